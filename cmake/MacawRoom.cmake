@@ -1,0 +1,34 @@
+# macaw_room(core SOURCES a.cc b.cc LINKS absl::status ... PRIVATE_LINKS spdlog::spdlog)
+# One static library per room (or per torch-free half of one). Includes are written from the project's root.
+function(macaw_room name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
+  if(ARG_SOURCES)
+    add_library(macaw_${name} STATIC ${ARG_SOURCES})
+    target_include_directories(macaw_${name} PUBLIC ${PROJECT_SOURCE_DIR})
+    target_link_libraries(macaw_${name} PUBLIC ${ARG_LINKS} PRIVATE ${ARG_PRIVATE_LINKS} macaw_warnings)
+  else()
+    add_library(macaw_${name} INTERFACE)
+    target_include_directories(macaw_${name} INTERFACE ${PROJECT_SOURCE_DIR})
+    target_link_libraries(macaw_${name} INTERFACE ${ARG_LINKS})
+  endif()
+  add_library(macaw::${name} ALIAS macaw_${name})
+endfunction()
+
+# macaw_test(core LABEL unit SOURCES a_test.cc ... LINKS macaw::core) : one test binary per room; every TEST in it
+# becomes a ctest test of its own. Labels: unit (fast), slow.
+function(macaw_test name)
+  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;LINKS;ENVIRONMENT" ${ARGN})
+  if(NOT ARG_LABEL)
+    set(ARG_LABEL unit)
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  add_executable(${name}_test ${ARG_SOURCES})
+  set_target_properties(${name}_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  target_link_libraries(${name}_test PRIVATE ${ARG_LINKS} macaw_warnings GTest::gmock GTest::gtest_main)
+  target_compile_definitions(${name}_test PRIVATE
+    MACAW_SOURCE_DIR="${PROJECT_SOURCE_DIR}" MACAW_BIN_DIR="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
+  gtest_discover_tests(${name}_test TEST_PREFIX ${name}: DISCOVERY_TIMEOUT 120 DISCOVERY_MODE PRE_TEST
+    PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT})
+endfunction()

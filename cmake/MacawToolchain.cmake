@@ -1,0 +1,42 @@
+# What every target of ours is compiled with.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+set(CMAKE_CXX_FLAGS_RELEASE "-O3 -g1 -DNDEBUG")
+set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g -fno-omit-frame-pointer")
+
+# Results are compared byte for byte, so no flag may change arithmetic: no fast-math, no fused multiply-add that
+# the source does not ask for, no -march=native.
+add_compile_options(-ffp-contract=off)
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  # The two settings let ccache work beside a precompiled header.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+endif()
+find_program(LLD ld.lld)
+if(LLD)
+  add_link_options(-fuse-ld=lld)
+endif()
+
+if(MACAW_SANITIZE)
+  string(REPLACE "," ";" sanitizers "${MACAW_SANITIZE}")
+  foreach(sanitizer IN LISTS sanitizers)
+    add_compile_options(-fsanitize=${sanitizer})
+    add_link_options(-fsanitize=${sanitizer})
+  endforeach()
+  add_compile_definitions(MACAW_SANITIZED=1)
+endif()
+
+# Linked by our own targets only, so that a dependency's headers do not break the build.
+add_library(macaw_warnings INTERFACE)
+target_compile_options(macaw_warnings INTERFACE -Wall -Wextra -Wno-missing-field-initializers -Werror)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  target_compile_options(macaw_warnings INTERFACE -Wthread-safety)
+endif()

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <chrono>
+
+namespace macaw {
+
+using Duration = std::chrono::nanoseconds;
+using TimePoint = std::chrono::time_point<std::chrono::steady_clock, Duration>;
+using Seconds = std::chrono::duration<double>;
+
+// Monotonic time, injected so that tests can own it. Thread-safe. Durations cross the wire, time points never do.
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual TimePoint Now() const = 0;
+};
+
+// The process's steady clock; lives for ever.
+const Clock& SteadyClock();
+
+inline double ToSeconds(Duration d) { return std::chrono::duration<double>(d).count(); }
+inline Duration FromSeconds(double s) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(s));
+}
+
+}  // namespace macaw

@@ -1,0 +1,181 @@
+#include "core/files.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "core/digest.h"
+#include "core/status.h"
+
+namespace macaw {
+namespace {
+
+absl::Status Failed(absl::string_view what, const std::string& path, int error = errno) {
+  return absl::ErrnoToStatus(error, absl::StrCat(what, " ", path));
+}
+
+// A file descriptor that closes itself.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int get() const { return fd_; }
+  bool ok() const { return fd_ >= 0; }
+
+ private:
+  int fd_;
+};
+
+absl::Status WriteAll(int fd, std::span<const std::byte> bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      return Failed("cannot write", path);
+    }
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.ok()) return Failed("cannot open", path);
+  std::string text;
+  char buffer[1 << 16];
+  while (true) {
+    const ssize_t n = ::read(file.get(), buffer, sizeof(buffer));
+    if (n == 0) return text;
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      return Failed("cannot read", path);
+    }
+    text.append(buffer, static_cast<size_t>(n));
+  }
+}
+
+absl::StatusOr<uint64_t> FileSize(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return Failed("cannot look at", path);
+  return static_cast<uint64_t>(info.st_size);
+}
+
+bool FileExists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+
+absl::Status MakeDirectories(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) return Failed("cannot create folder", path, error.value());
+  return absl::OkStatus();
+}
+
+absl::Status SyncDirectory(const std::string& path) {
+  const Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.ok()) return Failed("cannot open folder", path);
+  if (::fsync(folder.get()) != 0) return Failed("cannot sync folder", path);
+  return absl::OkStatus();
+}
+
+absl::Status AtomicWriteFile(const std::string& path, std::span<const std::byte> bytes) {
+  const std::string aside = absl::StrCat(path, ".", ::getpid(), ".part");
+  const auto write_aside = [&]() -> absl::Status {
+    const Descriptor file(::open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (!file.ok()) return Failed("cannot create", aside);
+    MACAW_RETURN_IF_ERROR(WriteAll(file.get(), bytes, aside));
+    if (::fsync(file.get()) != 0) return Failed("cannot sync", aside);
+    if (::rename(aside.c_str(), path.c_str()) != 0) return Failed("cannot rename into", path);
+    return absl::OkStatus();
+  };
+  if (absl::Status status = write_aside(); !status.ok()) {
+    ::unlink(aside.c_str());
+    return status;
+  }
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return SyncDirectory(folder.empty() ? "." : folder);
+}
+
+absl::Status AtomicWriteFile(const std::string& path, absl::string_view text) {
+  return AtomicWriteFile(path, BytesOf(text));
+}
+
+absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.ok()) return Failed("cannot open", path);
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0) return Failed("cannot look at", path);
+  if (!S_ISREG(info.st_mode)) return absl::InvalidArgumentError(absl::StrCat(path, " is not a regular file"));
+  MappedFile mapped;
+  const auto size = static_cast<size_t>(info.st_size);
+  if (size == 0) return mapped;
+  void* address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
+  if (address == MAP_FAILED) return Failed("cannot map", path);
+  mapped.bytes_ = {static_cast<const std::byte*>(address), size};
+  return mapped;
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+absl::StatusOr<LineFile> LineFile::Open(const std::string& path, uint64_t keep_bytes) {
+  LineFile file;
+  file.path_ = path;
+  file.fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+  if (file.fd_ < 0) return Failed("cannot open", path);
+  MACAW_ASSIGN_OR_RETURN(const uint64_t size, FileSize(path));
+  if (size < keep_bytes) {
+    return absl::DataLossError(absl::StrCat(path, " has ", size, " bytes, but the checkpoint was written after ",
+                                            keep_bytes, "; it was cut or replaced"));
+  }
+  if (::ftruncate(file.fd_, static_cast<off_t>(keep_bytes)) != 0) return Failed("cannot cut", path);
+  if (::lseek(file.fd_, 0, SEEK_END) < 0) return Failed("cannot seek in", path);
+  file.offset_ = keep_bytes;
+  return file;
+}
+
+LineFile::LineFile(LineFile&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), offset_(other.offset_) {}
+
+LineFile& LineFile::operator=(LineFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(fd_, other.fd_);
+  std::swap(offset_, other.offset_);
+  return *this;
+}
+
+LineFile::~LineFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+absl::Status LineFile::Append(absl::string_view line) {
+  const std::string text = absl::StrCat(line, "\n");
+  MACAW_RETURN_IF_ERROR(WriteAll(fd_, BytesOf(absl::string_view(text)), path_));
+  offset_ += text.size();
+  return absl::OkStatus();
+}
+
+absl::Status LineFile::Sync() {
+  if (::fsync(fd_) != 0) return Failed("cannot sync", path_);
+  return absl::OkStatus();
+}
+
+}  // namespace macaw

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace macaw {
+
+// Every error names the path and the system's reason. All functions are thread-safe.
+
+absl::StatusOr<std::string> ReadFile(const std::string& path);
+absl::StatusOr<uint64_t> FileSize(const std::string& path);
+bool FileExists(const std::string& path);
+absl::Status MakeDirectories(const std::string& path);
+
+// Replaces `path` so that a reader, or a crash at any moment, sees the old bytes or the new ones: written aside,
+// fsynced, renamed, folder fsynced.
+absl::Status AtomicWriteFile(const std::string& path, std::span<const std::byte> bytes);
+absl::Status AtomicWriteFile(const std::string& path, absl::string_view text);
+
+absl::Status SyncDirectory(const std::string& path);
+
+// A whole file, read-only and shared with every process that maps it. Movable; the bytes live as long as it does.
+class MappedFile {
+ public:
+  static absl::StatusOr<MappedFile> Open(const std::string& path);
+  MappedFile() = default;
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  ~MappedFile();
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+// An append-only text file (metrics.jsonl, events.jsonl). One owner, one thread. A line is handed to the system in
+// one write, so it is whole or absent after a crash of the process.
+class LineFile {
+ public:
+  // Keeps the first `keep_bytes` of an existing file (a resume goes back to the checkpoint's offset).
+  static absl::StatusOr<LineFile> Open(const std::string& path, uint64_t keep_bytes);
+  LineFile(LineFile&& other) noexcept;
+  LineFile& operator=(LineFile&& other) noexcept;
+  ~LineFile();
+
+  absl::Status Append(absl::string_view line);  // adds the newline
+  absl::Status Sync();
+  uint64_t offset() const { return offset_; }
+
+ private:
+  LineFile() = default;
+  std::string path_;
+  int fd_ = -1;
+  uint64_t offset_ = 0;
+};
+
+}  // namespace macaw

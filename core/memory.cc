@@ -1,0 +1,31 @@
+#include "core/memory.h"
+
+#include <malloc.h>
+
+#include <string>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "core/files.h"
+#include "core/status.h"
+
+namespace macaw {
+
+absl::StatusOr<uint64_t> ProportionalSetSize() {
+  MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile("/proc/self/smaps_rollup"));
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    if (line.substr(0, 4) != "Pss:") continue;
+    const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipWhitespace());
+    uint64_t kilobytes = 0;
+    if (words.size() >= 2 && absl::SimpleAtoi(words[1], &kilobytes)) return kilobytes * 1024;
+  }
+  return absl::NotFoundError("/proc/self/smaps_rollup has no Pss line");
+}
+
+void KeepFreedMemory() {
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  mallopt(M_TOP_PAD, 64 << 20);
+}
+
+}  // namespace macaw

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/ids.h"
+
+namespace macaw {
+
+// What a stream is drawn for. The numbers are part of every result: add at the end, never renumber.
+enum class Purpose : uint32_t {
+  kCohort = 1,
+  kPartition = 2,
+  kShuffle = 3,
+  kAugment = 4,
+  kDropout = 5,
+  kInit = 6,
+  kData = 7,
+  kSplit = 8,
+  kStraggler = 9,
+  kTest = 10,
+  kNoise = 11,
+};
+
+// Everything a random number may depend on. Equal keys give equal streams on every machine.
+struct StreamKey {
+  uint64_t seed = 0;
+  Purpose purpose = Purpose::kTest;
+  Round round{};
+  Phase phase{};
+  ClientId client{};
+  uint64_t extra = 0;  // epoch, tensor index, sample, ...
+};
+
+// A counter-based stream (Philox4x32-10; Salmon et al., SC'11): block i is a function of (key, i), so streams are
+// independent of who draws them, in what order, on which machine. No std distribution is used anywhere, because
+// those differ between standard libraries. Not thread-safe; cheap to make and to copy (48 bytes).
+class RandomStream {
+ public:
+  explicit RandomStream(const StreamKey& key);
+
+  uint32_t NextU32();
+  uint64_t NextU64();
+  double Uniform();                 // [0, 1), 53 bits
+  uint64_t Below(uint64_t bound);   // unbiased, bound > 0 (Lemire 2019)
+  double Normal();                  // mean 0, variance 1 (Box-Muller, both halves used)
+  double Gamma(double shape);       // scale 1 (Marsaglia-Tsang 2000), shape > 0
+  void Skip(uint64_t words);        // moves on by that many NextU32 draws
+
+  // Fisher-Yates, from the back.
+  template <typename T>
+  void Shuffle(std::span<T> values) {
+    for (size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[Below(i)]);
+  }
+
+  // A point of the simplex: Dirichlet with `dimensions` equal concentrations.
+  std::vector<double> Dirichlet(double concentration, size_t dimensions);
+
+ private:
+  void Refill();
+
+  uint32_t key_[2];
+  uint32_t high_[2];      // upper half of the counter: the rest of the stream's name
+  uint64_t block_ = 0;    // lower half of the counter
+  uint32_t words_[4];
+  uint32_t used_ = 4;
+  bool has_spare_ = false;
+  double spare_ = 0;
+};
+
+// `count` distinct numbers of [0, population), uniformly, in draw order; O(count) time and memory whatever the
+// population (Floyd's sampling followed by a shuffle). Requires count <= population.
+std::vector<uint64_t> SampleWithoutReplacement(RandomStream& stream, uint64_t population, uint64_t count);
+
+}  // namespace macaw

@@ -1,0 +1,193 @@
+#include "core/safetensors.h"
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_join.h"
+#include "core/status.h"
+
+namespace macaw {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr uint64_t kMaxHeader = uint64_t{1} << 27;
+constexpr uint64_t kAlignment = 64;
+
+uint64_t WidthOf(const std::string& dtype) {
+  static const absl::flat_hash_map<std::string, uint64_t> widths = {
+      {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"I16", 2}, {"U16", 2}, {"F16", 2},
+      {"BF16", 2}, {"I32", 4}, {"U32", 4}, {"F32", 4}, {"F64", 8}, {"I64", 8}, {"U64", 8}};
+  const auto it = widths.find(dtype);
+  return it == widths.end() ? 0 : it->second;
+}
+
+absl::StatusOr<TensorRef> ParseTensor(const Json& json, std::span<const std::byte> data) {
+  if (!json.is_object() || !json.contains("dtype") || !json["dtype"].is_string() || !json.contains("shape") ||
+      !json["shape"].is_array() || !json.contains("data_offsets") || !json["data_offsets"].is_array() ||
+      json["data_offsets"].size() != 2) {
+    return absl::InvalidArgumentError("needs dtype, shape and data_offsets");
+  }
+  TensorRef tensor{.dtype = json["dtype"].get<std::string>()};
+  const uint64_t width = WidthOf(tensor.dtype);
+  if (width == 0) return absl::InvalidArgumentError(absl::StrCat("unknown dtype \"", tensor.dtype, "\""));
+  uint64_t bytes = width;
+  for (const Json& extent : json["shape"]) {
+    if (!extent.is_number_unsigned()) return absl::InvalidArgumentError("shape holds something else than sizes");
+    tensor.shape.push_back(extent.get<uint64_t>());
+    if (__builtin_mul_overflow(bytes, tensor.shape.back(), &bytes)) {
+      return absl::InvalidArgumentError("shape is too large");
+    }
+  }
+  const Json& offsets = json["data_offsets"];
+  if (!offsets[0].is_number_unsigned() || !offsets[1].is_number_unsigned()) {
+    return absl::InvalidArgumentError("data_offsets are not two sizes");
+  }
+  const auto begin = offsets[0].get<uint64_t>();
+  const auto end = offsets[1].get<uint64_t>();
+  if (begin > end || end > data.size() || end - begin != bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("data_offsets [", begin, ", ", end, "] do not fit ", bytes,
+                                                   " bytes of data in a block of ", data.size(),
+                                                   " (is the file cut short?)"));
+  }
+  tensor.bytes = data.subspan(begin, bytes);
+  return tensor;
+}
+
+template <typename From, typename To>
+void CopyConverted(std::span<const std::byte> from, std::span<To> to) {
+  for (size_t i = 0; i < to.size(); ++i) {
+    From value;
+    std::memcpy(&value, from.data() + i * sizeof(From), sizeof(From));
+    to[i] = static_cast<To>(value);
+  }
+}
+
+}  // namespace
+
+uint64_t TensorRef::elements() const {
+  uint64_t count = 1;
+  for (const uint64_t extent : shape) count *= extent;
+  return count;
+}
+
+absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
+  MACAW_ASSIGN_OR_RETURN(MappedFile mapped, MappedFile::Open(path));
+  MACAW_ASSIGN_OR_RETURN(SafetensorsFile file, Parse(mapped.bytes(), path));
+  file.file_ = std::move(mapped);
+  return file;
+}
+
+absl::StatusOr<SafetensorsFile> SafetensorsFile::Parse(std::span<const std::byte> bytes, const std::string& name) {
+  const auto refuse = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat(name, " is not a safetensors file: ", why));
+  };
+  if (bytes.size() < 8) return refuse("it has fewer than 8 bytes");
+  uint64_t header_size = 0;
+  std::memcpy(&header_size, bytes.data(), 8);
+  if (header_size > kMaxHeader || header_size > bytes.size() - 8) {
+    return refuse(absl::StrCat("its header of ", header_size, " bytes does not fit the file"));
+  }
+  const char* text = reinterpret_cast<const char*>(bytes.data()) + 8;
+  const Json header = Json::parse(text, text + header_size, nullptr, /*allow_exceptions=*/false);
+  if (!header.is_object()) return refuse("its header is not a JSON object");
+  SafetensorsFile file;
+  file.path_ = name;
+  const std::span<const std::byte> data = bytes.subspan(8 + header_size);
+  for (const auto& [key, value] : header.items()) {
+    if (key == "__metadata__") {
+      for (const auto& [k, v] : value.items()) {
+        if (v.is_string()) file.metadata_[k] = v.get<std::string>();
+      }
+      continue;
+    }
+    absl::StatusOr<TensorRef> tensor = ParseTensor(value, data);
+    if (!tensor.ok()) return refuse(absl::StrCat("tensor \"", key, "\": ", tensor.status().message()));
+    file.tensors_[key] = *std::move(tensor);
+  }
+  return file;
+}
+
+absl::StatusOr<TensorRef> SafetensorsFile::Get(const std::string& name, absl::string_view dtype) const {
+  const auto it = tensors_.find(name);
+  if (it == tensors_.end()) return absl::NotFoundError(absl::StrCat(path_, " has no tensor \"", name, "\""));
+  if (!dtype.empty() && it->second.dtype != dtype) {
+    return absl::InvalidArgumentError(absl::StrCat(path_, ": tensor \"", name, "\" is ", it->second.dtype,
+                                                   ", expected ", dtype));
+  }
+  return it->second;
+}
+
+absl::Status WriteSafetensors(const std::string& path, const std::vector<TensorToWrite>& tensors,
+                              const std::map<std::string, std::string>& metadata) {
+  Json header = Json::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
+  uint64_t offset = 0;
+  for (const TensorToWrite& tensor : tensors) {
+    header[tensor.name] = {{"dtype", tensor.dtype},
+                           {"shape", tensor.shape},
+                           {"data_offsets", {offset, offset + tensor.bytes.size()}}};
+    offset += tensor.bytes.size();
+  }
+  std::string text = header.dump();
+  text.resize((8 + text.size() + kAlignment - 1) / kAlignment * kAlignment - 8, ' ');
+  std::string file(8, '\0');
+  const uint64_t header_size = text.size();
+  std::memcpy(file.data(), &header_size, 8);
+  file.reserve(8 + header_size + offset);
+  file += text;
+  for (const TensorToWrite& tensor : tensors) {
+    file.append(reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size());
+  }
+  return AtomicWriteFile(path, file);
+}
+
+absl::Status WriteModel(const std::string& path, ConstVectorView model,
+                        const std::map<std::string, std::string>& metadata) {
+  std::vector<TensorToWrite> tensors;
+  const size_t width = SizeOf(model.dtype());
+  for (const LayoutEntry& entry : model.layout->entries()) {
+    tensors.push_back({.name = entry.name,
+                       .dtype = model.dtype() == DType::kF32 ? "F32" : "F64",
+                       .shape = {entry.shape.begin(), entry.shape.end()},
+                       .bytes = model.bytes.subspan(entry.offset * width, entry.size * width)});
+  }
+  return WriteSafetensors(path, tensors, metadata);
+}
+
+absl::StatusOr<FlatVector> ReadModel(const std::string& path, LayoutPtr layout) {
+  MACAW_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
+  for (const auto& [name, tensor] : file.tensors()) {
+    if (layout->Find(name) == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(path, " holds tensor \"", name, "\", which the model has not"));
+    }
+  }
+  FlatVector model(layout);
+  for (const LayoutEntry& entry : layout->entries()) {
+    MACAW_ASSIGN_OR_RETURN(const TensorRef tensor, file.Get(entry.name, ""));
+    if (!std::equal(tensor.shape.begin(), tensor.shape.end(), entry.shape.begin(), entry.shape.end(),
+                    [](uint64_t a, int64_t b) { return a == static_cast<uint64_t>(b); })) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": tensor \"", entry.name, "\" has shape [",
+                                                     absl::StrJoin(tensor.shape, ", "), "], the model expects [",
+                                                     absl::StrJoin(entry.shape, ", "), "]"));
+    }
+    if (tensor.dtype != "F32" && tensor.dtype != "F64") {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": tensor \"", entry.name, "\" is ", tensor.dtype,
+                                                     ", expected F32 or F64"));
+    }
+    DispatchDType(layout->dtype(), [&]<typename T>(T) {
+      const std::span<T> to = model.As<T>().subspan(entry.offset, entry.size);
+      if (tensor.dtype == "F32") {
+        CopyConverted<float>(tensor.bytes, to);
+      } else {
+        CopyConverted<double>(tensor.bytes, to);
+      }
+    });
+  }
+  return model;
+}
+
+}  // namespace macaw

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/ids.h"
+#include "core/run_config.h"
+#include "core/vector.h"
+#include "data/dataset.h"
+
+namespace macaw::data {
+
+// What the random part of a batch transform depends on; evaluation passes none.
+struct AugmentKey {
+  uint64_t seed = 0;
+  Round round{};
+  ClientId client{};
+  uint32_t epoch = 0;
+  uint64_t clients = 0;  // population, for the per-client noise level
+};
+
+// Copies chosen rows of a client into a batch buffer, converted to the run's dtype, normalised and augmented, and the
+// labels beside it. A batch always starts on 64 bytes and its bits depend on (rows, key) only, never on where the
+// rows were stored. Immutable after construction, thread-safe.
+class BatchGather {
+ public:
+  BatchGather(FeatureType type, std::vector<int64_t> input_shape, const TransformConfig& transform, DType dtype);
+
+  // `positions` are positions in `rows` (0 … rows.size()−1). Writes positions.size() examples of
+  // input elements each into `features` (float or double, as the dtype says; int32 for token features) and, per row,
+  // the class into `classes` (int64) or the target into `targets` (the dtype's type); pass the one the data has.
+  // `augment` is null outside training.
+  void Gather(const Rows& rows, std::span<const uint32_t> positions, const AugmentKey* augment,
+              std::span<std::byte> features, std::span<int64_t> classes, std::span<std::byte> targets) const;
+
+  size_t example_elements() const { return elements_; }
+  size_t example_bytes() const { return elements_ * element_bytes_; }
+
+ private:
+  FeatureType type_;
+  std::vector<int64_t> shape_;
+  TransformConfig transform_;
+  DType dtype_;
+  size_t elements_ = 0;
+  size_t element_bytes_ = 0;
+  std::vector<double> scale_;  // per channel: x' = x · scale_[c] + shift_[c]
+  std::vector<double> shift_;
+};
+
+}  // namespace macaw::data

@@ -1,0 +1,53 @@
+#include "core/files.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+namespace macaw {
+namespace {
+
+std::string TempPath(const std::string& name) {
+  const std::string folder = testing::TempDir() + "/macaw_files_test";
+  std::filesystem::create_directories(folder);
+  return folder + "/" + name;
+}
+
+TEST(AtomicWriteFile, ReplacesTheWholeContent) {
+  const std::string path = TempPath("atomic");
+  ASSERT_TRUE(AtomicWriteFile(path, "a longer first version").ok());
+  ASSERT_TRUE(AtomicWriteFile(path, "second").ok());
+  EXPECT_EQ(*ReadFile(path), "second");
+}
+
+TEST(AtomicWriteFile, LeavesNothingAsideWhenItFails) {
+  const absl::Status status = AtomicWriteFile(TempPath("no/such/folder/file"), "text");
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_NE(status.message().find("no/such/folder/file"), std::string::npos);
+}
+
+TEST(LineFile, GoesBackToTheOffsetOfACheckpoint) {
+  const std::string path = TempPath("lines");
+  std::filesystem::remove(path);
+  {
+    LineFile file = *LineFile::Open(path, 0);
+    ASSERT_TRUE(file.Append("one").ok());
+    EXPECT_EQ(file.offset(), 4u);
+    ASSERT_TRUE(file.Append("two").ok());
+  }
+  LineFile file = *LineFile::Open(path, 4);
+  ASSERT_TRUE(file.Append("three").ok());
+  EXPECT_EQ(*ReadFile(path), "one\nthree\n");
+  EXPECT_EQ(LineFile::Open(path, 1000).status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(MappedFile, ShowsTheBytesAndRefusesAFolder) {
+  const std::string path = TempPath("mapped");
+  ASSERT_TRUE(AtomicWriteFile(path, "bytes").ok());
+  const MappedFile file = *MappedFile::Open(path);
+  EXPECT_EQ(file.bytes().size(), 5u);
+  EXPECT_FALSE(MappedFile::Open(testing::TempDir()).ok());
+}
+
+}  // namespace
+}  // namespace macaw

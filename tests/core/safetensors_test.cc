@@ -1,0 +1,64 @@
+#include "core/safetensors.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "core/random.h"
+
+namespace macaw {
+namespace {
+
+LayoutPtr TestLayout(DType dtype = DType::kF32) {
+  return *ParameterLayout::Make({{.name = "0.weight", .shape = {2, 3}}, {.name = "0.bias", .shape = {2}}}, dtype);
+}
+
+FlatVector TestModel() {
+  FlatVector model(TestLayout());
+  for (int i = 0; i < 6; ++i) model.As<float>()[i] = static_cast<float>(i) / 7;
+  return model;
+}
+
+TEST(Safetensors, AModelComesBackBitForBit) {
+  const std::string path = testing::TempDir() + "/model.safetensors";
+  const FlatVector model = TestModel();
+  ASSERT_TRUE(WriteModel(path, model.view(), {{"round", "3"}}).ok());
+  const absl::StatusOr<FlatVector> back = ReadModel(path, TestLayout());
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(DigestOfValues(back->view()), DigestOfValues(model.view()));
+  EXPECT_EQ(SafetensorsFile::Open(path)->metadata().at("round"), "3");
+}
+
+TEST(Safetensors, AnotherModelIsRefusedByName) {
+  const std::string path = testing::TempDir() + "/other.safetensors";
+  ASSERT_TRUE(WriteModel(path, TestModel().view(), {}).ok());
+  const LayoutPtr other = *ParameterLayout::Make({{.name = "0.weight", .shape = {3, 2}}, {.name = "0.bias", .shape = {2}}},
+                                                 DType::kF32);
+  const absl::Status status = ReadModel(path, other).status();
+  EXPECT_NE(status.message().find("0.weight"), std::string::npos) << status;
+}
+
+// Any byte string is parsed or refused: every cut and thousands of flipped bytes of a valid file.
+TEST(Safetensors, NoByteStringCrashesTheReader) {
+  const std::string path = testing::TempDir() + "/fuzz.safetensors";
+  ASSERT_TRUE(WriteModel(path, TestModel().view(), {{"k", "v"}}).ok());
+  const std::string good = *ReadFile(path);
+  for (size_t cut = 0; cut < good.size(); ++cut) {
+    EXPECT_FALSE(SafetensorsFile::Parse(BytesOf(absl::string_view(good).substr(0, cut)), "cut").ok()) << cut;
+  }
+  RandomStream stream({.seed = 1});
+  for (int i = 0; i < 5000; ++i) {
+    std::string bad = good;
+    for (uint64_t flips = 1 + stream.Below(4); flips > 0; --flips) {
+      bad[stream.Below(bad.size())] = static_cast<char>(stream.NextU32());
+    }
+    const auto file = SafetensorsFile::Parse(BytesOf(absl::string_view(bad)), "flipped");
+    if (!file.ok()) continue;
+    for (const auto& [name, tensor] : file->tensors()) {
+      EXPECT_LE(tensor.bytes.data() + tensor.bytes.size(), reinterpret_cast<const std::byte*>(bad.data() + bad.size()));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace macaw
