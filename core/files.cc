@@ -110,6 +110,52 @@ absl::Status AtomicWriteFile(const std::string& path, absl::string_view text) {
   return AtomicWriteFile(path, BytesOf(text));
 }
 
+absl::StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
+  AtomicFile file;
+  file.path_ = path;
+  file.aside_ = absl::StrCat(path, ".", ::getpid(), ".part");
+  file.fd_ = ::open(file.aside_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (file.fd_ < 0) return Failed("cannot create", file.aside_);
+  return file;
+}
+
+AtomicFile::AtomicFile(AtomicFile&& other) noexcept
+    : path_(std::move(other.path_)), aside_(std::move(other.aside_)), fd_(std::exchange(other.fd_, -1)) {}
+
+AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(aside_, other.aside_);
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ < 0) return;
+  ::close(fd_);
+  ::unlink(aside_.c_str());
+}
+
+absl::Status AtomicFile::WriteAt(uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      return Failed("cannot write", aside_);
+    }
+    bytes = bytes.subspan(static_cast<size_t>(written));
+    offset += static_cast<uint64_t>(written);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AtomicFile::Commit() && {
+  if (::fsync(fd_) != 0) return Failed("cannot sync", aside_);
+  if (::rename(aside_.c_str(), path_.c_str()) != 0) return Failed("cannot rename into", path_);
+  ::close(std::exchange(fd_, -1));
+  const std::string folder = std::filesystem::path(path_).parent_path().string();
+  return SyncDirectory(folder.empty() ? "." : folder);
+}
+
 absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.ok()) return Failed("cannot open", path);

@@ -23,6 +23,25 @@ absl::Status MakeDirectories(const std::string& path);
 absl::Status AtomicWriteFile(const std::string& path, std::span<const std::byte> bytes);
 absl::Status AtomicWriteFile(const std::string& path, absl::string_view text);
 
+// The same for files that are too large to build in memory first: bytes go aside at any offset, and Commit syncs and
+// renames. Destroyed without Commit, it leaves nothing behind. Movable; one thread.
+class AtomicFile {
+ public:
+  static absl::StatusOr<AtomicFile> Create(const std::string& path);
+  AtomicFile(AtomicFile&& other) noexcept;
+  AtomicFile& operator=(AtomicFile&& other) noexcept;
+  ~AtomicFile();
+
+  absl::Status WriteAt(uint64_t offset, std::span<const std::byte> bytes);
+  absl::Status Commit() &&;
+
+ private:
+  AtomicFile() = default;
+  std::string path_;
+  std::string aside_;
+  int fd_ = -1;
+};
+
 absl::Status SyncDirectory(const std::string& path);
 
 // A whole file, read-only and shared with every process that maps it. Movable; the bytes live as long as it does.

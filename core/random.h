@@ -50,6 +50,11 @@ class RandomStream {
   double Gamma(double shape);       // scale 1 (Marsaglia-Tsang 2000), shape > 0
   void Skip(uint64_t words);        // moves on by that many NextU32 draws
 
+  // Standard normals in bulk, about 20 times as fast as Normal() and other values than its: float precision, |x| up
+  // to 6.7. Starts at the next unused block of four words and uses 16 blocks for every 64 values begun, so that value
+  // i depends on i alone and not on out.size(); the same bits on every processor.
+  void FillNormal(std::span<float> out);
+
   // Fisher-Yates, from the back.
   template <typename T>
   void Shuffle(std::span<T> values) {

@@ -98,6 +98,7 @@ struct RunConfig {
   std::string name;
   uint64_t seed = 0;                 // everything not seeded by its own section
   uint32_t rounds = 1;
+  uint64_t clients = 0;              // the population
   DType dtype = DType::kF32;
   TaskKind task = TaskKind::kClassification;
   ModelConfig model;
@@ -106,7 +107,11 @@ struct RunConfig {
   AlgorithmConfig algorithm;
   CohortConfig cohort;
   EvaluationConfig evaluation;
-  double contribution_bound = 65536; // M: a contribution with a larger |value| is refused (aggregation/grid.h)
+  double contribution_bound = 65536; // M: a contribution with a larger |value| is refused (aggregation/channel.h)
 };
+
+// Everything above that decides the bits of a result, as "section.key" → value: the fingerprint of a run. `name` and
+// `rounds` are left out: a finished run may be carried on for longer.
+std::map<std::string, std::string> Describe(const RunConfig& run);
 
 }  // namespace macaw

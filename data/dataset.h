@@ -19,19 +19,22 @@ enum class FeatureType : uint8_t { kU8 = 0, kF32 = 1, kI32 = 2 };
 
 constexpr size_t SizeOf(FeatureType type) { return type == FeatureType::kU8 ? 1 : 4; }
 
-// A block of examples that somebody else keeps: `count` rows of `features`, row-major and contiguous, and one label
-// a row: a class in `classes`, or a number in `targets` (exactly one of the two is set).
+// A block of examples that somebody else keeps: `count` rows of `features`, row-major and
+// contiguous, and one label a row: a class in `classes`, or a number in `targets` (exactly one of
+// the two is set).
 struct ExampleBlock {
   FeatureType type = FeatureType::kF32;
   const std::byte* features = nullptr;
   size_t row_bytes = 0;
   const int32_t* classes = nullptr;
   const float* targets = nullptr;
+  const int32_t* lengths = nullptr;  // tokens in use of each row, for padded sequences; else null
   uint64_t count = 0;
 };
 
-// The rows of one client (or of a test set), in stored order: `index[i]` of the block, or all of the block in order
-// when `index` is empty. Cheap to copy; the bytes live as long as `keep_alive` or, where that is null, the dataset.
+// The rows of one client (or of a test set), in stored order: `index[i]` of the block, or all of
+// the block in order when `index` is empty (no rows at all: a block with count 0). Cheap to copy;
+// the bytes live as long as `keep_alive` or, where that is null, the dataset.
 struct Rows {
   ExampleBlock block;
   std::span<const uint32_t> index;
@@ -44,27 +47,29 @@ struct Rows {
 
 // What the rest of the system needs to know before any row is read.
 struct DatasetInfo {
-  std::string name;                     // for people: "idx", "synthetic(1,1)"
+  std::string name;  // for people: "idx", "synthetic(1,1)"
   FeatureType feature_type = FeatureType::kF32;
-  std::vector<int64_t> input_shape;     // one example
-  int64_t classes = 0;                  // 0: regression targets
-  TransformConfig transform;            // what suits the stored form (scale 1/255 for bytes); a configuration may override
+  std::vector<int64_t> input_shape;  // one example
+  int64_t classes = 0;               // 0: regression targets
+  TransformConfig transform;  // what suits the stored form (scale 1/255 for bytes); a configuration
+                              // may override
   uint64_t clients = 0;
-  uint64_t train_examples = 0;          // over all clients
-  uint64_t test_examples = 0;           // of the central test set
-  double mean_classes_per_client = 0;   // 0 when unknown (generated on demand)
-  Digest digest;                        // of everything that decides the rows: part of a run's fingerprint
+  uint64_t train_examples = 0;         // over all clients
+  uint64_t test_examples = 0;          // of the central test set
+  double mean_classes_per_client = 0;  // 0 when unknown (generated on demand)
+  Digest digest;  // of everything that decides the rows: part of a run's fingerprint
 };
 
-// Clients and their examples. Immutable and thread-safe after construction. Clients are numbered 0 … clients−1.
-// Memory is O(data) when resident and O(1) per client when generated on demand.
+// Clients and their examples. Immutable and thread-safe after construction. Clients are numbered 0
+// … clients−1. Memory is O(data) when resident and O(1) per client when generated on demand.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual const DatasetInfo& info() const = 0;
   // Number of rows, without reading or generating them.
   virtual uint32_t Examples(ClientId client, Split split) const = 0;
-  // The rows; may generate or decode them (milliseconds), so call it from a prefetcher where that matters.
+  // The rows; may generate or decode them (milliseconds), so call it from a prefetcher where that
+  // matters.
   virtual absl::StatusOr<Rows> Client(ClientId client, Split split) const = 0;
   // The central test set; empty when the data has none.
   virtual Rows CentralTest() const = 0;

@@ -3,7 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "core/ids.h"
 #include "core/run_config.h"
 #include "core/vector.h"
@@ -20,19 +22,27 @@ struct AugmentKey {
   uint64_t clients = 0;  // population, for the per-client noise level
 };
 
-// Copies chosen rows of a client into a batch buffer, converted to the run's dtype, normalised and augmented, and the
-// labels beside it. A batch always starts on 64 bytes and its bits depend on (rows, key) only, never on where the
-// rows were stored. Immutable after construction, thread-safe.
+// Copies chosen rows of a client into a batch buffer, converted to the run's dtype, normalised and
+// augmented, and the labels beside it. A batch always starts on 64 bytes and its bits depend on
+// (rows, key) only, never on where the rows were stored. Immutable after construction, thread-safe.
 class BatchGather {
  public:
-  BatchGather(FeatureType type, std::vector<int64_t> input_shape, const TransformConfig& transform, DType dtype);
+  // What the constructor requires: one mean and std for all channels or one a channel, std > 0,
+  // images (three axes) for pad_crop and flip, no float transform of tokens. The message names the
+  // key of [data] or [model].
+  static absl::Status Check(FeatureType type, const std::vector<int64_t>& input_shape,
+                            const TransformConfig& transform);
+
+  BatchGather(FeatureType type, std::vector<int64_t> input_shape, const TransformConfig& transform,
+              DType dtype);
 
   // `positions` are positions in `rows` (0 … rows.size()−1). Writes positions.size() examples of
-  // input elements each into `features` (float or double, as the dtype says; int32 for token features) and, per row,
-  // the class into `classes` (int64) or the target into `targets` (the dtype's type); pass the one the data has.
-  // `augment` is null outside training.
+  // input elements each into `features` (float or double, as the dtype says; int32 for token
+  // features) and, per row, the class into `classes` (int64) or the target into `targets` (the
+  // dtype's type); pass the one the data has. `augment` is null outside training.
   void Gather(const Rows& rows, std::span<const uint32_t> positions, const AugmentKey* augment,
-              std::span<std::byte> features, std::span<int64_t> classes, std::span<std::byte> targets) const;
+              std::span<std::byte> features, std::span<int64_t> classes,
+              std::span<std::byte> targets) const;
 
   size_t example_elements() const { return elements_; }
   size_t example_bytes() const { return elements_ * element_bytes_; }
@@ -44,6 +54,9 @@ class BatchGather {
   DType dtype_;
   size_t elements_ = 0;
   size_t element_bytes_ = 0;
+  bool identity_ = false;  // stored floats are what the model sees
+  size_t channels_ = 1;    // of equal size: `plane_` elements each
+  size_t plane_ = 1;
   std::vector<double> scale_;  // per channel: x' = x · scale_[c] + shift_[c]
   std::vector<double> shift_;
 };

@@ -1,0 +1,142 @@
+#include <cmath>
+#include <utility>
+
+#include "aggregation/exact_sum.h"
+#include "aggregation/exact_sum_state.h"
+#include "aggregation/fold_kernels.h"
+#include "core/status.h"
+
+// The only division of a round, and the only step from integers back to floating point. Once per
+// round and element, so exactness counts more than speed here.
+
+namespace macaw::aggregation {
+namespace {
+
+// An unevaluated sum high + low with |low| ≤ ulp(high)/2: about 106 bits (Dekker 1971).
+struct DoubleDouble {
+  double high = 0;
+  double low = 0;
+};
+
+DoubleDouble TwoSum(double a, double b) {
+  const double sum = a + b;
+  const double b_part = sum - a;
+  return {sum, (a - (sum - b_part)) + (b - b_part)};
+}
+
+DoubleDouble Plus(DoubleDouble a, DoubleDouble b) {
+  const DoubleDouble high = TwoSum(a.high, b.high);
+  const DoubleDouble low = TwoSum(a.low, b.low);
+  const DoubleDouble sum = TwoSum(high.high, high.low + low.high);
+  return TwoSum(sum.high, sum.low + low.low);
+}
+
+// Exact for |integer| < 2^62.
+DoubleDouble FromInteger(int64_t integer) {
+  const auto high = static_cast<double>(integer);
+  return {high, static_cast<double>(integer - static_cast<int64_t>(high))};
+}
+
+DoubleDouble Scaled(DoubleDouble a, double power_of_two) {
+  return {a.high * power_of_two, a.low * power_of_two};
+}
+
+double Quotient(DoubleDouble a, DoubleDouble b) {
+  const double first = a.high / b.high;
+  // The remainder a − first·b, all but exact.
+  const double product = first * b.high;
+  const double product_error = std::fma(first, b.high, -product);
+  const double rest = ((a.high - product) - product_error) + a.low - first * b.low;
+  return first + rest / b.high;
+}
+
+// Moves what a limb has beyond half a unit of the limb above it into that limb, so that the limbs
+// no longer cancel.
+int64_t Carry(int64_t& limb, int limb_bits) {
+  const int64_t half = int64_t{1} << (limb_bits - 1);
+  const int64_t carry = (limb + half) >> limb_bits;  // floor
+  limb -= carry << limb_bits;
+  return carry;
+}
+
+struct Divisor {
+  DoubleDouble value;
+  int bits = 0;  // of the channel's grid
+};
+
+void DivideF32(std::span<const int64_t> sums, const Divisor& divisor, std::span<float> out) {
+  const double unit = std::ldexp(1.0, -divisor.bits);
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i] = static_cast<float>(static_cast<double>(sums[i]) * unit / divisor.value.high);
+  }
+}
+
+void DivideF64(const int64_t* limbs, uint64_t stride, const Grid& grid, const Divisor& divisor,
+               std::span<double> out) {
+  const double unit = std::ldexp(1.0, -divisor.bits);
+  const double step = std::ldexp(1.0, -grid.limb_bits);
+  for (size_t i = 0; i < out.size(); ++i) {
+    int64_t third = limbs[2 * stride + i];
+    int64_t second = limbs[stride + i] + Carry(third, grid.limb_bits);
+    const int64_t first = limbs[i] + Carry(second, grid.limb_bits);
+    DoubleDouble sum = Scaled(FromInteger(third), step * step);
+    sum = Plus(sum, Scaled(FromInteger(second), step));
+    sum = Plus(sum, FromInteger(first));
+    out[i] = Quotient(Scaled(sum, unit), divisor.value);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<Aggregate> ExactSum::Report() && {
+  const std::unique_ptr<State> state = std::move(state_);
+  if (state == nullptr) return absl::FailedPreconditionError("this sum was reported already");
+  State& s = *state;
+  Aggregate aggregate;
+  aggregate.clients = s.clients;
+  for (size_t c = 0; c < s.channels.size(); ++c) {
+    const ChannelSpec& spec = s.spec(c);
+    const Grid& grid = s.plan->grids[c];
+    State::Channel& channel = s.channels[c];
+    AggregatedChannel& result = aggregate.channels.emplace_back();
+    result.max_abs = channel.max_abs;
+    const bool weighted = spec.reduction == Reduction::kWeightedMean;
+    result.weight = weighted ? s.plan->FromUnits(s.weight) : static_cast<double>(s.multiplicity);
+
+    if (spec.reduction == Reduction::kCollect) {
+      for (State::Collected& entry : channel.collected) {  // drawn m times: counts m times
+        for (uint32_t copy = 1; copy < entry.multiplicity; ++copy) {
+          result.collected.emplace_back(entry.client, entry.vector.Clone());
+        }
+        result.collected.emplace_back(entry.client, std::move(entry.vector));
+      }
+      continue;
+    }
+    const bool nothing = weighted ? s.weight == 0 : s.multiplicity == 0;
+    if (nothing && spec.reduction != Reduction::kFixedSum) continue;
+
+    result.value = FlatVector(
+        spec.layout);  // zero, so that the gaps between tensors stay zero whatever was sent
+    Divisor divisor{FromInteger(static_cast<int64_t>(s.multiplicity)), grid.bits};
+    if (weighted)
+      divisor.value = Scaled(FromInteger(s.weight), std::ldexp(1.0, -s.plan->weight_bits));
+    if (spec.reduction == Reduction::kFixedSum) divisor.value = {spec.divisor, 0};
+    const std::span<const int64_t> sums = channel.all();
+    DispatchDType(spec.layout->dtype(), [&]<typename T>(T) {
+      for (const LayoutEntry& entry : spec.layout->entries()) {
+        const std::span<T> out = result.value.As<T>().subspan(entry.offset, entry.size);
+        const std::span<const int64_t> from = sums.subspan(entry.offset);
+        if (spec.reduction == Reduction::kMax) {
+          for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<T>(FromOrderedKey(from[i]));
+        } else if constexpr (std::is_same_v<T, float>) {
+          DivideF32(from, divisor, out);
+        } else {
+          DivideF64(from.data(), s.size(c), grid, divisor, out);
+        }
+      }
+    });
+  }
+  return aggregate;
+}
+
+}  // namespace macaw::aggregation

@@ -1,0 +1,160 @@
+#include "aggregation/fold_kernels.h"
+
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+// Vector code for one instruction set: the function is compiled for it whatever the rest of the
+// program is for. Sanitizers and other processors get the plain functions, whose results are the
+// same.
+#if defined(__x86_64__) && !defined(MACAW_SANITIZED)
+#define MACAW_FOLD_X86 1
+#endif
+
+#define MACAW_INLINE inline __attribute__((always_inline))
+
+namespace macaw::aggregation {
+namespace {
+
+constexpr double kMagic = 0x1.8p52;
+constexpr auto kMagicBits = std::bit_cast<int64_t>(kMagic);
+
+MACAW_INLINE int64_t Integer(double rounded_plus_magic) {
+  return std::bit_cast<int64_t>(rounded_plus_magic) - kMagicBits;
+}
+
+MACAW_INLINE int64_t KeyOf(double value) {
+  const auto bits = std::bit_cast<int64_t>(value);
+  return bits ^ ((bits >> 63) & INT64_MAX);  // negative numbers grow downwards
+}
+
+MACAW_INLINE uint32_t LargestF32(const float* values, size_t count) {
+  int32_t largest = 0;  // signed: SSE2 compares no other integers
+  for (size_t i = 0; i < count; ++i) {
+    largest = std::max(largest, std::bit_cast<int32_t>(values[i]) & INT32_MAX);
+  }
+  return static_cast<uint32_t>(largest);
+}
+
+MACAW_INLINE uint64_t LargestF64(const double* values, size_t count) {
+  int64_t largest = 0;
+  for (size_t i = 0; i < count; ++i) {
+    largest = std::max(largest, std::bit_cast<int64_t>(values[i]) & INT64_MAX);
+  }
+  return static_cast<uint64_t>(largest);
+}
+
+MACAW_INLINE void AddF32(const float* __restrict values, double scale, int64_t* __restrict sums,
+                         size_t count) {
+  for (size_t i = 0; i < count; ++i) sums[i] += Integer(double{values[i]} * scale + kMagic);
+}
+
+// The upper half of a double's bits (Veltkamp's splitting), so that products of halves are exact.
+MACAW_INLINE double UpperHalf(double x) {
+  const double c = 134217729.0 * x;  // 2^27 + 1
+  return c - (c - x);
+}
+
+MACAW_INLINE void AddF64(const double* __restrict values, double scale, double step,
+                         int64_t* __restrict first, int64_t* __restrict second,
+                         int64_t* __restrict third, size_t count) {
+  const double scale_upper = UpperHalf(scale);
+  const double scale_lower = scale - scale_upper;
+  for (size_t i = 0; i < count; ++i) {
+    const double p = values[i] * scale;
+    const double upper = UpperHalf(values[i]);
+    const double lower = values[i] - upper;
+    const double e = ((upper * scale_upper - p) + upper * scale_lower + lower * scale_upper) +
+                     lower * scale_lower;
+
+    const double p0 = p + kMagic;
+    const double p_rest =
+        (p - (p0 - kMagic)) * step;  // exact: what rounding took off, times a power of two
+    const double p1 = p_rest + kMagic;
+    const double p_last = (p_rest - (p1 - kMagic)) * step;
+    const double e_rest = e * step;
+    const double e1 = e_rest + kMagic;
+    const double e_last = (e_rest - (e1 - kMagic)) * step;
+
+    first[i] += Integer(p0);
+    second[i] += Integer(p1) + Integer(e1);
+    third[i] += Integer(p_last + kMagic) + Integer(e_last + kMagic);
+  }
+}
+
+template <typename T>
+MACAW_INLINE void MaxOf(const T* __restrict values, int64_t* __restrict sums, size_t count) {
+  for (size_t i = 0; i < count; ++i) sums[i] = std::max(sums[i], KeyOf(double{values[i]}));
+}
+
+MACAW_INLINE void MergeAdd(const int64_t* __restrict from, int64_t* __restrict into, size_t count) {
+  for (size_t i = 0; i < count; ++i) into[i] += from[i];
+}
+
+MACAW_INLINE void MergeMax(const int64_t* __restrict from, int64_t* __restrict into, size_t count) {
+  for (size_t i = 0; i < count; ++i) into[i] = std::max(into[i], from[i]);
+}
+
+MACAW_INLINE FoldKernels::Span SpanOf(const int64_t* sums, size_t count) {
+  int64_t low = count == 0 ? 0 : sums[0];
+  int64_t high = low;
+  for (size_t i = 0; i < count; ++i) {
+    low = std::min(low, sums[i]);
+    high = std::max(high, sums[i]);
+  }
+  return {low, high};
+}
+
+// One table of functions per instruction set, each compiled with `attribute`.
+#define MACAW_FOLD_TABLE(set, attribute)                                                        \
+  namespace set {                                                                               \
+  attribute uint32_t Largest32(const float* v, size_t n) { return LargestF32(v, n); }           \
+  attribute uint64_t Largest64(const double* v, size_t n) { return LargestF64(v, n); }          \
+  attribute void Add32(const float* v, double scale, int64_t* s, size_t n) {                    \
+    AddF32(v, scale, s, n);                                                                     \
+  }                                                                                             \
+  attribute void Add64(const double* v, double scale, double step, int64_t* s, size_t n) {      \
+    AddF64(v, scale, step, s, s + n, s + 2 * n, n);                                             \
+  }                                                                                             \
+  attribute void Max32(const float* v, int64_t* s, size_t n) { MaxOf(v, s, n); }                \
+  attribute void Max64(const double* v, int64_t* s, size_t n) { MaxOf(v, s, n); }               \
+  attribute void Add(const int64_t* from, int64_t* into, size_t n) { MergeAdd(from, into, n); } \
+  attribute void Max(const int64_t* from, int64_t* into, size_t n) { MergeMax(from, into, n); } \
+  attribute FoldKernels::Span Ends(const int64_t* s, size_t n) { return SpanOf(s, n); }         \
+  constexpr FoldKernels kKernels = {#set,  Largest32, Largest64, Add32, Add64,                  \
+                                    Max32, Max64,     Add,       Max,   Ends};                  \
+  }
+
+MACAW_FOLD_TABLE(plain, )
+#ifdef MACAW_FOLD_X86
+MACAW_FOLD_TABLE(avx2, __attribute__((target("avx2"))))
+MACAW_FOLD_TABLE(avx512, __attribute__((target("avx512f,avx512dq"))))
+#endif
+
+std::vector<FoldKernels> Detect() {
+  std::vector<FoldKernels> available = {plain::kKernels};
+#ifdef MACAW_FOLD_X86
+  if (__builtin_cpu_supports("avx2")) available.push_back(avx2::kKernels);
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) {
+    available.push_back(avx512::kKernels);
+  }
+#endif
+  return available;
+}
+
+}  // namespace
+
+std::span<const FoldKernels> AvailableKernels() {
+  static const std::vector<FoldKernels> available = Detect();
+  return available;
+}
+
+const FoldKernels& BestKernels() { return AvailableKernels().back(); }
+
+int64_t OrderedKey(double value) { return KeyOf(value); }
+
+double FromOrderedKey(int64_t key) {
+  return std::bit_cast<double>(key ^ ((key >> 63) & INT64_MAX));
+}
+
+}  // namespace macaw::aggregation

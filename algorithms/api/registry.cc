@@ -1,0 +1,147 @@
+#include "algorithms/api/registry.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_join.h"
+#include "core/status.h"
+
+namespace macaw::algorithms {
+namespace {
+
+// Levenshtein's distance, without regard to case.
+size_t EditDistance(absl::string_view a, absl::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const bool same = std::tolower(static_cast<unsigned char>(a[i - 1])) ==
+                        std::tolower(static_cast<unsigned char>(b[j - 1]));
+      diagonal =
+          std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, diagonal + (same ? 0 : 1)}));
+    }
+  }
+  return row[b.size()];
+}
+
+// "; did you mean 'x'?", then all that there are.
+std::string Suggestion(absl::string_view wrong, const std::vector<std::string>& names) {
+  if (names.empty()) return "; it takes none";
+  const auto nearest = std::ranges::min_element(
+      names, {}, [&](const std::string& name) { return EditDistance(wrong, name); });
+  const bool near = EditDistance(wrong, *nearest) <= std::max<size_t>(2, nearest->size() / 2);
+  return absl::StrCat(near ? absl::StrCat("; did you mean '", *nearest, "'?") : ";",
+                      " There are: ", absl::StrJoin(names, ", "));
+}
+
+const char* TypeName(const ParameterValue& value) {
+  constexpr const char* kNames[] = {"true or false", "a whole number", "a number", "a string"};
+  return kNames[value.index()];
+}
+
+std::optional<double> AsNumber(const ParameterValue& value) {
+  if (const auto* whole = std::get_if<int64_t>(&value)) return static_cast<double>(*whole);
+  if (const auto* number = std::get_if<double>(&value)) return *number;
+  return std::nullopt;
+}
+
+// The value in the parameter's own type: a whole number stands for a number.
+absl::StatusOr<ParameterValue> Convert(const ParameterSpec& spec, ParameterValue value) {
+  if (std::holds_alternative<double>(spec.default_value) &&
+      std::holds_alternative<int64_t>(value)) {
+    value = static_cast<double>(std::get<int64_t>(value));
+  }
+  if (value.index() != spec.default_value.index()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("must be ", TypeName(spec.default_value), ", not ", TypeName(value)));
+  }
+  if (const std::optional<double> number = AsNumber(value)) {
+    if (!std::isfinite(*number)) return absl::InvalidArgumentError("must be finite");
+    if (spec.minimum && *number < *spec.minimum) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("must be at least ", *spec.minimum, ", not ", *number));
+    }
+    if (spec.maximum && *number > *spec.maximum) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("must be at most ", *spec.maximum, ", not ", *number));
+    }
+  }
+  if (const auto* text = std::get_if<std::string>(&value);
+      text != nullptr && !spec.choices.empty()) {
+    if (!std::ranges::count(spec.choices, *text)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("cannot be '", *text, "'", Suggestion(*text, spec.choices)));
+    }
+  }
+  return value;
+}
+
+}  // namespace
+
+absl::Status Registry::Add(Description description) {
+  if (description.name.empty() || !description.schema || !description.server ||
+      !description.client) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("algorithm '", description.name,
+                     "' needs a name, a schema, a server half and a client half"));
+  }
+  for (const ParameterSpec& spec : description.parameters) {
+    const auto named = [&spec](const ParameterSpec& other) { return other.name == spec.name; };
+    if (std::ranges::count_if(description.parameters, named) != 1) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "algorithm '", description.name, "' declares parameter '", spec.name, "' twice"));
+    }
+    if (absl::Status status = Convert(spec, spec.default_value).status(); !status.ok()) {
+      return Annotate(status,
+                      absl::StrCat("the default of algorithm.", description.name, ".", spec.name));
+    }
+  }
+  const std::string name = description.name;
+  if (!descriptions_.emplace(name, std::move(description)).second) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("there is an algorithm '", name, "' already; choose another name"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<const Description*> Registry::Find(const std::string& name) const {
+  const auto found = descriptions_.find(name);
+  if (found != descriptions_.end()) return &found->second;
+  std::vector<std::string> names;
+  for (const auto& [known, description] : descriptions_) names.push_back(known);
+  return absl::NotFoundError(
+      absl::StrCat("algorithm.name: no algorithm '", name, "'", Suggestion(name, names)));
+}
+
+std::vector<const Description*> Registry::All() const {
+  std::vector<const Description*> all;
+  for (const auto& [name, description] : descriptions_) all.push_back(&description);
+  return all;
+}
+
+absl::StatusOr<AlgorithmConfig> Registry::Complete(AlgorithmConfig config) const {
+  MACAW_ASSIGN_OR_RETURN(const Description* description, Find(config.name));
+  std::vector<std::string> names;
+  for (const ParameterSpec& spec : description->parameters) names.push_back(spec.name);
+  for (const auto& [name, value] : config.parameters) {
+    if (!std::ranges::count(names, name)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "algorithm.", config.name, ".", name, ": no such parameter", Suggestion(name, names)));
+    }
+  }
+  for (const ParameterSpec& spec : description->parameters) {
+    const auto given = config.parameters.find(spec.name);
+    absl::StatusOr<ParameterValue> value =
+        Convert(spec, given == config.parameters.end() ? spec.default_value : given->second);
+    if (!value.ok()) {
+      return Annotate(value.status(), absl::StrCat("algorithm.", config.name, ".", spec.name));
+    }
+    config.parameters[spec.name] = *std::move(value);
+  }
+  return config;
+}
+
+}  // namespace macaw::algorithms

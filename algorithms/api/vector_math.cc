@@ -1,0 +1,77 @@
+#include "algorithms/api/vector_math.h"
+
+#include <cassert>
+#include <cstring>
+
+namespace macaw::algorithms {
+namespace {
+
+void AssertAlike([[maybe_unused]] ConstVectorView a, [[maybe_unused]] ConstVectorView b) {
+  assert(a.device == Device::kCpu && b.device == Device::kCpu);
+  assert(SameLayout(a.layout, b.layout) && a.bytes.size() == b.bytes.size());
+}
+
+}  // namespace
+
+bool SameLayout(const ParameterLayout* a, const ParameterLayout* b) {
+  return a == b || (a != nullptr && b != nullptr && a->digest() == b->digest());
+}
+
+void Copy(ConstVectorView from, VectorView to) {
+  AssertAlike(from, to);
+  std::memmove(to.bytes.data(), from.bytes.data(), to.bytes.size());
+}
+
+void Zero(VectorView v) { std::memset(v.bytes.data(), 0, v.bytes.size()); }
+
+void Scale(double factor, VectorView v) {
+  DispatchDType(v.dtype(), [&]<typename T>(T) {
+    const T f = static_cast<T>(factor);
+    for (T& element : v.As<T>()) element *= f;
+  });
+}
+
+void Add(ConstVectorView x, VectorView y) {
+  AssertAlike(x, y);
+  DispatchDType(y.dtype(), [&]<typename T>(T) {
+    const std::span<const T> from = x.As<T>();
+    const std::span<T> into = y.As<T>();
+    for (size_t i = 0; i < into.size(); ++i) into[i] += from[i];
+  });
+}
+
+void Subtract(ConstVectorView a, ConstVectorView b, VectorView out) {
+  AssertAlike(a, b);
+  AssertAlike(a, out);
+  DispatchDType(out.dtype(), [&]<typename T>(T) {
+    const std::span<const T> left = a.As<T>();
+    const std::span<const T> right = b.As<T>();
+    const std::span<T> into = out.As<T>();
+    for (size_t i = 0; i < into.size(); ++i) into[i] = left[i] - right[i];
+  });
+}
+
+void Axpy(double factor, ConstVectorView x, VectorView y) {
+  AssertAlike(x, y);
+  DispatchDType(y.dtype(), [&]<typename T>(T) {
+    const T f = static_cast<T>(factor);
+    const std::span<const T> from = x.As<T>();
+    const std::span<T> into = y.As<T>();
+    for (size_t i = 0; i < into.size(); ++i) into[i] += f * from[i];
+  });
+}
+
+double Dot(ConstVectorView a, ConstVectorView b) {
+  AssertAlike(a, b);
+  return DispatchDType(a.dtype(), [&]<typename T>(T) {
+    double sum = 0;
+    for (const LayoutEntry& entry : a.layout->entries()) {
+      const std::span<const T> left = a.As<T>().subspan(entry.offset, entry.size);
+      const std::span<const T> right = b.As<T>().subspan(entry.offset, entry.size);
+      for (size_t i = 0; i < left.size(); ++i) sum += double{left[i]} * double{right[i]};
+    }
+    return sum;
+  });
+}
+
+}  // namespace macaw::algorithms

@@ -1,0 +1,90 @@
+// How fast contributions are folded: ExactSum::Add and Merge against memcpy of a vector of the same
+// length, for 1e3 … 1e7 parameters. Prints a table; every figure is the best of several runs.
+
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "aggregation/exact_sum.h"
+#include "aggregation/fold_kernels.h"
+#include "core/random.h"
+#include "core/vector.h"
+
+namespace macaw::aggregation {
+namespace {
+
+constexpr double kSecondsPerFigure = 0.15;
+
+// Seconds of one call, the best of as many batches as fit.
+template <typename F>
+double Best(F&& run) {
+  using Clock = std::chrono::steady_clock;
+  const auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
+  run();
+  size_t calls = 1;
+  double best = std::numeric_limits<double>::infinity();
+  const auto start = Clock::now();
+  while (seconds(Clock::now() - start) < kSecondsPerFigure) {
+    const auto begin = Clock::now();
+    for (size_t i = 0; i < calls; ++i) run();
+    const double took = seconds(Clock::now() - begin);
+    best = std::min(best, took / static_cast<double>(calls));
+    if (took < 1e-4) calls *= 2;
+  }
+  return best;
+}
+
+void Row(DType dtype, int64_t count) {
+  const LayoutPtr layout = ParameterLayout::Scalars("w", count, dtype);
+  FlatVector vector(layout);
+  RandomStream random({.seed = 1});
+  DispatchDType(dtype, [&]<typename T>(T) {
+    for (T& v : vector.As<T>()) v = static_cast<T>(random.Uniform() - 0.5);
+  });
+  const GridOrder order{100, 1e12, 1, uint64_t{1} << 32};
+  const std::vector<ChannelSpec> channels = {{.name = "delta", .layout = layout}};
+  ExactSum sum = *ExactSum::Make(channels, order);
+  ExactSum other = *ExactSum::Make(channels, order);
+  const ConstVectorView view = vector.view();
+  FlatVector copy(layout);
+
+  const double copied =
+      Best([&] { std::memcpy(copy.view().bytes.data(), view.bytes.data(), view.bytes.size()); });
+  const double added = Best([&] {
+    if (!sum.Add({ClientId(1), 37, 1, {&view, 1}}).ok()) sum.Reset();
+  });
+  sum.Reset();
+  const double reset = Best([&] { other.Reset(); });
+  const double merged = Best([&] {
+    if (!sum.Merge(std::move(other)).ok()) sum.Reset();
+  });
+
+  const auto n = static_cast<double>(count);
+  const double in = static_cast<double>(view.bytes.size());
+  const double integers = n * 8 * (dtype == DType::kF32 ? 1 : 3);
+  // Bytes moved: Add reads the values twice (check, fold), reads and writes the integers; Merge
+  // reads both sums and writes both (the one that was used up goes back to zero).
+  std::printf("%-8s %9lld | %8.3f %7.1f | %8.3f %7.1f | %8.3f %7.1f | %8.3f\n",
+              std::string(Name(dtype)).c_str(), static_cast<long long>(count), copied / n * 1e9,
+              2 * in / copied * 1e-9, added / n * 1e9, (2 * in + 2 * integers) / added * 1e-9,
+              merged / n * 1e9, 4 * integers / merged * 1e-9, reset / n * 1e9);
+}
+
+}  // namespace
+}  // namespace macaw::aggregation
+
+int main() {
+  std::printf("instruction set: %s\n", macaw::aggregation::BestKernels().instruction_set);
+  std::printf("%-8s %9s | %16s | %16s | %16s | %s\n", "dtype", "params", "memcpy", "Add",
+              "Merge + Reset", "Reset");
+  std::printf("%-8s %9s | %8s %7s | %8s %7s | %8s %7s | %8s\n", "", "", "ns/param", "GB/s",
+              "ns/param", "GB/s", "ns/param", "GB/s", "ns/param");
+  for (const macaw::DType dtype : {macaw::DType::kF32, macaw::DType::kF64}) {
+    for (const int64_t count : {1000, 10000, 100000, 1000000, 10000000})
+      macaw::aggregation::Row(dtype, count);
+  }
+  return 0;
+}

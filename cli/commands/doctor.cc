@@ -1,0 +1,139 @@
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <thread>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "cli/commands/commands.h"
+#include "cli/process/child.h"
+#include "cli/process/supervisor.h"
+#include "cli/simulate/run.h"
+#include "core/files.h"
+#include "core/status.h"
+
+namespace macaw::cli {
+namespace {
+
+void Line(absl::string_view what, absl::string_view text) {
+  std::cout << absl::StrFormat("%-12s %s\n", what, text);
+}
+
+// The first "key : value" line of a /proc file.
+std::string ProcValue(const std::string& path, absl::string_view key) {
+  const absl::StatusOr<std::string> text = ReadFile(path);
+  if (!text.ok()) return "";
+  for (const absl::string_view line : absl::StrSplit(*text, '\n')) {
+    const std::pair<absl::string_view, absl::string_view> parts =
+        absl::StrSplit(line, absl::MaxSplits(':', 1));
+    if (absl::StripAsciiWhitespace(parts.first) == key)
+      return std::string(absl::StripAsciiWhitespace(parts.second));
+  }
+  return "";
+}
+
+std::string Gibibytes(double bytes) { return absl::StrFormat("%.1f GiB", bytes / (1 << 30)); }
+
+// "16316412 kB"
+std::string MemoryText(const std::string& key) {
+  uint64_t kilobytes = 0;
+  const std::string text = ProcValue("/proc/meminfo", key);
+  return absl::SimpleAtoi(absl::StripSuffix(text, " kB"), &kilobytes)
+             ? Gibibytes(static_cast<double>(kilobytes) * 1024)
+             : "unknown";
+}
+
+std::string VectorExtensions() {
+  const std::string flags = absl::StrCat(" ", ProcValue("/proc/cpuinfo", "flags"), " ");
+  std::vector<std::string> present;
+  for (const char* flag : {"sse4_2", "avx", "avx2", "fma", "avx512f", "avx512_bf16", "amx_bf16"}) {
+    if (absl::StrContains(flags, absl::StrCat(" ", flag, " "))) present.push_back(flag);
+  }
+  return absl::StrJoin(present, " ");
+}
+
+std::string FindProgram(absl::string_view name) {
+  const char* path = std::getenv("PATH");
+  for (const absl::string_view folder : absl::StrSplit(path == nullptr ? "/usr/bin" : path, ':')) {
+    std::string file = absl::StrCat(folder, "/", name);
+    if (::access(file.c_str(), X_OK) == 0) return file;
+  }
+  return "";
+}
+
+// What a program prints, standard error included; empty where it cannot be run.
+std::string OutputOf(const std::vector<std::string>& argv) {
+  absl::StatusOr<PipePair> pipe = MakePipe();
+  if (!pipe.ok()) return "";
+  absl::StatusOr<Child> child = Child::Spawn(
+      {.name = argv[0], .argv = argv, .log = absl::StrCat("/proc/self/fd/", pipe->write.get())});
+  pipe->write.Close();
+  if (!child.ok()) return "";
+  std::string text;
+  char buffer[4096];
+  for (ssize_t got; (got = ::read(pipe->read.get(), buffer, sizeof(buffer))) > 0;)
+    text.append(buffer, static_cast<size_t>(got));
+  return child->Reap().ok() ? text : "";
+}
+
+void PrintDisk() {
+  const std::string folder = FileExists("runs") ? "runs" : ".";
+  struct statvfs info {};
+  if (::statvfs(folder.c_str(), &info) != 0) return;
+  const double free = static_cast<double>(info.f_bavail) * static_cast<double>(info.f_frsize);
+  std::error_code error;
+  Line("disk", absl::StrCat(Gibibytes(free), " free for ",
+                            std::filesystem::absolute(folder, error).string(), "/runs",
+                            ::access(folder.c_str(), W_OK) == 0 ? "" : " (not writable)"));
+}
+
+void PrintGpus() {
+  std::error_code error;
+  size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/driver/nvidia/gpus", error)) {
+    Line("gpu", ProcValue(entry.path().string() + "/information", "Model"));
+    ++count;
+  }
+  if (count == 0) Line("gpu", "none (the CPU trainers need none)");
+}
+
+void PrintLibTorch() {
+  const absl::StatusOr<std::string> folder = ProgramFolder();
+  const std::string text = folder.ok() ? OutputOf({*folder + "/macaw-worker", "--doctor"}) : "";
+  if (text.empty()) {
+    Line("libtorch", "macaw-worker is missing beside macaw or does not start");
+    return;
+  }
+  std::cout << text;
+}
+
+}  // namespace
+
+int Doctor() {
+  Line("macaw", MACAW_VERSION);
+  Line("kernel",
+       absl::StripAsciiWhitespace(ReadFile("/proc/sys/kernel/osrelease").value_or("unknown")));
+  Line("cpu", absl::StrCat(ProcValue("/proc/cpuinfo", "model name"), ", ",
+                           std::thread::hardware_concurrency(), " cores"));
+  Line("vectors", VectorExtensions());
+  Line("memory",
+       absl::StrCat(MemoryText("MemTotal"), ", ", MemoryText("MemAvailable"), " available"));
+  PrintDisk();
+  const std::string redis = FindProgram("redis-server");
+  Line("redis", redis.empty() ? "no redis-server (needed for client state on many hosts only)"
+                              : absl::StripAsciiWhitespace(OutputOf({redis, "--version"})));
+  PrintGpus();
+  PrintLibTorch();
+  return kExitOk;
+}
+
+}  // namespace macaw::cli

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/run_config.h"
+#include "data/options.h"
+
+namespace macaw::cli {
+
+// One file configures a run: what all nodes agree on (`run`) and what this node alone decides (the
+// rest). Every field is a key of the file, declared once in config/fields.cc with its range,
+// default and meaning.
+
+struct ServerSection {
+  std::string listen;                     // "" : a private Unix socket, as `macaw simulate` wants
+  std::string durability = "checkpoint";  // the only kind so far
+  double lease_timeout = 30;              // seconds without a heartbeat
+  uint32_t workers = 0;  // rounds begin when so many have registered; 0: workers.processes
+};
+
+struct WorkersSection {
+  uint32_t processes = 1;
+  uint32_t slots = 0;            // per process; 0: the cores, shared out
+  std::vector<double> slowdown;  // emulation, per slot
+};
+
+struct StopSection {
+  std::string metric;  // "" : no rule
+  double at_least = 0;
+  bool has_at_least = false;
+  uint32_t patience = 0;
+};
+
+struct OutputSection {
+  std::string out;  // the run's folder; "": runs/<name>
+  uint32_t checkpoint_every = 10;
+  bool client_records = false;
+  StopSection stop;
+};
+
+using AlgorithmTables = std::map<std::string, std::map<std::string, ParameterValue>>;
+
+struct Config {
+  RunConfig run;
+  std::string task = "auto";                   // auto | classification | binary | regression
+  double cohort_fraction = 0;                  // > 0: run.cohort.size follows from the population
+  std::vector<std::string> splits = {"test"};  // evaluation.splits
+  std::string model_init;      // safetensors file that the model starts from; "": from the seed
+  bool own_transform = false;  // data.normalise is given: the data's own constants do not apply
+  AlgorithmTables algorithm_tables;  // [algorithm.NAME]; the chosen one's table is complete
+
+  data::DataOptions data;
+  data::PartitionOptions partition;
+  ServerSection server;
+  WorkersSection workers;
+  OutputSection output;
+};
+
+}  // namespace macaw::cli

@@ -1,0 +1,337 @@
+#include "cli/config/fields.h"
+
+#include <limits>
+
+#include "cli/config/field_types.h"
+#include "data/partition.h"
+
+// Where a field lives: serves a constant Config and a mutable one.
+#define AT(member) \
+  [](auto& c) -> auto& { return c.member; }
+
+namespace macaw::cli {
+namespace {
+
+using Fields = std::vector<Field>;
+
+std::vector<std::string> Names(const std::vector<data::Choice>& choices) {
+  std::vector<std::string> names;
+  for (const data::Choice& choice : choices) names.push_back(choice.name);
+  return names;
+}
+
+Field DTypeField() {
+  Field field{.path = "run.dtype",
+              .help = "what models and updates are computed in",
+              .expected = "\"float32\" | \"float64\"",
+              .choices = {"float32", "float64"}};
+  field.set = [](Config& config, const Value& value) {
+    const std::string* word = value.As<std::string>();
+    if (word == nullptr) return false;
+    const auto dtype = ParseDType(*word == "f32" ? "float32" : *word == "f64" ? "float64" : *word);
+    if (dtype.ok()) config.run.dtype = *dtype;
+    return dtype.ok();
+  };
+  field.get = [](const Config& config) { return Value{std::string(Name(config.run.dtype))}; };
+  field.reset = [](Config& config) { config.run.dtype = Config().run.dtype; };
+  return field;
+}
+
+Field WeightField() {
+  Field field{.path = "cohort.weight",
+              .help = "a client's weight in the mean: its number of training examples, or 1",
+              .expected = "\"examples\" | \"uniform\"",
+              .choices = {"examples", "uniform"}};
+  field.set = [](Config& config, const Value& value) {
+    const std::string* word = value.As<std::string>();
+    if (word == nullptr || (*word != "examples" && *word != "uniform")) return false;
+    config.run.cohort.weight =
+        *word == "uniform" ? WeightPolicy::kUniform : WeightPolicy::kExamples;
+    return true;
+  };
+  field.get = [](const Config& config) {
+    return Value{
+        std::string(config.run.cohort.weight == WeightPolicy::kUniform ? "uniform" : "examples")};
+  };
+  field.reset = [](Config& config) { config.run.cohort.weight = Config().run.cohort.weight; };
+  return field;
+}
+
+// "auto", or a plain boolean.
+Field ResidentField() {
+  Field field = Choice("data.resident", AT(data.resident), {"auto", "true", "false"},
+                       "kept in memory, or read and generated on demand");
+  field.expected = "\"auto\" | true | false";
+  field.set = [set = field.set](Config& config, const Value& value) {
+    const bool* flag = value.As<bool>();
+    return set(config, flag == nullptr ? value : Value{std::string(*flag ? "true" : "false")});
+  };
+  field.get = [](const Config& config) {
+    if (config.data.resident == "auto") return Value{config.data.resident};
+    return Value{config.data.resident == "true"};
+  };
+  return field;
+}
+
+// A column's name or its number from 0.
+Field LabelColumnField() {
+  Field field = Plain("data.label_column", AT(data.label_column),
+                      "csv: name or number of the label's column; default: the last");
+  field.expected = "a name or a number";
+  field.set = [](Config& config, const Value& value) {
+    if (const int64_t* number = value.As<int64_t>(); number != nullptr && *number >= 0) {
+      config.data.label_column = absl::StrCat(*number);
+      return true;
+    }
+    const std::string* name = value.As<std::string>();
+    if (name == nullptr) return false;
+    config.data.label_column = *name;
+    return true;
+  };
+  return field;
+}
+
+// The three constants of data.normalise: what the data itself suggests holds until one of them is
+// given.
+template <typename Make>
+Field Normalise(Make field) {
+  field.set = [set = field.set](Config& config, const Value& value) {
+    const bool taken = set(config, value);
+    config.own_transform = config.own_transform || taken;
+    return taken;
+  };
+  return HiddenIf(std::move(field), [](const Config& config) { return !config.own_transform; });
+}
+
+Field StopAtLeast() {
+  Field field = Plain("run.stop.at_least", AT(output.stop.at_least), "… reaches this value");
+  field.set = [set = field.set](Config& config, const Value& value) {
+    const bool taken = set(config, value);
+    config.output.stop.has_at_least = config.output.stop.has_at_least || taken;
+    return taken;
+  };
+  return HiddenIf(std::move(field),
+                  [](const Config& config) { return !config.output.stop.has_at_least; });
+}
+
+void AddRun(Fields& f) {
+  f.push_back(Plain("run.name", AT(run.name), "default: the file's name"));
+  f.push_back(Plain("run.rounds", AT(run.rounds), "how many rounds", AtLeast(1)));
+  f.push_back(
+      Plain("run.seed", AT(run.seed), "of everything that has no seed of its own", AtLeast(0)));
+  f.push_back(Path("run.out", AT(output.out),
+                   "the run's folder; default: runs/<name> (-2, -3, … when taken)"));
+  f.push_back(
+      Choice("run.task", AT(task), {"auto", "classification", "binary", "regression"},
+             "loss and metrics; auto: classification where the data has classes, else regression"));
+  f.push_back(DTypeField());
+  f.push_back(Plain("run.contribution_bound", AT(run.contribution_bound),
+                    "a client's update with a larger |value| is refused", Above(0)));
+  f.push_back(Plain("run.checkpoint_every", AT(output.checkpoint_every),
+                    "rounds between checkpoints", AtLeast(1)));
+  f.push_back(Plain("run.client_records", AT(output.client_records),
+                    "also write clients.jsonl, a row per client and round"));
+  f.push_back(Plain("run.stop.metric", AT(output.stop.metric),
+                    "end early when this column of metrics.jsonl …"));
+  f.push_back(StopAtLeast());
+  f.push_back(HiddenIf(Plain("run.stop.patience", AT(output.stop.patience),
+                             "… has not improved for so many evaluations", AtLeast(1)),
+                       [](const Config& c) { return c.output.stop.patience == 0; }));
+}
+
+void AddData(Fields& f) {
+  f.push_back(Choice("data.source", AT(data.source), Names(data::DataSources()),
+                     "the form of the examples"));
+  f.push_back(Path("data.path", AT(data.path), "file or folder"));
+  f.push_back(
+      Path("data.test_path", AT(data.test_path), "a second file of the same kind, for tests"));
+  f.push_back(Plain("data.seed", AT(data.seed), "of splits and generated data; default: run.seed",
+                    AtLeast(0)));
+  f.push_back(Plain("data.test_fraction", AT(data.test_fraction),
+                    "of all rows, set aside centrally where the source has no test set",
+                    UpTo(0, 1)));
+  f.push_back(
+      Plain("data.val_fraction", AT(data.val_fraction), "of each client's rows", UpTo(0, 1)));
+  f.push_back(Plain("data.heldout_clients", AT(data.heldout_clients),
+                    "fraction of clients that never train", UpTo(0, 1)));
+  f.push_back(ResidentField());
+  f.push_back(Plain("data.classes", AT(data.classes),
+                    "labels must be below; 0: as many as the data shows", AtLeast(0)));
+  f.push_back(LabelColumnField());
+  f.push_back(Plain("data.client_noise", AT(run.transform.client_noise),
+                    "Gaussian noise on features: level * client / clients", AtLeast(0)));
+  f.push_back(
+      Normalise(Plain("data.normalise.scale", AT(run.transform.scale),
+                      "x' = (x * scale - mean) / std; default: what suits the stored form")));
+  f.push_back(Normalise(
+      List("data.normalise.mean", AT(run.transform.mean), "per channel, or one for all")));
+  f.push_back(Normalise(
+      List("data.normalise.std", AT(run.transform.std), "per channel, or one for all", Above(0))));
+  f.push_back(Plain("data.augment.pad_crop", AT(run.transform.pad_crop),
+                    "pad by so many zeros, crop back at random", AtLeast(0)));
+  f.push_back(
+      Plain("data.augment.flip", AT(run.transform.flip), "mirror left-right with probability 1/2"));
+  const auto other_source = [](const Config& c) { return c.data.source != "synthetic"; };
+  f.push_back(HiddenIf(
+      Plain("data.synthetic.clients", AT(data.synthetic.clients), "population", AtLeast(1)),
+      other_source));
+  f.push_back(HiddenIf(Plain("data.synthetic.alpha", AT(data.synthetic.alpha),
+                             "standard deviation of the clients' model means", AtLeast(0)),
+                       other_source));
+  f.push_back(HiddenIf(Plain("data.synthetic.beta", AT(data.synthetic.beta),
+                             "standard deviation of the clients' feature means", AtLeast(0)),
+                       other_source));
+  f.push_back(HiddenIf(Plain("data.synthetic.max_size", AT(data.synthetic.max_size),
+                             "cap on a client's examples; 0: none", AtLeast(0)),
+                       other_source));
+  f.push_back(
+      HiddenIf(Plain("data.synthetic.iid", AT(data.synthetic.iid), "one model for everybody"),
+               other_source));
+}
+
+void AddPartition(Fields& f) {
+  f.push_back(Choice("partition.scheme", AT(partition.scheme), Names(data::PartitionSchemes()),
+                     "who gets which rows; `macaw partitions`"));
+  f.push_back(Plain("partition.clients", AT(partition.clients), "population", AtLeast(1)));
+  f.push_back(Plain("partition.concentration", AT(partition.concentration),
+                    "Dirichlet's parameter; sigma of lognormal; exponent of power-law", Above(0)));
+  f.push_back(Plain("partition.classes_per_client", AT(partition.classes_per_client),
+                    "of k-classes; shards a client for shards", AtLeast(1)));
+  f.push_back(Plain("partition.min_size", AT(partition.min_size),
+                    "fewest rows of a client, met by moving rows from the largest", AtLeast(0)));
+  f.push_back(
+      Path("partition.path", AT(partition.path), "scheme = file: JSON {\"client\": [row, …]}"));
+  f.push_back(Plain("partition.seed", AT(partition.seed), "default: run.seed", AtLeast(0)));
+}
+
+void AddModel(Fields& f) {
+  f.push_back(HiddenIf(Plain("model.name", AT(run.model.name), "a name of `macaw models`"),
+                       [](const Config& c) { return !c.run.model.layers.empty(); }));
+  f.push_back(List("model.layers", AT(run.model.layers),
+                   "… or the layers: [\"conv 32 5 pad 2\", \"relu\", …]"));
+  f.push_back(
+      Path("model.init", AT(model_init), "safetensors file to start from; default: from the seed"));
+  f.push_back(Plain("model.seed", AT(run.model.seed), "of the initial weights; default: run.seed",
+                    AtLeast(0)));
+  f.push_back(List("model.input_shape", AT(run.model.input_shape),
+                   "one example's; default: the data's", AtLeast(1)));
+  f.push_back(HiddenIf(
+      Plain("model.classes", AT(run.model.classes), "outputs; default: the data's", AtLeast(1)),
+      [](const Config& c) { return c.run.model.classes == 0; }));
+}
+
+void AddRound(Fields& f) {
+  f.push_back(Plain("algorithm.name", AT(run.algorithm.name),
+                    "a name of `macaw algorithms`; parameters in [algorithm.NAME]"));
+  f.push_back(HiddenIf(Plain("cohort.size", AT(run.cohort.size), "clients a round", AtLeast(1)),
+                       [](const Config& c) { return c.run.cohort.size == 0; }));
+  f.push_back(
+      HiddenIf(Plain("cohort.fraction", AT(cohort_fraction), "… or a fraction of the population",
+                     {.least = 0, .most = 1, .open_least = true}),
+               [](const Config& c) { return c.cohort_fraction == 0; }));
+  f.push_back(
+      Choice("cohort.sampling", AT(run.cohort.sampling), {"uniform"}, "without replacement"));
+  f.push_back(WeightField());
+  f.push_back(Plain("cohort.seed", AT(run.cohort.seed), "default: run.seed", AtLeast(0)));
+}
+
+void AddLocal(Fields& f) {
+  f.push_back(HiddenIf(
+      Plain("local.epochs", AT(run.local.epochs), "passes over a client's rows", AtLeast(1)),
+      [](const Config& c) { return c.run.local.steps > 0; }));
+  f.push_back(
+      HiddenIf(Plain("local.steps", AT(run.local.steps), "… or exactly so many steps", AtLeast(1)),
+               [](const Config& c) { return c.run.local.steps == 0; }));
+  f.push_back(Plain("local.batch_size", AT(run.local.batch_size), "rows a step; 0: all of them",
+                    AtLeast(0)));
+  f.push_back(Choice("local.optimizer", AT(run.local.optimizer), {"sgd"}, "of the local steps"));
+  f.push_back(Plain("local.lr", AT(run.local.lr), "learning rate in round 1", Above(0)));
+  f.push_back(
+      Plain("local.momentum", AT(run.local.momentum), "starts afresh each round", UpTo(0, 1)));
+  f.push_back(Plain("local.nesterov", AT(run.local.nesterov), "Nesterov's form of the momentum"));
+  f.push_back(
+      Plain("local.weight_decay", AT(run.local.weight_decay), "added to the gradient", AtLeast(0)));
+  f.push_back(Plain("local.clip_norm", AT(run.local.clip_norm),
+                    "largest norm of a gradient; 0: no limit", AtLeast(0)));
+  f.push_back(List("local.class_weights", AT(run.local.class_weights),
+                   "of the loss, per class; default: 1", AtLeast(0)));
+  f.push_back(
+      Plain("local.label_smoothing", AT(run.local.label_smoothing), "of the loss", UpTo(0, 1)));
+  f.push_back(
+      Plain("local.drop_last", AT(run.local.drop_last), "leave out a last batch that is not full"));
+  f.push_back(Plain("local.shuffle", AT(run.local.shuffle), "false: batches in stored order"));
+  f.push_back(Choice("local.trainer", AT(run.local.trainer), {"auto", "eager"},
+                     "back end of the local steps"));
+  f.push_back(Choice("local.lr_schedule.kind", AT(run.local.lr_schedule.kind),
+                     {"constant", "step", "exponential", "cosine"},
+                     "of the learning rate over rounds; lr_schedule = \"cosine\" works, too"));
+  f.push_back(Plain("local.lr_schedule.gamma", AT(run.local.lr_schedule.gamma),
+                    "step, exponential: the factor", Above(0)));
+  f.push_back(Plain("local.lr_schedule.every", AT(run.local.lr_schedule.every),
+                    "step: rounds between factors", AtLeast(1)));
+  f.push_back(Plain("local.lr_schedule.rounds", AT(run.local.lr_schedule.rounds),
+                    "cosine: rounds down to the floor; 0: run.rounds", AtLeast(0)));
+  f.push_back(Plain("local.lr_schedule.floor", AT(run.local.lr_schedule.floor),
+                    "cosine: the last factor", Between(0, 1)));
+  f.push_back(Plain("local.lr_schedule.warmup_rounds", AT(run.local.lr_schedule.warmup_rounds),
+                    "rounds of linear warm-up", AtLeast(0)));
+}
+
+void AddNode(Fields& f) {
+  f.push_back(Plain("evaluation.every", AT(run.evaluation.every), "rounds; 0: only after the last",
+                    AtLeast(0)));
+  f.push_back(Plain("evaluation.chunk", AT(run.evaluation.chunk),
+                    "rows a task; part of the result's bits", AtLeast(1)));
+  f.push_back(Plain("evaluation.central", AT(run.evaluation.central), "the central test set"));
+  f.push_back(
+      Plain("evaluation.clients", AT(run.evaluation.clients), "every client's own test rows"));
+  Field splits =
+      List("evaluation.splits", AT(splits), "which rows are evaluated; only test so far");
+  splits.expected = "[\"test\"] (other splits are not evaluated yet)";
+  splits.set = [set = splits.set](Config& config, const Value& value) {
+    const Array* array = value.As<Array>();
+    const std::string* word =
+        array != nullptr && array->size() == 1 ? (*array)[0].As<std::string>() : nullptr;
+    return word != nullptr && *word == "test" && set(config, value);
+  };
+  f.push_back(std::move(splits));
+
+  f.push_back(Plain("workers.processes", AT(workers.processes), "worker processes", AtLeast(1)));
+  f.push_back(Plain("workers.slots", AT(workers.slots),
+                    "clients at a time in each; 0: the cores, shared out", AtLeast(0)));
+  f.push_back(List("workers.slowdown", AT(workers.slowdown),
+                   "emulation: slot i takes so many times as long", AtLeast(1)));
+
+  f.push_back(Plain("server.listen", AT(server.listen),
+                    "host:port or unix:PATH; default: a private Unix socket"));
+  Field durability =
+      Choice("server.durability", AT(server.durability), {"checkpoint"}, "what survives a crash");
+  durability.expected = "\"checkpoint\" (\"commit\" comes with deployment)";
+  f.push_back(std::move(durability));
+  f.push_back(Plain("server.lease_timeout", AT(server.lease_timeout),
+                    "seconds of silence after which work goes to others", Above(0)));
+  f.push_back(Plain("server.workers", AT(server.workers),
+                    "rounds begin with so many; 0: workers.processes", AtLeast(0)));
+}
+
+}  // namespace
+
+std::vector<Field> AllFields() {
+  Fields fields;
+  AddRun(fields);
+  AddData(fields);
+  AddPartition(fields);
+  AddModel(fields);
+  AddRound(fields);
+  AddLocal(fields);
+  AddNode(fields);
+  return fields;
+}
+
+std::vector<Rivals> AllRivals() {
+  return {{"cohort.size", "cohort.fraction"},
+          {"local.epochs", "local.steps"},
+          {"model.name", "model.layers"}};
+}
+
+}  // namespace macaw::cli

@@ -1,0 +1,326 @@
+#include "cli/config/reader.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "cli/config/fields.h"
+#include "cli/config/suggest.h"
+#include "cli/config/toml.h"
+#include "core/files.h"
+#include "core/status.h"
+
+namespace macaw::cli {
+namespace {
+
+absl::Status At(const Place& place, absl::string_view message) {
+  return absl::InvalidArgumentError(absl::StrCat(place.text, ": ", message));
+}
+
+std::string DidYouMean(absl::string_view meant) {
+  return meant.empty() ? "" : absl::StrCat("; did you mean ", meant, "?");
+}
+
+std::string TypeName(const ParameterValue& value) {
+  switch (value.index()) {
+    case 0:
+      return "true or false";
+    case 1:
+      return "an integer";
+    case 2:
+      return "a number";
+    default:
+      return "a string";
+  }
+}
+
+// A parameter has the type of its default; an integer serves as a number.
+std::optional<ParameterValue> ToParameter(const Value& value, const ParameterValue& like) {
+  if (std::holds_alternative<double>(like)) {
+    if (const int64_t* number = value.As<int64_t>()) return static_cast<double>(*number);
+    if (const double* number = value.As<double>()) return *number;
+  } else if (std::holds_alternative<int64_t>(like)) {
+    if (const int64_t* number = value.As<int64_t>()) return *number;
+  } else if (std::holds_alternative<bool>(like)) {
+    if (const bool* flag = value.As<bool>()) return *flag;
+  } else if (const std::string* text = value.As<std::string>()) {
+    return *text;
+  }
+  return std::nullopt;
+}
+
+// Fills one Config from several sources, the file first.
+class Reader {
+ public:
+  explicit Reader(const algorithms::Registry& registry)
+      : registry_(registry), fields_(AllFields()) {
+    for (const Field& field : fields_) by_path_.emplace(field.path, &field);
+  }
+
+  // The document `text`, called `name`, whose relative paths start at `folder`; then the overrides.
+  absl::Status ReadAll(const std::string& text, const std::string& name, const std::string& folder,
+                       const std::vector<Override>& overrides) {
+    MACAW_ASSIGN_OR_RETURN(const Value document, ParseToml(text, name));
+    MACAW_RETURN_IF_ERROR(ReadDocument(document, folder));
+    for (const Override& override : overrides) MACAW_RETURN_IF_ERROR(ReadOverride(override));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Config> FinishData(const std::string& file) && {
+    MACAW_RETURN_IF_ERROR(CheckSource(Place{file}));
+    FollowTheRunsSeed();
+    return std::move(config_);
+  }
+
+  absl::StatusOr<Config> Finish(const std::string& file) && {
+    const Place place{file};
+    MACAW_RETURN_IF_ERROR(CheckSource(place));
+    if (config_.run.model.name.empty() && config_.run.model.layers.empty()) {
+      return At(place, "model.name is missing (or model.layers); `macaw models` lists the names");
+    }
+    if (!config_.run.model.layers.empty()) config_.run.model.name = "layers";
+    if (config_.run.cohort.size == 0 && config_.cohort_fraction == 0) {
+      return At(place,
+                "cohort.size or cohort.fraction is missing: how many clients train in a round");
+    }
+    const StopSection& stop = config_.output.stop;
+    if (stop.metric.empty() != (!stop.has_at_least && stop.patience == 0)) {
+      return At(place, "run.stop needs a metric and at_least or patience (or both)");
+    }
+    FollowTheRunsSeed();
+    return std::move(*this).CompleteAlgorithm(place);
+  }
+
+ private:
+  absl::Status ReadDocument(const Value& document, const std::string& folder) {
+    folder_ = folder;
+    MACAW_RETURN_IF_ERROR(ReadTable("", *document.As<Table>()));
+    for (const Rivals& rivals : AllRivals()) {
+      if (given_.contains(rivals.first) && given_.contains(rivals.second)) {
+        return At(places_[rivals.second],
+                  absl::StrCat(rivals.second, " and ", rivals.first,
+                               " say the same thing in two ways; give one of them"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadOverride(const Override& override) {
+    folder_ = std::filesystem::current_path().string();
+    MACAW_ASSIGN_OR_RETURN(Value value, ParseTomlValue(override.value, Place{override.place}));
+    // A key that only takes words may be given a word that looks like something else (--set
+    // run.name=7).
+    const auto field = by_path_.find(override.key);
+    if (field != by_path_.end() && field->second->expected == "a string" &&
+        value.As<std::string>() == nullptr) {
+      value.data = override.value;
+    }
+    for (const Rivals& rivals : AllRivals()) {
+      if (override.key == rivals.first) Forget(rivals.second);
+      if (override.key == rivals.second) Forget(rivals.first);
+    }
+    return ReadEntry(override.key, value);
+  }
+
+  absl::Status CheckSource(const Place& place) const {
+    if (!config_.data.source.empty()) return absl::OkStatus();
+    return At(place, absl::StrCat("data.source is missing; it is one of ",
+                                  by_path_.at("data.source")->expected));
+  }
+
+  void FollowTheRunsSeed() {
+    const uint64_t seed = config_.run.seed;
+    if (!given_.contains("data.seed")) config_.data.seed = seed;
+    if (!given_.contains("partition.seed")) config_.partition.seed = seed;
+    if (!given_.contains("model.seed")) config_.run.model.seed = seed;
+    if (!given_.contains("cohort.seed")) config_.run.cohort.seed = seed;
+  }
+
+  absl::StatusOr<Config> CompleteAlgorithm(const Place& place) && {
+    AlgorithmConfig& algorithm = config_.run.algorithm;
+    const auto named = places_.find("algorithm.name");
+    if (absl::Status status = registry_.Find(algorithm.name).status(); !status.ok()) {
+      return At(named == places_.end() ? place : named->second, status.message());
+    }
+    algorithm.parameters = config_.algorithm_tables[algorithm.name];
+    absl::StatusOr<AlgorithmConfig> complete = registry_.Complete(algorithm);
+    if (!complete.ok()) return At(place, complete.status().message());
+    algorithm = *std::move(complete);
+    config_.algorithm_tables[algorithm.name] = algorithm.parameters;
+    return std::move(config_);
+  }
+
+  void Forget(const std::string& path) {
+    given_.erase(path);
+    by_path_.at(path)->reset(config_);
+  }
+
+  absl::Status ReadTable(const std::string& path, const Table& table) {
+    for (const auto& [key, value] : table) {
+      MACAW_RETURN_IF_ERROR(ReadEntry(path.empty() ? key : absl::StrCat(path, ".", key), value));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadEntry(const std::string& path, const Value& value) {
+    if (const auto found = by_path_.find(path); found != by_path_.end())
+      return ReadField(*found->second, value);
+    const std::vector<std::string> parts = absl::StrSplit(path, '.');
+    if (parts.size() == 2 && parts[0] == "algorithm" && value.As<Table>() != nullptr) {
+      MACAW_RETURN_IF_ERROR(FindAlgorithm(parts[1], value.place).status());
+      config_.algorithm_tables[parts[1]];
+      return ReadTable(path, *value.As<Table>());
+    }
+    if (parts.size() == 3 && parts[0] == "algorithm")
+      return ReadParameter(parts[1], parts[2], value);
+    if (IsTable(path)) {
+      if (const Table* table = value.As<Table>()) return ReadTable(path, *table);
+      if (path == "local.lr_schedule") return ReadEntry("local.lr_schedule.kind", value);
+      return At(value.place, absl::StrCat(path, " must be a table, found ", Describe(value)));
+    }
+    return Unknown(path, value);
+  }
+
+  absl::Status ReadField(const Field& field, const Value& value) {
+    Value placed = value;
+    if (std::string* text = std::get_if<std::string>(&placed.data);
+        field.is_path && text != nullptr && !text->empty()) {
+      *text = (std::filesystem::path(folder_) / *text).lexically_normal().string();
+    }
+    if (!field.set(config_, placed)) {
+      const std::string* word = value.As<std::string>();
+      const std::string meant = word == nullptr ? "" : NearestWord(*word, field.choices);
+      return At(value.place,
+                absl::StrCat(field.path, " must be ", field.expected, ", found ", Describe(value),
+                             DidYouMean(meant.empty() ? "" : absl::StrCat("\"", meant, "\""))));
+    }
+    given_.insert(field.path);
+    places_[field.path] = value.place;
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<const algorithms::Description*> FindAlgorithm(const std::string& name,
+                                                               const Place& place) {
+    absl::StatusOr<const algorithms::Description*> found = registry_.Find(name);
+    if (!found.ok())
+      return At(place, absl::StrCat("[algorithm.", name, "]: ", found.status().message()));
+    return found;
+  }
+
+  absl::Status ReadParameter(const std::string& name, const std::string& key, const Value& value) {
+    MACAW_ASSIGN_OR_RETURN(const algorithms::Description* algorithm,
+                           FindAlgorithm(name, value.place));
+    const std::string path = absl::StrCat("algorithm.", name, ".", key);
+    std::vector<std::string> known;
+    for (const algorithms::ParameterSpec& spec : algorithm->parameters) {
+      known.push_back(spec.name);
+      if (spec.name != key) continue;
+      const std::optional<ParameterValue> parameter = ToParameter(value, spec.default_value);
+      if (!parameter.has_value()) {
+        return At(value.place, absl::StrCat(path, " must be ", TypeName(spec.default_value),
+                                            ", found ", Describe(value)));
+      }
+      // The registry knows ranges and choices; asked with this one parameter, its complaint is
+      // about this line.
+      const absl::Status checked = registry_.Complete({name, {{key, *parameter}}}).status();
+      if (!checked.ok()) return At(value.place, checked.message());
+      config_.algorithm_tables[name][key] = *parameter;
+      return absl::OkStatus();
+    }
+    std::string meant = NearestWord(key, known);
+    if (!meant.empty()) meant = absl::StrCat("algorithm.", name, ".", meant);
+    return At(value.place, absl::StrCat("unknown key ", path, DidYouMean(meant), " ", name,
+                                        known.empty() ? " has no parameters" : " has ",
+                                        absl::StrJoin(known, ", ")));
+  }
+
+  // Whether some key lies below: "local", "local.lr_schedule", "algorithm".
+  bool IsTable(const std::string& path) const {
+    const auto next = by_path_.lower_bound(path + ".");
+    return next != by_path_.end() && absl::StartsWith(next->first, path + ".");
+  }
+
+  absl::Status Unknown(const std::string& path, const Value& value) const {
+    std::vector<std::string> keys;
+    std::set<std::string> tables;
+    for (const Field& field : fields_) {
+      keys.push_back(field.path);
+      for (size_t dot = field.path.find('.'); dot != std::string::npos;
+           dot = field.path.find('.', dot + 1)) {
+        tables.insert(field.path.substr(0, dot));
+      }
+    }
+    const std::vector<std::string> table_list(tables.begin(), tables.end());
+    if (value.As<Table>() != nullptr) {
+      std::string meant = NearestWord(path, table_list);
+      if (!meant.empty()) meant = absl::StrCat("[", meant, "]");
+      return At(value.place, absl::StrCat("unknown table [", path, "]", DidYouMean(meant)));
+    }
+    keys.insert(keys.end(), table_list.begin(), table_list.end());
+    return At(value.place, absl::StrCat("unknown key ", path, DidYouMean(NearestKey(path, keys))));
+  }
+
+  const algorithms::Registry& registry_;
+  const std::vector<Field> fields_;
+  std::map<std::string, const Field*> by_path_;
+  Config config_;
+  std::set<std::string> given_;
+  std::map<std::string, Place> places_;
+  std::string folder_;
+};
+
+std::string FolderOf(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::absolute(path, ignored).parent_path().string();
+}
+
+}  // namespace
+
+absl::StatusOr<Override> ParseOverride(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("--set ", text, ": expected section.key=value"));
+  }
+  return Override{text.substr(0, equals), text.substr(equals + 1), absl::StrCat("--set ", text)};
+}
+
+absl::StatusOr<Config> ParseConfig(const std::string& text, const std::string& name,
+                                   const std::string& folder,
+                                   const std::vector<Override>& overrides,
+                                   const algorithms::Registry& registry) {
+  Reader reader(registry);
+  MACAW_RETURN_IF_ERROR(reader.ReadAll(text, name, folder, overrides));
+  MACAW_ASSIGN_OR_RETURN(Config config, std::move(reader).Finish(name));
+  if (config.run.name.empty()) config.run.name = std::filesystem::path(name).stem().string();
+  if (config.run.name.find('/') != std::string::npos) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": run.name must not contain \"/\" (it names a folder), found \"",
+                     config.run.name, "\""));
+  }
+  return config;
+}
+
+absl::StatusOr<Config> ReadConfig(const std::string& path, const std::vector<Override>& overrides,
+                                  const algorithms::Registry& registry) {
+  MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  return ParseConfig(text, path, FolderOf(path), overrides, registry);
+}
+
+absl::StatusOr<Config> ReadDataConfig(const std::string& path,
+                                      const std::vector<Override>& overrides,
+                                      const algorithms::Registry& registry) {
+  MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  Reader reader(registry);
+  MACAW_RETURN_IF_ERROR(reader.ReadAll(text, path, FolderOf(path), overrides));
+  return std::move(reader).FinishData(path);
+}
+
+}  // namespace macaw::cli

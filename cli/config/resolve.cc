@@ -1,0 +1,136 @@
+#include "cli/config/resolve.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/safetensors.h"
+#include "core/status.h"
+
+namespace macaw::cli {
+namespace {
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
+}
+
+absl::Status ResolveTask(Config& config, const data::DatasetInfo& info) {
+  const std::string task = config.task != "auto" ? config.task
+                           : info.classes > 0    ? "classification"
+                                                 : "regression";
+  if (task == "classification" && info.classes == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("run.task = \"classification\", but the labels of ", info.name,
+                     " are numbers; use \"regression\" or \"binary\""));
+  }
+  if (task == "binary" && info.classes > 2) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("run.task = \"binary\", but ", info.name, " has ", info.classes, " classes"));
+  }
+  config.task = task;
+  config.run.task = task == "classification" ? TaskKind::kClassification
+                    : task == "binary"       ? TaskKind::kBinary
+                                             : TaskKind::kRegression;
+  return absl::OkStatus();
+}
+
+absl::Status ResolveModel(Config& config, const data::DatasetInfo& info) {
+  ModelConfig& model = config.run.model;
+  if (model.input_shape.empty()) model.input_shape = info.input_shape;
+  if (model.input_shape != info.input_shape) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model.input_shape is ", ShapeText(model.input_shape), ", but an example of ",
+                     info.name, " is ", ShapeText(info.input_shape)));
+  }
+  const bool classes = config.run.task == TaskKind::kClassification;
+  if (model.classes == 0) model.classes = classes ? info.classes : 1;
+  if (classes ? model.classes < info.classes : model.classes != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model.classes is ", model.classes, ", but ", info.name,
+                     classes ? absl::StrCat(" has ", info.classes, " classes")
+                             : absl::StrCat(" with task ", config.task, " needs 1")));
+  }
+  const std::vector<double>& weights = config.run.local.class_weights;
+  if (!weights.empty() &&
+      weights.size() != static_cast<size_t>(std::max<int64_t>(2, model.classes))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("local.class_weights has ", weights.size(), " numbers, but there are ",
+                     std::max<int64_t>(2, model.classes), " classes"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ResolveTransform(Config& config, const data::DatasetInfo& info) {
+  TransformConfig& transform = config.run.transform;
+  if (!config.own_transform) {
+    transform.scale = info.transform.scale;
+    transform.mean = info.transform.mean;
+    transform.std = info.transform.std;
+    config.own_transform = true;
+  }
+  const bool image = info.input_shape.size() == 3;
+  const int64_t channels = info.input_shape.empty() ? 1 : info.input_shape.front();
+  const auto fits = [&](const std::vector<double>& v) {
+    return v.size() <= 1 || v.size() == static_cast<size_t>(channels);
+  };
+  if (!fits(transform.mean) || !fits(transform.std)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("data.normalise: mean and std take one number, or one for each of the ",
+                     channels, " channels of ", ShapeText(info.input_shape)));
+  }
+  if (!image && (transform.pad_crop > 0 || transform.flip)) {
+    return absl::InvalidArgumentError(absl::StrCat("data.augment needs images, but an example of ",
+                                                   info.name, " is ", ShapeText(info.input_shape)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ResolveCohort(Config& config, const data::DatasetInfo& info) {
+  CohortConfig& cohort = config.run.cohort;
+  if (config.cohort_fraction > 0) {
+    const double size = std::round(config.cohort_fraction * static_cast<double>(info.clients));
+    cohort.size = std::max<uint64_t>(1, static_cast<uint64_t>(size));
+    config.cohort_fraction = 0;
+  }
+  if (cohort.size > info.clients) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cohort.size is ", cohort.size, ", but there are only ", info.clients, " clients"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status Resolve(Config& config, const data::DatasetInfo& info) {
+  MACAW_RETURN_IF_ERROR(ResolveTask(config, info));
+  MACAW_RETURN_IF_ERROR(ResolveModel(config, info));
+  MACAW_RETURN_IF_ERROR(ResolveTransform(config, info));
+  MACAW_RETURN_IF_ERROR(ResolveCohort(config, info));
+  Schedule& schedule = config.run.local.lr_schedule;
+  if (schedule.kind == "cosine" && schedule.rounds == 0) schedule.rounds = config.run.rounds;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<models::ModelSpec> SpecOf(const Config& config) {
+  absl::StatusOr<models::ModelSpec> spec = models::BuildSpec(config.run.model, config.run.dtype);
+  if (!spec.ok()) return Annotate(spec.status(), "[model]");
+  return spec;
+}
+
+absl::StatusOr<FlatVector> InitialWeights(const Config& config, const models::ModelSpec& spec) {
+  if (config.model_init.empty()) return models::InitialModel(spec, config.run.model.seed);
+  absl::StatusOr<FlatVector> weights = ReadModel(config.model_init, spec.layout);
+  if (!weights.ok()) return Annotate(weights.status(), "model.init");
+  return weights;
+}
+
+uint32_t SlotsPerProcess(const WorkersSection& workers) {
+  if (workers.slots > 0) return workers.slots;
+  return std::max(1u, std::thread::hardware_concurrency() / std::max(1u, workers.processes));
+}
+
+}  // namespace macaw::cli

@@ -1,0 +1,235 @@
+#include "cli/config/suggest.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+
+namespace macaw::cli {
+namespace {
+
+struct Synonym {
+  absl::string_view theirs;  // the last part of their key, lower case, '-' as '_'
+  absl::string_view ours;
+};
+
+// FedML, Flower, FedScale, LEAF, NIID-bench, FedLab, pfl-research and plain habit.
+constexpr Synonym kSynonyms[] = {
+    {"comm_round", "run.rounds"},
+    {"comm_rounds", "run.rounds"},
+    {"num_rounds", "run.rounds"},
+    {"n_rounds", "run.rounds"},
+    {"global_rounds", "run.rounds"},
+    {"total_rounds", "run.rounds"},
+    {"communication_rounds", "run.rounds"},
+    {"central_num_iterations", "run.rounds"},
+    {"random_seed", "run.seed"},
+    {"init_seed", "run.seed"},
+    {"experiment_name", "run.name"},
+    {"run_name", "run.name"},
+    {"output_dir", "run.out"},
+    {"log_dir", "run.out"},
+    {"save_every", "run.checkpoint_every"},
+    {"checkpoint_interval", "run.checkpoint_every"},
+    {"precision", "run.dtype"},
+    {"client_num_per_round", "cohort.size"},
+    {"clients_per_round", "cohort.size"},
+    {"num_clients_per_round", "cohort.size"},
+    {"cohort_size", "cohort.size"},
+    {"num_participants", "cohort.size"},
+    {"min_fit_clients", "cohort.size"},
+    {"fraction_fit", "cohort.fraction"},
+    {"fraction_train", "cohort.fraction"},
+    {"frac", "cohort.fraction"},
+    {"sample_fraction", "cohort.fraction"},
+    {"sample_ratio", "cohort.fraction"},
+    {"sample_rate", "cohort.fraction"},
+    {"participation_rate", "cohort.fraction"},
+    {"join_ratio", "cohort.fraction"},
+    {"client_fraction", "cohort.fraction"},
+    {"weighting", "cohort.weight"},
+    {"aggregation_weights", "cohort.weight"},
+    {"local_epochs", "local.epochs"},
+    {"local_ep", "local.epochs"},
+    {"num_epochs", "local.epochs"},
+    {"epoch", "local.epochs"},
+    {"local_num_epochs", "local.epochs"},
+    {"local_steps", "local.steps"},
+    {"num_steps", "local.steps"},
+    {"learning_rate", "local.lr"},
+    {"client_lr", "local.lr"},
+    {"client_learning_rate", "local.lr"},
+    {"local_learning_rate", "local.lr"},
+    {"local_lr", "local.lr"},
+    {"eta", "local.lr"},
+    {"batch", "local.batch_size"},
+    {"bs", "local.batch_size"},
+    {"local_bs", "local.batch_size"},
+    {"batchsize", "local.batch_size"},
+    {"train_batch_size", "local.batch_size"},
+    {"local_batch_size", "local.batch_size"},
+    {"wd", "local.weight_decay"},
+    {"l2", "local.weight_decay"},
+    {"client_optimizer", "local.optimizer"},
+    {"local_optimizer", "local.optimizer"},
+    {"scheduler", "local.lr_schedule.kind"},
+    {"lr_decay", "local.lr_schedule.gamma"},
+    {"max_grad_norm", "local.clip_norm"},
+    {"grad_clip", "local.clip_norm"},
+    {"clip", "local.clip_norm"},
+    {"smoothing", "local.label_smoothing"},
+    {"client_num_in_total", "partition.clients"},
+    {"num_clients", "partition.clients"},
+    {"n_clients", "partition.clients"},
+    {"num_users", "partition.clients"},
+    {"n_parties", "partition.clients"},
+    {"total_clients", "partition.clients"},
+    {"num_supernodes", "partition.clients"},
+    {"partition_alpha", "partition.concentration"},
+    {"dirichlet_alpha", "partition.concentration"},
+    {"dir_alpha", "partition.concentration"},
+    {"dirichlet", "partition.concentration"},
+    {"partition_method", "partition.scheme"},
+    {"partitioner", "partition.scheme"},
+    {"partition", "partition.scheme"},
+    {"split", "partition.scheme"},
+    {"method", "partition.scheme"},
+    {"shards_per_client", "partition.classes_per_client"},
+    {"min_partition_size", "partition.min_size"},
+    {"min_samples", "partition.min_size"},
+    {"dataset", "data.source"},
+    {"dataset_name", "data.source"},
+    {"data_dir", "data.path"},
+    {"data_cache_dir", "data.path"},
+    {"datadir", "data.path"},
+    {"data_path", "data.path"},
+    {"normalize", "data.normalise"},
+    {"normalization", "data.normalise"},
+    {"augmentation", "data.augment"},
+    {"noise", "data.client_noise"},
+    {"test_size", "data.test_fraction"},
+    {"val_size", "data.val_fraction"},
+    {"model_name", "model.name"},
+    {"architecture", "model.name"},
+    {"arch", "model.name"},
+    {"net", "model.name"},
+    {"init_weights", "model.init"},
+    {"pretrained", "model.init"},
+    {"num_classes", "data.classes"},
+    {"federated_optimizer", "algorithm.name"},
+    {"fl_algorithm", "algorithm.name"},
+    {"strategy", "algorithm.name"},
+    {"aggregator", "algorithm.name"},
+    {"frequency_of_the_test", "evaluation.every"},
+    {"test_every", "evaluation.every"},
+    {"eval_every", "evaluation.every"},
+    {"evaluation_frequency", "evaluation.every"},
+    {"eval_interval", "evaluation.every"},
+    {"test_batch_size", "evaluation.chunk"},
+    {"eval_batch_size", "evaluation.chunk"},
+    {"num_workers", "workers.processes"},
+    {"worker_num", "workers.processes"},
+    {"n_workers", "workers.processes"},
+    {"num_threads", "workers.slots"},
+    {"threads", "workers.slots"},
+    {"early_stopping", "run.stop"},
+    {"target_accuracy", "run.stop.at_least"},
+    {"port", "server.listen"},
+    {"address", "server.listen"},
+    {"server_address", "server.listen"},
+    {"timeout", "server.lease_timeout"},
+};
+
+std::string Normal(absl::string_view key) {
+  return absl::StrReplaceAll(absl::AsciiStrToLower(key), {{"-", "_"}});
+}
+
+absl::string_view LastPart(absl::string_view key) {
+  const size_t dot = key.rfind('.');
+  return dot == absl::string_view::npos ? key : key.substr(dot + 1);
+}
+
+absl::string_view TablePart(absl::string_view key) {
+  const size_t dot = key.rfind('.');
+  return dot == absl::string_view::npos ? absl::string_view() : key.substr(0, dot);
+}
+
+bool Near(size_t distance, absl::string_view word) {
+  return distance <= std::max<size_t>(1, word.size() / 3);
+}
+
+}  // namespace
+
+size_t EditDistance(absl::string_view a, absl::string_view b) {
+  std::vector<size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      row[j] = std::min({replaced, last[j] + 1, row[j - 1] + 1});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+    std::swap(before, last);
+    std::swap(last, row);
+  }
+  return last[b.size()];
+}
+
+std::string NearestWord(absl::string_view word, const std::vector<std::string>& words) {
+  const std::string wanted = Normal(word);
+  const std::string* best = nullptr;
+  size_t best_distance = 0;
+  for (const std::string& candidate : words) {
+    const size_t distance = EditDistance(wanted, candidate);
+    if (Near(distance, wanted) && (best == nullptr || distance < best_distance)) {
+      best = &candidate;
+      best_distance = distance;
+    }
+  }
+  return best == nullptr ? "" : *best;
+}
+
+std::string NearestKey(absl::string_view key, const std::vector<std::string>& known) {
+  const std::string wanted = Normal(key);
+  const absl::string_view name = LastPart(wanted);
+  const absl::string_view table = TablePart(wanted);
+
+  // A slip of the finger within the table it stands in comes before any other table's key of that
+  // name.
+  const std::string* nearest = nullptr;
+  size_t nearest_distance = 0;
+  for (const std::string& candidate : known) {
+    if (TablePart(candidate) != table) continue;
+    const size_t distance = EditDistance(name, LastPart(candidate));
+    if (distance <= 1 && (nearest == nullptr || distance < nearest_distance)) {
+      nearest = &candidate;
+      nearest_distance = distance;
+    }
+  }
+  if (nearest != nullptr && name.size() > 2) return *nearest;
+
+  for (const Synonym& synonym : kSynonyms) {
+    if (synonym.theirs == name) return std::string(synonym.ours);
+  }
+  for (const std::string& candidate : known) {
+    if (LastPart(candidate) == name) return candidate;
+  }
+  const std::string spelled = NearestWord(wanted, known);
+  if (!spelled.empty()) return spelled;
+  for (const std::string& candidate : known) {
+    const size_t distance = EditDistance(name, LastPart(candidate));
+    if (name.size() > 3 && Near(distance, name) &&
+        (nearest == nullptr || distance < nearest_distance)) {
+      nearest = &candidate;
+      nearest_distance = distance;
+    }
+  }
+  return nearest == nullptr ? "" : *nearest;
+}
+
+}  // namespace macaw::cli

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace macaw::cli {
+
+// Where a value was written, as it stands at the head of a message: "runs.toml:12" or "--set
+// local.lr=fast".
+struct Place {
+  std::string text;
+};
+
+struct Value;
+using Array = std::vector<Value>;
+using Table = std::vector<std::pair<std::string, Value>>;  // in the order of the file
+
+// A TOML value without the TOML library: only toml.cc sees that one. std::monostate is a kind that
+// no key takes (dates and times).
+struct Value {
+  std::variant<std::monostate, bool, int64_t, double, std::string, Array, Table> data;
+  Place place{};
+
+  template <typename T>
+  const T* As() const {
+    return std::get_if<T>(&data);
+  }
+};
+
+// What people are told they wrote: `"fast"`, `3`, `[1, 2]`, `a table`.
+std::string Describe(const Value& value);
+
+// The value as TOML that parses back to the same value, bit for bit.
+std::string ToToml(const Value& value);
+
+// A table's key as TOML: bare where that is allowed, quoted otherwise.
+std::string TomlKey(absl::string_view key);
+
+}  // namespace macaw::cli

@@ -1,0 +1,98 @@
+#include "cli/config/writer.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "cli/config/fields.h"
+#include "cli/config/value.h"
+
+namespace macaw::cli {
+namespace {
+
+// Lines by table, tables in the order of their first line. A table's own keys come before its
+// sub-tables'.
+class TomlText {
+ public:
+  void Add(const std::string& path, const std::string& line) {
+    const std::string table = path.substr(0, path.rfind('.'));
+    auto found = std::find_if(tables_.begin(), tables_.end(),
+                              [&](const auto& t) { return t.first == table; });
+    if (found == tables_.end()) found = tables_.insert(tables_.end(), {table, ""});
+    absl::StrAppend(&found->second, line, "\n");
+  }
+  std::string Finish() && {
+    std::string text;
+    for (const auto& [table, lines] : tables_) {
+      absl::StrAppend(&text, text.empty() ? "" : "\n", "[", table, "]\n", lines);
+    }
+    return text;
+  }
+
+ private:
+  std::vector<std::pair<std::string, std::string>> tables_;
+};
+
+std::string KeyOf(const std::string& path) { return path.substr(path.rfind('.') + 1); }
+
+std::string HelpLine(const std::string& key, const std::string& value, const std::string& help,
+                     const std::string& expected) {
+  return absl::StrFormat("%-36s # %s (%s)", absl::StrCat(key, " = ", value), help, expected);
+}
+
+std::string RangeText(const algorithms::ParameterSpec& spec) {
+  if (!spec.choices.empty()) return absl::StrJoin(spec.choices, " | ");
+  std::string text = std::holds_alternative<bool>(spec.default_value)          ? "true or false"
+                     : std::holds_alternative<std::string>(spec.default_value) ? "a string"
+                     : std::holds_alternative<double>(spec.default_value)      ? "a number"
+                                                                               : "an integer";
+  if (spec.minimum.has_value()) absl::StrAppend(&text, " >= ", *spec.minimum);
+  if (spec.maximum.has_value())
+    absl::StrAppend(&text, spec.minimum.has_value() ? ", <= " : " <= ", *spec.maximum);
+  return text;
+}
+
+}  // namespace
+
+std::string ToToml(const ParameterValue& value) {
+  return std::visit([](const auto& plain) { return ToToml(Value{plain}); }, value);
+}
+
+std::string EffectiveToml(const Config& config) {
+  TomlText text;
+  for (const Field& field : AllFields()) {
+    const std::optional<Value> value = field.get(config);
+    if (value.has_value())
+      text.Add(field.path, absl::StrCat(KeyOf(field.path), " = ", ToToml(*value)));
+  }
+  for (const auto& [name, parameters] : config.algorithm_tables) {
+    const std::string table = absl::StrCat("algorithm.", TomlKey(name));
+    for (const auto& [key, value] : parameters) {
+      text.Add(absl::StrCat(table, ".", key), absl::StrCat(TomlKey(key), " = ", ToToml(value)));
+    }
+  }
+  return std::move(text).Finish();
+}
+
+std::string ConfigHelp(const algorithms::Registry& registry) {
+  TomlText text;
+  const Config defaults;
+  for (const Field& field : AllFields()) {
+    // A key that is left out of files by default has no default worth showing but "".
+    std::optional<Value> value = field.get(defaults);
+    const std::string shown = value.has_value() ? ToToml(*value) : "…";
+    text.Add(field.path, HelpLine(KeyOf(field.path), shown, field.help, field.expected));
+  }
+  for (const algorithms::Description* algorithm : registry.All()) {
+    for (const algorithms::ParameterSpec& spec : algorithm->parameters) {
+      text.Add(absl::StrCat("algorithm.", algorithm->name, ".", spec.name),
+               HelpLine(spec.name, ToToml(spec.default_value), spec.help, RangeText(spec)));
+    }
+  }
+  return std::move(text).Finish();
+}
+
+}  // namespace macaw::cli

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+
+#include "algorithms/api/registry.h"
+#include "cli/config/config.h"
+
+namespace macaw::cli {
+
+// The whole configuration, defaults included, as a file that reads back to the same Config
+// (config.toml of a run).
+std::string EffectiveToml(const Config& config);
+
+// Every key with default, range and meaning, as a commented file: `macaw simulate --help-config`.
+std::string ConfigHelp(const algorithms::Registry& registry);
+
+// "0.1", "true", "fast": a parameter as TOML.
+std::string ToToml(const ParameterValue& value);
+
+}  // namespace macaw::cli

@@ -1,0 +1,118 @@
+// The `macaw` command: simulate, data, models, algorithms, partitions, doctor. Links no LibTorch.
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "cli/commands/commands.h"
+#include "cli/process/supervisor.h"
+#include "cli/simulate/simulate.h"
+
+namespace macaw::cli {
+namespace {
+
+void AddSimulate(CLI::App& app, std::function<int()>& run) {
+  CLI::App* command = app.add_subcommand("simulate", "Train a model over simulated clients");
+  auto options = std::make_shared<SimulateOptions>();
+  auto help_config = std::make_shared<bool>(false);
+  CLI::Option* config =
+      command->add_option("CONFIG", options->config, "The run's configuration (TOML)");
+  command->add_option("--set", options->set, "Change a key: section.key=value (as often as needed)")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  command->add_option("--out", options->out,
+                      "The run's folder (default: run.out, or runs/<name>, -2, -3, ...)");
+  CLI::Option* resume =
+      command->add_option("--resume", options->resume, "Go on with the run in this folder")
+          ->excludes(config);
+  command->add_option("--clients", options->clients,
+                      "Population: partition.clients or data.synthetic.clients");
+  command->add_option("--rounds", options->rounds, "run.rounds");
+  command->add_option("--processes", options->processes, "workers.processes");
+  command->add_option("--slots", options->slots,
+                      "workers.slots: clients at a time in each process");
+  command
+      ->add_option("--repeat", options->repeat,
+                   "Run with N seeds and report mean and standard deviation")
+      ->check(CLI::Range(1, 10000))
+      ->excludes(resume);
+  command->add_flag("--force", options->force, "Replace a run that is in the folder already");
+  command->add_flag("--tcp", options->tcp,
+                    "TCP loopback between server and workers, not a Unix socket");
+  command->add_flag("-q,--quiet", options->quiet, "No progress; print the run's folder only");
+  command->add_flag("-v,--verbose", options->verbose,
+                    "Debug lines in the logs of server and workers");
+  command->add_flag("--help-config", *help_config, "List every key of a configuration, and end");
+  command->footer(
+      "Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 130 interrupted (Ctrl-C; "
+      "resumable).");
+  command->final_callback([=, &run] {
+    if (*help_config) {
+      run = PrintConfigHelp;
+      return;
+    }
+    if (options->config.empty() && options->resume.empty()) {
+      throw CLI::RequiredError("CONFIG.toml, or --resume DIR,");
+    }
+    run = [options] { return Simulate(*options); };
+  });
+}
+
+void AddData(CLI::App& app, std::function<int()>& run) {
+  CLI::App* data = app.add_subcommand("data", "Look at, convert and export data");
+  data->require_subcommand(1);
+  const auto add = [&](const std::string& name, const std::string& help, bool writes,
+                       int (*action)(const DataCommand&)) {
+    CLI::App* command = data->add_subcommand(name, help);
+    auto options = std::make_shared<DataCommand>();
+    command
+        ->add_option("SOURCE", options->source,
+                     "A configuration with [data] (and [partition]), or a prepared file")
+        ->required();
+    command->add_option("--set", options->set, "Change a key: section.key=value")
+        ->allow_extra_args(false);
+    if (writes) command->add_option("--out,-o", options->out, "The file to write")->required();
+    command->final_callback([=, &run] { run = [options, action] { return action(*options); }; });
+  };
+  add("info", "Clients, examples, shapes, classes", false, DataInfo);
+  add("prepare", "Write one file that is mapped, not read (safetensors)", true, DataPrepare);
+  add("export-partition", "Write which rows each client has (JSON)", true, DataExportPartition);
+}
+
+void AddLists(CLI::App& app, std::function<int()>& run) {
+  app.add_subcommand("models", "List the models that have a name")->final_callback([&run] {
+    run = ListModels;
+  });
+  app.add_subcommand("partitions", "List the ways to divide data")->final_callback([&run] {
+    run = ListPartitions;
+  });
+  app.add_subcommand("doctor", "What this machine offers a run")->final_callback([&run] {
+    run = Doctor;
+  });
+  CLI::App* algorithms =
+      app.add_subcommand("algorithms", "List the algorithms, or one's parameters");
+  auto name = std::make_shared<std::string>();
+  algorithms->add_option("NAME", *name, "Show this one's parameters");
+  algorithms->final_callback([name, &run] { run = [name] { return ListAlgorithms(*name); }; });
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app("Macaw: federated learning, simulated and deployed with the same programs", "macaw");
+  app.set_version_flag("--version", "macaw " MACAW_VERSION);
+  app.require_subcommand(1);
+  std::function<int()> run;
+  AddSimulate(app, run);
+  AddData(app, run);
+  AddLists(app, run);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kExitOk : kExitUsage;
+  }
+  return run();
+}
+
+}  // namespace
+}  // namespace macaw::cli
+
+int main(int argc, char** argv) { return macaw::cli::Main(argc, argv); }

@@ -1,0 +1,187 @@
+#include "cli/process/child.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "core/files.h"
+#include "core/status.h"
+
+namespace macaw::cli {
+namespace {
+
+// Everything the child does before exec. Only async-signal-safe calls: the parent may have had
+// other threads.
+struct Launch {
+  std::vector<char*> argv;
+  std::vector<int> inherit;
+  pid_t parent = 0;
+  int null = -1, log = -1, failure = -1;
+
+  [[noreturn]] void Run() const {
+    ::setpgid(0, 0);
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::_exit(127);  // it died before the line above took effect
+    sigset_t none;
+    sigemptyset(&none);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGCHLD}) ::signal(signal, SIG_DFL);
+    ::sigprocmask(SIG_SETMASK, &none, nullptr);
+    bool good = ::dup2(null, 0) >= 0 && ::dup2(log, 1) >= 0 && ::dup2(log, 2) >= 0;
+    for (const int fd : inherit) good = good && ::fcntl(fd, F_SETFD, 0) == 0;
+    if (good) ::execv(argv[0], argv.data());
+    const int error = errno;
+    [[maybe_unused]] const ssize_t ignored = ::write(failure, &error, sizeof(error));
+    ::_exit(127);
+  }
+};
+
+}  // namespace
+
+Fd::Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+
+Fd& Fd::operator=(Fd&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+Fd::~Fd() { Close(); }
+
+void Fd::Close() {
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+}
+
+absl::StatusOr<PipePair> MakePipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "cannot make a pipe");
+  return PipePair{Fd(ends[0]), Fd(ends[1])};
+}
+
+std::string Exit::Text() const {
+  if (signal != 0) return absl::StrCat("killed by signal ", signal, " (", ::strsignal(signal), ")");
+  return absl::StrCat("exit code ", code);
+}
+
+absl::StatusOr<Child> Child::Spawn(const ChildSpec& spec) {
+  MACAW_ASSIGN_OR_RETURN(PipePair failure, MakePipe());
+  const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  const Fd log(::open(spec.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!null.open() || !log.open())
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", spec.log));
+
+  Launch launch;
+  for (const std::string& argument : spec.argv)
+    launch.argv.push_back(const_cast<char*>(argument.c_str()));
+  launch.argv.push_back(nullptr);
+  launch.inherit = spec.inherit;
+  launch.parent = ::getpid();
+  launch.null = null.get();
+  launch.log = log.get();
+  launch.failure = failure.write.get();
+
+  Child child;
+  child.name_ = spec.name;
+  child.pid_ = ::fork();
+  if (child.pid_ < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot start ", spec.name));
+  if (child.pid_ == 0) launch.Run();
+  child.pidfd_ = Fd(::pidfd_open(child.pid_, 0));
+  if (!child.pidfd_.open())
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot watch ", spec.name));
+
+  // The pipe closes on a successful exec; from then on the child has its own group and dies with
+  // us.
+  failure.write.Close();
+  int error = 0;
+  ssize_t got;
+  do {
+    got = ::read(failure.read.get(), &error, sizeof(error));
+  } while (got < 0 && errno == EINTR);
+  if (got == static_cast<ssize_t>(sizeof(error))) {
+    return absl::ErrnoToStatus(error, absl::StrCat("cannot run ", spec.argv[0]));
+  }
+  return child;
+}
+
+Child::Child(Child&& other) noexcept
+    : name_(std::move(other.name_)),
+      pid_(std::exchange(other.pid_, -1)),
+      pidfd_(std::move(other.pidfd_)) {}
+
+Child& Child::operator=(Child&& other) noexcept {
+  std::swap(name_, other.name_);
+  std::swap(pid_, other.pid_);
+  std::swap(pidfd_, other.pidfd_);
+  return *this;
+}
+
+Child::~Child() { Finish(); }
+
+void Child::Finish() {
+  if (pid_ <= 0) return;
+  Kill();
+  Reap();
+}
+
+void Child::Signal(int signal) const {
+  if (pid_ > 0) ::kill(pid_, signal);
+}
+
+void Child::Kill() const {
+  if (pid_ <= 0) return;
+  ::kill(-pid_, SIGKILL);
+  ::kill(pid_, SIGKILL);
+}
+
+Exit Child::Reap() {
+  Exit exit;
+  int status = 0;
+  pid_t got;
+  // What the process itself may have started goes with it: it is not reaped yet, so the group's id
+  // is still its own.
+  siginfo_t info{};
+  do {
+    got = ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT);
+  } while (got < 0 && errno == EINTR);
+  ::kill(-pid_, SIGKILL);
+  do {
+    got = ::waitpid(pid_, &status, 0);
+  } while (got < 0 && errno == EINTR);
+  pid_ = -1;
+  pidfd_.Close();
+  if (WIFSIGNALED(status)) {
+    exit.signal = WTERMSIG(status);
+  } else {
+    exit.code = WEXITSTATUS(status);
+  }
+  return exit;
+}
+
+std::string LastErrorLine(const std::string& log) {
+  const absl::StatusOr<std::string> text = ReadFile(log);
+  if (!text.ok()) return "";
+  // A crash may leave megabytes; the end is what counts.
+  constexpr size_t kTail = 1 << 16;
+  const absl::string_view tail =
+      absl::string_view(*text).substr(text->size() - std::min(text->size(), kTail));
+  std::string last, last_error;
+  for (const absl::string_view raw : absl::StrSplit(tail, '\n')) {
+    const absl::string_view line = absl::StripAsciiWhitespace(raw);
+    if (line.empty()) continue;
+    last = std::string(line);
+    if (absl::StrContains(line, "error")) last_error = last;
+  }
+  return last_error.empty() ? last : last_error;
+}
+
+}  // namespace macaw::cli

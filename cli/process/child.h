@@ -1,0 +1,80 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace macaw::cli {
+
+// A file descriptor that closes itself. Movable.
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd) : fd_(fd) {}
+  Fd(Fd&& other) noexcept;
+  Fd& operator=(Fd&& other) noexcept;
+  ~Fd();
+  int get() const { return fd_; }
+  bool open() const { return fd_ >= 0; }
+  void Close();
+
+ private:
+  int fd_ = -1;
+};
+
+struct PipePair {
+  Fd read, write;  // both close on exec
+};
+absl::StatusOr<PipePair> MakePipe();
+
+struct ChildSpec {
+  std::string name;               // for messages: "worker-0"
+  std::vector<std::string> argv;  // argv[0]: the program's path
+  std::string log;                // standard output and error are appended here
+  std::vector<int> inherit;       // descriptors that the child keeps under the same numbers
+};
+
+// How a process ended.
+struct Exit {
+  int code = 0;    // when it returned
+  int signal = 0;  // else: what killed it
+  bool ok() const { return code == 0 && signal == 0; }
+  std::string Text() const;  // "exit code 3", "killed by signal 9 (Killed)"
+};
+
+// A child process in a process group of its own, so that a terminal's Ctrl-C does not reach it, and
+// tied to the calling thread: the kernel kills it when that thread's process ends in whatever way
+// (so spawn from the main thread). One owner, one thread. The destructor kills the whole group and
+// reaps.
+class Child {
+ public:
+  // An error says that the program could not be started, and why.
+  static absl::StatusOr<Child> Spawn(const ChildSpec& spec);
+  Child(Child&& other) noexcept;
+  Child& operator=(Child&& other) noexcept;
+  ~Child();
+
+  const std::string& name() const { return name_; }
+  pid_t pid() const { return pid_; }
+  int pidfd() const { return pidfd_.get(); }  // readable once the process has ended
+  void Signal(int signal) const;              // to the process itself
+  void Kill() const;                          // SIGKILL to the group
+  Exit Reap();                                // waits for the end; at most once
+
+ private:
+  Child() = default;
+  void Finish();
+
+  std::string name_;
+  pid_t pid_ = -1;
+  Fd pidfd_;
+};
+
+// The last line of a log that tells of an error, else the last line: what to show of a child that
+// failed.
+std::string LastErrorLine(const std::string& log);
+
+}  // namespace macaw::cli

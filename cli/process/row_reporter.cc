@@ -1,0 +1,32 @@
+#include "cli/process/row_reporter.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "absl/strings/str_cat.h"
+
+namespace macaw::cli {
+
+RowReporter::RowReporter(int fd) : fd_(fd) {
+  if (fd_ >= 0) ::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) | O_NONBLOCK);
+}
+
+void RowReporter::Report(const std::string& row) {
+  if (fd_ < 0) return;
+  if (pending_.size() + row.size() < kMaxPending) absl::StrAppend(&pending_, row, "\n");
+  while (!pending_.empty()) {
+    const ssize_t written = ::write(fd_, pending_.data(), pending_.size());
+    if (written > 0) {
+      pending_.erase(0, static_cast<size_t>(written));
+    } else if (written < 0 && errno == EAGAIN) {
+      return;
+    } else if (written < 0 && errno != EINTR) {
+      fd_ = -1;  // the reader is gone
+      return;
+    }
+  }
+}
+
+}  // namespace macaw::cli

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+
+namespace macaw::cli {
+
+// The server's end of the pipe that carries finished rows to whoever shows the progress. Never
+// blocks the rounds: a reader that does not keep up (a stopped terminal) misses rows, which
+// metrics.jsonl has anyway. One thread.
+class RowReporter {
+ public:
+  explicit RowReporter(int fd);  // -1: nobody listens
+  void Report(const std::string& row);
+
+ private:
+  static constexpr size_t kMaxPending = 1 << 20;
+  int fd_;
+  std::string pending_;  // begins in the middle of a line when the pipe took a part of it
+};
+
+}  // namespace macaw::cli

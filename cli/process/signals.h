@@ -1,0 +1,43 @@
+#pragma once
+
+#include <signal.h>
+
+#include <functional>
+#include <initializer_list>
+#include <thread>
+
+#include "absl/status/statusor.h"
+#include "cli/process/child.h"
+
+namespace macaw::cli {
+
+// Ctrl-C and its relatives as readable events instead of interruptions: while it lives, SIGINT,
+// SIGTERM and SIGHUP are blocked in the thread that made it and in those it starts. Make it before
+// any other thread.
+class SignalFd {
+ public:
+  static absl::StatusOr<SignalFd> Open();
+  SignalFd(SignalFd&&) noexcept;
+  ~SignalFd();
+  int fd() const { return fd_.get(); }
+  int Take();  // the next signal's number, 0 when there is none
+
+ private:
+  SignalFd() = default;
+  Fd fd_;
+  sigset_t before_{};
+  bool active_ = false;
+};
+
+// A thread that hands every such signal to `on_signal`, for a main thread that blocks elsewhere.
+class SignalThread {
+ public:
+  SignalThread(SignalFd& signals, std::function<void(int signal)> on_signal);
+  ~SignalThread();  // stops and joins
+
+ private:
+  Fd stop_;
+  std::thread thread_;
+};
+
+}  // namespace macaw::cli

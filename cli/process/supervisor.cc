@@ -1,0 +1,263 @@
+#include "cli/process/supervisor.h"
+
+#include <poll.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "cli/process/line_reader.h"
+#include "cli/process/restart_policy.h"
+#include "cli/process/signals.h"
+#include "core/clock.h"
+#include "core/status.h"
+
+namespace macaw::cli {
+namespace {
+
+// How long the workers get to notice that the run is over, and the server to stop once a worker is
+// beyond help.
+constexpr Duration kLeaveGrace = std::chrono::seconds(3);
+constexpr Duration kStopGrace = std::chrono::seconds(20);
+
+struct Worker {
+  uint32_t index = 0;
+  std::string name, log;
+  std::optional<Child> child;
+  std::optional<TimePoint> start_at;  // when to start it again
+  RestartPolicy policy;
+};
+
+// One run's processes. Everything happens on one thread in one poll().
+class Supervisor {
+ public:
+  Supervisor(const SupervisorOptions& options, SignalFd& signals)
+      : options_(options), signals_(signals), workers_(options.workers) {
+    for (uint32_t i = 0; i < options.workers; ++i) workers_[i].index = i;
+  }
+
+  absl::StatusOr<RunEnd> Run() {
+    MACAW_RETURN_IF_ERROR(StartServer());
+    while (server_.has_value()) {
+      MACAW_RETURN_IF_ERROR(StartDueWorkers());
+      MACAW_RETURN_IF_ERROR(WaitAndHandle());
+    }
+    MACAW_RETURN_IF_ERROR(failure_);
+    if (end_ == RunEnd::kFinished) MACAW_RETURN_IF_ERROR(LetWorkersLeave());
+    return end_;  // ~Child kills whoever is left
+  }
+
+ private:
+  // What one poll() watches: the descriptor and what to do when it has something.
+  struct Watched {
+    int fd;
+    std::function<absl::Status()> handle;
+  };
+
+  absl::Status StartServer() {
+    MACAW_ASSIGN_OR_RETURN(PipePair ready, MakePipe());
+    MACAW_ASSIGN_OR_RETURN(PipePair report, MakePipe());
+    const ChildSpec spec = options_.server(ready.write.get(), report.write.get());
+    server_log_ = spec.log;
+    MACAW_ASSIGN_OR_RETURN(server_, Child::Spawn(spec));
+    ready_ = std::move(ready.read);
+    report_ = std::move(report.read);
+    return absl::OkStatus();
+  }
+
+  absl::Status StartDueWorkers() {
+    if (stopping_) return absl::OkStatus();
+    for (Worker& worker : workers_) {
+      if (!worker.start_at.has_value() || *worker.start_at > Now()) continue;
+      worker.start_at.reset();
+      const ChildSpec spec = options_.worker(worker.index, address_);
+      worker.name = spec.name;
+      worker.log = spec.log;
+      MACAW_ASSIGN_OR_RETURN(worker.child, Child::Spawn(spec));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status WaitAndHandle() {
+    std::vector<Watched> watched;
+    watched.push_back({signals_.fd(), [this] { return OnSignals(); }});
+    if (ready_.open()) watched.push_back({ready_.get(), [this] { return OnReady(); }});
+    if (report_.open()) watched.push_back({report_.get(), [this] { return OnReport(); }});
+    for (Worker& worker : workers_) {
+      if (worker.child.has_value()) {
+        watched.push_back({worker.child->pidfd(), [this, &worker] { return OnWorkerEnd(worker); }});
+      }
+    }
+    // Last, so that the rows it wrote and the workers it let go are seen first.
+    watched.push_back({server_->pidfd(), [this] { return OnServerEnd(); }});
+
+    std::vector<pollfd> fds;
+    for (const Watched& w : watched) fds.push_back({w.fd, POLLIN, 0});
+    if (::poll(fds.data(), fds.size(), MillisecondsToNextDeadline()) < 0 && errno != EINTR) {
+      return absl::ErrnoToStatus(errno, "cannot wait for the children");
+    }
+    if (kill_at_.has_value() && *kill_at_ <= Now()) server_->Kill();
+    for (size_t i = 0; i < fds.size(); ++i) {
+      if (fds[i].revents != 0) MACAW_RETURN_IF_ERROR(watched[i].handle());
+    }
+    return absl::OkStatus();
+  }
+
+  int MillisecondsToNextDeadline() const {
+    std::optional<TimePoint> next = kill_at_;
+    for (const Worker& worker : workers_) {
+      if (!stopping_ && worker.start_at.has_value())
+        next = std::min(next.value_or(*worker.start_at), *worker.start_at);
+    }
+    if (!next.has_value()) return -1;
+    const auto wait = std::chrono::ceil<std::chrono::milliseconds>(*next - Now()).count();
+    return static_cast<int>(std::clamp<int64_t>(wait, 0, 1 << 30));
+  }
+
+  absl::Status OnSignals() {
+    while (signals_.Take() != 0) {
+      if (stopping_) {
+        options_.say("killing everything");
+        server_->Kill();
+        end_ = RunEnd::kKilled;
+        failure_ = absl::OkStatus();
+      } else {
+        options_.say("stopping: the open round is dropped, the rest is kept (again: kill)");
+        StopServer();
+        end_ = RunEnd::kInterrupted;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  void StopServer() {
+    stopping_ = true;
+    server_->Signal(SIGINT);
+  }
+
+  absl::Status OnReady() {
+    const std::vector<std::string> lines = ready_lines_.Read(ready_.get());
+    if (!lines.empty()) {
+      address_ = lines[0];
+      for (Worker& worker : workers_) worker.start_at = Now();
+    }
+    if (!lines.empty() || ready_lines_.ended()) ready_.Close();
+    return absl::OkStatus();
+  }
+
+  absl::Status OnReport() {
+    const std::vector<std::string> rows = report_lines_.Read(report_.get());
+    for (const std::string& row : rows) options_.on_row(row);
+    if (!rows.empty()) {
+      for (Worker& worker : workers_) worker.policy.OnProgress(Now());
+    }
+    if (report_lines_.ended()) report_.Close();
+    return absl::OkStatus();
+  }
+
+  absl::Status OnWorkerEnd(Worker& worker) {
+    const Exit exit = worker.child->Reap();
+    worker.child.reset();
+    if (stopping_) return absl::OkStatus();
+    if (exit.code == kExitUsage) {
+      return GiveUp(absl::FailedPreconditionError(Complaint(worker.name, exit, worker.log)));
+    }
+    const std::optional<Duration> wait = worker.policy.OnDeath(Now());
+    if (!wait.has_value()) {
+      return GiveUp(absl::UnavailableError(absl::StrCat(
+          worker.name, " died ", RestartPolicy::kLimit + 1,
+          " times without a round being finished; ", Complaint(worker.name, exit, worker.log))));
+    }
+    if (exit.ok()) {
+      // Usually it was told that the run is over and the server is still writing; if not, the run
+      // needs it back.
+      worker.start_at = Now() + kLeaveGrace;
+      return absl::OkStatus();
+    }
+    options_.say(absl::StrCat(worker.name, " died (", exit.Text(), "); starting it again"));
+    worker.start_at = Now() + *wait;
+    return absl::OkStatus();
+  }
+
+  // The run cannot go on, but the server is well: it may keep what is finished.
+  absl::Status GiveUp(absl::Status why) {
+    failure_ = std::move(why);
+    kill_at_ = Now() + kStopGrace;
+    StopServer();
+    return absl::OkStatus();
+  }
+
+  absl::Status OnServerEnd() {
+    while (report_.open()) MACAW_RETURN_IF_ERROR(OnReport());  // what is in the pipe, up to its end
+    const Exit exit = server_->Reap();
+    server_.reset();
+    if (!failure_.ok() || end_ == RunEnd::kKilled) return absl::OkStatus();
+    if (exit.ok() || exit.code == kExitInterrupted) {
+      end_ = exit.ok() ? RunEnd::kFinished : RunEnd::kInterrupted;
+      return absl::OkStatus();
+    }
+    return absl::AbortedError(Complaint("macaw-server", exit, server_log_));
+  }
+
+  static std::string Complaint(const std::string& name, const Exit& exit, const std::string& log) {
+    const std::string last = LastErrorLine(log);
+    return absl::StrCat(name, ": ", exit.Text(), last.empty() ? "" : absl::StrCat(": ", last), " (",
+                        log, ")");
+  }
+
+  absl::Status LetWorkersLeave() {
+    const TimePoint deadline = Now() + kLeaveGrace;
+    for (const Worker& worker : workers_) {
+      if (worker.child.has_value())
+        worker.child->Signal(SIGTERM);  // it may not have heard from the server
+    }
+    while (true) {
+      std::vector<pollfd> fds;
+      for (const Worker& worker : workers_) {
+        if (worker.child.has_value()) fds.push_back({worker.child->pidfd(), POLLIN, 0});
+      }
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Now()).count();
+      if (fds.empty() || left <= 0) return absl::OkStatus();
+      if (::poll(fds.data(), fds.size(), static_cast<int>(left)) < 0 && errno != EINTR) {
+        return absl::ErrnoToStatus(errno, "cannot wait for the workers");
+      }
+      for (Worker& worker : workers_) {
+        if (!worker.child.has_value()) continue;
+        pollfd one{worker.child->pidfd(), POLLIN, 0};
+        if (::poll(&one, 1, 0) != 1) continue;
+        worker.child->Reap();
+        worker.child.reset();
+      }
+      if (signals_.Take() != 0) return absl::OkStatus();
+    }
+  }
+
+  static TimePoint Now() { return SteadyClock().Now(); }
+
+  const SupervisorOptions& options_;
+  SignalFd& signals_;
+  std::optional<Child> server_;
+  std::string server_log_, address_;
+  std::vector<Worker> workers_;
+  Fd ready_, report_;
+  LineReader ready_lines_, report_lines_;
+  bool stopping_ = false;
+  RunEnd end_ = RunEnd::kFinished;
+  absl::Status failure_;
+  std::optional<TimePoint> kill_at_;
+};
+
+}  // namespace
+
+absl::StatusOr<RunEnd> Supervise(const SupervisorOptions& options) {
+  MACAW_ASSIGN_OR_RETURN(SignalFd signals, SignalFd::Open());
+  return Supervisor(options, signals).Run();
+}
+
+}  // namespace macaw::cli

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cli/process/child.h"
+
+namespace macaw::cli {
+
+// Exit codes of every program here.
+constexpr int kExitOk = 0;
+constexpr int kExitFailed = 1;
+constexpr int kExitUsage = 2;  // bad arguments or configuration: trying again is pointless
+constexpr int kExitInterrupted = 130;
+
+struct SupervisorOptions {
+  // The server writes one line with its address to `ready_fd` when it listens, and each finished
+  // row of metrics.jsonl as one line to `report_fd`. It exits with kExitInterrupted when SIGINT
+  // ended the run early.
+  std::function<ChildSpec(int ready_fd, int report_fd)> server;
+  std::function<ChildSpec(uint32_t index, const std::string& address)> worker;
+  uint32_t workers = 1;
+  std::function<void(const std::string& row)> on_row;
+  std::function<void(const std::string& message)> say;  // one line for people
+};
+
+enum class RunEnd : uint8_t {
+  kFinished,
+  kInterrupted,  // the server has dropped the open round and kept the rest
+  kKilled,       // a second Ctrl-C: nothing was asked
+};
+
+// Runs one server and its workers until the server ends. A worker that dies is started again
+// (restart_policy.h); the server's death ends everything. SIGINT, SIGTERM or SIGHUP asks the server
+// to stop, a second one kills. Whatever happens, no child outlives the call, nor this process.
+// Errors name the child, how it ended and its last error line. Call on the main thread, before any
+// other thread exists (signals are blocked meanwhile).
+absl::StatusOr<RunEnd> Supervise(const SupervisorOptions& options);
+
+}  // namespace macaw::cli

@@ -1,0 +1,139 @@
+// macaw-server: runs the rounds of one run. Links no LibTorch.
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "algorithms/api/registry.h"
+#include "cli/config/reader.h"
+#include "cli/config/resolve.h"
+#include "cli/process/row_reporter.h"
+#include "cli/process/signals.h"
+#include "cli/process/supervisor.h"
+#include "core/files.h"
+#include "core/logging.h"
+#include "core/status.h"
+#include "data/dataset.h"
+#include "proto/wire/remote.h"
+#include "server/coordinator.h"
+
+namespace macaw::cli {
+namespace {
+
+struct ServerArguments {
+  std::string config, run_dir, listen;
+  bool resume = false, verbose = false;
+  int ready_fd = -1, report_fd = -1;
+};
+
+// A configuration that `macaw simulate` wrote stands alone; any other may leave out what its data
+// says.
+absl::StatusOr<Config> ReadResolved(const ServerArguments& arguments,
+                                    const algorithms::Registry& registry) {
+  MACAW_ASSIGN_OR_RETURN(Config config, ReadConfig(arguments.config, {}, registry));
+  const bool resolved = !config.run.model.input_shape.empty() && config.run.model.classes > 0 &&
+                        config.task != "auto" && config.cohort_fraction == 0 &&
+                        config.own_transform;
+  if (resolved) {
+    // No data is asked: the task is what the file says.
+    config.run.task = config.task == "binary"       ? TaskKind::kBinary
+                      : config.task == "regression" ? TaskKind::kRegression
+                                                    : TaskKind::kClassification;
+    return config;
+  }
+  MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
+                         data::OpenDataset(config.data, config.partition));
+  MACAW_RETURN_IF_ERROR(Resolve(config, dataset->info()));
+  return config;
+}
+
+server::Options OptionsFrom(const Config& config, const ServerArguments& arguments) {
+  server::Options options;
+  options.run = config.run;
+  options.run_dir = arguments.run_dir;
+  options.resume = arguments.resume;
+  options.checkpoint_every = config.output.checkpoint_every;
+  options.lease_timeout = FromSeconds(config.server.lease_timeout);
+  options.workers = config.server.workers > 0 ? config.server.workers : config.workers.processes;
+  options.client_records = config.output.client_records;
+  const StopSection& stop = config.output.stop;
+  options.stop = {stop.metric, stop.at_least, stop.has_at_least, stop.patience};
+  return options;
+}
+
+// Tells whoever waits (the parent, or people) where to dial.
+void Announce(const std::string& address, int ready_fd) {
+  const std::string line = absl::StrCat(address, "\n");
+  if (ready_fd < 0) {
+    std::cout << "listening on " << line << std::flush;
+    return;
+  }
+  [[maybe_unused]] const ssize_t ignored = ::write(ready_fd, line.data(), line.size());
+  ::close(ready_fd);
+}
+
+absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
+  algorithms::Registry registry;
+  algorithms::RegisterBuiltinAlgorithms(registry);
+  MACAW_ASSIGN_OR_RETURN(const Config config, ReadResolved(arguments, registry));
+  MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(config));
+  MACAW_ASSIGN_OR_RETURN(FlatVector initial, InitialWeights(config, spec));
+  MACAW_RETURN_IF_ERROR(MakeDirectories(arguments.run_dir));
+
+  server::Options options = OptionsFrom(config, arguments);
+  RowReporter reporter(arguments.report_fd);
+  options.on_row = [&reporter](const std::string& row) { reporter.Report(row); };
+  MACAW_ASSIGN_OR_RETURN(
+      const std::unique_ptr<server::Coordinator> coordinator,
+      server::Coordinator::Start(std::move(options), std::move(initial), registry));
+  const SignalThread watcher(signals, [&coordinator](int) { coordinator->Interrupt(); });
+  const std::string listen = !arguments.listen.empty()       ? arguments.listen
+                             : !config.server.listen.empty() ? config.server.listen
+                                                             : "127.0.0.1:0";
+  MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<wire::FleetServer> fleet,
+                         wire::FleetServer::Start({.listen = listen}, *coordinator));
+  Announce(fleet->address(), arguments.ready_fd);
+
+  MACAW_ASSIGN_OR_RETURN(const server::Outcome outcome, coordinator->Wait());
+  const Logger log("server");
+  log.Info(absl::StrCat("run ended rounds=", outcome.rounds,
+                        outcome.reason.empty() ? "" : " reason=", outcome.reason));
+  return outcome.kind == server::Outcome::Kind::kInterrupted ? kExitInterrupted : kExitOk;
+}
+
+int Main(int argc, char** argv) {
+  ServerArguments arguments;
+  CLI::App app("The server of one run: hands out clients, adds up, keeps checkpoints",
+               "macaw-server");
+  app.set_version_flag("--version", "macaw-server " MACAW_VERSION);
+  app.add_option("--config", arguments.config, "The run's configuration (TOML)")->required();
+  app.add_option("--run-dir", arguments.run_dir, "Where everything that the run leaves behind goes")
+      ->required();
+  app.add_option("--listen", arguments.listen,
+                 "host:port, :0 for a free port, or unix:PATH (default: server.listen)");
+  app.add_flag("--resume", arguments.resume, "Go on from the newest checkpoint of the folder");
+  app.add_flag("-v,--verbose", arguments.verbose, "Log a line a client");
+  app.add_option("--ready-fd", arguments.ready_fd,
+                 "Write the address to this descriptor once it can be dialled");
+  app.add_option("--report-fd", arguments.report_fd,
+                 "Write each finished row of metrics.jsonl to this descriptor");
+  CLI11_PARSE(app, argc, argv);
+
+  ::signal(SIGPIPE, SIG_IGN);
+  InitLogging(arguments.verbose ? LogLevel::kDebug : LogLevel::kInfo, "macaw-server");
+  absl::StatusOr<SignalFd> signals = SignalFd::Open();
+  const absl::StatusOr<int> code = signals.ok() ? Serve(arguments, *signals) : signals.status();
+  if (code.ok()) return *code;
+  std::cerr << "macaw-server: error: " << code.status().message() << std::endl;
+  return absl::IsInvalidArgument(code.status()) ? kExitUsage : kExitFailed;
+}
+
+}  // namespace
+}  // namespace macaw::cli
+
+int main(int argc, char** argv) { return macaw::cli::Main(argc, argv); }

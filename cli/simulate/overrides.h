@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cli/config/reader.h"
+#include "cli/simulate/simulate.h"
+
+namespace macaw::cli {
+
+// What the command line changes of the file, `--set` first, then the short forms in a fixed order.
+// `source` is the data's, which decides what --clients means; where it is not known yet (""),
+// --clients is left out.
+absl::StatusOr<std::vector<Override>> OverridesOf(const SimulateOptions& options,
+                                                  const std::string& source);
+
+// A run that goes on is the run that was begun: only where and how it is computed, what it writes
+// beside its results and a later end may change. The error names the first key that is something
+// else.
+absl::Status CheckResumable(const std::vector<Override>& overrides);
+
+}  // namespace macaw::cli

@@ -1,0 +1,113 @@
+#include "cli/simulate/progress.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace macaw::cli {
+namespace {
+
+constexpr Duration kWindow = std::chrono::seconds(10);
+constexpr Duration kSample = std::chrono::milliseconds(50);
+constexpr Duration kRedraw = std::chrono::milliseconds(100);
+constexpr Duration kPlainLine = std::chrono::seconds(1);
+
+std::optional<double> NumberAt(const nlohmann::json& row, const char* key) {
+  const auto found = row.find(key);
+  if (found == row.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+
+// Three digits that matter, without an exponent: "0.83", "12.3", "1230".
+std::string RateText(double rate) {
+  if (rate >= 100) return absl::StrFormat("%.0f", rate);
+  return rate >= 10 ? absl::StrFormat("%.1f", rate) : absl::StrFormat("%.2f", rate);
+}
+
+}  // namespace
+
+std::string ClockText(double seconds) {
+  const auto total = static_cast<int64_t>(std::llround(std::max(0.0, seconds)));
+  const int64_t hours = total / 3600, minutes = total / 60 % 60, rest = total % 60;
+  return hours > 0 ? absl::StrFormat("%d:%02d:%02d", hours, minutes, rest)
+                   : absl::StrFormat("%d:%02d", minutes, rest);
+}
+
+Progress::Progress(ProgressOptions options, const Clock& clock,
+                   std::function<void(absl::string_view)> write)
+    : options_(options), clock_(clock), write_(std::move(write)) {}
+
+void Progress::OnRow(absl::string_view text) {
+  const nlohmann::json row =
+      nlohmann::json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  if (!row.is_object()) return;
+  const std::optional<double> round = NumberAt(row, "round");
+  if (!round.has_value() || *round < 0) return;
+  round_ = static_cast<uint32_t>(*round);
+  if (const auto loss = NumberAt(row, "train_loss")) loss_ = loss;
+  if (const auto accuracy = NumberAt(row, "test_accuracy")) accuracy_ = accuracy;
+
+  const TimePoint now = clock_.Now();
+  if (window_.empty() || now - window_.back().first >= kSample) window_.emplace_back(now, round_);
+  while (window_.size() > 2 && now - window_[1].first > kWindow) window_.pop_front();
+  undrawn_ = true;
+  const Duration pause = options_.terminal ? kRedraw : kPlainLine;
+  if (!drawn_at_.has_value() || now - *drawn_at_ >= pause || round_ >= options_.rounds) Draw();
+}
+
+void Progress::Say(absl::string_view message) {
+  if (live_) write_("\r\x1b[K");
+  live_ = false;
+  write_(absl::StrCat(message, "\n"));
+  if (options_.terminal && round_ > 0) Draw();
+}
+
+void Progress::Finish() {
+  if (undrawn_) Draw();
+  if (live_) write_("\n");
+  live_ = false;
+}
+
+double Progress::RoundsPerSecond() const {
+  if (window_.size() < 2) return 0;
+  const double seconds = ToSeconds(window_.back().first - window_.front().first);
+  return seconds > 0 ? (window_.back().second - window_.front().second) / seconds : 0;
+}
+
+std::string Progress::Line() const {
+  std::string line = absl::StrCat("round ", round_, "/", options_.rounds);
+  if (loss_.has_value()) absl::StrAppendFormat(&line, "  loss %.4f", *loss_);
+  if (accuracy_.has_value()) absl::StrAppendFormat(&line, "  accuracy %.4f", *accuracy_);
+  const double rate = RoundsPerSecond();
+  if (rate > 0) {
+    absl::StrAppend(&line, "  ", RateText(rate), " rounds/s");
+    if (options_.cohort > 0) {
+      absl::StrAppend(&line, "  ", RateText(rate * static_cast<double>(options_.cohort)),
+                      " clients/s");
+    }
+    const uint32_t left = options_.rounds - std::min(options_.rounds, round_);
+    absl::StrAppend(&line, "  ETA ", ClockText(left / rate));
+  }
+  return line;
+}
+
+void Progress::Draw() {
+  undrawn_ = false;
+  drawn_at_ = clock_.Now();
+  if (options_.quiet) return;
+  std::string line = Line();
+  if (!options_.terminal) {
+    write_(line + "\n");
+    return;
+  }
+  // One column stays free, or the terminal would wrap and the next redraw would miss the line.
+  if (options_.width > 1 && line.size() >= options_.width) line.resize(options_.width - 1);
+  write_(absl::StrCat("\r", line, "\x1b[K"));
+  live_ = true;
+}
+
+}  // namespace macaw::cli

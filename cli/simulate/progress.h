@@ -1,0 +1,56 @@
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/string_view.h"
+#include "core/clock.h"
+
+namespace macaw::cli {
+
+struct ProgressOptions {
+  bool terminal =
+      false;           // one live line, drawn again and again; else plain lines, about one a second
+  bool quiet = false;  // neither
+  size_t width = 80;   // of the terminal, in columns
+  uint32_t rounds = 1;
+  uint64_t cohort = 0;  // clients a round
+};
+
+// Shows people how a run gets on. Follows rows of metrics.jsonl; its rates are those of the last
+// seconds. One thread.
+class Progress {
+ public:
+  // `clock` must outlive it; `write` gets raw text for the terminal or log.
+  Progress(ProgressOptions options, const Clock& clock,
+           std::function<void(absl::string_view)> write);
+
+  void OnRow(absl::string_view row);    // a JSON object; anything else is ignored
+  void Say(absl::string_view message);  // a line of its own; shown even when quiet
+  void Finish();                        // shows the newest row and ends the live line
+
+  std::string Line() const;  // the line as it stands: "round 37/200  loss 0.512 …"
+
+ private:
+  void Draw();
+  double RoundsPerSecond() const;
+
+  const ProgressOptions options_;
+  const Clock& clock_;
+  const std::function<void(absl::string_view)> write_;
+  uint32_t round_ = 0;
+  std::optional<double> loss_, accuracy_;
+  std::deque<std::pair<TimePoint, uint32_t>>
+      window_;  // (when, round), the oldest about ten seconds ago
+  std::optional<TimePoint> drawn_at_;
+  bool live_ = false;     // the cursor stands behind an unfinished line
+  bool undrawn_ = false;  // the newest row has not been shown
+};
+
+// "0:07", "12:34", "3:04:05"
+std::string ClockText(double seconds);
+
+}  // namespace macaw::cli

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "cli/config/config.h"
+#include "cli/process/supervisor.h"
+
+namespace macaw::cli {
+
+struct RunOptions {
+  std::string folder;  // exists, holds config.toml
+  bool resume = false;
+  bool quiet = false;
+  bool verbose = false;
+};
+
+// Runs one resolved configuration in child processes (macaw-server, macaw-worker: beside this
+// program), showing progress on standard error.
+absl::StatusOr<RunEnd> RunInChildren(const Config& config, const RunOptions& options);
+
+// The folder that this program's file lies in.
+absl::StatusOr<std::string> ProgramFolder();
+
+}  // namespace macaw::cli

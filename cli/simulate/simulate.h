@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace macaw::cli {
+
+struct SimulateOptions {
+  std::string config;            // a TOML file; "" with `resume`
+  std::vector<std::string> set;  // --set section.key=value
+  std::string out;               // the run's folder; "": as configured
+  std::string resume;            // folder of a run to go on with
+  std::optional<std::string> clients, rounds, processes,
+      slots;            // as written; checked like their keys
+  uint32_t repeat = 1;  // runs with seeds seed, seed+1, …
+  bool force = false;
+  bool tcp = false;  // TCP loopback instead of a Unix socket
+  bool quiet = false;
+  bool verbose = false;  // debug lines in the children's logs
+};
+
+// `macaw simulate`: composes the configuration, starts server and workers, shows how it goes,
+// prints the result. Returns the program's exit code; errors have been printed.
+int Simulate(const SimulateOptions& options);
+
+}  // namespace macaw::cli

@@ -1,0 +1,105 @@
+// macaw-worker: leases clients from a server and trains them on this machine. The one program that
+// links LibTorch.
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+#include <stop_token>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "algorithms/api/registry.h"
+#include "cli/config/reader.h"
+#include "cli/config/resolve.h"
+#include "cli/process/signals.h"
+#include "cli/process/supervisor.h"
+#include "cli/worker_doctor.h"
+#include "core/logging.h"
+#include "core/memory.h"
+#include "core/status.h"
+#include "data/options.h"
+#include "proto/wire/remote.h"
+#include "worker/worker.h"
+
+namespace macaw::cli {
+namespace {
+
+struct WorkerArguments {
+  std::string config, server, name;
+  uint32_t slots = 0;
+  bool verbose = false, doctor = false;
+};
+
+std::string DefaultName() {
+  char host[256] = "";
+  ::gethostname(host, sizeof(host) - 1);
+  return absl::StrCat(host, "-", ::getpid());
+}
+
+absl::Status Work(const WorkerArguments& arguments, SignalFd& signals) {
+  std::stop_source stop;
+  const SignalThread watcher(signals, [&stop](int) { stop.request_stop(); });
+  algorithms::Registry registry;
+  algorithms::RegisterBuiltinAlgorithms(registry);
+  MACAW_ASSIGN_OR_RETURN(const Config config, ReadConfig(arguments.config, {}, registry));
+  MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
+                         data::OpenDataset(config.data, config.partition));
+  const std::string server = arguments.server.empty() ? config.server.listen : arguments.server;
+  if (server.empty())
+    return absl::InvalidArgumentError("no server to dial: give --server or server.listen");
+  MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<fleet::FleetLink> link,
+                         wire::Dial({.server = server}));
+
+  worker::Options options;
+  options.name = arguments.name.empty() ? DefaultName() : arguments.name;
+  options.slots = arguments.slots > 0 ? arguments.slots : SlotsPerProcess(config.workers);
+  options.slowdown = config.workers.slowdown;
+  return worker::Run(options, *dataset, *link, registry, stop.get_token());
+}
+
+// Whether another start would end the same way: the supervisor does not try then.
+bool Pointless(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status) ||
+         absl::IsNotFound(status) || absl::IsDataLoss(status) || absl::IsUnimplemented(status);
+}
+
+int Main(int argc, char** argv) {
+  KeepFreedMemory();
+  WorkerArguments arguments;
+  CLI::App app("A worker: leases clients from a server and trains them here", "macaw-worker");
+  app.set_version_flag("--version", "macaw-worker " MACAW_VERSION);
+  app.add_option("--config", arguments.config,
+                 "This node's configuration: [data], [partition], [workers] (TOML)");
+  app.add_option("--server", arguments.server, "host:port or unix:PATH (default: server.listen)");
+  app.add_option("--name", arguments.name,
+                 "Stable over restarts (default: host name and process id)");
+  app.add_option("--slots", arguments.slots,
+                 "Clients trained at a time (default: workers.slots, or the cores)");
+  app.add_flag("-v,--verbose", arguments.verbose, "Log a line a client");
+  app.add_flag("--doctor", arguments.doctor, "Print what LibTorch can do here, and end");
+  CLI11_PARSE(app, argc, argv);
+  if (arguments.doctor) {
+    PrintTorchDoctor();
+    return kExitOk;
+  }
+  if (arguments.config.empty()) {
+    std::cerr << "macaw-worker: error: --config is required" << std::endl;
+    return kExitUsage;
+  }
+
+  ::signal(SIGPIPE, SIG_IGN);
+  InitLogging(arguments.verbose ? LogLevel::kDebug : LogLevel::kInfo, "macaw-worker");
+  absl::StatusOr<SignalFd> signals = SignalFd::Open();
+  const absl::Status status = signals.ok() ? Work(arguments, *signals) : signals.status();
+  if (status.ok()) return kExitOk;
+  std::cerr << "macaw-worker: error: " << status.message() << std::endl;
+  return Pointless(status) ? kExitUsage : kExitFailed;
+}
+
+}  // namespace
+}  // namespace macaw::cli
+
+int main(int argc, char** argv) { return macaw::cli::Main(argc, argv); }

@@ -1,0 +1,201 @@
+#include "data/gather.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/random.h"
+#include "core/simd.h"
+
+namespace macaw::data {
+namespace {
+
+// One row's elements are converted alone and each by the same two operations, so the bits of a row
+// depend neither on its place in the store nor on its neighbours. The stored bytes may lie at any
+// address: loads go through memcpy, which costs nothing once vectorised.
+template <typename From, typename To>
+inline void Affine(const std::byte* from, size_t count, To scale, To shift, To* to) {
+  for (size_t i = 0; i < count; ++i) {
+    From value;
+    std::memcpy(&value, from + i * sizeof(From), sizeof(From));
+    to[i] = static_cast<To>(value) * scale + shift;
+  }
+}
+
+MACAW_CLONES void AffineRun(const uint8_t*, const std::byte* from, size_t count, float scale,
+                            float shift, float* to) {
+  Affine<uint8_t>(from, count, scale, shift, to);
+}
+MACAW_CLONES void AffineRun(const uint8_t*, const std::byte* from, size_t count, double scale,
+                            double shift, double* to) {
+  Affine<uint8_t>(from, count, scale, shift, to);
+}
+MACAW_CLONES void AffineRun(const float*, const std::byte* from, size_t count, float scale,
+                            float shift, float* to) {
+  Affine<float>(from, count, scale, shift, to);
+}
+MACAW_CLONES void AffineRun(const float*, const std::byte* from, size_t count, double scale,
+                            double shift, double* to) {
+  Affine<float>(from, count, scale, shift, to);
+}
+
+// The per-feature form, for examples whose every element is a channel.
+template <typename From, typename To>
+void AffineEach(const std::byte* from, const std::vector<double>& scale,
+                const std::vector<double>& shift, To* to) {
+  for (size_t i = 0; i < scale.size(); ++i) {
+    From value;
+    std::memcpy(&value, from + i * sizeof(From), sizeof(From));
+    to[i] = static_cast<To>(value) * static_cast<To>(scale[i]) + static_cast<To>(shift[i]);
+  }
+}
+
+// Moves an image by (down, right) pixels with zeros coming in, then mirrors it: what padding by p
+// and cropping at (p + down, p + right) does. `image` is channels x height x width.
+template <typename T>
+void Shift(std::span<T> image, std::vector<T>& scratch, const std::vector<int64_t>& shape,
+           int64_t down, int64_t right, bool mirror) {
+  const int64_t channels = shape[0], height = shape[1], width = shape[2];
+  scratch.assign(image.size(), T{0});
+  for (int64_t c = 0; c < channels; ++c) {
+    for (int64_t y = std::max<int64_t>(0, -down); y < std::min(height, height - down); ++y) {
+      const T* from = image.data() + (c * height + y + down) * width;
+      T* to = scratch.data() + (c * height + y) * width;
+      const int64_t begin = std::max<int64_t>(0, -right), end = std::min(width, width - right);
+      if (begin < end) std::copy(from + begin + right, from + end + right, to + begin);
+    }
+  }
+  if (mirror) {
+    for (int64_t line = 0; line < channels * height; ++line) {
+      std::reverse(scratch.begin() + line * width, scratch.begin() + (line + 1) * width);
+    }
+  }
+  std::copy(scratch.begin(), scratch.end(), image.begin());
+}
+
+}  // namespace
+
+absl::Status BatchGather::Check(FeatureType type, const std::vector<int64_t>& input_shape,
+                                const TransformConfig& transform) {
+  if (input_shape.empty() ||
+      std::any_of(input_shape.begin(), input_shape.end(), [](int64_t n) { return n < 1; })) {
+    return absl::InvalidArgumentError("the input shape of the data is empty");
+  }
+  const auto channels = static_cast<size_t>(input_shape[0]);
+  for (const auto& [key, values] : {std::pair{"mean", &transform.mean}, {"std", &transform.std}}) {
+    if (values->size() > 1 && values->size() != channels) {
+      return absl::InvalidArgumentError(absl::StrCat("transform ", key, " has ", values->size(),
+                                                     " numbers, the data has ", channels,
+                                                     " channels"));
+    }
+  }
+  for (const double value : transform.std) {
+    if (!(value > 0))
+      return absl::InvalidArgumentError(
+          absl::StrCat("transform std = ", value, " must be above 0"));
+  }
+  const bool image = input_shape.size() == 3;
+  if ((transform.pad_crop != 0 || transform.flip) && !image) {
+    return absl::InvalidArgumentError("pad_crop and flip need images (channels x height x width)");
+  }
+  if (transform.pad_crop < 0 || transform.client_noise < 0) {
+    return absl::InvalidArgumentError("pad_crop and client_noise must not be negative");
+  }
+  if (type == FeatureType::kI32 &&
+      (transform.client_noise > 0 || transform.scale != 1.0 || !transform.mean.empty() ||
+       !transform.std.empty() || transform.pad_crop > 0 || transform.flip)) {
+    return absl::InvalidArgumentError("tokens cannot be scaled, cropped, flipped or made noisy");
+  }
+  return absl::OkStatus();
+}
+
+BatchGather::BatchGather(FeatureType type, std::vector<int64_t> input_shape,
+                         const TransformConfig& transform, DType dtype)
+    : type_(type), shape_(std::move(input_shape)), transform_(transform), dtype_(dtype) {
+  elements_ = 1;
+  for (const int64_t extent : shape_) elements_ *= static_cast<size_t>(extent);
+  element_bytes_ = type_ == FeatureType::kI32 ? sizeof(int32_t) : SizeOf(dtype_);
+  const bool one_for_all = transform_.mean.size() <= 1 && transform_.std.size() <= 1;
+  channels_ = one_for_all ? 1 : static_cast<size_t>(shape_[0]);
+  plane_ = elements_ / channels_;
+  const auto of = [](const std::vector<double>& values, size_t channel, double fallback) {
+    return values.empty() ? fallback : values[values.size() == 1 ? 0 : channel];
+  };
+  for (size_t c = 0; c < channels_; ++c) {
+    const double std = of(transform_.std, c, 1.0);
+    scale_.push_back(transform_.scale / std);
+    shift_.push_back(-of(transform_.mean, c, 0.0) / std);
+  }
+  identity_ = type_ == FeatureType::kF32 && dtype_ == DType::kF32 && one_for_all &&
+              scale_[0] == 1.0 && shift_[0] == 0.0;
+}
+
+void BatchGather::Gather(const Rows& rows, std::span<const uint32_t> positions,
+                         const AugmentKey* augment, std::span<std::byte> features,
+                         std::span<int64_t> classes, std::span<std::byte> targets) const {
+  const ExampleBlock& block = rows.block;
+  for (size_t i = 0; i < positions.size(); ++i) {
+    const uint64_t row = rows.at(positions[i]);
+    if (block.classes != nullptr && !classes.empty()) classes[i] = block.classes[row];
+    if (block.targets != nullptr && !targets.empty()) {
+      DispatchDType(dtype_, [&]<typename T>(T) {
+        const T target = static_cast<T>(block.targets[row]);
+        std::memcpy(targets.data() + i * sizeof(T), &target, sizeof(T));
+      });
+    }
+  }
+  if (type_ == FeatureType::kI32 || (identity_ && augment == nullptr)) {
+    for (size_t i = 0; i < positions.size(); ++i) {
+      std::memcpy(features.data() + i * example_bytes(),
+                  block.features + rows.at(positions[i]) * block.row_bytes, example_bytes());
+    }
+    return;
+  }
+  DispatchDType(dtype_, [&]<typename T>(T) {
+    const bool noisy = augment != nullptr && transform_.client_noise > 0;
+    const bool moved = augment != nullptr && (transform_.pad_crop > 0 || transform_.flip);
+    std::vector<T> scratch;
+    std::vector<float> noise;
+    T* to = reinterpret_cast<T*>(features.data());
+    for (size_t i = 0; i < positions.size(); ++i, to += elements_) {
+      const std::byte* from = block.features + rows.at(positions[i]) * block.row_bytes;
+      const auto convert = [&]<typename From>(const From* tag) {
+        if (plane_ == 1) return AffineEach<From>(from, scale_, shift_, to);
+        for (size_t c = 0; c < channels_; ++c) {
+          AffineRun(tag, from + c * plane_ * sizeof(From), plane_, static_cast<T>(scale_[c]),
+                    static_cast<T>(shift_[c]), to + c * plane_);
+        }
+      };
+      type_ == FeatureType::kU8 ? convert(static_cast<const uint8_t*>(nullptr))
+                                : convert(static_cast<const float*>(nullptr));
+      if (!moved && !noisy) continue;
+      StreamKey key{.seed = augment->seed,
+                    .purpose = Purpose::kAugment,
+                    .round = augment->round,
+                    .client = augment->client,
+                    .extra = uint64_t{augment->epoch} << 32 | positions[i]};
+      const std::span<T> example(to, elements_);
+      if (moved) {
+        RandomStream stream(key);
+        const auto reach = static_cast<uint64_t>(2 * transform_.pad_crop + 1);
+        const auto down = static_cast<int64_t>(stream.Below(reach)) - transform_.pad_crop;
+        const auto right = static_cast<int64_t>(stream.Below(reach)) - transform_.pad_crop;
+        const bool mirror = transform_.flip && (stream.NextU32() & 1U) != 0;
+        if (down != 0 || right != 0 || mirror) Shift(example, scratch, shape_, down, right, mirror);
+      }
+      if (noisy) {
+        key.purpose = Purpose::kNoise;
+        noise.resize(elements_);
+        RandomStream(key).FillNormal(noise);
+        const auto level = static_cast<T>(
+            transform_.client_noise * static_cast<double>(augment->client.value + 1) /
+            static_cast<double>(std::max<uint64_t>(1, augment->clients)));
+        for (size_t e = 0; e < elements_; ++e) to[e] += level * static_cast<T>(noise[e]);
+      }
+    }
+  });
+}
+
+}  // namespace macaw::data

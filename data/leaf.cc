@@ -1,0 +1,108 @@
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/status.h"
+#include "data/leaf_parser.h"
+#include "data/readers.h"
+#include "data/source_file.h"
+
+namespace macaw::data {
+namespace {
+
+// Rows of one half (training or test): parsed in file order, handed out user by user.
+struct Half {
+  LeafRows rows;
+  std::map<std::string, size_t> place;  // user -> position in rows.users
+};
+
+absl::StatusOr<Half> ReadHalf(const std::string& path, Digester& digest) {
+  std::vector<std::string> files = {path};
+  if (IsFolder(path)) {
+    MACAW_ASSIGN_OR_RETURN(files, FilesIn(path, ".json"));
+  }
+  Half half;
+  for (const std::string& file : files) {
+    MACAW_ASSIGN_OR_RETURN(const std::string text, ReadSource(file, digest));
+    MACAW_RETURN_IF_ERROR(Annotate(AppendLeaf(text, half.rows), file));
+  }
+  for (size_t i = 0; i < half.rows.users.size(); ++i) {
+    const std::string& name = half.rows.users[i].name;
+    if (!half.place.emplace(name, i).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": user \"", name, "\" is in two files"));
+    }
+  }
+  return half;
+}
+
+// Appends the user's rows of one half to the store; a user that the half does not know has none.
+void AppendUser(const Half& half, const std::string& user, ExampleStore& store,
+                std::vector<double>& labels) {
+  const auto found = half.place.find(user);
+  if (found == half.place.end()) return;
+  const LeafUser& rows = half.rows.users[found->second];
+  const auto width = half.rows.width;
+  const auto features = half.rows.features.begin() + static_cast<ptrdiff_t>(rows.first_row * width);
+  store.floats.insert(store.floats.end(), features,
+                      features + static_cast<ptrdiff_t>(rows.rows * width));
+  const auto first = half.rows.labels.begin() + static_cast<ptrdiff_t>(rows.first_label);
+  labels.insert(labels.end(), first, first + static_cast<ptrdiff_t>(rows.rows));
+}
+
+}  // namespace
+
+absl::StatusOr<Examples> ReadLeaf(const DataOptions& options) {
+  std::string train_path = options.path, test_path = options.test_path;
+  if (const std::string inner = FindIn(options.path, {"train"}); IsFolder(inner)) {
+    train_path = inner;
+    if (test_path.empty()) test_path = FindIn(options.path, {"test"});
+  }
+  Digester digest;
+  MACAW_ASSIGN_OR_RETURN(const Half train, ReadHalf(train_path, digest));
+  Half test;
+  if (!test_path.empty()) {
+    MACAW_ASSIGN_OR_RETURN(test, ReadHalf(test_path, digest));
+    if (test.rows.width != train.rows.width) {
+      return absl::InvalidArgumentError(absl::StrCat(test_path, " has ", test.rows.width,
+                                                     " features a row, but ", train_path, " has ",
+                                                     train.rows.width));
+    }
+  }
+  Examples examples;
+  std::vector<std::string> names;
+  for (const LeafUser& user : train.rows.users) names.push_back(user.name);
+  for (const LeafUser& user : test.rows.users) {
+    if (!train.place.contains(user.name)) names.push_back(user.name);
+  }
+  ExampleStore store;
+  std::vector<double> labels;
+  std::vector<uint64_t> begins, test_begins;
+  for (auto [half, list] : {std::pair{&train, &begins}, {&test, &test_begins}}) {
+    list->push_back(labels.size());
+    for (const std::string& name : names) {
+      AppendUser(*half, name, store, labels);
+      list->push_back(labels.size());
+    }
+  }
+  int64_t classes = 0;
+  if (train.rows.whole && (test_path.empty() || test.rows.whole)) {
+    store.classes.assign(labels.begin(), labels.end());
+    MACAW_ASSIGN_OR_RETURN(classes, CountClasses(store.classes, options.classes, options.path));
+  } else {
+    store.targets.assign(labels.begin(), labels.end());
+  }
+  MACAW_ASSIGN_OR_RETURN(examples, Own(std::move(store), train.rows.width, options.path));
+  examples.name = "leaf";
+  examples.input_shape = {static_cast<int64_t>(train.rows.width)};
+  examples.classes = classes;
+  examples.train.end = examples.own_test.begin = begins.back();
+  examples.group_begin = std::move(begins);
+  if (!test_path.empty()) examples.test_group_begin = std::move(test_begins);
+  examples.group_names = std::move(names);
+  examples.digest = digest.Finish();
+  return examples;
+}
+
+}  // namespace macaw::data

@@ -1,0 +1,175 @@
+#include "data/leaf_parser.h"
+
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/status.h"
+#include "data/text.h"
+
+namespace macaw::data {
+namespace {
+
+using Json = nlohmann::json;
+
+// Where in {"users": [...], "num_samples": [...], "user_data": {user: {"x": [[...]], "y": [...]}}}
+// the parser stands. Everything else (LEAF's "hierarchies") is skipped.
+class LeafEvents : public nlohmann::json_sax<Json> {
+ public:
+  explicit LeafEvents(LeafRows& rows) : rows_(rows) {}
+
+  absl::Status Finish() {
+    if (!error_.ok()) return error_;
+    if (users_.empty()) return absl::InvalidArgumentError("holds no \"users\"");
+    if (!counts_.empty() && counts_.size() != users_.size()) {
+      return Refuse(counts_.size(), " entries of \"num_samples\" for ", users_.size(), " users");
+    }
+    for (size_t i = 0; i < users_.size(); ++i) {
+      const auto found = data_.find(users_[i]);
+      if (found == data_.end())
+        return Refuse("user \"", users_[i], "\" has no \"user_data\" or comes twice");
+      if (!counts_.empty() && counts_[i] != static_cast<double>(found->second.rows)) {
+        return Refuse("user \"", users_[i], "\" has ", found->second.rows,
+                      " rows, but \"num_samples\" says ", counts_[i]);
+      }
+      rows_.users.push_back(std::move(found->second));
+      data_.erase(found);
+    }
+    if (!data_.empty())
+      return Refuse("\"user_data\" of \"", data_.begin()->first, "\", who is not in \"users\"");
+    return absl::OkStatus();
+  }
+
+  bool key(string_t& name) override {
+    if (depth_ == 1) section_ = name;
+    if (depth_ == 2 && section_ == "user_data") {
+      user_ = LeafUser{.name = name,
+                       .first_row = rows_.width == 0 ? 0 : rows_.features.size() / rows_.width,
+                       .first_label = rows_.labels.size()};
+      x_rows_ = 0;
+    }
+    if (depth_ == 3) field_ = name;
+    return true;
+  }
+  bool start_object(size_t) override {
+    if (InField()) return Fail("an object among the ", field_, " of user \"", user_.name, "\"");
+    ++depth_;
+    return true;
+  }
+  bool end_object() override {
+    --depth_;
+    return depth_ != 2 || section_ != "user_data" || EndUser();
+  }
+  bool start_array(size_t) override {
+    ++depth_;
+    if (depth_ == 1) return Fail("is not a JSON object");
+    if (InField() && field_ == "x" && depth_ == 5) row_begin_ = rows_.features.size();
+    return true;
+  }
+  bool end_array() override {
+    const bool row_ends = InField() && field_ == "x" && depth_ == 5;
+    --depth_;
+    return !row_ends || EndRow();
+  }
+
+  bool number_integer(int64_t value) override { return Number(static_cast<double>(value)); }
+  bool number_unsigned(uint64_t value) override { return Number(static_cast<double>(value)); }
+  bool number_float(double value, const string_t&) override { return Number(value); }
+  bool null() override {
+    return !InField() || Fail("null in \"", field_, "\" of user \"", user_.name, "\"");
+  }
+  bool boolean(bool) override { return !InField() || Fail("true or false in \"", field_, "\""); }
+  bool binary(Json::binary_t&) override { return Fail("binary data"); }
+  bool string(string_t& value) override {
+    if (depth_ == 2 && section_ == "users") users_.push_back(value);
+    if (!InField()) return true;
+    return Fail("user \"", user_.name, "\" row ", x_rows_, ": text in \"", field_, "\" (\"",
+                value.substr(0, 20),
+                "...\"); only numbers can be read so far, text comes with the "
+                "language models");
+  }
+  bool parse_error(size_t position, const std::string& token,
+                   const nlohmann::detail::exception&) override {
+    return Fail("is not JSON at byte ", position, " (near \"", token.substr(0, 30),
+                "\"); is the file cut short?");
+  }
+
+ private:
+  // Inside user_data.<user>.<field>?
+  bool InField() const {
+    return depth_ >= 3 && section_ == "user_data" && (field_ == "x" || field_ == "y");
+  }
+
+  bool Number(double value) {
+    if (depth_ == 2 && section_ == "num_samples") counts_.push_back(value);
+    if (!InField() || depth_ < 4) return true;
+    if (!std::isfinite(static_cast<float>(value))) {
+      return Fail("user \"", user_.name, "\": \"", field_,
+                  "\" holds a number that is not finite in 32 bits");
+    }
+    if (field_ == "y") {
+      if (depth_ != 4) return Fail("user \"", user_.name, "\": \"y\" must be a list of numbers");
+      rows_.labels.push_back(value);
+      rows_.whole = rows_.whole && IsWhole(value);
+      return true;
+    }
+    if (depth_ == 4) row_begin_ = rows_.features.size();  // a row of one number
+    rows_.features.push_back(static_cast<float>(value));
+    return depth_ != 4 || EndRow();
+  }
+
+  bool EndRow() {
+    const size_t width = rows_.features.size() - row_begin_;
+    if (rows_.width == 0) rows_.width = width;
+    if (width != rows_.width || width == 0) {
+      return Fail("user \"", user_.name, "\" row ", x_rows_, " has ", width,
+                  " features, the first row has ", rows_.width);
+    }
+    ++x_rows_;
+    return true;
+  }
+
+  bool EndUser() {
+    user_.rows = rows_.labels.size() - user_.first_label;
+    if (user_.rows != x_rows_) {
+      return Fail("user \"", user_.name, "\" has ", x_rows_, " rows of \"x\" but ", user_.rows,
+                  " of \"y\"");
+    }
+    const std::string name = user_.name;
+    if (!data_.emplace(name, std::move(user_)).second)
+      return Fail("user \"", name, "\" comes twice");
+    return true;
+  }
+
+  template <typename... Words>
+  static absl::Status Refuse(const Words&... words) {
+    return absl::InvalidArgumentError(absl::StrCat(words...));
+  }
+  template <typename... Words>
+  bool Fail(const Words&... words) {
+    error_ = Refuse(words...);
+    return false;
+  }
+
+  LeafRows& rows_;
+  absl::Status error_;
+  int depth_ = 0;  // open brackets
+  std::string section_, field_;
+  std::vector<std::string> users_;
+  std::vector<double> counts_;
+  std::map<std::string, LeafUser> data_;
+  LeafUser user_;
+  uint64_t x_rows_ = 0;
+  size_t row_begin_ = 0;
+};
+
+}  // namespace
+
+absl::Status AppendLeaf(absl::string_view text, LeafRows& rows) {
+  LeafEvents events(rows);
+  Json::sax_parse(text.begin(), text.end(), &events);
+  return events.Finish();
+}
+
+}  // namespace macaw::data

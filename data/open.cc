@@ -1,0 +1,119 @@
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_join.h"
+#include "core/status.h"
+#include "data/options.h"
+#include "data/pooled.h"
+#include "data/prepared.h"
+#include "data/readers.h"
+#include "data/synthetic.h"
+
+namespace macaw::data {
+namespace {
+
+using DatasetPtr = std::unique_ptr<Dataset>;
+using Open = absl::StatusOr<DatasetPtr> (*)(const DataOptions&, const PartitionOptions&);
+
+template <absl::StatusOr<Examples> (*Read)(const DataOptions&)>
+absl::StatusOr<DatasetPtr> OpenDivided(const DataOptions& data, const PartitionOptions& partition) {
+  MACAW_ASSIGN_OR_RETURN(Examples examples, Read(data));
+  return Divide(std::move(examples), data, partition);
+}
+
+absl::StatusOr<DatasetPtr> OpenSynthetic(const DataOptions& data,
+                                         const PartitionOptions& partition) {
+  if (partition.scheme != "auto" && partition.scheme != "natural") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("partition.scheme = ", partition.scheme,
+                     ", but synthetic data has its own clients: remove it, and set "
+                     "their number with data.synthetic.clients"));
+  }
+  return MakeSynthetic(data);
+}
+
+absl::StatusOr<DatasetPtr> OpenPrepared(const DataOptions& data,
+                                        const PartitionOptions& partition) {
+  MACAW_ASSIGN_OR_RETURN(PreparedFile file, ReadPrepared(data));
+  const bool own_clients = !file.offsets[0].empty();
+  if (partition.scheme == "natural" || (partition.scheme == "auto" && own_clients)) {
+    if (!own_clients) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("partition.scheme = natural, but ", data.path, " has no train_offsets"));
+    }
+    if (data.val_fraction > 0 || data.heldout_clients > 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(data.path,
+                       " holds its own splits: val_fraction and heldout_clients must be 0 "
+                       "(give them to `macaw data prepare`)"));
+    }
+    return ServePrepared(std::move(file));
+  }
+  if (file.examples.block.count > UINT32_MAX) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        data.path, " has more rows than a partition can number; use scheme = natural"));
+  }
+  return Divide(std::move(file.examples), data, partition);
+}
+
+struct Source {
+  const char* name;
+  Open open;
+  const char* description;
+};
+
+constexpr Source kSources[] = {
+    {"synthetic", OpenSynthetic,
+     "FedProx Synthetic(alpha, beta), generated; 60 features, 10 classes"},
+    {"idx", OpenDivided<ReadIdx>,
+     "MNIST-like IDX images and labels, .gz or plain; a folder or the images file"},
+    {"libsvm", OpenDivided<ReadLibsvm>, "sparse text `label index:value ...`"},
+    {"leaf", OpenDivided<ReadLeaf>,
+     "LEAF JSON with users; a file, a folder, or a folder with train/ and test/"},
+    {"cifar10", OpenDivided<ReadCifar10>, "CIFAR-10 binary version; the folder or one .bin file"},
+    {"cifar100", OpenDivided<ReadCifar100>, "CIFAR-100 binary version, fine labels"},
+    {"csv", OpenDivided<ReadCsv>,
+     "numbers with or without a header; label_column is the last unless named"},
+    {"prepared", OpenPrepared,
+     "one mapped safetensors file with its clients (data/README.md writes one)"},
+};
+
+absl::Status Check(const DataOptions& data) {
+  for (const auto& [key, value] : {std::pair{"test_fraction", data.test_fraction},
+                                   {"val_fraction", data.val_fraction},
+                                   {"heldout_clients", data.heldout_clients}}) {
+    if (!(value >= 0 && value < 1)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("data.", key, " = ", value, " must be at least 0 and below 1"));
+    }
+  }
+  if (data.resident != "auto" && data.resident != "true" && data.resident != "false") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("data.resident = \"", data.resident, "\" must be auto, true or false"));
+  }
+  if (data.classes < 0) return absl::InvalidArgumentError("data.classes must not be negative");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const DataOptions& data,
+                                                     const PartitionOptions& partition) {
+  const auto source = std::find_if(std::begin(kSources), std::end(kSources),
+                                   [&](const Source& s) { return data.source == s.name; });
+  if (source == std::end(kSources)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "data.source \"", data.source, "\" is not known; choose one of ",
+        absl::StrJoin(kSources, ", ", [](std::string* out, const Source& s) { *out += s.name; })));
+  }
+  MACAW_RETURN_IF_ERROR(Check(data));
+  return source->open(data, partition);
+}
+
+std::vector<Choice> DataSources() {
+  std::vector<Choice> sources;
+  for (const Source& source : kSources) sources.push_back({source.name, source.description});
+  return sources;
+}
+
+}  // namespace macaw::data

@@ -1,0 +1,248 @@
+#include "data/partition_file.h"
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "core/files.h"
+#include "core/status.h"
+#include "data/pooled.h"
+
+namespace macaw::data {
+namespace {
+
+using Json = nlohmann::json;
+
+const std::string kTest = "test", kValidation = "validation", kClientTest = "client_test";
+
+struct NamedLists {
+  std::vector<std::string> names;
+  RowLists lists;
+};
+
+// Reads the file as events, since it may name a million clients and their order counts.
+class PartitionEvents : public nlohmann::json_sax<Json> {
+ public:
+  explicit PartitionEvents(uint64_t rows) : rows_(rows) {}
+
+  absl::Status status() const { return status_; }
+  NamedLists train, validation, client_test;
+  std::vector<uint32_t> test;
+  bool has_test = false;
+  bool whole = false;  // says what validates and tests
+
+  bool key(string_t& name) override {
+    if (depth_ == 1) section_ = name;
+    if (depth_ == 1 && (name == kValidation || name == kClientTest)) whole = true;
+    name_ = name;
+    return true;
+  }
+  bool start_object(size_t) override {
+    const bool expected =
+        depth_ == 0 || (depth_ == 1 && (section_ == kValidation || section_ == kClientTest));
+    ++depth_;
+    return expected || Fail("\"", name_, "\" is an object; expected a list of rows");
+  }
+  bool start_array(size_t) override {
+    if (depth_ == 1 && section_ == kTest) {
+      if (std::exchange(has_test, true)) return Fail("\"test\" comes twice");
+      into_ = &test;
+    } else if (depth_ == 1 && section_ != kValidation && section_ != kClientTest) {
+      list_ = &train;
+    } else if (depth_ == 2 && into_ == nullptr) {
+      list_ = section_ == kValidation ? &validation : &client_test;
+    } else {
+      return Fail("a list where none belongs, at \"", name_, "\"");
+    }
+    if (into_ == nullptr) {
+      list_->names.push_back(name_);
+      into_ = &list_->lists.rows;
+    }
+    ++depth_;
+    return true;
+  }
+  bool end_array() override {
+    --depth_;
+    if (into_ != &test) list_->lists.begin.push_back(list_->lists.rows.size());
+    into_ = nullptr;
+    return true;
+  }
+  bool end_object() override { return --depth_, true; }
+  bool number_unsigned(uint64_t row) override {
+    if (into_ == nullptr) return Fail("a number where none belongs, at \"", name_, "\"");
+    if (row >= rows_)
+      return Fail("\"", name_, "\" lists row ", row, ", but the data has ", rows_, " rows");
+    into_->push_back(static_cast<uint32_t>(row));
+    return true;
+  }
+  bool number_integer(int64_t value) override { return Fail("\"", name_, "\" lists row ", value); }
+  bool number_float(double value, const string_t&) override {
+    return Fail("\"", name_, "\" lists row ", value);
+  }
+  bool null() override { return Fail("null at \"", name_, "\""); }
+  bool boolean(bool) override { return Fail("true or false at \"", name_, "\""); }
+  bool string(string_t&) override { return Fail("text at \"", name_, "\"; rows are numbers"); }
+  bool binary(Json::binary_t&) override { return Fail("binary data"); }
+  bool parse_error(size_t position, const std::string&,
+                   const nlohmann::detail::exception&) override {
+    return Fail("is not JSON at byte ", position);
+  }
+
+ private:
+  template <typename... Words>
+  bool Fail(const Words&... words) {
+    status_ = absl::InvalidArgumentError(absl::StrCat(words...));
+    return false;
+  }
+
+  const uint64_t rows_;
+  absl::Status status_;
+  int depth_ = 0;
+  std::string section_, name_;
+  NamedLists* list_ = nullptr;
+  std::vector<uint32_t>* into_ = nullptr;
+};
+
+// The lists of `names` in their order; a client without an entry has an empty list.
+absl::StatusOr<RowLists> InOrder(const NamedLists& lists,
+                                 const std::map<std::string, size_t>& clients,
+                                 const std::string& section) {
+  std::vector<std::span<const uint32_t>> of(clients.size());
+  for (size_t i = 0; i < lists.names.size(); ++i) {
+    const auto client = clients.find(lists.names[i]);
+    if (client == clients.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("\"", section, "\" names \"", lists.names[i], "\", who is no client"));
+    }
+    of[client->second] = lists.lists.Of(i);
+  }
+  RowLists ordered;
+  for (const std::span<const uint32_t> rows : of) {
+    ordered.rows.insert(ordered.rows.end(), rows.begin(), rows.end());
+    ordered.begin.push_back(ordered.rows.size());
+  }
+  return ordered;
+}
+
+absl::Status CheckRows(const Division& division, uint64_t rows) {
+  std::vector<bool> trains(rows);
+  for (uint64_t c = 0; c < division.clients(); ++c) {
+    for (const Split split : {Split::kTrain, Split::kValidation}) {
+      for (const uint32_t row : division.Of(ClientId(c), split)) {
+        if (trains[row]) {
+          return absl::InvalidArgumentError(absl::StrCat("\"", division.names[c], "\" lists row ",
+                                                         row, ", which is in another list too"));
+        }
+        trains[row] = true;
+      }
+    }
+  }
+  const auto refuse_test = [&](std::span<const uint32_t> test, const std::string& name) {
+    for (const uint32_t row : test) {
+      if (trains[row]) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("row ", row, " trains a client and is in \"", name, "\" too"));
+      }
+    }
+    return absl::OkStatus();
+  };
+  MACAW_RETURN_IF_ERROR(refuse_test(division.central_test, kTest));
+  for (uint64_t c = 0; c < division.clients(); ++c) {
+    MACAW_RETURN_IF_ERROR(refuse_test(division.Of(ClientId(c), Split::kTest), kClientTest));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Division> Assemble(PartitionEvents& events, const Examples& examples,
+                                  const DataOptions& options) {
+  if (events.train.names.empty()) return absl::InvalidArgumentError("names no client");
+  std::map<std::string, size_t> clients;
+  for (size_t i = 0; i < events.train.names.size(); ++i) {
+    if (!clients.emplace(events.train.names[i], i).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("client \"", events.train.names[i], "\" comes twice"));
+    }
+  }
+  Division division{.names = events.train.names};
+  if (events.whole) {
+    MACAW_ASSIGN_OR_RETURN(const RowLists validation,
+                           InOrder(events.validation, clients, kValidation));
+    MACAW_ASSIGN_OR_RETURN(const RowLists test, InOrder(events.client_test, clients, kClientTest));
+    for (uint64_t c = 0; c < clients.size(); ++c) {
+      for (const RowLists* lists : {&std::as_const(events.train.lists), &validation, &test}) {
+        const std::span<const uint32_t> rows = lists->Of(c);
+        division.lists.rows.insert(division.lists.rows.end(), rows.begin(), rows.end());
+        division.lists.begin.push_back(division.lists.rows.size());
+      }
+    }
+  } else {
+    division.lists = SplitClients(options, events.train.lists, RowLists());
+  }
+  division.central_test = std::move(events.test);
+  if (!events.has_test) {
+    division.central_test.resize(examples.own_test.size());
+    std::iota(division.central_test.begin(), division.central_test.end(),
+              static_cast<uint32_t>(examples.own_test.begin));
+  }
+  MACAW_RETURN_IF_ERROR(CheckRows(division, examples.block.count));
+  return division;
+}
+
+void AppendList(std::string& text, const std::string& name, std::span<const uint32_t> rows) {
+  absl::StrAppend(&text, Json(name).dump(-1, ' ', false, Json::error_handler_t::replace), ":[");
+  for (size_t i = 0; i < rows.size(); ++i) absl::StrAppend(&text, i == 0 ? "" : ",", rows[i]);
+  text += "]";
+}
+
+}  // namespace
+
+absl::StatusOr<Division> ReadPartition(const std::string& path, const Examples& examples,
+                                       const DataOptions& options) {
+  if (path.empty())
+    return absl::InvalidArgumentError("partition.scheme = file needs partition.path");
+  MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  PartitionEvents events(examples.block.count);
+  Json::sax_parse(text, &events);
+  MACAW_RETURN_IF_ERROR(Annotate(events.status(), path));
+  absl::StatusOr<Division> division = Assemble(events, examples, options);
+  if (!division.ok()) return Annotate(division.status(), path);
+  return division;
+}
+
+absl::Status ExportPartition(const Dataset& dataset, const std::string& path) {
+  const auto* pooled = dynamic_cast<const PooledDataset*>(&dataset);
+  if (pooled == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the partition of ", dataset.info().name,
+        " data cannot be exported: its clients are not lists of row numbers of a file"));
+  }
+  const Division& division = pooled->division();
+  std::string text = "{";
+  for (uint64_t c = 0; c < division.clients(); ++c) {
+    const std::string name = pooled->ClientName(ClientId(c));
+    if (name == kTest || name == kValidation || name == kClientTest) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "client ", c, " is called \"", name, "\", which is a reserved key of partition files"));
+    }
+    AppendList(text, name, division.Of(ClientId(c), Split::kTrain));
+    text += ",\n";
+  }
+  AppendList(text, kTest, division.central_test);
+  for (const auto& [section, split] :
+       {std::pair{kValidation, Split::kValidation}, std::pair{kClientTest, Split::kTest}}) {
+    absl::StrAppend(&text, ",\n\"", section, "\":{");
+    bool first = true;
+    for (uint64_t c = 0; c < division.clients(); ++c) {
+      const std::span<const uint32_t> rows = division.Of(ClientId(c), split);
+      if (rows.empty()) continue;
+      if (!std::exchange(first, false)) text += ",\n";
+      AppendList(text, pooled->ClientName(ClientId(c)), rows);
+    }
+    text += "}";
+  }
+  return AtomicWriteFile(path, absl::StrCat(text, "}\n"));
+}
+
+}  // namespace macaw::data

@@ -1,0 +1,157 @@
+#include "data/pooled.h"
+
+#include <numeric>
+#include <utility>
+
+#include "core/status.h"
+#include "data/partition.h"
+#include "data/partition_file.h"
+
+namespace macaw::data {
+namespace {
+
+// Distinct classes among each client's training rows, averaged over the clients.
+double MeanClasses(const ExampleBlock& block, int64_t classes, const Division& division) {
+  if (classes == 0 || division.clients() == 0) return 0;
+  std::vector<uint64_t> last_client(static_cast<size_t>(classes), UINT64_MAX);
+  uint64_t found = 0;
+  for (uint64_t client = 0; client < division.clients(); ++client) {
+    for (const uint32_t row : division.Of(ClientId(client), Split::kTrain)) {
+      uint64_t& last = last_client[static_cast<size_t>(block.classes[row])];
+      if (last != client) last = client, ++found;
+    }
+  }
+  return static_cast<double>(found) / static_cast<double>(division.clients());
+}
+
+// Rows by owner, ascending within each: a counting sort.
+RowLists Collect(const std::vector<uint32_t>& rows, const std::vector<uint32_t>& owners,
+                 uint64_t clients) {
+  RowLists lists;
+  lists.begin.assign(clients + 1, 0);
+  for (const uint32_t owner : owners) ++lists.begin[owner + 1];
+  std::partial_sum(lists.begin.begin(), lists.begin.end(), lists.begin.begin());
+  lists.rows.resize(rows.size());
+  std::vector<uint64_t> next(lists.begin.begin(), lists.begin.end() - 1);
+  for (size_t i = 0; i < rows.size(); ++i) lists.rows[next[owners[i]]++] = rows[i];
+  return lists;
+}
+
+// Rows begin[c] ... begin[c+1]-1 as lists; those that `keep` leaves out are dropped.
+RowLists Contiguous(const std::vector<uint64_t>& begin, const std::vector<bool>& drop) {
+  RowLists lists;
+  for (size_t c = 0; c + 1 < begin.size(); ++c) {
+    for (uint64_t row = begin[c]; row < begin[c + 1]; ++row) {
+      if (drop.empty() || !drop[row]) lists.rows.push_back(static_cast<uint32_t>(row));
+    }
+    lists.begin.push_back(lists.rows.size());
+  }
+  return lists;
+}
+
+absl::StatusOr<Division> Natural(const Examples& examples, const DataOptions& data, TestCut cut) {
+  if (examples.group_begin.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("partition.scheme = natural, but ", data.path,
+                                                   " does not say which rows belong together"));
+  }
+  std::vector<bool> drop(examples.block.count);
+  if (examples.own_test.size() == 0) {
+    for (const uint32_t row : cut.test) drop[row] = true;
+  }
+  Division division;
+  division.lists = SplitClients(
+      data, Contiguous(examples.group_begin, drop),
+      examples.test_group_begin.empty() ? RowLists() : Contiguous(examples.test_group_begin, {}));
+  division.names = examples.group_names;
+  division.central_test = std::move(cut.test);
+  return division;
+}
+
+}  // namespace
+
+PooledDataset::PooledDataset(data::Examples examples, Division division)
+    : block_(examples.block),
+      keep_alive_(std::move(examples.keep_alive)),
+      division_(std::move(division)) {
+  info_.name = examples.name;
+  info_.feature_type = block_.type;
+  info_.input_shape = examples.input_shape;
+  info_.classes = examples.classes;
+  info_.transform = examples.transform;
+  info_.clients = division_.clients();
+  for (uint64_t c = 0; c < info_.clients; ++c) {
+    info_.train_examples += division_.Of(ClientId(c), Split::kTrain).size();
+  }
+  info_.test_examples = division_.central_test.size();
+  info_.mean_classes_per_client = MeanClasses(block_, info_.classes, division_);
+  Digester digester;
+  digester.Add(std::as_bytes(std::span(examples.digest.bytes))).Add(static_cast<uint64_t>(info_.classes));
+  digester.Add(BytesOf(std::span(division_.lists.rows)))
+      .Add(BytesOf(std::span(division_.lists.begin)));
+  digester.Add(BytesOf(std::span(division_.central_test)))
+      .Add(uint64_t{division_.central_test.size()});
+  info_.digest = digester.Finish();
+}
+
+Rows PooledDataset::RowsOf(std::span<const uint32_t> index) const {
+  Rows rows{.block = block_, .index = index, .keep_alive = nullptr};
+  if (index.empty()) rows.block.count = 0;
+  return rows;
+}
+
+uint32_t PooledDataset::Examples(ClientId client, Split split) const {
+  if (client.value >= division_.clients()) return 0;
+  return static_cast<uint32_t>(division_.Of(client, split).size());
+}
+
+absl::StatusOr<Rows> PooledDataset::Client(ClientId client, Split split) const {
+  if (client.value >= division_.clients()) {
+    return absl::NotFoundError(absl::StrCat("client ", client.value,
+                                            " does not exist: the data has ", division_.clients(),
+                                            " clients"));
+  }
+  return RowsOf(division_.Of(client, split));
+}
+
+std::string PooledDataset::ClientName(ClientId client) const {
+  return client.value < division_.names.size() ? division_.names[client.value]
+                                               : Dataset::ClientName(client);
+}
+
+absl::StatusOr<std::unique_ptr<Dataset>> Divide(Examples examples, const DataOptions& data,
+                                                const PartitionOptions& partition) {
+  const std::string scheme = partition.scheme != "auto"     ? partition.scheme
+                             : examples.group_begin.empty() ? "iid"
+                                                            : "natural";
+  Division division;
+  if (scheme == "file") {
+    MACAW_ASSIGN_OR_RETURN(division, ReadPartition(partition.path, examples, data));
+    return std::make_unique<PooledDataset>(std::move(examples), std::move(division));
+  }
+  TestCut cut;
+  if (examples.own_test.size() > 0) {
+    cut.test.resize(examples.own_test.size());
+    std::iota(cut.test.begin(), cut.test.end(), static_cast<uint32_t>(examples.own_test.begin));
+    cut.train.resize(examples.train.size());
+    std::iota(cut.train.begin(), cut.train.end(), static_cast<uint32_t>(examples.train.begin));
+  } else {
+    cut = CutTestSet(data, examples.train);
+  }
+  if (scheme == "natural") {
+    MACAW_ASSIGN_OR_RETURN(division, Natural(examples, data, std::move(cut)));
+    return std::make_unique<PooledDataset>(std::move(examples), std::move(division));
+  }
+  Pool pool{.rows = cut.train.size(), .class_count = examples.classes};
+  if (examples.classes > 0) {
+    pool.classes.reserve(pool.rows);
+    for (const uint32_t row : cut.train) pool.classes.push_back(examples.block.classes[row]);
+  }
+  PartitionOptions resolved = partition;
+  resolved.scheme = scheme;
+  MACAW_ASSIGN_OR_RETURN(const std::vector<uint32_t> owners, AssignOwners(resolved, pool));
+  division.lists = SplitClients(data, Collect(cut.train, owners, partition.clients), RowLists());
+  division.central_test = std::move(cut.test);
+  return std::make_unique<PooledDataset>(std::move(examples), std::move(division));
+}
+
+}  // namespace macaw::data

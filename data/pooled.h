@@ -1,0 +1,39 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "data/examples.h"
+#include "data/splits.h"
+
+namespace macaw::data {
+
+// One shared block of examples, divided by lists of row numbers: 4 bytes a row beside the block. A
+// client's rows are handed out without copying.
+class PooledDataset final : public Dataset {
+ public:
+  // Every row number of the division must lie in the block.
+  PooledDataset(data::Examples examples, Division division);
+
+  const DatasetInfo& info() const override { return info_; }
+  uint32_t Examples(ClientId client, Split split) const override;
+  absl::StatusOr<Rows> Client(ClientId client, Split split) const override;
+  Rows CentralTest() const override { return RowsOf(division_.central_test); }
+  std::string ClientName(ClientId client) const override;
+
+  const Division& division() const { return division_; }
+
+ private:
+  Rows RowsOf(std::span<const uint32_t> index) const;
+
+  const ExampleBlock block_;
+  const std::shared_ptr<const void> keep_alive_;
+  const Division division_;
+  DatasetInfo info_;
+};
+
+// Divides what a reader gave by the options: test set, partition, validation, held-out clients.
+absl::StatusOr<std::unique_ptr<Dataset>> Divide(Examples examples, const DataOptions& data,
+                                                const PartitionOptions& partition);
+
+}  // namespace macaw::data

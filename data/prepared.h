@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "data/examples.h"
+#include "data/options.h"
+
+namespace macaw::data {
+
+// The prepared form: one safetensors file that is mapped, not read, so that gigabytes open at once
+// and processes share the pages. With N rows and C clients:
+//   features             U8, F32 or I32 [N, ...]   row-major; one row is one example
+//   labels               I32 [N] classes, or F32 [N] regression targets
+//   lengths              I32 [N]        optional: tokens in use of each row
+//   train_offsets        I64 [C+1]      client c trains on rows train_offsets[c] ...
+//   train_offsets[c+1]-1 val_offsets          I64 [C+1]      optional, likewise test_offsets I64
+//   [C+1]      optional, likewise central_test         I64 [2]        optional: first row, and one
+//   past the last, of the central test set client_names         U8 [bytes]     optional, with
+//   client_name_offsets I64 [C+1] into it
+// Metadata, all optional: name, classes, scale (default 1/255 for U8), mean and std (numbers
+// separated by commas). Without train_offsets the rows before (or after) central_test are divided
+// by [partition].
+
+// I64 numbers at any alignment of a mapped file.
+class OffsetTable {
+ public:
+  OffsetTable() = default;
+  explicit OffsetTable(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  bool empty() const { return bytes_.empty(); }
+  uint64_t size() const { return bytes_.size() / 8; }
+  uint64_t operator[](uint64_t i) const {
+    uint64_t value;
+    std::memcpy(&value, bytes_.data() + 8 * i, 8);
+    return value;
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+struct PreparedFile {
+  Examples examples;
+  OffsetTable offsets[3];  // by Split; empty when absent
+  OffsetTable name_offsets;
+  std::span<const std::byte> names;
+};
+
+// Maps and checks a file: names, types and shapes, offsets (ascending, inside the rows), labels.
+// Features are not looked at: that is what opening at once means. Errors name the file and the
+// tensor.
+absl::StatusOr<PreparedFile> ReadPrepared(const DataOptions& options);
+
+// The file's own clients, whose rows are served from the map without copying.
+std::unique_ptr<Dataset> ServePrepared(PreparedFile file);
+
+// Writes any dataset in this form, a client at a time; rows are in the order train, validation,
+// test, central test.
+absl::Status WritePrepared(const Dataset& dataset, const std::string& path);
+
+}  // namespace macaw::data

@@ -1,0 +1,184 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "core/files.h"
+#include "core/status.h"
+#include "data/prepared.h"
+
+namespace macaw::data {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr Split kSplits[] = {Split::kTrain, Split::kValidation, Split::kTest};
+constexpr const char* kOffsetNames[] = {"train_offsets", "val_offsets", "test_offsets"};
+
+// Where each tensor goes; the header is complete before any row is read.
+class Plan {
+ public:
+  // Returns the tensor's place in the data.
+  uint64_t Add(const std::string& name, const char* dtype, std::vector<uint64_t> shape,
+               uint64_t bytes) {
+    header_[name] = {
+        {"dtype", dtype}, {"shape", std::move(shape)}, {"data_offsets", {end_, end_ + bytes}}};
+    return std::exchange(end_, end_ + bytes);
+  }
+  void SetMetadata(const std::map<std::string, std::string>& metadata) {
+    header_["__metadata__"] = metadata;
+  }
+  std::string Header() const {
+    std::string text = header_.dump(-1, ' ', false, Json::error_handler_t::replace);
+    text.resize((8 + text.size() + 63) / 64 * 64 - 8, ' ');
+    std::string bytes(8, '\0');
+    const uint64_t size = text.size();
+    std::memcpy(bytes.data(), &size, 8);
+    return bytes + text;
+  }
+
+ private:
+  Json header_ = Json::object();
+  uint64_t end_ = 0;
+};
+
+// Copies rows into their places of the file, a few megabytes at a time.
+class RowWriter {
+ public:
+  RowWriter(AtomicFile& file, uint64_t features_at, uint64_t row_bytes)
+      : file_(file), features_at_(features_at), row_bytes_(row_bytes) {}
+
+  absl::Status Append(const Rows& rows) {
+    for (uint64_t i = 0; i < rows.size(); ++i) {
+      const uint64_t row = rows.at(i);
+      const std::byte* features = rows.block.features + row * row_bytes_;
+      buffer_.insert(buffer_.end(), features, features + row_bytes_);
+      if (rows.block.classes != nullptr) classes_.push_back(rows.block.classes[row]);
+      if (rows.block.targets != nullptr) targets_.push_back(rows.block.targets[row]);
+      if (rows.block.lengths != nullptr) lengths_.push_back(rows.block.lengths[row]);
+      if (buffer_.size() >= kBuffer) MACAW_RETURN_IF_ERROR(Flush());
+    }
+    return absl::OkStatus();
+  }
+  absl::Status Flush() {
+    MACAW_RETURN_IF_ERROR(file_.WriteAt(features_at_ + flushed_, buffer_));
+    flushed_ += buffer_.size();
+    buffer_.clear();
+    return absl::OkStatus();
+  }
+  uint64_t bytes() const { return flushed_ + buffer_.size(); }
+  std::span<const std::byte> labels() const {
+    return classes_.empty() ? std::as_bytes(std::span(targets_))
+                            : std::as_bytes(std::span(classes_));
+  }
+  std::span<const std::byte> lengths() const { return std::as_bytes(std::span(lengths_)); }
+
+ private:
+  static constexpr size_t kBuffer = size_t{8} << 20;
+  AtomicFile& file_;
+  const uint64_t features_at_;
+  const uint64_t row_bytes_;
+  uint64_t flushed_ = 0;
+  std::vector<std::byte> buffer_;
+  std::vector<int32_t> classes_;
+  std::vector<float> targets_;
+  std::vector<int32_t> lengths_;
+};
+
+std::map<std::string, std::string> Metadata(const DatasetInfo& info) {
+  std::map<std::string, std::string> metadata = {{"format", "macaw-data-1"}, {"name", info.name}};
+  if (info.classes > 0) metadata["classes"] = absl::StrCat(info.classes);
+  const auto number = [](std::string* out, double x) {
+    *out += Json(x).dump();
+  };  // shortest exact form
+  metadata["scale"] = Json(info.transform.scale).dump();
+  if (!info.transform.mean.empty())
+    metadata["mean"] = absl::StrJoin(info.transform.mean, ",", number);
+  if (!info.transform.std.empty()) metadata["std"] = absl::StrJoin(info.transform.std, ",", number);
+  return metadata;
+}
+
+}  // namespace
+
+absl::Status WritePrepared(const Dataset& dataset, const std::string& path) {
+  const DatasetInfo& info = dataset.info();
+  std::vector<int64_t> offsets[3];
+  int64_t rows = 0;
+  for (size_t split = 0; split < 3; ++split) {
+    for (uint64_t c = 0; c < info.clients; ++c) {
+      offsets[split].push_back(rows);
+      rows += dataset.Examples(ClientId(c), kSplits[split]);
+    }
+    offsets[split].push_back(rows);
+  }
+  const Rows central = dataset.CentralTest();
+  const std::vector<int64_t> central_test = {rows, rows + static_cast<int64_t>(central.size())};
+  rows = central_test[1];
+  std::string names;
+  std::vector<int64_t> name_offsets = {0};
+  bool named = false;
+  for (uint64_t c = 0; c < info.clients; ++c) {
+    names += dataset.ClientName(ClientId(c));
+    name_offsets.push_back(static_cast<int64_t>(names.size()));
+    named = named || dataset.ClientName(ClientId(c)) != absl::StrCat(c);
+  }
+  if (rows == 0) return absl::InvalidArgumentError("a dataset without rows cannot be prepared");
+  const bool has_lengths = central.block.lengths != nullptr;
+
+  Plan plan;
+  plan.SetMetadata(Metadata(info));
+  std::vector<std::pair<uint64_t, std::span<const std::byte>>> small;
+  const auto add_offsets = [&](const char* name, const std::vector<int64_t>& values) {
+    small.emplace_back(plan.Add(name, "I64", {values.size()}, 8 * values.size()),
+                       std::as_bytes(std::span(values)));
+  };
+  for (size_t split = 0; split < 3; ++split) add_offsets(kOffsetNames[split], offsets[split]);
+  add_offsets("central_test", central_test);
+  if (named) add_offsets("client_name_offsets", name_offsets);
+  const auto count = static_cast<uint64_t>(rows);
+  const uint64_t labels_at =
+      plan.Add("labels", info.classes > 0 ? "I32" : "F32", {count}, 4 * count);
+  const uint64_t lengths_at = has_lengths ? plan.Add("lengths", "I32", {count}, 4 * count) : 0;
+  std::vector<uint64_t> shape = {count};
+  uint64_t row_bytes = SizeOf(info.feature_type);
+  for (const int64_t extent : info.input_shape) {
+    shape.push_back(static_cast<uint64_t>(extent));
+    row_bytes *= static_cast<uint64_t>(extent);
+  }
+  const char* const dtypes[] = {"U8", "F32", "I32"};
+  const uint64_t features_at = plan.Add("features", dtypes[static_cast<size_t>(info.feature_type)],
+                                        shape, row_bytes * count);
+  if (named)
+    small.emplace_back(plan.Add("client_names", "U8", {names.size()}, names.size()),
+                       BytesOf(absl::string_view(names)));
+
+  const std::string header = plan.Header();
+  MACAW_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
+  MACAW_RETURN_IF_ERROR(file.WriteAt(0, BytesOf(absl::string_view(header))));
+  for (const auto& [at, bytes] : small)
+    MACAW_RETURN_IF_ERROR(file.WriteAt(header.size() + at, bytes));
+  RowWriter writer(file, header.size() + features_at, row_bytes);
+  for (const Split split : kSplits) {
+    for (uint64_t c = 0; c < info.clients; ++c) {
+      MACAW_ASSIGN_OR_RETURN(const Rows client_rows, dataset.Client(ClientId(c), split));
+      MACAW_RETURN_IF_ERROR(writer.Append(client_rows));
+    }
+  }
+  MACAW_RETURN_IF_ERROR(writer.Append(central));
+  MACAW_RETURN_IF_ERROR(writer.Flush());
+  if (writer.bytes() != row_bytes * count || writer.labels().size() != 4 * count ||
+      (has_lengths && writer.lengths().size() != 4 * count)) {
+    return absl::InternalError(
+        absl::StrCat("dataset ", info.name, " gave other rows than it announced"));
+  }
+  MACAW_RETURN_IF_ERROR(file.WriteAt(header.size() + labels_at, writer.labels()));
+  if (has_lengths)
+    MACAW_RETURN_IF_ERROR(file.WriteAt(header.size() + lengths_at, writer.lengths()));
+  return std::move(file).Commit();
+}
+
+}  // namespace macaw::data

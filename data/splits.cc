@@ -1,0 +1,77 @@
+#include "data/splits.h"
+
+#include <cmath>
+
+#include "core/random.h"
+
+namespace macaw::data {
+namespace {
+
+enum What : uint64_t { kHeldout = 1, kTestSet = 2, kValidation = 3 };
+
+RandomStream Stream(const DataOptions& options, What what, uint64_t client = 0) {
+  return RandomStream({.seed = options.seed,
+                       .purpose = Purpose::kSplit,
+                       .client = ClientId(client),
+                       .extra = what});
+}
+
+std::vector<bool> Draw(RandomStream stream, uint64_t population, uint64_t count) {
+  std::vector<bool> drawn(population);
+  for (const uint64_t i : SampleWithoutReplacement(stream, population, count)) drawn[i] = true;
+  return drawn;
+}
+
+}  // namespace
+
+std::vector<bool> HeldoutClients(const DataOptions& options, uint64_t clients) {
+  const auto count = static_cast<uint64_t>(options.heldout_clients * static_cast<double>(clients));
+  return Draw(Stream(options, kHeldout), clients, count);
+}
+
+TestCut CutTestSet(const DataOptions& options, RowRange range) {
+  const double wanted = options.test_fraction * static_cast<double>(range.size());
+  const std::vector<bool> is_test =
+      Draw(Stream(options, kTestSet), range.size(), static_cast<uint64_t>(wanted + 0.5));
+  TestCut cut;
+  for (uint64_t i = 0; i < range.size(); ++i) {
+    (is_test[i] ? cut.test : cut.train).push_back(static_cast<uint32_t>(range.begin + i));
+  }
+  return cut;
+}
+
+RowLists SplitClients(const DataOptions& options, const RowLists& rows, const RowLists& test) {
+  RowLists split;
+  split.rows.reserve(rows.rows.size() + test.rows.size());
+  split.begin.reserve(3 * rows.clients() + 1);
+  const std::vector<bool> heldout = HeldoutClients(options, rows.clients());
+  const auto append = [&split](uint32_t row) { split.rows.push_back(row); };
+  const auto end_list = [&split] { split.begin.push_back(split.rows.size()); };
+  for (uint64_t client = 0; client < rows.clients(); ++client) {
+    const std::span<const uint32_t> own = rows.Of(client);
+    if (heldout[client]) {
+      end_list(), end_list();
+      for (const uint32_t row : own) append(row);
+    } else {
+      const auto count =
+          static_cast<uint64_t>(options.val_fraction * static_cast<double>(own.size()));
+      const std::vector<bool> is_validation =
+          Draw(Stream(options, kValidation, client), own.size(), count);
+      for (size_t i = 0; i < own.size(); ++i) {
+        if (!is_validation[i]) append(own[i]);
+      }
+      end_list();
+      for (size_t i = 0; i < own.size(); ++i) {
+        if (is_validation[i]) append(own[i]);
+      }
+      end_list();
+    }
+    if (test.clients() > 0) {
+      for (const uint32_t row : test.Of(client)) append(row);
+    }
+    end_list();
+  }
+  return split;
+}
+
+}  // namespace macaw::data

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/examples.h"
+#include "data/options.h"
+
+namespace macaw::data {
+
+// Lists of row numbers, one a client, in one array: rows[begin[c] ... begin[c+1]-1].
+struct RowLists {
+  std::vector<uint32_t> rows;
+  std::vector<uint64_t> begin = {0};
+  uint64_t clients() const { return begin.size() - 1; }
+  std::span<const uint32_t> Of(uint64_t client) const {
+    return std::span(rows).subspan(begin[client], begin[client + 1] - begin[client]);
+  }
+};
+
+// Which rows of a block are whose and what for. Lists 3c, 3c+1, 3c+2 are client c's train,
+// validation and test rows.
+struct Division {
+  RowLists lists;
+  std::vector<uint32_t> central_test;
+  std::vector<std::string> names;  // empty: clients are called by their numbers
+  uint64_t clients() const { return lists.clients() / 3; }
+  std::span<const uint32_t> Of(ClientId client, Split split) const {
+    return lists.Of(3 * client.value + static_cast<uint64_t>(split));
+  }
+};
+
+// `result[c]`: client c never trains; ⌊fraction · clients⌋ of them, drawn from the seed.
+std::vector<bool> HeldoutClients(const DataOptions& options, uint64_t clients);
+
+// The rows of `range` that become the central test set (round(test_fraction · rows), ascending) and
+// the others.
+struct TestCut {
+  std::vector<uint32_t> train;
+  std::vector<uint32_t> test;
+};
+TestCut CutTestSet(const DataOptions& options, RowRange range);
+
+// Splits every client's rows by val_fraction (⌊fraction · rows⌋ of them, drawn from the seed) and
+// heldout_clients; the client's own test rows (same number of lists, or none) stay test rows.
+// Stored order is kept.
+RowLists SplitClients(const DataOptions& options, const RowLists& rows, const RowLists& test);
+
+}  // namespace macaw::data

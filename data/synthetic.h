@@ -1,0 +1,24 @@
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "data/dataset.h"
+#include "data/options.h"
+
+namespace macaw::data {
+
+// Synthetic(α, β) of FedProx (T. Li et al., "Federated Optimization in Heterogeneous Networks",
+// MLSys 2020): 60 features, 10 classes; client k has n_k = ⌊LogNormal(4, 2)⌋ + 50 examples (at most
+// max_size), u_k ~ N(0, α), B_k ~ N(0, β) (standard deviations), W_k [60 x 10] and b_k [10] ~
+// N(u_k, 1), v_k [60] ~ N(B_k, 1), x ~ N(v_k, Σ) with Σ_jj = j^-1.2, y = argmax(W_kᵀx + b_k). iid:
+// one W, b ~ N(0, 1) for all and v = 0.
+//
+// Client k is a function of (seed, k) alone, made when asked for (tens of microseconds) or, when
+// resident, once into one block of the same bytes. Sizes are drawn at the start, 4 bytes a client.
+// Of each client's rows the first are for training, then ⌊val_fraction⌋ for validation, the last
+// ⌊test_fraction⌋ for its test (they are exchangeable). The central test set is the test rows of
+// the first 1000 clients, in order; it is always kept.
+absl::StatusOr<std::unique_ptr<Dataset>> MakeSynthetic(const DataOptions& options);
+
+}  // namespace macaw::data

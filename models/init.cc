@@ -1,0 +1,39 @@
+#include <cmath>
+#include <span>
+
+#include "core/random.h"
+#include "models/spec.h"
+#include "models/tensors.h"
+
+namespace macaw::models {
+namespace {
+
+template <typename T>
+void Fill(const TensorPlan& plan, uint64_t seed, uint64_t tensor, std::span<T> values) {
+  if (plan.init != Init::kUniform) {
+    for (T& value : values) value = plan.init == Init::kOne ? 1 : 0;
+    return;
+  }
+  RandomStream stream({.seed = seed, .purpose = Purpose::kInit, .extra = tensor});
+  const double bound = 1.0 / std::sqrt(static_cast<double>(plan.fan_in));
+  for (T& value : values) value = static_cast<T>((2.0 * stream.Uniform() - 1.0) * bound);
+}
+
+}  // namespace
+
+FlatVector InitialModel(const ModelSpec& spec, uint64_t seed) {
+  FlatVector model(spec.layout);
+  DispatchDType(spec.layout->dtype(), [&]<typename T>(T) {
+    for (size_t i = 0; i < spec.layers.size(); ++i) {
+      const std::vector<TensorPlan> plans = TensorsOf(spec.layers[i]);
+      for (size_t k = 0; k < plans.size(); ++k) {
+        const size_t tensor = spec.tensors[i].first + k;
+        const LayoutEntry& entry = spec.layout->entries()[tensor];
+        Fill<T>(plans[k], seed, tensor, model.As<T>().subspan(entry.offset, entry.size));
+      }
+    }
+  });
+  return model;
+}
+
+}  // namespace macaw::models

@@ -1,0 +1,116 @@
+#include "models/network.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <utility>
+#include <variant>
+
+namespace macaw::models {
+namespace {
+
+using at::Tensor;
+using Tensors = std::span<const Tensor>;
+
+constexpr double kNormEpsilon = 1e-5;  // PyTorch's default
+
+// 0 or 1/(1−p) an element, so that the expectation stays.
+Tensor DropoutMask(const Tensor& like, double p, RandomStream& stream) {
+  Tensor mask = at::empty(like.sizes(), like.options().requires_grad(false));
+  const uint32_t dropped = static_cast<uint32_t>(std::ldexp(p, 32));  // of 2^32 words
+  const auto fill = [&]<typename T>(T) {
+    const T kept = static_cast<T>(1.0 / (1.0 - p));
+    for (T& m : std::span(mask.data_ptr<T>(), static_cast<size_t>(mask.numel()))) {
+      m = stream.NextU32() < dropped ? T{0} : kept;
+    }
+  };
+  DispatchDType(like.scalar_type() == at::kFloat ? DType::kF32 : DType::kF64, fill);
+  return mask;
+}
+
+Tensor Conv(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t stride,
+            int64_t padding) {
+  return at::conv2d(x, weight, bias, at::IntArrayRef(stride), at::IntArrayRef(padding));
+}
+
+Tensor Norm(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias) {
+  return at::group_norm(x, groups, weight, bias, kNormEpsilon, /*cudnn_enabled=*/false);
+}
+
+struct Apply {
+  const Tensor& x;
+  Tensors own;  // the layer's tensors
+  RandomStream* dropout;
+  bool in_place_relu;
+
+  Tensor operator()(const Conv2d& l) const {
+    return Conv(x, own[0], l.bias ? own[1] : Tensor(), l.stride, l.padding);
+  }
+  Tensor operator()(const Linear& l) const {
+    return at::linear(x, own[0], l.bias ? own[1] : Tensor());
+  }
+  Tensor operator()(const MaxPool2d& l) const { return at::max_pool2d(x, l.kernel, l.stride); }
+  Tensor operator()(const AvgPool2d& l) const { return at::avg_pool2d(x, l.kernel, l.stride); }
+  Tensor operator()(const GlobalAvgPool&) const { return at::adaptive_avg_pool2d(x, {1, 1}); }
+  Tensor operator()(const Flatten&) const { return at::flatten(x, 1); }
+  Tensor operator()(const Relu&) const {
+    Tensor input = x;
+    return in_place_relu ? at::relu_(input) : at::relu(input);
+  }
+  Tensor operator()(const Tanh&) const { return at::tanh(x); }
+  Tensor operator()(const Sigmoid&) const { return at::sigmoid(x); }
+  Tensor operator()(const Dropout& l) const {
+    return dropout == nullptr || l.p == 0 ? x : x * DropoutMask(x, l.p, *dropout);
+  }
+  Tensor operator()(const GroupNorm& l) const { return Norm(x, l.groups, own[0], own[1]); }
+  Tensor operator()(const BasicBlock& l) const {
+    Tensor y = Conv(x, own[0], {}, l.stride, 1);
+    y = at::relu(Norm(y, l.groups, own[1], own[2]));
+    y = Norm(Conv(y, own[3], {}, 1, 1), l.groups, own[4], own[5]);
+    if (own.size() == 6) return at::relu(y + x);
+    const Tensor skip = Conv(x, own[6], {}, l.stride, 0);
+    return at::relu(y + Norm(skip, l.groups, own[7], own[8]));
+  }
+};
+
+// The backward pass of these layers does not need their own output.
+bool OutputIsFree(const Layer& layer) {
+  return std::holds_alternative<Conv2d>(layer) || std::holds_alternative<Linear>(layer) ||
+         std::holds_alternative<GroupNorm>(layer);
+}
+
+}  // namespace
+
+Network::Network(ModelSpec spec) : spec_(std::move(spec)) {
+  for (size_t i = 0; i < spec_.layers.size(); ++i) {
+    if (spec_.tensors[i].second > 0) last_parametric_ = i;
+    in_place_relu_.push_back(i > 0 && std::holds_alternative<Relu>(spec_.layers[i]) &&
+                             OutputIsFree(spec_.layers[i - 1]));
+  }
+}
+
+Outputs Network::Forward(const Tensor& batch, Tensors parameters, RandomStream* dropout) const {
+  Outputs outputs{.logits = batch};
+  for (size_t i = 0; i < spec_.layers.size(); ++i) {
+    if (i == last_parametric_) outputs.representation = outputs.logits;
+    const auto [first, count] = spec_.tensors[i];
+    outputs.logits = std::visit(
+        Apply{outputs.logits, parameters.subspan(first, count), dropout, in_place_relu_[i]},
+        spec_.layers[i]);
+  }
+  return outputs;
+}
+
+std::vector<Tensor> ViewsOf(VectorView vector) {
+  const at::ScalarType type = vector.dtype() == DType::kF32 ? at::kFloat : at::kDouble;
+  const size_t width = SizeOf(vector.dtype());
+  std::vector<Tensor> views;
+  views.reserve(vector.layout->entries().size());
+  for (const LayoutEntry& entry : vector.layout->entries()) {
+    views.push_back(
+        at::from_blob(vector.bytes.data() + entry.offset * width, entry.shape, at::dtype(type)));
+  }
+  return views;
+}
+
+}  // namespace macaw::models

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/vector.h"
+#include "proto/fleet/messages.h"
+
+namespace macaw::fleet {
+
+// Several flat vectors as one blob: a header (magic, version, count, then each layout's digest and size), then each
+// vector's bytes from a 64-byte boundary, little-endian. Equal vectors give equal bytes, hence equal digests.
+AlignedBuffer EncodeVectors(std::span<const ConstVectorView> vectors);
+
+// Views into `bytes`, which must outlive them. Refuses anything but exactly these layouts, by number and reason; any
+// byte string is safe.
+absl::StatusOr<std::vector<ConstVectorView>> DecodeVectors(std::span<const std::byte> bytes,
+                                                           std::span<const LayoutPtr> layouts);
+
+}  // namespace macaw::fleet

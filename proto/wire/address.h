@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+// Where a server listens, as people write it: "unix:/path/to/socket" or "host:port".
+namespace macaw::wire {
+
+struct Address {
+  bool is_unix = false;
+  std::string path;  // unix
+  std::string host;  // TCP; "" was written as ":port" and means 127.0.0.1
+  int port = 0;      // TCP; 0: any free one
+
+  bool IsLoopback() const;     // nothing outside this machine can reach it
+  std::string Target() const;  // as gRPC takes it, special characters escaped
+  std::string Text() const;    // as a person writes it
+};
+
+// Refuses by name: an empty or too long socket path (the system takes 107 bytes), a port that is none.
+absl::StatusOr<Address> ParseAddress(const std::string& text);
+
+// Makes way for a listener: removes a socket file that nobody listens on. kAlreadyExists when somebody does, or when a
+// file that is no socket is in the way; kNotFound when the folder is missing.
+absl::Status PrepareListen(const Address& address);
+
+// Why listening failed, asked of the system: gRPC only says that it did.
+absl::Status ExplainListenFailure(const Address& address);
+
+}  // namespace macaw::wire

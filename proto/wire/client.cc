@@ -1,0 +1,176 @@
+#include <grpcpp/create_channel.h>
+
+#include <utility>
+
+#include "core/status.h"
+#include "macaw/v1/fleet.grpc.pb.h"
+#include "proto/wire/address.h"
+#include "proto/wire/channel_settings.h"
+#include "proto/wire/client_blobs.h"
+#include "proto/wire/convert.h"
+#include "proto/wire/credentials.h"
+#include "proto/wire/refusal.h"
+#include "proto/wire/remote.h"
+
+namespace macaw::wire {
+namespace {
+
+using fleet::UploadVerdict;
+using Purpose = v1::BeginUploadRequest;
+
+constexpr int kUploadRounds = 3;  // of: call, hear that a blob is missing, upload it, call again
+
+class RemoteLink final : public fleet::FleetLink {
+ public:
+  RemoteLink(const ClientOptions& options, std::shared_ptr<grpc::Channel> channel)
+      : options_(options), stub_(v1::Fleet::NewStub(channel)), blobs_(channel, options, calls_) {}
+  ~RemoteLink() override { calls_.CancelAll(); }
+
+  absl::StatusOr<fleet::HelloReply> Hello(const fleet::HelloRequest& request) override {
+    auto reply = Call<fleet::HelloReply>(&v1::Fleet::Stub::Hello, ToWire(request), options_.call_timeout);
+    if (reply.ok()) Remember(*reply);
+    return reply;
+  }
+
+  absl::StatusOr<fleet::RegisterReply> Register(const fleet::RegisterRequest& request) override {
+    MACAW_ASSIGN_OR_RETURN(const Limits limits, GetLimits());
+    const v1::RegisterRequest message = ToWire(request, InlineRule{limits.max_inline_bytes, {}});
+    for (int i = 0;; ++i) {
+      auto reply = Call<fleet::RegisterReply>(&v1::Fleet::Stub::Register, message, options_.call_timeout);
+      if (ReasonOf(reply.status()) != v1::Refusal::REASON_BLOB_MISSING || i == kUploadRounds) return reply;
+      MACAW_ASSIGN_OR_RETURN(const UploadVerdict verdict,
+                             Upload(request.examples, WorkerId{}, Round{}, Purpose::PURPOSE_POPULATION));
+      if (verdict == UploadVerdict::kTooLarge) {
+        return Refuse(v1::Refusal::REASON_TOO_LARGE,
+                      absl::StrCat("the list of examples has ", request.examples.size, " bytes, the server takes ",
+                                   limits.max_blob_bytes));
+      }
+    }
+  }
+
+  absl::StatusOr<fleet::LeaseReply> Lease(const fleet::LeaseRequest& request, Duration wait) override {
+    return Call<fleet::LeaseReply>(&v1::Fleet::Stub::Lease, ToWire(request, wait), wait + options_.call_timeout);
+  }
+
+  absl::StatusOr<fleet::HeartbeatReply> Heartbeat(const fleet::HeartbeatRequest& request) override {
+    return Call<fleet::HeartbeatReply>(&v1::Fleet::Stub::Heartbeat, ToWire(request), options_.call_timeout);
+  }
+
+  absl::StatusOr<fleet::ReleaseReply> Release(const fleet::ReleaseRequest& request) override {
+    return Call<fleet::ReleaseReply>(&v1::Fleet::Stub::Release, ToWire(request), options_.call_timeout);
+  }
+
+  absl::StatusOr<fleet::CommitReply> Commit(const fleet::CommitRequest& request) override {
+    MACAW_ASSIGN_OR_RETURN(const Limits limits, GetLimits());
+    v1::CommitRequest message = ToWire(request, InlineRule{limits.max_inline_bytes, {}});
+    const fleet::Blob sums = request.part.has_value() ? request.part->sums : fleet::Blob{};
+    const fleet::Blob records = PackRecords(message, limits);
+    const Round round = request.part.has_value() ? request.part->round : Round{};
+    for (int i = 0;; ++i) {
+      // What does not fit goes first: the verdict on it comes before any byte moves, and may make the rest needless.
+      for (const auto& [blob, purpose] : {std::pair(&sums, Purpose::PURPOSE_SUMS),
+                                          std::pair(&records, Purpose::PURPOSE_RECORDS)}) {
+        if (!blob->named() || (blob == &sums && blob->size <= limits.max_inline_bytes)) continue;
+        MACAW_ASSIGN_OR_RETURN(const UploadVerdict verdict, Upload(*blob, request.session, round, purpose));
+        switch (verdict) {
+          case UploadVerdict::kStale:
+            return fleet::CommitReply{fleet::Verdict::kStale, "the part is no longer wanted"};
+          case UploadVerdict::kNotNeeded:
+            return fleet::CommitReply{fleet::Verdict::kDuplicate, "the server has this part already"};
+          case UploadVerdict::kTooLarge:
+            return fleet::CommitReply{fleet::Verdict::kRefused,
+                                      absl::StrCat("a blob of ", blob->size, " bytes; the server takes ",
+                                                   limits.max_blob_bytes)};
+          default:
+            break;
+        }
+      }
+      auto reply = Call<fleet::CommitReply>(&v1::Fleet::Stub::Commit, message, options_.call_timeout);
+      if (ReasonOf(reply.status()) != v1::Refusal::REASON_BLOB_MISSING || i == kUploadRounds) return reply;
+    }
+  }
+
+  absl::StatusOr<fleet::Blob> Fetch(const fleet::Blob& blob) override {
+    if (blob.bytes != nullptr) return blob;
+    if (!blob.named()) return absl::InvalidArgumentError("fetch: the blob has no name");
+    MACAW_ASSIGN_OR_RETURN(const Limits limits, GetLimits());
+    if (blob.size > limits.max_blob_bytes) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("fetch: ", blob.size, " bytes are more than the ", limits.max_blob_bytes, " agreed in hello"));
+    }
+    return blobs_.Download(blob.digest, blob.size);
+  }
+
+  void Shutdown() override { calls_.CancelAll(); }
+
+ private:
+  struct Limits {
+    uint64_t max_inline_bytes = 0;
+    uint64_t max_blob_bytes = 0;
+  };
+
+  template <typename T, typename Request, typename Reply>
+  absl::StatusOr<T> Call(grpc::Status (v1::Fleet::Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
+                         const Request& request, Duration timeout) {
+    OpenCalls::Scope call(calls_, timeout);
+    Reply reply;
+    MACAW_RETURN_IF_ERROR(call.Explain(FromGrpc((stub_.get()->*method)(&call.context(), request, &reply))));
+    return FromWire(reply);
+  }
+
+  void Remember(const fleet::HelloReply& reply) {
+    absl::MutexLock lock(&mutex_);
+    limits_ = Limits{std::min<uint64_t>(reply.max_inline_bytes, kMaxInlineBytes), reply.max_blob_bytes};
+  }
+
+  // Of the last Hello, or of one made now.
+  absl::StatusOr<Limits> GetLimits() {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (limits_.has_value()) return *limits_;
+    }
+    MACAW_RETURN_IF_ERROR(Hello({kProtocolMajor, kProtocolMinor, "macaw"}).status());
+    absl::MutexLock lock(&mutex_);
+    return *limits_;
+  }
+
+  // Puts the part aside as a blob when its records do not fit the message.
+  static fleet::Blob PackRecords(v1::CommitRequest& message, const Limits& limits) {
+    if (!message.has_part()) return {};
+    const size_t bytes = message.part().ByteSizeLong();
+    const size_t inside = message.part().sums().inline_().size();
+    if (bytes - inside <= std::min<size_t>(kMaxPartBytes, std::max<size_t>(limits.max_inline_bytes, 1024))) return {};
+    AlignedBuffer buffer(bytes);
+    message.part().SerializeToArray(buffer.bytes().data(), static_cast<int>(bytes));
+    fleet::Blob blob = fleet::Blob::Of(std::move(buffer));
+    *message.mutable_part_blob() = ToWire(blob, InlineRule{});  // takes the place of `part`
+    return blob;
+  }
+
+  absl::StatusOr<UploadVerdict> Upload(const fleet::Blob& blob, WorkerId session, Round round,
+                                       v1::BeginUploadRequest::Purpose purpose) {
+    const v1::BeginUploadRequest begin = ToWire(PurposedOffer{{session, blob.digest, blob.size, round}, purpose});
+    return blobs_.Upload(
+        blob, [&] { return Call<UploadAnswer>(&v1::Fleet::Stub::BeginUpload, begin, options_.call_timeout); });
+  }
+
+  const ClientOptions options_;
+  OpenCalls calls_;
+  const std::unique_ptr<v1::Fleet::Stub> stub_;
+  BlobMover blobs_;
+  absl::Mutex mutex_;
+  std::optional<Limits> limits_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<fleet::FleetLink>> Dial(const ClientOptions& options) {
+  MACAW_ASSIGN_OR_RETURN(const Address address, ParseAddress(options.server));
+  MACAW_ASSIGN_OR_RETURN(auto credentials, ChannelCredentialsFor(address));
+  grpc::ChannelArguments arguments;
+  for (const auto& [key, value] : ClientSettings()) arguments.SetInt(key, value);
+  return std::make_unique<RemoteLink>(options,
+                                      grpc::CreateCustomChannel(address.Target(), credentials, arguments));
+}
+
+}  // namespace macaw::wire

@@ -1,0 +1,207 @@
+#include "proto/wire/client_blobs.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <new>
+
+#include "absl/time/time.h"
+#include "core/status.h"
+#include "proto/wire/bulk_stream.h"
+#include "proto/wire/chunk.h"
+#include "proto/wire/limits.h"
+#include "proto/wire/refusal.h"
+
+namespace macaw::wire {
+namespace {
+
+using fleet::UploadVerdict;
+
+constexpr char kUploadMethod[] = "/macaw.v1.Fleet/Upload";
+constexpr char kDownloadMethod[] = "/macaw.v1.Fleet/Download";
+constexpr int kFruitlessTries = 5;  // in a row; progress starts the count anew
+constexpr Duration kFirstPause = std::chrono::milliseconds(50);
+constexpr Duration kLongestPause = std::chrono::seconds(1);
+constexpr uint64_t kSlowestBytesPerSecond = 1 << 20;  // a stream slower than this is cut and resumed
+
+// Breaks of the connection and damage on the way: the next try may go well.
+bool WorthAnotherTry(const absl::Status& status) {
+  switch (ReasonOf(status)) {
+    case v1::Refusal::REASON_CHECKSUM:
+    case v1::Refusal::REASON_OFFSET:
+    case v1::Refusal::REASON_NOT_BEGUN:
+      return true;
+    default:
+      return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+  }
+}
+
+Duration NextPause(Duration pause) { return std::min(2 * pause, kLongestPause); }
+
+}  // namespace
+
+OpenCalls::Scope::Scope(OpenCalls& calls, Duration timeout) : calls_(calls) {
+  context_.set_deadline(std::chrono::system_clock::now() +
+                        std::chrono::duration_cast<std::chrono::system_clock::duration>(timeout));
+  absl::MutexLock lock(&calls_.mutex_);
+  if (calls_.shut_) context_.TryCancel();
+  calls_.open_.insert(&context_);
+}
+
+OpenCalls::Scope::~Scope() {
+  absl::MutexLock lock(&calls_.mutex_);
+  calls_.open_.erase(&context_);
+}
+
+absl::Status OpenCalls::Scope::Explain(absl::Status status) const {
+  if (status.ok()) return status;
+  absl::MutexLock lock(&calls_.mutex_);
+  if (calls_.shut_) return absl::CancelledError("the link is shut down");
+  if (absl::IsCancelled(status)) return absl::UnavailableError("the server ended the call; is it shutting down?");
+  return status;
+}
+
+void OpenCalls::CancelAll() {
+  absl::MutexLock lock(&mutex_);
+  shut_ = true;
+  for (grpc::ClientContext* context : open_) context->TryCancel();
+}
+
+bool OpenCalls::Pause(Duration time) {
+  absl::MutexLock lock(&mutex_);
+  return !mutex_.AwaitWithTimeout(absl::Condition(&shut_), absl::FromChrono(time));
+}
+
+BlobMover::BlobMover(std::shared_ptr<grpc::Channel> channel, const ClientOptions& options, OpenCalls& calls)
+    : stub_(std::move(channel)), options_(options), calls_(calls) {}
+
+Duration BlobMover::DeadlineFor(uint64_t bytes) const {
+  return 4 * options_.stall_timeout + std::chrono::seconds(bytes / kSlowestBytesPerSecond);
+}
+
+absl::StatusOr<UploadVerdict> BlobMover::Upload(const fleet::Blob& blob, Ask ask) {
+  if (blob.bytes == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("upload: the bytes of ", blob.digest.Hex(), " are not at hand"));
+  }
+  const TimePoint patience_ends = SteadyClock().Now() + options_.call_timeout;  // with a busy server
+  Duration pause = kFirstPause;
+  uint64_t best = 0;
+  for (int tries = 0; tries < kFruitlessTries;) {
+    const auto answer = ask();
+    absl::Status status = answer.status();
+    if (answer.ok() && answer->verdict == UploadVerdict::kBusy) {
+      if (SteadyClock().Now() > patience_ends) {
+        return absl::UnavailableError("the server's memory for uploads is full; raise upload_budget_bytes");
+      }
+    } else if (answer.ok() && answer->verdict != UploadVerdict::kSend) {
+      return answer->verdict;
+    } else {
+      uint64_t kept = 0;
+      if (answer.ok()) {
+        kept = answer->offset;
+        const auto end = UploadFrom(blob, answer->offset);
+        status = end.status();
+        if (end.ok() && *end == blob.size) return UploadVerdict::kHave;
+        if (end.ok()) kept = *end;
+      }
+      if (!status.ok() && !WorthAnotherTry(status)) return status;
+      tries = kept > best ? 0 : tries + 1;
+      if (kept > best) pause = kFirstPause;
+      best = std::max(best, kept);
+      if (tries == kFruitlessTries) {
+        return absl::UnavailableError(absl::StrCat("upload of ", blob.size, " bytes does not get past byte ", best,
+                                                   ": ", status.message()));
+      }
+    }
+    if (!calls_.Pause(pause)) return absl::CancelledError("the link is shut down");
+    pause = NextPause(pause);
+  }
+  return absl::InternalError("upload: not reached");
+}
+
+absl::StatusOr<uint64_t> BlobMover::UploadFrom(const fleet::Blob& blob, uint64_t offset) {
+  if (offset > blob.size) return absl::InternalError("the server keeps more bytes than the blob has");
+  OpenCalls::Scope call(calls_, DeadlineFor(blob.size - offset));
+  BulkStream stream(stub_, kUploadMethod, call.context(), options_.stall_timeout);
+  // The first chunk is sent even when nothing is left to send: it names the blob, and the answer says how the
+  // server's check of the digest went.
+  uint64_t at = std::min(offset, blob.size - 1);
+  for (bool first = true; at < blob.size; first = false) {
+    const size_t size = std::min<uint64_t>(kChunkBytes, blob.size - at);
+    if (!stream.Write(EncodeChunk(blob.bytes, at, size, first ? blob.digest : Digest{}))) break;
+    at += size;
+  }
+  std::optional<grpc::ByteBuffer> answer;
+  // After the last chunk the server still hashes what it has not yet.
+  if (at == blob.size && stream.WritesDone()) {
+    answer = stream.Read(options_.stall_timeout + std::chrono::seconds(blob.size / (100 << 20)));
+    if (answer.has_value()) stream.Read();  // the end of the stream, and with it the status
+  }
+  MACAW_RETURN_IF_ERROR(call.Explain(stream.Finish()));
+  v1::UploadReply reply;
+  if (!answer.has_value() || !reply.ParseFromString(ToString(*answer)) || reply.durable_offset() > blob.size) {
+    return Malformed("durable_offset", "the server's answer to an upload makes no sense");
+  }
+  return reply.durable_offset();
+}
+
+absl::StatusOr<fleet::Blob> BlobMover::Download(const Digest& digest, uint64_t size) {
+  AlignedBuffer buffer;
+  try {
+    buffer = AlignedBuffer(size);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(absl::StrCat("no memory for a blob of ", size, " bytes"));
+  }
+  Digester digester;
+  uint64_t offset = 0;
+  Duration pause = kFirstPause;
+  for (int tries = 0; offset < size;) {
+    const uint64_t before = offset;
+    const absl::Status status = DownloadFrom(digest, buffer, offset, digester);
+    if (offset == size) break;
+    if (!status.ok() && !WorthAnotherTry(status)) return status;
+    if (offset > before) tries = 0, pause = kFirstPause;
+    if (++tries > kFruitlessTries) {
+      return absl::UnavailableError(absl::StrCat("download of ", size, " bytes does not get past byte ", offset, ": ",
+                                                 status.ok() ? "the stream ends there" : status.message()));
+    }
+    if (!calls_.Pause(pause)) return absl::CancelledError("the link is shut down");
+    pause = NextPause(pause);
+  }
+  if (digester.Finish() != digest) {
+    return Refuse(v1::Refusal::REASON_DIGEST_MISMATCH,
+                  absl::StrCat("the downloaded bytes are not those of ", digest.Hex()), "", digest);
+  }
+  return fleet::Blob{digest, size, std::make_shared<const AlignedBuffer>(std::move(buffer))};
+}
+
+absl::Status BlobMover::DownloadFrom(const Digest& digest, AlignedBuffer& buffer, uint64_t& offset,
+                                     Digester& digester) {
+  OpenCalls::Scope call(calls_, DeadlineFor(buffer.size() - offset));
+  BulkStream stream(stub_, kDownloadMethod, call.context(), options_.stall_timeout);
+  v1::DownloadRequest request;
+  request.set_digest(ToWire(digest));
+  request.set_offset(offset);
+  if (stream.Write(FromString(request.SerializeAsString()))) stream.WritesDone();
+  while (auto message = stream.Read()) {
+    MACAW_ASSIGN_OR_RETURN(const ReceivedChunk chunk, DecodeChunk(*message));
+    if (chunk.offset != offset || chunk.size > buffer.size() - offset) {
+      return Refuse(v1::Refusal::REASON_OFFSET, "a chunk does not follow the one before", "offset", digest);
+    }
+    const auto place = buffer.bytes().subspan(offset, chunk.size);
+    size_t at = 0;
+    for (const auto piece : chunk.data) {
+      std::memcpy(place.data() + at, piece.data(), piece.size());
+      at += piece.size();
+    }
+    if (Checksum(place) != chunk.checksum) {
+      return Refuse(v1::Refusal::REASON_CHECKSUM, absl::StrCat("the chunk at ", offset, " arrived damaged"),
+                    "checksum", digest);
+    }
+    digester.Add(std::span<const std::byte>(place));  // while gRPC reads the next chunk
+    offset += chunk.size;
+  }
+  return call.Explain(stream.Finish());
+}
+
+}  // namespace macaw::wire

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+#include <grpcpp/generic/generic_stub.h>
+
+#include <set>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/synchronization/mutex.h"
+#include "proto/wire/convert.h"
+#include "proto/wire/remote.h"
+
+namespace macaw::wire {
+
+// The calls that are open, so that Shutdown can cancel them all. Thread-safe.
+class OpenCalls {
+ public:
+  // A ClientContext with a deadline, known here while it lives.
+  class Scope {
+   public:
+    Scope(OpenCalls& calls, Duration timeout);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+    grpc::ClientContext& context() { return context_; }
+    // The call's status as the API promises it: kCancelled after Shutdown and never otherwise.
+    absl::Status Explain(absl::Status status) const;
+
+   private:
+    OpenCalls& calls_;
+    grpc::ClientContext context_;
+  };
+
+  void CancelAll() ABSL_LOCKS_EXCLUDED(mutex_);  // and everything that begins later
+  // Waits; false when shut down meanwhile.
+  bool Pause(Duration time) ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  absl::Mutex mutex_;
+  bool shut_ ABSL_GUARDED_BY(mutex_) = false;
+  std::set<grpc::ClientContext*> open_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Moves blobs in chunks, going on where a broken stream had come to. Thread-safe.
+class BlobMover {
+ public:
+  BlobMover(std::shared_ptr<grpc::Channel> channel, const ClientOptions& options, OpenCalls& calls);
+
+  using Ask = absl::FunctionRef<absl::StatusOr<UploadAnswer>()>;  // BeginUpload
+  // Brings the blob to the server unless it has it or will not have it: kHave (it is there now), kNotNeeded, kStale
+  // or kTooLarge. kUnavailable when the server stays busy or the connection keeps breaking without progress.
+  absl::StatusOr<fleet::UploadVerdict> Upload(const fleet::Blob& blob, Ask ask);
+  // kNotFound when the server no longer serves it, kDataLoss when the bytes are not what the digest names.
+  absl::StatusOr<fleet::Blob> Download(const Digest& digest, uint64_t size);
+
+ private:
+  absl::StatusOr<uint64_t> UploadFrom(const fleet::Blob& blob, uint64_t offset);
+  absl::Status DownloadFrom(const Digest& digest, AlignedBuffer& buffer, uint64_t& offset, Digester& digester);
+  Duration DeadlineFor(uint64_t bytes) const;
+
+  grpc::GenericStub stub_;
+  const ClientOptions options_;
+  OpenCalls& calls_;
+};
+
+}  // namespace macaw::wire

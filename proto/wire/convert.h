@@ -1,0 +1,86 @@
+#pragma once
+
+#include <span>
+
+#include "absl/status/statusor.h"
+#include "macaw/v1/fleet.pb.h"
+#include "proto/fleet/messages.h"
+
+// Between the plain structs and the wire's messages, both ways. ToWire cannot fail; FromWire accepts a message or
+// refuses it with a typed reason that names the field (refusal.h), whatever the message holds. What only the engine
+// can know (is this attempt current, are these sums possible) is not asked here. Pure functions, thread-safe.
+namespace macaw::wire {
+
+// Blobs that are at hand and not larger than `max_inline` ride inside; the others go by name.
+struct InlineRule {
+  uint64_t max_inline = 0;
+  std::span<const Digest> have;  // the receiver has these: by name, whatever their size
+};
+
+v1::Blob ToWire(const fleet::Blob& blob, const InlineRule& rule);
+absl::StatusOr<fleet::Blob> FromWire(const v1::Blob& blob);  // checks inline bytes against the digest
+
+v1::RunConfig ToWire(const RunConfig& run);
+absl::StatusOr<RunConfig> FromWire(const v1::RunConfig& run);
+v1::NumericProfile ToWire(const NumericProfile& profile);
+absl::StatusOr<NumericProfile> FromWire(const v1::NumericProfile& profile);
+
+v1::HelloRequest ToWire(const fleet::HelloRequest& request);
+absl::StatusOr<fleet::HelloRequest> FromWire(const v1::HelloRequest& request);
+v1::HelloReply ToWire(const fleet::HelloReply& reply);
+absl::StatusOr<fleet::HelloReply> FromWire(const v1::HelloReply& reply);
+
+v1::RegisterRequest ToWire(const fleet::RegisterRequest& request, const InlineRule& rule);
+absl::StatusOr<fleet::RegisterRequest> FromWire(const v1::RegisterRequest& request);
+v1::RegisterReply ToWire(const fleet::RegisterReply& reply);
+absl::StatusOr<fleet::RegisterReply> FromWire(const v1::RegisterReply& reply);
+
+struct TimedLeaseRequest {
+  fleet::LeaseRequest request;
+  Duration wait{};
+};
+v1::LeaseRequest ToWire(const fleet::LeaseRequest& request, Duration wait);
+absl::StatusOr<TimedLeaseRequest> FromWire(const v1::LeaseRequest& request);
+v1::LeaseReply ToWire(const fleet::LeaseReply& reply, const InlineRule& rule);
+absl::StatusOr<fleet::LeaseReply> FromWire(const v1::LeaseReply& reply);
+
+v1::HeartbeatRequest ToWire(const fleet::HeartbeatRequest& request);
+absl::StatusOr<fleet::HeartbeatRequest> FromWire(const v1::HeartbeatRequest& request);
+v1::HeartbeatReply ToWire(const fleet::HeartbeatReply& reply);
+absl::StatusOr<fleet::HeartbeatReply> FromWire(const v1::HeartbeatReply& reply);
+
+v1::Part ToWire(const fleet::Part& part, const InlineRule& rule);
+absl::StatusOr<fleet::Part> FromWire(const v1::Part& part);
+v1::CommitRequest ToWire(const fleet::CommitRequest& request, const InlineRule& rule);
+absl::StatusOr<fleet::CommitRequest> FromWire(const v1::CommitRequest& request);  // part_blob must be resolved
+v1::CommitReply ToWire(const fleet::CommitReply& reply);
+absl::StatusOr<fleet::CommitReply> FromWire(const v1::CommitReply& reply);
+
+v1::ReleaseRequest ToWire(const fleet::ReleaseRequest& request);
+absl::StatusOr<fleet::ReleaseRequest> FromWire(const v1::ReleaseRequest& request);
+inline v1::ReleaseReply ToWire(const fleet::ReleaseReply&) { return {}; }
+inline absl::StatusOr<fleet::ReleaseReply> FromWire(const v1::ReleaseReply&) { return fleet::ReleaseReply{}; }
+
+struct PurposedOffer {
+  fleet::UploadOffer offer;
+  v1::BeginUploadRequest::Purpose purpose = v1::BeginUploadRequest::PURPOSE_UNSPECIFIED;
+};
+v1::BeginUploadRequest ToWire(const PurposedOffer& offer);
+absl::StatusOr<PurposedOffer> FromWire(const v1::BeginUploadRequest& request);
+
+struct UploadAnswer {
+  fleet::UploadVerdict verdict = fleet::UploadVerdict::kBusy;
+  uint64_t offset = 0;
+};
+v1::BeginUploadReply ToWire(const UploadAnswer& answer);
+absl::StatusOr<UploadAnswer> FromWire(const v1::BeginUploadReply& reply);
+
+// Pieces that several messages share.
+v1::Fence ToWire(const Fence& fence);
+v1::Attempt ToWire(const Attempt& attempt);
+Attempt FromWire(const v1::Attempt& attempt);
+v1::EvaluationTask ToWire(const fleet::EvaluationTask& task);
+absl::StatusOr<fleet::EvaluationTask> FromWire(const v1::EvaluationTask& task);
+std::string ToWire(const Digest& digest);  // empty when zero
+
+}  // namespace macaw::wire

@@ -1,0 +1,77 @@
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+#include <sys/stat.h>
+
+#include <chrono>
+
+#include "core/status.h"
+#include "proto/wire/address.h"
+#include "proto/wire/channel_settings.h"
+#include "proto/wire/credentials.h"
+#include "proto/wire/remote.h"
+#include "proto/wire/service.h"
+
+namespace macaw::wire {
+namespace {
+
+class GrpcFleetServer final : public FleetServer {
+ public:
+  GrpcFleetServer(const ServerOptions& options, fleet::FleetHandler& handler)
+      : state_(std::make_shared<ServiceState>(options, handler)), service_(state_) {}
+
+  ~GrpcFleetServer() override {
+    if (server_ == nullptr) return;
+    // No grace: parked polls would outlast any. Cancelling ends every open call (UnaryCall::OnCancel), and what a
+    // commit had brought is either with the handler already or will be sent again.
+    server_->Shutdown(std::chrono::system_clock::now());
+    server_->Wait();
+    state_->executor.WaitIdle();  // after this nothing calls the handler
+  }
+
+  absl::Status Listen(Address address) {
+    MACAW_ASSIGN_OR_RETURN(auto credentials, ServerCredentialsFor(address));
+    MACAW_RETURN_IF_ERROR(PrepareListen(address));
+    grpc::ServerBuilder builder;
+    for (const auto& [key, value] : ServerSettings()) builder.AddChannelArgument(key, value);
+    builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+    int port = 0;
+    builder.AddListeningPort(address.Target(), credentials, &port);
+    builder.RegisterService(&service_);
+    server_ = builder.BuildAndStart();
+    if (server_ == nullptr || port == 0) {
+      server_ = nullptr;
+      return ExplainListenFailure(address);
+    }
+    if (address.is_unix) {
+      chmod(address.path.c_str(), S_IRUSR | S_IWUSR);
+    } else {
+      address.port = port;
+    }
+    address_ = address.Text();
+    return absl::OkStatus();
+  }
+
+  std::string address() const override { return address_; }
+
+ private:
+  const std::shared_ptr<ServiceState> state_;
+  FleetService service_;
+  std::string address_;
+  std::unique_ptr<grpc::Server> server_;  // first to go
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<FleetServer>> FleetServer::Start(const ServerOptions& options,
+                                                                fleet::FleetHandler& handler) {
+  if (options.max_inline_bytes > kMaxInlineBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("max_inline_bytes ", options.max_inline_bytes,
+                                                   " does not fit a message; at most ", kMaxInlineBytes));
+  }
+  MACAW_ASSIGN_OR_RETURN(Address address, ParseAddress(options.listen));
+  auto server = std::make_unique<GrpcFleetServer>(options, handler);
+  MACAW_RETURN_IF_ERROR(server->Listen(std::move(address)));
+  return server;
+}
+
+}  // namespace macaw::wire

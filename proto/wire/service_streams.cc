@@ -1,0 +1,116 @@
+#include <utility>
+
+#include "proto/wire/chunk.h"
+#include "proto/wire/fields.h"
+#include "proto/wire/limits.h"
+#include "proto/wire/service.h"
+
+// Bulk data. One chunk at a time is with gRPC, so a stream holds 1 MiB however large its blob is.
+namespace macaw::wire {
+namespace {
+
+class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
+ public:
+  explicit DownloadStream(const absl::Status& refusal) { Finish(ToGrpc(refusal)); }
+  DownloadStream(std::shared_ptr<const AlignedBuffer> blob, uint64_t offset)
+      : blob_(std::move(blob)), offset_(offset) {
+    WriteNext();
+  }
+  void OnWriteDone(bool ok) override {
+    chunk_.Clear();
+    if (ok) {
+      WriteNext();
+    } else {
+      Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the caller has gone"));
+    }
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  void WriteNext() {
+    if (offset_ == blob_->size()) return Finish(grpc::Status::OK);
+    const size_t size = std::min<size_t>(kChunkBytes, blob_->size() - offset_);
+    chunk_ = EncodeChunk(blob_, offset_, size, Digest{});
+    offset_ += size;
+    StartWrite(&chunk_);
+  }
+
+  std::shared_ptr<const AlignedBuffer> blob_;
+  uint64_t offset_ = 0;
+  grpc::ByteBuffer chunk_;
+};
+
+// A cancelled stream ends like one that was closed early: its next read fails, and what has come is kept.
+class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
+ public:
+  UploadStream(UploadStore& uploads, grpc::ByteBuffer* reply) : uploads_(uploads), reply_(reply) {
+    StartRead(&chunk_);
+  }
+  void OnReadDone(bool ok) override {
+    if (!ok) return End();
+    if (absl::Status status = Keep(); !status.ok()) return Finish(ToGrpc(status));
+    chunk_.Clear();
+    StartRead(&chunk_);
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  absl::Status Keep() {
+    auto chunk = DecodeChunk(chunk_);
+    if (!chunk.ok()) return chunk.status();
+    if (upload_ == nullptr) {
+      if (chunk->digest.IsZero()) return Malformed("digest", "the first chunk names the blob");
+      upload_ = uploads_.Find(chunk->digest);
+      if (upload_ == nullptr) {
+        return Refuse(v1::Refusal::REASON_NOT_BEGUN, "ask with BeginUpload before sending", "digest", chunk->digest);
+      }
+    }
+    return upload_->Append(chunk->offset, chunk->checksum, chunk->data);
+  }
+
+  void End() {
+    if (upload_ == nullptr) return Finish(ToGrpc(Malformed("chunk", "an upload without a chunk")));
+    if (upload_->received() < upload_->size()) return Answer(upload_->received());
+    // The last bytes may still be in the hasher; it always comes to an end, so this object is there for it.
+    upload_->WhenComplete([this](absl::Status status) {
+      if (!status.ok()) return Finish(ToGrpc(status));
+      Answer(upload_->size());
+    });
+  }
+
+  void Answer(uint64_t offset) {
+    v1::UploadReply reply;
+    reply.set_durable_offset(offset);
+    *reply_ = FromString(reply.SerializeAsString());
+    Finish(grpc::Status::OK);
+  }
+
+  UploadStore& uploads_;
+  grpc::ByteBuffer* const reply_;
+  grpc::ByteBuffer chunk_;
+  std::shared_ptr<wire::Upload> upload_;
+};
+
+}  // namespace
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* FleetService::Download(Context*, const grpc::ByteBuffer* request) {
+  v1::DownloadRequest message;
+  Fields f;
+  f.Require(message.ParseFromString(ToString(*request)), "request", "is not a DownloadRequest");
+  const Digest digest = f.ReadDigest("digest", message.digest());
+  if (!f.status().ok()) return new DownloadStream(f.status());
+  auto blob = digest.IsZero() ? nullptr : state_->handler.FindBlob(digest);
+  if (blob == nullptr) {
+    return new DownloadStream(absl::NotFoundError(absl::StrCat("blob ", digest.Hex(), " is no longer served")));
+  }
+  if (message.offset() > blob->size()) {
+    return new DownloadStream(Refuse(v1::Refusal::REASON_OFFSET, "the offset lies behind the blob", "offset", digest));
+  }
+  return new DownloadStream(std::move(blob), message.offset());
+}
+
+grpc::ServerReadReactor<grpc::ByteBuffer>* FleetService::Upload(Context*, grpc::ByteBuffer* reply) {
+  return new UploadStream(state_->uploads, reply);
+}
+
+}  // namespace macaw::wire

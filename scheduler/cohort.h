@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/ids.h"
+#include "core/run_config.h"
+
+namespace macaw::scheduler {
+
+// One client of a round. A client drawn m times trains once and counts m-fold.
+struct CohortEntry {
+  ClientId client;
+  uint32_t multiplicity = 1;
+  uint64_t load = 0;  // predicted work, in training rows until an estimator knows seconds
+};
+
+// Who trains in a round, sorted by client id.
+struct Cohort {
+  Round round{};
+  std::vector<CohortEntry> entries;
+};
+
+// Draws cohorts. A cohort is a function of (seed, round) and the population alone: never of time or workers.
+class CohortSampler {
+ public:
+  virtual ~CohortSampler() = default;
+  virtual Cohort Sample(Round round) const = 0;
+};
+
+// `examples[k]` are client k's training rows; it must outlive the sampler. Errors name the key of [cohort] to change.
+absl::StatusOr<std::unique_ptr<CohortSampler>> MakeSampler(const CohortConfig& config,
+                                                           std::span<const uint32_t> examples);
+
+// A line per sampling scheme, for people.
+std::vector<std::pair<std::string, std::string>> SamplingSchemes();
+
+}  // namespace macaw::scheduler

@@ -1,0 +1,172 @@
+#include "server/checkpoint.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/files.h"
+#include "core/logging.h"
+#include "core/safetensors.h"
+#include "core/status.h"
+
+namespace macaw::server {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr int kFormat = 1;
+constexpr size_t kKept = 2;
+
+std::string FileName(Round round) {
+  char name[40];
+  std::snprintf(name, sizeof(name), "round-%08u.safetensors", round.value);
+  return name;
+}
+
+// Oldest first.
+std::vector<std::string> CheckpointFiles(const std::string& run_dir) {
+  std::vector<std::string> files;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(run_dir + "/checkpoints", ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("round-") && name.ends_with(".safetensors")) files.push_back(entry.path().string());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+// Over the text and every tensor's name and bytes: a flipped bit anywhere shows.
+Digest DigestOfAll(const std::string& about, const std::map<std::string, std::span<const std::byte>>& tensors) {
+  Digester digester;
+  digester.Add(about);
+  for (const auto& [name, bytes] : tensors) digester.Add(name).Add(bytes.size()).Add(bytes);
+  return digester.Finish();
+}
+
+absl::Status CompareFingerprints(const std::map<std::string, std::string>& here,
+                                 const std::map<std::string, std::string>& there, const std::string& path) {
+  for (const auto& [key, value] : there) {
+    const auto it = here.find(key);
+    const std::string now = it == here.end() ? "(not set)" : it->second;
+    if (now != value) {
+      return absl::FailedPreconditionError(absl::StrCat("cannot resume from ", path, ": it was written with ", key,
+                                                        " = ", value, ", the configuration now says ", now));
+    }
+  }
+  for (const auto& [key, value] : here) {
+    if (!there.contains(key)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("cannot resume from ", path, ": it was written without ", key, ", which is now ", value));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<FlatVector> ReadVector(const TensorRef& tensor, const Digest& layout_digest,
+                                      const std::vector<LayoutPtr>& layouts) {
+  for (const LayoutPtr& layout : layouts) {
+    if (layout->digest() != layout_digest || layout->bytes() != tensor.bytes.size()) continue;
+    FlatVector vector(layout);
+    std::memcpy(vector.view().bytes.data(), tensor.bytes.data(), tensor.bytes.size());
+    return vector;
+  }
+  return absl::FailedPreconditionError("it belongs to another model");
+}
+
+}  // namespace
+
+absl::Status WriteCheckpoint(const std::string& run_dir, const Checkpoint& checkpoint) {
+  MACAW_RETURN_IF_ERROR(MakeDirectories(run_dir + "/checkpoints"));
+  Json about = {{"format", kFormat},
+                {"round", checkpoint.round.value},
+                {"numbers", checkpoint.state.numbers},
+                {"fingerprint", checkpoint.fingerprint},
+                {"data", checkpoint.data_digest.Hex()},
+                {"profile",
+                 {checkpoint.profile.trainer, checkpoint.profile.instruction_set, checkpoint.profile.libraries}},
+                {"owed_row", checkpoint.owed_row},
+                {"metrics_bytes", checkpoint.metrics_bytes},
+                {"clients_bytes", checkpoint.clients_bytes},
+                {"seconds", checkpoint.seconds}};
+  std::vector<TensorToWrite> tensors;
+  std::map<std::string, std::span<const std::byte>> named;
+  for (const auto& [name, vector] : checkpoint.state.vectors) {
+    const ConstVectorView view = vector.view();
+    about["layouts"][name] = view.layout->digest().Hex();
+    tensors.push_back({.name = name,
+                       .dtype = view.dtype() == DType::kF32 ? "F32" : "F64",
+                       .shape = {view.size()},
+                       .bytes = view.bytes});
+    named[name] = view.bytes;
+  }
+  const std::string text = about.dump();
+  const std::string path = absl::StrCat(run_dir, "/checkpoints/", FileName(checkpoint.round));
+  MACAW_RETURN_IF_ERROR(
+      WriteSafetensors(path, tensors, {{"macaw", text}, {"digest", DigestOfAll(text, named).Hex()}}));
+  std::vector<std::string> files = CheckpointFiles(run_dir);
+  for (size_t i = 0; i + kKept < files.size(); ++i) {
+    std::error_code error;
+    if (!fs::remove(files[i], error)) Logger("server").Warning(absl::StrCat("cannot remove ", files[i]));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Checkpoint> ReadNewestCheckpoint(const std::string& run_dir,
+                                                const std::map<std::string, std::string>& fingerprint,
+                                                const std::vector<LayoutPtr>& layouts) {
+  const std::vector<std::string> files = CheckpointFiles(run_dir);
+  if (files.empty()) {
+    return absl::NotFoundError(absl::StrCat("there is no checkpoint in ", run_dir, "/checkpoints to resume from"));
+  }
+  const std::string& path = files.back();
+  const auto damaged = [&](absl::string_view why) {
+    const std::string advice = files.size() > 1
+                                   ? absl::StrCat("remove it to resume from ", files[files.size() - 2])
+                                   : std::string("there is no older one; start the run anew");
+    return absl::DataLossError(absl::StrCat("checkpoint ", path, " is damaged (", why, "): ", advice));
+  };
+  const absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path);
+  if (!file.ok()) return damaged(file.status().message());
+  if (!file->metadata().contains("macaw") || !file->metadata().contains("digest")) {
+    return absl::FailedPreconditionError(absl::StrCat(path, " is not a checkpoint of this program"));
+  }
+  const std::string& text = file->metadata().at("macaw");
+  std::map<std::string, std::span<const std::byte>> named;
+  for (const auto& [name, tensor] : file->tensors()) named[name] = tensor.bytes;
+  if (DigestOfAll(text, named).Hex() != file->metadata().at("digest")) return damaged("its digest does not match");
+
+  // The digest matched, so the text is as written; a key that is missing means another version wrote it.
+  try {
+    const Json about = Json::parse(text);
+    if (about.at("format") != kFormat) {
+      return absl::FailedPreconditionError(absl::StrCat(path, " has another checkpoint format than this program"));
+    }
+    Checkpoint checkpoint{.round = Round(about.at("round").get<uint32_t>()),
+                          .fingerprint = about.at("fingerprint").get<std::map<std::string, std::string>>(),
+                          .owed_row = about.at("owed_row").get<std::string>(),
+                          .metrics_bytes = about.at("metrics_bytes").get<uint64_t>(),
+                          .clients_bytes = about.at("clients_bytes").get<uint64_t>(),
+                          .seconds = about.at("seconds").get<double>()};
+    checkpoint.state.numbers = about.at("numbers").get<std::map<std::string, double>>();
+    const auto profile = about.at("profile").get<std::vector<std::string>>();
+    checkpoint.profile = {profile.at(0), profile.at(1), profile.at(2)};
+    MACAW_ASSIGN_OR_RETURN(checkpoint.data_digest, Digest::FromHex(about.at("data").get<std::string>()));
+    MACAW_RETURN_IF_ERROR(CompareFingerprints(fingerprint, checkpoint.fingerprint, path));
+    for (const auto& [name, tensor] : file->tensors()) {
+      MACAW_ASSIGN_OR_RETURN(const Digest digest,
+                             Digest::FromHex(about.at("layouts").at(name).get<std::string>()));
+      absl::StatusOr<FlatVector> vector = ReadVector(tensor, digest, layouts);
+      if (!vector.ok()) return Annotate(vector.status(), absl::StrCat("cannot resume from ", path, ": ", name));
+      checkpoint.state.vectors[name] = *std::move(vector);
+    }
+    return checkpoint;
+  } catch (const std::exception& error) {
+    return absl::FailedPreconditionError(absl::StrCat(path, " was written by another version: ", error.what()));
+  }
+}
+
+}  // namespace macaw::server

@@ -1,0 +1,135 @@
+#include "server/engine/attempt_table.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "absl/container/flat_hash_set.h"
+#include "core/status.h"
+
+namespace macaw::server {
+
+AttemptTable::AttemptTable(std::span<const ClientId> clients) : clients_(clients.begin(), clients.end()) {
+  entries_.reserve(clients_.size());
+  for (const ClientId client : clients_) entries_.emplace(client, Entry{});
+  queued_ = entries_.size();
+}
+
+Attempt AttemptTable::Lease(ClientId client, WorkerId worker, TimePoint expires, FenceSource& fences) {
+  Entry& entry = entries_.at(client);
+  assert(entry.state == State::kQueued);
+  entry = {.state = State::kLeased, .fence = fences.Next(), .worker = worker, .expires = expires};
+  --queued_;
+  ++leased_;
+  return {client, entry.fence};
+}
+
+const AttemptTable::Entry* AttemptTable::FindCurrent(WorkerId worker, const Attempt& attempt) const {
+  const auto it = entries_.find(attempt.client);
+  if (it == entries_.end() || it->second.state != State::kLeased) return nullptr;
+  const Entry& entry = it->second;
+  return entry.fence == attempt.fence && entry.worker == worker ? &entry : nullptr;
+}
+
+std::vector<Attempt> AttemptTable::Renew(WorkerId worker, std::span<const Attempt> attempts, TimePoint expires) {
+  std::vector<Attempt> lost;
+  for (const Attempt& attempt : attempts) {
+    if (FindCurrent(worker, attempt) != nullptr) {
+      entries_.at(attempt.client).expires = expires;
+    } else {
+      lost.push_back(attempt);
+    }
+  }
+  return lost;
+}
+
+template <typename Condition>
+std::vector<Attempt> AttemptTable::Requeue(const Condition& condition) {
+  std::vector<Attempt> ended;
+  if (leased_ == 0) return ended;
+  for (const ClientId client : clients_) {
+    Entry& entry = entries_.at(client);
+    if (entry.state != State::kLeased || !condition(entry)) continue;
+    ended.push_back({client, entry.fence});
+    entry = {};
+    --leased_;
+    ++queued_;
+  }
+  return ended;
+}
+
+std::vector<Attempt> AttemptTable::Expire(TimePoint now) {
+  return Requeue([&](const Entry& entry) { return entry.expires <= now; });
+}
+
+std::vector<Attempt> AttemptTable::DropWorker(WorkerId worker) {
+  return Requeue([&](const Entry& entry) { return entry.worker == worker; });
+}
+
+std::vector<Attempt> AttemptTable::Release(WorkerId worker, std::span<const Attempt> attempts) {
+  std::vector<Attempt> ended;
+  for (const Attempt& attempt : attempts) {
+    if (FindCurrent(worker, attempt) == nullptr) continue;
+    entries_.at(attempt.client) = {};
+    --leased_;
+    ++queued_;
+    ended.push_back(attempt);
+  }
+  return ended;
+}
+
+absl::Status AttemptTable::Judge(WorkerId worker, std::span<const Attempt> attempts) const {
+  absl::flat_hash_set<ClientId> seen;
+  for (const Attempt& attempt : attempts) {
+    if (!seen.insert(attempt.client).second) {
+      return absl::InvalidArgumentError(absl::StrCat("client ", attempt.client.value, " is in the part twice"));
+    }
+    if (FindCurrent(worker, attempt) == nullptr) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the attempt ", attempt.fence.epoch, "/", attempt.fence.counter, " of client ",
+                       attempt.client.value, " is not current (its lease ran out, or the round is over)"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void AttemptTable::Settle(std::span<const Attempt> attempts, State state, uint64_t& counter) {
+  for (const Attempt& attempt : attempts) {
+    Entry& entry = entries_.at(attempt.client);
+    assert(entry.state == State::kLeased && entry.fence == attempt.fence);
+    entry.state = state;
+    --leased_;
+    ++counter;
+  }
+}
+
+void AttemptTable::Count(std::span<const Attempt> attempts) { Settle(attempts, State::kCounted, counted_); }
+void AttemptTable::GiveUp(std::span<const Attempt> attempts) { Settle(attempts, State::kGivenUp, given_up_); }
+
+TimePoint AttemptTable::NextExpiry() const {
+  TimePoint next = TimePoint::max();
+  if (leased_ == 0) return next;
+  for (const auto& [client, entry] : entries_) {
+    if (entry.state == State::kLeased) next = std::min(next, entry.expires);
+  }
+  return next;
+}
+
+uint64_t AttemptTable::leased_to(WorkerId worker) const {
+  uint64_t count = 0;
+  for (const auto& [client, entry] : entries_) {
+    count += entry.state == State::kLeased && entry.worker == worker ? 1 : 0;
+  }
+  return count;
+}
+
+AttemptTable::State AttemptTable::StateOf(ClientId client) const { return entries_.at(client).state; }
+
+std::vector<ClientId> AttemptTable::Remaining() const {
+  std::vector<ClientId> remaining;
+  for (const ClientId client : clients_) {
+    if (entries_.at(client).state != State::kGivenUp) remaining.push_back(client);
+  }
+  return remaining;
+}
+
+}  // namespace macaw::server

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "core/clock.h"
+#include "core/ids.h"
+#include "proto/fleet/messages.h"
+
+namespace macaw::server {
+
+// Hands out fences: never the same twice, and those of an earlier server start are recognised by their epoch.
+class FenceSource {
+ public:
+  explicit FenceSource(uint32_t epoch) : epoch_(epoch) {}
+  Fence Next() { return {epoch_, ++counter_}; }
+
+ private:
+  uint32_t epoch_;
+  uint64_t counter_ = 0;
+};
+
+// The state of every client of one (round, phase):
+//
+//          Lease                 Judge: part accepted
+//   queued ------> leased(attempt) ------> counted
+//     ^  <-----------'      '------------> given up   (left out by the part that was accepted)
+//     expired, worker lost, released, part refused
+//
+// A part is accepted whole, if every attempt in it is current and held by the worker that commits it, or refused
+// whole. Pure and single-threaded; everything else in the engine is built around this table.
+class AttemptTable {
+ public:
+  enum class State : uint8_t { kQueued, kLeased, kCounted, kGivenUp };
+
+  explicit AttemptTable(std::span<const ClientId> clients);
+
+  // The client must be queued.
+  Attempt Lease(ClientId client, WorkerId worker, TimePoint expires, FenceSource& fences);
+
+  // Moves the expiry of those attempts that the worker still holds; returns those it does not.
+  std::vector<Attempt> Renew(WorkerId worker, std::span<const Attempt> attempts, TimePoint expires);
+
+  // Each of these puts leased clients back into `queued` and returns the attempts that ended.
+  std::vector<Attempt> Expire(TimePoint now);
+  std::vector<Attempt> DropWorker(WorkerId worker);
+  std::vector<Attempt> Release(WorkerId worker, std::span<const Attempt> attempts);
+
+  // Whether `worker` may commit exactly these attempts: an error names the first that is not current, or is named
+  // twice. Changes nothing.
+  absl::Status Judge(WorkerId worker, std::span<const Attempt> attempts) const;
+  // After Judge said yes: the attempts are in the round's result, or will never be.
+  void Count(std::span<const Attempt> attempts);
+  void GiveUp(std::span<const Attempt> attempts);
+
+  // When the next lease runs out; TimePoint::max() when nothing is leased.
+  TimePoint NextExpiry() const;
+  uint64_t leased_to(WorkerId worker) const;
+  State StateOf(ClientId client) const;
+  bool closed() const { return queued_ == 0 && leased_ == 0; }  // every client is counted or given up
+  uint64_t queued() const { return queued_; }
+  uint64_t leased() const { return leased_; }
+  uint64_t counted() const { return counted_; }
+  uint64_t given_up() const { return given_up_; }
+  // Clients still in the round after it closed: those not given up, in the order given at construction.
+  std::vector<ClientId> Remaining() const;
+
+ private:
+  struct Entry {
+    State state = State::kQueued;
+    Fence fence;
+    WorkerId worker;
+    TimePoint expires{};
+  };
+  const Entry* FindCurrent(WorkerId worker, const Attempt& attempt) const;
+  template <typename Condition>
+  std::vector<Attempt> Requeue(const Condition& condition);
+  void Settle(std::span<const Attempt> attempts, State state, uint64_t& counter);
+
+  std::vector<ClientId> clients_;
+  absl::flat_hash_map<ClientId, Entry> entries_;
+  uint64_t queued_ = 0, leased_ = 0, counted_ = 0, given_up_ = 0;
+};
+
+}  // namespace macaw::server

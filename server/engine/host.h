@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "aggregation/channel.h"
+#include "core/ids.h"
+#include "proto/fleet/messages.h"
+#include "server/engine/evaluation_board.h"
+
+namespace macaw::server {
+
+// Names a call that is waiting for its answer.
+using Ticket = uint64_t;
+
+// What one (round, phase) is about, fixed before its first lease.
+struct PhaseOrder {
+  Round round{};
+  Phase phase{};
+  aggregation::GridOrder grid;
+};
+
+// What came of it, in client order.
+struct PhaseReport {
+  Round round{};
+  Phase phase{};
+  uint64_t cohort = 0;                           // clients drawn
+  std::vector<fleet::ClientRecord> records;      // exactly the clients in the sum
+  std::vector<fleet::LeftOut> left_out;
+  uint64_t requeued = 0;                         // attempts that ended without a result; differs from run to run
+};
+
+// One line of events.jsonl.
+struct Event {
+  std::string kind;
+  std::vector<std::pair<std::string, std::variant<int64_t, double, std::string>>> fields;
+};
+
+enum class RunEnd : uint8_t { kFinished, kStopped, kInterrupted, kFailed };
+
+// Everything the round engine asks for but does not do: vectors, files, answers. Called on the engine's thread; must
+// not block and must not call back into the engine before returning.
+class EngineHost {
+ public:
+  virtual ~EngineHost() = default;
+  // Encode the phase's broadcast and open its sum, then call RoundEngine::BroadcastReady.
+  virtual void Prepare(const PhaseOrder& order) = 0;
+  // Add the decoded sum that came with this commit to the phase's, then call PartAdded; or forget it.
+  virtual void Add(Ticket commit) = 0;
+  virtual void Discard(Ticket commit) = 0;
+  // Divide, let the algorithm move the model, then call Applied.
+  virtual void Apply(PhaseReport report) = 0;
+  // The round's evaluation is complete. Returns why the run should stop now, if it should.
+  virtual std::optional<std::string> Evaluated(const EvaluationSums& sums) = 0;
+  virtual void AnswerLease(Ticket ticket, fleet::LeaseReply reply) = 0;
+  virtual void AnswerCommit(Ticket ticket, fleet::CommitReply reply) = 0;
+  virtual void Note(Event event) = 0;
+  // Called once, last. `status` is OK unless the run failed.
+  virtual void Ended(RunEnd end, absl::Status status, std::string reason) = 0;
+};
+
+}  // namespace macaw::server

@@ -1,0 +1,151 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/clock.h"
+#include "core/ids.h"
+#include "core/run_config.h"
+#include "proto/fleet/messages.h"
+#include "scheduler/cohort.h"
+#include "scheduler/dispatch.h"
+#include "scheduler/plan.h"
+#include "server/engine/attempt_table.h"
+#include "server/engine/evaluation_board.h"
+#include "server/engine/host.h"
+
+namespace macaw::server {
+
+struct EngineOptions {
+  RunConfig run;
+  uint32_t epoch = 1;
+  Duration lease_timeout = FromSeconds(30);
+  uint32_t max_deaths = 3;         // of one client's running attempts with their worker, in one round
+  uint32_t workers = 1;            // that must have registered before the first round
+  bool evaluation_gates = false;   // the next round waits for the evaluation (a stop rule is set)
+  uint32_t completed = 0;          // rounds already done (a resumed run)
+  std::optional<Digest> data_digest;       // of a resumed run: only nodes with the same data and
+  std::optional<NumericProfile> profile;   // profile may carry it on
+  std::optional<fleet::Blob> evaluate_first;  // the model after `completed`, if its evaluation is still owed
+};
+
+// The last round is always evaluated.
+bool EvaluationDue(const RunConfig& run, Round round);
+
+// The rounds of a run as a state machine: events in (calls of workers, finished work, time), requests to the host out.
+// It knows who is leased what and when a round may close; it never sees a vector, a file, a socket or a clock. All
+// methods on one thread.
+//
+//   gathering → preparing → running → closing → preparing (next phase or round) → … → draining → ended
+//
+// Rule of acceptance: attempt_table.h. A round closes when every client is counted or given up, every accepted part
+// has been added, and the evaluation of the round before is complete.
+class RoundEngine {
+ public:
+  // `host` and `scheduler` must outlive the engine.
+  RoundEngine(EngineOptions options, const scheduler::Scheduler& scheduler, EngineHost& host);
+
+  // ---- calls of workers ----
+  // `examples` is what request.examples names. An error is the reason for the refusal.
+  absl::StatusOr<fleet::RegisterReply> Register(const fleet::RegisterRequest& request,
+                                                std::vector<uint32_t> examples, TimePoint now);
+  void Lease(Ticket ticket, const fleet::LeaseRequest& request, Duration wait, TimePoint now);
+  fleet::HeartbeatReply Heartbeat(const fleet::HeartbeatRequest& request, TimePoint now);
+  // `decoded` is what became of the part's sums: OK and held by the host under `ticket`, or why not.
+  void Commit(Ticket ticket, const fleet::CommitRequest& request, const absl::Status& decoded, TimePoint now);
+  void Release(const fleet::ReleaseRequest& request, TimePoint now);
+  fleet::UploadVerdict Offer(const fleet::UploadOffer& offer) const;
+
+  // ---- work the host has finished ----
+  void BroadcastReady(Round round, Phase phase, absl::StatusOr<fleet::Blob> broadcast, TimePoint now);
+  void PartAdded(Ticket ticket, const absl::Status& status, TimePoint now);
+  // `model`: the blob to evaluate, when this was the round's last phase and its evaluation is due.
+  void Applied(absl::StatusOr<bool> another_phase, std::optional<fleet::Blob> model, TimePoint now);
+
+  // ---- time and people ----
+  void Tick(TimePoint now);
+  TimePoint NextDeadline() const;  // when Tick has something to do next
+  void Interrupt();
+  void Abort(absl::Status why);    // something outside the engine failed; the run ends as failed
+
+  Round open_round() const { return order_.round; }
+  uint32_t completed() const { return completed_; }
+  bool everybody_told() const;     // after the end: every known worker has been told
+
+ private:
+  enum class State : uint8_t { kGathering, kPreparing, kRunning, kClosing, kDraining, kEnded };
+  struct Parked {
+    Ticket ticket = 0;
+    TimePoint deadline{};
+    fleet::LeaseRequest request;
+  };
+  struct Worker {
+    WorkerId session;
+    std::string name;
+    uint64_t incarnation = 0;
+    uint32_t slots = 1;
+    TimePoint last_seen{};
+    uint64_t last_commit = 0;
+    std::optional<Parked> parked;
+    bool told = false;             // that the run is over
+  };
+
+  absl::Status CheckNode(const fleet::RegisterRequest& request, const std::vector<uint32_t>& examples) const;
+  Worker* Seen(WorkerId session, TimePoint now);
+  void Lose(WorkerId session, const std::string& why, TimePoint now);
+  void CountDeaths(const std::vector<Attempt>& died);
+  void Begin(TimePoint now);
+  void OpenRound(Round round);
+  void OpenPhase(Phase phase);
+  void OpenEvaluation(Round round, fleet::Blob model);
+  bool Serve(Worker& worker, const fleet::LeaseRequest& request, Ticket ticket, TimePoint now);
+  void ServeParked(TimePoint now);
+  void Requeue(const std::vector<Attempt>& ended, const std::string& why);
+  fleet::CommitReply Accept(Ticket ticket, const Worker& worker, const fleet::Part& part,
+                            const absl::Status& decoded, bool& adding);
+  absl::Status CheckRecords(const fleet::Part& part) const;
+  void Advance(TimePoint now);     // closes the round, finishes the evaluation, ends the run: whatever is due
+  void AfterEvaluation(TimePoint now);
+  void NextRound(TimePoint now);
+  void End(RunEnd end, absl::Status status, std::string reason);
+  void Fail(absl::Status status) { End(RunEnd::kFailed, std::move(status), ""); }
+  const scheduler::CohortEntry* FindEntry(ClientId client) const;
+  double WeightOf(ClientId client) const;
+
+  const EngineOptions options_;
+  const scheduler::Scheduler& scheduler_;
+  EngineHost& host_;
+  FenceSource fences_;
+
+  State state_ = State::kGathering;
+  uint32_t completed_ = 0;
+  bool interrupt_ = false;
+
+  // The population, known once the first worker has registered.
+  std::optional<fleet::RegisterRequest> first_node_;
+  std::vector<uint32_t> examples_;
+  std::unique_ptr<scheduler::CohortSampler> sampler_;
+
+  std::map<WorkerId, Worker> workers_;
+  uint32_t next_session_ = 1;
+
+  // The open round.
+  PhaseOrder order_;
+  scheduler::Cohort cohort_;
+  fleet::Blob broadcast_;
+  AttemptTable table_{{}};
+  scheduler::DispatchQueue dispatch_;
+  std::map<ClientId, uint32_t> deaths_;
+  PhaseReport report_;
+  uint64_t adding_ = 0;
+
+  EvaluationBoard evaluation_;
+  bool evaluation_open_ = false;
+};
+
+}  // namespace macaw::server

@@ -1,0 +1,131 @@
+#include "server/metrics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "training/api/metrics.h"
+
+namespace macaw::server {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Linear interpolation between order statistics (NumPy's default).
+double Quantile(const std::vector<double>& sorted, double q) {
+  const double position = q * static_cast<double>(sorted.size() - 1);
+  const auto low = static_cast<size_t>(position);
+  const size_t high = std::min(low + 1, sorted.size() - 1);
+  return sorted[low] + (position - static_cast<double>(low)) * (sorted[high] - sorted[low]);
+}
+
+}  // namespace
+
+MetricsRow::MetricsRow(TaskKind task, const PhaseReport& report,
+                       const std::vector<std::pair<std::string, double>>& headroom)
+    : task_(task) {
+  double examples = 0, steps = 0;
+  training::MetricSums total;
+  std::vector<std::vector<double>> per_client;
+  for (const fleet::ClientRecord& record : report.records) {  // by client id: the order of every sum below
+    examples += record.examples;
+    steps += static_cast<double>(record.steps);
+    training::AddTo(total, record.sums);
+    per_client.push_back(record.sums);
+  }
+  columns_ = {{"round", report.round.value},
+              {"clients", static_cast<double>(report.records.size())},
+              {"left_out", static_cast<double>(report.left_out.size())},
+              {"examples", examples},
+              {"steps", steps}};
+  const training::MetricSchema schema = training::SchemaFor(task);
+  if (total.size() == schema.sums.size()) {
+    for (const training::MetricRatio& ratio : schema.ratios) {
+      columns_.emplace_back("train_" + ratio.name, total[ratio.numerator] / total[ratio.denominator]);
+    }
+  }
+  AddClientStatistics("train_client_", per_client);
+  for (const auto& [channel, used] : headroom) columns_.emplace_back("used_bound_" + channel, used);
+}
+
+void MetricsRow::AddClientStatistics(const std::string& prefix, const std::vector<std::vector<double>>& sums) {
+  const training::MetricSchema schema = training::SchemaFor(task_);
+  for (const training::MetricRatio& ratio : schema.ratios) {
+    std::vector<double> values;
+    for (const std::vector<double>& client : sums) {
+      if (client.size() != schema.sums.size() || client[ratio.denominator] == 0) continue;
+      values.push_back(client[ratio.numerator] / client[ratio.denominator]);
+    }
+    if (values.empty()) continue;
+    double mean = 0, square = 0;
+    for (const double value : values) mean += value;
+    mean /= static_cast<double>(values.size());
+    for (const double value : values) square += (value - mean) * (value - mean);
+    std::sort(values.begin(), values.end());
+    const size_t tenth = std::max<size_t>(1, values.size() / 10);
+    double worst = 0;
+    for (size_t i = 0; i < tenth; ++i) worst += ratio.higher_is_better ? values[i] : values[values.size() - 1 - i];
+    const std::string name = absl::StrCat(prefix, ratio.name, "_");
+    columns_.emplace_back(name + "mean", mean);
+    columns_.emplace_back(name + "std", std::sqrt(square / static_cast<double>(values.size())));
+    columns_.emplace_back(name + "worst10", worst / static_cast<double>(tenth));
+    columns_.emplace_back(name + "p10", Quantile(values, 0.1));
+    columns_.emplace_back(name + "p50", Quantile(values, 0.5));
+    columns_.emplace_back(name + "p90", Quantile(values, 0.9));
+  }
+}
+
+void MetricsRow::AddEvaluation(const EvaluationSums& sums) {
+  const training::MetricSchema schema = training::SchemaFor(task_);
+  const auto add = [&](const std::string& prefix, const std::vector<double>& total) {
+    if (total.size() != schema.sums.size()) return;
+    for (const training::MetricRatio& ratio : schema.ratios) {
+      columns_.emplace_back(prefix + ratio.name, total[ratio.numerator] / total[ratio.denominator]);
+    }
+  };
+  add("test_", sums.central);
+  if (sums.clients.empty()) return;
+  training::MetricSums total;
+  std::vector<std::vector<double>> per_client;
+  for (const EvaluationSums::ClientSums& client : sums.clients) {
+    training::AddTo(total, client.sums);
+    per_client.push_back(client.sums);
+  }
+  add("clients_test_", total);  // the example-weighted mean over all clients' own test rows
+  AddClientStatistics("clients_test_", per_client);
+}
+
+std::string MetricsRow::Text() const {
+  Json row = Json::object();
+  for (const auto& [name, value] : columns_) {
+    if (!std::isfinite(value)) {
+      row[name] = nullptr;
+    } else if (value == std::floor(value) && std::fabs(value) < 1e15) {
+      row[name] = static_cast<int64_t>(value);
+    } else {
+      row[name] = value;
+    }
+  }
+  return row.dump();
+}
+
+std::optional<MetricsRow> MetricsRow::Parse(TaskKind task, const std::string& text) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("round")) return std::nullopt;
+  MetricsRow row;
+  row.task_ = task;
+  for (const auto& [name, value] : json.items()) {
+    row.columns_.emplace_back(name, value.is_number() ? value.get<double>() : std::nan(""));
+  }
+  return row;
+}
+
+std::optional<double> MetricsRow::Get(const std::string& column) const {
+  for (const auto& [name, value] : columns_) {
+    if (name == column) return value;
+  }
+  return std::nullopt;
+}
+
+}  // namespace macaw::server

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "absl/status/statusor.h"
+#include "aggregation/exact_sum.h"
+#include "algorithms/api/registry.h"
+#include "proto/fleet/messages.h"
+#include "server/engine/host.h"
+
+namespace macaw::server {
+
+// Everything of a run that is made of vectors: the server half of the algorithm and the open phase's exact sum. One
+// thread (the coordinator's sum strand), so that nothing here needs a lock and the engine never waits for arithmetic.
+class ModelKeeper {
+ public:
+  static absl::StatusOr<ModelKeeper> Make(const algorithms::Description& algorithm, algorithms::Setup setup,
+                                          FlatVector initial);
+
+  // Starts a phase: an empty sum on the order's grids, and what goes down to the clients, encoded and named.
+  absl::StatusOr<fleet::Blob> Open(const PhaseOrder& order);
+
+  // A part's sums, checked against the open phase; `clients` is how many its records name.
+  absl::StatusOr<aggregation::ExactSum> Decode(const fleet::Part& part) const;
+  absl::Status Add(aggregation::ExactSum&& sum);
+
+  // Divides and lets the algorithm move the model. True: the algorithm wants another phase.
+  absl::StatusOr<bool> Apply(Round round, Phase phase);
+  // Largest |value| of each channel in the last applied phase, as a fraction of the channel's bound.
+  const std::vector<std::pair<std::string, double>>& headroom() const { return headroom_; }
+
+  ConstVectorView Model() const { return algorithm_->Model(); }
+  fleet::Blob ModelBlob() const;
+  algorithms::ServerState Save() const { return algorithm_->Save(); }
+  absl::Status Load(const algorithms::ServerState& state) { return algorithm_->Load(state); }
+  // Every layout that a saved vector may have.
+  std::vector<LayoutPtr> Layouts() const;
+
+ private:
+  ModelKeeper() = default;
+  algorithms::Schema schema_;
+  LayoutPtr layout_;
+  std::unique_ptr<algorithms::ServerAlgorithm> algorithm_;
+  std::optional<PhaseOrder> order_;
+  std::optional<aggregation::ExactSum> sum_;
+  std::vector<std::pair<std::string, double>> headroom_;
+};
+
+}  // namespace macaw::server

@@ -1,0 +1,159 @@
+#include "server/run_folder.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "core/safetensors.h"
+#include "core/status.h"
+#include "training/api/metrics.h"
+
+namespace macaw::server {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+absl::StatusOr<uint32_t> CountEpochUp(const std::string& path) {
+  uint32_t epoch = 0;
+  if (FileExists(path)) {
+    MACAW_ASSIGN_OR_RETURN(std::string text, ReadFile(path));
+    if (!absl::SimpleAtoi(absl::StripAsciiWhitespace(text), &epoch)) {
+      return absl::DataLossError(absl::StrCat(path, " should hold one number"));
+    }
+  }
+  MACAW_RETURN_IF_ERROR(AtomicWriteFile(path, absl::StrCat(epoch + 1, "\n")));
+  return epoch + 1;
+}
+
+struct Extremes {
+  Json best = Json::object();
+  Json rounds_to = Json::object();
+  Json last = Json::object();
+};
+
+// One pass over metrics.jsonl: the last value of every column, where the chosen one was best, and when the accuracy
+// first reached the usual marks.
+absl::StatusOr<Extremes> ReadExtremes(const std::string& path, std::string metric) {
+  MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  std::vector<Json> rows;
+  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    rows.push_back(Json::parse(line, nullptr, /*allow_exceptions=*/false));
+    if (!rows.back().is_object()) return absl::DataLossError(absl::StrCat(path, " holds a line that is not JSON"));
+  }
+  if (metric.empty()) {
+    const auto has = [&](const char* name) {
+      for (const Json& row : rows) {
+        if (row.contains(name)) return true;
+      }
+      return false;
+    };
+    metric = has("test_accuracy") ? "test_accuracy" : has("test_loss") ? "test_loss" : "train_loss";
+  }
+  const bool higher = metric.find("loss") == std::string::npos && metric.find("mae") == std::string::npos;
+  Extremes extremes;
+  for (const Json& row : rows) {
+    for (const auto& [name, value] : row.items()) extremes.last[name] = value;
+    if (!row.contains(metric) || !row[metric].is_number()) continue;
+    const double value = row[metric].get<double>();
+    if (!extremes.best.contains("value") || (higher ? value > extremes.best["value"].get<double>()
+                                                    : value < extremes.best["value"].get<double>())) {
+      extremes.best = {{"metric", metric}, {"value", value}, {"round", row["round"]}};
+    }
+    for (const char* mark : {"0.5", "0.8", "0.9", "0.95", "0.99"}) {
+      const bool reached = metric.find("accuracy") != std::string::npos && value >= std::atof(mark);
+      if (reached && !extremes.rounds_to.contains(mark)) extremes.rounds_to[mark] = row["round"];
+    }
+  }
+  return extremes;
+}
+
+}  // namespace
+
+absl::StatusOr<RunFolder> RunFolder::Open(const std::string& path, const Checkpoint* resume, bool client_records) {
+  MACAW_RETURN_IF_ERROR(MakeDirectories(path + "/checkpoints"));
+  MACAW_ASSIGN_OR_RETURN(const uint32_t epoch, CountEpochUp(path + "/epoch"));
+  MACAW_ASSIGN_OR_RETURN(LineFile metrics,
+                         LineFile::Open(path + "/metrics.jsonl", resume == nullptr ? 0 : resume->metrics_bytes));
+  // Events tell what happened, also what a crash undid: a resumed run appends.
+  const std::string events_path = path + "/events.jsonl";
+  uint64_t events_bytes = 0;
+  if (resume != nullptr && FileExists(events_path)) {
+    MACAW_ASSIGN_OR_RETURN(events_bytes, FileSize(events_path));
+  }
+  MACAW_ASSIGN_OR_RETURN(LineFile events, LineFile::Open(events_path, events_bytes));
+  RunFolder folder(path, std::move(metrics), std::move(events));
+  folder.epoch_ = epoch;
+  if (client_records) {
+    MACAW_ASSIGN_OR_RETURN(folder.clients_, LineFile::Open(path + "/clients.jsonl",
+                                                           resume == nullptr ? 0 : resume->clients_bytes));
+  }
+  return folder;
+}
+
+absl::Status RunFolder::AppendClients(Round round, const std::vector<fleet::ClientRecord>& records, TaskKind task) {
+  if (!clients_.has_value()) return absl::OkStatus();
+  const training::MetricSchema schema = training::SchemaFor(task);
+  for (const fleet::ClientRecord& record : records) {
+    Json row = {{"round", round.value},
+                {"client", record.attempt.client.value},
+                {"examples", record.examples},
+                {"steps", record.steps},
+                {"weight", record.weight}};
+    for (const training::MetricRatio& ratio : schema.ratios) {
+      if (record.sums.size() != schema.sums.size()) continue;
+      const double value = record.sums[ratio.numerator] / record.sums[ratio.denominator];
+      row[ratio.name] = std::isfinite(value) ? Json(value) : Json(nullptr);
+    }
+    MACAW_RETURN_IF_ERROR(clients_->Append(row.dump()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunFolder::AppendEvent(const Event& event, double seconds) {
+  Json line = {{"t", std::round(seconds * 1e6) / 1e6}, {"epoch", epoch_}, {"event", event.kind}};
+  for (const auto& [name, value] : event.fields) {
+    std::visit([&, &name = name](const auto& v) { line[name] = v; }, value);
+  }
+  return events_.Append(line.dump());
+}
+
+absl::Status RunFolder::Keep(Checkpoint checkpoint) {
+  MACAW_RETURN_IF_ERROR(metrics_.Sync());
+  checkpoint.metrics_bytes = metrics_.offset();
+  if (clients_.has_value()) {
+    MACAW_RETURN_IF_ERROR(clients_->Sync());
+    checkpoint.clients_bytes = clients_->offset();
+  }
+  return WriteCheckpoint(path_, checkpoint);
+}
+
+absl::Status RunFolder::WriteFinal(ConstVectorView model, const SummaryFacts& facts) {
+  MACAW_RETURN_IF_ERROR(WriteModel(path_ + "/model.safetensors", model, {{"run", facts.name}}));
+  MACAW_ASSIGN_OR_RETURN(const Extremes extremes, ReadExtremes(path_ + "/metrics.jsonl", facts.stop_metric));
+  Json final = extremes.last;
+  const auto rounds = final.contains("round") ? final["round"] : Json(0);
+  final.erase("round");
+  const Json summary = {
+      {"name", facts.name},
+      {"end", facts.end},
+      {"reason", facts.reason},
+      {"rounds", rounds},
+      {"seconds", facts.seconds},
+      {"rounds_per_second", facts.session_seconds > 0 ? facts.session_rounds / facts.session_seconds : 0.0},
+      {"model_digest", facts.model_digest.Hex()},
+      {"parameters", facts.parameters},
+      {"final", final},
+      {"best", extremes.best},
+      {"rounds_to", extremes.rounds_to},
+      {"peak_memory_bytes", {{"server", facts.server_memory}, {"workers", facts.worker_memory}}},
+      {"profile",
+       {{"trainer", facts.profile.trainer},
+        {"instruction_set", facts.profile.instruction_set},
+        {"libraries", facts.profile.libraries}}}};
+  return AtomicWriteFile(path_ + "/summary.json", summary.dump(2) + "\n");
+}
+
+}  // namespace macaw::server

@@ -1,0 +1,115 @@
+#include "aggregation/fold_kernels.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "core/random.h"
+
+namespace macaw::aggregation {
+namespace {
+
+TEST(FoldKernels, RoundsHalfToEven) {
+  const std::vector<float> values = {0.5F,  1.5F,        2.5F, -0.5F, -1.5F,
+                                     -2.5F, 0.49999997F, 3.0F, -0.0F};
+  const std::vector<int64_t> expected = {0, 2, 2, 0, -2, -2, 0, 3, 0};
+  for (const FoldKernels& kernels : AvailableKernels()) {
+    std::vector<int64_t> sums(values.size());
+    kernels.add_f32(values.data(), 1.0, sums.data(), values.size());
+    EXPECT_EQ(sums, expected) << kernels.instruction_set;
+  }
+}
+
+TEST(FoldKernels, RoundsUpToTheLargestProduct) {
+  const std::vector<float> values = {1.0F, -1.0F};
+  for (const FoldKernels& kernels : AvailableKernels()) {
+    std::vector<int64_t> sums(2);
+    kernels.add_f32(values.data(), 0x1p50, sums.data(), 2);
+    EXPECT_EQ(sums, (std::vector<int64_t>{int64_t{1} << 50, -(int64_t{1} << 50)}));
+  }
+}
+
+TEST(FoldKernels, F64LimbsHoldTheExactProduct) {
+  RandomStream random({.seed = 1});
+  for (const FoldKernels& kernels : AvailableKernels()) {
+    for (int trial = 0; trial < 1000; ++trial) {
+      const double value = random.Normal() * std::ldexp(1.0, -static_cast<int>(random.Below(30)));
+      const double scale = std::ldexp(1 + random.Uniform(), 40);
+      int64_t limbs[3] = {};
+      kernels.add_f64(&value, scale, 0x1p48, limbs, 1);
+      __extension__ using Quad = __float128;
+      const Quad held = static_cast<Quad>(limbs[0]) + static_cast<Quad>(limbs[1]) * 0x1p-48 +
+                        static_cast<Quad>(limbs[2]) * 0x1p-96;
+      const Quad error = held - static_cast<Quad>(value) * static_cast<Quad>(scale);
+      EXPECT_LE(std::fabs(static_cast<double>(error)), 0x1p-96);
+    }
+  }
+}
+
+TEST(FoldKernels, EveryInstructionSetGivesTheSameBits) {
+  RandomStream random({.seed = 2});
+  const FoldKernels& plain = AvailableKernels().front();
+  for (const size_t count : {size_t{0}, size_t{1}, size_t{7}, size_t{64}, size_t{1001}}) {
+    std::vector<float> f32(count);
+    std::vector<double> f64(count);
+    for (size_t i = 0; i < count; ++i) {
+      f64[i] = random.Normal() * std::pow(10.0, random.Normal() * 4);
+      f32[i] = static_cast<float>(f64[i]);
+    }
+    const auto run = [&](const FoldKernels& kernels) {
+      std::vector<int64_t> all;
+      const auto keep = [&all](const std::vector<int64_t>& more) {
+        all.insert(all.end(), more.begin(), more.end());
+      };
+      std::vector<int64_t> one(count), three(3 * count), most(count, kNoKey);
+      kernels.add_f32(f32.data(), 1234567.8, one.data(), count);
+      kernels.add_f64(f64.data(), 1234567.8, 0x1p41, three.data(), count);
+      kernels.max_f32(f32.data(), most.data(), count);
+      kernels.max_f64(f64.data(), most.data(), count);
+      keep(one), keep(three), keep(most);
+      kernels.merge_add(three.data(), one.data(), count);
+      kernels.merge_max(three.data(), most.data(), count);
+      keep(one), keep(most);
+      const auto [low, high] = kernels.span(three.data(), three.size());
+      keep({low, high, kernels.largest_f32(f32.data(), count),
+            static_cast<int64_t>(kernels.largest_f64(f64.data(), count))});
+      return all;
+    };
+    for (const FoldKernels& kernels : AvailableKernels()) {
+      EXPECT_EQ(run(kernels), run(plain)) << kernels.instruction_set << " " << count;
+    }
+  }
+}
+
+TEST(FoldKernels, SeesNotANumberAnywhere) {
+  for (const FoldKernels& kernels : AvailableKernels()) {
+    for (size_t place = 0; place < 37; ++place) {
+      std::vector<float> f32(37, 1e30F);
+      std::vector<double> f64(37, -1e30);
+      EXPECT_EQ(std::bit_cast<float>(kernels.largest_f32(f32.data(), 37)), 1e30F);
+      EXPECT_EQ(std::bit_cast<double>(kernels.largest_f64(f64.data(), 37)), 1e30);
+      f32[place] = -std::numeric_limits<float>::quiet_NaN();
+      f64[place] = -std::numeric_limits<double>::infinity();
+      EXPECT_TRUE(std::isnan(std::bit_cast<float>(kernels.largest_f32(f32.data(), 37))));
+      EXPECT_TRUE(std::isinf(std::bit_cast<double>(kernels.largest_f64(f64.data(), 37))));
+    }
+  }
+}
+
+TEST(OrderedKey, OrdersAsNumbersAndComesBack) {
+  const std::vector<double> ascending = {-1e300, -1, -1e-310, -0.0, 0.0, 1e-310, 2, 1e300};
+  for (size_t i = 0; i < ascending.size(); ++i) {
+    EXPECT_EQ(std::bit_cast<uint64_t>(FromOrderedKey(OrderedKey(ascending[i]))),
+              std::bit_cast<uint64_t>(ascending[i]));
+    EXPECT_GT(OrderedKey(ascending[i]), kNoKey);
+    if (i > 0) {
+      EXPECT_LT(OrderedKey(ascending[i - 1]), OrderedKey(ascending[i]));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace macaw::aggregation

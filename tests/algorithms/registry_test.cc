@@ -1,0 +1,86 @@
+#include "algorithms/api/registry.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace macaw::algorithms {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class RegistryTest : public ::testing::Test {
+ protected:
+  RegistryTest() { RegisterBuiltinAlgorithms(registry_); }
+  std::string Refusal(const std::string& name, const std::string& parameter, ParameterValue value) {
+    return std::string(
+        registry_.Complete({name, {{parameter, std::move(value)}}}).status().message());
+  }
+  Registry registry_;
+};
+
+TEST_F(RegistryTest, ListsTheBuiltInsByName) {
+  std::vector<std::string> names;
+  for (const Description* description : registry_.All()) names.push_back(description->name);
+  EXPECT_THAT(names, ElementsAre("fedavg", "fedprox"));
+}
+
+TEST_F(RegistryTest, NamesTheNearestOfAMisspeltName) {
+  EXPECT_THAT(std::string(registry_.Find("FedProxx").status().message()),
+              HasSubstr("did you mean 'fedprox'?"));
+  const std::string far = std::string(registry_.Find("gradient_boosting").status().message());
+  EXPECT_THAT(far, ::testing::Not(HasSubstr("did you mean")));
+  EXPECT_THAT(far, HasSubstr("fedavg, fedprox"));
+  EXPECT_THAT(Refusal("fedprox", "my", 1.0),
+              HasSubstr("algorithm.fedprox.my: no such parameter; did you mean 'mu'?"));
+}
+
+TEST_F(RegistryTest, FillsInDefaults) {
+  const AlgorithmConfig config = *registry_.Complete({"fedprox", {}});
+  EXPECT_EQ(std::get<double>(config.parameters.at("mu")), 0.01);
+  EXPECT_EQ(std::get<double>(config.parameters.at("server_lr")), 1.0);
+}
+
+TEST_F(RegistryTest, AWholeNumberStandsForANumber) {
+  const AlgorithmConfig config = *registry_.Complete({"fedprox", {{"mu", int64_t{1}}}});
+  EXPECT_EQ(std::get<double>(config.parameters.at("mu")), 1.0);
+}
+
+TEST_F(RegistryTest, RefusesWrongTypesAndRanges) {
+  EXPECT_THAT(Refusal("fedprox", "mu", std::string("1")),
+              HasSubstr("algorithm.fedprox.mu: must be a number"));
+  EXPECT_THAT(Refusal("fedprox", "mu", true), HasSubstr("not true or false"));
+  EXPECT_THAT(Refusal("fedprox", "mu", -0.5), HasSubstr("at least 0"));
+  EXPECT_THAT(Refusal("fedprox", "mu", std::numeric_limits<double>::quiet_NaN()),
+              HasSubstr("finite"));
+}
+
+TEST_F(RegistryTest, ChecksChoicesAndMaxima) {
+  Description custom = **registry_.Find("fedavg");
+  custom.name = "custom";
+  custom.parameters = {{.name = "kind", .default_value = "adam", .choices = {"adam", "yogi"}},
+                       {.name = "beta", .default_value = 0.9, .minimum = 0, .maximum = 1}};
+  ASSERT_TRUE(registry_.Add(custom).ok());
+  EXPECT_THAT(Refusal("custom", "kind", std::string("yogy")), HasSubstr("did you mean 'yogi'?"));
+  EXPECT_THAT(Refusal("custom", "beta", 1.5), HasSubstr("at most 1"));
+  EXPECT_TRUE(
+      registry_.Complete({"custom", {{"kind", std::string("yogi")}, {"beta", int64_t{1}}}}).ok());
+}
+
+TEST_F(RegistryTest, RefusesATakenNameAndABrokenDescription) {
+  EXPECT_EQ(registry_.Add(**registry_.Find("fedavg")).code(), absl::StatusCode::kAlreadyExists);
+  Description broken = **registry_.Find("fedavg");
+  broken.name = "broken";
+  broken.parameters = {{.name = "mu", .default_value = -1.0, .minimum = 0}};
+  EXPECT_FALSE(registry_.Add(broken).ok());
+  broken.parameters = {{.name = "mu", .default_value = 1.0}, {.name = "mu", .default_value = 1.0}};
+  EXPECT_FALSE(registry_.Add(broken).ok());
+  broken.parameters = {};
+  broken.client = nullptr;
+  EXPECT_FALSE(registry_.Add(broken).ok());
+}
+
+}  // namespace
+}  // namespace macaw::algorithms

@@ -1,0 +1,60 @@
+#include "algorithms/api/vector_math.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace macaw::algorithms {
+namespace {
+
+template <typename T>
+class VectorMath : public ::testing::Test {
+ protected:
+  static constexpr DType kType = sizeof(T) == 4 ? DType::kF32 : DType::kF64;
+  const LayoutPtr layout_ = ParameterLayout::Scalars("x", 3, kType);
+
+  FlatVector Of(T a, T b, T c) const {
+    FlatVector vector(layout_);
+    std::copy_n(std::vector<T>{a, b, c}.begin(), 3, vector.As<T>().begin());
+    return vector;
+  }
+  static std::vector<T> Values(const FlatVector& vector) {
+    return {vector.As<T>().begin(), vector.As<T>().begin() + 3};
+  }
+};
+using ElementTypes = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(VectorMath, ElementTypes);
+
+TYPED_TEST(VectorMath, ComputesByHand) {
+  using Expected = std::vector<TypeParam>;
+  const FlatVector x = this->Of(1, -2, 4);
+  FlatVector y = this->Of(10, 20, 30);
+  Axpy(0.5, x.view(), y.view());
+  EXPECT_EQ(this->Values(y), (Expected{10.5, 19, 32}));
+  Add(x.view(), y.view());
+  EXPECT_EQ(this->Values(y), (Expected{11.5, 17, 36}));
+  Scale(2, y.view());
+  EXPECT_EQ(this->Values(y), (Expected{23, 34, 72}));
+  FlatVector out(this->layout_);
+  Subtract(y.view(), x.view(), out.view());
+  EXPECT_EQ(this->Values(out), (Expected{22, 36, 68}));
+  Subtract(y.view(), out.view(), out.view());  // an operand may be the result
+  EXPECT_EQ(this->Values(out), this->Values(x));
+  EXPECT_EQ(Dot(x.view(), x.view()), 21);
+  Copy(x.view(), y.view());
+  EXPECT_EQ(this->Values(y), this->Values(x));
+  Zero(y.view());
+  EXPECT_EQ(this->Values(y), (Expected{0, 0, 0}));
+}
+
+TEST(SameLayout, GoesByMeaning) {
+  const LayoutPtr a = ParameterLayout::Scalars("x", 3, DType::kF32);
+  const LayoutPtr b = ParameterLayout::Scalars("x", 3, DType::kF32);
+  const LayoutPtr c = ParameterLayout::Scalars("y", 3, DType::kF32);
+  EXPECT_TRUE(SameLayout(a.get(), b.get()));
+  EXPECT_FALSE(SameLayout(a.get(), c.get()));
+  EXPECT_FALSE(SameLayout(a.get(), nullptr));
+}
+
+}  // namespace
+}  // namespace macaw::algorithms

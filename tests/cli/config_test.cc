@@ -1,0 +1,237 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "cli/config/fields.h"
+#include "cli/config/writer.h"
+#include "tests/cli/config_test_util.h"
+
+namespace macaw::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Every key has a value that is not its default.
+constexpr char kEverything[] = R"(
+[run]
+name = "full \"quoted\" ö"
+rounds = 77
+seed = 9223372036854775807
+out = "results/here"
+task = "binary"
+dtype = "float64"
+contribution_bound = 12.5
+checkpoint_every = 3
+client_records = true
+stop = {metric = "test_accuracy", at_least = 0.93, patience = 4}
+[data]
+source = "csv"
+path = "../rows.csv"
+test_path = "/abs/test.csv"
+seed = 11
+test_fraction = 0.25
+val_fraction = 0.1
+heldout_clients = 0.2
+resident = false
+classes = 2
+label_column = 3
+client_noise = 0.3
+normalise = {scale = 0.00392156862745098, mean = [0.1, 1e-30], std = [2, 3.5]}
+augment = {pad_crop = 4, flip = true}
+[partition]
+scheme = "dirichlet-class"
+clients = 321
+concentration = 0.3
+classes_per_client = 5
+min_size = 0
+path = "split.json"
+seed = 12
+[model]
+layers = ["conv 32 5 pad 2", "relu"]
+init = "start.safetensors"
+seed = 13
+input_shape = [1, 28, 28]
+classes = 1
+[algorithm]
+name = "other"
+[algorithm.other]
+option = "b"
+[algorithm.fedprox]
+mu = 1
+[cohort]
+fraction = 0.125
+weight = "uniform"
+seed = 14
+[local]
+steps = 5
+batch_size = 0
+lr = 0.1
+lr_schedule = {kind = "cosine", gamma = 0.5, every = 2, rounds = 60, floor = 0.1, warmup_rounds = 3}
+momentum = 0.9
+nesterov = true
+weight_decay = 1e-4
+clip_norm = 10
+class_weights = [1, 2.5]
+label_smoothing = 0.1
+drop_last = true
+shuffle = false
+trainer = "eager"
+[workers]
+processes = 3
+slots = 2
+slowdown = [1, 5.0]
+[evaluation]
+every = 0
+chunk = 333
+central = false
+clients = true
+splits = ["test"]
+[server]
+listen = "127.0.0.1:0"
+durability = "checkpoint"
+lease_timeout = 2.5
+workers = 2
+)";
+
+TEST(Config, TakesEveryKey) {
+  const absl::StatusOr<Config> config = Parse(kEverything);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->run.name, "full \"quoted\" ö");
+  EXPECT_EQ(config->run.rounds, 77u);
+  EXPECT_EQ(config->run.dtype, DType::kF64);
+  EXPECT_EQ(config->task, "binary");
+  EXPECT_EQ(config->output.out, "/configs/results/here");
+  EXPECT_EQ(config->output.stop.metric, "test_accuracy");
+  EXPECT_TRUE(config->output.stop.has_at_least);
+  EXPECT_EQ(config->output.stop.patience, 4u);
+  EXPECT_EQ(config->data.path, "/rows.csv");  // beside the file, one folder up
+  EXPECT_EQ(config->data.test_path, "/abs/test.csv");
+  EXPECT_EQ(config->data.resident, "false");
+  EXPECT_EQ(config->data.label_column, "3");
+  EXPECT_THAT(config->run.transform.mean, ElementsAre(0.1, 1e-30));
+  EXPECT_EQ(config->run.transform.pad_crop, 4);
+  EXPECT_TRUE(config->run.transform.flip);
+  EXPECT_EQ(config->run.model.name, "layers");
+  EXPECT_THAT(config->run.model.layers, ElementsAre("conv 32 5 pad 2", "relu"));
+  EXPECT_EQ(config->run.cohort.weight, WeightPolicy::kUniform);
+  EXPECT_EQ(config->cohort_fraction, 0.125);
+  EXPECT_EQ(config->run.local.steps, 5u);
+  EXPECT_EQ(config->run.local.lr_schedule.kind, "cosine");
+  EXPECT_EQ(config->run.local.lr_schedule.warmup_rounds, 3u);
+  EXPECT_THAT(config->workers.slowdown, ElementsAre(1.0, 5.0));
+  EXPECT_EQ(config->server.lease_timeout, 2.5);
+  EXPECT_EQ(std::get<std::string>(config->run.algorithm.parameters.at("option")), "b");
+  EXPECT_EQ(std::get<int64_t>(config->run.algorithm.parameters.at("count")),
+            3);  // the default, filled in
+}
+
+TEST(Config, ReadsItsEffectiveFileBackToTheSameConfig) {
+  for (const char* text : {kEverything, kMinimal}) {
+    const absl::StatusOr<Config> config = Parse(text);
+    ASSERT_TRUE(config.ok()) << config.status();
+    const std::string effective = EffectiveToml(*config);
+    // Another folder: the effective file has absolute paths.
+    const absl::StatusOr<Config> again = Parse(effective, {}, "/elsewhere");
+    ASSERT_TRUE(again.ok()) << again.status() << "\n" << effective;
+    EXPECT_EQ(EffectiveToml(*again), effective);
+    for (const Field& field : AllFields()) {
+      const std::optional<Value> before = field.get(*config), after = field.get(*again);
+      ASSERT_EQ(before.has_value(), after.has_value()) << field.path;
+      if (!before.has_value()) continue;
+      EXPECT_EQ(ToToml(*before), ToToml(*after)) << field.path;
+    }
+  }
+}
+
+TEST(Config, ShowsEveryGivenKeyInTheEffectiveFile) {
+  const absl::StatusOr<Config> full = Parse(kEverything);
+  ASSERT_TRUE(full.ok());
+  const Config defaults;
+  for (const Field& field : AllFields()) {
+    const std::optional<Value> value = field.get(*full), usual = field.get(defaults);
+    // What kEverything does not say, or can say in one way only.
+    const bool same = field.path == "cohort.sampling" || field.path == "local.optimizer" ||
+                      field.path == "server.durability" || field.path == "evaluation.splits";
+    const bool hidden = field.path == "model.name" || field.path == "cohort.size" ||
+                        field.path == "local.epochs" || field.path.starts_with("data.synthetic.");
+    ASSERT_EQ(value.has_value(), !hidden) << field.path;
+    if (hidden || same) continue;
+    EXPECT_TRUE(!usual.has_value() || ToToml(*usual) != ToToml(*value))
+        << field.path << " is lost or untested";
+  }
+}
+
+TEST(Config, SeedsEverythingFromTheRunUnlessASectionHasItsOwn) {
+  const auto config = Parse(kMinimal, {"run.seed=7", "partition.seed=8"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->data.seed, 7u);
+  EXPECT_EQ(config->partition.seed, 8u);
+  EXPECT_EQ(config->run.model.seed, 7u);
+  EXPECT_EQ(config->run.cohort.seed, 7u);
+}
+
+TEST(Config, TakesANameForASchedule) {
+  const auto config = Parse(absl::StrCat(kMinimal, "[local]\nlr_schedule = \"cosine\"\n"));
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->run.local.lr_schedule.kind, "cosine");
+}
+
+TEST(Config, LetsTheLastOverrideWinAndReplaceARival) {
+  const auto config =
+      Parse(kMinimal,
+            {"local.lr=1", "local.lr=0.5", "cohort.fraction=0.5", "local.steps=3",
+             "model.layers=[\"linear 10\"]", "run.name=2024", "local.lr_schedule={kind = \"step\"}",
+             "data.synthetic.alpha=0", "algorithm.fedprox.mu=2", "algorithm.name=fedprox"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->run.local.lr, 0.5);
+  EXPECT_EQ(config->run.cohort.size, 0u);
+  EXPECT_EQ(config->cohort_fraction, 0.5);
+  EXPECT_EQ(config->run.local.steps, 3u);
+  EXPECT_EQ(config->run.model.name, "layers");
+  EXPECT_EQ(config->run.name, "2024");
+  EXPECT_EQ(config->run.local.lr_schedule.kind, "step");
+  EXPECT_EQ(config->data.synthetic.alpha, 0);
+  EXPECT_EQ(std::get<double>(config->run.algorithm.parameters.at("mu")), 2);
+}
+
+TEST(Config, StartsRelativePathsOfOverridesAtTheCurrentFolder) {
+  const auto config = Parse(kMinimal, {"data.path=rows.csv"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->data.path, (std::filesystem::current_path() / "rows.csv").string());
+}
+
+TEST(Config, ReadsEveryExample) {
+  algorithms::Registry registry;
+  algorithms::RegisterBuiltinAlgorithms(registry);
+  size_t examples = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(MACAW_SOURCE_DIR "/examples")) {
+    if (entry.path().extension() != ".toml") continue;
+    const auto config = ReadConfig(entry.path().string(), {}, registry);
+    EXPECT_TRUE(config.ok()) << config.status();
+    ++examples;
+  }
+  EXPECT_GE(examples, 4u);
+}
+
+TEST(Config, IsNamedAfterItsFile) {
+  const auto config = Parse(kMinimal);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->run.name, "exp");
+}
+
+TEST(Config, ExplainsEveryKey) {
+  const std::string help = ConfigHelp(TestRegistry());
+  for (const Field& field : AllFields()) {
+    EXPECT_FALSE(field.help.empty()) << field.path;
+    EXPECT_THAT(help, HasSubstr(absl::StrCat(field.path.substr(field.path.rfind('.') + 1), " = ")))
+        << field.path;
+  }
+  EXPECT_THAT(help, HasSubstr("[algorithm.fedprox]\nmu = 0.01"));
+}
+
+}  // namespace
+}  // namespace macaw::cli

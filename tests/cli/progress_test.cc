@@ -1,0 +1,125 @@
+#include "cli/simulate/progress.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+
+namespace macaw::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class FakeClock : public Clock {
+ public:
+  TimePoint Now() const override { return now_; }
+  void Advance(double seconds) { now_ += FromSeconds(seconds); }
+
+ private:
+  TimePoint now_{};
+};
+
+class ProgressTest : public ::testing::Test {
+ protected:
+  Progress Make(ProgressOptions options) {
+    return Progress(options, clock_,
+                    [this](absl::string_view text) { absl::StrAppend(&shown_, text); });
+  }
+  static std::string Row(int round, const std::string& more = "") {
+    return absl::StrCat(R"({"round":)", round, R"(,"train_loss":0.5)", more, "}");
+  }
+  // What has been shown since the last call.
+  std::string Take() { return std::exchange(shown_, ""); }
+
+  FakeClock clock_;
+  std::string shown_;
+};
+
+TEST_F(ProgressTest, SaysEverythingInOneLine) {
+  Progress progress = Make({.rounds = 200, .cohort = 100});
+  progress.OnRow(Row(1));
+  EXPECT_EQ(progress.Line(), "round 1/200  loss 0.5000");
+  clock_.Advance(2);
+  progress.OnRow(Row(11, R"(,"test_accuracy":0.9125)"));
+  EXPECT_EQ(progress.Line(),
+            "round 11/200  loss 0.5000  accuracy 0.9125  5.00 rounds/s  500 clients/s  ETA 0:38");
+}
+
+TEST_F(ProgressTest, KeepsTheLastAccuracyBetweenEvaluations) {
+  Progress progress = Make({.rounds = 5});
+  progress.OnRow(Row(1, R"(,"test_accuracy":0.25)"));
+  progress.OnRow(Row(2));
+  EXPECT_THAT(progress.Line(), HasSubstr("accuracy 0.2500"));
+}
+
+TEST_F(ProgressTest, WritesAboutOnePlainLineASecondAndAlwaysTheLast) {
+  Progress progress = Make({.rounds = 100});
+  for (int round = 1; round <= 99; ++round) {
+    progress.OnRow(Row(round));
+    clock_.Advance(0.05);
+  }
+  const std::string text = Take();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 5);
+  EXPECT_THAT(text, Not(HasSubstr("\r")));
+  progress.OnRow(Row(100));
+  EXPECT_THAT(Take(), HasSubstr("round 100/100"));
+  progress.Finish();
+  EXPECT_EQ(Take(), "");
+}
+
+TEST_F(ProgressTest, ShowsTheNewestRowWhenARunEndsEarly) {
+  Progress progress = Make({.rounds = 100});
+  progress.OnRow(Row(1));
+  progress.OnRow(Row(2));
+  Take();
+  progress.Finish();
+  EXPECT_THAT(Take(), HasSubstr("round 2/100"));
+}
+
+TEST_F(ProgressTest, RedrawsOneLineOnATerminal) {
+  Progress progress = Make({.terminal = true, .width = 20, .rounds = 9});
+  progress.OnRow(Row(1));
+  EXPECT_EQ(Take(), "\rround 1/9  loss 0.5\x1b[K");  // cut to one column less than the terminal has
+  progress.Say("worker-0 died");
+  EXPECT_EQ(Take(), "\r\x1b[Kworker-0 died\n\rround 1/9  loss 0.5\x1b[K");
+  progress.Finish();
+  EXPECT_EQ(Take(), "\n");
+}
+
+TEST_F(ProgressTest, TakesItsRateFromTheLastSeconds) {
+  Progress progress = Make({.rounds = 10000});
+  for (int round = 1; round <= 20; ++round) {  // slow at first: a round in ten seconds
+    progress.OnRow(Row(round));
+    clock_.Advance(10);
+  }
+  for (int round = 21; round <= 420; ++round) {  // then ten a second
+    progress.OnRow(Row(round));
+    clock_.Advance(0.1);
+  }
+  EXPECT_THAT(progress.Line(), HasSubstr("10.0 rounds/s"));
+}
+
+TEST_F(ProgressTest, IsSilentWhenQuietButPassesMessagesOn) {
+  Progress progress = Make({.quiet = true, .rounds = 2});
+  progress.OnRow(Row(1));
+  progress.Say("worker-0 died");
+  progress.Finish();
+  EXPECT_EQ(Take(), "worker-0 died\n");
+}
+
+TEST_F(ProgressTest, IgnoresWhatIsNotARow) {
+  Progress progress = Make({.rounds = 2});
+  for (const char* text : {"", "nonsense", "[1]", "{}", R"({"round":"x"})", R"({"round":-1})"})
+    progress.OnRow(text);
+  EXPECT_EQ(Take(), "");
+}
+
+TEST(ClockText, ShowsHoursOnlyWhereThereAreAny) {
+  EXPECT_EQ(ClockText(7.4), "0:07");
+  EXPECT_EQ(ClockText(754), "12:34");
+  EXPECT_EQ(ClockText(11045), "3:04:05");
+}
+
+}  // namespace
+}  // namespace macaw::cli

@@ -1,0 +1,108 @@
+#include "cli/config/resolve.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cli/config/writer.h"
+#include "tests/cli/config_test_util.h"
+
+namespace macaw::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+data::DatasetInfo Images() {
+  data::DatasetInfo info;
+  info.name = "idx";
+  info.feature_type = data::FeatureType::kU8;
+  info.input_shape = {1, 28, 28};
+  info.classes = 10;
+  info.transform.scale = 0.5;
+  info.transform.mean = {0.25};
+  info.clients = 40;
+  return info;
+}
+
+Config Get(const std::vector<std::string>& set = {}) {
+  const auto config = Parse(kMinimal, set);
+  EXPECT_TRUE(config.ok()) << config.status();
+  return *config;
+}
+
+std::string ResolveError(const std::vector<std::string>& set,
+                         const data::DatasetInfo& info = Images()) {
+  Config config = Get(set);
+  return std::string(Resolve(config, info).message());
+}
+
+TEST(Resolve, TakesFromTheDataWhatTheFileLeavesOut) {
+  Config config = Get({"cohort.fraction=0.1", "local.lr_schedule=cosine", "run.rounds=9",
+                       "data.augment.flip=true"});
+  ASSERT_TRUE(Resolve(config, Images()).ok());
+  EXPECT_EQ(config.run.task, TaskKind::kClassification);
+  EXPECT_THAT(config.run.model.input_shape, ElementsAre(1, 28, 28));
+  EXPECT_EQ(config.run.model.classes, 10);
+  EXPECT_EQ(config.run.transform.scale, 0.5);
+  EXPECT_TRUE(config.run.transform.flip);
+  EXPECT_EQ(config.run.cohort.size, 4u);
+  EXPECT_EQ(config.run.local.lr_schedule.rounds, 9u);
+}
+
+TEST(Resolve, GivesAFileThatStandsAloneAndResolvesToItself) {
+  Config config = Get({"cohort.fraction=0.1"});
+  ASSERT_TRUE(Resolve(config, Images()).ok());
+  const std::string effective = EffectiveToml(config);
+  auto again = Parse(effective);
+  ASSERT_TRUE(again.ok()) << again.status();
+  ASSERT_TRUE(Resolve(*again, Images()).ok());
+  EXPECT_EQ(EffectiveToml(*again), effective);
+  EXPECT_THAT(effective, HasSubstr("input_shape = [1, 28, 28]"));
+}
+
+TEST(Resolve, KeepsTheFilesOwnNormalisation) {
+  Config config = Get({"data.normalise={scale = 2, std = [3]}"});
+  ASSERT_TRUE(Resolve(config, Images()).ok());
+  EXPECT_EQ(config.run.transform.scale, 2);
+  EXPECT_TRUE(config.run.transform.mean.empty());
+}
+
+TEST(Resolve, NamesWhatDoesNotFit) {
+  EXPECT_THAT(ResolveError({"cohort.size=41"}),
+              HasSubstr("cohort.size is 41, but there are only 40 clients"));
+  EXPECT_THAT(ResolveError({"run.task=binary"}), HasSubstr("idx has 10 classes"));
+  EXPECT_THAT(ResolveError({"model.classes=9"}),
+              HasSubstr("model.classes is 9, but idx has 10 classes"));
+  EXPECT_THAT(ResolveError({"model.input_shape=[3, 28, 28]"}),
+              HasSubstr("model.input_shape is [3, 28, 28]"));
+  EXPECT_THAT(ResolveError({"local.class_weights=[1, 2]"}),
+              HasSubstr("local.class_weights has 2 numbers"));
+  EXPECT_THAT(ResolveError({"data.normalise.mean=[1, 2, 3]"}), HasSubstr("data.normalise"));
+  data::DatasetInfo rows = Images();
+  rows.input_shape = {60};
+  rows.classes = 0;
+  EXPECT_THAT(ResolveError({"data.augment.flip=true"}, rows),
+              HasSubstr("data.augment needs images"));
+  EXPECT_THAT(ResolveError({"run.task=classification"}, rows),
+              HasSubstr("the labels of idx are numbers"));
+}
+
+TEST(Resolve, RegressesOnNumbers) {
+  data::DatasetInfo rows = Images();
+  rows.input_shape = {60};
+  rows.classes = 0;
+  Config config = Get();
+  ASSERT_TRUE(Resolve(config, rows).ok());
+  EXPECT_EQ(config.run.task, TaskKind::kRegression);
+  EXPECT_EQ(config.run.model.classes, 1);
+}
+
+TEST(SlotsPerProcess, ShareOutTheCores) {
+  EXPECT_EQ(SlotsPerProcess({.processes = 1, .slots = 3}), 3u);
+  EXPECT_GE(SlotsPerProcess({.processes = 1, .slots = 0}),
+            SlotsPerProcess({.processes = 1000, .slots = 0}));
+  EXPECT_EQ(SlotsPerProcess({.processes = 1000000, .slots = 0}), 1u);
+}
+
+}  // namespace
+}  // namespace macaw::cli

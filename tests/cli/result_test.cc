@@ -1,0 +1,172 @@
+#include "cli/simulate/result.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "cli/process/line_reader.h"
+#include "cli/process/row_reporter.h"
+#include "cli/simulate/overrides.h"
+#include "cli/simulate/run_folder.h"
+#include "core/files.h"
+
+namespace macaw::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class FolderTest : public ::testing::Test {
+ protected:
+  FolderTest() : path_(::testing::TempDir() + "/macaw_cli_XXXXXX") {
+    EXPECT_NE(::mkdtemp(path_.data()), nullptr);
+  }
+  ~FolderTest() override { std::filesystem::remove_all(path_); }
+  std::string path_;
+};
+
+TEST_F(FolderTest, ASummaryBecomesAResult) {
+  ASSERT_TRUE(AtomicWriteFile(
+                  path_ + "/summary.json",
+                  R"({"rounds": 60, "seconds": 30.5, "rounds_per_second": 2.0, "model_digest": "ab",
+                                  "final": {"test_accuracy": 0.95, "train_loss": 0.25, "text": "no number"}})")
+                  .ok());
+  const auto result = ReadResult(path_);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->rounds, 60u);
+  EXPECT_EQ(result->final.size(), 2u);
+  const std::string text = ResultText(*result);
+  EXPECT_THAT(text, HasSubstr("60 rounds in 30.5 s (2 rounds/s)"));
+  EXPECT_THAT(text, HasSubstr("train_loss 0.2500  test_accuracy 0.9500"));
+  EXPECT_THAT(text, HasSubstr(path_ + "/model.safetensors"));
+}
+
+TEST_F(FolderTest, ABrokenSummaryIsAnError) {
+  EXPECT_FALSE(ReadResult(path_).ok());
+  ASSERT_TRUE(AtomicWriteFile(path_ + "/summary.json", "{\"rounds\": ").ok());
+  EXPECT_THAT(std::string(ReadResult(path_).status().message()), HasSubstr("summary.json"));
+}
+
+TEST(Spread, HasMeanAndSampleDeviation) {
+  std::vector<RunResult> runs(3);
+  const double values[] = {1, 2, 6};
+  for (int i = 0; i < 3; ++i) runs[i].final = {{"loss", values[i]}};
+  runs[1].final["only_here"] = 1;
+  const std::vector<Spread> spreads = SpreadOf(runs);
+  ASSERT_EQ(spreads.size(), 1u);
+  EXPECT_DOUBLE_EQ(spreads[0].mean, 3);
+  EXPECT_DOUBLE_EQ(spreads[0].std, std::sqrt(7.0));
+  EXPECT_EQ(SpreadText(spreads), "loss                     3.0000 ± 2.6458\n");
+  EXPECT_THAT(SpreadJson(runs, spreads), HasSubstr("\"mean\": 3.0"));
+}
+
+TEST_F(FolderTest, ANewRunGetsTheNextFreeName) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(path_);
+  const auto first = MakeRunFolder("", "exp", false);
+  const auto second = MakeRunFolder("", "exp", false);
+  const auto third = MakeRunFolder("", "exp", false);
+  std::filesystem::current_path(before);
+  ASSERT_TRUE(first.ok() && second.ok() && third.ok());
+  EXPECT_EQ(first->path, "runs/exp");
+  EXPECT_EQ(second->path, "runs/exp-2");
+  EXPECT_EQ(third->path, "runs/exp-3");
+}
+
+TEST_F(FolderTest, AFolderInUseOrOfSomebodyElseIsRefused) {
+  const std::string run = path_ + "/run";
+  {
+    const auto made = MakeRunFolder(run, "exp", false);
+    ASSERT_TRUE(made.ok()) << made.status();
+    ASSERT_TRUE(AtomicWriteFile(run + "/config.toml", "").ok());
+    EXPECT_THAT(std::string(MakeRunFolder(run, "exp", true).status().message()),
+                HasSubstr("another process"));
+    EXPECT_FALSE(OpenRunFolder(run).ok());
+  }
+  EXPECT_THAT(std::string(MakeRunFolder(run, "exp", false).status().message()),
+              HasSubstr("--resume goes on with it"));
+  EXPECT_TRUE(OpenRunFolder(run).ok());
+  ASSERT_TRUE(AtomicWriteFile(path_ + "/thesis.tex", "").ok());
+  EXPECT_THAT(std::string(MakeRunFolder(path_, "exp", false).status().message()),
+              HasSubstr("not empty"));
+  EXPECT_THAT(std::string(OpenRunFolder(path_).status().message()), HasSubstr("no run to resume"));
+}
+
+TEST_F(FolderTest, ForceRemovesTheFilesOfARunAndNothingElse) {
+  ASSERT_TRUE(MakeDirectories(path_ + "/checkpoints").ok());
+  for (const char* name : {"/config.toml", "/metrics.jsonl", "/checkpoints/1", "/thesis.tex"}) {
+    ASSERT_TRUE(AtomicWriteFile(path_ + name, "x").ok());
+  }
+  ASSERT_TRUE(MakeRunFolder(path_, "exp", true).ok());
+  EXPECT_FALSE(FileExists(path_ + "/config.toml"));
+  EXPECT_FALSE(FileExists(path_ + "/metrics.jsonl"));
+  EXPECT_FALSE(FileExists(path_ + "/checkpoints"));
+  EXPECT_TRUE(FileExists(path_ + "/thesis.tex"));
+}
+
+TEST(SocketFolder, IsShortPrivateAndGoesAway) {
+  std::string path;
+  {
+    const auto folder = SocketFolder::Make();
+    ASSERT_TRUE(folder.ok());
+    path = std::filesystem::path(folder->socket()).parent_path().string();
+    EXPECT_LT(folder->socket().size(), 107u);
+    EXPECT_EQ(std::filesystem::status(path).permissions(), std::filesystem::perms::owner_all);
+  }
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST(Overrides, FollowTheOrderOfTheCommandLineAndTheSource) {
+  SimulateOptions options;
+  options.set = {"local.lr=1"};
+  options.clients = "50";
+  options.rounds = "x";
+  const auto generated = OverridesOf(options, "synthetic");
+  ASSERT_TRUE(generated.ok());
+  ASSERT_EQ(generated->size(), 3u);
+  EXPECT_EQ((*generated)[1].key, "data.synthetic.clients");
+  EXPECT_EQ((*generated)[2].place, "--rounds x");
+  EXPECT_EQ((*OverridesOf(options, "idx"))[1].key, "partition.clients");
+}
+
+TEST(Overrides, OfAResumedRunMayOnlyChangeWhereItIsComputed) {
+  const auto check = [](const std::string& key) {
+    return CheckResumable({{key, "1", "--set " + key + "=1"}});
+  };
+  for (const char* key :
+       {"workers.processes", "workers.slots", "run.rounds", "server.lease_timeout"}) {
+    EXPECT_TRUE(check(key).ok()) << key;
+  }
+  for (const char* key :
+       {"local.lr", "run.seed", "model.name", "evaluation.chunk", "algorithm.fedprox.mu"}) {
+    EXPECT_THAT(std::string(check(key).message()), HasSubstr(absl::StrCat("--set ", key, "=1: ")))
+        << key;
+  }
+}
+
+TEST(RowReporter, NeverBlocksAndDeliversWholeLines) {
+  auto pipe = MakePipe();
+  ASSERT_TRUE(pipe.ok());
+  RowReporter reporter(pipe->write.get());
+  const std::string row(5000, 'x');
+  for (int i = 0; i < 100; ++i)
+    reporter.Report(row);  // 500 kB into a pipe of 64 kB: would block for ever
+  LineReader reader;
+  size_t lines = 0;
+  while (lines < 100) {
+    for (const std::string& line : reader.Read(pipe->read.get())) {
+      if (line.empty()) continue;
+      EXPECT_EQ(line, row);
+      ++lines;
+    }
+    reporter.Report("");  // pushes what is left
+  }
+  EXPECT_EQ(lines, 100u);
+}
+
+}  // namespace
+}  // namespace macaw::cli

@@ -1,0 +1,252 @@
+#include "cli/process/supervisor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "cli/process/line_reader.h"
+#include "cli/process/restart_policy.h"
+#include "core/files.h"
+
+namespace macaw::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// Servers and workers are shell scripts. In them READY and REPORT stand for the descriptors' files,
+// DIR for a private folder with a fifo, ADDRESS for what the worker was told to dial.
+class SupervisorTest : public ::testing::Test {
+ protected:
+  SupervisorTest() : dir_(::testing::TempDir() + "/macaw_sup_XXXXXX") {
+    EXPECT_NE(::mkdtemp(dir_.data()), nullptr);
+    EXPECT_EQ(::mkfifo((dir_ + "/fifo").c_str(), 0600), 0);
+  }
+  ~SupervisorTest() override { std::filesystem::remove_all(dir_); }
+
+  SupervisorOptions Options(const std::string& server, const std::string& worker,
+                            uint32_t workers = 1) {
+    SupervisorOptions options;
+    options.workers = workers;
+    options.server = [=, this](int ready_fd, int report_fd) {
+      ChildSpec spec{
+          .name = "macaw-server", .log = dir_ + "/server.log", .inherit = {ready_fd, report_fd}};
+      const std::string script =
+          absl::StrReplaceAll(server, {{"READY", absl::StrCat("/dev/fd/", ready_fd)},
+                                       {"REPORT", absl::StrCat("/dev/fd/", report_fd)},
+                                       {"DIR", dir_}});
+      spec.argv = {"/bin/sh", "-c", script};
+      if (alive_.write.open()) spec.inherit.push_back(alive_.write.get());
+      return spec;
+    };
+    options.worker = [=, this](uint32_t index, const std::string& address) {
+      ChildSpec spec{.name = absl::StrCat("worker-", index),
+                     .log = absl::StrCat(dir_, "/worker-", index, ".log")};
+      spec.argv = {"/bin/sh", "-c",
+                   absl::StrReplaceAll(worker, {{"DIR", dir_}, {"ADDRESS", address}})};
+      if (alive_.write.open()) spec.inherit.push_back(alive_.write.get());
+      return spec;
+    };
+    options.on_row = [this](const std::string& row) { rows_.push_back(row); };
+    options.say = [this](const std::string& message) {
+      said_.push_back(message);
+      if (said_pipe_.write.open()) WriteLine(said_pipe_.write.get(), message);
+    };
+    return options;
+  }
+
+  static void WriteLine(int fd, const std::string& line) {
+    const std::string text = line + "\n";
+    EXPECT_EQ(::write(fd, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  }
+
+  // Supervises in a process of its own, which exits with 0 finished, 1 interrupted, 2 killed, 3
+  // failed. What it says comes through said_pipe_; alive_ ends when no child is left that holds it.
+  pid_t Fork(const SupervisorOptions& options) {
+    EXPECT_TRUE(said_pipe_.read.open() && alive_.read.open());
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      const absl::StatusOr<RunEnd> end = Supervise(options);
+      ::_exit(end.ok() ? static_cast<int>(*end) : 3);
+    }
+    said_pipe_.write.Close();
+    alive_.write.Close();
+    return pid;
+  }
+  void MakePipes() {
+    alive_ = *MakePipe();
+    said_pipe_ = *MakePipe();
+  }
+  std::string NextLineOf(PipePair& pipe) {
+    while (lines_.empty()) {
+      for (std::string& line : reader_.Read(pipe.read.get())) lines_.push_back(std::move(line));
+      if (reader_.ended()) return "(end)";
+    }
+    std::string line = lines_.front();
+    lines_.erase(lines_.begin());
+    return line;
+  }
+  // Blocks until every child is gone: they all hold the other end.
+  void AwaitNoChildLeft() {
+    char byte;
+    EXPECT_EQ(::read(alive_.read.get(), &byte, 1), 0);
+  }
+  static int ExitCodeOf(pid_t pid) {
+    int status = 0;
+    EXPECT_EQ(::waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
+  std::string dir_;
+  std::vector<std::string> rows_, said_, lines_;
+  PipePair alive_, said_pipe_;
+  LineReader reader_;
+};
+
+TEST_F(SupervisorTest, StartsWorkersWithTheAddressAndPassesRowsOn) {
+  const auto end = Supervise(Options(R"(echo unix:/here > READY
+                                        read address < DIR/fifo
+                                        echo "{\"round\": 1, \"worker\": \"$address\"}" > REPORT
+                                        echo '{"round": 2}' > REPORT)",
+                                     "echo ADDRESS > DIR/fifo"));
+  ASSERT_TRUE(end.ok()) << end.status();
+  EXPECT_EQ(*end, RunEnd::kFinished);
+  EXPECT_THAT(rows_, ElementsAre(R"({"round": 1, "worker": "unix:/here"})", R"({"round": 2})"));
+  EXPECT_THAT(said_, IsEmpty());
+}
+
+TEST_F(SupervisorTest, StartsAWorkerAgainThatWasKilled) {
+  const auto end = Supervise(Options("echo a > READY; read line < DIR/fifo",
+                                     R"(echo x >> DIR/starts
+                                        [ $(wc -l < DIR/starts) -gt 2 ] || kill -9 $$
+                                        echo done > DIR/fifo)"));
+  ASSERT_TRUE(end.ok()) << end.status();
+  ASSERT_EQ(said_.size(), 2u);
+  EXPECT_THAT(said_[0], AllOf(HasSubstr("worker-0 died (killed by signal 9"),
+                              HasSubstr("starting it again")));
+}
+
+TEST_F(SupervisorTest, GivesUpAtOnceOnAWorkerThatSaysTryingAgainIsPointless) {
+  const auto end = Supervise(
+      Options("echo a > READY; exec sleep 1000",
+              "echo 'macaw-worker: error: no such file: rows.csv' >&2; echo bye >&2; exit 2"));
+  EXPECT_EQ(end.status().message(),
+            absl::StrCat("worker-0: exit code 2: macaw-worker: error: no such file: rows.csv (",
+                         dir_, "/worker-0.log)"));
+}
+
+TEST_F(SupervisorTest, TellsHowTheServerDied) {
+  const auto end = Supervise(Options("echo 'error: disk full' >&2; exit 3", "exec sleep 1000"));
+  EXPECT_EQ(end.status().message(),
+            absl::StrCat("macaw-server: exit code 3: error: disk full (", dir_, "/server.log)"));
+}
+
+TEST_F(SupervisorTest, EndsTheWorkersWhenTheServerDies) {
+  alive_ = *MakePipe();
+  const auto end = Supervise(Options("echo a > READY; read line < DIR/fifo; kill -9 $$",
+                                     "trap '' TERM INT; echo up > DIR/fifo; sleep 1000", 2));
+  EXPECT_THAT(std::string(end.status().message()), HasSubstr("macaw-server: killed by signal 9"));
+  alive_.write.Close();
+  AwaitNoChildLeft();
+}
+
+TEST_F(SupervisorTest, ReportsAProgramThatCannotBeRun) {
+  SupervisorOptions options = Options("", "");
+  options.server = [this](int, int) {
+    return ChildSpec{
+        .name = "macaw-server", .argv = {"/nowhere/macaw-server"}, .log = dir_ + "/server.log"};
+  };
+  EXPECT_THAT(std::string(Supervise(options).status().message()),
+              HasSubstr("/nowhere/macaw-server"));
+}
+
+TEST_F(SupervisorTest, AsksTheServerToStopOnCtrlC) {
+  MakePipes();
+  // The signal comes when the worker runs; the server then exits as one that has kept everything.
+  const pid_t pid =
+      Fork(Options("trap 'exit 130' INT; echo a > READY; sleep 1000 & wait $!",
+                   absl::StrCat("echo up > /dev/fd/", alive_.write.get(), "; exec sleep 1000")));
+  char up[3];
+  ASSERT_EQ(::read(alive_.read.get(), up, 3), 3);
+  ::kill(pid, SIGINT);
+  EXPECT_THAT(NextLineOf(said_pipe_), HasSubstr("stopping"));
+  EXPECT_EQ(ExitCodeOf(pid), static_cast<int>(RunEnd::kInterrupted));
+  AwaitNoChildLeft();
+}
+
+TEST_F(SupervisorTest, KillsOnASecondCtrlC) {
+  MakePipes();
+  const pid_t pid =
+      Fork(Options("trap '' INT TERM; echo a > READY; sleep 1000 & wait $!",
+                   absl::StrCat("echo up > /dev/fd/", alive_.write.get(), "; exec sleep 1000")));
+  char up[3];
+  ASSERT_EQ(::read(alive_.read.get(), up, 3), 3);
+  ::kill(pid, SIGINT);
+  EXPECT_THAT(NextLineOf(said_pipe_), HasSubstr("stopping"));
+  ::kill(pid, SIGINT);
+  EXPECT_THAT(NextLineOf(said_pipe_), HasSubstr("killing"));
+  EXPECT_EQ(ExitCodeOf(pid), static_cast<int>(RunEnd::kKilled));
+  AwaitNoChildLeft();
+}
+
+TEST_F(SupervisorTest, LeavesNoChildBehindWhenItIsKilledItself) {
+  MakePipes();
+  const pid_t pid = Fork(Options("trap '' INT TERM HUP; echo a > READY; exec sleep 1000",
+                                 absl::StrCat("trap '' INT TERM HUP; echo up > /dev/fd/",
+                                              alive_.write.get(), "; exec sleep 1000"),
+                                 3));
+  char up[9];
+  for (size_t got = 0; got < sizeof(up);) {  // all three workers run
+    const ssize_t n = ::read(alive_.read.get(), up + got, sizeof(up) - got);
+    ASSERT_GT(n, 0);
+    got += static_cast<size_t>(n);
+  }
+  ::kill(pid, SIGKILL);
+  EXPECT_EQ(ExitCodeOf(pid), 128 + SIGKILL);
+  AwaitNoChildLeft();
+}
+
+TimePoint At(double seconds) { return TimePoint{} + FromSeconds(seconds); }
+
+TEST(RestartPolicy, WaitsLongerFromDeathToDeath) {
+  RestartPolicy policy;
+  std::vector<double> waits;
+  for (int i = 0; i < 5; ++i) waits.push_back(ToSeconds(policy.OnDeath(At(100 + i)).value()));
+  EXPECT_THAT(waits, ElementsAre(0, 0.1, 0.5, 1, 2));
+  EXPECT_EQ(policy.OnDeath(At(105)), std::nullopt);
+}
+
+TEST(RestartPolicy, DoesNotGiveUpWhileTheRunMovesOn) {
+  RestartPolicy policy;
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_NE(policy.OnDeath(At(100 + i)), std::nullopt) << i;
+    policy.OnProgress(At(100 + i));
+  }
+}
+
+TEST(RestartPolicy, ForgetsDeathsOfLongAgo) {
+  RestartPolicy policy;
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(policy.OnDeath(At(100 + 13 * i)), Duration(0)) << i;
+}
+
+TEST(LastErrorLine, PrefersAnErrorToWhatCameAfterIt) {
+  const std::string log = ::testing::TempDir() + "/last_error.log";
+  ASSERT_TRUE(AtomicWriteFile(log, "one\nx: error: two\nthree\n\n").ok());
+  EXPECT_EQ(LastErrorLine(log), "x: error: two");
+  ASSERT_TRUE(AtomicWriteFile(log, "one\nthree\n\n").ok());
+  EXPECT_EQ(LastErrorLine(log), "three");
+  EXPECT_EQ(LastErrorLine("/nowhere.log"), "");
+}
+
+}  // namespace
+}  // namespace macaw::cli

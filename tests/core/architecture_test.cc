@@ -1,0 +1,130 @@
+// Reads every #include line and enforces the table of rooms in README.md: data flows one way.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "core/files.h"
+
+namespace macaw {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Room {
+  std::set<std::string> may_include;  // rooms, besides itself
+  std::set<std::string> may_name;     // outside libraries, besides the standard library, POSIX and abseil
+};
+
+// The most specific folder decides: "algorithms/api" before "algorithms".
+const std::map<std::string, Room>& Rooms() {
+  static const std::map<std::string, Room> rooms = {
+      {"core", {{}, {"spdlog", "nlohmann", "sodium", "xxhash"}}},
+      {"proto/fleet", {{"core"}, {}}},
+      {"proto/wire", {{"core", "proto/fleet"}, {"grpc", "protobuf"}}},
+      {"data", {{"core"}, {"zlib", "nlohmann"}}},
+      {"aggregation", {{"core"}, {"nccl"}}},
+      {"scheduler", {{"core"}, {}}},
+      {"state", {{"core"}, {"hiredis"}}},
+      {"models", {{"core"}, {"torch"}}},
+      {"training/api", {{"core", "data", "models"}, {}}},
+      {"training", {{"core", "data", "models", "training/api"}, {"torch", "cuda"}}},
+      {"algorithms/api", {{"core", "aggregation", "training/api", "data"}, {}}},
+      {"algorithms", {{"core", "aggregation", "models", "training", "training/api", "algorithms/api"}, {"torch"}}},
+      {"server", {{"core", "proto/fleet", "aggregation", "scheduler", "training/api", "algorithms/api"}, {"nlohmann"}}},
+      {"worker",
+       {{"core", "proto/fleet", "data", "aggregation", "state", "models", "training", "training/api", "algorithms/api",
+         "algorithms"},
+        {}}},
+      {"cli",
+       {{"core", "proto/fleet", "proto/wire", "data", "aggregation", "scheduler", "state", "models", "training",
+         "training/api", "algorithms", "algorithms/api", "server", "worker"},
+        {"toml++", "CLI", "nlohmann"}}},
+  };
+  return rooms;
+}
+
+// Which library a header in angle brackets belongs to; "" for the standard library, POSIX and abseil.
+std::string LibraryOf(const std::string& header) {
+  static const std::vector<std::pair<std::string, std::string>> prefixes = {
+      {"spdlog/", "spdlog"}, {"nlohmann/", "nlohmann"}, {"sodium", "sodium"},  {"xxhash", "xxhash"},
+      {"grpc", "grpc"},      {"google/", "protobuf"},   {"zlib", "zlib"},      {"hiredis/", "hiredis"},
+      {"torch/", "torch"},   {"ATen/", "torch"},        {"c10/", "torch"},     {"nccl", "nccl"},
+      {"cuda", "cuda"},      {"toml++/", "toml++"},     {"CLI/", "CLI"}};
+  for (const auto& [prefix, library] : prefixes) {
+    if (absl::StartsWith(header, prefix)) return library;
+  }
+  return "";
+}
+
+std::string RoomOf(const std::string& path) {
+  std::string best;
+  for (const auto& [room, rules] : Rooms()) {
+    if (absl::StartsWith(path, room + "/") && room.size() > best.size()) best = room;
+  }
+  return best;
+}
+
+std::vector<std::string> Sources() {
+  std::vector<std::string> files;
+  for (const auto& [room, rules] : Rooms()) {
+    const std::string top = room.substr(0, room.find('/'));
+    for (const auto& entry : fs::recursive_directory_iterator(std::string(MACAW_SOURCE_DIR "/") + top)) {
+      const std::string extension = entry.path().extension().string();
+      if (extension != ".h" && extension != ".cc" && extension != ".cu") continue;
+      files.push_back(fs::relative(entry.path(), MACAW_SOURCE_DIR).string());
+    }
+  }
+  std::sort(files.begin(), files.end());
+  files.erase(std::unique(files.begin(), files.end()), files.end());
+  return files;
+}
+
+TEST(Architecture, EveryIncludePointsUpTheTableOfRooms) {
+  size_t checked = 0;
+  for (const std::string& file : Sources()) {
+    const std::string room = RoomOf(file);
+    ASSERT_FALSE(room.empty()) << file << " stands in no room";
+    const Room& rules = Rooms().at(room);
+    const std::string text = *ReadFile(std::string(MACAW_SOURCE_DIR "/") + file);
+    bool torch = false, grpc = false;
+    for (absl::string_view line : absl::StrSplit(text, '\n')) {
+      line = absl::StripAsciiWhitespace(line);
+      if (!absl::ConsumePrefix(&line, "#include ")) continue;
+      const char close = line[0] == '<' ? '>' : '"';
+      const std::string header(line.substr(1, line.find(close, 1) - 1));
+      const std::string library = LibraryOf(header);
+      torch = torch || library == "torch";
+      grpc = grpc || library == "grpc";
+      ++checked;
+      if (!library.empty()) {
+        EXPECT_TRUE(rules.may_name.contains(library)) << file << ": " << room << " may not name " << header;
+        EXPECT_FALSE(absl::EndsWith(file, ".h") && header == "torch/torch.h") << file << ": only in .cc files";
+        continue;
+      }
+      const std::string target = RoomOf(header);
+      if (target.empty() || target == room) continue;
+      EXPECT_TRUE(rules.may_include.contains(target)) << file << ": " << room << " may not include " << header;
+    }
+    EXPECT_FALSE(torch && grpc) << file << " names LibTorch and gRPC: both define CHECK and LOG";
+  }
+  EXPECT_GT(checked, 500u) << "the test did not find the sources";
+}
+
+TEST(Architecture, EveryRoomHasAPageThatSaysWhatItDecides) {
+  for (const char* room : {"core", "proto", "data", "aggregation", "scheduler", "state", "models", "training",
+                           "algorithms", "server", "worker", "cli", "deploy", "bench"}) {
+    const auto text = ReadFile(absl::StrCat(MACAW_SOURCE_DIR, "/", room, "/README.md"));
+    EXPECT_TRUE(text.ok()) << room << " has no README.md";
+  }
+}
+
+}  // namespace
+}  // namespace macaw

@@ -1,0 +1,112 @@
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <set>
+
+#include "data/partition.h"
+#include "tests/data/test_files.h"
+
+namespace macaw::data {
+namespace {
+
+using testing::HasSubstr;
+
+class Open : public testing::Test {
+ protected:
+  void SetUp() override {
+    images_ = folder_.Write("m-images-idx3-ubyte", IdxImages(200));
+    folder_.Write("m-labels-idx1-ubyte", IdxLabels(200, 10));
+  }
+  absl::StatusOr<std::unique_ptr<Dataset>> With(DataOptions data,
+                                                PartitionOptions partition = {.clients = 10}) {
+    data.source = "idx";
+    data.path = images_;
+    return OpenDataset(data, partition);
+  }
+  TestFolder folder_;
+  std::string images_;
+};
+
+TEST_F(Open, RefusesOptionsOutOfRangeByTheirKey) {
+  EXPECT_THAT(OpenDataset({.source = "mnist"}, {}).status().message(),
+              HasSubstr("synthetic, idx, libsvm"));
+  EXPECT_THAT(With({.test_fraction = 1.0}).status().message(), HasSubstr("data.test_fraction"));
+  EXPECT_THAT(With({.val_fraction = -0.1}).status().message(), HasSubstr("data.val_fraction"));
+  EXPECT_THAT(With({.heldout_clients = NAN}).status().message(), HasSubstr("data.heldout_clients"));
+  EXPECT_THAT(With({.resident = "maybe"}).status().message(), HasSubstr("data.resident"));
+  EXPECT_THAT(With({}, {.scheme = "dirichlet"}).status().message(),
+              HasSubstr("dirichlet-class, dirichlet-client"));
+  EXPECT_THAT(With({}, {.scheme = "natural"}).status().message(),
+              HasSubstr("does not say which rows"));
+}
+
+TEST_F(Open, EveryRowIsInExactlyOnePlace) {
+  for (const double heldout : {0.0, 0.25}) {
+    const auto dataset =
+        With({.test_fraction = 0.1, .val_fraction = 0.3, .heldout_clients = heldout});
+    ASSERT_TRUE(dataset.ok()) << dataset.status();
+    std::vector<RowCopy> all;
+    for (const std::vector<RowCopy>& rows : CopyAll(**dataset))
+      all.insert(all.end(), rows.begin(), rows.end());
+    EXPECT_EQ(all.size(), 200u);
+    std::sort(all.begin(), all.end());
+    EXPECT_EQ(std::unique(all.begin(), all.end()), all.end());
+  }
+}
+
+TEST_F(Open, ValidationIsThatFractionOfEachClient) {
+  const auto dataset = With({.test_fraction = 0, .val_fraction = 0.3});
+  for (uint64_t c = 0; c < 10; ++c) {
+    EXPECT_EQ((*dataset)->Examples(ClientId(c), Split::kTrain), 14u);
+    EXPECT_EQ((*dataset)->Examples(ClientId(c), Split::kValidation), 6u);
+  }
+}
+
+TEST_F(Open, HeldoutClientsNeverTrainAndAreAllTest) {
+  const auto dataset = With({.test_fraction = 0, .val_fraction = 0.3, .heldout_clients = 0.35});
+  int heldout = 0;
+  for (uint64_t c = 0; c < 10; ++c) {
+    if ((*dataset)->Examples(ClientId(c), Split::kTrain) > 0) continue;
+    ++heldout;
+    EXPECT_EQ((*dataset)->Examples(ClientId(c), Split::kValidation), 0u);
+    EXPECT_EQ((*dataset)->Examples(ClientId(c), Split::kTest), 20u);
+  }
+  EXPECT_EQ(heldout, 3);
+}
+
+TEST_F(Open, TheSeedsDecideAndTheDigestTells) {
+  const auto base = With({.seed = 1, .val_fraction = 0.2});
+  const auto same = With({.seed = 1, .val_fraction = 0.2});
+  EXPECT_EQ(CopyAll(**base), CopyAll(**same));
+  EXPECT_EQ((*base)->info().digest, (*same)->info().digest);
+  const auto other_split = With({.seed = 2, .val_fraction = 0.2});
+  EXPECT_NE(CopyAll(**base), CopyAll(**other_split));
+  EXPECT_NE((*base)->info().digest, (*other_split)->info().digest);
+  const auto other_partition = With({.seed = 1, .val_fraction = 0.2}, {.clients = 10, .seed = 5});
+  EXPECT_NE((*base)->info().digest, (*other_partition)->info().digest);
+  std::string changed = IdxImages(200);
+  changed.back() ^= 1;
+  folder_.Write("m-images-idx3-ubyte", changed);
+  EXPECT_NE((*base)->info().digest, (*With({.seed = 1, .val_fraction = 0.2}))->info().digest);
+}
+
+TEST_F(Open, AClientThatDoesNotExistIsAnError) {
+  const auto dataset = With({});
+  EXPECT_THAT((*dataset)->Client(ClientId(10), Split::kTrain).status().message(),
+              HasSubstr("client 10 does not exist"));
+  EXPECT_EQ((*dataset)->Examples(ClientId(10), Split::kTrain), 0u);
+}
+
+TEST(Choices, AreNamedOnceAndDescribed) {
+  for (const std::vector<Choice>& choices : {DataSources(), PartitionSchemes()}) {
+    std::set<std::string> names;
+    for (const Choice& choice : choices) {
+      EXPECT_TRUE(names.insert(choice.name).second) << choice.name;
+      EXPECT_FALSE(choice.description.empty());
+    }
+    EXPECT_GE(names.size(), 8u);
+  }
+}
+
+}  // namespace
+}  // namespace macaw::data

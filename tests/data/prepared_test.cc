@@ -1,0 +1,211 @@
+#include "data/prepared.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <cstdlib>
+
+#include "core/safetensors.h"
+#include "tests/data/test_files.h"
+
+namespace macaw::data {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+DataOptions Prepared(const std::string& path) { return {.source = "prepared", .path = path}; }
+
+void ExpectRoundTrip(const Dataset& dataset, const std::string& path) {
+  ASSERT_TRUE(WritePrepared(dataset, path).ok());
+  const auto again = OpenDataset(Prepared(path), {});
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(CopyAll(dataset), CopyAll(**again));
+  const DatasetInfo& a = dataset.info();
+  const DatasetInfo& b = (*again)->info();
+  EXPECT_EQ(a.name, b.name);
+  EXPECT_EQ(a.feature_type, b.feature_type);
+  EXPECT_EQ(a.input_shape, b.input_shape);
+  EXPECT_EQ(a.classes, b.classes);
+  EXPECT_EQ(a.transform.scale, b.transform.scale);
+  EXPECT_EQ(a.clients, b.clients);
+  EXPECT_EQ(a.train_examples, b.train_examples);
+  EXPECT_EQ(a.test_examples, b.test_examples);
+  for (uint64_t c = 0; c < a.clients; ++c) {
+    EXPECT_EQ(dataset.ClientName(ClientId(c)), (*again)->ClientName(ClientId(c)));
+  }
+}
+
+TEST(PreparedFile, RoundTripsPooledSyntheticAndNamedData) {
+  const TestFolder folder;
+  const std::string images = folder.Write("m-images-idx3-ubyte", IdxImages(90));
+  folder.Write("m-labels-idx1-ubyte", IdxLabels(90, 5));
+  const auto idx =
+      OpenDataset({.source = "idx", .path = images, .val_fraction = 0.2, .heldout_clients = 0.2},
+                  {.scheme = "dirichlet-class", .clients = 11});
+  ASSERT_TRUE(idx.ok()) << idx.status();
+  ExpectRoundTrip(**idx, folder.path() + "/idx.safetensors");
+
+  const auto synthetic = OpenDataset({.source = "synthetic",
+                                      .val_fraction = 0.1,
+                                      .resident = "false",
+                                      .synthetic = {.clients = 9, .max_size = 99}},
+                                     {});
+  ExpectRoundTrip(**synthetic, folder.path() + "/synthetic.safetensors");
+
+  const std::string csv = folder.Write("r.csv", "1,2,0.5\n3,4,0.25\n5,6,7\n");
+  const std::string split = folder.Write("p.json", R"({"zürich": [2], "": [0], "x": []})");
+  const auto named = OpenDataset({.source = "csv", .path = csv}, {.scheme = "file", .path = split});
+  ASSERT_TRUE(named.ok()) << named.status();
+  ExpectRoundTrip(**named, folder.path() + "/named.safetensors");
+}
+
+TEST(PreparedFile, OpensAFileOfGigabytesAtOnceAndServesItInPlace) {
+  // A sparse file: 2.4 GB of zeros after the tables, on disk a few pages.
+  constexpr uint64_t kClients = 100000, kRowsEach = 24, kPixels = 1000;
+  constexpr uint64_t kRows = kClients * kRowsEach;
+  std::vector<int64_t> offsets;
+  for (uint64_t c = 0; c <= kClients; ++c) offsets.push_back(static_cast<int64_t>(c * kRowsEach));
+  const uint64_t table = 8 * offsets.size(), labels = 4 * kRows;
+  std::string header = absl::StrCat(
+      R"({"train_offsets":{"dtype":"I64","shape":[)", offsets.size(), R"(],"data_offsets":[0,)",
+      table, R"(]},"labels":{"dtype":"I32","shape":[)", kRows, R"(],"data_offsets":[)", table, ",",
+      table + labels, R"(]},"features":{"dtype":"U8","shape":[)", kRows, ",", kPixels,
+      R"(],"data_offsets":[)", table + labels, ",", table + labels + kRows * kPixels, "]}}");
+  std::string head(8, '\0');
+  const uint64_t header_size = header.size();
+  std::memcpy(head.data(), &header_size, 8);
+  head += header;
+  head.append(reinterpret_cast<const char*>(offsets.data()), table);
+  const TestFolder folder;
+  const std::string path = folder.Write("huge.safetensors", head);
+  std::error_code error;
+  std::filesystem::resize_file(path, 8 + header.size() + table + labels + kRows * kPixels, error);
+  if (error) GTEST_SKIP() << "cannot make a sparse file here: " << error.message();
+
+  const auto start = std::chrono::steady_clock::now();
+  const auto dataset = OpenDataset(Prepared(path), {});
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  RecordProperty("open_seconds", std::to_string(seconds.count()));
+  EXPECT_EQ((*dataset)->info().clients, kClients);
+  const Rows a = *(*dataset)->Client(ClientId(7), Split::kTrain),
+             b = *(*dataset)->Client(ClientId(8), Split::kTrain);
+  EXPECT_TRUE(a.index.empty());
+  EXPECT_EQ(a.size(), kRowsEach);
+  EXPECT_EQ(b.block.features - a.block.features, static_cast<ptrdiff_t>(kRowsEach * kPixels));
+#ifndef MACAW_SANITIZED
+  EXPECT_LT(seconds.count(), 5.0);  // tens of milliseconds on an idle processor
+#endif
+}
+
+// Small valid tensors, one of which each test spoils.
+class SpoiledFile : public testing::Test {
+ protected:
+  std::string Refusal() {
+    EXPECT_TRUE(WriteSafetensors(path_, tensors_, metadata_).ok());
+    const auto dataset = OpenDataset(Prepared(path_), {.clients = 1});
+    EXPECT_FALSE(dataset.ok());
+    EXPECT_THAT(dataset.status().message(), HasSubstr(path_));
+    return std::string(dataset.status().message());
+  }
+  template <typename T>
+  void Set(const std::string& name, const char* dtype, std::vector<uint64_t> shape,
+           std::span<const T> values) {
+    std::erase_if(tensors_, [&](const TensorToWrite& t) { return t.name == name; });
+    tensors_.push_back({name, dtype, std::move(shape), std::as_bytes(values)});
+  }
+  void SetUp() override {
+    Set<float>("features", "F32", {3, 2}, features_);
+    Set<int32_t>("labels", "I32", {3}, labels_);
+    Set<int64_t>("train_offsets", "I64", {3}, offsets_);
+  }
+  TestFolder folder_;
+  const std::string path_ = folder_.path() + "/spoiled.safetensors";
+  std::vector<TensorToWrite> tensors_;
+  std::map<std::string, std::string> metadata_;
+  const std::vector<float> features_ = {1, 2, 3, 4, 5, 6};
+  const std::vector<int32_t> labels_ = {0, 1, 1}, bad_labels_ = {0, -1, 1};
+  const std::vector<int64_t> offsets_ = {0, 1, 3}, falling_ = {0, 2, 1}, beyond_ = {0, 1, 4},
+                             negative_ = {-1, 1, 3};
+  const std::vector<float> targets_ = {0, NAN, 1};
+  const std::vector<int32_t> lengths_ = {1, 2, 3};
+};
+
+TEST_F(SpoiledFile, IsRefusedByTensor) {
+  Set<int32_t>("labels", "I32", {3}, bad_labels_);
+  EXPECT_THAT(Refusal(), HasSubstr("label -1 of row 1"));
+  Set<float>("labels", "F32", {3}, targets_);
+  EXPECT_THAT(Refusal(), HasSubstr("\"labels\" is not finite at row 1"));
+  Set<float>("labels", "F32", {2}, std::span(targets_).first(2));
+  EXPECT_THAT(Refusal(), HasSubstr("one label for each of 3 rows"));
+  Set<int64_t>("labels", "I64", {3}, offsets_);
+  EXPECT_THAT(Refusal(), HasSubstr("expected I32"));
+  SetUp();
+  for (const auto* bad : {&falling_, &beyond_, &negative_}) {
+    Set<int64_t>("train_offsets", "I64", {3}, *bad);
+    EXPECT_THAT(Refusal(), HasSubstr("offsets must ascend"));
+  }
+  SetUp();
+  Set<int64_t>("val_offsets", "I64", {2}, std::span(offsets_).first(2));
+  EXPECT_THAT(Refusal(), HasSubstr("as long as train_offsets"));
+}
+
+TEST_F(SpoiledFile, IsRefusedByShapeLengthAndMetadata) {
+  Set<int32_t>("lengths", "I32", {3}, lengths_);
+  EXPECT_THAT(Refusal(), HasSubstr("\"lengths\" is 3 at row 2"));
+  tensors_.pop_back();
+  metadata_["classes"] = "1";
+  EXPECT_THAT(Refusal(), HasSubstr("data.classes is 1"));
+  metadata_ = {{"mean", "0.1,x"}};
+  EXPECT_THAT(Refusal(), HasSubstr("metadata \"mean\""));
+  metadata_.clear();
+  Set<float>("features", "F32", {6}, features_);
+  EXPECT_THAT(Refusal(), HasSubstr("at least one axis"));
+  std::erase_if(tensors_, [](const TensorToWrite& t) { return t.name == "features"; });
+  EXPECT_THAT(Refusal(), HasSubstr("no tensor \"features\""));
+}
+
+TEST_F(SpoiledFile, WithoutOffsetsIsDividedByThePartition) {
+  std::erase_if(tensors_, [](const TensorToWrite& t) { return t.name == "train_offsets"; });
+  ASSERT_TRUE(WriteSafetensors(path_, tensors_, {}).ok());
+  DataOptions options = Prepared(path_);
+  options.test_fraction = 0;
+  const auto dataset = OpenDataset(options, {.clients = 3});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  for (uint64_t c = 0; c < 3; ++c) EXPECT_EQ((*dataset)->Examples(ClientId(c), Split::kTrain), 1u);
+}
+
+TEST_F(SpoiledFile, KeepsItsOwnSplits) {
+  ASSERT_TRUE(WriteSafetensors(path_, tensors_, {}).ok());
+  DataOptions options = Prepared(path_);
+  options.val_fraction = 0.1;
+  EXPECT_THAT(OpenDataset(options, {}).status().message(), HasSubstr("holds its own splits"));
+}
+
+// The program in the room's README writes a file that opens.
+TEST(PreparedFile, TheReadmesTenLinesOfNumpyWriteOne) {
+  if (std::system("python3 -c 'import numpy' > /dev/null 2>&1") != 0)
+    GTEST_SKIP() << "python3 has no numpy";
+  const std::string readme = *ReadFile(std::string(MACAW_SOURCE_DIR) + "/data/README.md");
+  const size_t begin = readme.find("```python\n") + 10, end = readme.find("```", begin);
+  ASSERT_LT(begin, end);
+  const std::string program = readme.substr(begin, end - begin);
+  EXPECT_LE(std::count(program.begin(), program.end(), '\n'), 10);
+  const TestFolder folder;
+  folder.Write("ten.py", program);
+  ASSERT_EQ(std::system(("cd " + folder.path() + " && python3 ten.py").c_str()), 0);
+  const auto dataset = OpenDataset(Prepared(folder.path() + "/mine.safetensors"), {});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->info().clients, 100u);
+  EXPECT_EQ((*dataset)->info().classes, 10);
+  EXPECT_THAT((*dataset)->info().input_shape, ElementsAre(1, 28, 28));
+  const std::vector<RowCopy> rows = Copy(**dataset, 1, Split::kTrain);
+  ASSERT_EQ(rows.size(), 9u);
+  EXPECT_EQ(rows[0].label, 9);  // row 9
+  EXPECT_EQ((*dataset)->CentralTest().size(), 100u);
+}
+
+}  // namespace
+}  // namespace macaw::data

@@ -1,0 +1,83 @@
+// Public data sets, where they are.
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <filesystem>
+#include <iostream>
+
+#include "tests/data/test_files.h"
+
+namespace macaw::data {
+namespace {
+
+using testing::ElementsAre;
+
+#define MACAW_NEEDS(path) \
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << "no data at " << (path)
+
+std::string Shared(const std::string& name) {
+  return std::string(MACAW_SOURCE_DIR) + "/../shared/data/" + name;
+}
+
+TEST(RealData, TheCommittedMnistMakesTheQuickstartsThousandClients) {
+  const std::string path = std::string(MACAW_SOURCE_DIR) + "/examples/data/mnist";
+  MACAW_NEEDS(path);
+  const auto dataset = OpenDataset(
+      {.source = "idx", .path = path, .test_fraction = 0.1},
+      {.scheme = "dirichlet-class", .clients = 1000, .concentration = 0.3, .min_size = 1});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  const DatasetInfo& info = (*dataset)->info();
+  EXPECT_THAT(info.input_shape, ElementsAre(1, 28, 28));
+  EXPECT_EQ(info.classes, 10);
+  EXPECT_EQ(info.clients, 1000u);
+  EXPECT_EQ(info.train_examples, 9000u);
+  EXPECT_EQ(info.test_examples, 1000u);
+  EXPECT_LT(info.mean_classes_per_client, 5.0);
+  EXPECT_GT(info.mean_classes_per_client, 1.5);
+  for (uint64_t c = 0; c < 1000; ++c)
+    ASSERT_GE((*dataset)->Examples(ClientId(c), Split::kTrain), 1u);
+  std::cout << "mean classes per client " << info.mean_classes_per_client << "\n";
+  RecordProperty("mean_classes_per_client", std::to_string(info.mean_classes_per_client));
+  // The label counts of the published file.
+  std::vector<int> counts(10);
+  for (const auto& rows : CopyAll(**dataset)) {
+    for (const RowCopy& row : rows) ++counts[static_cast<size_t>(row.label)];
+  }
+  EXPECT_THAT(counts, ElementsAre(980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009));
+}
+
+TEST(RealData, A9a) {
+  MACAW_NEEDS(Shared("libsvm/a9a"));
+  const auto dataset = OpenDataset(
+      {.source = "libsvm", .path = Shared("libsvm/a9a"), .test_fraction = 0}, {.clients = 10});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->info().train_examples, 32561u);
+  EXPECT_THAT((*dataset)->info().input_shape, ElementsAre(123));
+  EXPECT_EQ((*dataset)->info().classes, 2);
+}
+
+TEST(RealData, MushroomsHasLabelsOneAndTwo) {
+  MACAW_NEEDS(Shared("libsvm/mushrooms"));
+  const auto dataset =
+      OpenDataset({.source = "libsvm", .path = Shared("libsvm/mushrooms"), .test_fraction = 0},
+                  {.clients = 10});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->info().train_examples, 8124u);
+  EXPECT_EQ((*dataset)->info().classes, 2);
+}
+
+TEST(RealData, LeafSynthetic) {
+  MACAW_NEEDS(Shared("leaf/synthetic_1_1_test.json"));
+  const auto dataset = OpenDataset(
+      {.source = "leaf", .path = Shared("leaf/synthetic_1_1_test.json"), .test_fraction = 0}, {});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  const DatasetInfo& info = (*dataset)->info();
+  EXPECT_EQ(info.clients, 30u);
+  EXPECT_THAT(info.input_shape, ElementsAre(60));
+  EXPECT_EQ((*dataset)->ClientName(ClientId(15)), "f_00015");
+  EXPECT_EQ((*dataset)->Examples(ClientId(15), Split::kTrain), 662u);
+  EXPECT_EQ(info.classes, 10);
+}
+
+}  // namespace
+}  // namespace macaw::data

@@ -1,0 +1,155 @@
+#include "data/synthetic.h"
+
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <cmath>
+#include <iostream>
+#include <numeric>
+
+#include "tests/data/test_files.h"
+
+namespace macaw::data {
+namespace {
+
+using testing::HasSubstr;
+
+DataOptions Options(uint64_t clients) {
+  return {.source = "synthetic", .seed = 3, .synthetic = {.clients = clients, .max_size = 400}};
+}
+std::unique_ptr<Dataset> Make(const DataOptions& options) { return *OpenDataset(options, {}); }
+
+TEST(Synthetic, ResidentAndOnDemandGiveTheSameBytes) {
+  DataOptions options = Options(20);
+  options.val_fraction = 0.2;
+  options.heldout_clients = 0.1;
+  options.resident = "true";
+  const auto resident = Make(options);
+  options.resident = "false";
+  const auto on_demand = Make(options);
+  EXPECT_EQ(CopyAll(*resident), CopyAll(*on_demand));
+  EXPECT_EQ(resident->info().digest, on_demand->info().digest);
+  EXPECT_GT(resident->info().mean_classes_per_client, 1);
+}
+
+TEST(Synthetic, AClientDoesNotDependOnThePopulation) {
+  const auto few = Make(Options(5)), many = Make(Options(5000));
+  EXPECT_EQ(Copy(*few, 4, Split::kTrain), Copy(*many, 4, Split::kTrain));
+}
+
+TEST(Synthetic, TheSeedDecides) {
+  DataOptions options = Options(3);
+  const auto first = CopyAll(*Make(options));
+  EXPECT_EQ(first, CopyAll(*Make(options)));
+  options.seed = 4;
+  EXPECT_NE(first, CopyAll(*Make(options)));
+}
+
+// The bits are part of every stored result; a change here changes all of them.
+TEST(Synthetic, HasTheseBits) {
+  const std::vector<RowCopy> rows = Copy(*Make(Options(3)), 1, Split::kTrain);
+  std::string all;
+  for (const RowCopy& row : rows) all += row.features + static_cast<char>(row.label);
+  EXPECT_EQ(DigestOf(all).Hex().substr(0, 16), "GOLDEN");
+}
+
+TEST(Synthetic, SplitsAreThatFractionOfEachClient) {
+  DataOptions options = Options(50);
+  options.test_fraction = 0.2;
+  options.val_fraction = 0.25;
+  const auto dataset = Make(options);
+  uint64_t test = 0;
+  for (uint64_t c = 0; c < 50; ++c) {
+    const uint32_t sizes[] = {dataset->Examples(ClientId(c), Split::kTrain),
+                              dataset->Examples(ClientId(c), Split::kValidation),
+                              dataset->Examples(ClientId(c), Split::kTest)};
+    const uint32_t n = sizes[0] + sizes[1] + sizes[2];
+    EXPECT_GE(n, 50u);
+    EXPECT_LE(n, 400u);
+    EXPECT_EQ(sizes[2], static_cast<uint32_t>(0.2 * n));
+    EXPECT_EQ(sizes[1], static_cast<uint32_t>(0.25 * (n - sizes[2])));
+    test += sizes[2];
+  }
+  EXPECT_EQ(dataset->info().test_examples, test);
+  EXPECT_EQ(dataset->CentralTest().size(), test);
+}
+
+TEST(Synthetic, HasTheLawOfThePaper) {
+  DataOptions options = Options(2000);
+  options.synthetic.max_size = 0;
+  options.resident = "false";
+  options.test_fraction = 0;
+  const auto dataset = Make(options);
+  // Sizes: the median of ⌊LogNormal(4, 2)⌋ + 50 is e^4 + 50.
+  std::vector<uint32_t> sizes;
+  for (uint64_t c = 0; c < 2000; ++c)
+    sizes.push_back(dataset->Examples(ClientId(c), Split::kTrain));
+  std::nth_element(sizes.begin(), sizes.begin() + 1000, sizes.end());
+  EXPECT_NEAR(sizes[1000], std::exp(4.0) + 50, 8);
+  // Within a client feature j has variance j^-1.2; across clients its mean has variance β² + 1.
+  double center_squares = 0;
+  std::vector<double> variance(60);
+  for (uint64_t c = 0; c < 300; ++c) {
+    const std::vector<RowCopy> rows = Copy(*dataset, c, Split::kTrain);
+    const size_t n = std::min<size_t>(rows.size(), 200);
+    std::vector<double> mean(60), squares(60);
+    for (size_t i = 0; i < n; ++i) {
+      const std::vector<float> x = Floats(rows[i]);
+      for (size_t j = 0; j < 60; ++j) mean[j] += x[j] / n, squares[j] += double{x[j]} * x[j] / n;
+    }
+    for (size_t j = 0; j < 60; ++j) {
+      variance[j] += (squares[j] - mean[j] * mean[j]) * n / (n - 1) / 300;
+      center_squares += mean[j] * mean[j] / (300 * 60);
+    }
+  }
+  for (const size_t j : {1, 2, 10, 60}) {
+    EXPECT_NEAR(variance[j - 1] / std::pow(j, -1.2), 1, 0.05) << j;
+  }
+  EXPECT_NEAR(center_squares, 2.0, 0.3);
+}
+
+TEST(Synthetic, IidClientsShareOneModel) {
+  DataOptions options = Options(40);
+  options.synthetic.iid = true;
+  const auto dataset = Make(options);
+  std::vector<double> mean(60);
+  uint64_t rows = 0;
+  for (uint64_t c = 0; c < 40; ++c) {
+    for (const RowCopy& row : Copy(*dataset, c, Split::kTrain)) {
+      const std::vector<float> x = Floats(row);
+      for (size_t j = 0; j < 60; ++j) mean[j] += x[j];
+      ++rows;
+    }
+  }
+  for (const double sum : mean) EXPECT_NEAR(sum / static_cast<double>(rows), 0, 0.06);
+  // Feature 1 dominates, so a class is mostly a function of it: clients agree on which classes are
+  // common.
+  EXPECT_GT(dataset->info().mean_classes_per_client, 3);
+}
+
+TEST(Synthetic, AMillionClientsOpenAtOnce) {
+  DataOptions options = Options(1000000);
+  const auto start = std::chrono::steady_clock::now();
+  const auto dataset = Make(options);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  EXPECT_EQ(dataset->info().clients, 1000000u);
+  EXPECT_GT(dataset->info().train_examples, 100000000u);
+  EXPECT_FALSE(dataset->Client(ClientId(999999), Split::kTrain)->empty());
+  RecordProperty("open_seconds", std::to_string(seconds.count()));
+#ifndef MACAW_SANITIZED
+  EXPECT_LT(seconds.count(),
+            10.0);  // 0.1 s on an idle processor; the bound allows for a crowded one
+#endif
+}
+
+TEST(Synthetic, RefusesImpossibleOptions) {
+  EXPECT_THAT(OpenDataset(Options(0), {}).status().message(), HasSubstr("data.synthetic.clients"));
+  DataOptions options = Options(3);
+  options.synthetic.alpha = -1;
+  EXPECT_THAT(OpenDataset(options, {}).status().message(), HasSubstr("data.synthetic.alpha"));
+  EXPECT_THAT(OpenDataset(Options(3), {.scheme = "iid"}).status().message(),
+              HasSubstr("has its own clients"));
+}
+
+}  // namespace
+}  // namespace macaw::data

@@ -1,0 +1,135 @@
+#include "models/spec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace macaw::models {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+ModelConfig Named(const std::string& name, std::vector<int64_t> input, int64_t classes) {
+  return {.name = name, .input_shape = std::move(input), .classes = classes};
+}
+
+ModelConfig Layers(std::vector<std::string> layers, std::vector<int64_t> input = {1, 28, 28}) {
+  return {.name = "layers",
+          .layers = std::move(layers),
+          .input_shape = std::move(input),
+          .classes = 10};
+}
+
+uint64_t CountOf(const ModelConfig& config) {
+  return BuildSpec(config, DType::kF32)->layout->count();
+}
+
+std::vector<std::string> NamesOf(const ModelSpec& spec) {
+  std::vector<std::string> names;
+  for (const LayoutEntry& entry : spec.layout->entries()) names.push_back(entry.name);
+  return names;
+}
+
+std::string ErrorOf(const ModelConfig& config) {
+  return std::string(BuildSpec(config, DType::kF32).status().message());
+}
+
+TEST(NamedModels, HaveTheirPublishedParameterCounts) {
+  EXPECT_EQ(CountOf(Named("logistic", {60}, 10)), 610u);
+  EXPECT_EQ(CountOf(Named("mlp", {1, 28, 28}, 10)), 199'210u);
+  EXPECT_EQ(CountOf(Named("lenet5", {1, 28, 28}, 10)), 61'706u);
+  EXPECT_EQ(CountOf(Named("lenet5", {1, 32, 32}, 10)), 61'706u);
+  EXPECT_EQ(CountOf(Named("cnn", {1, 28, 28}, 10)), 1'663'370u);
+  EXPECT_EQ(CountOf(Named("simple_cnn", {1, 28, 28}, 10)), 1'199'882u);
+  EXPECT_EQ(CountOf(Named("resnet18_gn", {3, 32, 32}, 10)), 11'173'962u);
+}
+
+TEST(NamedModels, AreListedAsAUserWouldWriteThem) {
+  for (const NamedModel& model : NamedModels()) {
+    const bool small = model.name == "logistic" || model.name == "mlp";
+    const bool color = model.name == "resnet18_gn";
+    ModelConfig config = Layers(model.layers);
+    if (small) config.input_shape = {model.name == "logistic" ? 60 : 784};
+    if (color) config.input_shape = {3, 32, 32};
+    const auto written = BuildSpec(config, DType::kF32);
+    ASSERT_TRUE(written.ok()) << model.name << ": " << written.status();
+    const auto named = BuildSpec(Named(model.name, config.input_shape, 10), DType::kF32);
+    EXPECT_EQ(written->layout->digest(), named->layout->digest()) << model.name;
+  }
+}
+
+TEST(BuildSpec, NamesTensorsAsPyTorchDoes) {
+  const ModelSpec conv = *BuildSpec(
+      Layers({"conv 8 3 nobias", "groupnorm 2", "relu", "flatten", "linear 10"}), DType::kF32);
+  EXPECT_THAT(NamesOf(conv), ElementsAre("0.weight", "1.weight", "1.bias", "4.weight", "4.bias"));
+  EXPECT_THAT(conv.layout->Find("0.weight")->shape, ElementsAre(8, 1, 3, 3));
+  EXPECT_THAT(conv.layout->Find("4.weight")->shape, ElementsAre(10, 8 * 26 * 26));
+
+  const ModelSpec block = *BuildSpec(
+      Layers({"block 4 stride 2", "globalavgpool", "flatten", "linear 10"}), DType::kF32);
+  EXPECT_THAT(NamesOf(block),
+              ElementsAre("0.conv1.weight", "0.gn1.weight", "0.gn1.bias", "0.conv2.weight",
+                          "0.gn2.weight", "0.gn2.bias", "0.downsample.0.weight",
+                          "0.downsample.1.weight", "0.downsample.1.bias", "3.weight", "3.bias"));
+  EXPECT_EQ(block.tensors[0], std::pair(size_t{0}, size_t{9}));
+  EXPECT_EQ(block.tensors[3], std::pair(size_t{9}, size_t{2}));
+}
+
+TEST(BuildSpec, GivesAVectorNoFlatten) {
+  EXPECT_THAT(NamesOf(*BuildSpec(Named("logistic", {60}, 10), DType::kF64)),
+              ElementsAre("0.weight", "0.bias"));
+  EXPECT_THAT(NamesOf(*BuildSpec(Named("logistic", {1, 28, 28}, 10), DType::kF64)),
+              ElementsAre("1.weight", "1.bias"));
+}
+
+TEST(BuildSpec, FollowsShapesThroughEveryLayer) {
+  const ModelSpec spec =
+      *BuildSpec(Layers({"conv 32 5 pad 2 stride 2", "maxpool 3 stride 2", "avgpool 2",
+                         "dropout 0.5", "flatten", "tanh", "sigmoid", "linear 10"}),
+                 DType::kF32);
+  EXPECT_THAT(spec.shapes[0], ElementsAre(32, 14, 14));
+  EXPECT_THAT(spec.shapes[1], ElementsAre(32, 6, 6));
+  EXPECT_THAT(spec.shapes[2], ElementsAre(32, 3, 3));
+  EXPECT_THAT(spec.shapes[4], ElementsAre(288));
+  EXPECT_EQ(spec.outputs, 10);
+  EXPECT_EQ(std::get<MaxPool2d>(spec.layers[1]).stride, 2);
+  EXPECT_EQ(std::get<AvgPool2d>(spec.layers[2]).stride, 2);
+}
+
+TEST(BuildSpec, SaysWhichLayerIsWrongAndWhatWouldFit) {
+  EXPECT_THAT(ErrorOf(Layers({"flatten", "conv 8 3"})),
+              HasSubstr("layer 2 \"conv 8 3\": needs [channels, height, width], but [784]"));
+  EXPECT_THAT(ErrorOf(Layers({"conv 8 3", "linear 10"})),
+              HasSubstr("layer 2 \"linear 10\": needs a vector, but [8, 26, 26] arrives there: put "
+                        "\"flatten\" before it"));
+  EXPECT_THAT(ErrorOf(Layers({"convolution 8"})),
+              HasSubstr("layer 1 \"convolution 8\": there is no layer \"convolution\"; there are"));
+  EXPECT_THAT(ErrorOf(Layers({"conv 8"})), HasSubstr("the kernel size is missing"));
+  EXPECT_THAT(ErrorOf(Layers({"conv 8 0"})),
+              HasSubstr("the kernel size is a whole number of at least 1, got \"0\""));
+  EXPECT_THAT(ErrorOf(Layers({"conv 8 3 padding 1"})), HasSubstr("does not take \"padding\""));
+  EXPECT_THAT(ErrorOf(Layers({"conv 8 3 pad"})), HasSubstr("\"pad\" needs a number"));
+  EXPECT_THAT(ErrorOf(Layers({"maxpool 29"})),
+              HasSubstr("a window of 29 does not fit into 28 padded by 0"));
+  EXPECT_THAT(ErrorOf(Layers({"conv 9 3", "groupnorm 2"})),
+              HasSubstr("2 groups do not divide 9 channels"));
+  EXPECT_THAT(ErrorOf(Layers({"dropout 1"})), HasSubstr("number in [0, 1), got \"1\""));
+  EXPECT_THAT(ErrorOf(Layers({"linear 99999999999"}, {60})), HasSubstr("got \"99999999999\""));
+}
+
+TEST(BuildSpec, RefusesModelsThatDoNotFitTheTask) {
+  EXPECT_THAT(
+      ErrorOf(Layers({"flatten", "linear 64"})),
+      HasSubstr("ends with shape [64], but the task needs [10]: end it with \"linear 10\""));
+  EXPECT_THAT(ErrorOf(Layers({"conv 10 3"})), HasSubstr("end it with \"flatten\", \"linear 10\""));
+  EXPECT_THAT(ErrorOf(Layers({})), HasSubstr("[model] layers has 0"));
+  EXPECT_THAT(ErrorOf(Layers({"relu"}, {10})), HasSubstr("has no parameters"));
+  EXPECT_THAT(ErrorOf(Named("resnet", {60}, 10)),
+              HasSubstr("there is no model \"resnet\"; there are logistic, mlp, lenet5, cnn"));
+  EXPECT_THAT(ErrorOf(Named("lenet5", {60}, 10)), HasSubstr("layer 1 \"conv 6 5\""));
+  EXPECT_THAT(ErrorOf(Named("logistic", {}, 10)), HasSubstr("shape of an example is impossible"));
+  EXPECT_THAT(ErrorOf(Named("logistic", {60}, 0)), HasSubstr("at least one output"));
+}
+
+}  // namespace
+}  // namespace macaw::models

@@ -1,0 +1,162 @@
+#include "proto/wire/convert.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/util/message_differencer.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "proto/wire/refusal.h"
+#include "tests/proto/random_message.h"
+
+namespace macaw::wire {
+namespace {
+
+using google::protobuf::util::MessageDifferencer;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+TEST(Convert, EveryFieldOfEveryMessageSurvivesBothWays) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    RandomMessage random(seed);
+    ForEachConvertedMessage(random, [&](const auto& message, auto again) {
+      const auto value = FromWire(message);
+      ASSERT_TRUE(value.ok()) << value.status() << "\n" << message.DebugString();
+      const auto back = again(*value);
+      MessageDifferencer differencer;
+      std::string difference;
+      differencer.ReportDifferencesToString(&difference);
+      EXPECT_TRUE(differencer.Compare(message, back)) << message.GetTypeName() << ": " << difference;
+    });
+  }
+}
+
+TEST(Convert, KeepsTheKindOfEveryAlgorithmParameter) {
+  RunConfig run;
+  run.algorithm.name = "fedprox";
+  run.algorithm.parameters = {{"flag", true},
+                              {"count", int64_t{-3}},
+                              {"mu", 0.1},
+                              {"whole", 2.0},
+                              {"no_limit", std::numeric_limits<double>::infinity()},
+                              {"rule", std::string("median")},
+                              {"empty", std::string()}};
+  run.task = TaskKind::kRegression;
+  run.dtype = DType::kF64;
+  run.model.layers = {"conv 32 5 pad 2", "relu"};
+  run.model.input_shape = {1, 28, 28};
+  run.local.class_weights = {0.5, 1e-300};
+  const auto back = FromWire(ToWire(run));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->algorithm.parameters, run.algorithm.parameters);
+  EXPECT_EQ(back->task, run.task);
+  EXPECT_EQ(back->dtype, run.dtype);
+  EXPECT_EQ(back->model.layers, run.model.layers);
+  EXPECT_EQ(back->model.input_shape, run.model.input_shape);
+  EXPECT_EQ(back->local.class_weights, run.local.class_weights);
+  EXPECT_EQ(back->local.shuffle, run.local.shuffle);
+  EXPECT_EQ(back->contribution_bound, run.contribution_bound);
+}
+
+TEST(Convert, BlobsRideInsideOnlyWhenSmallAndWanted) {
+  const fleet::Blob blob = fleet::RandomBlob(100, 1);
+  EXPECT_TRUE(ToWire(blob, InlineRule{.max_inline = 100}).has_inline_());
+  EXPECT_FALSE(ToWire(blob, InlineRule{.max_inline = 99}).has_inline_());
+  EXPECT_FALSE(ToWire(blob, InlineRule{.max_inline = 100, .have = {&blob.digest, 1}}).has_inline_());
+  const auto named = FromWire(ToWire(blob, InlineRule{}));
+  ASSERT_TRUE(named.ok());
+  EXPECT_EQ(named->bytes, nullptr);
+  EXPECT_EQ(named->digest, blob.digest);
+  EXPECT_EQ(named->size, 100u);
+}
+
+TEST(Convert, AnEmptyBlobIsNotAMissingOne) {
+  const auto back = FromWire(ToWire(fleet::RandomBlob(0, 1), InlineRule{}));
+  ASSERT_TRUE(back.ok());
+  ASSERT_NE(back->bytes, nullptr);
+  EXPECT_EQ(back->bytes->size(), 0u);
+}
+
+// One message, one thing wrong with it, the field that the refusal must name.
+template <typename Message>
+void ExpectRefused(Message message, const std::string& where, v1::Refusal::Reason reason = v1::Refusal::REASON_MALFORMED) {
+  const absl::Status status = FromWire(message).status();
+  EXPECT_EQ(ReasonOf(status), reason) << status;
+  EXPECT_THAT(std::string(status.message()), StartsWith(where + ": "));
+}
+
+template <typename Message, typename F>
+Message But(F change) {
+  Message message = RandomMessage(1).Make<Message>();
+  change(message);
+  return message;
+}
+
+TEST(Convert, RefusesWhatNoSenderWrites) {
+  const double nan = std::nan(""), inf = std::numeric_limits<double>::infinity();
+  using Commit = v1::CommitRequest;
+  const auto part = [](auto f) { return But<Commit>([&](Commit& m) { f(*m.mutable_part()); }); };
+  ExpectRefused(part([](v1::Part& p) { p.set_phase(256); }), "part.phase");
+  ExpectRefused(part([](v1::Part& p) { p.set_broadcast("short"); }), "part.broadcast");
+  ExpectRefused(part([&](v1::Part& p) { p.mutable_included(0)->set_weight(nan); }), "part.included[0].weight");
+  ExpectRefused(part([&](v1::Part& p) { p.mutable_included(0)->set_weight(-1); }), "part.included[0].weight");
+  ExpectRefused(part([&](v1::Part& p) { p.mutable_included(0)->set_multiplicity(0); }),
+                "part.included[0].multiplicity");
+  ExpectRefused(part([&](v1::Part& p) { p.mutable_included(0)->set_train_seconds(inf); }),
+                "part.included[0].train_seconds");
+  ExpectRefused(part([](v1::Part& p) { p.mutable_left_out(0)->set_reason(v1::LEFT_OUT_REASON_UNSPECIFIED); }),
+                "part.left_out[0].reason");
+  ExpectRefused(part([](v1::Part& p) { p.mutable_left_out(0)->set_reason(static_cast<v1::LeftOutReason>(77)); }),
+                "part.left_out[0].reason");
+  ExpectRefused(part([](v1::Part& p) { p.mutable_sums()->set_inline_("x"), p.mutable_sums()->set_size(2); }),
+                "part.sums.inline");
+  ExpectRefused(part([](v1::Part& p) { p.mutable_sums()->set_inline_("xy"), p.mutable_sums()->set_size(2); }),
+                "part.sums.inline", v1::Refusal::REASON_DIGEST_MISMATCH);
+  ExpectRefused(part([](v1::Part& p) { p.mutable_sums()->clear_digest(); }), "part.sums.digest");
+  ExpectRefused(But<Commit>([](Commit& m) { m.mutable_part_blob(); }), "part_blob");
+
+  using Lease = v1::LeaseRequest;
+  ExpectRefused(But<Lease>([](Lease& m) { m.set_wait_ns(-1); }), "wait_ns");
+  ExpectRefused(But<Lease>([](Lease& m) { m.set_wait_ns(std::numeric_limits<int64_t>::max()); }), "wait_ns");
+  ExpectRefused(But<Lease>([](Lease& m) { m.add_have("1"); }), "have");
+  ExpectRefused(But<v1::LeaseReply>([](auto& m) { m.set_next(v1::NEXT_UNSPECIFIED); }), "next");
+  ExpectRefused(But<v1::LeaseReply>([](auto& m) { m.Clear(), m.set_next(v1::NEXT_WORK); }), "next");
+  ExpectRefused(But<v1::LeaseReply>([&](auto& m) { m.mutable_training()->set_total_weight(inf); }),
+                "training.total_weight");
+
+  using Register = v1::RegisterRequest;
+  ExpectRefused(But<Register>([](Register& m) { m.clear_name(); }), "name");
+  ExpectRefused(But<Register>([](Register& m) { m.set_slots(0); }), "slots");
+  ExpectRefused(But<Register>([](Register& m) { m.set_clients(m.clients() + 1); }), "examples");
+  ExpectRefused(But<Register>([](Register& m) { m.set_clients(~uint64_t{0}); }), "clients");
+  ExpectRefused(But<Register>([](Register& m) { m.add_input_shape(0); }), "input_shape");
+  ExpectRefused(But<v1::RegisterReply>([](auto& m) { m.mutable_run()->clear_dtype(); }), "run.dtype");
+  ExpectRefused(But<v1::RegisterReply>([&](auto& m) { m.mutable_run()->mutable_local()->set_lr(nan); }),
+                "run.local.lr");
+  ExpectRefused(But<v1::RunConfig>([](auto& m) { (*m.mutable_algorithm()->mutable_parameters())["mu"].Clear(); }),
+                "algorithm.parameters.mu.value");
+  ExpectRefused(But<v1::EvaluationTask>([](auto& m) { m.set_begin(m.end() + 1); }), "begin");
+  ExpectRefused(But<v1::BeginUploadRequest>([](auto& m) { m.set_size(0); }), "size");
+  ExpectRefused(But<v1::BeginUploadRequest>([](auto& m) { m.clear_digest(); }), "digest");
+  ExpectRefused(But<v1::BeginUploadRequest>([](auto& m) { m.clear_purpose(); }), "purpose");
+}
+
+TEST(Refusals, KeepTheirReasonAcrossTheWire) {
+  const absl::Status status = Refuse(v1::Refusal::REASON_BLOB_MISSING, "not here", "", DigestOf("x"));
+  const absl::Status back = FromGrpc(ToGrpc(status));
+  EXPECT_EQ(back, status);
+  EXPECT_EQ(ReasonOf(back), v1::Refusal::REASON_BLOB_MISSING);
+  EXPECT_EQ(ReasonOf(absl::InternalError("x")), v1::Refusal::REASON_UNSPECIFIED);
+}
+
+TEST(Refusals, FreeTextIsMadeFitForAString) {
+  fleet::CommitReply reply{fleet::Verdict::kRefused, std::string("bad \xff\xfe\0 bytes", 13) + std::string(10'000, 'x')};
+  const v1::CommitReply message = ToWire(reply);
+  EXPECT_THAT(message.reason(), StartsWith("bad ???"));
+  EXPECT_LE(message.reason().size(), 4096u);
+  EXPECT_TRUE(FromWire(message).ok());
+}
+
+}  // namespace
+}  // namespace macaw::wire

@@ -1,0 +1,148 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "core/random.h"
+#include "proto/fleet/link.h"
+
+namespace macaw::fleet {
+
+inline Blob RandomBlob(size_t size, uint64_t seed) {
+  AlignedBuffer buffer(size);
+  RandomStream stream({.seed = seed});
+  for (std::byte& b : buffer.bytes()) b = static_cast<std::byte>(stream.NextU32());
+  return Blob::Of(std::move(buffer));
+}
+
+// A server that answers at once with what the test has set, parks polls when told, and remembers what it was asked.
+// It does not promise anything about leases or rounds.
+class FakeHandler final : public FleetHandler {
+ public:
+  void Hello(HelloRequest request, Reply<HelloReply> reply) override {
+    std::move(reply)(HelloReply{1, 0, "fake for " + request.program, 1 << 20, 1 << 30});
+  }
+  void Register(RegisterRequest request, Reply<RegisterReply> reply) override {
+    RegisterReply answer;
+    answer.session = WorkerId(7);
+    answer.population = request.clients;
+    {
+      absl::MutexLock lock(&mutex_);
+      registered_.push_back(std::move(request));
+    }
+    std::move(reply)(std::move(answer));
+  }
+  void Lease(LeaseRequest, Duration wait, Reply<LeaseReply> reply) override {
+    LeaseReply answer;
+    {
+      absl::MutexLock lock(&mutex_);
+      last_wait_ = wait;
+      if (drop_) return;  // lets go of the reply
+      if (park_) {
+        parked_.push_back(std::move(reply));
+        return;
+      }
+      answer = lease_;
+    }
+    std::move(reply)(std::move(answer));
+  }
+  void Heartbeat(HeartbeatRequest request, Reply<HeartbeatReply> reply) override {
+    HeartbeatReply answer;
+    for (const Attempt& attempt : request.held) answer.forecast.push_back(attempt.client);
+    answer.dropped = request.held;
+    std::move(reply)(std::move(answer));
+  }
+  void Commit(CommitRequest request, Reply<CommitReply> reply) override {
+    {
+      absl::MutexLock lock(&mutex_);
+      committed_.push_back(std::move(request));
+    }
+    std::move(reply)(CommitReply{Verdict::kAccepted, ""});
+  }
+  void Release(ReleaseRequest, Reply<ReleaseReply> reply) override {
+    std::move(reply)(absl::NotFoundError("release: no such session"));
+  }
+  void Offer(UploadOffer offer, Reply<UploadVerdict> reply) override {
+    UploadVerdict verdict;
+    {
+      absl::MutexLock lock(&mutex_);
+      offers_.push_back(offer);
+      verdict = verdict_;
+    }
+    std::move(reply)(verdict);
+  }
+  std::shared_ptr<const AlignedBuffer> FindBlob(const Digest& digest) override {
+    absl::MutexLock lock(&mutex_);
+    const auto it = served_.find(digest);
+    return it == served_.end() ? nullptr : it->second;
+  }
+
+  void ServeAs(const Digest& digest, std::shared_ptr<const AlignedBuffer> bytes) {
+    absl::MutexLock lock(&mutex_);
+    served_[digest] = std::move(bytes);
+  }
+  void Serve(const Blob& blob) { ServeAs(blob.digest, blob.bytes); }
+  void SetLease(LeaseReply lease) {
+    absl::MutexLock lock(&mutex_);
+    lease_ = std::move(lease);
+  }
+  void SetVerdict(UploadVerdict verdict) {
+    absl::MutexLock lock(&mutex_);
+    verdict_ = verdict;
+  }
+  void ParkPolls() {
+    absl::MutexLock lock(&mutex_);
+    park_ = true;
+  }
+  void DropPolls() {
+    absl::MutexLock lock(&mutex_);
+    drop_ = true;
+  }
+  void AwaitParked(size_t count) {
+    absl::MutexLock lock(&mutex_);
+    const auto there = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return parked_.size() >= count; };
+    mutex_.Await(absl::Condition(&there));
+  }
+  std::vector<Reply<LeaseReply>> TakeParked() {
+    absl::MutexLock lock(&mutex_);
+    return std::exchange(parked_, {});
+  }
+  std::vector<CommitRequest> TakeCommitted() {
+    absl::MutexLock lock(&mutex_);
+    return std::exchange(committed_, {});
+  }
+  std::vector<RegisterRequest> TakeRegistered() {
+    absl::MutexLock lock(&mutex_);
+    return std::exchange(registered_, {});
+  }
+  std::vector<UploadOffer> offers() {
+    absl::MutexLock lock(&mutex_);
+    return offers_;
+  }
+  Duration last_wait() {
+    absl::MutexLock lock(&mutex_);
+    return last_wait_;
+  }
+
+ private:
+  absl::Mutex mutex_;
+  bool park_ ABSL_GUARDED_BY(mutex_) = false;
+  bool drop_ ABSL_GUARDED_BY(mutex_) = false;
+  UploadVerdict verdict_ ABSL_GUARDED_BY(mutex_) = UploadVerdict::kSend;
+  LeaseReply lease_ ABSL_GUARDED_BY(mutex_);
+  Duration last_wait_ ABSL_GUARDED_BY(mutex_){};
+  std::vector<Reply<LeaseReply>> parked_ ABSL_GUARDED_BY(mutex_);
+  std::vector<CommitRequest> committed_ ABSL_GUARDED_BY(mutex_);
+  std::vector<RegisterRequest> registered_ ABSL_GUARDED_BY(mutex_);
+  std::vector<UploadOffer> offers_ ABSL_GUARDED_BY(mutex_);
+  std::map<Digest, std::shared_ptr<const AlignedBuffer>> served_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace macaw::fleet

@@ -1,0 +1,127 @@
+#pragma once
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "core/random.h"
+#include "macaw/v1/fleet.pb.h"
+#include "proto/wire/convert.h"
+#include "tests/proto/fake_handler.h"
+
+namespace macaw::wire {
+
+// Fills every field of a message, by reflection, with random values that its conversion accepts: a field that a
+// conversion forgets is then seen as a difference, also one that is added later.
+class RandomMessage {
+ public:
+  explicit RandomMessage(uint64_t seed) : stream_({.seed = seed}) {}
+
+  template <typename Message>
+  Message Make() {
+    Message message;
+    Fill(message);
+    return message;
+  }
+
+ private:
+  void Fill(google::protobuf::Message& message) {
+    using google::protobuf::FieldDescriptor;
+    if (message.GetDescriptor() == v1::Blob::descriptor()) {
+      const fleet::Blob blob = fleet::RandomBlob(1 + stream_.Below(200), stream_.NextU64());
+      static_cast<v1::Blob&>(message) = ToWire(blob, InlineRule{.max_inline = stream_.Below(2) * 1000});
+      return;
+    }
+    const auto* reflection = message.GetReflection();
+    for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
+      const FieldDescriptor* field = message.GetDescriptor()->field(i);
+      if (field->real_containing_oneof() != nullptr) continue;
+      if (field->is_repeated()) {
+        for (uint64_t n = 1 + stream_.Below(3); n > 0; --n) Set(message, reflection, field);
+      } else {
+        Set(message, reflection, field);
+      }
+    }
+    for (int i = 0; i < message.GetDescriptor()->real_oneof_decl_count(); ++i) {
+      const auto* choice = message.GetDescriptor()->oneof_decl(i);
+      const auto* field = choice->field(static_cast<int>(stream_.Below(choice->field_count())));
+      if (field->name() == "part_blob") field = choice->field(0);  // conversions see it resolved
+      Set(message, reflection, field);
+    }
+    if (auto* request = dynamic_cast<v1::RegisterRequest*>(&message)) {
+      *request->mutable_examples() =
+          ToWire(fleet::RandomBlob(4 * request->clients(), 1), InlineRule{.max_inline = 1000});
+    }
+  }
+
+  void Set(google::protobuf::Message& message, const google::protobuf::Reflection* reflection,
+           const google::protobuf::FieldDescriptor* field) {
+    using google::protobuf::FieldDescriptor;
+    const bool many = field->is_repeated();
+    // "end" may not lie before "begin"; everything else is free between 1 and 200.
+    const uint64_t whole = (field->name() == "end" ? 200 : 0) + 1 + stream_.Below(200);
+    const double real = stream_.Uniform() * 1000;
+    switch (field->cpp_type()) {
+      case FieldDescriptor::CPPTYPE_UINT32:
+        many ? reflection->AddUInt32(&message, field, whole) : reflection->SetUInt32(&message, field, whole);
+        break;
+      case FieldDescriptor::CPPTYPE_UINT64:
+        many ? reflection->AddUInt64(&message, field, whole) : reflection->SetUInt64(&message, field, whole);
+        break;
+      case FieldDescriptor::CPPTYPE_INT64:
+        many ? reflection->AddInt64(&message, field, whole) : reflection->SetInt64(&message, field, whole);
+        break;
+      case FieldDescriptor::CPPTYPE_DOUBLE:
+        many ? reflection->AddDouble(&message, field, real) : reflection->SetDouble(&message, field, real);
+        break;
+      case FieldDescriptor::CPPTYPE_BOOL: reflection->SetBool(&message, field, whole % 4 != 0); break;
+      case FieldDescriptor::CPPTYPE_ENUM: {
+        const int last = field->enum_type()->value_count() - 1;
+        reflection->SetEnumValue(&message, field, 1 + static_cast<int>(stream_.Below(last)));
+        break;
+      }
+      case FieldDescriptor::CPPTYPE_STRING: {
+        std::string text(field->type() == FieldDescriptor::TYPE_BYTES ? 32 : 1 + stream_.Below(20), 'a');
+        for (char& c : text) c = static_cast<char>('a' + stream_.Below(26));
+        many ? reflection->AddString(&message, field, text) : reflection->SetString(&message, field, text);
+        break;
+      }
+      case FieldDescriptor::CPPTYPE_MESSAGE:
+        Fill(many ? *reflection->AddMessage(&message, field) : *reflection->MutableMessage(&message, field));
+        break;
+      default: FAIL() << "a field type that no message of ours has: " << field->full_name();
+    }
+  }
+
+  RandomStream stream_;
+};
+
+// Calls `visit` with an example of every message that has a conversion to a struct and back.
+template <typename F>
+void ForEachConvertedMessage(RandomMessage& random, F&& visit) {
+  const auto again = [](const auto& value) { return ToWire(value); };
+  const InlineRule inline_small{.max_inline = 1000};
+  const auto with_blobs = [inline_small](const auto& value) { return ToWire(value, inline_small); };
+  visit(random.Make<v1::HelloRequest>(), again);
+  visit(random.Make<v1::HelloReply>(), again);
+  visit(random.Make<v1::RunConfig>(), again);
+  visit(random.Make<v1::NumericProfile>(), again);
+  visit(random.Make<v1::RegisterRequest>(), with_blobs);
+  visit(random.Make<v1::RegisterReply>(), again);
+  visit(random.Make<v1::LeaseRequest>(), [](const TimedLeaseRequest& t) { return ToWire(t.request, t.wait); });
+  visit(random.Make<v1::LeaseReply>(), with_blobs);
+  visit(random.Make<v1::HeartbeatRequest>(), again);
+  visit(random.Make<v1::HeartbeatReply>(), again);
+  visit(random.Make<v1::Part>(), with_blobs);
+  visit(random.Make<v1::CommitRequest>(), with_blobs);
+  visit(random.Make<v1::CommitReply>(), again);
+  visit(random.Make<v1::ReleaseRequest>(), again);
+  visit(random.Make<v1::BeginUploadRequest>(), again);
+  visit(random.Make<v1::BeginUploadReply>(), again);
+  visit(random.Make<v1::EvaluationTask>(), again);
+}
+
+}  // namespace macaw::wire

@@ -1,0 +1,245 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "absl/strings/numbers.h"
+#include "proto/wire/limits.h"
+#include "proto/wire/refusal.h"
+#include "proto/wire/remote.h"
+#include "tests/proto/cutting_proxy.h"
+#include "tests/proto/link_contract.h"
+#include "tests/proto/test_address.h"
+
+// Bulk data between a real client and a real server.
+namespace macaw::wire {
+namespace {
+
+using fleet::Blob;
+using fleet::ExpectSameBytes;
+using fleet::FakeHandler;
+using fleet::PartWith;
+using fleet::RandomBlob;
+using fleet::UploadVerdict;
+using fleet::Verdict;
+using testing::HasSubstr;
+
+constexpr uint64_t kMiB = 1 << 20;
+
+class RemoteBlob : public testing::Test {
+ protected:
+  void Start(ServerOptions options) {
+    if (options.listen.empty()) options.listen = ":0";
+    auto server = FleetServer::Start(options, handler_);
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    link_ = *Dial({.server = server_->address()});
+  }
+  int port() const {
+    int port = 0;
+    const std::string address = server_->address();
+    EXPECT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));
+    return port;
+  }
+
+  FakeHandler handler_;
+  std::unique_ptr<FleetServer> server_;
+  std::unique_ptr<fleet::FleetLink> link_;
+};
+
+TEST_F(RemoteBlob, ABrokenUploadGoesOnWhereItStopped) {
+  Start({});
+  const Blob sums = RandomBlob(12 * kMiB + 77, 1);
+  CuttingProxy proxy(port(), {3 * kMiB, 4 * kMiB, 5000});
+  const auto link = *Dial({.server = proxy.address()});
+  const auto committed = link->Commit(PartWith(sums));
+  ASSERT_TRUE(committed.ok()) << committed.status();
+  EXPECT_EQ(committed->verdict, Verdict::kAccepted);
+  ExpectSameBytes(handler_.TakeCommitted().at(0).part->sums, sums);
+  EXPECT_EQ(proxy.cuts(), 3);
+  // Whole chunks are kept, and what a cut connection carried of the next one is lost.
+  EXPECT_LT(proxy.up(), 16 * kMiB);
+}
+
+TEST_F(RemoteBlob, ABrokenDownloadGoesOnWhereItStopped) {
+  Start({});
+  const Blob broadcast = RandomBlob(12 * kMiB + 77, 1);
+  handler_.Serve(broadcast);
+  CuttingProxy proxy(port(), {3 * kMiB, 4 * kMiB});
+  const auto link = *Dial({.server = proxy.address()});
+  const auto fetched = link->Fetch({broadcast.digest, broadcast.size, nullptr});
+  ASSERT_TRUE(fetched.ok()) << fetched.status();
+  ExpectSameBytes(*fetched, broadcast);
+  EXPECT_EQ(proxy.cuts(), 2);
+  EXPECT_LT(proxy.down(), 15 * kMiB);
+}
+
+TEST_F(RemoteBlob, GivesUpWhenNothingGetsThrough) {
+  Start({});
+  CuttingProxy proxy(port(), std::vector<uint64_t>(100, 20'000));  // a chunk never makes it
+  const auto link = *Dial({.server = proxy.address()});
+  const auto committed = link->Commit(PartWith(RandomBlob(3 * kMiB, 1)));
+  EXPECT_EQ(committed.status().code(), absl::StatusCode::kUnavailable) << committed.status();
+}
+
+TEST_F(RemoteBlob, AServersDeathDuringAnUploadIsSurvived) {
+  const SocketFolder folder;
+  Start({.listen = folder.address()});
+  const Blob sums = RandomBlob(40 * kMiB, 1);
+  absl::StatusOr<fleet::CommitReply> committed;
+  std::thread worker([&] {
+    // What a worker does: repeats the commit while the server cannot be reached.
+    do committed = link_->Commit(PartWith(sums));
+    while (absl::IsUnavailable(committed.status()));
+  });
+  while (handler_.offers().empty()) std::this_thread::yield();
+  server_.reset();
+  server_ = *FleetServer::Start({.listen = folder.address()}, handler_);
+  worker.join();
+  ASSERT_TRUE(committed.ok()) << committed.status();
+  ExpectSameBytes(handler_.TakeCommitted().at(0).part->sums, sums);
+}
+
+TEST_F(RemoteBlob, BytesThatAreNotTheDigestsAreRefused) {
+  Start({.max_inline_bytes = 0});
+  Blob liar = RandomBlob(2 * kMiB, 1);
+  liar.digest = DigestOf("something else");
+  EXPECT_EQ(ReasonOf(link_->Commit(PartWith(liar)).status()), v1::Refusal::REASON_DIGEST_MISMATCH);
+  EXPECT_TRUE(handler_.TakeCommitted().empty());
+  handler_.ServeAs(liar.digest, liar.bytes);
+  EXPECT_EQ(ReasonOf(link_->Fetch({liar.digest, liar.size, nullptr}).status()), v1::Refusal::REASON_DIGEST_MISMATCH);
+}
+
+TEST_F(RemoteBlob, AWrongSizeIsAnErrorAndNotAWait) {
+  Start({});
+  const Blob blob = RandomBlob(3 * kMiB, 1);
+  handler_.Serve(blob);
+  EXPECT_FALSE(link_->Fetch({blob.digest, blob.size - 1, nullptr}).ok());
+  EXPECT_FALSE(link_->Fetch({blob.digest, blob.size + 1, nullptr}).ok());
+  EXPECT_EQ(link_->Fetch({blob.digest, uint64_t{1} << 60, nullptr}).status().code(),
+            absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(RemoteBlob, TheVerdictComesBeforeAnyByteMoves) {
+  Start({.max_inline_bytes = 0, .max_blob_bytes = 4 * kMiB});
+  CuttingProxy proxy(port(), {});
+  const auto link = *Dial({.server = proxy.address()});
+  const Blob sums = RandomBlob(3 * kMiB, 1);
+  const auto verdict_when = [&](UploadVerdict verdict) {
+    handler_.SetVerdict(verdict);
+    return link->Commit(PartWith(sums))->verdict;
+  };
+  EXPECT_EQ(verdict_when(UploadVerdict::kStale), Verdict::kStale);
+  EXPECT_EQ(verdict_when(UploadVerdict::kNotNeeded), Verdict::kDuplicate);
+  EXPECT_EQ(link->Commit(PartWith(RandomBlob(4 * kMiB + 1, 2)))->verdict, Verdict::kRefused);
+  EXPECT_TRUE(handler_.TakeCommitted().empty());
+  EXPECT_LT(proxy.up(), 100'000u);
+  EXPECT_EQ(handler_.offers().at(0).digest, sums.digest);
+  EXPECT_EQ(handler_.offers().at(0).session, WorkerId(7));
+  EXPECT_EQ(handler_.offers().at(0).round, Round(3));
+  // "Have" is taken from the handler only if the bytes can be found; here they cannot, so they are sent.
+  EXPECT_EQ(verdict_when(UploadVerdict::kHave), Verdict::kAccepted);
+  EXPECT_GT(proxy.up(), 3 * kMiB);
+  handler_.TakeCommitted();
+  // And here they can.
+  const uint64_t before = proxy.up();
+  handler_.Serve(sums);
+  EXPECT_EQ(verdict_when(UploadVerdict::kHave), Verdict::kAccepted);
+  EXPECT_LT(proxy.up() - before, 100'000u);
+  ExpectSameBytes(handler_.TakeCommitted().at(0).part->sums, sums);
+}
+
+TEST_F(RemoteBlob, ABusyServerIsAskedAgain) {
+  Start({.max_inline_bytes = 0, .upload_budget_bytes = 4 * kMiB});
+  const Blob first = RandomBlob(3 * kMiB, 1), second = RandomBlob(3 * kMiB, 2);
+  ASSERT_TRUE(link_->Commit(PartWith(first)).ok());
+  auto held = handler_.TakeCommitted();  // the handler keeps the sums: memory is full
+  const auto impatient = *Dial({.server = server_->address(), .call_timeout = FromSeconds(0.2)});
+  const auto busy = impatient->Commit(PartWith(second));
+  EXPECT_EQ(busy.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(busy.status().message()), HasSubstr("upload_budget_bytes"));
+  const size_t asked = handler_.offers().size();
+  absl::StatusOr<fleet::CommitReply> late;
+  std::thread worker([&] { late = link_->Commit(PartWith(second)); });
+  while (handler_.offers().size() == asked) std::this_thread::yield();
+  held.clear();
+  worker.join();
+  ASSERT_TRUE(late.ok()) << late.status();
+  EXPECT_EQ(late->verdict, Verdict::kAccepted);
+}
+
+TEST_F(RemoteBlob, ManyRecordsTravelAsABlob) {
+  Start({});
+  const Blob sums = RandomBlob(1000, 1);
+  const auto request = PartWith(sums, 100'000);  // some 5 MB of records
+  const auto committed = link_->Commit(request);
+  ASSERT_TRUE(committed.ok()) << committed.status();
+  const auto got = handler_.TakeCommitted();
+  ASSERT_EQ(got.at(0).part->included.size(), 100'000u);
+  EXPECT_EQ(got[0].part->included[99'999].attempt, request.part->included[99'999].attempt);
+  EXPECT_EQ(got[0].part->included[99'999].sums, request.part->included[99'999].sums);
+  ExpectSameBytes(got[0].part->sums, sums);
+  EXPECT_EQ(got[0].commit_id, 1u);
+  EXPECT_TRUE(handler_.offers().empty());  // packing is not the handler's concern
+}
+
+TEST_F(RemoteBlob, ManyRecordsAndLargeSumsTogether) {
+  Start({.max_inline_bytes = 2000});
+  const Blob sums = RandomBlob(2 * kMiB, 1);
+  ASSERT_TRUE(link_->Commit(PartWith(sums, 5000)).ok());
+  const auto got = handler_.TakeCommitted();
+  EXPECT_EQ(got.at(0).part->included.size(), 5000u);
+  ExpectSameBytes(got[0].part->sums, sums);
+}
+
+TEST_F(RemoteBlob, WorkersWithEqualDataUploadThePopulationOnce) {
+  Start({});
+  fleet::RegisterRequest request;
+  request.name = "worker-0";
+  request.clients = kMiB;
+  request.examples = RandomBlob(4 * kMiB, 1);
+  CuttingProxy proxy(port(), {});
+  const auto link = *Dial({.server = proxy.address()});
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(link->Register(request).ok());
+  EXPECT_LT(proxy.up(), 5 * kMiB);  // the handler keeps the first, so the others are names only
+  const auto registered = handler_.TakeRegistered();
+  ExpectSameBytes(registered.at(2).examples, request.examples);
+}
+
+TEST_F(RemoteBlob, ShutdownEndsATransferInItsMiddle) {
+  Start({});
+  const Blob broadcast = RandomBlob(64 * kMiB, 1);
+  handler_.Serve(broadcast);
+  absl::Status status;
+  CuttingProxy proxy(port(), {});
+  auto link = *Dial({.server = proxy.address()});
+  std::thread worker([&] { status = link->Fetch({broadcast.digest, broadcast.size, nullptr}).status(); });
+  while (proxy.down() < kMiB) std::this_thread::yield();
+  link->Shutdown();
+  worker.join();
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
+  server_.reset();  // a stream that was left does not hold the server up
+}
+
+TEST_F(RemoteBlob, Moves64MiBBothWays) {
+  for (const bool unix_socket : {true, false}) {
+    const SocketFolder folder;
+    Start({.listen = unix_socket ? folder.address() : ":0"});
+    const Blob blob = RandomBlob(64 * kMiB, 1);
+    handler_.Serve(blob);
+    const TimePoint start = SteadyClock().Now();
+    ASSERT_TRUE(link_->Commit(PartWith(blob)).ok());
+    const TimePoint middle = SteadyClock().Now();
+    const auto fetched = link_->Fetch({blob.digest, blob.size, nullptr});
+    const TimePoint end = SteadyClock().Now();
+    ASSERT_TRUE(fetched.ok()) << fetched.status();
+    ExpectSameBytes(*fetched, blob);
+    ExpectSameBytes(handler_.TakeCommitted().at(0).part->sums, blob);
+    std::printf("%s: 64 MiB up %.2f GB/s, down %.2f GB/s, digest check included\n", unix_socket ? "unix" : "tcp",
+                blob.size / 1e9 / ToSeconds(middle - start), blob.size / 1e9 / ToSeconds(end - middle));
+    server_.reset();
+  }
+}
+
+}  // namespace
+}  // namespace macaw::wire

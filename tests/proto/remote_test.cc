@@ -1,0 +1,210 @@
+#include "proto/wire/remote.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <cstring>
+#include <fstream>
+
+#include "proto/wire/address.h"
+#include "proto/wire/limits.h"
+#include "tests/proto/link_contract.h"
+#include "tests/proto/test_address.h"
+
+namespace macaw::fleet {
+
+template <bool kUnixSocket, uint64_t kMaxInline>
+class RemoteFixture : public LinkFixture {
+ public:
+  RemoteFixture() {
+    auto server = wire::FleetServer::Start(
+        {.listen = kUnixSocket ? folder_.address() : ":0", .max_inline_bytes = kMaxInline}, *handler_);
+    server_ = *std::move(server);
+    link_ = *wire::Dial({.server = server_->address()});
+  }
+
+ private:
+  wire::SocketFolder folder_;
+  std::unique_ptr<wire::FleetServer> server_;
+};
+
+using Remotes = testing::Types<RemoteFixture<true, 1 << 20>, RemoteFixture<false, 1 << 20>, RemoteFixture<true, 0>,
+                               RemoteFixture<false, 1000>>;
+INSTANTIATE_TYPED_TEST_SUITE_P(Remote, LinkContract, Remotes);
+
+}  // namespace macaw::fleet
+
+namespace macaw::wire {
+namespace {
+
+using fleet::FakeHandler;
+using testing::HasSubstr;
+
+// How long something took; the bounds in these tests are far from what is usual and far from the time-outs.
+template <typename F>
+double SecondsOf(F&& f) {
+  const TimePoint start = SteadyClock().Now();
+  f();
+  return ToSeconds(SteadyClock().Now() - start);
+}
+
+TEST(Remote, HelloTellsTheServersLimits) {
+  FakeHandler handler;
+  const auto server = *FleetServer::Start({.listen = ":0", .max_inline_bytes = 123, .max_blob_bytes = 4567}, handler);
+  const auto link = *Dial({.server = server->address()});
+  const auto hello = link->Hello({1, 0, "test"});
+  ASSERT_TRUE(hello.ok()) << hello.status();
+  EXPECT_EQ(hello->program, "fake for test");
+  EXPECT_EQ(hello->max_inline_bytes, 123u);
+  EXPECT_EQ(hello->max_blob_bytes, 4567u);
+  EXPECT_EQ(link->Hello({2, 0, "future"}).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(Remote, CutsALongWait) {
+  FakeHandler handler;
+  const auto server = *FleetServer::Start({.listen = ":0", .max_poll = FromSeconds(2)}, handler);
+  const auto link = *Dial({.server = server->address()});
+  ASSERT_TRUE(link->Lease({}, FromSeconds(1000)).ok());
+  EXPECT_EQ(handler.last_wait(), FromSeconds(2));
+  ASSERT_TRUE(link->Lease({}, FromSeconds(1)).ok());
+  EXPECT_EQ(handler.last_wait(), FromSeconds(1));
+}
+
+TEST(Remote, DoesNotSendWhatTheWorkerHas) {
+  FakeHandler handler;
+  const auto server = *FleetServer::Start({.listen = ":0"}, handler);
+  const auto link = *Dial({.server = server->address()});
+  const fleet::Blob broadcast = fleet::RandomBlob(1000, 1);
+  handler.SetLease(fleet::WorkWith(broadcast));
+  EXPECT_NE(link->Lease({WorkerId(1), 1, 0, {}}, {})->training->broadcast.bytes, nullptr);
+  const auto known = link->Lease({WorkerId(1), 1, 0, {broadcast.digest}}, {});
+  EXPECT_EQ(known->training->broadcast.bytes, nullptr);
+  EXPECT_EQ(known->training->broadcast.digest, broadcast.digest);
+}
+
+TEST(Remote, NobodyThereIsUnavailableAndASlowAnswerIsPastItsDeadline) {
+  const auto nobody = *Dial({.server = "unix:/tmp/macaw-no-such-socket"});
+  EXPECT_EQ(nobody->Hello({}).status().code(), absl::StatusCode::kUnavailable);
+  FakeHandler handler;
+  handler.ParkPolls();
+  const auto server = *FleetServer::Start({.listen = ":0"}, handler);
+  const auto link = *Dial({.server = server->address(), .call_timeout = FromSeconds(0.2)});
+  EXPECT_EQ(link->Lease({}, FromSeconds(0.1)).status().code(), absl::StatusCode::kDeadlineExceeded);
+  // The server noticed that the caller has gone; the late answer finds nobody.
+  for (auto& parked : handler.TakeParked()) std::move(parked)(fleet::LeaseReply{});
+}
+
+TEST(Remote, AServerWithParkedPollsStopsAtOnce) {
+  FakeHandler handler;
+  handler.ParkPolls();
+  auto server = *FleetServer::Start({.listen = ":0"}, handler);
+  std::vector<std::thread> workers;
+  for (int i = 0; i < 8; ++i) {
+    workers.emplace_back([address = server->address()] {
+      const auto link = *Dial({.server = address});
+      EXPECT_EQ(link->Lease({}, FromSeconds(50)).status().code(), absl::StatusCode::kUnavailable);
+    });
+  }
+  handler.AwaitParked(8);
+  EXPECT_LT(SecondsOf([&] { server.reset(); }), 5);
+  for (std::thread& worker : workers) worker.join();
+  // Half are answered after the server has gone, half are only let go of.
+  auto parked = handler.TakeParked();
+  for (size_t i = 0; i < 4; ++i) std::move(parked[i])(fleet::LeaseReply{});
+}
+
+TEST(Remote, AnswersRaceWithCallersThatGo) {
+  FakeHandler handler;
+  handler.ParkPolls();
+  const auto server = *FleetServer::Start({.listen = ":0"}, handler);
+  for (int i = 0; i < 30; ++i) {
+    auto link = *Dial({.server = server->address()});
+    std::thread caller([&] { link->Lease({}, FromSeconds(50)).status().IgnoreError(); });
+    handler.AwaitParked(1);
+    std::thread engine([&] {
+      for (auto& parked : handler.TakeParked()) std::move(parked)(fleet::LeaseReply{});
+    });
+    link->Shutdown();
+    caller.join();
+    engine.join();
+  }
+}
+
+TEST(Remote, AServerComesBackOnTheSameSocket) {
+  const SocketFolder folder;
+  FakeHandler handler;
+  auto server = *FleetServer::Start({.listen = folder.address()}, handler);
+  const auto link = *Dial({.server = folder.address()});
+  ASSERT_TRUE(link->Hello({}).ok());
+  server.reset();
+  EXPECT_EQ(link->Hello({}).status().code(), absl::StatusCode::kUnavailable);
+  server = *FleetServer::Start({.listen = folder.address()}, handler);
+  absl::Status status;
+  const double seconds = SecondsOf([&] {
+    do status = link->Hello({}).status();
+    while (!status.ok() && absl::IsUnavailable(status));
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_LT(seconds, 10);
+}
+
+TEST(Listening, ATakenPortAndATakenSocketAreClearErrors) {
+  const SocketFolder folder;
+  FakeHandler handler;
+  const auto tcp = *FleetServer::Start({.listen = ":0"}, handler);
+  const auto taken = FleetServer::Start({.listen = tcp->address()}, handler);
+  EXPECT_EQ(taken.status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(taken.status().message()), HasSubstr("port in use"));
+  const auto socket = *FleetServer::Start({.listen = folder.address()}, handler);
+  const auto second = FleetServer::Start({.listen = folder.address()}, handler);
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(second.status().message()), HasSubstr("another server listens"));
+  EXPECT_TRUE((*Dial({.server = folder.address()}))->Hello({}).ok());  // the first one is unharmed
+}
+
+TEST(Listening, RemovesAStaleSocketButNoOtherFile) {
+  const SocketFolder folder;
+  FakeHandler handler;
+  {
+    const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strcpy(address.sun_path, folder.path().c_str());
+    ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    close(fd);  // bound, never listened on, left behind
+  }
+  auto server = FleetServer::Start({.listen = folder.address()}, handler);
+  ASSERT_TRUE(server.ok()) << server.status();
+  struct stat info;
+  ASSERT_EQ(stat(folder.path().c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+  server->reset();
+  EXPECT_NE(stat(folder.path().c_str(), &info), 0);  // gone with its server
+  std::ofstream(folder.path()) << "precious";
+  EXPECT_EQ(FleetServer::Start({.listen = folder.address()}, handler).status().code(),
+            absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(stat(folder.path().c_str(), &info), 0);
+}
+
+TEST(Listening, RefusesBadAddressesByName) {
+  FakeHandler handler;
+  const auto why = [&](const std::string& listen) {
+    return std::string(FleetServer::Start({.listen = listen}, handler).status().message());
+  };
+  EXPECT_THAT(why("unix:/tmp/" + std::string(120, 'x')), HasSubstr("the system takes 107"));
+  EXPECT_THAT(why("unix:"), HasSubstr("names no path"));
+  EXPECT_THAT(why("unix:/tmp/no/such/folder/s"), HasSubstr("there is no folder /tmp/no/such/folder/"));
+  EXPECT_THAT(why("localhost"), HasSubstr("neither unix:/path nor host:port"));
+  EXPECT_THAT(why("localhost:70000"), HasSubstr("0 to 65535"));
+  EXPECT_THAT(why("0.0.0.0:0"), HasSubstr("need TLS"));
+  EXPECT_THAT(std::string(Dial({.server = "example.org:443"}).status().message()), HasSubstr("need TLS"));
+  EXPECT_FALSE(FleetServer::Start({.listen = ":0", .max_inline_bytes = kMaxInlineBytes + 1}, handler).ok());
+}
+
+}  // namespace
+}  // namespace macaw::wire

@@ -1,0 +1,80 @@
+#include "server/engine/attempt_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace macaw::server {
+namespace {
+
+using State = AttemptTable::State;
+
+constexpr WorkerId kAnna(1), kBert(2);
+const std::vector<ClientId> kClients = {ClientId(10), ClientId(20), ClientId(30)};
+TimePoint At(double seconds) { return TimePoint(FromSeconds(seconds)); }
+
+class AttemptTableTest : public testing::Test {
+ protected:
+  Attempt Lease(uint64_t client, WorkerId worker, double expires = 10) {
+    return table_.Lease(ClientId(client), worker, At(expires), fences_);
+  }
+  FenceSource fences_{7};
+  AttemptTable table_{kClients};
+};
+
+TEST_F(AttemptTableTest, AClientGoesFromQueuedToCountedOnce) {
+  const Attempt a = Lease(10, kAnna);
+  EXPECT_EQ(a.fence.epoch, 7u);
+  ASSERT_TRUE(table_.Judge(kAnna, {{a}}).ok());
+  table_.Count({{a}});
+  EXPECT_EQ(table_.StateOf(ClientId(10)), State::kCounted);
+  EXPECT_FALSE(table_.Judge(kAnna, {{a}}).ok());
+  EXPECT_EQ(table_.queued(), 2u);
+  EXPECT_FALSE(table_.closed());
+}
+
+TEST_F(AttemptTableTest, APartWithOneStaleAttemptIsRefusedWholeAndNothingMoves) {
+  const Attempt a = Lease(10, kAnna), b = Lease(20, kAnna, 5);
+  EXPECT_THAT(table_.Expire(At(6)), testing::ElementsAre(b));
+  const absl::Status verdict = table_.Judge(kAnna, {{a, b}});
+  EXPECT_EQ(verdict.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(verdict.message()), testing::HasSubstr("client 20"));
+  EXPECT_EQ(table_.leased(), 1u);
+  EXPECT_EQ(table_.counted(), 0u);
+}
+
+TEST_F(AttemptTableTest, OnlyTheHolderMayCommit) {
+  const Attempt a = Lease(10, kAnna);
+  EXPECT_FALSE(table_.Judge(kBert, {{a}}).ok());
+  EXPECT_FALSE(table_.Judge(kAnna, {{Attempt{ClientId(10), {6, a.fence.counter}}}}).ok()) << "another epoch";
+  EXPECT_FALSE(table_.Judge(kAnna, {{Attempt{ClientId(99), a.fence}}}).ok()) << "not in the cohort";
+  EXPECT_EQ(table_.Judge(kAnna, {{a, a}}).code(), absl::StatusCode::kInvalidArgument) << "twice";
+}
+
+TEST_F(AttemptTableTest, ARenewedLeaseOutlivesItsFirstExpiryAndALostOneIsReported) {
+  const Attempt a = Lease(10, kAnna, 5), b = Lease(20, kAnna, 5);
+  EXPECT_TRUE(table_.Renew(kAnna, {{a}}, At(20)).empty());
+  EXPECT_THAT(table_.Expire(At(6)), testing::ElementsAre(b));
+  EXPECT_THAT(table_.Renew(kAnna, {{a, b}}, At(30)), testing::ElementsAre(b));
+  EXPECT_EQ(table_.NextExpiry(), At(30));
+}
+
+TEST_F(AttemptTableTest, AWorkerLostGivesEverythingBackAndANewFenceReplacesTheOld) {
+  const Attempt a = Lease(10, kAnna), b = Lease(20, kBert);
+  EXPECT_THAT(table_.DropWorker(kAnna), testing::ElementsAre(a));
+  const Attempt again = Lease(10, kBert);
+  EXPECT_GT(again.fence, a.fence);
+  EXPECT_FALSE(table_.Judge(kAnna, {{a}}).ok());
+  EXPECT_TRUE(table_.Judge(kBert, {{again, b}}).ok());
+}
+
+TEST_F(AttemptTableTest, ClosesWhenEverybodyIsCountedOrGivenUp) {
+  const Attempt a = Lease(10, kAnna), b = Lease(20, kAnna), c = Lease(30, kBert);
+  table_.Count({{a, b}});
+  EXPECT_FALSE(table_.closed());
+  table_.GiveUp({{c}});
+  EXPECT_TRUE(table_.closed());
+  EXPECT_THAT(table_.Remaining(), testing::ElementsAre(ClientId(10), ClientId(20)));
+}
+
+}  // namespace
+}  // namespace macaw::server

@@ -1,0 +1,91 @@
+#include "training/batch_order.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace macaw::training {
+namespace {
+
+using testing::ElementsAre;
+
+using Batches = std::vector<std::vector<uint32_t>>;
+
+Batches Walk(uint64_t rows, const LocalConfig& local, const StreamKey& key = {.seed = 1},
+             uint32_t stage = 0) {
+  BatchOrder order;
+  order.Start(key, stage, rows, local);
+  Batches batches;
+  for (auto next = order.Next(); !next.empty(); next = order.Next()) {
+    batches.emplace_back(next.begin(), next.end());
+  }
+  EXPECT_EQ(batches.size(), order.steps());
+  return batches;
+}
+
+std::vector<uint32_t> Joined(const Batches& batches, size_t begin, size_t end) {
+  std::vector<uint32_t> all;
+  for (size_t i = begin; i < end; ++i) all.insert(all.end(), batches[i].begin(), batches[i].end());
+  return all;
+}
+
+TEST(BatchOrder, KeepsStoredOrderWhenNotShuffled) {
+  EXPECT_THAT(Walk(5, {.batch_size = 2, .shuffle = false}),
+              ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3), ElementsAre(4)));
+  EXPECT_THAT(Walk(5, {.batch_size = 2, .drop_last = true, .shuffle = false}),
+              ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3)));
+  EXPECT_THAT(Walk(3, {.epochs = 2, .batch_size = 0, .shuffle = false}),
+              ElementsAre(ElementsAre(0, 1, 2), ElementsAre(0, 1, 2)));
+}
+
+TEST(BatchOrder, SeesEveryRowOnceAnEpochInAnotherOrder) {
+  const Batches batches = Walk(25, {.epochs = 2, .batch_size = 10});
+  ASSERT_EQ(batches.size(), 6u);
+  std::vector<uint32_t> first = Joined(batches, 0, 3), second = Joined(batches, 3, 6);
+  EXPECT_NE(first, second);
+  std::vector<uint32_t> all(25);
+  std::iota(all.begin(), all.end(), 0u);
+  EXPECT_NE(first, all);
+  std::sort(first.begin(), first.end());
+  std::sort(second.begin(), second.end());
+  EXPECT_EQ(first, all);
+  EXPECT_EQ(second, all);
+}
+
+TEST(BatchOrder, RepeatsEpochsForAGivenNumberOfSteps) {
+  const Batches steps = Walk(5, {.steps = 7, .batch_size = 2});
+  const Batches epochs = Walk(5, {.epochs = 3, .batch_size = 2});
+  ASSERT_EQ(steps.size(), 7u);
+  EXPECT_TRUE(std::equal(steps.begin(), steps.end(), epochs.begin()));
+}
+
+TEST(BatchOrder, IsTheShuffleOfItsStream) {
+  const StreamKey key{.seed = 3, .round = Round(2), .phase = Phase(1), .client = ClientId(9)};
+  StreamKey named = key;
+  named.purpose = Purpose::kShuffle;
+  named.extra = (uint64_t{4} << 32) | 1;  // stage 4, epoch 1
+  std::vector<uint32_t> expected = {0, 1, 2, 3, 4, 5, 6, 7};
+  RandomStream(named).Shuffle(std::span(expected));
+  EXPECT_EQ(Walk(8, {.epochs = 2, .batch_size = 0}, key, 4)[1], expected);
+}
+
+TEST(BatchOrder, DependsOnRoundClientAndStage) {
+  const LocalConfig local{.batch_size = 0};
+  const Batches base = Walk(30, local);
+  EXPECT_NE(base, Walk(30, local, {.seed = 2}));
+  EXPECT_NE(base, Walk(30, local, {.seed = 1, .round = Round(1)}));
+  EXPECT_NE(base, Walk(30, local, {.seed = 1, .client = ClientId(1)}));
+  EXPECT_NE(base, Walk(30, local, {.seed = 1}, 1));
+  EXPECT_EQ(base, Walk(30, local));
+}
+
+TEST(BatchOrder, HasNoStepsWithoutABatch) {
+  EXPECT_TRUE(Walk(0, {.batch_size = 0}).empty());
+  EXPECT_TRUE(Walk(0, {.steps = 5, .batch_size = 4}).empty());
+  EXPECT_TRUE(Walk(3, {.steps = 5, .batch_size = 4, .drop_last = true}).empty());
+}
+
+}  // namespace
+}  // namespace macaw::training

@@ -1,0 +1,179 @@
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/training/testing.h"
+#include "training/hooks.h"
+
+namespace macaw::training {
+namespace {
+
+using Vec = std::vector<double>;
+
+// Mime (Karimireddy et al. 2021): phase 1 gives c = ∇f(x); the steps of phase 2 use g(y; ζ) − g(x;
+// ζ) + c with the same minibatch ζ twice.
+TEST(MimeSketch, PairsGradientsOfTheSameBatch) {
+  const HandLine line = Line();
+  const models::ModelSpec spec = line.Spec();
+  const Examples examples = line.Stored();
+  const Vec start = {0.5, -0.25, 0.125};
+  const FlatVector x = PointOf(spec, start);
+  const auto trainer = TrainerOf(spec, TaskKind::kRegression);
+  ClientTask task = TaskOf(examples.Targets());
+
+  LocalPlan first;
+  first.stages = {StageFrom(View(x), 0)};
+  first.stages[0].kind = StageKind::kGradient;
+  const FlatVector c = FlatVector::CopyOf(MustRun(*trainer, first, task)[0].end, spec.layout);
+
+  auto hooks = std::make_shared<Hooks>();
+  hooks->correct = [&](ConstVectorView, VectorView g, StepBatch& batch) {
+    const ConstVectorView at_x = batch.GradientAt(View(x));
+    for (size_t i = 0; i < g.size(); ++i) {
+      g.As<double>()[i] += c.As<double>()[i] - at_x.As<double>()[i];
+    }
+  };
+  LocalPlan second;
+  second.stages = {StageFrom(View(x), 0.1)};
+  second.stages[0].local.batch_size = 2;
+  second.stages[0].local.epochs = 3;
+  second.stages[0].hooks = hooks;
+  task.phase = Phase(1);
+  const auto outcomes = MustRun(*trainer, second, task);
+
+  Vec y = start;
+  const Vec full = line.Gradient(start);
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    for (const auto& [begin, end] : {std::pair(0, 2), std::pair(2, 4), std::pair(4, 5)}) {
+      const Vec at_y = line.Gradient(y, begin, end), at_x = line.Gradient(start, begin, end);
+      for (int k = 0; k < 3; ++k) y[k] -= 0.1 * (at_y[k] - at_x[k] + full[k]);
+    }
+  }
+  ExpectPoint(outcomes[0].end, y);
+}
+
+TEST(CorrectHook, SeesTheClippedGradientBeforeTheCorrection) {
+  const HandLine line = Line();
+  const models::ModelSpec spec = line.Spec();
+  const Examples examples = line.Stored();
+  const FlatVector x = PointOf(spec, {0.5, -0.25, 0.125});
+  double norm = 0;
+  auto hooks = std::make_shared<Hooks>();
+  hooks->correct = [&](ConstVectorView w, VectorView g, StepBatch&) {
+    EXPECT_EQ(w.As<double>()[0], 0.5);
+    for (double& value : g.As<double>()) {
+      norm += value * value;
+      value = 0;
+    }
+  };
+  LocalPlan plan;
+  plan.stages = {StageFrom(View(x), 0.1)};
+  plan.stages[0].local.clip_norm = 0.25;
+  plan.stages[0].local.weight_decay = 1;
+  plan.stages[0].hooks = hooks;
+  const auto outcomes =
+      MustRun(*TrainerOf(spec, TaskKind::kRegression), plan, TaskOf(examples.Targets()));
+  EXPECT_NEAR(std::sqrt(norm), 0.25, 1e-14);
+  ExpectPoint(outcomes[0].end, {0.45, -0.225, 0.1125});  // the decay alone
+}
+
+TEST(LossHook, ReplacesTheTasksLossAndIsReported) {
+  const HandLine line = Line();
+  const models::ModelSpec spec = line.Spec();
+  const Examples examples = line.Stored();
+  const Vec start = {0.5, -0.25, 0.125};
+  const FlatVector x = PointOf(spec, start);
+  auto hooks = std::make_shared<Hooks>();
+  // Three times the squared error, plus w₀².
+  hooks->loss = [](const models::Outputs& outputs, StepBatch& batch,
+                   std::span<const at::Tensor> w) {
+    EXPECT_EQ(batch.features().size(0), outputs.logits.size(0));
+    EXPECT_TRUE(at::equal(outputs.representation, batch.features()));
+    return 3 * (outputs.logits.flatten() - batch.labels()).pow(2).mean() +
+           w[0].flatten().select(0, 0).pow(2);
+  };
+  LocalPlan plan;
+  plan.stages = {StageFrom(View(x), 0.1), StageFrom(View(x), 0.1), StageFrom(View(x), 0.1)};
+  plan.stages[1].kind = StageKind::kGradient;
+  plan.stages[2].kind = StageKind::kLoss;
+  for (Stage& stage : plan.stages) stage.hooks = hooks;
+  const auto outcomes =
+      MustRun(*TrainerOf(spec, TaskKind::kRegression), plan, TaskOf(examples.Targets()));
+  Vec g = line.Gradient(start);
+  for (double& value : g) value *= 3;
+  g[0] += 2 * start[0];
+  ExpectPoint(outcomes[0].end, {0.5 - 0.1 * g[0], -0.25 - 0.1 * g[1], 0.125 - 0.1 * g[2]});
+  ExpectPoint(outcomes[1].end, g);
+  const double loss = 3 * line.Loss(start) + 0.25;
+  EXPECT_NEAR(outcomes[0].sums[1] / 5, loss, 1e-14);
+  EXPECT_NEAR(outcomes[2].sums[1] / 5, loss, 1e-14);
+  EXPECT_EQ(outcomes[0].sums[0], 5);
+}
+
+// Distillation: the teacher's outputs on the same batch, outside the graph.
+TEST(LossHook, MayAskATeacher) {
+  const models::ModelSpec spec = SpecOf({"linear 3"}, {4}, 3, DType::kF64);
+  const Examples examples = RandomExamples(12, 4, 3, 1);
+  const FlatVector x = models::InitialModel(spec, 1), teacher = models::InitialModel(spec, 2);
+  auto hooks = std::make_shared<Hooks>();
+  hooks->loss = [&](const models::Outputs& outputs, StepBatch& batch, std::span<const at::Tensor>) {
+    const at::Tensor wish = batch.OutputsAt(View(teacher)).logits;
+    EXPECT_FALSE(wish.requires_grad());
+    return (outputs.logits - wish).pow(2).mean();
+  };
+  LocalPlan plan;
+  plan.stages = {StageFrom(View(x), 0.5), StageFrom(StageEnd{0}, 0)};
+  plan.stages[0].local.epochs = 300;
+  plan.stages[1].kind = StageKind::kLoss;
+  for (Stage& stage : plan.stages) stage.hooks = hooks;
+  const auto outcomes =
+      MustRun(*TrainerOf(spec, TaskKind::kClassification), plan, TaskOf(examples.Classes()));
+  EXPECT_LT(outcomes[1].sums[1] / 12, 0.05 * outcomes[0].sums[1] / outcomes[0].sums[0] + 1e-3);
+}
+
+TEST(Hooks, SeeTheSameDropoutMasksInAPairedGradient) {
+  const models::ModelSpec spec = SpecOf({"dropout 0.5", "linear 3"}, {40}, 3, DType::kF64);
+  const Examples examples = RandomExamples(6, 40, 3, 1);
+  const FlatVector x = models::InitialModel(spec, 1);
+  size_t calls = 0;
+  auto hooks = std::make_shared<Hooks>();
+  hooks->correct = [&](ConstVectorView w, VectorView g, StepBatch& batch) {
+    ++calls;
+    const ConstVectorView again = batch.GradientAt(w);
+    EXPECT_EQ(std::memcmp(again.bytes.data(), g.bytes.data(), g.bytes.size()), 0);
+  };
+  LocalPlan plan;
+  plan.stages = {StageFrom(View(x), 0.5)};
+  plan.stages[0].local.epochs = 2;
+  plan.stages[0].hooks = hooks;
+  MustRun(*TrainerOf(spec, TaskKind::kClassification), plan, TaskOf(examples.Classes()));
+  EXPECT_EQ(calls, 2u);
+}
+
+TEST(Hooks, ThatThrowBecomeAStatusWithClientAndStage) {
+  const HandLine line = Line();
+  const models::ModelSpec spec = line.Spec();
+  const Examples examples = line.Stored();
+  const FlatVector x = PointOf(spec, {0.5, -0.25, 0.125});
+  auto hooks = std::make_shared<Hooks>();
+  hooks->loss = [](const models::Outputs& outputs, StepBatch&, std::span<const at::Tensor>) {
+    return outputs.logits.matmul(outputs.logits);  // shapes do not fit
+  };
+  LocalPlan plan;
+  plan.stages = {StageFrom(View(x), 0.1), StageFrom(View(x), 0.1)};
+  plan.stages[1].hooks = hooks;
+  const auto trainer = TrainerOf(spec, TaskKind::kRegression);
+  const auto failed = trainer->Run(plan, TaskOf(examples.Targets()));
+  EXPECT_EQ(failed.status().code(), absl::StatusCode::kInternal);
+  const std::string message(failed.status().message());
+  EXPECT_THAT(message, testing::StartsWith("client 7: stage 1: LibTorch: "));
+  EXPECT_THAT(message, testing::Not(testing::HasSubstr("frame #")));
+  // The trainer works on as if nothing had been.
+  plan.stages.pop_back();
+  EXPECT_TRUE(trainer->Run(plan, TaskOf(examples.Targets())).ok());
+}
+
+}  // namespace
+}  // namespace macaw::training

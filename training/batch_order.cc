@@ -1,0 +1,44 @@
+#include "training/batch_order.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace macaw::training {
+
+void BatchOrder::Start(StreamKey key, uint32_t stage, uint64_t rows, const LocalConfig& local) {
+  key_ = key;
+  key_.purpose = Purpose::kShuffle;
+  stage_ = stage;
+  batch_ = local.batch_size == 0 ? rows : local.batch_size;
+  per_epoch_ = 0;
+  if (rows > 0) per_epoch_ = local.drop_last ? rows / batch_ : (rows + batch_ - 1) / batch_;
+  steps_ = local.steps > 0 ? local.steps : per_epoch_ * local.epochs;
+  if (per_epoch_ == 0) steps_ = 0;
+  taken_ = 0;
+  epoch_ = 0;
+  shuffle_ = local.shuffle;
+  order_.resize(rows);
+  std::iota(order_.begin(), order_.end(), 0u);
+}
+
+void BatchOrder::BeginEpoch() {
+  epoch_ = static_cast<uint32_t>(taken_ / per_epoch_);
+  if (!shuffle_) return;
+  // From stored order each time, so that epoch e does not depend on the epochs before it.
+  std::iota(order_.begin(), order_.end(), 0u);
+  key_.extra = (static_cast<uint64_t>(stage_) << 32) | epoch_;
+  RandomStream stream(key_);
+  stream.Shuffle(std::span(order_));
+}
+
+std::span<const uint32_t> BatchOrder::Next() {
+  if (taken_ == steps_) return {};
+  const uint64_t within = taken_ % per_epoch_;
+  if (within == 0) BeginEpoch();
+  ++taken_;
+  const uint64_t begin = within * batch_;
+  const uint64_t count = std::min<uint64_t>(batch_, order_.size() - begin);
+  return std::span<const uint32_t>(order_).subspan(begin, count);
+}
+
+}  // namespace macaw::training

@@ -1,0 +1,177 @@
+#include "training/eager_batch.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+#include <variant>
+
+#include "core/status.h"
+
+namespace macaw::training {
+namespace {
+
+at::ScalarType TypeOf(DType dtype) { return dtype == DType::kF32 ? at::kFloat : at::kDouble; }
+
+template <typename T>
+std::span<const T> ValuesOf(const at::Tensor& tensor) {
+  return {tensor.const_data_ptr<T>(), static_cast<size_t>(tensor.numel())};
+}
+
+template <typename T>
+std::span<T> Typed(std::span<std::byte> bytes) {
+  return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
+}
+
+bool HasDropout(const models::ModelSpec& spec) {
+  return std::any_of(spec.layers.begin(), spec.layers.end(), [](const models::Layer& layer) {
+    return std::holds_alternative<models::Dropout>(layer);
+  });
+}
+
+}  // namespace
+
+EagerBatch::EagerBatch(const models::Network& network, const data::BatchGather& gather,
+                       TaskKind task, DType dtype)
+    : network_(network),
+      gather_(gather),
+      task_(task),
+      dtype_(dtype),
+      has_dropout_(HasDropout(network.spec())) {}
+
+void EagerBatch::Reserve(size_t rows) {
+  if (rows == rows_) return;
+  const size_t outputs = static_cast<size_t>(network_.spec().outputs);
+  const size_t width = SizeOf(dtype_);
+  if (rows > capacity_) {
+    features_ = AlignedBuffer(rows * gather_.example_bytes());
+    targets_ = AlignedBuffer(rows * width);
+    logit_gradient_ = AlignedBuffer(rows * outputs * width);
+    capacity_ = rows;
+  }
+  rows_ = rows;
+  classes_.resize(task_ == TaskKind::kRegression ? 0 : rows);
+  const auto options = at::dtype(TypeOf(dtype_));
+  std::vector<int64_t> shape = {static_cast<int64_t>(rows)};
+  for (const int64_t extent : network_.spec().input_shape) shape.push_back(extent);
+  features_tensor_ = at::from_blob(features_.bytes().data(), shape, options);
+  logit_gradient_tensor_ =
+      at::from_blob(logit_gradient_.bytes().data(),
+                    {static_cast<int64_t>(rows), static_cast<int64_t>(outputs)}, options);
+}
+
+absl::Status EagerBatch::Load(const data::Rows& rows, std::span<const uint32_t> positions,
+                              const data::AugmentKey* augment, const Objective& objective) {
+  Reserve(positions.size());
+  const bool regression = task_ == TaskKind::kRegression;
+  gather_.Gather(rows, positions, augment, features_.bytes().first(rows_ * gather_.example_bytes()),
+                 classes_, targets_.bytes().first(regression ? rows_ * SizeOf(dtype_) : 0));
+  return objective.CheckClasses(classes_);
+}
+
+Mean EagerBatch::MeanOf(const Objective& objective) const {
+  Labels<float> labels{.classes = classes_};
+  if (!classes_.empty()) return objective.MeanOf(labels);
+  return {.divisor = static_cast<double>(rows_), .rows = static_cast<double>(rows_)};
+}
+
+void EagerBatch::RateOutputs(const at::Tensor& logits, const Objective& objective, const Mean& mean,
+                             std::span<std::byte> gradient, std::span<double> sums) {
+  const at::Tensor values = logits.contiguous();
+  DispatchDType(dtype_, [&]<typename T>(T) {
+    Labels<T> labels{.classes = classes_};
+    if (task_ == TaskKind::kRegression) labels.targets = targets_.As<T>().first(rows_);
+    objective.Rate(ValuesOf<T>(values), labels, mean, Typed<T>(gradient), sums);
+  });
+}
+
+void EagerBatch::Differentiate(Replica& replica, const StageLoss& loss, const Mean& mean,
+                               const StreamKey* dropout, MetricSums& sums) {
+  const at::AutoGradMode with_graph(true);
+  std::optional<RandomStream> masks;
+  if (has_dropout_ && dropout != nullptr) masks.emplace(*dropout);
+  const models::Outputs outputs =
+      network_.Forward(features_tensor_, replica.parameters(), masks ? &*masks : nullptr);
+
+  if (loss.hooks == nullptr || !loss.hooks->loss) {
+    // The objective is differentiated by hand and autograd begins at the outputs: fewer nodes, and
+    // losses in double.
+    RateOutputs(outputs.logits, *loss.objective, mean,
+                logit_gradient_.bytes().first(rows_ * network_.spec().outputs * SizeOf(dtype_)),
+                sums);
+    if (outputs.logits.requires_grad()) {
+      torch::autograd::backward({outputs.logits}, {logit_gradient_tensor_});
+    }
+    return;
+  }
+  step_ = Step{loss, dropout};
+  const at::Tensor scalar = loss.hooks->loss(outputs, *this, replica.parameters());
+  const double value = scalar.item<double>();
+  std::vector<double> metrics(sums.size());
+  RateOutputs(outputs.logits.detach(), *loss.objective, mean, {}, metrics);
+  metrics[1] = value * static_cast<double>(rows_);
+  AddTo(sums, metrics);
+  // A hook's loss is a mean over the batch; `mean` may be over more rows than that.
+  if (scalar.requires_grad()) {
+    torch::autograd::backward({scalar * (static_cast<double>(rows_) / mean.rows)});
+  }
+  step_.reset();
+}
+
+void EagerBatch::Rate(std::span<const at::Tensor> parameters, const StageLoss& loss,
+                      const Mean& mean, MetricSums& sums) {
+  const at::NoGradGuard without_graph;
+  const models::Outputs outputs = network_.Forward(features_tensor_, parameters, nullptr);
+  std::vector<double> metrics(sums.size());
+  RateOutputs(outputs.logits, *loss.objective, mean, {}, metrics);
+  if (loss.hooks != nullptr && loss.hooks->loss) {
+    step_ = Step{loss};
+    metrics[1] =
+        loss.hooks->loss(outputs, *this, parameters).item<double>() * static_cast<double>(rows_);
+    step_.reset();
+  }
+  AddTo(sums, metrics);
+}
+
+void EagerBatch::Correct(Replica& replica, const StageLoss& loss, const StreamKey* dropout) {
+  step_ = Step{loss, dropout};
+  loss.hooks->correct(replica.values(), replica.gradient(), *this);
+  step_.reset();
+}
+
+at::Tensor EagerBatch::labels() const {
+  // LibTorch has no tensor over constant memory; a hook that writes to its labels hurts this batch
+  // only.
+  void* const data = classes_.empty() ? const_cast<std::byte*>(targets_.bytes().data())
+                                      : static_cast<void*>(const_cast<int64_t*>(classes_.data()));
+  return at::from_blob(data, {static_cast<int64_t>(rows_)},
+                       at::dtype(classes_.empty() ? TypeOf(dtype_) : at::kLong));
+}
+
+ConstVectorView EagerBatch::GradientAt(ConstVectorView point) {
+  if (point.bytes.size() != network_.spec().layout->bytes()) {
+    throw std::invalid_argument("a hook asked for the gradient at a vector of another layout");
+  }
+  if (!other_point_) other_point_.emplace(network_.spec().layout);
+  const Step step = *step_;
+  other_point_->Load(point);
+  other_point_->SetTrainable(step.loss.trainable);
+  other_point_->ZeroGradient();
+  MetricSums unused(step.loss.objective->metrics());
+  Differentiate(*other_point_, step.loss, MeanOf(*step.loss.objective), step.dropout, unused);
+  step_ = step;
+  return other_point_->gradient();
+}
+
+models::Outputs EagerBatch::OutputsAt(ConstVectorView point) {
+  const at::NoGradGuard without_graph;
+  // Bytes are only read: LibTorch has no tensor over constant memory.
+  const std::span<std::byte> bytes(const_cast<std::byte*>(point.bytes.data()), point.bytes.size());
+  return network_.Forward(features_tensor_, models::ViewsOf({point.layout, point.device, bytes}),
+                          nullptr);
+}
+
+}  // namespace macaw::training

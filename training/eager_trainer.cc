@@ -1,0 +1,352 @@
+#include "training/eager_trainer.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <numeric>
+#include <utility>
+
+#include "core/status.h"
+#include "models/one_thread.h"
+
+namespace macaw::training {
+namespace {
+
+// Rows a pass over all of a client's rows takes at a time. Part of the bits of a gradient stage.
+constexpr uint64_t kPassRows = 128;
+constexpr uintptr_t kAlignment = 64;
+
+// LibTorch throws; this is where that ends.
+template <typename F>
+auto Caught(F&& f) -> decltype(f()) {
+  try {
+    return f();
+  } catch (const c10::Error& error) {
+    return absl::InternalError(absl::StrCat("LibTorch: ", error.what_without_backtrace()));
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("out of memory: use a smaller batch or fewer slots");
+  } catch (const std::exception& error) {
+    return absl::InternalError(error.what());
+  }
+}
+
+const data::Rows& RowsOf(const ClientTask& task, data::Split split) {
+  switch (split) {
+    case data::Split::kValidation:
+      return task.validation;
+    case data::Split::kTest:
+      return task.test;
+    case data::Split::kTrain:
+      break;
+  }
+  return task.train;
+}
+
+absl::StatusOr<ConstVectorView> Resolve(const Point& point,
+                                        const std::vector<StageOutcome>& before) {
+  if (const auto* view = std::get_if<ConstVectorView>(&point)) return *view;
+  const size_t stage = std::get<StageEnd>(point).stage;
+  if (stage < before.size() && !before[stage].end.empty()) return before[stage].end;
+  return absl::InvalidArgumentError(
+      absl::StrCat("refers to the end of stage ", stage,
+                   ", which has none: name an earlier train or gradient stage"));
+}
+
+}  // namespace
+
+struct EagerTrainer::StageRun {
+  const Stage& stage;
+  const uint32_t index;
+  const ClientTask& task;
+  const data::Rows& rows;
+  Objective objective;
+  ConstVectorView start;
+  ConstVectorView anchor;
+  ConstVectorView v;  // empty: none
+  Pieces pieces;
+  StreamKey key;  // seed, round, phase, client
+
+  StageLoss loss() const { return {&objective, stage.hooks.get(), stage.trainable.get()}; }
+  StreamKey Dropout(uint64_t step) const {
+    StreamKey dropout = key;
+    dropout.purpose = Purpose::kDropout;
+    dropout.extra = (static_cast<uint64_t>(index) << 32) | step;
+    return dropout;
+  }
+};
+
+absl::StatusOr<std::unique_ptr<EagerTrainer>> EagerTrainer::Make(const TrainerSetup& setup) {
+  if (setup.spec.layout == nullptr || setup.spec.layout->dtype() != setup.dtype) {
+    return absl::InvalidArgumentError("the model was built for another dtype than the run's");
+  }
+  if (setup.feature_type == data::FeatureType::kI32) {
+    return absl::InvalidArgumentError("the data holds tokens, and no layer takes those");
+  }
+  MACAW_ASSIGN_OR_RETURN(Objective objective,
+                         Objective::Make(setup.task, setup.spec.outputs, setup.local));
+  models::UseOneThread();
+  using Made = absl::StatusOr<std::unique_ptr<EagerTrainer>>;
+  return Caught([&]() -> Made {
+    return std::unique_ptr<EagerTrainer>(new EagerTrainer(setup, std::move(objective)));
+  });
+}
+
+EagerTrainer::EagerTrainer(const TrainerSetup& setup, Objective objective)
+    : task_(setup.task),
+      feature_type_(setup.feature_type),
+      network_(setup.spec),
+      gather_(setup.feature_type, setup.spec.input_shape, setup.transform, setup.dtype),
+      plain_(objective.Plain()),
+      batch_(network_, gather_, setup.task, setup.dtype),
+      replica_(setup.spec.layout) {}
+
+absl::StatusOr<std::vector<StageOutcome>> EagerTrainer::Run(const LocalPlan& plan,
+                                                            const ClientTask& task) {
+  models::UseOneThread();
+  std::vector<StageOutcome> outcomes;
+  outcomes.reserve(plan.stages.size());
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    if (i > 0 && !outcomes[i - 1].end.empty()) {
+      // The next stage works in the same replica.
+      if (ends_.size() < i) ends_.resize(i);
+      if (ends_[i - 1].empty()) ends_[i - 1] = FlatVector(network_.spec().layout);
+      const ConstVectorView end = outcomes[i - 1].end;
+      std::memcpy(ends_[i - 1].view().bytes.data(), end.bytes.data(), end.bytes.size());
+      outcomes[i - 1].end = ends_[i - 1].view();
+    }
+    absl::StatusOr<StageOutcome> outcome =
+        Caught([&] { return RunStage(plan, i, outcomes, task); });
+    if (!outcome.ok()) {
+      return Annotate(outcome.status(), absl::StrCat("client ", task.client.value, ": stage ", i));
+    }
+    outcomes.push_back(*std::move(outcome));
+  }
+  return outcomes;
+}
+
+absl::StatusOr<StageOutcome> EagerTrainer::RunStage(const LocalPlan& plan, size_t index,
+                                                    const std::vector<StageOutcome>& before,
+                                                    const ClientTask& task) {
+  const Stage& stage = plan.stages[index];
+  const AffineCorrection& correction = stage.correction;
+  const ParameterLayout& layout = *network_.spec().layout;
+  if (stage.local.optimizer != "sgd") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("local.optimizer is \"sgd\", got \"", stage.local.optimizer, "\""));
+  }
+  if (stage.trainable != nullptr && stage.trainable->size() != layout.entries().size()) {
+    return absl::InvalidArgumentError(absl::StrCat("names ", stage.trainable->size(),
+                                                   " trainable tensors, the model has ",
+                                                   layout.entries().size()));
+  }
+  MACAW_ASSIGN_OR_RETURN(Objective objective,
+                         Objective::Make(task_, network_.spec().outputs, stage.local));
+  StageRun run{
+      .stage = stage,
+      .index = static_cast<uint32_t>(index),
+      .task = task,
+      .rows = RowsOf(task, stage.rows),
+      .objective = std::move(objective),
+      .pieces = TrainablePieces(layout, stage.trainable.get()),
+      .key = {.seed = task.seed, .round = task.round, .phase = task.phase, .client = task.client}};
+  MACAW_RETURN_IF_ERROR(CheckRows(run.rows));
+  MACAW_ASSIGN_OR_RETURN(run.start, Resolve(stage.start, before));
+  MACAW_RETURN_IF_ERROR(CheckVector(run.start, "start"));
+  run.anchor = run.start;
+  if (correction.anchor) {
+    MACAW_ASSIGN_OR_RETURN(run.anchor, Resolve(*correction.anchor, before));
+    MACAW_RETURN_IF_ERROR(CheckVector(run.anchor, "anchor"));
+  }
+  if (correction.v) {
+    run.v = *correction.v;
+    MACAW_RETURN_IF_ERROR(CheckVector(run.v, "correction v"));
+  }
+  switch (stage.kind) {
+    case StageKind::kTrain:
+      return Train(run);
+    case StageKind::kGradient:
+      return Gradient(run);
+    case StageKind::kLoss:
+      return Loss(run);
+  }
+  return absl::InternalError("unknown kind of stage");
+}
+
+absl::StatusOr<StageOutcome> EagerTrainer::Train(const StageRun& run) {
+  const LocalConfig& local = run.stage.local;
+  order_.Start(run.key, run.index, run.rows.size(), local);
+  if (local.steps > 0 && order_.steps() == 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "local.steps asks for ", local.steps, " steps, but ", run.rows.size(),
+        " rows make no batch of ", local.batch_size, local.drop_last ? " (local.drop_last)" : ""));
+  }
+  replica_.Load(run.start);
+  replica_.SetTrainable(run.stage.trainable.get());
+  replica_.ZeroGradient();
+  if (local.momentum != 0) {
+    if (momentum_.empty()) momentum_ = FlatVector(network_.spec().layout);
+    std::memset(momentum_.view().bytes.data(), 0, momentum_.view().bytes.size());
+  }
+
+  StageOutcome outcome{.sums = MetricSums(run.objective.metrics())};
+  StepNorm step_norm(SgdRule::Of(local, run.stage.correction.mu));
+  data::AugmentKey augment{.seed = run.task.seed,
+                           .round = run.task.round,
+                           .client = run.task.client,
+                           .clients = run.task.clients};
+  for (auto positions = order_.Next(); !positions.empty(); positions = order_.Next()) {
+    augment.epoch = order_.epoch();
+    MACAW_RETURN_IF_ERROR(batch_.Load(run.rows, positions, &augment, run.objective));
+    const StreamKey dropout = run.Dropout(outcome.steps);
+    batch_.Differentiate(replica_, run.loss(), batch_.MeanOf(run.objective), &dropout,
+                         outcome.sums);
+    DispatchDType(network_.spec().layout->dtype(), [&]<typename T>(T) { Step<T>(run, dropout); });
+    ++outcome.steps;
+    outcome.rate_sum += local.lr;
+    outcome.examples += positions.size();
+    step_norm.Step();
+  }
+  outcome.a_norm1 = step_norm.value();
+  outcome.end = replica_.values();
+  return outcome;
+}
+
+template <typename T>
+void EagerTrainer::Step(const StageRun& run, const StreamKey& dropout) {
+  const SgdRule rule = SgdRule::Of(run.stage.local, run.stage.correction.mu);
+  const std::span<T> gradient = replica_.gradient().As<T>();
+  double scale = 1.0;
+  if (rule.clip_norm > 0) {
+    scale = ClipFactor(rule.clip_norm, NormOf<T>(gradient, run.pieces));
+  }
+  if (run.stage.hooks != nullptr && run.stage.hooks->correct) {
+    for (T& g : gradient) g *= static_cast<T>(scale);
+    scale = 1.0;
+    batch_.Correct(replica_, run.loss(), &dropout);
+  }
+  const SgdVectors<T> vectors{.weights = replica_.values().As<T>(),
+                              .gradient = gradient,
+                              .momentum = rule.momentum != 0 ? momentum_.As<T>() : std::span<T>(),
+                              .anchor = run.anchor.As<T>(),
+                              .v = run.v.empty() ? std::span<const T>() : run.v.As<T>()};
+  SgdStep<T>(rule, scale, run.pieces, vectors);
+}
+
+absl::StatusOr<StageOutcome> EagerTrainer::Gradient(const StageRun& run) {
+  MACAW_ASSIGN_OR_RETURN(const Mean mean, MeanOverAll(run.objective, run.rows));
+  replica_.Load(run.start);
+  replica_.SetTrainable(run.stage.trainable.get());
+  replica_.ZeroGradient();
+  StageOutcome outcome{.examples = run.rows.size(), .sums = MetricSums(run.objective.metrics())};
+  for (uint64_t begin = 0; begin < run.rows.size(); begin += kPassRows) {
+    const uint64_t end = std::min(begin + kPassRows, run.rows.size());
+    MACAW_RETURN_IF_ERROR(batch_.Load(run.rows, Positions(begin, end), nullptr, run.objective));
+    // Dropout belongs to training; a gradient at a point is of the whole network.
+    batch_.Differentiate(replica_, run.loss(), mean, /*dropout=*/nullptr, outcome.sums);
+  }
+  outcome.end = replica_.gradient();
+  return outcome;
+}
+
+absl::StatusOr<StageOutcome> EagerTrainer::Loss(const StageRun& run) {
+  MACAW_ASSIGN_OR_RETURN(const Mean mean, MeanOverAll(run.objective, run.rows));
+  const std::vector<at::Tensor> parameters = Reading(run.start);
+  StageOutcome outcome{.examples = run.rows.size(), .sums = MetricSums(run.objective.metrics())};
+  for (uint64_t begin = 0; begin < run.rows.size(); begin += kPassRows) {
+    const uint64_t end = std::min(begin + kPassRows, run.rows.size());
+    MACAW_RETURN_IF_ERROR(batch_.Load(run.rows, Positions(begin, end), nullptr, run.objective));
+    batch_.Rate(parameters, run.loss(), mean, outcome.sums);
+  }
+  return outcome;
+}
+
+absl::StatusOr<MetricSums> EagerTrainer::Evaluate(ConstVectorView model, const data::Rows& rows,
+                                                  uint64_t begin, uint64_t end, uint32_t batch) {
+  models::UseOneThread();
+  MACAW_RETURN_IF_ERROR(CheckVector(model, "model"));
+  MACAW_RETURN_IF_ERROR(CheckRows(rows));
+  if (begin > end || end > rows.size() || batch == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("evaluation of rows ", begin, " to ", end,
+                                                   " of ", rows.size(), " in batches of ", batch));
+  }
+  const auto evaluate = [&]() -> absl::StatusOr<MetricSums> {
+    const std::vector<at::Tensor> parameters = Reading(model);
+    MetricSums sums(plain_.metrics());
+    for (uint64_t first = begin; first < end; first += batch) {
+      const uint64_t last = std::min<uint64_t>(first + batch, end);
+      MACAW_RETURN_IF_ERROR(batch_.Load(rows, Positions(first, last), nullptr, plain_));
+      batch_.Rate(parameters, {.objective = &plain_}, batch_.MeanOf(plain_), sums);
+    }
+    return sums;
+  };
+  absl::StatusOr<MetricSums> sums = Caught(evaluate);
+  if (!sums.ok())
+    return Annotate(sums.status(), absl::StrCat("evaluation of rows ", begin, " to ", end));
+  return sums;
+}
+
+absl::Status EagerTrainer::CheckVector(ConstVectorView vector, absl::string_view what) const {
+  const ParameterLayout& layout = *network_.spec().layout;
+  if (vector.empty() || vector.device != Device::kCpu) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the ", what, " vector is missing or not on the CPU"));
+  }
+  if (vector.layout->digest() != layout.digest() || vector.bytes.size() != layout.bytes()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the ", what, " vector has another layout than model \"", network_.spec().name, "\""));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EagerTrainer::CheckRows(const data::Rows& rows) const {
+  if (rows.empty()) return absl::OkStatus();
+  const data::ExampleBlock& block = rows.block;
+  const size_t expected = gather_.example_elements() * data::SizeOf(feature_type_);
+  if (block.type != feature_type_ || block.row_bytes != expected) {
+    return absl::InvalidArgumentError(absl::StrCat("an example has ", block.row_bytes,
+                                                   " bytes, the model takes ", expected,
+                                                   ": the data does not fit the input shape"));
+  }
+  const bool regression = task_ == TaskKind::kRegression;
+  if (regression ? block.targets == nullptr : block.classes == nullptr) {
+    return absl::InvalidArgumentError(regression ? "regression needs targets, the data has classes"
+                                                 : "the task needs classes, the data has targets");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Mean> EagerTrainer::MeanOverAll(const Objective& objective,
+                                               const data::Rows& rows) const {
+  const double count = static_cast<double>(rows.size());
+  Mean mean{.divisor = count, .rows = count};
+  if (!objective.weighted()) return mean;
+  mean.divisor = 0;
+  for (uint64_t i = 0; i < rows.size(); ++i) {
+    const int64_t label = rows.block.classes[rows.at(i)];
+    MACAW_RETURN_IF_ERROR(objective.CheckClasses(std::span(&label, 1)));
+    mean.divisor += objective.WeightOf(label);
+  }
+  return mean;
+}
+
+std::span<const uint32_t> EagerTrainer::Positions(uint64_t begin, uint64_t end) {
+  positions_.resize(end - begin);
+  std::iota(positions_.begin(), positions_.end(), static_cast<uint32_t>(begin));
+  return positions_;
+}
+
+std::vector<at::Tensor> EagerTrainer::Reading(ConstVectorView point) {
+  if (reinterpret_cast<uintptr_t>(point.bytes.data()) % kAlignment != 0) {
+    if (aligned_.empty()) aligned_ = FlatVector(network_.spec().layout);
+    std::memcpy(aligned_.view().bytes.data(), point.bytes.data(), point.bytes.size());
+    return models::ViewsOf(aligned_.view());
+  }
+  // Bytes are only read: LibTorch has no tensor over constant memory.
+  const std::span<std::byte> bytes(const_cast<std::byte*>(point.bytes.data()), point.bytes.size());
+  return models::ViewsOf({point.layout, Device::kCpu, bytes});
+}
+
+}  // namespace macaw::training

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/gather.h"
+#include "models/network.h"
+#include "training/api/trainer.h"
+#include "training/batch_order.h"
+#include "training/eager_batch.h"
+#include "training/local_sgd.h"
+#include "training/objective.h"
+#include "training/replica.h"
+
+namespace macaw::training {
+
+// Runs any model by LibTorch's eager ops and autograd. The network is a function of (batch,
+// parameters); parameters and gradients are views of the replica's two flat vectors, and everything
+// after the gradient is one pass of our own over those. All memory but autograd's is allocated once
+// and grows only with the largest batch and plan.
+class EagerTrainer final : public LocalTrainer {
+ public:
+  static absl::StatusOr<std::unique_ptr<EagerTrainer>> Make(const TrainerSetup& setup);
+
+  absl::StatusOr<std::vector<StageOutcome>> Run(const LocalPlan& plan,
+                                                const ClientTask& task) override;
+  absl::StatusOr<MetricSums> Evaluate(ConstVectorView model, const data::Rows& rows, uint64_t begin,
+                                      uint64_t end, uint32_t batch) override;
+  std::string name() const override { return "eager"; }
+
+ private:
+  // A stage with everything it refers to looked up and checked.
+  struct StageRun;
+
+  EagerTrainer(const TrainerSetup& setup, Objective objective);
+
+  absl::StatusOr<StageOutcome> RunStage(const LocalPlan& plan, size_t index,
+                                        const std::vector<StageOutcome>& before,
+                                        const ClientTask& task);
+  absl::StatusOr<StageOutcome> Train(const StageRun& run);
+  absl::StatusOr<StageOutcome> Gradient(const StageRun& run);
+  absl::StatusOr<StageOutcome> Loss(const StageRun& run);
+  template <typename T>
+  void Step(const StageRun& run, const StreamKey& dropout);
+
+  absl::Status CheckVector(ConstVectorView vector, absl::string_view what) const;
+  absl::Status CheckRows(const data::Rows& rows) const;
+  // The mean over all rows of a client, whose labels are read for it where classes weigh
+  // differently.
+  absl::StatusOr<Mean> MeanOverAll(const Objective& objective, const data::Rows& rows) const;
+  std::span<const uint32_t> Positions(uint64_t begin, uint64_t end);
+  // Tensors over `point` for a pass that reads only.
+  std::vector<at::Tensor> Reading(ConstVectorView point);
+
+  const TaskKind task_;
+  const data::FeatureType feature_type_;
+  const models::Network network_;
+  const data::BatchGather gather_;
+  const Objective plain_;  // what evaluation reports
+  EagerBatch batch_;
+  Replica replica_;
+  BatchOrder order_;
+  FlatVector momentum_;  // made by the first stage that has momentum
+  std::vector<FlatVector>
+      ends_;            // of all stages of a plan but the last, whose end stays in the replica
+  FlatVector aligned_;  // a copy of a point that does not start on 64 bytes
+  std::vector<uint32_t> positions_;
+};
+
+}  // namespace macaw::training

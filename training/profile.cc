@@ -1,0 +1,29 @@
+#include <ATen/Version.h>
+#include <gnu/libc-version.h>
+#include <torch/version.h>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "training/api/trainer.h"
+
+namespace macaw::training {
+namespace {
+
+// MKL and oneDNN choose their kernels by the processor's maker, too.
+absl::string_view Maker() {
+  if (__builtin_cpu_is("intel")) return "intel";
+  if (__builtin_cpu_is("amd")) return "amd";
+  return "other";
+}
+
+}  // namespace
+
+NumericProfile EagerProfile() {
+  return {
+      .trainer = "eager",
+      .instruction_set =
+          absl::StrCat(absl::AsciiStrToLower(at::get_cpu_capability()), " ", Maker()),
+      .libraries = absl::StrCat("libtorch ", TORCH_VERSION, ", glibc ", gnu_get_libc_version())};
+}
+
+}  // namespace macaw::training

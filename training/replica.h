@@ -1,0 +1,35 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <span>
+#include <vector>
+
+#include "core/vector.h"
+
+namespace macaw::training {
+
+// One point of parameter space that autograd can work on: a flat vector, a flat gradient, and leaf
+// tensors that are views of both. Autograd adds into the gradient in place, so nothing is gathered
+// or scattered. One thread at a time.
+class Replica {
+ public:
+  explicit Replica(LayoutPtr layout);
+
+  void Load(ConstVectorView point);  // same layout
+  // Entries that are not trainable leave the graph, which saves their part of the backward pass.
+  // Null: all are.
+  void SetTrainable(const std::vector<bool>* trainable);
+  void ZeroGradient();
+
+  VectorView values() { return values_.view(); }
+  VectorView gradient() { return gradient_.view(); }
+  std::span<const at::Tensor> parameters() const { return parameters_; }
+
+ private:
+  FlatVector values_;
+  FlatVector gradient_;
+  std::vector<at::Tensor> parameters_;
+};
+
+}  // namespace macaw::training

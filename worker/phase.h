@@ -1,0 +1,41 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "aggregation/channel.h"
+#include "algorithms/api/registry.h"
+#include "core/run_config.h"
+#include "models/spec.h"
+#include "proto/fleet/messages.h"
+
+namespace macaw::worker {
+
+// What a registration fixes for the length of a session: the run, its model and algorithm. Immutable, shared by all
+// slots.
+struct RunContext {
+  RunConfig run;
+  uint32_t epoch = 0;
+  models::ModelSpec spec;
+  algorithms::Schema schema;
+  std::unique_ptr<algorithms::ClientAlgorithm> algorithm;
+};
+
+// One (round, phase) as a worker sees it: what came down, and the grids its sums are on. Immutable, shared.
+struct PhaseContext {
+  Round round{};
+  Phase phase{};
+  fleet::Blob broadcast;                     // keeps the views below alive
+  std::vector<ConstVectorView> vectors;      // parallel to Schema::down
+  aggregation::GridOrder order;
+  LocalConfig local;                         // with the round's learning rate
+};
+
+// A model to evaluate.
+struct EvaluationContext {
+  Round round{};
+  fleet::Blob blob;
+  ConstVectorView model;
+};
+
+}  // namespace macaw::worker

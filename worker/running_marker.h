@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/ids.h"
+
+namespace macaw::worker {
+
+// A few bytes on disk that say which attempts are being trained right now. They outlive a process that is killed or
+// crashes, so that its successor can tell the server, and a client that kills every worker it meets is found by name.
+// Each slot writes its own entry; no locks, no system calls.
+class RunningMarker {
+ public:
+  // An empty folder name gives a marker that remembers nothing.
+  static absl::StatusOr<RunningMarker> Open(const std::string& folder, const std::string& worker, uint32_t slots);
+  RunningMarker(RunningMarker&& other) noexcept;
+  RunningMarker& operator=(RunningMarker&&) = delete;
+  ~RunningMarker();
+
+  // What the former process of this name was training when it died.
+  const std::vector<Attempt>& died_running() const { return died_running_; }
+
+  void Started(uint32_t slot, const Attempt& attempt);
+  void Finished(uint32_t slot);
+
+ private:
+  struct Entry {
+    uint64_t client = 0;
+    uint64_t counter = 0;  // 0: idle
+    uint64_t epoch = 0;
+  };
+  RunningMarker() = default;
+  std::vector<Attempt> died_running_;
+  Entry* entries_ = nullptr;
+  uint32_t slots_ = 0;
+};
+
+}  // namespace macaw::worker

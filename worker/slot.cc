@@ -1,0 +1,130 @@
+#include "worker/slot.h"
+
+#include <utility>
+
+#include "core/clock.h"
+#include "core/status.h"
+
+namespace macaw::worker {
+namespace {
+
+// Rows a forward pass sees at once. Part of the result's bits, so a constant and not an option.
+constexpr uint32_t kEvaluationBatch = 200;
+
+fleet::LeftOutReason ReasonOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOutOfRange: return fleet::LeftOutReason::kOutOfBound;
+    case absl::StatusCode::kInvalidArgument: return fleet::LeftOutReason::kNotFinite;
+    case absl::StatusCode::kNotFound: return fleet::LeftOutReason::kNoData;
+    default: return fleet::LeftOutReason::kFailed;
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<Slot> Slot::Make(const RunContext& context, const data::Dataset& dataset) {
+  MACAW_ASSIGN_OR_RETURN(std::unique_ptr<training::LocalTrainer> trainer,
+                         training::MakeTrainer({.spec = context.spec,
+                                                .task = context.run.task,
+                                                .local = context.run.local,
+                                                .transform = context.run.transform,
+                                                .feature_type = dataset.info().feature_type,
+                                                .dtype = context.run.dtype}));
+  return Slot(context, dataset, std::move(trainer));
+}
+
+absl::Status Slot::OpenSum(const PhaseContext& phase) {
+  if (result_.sum.has_value()) return absl::OkStatus();
+  MACAW_ASSIGN_OR_RETURN(result_.sum, aggregation::ExactSum::Make(context_->schema.up, phase.order));
+  return absl::OkStatus();
+}
+
+void Slot::Train(const PhaseContext& phase, const fleet::Assignment& assignment) {
+  workspace_.Reset();
+  absl::StatusOr<fleet::ClientRecord> record = TrainOne(phase, assignment);
+  if (record.ok()) {
+    result_.included.push_back(*std::move(record));
+  } else {
+    result_.left_out.push_back({.attempt = {assignment.client, assignment.fence},
+                                .reason = ReasonOf(record.status()),
+                                .message = std::string(record.status().message())});
+  }
+}
+
+absl::StatusOr<fleet::ClientRecord> Slot::TrainOne(const PhaseContext& phase, const fleet::Assignment& assignment) {
+  MACAW_RETURN_IF_ERROR(OpenSum(phase));
+  const TimePoint start = SteadyClock().Now();
+  const ClientId client = assignment.client;
+  training::ClientTask task{.seed = context_->run.seed,
+                            .round = phase.round,
+                            .phase = phase.phase,
+                            .client = client,
+                            .clients = dataset_->info().clients};
+  MACAW_ASSIGN_OR_RETURN(task.train, dataset_->Client(client, data::Split::kTrain));
+  if (task.train.empty()) {
+    return absl::NotFoundError(absl::StrCat("client ", client.value, " has no training rows"));
+  }
+  if (dataset_->Examples(client, data::Split::kValidation) > 0) {
+    MACAW_ASSIGN_OR_RETURN(task.validation, dataset_->Client(client, data::Split::kValidation));
+  }
+  if (dataset_->Examples(client, data::Split::kTest) > 0) {
+    MACAW_ASSIGN_OR_RETURN(task.test, dataset_->Client(client, data::Split::kTest));
+  }
+  const TimePoint loaded = SteadyClock().Now();
+
+  const algorithms::ClientContext context{.round = phase.round,
+                                          .phase = phase.phase,
+                                          .client = client,
+                                          .examples = static_cast<uint32_t>(task.train.size()),
+                                          .weight = assignment.weight,
+                                          .local = phase.local,
+                                          .broadcast = phase.vectors,
+                                          .state = {}};
+  MACAW_ASSIGN_OR_RETURN(const training::LocalPlan plan, context_->algorithm->Prepare(context, workspace_));
+  MACAW_ASSIGN_OR_RETURN(const std::vector<training::StageOutcome> outcomes, trainer_->Run(plan, task));
+  MACAW_ASSIGN_OR_RETURN(const algorithms::ClientResult result,
+                         context_->algorithm->Conclude(context, outcomes, workspace_));
+  MACAW_RETURN_IF_ERROR(result_.sum->Add({.client = client,
+                                          .weight = assignment.weight,
+                                          .multiplicity = assignment.multiplicity,
+                                          .values = result.up}));
+  fleet::ClientRecord record{.attempt = {client, assignment.fence},
+                             .multiplicity = assignment.multiplicity,
+                             .weight = assignment.weight,
+                             .examples = context.examples,
+                             .load_seconds = ToSeconds(loaded - start),
+                             .train_seconds = ToSeconds(SteadyClock().Now() - loaded)};
+  // Steps and losses of the last training stage: the one whose end the algorithm builds on.
+  record.sums.assign(training::SchemaFor(context_->run.task).sums.size(), 0.0);
+  for (size_t i = 0; i < outcomes.size(); ++i) {
+    if (plan.stages[i].kind != training::StageKind::kTrain) continue;
+    record.steps += outcomes[i].steps;
+    record.sums = outcomes[i].sums;
+  }
+  return record;
+}
+
+absl::StatusOr<fleet::EvaluationResult> Slot::Evaluate(const EvaluationContext& evaluation,
+                                                       const fleet::EvaluationTask& task) {
+  fleet::EvaluationResult result{.task = task, .round = evaluation.round};
+  data::Rows rows;
+  uint64_t begin = task.begin, end = task.end;
+  if (task.kind == fleet::EvaluationKind::kCentralTest) {
+    rows = dataset_->CentralTest();
+  } else {
+    MACAW_ASSIGN_OR_RETURN(rows, dataset_->Client(task.client, data::Split::kTest));
+    begin = 0;
+    end = rows.size();
+  }
+  if (end > rows.size() || begin > end) {
+    return absl::OutOfRangeError(absl::StrCat("asked to evaluate rows ", begin, " to ", end, " of ", rows.size()));
+  }
+  if (begin == end) {
+    result.sums.assign(training::SchemaFor(context_->run.task).sums.size(), 0.0);
+    return result;
+  }
+  MACAW_ASSIGN_OR_RETURN(result.sums, trainer_->Evaluate(evaluation.model, rows, begin, end, kEvaluationBatch));
+  return result;
+}
+
+}  // namespace macaw::worker

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "aggregation/exact_sum.h"
+#include "algorithms/api/workspace.h"
+#include "data/dataset.h"
+#include "proto/fleet/messages.h"
+#include "training/api/trainer.h"
+#include "worker/phase.h"
+
+namespace macaw::worker {
+
+// What one slot has to show for a phase so far.
+struct SlotResult {
+  std::optional<aggregation::ExactSum> sum;
+  std::vector<fleet::ClientRecord> included;
+  std::vector<fleet::LeftOut> left_out;
+};
+
+// One place to train: a replica, its buffers and its own exact sum. Used by the one thread that made it.
+class Slot {
+ public:
+  // `context` and `dataset` must outlive the slot.
+  static absl::StatusOr<Slot> Make(const RunContext& context, const data::Dataset& dataset);
+
+  // One client's turn, from its rows to the slot's sum. Never fails: a client that cannot be trained is left out with
+  // the reason.
+  void Train(const PhaseContext& phase, const fleet::Assignment& assignment);
+  absl::StatusOr<fleet::EvaluationResult> Evaluate(const EvaluationContext& evaluation,
+                                                   const fleet::EvaluationTask& task);
+  // Hands over what the slot has and starts afresh.
+  SlotResult TakeResult() { return std::exchange(result_, {}); }
+
+ private:
+  Slot(const RunContext& context, const data::Dataset& dataset, std::unique_ptr<training::LocalTrainer> trainer)
+      : context_(&context), dataset_(&dataset), trainer_(std::move(trainer)) {}
+  absl::StatusOr<fleet::ClientRecord> TrainOne(const PhaseContext& phase, const fleet::Assignment& assignment);
+  absl::Status OpenSum(const PhaseContext& phase);
+
+  const RunContext* context_;
+  const data::Dataset* dataset_;
+  std::unique_ptr<training::LocalTrainer> trainer_;
+  algorithms::Workspace workspace_;
+  SlotResult result_;
+};
+
+}  // namespace macaw::worker

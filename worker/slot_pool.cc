@@ -1,0 +1,191 @@
+#include "worker/slot_pool.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/clock.h"
+#include "core/executor.h"
+#include "core/status.h"
+
+namespace macaw::worker {
+
+absl::StatusOr<std::unique_ptr<SlotPool>> SlotPool::Start(const RunContext& context, const data::Dataset& dataset,
+                                                          uint32_t slots, std::vector<double> slowdown,
+                                                          RunningMarker& marker) {
+  auto pool = std::unique_ptr<SlotPool>(new SlotPool(context, dataset, slots, std::move(slowdown), marker));
+  absl::MutexLock lock(&pool->mutex_);
+  const auto all_ready = [&]() ABSL_SHARED_LOCKS_REQUIRED(pool->mutex_) { return pool->ready_ == slots; };
+  pool->mutex_.Await(absl::Condition(&all_ready));
+  if (!pool->error_.ok()) {
+    const absl::Status error = pool->error_;
+    return error;
+  }
+  return pool;
+}
+
+SlotPool::SlotPool(const RunContext& context, const data::Dataset& dataset, uint32_t slots,
+                   std::vector<double> slowdown, RunningMarker& marker)
+    : context_(context), dataset_(dataset), slowdown_(std::move(slowdown)), marker_(marker), slots_(slots) {
+  threads_.reserve(slots);
+  for (uint32_t i = 0; i < slots; ++i) threads_.emplace_back([this, i] { Loop(i); });
+}
+
+SlotPool::~SlotPool() {
+  {
+    absl::MutexLock lock(&mutex_);
+    closing_ = true;
+    queue_.clear();
+  }
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void SlotPool::Enqueue(std::shared_ptr<const PhaseContext> phase,
+                       const std::vector<fleet::Assignment>& assignments) {
+  absl::MutexLock lock(&mutex_);
+  phase_ = phase;
+  for (const fleet::Assignment& assignment : assignments) {
+    held_.push_back({assignment.client, assignment.fence});
+    queue_.emplace_back(TrainItem{phase, assignment});
+  }
+}
+
+void SlotPool::Enqueue(std::shared_ptr<const EvaluationContext> evaluation,
+                       const std::vector<fleet::EvaluationTask>& tasks) {
+  absl::MutexLock lock(&mutex_);
+  for (const fleet::EvaluationTask& task : tasks) queue_.emplace_back(EvaluateItem{evaluation, task});
+}
+
+bool SlotPool::WaitForQueueBelow(size_t low) {
+  absl::MutexLock lock(&mutex_);
+  const auto due = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return interrupted_ || queue_.size() <= low; };
+  mutex_.Await(absl::Condition(&due));
+  return !interrupted_;
+}
+
+bool SlotPool::WaitIdle() {
+  absl::MutexLock lock(&mutex_);
+  const auto due = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return interrupted_ || (queue_.empty() && running_ == 0);
+  };
+  mutex_.Await(absl::Condition(&due));
+  return !interrupted_;
+}
+
+void SlotPool::Interrupt() {
+  absl::MutexLock lock(&mutex_);
+  interrupted_ = true;
+}
+
+absl::StatusOr<Harvest> SlotPool::TakeHarvest() {
+  absl::MutexLock lock(&mutex_);
+  if (!error_.ok()) return error_;
+  Harvest harvest;
+  harvest.phase = std::exchange(phase_, nullptr);
+  harvest.evaluations = std::exchange(evaluations_, {});
+  held_.clear();
+  for (std::optional<Slot>& slot : slots_) {
+    SlotResult result = slot->TakeResult();
+    std::move(result.included.begin(), result.included.end(), std::back_inserter(harvest.included));
+    std::move(result.left_out.begin(), result.left_out.end(), std::back_inserter(harvest.left_out));
+    if (!result.sum.has_value() || result.sum->clients() == 0) continue;
+    if (!harvest.sum.has_value()) {
+      harvest.sum = std::move(result.sum);
+    } else {
+      MACAW_RETURN_IF_ERROR(harvest.sum->Merge(*std::move(result.sum)));
+    }
+  }
+  return harvest;
+}
+
+void SlotPool::Clear() {
+  absl::MutexLock lock(&mutex_);
+  queue_.clear();
+  const auto idle = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return running_ == 0; };
+  mutex_.Await(absl::Condition(&idle));
+  interrupted_ = false;
+  phase_ = nullptr;
+  held_.clear();
+  evaluations_.clear();
+  for (std::optional<Slot>& slot : slots_) slot->TakeResult();
+}
+
+void SlotPool::Drop(const std::vector<Attempt>& attempts) {
+  absl::MutexLock lock(&mutex_);
+  for (const Attempt& attempt : attempts) {
+    const size_t before = queue_.size();
+    std::erase_if(queue_, [&](const Item& item) {
+      const auto* train = std::get_if<TrainItem>(&item);
+      return train != nullptr && train->assignment.fence == attempt.fence;
+    });
+    if (queue_.size() < before) std::erase(held_, attempt);
+  }
+}
+
+std::vector<Attempt> SlotPool::Held() const {
+  absl::MutexLock lock(&mutex_);
+  return held_;
+}
+
+bool SlotPool::training() const {
+  absl::MutexLock lock(&mutex_);
+  return !held_.empty();
+}
+
+uint64_t SlotPool::started() const {
+  absl::MutexLock lock(&mutex_);
+  return started_;
+}
+
+void SlotPool::Loop(uint32_t index) {
+  NameThisThread(absl::StrCat("slot-", index));
+  {
+    absl::StatusOr<Slot> slot = Slot::Make(context_, dataset_);
+    absl::MutexLock lock(&mutex_);
+    if (slot.ok()) {
+      slots_[index] = *std::move(slot);
+    } else if (error_.ok()) {
+      error_ = slot.status();
+    }
+    ++ready_;
+    if (!slot.ok()) return;
+  }
+  const auto due = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return closing_ || !queue_.empty(); };
+  while (true) {
+    std::optional<Item> item;
+    {
+      absl::MutexLock lock(&mutex_);
+      mutex_.Await(absl::Condition(&due));
+      if (closing_) return;
+      item = std::move(queue_.front());
+      queue_.pop_front();
+      ++running_;
+      ++started_;
+    }
+    RunItem(index, *slots_[index], *item);
+    absl::MutexLock lock(&mutex_);
+    --running_;
+  }
+}
+
+void SlotPool::RunItem(uint32_t index, Slot& slot, const Item& item) {
+  if (const auto* train = std::get_if<TrainItem>(&item)) {
+    const TimePoint start = SteadyClock().Now();
+    marker_.Started(index, {train->assignment.client, train->assignment.fence});
+    slot.Train(*train->phase, train->assignment);
+    if (index < slowdown_.size() && slowdown_[index] > 1) {
+      std::this_thread::sleep_for((SteadyClock().Now() - start) * (slowdown_[index] - 1));
+    }
+    marker_.Finished(index);
+    return;
+  }
+  const auto& evaluate = std::get<EvaluateItem>(item);
+  absl::StatusOr<fleet::EvaluationResult> result = slot.Evaluate(*evaluate.evaluation, evaluate.task);
+  absl::MutexLock lock(&mutex_);
+  if (result.ok()) {
+    evaluations_.push_back(*std::move(result));
+  } else if (error_.ok()) {
+    error_ = Annotate(result.status(), absl::StrCat("evaluation after round ", evaluate.evaluation->round.value));
+  }
+}
+
+}  // namespace macaw::worker

@@ -1,0 +1,338 @@
+#include "worker/worker.h"
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <random>
+#include <stop_token>
+#include <thread>
+#include <utility>
+
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "core/executor.h"
+#include "core/logging.h"
+#include "core/memory.h"
+#include "core/status.h"
+#include "proto/fleet/vector_codec.h"
+#include "training/api/schedule.h"
+#include "training/api/trainer.h"
+#include "worker/slot_pool.h"
+
+namespace macaw::worker {
+namespace {
+
+constexpr Duration kPoll = std::chrono::seconds(30);
+constexpr Duration kPulse = std::chrono::seconds(1);  // at most this long between two heartbeats
+constexpr size_t kCachedBlobs = 3;
+
+// How a session ended.
+enum class SessionEnd : uint8_t { kRunOver, kStopRequested, kLost };
+
+// Sends heartbeats on a thread of its own until destroyed. `beat` returns false to stop early.
+class Heart {
+ public:
+  Heart(Duration every, std::function<bool()> beat)
+      : every_(every), beat_(std::move(beat)), thread_([this] { Loop(); }) {}
+  ~Heart() {
+    {
+      absl::MutexLock lock(&mutex_);
+      closing_ = true;
+    }
+    thread_.join();
+  }
+
+ private:
+  void Loop() {
+    NameThisThread("heartbeat");
+    while (beat_()) {
+      absl::MutexLock lock(&mutex_);
+      mutex_.AwaitWithTimeout(absl::Condition(&closing_), absl::Nanoseconds(every_.count()));
+      if (closing_) return;
+    }
+  }
+  const Duration every_;
+  const std::function<bool()> beat_;
+  absl::Mutex mutex_;
+  bool closing_ = false;
+  std::thread thread_;
+};
+
+class Session {
+ public:
+  Session(const Options& options, const data::Dataset& dataset, fleet::FleetLink& link, RunningMarker& marker,
+          std::stop_token stop, const RunContext& context, const fleet::RegisterReply& registration, uint64_t* commits)
+      : options_(options),
+        dataset_(dataset),
+        link_(link),
+        marker_(marker),
+        stop_(std::move(stop)),
+        context_(context),
+        session_(registration.session),
+        heartbeat_every_(std::min(registration.heartbeat_every, kPulse)),
+        commits_(commits) {}
+
+  absl::StatusOr<SessionEnd> Run() {
+    MACAW_ASSIGN_OR_RETURN(pool_, SlotPool::Start(context_, dataset_, options_.slots, options_.slowdown, marker_));
+    absl::StatusOr<SessionEnd> end = SessionEnd::kLost;
+    {
+      // Gives everything back before it closes the link, which wakes a call that is waiting for work.
+      const std::stop_callback leave(stop_, [this] {
+        pool_->Interrupt();
+        (void)link_.Release({.session = session_, .leaving = true});  // a lost message costs one lease's time
+        link_.Shutdown();
+      });
+      Heart heart(heartbeat_every_, [this] { return Beat(); });
+      end = Work();
+    }
+    if (end.ok() && *end == SessionEnd::kRunOver) Beat();  // the last word on memory
+    pool_->Clear();
+    return end;
+  }
+
+ private:
+  // Asks for work while slots still have some, so that a slot rarely waits for a round trip; commits when told to.
+  absl::StatusOr<SessionEnd> Work() {
+    bool commit_due = false;
+    while (true) {
+      if (stop_.stop_requested()) return SessionEnd::kStopRequested;
+      if (lost_) return SessionEnd::kLost;
+      if (commit_due) {
+        if (!pool_->WaitIdle()) continue;
+        MACAW_ASSIGN_OR_RETURN(const bool known, Commit());
+        if (!known) return SessionEnd::kLost;
+        commit_due = false;
+        continue;
+      }
+      if (!pool_->WaitForQueueBelow(options_.slots - 1)) continue;
+      MACAW_ASSIGN_OR_RETURN(const fleet::LeaseReply reply, Lease());
+      switch (reply.next) {
+        case fleet::Next::kFinished: return SessionEnd::kRunOver;
+        case fleet::Next::kRegister: return SessionEnd::kLost;
+        case fleet::Next::kWait: break;
+        case fleet::Next::kCommit: commit_due = true; break;
+        case fleet::Next::kWork: {
+          MACAW_ASSIGN_OR_RETURN(commit_due, Accept(reply));
+          break;
+        }
+      }
+    }
+  }
+
+  absl::StatusOr<fleet::LeaseReply> Lease() {
+    fleet::LeaseRequest request{.session = session_, .wanted = options_.slots};
+    request.running = static_cast<uint32_t>(pool_->Held().size());
+    for (const fleet::Blob& blob : cache_) request.have.push_back(blob.digest);
+    return Retrying([&] { return link_.Lease(request, kPoll); });
+  }
+
+  // True: commit once this is done, without asking again.
+  absl::StatusOr<bool> Accept(const fleet::LeaseReply& reply) {
+    if (reply.evaluation.has_value()) {
+      MACAW_ASSIGN_OR_RETURN(auto evaluation, Open(*reply.evaluation));
+      pool_->Enqueue(std::move(evaluation), reply.evaluation->tasks);
+    }
+    if (reply.training.has_value()) {
+      MACAW_ASSIGN_OR_RETURN(auto phase, Open(*reply.training));
+      pool_->Enqueue(std::move(phase), reply.training->assignments);
+      return reply.training->last;
+    }
+    // Evaluation alone: its results should not wait for the next round.
+    return !pool_->training();
+  }
+
+  absl::StatusOr<std::shared_ptr<const PhaseContext>> Open(const fleet::TrainingLease& lease) {
+    if (phase_ != nullptr && phase_->round == lease.round && phase_->phase == lease.phase) return phase_;
+    auto phase = std::make_shared<PhaseContext>();
+    phase->round = lease.round;
+    phase->phase = lease.phase;
+    phase->order = {.max_weight = lease.max_weight,
+                    .total_weight = lease.total_weight,
+                    .max_multiplicity = lease.max_multiplicity,
+                    .total_multiplicity = lease.total_multiplicity};
+    phase->local = context_.run.local;
+    phase->local.lr *= training::ScheduleFactor(phase->local.lr_schedule, lease.round.value);
+    std::vector<LayoutPtr> layouts;
+    for (const auto& down : context_.schema.down) layouts.push_back(down.layout);
+    MACAW_ASSIGN_OR_RETURN(phase->broadcast, Fetch(lease.broadcast));
+    MACAW_ASSIGN_OR_RETURN(phase->vectors, fleet::DecodeVectors(phase->broadcast.bytes->bytes(), layouts));
+    phase_ = std::move(phase);
+    return phase_;
+  }
+
+  absl::StatusOr<std::shared_ptr<const EvaluationContext>> Open(const fleet::EvaluationLease& lease) {
+    auto evaluation = std::make_shared<EvaluationContext>();
+    evaluation->round = lease.round;
+    MACAW_ASSIGN_OR_RETURN(evaluation->blob, Fetch(lease.model));
+    const LayoutPtr layouts[] = {context_.spec.layout};
+    MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> views,
+                           fleet::DecodeVectors(evaluation->blob.bytes->bytes(), layouts));
+    evaluation->model = views[0];
+    return evaluation;
+  }
+
+  absl::StatusOr<fleet::Blob> Fetch(const fleet::Blob& blob) {
+    for (const fleet::Blob& cached : cache_) {
+      if (cached.digest == blob.digest) return cached;
+    }
+    MACAW_ASSIGN_OR_RETURN(fleet::Blob fetched, Retrying([&] { return link_.Fetch(blob); }));
+    cache_.push_back(fetched);
+    if (cache_.size() > kCachedBlobs) cache_.pop_front();
+    return fetched;
+  }
+
+  // False: the server no longer knows this session.
+  absl::StatusOr<bool> Commit() {
+    MACAW_ASSIGN_OR_RETURN(Harvest harvest, pool_->TakeHarvest());
+    if (harvest.empty()) return true;
+    fleet::CommitRequest request{.session = session_,
+                                 .commit_id = ++*commits_,
+                                 .evaluations = std::move(harvest.evaluations)};
+    if (harvest.phase != nullptr) {
+      fleet::Part part{.round = harvest.phase->round,
+                       .phase = harvest.phase->phase,
+                       .broadcast = harvest.phase->broadcast.digest,
+                       .included = std::move(harvest.included),
+                       .left_out = std::move(harvest.left_out)};
+      if (harvest.sum.has_value()) part.sums = fleet::Blob::Of(harvest.sum->Encode());
+      request.part = std::move(part);
+    }
+    MACAW_ASSIGN_OR_RETURN(const fleet::CommitReply reply, Retrying([&] { return link_.Commit(request); }));
+    if (reply.verdict == fleet::Verdict::kRegister) return false;
+    if (reply.verdict == fleet::Verdict::kStale || reply.verdict == fleet::Verdict::kRefused) {
+      // The server has taken the clients back; there is nothing left here to repeat.
+      log_.Warning(absl::StrCat("commit_turned_down ", reply.reason));
+    }
+    return true;
+  }
+
+  bool Beat() {
+    fleet::HeartbeatRequest request{.session = session_, .held = pool_->Held(), .started = pool_->started()};
+    if (const auto bytes = ProportionalSetSize(); bytes.ok()) request.memory_bytes = *bytes;
+    const absl::StatusOr<fleet::HeartbeatReply> reply = link_.Heartbeat(request);
+    if (!reply.ok()) return true;  // the working thread finds out by itself, and decides
+    if (reply->stop) return true;  // likewise: its next call is answered at once
+    if (!reply->known) {
+      lost_ = true;
+      pool_->Interrupt();
+      return false;
+    }
+    pool_->Drop(reply->dropped);
+    return true;
+  }
+
+  // Repeats a call while nobody answers, for as long as the options say.
+  template <typename Call>
+  auto Retrying(const Call& call) -> decltype(call()) {
+    const TimePoint give_up = SteadyClock().Now() + options_.reconnect_for;
+    Duration pause = std::chrono::milliseconds(50);
+    while (true) {
+      auto result = call();
+      const bool unanswered = absl::IsUnavailable(result.status()) || absl::IsDeadlineExceeded(result.status());
+      if (result.ok() || !unanswered || stop_.stop_requested()) return result;
+      if (SteadyClock().Now() + pause >= give_up) {
+        return absl::UnavailableError(absl::StrCat("the server has not answered for ",
+                                                   ToSeconds(options_.reconnect_for),
+                                                   " s: ", result.status().message()));
+      }
+      WaitFor(pause);
+      pause = std::min<Duration>(pause * 2, std::chrono::seconds(2));
+    }
+  }
+
+  // Returns early when a stop is requested.
+  void WaitFor(Duration pause) {
+    absl::Mutex mutex;
+    bool woken = false;
+    const std::stop_callback wake(stop_, [&] {
+      absl::MutexLock lock(&mutex);
+      woken = true;
+    });
+    absl::MutexLock lock(&mutex);
+    mutex.AwaitWithTimeout(absl::Condition(&woken), absl::Nanoseconds(pause.count()));
+  }
+
+  const Options& options_;
+  const data::Dataset& dataset_;
+  fleet::FleetLink& link_;
+  RunningMarker& marker_;
+  const std::stop_token stop_;
+  const RunContext& context_;
+  const WorkerId session_;
+  const Duration heartbeat_every_;
+  uint64_t* const commits_;
+  const Logger log_{"worker"};
+  std::unique_ptr<SlotPool> pool_;
+  std::shared_ptr<const PhaseContext> phase_;
+  std::deque<fleet::Blob> cache_;
+  std::atomic<bool> lost_ = false;
+};
+
+fleet::Blob ExamplesBlob(const data::Dataset& dataset) {
+  AlignedBuffer buffer(dataset.info().clients * sizeof(uint32_t));
+  const std::span<uint32_t> counts = buffer.As<uint32_t>();
+  for (size_t client = 0; client < counts.size(); ++client) {
+    counts[client] = dataset.Examples(ClientId(client), data::Split::kTrain);
+  }
+  return fleet::Blob::Of(std::move(buffer));
+}
+
+absl::StatusOr<RunContext> MakeRunContext(const fleet::RegisterReply& registration,
+                                          const algorithms::Registry& registry) {
+  RunContext context{.run = registration.run, .epoch = registration.epoch};
+  MACAW_ASSIGN_OR_RETURN(context.spec, models::BuildSpec(context.run.model, context.run.dtype));
+  MACAW_ASSIGN_OR_RETURN(const algorithms::Description* algorithm, registry.Find(context.run.algorithm.name));
+  const algorithms::Setup setup{.config = context.run.algorithm,
+                                .layout = context.spec.layout,
+                                .local = context.run.local,
+                                .cohort = context.run.cohort,
+                                .clients = registration.population,
+                                .contribution_bound = context.run.contribution_bound};
+  MACAW_ASSIGN_OR_RETURN(context.schema, algorithm->schema(setup));
+  if (!context.schema.state.empty()) {
+    return absl::UnimplementedError(
+        absl::StrCat("algorithm \"", algorithm->name, "\" keeps state on its clients, which workers cannot store yet"));
+  }
+  MACAW_ASSIGN_OR_RETURN(context.algorithm, algorithm->client(setup));
+  return context;
+}
+
+}  // namespace
+
+absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::FleetLink& link,
+                 const algorithms::Registry& registry, std::stop_token stop) {
+  const Logger log("worker");
+  MACAW_ASSIGN_OR_RETURN(RunningMarker marker, RunningMarker::Open(options.scratch_dir, options.name, options.slots));
+  std::random_device entropy;  // names this process; nothing of a result depends on it
+  const data::DatasetInfo& info = dataset.info();
+  fleet::RegisterRequest request{.name = options.name,
+                                 .incarnation = (uint64_t{entropy()} << 32) | entropy(),
+                                 .slots = options.slots,
+                                 .profile = training::EagerProfile(),
+                                 .data_digest = info.digest,
+                                 .input_shape = info.input_shape,
+                                 .classes = info.classes,
+                                 .clients = info.clients,
+                                 .central_test_rows = info.test_examples,
+                                 .died_running = marker.died_running(),
+                                 .examples = ExamplesBlob(dataset)};
+  uint64_t commits = 0;
+  while (!stop.stop_requested()) {
+    MACAW_RETURN_IF_ERROR(link.Hello({.program = "macaw-worker"}).status());
+    MACAW_ASSIGN_OR_RETURN(const fleet::RegisterReply registration, link.Register(request));
+    request.died_running.clear();
+    MACAW_ASSIGN_OR_RETURN(const RunContext context, MakeRunContext(registration, registry));
+    log.Info(absl::StrCat("registered session=", registration.session.value, " epoch=", registration.epoch));
+    Session session(options, dataset, link, marker, stop, context, registration, &commits);
+    const absl::StatusOr<SessionEnd> end = session.Run();
+    if (stop.stop_requested()) break;
+    if (!end.ok()) return end.status();
+    if (*end == SessionEnd::kRunOver) break;
+    log.Info("session_lost registering_again");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace macaw::worker
