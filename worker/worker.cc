@@ -288,7 +288,8 @@ absl::StatusOr<RunContext> MakeRunContext(const fleet::RegisterReply& registrati
                                 .layout = context.spec.layout,
                                 .local = context.run.local,
                                 .cohort = context.run.cohort,
-                                .clients = registration.population,
+                                .clients = context.run.clients,
+        .total_weight = TotalWeight(context.run),
                                 .contribution_bound = context.run.contribution_bound};
   MACAW_ASSIGN_OR_RETURN(context.schema, algorithm->schema(setup));
   if (!context.schema.state.empty()) {

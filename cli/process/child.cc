@@ -2,8 +2,8 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -95,7 +95,9 @@ absl::StatusOr<Child> Child::Spawn(const ChildSpec& spec) {
   child.pid_ = ::fork();
   if (child.pid_ < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot start ", spec.name));
   if (child.pid_ == 0) launch.Run();
-  child.pidfd_ = Fd(::pidfd_open(child.pid_, 0));
+  // By number: glibc 2.36 declares pidfd_open() without C linkage. The descriptor closes on exec by
+  // itself.
+  child.pidfd_ = Fd(static_cast<int>(::syscall(SYS_pidfd_open, child.pid_, 0)));
   if (!child.pidfd_.open())
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot watch ", spec.name));
 

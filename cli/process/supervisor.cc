@@ -194,8 +194,10 @@ class Supervisor {
   }
 
   absl::Status OnServerEnd() {
-    while (report_.open()) MACAW_RETURN_IF_ERROR(OnReport());  // what is in the pipe, up to its end
     const Exit exit = server_->Reap();
+    // What is left in the pipe. Not up to its end: something that the server started may hold the
+    // other side.
+    while (report_.open() && Readable(report_.get())) MACAW_RETURN_IF_ERROR(OnReport());
     server_.reset();
     if (!failure_.ok() || end_ == RunEnd::kKilled) return absl::OkStatus();
     if (exit.ok() || exit.code == kExitInterrupted) {
@@ -229,8 +231,7 @@ class Supervisor {
       }
       for (Worker& worker : workers_) {
         if (!worker.child.has_value()) continue;
-        pollfd one{worker.child->pidfd(), POLLIN, 0};
-        if (::poll(&one, 1, 0) != 1) continue;
+        if (!Readable(worker.child->pidfd())) continue;
         worker.child->Reap();
         worker.child.reset();
       }
@@ -238,6 +239,10 @@ class Supervisor {
     }
   }
 
+  static bool Readable(int fd) {
+    pollfd one{fd, POLLIN, 0};
+    return ::poll(&one, 1, 0) == 1;
+  }
   static TimePoint Now() { return SteadyClock().Now(); }
 
   const SupervisorOptions& options_;

@@ -35,9 +35,8 @@ class LocalLink final : public FleetLink {
     return Call<RegisterReply>([&](auto reply) { handler_.Register(request, std::move(reply)); });
   }
   absl::StatusOr<LeaseReply> Lease(const LeaseRequest& request, Duration wait) override {
-    return Call<LeaseReply>(
-        [&](auto reply) { handler_.Lease(request, wait, std::move(reply)); },
-        absl::FromChrono(wait) + kAnswerTimeout);
+    return Call<LeaseReply>([&](auto reply) { handler_.Lease(request, wait, std::move(reply)); },
+                            absl::FromChrono(wait) + kAnswerTimeout);
   }
   absl::StatusOr<HeartbeatReply> Heartbeat(const HeartbeatRequest& request) override {
     return Call<HeartbeatReply>([&](auto reply) { handler_.Heartbeat(request, std::move(reply)); });

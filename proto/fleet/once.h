@@ -8,8 +8,9 @@
 
 namespace macaw::fleet {
 
-// Makes a Reply out of `answer` that calls it exactly once: with what the handler says, or, when the handler lets go
-// of the Reply without calling it, with kUnavailable. So a caller never waits for an answer that cannot come.
+// Makes a Reply out of `answer` that calls it exactly once: with what the handler says, or, when
+// the handler lets go of the Reply without calling it, with kUnavailable. So a caller never waits
+// for an answer that cannot come.
 template <typename T>
 Reply<T> AnswerOnce(absl::AnyInvocable<void(absl::StatusOr<T>) &&> answer) {
   class Once {
@@ -20,9 +21,7 @@ Reply<T> AnswerOnce(absl::AnyInvocable<void(absl::StatusOr<T>) &&> answer) {
     ~Once() {
       if (f_) std::move(f_)(absl::UnavailableError("the server let go of the call; repeat it"));
     }
-    void operator()(absl::StatusOr<T> value) && {
-      std::exchange(f_, nullptr)(std::move(value));
-    }
+    void operator()(absl::StatusOr<T> value) && { std::exchange(f_, nullptr)(std::move(value)); }
 
    private:
     absl::AnyInvocable<void(absl::StatusOr<T>) &&> f_;

@@ -8,7 +8,8 @@
 namespace macaw::fleet {
 namespace {
 
-// u64 magic, u32 version, u32 count, then 40 bytes a vector (digest, u64 size in bytes), then the vectors.
+// u64 magic, u32 version, u32 count, then 40 bytes a vector (digest, u64 size in bytes), then the
+// vectors.
 constexpr uint64_t kMagic = 0x4345'5657'4143'414d;  // "MACAWVEC" in memory
 constexpr uint32_t kVersion = 1;
 constexpr size_t kFixed = 16, kPerVector = 40, kBoundary = 64;
@@ -91,7 +92,8 @@ absl::StatusOr<std::vector<ConstVectorView>> DecodeVectors(std::span<const std::
     if (begin > bytes.size() || layout.bytes() > bytes.size() - begin) {
       return refuse("vector ", i, " is cut off at byte ", bytes.size());
     }
-    if (!AllZero(bytes.subspan(at, begin - at))) return refuse("padding before vector ", i, " is not zero");
+    if (!AllZero(bytes.subspan(at, begin - at)))
+      return refuse("padding before vector ", i, " is not zero");
     views.push_back({&layout, Device::kCpu, bytes.subspan(begin, layout.bytes())});
     at = begin + layout.bytes();
   }

@@ -44,24 +44,56 @@ bool SomebodyListens(const std::string& path) {
          errno == EAGAIN;  // a full backlog is a listener too
 }
 
+// Listens for a moment and says in words what is in the way.
+absl::Status TryToListen(const Address& address) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const std::string host = address.host.empty() ? "127.0.0.1" : address.host;
+  if (const int error =
+          getaddrinfo(host.c_str(), absl::StrCat(address.port).c_str(), &hints, &found);
+      error != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot listen on ", address.Text(), ": ", gai_strerror(error)));
+  }
+  const Socket socket(found->ai_family);
+  const int on = 1;
+  setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  const bool bound = bind(socket.fd(), found->ai_addr, found->ai_addrlen) == 0;
+  const int reason = bound && listen(socket.fd(), 1) == 0 ? 0 : errno;
+  freeaddrinfo(found);
+  if (reason == 0) return absl::OkStatus();
+  if (reason == EADDRINUSE) {
+    return absl::AlreadyExistsError(absl::StrCat("port in use: another program listens on ",
+                                                 address.Text(),
+                                                 "; choose another port, or :0 for a free one"));
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("cannot listen on ", address.Text(), ": ", std::strerror(reason)));
+}
+
 }  // namespace
 
 bool Address::IsLoopback() const {
-  return is_unix || host.empty() || host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");
+  return is_unix || host.empty() || host == "localhost" || host == "::1" ||
+         absl::StartsWith(host, "127.");
 }
 
 std::string Address::Text() const {
   if (is_unix) return absl::StrCat(kUnix, path);
   const std::string name = host.empty() ? "127.0.0.1" : host;
-  return absl::StrContains(name, ':') ? absl::StrCat("[", name, "]:", port) : absl::StrCat(name, ":", port);
+  return absl::StrContains(name, ':') ? absl::StrCat("[", name, "]:", port)
+                                      : absl::StrCat(name, ":", port);
 }
 
 std::string Address::Target() const {
   if (!is_unix) return Text();
   std::string escaped;
   for (const char c : path) {
-    const bool plain = absl::ascii_isalnum(static_cast<unsigned char>(c)) || absl::StrContains("/._-~", c);
-    absl::StrAppend(&escaped, plain ? std::string(1, c) : absl::StrFormat("%%%02X", static_cast<unsigned char>(c)));
+    const bool plain =
+        absl::ascii_isalnum(static_cast<unsigned char>(c)) || absl::StrContains("/._-~", c);
+    absl::StrAppend(&escaped, plain ? std::string(1, c)
+                                    : absl::StrFormat("%%%02X", static_cast<unsigned char>(c)));
   }
   return absl::StrCat(kUnix, escaped);
 }
@@ -72,21 +104,22 @@ absl::StatusOr<Address> ParseAddress(const std::string& text) {
     address.is_unix = true;
     address.path = text.substr(kUnix.size());
     if (address.path.empty()) {
-      return absl::InvalidArgumentError("listen address \"unix:\" names no path; write unix:/path/to/socket");
+      return absl::InvalidArgumentError(
+          "listen address \"unix:\" names no path; write unix:/path/to/socket");
     }
     constexpr size_t kLongest = sizeof(sockaddr_un::sun_path) - 1;
     if (address.path.size() > kLongest || absl::StrContains(address.path, '\0')) {
-      return absl::InvalidArgumentError(absl::StrCat("socket path ", address.path, " has ", address.path.size(),
-                                                     " bytes, the system takes ", kLongest,
-                                                     "; choose a shorter folder"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("socket path ", address.path, " has ", address.path.size(),
+                       " bytes, the system takes ", kLongest, "; choose a shorter folder"));
     }
     return address;
   }
   const size_t colon = text.rfind(':');
-  if (colon == std::string::npos || !absl::SimpleAtoi(text.substr(colon + 1), &address.port) || address.port < 0 ||
-      address.port > 65535) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("address \"", text, "\" is neither unix:/path nor host:port with a port of 0 to 65535"));
+  if (colon == std::string::npos || !absl::SimpleAtoi(text.substr(colon + 1), &address.port) ||
+      address.port < 0 || address.port > 65535) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "address \"", text, "\" is neither unix:/path nor host:port with a port of 0 to 65535"));
   }
   address.host = text.substr(0, colon);
   if (address.host.size() >= 2 && address.host.front() == '[' && address.host.back() == ']') {
@@ -96,25 +129,30 @@ absl::StatusOr<Address> ParseAddress(const std::string& text) {
 }
 
 absl::Status PrepareListen(const Address& address) {
-  if (!address.is_unix) return absl::OkStatus();
+  // Asked before gRPC, which would print its own lines about the same thing.
+  if (!address.is_unix) return TryToListen(address);
   struct stat info;
   if (lstat(address.path.c_str(), &info) != 0) {
     if (errno != ENOENT) {
-      return absl::FailedPreconditionError(absl::StrCat("socket ", address.path, ": ", std::strerror(errno)));
+      return absl::FailedPreconditionError(
+          absl::StrCat("socket ", address.path, ": ", std::strerror(errno)));
     }
     const size_t slash = address.path.rfind('/');
     const std::string folder = slash == std::string::npos ? "." : address.path.substr(0, slash + 1);
     if (stat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
-      return absl::NotFoundError(absl::StrCat("socket ", address.path, ": there is no folder ", folder));
+      return absl::NotFoundError(
+          absl::StrCat("socket ", address.path, ": there is no folder ", folder));
     }
     return absl::OkStatus();
   }
   if (!S_ISSOCK(info.st_mode)) {
-    return absl::AlreadyExistsError(absl::StrCat("socket ", address.path, ": a file that is no socket is in the way"));
+    return absl::AlreadyExistsError(
+        absl::StrCat("socket ", address.path, ": a file that is no socket is in the way"));
   }
   if (SomebodyListens(address.path)) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("address in use: another server listens on ", address.Text(), "; stop it or choose another path"));
+    return absl::AlreadyExistsError(absl::StrCat("address in use: another server listens on ",
+                                                 address.Text(),
+                                                 "; stop it or choose another path"));
   }
   if (unlink(address.path.c_str()) != 0 && errno != ENOENT) {
     return absl::FailedPreconditionError(
@@ -124,30 +162,14 @@ absl::Status PrepareListen(const Address& address) {
 }
 
 absl::Status ExplainListenFailure(const Address& address) {
-  int reason = 0;
-  if (address.is_unix) {
-    reason = access(address.path.substr(0, address.path.rfind('/') + 1).c_str(), W_OK) == 0 ? 0 : errno;
-  } else {
-    addrinfo hints{};
-    hints.ai_socktype = SOCK_STREAM;
-    addrinfo* found = nullptr;
-    const std::string host = address.host.empty() ? "127.0.0.1" : address.host;
-    if (const int error = getaddrinfo(host.c_str(), absl::StrCat(address.port).c_str(), &hints, &found); error != 0) {
-      return absl::InvalidArgumentError(absl::StrCat("cannot listen on ", address.Text(), ": ", gai_strerror(error)));
-    }
-    const Socket socket(found->ai_family);
-    const int on = 1;
-    setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    // Listening too: with SO_REUSEADDR a bind beside a listener may succeed.
-    if (bind(socket.fd(), found->ai_addr, found->ai_addrlen) != 0 || listen(socket.fd(), 1) != 0) reason = errno;
-    freeaddrinfo(found);
+  if (!address.is_unix) {
+    MACAW_RETURN_IF_ERROR(TryToListen(address));
+  } else if (access(address.path.substr(0, address.path.rfind('/') + 1).c_str(), W_OK) != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot listen on ", address.Text(), ": ", std::strerror(errno)));
   }
-  if (reason == EADDRINUSE) {
-    return absl::AlreadyExistsError(absl::StrCat("port in use: another program listens on ", address.Text(),
-                                                 "; choose another port, or :0 for a free one"));
-  }
-  return absl::FailedPreconditionError(absl::StrCat("cannot listen on ", address.Text(), ": ",
-                                                    reason != 0 ? std::strerror(reason) : "gRPC gave no reason"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("cannot listen on ", address.Text(), ": gRPC gave no reason"));
 }
 
 }  // namespace macaw::wire

@@ -19,11 +19,13 @@ struct Address {
   std::string Text() const;    // as a person writes it
 };
 
-// Refuses by name: an empty or too long socket path (the system takes 107 bytes), a port that is none.
+// Refuses by name: an empty or too long socket path (the system takes 107 bytes), a port that is
+// none.
 absl::StatusOr<Address> ParseAddress(const std::string& text);
 
-// Makes way for a listener: removes a socket file that nobody listens on. kAlreadyExists when somebody does, or when a
-// file that is no socket is in the way; kNotFound when the folder is missing.
+// Makes way for a listener: removes a socket file that nobody listens on. kAlreadyExists when
+// somebody does (or holds the port), or when a file that is no socket is in the way; kNotFound when
+// the folder is missing.
 absl::Status PrepareListen(const Address& address);
 
 // Why listening failed, asked of the system: gRPC only says that it did.

@@ -7,8 +7,8 @@
 
 namespace macaw::wire {
 
-BulkStream::BulkStream(grpc::GenericStub& stub, const std::string& method, grpc::ClientContext& context,
-                       Duration stall)
+BulkStream::BulkStream(grpc::GenericStub& stub, const std::string& method,
+                       grpc::ClientContext& context, Duration stall)
     : context_(context), stall_(stall) {
   stub.PrepareBidiStreamingCall(&context_, method, {}, this);
   // Writes come from outside a reaction; the hold keeps the call's end from overtaking them.
@@ -68,8 +68,8 @@ std::optional<grpc::ByteBuffer> BulkStream::Read(Duration patience) {
 absl::Status BulkStream::Finish() {
   {
     absl::MutexLock lock(&mutex_);
-    // An end by the server shows as a failed read, which may come a little after a failed write; everything else is
-    // ours to end.
+    // An end by the server shows as a failed read, which may come a little after a failed write;
+    // everything else is ours to end.
     if (!write_good_) Await(read_ready_, stall_);
     if (!(read_ready_ && !read_good_)) context_.TryCancel();
   }

@@ -15,16 +15,18 @@
 
 namespace macaw::wire {
 
-// The client's end of Download and Upload: raw messages, blocking, with a limit on how long nothing may move. One
-// write and one read are always under way, so the caller's work on a chunk overlaps the network's on the next.
-// One thread uses it; the context may be cancelled from any.
+// The client's end of Download and Upload: raw messages, blocking, with a limit on how long nothing
+// may move. One write and one read are always under way, so the caller's work on a chunk overlaps
+// the network's on the next. One thread uses it; the context may be cancelled from any.
 class BulkStream final : private grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   // Starts the call. `context` carries the deadline and must outlive the stream.
-  BulkStream(grpc::GenericStub& stub, const std::string& method, grpc::ClientContext& context, Duration stall);
+  BulkStream(grpc::GenericStub& stub, const std::string& method, grpc::ClientContext& context,
+             Duration stall);
   ~BulkStream() override;  // cancels what is still open, and waits
 
-  // Hands over a message, waiting for the one before to leave. False: the call is over, Finish says why.
+  // Hands over a message, waiting for the one before to leave. False: the call is over, Finish says
+  // why.
   bool Write(grpc::ByteBuffer message) ABSL_LOCKS_EXCLUDED(mutex_);
   bool WritesDone() ABSL_LOCKS_EXCLUDED(mutex_);
   // The next message; nothing: the call is over, Finish says why.

@@ -27,7 +27,8 @@ inline ChannelSettings CommonSettings() {
       {GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, 4 << 20},
       {GRPC_ARG_ENABLE_CENSUS, 0},
       {GRPC_ARG_ENABLE_CHANNELZ, 0},
-      // A dead peer is noticed while a long poll is parked. Both sides: a server closes clients that ping more often
+      // A dead peer is noticed while a long poll is parked. Both sides: a server closes clients
+      // that ping more often
       // than it allows.
       {GRPC_ARG_KEEPALIVE_TIME_MS, 30'000},
       {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000},
@@ -38,32 +39,35 @@ inline ChannelSettings CommonSettings() {
 
 inline ChannelSettings ServerSettings() {
   ChannelSettings settings = CommonSettings();
-  settings.insert(settings.end(),
-                  {
-                      {GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000},
-                      {GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0},
-                      // gRPC lets two servers share a port by default; ours must hear that it is taken.
-                      {GRPC_ARG_ALLOW_REUSEPORT, 0},
-                  });
+  settings.insert(
+      settings.end(),
+      {
+          {GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000},
+          {GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0},
+          // gRPC lets two servers share a port by default; ours must hear that it is taken.
+          {GRPC_ARG_ALLOW_REUSEPORT, 0},
+      });
   return settings;
 }
 
 inline ChannelSettings ClientSettings() {
   ChannelSettings settings = CommonSettings();
-  settings.insert(settings.end(),
-                  {
-                      // Retries are ours (only we know what may be repeated), and gRPC's cost a buffer per call.
-                      {GRPC_ARG_ENABLE_RETRIES, 0},
-                      {GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1},
-                      // A proxy from the environment has no business between a worker and its server.
-                      {GRPC_ARG_ENABLE_HTTP_PROXY, 0},
-                      // A connection per link: one link's bulk data does not sit before another's heartbeat.
-                      {GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1},
-                      // A restarted server is found again soon, and not by all workers in a storm.
-                      {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100},
-                      {GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1'000},
-                      {GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 3'000},
-                  });
+  settings.insert(
+      settings.end(),
+      {
+          // Retries are ours (only we know what may be repeated), and gRPC's cost a buffer per
+          // call.
+          {GRPC_ARG_ENABLE_RETRIES, 0},
+          {GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1},
+          // A proxy from the environment has no business between a worker and its server.
+          {GRPC_ARG_ENABLE_HTTP_PROXY, 0},
+          // A connection per link: one link's bulk data does not sit before another's heartbeat.
+          {GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1},
+          // A restarted server is found again soon, and not by all workers in a storm.
+          {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100},
+          {GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1'000},
+          {GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 3'000},
+      });
   return settings;
 }
 

@@ -69,11 +69,16 @@ class Cursor {
 bool SkipField(Cursor& in, uint64_t tag) {
   uint64_t n;
   switch (tag & 7) {
-    case kVarint: return in.ReadVarint(n);
-    case kFixed64: return in.Skip(8);
-    case kFixed32: return in.Skip(4);
-    case kBytes: return in.ReadVarint(n) && n <= in.left() && in.Skip(n);
-    default: return false;
+    case kVarint:
+      return in.ReadVarint(n);
+    case kFixed64:
+      return in.Skip(8);
+    case kFixed32:
+      return in.Skip(4);
+    case kBytes:
+      return in.ReadVarint(n) && n <= in.left() && in.Skip(n);
+    default:
+      return false;
   }
 }
 
@@ -84,8 +89,8 @@ void PutVarint(std::string& out, uint64_t value) {
 
 }  // namespace
 
-grpc::ByteBuffer EncodeChunk(std::shared_ptr<const AlignedBuffer> blob, uint64_t offset, size_t size,
-                             const Digest& digest) {
+grpc::ByteBuffer EncodeChunk(std::shared_ptr<const AlignedBuffer> blob, uint64_t offset,
+                             size_t size, const Digest& digest) {
   const auto data = blob->bytes().subspan(offset, size);
   std::string head;
   if (!digest.IsZero()) {
@@ -103,15 +108,17 @@ grpc::ByteBuffer EncodeChunk(std::shared_ptr<const AlignedBuffer> blob, uint64_t
   // The slice holds a reference to the whole blob; gRPC lets go of it when the bytes have left.
   auto* owner = new std::shared_ptr<const AlignedBuffer>(std::move(blob));
   const std::array<grpc::Slice, 2> slices = {
-      grpc::Slice(head), grpc::Slice(const_cast<std::byte*>(data.data()), data.size(),
-                                     [](void* p) { delete static_cast<std::shared_ptr<const AlignedBuffer>*>(p); },
-                                     owner)};
+      grpc::Slice(head),
+      grpc::Slice(
+          const_cast<std::byte*>(data.data()), data.size(),
+          [](void* p) { delete static_cast<std::shared_ptr<const AlignedBuffer>*>(p); }, owner)};
   return grpc::ByteBuffer(slices.data(), slices.size());
 }
 
 absl::StatusOr<ReceivedChunk> DecodeChunk(const grpc::ByteBuffer& buffer) {
   ReceivedChunk chunk;
-  if (!buffer.Valid() || !buffer.Dump(&chunk.slices).ok()) return Malformed("chunk", "unreadable message");
+  if (!buffer.Valid() || !buffer.Dump(&chunk.slices).ok())
+    return Malformed("chunk", "unreadable message");
   Cursor in(chunk.slices);
   while (in.left() > 0) {
     uint64_t tag, n;
@@ -123,7 +130,9 @@ absl::StatusOr<ReceivedChunk> DecodeChunk(const grpc::ByteBuffer& buffer) {
                in.Read(std::as_writable_bytes(std::span(chunk.digest.bytes)));
         if (!good) return Malformed("digest", "a digest is 32 bytes");
         break;
-      case kOffsetTag: good = in.ReadVarint(chunk.offset); break;
+      case kOffsetTag:
+        good = in.ReadVarint(chunk.offset);
+        break;
       case kChecksumTag: {
         std::array<std::byte, 8> raw{};
         good = in.Read(raw);
@@ -133,7 +142,8 @@ absl::StatusOr<ReceivedChunk> DecodeChunk(const grpc::ByteBuffer& buffer) {
       }
       case kDataTag:
         if (!in.ReadVarint(n) || n > in.left()) return Malformed("data", "cut off");
-        if (n > kChunkBytes) return Refuse(v1::Refusal::REASON_TOO_LARGE, "data: a chunk is at most 1 MiB", "data");
+        if (n > kChunkBytes)
+          return Refuse(v1::Refusal::REASON_TOO_LARGE, "data: a chunk is at most 1 MiB", "data");
         chunk.data.clear();  // the last one counts, as protobuf has it
         chunk.size = n;
         while (n > 0) {
@@ -141,7 +151,8 @@ absl::StatusOr<ReceivedChunk> DecodeChunk(const grpc::ByteBuffer& buffer) {
           n -= chunk.data.back().size();
         }
         break;
-      default: good = SkipField(in, tag);
+      default:
+        good = SkipField(in, tag);
     }
     if (!good) return Malformed("chunk", absl::StrCat("field ", tag >> 3, " is damaged"));
   }
@@ -152,7 +163,8 @@ std::string ToString(const grpc::ByteBuffer& buffer) {
   std::string bytes;
   std::vector<grpc::Slice> slices;
   if (!buffer.Valid() || !buffer.Dump(&slices).ok()) return bytes;
-  for (const grpc::Slice& s : slices) bytes.append(reinterpret_cast<const char*>(s.begin()), s.size());
+  for (const grpc::Slice& s : slices)
+    bytes.append(reinterpret_cast<const char*>(s.begin()), s.size());
   return bytes;
 }
 

@@ -10,16 +10,17 @@
 #include "absl/status/statusor.h"
 #include "core/vector.h"
 
-// The message macaw.v1.Chunk, written and read by hand so that a blob's bytes go from its memory to the socket and
-// from the socket to its memory without a message object between.
+// The message macaw.v1.Chunk, written and read by hand so that a blob's bytes go from its memory to
+// the socket and from the socket to its memory without a message object between.
 namespace macaw::wire {
 
-// The chunk of `blob` at [offset, offset + size). The data is not copied: the buffer keeps `blob` alive. `digest` is
-// written when it is not zero.
-grpc::ByteBuffer EncodeChunk(std::shared_ptr<const AlignedBuffer> blob, uint64_t offset, size_t size,
-                             const Digest& digest);
+// The chunk of `blob` at [offset, offset + size). The data is not copied: the buffer keeps `blob`
+// alive. `digest` is written when it is not zero.
+grpc::ByteBuffer EncodeChunk(std::shared_ptr<const AlignedBuffer> blob, uint64_t offset,
+                             size_t size, const Digest& digest);
 
-// A received chunk. `data` is in pieces, as it came from the network, and lives as long as this object.
+// A received chunk. `data` is in pieces, as it came from the network, and lives as long as this
+// object.
 struct ReceivedChunk {
   Digest digest;  // zero: absent
   uint64_t offset = 0;
@@ -29,8 +30,8 @@ struct ReceivedChunk {
   std::vector<grpc::Slice> slices;
 };
 
-// Any bytes are accepted or refused (REASON_MALFORMED, REASON_TOO_LARGE past kChunkBytes). The checksum is not looked
-// at: the receiver copies first and checks what it has copied.
+// Any bytes are accepted or refused (REASON_MALFORMED, REASON_TOO_LARGE past kChunkBytes). The
+// checksum is not looked at: the receiver copies first and checks what it has copied.
 absl::StatusOr<ReceivedChunk> DecodeChunk(const grpc::ByteBuffer& buffer);
 
 // Ordinary messages in raw buffers.

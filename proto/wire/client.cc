@@ -27,7 +27,8 @@ class RemoteLink final : public fleet::FleetLink {
   ~RemoteLink() override { calls_.CancelAll(); }
 
   absl::StatusOr<fleet::HelloReply> Hello(const fleet::HelloRequest& request) override {
-    auto reply = Call<fleet::HelloReply>(&v1::Fleet::Stub::Hello, ToWire(request), options_.call_timeout);
+    auto reply =
+        Call<fleet::HelloReply>(&v1::Fleet::Stub::Hello, ToWire(request), options_.call_timeout);
     if (reply.ok()) Remember(*reply);
     return reply;
   }
@@ -36,28 +37,35 @@ class RemoteLink final : public fleet::FleetLink {
     MACAW_ASSIGN_OR_RETURN(const Limits limits, GetLimits());
     const v1::RegisterRequest message = ToWire(request, InlineRule{limits.max_inline_bytes, {}});
     for (int i = 0;; ++i) {
-      auto reply = Call<fleet::RegisterReply>(&v1::Fleet::Stub::Register, message, options_.call_timeout);
-      if (ReasonOf(reply.status()) != v1::Refusal::REASON_BLOB_MISSING || i == kUploadRounds) return reply;
-      MACAW_ASSIGN_OR_RETURN(const UploadVerdict verdict,
-                             Upload(request.examples, WorkerId{}, Round{}, Purpose::PURPOSE_POPULATION));
+      auto reply =
+          Call<fleet::RegisterReply>(&v1::Fleet::Stub::Register, message, options_.call_timeout);
+      if (ReasonOf(reply.status()) != v1::Refusal::REASON_BLOB_MISSING || i == kUploadRounds)
+        return reply;
+      MACAW_ASSIGN_OR_RETURN(
+          const UploadVerdict verdict,
+          Upload(request.examples, WorkerId{}, Round{}, Purpose::PURPOSE_POPULATION));
       if (verdict == UploadVerdict::kTooLarge) {
         return Refuse(v1::Refusal::REASON_TOO_LARGE,
-                      absl::StrCat("the list of examples has ", request.examples.size, " bytes, the server takes ",
-                                   limits.max_blob_bytes));
+                      absl::StrCat("the list of examples has ", request.examples.size,
+                                   " bytes, the server takes ", limits.max_blob_bytes));
       }
     }
   }
 
-  absl::StatusOr<fleet::LeaseReply> Lease(const fleet::LeaseRequest& request, Duration wait) override {
-    return Call<fleet::LeaseReply>(&v1::Fleet::Stub::Lease, ToWire(request, wait), wait + options_.call_timeout);
+  absl::StatusOr<fleet::LeaseReply> Lease(const fleet::LeaseRequest& request,
+                                          Duration wait) override {
+    return Call<fleet::LeaseReply>(&v1::Fleet::Stub::Lease, ToWire(request, wait),
+                                   wait + options_.call_timeout);
   }
 
   absl::StatusOr<fleet::HeartbeatReply> Heartbeat(const fleet::HeartbeatRequest& request) override {
-    return Call<fleet::HeartbeatReply>(&v1::Fleet::Stub::Heartbeat, ToWire(request), options_.call_timeout);
+    return Call<fleet::HeartbeatReply>(&v1::Fleet::Stub::Heartbeat, ToWire(request),
+                                       options_.call_timeout);
   }
 
   absl::StatusOr<fleet::ReleaseReply> Release(const fleet::ReleaseRequest& request) override {
-    return Call<fleet::ReleaseReply>(&v1::Fleet::Stub::Release, ToWire(request), options_.call_timeout);
+    return Call<fleet::ReleaseReply>(&v1::Fleet::Stub::Release, ToWire(request),
+                                     options_.call_timeout);
   }
 
   absl::StatusOr<fleet::CommitReply> Commit(const fleet::CommitRequest& request) override {
@@ -67,26 +75,32 @@ class RemoteLink final : public fleet::FleetLink {
     const fleet::Blob records = PackRecords(message, limits);
     const Round round = request.part.has_value() ? request.part->round : Round{};
     for (int i = 0;; ++i) {
-      // What does not fit goes first: the verdict on it comes before any byte moves, and may make the rest needless.
+      // What does not fit goes first: the verdict on it comes before any byte moves, and may make
+      // the rest needless.
       for (const auto& [blob, purpose] : {std::pair(&sums, Purpose::PURPOSE_SUMS),
                                           std::pair(&records, Purpose::PURPOSE_RECORDS)}) {
         if (!blob->named() || (blob == &sums && blob->size <= limits.max_inline_bytes)) continue;
-        MACAW_ASSIGN_OR_RETURN(const UploadVerdict verdict, Upload(*blob, request.session, round, purpose));
+        MACAW_ASSIGN_OR_RETURN(const UploadVerdict verdict,
+                               Upload(*blob, request.session, round, purpose));
         switch (verdict) {
           case UploadVerdict::kStale:
             return fleet::CommitReply{fleet::Verdict::kStale, "the part is no longer wanted"};
           case UploadVerdict::kNotNeeded:
-            return fleet::CommitReply{fleet::Verdict::kDuplicate, "the server has this part already"};
+            return fleet::CommitReply{fleet::Verdict::kDuplicate,
+                                      "the server has this part already"};
           case UploadVerdict::kTooLarge:
-            return fleet::CommitReply{fleet::Verdict::kRefused,
-                                      absl::StrCat("a blob of ", blob->size, " bytes; the server takes ",
-                                                   limits.max_blob_bytes)};
+            return fleet::CommitReply{
+                fleet::Verdict::kRefused,
+                absl::StrCat("a blob of ", blob->size, " bytes; the server takes ",
+                             limits.max_blob_bytes)};
           default:
             break;
         }
       }
-      auto reply = Call<fleet::CommitReply>(&v1::Fleet::Stub::Commit, message, options_.call_timeout);
-      if (ReasonOf(reply.status()) != v1::Refusal::REASON_BLOB_MISSING || i == kUploadRounds) return reply;
+      auto reply =
+          Call<fleet::CommitReply>(&v1::Fleet::Stub::Commit, message, options_.call_timeout);
+      if (ReasonOf(reply.status()) != v1::Refusal::REASON_BLOB_MISSING || i == kUploadRounds)
+        return reply;
     }
   }
 
@@ -95,8 +109,9 @@ class RemoteLink final : public fleet::FleetLink {
     if (!blob.named()) return absl::InvalidArgumentError("fetch: the blob has no name");
     MACAW_ASSIGN_OR_RETURN(const Limits limits, GetLimits());
     if (blob.size > limits.max_blob_bytes) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("fetch: ", blob.size, " bytes are more than the ", limits.max_blob_bytes, " agreed in hello"));
+      return absl::ResourceExhaustedError(absl::StrCat("fetch: ", blob.size,
+                                                       " bytes are more than the ",
+                                                       limits.max_blob_bytes, " agreed in hello"));
     }
     return blobs_.Download(blob.digest, blob.size);
   }
@@ -110,17 +125,20 @@ class RemoteLink final : public fleet::FleetLink {
   };
 
   template <typename T, typename Request, typename Reply>
-  absl::StatusOr<T> Call(grpc::Status (v1::Fleet::Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
+  absl::StatusOr<T> Call(grpc::Status (v1::Fleet::Stub::*method)(grpc::ClientContext*,
+                                                                 const Request&, Reply*),
                          const Request& request, Duration timeout) {
     OpenCalls::Scope call(calls_, timeout);
     Reply reply;
-    MACAW_RETURN_IF_ERROR(call.Explain(FromGrpc((stub_.get()->*method)(&call.context(), request, &reply))));
+    MACAW_RETURN_IF_ERROR(
+        call.Explain(FromGrpc((stub_.get()->*method)(&call.context(), request, &reply))));
     return FromWire(reply);
   }
 
   void Remember(const fleet::HelloReply& reply) {
     absl::MutexLock lock(&mutex_);
-    limits_ = Limits{std::min<uint64_t>(reply.max_inline_bytes, kMaxInlineBytes), reply.max_blob_bytes};
+    limits_ =
+        Limits{std::min<uint64_t>(reply.max_inline_bytes, kMaxInlineBytes), reply.max_blob_bytes};
   }
 
   // Of the last Hello, or of one made now.
@@ -139,7 +157,9 @@ class RemoteLink final : public fleet::FleetLink {
     if (!message.has_part()) return {};
     const size_t bytes = message.part().ByteSizeLong();
     const size_t inside = message.part().sums().inline_().size();
-    if (bytes - inside <= std::min<size_t>(kMaxPartBytes, std::max<size_t>(limits.max_inline_bytes, 1024))) return {};
+    if (bytes - inside <=
+        std::min<size_t>(kMaxPartBytes, std::max<size_t>(limits.max_inline_bytes, 1024)))
+      return {};
     AlignedBuffer buffer(bytes);
     message.part().SerializeToArray(buffer.bytes().data(), static_cast<int>(bytes));
     fleet::Blob blob = fleet::Blob::Of(std::move(buffer));
@@ -149,9 +169,11 @@ class RemoteLink final : public fleet::FleetLink {
 
   absl::StatusOr<UploadVerdict> Upload(const fleet::Blob& blob, WorkerId session, Round round,
                                        v1::BeginUploadRequest::Purpose purpose) {
-    const v1::BeginUploadRequest begin = ToWire(PurposedOffer{{session, blob.digest, blob.size, round}, purpose});
-    return blobs_.Upload(
-        blob, [&] { return Call<UploadAnswer>(&v1::Fleet::Stub::BeginUpload, begin, options_.call_timeout); });
+    const v1::BeginUploadRequest begin =
+        ToWire(PurposedOffer{{session, blob.digest, blob.size, round}, purpose});
+    return blobs_.Upload(blob, [&] {
+      return Call<UploadAnswer>(&v1::Fleet::Stub::BeginUpload, begin, options_.call_timeout);
+    });
   }
 
   const ClientOptions options_;
@@ -169,8 +191,8 @@ absl::StatusOr<std::unique_ptr<fleet::FleetLink>> Dial(const ClientOptions& opti
   MACAW_ASSIGN_OR_RETURN(auto credentials, ChannelCredentialsFor(address));
   grpc::ChannelArguments arguments;
   for (const auto& [key, value] : ClientSettings()) arguments.SetInt(key, value);
-  return std::make_unique<RemoteLink>(options,
-                                      grpc::CreateCustomChannel(address.Target(), credentials, arguments));
+  return std::make_unique<RemoteLink>(
+      options, grpc::CreateCustomChannel(address.Target(), credentials, arguments));
 }
 
 }  // namespace macaw::wire

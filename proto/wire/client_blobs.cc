@@ -22,7 +22,8 @@ constexpr char kDownloadMethod[] = "/macaw.v1.Fleet/Download";
 constexpr int kFruitlessTries = 5;  // in a row; progress starts the count anew
 constexpr Duration kFirstPause = std::chrono::milliseconds(50);
 constexpr Duration kLongestPause = std::chrono::seconds(1);
-constexpr uint64_t kSlowestBytesPerSecond = 1 << 20;  // a stream slower than this is cut and resumed
+constexpr uint64_t kSlowestBytesPerSecond = 1
+                                            << 20;  // a stream slower than this is cut and resumed
 
 // Breaks of the connection and damage on the way: the next try may go well.
 bool WorthAnotherTry(const absl::Status& status) {
@@ -57,7 +58,8 @@ absl::Status OpenCalls::Scope::Explain(absl::Status status) const {
   if (status.ok()) return status;
   absl::MutexLock lock(&calls_.mutex_);
   if (calls_.shut_) return absl::CancelledError("the link is shut down");
-  if (absl::IsCancelled(status)) return absl::UnavailableError("the server ended the call; is it shutting down?");
+  if (absl::IsCancelled(status))
+    return absl::UnavailableError("the server ended the call; is it shutting down?");
   return status;
 }
 
@@ -72,7 +74,8 @@ bool OpenCalls::Pause(Duration time) {
   return !mutex_.AwaitWithTimeout(absl::Condition(&shut_), absl::FromChrono(time));
 }
 
-BlobMover::BlobMover(std::shared_ptr<grpc::Channel> channel, const ClientOptions& options, OpenCalls& calls)
+BlobMover::BlobMover(std::shared_ptr<grpc::Channel> channel, const ClientOptions& options,
+                     OpenCalls& calls)
     : stub_(std::move(channel)), options_(options), calls_(calls) {}
 
 Duration BlobMover::DeadlineFor(uint64_t bytes) const {
@@ -81,9 +84,11 @@ Duration BlobMover::DeadlineFor(uint64_t bytes) const {
 
 absl::StatusOr<UploadVerdict> BlobMover::Upload(const fleet::Blob& blob, Ask ask) {
   if (blob.bytes == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("upload: the bytes of ", blob.digest.Hex(), " are not at hand"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("upload: the bytes of ", blob.digest.Hex(), " are not at hand"));
   }
-  const TimePoint patience_ends = SteadyClock().Now() + options_.call_timeout;  // with a busy server
+  const TimePoint patience_ends =
+      SteadyClock().Now() + options_.call_timeout;  // with a busy server
   Duration pause = kFirstPause;
   uint64_t best = 0;
   for (int tries = 0; tries < kFruitlessTries;) {
@@ -91,7 +96,8 @@ absl::StatusOr<UploadVerdict> BlobMover::Upload(const fleet::Blob& blob, Ask ask
     absl::Status status = answer.status();
     if (answer.ok() && answer->verdict == UploadVerdict::kBusy) {
       if (SteadyClock().Now() > patience_ends) {
-        return absl::UnavailableError("the server's memory for uploads is full; raise upload_budget_bytes");
+        return absl::UnavailableError(
+            "the server's memory for uploads is full; raise upload_budget_bytes");
       }
     } else if (answer.ok() && answer->verdict != UploadVerdict::kSend) {
       return answer->verdict;
@@ -109,8 +115,9 @@ absl::StatusOr<UploadVerdict> BlobMover::Upload(const fleet::Blob& blob, Ask ask
       if (kept > best) pause = kFirstPause;
       best = std::max(best, kept);
       if (tries == kFruitlessTries) {
-        return absl::UnavailableError(absl::StrCat("upload of ", blob.size, " bytes does not get past byte ", best,
-                                                   ": ", status.message()));
+        return absl::UnavailableError(absl::StrCat("upload of ", blob.size,
+                                                   " bytes does not get past byte ", best, ": ",
+                                                   status.message()));
       }
     }
     if (!calls_.Pause(pause)) return absl::CancelledError("the link is shut down");
@@ -120,11 +127,12 @@ absl::StatusOr<UploadVerdict> BlobMover::Upload(const fleet::Blob& blob, Ask ask
 }
 
 absl::StatusOr<uint64_t> BlobMover::UploadFrom(const fleet::Blob& blob, uint64_t offset) {
-  if (offset > blob.size) return absl::InternalError("the server keeps more bytes than the blob has");
+  if (offset > blob.size)
+    return absl::InternalError("the server keeps more bytes than the blob has");
   OpenCalls::Scope call(calls_, DeadlineFor(blob.size - offset));
   BulkStream stream(stub_, kUploadMethod, call.context(), options_.stall_timeout);
-  // The first chunk is sent even when nothing is left to send: it names the blob, and the answer says how the
-  // server's check of the digest went.
+  // The first chunk is sent even when nothing is left to send: it names the blob, and the answer
+  // says how the server's check of the digest went.
   uint64_t at = std::min(offset, blob.size - 1);
   for (bool first = true; at < blob.size; first = false) {
     const size_t size = std::min<uint64_t>(kChunkBytes, blob.size - at);
@@ -139,7 +147,8 @@ absl::StatusOr<uint64_t> BlobMover::UploadFrom(const fleet::Blob& blob, uint64_t
   }
   MACAW_RETURN_IF_ERROR(call.Explain(stream.Finish()));
   v1::UploadReply reply;
-  if (!answer.has_value() || !reply.ParseFromString(ToString(*answer)) || reply.durable_offset() > blob.size) {
+  if (!answer.has_value() || !reply.ParseFromString(ToString(*answer)) ||
+      reply.durable_offset() > blob.size) {
     return Malformed("durable_offset", "the server's answer to an upload makes no sense");
   }
   return reply.durable_offset();
@@ -162,8 +171,9 @@ absl::StatusOr<fleet::Blob> BlobMover::Download(const Digest& digest, uint64_t s
     if (!status.ok() && !WorthAnotherTry(status)) return status;
     if (offset > before) tries = 0, pause = kFirstPause;
     if (++tries > kFruitlessTries) {
-      return absl::UnavailableError(absl::StrCat("download of ", size, " bytes does not get past byte ", offset, ": ",
-                                                 status.ok() ? "the stream ends there" : status.message()));
+      return absl::UnavailableError(
+          absl::StrCat("download of ", size, " bytes does not get past byte ", offset, ": ",
+                       status.ok() ? "the stream ends there" : status.message()));
     }
     if (!calls_.Pause(pause)) return absl::CancelledError("the link is shut down");
     pause = NextPause(pause);
@@ -186,7 +196,8 @@ absl::Status BlobMover::DownloadFrom(const Digest& digest, AlignedBuffer& buffer
   while (auto message = stream.Read()) {
     MACAW_ASSIGN_OR_RETURN(const ReceivedChunk chunk, DecodeChunk(*message));
     if (chunk.offset != offset || chunk.size > buffer.size() - offset) {
-      return Refuse(v1::Refusal::REASON_OFFSET, "a chunk does not follow the one before", "offset", digest);
+      return Refuse(v1::Refusal::REASON_OFFSET, "a chunk does not follow the one before", "offset",
+                    digest);
     }
     const auto place = buffer.bytes().subspan(offset, chunk.size);
     size_t at = 0;
@@ -195,8 +206,8 @@ absl::Status BlobMover::DownloadFrom(const Digest& digest, AlignedBuffer& buffer
       at += piece.size();
     }
     if (Checksum(place) != chunk.checksum) {
-      return Refuse(v1::Refusal::REASON_CHECKSUM, absl::StrCat("the chunk at ", offset, " arrived damaged"),
-                    "checksum", digest);
+      return Refuse(v1::Refusal::REASON_CHECKSUM,
+                    absl::StrCat("the chunk at ", offset, " arrived damaged"), "checksum", digest);
     }
     digester.Add(std::span<const std::byte>(place));  // while gRPC reads the next chunk
     offset += chunk.size;

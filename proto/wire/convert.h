@@ -6,9 +6,10 @@
 #include "macaw/v1/fleet.pb.h"
 #include "proto/fleet/messages.h"
 
-// Between the plain structs and the wire's messages, both ways. ToWire cannot fail; FromWire accepts a message or
-// refuses it with a typed reason that names the field (refusal.h), whatever the message holds. What only the engine
-// can know (is this attempt current, are these sums possible) is not asked here. Pure functions, thread-safe.
+// Between the plain structs and the wire's messages, both ways. ToWire cannot fail; FromWire
+// accepts a message or refuses it with a typed reason that names the field (refusal.h), whatever
+// the message holds. What only the engine can know (is this attempt current, are these sums
+// possible) is not asked here. Pure functions, thread-safe.
 namespace macaw::wire {
 
 // Blobs that are at hand and not larger than `max_inline` ride inside; the others go by name.
@@ -18,7 +19,8 @@ struct InlineRule {
 };
 
 v1::Blob ToWire(const fleet::Blob& blob, const InlineRule& rule);
-absl::StatusOr<fleet::Blob> FromWire(const v1::Blob& blob);  // checks inline bytes against the digest
+absl::StatusOr<fleet::Blob> FromWire(
+    const v1::Blob& blob);  // checks inline bytes against the digest
 
 v1::RunConfig ToWire(const RunConfig& run);
 absl::StatusOr<RunConfig> FromWire(const v1::RunConfig& run);
@@ -52,14 +54,17 @@ absl::StatusOr<fleet::HeartbeatReply> FromWire(const v1::HeartbeatReply& reply);
 v1::Part ToWire(const fleet::Part& part, const InlineRule& rule);
 absl::StatusOr<fleet::Part> FromWire(const v1::Part& part);
 v1::CommitRequest ToWire(const fleet::CommitRequest& request, const InlineRule& rule);
-absl::StatusOr<fleet::CommitRequest> FromWire(const v1::CommitRequest& request);  // part_blob must be resolved
+absl::StatusOr<fleet::CommitRequest> FromWire(
+    const v1::CommitRequest& request);  // part_blob must be resolved
 v1::CommitReply ToWire(const fleet::CommitReply& reply);
 absl::StatusOr<fleet::CommitReply> FromWire(const v1::CommitReply& reply);
 
 v1::ReleaseRequest ToWire(const fleet::ReleaseRequest& request);
 absl::StatusOr<fleet::ReleaseRequest> FromWire(const v1::ReleaseRequest& request);
 inline v1::ReleaseReply ToWire(const fleet::ReleaseReply&) { return {}; }
-inline absl::StatusOr<fleet::ReleaseReply> FromWire(const v1::ReleaseReply&) { return fleet::ReleaseReply{}; }
+inline absl::StatusOr<fleet::ReleaseReply> FromWire(const v1::ReleaseReply&) {
+  return fleet::ReleaseReply{};
+}
 
 struct PurposedOffer {
   fleet::UploadOffer offer;

@@ -84,8 +84,10 @@ absl::StatusOr<fleet::Part> FromWire(const v1::Part& m) {
   part.round = Round(m.round());
   part.phase = Phase(static_cast<uint8_t>(f.Between<uint32_t>("phase", m.phase(), 0, 255)));
   part.broadcast = f.ReadDigest("broadcast", m.broadcast());
-  part.included = f.List("included", m.included(), [](const v1::ClientRecord& r) { return FromWire(r); });
-  part.left_out = f.List("left_out", m.left_out(), [](const v1::LeftOut& l) { return FromWire(l); });
+  part.included =
+      f.List("included", m.included(), [](const v1::ClientRecord& r) { return FromWire(r); });
+  part.left_out =
+      f.List("left_out", m.left_out(), [](const v1::LeftOut& l) { return FromWire(l); });
   part.sums = f.Sub("sums", FromWire(m.sums()));
   return f.Done(std::move(part));
 }

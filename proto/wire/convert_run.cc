@@ -1,8 +1,8 @@
 #include "proto/wire/convert.h"
 #include "proto/wire/fields.h"
 
-// The run configuration. Ranges belong to cli/config and to the rooms; here a value must only be one that its type
-// can hold.
+// The run configuration. Ranges belong to cli/config and to the rooms; here a value must only be
+// one that its type can hold.
 namespace macaw::wire {
 namespace {
 
@@ -127,10 +127,26 @@ absl::StatusOr<LocalConfig> FromWire(const v1::LocalConfig& m) {
 
 v1::ParameterValue ToWire(const ParameterValue& value) {
   struct Set {
-    v1::ParameterValue operator()(bool x) const { v1::ParameterValue m; m.set_boolean(x); return m; }
-    v1::ParameterValue operator()(int64_t x) const { v1::ParameterValue m; m.set_integer(x); return m; }
-    v1::ParameterValue operator()(double x) const { v1::ParameterValue m; m.set_real(x); return m; }
-    v1::ParameterValue operator()(const std::string& x) const { v1::ParameterValue m; m.set_text(x); return m; }
+    v1::ParameterValue operator()(bool x) const {
+      v1::ParameterValue m;
+      m.set_boolean(x);
+      return m;
+    }
+    v1::ParameterValue operator()(int64_t x) const {
+      v1::ParameterValue m;
+      m.set_integer(x);
+      return m;
+    }
+    v1::ParameterValue operator()(double x) const {
+      v1::ParameterValue m;
+      m.set_real(x);
+      return m;
+    }
+    v1::ParameterValue operator()(const std::string& x) const {
+      v1::ParameterValue m;
+      m.set_text(x);
+      return m;
+    }
   };
   return std::visit(Set{}, value);
 }
@@ -138,13 +154,17 @@ v1::ParameterValue ToWire(const ParameterValue& value) {
 absl::StatusOr<ParameterValue> FromWire(const v1::ParameterValue& m) {
   Fields f;
   switch (m.value_case()) {
-    case v1::ParameterValue::kBoolean: return ParameterValue(m.boolean());
-    case v1::ParameterValue::kInteger: return ParameterValue(int64_t{m.integer()});
+    case v1::ParameterValue::kBoolean:
+      return ParameterValue(m.boolean());
+    case v1::ParameterValue::kInteger:
+      return ParameterValue(int64_t{m.integer()});
     case v1::ParameterValue::kReal:
       f.Require(!std::isnan(m.real()), "real", "is not a number");  // infinity may mean "no limit"
       return f.Done(ParameterValue(m.real()));
-    case v1::ParameterValue::kText: return f.Done(ParameterValue(f.Name("text", m.text())));
-    case v1::ParameterValue::VALUE_NOT_SET: break;
+    case v1::ParameterValue::kText:
+      return f.Done(ParameterValue(f.Name("text", m.text())));
+    case v1::ParameterValue::VALUE_NOT_SET:
+      break;
   }
   return Malformed("value", "absent, or of a kind this program does not know");
 }
@@ -152,7 +172,8 @@ absl::StatusOr<ParameterValue> FromWire(const v1::ParameterValue& m) {
 v1::AlgorithmConfig ToWire(const AlgorithmConfig& algorithm) {
   v1::AlgorithmConfig m;
   m.set_name(algorithm.name);
-  for (const auto& [key, value] : algorithm.parameters) (*m.mutable_parameters())[key] = ToWire(value);
+  for (const auto& [key, value] : algorithm.parameters)
+    (*m.mutable_parameters())[key] = ToWire(value);
   return m;
 }
 
@@ -161,8 +182,9 @@ absl::StatusOr<AlgorithmConfig> FromWire(const v1::AlgorithmConfig& m) {
   AlgorithmConfig algorithm;
   algorithm.name = f.Name("name", m.name());
   for (const auto& [key, value] : m.parameters()) {
-    algorithm.parameters.emplace(f.Name("parameters", key),
-                                 f.Sub(absl::StrCat("parameters.", key.substr(0, 64)), FromWire(value)));
+    algorithm.parameters.emplace(
+        f.Name("parameters", key),
+        f.Sub(absl::StrCat("parameters.", key.substr(0, 64)), FromWire(value)));
   }
   return f.Done(std::move(algorithm));
 }
@@ -223,6 +245,8 @@ v1::RunConfig ToWire(const RunConfig& run) {
   evaluation.set_central(run.evaluation.central);
   evaluation.set_clients(run.evaluation.clients);
   m.set_contribution_bound(run.contribution_bound);
+  m.set_clients(run.clients);
+  m.set_train_examples(run.train_examples);
   return m;
 }
 
@@ -243,6 +267,8 @@ absl::StatusOr<RunConfig> FromWire(const v1::RunConfig& m) {
   run.evaluation.chunk = m.evaluation().chunk();
   run.evaluation.central = m.evaluation().central();
   run.evaluation.clients = m.evaluation().clients();
+  run.clients = m.clients();
+  run.train_examples = m.train_examples();
   run.contribution_bound = f.Finite("contribution_bound", m.contribution_bound());
   return f.Done(std::move(run));
 }

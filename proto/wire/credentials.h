@@ -12,10 +12,13 @@
 //   Unix socket    insecure: the folder's and the socket's permissions say who may connect
 //   TCP loopback   insecure
 //   anything else  refused, until TLS comes with deployment
-// (LocalCredentials(UDS) would let tokens ride on a Unix socket; nothing uses tokens yet, and plain is faster.)
+// (LocalCredentials(UDS) would let tokens ride on a Unix socket; nothing uses tokens yet, and plain
+// is faster.)
 namespace macaw::wire {
 
-absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentialsFor(const Address& address);
-absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsFor(const Address& address);
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentialsFor(
+    const Address& address);
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsFor(
+    const Address& address);
 
 }  // namespace macaw::wire

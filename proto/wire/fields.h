@@ -16,8 +16,9 @@
 
 namespace macaw::wire {
 
-// Reads the fields of one message and remembers the first that cannot be believed, so that a conversion is one line a
-// field and one check at the end. After an error every method returns a harmless default. One thread.
+// Reads the fields of one message and remembers the first that cannot be believed, so that a
+// conversion is one line a field and one check at the end. After an error every method returns a
+// harmless default. One thread.
 class Fields {
  public:
   const absl::Status& status() const { return status_; }
@@ -38,7 +39,8 @@ class Fields {
   std::string Name(absl::string_view field, const std::string& value);
   Digest ReadDigest(absl::string_view field, const std::string& bytes);  // empty: zero
   Duration ReadDuration(absl::string_view field, int64_t nanoseconds);   // 0 … 1 year
-  std::vector<int64_t> Shape(absl::string_view field, const google::protobuf::RepeatedField<int64_t>& shape);
+  std::vector<int64_t> Shape(absl::string_view field,
+                             const google::protobuf::RepeatedField<int64_t>& shape);
 
   // C++ enumerators count from 0 to `last`, the wire's from 1 (0 is "unspecified").
   template <typename E>

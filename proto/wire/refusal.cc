@@ -30,7 +30,8 @@ absl::StatusCode CodeOf(v1::Refusal::Reason reason) {
   }
 }
 
-absl::Status WithRefusal(absl::StatusCode code, absl::string_view message, const v1::Refusal& refusal) {
+absl::Status WithRefusal(absl::StatusCode code, absl::string_view message,
+                         const v1::Refusal& refusal) {
   absl::Status status(code, message);
   status.SetPayload(kPayload, absl::Cord(refusal.SerializeAsString()));
   return status;
@@ -54,7 +55,8 @@ absl::Status Refuse(v1::Refusal::Reason reason, absl::string_view message, absl:
 
 v1::Refusal::Reason ReasonOf(const absl::Status& status) {
   v1::Refusal refusal;
-  if (status.ok() || !ReadRefusal(status, refusal) || !v1::Refusal::Reason_IsValid(refusal.reason())) {
+  if (status.ok() || !ReadRefusal(status, refusal) ||
+      !v1::Refusal::Reason_IsValid(refusal.reason())) {
     return v1::Refusal::REASON_UNSPECIFIED;
   }
   return refusal.reason();
@@ -91,7 +93,9 @@ absl::Status FromGrpc(const grpc::Status& status) {
 std::string CleanText(absl::string_view text) {
   std::string clean(text.substr(0, kMaxTextBytes));
   for (char& c : clean) {
-    if (static_cast<unsigned char>(c) >= 0x80 || (static_cast<unsigned char>(c) < 0x20 && c != '\n')) c = '?';
+    if (static_cast<unsigned char>(c) >= 0x80 ||
+        (static_cast<unsigned char>(c) < 0x20 && c != '\n'))
+      c = '?';
   }
   return clean;
 }

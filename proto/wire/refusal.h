@@ -7,18 +7,19 @@
 #include "core/digest.h"
 #include "macaw/v1/fleet.pb.h"
 
-// Typed reasons. A refusal is an absl::Status that carries a macaw.v1.Refusal as payload; it crosses the wire in the
-// gRPC status's details and is the same Status again on the other side.
+// Typed reasons. A refusal is an absl::Status that carries a macaw.v1.Refusal as payload; it
+// crosses the wire in the gRPC status's details and is the same Status again on the other side.
 namespace macaw::wire {
 
 // `where` is a field's path for REASON_MALFORMED, else free. All functions are thread-safe.
-absl::Status Refuse(v1::Refusal::Reason reason, absl::string_view message, absl::string_view where = "",
-                    const Digest& digest = {});
+absl::Status Refuse(v1::Refusal::Reason reason, absl::string_view message,
+                    absl::string_view where = "", const Digest& digest = {});
 
 // REASON_UNSPECIFIED when the status carries no reason.
 v1::Refusal::Reason ReasonOf(const absl::Status& status);
 
-// A malformed field, and the same error seen from the message around it: Within("part", Malformed("weight", …)).
+// A malformed field, and the same error seen from the message around it: Within("part",
+// Malformed("weight", …)).
 absl::Status Malformed(absl::string_view field, absl::string_view why);
 absl::Status Within(absl::string_view outer, const absl::Status& status);
 

@@ -21,8 +21,9 @@ class GrpcFleetServer final : public FleetServer {
 
   ~GrpcFleetServer() override {
     if (server_ == nullptr) return;
-    // No grace: parked polls would outlast any. Cancelling ends every open call (UnaryCall::OnCancel), and what a
-    // commit had brought is either with the handler already or will be sent again.
+    // No grace: parked polls would outlast any. Cancelling ends every open call
+    // (UnaryCall::OnCancel), and what a commit had brought is either with the handler already or
+    // will be sent again.
     server_->Shutdown(std::chrono::system_clock::now());
     server_->Wait();
     state_->executor.WaitIdle();  // after this nothing calls the handler
@@ -66,7 +67,8 @@ absl::StatusOr<std::unique_ptr<FleetServer>> FleetServer::Start(const ServerOpti
                                                                 fleet::FleetHandler& handler) {
   if (options.max_inline_bytes > kMaxInlineBytes) {
     return absl::InvalidArgumentError(absl::StrCat("max_inline_bytes ", options.max_inline_bytes,
-                                                   " does not fit a message; at most ", kMaxInlineBytes));
+                                                   " does not fit a message; at most ",
+                                                   kMaxInlineBytes));
   }
   MACAW_ASSIGN_OR_RETURN(Address address, ParseAddress(options.listen));
   auto server = std::make_unique<GrpcFleetServer>(options, handler);

@@ -13,13 +13,14 @@ using Handle = UnaryCall::Handle;
 // Turns the handler's answer into the RPC's end; `convert` makes the message.
 template <typename T, typename Message, typename Convert>
 fleet::Reply<T> ReplyTo(Handle handle, Message* response, Convert convert) {
-  return fleet::AnswerOnce<T>([handle, response, convert = std::move(convert)](absl::StatusOr<T> answer) {
-    handle.End([&]() -> absl::Status {
-      if (!answer.ok()) return answer.status();
-      *response = convert(*answer);
-      return absl::OkStatus();
-    });
-  });
+  return fleet::AnswerOnce<T>(
+      [handle, response, convert = std::move(convert)](absl::StatusOr<T> answer) {
+        handle.End([&]() -> absl::Status {
+          if (!answer.ok()) return answer.status();
+          *response = convert(*answer);
+          return absl::OkStatus();
+        });
+      });
 }
 
 template <typename T, typename Message>
@@ -27,8 +28,9 @@ fleet::Reply<T> ReplyTo(Handle handle, Message* response) {
   return ReplyTo<T>(std::move(handle), response, [](const T& value) { return ToWire(value); });
 }
 
-// The request as our own, without a copy: after the RPC has ended (the client may go at any moment) gRPC frees it,
-// while the executor may still be reading. The object was not made const, only handed out so.
+// The request as our own, without a copy: after the RPC has ended (the client may go at any moment)
+// gRPC frees it, while the executor may still be reading. The object was not made const, only
+// handed out so.
 template <typename Message>
 Message Take(const Message* request) {
   return std::move(*const_cast<Message*>(request));
@@ -40,11 +42,13 @@ absl::Status Resolve(ServiceState& state, fleet::Blob& blob) {
   auto bytes = state.uploads.Get(blob.digest);
   if (bytes == nullptr) bytes = state.handler.FindBlob(blob.digest);
   if (bytes == nullptr) {
-    return Refuse(v1::Refusal::REASON_BLOB_MISSING,
-                  absl::StrCat("blob ", blob.digest.Hex(), " is not here: upload it, then repeat the call"), "",
-                  blob.digest);
+    return Refuse(
+        v1::Refusal::REASON_BLOB_MISSING,
+        absl::StrCat("blob ", blob.digest.Hex(), " is not here: upload it, then repeat the call"),
+        "", blob.digest);
   }
-  if (bytes->size() != blob.size) return Malformed("size", "is not the size of the blob with this digest");
+  if (bytes->size() != blob.size)
+    return Malformed("size", "is not the size of the blob with this digest");
   blob.bytes = std::move(bytes);
   return absl::OkStatus();
 }
@@ -54,18 +58,21 @@ absl::Status HandleRegister(ServiceState& state, const v1::RegisterRequest& mess
   MACAW_ASSIGN_OR_RETURN(fleet::RegisterRequest request, FromWire(message));
   MACAW_RETURN_IF_ERROR(Resolve(state, request.examples));
   state.uploads.Claim(request.examples.digest);
-  state.handler.Register(std::move(request), ReplyTo<fleet::RegisterReply>(std::move(handle), reply));
+  state.handler.Register(std::move(request),
+                         ReplyTo<fleet::RegisterReply>(std::move(handle), reply));
   return absl::OkStatus();
 }
 
-absl::Status HandleCommit(ServiceState& state, v1::CommitRequest message, Handle handle, v1::CommitReply* reply) {
+absl::Status HandleCommit(ServiceState& state, v1::CommitRequest message, Handle handle,
+                          v1::CommitReply* reply) {
   Digest records;
   if (message.has_part_blob()) {
     MACAW_ASSIGN_OR_RETURN(fleet::Blob blob, FromWire(message.part_blob()));
     MACAW_RETURN_IF_ERROR(Resolve(state, blob));
     if (blob.bytes == nullptr) return Malformed("part_blob", "has no name");
     records = blob.digest;
-    if (!message.mutable_part()->ParseFromArray(blob.bytes->bytes().data(), static_cast<int>(blob.size))) {
+    if (!message.mutable_part()->ParseFromArray(blob.bytes->bytes().data(),
+                                                static_cast<int>(blob.size))) {
       state.uploads.Claim(records);  // never to be used again
       return Malformed("part_blob", "does not hold a Part");
     }
@@ -73,7 +80,8 @@ absl::Status HandleCommit(ServiceState& state, v1::CommitRequest message, Handle
   MACAW_ASSIGN_OR_RETURN(fleet::CommitRequest request, FromWire(message));
   if (request.part.has_value()) {
     MACAW_RETURN_IF_ERROR(Resolve(state, request.part->sums));
-    // Only now that everything is at hand: a commit that has to be repeated finds what it has uploaded.
+    // Only now that everything is at hand: a commit that has to be repeated finds what it has
+    // uploaded.
     state.uploads.Claim(records);
     state.uploads.Claim(request.part->sums.digest);
   }
@@ -86,30 +94,34 @@ absl::Status HandleCommit(ServiceState& state, v1::CommitRequest message, Handle
 ServiceState::ServiceState(const ServerOptions& server_options, fleet::FleetHandler& fleet_handler)
     : options(server_options),
       handler(fleet_handler),
-      uploads({.max_blob_bytes = options.max_blob_bytes, .budget_bytes = options.upload_budget_bytes},
-              SteadyClock(), executor),
+      uploads(
+          {.max_blob_bytes = options.max_blob_bytes, .budget_bytes = options.upload_budget_bytes},
+          SteadyClock(), executor),
       executor("wire", 2) {}
 
-grpc::ServerUnaryReactor* FleetService::Hello(Context*, const v1::HelloRequest* message, v1::HelloReply* reply) {
+grpc::ServerUnaryReactor* FleetService::Hello(Context*, const v1::HelloRequest* message,
+                                              v1::HelloReply* reply) {
   auto* call = new UnaryCall;
   const Handle handle(call);
   auto request = FromWire(*message);
   if (!request.ok()) {
     handle.Refuse(request.status());
   } else if (request->major != kProtocolMajor) {
-    handle.Refuse(Refuse(v1::Refusal::REASON_VERSION,
-                         absl::StrCat("this server speaks version ", kProtocolMajor, " of the protocol, the caller ",
-                                      request->major, ": use programs of one release"),
-                         "major"));
+    handle.Refuse(Refuse(
+        v1::Refusal::REASON_VERSION,
+        absl::StrCat("this server speaks version ", kProtocolMajor, " of the protocol, the caller ",
+                     request->major, ": use programs of one release"),
+        "major"));
   } else {
-    state_->handler.Hello(*std::move(request),
-                          ReplyTo<fleet::HelloReply>(handle, reply, [options = state_->options](fleet::HelloReply r) {
-                            r.major = kProtocolMajor;
-                            r.minor = kProtocolMinor;
-                            r.max_inline_bytes = options.max_inline_bytes;
-                            r.max_blob_bytes = options.max_blob_bytes;
-                            return ToWire(r);
-                          }));
+    state_->handler.Hello(
+        *std::move(request),
+        ReplyTo<fleet::HelloReply>(handle, reply, [options = state_->options](fleet::HelloReply r) {
+          r.major = kProtocolMajor;
+          r.minor = kProtocolMinor;
+          r.max_inline_bytes = options.max_inline_bytes;
+          r.max_blob_bytes = options.max_blob_bytes;
+          return ToWire(r);
+        }));
   }
   return call;
 }
@@ -117,13 +129,16 @@ grpc::ServerUnaryReactor* FleetService::Hello(Context*, const v1::HelloRequest* 
 grpc::ServerUnaryReactor* FleetService::Register(Context*, const v1::RegisterRequest* message,
                                                  v1::RegisterReply* reply) {
   auto* call = new UnaryCall;
-  state_->executor.Post([state = state_.get(), message = Take(message), handle = Handle(call), reply] {
-    if (absl::Status status = HandleRegister(*state, message, handle, reply); !status.ok()) handle.Refuse(status);
-  });
+  state_->executor.Post(
+      [state = state_.get(), message = Take(message), handle = Handle(call), reply] {
+        if (absl::Status status = HandleRegister(*state, message, handle, reply); !status.ok())
+          handle.Refuse(status);
+      });
   return call;
 }
 
-grpc::ServerUnaryReactor* FleetService::Lease(Context*, const v1::LeaseRequest* message, v1::LeaseReply* reply) {
+grpc::ServerUnaryReactor* FleetService::Lease(Context*, const v1::LeaseRequest* message,
+                                              v1::LeaseReply* reply) {
   auto* call = new UnaryCall;
   const Handle handle(call);
   auto timed = FromWire(*message);
@@ -167,13 +182,16 @@ grpc::ServerUnaryReactor* FleetService::Release(Context*, const v1::ReleaseReque
   return call;
 }
 
-grpc::ServerUnaryReactor* FleetService::Commit(Context*, const v1::CommitRequest* message, v1::CommitReply* reply) {
+grpc::ServerUnaryReactor* FleetService::Commit(Context*, const v1::CommitRequest* message,
+                                               v1::CommitReply* reply) {
   auto* call = new UnaryCall;
-  state_->executor.Post([state = state_.get(), message = Take(message), handle = Handle(call), reply]() mutable {
-    if (absl::Status status = HandleCommit(*state, std::move(message), handle, reply); !status.ok()) {
-      handle.Refuse(status);
-    }
-  });
+  state_->executor.Post(
+      [state = state_.get(), message = Take(message), handle = Handle(call), reply]() mutable {
+        if (absl::Status status = HandleCommit(*state, std::move(message), handle, reply);
+            !status.ok()) {
+          handle.Refuse(status);
+        }
+      });
   return call;
 }
 
@@ -204,15 +222,19 @@ grpc::ServerUnaryReactor* FleetService::BeginUpload(Context*, const v1::BeginUpl
     begin(state_.get());  // how a commit is packed is no concern of the handler's
     return call;
   }
-  // The reply holds the state: it may be called when the server has gone, and then finds the call over.
-  state_->handler.Offer(offer, fleet::AnswerOnce<UploadVerdict>([state = state_, handle, offer, begin, answer](
-                                                                    absl::StatusOr<UploadVerdict> verdict) {
-    if (handle.over()) return;
-    if (!verdict.ok()) return handle.Refuse(verdict.status());
-    const bool found = *verdict == UploadVerdict::kHave && state->handler.FindBlob(offer.digest) != nullptr;
-    if (*verdict == UploadVerdict::kSend || (*verdict == UploadVerdict::kHave && !found)) return begin(state.get());
-    answer({*verdict});
-  }));
+  // The reply holds the state: it may be called when the server has gone, and then finds the call
+  // over.
+  state_->handler.Offer(
+      offer, fleet::AnswerOnce<UploadVerdict>([state = state_, handle, offer, begin,
+                                               answer](absl::StatusOr<UploadVerdict> verdict) {
+        if (handle.over()) return;
+        if (!verdict.ok()) return handle.Refuse(verdict.status());
+        const bool found =
+            *verdict == UploadVerdict::kHave && state->handler.FindBlob(offer.digest) != nullptr;
+        if (*verdict == UploadVerdict::kSend || (*verdict == UploadVerdict::kHave && !found))
+          return begin(state.get());
+        answer({*verdict});
+      }));
   return call;
 }
 

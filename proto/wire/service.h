@@ -12,12 +12,13 @@
 #include "proto/wire/remote.h"
 #include "proto/wire/upload_store.h"
 
-// The server's half of the API: handlers convert and call the FleetHandler, nothing else. Bulk data by raw bytes.
+// The server's half of the API: handlers convert and call the FleetHandler, nothing else. Bulk data
+// by raw bytes.
 namespace macaw::wire {
 
-// One unary RPC, which ends once: by its answer, by a refusal, or because the client (or the server) has gone.
-// Whoever wins End() calls Finish; until then gRPC keeps the RPC, its request and its response alive, afterwards
-// nobody touches them.
+// One unary RPC, which ends once: by its answer, by a refusal, or because the client (or the
+// server) has gone. Whoever wins End() calls Finish; until then gRPC keeps the RPC, its request and
+// its response alive, afterwards nobody touches them.
 class UnaryCall final : public grpc::ServerUnaryReactor {
  public:
   void OnCancel() override {
@@ -25,7 +26,8 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   }
   void OnDone() override { delete this; }
 
-  // What others hold instead of the call: may be used after the RPC has ended, and then does nothing. Copyable.
+  // What others hold instead of the call: may be used after the RPC has ended, and then does
+  // nothing. Copyable.
   class Handle {
    public:
     explicit Handle(UnaryCall* call) : call_(call), over_(call->over_) {}
@@ -51,40 +53,45 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   const std::shared_ptr<std::atomic<bool>> over_ = std::make_shared<std::atomic<bool>>(false);
 };
 
-// Outlives the service when a handler answers late. `executor` is the last member: it is drained before the rest goes.
+// Outlives the service when a handler answers late. `executor` is the last member: it is drained
+// before the rest goes.
 struct ServiceState {
   ServiceState(const ServerOptions& server_options, fleet::FleetHandler& fleet_handler);
 
   const ServerOptions options;
   fleet::FleetHandler& handler;
   UploadStore uploads;
-  Executor executor;  // large messages, hashing, setting memory aside: what must not run on an RPC thread
+  Executor executor;  // large messages, hashing, setting memory aside: what must not run on an RPC
+                      // thread
 };
 
-using FleetServiceBase = v1::Fleet::WithCallbackMethod_Hello<
-    v1::Fleet::WithCallbackMethod_Register<v1::Fleet::WithCallbackMethod_Lease<
-        v1::Fleet::WithCallbackMethod_Heartbeat<v1::Fleet::WithRawCallbackMethod_Download<
-            v1::Fleet::WithCallbackMethod_BeginUpload<v1::Fleet::WithRawCallbackMethod_Upload<
-                v1::Fleet::WithCallbackMethod_Commit<
-                    v1::Fleet::WithCallbackMethod_Release<v1::Fleet::Service>>>>>>>>>;
+using FleetServiceBase = v1::Fleet::WithCallbackMethod_Hello<v1::Fleet::WithCallbackMethod_Register<
+    v1::Fleet::WithCallbackMethod_Lease<v1::Fleet::WithCallbackMethod_Heartbeat<
+        v1::Fleet::WithRawCallbackMethod_Download<v1::Fleet::WithCallbackMethod_BeginUpload<
+            v1::Fleet::WithRawCallbackMethod_Upload<v1::Fleet::WithCallbackMethod_Commit<
+                v1::Fleet::WithCallbackMethod_Release<v1::Fleet::Service>>>>>>>>>;
 
 class FleetService final : public FleetServiceBase {
  public:
   explicit FleetService(std::shared_ptr<ServiceState> state) : state_(std::move(state)) {}
 
   using Context = grpc::CallbackServerContext;
-  grpc::ServerUnaryReactor* Hello(Context*, const v1::HelloRequest* request, v1::HelloReply* reply) override;
+  grpc::ServerUnaryReactor* Hello(Context*, const v1::HelloRequest* request,
+                                  v1::HelloReply* reply) override;
   grpc::ServerUnaryReactor* Register(Context*, const v1::RegisterRequest* request,
                                      v1::RegisterReply* reply) override;
-  grpc::ServerUnaryReactor* Lease(Context*, const v1::LeaseRequest* request, v1::LeaseReply* reply) override;
+  grpc::ServerUnaryReactor* Lease(Context*, const v1::LeaseRequest* request,
+                                  v1::LeaseReply* reply) override;
   grpc::ServerUnaryReactor* Heartbeat(Context*, const v1::HeartbeatRequest* request,
                                       v1::HeartbeatReply* reply) override;
   grpc::ServerUnaryReactor* BeginUpload(Context*, const v1::BeginUploadRequest* request,
                                         v1::BeginUploadReply* reply) override;
-  grpc::ServerUnaryReactor* Commit(Context*, const v1::CommitRequest* request, v1::CommitReply* reply) override;
+  grpc::ServerUnaryReactor* Commit(Context*, const v1::CommitRequest* request,
+                                   v1::CommitReply* reply) override;
   grpc::ServerUnaryReactor* Release(Context*, const v1::ReleaseRequest* request,
                                     v1::ReleaseReply* reply) override;
-  grpc::ServerWriteReactor<grpc::ByteBuffer>* Download(Context*, const grpc::ByteBuffer* request) override;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* Download(Context*,
+                                                       const grpc::ByteBuffer* request) override;
   grpc::ServerReadReactor<grpc::ByteBuffer>* Upload(Context*, grpc::ByteBuffer* reply) override;
 
  private:

@@ -40,7 +40,8 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   grpc::ByteBuffer chunk_;
 };
 
-// A cancelled stream ends like one that was closed early: its next read fails, and what has come is kept.
+// A cancelled stream ends like one that was closed early: its next read fails, and what has come is
+// kept.
 class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
  public:
   UploadStream(UploadStore& uploads, grpc::ByteBuffer* reply) : uploads_(uploads), reply_(reply) {
@@ -62,7 +63,8 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
       if (chunk->digest.IsZero()) return Malformed("digest", "the first chunk names the blob");
       upload_ = uploads_.Find(chunk->digest);
       if (upload_ == nullptr) {
-        return Refuse(v1::Refusal::REASON_NOT_BEGUN, "ask with BeginUpload before sending", "digest", chunk->digest);
+        return Refuse(v1::Refusal::REASON_NOT_BEGUN, "ask with BeginUpload before sending",
+                      "digest", chunk->digest);
       }
     }
     return upload_->Append(chunk->offset, chunk->checksum, chunk->data);
@@ -71,7 +73,8 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   void End() {
     if (upload_ == nullptr) return Finish(ToGrpc(Malformed("chunk", "an upload without a chunk")));
     if (upload_->received() < upload_->size()) return Answer(upload_->received());
-    // The last bytes may still be in the hasher; it always comes to an end, so this object is there for it.
+    // The last bytes may still be in the hasher; it always comes to an end, so this object is there
+    // for it.
     upload_->WhenComplete([this](absl::Status status) {
       if (!status.ok()) return Finish(ToGrpc(status));
       Answer(upload_->size());
@@ -93,7 +96,8 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
 
 }  // namespace
 
-grpc::ServerWriteReactor<grpc::ByteBuffer>* FleetService::Download(Context*, const grpc::ByteBuffer* request) {
+grpc::ServerWriteReactor<grpc::ByteBuffer>* FleetService::Download(
+    Context*, const grpc::ByteBuffer* request) {
   v1::DownloadRequest message;
   Fields f;
   f.Require(message.ParseFromString(ToString(*request)), "request", "is not a DownloadRequest");
@@ -101,10 +105,12 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* FleetService::Download(Context*, con
   if (!f.status().ok()) return new DownloadStream(f.status());
   auto blob = digest.IsZero() ? nullptr : state_->handler.FindBlob(digest);
   if (blob == nullptr) {
-    return new DownloadStream(absl::NotFoundError(absl::StrCat("blob ", digest.Hex(), " is no longer served")));
+    return new DownloadStream(
+        absl::NotFoundError(absl::StrCat("blob ", digest.Hex(), " is no longer served")));
   }
   if (message.offset() > blob->size()) {
-    return new DownloadStream(Refuse(v1::Refusal::REASON_OFFSET, "the offset lies behind the blob", "offset", digest));
+    return new DownloadStream(
+        Refuse(v1::Refusal::REASON_OFFSET, "the offset lies behind the blob", "offset", digest));
   }
   return new DownloadStream(std::move(blob), message.offset());
 }

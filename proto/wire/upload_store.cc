@@ -12,8 +12,13 @@ namespace macaw::wire {
 
 Upload::Upload(const Digest& digest, uint64_t size, std::shared_ptr<std::atomic<uint64_t>> used,
                const Clock& clock, Executor& executor)
-    : digest_(digest), size_(size), used_(std::move(used)), clock_(clock), executor_(executor),
-      buffer_(size), last_used_(clock.Now()) {}
+    : digest_(digest),
+      size_(size),
+      used_(std::move(used)),
+      clock_(clock),
+      executor_(executor),
+      buffer_(size),
+      last_used_(clock.Now()) {}
 
 Upload::~Upload() { used_->fetch_sub(size_); }
 
@@ -44,17 +49,18 @@ absl::Status Upload::Append(uint64_t offset, uint64_t checksum,
     last_used_ = clock_.Now();
     if (offset > received_ || length > size_ || offset > size_ - length) {
       return Refuse(v1::Refusal::REASON_OFFSET,
-                    absl::StrCat("a chunk at ", offset, " of ", length, " bytes; kept are ", received_, " of ",
-                                 size_, " bytes"),
+                    absl::StrCat("a chunk at ", offset, " of ", length, " bytes; kept are ",
+                                 received_, " of ", size_, " bytes"),
                     "offset", digest_);
     }
     if (offset < received_) {
-      // A repeat, whole or in part. The checksum is over the whole chunk and the kept part may not be touched, so only
-      // a chunk that begins where the kept bytes end is taken; a sender that follows the offsets never notices.
+      // A repeat, whole or in part. The checksum is over the whole chunk and the kept part may not
+      // be touched, so only a chunk that begins where the kept bytes end is taken; a sender that
+      // follows the offsets never notices.
       return offset + length <= received_
                  ? absl::OkStatus()
-                 : Refuse(v1::Refusal::REASON_OFFSET, absl::StrCat("a chunk across byte ", received_), "offset",
-                          digest_);
+                 : Refuse(v1::Refusal::REASON_OFFSET,
+                          absl::StrCat("a chunk across byte ", received_), "offset", digest_);
     }
     std::byte* to = buffer_.bytes().data() + offset;
     for (const auto piece : data) {
@@ -63,8 +69,8 @@ absl::Status Upload::Append(uint64_t offset, uint64_t checksum,
       to += piece.size();
     }
     if (Checksum(std::as_const(buffer_).bytes().subspan(offset, length)) != checksum) {
-      return Refuse(v1::Refusal::REASON_CHECKSUM, absl::StrCat("the chunk at ", offset, " arrived damaged"),
-                    "checksum", digest_);
+      return Refuse(v1::Refusal::REASON_CHECKSUM,
+                    absl::StrCat("the chunk at ", offset, " arrived damaged"), "checksum", digest_);
     }
     received_ += length;
     start_hashing = !hashing_ && hashed_ < received_;
@@ -93,7 +99,8 @@ void Upload::HashSome() {
       outcome = Outcome();
     }
     hashing_ = hashed_ < received_;
-    if (hashing_) executor_.Post([self = shared_from_this()] { self->HashSome(); });  // lets others in between
+    if (hashing_)
+      executor_.Post([self = shared_from_this()] { self->HashSome(); });  // lets others in between
   }
   for (Done& f : done) std::move(f)(outcome);
 }
@@ -101,7 +108,8 @@ void Upload::HashSome() {
 absl::Status Upload::Outcome() const {
   if (state_ == State::kComplete) return absl::OkStatus();
   return Refuse(v1::Refusal::REASON_DIGEST_MISMATCH,
-                "the uploaded bytes are not those that the digest names; they were thrown away", "digest", digest_);
+                "the uploaded bytes are not those that the digest names; they were thrown away",
+                "digest", digest_);
 }
 
 void Upload::WhenComplete(Done done) {
@@ -126,7 +134,8 @@ UploadStore::UploadStore(const Options& options, const Clock& clock, Executor& e
 
 void UploadStore::DropIdle() {
   const TimePoint oldest = clock_.Now() - options_.idle;
-  absl::erase_if(held_, [&](const auto& e) { return e.second->last_used() < oldest || e.second->failed(); });
+  absl::erase_if(
+      held_, [&](const auto& e) { return e.second->last_used() < oldest || e.second->failed(); });
   absl::erase_if(claimed_, [](const auto& e) { return e.second.expired(); });
 }
 
@@ -148,7 +157,8 @@ UploadStore::Begun UploadStore::Begin(const Digest& digest, uint64_t size) {
     }
     // Compared without adding, so that no size can overflow.
     const uint64_t used = used_->load();
-    if (used > options_.budget_bytes || size > options_.budget_bytes - used) return {UploadVerdict::kBusy, 0};
+    if (used > options_.budget_bytes || size > options_.budget_bytes - used)
+      return {UploadVerdict::kBusy, 0};
     used_->fetch_add(size);  // only ever raised under the lock; the upload's end lowers it
   }
   std::shared_ptr<Upload> fresh;
@@ -159,7 +169,8 @@ UploadStore::Begun UploadStore::Begin(const Digest& digest, uint64_t size) {
     return {UploadVerdict::kBusy, 0};
   }
   absl::MutexLock lock(&mutex_);
-  // Another worker may have begun the same blob in the meantime: its upload is the one, ours is freed.
+  // Another worker may have begun the same blob in the meantime: its upload is the one, ours is
+  // freed.
   const auto upload = held_.try_emplace(digest, std::move(fresh)).first->second;
   if (upload->size() != size) return {UploadVerdict::kBusy, 0};
   if (upload->complete()) return {UploadVerdict::kHave, 0};

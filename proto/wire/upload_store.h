@@ -18,16 +18,18 @@
 // Blobs on their way into the server. No gRPC here.
 namespace macaw::wire {
 
-// One blob that arrives chunk by chunk, from one stream after another or from several at once (they bring the same
-// bytes, since its name is their digest). What has been kept is never written again, so it is hashed on the executor
-// while the rest is still coming. Thread-safe; lives as long as somebody holds it.
+// One blob that arrives chunk by chunk, from one stream after another or from several at once (they
+// bring the same bytes, since its name is their digest). What has been kept is never written again,
+// so it is hashed on the executor while the rest is still coming. Thread-safe; lives as long as
+// somebody holds it.
 class Upload : public std::enable_shared_from_this<Upload> {
  public:
   using Done = absl::AnyInvocable<void(absl::Status) &&>;
 
-  // `size` bytes are taken from `*used` until the last holder lets go, so that the store's budget counts real memory.
-  Upload(const Digest& digest, uint64_t size, std::shared_ptr<std::atomic<uint64_t>> used, const Clock& clock,
-         Executor& executor);
+  // `size` bytes are taken from `*used` until the last holder lets go, so that the store's budget
+  // counts real memory.
+  Upload(const Digest& digest, uint64_t size, std::shared_ptr<std::atomic<uint64_t>> used,
+         const Clock& clock, Executor& executor);
   ~Upload();
 
   uint64_t size() const { return size_; }
@@ -36,12 +38,13 @@ class Upload : public std::enable_shared_from_this<Upload> {
   bool failed() const ABSL_LOCKS_EXCLUDED(mutex_);    // all there, and the digest is wrong
   TimePoint last_used() const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Keeps a chunk that begins at or before what is kept; the part that is kept already is skipped. On
-  // REASON_CHECKSUM and REASON_OFFSET everything before stays.
-  absl::Status Append(uint64_t offset, uint64_t checksum, std::span<const std::span<const std::byte>> data)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  // Keeps a chunk that begins at or before what is kept; the part that is kept already is skipped.
+  // On REASON_CHECKSUM and REASON_OFFSET everything before stays.
+  absl::Status Append(uint64_t offset, uint64_t checksum,
+                      std::span<const std::span<const std::byte>> data) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Calls `done` when the last byte has been hashed (perhaps before returning): OK or REASON_DIGEST_MISMATCH.
+  // Calls `done` when the last byte has been hashed (perhaps before returning): OK or
+  // REASON_DIGEST_MISMATCH.
   void WhenComplete(Done done) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The bytes, once complete; they keep the whole upload alive.
@@ -69,13 +72,14 @@ class Upload : public std::enable_shared_from_this<Upload> {
   std::vector<Done> waiting_ ABSL_GUARDED_BY(mutex_);
 };
 
-// All uploads of a server, by digest. A complete one is held until a request has claimed it, afterwards for as long as
-// the handler keeps it; one that nobody touches for `idle` is dropped. Thread-safe.
+// All uploads of a server, by digest. A complete one is held until a request has claimed it,
+// afterwards for as long as the handler keeps it; one that nobody touches for `idle` is dropped.
+// Thread-safe.
 class UploadStore {
  public:
   struct Options {
     uint64_t max_blob_bytes = 0;
-    uint64_t budget_bytes = 0;       // all uploads whose bytes are in memory, claimed ones included
+    uint64_t budget_bytes = 0;  // all uploads whose bytes are in memory, claimed ones included
     Duration idle = FromSeconds(60);
   };
   // `clock` and `executor` must outlive the store and every blob that it has given out.

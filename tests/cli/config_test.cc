@@ -69,7 +69,7 @@ seed = 14
 [local]
 steps = 5
 batch_size = 0
-lr = 0.1
+lr = 0.3
 lr_schedule = {kind = "cosine", gamma = 0.5, every = 2, rounds = 60, floor = 0.1, warmup_rounds = 3}
 momentum = 0.9
 nesterov = true

@@ -19,20 +19,32 @@ name = "logistic"
 size = 10
 )";
 
+// An algorithm that can be configured and nothing else.
+inline algorithms::Description Named(const std::string& name,
+                                     std::vector<algorithms::ParameterSpec> parameters) {
+  const absl::Status none = absl::UnimplementedError("a name only");
+  algorithms::Description description{.name = name, .summary = "for tests", .paper = "none"};
+  description.parameters = std::move(parameters);
+  description.schema = [none](const auto&) { return none; };
+  description.server = [none](const auto&, FlatVector) { return none; };
+  description.client = [none](const auto&) { return none; };
+  return description;
+}
+
 // fedavg without parameters, fedprox with a number >= 0, and one with a parameter of each other
 // type.
 inline algorithms::Registry TestRegistry() {
   algorithms::Registry registry;
-  EXPECT_TRUE(registry.Add({.name = "fedavg", .summary = "", .paper = ""}).ok());
-  algorithms::Description prox{.name = "fedprox"};
-  prox.parameters.push_back({.name = "mu", .default_value = 0.01, .minimum = 0});
-  EXPECT_TRUE(registry.Add(std::move(prox)).ok());
-  algorithms::Description other{.name = "other"};
-  other.parameters.push_back(
-      {.name = "option", .default_value = std::string("a"), .choices = {"a", "b"}});
-  other.parameters.push_back({.name = "count", .default_value = int64_t{3}});
-  other.parameters.push_back({.name = "flag", .default_value = false});
-  EXPECT_TRUE(registry.Add(std::move(other)).ok());
+  for (const algorithms::Description& description :
+       {Named("fedavg", {}),
+        Named("fedprox", {{.name = "mu", .default_value = 0.01, .minimum = 0}}),
+        Named("other",
+              {{.name = "option", .default_value = std::string("a"), .choices = {"a", "b"}},
+               {.name = "count", .default_value = int64_t{3}},
+               {.name = "flag", .default_value = false}})}) {
+    const absl::Status added = registry.Add(description);
+    EXPECT_TRUE(added.ok()) << added;
+  }
   return registry;
 }
 

@@ -4,6 +4,8 @@
 
 #include <filesystem>
 
+#include "core/digest.h"
+
 namespace macaw {
 namespace {
 
@@ -24,6 +26,22 @@ TEST(AtomicWriteFile, LeavesNothingAsideWhenItFails) {
   const absl::Status status = AtomicWriteFile(TempPath("no/such/folder/file"), "text");
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_NE(status.message().find("no/such/folder/file"), std::string::npos);
+}
+
+TEST(AtomicFile, AppearsWholeOrNotAtAll) {
+  const std::string path = TempPath("pieces");
+  std::filesystem::remove(path);
+  {
+    AtomicFile file = *AtomicFile::Create(path);
+    ASSERT_TRUE(file.WriteAt(0, BytesOf("lost")).ok());
+  }
+  EXPECT_FALSE(FileExists(path));
+  AtomicFile file = *AtomicFile::Create(path);
+  ASSERT_TRUE(file.WriteAt(4, BytesOf("second")).ok());
+  ASSERT_TRUE(file.WriteAt(0, BytesOf("one,")).ok());
+  EXPECT_FALSE(FileExists(path));
+  ASSERT_TRUE(std::move(file).Commit().ok());
+  EXPECT_EQ(*ReadFile(path), "one,second");
 }
 
 TEST(LineFile, GoesBackToTheOffsetOfACheckpoint) {

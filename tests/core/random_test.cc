@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <set>
+
+#include "core/digest.h"
 
 namespace macaw {
 namespace {
@@ -97,6 +100,49 @@ TEST(SampleWithoutReplacement, OfEverybodyIsAPermutation) {
   RandomStream stream({.seed = 6});
   const std::vector<uint64_t> all = SampleWithoutReplacement(stream, 100, 100);
   EXPECT_EQ(std::set<uint64_t>(all.begin(), all.end()).size(), 100u);
+}
+
+TEST(FillNormal, ValueIDependsOnIAlone) {
+  std::vector<float> all(300);
+  RandomStream({.seed = 6}).FillNormal(all);
+  for (const size_t count : {1, 63, 64, 65, 200}) {
+    std::vector<float> some(count);
+    RandomStream({.seed = 6}).FillNormal(some);
+    EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin())) << count;
+  }
+  RandomStream skipped({.seed = 6});
+  skipped.Skip(64);  // the words of one group of 64 values
+  std::vector<float> rest(236);
+  skipped.FillNormal(rest);
+  EXPECT_TRUE(std::equal(rest.begin(), rest.end(), all.begin() + 64));
+}
+
+// The bits are part of every stored result, and equal for every instruction set and compiler.
+TEST(FillNormal, HasTheseBits) {
+  std::vector<float> values(1 << 16);
+  RandomStream({.seed = 1}).FillNormal(values);
+  EXPECT_EQ(Checksum(BytesOf(std::span(values))), UINT64_C(2728776428762638773));
+}
+
+TEST(FillNormal, IsStandardNormal) {
+  const size_t n = 1 << 22;
+  std::vector<float> values(n);
+  RandomStream({.seed = 2}).FillNormal(values);
+  double moments[5] = {}, beyond = 0, neighbours = 0, partners = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const double x = values[i];
+    for (int k = 1; k <= 4; ++k) moments[k] += std::pow(x, k) / n;
+    beyond += (std::fabs(x) > 1.959964) / static_cast<double>(n);
+    if (i > 0) neighbours += x * values[i - 1] / n;
+    if (i >= 16) partners += x * values[i - 16] / n;  // the two halves of one Box-Muller pair
+  }
+  EXPECT_NEAR(moments[1], 0, 0.0025);
+  EXPECT_NEAR(moments[2], 1, 0.0035);
+  EXPECT_NEAR(moments[3], 0, 0.01);
+  EXPECT_NEAR(moments[4], 3, 0.025);
+  EXPECT_NEAR(beyond, 0.05, 0.0006);
+  EXPECT_NEAR(neighbours, 0, 0.0025);
+  EXPECT_NEAR(partners, 0, 0.0025);
 }
 
 }  // namespace

@@ -1,10 +1,9 @@
 #include "data/prepared.h"
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 
-#include <chrono>
 #include <cstdlib>
+#include <ctime>
 
 #include "core/safetensors.h"
 #include "tests/data/test_files.h"
@@ -84,11 +83,11 @@ TEST(PreparedFile, OpensAFileOfGigabytesAtOnceAndServesItInPlace) {
   std::filesystem::resize_file(path, 8 + header.size() + table + labels + kRows * kPixels, error);
   if (error) GTEST_SKIP() << "cannot make a sparse file here: " << error.message();
 
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // processor time: the machine may be busy
   const auto dataset = OpenDataset(Prepared(path), {});
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   ASSERT_TRUE(dataset.ok()) << dataset.status();
-  RecordProperty("open_seconds", std::to_string(seconds.count()));
+  RecordProperty("open_seconds", std::to_string(seconds));
   EXPECT_EQ((*dataset)->info().clients, kClients);
   const Rows a = *(*dataset)->Client(ClientId(7), Split::kTrain),
              b = *(*dataset)->Client(ClientId(8), Split::kTrain);
@@ -96,7 +95,7 @@ TEST(PreparedFile, OpensAFileOfGigabytesAtOnceAndServesItInPlace) {
   EXPECT_EQ(a.size(), kRowsEach);
   EXPECT_EQ(b.block.features - a.block.features, static_cast<ptrdiff_t>(kRowsEach * kPixels));
 #ifndef MACAW_SANITIZED
-  EXPECT_LT(seconds.count(), 5.0);  // tens of milliseconds on an idle processor
+  EXPECT_LT(seconds, 2.0);
 #endif
 }
 

@@ -78,7 +78,7 @@ TEST(Idx, RefusesDamageByNameAndPlace) {
               HasSubstr("label 3 of row 3"));
   folder.Write("x-images-idx3-ubyte", IdxImages(4).substr(0, 30));
   EXPECT_THAT(Refusal({.source = "idx", .path = images}), HasSubstr("cut short"));
-  folder.Write("x-images-idx3-ubyte", IdxLabels(4, 4));
+  folder.Write("x-images-idx3-ubyte", IdxLabels(40, 4));
   EXPECT_THAT(Refusal({.source = "idx", .path = images}), HasSubstr("magic number is 0x00000801"));
   folder.Write("x-images-idx3-ubyte", "");
   EXPECT_THAT(Refusal({.source = "idx", .path = images}), HasSubstr("is empty"));

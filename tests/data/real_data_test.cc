@@ -1,7 +1,6 @@
 // Public data sets, where they are.
 #include <gmock/gmock.h>
 
-#include <chrono>
 #include <filesystem>
 #include <iostream>
 

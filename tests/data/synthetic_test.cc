@@ -2,9 +2,8 @@
 
 #include <gmock/gmock.h>
 
-#include <chrono>
 #include <cmath>
-#include <iostream>
+#include <ctime>
 #include <numeric>
 
 #include "tests/data/test_files.h"
@@ -33,7 +32,9 @@ TEST(Synthetic, ResidentAndOnDemandGiveTheSameBytes) {
 }
 
 TEST(Synthetic, AClientDoesNotDependOnThePopulation) {
-  const auto few = Make(Options(5)), many = Make(Options(5000));
+  DataOptions options = Options(5000);
+  options.resident = "false";
+  const auto few = Make(Options(5)), many = Make(options);
   EXPECT_EQ(Copy(*few, 4, Split::kTrain), Copy(*many, 4, Split::kTrain));
 }
 
@@ -50,7 +51,7 @@ TEST(Synthetic, HasTheseBits) {
   const std::vector<RowCopy> rows = Copy(*Make(Options(3)), 1, Split::kTrain);
   std::string all;
   for (const RowCopy& row : rows) all += row.features + static_cast<char>(row.label);
-  EXPECT_EQ(DigestOf(all).Hex().substr(0, 16), "GOLDEN");
+  EXPECT_EQ(DigestOf(all).Hex().substr(0, 16), "8e24e006a8873c18");
 }
 
 TEST(Synthetic, SplitsAreThatFractionOfEachClient) {
@@ -129,16 +130,15 @@ TEST(Synthetic, IidClientsShareOneModel) {
 
 TEST(Synthetic, AMillionClientsOpenAtOnce) {
   DataOptions options = Options(1000000);
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // processor time: the machine may be busy
   const auto dataset = Make(options);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   EXPECT_EQ(dataset->info().clients, 1000000u);
   EXPECT_GT(dataset->info().train_examples, 100000000u);
   EXPECT_FALSE(dataset->Client(ClientId(999999), Split::kTrain)->empty());
-  RecordProperty("open_seconds", std::to_string(seconds.count()));
+  RecordProperty("open_seconds", std::to_string(seconds));
 #ifndef MACAW_SANITIZED
-  EXPECT_LT(seconds.count(),
-            10.0);  // 0.1 s on an idle processor; the bound allows for a crowded one
+  EXPECT_LT(seconds, 2.0);
 #endif
 }
 

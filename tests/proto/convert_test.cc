@@ -27,7 +27,8 @@ TEST(Convert, EveryFieldOfEveryMessageSurvivesBothWays) {
       MessageDifferencer differencer;
       std::string difference;
       differencer.ReportDifferencesToString(&difference);
-      EXPECT_TRUE(differencer.Compare(message, back)) << message.GetTypeName() << ": " << difference;
+      EXPECT_TRUE(differencer.Compare(message, back))
+          << message.GetTypeName() << ": " << difference;
     });
   }
 }
@@ -63,7 +64,8 @@ TEST(Convert, BlobsRideInsideOnlyWhenSmallAndWanted) {
   const fleet::Blob blob = fleet::RandomBlob(100, 1);
   EXPECT_TRUE(ToWire(blob, InlineRule{.max_inline = 100}).has_inline_());
   EXPECT_FALSE(ToWire(blob, InlineRule{.max_inline = 99}).has_inline_());
-  EXPECT_FALSE(ToWire(blob, InlineRule{.max_inline = 100, .have = {&blob.digest, 1}}).has_inline_());
+  EXPECT_FALSE(
+      ToWire(blob, InlineRule{.max_inline = 100, .have = {&blob.digest, 1}}).has_inline_());
   const auto named = FromWire(ToWire(blob, InlineRule{}));
   ASSERT_TRUE(named.ok());
   EXPECT_EQ(named->bytes, nullptr);
@@ -80,7 +82,8 @@ TEST(Convert, AnEmptyBlobIsNotAMissingOne) {
 
 // One message, one thing wrong with it, the field that the refusal must name.
 template <typename Message>
-void ExpectRefused(Message message, const std::string& where, v1::Refusal::Reason reason = v1::Refusal::REASON_MALFORMED) {
+void ExpectRefused(Message message, const std::string& where,
+                   v1::Refusal::Reason reason = v1::Refusal::REASON_MALFORMED) {
   const absl::Status status = FromWire(message).status();
   EXPECT_EQ(ReasonOf(status), reason) << status;
   EXPECT_THAT(std::string(status.message()), StartsWith(where + ": "));
@@ -99,26 +102,34 @@ TEST(Convert, RefusesWhatNoSenderWrites) {
   const auto part = [](auto f) { return But<Commit>([&](Commit& m) { f(*m.mutable_part()); }); };
   ExpectRefused(part([](v1::Part& p) { p.set_phase(256); }), "part.phase");
   ExpectRefused(part([](v1::Part& p) { p.set_broadcast("short"); }), "part.broadcast");
-  ExpectRefused(part([&](v1::Part& p) { p.mutable_included(0)->set_weight(nan); }), "part.included[0].weight");
-  ExpectRefused(part([&](v1::Part& p) { p.mutable_included(0)->set_weight(-1); }), "part.included[0].weight");
+  ExpectRefused(part([&](v1::Part& p) { p.mutable_included(0)->set_weight(nan); }),
+                "part.included[0].weight");
+  ExpectRefused(part([&](v1::Part& p) { p.mutable_included(0)->set_weight(-1); }),
+                "part.included[0].weight");
   ExpectRefused(part([&](v1::Part& p) { p.mutable_included(0)->set_multiplicity(0); }),
                 "part.included[0].multiplicity");
   ExpectRefused(part([&](v1::Part& p) { p.mutable_included(0)->set_train_seconds(inf); }),
                 "part.included[0].train_seconds");
-  ExpectRefused(part([](v1::Part& p) { p.mutable_left_out(0)->set_reason(v1::LEFT_OUT_REASON_UNSPECIFIED); }),
+  ExpectRefused(
+      part([](v1::Part& p) { p.mutable_left_out(0)->set_reason(v1::LEFT_OUT_REASON_UNSPECIFIED); }),
+      "part.left_out[0].reason");
+  ExpectRefused(part([](v1::Part& p) {
+                  p.mutable_left_out(0)->set_reason(static_cast<v1::LeftOutReason>(77));
+                }),
                 "part.left_out[0].reason");
-  ExpectRefused(part([](v1::Part& p) { p.mutable_left_out(0)->set_reason(static_cast<v1::LeftOutReason>(77)); }),
-                "part.left_out[0].reason");
-  ExpectRefused(part([](v1::Part& p) { p.mutable_sums()->set_inline_("x"), p.mutable_sums()->set_size(2); }),
-                "part.sums.inline");
-  ExpectRefused(part([](v1::Part& p) { p.mutable_sums()->set_inline_("xy"), p.mutable_sums()->set_size(2); }),
-                "part.sums.inline", v1::Refusal::REASON_DIGEST_MISMATCH);
+  ExpectRefused(
+      part([](v1::Part& p) { p.mutable_sums()->set_inline_("x"), p.mutable_sums()->set_size(2); }),
+      "part.sums.inline");
+  ExpectRefused(
+      part([](v1::Part& p) { p.mutable_sums()->set_inline_("xy"), p.mutable_sums()->set_size(2); }),
+      "part.sums.inline", v1::Refusal::REASON_DIGEST_MISMATCH);
   ExpectRefused(part([](v1::Part& p) { p.mutable_sums()->clear_digest(); }), "part.sums.digest");
   ExpectRefused(But<Commit>([](Commit& m) { m.mutable_part_blob(); }), "part_blob");
 
   using Lease = v1::LeaseRequest;
   ExpectRefused(But<Lease>([](Lease& m) { m.set_wait_ns(-1); }), "wait_ns");
-  ExpectRefused(But<Lease>([](Lease& m) { m.set_wait_ns(std::numeric_limits<int64_t>::max()); }), "wait_ns");
+  ExpectRefused(But<Lease>([](Lease& m) { m.set_wait_ns(std::numeric_limits<int64_t>::max()); }),
+                "wait_ns");
   ExpectRefused(But<Lease>([](Lease& m) { m.add_have("1"); }), "have");
   ExpectRefused(But<v1::LeaseReply>([](auto& m) { m.set_next(v1::NEXT_UNSPECIFIED); }), "next");
   ExpectRefused(But<v1::LeaseReply>([](auto& m) { m.Clear(), m.set_next(v1::NEXT_WORK); }), "next");
@@ -131,10 +142,13 @@ TEST(Convert, RefusesWhatNoSenderWrites) {
   ExpectRefused(But<Register>([](Register& m) { m.set_clients(m.clients() + 1); }), "examples");
   ExpectRefused(But<Register>([](Register& m) { m.set_clients(~uint64_t{0}); }), "clients");
   ExpectRefused(But<Register>([](Register& m) { m.add_input_shape(0); }), "input_shape");
-  ExpectRefused(But<v1::RegisterReply>([](auto& m) { m.mutable_run()->clear_dtype(); }), "run.dtype");
-  ExpectRefused(But<v1::RegisterReply>([&](auto& m) { m.mutable_run()->mutable_local()->set_lr(nan); }),
-                "run.local.lr");
-  ExpectRefused(But<v1::RunConfig>([](auto& m) { (*m.mutable_algorithm()->mutable_parameters())["mu"].Clear(); }),
+  ExpectRefused(But<v1::RegisterReply>([](auto& m) { m.mutable_run()->clear_dtype(); }),
+                "run.dtype");
+  ExpectRefused(
+      But<v1::RegisterReply>([&](auto& m) { m.mutable_run()->mutable_local()->set_lr(nan); }),
+      "run.local.lr");
+  ExpectRefused(But<v1::RunConfig>(
+                    [](auto& m) { (*m.mutable_algorithm()->mutable_parameters())["mu"].Clear(); }),
                 "algorithm.parameters.mu.value");
   ExpectRefused(But<v1::EvaluationTask>([](auto& m) { m.set_begin(m.end() + 1); }), "begin");
   ExpectRefused(But<v1::BeginUploadRequest>([](auto& m) { m.set_size(0); }), "size");
@@ -143,7 +157,8 @@ TEST(Convert, RefusesWhatNoSenderWrites) {
 }
 
 TEST(Refusals, KeepTheirReasonAcrossTheWire) {
-  const absl::Status status = Refuse(v1::Refusal::REASON_BLOB_MISSING, "not here", "", DigestOf("x"));
+  const absl::Status status =
+      Refuse(v1::Refusal::REASON_BLOB_MISSING, "not here", "", DigestOf("x"));
   const absl::Status back = FromGrpc(ToGrpc(status));
   EXPECT_EQ(back, status);
   EXPECT_EQ(ReasonOf(back), v1::Refusal::REASON_BLOB_MISSING);
@@ -151,7 +166,8 @@ TEST(Refusals, KeepTheirReasonAcrossTheWire) {
 }
 
 TEST(Refusals, FreeTextIsMadeFitForAString) {
-  fleet::CommitReply reply{fleet::Verdict::kRefused, std::string("bad \xff\xfe\0 bytes", 13) + std::string(10'000, 'x')};
+  fleet::CommitReply reply{fleet::Verdict::kRefused,
+                           std::string("bad \xff\xfe\0 bytes", 13) + std::string(10'000, 'x')};
   const v1::CommitReply message = ToWire(reply);
   EXPECT_THAT(message.reason(), StartsWith("bad ???"));
   EXPECT_LE(message.reason().size(), 4096u);

@@ -18,11 +18,12 @@
 
 namespace macaw::wire {
 
-// A TCP relay on loopback that closes a connection when it has carried so many bytes in both directions together,
-// and counts all of them. Connections after the last budget are never cut.
+// A TCP relay on loopback that closes a connection when it has carried so many bytes in both
+// directions together, and counts all of them. Connections after the last budget are never cut.
 class CuttingProxy {
  public:
-  CuttingProxy(int server_port, std::vector<uint64_t> budgets) : server_port_(server_port), budgets_(std::move(budgets)) {
+  CuttingProxy(int server_port, std::vector<uint64_t> budgets)
+      : server_port_(server_port), budgets_(std::move(budgets)) {
     listener_ = socket(AF_INET, SOCK_STREAM, 0);
     sockaddr_in address = Loopback(0);
     bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof(address));
@@ -41,7 +42,7 @@ class CuttingProxy {
   }
 
   std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
-  uint64_t up() const { return carried_[0]; }    // bytes towards the server
+  uint64_t up() const { return carried_[0]; }  // bytes towards the server
   uint64_t down() const { return carried_[1]; }
   int cuts() const { return cuts_; }
 
@@ -58,9 +59,10 @@ class CuttingProxy {
     for (size_t n = 0; !stop_; ++n) {
       const int client = accept(listener_, nullptr, nullptr);
       if (client < 0) return;
-      relays_.emplace_back([this, client, budget = n < budgets_.size() ? budgets_[n] : ~uint64_t{0}] {
-        Relay(client, budget);
-      });
+      relays_.emplace_back(
+          [this, client, budget = n < budgets_.size() ? budgets_[n] : ~uint64_t{0}] {
+            Relay(client, budget);
+          });
     }
   }
 
@@ -74,7 +76,8 @@ class CuttingProxy {
         poll(ends, 2, 50);
         for (int i = 0; i < 2 && open && budget > 0; ++i) {
           if (ends[i].revents == 0) continue;
-          const ssize_t n = recv(ends[i].fd, buffer.data(), std::min<uint64_t>(buffer.size(), budget), 0);
+          const ssize_t n =
+              recv(ends[i].fd, buffer.data(), std::min<uint64_t>(buffer.size(), budget), 0);
           open = n > 0 && send(ends[1 - i].fd, buffer.data(), n, MSG_NOSIGNAL) == n;
           if (!open) break;
           budget -= n;

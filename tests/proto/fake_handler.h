@@ -22,8 +22,8 @@ inline Blob RandomBlob(size_t size, uint64_t seed) {
   return Blob::Of(std::move(buffer));
 }
 
-// A server that answers at once with what the test has set, parks polls when told, and remembers what it was asked.
-// It does not promise anything about leases or rounds.
+// A server that answers at once with what the test has set, parks polls when told, and remembers
+// what it was asked. It does not promise anything about leases or rounds.
 class FakeHandler final : public FleetHandler {
  public:
   void Hello(HelloRequest request, Reply<HelloReply> reply) override {

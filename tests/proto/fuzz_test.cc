@@ -1,3 +1,4 @@
+#include <google/protobuf/stubs/logging.h>
 #include <grpcpp/create_channel.h>
 #include <gtest/gtest.h>
 
@@ -8,7 +9,8 @@
 #include "proto/wire/remote.h"
 #include "tests/proto/random_message.h"
 
-// Any byte string is accepted or refused with a reason, never a crash. Seeds are fixed, so that a failure repeats.
+// Any byte string is accepted or refused with a reason, never a crash. Seeds are fixed, so that a
+// failure repeats.
 namespace macaw::wire {
 namespace {
 
@@ -23,11 +25,20 @@ std::string Mutated(RandomStream& stream, std::string bytes) {
   for (uint64_t n = 1 + stream.Below(4); n > 0 && !bytes.empty(); --n) {
     const size_t at = stream.Below(bytes.size());
     switch (stream.Below(5)) {
-      case 0: bytes[at] = static_cast<char>(stream.NextU32()); break;
-      case 1: bytes[at] ^= static_cast<char>(1 << stream.Below(8)); break;
-      case 2: bytes.erase(at, 1 + stream.Below(8)); break;
-      case 3: bytes.insert(at, RandomBytes(stream, 1 + stream.Below(8))); break;
-      default: bytes.resize(at);
+      case 0:
+        bytes[at] = static_cast<char>(stream.NextU32());
+        break;
+      case 1:
+        bytes[at] ^= static_cast<char>(1 << stream.Below(8));
+        break;
+      case 2:
+        bytes.erase(at, 1 + stream.Below(8));
+        break;
+      case 3:
+        bytes.insert(at, RandomBytes(stream, 1 + stream.Below(8)));
+        break;
+      default:
+        bytes.resize(at);
     }
   }
   return bytes;
@@ -48,6 +59,7 @@ bool Feed(const std::string& bytes, F again) {
 }
 
 TEST(Fuzz, EveryConversionSurvivesMutations) {
+  const google::protobuf::LogSilencer quiet;  // it reports every string that is not UTF-8
   RandomStream stream({.seed = 17});
   int accepted = 0, refused = 0;
   for (uint64_t seed = 0; seed < 400; ++seed) {
@@ -55,7 +67,8 @@ TEST(Fuzz, EveryConversionSurvivesMutations) {
     ForEachConvertedMessage(random, [&](const auto& message, auto again) {
       using Message = std::decay_t<decltype(message)>;
       const std::string good = message.SerializeAsString();
-      for (int i = 0; i < 8; ++i) ++(Feed<Message>(Mutated(stream, good), again) ? accepted : refused);
+      for (int i = 0; i < 8; ++i)
+        ++(Feed<Message>(Mutated(stream, good), again) ? accepted : refused);
       Feed<Message>(RandomBytes(stream, stream.Below(200)), again);
     });
   }
@@ -78,9 +91,11 @@ grpc::ByteBuffer Sliced(RandomStream& stream, const std::string& bytes) {
 TEST(Fuzz, ChunksAreReadFromAnySlicesAsProtobufReadsThem) {
   RandomStream stream({.seed = 23});
   int accepted = 0;
+  const google::protobuf::LogSilencer quiet;
   for (int i = 0; i < 20'000; ++i) {
     const fleet::Blob blob = fleet::RandomBlob(1 + stream.Below(120), i);
-    std::string bytes = ToString(EncodeChunk(blob.bytes, 0, blob.size, i % 2 == 0 ? blob.digest : Digest{}));
+    std::string bytes =
+        ToString(EncodeChunk(blob.bytes, 0, blob.size, i % 2 == 0 ? blob.digest : Digest{}));
     if (i % 4 != 0) bytes = Mutated(stream, bytes);
     const auto chunk = DecodeChunk(Sliced(stream, bytes));
     if (!chunk.ok()) {
@@ -89,12 +104,14 @@ TEST(Fuzz, ChunksAreReadFromAnySlicesAsProtobufReadsThem) {
       continue;
     }
     v1::Chunk message;
-    if (!message.ParseFromString(bytes)) continue;  // ours is a little more lenient about groups of unknown fields
+    if (!message.ParseFromString(bytes))
+      continue;  // ours is a little more lenient about groups of unknown fields
     ++accepted;
     EXPECT_EQ(chunk->offset, message.offset());
     EXPECT_EQ(chunk->checksum, message.checksum());
     std::string data;
-    for (const auto piece : chunk->data) data.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+    for (const auto piece : chunk->data)
+      data.append(reinterpret_cast<const char*>(piece.data()), piece.size());
     EXPECT_EQ(data, message.data());
     EXPECT_EQ(chunk->size, data.size());
   }
@@ -104,7 +121,8 @@ TEST(Fuzz, ChunksAreReadFromAnySlicesAsProtobufReadsThem) {
 TEST(Fuzz, AChunkLargerThanAgreedIsRefused) {
   v1::Chunk message;
   message.set_data(std::string(kChunkBytes + 1, 'x'));
-  EXPECT_EQ(ReasonOf(DecodeChunk(FromString(message.SerializeAsString())).status()), v1::Refusal::REASON_TOO_LARGE);
+  EXPECT_EQ(ReasonOf(DecodeChunk(FromString(message.SerializeAsString())).status()),
+            v1::Refusal::REASON_TOO_LARGE);
 }
 
 class RawServer : public testing::Test {
@@ -137,11 +155,12 @@ class RawServer : public testing::Test {
 };
 
 TEST_F(RawServer, RawUploadsAndDownloadsSurviveAnything) {
+  const google::protobuf::LogSilencer quiet;
   RandomStream stream({.seed = 31});
   const fleet::Blob blob = fleet::RandomBlob(5000, 1);
   handler_.Serve(blob);
-  v1::BeginUploadRequest begin = ToWire(PurposedOffer{{WorkerId(1), blob.digest, blob.size, Round(1)},
-                                                      v1::BeginUploadRequest::PURPOSE_SUMS});
+  v1::BeginUploadRequest begin = ToWire(PurposedOffer{
+      {WorkerId(1), blob.digest, blob.size, Round(1)}, v1::BeginUploadRequest::PURPOSE_SUMS});
   const std::string good = ToString(EncodeChunk(blob.bytes, 0, 1000, blob.digest));
   v1::DownloadRequest download;
   download.set_digest(ToWire(blob.digest));
@@ -152,7 +171,8 @@ TEST_F(RawServer, RawUploadsAndDownloadsSurviveAnything) {
     messages.push_back(RandomBytes(stream, stream.Below(60)));
     EXPECT_FALSE(Send("Upload", messages).ok());
     Send("Download", {Mutated(stream, download.SerializeAsString())}).IgnoreError();
-    for (const char* method : {"Hello", "Register", "Lease", "Heartbeat", "Commit", "Release", "BeginUpload"}) {
+    for (const char* method :
+         {"Hello", "Register", "Lease", "Heartbeat", "Commit", "Release", "BeginUpload"}) {
       if (i < 30) Send(method, {RandomBytes(stream, stream.Below(80))}).IgnoreError();
     }
   }
@@ -165,14 +185,15 @@ TEST_F(RawServer, NamesTheReason) {
   const std::string chunk = ToString(EncodeChunk(blob.bytes, 0, 1000, blob.digest));
   EXPECT_EQ(ReasonOf(Send("Upload", {chunk})), v1::Refusal::REASON_NOT_BEGUN);
   EXPECT_EQ(ReasonOf(Send("Upload", {})), v1::Refusal::REASON_MALFORMED);
-  const v1::BeginUploadRequest begin =
-      ToWire(PurposedOffer{{WorkerId(1), blob.digest, blob.size, Round(1)}, v1::BeginUploadRequest::PURPOSE_SUMS});
+  const v1::BeginUploadRequest begin = ToWire(PurposedOffer{
+      {WorkerId(1), blob.digest, blob.size, Round(1)}, v1::BeginUploadRequest::PURPOSE_SUMS});
   ASSERT_TRUE(Send("BeginUpload", {begin.SerializeAsString()}).ok());
   std::string damaged = chunk;
   damaged.back() ^= 1;
   EXPECT_EQ(ReasonOf(Send("Upload", {damaged})), v1::Refusal::REASON_CHECKSUM);
-  EXPECT_EQ(ReasonOf(Send("Upload", {chunk, ToString(EncodeChunk(blob.bytes, 3000, 1000, Digest{}))})),
-            v1::Refusal::REASON_OFFSET);
+  EXPECT_EQ(
+      ReasonOf(Send("Upload", {chunk, ToString(EncodeChunk(blob.bytes, 3000, 1000, Digest{}))})),
+      v1::Refusal::REASON_OFFSET);
   v1::DownloadRequest behind;
   handler_.Serve(blob);
   behind.set_digest(ToWire(blob.digest));
@@ -182,7 +203,8 @@ TEST_F(RawServer, NamesTheReason) {
   future.set_major(2);
   EXPECT_EQ(ReasonOf(Send("Hello", {future.SerializeAsString()})), v1::Refusal::REASON_VERSION);
   // Past gRPC's own limit: refused before any of our code sees it.
-  EXPECT_EQ(Send("Commit", {std::string(kMaxMessageBytes + 1, 'x')}).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(Send("Commit", {std::string(kMaxMessageBytes + 1, 'x')}).code(),
+            absl::StatusCode::kResourceExhausted);
 }
 
 }  // namespace

@@ -173,8 +173,8 @@ TYPED_TEST_P(LinkContract, ServesManyThreads) {
 }
 
 REGISTER_TYPED_TEST_SUITE_P(LinkContract, CarriesCallsAndAnswers, HandsTheHandlersErrorsOver,
-                            BringsBroadcastAndSumsWhole, SaysThatABlobIsNoLongerServed, ADroppedReplyIsAnError,
-                            AnswersAParkedPollFromAnotherThread, ShutdownWakesParkedCallsAndRefusesNewOnes,
-                            ServesManyThreads);
+                            BringsBroadcastAndSumsWhole, SaysThatABlobIsNoLongerServed,
+                            ADroppedReplyIsAnError, AnswersAParkedPollFromAnotherThread,
+                            ShutdownWakesParkedCallsAndRefusesNewOnes, ServesManyThreads);
 
 }  // namespace macaw::fleet

@@ -14,8 +14,8 @@
 
 namespace macaw::wire {
 
-// Fills every field of a message, by reflection, with random values that its conversion accepts: a field that a
-// conversion forgets is then seen as a difference, also one that is added later.
+// Fills every field of a message, by reflection, with random values that its conversion accepts: a
+// field that a conversion forgets is then seen as a difference, also one that is added later.
 class RandomMessage {
  public:
   explicit RandomMessage(uint64_t seed) : stream_({.seed = seed}) {}
@@ -32,7 +32,8 @@ class RandomMessage {
     using google::protobuf::FieldDescriptor;
     if (message.GetDescriptor() == v1::Blob::descriptor()) {
       const fleet::Blob blob = fleet::RandomBlob(1 + stream_.Below(200), stream_.NextU64());
-      static_cast<v1::Blob&>(message) = ToWire(blob, InlineRule{.max_inline = stream_.Below(2) * 1000});
+      static_cast<v1::Blob&>(message) =
+          ToWire(blob, InlineRule{.max_inline = stream_.Below(2) * 1000});
       return;
     }
     const auto* reflection = message.GetReflection();
@@ -66,33 +67,43 @@ class RandomMessage {
     const double real = stream_.Uniform() * 1000;
     switch (field->cpp_type()) {
       case FieldDescriptor::CPPTYPE_UINT32:
-        many ? reflection->AddUInt32(&message, field, whole) : reflection->SetUInt32(&message, field, whole);
+        many ? reflection->AddUInt32(&message, field, whole)
+             : reflection->SetUInt32(&message, field, whole);
         break;
       case FieldDescriptor::CPPTYPE_UINT64:
-        many ? reflection->AddUInt64(&message, field, whole) : reflection->SetUInt64(&message, field, whole);
+        many ? reflection->AddUInt64(&message, field, whole)
+             : reflection->SetUInt64(&message, field, whole);
         break;
       case FieldDescriptor::CPPTYPE_INT64:
-        many ? reflection->AddInt64(&message, field, whole) : reflection->SetInt64(&message, field, whole);
+        many ? reflection->AddInt64(&message, field, whole)
+             : reflection->SetInt64(&message, field, whole);
         break;
       case FieldDescriptor::CPPTYPE_DOUBLE:
-        many ? reflection->AddDouble(&message, field, real) : reflection->SetDouble(&message, field, real);
+        many ? reflection->AddDouble(&message, field, real)
+             : reflection->SetDouble(&message, field, real);
         break;
-      case FieldDescriptor::CPPTYPE_BOOL: reflection->SetBool(&message, field, whole % 4 != 0); break;
+      case FieldDescriptor::CPPTYPE_BOOL:
+        reflection->SetBool(&message, field, whole % 4 != 0);
+        break;
       case FieldDescriptor::CPPTYPE_ENUM: {
         const int last = field->enum_type()->value_count() - 1;
         reflection->SetEnumValue(&message, field, 1 + static_cast<int>(stream_.Below(last)));
         break;
       }
       case FieldDescriptor::CPPTYPE_STRING: {
-        std::string text(field->type() == FieldDescriptor::TYPE_BYTES ? 32 : 1 + stream_.Below(20), 'a');
+        std::string text(field->type() == FieldDescriptor::TYPE_BYTES ? 32 : 1 + stream_.Below(20),
+                         'a');
         for (char& c : text) c = static_cast<char>('a' + stream_.Below(26));
-        many ? reflection->AddString(&message, field, text) : reflection->SetString(&message, field, text);
+        many ? reflection->AddString(&message, field, text)
+             : reflection->SetString(&message, field, text);
         break;
       }
       case FieldDescriptor::CPPTYPE_MESSAGE:
-        Fill(many ? *reflection->AddMessage(&message, field) : *reflection->MutableMessage(&message, field));
+        Fill(many ? *reflection->AddMessage(&message, field)
+                  : *reflection->MutableMessage(&message, field));
         break;
-      default: FAIL() << "a field type that no message of ours has: " << field->full_name();
+      default:
+        FAIL() << "a field type that no message of ours has: " << field->full_name();
     }
   }
 
@@ -111,7 +122,8 @@ void ForEachConvertedMessage(RandomMessage& random, F&& visit) {
   visit(random.Make<v1::NumericProfile>(), again);
   visit(random.Make<v1::RegisterRequest>(), with_blobs);
   visit(random.Make<v1::RegisterReply>(), again);
-  visit(random.Make<v1::LeaseRequest>(), [](const TimedLeaseRequest& t) { return ToWire(t.request, t.wait); });
+  visit(random.Make<v1::LeaseRequest>(),
+        [](const TimedLeaseRequest& t) { return ToWire(t.request, t.wait); });
   visit(random.Make<v1::LeaseReply>(), with_blobs);
   visit(random.Make<v1::HeartbeatRequest>(), again);
   visit(random.Make<v1::HeartbeatReply>(), again);

@@ -107,7 +107,8 @@ TEST_F(RemoteBlob, BytesThatAreNotTheDigestsAreRefused) {
   EXPECT_EQ(ReasonOf(link_->Commit(PartWith(liar)).status()), v1::Refusal::REASON_DIGEST_MISMATCH);
   EXPECT_TRUE(handler_.TakeCommitted().empty());
   handler_.ServeAs(liar.digest, liar.bytes);
-  EXPECT_EQ(ReasonOf(link_->Fetch({liar.digest, liar.size, nullptr}).status()), v1::Refusal::REASON_DIGEST_MISMATCH);
+  EXPECT_EQ(ReasonOf(link_->Fetch({liar.digest, liar.size, nullptr}).status()),
+            v1::Refusal::REASON_DIGEST_MISMATCH);
 }
 
 TEST_F(RemoteBlob, AWrongSizeIsAnErrorAndNotAWait) {
@@ -137,7 +138,8 @@ TEST_F(RemoteBlob, TheVerdictComesBeforeAnyByteMoves) {
   EXPECT_EQ(handler_.offers().at(0).digest, sums.digest);
   EXPECT_EQ(handler_.offers().at(0).session, WorkerId(7));
   EXPECT_EQ(handler_.offers().at(0).round, Round(3));
-  // "Have" is taken from the handler only if the bytes can be found; here they cannot, so they are sent.
+  // "Have" is taken from the handler only if the bytes can be found; here they cannot, so they are
+  // sent.
   EXPECT_EQ(verdict_when(UploadVerdict::kHave), Verdict::kAccepted);
   EXPECT_GT(proxy.up(), 3 * kMiB);
   handler_.TakeCommitted();
@@ -213,7 +215,9 @@ TEST_F(RemoteBlob, ShutdownEndsATransferInItsMiddle) {
   absl::Status status;
   CuttingProxy proxy(port(), {});
   auto link = *Dial({.server = proxy.address()});
-  std::thread worker([&] { status = link->Fetch({broadcast.digest, broadcast.size, nullptr}).status(); });
+  std::thread worker([&] {
+    status = link->Fetch({broadcast.digest, broadcast.size, nullptr}).status();
+  });
   while (proxy.down() < kMiB) std::this_thread::yield();
   link->Shutdown();
   worker.join();
@@ -235,8 +239,9 @@ TEST_F(RemoteBlob, Moves64MiBBothWays) {
     ASSERT_TRUE(fetched.ok()) << fetched.status();
     ExpectSameBytes(*fetched, blob);
     ExpectSameBytes(handler_.TakeCommitted().at(0).part->sums, blob);
-    std::printf("%s: 64 MiB up %.2f GB/s, down %.2f GB/s, digest check included\n", unix_socket ? "unix" : "tcp",
-                blob.size / 1e9 / ToSeconds(middle - start), blob.size / 1e9 / ToSeconds(end - middle));
+    std::printf("%s: 64 MiB up %.2f GB/s, down %.2f GB/s, digest check included\n",
+                unix_socket ? "unix" : "tcp", blob.size / 1e9 / ToSeconds(middle - start),
+                blob.size / 1e9 / ToSeconds(end - middle));
     server_.reset();
   }
 }

@@ -23,7 +23,8 @@ class RemoteFixture : public LinkFixture {
  public:
   RemoteFixture() {
     auto server = wire::FleetServer::Start(
-        {.listen = kUnixSocket ? folder_.address() : ":0", .max_inline_bytes = kMaxInline}, *handler_);
+        {.listen = kUnixSocket ? folder_.address() : ":0", .max_inline_bytes = kMaxInline},
+        *handler_);
     server_ = *std::move(server);
     link_ = *wire::Dial({.server = server_->address()});
   }
@@ -33,8 +34,8 @@ class RemoteFixture : public LinkFixture {
   std::unique_ptr<wire::FleetServer> server_;
 };
 
-using Remotes = testing::Types<RemoteFixture<true, 1 << 20>, RemoteFixture<false, 1 << 20>, RemoteFixture<true, 0>,
-                               RemoteFixture<false, 1000>>;
+using Remotes = testing::Types<RemoteFixture<true, 1 << 20>, RemoteFixture<false, 1 << 20>,
+                               RemoteFixture<true, 0>, RemoteFixture<false, 1000>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(Remote, LinkContract, Remotes);
 
 }  // namespace macaw::fleet
@@ -45,7 +46,8 @@ namespace {
 using fleet::FakeHandler;
 using testing::HasSubstr;
 
-// How long something took; the bounds in these tests are far from what is usual and far from the time-outs.
+// How long something took; the bounds in these tests are far from what is usual and far from the
+// time-outs.
 template <typename F>
 double SecondsOf(F&& f) {
   const TimePoint start = SteadyClock().Now();
@@ -55,7 +57,8 @@ double SecondsOf(F&& f) {
 
 TEST(Remote, HelloTellsTheServersLimits) {
   FakeHandler handler;
-  const auto server = *FleetServer::Start({.listen = ":0", .max_inline_bytes = 123, .max_blob_bytes = 4567}, handler);
+  const auto server = *FleetServer::Start(
+      {.listen = ":0", .max_inline_bytes = 123, .max_blob_bytes = 4567}, handler);
   const auto link = *Dial({.server = server->address()});
   const auto hello = link->Hello({1, 0, "test"});
   ASSERT_TRUE(hello.ok()) << hello.status();
@@ -198,12 +201,15 @@ TEST(Listening, RefusesBadAddressesByName) {
   };
   EXPECT_THAT(why("unix:/tmp/" + std::string(120, 'x')), HasSubstr("the system takes 107"));
   EXPECT_THAT(why("unix:"), HasSubstr("names no path"));
-  EXPECT_THAT(why("unix:/tmp/no/such/folder/s"), HasSubstr("there is no folder /tmp/no/such/folder/"));
+  EXPECT_THAT(why("unix:/tmp/no/such/folder/s"),
+              HasSubstr("there is no folder /tmp/no/such/folder/"));
   EXPECT_THAT(why("localhost"), HasSubstr("neither unix:/path nor host:port"));
   EXPECT_THAT(why("localhost:70000"), HasSubstr("0 to 65535"));
   EXPECT_THAT(why("0.0.0.0:0"), HasSubstr("need TLS"));
-  EXPECT_THAT(std::string(Dial({.server = "example.org:443"}).status().message()), HasSubstr("need TLS"));
-  EXPECT_FALSE(FleetServer::Start({.listen = ":0", .max_inline_bytes = kMaxInlineBytes + 1}, handler).ok());
+  EXPECT_THAT(std::string(Dial({.server = "example.org:443"}).status().message()),
+              HasSubstr("need TLS"));
+  EXPECT_FALSE(
+      FleetServer::Start({.listen = ":0", .max_inline_bytes = kMaxInlineBytes + 1}, handler).ok());
 }
 
 }  // namespace

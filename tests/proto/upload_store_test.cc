@@ -31,7 +31,8 @@ class UploadStoreTest : public testing::Test {
     if (upload == nullptr) return absl::NotFoundError("not begun");
     const std::span<const std::byte> data = blob.bytes->bytes().subspan(offset, size);
     // In three pieces, as the network may deliver it.
-    const std::array pieces = {data.first(size / 3), data.subspan(size / 3, 0), data.subspan(size / 3)};
+    const std::array pieces = {data.first(size / 3), data.subspan(size / 3, 0),
+                               data.subspan(size / 3)};
     return upload->Append(offset, Checksum(data), pieces);
   }
   absl::Status AwaitComplete(const Blob& blob) {
@@ -108,7 +109,8 @@ TEST_F(UploadStoreTest, CountsMemoryUntilTheLastUserHasGone) {
   executor_.WaitIdle();
   auto bytes = store_.Get(a.digest);
   store_.Claim(a.digest);
-  EXPECT_EQ(store_.Begin(c.digest, 10'000).verdict, UploadVerdict::kBusy);  // `bytes` still holds it
+  EXPECT_EQ(store_.Begin(c.digest, 10'000).verdict,
+            UploadVerdict::kBusy);  // `bytes` still holds it
   EXPECT_EQ(store_.Begin(a.digest, 10'000).verdict, UploadVerdict::kHave);
   bytes = nullptr;
   EXPECT_EQ(store_.Begin(c.digest, 10'000).verdict, UploadVerdict::kSend);
@@ -133,7 +135,8 @@ TEST_F(UploadStoreTest, TakesOneBlobFromManySendersAtOnce) {
   for (int t = 0; t < 4; ++t) {
     senders.emplace_back([&] {
       store_.Begin(blob.digest, 9999);
-      for (uint64_t at = 0; at < 9999; at += 101) EXPECT_TRUE(Send(blob, at, std::min<uint64_t>(101, 9999 - at)).ok());
+      for (uint64_t at = 0; at < 9999; at += 101)
+        EXPECT_TRUE(Send(blob, at, std::min<uint64_t>(101, 9999 - at)).ok());
     });
   }
   for (std::thread& sender : senders) sender.join();

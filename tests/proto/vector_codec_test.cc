@@ -69,9 +69,11 @@ TEST(VectorCodec, RefusesOtherLayoutsByNumber) {
   const Vectors v = Sample();
   const AlignedBuffer bytes = EncodeVectors(v.views());
   const std::vector<LayoutPtr> swapped = {v.layouts[1], v.layouts[0]};
-  EXPECT_THAT(DecodeVectors(bytes.bytes(), swapped).status().message(), HasSubstr("vector 0 has another layout"));
+  EXPECT_THAT(DecodeVectors(bytes.bytes(), swapped).status().message(),
+              HasSubstr("vector 0 has another layout"));
   const std::vector<LayoutPtr> fewer = {v.layouts[0]};
-  EXPECT_THAT(DecodeVectors(bytes.bytes(), fewer).status().message(), HasSubstr("2 vectors where 1"));
+  EXPECT_THAT(DecodeVectors(bytes.bytes(), fewer).status().message(),
+              HasSubstr("2 vectors where 1"));
 }
 
 TEST(VectorCodec, RefusesEveryTruncationAndAnyExtension) {

@@ -11,8 +11,8 @@
 #include "tests/proto/fake_handler.h"
 #include "tests/proto/test_address.h"
 
-// Server and client as two processes over a Unix socket: latency of a unary call, throughput of a large blob, and the
-// server's peak memory above the blob itself.  wire_measure [MiB]
+// Server and client as two processes over a Unix socket: latency of a unary call, throughput of a
+// large blob, and the server's peak memory above the blob itself.  wire_measure [MiB]
 namespace macaw::wire {
 namespace {
 
@@ -27,8 +27,11 @@ double PeakMiB() {  // VmHWM
 // `sums` from an upload stays in `blob`; Release prints the peak.
 class MeasuringHandler final : public fleet::FleetHandler {
  public:
-  explicit MeasuringHandler(size_t mib) : blob_(fleet::RandomBlob(mib << 20, 1)), start_(PeakMiB()) {}
-  void Hello(fleet::HelloRequest, fleet::Reply<fleet::HelloReply> reply) override { std::move(reply)(fleet::HelloReply{}); }
+  explicit MeasuringHandler(size_t mib)
+      : blob_(fleet::RandomBlob(mib << 20, 1)), start_(PeakMiB()) {}
+  void Hello(fleet::HelloRequest, fleet::Reply<fleet::HelloReply> reply) override {
+    std::move(reply)(fleet::HelloReply{});
+  }
   void Register(fleet::RegisterRequest, fleet::Reply<fleet::RegisterReply>) override {}
   void Lease(fleet::LeaseRequest, Duration, fleet::Reply<fleet::LeaseReply> reply) override {
     fleet::LeaseReply lease;
@@ -44,8 +47,10 @@ class MeasuringHandler final : public fleet::FleetHandler {
     std::move(reply)(fleet::CommitReply{fleet::Verdict::kAccepted, ""});
   }
   void Release(fleet::ReleaseRequest request, fleet::Reply<fleet::ReleaseReply> reply) override {
-    std::printf("server: peak %.0f MiB%s; %.0f MiB before any call, with its own blob of %.0f MiB\n", PeakMiB(),
-                request.leaving ? " after the upload" : " after the download", start_, blob_.size / double{1 << 20});
+    std::printf(
+        "server: peak %.0f MiB%s; %.0f MiB before any call, with its own blob of %.0f MiB\n",
+        PeakMiB(), request.leaving ? " after the upload" : " after the download", start_,
+        blob_.size / double{1 << 20});
     std::fflush(stdout);
     std::move(reply)(fleet::ReleaseReply{});
   }
@@ -72,7 +77,8 @@ int Serve(const std::string& address, size_t mib, int ready, int stop) {
 
 int Measure(const std::string& address, size_t mib) {
   const auto link = *Dial({.server = address});
-  if (auto hello = link->Hello({}); !hello.ok()) return std::fprintf(stderr, "%s\n", hello.status().ToString().c_str()), 1;
+  if (auto hello = link->Hello({}); !hello.ok())
+    return std::fprintf(stderr, "%s\n", hello.status().ToString().c_str()), 1;
   std::vector<double> microseconds;
   for (int i = 0; i < 5000; ++i) {
     const TimePoint start = SteadyClock().Now();
@@ -86,7 +92,8 @@ int Measure(const std::string& address, size_t mib) {
   TimePoint start = SteadyClock().Now();
   const auto fetched = link->Fetch(lease->training->broadcast);
   if (!fetched.ok()) return std::fprintf(stderr, "%s\n", fetched.status().ToString().c_str()), 1;
-  std::printf("download: %.2f GB/s\n", fetched->size / 1e9 / ToSeconds(SteadyClock().Now() - start));
+  std::printf("download: %.2f GB/s\n",
+              fetched->size / 1e9 / ToSeconds(SteadyClock().Now() - start));
   link->Release({}).IgnoreError();
 
   fleet::CommitRequest commit;

@@ -73,8 +73,8 @@ TEST(CorrectHook, SeesTheClippedGradientBeforeTheCorrection) {
   plan.stages[0].local.clip_norm = 0.25;
   plan.stages[0].local.weight_decay = 1;
   plan.stages[0].hooks = hooks;
-  const auto outcomes =
-      MustRun(*TrainerOf(spec, TaskKind::kRegression), plan, TaskOf(examples.Targets()));
+  const auto trainer = TrainerOf(spec, TaskKind::kRegression);
+  const auto outcomes = MustRun(*trainer, plan, TaskOf(examples.Targets()));
   EXPECT_NEAR(std::sqrt(norm), 0.25, 1e-14);
   ExpectPoint(outcomes[0].end, {0.45, -0.225, 0.1125});  // the decay alone
 }
@@ -99,8 +99,8 @@ TEST(LossHook, ReplacesTheTasksLossAndIsReported) {
   plan.stages[1].kind = StageKind::kGradient;
   plan.stages[2].kind = StageKind::kLoss;
   for (Stage& stage : plan.stages) stage.hooks = hooks;
-  const auto outcomes =
-      MustRun(*TrainerOf(spec, TaskKind::kRegression), plan, TaskOf(examples.Targets()));
+  const auto trainer = TrainerOf(spec, TaskKind::kRegression);
+  const auto outcomes = MustRun(*trainer, plan, TaskOf(examples.Targets()));
   Vec g = line.Gradient(start);
   for (double& value : g) value *= 3;
   g[0] += 2 * start[0];
@@ -128,8 +128,8 @@ TEST(LossHook, MayAskATeacher) {
   plan.stages[0].local.epochs = 300;
   plan.stages[1].kind = StageKind::kLoss;
   for (Stage& stage : plan.stages) stage.hooks = hooks;
-  const auto outcomes =
-      MustRun(*TrainerOf(spec, TaskKind::kClassification), plan, TaskOf(examples.Classes()));
+  const auto trainer = TrainerOf(spec, TaskKind::kClassification);
+  const auto outcomes = MustRun(*trainer, plan, TaskOf(examples.Classes()));
   EXPECT_LT(outcomes[1].sums[1] / 12, 0.05 * outcomes[0].sums[1] / outcomes[0].sums[0] + 1e-3);
 }
 

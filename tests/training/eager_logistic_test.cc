@@ -79,8 +79,8 @@ TEST(EagerLogistic, DescendsOnA9aAsAPlainLoopDoes) {
   plan.stages[0].local.weight_decay = plan.stages[1].local.weight_decay = kLambda;
   plan.stages[0].local.epochs = 10;
   plan.stages[1].local.epochs = 40;
-  const auto outcomes =
-      MustRun(*TrainerOf(spec, TaskKind::kBinary), plan, TaskOf(examples.Classes()));
+  const auto trainer = TrainerOf(spec, TaskKind::kBinary);
+  const auto outcomes = MustRun(*trainer, plan, TaskOf(examples.Classes()));
 
   const std::vector<double> expected = Descend(data, 10);
   const std::vector<double> after10 = TensorOf(outcomes[0].end, 0);

@@ -30,8 +30,8 @@ TEST(EagerTrainer, TakesAStepOnEveryNamedModel) {
     LocalPlan plan;
     plan.stages = {StageFrom(View(x), 0.01), StageFrom(StageEnd{0}, 0)};
     plan.stages[1].kind = StageKind::kLoss;
-    const auto outcomes =
-        MustRun(*TrainerOf(spec, TaskKind::kClassification), plan, TaskOf(examples.Classes()));
+    const auto trainer = TrainerOf(spec, TaskKind::kClassification);
+    const auto outcomes = MustRun(*trainer, plan, TaskOf(examples.Classes()));
     EXPECT_EQ(outcomes[0].steps, 1u) << named.name;
     EXPECT_LT(outcomes[1].sums[1], outcomes[0].sums[1]) << named.name;
     for (size_t i = 0; i < spec.layout->entries().size(); ++i) {
@@ -87,8 +87,8 @@ TEST(EagerTrainer, HasLibTorchsCrossEntropy) {
   plan.stages[0].kind = StageKind::kGradient;
   plan.stages[0].local.class_weights = {1, 2.5, 0.5};
   plan.stages[0].local.label_smoothing = 0.1;
-  const auto outcome =
-      MustRun(*TrainerOf(spec, TaskKind::kClassification), plan, TaskOf(examples.Classes()))[0];
+  const auto trainer = TrainerOf(spec, TaskKind::kClassification);
+  const auto outcome = MustRun(*trainer, plan, TaskOf(examples.Classes()))[0];
 
   FlatVector copy = x.Clone();
   std::vector<at::Tensor> w = models::ViewsOf(copy.view());

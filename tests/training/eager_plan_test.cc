@@ -100,7 +100,8 @@ TEST(Plan, TakesItsRowsFromTheNamedSplit) {
   const std::vector<uint32_t> two = {3, 1};
   task.test = task.validation = examples.Targets();
   task.validation.index = two;
-  const auto outcomes = MustRun(*TrainerOf(spec, TaskKind::kRegression), plan, task);
+  const auto trainer = TrainerOf(spec, TaskKind::kRegression);
+  const auto outcomes = MustRun(*trainer, plan, task);
   EXPECT_EQ(outcomes[0].sums[0], 5);
   EXPECT_EQ(outcomes[1].sums[0], 2);
 }
@@ -146,8 +147,8 @@ TEST(FedRepSketch, MovesOnlyTheTensorsAStageNames) {
     stage.local.weight_decay = 0.1;
     stage.correction.mu = 0.1;
   }
-  const auto outcomes =
-      MustRun(*TrainerOf(spec, TaskKind::kRegression), plan, TaskOf(examples.Targets()));
+  const auto trainer = TrainerOf(spec, TaskKind::kRegression);
+  const auto outcomes = MustRun(*trainer, plan, TaskOf(examples.Targets()));
   for (size_t entry = 0; entry < 4; ++entry) {
     const bool is_head = entry >= 2;
     EXPECT_EQ(TensorOf(outcomes[0].end, entry) == TensorOf(View(x), entry), !is_head) << entry;
@@ -165,8 +166,8 @@ TEST(Plan, LeavesEverythingInPlaceWhenNothingIsTrainable) {
   LocalPlan plan;
   plan.stages = {StageFrom(View(x), 0.1)};
   plan.stages[0].trainable = std::make_shared<const std::vector<bool>>(2, false);
-  const auto outcomes =
-      MustRun(*TrainerOf(spec, TaskKind::kRegression), plan, TaskOf(examples.Targets()));
+  const auto trainer = TrainerOf(spec, TaskKind::kRegression);
+  const auto outcomes = MustRun(*trainer, plan, TaskOf(examples.Targets()));
   ExpectPoint(outcomes[0].end, {0.5, -0.25, 0.125}, 0);
   EXPECT_EQ(outcomes[0].steps, 1u);
 }
@@ -176,7 +177,8 @@ TEST(Plan, OfAClientWithoutRowsStaysAtItsStart) {
   const FlatVector x = PointOf(spec, {1, 2, 3});
   LocalPlan plan;
   plan.stages = {StageFrom(View(x), 0.1)};
-  const auto outcomes = MustRun(*TrainerOf(spec, TaskKind::kRegression), plan, TaskOf({}));
+  const auto trainer = TrainerOf(spec, TaskKind::kRegression);
+  const auto outcomes = MustRun(*trainer, plan, TaskOf({}));
   EXPECT_EQ(outcomes[0].steps, 0u);
   ExpectPoint(outcomes[0].end, {1, 2, 3}, 0);
 }

@@ -1,6 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <functional>
+
 #include "tests/training/testing.h"
 
 namespace macaw::training {
@@ -69,12 +72,15 @@ TEST(EagerTrainer, RefusesRowsThatDoNotFit) {
 
 TEST(EagerTrainer, GoesOnWhenALossIsNotFinite) {
   Refused r;
+  r.x.As<float>()[0] = NAN;
   LocalPlan plan;
-  plan.stages.push_back(StageFrom(View(r.x), 1e38));
+  plan.stages.push_back(StageFrom(View(r.x), 0.1));
   plan.stages[0].local.epochs = 5;
   const auto outcome = MustRun(*r.trainer, plan, TaskOf(r.examples.Classes()))[0];
   EXPECT_EQ(outcome.steps, 5u);
-  EXPECT_FALSE(std::isfinite(outcome.end.As<float>()[0]));
+  EXPECT_TRUE(std::isnan(outcome.end.As<float>()[0]));
+  EXPECT_TRUE(std::isnan(outcome.sums[1]));
+  EXPECT_EQ(outcome.sums[2], 0);  // none is correct
 }
 
 TEST(MakeTrainer, RefusesASetupItCannotServe) {

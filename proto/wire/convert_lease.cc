@@ -1,0 +1,150 @@
+#include "proto/wire/convert.h"
+#include "proto/wire/fields.h"
+
+// Leases: what a worker asks for and the work it gets.
+namespace macaw::wire {
+namespace {
+
+static_assert(v1::NEXT_REGISTER == static_cast<int>(fleet::Next::kRegister) + 1);
+static_assert(v1::EVALUATION_KIND_CLIENT_TEST ==
+              static_cast<int>(fleet::EvaluationKind::kClientTest) + 1);
+
+Fence FromWire(const v1::Fence& m) { return {m.epoch(), m.counter()}; }
+
+v1::Assignment ToWire(const fleet::Assignment& assignment) {
+  v1::Assignment m;
+  m.set_client(assignment.client.value);
+  *m.mutable_fence() = wire::ToWire(assignment.fence);
+  m.set_multiplicity(assignment.multiplicity);
+  m.set_weight(assignment.weight);
+  if (assignment.state_version != Fence{})
+    *m.mutable_state_version() = wire::ToWire(assignment.state_version);
+  return m;
+}
+
+absl::StatusOr<fleet::Assignment> FromWire(const v1::Assignment& m) {
+  Fields f;
+  fleet::Assignment assignment;
+  assignment.client = ClientId(m.client());
+  assignment.fence = FromWire(m.fence());
+  assignment.multiplicity = m.multiplicity();
+  f.Require(m.multiplicity() >= 1, "multiplicity", "is 0");
+  assignment.weight = f.NotNegative("weight", m.weight());
+  assignment.state_version = FromWire(m.state_version());
+  return f.Done(assignment);
+}
+
+v1::TrainingLease ToWire(const fleet::TrainingLease& lease, const InlineRule& rule) {
+  v1::TrainingLease m;
+  m.set_round(lease.round.value);
+  m.set_phase(lease.phase.value);
+  if (lease.broadcast.named()) *m.mutable_broadcast() = wire::ToWire(lease.broadcast, rule);
+  m.set_max_weight(lease.max_weight);
+  m.set_total_weight(lease.total_weight);
+  m.set_max_multiplicity(lease.max_multiplicity);
+  m.set_total_multiplicity(lease.total_multiplicity);
+  m.mutable_assignments()->Reserve(static_cast<int>(lease.assignments.size()));
+  for (const fleet::Assignment& a : lease.assignments) *m.add_assignments() = ToWire(a);
+  m.set_last(lease.last);
+  return m;
+}
+
+absl::StatusOr<fleet::TrainingLease> FromWire(const v1::TrainingLease& m) {
+  Fields f;
+  fleet::TrainingLease lease;
+  lease.round = Round(m.round());
+  lease.phase = Phase(static_cast<uint8_t>(f.Between<uint32_t>("phase", m.phase(), 0, 255)));
+  lease.broadcast = f.Sub("broadcast", wire::FromWire(m.broadcast()));
+  lease.max_weight = f.NotNegative("max_weight", m.max_weight());
+  lease.total_weight = f.NotNegative("total_weight", m.total_weight());
+  lease.max_multiplicity = m.max_multiplicity();
+  lease.total_multiplicity = m.total_multiplicity();
+  lease.assignments =
+      f.List("assignments", m.assignments(), [](const v1::Assignment& a) { return FromWire(a); });
+  lease.last = m.last();
+  return f.Done(std::move(lease));
+}
+
+absl::StatusOr<fleet::EvaluationLease> FromWire(const v1::EvaluationLease& m) {
+  Fields f;
+  fleet::EvaluationLease lease;
+  lease.round = Round(m.round());
+  lease.model = f.Sub("model", wire::FromWire(m.model()));
+  lease.tasks = f.List("tasks", m.tasks(),
+                       [](const v1::EvaluationTask& task) { return wire::FromWire(task); });
+  return f.Done(std::move(lease));
+}
+
+}  // namespace
+
+v1::LeaseRequest ToWire(const fleet::LeaseRequest& request, Duration wait) {
+  v1::LeaseRequest m;
+  m.set_session(request.session.value);
+  m.set_wanted(request.wanted);
+  m.set_running(request.running);
+  for (const Digest& digest : request.have) m.add_have(ToWire(digest));
+  m.set_wait_ns(std::max<int64_t>(0, wait.count()));
+  return m;
+}
+
+absl::StatusOr<TimedLeaseRequest> FromWire(const v1::LeaseRequest& m) {
+  Fields f;
+  TimedLeaseRequest timed;
+  timed.request.session = WorkerId(m.session());
+  timed.request.wanted = m.wanted();
+  timed.request.running = m.running();
+  for (const std::string& digest : m.have())
+    timed.request.have.push_back(f.ReadDigest("have", digest));
+  timed.wait = f.ReadDuration("wait_ns", m.wait_ns());
+  return f.Done(std::move(timed));
+}
+
+v1::EvaluationTask ToWire(const fleet::EvaluationTask& task) {
+  v1::EvaluationTask m;
+  *m.mutable_fence() = ToWire(task.fence);
+  m.set_kind(ToWireEnum<v1::EvaluationKind>(task.kind));
+  m.set_client(task.client.value);
+  m.set_begin(task.begin);
+  m.set_end(task.end);
+  return m;
+}
+
+absl::StatusOr<fleet::EvaluationTask> FromWire(const v1::EvaluationTask& m) {
+  Fields f;
+  fleet::EvaluationTask task;
+  task.fence = FromWire(m.fence());
+  task.kind = f.Enum("kind", m.kind(), fleet::EvaluationKind::kClientTest);
+  task.client = ClientId(m.client());
+  f.Require(m.begin() <= m.end(), "begin", "lies behind end");
+  task.begin = m.begin();
+  task.end = m.end();
+  return f.Done(task);
+}
+
+v1::LeaseReply ToWire(const fleet::LeaseReply& reply, const InlineRule& rule) {
+  v1::LeaseReply m;
+  m.set_next(ToWireEnum<v1::Next>(reply.next));
+  if (reply.training.has_value()) *m.mutable_training() = ToWire(*reply.training, rule);
+  if (reply.evaluation.has_value()) {
+    v1::EvaluationLease& lease = *m.mutable_evaluation();
+    lease.set_round(reply.evaluation->round.value);
+    if (reply.evaluation->model.named())
+      *lease.mutable_model() = ToWire(reply.evaluation->model, rule);
+    for (const fleet::EvaluationTask& task : reply.evaluation->tasks)
+      *lease.add_tasks() = ToWire(task);
+  }
+  return m;
+}
+
+absl::StatusOr<fleet::LeaseReply> FromWire(const v1::LeaseReply& m) {
+  Fields f;
+  fleet::LeaseReply reply;
+  reply.next = f.Enum("next", m.next(), fleet::Next::kRegister);
+  if (m.has_training()) reply.training = f.Sub("training", FromWire(m.training()));
+  if (m.has_evaluation()) reply.evaluation = f.Sub("evaluation", FromWire(m.evaluation()));
+  f.Require(reply.next != fleet::Next::kWork || m.has_training() || m.has_evaluation(), "next",
+            "work without any work in it");
+  return f.Done(std::move(reply));
+}
+
+}  // namespace macaw::wire

@@ -1,0 +1,154 @@
+// Processes are killed, stopped and interrupted at random moments; the result must be that of an undisturbed run.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <set>
+
+#include "core/random.h"
+#include "tests/system/simulation.h"
+
+namespace macaw {
+namespace {
+
+using testing_support::AllGone;
+using testing_support::Simulation;
+using testing_support::WriteConfig;
+
+class Fault : public testing::Test {
+ protected:
+  Fault() : config_(WriteConfig("fault", "[evaluation]\nevery = 2\n")) {
+    arguments_ = {config_, "--rounds", "6", "--processes", "2", "--slots", "1", "--set", "cohort.size=40",
+                  "--set", "local.epochs=3"};
+  }
+  std::vector<std::string> With(std::vector<std::string> more) const {
+    std::vector<std::string> all = arguments_;
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  const Simulation& Undisturbed() {
+    if (!undisturbed_) {
+      undisturbed_ = std::make_unique<Simulation>("undisturbed", arguments_);
+      EXPECT_EQ(undisturbed_->Wait(), 0) << undisturbed_->output();
+    }
+    return *undisturbed_;
+  }
+  void ExpectUndisturbed(const Simulation& simulation) {
+    EXPECT_EQ(simulation.digest(), Undisturbed().digest());
+    EXPECT_EQ(simulation.metrics(), Undisturbed().metrics());
+  }
+  // The start of a round, or a part in the middle of it: a moment at which somebody is training.
+  static auto Round(uint32_t round) {
+    return [round](const nlohmann::json& event) {
+      return event["event"] == "round" && event["round"].get<uint32_t>() >= round;
+    };
+  }
+
+  const std::string config_;
+  std::vector<std::string> arguments_;
+  std::unique_ptr<Simulation> undisturbed_;
+};
+
+TEST_F(Fault, AWorkerKilledInEveryRoundChangesNothing) {
+  Simulation simulation("killed", arguments_);
+  RandomStream random({.seed = 1});
+  std::set<pid_t> killed;
+  for (uint32_t round = 1; round <= 5; ++round) {
+    if (!simulation.WaitForEvent(Round(round))) break;
+    const std::vector<pid_t> workers = simulation.Children("macaw-worker");
+    if (workers.empty()) continue;
+    const pid_t victim = workers[random.Below(workers.size())];
+    if (::kill(victim, SIGKILL) == 0) killed.insert(victim);
+  }
+  ASSERT_EQ(simulation.Wait(), 0) << simulation.output();
+  EXPECT_GE(killed.size(), 3u);
+  ExpectUndisturbed(simulation);
+  int again = 0;
+  for (const auto& event : simulation.events()) again += event["event"] == "worker_lost" ? 1 : 0;
+  EXPECT_GE(again, 1) << "the events should show a worker lost";
+}
+
+TEST_F(Fault, TheOnlyWorkerKilledChangesNothing) {
+  Simulation simulation("killed", With({"--processes", "1"}));
+  for (uint32_t round = 1; round <= 3; ++round) {
+    ASSERT_TRUE(simulation.WaitForEvent(Round(round)));
+    for (const pid_t worker : simulation.Children("macaw-worker")) ::kill(worker, SIGKILL);
+  }
+  ASSERT_EQ(simulation.Wait(), 0) << simulation.output();
+  ExpectUndisturbed(simulation);
+}
+
+TEST_F(Fault, AStoppedWorkerPastItsLeaseAndWokenChangesNothing) {
+  Simulation simulation("stopped", With({"--set", "server.lease_timeout=1"}));
+  ASSERT_TRUE(simulation.WaitForEvent(Round(1)));
+  const std::vector<pid_t> workers = simulation.Children("macaw-worker");
+  ASSERT_FALSE(workers.empty());
+  ::kill(workers[0], SIGSTOP);
+  EXPECT_TRUE(simulation.WaitForEvent([](const auto& event) { return event["event"] == "worker_lost"; }));
+  ::kill(workers[0], SIGCONT);
+  ASSERT_EQ(simulation.Wait(), 0) << simulation.output();
+  ExpectUndisturbed(simulation);
+}
+
+TEST_F(Fault, EverythingKilledAndResumedChangesNothing) {
+  for (const bool server_only : {true, false}) {
+    SCOPED_TRACE(server_only ? "the server alone" : "everything");
+    auto first = std::make_unique<Simulation>("first", arguments_);
+    ASSERT_TRUE(first->WaitForEvent(Round(2)));
+    std::vector<pid_t> children = first->Children("macaw-worker");
+    const std::vector<pid_t> servers = first->Children("macaw-server");
+    children.insert(children.end(), servers.begin(), servers.end());
+    if (server_only) {
+      for (const pid_t server : servers) ::kill(server, SIGKILL);
+    } else {
+      first->Signal(SIGKILL);
+    }
+    EXPECT_NE(first->Wait(), 0);
+    EXPECT_TRUE(AllGone(children)) << "children must not outlive the run";
+    if (server_only) {
+      EXPECT_NE(first->output().find("--resume"), std::string::npos) << first->output();
+    }
+    const std::string folder = first->folder();
+    Simulation second("second", {"--resume", folder});
+    ASSERT_EQ(second.Wait(), 0) << second.output();
+    ExpectUndisturbed(second);
+  }
+}
+
+TEST_F(Fault, CtrlCCheckpointsExits130AndResumes) {
+  Simulation first("first", arguments_);
+  ASSERT_TRUE(first.WaitForEvent(Round(2)));
+  first.Signal(SIGINT);
+  EXPECT_EQ(first.Wait(), 130);
+  EXPECT_NE(first.output().find("--resume"), std::string::npos) << first.output();
+  Simulation second("second", {"--resume", first.folder(), "--processes", "1", "--slots", "2"});
+  ASSERT_EQ(second.Wait(), 0) << second.output();
+  ExpectUndisturbed(second);
+}
+
+TEST_F(Fault, ADamagedOrForeignCheckpointIsRefusedByName) {
+  Simulation first("first", arguments_);
+  ASSERT_TRUE(first.WaitForEvent(Round(2)));
+  first.Signal(SIGINT);
+  ASSERT_EQ(first.Wait(), 130);
+  Simulation foreign("foreign", {"--resume", first.folder(), "--set", "local.lr=0.5"});
+  EXPECT_NE(foreign.Wait(), 0);
+  EXPECT_NE(foreign.output().find("local.lr"), std::string::npos) << foreign.output();
+
+  std::string newest;
+  for (const auto& entry : std::filesystem::directory_iterator(first.folder() + "/checkpoints")) {
+    newest = std::max(newest, entry.path().string());
+  }
+  std::fstream file(newest, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-100, std::ios::end);
+  file.put('\x5a').put('\x5a').put('\x5a');
+  file.close();
+  Simulation damaged("damaged", {"--resume", first.folder()});
+  EXPECT_NE(damaged.Wait(), 0);
+  EXPECT_NE(damaged.output().find("damaged"), std::string::npos) << damaged.output();
+}
+
+}  // namespace
+}  // namespace macaw

@@ -1,0 +1,192 @@
+#include "tests/system/simulation.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/inotify.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "core/files.h"
+
+#include <gtest/gtest.h>
+
+namespace macaw::testing_support {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string Slurp(const std::string& path) {
+  const auto text = ReadFile(path);
+  return text.ok() ? *text : "";
+}
+
+std::string FreshFolder(const std::string& name) {
+  const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+  const std::string folder = absl::StrCat(testing::TempDir(), "/macaw-", ::getpid(), "/",
+                                          info == nullptr ? "" : info->name(), "/", name);
+  fs::remove_all(folder);
+  fs::create_directories(fs::path(folder).parent_path());
+  return folder;
+}
+
+}  // namespace
+
+Simulation::Simulation(const std::string& name, std::vector<std::string> arguments) {
+  for (size_t i = 0; i + 1 < arguments.size(); ++i) {
+    if (arguments[i] == "--out" || arguments[i] == "--resume") folder_ = arguments[i + 1];
+  }
+  if (folder_.empty()) {
+    folder_ = FreshFolder(name);
+    arguments.insert(arguments.end(), {"--out", folder_});
+  }
+  output_path_ = absl::StrCat(FreshFolder(name + ".out"));
+  arguments.insert(arguments.begin(), {MACAW_BIN_DIR "/macaw", "simulate"});
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  pid_ = ::fork();
+  if (pid_ == 0) {
+    const int out = ::open(output_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    ::dup2(out, STDOUT_FILENO);
+    ::dup2(out, STDERR_FILENO);
+    const int null = ::open("/dev/null", O_RDONLY);
+    ::dup2(null, STDIN_FILENO);
+    ::execv(argv[0], argv.data());
+    ::_exit(127);
+  }
+}
+
+Simulation::~Simulation() {
+  if (running()) {
+    ::kill(pid_, SIGKILL);
+    Wait();
+  }
+}
+
+int Simulation::Wait() {
+  if (exit_ >= 0) return exit_;
+  int status = 0;
+  while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  }
+  exit_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return exit_;
+}
+
+bool Simulation::running() const {
+  if (exit_ >= 0) return false;
+  siginfo_t info{};
+  return ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0;
+}
+
+void Simulation::Signal(int signal) const { ::kill(pid_, signal); }
+std::string Simulation::output() const { return Slurp(output_path_); }
+std::string Simulation::metrics() const { return Slurp(folder_ + "/metrics.jsonl"); }
+
+nlohmann::json Simulation::summary() const {
+  return nlohmann::json::parse(Slurp(folder_ + "/summary.json"), nullptr, /*allow_exceptions=*/false);
+}
+
+std::string Simulation::digest() const {
+  const nlohmann::json all = summary();
+  return all.is_object() ? all.value("model_digest", "") : "";
+}
+
+std::vector<nlohmann::json> Simulation::events() const {
+  std::vector<nlohmann::json> events;
+  for (const absl::string_view line : absl::StrSplit(Slurp(folder_ + "/events.jsonl"), '\n', absl::SkipEmpty())) {
+    auto event = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (event.is_object()) events.push_back(std::move(event));
+  }
+  return events;
+}
+
+bool Simulation::WaitForEvent(const std::function<bool(const nlohmann::json&)>& condition) const {
+  const int watch = ::inotify_init1(IN_CLOEXEC);
+  const int process = static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0));
+  std::error_code ignored;
+  fs::create_directories(folder_, ignored);
+  ::inotify_add_watch(watch, folder_.c_str(), IN_MODIFY | IN_CREATE | IN_MOVED_TO);
+  bool found = false;
+  while (!found) {
+    for (const nlohmann::json& event : events()) found = found || condition(event);
+    if (found || !running()) break;
+    pollfd fds[] = {{.fd = watch, .events = POLLIN}, {.fd = process, .events = POLLIN}};
+    ::poll(fds, 2, -1);
+    char buffer[4096];
+    if ((fds[0].revents & POLLIN) != 0 && ::read(watch, buffer, sizeof(buffer)) < 0) break;
+  }
+  ::close(watch);
+  ::close(process);
+  return found;
+}
+
+std::vector<pid_t> Simulation::Children(const std::string& program) const {
+  std::vector<pid_t> children;
+  for (const fs::directory_entry& entry : fs::directory_iterator("/proc")) {
+    int pid = 0;
+    if (!absl::SimpleAtoi(entry.path().filename().string(), &pid)) continue;
+    const std::string stat = Slurp(entry.path().string() + "/stat");
+    const size_t open = stat.find('('), close = stat.rfind(')');
+    if (close == std::string::npos) continue;
+    const std::vector<std::string> fields = absl::StrSplit(stat.substr(close + 2), ' ');
+    const bool alive = fields[0] != "Z";
+    if (alive && fields[1] == std::to_string(pid_) && stat.substr(open + 1, close - open - 1) == program) {
+      children.push_back(pid);
+    }
+  }
+  std::sort(children.begin(), children.end());
+  return children;
+}
+
+std::string WriteConfig(const std::string& name, const std::string& more) {
+  const std::string path = FreshFolder(name + ".toml");
+  std::ofstream(path) << absl::StrCat(R"([run]
+name = "test"
+rounds = 3
+seed = 7
+checkpoint_every = 1
+[data]
+source = "idx"
+path = ")" MACAW_SOURCE_DIR R"(/examples/data/mnist"
+[partition]
+scheme = "dirichlet-class"
+concentration = 0.3
+clients = 200
+[model]
+name = "lenet5"
+[cohort]
+size = 24
+[local]
+epochs = 1
+batch_size = 10
+lr = 0.05
+[server]
+lease_timeout = 5
+)",
+                                      more);
+  return path;
+}
+
+bool AllGone(const std::vector<pid_t>& processes) {
+  for (const pid_t pid : processes) {
+    const int process = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
+    if (process < 0) continue;
+    pollfd fd{.fd = process, .events = POLLIN};
+    const int ready = ::poll(&fd, 1, 10000);
+    ::close(process);
+    if (ready == 0) return false;
+  }
+  return true;
+}
+
+}  // namespace macaw::testing_support
