@@ -11,17 +11,19 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "algorithms/api/registry.h"
 #include "cli/config/reader.h"
 #include "cli/config/resolve.h"
 #include "cli/process/signals.h"
 #include "cli/process/supervisor.h"
-#include "cli/worker_doctor.h"
 #include "core/logging.h"
 #include "core/memory.h"
 #include "core/status.h"
 #include "data/options.h"
 #include "proto/wire/remote.h"
+#include "training/api/trainer.h"
+#include "training/doctor.h"
 #include "worker/worker.h"
 
 namespace macaw::cli {
@@ -30,8 +32,20 @@ namespace {
 struct WorkerArguments {
   std::string config, server, name;
   uint32_t slots = 0;
+  std::string scratch;
   bool verbose = false, doctor = false;
 };
+
+// The lines that `macaw doctor` adds about LibTorch.
+void PrintDoctor() {
+  const NumericProfile profile = training::EagerProfile();
+  const double gflops = training::MeasureBlas();
+  std::cout << absl::StrFormat("%-12s %s, kernels for %s\n", "libtorch", profile.libraries,
+                               profile.instruction_set)
+            << absl::StrFormat("%-12s %.0f GFLOP/s on one thread%s\n", "blas", gflops,
+                               gflops < 5 ? "; that is slow: is LibTorch using a reference BLAS?"
+                                          : "");
+}
 
 std::string DefaultName() {
   char host[256] = "";
@@ -57,6 +71,7 @@ absl::Status Work(const WorkerArguments& arguments, SignalFd& signals) {
   options.name = arguments.name.empty() ? DefaultName() : arguments.name;
   options.slots = arguments.slots > 0 ? arguments.slots : SlotsPerProcess(config.workers);
   options.slowdown = config.workers.slowdown;
+  options.scratch_dir = arguments.scratch;
   return worker::Run(options, *dataset, *link, registry, stop.get_token());
 }
 
@@ -78,11 +93,13 @@ int Main(int argc, char** argv) {
                  "Stable over restarts (default: host name and process id)");
   app.add_option("--slots", arguments.slots,
                  "Clients trained at a time (default: workers.slots, or the cores)");
+  app.add_option("--scratch", arguments.scratch,
+                 "A folder of this node's own for what should outlive a crash");
   app.add_flag("-v,--verbose", arguments.verbose, "Log a line a client");
   app.add_flag("--doctor", arguments.doctor, "Print what LibTorch can do here, and end");
   CLI11_PARSE(app, argc, argv);
   if (arguments.doctor) {
-    PrintTorchDoctor();
+    PrintDoctor();
     return kExitOk;
   }
   if (arguments.config.empty()) {

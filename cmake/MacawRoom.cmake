@@ -2,7 +2,6 @@
 # One static library per room (or per torch-free half of one). Includes are written from the project's root.
 function(macaw_room name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
-  macaw_drop_missing(ARG_SOURCES)  # INTERIM
   if(ARG_SOURCES)
     add_library(macaw_${name} STATIC ${ARG_SOURCES})
     target_include_directories(macaw_${name} PUBLIC ${PROJECT_SOURCE_DIR})
@@ -25,10 +24,6 @@ function(macaw_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
-  macaw_drop_missing(ARG_SOURCES)  # INTERIM
-  if(NOT ARG_SOURCES)
-    return()
-  endif()
   add_executable(${name}_test ${ARG_SOURCES})
   set_target_properties(${name}_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   target_link_libraries(${name}_test PRIVATE ${ARG_LINKS} macaw_warnings GTest::gmock GTest::gtest_main)
@@ -36,17 +31,4 @@ function(macaw_test name)
     MACAW_SOURCE_DIR="${PROJECT_SOURCE_DIR}" MACAW_BIN_DIR="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
   gtest_discover_tests(${name}_test TEST_PREFIX ${name}: DISCOVERY_TIMEOUT 120 DISCOVERY_MODE PRE_TEST
     PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT})
-endfunction()
-
-# INTERIM, while rooms are being written side by side: a listed source that does not exist yet is left out.
-function(macaw_drop_missing list)
-  set(kept)
-  foreach(source IN LISTS ${list})
-    if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${source} OR EXISTS ${source})
-      list(APPEND kept ${source})
-    else()
-      message(STATUS "not there yet: ${source}")
-    endif()
-  endforeach()
-  set(${list} ${kept} PARENT_SCOPE)
 endfunction()

@@ -8,7 +8,8 @@ using Duration = std::chrono::nanoseconds;
 using TimePoint = std::chrono::time_point<std::chrono::steady_clock, Duration>;
 using Seconds = std::chrono::duration<double>;
 
-// Monotonic time, injected so that tests can own it. Thread-safe. Durations cross the wire, time points never do.
+// Monotonic time, injected so that tests can own it. Thread-safe. Durations cross the wire, time
+// points never do.
 class Clock {
  public:
   virtual ~Clock() = default;

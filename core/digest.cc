@@ -68,6 +68,8 @@ Digest DigestOf(std::span<const std::byte> bytes) {
 
 Digest DigestOf(absl::string_view text) { return DigestOf(BytesOf(text)); }
 
-uint64_t Checksum(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
+uint64_t Checksum(std::span<const std::byte> bytes) {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
 
 }  // namespace macaw

@@ -35,7 +35,8 @@ struct Digest {
 Digest DigestOf(std::span<const std::byte> bytes);
 Digest DigestOf(absl::string_view text);
 
-// Incremental form. Numbers are added in little-endian form with their width, so that fields cannot run together.
+// Incremental form. Numbers are added in little-endian form with their width, so that fields cannot
+// run together.
 class Digester {
  public:
   Digester();

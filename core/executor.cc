@@ -26,13 +26,16 @@ void Executor::Post(Task task) {
 
 void Executor::WaitIdle() {
   absl::MutexLock lock(&mutex_);
-  const auto idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return tasks_.empty() && running_ == 0; };
+  const auto idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return tasks_.empty() && running_ == 0;
+  };
   mutex_.Await(absl::Condition(&idle));
 }
 
 void Executor::Loop() {
   NameThisThread(name_);
-  const auto ready = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return closing_ || !tasks_.empty(); };
+  const auto ready = [this]()
+                         ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return closing_ || !tasks_.empty(); };
   while (true) {
     Task task;
     {

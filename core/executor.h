@@ -12,8 +12,9 @@
 
 namespace macaw {
 
-// Threads for work that must not run on an RPC thread or the engine's: adding parts, writing files. Tasks start in
-// the order posted; with one thread it is a strand. Thread-safe. The destructor runs what was posted, then joins.
+// Threads for work that must not run on an RPC thread or the engine's: adding parts, writing files.
+// Tasks start in the order posted; with one thread it is a strand. Thread-safe. The destructor runs
+// what was posted, then joins.
 class Executor {
  public:
   using Task = absl::AnyInvocable<void() &&>;

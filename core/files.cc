@@ -120,7 +120,9 @@ absl::StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
 }
 
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept
-    : path_(std::move(other.path_)), aside_(std::move(other.aside_)), fd_(std::exchange(other.fd_, -1)) {}
+    : path_(std::move(other.path_)),
+      aside_(std::move(other.aside_)),
+      fd_(std::exchange(other.fd_, -1)) {}
 
 AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
   std::swap(path_, other.path_);
@@ -161,7 +163,8 @@ absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
   if (!file.ok()) return Failed("cannot open", path);
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) return Failed("cannot look at", path);
-  if (!S_ISREG(info.st_mode)) return absl::InvalidArgumentError(absl::StrCat(path, " is not a regular file"));
+  if (!S_ISREG(info.st_mode))
+    return absl::InvalidArgumentError(absl::StrCat(path, " is not a regular file"));
   MappedFile mapped;
   const auto size = static_cast<size_t>(info.st_size);
   if (size == 0) return mapped;
@@ -189,7 +192,8 @@ absl::StatusOr<LineFile> LineFile::Open(const std::string& path, uint64_t keep_b
   if (file.fd_ < 0) return Failed("cannot open", path);
   MACAW_ASSIGN_OR_RETURN(const uint64_t size, FileSize(path));
   if (size < keep_bytes) {
-    return absl::DataLossError(absl::StrCat(path, " has ", size, " bytes, but the checkpoint was written after ",
+    return absl::DataLossError(absl::StrCat(path, " has ", size,
+                                            " bytes, but the checkpoint was written after ",
                                             keep_bytes, "; it was cut or replaced"));
   }
   if (::ftruncate(file.fd_, static_cast<off_t>(keep_bytes)) != 0) return Failed("cannot cut", path);

@@ -18,13 +18,14 @@ absl::StatusOr<uint64_t> FileSize(const std::string& path);
 bool FileExists(const std::string& path);
 absl::Status MakeDirectories(const std::string& path);
 
-// Replaces `path` so that a reader, or a crash at any moment, sees the old bytes or the new ones: written aside,
-// fsynced, renamed, folder fsynced.
+// Replaces `path` so that a reader, or a crash at any moment, sees the old bytes or the new ones:
+// written aside, fsynced, renamed, folder fsynced.
 absl::Status AtomicWriteFile(const std::string& path, std::span<const std::byte> bytes);
 absl::Status AtomicWriteFile(const std::string& path, absl::string_view text);
 
-// The same for files that are too large to build in memory first: bytes go aside at any offset, and Commit syncs and
-// renames. Destroyed without Commit, it leaves nothing behind. Movable; one thread.
+// The same for files that are too large to build in memory first: bytes go aside at any offset, and
+// Commit syncs and renames. Destroyed without Commit, it leaves nothing behind. Movable; one
+// thread.
 class AtomicFile {
  public:
   static absl::StatusOr<AtomicFile> Create(const std::string& path);
@@ -44,7 +45,8 @@ class AtomicFile {
 
 absl::Status SyncDirectory(const std::string& path);
 
-// A whole file, read-only and shared with every process that maps it. Movable; the bytes live as long as it does.
+// A whole file, read-only and shared with every process that maps it. Movable; the bytes live as
+// long as it does.
 class MappedFile {
  public:
   static absl::StatusOr<MappedFile> Open(const std::string& path);
@@ -58,11 +60,12 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-// An append-only text file (metrics.jsonl, events.jsonl). One owner, one thread. A line is handed to the system in
-// one write, so it is whole or absent after a crash of the process.
+// An append-only text file (metrics.jsonl, events.jsonl). One owner, one thread. A line is handed
+// to the system in one write, so it is whole or absent after a crash of the process.
 class LineFile {
  public:
-  // Keeps the first `keep_bytes` of an existing file (a resume goes back to the checkpoint's offset).
+  // Keeps the first `keep_bytes` of an existing file (a resume goes back to the checkpoint's
+  // offset).
   static absl::StatusOr<LineFile> Open(const std::string& path, uint64_t keep_bytes);
   LineFile(LineFile&& other) noexcept;
   LineFile& operator=(LineFile&& other) noexcept;

@@ -23,16 +23,20 @@ struct StrongId {
   friend H AbslHashValue(H h, const StrongId& id) {
     return H::combine(std::move(h), id.value);
   }
-  friend std::ostream& operator<<(std::ostream& out, const StrongId& id) { return out << +id.value; }
+  friend std::ostream& operator<<(std::ostream& out, const StrongId& id) {
+    return out << +id.value;
+  }
 };
 
-using ClientId = StrongId<struct ClientIdTag, uint64_t>;    // stable for the life of a population
-using Round = StrongId<struct RoundTag, uint32_t>;          // the first round is 1; 0 is "before training"
-using Phase = StrongId<struct PhaseTag, uint8_t>;           // most algorithms have the single phase 0
-using WorkerId = StrongId<struct WorkerIdTag, uint32_t>;    // a worker's session; a restarted worker is a new one
+using ClientId = StrongId<struct ClientIdTag, uint64_t>;  // stable for the life of a population
+using Round = StrongId<struct RoundTag, uint32_t>;  // the first round is 1; 0 is "before training"
+using Phase = StrongId<struct PhaseTag, uint8_t>;   // most algorithms have the single phase 0
+using WorkerId =
+    StrongId<struct WorkerIdTag, uint32_t>;  // a worker's session; a restarted worker is a new one
 
-// Names one hand-out of work. `epoch` grows with every start of the server (fsynced before the first lease),
-// `counter` with every hand-out, so a fence is never used twice and any older one is recognised as stale.
+// Names one hand-out of work. `epoch` grows with every start of the server (fsynced before the
+// first lease), `counter` with every hand-out, so a fence is never used twice and any older one is
+// recognised as stale.
 struct Fence {
   uint32_t epoch = 0;
   uint64_t counter = 0;

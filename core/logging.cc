@@ -8,18 +8,24 @@ namespace {
 
 spdlog::level::level_enum ToSpdlog(LogLevel level) {
   switch (level) {
-    case LogLevel::kDebug: return spdlog::level::debug;
-    case LogLevel::kInfo: return spdlog::level::info;
-    case LogLevel::kWarning: return spdlog::level::warn;
-    case LogLevel::kError: return spdlog::level::err;
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarning:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      return spdlog::level::err;
   }
   return spdlog::level::info;
 }
 
-// The default logger until InitLogging: warnings and errors only, so that libraries and tests stay quiet.
+// The default logger until InitLogging: warnings and errors only, so that libraries and tests stay
+// quiet.
 spdlog::logger& Sink() {
   static const std::shared_ptr<spdlog::logger> sink = [] {
-    auto logger = std::make_shared<spdlog::logger>("macaw", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+    auto logger = std::make_shared<spdlog::logger>(
+        "macaw", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
     logger->set_level(spdlog::level::warn);
     logger->set_pattern("%H:%M:%S.%e %^%L%$ %v");
     return logger;

@@ -10,8 +10,9 @@ namespace macaw {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
-// Where the process's log goes: standard error, one line an event, `HH:MM:SS.mmm room level event key=value ...`.
-// Info is a line a round, Debug a line a client. Measurements go to metrics.jsonl, never here. Thread-safe.
+// Where the process's log goes: standard error, one line an event, `HH:MM:SS.mmm room level event
+// key=value ...`. Info is a line a round, Debug a line a client. Measurements go to metrics.jsonl,
+// never here. Thread-safe.
 void InitLogging(LogLevel minimum, const std::string& process);
 
 // One per room, made where it is used: `const Logger log("server");`. Cheap to copy.

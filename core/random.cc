@@ -12,12 +12,9 @@ namespace macaw {
 
 RandomStream::RandomStream(const StreamKey& key) {
   // The name of the stream (seven numbers) becomes 128 bits: 64 of Philox's key, 64 of its counter.
-  const uint64_t name[] = {key.seed,
-                           static_cast<uint64_t>(key.purpose),
-                           key.round.value,
-                           key.phase.value,
-                           key.client.value,
-                           key.extra};
+  const uint64_t name[] = {key.seed,         static_cast<uint64_t>(key.purpose),
+                           key.round.value,  key.phase.value,
+                           key.client.value, key.extra};
   const XXH128_hash_t hash = XXH3_128bits(name, sizeof(name));
   key_[0] = static_cast<uint32_t>(hash.low64);
   key_[1] = static_cast<uint32_t>(hash.low64 >> 32);
@@ -64,7 +61,8 @@ uint64_t RandomStream::Below(uint64_t bound) {
   Wide product = static_cast<Wide>(NextU64()) * bound;
   if (static_cast<uint64_t>(product) < bound) {
     const uint64_t threshold = -bound % bound;
-    while (static_cast<uint64_t>(product) < threshold) product = static_cast<Wide>(NextU64()) * bound;
+    while (static_cast<uint64_t>(product) < threshold)
+      product = static_cast<Wide>(NextU64()) * bound;
   }
   return static_cast<uint64_t>(product >> 64);
 }
@@ -121,7 +119,8 @@ std::vector<double> RandomStream::Dirichlet(double concentration, size_t dimensi
   return point;
 }
 
-std::vector<uint64_t> SampleWithoutReplacement(RandomStream& stream, uint64_t population, uint64_t count) {
+std::vector<uint64_t> SampleWithoutReplacement(RandomStream& stream, uint64_t population,
+                                               uint64_t count) {
   std::vector<uint64_t> chosen;
   chosen.reserve(count);
   absl::flat_hash_set<uint64_t> seen;

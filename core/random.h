@@ -35,24 +35,26 @@ struct StreamKey {
   uint64_t extra = 0;  // epoch, tensor index, sample, ...
 };
 
-// A counter-based stream (Philox4x32-10; Salmon et al., SC'11): block i is a function of (key, i), so streams are
-// independent of who draws them, in what order, on which machine. No std distribution is used anywhere, because
-// those differ between standard libraries. Not thread-safe; cheap to make and to copy (48 bytes).
+// A counter-based stream (Philox4x32-10; Salmon et al., SC'11): block i is a function of (key, i),
+// so streams are independent of who draws them, in what order, on which machine. No std
+// distribution is used anywhere, because those differ between standard libraries. Not thread-safe;
+// cheap to make and to copy (48 bytes).
 class RandomStream {
  public:
   explicit RandomStream(const StreamKey& key);
 
   uint32_t NextU32();
   uint64_t NextU64();
-  double Uniform();                 // [0, 1), 53 bits
-  uint64_t Below(uint64_t bound);   // unbiased, bound > 0 (Lemire 2019)
-  double Normal();                  // mean 0, variance 1 (Box-Muller, both halves used)
-  double Gamma(double shape);       // scale 1 (Marsaglia-Tsang 2000), shape > 0
-  void Skip(uint64_t words);        // moves on by that many NextU32 draws
+  double Uniform();                // [0, 1), 53 bits
+  uint64_t Below(uint64_t bound);  // unbiased, bound > 0 (Lemire 2019)
+  double Normal();                 // mean 0, variance 1 (Box-Muller, both halves used)
+  double Gamma(double shape);      // scale 1 (Marsaglia-Tsang 2000), shape > 0
+  void Skip(uint64_t words);       // moves on by that many NextU32 draws
 
-  // Standard normals in bulk, about 20 times as fast as Normal() and other values than its: float precision, |x| up
-  // to 6.7. Starts at the next unused block of four words and uses 16 blocks for every 64 values begun, so that value
-  // i depends on i alone and not on out.size(); the same bits on every processor.
+  // Standard normals in bulk, about 20 times as fast as Normal() and other values than its: float
+  // precision, |x| up to 6.7. Starts at the next unused block of four words and uses 16 blocks for
+  // every 64 values begun, so that value i depends on i alone and not on out.size(); the same bits
+  // on every processor.
   void FillNormal(std::span<float> out);
 
   // Fisher-Yates, from the back.
@@ -68,16 +70,17 @@ class RandomStream {
   void Refill();
 
   uint32_t key_[2];
-  uint32_t high_[2];      // upper half of the counter: the rest of the stream's name
-  uint64_t block_ = 0;    // lower half of the counter
+  uint32_t high_[2];    // upper half of the counter: the rest of the stream's name
+  uint64_t block_ = 0;  // lower half of the counter
   uint32_t words_[4];
   uint32_t used_ = 4;
   bool has_spare_ = false;
   double spare_ = 0;
 };
 
-// `count` distinct numbers of [0, population), uniformly, in draw order; O(count) time and memory whatever the
-// population (Floyd's sampling followed by a shuffle). Requires count <= population.
-std::vector<uint64_t> SampleWithoutReplacement(RandomStream& stream, uint64_t population, uint64_t count);
+// `count` distinct numbers of [0, population), uniformly, in draw order; O(count) time and memory
+// whatever the population (Floyd's sampling followed by a shuffle). Requires count <= population.
+std::vector<uint64_t> SampleWithoutReplacement(RandomStream& stream, uint64_t population,
+                                               uint64_t count);
 
 }  // namespace macaw

@@ -22,14 +22,13 @@ std::string Text(double value) {
 std::string Text(bool value) { return value ? "true" : "false"; }
 std::string Text(const std::string& value) { return value; }
 template <typename T>
-  requires std::is_integral_v<T>
-std::string Text(T value) {
-  return absl::StrCat(value);
-}
+requires std::is_integral_v<T> std::string Text(T value) { return absl::StrCat(value); }
 template <typename T>
 std::string Text(const std::vector<T>& values) {
   return absl::StrCat(
-      "[", absl::StrJoin(values, ", ", [](std::string* out, const T& value) { absl::StrAppend(out, Text(value)); }),
+      "[",
+      absl::StrJoin(values, ", ",
+                    [](std::string* out, const T& value) { absl::StrAppend(out, Text(value)); }),
       "]");
 }
 
@@ -61,9 +60,10 @@ std::map<std::string, std::string> Describe(const RunConfig& run) {
   add("local.batch_size", local.batch_size);
   add("local.optimizer", local.optimizer);
   add("local.lr", local.lr);
-  add("local.lr_schedule", absl::StrCat(local.lr_schedule.kind, " gamma ", Text(local.lr_schedule.gamma), " every ",
-                                        local.lr_schedule.every, " rounds ", local.lr_schedule.rounds, " floor ",
-                                        Text(local.lr_schedule.floor), " warmup ", local.lr_schedule.warmup_rounds));
+  add("local.lr_schedule",
+      absl::StrCat(local.lr_schedule.kind, " gamma ", Text(local.lr_schedule.gamma), " every ",
+                   local.lr_schedule.every, " rounds ", local.lr_schedule.rounds, " floor ",
+                   Text(local.lr_schedule.floor), " warmup ", local.lr_schedule.warmup_rounds));
   add("local.momentum", local.momentum);
   add("local.nesterov", local.nesterov);
   add("local.weight_decay", local.weight_decay);
@@ -75,7 +75,9 @@ std::map<std::string, std::string> Describe(const RunConfig& run) {
   add("local.trainer", local.trainer);
   add("algorithm.name", run.algorithm.name);
   for (const auto& [name, value] : run.algorithm.parameters) {
-    std::visit([&](const auto& v) { add(absl::StrCat("algorithm.", run.algorithm.name, ".", name), v); }, value);
+    std::visit(
+        [&](const auto& v) { add(absl::StrCat("algorithm.", run.algorithm.name, ".", name), v); },
+        value);
   }
   add("cohort.size", run.cohort.size);
   add("cohort.sampling", run.cohort.sampling);

@@ -10,9 +10,10 @@
 
 namespace macaw {
 
-// What every node of a run agrees on: the server sends it to each worker at registration and its digest is part of
-// every checkpoint. It never holds a path, an address or anything else of one node. Plain values; the reader
-// (cli/config) has validated ranges and named the offending key, rooms check what only they can know.
+// What every node of a run agrees on: the server sends it to each worker at registration and its
+// digest is part of every checkpoint. It never holds a path, an address or anything else of one
+// node. Plain values; the reader (cli/config) has validated ranges and named the offending key,
+// rooms check what only they can know.
 
 enum class TaskKind : uint8_t { kClassification = 0, kBinary = 1, kRegression = 2 };
 enum class WeightPolicy : uint8_t { kExamples = 0, kUniform = 1 };
@@ -25,15 +26,15 @@ struct ModelConfig {
   int64_t classes = 0;               // outputs of a classifier; 1 for binary and regression
 };
 
-// How stored features become model inputs, x' = (x · scale − mean[c]) / std[c] per channel c, then augmentation
-// (training rows only), all of it in the gather of a batch.
+// How stored features become model inputs, x' = (x · scale − mean[c]) / std[c] per channel c, then
+// augmentation (training rows only), all of it in the gather of a batch.
 struct TransformConfig {
-  double scale = 1.0;                // 1/255 for stored bytes
-  std::vector<double> mean;          // per channel, or one for all; empty: 0
-  std::vector<double> std;           // likewise; empty: 1
-  int64_t pad_crop = 0;              // pad by this many zeros, crop back at a random place
-  bool flip = false;                 // mirror left-right with probability 1/2
-  double client_noise = 0;           // Gaussian noise, level · client rank / clients (NIID-bench)
+  double scale = 1.0;        // 1/255 for stored bytes
+  std::vector<double> mean;  // per channel, or one for all; empty: 0
+  std::vector<double> std;   // likewise; empty: 1
+  int64_t pad_crop = 0;      // pad by this many zeros, crop back at a random place
+  bool flip = false;         // mirror left-right with probability 1/2
+  double client_noise = 0;   // Gaussian noise, level · client rank / clients (NIID-bench)
 };
 
 struct Schedule {
@@ -44,32 +45,33 @@ struct Schedule {
   uint32_t every = 1;
   uint32_t rounds = 0;
   double floor = 0.0;
-  uint32_t warmup_rounds = 0;        // linear from 1/(n+1) to 1 over the first n rounds
+  uint32_t warmup_rounds = 0;  // linear from 1/(n+1) to 1 over the first n rounds
 };
 
 struct LocalConfig {
-  uint32_t epochs = 1;               // passes over the client's rows, when steps == 0
-  uint32_t steps = 0;                // > 0: exactly this many steps, rows repeated as needed
-  uint32_t batch_size = 10;          // 0: all rows in one batch
+  uint32_t epochs = 1;       // passes over the client's rows, when steps == 0
+  uint32_t steps = 0;        // > 0: exactly this many steps, rows repeated as needed
+  uint32_t batch_size = 10;  // 0: all rows in one batch
   std::string optimizer = "sgd";
   double lr = 0.1;
   Schedule lr_schedule;
   double momentum = 0;
   bool nesterov = false;
-  double weight_decay = 0;           // added to the gradient, after the correction
-  double clip_norm = 0;              // > 0: clips the gradient's norm, before the correction
-  std::vector<double> class_weights; // per class; empty: 1
-  double label_smoothing = 0;        // [0, 1)
-  bool drop_last = false;            // leaves out a last batch that is not full
-  bool shuffle = true;               // false: batches in stored order
-  std::string trainer = "auto";      // "auto", "eager"
+  double weight_decay = 0;            // added to the gradient, after the correction
+  double clip_norm = 0;               // > 0: clips the gradient's norm, before the correction
+  std::vector<double> class_weights;  // per class; empty: 1
+  double label_smoothing = 0;         // [0, 1)
+  bool drop_last = false;             // leaves out a last batch that is not full
+  bool shuffle = true;                // false: batches in stored order
+  std::string trainer = "auto";       // "auto", "eager"
 };
 
 using ParameterValue = std::variant<bool, int64_t, double, std::string>;
 
 struct AlgorithmConfig {
   std::string name = "fedavg";
-  std::map<std::string, ParameterValue> parameters;  // complete: defaults filled in by the algorithm's description
+  std::map<std::string, ParameterValue>
+      parameters;  // complete: defaults filled in by the algorithm's description
 };
 
 struct CohortConfig {
@@ -80,23 +82,23 @@ struct CohortConfig {
 };
 
 struct EvaluationConfig {
-  uint32_t every = 1;                // rounds; 0: only after the last. The last round is always evaluated.
-  uint32_t chunk = 1000;             // rows a task; part of the result's bits, never a function of the workers
-  bool central = true;               // the central test set
-  bool clients = false;              // every client's own test rows
+  uint32_t every = 1;     // rounds; 0: only after the last. The last round is always evaluated.
+  uint32_t chunk = 1000;  // rows a task; part of the result's bits, never a function of the workers
+  bool central = true;    // the central test set
+  bool clients = false;   // every client's own test rows
 };
 
 // Two runs on one profile agree byte for byte; the server refuses a worker whose profile differs.
 struct NumericProfile {
-  std::string trainer;               // "eager"
-  std::string instruction_set;       // "avx2", "avx512", ...: what LibTorch's kernels will choose
-  std::string libraries;             // "libtorch 2.11.0, glibc 2.36"
+  std::string trainer;          // "eager"
+  std::string instruction_set;  // "avx2", "avx512", ...: what LibTorch's kernels will choose
+  std::string libraries;        // "libtorch 2.11.0, glibc 2.36"
   friend bool operator==(const NumericProfile&, const NumericProfile&) = default;
 };
 
 struct RunConfig {
   std::string name;
-  uint64_t seed = 0;                 // everything not seeded by its own section
+  uint64_t seed = 0;  // everything not seeded by its own section
   uint32_t rounds = 1;
   uint64_t clients = 0;         // the population; 0: not known before the workers have registered
   uint64_t train_examples = 0;  // over the population
@@ -108,7 +110,8 @@ struct RunConfig {
   AlgorithmConfig algorithm;
   CohortConfig cohort;
   EvaluationConfig evaluation;
-  double contribution_bound = 65536; // M: a contribution with a larger |value| is refused (aggregation/channel.h)
+  double contribution_bound =
+      65536;  // M: a contribution with a larger |value| is refused (aggregation/channel.h)
 };
 
 // Σ w_i over the population, under the run's weight policy.
@@ -117,8 +120,8 @@ inline double TotalWeight(const RunConfig& run) {
   return static_cast<double>(uniform ? run.clients : run.train_examples);
 }
 
-// Everything above that decides the bits of a result, as "section.key" → value: the fingerprint of a run. `name` and
-// `rounds` are left out: a finished run may be carried on for longer.
+// Everything above that decides the bits of a result, as "section.key" → value: the fingerprint of
+// a run. `name` and `rounds` are left out: a finished run may be carried on for longer.
 std::map<std::string, std::string> Describe(const RunConfig& run);
 
 }  // namespace macaw

@@ -19,24 +19,26 @@ constexpr uint64_t kAlignment = 64;
 
 uint64_t WidthOf(const std::string& dtype) {
   static const absl::flat_hash_map<std::string, uint64_t> widths = {
-      {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"I16", 2}, {"U16", 2}, {"F16", 2},
-      {"BF16", 2}, {"I32", 4}, {"U32", 4}, {"F32", 4}, {"F64", 8}, {"I64", 8}, {"U64", 8}};
+      {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"I16", 2}, {"U16", 2}, {"F16", 2}, {"BF16", 2},
+      {"I32", 4},  {"U32", 4}, {"F32", 4}, {"F64", 8}, {"I64", 8}, {"U64", 8}};
   const auto it = widths.find(dtype);
   return it == widths.end() ? 0 : it->second;
 }
 
 absl::StatusOr<TensorRef> ParseTensor(const Json& json, std::span<const std::byte> data) {
-  if (!json.is_object() || !json.contains("dtype") || !json["dtype"].is_string() || !json.contains("shape") ||
-      !json["shape"].is_array() || !json.contains("data_offsets") || !json["data_offsets"].is_array() ||
-      json["data_offsets"].size() != 2) {
+  if (!json.is_object() || !json.contains("dtype") || !json["dtype"].is_string() ||
+      !json.contains("shape") || !json["shape"].is_array() || !json.contains("data_offsets") ||
+      !json["data_offsets"].is_array() || json["data_offsets"].size() != 2) {
     return absl::InvalidArgumentError("needs dtype, shape and data_offsets");
   }
   TensorRef tensor{.dtype = json["dtype"].get<std::string>()};
   const uint64_t width = WidthOf(tensor.dtype);
-  if (width == 0) return absl::InvalidArgumentError(absl::StrCat("unknown dtype \"", tensor.dtype, "\""));
+  if (width == 0)
+    return absl::InvalidArgumentError(absl::StrCat("unknown dtype \"", tensor.dtype, "\""));
   uint64_t bytes = width;
   for (const Json& extent : json["shape"]) {
-    if (!extent.is_number_unsigned()) return absl::InvalidArgumentError("shape holds something else than sizes");
+    if (!extent.is_number_unsigned())
+      return absl::InvalidArgumentError("shape holds something else than sizes");
     tensor.shape.push_back(extent.get<uint64_t>());
     if (__builtin_mul_overflow(bytes, tensor.shape.back(), &bytes)) {
       return absl::InvalidArgumentError("shape is too large");
@@ -49,9 +51,9 @@ absl::StatusOr<TensorRef> ParseTensor(const Json& json, std::span<const std::byt
   const auto begin = offsets[0].get<uint64_t>();
   const auto end = offsets[1].get<uint64_t>();
   if (begin > end || end > data.size() || end - begin != bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("data_offsets [", begin, ", ", end, "] do not fit ", bytes,
-                                                   " bytes of data in a block of ", data.size(),
-                                                   " (is the file cut short?)"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("data_offsets [", begin, ", ", end, "] do not fit ", bytes,
+                     " bytes of data in a block of ", data.size(), " (is the file cut short?)"));
   }
   tensor.bytes = data.subspan(begin, bytes);
   return tensor;
@@ -81,7 +83,8 @@ absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
   return file;
 }
 
-absl::StatusOr<SafetensorsFile> SafetensorsFile::Parse(std::span<const std::byte> bytes, const std::string& name) {
+absl::StatusOr<SafetensorsFile> SafetensorsFile::Parse(std::span<const std::byte> bytes,
+                                                       const std::string& name) {
   const auto refuse = [&](absl::string_view why) {
     return absl::InvalidArgumentError(absl::StrCat(name, " is not a safetensors file: ", why));
   };
@@ -105,18 +108,21 @@ absl::StatusOr<SafetensorsFile> SafetensorsFile::Parse(std::span<const std::byte
       continue;
     }
     absl::StatusOr<TensorRef> tensor = ParseTensor(value, data);
-    if (!tensor.ok()) return refuse(absl::StrCat("tensor \"", key, "\": ", tensor.status().message()));
+    if (!tensor.ok())
+      return refuse(absl::StrCat("tensor \"", key, "\": ", tensor.status().message()));
     file.tensors_[key] = *std::move(tensor);
   }
   return file;
 }
 
-absl::StatusOr<TensorRef> SafetensorsFile::Get(const std::string& name, absl::string_view dtype) const {
+absl::StatusOr<TensorRef> SafetensorsFile::Get(const std::string& name,
+                                               absl::string_view dtype) const {
   const auto it = tensors_.find(name);
-  if (it == tensors_.end()) return absl::NotFoundError(absl::StrCat(path_, " has no tensor \"", name, "\""));
+  if (it == tensors_.end())
+    return absl::NotFoundError(absl::StrCat(path_, " has no tensor \"", name, "\""));
   if (!dtype.empty() && it->second.dtype != dtype) {
-    return absl::InvalidArgumentError(absl::StrCat(path_, ": tensor \"", name, "\" is ", it->second.dtype,
-                                                   ", expected ", dtype));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path_, ": tensor \"", name, "\" is ", it->second.dtype, ", expected ", dtype));
   }
   return it->second;
 }
@@ -162,21 +168,23 @@ absl::StatusOr<FlatVector> ReadModel(const std::string& path, LayoutPtr layout) 
   MACAW_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
   for (const auto& [name, tensor] : file.tensors()) {
     if (layout->Find(name) == nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat(path, " holds tensor \"", name, "\", which the model has not"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, " holds tensor \"", name, "\", which the model has not"));
     }
   }
   FlatVector model(layout);
   for (const LayoutEntry& entry : layout->entries()) {
     MACAW_ASSIGN_OR_RETURN(const TensorRef tensor, file.Get(entry.name, ""));
-    if (!std::equal(tensor.shape.begin(), tensor.shape.end(), entry.shape.begin(), entry.shape.end(),
+    if (!std::equal(tensor.shape.begin(), tensor.shape.end(), entry.shape.begin(),
+                    entry.shape.end(),
                     [](uint64_t a, int64_t b) { return a == static_cast<uint64_t>(b); })) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ": tensor \"", entry.name, "\" has shape [",
-                                                     absl::StrJoin(tensor.shape, ", "), "], the model expects [",
-                                                     absl::StrJoin(entry.shape, ", "), "]"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          path, ": tensor \"", entry.name, "\" has shape [", absl::StrJoin(tensor.shape, ", "),
+          "], the model expects [", absl::StrJoin(entry.shape, ", "), "]"));
     }
     if (tensor.dtype != "F32" && tensor.dtype != "F64") {
-      return absl::InvalidArgumentError(absl::StrCat(path, ": tensor \"", entry.name, "\" is ", tensor.dtype,
-                                                     ", expected F32 or F64"));
+      return absl::InvalidArgumentError(absl::StrCat(path, ": tensor \"", entry.name, "\" is ",
+                                                     tensor.dtype, ", expected F32 or F64"));
     }
     DispatchDType(layout->dtype(), [&]<typename T>(T) {
       const std::span<T> to = model.As<T>().subspan(entry.offset, entry.size);

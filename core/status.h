@@ -6,15 +6,15 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 
-// Errors travel as absl::Status; a message says what, which, and what to do. Exceptions of libraries are caught
-// once, at the edge of the room that calls them.
+// Errors travel as absl::Status; a message says what, which, and what to do. Exceptions of
+// libraries are caught once, at the edge of the room that calls them.
 
 #define MACAW_CONCAT_INNER(a, b) a##b
 #define MACAW_CONCAT(a, b) MACAW_CONCAT_INNER(a, b)
 
 // Returns from the enclosing function when `expression` (a Status) is not OK.
-#define MACAW_RETURN_IF_ERROR(expression)                       \
-  do {                                                          \
+#define MACAW_RETURN_IF_ERROR(expression)                                                  \
+  do {                                                                                     \
     if (absl::Status macaw_status = (expression); !macaw_status.ok()) return macaw_status; \
   } while (false)
 
@@ -28,7 +28,8 @@
 
 namespace macaw {
 
-// Prefixes a message with where it happened, keeping the code: Annotate(s, "client 7") -> "client 7: ...".
+// Prefixes a message with where it happened, keeping the code: Annotate(s, "client 7") -> "client
+// 7: ...".
 inline absl::Status Annotate(const absl::Status& status, absl::string_view where) {
   if (status.ok()) return status;
   return absl::Status(status.code(), absl::StrCat(where, ": ", status.message()));

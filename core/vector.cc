@@ -13,8 +13,8 @@
 namespace macaw {
 namespace {
 
-constexpr uint64_t kAlignment = 64;                    // bytes
-constexpr uint64_t kMaxElements = uint64_t{1} << 40;   // refuses sizes that cannot be meant
+constexpr uint64_t kAlignment = 64;                   // bytes
+constexpr uint64_t kMaxElements = uint64_t{1} << 40;  // refuses sizes that cannot be meant
 
 uint64_t RoundUp(uint64_t elements, DType dtype) {
   const uint64_t step = kAlignment / SizeOf(dtype);
@@ -25,7 +25,8 @@ absl::StatusOr<uint64_t> ElementsOf(const LayoutEntry& entry) {
   uint64_t elements = 1;
   for (const int64_t extent : entry.shape) {
     if (extent <= 0 || elements > kMaxElements / static_cast<uint64_t>(extent)) {
-      return absl::InvalidArgumentError(absl::StrCat("tensor \"", entry.name, "\" has the impossible shape [",
+      return absl::InvalidArgumentError(absl::StrCat("tensor \"", entry.name,
+                                                     "\" has the impossible shape [",
                                                      absl::StrJoin(entry.shape, ", "), "]"));
     }
     elements *= static_cast<uint64_t>(extent);
@@ -40,7 +41,8 @@ absl::string_view Name(DType dtype) { return dtype == DType::kF32 ? "float32" : 
 absl::StatusOr<DType> ParseDType(absl::string_view name) {
   if (name == "float32") return DType::kF32;
   if (name == "float64") return DType::kF64;
-  return absl::InvalidArgumentError(absl::StrCat("dtype is \"float32\" or \"float64\", got \"", name, "\""));
+  return absl::InvalidArgumentError(
+      absl::StrCat("dtype is \"float32\" or \"float64\", got \"", name, "\""));
 }
 
 absl::StatusOr<LayoutPtr> ParameterLayout::Make(std::vector<LayoutEntry> entries, DType dtype) {
@@ -53,7 +55,8 @@ absl::StatusOr<LayoutPtr> ParameterLayout::Make(std::vector<LayoutEntry> entries
   digester.Add(Name(dtype));
   for (LayoutEntry& entry : entries) {
     if (entry.name.empty() || !names.insert(entry.name).second) {
-      return absl::InvalidArgumentError(absl::StrCat("tensor name \"", entry.name, "\" is empty or used twice"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor name \"", entry.name, "\" is empty or used twice"));
     }
     MACAW_ASSIGN_OR_RETURN(entry.size, ElementsOf(entry));
     entry.offset = layout->size_;

@@ -17,37 +17,43 @@ enum class DType : uint8_t { kF32 = 0, kF64 = 1 };
 enum class Device : uint8_t { kCpu = 0, kCuda = 1 };
 
 constexpr size_t SizeOf(DType dtype) { return dtype == DType::kF32 ? 4 : 8; }
-absl::string_view Name(DType dtype);                          // "float32", "float64"
+absl::string_view Name(DType dtype);  // "float32", "float64"
 absl::StatusOr<DType> ParseDType(absl::string_view name);
 
-// A trained tensor moves with the gradient; a buffer (batch-norm statistics) is aggregated by its own rule.
+// A trained tensor moves with the gradient; a buffer (batch-norm statistics) is aggregated by its
+// own rule.
 enum class Group : uint8_t { kParameter = 0, kBuffer = 1 };
 
 struct LayoutEntry {
-  std::string name;             // PyTorch's: "0.weight"
-  std::vector<int64_t> shape;   // row-major
+  std::string name;            // PyTorch's: "0.weight"
+  std::vector<int64_t> shape;  // row-major
   Group group = Group::kParameter;
-  uint64_t offset = 0;          // in elements; set by ParameterLayout
-  uint64_t size = 0;            // elements; set by ParameterLayout
+  uint64_t offset = 0;  // in elements; set by ParameterLayout
+  uint64_t size = 0;    // elements; set by ParameterLayout
 };
 
-// How one flat vector holds named tensors: parameters first, then buffers, each starting on 64 bytes; the gaps are
-// zero and stay zero. Immutable, shared, thread-safe. The digest travels with every vector, so that two nodes never
-// add up vectors that mean different things.
+// How one flat vector holds named tensors: parameters first, then buffers, each starting on 64
+// bytes; the gaps are zero and stay zero. Immutable, shared, thread-safe. The digest travels with
+// every vector, so that two nodes never add up vectors that mean different things.
 class ParameterLayout {
  public:
-  // Orders parameters before buffers (stable) and assigns offsets. Refuses empty or repeated names and bad shapes.
-  static absl::StatusOr<std::shared_ptr<const ParameterLayout>> Make(std::vector<LayoutEntry> entries, DType dtype);
+  // Orders parameters before buffers (stable) and assigns offsets. Refuses empty or repeated names
+  // and bad shapes.
+  static absl::StatusOr<std::shared_ptr<const ParameterLayout>> Make(
+      std::vector<LayoutEntry> entries, DType dtype);
   // A layout of `count` named-by-one scalars, for small side channels ("tau", "loss").
-  static std::shared_ptr<const ParameterLayout> Scalars(std::string name, int64_t count, DType dtype);
+  static std::shared_ptr<const ParameterLayout> Scalars(std::string name, int64_t count,
+                                                        DType dtype);
 
   DType dtype() const { return dtype_; }
   const std::vector<LayoutEntry>& entries() const { return entries_; }
   const LayoutEntry* Find(absl::string_view name) const;  // nullptr when absent
-  uint64_t size() const { return size_; }                  // elements, gaps included
+  uint64_t size() const { return size_; }                 // elements, gaps included
   uint64_t bytes() const { return size_ * SizeOf(dtype_); }
-  uint64_t parameter_size() const { return parameter_size_; }  // elements of the parameter block, gaps included
-  uint64_t count() const { return count_; }                    // elements without gaps
+  uint64_t parameter_size() const {
+    return parameter_size_;
+  }                                          // elements of the parameter block, gaps included
+  uint64_t count() const { return count_; }  // elements without gaps
   const Digest& digest() const { return digest_; }
 
  private:
@@ -62,8 +68,8 @@ class ParameterLayout {
 
 using LayoutPtr = std::shared_ptr<const ParameterLayout>;
 
-// A borrowed flat vector. Nothing may assume that it lives on the CPU: ask `device` first; the typed accessors
-// assert CPU and dtype. Whoever hands one out says how long the bytes live.
+// A borrowed flat vector. Nothing may assume that it lives on the CPU: ask `device` first; the
+// typed accessors assert CPU and dtype. Whoever hands one out says how long the bytes live.
 template <typename Byte>
 struct BasicVectorView {
   const ParameterLayout* layout = nullptr;
@@ -84,7 +90,8 @@ struct BasicVectorView {
 using VectorView = BasicVectorView<std::byte>;
 using ConstVectorView = BasicVectorView<const std::byte>;
 
-// Calls `f` with a value of the element type: DispatchDType(v.dtype(), [&]<typename T>(T) { ... v.As<T>() ... }).
+// Calls `f` with a value of the element type: DispatchDType(v.dtype(), [&]<typename T>(T) { ...
+// v.As<T>() ... }).
 template <typename F>
 decltype(auto) DispatchDType(DType dtype, F&& f) {
   return dtype == DType::kF32 ? f(float{}) : f(double{});
@@ -141,7 +148,8 @@ class FlatVector {
   AlignedBuffer buffer_;
 };
 
-// BLAKE2b-256 over the tensors' bytes in layout order, gaps left out: what summary.json calls model_digest.
+// BLAKE2b-256 over the tensors' bytes in layout order, gaps left out: what summary.json calls
+// model_digest.
 Digest DigestOfValues(ConstVectorView view);
 
 }  // namespace macaw

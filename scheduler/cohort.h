@@ -25,14 +25,16 @@ struct Cohort {
   std::vector<CohortEntry> entries;
 };
 
-// Draws cohorts. A cohort is a function of (seed, round) and the population alone: never of time or workers.
+// Draws cohorts. A cohort is a function of (seed, round) and the population alone: never of time or
+// workers.
 class CohortSampler {
  public:
   virtual ~CohortSampler() = default;
   virtual Cohort Sample(Round round) const = 0;
 };
 
-// `examples[k]` are client k's training rows; it must outlive the sampler. Errors name the key of [cohort] to change.
+// `examples[k]` are client k's training rows; it must outlive the sampler. Errors name the key of
+// [cohort] to change.
 absl::StatusOr<std::unique_ptr<CohortSampler>> MakeSampler(const CohortConfig& config,
                                                            std::span<const uint32_t> examples);
 

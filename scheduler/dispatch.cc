@@ -54,8 +54,10 @@ std::vector<CohortEntry> DispatchQueue::Take(WorkerId worker, uint32_t slots) {
         taken += piece.back().load;
       }
     } else {
-      // Taking from the back of the fullest queue: its shortest clients, the ones its owner would reach last.
-      for (Queue* victim = MostLoaded(); victim != nullptr && piece.size() < slots; victim = MostLoaded()) {
+      // Taking from the back of the fullest queue: its shortest clients, the ones its owner would
+      // reach last.
+      for (Queue* victim = MostLoaded(); victim != nullptr && piece.size() < slots;
+           victim = MostLoaded()) {
         piece.push_back(PopBack(*victim));
       }
     }

@@ -11,20 +11,21 @@
 
 namespace macaw::scheduler {
 
-// Hands a plan out piece by piece ("guided": half of what is left to a worker, never less than a client a slot), so
-// that early pieces are large and cheap to lease and late ones small enough to even out wrong predictions. A worker
-// whose queue is dry takes clients from the queue that would finish last. Only clients not yet handed out are ever
-// moved. Pure; one owner.
+// Hands a plan out piece by piece ("guided": half of what is left to a worker, never less than a
+// client a slot), so that early pieces are large and cheap to lease and late ones small enough to
+// even out wrong predictions. A worker whose queue is dry takes clients from the queue that would
+// finish last. Only clients not yet handed out are ever moved. Pure; one owner.
 class DispatchQueue {
  public:
   DispatchQueue() = default;
   explicit DispatchQueue(const Plan& plan);
 
-  // The next piece for a worker, in the order to train; empty when nothing is left. A worker that the plan does not
-  // know (it joined later) takes from others.
+  // The next piece for a worker, in the order to train; empty when nothing is left. A worker that
+  // the plan does not know (it joined later) takes from others.
   std::vector<CohortEntry> Take(WorkerId worker, uint32_t slots);
 
-  // Puts a client back (its lease ended without a result). It goes out again before anything else, to anybody.
+  // Puts a client back (its lease ended without a result). It goes out again before anything else,
+  // to anybody.
   void PutBack(const CohortEntry& entry);
 
   // Hands a lost worker's queue to the others.

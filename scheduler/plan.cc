@@ -21,7 +21,8 @@ struct Later {
 
 }  // namespace
 
-Plan LongestFirstScheduler::Assign(const Cohort& cohort, std::span<const WorkerInfo> workers) const {
+Plan LongestFirstScheduler::Assign(const Cohort& cohort,
+                                   std::span<const WorkerInfo> workers) const {
   Plan plan;
   std::priority_queue<Slot, std::vector<Slot>, Later> slots;
   for (size_t w = 0; w < workers.size(); ++w) {
@@ -44,8 +45,9 @@ Plan LongestFirstScheduler::Assign(const Cohort& cohort, std::span<const WorkerI
     target.queue.push_back(entry);
     slots.push(slot);
   }
-  plan.reason = absl::StrCat("longest client first, each to the slot that is free earliest: ", order.size(),
-                             " clients on ", slots.size(), " slots of ", workers.size(), " workers");
+  plan.reason =
+      absl::StrCat("longest client first, each to the slot that is free earliest: ", order.size(),
+                   " clients on ", slots.size(), " slots of ", workers.size(), " workers");
   return plan;
 }
 

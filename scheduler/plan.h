@@ -36,8 +36,9 @@ class Scheduler {
   virtual Plan Assign(const Cohort& cohort, std::span<const WorkerInfo> workers) const = 0;
 };
 
-// Longest client first, each to the slot that would finish it earliest (Graham 1969: within 4/3 of optimal on equal
-// slots). O(n log n + n log slots) with a heap. Assumes that loads are proportional to time.
+// Longest client first, each to the slot that would finish it earliest (Graham 1969: within 4/3 of
+// optimal on equal slots). O(n log n + n log slots) with a heap. Assumes that loads are
+// proportional to time.
 class LongestFirstScheduler final : public Scheduler {
  public:
   Plan Assign(const Cohort& cohort, std::span<const WorkerInfo> workers) const override;

@@ -31,16 +31,19 @@ std::string FileName(Round round) {
 std::vector<std::string> CheckpointFiles(const std::string& run_dir) {
   std::vector<std::string> files;
   std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(run_dir + "/checkpoints", ignored)) {
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(run_dir + "/checkpoints", ignored)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with("round-") && name.ends_with(".safetensors")) files.push_back(entry.path().string());
+    if (name.starts_with("round-") && name.ends_with(".safetensors"))
+      files.push_back(entry.path().string());
   }
   std::sort(files.begin(), files.end());
   return files;
 }
 
 // Over the text and every tensor's name and bytes: a flipped bit anywhere shows.
-Digest DigestOfAll(const std::string& about, const std::map<std::string, std::span<const std::byte>>& tensors) {
+Digest DigestOfAll(const std::string& about,
+                   const std::map<std::string, std::span<const std::byte>>& tensors) {
   Digester digester;
   digester.Add(about);
   for (const auto& [name, bytes] : tensors) digester.Add(name).Add(bytes.size()).Add(bytes);
@@ -48,19 +51,21 @@ Digest DigestOfAll(const std::string& about, const std::map<std::string, std::sp
 }
 
 absl::Status CompareFingerprints(const std::map<std::string, std::string>& here,
-                                 const std::map<std::string, std::string>& there, const std::string& path) {
+                                 const std::map<std::string, std::string>& there,
+                                 const std::string& path) {
   for (const auto& [key, value] : there) {
     const auto it = here.find(key);
     const std::string now = it == here.end() ? "(not set)" : it->second;
     if (now != value) {
-      return absl::FailedPreconditionError(absl::StrCat("cannot resume from ", path, ": it was written with ", key,
-                                                        " = ", value, ", the configuration now says ", now));
+      return absl::FailedPreconditionError(absl::StrCat("cannot resume from ", path,
+                                                        ": it was written with ", key, " = ", value,
+                                                        ", the configuration now says ", now));
     }
   }
   for (const auto& [key, value] : here) {
     if (!there.contains(key)) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("cannot resume from ", path, ": it was written without ", key, ", which is now ", value));
+      return absl::FailedPreconditionError(absl::StrCat(
+          "cannot resume from ", path, ": it was written without ", key, ", which is now ", value));
     }
   }
   return absl::OkStatus();
@@ -87,7 +92,8 @@ absl::Status WriteCheckpoint(const std::string& run_dir, const Checkpoint& check
                 {"fingerprint", checkpoint.fingerprint},
                 {"data", checkpoint.data_digest.Hex()},
                 {"profile",
-                 {checkpoint.profile.trainer, checkpoint.profile.instruction_set, checkpoint.profile.libraries}},
+                 {checkpoint.profile.trainer, checkpoint.profile.instruction_set,
+                  checkpoint.profile.libraries}},
                 {"owed_row", checkpoint.owed_row},
                 {"metrics_bytes", checkpoint.metrics_bytes},
                 {"clients_bytes", checkpoint.clients_bytes},
@@ -105,67 +111,78 @@ absl::Status WriteCheckpoint(const std::string& run_dir, const Checkpoint& check
   }
   const std::string text = about.dump();
   const std::string path = absl::StrCat(run_dir, "/checkpoints/", FileName(checkpoint.round));
-  MACAW_RETURN_IF_ERROR(
-      WriteSafetensors(path, tensors, {{"macaw", text}, {"digest", DigestOfAll(text, named).Hex()}}));
+  MACAW_RETURN_IF_ERROR(WriteSafetensors(
+      path, tensors, {{"macaw", text}, {"digest", DigestOfAll(text, named).Hex()}}));
   std::vector<std::string> files = CheckpointFiles(run_dir);
   for (size_t i = 0; i + kKept < files.size(); ++i) {
     std::error_code error;
-    if (!fs::remove(files[i], error)) Logger("server").Warning(absl::StrCat("cannot remove ", files[i]));
+    if (!fs::remove(files[i], error))
+      Logger("server").Warning(absl::StrCat("cannot remove ", files[i]));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<Checkpoint> ReadNewestCheckpoint(const std::string& run_dir,
-                                                const std::map<std::string, std::string>& fingerprint,
-                                                const std::vector<LayoutPtr>& layouts) {
+absl::StatusOr<Checkpoint> ReadNewestCheckpoint(
+    const std::string& run_dir, const std::map<std::string, std::string>& fingerprint,
+    const std::vector<LayoutPtr>& layouts) {
   const std::vector<std::string> files = CheckpointFiles(run_dir);
   if (files.empty()) {
-    return absl::NotFoundError(absl::StrCat("there is no checkpoint in ", run_dir, "/checkpoints to resume from"));
+    return absl::NotFoundError(
+        absl::StrCat("there is no checkpoint in ", run_dir, "/checkpoints to resume from"));
   }
   const std::string& path = files.back();
   const auto damaged = [&](absl::string_view why) {
-    const std::string advice = files.size() > 1
-                                   ? absl::StrCat("remove it to resume from ", files[files.size() - 2])
-                                   : std::string("there is no older one; start the run anew");
-    return absl::DataLossError(absl::StrCat("checkpoint ", path, " is damaged (", why, "): ", advice));
+    const std::string advice =
+        files.size() > 1 ? absl::StrCat("remove it to resume from ", files[files.size() - 2])
+                         : std::string("there is no older one; start the run anew");
+    return absl::DataLossError(
+        absl::StrCat("checkpoint ", path, " is damaged (", why, "): ", advice));
   };
   const absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path);
   if (!file.ok()) return damaged(file.status().message());
   if (!file->metadata().contains("macaw") || !file->metadata().contains("digest")) {
-    return absl::FailedPreconditionError(absl::StrCat(path, " is not a checkpoint of this program"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " is not a checkpoint of this program"));
   }
   const std::string& text = file->metadata().at("macaw");
   std::map<std::string, std::span<const std::byte>> named;
   for (const auto& [name, tensor] : file->tensors()) named[name] = tensor.bytes;
-  if (DigestOfAll(text, named).Hex() != file->metadata().at("digest")) return damaged("its digest does not match");
+  if (DigestOfAll(text, named).Hex() != file->metadata().at("digest"))
+    return damaged("its digest does not match");
 
-  // The digest matched, so the text is as written; a key that is missing means another version wrote it.
+  // The digest matched, so the text is as written; a key that is missing means another version
+  // wrote it.
   try {
     const Json about = Json::parse(text);
     if (about.at("format") != kFormat) {
-      return absl::FailedPreconditionError(absl::StrCat(path, " has another checkpoint format than this program"));
+      return absl::FailedPreconditionError(
+          absl::StrCat(path, " has another checkpoint format than this program"));
     }
-    Checkpoint checkpoint{.round = Round(about.at("round").get<uint32_t>()),
-                          .fingerprint = about.at("fingerprint").get<std::map<std::string, std::string>>(),
-                          .owed_row = about.at("owed_row").get<std::string>(),
-                          .metrics_bytes = about.at("metrics_bytes").get<uint64_t>(),
-                          .clients_bytes = about.at("clients_bytes").get<uint64_t>(),
-                          .seconds = about.at("seconds").get<double>()};
+    Checkpoint checkpoint{
+        .round = Round(about.at("round").get<uint32_t>()),
+        .fingerprint = about.at("fingerprint").get<std::map<std::string, std::string>>(),
+        .owed_row = about.at("owed_row").get<std::string>(),
+        .metrics_bytes = about.at("metrics_bytes").get<uint64_t>(),
+        .clients_bytes = about.at("clients_bytes").get<uint64_t>(),
+        .seconds = about.at("seconds").get<double>()};
     checkpoint.state.numbers = about.at("numbers").get<std::map<std::string, double>>();
     const auto profile = about.at("profile").get<std::vector<std::string>>();
     checkpoint.profile = {profile.at(0), profile.at(1), profile.at(2)};
-    MACAW_ASSIGN_OR_RETURN(checkpoint.data_digest, Digest::FromHex(about.at("data").get<std::string>()));
+    MACAW_ASSIGN_OR_RETURN(checkpoint.data_digest,
+                           Digest::FromHex(about.at("data").get<std::string>()));
     MACAW_RETURN_IF_ERROR(CompareFingerprints(fingerprint, checkpoint.fingerprint, path));
     for (const auto& [name, tensor] : file->tensors()) {
       MACAW_ASSIGN_OR_RETURN(const Digest digest,
                              Digest::FromHex(about.at("layouts").at(name).get<std::string>()));
       absl::StatusOr<FlatVector> vector = ReadVector(tensor, digest, layouts);
-      if (!vector.ok()) return Annotate(vector.status(), absl::StrCat("cannot resume from ", path, ": ", name));
+      if (!vector.ok())
+        return Annotate(vector.status(), absl::StrCat("cannot resume from ", path, ": ", name));
       checkpoint.state.vectors[name] = *std::move(vector);
     }
     return checkpoint;
   } catch (const std::exception& error) {
-    return absl::FailedPreconditionError(absl::StrCat(path, " was written by another version: ", error.what()));
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " was written by another version: ", error.what()));
   }
 }
 

@@ -13,27 +13,28 @@
 
 namespace macaw::server {
 
-// The state of a run between two rounds. One safetensors file, written aside, fsynced and renamed; its layout is in
-// server/README.md.
+// The state of a run between two rounds. One safetensors file, written aside, fsynced and renamed;
+// its layout is in server/README.md.
 struct Checkpoint {
-  Round round{};                              // completed
-  algorithms::ServerState state;              // the model is among its vectors
+  Round round{};                                   // completed
+  algorithms::ServerState state;                   // the model is among its vectors
   std::map<std::string, std::string> fingerprint;  // Describe(run)
-  Digest data_digest;                         // of the workers' data
+  Digest data_digest;                              // of the workers' data
   NumericProfile profile;
-  std::string owed_row;                       // the round's metrics row, when its evaluation was still under way
-  uint64_t metrics_bytes = 0;                 // rows of the rounds before it
-  uint64_t clients_bytes = 0;                 // likewise, of clients.jsonl
-  double seconds = 0;                         // spent so far
+  std::string owed_row;        // the round's metrics row, when its evaluation was still under way
+  uint64_t metrics_bytes = 0;  // rows of the rounds before it
+  uint64_t clients_bytes = 0;  // likewise, of clients.jsonl
+  double seconds = 0;          // spent so far
 };
 
 // Writes checkpoints/round-NNNNNN.safetensors in the run folder and removes all but the newest two.
 absl::Status WriteCheckpoint(const std::string& run_dir, const Checkpoint& checkpoint);
 
-// The newest one. Refuses: none there, damaged (a digest over everything is checked), of another run (the first
-// differing key is named with both values). `layouts` are those that its vectors may have.
-absl::StatusOr<Checkpoint> ReadNewestCheckpoint(const std::string& run_dir,
-                                                const std::map<std::string, std::string>& fingerprint,
-                                                const std::vector<LayoutPtr>& layouts);
+// The newest one. Refuses: none there, damaged (a digest over everything is checked), of another
+// run (the first differing key is named with both values). `layouts` are those that its vectors may
+// have.
+absl::StatusOr<Checkpoint> ReadNewestCheckpoint(
+    const std::string& run_dir, const std::map<std::string, std::string>& fingerprint,
+    const std::vector<LayoutPtr>& layouts);
 
 }  // namespace macaw::server

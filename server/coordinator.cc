@@ -25,9 +25,11 @@
 namespace macaw::server {
 namespace {
 
-constexpr Duration kFarewell = std::chrono::seconds(3);      // workers may take this long to hear that it is over
-constexpr Duration kMemorySample = std::chrono::seconds(1);  // a sample of the PSS costs about a millisecond
-constexpr size_t kServedBlobs = 4;                           // broadcasts and models a slow download may still want
+constexpr Duration kFarewell =
+    std::chrono::seconds(3);  // workers may take this long to hear that it is over
+constexpr Duration kMemorySample =
+    std::chrono::seconds(1);        // a sample of the PSS costs about a millisecond
+constexpr size_t kServedBlobs = 4;  // broadcasts and models a slow download may still want
 
 // Three threads share the work, and each piece of state belongs to one of them:
 //   engine  the round engine, tickets of open calls, the row whose evaluation is owed   (loop_)
@@ -52,11 +54,12 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     loop_.Post([this] { engine_.Interrupt(); });
     {
       absl::MutexLock lock(&mutex_);
-      const auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return outcome_.has_value(); };
+      const auto over = [this]()
+                            ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return outcome_.has_value(); };
       mutex_.Await(absl::Condition(&over));
     }
-    // The threads post to each other, at most engine → sums → engine once the run is over: let all of it run before
-    // the first of them goes away.
+    // The threads post to each other, at most engine → sums → engine once the run is over: let all
+    // of it run before the first of them goes away.
     for (int pass = 0; pass < 3; ++pass) {
       sums_.WaitIdle();
       writer_.WaitIdle();
@@ -64,12 +67,13 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     }
   }
 
-  // ---- FleetHandler (RPC threads) --------------------------------------------------------------------------------
+  // ---- FleetHandler (RPC threads)
+  // --------------------------------------------------------------------------------
 
   void Hello(fleet::HelloRequest request, fleet::Reply<fleet::HelloReply> reply) override {
     if (request.major != 1) {
-      return std::move(reply)(absl::FailedPreconditionError(
-          absl::StrCat("this server speaks protocol 1, \"", request.program, "\" speaks ", request.major)));
+      return std::move(reply)(absl::FailedPreconditionError(absl::StrCat(
+          "this server speaks protocol 1, \"", request.program, "\" speaks ", request.major)));
     }
     std::move(reply)(fleet::HelloReply{.program = "macaw-server"});
   }
@@ -95,13 +99,15 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
         log_.Info(absl::StrCat("worker_joined name=", request.name, " slots=", request.slots));
       } else {
         log_.Warning(absl::StrCat("worker_refused ", answer.status().message()));
-        Note({"worker_refused", {{"worker", request.name}, {"why", std::string(answer.status().message())}}});
+        Note({"worker_refused",
+              {{"worker", request.name}, {"why", std::string(answer.status().message())}}});
       }
       std::move(reply)(std::move(answer));
     });
   }
 
-  void Lease(fleet::LeaseRequest request, Duration wait, fleet::Reply<fleet::LeaseReply> reply) override {
+  void Lease(fleet::LeaseRequest request, Duration wait,
+             fleet::Reply<fleet::LeaseReply> reply) override {
     loop_.Post([this, request = std::move(request), wait, reply = std::move(reply)]() mutable {
       const Ticket ticket = ++last_ticket_;
       leases_.emplace(ticket, std::move(reply));
@@ -109,7 +115,8 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     });
   }
 
-  void Heartbeat(fleet::HeartbeatRequest request, fleet::Reply<fleet::HeartbeatReply> reply) override {
+  void Heartbeat(fleet::HeartbeatRequest request,
+                 fleet::Reply<fleet::HeartbeatReply> reply) override {
     loop_.Post([this, request = std::move(request), reply = std::move(reply)]() mutable {
       uint64_t& peak = worker_memory_[request.session];
       peak = std::max(peak, request.memory_bytes);
@@ -118,7 +125,8 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   }
 
   void Commit(fleet::CommitRequest request, fleet::Reply<fleet::CommitReply> reply) override {
-    // Decoded and checked into a buffer of its own first; only then is it judged, and only then added.
+    // Decoded and checked into a buffer of its own first; only then is it judged, and only then
+    // added.
     sums_.Post([this, request = std::move(request), reply = std::move(reply)]() mutable {
       absl::Status decoded;
       std::optional<aggregation::ExactSum> sum;
@@ -146,7 +154,9 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   }
 
   void Offer(fleet::UploadOffer offer, fleet::Reply<fleet::UploadVerdict> reply) override {
-    loop_.Post([this, offer, reply = std::move(reply)]() mutable { std::move(reply)(engine_.Offer(offer)); });
+    loop_.Post([this, offer, reply = std::move(reply)]() mutable {
+      std::move(reply)(engine_.Offer(offer));
+    });
   }
 
   std::shared_ptr<const AlignedBuffer> FindBlob(const Digest& digest) override {
@@ -158,11 +168,14 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     return nullptr;
   }
 
-  // ---- Coordinator -----------------------------------------------------------------------------------------------
+  // ---- Coordinator
+  // -----------------------------------------------------------------------------------------------
 
   absl::StatusOr<Outcome> Wait() override {
     absl::MutexLock lock(&mutex_);
-    const auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return outcome_.has_value() && farewell_said_; };
+    const auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+      return outcome_.has_value() && farewell_said_;
+    };
     mutex_.Await(absl::Condition(&over));
     return *outcome_;
   }
@@ -172,7 +185,8 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   }
 
  private:
-  // ---- EngineHost (engine thread) --------------------------------------------------------------------------------
+  // ---- EngineHost (engine thread)
+  // --------------------------------------------------------------------------------
 
   void Prepare(const PhaseOrder& order) override {
     if (!first_lease_at_.has_value()) first_lease_at_ = round_started_ = SteadyClock().Now();
@@ -189,7 +203,8 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     auto node = decoded_.extract(commit);
     sums_.Post([this, commit, sum = std::move(node.mapped())]() mutable {
       const absl::Status status = keeper_.Add(std::move(sum));
-      loop_.Post([this, commit, status] { engine_.PartAdded(commit, status, SteadyClock().Now()); });
+      loop_.Post(
+          [this, commit, status] { engine_.PartAdded(commit, status, SteadyClock().Now()); });
     });
   }
 
@@ -235,7 +250,8 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
 
   void Note(Event event) override {
     const double seconds = Elapsed();
-    writer_.Post([this, event = std::move(event), seconds] { Check(folder_.AppendEvent(event, seconds)); });
+    writer_.Post(
+        [this, event = std::move(event), seconds] { Check(folder_.AppendEvent(event, seconds)); });
   }
 
   void Ended(RunEnd end, absl::Status status, std::string reason) override {
@@ -243,15 +259,17 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     log_.Info(absl::StrCat("run_over rounds=", engine_.completed(), status.ok() ? "" : " failed"));
     static constexpr const char* kNames[] = {"finished", "stopped", "interrupted", "failed"};
     Note({std::string("run_") + kNames[static_cast<int>(end)],
-          {{"rounds", int64_t{engine_.completed()}}, {"why", status.ok() ? reason : std::string(status.message())}}});
-    SummaryFacts facts{.name = options_.run.name,
-                       .end = kNames[static_cast<int>(end)],
-                       .reason = reason,
-                       .seconds = Elapsed(),
-                       .session_seconds = ToSeconds(*ended_at_ - first_lease_at_.value_or(*ended_at_)),
-                       .session_rounds = engine_.completed() - first_round_,
-                       .stop_metric = options_.stop.metric,
-                       .profile = profile_};
+          {{"rounds", int64_t{engine_.completed()}},
+           {"why", status.ok() ? reason : std::string(status.message())}}});
+    SummaryFacts facts{
+        .name = options_.run.name,
+        .end = kNames[static_cast<int>(end)],
+        .reason = reason,
+        .seconds = Elapsed(),
+        .session_seconds = ToSeconds(*ended_at_ - first_lease_at_.value_or(*ended_at_)),
+        .session_rounds = engine_.completed() - first_round_,
+        .stop_metric = options_.stop.metric,
+        .profile = profile_};
     for (const auto& [session, bytes] : worker_memory_) facts.worker_memory.push_back(bytes);
     Checkpoint checkpoint = CheckpointOf(Round(engine_.completed()));
     if (owed_row_.has_value()) checkpoint.owed_row = owed_row_->Text();
@@ -269,14 +287,15 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     });
   }
 
-  // ---- between the threads ---------------------------------------------------------------------------------------
+  // ---- between the threads
+  // ---------------------------------------------------------------------------------------
 
   struct Closed {
     absl::StatusOr<bool> another_phase;
     PhaseReport report;
     std::optional<MetricsRow> row;
-    std::optional<fleet::Blob> model;                // to evaluate
-    std::optional<algorithms::ServerState> state;    // to keep
+    std::optional<fleet::Blob> model;              // to evaluate
+    std::optional<algorithms::ServerState> state;  // to keep
   };
 
   void OnClosed(Closed closed) {  // engine thread
@@ -314,7 +333,9 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
         WriteRow(*closed.row);
       }
       if (checkpoint.round.value > 0) {
-        writer_.Post([this, checkpoint = std::move(checkpoint)]() mutable { Check(folder_.Keep(std::move(checkpoint))); });
+        writer_.Post([this, checkpoint = std::move(checkpoint)]() mutable {
+          Check(folder_.Keep(std::move(checkpoint)));
+        });
       }
     }
     engine_.Applied(std::move(closed.another_phase), std::move(closed.model), SteadyClock().Now());
@@ -341,8 +362,10 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
               const FlatVector& model) {  // writer thread
     const uint32_t rounds = checkpoint.round.value;
     if (status.ok()) status = write_error_;
-    // A run that failed keeps the checkpoint it had, so that a resume repeats what led to the failure.
-    if (status.ok() && !checkpoint.data_digest.IsZero()) status = folder_.Keep(std::move(checkpoint));
+    // A run that failed keeps the checkpoint it had, so that a resume repeats what led to the
+    // failure.
+    if (status.ok() && !checkpoint.data_digest.IsZero())
+      status = folder_.Keep(std::move(checkpoint));
     if (status.ok()) {
       SampleMemory();
       facts.server_memory = memory_peak_;
@@ -364,7 +387,8 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     if (!ended_at_.has_value()) return;
     absl::MutexLock lock(&mutex_);
     if (!outcome_.has_value()) return;
-    farewell_said_ = farewell_said_ || engine_.everybody_told() || SteadyClock().Now() >= *ended_at_ + kFarewell;
+    farewell_said_ =
+        farewell_said_ || engine_.everybody_told() || SteadyClock().Now() >= *ended_at_ + kFarewell;
   }
 
   TimePoint NextDeadline() {  // engine thread
@@ -399,7 +423,8 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     const TimePoint now = SteadyClock().Now();
     if (memory_peak_ > 0 && now - memory_sampled_ < kMemorySample) return;
     memory_sampled_ = now;
-    if (const auto bytes = ProportionalSetSize(); bytes.ok()) memory_peak_ = std::max(memory_peak_, *bytes);
+    if (const auto bytes = ProportionalSetSize(); bytes.ok())
+      memory_peak_ = std::max(memory_peak_, *bytes);
   }
 
   double Elapsed() const { return seconds_before_ + ToSeconds(SteadyClock().Now() - started_); }
@@ -456,7 +481,8 @@ absl::Status Replay(const Options& options, const Checkpoint& checkpoint, StopWa
   for (const absl::string_view line :
        absl::StrSplit(text.substr(0, checkpoint.metrics_bytes), '\n', absl::SkipEmpty())) {
     const auto row = MetricsRow::Parse(options.run.task, std::string(line));
-    if (!row.has_value()) return absl::DataLossError(absl::StrCat(options.run_dir, "/metrics.jsonl is damaged"));
+    if (!row.has_value())
+      return absl::DataLossError(absl::StrCat(options.run_dir, "/metrics.jsonl is damaged"));
     if (const auto value = row->Get(options.stop.metric); value.has_value()) {
       (void)stop_watch.Observe(static_cast<uint32_t>(*row->Get("round")), *value);
     }
@@ -466,19 +492,21 @@ absl::Status Replay(const Options& options, const Checkpoint& checkpoint, StopWa
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options, FlatVector initial,
-                                                                const algorithms::Registry& registry) {
+absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
+    Options options, FlatVector initial, const algorithms::Registry& registry) {
   MACAW_RETURN_IF_ERROR(CheckStopRule(options.stop, options.run.task));
-  MACAW_ASSIGN_OR_RETURN(const algorithms::Description* algorithm, registry.Find(options.run.algorithm.name));
+  MACAW_ASSIGN_OR_RETURN(const algorithms::Description* algorithm,
+                         registry.Find(options.run.algorithm.name));
   MACAW_ASSIGN_OR_RETURN(options.run.algorithm, registry.Complete(options.run.algorithm));
   algorithms::Setup setup{.config = options.run.algorithm,
                           .layout = initial.layout(),
                           .local = options.run.local,
                           .cohort = options.run.cohort,
                           .clients = options.run.clients,
-        .total_weight = TotalWeight(options.run),
+                          .total_weight = TotalWeight(options.run),
                           .contribution_bound = options.run.contribution_bound};
-  MACAW_ASSIGN_OR_RETURN(ModelKeeper keeper, ModelKeeper::Make(*algorithm, std::move(setup), std::move(initial)));
+  MACAW_ASSIGN_OR_RETURN(ModelKeeper keeper,
+                         ModelKeeper::Make(*algorithm, std::move(setup), std::move(initial)));
 
   EngineOptions engine{.run = options.run,
                        .lease_timeout = options.lease_timeout,
@@ -489,11 +517,11 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options,
   std::optional<MetricsRow> owed_row;
   std::optional<Checkpoint> checkpoint;
   if (options.resume) {
-    MACAW_ASSIGN_OR_RETURN(checkpoint,
-                           ReadNewestCheckpoint(options.run_dir, Describe(options.run), keeper.Layouts()));
+    MACAW_ASSIGN_OR_RETURN(
+        checkpoint, ReadNewestCheckpoint(options.run_dir, Describe(options.run), keeper.Layouts()));
     if (checkpoint->round.value >= options.run.rounds && checkpoint->owed_row.empty()) {
-      return absl::FailedPreconditionError(absl::StrCat("the run in ", options.run_dir, " has done its ",
-                                                        checkpoint->round.value,
+      return absl::FailedPreconditionError(absl::StrCat("the run in ", options.run_dir,
+                                                        " has done its ", checkpoint->round.value,
                                                         " rounds; ask for more with --rounds"));
     }
     MACAW_RETURN_IF_ERROR(keeper.Load(checkpoint->state));
@@ -506,9 +534,10 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options,
       engine.evaluate_first = keeper.ModelBlob();
     }
   }
-  MACAW_ASSIGN_OR_RETURN(RunFolder folder,
-                         RunFolder::Open(options.run_dir, checkpoint.has_value() ? &*checkpoint : nullptr,
-                                         options.client_records));
+  MACAW_ASSIGN_OR_RETURN(
+      RunFolder folder,
+      RunFolder::Open(options.run_dir, checkpoint.has_value() ? &*checkpoint : nullptr,
+                      options.client_records));
   engine.epoch = folder.epoch();
   const double seconds_before = checkpoint.has_value() ? checkpoint->seconds : 0;
   return std::make_unique<CoordinatorImpl>(std::move(options), std::move(engine), std::move(keeper),

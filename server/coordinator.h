@@ -15,9 +15,9 @@
 
 namespace macaw::server {
 
-// Ends a run before its last round: when `metric` (a column of metrics.jsonl, "test_accuracy") reaches `at_least`, or
-// has not improved for `patience` evaluations. Evaluation then stands between two rounds instead of beside them, so
-// that the run always stops after the same round.
+// Ends a run before its last round: when `metric` (a column of metrics.jsonl, "test_accuracy")
+// reaches `at_least`, or has not improved for `patience` evaluations. Evaluation then stands
+// between two rounds instead of beside them, so that the run always stops after the same round.
 struct StopRule {
   std::string metric;
   double at_least = 0;
@@ -28,37 +28,41 @@ struct StopRule {
 
 struct Options {
   RunConfig run;
-  std::string run_dir;               // exists and is writable; everything a run leaves behind goes there
-  bool resume = false;               // from run_dir's newest checkpoint
-  uint32_t checkpoint_every = 10;    // rounds; the last round is always kept
+  std::string run_dir;  // exists and is writable; everything a run leaves behind goes there
+  bool resume = false;  // from run_dir's newest checkpoint
+  uint32_t checkpoint_every = 10;  // rounds; the last round is always kept
   Duration lease_timeout = FromSeconds(30);
-  uint32_t max_deaths = 3;           // attempts of one client that may die with their worker before the run stops
-  uint32_t workers = 1;              // rounds begin when this many have registered
-  bool client_records = false;       // also write clients.jsonl, a row per client and round
+  uint32_t max_deaths =
+      3;  // attempts of one client that may die with their worker before the run stops
+  uint32_t workers = 1;         // rounds begin when this many have registered
+  bool client_records = false;  // also write clients.jsonl, a row per client and round
   StopRule stop;
-  // Called on the engine's thread with each finished row of metrics.jsonl (a JSON object in one line).
+  // Called on the engine's thread with each finished row of metrics.jsonl (a JSON object in one
+  // line).
   std::function<void(const std::string& row)> on_row;
 };
 
 struct Outcome {
   enum class Kind : uint8_t { kFinished, kStopped, kInterrupted } kind = Kind::kFinished;
-  uint32_t rounds = 0;               // completed in all, earlier sessions of a resumed run included
-  std::string reason;                // of kStopped, for people
+  uint32_t rounds = 0;  // completed in all, earlier sessions of a resumed run included
+  std::string reason;   // of kStopped, for people
 };
 
-// Runs the rounds: owns the engine's thread, everything the run keeps on disk, and the answers to every call of the
-// fleet. Give it to wire::FleetServer (or a LocalLink) to be reached.
+// Runs the rounds: owns the engine's thread, everything the run keeps on disk, and the answers to
+// every call of the fleet. Give it to wire::FleetServer (or a LocalLink) to be reached.
 class Coordinator : public fleet::FleetHandler {
  public:
-  // `initial` is the model before round 1; a resume replaces it. Writes the new epoch, fsynced, before it returns.
-  // `registry` must outlive the coordinator.
+  // `initial` is the model before round 1; a resume replaces it. Writes the new epoch, fsynced,
+  // before it returns. `registry` must outlive the coordinator.
   static absl::StatusOr<std::unique_ptr<Coordinator>> Start(Options options, FlatVector initial,
                                                             const algorithms::Registry& registry);
 
-  // Blocks until the run is over. An error names what failed; the run folder is then as after a crash: resumable.
+  // Blocks until the run is over. An error names what failed; the run folder is then as after a
+  // crash: resumable.
   virtual absl::StatusOr<Outcome> Wait() = 0;
 
-  // Drops the open round, writes a checkpoint of the last whole one, and ends with kInterrupted. Thread-safe.
+  // Drops the open round, writes a checkpoint of the last whole one, and ends with kInterrupted.
+  // Thread-safe.
   virtual void Interrupt() = 0;
 };
 

@@ -9,8 +9,11 @@
 
 namespace macaw::server {
 
-EventLoop::EventLoop(absl::AnyInvocable<TimePoint()> deadline, absl::AnyInvocable<void()> on_deadline)
-    : deadline_(std::move(deadline)), on_deadline_(std::move(on_deadline)), thread_([this] { Loop(); }) {}
+EventLoop::EventLoop(absl::AnyInvocable<TimePoint()> deadline,
+                     absl::AnyInvocable<void()> on_deadline)
+    : deadline_(std::move(deadline)),
+      on_deadline_(std::move(on_deadline)),
+      thread_([this] { Loop(); }) {}
 
 EventLoop::~EventLoop() {
   {
@@ -33,7 +36,8 @@ void EventLoop::WaitIdle() {
 
 void EventLoop::Loop() {
   NameThisThread("engine");
-  const auto ready = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return closing_ || !tasks_.empty(); };
+  const auto ready = [this]()
+                         ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return closing_ || !tasks_.empty(); };
   while (true) {
     const TimePoint deadline = deadline_();
     std::deque<Task> batch;

@@ -10,18 +10,20 @@
 
 namespace macaw::server {
 
-// The engine's one thread: tasks in the order posted, and a callback when a deadline passes. Thread-safe. Nothing
-// polls: the thread sleeps until a task or the deadline.
+// The engine's one thread: tasks in the order posted, and a callback when a deadline passes.
+// Thread-safe. Nothing polls: the thread sleeps until a task or the deadline.
 class EventLoop {
  public:
   using Task = absl::AnyInvocable<void() &&>;
 
-  // `deadline` is asked after each batch of tasks; `on_deadline` runs when it has passed. Both on the loop's thread.
+  // `deadline` is asked after each batch of tasks; `on_deadline` runs when it has passed. Both on
+  // the loop's thread.
   EventLoop(absl::AnyInvocable<TimePoint()> deadline, absl::AnyInvocable<void()> on_deadline);
   ~EventLoop();  // runs what was posted, then joins
 
   void Post(Task task) ABSL_LOCKS_EXCLUDED(mutex_);
-  void WaitIdle() ABSL_LOCKS_EXCLUDED(mutex_);  // until everything posted so far has run; not from the loop itself
+  void WaitIdle() ABSL_LOCKS_EXCLUDED(
+      mutex_);  // until everything posted so far has run; not from the loop itself
 
  private:
   void Loop() ABSL_LOCKS_EXCLUDED(mutex_);

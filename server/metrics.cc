@@ -28,7 +28,8 @@ MetricsRow::MetricsRow(TaskKind task, const PhaseReport& report,
   double examples = 0, steps = 0;
   training::MetricSums total;
   std::vector<std::vector<double>> per_client;
-  for (const fleet::ClientRecord& record : report.records) {  // by client id: the order of every sum below
+  for (const fleet::ClientRecord& record :
+       report.records) {  // by client id: the order of every sum below
     examples += record.examples;
     steps += static_cast<double>(record.steps);
     training::AddTo(total, record.sums);
@@ -42,14 +43,16 @@ MetricsRow::MetricsRow(TaskKind task, const PhaseReport& report,
   const training::MetricSchema schema = training::SchemaFor(task);
   if (total.size() == schema.sums.size()) {
     for (const training::MetricRatio& ratio : schema.ratios) {
-      columns_.emplace_back("train_" + ratio.name, total[ratio.numerator] / total[ratio.denominator]);
+      columns_.emplace_back("train_" + ratio.name,
+                            total[ratio.numerator] / total[ratio.denominator]);
     }
   }
   AddClientStatistics("train_client_", per_client);
   for (const auto& [channel, used] : headroom) columns_.emplace_back("used_bound_" + channel, used);
 }
 
-void MetricsRow::AddClientStatistics(const std::string& prefix, const std::vector<std::vector<double>>& sums) {
+void MetricsRow::AddClientStatistics(const std::string& prefix,
+                                     const std::vector<std::vector<double>>& sums) {
   const training::MetricSchema schema = training::SchemaFor(task_);
   for (const training::MetricRatio& ratio : schema.ratios) {
     std::vector<double> values;
@@ -65,7 +68,8 @@ void MetricsRow::AddClientStatistics(const std::string& prefix, const std::vecto
     std::sort(values.begin(), values.end());
     const size_t tenth = std::max<size_t>(1, values.size() / 10);
     double worst = 0;
-    for (size_t i = 0; i < tenth; ++i) worst += ratio.higher_is_better ? values[i] : values[values.size() - 1 - i];
+    for (size_t i = 0; i < tenth; ++i)
+      worst += ratio.higher_is_better ? values[i] : values[values.size() - 1 - i];
     const std::string name = absl::StrCat(prefix, ratio.name, "_");
     columns_.emplace_back(name + "mean", mean);
     columns_.emplace_back(name + "std", std::sqrt(square / static_cast<double>(values.size())));

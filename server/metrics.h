@@ -12,23 +12,25 @@
 
 namespace macaw::server {
 
-// One row of metrics.jsonl, built in two steps: what training says when the round closes, and what evaluation says
-// when that is done. Nothing measured with a clock is in a row, so that equal runs have equal bytes; seconds are in
-// events.jsonl. Columns: server/README.md.
+// One row of metrics.jsonl, built in two steps: what training says when the round closes, and what
+// evaluation says when that is done. Nothing measured with a clock is in a row, so that equal runs
+// have equal bytes; seconds are in events.jsonl. Columns: server/README.md.
 class MetricsRow {
  public:
-  MetricsRow(TaskKind task, const PhaseReport& report, const std::vector<std::pair<std::string, double>>& headroom);
-  static std::optional<MetricsRow> Parse(TaskKind task, const std::string& text);  // from a checkpoint
+  MetricsRow(TaskKind task, const PhaseReport& report,
+             const std::vector<std::pair<std::string, double>>& headroom);
+  static std::optional<MetricsRow> Parse(TaskKind task,
+                                         const std::string& text);  // from a checkpoint
 
   void AddEvaluation(const EvaluationSums& sums);
-  std::string Text() const;                                  // one line of JSON
+  std::string Text() const;  // one line of JSON
   std::optional<double> Get(const std::string& column) const;
 
  private:
   MetricsRow() = default;
   void AddClientStatistics(const std::string& prefix, const std::vector<std::vector<double>>& sums);
   TaskKind task_ = TaskKind::kClassification;
-  std::vector<std::pair<std::string, double>> columns_;      // in the order written
+  std::vector<std::pair<std::string, double>> columns_;  // in the order written
 };
 
 }  // namespace macaw::server

@@ -7,8 +7,8 @@
 
 namespace macaw::server {
 
-absl::StatusOr<ModelKeeper> ModelKeeper::Make(const algorithms::Description& algorithm, algorithms::Setup setup,
-                                              FlatVector initial) {
+absl::StatusOr<ModelKeeper> ModelKeeper::Make(const algorithms::Description& algorithm,
+                                              algorithms::Setup setup, FlatVector initial) {
   ModelKeeper keeper;
   keeper.layout_ = setup.layout;
   MACAW_ASSIGN_OR_RETURN(keeper.schema_, algorithm.schema(setup));
@@ -31,9 +31,11 @@ absl::StatusOr<aggregation::ExactSum> ModelKeeper::Decode(const fleet::Part& par
   if (!order_.has_value() || part.round != order_->round || part.phase != order_->phase) {
     return absl::FailedPreconditionError("that round and phase is not open");
   }
-  if (part.sums.bytes == nullptr) return absl::InvalidArgumentError("the part names clients but brings no sums");
-  MACAW_ASSIGN_OR_RETURN(aggregation::ExactSum sum,
-                         aggregation::ExactSum::Decode(part.sums.bytes->bytes(), schema_.up, order_->grid));
+  if (part.sums.bytes == nullptr)
+    return absl::InvalidArgumentError("the part names clients but brings no sums");
+  MACAW_ASSIGN_OR_RETURN(
+      aggregation::ExactSum sum,
+      aggregation::ExactSum::Decode(part.sums.bytes->bytes(), schema_.up, order_->grid));
   if (sum.clients() != part.included.size()) {
     return absl::InvalidArgumentError(absl::StrCat("the part names ", part.included.size(),
                                                    " clients but its sums hold ", sum.clients()));
@@ -53,7 +55,8 @@ absl::StatusOr<bool> ModelKeeper::Apply(Round round, Phase phase) {
   for (size_t c = 0; c < schema_.up.size(); ++c) {
     headroom_.emplace_back(schema_.up[c].name, aggregate.channels[c].max_abs / schema_.up[c].bound);
   }
-  MACAW_ASSIGN_OR_RETURN(const algorithms::AfterApply next, algorithm_->Apply(round, phase, std::move(aggregate)));
+  MACAW_ASSIGN_OR_RETURN(const algorithms::AfterApply next,
+                         algorithm_->Apply(round, phase, std::move(aggregate)));
   return next == algorithms::AfterApply::kNextPhase;
 }
 

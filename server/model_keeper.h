@@ -12,14 +12,16 @@
 
 namespace macaw::server {
 
-// Everything of a run that is made of vectors: the server half of the algorithm and the open phase's exact sum. One
-// thread (the coordinator's sum strand), so that nothing here needs a lock and the engine never waits for arithmetic.
+// Everything of a run that is made of vectors: the server half of the algorithm and the open
+// phase's exact sum. One thread (the coordinator's sum strand), so that nothing here needs a lock
+// and the engine never waits for arithmetic.
 class ModelKeeper {
  public:
-  static absl::StatusOr<ModelKeeper> Make(const algorithms::Description& algorithm, algorithms::Setup setup,
-                                          FlatVector initial);
+  static absl::StatusOr<ModelKeeper> Make(const algorithms::Description& algorithm,
+                                          algorithms::Setup setup, FlatVector initial);
 
-  // Starts a phase: an empty sum on the order's grids, and what goes down to the clients, encoded and named.
+  // Starts a phase: an empty sum on the order's grids, and what goes down to the clients, encoded
+  // and named.
   absl::StatusOr<fleet::Blob> Open(const PhaseOrder& order);
 
   // A part's sums, checked against the open phase; `clients` is how many its records name.
@@ -28,7 +30,8 @@ class ModelKeeper {
 
   // Divides and lets the algorithm move the model. True: the algorithm wants another phase.
   absl::StatusOr<bool> Apply(Round round, Phase phase);
-  // Largest |value| of each channel in the last applied phase, as a fraction of the channel's bound.
+  // Largest |value| of each channel in the last applied phase, as a fraction of the channel's
+  // bound.
   const std::vector<std::pair<std::string, double>>& headroom() const { return headroom_; }
 
   ConstVectorView Model() const { return algorithm_->Model(); }

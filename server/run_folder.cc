@@ -34,14 +34,15 @@ struct Extremes {
   Json last = Json::object();
 };
 
-// One pass over metrics.jsonl: the last value of every column, where the chosen one was best, and when the accuracy
-// first reached the usual marks.
+// One pass over metrics.jsonl: the last value of every column, where the chosen one was best, and
+// when the accuracy first reached the usual marks.
 absl::StatusOr<Extremes> ReadExtremes(const std::string& path, std::string metric) {
   MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   std::vector<Json> rows;
   for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
     rows.push_back(Json::parse(line, nullptr, /*allow_exceptions=*/false));
-    if (!rows.back().is_object()) return absl::DataLossError(absl::StrCat(path, " holds a line that is not JSON"));
+    if (!rows.back().is_object())
+      return absl::DataLossError(absl::StrCat(path, " holds a line that is not JSON"));
   }
   if (metric.empty()) {
     const auto has = [&](const char* name) {
@@ -52,14 +53,16 @@ absl::StatusOr<Extremes> ReadExtremes(const std::string& path, std::string metri
     };
     metric = has("test_accuracy") ? "test_accuracy" : has("test_loss") ? "test_loss" : "train_loss";
   }
-  const bool higher = metric.find("loss") == std::string::npos && metric.find("mae") == std::string::npos;
+  const bool higher =
+      metric.find("loss") == std::string::npos && metric.find("mae") == std::string::npos;
   Extremes extremes;
   for (const Json& row : rows) {
     for (const auto& [name, value] : row.items()) extremes.last[name] = value;
     if (!row.contains(metric) || !row[metric].is_number()) continue;
     const double value = row[metric].get<double>();
-    if (!extremes.best.contains("value") || (higher ? value > extremes.best["value"].get<double>()
-                                                    : value < extremes.best["value"].get<double>())) {
+    if (!extremes.best.contains("value") ||
+        (higher ? value > extremes.best["value"].get<double>()
+                : value < extremes.best["value"].get<double>())) {
       extremes.best = {{"metric", metric}, {"value", value}, {"round", row["round"]}};
     }
     for (const char* mark : {"0.5", "0.8", "0.9", "0.95", "0.99"}) {
@@ -72,11 +75,13 @@ absl::StatusOr<Extremes> ReadExtremes(const std::string& path, std::string metri
 
 }  // namespace
 
-absl::StatusOr<RunFolder> RunFolder::Open(const std::string& path, const Checkpoint* resume, bool client_records) {
+absl::StatusOr<RunFolder> RunFolder::Open(const std::string& path, const Checkpoint* resume,
+                                          bool client_records) {
   MACAW_RETURN_IF_ERROR(MakeDirectories(path + "/checkpoints"));
   MACAW_ASSIGN_OR_RETURN(const uint32_t epoch, CountEpochUp(path + "/epoch"));
-  MACAW_ASSIGN_OR_RETURN(LineFile metrics,
-                         LineFile::Open(path + "/metrics.jsonl", resume == nullptr ? 0 : resume->metrics_bytes));
+  MACAW_ASSIGN_OR_RETURN(
+      LineFile metrics,
+      LineFile::Open(path + "/metrics.jsonl", resume == nullptr ? 0 : resume->metrics_bytes));
   // Events tell what happened, also what a crash undid: a resumed run appends.
   const std::string events_path = path + "/events.jsonl";
   uint64_t events_bytes = 0;
@@ -87,13 +92,15 @@ absl::StatusOr<RunFolder> RunFolder::Open(const std::string& path, const Checkpo
   RunFolder folder(path, std::move(metrics), std::move(events));
   folder.epoch_ = epoch;
   if (client_records) {
-    MACAW_ASSIGN_OR_RETURN(folder.clients_, LineFile::Open(path + "/clients.jsonl",
-                                                           resume == nullptr ? 0 : resume->clients_bytes));
+    MACAW_ASSIGN_OR_RETURN(
+        folder.clients_,
+        LineFile::Open(path + "/clients.jsonl", resume == nullptr ? 0 : resume->clients_bytes));
   }
   return folder;
 }
 
-absl::Status RunFolder::AppendClients(Round round, const std::vector<fleet::ClientRecord>& records, TaskKind task) {
+absl::Status RunFolder::AppendClients(Round round, const std::vector<fleet::ClientRecord>& records,
+                                      TaskKind task) {
   if (!clients_.has_value()) return absl::OkStatus();
   const training::MetricSchema schema = training::SchemaFor(task);
   for (const fleet::ClientRecord& record : records) {
@@ -132,7 +139,8 @@ absl::Status RunFolder::Keep(Checkpoint checkpoint) {
 
 absl::Status RunFolder::WriteFinal(ConstVectorView model, const SummaryFacts& facts) {
   MACAW_RETURN_IF_ERROR(WriteModel(path_ + "/model.safetensors", model, {{"run", facts.name}}));
-  MACAW_ASSIGN_OR_RETURN(const Extremes extremes, ReadExtremes(path_ + "/metrics.jsonl", facts.stop_metric));
+  MACAW_ASSIGN_OR_RETURN(const Extremes extremes,
+                         ReadExtremes(path_ + "/metrics.jsonl", facts.stop_metric));
   Json final = extremes.last;
   const auto rounds = final.contains("round") ? final["round"] : Json(0);
   final.erase("round");
@@ -142,7 +150,8 @@ absl::Status RunFolder::WriteFinal(ConstVectorView model, const SummaryFacts& fa
       {"reason", facts.reason},
       {"rounds", rounds},
       {"seconds", facts.seconds},
-      {"rounds_per_second", facts.session_seconds > 0 ? facts.session_rounds / facts.session_seconds : 0.0},
+      {"rounds_per_second",
+       facts.session_seconds > 0 ? facts.session_rounds / facts.session_seconds : 0.0},
       {"model_digest", facts.model_digest.Hex()},
       {"parameters", facts.parameters},
       {"final", final},

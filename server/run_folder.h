@@ -16,29 +16,32 @@ namespace macaw::server {
 // What summary.json says beside what metrics.jsonl already does.
 struct SummaryFacts {
   std::string name;
-  std::string end;                  // "finished", "stopped", "interrupted"
-  std::string reason;               // of a stop
-  double seconds = 0;               // spent, all sessions of a resumed run
-  double session_seconds = 0;       // this one
+  std::string end;             // "finished", "stopped", "interrupted"
+  std::string reason;          // of a stop
+  double seconds = 0;          // spent, all sessions of a resumed run
+  double session_seconds = 0;  // this one
   uint32_t session_rounds = 0;
   Digest model_digest;
   uint64_t parameters = 0;
-  uint64_t server_memory = 0;       // bytes, peak PSS
+  uint64_t server_memory = 0;  // bytes, peak PSS
   std::vector<uint64_t> worker_memory;
-  std::string stop_metric;          // decides "best"; empty: test_accuracy, else test_loss
+  std::string stop_metric;  // decides "best"; empty: test_accuracy, else test_loss
   NumericProfile profile;
 };
 
-// Everything a run leaves behind in its folder. One thread (the coordinator's writer strand); layout of the files in
-// server/README.md.
+// Everything a run leaves behind in its folder. One thread (the coordinator's writer strand);
+// layout of the files in server/README.md.
 class RunFolder {
  public:
-  // Counts the epoch up, fsynced. `resume`: rows after the checkpoint's offsets are cut off; else files start empty.
-  static absl::StatusOr<RunFolder> Open(const std::string& path, const Checkpoint* resume, bool client_records);
+  // Counts the epoch up, fsynced. `resume`: rows after the checkpoint's offsets are cut off; else
+  // files start empty.
+  static absl::StatusOr<RunFolder> Open(const std::string& path, const Checkpoint* resume,
+                                        bool client_records);
 
   uint32_t epoch() const { return epoch_; }
   absl::Status AppendRow(const std::string& row) { return metrics_.Append(row); }
-  absl::Status AppendClients(Round round, const std::vector<fleet::ClientRecord>& records, TaskKind task);
+  absl::Status AppendClients(Round round, const std::vector<fleet::ClientRecord>& records,
+                             TaskKind task);
   absl::Status AppendEvent(const Event& event, double seconds);
   // Fills in the offsets, makes the rows durable, then writes it.
   absl::Status Keep(Checkpoint checkpoint);

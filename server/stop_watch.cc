@@ -21,8 +21,9 @@ absl::Status CheckStopRule(const StopRule& rule, TaskKind task) {
     columns.push_back("clients_test_" + ratio.name);
   }
   if (std::find(columns.begin(), columns.end(), rule.metric) == columns.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("run.stop.metric is \"", rule.metric,
-                                                   "\"; a run can be stopped by: ", absl::StrJoin(columns, ", ")));
+    return absl::InvalidArgumentError(
+        absl::StrCat("run.stop.metric is \"", rule.metric,
+                     "\"; a run can be stopped by: ", absl::StrJoin(columns, ", ")));
   }
   if (!rule.has_at_least && rule.patience == 0) {
     return absl::InvalidArgumentError("run.stop needs at_least, patience, or both");
@@ -34,15 +35,16 @@ std::optional<std::string> StopWatch::Observe(uint32_t round, double value) {
   const bool higher = HigherIsBetter(rule_.metric);
   const auto better = [&](double a, double b) { return higher ? a > b : a < b; };
   if (rule_.has_at_least && !better(rule_.at_least, value)) {
-    return absl::StrCat(rule_.metric, " reached ", value, " in round ", round, " (asked for ", rule_.at_least, ")");
+    return absl::StrCat(rule_.metric, " reached ", value, " in round ", round, " (asked for ",
+                        rule_.at_least, ")");
   }
   if (!best_.has_value() || better(value, *best_)) {
     best_ = value;
     best_round_ = round;
     without_progress_ = 0;
   } else if (++without_progress_; rule_.patience > 0 && without_progress_ >= rule_.patience) {
-    return absl::StrCat(rule_.metric, " has not improved on ", *best_, " of round ", best_round_, " in ",
-                        without_progress_, " evaluations");
+    return absl::StrCat(rule_.metric, " has not improved on ", *best_, " of round ", best_round_,
+                        " in ", without_progress_, " evaluations");
   }
   return std::nullopt;
 }

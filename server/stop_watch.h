@@ -9,7 +9,8 @@
 
 namespace macaw::server {
 
-// Decides when a run has gone far enough: fed each evaluated value of the rule's metric, in round order.
+// Decides when a run has gone far enough: fed each evaluated value of the rule's metric, in round
+// order.
 class StopWatch {
  public:
   explicit StopWatch(const StopRule& rule) : rule_(rule) {}

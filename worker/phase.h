@@ -11,8 +11,8 @@
 
 namespace macaw::worker {
 
-// What a registration fixes for the length of a session: the run, its model and algorithm. Immutable, shared by all
-// slots.
+// What a registration fixes for the length of a session: the run, its model and algorithm.
+// Immutable, shared by all slots.
 struct RunContext {
   RunConfig run;
   uint32_t epoch = 0;
@@ -21,14 +21,15 @@ struct RunContext {
   std::unique_ptr<algorithms::ClientAlgorithm> algorithm;
 };
 
-// One (round, phase) as a worker sees it: what came down, and the grids its sums are on. Immutable, shared.
+// One (round, phase) as a worker sees it: what came down, and the grids its sums are on. Immutable,
+// shared.
 struct PhaseContext {
   Round round{};
   Phase phase{};
-  fleet::Blob broadcast;                     // keeps the views below alive
-  std::vector<ConstVectorView> vectors;      // parallel to Schema::down
+  fleet::Blob broadcast;                 // keeps the views below alive
+  std::vector<ConstVectorView> vectors;  // parallel to Schema::down
   aggregation::GridOrder order;
-  LocalConfig local;                         // with the round's learning rate
+  LocalConfig local;  // with the round's learning rate
 };
 
 // A model to evaluate.

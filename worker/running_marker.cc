@@ -14,8 +14,8 @@
 
 namespace macaw::worker {
 
-absl::StatusOr<RunningMarker> RunningMarker::Open(const std::string& folder, const std::string& worker,
-                                                  uint32_t slots) {
+absl::StatusOr<RunningMarker> RunningMarker::Open(const std::string& folder,
+                                                  const std::string& worker, uint32_t slots) {
   RunningMarker marker;
   if (folder.empty()) return marker;
   MACAW_RETURN_IF_ERROR(MakeDirectories(folder));
@@ -59,7 +59,8 @@ void RunningMarker::Started(uint32_t slot, const Attempt& attempt) {
   Entry& entry = entries_[slot];
   entry.client = attempt.client.value;
   entry.epoch = attempt.fence.epoch;
-  // The counter makes the entry valid, so it must be seen last; the page outlives the process in the kernel's cache.
+  // The counter makes the entry valid, so it must be seen last; the page outlives the process in
+  // the kernel's cache.
   std::atomic_ref<uint64_t>(entry.counter).store(attempt.fence.counter, std::memory_order_release);
 }
 

@@ -9,13 +9,15 @@
 
 namespace macaw::worker {
 
-// A few bytes on disk that say which attempts are being trained right now. They outlive a process that is killed or
-// crashes, so that its successor can tell the server, and a client that kills every worker it meets is found by name.
-// Each slot writes its own entry; no locks, no system calls.
+// A few bytes on disk that say which attempts are being trained right now. They outlive a process
+// that is killed or crashes, so that its successor can tell the server, and a client that kills
+// every worker it meets is found by name. Each slot writes its own entry; no locks, no system
+// calls.
 class RunningMarker {
  public:
   // An empty folder name gives a marker that remembers nothing.
-  static absl::StatusOr<RunningMarker> Open(const std::string& folder, const std::string& worker, uint32_t slots);
+  static absl::StatusOr<RunningMarker> Open(const std::string& folder, const std::string& worker,
+                                            uint32_t slots);
   RunningMarker(RunningMarker&& other) noexcept;
   RunningMarker& operator=(RunningMarker&&) = delete;
   ~RunningMarker();

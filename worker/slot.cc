@@ -13,10 +13,14 @@ constexpr uint32_t kEvaluationBatch = 200;
 
 fleet::LeftOutReason ReasonOf(const absl::Status& status) {
   switch (status.code()) {
-    case absl::StatusCode::kOutOfRange: return fleet::LeftOutReason::kOutOfBound;
-    case absl::StatusCode::kInvalidArgument: return fleet::LeftOutReason::kNotFinite;
-    case absl::StatusCode::kNotFound: return fleet::LeftOutReason::kNoData;
-    default: return fleet::LeftOutReason::kFailed;
+    case absl::StatusCode::kOutOfRange:
+      return fleet::LeftOutReason::kOutOfBound;
+    case absl::StatusCode::kInvalidArgument:
+      return fleet::LeftOutReason::kNotFinite;
+    case absl::StatusCode::kNotFound:
+      return fleet::LeftOutReason::kNoData;
+    default:
+      return fleet::LeftOutReason::kFailed;
   }
 }
 
@@ -35,7 +39,8 @@ absl::StatusOr<Slot> Slot::Make(const RunContext& context, const data::Dataset& 
 
 absl::Status Slot::OpenSum(const PhaseContext& phase) {
   if (result_.sum.has_value()) return absl::OkStatus();
-  MACAW_ASSIGN_OR_RETURN(result_.sum, aggregation::ExactSum::Make(context_->schema.up, phase.order));
+  MACAW_ASSIGN_OR_RETURN(result_.sum,
+                         aggregation::ExactSum::Make(context_->schema.up, phase.order));
   return absl::OkStatus();
 }
 
@@ -51,7 +56,8 @@ void Slot::Train(const PhaseContext& phase, const fleet::Assignment& assignment)
   }
 }
 
-absl::StatusOr<fleet::ClientRecord> Slot::TrainOne(const PhaseContext& phase, const fleet::Assignment& assignment) {
+absl::StatusOr<fleet::ClientRecord> Slot::TrainOne(const PhaseContext& phase,
+                                                   const fleet::Assignment& assignment) {
   MACAW_RETURN_IF_ERROR(OpenSum(phase));
   const TimePoint start = SteadyClock().Now();
   const ClientId client = assignment.client;
@@ -80,8 +86,10 @@ absl::StatusOr<fleet::ClientRecord> Slot::TrainOne(const PhaseContext& phase, co
                                           .local = phase.local,
                                           .broadcast = phase.vectors,
                                           .state = {}};
-  MACAW_ASSIGN_OR_RETURN(const training::LocalPlan plan, context_->algorithm->Prepare(context, workspace_));
-  MACAW_ASSIGN_OR_RETURN(const std::vector<training::StageOutcome> outcomes, trainer_->Run(plan, task));
+  MACAW_ASSIGN_OR_RETURN(const training::LocalPlan plan,
+                         context_->algorithm->Prepare(context, workspace_));
+  MACAW_ASSIGN_OR_RETURN(const std::vector<training::StageOutcome> outcomes,
+                         trainer_->Run(plan, task));
   MACAW_ASSIGN_OR_RETURN(const algorithms::ClientResult result,
                          context_->algorithm->Conclude(context, outcomes, workspace_));
   MACAW_RETURN_IF_ERROR(result_.sum->Add({.client = client,
@@ -117,13 +125,15 @@ absl::StatusOr<fleet::EvaluationResult> Slot::Evaluate(const EvaluationContext& 
     end = rows.size();
   }
   if (end > rows.size() || begin > end) {
-    return absl::OutOfRangeError(absl::StrCat("asked to evaluate rows ", begin, " to ", end, " of ", rows.size()));
+    return absl::OutOfRangeError(
+        absl::StrCat("asked to evaluate rows ", begin, " to ", end, " of ", rows.size()));
   }
   if (begin == end) {
     result.sums.assign(training::SchemaFor(context_->run.task).sums.size(), 0.0);
     return result;
   }
-  MACAW_ASSIGN_OR_RETURN(result.sums, trainer_->Evaluate(evaluation.model, rows, begin, end, kEvaluationBatch));
+  MACAW_ASSIGN_OR_RETURN(result.sums,
+                         trainer_->Evaluate(evaluation.model, rows, begin, end, kEvaluationBatch));
   return result;
 }
 

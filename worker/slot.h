@@ -21,14 +21,15 @@ struct SlotResult {
   std::vector<fleet::LeftOut> left_out;
 };
 
-// One place to train: a replica, its buffers and its own exact sum. Used by the one thread that made it.
+// One place to train: a replica, its buffers and its own exact sum. Used by the one thread that
+// made it.
 class Slot {
  public:
   // `context` and `dataset` must outlive the slot.
   static absl::StatusOr<Slot> Make(const RunContext& context, const data::Dataset& dataset);
 
-  // One client's turn, from its rows to the slot's sum. Never fails: a client that cannot be trained is left out with
-  // the reason.
+  // One client's turn, from its rows to the slot's sum. Never fails: a client that cannot be
+  // trained is left out with the reason.
   void Train(const PhaseContext& phase, const fleet::Assignment& assignment);
   absl::StatusOr<fleet::EvaluationResult> Evaluate(const EvaluationContext& evaluation,
                                                    const fleet::EvaluationTask& task);
@@ -36,9 +37,11 @@ class Slot {
   SlotResult TakeResult() { return std::exchange(result_, {}); }
 
  private:
-  Slot(const RunContext& context, const data::Dataset& dataset, std::unique_ptr<training::LocalTrainer> trainer)
+  Slot(const RunContext& context, const data::Dataset& dataset,
+       std::unique_ptr<training::LocalTrainer> trainer)
       : context_(&context), dataset_(&dataset), trainer_(std::move(trainer)) {}
-  absl::StatusOr<fleet::ClientRecord> TrainOne(const PhaseContext& phase, const fleet::Assignment& assignment);
+  absl::StatusOr<fleet::ClientRecord> TrainOne(const PhaseContext& phase,
+                                               const fleet::Assignment& assignment);
   absl::Status OpenSum(const PhaseContext& phase);
 
   const RunContext* context_;

@@ -9,12 +9,17 @@
 
 namespace macaw::worker {
 
-absl::StatusOr<std::unique_ptr<SlotPool>> SlotPool::Start(const RunContext& context, const data::Dataset& dataset,
-                                                          uint32_t slots, std::vector<double> slowdown,
+absl::StatusOr<std::unique_ptr<SlotPool>> SlotPool::Start(const RunContext& context,
+                                                          const data::Dataset& dataset,
+                                                          uint32_t slots,
+                                                          std::vector<double> slowdown,
                                                           RunningMarker& marker) {
-  auto pool = std::unique_ptr<SlotPool>(new SlotPool(context, dataset, slots, std::move(slowdown), marker));
+  auto pool =
+      std::unique_ptr<SlotPool>(new SlotPool(context, dataset, slots, std::move(slowdown), marker));
   absl::MutexLock lock(&pool->mutex_);
-  const auto all_ready = [&]() ABSL_SHARED_LOCKS_REQUIRED(pool->mutex_) { return pool->ready_ == slots; };
+  const auto all_ready = [&]() ABSL_SHARED_LOCKS_REQUIRED(pool->mutex_) {
+    return pool->ready_ == slots;
+  };
   pool->mutex_.Await(absl::Condition(&all_ready));
   if (!pool->error_.ok()) {
     const absl::Status error = pool->error_;
@@ -25,7 +30,11 @@ absl::StatusOr<std::unique_ptr<SlotPool>> SlotPool::Start(const RunContext& cont
 
 SlotPool::SlotPool(const RunContext& context, const data::Dataset& dataset, uint32_t slots,
                    std::vector<double> slowdown, RunningMarker& marker)
-    : context_(context), dataset_(dataset), slowdown_(std::move(slowdown)), marker_(marker), slots_(slots) {
+    : context_(context),
+      dataset_(dataset),
+      slowdown_(std::move(slowdown)),
+      marker_(marker),
+      slots_(slots) {
   threads_.reserve(slots);
   for (uint32_t i = 0; i < slots; ++i) threads_.emplace_back([this, i] { Loop(i); });
 }
@@ -52,12 +61,15 @@ void SlotPool::Enqueue(std::shared_ptr<const PhaseContext> phase,
 void SlotPool::Enqueue(std::shared_ptr<const EvaluationContext> evaluation,
                        const std::vector<fleet::EvaluationTask>& tasks) {
   absl::MutexLock lock(&mutex_);
-  for (const fleet::EvaluationTask& task : tasks) queue_.emplace_back(EvaluateItem{evaluation, task});
+  for (const fleet::EvaluationTask& task : tasks)
+    queue_.emplace_back(EvaluateItem{evaluation, task});
 }
 
 bool SlotPool::WaitForQueueBelow(size_t low) {
   absl::MutexLock lock(&mutex_);
-  const auto due = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return interrupted_ || queue_.size() <= low; };
+  const auto due = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return interrupted_ || queue_.size() <= low;
+  };
   mutex_.Await(absl::Condition(&due));
   return !interrupted_;
 }
@@ -149,7 +161,8 @@ void SlotPool::Loop(uint32_t index) {
     ++ready_;
     if (!slot.ok()) return;
   }
-  const auto due = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return closing_ || !queue_.empty(); };
+  const auto due = [this]()
+                       ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return closing_ || !queue_.empty(); };
   while (true) {
     std::optional<Item> item;
     {
@@ -179,12 +192,14 @@ void SlotPool::RunItem(uint32_t index, Slot& slot, const Item& item) {
     return;
   }
   const auto& evaluate = std::get<EvaluateItem>(item);
-  absl::StatusOr<fleet::EvaluationResult> result = slot.Evaluate(*evaluate.evaluation, evaluate.task);
+  absl::StatusOr<fleet::EvaluationResult> result =
+      slot.Evaluate(*evaluate.evaluation, evaluate.task);
   absl::MutexLock lock(&mutex_);
   if (result.ok()) {
     evaluations_.push_back(*std::move(result));
   } else if (error_.ok()) {
-    error_ = Annotate(result.status(), absl::StrCat("evaluation after round ", evaluate.evaluation->round.value));
+    error_ = Annotate(result.status(),
+                      absl::StrCat("evaluation after round ", evaluate.evaluation->round.value));
   }
 }
 

@@ -21,43 +21,51 @@ namespace macaw::worker {
 
 // What a worker has finished and not yet committed.
 struct Harvest {
-  std::shared_ptr<const PhaseContext> phase;      // null: no training
-  std::optional<aggregation::ExactSum> sum;       // of all slots; unset when nobody is included
+  std::shared_ptr<const PhaseContext> phase;  // null: no training
+  std::optional<aggregation::ExactSum> sum;   // of all slots; unset when nobody is included
   std::vector<fleet::ClientRecord> included;
   std::vector<fleet::LeftOut> left_out;
   std::vector<fleet::EvaluationResult> evaluations;
   bool empty() const { return included.empty() && left_out.empty() && evaluations.empty(); }
 };
 
-// The slots' threads and the queue they take from, first come first served. Thread-safe; owned by a session.
+// The slots' threads and the queue they take from, first come first served. Thread-safe; owned by a
+// session.
 class SlotPool {
  public:
-  // Waits until every slot has its replica, or returns the first error. What it is given must outlive it.
-  // `slowdown[i]` ≥ 1 makes slot i take that many times as long (emulation).
-  static absl::StatusOr<std::unique_ptr<SlotPool>> Start(const RunContext& context, const data::Dataset& dataset,
-                                                         uint32_t slots, std::vector<double> slowdown,
+  // Waits until every slot has its replica, or returns the first error. What it is given must
+  // outlive it. `slowdown[i]` ≥ 1 makes slot i take that many times as long (emulation).
+  static absl::StatusOr<std::unique_ptr<SlotPool>> Start(const RunContext& context,
+                                                         const data::Dataset& dataset,
+                                                         uint32_t slots,
+                                                         std::vector<double> slowdown,
                                                          RunningMarker& marker);
   ~SlotPool();  // drops what is queued, lets what is running finish, joins
 
   // All training that is queued or unharvested must belong to one phase.
-  void Enqueue(std::shared_ptr<const PhaseContext> phase, const std::vector<fleet::Assignment>& assignments);
-  void Enqueue(std::shared_ptr<const EvaluationContext> evaluation, const std::vector<fleet::EvaluationTask>& tasks);
+  void Enqueue(std::shared_ptr<const PhaseContext> phase,
+               const std::vector<fleet::Assignment>& assignments);
+  void Enqueue(std::shared_ptr<const EvaluationContext> evaluation,
+               const std::vector<fleet::EvaluationTask>& tasks);
 
-  // Blocks until at most `low` items wait in the queue (0 … ) or Interrupt is called; then tells which.
+  // Blocks until at most `low` items wait in the queue (0 … ) or Interrupt is called; then tells
+  // which.
   bool WaitForQueueBelow(size_t low) ABSL_LOCKS_EXCLUDED(mutex_);
   // Blocks until nothing is queued or running, or Interrupt is called.
   bool WaitIdle() ABSL_LOCKS_EXCLUDED(mutex_);
   void Interrupt() ABSL_LOCKS_EXCLUDED(mutex_);  // makes both waits return false until Clear
 
-  // Takes everything finished; call when idle. The first error of an evaluation is returned instead.
+  // Takes everything finished; call when idle. The first error of an evaluation is returned
+  // instead.
   absl::StatusOr<Harvest> TakeHarvest() ABSL_LOCKS_EXCLUDED(mutex_);
   // Forgets the queue and everything finished; waits for what is running.
   void Clear() ABSL_LOCKS_EXCLUDED(mutex_);
   // Removes these from the queue where they have not started.
   void Drop(const std::vector<Attempt>& attempts) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  std::vector<Attempt> Held() const ABSL_LOCKS_EXCLUDED(mutex_);  // trained, running or queued, uncommitted
-  bool training() const ABSL_LOCKS_EXCLUDED(mutex_);              // whether Held is not empty
+  std::vector<Attempt> Held() const
+      ABSL_LOCKS_EXCLUDED(mutex_);                    // trained, running or queued, uncommitted
+  bool training() const ABSL_LOCKS_EXCLUDED(mutex_);  // whether Held is not empty
   uint64_t started() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -71,8 +79,8 @@ class SlotPool {
   };
   using Item = std::variant<TrainItem, EvaluateItem>;
 
-  SlotPool(const RunContext& context, const data::Dataset& dataset, uint32_t slots, std::vector<double> slowdown,
-           RunningMarker& marker);
+  SlotPool(const RunContext& context, const data::Dataset& dataset, uint32_t slots,
+           std::vector<double> slowdown, RunningMarker& marker);
   void Loop(uint32_t index) ABSL_LOCKS_EXCLUDED(mutex_);
   void RunItem(uint32_t index, Slot& slot, const Item& item) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -84,7 +92,7 @@ class SlotPool {
   mutable absl::Mutex mutex_;
   std::deque<Item> queue_ ABSL_GUARDED_BY(mutex_);
   size_t running_ ABSL_GUARDED_BY(mutex_) = 0;
-  size_t ready_ ABSL_GUARDED_BY(mutex_) = 0;         // slots that have their replica, or failed to
+  size_t ready_ ABSL_GUARDED_BY(mutex_) = 0;  // slots that have their replica, or failed to
   uint64_t started_ ABSL_GUARDED_BY(mutex_) = 0;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
@@ -93,7 +101,7 @@ class SlotPool {
   std::vector<Attempt> held_ ABSL_GUARDED_BY(mutex_);
   std::vector<fleet::EvaluationResult> evaluations_ ABSL_GUARDED_BY(mutex_);
 
-  std::vector<std::optional<Slot>> slots_;           // slots_[i] belongs to thread i while it runs an item
+  std::vector<std::optional<Slot>> slots_;  // slots_[i] belongs to thread i while it runs an item
   std::vector<std::thread> threads_;
 };
 

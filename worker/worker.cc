@@ -62,8 +62,9 @@ class Heart {
 
 class Session {
  public:
-  Session(const Options& options, const data::Dataset& dataset, fleet::FleetLink& link, RunningMarker& marker,
-          std::stop_token stop, const RunContext& context, const fleet::RegisterReply& registration, uint64_t* commits)
+  Session(const Options& options, const data::Dataset& dataset, fleet::FleetLink& link,
+          RunningMarker& marker, std::stop_token stop, const RunContext& context,
+          const fleet::RegisterReply& registration, uint64_t* commits)
       : options_(options),
         dataset_(dataset),
         link_(link),
@@ -75,13 +76,16 @@ class Session {
         commits_(commits) {}
 
   absl::StatusOr<SessionEnd> Run() {
-    MACAW_ASSIGN_OR_RETURN(pool_, SlotPool::Start(context_, dataset_, options_.slots, options_.slowdown, marker_));
+    MACAW_ASSIGN_OR_RETURN(
+        pool_, SlotPool::Start(context_, dataset_, options_.slots, options_.slowdown, marker_));
     absl::StatusOr<SessionEnd> end = SessionEnd::kLost;
     {
-      // Gives everything back before it closes the link, which wakes a call that is waiting for work.
+      // Gives everything back before it closes the link, which wakes a call that is waiting for
+      // work.
       const std::stop_callback leave(stop_, [this] {
         pool_->Interrupt();
-        (void)link_.Release({.session = session_, .leaving = true});  // a lost message costs one lease's time
+        (void)link_.Release(
+            {.session = session_, .leaving = true});  // a lost message costs one lease's time
         link_.Shutdown();
       });
       Heart heart(heartbeat_every_, [this] { return Beat(); });
@@ -93,7 +97,8 @@ class Session {
   }
 
  private:
-  // Asks for work while slots still have some, so that a slot rarely waits for a round trip; commits when told to.
+  // Asks for work while slots still have some, so that a slot rarely waits for a round trip;
+  // commits when told to.
   absl::StatusOr<SessionEnd> Work() {
     bool commit_due = false;
     while (true) {
@@ -109,10 +114,15 @@ class Session {
       if (!pool_->WaitForQueueBelow(options_.slots - 1)) continue;
       MACAW_ASSIGN_OR_RETURN(const fleet::LeaseReply reply, Lease());
       switch (reply.next) {
-        case fleet::Next::kFinished: return SessionEnd::kRunOver;
-        case fleet::Next::kRegister: return SessionEnd::kLost;
-        case fleet::Next::kWait: break;
-        case fleet::Next::kCommit: commit_due = true; break;
+        case fleet::Next::kFinished:
+          return SessionEnd::kRunOver;
+        case fleet::Next::kRegister:
+          return SessionEnd::kLost;
+        case fleet::Next::kWait:
+          break;
+        case fleet::Next::kCommit:
+          commit_due = true;
+          break;
         case fleet::Next::kWork: {
           MACAW_ASSIGN_OR_RETURN(commit_due, Accept(reply));
           break;
@@ -144,7 +154,8 @@ class Session {
   }
 
   absl::StatusOr<std::shared_ptr<const PhaseContext>> Open(const fleet::TrainingLease& lease) {
-    if (phase_ != nullptr && phase_->round == lease.round && phase_->phase == lease.phase) return phase_;
+    if (phase_ != nullptr && phase_->round == lease.round && phase_->phase == lease.phase)
+      return phase_;
     auto phase = std::make_shared<PhaseContext>();
     phase->round = lease.round;
     phase->phase = lease.phase;
@@ -157,12 +168,14 @@ class Session {
     std::vector<LayoutPtr> layouts;
     for (const auto& down : context_.schema.down) layouts.push_back(down.layout);
     MACAW_ASSIGN_OR_RETURN(phase->broadcast, Fetch(lease.broadcast));
-    MACAW_ASSIGN_OR_RETURN(phase->vectors, fleet::DecodeVectors(phase->broadcast.bytes->bytes(), layouts));
+    MACAW_ASSIGN_OR_RETURN(phase->vectors,
+                           fleet::DecodeVectors(phase->broadcast.bytes->bytes(), layouts));
     phase_ = std::move(phase);
     return phase_;
   }
 
-  absl::StatusOr<std::shared_ptr<const EvaluationContext>> Open(const fleet::EvaluationLease& lease) {
+  absl::StatusOr<std::shared_ptr<const EvaluationContext>> Open(
+      const fleet::EvaluationLease& lease) {
     auto evaluation = std::make_shared<EvaluationContext>();
     evaluation->round = lease.round;
     MACAW_ASSIGN_OR_RETURN(evaluation->blob, Fetch(lease.model));
@@ -199,7 +212,8 @@ class Session {
       if (harvest.sum.has_value()) part.sums = fleet::Blob::Of(harvest.sum->Encode());
       request.part = std::move(part);
     }
-    MACAW_ASSIGN_OR_RETURN(const fleet::CommitReply reply, Retrying([&] { return link_.Commit(request); }));
+    MACAW_ASSIGN_OR_RETURN(const fleet::CommitReply reply,
+                           Retrying([&] { return link_.Commit(request); }));
     if (reply.verdict == fleet::Verdict::kRegister) return false;
     if (reply.verdict == fleet::Verdict::kStale || reply.verdict == fleet::Verdict::kRefused) {
       // The server has taken the clients back; there is nothing left here to repeat.
@@ -209,7 +223,8 @@ class Session {
   }
 
   bool Beat() {
-    fleet::HeartbeatRequest request{.session = session_, .held = pool_->Held(), .started = pool_->started()};
+    fleet::HeartbeatRequest request{
+        .session = session_, .held = pool_->Held(), .started = pool_->started()};
     if (const auto bytes = ProportionalSetSize(); bytes.ok()) request.memory_bytes = *bytes;
     const absl::StatusOr<fleet::HeartbeatReply> reply = link_.Heartbeat(request);
     if (!reply.ok()) return true;  // the working thread finds out by itself, and decides
@@ -230,7 +245,8 @@ class Session {
     Duration pause = std::chrono::milliseconds(50);
     while (true) {
       auto result = call();
-      const bool unanswered = absl::IsUnavailable(result.status()) || absl::IsDeadlineExceeded(result.status());
+      const bool unanswered =
+          absl::IsUnavailable(result.status()) || absl::IsDeadlineExceeded(result.status());
       if (result.ok() || !unanswered || stop_.stop_requested()) return result;
       if (SteadyClock().Now() + pause >= give_up) {
         return absl::UnavailableError(absl::StrCat("the server has not answered for ",
@@ -283,18 +299,20 @@ absl::StatusOr<RunContext> MakeRunContext(const fleet::RegisterReply& registrati
                                           const algorithms::Registry& registry) {
   RunContext context{.run = registration.run, .epoch = registration.epoch};
   MACAW_ASSIGN_OR_RETURN(context.spec, models::BuildSpec(context.run.model, context.run.dtype));
-  MACAW_ASSIGN_OR_RETURN(const algorithms::Description* algorithm, registry.Find(context.run.algorithm.name));
+  MACAW_ASSIGN_OR_RETURN(const algorithms::Description* algorithm,
+                         registry.Find(context.run.algorithm.name));
   const algorithms::Setup setup{.config = context.run.algorithm,
                                 .layout = context.spec.layout,
                                 .local = context.run.local,
                                 .cohort = context.run.cohort,
                                 .clients = context.run.clients,
-        .total_weight = TotalWeight(context.run),
+                                .total_weight = TotalWeight(context.run),
                                 .contribution_bound = context.run.contribution_bound};
   MACAW_ASSIGN_OR_RETURN(context.schema, algorithm->schema(setup));
   if (!context.schema.state.empty()) {
     return absl::UnimplementedError(
-        absl::StrCat("algorithm \"", algorithm->name, "\" keeps state on its clients, which workers cannot store yet"));
+        absl::StrCat("algorithm \"", algorithm->name,
+                     "\" keeps state on its clients, which workers cannot store yet"));
   }
   MACAW_ASSIGN_OR_RETURN(context.algorithm, algorithm->client(setup));
   return context;
@@ -305,7 +323,8 @@ absl::StatusOr<RunContext> MakeRunContext(const fleet::RegisterReply& registrati
 absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::FleetLink& link,
                  const algorithms::Registry& registry, std::stop_token stop) {
   const Logger log("worker");
-  MACAW_ASSIGN_OR_RETURN(RunningMarker marker, RunningMarker::Open(options.scratch_dir, options.name, options.slots));
+  MACAW_ASSIGN_OR_RETURN(RunningMarker marker,
+                         RunningMarker::Open(options.scratch_dir, options.name, options.slots));
   std::random_device entropy;  // names this process; nothing of a result depends on it
   const data::DatasetInfo& info = dataset.info();
   fleet::RegisterRequest request{.name = options.name,
@@ -325,7 +344,8 @@ absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::Fl
     MACAW_ASSIGN_OR_RETURN(const fleet::RegisterReply registration, link.Register(request));
     request.died_running.clear();
     MACAW_ASSIGN_OR_RETURN(const RunContext context, MakeRunContext(registration, registry));
-    log.Info(absl::StrCat("registered session=", registration.session.value, " epoch=", registration.epoch));
+    log.Info(absl::StrCat("registered session=", registration.session.value,
+                          " epoch=", registration.epoch));
     Session session(options, dataset, link, marker, stop, context, registration, &commits);
     const absl::StatusOr<SessionEnd> end = session.Run();
     if (stop.stop_requested()) break;

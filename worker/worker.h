@@ -15,17 +15,21 @@ namespace macaw::worker {
 
 // Part of the node configuration: never leaves the node.
 struct Options {
-  std::string name = "worker-0";       // stable over restarts
-  uint32_t slots = 1;                  // clients trained at the same time, one thread each
-  std::vector<double> slowdown;        // emulation: slot i takes this many times as long (missing: 1); never a result
-  std::string scratch_dir;             // a folder of this node's own for what should outlive a crash; empty: none
-  Duration reconnect_for = FromSeconds(60);  // how long a lost server is looked for before giving up
+  std::string name = "worker-0";  // stable over restarts
+  uint32_t slots = 1;             // clients trained at the same time, one thread each
+  std::vector<double>
+      slowdown;  // emulation: slot i takes this many times as long (missing: 1); never a result
+  std::string
+      scratch_dir;  // a folder of this node's own for what should outlive a crash; empty: none
+  Duration reconnect_for =
+      FromSeconds(60);  // how long a lost server is looked for before giving up
 };
 
-// Leases clients, trains them one after another on each slot, adds their contributions up, commits one part a round.
-// Returns when the server says that the run is over (OK), when `stop` is requested (leases are given back; OK), or
-// with an error that names what cannot go on. `dataset`, `link` and `registry` must outlive the call. A link that
-// breaks is dialled again by itself; a server that has restarted gets a new registration.
+// Leases clients, trains them one after another on each slot, adds their contributions up, commits
+// one part a round. Returns when the server says that the run is over (OK), when `stop` is
+// requested (leases are given back; OK), or with an error that names what cannot go on. `dataset`,
+// `link` and `registry` must outlive the call. A link that breaks is dialled again by itself; a
+// server that has restarted gets a new registration.
 absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::FleetLink& link,
                  const algorithms::Registry& registry, std::stop_token stop);
 

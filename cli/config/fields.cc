@@ -117,6 +117,11 @@ Field StopAtLeast() {
 void AddRun(Fields& f) {
   f.push_back(Plain("run.name", AT(run.name), "default: the file's name"));
   f.push_back(Plain("run.rounds", AT(run.rounds), "how many rounds", AtLeast(1)));
+  f.push_back(Plain("run.clients", AT(run.clients),
+                    "the population; filled in from the data where `macaw simulate` sees it",
+                    AtLeast(0)));
+  f.push_back(Plain("run.train_examples", AT(run.train_examples),
+                    "training rows of the population; filled in likewise", AtLeast(0)));
   f.push_back(
       Plain("run.seed", AT(run.seed), "of everything that has no seed of its own", AtLeast(0)));
   f.push_back(Path("run.out", AT(output.out),

@@ -106,6 +106,8 @@ absl::Status ResolveCohort(Config& config, const data::DatasetInfo& info) {
 }  // namespace
 
 absl::Status Resolve(Config& config, const data::DatasetInfo& info) {
+  config.run.clients = info.clients;
+  config.run.train_examples = info.train_examples;
   MACAW_RETURN_IF_ERROR(ResolveTask(config, info));
   MACAW_RETURN_IF_ERROR(ResolveModel(config, info));
   MACAW_RETURN_IF_ERROR(ResolveTransform(config, info));

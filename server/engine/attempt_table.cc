@@ -8,13 +8,15 @@
 
 namespace macaw::server {
 
-AttemptTable::AttemptTable(std::span<const ClientId> clients) : clients_(clients.begin(), clients.end()) {
+AttemptTable::AttemptTable(std::span<const ClientId> clients)
+    : clients_(clients.begin(), clients.end()) {
   entries_.reserve(clients_.size());
   for (const ClientId client : clients_) entries_.emplace(client, Entry{});
   queued_ = entries_.size();
 }
 
-Attempt AttemptTable::Lease(ClientId client, WorkerId worker, TimePoint expires, FenceSource& fences) {
+Attempt AttemptTable::Lease(ClientId client, WorkerId worker, TimePoint expires,
+                            FenceSource& fences) {
   Entry& entry = entries_.at(client);
   assert(entry.state == State::kQueued);
   entry = {.state = State::kLeased, .fence = fences.Next(), .worker = worker, .expires = expires};
@@ -23,14 +25,16 @@ Attempt AttemptTable::Lease(ClientId client, WorkerId worker, TimePoint expires,
   return {client, entry.fence};
 }
 
-const AttemptTable::Entry* AttemptTable::FindCurrent(WorkerId worker, const Attempt& attempt) const {
+const AttemptTable::Entry* AttemptTable::FindCurrent(WorkerId worker,
+                                                     const Attempt& attempt) const {
   const auto it = entries_.find(attempt.client);
   if (it == entries_.end() || it->second.state != State::kLeased) return nullptr;
   const Entry& entry = it->second;
   return entry.fence == attempt.fence && entry.worker == worker ? &entry : nullptr;
 }
 
-std::vector<Attempt> AttemptTable::Renew(WorkerId worker, std::span<const Attempt> attempts, TimePoint expires) {
+std::vector<Attempt> AttemptTable::Renew(WorkerId worker, std::span<const Attempt> attempts,
+                                         TimePoint expires) {
   std::vector<Attempt> lost;
   for (const Attempt& attempt : attempts) {
     if (FindCurrent(worker, attempt) != nullptr) {
@@ -81,12 +85,13 @@ absl::Status AttemptTable::Judge(WorkerId worker, std::span<const Attempt> attem
   absl::flat_hash_set<ClientId> seen;
   for (const Attempt& attempt : attempts) {
     if (!seen.insert(attempt.client).second) {
-      return absl::InvalidArgumentError(absl::StrCat("client ", attempt.client.value, " is in the part twice"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("client ", attempt.client.value, " is in the part twice"));
     }
     if (FindCurrent(worker, attempt) == nullptr) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("the attempt ", attempt.fence.epoch, "/", attempt.fence.counter, " of client ",
-                       attempt.client.value, " is not current (its lease ran out, or the round is over)"));
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the attempt ", attempt.fence.epoch, "/", attempt.fence.counter, " of client ",
+          attempt.client.value, " is not current (its lease ran out, or the round is over)"));
     }
   }
   return absl::OkStatus();
@@ -102,8 +107,12 @@ void AttemptTable::Settle(std::span<const Attempt> attempts, State state, uint64
   }
 }
 
-void AttemptTable::Count(std::span<const Attempt> attempts) { Settle(attempts, State::kCounted, counted_); }
-void AttemptTable::GiveUp(std::span<const Attempt> attempts) { Settle(attempts, State::kGivenUp, given_up_); }
+void AttemptTable::Count(std::span<const Attempt> attempts) {
+  Settle(attempts, State::kCounted, counted_);
+}
+void AttemptTable::GiveUp(std::span<const Attempt> attempts) {
+  Settle(attempts, State::kGivenUp, given_up_);
+}
 
 TimePoint AttemptTable::NextExpiry() const {
   TimePoint next = TimePoint::max();
@@ -122,7 +131,9 @@ uint64_t AttemptTable::leased_to(WorkerId worker) const {
   return count;
 }
 
-AttemptTable::State AttemptTable::StateOf(ClientId client) const { return entries_.at(client).state; }
+AttemptTable::State AttemptTable::StateOf(ClientId client) const {
+  return entries_.at(client).state;
+}
 
 std::vector<ClientId> AttemptTable::Remaining() const {
   std::vector<ClientId> remaining;

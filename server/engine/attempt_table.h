@@ -12,7 +12,8 @@
 
 namespace macaw::server {
 
-// Hands out fences: never the same twice, and those of an earlier server start are recognised by their epoch.
+// Hands out fences: never the same twice, and those of an earlier server start are recognised by
+// their epoch.
 class FenceSource {
  public:
   explicit FenceSource(uint32_t epoch) : epoch_(epoch) {}
@@ -30,8 +31,9 @@ class FenceSource {
 //     ^  <-----------'      '------------> given up   (left out by the part that was accepted)
 //     expired, worker lost, released, part refused
 //
-// A part is accepted whole, if every attempt in it is current and held by the worker that commits it, or refused
-// whole. Pure and single-threaded; everything else in the engine is built around this table.
+// A part is accepted whole, if every attempt in it is current and held by the worker that commits
+// it, or refused whole. Pure and single-threaded; everything else in the engine is built around
+// this table.
 class AttemptTable {
  public:
   enum class State : uint8_t { kQueued, kLeased, kCounted, kGivenUp };
@@ -49,8 +51,8 @@ class AttemptTable {
   std::vector<Attempt> DropWorker(WorkerId worker);
   std::vector<Attempt> Release(WorkerId worker, std::span<const Attempt> attempts);
 
-  // Whether `worker` may commit exactly these attempts: an error names the first that is not current, or is named
-  // twice. Changes nothing.
+  // Whether `worker` may commit exactly these attempts: an error names the first that is not
+  // current, or is named twice. Changes nothing.
   absl::Status Judge(WorkerId worker, std::span<const Attempt> attempts) const;
   // After Judge said yes: the attempts are in the round's result, or will never be.
   void Count(std::span<const Attempt> attempts);
@@ -60,12 +62,15 @@ class AttemptTable {
   TimePoint NextExpiry() const;
   uint64_t leased_to(WorkerId worker) const;
   State StateOf(ClientId client) const;
-  bool closed() const { return queued_ == 0 && leased_ == 0; }  // every client is counted or given up
+  bool closed() const {
+    return queued_ == 0 && leased_ == 0;
+  }  // every client is counted or given up
   uint64_t queued() const { return queued_; }
   uint64_t leased() const { return leased_; }
   uint64_t counted() const { return counted_; }
   uint64_t given_up() const { return given_up_; }
-  // Clients still in the round after it closed: those not given up, in the order given at construction.
+  // Clients still in the round after it closed: those not given up, in the order given at
+  // construction.
   std::vector<ClientId> Remaining() const;
 
  private:

@@ -26,8 +26,8 @@ EvaluationBoard::EvaluationBoard(Round round, fleet::Blob model, const Evaluatio
   }
 }
 
-std::vector<fleet::EvaluationTask> EvaluationBoard::Take(WorkerId worker, size_t count, TimePoint expires,
-                                                         FenceSource& fences) {
+std::vector<fleet::EvaluationTask> EvaluationBoard::Take(WorkerId worker, size_t count,
+                                                         TimePoint expires, FenceSource& fences) {
   std::vector<fleet::EvaluationTask> taken;
   for (; next_ < slots_.size() && taken.size() < count; ++next_) {
     Slot& slot = slots_[next_];

@@ -15,21 +15,22 @@ namespace macaw::server {
 // What an evaluated round yields: sums in an order that no worker decides.
 struct EvaluationSums {
   Round round{};
-  std::vector<double> central;               // over the central test set, added in chunk order; empty: not asked
+  std::vector<double> central;  // over the central test set, added in chunk order; empty: not asked
   struct ClientSums {
     ClientId client;
     std::vector<double> sums;
   };
-  std::vector<ClientSums> clients;           // every client's own test rows, by client id; empty: not asked
+  std::vector<ClientSums> clients;  // every client's own test rows, by client id; empty: not asked
 };
 
-// The evaluation of one model, cut into tasks that depend on the configuration only (chunks of `chunk` rows; one task
-// a client). Tasks are leased, expire and come back like clients do, and a result counts once. Pure.
+// The evaluation of one model, cut into tasks that depend on the configuration only (chunks of
+// `chunk` rows; one task a client). Tasks are leased, expire and come back like clients do, and a
+// result counts once. Pure.
 class EvaluationBoard {
  public:
   EvaluationBoard() = default;  // nothing to do
-  EvaluationBoard(Round round, fleet::Blob model, const EvaluationConfig& config, uint64_t central_rows,
-                  uint64_t clients);
+  EvaluationBoard(Round round, fleet::Blob model, const EvaluationConfig& config,
+                  uint64_t central_rows, uint64_t clients);
 
   Round round() const { return round_; }
   const fleet::Blob& model() const { return model_; }
@@ -37,15 +38,16 @@ class EvaluationBoard {
   bool done() const { return finished_ == slots_.size(); }
   uint64_t waiting() const { return slots_.size() - finished_ - leased_; }
 
-  std::vector<fleet::EvaluationTask> Take(WorkerId worker, size_t count, TimePoint expires, FenceSource& fences);
+  std::vector<fleet::EvaluationTask> Take(WorkerId worker, size_t count, TimePoint expires,
+                                          FenceSource& fences);
   // False when the task is not current (given to somebody else since, or done).
   bool Complete(WorkerId worker, const fleet::EvaluationResult& result);
   void Renew(WorkerId worker, TimePoint expires);
-  size_t Expire(TimePoint now);          // tasks that came back
+  size_t Expire(TimePoint now);  // tasks that came back
   size_t DropWorker(WorkerId worker);
   TimePoint NextExpiry() const;
 
-  EvaluationSums Report() const;         // once done()
+  EvaluationSums Report() const;  // once done()
 
  private:
   enum class State : uint8_t { kWaiting, kLeased, kDone };
@@ -63,7 +65,7 @@ class EvaluationBoard {
   fleet::Blob model_;
   std::vector<Slot> slots_;
   absl::flat_hash_map<uint64_t, size_t> by_fence_;  // leased slots
-  size_t next_ = 0;       // no waiting slot lies before it
+  size_t next_ = 0;                                 // no waiting slot lies before it
   size_t finished_ = 0;
   size_t leased_ = 0;
 };

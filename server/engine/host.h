@@ -29,10 +29,10 @@ struct PhaseOrder {
 struct PhaseReport {
   Round round{};
   Phase phase{};
-  uint64_t cohort = 0;                           // clients drawn
-  std::vector<fleet::ClientRecord> records;      // exactly the clients in the sum
+  uint64_t cohort = 0;                       // clients drawn
+  std::vector<fleet::ClientRecord> records;  // exactly the clients in the sum
   std::vector<fleet::LeftOut> left_out;
-  uint64_t requeued = 0;                         // attempts that ended without a result; differs from run to run
+  uint64_t requeued = 0;  // attempts that ended without a result; differs from run to run
 };
 
 // One line of events.jsonl.
@@ -43,14 +43,15 @@ struct Event {
 
 enum class RunEnd : uint8_t { kFinished, kStopped, kInterrupted, kFailed };
 
-// Everything the round engine asks for but does not do: vectors, files, answers. Called on the engine's thread; must
-// not block and must not call back into the engine before returning.
+// Everything the round engine asks for but does not do: vectors, files, answers. Called on the
+// engine's thread; must not block and must not call back into the engine before returning.
 class EngineHost {
  public:
   virtual ~EngineHost() = default;
   // Encode the phase's broadcast and open its sum, then call RoundEngine::BroadcastReady.
   virtual void Prepare(const PhaseOrder& order) = 0;
-  // Add the decoded sum that came with this commit to the phase's, then call PartAdded; or forget it.
+  // Add the decoded sum that came with this commit to the phase's, then call PartAdded; or forget
+  // it.
   virtual void Add(Ticket commit) = 0;
   virtual void Discard(Ticket commit) = 0;
   // Divide, let the algorithm move the model, then call Applied.

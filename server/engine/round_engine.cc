@@ -26,7 +26,8 @@ std::vector<Attempt> AttemptsOf(const fleet::Part& part) {
 }
 
 std::string ToString(const NumericProfile& profile) {
-  return absl::StrCat("(", profile.trainer, ", ", profile.instruction_set, ", ", profile.libraries, ")");
+  return absl::StrCat("(", profile.trainer, ", ", profile.instruction_set, ", ", profile.libraries,
+                      ")");
 }
 
 template <typename T>
@@ -37,7 +38,8 @@ void SortByClient(std::vector<T>& records) {
 
 }  // namespace
 
-RoundEngine::RoundEngine(EngineOptions options, const scheduler::Scheduler& scheduler, EngineHost& host)
+RoundEngine::RoundEngine(EngineOptions options, const scheduler::Scheduler& scheduler,
+                         EngineHost& host)
     : options_(std::move(options)),
       scheduler_(scheduler),
       host_(host),
@@ -51,12 +53,14 @@ bool EvaluationDue(const RunConfig& run, Round round) {
 
 void RoundEngine::Abort(absl::Status why) { Fail(std::move(why)); }
 
-// ---- workers ---------------------------------------------------------------------------------------------------
+// ---- workers
+// ---------------------------------------------------------------------------------------------------
 
 absl::Status RoundEngine::CheckNode(const fleet::RegisterRequest& request,
                                     const std::vector<uint32_t>& examples) const {
   const auto refuse = [&](const std::string& why) {
-    return absl::FailedPreconditionError(absl::StrCat("worker \"", request.name, "\" cannot join: ", why));
+    return absl::FailedPreconditionError(
+        absl::StrCat("worker \"", request.name, "\" cannot join: ", why));
   };
   if (request.name.empty() || request.slots == 0) return refuse("it has no name or no slots");
   const RunConfig& run = options_.run;
@@ -64,38 +68,47 @@ absl::Status RoundEngine::CheckNode(const fleet::RegisterRequest& request,
     return refuse("its examples have another shape than the run's model.input_shape");
   }
   if (run.task == TaskKind::kClassification && request.classes != run.model.classes) {
-    return refuse(absl::StrCat("its data has ", request.classes, " classes, the run's model ", run.model.classes));
+    return refuse(absl::StrCat("its data has ", request.classes, " classes, the run's model ",
+                               run.model.classes));
   }
   if (run.clients != 0 && request.clients != run.clients) {
-    return refuse(absl::StrCat("its data has ", request.clients, " clients, the run ", run.clients));
+    return refuse(
+        absl::StrCat("its data has ", request.clients, " clients, the run ", run.clients));
   }
   if (options_.data_digest.has_value() && *options_.data_digest != request.data_digest) {
-    return refuse("its data (files, partition or seed) differs from what the checkpoint was trained on");
+    return refuse(
+        "its data (files, partition or seed) differs from what the checkpoint was trained on");
   }
   if (options_.profile.has_value() && *options_.profile != request.profile) {
-    return refuse(absl::StrCat("its numeric profile ", ToString(request.profile), " differs from the checkpoint's ",
-                               ToString(*options_.profile), ", so the run would not be the same"));
+    return refuse(absl::StrCat("its numeric profile ", ToString(request.profile),
+                               " differs from the checkpoint's ", ToString(*options_.profile),
+                               ", so the run would not be the same"));
   }
   if (!first_node_.has_value()) {
     return examples.size() == request.clients && request.clients > 0
                ? absl::OkStatus()
-               : refuse(absl::StrCat("it reports ", request.clients, " clients but sample counts of ", examples.size()));
+               : refuse(absl::StrCat("it reports ", request.clients,
+                                     " clients but sample counts of ", examples.size()));
   }
-  if (request.data_digest != first_node_->data_digest || request.examples.digest != first_node_->examples.digest ||
+  if (request.data_digest != first_node_->data_digest ||
+      request.examples.digest != first_node_->examples.digest ||
       request.clients != first_node_->clients) {
     return refuse(absl::StrCat("its data differs from that of worker \"", first_node_->name,
                                "\" (other files, partition or seed)"));
   }
-  if (request.central_test_rows != first_node_->central_test_rows) return refuse("its test set has another size");
+  if (request.central_test_rows != first_node_->central_test_rows)
+    return refuse("its test set has another size");
   if (request.profile != first_node_->profile) {
-    return refuse(absl::StrCat("its numeric profile ", ToString(request.profile), " differs from the run's ",
-                               ToString(first_node_->profile), ", so its results would not be reproducible"));
+    return refuse(absl::StrCat("its numeric profile ", ToString(request.profile),
+                               " differs from the run's ", ToString(first_node_->profile),
+                               ", so its results would not be reproducible"));
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::RegisterRequest& request,
-                                                           std::vector<uint32_t> examples, TimePoint now) {
+                                                           std::vector<uint32_t> examples,
+                                                           TimePoint now) {
   MACAW_RETURN_IF_ERROR(CheckNode(request, examples));
   fleet::RegisterReply reply{.epoch = options_.epoch,
                              .run = options_.run,
@@ -125,7 +138,9 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::Register
                 .last_seen = now};
   reply.session = worker.session;
   host_.Note({"worker_joined",
-              {{"worker", worker.name}, {"session", int64_t{worker.session.value}}, {"slots", int64_t{worker.slots}}}});
+              {{"worker", worker.name},
+               {"session", int64_t{worker.session.value}},
+               {"slots", int64_t{worker.slots}}}});
   workers_.emplace(worker.session, std::move(worker));
   if (state_ == State::kGathering && workers_.size() >= options_.workers) Begin(now);
   return reply;
@@ -143,7 +158,8 @@ void RoundEngine::Lose(WorkerId session, const std::string& why, TimePoint now) 
   if (it == workers_.end()) return;
   Worker worker = std::move(it->second);
   workers_.erase(it);
-  if (worker.parked.has_value()) host_.AnswerLease(worker.parked->ticket, {.next = Next::kRegister});
+  if (worker.parked.has_value())
+    host_.AnswerLease(worker.parked->ticket, {.next = Next::kRegister});
   host_.Note({"worker_lost", {{"worker", worker.name}, {"why", why}}});
   Requeue(table_.DropWorker(session), absl::StrCat(worker.name, " lost"));
   dispatch_.RemoveWorker(session);
@@ -155,23 +171,27 @@ void RoundEngine::CountDeaths(const std::vector<Attempt>& died) {
   for (const Attempt& attempt : died) {
     if (attempt.fence.epoch != options_.epoch || FindEntry(attempt.client) == nullptr) continue;
     const uint32_t deaths = ++deaths_[attempt.client];
-    host_.Note({"died_running",
-                {{"client", static_cast<int64_t>(attempt.client.value)}, {"deaths", int64_t{deaths}}}});
+    host_.Note(
+        {"died_running",
+         {{"client", static_cast<int64_t>(attempt.client.value)}, {"deaths", int64_t{deaths}}}});
     if (deaths >= options_.max_deaths) {
       Fail(absl::AbortedError(absl::StrCat(
-          "client ", attempt.client.value, " was being trained when its worker died, ", deaths, " times in round ",
-          order_.round.value, ": look at its data and at the worker's log, or hold it out ([data] heldout_clients)")));
+          "client ", attempt.client.value, " was being trained when its worker died, ", deaths,
+          " times in round ", order_.round.value,
+          ": look at its data and at the worker's log, or hold it out ([data] heldout_clients)")));
     }
   }
 }
 
-// ---- rounds ------------------------------------------------------------------------------------------------------
+// ---- rounds
+// ------------------------------------------------------------------------------------------------------
 
 void RoundEngine::Begin(TimePoint now) {
   auto sampler = scheduler::MakeSampler(options_.run.cohort, examples_);
   if (!sampler.ok()) return Fail(sampler.status());
   sampler_ = *std::move(sampler);
-  if (options_.evaluate_first.has_value()) OpenEvaluation(Round(completed_), *options_.evaluate_first);
+  if (options_.evaluate_first.has_value())
+    OpenEvaluation(Round(completed_), *options_.evaluate_first);
   if (evaluation_open_ && options_.evaluation_gates) {
     state_ = State::kDraining;
     return Advance(now);
@@ -202,7 +222,8 @@ void RoundEngine::OpenPhase(Phase phase) {
   }
   std::vector<ClientId> clients;
   clients.reserve(cohort_.entries.size());
-  order_.grid = {.max_weight = 0, .total_weight = 0, .max_multiplicity = 0, .total_multiplicity = 0};
+  order_.grid = {
+      .max_weight = 0, .total_weight = 0, .max_multiplicity = 0, .total_multiplicity = 0};
   for (const scheduler::CohortEntry& entry : cohort_.entries) {
     clients.push_back(entry.client);
     const double weight = WeightOf(entry.client) * entry.multiplicity;
@@ -224,14 +245,17 @@ void RoundEngine::OpenPhase(Phase phase) {
   host_.Prepare(order_);
 }
 
-void RoundEngine::BroadcastReady(Round round, Phase phase, absl::StatusOr<fleet::Blob> broadcast, TimePoint now) {
+void RoundEngine::BroadcastReady(Round round, Phase phase, absl::StatusOr<fleet::Blob> broadcast,
+                                 TimePoint now) {
   if (state_ != State::kPreparing || round != order_.round || phase != order_.phase) return;
   if (!broadcast.ok()) return Fail(broadcast.status());
   broadcast_ = *std::move(broadcast);
   std::vector<scheduler::WorkerInfo> workers;
-  for (const auto& [session, worker] : workers_) workers.push_back({.worker = session, .slots = worker.slots});
+  for (const auto& [session, worker] : workers_)
+    workers.push_back({.worker = session, .slots = worker.slots});
   dispatch_ = scheduler::DispatchQueue(scheduler_.Assign(cohort_, workers));
-  if (workers.empty()) {  // everybody left between two rounds: whoever comes takes from the common pool
+  if (workers.empty()) {  // everybody left between two rounds: whoever comes takes from the common
+                          // pool
     for (const scheduler::CohortEntry& entry : cohort_.entries) dispatch_.PutBack(entry);
   }
   state_ = State::kRunning;
@@ -239,7 +263,8 @@ void RoundEngine::BroadcastReady(Round round, Phase phase, absl::StatusOr<fleet:
   Advance(now);
 }
 
-void RoundEngine::Applied(absl::StatusOr<bool> another_phase, std::optional<fleet::Blob> model, TimePoint now) {
+void RoundEngine::Applied(absl::StatusOr<bool> another_phase, std::optional<fleet::Blob> model,
+                          TimePoint now) {
   if (state_ != State::kClosing) return;
   if (!another_phase.ok()) {
     return Fail(Annotate(another_phase.status(), absl::StrCat("round ", order_.round.value)));
@@ -258,8 +283,8 @@ void RoundEngine::Applied(absl::StatusOr<bool> another_phase, std::optional<flee
 }
 
 void RoundEngine::OpenEvaluation(Round round, fleet::Blob model) {
-  evaluation_ = EvaluationBoard(round, std::move(model), options_.run.evaluation, first_node_->central_test_rows,
-                                first_node_->clients);
+  evaluation_ = EvaluationBoard(round, std::move(model), options_.run.evaluation,
+                                first_node_->central_test_rows, first_node_->clients);
   evaluation_open_ = true;
 }
 
@@ -271,9 +296,10 @@ void RoundEngine::Advance(TimePoint now) {
     SortByClient(report_.left_out);
     if (report_.records.empty() && !report_.left_out.empty()) {
       const fleet::LeftOut& first = report_.left_out.front();
-      return Fail(absl::AbortedError(absl::StrCat("round ", order_.round.value, ": all ", report_.left_out.size(),
-                                                  " clients had to be left out; client ",
-                                                  first.attempt.client.value, ": ", first.message)));
+      return Fail(absl::AbortedError(
+          absl::StrCat("round ", order_.round.value, ": all ", report_.left_out.size(),
+                       " clients had to be left out; client ", first.attempt.client.value, ": ",
+                       first.message)));
     }
     state_ = State::kClosing;
     host_.Apply(std::exchange(report_, {}));
@@ -293,7 +319,8 @@ void RoundEngine::AfterEvaluation(TimePoint now) {
 void RoundEngine::Interrupt() {
   if (state_ == State::kEnded) return;
   interrupt_ = true;
-  if (state_ != State::kClosing) End(RunEnd::kInterrupted, absl::OkStatus(), "");  // else Applied ends it
+  if (state_ != State::kClosing)
+    End(RunEnd::kInterrupted, absl::OkStatus(), "");  // else Applied ends it
 }
 
 void RoundEngine::End(RunEnd end, absl::Status status, std::string reason) {
@@ -302,14 +329,17 @@ void RoundEngine::End(RunEnd end, absl::Status status, std::string reason) {
   for (auto& [session, worker] : workers_) {
     if (!worker.parked.has_value()) continue;
     worker.told = true;
-    host_.AnswerLease(std::exchange(worker.parked, std::nullopt)->ticket, {.next = Next::kFinished});
+    host_.AnswerLease(std::exchange(worker.parked, std::nullopt)->ticket,
+                      {.next = Next::kFinished});
   }
   host_.Ended(end, std::move(status), std::move(reason));
 }
 
-// ---- leases ------------------------------------------------------------------------------------------------------
+// ---- leases
+// ------------------------------------------------------------------------------------------------------
 
-void RoundEngine::Lease(Ticket ticket, const fleet::LeaseRequest& request, Duration wait, TimePoint now) {
+void RoundEngine::Lease(Ticket ticket, const fleet::LeaseRequest& request, Duration wait,
+                        TimePoint now) {
   Worker* worker = Seen(request.session, now);
   if (worker == nullptr) return host_.AnswerLease(ticket, {.next = Next::kRegister});
   if (state_ == State::kEnded) {
@@ -320,11 +350,14 @@ void RoundEngine::Lease(Ticket ticket, const fleet::LeaseRequest& request, Durat
     host_.AnswerLease(std::exchange(worker->parked, std::nullopt)->ticket, {.next = Next::kWait});
   }
   if (Serve(*worker, request, ticket, now)) return;
-  if (table_.leased_to(worker->session) > 0) return host_.AnswerLease(ticket, {.next = Next::kCommit});
-  worker->parked = {.ticket = ticket, .deadline = now + std::min(wait, kLongestPoll), .request = request};
+  if (table_.leased_to(worker->session) > 0)
+    return host_.AnswerLease(ticket, {.next = Next::kCommit});
+  worker->parked = {
+      .ticket = ticket, .deadline = now + std::min(wait, kLongestPoll), .request = request};
 }
 
-bool RoundEngine::Serve(Worker& worker, const fleet::LeaseRequest& request, Ticket ticket, TimePoint now) {
+bool RoundEngine::Serve(Worker& worker, const fleet::LeaseRequest& request, Ticket ticket,
+                        TimePoint now) {
   fleet::LeaseReply reply{.next = Next::kWork};
   const TimePoint expires = now + options_.lease_timeout;
   const auto has = [&](const fleet::Blob& blob) {
@@ -333,14 +366,17 @@ bool RoundEngine::Serve(Worker& worker, const fleet::LeaseRequest& request, Tick
   const auto named = [&](const fleet::Blob& blob) {
     return has(blob) ? fleet::Blob{.digest = blob.digest, .size = blob.size} : blob;
   };
-  // Evaluation first, an even share of it: its rows are waited for, and training evens the slots out afterwards.
+  // Evaluation first, an even share of it: its rows are waited for, and training evens the slots
+  // out afterwards.
   if (evaluation_open_ && evaluation_.waiting() > 0) {
     uint64_t slots = 0;
     for (const auto& [session, other] : workers_) slots += other.slots;
-    const uint64_t share = std::max<uint64_t>(1, (evaluation_.waiting() * worker.slots + slots - 1) / slots);
-    reply.evaluation = fleet::EvaluationLease{.round = evaluation_.round(),
-                                              .model = named(evaluation_.model()),
-                                              .tasks = evaluation_.Take(worker.session, share, expires, fences_)};
+    const uint64_t share =
+        std::max<uint64_t>(1, (evaluation_.waiting() * worker.slots + slots - 1) / slots);
+    reply.evaluation =
+        fleet::EvaluationLease{.round = evaluation_.round(),
+                               .model = named(evaluation_.model()),
+                               .tasks = evaluation_.Take(worker.session, share, expires, fences_)};
   }
   if (state_ == State::kRunning && !dispatch_.empty()) {
     fleet::TrainingLease lease{.round = order_.round,
@@ -378,10 +414,13 @@ void RoundEngine::Requeue(const std::vector<Attempt>& ended, const std::string& 
   for (const Attempt& attempt : ended) dispatch_.PutBack(*FindEntry(attempt.client));
   report_.requeued += ended.size();
   host_.Note({"requeued",
-              {{"round", int64_t{order_.round.value}}, {"clients", static_cast<int64_t>(ended.size())}, {"why", why}}});
+              {{"round", int64_t{order_.round.value}},
+               {"clients", static_cast<int64_t>(ended.size())},
+               {"why", why}}});
 }
 
-fleet::HeartbeatReply RoundEngine::Heartbeat(const fleet::HeartbeatRequest& request, TimePoint now) {
+fleet::HeartbeatReply RoundEngine::Heartbeat(const fleet::HeartbeatRequest& request,
+                                             TimePoint now) {
   Worker* worker = Seen(request.session, now);
   if (worker == nullptr) return {.known = false};
   fleet::HeartbeatReply reply{.stop = state_ == State::kEnded};
@@ -395,7 +434,8 @@ fleet::HeartbeatReply RoundEngine::Heartbeat(const fleet::HeartbeatRequest& requ
 void RoundEngine::Release(const fleet::ReleaseRequest& request, TimePoint now) {
   Worker* worker = Seen(request.session, now);
   if (worker == nullptr) return;
-  Requeue(table_.Release(worker->session, request.attempts), absl::StrCat(worker->name, " gave them back"));
+  Requeue(table_.Release(worker->session, request.attempts),
+          absl::StrCat(worker->name, " gave them back"));
   if (request.leaving) return Lose(request.session, "it left", now);
   ServeParked(now);
 }
@@ -405,13 +445,15 @@ fleet::UploadVerdict RoundEngine::Offer(const fleet::UploadOffer& offer) const {
     const bool known = first_node_.has_value() && first_node_->examples.digest == offer.digest;
     return known ? fleet::UploadVerdict::kHave : fleet::UploadVerdict::kSend;
   }
-  if (!workers_.contains(offer.session) || state_ != State::kRunning || offer.round != order_.round) {
+  if (!workers_.contains(offer.session) || state_ != State::kRunning ||
+      offer.round != order_.round) {
     return fleet::UploadVerdict::kStale;
   }
   return fleet::UploadVerdict::kSend;
 }
 
-// ---- commits -----------------------------------------------------------------------------------------------------
+// ---- commits
+// -----------------------------------------------------------------------------------------------------
 
 absl::Status RoundEngine::CheckRecords(const fleet::Part& part) const {
   const size_t sums = training::SchemaFor(options_.run.task).sums.size();
@@ -419,38 +461,50 @@ absl::Status RoundEngine::CheckRecords(const fleet::Part& part) const {
     const scheduler::CohortEntry* entry = FindEntry(record.attempt.client);
     if (entry == nullptr || record.multiplicity != entry->multiplicity ||
         record.weight != WeightOf(record.attempt.client)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("client ", record.attempt.client.value, " has another weight than it was leased with"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "client ", record.attempt.client.value, " has another weight than it was leased with"));
     }
     if (record.sums.size() != sums) {
-      return absl::InvalidArgumentError(absl::StrCat("client ", record.attempt.client.value, " reports ",
-                                                     record.sums.size(), " metric sums, the task has ", sums));
+      return absl::InvalidArgumentError(absl::StrCat("client ", record.attempt.client.value,
+                                                     " reports ", record.sums.size(),
+                                                     " metric sums, the task has ", sums));
     }
   }
-  if (part.broadcast != broadcast_.digest) return absl::InvalidArgumentError("it was trained from another broadcast");
+  if (part.broadcast != broadcast_.digest)
+    return absl::InvalidArgumentError("it was trained from another broadcast");
   return absl::OkStatus();
 }
 
 fleet::CommitReply RoundEngine::Accept(Ticket ticket, const Worker& worker, const fleet::Part& part,
                                        const absl::Status& decoded, bool& adding) {
   const std::vector<Attempt> attempts = AttemptsOf(part);
-  const bool current = state_ == State::kRunning && part.round == order_.round && part.phase == order_.phase;
+  const bool current =
+      state_ == State::kRunning && part.round == order_.round && part.phase == order_.phase;
   const auto turn_down = [&](Verdict verdict, const absl::Status& why) {
     host_.Note({verdict == Verdict::kStale ? "part_stale" : "part_refused",
-                {{"worker", worker.name}, {"round", int64_t{part.round.value}}, {"why", std::string(why.message())}}});
+                {{"worker", worker.name},
+                 {"round", int64_t{part.round.value}},
+                 {"why", std::string(why.message())}}});
     // Nothing of the part counts, so what is still leased to this worker has to be trained again.
-    if (current) Requeue(table_.Release(worker.session, attempts), absl::StrCat("part of ", worker.name, " turned down"));
+    if (current)
+      Requeue(table_.Release(worker.session, attempts),
+              absl::StrCat("part of ", worker.name, " turned down"));
     return fleet::CommitReply{.verdict = verdict, .reason = std::string(why.message())};
   };
-  if (!current) return turn_down(Verdict::kStale, absl::FailedPreconditionError("that round and phase is not open"));
+  if (!current)
+    return turn_down(Verdict::kStale,
+                     absl::FailedPreconditionError("that round and phase is not open"));
   if (const absl::Status status = table_.Judge(worker.session, attempts); !status.ok()) {
     return turn_down(absl::IsInvalidArgument(status) ? Verdict::kRefused : Verdict::kStale, status);
   }
   if (!decoded.ok()) return turn_down(Verdict::kRefused, decoded);
-  if (const absl::Status status = CheckRecords(part); !status.ok()) return turn_down(Verdict::kRefused, status);
+  if (const absl::Status status = CheckRecords(part); !status.ok())
+    return turn_down(Verdict::kRefused, status);
 
-  std::vector<Attempt> included(attempts.begin(), attempts.begin() + static_cast<long>(part.included.size()));
-  std::vector<Attempt> left_out(attempts.begin() + static_cast<long>(part.included.size()), attempts.end());
+  std::vector<Attempt> included(attempts.begin(),
+                                attempts.begin() + static_cast<long>(part.included.size()));
+  std::vector<Attempt> left_out(attempts.begin() + static_cast<long>(part.included.size()),
+                                attempts.end());
   table_.Count(included);
   table_.GiveUp(left_out);
   report_.records.insert(report_.records.end(), part.included.begin(), part.included.end());
@@ -468,14 +522,15 @@ fleet::CommitReply RoundEngine::Accept(Ticket ticket, const Worker& worker, cons
   return {.verdict = Verdict::kAccepted};
 }
 
-void RoundEngine::Commit(Ticket ticket, const fleet::CommitRequest& request, const absl::Status& decoded,
-                         TimePoint now) {
+void RoundEngine::Commit(Ticket ticket, const fleet::CommitRequest& request,
+                         const absl::Status& decoded, TimePoint now) {
   const auto answer = [&](fleet::CommitReply reply) {
     host_.Discard(ticket);
     host_.AnswerCommit(ticket, std::move(reply));
   };
   Worker* worker = Seen(request.session, now);
-  if (worker == nullptr) return answer({.verdict = Verdict::kRegister, .reason = "unknown session"});
+  if (worker == nullptr)
+    return answer({.verdict = Verdict::kRegister, .reason = "unknown session"});
   if (request.commit_id <= worker->last_commit) return answer({.verdict = Verdict::kDuplicate});
   for (const fleet::EvaluationResult& result : request.evaluations) {
     const bool whole = result.sums.size() == training::SchemaFor(options_.run.task).sums.size();
@@ -485,7 +540,8 @@ void RoundEngine::Commit(Ticket ticket, const fleet::CommitRequest& request, con
   bool adding = false;
   if (request.part.has_value()) reply = Accept(ticket, *worker, *request.part, decoded, adding);
   if (reply.verdict == Verdict::kAccepted) worker->last_commit = request.commit_id;
-  if (!adding) answer(std::move(reply));  // else PartAdded answers: the sum is acknowledged once it is in
+  if (!adding)
+    answer(std::move(reply));  // else PartAdded answers: the sum is acknowledged once it is in
   ServeParked(now);
   Advance(now);
 }
@@ -493,14 +549,16 @@ void RoundEngine::Commit(Ticket ticket, const fleet::CommitRequest& request, con
 void RoundEngine::PartAdded(Ticket ticket, const absl::Status& status, TimePoint now) {
   --adding_;
   if (!status.ok()) {
-    host_.AnswerCommit(ticket, {.verdict = Verdict::kRefused, .reason = std::string(status.message())});
+    host_.AnswerCommit(ticket,
+                       {.verdict = Verdict::kRefused, .reason = std::string(status.message())});
     return Fail(Annotate(status, "an accepted part could not be added"));
   }
   host_.AnswerCommit(ticket, {.verdict = Verdict::kAccepted});
   Advance(now);
 }
 
-// ---- time --------------------------------------------------------------------------------------------------------
+// ---- time
+// --------------------------------------------------------------------------------------------------------
 
 void RoundEngine::Tick(TimePoint now) {
   std::vector<WorkerId> lost;
@@ -508,13 +566,15 @@ void RoundEngine::Tick(TimePoint now) {
     if (worker.parked.has_value()) {
       worker.last_seen = now;  // an open call is a sign of life
       if (worker.parked->deadline <= now) {
-        host_.AnswerLease(std::exchange(worker.parked, std::nullopt)->ticket, {.next = Next::kWait});
+        host_.AnswerLease(std::exchange(worker.parked, std::nullopt)->ticket,
+                          {.next = Next::kWait});
       }
     } else if (worker.last_seen + options_.lease_timeout <= now) {
       lost.push_back(session);
     }
   }
-  for (const WorkerId session : lost) Lose(session, "nothing was heard of it for a lease's time", now);
+  for (const WorkerId session : lost)
+    Lose(session, "nothing was heard of it for a lease's time", now);
   Requeue(table_.Expire(now), "lease ran out");
   evaluation_.Expire(now);
   if (state_ == State::kEnded) return;
@@ -532,18 +592,21 @@ TimePoint RoundEngine::NextDeadline() const {
 }
 
 bool RoundEngine::everybody_told() const {
-  return std::all_of(workers_.begin(), workers_.end(), [](const auto& entry) { return entry.second.told; });
+  return std::all_of(workers_.begin(), workers_.end(),
+                     [](const auto& entry) { return entry.second.told; });
 }
 
 const scheduler::CohortEntry* RoundEngine::FindEntry(ClientId client) const {
-  const auto it = std::lower_bound(cohort_.entries.begin(), cohort_.entries.end(), client,
-                                   [](const scheduler::CohortEntry& entry, ClientId id) { return entry.client < id; });
+  const auto it = std::lower_bound(
+      cohort_.entries.begin(), cohort_.entries.end(), client,
+      [](const scheduler::CohortEntry& entry, ClientId id) { return entry.client < id; });
   return it != cohort_.entries.end() && it->client == client ? &*it : nullptr;
 }
 
 double RoundEngine::WeightOf(ClientId client) const {
-  return options_.run.cohort.weight == WeightPolicy::kUniform ? 1.0
-                                                              : static_cast<double>(examples_[client.value]);
+  return options_.run.cohort.weight == WeightPolicy::kUniform
+             ? 1.0
+             : static_cast<double>(examples_[client.value]);
 }
 
 }  // namespace macaw::server

@@ -25,26 +25,28 @@ struct EngineOptions {
   RunConfig run;
   uint32_t epoch = 1;
   Duration lease_timeout = FromSeconds(30);
-  uint32_t max_deaths = 3;         // of one client's running attempts with their worker, in one round
-  uint32_t workers = 1;            // that must have registered before the first round
-  bool evaluation_gates = false;   // the next round waits for the evaluation (a stop rule is set)
-  uint32_t completed = 0;          // rounds already done (a resumed run)
-  std::optional<Digest> data_digest;       // of a resumed run: only nodes with the same data and
-  std::optional<NumericProfile> profile;   // profile may carry it on
-  std::optional<fleet::Blob> evaluate_first;  // the model after `completed`, if its evaluation is still owed
+  uint32_t max_deaths = 3;  // of one client's running attempts with their worker, in one round
+  uint32_t workers = 1;     // that must have registered before the first round
+  bool evaluation_gates = false;  // the next round waits for the evaluation (a stop rule is set)
+  uint32_t completed = 0;         // rounds already done (a resumed run)
+  std::optional<Digest> data_digest;      // of a resumed run: only nodes with the same data and
+  std::optional<NumericProfile> profile;  // profile may carry it on
+  std::optional<fleet::Blob>
+      evaluate_first;  // the model after `completed`, if its evaluation is still owed
 };
 
 // The last round is always evaluated.
 bool EvaluationDue(const RunConfig& run, Round round);
 
-// The rounds of a run as a state machine: events in (calls of workers, finished work, time), requests to the host out.
-// It knows who is leased what and when a round may close; it never sees a vector, a file, a socket or a clock. All
-// methods on one thread.
+// The rounds of a run as a state machine: events in (calls of workers, finished work, time),
+// requests to the host out. It knows who is leased what and when a round may close; it never sees a
+// vector, a file, a socket or a clock. All methods on one thread.
 //
-//   gathering → preparing → running → closing → preparing (next phase or round) → … → draining → ended
+//   gathering → preparing → running → closing → preparing (next phase or round) → … → draining →
+//   ended
 //
-// Rule of acceptance: attempt_table.h. A round closes when every client is counted or given up, every accepted part
-// has been added, and the evaluation of the round before is complete.
+// Rule of acceptance: attempt_table.h. A round closes when every client is counted or given up,
+// every accepted part has been added, and the evaluation of the round before is complete.
 class RoundEngine {
  public:
   // `host` and `scheduler` must outlive the engine.
@@ -56,13 +58,16 @@ class RoundEngine {
                                                 std::vector<uint32_t> examples, TimePoint now);
   void Lease(Ticket ticket, const fleet::LeaseRequest& request, Duration wait, TimePoint now);
   fleet::HeartbeatReply Heartbeat(const fleet::HeartbeatRequest& request, TimePoint now);
-  // `decoded` is what became of the part's sums: OK and held by the host under `ticket`, or why not.
-  void Commit(Ticket ticket, const fleet::CommitRequest& request, const absl::Status& decoded, TimePoint now);
+  // `decoded` is what became of the part's sums: OK and held by the host under `ticket`, or why
+  // not.
+  void Commit(Ticket ticket, const fleet::CommitRequest& request, const absl::Status& decoded,
+              TimePoint now);
   void Release(const fleet::ReleaseRequest& request, TimePoint now);
   fleet::UploadVerdict Offer(const fleet::UploadOffer& offer) const;
 
   // ---- work the host has finished ----
-  void BroadcastReady(Round round, Phase phase, absl::StatusOr<fleet::Blob> broadcast, TimePoint now);
+  void BroadcastReady(Round round, Phase phase, absl::StatusOr<fleet::Blob> broadcast,
+                      TimePoint now);
   void PartAdded(Ticket ticket, const absl::Status& status, TimePoint now);
   // `model`: the blob to evaluate, when this was the round's last phase and its evaluation is due.
   void Applied(absl::StatusOr<bool> another_phase, std::optional<fleet::Blob> model, TimePoint now);
@@ -71,11 +76,11 @@ class RoundEngine {
   void Tick(TimePoint now);
   TimePoint NextDeadline() const;  // when Tick has something to do next
   void Interrupt();
-  void Abort(absl::Status why);    // something outside the engine failed; the run ends as failed
+  void Abort(absl::Status why);  // something outside the engine failed; the run ends as failed
 
   Round open_round() const { return order_.round; }
   uint32_t completed() const { return completed_; }
-  bool everybody_told() const;     // after the end: every known worker has been told
+  bool everybody_told() const;  // after the end: every known worker has been told
 
  private:
   enum class State : uint8_t { kGathering, kPreparing, kRunning, kClosing, kDraining, kEnded };
@@ -92,10 +97,11 @@ class RoundEngine {
     TimePoint last_seen{};
     uint64_t last_commit = 0;
     std::optional<Parked> parked;
-    bool told = false;             // that the run is over
+    bool told = false;  // that the run is over
   };
 
-  absl::Status CheckNode(const fleet::RegisterRequest& request, const std::vector<uint32_t>& examples) const;
+  absl::Status CheckNode(const fleet::RegisterRequest& request,
+                         const std::vector<uint32_t>& examples) const;
   Worker* Seen(WorkerId session, TimePoint now);
   void Lose(WorkerId session, const std::string& why, TimePoint now);
   void CountDeaths(const std::vector<Attempt>& died);
@@ -109,7 +115,8 @@ class RoundEngine {
   fleet::CommitReply Accept(Ticket ticket, const Worker& worker, const fleet::Part& part,
                             const absl::Status& decoded, bool& adding);
   absl::Status CheckRecords(const fleet::Part& part) const;
-  void Advance(TimePoint now);     // closes the round, finishes the evaluation, ends the run: whatever is due
+  void Advance(
+      TimePoint now);  // closes the round, finishes the evaluation, ends the run: whatever is due
   void AfterEvaluation(TimePoint now);
   void NextRound(TimePoint now);
   void End(RunEnd end, absl::Status status, std::string reason);

@@ -20,7 +20,8 @@ namespace fs = std::filesystem;
 
 struct Room {
   std::set<std::string> may_include;  // rooms, besides itself
-  std::set<std::string> may_name;     // outside libraries, besides the standard library, POSIX and abseil
+  std::set<std::string>
+      may_name;  // outside libraries, besides the standard library, POSIX and abseil
 };
 
 // The most specific folder decides: "algorithms/api" before "algorithms".
@@ -37,26 +38,32 @@ const std::map<std::string, Room>& Rooms() {
       {"training/api", {{"core", "data", "models"}, {}}},
       {"training", {{"core", "data", "models", "training/api"}, {"torch", "cuda"}}},
       {"algorithms/api", {{"core", "aggregation", "training/api", "data"}, {}}},
-      {"algorithms", {{"core", "aggregation", "models", "training", "training/api", "algorithms/api"}, {"torch"}}},
-      {"server", {{"core", "proto/fleet", "aggregation", "scheduler", "training/api", "algorithms/api"}, {"nlohmann"}}},
+      {"algorithms",
+       {{"core", "aggregation", "models", "training", "training/api", "algorithms/api"},
+        {"torch"}}},
+      {"server",
+       {{"core", "proto/fleet", "aggregation", "scheduler", "training/api", "algorithms/api"},
+        {"nlohmann"}}},
       {"worker",
-       {{"core", "proto/fleet", "data", "aggregation", "state", "models", "training", "training/api", "algorithms/api",
-         "algorithms"},
+       {{"core", "proto/fleet", "data", "aggregation", "state", "models", "training",
+         "training/api", "algorithms/api", "algorithms"},
         {}}},
       {"cli",
-       {{"core", "proto/fleet", "proto/wire", "data", "aggregation", "scheduler", "state", "models", "training",
-         "training/api", "algorithms", "algorithms/api", "server", "worker"},
+       {{"core", "proto/fleet", "proto/wire", "data", "aggregation", "scheduler", "state", "models",
+         "training", "training/api", "algorithms", "algorithms/api", "server", "worker"},
         {"toml++", "CLI", "nlohmann"}}},
   };
   return rooms;
 }
 
-// Which library a header in angle brackets belongs to; "" for the standard library, POSIX and abseil.
+// Which library a header in angle brackets belongs to; "" for the standard library, POSIX and
+// abseil.
 std::string LibraryOf(const std::string& header) {
   static const std::vector<std::pair<std::string, std::string>> prefixes = {
-      {"spdlog/", "spdlog"}, {"nlohmann/", "nlohmann"}, {"sodium", "sodium"},  {"xxhash", "xxhash"},
-      {"grpc", "grpc"},      {"google/", "protobuf"},   {"zlib", "zlib"},      {"hiredis/", "hiredis"},
-      {"torch/", "torch"},   {"ATen/", "torch"},        {"c10/", "torch"},     {"nccl", "nccl"},
+      {"spdlog/", "spdlog"}, {"nlohmann/", "nlohmann"}, {"sodium", "sodium"},
+      {"xxhash", "xxhash"},  {"grpc", "grpc"},          {"google/", "protobuf"},
+      {"zlib", "zlib"},      {"hiredis/", "hiredis"},   {"torch/", "torch"},
+      {"ATen/", "torch"},    {"c10/", "torch"},         {"nccl", "nccl"},
       {"cuda", "cuda"},      {"toml++/", "toml++"},     {"CLI/", "CLI"}};
   for (const auto& [prefix, library] : prefixes) {
     if (absl::StartsWith(header, prefix)) return library;
@@ -76,7 +83,8 @@ std::vector<std::string> Sources() {
   std::vector<std::string> files;
   for (const auto& [room, rules] : Rooms()) {
     const std::string top = room.substr(0, room.find('/'));
-    for (const auto& entry : fs::recursive_directory_iterator(std::string(MACAW_SOURCE_DIR "/") + top)) {
+    for (const auto& entry :
+         fs::recursive_directory_iterator(std::string(MACAW_SOURCE_DIR "/") + top)) {
       const std::string extension = entry.path().extension().string();
       if (extension != ".h" && extension != ".cc" && extension != ".cu") continue;
       files.push_back(fs::relative(entry.path(), MACAW_SOURCE_DIR).string());
@@ -105,13 +113,16 @@ TEST(Architecture, EveryIncludePointsUpTheTableOfRooms) {
       grpc = grpc || library == "grpc";
       ++checked;
       if (!library.empty()) {
-        EXPECT_TRUE(rules.may_name.contains(library)) << file << ": " << room << " may not name " << header;
-        EXPECT_FALSE(absl::EndsWith(file, ".h") && header == "torch/torch.h") << file << ": only in .cc files";
+        EXPECT_TRUE(rules.may_name.contains(library))
+            << file << ": " << room << " may not name " << header;
+        EXPECT_FALSE(absl::EndsWith(file, ".h") && header == "torch/torch.h")
+            << file << ": only in .cc files";
         continue;
       }
       const std::string target = RoomOf(header);
       if (target.empty() || target == room) continue;
-      EXPECT_TRUE(rules.may_include.contains(target)) << file << ": " << room << " may not include " << header;
+      EXPECT_TRUE(rules.may_include.contains(target))
+          << file << ": " << room << " may not include " << header;
     }
     EXPECT_FALSE(torch && grpc) << file << " names LibTorch and gRPC: both define CHECK and LOG";
   }
@@ -119,8 +130,9 @@ TEST(Architecture, EveryIncludePointsUpTheTableOfRooms) {
 }
 
 TEST(Architecture, EveryRoomHasAPageThatSaysWhatItDecides) {
-  for (const char* room : {"core", "proto", "data", "aggregation", "scheduler", "state", "models", "training",
-                           "algorithms", "server", "worker", "cli", "deploy", "bench"}) {
+  for (const char* room :
+       {"core", "proto", "data", "aggregation", "scheduler", "state", "models", "training",
+        "algorithms", "server", "worker", "cli", "deploy", "bench"}) {
     const auto text = ReadFile(absl::StrCat(MACAW_SOURCE_DIR, "/", room, "/README.md"));
     EXPECT_TRUE(text.ok()) << room << " has no README.md";
   }

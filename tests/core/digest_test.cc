@@ -8,7 +8,8 @@ namespace {
 // RFC 7693's hash with a 32-byte result, of the empty string and of "abc" (values of b2sum -l 256).
 TEST(Digest, IsBlake2b256) {
   EXPECT_EQ(DigestOf("").Hex(), "0e5751c026e543b2e8ab2eb06099daa1d1e5df47778f7787faab45cdf12fe3a8");
-  EXPECT_EQ(DigestOf("abc").Hex(), "bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319");
+  EXPECT_EQ(DigestOf("abc").Hex(),
+            "bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319");
 }
 
 TEST(Digest, SurvivesHex) {

@@ -13,7 +13,8 @@ namespace macaw {
 namespace {
 
 TEST(RandomStream, DependsOnEveryFieldOfItsName) {
-  const StreamKey base{.seed = 1, .purpose = Purpose::kShuffle, .round = Round(2), .client = ClientId(3)};
+  const StreamKey base{
+      .seed = 1, .purpose = Purpose::kShuffle, .round = Round(2), .client = ClientId(3)};
   std::set<uint64_t> firsts;
   for (int field = 0; field < 7; ++field) {
     StreamKey key = base;

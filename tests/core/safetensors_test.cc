@@ -10,7 +10,8 @@ namespace macaw {
 namespace {
 
 LayoutPtr TestLayout(DType dtype = DType::kF32) {
-  return *ParameterLayout::Make({{.name = "0.weight", .shape = {2, 3}}, {.name = "0.bias", .shape = {2}}}, dtype);
+  return *ParameterLayout::Make(
+      {{.name = "0.weight", .shape = {2, 3}}, {.name = "0.bias", .shape = {2}}}, dtype);
 }
 
 FlatVector TestModel() {
@@ -32,8 +33,8 @@ TEST(Safetensors, AModelComesBackBitForBit) {
 TEST(Safetensors, AnotherModelIsRefusedByName) {
   const std::string path = testing::TempDir() + "/other.safetensors";
   ASSERT_TRUE(WriteModel(path, TestModel().view(), {}).ok());
-  const LayoutPtr other = *ParameterLayout::Make({{.name = "0.weight", .shape = {3, 2}}, {.name = "0.bias", .shape = {2}}},
-                                                 DType::kF32);
+  const LayoutPtr other = *ParameterLayout::Make(
+      {{.name = "0.weight", .shape = {3, 2}}, {.name = "0.bias", .shape = {2}}}, DType::kF32);
   const absl::Status status = ReadModel(path, other).status();
   EXPECT_NE(status.message().find("0.weight"), std::string::npos) << status;
 }
@@ -44,7 +45,9 @@ TEST(Safetensors, NoByteStringCrashesTheReader) {
   ASSERT_TRUE(WriteModel(path, TestModel().view(), {{"k", "v"}}).ok());
   const std::string good = *ReadFile(path);
   for (size_t cut = 0; cut < good.size(); ++cut) {
-    EXPECT_FALSE(SafetensorsFile::Parse(BytesOf(absl::string_view(good).substr(0, cut)), "cut").ok()) << cut;
+    EXPECT_FALSE(
+        SafetensorsFile::Parse(BytesOf(absl::string_view(good).substr(0, cut)), "cut").ok())
+        << cut;
   }
   RandomStream stream({.seed = 1});
   for (int i = 0; i < 5000; ++i) {
@@ -55,7 +58,8 @@ TEST(Safetensors, NoByteStringCrashesTheReader) {
     const auto file = SafetensorsFile::Parse(BytesOf(absl::string_view(bad)), "flipped");
     if (!file.ok()) continue;
     for (const auto& [name, tensor] : file->tensors()) {
-      EXPECT_LE(tensor.bytes.data() + tensor.bytes.size(), reinterpret_cast<const std::byte*>(bad.data() + bad.size()));
+      EXPECT_LE(tensor.bytes.data() + tensor.bytes.size(),
+                reinterpret_cast<const std::byte*>(bad.data() + bad.size()));
     }
   }
 }

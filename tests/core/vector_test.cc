@@ -6,10 +6,11 @@ namespace macaw {
 namespace {
 
 TEST(ParameterLayout, AlignsEveryTensorAndPutsBuffersLast) {
-  const LayoutPtr layout = *ParameterLayout::Make({{.name = "stat", .shape = {3}, .group = Group::kBuffer},
-                                                   {.name = "w", .shape = {10, 60}},
-                                                   {.name = "b", .shape = {10}}},
-                                                  DType::kF32);
+  const LayoutPtr layout =
+      *ParameterLayout::Make({{.name = "stat", .shape = {3}, .group = Group::kBuffer},
+                              {.name = "w", .shape = {10, 60}},
+                              {.name = "b", .shape = {10}}},
+                             DType::kF32);
   EXPECT_EQ(layout->entries()[0].name, "w");
   EXPECT_EQ(layout->entries()[2].name, "stat");
   for (const LayoutEntry& entry : layout->entries()) EXPECT_EQ(entry.offset % 16, 0u);
@@ -21,13 +22,17 @@ TEST(ParameterLayout, AlignsEveryTensorAndPutsBuffersLast) {
 TEST(ParameterLayout, RefusesWhatCannotBeMeant) {
   EXPECT_FALSE(ParameterLayout::Make({{.name = "w", .shape = {0}}}, DType::kF32).ok());
   EXPECT_FALSE(ParameterLayout::Make({{.name = "w", .shape = {-1}}}, DType::kF32).ok());
-  EXPECT_FALSE(ParameterLayout::Make({{.name = "w", .shape = {1l << 40, 1l << 40}}}, DType::kF32).ok());
-  EXPECT_FALSE(ParameterLayout::Make({{.name = "w", .shape = {1}}, {.name = "w", .shape = {1}}}, DType::kF32).ok());
+  EXPECT_FALSE(
+      ParameterLayout::Make({{.name = "w", .shape = {1l << 40, 1l << 40}}}, DType::kF32).ok());
+  EXPECT_FALSE(
+      ParameterLayout::Make({{.name = "w", .shape = {1}}, {.name = "w", .shape = {1}}}, DType::kF32)
+          .ok());
 }
 
 TEST(ParameterLayout, DigestTellsNamesShapesAndDtypeApart) {
   const auto digest = [](std::string name, std::vector<int64_t> shape, DType dtype) {
-    return (*ParameterLayout::Make({{.name = std::move(name), .shape = std::move(shape)}}, dtype))->digest();
+    return (*ParameterLayout::Make({{.name = std::move(name), .shape = std::move(shape)}}, dtype))
+        ->digest();
   };
   const Digest base = digest("w", {2, 3}, DType::kF32);
   EXPECT_EQ(base, digest("w", {2, 3}, DType::kF32));

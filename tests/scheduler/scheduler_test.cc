@@ -14,7 +14,8 @@ namespace {
 
 Cohort MakeCohort(const std::vector<uint64_t>& loads) {
   Cohort cohort{.round = Round(1)};
-  for (size_t i = 0; i < loads.size(); ++i) cohort.entries.push_back({.client = ClientId(i), .load = loads[i]});
+  for (size_t i = 0; i < loads.size(); ++i)
+    cohort.entries.push_back({.client = ClientId(i), .load = loads[i]});
   return cohort;
 }
 
@@ -72,7 +73,8 @@ TEST(LongestFirstScheduler, IsWithinFourThirdsOfTheBound) {
 
 TEST(LongestFirstScheduler, GivesTheFastWorkerMore) {
   const std::vector<WorkerInfo> workers = {{WorkerId(1), 1, 1.0}, {WorkerId(2), 1, 3.0}};
-  const Plan plan = LongestFirstScheduler().Assign(MakeCohort(std::vector<uint64_t>(400, 10)), workers);
+  const Plan plan =
+      LongestFirstScheduler().Assign(MakeCohort(std::vector<uint64_t>(400, 10)), workers);
   EXPECT_NEAR(static_cast<double>(LoadOf(plan.queues[1])) / LoadOf(plan.queues[0]), 3.0, 0.1);
   EXPECT_THAT(plan.reason, testing::HasSubstr("400 clients on 2 slots"));
 }
@@ -82,7 +84,8 @@ TEST(DispatchQueue, HandsEveryClientOutExactlyOnceWhateverTheOrderOfRequests) {
   for (int trial = 0; trial < 200; ++trial) {
     const uint64_t workers = 1 + stream.Below(4), clients = stream.Below(60);
     std::vector<WorkerInfo> infos;
-    for (uint64_t w = 0; w < workers; ++w) infos.push_back({WorkerId(w + 1), 1 + uint32_t(stream.Below(3))});
+    for (uint64_t w = 0; w < workers; ++w)
+      infos.push_back({WorkerId(w + 1), 1 + uint32_t(stream.Below(3))});
     std::vector<uint64_t> loads(clients);
     for (uint64_t& load : loads) load = stream.Below(100);
     DispatchQueue queue(LongestFirstScheduler().Assign(MakeCohort(loads), infos));
@@ -105,7 +108,8 @@ TEST(DispatchQueue, HandsEveryClientOutExactlyOnceWhateverTheOrderOfRequests) {
 
 TEST(DispatchQueue, PiecesShrinkAndADryWorkerTakesFromTheFullest) {
   const std::vector<WorkerInfo> workers = {{WorkerId(1), 1}, {WorkerId(2), 1}};
-  DispatchQueue queue(LongestFirstScheduler().Assign(MakeCohort(std::vector<uint64_t>(64, 5)), workers));
+  DispatchQueue queue(
+      LongestFirstScheduler().Assign(MakeCohort(std::vector<uint64_t>(64, 5)), workers));
   const size_t first = queue.Take(WorkerId(1), 1).size();
   const size_t second = queue.Take(WorkerId(1), 1).size();
   EXPECT_EQ(first, 16u);

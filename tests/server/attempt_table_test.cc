@@ -45,7 +45,8 @@ TEST_F(AttemptTableTest, APartWithOneStaleAttemptIsRefusedWholeAndNothingMoves) 
 TEST_F(AttemptTableTest, OnlyTheHolderMayCommit) {
   const Attempt a = Lease(10, kAnna);
   EXPECT_FALSE(table_.Judge(kBert, {{a}}).ok());
-  EXPECT_FALSE(table_.Judge(kAnna, {{Attempt{ClientId(10), {6, a.fence.counter}}}}).ok()) << "another epoch";
+  EXPECT_FALSE(table_.Judge(kAnna, {{Attempt{ClientId(10), {6, a.fence.counter}}}}).ok())
+      << "another epoch";
   EXPECT_FALSE(table_.Judge(kAnna, {{Attempt{ClientId(99), a.fence}}}).ok()) << "not in the cohort";
   EXPECT_EQ(table_.Judge(kAnna, {{a, a}}).code(), absl::StatusCode::kInvalidArgument) << "twice";
 }

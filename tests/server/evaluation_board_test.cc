@@ -9,10 +9,14 @@ namespace {
 TimePoint At(double seconds) { return TimePoint(FromSeconds(seconds)); }
 constexpr WorkerId kAnna(1), kBert(2);
 
-EvaluationBoard Board() { return EvaluationBoard(Round(3), {}, {.chunk = 400, .central = true}, 1000, 5); }
+EvaluationBoard Board() {
+  return EvaluationBoard(Round(3), {}, {.chunk = 400, .central = true}, 1000, 5);
+}
 
 fleet::EvaluationResult Result(const fleet::EvaluationTask& task) {
-  return {.task = task, .round = Round(3), .sums = {static_cast<double>(task.end - task.begin), 0.1 * task.begin}};
+  return {.task = task,
+          .round = Round(3),
+          .sums = {static_cast<double>(task.end - task.begin), 0.1 * task.begin}};
 }
 
 TEST(EvaluationBoard, CutsByTheConfigurationAndAddsInChunkOrder) {

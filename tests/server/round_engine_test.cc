@@ -11,9 +11,10 @@
 #include "core/random.h"
 #include "training/api/metrics.h"
 
-// The model test of the engine: fake workers, a fake algorithm and a fake clock, driven by a seeded schedule of
-// leases, commits, repeats, kills, pauses, late wake-ups, releases, refused parts and server restarts. Whatever the
-// schedule, every round must count exactly the clients it should, once each.
+// The model test of the engine: fake workers, a fake algorithm and a fake clock, driven by a seeded
+// schedule of leases, commits, repeats, kills, pauses, late wake-ups, releases, refused parts and
+// server restarts. Whatever the schedule, every round must count exactly the clients it should,
+// once each.
 namespace macaw::server {
 namespace {
 
@@ -37,7 +38,9 @@ std::vector<uint32_t> Examples() {
 }
 
 // Some clients cannot be trained in some rounds, whoever tries.
-bool IsLeftOut(Round round, ClientId client) { return (round.value * 31 + client.value * 17) % 11 == 0; }
+bool IsLeftOut(Round round, ClientId client) {
+  return (round.value * 31 + client.value * 17) % 11 == 0;
+}
 
 std::set<ClientId> Expected(Round round) {
   const auto examples = Examples();
@@ -94,7 +97,8 @@ class FakeHost final : public EngineHost {
       durable_.completed = report.round.value;
       durable_.counted[report.round.value] = sum_;
       durable_.owes_evaluation = due;
-      engine_->Applied(false, due ? std::optional(BlobOf(report.round, Phase(9))) : std::nullopt, now);
+      engine_->Applied(false, due ? std::optional(BlobOf(report.round, Phase(9))) : std::nullopt,
+                       now);
     });
   }
   std::optional<std::string> Evaluated(const EvaluationSums& sums) override {
@@ -229,21 +233,28 @@ class World {
       case 0:  // kill -9 and restart
         worker = {.name = worker.name, .incarnation = worker.incarnation + 1};
         break;
-      case 1: worker.asleep = !worker.asleep; break;  // SIGSTOP, SIGCONT
-      case 2: now_ += FromSeconds(6); break;          // everybody's lease runs out
+      case 1:
+        worker.asleep = !worker.asleep;
+        break;  // SIGSTOP, SIGCONT
+      case 2:
+        now_ += FromSeconds(6);
+        break;  // everybody's lease runs out
       case 3:
         if (random_.Below(4) == 0) StartServer();
         break;
       case 4:  // gives some clients back
-        if (worker.registered && !worker.held.empty() && !worker.asleep && !worker.sent.has_value()) {
-          engine_->Release({.session = worker.session,
-                            .attempts = {Attempt{worker.held.back().client, worker.held.back().fence}}},
-                           now_);
+        if (worker.registered && !worker.held.empty() && !worker.asleep &&
+            !worker.sent.has_value()) {
+          engine_->Release(
+              {.session = worker.session,
+               .attempts = {Attempt{worker.held.back().client, worker.held.back().fence}}},
+              now_);
           worker.held.pop_back();
         }
         break;
       case 5:  // repeats its last commit, or sends one that does not decode
-        if (worker.registered && worker.last.has_value() && worker.last->part.has_value() && !worker.asleep) {
+        if (worker.registered && worker.last.has_value() && worker.last->part.has_value() &&
+            !worker.asleep) {
           const Ticket ticket = ++tickets_;
           host_->Hold(ticket, {});
           fleet::CommitRequest repeat = *worker.last;
@@ -264,7 +275,8 @@ class World {
     if (worker.poll.has_value()) return FinishPoll(worker);
     if (random_.Below(6) == 0) return Heartbeat(worker);
     const bool work = !worker.held.empty() || !worker.tasks.empty();
-    if (work && (must_commit_.contains(worker.name) || random_.Below(3) == 0)) return SendCommit(worker);
+    if (work && (must_commit_.contains(worker.name) || random_.Below(3) == 0))
+      return SendCommit(worker);
     if (!must_commit_.contains(worker.name)) Poll(worker);
   }
 
@@ -296,7 +308,8 @@ class World {
     if (reply.next == fleet::Next::kRegister) worker.registered = false;
     if (reply.next == fleet::Next::kCommit) must_commit_.insert(worker.name);
     if (reply.training.has_value()) {
-      if (reply.training->round != worker.round || reply.training->phase != worker.phase) worker.held.clear();
+      if (reply.training->round != worker.round || reply.training->phase != worker.phase)
+        worker.held.clear();
       worker.round = reply.training->round;
       worker.phase = reply.training->phase;
       worker.broadcast = reply.training->broadcast.digest;
@@ -305,7 +318,8 @@ class World {
     }
     if (reply.evaluation.has_value()) {
       worker.evaluated = reply.evaluation->round;
-      worker.tasks.insert(worker.tasks.end(), reply.evaluation->tasks.begin(), reply.evaluation->tasks.end());
+      worker.tasks.insert(worker.tasks.end(), reply.evaluation->tasks.begin(),
+                          reply.evaluation->tasks.end());
     }
   }
   void Heartbeat(FakeWorker& worker) {
@@ -314,7 +328,8 @@ class World {
     const auto reply = engine_->Heartbeat(request, now_);
     if (!reply.known) worker.registered = false;
     for (const Attempt& dropped : reply.dropped) {
-      std::erase_if(worker.held, [&](const fleet::Assignment& a) { return a.fence == dropped.fence; });
+      std::erase_if(worker.held,
+                    [&](const fleet::Assignment& a) { return a.fence == dropped.fence; });
     }
   }
   void SendCommit(FakeWorker& worker) {
@@ -325,11 +340,14 @@ class World {
       for (const fleet::Assignment& a : worker.held) {
         const Attempt attempt{a.client, a.fence};
         if (IsLeftOut(worker.round, a.client)) {
-          part.left_out.push_back({.attempt = attempt, .reason = fleet::LeftOutReason::kNotFinite, .message = "NaN"});
+          part.left_out.push_back(
+              {.attempt = attempt, .reason = fleet::LeftOutReason::kNotFinite, .message = "NaN"});
         } else {
-          part.included.push_back({.attempt = attempt,
-                                   .weight = a.weight,
-                                   .sums = std::vector<double>(training::SchemaFor(TaskKind::kClassification).sums.size())});
+          part.included.push_back(
+              {.attempt = attempt,
+               .weight = a.weight,
+               .sums = std::vector<double>(
+                   training::SchemaFor(TaskKind::kClassification).sums.size())});
           included.push_back(a.client);
         }
       }
@@ -345,7 +363,8 @@ class World {
     const bool broken = random_.Below(40) == 0;
     worker.sent = {ticket, request};
     worker.last = request;
-    engine_->Commit(ticket, request, broken ? absl::DataLossError("broken on the way") : absl::OkStatus(), now_);
+    engine_->Commit(ticket, request,
+                    broken ? absl::DataLossError("broken on the way") : absl::OkStatus(), now_);
   }
   void FinishCommit(FakeWorker& worker) {
     const auto it = host_->commits.find(worker.sent->first);
@@ -402,12 +421,19 @@ TEST(RoundEngine, ASecondPhaseTrainsTheSameClientsLessThoseLeftOut) {
 
 class OneRound : public testing::Test {
  protected:
-  OneRound() : host_(durable_, 1, 1), engine_({.run = TestRun(1), .max_deaths = 3, .workers = 1}, scheduler_, host_) {
+  OneRound()
+      : host_(durable_, 1, 1),
+        engine_({.run = TestRun(1), .max_deaths = 3, .workers = 1}, scheduler_, host_) {
     host_.Bind(&engine_);
   }
   fleet::RegisterRequest Node(uint64_t incarnation = 1) {
-    return {.name = "w", .incarnation = incarnation, .slots = 2, .input_shape = {2}, .classes = 2,
-            .clients = kPopulation, .central_test_rows = 35};
+    return {.name = "w",
+            .incarnation = incarnation,
+            .slots = 2,
+            .input_shape = {2},
+            .classes = 2,
+            .clients = kPopulation,
+            .central_test_rows = 35};
   }
   WorkerId Join(const fleet::RegisterRequest& node) {
     const auto reply = engine_.Register(node, Examples(), TimePoint{});
@@ -450,7 +476,8 @@ TEST_F(OneRound, AClientThatKillsItsWorkerThreeTimesStopsTheRunByName) {
   }
   ASSERT_TRUE(host_.ended.has_value());
   EXPECT_EQ(*host_.ended, RunEnd::kFailed);
-  EXPECT_THAT(std::string(host_.error.message()), testing::HasSubstr(absl::StrCat("client ", poison->value)));
+  EXPECT_THAT(std::string(host_.error.message()),
+              testing::HasSubstr(absl::StrCat("client ", poison->value)));
 }
 
 TEST_F(OneRound, ANodeWithOtherDataOrAnotherProfileIsRefusedWithTheReason) {
@@ -489,10 +516,12 @@ TEST_F(OneRound, ARoundThatLosesEveryClientStopsWithTheFirstReason) {
     for (const auto& a : reply.training->assignments) {
       part.left_out.push_back({.attempt = {a.client, a.fence}, .message = "no rows"});
     }
-    engine_.Commit(++ticket_, {.session = session, .commit_id = ++commit, .part = part}, absl::OkStatus(), TimePoint{});
+    engine_.Commit(++ticket_, {.session = session, .commit_id = ++commit, .part = part},
+                   absl::OkStatus(), TimePoint{});
   }
   ASSERT_TRUE(host_.ended.has_value());
-  EXPECT_THAT(std::string(host_.error.message()), testing::HasSubstr("all 12 clients had to be left out"));
+  EXPECT_THAT(std::string(host_.error.message()),
+              testing::HasSubstr("all 12 clients had to be left out"));
 }
 
 TEST_F(OneRound, AWrongWeightIsRefusedAndTheClientsAreLeasedAgain) {
@@ -500,10 +529,13 @@ TEST_F(OneRound, AWrongWeightIsRefusedAndTheClientsAreLeasedAgain) {
   const fleet::LeaseReply reply = Lease(session);
   fleet::Part part{.round = Round(1), .broadcast = reply.training->broadcast.digest};
   for (const auto& a : reply.training->assignments) {
-    part.included.push_back({.attempt = {a.client, a.fence}, .weight = a.weight + 1,
-                             .sums = std::vector<double>(training::SchemaFor(TaskKind::kClassification).sums.size())});
+    part.included.push_back(
+        {.attempt = {a.client, a.fence},
+         .weight = a.weight + 1,
+         .sums = std::vector<double>(training::SchemaFor(TaskKind::kClassification).sums.size())});
   }
-  engine_.Commit(++ticket_, {.session = session, .commit_id = 1, .part = part}, absl::OkStatus(), TimePoint{});
+  engine_.Commit(++ticket_, {.session = session, .commit_id = 1, .part = part}, absl::OkStatus(),
+                 TimePoint{});
   EXPECT_EQ(host_.commits.at(ticket_).verdict, fleet::Verdict::kRefused);
   std::set<ClientId> again;
   for (int i = 0; i < 20; ++i) {

@@ -43,7 +43,8 @@ TEST(BadInput, AWrongTypeOrValueIsNamed) {
 }
 
 TEST(BadInput, DataAndModelThatDoNotFitAreRefused) {
-  ExpectRefused({WriteConfig("c"), "--set", "model.name=layers", "--set", R"(model.layers=["flatten", "linear 7"])"},
+  ExpectRefused({WriteConfig("c"), "--set", "model.name=layers", "--set",
+                 R"(model.layers=["flatten", "linear 7"])"},
                 {"7", "10"});
   ExpectRefused({WriteConfig("c"), "--set", "partition.min_size=1000"}, {"min_size"});
   ExpectRefused({WriteConfig("c"), "--set", "cohort.size=100000"}, {"cohort"});
@@ -52,11 +53,14 @@ TEST(BadInput, DataAndModelThatDoNotFitAreRefused) {
 
 TEST(BadInput, BrokenFilesAreNamedWithThePlace) {
   const std::string csv = WriteText("nan.csv", "a,b,label\n1,2,0\n3,nan,1\n");
-  ExpectRefused({WriteConfig("c"), "--set", "data.source=csv", "--set", "data.path=" + csv}, {"nan.csv", "3"});
+  ExpectRefused({WriteConfig("c"), "--set", "data.source=csv", "--set", "data.path=" + csv},
+                {"nan.csv", "3"});
   const std::string folder = testing::TempDir() + "/cut";
   std::filesystem::create_directories(folder);
-  std::ofstream(folder + "/t10k-images-idx3-ubyte") << std::string("\0\0\x08\x03\0\0\0\x05\0\0\0\x1c\0\0\0\x1c..", 18);
-  std::ofstream(folder + "/t10k-labels-idx1-ubyte") << std::string("\0\0\x08\x01\0\0\0\x05\1\2\3\4\5", 13);
+  std::ofstream(folder + "/t10k-images-idx3-ubyte")
+      << std::string("\0\0\x08\x03\0\0\0\x05\0\0\0\x1c\0\0\0\x1c..", 18);
+  std::ofstream(folder + "/t10k-labels-idx1-ubyte")
+      << std::string("\0\0\x08\x01\0\0\0\x05\1\2\3\4\5", 13);
   ExpectRefused({WriteConfig("c"), "--set", "data.path=" + folder}, {"t10k-images"});
 }
 

@@ -1,4 +1,5 @@
-// Processes are killed, stopped and interrupted at random moments; the result must be that of an undisturbed run.
+// Processes are killed, stopped and interrupted at random moments; the result must be that of an
+// undisturbed run.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -20,8 +21,8 @@ using testing_support::WriteConfig;
 class Fault : public testing::Test {
  protected:
   Fault() : config_(WriteConfig("fault", "[evaluation]\nevery = 2\n")) {
-    arguments_ = {config_, "--rounds", "6", "--processes", "2", "--slots", "1", "--set", "cohort.size=40",
-                  "--set", "local.epochs=3"};
+    arguments_ = {config_, "--rounds",       "6",     "--processes",   "2", "--slots", "1",
+                  "--set", "cohort.size=40", "--set", "local.epochs=3"};
   }
   std::vector<std::string> With(std::vector<std::string> more) const {
     std::vector<std::string> all = arguments_;
@@ -86,7 +87,8 @@ TEST_F(Fault, AStoppedWorkerPastItsLeaseAndWokenChangesNothing) {
   const std::vector<pid_t> workers = simulation.Children("macaw-worker");
   ASSERT_FALSE(workers.empty());
   ::kill(workers[0], SIGSTOP);
-  EXPECT_TRUE(simulation.WaitForEvent([](const auto& event) { return event["event"] == "worker_lost"; }));
+  EXPECT_TRUE(
+      simulation.WaitForEvent([](const auto& event) { return event["event"] == "worker_lost"; }));
   ::kill(workers[0], SIGCONT);
   ASSERT_EQ(simulation.Wait(), 0) << simulation.output();
   ExpectUndisturbed(simulation);

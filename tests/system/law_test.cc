@@ -1,4 +1,5 @@
-// The law of the project: the same configuration and seed give the same bytes, whoever computes them.
+// The law of the project: the same configuration and seed give the same bytes, whoever computes
+// them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -40,14 +41,19 @@ TEST_P(Law, TheSameBytesForAnyWorkers) {
 INSTANTIATE_TEST_SUITE_P(
     All, Law,
     testing::Values(std::pair("Plain", ""), std::pair("Momentum", "momentum = 0.9\n"),
-                    std::pair("FedProx", "[algorithm]\nname = \"fedprox\"\n[algorithm.fedprox]\nmu = 0.1\n")),
+                    std::pair("FedProx",
+                              "[algorithm]\nname = \"fedprox\"\n[algorithm.fedprox]\nmu = 0.1\n")),
     [](const auto& info) { return std::string(info.param.first); });
 
 TEST(LawOfDropoutAndAugmentation, TheSameBytesForAnyWorkers) {
   const std::string config = WriteConfig("law");
   const std::vector<std::string> set = {
-      config, "--set", "model.name=layers", "--set",
-      R"(model.layers=["conv 4 3 pad 1", "relu", "maxpool 4", "flatten", "dropout 0.3", "linear 10"])", "--set",
+      config,
+      "--set",
+      "model.name=layers",
+      "--set",
+      R"(model.layers=["conv 4 3 pad 1", "relu", "maxpool 4", "flatten", "dropout 0.3", "linear 10"])",
+      "--set",
       "data.augment={pad_crop = 2, flip = true}"};
   const auto with = [&](std::vector<std::string> more) {
     std::vector<std::string> all = set;
@@ -61,18 +67,21 @@ TEST(LawOfDropoutAndAugmentation, TheSameBytesForAnyWorkers) {
 TEST(LawOfStorage, PreparedFilesGiveTheBytesOfTheSourceTheyWereMadeFrom) {
   const std::string config = WriteConfig("pooled");
   const std::string prepared = config + ".safetensors";
-  const std::string command = std::string(MACAW_BIN_DIR "/macaw data prepare ") + config + " --out " + prepared;
+  const std::string command =
+      std::string(MACAW_BIN_DIR "/macaw data prepare ") + config + " --out " + prepared;
   ASSERT_EQ(std::system(command.c_str()), 0);
   const Bytes pooled = Run("pooled", {config});
-  const Bytes own = Run("prepared", {config, "--set", "data.source=prepared", "--set", "data.path=" + prepared, "--set",
-                                     "partition.scheme=natural"});
+  const Bytes own = Run("prepared", {config, "--set", "data.source=prepared", "--set",
+                                     "data.path=" + prepared, "--set", "partition.scheme=natural"});
   EXPECT_EQ(own, pooled);
 }
 
-// Time decides placement and never the result: with one slot five times as slow, every process still does its share.
+// Time decides placement and never the result: with one slot five times as slow, every process
+// still does its share.
 TEST(LawOfTime, ASlowSlotChangesWhoTrainsAndNothingElse) {
   const std::string config = WriteConfig("slow", "[evaluation]\nevery = 3\n");
-  const std::vector<std::string> base = {config, "--processes", "3", "--slots", "1", "--set", "cohort.size=100"};
+  const std::vector<std::string> base = {config,  "--processes",    "3", "--slots", "1",
+                                         "--set", "cohort.size=100"};
   const Bytes even = Run("even", base);
   std::vector<std::string> slowed = base;
   slowed.insert(slowed.end(), {"--set", "workers.slowdown=[5.0, 1.0, 1.0]"});

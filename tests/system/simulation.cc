@@ -1,6 +1,7 @@
 #include "tests/system/simulation.h"
 
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/inotify.h>
@@ -17,8 +18,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "core/files.h"
-
-#include <gtest/gtest.h>
 
 namespace macaw::testing_support {
 namespace {
@@ -85,7 +84,8 @@ int Simulation::Wait() {
 bool Simulation::running() const {
   if (exit_ >= 0) return false;
   siginfo_t info{};
-  return ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0;
+  return ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == 0;
 }
 
 void Simulation::Signal(int signal) const { ::kill(pid_, signal); }
@@ -93,7 +93,8 @@ std::string Simulation::output() const { return Slurp(output_path_); }
 std::string Simulation::metrics() const { return Slurp(folder_ + "/metrics.jsonl"); }
 
 nlohmann::json Simulation::summary() const {
-  return nlohmann::json::parse(Slurp(folder_ + "/summary.json"), nullptr, /*allow_exceptions=*/false);
+  return nlohmann::json::parse(Slurp(folder_ + "/summary.json"), nullptr,
+                               /*allow_exceptions=*/false);
 }
 
 std::string Simulation::digest() const {
@@ -103,7 +104,8 @@ std::string Simulation::digest() const {
 
 std::vector<nlohmann::json> Simulation::events() const {
   std::vector<nlohmann::json> events;
-  for (const absl::string_view line : absl::StrSplit(Slurp(folder_ + "/events.jsonl"), '\n', absl::SkipEmpty())) {
+  for (const absl::string_view line :
+       absl::StrSplit(Slurp(folder_ + "/events.jsonl"), '\n', absl::SkipEmpty())) {
     auto event = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (event.is_object()) events.push_back(std::move(event));
   }
@@ -140,7 +142,8 @@ std::vector<pid_t> Simulation::Children(const std::string& program) const {
     if (close == std::string::npos) continue;
     const std::vector<std::string> fields = absl::StrSplit(stat.substr(close + 2), ' ');
     const bool alive = fields[0] != "Z";
-    if (alive && fields[1] == std::to_string(pid_) && stat.substr(open + 1, close - open - 1) == program) {
+    if (alive && fields[1] == std::to_string(pid_) &&
+        stat.substr(open + 1, close - open - 1) == program) {
       children.push_back(pid);
     }
   }

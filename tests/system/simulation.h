@@ -12,25 +12,26 @@ namespace macaw::testing_support {
 // One `macaw simulate` as a child process, with everything it leaves behind.
 class Simulation {
  public:
-  // `arguments` follow `macaw simulate`. The run's folder is a fresh one under the test's temporary folder unless the
-  // arguments name one (--out or --resume).
+  // `arguments` follow `macaw simulate`. The run's folder is a fresh one under the test's temporary
+  // folder unless the arguments name one (--out or --resume).
   explicit Simulation(const std::string& name, std::vector<std::string> arguments);
   ~Simulation();  // kills what still runs
   Simulation(const Simulation&) = delete;
   Simulation& operator=(const Simulation&) = delete;
 
-  int Wait();                        // exit code; 128 + n after signal n
-  void Signal(int signal) const;     // to the parent process only
+  int Wait();                     // exit code; 128 + n after signal n
+  void Signal(int signal) const;  // to the parent process only
   bool running() const;
 
-  std::string output() const;        // what it printed, both streams
+  std::string output() const;  // what it printed, both streams
   const std::string& folder() const { return folder_; }
   nlohmann::json summary() const;
-  std::string digest() const;        // of the final model, "" without a summary
-  std::string metrics() const;       // the bytes of metrics.jsonl
+  std::string digest() const;   // of the final model, "" without a summary
+  std::string metrics() const;  // the bytes of metrics.jsonl
   std::vector<nlohmann::json> events() const;
 
-  // Blocks until a line of events.jsonl fulfils the condition (true), or the simulation has ended (false).
+  // Blocks until a line of events.jsonl fulfils the condition (true), or the simulation has ended
+  // (false).
   bool WaitForEvent(const std::function<bool(const nlohmann::json&)>& condition) const;
 
   // Live children by program name ("macaw-worker").
