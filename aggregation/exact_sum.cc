@@ -35,10 +35,12 @@ absl::Status DescribeOffender(const ChannelSpec& spec, ConstVectorView view) {
         place = absl::StrCat("tensor '", entry.name, "' element ", index - entry.offset);
       }
     }
-    return absl::InvalidArgumentError(
+    const std::string message =
         absl::StrCat("channel '", spec.name, "', ", place, " is ", *bad,
                      "; the channel takes finite values up to ", spec.bound,
-                     " (a diverged client, or a bound that is too small)"));
+                     " (a diverged client, or a bound that is too small)");
+    return std::isfinite(*bad) ? absl::OutOfRangeError(message)
+                               : absl::InvalidArgumentError(message);
   });
 }
 
@@ -229,5 +231,7 @@ void ExactSum::Reset() {
 }
 
 uint64_t ExactSum::clients() const { return state_->clients; }
+uint64_t ExactSum::multiplicity() const { return state_->multiplicity; }
+double ExactSum::weight() const { return state_->plan->FromUnits(state_->weight); }
 
 }  // namespace macaw::aggregation

@@ -52,7 +52,9 @@ class ExactSum {
 
   void Reset();  // to zero, keeping the memory
   uint64_t clients() const;
-  uint64_t bytes() const;  // of the encoded form, without collected vectors
+  uint64_t multiplicity() const;  // Σ m
+  double weight() const;          // Σ m·w, on the grid of the weights
+  uint64_t bytes() const;         // of the encoded form, without collected vectors
 
   // The wire form: a header with counts and weights, then the integers, little-endian, 64-byte
   // aligned. Decode checks everything against channels and order (sizes, counts, magnitudes a legal

@@ -13,23 +13,23 @@ Executor::Executor(std::string name, size_t threads) : name_(std::move(name)) {
 
 Executor::~Executor() {
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     closing_ = true;
   }
   for (std::thread& thread : threads_) thread.join();
 }
 
 void Executor::Post(Task task) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   tasks_.push_back(std::move(task));
 }
 
 void Executor::WaitIdle() {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   const auto idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     return tasks_.empty() && running_ == 0;
   };
-  mutex_.Await(absl::Condition(&idle));
+  mutex_.Await(idle);
 }
 
 void Executor::Loop() {
@@ -39,15 +39,15 @@ void Executor::Loop() {
   while (true) {
     Task task;
     {
-      absl::MutexLock lock(&mutex_);
-      mutex_.Await(absl::Condition(&ready));
+      MutexLock lock(&mutex_);
+      mutex_.Await(ready);
       if (tasks_.empty()) return;
       task = std::move(tasks_.front());
       tasks_.pop_front();
       ++running_;
     }
     std::move(task)();
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     --running_;
   }
 }

@@ -8,7 +8,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
-#include "absl/synchronization/mutex.h"
+#include "core/mutex.h"
 
 namespace macaw {
 
@@ -31,7 +31,7 @@ class Executor {
   void Loop() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::string name_;
-  absl::Mutex mutex_;
+  Mutex mutex_;
   std::deque<Task> tasks_ ABSL_GUARDED_BY(mutex_);
   size_t running_ ABSL_GUARDED_BY(mutex_) = 0;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;

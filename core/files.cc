@@ -218,7 +218,11 @@ LineFile::~LineFile() {
 
 absl::Status LineFile::Append(absl::string_view line) {
   const std::string text = absl::StrCat(line, "\n");
-  MACAW_RETURN_IF_ERROR(WriteAll(fd_, BytesOf(absl::string_view(text)), path_));
+  if (absl::Status status = WriteAll(fd_, BytesOf(absl::string_view(text)), path_); !status.ok()) {
+    // Half a line would be read as damage; where even this fails, the first error says it all.
+    if (::ftruncate(fd_, static_cast<off_t>(offset_)) == 0) ::lseek(fd_, 0, SEEK_END);
+    return status;
+  }
   offset_ += text.size();
   return absl::OkStatus();
 }

@@ -3,6 +3,11 @@
 #include <algorithm>
 
 namespace macaw::scheduler {
+namespace {
+
+constexpr size_t kLargestPiece = 16384;  // clients: a lease has to fit a message
+
+}  // namespace
 
 DispatchQueue::DispatchQueue(const Plan& plan) {
   for (const WorkerQueue& planned : plan.queues) {
@@ -49,7 +54,8 @@ std::vector<CohortEntry> DispatchQueue::Take(WorkerId worker, uint32_t slots) {
     if (own != queues_.end() && !own->second.entries.empty()) {
       const uint64_t half = own->second.load / 2;
       uint64_t taken = 0;
-      while (!own->second.entries.empty() && (piece.size() < slots || taken < half)) {
+      while (!own->second.entries.empty() && piece.size() < kLargestPiece &&
+             (piece.size() < slots || taken < half)) {
         piece.push_back(PopFront(own->second));
         taken += piece.back().load;
       }

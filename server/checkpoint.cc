@@ -122,6 +122,8 @@ absl::Status WriteCheckpoint(const std::string& run_dir, const Checkpoint& check
   return absl::OkStatus();
 }
 
+bool HasCheckpoint(const std::string& run_dir) { return !CheckpointFiles(run_dir).empty(); }
+
 absl::StatusOr<Checkpoint> ReadNewestCheckpoint(
     const std::string& run_dir, const std::map<std::string, std::string>& fingerprint,
     const std::vector<LayoutPtr>& layouts) {

@@ -30,6 +30,8 @@ struct Checkpoint {
 // Writes checkpoints/round-NNNNNN.safetensors in the run folder and removes all but the newest two.
 absl::Status WriteCheckpoint(const std::string& run_dir, const Checkpoint& checkpoint);
 
+bool HasCheckpoint(const std::string& run_dir);
+
 // The newest one. Refuses: none there, damaged (a digest over everything is checked), of another
 // run (the first differing key is named with both values). `layouts` are those that its vectors may
 // have.

@@ -8,11 +8,11 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_split.h"
-#include "absl/synchronization/mutex.h"
 #include "core/executor.h"
 #include "core/files.h"
 #include "core/logging.h"
 #include "core/memory.h"
+#include "core/mutex.h"
 #include "core/status.h"
 #include "server/checkpoint.h"
 #include "server/engine/round_engine.h"
@@ -43,6 +43,8 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
       : options_(std::move(options)),
         seconds_before_(seconds_before),
         started_(SteadyClock().Now()),
+        blobs_(engine.evaluate_first.has_value() ? std::deque<fleet::Blob>{*engine.evaluate_first}
+                                                 : std::deque<fleet::Blob>{}),
         engine_(std::move(engine), scheduler_, *this),
         owed_row_(std::move(owed_row)),
         stop_watch_(std::move(stop_watch)),
@@ -53,10 +55,10 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   ~CoordinatorImpl() override {
     loop_.Post([this] { engine_.Interrupt(); });
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       const auto over = [this]()
                             ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return outcome_.has_value(); };
-      mutex_.Await(absl::Condition(&over));
+      mutex_.Await(over);
     }
     // The threads post to each other, at most engine → sums → engine once the run is over: let all
     // of it run before the first of them goes away.
@@ -86,14 +88,23 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     }
     loop_.Post([this, request = std::move(request), examples = std::move(examples),
                 reply = std::move(reply)]() mutable {
+      // The first node says what the run is about; known before the engine may end the run over it.
+      const bool first = !population_.named();
+      if (first) {
+        population_ = request.examples;
+        profile_ = request.profile;
+        data_digest_ = request.data_digest;
+      }
       absl::StatusOr<fleet::RegisterReply> answer =
           engine_.Register(request, std::move(examples), SteadyClock().Now());
+      if (first && !answer.ok()) {
+        population_ = {};
+        profile_ = {};
+        data_digest_ = {};
+      }
       if (answer.ok()) {
-        if (!population_.named()) {
-          population_ = request.examples;
-          profile_ = request.profile;
-          data_digest_ = request.data_digest;
-          absl::MutexLock lock(&blobs_mutex_);
+        if (first) {
+          MutexLock lock(&blobs_mutex_);
           pinned_ = population_;
         }
         log_.Info(absl::StrCat("worker_joined name=", request.name, " slots=", request.slots));
@@ -118,9 +129,12 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   void Heartbeat(fleet::HeartbeatRequest request,
                  fleet::Reply<fleet::HeartbeatReply> reply) override {
     loop_.Post([this, request = std::move(request), reply = std::move(reply)]() mutable {
-      uint64_t& peak = worker_memory_[request.session];
-      peak = std::max(peak, request.memory_bytes);
-      std::move(reply)(engine_.Heartbeat(request, SteadyClock().Now()));
+      fleet::HeartbeatReply answer = engine_.Heartbeat(request, SteadyClock().Now());
+      if (answer.known) {
+        uint64_t& peak = worker_memory_[request.session];
+        peak = std::max(peak, request.memory_bytes);
+      }
+      std::move(reply)(std::move(answer));
     });
   }
 
@@ -160,7 +174,7 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   }
 
   std::shared_ptr<const AlignedBuffer> FindBlob(const Digest& digest) override {
-    absl::MutexLock lock(&blobs_mutex_);
+    MutexLock lock(&blobs_mutex_);
     if (pinned_.digest == digest) return pinned_.bytes;
     for (const fleet::Blob& blob : blobs_) {
       if (blob.digest == digest) return blob.bytes;
@@ -172,11 +186,11 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   // -----------------------------------------------------------------------------------------------
 
   absl::StatusOr<Outcome> Wait() override {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     const auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
       return outcome_.has_value() && farewell_said_;
     };
-    mutex_.Await(absl::Condition(&over));
+    mutex_.Await(over);
     return *outcome_;
   }
 
@@ -250,8 +264,8 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
 
   void Note(Event event) override {
     const double seconds = Elapsed();
-    writer_.Post(
-        [this, event = std::move(event), seconds] { Check(folder_.AppendEvent(event, seconds)); });
+    Write(
+        [this, event = std::move(event), seconds] { return folder_.AppendEvent(event, seconds); });
   }
 
   void Ended(RunEnd end, absl::Status status, std::string reason) override {
@@ -273,16 +287,16 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     for (const auto& [session, bytes] : worker_memory_) facts.worker_memory.push_back(bytes);
     Checkpoint checkpoint = CheckpointOf(Round(engine_.completed()));
     if (owed_row_.has_value()) checkpoint.owed_row = owed_row_->Text();
-    sums_.Post([this, end, status = std::move(status), facts = std::move(facts),
-                checkpoint = std::move(checkpoint)]() mutable {
+    sums_.Post([this, end, mid_round = engine_.mid_round(), status = std::move(status),
+                facts = std::move(facts), checkpoint = std::move(checkpoint)]() mutable {
       checkpoint.state = keeper_.Save();
       const LayoutPtr layout = keeper_.Layouts().front();
       auto model = std::make_shared<FlatVector>(FlatVector::CopyOf(keeper_.Model(), layout));
       facts.model_digest = DigestOfValues(model->view());
       facts.parameters = layout->count();
-      writer_.Post([this, end, status = std::move(status), facts = std::move(facts),
+      writer_.Post([this, end, mid_round, status = std::move(status), facts = std::move(facts),
                     checkpoint = std::move(checkpoint), model]() mutable {
-        Finish(end, std::move(status), std::move(facts), std::move(checkpoint), *model);
+        Finish(end, mid_round, std::move(status), std::move(facts), std::move(checkpoint), *model);
       });
     });
   }
@@ -316,8 +330,8 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
                {"why", left.message}}});
       }
       if (options_.client_records) {
-        writer_.Post([this, round = report.round, records = report.records] {
-          Check(folder_.AppendClients(round, records, options_.run.task));
+        Write([this, round = report.round, records = report.records] {
+          return folder_.AppendClients(round, records, options_.run.task);
         });
       }
       const bool owed = closed.model.has_value();
@@ -333,8 +347,8 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
         WriteRow(*closed.row);
       }
       if (checkpoint.round.value > 0) {
-        writer_.Post([this, checkpoint = std::move(checkpoint)]() mutable {
-          Check(folder_.Keep(std::move(checkpoint)));
+        Write([this, checkpoint = std::move(checkpoint)]() mutable {
+          return folder_.Keep(std::move(checkpoint));
         });
       }
     }
@@ -344,9 +358,9 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   void WriteRow(const MetricsRow& row) {  // engine thread
     const std::string text = row.Text();
     if (options_.on_row) options_.on_row(text);
-    writer_.Post([this, text] {
-      Check(folder_.AppendRow(text));
+    Write([this, text] {
       SampleMemory();
+      return folder_.AppendRow(text);
     });
   }
 
@@ -358,20 +372,24 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
             .seconds = Elapsed()};
   }
 
-  void Finish(RunEnd end, absl::Status status, SummaryFacts facts, Checkpoint checkpoint,
+  void Finish(RunEnd end, bool mid_round, absl::Status status, SummaryFacts facts,
+              Checkpoint checkpoint,
               const FlatVector& model) {  // writer thread
     const uint32_t rounds = checkpoint.round.value;
     if (status.ok()) status = write_error_;
-    // A run that failed keeps the checkpoint it had, so that a resume repeats what led to the
-    // failure.
-    if (status.ok() && !checkpoint.data_digest.IsZero())
-      status = folder_.Keep(std::move(checkpoint));
+    const bool keep = !checkpoint.data_digest.IsZero() && !mid_round;
+    const bool interrupted = end == RunEnd::kInterrupted;
+    if (status.ok() && keep && interrupted) status = folder_.Keep(std::move(checkpoint));
     if (status.ok()) {
       SampleMemory();
       facts.server_memory = memory_peak_;
       status = folder_.WriteFinal(model.view(), facts);
     }
-    absl::MutexLock lock(&mutex_);
+    // Last, so that a run whose checkpoint says that it is over has all its results; an interrupted
+    // one is kept first, since its results can be made again. A run that failed keeps the
+    // checkpoint it had, so that a resume repeats what led to the failure.
+    if (status.ok() && keep && !interrupted) status = folder_.Keep(std::move(checkpoint));
+    MutexLock lock(&mutex_);
     if (!status.ok()) {
       outcome_ = status;
     } else {
@@ -385,7 +403,7 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
 
   void SayFarewell() {  // engine thread; asked again after every call and at the deadline
     if (!ended_at_.has_value()) return;
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     if (!outcome_.has_value()) return;
     farewell_said_ =
         farewell_said_ || engine_.everybody_told() || SteadyClock().Now() >= *ended_at_ + kFarewell;
@@ -393,19 +411,19 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
 
   TimePoint NextDeadline() {  // engine thread
     SayFarewell();
-    if (ended_at_.has_value()) return farewell_said() ? TimePoint::max() : *ended_at_ + kFarewell;
+    if (ended_at_.has_value()) return farewell_due() ? *ended_at_ + kFarewell : TimePoint::max();
     return engine_.NextDeadline();
   }
-  bool farewell_said() {
-    absl::MutexLock lock(&mutex_);
-    return farewell_said_;
+  bool farewell_due() {  // everything is written, and somebody has not been told yet
+    MutexLock lock(&mutex_);
+    return outcome_.has_value() && !farewell_said_;
   }
   void OnDeadline() {
     if (!ended_at_.has_value()) engine_.Tick(SteadyClock().Now());
   }
 
   void Serve(const fleet::Blob& blob) {
-    absl::MutexLock lock(&blobs_mutex_);
+    MutexLock lock(&blobs_mutex_);
     for (const fleet::Blob& known : blobs_) {
       if (known.digest == blob.digest) return;
     }
@@ -413,10 +431,16 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     if (blobs_.size() > kServedBlobs) blobs_.pop_front();
   }
 
-  void Check(const absl::Status& status) {  // writer thread: the first failed write ends the run
-    if (status.ok() || !write_error_.ok()) return;
-    write_error_ = status;
-    loop_.Post([this, status] { engine_.Abort(status); });
+  // Posts work to the writer thread. The first failed write ends the run, and nothing is written
+  // after it: a later checkpoint would count on rows that are not there.
+  template <typename Work>
+  void Write(Work work) {
+    writer_.Post([this, work = std::move(work)]() mutable {
+      if (!write_error_.ok()) return;
+      write_error_ = work();
+      if (write_error_.ok()) return;
+      loop_.Post([this, status = write_error_] { engine_.Abort(status); });
+    });
   }
 
   void SampleMemory() {  // writer thread
@@ -434,11 +458,11 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   const double seconds_before_;
   const TimePoint started_;
 
-  absl::Mutex mutex_;
+  Mutex mutex_;
   std::optional<absl::StatusOr<Outcome>> outcome_ ABSL_GUARDED_BY(mutex_);
   bool farewell_said_ ABSL_GUARDED_BY(mutex_) = false;
 
-  absl::Mutex blobs_mutex_;
+  Mutex blobs_mutex_;
   std::deque<fleet::Blob> blobs_ ABSL_GUARDED_BY(blobs_mutex_);  // recent broadcasts and models
   fleet::Blob pinned_ ABSL_GUARDED_BY(blobs_mutex_);             // the population
 
@@ -474,18 +498,25 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   EventLoop loop_;
 };
 
-// The rows that a resumed run keeps, for the stop rule's memory.
+// The rows that a resumed run keeps, for the stop rule's memory. Refuses a run that the rule has
+// stopped already: one more round would give another result than stopping did.
 absl::Status Replay(const Options& options, const Checkpoint& checkpoint, StopWatch& stop_watch) {
   if (!options.stop.active()) return absl::OkStatus();
   MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(options.run_dir + "/metrics.jsonl"));
+  std::optional<std::string> over;  // what the last row said
   for (const absl::string_view line :
        absl::StrSplit(text.substr(0, checkpoint.metrics_bytes), '\n', absl::SkipEmpty())) {
     const auto row = MetricsRow::Parse(options.run.task, std::string(line));
     if (!row.has_value())
       return absl::DataLossError(absl::StrCat(options.run_dir, "/metrics.jsonl is damaged"));
     if (const auto value = row->Get(options.stop.metric); value.has_value()) {
-      (void)stop_watch.Observe(static_cast<uint32_t>(*row->Get("round")), *value);
+      over = stop_watch.Observe(static_cast<uint32_t>(*row->Get("round")), *value);
     }
+  }
+  if (over.has_value()) {
+    return absl::FailedPreconditionError(absl::StrCat("the run in ", options.run_dir,
+                                                      " has stopped: ", *over,
+                                                      "; change run.stop to carry it on"));
   }
   return absl::OkStatus();
 }
@@ -494,7 +525,7 @@ absl::Status Replay(const Options& options, const Checkpoint& checkpoint, StopWa
 
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
     Options options, FlatVector initial, const algorithms::Registry& registry) {
-  MACAW_RETURN_IF_ERROR(CheckStopRule(options.stop, options.run.task));
+  MACAW_RETURN_IF_ERROR(CheckStopRule(options.stop, options.run));
   MACAW_ASSIGN_OR_RETURN(const algorithms::Description* algorithm,
                          registry.Find(options.run.algorithm.name));
   MACAW_ASSIGN_OR_RETURN(options.run.algorithm, registry.Complete(options.run.algorithm));
@@ -533,6 +564,12 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
       owed_row = MetricsRow::Parse(options.run.task, checkpoint->owed_row);
       engine.evaluate_first = keeper.ModelBlob();
     }
+  } else if (HasCheckpoint(options.run_dir)) {
+    // The former run's rounds may be higher, and would then pass for this one's newest.
+    return absl::AlreadyExistsError(
+        absl::StrCat(options.run_dir,
+                     "/checkpoints holds those of another run: resume that one, "
+                     "or give this one a folder of its own"));
   }
   MACAW_ASSIGN_OR_RETURN(
       RunFolder folder,

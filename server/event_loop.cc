@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/synchronization/notification.h"
-#include "absl/time/time.h"
 #include "core/executor.h"
+#include "core/mutex.h"
 
 namespace macaw::server {
 
@@ -17,21 +16,21 @@ EventLoop::EventLoop(absl::AnyInvocable<TimePoint()> deadline,
 
 EventLoop::~EventLoop() {
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     closing_ = true;
   }
   thread_.join();
 }
 
 void EventLoop::Post(Task task) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   tasks_.push_back(std::move(task));
 }
 
 void EventLoop::WaitIdle() {
-  absl::Notification reached;
+  Notification reached;
   Post([&reached] { reached.Notify(); });
-  reached.WaitForNotification();
+  reached.Wait();
 }
 
 void EventLoop::Loop() {
@@ -42,13 +41,12 @@ void EventLoop::Loop() {
     const TimePoint deadline = deadline_();
     std::deque<Task> batch;
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       const TimePoint now = SteadyClock().Now();
       if (deadline == TimePoint::max()) {
-        mutex_.Await(absl::Condition(&ready));
+        mutex_.Await(ready);
       } else {
-        mutex_.AwaitWithTimeout(absl::Condition(&ready),
-                                absl::Nanoseconds(std::max<int64_t>(0, (deadline - now).count())));
+        mutex_.AwaitFor(std::max(Duration::zero(), deadline - now), ready);
       }
       if (closing_ && tasks_.empty()) return;
       batch.swap(tasks_);

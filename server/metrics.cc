@@ -65,7 +65,9 @@ void MetricsRow::AddClientStatistics(const std::string& prefix,
     for (const double value : values) mean += value;
     mean /= static_cast<double>(values.size());
     for (const double value : values) square += (value - mean) * (value - mean);
-    std::sort(values.begin(), values.end());
+    // A client whose loss is not a number sorts as the largest: plain < would not be an order.
+    std::sort(values.begin(), values.end(),
+              [](double a, double b) { return std::isnan(b) ? !std::isnan(a) : a < b; });
     const size_t tenth = std::max<size_t>(1, values.size() / 10);
     double worst = 0;
     for (size_t i = 0; i < tenth; ++i)

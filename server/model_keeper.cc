@@ -1,5 +1,6 @@
 #include "server/model_keeper.h"
 
+#include <cmath>
 #include <utility>
 
 #include "core/status.h"
@@ -39,6 +40,17 @@ absl::StatusOr<aggregation::ExactSum> ModelKeeper::Decode(const fleet::Part& par
   if (sum.clients() != part.included.size()) {
     return absl::InvalidArgumentError(absl::StrCat("the part names ", part.included.size(),
                                                    " clients but its sums hold ", sum.clients()));
+  }
+  uint64_t multiplicity = 0;
+  double weight = 0;
+  for (const fleet::ClientRecord& record : part.included) {
+    multiplicity += record.multiplicity;
+    weight += record.multiplicity * record.weight;
+  }
+  // A sum that weighs more than its clients would push later parts past what the round planned.
+  if (sum.multiplicity() != multiplicity || !(std::fabs(sum.weight() - weight) <= 1e-9 * weight)) {
+    return absl::InvalidArgumentError(absl::StrCat("the part names clients that weigh ", weight,
+                                                   " but its sums hold ", sum.weight()));
   }
   return sum;
 }

@@ -1,6 +1,7 @@
 #include "server/stop_watch.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -13,10 +14,10 @@ bool HigherIsBetter(const std::string& metric) {
   return metric.find("loss") == std::string::npos && metric.find("mae") == std::string::npos;
 }
 
-absl::Status CheckStopRule(const StopRule& rule, TaskKind task) {
+absl::Status CheckStopRule(const StopRule& rule, const RunConfig& run) {
   if (!rule.active()) return absl::OkStatus();
   std::vector<std::string> columns;
-  for (const training::MetricRatio& ratio : training::SchemaFor(task).ratios) {
+  for (const training::MetricRatio& ratio : training::SchemaFor(run.task).ratios) {
     columns.push_back("test_" + ratio.name);
     columns.push_back("clients_test_" + ratio.name);
   }
@@ -24,6 +25,13 @@ absl::Status CheckStopRule(const StopRule& rule, TaskKind task) {
     return absl::InvalidArgumentError(
         absl::StrCat("run.stop.metric is \"", rule.metric,
                      "\"; a run can be stopped by: ", absl::StrJoin(columns, ", ")));
+  }
+  const bool clients = rule.metric.starts_with("clients_");
+  if (run.evaluation.every == 0 || (clients ? !run.evaluation.clients : !run.evaluation.central)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("run.stop.metric \"", rule.metric,
+                     "\" is never evaluated: set evaluation.every and evaluation.",
+                     clients ? "clients" : "central"));
   }
   if (!rule.has_at_least && rule.patience == 0) {
     return absl::InvalidArgumentError("run.stop needs at_least, patience, or both");
@@ -34,17 +42,18 @@ absl::Status CheckStopRule(const StopRule& rule, TaskKind task) {
 std::optional<std::string> StopWatch::Observe(uint32_t round, double value) {
   const bool higher = HigherIsBetter(rule_.metric);
   const auto better = [&](double a, double b) { return higher ? a > b : a < b; };
-  if (rule_.has_at_least && !better(rule_.at_least, value)) {
+  const bool number = !std::isnan(value);  // a diverged run has not arrived
+  if (number && rule_.has_at_least && !better(rule_.at_least, value)) {
     return absl::StrCat(rule_.metric, " reached ", value, " in round ", round, " (asked for ",
                         rule_.at_least, ")");
   }
-  if (!best_.has_value() || better(value, *best_)) {
+  if (number && (!best_.has_value() || better(value, *best_))) {
     best_ = value;
     best_round_ = round;
     without_progress_ = 0;
   } else if (++without_progress_; rule_.patience > 0 && without_progress_ >= rule_.patience) {
-    return absl::StrCat(rule_.metric, " has not improved on ", *best_, " of round ", best_round_,
-                        " in ", without_progress_, " evaluations");
+    return absl::StrCat(rule_.metric, " has not improved on ", best_.value_or(std::nan("")),
+                        " of round ", best_round_, " in ", without_progress_, " evaluations");
   }
   return std::nullopt;
 }

@@ -28,6 +28,6 @@ class StopWatch {
 bool HigherIsBetter(const std::string& metric);
 
 // An error lists the columns that the task's rows have.
-absl::Status CheckStopRule(const StopRule& rule, TaskKind task);
+absl::Status CheckStopRule(const StopRule& rule, const RunConfig& run);
 
 }  // namespace macaw::server

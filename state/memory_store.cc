@@ -14,7 +14,7 @@ MemoryStateStore::MemoryStateStore(StateSchema schema, uint64_t capacity)
 absl::Status MemoryStateStore::Put(const Attempt& version, std::span<const ConstVectorView> items) {
   MACAW_ASSIGN_OR_RETURN(AlignedBuffer encoded, EncodeBlob(version, items, schema_));
   auto blob = std::make_shared<const AlignedBuffer>(std::move(encoded));
-  const absl::MutexLock lock(&mutex_);
+  const MutexLock lock(&mutex_);
   if (const auto found = blobs_.find(KeyOf(version)); found != blobs_.end()) {
     return std::ranges::equal(found->second->bytes(), blob->bytes()) ? absl::OkStatus()
                                                                      : Overwriting(version);
@@ -32,7 +32,7 @@ absl::Status MemoryStateStore::Put(const Attempt& version, std::span<const Const
 absl::StatusOr<ClientState> MemoryStateStore::Get(const Attempt& version) const {
   std::shared_ptr<const AlignedBuffer> blob;
   {
-    const absl::MutexLock lock(&mutex_);
+    const MutexLock lock(&mutex_);
     const auto found = blobs_.find(KeyOf(version));
     if (found == blobs_.end()) return Missing(version);
     blob = found->second;
@@ -41,12 +41,12 @@ absl::StatusOr<ClientState> MemoryStateStore::Get(const Attempt& version) const 
 }
 
 absl::StatusOr<bool> MemoryStateStore::Contains(const Attempt& version) const {
-  const absl::MutexLock lock(&mutex_);
+  const MutexLock lock(&mutex_);
   return blobs_.contains(KeyOf(version));
 }
 
 absl::Status MemoryStateStore::Delete(std::span<const Attempt> versions) {
-  const absl::MutexLock lock(&mutex_);
+  const MutexLock lock(&mutex_);
   for (const Attempt& version : versions) {
     const auto found = blobs_.find(KeyOf(version));
     if (found == blobs_.end()) continue;

@@ -5,7 +5,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/synchronization/mutex.h"
+#include "core/mutex.h"
 #include "state/client_state_store.h"
 
 namespace macaw::state {
@@ -39,7 +39,7 @@ class MemoryStateStore final : public ClientStateStore {
 
   const StateSchema schema_;
   const uint64_t capacity_;
-  mutable absl::Mutex mutex_;
+  mutable Mutex mutex_;
   absl::flat_hash_map<Key, std::shared_ptr<const AlignedBuffer>> blobs_ ABSL_GUARDED_BY(mutex_);
   uint64_t used_ ABSL_GUARDED_BY(mutex_) = 0;
 };

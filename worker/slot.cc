@@ -1,5 +1,6 @@
 #include "worker/slot.h"
 
+#include <optional>
 #include <utility>
 
 #include "core/clock.h"
@@ -11,7 +12,8 @@ namespace {
 // Rows a forward pass sees at once. Part of the result's bits, so a constant and not an option.
 constexpr uint32_t kEvaluationBatch = 200;
 
-fleet::LeftOutReason ReasonOf(const absl::Status& status) {
+// Why a client is left out of the round, if that is its own doing.
+std::optional<fleet::LeftOutReason> OwnReason(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kOutOfRange:
       return fleet::LeftOutReason::kOutOfBound;
@@ -20,7 +22,7 @@ fleet::LeftOutReason ReasonOf(const absl::Status& status) {
     case absl::StatusCode::kNotFound:
       return fleet::LeftOutReason::kNoData;
     default:
-      return fleet::LeftOutReason::kFailed;
+      return std::nullopt;
   }
 }
 
@@ -44,58 +46,72 @@ absl::Status Slot::OpenSum(const PhaseContext& phase) {
   return absl::OkStatus();
 }
 
-void Slot::Train(const PhaseContext& phase, const fleet::Assignment& assignment) {
+absl::Status Slot::Train(const PhaseContext& phase, const fleet::Assignment& assignment) {
   workspace_.Reset();
   absl::StatusOr<fleet::ClientRecord> record = TrainOne(phase, assignment);
   if (record.ok()) {
     result_.included.push_back(*std::move(record));
-  } else {
-    result_.left_out.push_back({.attempt = {assignment.client, assignment.fence},
-                                .reason = ReasonOf(record.status()),
-                                .message = std::string(record.status().message())});
+    return absl::OkStatus();
   }
+  const std::optional<fleet::LeftOutReason> reason = OwnReason(record.status());
+  if (!reason.has_value()) return record.status();
+  result_.left_out.push_back({.attempt = {assignment.client, assignment.fence},
+                              .reason = *reason,
+                              .message = std::string(record.status().message())});
+  return absl::OkStatus();
 }
 
-absl::StatusOr<fleet::ClientRecord> Slot::TrainOne(const PhaseContext& phase,
-                                                   const fleet::Assignment& assignment) {
-  MACAW_RETURN_IF_ERROR(OpenSum(phase));
-  const TimePoint start = SteadyClock().Now();
-  const ClientId client = assignment.client;
+absl::StatusOr<training::ClientTask> Slot::Load(const PhaseContext& phase, ClientId client) const {
   training::ClientTask task{.seed = context_->run.seed,
                             .round = phase.round,
                             .phase = phase.phase,
                             .client = client,
                             .clients = dataset_->info().clients};
-  MACAW_ASSIGN_OR_RETURN(task.train, dataset_->Client(client, data::Split::kTrain));
-  if (task.train.empty()) {
+  for (const auto& [split, rows] : {std::pair(data::Split::kTrain, &task.train),
+                                    std::pair(data::Split::kValidation, &task.validation),
+                                    std::pair(data::Split::kTest, &task.test)}) {
+    if (dataset_->Examples(client, split) == 0) continue;
+    MACAW_ASSIGN_OR_RETURN(*rows, dataset_->Client(client, split));
+  }
+  return task;
+}
+
+absl::StatusOr<fleet::ClientRecord> Slot::TrainOne(const PhaseContext& phase,
+                                                   const fleet::Assignment& assignment) {
+  const TimePoint start = SteadyClock().Now();
+  const ClientId client = assignment.client;
+  // Until the update exists, whatever fails is this node's or the algorithm's.
+  const auto ours = [&](const absl::Status& status) {
+    return absl::InternalError(absl::StrCat("client ", client.value, ": ", status.message()));
+  };
+  if (const absl::Status status = OpenSum(phase); !status.ok()) return ours(status);
+  absl::StatusOr<training::ClientTask> task = Load(phase, client);
+  if (!task.ok()) return ours(task.status());
+  if (task->train.empty()) {
     return absl::NotFoundError(absl::StrCat("client ", client.value, " has no training rows"));
-  }
-  if (dataset_->Examples(client, data::Split::kValidation) > 0) {
-    MACAW_ASSIGN_OR_RETURN(task.validation, dataset_->Client(client, data::Split::kValidation));
-  }
-  if (dataset_->Examples(client, data::Split::kTest) > 0) {
-    MACAW_ASSIGN_OR_RETURN(task.test, dataset_->Client(client, data::Split::kTest));
   }
   const TimePoint loaded = SteadyClock().Now();
 
   const algorithms::ClientContext context{.round = phase.round,
                                           .phase = phase.phase,
                                           .client = client,
-                                          .examples = static_cast<uint32_t>(task.train.size()),
+                                          .examples = static_cast<uint32_t>(task->train.size()),
                                           .weight = assignment.weight,
                                           .local = phase.local,
                                           .broadcast = phase.vectors,
                                           .state = {}};
-  MACAW_ASSIGN_OR_RETURN(const training::LocalPlan plan,
-                         context_->algorithm->Prepare(context, workspace_));
-  MACAW_ASSIGN_OR_RETURN(const std::vector<training::StageOutcome> outcomes,
-                         trainer_->Run(plan, task));
-  MACAW_ASSIGN_OR_RETURN(const algorithms::ClientResult result,
-                         context_->algorithm->Conclude(context, outcomes, workspace_));
+  const absl::StatusOr<training::LocalPlan> plan =
+      context_->algorithm->Prepare(context, workspace_);
+  if (!plan.ok()) return ours(plan.status());
+  const absl::StatusOr<std::vector<training::StageOutcome>> outcomes = trainer_->Run(*plan, *task);
+  if (!outcomes.ok()) return ours(outcomes.status());
+  const absl::StatusOr<algorithms::ClientResult> result =
+      context_->algorithm->Conclude(context, *outcomes, workspace_);
+  if (!result.ok()) return ours(result.status());
   MACAW_RETURN_IF_ERROR(result_.sum->Add({.client = client,
                                           .weight = assignment.weight,
                                           .multiplicity = assignment.multiplicity,
-                                          .values = result.up}));
+                                          .values = result->up}));
   fleet::ClientRecord record{.attempt = {client, assignment.fence},
                              .multiplicity = assignment.multiplicity,
                              .weight = assignment.weight,
@@ -104,10 +120,10 @@ absl::StatusOr<fleet::ClientRecord> Slot::TrainOne(const PhaseContext& phase,
                              .train_seconds = ToSeconds(SteadyClock().Now() - loaded)};
   // Steps and losses of the last training stage: the one whose end the algorithm builds on.
   record.sums.assign(training::SchemaFor(context_->run.task).sums.size(), 0.0);
-  for (size_t i = 0; i < outcomes.size(); ++i) {
-    if (plan.stages[i].kind != training::StageKind::kTrain) continue;
-    record.steps += outcomes[i].steps;
-    record.sums = outcomes[i].sums;
+  for (size_t i = 0; i < outcomes->size(); ++i) {
+    if (plan->stages[i].kind != training::StageKind::kTrain) continue;
+    record.steps += (*outcomes)[i].steps;
+    record.sums = (*outcomes)[i].sums;
   }
   return record;
 }

@@ -28,9 +28,10 @@ class Slot {
   // `context` and `dataset` must outlive the slot.
   static absl::StatusOr<Slot> Make(const RunContext& context, const data::Dataset& dataset);
 
-  // One client's turn, from its rows to the slot's sum. Never fails: a client that cannot be
-  // trained is left out with the reason.
-  void Train(const PhaseContext& phase, const fleet::Assignment& assignment);
+  // One client's turn, from its rows to the slot's sum. What is the client's own (no rows, an
+  // update that is not finite or out of bounds) leaves it out, with the reason. An error is this
+  // node's and must not decide a result: somebody else gets the client.
+  absl::Status Train(const PhaseContext& phase, const fleet::Assignment& assignment);
   absl::StatusOr<fleet::EvaluationResult> Evaluate(const EvaluationContext& evaluation,
                                                    const fleet::EvaluationTask& task);
   // Hands over what the slot has and starts afresh.
@@ -40,6 +41,7 @@ class Slot {
   Slot(const RunContext& context, const data::Dataset& dataset,
        std::unique_ptr<training::LocalTrainer> trainer)
       : context_(&context), dataset_(&dataset), trainer_(std::move(trainer)) {}
+  absl::StatusOr<training::ClientTask> Load(const PhaseContext& phase, ClientId client) const;
   absl::StatusOr<fleet::ClientRecord> TrainOne(const PhaseContext& phase,
                                                const fleet::Assignment& assignment);
   absl::Status OpenSum(const PhaseContext& phase);

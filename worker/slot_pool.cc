@@ -16,11 +16,11 @@ absl::StatusOr<std::unique_ptr<SlotPool>> SlotPool::Start(const RunContext& cont
                                                           RunningMarker& marker) {
   auto pool =
       std::unique_ptr<SlotPool>(new SlotPool(context, dataset, slots, std::move(slowdown), marker));
-  absl::MutexLock lock(&pool->mutex_);
+  MutexLock lock(&pool->mutex_);
   const auto all_ready = [&]() ABSL_SHARED_LOCKS_REQUIRED(pool->mutex_) {
     return pool->ready_ == slots;
   };
-  pool->mutex_.Await(absl::Condition(&all_ready));
+  pool->mutex_.Await(all_ready);
   if (!pool->error_.ok()) {
     const absl::Status error = pool->error_;
     return error;
@@ -41,7 +41,7 @@ SlotPool::SlotPool(const RunContext& context, const data::Dataset& dataset, uint
 
 SlotPool::~SlotPool() {
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     closing_ = true;
     queue_.clear();
   }
@@ -50,7 +50,7 @@ SlotPool::~SlotPool() {
 
 void SlotPool::Enqueue(std::shared_ptr<const PhaseContext> phase,
                        const std::vector<fleet::Assignment>& assignments) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   phase_ = phase;
   for (const fleet::Assignment& assignment : assignments) {
     held_.push_back({assignment.client, assignment.fence});
@@ -60,41 +60,39 @@ void SlotPool::Enqueue(std::shared_ptr<const PhaseContext> phase,
 
 void SlotPool::Enqueue(std::shared_ptr<const EvaluationContext> evaluation,
                        const std::vector<fleet::EvaluationTask>& tasks) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   for (const fleet::EvaluationTask& task : tasks)
     queue_.emplace_back(EvaluateItem{evaluation, task});
 }
 
 bool SlotPool::WaitForQueueBelow(size_t low) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   const auto due = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     return interrupted_ || queue_.size() <= low;
   };
-  mutex_.Await(absl::Condition(&due));
+  mutex_.Await(due);
   return !interrupted_;
 }
 
 bool SlotPool::WaitIdle() {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   const auto due = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     return interrupted_ || (queue_.empty() && running_ == 0);
   };
-  mutex_.Await(absl::Condition(&due));
+  mutex_.Await(due);
   return !interrupted_;
 }
 
 void SlotPool::Interrupt() {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   interrupted_ = true;
 }
 
 absl::StatusOr<Harvest> SlotPool::TakeHarvest() {
-  absl::MutexLock lock(&mutex_);
-  if (!error_.ok()) return error_;
+  MutexLock lock(&mutex_);
   Harvest harvest;
   harvest.phase = std::exchange(phase_, nullptr);
   harvest.evaluations = std::exchange(evaluations_, {});
-  held_.clear();
   for (std::optional<Slot>& slot : slots_) {
     SlotResult result = slot->TakeResult();
     std::move(result.included.begin(), result.included.end(), std::back_inserter(harvest.included));
@@ -109,11 +107,21 @@ absl::StatusOr<Harvest> SlotPool::TakeHarvest() {
   return harvest;
 }
 
+void SlotPool::Settle() {
+  MutexLock lock(&mutex_);
+  held_.clear();
+}
+
+absl::Status SlotPool::error() const {
+  MutexLock lock(&mutex_);
+  return error_;
+}
+
 void SlotPool::Clear() {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   queue_.clear();
   const auto idle = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return running_ == 0; };
-  mutex_.Await(absl::Condition(&idle));
+  mutex_.Await(idle);
   interrupted_ = false;
   phase_ = nullptr;
   held_.clear();
@@ -122,7 +130,7 @@ void SlotPool::Clear() {
 }
 
 void SlotPool::Drop(const std::vector<Attempt>& attempts) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   for (const Attempt& attempt : attempts) {
     const size_t before = queue_.size();
     std::erase_if(queue_, [&](const Item& item) {
@@ -133,18 +141,23 @@ void SlotPool::Drop(const std::vector<Attempt>& attempts) {
   }
 }
 
-std::vector<Attempt> SlotPool::Held() const {
-  absl::MutexLock lock(&mutex_);
-  return held_;
+std::vector<Attempt> SlotPool::Queued() const {
+  MutexLock lock(&mutex_);
+  std::vector<Attempt> queued;
+  for (const Item& item : queue_) {
+    const auto* train = std::get_if<TrainItem>(&item);
+    if (train != nullptr) queued.push_back({train->assignment.client, train->assignment.fence});
+  }
+  return queued;
 }
 
-bool SlotPool::training() const {
-  absl::MutexLock lock(&mutex_);
-  return !held_.empty();
+size_t SlotPool::held() const {
+  MutexLock lock(&mutex_);
+  return held_.size();
 }
 
 uint64_t SlotPool::started() const {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   return started_;
 }
 
@@ -152,7 +165,7 @@ void SlotPool::Loop(uint32_t index) {
   NameThisThread(absl::StrCat("slot-", index));
   {
     absl::StatusOr<Slot> slot = Slot::Make(context_, dataset_);
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     if (slot.ok()) {
       slots_[index] = *std::move(slot);
     } else if (error_.ok()) {
@@ -166,8 +179,8 @@ void SlotPool::Loop(uint32_t index) {
   while (true) {
     std::optional<Item> item;
     {
-      absl::MutexLock lock(&mutex_);
-      mutex_.Await(absl::Condition(&due));
+      MutexLock lock(&mutex_);
+      mutex_.Await(due);
       if (closing_) return;
       item = std::move(queue_.front());
       queue_.pop_front();
@@ -175,7 +188,7 @@ void SlotPool::Loop(uint32_t index) {
       ++started_;
     }
     RunItem(index, *slots_[index], *item);
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     --running_;
   }
 }
@@ -184,23 +197,29 @@ void SlotPool::RunItem(uint32_t index, Slot& slot, const Item& item) {
   if (const auto* train = std::get_if<TrainItem>(&item)) {
     const TimePoint start = SteadyClock().Now();
     marker_.Started(index, {train->assignment.client, train->assignment.fence});
-    slot.Train(*train->phase, train->assignment);
+    const absl::Status trained = slot.Train(*train->phase, train->assignment);
     if (index < slowdown_.size() && slowdown_[index] > 1) {
       std::this_thread::sleep_for((SteadyClock().Now() - start) * (slowdown_[index] - 1));
     }
     marker_.Finished(index);
+    if (!trained.ok()) Fail(trained);
     return;
   }
   const auto& evaluate = std::get<EvaluateItem>(item);
   absl::StatusOr<fleet::EvaluationResult> result =
       slot.Evaluate(*evaluate.evaluation, evaluate.task);
-  absl::MutexLock lock(&mutex_);
-  if (result.ok()) {
-    evaluations_.push_back(*std::move(result));
-  } else if (error_.ok()) {
-    error_ = Annotate(result.status(),
-                      absl::StrCat("evaluation after round ", evaluate.evaluation->round.value));
+  if (!result.ok()) {
+    return Fail(Annotate(result.status(), absl::StrCat("evaluation after round ",
+                                                       evaluate.evaluation->round.value)));
   }
+  MutexLock lock(&mutex_);
+  evaluations_.push_back(*std::move(result));
+}
+
+void SlotPool::Fail(const absl::Status& status) {
+  MutexLock lock(&mutex_);
+  if (error_.ok()) error_ = status;
+  interrupted_ = true;
 }
 
 }  // namespace macaw::worker

@@ -10,7 +10,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
+#include "core/mutex.h"
 #include "data/dataset.h"
 #include "proto/fleet/messages.h"
 #include "worker/phase.h"
@@ -58,14 +58,16 @@ class SlotPool {
   // Takes everything finished; call when idle. The first error of an evaluation is returned
   // instead.
   absl::StatusOr<Harvest> TakeHarvest() ABSL_LOCKS_EXCLUDED(mutex_);
+  void Settle() ABSL_LOCKS_EXCLUDED(mutex_);  // the harvest is committed, or given up
+  // The first error of a slot: this node cannot go on. The waits return false once there is one.
+  absl::Status error() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Forgets the queue and everything finished; waits for what is running.
   void Clear() ABSL_LOCKS_EXCLUDED(mutex_);
   // Removes these from the queue where they have not started.
   void Drop(const std::vector<Attempt>& attempts) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  std::vector<Attempt> Held() const
-      ABSL_LOCKS_EXCLUDED(mutex_);                    // trained, running or queued, uncommitted
-  bool training() const ABSL_LOCKS_EXCLUDED(mutex_);  // whether Held is not empty
+  std::vector<Attempt> Queued() const ABSL_LOCKS_EXCLUDED(mutex_);  // not yet begun
+  size_t held() const ABSL_LOCKS_EXCLUDED(mutex_);  // queued, running or trained, and not settled
   uint64_t started() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -82,6 +84,7 @@ class SlotPool {
   SlotPool(const RunContext& context, const data::Dataset& dataset, uint32_t slots,
            std::vector<double> slowdown, RunningMarker& marker);
   void Loop(uint32_t index) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Fail(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
   void RunItem(uint32_t index, Slot& slot, const Item& item) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const RunContext& context_;
@@ -89,7 +92,7 @@ class SlotPool {
   const std::vector<double> slowdown_;
   RunningMarker& marker_;
 
-  mutable absl::Mutex mutex_;
+  mutable Mutex mutex_;
   std::deque<Item> queue_ ABSL_GUARDED_BY(mutex_);
   size_t running_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t ready_ ABSL_GUARDED_BY(mutex_) = 0;  // slots that have their replica, or failed to

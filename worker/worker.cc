@@ -10,11 +10,10 @@
 #include <thread>
 #include <utility>
 
-#include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
 #include "core/executor.h"
 #include "core/logging.h"
 #include "core/memory.h"
+#include "core/mutex.h"
 #include "core/status.h"
 #include "proto/fleet/vector_codec.h"
 #include "training/api/schedule.h"
@@ -38,7 +37,7 @@ class Heart {
       : every_(every), beat_(std::move(beat)), thread_([this] { Loop(); }) {}
   ~Heart() {
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       closing_ = true;
     }
     thread_.join();
@@ -48,14 +47,14 @@ class Heart {
   void Loop() {
     NameThisThread("heartbeat");
     while (beat_()) {
-      absl::MutexLock lock(&mutex_);
-      mutex_.AwaitWithTimeout(absl::Condition(&closing_), absl::Nanoseconds(every_.count()));
+      MutexLock lock(&mutex_);
+      mutex_.AwaitFor(every_, [this] { return closing_; });
       if (closing_) return;
     }
   }
   const Duration every_;
   const std::function<bool()> beat_;
-  absl::Mutex mutex_;
+  Mutex mutex_;
   bool closing_ = false;
   std::thread thread_;
 };
@@ -103,7 +102,9 @@ class Session {
     bool commit_due = false;
     while (true) {
       if (stop_.stop_requested()) return SessionEnd::kStopRequested;
+      if (over_) return SessionEnd::kRunOver;
       if (lost_) return SessionEnd::kLost;
+      MACAW_RETURN_IF_ERROR(pool_->error());
       if (commit_due) {
         if (!pool_->WaitIdle()) continue;
         MACAW_ASSIGN_OR_RETURN(const bool known, Commit());
@@ -133,7 +134,7 @@ class Session {
 
   absl::StatusOr<fleet::LeaseReply> Lease() {
     fleet::LeaseRequest request{.session = session_, .wanted = options_.slots};
-    request.running = static_cast<uint32_t>(pool_->Held().size());
+    request.running = static_cast<uint32_t>(pool_->held());
     for (const fleet::Blob& blob : cache_) request.have.push_back(blob.digest);
     return Retrying([&] { return link_.Lease(request, kPoll); });
   }
@@ -141,16 +142,31 @@ class Session {
   // True: commit once this is done, without asking again.
   absl::StatusOr<bool> Accept(const fleet::LeaseReply& reply) {
     if (reply.evaluation.has_value()) {
-      MACAW_ASSIGN_OR_RETURN(auto evaluation, Open(*reply.evaluation));
-      pool_->Enqueue(std::move(evaluation), reply.evaluation->tasks);
+      absl::StatusOr<std::shared_ptr<const EvaluationContext>> evaluation = Open(*reply.evaluation);
+      // A model that is no longer served is of a round long over; its tasks have gone to others.
+      if (!evaluation.ok() && !absl::IsNotFound(evaluation.status())) return evaluation.status();
+      if (evaluation.ok()) pool_->Enqueue(*std::move(evaluation), reply.evaluation->tasks);
     }
     if (reply.training.has_value()) {
-      MACAW_ASSIGN_OR_RETURN(auto phase, Open(*reply.training));
+      absl::StatusOr<std::shared_ptr<const PhaseContext>> opened = Open(*reply.training);
+      if (absl::IsNotFound(opened.status())) {  // a lease of a round that is long over
+        GiveBack(*reply.training);
+        return pool_->held() == 0;
+      }
+      MACAW_ASSIGN_OR_RETURN(auto phase, std::move(opened));
       pool_->Enqueue(std::move(phase), reply.training->assignments);
       return reply.training->last;
     }
     // Evaluation alone: its results should not wait for the next round.
-    return !pool_->training();
+    return pool_->held() == 0;
+  }
+
+  void GiveBack(const fleet::TrainingLease& lease) {
+    fleet::ReleaseRequest request{.session = session_};
+    for (const fleet::Assignment& assignment : lease.assignments) {
+      request.attempts.push_back({assignment.client, assignment.fence});
+    }
+    (void)link_.Release(request);  // a lost message costs one lease's time
   }
 
   absl::StatusOr<std::shared_ptr<const PhaseContext>> Open(const fleet::TrainingLease& lease) {
@@ -214,8 +230,13 @@ class Session {
     }
     MACAW_ASSIGN_OR_RETURN(const fleet::CommitReply reply,
                            Retrying([&] { return link_.Commit(request); }));
+    pool_->Settle();
     if (reply.verdict == fleet::Verdict::kRegister) return false;
-    if (reply.verdict == fleet::Verdict::kStale || reply.verdict == fleet::Verdict::kRefused) {
+    if (reply.verdict == fleet::Verdict::kRefused) {
+      // The same work would be refused again: better to end with the reason than to train for ever.
+      return absl::AbortedError(absl::StrCat("the server refused a commit: ", reply.reason));
+    }
+    if (reply.verdict == fleet::Verdict::kStale) {
       // The server has taken the clients back; there is nothing left here to repeat.
       log_.Warning(absl::StrCat("commit_turned_down ", reply.reason));
     }
@@ -224,13 +245,12 @@ class Session {
 
   bool Beat() {
     fleet::HeartbeatRequest request{
-        .session = session_, .held = pool_->Held(), .started = pool_->started()};
+        .session = session_, .held = pool_->Queued(), .started = pool_->started()};
     if (const auto bytes = ProportionalSetSize(); bytes.ok()) request.memory_bytes = *bytes;
     const absl::StatusOr<fleet::HeartbeatReply> reply = link_.Heartbeat(request);
     if (!reply.ok()) return true;  // the working thread finds out by itself, and decides
-    if (reply->stop) return true;  // likewise: its next call is answered at once
-    if (!reply->known) {
-      lost_ = true;
+    if (reply->stop || !reply->known) {
+      (reply->stop ? over_ : lost_) = true;
       pool_->Interrupt();
       return false;
     }
@@ -260,14 +280,14 @@ class Session {
 
   // Returns early when a stop is requested.
   void WaitFor(Duration pause) {
-    absl::Mutex mutex;
+    Mutex mutex;
     bool woken = false;
     const std::stop_callback wake(stop_, [&] {
-      absl::MutexLock lock(&mutex);
+      MutexLock lock(&mutex);
       woken = true;
     });
-    absl::MutexLock lock(&mutex);
-    mutex.AwaitWithTimeout(absl::Condition(&woken), absl::Nanoseconds(pause.count()));
+    MutexLock lock(&mutex);
+    mutex.AwaitFor(pause, [&] { return woken; });
   }
 
   const Options& options_;
@@ -283,6 +303,7 @@ class Session {
   std::unique_ptr<SlotPool> pool_;
   std::shared_ptr<const PhaseContext> phase_;
   std::deque<fleet::Blob> cache_;
+  std::atomic<bool> over_ = false;
   std::atomic<bool> lost_ = false;
 };
 
@@ -349,7 +370,9 @@ absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::Fl
     Session session(options, dataset, link, marker, stop, context, registration, &commits);
     const absl::StatusOr<SessionEnd> end = session.Run();
     if (stop.stop_requested()) break;
-    if (!end.ok()) return end.status();
+    // Whatever ends a session that had begun may go better the next time: never the code of a
+    // refusal, which callers take as final.
+    if (!end.ok()) return absl::AbortedError(end.status().message());
     if (*end == SessionEnd::kRunOver) break;
     log.Info("session_lost registering_again");
   }

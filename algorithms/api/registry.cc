@@ -1,39 +1,21 @@
 #include "algorithms/api/registry.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "core/spelling.h"
 #include "core/status.h"
 
 namespace macaw::algorithms {
 namespace {
 
-// Levenshtein's distance, without regard to case.
-size_t EditDistance(absl::string_view a, absl::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const bool same = std::tolower(static_cast<unsigned char>(a[i - 1])) ==
-                        std::tolower(static_cast<unsigned char>(b[j - 1]));
-      diagonal =
-          std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, diagonal + (same ? 0 : 1)}));
-    }
-  }
-  return row[b.size()];
-}
-
 // "; did you mean 'x'?", then all that there are.
 std::string Suggestion(absl::string_view wrong, const std::vector<std::string>& names) {
   if (names.empty()) return "; it takes none";
-  const auto nearest = std::ranges::min_element(
-      names, {}, [&](const std::string& name) { return EditDistance(wrong, name); });
-  const bool near = EditDistance(wrong, *nearest) <= std::max<size_t>(2, nearest->size() / 2);
-  return absl::StrCat(near ? absl::StrCat("; did you mean '", *nearest, "'?") : ";",
+  const std::string nearest = NearestWord(wrong, names);
+  return absl::StrCat(nearest.empty() ? ";" : absl::StrCat("; did you mean '", nearest, "'?"),
                       " There are: ", absl::StrJoin(names, ", "));
 }
 

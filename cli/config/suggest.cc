@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
-#include "absl/strings/strip.h"
+#include "core/spelling.h"
 
 namespace macaw::cli {
 namespace {
@@ -143,10 +141,6 @@ constexpr Synonym kSynonyms[] = {
     {"timeout", "server.lease_timeout"},
 };
 
-std::string Normal(absl::string_view key) {
-  return absl::StrReplaceAll(absl::AsciiStrToLower(key), {{"-", "_"}});
-}
-
 absl::string_view LastPart(absl::string_view key) {
   const size_t dot = key.rfind('.');
   return dot == absl::string_view::npos ? key : key.substr(dot + 1);
@@ -157,45 +151,10 @@ absl::string_view TablePart(absl::string_view key) {
   return dot == absl::string_view::npos ? absl::string_view() : key.substr(0, dot);
 }
 
-bool Near(size_t distance, absl::string_view word) {
-  return distance <= std::max<size_t>(1, word.size() / 3);
-}
-
 }  // namespace
 
-size_t EditDistance(absl::string_view a, absl::string_view b) {
-  std::vector<size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
-      row[j] = std::min({replaced, last[j] + 1, row[j - 1] + 1});
-      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-      if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
-    }
-    std::swap(before, last);
-    std::swap(last, row);
-  }
-  return last[b.size()];
-}
-
-std::string NearestWord(absl::string_view word, const std::vector<std::string>& words) {
-  const std::string wanted = Normal(word);
-  const std::string* best = nullptr;
-  size_t best_distance = 0;
-  for (const std::string& candidate : words) {
-    const size_t distance = EditDistance(wanted, candidate);
-    if (Near(distance, wanted) && (best == nullptr || distance < best_distance)) {
-      best = &candidate;
-      best_distance = distance;
-    }
-  }
-  return best == nullptr ? "" : *best;
-}
-
 std::string NearestKey(absl::string_view key, const std::vector<std::string>& known) {
-  const std::string wanted = Normal(key);
+  const std::string wanted = NormalSpelling(key);
   const absl::string_view name = LastPart(wanted);
   const absl::string_view table = TablePart(wanted);
 
@@ -223,7 +182,7 @@ std::string NearestKey(absl::string_view key, const std::vector<std::string>& kn
   if (!spelled.empty()) return spelled;
   for (const std::string& candidate : known) {
     const size_t distance = EditDistance(name, LastPart(candidate));
-    if (name.size() > 3 && Near(distance, name) &&
+    if (name.size() > 3 && IsNear(distance, name) &&
         (nearest == nullptr || distance < nearest_distance)) {
       nearest = &candidate;
       nearest_distance = distance;

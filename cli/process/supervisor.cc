@@ -200,7 +200,9 @@ class Supervisor {
     while (report_.open() && Readable(report_.get())) MACAW_RETURN_IF_ERROR(OnReport());
     server_.reset();
     if (!failure_.ok() || end_ == RunEnd::kKilled) return absl::OkStatus();
-    if (exit.ok() || exit.code == kExitInterrupted) {
+    // A server that is interrupted before it can listen for signals dies of it.
+    const bool early = end_ == RunEnd::kInterrupted && exit.signal == SIGINT;
+    if (exit.ok() || exit.code == kExitInterrupted || early) {
       end_ = exit.ok() ? RunEnd::kFinished : RunEnd::kInterrupted;
       return absl::OkStatus();
     }

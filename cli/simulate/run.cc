@@ -91,8 +91,17 @@ absl::StatusOr<RunEnd> RunInChildren(const Config& config, const RunOptions& opt
   supervisor.worker = [&](uint32_t index, const std::string& address) {
     const std::string name = absl::StrCat("worker-", index);
     ChildSpec spec{.name = name, .log = log(name)};
-    spec.argv = {worker,   "--config", config_file, "--server",         address,
-                 "--name", name,       "--slots",   absl::StrCat(slots)};
+    spec.argv = {worker,
+                 "--config",
+                 config_file,
+                 "--server",
+                 address,
+                 "--name",
+                 name,
+                 "--slots",
+                 absl::StrCat(slots),
+                 "--scratch",
+                 absl::StrCat(options.folder, "/scratch")};
     if (options.verbose) spec.argv.push_back("--verbose");
     return spec;
   };

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 constexpr const char* kRunFiles[] = {"config.toml",  "summary.json",  "metrics.jsonl",
                                      "events.jsonl", "clients.jsonl", "timeline.json",
                                      "epoch",        "checkpoints",   "model.safetensors",
-                                     "logs",         ".lock"};
+                                     "logs",         "scratch",       ".lock"};
 
 bool Taken(const std::string& path) {
   std::error_code error;

@@ -177,7 +177,7 @@ int RunOnce(const SimulateOptions& options, const algorithms::Registry& registry
     return kExitFailed;
   }
   if (*end != RunEnd::kFinished) {
-    PrintResumeCommand(run.folder());
+    if (HasCheckpoint(run.folder())) PrintResumeCommand(run.folder());
     return kExitInterrupted;
   }
   absl::StatusOr<RunResult> result = ReadResult(run.folder());

@@ -2,8 +2,7 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
+#include "core/mutex.h"
 #include "proto/fleet/link.h"
 #include "proto/fleet/once.h"
 
@@ -11,11 +10,11 @@ namespace macaw::fleet {
 namespace {
 
 // A handler in this process that has not answered for this long is broken, not slow.
-constexpr absl::Duration kAnswerTimeout = absl::Seconds(60);
+constexpr Duration kAnswerTimeout = std::chrono::seconds(60);
 
 // Outlives the link, because an answer may come after the link has gone.
 struct Shared {
-  absl::Mutex mutex;
+  Mutex mutex;
   bool shut ABSL_GUARDED_BY(mutex) = false;
 };
 
@@ -36,7 +35,7 @@ class LocalLink final : public FleetLink {
   }
   absl::StatusOr<LeaseReply> Lease(const LeaseRequest& request, Duration wait) override {
     return Call<LeaseReply>([&](auto reply) { handler_.Lease(request, wait, std::move(reply)); },
-                            absl::FromChrono(wait) + kAnswerTimeout);
+                            wait + kAnswerTimeout);
   }
   absl::StatusOr<HeartbeatReply> Heartbeat(const HeartbeatRequest& request) override {
     return Call<HeartbeatReply>([&](auto reply) { handler_.Heartbeat(request, std::move(reply)); });
@@ -50,7 +49,7 @@ class LocalLink final : public FleetLink {
 
   absl::StatusOr<Blob> Fetch(const Blob& blob) override {
     {
-      absl::MutexLock lock(&shared_->mutex);
+      MutexLock lock(&shared_->mutex);
       if (shared_->shut) return Gone();
     }
     if (blob.bytes != nullptr) return blob;
@@ -63,7 +62,7 @@ class LocalLink final : public FleetLink {
   }
 
   void Shutdown() override {
-    absl::MutexLock lock(&shared_->mutex);
+    MutexLock lock(&shared_->mutex);
     shared_->shut = true;
   }
 
@@ -71,21 +70,21 @@ class LocalLink final : public FleetLink {
   static absl::Status Gone() { return absl::CancelledError("the link is shut down"); }
 
   template <typename T, typename F>
-  absl::StatusOr<T> Call(F&& start, absl::Duration timeout = kAnswerTimeout) {
+  absl::StatusOr<T> Call(F&& start, Duration timeout = kAnswerTimeout) {
     auto slot = std::make_shared<Slot<T>>();
     {
-      absl::MutexLock lock(&shared_->mutex);
+      MutexLock lock(&shared_->mutex);
       if (shared_->shut) return Gone();
     }
     start(AnswerOnce<T>([shared = shared_, slot](absl::StatusOr<T> answer) {
-      absl::MutexLock lock(&shared->mutex);
+      MutexLock lock(&shared->mutex);
       slot->answer = std::move(answer);
     }));
-    absl::MutexLock lock(&shared_->mutex);
+    MutexLock lock(&shared_->mutex);
     const auto ready = [&]() ABSL_SHARED_LOCKS_REQUIRED(shared_->mutex) {
       return slot->answer.has_value() || shared_->shut;
     };
-    if (!shared_->mutex.AwaitWithTimeout(absl::Condition(&ready), timeout)) {
+    if (!shared_->mutex.AwaitFor(timeout, ready)) {
       return absl::DeadlineExceededError("the handler did not answer; the call may be carried out");
     }
     if (slot->answer.has_value()) return *std::move(slot->answer);

@@ -114,11 +114,11 @@ struct LeaseReply {
   std::optional<EvaluationLease> evaluation;
 };
 
-// ---- Heartbeat: progress up; renewals, forecast and directives down --------------------------------------------
+// ---- Heartbeat: progress up, all leases renewed; forecast and directives down ------------------------
 struct HeartbeatRequest {
   WorkerId session;
-  std::vector<Attempt> held;      // leased and not yet committed: these are renewed
-  uint64_t started = 0;           // clients begun since registration: no progress means a stalled worker
+  std::vector<Attempt> held;      // leased and not begun: the answer says which are no longer its own
+  uint64_t started = 0;           // clients begun since registration
   uint64_t memory_bytes = 0;      // PSS
 };
 struct HeartbeatReply {

@@ -136,7 +136,7 @@ class RemoteLink final : public fleet::FleetLink {
   }
 
   void Remember(const fleet::HelloReply& reply) {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     limits_ =
         Limits{std::min<uint64_t>(reply.max_inline_bytes, kMaxInlineBytes), reply.max_blob_bytes};
   }
@@ -144,11 +144,11 @@ class RemoteLink final : public fleet::FleetLink {
   // Of the last Hello, or of one made now.
   absl::StatusOr<Limits> GetLimits() {
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       if (limits_.has_value()) return *limits_;
     }
     MACAW_RETURN_IF_ERROR(Hello({kProtocolMajor, kProtocolMinor, "macaw"}).status());
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     return *limits_;
   }
 
@@ -180,7 +180,7 @@ class RemoteLink final : public fleet::FleetLink {
   OpenCalls calls_;
   const std::unique_ptr<v1::Fleet::Stub> stub_;
   BlobMover blobs_;
-  absl::Mutex mutex_;
+  Mutex mutex_;
   std::optional<Limits> limits_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <new>
 
-#include "absl/time/time.h"
 #include "core/status.h"
 #include "proto/wire/bulk_stream.h"
 #include "proto/wire/chunk.h"
@@ -44,19 +43,19 @@ Duration NextPause(Duration pause) { return std::min(2 * pause, kLongestPause); 
 OpenCalls::Scope::Scope(OpenCalls& calls, Duration timeout) : calls_(calls) {
   context_.set_deadline(std::chrono::system_clock::now() +
                         std::chrono::duration_cast<std::chrono::system_clock::duration>(timeout));
-  absl::MutexLock lock(&calls_.mutex_);
+  MutexLock lock(&calls_.mutex_);
   if (calls_.shut_) context_.TryCancel();
   calls_.open_.insert(&context_);
 }
 
 OpenCalls::Scope::~Scope() {
-  absl::MutexLock lock(&calls_.mutex_);
+  MutexLock lock(&calls_.mutex_);
   calls_.open_.erase(&context_);
 }
 
 absl::Status OpenCalls::Scope::Explain(absl::Status status) const {
   if (status.ok()) return status;
-  absl::MutexLock lock(&calls_.mutex_);
+  MutexLock lock(&calls_.mutex_);
   if (calls_.shut_) return absl::CancelledError("the link is shut down");
   if (absl::IsCancelled(status))
     return absl::UnavailableError("the server ended the call; is it shutting down?");
@@ -64,14 +63,14 @@ absl::Status OpenCalls::Scope::Explain(absl::Status status) const {
 }
 
 void OpenCalls::CancelAll() {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   shut_ = true;
   for (grpc::ClientContext* context : open_) context->TryCancel();
 }
 
 bool OpenCalls::Pause(Duration time) {
-  absl::MutexLock lock(&mutex_);
-  return !mutex_.AwaitWithTimeout(absl::Condition(&shut_), absl::FromChrono(time));
+  MutexLock lock(&mutex_);
+  return !mutex_.AwaitFor(time, [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return shut_; });
 }
 
 BlobMover::BlobMover(std::shared_ptr<grpc::Channel> channel, const ClientOptions& options,

@@ -8,7 +8,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
-#include "absl/synchronization/mutex.h"
+#include "core/mutex.h"
 #include "proto/wire/convert.h"
 #include "proto/wire/remote.h"
 
@@ -38,7 +38,7 @@ class OpenCalls {
   bool Pause(Duration time) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  absl::Mutex mutex_;
+  Mutex mutex_;
   bool shut_ ABSL_GUARDED_BY(mutex_) = false;
   std::set<grpc::ClientContext*> open_ ABSL_GUARDED_BY(mutex_);
 };

@@ -144,7 +144,8 @@ absl::StatusOr<fleet::RegisterRequest> FromWire(const v1::RegisterRequest& m) {
   request.input_shape = f.Shape("input_shape", m.input_shape());
   request.classes = f.Between<int64_t>("classes", m.classes(), 0, int64_t{1} << 40);
   request.clients = f.Between<uint64_t>("clients", m.clients(), 0, kMaxClients);
-  request.central_test_rows = m.central_test_rows();
+  request.central_test_rows =
+      f.Between<uint64_t>("central_test_rows", m.central_test_rows(), 0, kMaxClients);
   request.died_running = ReadAttempts(m.died_running());
   request.examples = f.Sub("examples", FromWire(m.examples()));
   if (request.examples.named()) {

@@ -23,19 +23,19 @@ Upload::Upload(const Digest& digest, uint64_t size, std::shared_ptr<std::atomic<
 Upload::~Upload() { used_->fetch_sub(size_); }
 
 uint64_t Upload::received() const {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   return received_;
 }
 bool Upload::complete() const {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   return state_ == State::kComplete;
 }
 bool Upload::failed() const {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   return state_ == State::kFailed;
 }
 TimePoint Upload::last_used() const {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   return last_used_;
 }
 
@@ -45,7 +45,7 @@ absl::Status Upload::Append(uint64_t offset, uint64_t checksum,
   for (const auto piece : data) length += piece.size();
   bool start_hashing = false;
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     last_used_ = clock_.Now();
     if (offset > received_ || length > size_ || offset > size_ - length) {
       return Refuse(v1::Refusal::REASON_OFFSET,
@@ -83,7 +83,7 @@ absl::Status Upload::Append(uint64_t offset, uint64_t checksum,
 void Upload::HashSome() {
   uint64_t begin, end;
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     begin = hashed_;
     end = std::min<uint64_t>(received_, begin + kChunkBytes);
   }
@@ -91,7 +91,7 @@ void Upload::HashSome() {
   std::vector<Done> done;
   absl::Status outcome;
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     hashed_ = end;
     if (hashed_ == size_) {
       state_ = digester_.Finish() == digest_ ? State::kComplete : State::kFailed;
@@ -115,7 +115,7 @@ absl::Status Upload::Outcome() const {
 void Upload::WhenComplete(Done done) {
   absl::Status outcome;
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     if (state_ == State::kReceiving) {
       waiting_.push_back(std::move(done));
       return;
@@ -149,7 +149,7 @@ UploadStore::Begun UploadStore::Begin(const Digest& digest, uint64_t size) {
   using fleet::UploadVerdict;
   if (size > options_.max_blob_bytes) return {UploadVerdict::kTooLarge, 0};
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     DropIdle();
     if (const auto upload = FindLocked(digest); upload != nullptr && upload->size() == size) {
       if (upload->complete()) return {UploadVerdict::kHave, 0};
@@ -168,7 +168,7 @@ UploadStore::Begun UploadStore::Begin(const Digest& digest, uint64_t size) {
     used_->fetch_sub(size);
     return {UploadVerdict::kBusy, 0};
   }
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   // Another worker may have begun the same blob in the meantime: its upload is the one, ours is
   // freed.
   const auto upload = held_.try_emplace(digest, std::move(fresh)).first->second;
@@ -178,7 +178,7 @@ UploadStore::Begun UploadStore::Begin(const Digest& digest, uint64_t size) {
 }
 
 std::shared_ptr<Upload> UploadStore::Find(const Digest& digest) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   auto upload = FindLocked(digest);
   return upload != nullptr && !upload->failed() ? upload : nullptr;
 }
@@ -189,7 +189,7 @@ std::shared_ptr<const AlignedBuffer> UploadStore::Get(const Digest& digest) {
 }
 
 void UploadStore::Claim(const Digest& digest) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   const auto it = held_.find(digest);
   if (it == held_.end() || !it->second->complete()) return;
   claimed_[digest] = it->second;

@@ -8,7 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
+#include "core/mutex.h"
 #include "core/clock.h"
 #include "core/digest.h"
 #include "core/executor.h"
@@ -63,7 +63,7 @@ class Upload : public std::enable_shared_from_this<Upload> {
   AlignedBuffer buffer_;  // [0, received_) is constant, the rest belongs to Append
   Digester digester_;     // the hashing task's alone
 
-  mutable absl::Mutex mutex_;
+  mutable Mutex mutex_;
   State state_ ABSL_GUARDED_BY(mutex_) = State::kReceiving;
   uint64_t received_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t hashed_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -108,7 +108,7 @@ class UploadStore {
   Executor& executor_;
   const std::shared_ptr<std::atomic<uint64_t>> used_ = std::make_shared<std::atomic<uint64_t>>(0);
 
-  absl::Mutex mutex_;
+  Mutex mutex_;
   absl::flat_hash_map<Digest, std::shared_ptr<Upload>> held_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<Digest, std::weak_ptr<Upload>> claimed_ ABSL_GUARDED_BY(mutex_);
 };

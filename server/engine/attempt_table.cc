@@ -33,15 +33,17 @@ const AttemptTable::Entry* AttemptTable::FindCurrent(WorkerId worker,
   return entry.fence == attempt.fence && entry.worker == worker ? &entry : nullptr;
 }
 
-std::vector<Attempt> AttemptTable::Renew(WorkerId worker, std::span<const Attempt> attempts,
-                                         TimePoint expires) {
+void AttemptTable::Renew(WorkerId worker, TimePoint expires) {
+  for (auto& [client, entry] : entries_) {
+    if (entry.state == State::kLeased && entry.worker == worker) entry.expires = expires;
+  }
+}
+
+std::vector<Attempt> AttemptTable::NotHeld(WorkerId worker,
+                                           std::span<const Attempt> attempts) const {
   std::vector<Attempt> lost;
   for (const Attempt& attempt : attempts) {
-    if (FindCurrent(worker, attempt) != nullptr) {
-      entries_.at(attempt.client).expires = expires;
-    } else {
-      lost.push_back(attempt);
-    }
+    if (FindCurrent(worker, attempt) == nullptr) lost.push_back(attempt);
   }
   return lost;
 }

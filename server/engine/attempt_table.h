@@ -43,8 +43,10 @@ class AttemptTable {
   // The client must be queued.
   Attempt Lease(ClientId client, WorkerId worker, TimePoint expires, FenceSource& fences);
 
-  // Moves the expiry of those attempts that the worker still holds; returns those it does not.
-  std::vector<Attempt> Renew(WorkerId worker, std::span<const Attempt> attempts, TimePoint expires);
+  // Moves the expiry of everything the worker holds.
+  void Renew(WorkerId worker, TimePoint expires);
+  // Those of `attempts` that the worker does not hold (any more).
+  std::vector<Attempt> NotHeld(WorkerId worker, std::span<const Attempt> attempts) const;
 
   // Each of these puts leased clients back into `queued` and returns the attempts that ended.
   std::vector<Attempt> Expire(TimePoint now);

@@ -15,7 +15,8 @@ using fleet::Verdict;
 
 // Only a lease that is asked for again soon is worth parking; this bounds what a request can ask.
 constexpr Duration kLongestPoll = std::chrono::seconds(60);
-constexpr size_t kForecast = 64;  // clients named ahead per heartbeat
+constexpr uint64_t kMostTasks = 8192;  // a lease and its answer must fit a message
+constexpr size_t kForecast = 64;       // clients named ahead per heartbeat
 
 std::vector<Attempt> AttemptsOf(const fleet::Part& part) {
   std::vector<Attempt> attempts;
@@ -115,6 +116,11 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::Register
                              .population = request.clients,
                              .lease_timeout = options_.lease_timeout,
                              .heartbeat_every = options_.lease_timeout / 3};
+  if (replaced_.contains(request.incarnation)) {
+    return absl::FailedPreconditionError(absl::StrCat("another process runs under the name \"",
+                                                      request.name,
+                                                      "\"; give every worker its own (--name)"));
+  }
   for (auto& [session, worker] : workers_) {
     if (worker.name != request.name) continue;
     if (worker.incarnation == request.incarnation) {  // the answer was lost on the way
@@ -122,6 +128,7 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::Register
       reply.session = session;
       return reply;
     }
+    replaced_.insert(worker.incarnation);
     Lose(session, "its process was replaced", now);
     break;
   }
@@ -169,7 +176,9 @@ void RoundEngine::Lose(WorkerId session, const std::string& why, TimePoint now) 
 
 void RoundEngine::CountDeaths(const std::vector<Attempt>& died) {
   for (const Attempt& attempt : died) {
-    if (attempt.fence.epoch != options_.epoch || FindEntry(attempt.client) == nullptr) continue;
+    const bool known =
+        attempt.fence.epoch == options_.epoch && FindEntry(attempt.client) != nullptr;
+    if (!known || !died_.insert(attempt.fence).second) continue;
     const uint32_t deaths = ++deaths_[attempt.client];
     host_.Note(
         {"died_running",
@@ -208,6 +217,7 @@ void RoundEngine::NextRound(TimePoint now) {
 void RoundEngine::OpenRound(Round round) {
   cohort_ = sampler_->Sample(round);
   deaths_.clear();
+  died_.clear();
   order_ = {.round = round};
   OpenPhase(Phase(0));
 }
@@ -269,8 +279,8 @@ void RoundEngine::Applied(absl::StatusOr<bool> another_phase, std::optional<flee
   if (!another_phase.ok()) {
     return Fail(Annotate(another_phase.status(), absl::StrCat("round ", order_.round.value)));
   }
-  if (*another_phase) return OpenPhase(Phase(order_.phase.value + 1));
-  completed_ = order_.round.value;
+  if (*another_phase && !interrupt_) return OpenPhase(Phase(order_.phase.value + 1));
+  if (!*another_phase) completed_ = order_.round.value;
   if (interrupt_) return End(RunEnd::kInterrupted, absl::OkStatus(), "");
   if (model.has_value()) OpenEvaluation(order_.round, *std::move(model));
   if (evaluation_open_ && options_.evaluation_gates) {
@@ -349,6 +359,11 @@ void RoundEngine::Lease(Ticket ticket, const fleet::LeaseRequest& request, Durat
   if (worker->parked.has_value()) {  // its connection broke and it asks anew
     host_.AnswerLease(std::exchange(worker->parked, std::nullopt)->ticket, {.next = Next::kWait});
   }
+  if (request.running == 0) {  // it holds nothing, so what it was leased last never arrived
+    Requeue(table_.DropWorker(worker->session),
+            absl::StrCat("a lease never reached ", worker->name));
+    evaluation_.DropWorker(worker->session);
+  }
   if (Serve(*worker, request, ticket, now)) return;
   if (table_.leased_to(worker->session) > 0)
     return host_.AnswerLease(ticket, {.next = Next::kCommit});
@@ -371,8 +386,8 @@ bool RoundEngine::Serve(Worker& worker, const fleet::LeaseRequest& request, Tick
   if (evaluation_open_ && evaluation_.waiting() > 0) {
     uint64_t slots = 0;
     for (const auto& [session, other] : workers_) slots += other.slots;
-    const uint64_t share =
-        std::max<uint64_t>(1, (evaluation_.waiting() * worker.slots + slots - 1) / slots);
+    const uint64_t share = std::clamp<uint64_t>(
+        (evaluation_.waiting() * worker.slots + slots - 1) / slots, 1, kMostTasks);
     reply.evaluation =
         fleet::EvaluationLease{.round = evaluation_.round(),
                                .model = named(evaluation_.model()),
@@ -425,7 +440,8 @@ fleet::HeartbeatReply RoundEngine::Heartbeat(const fleet::HeartbeatRequest& requ
   if (worker == nullptr) return {.known = false};
   fleet::HeartbeatReply reply{.stop = state_ == State::kEnded};
   if (reply.stop) worker->told = true;
-  reply.dropped = table_.Renew(worker->session, request.held, now + options_.lease_timeout);
+  table_.Renew(worker->session, now + options_.lease_timeout);
+  reply.dropped = table_.NotHeld(worker->session, request.held);
   evaluation_.Renew(worker->session, now + options_.lease_timeout);
   reply.forecast = dispatch_.Peek(worker->session, kForecast);
   return reply;
@@ -455,6 +471,18 @@ fleet::UploadVerdict RoundEngine::Offer(const fleet::UploadOffer& offer) const {
 // ---- commits
 // -----------------------------------------------------------------------------------------------------
 
+absl::Status RoundEngine::CheckEvaluation(const fleet::EvaluationResult& result) const {
+  const fleet::EvaluationTask& task = result.task;
+  const size_t sums = training::SchemaFor(options_.run.task).sums.size();
+  const bool counted =
+      result.sums.size() == sums && std::isfinite(result.sums[0]) && result.sums[0] >= 0;
+  const bool central = task.kind == fleet::EvaluationKind::kCentralTest;
+  if (counted && (!central || result.sums[0] == static_cast<double>(task.end - task.begin)))
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("an evaluation after round ", result.round.value,
+                                                 " does not report the rows it was asked for"));
+}
+
 absl::Status RoundEngine::CheckRecords(const fleet::Part& part) const {
   const size_t sums = training::SchemaFor(options_.run.task).sums.size();
   for (const fleet::ClientRecord& record : part.included) {
@@ -463,6 +491,12 @@ absl::Status RoundEngine::CheckRecords(const fleet::Part& part) const {
         record.weight != WeightOf(record.attempt.client)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "client ", record.attempt.client.value, " has another weight than it was leased with"));
+    }
+    if (record.examples != examples_[record.attempt.client.value] ||
+        (!record.sums.empty() && !(std::isfinite(record.sums[0]) && record.sums[0] >= 0))) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("client ", record.attempt.client.value,
+                       " reports another number of examples than it has"));
     }
     if (record.sums.size() != sums) {
       return absl::InvalidArgumentError(absl::StrCat("client ", record.attempt.client.value,
@@ -533,9 +567,16 @@ void RoundEngine::Commit(Ticket ticket, const fleet::CommitRequest& request,
     return answer({.verdict = Verdict::kRegister, .reason = "unknown session"});
   if (request.commit_id <= worker->last_commit) return answer({.verdict = Verdict::kDuplicate});
   for (const fleet::EvaluationResult& result : request.evaluations) {
-    const bool whole = result.sums.size() == training::SchemaFor(options_.run.task).sums.size();
-    if (evaluation_open_ && whole) evaluation_.Complete(worker->session, result);
+    if (const absl::Status status = CheckEvaluation(result); !status.ok()) {
+      evaluation_.DropWorker(worker->session);
+      return answer({.verdict = Verdict::kRefused, .reason = std::string(status.message())});
+    }
   }
+  for (const fleet::EvaluationResult& result : request.evaluations) {
+    if (evaluation_open_) evaluation_.Complete(worker->session, result);
+  }
+  // A worker commits when it is idle: a task that it still has not reported is not being worked on.
+  evaluation_.DropWorker(worker->session);
   fleet::CommitReply reply{.verdict = Verdict::kAccepted};
   bool adding = false;
   if (request.part.has_value()) reply = Accept(ticket, *worker, *request.part, decoded, adding);

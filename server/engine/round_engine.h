@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -80,6 +81,9 @@ class RoundEngine {
 
   Round open_round() const { return order_.round; }
   uint32_t completed() const { return completed_; }
+  // Whether a phase of the open round has moved the algorithm already: its state is not one to
+  // keep.
+  bool mid_round() const { return order_.phase.value > 0 && completed_ < order_.round.value; }
   bool everybody_told() const;  // after the end: every known worker has been told
 
  private:
@@ -115,6 +119,7 @@ class RoundEngine {
   fleet::CommitReply Accept(Ticket ticket, const Worker& worker, const fleet::Part& part,
                             const absl::Status& decoded, bool& adding);
   absl::Status CheckRecords(const fleet::Part& part) const;
+  absl::Status CheckEvaluation(const fleet::EvaluationResult& result) const;
   void Advance(
       TimePoint now);  // closes the round, finishes the evaluation, ends the run: whatever is due
   void AfterEvaluation(TimePoint now);
@@ -139,6 +144,7 @@ class RoundEngine {
   std::unique_ptr<scheduler::CohortSampler> sampler_;
 
   std::map<WorkerId, Worker> workers_;
+  std::set<uint64_t> replaced_;  // incarnations that another process took the name of
   uint32_t next_session_ = 1;
 
   // The open round.
@@ -148,6 +154,7 @@ class RoundEngine {
   AttemptTable table_{{}};
   scheduler::DispatchQueue dispatch_;
   std::map<ClientId, uint32_t> deaths_;
+  std::set<Fence> died_;  // attempts counted in it
   PhaseReport report_;
   uint64_t adding_ = 0;
 

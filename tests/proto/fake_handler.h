@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
+#include "core/mutex.h"
 #include "absl/time/time.h"
 #include "core/random.h"
 #include "proto/fleet/link.h"
@@ -34,7 +34,7 @@ class FakeHandler final : public FleetHandler {
     answer.session = WorkerId(7);
     answer.population = request.clients;
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       registered_.push_back(std::move(request));
     }
     std::move(reply)(std::move(answer));
@@ -42,7 +42,7 @@ class FakeHandler final : public FleetHandler {
   void Lease(LeaseRequest, Duration wait, Reply<LeaseReply> reply) override {
     LeaseReply answer;
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       last_wait_ = wait;
       if (drop_) return;  // lets go of the reply
       if (park_) {
@@ -61,7 +61,7 @@ class FakeHandler final : public FleetHandler {
   }
   void Commit(CommitRequest request, Reply<CommitReply> reply) override {
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       committed_.push_back(std::move(request));
     }
     std::move(reply)(CommitReply{Verdict::kAccepted, ""});
@@ -72,67 +72,67 @@ class FakeHandler final : public FleetHandler {
   void Offer(UploadOffer offer, Reply<UploadVerdict> reply) override {
     UploadVerdict verdict;
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       offers_.push_back(offer);
       verdict = verdict_;
     }
     std::move(reply)(verdict);
   }
   std::shared_ptr<const AlignedBuffer> FindBlob(const Digest& digest) override {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     const auto it = served_.find(digest);
     return it == served_.end() ? nullptr : it->second;
   }
 
   void ServeAs(const Digest& digest, std::shared_ptr<const AlignedBuffer> bytes) {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     served_[digest] = std::move(bytes);
   }
   void Serve(const Blob& blob) { ServeAs(blob.digest, blob.bytes); }
   void SetLease(LeaseReply lease) {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     lease_ = std::move(lease);
   }
   void SetVerdict(UploadVerdict verdict) {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     verdict_ = verdict;
   }
   void ParkPolls() {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     park_ = true;
   }
   void DropPolls() {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     drop_ = true;
   }
   void AwaitParked(size_t count) {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     const auto there = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return parked_.size() >= count; };
-    mutex_.Await(absl::Condition(&there));
+    mutex_.Await(there);
   }
   std::vector<Reply<LeaseReply>> TakeParked() {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     return std::exchange(parked_, {});
   }
   std::vector<CommitRequest> TakeCommitted() {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     return std::exchange(committed_, {});
   }
   std::vector<RegisterRequest> TakeRegistered() {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     return std::exchange(registered_, {});
   }
   std::vector<UploadOffer> offers() {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     return offers_;
   }
   Duration last_wait() {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     return last_wait_;
   }
 
  private:
-  absl::Mutex mutex_;
+  Mutex mutex_;
   bool park_ ABSL_GUARDED_BY(mutex_) = false;
   bool drop_ ABSL_GUARDED_BY(mutex_) = false;
   UploadVerdict verdict_ ABSL_GUARDED_BY(mutex_) = UploadVerdict::kSend;

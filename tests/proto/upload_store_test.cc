@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "absl/synchronization/notification.h"
+#include "core/mutex.h"
 #include "proto/wire/refusal.h"
 #include "tests/proto/fake_handler.h"
 
@@ -36,13 +36,13 @@ class UploadStoreTest : public testing::Test {
     return upload->Append(offset, Checksum(data), pieces);
   }
   absl::Status AwaitComplete(const Blob& blob) {
-    absl::Notification done;
+    Notification done;
     absl::Status result;
     store_.Find(blob.digest)->WhenComplete([&](absl::Status status) {
       result = status;
       done.Notify();
     });
-    done.WaitForNotification();
+    done.Wait();
     return result;
   }
 
@@ -87,12 +87,12 @@ TEST_F(UploadStoreTest, ThrowsAwayWhatTheDigestDoesNotName) {
   EXPECT_TRUE(Send(liar, 0, 2999).ok());
   const auto upload = store_.Find(liar.digest);
   EXPECT_TRUE(Send(liar, 2999, 1).ok());
-  absl::Notification done;
+  Notification done;
   upload->WhenComplete([&](absl::Status status) {
     EXPECT_EQ(ReasonOf(status), v1::Refusal::REASON_DIGEST_MISMATCH);
     done.Notify();
   });
-  done.WaitForNotification();
+  done.Wait();
   EXPECT_EQ(store_.Find(liar.digest), nullptr);
   EXPECT_EQ(store_.Begin(liar.digest, 3000).offset, 0u);  // from the start
 }

@@ -51,12 +51,13 @@ TEST_F(AttemptTableTest, OnlyTheHolderMayCommit) {
   EXPECT_EQ(table_.Judge(kAnna, {{a, a}}).code(), absl::StatusCode::kInvalidArgument) << "twice";
 }
 
-TEST_F(AttemptTableTest, ARenewedLeaseOutlivesItsFirstExpiryAndALostOneIsReported) {
-  const Attempt a = Lease(10, kAnna, 5), b = Lease(20, kAnna, 5);
-  EXPECT_TRUE(table_.Renew(kAnna, {{a}}, At(20)).empty());
+TEST_F(AttemptTableTest, ARenewedLeaseOutlivesItsFirstExpiryAndALostOneIsNamed) {
+  const Attempt a = Lease(10, kAnna, 5), b = Lease(20, kBert, 5);
+  table_.Renew(kAnna, At(20));
   EXPECT_THAT(table_.Expire(At(6)), testing::ElementsAre(b));
-  EXPECT_THAT(table_.Renew(kAnna, {{a, b}}, At(30)), testing::ElementsAre(b));
-  EXPECT_EQ(table_.NextExpiry(), At(30));
+  EXPECT_THAT(table_.NotHeld(kAnna, {{a}}), testing::IsEmpty());
+  EXPECT_THAT(table_.NotHeld(kBert, {{b}}), testing::ElementsAre(b));
+  EXPECT_EQ(table_.NextExpiry(), At(20));
 }
 
 TEST_F(AttemptTableTest, AWorkerLostGivesEverythingBackAndANewFenceReplacesTheOld) {

@@ -180,6 +180,7 @@ class World {
 
   // Runs random actions until the run has ended, with `chaos` bad luck per thousand actions.
   void Run(uint64_t chaos) {
+    lost_answers_ = chaos;
     for (int step = 0; step < 200000 && !(host_->ended.has_value()); ++step) {
       now_ += FromSeconds(0.05);
       FakeWorker& worker = workers_[random_.Below(workers_.size())];
@@ -298,12 +299,17 @@ class World {
   }
   void Poll(FakeWorker& worker) {
     worker.poll = ++tickets_;
-    engine_->Lease(*worker.poll, {.session = worker.session, .wanted = 2}, FromSeconds(3), now_);
+    engine_->Lease(*worker.poll,
+                   {.session = worker.session,
+                    .wanted = 2,
+                    .running = static_cast<uint32_t>(worker.held.size() + worker.tasks.size())},
+                   FromSeconds(3), now_);
   }
   void FinishPoll(FakeWorker& worker) {
     const auto it = host_->leases.find(*worker.poll);
     if (it == host_->leases.end()) return;
     worker.poll.reset();
+    if (random_.Below(1000) < lost_answers_) return;  // on the way back
     const fleet::LeaseReply& reply = it->second;
     if (reply.next == fleet::Next::kRegister) worker.registered = false;
     if (reply.next == fleet::Next::kCommit) must_commit_.insert(worker.name);
@@ -379,6 +385,7 @@ class World {
   RandomStream random_;
   const uint32_t rounds_;
   const int phases_;
+  uint64_t lost_answers_ = 0;  // per thousand
   const scheduler::LongestFirstScheduler scheduler_;
   Durable durable_;
   TimePoint now_{};
@@ -443,7 +450,9 @@ class OneRound : public testing::Test {
     return reply.ok() ? reply->session : WorkerId();
   }
   fleet::LeaseReply Lease(WorkerId session) {
-    engine_.Lease(++ticket_, {.session = session, .wanted = 2}, FromSeconds(1), TimePoint{});
+    engine_.Lease(++ticket_, {.session = session, .wanted = 2, .running = running_}, FromSeconds(1),
+                  TimePoint{});
+    running_ = 1;
     return host_.leases.contains(ticket_) ? host_.leases.at(ticket_) : fleet::LeaseReply{};
   }
 
@@ -453,6 +462,7 @@ class OneRound : public testing::Test {
   RoundEngine engine_;
   RandomStream random_{{.seed = 1}};
   Ticket ticket_ = 0;
+  uint32_t running_ = 0;  // after the first lease it holds something
 };
 
 TEST_F(OneRound, AClientThatKillsItsWorkerThreeTimesStopsTheRunByName) {
@@ -532,6 +542,7 @@ TEST_F(OneRound, AWrongWeightIsRefusedAndTheClientsAreLeasedAgain) {
     part.included.push_back(
         {.attempt = {a.client, a.fence},
          .weight = a.weight + 1,
+         .examples = Examples()[a.client.value],
          .sums = std::vector<double>(training::SchemaFor(TaskKind::kClassification).sums.size())});
   }
   engine_.Commit(++ticket_, {.session = session, .commit_id = 1, .part = part}, absl::OkStatus(),

@@ -1,0 +1,123 @@
+#include "server/metrics.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+namespace macaw::server {
+namespace {
+
+using Json = nlohmann::json;
+
+fleet::ClientRecord Record(uint64_t client, uint32_t examples, uint64_t steps,
+                           std::vector<double> sums) {
+  return {.attempt = {ClientId(client), {1, client + 1}},
+          .examples = examples,
+          .steps = steps,
+          .sums = std::move(sums)};
+}
+
+// Losses 1, 2, 3 and 4; accuracies 1, 0.5, 0.25 and 0; by far the most examples on the first.
+PhaseReport FourClients() {
+  return {.round = Round(7),
+          .cohort = 5,
+          .records = {Record(0, 50, 5, {100, 100, 100}), Record(2, 2, 1, {4, 8, 2}),
+                      Record(3, 4, 1, {4, 12, 1}), Record(9, 4, 2, {4, 16, 0})},
+          .left_out = {{.attempt = {ClientId(5), {1, 99}}}}};
+}
+
+TEST(MetricsRow, SaysWhatTrainingGave) {
+  const MetricsRow row(TaskKind::kClassification, FourClients(), {{"delta", 0.125}});
+  const Json json = Json::parse(row.Text());
+  EXPECT_EQ(json["round"], 7);
+  EXPECT_EQ(json["clients"], 4);
+  EXPECT_EQ(json["left_out"], 1);
+  EXPECT_EQ(json["examples"], 60);
+  EXPECT_EQ(json["steps"], 9);
+  EXPECT_DOUBLE_EQ(json["train_loss"], 136.0 / 112);  // weighted by the rows trained on
+  EXPECT_DOUBLE_EQ(json["train_accuracy"], 103.0 / 112);
+  EXPECT_EQ(json["used_bound_delta"], 0.125);
+  EXPECT_FALSE(json.contains("test_loss"));
+  EXPECT_EQ(row.Text().find("{\"round\":7,\"clients\":4"), 0u) << "the order of the documentation";
+}
+
+TEST(MetricsRow, SpreadsOverClientsLikeNumPy) {
+  const Json json = Json::parse(MetricsRow(TaskKind::kClassification, FourClients(), {}).Text());
+  // numpy.quantile([1, 2, 3, 4], [.1, .5, .9]) and friends.
+  EXPECT_DOUBLE_EQ(json["train_client_loss_mean"], 2.5);
+  EXPECT_DOUBLE_EQ(json["train_client_loss_std"], std::sqrt(1.25));
+  EXPECT_DOUBLE_EQ(json["train_client_loss_p10"], 1.3);
+  EXPECT_DOUBLE_EQ(json["train_client_loss_p50"], 2.5);
+  EXPECT_DOUBLE_EQ(json["train_client_loss_p90"], 3.7);
+  EXPECT_DOUBLE_EQ(json["train_client_loss_worst10"], 4);
+  EXPECT_DOUBLE_EQ(json["train_client_accuracy_worst10"], 0);
+  EXPECT_DOUBLE_EQ(json["train_client_accuracy_p50"], 0.375);
+  EXPECT_DOUBLE_EQ(json["train_client_accuracy_p90"], 0.85);
+}
+
+TEST(MetricsRow, TakesTheWorstTenthOfManyClients) {
+  PhaseReport report{.round = Round(1)};
+  for (uint64_t k = 0; k < 30; ++k)
+    report.records.push_back(Record(k, 1, 1, {1, static_cast<double>(k), 0}));
+  const Json json = Json::parse(MetricsRow(TaskKind::kClassification, report, {}).Text());
+  EXPECT_DOUBLE_EQ(json["train_client_loss_worst10"], (29 + 28 + 27) / 3.0);
+}
+
+TEST(MetricsRow, AddsTheEvaluation) {
+  MetricsRow row(TaskKind::kClassification, FourClients(), {});
+  row.AddEvaluation({.round = Round(7),
+                     .central = {200, 50, 150},
+                     .clients = {{ClientId(0), {10, 20, 10}},
+                                 {ClientId(1), {0, 0, 0}},  // has no test rows
+                                 {ClientId(2), {30, 30, 15}}}});
+  EXPECT_DOUBLE_EQ(*row.Get("test_loss"), 0.25);
+  EXPECT_DOUBLE_EQ(*row.Get("test_accuracy"), 0.75);
+  EXPECT_DOUBLE_EQ(*row.Get("clients_test_loss"), 50.0 / 40);
+  EXPECT_DOUBLE_EQ(*row.Get("clients_test_accuracy"), 25.0 / 40);
+  EXPECT_DOUBLE_EQ(*row.Get("clients_test_accuracy_mean"), 0.75) << "over clients with rows";
+  EXPECT_DOUBLE_EQ(*row.Get("clients_test_loss_p50"), 1.5);
+  EXPECT_FALSE(row.Get("no_such_column").has_value());
+}
+
+TEST(MetricsRow, WritesNullForWhatIsNotANumber) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  PhaseReport report{.round = Round(1),
+                     .records = {Record(0, 1, 1, {1, kNan, 1}), Record(1, 1, 1, {1, 2, 0}),
+                                 Record(2, 1, 1, {1, kNan, 1}), Record(3, 1, 1, {1, 1, 1})}};
+  const Json json = Json::parse(MetricsRow(TaskKind::kClassification, report, {}).Text());
+  EXPECT_TRUE(json["train_loss"].is_null());
+  EXPECT_TRUE(json["train_client_loss_mean"].is_null());
+  EXPECT_TRUE(json["train_client_loss_p90"].is_null()) << "the diverged ones are the worst";
+  EXPECT_DOUBLE_EQ(json["train_client_loss_p10"], 1.3);
+  EXPECT_DOUBLE_EQ(json["train_accuracy"], 0.75);
+  const MetricsRow empty(TaskKind::kClassification, {.round = Round(1)}, {});
+  EXPECT_EQ(Json::parse(empty.Text()).size(), 5u) << "no client, no quotient";
+}
+
+TEST(MetricsRow, ComesBackFromItsText) {
+  MetricsRow row(TaskKind::kRegression,
+                 {.round = Round(3),
+                  .records = {Record(0, 3, 1, {3, 0.1, 1.0 / 3}), Record(1, 7, 1, {7, 1e-300, 5})}},
+                 {{"delta", 0.1 + 0.2}, {"nothing", std::nan("")}});
+  const std::string text = row.Text();
+  auto parsed = MetricsRow::Parse(TaskKind::kRegression, text);
+  ASSERT_TRUE(parsed.has_value());
+  EXPECT_EQ(parsed->Text(), text);
+  EXPECT_EQ(*parsed->Get("used_bound_delta"), 0.1 + 0.2) << "to the last bit";
+  // What a resumed run adds to it is what it would have added before.
+  const EvaluationSums sums{.round = Round(3), .central = {3, 1, 2}};
+  row.AddEvaluation(sums);
+  parsed->AddEvaluation(sums);
+  EXPECT_EQ(parsed->Text(), row.Text());
+}
+
+TEST(MetricsRow, RefusesTextThatIsNoRow) {
+  for (const char* text : {"", "{", "[1]", "null", "{\"clients\":3}", "\xff"}) {
+    EXPECT_FALSE(MetricsRow::Parse(TaskKind::kClassification, text).has_value()) << text;
+  }
+}
+
+}  // namespace
+}  // namespace macaw::server

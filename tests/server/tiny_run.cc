@@ -1,0 +1,269 @@
+#include "tests/server/tiny_run.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "aggregation/exact_sum.h"
+#include "core/files.h"
+#include "proto/fleet/vector_codec.h"
+
+namespace macaw::server::testing_support {
+namespace {
+
+constexpr uint64_t kClients = 8;
+constexpr uint64_t kTestRows = 25;
+
+algorithms::Setup TinySetup() {
+  const RunConfig run = TinyRun(1);
+  return {.config = *Registry().Complete(run.algorithm),
+          .layout = TinyLayout(),
+          .local = run.local,
+          .cohort = run.cohort,
+          .clients = run.clients,
+          .total_weight = TotalWeight(run),
+          .contribution_bound = run.contribution_bound};
+}
+
+}  // namespace
+
+RunConfig TinyRun(uint32_t rounds) {
+  RunConfig run;
+  run.name = "tiny";
+  run.rounds = rounds;
+  run.clients = kClients;
+  for (const uint32_t examples : TinyExamples()) run.train_examples += examples;
+  run.model = {.name = "by hand", .input_shape = {2}, .classes = 2};
+  run.cohort = {.size = 4, .seed = 11};
+  run.evaluation = {.every = 1, .chunk = 10};
+  return run;
+}
+
+LayoutPtr TinyLayout() {
+  static const LayoutPtr layout = *ParameterLayout::Make(
+      {{.name = "0.weight", .shape = {1, 3}}, {.name = "0.bias", .shape = {1}}}, DType::kF32);
+  return layout;
+}
+
+namespace {
+// Calls f(j, element) for the four numbers, gaps left out.
+template <typename F>
+void ForEachNumber(const ParameterLayout& layout, const F& f) {
+  uint64_t j = 0;
+  for (const LayoutEntry& entry : layout.entries()) {
+    for (uint64_t i = 0; i < entry.size; ++i) f(j++, entry.offset + i);
+  }
+}
+}  // namespace
+
+FlatVector TinyModel() {
+  FlatVector model(TinyLayout());
+  ForEachNumber(*TinyLayout(), [&](uint64_t j, uint64_t at) {
+    model.As<float>()[at] = static_cast<float>(j + 1);
+  });
+  return model;
+}
+
+std::vector<uint32_t> TinyExamples() {
+  std::vector<uint32_t> examples;
+  for (uint32_t k = 0; k < kClients; ++k) examples.push_back(3 + k);
+  return examples;
+}
+
+FlatVector TinyDelta(ClientId client, ConstVectorView model) {
+  FlatVector delta(TinyLayout());
+  ForEachNumber(*TinyLayout(), [&](uint64_t j, uint64_t at) {
+    const auto target = static_cast<float>(client.value + j);
+    delta.As<float>()[at] = (target - model.As<float>()[at]) / 2;
+  });
+  return delta;
+}
+
+TemporaryFolder::TemporaryFolder() : path_(testing::TempDir() + "/macaw_server_XXXXXX") {
+  if (::mkdtemp(path_.data()) == nullptr) ADD_FAILURE() << "cannot make " << path_;
+}
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+std::string Slurp(const std::string& path) {
+  const auto text = ReadFile(path);
+  EXPECT_TRUE(text.ok()) << text.status();
+  return text.ok() ? *text : "";
+}
+
+std::vector<std::string> Lines(const std::string& path) {
+  const std::string text = Slurp(path);
+  return absl::StrSplit(text, '\n', absl::SkipEmpty());
+}
+
+const algorithms::Registry& Registry() {
+  static const algorithms::Registry* const registry = [] {
+    auto* made = new algorithms::Registry();
+    algorithms::RegisterBuiltinAlgorithms(*made);
+    return made;
+  }();
+  return *registry;
+}
+
+Options TinyOptions(const std::string& run_dir, uint32_t rounds) {
+  return {.run = TinyRun(rounds), .run_dir = run_dir, .checkpoint_every = 1};
+}
+
+std::unique_ptr<Coordinator> StartTiny(Options options) {
+  auto coordinator = Coordinator::Start(std::move(options), TinyModel(), Registry());
+  EXPECT_TRUE(coordinator.ok()) << coordinator.status();
+  return coordinator.ok() ? *std::move(coordinator) : nullptr;
+}
+
+FakeWorker::FakeWorker(fleet::FleetHandler& server, const std::string& name)
+    : link_(fleet::MakeLocalLink(server)) {
+  AlignedBuffer counts(kClients * sizeof(uint32_t));
+  const std::vector<uint32_t> examples = TinyExamples();
+  std::copy(examples.begin(), examples.end(), counts.As<uint32_t>().begin());
+  identity_ = {.name = name,
+               .incarnation = 7,
+               .slots = 1,
+               .profile = {.trainer = "fake", .instruction_set = "none", .libraries = "1"},
+               .data_digest = DigestOf("tiny data"),
+               .input_shape = {2},
+               .classes = 2,
+               .clients = kClients,
+               .central_test_rows = kTestRows,
+               .examples = fleet::Blob::Of(std::move(counts))};
+  const algorithms::Setup setup = TinySetup();
+  channels_ = (*(*Registry().Find("fedavg"))->schema(setup)).up;
+}
+
+absl::StatusOr<fleet::RegisterReply> FakeWorker::Register() {
+  auto reply = link_->Register(identity_);
+  if (reply.ok()) session_ = reply->session;
+  return reply;
+}
+
+fleet::LeaseReply FakeWorker::Lease() {
+  const auto reply = link_->Lease(
+      {.session = session_, .wanted = 1, .running = static_cast<uint32_t>(held_.size())},
+      std::chrono::seconds(20));
+  EXPECT_TRUE(reply.ok()) << reply.status();
+  if (!reply.ok()) return {.next = fleet::Next::kFinished};
+  EXPECT_NE(reply->next, fleet::Next::kWait) << "the server had no work for 20 s";
+  return *reply;
+}
+
+std::optional<fleet::CommitRequest> FakeWorker::Work() {
+  fleet::CommitRequest request{.session = session_, .commit_id = ++commits_};
+  held_.clear();
+  while (true) {
+    const fleet::LeaseReply reply = Lease();
+    if (reply.evaluation.has_value()) Evaluate(*reply.evaluation, request);
+    if (reply.training.has_value()) Train(*reply.training, request);
+    switch (reply.next) {
+      case fleet::Next::kCommit:
+        break;
+      case fleet::Next::kWork:
+        // Like a real worker: what was evaluated alone is committed at once.
+        if (reply.training.has_value() ? !reply.training->last : request.part.has_value()) continue;
+        break;
+      default:
+        EXPECT_EQ(reply.next, fleet::Next::kFinished);
+        return std::nullopt;
+    }
+    if (!request.part.has_value()) return request;
+    std::vector<Summand> summands;
+    for (const fleet::ClientRecord& record : request.part->included) {
+      summands.push_back({record.attempt.client, record.weight, record.multiplicity});
+    }
+    request.part->sums = Sums(summands);
+    return request;
+  }
+}
+
+std::optional<fleet::CommitRequest> FakeWorker::WorkOnPart() {
+  while (auto request = Work()) {
+    if (request->part.has_value()) return request;
+    EXPECT_EQ(Commit(*request).verdict, fleet::Verdict::kAccepted);
+  }
+  return std::nullopt;
+}
+
+void FakeWorker::Train(const fleet::TrainingLease& lease, fleet::CommitRequest& request) {
+  order_ = {.max_weight = lease.max_weight,
+            .total_weight = lease.total_weight,
+            .max_multiplicity = lease.max_multiplicity,
+            .total_multiplicity = lease.total_multiplicity};
+  const auto broadcast = link_->Fetch(lease.broadcast);
+  ASSERT_TRUE(broadcast.ok()) << broadcast.status();
+  const LayoutPtr layouts[] = {TinyLayout()};
+  const auto views = fleet::DecodeVectors(broadcast->bytes->bytes(), layouts);
+  ASSERT_TRUE(views.ok()) << views.status();
+  model_ = FlatVector::CopyOf(views->front(), TinyLayout());
+  if (!request.part.has_value()) {
+    request.part = fleet::Part{
+        .round = lease.round, .phase = lease.phase, .broadcast = lease.broadcast.digest};
+  }
+  for (const fleet::Assignment& assignment : lease.assignments) {
+    const auto rows = static_cast<double>(assignment.client.value + 3);
+    held_.push_back({assignment.client, assignment.fence});
+    request.part->included.push_back(
+        {.attempt = held_.back(),
+         .multiplicity = assignment.multiplicity,
+         .weight = assignment.weight,
+         .examples = static_cast<uint32_t>(rows),
+         .steps = 2,
+         .sums = {rows, rows * 0.25 * static_cast<double>(assignment.client.value), rows / 2}});
+  }
+}
+
+void FakeWorker::Evaluate(const fleet::EvaluationLease& lease,
+                          fleet::CommitRequest& request) const {
+  for (const fleet::EvaluationTask& task : lease.tasks) {
+    const auto rows = static_cast<double>(task.end - task.begin);
+    request.evaluations.push_back({.task = task,
+                                   .round = lease.round,
+                                   .sums = {rows, rows * 0.5, rows * accuracy(lease.round)}});
+  }
+}
+
+fleet::Blob FakeWorker::Sums(const std::vector<Summand>& summands,
+                             std::vector<aggregation::ChannelSpec> channels) const {
+  const LayoutPtr layout = channels.front().layout;
+  auto sum = aggregation::ExactSum::Make(std::move(channels), order_);
+  EXPECT_TRUE(sum.ok()) << sum.status();
+  for (const Summand& summand : summands) {
+    const FlatVector delta = layout->digest() == TinyLayout()->digest()
+                                 ? TinyDelta(summand.client, model_.view())
+                                 : FlatVector(layout);
+    const ConstVectorView values[] = {delta.view()};
+    const absl::Status added = sum->Add({.client = summand.client,
+                                         .weight = summand.weight,
+                                         .multiplicity = summand.multiplicity,
+                                         .values = values});
+    EXPECT_TRUE(added.ok()) << added;
+  }
+  return fleet::Blob::Of(sum->Encode());
+}
+
+fleet::CommitReply FakeWorker::Commit(const fleet::CommitRequest& request) {
+  const auto reply = link_->Commit(request);
+  EXPECT_TRUE(reply.ok()) << reply.status();
+  return reply.ok() ? *reply : fleet::CommitReply{};
+}
+
+void FakeWorker::GiveBackEverything() {
+  EXPECT_TRUE(link_->Release({.session = session_, .attempts = held_}).ok());
+}
+
+void FakeWorker::RunThrough(uint32_t last_round) {
+  while (const auto request = Work()) {
+    const fleet::CommitReply reply = Commit(*request);
+    ASSERT_EQ(reply.verdict, fleet::Verdict::kAccepted) << reply.reason;
+    if (request->part.has_value() && request->part->round.value >= last_round) return;
+  }
+}
+
+}  // namespace macaw::server::testing_support

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "aggregation/channel.h"
+#include "algorithms/api/registry.h"
+#include "core/run_config.h"
+#include "core/vector.h"
+#include "proto/fleet/link.h"
+#include "server/coordinator.h"
+
+// A run that can be computed by hand, and workers that are nothing but calls of the fleet's API.
+namespace macaw::server::testing_support {
+
+// Eight clients with 3, 4, … 10 examples; four of them a round; a model of three weights and a
+// bias.
+RunConfig TinyRun(uint32_t rounds);
+LayoutPtr TinyLayout();
+FlatVector TinyModel();  // 1, 2, 3 and 4
+std::vector<uint32_t> TinyExamples();
+// What client k sends when the model is x: half its way to the point with (k + j) in place j.
+FlatVector TinyDelta(ClientId client, ConstVectorView model);
+
+// Removes its folder when it goes away.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::string& path() const { return path_; }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+std::string Slurp(const std::string& path);  // fails the test when it cannot be read
+std::vector<std::string> Lines(const std::string& path);
+
+struct Summand {
+  ClientId client;
+  double weight = 1;
+  uint32_t multiplicity = 1;
+};
+
+// One worker, driven step by step.
+class FakeWorker {
+ public:
+  explicit FakeWorker(fleet::FleetHandler& server, const std::string& name = "worker-0");
+
+  fleet::RegisterRequest& identity() { return identity_; }  // change it before Register
+  absl::StatusOr<fleet::RegisterReply> Register();
+  fleet::LeaseReply Lease();
+  // Leases and trains (and evaluates) until something is due to be committed; nothing when the run
+  // is over.
+  std::optional<fleet::CommitRequest> Work();
+  // The same until there is a part; what is evaluated before is committed on the way.
+  std::optional<fleet::CommitRequest> WorkOnPart();
+  fleet::CommitReply Commit(const fleet::CommitRequest& request);
+  void GiveBackEverything();
+  // Works and commits honestly until `last_round` has been committed, or to the end of the run.
+  void RunThrough(uint32_t last_round);
+  void RunToEnd() { RunThrough(UINT32_MAX); }
+
+  WorkerId session() const { return session_; }
+  fleet::FleetLink& link() { return *link_; }
+  // The sums that these clients would give in the round last leased, on any channels.
+  fleet::Blob Sums(const std::vector<Summand>& summands,
+                   std::vector<aggregation::ChannelSpec> channels) const;
+  fleet::Blob Sums(const std::vector<Summand>& summands) const { return Sums(summands, channels_); }
+  const std::vector<aggregation::ChannelSpec>& channels() const { return channels_; }
+
+  // The test accuracy that it reports of the model after a round.
+  std::function<double(Round)> accuracy = [](Round) { return 0.5; };
+
+ private:
+  void Train(const fleet::TrainingLease& lease, fleet::CommitRequest& request);
+  void Evaluate(const fleet::EvaluationLease& lease, fleet::CommitRequest& request) const;
+
+  std::unique_ptr<fleet::FleetLink> link_;
+  fleet::RegisterRequest identity_;
+  WorkerId session_;
+  uint64_t commits_ = 0;
+  std::vector<aggregation::ChannelSpec> channels_;
+  aggregation::GridOrder order_;
+  FlatVector model_;
+  std::vector<Attempt> held_;
+};
+
+// The built-in algorithms.
+const algorithms::Registry& Registry();
+Options TinyOptions(const std::string& run_dir, uint32_t rounds);
+std::unique_ptr<Coordinator> StartTiny(Options options);  // fails the test when it cannot
+
+}  // namespace macaw::server::testing_support

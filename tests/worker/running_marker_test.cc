@@ -1,0 +1,117 @@
+#include "worker/running_marker.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+
+namespace macaw::worker {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+Attempt AttemptOf(uint64_t client, uint32_t epoch, uint64_t counter) {
+  return {ClientId(client), Fence{epoch, counter}};
+}
+
+class RunningMarkerTest : public testing::Test {
+ protected:
+  RunningMarkerTest() : folder_(testing::TempDir() + "/macaw_marker_XXXXXX") {
+    EXPECT_NE(::mkdtemp(folder_.data()), nullptr);
+  }
+  ~RunningMarkerTest() override {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+  RunningMarker Open(uint32_t slots) const {
+    auto marker = RunningMarker::Open(folder_, "worker-0", slots);
+    EXPECT_TRUE(marker.ok()) << marker.status();
+    return *std::move(marker);
+  }
+
+  std::string folder_;
+};
+
+TEST_F(RunningMarkerTest, TellsTheSuccessorOfAKilledProcessWhatWasRunning) {
+  EXPECT_THAT(Open(3).died_running(), IsEmpty());
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto marker = RunningMarker::Open(folder_, "worker-0", 3);
+    if (!marker.ok()) ::_exit(1);
+    marker->Started(0, AttemptOf(7, 2, 100));
+    marker->Started(1, AttemptOf(8, 2, 101));
+    marker->Finished(1);
+    marker->Started(1, AttemptOf(9, 2, 102));
+    marker->Started(2, AttemptOf(uint64_t{1} << 40, 2, uint64_t{1} << 50));
+    marker->Finished(2);
+    [[maybe_unused]] const ssize_t ignored = ::write(ready[1], "x", 1);
+    while (true) ::pause();
+  }
+  ASSERT_GT(child, 0);
+  ::close(ready[1]);
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  ::close(ready[0]);
+  ASSERT_EQ(::kill(child, SIGKILL), 0);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+
+  EXPECT_THAT(Open(1).died_running(), ElementsAre(AttemptOf(7, 2, 100), AttemptOf(9, 2, 102)));
+  EXPECT_THAT(Open(3).died_running(), IsEmpty()) << "told once";
+}
+
+TEST_F(RunningMarkerTest, BlamesNobodyAfterAnOrderlyEnd) {
+  {
+    RunningMarker marker = Open(2);
+    for (uint64_t k = 0; k < 5; ++k) {
+      marker.Started(k % 2, AttemptOf(k, 1, k + 1));
+      marker.Finished(k % 2);
+    }
+  }
+  EXPECT_THAT(Open(2).died_running(), IsEmpty());
+}
+
+TEST_F(RunningMarkerTest, KeepsWorkersApart) {
+  RunningMarker mine = Open(1);
+  mine.Started(0, AttemptOf(3, 1, 1));
+  const auto other = RunningMarker::Open(folder_, "worker-1", 1);
+  ASSERT_TRUE(other.ok());
+  EXPECT_THAT(other->died_running(), IsEmpty());
+}
+
+TEST_F(RunningMarkerTest, ReadsAFileThatWasCutShort) {
+  {
+    RunningMarker marker = Open(2);
+    marker.Started(0, AttemptOf(3, 1, 1));
+    marker.Started(1, AttemptOf(4, 1, 2));
+  }
+  const std::string path = folder_ + "/worker-0.running";
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
+  EXPECT_THAT(Open(2).died_running(), ElementsAre(AttemptOf(3, 1, 1)));
+}
+
+TEST_F(RunningMarkerTest, RemembersNothingWithoutAFolder) {
+  auto marker = RunningMarker::Open("", "worker-0", 1);
+  ASSERT_TRUE(marker.ok());
+  marker->Started(0, AttemptOf(3, 1, 1));
+  EXPECT_THAT(RunningMarker::Open("", "worker-0", 1)->died_running(), IsEmpty());
+}
+
+TEST_F(RunningMarkerTest, NamesThePathItCannotUse) {
+  std::ofstream(folder_ + "/file") << "in the way";
+  const auto marker = RunningMarker::Open(folder_ + "/file", "worker-0", 1);
+  EXPECT_THAT(marker.status().ToString(), testing::HasSubstr(folder_ + "/file"));
+}
+
+}  // namespace
+}  // namespace macaw::worker

@@ -1,0 +1,189 @@
+#include "worker/slot_pool.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "aggregation/exact_sum.h"
+#include "tests/worker/synthetic_run.h"
+
+namespace macaw::worker {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+using testing_support::Registry;
+using testing_support::SyntheticClients;
+
+class SlotPoolTest : public testing::Test {
+ protected:
+  SlotPoolTest() : dataset_(SyntheticClients()) {
+    context_.run = testing_support::SyntheticRun(*dataset_, 1);
+    context_.run.algorithm = *Registry().Complete(context_.run.algorithm);
+    context_.epoch = 1;
+    context_.spec = *models::BuildSpec(context_.run.model, context_.run.dtype);
+    const algorithms::Description& fedavg = **Registry().Find("fedavg");
+    const algorithms::Setup setup{.config = context_.run.algorithm,
+                                  .layout = context_.spec.layout,
+                                  .local = context_.run.local,
+                                  .cohort = context_.run.cohort,
+                                  .clients = context_.run.clients,
+                                  .total_weight = TotalWeight(context_.run),
+                                  .contribution_bound = context_.run.contribution_bound};
+    context_.schema = *fedavg.schema(setup);
+    context_.algorithm = *fedavg.client(setup);
+    model_ = models::InitialModel(context_.spec, 1);
+  }
+
+  std::unique_ptr<SlotPool> Start(uint32_t slots, std::vector<double> slowdown = {}) {
+    auto pool = SlotPool::Start(context_, *dataset_, slots, std::move(slowdown), marker_);
+    EXPECT_TRUE(pool.ok()) << pool.status();
+    return *std::move(pool);
+  }
+
+  std::shared_ptr<PhaseContext> Phase1() const {
+    auto phase = std::make_shared<PhaseContext>();
+    phase->round = Round(1);
+    phase->vectors = {model_.view()};
+    phase->order = {
+        .max_weight = 100, .total_weight = 1200, .max_multiplicity = 1, .total_multiplicity = 12};
+    phase->local = context_.run.local;
+    return phase;
+  }
+
+  std::vector<fleet::Assignment> Assignments(uint64_t begin, uint64_t end) const {
+    std::vector<fleet::Assignment> assignments;
+    for (uint64_t k = begin; k < end; ++k) {
+      assignments.push_back(
+          {.client = ClientId(k),
+           .fence = {1, k + 1},
+           .weight = static_cast<double>(dataset_->Examples(ClientId(k), data::Split::kTrain))});
+    }
+    return assignments;
+  }
+
+  Harvest TrainAll(uint32_t slots) {
+    const auto pool = Start(slots);
+    pool->Enqueue(Phase1(), Assignments(0, 12));
+    EXPECT_TRUE(pool->WaitIdle());
+    auto harvest = pool->TakeHarvest();
+    EXPECT_TRUE(harvest.ok()) << harvest.status();
+    EXPECT_THAT(pool->Held(), IsEmpty());
+    EXPECT_EQ(pool->started(), 12u);
+    return *std::move(harvest);
+  }
+
+  std::unique_ptr<data::Dataset> dataset_;
+  RunContext context_;
+  FlatVector model_;
+  RunningMarker marker_ = *RunningMarker::Open("", "", 0);
+};
+
+TEST_F(SlotPoolTest, AddsUpToTheSameBytesOnAnyNumberOfSlots) {
+  const Harvest one = TrainAll(1), four = TrainAll(4);
+  ASSERT_TRUE(one.sum.has_value() && four.sum.has_value());
+  EXPECT_THAT(one.included, SizeIs(12));
+  EXPECT_THAT(four.included, SizeIs(12));
+  EXPECT_EQ(fleet::Blob::Of(one.sum->Encode()).digest, fleet::Blob::Of(four.sum->Encode()).digest);
+}
+
+TEST_F(SlotPoolTest, LeavesOutAClientThatCannotBeAddedWithTheReason) {
+  const auto pool = Start(2);
+  auto assignments = Assignments(0, 3);
+  assignments.push_back({.client = ClientId(4), .fence = {1, 51}, .weight = 101});
+  pool->Enqueue(Phase1(), assignments);
+  ASSERT_TRUE(pool->WaitIdle());
+  const auto harvest = pool->TakeHarvest();
+  ASSERT_TRUE(harvest.ok()) << harvest.status();
+  EXPECT_THAT(harvest->included, SizeIs(3));
+  ASSERT_THAT(harvest->left_out, SizeIs(1));
+  EXPECT_EQ(harvest->left_out[0].attempt.client, ClientId(4));
+  EXPECT_THAT(harvest->left_out[0].message, HasSubstr("101"));
+  EXPECT_EQ(harvest->sum->clients(), 3u) << "what is left out leaves no trace";
+}
+
+TEST_F(SlotPoolTest, LeavesOutClientsThatDiverge) {
+  const auto pool = Start(2);
+  const auto phase = Phase1();
+  phase->local.lr = 1e30;
+  pool->Enqueue(phase, Assignments(0, 4));
+  ASSERT_TRUE(pool->WaitIdle());
+  const auto harvest = pool->TakeHarvest();
+  ASSERT_TRUE(harvest.ok()) << harvest.status();
+  EXPECT_THAT(harvest->included, IsEmpty());
+  EXPECT_THAT(harvest->left_out, SizeIs(4));
+  EXPECT_FALSE(harvest->sum.has_value());
+}
+
+TEST_F(SlotPoolTest, DropsWhatHasNotStarted) {
+  const auto pool = Start(1, {50});  // slow: the first is still running when the rest is dropped
+  pool->Enqueue(Phase1(), Assignments(0, 6));
+  ASSERT_TRUE(pool->WaitForQueueBelow(5));
+  std::vector<Attempt> last;
+  for (uint64_t k = 3; k < 6; ++k) last.push_back({ClientId(k), {1, k + 1}});
+  pool->Drop(last);
+  ASSERT_TRUE(pool->WaitIdle());
+  EXPECT_THAT(pool->TakeHarvest()->included, SizeIs(3));
+}
+
+TEST_F(SlotPoolTest, WakesWhoWaitsWhenInterruptedAndStartsCleanAfterClear) {
+  const auto pool = Start(1, {50});
+  pool->Enqueue(Phase1(), Assignments(0, 12));
+  std::thread interrupter([&] { pool->Interrupt(); });
+  EXPECT_FALSE(pool->WaitIdle());
+  interrupter.join();
+  pool->Clear();
+  EXPECT_THAT(pool->Held(), IsEmpty());
+  EXPECT_FALSE(pool->training());
+  EXPECT_TRUE(pool->WaitIdle());
+  EXPECT_TRUE(pool->TakeHarvest()->empty());
+  pool->Enqueue(Phase1(), Assignments(0, 1));
+  ASSERT_TRUE(pool->WaitIdle());
+  EXPECT_THAT(pool->TakeHarvest()->included, SizeIs(1));
+}
+
+TEST_F(SlotPoolTest, EvaluatesRowsWhoeverAsksForThem) {
+  const auto pool = Start(2);
+  auto evaluation = std::make_shared<EvaluationContext>();
+  evaluation->round = Round(1);
+  evaluation->model = model_.view();
+  const uint64_t rows = dataset_->info().test_examples;
+  ASSERT_GE(rows, 2u);
+  pool->Enqueue(
+      evaluation,
+      {{.fence = {1, 1}, .begin = 0, .end = rows / 2},
+       {.fence = {1, 2}, .begin = rows / 2, .end = rows},
+       {.fence = {1, 3}, .kind = fleet::EvaluationKind::kClientTest, .client = ClientId(2)}});
+  ASSERT_TRUE(pool->WaitIdle());
+  const auto harvest = pool->TakeHarvest();
+  ASSERT_TRUE(harvest.ok()) << harvest.status();
+  EXPECT_EQ(harvest->phase, nullptr);
+  double central = 0;
+  for (const fleet::EvaluationResult& result : harvest->evaluations) {
+    if (result.task.kind == fleet::EvaluationKind::kCentralTest)
+      central += result.sums[0];
+    else
+      EXPECT_EQ(result.sums[0], dataset_->Examples(ClientId(2), data::Split::kTest));
+  }
+  EXPECT_THAT(harvest->evaluations, SizeIs(3));
+  EXPECT_EQ(central, static_cast<double>(rows));
+}
+
+TEST_F(SlotPoolTest, SaysWhichEvaluationIsImpossible) {
+  const auto pool = Start(1);
+  auto evaluation = std::make_shared<EvaluationContext>();
+  evaluation->round = Round(3);
+  evaluation->model = model_.view();
+  pool->Enqueue(evaluation, {{.fence = {1, 1}, .begin = 0, .end = 1'000'000}});
+  ASSERT_TRUE(pool->WaitIdle());
+  EXPECT_THAT(pool->TakeHarvest().status().ToString(), HasSubstr("after round 3"));
+}
+
+TEST_F(SlotPoolTest, DoesNotStartWithATrainerThatDoesNotExist) {
+  context_.run.local.trainer = "quantum";
+  const auto pool = SlotPool::Start(context_, *dataset_, 2, {}, marker_);
+  EXPECT_THAT(pool.status().ToString(), HasSubstr("quantum"));
+}
+
+}  // namespace
+}  // namespace macaw::worker

@@ -1,0 +1,62 @@
+#include "tests/worker/synthetic_run.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+
+#include "models/spec.h"
+
+namespace macaw::worker::testing_support {
+
+std::unique_ptr<data::Dataset> SyntheticClients() {
+  data::DataOptions options{.source = "synthetic", .seed = 3, .synthetic = {.clients = 12}};
+  options.synthetic.max_size = 80;
+  auto dataset = data::OpenDataset(options, {});
+  EXPECT_TRUE(dataset.ok()) << dataset.status();
+  return *std::move(dataset);
+}
+
+RunConfig SyntheticRun(const data::Dataset& dataset, uint32_t rounds) {
+  const data::DatasetInfo& info = dataset.info();
+  RunConfig run;
+  run.name = "worker test";
+  run.seed = 5;
+  run.rounds = rounds;
+  run.clients = info.clients;
+  run.train_examples = info.train_examples;
+  run.transform = info.transform;
+  run.model = {.name = "logistic", .input_shape = info.input_shape, .classes = info.classes};
+  run.local.lr = 0.05;
+  run.cohort = {.size = 6, .seed = 1};
+  run.evaluation = {.every = 2, .chunk = 20, .clients = true};
+  return run;
+}
+
+TemporaryFolder::TemporaryFolder() : path_(testing::TempDir() + "/macaw_worker_XXXXXX") {
+  if (::mkdtemp(path_.data()) == nullptr) ADD_FAILURE() << "cannot make " << path_;
+}
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+const algorithms::Registry& Registry() {
+  static const algorithms::Registry* const registry = [] {
+    auto* made = new algorithms::Registry();
+    algorithms::RegisterBuiltinAlgorithms(*made);
+    return made;
+  }();
+  return *registry;
+}
+
+std::unique_ptr<server::Coordinator> StartServer(server::Options options) {
+  const auto spec = models::BuildSpec(options.run.model, options.run.dtype);
+  EXPECT_TRUE(spec.ok()) << spec.status();
+  auto coordinator = server::Coordinator::Start(
+      std::move(options), models::InitialModel(*spec, /*seed=*/1), Registry());
+  EXPECT_TRUE(coordinator.ok()) << coordinator.status();
+  return coordinator.ok() ? *std::move(coordinator) : nullptr;
+}
+
+}  // namespace macaw::worker::testing_support

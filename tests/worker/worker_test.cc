@@ -1,0 +1,292 @@
+#include "worker/worker.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "absl/strings/str_split.h"
+#include "absl/synchronization/notification.h"
+#include "core/files.h"
+#include "tests/worker/synthetic_run.h"
+
+// A real worker and a real server, with nothing but a function call between them.
+namespace macaw::worker {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing_support::Registry;
+using testing_support::StartServer;
+using testing_support::SyntheticClients;
+using testing_support::SyntheticRun;
+using testing_support::TemporaryFolder;
+using Json = nlohmann::json;
+
+absl::Status Work(server::Coordinator& server, const data::Dataset& dataset, Options options,
+                  std::stop_token stop = {}) {
+  const auto link = fleet::MakeLocalLink(server);
+  return Run(options, dataset, *link, Registry(), stop);
+}
+
+struct Result {
+  std::string digest, metrics;
+  double test_loss = 0, first_loss = 0;
+  explicit Result(const std::string& run_dir) : metrics(*ReadFile(run_dir + "/metrics.jsonl")) {
+    const Json summary = Json::parse(*ReadFile(run_dir + "/summary.json"));
+    digest = summary["model_digest"];
+    test_loss = summary["final"]["test_loss"];
+    for (const absl::string_view line : absl::StrSplit(metrics, '\n', absl::SkipEmpty())) {
+      const Json row = Json::parse(line);
+      if (row.contains("test_loss") && first_loss == 0) first_loss = row["test_loss"];
+    }
+  }
+};
+
+Result RunWith(const data::Dataset& dataset, Options options, uint32_t rounds = 4) {
+  const TemporaryFolder folder;
+  const auto server = StartServer({.run = SyntheticRun(dataset, rounds), .run_dir = folder.path()});
+  const absl::Status status = Work(*server, dataset, std::move(options));
+  EXPECT_TRUE(status.ok()) << status;
+  const auto outcome = server->Wait();
+  EXPECT_TRUE(outcome.ok()) << outcome.status();
+  return Result(folder.path());
+}
+
+TEST(Worker, GivesTheSameBytesWithAnyNumberOfSlots) {
+  const auto dataset = SyntheticClients();
+  const Result one = RunWith(*dataset, {.slots = 1});
+  const Result three = RunWith(*dataset, {.slots = 3});
+  EXPECT_EQ(one.digest, three.digest);
+  EXPECT_EQ(one.metrics, three.metrics);
+  const Result slowed = RunWith(*dataset, {.slots = 3, .slowdown = {1, 4}});
+  EXPECT_EQ(one.digest, slowed.digest) << "time decides where, never what";
+  EXPECT_EQ(one.metrics, slowed.metrics);
+}
+
+TEST(Worker, SharesARunWithOthers) {
+  const auto dataset = SyntheticClients();
+  const Result alone = RunWith(*dataset, {.slots = 2});
+  const TemporaryFolder folder;
+  const auto server =
+      StartServer({.run = SyntheticRun(*dataset, 4), .run_dir = folder.path(), .workers = 2});
+  absl::Status first;
+  {
+    const std::jthread beside(
+        [&] { first = Work(*server, *dataset, {.name = "first", .slots = 1}); });
+    const absl::Status second = Work(*server, *dataset, {.name = "second", .slots = 2});
+    EXPECT_TRUE(second.ok()) << second;
+  }
+  EXPECT_TRUE(first.ok()) << first;
+  ASSERT_TRUE(server->Wait().ok());
+  const Result shared(folder.path());
+  EXPECT_EQ(alone.digest, shared.digest);
+  EXPECT_EQ(alone.metrics, shared.metrics);
+}
+
+TEST(Worker, LearnsSomething) {
+  const auto dataset = SyntheticClients();
+  const Result result = RunWith(*dataset, {.slots = 2}, 20);
+  EXPECT_LT(result.test_loss, 0.9 * result.first_loss);
+}
+
+TEST(Worker, GivesItsClientsBackWhenAskedToStop) {
+  const auto dataset = SyntheticClients();
+  const Result undisturbed = RunWith(*dataset, {.slots = 2});
+  const TemporaryFolder folder;
+  absl::Notification under_way;
+  server::Options options{.run = SyntheticRun(*dataset, 4), .run_dir = folder.path()};
+  options.lease_timeout = FromSeconds(3600);  // only giving them back can free them in time
+  options.on_row = [&](const std::string&) {
+    if (!under_way.HasBeenNotified()) under_way.Notify();
+  };
+  const auto server = StartServer(std::move(options));
+  absl::Status leaving;
+  {
+    // Slow enough to hold clients whenever it is asked.
+    std::jthread first([&](std::stop_token stop) {
+      leaving = Work(*server, *dataset, {.name = "first", .slots = 1, .slowdown = {20}}, stop);
+    });
+    under_way.WaitForNotification();
+    first.request_stop();
+  }
+  EXPECT_TRUE(leaving.ok()) << leaving;
+  const absl::Status second = Work(*server, *dataset, {.name = "second", .slots = 2});
+  EXPECT_TRUE(second.ok()) << second;
+  ASSERT_TRUE(server->Wait().ok());
+  const Result result(folder.path());
+  EXPECT_EQ(undisturbed.digest, result.digest);
+  EXPECT_EQ(undisturbed.metrics, result.metrics);
+  EXPECT_THAT(*ReadFile(folder / "events.jsonl"), HasSubstr("it left"));
+}
+
+TEST(Worker, StopsAtOnceWhileItWaitsForWork) {
+  const auto dataset = SyntheticClients();
+  const TemporaryFolder folder;
+  server::Options options{.run = SyntheticRun(*dataset, 2), .run_dir = folder.path()};
+  options.workers = 2;  // the second never comes
+  const auto server = StartServer(std::move(options));
+  absl::Status status = absl::UnknownError("did not return");
+  {
+    std::jthread waiting(
+        [&](std::stop_token stop) { status = Work(*server, *dataset, {.slots = 1}, stop); });
+    // It has registered once the server has noted it.
+    while (ReadFile(folder / "events.jsonl")->find("worker_joined") == std::string::npos)
+      std::this_thread::yield();
+    waiting.request_stop();
+  }
+  EXPECT_TRUE(status.ok()) << status;
+  server->Interrupt();
+  EXPECT_EQ(server->Wait()->kind, server::Outcome::Kind::kInterrupted);
+}
+
+TEST(Worker, ReportsTheClientsThatItsFormerProcessDiedWith) {
+  const auto dataset = SyntheticClients();
+  const TemporaryFolder folder;
+  server::Options options{.run = SyntheticRun(*dataset, 2), .run_dir = folder.path()};
+  options.max_deaths = 1;
+  const auto server = StartServer(std::move(options));
+  // A first process registers by hand, takes a client and dies with it.
+  const auto link = fleet::MakeLocalLink(*server);
+  AlignedBuffer counts(dataset->info().clients * sizeof(uint32_t));
+  for (uint64_t k = 0; k < dataset->info().clients; ++k)
+    counts.As<uint32_t>()[k] = dataset->Examples(ClientId(k), data::Split::kTrain);
+  const auto registered = link->Register({.name = "fragile",
+                                          .incarnation = 1,
+                                          .profile = training::EagerProfile(),
+                                          .data_digest = dataset->info().digest,
+                                          .input_shape = dataset->info().input_shape,
+                                          .classes = dataset->info().classes,
+                                          .clients = dataset->info().clients,
+                                          .central_test_rows = dataset->info().test_examples,
+                                          .examples = fleet::Blob::Of(std::move(counts))});
+  ASSERT_TRUE(registered.ok()) << registered.status();
+  const auto lease =
+      link->Lease({.session = registered->session, .wanted = 1}, std::chrono::seconds(20));
+  ASSERT_TRUE(lease.ok() && lease->training.has_value());
+  const fleet::Assignment& taken = lease->training->assignments.front();
+  {
+    auto marker = RunningMarker::Open(folder / "scratch", "fragile", 1);
+    ASSERT_TRUE(marker.ok()) << marker.status();
+    marker->Started(0, {taken.client, taken.fence});
+  }
+  const absl::Status successor =
+      Work(*server, *dataset, {.name = "fragile", .scratch_dir = folder / "scratch"});
+  EXPECT_TRUE(successor.ok()) << "the server ends the run, the worker just leaves: " << successor;
+  EXPECT_THAT(server->Wait().status().ToString(),
+              HasSubstr(absl::StrCat("client ", taken.client.value, " was being trained")));
+}
+
+TEST(Worker, MakesARunThatDivergesStopWithTheReason) {
+  const auto dataset = SyntheticClients();
+  const TemporaryFolder folder;
+  server::Options options{.run = SyntheticRun(*dataset, 3), .run_dir = folder.path()};
+  options.run.local.lr = 1e30;
+  const auto server = StartServer(std::move(options));
+  const absl::Status status = Work(*server, *dataset, {.slots = 2});
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(server->Wait().status().ToString(),
+              AllOf(HasSubstr("round 1"), HasSubstr("all 6 clients"), HasSubstr("delta")));
+}
+
+TEST(Worker, SaysWhyTheServerDoesNotTakeIt) {
+  const auto dataset = SyntheticClients();
+  const TemporaryFolder folder;
+  server::Options options{.run = SyntheticRun(*dataset, 2), .run_dir = folder.path()};
+  options.run.clients = 13;
+  const auto server = StartServer(std::move(options));
+  EXPECT_THAT(Work(*server, *dataset, {.slots = 1}).ToString(),
+              AllOf(HasSubstr("worker-0"), HasSubstr("12 clients"), HasSubstr("13")));
+}
+
+// A server that is gone, or back with another memory.
+class BrokenLink final : public fleet::FleetLink {
+ public:
+  explicit BrokenLink(std::unique_ptr<fleet::FleetLink> link) : link_(std::move(link)) {}
+  absl::StatusOr<fleet::HelloReply> Hello(const fleet::HelloRequest& request) override {
+    return link_->Hello(request);
+  }
+  absl::StatusOr<fleet::RegisterReply> Register(const fleet::RegisterRequest& request) override {
+    ++registrations;
+    return link_->Register(request);
+  }
+  absl::StatusOr<fleet::LeaseReply> Lease(const fleet::LeaseRequest& request,
+                                          Duration wait) override {
+    if (lease_error.has_value()) return *lease_error;
+    if (++leases == forget_at) return fleet::LeaseReply{.next = fleet::Next::kRegister};
+    return link_->Lease(request, wait);
+  }
+  absl::StatusOr<fleet::HeartbeatReply> Heartbeat(const fleet::HeartbeatRequest& request) override {
+    return link_->Heartbeat(request);
+  }
+  absl::StatusOr<fleet::CommitReply> Commit(const fleet::CommitRequest& request) override {
+    // The first answer of every commit is lost on the way back.
+    const auto reply = link_->Commit(request);
+    if (lose_answers && request.commit_id != answered_) {
+      answered_ = request.commit_id;
+      return absl::DeadlineExceededError("lost");
+    }
+    return reply;
+  }
+  absl::StatusOr<fleet::ReleaseReply> Release(const fleet::ReleaseRequest& request) override {
+    return link_->Release(request);
+  }
+  absl::StatusOr<fleet::Blob> Fetch(const fleet::Blob& blob) override { return link_->Fetch(blob); }
+  void Shutdown() override { link_->Shutdown(); }
+
+  std::optional<absl::Status> lease_error;
+  int leases = 0, forget_at = -1;
+  int registrations = 0;
+  bool lose_answers = false;
+
+ private:
+  std::unique_ptr<fleet::FleetLink> link_;
+  uint64_t answered_ = 0;
+};
+
+TEST(Worker, RepeatsACommitWhoseAnswerWasLostAndIsCountedOnce) {
+  const auto dataset = SyntheticClients();
+  const Result undisturbed = RunWith(*dataset, {.slots = 2});
+  const TemporaryFolder folder;
+  const auto server = StartServer({.run = SyntheticRun(*dataset, 4), .run_dir = folder.path()});
+  BrokenLink link(fleet::MakeLocalLink(*server));
+  link.lose_answers = true;
+  const absl::Status status = Run({.slots = 2}, *dataset, link, Registry(), {});
+  EXPECT_TRUE(status.ok()) << status;
+  ASSERT_TRUE(server->Wait().ok());
+  EXPECT_EQ(undisturbed.digest, Result(folder.path()).digest);
+  EXPECT_EQ(undisturbed.metrics, Result(folder.path()).metrics);
+}
+
+TEST(Worker, RegistersAgainWhenTheServerHasForgottenIt) {
+  const auto dataset = SyntheticClients();
+  const Result undisturbed = RunWith(*dataset, {.slots = 2});
+  const TemporaryFolder folder;
+  server::Options options{.run = SyntheticRun(*dataset, 4), .run_dir = folder.path()};
+  options.lease_timeout = FromSeconds(1);  // what the forgotten session held comes back by itself
+  const auto server = StartServer(std::move(options));
+  BrokenLink link(fleet::MakeLocalLink(*server));
+  link.forget_at = 3;
+  const absl::Status status = Run({.slots = 2}, *dataset, link, Registry(), {});
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(link.registrations, 2);
+  ASSERT_TRUE(server->Wait().ok());
+  EXPECT_EQ(undisturbed.digest, Result(folder.path()).digest);
+}
+
+TEST(Worker, GivesUpOnAServerThatStaysSilent) {
+  const auto dataset = SyntheticClients();
+  const TemporaryFolder folder;
+  const auto server = StartServer({.run = SyntheticRun(*dataset, 2), .run_dir = folder.path()});
+  BrokenLink link(fleet::MakeLocalLink(*server));
+  link.lease_error = absl::UnavailableError("connection refused");
+  const absl::Status status =
+      Run({.slots = 1, .reconnect_for = FromSeconds(0.2)}, *dataset, link, Registry(), {});
+  EXPECT_THAT(status.ToString(),
+              AllOf(HasSubstr("has not answered for 0.2 s"), HasSubstr("connection refused")));
+}
+
+}  // namespace
+}  // namespace macaw::worker
