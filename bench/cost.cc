@@ -31,7 +31,7 @@ using Times = std::vector<RoundTime>;
 // The first rounds pay for first uses of everything.
 constexpr size_t kWarmRounds = 2;
 // One client and one step a slot: what is left is the round itself.
-constexpr uint32_t kEmptyRounds = 300;
+constexpr uint32_t kEmptyRounds = 60;
 
 struct Job {
   std::string name;

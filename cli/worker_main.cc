@@ -4,10 +4,13 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstddef>
 #include <iostream>
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -31,7 +34,7 @@ namespace {
 
 struct WorkerArguments {
   std::string config, server, name;
-  uint32_t slots = 0;
+  uint32_t slots = 0, first_slot = 0;
   std::string scratch;
   bool verbose = false, doctor = false;
 };
@@ -42,9 +45,9 @@ void PrintDoctor() {
   const double gflops = training::MeasureBlas();
   std::cout << absl::StrFormat("%-12s %s, kernels for %s\n", "libtorch", profile.libraries,
                                profile.instruction_set)
-            << absl::StrFormat("%-12s %.0f GFLOP/s on one thread%s\n", "blas", gflops,
-                               gflops < 5 ? "; that is slow: is LibTorch using a reference BLAS?"
-                                          : "");
+            << absl::StrFormat(
+                   "%-12s %.0f GFLOP/s on one thread%s\n", "blas", gflops,
+                   gflops < 5 ? "; that is slow: is LibTorch using a reference BLAS?" : "");
 }
 
 std::string DefaultName() {
@@ -70,7 +73,9 @@ absl::Status Work(const WorkerArguments& arguments, SignalFd& signals) {
   worker::Options options;
   options.name = arguments.name.empty() ? DefaultName() : arguments.name;
   options.slots = arguments.slots > 0 ? arguments.slots : SlotsPerProcess(config.workers);
-  options.slowdown = config.workers.slowdown;
+  const std::vector<double>& slowdown = config.workers.slowdown;  // over all slots of the run
+  const size_t first = std::min<size_t>(arguments.first_slot, slowdown.size());
+  options.slowdown.assign(slowdown.begin() + static_cast<std::ptrdiff_t>(first), slowdown.end());
   options.scratch_dir = arguments.scratch;
   return worker::Run(options, *dataset, *link, registry, stop.get_token());
 }
@@ -93,6 +98,8 @@ int Main(int argc, char** argv) {
                  "Stable over restarts (default: host name and process id)");
   app.add_option("--slots", arguments.slots,
                  "Clients trained at a time (default: workers.slots, or the cores)");
+  app.add_option("--first-slot", arguments.first_slot,
+                 "Number of its first slot among all of the run's (for workers.slowdown)");
   app.add_option("--scratch", arguments.scratch,
                  "A folder of this node's own for what should outlive a crash");
   app.add_flag("-v,--verbose", arguments.verbose, "Log a line a client");

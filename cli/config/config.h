@@ -24,7 +24,7 @@ struct ServerSection {
 struct WorkersSection {
   uint32_t processes = 1;
   uint32_t slots = 0;            // per process; 0: the cores, shared out
-  std::vector<double> slowdown;  // emulation, per slot
+  std::vector<double> slowdown;  // emulation, per slot of the run
 };
 
 struct StopSection {

@@ -305,7 +305,7 @@ void AddNode(Fields& f) {
   f.push_back(Plain("workers.slots", AT(workers.slots),
                     "clients at a time in each; 0: the cores, shared out", AtLeast(0)));
   f.push_back(List("workers.slowdown", AT(workers.slowdown),
-                   "emulation: slot i takes so many times as long", AtLeast(1)));
+                   "emulation: slot i of the run takes so many times as long", AtLeast(1)));
 
   f.push_back(Plain("server.listen", AT(server.listen),
                     "host:port or unix:PATH; default: a private Unix socket"));

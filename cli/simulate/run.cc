@@ -102,6 +102,7 @@ absl::StatusOr<RunEnd> RunInChildren(const Config& config, const RunOptions& opt
                  absl::StrCat(slots),
                  "--scratch",
                  absl::StrCat(options.folder, "/scratch")};
+    spec.argv.insert(spec.argv.end(), {"--first-slot", absl::StrCat(index * slots)});
     if (options.verbose) spec.argv.push_back("--verbose");
     return spec;
   };

@@ -21,8 +21,8 @@ using testing_support::WriteConfig;
 class Fault : public testing::Test {
  protected:
   Fault() : config_(WriteConfig("fault", "[evaluation]\nevery = 2\n")) {
-    arguments_ = {config_, "--rounds",       "6",     "--processes",   "2", "--slots", "1",
-                  "--set", "cohort.size=40", "--set", "local.epochs=3"};
+    arguments_ = {config_, "--rounds",       "6",     "--set",         "cohort.size=40",
+                  "--set", "local.epochs=8", "--set", "model.name=mlp"};
   }
   std::vector<std::string> With(std::vector<std::string> more) const {
     std::vector<std::string> all = arguments_;
@@ -53,7 +53,7 @@ class Fault : public testing::Test {
 };
 
 TEST_F(Fault, AWorkerKilledInEveryRoundChangesNothing) {
-  Simulation simulation("killed", arguments_);
+  Simulation simulation("killed", With({"--processes", "2", "--slots", "1"}));
   RandomStream random({.seed = 1});
   std::set<pid_t> killed;
   for (uint32_t round = 1; round <= 5; ++round) {
@@ -82,7 +82,8 @@ TEST_F(Fault, TheOnlyWorkerKilledChangesNothing) {
 }
 
 TEST_F(Fault, AStoppedWorkerPastItsLeaseAndWokenChangesNothing) {
-  Simulation simulation("stopped", With({"--set", "server.lease_timeout=1"}));
+  Simulation simulation(
+      "stopped", With({"--processes", "2", "--slots", "1", "--set", "server.lease_timeout=1"}));
   ASSERT_TRUE(simulation.WaitForEvent(Round(1)));
   const std::vector<pid_t> workers = simulation.Children("macaw-worker");
   ASSERT_FALSE(workers.empty());
@@ -97,7 +98,7 @@ TEST_F(Fault, AStoppedWorkerPastItsLeaseAndWokenChangesNothing) {
 TEST_F(Fault, EverythingKilledAndResumedChangesNothing) {
   for (const bool server_only : {true, false}) {
     SCOPED_TRACE(server_only ? "the server alone" : "everything");
-    auto first = std::make_unique<Simulation>("first", arguments_);
+    auto first = std::make_unique<Simulation>("first", With({"--processes", "2", "--slots", "1"}));
     ASSERT_TRUE(first->WaitForEvent(Round(2)));
     std::vector<pid_t> children = first->Children("macaw-worker");
     const std::vector<pid_t> servers = first->Children("macaw-server");

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "data/options.h"
 #include "models/spec.h"
 
 namespace macaw::worker::testing_support {

@@ -11,6 +11,8 @@
 #include "absl/synchronization/notification.h"
 #include "core/files.h"
 #include "tests/worker/synthetic_run.h"
+#include "training/api/trainer.h"
+#include "worker/running_marker.h"
 
 // A real worker and a real server, with nothing but a function call between them.
 namespace macaw::worker {
@@ -28,7 +30,7 @@ using Json = nlohmann::json;
 absl::Status Work(server::Coordinator& server, const data::Dataset& dataset, Options options,
                   std::stop_token stop = {}) {
   const auto link = fleet::MakeLocalLink(server);
-  return Run(options, dataset, *link, Registry(), stop);
+  return worker::Run(options, dataset, *link, Registry(), stop);
 }
 
 struct Result {
@@ -253,7 +255,7 @@ TEST(Worker, RepeatsACommitWhoseAnswerWasLostAndIsCountedOnce) {
   const auto server = StartServer({.run = SyntheticRun(*dataset, 4), .run_dir = folder.path()});
   BrokenLink link(fleet::MakeLocalLink(*server));
   link.lose_answers = true;
-  const absl::Status status = Run({.slots = 2}, *dataset, link, Registry(), {});
+  const absl::Status status = worker::Run({.slots = 2}, *dataset, link, Registry(), {});
   EXPECT_TRUE(status.ok()) << status;
   ASSERT_TRUE(server->Wait().ok());
   EXPECT_EQ(undisturbed.digest, Result(folder.path()).digest);
@@ -269,7 +271,7 @@ TEST(Worker, RegistersAgainWhenTheServerHasForgottenIt) {
   const auto server = StartServer(std::move(options));
   BrokenLink link(fleet::MakeLocalLink(*server));
   link.forget_at = 3;
-  const absl::Status status = Run({.slots = 2}, *dataset, link, Registry(), {});
+  const absl::Status status = worker::Run({.slots = 2}, *dataset, link, Registry(), {});
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_EQ(link.registrations, 2);
   ASSERT_TRUE(server->Wait().ok());
@@ -283,7 +285,7 @@ TEST(Worker, GivesUpOnAServerThatStaysSilent) {
   BrokenLink link(fleet::MakeLocalLink(*server));
   link.lease_error = absl::UnavailableError("connection refused");
   const absl::Status status =
-      Run({.slots = 1, .reconnect_for = FromSeconds(0.2)}, *dataset, link, Registry(), {});
+      worker::Run({.slots = 1, .reconnect_for = FromSeconds(0.2)}, *dataset, link, Registry(), {});
   EXPECT_THAT(status.ToString(),
               AllOf(HasSubstr("has not answered for 0.2 s"), HasSubstr("connection refused")));
 }
