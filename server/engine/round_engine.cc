@@ -116,7 +116,7 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::Register
                              .population = request.clients,
                              .lease_timeout = options_.lease_timeout,
                              .heartbeat_every = options_.lease_timeout / 3};
-  if (replaced_.contains(request.incarnation)) {
+  if (replaced_.contains({request.name, request.incarnation})) {
     return absl::FailedPreconditionError(absl::StrCat("another process runs under the name \"",
                                                       request.name,
                                                       "\"; give every worker its own (--name)"));
@@ -128,7 +128,7 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::Register
       reply.session = session;
       return reply;
     }
-    replaced_.insert(worker.incarnation);
+    replaced_.insert({worker.name, worker.incarnation});
     Lose(session, "its process was replaced", now);
     break;
   }

@@ -144,7 +144,7 @@ class RoundEngine {
   std::unique_ptr<scheduler::CohortSampler> sampler_;
 
   std::map<WorkerId, Worker> workers_;
-  std::set<uint64_t> replaced_;  // incarnations that another process took the name of
+  std::set<std::pair<std::string, uint64_t>> replaced_;  // (name, incarnation) of former processes
   uint32_t next_session_ = 1;
 
   // The open round.

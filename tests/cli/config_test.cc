@@ -20,6 +20,8 @@ constexpr char kEverything[] = R"(
 [run]
 name = "full \"quoted\" ö"
 rounds = 77
+clients = 500
+train_examples = 9000
 seed = 9223372036854775807
 out = "results/here"
 task = "binary"

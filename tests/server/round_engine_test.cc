@@ -352,6 +352,7 @@ class World {
           part.included.push_back(
               {.attempt = attempt,
                .weight = a.weight,
+               .examples = Examples()[a.client.value],
                .sums = std::vector<double>(
                    training::SchemaFor(TaskKind::kClassification).sums.size())});
           included.push_back(a.client);

@@ -118,7 +118,7 @@ TEST_F(SlotPoolTest, LeavesOutClientsThatDiverge) {
 }
 
 TEST_F(SlotPoolTest, DropsWhatHasNotStarted) {
-  const auto pool = Start(1, {200});  // slow: the first is still running when the rest is dropped
+  const auto pool = Start(1, {20});  // slow: the first is still running when the rest is dropped
   pool->Enqueue(Phase1(), Assignments(0, 6));
   ASSERT_TRUE(pool->WaitForQueueBelow(5));
   EXPECT_LE(pool->Queued().size(), 5u);
@@ -130,7 +130,7 @@ TEST_F(SlotPoolTest, DropsWhatHasNotStarted) {
 }
 
 TEST_F(SlotPoolTest, WakesWhoWaitsWhenInterruptedAndStartsCleanAfterClear) {
-  const auto pool = Start(1, {200});
+  const auto pool = Start(1, {20});
   pool->Enqueue(Phase1(), Assignments(0, 12));
   std::thread interrupter([&] { pool->Interrupt(); });
   EXPECT_FALSE(pool->WaitIdle());
