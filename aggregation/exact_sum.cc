@@ -35,10 +35,9 @@ absl::Status DescribeOffender(const ChannelSpec& spec, ConstVectorView view) {
         place = absl::StrCat("tensor '", entry.name, "' element ", index - entry.offset);
       }
     }
-    const std::string message =
-        absl::StrCat("channel '", spec.name, "', ", place, " is ", *bad,
-                     "; the channel takes finite values up to ", spec.bound,
-                     " (a diverged client, or a bound that is too small)");
+    const std::string message = absl::StrCat("channel '", spec.name, "', ", place, " is ", *bad,
+                                             "; the channel takes finite values up to ", spec.bound,
+                                             " (a diverged client, or a bound that is too small)");
     return std::isfinite(*bad) ? absl::OutOfRangeError(message)
                                : absl::InvalidArgumentError(message);
   });

@@ -17,6 +17,7 @@
 #include "cli/process/supervisor.h"
 #include "core/files.h"
 #include "core/logging.h"
+#include "core/memory.h"
 #include "core/status.h"
 #include "data/dataset.h"
 #include "proto/wire/remote.h"
@@ -124,6 +125,7 @@ int Main(int argc, char** argv) {
                  "Write each finished row of metrics.jsonl to this descriptor");
   CLI11_PARSE(app, argc, argv);
 
+  KeepFreedMemory();
   ::signal(SIGPIPE, SIG_IGN);
   InitLogging(arguments.verbose ? LogLevel::kDebug : LogLevel::kInfo, "macaw-server");
   absl::StatusOr<SignalFd> signals = SignalFd::Open();

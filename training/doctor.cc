@@ -18,7 +18,8 @@ double MeasureBlas() {
   for (int i = 0; i < 8; ++i) {
     const TimePoint begin = SteadyClock().Now();
     at::mm_out(product, a, b);
-    best = std::max(best, 2.0 * kSize * kSize * kSize / ToSeconds(SteadyClock().Now() - begin) / 1e9);
+    best =
+        std::max(best, 2.0 * kSize * kSize * kSize / ToSeconds(SteadyClock().Now() - begin) / 1e9);
   }
   return best;
 }

@@ -8,18 +8,21 @@
 
 namespace macaw::fleet {
 
-// Answers a call once, from any thread, now or later. A handler that goes away first must answer with an error.
+// Answers a call once, from any thread, now or later. A handler that goes away first must answer
+// with an error.
 template <typename T>
 using Reply = absl::AnyInvocable<void(absl::StatusOr<T>) &&>;
 
-// The server's side of the API, free of gRPC. Methods are called on RPC threads, many at once, and must return at
-// once: validate, post, answer later. Blobs in requests have arrived whole and match their digests.
+// The server's side of the API, free of gRPC. Methods are called on RPC threads, many at once, and
+// must return at once: validate, post, answer later. Blobs in requests have arrived whole and match
+// their digests.
 class FleetHandler {
  public:
   virtual ~FleetHandler() = default;
   virtual void Hello(HelloRequest request, Reply<HelloReply> reply) = 0;
   virtual void Register(RegisterRequest request, Reply<RegisterReply> reply) = 0;
-  // May be answered after up to `wait`; the caller's connection may be gone by then, which the answer survives.
+  // May be answered after up to `wait`; the caller's connection may be gone by then, which the
+  // answer survives.
   virtual void Lease(LeaseRequest request, Duration wait, Reply<LeaseReply> reply) = 0;
   virtual void Heartbeat(HeartbeatRequest request, Reply<HeartbeatReply> reply) = 0;
   virtual void Commit(CommitRequest request, Reply<CommitReply> reply) = 0;
@@ -29,9 +32,9 @@ class FleetHandler {
   virtual std::shared_ptr<const AlignedBuffer> FindBlob(const Digest& digest) = 0;
 };
 
-// The worker's side: blocking calls, each with a deadline of the link's own. Thread-safe. Errors: kUnavailable (no
-// connection: try again), kDeadlineExceeded (maybe carried out: Commit may be repeated, its id makes that harmless),
-// anything else is an answer.
+// The worker's side: blocking calls, each with a deadline of the link's own. Thread-safe. Errors:
+// kUnavailable (no connection: try again), kDeadlineExceeded (maybe carried out: Commit may be
+// repeated, its id makes that harmless), anything else is an answer.
 class FleetLink {
  public:
   virtual ~FleetLink() = default;
@@ -39,9 +42,11 @@ class FleetLink {
   virtual absl::StatusOr<RegisterReply> Register(const RegisterRequest& request) = 0;
   virtual absl::StatusOr<LeaseReply> Lease(const LeaseRequest& request, Duration wait) = 0;
   virtual absl::StatusOr<HeartbeatReply> Heartbeat(const HeartbeatRequest& request) = 0;
-  virtual absl::StatusOr<CommitReply> Commit(const CommitRequest& request) = 0;  // moves large blobs first
+  virtual absl::StatusOr<CommitReply> Commit(
+      const CommitRequest& request) = 0;  // moves large blobs first
   virtual absl::StatusOr<ReleaseReply> Release(const ReleaseRequest& request) = 0;
-  // The blob's bytes: at once when they came inline, else downloaded and checked against the digest.
+  // The blob's bytes: at once when they came inline, else downloaded and checked against the
+  // digest.
   virtual absl::StatusOr<Blob> Fetch(const Blob& blob) = 0;
   // Wakes every blocked call with kCancelled, now and from now on.
   virtual void Shutdown() = 0;

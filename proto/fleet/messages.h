@@ -13,11 +13,13 @@
 #include "core/run_config.h"
 #include "core/vector.h"
 
-// What server and workers say to each other, as plain values: the only thing the two rooms share. proto/wire carries
-// them over gRPC; LocalLink (link.h) hands them over in one process. Durations cross, clock times never do.
+// What server and workers say to each other, as plain values: the only thing the two rooms share.
+// proto/wire carries them over gRPC; LocalLink (link.h) hands them over in one process. Durations
+// cross, clock times never do.
 namespace macaw::fleet {
 
-// A content-addressed piece of bytes. `bytes` is null where only the name has arrived: fetch it by digest.
+// A content-addressed piece of bytes. `bytes` is null where only the name has arrived: fetch it by
+// digest.
 struct Blob {
   Digest digest;
   uint64_t size = 0;
@@ -30,10 +32,12 @@ struct Blob {
   bool named() const { return !digest.IsZero(); }
 };
 
-// ---- Hello: before anything else, so that versions and limits are known ---------------------------------------
+// ---- Hello: before anything else, so that versions and limits are known
+// ---------------------------------------
 struct HelloRequest {
-  uint32_t major = 1, minor = 0;  // of the protocol; another major is refused, an older minor is served
-  std::string program;            // "macaw-worker 0.1.0", for the log
+  uint32_t major = 1,
+           minor = 0;   // of the protocol; another major is refused, an older minor is served
+  std::string program;  // "macaw-worker 0.1.0", for the log
 };
 struct HelloReply {
   uint32_t major = 1, minor = 0;
@@ -42,35 +46,38 @@ struct HelloReply {
   uint64_t max_blob_bytes = 0;
 };
 
-// ---- Register: identity, capability, owned clients ------------------------------------------------------------
+// ---- Register: identity, capability, owned clients
+// ------------------------------------------------------------
 struct RegisterRequest {
-  std::string name;               // stable over restarts: "worker-0"
-  uint64_t incarnation = 0;       // random per process start; the same pair resumes a session
+  std::string name;          // stable over restarts: "worker-0"
+  uint64_t incarnation = 0;  // random per process start; the same pair resumes a session
   uint32_t slots = 1;
   NumericProfile profile;
-  Digest data_digest;             // of everything that decides the rows this node would train on
+  Digest data_digest;  // of everything that decides the rows this node would train on
   std::vector<int64_t> input_shape;
   int64_t classes = 0;
-  uint64_t clients = 0;           // this node can train clients 0 … clients−1
+  uint64_t clients = 0;  // this node can train clients 0 … clients−1
   uint64_t central_test_rows = 0;
-  std::vector<Attempt> died_running;  // what a former process of this name was training when it died
-  Blob examples;                  // uint32 per client: training rows; workers with equal data name equal blobs
+  std::vector<Attempt>
+      died_running;  // what a former process of this name was training when it died
+  Blob examples;     // uint32 per client: training rows; workers with equal data name equal blobs
 };
 struct RegisterReply {
   WorkerId session;
   uint32_t epoch = 0;
   RunConfig run;
   uint64_t population = 0;
-  Duration lease_timeout{};       // a lease not renewed for this long is given to others
+  Duration lease_timeout{};  // a lease not renewed for this long is given to others
   Duration heartbeat_every{};
 };
 
-// ---- Lease: the only way to get work (long poll) ---------------------------------------------------------------
+// ---- Lease: the only way to get work (long poll)
+// ---------------------------------------------------------------
 struct LeaseRequest {
   WorkerId session;
-  uint32_t wanted = 0;            // clients that could start soon; the server decides how many come
-  uint32_t running = 0;           // clients of this worker leased and not yet committed
-  std::vector<Digest> have;       // blobs that need not be sent again
+  uint32_t wanted = 0;       // clients that could start soon; the server decides how many come
+  uint32_t running = 0;      // clients of this worker leased and not yet committed
+  std::vector<Digest> have;  // blobs that need not be sent again
 };
 enum class Next : uint8_t {
   kWork = 0,      // training or evaluation below
@@ -83,29 +90,30 @@ struct Assignment {
   ClientId client;
   Fence fence;
   uint32_t multiplicity = 1;
-  double weight = 1;              // under the run's weight policy, without multiplicity
-  Fence state_version;            // the version to read; counter 0: none yet
+  double weight = 1;    // under the run's weight policy, without multiplicity
+  Fence state_version;  // the version to read; counter 0: none yet
 };
 struct TrainingLease {
   Round round{};
   Phase phase{};
-  Blob broadcast;                 // EncodeVectors of Schema::down (vector_codec.h)
-  double max_weight = 1, total_weight = 1;        // aggregation::GridOrder
+  Blob broadcast;                           // EncodeVectors of Schema::down (vector_codec.h)
+  double max_weight = 1, total_weight = 1;  // aggregation::GridOrder
   uint32_t max_multiplicity = 1;
   uint64_t total_multiplicity = 1;
-  std::vector<Assignment> assignments;            // in the order to train them
-  bool last = false;              // the server holds nothing more for this round: commit after these, without asking
+  std::vector<Assignment> assignments;  // in the order to train them
+  bool last =
+      false;  // the server holds nothing more for this round: commit after these, without asking
 };
 enum class EvaluationKind : uint8_t { kCentralTest = 0, kClientTest = 1 };
 struct EvaluationTask {
   Fence fence;
   EvaluationKind kind = EvaluationKind::kCentralTest;
-  ClientId client;                // kClientTest
-  uint64_t begin = 0, end = 0;    // rows
+  ClientId client;              // kClientTest
+  uint64_t begin = 0, end = 0;  // rows
 };
 struct EvaluationLease {
-  Round round{};                  // the model after this round
-  Blob model;                     // EncodeVectors of the model alone
+  Round round{};  // the model after this round
+  Blob model;     // EncodeVectors of the model alone
   std::vector<EvaluationTask> tasks;
 };
 struct LeaseReply {
@@ -114,37 +122,39 @@ struct LeaseReply {
   std::optional<EvaluationLease> evaluation;
 };
 
-// ---- Heartbeat: progress up, all leases renewed; forecast and directives down ------------------------
+// ---- Heartbeat: progress up, all leases renewed; forecast and directives down
+// ------------------------
 struct HeartbeatRequest {
   WorkerId session;
-  std::vector<Attempt> held;      // leased and not begun: the answer says which are no longer its own
-  uint64_t started = 0;           // clients begun since registration
-  uint64_t memory_bytes = 0;      // PSS
+  std::vector<Attempt> held;  // leased and not begun: the answer says which are no longer its own
+  uint64_t started = 0;       // clients begun since registration
+  uint64_t memory_bytes = 0;  // PSS
 };
 struct HeartbeatReply {
-  bool known = true;              // false: register again
-  std::vector<ClientId> forecast; // likely next clients; no promise
-  std::vector<Attempt> dropped;   // held but no longer yours: stop them, do not commit them
-  bool stop = false;              // the run is over or aborted
+  bool known = true;               // false: register again
+  std::vector<ClientId> forecast;  // likely next clients; no promise
+  std::vector<Attempt> dropped;    // held but no longer yours: stop them, do not commit them
+  bool stop = false;               // the run is over or aborted
 };
 
-// ---- Commit: the only call that counts anything (idempotent) ---------------------------------------------------
+// ---- Commit: the only call that counts anything (idempotent)
+// ---------------------------------------------------
 struct ClientRecord {
   Attempt attempt;
   uint32_t multiplicity = 1;
   double weight = 1;
-  uint32_t examples = 0;          // training rows
+  uint32_t examples = 0;  // training rows
   uint64_t steps = 0;
-  std::vector<double> sums;       // MetricSchema::sums over its minibatches
+  std::vector<double> sums;                    // MetricSchema::sums over its minibatches
   double load_seconds = 0, train_seconds = 0;  // timings: never part of a result
-  bool has_state = false;         // a state blob was stored under this attempt
+  bool has_state = false;                      // a state blob was stored under this attempt
 };
 enum class LeftOutReason : uint8_t {
-  kNotFinite = 0,    // NaN or infinity in its update
-  kOutOfBound = 1,   // |value| or weight above the channel's bound
-  kNoData = 2,       // no training rows, or they could not be read
-  kState = 3,        // its state is missing or corrupt
-  kFailed = 4,       // the trainer or the algorithm returned an error
+  kNotFinite = 0,   // NaN or infinity in its update
+  kOutOfBound = 1,  // |value| or weight above the channel's bound
+  kNoData = 2,      // no training rows, or they could not be read
+  kState = 3,       // its state is missing or corrupt
+  kFailed = 4,      // the trainer or the algorithm returned an error
 };
 struct LeftOut {
   Attempt attempt;
@@ -154,10 +164,10 @@ struct LeftOut {
 struct Part {
   Round round{};
   Phase phase{};
-  Digest broadcast;               // what it was trained from
+  Digest broadcast;                    // what it was trained from
   std::vector<ClientRecord> included;  // exactly the attempts that `sums` holds
   std::vector<LeftOut> left_out;       // clients that this round has to do without
-  Blob sums;                      // aggregation::ExactSum::Encode; unnamed when nobody is included
+  Blob sums;  // aggregation::ExactSum::Encode; unnamed when nobody is included
 };
 struct EvaluationResult {
   EvaluationTask task;
@@ -166,37 +176,48 @@ struct EvaluationResult {
 };
 struct CommitRequest {
   WorkerId session;
-  uint64_t commit_id = 0;         // grows with every new commit of this incarnation; a repeat has the same id
+  uint64_t commit_id =
+      0;  // grows with every new commit of this incarnation; a repeat has the same id
   std::optional<Part> part;
   std::vector<EvaluationResult> evaluations;
 };
 enum class Verdict : uint8_t {
   kAccepted = 0,
-  kDuplicate = 1,   // this commit was accepted before
-  kStale = 2,       // some attempt is no longer current (expired, other epoch, round closed): nothing was counted
-  kRefused = 3,     // malformed, wrong layout, impossible sums: nothing was counted
-  kRegister = 4,    // unknown session
+  kDuplicate = 1,  // this commit was accepted before
+  kStale = 2,     // some attempt is no longer current (expired, other epoch, round closed): nothing
+                  // was counted
+  kRefused = 3,   // malformed, wrong layout, impossible sums: nothing was counted
+  kRegister = 4,  // unknown session
 };
 struct CommitReply {
   Verdict verdict = Verdict::kRefused;
   std::string reason;
 };
 
-// ---- Release: gives leased clients back untrained ---------------------------------------------------------------
+// ---- Release: gives leased clients back untrained
+// ---------------------------------------------------------------
 struct ReleaseRequest {
   WorkerId session;
   std::vector<Attempt> attempts;
-  bool leaving = false;           // the worker shuts down: it gives everything back
+  bool leaving = false;  // the worker shuts down: it gives everything back
 };
 struct ReleaseReply {};
 
-// ---- Uploads: the verdict comes before any byte moves ------------------------------------------------------------
+// ---- Uploads: the verdict comes before any byte moves
+// ------------------------------------------------------------
 struct UploadOffer {
-  WorkerId session;               // 0 before registration (the population)
+  WorkerId session;  // 0 before registration (the population)
   Digest digest;
   uint64_t size = 0;
-  Round round{};                  // of the part; 0: not a part
+  Round round{};  // of the part; 0: not a part
 };
-enum class UploadVerdict : uint8_t { kSend = 0, kHave = 1, kNotNeeded = 2, kStale = 3, kTooLarge = 4, kBusy = 5 };
+enum class UploadVerdict : uint8_t {
+  kSend = 0,
+  kHave = 1,
+  kNotNeeded = 2,
+  kStale = 3,
+  kTooLarge = 4,
+  kBusy = 5
+};
 
 }  // namespace macaw::fleet

@@ -9,12 +9,13 @@
 
 namespace macaw::fleet {
 
-// Several flat vectors as one blob: a header (magic, version, count, then each layout's digest and size), then each
-// vector's bytes from a 64-byte boundary, little-endian. Equal vectors give equal bytes, hence equal digests.
+// Several flat vectors as one blob: a header (magic, version, count, then each layout's digest and
+// size), then each vector's bytes from a 64-byte boundary, little-endian. Equal vectors give equal
+// bytes, hence equal digests.
 AlignedBuffer EncodeVectors(std::span<const ConstVectorView> vectors);
 
-// Views into `bytes`, which must outlive them. Refuses anything but exactly these layouts, by number and reason; any
-// byte string is safe.
+// Views into `bytes`, which must outlive them. Refuses anything but exactly these layouts, by
+// number and reason; any byte string is safe.
 absl::StatusOr<std::vector<ConstVectorView>> DecodeVectors(std::span<const std::byte> bytes,
                                                            std::span<const LayoutPtr> layouts);
 

@@ -74,7 +74,9 @@ absl::Status BulkStream::Finish() {
   }
   RemoveHold();
   MutexLock lock(&mutex_);
-  mutex_.Await([this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return done_; });  // always comes: cancelled calls end at once
+  mutex_.Await([this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return done_;
+  });  // always comes: cancelled calls end at once
   if (stalled_) return absl::DeadlineExceededError("the connection stalled");
   return FromGrpc(status_);
 }

@@ -10,8 +10,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "core/mutex.h"
 #include "core/clock.h"
+#include "core/mutex.h"
 
 namespace macaw::wire {
 

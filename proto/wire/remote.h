@@ -12,15 +12,16 @@ namespace macaw::wire {
 // "unix:/path/to/socket" or "host:port" (":0" picks a free port).
 struct ServerOptions {
   std::string listen;
-  uint64_t max_inline_bytes = 1 << 20;      // blobs up to this size ride inside a message
+  uint64_t max_inline_bytes = 1 << 20;  // blobs up to this size ride inside a message
   uint64_t max_blob_bytes = uint64_t{4} << 30;
   uint64_t upload_budget_bytes = uint64_t{8} << 30;  // all uploads in memory at once; beyond: busy
-  Duration max_poll = FromSeconds(60);      // a longer Lease wait is cut to this
+  Duration max_poll = FromSeconds(60);               // a longer Lease wait is cut to this
 };
 
 class FleetServer {
  public:
-  // Listens and serves `handler`, which must outlive it. The error names the address ("port in use", ...).
+  // Listens and serves `handler`, which must outlive it. The error names the address ("port in
+  // use", ...).
   static absl::StatusOr<std::unique_ptr<FleetServer>> Start(const ServerOptions& options,
                                                             fleet::FleetHandler& handler);
   virtual ~FleetServer() = default;         // stops accepting, cancels what is open, waits
@@ -28,12 +29,13 @@ class FleetServer {
 };
 
 struct ClientOptions {
-  std::string server;                       // as ServerOptions::listen
-  Duration call_timeout = FromSeconds(20);  // every call but a long poll and bulk data
-  Duration stall_timeout = FromSeconds(30); // bulk data: no chunk for this long
+  std::string server;                        // as ServerOptions::listen
+  Duration call_timeout = FromSeconds(20);   // every call but a long poll and bulk data
+  Duration stall_timeout = FromSeconds(30);  // bulk data: no chunk for this long
 };
 
-// Dials lazily; Hello tells whether anybody is there. Uploads and downloads resume at the last good offset.
+// Dials lazily; Hello tells whether anybody is there. Uploads and downloads resume at the last good
+// offset.
 absl::StatusOr<std::unique_ptr<fleet::FleetLink>> Dial(const ClientOptions& options);
 
 }  // namespace macaw::wire

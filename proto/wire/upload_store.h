@@ -8,10 +8,10 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
-#include "core/mutex.h"
 #include "core/clock.h"
 #include "core/digest.h"
 #include "core/executor.h"
+#include "core/mutex.h"
 #include "core/vector.h"
 #include "proto/fleet/messages.h"
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "core/mutex.h"
 #include "absl/time/time.h"
+#include "core/mutex.h"
 #include "core/random.h"
 #include "proto/fleet/link.h"
 

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <ostream>
+#include <string>
+#include <vector>
 
 #include "tests/system/simulation.h"
 
@@ -25,25 +28,36 @@ Bytes BytesOf(const std::string& name, std::vector<std::string> arguments) {
   return {simulation.digest(), simulation.metrics()};
 }
 
-class Law : public testing::TestWithParam<std::pair<const char*, const char*>> {};
+struct Variant {
+  const char* name;
+  std::vector<std::string> settings;
+};
+void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
+
+class Law : public testing::TestWithParam<Variant> {};
 
 TEST_P(Law, TheSameBytesForAnyWorkers) {
-  const std::string config = WriteConfig("law", GetParam().second);
-  const Bytes one = BytesOf("1x1", {config, "--processes", "1", "--slots", "1"});
+  std::vector<std::string> base = {WriteConfig("law")};
+  for (const std::string& setting : GetParam().settings)
+    base.insert(base.end(), {"--set", setting});
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), base.begin(), base.end());
+    return more;
+  };
+  const Bytes one = BytesOf("1x1", with({"--processes", "1", "--slots", "1"}));
   ASSERT_EQ(one.digest.size(), 64u);
   EXPECT_EQ(std::count(one.metrics.begin(), one.metrics.end(), '\n'), 3);
-  EXPECT_EQ(BytesOf("1x2", {config, "--processes", "1", "--slots", "2"}), one);
-  EXPECT_EQ(BytesOf("3x2", {config, "--processes", "3", "--slots", "2"}), one);
-  EXPECT_EQ(BytesOf("tcp", {config, "--processes", "2", "--slots", "1", "--tcp"}), one);
-  EXPECT_NE(BytesOf("seed", {config, "--set", "run.seed=8"}).digest, one.digest);
+  EXPECT_EQ(BytesOf("1x2", with({"--processes", "1", "--slots", "2"})), one);
+  EXPECT_EQ(BytesOf("3x2", with({"--processes", "3", "--slots", "2"})), one);
+  EXPECT_EQ(BytesOf("tcp", with({"--processes", "2", "--slots", "1", "--tcp"})), one);
+  EXPECT_NE(BytesOf("seed", with({"--set", "run.seed=8"})).digest, one.digest);
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    All, Law,
-    testing::Values(std::pair("Plain", ""), std::pair("Momentum", "momentum = 0.9\n"),
-                    std::pair("FedProx",
-                              "[algorithm]\nname = \"fedprox\"\n[algorithm.fedprox]\nmu = 0.1\n")),
-    [](const auto& info) { return std::string(info.param.first); });
+    Of, Law,
+    testing::Values(Variant{"Plain", {}}, Variant{"Momentum", {"local.momentum=0.9"}},
+                    Variant{"FedProx", {"algorithm.name=fedprox", "algorithm.fedprox.mu=0.1"}}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 TEST(LawOfDropoutAndAugmentation, TheSameBytesForAnyWorkers) {
   const std::string config = WriteConfig("law");
