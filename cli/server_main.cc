@@ -3,9 +3,13 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <future>
 #include <iostream>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -25,6 +29,8 @@
 
 namespace macaw::cli {
 namespace {
+
+constexpr Duration kCloseGrace = std::chrono::seconds(1);
 
 struct ServerArguments {
   std::string config, run_dir, listen;
@@ -78,6 +84,20 @@ void Announce(const std::string& address, int ready_fd) {
   ::close(ready_fd);
 }
 
+// Closes the connections once everything is on disk and the workers have been told. That is a
+// courtesy: a peer that holds one open must not keep the process from ending.
+void CloseWithin(Duration patience, std::unique_ptr<wire::FleetServer> fleet, int code) {
+  auto closed = std::make_shared<std::promise<void>>();
+  std::future<void> over = closed->get_future();
+  std::thread([fleet = std::move(fleet), closed]() mutable {
+    fleet.reset();
+    closed->set_value();
+  }).detach();
+  if (over.wait_for(patience) == std::future_status::ready) return;
+  Logger("server").Warning("connections_left_open");
+  std::_Exit(code);
+}
+
 absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
   algorithms::Registry registry;
   algorithms::RegisterBuiltinAlgorithms(registry);
@@ -96,7 +116,7 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
   const std::string listen = !arguments.listen.empty()       ? arguments.listen
                              : !config.server.listen.empty() ? config.server.listen
                                                              : "127.0.0.1:0";
-  MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<wire::FleetServer> fleet,
+  MACAW_ASSIGN_OR_RETURN(std::unique_ptr<wire::FleetServer> fleet,
                          wire::FleetServer::Start({.listen = listen}, *coordinator));
   Announce(fleet->address(), arguments.ready_fd);
 
@@ -104,7 +124,9 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
   const Logger log("server");
   log.Info(absl::StrCat("run ended rounds=", outcome.rounds,
                         outcome.reason.empty() ? "" : " reason=", outcome.reason));
-  return outcome.kind == server::Outcome::Kind::kInterrupted ? kExitInterrupted : kExitOk;
+  const int code = outcome.kind == server::Outcome::Kind::kInterrupted ? kExitInterrupted : kExitOk;
+  CloseWithin(kCloseGrace, std::move(fleet), code);
+  return code;
 }
 
 int Main(int argc, char** argv) {

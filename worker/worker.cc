@@ -59,6 +59,49 @@ class Heart {
   std::thread thread_;
 };
 
+// Calls that are repeated while nobody answers: a server may be starting, restarting or busy.
+class PatientCalls {
+ public:
+  PatientCalls(Duration patience, std::stop_token stop)
+      : patience_(patience), stop_(std::move(stop)) {}
+
+  // Repeats a call while nobody answers, for as long as the options say.
+  template <typename Call>
+  auto Repeat(const Call& call) const -> decltype(call()) {
+    const TimePoint give_up = SteadyClock().Now() + patience_;
+    Duration pause = std::chrono::milliseconds(50);
+    while (true) {
+      auto result = call();
+      const bool unanswered =
+          absl::IsUnavailable(result.status()) || absl::IsDeadlineExceeded(result.status());
+      if (result.ok() || !unanswered || stop_.stop_requested()) return result;
+      if (SteadyClock().Now() + pause >= give_up) {
+        return absl::UnavailableError(absl::StrCat("the server has not answered for ",
+                                                   ToSeconds(patience_),
+                                                   " s: ", result.status().message()));
+      }
+      WaitFor(pause);
+      pause = std::min<Duration>(pause * 2, std::chrono::seconds(2));
+    }
+  }
+
+ private:
+  // Returns early when a stop is requested.
+  void WaitFor(Duration pause) const {
+    Mutex mutex;
+    bool woken = false;
+    const std::stop_callback wake(stop_, [&] {
+      MutexLock lock(&mutex);
+      woken = true;
+    });
+    MutexLock lock(&mutex);
+    mutex.AwaitFor(pause, [&] { return woken; });
+  }
+
+  const Duration patience_;
+  const std::stop_token stop_;
+};
+
 class Session {
  public:
   Session(const Options& options, const data::Dataset& dataset, fleet::FleetLink& link,
@@ -136,7 +179,7 @@ class Session {
     fleet::LeaseRequest request{.session = session_, .wanted = options_.slots};
     request.running = static_cast<uint32_t>(pool_->held());
     for (const fleet::Blob& blob : cache_) request.have.push_back(blob.digest);
-    return Retrying([&] { return link_.Lease(request, kPoll); });
+    return calls_.Repeat([&] { return link_.Lease(request, kPoll); });
   }
 
   // True: commit once this is done, without asking again.
@@ -206,7 +249,7 @@ class Session {
     for (const fleet::Blob& cached : cache_) {
       if (cached.digest == blob.digest) return cached;
     }
-    MACAW_ASSIGN_OR_RETURN(fleet::Blob fetched, Retrying([&] { return link_.Fetch(blob); }));
+    MACAW_ASSIGN_OR_RETURN(fleet::Blob fetched, calls_.Repeat([&] { return link_.Fetch(blob); }));
     cache_.push_back(fetched);
     if (cache_.size() > kCachedBlobs) cache_.pop_front();
     return fetched;
@@ -229,7 +272,7 @@ class Session {
       request.part = std::move(part);
     }
     MACAW_ASSIGN_OR_RETURN(const fleet::CommitReply reply,
-                           Retrying([&] { return link_.Commit(request); }));
+                           calls_.Repeat([&] { return link_.Commit(request); }));
     pool_->Settle();
     if (reply.verdict == fleet::Verdict::kRegister) return false;
     if (reply.verdict == fleet::Verdict::kRefused) {
@@ -258,38 +301,6 @@ class Session {
     return true;
   }
 
-  // Repeats a call while nobody answers, for as long as the options say.
-  template <typename Call>
-  auto Retrying(const Call& call) -> decltype(call()) {
-    const TimePoint give_up = SteadyClock().Now() + options_.reconnect_for;
-    Duration pause = std::chrono::milliseconds(50);
-    while (true) {
-      auto result = call();
-      const bool unanswered =
-          absl::IsUnavailable(result.status()) || absl::IsDeadlineExceeded(result.status());
-      if (result.ok() || !unanswered || stop_.stop_requested()) return result;
-      if (SteadyClock().Now() + pause >= give_up) {
-        return absl::UnavailableError(absl::StrCat("the server has not answered for ",
-                                                   ToSeconds(options_.reconnect_for),
-                                                   " s: ", result.status().message()));
-      }
-      WaitFor(pause);
-      pause = std::min<Duration>(pause * 2, std::chrono::seconds(2));
-    }
-  }
-
-  // Returns early when a stop is requested.
-  void WaitFor(Duration pause) {
-    Mutex mutex;
-    bool woken = false;
-    const std::stop_callback wake(stop_, [&] {
-      MutexLock lock(&mutex);
-      woken = true;
-    });
-    MutexLock lock(&mutex);
-    mutex.AwaitFor(pause, [&] { return woken; });
-  }
-
   const Options& options_;
   const data::Dataset& dataset_;
   fleet::FleetLink& link_;
@@ -300,6 +311,7 @@ class Session {
   const Duration heartbeat_every_;
   uint64_t* const commits_;
   const Logger log_{"worker"};
+  const PatientCalls calls_{options_.reconnect_for, stop_};
   std::unique_ptr<SlotPool> pool_;
   std::shared_ptr<const PhaseContext> phase_;
   std::deque<fleet::Blob> cache_;
@@ -359,10 +371,13 @@ absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::Fl
                                  .central_test_rows = info.test_examples,
                                  .died_running = marker.died_running(),
                                  .examples = ExamplesBlob(dataset)};
+  const PatientCalls calls(options.reconnect_for, stop);
   uint64_t commits = 0;
   while (!stop.stop_requested()) {
-    MACAW_RETURN_IF_ERROR(link.Hello({.program = "macaw-worker"}).status());
-    MACAW_ASSIGN_OR_RETURN(const fleet::RegisterReply registration, link.Register(request));
+    MACAW_RETURN_IF_ERROR(
+        calls.Repeat([&] { return link.Hello({.program = "macaw-worker"}); }).status());
+    MACAW_ASSIGN_OR_RETURN(const fleet::RegisterReply registration,
+                           calls.Repeat([&] { return link.Register(request); }));
     request.died_running.clear();
     MACAW_ASSIGN_OR_RETURN(const RunContext context, MakeRunContext(registration, registry));
     log.Info(absl::StrCat("registered session=", registration.session.value,
