@@ -1,0 +1,153 @@
+// The only calls that count anything: a part is accepted whole, if every attempt in it is current,
+// or not at all.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/status.h"
+#include "server/engine/round_engine.h"
+#include "training/api/metrics.h"
+
+namespace macaw::server {
+namespace {
+
+using fleet::Verdict;
+
+std::vector<Attempt> AttemptsOf(const fleet::Part& part) {
+  std::vector<Attempt> attempts;
+  attempts.reserve(part.included.size() + part.left_out.size());
+  for (const fleet::ClientRecord& record : part.included) attempts.push_back(record.attempt);
+  for (const fleet::LeftOut& left : part.left_out) attempts.push_back(left.attempt);
+  return attempts;
+}
+
+}  // namespace
+
+absl::Status RoundEngine::CheckEvaluation(const fleet::EvaluationResult& result) const {
+  const fleet::EvaluationTask& task = result.task;
+  const size_t sums = training::SchemaFor(options_.run.task).sums.size();
+  const bool counted =
+      result.sums.size() == sums && std::isfinite(result.sums[0]) && result.sums[0] >= 0;
+  const bool central = task.kind == fleet::EvaluationKind::kCentralTest;
+  if (counted && (!central || result.sums[0] == static_cast<double>(task.end - task.begin)))
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("an evaluation after round ", result.round.value,
+                                                 " does not report the rows it was asked for"));
+}
+
+absl::Status RoundEngine::CheckRecords(const fleet::Part& part) const {
+  const size_t sums = training::SchemaFor(options_.run.task).sums.size();
+  for (const fleet::ClientRecord& record : part.included) {
+    const scheduler::CohortEntry* entry = FindEntry(record.attempt.client);
+    if (entry == nullptr || record.multiplicity != entry->multiplicity ||
+        record.weight != WeightOf(record.attempt.client)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "client ", record.attempt.client.value, " has another weight than it was leased with"));
+    }
+    if (record.examples != examples_[record.attempt.client.value] ||
+        (!record.sums.empty() && !(std::isfinite(record.sums[0]) && record.sums[0] >= 0))) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("client ", record.attempt.client.value,
+                       " reports another number of examples than it has"));
+    }
+    if (record.sums.size() != sums) {
+      return absl::InvalidArgumentError(absl::StrCat("client ", record.attempt.client.value,
+                                                     " reports ", record.sums.size(),
+                                                     " metric sums, the task has ", sums));
+    }
+  }
+  if (part.broadcast != broadcast_.digest)
+    return absl::InvalidArgumentError("it was trained from another broadcast");
+  return absl::OkStatus();
+}
+
+fleet::CommitReply RoundEngine::Accept(Ticket ticket, const Worker& worker, const fleet::Part& part,
+                                       const absl::Status& decoded, bool& adding) {
+  const std::vector<Attempt> attempts = AttemptsOf(part);
+  const bool current =
+      state_ == State::kRunning && part.round == order_.round && part.phase == order_.phase;
+  const auto turn_down = [&](Verdict verdict, const absl::Status& why) {
+    host_.Note({verdict == Verdict::kStale ? "part_stale" : "part_refused",
+                {{"worker", worker.name},
+                 {"round", int64_t{part.round.value}},
+                 {"why", std::string(why.message())}}});
+    // Nothing of the part counts, so what is still leased to this worker has to be trained again.
+    if (current)
+      Requeue(table_.Release(worker.session, attempts),
+              absl::StrCat("part of ", worker.name, " turned down"));
+    return fleet::CommitReply{.verdict = verdict, .reason = std::string(why.message())};
+  };
+  if (!current)
+    return turn_down(Verdict::kStale,
+                     absl::FailedPreconditionError("that round and phase is not open"));
+  if (const absl::Status status = table_.Judge(worker.session, attempts); !status.ok()) {
+    return turn_down(absl::IsInvalidArgument(status) ? Verdict::kRefused : Verdict::kStale, status);
+  }
+  if (!decoded.ok()) return turn_down(Verdict::kRefused, decoded);
+  if (const absl::Status status = CheckRecords(part); !status.ok())
+    return turn_down(Verdict::kRefused, status);
+
+  std::vector<Attempt> included(attempts.begin(),
+                                attempts.begin() + static_cast<long>(part.included.size()));
+  std::vector<Attempt> left_out(attempts.begin() + static_cast<long>(part.included.size()),
+                                attempts.end());
+  table_.Count(included);
+  table_.GiveUp(left_out);
+  report_.records.insert(report_.records.end(), part.included.begin(), part.included.end());
+  report_.left_out.insert(report_.left_out.end(), part.left_out.begin(), part.left_out.end());
+  host_.Note({"part",
+              {{"worker", worker.name},
+               {"round", int64_t{part.round.value}},
+               {"clients", static_cast<int64_t>(included.size())},
+               {"left_out", static_cast<int64_t>(left_out.size())}}});
+  if (!included.empty()) {
+    adding = true;
+    ++adding_;
+    host_.Add(ticket);
+  }
+  return {.verdict = Verdict::kAccepted};
+}
+
+void RoundEngine::Commit(Ticket ticket, const fleet::CommitRequest& request,
+                         const absl::Status& decoded, TimePoint now) {
+  const auto answer = [&](fleet::CommitReply reply) {
+    host_.Discard(ticket);
+    host_.AnswerCommit(ticket, std::move(reply));
+  };
+  Worker* worker = Seen(request.session, now);
+  if (worker == nullptr)
+    return answer({.verdict = Verdict::kRegister, .reason = "unknown session"});
+  if (request.commit_id <= worker->last_commit) return answer({.verdict = Verdict::kDuplicate});
+  for (const fleet::EvaluationResult& result : request.evaluations) {
+    if (const absl::Status status = CheckEvaluation(result); !status.ok()) {
+      evaluation_.DropWorker(worker->session);
+      return answer({.verdict = Verdict::kRefused, .reason = std::string(status.message())});
+    }
+  }
+  for (const fleet::EvaluationResult& result : request.evaluations) {
+    if (evaluation_open_) evaluation_.Complete(worker->session, result);
+  }
+  // A worker commits when it is idle: a task that it still has not reported is not being worked on.
+  evaluation_.DropWorker(worker->session);
+  fleet::CommitReply reply{.verdict = Verdict::kAccepted};
+  bool adding = false;
+  if (request.part.has_value()) reply = Accept(ticket, *worker, *request.part, decoded, adding);
+  if (reply.verdict == Verdict::kAccepted) worker->last_commit = request.commit_id;
+  if (!adding)
+    answer(std::move(reply));  // else PartAdded answers: the sum is acknowledged once it is in
+  ServeParked(now);
+  Advance(now);
+}
+
+void RoundEngine::PartAdded(Ticket ticket, const absl::Status& status, TimePoint now) {
+  --adding_;
+  if (!status.ok()) {
+    host_.AnswerCommit(ticket,
+                       {.verdict = Verdict::kRefused, .reason = std::string(status.message())});
+    return Fail(Annotate(status, "an accepted part could not be added"));
+  }
+  host_.AnswerCommit(ticket, {.verdict = Verdict::kAccepted});
+  Advance(now);
+}
+
+}  // namespace macaw::server

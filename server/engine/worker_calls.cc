@@ -1,0 +1,281 @@
+// What workers ask for, and what becomes of those who stop asking: registration, leases,
+// heartbeats, releases.
+#include <algorithm>
+#include <utility>
+
+#include "core/status.h"
+#include "server/engine/round_engine.h"
+
+namespace macaw::server {
+namespace {
+
+using fleet::Next;
+
+// Only a lease that is asked for again soon is worth parking; this bounds what a request can ask.
+constexpr Duration kLongestPoll = std::chrono::seconds(60);
+constexpr uint64_t kMostTasks = 8192;  // a lease and its answer must fit a message
+constexpr size_t kForecast = 64;       // clients named ahead per heartbeat
+
+std::string ToString(const NumericProfile& profile) {
+  return absl::StrCat("(", profile.trainer, ", ", profile.instruction_set, ", ", profile.libraries,
+                      ")");
+}
+
+}  // namespace
+
+absl::Status RoundEngine::CheckNode(const fleet::RegisterRequest& request,
+                                    const std::vector<uint32_t>& examples) const {
+  const auto refuse = [&](const std::string& why) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("worker \"", request.name, "\" cannot join: ", why));
+  };
+  if (request.name.empty() || request.slots == 0) return refuse("it has no name or no slots");
+  const RunConfig& run = options_.run;
+  if (request.input_shape != run.model.input_shape) {
+    return refuse("its examples have another shape than the run's model.input_shape");
+  }
+  if (run.task == TaskKind::kClassification && request.classes != run.model.classes) {
+    return refuse(absl::StrCat("its data has ", request.classes, " classes, the run's model ",
+                               run.model.classes));
+  }
+  if (run.clients != 0 && request.clients != run.clients) {
+    return refuse(
+        absl::StrCat("its data has ", request.clients, " clients, the run ", run.clients));
+  }
+  if (options_.data_digest.has_value() && *options_.data_digest != request.data_digest) {
+    return refuse(
+        "its data (files, partition or seed) differs from what the checkpoint was trained on");
+  }
+  if (options_.profile.has_value() && *options_.profile != request.profile) {
+    return refuse(absl::StrCat("its numeric profile ", ToString(request.profile),
+                               " differs from the checkpoint's ", ToString(*options_.profile),
+                               ", so the run would not be the same"));
+  }
+  if (!first_node_.has_value()) {
+    return examples.size() == request.clients && request.clients > 0
+               ? absl::OkStatus()
+               : refuse(absl::StrCat("it reports ", request.clients,
+                                     " clients but sample counts of ", examples.size()));
+  }
+  if (request.data_digest != first_node_->data_digest ||
+      request.examples.digest != first_node_->examples.digest ||
+      request.clients != first_node_->clients) {
+    return refuse(absl::StrCat("its data differs from that of worker \"", first_node_->name,
+                               "\" (other files, partition or seed)"));
+  }
+  if (request.central_test_rows != first_node_->central_test_rows)
+    return refuse("its test set has another size");
+  if (request.profile != first_node_->profile) {
+    return refuse(absl::StrCat("its numeric profile ", ToString(request.profile),
+                               " differs from the run's ", ToString(first_node_->profile),
+                               ", so its results would not be reproducible"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::RegisterRequest& request,
+                                                           std::vector<uint32_t> examples,
+                                                           TimePoint now) {
+  MACAW_RETURN_IF_ERROR(CheckNode(request, examples));
+  fleet::RegisterReply reply{.epoch = options_.epoch,
+                             .run = options_.run,
+                             .population = request.clients,
+                             .lease_timeout = options_.lease_timeout,
+                             .heartbeat_every = options_.lease_timeout / 3};
+  if (replaced_.contains({request.name, request.incarnation})) {
+    return absl::FailedPreconditionError(absl::StrCat("another process runs under the name \"",
+                                                      request.name,
+                                                      "\"; give every worker its own (--name)"));
+  }
+  for (auto& [session, worker] : workers_) {
+    if (worker.name != request.name) continue;
+    if (worker.incarnation == request.incarnation) {  // the answer was lost on the way
+      worker.last_seen = now;
+      reply.session = session;
+      return reply;
+    }
+    replaced_.insert({worker.name, worker.incarnation});
+    Lose(session, "its process was replaced", now);
+    break;
+  }
+  CountDeaths(request.died_running);
+  if (!first_node_.has_value()) {
+    first_node_ = request;
+    first_node_->died_running.clear();
+    examples_ = std::move(examples);
+  }
+  Worker worker{.session = WorkerId(next_session_++),
+                .name = request.name,
+                .incarnation = request.incarnation,
+                .slots = request.slots,
+                .last_seen = now};
+  reply.session = worker.session;
+  host_.Note({"worker_joined",
+              {{"worker", worker.name},
+               {"session", int64_t{worker.session.value}},
+               {"slots", int64_t{worker.slots}}}});
+  workers_.emplace(worker.session, std::move(worker));
+  if (state_ == State::kGathering && workers_.size() >= options_.workers) Begin(now);
+  return reply;
+}
+
+RoundEngine::Worker* RoundEngine::Seen(WorkerId session, TimePoint now) {
+  const auto it = workers_.find(session);
+  if (it == workers_.end()) return nullptr;
+  it->second.last_seen = now;
+  return &it->second;
+}
+
+void RoundEngine::Lose(WorkerId session, const std::string& why, TimePoint now) {
+  const auto it = workers_.find(session);
+  if (it == workers_.end()) return;
+  Worker worker = std::move(it->second);
+  workers_.erase(it);
+  if (worker.parked.has_value())
+    host_.AnswerLease(worker.parked->ticket, {.next = Next::kRegister});
+  host_.Note({"worker_lost", {{"worker", worker.name}, {"why", why}}});
+  Requeue(table_.DropWorker(session), absl::StrCat(worker.name, " lost"));
+  dispatch_.RemoveWorker(session);
+  evaluation_.DropWorker(session);
+  ServeParked(now);
+}
+
+void RoundEngine::CountDeaths(const std::vector<Attempt>& died) {
+  for (const Attempt& attempt : died) {
+    const bool known =
+        attempt.fence.epoch == options_.epoch && FindEntry(attempt.client) != nullptr;
+    if (!known || !died_.insert(attempt.fence).second) continue;
+    const uint32_t deaths = ++deaths_[attempt.client];
+    host_.Note(
+        {"died_running",
+         {{"client", static_cast<int64_t>(attempt.client.value)}, {"deaths", int64_t{deaths}}}});
+    if (deaths >= options_.max_deaths) {
+      Fail(absl::AbortedError(absl::StrCat(
+          "client ", attempt.client.value, " was being trained when its worker died, ", deaths,
+          " times in round ", order_.round.value,
+          ": look at its data and at the worker's log, or hold it out ([data] heldout_clients)")));
+    }
+  }
+}
+
+void RoundEngine::Lease(Ticket ticket, const fleet::LeaseRequest& request, Duration wait,
+                        TimePoint now) {
+  Worker* worker = Seen(request.session, now);
+  if (worker == nullptr) return host_.AnswerLease(ticket, {.next = Next::kRegister});
+  if (state_ == State::kEnded) {
+    worker->told = true;
+    return host_.AnswerLease(ticket, {.next = Next::kFinished});
+  }
+  if (worker->parked.has_value()) {  // its connection broke and it asks anew
+    host_.AnswerLease(std::exchange(worker->parked, std::nullopt)->ticket, {.next = Next::kWait});
+  }
+  if (request.running == 0) {  // it holds nothing, so what it was leased last never arrived
+    Requeue(table_.DropWorker(worker->session),
+            absl::StrCat("a lease never reached ", worker->name));
+    evaluation_.DropWorker(worker->session);
+  }
+  if (Serve(*worker, request, ticket, now)) return;
+  if (table_.leased_to(worker->session) > 0)
+    return host_.AnswerLease(ticket, {.next = Next::kCommit});
+  worker->parked = {
+      .ticket = ticket, .deadline = now + std::min(wait, kLongestPoll), .request = request};
+}
+
+bool RoundEngine::Serve(Worker& worker, const fleet::LeaseRequest& request, Ticket ticket,
+                        TimePoint now) {
+  fleet::LeaseReply reply{.next = Next::kWork};
+  const TimePoint expires = now + options_.lease_timeout;
+  const auto has = [&](const fleet::Blob& blob) {
+    return std::find(request.have.begin(), request.have.end(), blob.digest) != request.have.end();
+  };
+  const auto named = [&](const fleet::Blob& blob) {
+    return has(blob) ? fleet::Blob{.digest = blob.digest, .size = blob.size} : blob;
+  };
+  // Evaluation first, an even share of it: its rows are waited for, and training evens the slots
+  // out afterwards.
+  if (evaluation_open_ && evaluation_.waiting() > 0) {
+    uint64_t slots = 0;
+    for (const auto& [session, other] : workers_) slots += other.slots;
+    const uint64_t share = std::clamp<uint64_t>(
+        (evaluation_.waiting() * worker.slots + slots - 1) / slots, 1, kMostTasks);
+    reply.evaluation =
+        fleet::EvaluationLease{.round = evaluation_.round(),
+                               .model = named(evaluation_.model()),
+                               .tasks = evaluation_.Take(worker.session, share, expires, fences_)};
+  }
+  if (state_ == State::kRunning && !dispatch_.empty()) {
+    fleet::TrainingLease lease{.round = order_.round,
+                               .phase = order_.phase,
+                               .broadcast = named(broadcast_),
+                               .max_weight = order_.grid.max_weight,
+                               .total_weight = order_.grid.total_weight,
+                               .max_multiplicity = order_.grid.max_multiplicity,
+                               .total_multiplicity = order_.grid.total_multiplicity};
+    for (const scheduler::CohortEntry& entry : dispatch_.Take(worker.session, worker.slots)) {
+      const Attempt attempt = table_.Lease(entry.client, worker.session, expires, fences_);
+      lease.assignments.push_back({.client = entry.client,
+                                   .fence = attempt.fence,
+                                   .multiplicity = entry.multiplicity,
+                                   .weight = WeightOf(entry.client)});
+    }
+    lease.last = dispatch_.empty();
+    reply.training = std::move(lease);
+  }
+  if (!reply.training.has_value() && !reply.evaluation.has_value()) return false;
+  host_.AnswerLease(ticket, std::move(reply));
+  return true;
+}
+
+void RoundEngine::ServeParked(TimePoint now) {
+  for (auto& [session, worker] : workers_) {
+    if (!worker.parked.has_value()) continue;
+    const Parked parked = *worker.parked;
+    if (Serve(worker, parked.request, parked.ticket, now)) worker.parked.reset();
+  }
+}
+
+void RoundEngine::Requeue(const std::vector<Attempt>& ended, const std::string& why) {
+  if (ended.empty()) return;
+  for (const Attempt& attempt : ended) dispatch_.PutBack(*FindEntry(attempt.client));
+  report_.requeued += ended.size();
+  host_.Note({"requeued",
+              {{"round", int64_t{order_.round.value}},
+               {"clients", static_cast<int64_t>(ended.size())},
+               {"why", why}}});
+}
+
+fleet::HeartbeatReply RoundEngine::Heartbeat(const fleet::HeartbeatRequest& request,
+                                             TimePoint now) {
+  Worker* worker = Seen(request.session, now);
+  if (worker == nullptr) return {.known = false};
+  fleet::HeartbeatReply reply{.stop = state_ == State::kEnded};
+  if (reply.stop) worker->told = true;
+  table_.Renew(worker->session, now + options_.lease_timeout);
+  reply.dropped = table_.NotHeld(worker->session, request.held);
+  evaluation_.Renew(worker->session, now + options_.lease_timeout);
+  reply.forecast = dispatch_.Peek(worker->session, kForecast);
+  return reply;
+}
+
+void RoundEngine::Release(const fleet::ReleaseRequest& request, TimePoint now) {
+  Worker* worker = Seen(request.session, now);
+  if (worker == nullptr) return;
+  Requeue(table_.Release(worker->session, request.attempts),
+          absl::StrCat(worker->name, " gave them back"));
+  if (request.leaving) return Lose(request.session, "it left", now);
+  ServeParked(now);
+}
+
+fleet::UploadVerdict RoundEngine::Offer(const fleet::UploadOffer& offer) const {
+  if (offer.round.value == 0) {
+    const bool known = first_node_.has_value() && first_node_->examples.digest == offer.digest;
+    return known ? fleet::UploadVerdict::kHave : fleet::UploadVerdict::kSend;
+  }
+  if (!workers_.contains(offer.session) || state_ != State::kRunning ||
+      offer.round != order_.round) {
+    return fleet::UploadVerdict::kStale;
+  }
+  return fleet::UploadVerdict::kSend;
+}
+
+}  // namespace macaw::server
