@@ -108,18 +108,20 @@ void ExactSum::State::Fold(size_t channel, ConstVectorView view, const Contribut
   }
 }
 
-absl::StatusOr<ExactSum> ExactSum::Make(std::vector<ChannelSpec> channels, const GridOrder& order) {
-  auto state = std::make_unique<State>();
-  MACAW_ASSIGN_OR_RETURN(state->plan, Plan::Make(std::move(channels), order));
-  const Plan& plan = *state->plan;
-  state->largest.resize(plan.channels.size());
-  for (size_t c = 0; c < plan.channels.size(); ++c) {
-    State::Channel& channel = state->channels.emplace_back();
-    if (plan.channels[c].reduction == Reduction::kCollect) continue;
-    channel.integers = AlignedBuffer(state->size(c) * plan.grids[c].limbs * sizeof(int64_t));
-    Clear(channel.all(), plan.channels[c].reduction);
+ExactSum::State::State(std::shared_ptr<const Plan> made_from) : plan(std::move(made_from)) {
+  largest.resize(plan->channels.size());
+  for (size_t c = 0; c < plan->channels.size(); ++c) {
+    Channel& channel = channels.emplace_back();
+    if (spec(c).reduction == Reduction::kCollect) continue;
+    channel.integers = AlignedBuffer::Unset(size(c) * plan->grids[c].limbs * sizeof(int64_t));
   }
-  return ExactSum(std::move(state));
+}
+
+absl::StatusOr<ExactSum> ExactSum::Make(std::vector<ChannelSpec> channels, const GridOrder& order) {
+  MACAW_ASSIGN_OR_RETURN(std::shared_ptr<const Plan> plan, Plan::Make(std::move(channels), order));
+  ExactSum sum(std::make_unique<State>(std::move(plan)));
+  sum.Reset();
+  return sum;
 }
 
 absl::Status ExactSum::Add(const Contribution& contribution) {
@@ -197,6 +199,10 @@ absl::Status ExactSum::Merge(ExactSum&& other) {
     }
   }
 
+  if (s.clients == 0) {
+    state_ = std::move(other.state_);
+    return absl::OkStatus();
+  }
   const FoldKernels& kernels = BestKernels();
   for (size_t c = 0; c < s.channels.size(); ++c) {
     State::Channel& mine = s.channels[c];
@@ -213,7 +219,6 @@ absl::Status ExactSum::Merge(ExactSum&& other) {
   s.clients += o.clients;
   s.multiplicity += o.multiplicity;
   s.weight += o.weight;
-  other.Reset();
   return absl::OkStatus();
 }
 

@@ -43,7 +43,8 @@ class ExactSum {
   // then adds it: a refused one leaves no trace. The error names client, channel, tensor and value.
   absl::Status Add(const Contribution& contribution);
 
-  // Adds another sum made from the same channels and order; it is used up. Refuses, unchanged, when
+  // Adds another sum made from the same channels and order; it is used up, and an empty sum takes
+  // its memory over instead of adding. Refuses, unchanged, when
   // totals would pass what the order planned (a client added twice somewhere).
   absl::Status Merge(ExactSum&& other);
 

@@ -28,6 +28,9 @@ struct ExactSum::State {
     std::span<const int64_t> all() const { return integers.As<int64_t>(); }
   };
 
+  // Makes room; the integers are whatever lies there, for Reset or a wire form to set.
+  explicit State(std::shared_ptr<const Plan> made_from);
+
   std::shared_ptr<const Plan> plan;
   uint64_t clients = 0;
   uint64_t multiplicity = 0;

@@ -81,12 +81,16 @@ AlignedBuffer ExactSum::Encode() const {
   uint64_t size = bytes();
   for (size_t c = 0; c < s.channels.size(); ++c)
     size += s.channels[c].collected.size() * CollectedBytes(s.spec(c));
-  AlignedBuffer buffer(size);
+  AlignedBuffer buffer = AlignedBuffer::Unset(size);
   std::byte* const out = buffer.bytes().data();
   uint64_t offset = 0;
   const auto put = [&](const void* from, size_t count) {
     if (count != 0) std::memcpy(out + offset, from, count);
     offset += count;
+  };
+  const auto pad = [&] {
+    std::memset(out + offset, 0, Padded(offset) - offset);
+    offset = Padded(offset);
   };
 
   const Header header{.channels = static_cast<uint32_t>(s.channels.size()),
@@ -99,10 +103,10 @@ AlignedBuffer ExactSum::Encode() const {
     const ChannelHeader head{channel.max_abs, channel.collected.size()};
     put(&head, sizeof(head));
   }
-  offset = Padded(offset);
+  pad();
   for (const State::Channel& channel : s.channels) {
     put(channel.integers.bytes().data(), channel.integers.size());
-    offset = Padded(offset);
+    pad();
   }
   for (const State::Channel& channel : s.channels) {
     for (const State::Collected& entry : channel.collected) {
@@ -110,7 +114,7 @@ AlignedBuffer ExactSum::Encode() const {
       put(&head, sizeof(head));
       const auto bytes = entry.vector.view().bytes;
       put(bytes.data(), bytes.size());
-      offset = Padded(offset);
+      pad();
     }
   }
   return buffer;
@@ -120,7 +124,8 @@ absl::StatusOr<ExactSum> ExactSum::Decode(std::span<const std::byte> bytes,
                                           std::vector<ChannelSpec> channels,
                                           const GridOrder& order) {
   // The header first: nothing is allocated for a sum of another plan.
-  MACAW_ASSIGN_OR_RETURN(const std::shared_ptr<const Plan> plan, Plan::Make(channels, order));
+  MACAW_ASSIGN_OR_RETURN(const std::shared_ptr<const Plan> plan,
+                         Plan::Make(std::move(channels), order));
   if (bytes.size() < sizeof(Header)) return Refused("it is shorter than a header");
   const auto header = Read<Header>(bytes, 0);
   if (header.magic != kMagic) return Refused("it is not an encoded sum");
@@ -131,7 +136,7 @@ absl::StatusOr<ExactSum> ExactSum::Decode(std::span<const std::byte> bytes,
   if (header.plan != plan->digest.bytes || header.channels != plan->channels.size()) {
     return Refused("it was made for other channels, bounds or another cohort");
   }
-  MACAW_ASSIGN_OR_RETURN(ExactSum sum, Make(std::move(channels), order));
+  ExactSum sum(std::make_unique<State>(plan));
   State& s = *sum.state_;
   s.clients = header.clients;
   s.multiplicity = header.multiplicity;
@@ -182,7 +187,7 @@ absl::Status ExactSum::State::ReadCollected(size_t c, std::span<const std::byte>
                                 "': the collected clients are not in order at client ", head.client,
                                 ", or its multiplicity is not as planned"));
   }
-  FlatVector vector(spec(c).layout);
+  FlatVector vector = FlatVector::Unset(spec(c).layout);
   std::memcpy(vector.view().bytes.data(), bytes.data() + sizeof(head), vector.view().bytes.size());
   if (!(LargestMagnitude(vector.view()) <= spec(c).bound)) {
     return Refused(absl::StrCat("channel '", spec(c).name, "': the vector of client ", head.client,

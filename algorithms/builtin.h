@@ -4,8 +4,35 @@
 
 namespace macaw::algorithms {
 
-// One function a file. builtin.cc puts them into the registry.
+// builtin.cc puts them into the registry.
 Description FedAvg();
 Description FedProx();
+
+// State on the clients.
+Description Scaffold();
+Description FedDyn();
+
+// Another step of the server: fedopt.cc.
+Description FedAdagrad();
+Description FedAdam();
+Description FedYogi();
+Description FedAvgM();
+
+Description FedNova();
+Description QFedAvg();
+
+// Two phases a round: mime.cc.
+Description Mime();
+Description MimeLite();
+
+// Personal models.
+Description Ditto();
+Description FedBn();
+Description FedRep();
+
+// Hostile clients: robust.cc.
+Description Median();
+Description TrimmedMean();
+Description Krum();
 
 }  // namespace macaw::algorithms

@@ -34,9 +34,7 @@ Description FedProx() {
                                 .default_value = 0.01,
                                 .help = "μ: strength of the pull towards x; 0 is FedAvg",
                                 .minimum = 0});
-  fedprox.client = [](const Setup& setup) -> absl::StatusOr<std::unique_ptr<ClientAlgorithm>> {
-    return std::make_unique<FedProxClient>(setup);
-  };
+  fedprox.client = MakeClient<FedProxClient>;
   return fedprox;
 }
 

@@ -1,20 +1,83 @@
 #include "algorithms/mean_delta.h"
 
+#include <cmath>
+#include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "algorithms/api/vector_math.h"
 #include "core/status.h"
+#include "training/api/schedule.h"
 
 namespace macaw::algorithms {
+namespace {
+
+// Poisson sampling: the mean is Σ w_i Δ_i / (q·W) with q = size/N, however many came.
+double PlannedWeight(const Setup& setup) {
+  if (setup.cohort.sampling != "poisson") return 0;
+  return setup.total_weight * static_cast<double>(setup.cohort.size) /
+         static_cast<double>(setup.clients);
+}
+
+}  // namespace
 
 Schema MeanDeltaSchema(const Setup& setup) {
   return {.down = {{"model", setup.layout}},
           .up = {{.name = "delta",
                   .layout = setup.layout,
-                  .reduction = aggregation::Reduction::kWeightedMean,
+                  .reduction = setup.with_replacement() ? aggregation::Reduction::kMean
+                                                        : aggregation::Reduction::kWeightedMean,
                   .bound = setup.contribution_bound}},
           .state = {}};
 }
+
+std::vector<ParameterSpec> ServerRateParameters() {
+  return {{.name = "server_lr",
+           .default_value = 1.0,
+           .help = "η_g: the model moves by η_g times the mean update; 1 is plain averaging",
+           .minimum = 0},
+          {.name = "server_lr_schedule",
+           .default_value = "constant",
+           .help = "η_g by round: constant, step gamma 0.5 every 100, exponential gamma 0.99, "
+                   "cosine rounds 200 floor 0.01; each with warmup 5",
+           .check = [](const ParameterValue& value) {
+             return training::ParseSchedule(std::get<std::string>(value)).status();
+           }}};
+}
+
+ParameterSpec UpdateClipParameter() {
+  return {.name = "update_clip",
+          .default_value = 0.0,
+          .help = "largest norm of a client's update, longer ones are scaled down to it; 0: none",
+          .minimum = 0};
+}
+
+absl::Status NeedsSgd(const Setup& setup) {
+  if (setup.local.optimizer == "sgd") return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("local.optimizer = \"", setup.local.optimizer,
+                   "\": the rule counts SGD steps (momentum is fine); use \"sgd\""));
+}
+
+absl::Status NeedsPlannedCohort(const Setup& setup) {
+  if (setup.cohort.sampling != "poisson") return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "cohort.sampling = \"poisson\" divides by the planned weight, and this rule takes the mean "
+      "of "
+      "those who came; use \"uniform\"");
+}
+
+ServerRate::ServerRate(const Setup& setup)
+    : rate_(setup.GetOr<double>("server_lr", 1)),
+      schedule_(training::ParseSchedule(setup.GetOr<std::string>("server_lr_schedule", "constant"))
+                    .value_or(Schedule())) {}
+
+double ServerRate::At(Round round) const {
+  return rate_ * training::ScheduleFactor(schedule_, round.value);
+}
+
+DeltaClient::DeltaClient(const Setup& setup)
+    : layout_(setup.layout), update_clip_(setup.GetOr<double>("update_clip", 0)) {}
 
 training::Stage DeltaClient::LocalWork(const ClientContext& context, Workspace&) const {
   return {.kind = training::StageKind::kTrain, .start = context.model(), .local = context.local};
@@ -25,59 +88,57 @@ absl::StatusOr<training::LocalPlan> DeltaClient::Prepare(const ClientContext& co
   return training::LocalPlan{{LocalWork(context, workspace)}};
 }
 
+VectorView DeltaClient::Delta(const ClientContext& context, ConstVectorView end,
+                              Workspace& workspace) const {
+  const VectorView delta = workspace.Vector(layout_);
+  Subtract(end, context.model(), delta);
+  if (update_clip_ > 0) {
+    const double norm = std::sqrt(SquaredNorm(delta));
+    if (norm > update_clip_) ScaleParameters(update_clip_ / norm, delta);
+  }
+  return delta;
+}
+
 absl::StatusOr<ClientResult> DeltaClient::Conclude(const ClientContext& context,
                                                    std::span<const training::StageOutcome> outcomes,
                                                    Workspace& workspace) const {
-  const VectorView delta = workspace.Vector(layout_);
-  Subtract(outcomes[0].end, context.model(), delta);
-  return ClientResult{.up = {delta}, .state = {}};
+  return ClientResult{.up = {Delta(context, outcomes[0].end, workspace)}, .state = {}};
 }
 
-MeanDeltaServer::MeanDeltaServer(FlatVector model, double server_lr)
-    : server_lr_(server_lr), model_(std::move(model)) {}
+MeanDeltaServer::MeanDeltaServer(const Setup& setup, FlatVector model)
+    : rate_(setup),
+      planned_(PlannedWeight(setup)),
+      model_(kept_.Vector("model", std::move(model))) {}
 
-absl::StatusOr<AfterApply> MeanDeltaServer::Apply(Round, Phase, aggregation::Aggregate aggregate) {
+absl::StatusOr<AfterApply> MeanDeltaServer::Apply(Round round, Phase,
+                                                  aggregation::Aggregate aggregate) {
   if (aggregate.channels.empty())
     return absl::InvalidArgumentError("the aggregate has no channel 'delta'");
-  const FlatVector& mean_delta = aggregate.channels[0].value;
+  FlatVector& mean_delta = aggregate.channels[0].value;
   if (mean_delta.empty()) return AfterApply::kRoundDone;  // nobody contributed: the model stays
-  if (!SameLayout(mean_delta.layout().get(), model_.layout().get())) {
-    return absl::InvalidArgumentError(
-        "the aggregate's channel 'delta' has another layout than the model");
-  }
-  Step(mean_delta.view(), model_.view());
+  if (planned_ > 0) ScaleParameters(aggregate.channels[0].weight / planned_, mean_delta.view());
+  MACAW_RETURN_IF_ERROR(Move(round, mean_delta));
   return AfterApply::kRoundDone;
 }
 
-void MeanDeltaServer::Step(ConstVectorView mean_delta, VectorView model) {
-  Axpy(server_lr_, mean_delta, model);
-}
-
-ServerState MeanDeltaServer::Save() const {
-  ServerState state;
-  state.vectors.emplace("model", model_.Clone());
-  return state;
-}
-
-absl::Status MeanDeltaServer::Load(const ServerState& state) {
-  MACAW_ASSIGN_OR_RETURN(const ConstVectorView saved,
-                         SavedVector(state, "model", *model_.layout()));
-  Copy(saved, model_.view());
+absl::Status MeanDeltaServer::Move(Round round, const FlatVector& mean_delta) {
+  if (!SameLayout(mean_delta.layout().get(), model_.layout)) {
+    return absl::InvalidArgumentError(
+        "the aggregate's channel 'delta' has another layout than the model");
+  }
+  std::optional<FlatVector> before;
+  if (model_.layout->parameter_size() < model_.layout->size())
+    before = FlatVector::CopyOf(model_, mean_delta.layout());
+  Step(rate_.At(round), mean_delta.view(), model_);
+  if (before.has_value()) {
+    CopyBuffers(before->view(), model_);
+    AddBuffers(mean_delta.view(), model_);
+  }
   return absl::OkStatus();
 }
 
-absl::StatusOr<ConstVectorView> SavedVector(const ServerState& state, const std::string& name,
-                                            const ParameterLayout& layout) {
-  const auto found = state.vectors.find(name);
-  if (found == state.vectors.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("the saved state has no vector '", name,
-                                                   "': it belongs to another algorithm"));
-  }
-  if (found->second.empty() || !SameLayout(found->second.layout().get(), &layout)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the saved vector '", name, "' has another layout (names, shapes or dtype differ)"));
-  }
-  return found->second.view();
+void MeanDeltaServer::Step(double server_lr, ConstVectorView mean_delta, VectorView model) {
+  Axpy(server_lr, mean_delta, model);
 }
 
 }  // namespace macaw::algorithms

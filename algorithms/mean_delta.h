@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "algorithms/api/algorithm.h"
+#include "algorithms/api/registry.h"
+#include "algorithms/kept_state.h"
 
 namespace macaw::algorithms {
 
@@ -13,13 +14,37 @@ namespace macaw::algorithms {
 // what they sent. A rule that differs in one place overrides that place; one that differs in more
 // derives from the interfaces.
 
-// One channel down (the model) and one up: Δ, a mean weighted by the run's weight policy.
+// One channel down (the model) and one up: Δ. Its mean is weighted by the run's weight policy; a
+// plain mean where clients were drawn in proportion to those weights already.
 Schema MeanDeltaSchema(const Setup& setup);
+
+// server_lr (η_g) and server_lr_schedule, which MeanDeltaServer reads; 1 and constant where a
+// description leaves them out.
+std::vector<ParameterSpec> ServerRateParameters();
+// update_clip, which DeltaClient reads: Δ_i ← Δ_i·min(1, C/‖Δ_i‖) before any mean; 0: none. It is
+// applied by the client's worker, so it binds honest workers only.
+ParameterSpec UpdateClipParameter();
+
+// For Description::check. Refuses local optimizers other than SGD, for a rule whose formula counts
+// the steps behind a displacement; Poisson cohorts, for one whose mean is over those who came.
+absl::Status NeedsSgd(const Setup& setup);
+absl::Status NeedsPlannedCohort(const Setup& setup);
+
+// η_g as a function of the round.
+class ServerRate {
+ public:
+  explicit ServerRate(const Setup& setup);
+  double At(Round round) const;
+
+ private:
+  double rate_;
+  Schedule schedule_;
+};
 
 // Trains once from x and sends Δ_i = y_i − x. Stateless and thread-safe.
 class DeltaClient : public ClientAlgorithm {
  public:
-  explicit DeltaClient(const Setup& setup) : layout_(setup.layout) {}
+  explicit DeltaClient(const Setup& setup);
 
   absl::StatusOr<training::LocalPlan> Prepare(const ClientContext& context,
                                               Workspace& workspace) const override;
@@ -30,36 +55,41 @@ class DeltaClient : public ClientAlgorithm {
  protected:
   // The local work; a rule that changes the objective changes the stage.
   virtual training::Stage LocalWork(const ClientContext& context, Workspace& workspace) const;
+  // y_i − x, clipped where the run asks for it.
+  VectorView Delta(const ClientContext& context, ConstVectorView end, Workspace& workspace) const;
 
   const LayoutPtr layout_;  // the model's
+
+ private:
+  const double update_clip_;  // 0: none
 };
 
-// Owns x and takes x ← x + Step(Δ̄) once a round. One thread.
+// Owns x and takes x ← x + Step(Δ̄) once a round. Buffers (batch-norm statistics) take the plain
+// mean of their changes, whatever the step does with parameters. One thread.
 class MeanDeltaServer : public ServerAlgorithm {
  public:
-  MeanDeltaServer(FlatVector model, double server_lr);
+  MeanDeltaServer(const Setup& setup, FlatVector model);
 
   std::vector<ConstVectorView> Configure(Round, Phase) const override { return {Model()}; }
   absl::StatusOr<AfterApply> Apply(Round round, Phase phase,
                                    aggregation::Aggregate aggregate) override;
-  ConstVectorView Model() const final { return model_.view(); }
-  ServerState Save() const override;
-  absl::Status Load(const ServerState& state) override;
+  ConstVectorView Model() const final { return model_; }
+  ServerState Save() const final { return kept_.Save(); }
+  absl::Status Load(const ServerState& state) final { return kept_.Load(state); }
 
  protected:
   // x ← x + η_g·Δ̄. A server optimizer (FedAvgM, FedAdam) keeps its moments and moves `model` by
-  // them instead; it then also extends Save and Load. Not called when nobody contributed.
-  virtual void Step(ConstVectorView mean_delta, VectorView model);
+  // them instead. Not called when nobody contributed.
+  virtual void Step(double server_lr, ConstVectorView mean_delta, VectorView model);
+  // What Apply does with the mean: Step on the parameters, the mean itself on the buffers.
+  absl::Status Move(Round round, const FlatVector& mean_delta);
 
-  const double server_lr_;  // η_g
+  KeptState kept_;  // a rule adds what it keeps besides the model
 
  private:
-  FlatVector model_;  // x
+  const ServerRate rate_;
+  const double planned_;  // what the cohort weighs on average, where the mean divides by that; or 0
+  VectorView model_;      // x
 };
-
-// Finds a vector of a saved state and checks its layout: what every Load begins with, so that it
-// changes nothing before all of it fits. Errors name the vector.
-absl::StatusOr<ConstVectorView> SavedVector(const ServerState& state, const std::string& name,
-                                            const ParameterLayout& layout);
 
 }  // namespace macaw::algorithms

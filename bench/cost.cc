@@ -12,7 +12,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "algorithms/api/registry.h"
 #include "bench/bare_loop.h"
 #include "cli/config/reader.h"
 #include "cli/config/resolve.h"
@@ -87,16 +86,15 @@ struct Options {
 };
 
 absl::StatusOr<Times> RunBare(const Options& options) {
-  algorithms::Registry registry;
-  algorithms::RegisterBuiltinAlgorithms(registry);
+  const sdk::Catalogue catalogue = sdk::Catalogue::Builtins();
   std::vector<cli::Override> overrides;
   for (const std::string& text : options.set) {
     MACAW_ASSIGN_OR_RETURN(overrides.emplace_back(), cli::ParseOverride(text));
   }
-  MACAW_ASSIGN_OR_RETURN(cli::Config config, cli::ReadConfig(options.bare, overrides, registry));
+  MACAW_ASSIGN_OR_RETURN(cli::Config config, cli::ReadConfig(options.bare, overrides, catalogue));
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
                          data::OpenDataset(config.data, config.partition));
-  MACAW_RETURN_IF_ERROR(cli::Resolve(config, dataset->info()));
+  MACAW_RETURN_IF_ERROR(cli::Resolve(config, dataset->info(), catalogue));
   return RunBareLoop(config, *dataset, cli::SlotsPerProcess(config.workers));
 }
 

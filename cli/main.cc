@@ -1,10 +1,13 @@
-// The `macaw` command: simulate, data, models, algorithms, partitions, doctor. Links no LibTorch.
+// The `macaw` command: simulate, data, models, algorithms, partitions, plugin,
+// doctor. Links no LibTorch.
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
 #include <string>
 
 #include "cli/commands/commands.h"
+#include "cli/commands/plugin.h"
+#include "cli/commands/state.h"
 #include "cli/process/supervisor.h"
 #include "cli/simulate/simulate.h"
 
@@ -36,6 +39,12 @@ void AddSimulate(CLI::App& app, std::function<int()>& run) {
                    "Run with N seeds and report mean and standard deviation")
       ->check(CLI::Range(1, 10000))
       ->excludes(resume);
+  command
+      ->add_option("--state-reset", options->state_reset,
+                   "With --resume: this client gives its state up and starts afresh")
+      ->type_name("CLIENT")
+      ->allow_extra_args(false)
+      ->needs(resume);
   command->add_flag("--force", options->force, "Replace a run that is in the folder already");
   command->add_flag("--tcp", options->tcp,
                     "TCP loopback between server and workers, not a Unix socket");
@@ -96,6 +105,45 @@ void AddLists(CLI::App& app, std::function<int()>& run) {
   algorithms->final_callback([name, &run] { run = [name] { return ListAlgorithms(*name); }; });
 }
 
+void AddPlugin(CLI::App& app, std::function<int()>& run) {
+  CLI::App* plugin = app.add_subcommand("plugin", "Write a plug-in, or look at one");
+  plugin->require_subcommand(1);
+  auto name = std::make_shared<std::string>(), out = std::make_shared<std::string>();
+  CLI::App* add = plugin->add_subcommand("new", "Write a project that builds a plug-in");
+  add->add_option("NAME", *name, "Small letters, digits and _")->required();
+  add->add_option("--out,-o", *out, "The folder to make (default: NAME)");
+  add->final_callback([=, &run] { run = [=] { return PluginNew(*name, *out); }; });
+  auto path = std::make_shared<std::string>();
+  CLI::App* check = plugin->add_subcommand("check", "Load a plug-in and list what it adds");
+  check->add_option("FILE", *path, "The shared library")->required();
+  check->final_callback([=, &run] { run = [path] { return PluginCheck(*path); }; });
+}
+
+void AddState(CLI::App& app, std::function<int()>& run) {
+  CLI::App* state = app.add_subcommand("state", "What a run's clients keep between rounds");
+  state->require_subcommand(1);
+  auto folder = std::make_shared<std::string>(), out = std::make_shared<std::string>();
+  auto client = std::make_shared<uint64_t>(0);
+  const auto add = [&](const std::string& name, const std::string& help) {
+    CLI::App* command = state->add_subcommand(name, help);
+    command->add_option("RUN", *folder, "The run's folder")->required();
+    return command;
+  };
+  add("ls", "Counts, bytes, versions, orphans")->final_callback([=, &run] {
+    run = [folder] { return StateList(*folder); };
+  });
+  add("verify", "Read every version that a checkpoint names")->final_callback([=, &run] {
+    run = [folder] { return StateVerify(*folder); };
+  });
+  add("gc", "Delete what no checkpoint names")->final_callback([=, &run] {
+    run = [folder] { return StateSweep(*folder); };
+  });
+  CLI::App* write = add("export", "Write one client's state (safetensors)");
+  write->add_option("CLIENT", *client, "Its number")->required();
+  write->add_option("--out,-o", *out, "The file to write")->required();
+  write->final_callback([=, &run] { run = [=] { return StateExport(*folder, *client, *out); }; });
+}
+
 int Main(int argc, char** argv) {
   CLI::App app("Macaw: federated learning, simulated and deployed with the same programs", "macaw");
   app.set_version_flag("--version", "macaw " MACAW_VERSION);
@@ -104,6 +152,8 @@ int Main(int argc, char** argv) {
   AddSimulate(app, run);
   AddData(app, run);
   AddLists(app, run);
+  AddPlugin(app, run);
+  AddState(app, run);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -13,7 +13,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "algorithms/api/registry.h"
 #include "cli/config/reader.h"
 #include "cli/config/resolve.h"
 #include "cli/process/row_reporter.h"
@@ -36,26 +35,25 @@ struct ServerArguments {
   std::string config, run_dir, listen;
   bool resume = false, verbose = false;
   int ready_fd = -1, report_fd = -1;
+  std::vector<uint64_t> state_reset;
 };
 
 // A configuration that `macaw simulate` wrote stands alone; any other may leave out what its data
 // says.
 absl::StatusOr<Config> ReadResolved(const ServerArguments& arguments,
-                                    const algorithms::Registry& registry) {
-  MACAW_ASSIGN_OR_RETURN(Config config, ReadConfig(arguments.config, {}, registry));
+                                    const sdk::Catalogue& catalogue) {
+  MACAW_ASSIGN_OR_RETURN(Config config, ReadConfig(arguments.config, {}, catalogue));
   const bool resolved = !config.run.model.input_shape.empty() && config.run.model.classes > 0 &&
                         config.task != "auto" && config.cohort_fraction == 0 &&
                         config.own_transform;
   if (resolved) {
     // No data is asked: the task is what the file says.
-    config.run.task = config.task == "binary"       ? TaskKind::kBinary
-                      : config.task == "regression" ? TaskKind::kRegression
-                                                    : TaskKind::kClassification;
+    config.run.task = TaskOf(config.task);
     return config;
   }
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
-                         data::OpenDataset(config.data, config.partition));
-  MACAW_RETURN_IF_ERROR(Resolve(config, dataset->info()));
+                         catalogue.OpenDataset(config.data, config.partition));
+  MACAW_RETURN_IF_ERROR(Resolve(config, dataset->info(), catalogue));
   return config;
 }
 
@@ -69,6 +67,8 @@ server::Options OptionsFrom(const Config& config, const ServerArguments& argumen
   options.workers = config.server.workers > 0 ? config.server.workers : config.workers.processes;
   options.client_records = config.output.client_records;
   const StopSection& stop = config.output.stop;
+  for (const uint64_t client : arguments.state_reset)
+    options.reset_states.push_back(ClientId(client));
   options.stop = {stop.metric, stop.at_least, stop.has_at_least, stop.patience};
   return options;
 }
@@ -99,9 +99,8 @@ void CloseWithin(Duration patience, std::unique_ptr<wire::FleetServer> fleet, in
 }
 
 absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
-  algorithms::Registry registry;
-  algorithms::RegisterBuiltinAlgorithms(registry);
-  MACAW_ASSIGN_OR_RETURN(const Config config, ReadResolved(arguments, registry));
+  MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(arguments.config, {}));
+  MACAW_ASSIGN_OR_RETURN(const Config config, ReadResolved(arguments, catalogue));
   MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(config));
   MACAW_ASSIGN_OR_RETURN(FlatVector initial, InitialWeights(config, spec));
   MACAW_RETURN_IF_ERROR(MakeDirectories(arguments.run_dir));
@@ -111,7 +110,7 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
   options.on_row = [&reporter](const std::string& row) { reporter.Report(row); };
   MACAW_ASSIGN_OR_RETURN(
       const std::unique_ptr<server::Coordinator> coordinator,
-      server::Coordinator::Start(std::move(options), std::move(initial), registry));
+      server::Coordinator::Start(std::move(options), std::move(initial), catalogue.algorithms()));
   const SignalThread watcher(signals, [&coordinator](int) { coordinator->Interrupt(); });
   const std::string listen = !arguments.listen.empty()       ? arguments.listen
                              : !config.server.listen.empty() ? config.server.listen
@@ -140,6 +139,9 @@ int Main(int argc, char** argv) {
   app.add_option("--listen", arguments.listen,
                  "host:port, :0 for a free port, or unix:PATH (default: server.listen)");
   app.add_flag("--resume", arguments.resume, "Go on from the newest checkpoint of the folder");
+  app.add_option("--state-reset", arguments.state_reset,
+                 "With --resume: this client gives its state up and starts afresh")
+      ->allow_extra_args(false);
   app.add_flag("-v,--verbose", arguments.verbose, "Log a line a client");
   app.add_option("--ready-fd", arguments.ready_fd,
                  "Write the address to this descriptor once it can be dialled");

@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "algorithms/api/registry.h"
+#include "cli/config/client_state.h"
 #include "cli/config/reader.h"
 #include "cli/config/resolve.h"
 #include "cli/process/signals.h"
@@ -35,7 +35,7 @@ namespace {
 struct WorkerArguments {
   std::string config, server, name;
   uint32_t slots = 0, first_slot = 0;
-  std::string scratch;
+  std::string scratch, state, state_url;
   bool verbose = false, doctor = false;
 };
 
@@ -59,11 +59,10 @@ std::string DefaultName() {
 absl::Status Work(const WorkerArguments& arguments, SignalFd& signals) {
   std::stop_source stop;
   const SignalThread watcher(signals, [&stop](int) { stop.request_stop(); });
-  algorithms::Registry registry;
-  algorithms::RegisterBuiltinAlgorithms(registry);
-  MACAW_ASSIGN_OR_RETURN(const Config config, ReadConfig(arguments.config, {}, registry));
+  MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(arguments.config, {}));
+  MACAW_ASSIGN_OR_RETURN(const Config config, ReadConfig(arguments.config, {}, catalogue));
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
-                         data::OpenDataset(config.data, config.partition));
+                         catalogue.OpenDataset(config.data, config.partition));
   const std::string server = arguments.server.empty() ? config.server.listen : arguments.server;
   if (server.empty())
     return absl::InvalidArgumentError("no server to dial: give --server or server.listen");
@@ -77,7 +76,11 @@ absl::Status Work(const WorkerArguments& arguments, SignalFd& signals) {
   const size_t first = std::min<size_t>(arguments.first_slot, slowdown.size());
   options.slowdown.assign(slowdown.begin() + static_cast<std::ptrdiff_t>(first), slowdown.end());
   options.scratch_dir = arguments.scratch;
-  return worker::Run(options, *dataset, *link, registry, stop.get_token());
+  options.plugins = catalogue.plugins();
+  options.state = StoreOptionsOf(config, "");
+  if (options.state.path.empty()) options.state.path = arguments.state;
+  if (!arguments.state_url.empty()) options.state.url = arguments.state_url;
+  return worker::Run(options, *dataset, *link, catalogue.algorithms(), stop.get_token());
 }
 
 // Whether another start would end the same way: the supervisor does not try then.
@@ -102,6 +105,11 @@ int Main(int argc, char** argv) {
                  "Number of its first slot among all of the run's (for workers.slowdown)");
   app.add_option("--scratch", arguments.scratch,
                  "A folder of this node's own for what should outlive a crash");
+  app.add_option("--state", arguments.state,
+                 "A folder for the states of clients, shared by the run's workers on this host "
+                 "(state.path wins)");
+  app.add_option("--state-url", arguments.state_url,
+                 "Where the Redis with the states of clients is (wins over state.url)");
   app.add_flag("-v,--verbose", arguments.verbose, "Log a line a client");
   app.add_flag("--doctor", arguments.doctor, "Print what LibTorch can do here, and end");
   CLI11_PARSE(app, argc, argv);

@@ -40,6 +40,7 @@ std::map<std::string, std::string> Describe(const RunConfig& run) {
   add("run.seed", run.seed);
   add("run.clients", run.clients);
   add("run.train_examples", run.train_examples);
+  add("run.train_tokens", run.train_tokens);
   out["run.dtype"] = std::string(Name(run.dtype));
   add("run.task", static_cast<int>(run.task));
   add("run.contribution_bound", run.contribution_bound);
@@ -48,6 +49,10 @@ std::map<std::string, std::string> Describe(const RunConfig& run) {
   add("model.seed", run.model.seed);
   add("model.input_shape", run.model.input_shape);
   add("model.classes", run.model.classes);
+  add("model.bias", run.model.bias);
+  add("model.buffers", run.model.buffers);
+  add("model.script_digest", run.model.script_digest);
+  add("model.tensors", run.model.tensors);
   add("data.scale", run.transform.scale);
   add("data.mean", run.transform.mean);
   add("data.std", run.transform.std);
@@ -66,6 +71,9 @@ std::map<std::string, std::string> Describe(const RunConfig& run) {
                    Text(local.lr_schedule.floor), " warmup ", local.lr_schedule.warmup_rounds));
   add("local.momentum", local.momentum);
   add("local.nesterov", local.nesterov);
+  add("local.beta1", local.beta1);
+  add("local.beta2", local.beta2);
+  add("local.epsilon", local.epsilon);
   add("local.weight_decay", local.weight_decay);
   add("local.clip_norm", local.clip_norm);
   add("local.class_weights", local.class_weights);
@@ -73,6 +81,7 @@ std::map<std::string, std::string> Describe(const RunConfig& run) {
   add("local.drop_last", local.drop_last);
   add("local.shuffle", local.shuffle);
   add("local.trainer", local.trainer);
+  add("plugins", absl::StrJoin(run.plugins, ", "));
   add("algorithm.name", run.algorithm.name);
   for (const auto& [name, value] : run.algorithm.parameters) {
     std::visit(
@@ -83,10 +92,13 @@ std::map<std::string, std::string> Describe(const RunConfig& run) {
   add("cohort.sampling", run.cohort.sampling);
   add("cohort.weight", static_cast<int>(run.cohort.weight));
   add("cohort.seed", run.cohort.seed);
+  add("cohort.straggler_fraction", run.cohort.straggler_fraction);
+  add("cohort.straggler_policy", run.cohort.straggler_policy);
   add("evaluation.every", run.evaluation.every);
   add("evaluation.chunk", run.evaluation.chunk);
   add("evaluation.central", run.evaluation.central);
   add("evaluation.clients", run.evaluation.clients);
+  add("evaluation.train", run.evaluation.train);
   return out;
 }
 

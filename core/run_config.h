@@ -15,15 +15,24 @@ namespace macaw {
 // node. Plain values; the reader (cli/config) has validated ranges and named the offending key,
 // rooms check what only they can know.
 
-enum class TaskKind : uint8_t { kClassification = 0, kBinary = 1, kRegression = 2 };
-enum class WeightPolicy : uint8_t { kExamples = 0, kUniform = 1 };
+enum class TaskKind : uint8_t { kClassification = 0, kBinary = 1, kRegression = 2, kNextToken = 3 };
+enum class WeightPolicy : uint8_t { kExamples = 0, kUniform = 1, kTokens = 2 };
 
 struct ModelConfig {
   std::string name;                  // a named model of models/spec.h, or "layers"
   std::vector<std::string> layers;   // "conv 32 5 pad 2", ...: the model when name is "layers"
   uint64_t seed = 0;                 // initial weights
   std::vector<int64_t> input_shape;  // one example: {1, 28, 28} or {60}
-  int64_t classes = 0;               // outputs of a classifier; 1 for binary and regression
+  int64_t classes = 0;               // outputs of a classifier; 1 for binary and regression;
+                                     // next-token: of a position, the size of the vocabulary
+  bool bias = true;                  // false: the named model "logistic" without its bias
+  // What becomes of batch-norm statistics: "mean" (aggregated like parameters), "local" (each
+  // client's own), "server" (nobody moves them).
+  std::string buffers = "mean";
+  // A scripted module (name "torchscript"): the hex digest of its file, which each worker checks
+  // its own copy against, and its tensors ("parameter fc.weight 10 784", "buffer ...").
+  std::string script_digest;
+  std::vector<std::string> tensors;
 };
 
 // How stored features become model inputs, x' = (x · scale − mean[c]) / std[c] per channel c, then
@@ -49,15 +58,17 @@ struct Schedule {
 };
 
 struct LocalConfig {
-  uint32_t epochs = 1;       // passes over the client's rows, when steps == 0
-  uint32_t steps = 0;        // > 0: exactly this many steps, rows repeated as needed
-  uint32_t batch_size = 10;  // 0: all rows in one batch
-  std::string optimizer = "sgd";
+  uint32_t epochs = 1;            // passes over the client's rows, when steps == 0
+  uint32_t steps = 0;             // > 0: exactly this many steps, rows repeated as needed
+  uint32_t batch_size = 10;       // 0: all rows in one batch
+  std::string optimizer = "sgd";  // "sgd", "adam", "adamw"
   double lr = 0.1;
   Schedule lr_schedule;
   double momentum = 0;
   bool nesterov = false;
-  double weight_decay = 0;            // added to the gradient, after the correction
+  double beta1 = 0.9, beta2 = 0.999;  // adam, adamw: decay of the two moments
+  double epsilon = 1e-8;              // adam, adamw: added to the root of the second
+  double weight_decay = 0;            // added to the gradient, after the correction (adamw: apart)
   double clip_norm = 0;               // > 0: clips the gradient's norm, before the correction
   std::vector<double> class_weights;  // per class; empty: 1
   double label_smoothing = 0;         // [0, 1)
@@ -76,9 +87,12 @@ struct AlgorithmConfig {
 
 struct CohortConfig {
   uint64_t size = 0;                 // clients a round
-  std::string sampling = "uniform";  // without replacement
+  std::string sampling = "uniform";  // a name of scheduler/cohort.h
   WeightPolicy weight = WeightPolicy::kExamples;
   uint64_t seed = 0;
+  // Clients too slow for their whole work, drawn by `seed` each round (training/api/straggler.h).
+  double straggler_fraction = 0;
+  std::string straggler_policy = "partial";  // or "drop": they are left out of the cohort
 };
 
 struct EvaluationConfig {
@@ -86,6 +100,7 @@ struct EvaluationConfig {
   uint32_t chunk = 1000;  // rows a task; part of the result's bits, never a function of the workers
   bool central = true;    // the central test set
   bool clients = false;   // every client's own test rows
+  bool train = false;     // every client's training rows, and the objective over all of them
 };
 
 // Two runs on one profile agree byte for byte; the server refuses a worker whose profile differs.
@@ -98,10 +113,12 @@ struct NumericProfile {
 
 struct RunConfig {
   std::string name;
-  uint64_t seed = 0;  // everything not seeded by its own section
+  std::vector<std::string> plugins;  // "NAME VERSION DIGEST" of each; nodes must have them alike
+  uint64_t seed = 0;                 // everything not seeded by its own section
   uint32_t rounds = 1;
   uint64_t clients = 0;         // the population; 0: not known before the workers have registered
   uint64_t train_examples = 0;  // over the population
+  uint64_t train_tokens = 0;    // likewise, of sequences; 0: the data has none
   DType dtype = DType::kF32;
   TaskKind task = TaskKind::kClassification;
   ModelConfig model;
@@ -116,8 +133,15 @@ struct RunConfig {
 
 // Σ w_i over the population, under the run's weight policy.
 inline double TotalWeight(const RunConfig& run) {
-  const bool uniform = run.cohort.weight == WeightPolicy::kUniform;
-  return static_cast<double>(uniform ? run.clients : run.train_examples);
+  switch (run.cohort.weight) {
+    case WeightPolicy::kUniform:
+      return static_cast<double>(run.clients);
+    case WeightPolicy::kTokens:
+      return static_cast<double>(run.train_tokens);
+    case WeightPolicy::kExamples:
+      break;
+  }
+  return static_cast<double>(run.train_examples);
 }
 
 // Everything above that decides the bits of a result, as "section.key" → value: the fingerprint of

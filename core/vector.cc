@@ -83,18 +83,31 @@ const LayoutEntry* ParameterLayout::Find(absl::string_view name) const {
 
 void AlignedBuffer::Free::operator()(std::byte* p) const { std::free(p); }
 
-AlignedBuffer::AlignedBuffer(size_t size) : size_(size) {
+AlignedBuffer::AlignedBuffer(size_t size, NotCleared) : size_(size) {
   const size_t rounded = (std::max<size_t>(size, 1) + kAlignment - 1) / kAlignment * kAlignment;
   auto* data = static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded));
   if (data == nullptr) throw std::bad_alloc();
-  std::memset(data, 0, rounded);
+  std::memset(data + size, 0, rounded - size);
   data_.reset(data);
 }
 
+AlignedBuffer::AlignedBuffer(size_t size) : AlignedBuffer(size, NotCleared{}) {
+  std::memset(data_.get(), 0, size);
+}
+
+AlignedBuffer AlignedBuffer::Unset(size_t size) { return AlignedBuffer(size, NotCleared{}); }
+
 FlatVector::FlatVector(LayoutPtr layout) : layout_(std::move(layout)), buffer_(layout_->bytes()) {}
 
+FlatVector FlatVector::Unset(LayoutPtr layout) {
+  FlatVector vector;
+  vector.buffer_ = AlignedBuffer::Unset(layout->bytes());
+  vector.layout_ = std::move(layout);
+  return vector;
+}
+
 FlatVector FlatVector::CopyOf(ConstVectorView view, LayoutPtr layout) {
-  FlatVector copy(std::move(layout));
+  FlatVector copy = Unset(std::move(layout));
   std::memcpy(copy.buffer_.bytes().data(), view.bytes.data(), copy.buffer_.size());
   return copy;
 }

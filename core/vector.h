@@ -102,6 +102,9 @@ class AlignedBuffer {
  public:
   AlignedBuffer() = default;
   explicit AlignedBuffer(size_t size);
+  // Bytes of any value, for an owner who writes every one of them: a large model is not cleared
+  // only to be overwritten.
+  static AlignedBuffer Unset(size_t size);
   std::span<std::byte> bytes() { return {data_.get(), size_}; }
   std::span<const std::byte> bytes() const { return {data_.get(), size_}; }
   size_t size() const { return size_; }
@@ -118,6 +121,8 @@ class AlignedBuffer {
   struct Free {
     void operator()(std::byte* p) const;
   };
+  struct NotCleared {};
+  AlignedBuffer(size_t size, NotCleared);
   std::unique_ptr<std::byte, Free> data_;
   size_t size_ = 0;
 };
@@ -127,6 +132,8 @@ class FlatVector {
  public:
   FlatVector() = default;
   explicit FlatVector(LayoutPtr layout);  // all zero
+  // Elements of any value, for an owner who writes every one of them and zeros into the gaps.
+  static FlatVector Unset(LayoutPtr layout);
   static FlatVector CopyOf(ConstVectorView view, LayoutPtr layout);
   FlatVector Clone() const;
 

@@ -4,6 +4,17 @@
 
 namespace macaw::data {
 
+uint64_t TokensOf(const Rows& rows) {
+  const ExampleBlock& block = rows.block;
+  if (block.type != FeatureType::kI32) return 0;
+  if (block.lengths == nullptr) return rows.size() * (block.row_bytes / sizeof(int32_t));
+  uint64_t tokens = 0;
+  for (uint64_t i = 0; i < rows.size(); ++i) {
+    tokens += static_cast<uint64_t>(block.lengths[rows.at(i)]);
+  }
+  return tokens;
+}
+
 std::string Dataset::ClientName(ClientId client) const { return absl::StrCat(client.value); }
 
 }  // namespace macaw::data

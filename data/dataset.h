@@ -45,6 +45,9 @@ struct Rows {
   uint64_t at(uint64_t i) const { return index.empty() ? i : index[i]; }  // row of the block
 };
 
+// Tokens in use over the rows; 0 where features are not tokens.
+uint64_t TokensOf(const Rows& rows);
+
 // What the rest of the system needs to know before any row is read.
 struct DatasetInfo {
   std::string name;  // for people: "idx", "synthetic(1,1)"
@@ -55,6 +58,7 @@ struct DatasetInfo {
                               // may override
   uint64_t clients = 0;
   uint64_t train_examples = 0;         // over all clients
+  uint64_t train_tokens = 0;           // likewise, tokens in use; 0: the data is not sequences
   uint64_t test_examples = 0;          // of the central test set
   double mean_classes_per_client = 0;  // 0 when unknown (generated on demand)
   Digest digest;  // of everything that decides the rows: part of a run's fingerprint

@@ -22,10 +22,12 @@ absl::StatusOr<Examples> Own(ExampleStore store, uint64_t row_elements, const st
     return absl::InvalidArgumentError(
         absl::StrCat(path, " holds ", block.count, " examples; 4294967295 is the most"));
   }
-  const bool bytes = owned->floats.empty();
-  block.type = bytes ? FeatureType::kU8 : FeatureType::kF32;
-  block.features = bytes ? reinterpret_cast<const std::byte*>(owned->bytes.data())
-                         : reinterpret_cast<const std::byte*>(owned->floats.data());
+  const bool tokens = !owned->tokens.empty(), bytes = !tokens && owned->floats.empty();
+  block.type = tokens ? FeatureType::kI32 : bytes ? FeatureType::kU8 : FeatureType::kF32;
+  block.features = tokens  ? reinterpret_cast<const std::byte*>(owned->tokens.data())
+                   : bytes ? reinterpret_cast<const std::byte*>(owned->bytes.data())
+                           : reinterpret_cast<const std::byte*>(owned->floats.data());
+  if (!owned->lengths.empty()) block.lengths = owned->lengths.data();
   block.row_bytes = row_elements * SizeOf(block.type);
   if (!owned->classes.empty()) block.classes = owned->classes.data();
   if (!owned->targets.empty()) block.targets = owned->targets.data();

@@ -41,8 +41,10 @@ struct Examples {
 
 // Owned storage that readers fill.
 struct ExampleStore {
-  std::vector<uint8_t> bytes;  // features, one of the two
+  std::vector<uint8_t> bytes;  // features, one of the three
   std::vector<float> floats;
+  std::vector<int32_t> tokens;
+  std::vector<int32_t> lengths;  // of each row, tokens in use; empty: all of them
   std::vector<int32_t> classes;  // labels, one of the two
   std::vector<float> targets;
 };

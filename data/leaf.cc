@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -7,6 +8,7 @@
 #include "data/leaf_parser.h"
 #include "data/readers.h"
 #include "data/source_file.h"
+#include "data/vocabulary.h"
 
 namespace macaw::data {
 namespace {
@@ -45,8 +47,14 @@ void AppendUser(const Half& half, const std::string& user, ExampleStore& store,
   const LeafUser& rows = half.rows.users[found->second];
   const auto width = half.rows.width;
   const auto features = half.rows.features.begin() + static_cast<ptrdiff_t>(rows.first_row * width);
-  store.floats.insert(store.floats.end(), features,
-                      features + static_cast<ptrdiff_t>(rows.rows * width));
+  const auto end = features + static_cast<ptrdiff_t>(rows.rows * width);
+  if (half.rows.lengths.empty()) {
+    store.floats.insert(store.floats.end(), features, end);
+  } else {
+    store.tokens.insert(store.tokens.end(), features, end);
+    const auto length = half.rows.lengths.begin() + static_cast<ptrdiff_t>(rows.first_row);
+    store.lengths.insert(store.lengths.end(), length, length + static_cast<ptrdiff_t>(rows.rows));
+  }
   const auto first = half.rows.labels.begin() + static_cast<ptrdiff_t>(rows.first_label);
   labels.insert(labels.end(), first, first + static_cast<ptrdiff_t>(rows.rows));
 }
@@ -60,16 +68,25 @@ absl::StatusOr<Examples> ReadLeaf(const DataOptions& options) {
     if (test_path.empty()) test_path = FindIn(options.path, {"test"});
   }
   Digester digest;
-  MACAW_ASSIGN_OR_RETURN(const Half train, ReadHalf(train_path, digest));
+  MACAW_ASSIGN_OR_RETURN(Half train, ReadHalf(train_path, digest));
+  const bool text = !train.rows.lengths.empty();
   Half test;
   if (!test_path.empty()) {
     MACAW_ASSIGN_OR_RETURN(test, ReadHalf(test_path, digest));
+    if (text != !test.rows.lengths.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat("one of ", train_path, " and ", test_path,
+                                                     " holds text, the other numbers"));
+    }
+    const uint64_t longest = std::max(train.rows.width, test.rows.width);
+    PadText(train.rows, longest);
+    PadText(test.rows, longest);
     if (test.rows.width != train.rows.width) {
       return absl::InvalidArgumentError(absl::StrCat(test_path, " has ", test.rows.width,
                                                      " features a row, but ", train_path, " has ",
                                                      train.rows.width));
     }
   }
+  if (test_path.empty()) PadText(train.rows, train.rows.width);
   Examples examples;
   std::vector<std::string> names;
   for (const LeafUser& user : train.rows.users) names.push_back(user.name);
@@ -89,7 +106,8 @@ absl::StatusOr<Examples> ReadLeaf(const DataOptions& options) {
   int64_t classes = 0;
   if (train.rows.whole && (test_path.empty() || test.rows.whole)) {
     store.classes.assign(labels.begin(), labels.end());
-    MACAW_ASSIGN_OR_RETURN(classes, CountClasses(store.classes, options.classes, options.path));
+    const int64_t known = text && options.classes == 0 ? kCharacters : options.classes;
+    MACAW_ASSIGN_OR_RETURN(classes, CountClasses(store.classes, known, options.path));
   } else {
     store.targets.assign(labels.begin(), labels.end());
   }

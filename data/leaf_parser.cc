@@ -1,5 +1,6 @@
 #include "data/leaf_parser.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -7,6 +8,7 @@
 
 #include "core/status.h"
 #include "data/text.h"
+#include "data/vocabulary.h"
 
 namespace macaw::data {
 namespace {
@@ -17,7 +19,9 @@ using Json = nlohmann::json;
 // the parser stands. Everything else (LEAF's "hierarchies") is skipped.
 class LeafEvents : public nlohmann::json_sax<Json> {
  public:
-  explicit LeafEvents(LeafRows& rows) : rows_(rows) {}
+  // Labels of files before this one are of the same kind, or the next row says so.
+  explicit LeafEvents(LeafRows& rows)
+      : rows_(rows), text_labels_(rows.lengths.empty() ? 0 : rows.labels.size()) {}
 
   absl::Status Finish() {
     if (!error_.ok()) return error_;
@@ -44,9 +48,7 @@ class LeafEvents : public nlohmann::json_sax<Json> {
   bool key(string_t& name) override {
     if (depth_ == 1) section_ = name;
     if (depth_ == 2 && section_ == "user_data") {
-      user_ = LeafUser{.name = name,
-                       .first_row = rows_.width == 0 ? 0 : rows_.features.size() / rows_.width,
-                       .first_label = rows_.labels.size()};
+      user_ = LeafUser{.name = name, .first_row = RowsSoFar(), .first_label = rows_.labels.size()};
       x_rows_ = 0;
     }
     if (depth_ == 3) field_ = name;
@@ -84,10 +86,16 @@ class LeafEvents : public nlohmann::json_sax<Json> {
   bool string(string_t& value) override {
     if (depth_ == 2 && section_ == "users") users_.push_back(value);
     if (!InField()) return true;
+    if (depth_ == 4 && field_ == "x" && !value.empty()) return Text(value);
+    if (depth_ == 4 && field_ == "y" && value.size() == 1) {
+      rows_.labels.push_back(TokenOf(value[0]));
+      ++text_labels_;
+      return true;
+    }
     return Fail("user \"", user_.name, "\" row ", x_rows_, ": text in \"", field_, "\" (\"",
                 value.substr(0, 20),
-                "...\"); only numbers can be read so far, text comes with the "
-                "language models");
+                "...\"); a row of text is one string in \"x\" and the one character behind it in "
+                "\"y\", everything else is numbers");
   }
   bool parse_error(size_t position, const std::string& token,
                    const nlohmann::detail::exception&) override {
@@ -99,6 +107,27 @@ class LeafEvents : public nlohmann::json_sax<Json> {
   // Inside user_data.<user>.<field>?
   bool InField() const {
     return depth_ >= 3 && section_ == "user_data" && (field_ == "x" || field_ == "y");
+  }
+
+  uint64_t RowsSoFar() const {
+    if (!rows_.lengths.empty()) return rows_.lengths.size();
+    return rows_.width == 0 ? 0 : rows_.features.size() / rows_.width;
+  }
+
+  bool Text(const std::string& text) {
+    if (rows_.lengths.size() != RowsSoFar()) return MixedKinds();
+    for (const char character : text) {
+      rows_.features.push_back(static_cast<float>(TokenOf(character)));
+    }
+    rows_.lengths.push_back(static_cast<uint32_t>(text.size()));
+    rows_.width = std::max<uint64_t>(rows_.width, text.size());
+    ++x_rows_;
+    return true;
+  }
+
+  bool MixedKinds() {
+    return Fail("user \"", user_.name, "\" row ", x_rows_,
+                ": some rows of the file are text and some are numbers");
   }
 
   bool Number(double value) {
@@ -114,6 +143,7 @@ class LeafEvents : public nlohmann::json_sax<Json> {
       rows_.whole = rows_.whole && IsWhole(value);
       return true;
     }
+    if (!rows_.lengths.empty()) return MixedKinds();
     if (depth_ == 4) row_begin_ = rows_.features.size();  // a row of one number
     rows_.features.push_back(static_cast<float>(value));
     return depth_ != 4 || EndRow();
@@ -135,6 +165,10 @@ class LeafEvents : public nlohmann::json_sax<Json> {
     if (user_.rows != x_rows_) {
       return Fail("user \"", user_.name, "\" has ", x_rows_, " rows of \"x\" but ", user_.rows,
                   " of \"y\"");
+    }
+    if (text_labels_ != (rows_.lengths.empty() ? 0 : rows_.labels.size())) {
+      return Fail("user \"", user_.name,
+                  "\": rows of text, and they alone, have in \"y\" the one character behind each");
     }
     const std::string name = user_.name;
     if (!data_.emplace(name, std::move(user_)).second)
@@ -161,10 +195,22 @@ class LeafEvents : public nlohmann::json_sax<Json> {
   std::map<std::string, LeafUser> data_;
   LeafUser user_;
   uint64_t x_rows_ = 0;
+  uint64_t text_labels_ = 0;
   size_t row_begin_ = 0;
 };
 
 }  // namespace
+
+void PadText(LeafRows& rows, uint64_t width) {
+  if (rows.lengths.empty()) return;
+  std::vector<float> padded(rows.lengths.size() * width);
+  const float* from = rows.features.data();
+  for (size_t row = 0; row < rows.lengths.size(); from += rows.lengths[row++]) {
+    std::copy_n(from, rows.lengths[row], padded.data() + row * width);
+  }
+  rows.features = std::move(padded);
+  rows.width = width;
+}
 
 absl::Status AppendLeaf(absl::string_view text, LeafRows& rows) {
   LeafEvents events(rows);

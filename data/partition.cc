@@ -85,6 +85,21 @@ absl::StatusOr<Owners> Shards(const PartitionOptions& options, const Pool& pool)
   return owners;
 }
 
+// No randomness: rows stay in stored order within a class, and client i has the i-th block.
+absl::StatusOr<Owners> Sorted(const PartitionOptions& options, const Pool& pool) {
+  Positions rows(pool.rows);
+  std::iota(rows.begin(), rows.end(), 0U);
+  std::stable_sort(rows.begin(), rows.end(),
+                   [&](uint32_t a, uint32_t b) { return pool.classes[a] < pool.classes[b]; });
+  Owners owners(pool.rows);
+  for (uint64_t client = 0; client < options.clients; ++client) {
+    const uint64_t begin = pool.rows * client / options.clients;
+    const uint64_t end = pool.rows * (client + 1) / options.clients;
+    for (uint64_t i = begin; i < end; ++i) owners[rows[i]] = static_cast<uint32_t>(client);
+  }
+  return owners;
+}
+
 absl::StatusOr<Owners> DirichletClass(const PartitionOptions& options, const Pool& pool) {
   Owners owners(pool.rows);
   const std::vector<Positions> by_class = ByClass(options, pool);
@@ -264,6 +279,9 @@ constexpr Entry kSchemes[] = {
     {"shards", Shards, true,
      "sorted by class and cut into clients x classes_per_client shards, dealt at random (McMahan "
      "2017)"},
+    {"sorted", Sorted, true,
+     "sorted by class, in stored order within one, and cut into equal blocks: client i has the "
+     "i-th"},
     {"dirichlet-class", DirichletClass, true,
      "per class, shares of the clients ~ Dirichlet(concentration); classes and sizes skewed "
      "(NIID-bench)"},

@@ -80,7 +80,9 @@ PooledDataset::PooledDataset(data::Examples examples, Division division)
   info_.transform = examples.transform;
   info_.clients = division_.clients();
   for (uint64_t c = 0; c < info_.clients; ++c) {
-    info_.train_examples += division_.Of(ClientId(c), Split::kTrain).size();
+    const std::span<const uint32_t> rows = division_.Of(ClientId(c), Split::kTrain);
+    info_.train_examples += rows.size();
+    info_.train_tokens += TokensOf(RowsOf(rows));
   }
   info_.test_examples = division_.central_test.size();
   info_.mean_classes_per_client = MeanClasses(block_, info_.classes, division_);

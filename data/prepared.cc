@@ -203,6 +203,7 @@ class PreparedDataset final : public Dataset {
     info_.transform = examples.transform;
     info_.clients = file_.offsets[0].size() - 1;
     info_.train_examples = examples.train.size();
+    info_.train_tokens = TokensOf(RowsOf(examples.train));
     info_.test_examples = examples.own_test.size();
     info_.mean_classes_per_client = MeanClasses();
     info_.digest = examples.digest;

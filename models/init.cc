@@ -10,11 +10,15 @@ namespace {
 
 template <typename T>
 void Fill(const TensorPlan& plan, uint64_t seed, uint64_t tensor, std::span<T> values) {
-  if (plan.init != Init::kUniform) {
+  if (plan.init == Init::kOne || plan.init == Init::kZero) {
     for (T& value : values) value = plan.init == Init::kOne ? 1 : 0;
     return;
   }
   RandomStream stream({.seed = seed, .purpose = Purpose::kInit, .extra = tensor});
+  if (plan.init == Init::kNormal) {
+    for (T& value : values) value = static_cast<T>(stream.Normal());
+    return;
+  }
   const double bound = 1.0 / std::sqrt(static_cast<double>(plan.fan_in));
   for (T& value : values) value = static_cast<T>((2.0 * stream.Uniform() - 1.0) * bound);
 }
@@ -26,10 +30,11 @@ FlatVector InitialModel(const ModelSpec& spec, uint64_t seed) {
   DispatchDType(spec.layout->dtype(), [&]<typename T>(T) {
     for (size_t i = 0; i < spec.layers.size(); ++i) {
       const std::vector<TensorPlan> plans = TensorsOf(spec.layers[i]);
-      for (size_t k = 0; k < plans.size(); ++k) {
-        const size_t tensor = spec.tensors[i].first + k;
+      size_t parameter = spec.tensors[i].first, buffer = spec.buffers[i].first;
+      for (const TensorPlan& plan : plans) {
+        const size_t tensor = plan.group == Group::kParameter ? parameter++ : buffer++;
         const LayoutEntry& entry = spec.layout->entries()[tensor];
-        Fill<T>(plans[k], seed, tensor, model.As<T>().subspan(entry.offset, entry.size));
+        Fill<T>(plan, seed, tensor, model.As<T>().subspan(entry.offset, entry.size));
       }
     }
   });

@@ -58,23 +58,47 @@ Lines SimpleCnn(const Shape&, int64_t outputs) {
           "flatten",   "linear 128", "relu",      LinearTo(outputs)};
 }
 
-// ResNet-18 for small images (3 × 3 stem, no pooling after it) with two groups a norm (Hsieh et al.
-// 2020, Reddi et al. 2021): batch norm's statistics do not survive label skew.
-Lines ResNet18Gn(const Shape&, int64_t outputs) {
-  return {"conv 64 3 pad 1 nobias",
-          "groupnorm 2",
-          "relu",
-          "block 64",
-          "block 64",
-          "block 128 stride 2",
-          "block 128",
-          "block 256 stride 2",
-          "block 256",
-          "block 512 stride 2",
-          "block 512",
-          "globalavgpool",
-          "flatten",
-          LinearTo(outputs)};
+// ResNet-18 for small images (He et al. 2016; 3 × 3 stem, no pooling after it). `norm` follows the
+// stem, `of_block` says what the blocks have.
+Lines ResNet18(const std::string& norm, const std::string& of_block, int64_t outputs) {
+  Lines layers = {"conv 64 3 pad 1 nobias", norm, "relu"};
+  for (const int width : {64, 128, 256, 512}) {
+    const std::string block = absl::StrCat("block ", width);
+    layers.push_back(absl::StrCat(block, width > 64 ? " stride 2" : "", of_block));
+    layers.push_back(absl::StrCat(block, of_block));
+  }
+  layers.insert(layers.end(), {"globalavgpool", "flatten", LinearTo(outputs)});
+  return layers;
+}
+
+Lines ResNet18Bn(const Shape&, int64_t outputs) {
+  return ResNet18("batchnorm", " batchnorm", outputs);
+}
+
+// Two groups a norm (Hsieh et al. 2020, Reddi et al. 2021): batch norm's statistics do not survive
+// label skew.
+Lines ResNet18Gn(const Shape&, int64_t outputs) { return ResNet18("groupnorm 2", "", outputs); }
+
+// Simonyan and Zisserman 2015, configuration A, for small images: 512 and 512 instead of 4096 and
+// 4096 behind the convolutions, and no dropout.
+Lines Vgg11(const Shape&, int64_t outputs) {
+  Lines layers;
+  for (const int width : {64, 0, 128, 0, 256, 256, 0, 512, 512, 0, 512, 512, 0}) {
+    if (width == 0) {
+      layers.push_back("maxpool 2");
+    } else {
+      layers.insert(layers.end(), {absl::StrCat("conv ", width, " 3 pad 1"), "relu"});
+    }
+  }
+  layers.insert(layers.end(),
+                {"flatten", "linear 512", "relu", "linear 512", "relu", LinearTo(outputs)});
+  return layers;
+}
+
+// McMahan et al. 2017 and LEAF (Caldas et al. 2018), the Shakespeare model: 8 numbers a character,
+// two LSTM layers of 256, and the next character at every position.
+Lines CharLstm(const Shape&, int64_t outputs) {
+  return {absl::StrCat("embedding ", outputs, " 8"), "lstm 256 layers 2", LinearTo(outputs)};
 }
 
 struct Entry {
@@ -91,20 +115,32 @@ std::vector<Entry> Entries() {
       {"lenet5", "two 5x5 convolutions (6, 16), then 120 and 84", LeNet5, {1, 28, 28}},
       {"cnn", "McMahan's CNN: two 5x5 convolutions (32, 64), then 512", Cnn, {1, 28, 28}},
       {"simple_cnn", "two 3x3 convolutions (32, 64), then 128", SimpleCnn, {1, 28, 28}},
+      {"resnet18", "ResNet-18 for small images, batch norm", ResNet18Bn, {3, 32, 32}},
       {"resnet18_gn", "ResNet-18 for small images, group norm", ResNet18Gn, {3, 32, 32}},
+      {"vgg11", "VGG-11 for small images, then 512 and 512", Vgg11, {3, 32, 32}},
+      {"char_lstm", "embedding of 8, two LSTM layers of 256, per character", CharLstm, {80}},
   };
 }
 
 }  // namespace
 
-absl::StatusOr<Lines> LayersOf(const std::string& name, const Shape& input_shape, int64_t outputs) {
+absl::StatusOr<Lines> LayersOf(const ModelConfig& config) {
   Lines known;
   for (const Entry& entry : Entries()) {
-    if (entry.name == name) return entry.layers(input_shape, outputs);
     known.push_back(std::string(entry.name));
+    if (entry.name != config.name) continue;
+    Lines layers = entry.layers(config.input_shape, config.classes);
+    if (config.bias) return layers;
+    if (config.name == "logistic") {
+      layers.back() += " nobias";
+      return layers;
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("bias = false is for the model \"logistic\"; write \"", config.name,
+                     "\" as [model] layers with \"nobias\" where there should be none"));
   }
-  return absl::InvalidArgumentError(absl::StrCat("there is no model \"", name, "\"; there are ",
-                                                 absl::StrJoin(known, ", "),
+  return absl::InvalidArgumentError(absl::StrCat("there is no model \"", config.name,
+                                                 "\"; there are ", absl::StrJoin(known, ", "),
                                                  ", or a list of your own in [model] layers"));
 }
 

@@ -12,7 +12,8 @@ namespace {
 using at::Tensor;
 using Tensors = std::span<const Tensor>;
 
-constexpr double kNormEpsilon = 1e-5;  // PyTorch's default
+constexpr double kNormEpsilon = 1e-5;  // PyTorch's defaults
+constexpr double kNormMomentum = 0.1;
 
 // 0 or 1/(1−p) an element, so that the expectation stays.
 Tensor DropoutMask(const Tensor& like, double p, RandomStream& stream) {
@@ -39,8 +40,10 @@ Tensor Norm(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor&
 
 struct Apply {
   const Tensor& x;
-  Tensors own;  // the layer's tensors
+  Tensors own;      // the layer's parameters
+  Tensors buffers;  // and its buffers
   RandomStream* dropout;
+  Statistics statistics;
   bool in_place_relu;
 
   Tensor operator()(const Conv2d& l) const {
@@ -63,20 +66,42 @@ struct Apply {
     return dropout == nullptr || l.p == 0 ? x : x * DropoutMask(x, l.p, *dropout);
   }
   Tensor operator()(const GroupNorm& l) const { return Norm(x, l.groups, own[0], own[1]); }
+  Tensor operator()(const models::BatchNorm&) const { return BatchNorm(x, own[0], own[1], 0); }
   Tensor operator()(const BasicBlock& l) const {
-    Tensor y = Conv(x, own[0], {}, l.stride, 1);
-    y = at::relu(Norm(y, l.groups, own[1], own[2]));
-    y = Norm(Conv(y, own[3], {}, 1, 1), l.groups, own[4], own[5]);
+    // The k-th norm of the block; its weight and bias follow its convolution's weight.
+    const auto norm = [&](const Tensor& y, size_t k) {
+      const Tensor &weight = own[3 * k + 1], &bias = own[3 * k + 2];
+      return l.batch_norm ? BatchNorm(y, weight, bias, 2 * k) : Norm(y, l.groups, weight, bias);
+    };
+    Tensor y = at::relu(norm(Conv(x, own[0], {}, l.stride, 1), 0));
+    y = norm(Conv(y, own[3], {}, 1, 1), 1);
     if (own.size() == 6) return at::relu(y + x);
-    const Tensor skip = Conv(x, own[6], {}, l.stride, 0);
-    return at::relu(y + Norm(skip, l.groups, own[7], own[8]));
+    return at::relu(y + norm(Conv(x, own[6], {}, l.stride, 0), 2));
+  }
+  Tensor operator()(const Embedding&) const { return at::embedding(own[0], x); }
+  Tensor operator()(const Lstm& l) const {
+    const Tensor zero =
+        at::zeros({l.layers, x.size(0), l.out}, own[0].options().requires_grad(false));
+    return std::get<0>(at::lstm(x, {zero, zero}, {own.data(), own.size()}, /*has_biases=*/true,
+                                l.layers, /*dropout=*/0.0, /*train=*/false,
+                                /*bidirectional=*/false, /*batch_first=*/true));
+  }
+
+  // `first`: of the norm's mean and variance among the buffers.
+  Tensor BatchNorm(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                   size_t first) const {
+    const bool uses = statistics != Statistics::kBatch;  // read, or moved in place
+    return at::batch_norm(input, weight, bias, uses ? buffers[first] : Tensor(),
+                          uses ? buffers[first + 1] : Tensor(),
+                          /*training=*/statistics != Statistics::kRunning, kNormMomentum,
+                          kNormEpsilon, /*cudnn_enabled=*/false);
   }
 };
 
 // The backward pass of these layers does not need their own output.
 bool OutputIsFree(const Layer& layer) {
   return std::holds_alternative<Conv2d>(layer) || std::holds_alternative<Linear>(layer) ||
-         std::holds_alternative<GroupNorm>(layer);
+         std::holds_alternative<GroupNorm>(layer) || std::holds_alternative<BatchNorm>(layer);
 }
 
 }  // namespace
@@ -89,13 +114,18 @@ Network::Network(ModelSpec spec) : spec_(std::move(spec)) {
   }
 }
 
-Outputs Network::Forward(const Tensor& batch, Tensors parameters, RandomStream* dropout) const {
+Outputs Network::Forward(const Tensor& batch, Tensors parameters, RandomStream* dropout,
+                         Statistics statistics) const {
   Outputs outputs{.logits = batch};
+  if (!spec_.move_buffers) statistics = Statistics::kRunning;
   for (size_t i = 0; i < spec_.layers.size(); ++i) {
     if (i == last_parametric_) outputs.representation = outputs.logits;
     const auto [first, count] = spec_.tensors[i];
+    const auto [first_buffer, buffer_count] = spec_.buffers[i];
     outputs.logits = std::visit(
-        Apply{outputs.logits, parameters.subspan(first, count), dropout, in_place_relu_[i]},
+        Apply{outputs.logits, parameters.subspan(first, count),
+              buffer_count == 0 ? Tensors() : parameters.subspan(first_buffer, buffer_count),
+              dropout, statistics, in_place_relu_[i]},
         spec_.layers[i]);
   }
   return outputs;

@@ -12,9 +12,14 @@ namespace macaw::models {
 
 // What a forward pass makes of a batch of n examples, by name.
 struct Outputs {
-  at::Tensor logits;          // [n, outputs]: of the last layer
+  at::Tensor logits;  // [n, outputs], of sequences [n, positions, outputs]: the last layer's
   at::Tensor representation;  // [n, ...]: what the last layer with parameters received
 };
+
+// What batch norm works with. kBatch: mean and variance of the batch; kBatchAndMove: likewise, and
+// the running statistics among the parameters move by a tenth towards them, as PyTorch's do in
+// training; kRunning: the running statistics, as in evaluation.
+enum class Statistics : uint8_t { kRunning, kBatch, kBatchAndMove };
 
 // The forward pass of a ModelSpec as a function of (batch, parameters): parameters are arguments,
 // so one network serves any point (the replica, a broadcast model, another client's) and nothing is
@@ -23,11 +28,12 @@ class Network {
  public:
   explicit Network(ModelSpec spec);
 
-  // `batch` is [n, input shape...]; `parameters` are the layout's entries in order, shaped. Dropout
-  // draws its masks from `dropout`, one word an element in layer order; null means evaluation,
-  // where it does nothing. Throws c10::Error where LibTorch does.
+  // `batch` is [n, input shape...], of int32 where the model takes tokens; `parameters` are the
+  // layout's entries in order, buffers included, shaped. Dropout draws its masks from `dropout`,
+  // one word an element in layer order; null means evaluation, where it does nothing. A model whose
+  // buffers nobody moves has running statistics always. Throws c10::Error where LibTorch does.
   Outputs Forward(const at::Tensor& batch, std::span<const at::Tensor> parameters,
-                  RandomStream* dropout) const;
+                  RandomStream* dropout, Statistics statistics = Statistics::kRunning) const;
 
   const ModelSpec& spec() const { return spec_; }
 

@@ -96,6 +96,11 @@ absl::Status NeedsVector(const Shape& input) {
                             " arrives there: put \"flatten\" before it"));
 }
 
+// Also of each position of a sequence of vectors.
+absl::Status NeedsVectors(const Shape& input) {
+  return input.size() == 2 ? absl::OkStatus() : NeedsVector(input);
+}
+
 absl::Status DividesChannels(int64_t groups, int64_t channels) {
   if (channels % groups == 0) return absl::OkStatus();
   return Wrong(absl::StrCat(groups, " groups do not divide ", channels, " channels"));
@@ -115,8 +120,8 @@ absl::StatusOr<Layer> ParseConv(Words& words, const Shape& input) {
 
 absl::StatusOr<Layer> ParseLinear(Words& words, const Shape& input) {
   Linear layer;
-  MACAW_RETURN_IF_ERROR(NeedsVector(input));
-  layer.in = input[0];
+  MACAW_RETURN_IF_ERROR(NeedsVectors(input));
+  layer.in = input.back();
   MACAW_ASSIGN_OR_RETURN(layer.out, words.Number("number of outputs"));
   layer.bias = !words.Flag("nobias");
   return layer;
@@ -146,19 +151,52 @@ absl::StatusOr<Layer> ParseBlock(Words& words, const Shape& input) {
   layer.in = input[0];
   MACAW_ASSIGN_OR_RETURN(layer.out, words.Number("number of output channels"));
   MACAW_ASSIGN_OR_RETURN(layer.stride, words.Option("stride", 1, 1));
+  layer.batch_norm = words.Flag("batchnorm");
+  if (layer.batch_norm) return layer;
   MACAW_ASSIGN_OR_RETURN(layer.groups, words.Option("groups", 2, 1));
   MACAW_RETURN_IF_ERROR(DividesChannels(layer.groups, layer.out));
   return layer;
 }
 
-absl::StatusOr<Layer> ParseKind(Words& words, const Shape& input) {
+absl::StatusOr<Layer> ParseBatchNorm(const Shape& input) {
+  if (input.size() == 1 || input.size() == 3) return BatchNorm{input[0]};
+  return Wrong(absl::StrCat("needs images or vectors, but ", ShapeText(input), " arrives there"));
+}
+
+absl::StatusOr<Layer> ParseEmbedding(Words& words, const Shape& input, bool first) {
+  Embedding layer;
+  if (!first || input.size() != 1) {
+    return Wrong(absl::StrCat("takes tokens, so it is the first layer of a model of sequences; ",
+                              ShapeText(input), " arrives there"));
+  }
+  MACAW_ASSIGN_OR_RETURN(layer.tokens, words.Number("number of tokens"));
+  MACAW_ASSIGN_OR_RETURN(layer.out, words.Number("number of outputs"));
+  return layer;
+}
+
+absl::StatusOr<Layer> ParseLstm(Words& words, const Shape& input) {
+  Lstm layer;
+  if (input.size() != 2) {
+    return Wrong(absl::StrCat("needs a sequence of vectors, but ", ShapeText(input),
+                              " arrives there: put \"embedding TOKENS OUT\" before it"));
+  }
+  layer.in = input[1];
+  MACAW_ASSIGN_OR_RETURN(layer.out, words.Number("number of outputs"));
+  MACAW_ASSIGN_OR_RETURN(layer.layers, words.Option("layers", 1, 1));
+  return layer;
+}
+
+absl::StatusOr<Layer> ParseKind(Words& words, const Shape& input, bool first) {
   const std::string kind = words.Kind();
   if (kind == "conv") return ParseConv(words, input);
   if (kind == "linear") return ParseLinear(words, input);
   if (kind == "maxpool") return ParsePool<MaxPool2d>(words, input);
   if (kind == "avgpool") return ParsePool<AvgPool2d>(words, input);
   if (kind == "groupnorm") return ParseGroupNorm(words, input);
+  if (kind == "batchnorm") return ParseBatchNorm(input);
   if (kind == "block") return ParseBlock(words, input);
+  if (kind == "embedding") return ParseEmbedding(words, input, first);
+  if (kind == "lstm") return ParseLstm(words, input);
   if (kind == "globalavgpool") {
     MACAW_RETURN_IF_ERROR(NeedsImage(input));
     return GlobalAvgPool{};
@@ -173,7 +211,8 @@ absl::StatusOr<Layer> ParseKind(Words& words, const Shape& input) {
   if (kind == "sigmoid") return Sigmoid{};
   return Wrong(absl::StrCat("there is no layer \"", kind,
                             "\"; there are conv, linear, maxpool, avgpool, globalavgpool, flatten, "
-                            "relu, tanh, sigmoid, dropout, groupnorm, block"));
+                            "relu, tanh, sigmoid, dropout, groupnorm, batchnorm, block, embedding, "
+                            "lstm"));
 }
 
 // One extent after a window of `kernel` moved by `stride` over `extent` padded on both sides.
@@ -209,7 +248,9 @@ struct ShapeOf {
     return Slide(input, input[0], l.kernel, l.stride, 0);
   }
   absl::StatusOr<Shape> operator()(const GlobalAvgPool&) const { return Shape{input[0], 1, 1}; }
-  absl::StatusOr<Shape> operator()(const Linear& l) const { return Shape{l.out}; }
+  absl::StatusOr<Shape> operator()(const Linear& l) const { return WithLast(l.out); }
+  absl::StatusOr<Shape> operator()(const Lstm& l) const { return WithLast(l.out); }
+  absl::StatusOr<Shape> operator()(const Embedding& l) const { return Shape{input[0], l.out}; }
   absl::StatusOr<Shape> operator()(const Flatten&) const {
     int64_t elements = 1;
     for (const int64_t extent : input) elements *= extent;
@@ -219,6 +260,12 @@ struct ShapeOf {
   absl::StatusOr<Shape> operator()(const SameShape&) const {
     return input;
   }
+
+  Shape WithLast(int64_t extent) const {
+    Shape shape = input;
+    shape.back() = extent;
+    return shape;
+  }
 };
 
 }  // namespace
@@ -227,9 +274,9 @@ std::string ShapeText(const Shape& shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
 
-absl::StatusOr<Layer> ParseLayer(absl::string_view text, const Shape& input) {
+absl::StatusOr<Layer> ParseLayer(absl::string_view text, const Shape& input, bool first) {
   Words words(text);
-  MACAW_ASSIGN_OR_RETURN(Layer layer, ParseKind(words, input));
+  MACAW_ASSIGN_OR_RETURN(Layer layer, ParseKind(words, input, first));
   MACAW_RETURN_IF_ERROR(words.Done());
   return layer;
 }

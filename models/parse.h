@@ -12,14 +12,18 @@ namespace macaw::models {
 
 // A layer as a user writes it, for one that receives `input` (the shape of one example):
 //
-//   conv OUT KERNEL [pad P] [stride S] [nobias]     linear OUT [nobias]       block OUT [stride S]
-//   [groups G] maxpool KERNEL [stride S]                       avgpool KERNEL [stride S]
-//   globalavgpool groupnorm GROUPS                                dropout P                 flatten
-//   | relu | tanh | sigmoid
+//   images      conv OUT KERNEL [pad P] [stride S] [nobias] · block OUT [stride S] [groups G] ·
+//               block OUT [stride S] batchnorm · maxpool KERNEL [stride S] · avgpool KERNEL
+//               [stride S] · globalavgpool · groupnorm GROUPS
+//   sequences   embedding TOKENS OUT · lstm OUT [layers N]
+//   vectors, or each position of a sequence       linear OUT [nobias]
+//   vectors and images                            batchnorm
+//   anything    flatten · dropout P · relu · tanh · sigmoid
 //
-// Sizes that follow from `input` are filled in. Errors say what is wrong and what would fit; the
-// caller adds the layer's number and text.
-absl::StatusOr<Layer> ParseLayer(absl::string_view text, const std::vector<int64_t>& input);
+// Sizes that follow from `input` are filled in; `first`: it receives the example itself. Errors say
+// what is wrong and what would fit; the caller adds the layer's number and text.
+absl::StatusOr<Layer> ParseLayer(absl::string_view text, const std::vector<int64_t>& input,
+                                 bool first);
 
 // The shape that `layer` makes of `input`; an error where a kernel is larger than its padded input.
 absl::StatusOr<std::vector<int64_t>> OutputShape(const Layer& layer,

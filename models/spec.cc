@@ -27,19 +27,42 @@ absl::Status CheckInput(const ModelConfig& config) {
 absl::Status CheckOutput(const ModelSpec& spec, int64_t classes) {
   const std::vector<int64_t>& last = spec.shapes.back();
   if (last.size() == 1 && last[0] == classes) return absl::OkStatus();
+  if (spec.takes_tokens()) {
+    if (last.size() == 2 && last[1] == classes) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "model \"", spec.name, "\" ends with shape ", ShapeText(last), ", but the task needs ",
+        classes, " outputs at each position: end it with \"linear ", classes, "\""));
+  }
   return absl::InvalidArgumentError(
       absl::StrCat("model \"", spec.name, "\" ends with shape ", ShapeText(last),
                    ", but the task needs [", classes, "]: end it with ",
                    last.size() == 1 ? "" : "\"flatten\", ", "\"linear ", classes, "\""));
 }
 
+absl::Status CheckBuffers(const ModelConfig& config) {
+  if (config.buffers == "mean" || config.buffers == "server") return absl::OkStatus();
+  if (config.buffers == "local") {
+    return absl::InvalidArgumentError(
+        "model.buffers = \"local\": statistics that stay with a client are client state, which an "
+        "algorithm keeps: use algorithm.name = \"fedbn\" with [algorithm.fedbn] local = "
+        "\"*running_mean *running_var\" (its default keeps the norms' weights at home, too)");
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "model.buffers is \"mean\", \"local\" or \"server\", got \"", config.buffers, "\""));
+}
+
 }  // namespace
+
+bool ModelSpec::has_buffers() const { return layout->parameter_size() < layout->size(); }
 
 absl::StatusOr<ModelSpec> BuildSpec(const ModelConfig& config, DType dtype) {
   MACAW_RETURN_IF_ERROR(CheckInput(config));
   std::vector<std::string> lines = config.layers;
   if (config.name != "layers") {
-    MACAW_ASSIGN_OR_RETURN(lines, LayersOf(config.name, config.input_shape, config.classes));
+    MACAW_ASSIGN_OR_RETURN(lines, LayersOf(config));
+  } else if (!config.bias) {
+    return absl::InvalidArgumentError(
+        "bias = false is for the model \"logistic\"; in [model] layers, write \"nobias\"");
   }
   if (lines.empty() || lines.size() > kMaxLayers) {
     return absl::InvalidArgumentError(absl::StrCat("a model has 1 to ", kMaxLayers,
@@ -48,29 +71,41 @@ absl::StatusOr<ModelSpec> BuildSpec(const ModelConfig& config, DType dtype) {
 
   ModelSpec spec{.name = config.name, .input_shape = config.input_shape};
   std::vector<LayoutEntry> entries;
+  size_t parameters = 0, buffers = 0;
   std::vector<int64_t> shape = config.input_shape;
   for (size_t i = 0; i < lines.size(); ++i) {
     const std::string where = absl::StrCat("layer ", i + 1, " \"", lines[i], "\"");
-    absl::StatusOr<Layer> layer = ParseLayer(lines[i], shape);
+    absl::StatusOr<Layer> layer = ParseLayer(lines[i], shape, i == 0);
     if (!layer.ok()) return Annotate(layer.status(), where);
     absl::StatusOr<std::vector<int64_t>> output = OutputShape(*layer, shape);
     if (!output.ok()) return Annotate(output.status(), where);
 
-    const size_t first = entries.size();
+    spec.tensors.emplace_back(parameters, 0);
+    spec.buffers.emplace_back(buffers, 0);
     for (TensorPlan& tensor : TensorsOf(*layer)) {
-      entries.push_back(
-          {.name = absl::StrCat(i, ".", tensor.name), .shape = std::move(tensor.shape)});
+      const bool trained = tensor.group == Group::kParameter;
+      ++(trained ? spec.tensors : spec.buffers).back().second;
+      ++(trained ? parameters : buffers);
+      entries.push_back({.name = absl::StrCat(i, ".", tensor.name),
+                         .shape = std::move(tensor.shape),
+                         .group = tensor.group});
     }
-    spec.tensors.emplace_back(first, entries.size() - first);
     spec.layers.push_back(*std::move(layer));
     spec.shapes.push_back(shape = *std::move(output));
   }
   MACAW_RETURN_IF_ERROR(CheckOutput(spec, config.classes));
-  if (entries.empty()) {
+  if (parameters == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("model \"", spec.name, "\" has no parameters: add a linear or conv layer"));
   }
   spec.outputs = config.classes;
+  if (spec.takes_tokens()) spec.positions = spec.shapes.back().size() == 2 ? shape[0] : 0;
+  // A layout has all buffers behind all parameters.
+  for (std::pair<size_t, size_t>& own : spec.buffers) own.first += parameters;
+  if (buffers > 0) {
+    MACAW_RETURN_IF_ERROR(CheckBuffers(config));
+    spec.move_buffers = config.buffers != "server";
+  }
   MACAW_ASSIGN_OR_RETURN(spec.layout, ParameterLayout::Make(std::move(entries), dtype));
   return spec;
 }

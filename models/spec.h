@@ -39,25 +39,45 @@ struct Dropout {
 struct GroupNorm {
   int64_t groups = 0, channels = 0;
 };
-// Two 3×3 convolutions with group norm and a skip (1×1 convolution where shapes differ): ResNet's
-// basic block.
+// Of images per channel, of vectors per element; its running statistics are buffers.
+struct BatchNorm {
+  int64_t channels = 0;
+};
+// Two 3×3 convolutions with group or batch norm and a skip (1×1 convolution where shapes differ):
+// ResNet's basic block.
 struct BasicBlock {
   int64_t in = 0, out = 0, stride = 1, groups = 2;
+  bool batch_norm = false;  // instead of group norm
+};
+// Of sequences: tokens to vectors, and vectors to states, position by position.
+struct Embedding {
+  int64_t tokens = 0, out = 0;
+};
+struct Lstm {
+  int64_t in = 0, out = 0, layers = 1;
 };
 
 using Layer = std::variant<Conv2d, Linear, MaxPool2d, AvgPool2d, GlobalAvgPool, Flatten, Relu, Tanh,
-                           Sigmoid, Dropout, GroupNorm, BasicBlock>;
+                           Sigmoid, Dropout, GroupNorm, BasicBlock, BatchNorm, Embedding, Lstm>;
 
 struct ModelSpec {
   std::string name;
   std::vector<int64_t> input_shape;          // one example
   std::vector<Layer> layers;                 // sizes filled in
   std::vector<std::vector<int64_t>> shapes;  // shapes[i]: output of layer i for one example
-  int64_t outputs = 0;                       // elements of the last layer's output
-  LayoutPtr layout;  // names and shapes are PyTorch's: "0.weight", "0.bias", ...
+  int64_t outputs = 0;    // elements of the last layer's output; of sequences, of one position
+  int64_t positions = 0;  // of sequences: outputs per example, one a position; 0: not a sequence
+  LayoutPtr layout;       // names and shapes are PyTorch's: "0.weight", "0.bias", ...
 
-  // Where layer i's own tensors are in layout->entries() (first, count).
+  // Where layer i's own parameters, and buffers, are in layout->entries() (first, count).
   std::vector<std::pair<size_t, size_t>> tensors;
+  std::vector<std::pair<size_t, size_t>> buffers;
+  bool move_buffers = true;  // false: batch norm works with its running statistics, always
+
+  bool takes_tokens() const {
+    return !layers.empty() && std::holds_alternative<Embedding>(layers[0]);
+  }
+  bool has_buffers() const;
 };
 
 // Parses, infers every size from the input shape, and checks that the model ends in `classes`
@@ -65,9 +85,9 @@ struct ModelSpec {
 // would fit.
 absl::StatusOr<ModelSpec> BuildSpec(const ModelConfig& config, DType dtype);
 
-// PyTorch's default initialisation (weights and biases uniform in ±1/√fan_in, norms 1 and 0), from
-// the seed alone: each tensor has a stream of its own, so the values do not depend on the order of
-// anything.
+// PyTorch's default initialisation (weights and biases uniform in ±1/√fan_in, norms 1 and 0,
+// embeddings standard normal), from the seed alone: each tensor has a stream of its own, so the
+// values do not depend on the order of anything.
 FlatVector InitialModel(const ModelSpec& spec, uint64_t seed);
 
 struct NamedModel {

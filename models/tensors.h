@@ -8,18 +8,20 @@
 
 namespace macaw::models {
 
-// How a tensor starts: uniform in ±1/√fan_in, or a constant.
-enum class Init : uint8_t { kUniform, kOne, kZero };
+// How a tensor starts: uniform in ±1/√fan_in, standard normal, or a constant.
+enum class Init : uint8_t { kUniform, kNormal, kOne, kZero };
 
 struct TensorPlan {
   std::string name;  // within its layer: "weight", "conv1.weight"
   std::vector<int64_t> shape;
   Init init = Init::kUniform;
   int64_t fan_in = 1;
+  Group group = Group::kParameter;
 };
 
-// The tensors of a layer, in the order of PyTorch's named_parameters(): what the layout, the
-// initialisation and the forward pass agree on. Requires a layer with its sizes filled in.
+// The tensors of a layer, parameters in the order of PyTorch's named_parameters() and buffers in
+// that of its named_buffers() (integer buffers left out): what the layout, the initialisation and
+// the forward pass agree on. Requires a layer with its sizes filled in.
 std::vector<TensorPlan> TensorsOf(const Layer& layer);
 
 }  // namespace macaw::models

@@ -1,6 +1,7 @@
 #include "scheduler/cohort.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/random.h"
 #include "core/status.h"
@@ -32,10 +33,91 @@ class UniformSampler final : public CohortSampler {
   const std::span<const uint32_t> examples_;
 };
 
+// `size` independent draws, client k with probability n_k / Σn (Li et al. 2020, FedProx, §3;
+// FedAvg's second scheme). O(size · log N) a round over one table of running sums.
+class ProportionalSampler final : public CohortSampler {
+ public:
+  ProportionalSampler(uint64_t seed, uint64_t size, std::span<const uint32_t> examples)
+      : seed_(seed), size_(size), examples_(examples) {
+    ends_.reserve(examples.size());
+    uint64_t end = 0;
+    for (const uint32_t rows : examples) ends_.push_back(end += rows);
+  }
+
+  Cohort Sample(Round round) const override {
+    RandomStream stream({.seed = seed_, .purpose = Purpose::kCohort, .round = round});
+    std::vector<uint64_t> ids(size_);
+    for (uint64_t& id : ids) {
+      const uint64_t row = stream.Below(ends_.back());  // a row of the whole: its owner is drawn
+      id = static_cast<uint64_t>(std::ranges::upper_bound(ends_, row) - ends_.begin());
+    }
+    std::sort(ids.begin(), ids.end());
+    Cohort cohort{.round = round};
+    for (const uint64_t id : ids) {
+      if (!cohort.entries.empty() && cohort.entries.back().client.value == id) {
+        ++cohort.entries.back().multiplicity;
+      } else {
+        cohort.entries.push_back({.client = ClientId(id), .load = examples_[id]});
+      }
+    }
+    return cohort;
+  }
+
+ private:
+  const uint64_t seed_;
+  const uint64_t size_;
+  const std::span<const uint32_t> examples_;
+  std::vector<uint64_t> ends_;  // of each client's rows, all clients' rows put in one line
+};
+
+// Every client on its own, with probability q = size / N: what differential privacy's accounting
+// assumes. The gaps between two chosen clients are geometric, so a round costs O(q·N).
+class PoissonSampler final : public CohortSampler {
+ public:
+  PoissonSampler(uint64_t seed, uint64_t size, std::span<const uint32_t> examples)
+      : seed_(seed),
+        examples_(examples),
+        log_miss_(std::log1p(-static_cast<double>(size) / static_cast<double>(examples.size()))) {}
+
+  Cohort Sample(Round round) const override {
+    RandomStream stream({.seed = seed_, .purpose = Purpose::kCohort, .round = round});
+    Cohort cohort{.round = round};
+    const auto population = static_cast<double>(examples_.size());
+    for (double next = Gap(stream); next < population; next += 1 + Gap(stream)) {
+      const auto id = static_cast<uint64_t>(next);
+      cohort.entries.push_back({.client = ClientId(id), .load = examples_[id]});
+    }
+    return cohort;
+  }
+
+ private:
+  // Clients passed over before the next one: P(gap ≥ g) = (1 − q)^g.
+  double Gap(RandomStream& stream) const {
+    return std::floor(std::log1p(-stream.Uniform()) / log_miss_);
+  }
+
+  const uint64_t seed_;
+  const std::span<const uint32_t> examples_;
+  const double log_miss_;  // log(1 − q); −∞ where everybody is drawn
+};
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CohortSampler>> MakeSampler(const CohortConfig& config,
                                                            std::span<const uint32_t> examples) {
+  if (config.sampling == "proportional") {
+    if (config.size == 0) return absl::InvalidArgumentError("cohort.size is 0: choose at least 1");
+    if (config.weight != WeightPolicy::kUniform) {
+      return absl::InvalidArgumentError(
+          "cohort.sampling = \"proportional\" draws clients by their examples already: set "
+          "cohort.weight = \"uniform\", or large clients count twice");
+    }
+    if (std::ranges::all_of(examples, [](uint32_t rows) { return rows == 0; })) {
+      return absl::InvalidArgumentError(
+          "cohort.sampling = \"proportional\": no client has a training row");
+    }
+    return std::make_unique<ProportionalSampler>(config.seed, config.size, examples);
+  }
   if (config.size == 0 || config.size > examples.size()) {
     return absl::InvalidArgumentError(absl::StrCat("cohort.size is ", config.size,
                                                    ", but the population has ", examples.size(),
@@ -44,12 +126,18 @@ absl::StatusOr<std::unique_ptr<CohortSampler>> MakeSampler(const CohortConfig& c
   if (config.sampling == "uniform") {
     return std::make_unique<UniformSampler>(config.seed, config.size, examples);
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("cohort.sampling is \"", config.sampling, "\"; known: uniform"));
+  if (config.sampling == "poisson") {
+    return std::make_unique<PoissonSampler>(config.seed, config.size, examples);
+  }
+  return absl::InvalidArgumentError(absl::StrCat("cohort.sampling is \"", config.sampling,
+                                                 "\"; known: uniform, proportional, poisson"));
 }
 
 std::vector<std::pair<std::string, std::string>> SamplingSchemes() {
-  return {{"uniform", "cohort.size distinct clients, every subset equally likely"}};
+  return {{"uniform", "cohort.size distinct clients, every subset equally likely"},
+          {"proportional",
+           "cohort.size draws with replacement, by the clients' examples; needs uniform weights"},
+          {"poisson", "every client on its own, cohort.size of them on average"}};
 }
 
 }  // namespace macaw::scheduler

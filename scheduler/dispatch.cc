@@ -43,7 +43,7 @@ DispatchQueue::Queue* DispatchQueue::MostLoaded() {
   return most;
 }
 
-std::vector<CohortEntry> DispatchQueue::Take(WorkerId worker, uint32_t slots) {
+std::vector<CohortEntry> DispatchQueue::Take(WorkerId worker, uint32_t slots, uint64_t least_load) {
   std::vector<CohortEntry> piece;
   while (!returned_.empty() && piece.size() < slots) {
     piece.push_back(returned_.front());
@@ -52,10 +52,10 @@ std::vector<CohortEntry> DispatchQueue::Take(WorkerId worker, uint32_t slots) {
   if (piece.empty()) {
     const auto own = queues_.find(worker);
     if (own != queues_.end() && !own->second.entries.empty()) {
-      const uint64_t half = own->second.load / 2;
+      const uint64_t share = std::max(own->second.load / 2, least_load);
       uint64_t taken = 0;
       while (!own->second.entries.empty() && piece.size() < kLargestPiece &&
-             (piece.size() < slots || taken < half)) {
+             (piece.size() < slots || taken < share)) {
         piece.push_back(PopFront(own->second));
         taken += piece.back().load;
       }

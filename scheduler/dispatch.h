@@ -12,9 +12,10 @@
 namespace macaw::scheduler {
 
 // Hands a plan out piece by piece ("guided": half of what is left to a worker, never less than a
-// client a slot), so that early pieces are large and cheap to lease and late ones small enough to
-// even out wrong predictions. A worker whose queue is dry takes clients from the queue that would
-// finish last. Only clients not yet handed out are ever moved. Pure; one owner.
+// client a slot or `least_load`, where a smaller piece would cost more to ask for than to train),
+// so that early pieces are large and cheap to lease and late ones small enough to even out wrong
+// predictions. A worker whose queue is dry takes clients from the queue that would finish last.
+// Only clients not yet handed out are ever moved. Pure; one owner.
 class DispatchQueue {
  public:
   DispatchQueue() = default;
@@ -22,7 +23,7 @@ class DispatchQueue {
 
   // The next piece for a worker, in the order to train; empty when nothing is left. A worker that
   // the plan does not know (it joined later) takes from others.
-  std::vector<CohortEntry> Take(WorkerId worker, uint32_t slots);
+  std::vector<CohortEntry> Take(WorkerId worker, uint32_t slots, uint64_t least_load = 0);
 
   // Puts a client back (its lease ended without a result). It goes out again before anything else,
   // to anybody.

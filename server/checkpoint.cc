@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "core/files.h"
 #include "core/logging.h"
 #include "core/safetensors.h"
@@ -20,6 +21,7 @@ using Json = nlohmann::json;
 
 constexpr int kFormat = 1;
 constexpr size_t kKept = 2;
+constexpr char kVersions[] = "client_state_versions";  // no vector of an algorithm
 
 std::string FileName(Round round) {
   char name[40];
@@ -82,9 +84,49 @@ absl::StatusOr<FlatVector> ReadVector(const TensorRef& tensor, const Digest& lay
   return absl::FailedPreconditionError("it belongs to another model");
 }
 
+Round RoundOf(const std::string& path) {
+  unsigned round = 0;
+  std::sscanf(fs::path(path).filename().c_str(), "round-%u", &round);
+  return Round(round);
+}
+
+// Over everything in the file, as it was written.
+bool DigestMatches(const SafetensorsFile& file) {
+  std::map<std::string, std::span<const std::byte>> named;
+  for (const auto& [name, tensor] : file.tensors()) named[name] = tensor.bytes;
+  return DigestOfAll(file.metadata().at("macaw"), named).Hex() == file.metadata().at("digest");
+}
+
+bool IsCheckpoint(const SafetensorsFile& file) {
+  return file.metadata().contains("macaw") && file.metadata().contains("digest");
+}
+
+absl::StatusOr<VersionIndex> VersionsIn(const SafetensorsFile& file, uint64_t clients) {
+  const auto found = file.tensors().find(kVersions);
+  if (found == file.tensors().end()) return VersionIndex();
+  if (found->second.dtype != "I64") return absl::DataLossError("its versions are no numbers");
+  std::vector<uint64_t> numbers(found->second.bytes.size() / sizeof(uint64_t));
+  std::memcpy(numbers.data(), found->second.bytes.data(), numbers.size() * sizeof(uint64_t));
+  return VersionIndex::Decode(numbers, clients);
+}
+
+absl::StatusOr<Digest> RunIdIn(const Json& about) {
+  if (!about.contains("run_id")) return Digest{};  // written before runs had one
+  return Digest::FromHex(about.at("run_id").get<std::string>());
+}
+
+// The population that the run had, which its fingerprint names.
+uint64_t ClientsIn(const Json& about) {
+  const auto found = about.at("fingerprint").find("run.clients");
+  uint64_t clients = 0;
+  const bool named = found != about.at("fingerprint").end() &&
+                     absl::SimpleAtoi(found->get<std::string>(), &clients) && clients > 0;
+  return named ? clients : uint64_t{1} << 40;
+}
+
 }  // namespace
 
-absl::Status WriteCheckpoint(const std::string& run_dir, const Checkpoint& checkpoint) {
+absl::StatusOr<Round> WriteCheckpoint(const std::string& run_dir, const Checkpoint& checkpoint) {
   MACAW_RETURN_IF_ERROR(MakeDirectories(run_dir + "/checkpoints"));
   Json about = {{"format", kFormat},
                 {"round", checkpoint.round.value},
@@ -97,7 +139,9 @@ absl::Status WriteCheckpoint(const std::string& run_dir, const Checkpoint& check
                 {"owed_row", checkpoint.owed_row},
                 {"metrics_bytes", checkpoint.metrics_bytes},
                 {"clients_bytes", checkpoint.clients_bytes},
-                {"seconds", checkpoint.seconds}};
+                {"seconds", checkpoint.seconds},
+                {"run_id", checkpoint.run_id.Hex()},
+                {"clients_with_state", checkpoint.versions.size()}};
   std::vector<TensorToWrite> tensors;
   std::map<std::string, std::span<const std::byte>> named;
   for (const auto& [name, vector] : checkpoint.state.vectors) {
@@ -109,6 +153,14 @@ absl::Status WriteCheckpoint(const std::string& run_dir, const Checkpoint& check
                        .bytes = view.bytes});
     named[name] = view.bytes;
   }
+  const std::vector<uint64_t> versions = checkpoint.versions.Encode();
+  if (!versions.empty()) {
+    tensors.push_back({.name = kVersions,
+                       .dtype = "I64",
+                       .shape = {versions.size() / 2, 2},
+                       .bytes = std::as_bytes(std::span(versions))});
+    named[kVersions] = tensors.back().bytes;
+  }
   const std::string text = about.dump();
   const std::string path = absl::StrCat(run_dir, "/checkpoints/", FileName(checkpoint.round));
   MACAW_RETURN_IF_ERROR(WriteSafetensors(
@@ -119,7 +171,25 @@ absl::Status WriteCheckpoint(const std::string& run_dir, const Checkpoint& check
     if (!fs::remove(files[i], error))
       Logger("server").Warning(absl::StrCat("cannot remove ", files[i]));
   }
-  return absl::OkStatus();
+  return RoundOf(CheckpointFiles(run_dir).front());
+}
+
+absl::StatusOr<std::vector<KeptVersions>> ReadKeptVersions(const std::string& run_dir) {
+  std::vector<KeptVersions> kept;
+  for (const std::string& path : CheckpointFiles(run_dir)) {
+    MACAW_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
+    if (!IsCheckpoint(file) || !DigestMatches(file)) {
+      return absl::DataLossError(absl::StrCat(path, " is damaged: remove it to do without"));
+    }
+    const Json about = Json::parse(file.metadata().at("macaw"), nullptr, false);
+    if (!about.is_object() || !about.contains("fingerprint"))
+      return absl::DataLossError(absl::StrCat(path, " was written by another version"));
+    absl::StatusOr<VersionIndex> versions = VersionsIn(file, ClientsIn(about));
+    if (!versions.ok()) return Annotate(versions.status(), path);
+    MACAW_ASSIGN_OR_RETURN(const Digest run_id, RunIdIn(about));
+    kept.push_back({path, RoundOf(path), run_id, *std::move(versions)});
+  }
+  return kept;
 }
 
 bool HasCheckpoint(const std::string& run_dir) { return !CheckpointFiles(run_dir).empty(); }
@@ -142,15 +212,12 @@ absl::StatusOr<Checkpoint> ReadNewestCheckpoint(
   };
   const absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path);
   if (!file.ok()) return damaged(file.status().message());
-  if (!file->metadata().contains("macaw") || !file->metadata().contains("digest")) {
+  if (!IsCheckpoint(*file)) {
     return absl::FailedPreconditionError(
         absl::StrCat(path, " is not a checkpoint of this program"));
   }
   const std::string& text = file->metadata().at("macaw");
-  std::map<std::string, std::span<const std::byte>> named;
-  for (const auto& [name, tensor] : file->tensors()) named[name] = tensor.bytes;
-  if (DigestOfAll(text, named).Hex() != file->metadata().at("digest"))
-    return damaged("its digest does not match");
+  if (!DigestMatches(*file)) return damaged("its digest does not match");
 
   // The digest matched, so the text is as written; a key that is missing means another version
   // wrote it.
@@ -173,7 +240,12 @@ absl::StatusOr<Checkpoint> ReadNewestCheckpoint(
     MACAW_ASSIGN_OR_RETURN(checkpoint.data_digest,
                            Digest::FromHex(about.at("data").get<std::string>()));
     MACAW_RETURN_IF_ERROR(CompareFingerprints(fingerprint, checkpoint.fingerprint, path));
+    MACAW_ASSIGN_OR_RETURN(checkpoint.run_id, RunIdIn(about));
+    absl::StatusOr<VersionIndex> versions = VersionsIn(*file, ClientsIn(about));
+    if (!versions.ok()) return damaged(versions.status().message());
+    checkpoint.versions = *std::move(versions);
     for (const auto& [name, tensor] : file->tensors()) {
+      if (name == kVersions) continue;
       MACAW_ASSIGN_OR_RETURN(const Digest digest,
                              Digest::FromHex(about.at("layouts").at(name).get<std::string>()));
       absl::StatusOr<FlatVector> vector = ReadVector(tensor, digest, layouts);

@@ -10,6 +10,7 @@
 #include "algorithms/api/algorithm.h"
 #include "core/run_config.h"
 #include "core/vector.h"
+#include "server/engine/version_index.h"
 
 namespace macaw::server {
 
@@ -25,10 +26,22 @@ struct Checkpoint {
   uint64_t metrics_bytes = 0;  // rows of the rounds before it
   uint64_t clients_bytes = 0;  // likewise, of clients.jsonl
   double seconds = 0;          // spent so far
+  Digest run_id;               // the same in every session of a run
+  VersionIndex versions;       // of the clients' states, after the round
 };
 
 // Writes checkpoints/round-NNNNNN.safetensors in the run folder and removes all but the newest two.
-absl::Status WriteCheckpoint(const std::string& run_dir, const Checkpoint& checkpoint);
+// Returns the round of the oldest that is left.
+absl::StatusOr<Round> WriteCheckpoint(const std::string& run_dir, const Checkpoint& checkpoint);
+
+// What the checkpoints of a run say of its clients' states, the newest last. Needs no layout.
+struct KeptVersions {
+  std::string path;
+  Round round{};
+  Digest run_id;
+  VersionIndex versions;
+};
+absl::StatusOr<std::vector<KeptVersions>> ReadKeptVersions(const std::string& run_dir);
 
 bool HasCheckpoint(const std::string& run_dir);
 

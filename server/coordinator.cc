@@ -3,6 +3,7 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <random>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -43,6 +44,7 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
       : options_(std::move(options)),
         seconds_before_(seconds_before),
         started_(SteadyClock().Now()),
+        run_id_(engine.run_id),
         blobs_(engine.evaluate_first.has_value() ? std::deque<fleet::Blob>{*engine.evaluate_first}
                                                  : std::deque<fleet::Blob>{}),
         engine_(std::move(engine), scheduler_, *this),
@@ -77,7 +79,7 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
       return std::move(reply)(absl::FailedPreconditionError(absl::StrCat(
           "this server speaks protocol 1, \"", request.program, "\" speaks ", request.major)));
     }
-    std::move(reply)(fleet::HelloReply{.program = "macaw-server"});
+    std::move(reply)(fleet::HelloReply{.program = "macaw-server", .run = options_.run});
   }
 
   void Register(fleet::RegisterRequest request, fleet::Reply<fleet::RegisterReply> reply) override {
@@ -146,12 +148,15 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
       std::optional<aggregation::ExactSum> sum;
       if (request.part.has_value() && !request.part->included.empty()) {
         absl::StatusOr<aggregation::ExactSum> result = keeper_.Decode(*request.part);
-        decoded = result.status();
-        if (result.ok()) sum = *std::move(result);
+        if (result.ok()) {
+          sum = *std::move(result);
+        } else {
+          decoded = std::move(result).status();
+        }
       }
       if (request.part.has_value()) request.part->sums.bytes.reset();
-      loop_.Post([this, request = std::move(request), reply = std::move(reply), decoded,
-                  sum = std::move(sum)]() mutable {
+      loop_.Post([this, request = std::move(request), reply = std::move(reply),
+                  decoded = std::move(decoded), sum = std::move(sum)]() mutable {
         const Ticket ticket = ++last_ticket_;
         commits_.emplace(ticket, std::move(reply));
         if (sum.has_value()) decoded_.emplace(ticket, *std::move(sum));
@@ -232,6 +237,9 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
         if (EvaluationDue(options_.run, report.round)) {
           closed.model = keeper_.ModelBlob();
           Serve(*closed.model);
+          if (options_.run.evaluation.train) {
+            closed.row->AddPenalty(options_.run.local.weight_decay, keeper_.Model());
+          }
         }
         const uint32_t every = options_.checkpoint_every;
         const bool last = report.round.value == options_.run.rounds;  // Ended keeps that one
@@ -285,7 +293,8 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
         .stop_metric = options_.stop.metric,
         .profile = profile_};
     for (const auto& [session, bytes] : worker_memory_) facts.worker_memory.push_back(bytes);
-    Checkpoint checkpoint = CheckpointOf(Round(engine_.completed()));
+    facts.state_digest = engine_.state_digest();
+    Checkpoint checkpoint = CheckpointOf(Round(engine_.completed()), /*closing=*/false);
     if (owed_row_.has_value()) checkpoint.owed_row = owed_row_->Text();
     sums_.Post([this, end, mid_round = engine_.mid_round(), status = std::move(status),
                 facts = std::move(facts), checkpoint = std::move(checkpoint)]() mutable {
@@ -337,7 +346,7 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
       const bool owed = closed.model.has_value();
       Checkpoint checkpoint;
       if (closed.state.has_value()) {
-        checkpoint = CheckpointOf(report.round);
+        checkpoint = CheckpointOf(report.round, /*closing=*/true);
         checkpoint.state = *std::move(closed.state);
         if (owed) checkpoint.owed_row = closed.row->Text();
       }
@@ -348,7 +357,9 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
       }
       if (checkpoint.round.value > 0) {
         Write([this, checkpoint = std::move(checkpoint)]() mutable {
-          return folder_.Keep(std::move(checkpoint));
+          const absl::StatusOr<Round> oldest = folder_.Keep(std::move(checkpoint));
+          if (oldest.ok()) loop_.Post([this, oldest] { engine_.CheckpointsFrom(*oldest); });
+          return oldest.status();
         });
       }
     }
@@ -364,12 +375,14 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     });
   }
 
-  Checkpoint CheckpointOf(Round round) const {  // engine thread
+  Checkpoint CheckpointOf(Round round, bool closing) {  // engine thread
     return {.round = round,
             .fingerprint = Describe(options_.run),
             .data_digest = data_digest_,
             .profile = profile_,
-            .seconds = Elapsed()};
+            .seconds = Elapsed(),
+            .run_id = run_id_,
+            .versions = engine_.SnapshotVersions(closing)};
   }
 
   void Finish(RunEnd end, bool mid_round, absl::Status status, SummaryFacts facts,
@@ -379,7 +392,7 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     if (status.ok()) status = write_error_;
     const bool keep = !checkpoint.data_digest.IsZero() && !mid_round;
     const bool interrupted = end == RunEnd::kInterrupted;
-    if (status.ok() && keep && interrupted) status = folder_.Keep(std::move(checkpoint));
+    if (status.ok() && keep && interrupted) status = folder_.Keep(std::move(checkpoint)).status();
     if (status.ok()) {
       SampleMemory();
       facts.server_memory = memory_peak_;
@@ -388,7 +401,7 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     // Last, so that a run whose checkpoint says that it is over has all its results; an interrupted
     // one is kept first, since its results can be made again. A run that failed keeps the
     // checkpoint it had, so that a resume repeats what led to the failure.
-    if (status.ok() && keep && !interrupted) status = folder_.Keep(std::move(checkpoint));
+    if (status.ok() && keep && !interrupted) status = folder_.Keep(std::move(checkpoint)).status();
     MutexLock lock(&mutex_);
     if (!status.ok()) {
       outcome_ = status;
@@ -457,6 +470,7 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   const Logger log_{"server"};
   const double seconds_before_;
   const TimePoint started_;
+  const Digest run_id_;
 
   Mutex mutex_;
   std::optional<absl::StatusOr<Outcome>> outcome_ ABSL_GUARDED_BY(mutex_);
@@ -521,6 +535,28 @@ absl::Status Replay(const Options& options, const Checkpoint& checkpoint, StopWa
   return absl::OkStatus();
 }
 
+// The client states that a resumed run goes on with.
+absl::StatusOr<VersionIndex> VersionsAfter(const Options& options, const Checkpoint& checkpoint) {
+  VersionIndex versions = checkpoint.versions;
+  for (const ClientId client : options.reset_states) {
+    if (versions.Get(client).counter == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--state-reset ", client.value, ": the checkpoint after round ",
+                       checkpoint.round.value, " has no state of that client"));
+    }
+    versions.Clear(client);
+  }
+  return versions;
+}
+
+// Tells this run from all others; nothing of a result depends on it.
+Digest NewRunId() {
+  std::random_device entropy;
+  Digest id;
+  for (uint8_t& byte : id.bytes) byte = static_cast<uint8_t>(entropy());
+  return id;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
@@ -543,7 +579,8 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
                        .lease_timeout = options.lease_timeout,
                        .max_deaths = options.max_deaths,
                        .workers = options.workers,
-                       .evaluation_gates = options.stop.active()};
+                       .evaluation_gates = options.stop.active(),
+                       .stateful = keeper.stateful()};
   StopWatch stop_watch(options.stop);
   std::optional<MetricsRow> owed_row;
   std::optional<Checkpoint> checkpoint;
@@ -560,6 +597,8 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
     engine.completed = checkpoint->round.value;
     engine.data_digest = checkpoint->data_digest;
     engine.profile = checkpoint->profile;
+    engine.run_id = checkpoint->run_id;
+    MACAW_ASSIGN_OR_RETURN(engine.versions, VersionsAfter(options, *checkpoint));
     if (!checkpoint->owed_row.empty()) {
       owed_row = MetricsRow::Parse(options.run.task, checkpoint->owed_row);
       engine.evaluate_first = keeper.ModelBlob();
@@ -576,6 +615,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
       RunFolder::Open(options.run_dir, checkpoint.has_value() ? &*checkpoint : nullptr,
                       options.client_records));
   engine.epoch = folder.epoch();
+  if (engine.run_id.IsZero()) engine.run_id = NewRunId();
   const double seconds_before = checkpoint.has_value() ? checkpoint->seconds : 0;
   return std::make_unique<CoordinatorImpl>(std::move(options), std::move(engine), std::move(keeper),
                                            std::move(folder), std::move(owed_row), seconds_before,

@@ -34,7 +34,9 @@ struct Options {
   Duration lease_timeout = FromSeconds(30);
   uint32_t max_deaths =
       3;  // attempts of one client that may die with their worker before the run stops
-  uint32_t workers = 1;         // rounds begin when this many have registered
+  uint32_t workers = 1;  // rounds begin when this many have registered
+  // Of a resumed run: these clients give their state up and start afresh.
+  std::vector<ClientId> reset_states;
   bool client_records = false;  // also write clients.jsonl, a row per client and round
   StopRule stop;
   // Called on the engine's thread with each finished row of metrics.jsonl (a JSON object in one

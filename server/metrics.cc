@@ -82,6 +82,20 @@ void MetricsRow::AddClientStatistics(const std::string& prefix,
   }
 }
 
+void MetricsRow::AddPenalty(double lambda, ConstVectorView model) {
+  const double squared_norm = DispatchDType(model.dtype(), [&]<typename T>(T) {
+    double sum = 0;  // in layout order: the same bits everywhere
+    for (const LayoutEntry& entry : model.layout->entries()) {
+      if (entry.group != Group::kParameter) continue;  // buffers are not penalised
+      for (const T value : model.As<T>().subspan(entry.offset, entry.size)) {
+        sum += static_cast<double>(value) * static_cast<double>(value);
+      }
+    }
+    return sum;
+  });
+  columns_.emplace_back("l2_penalty", 0.5 * lambda * squared_norm);
+}
+
 void MetricsRow::AddEvaluation(const EvaluationSums& sums) {
   const training::MetricSchema schema = training::SchemaFor(task_);
   const auto add = [&](const std::string& prefix, const std::vector<double>& total) {
@@ -91,6 +105,11 @@ void MetricsRow::AddEvaluation(const EvaluationSums& sums) {
     }
   };
   add("test_", sums.central);
+  add("clients_train_", sums.train);
+  const std::optional<double> loss = Get("clients_train_loss"), penalty = Get("l2_penalty");
+  if (loss.has_value() && penalty.has_value()) {
+    columns_.emplace_back("train_objective", *loss + *penalty);
+  }
   if (sums.clients.empty()) return;
   training::MetricSums total;
   std::vector<std::vector<double>> per_client;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/run_config.h"
+#include "core/vector.h"
 #include "server/engine/evaluation_board.h"
 #include "server/engine/host.h"
 
@@ -22,6 +23,8 @@ class MetricsRow {
   static std::optional<MetricsRow> Parse(TaskKind task,
                                          const std::string& text);  // from a checkpoint
 
+  // λ/2‖w‖² of the model after the round: its share of the objective that AddEvaluation reports.
+  void AddPenalty(double lambda, ConstVectorView model);
   void AddEvaluation(const EvaluationSums& sums);
   std::string Text() const;  // one line of JSON
   std::optional<double> Get(const std::string& column) const;

@@ -12,20 +12,18 @@ absl::StatusOr<ModelKeeper> ModelKeeper::Make(const algorithms::Description& alg
                                               algorithms::Setup setup, FlatVector initial) {
   ModelKeeper keeper;
   keeper.layout_ = setup.layout;
-  MACAW_ASSIGN_OR_RETURN(keeper.schema_, algorithm.schema(setup));
+  MACAW_ASSIGN_OR_RETURN(keeper.schema_, algorithms::MakeSchema(algorithm, setup));
   MACAW_ASSIGN_OR_RETURN(keeper.algorithm_, algorithm.server(setup, std::move(initial)));
   return keeper;
 }
 
 absl::StatusOr<fleet::Blob> ModelKeeper::Open(const PhaseOrder& order) {
-  // The channels and their grids are the same from round to round; only the order's weights move.
-  if (sum_.has_value() && order_.has_value() && order_->grid == order.grid) {
-    sum_->Reset();
-  } else {
-    MACAW_ASSIGN_OR_RETURN(sum_, aggregation::ExactSum::Make(schema_.up, order.grid));
-  }
+  sum_.reset();
   order_ = order;
-  return fleet::Blob::Of(fleet::EncodeVectors(algorithm_->Configure(order.round, order.phase)));
+  const std::vector<ConstVectorView> down = algorithm_->Configure(order.round, order.phase);
+  // Most algorithms send the model alone, which the last round's evaluation has asked for already.
+  if (down.size() == 1 && down[0].bytes.data() == Model().bytes.data()) return ModelBlob();
+  return fleet::Blob::Of(fleet::EncodeVectors(down));
 }
 
 absl::StatusOr<aggregation::ExactSum> ModelKeeper::Decode(const fleet::Part& part) const {
@@ -56,14 +54,20 @@ absl::StatusOr<aggregation::ExactSum> ModelKeeper::Decode(const fleet::Part& par
 }
 
 absl::Status ModelKeeper::Add(aggregation::ExactSum&& sum) {
-  if (!sum_.has_value()) return absl::FailedPreconditionError("no round is open");
-  return sum_->Merge(std::move(sum));
+  if (!order_.has_value()) return absl::FailedPreconditionError("no round is open");
+  if (sum_.has_value()) return sum_->Merge(std::move(sum));
+  sum_ = std::move(sum);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<bool> ModelKeeper::Apply(Round round, Phase phase) {
-  aggregation::ExactSum sum = *std::exchange(sum_, std::nullopt);
-  MACAW_ASSIGN_OR_RETURN(aggregation::Aggregate aggregate, std::move(sum).Report());
+  if (!sum_.has_value()) {  // no part came
+    MACAW_ASSIGN_OR_RETURN(sum_, aggregation::ExactSum::Make(schema_.up, order_->grid));
+  }
+  MACAW_ASSIGN_OR_RETURN(aggregation::Aggregate aggregate,
+                         std::move(*std::exchange(sum_, std::nullopt)).Report());
   headroom_.clear();
+  model_blob_.reset();
   for (size_t c = 0; c < schema_.up.size(); ++c) {
     headroom_.emplace_back(schema_.up[c].name, aggregate.channels[c].max_abs / schema_.up[c].bound);
   }
@@ -72,9 +76,17 @@ absl::StatusOr<bool> ModelKeeper::Apply(Round round, Phase phase) {
   return next == algorithms::AfterApply::kNextPhase;
 }
 
-fleet::Blob ModelKeeper::ModelBlob() const {
-  const ConstVectorView model = algorithm_->Model();
-  return fleet::Blob::Of(fleet::EncodeVectors({&model, 1}));
+fleet::Blob ModelKeeper::ModelBlob() {
+  if (!model_blob_.has_value()) {
+    const ConstVectorView model = algorithm_->Model();
+    model_blob_ = fleet::Blob::Of(fleet::EncodeVectors({&model, 1}));
+  }
+  return *model_blob_;
+}
+
+absl::Status ModelKeeper::Load(const algorithms::ServerState& state) {
+  model_blob_.reset();
+  return algorithm_->Load(state);
 }
 
 std::vector<LayoutPtr> ModelKeeper::Layouts() const {

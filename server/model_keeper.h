@@ -20,8 +20,8 @@ class ModelKeeper {
   static absl::StatusOr<ModelKeeper> Make(const algorithms::Description& algorithm,
                                           algorithms::Setup setup, FlatVector initial);
 
-  // Starts a phase: an empty sum on the order's grids, and what goes down to the clients, encoded
-  // and named.
+  // Starts a phase: nothing added yet, the order's grids, and what goes down to the clients,
+  // encoded and named.
   absl::StatusOr<fleet::Blob> Open(const PhaseOrder& order);
 
   // A part's sums, checked against the open phase; `clients` is how many its records name.
@@ -35,9 +35,12 @@ class ModelKeeper {
   const std::vector<std::pair<std::string, double>>& headroom() const { return headroom_; }
 
   ConstVectorView Model() const { return algorithm_->Model(); }
-  fleet::Blob ModelBlob() const;
+  // The model alone, encoded and named once however often it is asked for.
+  fleet::Blob ModelBlob();
   algorithms::ServerState Save() const { return algorithm_->Save(); }
-  absl::Status Load(const algorithms::ServerState& state) { return algorithm_->Load(state); }
+  absl::Status Load(const algorithms::ServerState& state);
+  // Whether clients keep a state between rounds.
+  bool stateful() const { return !schema_.state.empty(); }
   // Every layout that a saved vector may have.
   std::vector<LayoutPtr> Layouts() const;
 
@@ -46,8 +49,9 @@ class ModelKeeper {
   algorithms::Schema schema_;
   LayoutPtr layout_;
   std::unique_ptr<algorithms::ServerAlgorithm> algorithm_;
+  std::optional<fleet::Blob> model_blob_;  // until the model changes
   std::optional<PhaseOrder> order_;
-  std::optional<aggregation::ExactSum> sum_;
+  std::optional<aggregation::ExactSum> sum_;  // of the open phase; none before its first part
   std::vector<std::pair<std::string, double>> headroom_;
 };
 

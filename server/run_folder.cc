@@ -9,6 +9,7 @@
 #include "absl/strings/strip.h"
 #include "core/safetensors.h"
 #include "core/status.h"
+#include "server/stop_watch.h"
 #include "training/api/metrics.h"
 
 namespace macaw::server {
@@ -51,10 +52,12 @@ absl::StatusOr<Extremes> ReadExtremes(const std::string& path, std::string metri
       }
       return false;
     };
-    metric = has("test_accuracy") ? "test_accuracy" : has("test_loss") ? "test_loss" : "train_loss";
+    metric = "train_loss";
+    for (const char* name : {"train_objective", "test_loss", "test_accuracy"}) {
+      if (has(name)) metric = name;
+    }
   }
-  const bool higher =
-      metric.find("loss") == std::string::npos && metric.find("mae") == std::string::npos;
+  const bool higher = HigherIsBetter(metric);
   Extremes extremes;
   for (const Json& row : rows) {
     for (const auto& [name, value] : row.items()) extremes.last[name] = value;
@@ -127,7 +130,7 @@ absl::Status RunFolder::AppendEvent(const Event& event, double seconds) {
   return events_.Append(line.dump());
 }
 
-absl::Status RunFolder::Keep(Checkpoint checkpoint) {
+absl::StatusOr<Round> RunFolder::Keep(Checkpoint checkpoint) {
   MACAW_RETURN_IF_ERROR(metrics_.Sync());
   checkpoint.metrics_bytes = metrics_.offset();
   if (clients_.has_value()) {
@@ -144,7 +147,7 @@ absl::Status RunFolder::WriteFinal(ConstVectorView model, const SummaryFacts& fa
   Json final = extremes.last;
   const auto rounds = final.contains("round") ? final["round"] : Json(0);
   final.erase("round");
-  const Json summary = {
+  Json summary = {
       {"name", facts.name},
       {"end", facts.end},
       {"reason", facts.reason},
@@ -162,6 +165,7 @@ absl::Status RunFolder::WriteFinal(ConstVectorView model, const SummaryFacts& fa
        {{"trainer", facts.profile.trainer},
         {"instruction_set", facts.profile.instruction_set},
         {"libraries", facts.profile.libraries}}}};
+  if (facts.state_digest.has_value()) summary["state_digest"] = facts.state_digest->Hex();
   return AtomicWriteFile(path_ + "/summary.json", summary.dump(2) + "\n");
 }
 

@@ -22,6 +22,7 @@ struct SummaryFacts {
   double session_seconds = 0;  // this one
   uint32_t session_rounds = 0;
   Digest model_digest;
+  std::optional<Digest> state_digest;  // of a stateful run
   uint64_t parameters = 0;
   uint64_t server_memory = 0;  // bytes, peak PSS
   std::vector<uint64_t> worker_memory;
@@ -43,8 +44,9 @@ class RunFolder {
   absl::Status AppendClients(Round round, const std::vector<fleet::ClientRecord>& records,
                              TaskKind task);
   absl::Status AppendEvent(const Event& event, double seconds);
-  // Fills in the offsets, makes the rows durable, then writes it.
-  absl::Status Keep(Checkpoint checkpoint);
+  // Fills in the offsets, makes the rows durable, then writes it. Returns the round of the oldest
+  // checkpoint that is still there.
+  absl::StatusOr<Round> Keep(Checkpoint checkpoint);
   absl::Status WriteFinal(ConstVectorView model, const SummaryFacts& facts);
 
  private:

@@ -11,7 +11,8 @@
 namespace macaw::server {
 
 bool HigherIsBetter(const std::string& metric) {
-  return metric.find("loss") == std::string::npos && metric.find("mae") == std::string::npos;
+  return metric.find("loss") == std::string::npos && metric.find("mae") == std::string::npos &&
+         metric.find("objective") == std::string::npos;
 }
 
 absl::Status CheckStopRule(const StopRule& rule, const RunConfig& run) {
@@ -20,18 +21,25 @@ absl::Status CheckStopRule(const StopRule& rule, const RunConfig& run) {
   for (const training::MetricRatio& ratio : training::SchemaFor(run.task).ratios) {
     columns.push_back("test_" + ratio.name);
     columns.push_back("clients_test_" + ratio.name);
+    columns.push_back("clients_train_" + ratio.name);
   }
+  columns.push_back("train_objective");
   if (std::find(columns.begin(), columns.end(), rule.metric) == columns.end()) {
     return absl::InvalidArgumentError(
         absl::StrCat("run.stop.metric is \"", rule.metric,
                      "\"; a run can be stopped by: ", absl::StrJoin(columns, ", ")));
   }
-  const bool clients = rule.metric.starts_with("clients_");
-  if (run.evaluation.every == 0 || (clients ? !run.evaluation.clients : !run.evaluation.central)) {
+  const bool train = rule.metric.find("train") != std::string::npos;
+  const bool clients = !train && rule.metric.starts_with("clients_");
+  const EvaluationConfig& evaluation = run.evaluation;
+  const bool asked = train ? evaluation.train : clients ? evaluation.clients : evaluation.central;
+  if (evaluation.every == 0 || !asked) {
     return absl::InvalidArgumentError(
         absl::StrCat("run.stop.metric \"", rule.metric,
                      "\" is never evaluated: set evaluation.every and evaluation.",
-                     clients ? "clients" : "central"));
+                     train     ? "splits with \"train\""
+                     : clients ? "clients"
+                               : "central"));
   }
   if (!rule.has_at_least && rule.patience == 0) {
     return absl::InvalidArgumentError("run.stop needs at_least, patience, or both");

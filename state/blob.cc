@@ -25,14 +25,7 @@ struct Header {
   std::array<uint8_t, 32> schema{};
   std::array<uint8_t, 48> reserved{};
 };
-static_assert(sizeof(Header) == 128);
-
-Digest DigestOf(const StateSchema& schema) {
-  Digester digester;
-  digester.Add(absl::string_view("macaw client state schema")).Add(uint64_t{schema.size()});
-  for (const LayoutPtr& item : schema) digester.Add(std::as_bytes(std::span(item->digest().bytes)));
-  return digester.Finish();
-}
+static_assert(sizeof(Header) == kBlobHeader);
 
 uint64_t PayloadBytes(const StateSchema& schema) {
   uint64_t bytes = 0;
@@ -41,6 +34,23 @@ uint64_t PayloadBytes(const StateSchema& schema) {
 }
 
 }  // namespace
+
+Digest SchemaDigest(const StateSchema& schema) {
+  Digester digester;
+  digester.Add(absl::string_view("macaw client state schema")).Add(uint64_t{schema.size()});
+  for (const LayoutPtr& item : schema) digester.Add(std::as_bytes(std::span(item->digest().bytes)));
+  return digester.Finish();
+}
+
+uint64_t BlobBytes(const StateSchema& schema) { return sizeof(Header) + PayloadBytes(schema); }
+
+std::optional<Attempt> NameIn(std::span<const std::byte> header) {
+  Header read;
+  if (header.size() < sizeof(read)) return std::nullopt;
+  std::memcpy(&read, header.data(), sizeof(read));
+  if (read.magic != Header().magic) return std::nullopt;
+  return Attempt{ClientId(read.client), {read.epoch, read.counter}};
+}
 
 std::string Describe(const Attempt& version) {
   return absl::StrCat("client ", version.client.value, ", state version ", version.fence.epoch, ".",
@@ -77,13 +87,13 @@ absl::StatusOr<AlignedBuffer> EncodeBlob(const Attempt& version,
       return refuse(absl::StrCat("vector ", i,
                                  " does not have the schema's layout, or is not in host memory"));
   }
-  AlignedBuffer blob(sizeof(Header) + PayloadBytes(schema));
+  AlignedBuffer blob = AlignedBuffer::Unset(BlobBytes(schema));  // every byte is written below
   Header header;
   header.epoch = version.fence.epoch;
   header.counter = version.fence.counter;
   header.client = version.client.value;
   header.payload = PayloadBytes(schema);
-  header.schema = DigestOf(schema).bytes;
+  header.schema = SchemaDigest(schema).bytes;
   std::byte* out = blob.bytes().data();
   std::memcpy(out, &header, sizeof(header));
   out += sizeof(header);
@@ -96,8 +106,8 @@ absl::StatusOr<AlignedBuffer> EncodeBlob(const Attempt& version,
   return blob;
 }
 
-absl::StatusOr<ClientState> OpenBlob(std::shared_ptr<const AlignedBuffer> blob,
-                                     const Attempt& version, const StateSchema& schema) {
+absl::StatusOr<ClientState> OpenBlob(BlobPtr blob, const Attempt& version,
+                                     const StateSchema& schema) {
   const auto damaged = [&version](absl::string_view what) {
     return absl::DataLossError(absl::StrCat(Describe(version), ": ", what));
   };
@@ -118,7 +128,7 @@ absl::StatusOr<ClientState> OpenBlob(std::shared_ptr<const AlignedBuffer> blob,
     return damaged(absl::StrCat(
         "the blob is of ", Describe({ClientId(header.client), {header.epoch, header.counter}})));
   }
-  if (header.schema != DigestOf(schema).bytes || header.payload != PayloadBytes(schema) ||
+  if (header.schema != SchemaDigest(schema).bytes || header.payload != PayloadBytes(schema) ||
       bytes.size() != sizeof(header) + header.payload) {
     return damaged("the blob belongs to another model or algorithm");
   }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -17,30 +16,19 @@ class MemoryStateStore final : public ClientStateStore {
   // `capacity` in bytes, over all versions; a Put beyond it is refused with the way out.
   MemoryStateStore(StateSchema schema, uint64_t capacity);
 
-  absl::Status Put(const Attempt& version, std::span<const ConstVectorView> items) override
-      ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::StatusOr<ClientState> Get(const Attempt& version) const override
+  absl::Status PutBlob(const Attempt& version, BlobPtr blob) override ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<BlobPtr> GetBlob(const Attempt& version) const override
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<bool> Contains(const Attempt& version) const override ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Flush() override { return absl::OkStatus(); }  // there is nothing to outlast
   absl::Status Delete(std::span<const Attempt> versions) override ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status ForEach(const std::function<void(const Attempt&)>& visit) const override
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  // An Attempt that can be hashed.
-  struct Key {
-    ClientId client;
-    Fence fence;
-    friend bool operator==(const Key&, const Key&) = default;
-    template <typename H>
-    friend H AbslHashValue(H h, const Key& key) {
-      return H::combine(std::move(h), key.client, key.fence);
-    }
-  };
-  static Key KeyOf(const Attempt& version) { return {version.client, version.fence}; }
-
-  const StateSchema schema_;
   const uint64_t capacity_;
   mutable Mutex mutex_;
-  absl::flat_hash_map<Key, std::shared_ptr<const AlignedBuffer>> blobs_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<Attempt, BlobPtr, VersionHash> blobs_ ABSL_GUARDED_BY(mutex_);
   uint64_t used_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

@@ -5,13 +5,17 @@
 
 namespace macaw::training {
 
-void BatchOrder::Start(StreamKey key, uint32_t stage, uint64_t rows, const LocalConfig& local) {
+void BatchOrder::Start(StreamKey key, uint32_t stage, uint64_t rows, const LocalConfig& local,
+                       Single single) {
   key_ = key;
   key_.purpose = Purpose::kShuffle;
   stage_ = stage;
   batch_ = local.batch_size == 0 ? rows : local.batch_size;
   per_epoch_ = 0;
   if (rows > 0) per_epoch_ = local.drop_last ? rows / batch_ : (rows + batch_ - 1) / batch_;
+  const bool ragged = per_epoch_ > 1 && !local.drop_last && rows % batch_ == 1;
+  joins_ = single == Single::kJoin && ragged;
+  if (joins_) --per_epoch_;
   steps_ = local.steps > 0 ? local.steps : per_epoch_ * local.epochs;
   if (per_epoch_ == 0) steps_ = 0;
   taken_ = 0;
@@ -37,7 +41,8 @@ std::span<const uint32_t> BatchOrder::Next() {
   if (within == 0) BeginEpoch();
   ++taken_;
   const uint64_t begin = within * batch_;
-  const uint64_t count = std::min<uint64_t>(batch_, order_.size() - begin);
+  const bool longer = joins_ && within + 1 == per_epoch_;
+  const uint64_t count = std::min<uint64_t>(batch_ + (longer ? 1 : 0), order_.size() - begin);
   return std::span<const uint32_t>(order_).subspan(begin, count);
 }
 

@@ -15,8 +15,13 @@ namespace macaw::training {
 // that its memory is allocated once.
 class BatchOrder {
  public:
+  // What becomes of a last batch of a single row: kept, or joined to the one before it, because
+  // batch norm cannot learn a variance from one row.
+  enum class Single : uint8_t { kKeep, kJoin };
+
   // `key` names seed, round, phase and client; purpose and extra are set here.
-  void Start(StreamKey key, uint32_t stage, uint64_t rows, const LocalConfig& local);
+  void Start(StreamKey key, uint32_t stage, uint64_t rows, const LocalConfig& local,
+             Single single = Single::kKeep);
   // The positions of the next step's rows, until the next call; empty when there are no more.
   std::span<const uint32_t> Next();
   uint32_t epoch() const { return epoch_; }  // of the batch that Next returned last
@@ -35,6 +40,7 @@ class BatchOrder {
   uint64_t taken_ = 0;
   uint32_t epoch_ = 0;
   bool shuffle_ = true;
+  bool joins_ = false;  // the last batch of an epoch has one row more
   std::vector<uint32_t> order_;
 };
 

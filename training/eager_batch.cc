@@ -44,31 +44,62 @@ EagerBatch::EagerBatch(const models::Network& network, const data::BatchGather& 
 
 void EagerBatch::Reserve(size_t rows) {
   if (rows == rows_) return;
-  const size_t outputs = static_cast<size_t>(network_.spec().outputs);
+  const models::ModelSpec& spec = network_.spec();
+  const size_t outputs = static_cast<size_t>(spec.outputs);
+  const size_t positions = std::max<size_t>(1, static_cast<size_t>(spec.positions));
   const size_t width = SizeOf(dtype_);
   if (rows > capacity_) {
     features_ = AlignedBuffer(rows * gather_.example_bytes());
     targets_ = AlignedBuffer(rows * width);
-    logit_gradient_ = AlignedBuffer(rows * outputs * width);
+    logit_gradient_ = AlignedBuffer(rows * positions * outputs * width);
     capacity_ = rows;
   }
   rows_ = rows;
-  classes_.resize(task_ == TaskKind::kRegression ? 0 : rows);
+  classes_.resize(task_ == TaskKind::kRegression ? 0 : rows * positions);
+  row_classes_.resize(task_ == TaskKind::kNextToken ? rows : 0);
   const auto options = at::dtype(TypeOf(dtype_));
   std::vector<int64_t> shape = {static_cast<int64_t>(rows)};
-  for (const int64_t extent : network_.spec().input_shape) shape.push_back(extent);
-  features_tensor_ = at::from_blob(features_.bytes().data(), shape, options);
-  logit_gradient_tensor_ =
-      at::from_blob(logit_gradient_.bytes().data(),
-                    {static_cast<int64_t>(rows), static_cast<int64_t>(outputs)}, options);
+  for (const int64_t extent : spec.input_shape) shape.push_back(extent);
+  features_tensor_ = at::from_blob(features_.bytes().data(), shape,
+                                   spec.takes_tokens() ? at::dtype(at::kInt) : options);
+  shape = {static_cast<int64_t>(rows)};
+  if (spec.positions > 0) shape.push_back(spec.positions);
+  shape.push_back(spec.outputs);
+  logit_gradient_tensor_ = at::from_blob(logit_gradient_.bytes().data(), shape, options);
+}
+
+absl::Status EagerBatch::LabelPositions(const data::Rows& rows,
+                                        std::span<const uint32_t> positions) {
+  const auto length = static_cast<size_t>(network_.spec().positions);
+  const int64_t known = std::get<models::Embedding>(network_.spec().layers[0]).tokens;
+  const int32_t* token = features_.As<int32_t>().data();
+  int64_t* label = classes_.data();
+  for (size_t row = 0; row < rows_; ++row, token += length, label += length) {
+    for (size_t t = 0; t < length; ++t) {
+      if (token[t] >= 0 && token[t] < known) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("a row has token ", token[t], ", the model knows 0 to ", known - 1));
+    }
+    const int32_t* const lengths = rows.block.lengths;
+    const size_t used =
+        lengths == nullptr ? length : static_cast<size_t>(lengths[rows.at(positions[row])]);
+    std::fill_n(label, length, kNoLabel);
+    if (used == 0) continue;
+    std::copy_n(token + 1, used - 1, label);
+    label[used - 1] = row_classes_[row];
+  }
+  return absl::OkStatus();
 }
 
 absl::Status EagerBatch::Load(const data::Rows& rows, std::span<const uint32_t> positions,
                               const data::AugmentKey* augment, const Objective& objective) {
   Reserve(positions.size());
   const bool regression = task_ == TaskKind::kRegression;
+  const bool sequences = task_ == TaskKind::kNextToken;
   gather_.Gather(rows, positions, augment, features_.bytes().first(rows_ * gather_.example_bytes()),
-                 classes_, targets_.bytes().first(regression ? rows_ * SizeOf(dtype_) : 0));
+                 sequences ? row_classes_ : classes_,
+                 targets_.bytes().first(regression ? rows_ * SizeOf(dtype_) : 0));
+  if (sequences) MACAW_RETURN_IF_ERROR(LabelPositions(rows, positions));
   return objective.CheckClasses(classes_);
 }
 
@@ -89,18 +120,20 @@ void EagerBatch::RateOutputs(const at::Tensor& logits, const Objective& objectiv
 }
 
 void EagerBatch::Differentiate(Replica& replica, const StageLoss& loss, const Mean& mean,
-                               const StreamKey* dropout, MetricSums& sums) {
+                               const StreamKey* dropout, models::Statistics statistics,
+                               MetricSums& sums) {
   const at::AutoGradMode with_graph(true);
   std::optional<RandomStream> masks;
   if (has_dropout_ && dropout != nullptr) masks.emplace(*dropout);
-  const models::Outputs outputs =
-      network_.Forward(features_tensor_, replica.parameters(), masks ? &*masks : nullptr);
+  const models::Outputs outputs = network_.Forward(features_tensor_, replica.parameters(),
+                                                   masks ? &*masks : nullptr, statistics);
 
   if (loss.hooks == nullptr || !loss.hooks->loss) {
     // The objective is differentiated by hand and autograd begins at the outputs: fewer nodes, and
     // losses in double.
     RateOutputs(outputs.logits, *loss.objective, mean,
-                logit_gradient_.bytes().first(rows_ * network_.spec().outputs * SizeOf(dtype_)),
+                logit_gradient_.bytes().first(static_cast<size_t>(logit_gradient_tensor_.numel()) *
+                                              SizeOf(dtype_)),
                 sums);
     if (outputs.logits.requires_grad()) {
       torch::autograd::backward({outputs.logits}, {logit_gradient_tensor_});
@@ -112,12 +145,11 @@ void EagerBatch::Differentiate(Replica& replica, const StageLoss& loss, const Me
   const double value = scalar.item<double>();
   std::vector<double> metrics(sums.size());
   RateOutputs(outputs.logits.detach(), *loss.objective, mean, {}, metrics);
-  metrics[1] = value * static_cast<double>(rows_);
+  const double rows = MeanOf(*loss.objective).rows;
+  metrics[1] = value * rows;
   AddTo(sums, metrics);
   // A hook's loss is a mean over the batch; `mean` may be over more rows than that.
-  if (scalar.requires_grad()) {
-    torch::autograd::backward({scalar * (static_cast<double>(rows_) / mean.rows)});
-  }
+  if (scalar.requires_grad()) torch::autograd::backward({scalar * (rows / mean.rows)});
   step_.reset();
 }
 
@@ -130,7 +162,7 @@ void EagerBatch::Rate(std::span<const at::Tensor> parameters, const StageLoss& l
   if (loss.hooks != nullptr && loss.hooks->loss) {
     step_ = Step{loss};
     metrics[1] =
-        loss.hooks->loss(outputs, *this, parameters).item<double>() * static_cast<double>(rows_);
+        loss.hooks->loss(outputs, *this, parameters).item<double>() * MeanOf(*loss.objective).rows;
     step_.reset();
   }
   AddTo(sums, metrics);
@@ -147,8 +179,9 @@ at::Tensor EagerBatch::labels() const {
   // only.
   void* const data = classes_.empty() ? const_cast<std::byte*>(targets_.bytes().data())
                                       : static_cast<void*>(const_cast<int64_t*>(classes_.data()));
-  return at::from_blob(data, {static_cast<int64_t>(rows_)},
-                       at::dtype(classes_.empty() ? TypeOf(dtype_) : at::kLong));
+  std::vector<int64_t> shape = {static_cast<int64_t>(rows_)};
+  if (network_.spec().positions > 0) shape.push_back(network_.spec().positions);
+  return at::from_blob(data, shape, at::dtype(classes_.empty() ? TypeOf(dtype_) : at::kLong));
 }
 
 ConstVectorView EagerBatch::GradientAt(ConstVectorView point) {
@@ -161,7 +194,8 @@ ConstVectorView EagerBatch::GradientAt(ConstVectorView point) {
   other_point_->SetTrainable(step.loss.trainable);
   other_point_->ZeroGradient();
   MetricSums unused(step.loss.objective->metrics());
-  Differentiate(*other_point_, step.loss, MeanOf(*step.loss.objective), step.dropout, unused);
+  Differentiate(*other_point_, step.loss, MeanOf(*step.loss.objective), step.dropout,
+                models::Statistics::kBatch, unused);
   step_ = step;
   return other_point_->gradient();
 }

@@ -32,15 +32,16 @@ class EagerBatch final : public StepBatch {
   EagerBatch(const models::Network& network, const data::BatchGather& gather, TaskKind task,
              DType dtype);
 
-  // Errors name a label that the objective does not know.
+  // Errors name a label or token that the model does not know.
   absl::Status Load(const data::Rows& rows, std::span<const uint32_t> positions,
                     const data::AugmentKey* augment, const Objective& objective);
   Mean MeanOf(const Objective& objective) const;
 
   // Adds the gradient of the mean loss at `replica` to its gradient, and the batch's sums to
   // `sums`. `dropout` names the step's masks; null: the whole network, without dropout.
+  // `statistics` are batch norm's; kBatchAndMove moves the replica's buffers.
   void Differentiate(Replica& replica, const StageLoss& loss, const Mean& mean,
-                     const StreamKey* dropout, MetricSums& sums);
+                     const StreamKey* dropout, models::Statistics statistics, MetricSums& sums);
   // The batch's sums at `parameters`, without dropout or gradient.
   void Rate(std::span<const at::Tensor> parameters, const StageLoss& loss, const Mean& mean,
             MetricSums& sums);
@@ -60,6 +61,8 @@ class EagerBatch final : public StepBatch {
   };
 
   void Reserve(size_t rows);
+  // Next-token labels: at each position in use the token behind it, at the last one the row's own.
+  absl::Status LabelPositions(const data::Rows& rows, std::span<const uint32_t> positions);
   void RateOutputs(const at::Tensor& logits, const Objective& objective, const Mean& mean,
                    std::span<std::byte> gradient, std::span<double> sums);
 
@@ -74,7 +77,8 @@ class EagerBatch final : public StepBatch {
   AlignedBuffer features_;
   AlignedBuffer targets_;
   AlignedBuffer logit_gradient_;
-  std::vector<int64_t> classes_;
+  std::vector<int64_t> classes_;  // of next-token tasks, a position each
+  std::vector<int64_t> row_classes_;
   at::Tensor features_tensor_;          // of rows_ rows
   at::Tensor logit_gradient_tensor_;    // of rows_ rows
   std::optional<Step> step_;            // while a hook runs

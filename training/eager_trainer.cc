@@ -82,8 +82,19 @@ absl::StatusOr<std::unique_ptr<EagerTrainer>> EagerTrainer::Make(const TrainerSe
   if (setup.spec.layout == nullptr || setup.spec.layout->dtype() != setup.dtype) {
     return absl::InvalidArgumentError("the model was built for another dtype than the run's");
   }
-  if (setup.feature_type == data::FeatureType::kI32) {
-    return absl::InvalidArgumentError("the data holds tokens, and no layer takes those");
+  const bool tokens = setup.feature_type == data::FeatureType::kI32;
+  if (tokens != setup.spec.takes_tokens()) {
+    return absl::InvalidArgumentError(
+        tokens ? "the data holds tokens, and the model's first layer does not take those: begin it "
+                 "with \"embedding TOKENS OUT\""
+               : "the model takes tokens, and the data does not hold any");
+  }
+  if ((setup.task == TaskKind::kNextToken) != (setup.spec.positions > 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a next-token task and a model with outputs at each position need each other, "
+                     "and model \"",
+                     setup.spec.name, "\" has outputs ",
+                     setup.spec.positions > 0 ? "at each position" : "for the whole example"));
   }
   MACAW_ASSIGN_OR_RETURN(Objective objective,
                          Objective::Make(setup.task, setup.spec.outputs, setup.local));
@@ -101,7 +112,8 @@ EagerTrainer::EagerTrainer(const TrainerSetup& setup, Objective objective)
       gather_(setup.feature_type, setup.spec.input_shape, setup.transform, setup.dtype),
       plain_(objective.Plain()),
       batch_(network_, gather_, setup.task, setup.dtype),
-      replica_(setup.spec.layout) {}
+      replica_(setup.spec.layout),
+      optimizer_(setup.spec.layout) {}
 
 absl::StatusOr<std::vector<StageOutcome>> EagerTrainer::Run(const LocalPlan& plan,
                                                             const ClientTask& task) {
@@ -133,10 +145,7 @@ absl::StatusOr<StageOutcome> EagerTrainer::RunStage(const LocalPlan& plan, size_
   const Stage& stage = plan.stages[index];
   const AffineCorrection& correction = stage.correction;
   const ParameterLayout& layout = *network_.spec().layout;
-  if (stage.local.optimizer != "sgd") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("local.optimizer is \"sgd\", got \"", stage.local.optimizer, "\""));
-  }
+  MACAW_RETURN_IF_ERROR(LocalOptimizer::Check(stage.local));
   if (stage.trainable != nullptr && stage.trainable->size() != layout.entries().size()) {
     return absl::InvalidArgumentError(absl::StrCat("names ", stage.trainable->size(),
                                                    " trainable tensors, the model has ",
@@ -177,7 +186,9 @@ absl::StatusOr<StageOutcome> EagerTrainer::RunStage(const LocalPlan& plan, size_
 
 absl::StatusOr<StageOutcome> EagerTrainer::Train(const StageRun& run) {
   const LocalConfig& local = run.stage.local;
-  order_.Start(run.key, run.index, run.rows.size(), local);
+  order_.Start(
+      run.key, run.index, run.rows.size(), local,
+      network_.spec().has_buffers() ? BatchOrder::Single::kJoin : BatchOrder::Single::kKeep);
   if (local.steps > 0 && order_.steps() == 0) {
     return absl::FailedPreconditionError(absl::StrCat(
         "local.steps asks for ", local.steps, " steps, but ", run.rows.size(),
@@ -186,13 +197,9 @@ absl::StatusOr<StageOutcome> EagerTrainer::Train(const StageRun& run) {
   replica_.Load(run.start);
   replica_.SetTrainable(run.stage.trainable.get());
   replica_.ZeroGradient();
-  if (local.momentum != 0) {
-    if (momentum_.empty()) momentum_ = FlatVector(network_.spec().layout);
-    std::memset(momentum_.view().bytes.data(), 0, momentum_.view().bytes.size());
-  }
+  optimizer_.Start(local, run.stage.correction.mu);
 
   StageOutcome outcome{.sums = MetricSums(run.objective.metrics())};
-  StepNorm step_norm(SgdRule::Of(local, run.stage.correction.mu));
   data::AugmentKey augment{.seed = run.task.seed,
                            .round = run.task.round,
                            .client = run.task.client,
@@ -202,37 +209,47 @@ absl::StatusOr<StageOutcome> EagerTrainer::Train(const StageRun& run) {
     MACAW_RETURN_IF_ERROR(batch_.Load(run.rows, positions, &augment, run.objective));
     const StreamKey dropout = run.Dropout(outcome.steps);
     batch_.Differentiate(replica_, run.loss(), batch_.MeanOf(run.objective), &dropout,
-                         outcome.sums);
+                         models::Statistics::kBatchAndMove, outcome.sums);
     DispatchDType(network_.spec().layout->dtype(), [&]<typename T>(T) { Step<T>(run, dropout); });
     ++outcome.steps;
     outcome.rate_sum += local.lr;
     outcome.examples += positions.size();
-    step_norm.Step();
   }
-  outcome.a_norm1 = step_norm.value();
+  if (run.stage.trainable != nullptr) KeepFrozenBuffers(run);
+  outcome.a_norm1 = optimizer_.a_norm1();
   outcome.end = replica_.values();
   return outcome;
 }
 
+void EagerTrainer::KeepFrozenBuffers(const StageRun& run) {
+  const ParameterLayout& layout = *network_.spec().layout;
+  const size_t width = SizeOf(layout.dtype());
+  for (size_t i = 0; i < layout.entries().size(); ++i) {
+    const LayoutEntry& entry = layout.entries()[i];
+    if (entry.group != Group::kBuffer || (*run.stage.trainable)[i]) continue;
+    const auto start = run.start.bytes.subspan(entry.offset * width, entry.size * width);
+    std::memmove(replica_.values().bytes.data() + entry.offset * width, start.data(), start.size());
+  }
+}
+
 template <typename T>
 void EagerTrainer::Step(const StageRun& run, const StreamKey& dropout) {
-  const SgdRule rule = SgdRule::Of(run.stage.local, run.stage.correction.mu);
   const std::span<T> gradient = replica_.gradient().As<T>();
-  double scale = 1.0;
-  if (rule.clip_norm > 0) {
-    scale = ClipFactor(rule.clip_norm, NormOf<T>(gradient, run.pieces));
-  }
-  if (run.stage.hooks != nullptr && run.stage.hooks->correct) {
-    for (T& g : gradient) g *= static_cast<T>(scale);
-    scale = 1.0;
+  const bool corrects = run.stage.hooks != nullptr && run.stage.hooks->correct;
+  if (corrects) {
+    const double clip_norm = run.stage.local.clip_norm;
+    if (clip_norm > 0) {
+      const T scale = static_cast<T>(ClipFactor(clip_norm, NormOf<T>(gradient, run.pieces)));
+      for (T& g : gradient) g *= scale;
+    }
     batch_.Correct(replica_, run.loss(), &dropout);
   }
-  const SgdVectors<T> vectors{.weights = replica_.values().As<T>(),
-                              .gradient = gradient,
-                              .momentum = rule.momentum != 0 ? momentum_.As<T>() : std::span<T>(),
-                              .anchor = run.anchor.As<T>(),
-                              .v = run.v.empty() ? std::span<const T>() : run.v.As<T>()};
-  SgdStep<T>(rule, scale, run.pieces, vectors);
+  optimizer_.Step<T>(run.pieces,
+                     {.weights = replica_.values().As<T>(),
+                      .gradient = gradient,
+                      .anchor = run.anchor.As<T>(),
+                      .v = run.v.empty() ? std::span<const T>() : run.v.As<T>()},
+                     /*clipped=*/corrects);
 }
 
 absl::StatusOr<StageOutcome> EagerTrainer::Gradient(const StageRun& run) {
@@ -244,8 +261,10 @@ absl::StatusOr<StageOutcome> EagerTrainer::Gradient(const StageRun& run) {
   for (uint64_t begin = 0; begin < run.rows.size(); begin += kPassRows) {
     const uint64_t end = std::min(begin + kPassRows, run.rows.size());
     MACAW_RETURN_IF_ERROR(batch_.Load(run.rows, Positions(begin, end), nullptr, run.objective));
-    // Dropout belongs to training; a gradient at a point is of the whole network.
-    batch_.Differentiate(replica_, run.loss(), mean, /*dropout=*/nullptr, outcome.sums);
+    // Dropout belongs to training; a gradient at a point is of the whole network. Batch norm is in
+    // the function that training descends, and nothing moves.
+    batch_.Differentiate(replica_, run.loss(), mean, /*dropout=*/nullptr,
+                         models::Statistics::kBatch, outcome.sums);
   }
   outcome.end = replica_.gradient();
   return outcome;
@@ -320,7 +339,8 @@ absl::Status EagerTrainer::CheckRows(const data::Rows& rows) const {
 
 absl::StatusOr<Mean> EagerTrainer::MeanOverAll(const Objective& objective,
                                                const data::Rows& rows) const {
-  const double count = static_cast<double>(rows.size());
+  const bool sequences = task_ == TaskKind::kNextToken;
+  const double count = static_cast<double>(sequences ? data::TokensOf(rows) : rows.size());
   Mean mean{.divisor = count, .rows = count};
   if (!objective.weighted()) return mean;
   mean.divisor = 0;

@@ -10,7 +10,7 @@
 #include "training/api/trainer.h"
 #include "training/batch_order.h"
 #include "training/eager_batch.h"
-#include "training/local_sgd.h"
+#include "training/local_optimizer.h"
 #include "training/objective.h"
 #include "training/replica.h"
 
@@ -44,6 +44,9 @@ class EagerTrainer final : public LocalTrainer {
   absl::StatusOr<StageOutcome> Loss(const StageRun& run);
   template <typename T>
   void Step(const StageRun& run, const StreamKey& dropout);
+  // Running statistics that the stage does not let move are as they were: a frozen batch norm
+  // still learns its batches, in place.
+  void KeepFrozenBuffers(const StageRun& run);
 
   absl::Status CheckVector(ConstVectorView vector, absl::string_view what) const;
   absl::Status CheckRows(const data::Rows& rows) const;
@@ -62,7 +65,7 @@ class EagerTrainer final : public LocalTrainer {
   EagerBatch batch_;
   Replica replica_;
   BatchOrder order_;
-  FlatVector momentum_;  // made by the first stage that has momentum
+  LocalOptimizer optimizer_;
   std::vector<FlatVector>
       ends_;            // of all stages of a plan but the last, whose end stays in the replica
   FlatVector aligned_;  // a copy of a point that does not start on 64 bytes

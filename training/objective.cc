@@ -19,11 +19,15 @@ absl::Status Wrong(absl::string_view message) { return absl::InvalidArgumentErro
 
 absl::StatusOr<Objective> Objective::Make(TaskKind task, int64_t outputs,
                                           const LocalConfig& local) {
-  if (task != TaskKind::kClassification && outputs != 1) {
+  const bool of_classes = task == TaskKind::kClassification || task == TaskKind::kNextToken;
+  if (!of_classes && outputs != 1) {
     return Wrong(
         absl::StrCat("binary and regression tasks need a model with one output, not ", outputs));
   }
   const size_t classes = task == TaskKind::kBinary ? 2 : static_cast<size_t>(outputs);
+  if (task == TaskKind::kNextToken && !local.class_weights.empty()) {
+    return Wrong("local.class_weights do not apply to the next-token task");
+  }
   if (task == TaskKind::kRegression) {
     if (!local.class_weights.empty() || local.label_smoothing != 0) {
       return Wrong("local.class_weights and local.label_smoothing do not apply to regression");
@@ -59,8 +63,9 @@ Objective Objective::Plain() const {
 absl::Status Objective::CheckClasses(std::span<const int64_t> classes) const {
   if (task_ == TaskKind::kRegression) return absl::OkStatus();
   const int64_t count = task_ == TaskKind::kBinary ? 2 : static_cast<int64_t>(outputs_);
+  const int64_t least = task_ == TaskKind::kNextToken ? kNoLabel : 0;
   for (const int64_t label : classes) {
-    if (label < 0 || label >= count) {
+    if (label < least || label >= count) {
       return Wrong(absl::StrCat("a row has label ", label, ", the model knows 0 to ", count - 1,
                                 ": set the number of classes to what the data has"));
     }
@@ -70,11 +75,16 @@ absl::Status Objective::CheckClasses(std::span<const int64_t> classes) const {
 
 template <typename T>
 Mean Objective::MeanOf(const Labels<T>& labels) const {
-  const double rows = static_cast<double>(std::max(labels.classes.size(), labels.targets.size()));
+  double rows = static_cast<double>(std::max(labels.classes.size(), labels.targets.size()));
+  if (task_ == TaskKind::kNextToken) {
+    rows -= static_cast<double>(std::count(labels.classes.begin(), labels.classes.end(), kNoLabel));
+  }
   Mean mean{.divisor = rows, .rows = rows};
   if (weighted()) {
     mean.divisor = 0;
-    for (const int64_t label : labels.classes) mean.divisor += weights_[label];
+    for (const int64_t label : labels.classes) {
+      if (label != kNoLabel) mean.divisor += weights_[label];
+    }
   }
   return mean;
 }
@@ -84,6 +94,7 @@ void Objective::Rate(std::span<const T> outputs, const Labels<T>& labels, const 
                      std::span<T> gradient, std::span<double> sums) const {
   switch (task_) {
     case TaskKind::kClassification:
+    case TaskKind::kNextToken:
       return RateClasses(outputs, labels, mean, gradient, sums);
     case TaskKind::kBinary:
       return RateBinary(outputs, labels, mean, gradient, sums);
@@ -106,6 +117,10 @@ void Objective::RateClasses(std::span<const T> outputs, const Labels<T>& labels,
     for (const double weight : weights_) total_weight += weight;
   }
   for (size_t row = 0; row < labels.classes.size(); ++row) {
+    if (labels.classes[row] == kNoLabel) {
+      if (!gradient.empty()) std::fill_n(gradient.data() + row * classes, classes, T{0});
+      continue;
+    }
     const T* z = outputs.data() + row * classes;
     const size_t label = static_cast<size_t>(labels.classes[row]);
     size_t best = 0;

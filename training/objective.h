@@ -11,8 +11,11 @@
 
 namespace macaw::training {
 
+// The class of a position that is padding: it has no loss, no gradient, and does not count.
+constexpr int64_t kNoLabel = -1;
+
 // The labels of a batch: a class a row, or a number a row (the one the task has; the other is
-// empty).
+// empty). A row of a next-token task is one position of a sequence.
 template <typename T>
 struct Labels {
   std::span<const int64_t> classes;

@@ -5,6 +5,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "training/api/trainer.h"
+#include "training/fused/fused_trainer.h"
 
 namespace macaw::training {
 namespace {
@@ -17,6 +18,19 @@ absl::string_view Maker() {
 }
 
 }  // namespace
+
+NumericProfile ProfileOf(const TrainerSetup& setup) {
+  const NumericProfile eager = EagerProfile();
+  const absl::StatusOr<fused::Isa> isa = fused::ChooseIsa();
+  if (setup.local.trainer == "eager" || !isa.ok() || !fused::Supports(setup).ok()) return eager;
+  NumericProfile profile{.trainer = "fused", .instruction_set = std::string(fused::Name(*isa))};
+  profile.libraries = absl::StrCat("macaw-fused ", fused::kVersion);
+  absl::StrAppend(&profile.libraries,
+                  setup.local.trainer == "auto"
+                      ? absl::StrCat(", ", eager.libraries, ", ", eager.instruction_set)
+                      : absl::StrCat(", glibc ", gnu_get_libc_version()));
+  return profile;
+}
 
 NumericProfile EagerProfile() {
   return {

@@ -13,6 +13,7 @@ Replica::Replica(LayoutPtr layout)
     : values_(layout), gradient_(std::move(layout)), parameters_(models::ViewsOf(values_.view())) {
   const std::vector<at::Tensor> gradients = models::ViewsOf(gradient_.view());
   for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (IsBuffer(i)) continue;
     parameters_[i].requires_grad_(true);
     parameters_[i].mutable_grad() = gradients[i];
   }
@@ -25,8 +26,12 @@ void Replica::Load(ConstVectorView point) {
 
 void Replica::SetTrainable(const std::vector<bool>* trainable) {
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    parameters_[i].set_requires_grad(trainable == nullptr || (*trainable)[i]);
+    parameters_[i].set_requires_grad(!IsBuffer(i) && (trainable == nullptr || (*trainable)[i]));
   }
+}
+
+bool Replica::IsBuffer(size_t entry) const {
+  return values_.layout()->entries()[entry].group == Group::kBuffer;
 }
 
 void Replica::ZeroGradient() {

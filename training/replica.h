@@ -10,8 +10,9 @@
 namespace macaw::training {
 
 // One point of parameter space that autograd can work on: a flat vector, a flat gradient, and leaf
-// tensors that are views of both. Autograd adds into the gradient in place, so nothing is gathered
-// or scattered. One thread at a time.
+// tensors that are views of both (buffers of the first alone: they are no part of the graph).
+// Autograd adds into the gradient in place, so nothing is gathered or scattered. One thread at a
+// time.
 class Replica {
  public:
   explicit Replica(LayoutPtr layout);
@@ -24,9 +25,11 @@ class Replica {
 
   VectorView values() { return values_.view(); }
   VectorView gradient() { return gradient_.view(); }
-  std::span<const at::Tensor> parameters() const { return parameters_; }
+  std::span<const at::Tensor> parameters() const { return parameters_; }  // and buffers
 
  private:
+  bool IsBuffer(size_t entry) const;
+
   FlatVector values_;
   FlatVector gradient_;
   std::vector<at::Tensor> parameters_;

@@ -8,6 +8,7 @@
 #include "core/run_config.h"
 #include "models/spec.h"
 #include "proto/fleet/messages.h"
+#include "worker/state_keeper.h"
 
 namespace macaw::worker {
 
@@ -19,6 +20,7 @@ struct RunContext {
   models::ModelSpec spec;
   algorithms::Schema schema;
   std::unique_ptr<algorithms::ClientAlgorithm> algorithm;
+  StateKeeper* states = nullptr;  // null: the algorithm keeps no client states
 };
 
 // One (round, phase) as a worker sees it: what came down, and the grids its sums are on. Immutable,
@@ -37,6 +39,7 @@ struct EvaluationContext {
   Round round{};
   fleet::Blob blob;
   ConstVectorView model;
+  LocalConfig local;  // with the round's learning rate
 };
 
 }  // namespace macaw::worker

@@ -5,6 +5,8 @@
 
 #include "core/clock.h"
 #include "core/status.h"
+#include "state/range_digest.h"
+#include "training/api/straggler.h"
 
 namespace macaw::worker {
 namespace {
@@ -48,17 +50,32 @@ absl::Status Slot::OpenSum(const PhaseContext& phase) {
 
 absl::Status Slot::Train(const PhaseContext& phase, const fleet::Assignment& assignment) {
   workspace_.Reset();
-  absl::StatusOr<fleet::ClientRecord> record = TrainOne(phase, assignment);
+  const auto leave_out = [&](fleet::LeftOutReason reason, const absl::Status& why) {
+    result_.left_out.push_back({.attempt = {assignment.client, assignment.fence},
+                                .reason = reason,
+                                .message = std::string(why.message())});
+    return absl::OkStatus();
+  };
+  const absl::StatusOr<state::ClientState> state =
+      ReadState(assignment.client, assignment.state_version);
+  if (absl::IsDataLoss(state.status()))
+    return leave_out(fleet::LeftOutReason::kState, state.status());
+  MACAW_RETURN_IF_ERROR(state.status());
+  absl::StatusOr<fleet::ClientRecord> record = TrainOne(phase, assignment, *state);
   if (record.ok()) {
     result_.included.push_back(*std::move(record));
     return absl::OkStatus();
   }
   const std::optional<fleet::LeftOutReason> reason = OwnReason(record.status());
   if (!reason.has_value()) return record.status();
-  result_.left_out.push_back({.attempt = {assignment.client, assignment.fence},
-                              .reason = *reason,
-                              .message = std::string(record.status().message())});
-  return absl::OkStatus();
+  return leave_out(*reason, record.status());
+}
+
+absl::StatusOr<state::ClientState> Slot::ReadState(ClientId client, const Fence& version) const {
+  if (context_->states == nullptr) return state::ClientState{};
+  absl::StatusOr<state::ClientState> state = context_->states->Read({client, version});
+  if (!absl::IsNotFound(state.status())) return state;
+  return absl::DataLossError(state.status().message());
 }
 
 absl::StatusOr<training::ClientTask> Slot::Load(const PhaseContext& phase, ClientId client) const {
@@ -77,7 +94,8 @@ absl::StatusOr<training::ClientTask> Slot::Load(const PhaseContext& phase, Clien
 }
 
 absl::StatusOr<fleet::ClientRecord> Slot::TrainOne(const PhaseContext& phase,
-                                                   const fleet::Assignment& assignment) {
+                                                   const fleet::Assignment& assignment,
+                                                   const state::ClientState& state) {
   const TimePoint start = SteadyClock().Now();
   const ClientId client = assignment.client;
   // Until the update exists, whatever fails is this node's or the algorithm's.
@@ -92,14 +110,16 @@ absl::StatusOr<fleet::ClientRecord> Slot::TrainOne(const PhaseContext& phase,
   }
   const TimePoint loaded = SteadyClock().Now();
 
-  const algorithms::ClientContext context{.round = phase.round,
-                                          .phase = phase.phase,
-                                          .client = client,
-                                          .examples = static_cast<uint32_t>(task->train.size()),
-                                          .weight = assignment.weight,
-                                          .local = phase.local,
-                                          .broadcast = phase.vectors,
-                                          .state = {}};
+  const algorithms::ClientContext context{
+      .round = phase.round,
+      .phase = phase.phase,
+      .client = client,
+      .examples = static_cast<uint32_t>(task->train.size()),
+      .weight = assignment.weight,
+      .local = training::WorkOf(context_->run.cohort, phase.local, phase.round, client),
+      .broadcast = phase.vectors,
+      .state = state.items,
+      .first_turn = assignment.state_version.counter == 0};
   const absl::StatusOr<training::LocalPlan> plan =
       context_->algorithm->Prepare(context, workspace_);
   if (!plan.ok()) return ours(plan.status());
@@ -112,12 +132,21 @@ absl::StatusOr<fleet::ClientRecord> Slot::TrainOne(const PhaseContext& phase,
                                           .weight = assignment.weight,
                                           .multiplicity = assignment.multiplicity,
                                           .values = result->up}));
+  const bool has_state = !result->state.empty();
+  if (has_state) {
+    const absl::Status kept =
+        context_->states == nullptr
+            ? absl::InternalError("the algorithm returns a state that its schema does not have")
+            : context_->states->Write({client, assignment.fence}, result->state);
+    if (!kept.ok()) return ours(kept);
+  }
   fleet::ClientRecord record{.attempt = {client, assignment.fence},
                              .multiplicity = assignment.multiplicity,
                              .weight = assignment.weight,
                              .examples = context.examples,
                              .load_seconds = ToSeconds(loaded - start),
-                             .train_seconds = ToSeconds(SteadyClock().Now() - loaded)};
+                             .train_seconds = ToSeconds(SteadyClock().Now() - loaded),
+                             .has_state = has_state};
   // Steps and losses of the last training stage: the one whose end the algorithm builds on.
   record.sums.assign(training::SchemaFor(context_->run.task).sums.size(), 0.0);
   for (size_t i = 0; i < outcomes->size(); ++i) {
@@ -128,17 +157,76 @@ absl::StatusOr<fleet::ClientRecord> Slot::TrainOne(const PhaseContext& phase,
   return record;
 }
 
+absl::StatusOr<ConstVectorView> Slot::PointOf(const EvaluationContext& evaluation,
+                                              const fleet::EvaluationTask& task,
+                                              const state::ClientState& state) {
+  const uint32_t examples = dataset_->Examples(task.client, data::Split::kTrain);
+  const algorithms::ClientContext context{
+      .round = evaluation.round,
+      .client = task.client,
+      .examples = examples,
+      .local = evaluation.local,
+      .broadcast = std::span(&evaluation.model, 1),  // all that an evaluation sends
+      .state = state.items,
+      .first_turn = task.state_version.counter == 0};
+  MACAW_ASSIGN_OR_RETURN(const training::Point point,
+                         context_->algorithm->EvaluationPoint(context, workspace_));
+  const auto* view = std::get_if<ConstVectorView>(&point);
+  if (view == nullptr) {
+    return absl::InternalError(absl::StrCat(
+        context_->run.algorithm.name, " names the end of a stage to evaluate; there is none"));
+  }
+  return *view;
+}
+
+absl::StatusOr<fleet::EvaluationResult> Slot::DigestStates(
+    const EvaluationContext& evaluation, const fleet::EvaluationTask& task) const {
+  fleet::EvaluationResult result{.task = task, .round = evaluation.round};
+  result.task.states.clear();  // the fence names them
+  if (context_->states == nullptr)
+    return absl::InternalError("asked for client states that the algorithm does not keep");
+  const absl::StatusOr<Digest> digest =
+      state::DigestOfRange(context_->states->store(), task.states);
+  if (absl::IsNotFound(digest.status()) || absl::IsDataLoss(digest.status())) {
+    result.failure = std::string(digest.status().message());
+    return result;
+  }
+  MACAW_ASSIGN_OR_RETURN(result.digest, digest);
+  return result;
+}
+
 absl::StatusOr<fleet::EvaluationResult> Slot::Evaluate(const EvaluationContext& evaluation,
                                                        const fleet::EvaluationTask& task) {
+  if (task.kind == fleet::EvaluationKind::kStateDigest) return DigestStates(evaluation, task);
+  workspace_.Reset();
   fleet::EvaluationResult result{.task = task, .round = evaluation.round};
+  state::ClientState state;  // outlives the evaluation
+  ConstVectorView model = evaluation.model;
   data::Rows rows;
   uint64_t begin = task.begin, end = task.end;
-  if (task.kind == fleet::EvaluationKind::kCentralTest) {
-    rows = dataset_->CentralTest();
-  } else {
-    MACAW_ASSIGN_OR_RETURN(rows, dataset_->Client(task.client, data::Split::kTest));
-    begin = 0;
-    end = rows.size();
+  switch (task.kind) {
+    case fleet::EvaluationKind::kCentralTest:
+      rows = dataset_->CentralTest();
+      break;
+    case fleet::EvaluationKind::kClientTest: {
+      MACAW_ASSIGN_OR_RETURN(rows, dataset_->Client(task.client, data::Split::kTest));
+      begin = 0;
+      end = rows.size();
+      absl::StatusOr<state::ClientState> read = ReadState(task.client, task.state_version);
+      if (absl::IsDataLoss(read.status())) {
+        result.failure = std::string(read.status().message());
+        return result;
+      }
+      MACAW_ASSIGN_OR_RETURN(state, std::move(read));
+      MACAW_ASSIGN_OR_RETURN(model, PointOf(evaluation, task, state));
+      break;
+    }
+    case fleet::EvaluationKind::kClientTrain: {
+      MACAW_ASSIGN_OR_RETURN(rows, dataset_->Client(task.client, data::Split::kTrain));
+      break;
+    }
+    case fleet::EvaluationKind::kStateDigest:
+      break;  // above
   }
   if (end > rows.size() || begin > end) {
     return absl::OutOfRangeError(
@@ -149,7 +237,7 @@ absl::StatusOr<fleet::EvaluationResult> Slot::Evaluate(const EvaluationContext& 
     return result;
   }
   MACAW_ASSIGN_OR_RETURN(result.sums,
-                         trainer_->Evaluate(evaluation.model, rows, begin, end, kEvaluationBatch));
+                         trainer_->Evaluate(model, rows, begin, end, kEvaluationBatch));
   return result;
 }
 

@@ -43,7 +43,16 @@ class Slot {
       : context_(&context), dataset_(&dataset), trainer_(std::move(trainer)) {}
   absl::StatusOr<training::ClientTask> Load(const PhaseContext& phase, ClientId client) const;
   absl::StatusOr<fleet::ClientRecord> TrainOne(const PhaseContext& phase,
-                                               const fleet::Assignment& assignment);
+                                               const fleet::Assignment& assignment,
+                                               const state::ClientState& state);
+  // The state to begin with. kDataLoss is about this client's state, whatever is wrong with it.
+  absl::StatusOr<state::ClientState> ReadState(ClientId client, const Fence& version) const;
+  // What to evaluate of a client; `state` keeps it alive.
+  absl::StatusOr<ConstVectorView> PointOf(const EvaluationContext& evaluation,
+                                          const fleet::EvaluationTask& task,
+                                          const state::ClientState& state);
+  absl::StatusOr<fleet::EvaluationResult> DigestStates(const EvaluationContext& evaluation,
+                                                       const fleet::EvaluationTask& task) const;
   absl::Status OpenSum(const PhaseContext& phase);
 
   const RunContext* context_;

@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "core/executor.h"
 #include "core/logging.h"
 #include "core/memory.h"
@@ -19,6 +20,7 @@
 #include "training/api/schedule.h"
 #include "training/api/trainer.h"
 #include "worker/slot_pool.h"
+#include "worker/state_keeper.h"
 
 namespace macaw::worker {
 namespace {
@@ -156,7 +158,9 @@ class Session {
         continue;
       }
       if (!pool_->WaitForQueueBelow(options_.slots - 1)) continue;
-      MACAW_ASSIGN_OR_RETURN(const fleet::LeaseReply reply, Lease());
+      MACAW_ASSIGN_OR_RETURN(fleet::LeaseReply reply, Lease());
+      if (context_.states != nullptr && !reply.deletable.empty())
+        context_.states->Delete(std::move(reply.deletable));
       switch (reply.next) {
         case fleet::Next::kFinished:
           return SessionEnd::kRunOver;
@@ -188,7 +192,10 @@ class Session {
       absl::StatusOr<std::shared_ptr<const EvaluationContext>> evaluation = Open(*reply.evaluation);
       // A model that is no longer served is of a round long over; its tasks have gone to others.
       if (!evaluation.ok() && !absl::IsNotFound(evaluation.status())) return evaluation.status();
-      if (evaluation.ok()) pool_->Enqueue(*std::move(evaluation), reply.evaluation->tasks);
+      if (evaluation.ok()) {
+        Expect(reply.evaluation->tasks);
+        pool_->Enqueue(*std::move(evaluation), reply.evaluation->tasks);
+      }
     }
     if (reply.training.has_value()) {
       absl::StatusOr<std::shared_ptr<const PhaseContext>> opened = Open(*reply.training);
@@ -197,11 +204,21 @@ class Session {
         return pool_->held() == 0;
       }
       MACAW_ASSIGN_OR_RETURN(auto phase, std::move(opened));
+      Expect(reply.training->assignments);
       pool_->Enqueue(std::move(phase), reply.training->assignments);
       return reply.training->last;
     }
     // Evaluation alone: its results should not wait for the next round.
     return pool_->held() == 0;
+  }
+
+  // What the slots will read next, in the order of their queue.
+  template <typename Work>
+  void Expect(const std::vector<Work>& work) {
+    if (context_.states == nullptr) return;
+    std::vector<Attempt> versions;
+    for (const Work& item : work) versions.push_back({item.client, item.state_version});
+    context_.states->Expect(versions);
   }
 
   void GiveBack(const fleet::TrainingLease& lease) {
@@ -237,6 +254,10 @@ class Session {
       const fleet::EvaluationLease& lease) {
     auto evaluation = std::make_shared<EvaluationContext>();
     evaluation->round = lease.round;
+    evaluation->local = context_.run.local;
+    evaluation->local.lr *=
+        training::ScheduleFactor(evaluation->local.lr_schedule, lease.round.value);
+    if (!lease.model.named()) return evaluation;  // only states are asked for
     MACAW_ASSIGN_OR_RETURN(evaluation->blob, Fetch(lease.model));
     const LayoutPtr layouts[] = {context_.spec.layout};
     MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> views,
@@ -259,6 +280,8 @@ class Session {
   absl::StatusOr<bool> Commit() {
     MACAW_ASSIGN_OR_RETURN(Harvest harvest, pool_->TakeHarvest());
     if (harvest.empty()) return true;
+    // States first: what a part names must be there to read, whatever happens next.
+    if (context_.states != nullptr) MACAW_RETURN_IF_ERROR(context_.states->Fence());
     fleet::CommitRequest request{.session = session_,
                                  .commit_id = ++*commits_,
                                  .evaluations = std::move(harvest.evaluations)};
@@ -319,13 +342,47 @@ class Session {
   std::atomic<bool> lost_ = false;
 };
 
-fleet::Blob ExamplesBlob(const data::Dataset& dataset) {
-  AlignedBuffer buffer(dataset.info().clients * sizeof(uint32_t));
+// Training rows per client and, of sequences, their tokens behind them.
+absl::StatusOr<fleet::Blob> ExamplesBlob(const data::Dataset& dataset) {
+  const uint64_t clients = dataset.info().clients;
+  const bool tokens = dataset.info().train_tokens > 0;
+  AlignedBuffer buffer((tokens ? 2 : 1) * clients * sizeof(uint32_t));
   const std::span<uint32_t> counts = buffer.As<uint32_t>();
-  for (size_t client = 0; client < counts.size(); ++client) {
+  for (uint64_t client = 0; client < clients; ++client) {
     counts[client] = dataset.Examples(ClientId(client), data::Split::kTrain);
+    if (!tokens || counts[client] == 0) continue;
+    MACAW_ASSIGN_OR_RETURN(const data::Rows rows,
+                           dataset.Client(ClientId(client), data::Split::kTrain));
+    counts[clients + client] =
+        static_cast<uint32_t>(std::min<uint64_t>(data::TokensOf(rows), UINT32_MAX));
   }
   return fleet::Blob::Of(std::move(buffer));
+}
+
+// Both sides run a plug-in's code: other bytes under one name would be two algorithms in one run.
+absl::Status CheckPlugins(const std::vector<std::string>& wanted,
+                          const std::vector<std::string>& loaded) {
+  if (wanted == loaded) return absl::OkStatus();
+  const auto text = [](const std::vector<std::string>& plugins) {
+    return plugins.empty() ? std::string("none") : absl::StrJoin(plugins, ", ");
+  };
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the run has other plug-ins than this worker (name, version, digest): ", text(wanted),
+      " against ", text(loaded), "; give this node's `plugins` the same files"));
+}
+
+// Of the trainer that the run will get here. A server that does not say what it runs, or whose run
+// this worker cannot read, gets the eager trainer's and may refuse it.
+NumericProfile ProfileFor(const std::optional<RunConfig>& run, const data::DatasetInfo& info) {
+  if (!run.has_value()) return training::EagerProfile();
+  const absl::StatusOr<models::ModelSpec> spec = models::BuildSpec(run->model, run->dtype);
+  if (!spec.ok()) return training::EagerProfile();
+  return training::ProfileOf({.spec = *spec,
+                              .task = run->task,
+                              .local = run->local,
+                              .transform = run->transform,
+                              .feature_type = info.feature_type,
+                              .dtype = run->dtype});
 }
 
 absl::StatusOr<RunContext> MakeRunContext(const fleet::RegisterReply& registration,
@@ -341,15 +398,34 @@ absl::StatusOr<RunContext> MakeRunContext(const fleet::RegisterReply& registrati
                                 .clients = context.run.clients,
                                 .total_weight = TotalWeight(context.run),
                                 .contribution_bound = context.run.contribution_bound};
-  MACAW_ASSIGN_OR_RETURN(context.schema, algorithm->schema(setup));
-  if (!context.schema.state.empty()) {
-    return absl::UnimplementedError(
-        absl::StrCat("algorithm \"", algorithm->name,
-                     "\" keeps state on its clients, which workers cannot store yet"));
-  }
+  MACAW_ASSIGN_OR_RETURN(context.schema, algorithms::MakeSchema(*algorithm, setup));
   MACAW_ASSIGN_OR_RETURN(context.algorithm, algorithm->client(setup));
   return context;
 }
+
+// The keeper of this run's client states: made when first needed, and kept over sessions. Null when
+// the algorithm keeps none.
+class RunStates {
+ public:
+  explicit RunStates(const Options& options) : options_(options) {}
+
+  absl::StatusOr<StateKeeper*> Of(const RunContext& context, const Digest& run) {
+    if (context.schema.state.empty()) return nullptr;
+    if (keeper_ != nullptr && run == run_) return keeper_.get();
+    state::StateSchema schema;
+    for (const algorithms::NamedLayout& item : context.schema.state) schema.push_back(item.layout);
+    MACAW_ASSIGN_OR_RETURN(std::unique_ptr<state::ClientStateStore> store,
+                           state::OpenStore(options_.state, std::move(schema), run));
+    keeper_ = std::make_unique<StateKeeper>(std::move(store), options_.slots);
+    run_ = run;
+    return keeper_.get();
+  }
+
+ private:
+  const Options& options_;
+  std::unique_ptr<StateKeeper> keeper_;
+  Digest run_;
+};
 
 }  // namespace
 
@@ -360,26 +436,31 @@ absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::Fl
                          RunningMarker::Open(options.scratch_dir, options.name, options.slots));
   std::random_device entropy;  // names this process; nothing of a result depends on it
   const data::DatasetInfo& info = dataset.info();
+  MACAW_ASSIGN_OR_RETURN(fleet::Blob examples, ExamplesBlob(dataset));
   fleet::RegisterRequest request{.name = options.name,
                                  .incarnation = (uint64_t{entropy()} << 32) | entropy(),
                                  .slots = options.slots,
-                                 .profile = training::EagerProfile(),
                                  .data_digest = info.digest,
                                  .input_shape = info.input_shape,
                                  .classes = info.classes,
                                  .clients = info.clients,
                                  .central_test_rows = info.test_examples,
                                  .died_running = marker.died_running(),
-                                 .examples = ExamplesBlob(dataset)};
+                                 .examples = std::move(examples),
+                                 .volatile_state = options.state.ends_with_process()};
   const PatientCalls calls(options.reconnect_for, stop);
   uint64_t commits = 0;
+  RunStates states(options);
   while (!stop.stop_requested()) {
-    MACAW_RETURN_IF_ERROR(
-        calls.Repeat([&] { return link.Hello({.program = "macaw-worker"}); }).status());
+    MACAW_ASSIGN_OR_RETURN(const fleet::HelloReply hello,
+                           calls.Repeat([&] { return link.Hello({.program = "macaw-worker"}); }));
+    request.profile = ProfileFor(hello.run, info);
     MACAW_ASSIGN_OR_RETURN(const fleet::RegisterReply registration,
                            calls.Repeat([&] { return link.Register(request); }));
     request.died_running.clear();
-    MACAW_ASSIGN_OR_RETURN(const RunContext context, MakeRunContext(registration, registry));
+    MACAW_RETURN_IF_ERROR(CheckPlugins(registration.run.plugins, options.plugins));
+    MACAW_ASSIGN_OR_RETURN(RunContext context, MakeRunContext(registration, registry));
+    MACAW_ASSIGN_OR_RETURN(context.states, states.Of(context, registration.run_id));
     log.Info(absl::StrCat("registered session=", registration.session.value,
                           " epoch=", registration.epoch));
     Session session(options, dataset, link, marker, stop, context, registration, &commits);

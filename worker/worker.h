@@ -10,6 +10,7 @@
 #include "algorithms/api/registry.h"
 #include "data/dataset.h"
 #include "proto/fleet/link.h"
+#include "state/open.h"
 
 namespace macaw::worker {
 
@@ -21,6 +22,8 @@ struct Options {
       slowdown;  // emulation: slot i takes this many times as long (missing: 1); never a result
   std::string
       scratch_dir;  // a folder of this node's own for what should outlive a crash; empty: none
+  std::vector<std::string> plugins;  // loaded here, as RunConfig::plugins; the run's must be these
+  state::StoreOptions state;         // where the states of its clients are kept, if the run has any
   Duration reconnect_for =
       FromSeconds(60);  // how long a lost server is looked for before giving up
 };

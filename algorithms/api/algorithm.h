@@ -44,10 +44,18 @@ struct Setup {
   double total_weight = 0;  // Σ w_i over the population, under the run's weight policy
   double contribution_bound = 65536;
 
+  // A client may be drawn several times in a round.
+  bool with_replacement() const { return cohort.sampling == "proportional"; }
   // Typed access to a parameter that the description guarantees.
   template <typename T>
   T Get(const std::string& name) const {
     return std::get<T>(config.parameters.at(name));
+  }
+  // For code that several rules share: `fallback` where the description has no such parameter.
+  template <typename T>
+  T GetOr(const std::string& name, T fallback) const {
+    const auto found = config.parameters.find(name);
+    return found == config.parameters.end() ? fallback : std::get<T>(found->second);
   }
 };
 

@@ -58,6 +58,7 @@ absl::StatusOr<ParameterValue> Convert(const ParameterSpec& spec, ParameterValue
           absl::StrCat("cannot be '", *text, "'", Suggestion(*text, spec.choices)));
     }
   }
+  if (spec.check) MACAW_RETURN_IF_ERROR(spec.check(value));
   return value;
 }
 
@@ -87,6 +88,23 @@ absl::Status Registry::Add(Description description) {
         absl::StrCat("there is an algorithm '", name, "' already; choose another name"));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<Schema> MakeSchema(const Description& description, const Setup& setup) {
+  const auto refuse = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat("algorithm ", description.name, ": ", why));
+  };
+  if (description.check) {
+    if (const absl::Status status = description.check(setup); !status.ok())
+      return refuse(status.message());
+  }
+  MACAW_ASSIGN_OR_RETURN(Schema schema, description.schema(setup));
+  if (!schema.state.empty() && setup.with_replacement()) {
+    return refuse(absl::StrCat("cohort.sampling = \"", setup.cohort.sampling,
+                               "\" may draw a client twice in a round, and a client that keeps "
+                               "state can take only one turn; use \"uniform\""));
+  }
+  return schema;
 }
 
 absl::StatusOr<const Description*> Registry::Find(const std::string& name) const {

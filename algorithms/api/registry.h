@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -19,6 +20,8 @@ struct ParameterSpec {
   std::optional<double> minimum;  // inclusive, for numbers
   std::optional<double> maximum;
   std::vector<std::string> choices;  // for strings
+  // What the fields above cannot say, for a text with a form of its own.
+  std::function<absl::Status(const ParameterValue&)> check = {};
 };
 
 // Everything the system knows of an algorithm. A built-in is one file that ends in a function
@@ -29,11 +32,27 @@ struct Description {
   std::string paper;    // author, year, title
   std::vector<ParameterSpec> parameters;
 
+  // Refuses a run that the rule is not made for, and says why. Empty: every run will do.
+  std::function<absl::Status(const Setup&)> check = {};
   std::function<absl::StatusOr<Schema>(const Setup&)> schema;
   std::function<absl::StatusOr<std::unique_ptr<ServerAlgorithm>>(const Setup&, FlatVector model)>
       server;
   std::function<absl::StatusOr<std::unique_ptr<ClientAlgorithm>>(const Setup&)> client;
 };
+
+// The schema of a run: what both sides begin with. Refuses, with the reason, a run that the
+// algorithm is not made for, and one that would keep states of clients drawn twice at once.
+absl::StatusOr<Schema> MakeSchema(const Description& description, const Setup& setup);
+
+// For Description::server and client, where the half's constructor takes what these take.
+template <typename Half>
+absl::StatusOr<std::unique_ptr<ServerAlgorithm>> MakeServer(const Setup& setup, FlatVector model) {
+  return std::make_unique<Half>(setup, std::move(model));
+}
+template <typename Half>
+absl::StatusOr<std::unique_ptr<ClientAlgorithm>> MakeClient(const Setup& setup) {
+  return std::make_unique<Half>(setup);
+}
 
 // Built once in main() and read-only afterwards.
 class Registry {

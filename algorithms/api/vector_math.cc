@@ -1,5 +1,6 @@
 #include "algorithms/api/vector_math.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cstring>
 
@@ -23,6 +24,14 @@ void Copy(ConstVectorView from, VectorView to) {
 }
 
 void Zero(VectorView v) { std::memset(v.bytes.data(), 0, v.bytes.size()); }
+
+void Fill(double value, VectorView v) {
+  DispatchDType(v.dtype(), [&]<typename T>(T) {
+    for (const LayoutEntry& entry : v.layout->entries()) {
+      std::ranges::fill(v.As<T>().subspan(entry.offset, entry.size), static_cast<T>(value));
+    }
+  });
+}
 
 void Scale(double factor, VectorView v) {
   DispatchDType(v.dtype(), [&]<typename T>(T) {
@@ -58,6 +67,49 @@ void Axpy(double factor, ConstVectorView x, VectorView y) {
     const std::span<const T> from = x.As<T>();
     const std::span<T> into = y.As<T>();
     for (size_t i = 0; i < into.size(); ++i) into[i] += f * from[i];
+  });
+}
+
+namespace {
+
+// The bytes of a vector's parameters; the buffers follow them.
+size_t ParameterBytes(const ParameterLayout& layout) {
+  return layout.parameter_size() * SizeOf(layout.dtype());
+}
+
+}  // namespace
+
+void ScaleParameters(double factor, VectorView v) {
+  v.bytes = v.bytes.first(ParameterBytes(*v.layout));
+  Scale(factor, v);
+}
+
+void CopyBuffers(ConstVectorView from, VectorView to) {
+  AssertAlike(from, to);
+  const size_t begin = ParameterBytes(*to.layout);
+  std::memmove(to.bytes.data() + begin, from.bytes.data() + begin, to.bytes.size() - begin);
+}
+
+void AddBuffers(ConstVectorView from, VectorView to) {
+  AssertAlike(from, to);
+  from.bytes = from.bytes.subspan(ParameterBytes(*to.layout));
+  to.bytes = to.bytes.subspan(ParameterBytes(*to.layout));
+  Add(from, to);
+}
+
+void ZeroBuffers(VectorView v) {
+  v.bytes = v.bytes.subspan(ParameterBytes(*v.layout));
+  Zero(v);
+}
+
+double SquaredNorm(ConstVectorView v) {
+  return DispatchDType(v.dtype(), [&]<typename T>(T) {
+    double sum = 0;
+    for (const LayoutEntry& entry : v.layout->entries()) {
+      if (entry.group != Group::kParameter) continue;
+      for (const T x : v.As<T>().subspan(entry.offset, entry.size)) sum += double{x} * double{x};
+    }
+    return sum;
   });
 }
 

@@ -26,15 +26,14 @@ absl::StatusOr<std::unique_ptr<data::Dataset>> Open(const DataCommand& command) 
     options.path = command.source;
     return data::OpenDataset(options, {});
   }
-  algorithms::Registry registry;
-  algorithms::RegisterBuiltinAlgorithms(registry);
   std::vector<Override> overrides;
   for (const std::string& text : command.set) {
     MACAW_ASSIGN_OR_RETURN(Override override, ParseOverride(text));
     overrides.push_back(std::move(override));
   }
-  MACAW_ASSIGN_OR_RETURN(const Config config, ReadDataConfig(command.source, overrides, registry));
-  return data::OpenDataset(config.data, config.partition);
+  MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(command.source, overrides));
+  MACAW_ASSIGN_OR_RETURN(const Config config, ReadDataConfig(command.source, overrides, catalogue));
+  return catalogue.OpenDataset(config.data, config.partition);
 }
 
 int Failed(const absl::Status& status) {

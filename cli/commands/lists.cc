@@ -6,6 +6,7 @@
 #include "cli/commands/commands.h"
 #include "cli/config/writer.h"
 #include "cli/process/supervisor.h"
+#include "core/status.h"
 #include "data/partition.h"
 #include "models/spec.h"
 
@@ -18,13 +19,52 @@ algorithms::Registry Builtins() {
   return registry;
 }
 
-void PrintDescription(const algorithms::Description& algorithm) {
+// A run to show a schema for: the defaults, on a network that has something for every rule.
+absl::StatusOr<algorithms::Schema> ExampleSchema(const algorithms::Registry& registry,
+                                                 const algorithms::Description& algorithm) {
+  algorithms::Setup setup;
+  MACAW_ASSIGN_OR_RETURN(setup.config, registry.Complete({algorithm.name, {}}));
+  MACAW_ASSIGN_OR_RETURN(
+      setup.layout,
+      ParameterLayout::Make({{.name = "bn.weight", .shape = {1}},
+                             {.name = "fc.weight", .shape = {1}},
+                             {.name = "bn.running_mean", .shape = {1}, .group = Group::kBuffer}},
+                            DType::kF32));
+  setup.cohort.size = 10;
+  setup.clients = 100;
+  setup.total_weight = 1000;
+  return algorithm.schema(setup);
+}
+
+const char* ReductionName(aggregation::Reduction reduction) {
+  constexpr const char* kNames[] = {"mean weighted by cohort.weight", "plain mean",
+                                    "sum over a fixed divisor", "largest", "each client's own"};
+  return kNames[static_cast<size_t>(reduction)];
+}
+
+void PrintSchema(const algorithms::Schema& schema) {
+  std::cout << "\nto the clients\n";
+  for (const algorithms::NamedLayout& item : schema.down) std::cout << "  " << item.name << "\n";
+  std::cout << "to the server\n";
+  for (const aggregation::ChannelSpec& channel : schema.up) {
+    std::cout << absl::StrFormat("  %-26s %s\n", channel.name, ReductionName(channel.reduction));
+  }
+  std::cout << "kept by each client\n";
+  for (const algorithms::NamedLayout& item : schema.state) std::cout << "  " << item.name << "\n";
+  if (schema.state.empty()) std::cout << "  nothing\n";
+}
+
+void PrintDescription(const algorithms::Registry& registry,
+                      const algorithms::Description& algorithm) {
   std::cout << algorithm.name << ": " << algorithm.summary << "\n" << algorithm.paper << "\n";
   if (!algorithm.parameters.empty()) std::cout << "\n[algorithm." << algorithm.name << "]\n";
   for (const algorithms::ParameterSpec& spec : algorithm.parameters) {
     std::cout << absl::StrFormat(
-        "%-28s # %s\n", absl::StrCat(spec.name, " = ", ToToml(spec.default_value)), spec.help);
+        "%-34s # %s%s\n", absl::StrCat(spec.name, " = ", ToToml(spec.default_value)), spec.help,
+        spec.choices.empty() ? "" : absl::StrCat(" (", absl::StrJoin(spec.choices, " | "), ")"));
   }
+  const absl::StatusOr<algorithms::Schema> schema = ExampleSchema(registry, algorithm);
+  if (schema.ok()) PrintSchema(*schema);
 }
 
 }  // namespace
@@ -51,7 +91,7 @@ int ListAlgorithms(const std::string& name) {
     std::cerr << "macaw: error: " << found.status().message() << std::endl;
     return kExitUsage;
   }
-  PrintDescription(**found);
+  PrintDescription(registry, **found);
   return kExitOk;
 }
 

@@ -27,6 +27,16 @@ struct WorkersSection {
   std::vector<double> slowdown;  // emulation, per slot of the run
 };
 
+// Where the workers of this node keep what clients keep between rounds.
+struct StateSection {
+  std::string store = "disk";
+  std::string path;  // a folder; "": state/ in the run's
+  std::string url;   // of a Redis; "spawn": one of the run's own
+  bool sync = true;  // outlasts a crash of the machine, not only of the process
+  uint64_t memory_mb = 4096;
+  uint64_t cache_mb = 256;  // per worker process
+};
+
 struct StopSection {
   std::string metric;  // "" : no rule
   double at_least = 0;
@@ -45,10 +55,12 @@ using AlgorithmTables = std::map<std::string, std::map<std::string, ParameterVal
 
 struct Config {
   RunConfig run;
-  std::string task = "auto";                   // auto | classification | binary | regression
-  double cohort_fraction = 0;                  // > 0: run.cohort.size follows from the population
+  std::vector<std::string> plugins;  // shared libraries, loaded before the rest is read (sdk/)
+  std::string task = "auto";         // auto | classification | binary | regression | next-token
+  double cohort_fraction = 0;        // > 0: run.cohort.size follows from the population
   std::vector<std::string> splits = {"test"};  // evaluation.splits
-  std::string model_init;      // safetensors file that the model starts from; "": from the seed
+  std::string model_init;      // safetensors file that the model starts from, or "zero"; "": from
+                               // the seed
   bool own_transform = false;  // data.normalise is given: the data's own constants do not apply
   AlgorithmTables algorithm_tables;  // [algorithm.NAME]; the chosen one's table is complete
 
@@ -56,6 +68,7 @@ struct Config {
   data::PartitionOptions partition;
   ServerSection server;
   WorkersSection workers;
+  StateSection state;
   OutputSection output;
 };
 

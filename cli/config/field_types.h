@@ -13,7 +13,12 @@
 #include "absl/strings/str_join.h"
 #include "cli/config/fields.h"
 
-// How the kinds of fields are read, checked and written back; used by fields.cc alone.
+// Where a field lives: serves a constant Config and a mutable one.
+#define AT(member) \
+  [](auto& c) -> auto& { return c.member; }
+
+// How the kinds of fields are read, checked and written back; used by fields.cc and
+// special_fields.cc alone.
 namespace macaw::cli {
 
 // A closed interval unless an end is said to be open.

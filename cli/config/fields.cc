@@ -3,11 +3,8 @@
 #include <limits>
 
 #include "cli/config/field_types.h"
+#include "cli/config/special_fields.h"
 #include "data/partition.h"
-
-// Where a field lives: serves a constant Config and a mutable one.
-#define AT(member) \
-  [](auto& c) -> auto& { return c.member; }
 
 namespace macaw::cli {
 namespace {
@@ -18,77 +15,6 @@ std::vector<std::string> Names(const std::vector<data::Choice>& choices) {
   std::vector<std::string> names;
   for (const data::Choice& choice : choices) names.push_back(choice.name);
   return names;
-}
-
-Field DTypeField() {
-  Field field{.path = "run.dtype",
-              .help = "what models and updates are computed in",
-              .expected = "\"float32\" | \"float64\"",
-              .choices = {"float32", "float64"}};
-  field.set = [](Config& config, const Value& value) {
-    const std::string* word = value.As<std::string>();
-    if (word == nullptr) return false;
-    const auto dtype = ParseDType(*word == "f32" ? "float32" : *word == "f64" ? "float64" : *word);
-    if (dtype.ok()) config.run.dtype = *dtype;
-    return dtype.ok();
-  };
-  field.get = [](const Config& config) { return Value{std::string(Name(config.run.dtype))}; };
-  field.reset = [](Config& config) { config.run.dtype = Config().run.dtype; };
-  return field;
-}
-
-Field WeightField() {
-  Field field{.path = "cohort.weight",
-              .help = "a client's weight in the mean: its number of training examples, or 1",
-              .expected = "\"examples\" | \"uniform\"",
-              .choices = {"examples", "uniform"}};
-  field.set = [](Config& config, const Value& value) {
-    const std::string* word = value.As<std::string>();
-    if (word == nullptr || (*word != "examples" && *word != "uniform")) return false;
-    config.run.cohort.weight =
-        *word == "uniform" ? WeightPolicy::kUniform : WeightPolicy::kExamples;
-    return true;
-  };
-  field.get = [](const Config& config) {
-    return Value{
-        std::string(config.run.cohort.weight == WeightPolicy::kUniform ? "uniform" : "examples")};
-  };
-  field.reset = [](Config& config) { config.run.cohort.weight = Config().run.cohort.weight; };
-  return field;
-}
-
-// "auto", or a plain boolean.
-Field ResidentField() {
-  Field field = Choice("data.resident", AT(data.resident), {"auto", "true", "false"},
-                       "kept in memory, or read and generated on demand");
-  field.expected = "\"auto\" | true | false";
-  field.set = [set = field.set](Config& config, const Value& value) {
-    const bool* flag = value.As<bool>();
-    return set(config, flag == nullptr ? value : Value{std::string(*flag ? "true" : "false")});
-  };
-  field.get = [](const Config& config) {
-    if (config.data.resident == "auto") return Value{config.data.resident};
-    return Value{config.data.resident == "true"};
-  };
-  return field;
-}
-
-// A column's name or its number from 0.
-Field LabelColumnField() {
-  Field field = Plain("data.label_column", AT(data.label_column),
-                      "csv: name or number of the label's column; default: the last");
-  field.expected = "a name or a number";
-  field.set = [](Config& config, const Value& value) {
-    if (const int64_t* number = value.As<int64_t>(); number != nullptr && *number >= 0) {
-      config.data.label_column = absl::StrCat(*number);
-      return true;
-    }
-    const std::string* name = value.As<std::string>();
-    if (name == nullptr) return false;
-    config.data.label_column = *name;
-    return true;
-  };
-  return field;
 }
 
 // The three constants of data.normalise: what the data itself suggests holds until one of them is
@@ -103,17 +29,6 @@ Field Normalise(Make field) {
   return HiddenIf(std::move(field), [](const Config& config) { return !config.own_transform; });
 }
 
-Field StopAtLeast() {
-  Field field = Plain("run.stop.at_least", AT(output.stop.at_least), "… reaches this value");
-  field.set = [set = field.set](Config& config, const Value& value) {
-    const bool taken = set(config, value);
-    config.output.stop.has_at_least = config.output.stop.has_at_least || taken;
-    return taken;
-  };
-  return HiddenIf(std::move(field),
-                  [](const Config& config) { return !config.output.stop.has_at_least; });
-}
-
 void AddRun(Fields& f) {
   f.push_back(Plain("run.name", AT(run.name), "default: the file's name"));
   f.push_back(Plain("run.rounds", AT(run.rounds), "how many rounds", AtLeast(1)));
@@ -122,13 +37,17 @@ void AddRun(Fields& f) {
                     AtLeast(0)));
   f.push_back(Plain("run.train_examples", AT(run.train_examples),
                     "training rows of the population; filled in likewise", AtLeast(0)));
+  f.push_back(Plain("run.train_tokens", AT(run.train_tokens),
+                    "training tokens of the population, of sequences; filled in likewise",
+                    AtLeast(0)));
   f.push_back(
       Plain("run.seed", AT(run.seed), "of everything that has no seed of its own", AtLeast(0)));
   f.push_back(Path("run.out", AT(output.out),
                    "the run's folder; default: runs/<name> (-2, -3, … when taken)"));
-  f.push_back(
-      Choice("run.task", AT(task), {"auto", "classification", "binary", "regression"},
-             "loss and metrics; auto: classification where the data has classes, else regression"));
+  f.push_back(Choice(
+      "run.task", AT(task), {"auto", "classification", "binary", "regression", "next-token"},
+      "loss and metrics; auto: next-token where rows are tokens, classification where labels "
+      "are classes, else regression"));
   f.push_back(DTypeField());
   f.push_back(Plain("run.contribution_bound", AT(run.contribution_bound),
                     "a client's update with a larger |value| is refused", Above(0)));
@@ -145,8 +64,7 @@ void AddRun(Fields& f) {
 }
 
 void AddData(Fields& f) {
-  f.push_back(Choice("data.source", AT(data.source), Names(data::DataSources()),
-                     "the form of the examples"));
+  f.push_back(DataSourceField({}));
   f.push_back(Path("data.path", AT(data.path), "file or folder"));
   f.push_back(
       Path("data.test_path", AT(data.test_path), "a second file of the same kind, for tests"));
@@ -214,8 +132,11 @@ void AddModel(Fields& f) {
                        [](const Config& c) { return !c.run.model.layers.empty(); }));
   f.push_back(List("model.layers", AT(run.model.layers),
                    "… or the layers: [\"conv 32 5 pad 2\", \"relu\", …]"));
-  f.push_back(
-      Path("model.init", AT(model_init), "safetensors file to start from; default: from the seed"));
+  Field init = Path("model.init", AT(model_init),
+                    "safetensors file to start from, or \"zero\"; default: from the seed");
+  init.choices = {"zero"};
+  init.expected = "a path (a string) | \"zero\"";
+  f.push_back(std::move(init));
   f.push_back(Plain("model.seed", AT(run.model.seed), "of the initial weights; default: run.seed",
                     AtLeast(0)));
   f.push_back(List("model.input_shape", AT(run.model.input_shape),
@@ -223,6 +144,11 @@ void AddModel(Fields& f) {
   f.push_back(HiddenIf(
       Plain("model.classes", AT(run.model.classes), "outputs; default: the data's", AtLeast(1)),
       [](const Config& c) { return c.run.model.classes == 0; }));
+  f.push_back(
+      Plain("model.bias", AT(run.model.bias), "false: the model \"logistic\" without its bias"));
+  f.push_back(
+      Choice("model.buffers", AT(run.model.buffers), {"mean", "local", "server"},
+             "batch-norm statistics: aggregated, each client's own (by fedbn), moved by nobody"));
 }
 
 void AddRound(Fields& f) {
@@ -235,9 +161,15 @@ void AddRound(Fields& f) {
                      {.least = 0, .most = 1, .open_least = true}),
                [](const Config& c) { return c.cohort_fraction == 0; }));
   f.push_back(
-      Choice("cohort.sampling", AT(run.cohort.sampling), {"uniform"}, "without replacement"));
+      Choice("cohort.sampling", AT(run.cohort.sampling), {"uniform", "proportional", "poisson"},
+             "distinct; with replacement by examples (needs uniform weights); each on its own"));
   f.push_back(WeightField());
   f.push_back(Plain("cohort.seed", AT(run.cohort.seed), "default: run.seed", AtLeast(0)));
+  f.push_back(Plain("cohort.straggler_fraction", AT(run.cohort.straggler_fraction),
+                    "of the clients: too slow for their whole work in a round", Between(0, 1)));
+  f.push_back(Choice("cohort.straggler_policy", AT(run.cohort.straggler_policy),
+                     {"partial", "drop"},
+                     "what stragglers do: 1 to epochs-1 epochs (or steps), or nothing"));
 }
 
 void AddLocal(Fields& f) {
@@ -249,13 +181,21 @@ void AddLocal(Fields& f) {
                [](const Config& c) { return c.run.local.steps == 0; }));
   f.push_back(Plain("local.batch_size", AT(run.local.batch_size), "rows a step; 0: all of them",
                     AtLeast(0)));
-  f.push_back(Choice("local.optimizer", AT(run.local.optimizer), {"sgd"}, "of the local steps"));
+  f.push_back(Choice("local.optimizer", AT(run.local.optimizer), {"sgd", "adam", "adamw"},
+                     "of the local steps; its state starts afresh each round"));
   f.push_back(Plain("local.lr", AT(run.local.lr), "learning rate in round 1", Above(0)));
   f.push_back(
       Plain("local.momentum", AT(run.local.momentum), "starts afresh each round", UpTo(0, 1)));
   f.push_back(Plain("local.nesterov", AT(run.local.nesterov), "Nesterov's form of the momentum"));
-  f.push_back(
-      Plain("local.weight_decay", AT(run.local.weight_decay), "added to the gradient", AtLeast(0)));
+  f.push_back(Plain("local.beta1", AT(run.local.beta1), "adam, adamw: decay of the gradient's mean",
+                    UpTo(0, 1)));
+  f.push_back(Plain("local.beta2", AT(run.local.beta2),
+                    "adam, adamw: decay of the squared gradient's mean", UpTo(0, 1)));
+  f.push_back(Plain("local.epsilon", AT(run.local.epsilon),
+                    "adam, adamw: added to the root of the squared gradient's mean", Above(0)));
+  f.push_back(Plain("local.weight_decay", AT(run.local.weight_decay),
+                    "times the weights, added to the gradient; adamw: taken off the weights",
+                    AtLeast(0)));
   f.push_back(Plain("local.clip_norm", AT(run.local.clip_norm),
                     "largest norm of a gradient; 0: no limit", AtLeast(0)));
   f.push_back(List("local.class_weights", AT(run.local.class_weights),
@@ -265,7 +205,7 @@ void AddLocal(Fields& f) {
   f.push_back(
       Plain("local.drop_last", AT(run.local.drop_last), "leave out a last batch that is not full"));
   f.push_back(Plain("local.shuffle", AT(run.local.shuffle), "false: batches in stored order"));
-  f.push_back(Choice("local.trainer", AT(run.local.trainer), {"auto", "eager"},
+  f.push_back(Choice("local.trainer", AT(run.local.trainer), {"auto", "eager", "fused"},
                      "back end of the local steps"));
   f.push_back(Choice("local.lr_schedule.kind", AT(run.local.lr_schedule.kind),
                      {"constant", "step", "exponential", "cosine"},
@@ -290,16 +230,7 @@ void AddNode(Fields& f) {
   f.push_back(Plain("evaluation.central", AT(run.evaluation.central), "the central test set"));
   f.push_back(
       Plain("evaluation.clients", AT(run.evaluation.clients), "every client's own test rows"));
-  Field splits =
-      List("evaluation.splits", AT(splits), "which rows are evaluated; only test so far");
-  splits.expected = "[\"test\"] (other splits are not evaluated yet)";
-  splits.set = [set = splits.set](Config& config, const Value& value) {
-    const Array* array = value.As<Array>();
-    const std::string* word =
-        array != nullptr && array->size() == 1 ? (*array)[0].As<std::string>() : nullptr;
-    return word != nullptr && *word == "test" && set(config, value);
-  };
-  f.push_back(std::move(splits));
+  f.push_back(SplitsField());
 
   f.push_back(Plain("workers.processes", AT(workers.processes), "worker processes", AtLeast(1)));
   f.push_back(Plain("workers.slots", AT(workers.slots),
@@ -317,12 +248,38 @@ void AddNode(Fields& f) {
                     "seconds of silence after which work goes to others", Above(0)));
   f.push_back(Plain("server.workers", AT(server.workers),
                     "rounds begin with so many; 0: workers.processes", AtLeast(0)));
+
+  f.push_back(Choice("state.store", AT(state.store), {"disk", "memory", "redis"},
+                     "where client states are kept; memory: one worker process, not resumable"));
+  f.push_back(Path("state.path", AT(state.path),
+                   "disk: a folder of this run's own; default: state/ in the run's folder"));
+  f.push_back(Plain("state.url", AT(state.url),
+                    "redis: unix:/path, redis://:password@host:port/db, or spawn: one of the "
+                    "run's own"));
+  f.push_back(Plain("state.sync", AT(state.sync),
+                    "disk: states outlast a crash of the machine, too, not only of processes"));
+  f.push_back(
+      Plain("state.memory_mb", AT(state.memory_mb), "memory: the most it may hold", AtLeast(1)));
+  f.push_back(Plain("state.cache_mb", AT(state.cache_mb),
+                    "disk: memory in front of it, in each worker process", AtLeast(0)));
 }
 
 }  // namespace
 
+Field DataSourceField(const std::map<std::string, sdk::DataSource>& of_plugins) {
+  std::vector<std::string> names = Names(data::DataSources());
+  for (const auto& [name, source] : of_plugins) names.push_back(name);
+  return Choice("data.source", AT(data.source), std::move(names), "the form of the examples");
+}
+
 std::vector<Field> AllFields() {
   Fields fields;
+  // Before any table, where TOML wants keys without one.
+  Field plugins =
+      List("plugins", AT(plugins), "shared libraries that add algorithms, models, data");
+  plugins.is_path = true;
+  plugins.expected = "a list of paths";
+  fields.push_back(std::move(plugins));
   AddRun(fields);
   AddData(fields);
   AddPartition(fields);

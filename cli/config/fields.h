@@ -1,12 +1,14 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/config/config.h"
 #include "cli/config/value.h"
+#include "sdk/catalogue.h"
 
 namespace macaw::cli {
 
@@ -17,7 +19,8 @@ struct Field {
   std::string help;      // one line: unit and effect
   std::string expected;  // "a number > 0": completes "local.lr must be …"
   bool is_path = false;  // a relative one starts at the folder of the file it was written in
-  std::vector<std::string> choices;  // of a word, for "did you mean"
+  std::vector<std::string>
+      choices;  // of a word, for "did you mean"; of a path, words that are none
 
   // Takes the value over, or returns false and leaves everything as it was: the value is not what
   // `expected` says.
@@ -31,6 +34,9 @@ struct Field {
 // Every key but those of [algorithm.NAME], which the registry knows. In the order of the effective
 // file.
 std::vector<Field> AllFields();
+
+// data.source where plug-ins bring sources of their own.
+Field DataSourceField(const std::map<std::string, sdk::DataSource>& of_plugins);
 
 // Two keys that say the same thing in different ways: one source gives one of them at most, and one
 // that is given later (`--set`) takes the place of the other.

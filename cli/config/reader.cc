@@ -17,6 +17,7 @@
 #include "cli/config/toml.h"
 #include "core/files.h"
 #include "core/status.h"
+#include "sdk/loader.h"
 
 namespace macaw::cli {
 namespace {
@@ -57,11 +58,20 @@ std::optional<ParameterValue> ToParameter(const Value& value, const ParameterVal
   return std::nullopt;
 }
 
+// Every key, with the words that plug-ins add.
+std::vector<Field> FieldsWith(const sdk::Catalogue& catalogue) {
+  std::vector<Field> fields = AllFields();
+  for (Field& field : fields) {
+    if (field.path == "data.source") field = DataSourceField(catalogue.data_sources());
+  }
+  return fields;
+}
+
 // Fills one Config from several sources, the file first.
 class Reader {
  public:
-  explicit Reader(const algorithms::Registry& registry)
-      : registry_(registry), fields_(AllFields()) {
+  explicit Reader(const sdk::Catalogue& catalogue)
+      : catalogue_(catalogue), registry_(catalogue.algorithms()), fields_(FieldsWith(catalogue)) {
     for (const Field& field : fields_) by_path_.emplace(field.path, &field);
   }
 
@@ -95,7 +105,18 @@ class Reader {
     if (stop.metric.empty() != (!stop.has_at_least && stop.patience == 0)) {
       return At(place, "run.stop needs a metric and at_least or patience (or both)");
     }
+    config_.run.plugins = catalogue_.plugins();
+    const Schedule& schedule = config_.run.local.lr_schedule;
+    if ((schedule.kind == "step" || schedule.kind == "exponential") &&
+        !given_.contains("local.lr_schedule.gamma")) {
+      return At(places_.at("local.lr_schedule.kind"),
+                absl::StrCat("a schedule of kind \"", schedule.kind,
+                             "\" needs local.lr_schedule.gamma: what the rate is multiplied by"));
+    }
     FollowTheRunsSeed();
+    if (std::find(config_.splits.begin(), config_.splits.end(), "test") == config_.splits.end()) {
+      config_.run.evaluation.central = config_.run.evaluation.clients = false;
+    }
     return std::move(*this).CompleteAlgorithm(place);
   }
 
@@ -191,10 +212,7 @@ class Reader {
 
   absl::Status ReadField(const Field& field, const Value& value) {
     Value placed = value;
-    if (std::string* text = std::get_if<std::string>(&placed.data);
-        field.is_path && text != nullptr && !text->empty()) {
-      *text = (std::filesystem::path(folder_) / *text).lexically_normal().string();
-    }
+    if (field.is_path) MakeAbsolute(field, placed);
     if (!field.set(config_, placed)) {
       const std::string* word = value.As<std::string>();
       const std::string meant = word == nullptr ? "" : NearestWord(*word, field.choices);
@@ -205,6 +223,19 @@ class Reader {
     given_.insert(field.path);
     places_[field.path] = value.place;
     return absl::OkStatus();
+  }
+
+  // A path, or each of a list of them, from the folder it was written in.
+  void MakeAbsolute(const Field& field, Value& value) const {
+    if (Array* items = std::get_if<Array>(&value.data)) {
+      for (Value& item : *items) MakeAbsolute(field, item);
+    }
+    std::string* text = std::get_if<std::string>(&value.data);
+    if (text == nullptr || text->empty() ||
+        std::find(field.choices.begin(), field.choices.end(), *text) != field.choices.end()) {
+      return;
+    }
+    *text = (std::filesystem::path(folder_) / *text).lexically_normal().string();
   }
 
   absl::StatusOr<const algorithms::Description*> FindAlgorithm(const std::string& name,
@@ -268,6 +299,7 @@ class Reader {
     return At(value.place, absl::StrCat("unknown key ", path, DidYouMean(NearestKey(path, keys))));
   }
 
+  const sdk::Catalogue& catalogue_;
   const algorithms::Registry& registry_;
   const std::vector<Field> fields_;
   std::map<std::string, const Field*> by_path_;
@@ -292,11 +324,43 @@ absl::StatusOr<Override> ParseOverride(const std::string& text) {
   return Override{text.substr(0, equals), text.substr(equals + 1), absl::StrCat("--set ", text)};
 }
 
+absl::StatusOr<sdk::Catalogue> LoadCatalogue(const std::string& path,
+                                             const std::vector<Override>& overrides) {
+  MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  MACAW_ASSIGN_OR_RETURN(const Value document, ParseToml(text, path));
+  std::vector<std::string> plugins;
+  const auto read = [&](const Value& value, const std::string& folder) -> absl::Status {
+    plugins.clear();
+    const Array* items = value.As<Array>();
+    bool strings = items != nullptr;
+    for (size_t i = 0; strings && i < items->size(); ++i) {
+      const std::string* file = (*items)[i].As<std::string>();
+      strings = file != nullptr;
+      if (strings) {
+        plugins.push_back((std::filesystem::path(folder) / *file).lexically_normal().string());
+      }
+    }
+    if (strings) return absl::OkStatus();
+    return At(value.place,
+              absl::StrCat("plugins must be a list of paths, found ", Describe(value)));
+  };
+  for (const auto& [key, value] : *document.As<Table>()) {
+    if (key == "plugins") MACAW_RETURN_IF_ERROR(read(value, FolderOf(path)));
+  }
+  for (const Override& override : overrides) {
+    if (override.key != "plugins") continue;
+    MACAW_ASSIGN_OR_RETURN(const Value value,
+                           ParseTomlValue(override.value, Place{override.place}));
+    MACAW_RETURN_IF_ERROR(read(value, std::filesystem::current_path().string()));
+  }
+  return sdk::LoadAll(plugins);
+}
+
 absl::StatusOr<Config> ParseConfig(const std::string& text, const std::string& name,
                                    const std::string& folder,
                                    const std::vector<Override>& overrides,
-                                   const algorithms::Registry& registry) {
-  Reader reader(registry);
+                                   const sdk::Catalogue& catalogue) {
+  Reader reader(catalogue);
   MACAW_RETURN_IF_ERROR(reader.ReadAll(text, name, folder, overrides));
   MACAW_ASSIGN_OR_RETURN(Config config, std::move(reader).Finish(name));
   if (config.run.name.empty()) config.run.name = std::filesystem::path(name).stem().string();
@@ -309,16 +373,16 @@ absl::StatusOr<Config> ParseConfig(const std::string& text, const std::string& n
 }
 
 absl::StatusOr<Config> ReadConfig(const std::string& path, const std::vector<Override>& overrides,
-                                  const algorithms::Registry& registry) {
+                                  const sdk::Catalogue& catalogue) {
   MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  return ParseConfig(text, path, FolderOf(path), overrides, registry);
+  return ParseConfig(text, path, FolderOf(path), overrides, catalogue);
 }
 
 absl::StatusOr<Config> ReadDataConfig(const std::string& path,
                                       const std::vector<Override>& overrides,
-                                      const algorithms::Registry& registry) {
+                                      const sdk::Catalogue& catalogue) {
   MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  Reader reader(registry);
+  Reader reader(catalogue);
   MACAW_RETURN_IF_ERROR(reader.ReadAll(text, path, FolderOf(path), overrides));
   return std::move(reader).FinishData(path);
 }

@@ -19,9 +19,15 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
 }
 
 absl::Status ResolveTask(Config& config, const data::DatasetInfo& info) {
+  const bool tokens = info.feature_type == data::FeatureType::kI32;
   const std::string task = config.task != "auto" ? config.task
-                           : info.classes > 0    ? "classification"
-                                                 : "regression";
+                           : info.classes == 0   ? "regression"
+                           : tokens              ? "next-token"
+                                                 : "classification";
+  if (task == "next-token" && (!tokens || info.classes == 0 || info.input_shape.size() != 1)) {
+    return absl::InvalidArgumentError(absl::StrCat("run.task = \"next-token\", but the rows of ",
+                                                   info.name, " are not sequences of tokens"));
+  }
   if (task == "classification" && info.classes == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("run.task = \"classification\", but the labels of ", info.name,
@@ -32,9 +38,7 @@ absl::Status ResolveTask(Config& config, const data::DatasetInfo& info) {
         absl::StrCat("run.task = \"binary\", but ", info.name, " has ", info.classes, " classes"));
   }
   config.task = task;
-  config.run.task = task == "classification" ? TaskKind::kClassification
-                    : task == "binary"       ? TaskKind::kBinary
-                                             : TaskKind::kRegression;
+  config.run.task = TaskOf(task);
   return absl::OkStatus();
 }
 
@@ -46,7 +50,8 @@ absl::Status ResolveModel(Config& config, const data::DatasetInfo& info) {
         absl::StrCat("model.input_shape is ", ShapeText(model.input_shape), ", but an example of ",
                      info.name, " is ", ShapeText(info.input_shape)));
   }
-  const bool classes = config.run.task == TaskKind::kClassification;
+  const bool classes =
+      config.run.task == TaskKind::kClassification || config.run.task == TaskKind::kNextToken;
   if (model.classes == 0) model.classes = classes ? info.classes : 1;
   if (classes ? model.classes < info.classes : model.classes != 1) {
     return absl::InvalidArgumentError(
@@ -100,16 +105,34 @@ absl::Status ResolveCohort(Config& config, const data::DatasetInfo& info) {
     return absl::InvalidArgumentError(absl::StrCat(
         "cohort.size is ", cohort.size, ", but there are only ", info.clients, " clients"));
   }
+  if (cohort.weight == WeightPolicy::kTokens && info.train_tokens == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("cohort.weight = \"tokens\", but the rows of ",
+                                                   info.name, " are not sequences of tokens"));
+  }
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::Status Resolve(Config& config, const data::DatasetInfo& info) {
+TaskKind TaskOf(const std::string& task) {
+  return task == "binary"       ? TaskKind::kBinary
+         : task == "regression" ? TaskKind::kRegression
+         : task == "next-token" ? TaskKind::kNextToken
+                                : TaskKind::kClassification;
+}
+
+absl::Status Resolve(Config& config, const data::DatasetInfo& info,
+                     const sdk::Catalogue& catalogue) {
   config.run.clients = info.clients;
   config.run.train_examples = info.train_examples;
+  config.run.train_tokens = info.train_tokens;
   MACAW_RETURN_IF_ERROR(ResolveTask(config, info));
   MACAW_RETURN_IF_ERROR(ResolveModel(config, info));
+  ModelConfig& model = config.run.model;
+  if (const auto own = catalogue.models().find(model.name); own != catalogue.models().end()) {
+    MACAW_ASSIGN_OR_RETURN(model.layers, own->second.layers(model.input_shape, model.classes));
+    model.name = "layers";
+  }
   MACAW_RETURN_IF_ERROR(ResolveTransform(config, info));
   MACAW_RETURN_IF_ERROR(ResolveCohort(config, info));
   Schedule& schedule = config.run.local.lr_schedule;
@@ -125,6 +148,12 @@ absl::StatusOr<models::ModelSpec> SpecOf(const Config& config) {
 
 absl::StatusOr<FlatVector> InitialWeights(const Config& config, const models::ModelSpec& spec) {
   if (config.model_init.empty()) return models::InitialModel(spec, config.run.model.seed);
+  if (config.model_init == "zero") {
+    FlatVector weights = models::InitialModel(spec, config.run.model.seed);
+    const uint64_t bytes = spec.layout->parameter_size() * SizeOf(spec.layout->dtype());
+    std::fill_n(weights.view().bytes.data(), bytes, std::byte{0});  // buffers start as they do
+    return weights;
+  }
   absl::StatusOr<FlatVector> weights = ReadModel(config.model_init, spec.layout);
   if (!weights.ok()) return Annotate(weights.status(), "model.init");
   return weights;

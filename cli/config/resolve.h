@@ -6,14 +6,19 @@
 #include "cli/config/config.h"
 #include "data/dataset.h"
 #include "models/spec.h"
+#include "sdk/catalogue.h"
 
 namespace macaw::cli {
 
 // Fills in what only the data can say (task, input shape, classes, normalisation, cohort from a
 // fraction) and checks what only the two together can: afterwards the configuration stands alone,
-// and the server needs no data. Resolving twice changes nothing. Errors name the keys that do not
-// fit and what the data has.
-absl::Status Resolve(Config& config, const data::DatasetInfo& info);
+// and the server needs no data. A plug-in's model becomes its layers. Resolving twice changes
+// nothing. Errors name the keys that do not fit and what the data has.
+absl::Status Resolve(Config& config, const data::DatasetInfo& info,
+                     const sdk::Catalogue& catalogue);
+
+// What a task other than "auto" is.
+TaskKind TaskOf(const std::string& task);
 
 // The model that a resolved configuration describes. An error names [model].
 absl::StatusOr<models::ModelSpec> SpecOf(const Config& config);

@@ -18,7 +18,8 @@ namespace {
 class TomlText {
  public:
   void Add(const std::string& path, const std::string& line) {
-    const std::string table = path.substr(0, path.rfind('.'));
+    const size_t dot = path.rfind('.');
+    const std::string table = dot == std::string::npos ? "" : path.substr(0, dot);
     auto found = std::find_if(tables_.begin(), tables_.end(),
                               [&](const auto& t) { return t.first == table; });
     if (found == tables_.end()) found = tables_.insert(tables_.end(), {table, ""});
@@ -27,7 +28,9 @@ class TomlText {
   std::string Finish() && {
     std::string text;
     for (const auto& [table, lines] : tables_) {
-      absl::StrAppend(&text, text.empty() ? "" : "\n", "[", table, "]\n", lines);
+      absl::StrAppend(&text, text.empty() ? "" : "\n");
+      if (!table.empty()) absl::StrAppend(&text, "[", table, "]\n");  // else the keys at the top
+      absl::StrAppend(&text, lines);
     }
     return text;
   }

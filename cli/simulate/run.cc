@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "cli/config/resolve.h"
+#include "cli/simulate/private_redis.h"
 #include "cli/simulate/progress.h"
 #include "cli/simulate/run_folder.h"
 #include "core/clock.h"
@@ -53,6 +54,11 @@ absl::StatusOr<RunEnd> RunInChildren(const Config& config, const RunOptions& opt
     listen = absl::StrCat("unix:", private_folder->socket());
   }
 
+  std::optional<PrivateRedis> redis;  // outlives the workers
+  if (options.stateful && config.state.store == "redis" && config.state.url == "spawn") {
+    MACAW_ASSIGN_OR_RETURN(redis, PrivateRedis::Start(config.state, options.folder));
+  }
+
   Progress progress({.terminal = ::isatty(STDERR_FILENO) != 0,
                      .quiet = options.quiet,
                      .width = TerminalWidth(),
@@ -85,6 +91,8 @@ absl::StatusOr<RunEnd> RunInChildren(const Config& config, const RunOptions& opt
                  "--report-fd",
                  absl::StrCat(report_fd)};
     if (options.resume) spec.argv.push_back("--resume");
+    for (const uint64_t client : options.state_reset)
+      spec.argv.insert(spec.argv.end(), {"--state-reset", absl::StrCat(client)});
     if (options.verbose) spec.argv.push_back("--verbose");
     return spec;
   };
@@ -101,7 +109,10 @@ absl::StatusOr<RunEnd> RunInChildren(const Config& config, const RunOptions& opt
                  "--slots",
                  absl::StrCat(slots),
                  "--scratch",
-                 absl::StrCat(options.folder, "/scratch")};
+                 absl::StrCat(options.folder, "/scratch"),
+                 "--state",
+                 absl::StrCat(options.folder, "/state")};
+    if (redis.has_value()) spec.argv.insert(spec.argv.end(), {"--state-url", redis->url()});
     spec.argv.insert(spec.argv.end(), {"--first-slot", absl::StrCat(index * slots)});
     if (options.verbose) spec.argv.push_back("--verbose");
     return spec;

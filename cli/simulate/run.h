@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "cli/config/config.h"
@@ -11,6 +12,8 @@ namespace macaw::cli {
 struct RunOptions {
   std::string folder;  // exists, holds config.toml
   bool resume = false;
+  bool stateful = false;              // clients keep a state between rounds
+  std::vector<uint64_t> state_reset;  // clients that give their state up; with `resume`
   bool quiet = false;
   bool verbose = false;
 };

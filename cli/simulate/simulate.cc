@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "algorithms/api/registry.h"
+#include "cli/config/client_state.h"
 #include "cli/config/reader.h"
 #include "cli/config/resolve.h"
 #include "cli/config/writer.h"
@@ -54,25 +54,27 @@ std::string ModelLine(const Config& config, const models::ModelSpec& spec) {
 // wrong with the configuration is found before a folder is made.
 class Run {
  public:
-  Run(const SimulateOptions& options, const algorithms::Registry& registry)
-      : options_(options), registry_(registry) {}
+  Run(const SimulateOptions& options, const sdk::Catalogue& catalogue)
+      : options_(options), catalogue_(catalogue) {}
 
   // Later overrides (`extra`) win; `suffix` goes to the folder's name.
   absl::Status Compose(const std::vector<Override>& extra, const std::string& suffix) {
     const bool resume = !options_.resume.empty();
     const std::string file = resume ? options_.resume + "/config.toml" : options_.config;
     MACAW_ASSIGN_OR_RETURN(std::vector<Override> overrides, OverridesOf(options_, ""));
-    MACAW_ASSIGN_OR_RETURN(const Config first, ReadConfig(file, overrides, registry_));
+    MACAW_ASSIGN_OR_RETURN(const Config first, ReadConfig(file, overrides, catalogue_));
     MACAW_ASSIGN_OR_RETURN(overrides, OverridesOf(options_, first.data.source));
     if (resume) MACAW_RETURN_IF_ERROR(CheckResumable(overrides));
     overrides.insert(overrides.end(), extra.begin(), extra.end());
-    MACAW_ASSIGN_OR_RETURN(config_, ReadConfig(file, overrides, registry_));
+    MACAW_ASSIGN_OR_RETURN(config_, ReadConfig(file, overrides, catalogue_));
     return resume ? ComposeResumed(file) : ComposeNew(suffix);
   }
 
   absl::StatusOr<RunEnd> Go() {
     return RunInChildren(config_, {.folder = folder_->path,
                                    .resume = !options_.resume.empty(),
+                                   .stateful = stateful_,
+                                   .state_reset = options_.state_reset,
                                    .quiet = options_.quiet,
                                    .verbose = options_.verbose});
   }
@@ -85,6 +87,7 @@ class Run {
   absl::Status ComposeNew(const std::string& suffix) {
     MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, ResolveWithData());
     MACAW_RETURN_IF_ERROR(InitialWeights(config_, spec).status());
+    MACAW_RETURN_IF_ERROR(CheckState(spec, Start::kNew));
     std::string out = options_.out.empty() ? config_.output.out : options_.out;
     if (!out.empty()) absl::StrAppend(&out, suffix);
     MACAW_ASSIGN_OR_RETURN(
@@ -94,12 +97,14 @@ class Run {
   }
 
   absl::Status ComposeResumed(const std::string& file) {
-    MACAW_ASSIGN_OR_RETURN(const Config before, ReadConfig(file, {}, registry_));
+    MACAW_ASSIGN_OR_RETURN(const Config before, ReadConfig(file, {}, catalogue_));
     if (config_.run.rounds < before.run.rounds) {
       return absl::InvalidArgumentError(absl::StrCat("run.rounds was ", before.run.rounds,
                                                      "; a run that goes on may have more, not ",
                                                      config_.run.rounds));
     }
+    MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(config_));
+    MACAW_RETURN_IF_ERROR(CheckState(spec, Start::kResumed));
     MACAW_ASSIGN_OR_RETURN(folder_, OpenRunFolder(options_.resume));
     Say("resume", folder_->path);
     return WriteConfig();
@@ -107,9 +112,9 @@ class Run {
 
   absl::StatusOr<models::ModelSpec> ResolveWithData() {
     MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
-                           data::OpenDataset(config_.data, config_.partition));
+                           catalogue_.OpenDataset(config_.data, config_.partition));
     const data::DatasetInfo& info = dataset->info();
-    MACAW_RETURN_IF_ERROR(Resolve(config_, info));
+    MACAW_RETURN_IF_ERROR(Resolve(config_, info, catalogue_));
     MACAW_ASSIGN_OR_RETURN(models::ModelSpec spec, SpecOf(config_));
     Say("data", DataLine(info));
     Say("model", ModelLine(config_, spec));
@@ -120,6 +125,13 @@ class Run {
                      config_.workers.processes == 1 ? " process with " : " processes with ",
                      SlotsPerProcess(config_.workers), " slots"));
     return spec;
+  }
+
+  absl::Status CheckState(const models::ModelSpec& spec, Start start) {
+    MACAW_ASSIGN_OR_RETURN(const std::vector<algorithms::NamedLayout> state,
+                           StateItemsOf(config_, spec, catalogue_.algorithms()));
+    stateful_ = !state.empty();
+    return stateful_ ? CheckStateStore(config_, start) : absl::OkStatus();
   }
 
   absl::Status WriteConfig() {
@@ -136,8 +148,9 @@ class Run {
   }
 
   const SimulateOptions& options_;
-  const algorithms::Registry& registry_;
+  const sdk::Catalogue& catalogue_;
   Config config_;
+  bool stateful_ = false;
   std::optional<RunFolder> folder_;
 };
 
@@ -162,10 +175,10 @@ bool HasCheckpoint(const std::string& folder) {
 }
 
 // Composes and runs once. The result is in the run's folder; `result` takes it over.
-int RunOnce(const SimulateOptions& options, const algorithms::Registry& registry,
+int RunOnce(const SimulateOptions& options, const sdk::Catalogue& catalogue,
             const std::vector<Override>& extra, const std::string& suffix,
             std::vector<RunResult>& results) {
-  Run run(options, registry);
+  Run run(options, catalogue);
   if (const absl::Status status = run.Compose(extra, suffix); !status.ok()) {
     PrintError(status);
     return CodeOf(status);
@@ -192,10 +205,16 @@ int RunOnce(const SimulateOptions& options, const algorithms::Registry& registry
   return kExitOk;
 }
 
-int Repeat(const SimulateOptions& options, const algorithms::Registry& registry) {
+absl::StatusOr<sdk::Catalogue> CatalogueOf(const SimulateOptions& options) {
+  MACAW_ASSIGN_OR_RETURN(const std::vector<Override> overrides, OverridesOf(options, ""));
+  return LoadCatalogue(options.resume.empty() ? options.config : options.resume + "/config.toml",
+                       overrides);
+}
+
+int Repeat(const SimulateOptions& options, const sdk::Catalogue& catalogue) {
   const absl::StatusOr<std::vector<Override>> overrides = OverridesOf(options, "");
   const absl::StatusOr<Config> config =
-      overrides.ok() ? ReadConfig(options.config, *overrides, registry) : overrides.status();
+      overrides.ok() ? ReadConfig(options.config, *overrides, catalogue) : overrides.status();
   if (!config.ok()) {
     PrintError(config.status());
     return CodeOf(config.status());
@@ -203,7 +222,7 @@ int Repeat(const SimulateOptions& options, const algorithms::Registry& registry)
   std::vector<RunResult> results;
   for (uint32_t i = 0; i < options.repeat; ++i) {
     const std::string seed = absl::StrCat(config->run.seed + i);
-    const int code = RunOnce(options, registry, {{"run.seed", seed, "--repeat"}},
+    const int code = RunOnce(options, catalogue, {{"run.seed", seed, "--repeat"}},
                              absl::StrCat("-seed", seed), results);
     if (code != kExitOk) return code;
   }
@@ -224,11 +243,14 @@ int Repeat(const SimulateOptions& options, const algorithms::Registry& registry)
 }  // namespace
 
 int Simulate(const SimulateOptions& options) {
-  algorithms::Registry registry;
-  algorithms::RegisterBuiltinAlgorithms(registry);
-  if (options.repeat > 1) return Repeat(options, registry);
+  const absl::StatusOr<sdk::Catalogue> catalogue = CatalogueOf(options);
+  if (!catalogue.ok()) {
+    PrintError(catalogue.status());
+    return CodeOf(catalogue.status());
+  }
+  if (options.repeat > 1) return Repeat(options, *catalogue);
   std::vector<RunResult> results;
-  return RunOnce(options, registry, {}, "", results);
+  return RunOnce(options, *catalogue, {}, "", results);
 }
 
 }  // namespace macaw::cli

@@ -13,8 +13,9 @@ struct SimulateOptions {
   std::string out;               // the run's folder; "": as configured
   std::string resume;            // folder of a run to go on with
   std::optional<std::string> clients, rounds, processes,
-      slots;            // as written; checked like their keys
-  uint32_t repeat = 1;  // runs with seeds seed, seed+1, …
+      slots;                          // as written; checked like their keys
+  uint32_t repeat = 1;                // runs with seeds seed, seed+1, …
+  std::vector<uint64_t> state_reset;  // clients that start afresh; with `resume`
   bool force = false;
   bool tcp = false;  // TCP loopback instead of a Unix socket
   bool quiet = false;

@@ -44,6 +44,9 @@ struct HelloReply {
   std::string program;
   uint64_t max_inline_bytes = 0;  // larger blobs are moved in chunks
   uint64_t max_blob_bytes = 0;
+  // What the run asks for, so that a worker can register with the numeric profile of the trainer
+  // that it will use.
+  std::optional<RunConfig> run;
 };
 
 // ---- Register: identity, capability, owned clients
@@ -60,7 +63,9 @@ struct RegisterRequest {
   uint64_t central_test_rows = 0;
   std::vector<Attempt>
       died_running;  // what a former process of this name was training when it died
-  Blob examples;     // uint32 per client: training rows; workers with equal data name equal blobs
+  Blob examples;     // uint32 per client: training rows; of sequences, then their tokens likewise.
+                     // Workers with equal data name equal blobs
+  bool volatile_state = false;  // the client states that it keeps end with its process
 };
 struct RegisterReply {
   WorkerId session;
@@ -69,6 +74,7 @@ struct RegisterReply {
   uint64_t population = 0;
   Duration lease_timeout{};  // a lease not renewed for this long is given to others
   Duration heartbeat_every{};
+  Digest run_id;  // names the run for ever, a resumed one too: whose states a store holds
 };
 
 // ---- Lease: the only way to get work (long poll)
@@ -104,12 +110,19 @@ struct TrainingLease {
   bool last =
       false;  // the server holds nothing more for this round: commit after these, without asking
 };
-enum class EvaluationKind : uint8_t { kCentralTest = 0, kClientTest = 1 };
+enum class EvaluationKind : uint8_t {
+  kCentralTest = 0,
+  kClientTest = 1,
+  kClientTrain = 2,
+  kStateDigest = 3  // state_digest.h; needs no model
+};
 struct EvaluationTask {
   Fence fence;
   EvaluationKind kind = EvaluationKind::kCentralTest;
-  ClientId client;              // kClientTest
-  uint64_t begin = 0, end = 0;  // rows
+  ClientId client;              // kClientTest, kClientTrain
+  uint64_t begin = 0, end = 0;  // rows; kClientTest is always about all of them
+  Fence state_version;          // kClientTest: the client's; counter 0: none yet
+  std::vector<Attempt> states;  // kStateDigest: the stored versions, by client
 };
 struct EvaluationLease {
   Round round{};  // the model after this round
@@ -120,6 +133,9 @@ struct LeaseReply {
   Next next = Next::kWait;
   std::optional<TrainingLease> training;
   std::optional<EvaluationLease> evaluation;
+  // State versions that nothing names any more, each told to one worker, once: a lost message costs
+  // room in the store and nothing else. In the lease, because its rate is that of the rounds.
+  std::vector<Attempt> deletable;
 };
 
 // ---- Heartbeat: progress up, all leases renewed; forecast and directives down
@@ -173,6 +189,8 @@ struct EvaluationResult {
   EvaluationTask task;
   Round round{};
   std::vector<double> sums;
+  std::string failure;  // why a client's state could not be read; then there are no sums
+  Digest digest;        // kStateDigest
 };
 struct CommitRequest {
   WorkerId session;

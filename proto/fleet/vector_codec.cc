@@ -39,7 +39,7 @@ AlignedBuffer EncodeVectors(std::span<const ConstVectorView> vectors) {
   const uint64_t header = kFixed + kPerVector * vectors.size();
   uint64_t total = header;
   for (const ConstVectorView& v : vectors) total = Aligned(total) + v.bytes.size();
-  AlignedBuffer buffer(total);
+  AlignedBuffer buffer = AlignedBuffer::Unset(total);
   const std::span<std::byte> out = buffer.bytes();
   Put(out, 0, kMagic);
   Put(out, 8, kVersion);
@@ -49,6 +49,7 @@ AlignedBuffer EncodeVectors(std::span<const ConstVectorView> vectors) {
     const ConstVectorView& v = vectors[i];
     Put(out, kFixed + i * kPerVector, v.layout->digest().bytes);
     Put(out, kFixed + i * kPerVector + 32, static_cast<uint64_t>(v.bytes.size()));
+    std::memset(out.data() + at, 0, Aligned(at) - at);
     at = Aligned(at);
     if (!v.bytes.empty()) std::memcpy(out.data() + at, v.bytes.data(), v.bytes.size());
     at += v.bytes.size();

@@ -98,6 +98,11 @@ std::string Address::Target() const {
   return absl::StrCat(kUnix, escaped);
 }
 
+bool IsPrivate(const std::string& text) {
+  const absl::StatusOr<Address> address = ParseAddress(text);
+  return address.ok() && address->is_unix;
+}
+
 absl::StatusOr<Address> ParseAddress(const std::string& text) {
   Address address;
   if (absl::StartsWith(text, kUnix)) {

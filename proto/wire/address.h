@@ -23,6 +23,10 @@ struct Address {
 // none.
 absl::StatusOr<Address> ParseAddress(const std::string& text);
 
+// Whether `text` is a Unix socket: only this user's processes on this machine are at its other end,
+// so blobs that come over it are guarded by their chunks' checksums and not hashed a second time.
+bool IsPrivate(const std::string& text);
+
 // Makes way for a listener: removes a socket file that nobody listens on. kAlreadyExists when
 // somebody does (or holds the port), or when a file that is no socket is in the way; kNotFound when
 // the folder is missing.

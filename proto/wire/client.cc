@@ -160,7 +160,7 @@ class RemoteLink final : public fleet::FleetLink {
     if (bytes - inside <=
         std::min<size_t>(kMaxPartBytes, std::max<size_t>(limits.max_inline_bytes, 1024)))
       return {};
-    AlignedBuffer buffer(bytes);
+    AlignedBuffer buffer = AlignedBuffer::Unset(bytes);
     message.part().SerializeToArray(buffer.bytes().data(), static_cast<int>(bytes));
     fleet::Blob blob = fleet::Blob::Of(std::move(buffer));
     *message.mutable_part_blob() = ToWire(blob, InlineRule{});  // takes the place of `part`

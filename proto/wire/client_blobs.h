@@ -54,7 +54,7 @@ class BlobMover {
   // keeps breaking without progress.
   absl::StatusOr<fleet::UploadVerdict> Upload(const fleet::Blob& blob, Ask ask);
   // kNotFound when the server no longer serves it, kDataLoss when the bytes are not what the digest
-  // names.
+  // names (not asked of a private socket).
   absl::StatusOr<fleet::Blob> Download(const Digest& digest, uint64_t size);
 
  private:
@@ -65,6 +65,7 @@ class BlobMover {
 
   grpc::GenericStub stub_;
   const ClientOptions options_;
+  const bool verify_;  // downloads, against their digest
   OpenCalls& calls_;
 };
 

@@ -61,6 +61,8 @@ absl::StatusOr<fleet::EvaluationResult> FromWire(const v1::EvaluationResult& m) 
   result.task = f.Sub("task", wire::FromWire(m.task()));
   result.round = Round(m.round());
   result.sums.assign(m.sums().begin(), m.sums().end());
+  result.failure = f.Name("failure", m.failure());
+  result.digest = f.ReadDigest("digest", m.digest());
   return f.Done(std::move(result));
 }
 
@@ -102,6 +104,8 @@ v1::CommitRequest ToWire(const fleet::CommitRequest& request, const InlineRule& 
     *out.mutable_task() = ToWire(result.task);
     out.set_round(result.round.value);
     out.mutable_sums()->Add(result.sums.begin(), result.sums.end());
+    out.set_failure(CleanText(result.failure));
+    out.set_digest(ToWire(result.digest));
   }
   return m;
 }

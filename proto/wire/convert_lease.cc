@@ -6,8 +6,8 @@ namespace macaw::wire {
 namespace {
 
 static_assert(v1::NEXT_REGISTER == static_cast<int>(fleet::Next::kRegister) + 1);
-static_assert(v1::EVALUATION_KIND_CLIENT_TEST ==
-              static_cast<int>(fleet::EvaluationKind::kClientTest) + 1);
+static_assert(v1::EVALUATION_KIND_STATE_DIGEST ==
+              static_cast<int>(fleet::EvaluationKind::kStateDigest) + 1);
 
 Fence FromWire(const v1::Fence& m) { return {m.epoch(), m.counter()}; }
 
@@ -106,6 +106,8 @@ v1::EvaluationTask ToWire(const fleet::EvaluationTask& task) {
   m.set_client(task.client.value);
   m.set_begin(task.begin);
   m.set_end(task.end);
+  if (task.state_version != Fence{}) *m.mutable_state_version() = ToWire(task.state_version);
+  for (const Attempt& state : task.states) *m.add_states() = ToWire(state);
   return m;
 }
 
@@ -113,12 +115,14 @@ absl::StatusOr<fleet::EvaluationTask> FromWire(const v1::EvaluationTask& m) {
   Fields f;
   fleet::EvaluationTask task;
   task.fence = FromWire(m.fence());
-  task.kind = f.Enum("kind", m.kind(), fleet::EvaluationKind::kClientTest);
+  task.kind = f.Enum("kind", m.kind(), fleet::EvaluationKind::kStateDigest);
   task.client = ClientId(m.client());
   f.Require(m.begin() <= m.end(), "begin", "lies behind end");
   task.begin = m.begin();
   task.end = m.end();
-  return f.Done(task);
+  task.state_version = FromWire(m.state_version());
+  for (const v1::Attempt& state : m.states()) task.states.push_back(FromWire(state));
+  return f.Done(std::move(task));
 }
 
 v1::LeaseReply ToWire(const fleet::LeaseReply& reply, const InlineRule& rule) {
@@ -133,6 +137,7 @@ v1::LeaseReply ToWire(const fleet::LeaseReply& reply, const InlineRule& rule) {
     for (const fleet::EvaluationTask& task : reply.evaluation->tasks)
       *lease.add_tasks() = ToWire(task);
   }
+  for (const Attempt& version : reply.deletable) *m.add_deletable() = ToWire(version);
   return m;
 }
 
@@ -144,6 +149,7 @@ absl::StatusOr<fleet::LeaseReply> FromWire(const v1::LeaseReply& m) {
   if (m.has_evaluation()) reply.evaluation = f.Sub("evaluation", FromWire(m.evaluation()));
   f.Require(reply.next != fleet::Next::kWork || m.has_training() || m.has_evaluation(), "next",
             "work without any work in it");
+  for (const v1::Attempt& version : m.deletable()) reply.deletable.push_back(FromWire(version));
   return f.Done(std::move(reply));
 }
 

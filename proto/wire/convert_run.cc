@@ -7,8 +7,8 @@ namespace macaw::wire {
 namespace {
 
 static_assert(v1::TASK_KIND_CLASSIFICATION == static_cast<int>(TaskKind::kClassification) + 1);
-static_assert(v1::TASK_KIND_REGRESSION == static_cast<int>(TaskKind::kRegression) + 1);
-static_assert(v1::WEIGHT_POLICY_UNIFORM == static_cast<int>(WeightPolicy::kUniform) + 1);
+static_assert(v1::TASK_KIND_NEXT_TOKEN == static_cast<int>(TaskKind::kNextToken) + 1);
+static_assert(v1::WEIGHT_POLICY_TOKENS == static_cast<int>(WeightPolicy::kTokens) + 1);
 static_assert(v1::DATA_TYPE_F64 == static_cast<int>(DType::kF64) + 1);
 
 v1::ModelConfig ToWire(const ModelConfig& model) {
@@ -18,6 +18,10 @@ v1::ModelConfig ToWire(const ModelConfig& model) {
   m.set_seed(model.seed);
   m.mutable_input_shape()->Add(model.input_shape.begin(), model.input_shape.end());
   m.set_classes(model.classes);
+  m.set_bias(model.bias);
+  m.set_buffers(model.buffers);
+  m.set_script_digest(model.script_digest);
+  for (const std::string& tensor : model.tensors) m.add_tensors(tensor);
   return m;
 }
 
@@ -29,6 +33,10 @@ absl::StatusOr<ModelConfig> FromWire(const v1::ModelConfig& m) {
   model.seed = m.seed();
   model.input_shape = f.Shape("input_shape", m.input_shape());
   model.classes = f.Between<int64_t>("classes", m.classes(), 0, int64_t{1} << 40);
+  model.bias = m.bias();
+  model.buffers = f.Name("buffers", m.buffers());
+  model.script_digest = f.Name("script_digest", m.script_digest());
+  for (const std::string& tensor : m.tensors()) model.tensors.push_back(f.Name("tensors", tensor));
   return f.Done(std::move(model));
 }
 
@@ -101,6 +109,9 @@ v1::LocalConfig ToWire(const LocalConfig& local) {
   m.set_drop_last(local.drop_last);
   m.set_shuffle(local.shuffle);
   m.set_trainer(local.trainer);
+  m.set_beta1(local.beta1);
+  m.set_beta2(local.beta2);
+  m.set_epsilon(local.epsilon);
   return m;
 }
 
@@ -122,6 +133,9 @@ absl::StatusOr<LocalConfig> FromWire(const v1::LocalConfig& m) {
   local.drop_last = m.drop_last();
   local.shuffle = m.shuffle();
   local.trainer = f.Name("trainer", m.trainer());
+  local.beta1 = f.Finite("beta1", m.beta1());
+  local.beta2 = f.Finite("beta2", m.beta2());
+  local.epsilon = f.Finite("epsilon", m.epsilon());
   return f.Done(std::move(local));
 }
 
@@ -193,6 +207,8 @@ v1::CohortConfig ToWire(const CohortConfig& cohort) {
   v1::CohortConfig m;
   m.set_size(cohort.size);
   m.set_sampling(cohort.sampling);
+  m.set_straggler_fraction(cohort.straggler_fraction);
+  m.set_straggler_policy(cohort.straggler_policy);
   m.set_weight(ToWireEnum<v1::WeightPolicy>(cohort.weight));
   m.set_seed(cohort.seed);
   return m;
@@ -203,7 +219,9 @@ absl::StatusOr<CohortConfig> FromWire(const v1::CohortConfig& m) {
   CohortConfig cohort;
   cohort.size = m.size();
   cohort.sampling = f.Name("sampling", m.sampling());
-  cohort.weight = f.Enum("weight", m.weight(), WeightPolicy::kUniform);
+  cohort.straggler_fraction = f.Finite("straggler_fraction", m.straggler_fraction());
+  cohort.straggler_policy = f.Name("straggler_policy", m.straggler_policy());
+  cohort.weight = f.Enum("weight", m.weight(), WeightPolicy::kTokens);
   cohort.seed = m.seed();
   return f.Done(std::move(cohort));
 }
@@ -244,9 +262,12 @@ v1::RunConfig ToWire(const RunConfig& run) {
   evaluation.set_chunk(run.evaluation.chunk);
   evaluation.set_central(run.evaluation.central);
   evaluation.set_clients(run.evaluation.clients);
+  evaluation.set_train(run.evaluation.train);
   m.set_contribution_bound(run.contribution_bound);
   m.set_clients(run.clients);
   m.set_train_examples(run.train_examples);
+  m.set_train_tokens(run.train_tokens);
+  m.mutable_plugins()->Add(run.plugins.begin(), run.plugins.end());
   return m;
 }
 
@@ -257,7 +278,7 @@ absl::StatusOr<RunConfig> FromWire(const v1::RunConfig& m) {
   run.seed = m.seed();
   run.rounds = m.rounds();
   run.dtype = f.Enum("dtype", m.dtype(), DType::kF64);
-  run.task = f.Enum("task", m.task(), TaskKind::kRegression);
+  run.task = f.Enum("task", m.task(), TaskKind::kNextToken);
   run.model = f.Sub("model", FromWire(m.model()));
   run.transform = f.Sub("transform", FromWire(m.transform()));
   run.local = f.Sub("local", FromWire(m.local()));
@@ -267,8 +288,11 @@ absl::StatusOr<RunConfig> FromWire(const v1::RunConfig& m) {
   run.evaluation.chunk = m.evaluation().chunk();
   run.evaluation.central = m.evaluation().central();
   run.evaluation.clients = m.evaluation().clients();
+  run.evaluation.train = m.evaluation().train();
   run.clients = m.clients();
   run.train_examples = m.train_examples();
+  run.train_tokens = m.train_tokens();
+  for (const std::string& plugin : m.plugins()) run.plugins.push_back(f.Name("plugins", plugin));
   run.contribution_bound = f.Finite("contribution_bound", m.contribution_bound());
   return f.Done(std::move(run));
 }

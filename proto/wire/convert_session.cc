@@ -68,7 +68,7 @@ absl::StatusOr<fleet::Blob> FromWire(const v1::Blob& m) {
     return Malformed("inline",
                      absl::StrCat(m.inline_().size(), " bytes, the blob claims ", m.size()));
   }
-  auto buffer = std::make_shared<AlignedBuffer>(m.inline_().size());
+  auto buffer = std::make_shared<AlignedBuffer>(AlignedBuffer::Unset(m.inline_().size()));
   if (m.size() > 0) std::memcpy(buffer->bytes().data(), m.inline_().data(), m.size());
   if (DigestOf(std::as_const(*buffer).bytes()) != blob.digest) {
     return Refuse(v1::Refusal::REASON_DIGEST_MISMATCH,
@@ -102,6 +102,7 @@ v1::HelloReply ToWire(const fleet::HelloReply& reply) {
   m.set_program(CleanText(reply.program));
   m.set_max_inline_bytes(reply.max_inline_bytes);
   m.set_max_blob_bytes(reply.max_blob_bytes);
+  if (reply.run.has_value()) *m.mutable_run() = ToWire(*reply.run);
   return m;
 }
 
@@ -113,6 +114,7 @@ absl::StatusOr<fleet::HelloReply> FromWire(const v1::HelloReply& m) {
   reply.program = f.Name("program", m.program());
   reply.max_inline_bytes = m.max_inline_bytes();
   reply.max_blob_bytes = m.max_blob_bytes();
+  if (m.has_run()) reply.run = f.Sub("run", FromWire(m.run()));
   return f.Done(std::move(reply));
 }
 
@@ -129,6 +131,7 @@ v1::RegisterRequest ToWire(const fleet::RegisterRequest& request, const InlineRu
   m.set_central_test_rows(request.central_test_rows);
   for (const Attempt& attempt : request.died_running) *m.add_died_running() = ToWire(attempt);
   if (request.examples.named()) *m.mutable_examples() = ToWire(request.examples, rule);
+  m.set_volatile_state(request.volatile_state);
   return m;
 }
 
@@ -149,10 +152,12 @@ absl::StatusOr<fleet::RegisterRequest> FromWire(const v1::RegisterRequest& m) {
   request.died_running = ReadAttempts(m.died_running());
   request.examples = f.Sub("examples", FromWire(m.examples()));
   if (request.examples.named()) {
-    f.Require(
-        request.examples.size == 4 * request.clients, "examples",
-        absl::StrCat(request.examples.size, " bytes for ", request.clients, " clients; 4 each"));
+    const uint64_t each = 4 * request.clients;
+    f.Require(request.examples.size == each || request.examples.size == 2 * each, "examples",
+              absl::StrCat(request.examples.size, " bytes for ", request.clients,
+                           " clients; 4 each, or 8 with tokens"));
   }
+  request.volatile_state = m.volatile_state();
   return f.Done(std::move(request));
 }
 
@@ -164,6 +169,7 @@ v1::RegisterReply ToWire(const fleet::RegisterReply& reply) {
   m.set_population(reply.population);
   m.set_lease_timeout_ns(reply.lease_timeout.count());
   m.set_heartbeat_every_ns(reply.heartbeat_every.count());
+  m.set_run_id(ToWire(reply.run_id));
   return m;
 }
 
@@ -176,6 +182,7 @@ absl::StatusOr<fleet::RegisterReply> FromWire(const v1::RegisterReply& m) {
   reply.population = m.population();
   reply.lease_timeout = f.ReadDuration("lease_timeout_ns", m.lease_timeout_ns());
   reply.heartbeat_every = f.ReadDuration("heartbeat_every_ns", m.heartbeat_every_ns());
+  reply.run_id = f.ReadDigest("run_id", m.run_id());
   return f.Done(std::move(reply));
 }
 

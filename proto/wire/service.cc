@@ -2,6 +2,7 @@
 
 #include "core/status.h"
 #include "proto/fleet/once.h"
+#include "proto/wire/address.h"
 #include "proto/wire/limits.h"
 
 namespace macaw::wire {
@@ -94,9 +95,10 @@ absl::Status HandleCommit(ServiceState& state, v1::CommitRequest message, Handle
 ServiceState::ServiceState(const ServerOptions& server_options, fleet::FleetHandler& fleet_handler)
     : options(server_options),
       handler(fleet_handler),
-      uploads(
-          {.max_blob_bytes = options.max_blob_bytes, .budget_bytes = options.upload_budget_bytes},
-          SteadyClock(), executor),
+      uploads({.max_blob_bytes = options.max_blob_bytes,
+               .budget_bytes = options.upload_budget_bytes,
+               .verify = !IsPrivate(options.listen)},
+              SteadyClock(), executor),
       executor("wire", 2) {}
 
 grpc::ServerUnaryReactor* FleetService::Hello(Context*, const v1::HelloRequest* message,

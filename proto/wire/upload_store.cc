@@ -10,14 +10,15 @@
 
 namespace macaw::wire {
 
-Upload::Upload(const Digest& digest, uint64_t size, std::shared_ptr<std::atomic<uint64_t>> used,
-               const Clock& clock, Executor& executor)
+Upload::Upload(const Digest& digest, uint64_t size, bool verify,
+               std::shared_ptr<std::atomic<uint64_t>> used, const Clock& clock, Executor& executor)
     : digest_(digest),
       size_(size),
+      verify_(verify),
       used_(std::move(used)),
       clock_(clock),
       executor_(executor),
-      buffer_(size),
+      buffer_(AlignedBuffer::Unset(size)),  // nobody reads past received_
       last_used_(clock.Now()) {}
 
 Upload::~Upload() { used_->fetch_sub(size_); }
@@ -44,6 +45,7 @@ absl::Status Upload::Append(uint64_t offset, uint64_t checksum,
   size_t length = 0;
   for (const auto piece : data) length += piece.size();
   bool start_hashing = false;
+  std::vector<Done> done;
   {
     MutexLock lock(&mutex_);
     last_used_ = clock_.Now();
@@ -73,9 +75,14 @@ absl::Status Upload::Append(uint64_t offset, uint64_t checksum,
                     absl::StrCat("the chunk at ", offset, " arrived damaged"), "checksum", digest_);
     }
     received_ += length;
-    start_hashing = !hashing_ && hashed_ < received_;
+    if (!verify_ && received_ == size_) {
+      state_ = State::kComplete;
+      done = std::exchange(waiting_, {});
+    }
+    start_hashing = verify_ && !hashing_ && hashed_ < received_;
     hashing_ = hashing_ || start_hashing;
   }
+  for (Done& f : done) std::move(f)(absl::OkStatus());
   if (start_hashing) executor_.Post([self = shared_from_this()] { self->HashSome(); });
   return absl::OkStatus();
 }
@@ -163,7 +170,7 @@ UploadStore::Begun UploadStore::Begin(const Digest& digest, uint64_t size) {
   }
   std::shared_ptr<Upload> fresh;
   try {
-    fresh = std::make_shared<Upload>(digest, size, used_, clock_, executor_);
+    fresh = std::make_shared<Upload>(digest, size, options_.verify, used_, clock_, executor_);
   } catch (const std::bad_alloc&) {
     used_->fetch_sub(size);
     return {UploadVerdict::kBusy, 0};

@@ -27,15 +27,16 @@ class Upload : public std::enable_shared_from_this<Upload> {
   using Done = absl::AnyInvocable<void(absl::Status) &&>;
 
   // `size` bytes are taken from `*used` until the last holder lets go, so that the store's budget
-  // counts real memory.
-  Upload(const Digest& digest, uint64_t size, std::shared_ptr<std::atomic<uint64_t>> used,
-         const Clock& clock, Executor& executor);
+  // counts real memory. `verify`: hash the bytes against the digest.
+  Upload(const Digest& digest, uint64_t size, bool verify,
+         std::shared_ptr<std::atomic<uint64_t>> used, const Clock& clock, Executor& executor);
   ~Upload();
 
   uint64_t size() const { return size_; }
   uint64_t received() const ABSL_LOCKS_EXCLUDED(mutex_);
-  bool complete() const ABSL_LOCKS_EXCLUDED(mutex_);  // all there, and the digest is right
-  bool failed() const ABSL_LOCKS_EXCLUDED(mutex_);    // all there, and the digest is wrong
+  // All there, and the digest is right where it is verified.
+  bool complete() const ABSL_LOCKS_EXCLUDED(mutex_);
+  bool failed() const ABSL_LOCKS_EXCLUDED(mutex_);  // all there, and the digest is wrong
   TimePoint last_used() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Keeps a chunk that begins at or before what is kept; the part that is kept already is skipped.
@@ -57,6 +58,7 @@ class Upload : public std::enable_shared_from_this<Upload> {
 
   const Digest digest_;
   const uint64_t size_;
+  const bool verify_;
   const std::shared_ptr<std::atomic<uint64_t>> used_;
   const Clock& clock_;
   Executor& executor_;
@@ -81,6 +83,8 @@ class UploadStore {
     uint64_t max_blob_bytes = 0;
     uint64_t budget_bytes = 0;  // all uploads whose bytes are in memory, claimed ones included
     Duration idle = FromSeconds(60);
+    // Whether digests are checked on arrival. Every chunk has its checksum either way.
+    bool verify = true;
   };
   // `clock` and `executor` must outlive the store and every blob that it has given out.
   UploadStore(const Options& options, const Clock& clock, Executor& executor);

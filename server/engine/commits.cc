@@ -25,11 +25,18 @@ std::vector<Attempt> AttemptsOf(const fleet::Part& part) {
 
 absl::Status RoundEngine::CheckEvaluation(const fleet::EvaluationResult& result) const {
   const fleet::EvaluationTask& task = result.task;
+  if (!result.failure.empty()) return absl::OkStatus();  // judged by whether its task is current
+  if (task.kind == fleet::EvaluationKind::kStateDigest) {
+    return result.digest.IsZero() ? absl::InvalidArgumentError("a digest of states is missing")
+                                  : absl::OkStatus();
+  }
   const size_t sums = training::SchemaFor(options_.run.task).sums.size();
   const bool counted =
       result.sums.size() == sums && std::isfinite(result.sums[0]) && result.sums[0] >= 0;
-  const bool central = task.kind == fleet::EvaluationKind::kCentralTest;
-  if (counted && (!central || result.sums[0] == static_cast<double>(task.end - task.begin)))
+  // How many tokens some rows have is not known here, nor how many test rows a client has.
+  const bool known =
+      task.kind != fleet::EvaluationKind::kClientTest && options_.run.task != TaskKind::kNextToken;
+  if (counted && (!known || result.sums[0] == static_cast<double>(task.end - task.begin)))
     return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("an evaluation after round ", result.round.value,
                                                  " does not report the rows it was asked for"));
@@ -50,6 +57,11 @@ absl::Status RoundEngine::CheckRecords(const fleet::Part& part) const {
           absl::StrCat("client ", record.attempt.client.value,
                        " reports another number of examples than it has"));
     }
+    if (record.has_state && !options_.stateful) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("client ", record.attempt.client.value,
+                       " reports a state, but the run's algorithm keeps none"));
+    }
     if (record.sums.size() != sums) {
       return absl::InvalidArgumentError(absl::StrCat("client ", record.attempt.client.value,
                                                      " reports ", record.sums.size(),
@@ -61,7 +73,19 @@ absl::Status RoundEngine::CheckRecords(const fleet::Part& part) const {
   return absl::OkStatus();
 }
 
-fleet::CommitReply RoundEngine::Accept(Ticket ticket, const Worker& worker, const fleet::Part& part,
+void RoundEngine::LearnSpeed(Worker& worker, const fleet::Part& part) {
+  constexpr double kNewest = 0.5;  // weight of the latest part
+  double load = 0, seconds = 0;
+  for (const fleet::ClientRecord& record : part.included) {
+    load += record.examples;
+    seconds += record.load_seconds + record.train_seconds;
+  }
+  if (!(load > 0) || !(seconds > 0)) return;
+  double& speed = worker.load_per_second;
+  speed = speed == 0 ? load / seconds : (1 - kNewest) * speed + kNewest * load / seconds;
+}
+
+fleet::CommitReply RoundEngine::Accept(Ticket ticket, Worker& worker, const fleet::Part& part,
                                        const absl::Status& decoded, bool& adding) {
   const std::vector<Attempt> attempts = AttemptsOf(part);
   const bool current =
@@ -86,15 +110,21 @@ fleet::CommitReply RoundEngine::Accept(Ticket ticket, const Worker& worker, cons
   if (!decoded.ok()) return turn_down(Verdict::kRefused, decoded);
   if (const absl::Status status = CheckRecords(part); !status.ok())
     return turn_down(Verdict::kRefused, status);
+  if (FailOverState(part.left_out))
+    return {.verdict = Verdict::kStale, .reason = "the run is over"};
 
   std::vector<Attempt> included(attempts.begin(),
                                 attempts.begin() + static_cast<long>(part.included.size()));
   std::vector<Attempt> left_out(attempts.begin() + static_cast<long>(part.included.size()),
                                 attempts.end());
+  LearnSpeed(worker, part);
   table_.Count(included);
   table_.GiveUp(left_out);
   report_.records.insert(report_.records.end(), part.included.begin(), part.included.end());
   report_.left_out.insert(report_.left_out.end(), part.left_out.begin(), part.left_out.end());
+  for (const fleet::ClientRecord& record : part.included) {
+    if (record.has_state) versions_.Stage(record.attempt);
+  }
   host_.Note({"part",
               {{"worker", worker.name},
                {"round", int64_t{part.round.value}},
@@ -123,6 +153,9 @@ void RoundEngine::Commit(Ticket ticket, const fleet::CommitRequest& request,
       evaluation_.DropWorker(worker->session);
       return answer({.verdict = Verdict::kRefused, .reason = std::string(status.message())});
     }
+  }
+  if (FailOverState(worker->session, request.evaluations)) {
+    return answer({.verdict = Verdict::kStale, .reason = "the run is over"});
   }
   for (const fleet::EvaluationResult& result : request.evaluations) {
     if (evaluation_open_) evaluation_.Complete(worker->session, result);

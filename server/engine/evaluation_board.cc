@@ -10,20 +10,35 @@ namespace macaw::server {
 using fleet::EvaluationKind;
 
 EvaluationBoard::EvaluationBoard(Round round, fleet::Blob model, const EvaluationConfig& config,
-                                 uint64_t central_rows, uint64_t clients)
+                                 uint64_t central_rows, std::span<const uint32_t> train_rows)
     : round_(round), model_(std::move(model)) {
-  if (config.central) {
-    for (uint64_t begin = 0; begin < central_rows; begin += config.chunk) {
-      slots_.push_back({.task = {.kind = EvaluationKind::kCentralTest,
+  const auto cut = [&](EvaluationKind kind, ClientId client, uint64_t rows) {
+    for (uint64_t begin = 0; begin < rows; begin += config.chunk) {
+      slots_.push_back({.task = {.kind = kind,
+                                 .client = client,
                                  .begin = begin,
-                                 .end = std::min<uint64_t>(begin + config.chunk, central_rows)}});
+                                 .end = std::min<uint64_t>(begin + config.chunk, rows)}});
     }
+  };
+  if (config.central) cut(EvaluationKind::kCentralTest, ClientId(0), central_rows);
+  for (uint64_t client = 0; config.clients && client < train_rows.size(); ++client) {
+    slots_.push_back({.task = {.kind = EvaluationKind::kClientTest, .client = ClientId(client)}});
   }
-  if (config.clients) {
-    for (uint64_t client = 0; client < clients; ++client) {
-      slots_.push_back({.task = {.kind = EvaluationKind::kClientTest, .client = ClientId(client)}});
-    }
+  for (uint64_t client = 0; config.train && client < train_rows.size(); ++client) {
+    cut(EvaluationKind::kClientTrain, ClientId(client), train_rows[client]);
   }
+}
+
+EvaluationBoard EvaluationBoard::OfStates(Round round, const VersionIndex& versions) {
+  EvaluationBoard board;
+  board.round_ = round;
+  for (uint64_t page = 0; page < versions.pages(); ++page) {
+    std::vector<Attempt> states = versions.Page(page);
+    if (states.empty()) continue;
+    board.slots_.push_back(
+        {.task = {.kind = EvaluationKind::kStateDigest, .states = std::move(states)}});
+  }
+  return board;
 }
 
 std::vector<fleet::EvaluationTask> EvaluationBoard::Take(WorkerId worker, size_t count,
@@ -43,14 +58,23 @@ std::vector<fleet::EvaluationTask> EvaluationBoard::Take(WorkerId worker, size_t
   return taken;
 }
 
-bool EvaluationBoard::Complete(WorkerId worker, const fleet::EvaluationResult& result) {
+bool EvaluationBoard::Holds(WorkerId worker, const fleet::EvaluationResult& result) const {
   const auto it = by_fence_.find(result.task.fence.counter);
   if (result.round != round_ || it == by_fence_.end()) return false;
+  const Slot& slot = slots_[it->second];
+  return slot.task.fence == result.task.fence && slot.task.kind == result.task.kind &&
+         slot.worker == worker;
+}
+
+bool EvaluationBoard::Complete(WorkerId worker, const fleet::EvaluationResult& result) {
+  if (!Holds(worker, result)) return false;
+  const auto it = by_fence_.find(result.task.fence.counter);
   Slot& slot = slots_[it->second];
-  if (slot.task.fence != result.task.fence || slot.worker != worker) return false;
   by_fence_.erase(it);
   slot.state = State::kDone;
   slot.sums = result.sums;
+  slot.digest = result.digest;
+  slot.task.states = {};
   --leased_;
   ++finished_;
   return true;
@@ -96,10 +120,19 @@ TimePoint EvaluationBoard::NextExpiry() const {
 EvaluationSums EvaluationBoard::Report() const {
   EvaluationSums report{.round = round_};
   for (const Slot& slot : slots_) {
-    if (slot.task.kind == EvaluationKind::kCentralTest) {
-      training::AddTo(report.central, slot.sums);
-    } else {
-      report.clients.push_back({slot.task.client, slot.sums});
+    switch (slot.task.kind) {
+      case EvaluationKind::kCentralTest:
+        training::AddTo(report.central, slot.sums);
+        break;
+      case EvaluationKind::kClientTest:
+        report.clients.push_back({slot.task.client, slot.sums});
+        break;
+      case EvaluationKind::kClientTrain:
+        training::AddTo(report.train, slot.sums);
+        break;
+      case EvaluationKind::kStateDigest:
+        report.states.push_back(slot.digest);
+        break;
     }
   }
   return report;

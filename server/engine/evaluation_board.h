@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -9,6 +10,7 @@
 #include "core/run_config.h"
 #include "proto/fleet/messages.h"
 #include "server/engine/attempt_table.h"
+#include "server/engine/version_index.h"
 
 namespace macaw::server {
 
@@ -16,21 +18,28 @@ namespace macaw::server {
 struct EvaluationSums {
   Round round{};
   std::vector<double> central;  // over the central test set, added in chunk order; empty: not asked
+  std::vector<double> train;    // over every client's training rows, by client id and chunk order
   struct ClientSums {
     ClientId client;
     std::vector<double> sums;
   };
+  std::vector<Digest> states;       // of the ranges of clients that were asked for, in order
   std::vector<ClientSums> clients;  // every client's own test rows, by client id; empty: not asked
 };
 
 // The evaluation of one model, cut into tasks that depend on the configuration only (chunks of
-// `chunk` rows; one task a client). Tasks are leased, expire and come back like clients do, and a
+// `chunk` rows of the central test set and of each client's training rows; one task for a client's
+// test rows). Tasks are leased, expire and come back like clients do, and a
 // result counts once. Pure.
 class EvaluationBoard {
  public:
   EvaluationBoard() = default;  // nothing to do
+  // `train_rows`: of each client.
   EvaluationBoard(Round round, fleet::Blob model, const EvaluationConfig& config,
-                  uint64_t central_rows, uint64_t clients);
+                  uint64_t central_rows, std::span<const uint32_t> train_rows);
+
+  // Asks for the digests of a run's client states, a task for each range of clients.
+  static EvaluationBoard OfStates(Round round, const VersionIndex& versions);
 
   Round round() const { return round_; }
   const fleet::Blob& model() const { return model_; }
@@ -40,6 +49,8 @@ class EvaluationBoard {
 
   std::vector<fleet::EvaluationTask> Take(WorkerId worker, size_t count, TimePoint expires,
                                           FenceSource& fences);
+  // Whether the result is of a task that this worker holds.
+  bool Holds(WorkerId worker, const fleet::EvaluationResult& result) const;
   // False when the task is not current (given to somebody else since, or done).
   bool Complete(WorkerId worker, const fleet::EvaluationResult& result);
   void Renew(WorkerId worker, TimePoint expires);
@@ -57,6 +68,7 @@ class EvaluationBoard {
     WorkerId worker;
     TimePoint expires{};
     std::vector<double> sums;
+    Digest digest;
   };
   template <typename Condition>
   size_t Return(const Condition& condition);

@@ -6,9 +6,12 @@
 #include <utility>
 
 #include "core/status.h"
+#include "training/api/straggler.h"
 
 namespace macaw::server {
 namespace {
+
+constexpr uint64_t kLeastReplaced = 65536;  // replaced state versions that are remembered
 
 template <typename T>
 void SortByClient(std::vector<T>& records) {
@@ -24,7 +27,9 @@ RoundEngine::RoundEngine(EngineOptions options, const scheduler::Scheduler& sche
       scheduler_(scheduler),
       host_(host),
       fences_(options_.epoch),
-      completed_(options_.completed) {}
+      completed_(options_.completed),
+      evaluation_fences_(options_.epoch),
+      versions_(options_.versions, std::max<uint64_t>(options_.run.clients, kLeastReplaced)) {}
 
 bool EvaluationDue(const RunConfig& run, Round round) {
   const uint32_t every = run.evaluation.every;
@@ -49,11 +54,24 @@ void RoundEngine::Begin(TimePoint now) {
 void RoundEngine::NextRound(TimePoint now) {
   if (completed_ < options_.run.rounds) return OpenRound(Round(completed_ + 1));
   state_ = State::kDraining;
+  if (!evaluation_open_) return Finish(RunEnd::kFinished, "", now);  // went down at the very end
   Advance(now);
 }
 
 void RoundEngine::OpenRound(Round round) {
   cohort_ = sampler_->Sample(round);
+  for (const scheduler::CohortEntry& entry : cohort_.entries) {
+    if (!options_.stateful || entry.multiplicity == 1) continue;
+    return Fail(absl::FailedPreconditionError(
+        absl::StrCat("client ", entry.client.value, " was drawn ", entry.multiplicity,
+                     " times, but an algorithm that keeps client states needs a cohort.sampling "
+                     "without replacement")));
+  }
+  if (options_.run.cohort.straggler_policy == "drop") {
+    std::erase_if(cohort_.entries, [&](const scheduler::CohortEntry& entry) {
+      return training::IsStraggler(options_.run.cohort, round, entry.client);
+    });
+  }
   deaths_.clear();
   died_.clear();
   order_ = {.round = round};
@@ -117,8 +135,16 @@ void RoundEngine::Applied(absl::StatusOr<bool> another_phase, std::optional<flee
   if (!another_phase.ok()) {
     return Fail(Annotate(another_phase.status(), absl::StrCat("round ", order_.round.value)));
   }
+  if (*another_phase && versions_.staged()) {
+    return Fail(absl::InternalError(
+        absl::StrCat("round ", order_.round.value, ": ", options_.run.algorithm.name,
+                     " moved client states in a phase that was not the last")));
+  }
   if (*another_phase && !interrupt_) return OpenPhase(Phase(order_.phase.value + 1));
-  if (!*another_phase) completed_ = order_.round.value;
+  if (!*another_phase) {
+    completed_ = order_.round.value;
+    versions_.Close(order_.round);
+  }
   if (interrupt_) return End(RunEnd::kInterrupted, absl::OkStatus(), "");
   if (model.has_value()) OpenEvaluation(order_.round, *std::move(model));
   if (evaluation_open_ && options_.evaluation_gates) {
@@ -132,7 +158,7 @@ void RoundEngine::Applied(absl::StatusOr<bool> another_phase, std::optional<flee
 
 void RoundEngine::OpenEvaluation(Round round, fleet::Blob model) {
   evaluation_ = EvaluationBoard(round, std::move(model), options_.run.evaluation,
-                                first_node_->central_test_rows, first_node_->clients);
+                                first_node_->central_test_rows, examples_);
   evaluation_open_ = true;
 }
 
@@ -156,12 +182,16 @@ void RoundEngine::Advance(TimePoint now) {
 
 void RoundEngine::AfterEvaluation(TimePoint now) {
   evaluation_open_ = false;
+  if (finishing_.has_value()) {
+    state_digest_ = fleet::CombineStateDigests(evaluation_.Report().states);
+    return End(finishing_->first, absl::OkStatus(), finishing_->second);
+  }
   const std::optional<std::string> stop = host_.Evaluated(evaluation_.Report());
   evaluation_ = EvaluationBoard();
   if (state_ != State::kDraining) return;
-  if (stop.has_value()) return End(RunEnd::kStopped, absl::OkStatus(), *stop);
+  if (stop.has_value()) return Finish(RunEnd::kStopped, *stop, now);
   if (completed_ < options_.run.rounds) return NextRound(now);
-  End(RunEnd::kFinished, absl::OkStatus(), "");
+  Finish(RunEnd::kFinished, "", now);
 }
 
 void RoundEngine::Interrupt() {
@@ -227,9 +257,15 @@ const scheduler::CohortEntry* RoundEngine::FindEntry(ClientId client) const {
 }
 
 double RoundEngine::WeightOf(ClientId client) const {
-  return options_.run.cohort.weight == WeightPolicy::kUniform
-             ? 1.0
-             : static_cast<double>(examples_[client.value]);
+  switch (options_.run.cohort.weight) {
+    case WeightPolicy::kUniform:
+      return 1.0;
+    case WeightPolicy::kTokens:
+      return static_cast<double>(tokens_[client.value]);
+    case WeightPolicy::kExamples:
+      break;
+  }
+  return static_cast<double>(examples_[client.value]);
 }
 
 }  // namespace macaw::server

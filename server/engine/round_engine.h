@@ -19,6 +19,7 @@
 #include "server/engine/attempt_table.h"
 #include "server/engine/evaluation_board.h"
 #include "server/engine/host.h"
+#include "server/engine/version_index.h"
 
 namespace macaw::server {
 
@@ -34,6 +35,9 @@ struct EngineOptions {
   std::optional<NumericProfile> profile;  // profile may carry it on
   std::optional<fleet::Blob>
       evaluate_first;  // the model after `completed`, if its evaluation is still owed
+  Digest run_id;
+  bool stateful = false;  // clients keep a state between rounds
+  VersionIndex versions;  // of a resumed run
 };
 
 // The last round is always evaluated.
@@ -86,6 +90,15 @@ class RoundEngine {
   bool mid_round() const { return order_.phase.value > 0 && completed_ < order_.round.value; }
   bool everybody_told() const;  // after the end: every known worker has been told
 
+  // ---- client states ----
+  // What a checkpoint of the last whole round must hold; `closing`: the open one is whole, and
+  // Applied is about to say so.
+  VersionIndex SnapshotVersions(bool closing) { return versions_.Snapshot(closing); }
+  // Older checkpoints than that of this round are gone for good.
+  void CheckpointsFrom(Round oldest) { versions_.CheckpointsFrom(oldest); }
+  // Over all client states (proto/fleet/state_digest.h), once a stateful run has come to its end.
+  const std::optional<Digest>& state_digest() const { return state_digest_; }
+
  private:
   enum class State : uint8_t { kGathering, kPreparing, kRunning, kClosing, kDraining, kEnded };
   struct Parked {
@@ -101,9 +114,13 @@ class RoundEngine {
     TimePoint last_seen{};
     uint64_t last_commit = 0;
     std::optional<Parked> parked;
-    bool told = false;  // that the run is over
+    bool told = false;           // that the run is over
+    double load_per_second = 0;  // of a slot, smoothed over its parts; 0: not known yet
+    bool volatile_state = false;
   };
 
+  // Updates what a worker is known to do in a second. Placement only, never a result.
+  static void LearnSpeed(Worker& worker, const fleet::Part& part);
   absl::Status CheckNode(const fleet::RegisterRequest& request,
                          const std::vector<uint32_t>& examples) const;
   Worker* Seen(WorkerId session, TimePoint now);
@@ -116,10 +133,16 @@ class RoundEngine {
   bool Serve(Worker& worker, const fleet::LeaseRequest& request, Ticket ticket, TimePoint now);
   void ServeParked(TimePoint now);
   void Requeue(const std::vector<Attempt>& ended, const std::string& why);
-  fleet::CommitReply Accept(Ticket ticket, const Worker& worker, const fleet::Part& part,
+  fleet::CommitReply Accept(Ticket ticket, Worker& worker, const fleet::Part& part,
                             const absl::Status& decoded, bool& adding);
   absl::Status CheckRecords(const fleet::Part& part) const;
   absl::Status CheckEvaluation(const fleet::EvaluationResult& result) const;
+  absl::Status CheckStateStore(const fleet::RegisterRequest& request) const;
+  // Ends the run when these say that the state of a client cannot be read.
+  bool FailOverState(const std::vector<fleet::LeftOut>& left_out);
+  bool FailOverState(WorkerId worker, const std::vector<fleet::EvaluationResult>& evaluations);
+  // The run has done its rounds: ends it, in a stateful run once all states have been digested.
+  void Finish(RunEnd end, std::string reason, TimePoint now);
   void Advance(
       TimePoint now);  // closes the round, finishes the evaluation, ends the run: whatever is due
   void AfterEvaluation(TimePoint now);
@@ -140,7 +163,8 @@ class RoundEngine {
 
   // The population, known once the first worker has registered.
   std::optional<fleet::RegisterRequest> first_node_;
-  std::vector<uint32_t> examples_;
+  std::vector<uint32_t> examples_;  // training rows, per client
+  std::vector<uint32_t> tokens_;    // likewise, of sequences; else empty
   std::unique_ptr<scheduler::CohortSampler> sampler_;
 
   std::map<WorkerId, Worker> workers_;
@@ -160,6 +184,12 @@ class RoundEngine {
 
   EvaluationBoard evaluation_;
   bool evaluation_open_ = false;
+  FenceSource evaluation_fences_;  // of its own, so that those of attempts are dense
+
+  StateVersions versions_;
+  // How the run ends once its client states have been digested.
+  std::optional<std::pair<RunEnd, std::string>> finishing_;
+  std::optional<Digest> state_digest_;
 };
 
 }  // namespace macaw::server

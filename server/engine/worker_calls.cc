@@ -11,10 +11,15 @@ namespace {
 
 using fleet::Next;
 
+// A lease costs a round trip of some 100 µs: a piece is worth at least this many seconds of
+// training, which is also how far apart two workers may end.
+constexpr double kLeaseWorth = 2e-3;
 // Only a lease that is asked for again soon is worth parking; this bounds what a request can ask.
 constexpr Duration kLongestPoll = std::chrono::seconds(60);
-constexpr uint64_t kMostTasks = 8192;  // a lease and its answer must fit a message
-constexpr size_t kForecast = 64;       // clients named ahead per heartbeat
+constexpr uint64_t kMostTasks = 8192;     // a lease and its answer must fit a message
+constexpr size_t kForecast = 64;          // clients named ahead per heartbeat
+constexpr uint64_t kMostStateTasks = 16;  // each names up to fleet::kStateRange versions
+constexpr size_t kMostDeletable = 4096;   // likewise: versions named per lease
 
 std::string ToString(const NumericProfile& profile) {
   return absl::StrCat("(", profile.trainer, ", ", profile.instruction_set, ", ", profile.libraries,
@@ -34,7 +39,8 @@ absl::Status RoundEngine::CheckNode(const fleet::RegisterRequest& request,
   if (request.input_shape != run.model.input_shape) {
     return refuse("its examples have another shape than the run's model.input_shape");
   }
-  if (run.task == TaskKind::kClassification && request.classes != run.model.classes) {
+  const bool by_class = run.task == TaskKind::kClassification || run.task == TaskKind::kNextToken;
+  if (by_class && request.classes != run.model.classes) {
     return refuse(absl::StrCat("its data has ", request.classes, " classes, the run's model ",
                                run.model.classes));
   }
@@ -52,10 +58,15 @@ absl::Status RoundEngine::CheckNode(const fleet::RegisterRequest& request,
                                ", so the run would not be the same"));
   }
   if (!first_node_.has_value()) {
-    return examples.size() == request.clients && request.clients > 0
-               ? absl::OkStatus()
-               : refuse(absl::StrCat("it reports ", request.clients,
-                                     " clients but sample counts of ", examples.size()));
+    const bool tokens = examples.size() == 2 * request.clients;
+    if (request.clients == 0 || !(tokens || examples.size() == request.clients)) {
+      return refuse(absl::StrCat("it reports ", request.clients, " clients but sample counts of ",
+                                 examples.size()));
+    }
+    if (run.cohort.weight == WeightPolicy::kTokens && !tokens) {
+      return refuse("cohort.weight is \"tokens\", but its data does not hold sequences");
+    }
+    return absl::OkStatus();
   }
   if (request.data_digest != first_node_->data_digest ||
       request.examples.digest != first_node_->examples.digest ||
@@ -77,11 +88,13 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::Register
                                                            std::vector<uint32_t> examples,
                                                            TimePoint now) {
   MACAW_RETURN_IF_ERROR(CheckNode(request, examples));
+  MACAW_RETURN_IF_ERROR(CheckStateStore(request));
   fleet::RegisterReply reply{.epoch = options_.epoch,
                              .run = options_.run,
                              .population = request.clients,
                              .lease_timeout = options_.lease_timeout,
-                             .heartbeat_every = options_.lease_timeout / 3};
+                             .heartbeat_every = options_.lease_timeout / 3,
+                             .run_id = options_.run_id};
   if (replaced_.contains({request.name, request.incarnation})) {
     return absl::FailedPreconditionError(absl::StrCat("another process runs under the name \"",
                                                       request.name,
@@ -102,13 +115,16 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::Register
   if (!first_node_.has_value()) {
     first_node_ = request;
     first_node_->died_running.clear();
+    tokens_.assign(examples.begin() + static_cast<std::ptrdiff_t>(request.clients), examples.end());
+    examples.resize(request.clients);
     examples_ = std::move(examples);
   }
   Worker worker{.session = WorkerId(next_session_++),
                 .name = request.name,
                 .incarnation = request.incarnation,
                 .slots = request.slots,
-                .last_seen = now};
+                .last_seen = now,
+                .volatile_state = request.volatile_state};
   reply.session = worker.session;
   host_.Note({"worker_joined",
               {{"worker", worker.name},
@@ -137,6 +153,11 @@ void RoundEngine::Lose(WorkerId session, const std::string& why, TimePoint now) 
   Requeue(table_.DropWorker(session), absl::StrCat(worker.name, " lost"));
   dispatch_.RemoveWorker(session);
   evaluation_.DropWorker(session);
+  if (worker.volatile_state && versions_.any()) {
+    return Fail(absl::AbortedError(absl::StrCat(
+        "worker \"", worker.name, "\" kept the clients' states in its memory and is gone (", why,
+        "), so the run cannot go on: start it anew, with state.store = \"disk\" to outlast that")));
+  }
   ServeParked(now);
 }
 
@@ -196,12 +217,17 @@ bool RoundEngine::Serve(Worker& worker, const fleet::LeaseRequest& request, Tick
   if (evaluation_open_ && evaluation_.waiting() > 0) {
     uint64_t slots = 0;
     for (const auto& [session, other] : workers_) slots += other.slots;
-    const uint64_t share = std::clamp<uint64_t>(
-        (evaluation_.waiting() * worker.slots + slots - 1) / slots, 1, kMostTasks);
-    reply.evaluation =
-        fleet::EvaluationLease{.round = evaluation_.round(),
-                               .model = named(evaluation_.model()),
-                               .tasks = evaluation_.Take(worker.session, share, expires, fences_)};
+    const uint64_t share =
+        std::clamp<uint64_t>((evaluation_.waiting() * worker.slots + slots - 1) / slots, 1,
+                             finishing_.has_value() ? kMostStateTasks : kMostTasks);
+    reply.evaluation = fleet::EvaluationLease{
+        .round = evaluation_.round(),
+        .model = named(evaluation_.model()),
+        .tasks = evaluation_.Take(worker.session, share, expires, evaluation_fences_)};
+    for (fleet::EvaluationTask& task : reply.evaluation->tasks) {
+      if (task.kind == fleet::EvaluationKind::kClientTest)
+        task.state_version = versions_.Current(task.client);
+    }
   }
   if (state_ == State::kRunning && !dispatch_.empty()) {
     fleet::TrainingLease lease{.round = order_.round,
@@ -211,17 +237,21 @@ bool RoundEngine::Serve(Worker& worker, const fleet::LeaseRequest& request, Tick
                                .total_weight = order_.grid.total_weight,
                                .max_multiplicity = order_.grid.max_multiplicity,
                                .total_multiplicity = order_.grid.total_multiplicity};
-    for (const scheduler::CohortEntry& entry : dispatch_.Take(worker.session, worker.slots)) {
+    const double worthwhile = worker.load_per_second * worker.slots * kLeaseWorth;
+    for (const scheduler::CohortEntry& entry :
+         dispatch_.Take(worker.session, worker.slots, static_cast<uint64_t>(worthwhile))) {
       const Attempt attempt = table_.Lease(entry.client, worker.session, expires, fences_);
       lease.assignments.push_back({.client = entry.client,
                                    .fence = attempt.fence,
                                    .multiplicity = entry.multiplicity,
-                                   .weight = WeightOf(entry.client)});
+                                   .weight = WeightOf(entry.client),
+                                   .state_version = versions_.Current(entry.client)});
     }
     lease.last = dispatch_.empty();
     reply.training = std::move(lease);
   }
   if (!reply.training.has_value() && !reply.evaluation.has_value()) return false;
+  reply.deletable = versions_.TakeDeletable(kMostDeletable);
   host_.AnswerLease(ticket, std::move(reply));
   return true;
 }

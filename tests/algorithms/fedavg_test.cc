@@ -1,9 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <cmath>
 
-#include "algorithms/mean_delta.h"
 #include "tests/algorithms/round_loop.h"
 
 namespace macaw::algorithms {
@@ -11,8 +10,6 @@ namespace {
 
 using Options = RoundLoop::Options;
 using ::testing::HasSubstr;
-
-constexpr std::array<double, 2> kOptimum = {.407946308724832, 2.725422818791946};
 
 RoundLoop FedAvgOn(std::vector<TestPopulationClient> population, const Options& options) {
   return {Builtin("fedavg"), std::move(population), options};
@@ -27,19 +24,17 @@ TEST(FedAvg, ReachesItsKnownFixedPoint) {
 TEST(FedAvg, WithOneStepIsGradientDescentAndReachesTheOptimum) {
   RoundLoop loop = FedAvgOn(Q4(), {.steps = 1});
   ASSERT_TRUE(loop.Rounds(1).ok());
-  // x₁ = η·Σ p_i A_i b_i by hand from x₀ = 0.
-  std::array<double, 2> step{};
+  // x₁ = −η·Σ p_i ∇f_i(0) by hand from x₀ = 0.
+  Numbers step(2);
   const double p[] = {.1, .2, .3, .4};
   const std::vector<TestPopulationClient> clients = Q4();
   for (size_t c = 0; c < 4; ++c) {
-    for (size_t i = 0; i < 2; ++i) {
-      for (size_t j = 0; j < 2; ++j)
-        step[i] += .1 * p[c] * clients[c].objective.a[i][j] * clients[c].objective.b[j];
-    }
+    const Numbers gradient = clients[c].objective->Gradient({0, 0});
+    for (size_t i = 0; i < 2; ++i) step[i] -= .1 * p[c] * gradient[i];
   }
   EXPECT_LT(Distance(loop.Model(), step), 1e-15);
   ASSERT_TRUE(loop.Rounds(1000).ok());
-  EXPECT_LT(Distance(loop.Model(), kOptimum), 1e-12);
+  EXPECT_LT(Distance(loop.Model(), Q4Optimum()), 1e-12);
 }
 
 TEST(FedAvg, WithManyStepsReachesTheMeanOfTheMinima) {
@@ -119,7 +114,7 @@ TEST(FedAvg, LoadsOnlyWhatFits) {
   const Digest before = loop.ModelDigest();
   EXPECT_THAT(std::string(loop.server().Load({}).message()), HasSubstr("'model'"));
   ServerState other;
-  other.vectors.emplace("model", FlatVector(ParameterLayout::Scalars("x", 3, DType::kF64)));
+  other.vectors.emplace("model", FlatVector(Plain(3, DType::kF64)));
   EXPECT_THAT(std::string(loop.server().Load(other).message()), HasSubstr("another layout"));
   EXPECT_EQ(loop.ModelDigest(), before);
 }
@@ -129,22 +124,101 @@ TEST(FedAvg, RefusesAnAggregateThatIsNotItsOwn) {
   const Digest before = loop.ModelDigest();
   EXPECT_FALSE(loop.server().Apply(Round(1), Phase(0), {}).ok());
   aggregation::Aggregate wrong;
-  wrong.channels.emplace_back().value = FlatVector(ParameterLayout::Scalars("x", 3, DType::kF64));
+  wrong.channels.emplace_back().value = FlatVector(Plain(3, DType::kF64));
   EXPECT_FALSE(loop.server().Apply(Round(1), Phase(0), std::move(wrong)).ok());
   EXPECT_EQ(loop.ModelDigest(), before);
 }
 
-TEST(FedAvg, AveragesBuffersWithTheRest) {
+TEST(FedAvg, TakesThePlainMeanOfBuffersWhateverTheServersRate) {
+  // Statistics move a tenth of the way to 1, 2, 3, 4 in one step; weights move by half of Δ̄.
   const LayoutPtr layout =
-      *ParameterLayout::Make({{.name = "weight", .shape = {1}},
+      *ParameterLayout::Make({{.name = "weight", .shape = {2}},
                               {.name = "running_mean", .shape = {1}, .group = Group::kBuffer}},
-                             DType::kF32);
-  MeanDeltaServer server{FlatVector(layout), 1.0};
-  aggregation::Aggregate aggregate;
-  aggregate.channels.emplace_back().value = FlatVector(layout);
-  std::ranges::fill(aggregate.channels[0].value.As<float>(), 2.0F);
-  ASSERT_TRUE(server.Apply(Round(1), Phase(0), std::move(aggregate)).ok());
-  EXPECT_EQ(server.Model().As<float>()[layout->Find("running_mean")->offset], 2.0F);
+                             DType::kF64);
+  RoundLoop loop =
+      FedAvgOn(Q4(), {.steps = 1, .parameters = {{"server_lr", 0.5}}, .layout = layout});
+  RoundLoop whole = FedAvgOn(Q4(), {.steps = 1});
+  ASSERT_TRUE(loop.Rounds(1).ok());
+  ASSERT_TRUE(whole.Rounds(1).ok());
+  const double mean = loop.server().Model().As<double>()[layout->Find("running_mean")->offset];
+  EXPECT_NEAR(mean, .1 * (.1 * 1 + .2 * 2 + .3 * 3 + .4 * 4), 1e-15);
+  EXPECT_LT(Distance(loop.Model(), {whole.Model()[0] / 2, whole.Model()[1] / 2}), 1e-16);
+}
+
+TEST(FedAvg, TheServersRateFollowsItsSchedule) {
+  RoundLoop loop =
+      FedAvgOn(Q4(), {.steps = 1, .parameters = {{"server_lr_schedule", "step gamma 0 every 2"}}});
+  ASSERT_TRUE(loop.Rounds(2).ok());
+  const Numbers after_two = loop.Model();
+  ASSERT_TRUE(loop.Rounds(2).ok());  // factor 0 from round 3 on
+  EXPECT_EQ(loop.Model(), after_two);
+  EXPECT_GT(Distance(after_two, {0, 0}), 0.1);
+}
+
+TEST(FedAvg, ClipsLongUpdatesOnly) {
+  // From the origin the four updates of one step have different lengths; those above 0.3 become it.
+  RoundLoop loop = FedAvgOn(Q4(), {.steps = 1, .parameters = {{"update_clip", 0.3}}});
+  Numbers expected(2);
+  const double p[] = {.1, .2, .3, .4};
+  int clipped = 0;
+  for (size_t c = 0; c < 4; ++c) {
+    const Numbers g = Q4()[c].objective->Gradient({0, 0});
+    const double norm = .1 * std::hypot(g[0], g[1]);
+    clipped += norm > 0.3;
+    for (size_t i = 0; i < 2; ++i) expected[i] -= .1 * p[c] * g[i] * std::min(1.0, 0.3 / norm);
+  }
+  ASSERT_TRUE(clipped > 0 && clipped < 4);
+  ASSERT_TRUE(loop.Rounds(1).ok());
+  EXPECT_LT(Distance(loop.Model(), expected), 1e-15);
+}
+
+TEST(FedAvg, WithAVastClipIsFedAvgBitForBit) {
+  for (const DType dtype : {DType::kF32, DType::kF64}) {
+    RoundLoop plain = FedAvgOn(Q4(), {.dtype = dtype});
+    RoundLoop clip = FedAvgOn(Q4(), {.parameters = {{"update_clip", 1e30}}, .dtype = dtype});
+    ASSERT_TRUE(plain.Rounds(10).ok());
+    ASSERT_TRUE(clip.Rounds(10).ok());
+    EXPECT_EQ(clip.ModelDigest(), plain.ModelDigest());
+  }
+}
+
+TEST(FedAvg, LocalMomentumStartsAfreshEachRound) {
+  RoundLoop loop = FedAvgOn({Q4()[1]}, {.steps = 3, .momentum = .9});
+  Numbers w(2);
+  for (int round = 0; round < 3; ++round) {
+    Numbers momentum(2);
+    for (int k = 0; k < 3; ++k) {
+      const Numbers g = Q4()[1].objective->Gradient(w);
+      for (size_t i = 0; i < 2; ++i) {
+        momentum[i] = .9 * momentum[i] + g[i];
+        w[i] -= .1 * momentum[i];
+      }
+    }
+    ASSERT_TRUE(loop.Rounds(1).ok());
+    EXPECT_LT(Distance(loop.Model(), w), 1e-14) << "round " << round + 1;
+  }
+}
+
+TEST(FedAvg, CountsAClientDrawnTwiceTwiceAndTakesThePlainMean) {
+  // Drawn in proportion to their weights, clients must not be weighted again.
+  const RoundLoop::Options options = {.steps = 1, .cohort = {.sampling = "proportional"}};
+  RoundLoop loop = FedAvgOn(Q4(), options);
+  ASSERT_TRUE(loop.Round({3, 0, 3}).ok());
+  const Numbers a = Q4()[0].objective->Gradient({0, 0}), d = Q4()[3].objective->Gradient({0, 0});
+  EXPECT_LT(Distance(loop.Model(), {-.1 * (a[0] + 2 * d[0]) / 3, -.1 * (a[1] + 2 * d[1]) / 3}),
+            1e-15);
+}
+
+TEST(FedAvg, DividesAPoissonCohortByItsPlannedWeight) {
+  const RoundLoop::Options options = {.steps = 1, .cohort = {.size = 2, .sampling = "poisson"}};
+  RoundLoop loop = FedAvgOn(Q4(), options);
+  ASSERT_TRUE(loop.Round({0, 2, 3}).ok());  // three came, two were planned: q·W = 5
+  Numbers expected(2);
+  for (const size_t c : {0, 2, 3}) {
+    const Numbers g = Q4()[c].objective->Gradient({0, 0});
+    for (size_t i = 0; i < 2; ++i) expected[i] -= .1 * static_cast<double>(c + 1) * g[i] / 5;
+  }
+  EXPECT_LT(Distance(loop.Model(), expected), 1e-15);
 }
 
 }  // namespace

@@ -24,7 +24,9 @@ TEST(FedProx, WithoutAPullIsFedAvgBitForBit) {
 TEST(FedProx, PullsWithMuAndNotHalfOfIt) {
   // One client, two steps, η = .1, f = ½x², x₀ = 1: w₁ = .9; w₂ = .9 − .1·(.9 + μ·(.9 − 1)) = .81 +
   // .01·μ.
-  const std::vector<TestPopulationClient> one = {{{.a = {{{1, 0}, {0, 1}}}, .b = {0, 0}}, 1}};
+  using A = std::array<std::array<double, 2>, 2>;
+  const std::vector<TestPopulationClient> one = {
+      {std::make_shared<Quadratic>(A{{{1, 0}, {0, 1}}}, std::array<double, 2>{0, 0}), 1}};
   RoundLoop loop(Builtin("fedprox"), one,
                  {.steps = 2, .parameters = {{"mu", 3.0}}, .start = {1, 1}});
   ASSERT_TRUE(loop.Rounds(1).ok());

@@ -2,59 +2,88 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iostream>
 #include <numeric>
 #include <utility>
 
 #include "aggregation/exact_sum.h"
+#include "core/random.h"
 #include "core/status.h"
 
 namespace macaw::algorithms {
 namespace {
 
-std::array<double, 2> Doubles(ConstVectorView view) {
-  return DispatchDType(view.dtype(), [&]<typename T>(T) {
-    return std::array<double, 2>{double{view.As<T>()[0]}, double{view.As<T>()[1]}};
-  });
+// A test's own mistake: says it and stops, wherever it happens.
+template <typename T>
+T Must(absl::StatusOr<T> value) {
+  if (!value.ok()) {
+    std::cerr << value.status() << std::endl;
+    std::abort();
+  }
+  return *std::move(value);
 }
 
 }  // namespace
 
 std::vector<TestPopulationClient> Q4() {
-  return {{{.a = {{{2, .3}, {.3, 1}}}, .b = {1, 2}}, 1},
-          {{.a = {{{1, -.2}, {-.2, .5}}}, .b = {-3, 1}}, 2},
-          {{.a = {{{3, 0}, {0, .7}}}, .b = {.5, -2}}, 3},
-          {{.a = {{{.6, .1}, {.1, 2}}}, .b = {2, 4}}, 4}};
+  using A = std::array<std::array<double, 2>, 2>;
+  using B = std::array<double, 2>;
+  const auto client = [](A a, B b, uint32_t examples) {
+    return TestPopulationClient{std::make_shared<Quadratic>(a, b), examples};
+  };
+  return {client({{{2, .3}, {.3, 1}}}, {1, 2}, 1), client({{{1, -.2}, {-.2, .5}}}, {-3, 1}, 2),
+          client({{{3, 0}, {0, .7}}}, {.5, -2}, 3), client({{{.6, .1}, {.1, 2}}}, {2, 4}, 4)};
 }
 
-double Distance(const std::array<double, 2>& a, const std::array<double, 2>& b) {
-  return std::max(std::fabs(a[0] - b[0]), std::fabs(a[1] - b[1]));
+const Numbers& Q4Optimum() {
+  static const Numbers& optimum = *new Numbers{.407946308724832, 2.725422818791946};
+  return optimum;
+}
+
+const Numbers& Q4UniformOptimum() {
+  static const Numbers& optimum = *new Numbers{.305635838150289, 2.414017341040462};
+  return optimum;
+}
+
+double Distance(const Numbers& a, const Numbers& b) {
+  double largest = a.size() == b.size() ? 0 : INFINITY;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    // A NaN is far from everything.
+    if (!(std::fabs(a[i] - b[i]) <= largest)) largest = std::fabs(a[i] - b[i]);
+  }
+  return std::isnan(largest) ? INFINITY : largest;
 }
 
 Description Builtin(const std::string& name) {
   Registry registry;
   RegisterBuiltinAlgorithms(registry);
-  return **registry.Find(name);
+  return *Must(registry.Find(name));
 }
 
 RoundLoop::RoundLoop(const Description& description, std::vector<TestPopulationClient> population,
                      const Options& options)
-    : population_(std::move(population)), trainer_(TwoNumbers(options.dtype)) {
+    : population_(std::move(population)) {
   Registry registry;
   if (!registry.Add(description).ok()) std::abort();
-  setup_.config = *registry.Complete({description.name, options.parameters});
-  setup_.layout = TwoNumbers(options.dtype);
+  setup_.config = Must(registry.Complete({description.name, options.parameters}));
+  setup_.layout = options.layout != nullptr
+                      ? options.layout
+                      : Plain(static_cast<int64_t>(options.start.size()), options.dtype);
   setup_.local.steps = options.steps;
   setup_.local.epochs = options.epochs;
-  setup_.local.lr = 0.1;
+  setup_.local.lr = options.lr;
+  setup_.local.momentum = options.momentum;
+  setup_.local.weight_decay = options.weight_decay;
+  setup_.local.clip_norm = options.clip_norm;
+  setup_.cohort = options.cohort;
   setup_.clients = population_.size();
   for (const TestPopulationClient& client : population_) setup_.total_weight += client.examples;
-  schema_ = *description.schema(setup_);
+  trainer_ = std::make_unique<PlainTrainer>(setup_.layout);
+  schema_ = Must(description.schema(setup_));
   FlatVector model(setup_.layout);
-  DispatchDType(options.dtype, [&]<typename T>(T) {
-    for (size_t i = 0; i < 2; ++i) model.As<T>()[i] = static_cast<T>(options.start[i]);
-  });
-  server_ = *description.server(setup_, std::move(model));
-  client_ = *description.client(setup_);
+  SetNumbers(options.start, model.view());
+  server_ = Must(description.server(setup_, std::move(model)));
+  client_ = Must(description.client(setup_));
   states_.resize(population_.size());
   for (const NamedLayout& item : schema_.state) zero_state_.emplace_back(item.layout);
 }
@@ -70,19 +99,31 @@ ClientContext RoundLoop::Context(size_t client, std::span<const ConstVectorView>
   context.examples = population_[client].examples;
   context.weight = population_[client].examples;
   context.local = setup_.local;
+  if (population_[client].steps > 0) context.local.steps = population_[client].steps;
   context.broadcast = broadcast;
   context.state = state_views_;
   context.first_turn = kept.empty();
   return context;
 }
 
-absl::Status RoundLoop::Round(const std::vector<size_t>& cohort) {
+absl::Status RoundLoop::Round(const std::vector<size_t>& cohort, const std::set<size_t>& lost) {
   ++round_;
-  aggregation::GridOrder order{
-      .max_weight = 1, .total_weight = 1, .total_multiplicity = std::max<size_t>(1, cohort.size())};
+  // A client named m times trains once and counts m-fold.
+  std::vector<std::pair<size_t, uint32_t>> turns;
   for (const size_t client : cohort) {
-    order.max_weight = std::max<double>(order.max_weight, population_[client].examples);
-    order.total_weight += population_[client].examples;
+    const auto known = std::ranges::find(turns, client, &std::pair<size_t, uint32_t>::first);
+    if (known == turns.end()) {
+      turns.emplace_back(client, 1);
+    } else {
+      ++known->second;
+    }
+  }
+  aggregation::GridOrder order{.total_multiplicity = std::max<size_t>(1, cohort.size())};
+  for (const auto& [client, multiplicity] : turns) {
+    const double weight = multiplicity * population_[client].examples;
+    order.max_weight = std::max(order.max_weight, weight);
+    order.max_multiplicity = std::max(order.max_multiplicity, multiplicity);
+    order.total_weight += weight;
   }
   for (uint8_t phase = 0;; ++phase) {
     const std::vector<ConstVectorView> broadcast =
@@ -90,16 +131,17 @@ absl::Status RoundLoop::Round(const std::vector<size_t>& cohort) {
     MACAW_ASSIGN_OR_RETURN(aggregation::ExactSum sum,
                            aggregation::ExactSum::Make(schema_.up, order));
     std::map<size_t, std::vector<FlatVector>> staged;
-    for (const size_t client : cohort) {
+    for (const auto& [client, multiplicity] : turns) {
       workspace_.Reset();
       ClientContext context = Context(client, broadcast);
       context.phase = Phase(phase);
       MACAW_ASSIGN_OR_RETURN(const training::LocalPlan plan, client_->Prepare(context, workspace_));
       MACAW_ASSIGN_OR_RETURN(const std::vector<training::StageOutcome> outcomes,
-                             trainer_.Run(plan, population_[client].objective, context.examples));
+                             trainer_->Run(plan, *population_[client].objective, context.examples));
       MACAW_ASSIGN_OR_RETURN(const ClientResult result,
                              client_->Conclude(context, outcomes, workspace_));
-      MACAW_RETURN_IF_ERROR(sum.Add({ClientId(client), context.weight, 1, result.up}));
+      if (lost.contains(client)) continue;
+      MACAW_RETURN_IF_ERROR(sum.Add({ClientId(client), context.weight, multiplicity, result.up}));
       for (size_t item = 0; item < result.state.size(); ++item) {
         staged[client].push_back(
             FlatVector::CopyOf(result.state[item], schema_.state[item].layout));
@@ -125,17 +167,42 @@ absl::Status RoundLoop::Rounds(int count) {
   return absl::OkStatus();
 }
 
-std::array<double, 2> RoundLoop::Model() const { return Doubles(server_->Model()); }
-
-std::array<double, 2> RoundLoop::State(size_t client, size_t item) const {
-  return states_[client].empty() ? std::array<double, 2>{} : Doubles(states_[client][item].view());
+absl::Status RoundLoop::SampledRounds(int count, uint64_t size) {
+  for (int i = 0; i < count; ++i) {
+    RandomStream stream({.seed = 1, .purpose = Purpose::kCohort, .round = macaw::Round(round_)});
+    const std::vector<uint64_t> drawn = SampleWithoutReplacement(stream, population_.size(), size);
+    MACAW_RETURN_IF_ERROR(Round({drawn.begin(), drawn.end()}));
+  }
+  return absl::OkStatus();
 }
 
-std::array<double, 2> RoundLoop::Personal(size_t client) {
+Numbers RoundLoop::State(size_t client, size_t item) const {
+  return NumbersOf((states_[client].empty() ? zero_state_ : states_[client])[item].view());
+}
+
+double RoundLoop::Share(size_t client) const {
+  return population_[client].examples / setup_.total_weight;
+}
+
+Numbers RoundLoop::Saved(const std::string& name) const {
+  return NumbersOf(server_->Save().vectors.at(name).view());
+}
+
+Numbers RoundLoop::Personal(size_t client) {
   const std::vector<ConstVectorView> broadcast = server_->Configure(macaw::Round(round_), Phase(0));
   workspace_.Reset();
   const auto point = *client_->EvaluationPoint(Context(client, broadcast), workspace_);
-  return Doubles(std::get<ConstVectorView>(point));
+  return NumbersOf(std::get<ConstVectorView>(point));
+}
+
+absl::Status RoundLoop::ResumeFrom(const RoundLoop& other) {
+  MACAW_RETURN_IF_ERROR(server_->Load(other.server_->Save()));
+  for (size_t client = 0; client < states_.size(); ++client) {
+    states_[client].clear();
+    for (const FlatVector& item : other.states_[client]) states_[client].push_back(item.Clone());
+  }
+  round_ = other.round_;
+  return absl::OkStatus();
 }
 
 }  // namespace macaw::algorithms

@@ -1,51 +1,72 @@
 #pragma once
 
-#include <array>
-#include <functional>
+#include <map>
 #include <memory>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "algorithms/api/registry.h"
-#include "tests/algorithms/quadratic_trainer.h"
+#include "tests/algorithms/plain_trainer.h"
 
 namespace macaw::algorithms {
 
 struct TestPopulationClient {
-  Quadratic objective;
+  std::shared_ptr<const Objective> objective;
   uint32_t examples = 1;
+  uint32_t steps = 0;  // > 0: of this client alone
 };
 
 // The four clients of the oracle Q4, with 1, 2, 3 and 4 examples.
 std::vector<TestPopulationClient> Q4();
+const Numbers& Q4Optimum();         // of Σ p_i f_i
+const Numbers& Q4UniformOptimum();  // of the plain mean
 
 // A federation in one function call: every room's part of a round, without the rooms. Configure →
 // Prepare → trainer → Conclude → exact sum → Apply, phase after phase, with client states that move
-// in the last phase only.
+// in the last phase only. A description is taken as it is: MakeSchema's refusals have tests of
+// their own.
 class RoundLoop {
  public:
   struct Options {
-    uint32_t steps =
-        7;  // local steps; 0: `epochs` times the client's examples, so that clients differ
-    uint32_t epochs = 1;  // with a learning rate of 0.1
-    std::map<std::string, ParameterValue> parameters;
+    uint32_t steps = 7;  // local steps; 0: `epochs` times the client's examples, so they differ
+    uint32_t epochs = 1;
+    std::map<std::string, ParameterValue> parameters = {};
     DType dtype = DType::kF64;
-    std::array<double, 2> start = {0, 0};
+    Numbers start = {0, 0};
+    double lr = 0.1;
+    double momentum = 0;
+    double weight_decay = 0;
+    double clip_norm = 0;
+    LayoutPtr layout = nullptr;  // null: one tensor of start's size
+    CohortConfig cohort = {};
   };
   RoundLoop(const Description& description, std::vector<TestPopulationClient> population,
             const Options& options);
 
-  // One round with these clients, in this order.
-  absl::Status Round(const std::vector<size_t>& cohort);
+  // One round with these clients, in this order. What those in `lost` did is dropped: neither
+  // contribution nor state counts, as when their worker died.
+  absl::Status Round(const std::vector<size_t>& cohort, const std::set<size_t>& lost = {});
   // Rounds with everybody.
   absl::Status Rounds(int count);
+  // Rounds with `size` of them, drawn anew each round.
+  absl::Status SampledRounds(int count, uint64_t size);
 
-  std::array<double, 2> Model() const;
+  Numbers Model() const { return NumbersOf(server_->Model()); }
   Digest ModelDigest() const { return DigestOfValues(server_->Model()); }
   ServerAlgorithm& server() { return *server_; }
-  // State item `item` of a client, as doubles; zero before its first turn.
-  std::array<double, 2> State(size_t client, size_t item) const;
+  const Setup& setup() const { return setup_; }
+  const Schema& schema() const { return schema_; }
+  // State item `item` of a client; zero before its first turn.
+  Numbers State(size_t client, size_t item) const;
+  // Weight over the population, p_i.
+  double Share(size_t client) const;
+  // A vector of what the server would save.
+  Numbers Saved(const std::string& name) const;
   // What the algorithm evaluates for a client.
-  std::array<double, 2> Personal(size_t client);
+  Numbers Personal(size_t client);
+  // Carries on from another loop's server and client states, as a resumed run does.
+  absl::Status ResumeFrom(const RoundLoop& other);
 
  private:
   ClientContext Context(size_t client, std::span<const ConstVectorView> broadcast);
@@ -55,7 +76,7 @@ class RoundLoop {
   Schema schema_;
   std::unique_ptr<ServerAlgorithm> server_;
   std::unique_ptr<ClientAlgorithm> client_;
-  QuadraticTrainer trainer_;
+  std::unique_ptr<PlainTrainer> trainer_;
   Workspace workspace_;
   std::vector<std::vector<FlatVector>> states_;  // by client; empty before the first turn
   std::vector<FlatVector> zero_state_;
@@ -64,9 +85,9 @@ class RoundLoop {
 };
 
 // Largest absolute difference.
-double Distance(const std::array<double, 2>& a, const std::array<double, 2>& b);
+double Distance(const Numbers& a, const Numbers& b);
 
-// Registers the description beside the built-ins, and says what went wrong.
+// A built-in by its name.
 Description Builtin(const std::string& name);
 
 }  // namespace macaw::algorithms

@@ -47,6 +47,41 @@ TYPED_TEST(VectorMath, ComputesByHand) {
   EXPECT_EQ(this->Values(y), (Expected{0, 0, 0}));
 }
 
+TYPED_TEST(VectorMath, MapsEachElementInItsOwnType) {
+  const FlatVector x = this->Of(1, -2, 4);
+  const FlatVector z = this->Of(3, 3, 3);
+  FlatVector y = this->Of(10, 20, 30);
+  Map(
+      y.view(), []<typename T>(T old, T a, T b) { return old + a * b; }, x.view(), z.view());
+  EXPECT_EQ(this->Values(y), (std::vector<TypeParam>{13, 14, 42}));
+  Fill(0.5, y.view());
+  EXPECT_EQ(this->Values(y), (std::vector<TypeParam>{0.5, 0.5, 0.5}));
+  EXPECT_EQ(y.template As<TypeParam>()[3], 0);  // the gap
+}
+
+TYPED_TEST(VectorMath, TellsParametersFromBuffers) {
+  const LayoutPtr layout = *ParameterLayout::Make(
+      {{.name = "w", .shape = {2}}, {.name = "mean", .shape = {1}, .group = Group::kBuffer}},
+      this->kType);
+  FlatVector v(layout), other(layout);
+  Fill(3, v.view());
+  Fill(1, other.view());
+  const auto weight = [&] { return v.template As<TypeParam>()[1]; };
+  const auto mean = [&] { return v.template As<TypeParam>()[layout->Find("mean")->offset]; };
+  EXPECT_EQ(SquaredNorm(v.view()), 18);
+  ScaleParameters(2, v.view());
+  EXPECT_EQ(weight(), 6);
+  EXPECT_EQ(mean(), 3);
+  AddBuffers(other.view(), v.view());
+  EXPECT_EQ(weight(), 6);
+  EXPECT_EQ(mean(), 4);
+  CopyBuffers(other.view(), v.view());
+  EXPECT_EQ(mean(), 1);
+  ZeroBuffers(v.view());
+  EXPECT_EQ(weight(), 6);
+  EXPECT_EQ(mean(), 0);
+}
+
 TEST(SameLayout, GoesByMeaning) {
   const LayoutPtr a = ParameterLayout::Scalars("x", 3, DType::kF32);
   const LayoutPtr b = ParameterLayout::Scalars("x", 3, DType::kF32);

@@ -22,6 +22,7 @@ name = "full \"quoted\" ö"
 rounds = 77
 clients = 500
 train_examples = 9000
+train_tokens = 70000
 seed = 9223372036854775807
 out = "results/here"
 task = "binary"
@@ -58,6 +59,8 @@ init = "start.safetensors"
 seed = 13
 input_shape = [1, 28, 28]
 classes = 1
+bias = false
+buffers = "server"
 [algorithm]
 name = "other"
 [algorithm.other]
@@ -75,6 +78,10 @@ lr = 0.3
 lr_schedule = {kind = "cosine", gamma = 0.5, every = 2, rounds = 60, floor = 0.1, warmup_rounds = 3}
 momentum = 0.9
 nesterov = true
+optimizer = "adamw"
+beta1 = 0.8
+beta2 = 0.99
+epsilon = 1e-6
 weight_decay = 1e-4
 clip_norm = 10
 class_weights = [1, 2.5]
@@ -91,12 +98,19 @@ every = 0
 chunk = 333
 central = false
 clients = true
-splits = ["test"]
+splits = ["test", "train"]
 [server]
 listen = "127.0.0.1:0"
 durability = "checkpoint"
 lease_timeout = 2.5
 workers = 2
+[state]
+store = "memory"
+path = "kept"
+url = "redis://:p@host:7000/1"
+sync = false
+memory_mb = 12
+cache_mb = 0
 )";
 
 TEST(Config, TakesEveryKey) {
@@ -126,6 +140,12 @@ TEST(Config, TakesEveryKey) {
   EXPECT_EQ(config->run.local.lr_schedule.warmup_rounds, 3u);
   EXPECT_THAT(config->workers.slowdown, ElementsAre(1.0, 5.0));
   EXPECT_EQ(config->server.lease_timeout, 2.5);
+  EXPECT_EQ(config->state.store, "memory");
+  EXPECT_EQ(config->state.path, "/configs/kept");
+  EXPECT_EQ(config->state.url, "redis://:p@host:7000/1");
+  EXPECT_FALSE(config->state.sync);
+  EXPECT_EQ(config->state.memory_mb, 12u);
+  EXPECT_EQ(config->state.cache_mb, 0u);
   EXPECT_EQ(std::get<std::string>(config->run.algorithm.parameters.at("option")), "b");
   EXPECT_EQ(std::get<int64_t>(config->run.algorithm.parameters.at("count")),
             3);  // the default, filled in
@@ -156,8 +176,7 @@ TEST(Config, ShowsEveryGivenKeyInTheEffectiveFile) {
   for (const Field& field : AllFields()) {
     const std::optional<Value> value = field.get(*full), usual = field.get(defaults);
     // What kEverything does not say, or can say in one way only.
-    const bool same = field.path == "cohort.sampling" || field.path == "local.optimizer" ||
-                      field.path == "server.durability" || field.path == "evaluation.splits";
+    const bool same = field.path == "cohort.sampling" || field.path == "server.durability";
     const bool hidden = field.path == "model.name" || field.path == "cohort.size" ||
                         field.path == "local.epochs" || field.path.starts_with("data.synthetic.");
     ASSERT_EQ(value.has_value(), !hidden) << field.path;
@@ -176,18 +195,48 @@ TEST(Config, SeedsEverythingFromTheRunUnlessASectionHasItsOwn) {
   EXPECT_EQ(config->run.cohort.seed, 7u);
 }
 
+TEST(Config, TakesZeroForAStartThatIsNoPath) {
+  EXPECT_EQ(Parse(kMinimal, {"model.init=zero"})->model_init, "zero");
+  const auto file =
+      Parse(absl::StrCat(kMinimal, "[evaluation]\nsplits = [\"train\"]\n"), {"model.init=./zero"});
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->model_init, (std::filesystem::current_path() / "zero").string());
+  EXPECT_EQ(Parse(EffectiveToml(*Parse(kMinimal, {"model.init=zero"})))->model_init, "zero");
+}
+
+TEST(Config, EvaluatesTheSplitsThatAreNamed) {
+  const auto usual = Parse(kMinimal);
+  EXPECT_TRUE(usual->run.evaluation.central);
+  EXPECT_FALSE(usual->run.evaluation.train);
+  const auto both = Parse(kMinimal, {"evaluation.splits=[\"train\", \"test\"]"});
+  EXPECT_TRUE(both->run.evaluation.central);
+  EXPECT_TRUE(both->run.evaluation.train);
+  const auto train = Parse(kMinimal, {"evaluation.splits=[\"train\"]", "evaluation.clients=true"});
+  EXPECT_FALSE(train->run.evaluation.central);
+  EXPECT_FALSE(train->run.evaluation.clients);
+  EXPECT_TRUE(train->run.evaluation.train);
+  for (const char* bad : {"[]", "[\"valid\"]", "[\"test\", \"test\"]", "\"train\""}) {
+    EXPECT_THAT(Parse(kMinimal, {absl::StrCat("evaluation.splits=", bad)}).status().message(),
+                HasSubstr("evaluation.splits must be a list of \"test\" and \"train\""))
+        << bad;
+  }
+}
+
 TEST(Config, TakesANameForASchedule) {
   const auto config = Parse(absl::StrCat(kMinimal, "[local]\nlr_schedule = \"cosine\"\n"));
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->run.local.lr_schedule.kind, "cosine");
+  // A factor of 1 would be no schedule.
+  EXPECT_THAT(Parse(kMinimal, {"local.lr_schedule=exponential"}).status().message(),
+              HasSubstr("needs local.lr_schedule.gamma"));
 }
 
 TEST(Config, LetsTheLastOverrideWinAndReplaceARival) {
   const auto config =
-      Parse(kMinimal,
-            {"local.lr=1", "local.lr=0.5", "cohort.fraction=0.5", "local.steps=3",
-             "model.layers=[\"linear 10\"]", "run.name=2024", "local.lr_schedule={kind = \"step\"}",
-             "data.synthetic.alpha=0", "algorithm.fedprox.mu=2", "algorithm.name=fedprox"});
+      Parse(kMinimal, {"local.lr=1", "local.lr=0.5", "cohort.fraction=0.5", "local.steps=3",
+                       "model.layers=[\"linear 10\"]", "run.name=2024",
+                       "local.lr_schedule={kind = \"step\", gamma = 0.5}", "data.synthetic.alpha=0",
+                       "algorithm.fedprox.mu=2", "algorithm.name=fedprox"});
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->run.local.lr, 0.5);
   EXPECT_EQ(config->run.cohort.size, 0u);
@@ -207,12 +256,11 @@ TEST(Config, StartsRelativePathsOfOverridesAtTheCurrentFolder) {
 }
 
 TEST(Config, ReadsEveryExample) {
-  algorithms::Registry registry;
-  algorithms::RegisterBuiltinAlgorithms(registry);
+  const sdk::Catalogue catalogue = sdk::Catalogue::Builtins();
   size_t examples = 0;
   for (const auto& entry : std::filesystem::directory_iterator(MACAW_SOURCE_DIR "/examples")) {
     if (entry.path().extension() != ".toml") continue;
-    const auto config = ReadConfig(entry.path().string(), {}, registry);
+    const auto config = ReadConfig(entry.path().string(), {}, catalogue);
     EXPECT_TRUE(config.ok()) << config.status();
     ++examples;
   }
@@ -226,7 +274,7 @@ TEST(Config, IsNamedAfterItsFile) {
 }
 
 TEST(Config, ExplainsEveryKey) {
-  const std::string help = ConfigHelp(TestRegistry());
+  const std::string help = ConfigHelp(TestCatalogue().algorithms());
   for (const Field& field : AllFields()) {
     EXPECT_FALSE(field.help.empty()) << field.path;
     EXPECT_THAT(help, HasSubstr(absl::StrCat(field.path.substr(field.path.rfind('.') + 1), " = ")))

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/api/registry.h"
 #include "cli/config/reader.h"
 
 namespace macaw::cli {
@@ -33,8 +32,8 @@ inline algorithms::Description Named(const std::string& name,
 
 // fedavg without parameters, fedprox with a number >= 0, and one with a parameter of each other
 // type.
-inline algorithms::Registry TestRegistry() {
-  algorithms::Registry registry;
+inline sdk::Catalogue TestCatalogue() {
+  sdk::Catalogue catalogue;
   for (const algorithms::Description& description :
        {Named("fedavg", {}),
         Named("fedprox", {{.name = "mu", .default_value = 0.01, .minimum = 0}}),
@@ -42,10 +41,10 @@ inline algorithms::Registry TestRegistry() {
               {{.name = "option", .default_value = std::string("a"), .choices = {"a", "b"}},
                {.name = "count", .default_value = int64_t{3}},
                {.name = "flag", .default_value = false}})}) {
-    const absl::Status added = registry.Add(description);
+    const absl::Status added = catalogue.AddAlgorithm(description);
     EXPECT_TRUE(added.ok()) << added;
   }
-  return registry;
+  return catalogue;
 }
 
 inline absl::StatusOr<Config> Parse(const std::string& text,
@@ -57,7 +56,7 @@ inline absl::StatusOr<Config> Parse(const std::string& text,
     if (!override.ok()) return override.status();
     overrides.push_back(*std::move(override));
   }
-  return ParseConfig(text, "exp.toml", folder, overrides, TestRegistry());
+  return ParseConfig(text, "exp.toml", folder, overrides, TestCatalogue());
 }
 
 // The message of a configuration that must be refused.

@@ -33,13 +33,13 @@ Config Get(const std::vector<std::string>& set = {}) {
 std::string ResolveError(const std::vector<std::string>& set,
                          const data::DatasetInfo& info = Images()) {
   Config config = Get(set);
-  return std::string(Resolve(config, info).message());
+  return std::string(Resolve(config, info, sdk::Catalogue::Builtins()).message());
 }
 
 TEST(Resolve, TakesFromTheDataWhatTheFileLeavesOut) {
   Config config = Get({"cohort.fraction=0.1", "local.lr_schedule=cosine", "run.rounds=9",
                        "data.augment.flip=true"});
-  ASSERT_TRUE(Resolve(config, Images()).ok());
+  ASSERT_TRUE(Resolve(config, Images(), sdk::Catalogue::Builtins()).ok());
   EXPECT_EQ(config.run.task, TaskKind::kClassification);
   EXPECT_THAT(config.run.model.input_shape, ElementsAre(1, 28, 28));
   EXPECT_EQ(config.run.model.classes, 10);
@@ -49,20 +49,52 @@ TEST(Resolve, TakesFromTheDataWhatTheFileLeavesOut) {
   EXPECT_EQ(config.run.local.lr_schedule.rounds, 9u);
 }
 
+TEST(Resolve, TakesSequencesForTheNextTokenTask) {
+  data::DatasetInfo text = Images();
+  text.name = "leaf";
+  text.feature_type = data::FeatureType::kI32;
+  text.input_shape = {80};
+  text.classes = 97;
+  text.train_tokens = 4000;
+  text.transform = {};
+  Config config = Get({"cohort.weight=tokens", "model.name=char_lstm"});
+  ASSERT_TRUE(Resolve(config, text, sdk::Catalogue::Builtins()).ok());
+  EXPECT_EQ(config.run.task, TaskKind::kNextToken);
+  EXPECT_EQ(config.run.model.classes, 97);
+  EXPECT_EQ(TotalWeight(config.run), 4000);
+  EXPECT_TRUE(SpecOf(config).ok()) << SpecOf(config).status();
+  EXPECT_THAT(ResolveError({"run.task=next-token"}), HasSubstr("are not sequences of tokens"));
+  EXPECT_THAT(ResolveError({"cohort.weight=tokens"}), HasSubstr("cohort.weight = \"tokens\""));
+}
+
+TEST(Resolve, StartsAtZeroButForRunningStatistics) {
+  Config config =
+      Get({"model.layers=[\"batchnorm\", \"flatten\", \"linear 10\"]", "model.init=zero"});
+  ASSERT_TRUE(Resolve(config, Images(), sdk::Catalogue::Builtins()).ok());
+  const auto spec = SpecOf(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  const auto weights = InitialWeights(config, *spec);
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  for (const LayoutEntry& entry : spec->layout->entries()) {
+    EXPECT_EQ(weights->As<float>()[entry.offset], entry.name == "0.running_var" ? 1 : 0)
+        << entry.name;
+  }
+}
+
 TEST(Resolve, GivesAFileThatStandsAloneAndResolvesToItself) {
   Config config = Get({"cohort.fraction=0.1"});
-  ASSERT_TRUE(Resolve(config, Images()).ok());
+  ASSERT_TRUE(Resolve(config, Images(), sdk::Catalogue::Builtins()).ok());
   const std::string effective = EffectiveToml(config);
   auto again = Parse(effective);
   ASSERT_TRUE(again.ok()) << again.status();
-  ASSERT_TRUE(Resolve(*again, Images()).ok());
+  ASSERT_TRUE(Resolve(*again, Images(), sdk::Catalogue::Builtins()).ok());
   EXPECT_EQ(EffectiveToml(*again), effective);
   EXPECT_THAT(effective, HasSubstr("input_shape = [1, 28, 28]"));
 }
 
 TEST(Resolve, KeepsTheFilesOwnNormalisation) {
   Config config = Get({"data.normalise={scale = 2, std = [3]}"});
-  ASSERT_TRUE(Resolve(config, Images()).ok());
+  ASSERT_TRUE(Resolve(config, Images(), sdk::Catalogue::Builtins()).ok());
   EXPECT_EQ(config.run.transform.scale, 2);
   EXPECT_TRUE(config.run.transform.mean.empty());
 }
@@ -92,7 +124,7 @@ TEST(Resolve, RegressesOnNumbers) {
   rows.input_shape = {60};
   rows.classes = 0;
   Config config = Get();
-  ASSERT_TRUE(Resolve(config, rows).ok());
+  ASSERT_TRUE(Resolve(config, rows, sdk::Catalogue::Builtins()).ok());
   EXPECT_EQ(config.run.task, TaskKind::kRegression);
   EXPECT_EQ(config.run.model.classes, 1);
 }

@@ -36,11 +36,14 @@ const std::map<std::string, Room>& Rooms() {
       {"state", {{"core"}, {"hiredis"}}},
       {"models", {{"core"}, {"torch"}}},
       {"training/api", {{"core", "data", "models"}, {}}},
-      {"training", {{"core", "data", "models", "training/api"}, {"torch", "cuda"}}},
+      {"training", {{"core", "data", "models", "training/api"}, {"torch", "cuda", "highway"}}},
       {"algorithms/api", {{"core", "aggregation", "training/api", "data"}, {}}},
       {"algorithms",
        {{"core", "aggregation", "models", "training", "training/api", "algorithms/api"},
         {"torch"}}},
+      {"sdk",
+       {{"core", "data", "aggregation", "models", "training/api", "algorithms/api", "algorithms"},
+        {}}},
       {"server",
        {{"core", "proto/fleet", "aggregation", "scheduler", "training/api", "algorithms/api"},
         {"nlohmann"}}},
@@ -50,7 +53,7 @@ const std::map<std::string, Room>& Rooms() {
         {}}},
       {"cli",
        {{"core", "proto/fleet", "proto/wire", "data", "aggregation", "scheduler", "state", "models",
-         "training", "training/api", "algorithms", "algorithms/api", "server", "worker"},
+         "training", "training/api", "algorithms", "algorithms/api", "sdk", "server", "worker"},
         {"toml++", "CLI", "nlohmann"}}},
   };
   return rooms;
@@ -64,7 +67,8 @@ std::string LibraryOf(const std::string& header) {
       {"xxhash", "xxhash"},  {"grpc", "grpc"},          {"google/", "protobuf"},
       {"zlib", "zlib"},      {"hiredis/", "hiredis"},   {"torch/", "torch"},
       {"ATen/", "torch"},    {"c10/", "torch"},         {"nccl", "nccl"},
-      {"cuda", "cuda"},      {"toml++/", "toml++"},     {"CLI/", "CLI"}};
+      {"cuda", "cuda"},      {"toml++/", "toml++"},     {"CLI/", "CLI"},
+      {"hwy/", "highway"}};
   for (const auto& [prefix, library] : prefixes) {
     if (absl::StartsWith(header, prefix)) return library;
   }
@@ -132,7 +136,7 @@ TEST(Architecture, EveryIncludePointsUpTheTableOfRooms) {
 TEST(Architecture, EveryRoomHasAPageThatSaysWhatItDecides) {
   for (const char* room :
        {"core", "proto", "data", "aggregation", "scheduler", "state", "models", "training",
-        "algorithms", "server", "worker", "cli", "deploy", "bench"}) {
+        "algorithms", "sdk", "server", "worker", "cli", "deploy", "bench"}) {
     const auto text = ReadFile(absl::StrCat(MACAW_SOURCE_DIR, "/", room, "/README.md"));
     EXPECT_TRUE(text.ok()) << room << " has no README.md";
   }

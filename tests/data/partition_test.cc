@@ -69,6 +69,10 @@ TEST_P(EveryScheme, FollowsTheSeed) {
   const auto first = AssignOwners(options, pool);
   EXPECT_EQ(*first, *AssignOwners(options, pool));
   options.seed = 2;
+  if (options.scheme == "sorted") {  // the one without any randomness
+    EXPECT_EQ(*first, *AssignOwners(options, pool));
+    return;
+  }
   EXPECT_NE(*first, *AssignOwners(options, pool));
 }
 
@@ -81,8 +85,8 @@ TEST_P(EveryScheme, RefusesMoreClientsThanRowsCanServe) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EveryScheme,
-                         testing::Values("iid", "shards", "dirichlet-class", "dirichlet-client",
-                                         "k-classes", "lognormal", "power-law"),
+                         testing::Values("iid", "shards", "sorted", "dirichlet-class",
+                                         "dirichlet-client", "k-classes", "lognormal", "power-law"),
                          [](const auto& param) {
                            std::string name = param.param;
                            std::replace(name.begin(), name.end(), '-', '_');
@@ -103,6 +107,12 @@ TEST(Partition, ShardsGiveFewClassesAndEqualSizes) {
   const auto owners = AssignOwners(options, pool);
   for (const uint64_t size : Sizes(*owners, 100)) EXPECT_EQ(size, 60u);
   for (const auto& classes : ClassesOf(*owners, pool, 100)) EXPECT_LE(classes.size(), 2u);
+}
+
+TEST(Partition, SortedKeepsStoredOrderWithinAClass) {
+  // Rows by class: 0: {0, 2, 4, 6}, 1: {1, 3, 5}; three blocks of ⌊7i/3⌋ = 0, 2, 4, 7.
+  const auto owners = AssignOwners({.scheme = "sorted", .clients = 3}, MakePool(7, 2));
+  EXPECT_THAT(*owners, testing::ElementsAre(0, 2, 0, 2, 1, 2, 1));
 }
 
 TEST(Partition, KClassesGivesExactlyKAndSharesEvenly) {

@@ -222,6 +222,38 @@ TEST(Leaf, TakesTheTestSetFromTestPathToo) {
   EXPECT_EQ((*dataset)->CentralTest().size(), 2u);
 }
 
+TEST(Leaf, ReadsTextAsTokensWithTheirLengths) {
+  const TestFolder folder;
+  const std::string train = folder.Write("a.json", R"({"users": ["ROMEO", "JULIET"],
+      "user_data": {"JULIET": {"x": ["ab", "~"], "y": ["c", "\n"]},
+                    "ROMEO": {"x": ["z\n \u00e9"], "y": ["!"]}}})");
+  const std::string test = folder.Write("b.json", R"({"users": ["JULIET"],
+      "user_data": {"JULIET": {"x": ["hello"], "y": ["?"]}}})");
+  const auto opened = OpenDataset({.source = "leaf", .path = train, .test_path = test}, {});
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  const Dataset& dataset = **opened;
+  EXPECT_EQ(dataset.info().feature_type, FeatureType::kI32);
+  EXPECT_THAT(dataset.info().input_shape, ElementsAre(5));  // the longest row of both files
+  EXPECT_EQ(dataset.info().classes, 97);
+  EXPECT_EQ(dataset.info().train_examples, 3u);
+  EXPECT_EQ(dataset.info().train_tokens, 2u + 1u + 5u);
+  const auto tokens = [&](ClientId client, Split split, uint64_t i) {
+    const Rows rows = *dataset.Client(client, split);
+    const auto* row = reinterpret_cast<const int32_t*>(rows.block.features) + 5 * rows.at(i);
+    return std::vector<int32_t>(row, row + rows.block.lengths[rows.at(i)]);
+  };
+  EXPECT_EQ(dataset.ClientName(ClientId(0)), "ROMEO");
+  EXPECT_THAT(tokens(ClientId(0), Split::kTrain, 0),
+              ElementsAre(2 + 'z' - ' ', 1, 2, 0, 0));  // é is two bytes of UTF-8
+  EXPECT_THAT(tokens(ClientId(1), Split::kTrain, 0), ElementsAre(2 + 'a' - ' ', 2 + 'b' - ' '));
+  EXPECT_THAT(tokens(ClientId(1), Split::kTrain, 1), ElementsAre(96));
+  EXPECT_THAT(tokens(ClientId(1), Split::kTest, 0).size(), 5u);
+  const Rows juliet = *dataset.Client(ClientId(1), Split::kTrain);
+  EXPECT_EQ(juliet.block.classes[juliet.at(0)], 2 + 'c' - ' ');
+  EXPECT_EQ(juliet.block.classes[juliet.at(1)], 1);
+  EXPECT_EQ(TokensOf(juliet), 3u);
+}
+
 TEST(Leaf, RefusesDamageByUserAndRow) {
   const TestFolder folder;
   const auto refusal = [&](const std::string& data, const std::string& counts = "[1]") {
@@ -230,8 +262,16 @@ TEST(Leaf, RefusesDamageByUserAndRow) {
          .path = folder.Write("bad.json", R"({"users": ["u"], "num_samples": )" + counts +
                                               R"(, "user_data": {"u": )" + data + "}}")});
   };
-  EXPECT_THAT(refusal(R"({"x": ["some text"], "y": ["e"]})"),
-              HasSubstr("text comes with the language models"));
+  EXPECT_THAT(refusal(R"({"x": [["id", "some text"]], "y": [1]})"),
+              HasSubstr("a row of text is one string in \"x\""));
+  EXPECT_THAT(refusal(R"({"x": ["some text"], "y": ["er"]})"), HasSubstr("one character behind"));
+  EXPECT_THAT(refusal(R"({"x": ["some text"], "y": [1]})"),
+              HasSubstr("rows of text, and they alone"));
+  EXPECT_THAT(refusal(R"({"x": [[1]], "y": ["e"]})"), HasSubstr("rows of text, and they alone"));
+  EXPECT_THAT(refusal(R"({"x": ["text", [1, 2, 3, 4]], "y": ["e", "f"]})", "[2]"),
+              HasSubstr("some rows of the file are text and some are numbers"));
+  EXPECT_THAT(refusal(R"({"x": [[1], "t"], "y": ["e", "f"]})", "[2]"),
+              HasSubstr("some rows of the file are text and some are numbers"));
   EXPECT_THAT(refusal(R"({"x": [[1, 2], [3]], "y": [0, 1]})"), HasSubstr("row 1 has 1 features"));
   EXPECT_THAT(refusal(R"({"x": [[1]], "y": [0, 1]})"), HasSubstr("1 rows of \"x\" but 2 of \"y\""));
   EXPECT_THAT(refusal(R"({"x": [[1]], "y": [0]})", "[4]"), HasSubstr("\"num_samples\" says 4"));

@@ -42,14 +42,20 @@ TEST(NamedModels, HaveTheirPublishedParameterCounts) {
   EXPECT_EQ(CountOf(Named("cnn", {1, 28, 28}, 10)), 1'663'370u);
   EXPECT_EQ(CountOf(Named("simple_cnn", {1, 28, 28}, 10)), 1'199'882u);
   EXPECT_EQ(CountOf(Named("resnet18_gn", {3, 32, 32}, 10)), 11'173'962u);
+  // Beside as many parameters, a mean and a variance for each of 4800 channels.
+  EXPECT_EQ(CountOf(Named("resnet18", {3, 32, 32}, 10)), 11'173'962u + 2 * 4800u);
+  EXPECT_EQ(CountOf(Named("vgg11", {3, 32, 32}, 10)), 9'750'922u);
+  // 97 · 8 + 4 · 256 · (8 + 256 + 2) + 4 · 256 · (256 + 256 + 2) + 257 · 97
+  EXPECT_EQ(CountOf(Named("char_lstm", {80}, 97)), 824'425u);
 }
 
 TEST(NamedModels, AreListedAsAUserWouldWriteThem) {
   for (const NamedModel& model : NamedModels()) {
     const bool small = model.name == "logistic" || model.name == "mlp";
-    const bool color = model.name == "resnet18_gn";
+    const bool color = model.name.starts_with("resnet18") || model.name == "vgg11";
     ModelConfig config = Layers(model.layers);
     if (small) config.input_shape = {model.name == "logistic" ? 60 : 784};
+    if (model.name == "char_lstm") config.input_shape = {80};
     if (color) config.input_shape = {3, 32, 32};
     const auto written = BuildSpec(config, DType::kF32);
     ASSERT_TRUE(written.ok()) << model.name << ": " << written.status();
@@ -73,6 +79,71 @@ TEST(BuildSpec, NamesTensorsAsPyTorchDoes) {
                           "0.downsample.1.weight", "0.downsample.1.bias", "3.weight", "3.bias"));
   EXPECT_EQ(block.tensors[0], std::pair(size_t{0}, size_t{9}));
   EXPECT_EQ(block.tensors[3], std::pair(size_t{9}, size_t{2}));
+}
+
+TEST(BuildSpec, PutsRunningStatisticsBehindAllParameters) {
+  const ModelSpec spec = *BuildSpec(Layers({"conv 4 3 nobias", "batchnorm", "block 4 batchnorm",
+                                            "globalavgpool", "flatten", "linear 10"}),
+                                    DType::kF32);
+  EXPECT_THAT(NamesOf(spec),
+              ElementsAre("0.weight", "1.weight", "1.bias", "2.conv1.weight", "2.bn1.weight",
+                          "2.bn1.bias", "2.conv2.weight", "2.bn2.weight", "2.bn2.bias", "5.weight",
+                          "5.bias", "1.running_mean", "1.running_var", "2.bn1.running_mean",
+                          "2.bn1.running_var", "2.bn2.running_mean", "2.bn2.running_var"));
+  EXPECT_EQ(spec.tensors[2], std::pair(size_t{3}, size_t{6}));
+  EXPECT_EQ(spec.buffers[1], std::pair(size_t{11}, size_t{2}));
+  EXPECT_EQ(spec.buffers[2], std::pair(size_t{13}, size_t{4}));
+  EXPECT_EQ(spec.buffers[5].second, 0u);
+  EXPECT_TRUE(spec.has_buffers());
+  EXPECT_FALSE(BuildSpec(Named("logistic", {60}, 10), DType::kF32)->has_buffers());
+  const FlatVector model = InitialModel(spec, 1);
+  const LayoutEntry& mean = spec.layout->entries()[13];
+  const LayoutEntry& variance = spec.layout->entries()[14];
+  EXPECT_EQ(model.As<float>()[mean.offset], 0);
+  EXPECT_EQ(model.As<float>()[variance.offset + 3], 1);
+}
+
+TEST(BuildSpec, KnowsThreeRulesForBuffers) {
+  ModelConfig config = Layers({"batchnorm", "flatten", "linear 10"});
+  EXPECT_TRUE(BuildSpec(config, DType::kF32)->move_buffers);
+  config.buffers = "server";
+  EXPECT_FALSE(BuildSpec(config, DType::kF32)->move_buffers);
+  config.buffers = "local";
+  EXPECT_THAT(ErrorOf(config), HasSubstr("use algorithm.name = \"fedbn\""));
+  config.buffers = "sum";
+  EXPECT_THAT(ErrorOf(config), HasSubstr("\"mean\", \"local\" or \"server\", got \"sum\""));
+}
+
+TEST(BuildSpec, FollowsSequencesPositionByPosition) {
+  const ModelSpec spec =
+      *BuildSpec(Layers({"embedding 30 8", "lstm 16 layers 2", "dropout 0.1", "linear 10"}, {12}),
+                 DType::kF32);
+  EXPECT_THAT(spec.shapes[0], ElementsAre(12, 8));
+  EXPECT_THAT(spec.shapes[1], ElementsAre(12, 16));
+  EXPECT_THAT(spec.shapes[3], ElementsAre(12, 10));
+  EXPECT_EQ(spec.positions, 12);
+  EXPECT_EQ(spec.outputs, 10);
+  EXPECT_TRUE(spec.takes_tokens());
+  EXPECT_THAT(NamesOf(spec),
+              ElementsAre("0.weight", "1.weight_ih_l0", "1.weight_hh_l0", "1.bias_ih_l0",
+                          "1.bias_hh_l0", "1.weight_ih_l1", "1.weight_hh_l1", "1.bias_ih_l1",
+                          "1.bias_hh_l1", "3.weight", "3.bias"));
+  EXPECT_THAT(ErrorOf(Layers({"embedding 30 8", "lstm 16"}, {12})),
+              HasSubstr("the task needs 10 outputs at each position: end it with \"linear 10\""));
+  EXPECT_THAT(ErrorOf(Layers({"relu", "embedding 30 8"}, {12})),
+              HasSubstr("it is the first layer"));
+  EXPECT_THAT(ErrorOf(Layers({"lstm 16"}, {12})), HasSubstr("put \"embedding TOKENS OUT\" before"));
+}
+
+TEST(BuildSpec, LeavesTheBiasOfLogisticOut) {
+  ModelConfig config = Named("logistic", {123}, 1);
+  config.bias = false;
+  EXPECT_THAT(NamesOf(*BuildSpec(config, DType::kF64)), ElementsAre("0.weight"));
+  config.name = "mlp";
+  EXPECT_THAT(ErrorOf(config), HasSubstr("bias = false is for the model \"logistic\""));
+  config = Layers({"flatten", "linear 10"});
+  config.bias = false;
+  EXPECT_THAT(ErrorOf(config), HasSubstr("write \"nobias\""));
 }
 
 TEST(BuildSpec, GivesAVectorNoFlatten) {

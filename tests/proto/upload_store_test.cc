@@ -97,6 +97,23 @@ TEST_F(UploadStoreTest, ThrowsAwayWhatTheDigestDoesNotName) {
   EXPECT_EQ(store_.Begin(liar.digest, 3000).offset, 0u);  // from the start
 }
 
+TEST_F(UploadStoreTest, WithoutVerifyingTakesTheDigestAtItsWordAndChunksNot) {
+  UploadStore store({.max_blob_bytes = 10'000, .budget_bytes = 25'000, .verify = false}, clock_,
+                    executor_);
+  Blob liar = RandomBlob(3000, 1);
+  liar.digest = DigestOf("something else");
+  store.Begin(liar.digest, 3000);
+  const auto upload = store.Find(liar.digest);
+  const std::array<std::span<const std::byte>, 1> all = {liar.bytes->bytes()};
+  EXPECT_EQ(ReasonOf(upload->Append(0, 1234, all)), v1::Refusal::REASON_CHECKSUM);
+  EXPECT_FALSE(upload->complete());
+  absl::Status outcome = absl::UnknownError("not yet");
+  upload->WhenComplete([&](absl::Status status) { outcome = status; });
+  EXPECT_TRUE(upload->Append(0, Checksum(all[0]), all).ok());
+  EXPECT_TRUE(outcome.ok()) << outcome;
+  EXPECT_TRUE(std::ranges::equal(store.Get(liar.digest)->bytes(), all[0]));
+}
+
 TEST_F(UploadStoreTest, CountsMemoryUntilTheLastUserHasGone) {
   const Blob a = RandomBlob(10'000, 1), b = RandomBlob(10'000, 2), c = RandomBlob(10'000, 3);
   EXPECT_EQ(store_.Begin(DigestOf("x"), 10'001).verdict, UploadVerdict::kTooLarge);

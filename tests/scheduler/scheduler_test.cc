@@ -43,6 +43,74 @@ TEST(UniformSampler, DependsOnSeedAndRoundOnly) {
   EXPECT_EQ(std::set<uint64_t>(first.begin(), first.end()).size(), 100u);
 }
 
+// Pearson's χ² of counts against expectations, in standard deviations from its mean.
+double Surprise(const std::vector<double>& counts, const std::vector<double>& expected) {
+  double chi2 = 0;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    chi2 += (counts[i] - expected[i]) * (counts[i] - expected[i]) / expected[i];
+  }
+  const double freedom = static_cast<double>(counts.size() - 1);
+  return (chi2 - freedom) / std::sqrt(2 * freedom);
+}
+
+TEST(ProportionalSampler, DrawsByExamplesWithReplacement) {
+  const std::vector<uint32_t> examples = {5, 0, 10, 85, 100, 1, 199};
+  const auto sampler = *MakeSampler(
+      {.size = 50, .sampling = "proportional", .weight = WeightPolicy::kUniform}, examples);
+  std::vector<double> counts(examples.size()), expected(examples.size());
+  constexpr uint32_t kRounds = 2000;
+  for (uint32_t round = 1; round <= kRounds; ++round) {
+    uint64_t draws = 0;
+    ClientId last{};
+    for (const CohortEntry& entry : sampler->Sample(Round(round)).entries) {
+      EXPECT_TRUE(draws == 0 || last.value < entry.client.value);
+      last = entry.client;
+      draws += entry.multiplicity;
+      counts[entry.client.value] += entry.multiplicity;
+    }
+    ASSERT_EQ(draws, 50u);
+  }
+  EXPECT_EQ(counts[1], 0);
+  for (size_t i = 0; i < examples.size(); ++i) expected[i] = kRounds * 50.0 * examples[i] / 400.0;
+  for (std::vector<double>* values : {&counts, &expected}) values->erase(values->begin() + 1);
+  EXPECT_LT(std::abs(Surprise(counts, expected)), 4);
+}
+
+TEST(ProportionalSampler, RefusesWeightsThatWouldCountExamplesTwice) {
+  const std::vector<uint32_t> examples(10, 1);
+  const absl::Status status =
+      MakeSampler({.size = 5, .sampling = "proportional"}, examples).status();
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("cohort.weight = \"uniform\""));
+}
+
+TEST(PoissonSampler, EveryClientComesOnItsOwnWithTheSameProbability) {
+  const std::vector<uint32_t> examples(50, 7);
+  const auto sampler = *MakeSampler({.size = 10, .sampling = "poisson", .seed = 5}, examples);
+  constexpr uint32_t kRounds = 5000;
+  std::vector<double> counts(50), sizes(51);
+  double together = 0;  // clients 0 and 1 in one round
+  for (uint32_t round = 1; round <= kRounds; ++round) {
+    const Cohort cohort = sampler->Sample(Round(round));
+    ++sizes[cohort.entries.size()];
+    for (const CohortEntry& entry : cohort.entries) ++counts[entry.client.value];
+    together += cohort.entries.size() >= 2 && cohort.entries[1].client.value == 1 ? 1 : 0;
+  }
+  EXPECT_LT(std::abs(Surprise(counts, std::vector<double>(50, kRounds * 0.2))), 4);
+  EXPECT_NEAR(together / kRounds, 0.04, 4 * std::sqrt(0.04 * 0.96 / kRounds));
+  double mean = 0, square = 0;
+  for (size_t size = 0; size < sizes.size(); ++size) {
+    mean += sizes[size] * static_cast<double>(size) / kRounds;
+    square += sizes[size] * static_cast<double>(size * size) / kRounds;
+  }
+  EXPECT_NEAR(square - mean * mean, 50 * 0.2 * 0.8, 0.5);  // binomial, not fixed
+}
+
+TEST(PoissonSampler, AFractionOfOneIsEverybody) {
+  const std::vector<uint32_t> examples(20, 1);
+  const auto sampler = *MakeSampler({.size = 20, .sampling = "poisson"}, examples);
+  EXPECT_EQ(sampler->Sample(Round(3)).entries.size(), 20u);
+}
+
 TEST(MakeSampler, RefusesACohortLargerThanThePopulation) {
   const std::vector<uint32_t> examples(10, 1);
   const absl::Status status = MakeSampler({.size = 11}, examples).status();
@@ -114,6 +182,9 @@ TEST(DispatchQueue, PiecesShrinkAndADryWorkerTakesFromTheFullest) {
   const size_t second = queue.Take(WorkerId(1), 1).size();
   EXPECT_EQ(first, 16u);
   EXPECT_EQ(second, 8u);
+  while (queue.size() > 40) queue.Take(WorkerId(1), 1);
+  // A piece that is not worth a round trip grows to one that is.
+  EXPECT_EQ(queue.Take(WorkerId(1), 1, /*least_load=*/35).size(), 7u);
   while (queue.size() > 32) queue.Take(WorkerId(1), 1);
   EXPECT_EQ(queue.Take(WorkerId(1), 1).size(), 1u);  // from worker 2's queue, one at a time
   EXPECT_EQ(queue.size(), 31u);

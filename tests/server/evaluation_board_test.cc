@@ -9,8 +9,10 @@ namespace {
 TimePoint At(double seconds) { return TimePoint(FromSeconds(seconds)); }
 constexpr WorkerId kAnna(1), kBert(2);
 
+const std::vector<uint32_t> kTrainRows = {3, 0, 950, 1, 1};
+
 EvaluationBoard Board() {
-  return EvaluationBoard(Round(3), {}, {.chunk = 400, .central = true}, 1000, 5);
+  return EvaluationBoard(Round(3), {}, {.chunk = 400, .central = true}, 1000, kTrainRows);
 }
 
 fleet::EvaluationResult Result(const fleet::EvaluationTask& task) {
@@ -44,11 +46,27 @@ TEST(EvaluationBoard, CountsAResultOnceAndOnlyFromItsHolder) {
 }
 
 TEST(EvaluationBoard, AsksEveryClientWhenTold) {
-  EvaluationBoard board(Round(3), {}, {.central = false, .clients = true}, 1000, 5);
+  EvaluationBoard board(Round(3), {}, {.central = false, .clients = true}, 1000, kTrainRows);
   FenceSource fences(1);
   for (const auto& task : board.Take(kAnna, 10, At(5), fences)) board.Complete(kAnna, Result(task));
   EXPECT_EQ(board.Report().clients.size(), 5u);
   EXPECT_TRUE(board.Report().central.empty());
+  EXPECT_TRUE(board.Report().train.empty());
+}
+
+TEST(EvaluationBoard, CutsEveryClientsTrainingRowsAndAddsThemInTheirOrder) {
+  EvaluationBoard board(Round(3), {}, {.chunk = 400, .central = false, .train = true}, 1000,
+                        kTrainRows);
+  FenceSource fences(1);
+  const auto tasks = board.Take(kAnna, 10, At(5), fences);
+  ASSERT_EQ(tasks.size(), 6u);  // 3, 400 + 400 + 150, 1, 1; the client without rows is not asked
+  EXPECT_EQ(tasks[3].client, ClientId(2));
+  EXPECT_EQ(tasks[3].begin, 800u);
+  EXPECT_EQ(tasks[3].end, 950u);
+  for (const size_t i : {5, 2, 0, 3, 1, 4}) EXPECT_TRUE(board.Complete(kAnna, Result(tasks[i])));
+  ASSERT_TRUE(board.done());
+  EXPECT_THAT(board.Report().train, testing::ElementsAre(955, 40.0 + 80.0));
+  EXPECT_TRUE(board.Report().clients.empty());
 }
 
 }  // namespace

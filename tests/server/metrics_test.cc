@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -79,6 +80,27 @@ TEST(MetricsRow, AddsTheEvaluation) {
   EXPECT_DOUBLE_EQ(*row.Get("clients_test_accuracy_mean"), 0.75) << "over clients with rows";
   EXPECT_DOUBLE_EQ(*row.Get("clients_test_loss_p50"), 1.5);
   EXPECT_FALSE(row.Get("no_such_column").has_value());
+}
+
+TEST(MetricsRow, AddsTheObjectiveOverAllTrainingRows) {
+  const LayoutPtr layout =
+      *ParameterLayout::Make({{.name = "w", .shape = {3}},
+                              {.name = "b", .shape = {1}},
+                              {.name = "running", .shape = {1}, .group = Group::kBuffer}},
+                             DType::kF64);
+  FlatVector model(layout);
+  const std::vector<double> w = {1, -2, 0.5};
+  std::copy(w.begin(), w.end(), model.As<double>().begin());
+  model.As<double>()[layout->Find("b")->offset] = 3;
+  model.As<double>()[layout->Find("running")->offset] = 100;  // a buffer: not penalised
+  MetricsRow row(TaskKind::kClassification, FourClients(), {});
+  row.AddPenalty(0.5, model.view());
+  EXPECT_FALSE(row.Get("train_objective").has_value());
+  row.AddEvaluation({.round = Round(7), .train = {40, 10, 30}});
+  EXPECT_DOUBLE_EQ(*row.Get("l2_penalty"), 0.25 * (1 + 4 + 0.25 + 9));
+  EXPECT_DOUBLE_EQ(*row.Get("clients_train_loss"), 0.25);
+  EXPECT_DOUBLE_EQ(*row.Get("clients_train_accuracy"), 0.75);
+  EXPECT_DOUBLE_EQ(*row.Get("train_objective"), 0.25 + 0.25 * 14.25);
 }
 
 TEST(MetricsRow, WritesNullForWhatIsNotANumber) {

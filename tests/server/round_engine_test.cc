@@ -59,6 +59,9 @@ struct Durable {
   bool owes_evaluation = false;
   std::map<uint32_t, std::set<ClientId>> counted;  // by round
   std::set<uint32_t> evaluated;
+  std::deque<VersionIndex> versions;  // of the newest two checkpoints
+  // The store of client states: how many turns each version counts.
+  std::map<Attempt, uint32_t> states;
 };
 
 class FakeHost final : public EngineHost {
@@ -97,6 +100,9 @@ class FakeHost final : public EngineHost {
       durable_.completed = report.round.value;
       durable_.counted[report.round.value] = sum_;
       durable_.owes_evaluation = due;
+      durable_.versions.push_back(engine_->SnapshotVersions(/*closing=*/true));
+      if (durable_.versions.size() > 2) durable_.versions.pop_front();
+      engine_->CheckpointsFrom(Round(report.round.value + 1 - durable_.versions.size()));
       engine_->Applied(false, due ? std::optional(BlobOf(report.round, Phase(9))) : std::nullopt,
                        now);
     });
@@ -204,6 +210,23 @@ class World {
       EXPECT_EQ(durable_.evaluated.contains(round), round % 2 == 0 || round == rounds_) << round;
     }
   }
+  // Every client has had as many turns as it was counted, on top of each other.
+  void ExpectEveryTurnInTheStates() const {
+    std::map<uint64_t, uint32_t> expected;
+    for (const auto& [round, clients] : durable_.counted) {
+      for (const ClientId client : clients) ++expected[client.value];
+    }
+    std::map<uint64_t, uint32_t> found;
+    const VersionIndex& index = durable_.versions.back();
+    for (uint64_t page = 0; page < index.pages(); ++page) {
+      for (const Attempt& version : index.Page(page))
+        found[version.client.value] = durable_.states.at(version);
+    }
+    EXPECT_EQ(found, expected);
+    EXPECT_TRUE(engine_->state_digest().has_value());
+  }
+  uint64_t deleted() const { return deleted_; }
+  Digest state_digest() const { return engine_->state_digest().value_or(Digest{}); }
   const Durable& durable() const { return durable_; }
 
  private:
@@ -220,13 +243,39 @@ class World {
                                                           .max_deaths = 1000000,
                                                           .workers = 1,
                                                           .completed = durable_.completed,
-                                                          .evaluate_first = owed},
+                                                          .evaluate_first = owed,
+                                                          .stateful = true,
+                                                          .versions = Newest()},
                                             scheduler_, *host_);
     host_->Bind(engine_.get());
     for (FakeWorker& worker : workers_) {
       worker.poll.reset();
       worker.sent.reset();  // the answer never comes
     }
+  }
+
+  VersionIndex Newest() const {
+    return durable_.versions.empty() ? VersionIndex() : durable_.versions.back();
+  }
+
+  // What a lease says may go. No checkpoint names it, nor the index, and never will.
+  void Delete(const std::vector<Attempt>& versions) {
+    for (const Attempt& version : versions) {
+      for (const VersionIndex& checkpoint : durable_.versions)
+        EXPECT_NE(checkpoint.Get(version.client), version.fence);
+      deleted_ += durable_.states.erase(version);
+    }
+  }
+
+  // A turn: reads the version it was leased with, leaves one more than that.
+  void TakeTurn(const fleet::Assignment& assignment) {
+    uint32_t turns = 0;
+    if (assignment.state_version.counter != 0) {
+      const auto found = durable_.states.find({assignment.client, assignment.state_version});
+      if (found == durable_.states.end()) return;  // only who is far too late finds nothing
+      turns = found->second;
+    }
+    durable_.states[{assignment.client, assignment.fence}] = turns + 1;
   }
 
   void Misfortune(FakeWorker& worker) {
@@ -311,6 +360,7 @@ class World {
     worker.poll.reset();
     if (random_.Below(1000) < lost_answers_) return;  // on the way back
     const fleet::LeaseReply& reply = it->second;
+    Delete(reply.deletable);
     if (reply.next == fleet::Next::kRegister) worker.registered = false;
     if (reply.next == fleet::Next::kCommit) must_commit_.insert(worker.name);
     if (reply.training.has_value()) {
@@ -349,12 +399,13 @@ class World {
           part.left_out.push_back(
               {.attempt = attempt, .reason = fleet::LeftOutReason::kNotFinite, .message = "NaN"});
         } else {
-          part.included.push_back(
-              {.attempt = attempt,
-               .weight = a.weight,
-               .examples = Examples()[a.client.value],
-               .sums = std::vector<double>(
-                   training::SchemaFor(TaskKind::kClassification).sums.size())});
+          part.included.push_back({.attempt = attempt,
+                                   .weight = a.weight,
+                                   .examples = Examples()[a.client.value],
+                                   .sums = std::vector<double>(
+                                       training::SchemaFor(TaskKind::kClassification).sums.size()),
+                                   .has_state = worker.phase.value + 1 == phases_});
+          if (part.included.back().has_state) TakeTurn(a);
           included.push_back(a.client);
         }
       }
@@ -364,6 +415,14 @@ class World {
       std::vector<double> sums(training::SchemaFor(TaskKind::kClassification).sums.size());
       sums[0] = static_cast<double>(task.end - task.begin);
       request.evaluations.push_back({.task = task, .round = worker.evaluated, .sums = sums});
+      if (task.kind != fleet::EvaluationKind::kStateDigest) continue;
+      Digester digester;
+      for (const Attempt& version : task.states) {
+        const auto found = durable_.states.find(version);
+        digester.Add(version.client.value);
+        digester.Add(uint64_t{found == durable_.states.end() ? 0 : found->second});
+      }
+      request.evaluations.back().digest = digester.Finish();
     }
     const Ticket ticket = ++tickets_;
     host_->Hold(ticket, included);
@@ -395,12 +454,14 @@ class World {
   std::unique_ptr<RoundEngine> engine_;
   std::vector<FakeWorker> workers_;
   std::set<std::string> must_commit_;
+  uint64_t deleted_ = 0;
 };
 
 TEST(RoundEngine, CountsEveryClientOnceOnAQuietDay) {
   World world(1, 4, 1, 3);
   world.Run(0);
   world.ExpectEverythingCountedOnce();
+  world.ExpectEveryTurnInTheStates();
   EXPECT_EQ(world.durable().epoch, 1u);
 }
 
@@ -411,6 +472,7 @@ TEST(RoundEngine, CountsEveryClientOnceWhateverHappens) {
     World world(seed, 1 + seed % 5, 1, 1 + static_cast<int>(seed % 4));
     world.Run(5 + 10 * (seed % 6));
     world.ExpectEverythingCountedOnce();
+    world.ExpectEveryTurnInTheStates();
     restarts += world.durable().epoch - 1;
     if (testing::Test::HasFailure()) return;
   }
@@ -423,15 +485,29 @@ TEST(RoundEngine, ASecondPhaseTrainsTheSameClientsLessThoseLeftOut) {
     World world(1000 + seed, 3, 2, 2);
     world.Run(10);
     world.ExpectEverythingCountedOnce();
+    world.ExpectEveryTurnInTheStates();
     if (testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(RoundEngine, ReplacedStatesGoAndTheDigestIsTheSameForAnyScheduleOfMisfortunes) {
+  World quiet(1, 12, 1, 2);
+  quiet.Run(0);
+  quiet.ExpectEveryTurnInTheStates();
+  EXPECT_GT(quiet.deleted(), 20u) << "of " << 12 * kCohort << " versions for 40 clients";
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    World troubled(seed, 12, 1, 3);
+    troubled.Run(30);
+    EXPECT_EQ(troubled.state_digest(), quiet.state_digest()) << seed;
   }
 }
 
 class OneRound : public testing::Test {
  protected:
-  OneRound()
+  explicit OneRound(bool stateful = false)
       : host_(durable_, 1, 1),
-        engine_({.run = TestRun(1), .max_deaths = 3, .workers = 1}, scheduler_, host_) {
+        engine_({.run = TestRun(1), .max_deaths = 3, .workers = 1, .stateful = stateful},
+                scheduler_, host_) {
     host_.Bind(&engine_);
   }
   fleet::RegisterRequest Node(uint64_t incarnation = 1) {
@@ -533,6 +609,75 @@ TEST_F(OneRound, ARoundThatLosesEveryClientStopsWithTheFirstReason) {
   ASSERT_TRUE(host_.ended.has_value());
   EXPECT_THAT(std::string(host_.error.message()),
               testing::HasSubstr("all 12 clients had to be left out"));
+}
+
+TEST_F(OneRound, AStateInARunWithoutStatesIsRefused) {
+  const WorkerId session = Join(Node());
+  const fleet::LeaseReply reply = Lease(session);
+  fleet::Part part{.round = Round(1), .broadcast = reply.training->broadcast.digest};
+  for (const auto& a : reply.training->assignments) {
+    part.included.push_back(
+        {.attempt = {a.client, a.fence},
+         .weight = a.weight,
+         .examples = Examples()[a.client.value],
+         .sums = std::vector<double>(training::SchemaFor(TaskKind::kClassification).sums.size()),
+         .has_state = true});
+  }
+  engine_.Commit(++ticket_, {.session = session, .commit_id = 1, .part = part}, absl::OkStatus(),
+                 TimePoint{});
+  EXPECT_EQ(host_.commits.at(ticket_).verdict, fleet::Verdict::kRefused);
+}
+
+class OneStatefulRound : public OneRound {
+ protected:
+  OneStatefulRound() : OneRound(/*stateful=*/true) {}
+};
+
+TEST_F(OneStatefulRound, AStateThatCannotBeReadStopsTheRunWithTheClientsName) {
+  const WorkerId session = Join(Node());
+  const fleet::LeaseReply reply = Lease(session);
+  const fleet::Assignment& a = reply.training->assignments.at(0);
+  fleet::Part part{.round = Round(1), .broadcast = reply.training->broadcast.digest};
+  part.left_out.push_back({.attempt = {a.client, {a.fence.epoch, a.fence.counter + 100}},
+                           .reason = fleet::LeftOutReason::kState,
+                           .message = "not in the store"});
+  engine_.Commit(++ticket_, {.session = session, .commit_id = 1, .part = part}, absl::OkStatus(),
+                 TimePoint{});
+  EXPECT_FALSE(host_.ended.has_value()) << "somebody who is too late may say what he wants";
+  part.left_out[0].attempt.fence = a.fence;
+  engine_.Commit(++ticket_, {.session = session, .commit_id = 2, .part = part}, absl::OkStatus(),
+                 TimePoint{});
+  ASSERT_TRUE(host_.ended.has_value());
+  EXPECT_THAT(
+      std::string(host_.error.message()),
+      testing::AllOf(testing::HasSubstr(absl::StrCat("client ", a.client.value)),
+                     testing::HasSubstr("not in the store"), testing::HasSubstr("--state-reset")));
+}
+
+TEST_F(OneStatefulRound, StatesInMemoryAllowNoSecondWorkerAndEndWithTheirs) {
+  fleet::RegisterRequest node = Node();
+  node.volatile_state = true;
+  const WorkerId session = Join(node);
+  fleet::RegisterRequest second = Node();
+  second.name = "v";
+  EXPECT_THAT(std::string(engine_.Register(second, Examples(), TimePoint{}).status().message()),
+              testing::HasSubstr("no second worker"));
+  const fleet::LeaseReply reply = Lease(session);
+  fleet::Part part{.round = Round(1), .broadcast = reply.training->broadcast.digest};
+  for (const auto& a : reply.training->assignments) {
+    part.included.push_back(
+        {.attempt = {a.client, a.fence},
+         .weight = a.weight,
+         .examples = Examples()[a.client.value],
+         .sums = std::vector<double>(training::SchemaFor(TaskKind::kClassification).sums.size()),
+         .has_state = true});
+  }
+  host_.Hold(++ticket_, {});
+  engine_.Commit(ticket_, {.session = session, .commit_id = 1, .part = part}, absl::OkStatus(),
+                 TimePoint{});
+  engine_.Release({.session = session, .leaving = true}, TimePoint{});
+  ASSERT_TRUE(host_.ended.has_value());
+  EXPECT_THAT(std::string(host_.error.message()), testing::HasSubstr("in its memory and is gone"));
 }
 
 TEST_F(OneRound, AWrongWeightIsRefusedAndTheClientsAreLeasedAgain) {

@@ -59,6 +59,11 @@ TEST(StopWatch, RefusesARuleThatCouldNeverFire) {
   run.evaluation.clients = false;
   EXPECT_THAT(check({.metric = "clients_test_loss", .patience = 1}),
               HasSubstr("evaluation.clients"));
+  run.evaluation.train = true;
+  EXPECT_EQ(check({.metric = "train_objective", .patience = 1}), "OK");
+  run.evaluation.train = false;
+  EXPECT_THAT(check({.metric = "clients_train_loss", .patience = 1}),
+              HasSubstr("splits with \"train\""));
   EXPECT_EQ(check({.metric = "test_loss", .patience = 1}), "OK");
   run.task = TaskKind::kRegression;
   EXPECT_THAT(check({.metric = "test_accuracy", .patience = 1}), HasSubstr("test_mae"));

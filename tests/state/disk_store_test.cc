@@ -2,11 +2,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
 #include "core/files.h"
+#include "state/blob.h"
 #include "tests/state/states.h"
 
 namespace macaw::state {
@@ -15,77 +19,171 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
+const Digest kRun = DigestOf("a run");
+
 void Replace(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
 }
 
+std::vector<std::string> SegmentsIn(const std::string& folder) {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() == ".states") files.push_back(entry.path().string());
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
 class DiskStateStoreTest : public ::testing::Test {
  protected:
-  DiskStateStoreTest() {
-    EXPECT_TRUE(store_->Put(kVersion, state_.views()).ok());
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.path())) {
-      if (entry.is_regular_file()) files_.push_back(entry.path().string());
-    }
+  DiskStateStoreTest() { EXPECT_TRUE(store_->Put(kVersion, state_.views()).ok()); }
+  std::string File() const { return SegmentsIn(folder_.path()).at(0); }
+  // Another process: nothing of this one's is open in it.
+  std::unique_ptr<DiskStateStore> Other() const {
+    return *DiskStateStore::Open(folder_.path(), schema_, kRun);
   }
 
   static constexpr Attempt kVersion{ClientId(7), {1, 3}};
   const StateSchema schema_ = TwoItems();
+  const uint64_t bytes_ = BlobBytes(schema_);
   const TestState state_{schema_, 1};
   const TemporaryFolder folder_;
-  const std::unique_ptr<DiskStateStore> store_ = *DiskStateStore::Open(folder_.path(), schema_);
-  std::vector<std::string> files_;
+  const std::unique_ptr<DiskStateStore> store_ =
+      *DiskStateStore::Open(folder_.path(), schema_, kRun);
 };
 
-TEST_F(DiskStateStoreTest, KeepsOneFileAVersionAndNothingAside) {
-  ASSERT_EQ(files_.size(), 1u);
-  EXPECT_THAT(files_[0], ::testing::EndsWith("/7-1.3.state"));
+TEST_F(DiskStateStoreTest, TenThousandVersionsAreOneFile) {
+  for (uint64_t counter = 100; counter < 10100; ++counter) {
+    ASSERT_TRUE(store_->Put(Version(counter % 977, 1, counter), state_.views()).ok());
+  }
+  ASSERT_TRUE(store_->Flush().ok());
+  EXPECT_EQ(SegmentsIn(folder_.path()).size(), 1u);
+  EXPECT_TRUE(state_.Equals(*Other()->Get(Version(4321 % 977, 1, 4321))));
 }
 
-TEST_F(DiskStateStoreTest, AnotherProcessSeesTheSame) {
-  const auto other = *DiskStateStore::Open(folder_.path(), TwoItems());
-  EXPECT_TRUE(state_.Equals(*other->Get(kVersion)));
+TEST_F(DiskStateStoreTest, AnotherProcessSeesWhatWasPutAtOnce) {
+  EXPECT_TRUE(state_.Equals(*Other()->Get(kVersion)));
 }
 
-TEST_F(DiskStateStoreTest, EveryDamagedByteAndEveryCutIsNoticed) {
-  const std::string good = *ReadFile(files_[0]);
-  for (size_t place = 0; place < good.size(); place += 5) {
+TEST_F(DiskStateStoreTest, WhatAKilledProcessHadPutIsThere) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto store = DiskStateStore::Open(folder_.path(), schema_, kRun);
+    const bool put = store.ok() && (*store)->Put(Version(8, 1, 4), state_.views()).ok();
+    ::kill(::getpid(), put ? SIGKILL : SIGTERM);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  EXPECT_TRUE(state_.Equals(*store_->Get(Version(8, 1, 4))));
+}
+
+TEST_F(DiskStateStoreTest, EveryDamagedByteIsNoticed) {
+  const std::string good = *ReadFile(File());
+  ASSERT_EQ(good.size(), 4 * bytes_);
+  for (size_t place = 3 * bytes_; place < good.size(); place += 5) {
     std::string bad = good;
     bad[place] = static_cast<char>(bad[place] ^ 0x10);
-    Replace(files_[0], bad);
-    EXPECT_EQ(store_->Get(kVersion).status().code(), absl::StatusCode::kDataLoss) << place;
-  }
-  for (const size_t size : {size_t{0}, size_t{1}, size_t{127}, size_t{128}, good.size() - 1}) {
-    Replace(files_[0], good.substr(0, size));
-    const absl::Status status = store_->Get(kVersion).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << size;
+    Replace(File(), bad);
+    const absl::Status status = Other()->Get(kVersion).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << place;
     EXPECT_THAT(std::string(status.message()),
                 AllOf(HasSubstr("client 7"), HasSubstr("version 1.3")));
   }
 }
 
-TEST_F(DiskStateStoreTest, AFileUnderAnotherNameIsNotTakenForIt) {
-  ASSERT_TRUE(store_->Put({ClientId(7), {1, 4}}, state_.views()).ok());
-  std::filesystem::copy_file(files_[0],
-                             std::filesystem::path(files_[0]).replace_filename("7-1.4.state"),
-                             std::filesystem::copy_options::overwrite_existing);
-  const absl::Status status = store_->Get({ClientId(7), {1, 4}}).status();
+// What a crash of the machine can leave: the file's end, or any part of it, was never written.
+TEST_F(DiskStateStoreTest, ATornTailIsNoticedAndHarmsNothingBeforeIt) {
+  ASSERT_TRUE(store_->Put(Version(8, 1, 2), state_.views()).ok());
+  const std::string good = *ReadFile(File());
+  for (uint64_t size = 3 * bytes_; size < 4 * bytes_; size += 16) {
+    Replace(File(), good.substr(0, size));
+    const absl::StatusOr<ClientState> cut = Other()->Get(kVersion);
+    if (cut.ok()) {  // the last bytes are padding
+      EXPECT_GT(size, 4 * bytes_ - 64);
+      EXPECT_TRUE(state_.Equals(*cut));
+      continue;
+    }
+    EXPECT_EQ(cut.status().code(),
+              size == 3 * bytes_ ? absl::StatusCode::kNotFound : absl::StatusCode::kDataLoss)
+        << size;
+    EXPECT_TRUE(state_.Equals(*Other()->Get(Version(8, 1, 2))));
+    // The attempt itself was never accepted; whoever tries again may write over the remains.
+    EXPECT_TRUE(Other()->Put(kVersion, state_.views()).ok());
+    EXPECT_TRUE(state_.Equals(*Other()->Get(kVersion)));
+  }
+}
+
+TEST_F(DiskStateStoreTest, ARecordInAnotherPlaceIsNotTakenForIt) {
+  std::string bytes = *ReadFile(File());
+  bytes += bytes.substr(3 * bytes_);
+  Replace(File(), bytes);
+  const absl::Status status = Other()->Get(Version(7, 1, 4)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("the blob is of client 7, state version 1.3"));
 }
 
-TEST_F(DiskStateStoreTest, AStateOfAnotherModelIsRefused) {
-  const StateSchema other = {ParameterLayout::Scalars("other", 20, DType::kF32),
-                             ParameterLayout::Scalars("turns", 1, DType::kF64)};
-  const absl::Status status =
-      (*DiskStateStore::Open(folder_.path(), other))->Get(kVersion).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("another model"));
+TEST_F(DiskStateStoreTest, TheStatesOfAnotherRunOrModelAreRefused) {
+  const auto why = [](const absl::StatusOr<std::unique_ptr<DiskStateStore>>& store) {
+    EXPECT_EQ(store.status().code(), absl::StatusCode::kFailedPrecondition);
+    return std::string(store.status().message());
+  };
+  EXPECT_THAT(why(DiskStateStore::Open(folder_.path(), schema_, DigestOf("another"))),
+              AllOf(HasSubstr("another run"), HasSubstr("state.path")));
+  const StateSchema other = {ParameterLayout::Scalars("control", 21, DType::kF32)};
+  EXPECT_THAT(why(DiskStateStore::Open(folder_.path(), other, kRun)), HasSubstr("another model"));
+}
+
+TEST_F(DiskStateStoreTest, DeletedVersionsGiveTheirRoomBack) {
+  std::vector<Attempt> early, late;
+  for (uint64_t counter = 0; counter < 4000; ++counter) {
+    const Attempt version = Version(counter, 2, counter);
+    ASSERT_TRUE(store_->Put(version, state_.views()).ok());
+    (counter % 7 == 0 ? late : early).push_back(version);
+  }
+  ASSERT_TRUE(store_->Flush().ok());
+  const uint64_t full = store_->UsageOnDisk()->bytes;
+  ASSERT_TRUE(store_->Delete(early).ok());
+  for (const Attempt& version : late) ASSERT_TRUE(state_.Equals(*Other()->Get(version)));
+  EXPECT_EQ(Other()->Get(early[0]).status().code(), absl::StatusCode::kNotFound);
+  ASSERT_TRUE(store_->Delete(late).ok());
+  ASSERT_TRUE(store_->Flush().ok());
+  EXPECT_LT(store_->UsageOnDisk()->bytes, full / 20);
+  EXPECT_TRUE(state_.Equals(*store_->Get(kVersion))) << "of another epoch";
+}
+
+TEST_F(DiskStateStoreTest, AFileGoesWithItsLastVersionOnceNobodyWritesToItAnyMore) {
+  const Attempt gone[] = {kVersion};
+  ASSERT_TRUE(store_->Delete(gone).ok());
+  EXPECT_EQ(SegmentsIn(folder_.path()).size(), 1u) << "attempts of this file may still be running";
+  ASSERT_TRUE(store_->Put(Version(7, 2, 1), state_.views()).ok());
+  ASSERT_TRUE(store_->Flush().ok());
+  const Attempt later[] = {kVersion, Version(7, 2, 1)};
+  ASSERT_TRUE(store_->Delete(later).ok());
+  EXPECT_THAT(SegmentsIn(folder_.path()), ::testing::ElementsAre(HasSubstr("/2-0.states")));
+}
+
+TEST(DiskStateStore, LargeStatesBeginOnBlocksAndAreFreedOneByOne) {
+  const TemporaryFolder folder;
+  const StateSchema schema = {ParameterLayout::Scalars("personal", 50000, DType::kF32)};
+  const TestState state(schema, 3);
+  const auto store = *DiskStateStore::Open(folder.path(), schema, kRun);
+  for (uint64_t counter = 1; counter <= 8; ++counter)
+    ASSERT_TRUE(store->Put(Version(counter, 1, counter), state.views()).ok());
+  ASSERT_TRUE(store->Flush().ok());
+  const uint64_t full = store->UsageOnDisk()->bytes;
+  const Attempt gone[] = {Version(4, 1, 4)};
+  ASSERT_TRUE(store->Delete(gone).ok());
+  EXPECT_LE(store->UsageOnDisk()->bytes, full - 200000 + 4096);
+  EXPECT_TRUE(state.Equals(*store->Get(Version(3, 1, 3))));
+  EXPECT_TRUE(state.Equals(*store->Get(Version(5, 1, 5))));
 }
 
 TEST(DiskStateStore, SaysWhichFolderItCannotUse) {
-  EXPECT_THAT(std::string(DiskStateStore::Open("/dev/null/states", TwoItems()).status().message()),
-              HasSubstr("/dev/null/states"));
+  EXPECT_THAT(
+      std::string(DiskStateStore::Open("/dev/null/states", TwoItems(), kRun).status().message()),
+      HasSubstr("/dev/null/states"));
 }
 
 }  // namespace

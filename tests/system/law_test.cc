@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <ostream>
 #include <string>
 #include <vector>
 
+#include "core/files.h"
 #include "tests/system/simulation.h"
 
 namespace macaw {
@@ -89,6 +91,22 @@ TEST(LawOfStorage, PreparedFilesGiveTheBytesOfTheSourceTheyWereMadeFrom) {
       BytesOf("prepared", {config, "--set", "data.source=prepared", "--set",
                            "data.path=" + prepared, "--set", "partition.scheme=natural"});
   EXPECT_EQ(own, pooled);
+
+  // Every tensor of the file at an odd address: the header, which is JSON, grows by a space.
+  const std::string odd = config + ".odd.safetensors";
+  std::string bytes = *ReadFile(prepared);
+  uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  bytes.insert(sizeof(header) + header, 1, ' ');
+  ++header;
+  std::memcpy(bytes.data(), &header, sizeof(header));
+  ASSERT_TRUE(AtomicWriteFile(odd, bytes).ok());
+  for (const char* processes : {"1", "3"}) {
+    EXPECT_EQ(BytesOf("odd", {config, "--processes", processes, "--slots", "2", "--set",
+                              "data.source=prepared", "--set", "data.path=" + odd, "--set",
+                              "partition.scheme=natural"}),
+              pooled);
+  }
 }
 
 // Time decides placement and never the result: with one slot five times as slow, every process

@@ -31,6 +31,41 @@ std::vector<uint32_t> Joined(const Batches& batches, size_t begin, size_t end) {
   return all;
 }
 
+TEST(BatchOrder, JoinsALastBatchOfOneWhereAsked) {
+  const auto sizes = [](uint64_t rows, const LocalConfig& local) {
+    BatchOrder order;
+    order.Start({.seed = 1}, 0, rows, local, BatchOrder::Single::kJoin);
+    std::vector<size_t> all;
+    std::vector<uint32_t> seen;
+    for (auto next = order.Next(); !next.empty(); next = order.Next()) {
+      all.push_back(next.size());
+      seen.insert(seen.end(), next.begin(), next.end());
+    }
+    EXPECT_EQ(all.size(), order.steps());
+    std::sort(seen.begin(), seen.end());
+    seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
+    EXPECT_EQ(seen.size(), local.drop_last ? rows / local.batch_size * local.batch_size : rows);
+    return all;
+  };
+  LocalConfig local;
+  local.batch_size = 4;
+  EXPECT_THAT(sizes(9, local), ElementsAre(4, 5));
+  EXPECT_THAT(sizes(10, local), ElementsAre(4, 4, 2));
+  EXPECT_THAT(sizes(8, local), ElementsAre(4, 4));
+  EXPECT_THAT(sizes(5, local), ElementsAre(5));
+  EXPECT_THAT(sizes(1, local), ElementsAre(1));  // there is nothing to join
+  local.epochs = 2;
+  EXPECT_THAT(sizes(9, local), ElementsAre(4, 5, 4, 5));
+  local.steps = 3;
+  EXPECT_THAT(sizes(9, local), ElementsAre(4, 5, 4));
+  local = {};
+  local.batch_size = 1;
+  EXPECT_THAT(sizes(3, local), ElementsAre(1, 1, 1));
+  local.batch_size = 4;
+  local.drop_last = true;
+  EXPECT_THAT(sizes(9, local), ElementsAre(4, 4));
+}
+
 TEST(BatchOrder, KeepsStoredOrderWhenNotShuffled) {
   EXPECT_THAT(Walk(5, {.batch_size = 2, .shuffle = false}),
               ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3), ElementsAre(4)));

@@ -29,7 +29,7 @@ TEST(MimeSketch, PairsGradientsOfTheSameBatch) {
   const FlatVector c = FlatVector::CopyOf(MustRun(*trainer, first, task)[0].end, spec.layout);
 
   auto hooks = std::make_shared<Hooks>();
-  hooks->correct = [&](ConstVectorView, VectorView g, StepBatch& batch) {
+  hooks->correct = [&](ConstVectorView, VectorView g, StepGradients& batch) {
     const ConstVectorView at_x = batch.GradientAt(View(x));
     for (size_t i = 0; i < g.size(); ++i) {
       g.As<double>()[i] += c.As<double>()[i] - at_x.As<double>()[i];
@@ -61,7 +61,7 @@ TEST(CorrectHook, SeesTheClippedGradientBeforeTheCorrection) {
   const FlatVector x = PointOf(spec, {0.5, -0.25, 0.125});
   double norm = 0;
   auto hooks = std::make_shared<Hooks>();
-  hooks->correct = [&](ConstVectorView w, VectorView g, StepBatch&) {
+  hooks->correct = [&](ConstVectorView w, VectorView g, StepGradients&) {
     EXPECT_EQ(w.As<double>()[0], 0.5);
     for (double& value : g.As<double>()) {
       norm += value * value;
@@ -139,7 +139,7 @@ TEST(Hooks, SeeTheSameDropoutMasksInAPairedGradient) {
   const FlatVector x = models::InitialModel(spec, 1);
   size_t calls = 0;
   auto hooks = std::make_shared<Hooks>();
-  hooks->correct = [&](ConstVectorView w, VectorView g, StepBatch& batch) {
+  hooks->correct = [&](ConstVectorView w, VectorView g, StepGradients& batch) {
     ++calls;
     const ConstVectorView again = batch.GradientAt(w);
     EXPECT_EQ(std::memcmp(again.bytes.data(), g.bytes.data(), g.bytes.size()), 0);

@@ -18,11 +18,13 @@ size_t WidthOf(const std::vector<int64_t>& shape) {
 
 TEST(EagerTrainer, TakesAStepOnEveryNamedModel) {
   for (const models::NamedModel& named : models::NamedModels()) {
+    if (named.name == "char_lstm") continue;  // of tokens: eager_sequence_test.cc
     ModelConfig config;
     config.name = named.name;
     config.input_shape = {1, 28, 28};
     if (named.name == "logistic") config.input_shape = {60};
-    if (named.name == "resnet18_gn") config.input_shape = {3, 8, 8};
+    if (named.name.starts_with("resnet18")) config.input_shape = {3, 8, 8};
+    if (named.name == "vgg11") config.input_shape = {3, 32, 32};
     config.classes = 10;
     const models::ModelSpec spec = *models::BuildSpec(config, DType::kF32);
     const Examples examples = RandomExamples(4, WidthOf(config.input_shape), 10, 1);
@@ -33,7 +35,10 @@ TEST(EagerTrainer, TakesAStepOnEveryNamedModel) {
     const auto trainer = TrainerOf(spec, TaskKind::kClassification);
     const auto outcomes = MustRun(*trainer, plan, TaskOf(examples.Classes()));
     EXPECT_EQ(outcomes[0].steps, 1u) << named.name;
-    EXPECT_LT(outcomes[1].sums[1], outcomes[0].sums[1]) << named.name;
+    // With batch norm the two are not of one function: the first has the batch's statistics.
+    if (!spec.has_buffers()) {
+      EXPECT_LT(outcomes[1].sums[1], outcomes[0].sums[1]) << named.name;
+    }
     for (size_t i = 0; i < spec.layout->entries().size(); ++i) {
       const LayoutEntry& entry = spec.layout->entries()[i];
       const auto after = outcomes[0].end.As<float>().subspan(entry.offset, entry.size);

@@ -89,6 +89,7 @@ inline std::unique_ptr<LocalTrainer> TrainerOf(const models::ModelSpec& spec, Ta
   setup.spec = spec;
   setup.task = task;
   setup.dtype = spec.layout->dtype();
+  setup.local.trainer = "eager";
   absl::StatusOr<std::unique_ptr<LocalTrainer>> trainer = MakeTrainer(setup);
   EXPECT_TRUE(trainer.ok()) << trainer.status();
   return *std::move(trainer);

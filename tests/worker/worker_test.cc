@@ -68,6 +68,29 @@ TEST(Worker, GivesTheSameBytesWithAnyNumberOfSlots) {
   EXPECT_EQ(one.metrics, slowed.metrics);
 }
 
+TEST(Worker, KeepsTheStatesOfItsClients) {
+  const auto dataset = SyntheticClients();
+  const auto run = [&](Options options) {
+    const TemporaryFolder folder;
+    RunConfig config = SyntheticRun(*dataset, 5);
+    config.algorithm.name = "scaffold";
+    options.state.path = folder / "state";
+    const auto server = StartServer({.run = config, .run_dir = folder.path()});
+    const absl::Status status = Work(*server, *dataset, std::move(options));
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_TRUE(server->Wait().ok());
+    const Json summary = Json::parse(*ReadFile(folder / "summary.json"));
+    return std::pair<std::string, std::string>(summary["model_digest"],
+                                               summary.value("state_digest", ""));
+  };
+  const auto one = run({.slots = 1});
+  EXPECT_EQ(one.second.size(), 64u);
+  EXPECT_EQ(run({.slots = 3}), one);
+  Options memory{.slots = 2};
+  memory.state.store = "memory";
+  EXPECT_EQ(run(memory), one);
+}
+
 TEST(Worker, SharesARunWithOthers) {
   const auto dataset = SyntheticClients();
   const Result alone = RunWith(*dataset, {.slots = 2});

@@ -17,6 +17,9 @@ MetricSchema SchemaFor(TaskKind task) {
     case TaskKind::kRegression:
       return {.sums = {"examples", "loss", "absolute_error"},
               .ratios = {{"loss", 1, 0, false}, {"mae", 2, 0, false}}};
+    case TaskKind::kNextToken:
+      return {.sums = {"tokens", "loss", "correct"},
+              .ratios = {{"loss", 1, 0, false}, {"accuracy", 2, 0, true}}};
   }
   return {};
 }

@@ -11,7 +11,8 @@ namespace macaw::training {
 
 // A metric is a quotient of two additive sums, so that it travels exactly: rows give sums, sums are
 // added in a fixed order (client or chunk), and only the reader of metrics.jsonl sees the quotient.
-// sums[0] is always the number of examples, sums[1] the sum of their losses.
+// sums[0] is always the number of examples (tokens in use, for sequences), sums[1] the sum of their
+// losses.
 struct MetricRatio {
   std::string name;      // "loss", "accuracy"
   size_t numerator = 0;  // indices into the sums
@@ -26,6 +27,7 @@ struct MetricSchema {
 
 // Classification: loss, accuracy. Binary (one logit, label 0/1): loss, accuracy, precision, recall.
 // Regression: loss (squared error / 2 is not used: it is the plain mean squared error), mae.
+// Next token: loss and accuracy of a token.
 MetricSchema SchemaFor(TaskKind task);
 
 using MetricSums = std::vector<double>;  // parallel to MetricSchema::sums

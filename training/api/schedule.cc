@@ -3,6 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 
 namespace macaw::training {
 
@@ -26,6 +32,51 @@ double ScheduleFactor(const Schedule& schedule, uint32_t round) {
            (1.0 - schedule.floor) * 0.5 * (1.0 + std::cos(std::numbers::pi * turn));
   }
   return 1.0;
+}
+
+absl::StatusOr<Schedule> ParseSchedule(absl::string_view text) {
+  const std::vector<std::string> words = absl::StrSplit(text, ' ', absl::SkipEmpty());
+  const auto refuse = [&text](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat("schedule \"", text, "\": ", why));
+  };
+  const std::string kind = words.empty() ? "" : words[0];
+  // What each kind cannot do without.
+  std::vector<std::string> missing;
+  if (kind == "step") {
+    missing = {"gamma", "every"};
+  } else if (kind == "exponential") {
+    missing = {"gamma"};
+  } else if (kind == "cosine") {
+    missing = {"rounds"};
+  } else if (kind != "constant") {
+    return refuse("begins with constant, step, exponential or cosine");
+  }
+  Schedule schedule{.kind = kind};
+  for (size_t i = 1; i < words.size(); i += 2) {
+    const std::string& key = words[i];
+    const std::string value = i + 1 < words.size() ? words[i + 1] : "";
+    const bool ours =
+        std::erase(missing, key) > 0 || key == "warmup" || (key == "floor" && kind == "cosine");
+    if (!ours) return refuse(absl::StrCat("'", key, "' is not a word of ", kind));
+    double number = 0;
+    if (!absl::SimpleAtod(value, &number) || !(number >= 0) || !std::isfinite(number)) {
+      return refuse(absl::StrCat("'", key, "' needs a number that is not negative"));
+    }
+    uint32_t whole = 0;
+    if (key == "gamma") {
+      schedule.gamma = number;
+    } else if (key == "floor") {
+      schedule.floor = number;
+    } else if (!absl::SimpleAtoi(value, &whole) || (whole == 0 && key != "warmup")) {
+      return refuse(absl::StrCat("'", key, "' needs a whole number of rounds"));
+    } else {
+      (key == "every"    ? schedule.every
+       : key == "rounds" ? schedule.rounds
+                         : schedule.warmup_rounds) = whole;
+    }
+  }
+  if (!missing.empty()) return refuse(absl::StrCat("'", missing[0], "' is missing"));
+  return schedule;
 }
 
 }  // namespace macaw::training

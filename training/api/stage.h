@@ -17,8 +17,8 @@ namespace macaw::training {
 // short list of stages, and any trainer (eager, fused, captured in a graph, batched over clients)
 // carries it out without knowing the algorithm's name. Torch-free.
 
-struct Hooks;  // training/hooks.h: a loss or gradient rule that the formula below cannot say; eager
-               // trainer only
+struct Hooks;  // training/api/hooks.h: a loss or gradient rule that the formula below cannot say;
+               // eager trainer only
 
 // The vector that stage `stage` of the same plan ended with.
 struct StageEnd {

@@ -62,9 +62,14 @@ struct TrainerSetup {
 // training/eager: any model, LibTorch, one intra-op thread.
 absl::StatusOr<std::unique_ptr<LocalTrainer>> MakeEagerTrainer(const TrainerSetup& setup);
 
-// By TrainerSetup::local.trainer; "auto" picks the fastest that can run the model.
+// By TrainerSetup::local.trainer. "fused": flat CPU kernels for float32 models of common layers, an
+// error where it cannot do what the run asks. "auto": fused where it can, for plans that it cannot
+// carry out, and otherwise, eager.
 absl::StatusOr<std::unique_ptr<LocalTrainer>> MakeTrainer(const TrainerSetup& setup);
 
+// What the results of the trainer that MakeTrainer makes depend on, in this process; of "auto",
+// also what those of the plans depend on that only LibTorch can carry out.
+NumericProfile ProfileOf(const TrainerSetup& setup);
 // What this process's eager results depend on: LibTorch's version, the instruction set its kernels
 // choose, libc.
 NumericProfile EagerProfile();

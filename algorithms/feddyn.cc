@@ -1,0 +1,117 @@
+#include <utility>
+
+#include "algorithms/api/vector_math.h"
+#include "algorithms/builtin.h"
+#include "algorithms/mean_delta.h"
+#include "core/status.h"
+
+// FedDyn: Acar, Zhao, Navarro, Mattina, Whatmough, Saligrama, "Federated Learning Based on Dynamic
+// Regularization", ICLR 2021, algorithm 1. A client descends L_k(θ) − ⟨g_k, θ⟩ + (α/2)‖θ − x‖²
+// (equation 1). `weighted` serves Σ p_k L_k: the client's α becomes α_k = α/(N·p_k).
+
+namespace macaw::algorithms {
+namespace {
+
+class FedDynClient final : public DeltaClient {
+ public:
+  explicit FedDynClient(const Setup& setup)
+      : DeltaClient(setup),
+        alpha_(setup.Get<double>("alpha")),
+        mean_weight_(setup.Get<bool>("weighted")
+                         ? setup.total_weight / static_cast<double>(setup.clients)
+                         : 0) {}
+
+  absl::StatusOr<ClientResult> Conclude(const ClientContext& context,
+                                        std::span<const training::StageOutcome> outcomes,
+                                        Workspace& workspace) const override {
+    const VectorView delta = Delta(context, outcomes[0].end, workspace);  // θ_k − x
+    const VectorView gradient = workspace.Vector(layout_);
+    Copy(context.state[0], gradient);
+    Axpy(-Alpha(context), delta, gradient);  // g_k⁺ = g_k − α(θ_k − x)
+    ZeroBuffers(gradient);                   // statistics have no gradient
+    return ClientResult{.up = {delta}, .state = {gradient}};
+  }
+
+ protected:
+  training::Stage LocalWork(const ClientContext& context, Workspace& workspace) const override {
+    training::Stage stage = DeltaClient::LocalWork(context, workspace);
+    const VectorView v = workspace.Vector(layout_);
+    Copy(context.state[0], v);
+    Scale(-1, v);
+    stage.correction = {.mu = Alpha(context), .v = v};  // ∇(1): g − g_k + α(θ − x)
+    return stage;
+  }
+
+ private:
+  double Alpha(const ClientContext& context) const {
+    return mean_weight_ == 0 ? alpha_ : alpha_ * mean_weight_ / context.weight;
+  }
+
+  const double alpha_;
+  const double mean_weight_;  // W/N, so that 1/(N·p_k) = (W/N)/w_k; 0: the uniform objective
+};
+
+class FedDynServer final : public MeanDeltaServer {
+ public:
+  FedDynServer(const Setup& setup, FlatVector model)
+      : MeanDeltaServer(setup, std::move(model)),
+        alpha_(setup.Get<double>("alpha")),
+        clients_(static_cast<double>(setup.clients)),
+        h_(kept_.Vector("h", FlatVector(setup.layout))) {}
+
+  absl::StatusOr<AfterApply> Apply(Round round, Phase phase,
+                                   aggregation::Aggregate aggregate) override {
+    // |S|/N: h sums over the cohort but divides by the population.
+    share_ = aggregate.channels.at(0).weight / clients_;
+    return MeanDeltaServer::Apply(round, phase, std::move(aggregate));
+  }
+
+ protected:
+  void Step(double, ConstVectorView mean_delta, VectorView model) override {
+    Axpy(-alpha_ * share_, mean_delta, h_);  // h −= (α/N)·Σ_S(θ_k − x)
+    ZeroBuffers(h_);
+    Add(mean_delta, model);  // x = mean_S θ_k − h/α
+    Axpy(-1 / alpha_, h_, model);
+  }
+
+ private:
+  const double alpha_;
+  const double clients_;  // N
+  double share_ = 0;
+  VectorView h_;
+};
+
+absl::StatusOr<Schema> FedDynSchema(const Setup& setup) {
+  Schema schema = MeanDeltaSchema(setup);
+  schema.up[0].reduction = aggregation::Reduction::kMean;  // weighted or not
+  schema.state = {{"gradient", setup.layout}};
+  return schema;
+}
+
+absl::Status CheckFedDyn(const Setup& setup) {
+  if (setup.Get<double>("alpha") > 0) return NeedsPlannedCohort(setup);
+  return absl::InvalidArgumentError("alpha must be above 0: the server divides by it");
+}
+
+}  // namespace
+
+Description FedDyn() {
+  return {
+      .name = "feddyn",
+      .summary = "each client's objective is bent so that its minimum becomes the global one",
+      .paper = "Acar et al., 2021, Federated Learning Based on Dynamic Regularization",
+      .parameters = {{.name = "alpha",
+                      .default_value = 0.01,
+                      .help = "α: strength of the pull towards x and of the linear term",
+                      .minimum = 0},
+                     {.name = "weighted",
+                      .default_value = false,
+                      .help = "the objective: true Σ p_k L_k, false the plain mean"}},
+      .check = CheckFedDyn,
+      .schema = FedDynSchema,
+      .server = MakeServer<FedDynServer>,
+      .client = MakeClient<FedDynClient>,
+  };
+}
+
+}  // namespace macaw::algorithms

@@ -1,0 +1,106 @@
+#include <utility>
+
+#include "algorithms/api/vector_math.h"
+#include "algorithms/builtin.h"
+#include "algorithms/mean_delta.h"
+#include "core/status.h"
+
+// FedNova: Wang, Liu, Liang, Joshi, Poor, "Tackling the Objective Inconsistency Problem in
+// Heterogeneous Federated Optimization", NeurIPS 2020, equation 7 and section 4. Each client's
+// displacement is divided by what its optimizer makes of a constant gradient 1, ‖a_i‖₁, which the
+// trainer measures: τ_i for plain SGD, more with momentum, less with the proximal term.
+
+namespace macaw::algorithms {
+namespace {
+
+LayoutPtr OneNumber() { return ParameterLayout::Scalars("tau", 1, DType::kF64); }
+
+class FedNovaClient final : public DeltaClient {
+ public:
+  explicit FedNovaClient(const Setup& setup)
+      : DeltaClient(setup),
+        mu_(setup.Get<double>("mu")),
+        count_steps_(setup.Get<std::string>("tau_eff") == "steps"),
+        number_(OneNumber()) {}
+
+  absl::StatusOr<ClientResult> Conclude(const ClientContext& context,
+                                        std::span<const training::StageOutcome> outcomes,
+                                        Workspace& workspace) const override {
+    const training::StageOutcome& outcome = outcomes[0];
+    const VectorView delta = Delta(context, outcome.end, workspace);
+    // d_i of equation 7, with the sign of a step: (y_i − x)/‖a_i‖₁.
+    if (outcome.steps > 0) ScaleParameters(1 / outcome.a_norm1, delta);
+    const VectorView tau = workspace.Vector(number_);
+    tau.As<double>()[0] = count_steps_ ? static_cast<double>(outcome.steps) : outcome.a_norm1;
+    return ClientResult{.up = {delta, tau}, .state = {}};
+  }
+
+ protected:
+  training::Stage LocalWork(const ClientContext& context, Workspace& workspace) const override {
+    training::Stage stage = DeltaClient::LocalWork(context, workspace);
+    stage.correction.mu = mu_;  // section 4: a proximal term on each local objective
+    return stage;
+  }
+
+ private:
+  const double mu_;
+  const bool count_steps_;
+  const LayoutPtr number_;
+};
+
+class FedNovaServer final : public MeanDeltaServer {
+ public:
+  using MeanDeltaServer::MeanDeltaServer;
+
+  absl::StatusOr<AfterApply> Apply(Round round, Phase phase,
+                                   aggregation::Aggregate aggregate) override {
+    const FlatVector& tau = aggregate.channels.at(1).value;
+    tau_eff_ = tau.empty() ? 0 : tau.As<double>()[0];
+    return MeanDeltaServer::Apply(round, phase, std::move(aggregate));
+  }
+
+ protected:
+  void Step(double server_lr, ConstVectorView mean_direction, VectorView model) override {
+    Axpy(server_lr * tau_eff_, mean_direction, model);  // x −= τ_eff·Σ p_i d_i
+  }
+
+ private:
+  double tau_eff_ = 0;  // Σ p_i ‖a_i‖₁ over the cohort
+};
+
+absl::StatusOr<Schema> FedNovaSchema(const Setup& setup) {
+  Schema schema = MeanDeltaSchema(setup);
+  schema.up[0].name = "direction";
+  schema.up.push_back(
+      {.name = "tau", .layout = OneNumber(), .reduction = schema.up[0].reduction, .bound = 0x1p40});
+  return schema;
+}
+
+}  // namespace
+
+Description FedNova() {
+  Description fednova = {
+      .name = "fednova",
+      .summary = "updates are normalised by the steps behind them, so that uneven work has no bias",
+      .paper =
+          "Wang et al., 2020, Tackling the Objective Inconsistency Problem in Heterogeneous "
+          "Federated Optimization",
+      .parameters = ServerRateParameters(),
+      .check = NeedsSgd,
+      .schema = FedNovaSchema,
+      .server = MakeServer<FedNovaServer>,
+      .client = MakeClient<FedNovaClient>,
+  };
+  fednova.parameters.push_back({.name = "mu",
+                                .default_value = 0.0,
+                                .help = "μ of a proximal local objective; 0: none",
+                                .minimum = 0});
+  fednova.parameters.push_back(
+      {.name = "tau_eff",
+       .default_value = "a_norm1",
+       .help = "effective steps: the mean of ‖a_i‖₁, or of the steps (the authors' proximal code)",
+       .choices = {"a_norm1", "steps"}});
+  return fednova;
+}
+
+}  // namespace macaw::algorithms

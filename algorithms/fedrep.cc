@@ -1,0 +1,81 @@
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "algorithms/builtin.h"
+#include "algorithms/parameter_group.h"
+
+// FedRep: Collins, Hassani, Mokhtari, Shakkottai, "Exploiting Shared Representations for
+// Personalized Federated Learning", ICML 2021, algorithm 1: a client first trains its own head with
+// the body frozen, then the body with the head frozen, and shares the body alone.
+
+namespace macaw::algorithms {
+namespace {
+
+ParameterGroup Head(const Setup& setup) {
+  const std::string globs = setup.Get<std::string>("head");
+  return globs.empty() ? ParameterGroup::OfLastLayer(setup.layout)
+                       : ParameterGroup::Matching(setup.layout, globs);
+}
+
+class FedRepClient final : public LocalGroupClient {
+ public:
+  explicit FedRepClient(const Setup& setup)
+      : LocalGroupClient(setup, Head(setup)),
+        head_epochs_(static_cast<uint32_t>(setup.Get<int64_t>("head_epochs"))) {}
+
+  absl::StatusOr<training::LocalPlan> Prepare(const ClientContext& context,
+                                              Workspace& workspace) const override {
+    training::Stage head = LocalWork(context, workspace);
+    head.trainable = group_.inside();
+    head.local.epochs = head_epochs_;
+    head.local.steps = 0;
+    training::Stage body = head;
+    body.start = training::StageEnd{0};
+    body.trainable = group_.outside();
+    body.local = context.local;
+    return training::LocalPlan{{head, body}};
+  }
+
+ private:
+  const uint32_t head_epochs_;
+};
+
+absl::Status CheckFedRep(const Setup& setup) {
+  const ParameterGroup head = Head(setup);
+  if (head.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("head = \"", setup.Get<std::string>("head"),
+                                                   "\" matches none of the model's tensors"));
+  }
+  if (head.everything()) {
+    return absl::InvalidArgumentError(
+        "the head is the whole model, so nothing would be shared: name fewer tensors with head = "
+        "\"…\"");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Description FedRep() {
+  Description fedrep = FedAvg();
+  fedrep.name = "fedrep";
+  fedrep.summary = "clients share the body of a network and keep their heads";
+  fedrep.paper =
+      "Collins et al., 2021, Exploiting Shared Representations for Personalized Federated Learning";
+  fedrep.parameters.push_back(
+      {.name = "head",
+       .default_value = "",
+       .help = "globs on tensor names that are the head, \"fc.* 6.*\"; \"\": the last layer"});
+  fedrep.parameters.push_back({.name = "head_epochs",
+                               .default_value = int64_t{10},
+                               .help = "epochs of the head before those of the body",
+                               .minimum = 0});
+  fedrep.check = CheckFedRep;
+  fedrep.schema = [](const Setup& setup) -> absl::StatusOr<Schema> {
+    return LocalGroupSchema(setup, Head(setup));
+  };
+  fedrep.client = MakeClient<FedRepClient>;
+  return fedrep;
+}
+
+}  // namespace macaw::algorithms

@@ -1,0 +1,218 @@
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "algorithms/api/vector_math.h"
+#include "algorithms/builtin.h"
+#include "algorithms/mean_delta.h"
+#include "core/status.h"
+#include "training/api/hooks.h"
+
+// Mime and MimeLite: Karimireddy, Jaggi, Kale, Mohri, Reddi, Stich, Suresh, "Breaking the
+// Centralized Barrier for Cross-Device Federated Learning", NeurIPS 2021, algorithm 1. Phase 0 of a
+// round takes c, the mean full gradient at x, and phase 1 trains the same cohort with the server
+// optimizer's state s held still.
+//
+// An ℓ2 term (local.weight_decay) is part of the objective here: it is in c and in every step's
+// gradient, and so goes through the base optimizer with the rest.
+
+namespace macaw::algorithms {
+namespace {
+
+constexpr Phase kGradients{0};
+
+// U and V of the base optimizer: how a direction becomes a step, and how s follows c.
+struct Base {
+  enum class Kind { kSgd, kMomentum, kAdam } kind;
+  double beta1, beta2, epsilon;
+
+  static Base Of(const Setup& setup) {
+    const std::string name = setup.Get<std::string>("base");
+    return {name == "sgd"        ? Kind::kSgd
+            : name == "momentum" ? Kind::kMomentum
+                                 : Kind::kAdam,
+            setup.Get<double>("beta1"), setup.Get<double>("beta2"), setup.Get<double>("epsilon")};
+  }
+  // Names of s, in the order in which they go down.
+  std::vector<std::string> Moments() const {
+    if (kind == Kind::kSgd) return {};
+    return kind == Kind::kMomentum ? std::vector<std::string>{"m"}
+                                   : std::vector<std::string>{"m", "v"};
+  }
+  // d ← U(d, s): d; (1−β₁)d + β₁m; that over ε + √v.
+  void Use(VectorView d, std::span<const ConstVectorView> s) const {
+    if (kind == Kind::kSgd) return;
+    Map(
+        d, [this](auto d, auto m) { return Blend(beta1, m, d); }, s[0]);
+    if (kind == Kind::kAdam) {
+      const auto divide = [this]<typename T>(T d, T v) {
+        return d / (static_cast<T>(epsilon) + std::sqrt(v));
+      };
+      Map(d, divide, s[1]);
+    }
+  }
+  // s ← V(c, s): m = (1−β₁)c + β₁m, v = (1−β₂)c² + β₂v.
+  void Track(ConstVectorView c, std::span<const VectorView> s) const {
+    if (kind == Kind::kSgd) return;
+    Map(
+        s[0], [this](auto m, auto c) { return Blend(beta1, m, c); }, c);
+    if (kind == Kind::kAdam)
+      Map(
+          s[1], [this](auto v, auto c) { return Blend(beta2, v, c * c); }, c);
+  }
+
+ private:
+  template <typename T>
+  static T Blend(double beta, T old, T fresh) {
+    return static_cast<T>(beta) * old + static_cast<T>(1 - beta) * fresh;
+  }
+};
+
+template <bool kLite>
+class MimeClient final : public DeltaClient {
+ public:
+  explicit MimeClient(const Setup& setup) : DeltaClient(setup), base_(Base::Of(setup)) {}
+
+  absl::StatusOr<ClientResult> Conclude(const ClientContext& context,
+                                        std::span<const training::StageOutcome> outcomes,
+                                        Workspace& workspace) const override {
+    if (context.phase == kGradients) return ClientResult{.up = {outcomes[0].end}, .state = {}};
+    return DeltaClient::Conclude(context, outcomes, workspace);
+  }
+
+ protected:
+  training::Stage LocalWork(const ClientContext& context, Workspace& workspace) const override {
+    training::Stage stage = DeltaClient::LocalWork(context, workspace);
+    if (context.phase == kGradients) {
+      stage.kind = training::StageKind::kGradient;
+      return stage;
+    }
+    const double decay = std::exchange(stage.local.weight_decay, 0.0);
+    training::Hooks hooks;
+    hooks.correct = [this, decay, x = context.model(), c = context.broadcast[1],
+                     s = context.broadcast.subspan(2)](ConstVectorView y, VectorView g,
+                                                       training::StepGradients& batch) {
+      if (decay != 0) Axpy(decay, y, g);
+      if constexpr (!kLite) {  // g(y; ζ) − g(x; ζ) + c, both of one batch ζ
+        Subtract(g, batch.GradientAt(x), g);
+        if (decay != 0) Axpy(-decay, x, g);
+        Add(c, g);
+      }
+      base_.Use(g, s);  // y ← y − η·U(g, s)
+      ZeroBuffers(g);
+    };
+    stage.hooks = std::make_shared<const training::Hooks>(std::move(hooks));
+    return stage;
+  }
+
+ private:
+  const Base base_;
+};
+
+class MimeServer final : public MeanDeltaServer {
+ public:
+  MimeServer(const Setup& setup, FlatVector model)
+      : MeanDeltaServer(setup, std::move(model)),
+        base_(Base::Of(setup)),
+        weight_decay_(setup.local.weight_decay),
+        gradient_(setup.layout) {
+    for (const std::string& name : base_.Moments())
+      moments_.push_back(kept_.Vector(name, FlatVector(setup.layout)));
+  }
+
+  std::vector<ConstVectorView> Configure(Round, Phase) const override {
+    std::vector<ConstVectorView> down = {Model(), gradient_.view()};
+    down.insert(down.end(), moments_.begin(), moments_.end());
+    return down;
+  }
+
+  absl::StatusOr<AfterApply> Apply(Round round, Phase phase,
+                                   aggregation::Aggregate aggregate) override {
+    FlatVector& mean = aggregate.channels.at(0).value;
+    if (mean.empty()) return AfterApply::kRoundDone;  // nobody left: nothing moves
+    if (phase == kGradients) {
+      gradient_ = std::move(mean);
+      Axpy(weight_decay_, Model(), gradient_.view());
+      ZeroBuffers(gradient_.view());
+      return AfterApply::kNextPhase;
+    }
+    MACAW_RETURN_IF_ERROR(MeanDeltaServer::Apply(round, phase, std::move(aggregate)).status());
+    base_.Track(gradient_.view(), moments_);  // s ← V(c, s)
+    return AfterApply::kRoundDone;
+  }
+
+ private:
+  const Base base_;
+  const double weight_decay_;
+  FlatVector gradient_;  // c: lives within a round, so it is not kept
+  std::vector<VectorView> moments_;
+};
+
+Schema MimeSchema(const Setup& setup) {
+  Schema schema = MeanDeltaSchema(setup);
+  schema.up[0].name = "gradient_then_delta";
+  schema.down.push_back({"mean_gradient", setup.layout});
+  for (const std::string& name : Base::Of(setup).Moments())
+    schema.down.push_back({name, setup.layout});
+  return schema;
+}
+
+absl::Status CheckMime(const Setup& setup) {
+  MACAW_RETURN_IF_ERROR(NeedsSgd(setup));
+  if (setup.local.momentum != 0) {
+    return absl::InvalidArgumentError(
+        "local.momentum would be a second momentum inside the round: set it to 0 and use "
+        "base = \"momentum\"");
+  }
+  if (setup.local.clip_norm > 0) {
+    return absl::InvalidArgumentError(
+        "local.clip_norm clips one gradient of each pair and not the other: set it to 0");
+  }
+  return absl::OkStatus();
+}
+
+Description MimeFamily(std::string name, std::string summary) {
+  Description mime = {
+      .name = std::move(name),
+      .summary = std::move(summary),
+      .paper =
+          "Karimireddy et al., 2021, Breaking the Centralized Barrier for Cross-Device Federated "
+          "Learning",
+      .parameters = ServerRateParameters(),
+      .check = CheckMime,
+      .schema = MimeSchema,
+      .server = MakeServer<MimeServer>,
+  };
+  mime.parameters.push_back({.name = "base",
+                             .default_value = "momentum",
+                             .help = "the server optimizer that clients step with",
+                             .choices = {"sgd", "momentum", "adam"}});
+  mime.parameters.push_back({.name = "beta1",
+                             .default_value = 0.9,
+                             .help = "β₁ of momentum and adam",
+                             .minimum = 0,
+                             .maximum = 1});
+  mime.parameters.push_back(
+      {.name = "beta2", .default_value = 0.99, .help = "β₂ of adam", .minimum = 0, .maximum = 1});
+  mime.parameters.push_back(
+      {.name = "epsilon", .default_value = 1e-3, .help = "ε of adam: added to √v", .minimum = 0});
+  return mime;
+}
+
+}  // namespace
+
+Description Mime() {
+  Description mime = MimeFamily(
+      "mime", "clients take the server optimizer's steps, corrected towards the mean gradient");
+  mime.client = MakeClient<MimeClient<false>>;
+  return mime;
+}
+
+Description MimeLite() {
+  Description lite = MimeFamily("mimelite", "Mime without the correction of each step");
+  lite.client = MakeClient<MimeClient<true>>;
+  return lite;
+}
+
+}  // namespace macaw::algorithms

@@ -1,0 +1,151 @@
+#include "algorithms/parameter_group.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_split.h"
+#include "algorithms/api/vector_math.h"
+
+namespace macaw::algorithms {
+namespace {
+
+// "features.3" of "features.3.weight".
+std::string ModuleOf(const std::string& name) {
+  const size_t dot = name.rfind('.');
+  return dot == std::string::npos ? "" : name.substr(0, dot);
+}
+
+template <typename F>
+std::vector<bool> Choose(const ParameterLayout& layout, F&& chosen) {
+  std::vector<bool> inside;
+  for (const LayoutEntry& entry : layout.entries()) inside.push_back(chosen(entry));
+  return inside;
+}
+
+}  // namespace
+
+bool MatchesGlob(absl::string_view glob, absl::string_view name) {
+  if (glob.empty()) return name.empty();
+  if (glob[0] == '*') {
+    for (size_t skip = 0; skip <= name.size(); ++skip) {
+      if (MatchesGlob(glob.substr(1), name.substr(skip))) return true;
+    }
+    return false;
+  }
+  return !name.empty() && (glob[0] == '?' || glob[0] == name[0]) &&
+         MatchesGlob(glob.substr(1), name.substr(1));
+}
+
+ParameterGroup ParameterGroup::Matching(const LayoutPtr& layout, absl::string_view globs) {
+  const std::vector<std::string> patterns =
+      absl::StrSplit(globs, absl::ByAnyChar(" ,"), absl::SkipEmpty());
+  return {layout, Choose(*layout, [&](const LayoutEntry& entry) {
+            return std::ranges::any_of(
+                patterns, [&](const std::string& glob) { return MatchesGlob(glob, entry.name); });
+          })};
+}
+
+ParameterGroup ParameterGroup::OfNormLayers(const LayoutPtr& layout) {
+  std::set<std::string> modules;
+  for (const LayoutEntry& entry : layout->entries()) {
+    if (entry.name == "running_mean" || MatchesGlob("*.running_mean", entry.name))
+      modules.insert(ModuleOf(entry.name));
+  }
+  return {layout, Choose(*layout, [&](const LayoutEntry& entry) {
+            return modules.contains(ModuleOf(entry.name));
+          })};
+}
+
+ParameterGroup ParameterGroup::OfLastLayer(const LayoutPtr& layout) {
+  std::string last;
+  for (const LayoutEntry& entry : layout->entries()) {
+    if (entry.group == Group::kParameter) last = ModuleOf(entry.name);
+  }
+  return {layout,
+          Choose(*layout, [&](const LayoutEntry& entry) { return ModuleOf(entry.name) == last; })};
+}
+
+ParameterGroup::ParameterGroup(const LayoutPtr& layout, std::vector<bool> inside) : whole_(layout) {
+  std::vector<LayoutEntry> entries;
+  for (size_t i = 0; i < inside.size(); ++i) {
+    if (inside[i]) entries.push_back(layout->entries()[i]);
+  }
+  // Names and shapes come from a layout that was accepted; their order stays as it is.
+  part_ = *ParameterLayout::Make(std::move(entries), layout->dtype());
+  std::vector<bool> outside = inside;
+  outside.flip();
+  inside_ = std::make_shared<const std::vector<bool>>(std::move(inside));
+  outside_ = std::make_shared<const std::vector<bool>>(std::move(outside));
+}
+
+void ParameterGroup::Extract(ConstVectorView whole, VectorView part) const {
+  const size_t width = SizeOf(whole_->dtype());
+  for (size_t i = 0, k = 0; i < inside_->size(); ++i) {
+    if (!(*inside_)[i]) continue;
+    const LayoutEntry& from = whole_->entries()[i];
+    const LayoutEntry& to = part_->entries()[k++];
+    std::memcpy(part.bytes.data() + to.offset * width, whole.bytes.data() + from.offset * width,
+                from.size * width);
+  }
+}
+
+void ParameterGroup::Insert(ConstVectorView part, VectorView whole) const {
+  const size_t width = SizeOf(whole_->dtype());
+  for (size_t i = 0, k = 0; i < inside_->size(); ++i) {
+    if (!(*inside_)[i]) continue;
+    const LayoutEntry& to = whole_->entries()[i];
+    const LayoutEntry& from = part_->entries()[k++];
+    std::memcpy(whole.bytes.data() + to.offset * width, part.bytes.data() + from.offset * width,
+                to.size * width);
+  }
+}
+
+void ParameterGroup::Clear(VectorView whole) const {
+  const size_t width = SizeOf(whole_->dtype());
+  for (size_t i = 0; i < inside_->size(); ++i) {
+    const LayoutEntry& entry = whole_->entries()[i];
+    if ((*inside_)[i])
+      std::memset(whole.bytes.data() + entry.offset * width, 0, entry.size * width);
+  }
+}
+
+ConstVectorView LocalGroupClient::Personal(const ClientContext& context,
+                                           Workspace& workspace) const {
+  if (context.first_turn) return context.model();
+  const VectorView personal = workspace.Vector(layout_);
+  Copy(context.model(), personal);
+  group_.Insert(context.state[0], personal);
+  return personal;
+}
+
+training::Stage LocalGroupClient::LocalWork(const ClientContext& context,
+                                            Workspace& workspace) const {
+  training::Stage stage = DeltaClient::LocalWork(context, workspace);
+  stage.start = Personal(context, workspace);
+  return stage;
+}
+
+absl::StatusOr<ClientResult> LocalGroupClient::Conclude(
+    const ClientContext& context, std::span<const training::StageOutcome> outcomes,
+    Workspace& workspace) const {
+  const ConstVectorView end = outcomes.back().end;
+  const VectorView own = workspace.Vector(group_.layout());
+  group_.Extract(end, own);
+  // What stays at home is not part of the update, nor of its norm.
+  const VectorView shared = workspace.Vector(layout_);
+  Copy(end, shared);
+  const VectorView broadcast_group = workspace.Vector(group_.layout());
+  group_.Extract(context.model(), broadcast_group);
+  group_.Insert(broadcast_group, shared);
+  return ClientResult{.up = {Delta(context, shared, workspace)}, .state = {own}};
+}
+
+Schema LocalGroupSchema(const Setup& setup, const ParameterGroup& group) {
+  Schema schema = MeanDeltaSchema(setup);
+  schema.state = {{"group", group.layout()}};
+  return schema;
+}
+
+}  // namespace macaw::algorithms

@@ -1,0 +1,103 @@
+#include <cmath>
+#include <utility>
+
+#include "algorithms/api/vector_math.h"
+#include "algorithms/builtin.h"
+#include "algorithms/mean_delta.h"
+#include "core/status.h"
+
+// q-FedAvg: Li, Sanjabi, Beirami, Smith, "Fair Resource Allocation in Federated Learning", ICLR
+// 2020, algorithm 2, with L = 1/η. Clients with a larger loss F_k pull harder. The paper's Δ_k =
+// F_k^q·L(x − y_k) and h_k = q·F_k^(q−1)·‖L(x − y_k)‖² + L·F_k^q both travel divided by L, which
+// their quotient does not see. The paper draws clients in proportion to p_k; the mean over the
+// cohort is a plain one.
+
+namespace macaw::algorithms {
+namespace {
+
+LayoutPtr OneNumber() { return ParameterLayout::Scalars("h", 1, DType::kF64); }
+
+class QFedAvgClient final : public DeltaClient {
+ public:
+  explicit QFedAvgClient(const Setup& setup)
+      : DeltaClient(setup), q_(setup.Get<double>("q")), number_(OneNumber()) {}
+
+  absl::StatusOr<training::LocalPlan> Prepare(const ClientContext& context,
+                                              Workspace& workspace) const override {
+    const training::Stage train = LocalWork(context, workspace);
+    training::Stage loss = train;  // at x, before any step
+    loss.kind = training::StageKind::kLoss;
+    return training::LocalPlan{{train, loss}};
+  }
+
+  absl::StatusOr<ClientResult> Conclude(const ClientContext& context,
+                                        std::span<const training::StageOutcome> outcomes,
+                                        Workspace& workspace) const override {
+    const VectorView delta = Delta(context, outcomes[0].end, workspace);
+    const training::MetricSums& sums = outcomes[1].sums;
+    const double f = sums[1] / sums[0] + 1e-10;  // a loss of 0 has no power below 0
+    const double l = 1 / context.local.lr;
+    const VectorView h = workspace.Vector(number_);
+    h.As<double>()[0] = q_ * std::pow(f, q_ - 1) * l * SquaredNorm(delta) + std::pow(f, q_);
+    ScaleParameters(std::pow(f, q_), delta);
+    return ClientResult{.up = {delta, h}, .state = {}};
+  }
+
+ private:
+  const double q_;
+  const LayoutPtr number_;
+};
+
+class QFedAvgServer final : public MeanDeltaServer {
+ public:
+  using MeanDeltaServer::MeanDeltaServer;
+
+  absl::StatusOr<AfterApply> Apply(Round round, Phase phase,
+                                   aggregation::Aggregate aggregate) override {
+    const FlatVector& h = aggregate.channels.at(1).value;
+    h_ = h.empty() ? 1 : h.As<double>()[0];
+    return MeanDeltaServer::Apply(round, phase, std::move(aggregate));
+  }
+
+ protected:
+  void Step(double server_lr, ConstVectorView mean_delta, VectorView model) override {
+    Axpy(server_lr / h_, mean_delta, model);  // x −= ΣΔ_k/Σh_k
+  }
+
+ private:
+  double h_ = 1;  // mean of h_k
+};
+
+absl::StatusOr<Schema> QFedAvgSchema(const Setup& setup) {
+  Schema schema = MeanDeltaSchema(setup);
+  schema.up[0].reduction = aggregation::Reduction::kMean;
+  schema.up.push_back({.name = "h",
+                       .layout = OneNumber(),
+                       .reduction = aggregation::Reduction::kMean,
+                       .bound = 0x1p60});
+  return schema;
+}
+
+}  // namespace
+
+Description QFedAvg() {
+  Description qfedavg = {
+      .name = "qfedavg",
+      .summary = "clients with a larger loss weigh more: q trades mean accuracy for evenness",
+      .paper = "Li et al., 2020, Fair Resource Allocation in Federated Learning",
+      .parameters = ServerRateParameters(),
+      .check = NeedsPlannedCohort,
+      .schema = QFedAvgSchema,
+      .server = MakeServer<QFedAvgServer>,
+      .client = MakeClient<QFedAvgClient>,
+  };
+  qfedavg.parameters.push_back(
+      {.name = "q",
+       .default_value = 1.0,
+       .help =
+           "q: 0 is the plain mean, more is fairer; F_k^q·Δ has to stay in run.contribution_bound",
+       .minimum = 0});
+  return qfedavg;
+}
+
+}  // namespace macaw::algorithms

@@ -1,0 +1,226 @@
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "algorithms/api/vector_math.h"
+#include "algorithms/builtin.h"
+#include "algorithms/mean_delta.h"
+
+// Rules that a minority of hostile clients cannot steer. They see every client's update on its own
+// (a collected channel, in the order of client ids) and never its weight, which is the client's
+// word. Coordinate-wise median and trimmed mean: Yin, Chen, Ramchandran, Bartlett,
+// "Byzantine-Robust Distributed Learning: Towards Optimal Statistical Rates", ICML 2018,
+// definitions 1 and 2. Krum and Multi-Krum: Blanchard, El Mhamdi, Guerraoui, Stainer, "Machine
+// Learning with Adversaries: Byzantine Tolerant Gradient Descent", NeurIPS 2017, section 4.
+
+namespace macaw::algorithms {
+namespace {
+
+using Updates = std::vector<std::pair<ClientId, FlatVector>>;
+
+class RobustServer : public MeanDeltaServer {
+ public:
+  using MeanDeltaServer::MeanDeltaServer;
+
+  absl::StatusOr<AfterApply> Apply(Round round, Phase, aggregation::Aggregate aggregate) override {
+    const Updates& updates = aggregate.channels.at(0).collected;
+    const FlatVector delta = updates.empty() ? FlatVector() : Combine(updates);
+    if (delta.empty()) return AfterApply::kRoundDone;
+    if (absl::Status status = Move(round, delta); !status.ok()) return status;
+    return AfterApply::kRoundDone;
+  }
+
+ protected:
+  // One update for all of them; empty: too few to say anything, and the model stays.
+  virtual FlatVector Combine(const Updates& updates) const = 0;
+};
+
+// f(the values of one coordinate, sorted), coordinate by coordinate.
+template <typename F>
+FlatVector ByCoordinate(const Updates& updates, F&& f) {
+  FlatVector out(updates[0].second.layout());
+  DispatchDType(out.layout()->dtype(), [&]<typename T>(T) {
+    std::vector<T> values(updates.size());
+    for (const LayoutEntry& entry : out.layout()->entries()) {
+      for (uint64_t i = entry.offset; i < entry.offset + entry.size; ++i) {
+        for (size_t k = 0; k < values.size(); ++k) values[k] = updates[k].second.As<T>()[i];
+        std::ranges::sort(values);
+        out.As<T>()[i] = static_cast<T>(f(std::span<const T>(values)));
+      }
+    }
+  });
+  return out;
+}
+
+double MeanOf(auto values) {
+  double sum = 0;
+  for (const auto value : values) sum += value;
+  return sum / static_cast<double>(values.size());
+}
+
+class MedianServer final : public RobustServer {
+ public:
+  using RobustServer::RobustServer;
+
+ protected:
+  FlatVector Combine(const Updates& updates) const override {
+    return ByCoordinate(updates, [](auto sorted) {
+      const size_t n = sorted.size();  // even: the mean of the two in the middle
+      return MeanOf(sorted.subspan((n - 1) / 2, n % 2 == 0 ? 2 : 1));
+    });
+  }
+};
+
+class TrimmedMeanServer final : public RobustServer {
+ public:
+  TrimmedMeanServer(const Setup& setup, FlatVector model)
+      : RobustServer(setup, std::move(model)), beta_(setup.Get<double>("beta")) {}
+
+ protected:
+  FlatVector Combine(const Updates& updates) const override {
+    return ByCoordinate(updates, [this](auto sorted) {
+      const size_t n = sorted.size();
+      const auto cut = static_cast<size_t>(std::floor(beta_ * static_cast<double>(n)));
+      return MeanOf(sorted.subspan(cut, n - 2 * cut));
+    });
+  }
+
+ private:
+  const double beta_;
+};
+
+double SquaredDistance(ConstVectorView a, ConstVectorView b) {
+  return DispatchDType(a.dtype(), [&]<typename T>(T) {
+    double sum = 0;
+    for (const LayoutEntry& entry : a.layout->entries()) {
+      const std::span<const T> left = a.As<T>().subspan(entry.offset, entry.size);
+      const std::span<const T> right = b.As<T>().subspan(entry.offset, entry.size);
+      for (size_t i = 0; i < left.size(); ++i) {
+        const double d = double{left[i]} - double{right[i]};
+        sum += d * d;
+      }
+    }
+    return sum;
+  });
+}
+
+class KrumServer final : public RobustServer {
+ public:
+  KrumServer(const Setup& setup, FlatVector model)
+      : RobustServer(setup, std::move(model)),
+        f_(static_cast<size_t>(setup.Get<int64_t>("f"))),
+        m_(static_cast<size_t>(setup.Get<int64_t>("m"))) {}
+
+ protected:
+  FlatVector Combine(const Updates& updates) const override {
+    const size_t n = updates.size();
+    if (n < 2 * f_ + 3) return {};  // clients fell away: no choice among these is safe
+    const std::vector<double> scores = Scores(updates);
+    std::vector<size_t> best(n);
+    for (size_t i = 0; i < n; ++i) best[i] = i;
+    // Equal scores: the smaller client id, so that the choice is the same everywhere.
+    std::ranges::stable_sort(best, {}, [&](size_t i) { return scores[i]; });
+    best.resize(std::min(m_, n));
+    std::ranges::sort(best);  // added up in the order of ids
+    FlatVector mean = updates[best[0]].second.Clone();
+    for (size_t i = 1; i < best.size(); ++i) Add(updates[best[i]].second.view(), mean.view());
+    if (best.size() > 1) Scale(1 / static_cast<double>(best.size()), mean.view());
+    return mean;
+  }
+
+ private:
+  // s(i): Σ of the n − f − 2 smallest squared distances from i to others.
+  std::vector<double> Scores(const Updates& updates) const {
+    const size_t n = updates.size();
+    std::vector<std::vector<double>> distances(n);
+    for (size_t i = 0; i < n; ++i) {
+      for (size_t j = 0; j < i; ++j) {
+        const double d = SquaredDistance(updates[i].second.view(), updates[j].second.view());
+        distances[i].push_back(d);
+        distances[j].push_back(d);
+      }
+    }
+    std::vector<double> scores(n);
+    for (size_t i = 0; i < n; ++i) {
+      std::ranges::sort(distances[i]);
+      for (size_t k = 0; k < n - f_ - 2; ++k) scores[i] += distances[i][k];
+    }
+    return scores;
+  }
+
+  const size_t f_;
+  const size_t m_;
+};
+
+absl::Status CheckKrum(const Setup& setup) {
+  const int64_t n = static_cast<int64_t>(setup.cohort.size);
+  const int64_t f = setup.Get<int64_t>("f");
+  const int64_t m = setup.Get<int64_t>("m");
+  if (n < 2 * f + 3) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("f = ", f, " hostile clients need a cohort of 2f+3 = ", 2 * f + 3,
+                     " or more, not cohort.size = ", n));
+  }
+  if (m > n - f) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "m = ", m, " chosen of ", n, " leaves fewer than f = ", f, " out: use m <= ", n - f));
+  }
+  return absl::OkStatus();
+}
+
+Description Robust(std::string name, std::string summary, std::string paper) {
+  Description rule = FedAvg();
+  rule.name = std::move(name);
+  rule.summary = std::move(summary);
+  rule.paper = std::move(paper);
+  rule.schema = [](const Setup& setup) -> absl::StatusOr<Schema> {
+    Schema schema = MeanDeltaSchema(setup);
+    schema.up[0].reduction = aggregation::Reduction::kCollect;
+    return schema;
+  };
+  return rule;
+}
+
+constexpr char kYin[] =
+    "Yin et al., 2018, Byzantine-Robust Distributed Learning: Towards Optimal Statistical Rates";
+
+}  // namespace
+
+Description Median() {
+  Description rule =
+      Robust("median", "the median of the updates, coordinate by coordinate, unweighted", kYin);
+  rule.server = MakeServer<MedianServer>;
+  return rule;
+}
+
+Description TrimmedMean() {
+  Description rule =
+      Robust("trimmed_mean", "the mean of each coordinate without its extremes, unweighted", kYin);
+  rule.parameters.push_back({.name = "beta",
+                             .default_value = 0.1,
+                             .help = "fraction of the clients cut off at each end",
+                             .minimum = 0,
+                             .maximum = 0.499});
+  rule.server = MakeServer<TrimmedMeanServer>;
+  return rule;
+}
+
+Description Krum() {
+  Description rule = Robust("krum", "the update(s) nearest to their neighbours, unweighted",
+                            "Blanchard et al., 2017, Machine Learning with Adversaries: Byzantine "
+                            "Tolerant Gradient Descent");
+  rule.parameters.push_back({.name = "f",
+                             .default_value = int64_t{1},
+                             .help = "hostile clients of a cohort to withstand",
+                             .minimum = 0});
+  rule.parameters.push_back({.name = "m",
+                             .default_value = int64_t{1},
+                             .help = "best updates to average: 1 Krum, more Multi-Krum",
+                             .minimum = 1});
+  rule.check = CheckKrum;
+  rule.server = MakeServer<KrumServer>;
+  return rule;
+}
+
+}  // namespace macaw::algorithms

@@ -1,0 +1,137 @@
+#include <utility>
+
+#include "algorithms/api/vector_math.h"
+#include "algorithms/builtin.h"
+#include "algorithms/mean_delta.h"
+#include "core/status.h"
+
+// SCAFFOLD: Karimireddy, Kale, Mohri, Reddi, Stich, Suresh, "SCAFFOLD: Stochastic Controlled
+// Averaging for Federated Learning", ICML 2020, algorithm 1. Control variates start at zero.
+// `weighted` serves F = Σ p_i f_i: both means by weight, for means by n_i on x and by 1/N on c
+// would settle at neither optimum.
+
+namespace macaw::algorithms {
+namespace {
+
+class ScaffoldClient final : public DeltaClient {
+ public:
+  explicit ScaffoldClient(const Setup& setup)
+      : DeltaClient(setup), option_one_(setup.Get<int64_t>("option") == 1) {}
+
+  absl::StatusOr<training::LocalPlan> Prepare(const ClientContext& context,
+                                              Workspace& workspace) const override {
+    training::Stage steps = LocalWork(context, workspace);
+    const VectorView v = workspace.Vector(layout_);
+    Subtract(context.broadcast[1], context.state[0], v);
+    steps.correction.v = v;  // equation 3: y ← y − η(g − c_i + c)
+    training::LocalPlan plan{{steps}};
+    if (option_one_)
+      plan.stages.push_back({.kind = training::StageKind::kGradient,
+                             .start = context.model(),
+                             .local = context.local});
+    return plan;
+  }
+
+  absl::StatusOr<ClientResult> Conclude(const ClientContext& context,
+                                        std::span<const training::StageOutcome> outcomes,
+                                        Workspace& workspace) const override {
+    const VectorView delta = Delta(context, outcomes[0].end, workspace);
+    const VectorView control = workspace.Vector(layout_);  // c_i⁺, equation 4
+    if (option_one_) {
+      Copy(outcomes[1].end, control);  // (i): ∇f_i(x)
+    } else if (outcomes[0].steps == 0) {
+      Copy(context.state[0], control);
+    } else {  // (ii): c_i − c + (x − y_i)/(K_i·η), with K_i·η as it really was
+      const training::StageOutcome& steps = outcomes[0];
+      // Momentum makes of each gradient more than one step: K_i becomes ‖a‖₁ (FedNova's).
+      const double travelled = steps.rate_sum * (steps.a_norm1 / static_cast<double>(steps.steps));
+      Subtract(context.state[0], context.broadcast[1], control);
+      Axpy(-1 / travelled, delta, control);
+    }
+    ZeroBuffers(control);  // statistics have no gradient
+    const VectorView change = workspace.Vector(layout_);
+    Subtract(control, context.state[0], change);
+    return ClientResult{.up = {delta, change}, .state = {control}};
+  }
+
+ private:
+  const bool option_one_;
+};
+
+class ScaffoldServer final : public MeanDeltaServer {
+ public:
+  ScaffoldServer(const Setup& setup, FlatVector model)
+      : MeanDeltaServer(setup, std::move(model)),
+        total_weight_(setup.Get<bool>("weighted") ? setup.total_weight : 0),
+        control_(kept_.Vector("control", FlatVector(setup.layout))) {}
+
+  std::vector<ConstVectorView> Configure(Round, Phase) const override {
+    return {Model(), control_};
+  }
+
+  absl::StatusOr<AfterApply> Apply(Round round, Phase phase,
+                                   aggregation::Aggregate aggregate) override {
+    const aggregation::AggregatedChannel change = std::move(aggregate.channels.at(1));
+    MACAW_RETURN_IF_ERROR(MeanDeltaServer::Apply(round, phase, std::move(aggregate)).status());
+    // Equation 5: c += ΣΔc_i/N; weighted: c += Σ p_i Δc_i over the cohort, p_i over all clients.
+    if (total_weight_ == 0) {
+      Add(change.value.view(), control_);
+    } else if (!change.value.empty()) {
+      Axpy(change.weight / total_weight_, change.value.view(), control_);
+    }
+    return AfterApply::kRoundDone;
+  }
+
+ private:
+  const double total_weight_;  // 0: the uniform objective
+  VectorView control_;         // c
+};
+
+absl::StatusOr<Schema> ScaffoldSchema(const Setup& setup) {
+  using aggregation::Reduction;
+  const bool weighted = setup.Get<bool>("weighted");
+  Schema schema = MeanDeltaSchema(setup);
+  schema.up[0].reduction = weighted ? Reduction::kWeightedMean : Reduction::kMean;
+  schema.down.push_back({"control", setup.layout});
+  schema.up.push_back({.name = "control_change",
+                       .layout = setup.layout,
+                       .reduction = weighted ? Reduction::kWeightedMean : Reduction::kFixedSum,
+                       .bound = setup.contribution_bound,
+                       .divisor = static_cast<double>(setup.clients)});
+  schema.state = {{"control", setup.layout}};
+  return schema;
+}
+
+absl::Status CheckScaffold(const Setup& setup) {
+  MACAW_RETURN_IF_ERROR(NeedsSgd(setup));
+  return NeedsPlannedCohort(setup);
+}
+
+}  // namespace
+
+Description Scaffold() {
+  Description scaffold = {
+      .name = "scaffold",
+      .summary = "control variates take the clients' drift out of their steps",
+      .paper =
+          "Karimireddy et al., 2020, SCAFFOLD: Stochastic Controlled Averaging for Federated "
+          "Learning",
+      .parameters = ServerRateParameters(),
+      .check = CheckScaffold,
+      .schema = ScaffoldSchema,
+      .server = MakeServer<ScaffoldServer>,
+      .client = MakeClient<ScaffoldClient>,
+  };
+  scaffold.parameters.push_back(
+      {.name = "option",
+       .default_value = int64_t{2},
+       .help = "c_i from 1: a full gradient at x, one more pass; 2: the steps already taken",
+       .minimum = 1,
+       .maximum = 2});
+  scaffold.parameters.push_back({.name = "weighted",
+                                 .default_value = false,
+                                 .help = "the objective: true Σ p_i f_i, false the plain mean"});
+  return scaffold;
+}
+
+}  // namespace macaw::algorithms

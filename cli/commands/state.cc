@@ -1,0 +1,242 @@
+#include "cli/commands/state.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/config/client_state.h"
+#include "cli/config/reader.h"
+#include "cli/config/resolve.h"
+#include "cli/process/supervisor.h"
+#include "cli/simulate/private_redis.h"
+#include "cli/simulate/run_folder.h"
+#include "core/files.h"
+#include "core/safetensors.h"
+#include "core/status.h"
+#include "proto/fleet/state_digest.h"
+#include "server/checkpoint.h"
+#include "state/blob.h"
+#include "state/disk_store.h"
+#include "state/range_digest.h"
+
+namespace macaw::cli {
+namespace {
+
+constexpr size_t kShown = 10;  // clients named in a complaint
+
+// A run's states, found by its folder alone.
+struct RunStates {
+  std::vector<algorithms::NamedLayout> items;
+  std::vector<server::KeptVersions> checkpoints;  // the newest last
+  std::optional<PrivateRedis> redis;              // outlives the store
+  std::unique_ptr<state::ClientStateStore> store;
+  const state::DiskStateStore* disk = nullptr;  // the store, where it is one
+  const server::KeptVersions& newest() const { return checkpoints.back(); }
+};
+
+absl::Status OpenStoreOf(const Config& config, const std::string& run, RunStates& states) {
+  state::StateSchema schema;
+  for (const algorithms::NamedLayout& item : states.items) schema.push_back(item.layout);
+  state::StoreOptions options = StoreOptionsOf(config, run);
+  options.cache_bytes = 0;  // everything is read once
+  if (options.ends_with_process()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(run, ": its states were kept in memory and ended with the run"));
+  }
+  if (options.store != "disk") {
+    ::signal(SIGPIPE, SIG_IGN);
+    if (options.url == "spawn") {
+      MACAW_ASSIGN_OR_RETURN(states.redis, PrivateRedis::Start(config.state, run));
+      options.url = states.redis->url();
+    }
+    MACAW_ASSIGN_OR_RETURN(states.store,
+                           state::OpenStore(options, std::move(schema), states.newest().run_id));
+    return absl::OkStatus();
+  }
+  if (!FileExists(options.path + "/store"))
+    return absl::NotFoundError(absl::StrCat(options.path, " holds no client states"));
+  MACAW_ASSIGN_OR_RETURN(
+      std::unique_ptr<state::DiskStateStore> disk,
+      state::DiskStateStore::Open(options.path, std::move(schema), states.newest().run_id));
+  states.disk = disk.get();
+  states.store = std::move(disk);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RunStates> OpenRun(const std::string& run) {
+  const std::string file = run + "/config.toml";
+  if (!FileExists(file)) return absl::NotFoundError(absl::StrCat(run, " holds no run"));
+  MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(file, {}));
+  MACAW_ASSIGN_OR_RETURN(const Config config, ReadConfig(file, {}, catalogue));
+  MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(config));
+  RunStates states;
+  MACAW_ASSIGN_OR_RETURN(states.items, StateItemsOf(config, spec, catalogue.algorithms()));
+  if (states.items.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(run, ": the clients of ", config.run.algorithm.name, " keep no state"));
+  }
+  MACAW_ASSIGN_OR_RETURN(states.checkpoints, server::ReadKeptVersions(run));
+  if (states.checkpoints.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat(run, " has no checkpoint yet, which says whose states are current"));
+  }
+  MACAW_RETURN_IF_ERROR(OpenStoreOf(config, run, states));
+  return states;
+}
+
+template <typename F>
+void ForEachVersion(const server::VersionIndex& index, const F& f) {
+  for (uint64_t page = 0; page < index.pages(); ++page) {
+    for (const Attempt& version : index.Page(page)) f(version);
+  }
+}
+
+// The stored versions that no checkpoint names.
+absl::StatusOr<std::vector<Attempt>> Orphans(const RunStates& states, uint64_t& stored) {
+  std::vector<Attempt> orphans;
+  stored = 0;
+  MACAW_RETURN_IF_ERROR(states.store->ForEach([&](const Attempt& version) {
+    ++stored;
+    const bool named = std::ranges::any_of(states.checkpoints, [&](const auto& checkpoint) {
+      return checkpoint.versions.Get(version.client) == version.fence;
+    });
+    if (!named) orphans.push_back(version);
+  }));
+  return orphans;
+}
+
+// ", N bytes in M files" of a store on disk.
+absl::StatusOr<std::string> RoomTaken(const RunStates& states) {
+  if (states.disk == nullptr) return std::string();
+  MACAW_ASSIGN_OR_RETURN(const auto usage, states.disk->UsageOnDisk());
+  return absl::StrCat(", ", usage.bytes, " bytes in ", usage.files,
+                      usage.files == 1 ? " file" : " files");
+}
+
+void Line(absl::string_view what, absl::string_view text) {
+  std::cout << absl::StrFormat("%-14s %s\n", what, text);
+}
+
+int Finish(const absl::Status& status) {
+  if (status.ok()) return kExitOk;
+  std::cerr << "macaw: error: " << status.message() << std::endl;
+  return absl::IsInvalidArgument(status) || absl::IsNotFound(status) ? kExitUsage : kExitFailed;
+}
+
+absl::Status List(const std::string& run) {
+  MACAW_ASSIGN_OR_RETURN(const RunStates states, OpenRun(run));
+  uint64_t stored = 0;
+  MACAW_ASSIGN_OR_RETURN(const std::vector<Attempt> orphans, Orphans(states, stored));
+  for (const algorithms::NamedLayout& item : states.items) {
+    Line("item",
+         absl::StrCat(item.name, ", ", item.layout->count(), " ", Name(item.layout->dtype())));
+  }
+  Line("a state", absl::StrCat(state::BlobBytes(states.store->schema()), " bytes"));
+  MACAW_ASSIGN_OR_RETURN(const std::string room, RoomTaken(states));
+  Line("stored", absl::StrCat(stored, " versions", room));
+  for (const server::KeptVersions& checkpoint : states.checkpoints) {
+    Line("checkpoint", absl::StrCat("after round ", checkpoint.round.value, ": ",
+                                    checkpoint.versions.size(), " clients with a state"));
+  }
+  Line("orphans", absl::StrCat(orphans.size(), " versions that no checkpoint names",
+                               orphans.empty() ? "" : " (macaw state gc)"));
+  return absl::OkStatus();
+}
+
+absl::Status Verify(const std::string& run) {
+  MACAW_ASSIGN_OR_RETURN(const RunStates states, OpenRun(run));
+  std::vector<std::string> bad;
+  uint64_t failures = 0;
+  for (const server::KeptVersions& checkpoint : states.checkpoints) {
+    uint64_t bytes = 0;
+    ForEachVersion(checkpoint.versions, [&](const Attempt& version) {
+      const absl::StatusOr<state::ClientState> state = states.store->Get(version);
+      if (state.ok()) {
+        for (const ConstVectorView& item : state->items) bytes += item.bytes.size();
+      } else if (++failures <= kShown) {
+        bad.push_back(std::string(state.status().message()));
+      }
+    });
+    Line("checkpoint",
+         absl::StrCat("after round ", checkpoint.round.value, ": ", checkpoint.versions.size(),
+                      " versions, ", bytes, " bytes of state"));
+  }
+  for (const std::string& why : bad) std::cout << "  " << why << "\n";
+  if (failures > 0) {
+    return absl::DataLossError(absl::StrCat(
+        failures, " states are missing or damaged", failures > kShown ? ", of which " : "",
+        failures > kShown ? absl::StrCat(kShown, " are named above") : ""));
+  }
+  std::vector<Digest> ranges;
+  const server::VersionIndex& index = states.newest().versions;
+  for (uint64_t page = 0; page < index.pages(); ++page) {
+    const std::vector<Attempt> versions = index.Page(page);
+    if (versions.empty()) continue;
+    MACAW_ASSIGN_OR_RETURN(const Digest digest, state::DigestOfRange(*states.store, versions));
+    ranges.push_back(digest);
+  }
+  Line("state_digest", fleet::CombineStateDigests(ranges).Hex());
+  return absl::OkStatus();
+}
+
+absl::Status Sweep(const std::string& run) {
+  MACAW_ASSIGN_OR_RETURN(const RunFolder folder, OpenRunFolder(run));  // nobody else runs in it
+  MACAW_ASSIGN_OR_RETURN(const RunStates states, OpenRun(run));
+  uint64_t stored = 0;
+  MACAW_ASSIGN_OR_RETURN(const std::vector<Attempt> orphans, Orphans(states, stored));
+  MACAW_RETURN_IF_ERROR(states.store->Delete(orphans));
+  MACAW_RETURN_IF_ERROR(states.store->Flush());
+  MACAW_ASSIGN_OR_RETURN(const std::string room, RoomTaken(states));
+  Line("deleted", absl::StrCat(orphans.size(), " of ", stored, " versions"));
+  Line("left", absl::StrCat(stored - orphans.size(), " versions", room));
+  return absl::OkStatus();
+}
+
+absl::Status Export(const std::string& run, ClientId client, const std::string& out) {
+  MACAW_ASSIGN_OR_RETURN(const RunStates states, OpenRun(run));
+  const Fence version = states.newest().versions.Get(client);
+  if (version.counter == 0) {
+    return absl::NotFoundError(absl::StrCat("client ", client.value, " has no state after round ",
+                                            states.newest().round.value));
+  }
+  MACAW_ASSIGN_OR_RETURN(const state::ClientState state, states.store->Get({client, version}));
+  std::vector<TensorToWrite> tensors;
+  for (size_t i = 0; i < states.items.size(); ++i) {
+    const ParameterLayout& layout = *states.items[i].layout;
+    const size_t each = SizeOf(layout.dtype());
+    for (const LayoutEntry& entry : layout.entries()) {
+      tensors.push_back(
+          {.name = absl::StrCat(states.items[i].name, "/", entry.name),
+           .dtype = layout.dtype() == DType::kF32 ? "F32" : "F64",
+           .shape = {entry.shape.begin(), entry.shape.end()},
+           .bytes = state.items[i].bytes.subspan(entry.offset * each, entry.size * each)});
+    }
+  }
+  MACAW_RETURN_IF_ERROR(
+      WriteSafetensors(out, tensors,
+                       {{"client", absl::StrCat(client.value)},
+                        {"round", absl::StrCat(states.newest().round.value)},
+                        {"version", absl::StrCat(version.epoch, ".", version.counter)}}));
+  Line("written", absl::StrCat(out, ": ", tensors.size(), " tensors of client ", client.value,
+                               " after round ", states.newest().round.value));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int StateList(const std::string& run) { return Finish(List(run)); }
+int StateVerify(const std::string& run) { return Finish(Verify(run)); }
+int StateSweep(const std::string& run) { return Finish(Sweep(run)); }
+int StateExport(const std::string& run, uint64_t client, const std::string& out) {
+  return Finish(Export(run, ClientId(client), out));
+}
+
+}  // namespace macaw::cli

@@ -1,0 +1,65 @@
+#include "cli/config/client_state.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/status.h"
+
+namespace macaw::cli {
+namespace {
+
+constexpr uint64_t kMegabyte = uint64_t{1} << 20;
+
+}  // namespace
+
+absl::StatusOr<std::vector<algorithms::NamedLayout>> StateItemsOf(
+    const Config& config, const models::ModelSpec& spec, const algorithms::Registry& registry) {
+  const RunConfig& run = config.run;
+  MACAW_ASSIGN_OR_RETURN(const algorithms::Description* algorithm,
+                         registry.Find(run.algorithm.name));
+  MACAW_ASSIGN_OR_RETURN(
+      algorithms::Schema schema,
+      algorithms::MakeSchema(*algorithm, {.config = run.algorithm,
+                                          .layout = spec.layout,
+                                          .local = run.local,
+                                          .cohort = run.cohort,
+                                          .clients = run.clients,
+                                          .total_weight = TotalWeight(run),
+                                          .contribution_bound = run.contribution_bound}));
+  return std::move(schema.state);
+}
+
+state::StoreOptions StoreOptionsOf(const Config& config, const std::string& run_folder) {
+  const StateSection& section = config.state;
+  state::StoreOptions options{.store = section.store,
+                              .path = section.path,
+                              .url = section.url,
+                              .sync = section.sync,
+                              .memory_bytes = section.memory_mb * kMegabyte,
+                              .cache_bytes = section.cache_mb * kMegabyte};
+  if (options.path.empty() && !run_folder.empty())
+    options.path = absl::StrCat(run_folder, "/state");
+  return options;
+}
+
+absl::Status CheckStateStore(const Config& config, Start start) {
+  if (config.state.store == "redis" && config.state.url.empty()) {
+    return absl::InvalidArgumentError(
+        "state.store = \"redis\" needs state.url: unix:/path, redis://host:port, or spawn");
+  }
+  if (config.state.store != "memory") return absl::OkStatus();
+  const std::string& name = config.run.algorithm.name;
+  if (start == Start::kResumed) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the clients' states of ", name,
+                     " were kept in memory (state.store) and ended with the run's processes: it "
+                     "cannot be resumed"));
+  }
+  if (config.workers.processes == 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("state.store = \"memory\" keeps the clients' states of ", name,
+                   " in one worker process, but workers.processes is ", config.workers.processes,
+                   ": set that to 1, or state.store to \"disk\""));
+}
+
+}  // namespace macaw::cli

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "algorithms/api/registry.h"
+#include "cli/config/config.h"
+#include "models/spec.h"
+#include "state/open.h"
+
+namespace macaw::cli {
+
+// What the clients of a resolved configuration keep between rounds, in the algorithm's order;
+// empty: nothing.
+absl::StatusOr<std::vector<algorithms::NamedLayout>> StateItemsOf(
+    const Config& config, const models::ModelSpec& spec, const algorithms::Registry& registry);
+
+// [state] as a worker wants it. `run_folder` is where the states lie unless state.path says
+// otherwise; "": nowhere.
+state::StoreOptions StoreOptionsOf(const Config& config, const std::string& run_folder);
+
+// Whether `macaw simulate` can run, or go on, with clients that keep a state; an error names the
+// keys of [state] and [workers] to change.
+enum class Start { kNew, kResumed };
+absl::Status CheckStateStore(const Config& config, Start start);
+
+}  // namespace macaw::cli

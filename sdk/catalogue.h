@@ -1,0 +1,67 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "algorithms/api/registry.h"
+#include "data/dataset.h"
+#include "data/options.h"
+#include "models/spec.h"
+
+namespace macaw::sdk {
+
+// A model by name: the layers a user would write, for one input shape and number of outputs.
+struct ModelSource {
+  std::string name;
+  std::string summary;  // a line for `macaw models`
+  std::function<absl::StatusOr<std::vector<std::string>>(const std::vector<int64_t>& input_shape,
+                                                         int64_t outputs)>
+      layers;
+};
+
+// A source of examples by name, the value of `data.source`.
+struct DataSource {
+  std::string name;
+  std::string summary;
+  std::function<absl::StatusOr<std::unique_ptr<data::Dataset>>(const data::DataOptions&,
+                                                               const data::PartitionOptions&)>
+      open;
+};
+
+// What a program can run by name: the built-ins and what plug-ins add to them. Filled in main()
+// before anything reads a configuration, read-only afterwards.
+class Catalogue {
+ public:
+  static Catalogue Builtins();
+
+  // Each refuses a name that is taken.
+  absl::Status AddAlgorithm(algorithms::Description description);
+  absl::Status AddModel(ModelSource model);
+  absl::Status AddDataSource(DataSource source);
+
+  const algorithms::Registry& algorithms() const { return algorithms_; }
+  const std::map<std::string, ModelSource>& models() const { return models_; }        // of plug-ins
+  const std::map<std::string, DataSource>& data_sources() const { return sources_; }  // likewise
+
+  // data::OpenDataset, and the sources of plug-ins.
+  absl::StatusOr<std::unique_ptr<data::Dataset>> OpenDataset(
+      const data::DataOptions& data, const data::PartitionOptions& partition) const;
+
+  // The plug-ins loaded, each as "NAME VERSION DIGEST": what two nodes of a run must have alike.
+  const std::vector<std::string>& plugins() const { return plugins_; }
+
+ private:
+  friend class Loader;
+
+  algorithms::Registry algorithms_;
+  std::map<std::string, ModelSource> models_;
+  std::map<std::string, DataSource> sources_;
+  std::vector<std::string> plugins_;
+  std::string loading_;  // the plug-in whose contributions are being taken; its code is guarded
+};
+
+}  // namespace macaw::sdk

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "core/mutex.h"
+#include "state/client_state_store.h"
+
+namespace macaw::state {
+
+// A tier of memory in front of another store: what was read or written last, up to a budget of
+// bytes. It changes how fast a state is read and nothing else; versions never change, so nothing in
+// it can be stale.
+class CachedStateStore final : public ClientStateStore {
+ public:
+  // `budget` in bytes; 0 keeps nothing.
+  CachedStateStore(std::unique_ptr<ClientStateStore> back, uint64_t budget);
+
+  absl::Status PutBlob(const Attempt& version, BlobPtr blob) override ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<BlobPtr> GetBlob(const Attempt& version) const override
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<bool> Contains(const Attempt& version) const override {
+    return back_->Contains(version);
+  }
+  absl::Status Flush() override { return back_->Flush(); }
+  absl::Status Delete(std::span<const Attempt> versions) override ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status ForEach(const std::function<void(const Attempt&)>& visit) const override {
+    return back_->ForEach(visit);
+  }
+
+  // How often a read was served from memory, and how often not.
+  struct Counts {
+    uint64_t hits = 0, misses = 0;
+  };
+  Counts counts() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  struct Entry {
+    Attempt version;
+    BlobPtr blob;
+  };
+  void Keep(const Attempt& version, BlobPtr blob) const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const std::unique_ptr<ClientStateStore> back_;
+  const uint64_t budget_;
+  mutable Mutex mutex_;
+  mutable std::list<Entry> entries_ ABSL_GUARDED_BY(mutex_);  // the latest used first
+  mutable absl::flat_hash_map<Attempt, std::list<Entry>::iterator, VersionHash> places_
+      ABSL_GUARDED_BY(mutex_);
+  mutable uint64_t used_ ABSL_GUARDED_BY(mutex_) = 0;
+  mutable Counts counts_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace macaw::state

@@ -1,0 +1,55 @@
+#include "state/open.h"
+
+#include <utility>
+
+#include "core/status.h"
+#include "state/cached_store.h"
+#include "state/disk_store.h"
+#include "state/memory_store.h"
+
+#ifdef MACAW_REDIS
+#include "state/redis_store.h"
+#endif
+
+namespace macaw::state {
+namespace {
+
+#ifdef MACAW_REDIS
+absl::StatusOr<std::unique_ptr<ClientStateStore>> OpenRedis(const StoreOptions& options,
+                                                            StateSchema schema, const Digest& run) {
+  MACAW_ASSIGN_OR_RETURN(RedisUrl url, ParseRedisUrl(options.url));
+  MACAW_ASSIGN_OR_RETURN(std::unique_ptr<RedisStateStore> redis,
+                         RedisStateStore::Open({.url = std::move(url)}, std::move(schema), run));
+  return std::make_unique<CachedStateStore>(std::move(redis), options.cache_bytes);
+}
+#else
+absl::StatusOr<std::unique_ptr<ClientStateStore>> OpenRedis(const StoreOptions&, StateSchema,
+                                                            const Digest&) {
+  return absl::UnimplementedError("this program was built without the Redis store (MACAW_REDIS)");
+}
+#endif
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ClientStateStore>> OpenStore(const StoreOptions& options,
+                                                            StateSchema schema, const Digest& run) {
+  if (options.store == "memory")
+    return std::make_unique<MemoryStateStore>(std::move(schema), options.memory_bytes);
+  if (options.store == "redis") return OpenRedis(options, std::move(schema), run);
+  if (options.store != "disk") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("state.store is \"", options.store, "\"; known: disk, memory, redis"));
+  }
+  if (options.path.empty()) {
+    return absl::InvalidArgumentError(
+        "the run's algorithm keeps client states, but this node has no folder for them: set "
+        "state.path");
+  }
+  MACAW_ASSIGN_OR_RETURN(std::unique_ptr<DiskStateStore> disk,
+                         DiskStateStore::Open(options.path, std::move(schema), run,
+                                              options.sync ? DiskStateStore::Durability::kMachine
+                                                           : DiskStateStore::Durability::kProcess));
+  return std::make_unique<CachedStateStore>(std::move(disk), options.cache_bytes);
+}
+
+}  // namespace macaw::state

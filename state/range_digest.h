@@ -1,0 +1,16 @@
+#pragma once
+
+#include <span>
+
+#include "absl/status/statusor.h"
+#include "core/digest.h"
+#include "state/client_state_store.h"
+
+namespace macaw::state {
+
+// Over (client, content) of these versions, in the order given. Reads them all; an error names the
+// first that cannot be read.
+absl::StatusOr<Digest> DigestOfRange(const ClientStateStore& store,
+                                     std::span<const Attempt> versions);
+
+}  // namespace macaw::state

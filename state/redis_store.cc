@@ -1,0 +1,165 @@
+#include "state/redis_store.h"
+
+#include <hiredis/hiredis.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "core/status.h"
+#include "state/blob.h"
+
+namespace macaw::state {
+namespace {
+
+constexpr uint64_t kChunk = uint64_t{1} << 20;
+constexpr size_t kDeleteTogether = 512;  // versions a pipeline
+
+absl::string_view TextOf(const redisReply& reply) { return {reply.str, reply.len}; }
+
+// The value of `CONFIG GET key`; "" where Redis does not say.
+absl::StatusOr<std::string> Setting(RedisPool& pool, absl::string_view key) {
+  const RedisCommand ask[] = {{"CONFIG", "GET", key}};
+  MACAW_ASSIGN_OR_RETURN(const std::vector<RedisReplyPtr> replies, pool.Call(ask));
+  const redisReply& reply = *replies[0];
+  return reply.type == REDIS_REPLY_ARRAY && reply.elements == 2
+             ? std::string(TextOf(*reply.element[1]))
+             : std::string();
+}
+
+absl::Status CheckKeepsEverything(RedisPool& pool) {
+  MACAW_ASSIGN_OR_RETURN(const std::string policy, Setting(pool, "maxmemory-policy"));
+  if (policy == "noeviction") return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(pool.Text(), " has maxmemory-policy \"", policy,
+                   "\" and may throw client states away: set it to noeviction"));
+}
+
+}  // namespace
+
+RedisStateStore::RedisStateStore(RedisPool::Options options, StateSchema schema, const Digest& run)
+    : ClientStateStore(std::move(schema)),
+      pool_(std::move(options)),
+      prefix_(absl::StrCat("macaw:{", run.Hex().substr(0, 32), ":")),
+      bytes_(BlobBytes(this->schema())) {}
+
+absl::StatusOr<std::unique_ptr<RedisStateStore>> RedisStateStore::Open(RedisPool::Options options,
+                                                                       StateSchema schema,
+                                                                       const Digest& run) {
+  std::unique_ptr<RedisStateStore> store(
+      new RedisStateStore(std::move(options), std::move(schema), run));
+  MACAW_RETURN_IF_ERROR(CheckKeepsEverything(store->pool_));
+  return store;
+}
+
+std::vector<std::string> RedisStateStore::KeysOf(const Attempt& version) const {
+  std::vector<std::string> keys;
+  const std::string base = absl::StrCat(prefix_, version.client.value, "}:", version.fence.epoch,
+                                        ".", version.fence.counter);
+  for (uint64_t at = 0; at < bytes_; at += kChunk)
+    keys.push_back(absl::StrCat(base, ":", at / kChunk));
+  return keys;
+}
+
+absl::Status RedisStateStore::PutBlob(const Attempt& version, BlobPtr blob) {
+  if (blob->size() != bytes_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Describe(version), ": ", blob->size(), " bytes in a store of ", bytes_));
+  }
+  const std::vector<std::string> keys = KeysOf(version);
+  const absl::string_view bytes(reinterpret_cast<const char*>(blob->bytes().data()), blob->size());
+  std::vector<RedisCommand> commands;
+  for (size_t i = keys.size(); i-- > 0;)
+    commands.push_back({"SET", keys[i], bytes.substr(i * kChunk, kChunk), "NX"});
+  const absl::StatusOr<std::vector<RedisReplyPtr>> replies = pool_.Call(commands);
+  if (!replies.ok()) return Annotate(replies.status(), Describe(version));
+  const bool new_ones = std::ranges::all_of(
+      *replies, [](const RedisReplyPtr& reply) { return reply->type == REDIS_REPLY_STATUS; });
+  if (new_ones) return absl::OkStatus();
+  // Something was there: a try whose answer was lost, or half of one.
+  MACAW_ASSIGN_OR_RETURN(const BlobPtr stored, GetBlob(version));
+  return std::ranges::equal(stored->bytes(), blob->bytes()) ? absl::OkStatus()
+                                                            : Overwriting(version);
+}
+
+absl::StatusOr<BlobPtr> RedisStateStore::GetBlob(const Attempt& version) const {
+  const std::vector<std::string> keys = KeysOf(version);
+  std::vector<RedisCommand> commands;
+  for (const std::string& key : keys) commands.push_back({"GET", key});
+  const absl::StatusOr<std::vector<RedisReplyPtr>> replies = pool_.Call(commands);
+  if (!replies.ok()) return Annotate(replies.status(), Describe(version));
+  auto blob = AlignedBuffer::Unset(bytes_);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const redisReply& reply = *(*replies)[i];
+    if (reply.type == REDIS_REPLY_NIL) return Annotate(Missing(version), pool_.Text());
+    const std::span<std::byte> place =
+        blob.bytes().subspan(i * kChunk, std::min(kChunk, bytes_ - i * kChunk));
+    if (reply.type != REDIS_REPLY_STRING || reply.len != place.size()) {
+      return absl::DataLossError(absl::StrCat(Describe(version), ": ", pool_.Text(),
+                                              " holds something else under ", keys[i]));
+    }
+    std::memcpy(place.data(), reply.str, place.size());
+  }
+  return std::make_shared<const AlignedBuffer>(std::move(blob));
+}
+
+absl::StatusOr<bool> RedisStateStore::Contains(const Attempt& version) const {
+  const std::vector<std::string> keys = KeysOf(version);
+  const RedisCommand ask[] = {{"EXISTS", keys[0]}};
+  MACAW_ASSIGN_OR_RETURN(const std::vector<RedisReplyPtr> replies, pool_.Call(ask));
+  return replies[0]->type == REDIS_REPLY_INTEGER && replies[0]->integer == 1;
+}
+
+absl::Status RedisStateStore::Delete(std::span<const Attempt> versions) {
+  while (!versions.empty()) {
+    const size_t count = std::min(kDeleteTogether, versions.size());
+    std::vector<std::vector<std::string>> keys;
+    for (const Attempt& version : versions.first(count)) keys.push_back(KeysOf(version));
+    std::vector<RedisCommand> commands;
+    for (const std::vector<std::string>& of_one : keys) {
+      RedisCommand command = {"UNLINK"};
+      command.insert(command.end(), of_one.begin(), of_one.end());
+      commands.push_back(std::move(command));
+    }
+    MACAW_RETURN_IF_ERROR(pool_.Call(commands).status());
+    versions = versions.subspan(count);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RedisStateStore::ForEach(const std::function<void(const Attempt&)>& visit) const {
+  // SCAN may name a key twice; a set of a run's versions is small beside the versions.
+  std::vector<Attempt> found;
+  std::string cursor = "0";
+  const std::string pattern = absl::StrCat(prefix_, "*}:*:0");
+  do {
+    const RedisCommand ask[] = {{"SCAN", cursor, "MATCH", pattern, "COUNT", "1000"}};
+    MACAW_ASSIGN_OR_RETURN(const std::vector<RedisReplyPtr> replies, pool_.Call(ask));
+    const redisReply& reply = *replies[0];
+    if (reply.type != REDIS_REPLY_ARRAY || reply.elements != 2)
+      return absl::InternalError(absl::StrCat(pool_.Text(), " does not understand SCAN"));
+    cursor = std::string(TextOf(*reply.element[0]));
+    for (size_t i = 0; i < reply.element[1]->elements; ++i) {
+      absl::string_view key = TextOf(*reply.element[1]->element[i]);
+      if (!absl::ConsumePrefix(&key, prefix_)) continue;
+      const std::vector<absl::string_view> parts = absl::StrSplit(key, absl::ByAnyChar("}:."));
+      Attempt version;  // CLIENT } : EPOCH . COUNTER : 0
+      if (parts.size() == 5 && absl::SimpleAtoi(parts[0], &version.client.value) &&
+          absl::SimpleAtoi(parts[2], &version.fence.epoch) &&
+          absl::SimpleAtoi(parts[3], &version.fence.counter)) {
+        found.push_back(version);
+      }
+    }
+  } while (cursor != "0");
+  std::ranges::sort(found);
+  const auto rest = std::ranges::unique(found);
+  found.erase(rest.begin(), rest.end());
+  for (const Attempt& version : found) visit(version);
+  return absl::OkStatus();
+}
+
+}  // namespace macaw::state

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace macaw::state {
+
+// Where a Redis is reached: "unix:/path", "unix://:password@/path", "redis://host:port/db",
+// "redis://:password@host:port/db" (port 6379 and db 0 unless given).
+struct RedisUrl {
+  std::string socket;  // a Unix socket's path; "": TCP
+  std::string host;
+  uint16_t port = 6379;
+  std::string password;
+  uint32_t database = 0;
+
+  std::string Text() const;  // without the password
+};
+
+// Errors never repeat a password.
+absl::StatusOr<RedisUrl> ParseRedisUrl(const std::string& text);
+
+}  // namespace macaw::state

@@ -1,0 +1,130 @@
+#include "state/segment.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "core/status.h"
+
+namespace macaw::state {
+namespace {
+
+constexpr uint64_t kBlock = 4096;           // what file systems give back at least
+constexpr uint64_t kWorthStarting = 65536;  // bytes
+constexpr uint64_t kMark = 128;             // bytes at a slot's start that tell whether it is empty
+constexpr uint64_t kStatUnit = 512;         // st_blocks counts these
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Segment>> Segment::Open(const std::string& path, const Shape& shape,
+                                                       Mode mode) {
+  const int create = mode == Mode::kCreate ? O_CREAT : 0;
+  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC | create, 0644);
+  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  return std::shared_ptr<Segment>(new Segment(path, shape, fd));
+}
+
+Segment::~Segment() { ::close(fd_); }
+
+absl::Status Segment::Failed(const char* what) const {
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", what, " ", path_));
+}
+
+absl::Status Segment::Read(uint64_t slot, std::span<std::byte> bytes) const {
+  uint64_t offset = slot * shape_.stride;
+  while (!bytes.empty()) {
+    const ssize_t got = ::pread(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Failed("read");
+    if (got == 0) {
+      std::memset(bytes.data(), 0, bytes.size());
+      return absl::OkStatus();
+    }
+    bytes = bytes.subspan(static_cast<size_t>(got));
+    offset += static_cast<uint64_t>(got);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Segment::WriteAt(uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t put = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return Failed("write");
+    bytes = bytes.subspan(static_cast<size_t>(put));
+    offset += static_cast<uint64_t>(put);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Segment::Write(uint64_t slot, std::span<const std::byte> record, uint64_t header) {
+  const uint64_t offset = slot * shape_.stride;
+  MACAW_RETURN_IF_ERROR(WriteAt(offset + header, record.subspan(header)));
+  MACAW_RETURN_IF_ERROR(WriteAt(offset, record.first(header)));
+  // Large records set out for the disk at once, so that the next Sync waits for less. A hint: the
+  // errors of writing show in Sync.
+  if (record.size() >= kWorthStarting) {
+    (void)::sync_file_range(fd_, static_cast<off_t>(offset), static_cast<off_t>(record.size()),
+                            SYNC_FILE_RANGE_WRITE);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Segment::Sync() { return ::fdatasync(fd_) == 0 ? absl::OkStatus() : Failed("sync"); }
+
+bool Segment::Empty(uint64_t slot) const {
+  std::array<std::byte, kMark> mark{};
+  const bool read = Read(slot, mark).ok();
+  return read && std::ranges::all_of(mark, [](std::byte b) { return b == std::byte{0}; });
+}
+
+absl::Status Segment::Erase(std::span<const uint64_t> slots) {
+  const std::array<std::byte, kMark> zeros{};
+  for (const uint64_t slot : slots) {
+    if (!Empty(slot)) MACAW_RETURN_IF_ERROR(WriteAt(slot * shape_.stride, zeros));
+  }
+  // A block may reach into neighbours that were erased before: it goes with the last of them.
+  const uint64_t reach = kBlock / shape_.stride + 1;
+  uint64_t done = 0;  // slots before this one are dealt with
+  for (const uint64_t slot : slots) {
+    if (slot < done) continue;
+    uint64_t first = slot, last = slot;
+    while (first > 0 && slot - first < reach && Empty(first - 1)) --first;
+    uint64_t beyond = 0;  // empty slots behind the last one asked for
+    while (last + 1 < shape_.slots && beyond < reach && Empty(last + 1)) {
+      ++last;
+      beyond = std::ranges::binary_search(slots, last) ? 0 : beyond + 1;
+    }
+    done = last + 1;
+    const uint64_t begin = (first * shape_.stride + kBlock - 1) / kBlock * kBlock;
+    uint64_t end = (last + 1) * shape_.stride;
+    end = last + 1 == shape_.slots ? (end + kBlock - 1) / kBlock * kBlock : end / kBlock * kBlock;
+    if (begin >= end) continue;
+    const int punched = ::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                    static_cast<off_t>(begin), static_cast<off_t>(end - begin));
+    // Where a file system has no holes, the room comes back with the file.
+    if (punched != 0 && errno != EOPNOTSUPP && errno != ENOSYS) return Failed("free room in");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> Segment::BytesOnDisk() const {
+  struct stat info {};
+  if (::fstat(fd_, &info) != 0) return Failed("look at");
+  return static_cast<uint64_t>(info.st_blocks) * kStatUnit;
+}
+
+absl::StatusOr<uint64_t> Segment::UsedSlots() const {
+  struct stat info {};
+  if (::fstat(fd_, &info) != 0) return Failed("look at");
+  const auto size = static_cast<uint64_t>(info.st_size);
+  return std::min(shape_.slots, (size + shape_.stride - 1) / shape_.stride);
+}
+
+}  // namespace macaw::state

@@ -1,0 +1,93 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/algorithms/round_loop.h"
+#include "training/local_sgd.h"
+
+namespace macaw::algorithms {
+namespace {
+
+using Parameters = std::map<std::string, ParameterValue>;
+
+double ANorm1(training::SgdRule rule, int steps) {
+  training::StepNorm norm(rule);
+  for (int k = 0; k < steps; ++k) norm.Step();
+  return norm.value();
+}
+
+TEST(FedNova, MeasuresWhatTheFormulasSay) {
+  EXPECT_EQ(ANorm1({.lr = .1}, 7), 7);
+  EXPECT_NEAR(ANorm1({.lr = .1, .momentum = .9}, 7), 23.046721, 1e-12);
+  EXPECT_NEAR(ANorm1({.lr = .1, .momentum = .9}, 50), 410.463839768659, 1e-9);
+  EXPECT_NEAR(ANorm1({.lr = .1, .mu = .5}, 9), 7.395011805508, 1e-12);
+  EXPECT_NEAR(ANorm1({.lr = .1, .momentum = .9, .mu = .5}, 9), 24.018440121133, 1e-12);
+}
+
+// Fixed point of clients that take 2, 5, 9 and 14 steps.
+Numbers UnevenFixedPoint(const std::string& name, double lr) {
+  std::vector<TestPopulationClient> uneven = Q4();
+  const uint32_t steps[] = {2, 5, 9, 14};
+  for (size_t i = 0; i < 4; ++i) uneven[i].steps = steps[i];
+  RoundLoop loop(Builtin(name), uneven, {.lr = lr});
+  EXPECT_TRUE(loop.Rounds(static_cast<int>(6 / lr)).ok());
+  return loop.Model();
+}
+
+TEST(FedNova, LosesTheBiasOfUnevenWorkAsTheRateFalls) {
+  EXPECT_LT(Distance(UnevenFixedPoint("fednova", .001), Q4Optimum()), .0099);
+  EXPECT_GT(Distance(UnevenFixedPoint("fedavg", .001), Q4Optimum()), .4);
+  EXPECT_GT(Distance(UnevenFixedPoint("fednova", .01), Q4Optimum()), .05);
+}
+
+TEST(FedNova, WithEqualStepsIsFedAvg) {
+  for (const double rho : {0.0, 0.9}) {
+    RoundLoop nova(Builtin("fednova"), Q4(), {.momentum = rho});
+    RoundLoop fedavg(Builtin("fedavg"), Q4(), {.momentum = rho});
+    ASSERT_TRUE(nova.Rounds(20).ok());
+    ASSERT_TRUE(fedavg.Rounds(20).ok());
+    EXPECT_LT(Distance(nova.Model(), fedavg.Model()), 1e-12);
+  }
+}
+
+TEST(FedNova, ProximalWithEqualStepsIsFedProx) {
+  RoundLoop nova(Builtin("fednova"), Q4(), {.parameters = {{"mu", .5}}});
+  RoundLoop fedprox(Builtin("fedprox"), Q4(), {.parameters = {{"mu", .5}}});
+  ASSERT_TRUE(nova.Rounds(20).ok());
+  ASSERT_TRUE(fedprox.Rounds(20).ok());
+  EXPECT_LT(Distance(nova.Model(), fedprox.Model()), 1e-12);
+}
+
+TEST(FedNova, OneRoundByHand) {
+  // x₁ = τ_eff·Σ p_i (y_i − x)/‖a_i‖₁ with 1·2, 2·2, 3·2, 4·2 steps; the authors' τ_eff counts
+  // steps.
+  for (const std::string tau_eff : {"a_norm1", "steps"}) {
+    RoundLoop loop(Builtin("fednova"), Q4(),
+                   {.steps = 0, .epochs = 2, .parameters = {{"mu", .5}, {"tau_eff", tau_eff}}});
+    ASSERT_TRUE(loop.Rounds(1).ok());
+    Numbers direction(2);
+    double tau = 0;
+    for (size_t c = 0; c < 4; ++c) {
+      const double p = static_cast<double>(c + 1) / 10;
+      const int steps = 2 * static_cast<int>(c + 1);
+      const double a = (1 - std::pow(1 - .05, steps)) / .05;
+      tau += p * (tau_eff == "steps" ? steps : a);
+      Numbers y(2);
+      for (int k = 0; k < steps; ++k) {
+        const Numbers g = Q4()[c].objective->Gradient(y);
+        for (size_t i = 0; i < 2; ++i) y[i] -= .1 * (g[i] + .5 * y[i]);
+      }
+      for (size_t i = 0; i < 2; ++i) direction[i] += p * y[i] / a;
+    }
+    EXPECT_LT(Distance(loop.Model(), {tau * direction[0], tau * direction[1]}), 1e-14) << tau_eff;
+  }
+}
+
+TEST(FedNova, AClientWithoutStepsSendsNothingThatIsNotANumber) {
+  RoundLoop loop(Builtin("fednova"), Q4(), {.steps = 0, .epochs = 0, .start = {1, 2}});
+  ASSERT_TRUE(loop.Rounds(1).ok());
+  EXPECT_EQ(loop.Model(), (Numbers{1, 2}));
+}
+
+}  // namespace
+}  // namespace macaw::algorithms

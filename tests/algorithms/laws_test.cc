@@ -1,0 +1,124 @@
+#include <gtest/gtest.h>
+
+#include "tests/algorithms/round_loop.h"
+
+// What every built-in must do, whatever its rule.
+
+namespace macaw::algorithms {
+namespace {
+
+class EveryAlgorithm : public ::testing::TestWithParam<std::string> {
+ protected:
+  // With four clients Krum can withstand none that is hostile.
+  static std::map<std::string, ParameterValue> Parameters() {
+    if (GetParam() == "krum") return {{"f", int64_t{0}}};
+    return {};
+  }
+  // A network with a norm layer and a head, so that each rule has what it needs.
+  static RoundLoop Loop(DType dtype, uint64_t planned = 4) {
+    const LayoutPtr net =
+        *ParameterLayout::Make({{.name = "bn.weight", .shape = {1}},
+                                {.name = "fc.weight", .shape = {1}},
+                                {.name = "bn.running_mean", .shape = {1}, .group = Group::kBuffer}},
+                               dtype);
+    return {Builtin(GetParam()),
+            Q4(),
+            {.steps = 3,
+             .parameters = Parameters(),
+             .start = {1, -1},
+             .layout = net,
+             .cohort = {.size = planned}}};
+  }
+};
+
+TEST_P(EveryAlgorithm, GivesTheSameBitsInAnyOrderOfClients) {
+  for (const DType dtype : {DType::kF32, DType::kF64}) {
+    RoundLoop forward = Loop(dtype), backward = Loop(dtype);
+    for (int round = 0; round < 10; ++round) {
+      ASSERT_TRUE(forward.Round({0, 1, 2, 3}).ok());
+      ASSERT_TRUE(backward.Round({3, 1, 0, 2}).ok());
+      ASSERT_EQ(forward.ModelDigest(), backward.ModelDigest());
+      for (size_t item = 0; item < forward.schema().state.size(); ++item) {
+        for (size_t client = 0; client < 4; ++client)
+          ASSERT_EQ(forward.State(client, item), backward.State(client, item));
+      }
+    }
+  }
+}
+
+TEST_P(EveryAlgorithm, GoesOnWithTheSameBitsAfterAResume) {
+  RoundLoop straight = Loop(DType::kF32);
+  ASSERT_TRUE(straight.Rounds(3).ok());
+  RoundLoop resumed = Loop(DType::kF32);
+  ASSERT_TRUE(resumed.ResumeFrom(straight).ok());
+  ASSERT_TRUE(straight.Rounds(3).ok());
+  ASSERT_TRUE(resumed.Rounds(3).ok());
+  EXPECT_EQ(resumed.ModelDigest(), straight.ModelDigest());
+}
+
+TEST_P(EveryAlgorithm, MovesTheModelAndStaysFinite) {
+  RoundLoop loop = Loop(DType::kF32);
+  const Digest before = loop.ModelDigest();
+  ASSERT_TRUE(loop.Rounds(1).ok());
+  EXPECT_NE(loop.ModelDigest(), before);
+  ASSERT_TRUE(loop.Rounds(50).ok());
+  EXPECT_LT(Distance(loop.Model(), {0, 0}), 100);
+}
+
+TEST_P(EveryAlgorithm, LeavesEverythingWhenNobodyRemains) {
+  RoundLoop loop = Loop(DType::kF64);
+  ASSERT_TRUE(loop.Rounds(2).ok());
+  const ServerState before = loop.server().Save();
+  ASSERT_TRUE(loop.Round({0, 1, 2, 3}, {0, 1, 2, 3}).ok());
+  ASSERT_TRUE(loop.Round({}).ok());
+  const ServerState after = loop.server().Save();
+  for (const auto& [name, vector] : before.vectors) {
+    // h/α and momentum act only through a round with clients.
+    EXPECT_EQ(DigestOfValues(vector.view()), DigestOfValues(after.vectors.at(name).view())) << name;
+  }
+  EXPECT_EQ(before.numbers, after.numbers);
+}
+
+TEST_P(EveryAlgorithm, CountsThoseWhoCameAndNotThoseWhoWereAsked) {
+  RoundLoop asked = Loop(DType::kF64, 4), came = Loop(DType::kF64, 3);
+  for (int round = 0; round < 3; ++round) {
+    ASSERT_TRUE(asked.Round({0, 1, 2, 3}, {1}).ok());
+    ASSERT_TRUE(came.Round({0, 2, 3}).ok());
+  }
+  // The grids differ with the cohort that was planned, so not the bits.
+  EXPECT_LT(Distance(asked.Model(), came.Model()), 1e-12);
+}
+
+TEST_P(EveryAlgorithm, LoadsOnlyAStateOfItsOwn) {
+  RoundLoop loop = Loop(DType::kF64);
+  const ServerState whole = loop.server().Save();
+  for (const auto& [missing, vector] : whole.vectors) {
+    ServerState partial = loop.server().Save();
+    partial.vectors.erase(missing);
+    EXPECT_NE(loop.server().Load(partial).message().find(missing), std::string::npos);
+    partial.vectors.emplace(missing, FlatVector(Plain(3, DType::kF64)));
+    EXPECT_FALSE(loop.server().Load(partial).ok());
+  }
+  for (const auto& [missing, number] : whole.numbers) {
+    ServerState partial = loop.server().Save();
+    partial.numbers.erase(missing);
+    EXPECT_FALSE(loop.server().Load(partial).ok());
+  }
+  EXPECT_TRUE(loop.server().Load(whole).ok());
+}
+
+std::vector<std::string> Names() {
+  Registry registry;
+  RegisterBuiltinAlgorithms(registry);
+  std::vector<std::string> names;
+  for (const Description* description : registry.All()) {
+    names.push_back(description->name);
+  }
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(BuiltIn, EveryAlgorithm, ::testing::ValuesIn(Names()),
+                         [](const auto& test) { return test.param; });
+
+}  // namespace
+}  // namespace macaw::algorithms

@@ -1,0 +1,160 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "algorithms/parameter_group.h"
+#include "tests/algorithms/round_loop.h"
+
+// Ditto, FedBN, FedRep, and the groups of tensors the last two keep at home.
+
+namespace macaw::algorithms {
+namespace {
+
+using Options = RoundLoop::Options;
+using ::testing::ElementsAre;
+
+std::vector<std::string> NamesOf(const ParameterGroup& group) {
+  std::vector<std::string> names;
+  for (const LayoutEntry& entry : group.layout()->entries()) names.push_back(entry.name);
+  return names;
+}
+
+// A two-parameter network: one shared number, one of a norm layer with its statistic.
+LayoutPtr NormNet(DType dtype = DType::kF64) {
+  return *ParameterLayout::Make(
+      {{.name = "conv.weight", .shape = {1}},
+       {.name = "bn.weight", .shape = {1}},
+       {.name = "bn.running_mean", .shape = {1}, .group = Group::kBuffer}},
+      dtype);
+}
+
+LayoutPtr HeadNet() {
+  return *ParameterLayout::Make(
+      {{.name = "0.weight", .shape = {1}}, {.name = "1.weight", .shape = {1}}}, DType::kF64);
+}
+
+// Four clients whose two coordinates do not touch each other.
+std::vector<TestPopulationClient> Separable() {
+  using A = std::array<std::array<double, 2>, 2>;
+  std::vector<TestPopulationClient> clients;
+  for (int c = 1; c <= 4; ++c) {
+    clients.push_back({std::make_shared<Quadratic>(A{{{1, 0}, {0, .5}}},
+                                                   std::array<double, 2>{1.0 * c, -2.0 * c}),
+                       static_cast<uint32_t>(c)});
+  }
+  return clients;
+}
+
+TEST(Ditto, LeavesTheGlobalModelToFedAvg) {
+  RoundLoop ditto(Builtin("ditto"), Q4(), {});
+  RoundLoop fedavg(Builtin("fedavg"), Q4(), {});
+  ASSERT_TRUE(ditto.Rounds(10).ok());
+  ASSERT_TRUE(fedavg.Rounds(10).ok());
+  EXPECT_EQ(ditto.ModelDigest(), fedavg.ModelDigest());
+}
+
+TEST(Ditto, KeepsAPersonalModelBetweenItsOwnMinimumAndTheGlobalOne) {
+  const double lambda = 0.5;
+  RoundLoop loop(Builtin("ditto"), Q4(), {.parameters = {{"lambda", lambda}}, .start = {5, 5}});
+  EXPECT_EQ(loop.Personal(2), (Numbers{5, 5}));  // a first turn begins at the global model
+  ASSERT_TRUE(loop.Rounds(1000).ok());
+  for (size_t client = 0; client < 4; ++client) {
+    const Numbers v = loop.Personal(client);
+    const Numbers g = Q4()[client].objective->Gradient(v);
+    for (size_t i = 0; i < 2; ++i)  // ∇f(v) + λ(v − x) = 0
+      EXPECT_NEAR(g[i] + lambda * (v[i] - loop.Model()[i]), 0, 1e-12);
+  }
+}
+
+TEST(ParameterGroup, MatchesGlobs) {
+  EXPECT_TRUE(MatchesGlob("*.weight", "layer1.0.weight"));
+  EXPECT_TRUE(MatchesGlob("layer?.*.bias", "layer2.bn1.bias"));
+  EXPECT_TRUE(MatchesGlob("*bn*", "layer2.bn1.bias"));
+  EXPECT_FALSE(MatchesGlob("layer?.bias", "layer12.bias"));
+  EXPECT_FALSE(MatchesGlob("fc", "fc.weight"));
+  EXPECT_TRUE(MatchesGlob("*", "x"));
+  EXPECT_FALSE(MatchesGlob("", "x"));
+}
+
+TEST(ParameterGroup, ChoosesTensorsByNameAndKind) {
+  const LayoutPtr net = *ParameterLayout::Make(
+      {{.name = "conv1.weight", .shape = {3}},
+       {.name = "layer.bn1.weight", .shape = {2}},
+       {.name = "layer.bn1.bias", .shape = {2}},
+       {.name = "layer.bn1.running_mean", .shape = {2}, .group = Group::kBuffer},
+       {.name = "layer.bn1.running_var", .shape = {2}, .group = Group::kBuffer},
+       {.name = "fc.weight", .shape = {2, 2}},
+       {.name = "fc.bias", .shape = {2}}},
+      DType::kF32);
+  EXPECT_THAT(NamesOf(ParameterGroup::OfNormLayers(net)),
+              ElementsAre("layer.bn1.weight", "layer.bn1.bias", "layer.bn1.running_mean",
+                          "layer.bn1.running_var"));
+  EXPECT_THAT(NamesOf(ParameterGroup::OfLastLayer(net)), ElementsAre("fc.weight", "fc.bias"));
+  EXPECT_THAT(NamesOf(ParameterGroup::Matching(net, "conv1.* *.bias")),
+              ElementsAre("conv1.weight", "layer.bn1.bias", "fc.bias"));
+  EXPECT_TRUE(ParameterGroup::Matching(net, "nothing").empty());
+  EXPECT_TRUE(ParameterGroup::Matching(net, "*").everything());
+}
+
+TEST(FedBn, KeepsNormLayersAtHomeAndSharesTheRest) {
+  RoundLoop loop(Builtin("fedbn"), Separable(), {.start = {.5, .25}, .layout = NormNet()});
+  const uint64_t statistic = NormNet()->Find("bn.running_mean")->offset;
+  ASSERT_TRUE(loop.Rounds(1000).ok());
+  EXPECT_EQ(loop.Model()[1], .25);  // never sent
+  EXPECT_EQ(loop.server().Model().As<double>()[statistic], 0);
+  EXPECT_NEAR(loop.Model()[0], .1 * 1 + .2 * 2 + .3 * 3 + .4 * 4, 1e-12);  // of equal curvature
+  for (size_t client = 0; client < 4; ++client) {
+    EXPECT_NEAR(loop.Personal(client)[0], loop.Model()[0], 1e-15);
+    EXPECT_NEAR(loop.Personal(client)[1], -2.0 * static_cast<double>(client + 1), 1e-12);
+  }
+}
+
+TEST(FedBn, ANewClientIsEvaluatedOnTheBroadcast) {
+  RoundLoop loop(Builtin("fedbn"), Separable(), {.start = {.5, .25}, .layout = NormNet()});
+  ASSERT_TRUE(loop.Round({0, 1}).ok());
+  EXPECT_EQ(loop.Personal(3), loop.Model());
+  EXPECT_NE(loop.Personal(1), loop.Model());
+}
+
+TEST(FedBn, WithoutNormLayersIsFedAvgBitForBit) {
+  RoundLoop fedbn(Builtin("fedbn"), Q4(), {});
+  RoundLoop fedavg(Builtin("fedavg"), Q4(), {});
+  ASSERT_TRUE(fedbn.SampledRounds(20, 2).ok());
+  ASSERT_TRUE(fedavg.SampledRounds(20, 2).ok());
+  EXPECT_EQ(fedbn.ModelDigest(), fedavg.ModelDigest());
+}
+
+TEST(FedRep, TrainsTheHeadAloneAndThenTheBodyAlone) {
+  // Coordinates that do touch each other, one turn by hand: two head steps, then three body steps.
+  using A = std::array<std::array<double, 2>, 2>;
+  const auto f = std::make_shared<Quadratic>(A{{{1, .5}, {.5, 2}}}, std::array<double, 2>{1, -1});
+  RoundLoop loop(Builtin("fedrep"), {{f, 1}},
+                 {.steps = 3, .parameters = {{"head_epochs", int64_t{2}}}, .layout = HeadNet()});
+  ASSERT_TRUE(loop.Rounds(1).ok());
+  Numbers w(2);
+  for (int k = 0; k < 2; ++k) w[1] -= .1 * f->Gradient(w)[1];
+  for (int k = 0; k < 3; ++k) w[0] -= .1 * f->Gradient(w)[0];
+  EXPECT_LT(Distance(loop.Personal(0), w), 1e-15);
+  EXPECT_LT(Distance(loop.Model(), {w[0], 0}), 1e-15);  // the head stays at home
+}
+
+TEST(FedRep, EachClientFindsItsOwnHeadOnACommonBody) {
+  RoundLoop loop(Builtin("fedrep"), Separable(), {.layout = HeadNet()});
+  ASSERT_TRUE(loop.SampledRounds(2000, 2).ok());
+  for (size_t client = 0; client < 4; ++client) {
+    EXPECT_NEAR(loop.Personal(client)[1], -2.0 * static_cast<double>(client + 1), 1e-12);
+    EXPECT_EQ(loop.Personal(client)[0], loop.Model()[0]);
+  }
+}
+
+TEST(FedRep, TheHeadMayBeNamed) {
+  RoundLoop loop(Builtin("fedrep"), Separable(),
+                 {.parameters = {{"head", "0.*"}}, .layout = HeadNet()});
+  ASSERT_TRUE(loop.Rounds(3).ok());
+  EXPECT_EQ(loop.Model()[0], 0);
+  EXPECT_NE(loop.Model()[1], 0);
+}
+
+}  // namespace
+}  // namespace macaw::algorithms

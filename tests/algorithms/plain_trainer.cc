@@ -1,0 +1,148 @@
+#include "tests/algorithms/plain_trainer.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "core/status.h"
+#include "training/local_optimizer.h"
+
+namespace macaw::algorithms {
+namespace {
+
+using training::Stage;
+using training::StageKind;
+using training::StageOutcome;
+
+// The paired gradient of Mime's hook. The batch is always the full one.
+class FullBatch final : public training::StepGradients {
+ public:
+  FullBatch(const Objective& objective, const LayoutPtr& layout)
+      : objective_(objective), gradient_(layout) {}
+  ConstVectorView GradientAt(ConstVectorView point) override {
+    SetNumbers(objective_.Gradient(NumbersOf(point)), gradient_.view());
+    return gradient_.view();
+  }
+
+ private:
+  const Objective& objective_;
+  FlatVector gradient_;
+};
+
+}  // namespace
+
+double Quadratic::Loss(const Numbers& w) const {
+  const Numbers g = Gradient(w);
+  return 0.5 * (g[0] * (w[0] - b_[0]) + g[1] * (w[1] - b_[1]));
+}
+
+Numbers Quadratic::Gradient(const Numbers& w) const {
+  Numbers g(2);
+  for (size_t i = 0; i < 2; ++i) {
+    for (size_t j = 0; j < 2; ++j) g[i] += a_[i][j] * (w[j] - b_[j]);
+  }
+  return g;
+}
+
+LayoutPtr Plain(int64_t size, DType dtype) { return ParameterLayout::Scalars("x", size, dtype); }
+
+Numbers NumbersOf(ConstVectorView vector) {
+  Numbers numbers;
+  DispatchDType(vector.dtype(), [&]<typename T>(T) {
+    for (const LayoutEntry& entry : vector.layout->entries()) {
+      if (entry.group != Group::kParameter) continue;
+      const std::span<const T> values = vector.As<T>().subspan(entry.offset, entry.size);
+      numbers.insert(numbers.end(), values.begin(), values.end());
+    }
+  });
+  return numbers;
+}
+
+void SetNumbers(const Numbers& numbers, VectorView vector) {
+  size_t next = 0;
+  DispatchDType(vector.dtype(), [&]<typename T>(T) {
+    for (const LayoutEntry& entry : vector.layout->entries()) {
+      if (entry.group != Group::kParameter) continue;
+      for (T& value : vector.As<T>().subspan(entry.offset, entry.size))
+        value = static_cast<T>(numbers.at(next++));
+    }
+  });
+}
+
+PlainTrainer::PlainTrainer(LayoutPtr layout)
+    : layout_(std::move(layout)), gradient_(layout_), optimizer_(layout_) {}
+
+void PlainTrainer::Train(const Stage& stage, const Objective& objective, ConstVectorView anchor,
+                         VectorView w, uint32_t examples, StageOutcome& outcome) {
+  const training::Pieces pieces = training::TrainablePieces(*layout_, stage.trainable.get());
+  FullBatch batch(objective, layout_);
+  optimizer_.Start(stage.local, stage.correction.mu);
+  outcome.steps =
+      stage.local.steps > 0 ? stage.local.steps : uint64_t{stage.local.epochs} * examples;
+  DispatchDType(layout_->dtype(), [&]<typename T>(T) {
+    for (uint64_t k = 0; k < outcome.steps; ++k) {
+      SetNumbers(objective.Gradient(NumbersOf(w)), gradient_.view());
+      const bool hooked = stage.hooks != nullptr && stage.hooks->correct;
+      if (hooked) {
+        const double scale = training::ClipFactor(stage.local.clip_norm,
+                                                  training::NormOf<T>(gradient_.As<T>(), pieces));
+        for (T& g : gradient_.As<T>()) g *= static_cast<T>(scale);
+        stage.hooks->correct(w, gradient_.view(), batch);
+      }
+      optimizer_.Step<T>(
+          pieces,
+          {.weights = w.As<T>(),
+           .gradient = gradient_.As<T>(),
+           .anchor = anchor.As<T>(),
+           .v = stage.correction.v ? stage.correction.v->As<T>() : std::span<const T>()},
+          /*clipped=*/hooked);
+      outcome.rate_sum += stage.local.lr;
+      for (size_t i = 0; i < layout_->entries().size(); ++i) {
+        const LayoutEntry& entry = layout_->entries()[i];
+        const bool moves = stage.trainable == nullptr || stage.trainable->at(i);
+        if (entry.group != Group::kBuffer || !moves) continue;
+        for (T& b : w.As<T>().subspan(entry.offset, entry.size))
+          b += static_cast<T>(0.1) * (static_cast<T>(examples) - b);
+      }
+    }
+  });
+  outcome.a_norm1 = optimizer_.a_norm1();
+}
+
+absl::StatusOr<std::vector<StageOutcome>> PlainTrainer::Run(const training::LocalPlan& plan,
+                                                            const Objective& objective,
+                                                            uint32_t examples) {
+  ends_.clear();
+  ends_.reserve(plan.stages.size());
+  std::vector<StageOutcome> outcomes;
+  for (const Stage& stage : plan.stages) {
+    const auto resolve = [&](const training::Point& point) -> absl::StatusOr<ConstVectorView> {
+      if (const auto* view = std::get_if<ConstVectorView>(&point)) return *view;
+      const size_t earlier = std::get<training::StageEnd>(point).stage;
+      if (earlier >= ends_.size()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("stage ", ends_.size(), " needs stage ", earlier, " before it"));
+      }
+      return ConstVectorView(ends_[earlier].view());
+    };
+    MACAW_ASSIGN_OR_RETURN(const ConstVectorView start, resolve(stage.start));
+    MACAW_ASSIGN_OR_RETURN(const ConstVectorView anchor,
+                           resolve(stage.correction.anchor.value_or(stage.start)));
+    StageOutcome outcome;
+    outcome.examples = examples;
+    outcome.sums = {double(examples), examples * objective.Loss(NumbersOf(start))};
+    ends_.push_back(FlatVector::CopyOf(start, layout_));
+    const VectorView end = ends_.back().view();
+    if (stage.kind == StageKind::kTrain) {
+      Train(stage, objective, anchor, end, examples, outcome);
+    } else if (stage.kind == StageKind::kGradient) {
+      std::memset(end.bytes.data(), 0, end.bytes.size());
+      SetNumbers(objective.Gradient(NumbersOf(start)), end);
+    }
+    if (stage.kind != StageKind::kLoss) outcome.end = end;
+    outcomes.push_back(outcome);
+  }
+  return outcomes;
+}
+
+}  // namespace macaw::algorithms

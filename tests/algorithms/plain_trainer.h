@@ -1,0 +1,68 @@
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/vector.h"
+#include "training/api/hooks.h"
+#include "training/api/stage.h"
+#include "training/local_optimizer.h"
+
+namespace macaw::algorithms {
+
+// A model's parameters in layout order, without gaps and buffers.
+using Numbers = std::vector<double>;
+
+// What a test client minimises. Thread-safe.
+class Objective {
+ public:
+  virtual ~Objective() = default;
+  virtual double Loss(const Numbers& w) const = 0;
+  virtual Numbers Gradient(const Numbers& w) const = 0;
+};
+
+// f(x) = ½(x−b)ᵀA(x−b) in two dimensions.
+class Quadratic final : public Objective {
+ public:
+  Quadratic(std::array<std::array<double, 2>, 2> a, std::array<double, 2> b) : a_(a), b_(b) {}
+  double Loss(const Numbers& w) const override;
+  Numbers Gradient(const Numbers& w) const override;
+
+ private:
+  std::array<std::array<double, 2>, 2> a_;
+  std::array<double, 2> b_;
+};
+
+// Carries out plans on one client's objective: every batch is the full one. Steps: `local.steps`,
+// or epochs · examples where that is 0. The step itself is the trainers' own
+// (training/local_optimizer.h). Buffers, if the layout has any, move a tenth of the way to
+// `examples` each step, as statistics would. The outcomes' vectors live until the next Run. One
+// thread.
+class PlainTrainer {
+ public:
+  explicit PlainTrainer(LayoutPtr layout);
+
+  absl::StatusOr<std::vector<training::StageOutcome>> Run(const training::LocalPlan& plan,
+                                                          const Objective& objective,
+                                                          uint32_t examples);
+
+ private:
+  void Train(const training::Stage& stage, const Objective& objective, ConstVectorView anchor,
+             VectorView w, uint32_t examples, training::StageOutcome& outcome);
+
+  LayoutPtr layout_;
+  FlatVector gradient_;
+  training::LocalOptimizer optimizer_;
+  std::vector<FlatVector> ends_;
+};
+
+// A layout of one tensor "x".
+LayoutPtr Plain(int64_t size, DType dtype);
+
+Numbers NumbersOf(ConstVectorView vector);
+void SetNumbers(const Numbers& numbers, VectorView vector);
+
+}  // namespace macaw::algorithms

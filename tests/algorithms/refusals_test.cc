@@ -1,0 +1,115 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/algorithms/round_loop.h"
+
+namespace macaw::algorithms {
+namespace {
+
+using Parameters = std::map<std::string, ParameterValue>;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+Setup SetupOf(const std::string& name, const Parameters& parameters = {}) {
+  Registry registry;
+  RegisterBuiltinAlgorithms(registry);
+  Setup setup;
+  setup.config = *registry.Complete({name, parameters});
+  setup.layout = *ParameterLayout::Make(
+      {{.name = "0.weight", .shape = {2}}, {.name = "1.weight", .shape = {2}}}, DType::kF32);
+  setup.cohort.size = 10;
+  setup.clients = 100;
+  setup.total_weight = 1000;
+  return setup;
+}
+
+// "" when the run is accepted.
+std::string Refusal(const Setup& setup) {
+  return std::string(MakeSchema(Builtin(setup.config.name), setup).status().message());
+}
+
+TEST(Refusals, NoneForAnOrdinaryRun) {
+  for (const std::string name : {"fedavg", "fedprox", "scaffold", "feddyn", "fednova", "mime",
+                                 "mimelite", "fedadam", "fedyogi", "fedadagrad", "fedavgm",
+                                 "qfedavg", "ditto", "fedrep", "median", "trimmed_mean", "krum"}) {
+    EXPECT_EQ(Refusal(SetupOf(name)), "");
+  }
+}
+
+TEST(Refusals, AClientWithStateTakesOneTurnARound) {
+  for (const std::string name : {"scaffold", "feddyn", "ditto", "fedrep"}) {
+    auto setup = SetupOf(name);
+    setup.cohort.sampling = "proportional";
+    EXPECT_THAT(Refusal(setup), AllOf(HasSubstr("algorithm " + name), HasSubstr("keeps state"),
+                                      HasSubstr("\"uniform\"")));
+  }
+  auto stateless = SetupOf("fedavg");
+  stateless.cohort.sampling = "proportional";
+  EXPECT_EQ(Refusal(stateless), "");
+}
+
+TEST(Refusals, RulesThatCountSgdSteps) {
+  for (const std::string name : {"scaffold", "fednova", "mime", "mimelite"}) {
+    auto setup = SetupOf(name);
+    setup.local.optimizer = "adam";
+    EXPECT_THAT(Refusal(setup), AllOf(HasSubstr("local.optimizer"), HasSubstr("\"sgd\"")));
+  }
+  auto setup = SetupOf("scaffold");
+  setup.local.momentum = .9;  // counted by ‖a‖₁
+  EXPECT_EQ(Refusal(setup), "");
+}
+
+TEST(Refusals, RulesThatAverageThoseWhoCame) {
+  for (const std::string name : {"scaffold", "feddyn", "qfedavg"}) {
+    auto setup = SetupOf(name);
+    setup.cohort.sampling = "poisson";
+    EXPECT_THAT(Refusal(setup), HasSubstr("poisson"));
+  }
+}
+
+TEST(Refusals, MimeNeitherWithMomentumNorClip) {
+  auto setup = SetupOf("mime");
+  setup.local.momentum = .9;
+  EXPECT_THAT(Refusal(setup), HasSubstr("base = \"momentum\""));
+  setup.local.momentum = 0;
+  setup.local.clip_norm = 1;
+  EXPECT_THAT(Refusal(setup), HasSubstr("local.clip_norm"));
+}
+
+TEST(Refusals, KrumNeedsTwiceItsHostileClientsAndThree) {
+  EXPECT_EQ(Refusal(SetupOf("krum", {{"f", int64_t{3}}})), "");
+  EXPECT_THAT(Refusal(SetupOf("krum", {{"f", int64_t{4}}})),
+              AllOf(HasSubstr("2f+3 = 11"), HasSubstr("cohort.size = 10")));
+  EXPECT_THAT(Refusal(SetupOf("krum", {{"f", int64_t{3}}, {"m", int64_t{8}}})),
+              HasSubstr("use m <= 7"));
+}
+
+TEST(Refusals, GroupsThatMatchNothingOrEverything) {
+  EXPECT_THAT(Refusal(SetupOf("fedbn")), HasSubstr("no batch-norm layers"));
+  EXPECT_THAT(Refusal(SetupOf("fedbn", {{"local", "bn*"}})), HasSubstr("matches none"));
+  EXPECT_THAT(Refusal(SetupOf("fedbn", {{"local", "*"}})), HasSubstr("nothing would be shared"));
+  EXPECT_EQ(Refusal(SetupOf("fedbn", {{"local", "1.*"}})), "");
+  EXPECT_THAT(Refusal(SetupOf("fedrep", {{"head", "fc.*"}})), HasSubstr("matches none"));
+  EXPECT_THAT(Refusal(SetupOf("fedrep", {{"head", "*"}})), HasSubstr("nothing would be shared"));
+}
+
+TEST(Refusals, ParametersThatWouldDivideByZero) {
+  EXPECT_THAT(Refusal(SetupOf("feddyn", {{"alpha", 0.0}})), HasSubstr("alpha must be above 0"));
+  EXPECT_THAT(Refusal(SetupOf("fedadam", {{"tau", 0.0}})), HasSubstr("tau must be above 0"));
+  EXPECT_THAT(Refusal(SetupOf("fedyogi", {{"beta2", 1.0}})), HasSubstr("beta2 must be below 1"));
+}
+
+TEST(Refusals, ASchedulesWordsAreCheckedWithTheOtherParameters) {
+  Registry registry;
+  RegisterBuiltinAlgorithms(registry);
+  const auto complete = [&](const char* text) {
+    return std::string(
+        registry.Complete({"fedadam", {{"server_lr_schedule", text}}}).status().message());
+  };
+  EXPECT_EQ(complete("cosine rounds 100 floor 0.1 warmup 5"), "");
+  EXPECT_THAT(complete("cosin rounds 100"),
+              AllOf(HasSubstr("algorithm.fedadam.server_lr_schedule"), HasSubstr("begins with")));
+}
+
+}  // namespace
+}  // namespace macaw::algorithms

@@ -1,0 +1,131 @@
+#include <gtest/gtest.h>
+
+#include "tests/algorithms/round_loop.h"
+
+namespace macaw::algorithms {
+namespace {
+
+using Parameters = std::map<std::string, ParameterValue>;
+
+// What the rule makes of these updates, from a model at the origin.
+Numbers Combined(const std::string& name, const std::vector<Numbers>& updates,
+                 const Parameters& parameters = {}, DType dtype = DType::kF64) {
+  Registry registry;
+  RegisterBuiltinAlgorithms(registry);
+  const Description& rule = **registry.Find(name);
+  Setup setup;
+  setup.config = *registry.Complete({name, parameters});
+  setup.layout = Plain(2, dtype);
+  auto server = *rule.server(setup, FlatVector(setup.layout));
+  aggregation::Aggregate aggregate;
+  aggregate.channels.emplace_back();
+  for (size_t i = 0; i < updates.size(); ++i) {
+    FlatVector vector(setup.layout);
+    SetNumbers(updates[i], vector.view());
+    aggregate.channels[0].collected.emplace_back(ClientId(i), std::move(vector));
+  }
+  EXPECT_TRUE(server->Apply(Round(1), Phase(0), std::move(aggregate)).ok());
+  return NumbersOf(server->Model());
+}
+
+const std::vector<Numbers>& Five() {
+  static const auto& five = *new std::vector<Numbers>{{1, 5}, {2, 4}, {3, 1e6}, {4, 2}, {-1e6, 3}};
+  return five;
+}
+
+TEST(Median, TakesTheMiddleOfEachCoordinate) {
+  EXPECT_EQ(Combined("median", Five()), (Numbers{2, 4}));
+  // Even: the mean of the two in the middle.
+  EXPECT_EQ(Combined("median", {{1, 9}, {2, 0}, {4, 1}, {1e6, 3}}), (Numbers{3, 2}));
+  EXPECT_EQ(Combined("median", {{7, -7}}), (Numbers{7, -7}));
+}
+
+TEST(TrimmedMean, CutsTheSameNumberAtEachEnd) {
+  // ⌊.2·5⌋ = 1 off each end.
+  EXPECT_EQ(Combined("trimmed_mean", Five(), {{"beta", .2}}), (Numbers{2, 4}));
+  // ⌊.19·5⌋ = 0: nothing is cut.
+  EXPECT_NEAR(Combined("trimmed_mean", Five(), {{"beta", .19}})[0], (10 - 1e6) / 5, 1e-9);
+  // Without a cut: the plain mean, as FedAvg of clients with equal weights.
+  std::vector<TestPopulationClient> equal = Q4();
+  for (TestPopulationClient& client : equal) client.examples = 2;
+  RoundLoop trimmed(Builtin("trimmed_mean"), equal, {.parameters = {{"beta", 0.0}}});
+  RoundLoop fedavg(Builtin("fedavg"), equal, {});
+  ASSERT_TRUE(trimmed.Rounds(20).ok());
+  ASSERT_TRUE(fedavg.Rounds(20).ok());
+  EXPECT_LT(Distance(trimmed.Model(), fedavg.Model()), 1e-12);
+}
+
+TEST(Krum, OnIdenticalUpdatesReturnsOne) {
+  const std::vector<Numbers> same(7, Numbers{.3, -.7});
+  EXPECT_EQ(Combined("krum", same, {{"f", int64_t{2}}}), (Numbers{.3, -.7}));
+  EXPECT_LT(Distance(Combined("krum", same, {{"f", int64_t{2}}, {"m", int64_t{3}}}), {.3, -.7}),
+            1e-15);
+}
+
+TEST(Krum, NeverPicksAnOutlier) {
+  const std::vector<Numbers> honest = {{1, 1}, {1.1, .9}, {.9, 1.2}, {1.3, 1}};
+  for (size_t place = 0; place <= honest.size(); ++place) {
+    std::vector<Numbers> updates = honest;
+    updates.insert(updates.begin() + static_cast<int64_t>(place), Numbers{1e6, -1e6});
+    EXPECT_LT(Distance(Combined("krum", updates, {{"f", int64_t{1}}}), {1, 1}), .5) << place;
+    EXPECT_LT(Distance(Combined("krum", updates, {{"f", int64_t{1}}, {"m", int64_t{4}}}), {1, 1}),
+              .5)
+        << place;
+  }
+}
+
+TEST(Krum, ScoresByHand) {
+  // n = 5, f = 1: the two nearest count. On a line 0, 1, 3, 7, 20: scores 1+9, 1+4, 4+9, 16+36, …
+  const std::vector<Numbers> line = {{0, 0}, {1, 0}, {3, 0}, {7, 0}, {20, 0}};
+  EXPECT_EQ(Combined("krum", line), (Numbers{1, 0}));
+  EXPECT_EQ(Combined("krum", line, {{"m", int64_t{2}}}), (Numbers{.5, 0}));
+  EXPECT_LT(Distance(Combined("krum", line, {{"m", int64_t{3}}}), {4.0 / 3, 0}), 1e-15);
+  EXPECT_LT(Distance(Combined("krum", line, {{"m", int64_t{4}}}), {11.0 / 4, 0}), 1e-15);
+}
+
+TEST(Krum, LeavesTheModelWhenTooFewRemain) {
+  const std::vector<Numbers> four = {{1, 0}, {2, 0}, {3, 0}, {4, 0}};
+  EXPECT_EQ(Combined("krum", four, {{"f", int64_t{1}}}), (Numbers{0, 0}));
+}
+
+TEST(Robust, DoNotListenToWeights) {
+  std::vector<TestPopulationClient> boastful = Q4();
+  boastful.push_back({Q4()[0].objective, 1000000});
+  std::vector<TestPopulationClient> modest = Q4();
+  modest.push_back({Q4()[0].objective, 1});
+  for (const std::string name : {"median", "trimmed_mean", "krum"}) {
+    RoundLoop loud(Builtin(name), boastful, {});
+    RoundLoop quiet(Builtin(name), modest, {});
+    ASSERT_TRUE(loud.Rounds(3).ok());
+    ASSERT_TRUE(quiet.Rounds(3).ok());
+    EXPECT_EQ(loud.ModelDigest(), quiet.ModelDigest()) << name;
+  }
+}
+
+TEST(Robust, WithstandOneHostileClientOfFive) {
+  using A = std::array<std::array<double, 2>, 2>;
+  std::vector<TestPopulationClient> population;
+  for (int c = 0; c < 5; ++c) {
+    const double b = c == 2 ? -1e5 : 1 + .01 * c;
+    population.push_back(
+        {std::make_shared<Quadratic>(A{{{1, 0}, {0, 1}}}, std::array<double, 2>{b, b}), 1});
+  }
+  for (const std::string name : {"median", "trimmed_mean", "krum"}) {
+    const Parameters parameters = name == "trimmed_mean" ? Parameters{{"beta", .2}} : Parameters{};
+    RoundLoop loop(Builtin(name), population, {.parameters = parameters});
+    ASSERT_TRUE(loop.Rounds(100).ok());
+    EXPECT_LT(Distance(loop.Model(), {1.02, 1.02}), .021) << name;
+  }
+  RoundLoop fedavg(Builtin("fedavg"), population, {});
+  ASSERT_TRUE(fedavg.Rounds(100).ok());
+  EXPECT_GT(Distance(fedavg.Model(), {1, 1}), 1e4);
+}
+
+TEST(Robust, WorkInSinglePrecision) {
+  EXPECT_EQ(Combined("median", Five(), {}, DType::kF32), (Numbers{2, 4}));
+  EXPECT_EQ(Combined("krum", {{0, 0}, {1, 0}, {3, 0}, {7, 0}, {20, 0}}, {}, DType::kF32),
+            (Numbers{1, 0}));
+}
+
+}  // namespace
+}  // namespace macaw::algorithms

@@ -1,0 +1,121 @@
+// Random sequences of put, commit, abort, crash and sweep, against a model that is a map: whatever
+// happens, every version that the index names can be read and holds what was put.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "core/random.h"
+#include "state/cached_store.h"
+#include "state/disk_store.h"
+#include "tests/state/states.h"
+
+namespace macaw::state {
+namespace {
+
+constexpr uint64_t kClients = 60;
+
+class World {
+ public:
+  explicit World(uint64_t seed) : random_({.seed = seed}) { Restart(); }
+
+  // One round: some clients try, some of their parts are accepted, some replaced versions go.
+  void Round() {
+    std::map<uint64_t, Attempt> accepted;
+    for (uint64_t n = 1 + random_.Below(20); n > 0; --n) {
+      const uint64_t client = random_.Below(kClients);
+      const Attempt attempt = Version(client, epoch_, ++counter_);
+      if (random_.Below(8) == 0) continue;  // its worker died before it had a state
+      const int content = static_cast<int>(random_.Below(1000));
+      ASSERT_TRUE(store_->Put(attempt, TestState(schema_, content).views()).ok());
+      contents_[attempt] = content;
+      if (random_.Below(4) != 0) accepted[client] = attempt;  // else an orphan
+    }
+    ASSERT_TRUE(store_->Flush().ok());
+    std::vector<Attempt> deletable;
+    for (const auto& [client, attempt] : accepted) {
+      const auto found = index_.find(client);
+      if (found != index_.end()) replaced_.push_back(found->second);
+      index_[client] = attempt;
+    }
+    std::set<Attempt> kept;
+    for (const auto& [client, attempt] : checkpoint_) kept.insert(attempt);
+    std::erase_if(replaced_, [&](const Attempt& version) {
+      if (kept.contains(version) || random_.Below(3) == 0) return false;
+      deletable.push_back(version);
+      return true;
+    });
+    ASSERT_TRUE(store_->Delete(deletable).ok());
+    for (const Attempt& version : deletable) contents_.erase(version);
+  }
+
+  void Restart() {
+    ++epoch_;
+    counter_ = 0;
+    store_ = std::make_unique<CachedStateStore>(
+        *DiskStateStore::Open(folder_.path(), schema_, DigestOf("model test")), 2000);
+  }
+
+  // Back to what a checkpoint said: whatever was accepted since is forgotten.
+  void Crash() {
+    index_ = checkpoint_;
+    replaced_.clear();
+    Restart();
+  }
+  void Checkpoint() { checkpoint_ = index_; }
+
+  void Check() {
+    for (const auto& [client, version] : index_) {
+      const auto state = store_->Get(version);
+      ASSERT_TRUE(state.ok()) << state.status();
+      EXPECT_TRUE(TestState(schema_, contents_.at(version)).Equals(*state));
+    }
+    std::set<Attempt> listed;
+    ASSERT_TRUE(store_->ForEach([&](const Attempt& version) { listed.insert(version); }).ok());
+    std::set<Attempt> expected;
+    for (const auto& [version, content] : contents_) expected.insert(version);
+    EXPECT_EQ(listed, expected);
+  }
+
+  RandomStream& random() { return random_; }
+
+ private:
+  RandomStream random_;
+  const TemporaryFolder folder_;
+  const StateSchema schema_ = TwoItems();
+  std::unique_ptr<ClientStateStore> store_;
+  uint32_t epoch_ = 0;
+  uint64_t counter_ = 0;
+  std::map<uint64_t, Attempt> index_, checkpoint_;
+  std::map<Attempt, int> contents_;
+  std::vector<Attempt> replaced_;
+};
+
+TEST(StoreModel, WhatTheIndexNamesIsAlwaysThere) {
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    SCOPED_TRACE(seed);
+    World world(seed);
+    for (int round = 0; round < 40; ++round) {
+      world.Round();
+      switch (world.random().Below(8)) {
+        case 0:
+          world.Restart();
+          break;
+        case 1:
+          world.Crash();
+          break;
+        case 2:
+        case 3:
+          world.Checkpoint();
+          break;
+        default:
+          break;
+      }
+      world.Check();
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace macaw::state

@@ -1,0 +1,183 @@
+// Plug-ins as their authors meet them: the SDK is installed, a project is written, built and tested
+// outside the tree, and its library is used by a run.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "core/files.h"
+#include "tests/system/simulation.h"
+
+namespace macaw {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing_support::Simulation;
+using testing_support::WriteConfig;
+
+const std::string kMacaw = MACAW_BIN_DIR "/macaw";
+
+struct Output {
+  int code = 0;
+  std::string text;
+};
+
+Output Shell(const std::string& command) {
+  const std::string log = testing::TempDir() + "/plugin-shell.log";
+  const int code = std::system(absl::StrCat("( ", command, " ) > ", log, " 2>&1").c_str());
+  return {code, *ReadFile(log)};
+}
+
+// The SDK is installed once for all tests of this process.
+class Plugin : public testing::Test {
+ protected:
+  Plugin() : root_(testing::TempDir() + "/plugins"), sdk_(root_ + "/sdk") {
+    fs::remove_all(root_);
+    fs::create_directories(root_);
+    const Output installed = Shell(
+        absl::StrCat("cmake --install ", MACAW_BIN_DIR, "/.. --component sdk --prefix ", sdk_));
+    EXPECT_EQ(installed.code, 0) << installed.text;
+  }
+
+  std::string NewProject(const std::string& name) {
+    const std::string folder = root_ + "/" + name;
+    const Output made = Shell(absl::StrCat(kMacaw, " plugin new ", name, " --out ", folder));
+    EXPECT_EQ(made.code, 0) << made.text;
+    return folder;
+  }
+  Output Build(const std::string& folder) {
+    return Shell(absl::StrCat("cmake -G Ninja -S ", folder, " -B ", folder,
+                              "/build -Dmacaw_DIR=", sdk_, "/lib/cmake/macaw -DMACAW=", kMacaw,
+                              " && cmake --build ", folder, "/build"));
+  }
+  static void Replace(const std::string& file, const std::string& what, const std::string& with) {
+    const std::string text = *ReadFile(file);
+    ASSERT_NE(text.find(what), std::string::npos) << what;
+    ASSERT_TRUE(AtomicWriteFile(file, absl::StrReplaceAll(text, {{what, with}})).ok());
+  }
+
+  const std::string root_, sdk_;
+};
+
+TEST_F(Plugin, ANewProjectBuildsPassesItsTestsAndKeepsTheLaw) {
+  const std::string folder = NewProject("moon");
+  const Output built = Build(folder);
+  ASSERT_EQ(built.code, 0) << built.text;
+  const Output tested =
+      Shell(absl::StrCat("ctest --output-on-failure --test-dir ", folder, "/build"));
+  ASSERT_EQ(tested.code, 0) << tested.text;
+  EXPECT_THAT(tested.text, HasSubstr("100% tests passed"));
+
+  const std::string config = folder + "/run.toml";
+  Simulation one("one", {config, "--processes", "1", "--slots", "1"});
+  ASSERT_EQ(one.Wait(), 0) << one.output();
+  Simulation four("four", {config, "--processes", "2", "--slots", "2"});
+  ASSERT_EQ(four.Wait(), 0) << four.output();
+  EXPECT_EQ(one.digest(), four.digest());
+  EXPECT_EQ(one.metrics(), four.metrics());
+
+  // Another build of the plug-in is another run: it is not resumed by mistake, and names what
+  // differs.
+  Replace(folder + "/moon.cc", "mu_(setup.Get<double>(\"mu\"))",
+          "mu_(setup.Get<double>(\"mu\") + 1)");
+  ASSERT_EQ(Build(folder).code, 0);
+  Simulation resumed("resumed", {"--resume", one.folder(), "--rounds", "12"});
+  EXPECT_NE(resumed.Wait(), 0);
+  EXPECT_THAT(resumed.output(), HasSubstr("plugins"));
+
+  // An exception ends the run with the plug-in's name, and no process crashes.
+  Replace(folder + "/moon.cc", "stage.hooks = loss_;", "throw std::runtime_error(\"eclipse\");");
+  const Output broken = Build(folder);
+  ASSERT_EQ(broken.code, 0) << broken.text;
+  Simulation thrown("thrown", {config});
+  EXPECT_EQ(thrown.Wait(), 1) << thrown.output();
+  EXPECT_THAT(thrown.output(), HasSubstr("plug-in \"moon\": eclipse"));
+}
+
+TEST_F(Plugin, BuiltinsTakenOutOfTheTreeGiveTheirOwnBits) {
+  const std::string folder = NewProject("outside");
+  std::string source = R"(#include "sdk/plugin.h"
+#include "core/status.h"
+#define Scaffold OutsideScaffold
+#define Mime OutsideMime
+#define FedRep OutsideFedRep
+#include "algorithms/builtin.h"
+#include "scaffold.inc"
+#include "mime.inc"
+#include "fedrep.inc"
+namespace {
+absl::Status Contribute(macaw::sdk::Catalogue& catalogue) {
+  for (macaw::algorithms::Description rule :
+       {macaw::algorithms::Scaffold(), macaw::algorithms::Mime(), macaw::algorithms::FedRep()}) {
+    rule.name = "outside-" + rule.name;
+    MACAW_RETURN_IF_ERROR(catalogue.AddAlgorithm(std::move(rule)));
+  }
+  return absl::OkStatus();
+}
+}  // namespace
+MACAW_PLUGIN("outside", "1", Contribute)
+)";
+  ASSERT_TRUE(AtomicWriteFile(folder + "/outside.cc", source).ok());
+  for (const char* rule : {"scaffold", "mime", "fedrep"}) {
+    fs::copy_file(absl::StrCat(MACAW_SOURCE_DIR, "/algorithms/", rule, ".cc"),
+                  absl::StrCat(folder, "/", rule, ".inc"));
+  }
+  Replace(folder + "/CMakeLists.txt", "outside.cc focal_loss.cc TORCH", "outside.cc");
+  const Output built = Build(folder);
+  ASSERT_EQ(built.code, 0) << built.text;
+
+  const std::string config = WriteConfig("outside");
+  for (const char* rule : {"scaffold", "mime", "fedrep"}) {
+    SCOPED_TRACE(rule);
+    std::vector<std::string> same;
+    if (std::string(rule) == "fedrep") same = {"--set", "evaluation.clients=true"};
+    const auto run = [&](const std::string& name, std::vector<std::string> more) {
+      more.insert(more.begin(), config);
+      more.insert(more.end(), same.begin(), same.end());
+      more.insert(more.end(), {"--set", absl::StrCat("algorithm.name=", name)});
+      Simulation simulation(name, more);
+      EXPECT_EQ(simulation.Wait(), 0) << simulation.output();
+      return simulation.digest() + simulation.metrics();
+    };
+    const std::string inside = run(rule, {});
+    EXPECT_FALSE(inside.empty());
+    EXPECT_EQ(run(absl::StrCat("outside-", rule),
+                  {"--set", absl::StrCat("plugins=[\"", folder, "/build/liboutside.so\"]")}),
+              inside);
+  }
+}
+
+TEST_F(Plugin, OneOfAnotherReleaseIsRefusedWithBothTags) {
+  ASSERT_TRUE(AtomicWriteFile(root_ + "/old.cc", R"(
+struct Entry { const char *tag, *name, *version; void* contribute; };
+extern "C" const Entry* macaw_plugin() {
+  static const Entry entry = {"macaw 0.0.1, compiler 9", "old", "1", nullptr};
+  return &entry;
+})")
+                  .ok());
+  ASSERT_TRUE(AtomicWriteFile(root_ + "/none.cc", "int unrelated = 1;\n").ok());
+  for (const char* name : {"old", "none"}) {
+    const Output built = Shell(absl::StrCat("c++ -shared -fPIC -o ", root_, "/lib", name, ".so ",
+                                            root_, "/", name, ".cc"));
+    ASSERT_EQ(built.code, 0) << built.text;
+  }
+  const Output old = Shell(absl::StrCat(kMacaw, " plugin check ", root_, "/libold.so"));
+  EXPECT_NE(old.code, 0);
+  EXPECT_THAT(old.text, HasSubstr("it was built for (macaw 0.0.1, compiler 9), this program is"));
+  const Output none = Shell(absl::StrCat(kMacaw, " plugin check ", root_, "/libnone.so"));
+  EXPECT_NE(none.code, 0);
+  EXPECT_THAT(none.text, HasSubstr("it is no Macaw plug-in"));
+  // A run names the file and stops before it begins.
+  Simulation simulation("refused", {WriteConfig("refused"), "--set",
+                                    absl::StrCat("plugins=[\"", root_, "/libold.so\"]")});
+  EXPECT_NE(simulation.Wait(), 0);
+  EXPECT_THAT(simulation.output(), HasSubstr("libold.so"));
+}
+
+}  // namespace
+}  // namespace macaw

@@ -1,0 +1,279 @@
+// Client states through the real programs: whoever trains, whatever is killed, every client goes on
+// from the state that its last counted turn left, or the run says why it cannot.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <ostream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/random.h"
+#include "tests/system/simulation.h"
+
+namespace macaw {
+namespace {
+
+using testing::AllOf;
+using testing::AnyOf;
+using testing::HasSubstr;
+using testing_support::AllGone;
+using testing_support::Simulation;
+using testing_support::WriteConfig;
+
+struct Bytes {
+  std::string model, states, metrics;
+  friend bool operator==(const Bytes&, const Bytes&) = default;
+};
+void PrintTo(const Bytes& bytes, std::ostream* out) {
+  *out << "model " << bytes.model.substr(0, 12) << ", states " << bytes.states.substr(0, 12);
+}
+
+Bytes BytesOf(const Simulation& simulation) {
+  const nlohmann::json summary = simulation.summary();
+  return {simulation.digest(), summary.is_object() ? summary.value("state_digest", "") : "",
+          simulation.metrics()};
+}
+
+Bytes BytesAfter(const std::string& name, std::vector<std::string> arguments) {
+  Simulation simulation(name, std::move(arguments));
+  EXPECT_EQ(simulation.Wait(), 0) << simulation.output();
+  return BytesOf(simulation);
+}
+
+std::vector<std::string> Plus(std::vector<std::string> arguments,
+                              const std::vector<std::string>& more) {
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+// Forty clients, half of them a round: most train more than once.
+std::vector<std::string> Small(const std::string& algorithm, const std::string& rounds = "4") {
+  return {WriteConfig("state", "[evaluation]\nclients = true\nevery = 2\n"),
+          "--clients",
+          "40",
+          "--rounds",
+          rounds,
+          "--set",
+          "cohort.size=20",
+          "--set",
+          "model.name=logistic",
+          "--set",
+          "algorithm.name=" + algorithm};
+}
+
+class StateLaw : public testing::TestWithParam<const char*> {};
+
+TEST_P(StateLaw, TheSameBytesForAnyWorkersAndStores) {
+  const std::vector<std::string> small = Small(GetParam());
+  const Bytes one = BytesAfter("1x1", Plus(small, {"--processes", "1", "--slots", "1"}));
+  ASSERT_EQ(one.model.size(), 64u);
+  ASSERT_EQ(one.states.size(), 64u);
+  EXPECT_EQ(BytesAfter("1x2", Plus(small, {"--processes", "1", "--slots", "2"})), one);
+  EXPECT_EQ(BytesAfter("3x2", Plus(small, {"--processes", "3", "--slots", "2"})), one);
+  EXPECT_EQ(BytesAfter("memory", Plus(small, {"--processes", "1", "--slots", "2", "--set",
+                                              "state.store=memory"})),
+            one);
+  EXPECT_EQ(
+      BytesAfter("uncached", Plus(small, {"--processes", "2", "--slots", "1", "--set",
+                                          "state.cache_mb=0", "--set", "run.checkpoint_every=3"})),
+      one);
+  EXPECT_NE(BytesAfter("seed", Plus(small, {"--set", "run.seed=8"})).states, one.states);
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, StateLaw, testing::Values("scaffold", "feddyn", "ditto"),
+                         [](const auto& info) { return std::string(info.param); });
+
+class StateFault : public testing::Test {
+ protected:
+  StateFault() {
+    arguments_ =
+        Plus(Small("scaffold", "6"), {"--set", "local.epochs=3", "--set", "model.name=mlp"});
+  }
+  std::vector<std::string> With(const std::vector<std::string>& more) const {
+    return Plus(arguments_, more);
+  }
+  void ExpectUndisturbed(const Simulation& simulation) {
+    const Bytes undisturbed = BytesAfter("undisturbed", arguments_);
+    EXPECT_EQ(undisturbed.states.size(), 64u);
+    EXPECT_EQ(BytesOf(simulation), undisturbed);
+  }
+  static auto Round(uint32_t round) {
+    return [round](const nlohmann::json& event) {
+      return event["event"] == "round" && event["round"].get<uint32_t>() >= round;
+    };
+  }
+  // A run that was interrupted after its third round, with everything that it keeps.
+  std::string Interrupted() const {
+    Simulation first("first", arguments_);
+    EXPECT_TRUE(first.WaitForEvent(Round(3)));
+    first.Signal(SIGINT);
+    EXPECT_EQ(first.Wait(), 130) << first.output();
+    return first.folder();
+  }
+  static std::vector<std::string> Segments(const std::string& folder) {
+    std::vector<std::string> files;
+    for (const auto& entry : std::filesystem::directory_iterator(folder + "/state")) {
+      if (entry.path().extension() == ".states") files.push_back(entry.path().string());
+    }
+    return files;
+  }
+
+  std::vector<std::string> arguments_;
+};
+
+TEST_F(StateFault, AWorkerKilledInEveryRoundChangesNothing) {
+  Simulation simulation("killed", With({"--processes", "2", "--slots", "1"}));
+  RandomStream random({.seed = 2});
+  std::set<pid_t> killed;
+  for (uint32_t round = 1; round <= 5; ++round) {
+    if (!simulation.WaitForEvent(Round(round))) break;
+    const std::vector<pid_t> workers = simulation.Children("macaw-worker");
+    if (workers.empty()) continue;
+    const pid_t victim = workers[random.Below(workers.size())];
+    if (::kill(victim, SIGKILL) == 0) killed.insert(victim);
+  }
+  ASSERT_EQ(simulation.Wait(), 0) << simulation.output();
+  EXPECT_GE(killed.size(), 3u);
+  ExpectUndisturbed(simulation);
+}
+
+TEST_F(StateFault, EverythingKilledAndResumedChangesNothing) {
+  std::string folder;
+  {
+    Simulation first("first",
+                     With({"--processes", "2", "--slots", "1", "--set", "run.checkpoint_every=2"}));
+    ASSERT_TRUE(first.WaitForEvent(Round(3)));
+    std::vector<pid_t> children = first.Children("macaw-worker");
+    for (const pid_t server : first.Children("macaw-server")) children.push_back(server);
+    first.Signal(SIGKILL);
+    EXPECT_NE(first.Wait(), 0);
+    EXPECT_TRUE(AllGone(children));
+    folder = first.folder();
+  }
+  Simulation second("second", {"--resume", folder, "--processes", "1", "--slots", "2"});
+  ASSERT_EQ(second.Wait(), 0) << second.output();
+  ExpectUndisturbed(second);
+}
+
+TEST_F(StateFault, AWorkerWokenTooLateIsNotListenedTo) {
+  Simulation simulation(
+      "late", With({"--processes", "2", "--slots", "1", "--set", "server.lease_timeout=1"}));
+  ASSERT_TRUE(simulation.WaitForEvent(Round(1)));
+  const std::vector<pid_t> workers = simulation.Children("macaw-worker");
+  ASSERT_FALSE(workers.empty());
+  ::kill(workers[0], SIGSTOP);
+  EXPECT_TRUE(
+      simulation.WaitForEvent([](const auto& event) { return event["event"] == "worker_lost"; }));
+  ::kill(workers[0], SIGCONT);
+  ASSERT_EQ(simulation.Wait(), 0) << simulation.output();
+  ExpectUndisturbed(simulation);
+}
+
+TEST_F(StateFault, AFlippedByteStopsTheRunWithTheClientsName) {
+  const std::string folder = Interrupted();
+  for (const std::string& segment : Segments(folder)) {
+    // In the middle of every record: whichever is read first shows it.
+    const auto size = static_cast<int64_t>(std::filesystem::file_size(segment));
+    std::fstream file(segment, std::ios::in | std::ios::out | std::ios::binary);
+    for (int64_t place = 1000; place < size; place += 2000) file.seekp(place).put('\x5a');
+  }
+  Simulation second("second", {"--resume", folder});
+  EXPECT_EQ(second.Wait(), 1);
+  EXPECT_THAT(second.output(), AllOf(HasSubstr("the state of client "), HasSubstr("checksum"),
+                                     HasSubstr("--state-reset")));
+  EXPECT_FALSE(std::filesystem::exists(folder + "/summary.json") &&
+               second.summary().value("end", "") == "finished");
+}
+
+TEST_F(StateFault, AMissingStoreStopsTheRunWithTheClientsName) {
+  const std::string folder = Interrupted();
+  for (const std::string& segment : Segments(folder)) std::filesystem::remove(segment);
+  Simulation second("second", {"--resume", folder});
+  EXPECT_EQ(second.Wait(), 1);
+  EXPECT_THAT(second.output(),
+              AllOf(HasSubstr("the state of client "), HasSubstr("not in the store")));
+}
+
+TEST_F(StateFault, AStateIsGivenUpOnRequestAndOnlyThen) {
+  arguments_ = With({"--set", "cohort.size=40"});  // so that everybody has a state
+  const std::string folder = Interrupted();
+  Simulation refused("refused", {"--resume", folder, "--state-reset", "1000"});
+  EXPECT_NE(refused.Wait(), 0);
+  EXPECT_THAT(refused.output(), HasSubstr("--state-reset 1000"));
+  Simulation reset("reset", {"--resume", folder, "--state-reset", "7", "--state-reset", "8"});
+  ASSERT_EQ(reset.Wait(), 0) << reset.output();
+  EXPECT_NE(BytesOf(reset).model, BytesAfter("undisturbed", arguments_).model);
+}
+
+TEST_F(StateFault, TheStatesOfAnotherRunAreRefused) {
+  Simulation first("first", Small("scaffold"));
+  ASSERT_EQ(first.Wait(), 0) << first.output();
+  Simulation second("second",
+                    Plus(Small("scaffold"), {"--set", "state.path=" + first.folder() + "/state"}));
+  EXPECT_NE(second.Wait(), 0);
+  EXPECT_THAT(second.output(), HasSubstr("belong to another run"));
+}
+
+TEST(StateInMemory, NeedsOneWorkerProcessAndCannotBeResumed) {
+  const std::vector<std::string> memory =
+      Plus(Small("scaffold"), {"--set", "state.store=memory", "--set", "local.epochs=8"});
+  Simulation two("two", Plus(memory, {"--processes", "2"}));
+  EXPECT_EQ(two.Wait(), 2);
+  EXPECT_THAT(two.output(), AllOf(HasSubstr("workers.processes"), HasSubstr("state.store")));
+
+  Simulation killed("killed", Plus(memory, {"--processes", "1"}));
+  ASSERT_TRUE(
+      killed.WaitForEvent([](const nlohmann::json& event) { return event["event"] == "round"; }));
+  for (const pid_t worker : killed.Children("macaw-worker")) ::kill(worker, SIGKILL);
+  EXPECT_EQ(killed.Wait(), 1);
+  EXPECT_THAT(killed.output(), HasSubstr("kept the clients' states in its memory and is gone"));
+
+  Simulation resumed("resumed", {"--resume", killed.folder()});
+  EXPECT_NE(resumed.Wait(), 0);
+  EXPECT_THAT(resumed.output(), AllOf(HasSubstr("in memory"), HasSubstr("cannot be resumed")));
+}
+
+TEST(StateInRedis, GivesTheBytesOfTheDiskAlsoWhenKilledAndResumed) {
+  if (::access("/usr/bin/redis-server", X_OK) != 0)
+    GTEST_SKIP() << "/usr/bin/redis-server is not installed";
+  const std::vector<std::string> small =
+      Plus(Small("scaffold"), {"--set", "run.checkpoint_every=2"});
+  const Bytes disk = BytesAfter("disk", small);
+  const std::vector<std::string> redis =
+      Plus(small, {"--processes", "2", "--slots", "1", "--set", "state.store=redis", "--set",
+                   "state.url=spawn"});
+  EXPECT_EQ(BytesAfter("redis", redis), disk);
+  std::string folder;
+  {
+    Simulation first("first", redis);
+    ASSERT_TRUE(first.WaitForEvent([](const nlohmann::json& event) {
+      return event["event"] == "round" && event["round"].get<uint32_t>() >= 3;
+    }));
+    const std::vector<pid_t> servers = first.Children("redis-server");
+    EXPECT_EQ(servers.size(), 1u);
+    first.Signal(SIGKILL);
+    EXPECT_NE(first.Wait(), 0);
+    EXPECT_TRUE(AllGone(servers)) << "it must not outlive the run";
+    folder = first.folder();
+  }
+  Simulation second("second", {"--resume", folder});
+  ASSERT_EQ(second.Wait(), 0) << second.output();
+  EXPECT_EQ(BytesOf(second), disk);
+}
+
+TEST(StatelessRun, HasNeitherAStoreNorADigest) {
+  Simulation simulation("stateless", Small("fedavg"));
+  ASSERT_EQ(simulation.Wait(), 0) << simulation.output();
+  EXPECT_FALSE(std::filesystem::exists(simulation.folder() + "/state"));
+  EXPECT_FALSE(simulation.summary().contains("state_digest"));
+}
+
+}  // namespace
+}  // namespace macaw

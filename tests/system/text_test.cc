@@ -1,0 +1,114 @@
+// The next-token task from end to end: speakers of a play as clients, tokens as weights.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "core/files.h"
+#include "tests/system/simulation.h"
+
+namespace macaw {
+namespace {
+
+using nlohmann::json;
+using testing_support::Simulation;
+
+constexpr size_t kLength = 40;  // characters a row
+constexpr size_t kRows = 24;    // a speaker, at most
+constexpr size_t kSpeakers = 12;
+
+std::string PlayPath() { return MACAW_SOURCE_DIR "/../shared/data/text/tinyshakespeare.txt"; }
+
+// LEAF's form of the play: "NAME:" begins a speech, an empty line ends it. The last row of a
+// speaker is a short one.
+json SpeakersOf(const std::string& play) {
+  std::vector<std::string> order;
+  std::map<std::string, std::string> speech;
+  for (const absl::string_view paragraph : absl::StrSplit(play, "\n\n")) {
+    const size_t colon = paragraph.find(":\n");
+    if (colon == absl::string_view::npos) continue;
+    const std::string name(paragraph.substr(0, colon));
+    if (!speech.contains(name)) order.push_back(name);
+    absl::StrAppend(&speech[name], paragraph.substr(colon + 2), "\n");
+  }
+  json leaf = {{"users", json::array()}, {"user_data", json::object()}};
+  for (const std::string& name : order) {
+    const std::string& text = speech[name];
+    if (leaf["users"].size() == kSpeakers) break;
+    if (text.size() < 4 * kLength) continue;
+    json x = json::array(), y = json::array();
+    for (size_t at = 0; at + 2 < text.size() && x.size() < kRows; at += kLength) {
+      const size_t used = std::min(kLength, text.size() - at - 1);
+      x.push_back(text.substr(at, used));
+      y.push_back(text.substr(at + used, 1));
+    }
+    leaf["users"].push_back(name);
+    leaf["user_data"][name] = {{"x", x}, {"y", y}};
+  }
+  return leaf;
+}
+
+std::string WriteJob(const std::string& folder, const json& leaf) {
+  std::filesystem::create_directories(folder);
+  EXPECT_TRUE(AtomicWriteFile(folder + "/play.json", leaf.dump()).ok());
+  const std::string config = folder + "/text.toml";
+  EXPECT_TRUE(AtomicWriteFile(config, R"([run]
+name = "text"
+rounds = 4
+seed = 3
+[data]
+source = "leaf"
+path = "play.json"
+test_fraction = 0.1
+[model]
+layers = ["embedding 97 8", "lstm 48 layers 2", "linear 97"]
+[cohort]
+size = 6
+weight = "tokens"
+[local]
+epochs = 2
+batch_size = 8
+optimizer = "adam"
+lr = 0.01
+[evaluation]
+every = 1
+splits = ["test", "train"]
+)")
+                  .ok());
+  return config;
+}
+
+double Column(const Simulation& run, const std::string& column, size_t row) {
+  const std::vector<std::string> rows = absl::StrSplit(run.metrics(), '\n', absl::SkipEmpty());
+  return json::parse(rows.at(row)).at(column).get<double>();
+}
+
+TEST(Text, IsLearntByItsSpeakersForAnyNumberOfWorkers) {
+  if (!std::filesystem::exists(PlayPath())) GTEST_SKIP() << "no " << PlayPath();
+  const auto play = ReadFile(PlayPath());
+  ASSERT_TRUE(play.ok()) << play.status();
+  const std::string folder = absl::StrCat(testing::TempDir(), "/macaw-text-", ::getpid());
+  const std::string config = WriteJob(folder, SpeakersOf(*play));
+  Simulation run("one", {config, "--quiet", "--set", "workers.slots=1"});
+  ASSERT_EQ(run.Wait(), 0) << run.output();
+  // Among 97 tokens a guess costs 4.57; most of a text is blanks and a few letters.
+  EXPECT_LT(Column(run, "test_loss", 3), 3.4);
+  EXPECT_LT(Column(run, "test_loss", 3), Column(run, "test_loss", 0));
+  EXPECT_GT(Column(run, "test_accuracy", 3), 0.12);
+  EXPECT_NEAR(Column(run, "clients_train_loss", 3), Column(run, "test_loss", 3), 0.3);
+
+  Simulation other("two",
+                   {config, "--quiet", "--set", "workers.processes=2", "--set", "workers.slots=1"});
+  ASSERT_EQ(other.Wait(), 0) << other.output();
+  EXPECT_EQ(run.digest(), other.digest());
+  EXPECT_EQ(run.metrics(), other.metrics());
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace macaw

@@ -1,0 +1,53 @@
+#include "training/api/straggler.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+namespace macaw::training {
+namespace {
+
+constexpr uint32_t kClients = 20'000;
+
+TEST(Straggler, AFractionOfTheClientsIsSlowAndOthersAreInOtherRounds) {
+  const CohortConfig cohort{.seed = 3, .straggler_fraction = 0.9};
+  int slow = 0, both = 0;
+  for (uint32_t id = 0; id < kClients; ++id) {
+    const bool first = IsStraggler(cohort, Round(1), ClientId(id));
+    slow += first;
+    both += first && IsStraggler(cohort, Round(2), ClientId(id));
+  }
+  EXPECT_NEAR(slow, 0.9 * kClients, 4 * std::sqrt(0.09 * kClients));
+  EXPECT_NEAR(both, 0.81 * kClients, 4 * std::sqrt(0.81 * 0.19 * kClients));
+}
+
+TEST(Straggler, PartialWorkIsUniformBelowTheWhole) {
+  const CohortConfig cohort{.seed = 3, .straggler_fraction = 1};
+  std::map<uint32_t, int> epochs;
+  for (uint32_t id = 0; id < kClients; ++id) {
+    const LocalConfig work = WorkOf(cohort, {.epochs = 5}, Round(1), ClientId(id));
+    EXPECT_EQ(work.steps, 0u);
+    ++epochs[work.epochs];
+  }
+  ASSERT_EQ(epochs.size(), 4u);
+  for (const auto& [amount, count] : epochs) {
+    EXPECT_TRUE(amount >= 1 && amount <= 4) << amount;
+    EXPECT_NEAR(count, kClients / 4.0, 4 * std::sqrt(kClients * 0.25 * 0.75));
+  }
+  const LocalConfig steps = WorkOf(cohort, {.epochs = 5, .steps = 2}, Round(1), ClientId(1));
+  EXPECT_EQ(steps.steps, 1u);
+  EXPECT_EQ(steps.epochs, 5u);
+}
+
+TEST(Straggler, NobodyIsSlowerThanOneEpochOrWhereNoneIsAskedFor) {
+  EXPECT_EQ(WorkOf({.straggler_fraction = 1}, {.epochs = 1}, Round(1), ClientId(1)).epochs, 1u);
+  EXPECT_EQ(WorkOf({}, {.epochs = 5}, Round(1), ClientId(1)).epochs, 5u);
+  EXPECT_EQ(WorkOf({.straggler_fraction = 1, .straggler_policy = "drop"}, {.epochs = 5}, Round(1),
+                   ClientId(1))
+                .epochs,
+            5u);
+}
+
+}  // namespace
+}  // namespace macaw::training

@@ -1,0 +1,93 @@
+#include "training/fused/feed.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "training/fused/block.h"
+
+namespace macaw::training::fused {
+namespace {
+
+bool IsIdentity(const TransformConfig& transform) {
+  const bool scaled = transform.scale != 1.0 || !transform.mean.empty() || !transform.std.empty();
+  return !scaled && transform.pad_crop == 0 && !transform.flip && transform.client_noise == 0;
+}
+
+}  // namespace
+
+Feed::Feed(const TrainerSetup& setup, const Kernels& kernels)
+    : task_(setup.task),
+      feature_type_(setup.feature_type),
+      gather_(setup.feature_type, setup.spec.input_shape, setup.transform, DType::kF32),
+      kernels_(kernels),
+      as_stored_(setup.feature_type == data::FeatureType::kF32 && IsIdentity(setup.transform)) {}
+
+absl::Status Feed::Check(const data::Rows& rows) const {
+  if (rows.empty()) return absl::OkStatus();
+  const data::ExampleBlock& block = rows.block;
+  const size_t expected = gather_.example_elements() * data::SizeOf(feature_type_);
+  if (block.type != feature_type_ || block.row_bytes != expected) {
+    return absl::InvalidArgumentError(absl::StrCat("an example has ", block.row_bytes,
+                                                   " bytes, the model takes ", expected,
+                                                   ": the data does not fit the input shape"));
+  }
+  const bool regression = task_ == TaskKind::kRegression;
+  if (regression ? block.targets == nullptr : block.classes == nullptr) {
+    return absl::InvalidArgumentError(regression ? "regression needs targets, the data has classes"
+                                                 : "the task needs classes, the data has targets");
+  }
+  return absl::OkStatus();
+}
+
+void Feed::Expect(const data::Rows& rows, std::span<const uint32_t> positions) const {
+  // What is fetched too early, or too much of, only drives out what is in use.
+  constexpr size_t kMostBytes = 16384, kLine = 64;
+  const size_t bytes = rows.block.row_bytes;
+  const size_t count = std::min(positions.size(), kMostBytes / std::max<size_t>(bytes, 1));
+  for (const uint32_t position : positions.first(count)) {
+    const std::byte* const row = rows.block.features + rows.at(position) * bytes;
+    for (size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(row + at);
+  }
+}
+
+absl::Status Feed::Load(const data::Rows& rows, std::span<const uint32_t> positions,
+                        const data::AugmentKey* augment, const Objective& objective, float* in) {
+  const size_t n = positions.size(), width = gather_.example_elements();
+  const bool regression = task_ == TaskKind::kRegression;
+  classes_.resize(regression ? 0 : n);
+  targets_.resize(regression ? n : 0);
+  if (as_stored_) {
+    const data::ExampleBlock& block = rows.block;
+    addresses_.resize(n);
+    for (size_t i = 0; i < n; ++i) {
+      const uint64_t row = rows.at(positions[i]);
+      addresses_[i] = block.features + row * block.row_bytes;
+      if (regression) {
+        targets_[i] = block.targets[row];
+      } else {
+        classes_[i] = block.classes[row];
+      }
+    }
+    kernels_.copy_rows(addresses_.data(), n, width, in);
+    return objective.CheckClasses(classes_);
+  }
+  const auto gather = [&](size_t first, size_t count) {
+    const std::span<float> features(in + first * RoundUp(width), count * width);
+    const std::span<int64_t> classes(classes_);
+    const std::span<float> targets(targets_);
+    gather_.Gather(rows, positions.subspan(first, count), augment, std::as_writable_bytes(features),
+                   regression ? classes : classes.subspan(first, count),
+                   std::as_writable_bytes(regression ? targets.subspan(first, count) : targets));
+  };
+  if (width == RoundUp(width)) {
+    gather(0, n);
+  } else {
+    for (size_t i = 0; i < n; ++i) {
+      gather(i, 1);
+      std::fill(in + i * RoundUp(width) + width, in + (i + 1) * RoundUp(width), 0.0f);
+    }
+  }
+  return objective.CheckClasses(classes_);
+}
+
+}  // namespace macaw::training::fused

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "core/run_config.h"
+#include "data/dataset.h"
+#include "data/gather.h"
+#include "training/api/trainer.h"
+#include "training/fused/kernels.h"
+#include "training/objective.h"
+
+namespace macaw::training::fused {
+
+// Puts chosen rows of a client where a program's first block reads them, transformed as the run
+// says, and their labels beside. One thread at a time. `kernels` must outlive it.
+class Feed {
+ public:
+  Feed(const TrainerSetup& setup, const Kernels& kernels);
+
+  // Errors say what about the rows does not fit the model.
+  absl::Status Check(const data::Rows& rows) const;
+  // Writes the rows at `positions` to `in`, RoundUp(elements) floats apart. `augment` is null
+  // outside training. Errors name a label that the objective does not know.
+  absl::Status Load(const data::Rows& rows, std::span<const uint32_t> positions,
+                    const data::AugmentKey* augment, const Objective& objective, float* in);
+  // Says which rows come next, so that they are on their way from memory meanwhile.
+  void Expect(const data::Rows& rows, std::span<const uint32_t> positions) const;
+  Labels<float> labels() const { return {.classes = classes_, .targets = targets_}; }
+
+ private:
+  const TaskKind task_;
+  const data::FeatureType feature_type_;
+  const data::BatchGather gather_;
+  const Kernels& kernels_;
+  const bool as_stored_;  // the stored floats are what the model sees, in training, too
+  std::vector<int64_t> classes_;
+  std::vector<float> targets_;
+  std::vector<const std::byte*> addresses_;
+};
+
+}  // namespace macaw::training::fused

@@ -1,0 +1,356 @@
+#include "training/fused/fused_trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "core/status.h"
+
+namespace macaw::training::fused {
+namespace {
+
+// Rows of one forward and backward pass. More than that are taken in several, whose gradients are
+// added: part of the bits of large batches and gradient stages.
+constexpr size_t kPassRows = 128;
+const data::Rows& RowsOf(const ClientTask& task, data::Split split) {
+  switch (split) {
+    case data::Split::kValidation:
+      return task.validation;
+    case data::Split::kTest:
+      return task.test;
+    case data::Split::kTrain:
+      break;
+  }
+  return task.train;
+}
+
+absl::StatusOr<ConstVectorView> Resolve(const Point& point,
+                                        const std::vector<StageOutcome>& before) {
+  if (const auto* view = std::get_if<ConstVectorView>(&point)) return *view;
+  const size_t stage = std::get<StageEnd>(point).stage;
+  if (stage < before.size() && !before[stage].end.empty()) return before[stage].end;
+  return absl::InvalidArgumentError(
+      absl::StrCat("refers to the end of stage ", stage,
+                   ", which has none: name an earlier train or gradient stage"));
+}
+
+bool HasDropout(const models::ModelSpec& spec) {
+  return std::any_of(spec.layers.begin(), spec.layers.end(), [](const models::Layer& layer) {
+    return std::holds_alternative<models::Dropout>(layer);
+  });
+}
+
+bool IsKnown(TaskKind task) {
+  return task == TaskKind::kClassification || task == TaskKind::kBinary ||
+         task == TaskKind::kRegression;
+}
+
+// Of a batch of n. Masks are drawn layer by layer, so dropout keeps a batch in one piece.
+size_t PassRows(bool dropout, size_t n) { return dropout ? n : kPassRows; }
+
+AlignedBuffer Floats(size_t count) { return AlignedBuffer(count * sizeof(float)); }
+
+}  // namespace
+
+struct FusedTrainer::StageRun {
+  const Stage& stage;
+  const uint32_t index;
+  const data::Rows& rows;
+  const Objective objective;
+  const SoftmaxRule rule;
+  ConstVectorView start;
+  StreamKey key;              // seed, round, phase, client
+  std::vector<Pieces> moves;  // per block
+  std::vector<bool> steps;    // per block: whether it takes its steps itself
+  size_t lowest = 0;          // the first block of which something moves
+
+  SgdRule sgd() const { return SgdRule::Of(stage.local, stage.correction.mu); }
+  // Whether a step is w ← w − lr·(g + decay·w) and nothing else.
+  bool is_plain() const {
+    const LocalConfig& local = stage.local;
+    return stage.kind == StageKind::kTrain && local.clip_norm == 0 && local.momentum == 0 &&
+           stage.correction.mu == 0 && !stage.correction.v;
+  }
+};
+
+absl::Status Supports(const TrainerSetup& setup) {
+  if (setup.dtype != DType::kF32) return absl::UnimplementedError("it computes in float32 only");
+  if (setup.feature_type == data::FeatureType::kI32) {
+    return absl::UnimplementedError("it does not take tokens");
+  }
+  if (!IsKnown(setup.task)) return absl::UnimplementedError("it does not know the run's task");
+  if (setup.local.optimizer != "sgd") {
+    return absl::UnimplementedError(
+        absl::StrCat("it has no optimizer \"", setup.local.optimizer, "\""));
+  }
+  // Which instruction set does not matter to what there are blocks for.
+  return Program::Compile(setup.spec, SupportedIsas().front()).status();
+}
+
+absl::Status Supports(const LocalPlan& plan) {
+  for (const Stage& stage : plan.stages) {
+    if (stage.hooks != nullptr) return absl::UnimplementedError("a stage has hooks");
+    if (stage.local.optimizer != "sgd") {
+      return absl::UnimplementedError(
+          absl::StrCat("a stage asks for optimizer \"", stage.local.optimizer, "\""));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<FusedTrainer>> FusedTrainer::Make(const TrainerSetup& setup,
+                                                                 Isa isa) {
+  if (setup.spec.layout == nullptr || setup.spec.layout->dtype() != setup.dtype) {
+    return absl::InvalidArgumentError("the model was built for another dtype than the run's");
+  }
+  MACAW_RETURN_IF_ERROR(Supports(setup));
+  MACAW_ASSIGN_OR_RETURN(Objective objective,
+                         Objective::Make(setup.task, setup.spec.outputs, setup.local));
+  MACAW_ASSIGN_OR_RETURN(Program program, Program::Compile(setup.spec, isa));
+  return std::unique_ptr<FusedTrainer>(
+      new FusedTrainer(setup, isa, std::move(program), std::move(objective)));
+}
+
+FusedTrainer::FusedTrainer(const TrainerSetup& setup, Isa isa, Program program, Objective objective)
+    : task_(setup.task),
+      spec_(setup.spec),
+      program_(std::move(program)),
+      kernels_(KernelsOf(isa)),
+      plain_(objective.Plain()),
+      has_dropout_(HasDropout(setup.spec)),
+      feed_(setup, kernels_),
+      tape_(program_),
+      weights_(Floats(program_.packed_size())),
+      gradient_(Floats(program_.packed_size())) {}
+
+absl::StatusOr<std::vector<StageOutcome>> FusedTrainer::Run(const LocalPlan& plan,
+                                                            const ClientTask& task) {
+  if (const absl::Status status = Supports(plan); !status.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("client ", task.client.value, ": ", status.message(),
+                     ", which the fused trainer cannot do: set local.trainer to \"auto\""));
+  }
+  if (ends_.size() < plan.stages.size()) ends_.resize(plan.stages.size());
+  std::vector<StageOutcome> outcomes;
+  outcomes.reserve(plan.stages.size());
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    absl::StatusOr<StageOutcome> outcome = RunStage(plan, i, outcomes, task);
+    if (!outcome.ok()) {
+      return Annotate(outcome.status(), absl::StrCat("client ", task.client.value, ": stage ", i));
+    }
+    outcomes.push_back(*std::move(outcome));
+  }
+  return outcomes;
+}
+
+absl::StatusOr<StageOutcome> FusedTrainer::RunStage(const LocalPlan& plan, size_t index,
+                                                    const std::vector<StageOutcome>& before,
+                                                    const ClientTask& task) {
+  const Stage& stage = plan.stages[index];
+  const AffineCorrection& correction = stage.correction;
+  if (stage.trainable != nullptr && stage.trainable->size() != spec_.layout->entries().size()) {
+    return absl::InvalidArgumentError(absl::StrCat("names ", stage.trainable->size(),
+                                                   " trainable tensors, the model has ",
+                                                   spec_.layout->entries().size()));
+  }
+  MACAW_ASSIGN_OR_RETURN(Objective objective, Objective::Make(task_, spec_.outputs, stage.local));
+  StageRun run{
+      .stage = stage,
+      .index = static_cast<uint32_t>(index),
+      .rows = RowsOf(task, stage.rows),
+      .objective = std::move(objective),
+      .rule = RuleOf(stage.local),
+      .key = {.seed = task.seed, .round = task.round, .phase = task.phase, .client = task.client}};
+  MACAW_RETURN_IF_ERROR(feed_.Check(run.rows));
+  MACAW_ASSIGN_OR_RETURN(run.start, Resolve(stage.start, before));
+  MACAW_RETURN_IF_ERROR(CheckVector(run.start, "start"));
+  program_.Pack(run.start, weights_.As<float>());
+  if (stage.kind == StageKind::kLoss) return Loss(run);
+
+  const size_t blocks = program_.steps().size();
+  run.lowest = blocks;
+  for (size_t i = 0; i < blocks; ++i) {
+    run.moves.push_back(program_.TrainablePieces(i, stage.trainable.get()));
+    if (!run.moves[i].empty()) run.lowest = std::min(run.lowest, i);
+    const Program::Step& step = program_.steps()[i];
+    const Pieces whole = {{step.offset, step.offset + step.size}};
+    run.steps.push_back(run.is_plain() && step.block->can_step() && run.moves[i] == whole);
+  }
+  if (ends_[index].empty()) ends_[index] = FlatVector(spec_.layout);
+  if (stage.kind == StageKind::kGradient) return Gradient(run);
+
+  ConstVectorView anchor = run.start;
+  if (correction.anchor) {
+    MACAW_ASSIGN_OR_RETURN(anchor, Resolve(*correction.anchor, before));
+    MACAW_RETURN_IF_ERROR(CheckVector(anchor, "anchor"));
+  }
+  if (correction.mu != 0) {
+    if (anchor_.size() == 0) anchor_ = Floats(program_.packed_size());
+    program_.Pack(anchor, anchor_.As<float>());
+  }
+  if (correction.v) {
+    MACAW_RETURN_IF_ERROR(CheckVector(*correction.v, "correction v"));
+    if (v_.size() == 0) v_ = Floats(program_.packed_size());
+    program_.Pack(*correction.v, v_.As<float>());
+  }
+  return Train(run, task);
+}
+
+absl::StatusOr<StageOutcome> FusedTrainer::Train(const StageRun& run, const ClientTask& task) {
+  const LocalConfig& local = run.stage.local;
+  order_.Start(run.key, run.index, run.rows.size(), local);
+  if (local.steps > 0 && order_.steps() == 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "local.steps asks for ", local.steps, " steps, but ", run.rows.size(),
+        " rows make no batch of ", local.batch_size, local.drop_last ? " (local.drop_last)" : ""));
+  }
+  if (local.momentum != 0) {
+    if (momentum_.size() == 0) momentum_ = Floats(program_.packed_size());
+    std::memset(momentum_.bytes().data(), 0, momentum_.size());
+  }
+  StageOutcome outcome{.sums = MetricSums(run.objective.metrics())};
+  StepNorm step_norm(run.sgd());
+  data::AugmentKey augment{
+      .seed = task.seed, .round = task.round, .client = task.client, .clients = task.clients};
+  std::span<const uint32_t> next = order_.Next();
+  while (!next.empty()) {
+    batch_.assign(next.begin(), next.end());
+    augment.epoch = order_.epoch();
+    next = order_.Next();
+    feed_.Expect(run.rows, next);
+    MACAW_RETURN_IF_ERROR(Step(run, batch_, augment, outcome.steps, outcome.sums));
+    ++outcome.steps;
+    outcome.rate_sum += local.lr;
+    outcome.examples += batch_.size();
+    step_norm.Step();
+  }
+  outcome.a_norm1 = step_norm.value();
+  outcome.end = UnpackEnd(run.index, weights_);
+  return outcome;
+}
+
+absl::Status FusedTrainer::Step(const StageRun& run, std::span<const uint32_t> positions,
+                                const data::AugmentKey& augment, uint64_t step, MetricSums& sums) {
+  std::optional<RandomStream> dropout;
+  if (has_dropout_) {
+    StreamKey key = run.key;
+    key.purpose = Purpose::kDropout;
+    key.extra = (static_cast<uint64_t>(run.index) << 32) | step;
+    dropout.emplace(key);
+  }
+  const double clip_norm = run.stage.local.clip_norm;
+  const bool one_pass = positions.size() <= PassRows(dropout.has_value(), positions.size());
+  const auto took_step = [&](size_t block) { return one_pass && run.steps[block]; };
+  const auto update_block = [&](size_t block) {
+    if (clip_norm == 0 && !took_step(block)) Update(run, block, 1.0);
+  };
+  MACAW_RETURN_IF_ERROR(Differentiate(run, positions, &augment, std::nullopt,
+                                      dropout ? &*dropout : nullptr, sums, update_block));
+  if (clip_norm == 0) return absl::OkStatus();
+  double squares = 0;
+  for (const Pieces& pieces : run.moves) {
+    const double norm = NormOf<float>(gradient_.As<float>(), pieces);
+    squares += norm * norm;
+  }
+  const double scale = ClipFactor(clip_norm, std::sqrt(squares));
+  for (size_t block = run.lowest; block < run.moves.size(); ++block) Update(run, block, scale);
+  return absl::OkStatus();
+}
+
+void FusedTrainer::Update(const StageRun& run, size_t block, double scale) {
+  const SgdVectors<float> vectors{
+      .weights = weights_.As<float>(),
+      .gradient = gradient_.As<float>(),
+      .momentum = run.stage.local.momentum != 0 ? momentum_.As<float>() : std::span<float>(),
+      .anchor = anchor_.As<float>(),
+      .v = run.stage.correction.v ? v_.As<float>() : std::span<float>()};
+  const SgdRule rule = run.sgd();
+  for (const auto& [begin, end] : run.moves[block]) kernels_.sgd(rule, scale, begin, end, vectors);
+}
+
+template <typename Done>
+absl::Status FusedTrainer::Differentiate(const StageRun& run, std::span<const uint32_t> positions,
+                                         const data::AugmentKey* augment,
+                                         const std::optional<Mean>& mean, RandomStream* dropout,
+                                         MetricSums& sums, const Done& done) {
+  const size_t most = PassRows(dropout != nullptr, positions.size());
+  const std::span<float> weights = weights_.As<float>(), gradient = gradient_.As<float>();
+  const bool one_pass = positions.size() <= most;
+  const PlainStep step{.lr = static_cast<float>(run.stage.local.lr),
+                       .weight_decay = static_cast<float>(run.stage.local.weight_decay)};
+  const auto wish = [&](size_t block) {
+    if (run.moves[block].empty()) return Tape::Wish::kNothing;
+    return one_pass && run.steps[block] ? Tape::Wish::kStep : Tape::Wish::kGradient;
+  };
+  std::optional<Mean> batch_mean = mean;
+  if (!one_pass && !mean) {
+    MACAW_ASSIGN_OR_RETURN(batch_mean, MeanOver(run.objective, run.rows, positions));
+  }
+  for (size_t first = 0; first < positions.size(); first += most) {
+    const size_t n = std::min(most, positions.size() - first);
+    tape_.Reserve(n);
+    MACAW_RETURN_IF_ERROR(
+        feed_.Load(run.rows, positions.subspan(first, n), augment, run.objective, tape_.in()));
+    const float* const logits = tape_.Forward(n, weights, dropout);
+    Rate(run.objective, run.rule, batch_mean ? *batch_mean : run.objective.MeanOf(feed_.labels()),
+         n, logits, sums);
+    tape_.Backward(n, weights, gradient, run.lowest, step, wish, [&](size_t block) {
+      if (one_pass) done(block);
+    });
+    if (one_pass) return absl::OkStatus();
+    if (total_.size() == 0) total_ = Floats(program_.packed_size());
+    if (first == 0) {
+      std::copy(gradient.begin(), gradient.end(), total_.As<float>().begin());
+    } else {
+      kernels_.add(gradient.data(), gradient.size(), total_.As<float>().data());
+    }
+  }
+  std::swap(total_, gradient_);
+  for (size_t block = run.moves.size(); block-- > run.lowest;) done(block);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StageOutcome> FusedTrainer::Gradient(const StageRun& run) {
+  StageOutcome outcome{.examples = run.rows.size(), .sums = MetricSums(run.objective.metrics())};
+  const std::span<const uint32_t> all = Positions(0, run.rows.size());
+  MACAW_ASSIGN_OR_RETURN(const Mean mean, MeanOver(run.objective, run.rows, all));
+  std::memset(gradient_.bytes().data(), 0, gradient_.size());
+  // Dropout and augmentation belong to training; a gradient at a point is of the whole network.
+  MACAW_RETURN_IF_ERROR(
+      Differentiate(run, all, nullptr, mean, nullptr, outcome.sums, [](size_t) {}));
+  ClearFrozen(run);
+  outcome.end = UnpackEnd(run.index, gradient_);
+  return outcome;
+}
+
+// Blocks give the gradients of all their tensors; those that do not move count as zero.
+void FusedTrainer::ClearFrozen(const StageRun& run) {
+  const std::span<float> gradient = gradient_.As<float>();
+  uint64_t at = 0;
+  for (const Pieces& pieces : run.moves) {
+    for (const auto& [begin, end] : pieces) {
+      std::fill(gradient.begin() + at, gradient.begin() + begin, 0.0f);
+      at = end;
+    }
+  }
+  std::fill(gradient.begin() + at, gradient.end(), 0.0f);
+}
+
+ConstVectorView FusedTrainer::UnpackEnd(size_t stage, const AlignedBuffer& packed) {
+  program_.Unpack(packed.As<float>(), ends_[stage].view());
+  return ends_[stage].view();
+}
+
+absl::StatusOr<StageOutcome> FusedTrainer::Loss(const StageRun& run) {
+  StageOutcome outcome{.examples = run.rows.size(), .sums = MetricSums(run.objective.metrics())};
+  MACAW_ASSIGN_OR_RETURN(const Mean mean,
+                         MeanOver(run.objective, run.rows, Positions(0, run.rows.size())));
+  MACAW_RETURN_IF_ERROR(
+      RateRows(run.objective, run.rule, mean, run.rows, 0, run.rows.size(), outcome.sums));
+  return outcome;
+}
+
+}  // namespace macaw::training::fused

@@ -1,0 +1,171 @@
+#include "training/fused/linear.h"
+
+#include <algorithm>
+#include <limits>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "training/fused/linear.cc"
+#include "training/fused/targets.h"
+// targets.h comes before what reads it.
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "training/fused/gemm-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace macaw::training::fused {
+namespace HWY_NAMESPACE {
+
+// Sums longer than this are formed in pieces: shorter chains round less, and a piece of the panels
+// stays in the first-level cache for all rows.
+constexpr size_t kPiece = 256;
+
+// Packed: the weights as a panel matrix of in × RoundUp(outputs), then the bias.
+class LinearBlock final : public Block {
+ public:
+  explicit LinearBlock(const LinearPlan& plan)
+      : Block(plan.in, Shape::Flat(plan.outputs)),
+        inputs_(plan.in.size()),
+        outputs_(plan.outputs),
+        columns_(RoundUp(plan.outputs)),
+        bias_(plan.bias),
+        relu_(plan.relu) {}
+
+  std::vector<PackedTensor> tensors() const override {
+    std::vector<PackedTensor> tensors = {{0, inputs_ * columns_}};
+    if (bias_) tensors.push_back({inputs_ * columns_, columns_});
+    return tensors;
+  }
+
+  void Pack(std::span<const float* const> tensors, float* packed) const override {
+    std::fill_n(packed, (inputs_ + (bias_ ? 1 : 0)) * columns_, 0.0f);
+    ForEachWeight([&](size_t from, size_t to) { packed[to] = tensors[0][from]; });
+    if (bias_) std::copy_n(tensors[1], outputs_, packed + inputs_ * columns_);
+  }
+  void Unpack(const float* packed, std::span<float* const> tensors) const override {
+    ForEachWeight([&](size_t from, size_t to) { tensors[0][from] = packed[to]; });
+    if (bias_) std::copy_n(packed + inputs_ * columns_, outputs_, tensors[1]);
+  }
+
+  void Forward(const ForwardPass& pass) const override {
+    const Floats d;
+    HWY_ALIGN static constexpr float kZeros[kLanes] = {};
+    const Columns<float> out = {pass.out, columns_};
+    Columns<const float> start = {kZeros, 0, 0};  // of the sums: the same numbers in each row
+    if (bias_) start = {pass.weights + inputs_ * columns_, 0};
+    for (size_t k = 0; k < inputs_; k += kPiece) {
+      const size_t steps = std::min(kPiece, inputs_ - k);
+      // The larger operand comes second, so that what is not a number stays that.
+      const bool clip = relu_ && k + steps == inputs_;
+      const FloatVector floor = hn::Set(d, clip ? 0.0f : -std::numeric_limits<float>::infinity());
+      Product<Stored::kByRows>(
+          pass.n, columns_, steps, {pass.in + k, in().stride()},
+          {pass.weights + k * kLanes, kLanes, kLanes * inputs_},
+          [=](size_t r, size_t p) HWY_ATTR { return hn::Load(Floats(), start.At(r, p)); },
+          [=](size_t r, size_t p, FloatVector sum)
+              HWY_ATTR { hn::Store(hn::Max(floor, sum), Floats(), out.At(r, p)); });
+      start = {pass.out, columns_};
+    }
+  }
+
+  void Backward(const BackwardPass& pass) const override {
+    if (relu_) MaskByOutput(pass);
+    if (pass.d_in != nullptr) InputGradient(pass);
+    if (pass.gradient != nullptr) {
+      float* const gradient = pass.gradient;
+      WeightGradient(
+          pass, [=](size_t at, FloatVector g) HWY_ATTR { hn::Store(g, Floats(), gradient + at); });
+    } else if (pass.step != nullptr) {
+      float* const weights = pass.stepped;
+      const FloatVector lr = hn::Set(Floats(), pass.step->lr);
+      const FloatVector decay = hn::Set(Floats(), pass.step->weight_decay);
+      WeightGradient(pass, [=](size_t at, FloatVector g) HWY_ATTR {
+        const FloatVector w = hn::Load(Floats(), weights + at);
+        const FloatVector step = hn::Mul(lr, hn::Add(g, hn::Mul(decay, w)));
+        hn::Store(hn::Sub(w, step), Floats(), weights + at);
+      });
+    }
+  }
+  bool can_step() const override { return true; }
+
+ private:
+  // Calls f(place in PyTorch's [outputs][inputs], place in the packed weights).
+  template <typename F>
+  void ForEachWeight(const F& f) const {
+    const size_t elements = in().elements();
+    for (size_t panel = 0; panel < outputs_; panel += kLanes) {
+      const size_t count = std::min(kLanes, outputs_ - panel);
+      for (size_t i = 0; i < elements; ++i) {
+        const size_t to = panel * inputs_ + in().At(i) * kLanes;
+        for (size_t lane = 0; lane < count; ++lane) f((panel + lane) * elements + i, to + lane);
+      }
+    }
+  }
+
+  void MaskByOutput(const BackwardPass& pass) const {
+    const Floats d;
+    for (size_t i = 0; i < pass.n * columns_; i += kWidth) {
+      const auto passed = hn::Gt(hn::Load(d, pass.out + i), hn::Zero(d));
+      hn::Store(hn::IfThenElseZero(passed, hn::Load(d, pass.d_out + i)), d, pass.d_out + i);
+    }
+  }
+
+  // Calls take(place in the packed weights, a vector of the gradient).
+  template <typename Take>
+  HWY_INLINE void WeightGradient(const BackwardPass& pass, const Take& take) const {
+    const Floats d;
+    const Columns<const float> packed = {nullptr, kLanes, kLanes * inputs_};
+    Product<Stored::kBySteps>(
+        inputs_, columns_, pass.n, {pass.in, in().stride()}, {pass.d_out, columns_},
+        [](size_t, size_t) HWY_ATTR { return hn::Zero(Floats()); },
+        [=](size_t k, size_t p, FloatVector sum) HWY_ATTR { take(packed.Place(k, p), sum); });
+    if (!bias_) return;
+    for (size_t p = 0; p < columns_; p += kWidth) {
+      FloatVector sum = hn::Zero(d);
+      for (size_t r = 0; r < pass.n; ++r) {
+        sum = hn::Add(sum, hn::Load(d, pass.d_out + r * columns_ + p));
+      }
+      take(inputs_ * columns_ + p, sum);
+    }
+  }
+
+  void InputGradient(const BackwardPass& pass) const {
+    constexpr size_t kRows = kTileRows >= 8 ? 4 : 2, kColumns = 4;
+    const size_t stride = in().stride();
+    for (size_t k = 0; k < inputs_; k += kColumns) {
+      const Columns<const float> b = {pass.weights + k * kLanes, kLanes, kLanes * inputs_};
+      WithConstant<kColumns>(std::min(kColumns, inputs_ - k), [&](auto columns) HWY_ATTR {
+        EvenPieces(pass.n, kRows, [&](size_t first, size_t count) HWY_ATTR {
+          WithConstant<kRows>(count, [&](auto rows) HWY_ATTR {
+            DotTile<decltype(rows)::value, decltype(columns)::value>(
+                columns_, {pass.d_out + first * columns_, columns_}, b,
+                pass.d_in + first * stride + k, stride);
+          });
+        });
+      });
+    }
+    for (size_t r = 0; r < pass.n; ++r) {
+      std::fill(pass.d_in + r * stride + inputs_, pass.d_in + (r + 1) * stride, 0.0f);
+    }
+  }
+
+  const size_t inputs_, outputs_, columns_;
+  const bool bias_, relu_;
+};
+
+std::unique_ptr<Block> NewLinear(const LinearPlan& plan) {
+  return std::make_unique<LinearBlock>(plan);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace macaw::training::fused
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace macaw::training::fused {
+
+std::unique_ptr<Block> MakeLinear(Isa isa, const LinearPlan& plan) {
+  MACAW_FOR_ISA(isa, NewLinear, plan);
+}
+
+}  // namespace macaw::training::fused
+#endif

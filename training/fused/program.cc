@@ -1,0 +1,189 @@
+#include "training/fused/program.h"
+
+#include <array>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "core/status.h"
+#include "training/fused/conv.h"
+#include "training/fused/elementwise.h"
+#include "training/fused/linear.h"
+#include "training/fused/pool.h"
+
+namespace macaw::training::fused {
+namespace {
+
+constexpr size_t kMostTensors = 16;  // of one block
+// The convolution reads its weights again for each example. Past the second-level cache a tensor
+// library, which cuts them to pieces, is faster.
+constexpr int64_t kMostConvWeights = 1 << 18;
+
+// The chain under construction: which blocks take which layers.
+struct Builder {
+  const models::ModelSpec& spec;
+  const Isa isa;
+  Shape shape;        // what the next block receives
+  size_t layer = 0;   // the next one
+  size_t tensor = 0;  // of the layout, the next block's first
+  std::vector<Program::Step> steps;
+  size_t packed_size = 0;
+
+  template <typename T>
+  bool NextIs() const {
+    return layer < spec.layers.size() && std::holds_alternative<T>(spec.layers[layer]);
+  }
+  template <typename T>
+  bool Take() {  // a layer that the block before it carries out, too
+    if (!NextIs<T>()) return false;
+    ++layer;
+    return true;
+  }
+
+  void Append(std::unique_ptr<const Block> block) {
+    const std::vector<PackedTensor> tensors = block->tensors();
+    const size_t size = tensors.empty() ? 0 : tensors.back().offset + tensors.back().size;
+    shape = block->out();
+    steps.push_back({std::move(block), packed_size, size, tensor});
+    packed_size += size;
+    tensor += tensors.size();
+  }
+
+  // A convolution takes the ReLU and the max pool behind it along, in either order: the largest of
+  // what is positive is the positive part of the largest.
+  void AppendConv(const models::Conv2d& conv) {
+    ConvPlan plan{.in = shape,
+                  .outputs = static_cast<size_t>(conv.out),
+                  .kernel = static_cast<size_t>(conv.kernel),
+                  .stride = static_cast<size_t>(conv.stride),
+                  .padding = static_cast<size_t>(conv.padding),
+                  .bias = conv.bias,
+                  .relu = Take<models::Relu>()};
+    if (NextIs<models::MaxPool2d>()) {
+      const auto& pool = std::get<models::MaxPool2d>(spec.layers[layer]);
+      const auto window = static_cast<size_t>(pool.kernel);
+      if (pool.kernel == pool.stride && window <= kMaxFusedPool) {
+        plan.pool = window;
+        ++layer;
+        if (!plan.relu) plan.relu = Take<models::Relu>();
+      }
+    }
+    Append(MakeConv(isa, plan));
+  }
+
+  template <typename T>
+  PoolPlan PoolOf(T height, T width, T stride) const {
+    return {.in = shape,
+            .height = static_cast<size_t>(height),
+            .width = static_cast<size_t>(width),
+            .stride = static_cast<size_t>(stride)};
+  }
+
+  // True where there is a block for `spec.layers[layer]`; `layer` has moved past all it takes.
+  bool Next() {
+    const models::Layer& next = spec.layers[layer++];
+    if (const auto* linear = std::get_if<models::Linear>(&next)) {
+      Append(MakeLinear(isa, {.in = shape,
+                              .outputs = static_cast<size_t>(linear->out),
+                              .bias = linear->bias,
+                              .relu = Take<models::Relu>()}));
+    } else if (const auto* conv = std::get_if<models::Conv2d>(&next)) {
+      if (conv->in * conv->kernel * conv->kernel * conv->out > kMostConvWeights) return false;
+      AppendConv(*conv);
+    } else if (const auto* max = std::get_if<models::MaxPool2d>(&next)) {
+      Append(MakeMaxPool(PoolOf(max->kernel, max->kernel, max->stride)));
+    } else if (const auto* avg = std::get_if<models::AvgPool2d>(&next)) {
+      Append(MakeAvgPool(PoolOf(avg->kernel, avg->kernel, avg->stride)));
+    } else if (std::holds_alternative<models::GlobalAvgPool>(next)) {
+      Append(MakeAvgPool(PoolOf<size_t>(shape.height, shape.width, 1)));
+    } else if (std::holds_alternative<models::Relu>(next)) {
+      Append(MakeElementwise(isa, Function::kRelu, shape));
+    } else if (std::holds_alternative<models::Tanh>(next)) {
+      Append(MakeElementwise(isa, Function::kTanh, shape));
+    } else if (std::holds_alternative<models::Sigmoid>(next)) {
+      Append(MakeElementwise(isa, Function::kSigmoid, shape));
+    } else if (const auto* dropout = std::get_if<models::Dropout>(&next)) {
+      // Without a probability nothing is drawn either.
+      if (dropout->p > 0) Append(MakeDropout(dropout->p, shape));
+    } else if (!std::holds_alternative<models::Flatten>(next)) {
+      return false;
+    }
+    return true;
+  }
+};
+
+Shape ShapeOf(const std::vector<int64_t>& extents) {
+  if (extents.size() == 3) {
+    return {.channels = static_cast<size_t>(extents[0]),
+            .height = static_cast<size_t>(extents[1]),
+            .width = static_cast<size_t>(extents[2])};
+  }
+  size_t elements = 1;
+  for (const int64_t extent : extents) elements *= static_cast<size_t>(extent);
+  return Shape::Flat(elements);
+}
+
+}  // namespace
+
+absl::StatusOr<Program> Program::Compile(const models::ModelSpec& spec, Isa isa) {
+  Builder builder{.spec = spec, .isa = isa, .shape = ShapeOf(spec.input_shape)};
+  while (builder.layer < spec.layers.size()) {
+    const size_t layer = builder.layer;
+    if (!builder.Next()) {
+      return absl::UnimplementedError(absl::StrCat("the fused trainer has no block for layer ",
+                                                   layer + 1, " of model \"", spec.name, "\""));
+    }
+  }
+  if (builder.tensor == 0 || builder.tensor != spec.layout->entries().size()) {
+    return absl::UnimplementedError(absl::StrCat("the fused trainer carries out ", builder.tensor,
+                                                 " tensors of model \"", spec.name,
+                                                 "\", which has ", spec.layout->entries().size()));
+  }
+  Program program;
+  program.layout_ = spec.layout;
+  program.steps_ = std::move(builder.steps);
+  program.packed_size_ = builder.packed_size;
+  return program;
+}
+
+void Program::Pack(ConstVectorView from, std::span<float> packed) const {
+  const float* const values = from.As<float>().data();
+  for (const Step& step : steps_) {
+    std::array<const float*, kMostTensors> tensors;
+    const size_t count = step.block->tensors().size();
+    for (size_t i = 0; i < count; ++i) {
+      tensors[i] = values + layout_->entries()[step.first_tensor + i].offset;
+    }
+    step.block->Pack(std::span(tensors).first(count), packed.data() + step.offset);
+  }
+}
+
+void Program::Unpack(std::span<const float> packed, VectorView to) const {
+  float* const values = to.As<float>().data();
+  for (const Step& step : steps_) {
+    std::array<float*, kMostTensors> tensors;
+    const size_t count = step.block->tensors().size();
+    for (size_t i = 0; i < count; ++i) {
+      tensors[i] = values + layout_->entries()[step.first_tensor + i].offset;
+    }
+    step.block->Unpack(packed.data() + step.offset, std::span(tensors).first(count));
+  }
+}
+
+Pieces Program::TrainablePieces(size_t index, const std::vector<bool>* trainable) const {
+  const Step& step = steps_[index];
+  Pieces pieces;
+  const std::vector<PackedTensor> tensors = step.block->tensors();
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (trainable != nullptr && !(*trainable)[step.first_tensor + i]) continue;
+    const uint64_t begin = step.offset + tensors[i].offset, end = begin + tensors[i].size;
+    if (!pieces.empty() && pieces.back().second == begin) {
+      pieces.back().second = end;
+    } else {
+      pieces.emplace_back(begin, end);
+    }
+  }
+  return pieces;
+}
+
+}  // namespace macaw::training::fused

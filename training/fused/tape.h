@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "core/random.h"
+#include "core/vector.h"
+#include "training/fused/program.h"
+
+namespace macaw::training::fused {
+
+// The buffers of one batch on its way through a program and back: allocated for the largest batch
+// so far and used again. One thread at a time; the program must outlive it.
+class Tape {
+ public:
+  explicit Tape(const Program& program) : program_(program) {}
+
+  // Makes room for n examples; what the buffers held is lost where they must grow.
+  void Reserve(size_t n);
+  // [n, program.in().stride()]: the batch, to be written before Forward.
+  float* in() { return buffer_.As<float>().data(); }
+  // [n, program.out().stride()]: the gradient by the last block's results, to be written before
+  // Backward, which spoils it.
+  float* d_out() { return At(d_even_); }
+
+  // The results of the last block, valid until the next call. `dropout` null: none.
+  const float* Forward(size_t n, std::span<const float> weights, RandomStream* dropout);
+
+  // What becomes of a block's gradient.
+  enum class Wish { kNothing, kGradient, kStep };
+
+  // Goes back from the last block to block `first`. Before each calls wish(block): its gradient is
+  // written to `gradient`, or consumed by `step` (only blocks that can_step()), or not formed; and
+  // done(block) behind.
+  template <typename WishOf, typename Done>
+  void Backward(size_t n, std::span<float> weights, std::span<float> gradient, size_t first,
+                const PlainStep& step, const WishOf& wish, const Done& done) {
+    for (size_t i = program_.steps().size(); i-- > first;) {
+      const Wish wanted = wish(i);
+      BackwardBlock(i, n, weights, wanted == Wish::kGradient ? gradient.data() : nullptr,
+                    wanted == Wish::kStep ? &step : nullptr, i > first);
+      done(i);
+    }
+  }
+
+ private:
+  struct Places {  // in floats from the buffer's beginning
+    size_t out = 0;
+    size_t kept = 0;
+  };
+
+  float* At(size_t place) { return buffer_.As<float>().data() + place; }
+  void BackwardBlock(size_t index, size_t n, std::span<float> weights, float* gradient,
+                     const PlainStep* step, bool d_in);
+
+  const Program& program_;
+  size_t capacity_ = 0;
+  AlignedBuffer buffer_;
+  std::vector<Places> places_;  // per block
+  size_t scratch_ = 0;
+  // Gradients by activations go to and fro between two buffers.
+  size_t d_even_ = 0, d_odd_ = 0;
+};
+
+}  // namespace macaw::training::fused

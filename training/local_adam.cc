@@ -1,0 +1,100 @@
+#include "training/local_adam.h"
+
+#include <cmath>
+
+#include "core/simd.h"
+
+namespace macaw::training {
+namespace {
+
+// The numbers of a step, rounded once to the vectors' type.
+template <typename T>
+struct Numbers {
+  T first_new = 0;  // 1 − β₁
+  T first_old = 0;  // β₁
+  T second_new = 0, second_old = 0;
+  T root = 0;  // √(1 − β₂ᵗ)
+  T epsilon = 0;
+  T rate = 0;  // η / (1 − β₁ᵗ)
+  T keep = 1;  // 1 − η·decay, where that is decoupled
+};
+
+template <typename T>
+Numbers<T> NumbersOf(const AdamRule& rule, uint64_t step) {
+  const double t = static_cast<double>(step);
+  return {.first_new = static_cast<T>(1.0 - rule.beta1),
+          .first_old = static_cast<T>(rule.beta1),
+          .second_new = static_cast<T>(1.0 - rule.beta2),
+          .second_old = static_cast<T>(rule.beta2),
+          .root = static_cast<T>(std::sqrt(1.0 - std::pow(rule.beta2, t))),
+          .epsilon = static_cast<T>(rule.epsilon),
+          .rate = static_cast<T>(rule.lr / (1.0 - std::pow(rule.beta1, t))),
+          .keep = static_cast<T>(rule.decoupled ? 1.0 - rule.lr * rule.weight_decay : 1.0)};
+}
+
+// g ← clip·g + μ(w − a) + v + decay·w.
+template <typename T>
+void Correct(const AdamRule& rule, double clip, uint64_t begin, uint64_t end,
+             const AdamVectors<T>& x) {
+  const T scale = static_cast<T>(clip);
+  const T mu = static_cast<T>(rule.mu);
+  const T decay = static_cast<T>(rule.decoupled ? 0.0 : rule.weight_decay);
+  T* const g = x.gradient.data();
+  const T* const w = x.weights.data();
+  if (clip != 1.0) {
+    for (uint64_t i = begin; i < end; ++i) g[i] *= scale;
+  }
+  if (rule.mu != 0) {
+    for (uint64_t i = begin; i < end; ++i) g[i] += mu * (w[i] - x.anchor[i]);
+  }
+  if (!x.v.empty()) {
+    for (uint64_t i = begin; i < end; ++i) g[i] += x.v[i];
+  }
+  if (decay != 0) {
+    for (uint64_t i = begin; i < end; ++i) g[i] += decay * w[i];
+  }
+}
+
+template <typename T>
+inline __attribute__((always_inline)) void Update(const Numbers<T>& n, uint64_t count,
+                                                  T* __restrict w, T* __restrict g, T* __restrict m,
+                                                  T* __restrict s) {
+  const bool mostly_old = n.first_new < T(0.5);
+  for (uint64_t i = 0; i < count; ++i) {
+    const T d = g[i];
+    g[i] = 0;
+    // PyTorch's lerp: from the nearer end.
+    m[i] = mostly_old ? m[i] + n.first_new * (d - m[i]) : d - (d - m[i]) * n.first_old;
+    s[i] = s[i] * n.second_old + n.second_new * d * d;
+    const T divisor = std::sqrt(s[i]) / n.root + n.epsilon;
+    w[i] = w[i] * n.keep - n.rate * m[i] / divisor;
+  }
+}
+
+MACAW_CLONES void UpdateRun(const Numbers<float>& n, uint64_t count, float* w, float* g, float* m,
+                            float* s) {
+  Update(n, count, w, g, m, s);
+}
+MACAW_CLONES void UpdateRun(const Numbers<double>& n, uint64_t count, double* w, double* g,
+                            double* m, double* s) {
+  Update(n, count, w, g, m, s);
+}
+
+}  // namespace
+
+template <typename T>
+void AdamStep(const AdamRule& rule, uint64_t step, double scale, const Pieces& pieces,
+              const AdamVectors<T>& vectors) {
+  const Numbers<T> numbers = NumbersOf<T>(rule, step);
+  for (const auto& [begin, end] : pieces) {
+    Correct(rule, scale, begin, end, vectors);
+    UpdateRun(numbers, end - begin, vectors.weights.data() + begin, vectors.gradient.data() + begin,
+              vectors.first.data() + begin, vectors.second.data() + begin);
+  }
+}
+
+template void AdamStep(const AdamRule&, uint64_t, double, const Pieces&, const AdamVectors<float>&);
+template void AdamStep(const AdamRule&, uint64_t, double, const Pieces&,
+                       const AdamVectors<double>&);
+
+}  // namespace macaw::training

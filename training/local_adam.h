@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "core/run_config.h"
+#include "training/local_sgd.h"
+
+namespace macaw::training {
+
+// Adam (Kingma and Ba, ICLR 2015, algorithm 1) and AdamW (Loshchilov and Hutter, ICLR 2019,
+// algorithm 2) in PyTorch's order of operations, so that one step on equal numbers is equal. Order:
+// gradient → norm clip → affine correction → weight decay → moments → update. AdamW takes the decay
+// off the weights, by lr · weight_decay, and leaves the moments without it.
+struct AdamRule {
+  double lr = 0;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+  bool decoupled = false;  // AdamW
+  double mu = 0;           // of the affine correction
+
+  static AdamRule Of(const LocalConfig& local, double mu) {
+    return {.lr = local.lr,
+            .beta1 = local.beta1,
+            .beta2 = local.beta2,
+            .epsilon = local.epsilon,
+            .weight_decay = local.weight_decay,
+            .decoupled = local.optimizer == "adamw",
+            .mu = mu};
+  }
+};
+
+// The flat vectors of a step, all of one length. `anchor` is empty where mu is 0, `v` where the
+// correction has none.
+template <typename T>
+struct AdamVectors {
+  std::span<T> weights;
+  std::span<T> gradient;  // zeroed by the step: the next backward pass adds into it
+  std::span<T> first;     // moving mean of the gradient; zero before step 1
+  std::span<T> second;    // of its square; likewise
+  std::span<const T> anchor;
+  std::span<const T> v;
+};
+
+// Step number `step` (1, 2, …) over the pieces; what lies outside is not touched. `scale` is the
+// clip's factor.
+template <typename T>
+void AdamStep(const AdamRule& rule, uint64_t step, double scale, const Pieces& pieces,
+              const AdamVectors<T>& vectors);
+
+}  // namespace macaw::training

@@ -1,0 +1,90 @@
+#include "training/local_optimizer.h"
+
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "training/local_adam.h"
+
+namespace macaw::training {
+namespace {
+
+void StartAtZero(const LayoutPtr& layout, FlatVector& vector) {
+  if (vector.empty()) {
+    vector = FlatVector(layout);
+    return;
+  }
+  const std::span<std::byte> bytes = vector.view().bytes;
+  std::memset(bytes.data(), 0, bytes.size());
+}
+
+bool IsAdam(const LocalConfig& local) {
+  return local.optimizer == "adam" || local.optimizer == "adamw";
+}
+
+}  // namespace
+
+absl::Status LocalOptimizer::Check(const LocalConfig& local) {
+  if (local.optimizer == "sgd") return absl::OkStatus();
+  if (!IsAdam(local)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "local.optimizer is \"sgd\", \"adam\" or \"adamw\", got \"", local.optimizer, "\""));
+  }
+  if (local.momentum != 0 || local.nesterov) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("local.momentum and local.nesterov are for \"sgd\"; \"", local.optimizer,
+                     "\" has local.beta1"));
+  }
+  const auto decay = [](double beta) { return beta >= 0 && beta < 1; };
+  if (!decay(local.beta1) || !decay(local.beta2) || !(local.epsilon > 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("local.beta1 and local.beta2 are in [0, 1) and local.epsilon is above 0, got ",
+                     local.beta1, ", ", local.beta2, " and ", local.epsilon));
+  }
+  return absl::OkStatus();
+}
+
+void LocalOptimizer::Start(const LocalConfig& local, double mu) {
+  local_ = local;
+  mu_ = mu;
+  adam_ = IsAdam(local);
+  steps_ = 0;
+  norm_ = StepNorm(SgdRule::Of(local, mu));
+  if (adam_ || local.momentum != 0) StartAtZero(layout_, first_);
+  if (adam_) StartAtZero(layout_, second_);
+}
+
+template <typename T>
+void LocalOptimizer::Step(const Pieces& pieces, const StepVectors<T>& vectors, bool clipped) {
+  const bool clips = local_.clip_norm > 0 && !clipped;
+  const double scale =
+      clips ? ClipFactor(local_.clip_norm, NormOf<T>(vectors.gradient, pieces)) : 1.0;
+  ++steps_;
+  if (adam_) {
+    AdamStep<T>(AdamRule::Of(local_, mu_), steps_, scale, pieces,
+                {.weights = vectors.weights,
+                 .gradient = vectors.gradient,
+                 .first = first_.As<T>(),
+                 .second = second_.As<T>(),
+                 .anchor = vectors.anchor,
+                 .v = vectors.v});
+    return;
+  }
+  norm_.Step();
+  SgdStep<T>(SgdRule::Of(local_, mu_), scale, pieces,
+             {.weights = vectors.weights,
+              .gradient = vectors.gradient,
+              .momentum = local_.momentum != 0 ? first_.As<T>() : std::span<T>(),
+              .anchor = vectors.anchor,
+              .v = vectors.v});
+}
+
+double LocalOptimizer::a_norm1() const {
+  return adam_ ? std::numeric_limits<double>::quiet_NaN() : norm_.value();
+}
+
+template void LocalOptimizer::Step(const Pieces&, const StepVectors<float>&, bool);
+template void LocalOptimizer::Step(const Pieces&, const StepVectors<double>&, bool);
+
+}  // namespace macaw::training

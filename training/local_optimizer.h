@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "absl/status/status.h"
+#include "core/run_config.h"
+#include "core/vector.h"
+#include "training/local_sgd.h"
+
+namespace macaw::training {
+
+// What a step needs beside the optimizer's own state; of one layout. `anchor` is not looked at
+// where the correction's μ is 0, `v` is empty where it has none.
+template <typename T>
+struct StepVectors {
+  std::span<T> weights;
+  std::span<T> gradient;  // zeroed by the step
+  std::span<const T> anchor;
+  std::span<const T> v;
+};
+
+// The optimizer of a client's local steps, by LocalConfig::optimizer, with its state: momentum, or
+// Adam's two moments. Belongs to a slot, whose stages start it afresh one after another; memory is
+// allocated by the first stage that needs it. Torch-free. One thread at a time.
+class LocalOptimizer {
+ public:
+  explicit LocalOptimizer(LayoutPtr layout) : layout_(std::move(layout)) {}
+
+  // Errors name the key of [local] that does not fit the optimizer.
+  static absl::Status Check(const LocalConfig& local);
+
+  // Begins a stage: state zero. `mu`: of its affine correction. Requires a checked `local`.
+  void Start(const LocalConfig& local, double mu);
+  // One step: norm clip over the pieces, unless `clipped` says that it is done, then correction,
+  // decay, moments and update.
+  template <typename T>
+  void Step(const Pieces& pieces, const StepVectors<T>& vectors, bool clipped);
+
+  // ‖a‖₁ over the steps so far (StepNorm). Not a number for Adam and AdamW, whose displacement is
+  // not linear in the gradients: a rule that divides by it must refuse them, and a contribution
+  // that was divided all the same is refused as not finite.
+  double a_norm1() const;
+
+ private:
+  LayoutPtr layout_;
+  LocalConfig local_;
+  double mu_ = 0;
+  bool adam_ = false;
+  uint64_t steps_ = 0;
+  StepNorm norm_{SgdRule{}};
+  FlatVector first_;   // momentum, or Adam's first moment
+  FlatVector second_;  // Adam's second moment
+};
+
+}  // namespace macaw::training

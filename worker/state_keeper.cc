@@ -1,0 +1,115 @@
+#include "worker/state_keeper.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/logging.h"
+#include "core/status.h"
+#include "state/blob.h"
+
+namespace macaw::worker {
+namespace {
+
+// Slots wait once so much is on its way to the store: it is slower than they are.
+constexpr uint64_t kMostUnwritten = uint64_t{128} << 20;
+
+std::vector<FlatVector> Zeros(const state::StateSchema& schema) {
+  std::vector<FlatVector> zeros;
+  for (const LayoutPtr& layout : schema) zeros.emplace_back(layout);
+  return zeros;
+}
+
+}  // namespace
+
+StateKeeper::StateKeeper(std::unique_ptr<state::ClientStateStore> store, uint32_t slots)
+    : store_(std::move(store)), depth_(2 * size_t{slots}), zeros_(Zeros(store_->schema())) {
+  for (const FlatVector& zero : zeros_) none_.items.push_back(zero.view());
+}
+
+void StateKeeper::Expect(std::span<const Attempt> versions) {
+  const MutexLock lock(&mutex_);
+  for (const Attempt& version : versions) {
+    if (version.fence.counter != 0) expected_.push_back(version);
+  }
+  ReadMore();
+}
+
+void StateKeeper::ReadMore() {
+  while (ahead_.size() < depth_ && !expected_.empty()) {
+    const Attempt version = expected_.front();
+    expected_.pop_front();
+    if (!ahead_.try_emplace(version).second) continue;
+    readers_.Post([this, version] {
+      absl::StatusOr<state::ClientState> state = store_->Get(version);
+      const MutexLock lock(&mutex_);
+      const auto found = ahead_.find(version);
+      if (found != ahead_.end()) found->second = std::move(state);
+    });
+  }
+}
+
+absl::StatusOr<state::ClientState> StateKeeper::Read(const Attempt& version) {
+  if (version.fence.counter == 0) return none_;
+  {
+    const MutexLock lock(&mutex_);
+    if (ahead_.contains(version)) {
+      // Another slot may take it meanwhile: a client can be evaluated beside its training.
+      const auto ready = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+        const auto found = ahead_.find(version);
+        return found == ahead_.end() || found->second.has_value();
+      };
+      mutex_.Await(ready);
+      if (const auto found = ahead_.find(version); found != ahead_.end()) {
+        absl::StatusOr<state::ClientState> state = *std::move(found->second);
+        ahead_.erase(found);
+        ReadMore();
+        return state;
+      }
+    } else {
+      std::erase(expected_, version);
+    }
+  }
+  return store_->Get(version);
+}
+
+absl::Status StateKeeper::Write(const Attempt& version, std::span<const ConstVectorView> items) {
+  MACAW_ASSIGN_OR_RETURN(AlignedBuffer buffer, state::EncodeBlob(version, items, store_->schema()));
+  auto blob = std::make_shared<const AlignedBuffer>(std::move(buffer));
+  const uint64_t bytes = blob->size();
+  {
+    const MutexLock lock(&mutex_);
+    const auto room = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+      return unwritten_ < kMostUnwritten;
+    };
+    mutex_.Await(room);
+    unwritten_ += bytes;
+  }
+  writer_.Post([this, version, blob = std::move(blob), bytes]() mutable {
+    absl::Status status = store_->PutBlob(version, std::move(blob));
+    const MutexLock lock(&mutex_);
+    unwritten_ -= bytes;
+    if (write_error_.ok()) write_error_ = std::move(status);
+  });
+  return absl::OkStatus();
+}
+
+absl::Status StateKeeper::Fence() {
+  {
+    const MutexLock lock(&mutex_);
+    expected_.clear();
+    ahead_.clear();
+    const auto written = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return unwritten_ == 0; };
+    mutex_.Await(written);
+    MACAW_RETURN_IF_ERROR(write_error_);
+  }
+  return store_->Flush();
+}
+
+void StateKeeper::Delete(std::vector<Attempt> versions) {
+  writer_.Post([this, versions = std::move(versions)] {
+    const absl::Status status = store_->Delete(versions);
+    if (!status.ok()) Logger("state").Warning(absl::StrCat("not_deleted ", status.message()));
+  });
+}
+
+}  // namespace macaw::worker
