@@ -80,7 +80,7 @@ TEST(ConfigErrors, SayWhatIsExpectedAndWhatWasFound) {
 TEST(ConfigErrors, ListTheWordsOfAChoiceAndTheNearestOne) {
   EXPECT_EQ(Refusal(With("[run]\ntask = \"classificaton\"\n")),
             "exp.toml:8: run.task must be \"auto\" | \"classification\" | \"binary\" | "
-            "\"regression\", found "
+            "\"regression\" | \"next-token\", found "
             "\"classificaton\"; did you mean \"classification\"?");
 }
 

@@ -17,6 +17,7 @@ using ::testing::Not;
 
 // Every key has a value that is not its default.
 constexpr char kEverything[] = R"(
+plugins = ["libmoon.so", "/abs/liba.so"]
 [run]
 name = "full \"quoted\" ö"
 rounds = 77
@@ -68,6 +69,8 @@ option = "b"
 [algorithm.fedprox]
 mu = 1
 [cohort]
+straggler_fraction = 0.4
+straggler_policy = "drop"
 fraction = 0.125
 weight = "uniform"
 seed = 14
@@ -140,6 +143,7 @@ TEST(Config, TakesEveryKey) {
   EXPECT_EQ(config->run.local.lr_schedule.warmup_rounds, 3u);
   EXPECT_THAT(config->workers.slowdown, ElementsAre(1.0, 5.0));
   EXPECT_EQ(config->server.lease_timeout, 2.5);
+  EXPECT_THAT(config->plugins, ElementsAre("/configs/libmoon.so", "/abs/liba.so"));
   EXPECT_EQ(config->state.store, "memory");
   EXPECT_EQ(config->state.path, "/configs/kept");
   EXPECT_EQ(config->state.url, "redis://:p@host:7000/1");

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "core/random.h"
 #include "macaw/v1/fleet.pb.h"
 #include "proto/wire/convert.h"
@@ -98,10 +99,17 @@ class RandomMessage {
              : reflection->SetString(&message, field, text);
         break;
       }
-      case FieldDescriptor::CPPTYPE_MESSAGE:
-        Fill(many ? *reflection->AddMessage(&message, field)
-                  : *reflection->MutableMessage(&message, field));
+      case FieldDescriptor::CPPTYPE_MESSAGE: {
+        google::protobuf::Message& inner = many ? *reflection->AddMessage(&message, field)
+                                                : *reflection->MutableMessage(&message, field);
+        Fill(inner);
+        if (field->is_map()) {  // a key comes once
+          const int entry = reflection->FieldSize(message, field);
+          inner.GetReflection()->SetString(&inner, field->message_type()->map_key(),
+                                           absl::StrCat("key", entry));
+        }
         break;
+      }
       default:
         FAIL() << "a field type that no message of ours has: " << field->full_name();
     }

@@ -2,6 +2,7 @@
 // outside the tree, and its library is used by a run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -28,15 +29,19 @@ struct Output {
 };
 
 Output Shell(const std::string& command) {
-  const std::string log = testing::TempDir() + "/plugin-shell.log";
+  const std::string log = absl::StrCat(testing::TempDir(), "/plugin-shell-", ::getpid(), ".log");
   const int code = std::system(absl::StrCat("( ", command, " ) > ", log, " 2>&1").c_str());
   return {code, *ReadFile(log)};
 }
 
-// The SDK is installed once for all tests of this process.
+// The SDK is installed where no other test looks.
 class Plugin : public testing::Test {
  protected:
-  Plugin() : root_(testing::TempDir() + "/plugins"), sdk_(root_ + "/sdk") {
+  // A folder for each test: they run side by side.
+  Plugin()
+      : root_(absl::StrCat(testing::TempDir(), "/plugins-",
+                           testing::UnitTest::GetInstance()->current_test_info()->name())),
+        sdk_(root_ + "/sdk") {
     fs::remove_all(root_);
     fs::create_directories(root_);
     const Output installed = Shell(

@@ -172,6 +172,7 @@ TEST(Worker, ReportsTheClientsThatItsFormerProcessDiedWith) {
   const TemporaryFolder folder;
   server::Options options{.run = SyntheticRun(*dataset, 2), .run_dir = folder.path()};
   options.max_deaths = 1;
+  options.run.local.trainer = "eager";  // whose profile the first process will claim
   const auto server = StartServer(std::move(options));
   // A first process registers by hand, takes a client and dies with it.
   const auto link = fleet::MakeLocalLink(*server);
@@ -199,7 +200,7 @@ TEST(Worker, ReportsTheClientsThatItsFormerProcessDiedWith) {
   }
   const absl::Status successor =
       Work(*server, *dataset, {.name = "fragile", .scratch_dir = folder / "scratch"});
-  EXPECT_TRUE(successor.ok()) << "the server ends the run, the worker just leaves: " << successor;
+  ASSERT_TRUE(successor.ok()) << "the server ends the run, the worker just leaves: " << successor;
   EXPECT_THAT(server->Wait().status().ToString(),
               HasSubstr(absl::StrCat("client ", taken.client.value, " was being trained")));
 }
