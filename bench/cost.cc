@@ -57,6 +57,7 @@ name = "logistic"
 [cohort]
 size = 100
 [local]
+trainer = "eager"
 batch_size = 10
 lr = 0.01
 )")},
@@ -69,6 +70,7 @@ name = "simple_cnn"
 [cohort]
 size = 20
 [local]
+trainer = "eager"
 batch_size = 20
 lr = 0.05
 )")},

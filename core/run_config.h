@@ -74,7 +74,7 @@ struct LocalConfig {
   double label_smoothing = 0;         // [0, 1)
   bool drop_last = false;             // leaves out a last batch that is not full
   bool shuffle = true;                // false: batches in stored order
-  std::string trainer = "auto";       // "auto", "eager"
+  std::string trainer = "auto";       // "auto", "eager", "fused"
 };
 
 using ParameterValue = std::variant<bool, int64_t, double, std::string>;
