@@ -155,19 +155,18 @@ std::shared_ptr<Upload> UploadStore::FindLocked(const Digest& digest) {
 UploadStore::Begun UploadStore::Begin(const Digest& digest, uint64_t size) {
   using fleet::UploadVerdict;
   if (size > options_.max_blob_bytes) return {UploadVerdict::kTooLarge, 0};
-  {
-    MutexLock lock(&mutex_);
-    DropIdle();
-    if (const auto upload = FindLocked(digest); upload != nullptr && upload->size() == size) {
-      if (upload->complete()) return {UploadVerdict::kHave, 0};
-      return {UploadVerdict::kSend, upload->received()};
-    }
-    // Compared without adding, so that no size can overflow.
-    const uint64_t used = used_->load();
-    if (used > options_.budget_bytes || size > options_.budget_bytes - used)
-      return {UploadVerdict::kBusy, 0};
-    used_->fetch_add(size);  // only ever raised under the lock; the upload's end lowers it
+  MutexLock lock(&mutex_);
+  DropIdle();
+  if (const auto upload = FindLocked(digest); upload != nullptr) {
+    if (upload->size() != size) return {UploadVerdict::kBusy, 0};
+    if (upload->complete()) return {UploadVerdict::kHave, 0};
+    return {UploadVerdict::kSend, upload->received()};
   }
+  // Compared without adding, so that no size can overflow.
+  const uint64_t used = used_->load();
+  if (used > options_.budget_bytes || size > options_.budget_bytes - used)
+    return {UploadVerdict::kBusy, 0};
+  used_->fetch_add(size);  // only ever raised under the lock; the upload's end lowers it
   std::shared_ptr<Upload> fresh;
   try {
     fresh = std::make_shared<Upload>(digest, size, options_.verify, used_, clock_, executor_);
@@ -175,13 +174,8 @@ UploadStore::Begun UploadStore::Begin(const Digest& digest, uint64_t size) {
     used_->fetch_sub(size);
     return {UploadVerdict::kBusy, 0};
   }
-  MutexLock lock(&mutex_);
-  // Another worker may have begun the same blob in the meantime: its upload is the one, ours is
-  // freed.
-  const auto upload = held_.try_emplace(digest, std::move(fresh)).first->second;
-  if (upload->size() != size) return {UploadVerdict::kBusy, 0};
-  if (upload->complete()) return {UploadVerdict::kHave, 0};
-  return {UploadVerdict::kSend, upload->received()};
+  held_.emplace(digest, std::move(fresh));
+  return {UploadVerdict::kSend, 0};
 }
 
 std::shared_ptr<Upload> UploadStore::Find(const Digest& digest) {

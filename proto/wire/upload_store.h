@@ -93,7 +93,7 @@ class UploadStore {
     fleet::UploadVerdict verdict = fleet::UploadVerdict::kBusy;  // kSend, kHave, kTooLarge or kBusy
     uint64_t offset = 0;
   };
-  // Sets memory aside (call it on an executor: large blobs take their time).
+  // Sets memory aside, once however many ask for the same blob.
   Begun Begin(const Digest& digest, uint64_t size) ABSL_LOCKS_EXCLUDED(mutex_);
   // Begun and not dropped, or null.
   std::shared_ptr<Upload> Find(const Digest& digest) ABSL_LOCKS_EXCLUDED(mutex_);
