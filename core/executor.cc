@@ -47,6 +47,7 @@ void Executor::Loop() {
       ++running_;
     }
     std::move(task)();
+    task = nullptr;  // what it holds goes before it counts as done
     MutexLock lock(&mutex_);
     --running_;
   }
