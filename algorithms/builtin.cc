@@ -7,8 +7,8 @@ namespace macaw::algorithms {
 
 void RegisterBuiltinAlgorithms(Registry& registry) {
   for (Description (*describe)() :
-       {FedAvg, FedProx, Scaffold, FedDyn, FedAdagrad, FedAdam, FedYogi, FedAvgM, FedNova, QFedAvg,
-        Mime, MimeLite, Ditto, FedBn, FedRep, Median, TrimmedMean, Krum}) {
+       {FedAvg, GradientDescent, FedProx, Scaffold, FedDyn, FedAdagrad, FedAdam, FedYogi, FedAvgM,
+        FedNova, QFedAvg, Mime, MimeLite, Ditto, FedBn, FedRep, Median, TrimmedMean, Krum}) {
     const absl::Status status = registry.Add(describe());
     if (status.ok()) continue;
     // A programmer's error: a name taken twice or a default out of range, before anything has

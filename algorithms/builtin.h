@@ -6,6 +6,7 @@ namespace macaw::algorithms {
 
 // builtin.cc puts them into the registry.
 Description FedAvg();
+Description GradientDescent();
 Description FedProx();
 
 // State on the clients.

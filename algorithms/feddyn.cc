@@ -7,7 +7,7 @@
 
 // FedDyn: Acar, Zhao, Navarro, Mattina, Whatmough, Saligrama, "Federated Learning Based on Dynamic
 // Regularization", ICLR 2021, algorithm 1. A client descends L_k(θ) − ⟨g_k, θ⟩ + (α/2)‖θ − x‖²
-// (equation 1). `weighted` serves Σ p_k L_k: the client's α becomes α_k = α/(N·p_k).
+// (the paper's local risk). `weighted` serves Σ p_k L_k: the client's α becomes α_k = α/(N·p_k).
 
 namespace macaw::algorithms {
 namespace {
@@ -38,7 +38,7 @@ class FedDynClient final : public DeltaClient {
     const VectorView v = workspace.Vector(layout_);
     Copy(context.state[0], v);
     Scale(-1, v);
-    stage.correction = {.mu = Alpha(context), .v = v};  // ∇(1): g − g_k + α(θ − x)
+    stage.correction = {.mu = Alpha(context), .v = v};  // its gradient: g − g_k + α(θ − x)
     return stage;
   }
 

@@ -6,7 +6,7 @@
 #include "core/status.h"
 
 // FedNova: Wang, Liu, Liang, Joshi, Poor, "Tackling the Objective Inconsistency Problem in
-// Heterogeneous Federated Optimization", NeurIPS 2020, equation 7 and section 4. Each client's
+// Heterogeneous Federated Optimization", NeurIPS 2020, normalised averaging. Each client's
 // displacement is divided by what its optimizer makes of a constant gradient 1, ‖a_i‖₁, which the
 // trainer measures: τ_i for plain SGD, more with momentum, less with the proximal term.
 
@@ -28,7 +28,7 @@ class FedNovaClient final : public DeltaClient {
                                         Workspace& workspace) const override {
     const training::StageOutcome& outcome = outcomes[0];
     const VectorView delta = Delta(context, outcome.end, workspace);
-    // d_i of equation 7, with the sign of a step: (y_i − x)/‖a_i‖₁.
+    // The normalised d_i of the paper, with the sign of a step: (y_i − x)/‖a_i‖₁.
     if (outcome.steps > 0) ScaleParameters(1 / outcome.a_norm1, delta);
     const VectorView tau = workspace.Vector(number_);
     tau.As<double>()[0] = count_steps_ ? static_cast<double>(outcome.steps) : outcome.a_norm1;
@@ -38,7 +38,7 @@ class FedNovaClient final : public DeltaClient {
  protected:
   training::Stage LocalWork(const ClientContext& context, Workspace& workspace) const override {
     training::Stage stage = DeltaClient::LocalWork(context, workspace);
-    stage.correction.mu = mu_;  // section 4: a proximal term on each local objective
+    stage.correction.mu = mu_;  // the paper's proximal local solver
     return stage;
   }
 

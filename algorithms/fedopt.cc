@@ -8,7 +8,7 @@
 // FedAdagrad, FedAdam, FedYogi: Reddi, Charles, Zaheer, Garrett, Rush, Konečný, Kumar, McMahan,
 // "Adaptive Federated Optimization", ICLR 2021, algorithm 2, which takes the mean update as a
 // gradient and corrects no bias; Keras-style code starts v at 0 and does. FedAvgM: Hsu, Qi, Brown,
-// "Measuring the Effects of Non-Identical Data Distribution", 2019, section 4.2.
+// "Measuring the Effects of Non-Identical Data Distribution", 2019, server momentum.
 
 namespace macaw::algorithms {
 namespace {

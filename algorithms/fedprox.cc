@@ -2,8 +2,8 @@
 #include "algorithms/mean_delta.h"
 
 // FedProx: Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith, "Federated Optimization in Heterogeneous
-// Networks", MLSys 2020, equation 2. The local objective is f_i(w) + (μ/2)‖w − x‖², so the gradient
-// gains μ(w − x): μ, not μ/2.
+// Networks", MLSys 2020, algorithm FedProx. The local objective is f_i(w) + (μ/2)‖w − x‖², so the
+// gradient gains μ(w − x): μ, not μ/2.
 
 namespace macaw::algorithms {
 namespace {

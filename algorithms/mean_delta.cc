@@ -67,6 +67,14 @@ absl::Status NeedsPlannedCohort(const Setup& setup) {
       "those who came; use \"uniform\"");
 }
 
+absl::Status NeedsGradientClip(const Setup& setup) {
+  if (setup.local.clip_norm == 0 || setup.local.clip == "gradient") return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "local.clip = \"corrected\" clips the gradient and its correction together, and this rule "
+      "(scaffold: option 2) would take what is left for the client's gradient: use clip = "
+      "\"gradient\"");
+}
+
 ServerRate::ServerRate(const Setup& setup)
     : rate_(setup.GetOr<double>("server_lr", 1)),
       schedule_(training::ParseSchedule(setup.GetOr<std::string>("server_lr_schedule", "constant"))

@@ -29,6 +29,8 @@ ParameterSpec UpdateClipParameter();
 // the steps behind a displacement; Poisson cohorts, for one whose mean is over those who came.
 absl::Status NeedsSgd(const Setup& setup);
 absl::Status NeedsPlannedCohort(const Setup& setup);
+// Refuses local.clip = "corrected", for a rule that learns a client's gradient from its steps.
+absl::Status NeedsGradientClip(const Setup& setup);
 
 // η_g as a function of the round.
 class ServerRate {

@@ -11,8 +11,9 @@
 // (a collected channel, in the order of client ids) and never its weight, which is the client's
 // word. Coordinate-wise median and trimmed mean: Yin, Chen, Ramchandran, Bartlett,
 // "Byzantine-Robust Distributed Learning: Towards Optimal Statistical Rates", ICML 2018,
-// definitions 1 and 2. Krum and Multi-Krum: Blanchard, El Mhamdi, Guerraoui, Stainer, "Machine
-// Learning with Adversaries: Byzantine Tolerant Gradient Descent", NeurIPS 2017, section 4.
+// the two definitions of those names. Krum and Multi-Krum: Blanchard, El Mhamdi, Guerraoui,
+// Stainer, "Machine Learning with Adversaries: Byzantine Tolerant Gradient Descent", NeurIPS 2017,
+// the Krum function.
 
 namespace macaw::algorithms {
 namespace {

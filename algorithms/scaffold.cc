@@ -23,7 +23,7 @@ class ScaffoldClient final : public DeltaClient {
     training::Stage steps = LocalWork(context, workspace);
     const VectorView v = workspace.Vector(layout_);
     Subtract(context.broadcast[1], context.state[0], v);
-    steps.correction.v = v;  // equation 3: y ← y − η(g − c_i + c)
+    steps.correction.v = v;  // local step: y ← y − η(g − c_i + c)
     training::LocalPlan plan{{steps}};
     if (option_one_)
       plan.stages.push_back({.kind = training::StageKind::kGradient,
@@ -36,7 +36,7 @@ class ScaffoldClient final : public DeltaClient {
                                         std::span<const training::StageOutcome> outcomes,
                                         Workspace& workspace) const override {
     const VectorView delta = Delta(context, outcomes[0].end, workspace);
-    const VectorView control = workspace.Vector(layout_);  // c_i⁺, equation 4
+    const VectorView control = workspace.Vector(layout_);  // c_i⁺, by the paper's options
     if (option_one_) {
       Copy(outcomes[1].end, control);  // (i): ∇f_i(x)
     } else if (outcomes[0].steps == 0) {
@@ -73,7 +73,8 @@ class ScaffoldServer final : public MeanDeltaServer {
                                    aggregation::Aggregate aggregate) override {
     const aggregation::AggregatedChannel change = std::move(aggregate.channels.at(1));
     MACAW_RETURN_IF_ERROR(MeanDeltaServer::Apply(round, phase, std::move(aggregate)).status());
-    // Equation 5: c += ΣΔc_i/N; weighted: c += Σ p_i Δc_i over the cohort, p_i over all clients.
+    // The server's control: c += ΣΔc_i/N; weighted: c += Σ p_i Δc_i over the cohort, p_i over all
+    // clients.
     if (total_weight_ == 0) {
       Add(change.value.view(), control_);
     } else if (!change.value.empty()) {
@@ -103,6 +104,7 @@ absl::StatusOr<Schema> ScaffoldSchema(const Setup& setup) {
 }
 
 absl::Status CheckScaffold(const Setup& setup) {
+  if (setup.Get<int64_t>("option") == 2) MACAW_RETURN_IF_ERROR(NeedsGradientClip(setup));
   MACAW_RETURN_IF_ERROR(NeedsSgd(setup));
   return NeedsPlannedCohort(setup);
 }

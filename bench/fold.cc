@@ -1,8 +1,11 @@
 // How fast contributions are folded: ExactSum::Add and Merge against memcpy of a vector of the same
 // length, for 1e3 … 1e7 parameters. Prints a table; every figure is the best of several runs.
+//
+//   bench_fold [LARGEST]
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -78,15 +81,17 @@ void Row(DType dtype, int64_t count) {
 }  // namespace
 }  // namespace macaw::aggregation
 
-int main() {
+int main(int argc, char** argv) {
+  const double largest = argc > 1 ? std::atof(argv[1]) : 1e7;
   std::printf("instruction set: %s\n", macaw::aggregation::BestKernels().instruction_set);
   std::printf("%-8s %9s | %16s | %16s | %16s | %s\n", "dtype", "params", "memcpy", "Add", "Merge",
               "Reset");
   std::printf("%-8s %9s | %8s %7s | %8s %7s | %8s %7s | %8s\n", "", "", "ns/param", "GB/s",
               "ns/param", "GB/s", "ns/param", "GB/s", "ns/param");
   for (const macaw::DType dtype : {macaw::DType::kF32, macaw::DType::kF64}) {
-    for (const int64_t count : {1000, 10000, 100000, 1000000, 10000000})
+    for (int64_t count = 1000; count <= static_cast<int64_t>(largest); count *= 10) {
       macaw::aggregation::Row(dtype, count);
+    }
   }
   return 0;
 }

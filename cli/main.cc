@@ -48,6 +48,8 @@ void AddSimulate(CLI::App& app, std::function<int()>& run) {
   command->add_flag("--force", options->force, "Replace a run that is in the folder already");
   command->add_flag("--tcp", options->tcp,
                     "TCP loopback between server and workers, not a Unix socket");
+  command->add_flag("--trace", options->trace,
+                    "Also write which rows each batch had: trace/ in the run's folder");
   command->add_flag("-q,--quiet", options->quiet, "No progress; print the run's folder only");
   command->add_flag("-v,--verbose", options->verbose,
                     "Debug lines in the logs of server and workers");
@@ -138,6 +140,9 @@ void AddState(CLI::App& app, std::function<int()>& run) {
   add("gc", "Delete what no checkpoint names")->final_callback([=, &run] {
     run = [folder] { return StateSweep(*folder); };
   });
+  CLI::App* show = add("show", "One client's state: its header, and norms of its items");
+  show->add_option("CLIENT", *client, "Its number")->required();
+  show->final_callback([=, &run] { run = [=] { return StateShow(*folder, *client); }; });
   CLI::App* write = add("export", "Write one client's state (safetensors)");
   write->add_option("CLIENT", *client, "Its number")->required();
   write->add_option("--out,-o", *out, "The file to write")->required();

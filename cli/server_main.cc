@@ -25,6 +25,7 @@
 #include "data/dataset.h"
 #include "proto/wire/remote.h"
 #include "server/coordinator.h"
+#include "state/sync_folder.h"
 
 namespace macaw::cli {
 namespace {
@@ -32,7 +33,7 @@ namespace {
 constexpr Duration kCloseGrace = std::chrono::seconds(1);
 
 struct ServerArguments {
-  std::string config, run_dir, listen;
+  std::string config, run_dir, listen, sync_state;
   bool resume = false, verbose = false;
   int ready_fd = -1, report_fd = -1;
   std::vector<uint64_t> state_reset;
@@ -66,6 +67,7 @@ server::Options OptionsFrom(const Config& config, const ServerArguments& argumen
   options.lease_timeout = FromSeconds(config.server.lease_timeout);
   options.workers = config.server.workers > 0 ? config.server.workers : config.workers.processes;
   options.client_records = config.output.client_records;
+  options.scheduling_policy = config.scheduler.policy;
   const StopSection& stop = config.output.stop;
   for (const uint64_t client : arguments.state_reset)
     options.reset_states.push_back(ClientId(client));
@@ -108,6 +110,11 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
   server::Options options = OptionsFrom(config, arguments);
   RowReporter reporter(arguments.report_fd);
   options.on_row = [&reporter](const std::string& row) { reporter.Report(row); };
+  if (!arguments.sync_state.empty()) {
+    options.before_checkpoint = [folder = arguments.sync_state] {
+      return state::SyncFolder(folder);
+    };
+  }
   MACAW_ASSIGN_OR_RETURN(
       const std::unique_ptr<server::Coordinator> coordinator,
       server::Coordinator::Start(std::move(options), std::move(initial), catalogue.algorithms()));
@@ -136,6 +143,8 @@ int Main(int argc, char** argv) {
   app.add_option("--config", arguments.config, "The run's configuration (TOML)")->required();
   app.add_option("--run-dir", arguments.run_dir, "Where everything that the run leaves behind goes")
       ->required();
+  app.add_option("--sync-state", arguments.sync_state,
+                 "A folder of client states on this host, made durable before each checkpoint");
   app.add_option("--listen", arguments.listen,
                  "host:port, :0 for a free port, or unix:PATH (default: server.listen)");
   app.add_flag("--resume", arguments.resume, "Go on from the newest checkpoint of the folder");

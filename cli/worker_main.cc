@@ -24,6 +24,7 @@
 #include "core/memory.h"
 #include "core/status.h"
 #include "data/options.h"
+#include "models/describe_script.h"
 #include "proto/wire/remote.h"
 #include "training/api/trainer.h"
 #include "training/doctor.h"
@@ -35,8 +36,9 @@ namespace {
 struct WorkerArguments {
   std::string config, server, name;
   uint32_t slots = 0, first_slot = 0;
-  std::string scratch, state, state_url;
-  bool verbose = false, doctor = false;
+  std::string scratch, state, state_url, trace;
+  std::string describe_script, out;
+  bool server_syncs_state = false, verbose = false, doctor = false;
 };
 
 // The lines that `macaw doctor` adds about LibTorch.
@@ -72,14 +74,18 @@ absl::Status Work(const WorkerArguments& arguments, SignalFd& signals) {
   worker::Options options;
   options.name = arguments.name.empty() ? DefaultName() : arguments.name;
   options.slots = arguments.slots > 0 ? arguments.slots : SlotsPerProcess(config.workers);
-  const std::vector<double>& slowdown = config.workers.slowdown;  // over all slots of the run
-  const size_t first = std::min<size_t>(arguments.first_slot, slowdown.size());
-  options.slowdown.assign(slowdown.begin() + static_cast<std::ptrdiff_t>(first), slowdown.end());
+  options.emulation = config.emulation;
+  options.emulation.slowdown = config.workers.slowdown;
+  options.first_slot = arguments.first_slot;
+  options.run_slots = config.workers.processes * options.slots;
   options.scratch_dir = arguments.scratch;
   options.plugins = catalogue.plugins();
   options.state = StoreOptionsOf(config, "");
   if (options.state.path.empty()) options.state.path = arguments.state;
   if (!arguments.state_url.empty()) options.state.url = arguments.state_url;
+  if (arguments.server_syncs_state) options.state.sync = false;
+  options.script = config.model_script;
+  options.trace = arguments.trace;
   return worker::Run(options, *dataset, *link, catalogue.algorithms(), stop.get_token());
 }
 
@@ -110,12 +116,25 @@ int Main(int argc, char** argv) {
                  "(state.path wins)");
   app.add_option("--state-url", arguments.state_url,
                  "Where the Redis with the states of clients is (wins over state.url)");
+  app.add_flag("--server-syncs-state", arguments.server_syncs_state,
+               "The server makes states durable before a checkpoint names them: commits need not");
+  app.add_option("--trace", arguments.trace,
+                 "Append to this file which rows each batch of each client had (JSON lines)");
+  app.add_option("--describe-script", arguments.describe_script,
+                 "Write what this scripted module (TorchScript) holds to --out, and end");
+  app.add_option("--out", arguments.out, "The file that --describe-script writes (safetensors)");
   app.add_flag("-v,--verbose", arguments.verbose, "Log a line a client");
   app.add_flag("--doctor", arguments.doctor, "Print what LibTorch can do here, and end");
   CLI11_PARSE(app, argc, argv);
   if (arguments.doctor) {
     PrintDoctor();
     return kExitOk;
+  }
+  if (!arguments.describe_script.empty()) {
+    const absl::Status status = models::DescribeScript(arguments.describe_script, arguments.out);
+    if (status.ok()) return kExitOk;
+    std::cerr << "macaw-worker: error: " << status.message() << std::endl;
+    return kExitUsage;
   }
   if (arguments.config.empty()) {
     std::cerr << "macaw-worker: error: --config is required" << std::endl;

@@ -1,5 +1,6 @@
 #include "core/random.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -7,6 +8,8 @@
 #include <xxhash.h>
 
 #include "absl/container/flat_hash_set.h"
+#include "core/philox.h"
+#include "core/simd.h"
 
 namespace macaw {
 
@@ -21,6 +24,32 @@ RandomStream::RandomStream(const StreamKey& key) {
   high_[0] = static_cast<uint32_t>(hash.high64);
   high_[1] = static_cast<uint32_t>(hash.high64 >> 32);
 }
+
+namespace {
+
+constexpr int kBlocks = PhiloxGroup::kBlocks;
+
+// Blocks as pairs of 64-bit numbers, each of which is two words in the order of single draws.
+MACAW_CLONES void FillGroups(const uint32_t* key, const uint32_t* high, uint64_t first_block,
+                             size_t groups, uint64_t* out) {
+  for (size_t group = 0; group < groups; ++group, first_block += kBlocks) {
+    const PhiloxGroup words(key, high, first_block);
+    uint64_t first[kBlocks], second[kBlocks];
+#pragma GCC unroll 1
+    for (int i = 0; i < kBlocks; ++i) {
+      first[i] = (words.w[0][i] & 0xFFFFFFFF) | (words.w[1][i] << 32);
+      second[i] = (words.w[2][i] & 0xFFFFFFFF) | (words.w[3][i] << 32);
+    }
+#pragma GCC unroll 1
+    for (int i = 0; i < kBlocks; ++i) {
+      out[2 * i] = first[i];
+      out[2 * i + 1] = second[i];
+    }
+    out += 2 * kBlocks;
+  }
+}
+
+}  // namespace
 
 void RandomStream::Refill() {
   uint32_t c0 = static_cast<uint32_t>(block_), c1 = static_cast<uint32_t>(block_ >> 32);
@@ -65,6 +94,46 @@ uint64_t RandomStream::Below(uint64_t bound) {
       product = static_cast<Wide>(NextU64()) * bound;
   }
   return static_cast<uint64_t>(product >> 64);
+}
+
+void RandomStream::FillU64(std::span<uint64_t> out) {
+  constexpr size_t kGroup = 2 * kBlocks;
+  size_t at = 0;
+  while (at < out.size() && used_ < 4) out[at++] = NextU64();
+  if (used_ == 4) {  // else the pairs straddle the blocks: never where words are drawn in pairs
+    const size_t groups = (out.size() - at) / kGroup;
+    FillGroups(key_, high_, block_, groups, out.data() + at);
+    block_ += groups * kBlocks;
+    at += groups * kGroup;
+    if (const size_t pairs = (out.size() - at) / 2; pairs > kBlocks / 4) {  // not worth less
+      uint64_t group[kGroup];
+      FillGroups(key_, high_, block_, 1, group);
+      std::copy_n(group, 2 * pairs, out.data() + at);
+      block_ += pairs;
+      at += 2 * pairs;
+    }
+  }
+  while (at < out.size()) out[at++] = NextU64();
+}
+
+void RandomStream::FillBelow(uint64_t bound, std::span<uint64_t> out) {
+  while (!out.empty()) {
+    const RandomStream before = *this;
+    FillU64(out);
+    size_t i = 0;
+    for (; i < out.size(); ++i) {
+      const unsigned __int128 product = static_cast<unsigned __int128>(out[i]) * (bound - i);
+      if (static_cast<uint64_t>(product) < bound - i) break;  // Below may draw again
+      out[i] = static_cast<uint64_t>(product >> 64);
+    }
+    if (i == out.size()) return;
+    *this = before;
+    Skip(2 * i);
+    out[i] = Below(bound - i);
+    ++i;
+    bound -= i;
+    out = out.subspan(i);
+  }
 }
 
 double RandomStream::Normal() {

@@ -51,6 +51,10 @@ class RandomStream {
   double Gamma(double shape);      // scale 1 (Marsaglia-Tsang 2000), shape > 0
   void Skip(uint64_t words);       // moves on by that many NextU32 draws
 
+  // The same draws in bulk, several times as fast where there are dozens of them.
+  void FillU64(std::span<uint64_t> out);                    // out[i] is NextU64()
+  void FillBelow(uint64_t bound, std::span<uint64_t> out);  // out[i] is Below(bound − i)
+
   // Standard normals in bulk, about 20 times as fast as Normal() and other values than its: float
   // precision, |x| up to 6.7. Starts at the next unused block of four words and uses 16 blocks for
   // every 64 values begun, so that value i depends on i alone and not on out.size(); the same bits
@@ -60,13 +64,20 @@ class RandomStream {
   // Fisher-Yates, from the back.
   template <typename T>
   void Shuffle(std::span<T> values) {
-    for (size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[Below(i)]);
+    uint64_t places[kBulk];
+    for (size_t left = values.size(); left > 1;) {
+      const size_t count = left - 1 < kBulk ? left - 1 : kBulk;
+      FillBelow(left, std::span(places, count));
+      for (size_t i = 0; i < count; ++i, --left) std::swap(values[left - 1], values[places[i]]);
+    }
   }
 
   // A point of the simplex: Dirichlet with `dimensions` equal concentrations.
   std::vector<double> Dirichlet(double concentration, size_t dimensions);
 
  private:
+  static constexpr size_t kBulk = 128;
+
   void Refill();
 
   uint32_t key_[2];

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/philox.h"
 #include "core/random.h"
 #include "core/simd.h"
 
@@ -12,7 +13,7 @@
 namespace macaw {
 namespace {
 
-constexpr int kBlocks = 16;          // Philox blocks of a group
+constexpr int kBlocks = PhiloxGroup::kBlocks;
 constexpr int kGroup = 4 * kBlocks;  // normals of a group
 constexpr float kQuarterOfPi = 0.785398163397448F;
 
@@ -65,31 +66,18 @@ inline void Pair(uint32_t radius_word, uint32_t angle_word, float* first, float*
 MACAW_CLONES void FillGroups(const uint32_t* key, const uint32_t* high, uint64_t first_block,
                              size_t groups, float* out) {
   for (size_t group = 0; group < groups; ++group) {
-    uint32_t c0[kBlocks], c1[kBlocks], c2[kBlocks], c3[kBlocks];
-    for (int i = 0; i < kBlocks; ++i) {
-      const uint64_t block = first_block + group * kBlocks + static_cast<uint64_t>(i);
-      c0[i] = static_cast<uint32_t>(block);
-      c1[i] = static_cast<uint32_t>(block >> 32);
-      c2[i] = high[0];
-      c3[i] = high[1];
-    }
-    uint32_t k0 = key[0], k1 = key[1];
-    for (int round = 0; round < 10; ++round) {
-      for (int i = 0; i < kBlocks; ++i) {
-        const uint64_t p0 = uint64_t{0xD2511F53} * c0[i];
-        const uint64_t p1 = uint64_t{0xCD9E8D57} * c2[i];
-        c0[i] = static_cast<uint32_t>(p1 >> 32) ^ c1[i] ^ k0;
-        c1[i] = static_cast<uint32_t>(p1);
-        c2[i] = static_cast<uint32_t>(p0 >> 32) ^ c3[i] ^ k1;
-        c3[i] = static_cast<uint32_t>(p0);
-      }
-      k0 += 0x9E3779B9;
-      k1 += 0xBB67AE85;
-    }
+    const PhiloxGroup words(key, high, first_block + group * kBlocks);
     float* lanes = out + group * kGroup;
-    for (int i = 0; i < kBlocks; ++i) Pair(c0[i], c1[i], lanes + i, lanes + kBlocks + i);
-    for (int i = 0; i < kBlocks; ++i) {
-      Pair(c2[i], c3[i], lanes + 2 * kBlocks + i, lanes + 3 * kBlocks + i);
+    for (int half = 0; half < 2; ++half) {
+      uint32_t radius[kBlocks], angle[kBlocks];
+#pragma GCC unroll 1
+      for (int i = 0; i < kBlocks; ++i) {
+        radius[i] = static_cast<uint32_t>(words.w[2 * half][i]);
+        angle[i] = static_cast<uint32_t>(words.w[2 * half + 1][i]);
+      }
+#pragma GCC unroll 1
+      for (int i = 0; i < kBlocks; ++i) Pair(radius[i], angle[i], lanes + i, lanes + kBlocks + i);
+      lanes += 2 * kBlocks;
     }
   }
 }

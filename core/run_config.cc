@@ -76,6 +76,7 @@ std::map<std::string, std::string> Describe(const RunConfig& run) {
   add("local.epsilon", local.epsilon);
   add("local.weight_decay", local.weight_decay);
   add("local.clip_norm", local.clip_norm);
+  add("local.clip", local.clip);
   add("local.class_weights", local.class_weights);
   add("local.label_smoothing", local.label_smoothing);
   add("local.drop_last", local.drop_last);

@@ -69,7 +69,8 @@ struct LocalConfig {
   double beta1 = 0.9, beta2 = 0.999;  // adam, adamw: decay of the two moments
   double epsilon = 1e-8;              // adam, adamw: added to the root of the second
   double weight_decay = 0;            // added to the gradient, after the correction (adamw: apart)
-  double clip_norm = 0;               // > 0: clips the gradient's norm, before the correction
+  double clip_norm = 0;               // > 0: clips the norm of what `clip` names
+  std::string clip = "gradient";      // "gradient", before the correction; "corrected", after it
   std::vector<double> class_weights;  // per class; empty: 1
   double label_smoothing = 0;         // [0, 1)
   bool drop_last = false;             // leaves out a last batch that is not full

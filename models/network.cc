@@ -6,6 +6,8 @@
 #include <utility>
 #include <variant>
 
+#include "models/script_module.h"
+
 namespace macaw::models {
 namespace {
 
@@ -107,6 +109,7 @@ bool OutputIsFree(const Layer& layer) {
 }  // namespace
 
 Network::Network(ModelSpec spec) : spec_(std::move(spec)) {
+  if (spec_.is_script()) script_ = std::make_shared<ScriptModule>(spec_);
   for (size_t i = 0; i < spec_.layers.size(); ++i) {
     if (spec_.tensors[i].second > 0) last_parametric_ = i;
     in_place_relu_.push_back(i > 0 && std::holds_alternative<Relu>(spec_.layers[i]) &&
@@ -116,8 +119,9 @@ Network::Network(ModelSpec spec) : spec_(std::move(spec)) {
 
 Outputs Network::Forward(const Tensor& batch, Tensors parameters, RandomStream* dropout,
                          Statistics statistics) const {
-  Outputs outputs{.logits = batch};
   if (!spec_.move_buffers) statistics = Statistics::kRunning;
+  if (script_ != nullptr) return script_->Forward(batch, parameters, statistics);
+  Outputs outputs{.logits = batch};
   for (size_t i = 0; i < spec_.layers.size(); ++i) {
     if (i == last_parametric_) outputs.representation = outputs.logits;
     const auto [first, count] = spec_.tensors[i];

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -21,11 +22,15 @@ struct Outputs {
 // training; kRunning: the running statistics, as in evaluation.
 enum class Statistics : uint8_t { kRunning, kBatch, kBatchAndMove };
 
+class ScriptModule;
+
 // The forward pass of a ModelSpec as a function of (batch, parameters): parameters are arguments,
 // so one network serves any point (the replica, a broadcast model, another client's) and nothing is
-// copied into modules. Immutable after construction, thread-safe.
+// copied into modules. Immutable after construction, thread-safe; of a scripted module, one thread
+// at a time.
 class Network {
  public:
+  // Throws where the spec's script cannot be loaded.
   explicit Network(ModelSpec spec);
 
   // `batch` is [n, input shape...], of int32 where the model takes tokens; `parameters` are the
@@ -39,7 +44,8 @@ class Network {
 
  private:
   ModelSpec spec_;
-  size_t last_parametric_ = 0;  // layer
+  std::shared_ptr<ScriptModule> script_;  // instead of layers
+  size_t last_parametric_ = 0;            // layer
   std::vector<bool>
       in_place_relu_;  // per layer: its input is nobody else's, so it may be overwritten
 };

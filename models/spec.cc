@@ -5,6 +5,7 @@
 #include "core/status.h"
 #include "models/named.h"
 #include "models/parse.h"
+#include "models/script.h"
 #include "models/tensors.h"
 
 namespace macaw::models {
@@ -57,6 +58,7 @@ bool ModelSpec::has_buffers() const { return layout->parameter_size() < layout->
 
 absl::StatusOr<ModelSpec> BuildSpec(const ModelConfig& config, DType dtype) {
   MACAW_RETURN_IF_ERROR(CheckInput(config));
+  if (config.name == kScriptName) return BuildScriptSpec(config, dtype);
   std::vector<std::string> lines = config.layers;
   if (config.name != "layers") {
     MACAW_ASSIGN_OR_RETURN(lines, LayersOf(config));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
@@ -73,11 +74,15 @@ struct ModelSpec {
   std::vector<std::pair<size_t, size_t>> tensors;
   std::vector<std::pair<size_t, size_t>> buffers;
   bool move_buffers = true;  // false: batch norm works with its running statistics, always
+  // A scripted module (models/script.h), which has no layers: its file's bytes. Null until a node
+  // that trains has read them.
+  std::shared_ptr<const std::string> script;
 
   bool takes_tokens() const {
     return !layers.empty() && std::holds_alternative<Embedding>(layers[0]);
   }
   bool has_buffers() const;
+  bool is_script() const { return layers.empty(); }
 };
 
 // Parses, infers every size from the input shape, and checks that the model ends in `classes`

@@ -5,6 +5,7 @@
 
 #include "core/random.h"
 #include "core/status.h"
+#include "scheduler/sweep.h"
 
 namespace macaw::scheduler {
 namespace {
@@ -129,15 +130,18 @@ absl::StatusOr<std::unique_ptr<CohortSampler>> MakeSampler(const CohortConfig& c
   if (config.sampling == "poisson") {
     return std::make_unique<PoissonSampler>(config.seed, config.size, examples);
   }
-  return absl::InvalidArgumentError(absl::StrCat("cohort.sampling is \"", config.sampling,
-                                                 "\"; known: uniform, proportional, poisson"));
+  if (config.sampling == "sweep") return MakeSweepSampler(config.seed, config.size, examples);
+  return absl::InvalidArgumentError(
+      absl::StrCat("cohort.sampling is \"", config.sampling,
+                   "\"; known: uniform, proportional, poisson, sweep"));
 }
 
 std::vector<std::pair<std::string, std::string>> SamplingSchemes() {
   return {{"uniform", "cohort.size distinct clients, every subset equally likely"},
           {"proportional",
            "cohort.size draws with replacement, by the clients' examples; needs uniform weights"},
-          {"poisson", "every client on its own, cohort.size of them on average"}};
+          {"poisson", "every client on its own, cohort.size of them on average"},
+          {"sweep", "everybody once before anybody again, at most cohort.size a round"}};
 }
 
 }  // namespace macaw::scheduler

@@ -16,7 +16,12 @@ namespace macaw::scheduler {
 struct CohortEntry {
   ClientId client;
   uint32_t multiplicity = 1;
-  uint64_t load = 0;  // predicted work, in training rows until an estimator knows seconds
+  uint64_t load = 0;  // training rows
+  // What else a cost may depend on (cost.h); left at nothing by samplers.
+  uint64_t steps = 0;      // local steps it will take
+  bool has_state = false;  // it has a state to read
+  WorkerId state_at{};     // whoever holds its state, or its rows, without a copy being moved;
+  WorkerId data_at{};      // 0: all alike
 };
 
 // Who trains in a round, sorted by client id.

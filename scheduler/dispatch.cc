@@ -1,87 +1,284 @@
 #include "scheduler/dispatch.h"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 namespace macaw::scheduler {
 namespace {
 
 constexpr size_t kLargestPiece = 16384;  // clients: a lease has to fit a message
+// Up to so many clients are placed anew whenever it may help: about 100 µs on 64 slots.
+constexpr size_t kFew = 768;
+// What is left is placed anew after this part of it has gone, and at each ask when no more than so
+// many clients a slot are left.
+constexpr size_t kBalanceEvery = 8;
+constexpr size_t kEndPerSlot = 2;
+// Of what is left for a worker, the part that one piece may take: on a machine that has become
+// three times as slow, it still ends about in time.
+constexpr double kShare = 0.25;
+// With no more than so many clients a slot left, none should wait behind a running one, unless the
+// worker's times are so certain that nobody will want to have it instead.
+constexpr size_t kAheadPerSlot = 8;
+constexpr double kCertain = 0.1;
+// For how many clients' worth of times a plan outweighs what the round itself shows.
+constexpr double kBeliefKnown = 8, kBeliefUnknown = 0.25;
+// What is left of a client that should have ended: part of its time, and of how late it is.
+constexpr double kLateOfPlan = 0.1, kLateOfDelay = 0.5;
+// A slot that was passed over looks again when the one it was passed over for is this much late.
+constexpr double kPatience = 0.1, kLeastPatience = 1e-3;
 
 }  // namespace
 
-DispatchQueue::DispatchQueue(const Plan& plan) {
+DispatchQueue::DispatchQueue(const Plan& plan) : hand_out_(plan.hand_out) {
+  double seconds = 0;
   for (const WorkerQueue& planned : plan.queues) {
-    Queue& queue = queues_[planned.worker.worker];
-    queue.entries.assign(planned.queue.begin(), planned.queue.end());
-    queue.slots = planned.worker.slots;
-    for (const CohortEntry& entry : planned.queue) queue.load += entry.load;
+    Worker& worker = workers_[planned.worker.worker];
+    worker.info = planned.worker;
+    worker.slots.resize(planned.worker.slots);
+    worker.queue.assign(planned.queue.begin(), planned.queue.end());
+    slots_ += planned.worker.slots;
+    for (const CohortEntry& entry : planned.queue) worker.queued += SecondsOn(worker, entry);
+    seconds += worker.queued;
     size_ += planned.queue.size();
   }
+  if (size_ > 0) mean_seconds_ = seconds / static_cast<double>(size_);
+  common_.assign(plan.common.begin(), plan.common.end());
+  size_ += plan.common.size();
 }
 
-CohortEntry DispatchQueue::PopFront(Queue& queue) {
-  CohortEntry entry = queue.entries.front();
-  queue.entries.pop_front();
-  queue.load -= entry.load;
-  return entry;
+double DispatchQueue::SecondsOn(const Worker& worker, const CohortEntry& entry) const {
+  return worker.info.costs.Seconds(WorkOf(entry), worker.info.worker);
 }
 
-CohortEntry DispatchQueue::PopBack(Queue& queue) {
-  CohortEntry entry = queue.entries.back();
-  queue.entries.pop_back();
-  queue.load -= entry.load;
-  return entry;
+// How many times as long as planned a client takes, by what this round has shown.
+double DispatchQueue::Pace(const Worker& worker) const {
+  const bool known = worker.info.costs.known;
+  // Where no times were known, the plan counts rows: the others' pace makes seconds of them.
+  const double prior = known || !(planned_ > 0) ? 1.0 : took_ / planned_;
+  const double belief = mean_seconds_ * (known ? kBeliefKnown : kBeliefUnknown);
+  const double weight = worker.planned + belief;
+  return weight > 0 ? (worker.took + belief * prior) / weight : prior;
 }
 
-DispatchQueue::Queue* DispatchQueue::MostLoaded() {
-  Queue* most = nullptr;
-  for (auto& [worker, queue] : queues_) {
-    if (queue.entries.empty()) continue;
-    // Load per slot is what decides who finishes last; written as a product to stay in integers.
-    if (most == nullptr || queue.load * most->slots > most->load * queue.slots) most = &queue;
+DispatchQueue::Worker& DispatchQueue::Known(const Ask& ask) {
+  const auto [it, fresh] = workers_.try_emplace(ask.worker);
+  Worker& worker = it->second;
+  if (!fresh) return worker;
+  // A newcomer is taken for an average of the others until its times say more.
+  Costs mean{.row = 0};
+  double others = 0;
+  for (const auto& [id, other] : workers_) {
+    if (id == ask.worker) continue;
+    const Costs& costs = other.info.costs;
+    mean.fixed += costs.fixed;
+    mean.state += costs.state;
+    mean.row_load += costs.row_load;
+    mean.row += costs.row;
+    mean.step += costs.step;
+    mean.log_step += costs.log_step;
+    others += 1;
   }
-  return most;
+  worker.info = {.worker = ask.worker,
+                 .slots = ask.slots,
+                 .costs = others > 0 ? mean.Slower(1 / others) : Costs{}};
+  worker.slots.resize(ask.slots, {.start = ask.now, .free = ask.now});
+  slots_ += ask.slots;
+  return worker;
 }
 
-std::vector<CohortEntry> DispatchQueue::Take(WorkerId worker, uint32_t slots, uint64_t least_load) {
-  std::vector<CohortEntry> piece;
-  while (!returned_.empty() && piece.size() < slots) {
-    piece.push_back(returned_.front());
-    returned_.pop_front();
-  }
-  if (piece.empty()) {
-    const auto own = queues_.find(worker);
-    if (own != queues_.end() && !own->second.entries.empty()) {
-      const uint64_t share = std::max(own->second.load / 2, least_load);
-      uint64_t taken = 0;
-      while (!own->second.entries.empty() && piece.size() < kLargestPiece &&
-             (piece.size() < slots || taken < share)) {
-        piece.push_back(PopFront(own->second));
-        taken += piece.back().load;
-      }
-    } else {
-      // Taking from the back of the fullest queue: its shortest clients, the ones its owner would
-      // reach last.
-      for (Queue* victim = MostLoaded(); victim != nullptr && piece.size() < slots;
-           victim = MostLoaded()) {
-        piece.push_back(PopBack(*victim));
-      }
+void DispatchQueue::Observe(Worker& worker, const Ask& ask) {
+  // Which slots are idle is not said: those that were expected to be free first.
+  std::vector<Slot*> order;
+  for (Slot& slot : worker.slots) order.push_back(&slot);
+  std::ranges::stable_sort(order, {}, [](const Slot* slot) { return slot->free; });
+  for (size_t i = 0; i < order.size() && i < ask.idle; ++i) {
+    Slot& slot = *order[i];
+    if (slot.given > 0) {
+      worker.took += ask.now - slot.start;
+      worker.planned += slot.given;
+      took_ += ask.now - slot.start;
+      planned_ += slot.given;
     }
+    slot = {.start = ask.now, .free = ask.now};
   }
-  size_ -= piece.size();
+}
+
+void DispatchQueue::Give(Worker& worker, const CohortEntry& entry, double now) {
+  Slot& slot = *std::ranges::min_element(worker.slots, {}, &Slot::free);
+  const double seconds = SecondsOn(worker, entry);
+  if (slot.given == 0) slot.start = now;
+  slot.given += seconds;
+  slot.free = std::max(slot.free, now) + seconds * Pace(worker);
+  --size_;
+  ++moved_;
+}
+
+CohortEntry DispatchQueue::PopFront(Worker& worker) {
+  const CohortEntry entry = worker.queue.front();
+  worker.queue.pop_front();
+  worker.queued = worker.queue.empty() ? 0 : worker.queued - SecondsOn(worker, entry);
+  return entry;
+}
+
+Piece DispatchQueue::Take(const Ask& ask) {
+  Worker& worker = Known(ask);
+  Observe(worker, ask);
+  Piece piece;
+  switch (hand_out_) {
+    case HandOut::kWhole:
+      piece = TakeWhole(worker);
+      break;
+    case HandOut::kPull:
+      piece = TakeNext(worker, ask);
+      break;
+    case HandOut::kGuided:
+      piece = TakeGuided(worker, ask);
+      break;
+  }
+  for (const CohortEntry& entry : piece.clients) Give(worker, entry, ask.now);
   return piece;
 }
 
+Piece DispatchQueue::TakeWhole(Worker& worker) {
+  Piece piece{.when_idle = true};
+  while (!worker.queue.empty() && piece.clients.size() < kLargestPiece)
+    piece.clients.push_back(PopFront(worker));
+  if (piece.clients.empty() && !common_.empty()) {  // came back from others: to whoever has nothing
+    piece.clients.push_back(common_.front());
+    common_.pop_front();
+  }
+  return piece;
+}
+
+Piece DispatchQueue::TakeNext(const Worker& worker, const Ask& ask) {
+  Piece piece{.when_idle = true};
+  double seconds = 0;
+  const double least = worker.info.costs.known ? ask.least_seconds * ask.slots : 0;
+  while (!common_.empty() && ask.idle > 0 && piece.clients.size() < kLargestPiece &&
+         (piece.clients.size() < ask.idle || seconds < least)) {
+    seconds += SecondsOn(worker, common_.front());
+    piece.clients.push_back(common_.front());
+    common_.pop_front();
+  }
+  return piece;
+}
+
+Piece DispatchQueue::TakeGuided(Worker& worker, const Ask& ask) {
+  if (BalanceDue(worker)) Balance(ask.now);
+  Piece piece;
+  const bool known = worker.info.costs.known || worker.planned > 0;
+  const double pace = Pace(worker);
+  const double budget = known ? std::max(kShare * worker.queued,
+                                         pace > 0 ? ask.least_seconds * ask.slots / pace : 0.0)
+                              : 0.0;
+  const bool certain = worker.info.costs.known && worker.info.costs.uncertainty < kCertain;
+  const size_t least = certain ? std::max(ask.idle, 1u) : ask.idle;  // clients
+  double seconds = 0;
+  while (!common_.empty() && piece.clients.size() < ask.idle) {  // came back: before all others
+    piece.clients.push_back(common_.front());
+    common_.pop_front();
+  }
+  while (!worker.queue.empty() && piece.clients.size() < kLargestPiece) {
+    const double next = SecondsOn(worker, worker.queue.front());
+    if (piece.clients.size() >= least && seconds + next > budget) break;
+    seconds += next;
+    piece.clients.push_back(PopFront(worker));
+  }
+  if (size_ > kFew) {
+    // Too many to place anew each time a queue is dry: the shortest of the queue that ends last.
+    for (Worker* last = LastToEnd(); last != nullptr && piece.clients.size() < ask.idle;
+         last = LastToEnd()) {
+      piece.clients.push_back(last->queue.back());
+      last->queued -= SecondsOn(*last, last->queue.back());
+      last->queue.pop_back();
+    }
+  }
+  piece.when_idle =
+      !known || piece.clients.empty() || (!certain && size_ <= kAheadPerSlot * slots_);
+  if (piece.clients.empty() && size_ > 0) {
+    const double patience = kPatience * mean_seconds_ * pace;
+    piece.look_again =
+        std::max(next_start_, ask.now) + std::max({patience, ask.least_seconds, kLeastPatience});
+  }
+  return piece;
+}
+
+bool DispatchQueue::BalanceDue(const Worker& asker) const {
+  if (size_ == 0) return false;
+  const bool changed = moved_ * kBalanceEvery >= size_;
+  if (size_ > kFew) return asker.queue.empty() && changed;
+  return asker.queue.empty() || changed || size_ <= kEndPerSlot * slots_;
+}
+
+void DispatchQueue::Balance(double now) {
+  std::vector<WorkerInfo> infos;
+  std::vector<Worker*> workers;
+  std::vector<std::pair<double, CohortEntry>> rest;
+  const Costs scale = workers_.begin()->second.info.costs;
+  const auto add = [&](std::deque<CohortEntry>& queue) {
+    for (const CohortEntry& entry : queue) rest.emplace_back(scale.Anywhere(WorkOf(entry)), entry);
+    queue.clear();
+  };
+  add(common_);
+  for (auto& [id, worker] : workers_) {
+    infos.push_back(worker.info);
+    infos.back().costs = worker.info.costs.Slower(Pace(worker));
+    workers.push_back(&worker);
+    add(worker.queue);
+    worker.queued = 0;
+  }
+  std::ranges::sort(rest, [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first > b.first : a.second.client < b.second.client;
+  });
+  Placement placement(infos);
+  for (size_t w = 0; w < workers.size(); ++w) {
+    for (uint32_t s = 0; s < workers[w]->slots.size(); ++s) {
+      const Slot& slot = workers[w]->slots[s];
+      double free = slot.free;
+      if (slot.given > 0 && free < now)  // late: the later, the longer it is expected to go on
+        free = now + kLateOfPlan * (slot.free - slot.start) + kLateOfDelay * (now - slot.free);
+      placement.Occupy(w, s, std::max(free, now));
+    }
+  }
+  next_start_ = std::numeric_limits<double>::infinity();
+  for (const auto& [seconds, entry] : rest) {
+    const Placement::Turn turn = placement.Put(entry);
+    Worker& worker = *workers[turn.worker];
+    worker.queue.push_back(entry);
+    worker.queued += SecondsOn(worker, entry);
+    if (turn.start > now) next_start_ = std::min(next_start_, turn.start);
+  }
+  moved_ = 0;
+}
+
+DispatchQueue::Worker* DispatchQueue::LastToEnd() {
+  Worker* last = nullptr;
+  double end = -1;
+  for (auto& [id, worker] : workers_) {
+    if (worker.queue.empty()) continue;
+    const double seconds = worker.queued * Pace(worker) / static_cast<double>(worker.slots.size());
+    if (seconds > end) {
+      end = seconds;
+      last = &worker;
+    }
+  }
+  return last;
+}
+
 void DispatchQueue::PutBack(const CohortEntry& entry) {
-  returned_.push_back(entry);
+  common_.push_back(entry);
   ++size_;
+  ++moved_;
 }
 
 void DispatchQueue::RemoveWorker(WorkerId worker) {
-  const auto lost = queues_.find(worker);
-  if (lost == queues_.end()) return;
-  returned_.insert(returned_.end(), lost->second.entries.begin(), lost->second.entries.end());
-  queues_.erase(lost);
+  const auto lost = workers_.find(worker);
+  if (lost == workers_.end()) return;
+  common_.insert(common_.end(), lost->second.queue.begin(), lost->second.queue.end());
+  slots_ -= lost->second.slots.size();
+  moved_ += size_;  // its slots are gone: place anew
+  workers_.erase(lost);
 }
 
 std::vector<ClientId> DispatchQueue::Peek(WorkerId worker, size_t count) const {
@@ -92,8 +289,8 @@ std::vector<ClientId> DispatchQueue::Peek(WorkerId worker, size_t count) const {
       next.push_back(entry.client);
     }
   };
-  add(returned_);
-  if (const auto own = queues_.find(worker); own != queues_.end()) add(own->second.entries);
+  add(common_);
+  if (const auto own = workers_.find(worker); own != workers_.end()) add(own->second.queue);
   return next;
 }
 

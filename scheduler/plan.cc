@@ -1,54 +1,31 @@
 #include "scheduler/plan.h"
 
-#include <algorithm>
-#include <queue>
-
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "scheduler/policies/policies.h"
 
 namespace macaw::scheduler {
-namespace {
 
-struct Slot {
-  double finish = 0;
-  size_t worker = 0;
-};
-// Earliest finish first; the lower worker breaks ties, so that a plan is a function of its inputs.
-struct Later {
-  bool operator()(const Slot& a, const Slot& b) const {
-    return a.finish != b.finish ? a.finish > b.finish : a.worker > b.worker;
-  }
-};
+std::vector<std::pair<std::string, std::string>> SchedulingPolicies() {
+  return {
+      {"planned_stealing", "longest client first, planned anew as slots report back (the default)"},
+      {"longest_first", "longest client first, each to the slot that finishes it first"},
+      {"random", "clients in random order, each to the next idle slot"},
+      {"round_robin", "clients in turn to the slots"},
+      {"uniform", "equally many neighbouring clients to each slot"}};
+}
 
-}  // namespace
-
-Plan LongestFirstScheduler::Assign(const Cohort& cohort,
-                                   std::span<const WorkerInfo> workers) const {
-  Plan plan;
-  std::priority_queue<Slot, std::vector<Slot>, Later> slots;
-  for (size_t w = 0; w < workers.size(); ++w) {
-    plan.queues.push_back({.worker = workers[w]});
-    for (uint32_t s = 0; s < workers[w].slots; ++s) slots.push({.finish = 0, .worker = w});
-  }
-  if (slots.empty()) {
-    plan.reason = "nobody is there to train";
-    return plan;
-  }
-  std::vector<CohortEntry> order = cohort.entries;
-  std::stable_sort(order.begin(), order.end(),
-                   [](const CohortEntry& a, const CohortEntry& b) { return a.load > b.load; });
-  for (const CohortEntry& entry : order) {
-    Slot slot = slots.top();
-    slots.pop();
-    WorkerQueue& target = plan.queues[slot.worker];
-    slot.finish += static_cast<double>(entry.load) / target.worker.speed;
-    target.finish = std::max(target.finish, slot.finish);
-    target.queue.push_back(entry);
-    slots.push(slot);
-  }
-  plan.reason =
-      absl::StrCat("longest client first, each to the slot that is free earliest: ", order.size(),
-                   " clients on ", slots.size(), " slots of ", workers.size(), " workers");
-  return plan;
+absl::StatusOr<std::unique_ptr<Scheduler>> MakeScheduler(const SchedulerOptions& options) {
+  if (options.policy == "planned_stealing") return std::make_unique<PlannedStealingScheduler>();
+  if (options.policy == "longest_first") return std::make_unique<LongestFirstScheduler>();
+  if (options.policy == "random") return std::make_unique<RandomScheduler>(options.seed);
+  if (options.policy == "round_robin") return std::make_unique<RoundRobinScheduler>();
+  if (options.policy == "uniform") return std::make_unique<UniformScheduler>();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "scheduler.policy is \"", options.policy, "\"; known: ",
+      absl::StrJoin(SchedulingPolicies(), ", ",
+                    [](std::string* out, const auto& policy) { out->append(policy.first); })));
 }
 
 }  // namespace macaw::scheduler

@@ -4,10 +4,13 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "core/ids.h"
 #include "scheduler/cohort.h"
+#include "scheduler/cost.h"
 
 namespace macaw::scheduler {
 
@@ -15,33 +18,46 @@ namespace macaw::scheduler {
 struct WorkerInfo {
   WorkerId worker;
   uint32_t slots = 1;
-  double speed = 1;  // relative; 1 until an estimator knows better
+  Costs costs;  // of a client on one of its slots (Estimator::CostsOf)
+};
+
+// How a plan is handed out (dispatch.h).
+enum class HandOut : uint8_t {
+  kWhole,   // a worker gets its queue at once and keeps it
+  kPull,    // one common queue; an idle slot takes the next client
+  kGuided,  // queues in shrinking pieces; what is not handed out moves to whoever ends it first
 };
 
 // Who runs where: a queue per worker in the order to train, and a sentence that says why.
 struct WorkerQueue {
   WorkerInfo worker;
   std::vector<CohortEntry> queue;
-  double finish = 0;  // predicted, in load per unit of speed
+  double finish = 0;  // predicted, in the unit of the costs
 };
 struct Plan {
   std::vector<WorkerQueue> queues;
+  HandOut hand_out = HandOut::kGuided;
+  std::vector<CohortEntry> common;  // kPull: everybody, in the order to take
   std::string reason;
 };
 
-// Pure: no clock, no I/O, no randomness. Time decides placement and never the result.
+// Pure: no clock, no I/O, no randomness but the run's seed. Time decides placement and never the
+// result. A policy is one file of policies/, which opens with what it assumes.
 class Scheduler {
  public:
   virtual ~Scheduler() = default;
+  // Every client once; with no slot at all the plan holds none.
   virtual Plan Assign(const Cohort& cohort, std::span<const WorkerInfo> workers) const = 0;
 };
 
-// Longest client first, each to the slot that would finish it earliest (Graham 1969: within 4/3 of
-// optimal on equal slots). O(n log n + n log slots) with a heap. Assumes that loads are
-// proportional to time.
-class LongestFirstScheduler final : public Scheduler {
- public:
-  Plan Assign(const Cohort& cohort, std::span<const WorkerInfo> workers) const override;
+struct SchedulerOptions {
+  std::string policy = "planned_stealing";  // a name of SchedulingPolicies
+  uint64_t seed = 0;                        // of policy "random"
 };
+// Errors name the policies there are.
+absl::StatusOr<std::unique_ptr<Scheduler>> MakeScheduler(const SchedulerOptions& options);
+
+// A line per policy, for people.
+std::vector<std::pair<std::string, std::string>> SchedulingPolicies();
 
 }  // namespace macaw::scheduler

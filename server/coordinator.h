@@ -35,12 +35,16 @@ struct Options {
   uint32_t max_deaths =
       3;  // attempts of one client that may die with their worker before the run stops
   uint32_t workers = 1;  // rounds begin when this many have registered
+  std::string scheduling_policy = "planned_stealing";  // scheduler::SchedulingPolicies
   // Of a resumed run: these clients give their state up and start afresh.
   std::vector<ClientId> reset_states;
   bool client_records = false;  // also write clients.jsonl, a row per client and round
   StopRule stop;
-  // Called on the engine's thread with each finished row of metrics.jsonl (a JSON object in one
-  // line).
+  // Called on the writer's thread before a checkpoint is written: makes durable what it will name
+  // and others have written (client states on this host). An error ends the run.
+  std::function<absl::Status()> before_checkpoint;
+  // Called on the writer's thread with each finished row of metrics.jsonl (a JSON object in one
+  // line), just before it is written.
   std::function<void(const std::string& row)> on_row;
 };
 

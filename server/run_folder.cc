@@ -131,6 +131,7 @@ absl::Status RunFolder::AppendEvent(const Event& event, double seconds) {
 }
 
 absl::StatusOr<Round> RunFolder::Keep(Checkpoint checkpoint) {
+  if (before_checkpoint_) MACAW_RETURN_IF_ERROR(before_checkpoint_());
   MACAW_RETURN_IF_ERROR(metrics_.Sync());
   checkpoint.metrics_bytes = metrics_.offset();
   if (clients_.has_value()) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,6 +45,10 @@ class RunFolder {
   absl::Status AppendClients(Round round, const std::vector<fleet::ClientRecord>& records,
                              TaskKind task);
   absl::Status AppendEvent(const Event& event, double seconds);
+  // Every Keep begins with it; an error is Keep's.
+  void BeforeCheckpoint(std::function<absl::Status()> step) {
+    before_checkpoint_ = std::move(step);
+  }
   // Fills in the offsets, makes the rows durable, then writes it. Returns the round of the oldest
   // checkpoint that is still there.
   absl::StatusOr<Round> Keep(Checkpoint checkpoint);
@@ -57,6 +62,7 @@ class RunFolder {
   LineFile metrics_;
   LineFile events_;
   std::optional<LineFile> clients_;
+  std::function<absl::Status()> before_checkpoint_;
 };
 
 }  // namespace macaw::server

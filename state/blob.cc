@@ -52,6 +52,19 @@ std::optional<Attempt> NameIn(std::span<const std::byte> header) {
   return Attempt{ClientId(read.client), {read.epoch, read.counter}};
 }
 
+absl::StatusOr<BlobHeader> ReadHeader(std::span<const std::byte> blob) {
+  const std::optional<Attempt> version = NameIn(blob);
+  if (!version.has_value()) return absl::DataLossError("this is not a client state");
+  Header read;
+  std::memcpy(&read, blob.data(), sizeof(read));
+  BlobHeader header{.version = *version,
+                    .format = read.format,
+                    .checksum = read.checksum,
+                    .payload = read.payload};
+  header.schema.bytes = read.schema;
+  return header;
+}
+
 std::string Describe(const Attempt& version) {
   return absl::StrCat("client ", version.client.value, ", state version ", version.fence.epoch, ".",
                       version.fence.counter);

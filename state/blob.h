@@ -34,6 +34,15 @@ uint64_t BlobBytes(const StateSchema& schema);
 // Names the schema in headers and stores.
 Digest SchemaDigest(const StateSchema& schema);
 
+// What a header says, for people; the contents are not looked at. kDataLoss: it is none.
+struct BlobHeader {
+  Attempt version;
+  uint32_t format = 0;
+  uint64_t checksum = 0, payload = 0;  // payload: bytes behind the header
+  Digest schema;
+};
+absl::StatusOr<BlobHeader> ReadHeader(std::span<const std::byte> blob);
+
 // Whose state a header says it is; nothing for what is no header (a hole, a cut). The contents may
 // still be damaged.
 std::optional<Attempt> NameIn(std::span<const std::byte> header);

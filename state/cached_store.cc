@@ -29,19 +29,46 @@ absl::Status CachedStateStore::PutBlob(const Attempt& version, BlobPtr blob) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<BlobPtr> CachedStateStore::GetBlob(const Attempt& version) const {
-  {
-    const MutexLock lock(&mutex_);
-    if (const auto found = places_.find(version); found != places_.end()) {
-      ++counts_.hits;
-      entries_.splice(entries_.begin(), entries_, found->second);
-      return found->second->blob;
-    }
+absl::Status CachedStateStore::PutBlobs(std::span<const NamedBlob> blobs) {
+  MACAW_RETURN_IF_ERROR(back_->PutBlobs(blobs));
+  for (const NamedBlob& named : blobs) Keep(named.version, named.blob);
+  return absl::OkStatus();
+}
+
+BlobPtr CachedStateStore::Find(const Attempt& version) const {
+  const MutexLock lock(&mutex_);
+  const auto found = places_.find(version);
+  if (found == places_.end()) {
     ++counts_.misses;
+    return nullptr;
   }
+  ++counts_.hits;
+  entries_.splice(entries_.begin(), entries_, found->second);
+  return found->second->blob;
+}
+
+absl::StatusOr<BlobPtr> CachedStateStore::GetBlob(const Attempt& version) const {
+  if (BlobPtr blob = Find(version); blob != nullptr) return blob;
   MACAW_ASSIGN_OR_RETURN(BlobPtr blob, back_->GetBlob(version));
   Keep(version, blob);
   return blob;
+}
+
+std::vector<absl::StatusOr<BlobPtr>> CachedStateStore::GetBlobs(
+    std::span<const Attempt> versions) const {
+  std::vector<absl::StatusOr<BlobPtr>> blobs;
+  std::vector<Attempt> missed;
+  for (const Attempt& version : versions) {
+    blobs.emplace_back(Find(version));
+    if (*blobs.back() == nullptr) missed.push_back(version);
+  }
+  std::vector<absl::StatusOr<BlobPtr>> read = back_->GetBlobs(missed);
+  for (size_t i = 0, next = 0; i < blobs.size(); ++i) {
+    if (*blobs[i] != nullptr) continue;
+    if (read[next].ok()) Keep(versions[i], *read[next]);
+    blobs[i] = std::move(read[next++]);
+  }
+  return blobs;
 }
 
 absl::Status CachedStateStore::Delete(std::span<const Attempt> versions) {

@@ -22,6 +22,9 @@ class CachedStateStore final : public ClientStateStore {
   absl::Status PutBlob(const Attempt& version, BlobPtr blob) override ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<BlobPtr> GetBlob(const Attempt& version) const override
       ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status PutBlobs(std::span<const NamedBlob> blobs) override ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<absl::StatusOr<BlobPtr>> GetBlobs(std::span<const Attempt> versions) const override
+      ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<bool> Contains(const Attempt& version) const override {
     return back_->Contains(version);
   }
@@ -42,6 +45,8 @@ class CachedStateStore final : public ClientStateStore {
     Attempt version;
     BlobPtr blob;
   };
+  // Null when it is not in memory.
+  BlobPtr Find(const Attempt& version) const ABSL_LOCKS_EXCLUDED(mutex_);
   void Keep(const Attempt& version, BlobPtr blob) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::unique_ptr<ClientStateStore> back_;

@@ -25,6 +25,12 @@ struct ClientState {
   BlobPtr keep_alive;
 };
 
+// A version by name and bytes.
+struct NamedBlob {
+  Attempt version;
+  BlobPtr blob;
+};
+
 struct VersionHash {
   size_t operator()(const Attempt& version) const {
     return absl::HashOf(version.client, version.fence);
@@ -59,13 +65,20 @@ class ClientStateStore {
   virtual absl::Status PutBlob(const Attempt& version, BlobPtr blob) = 0;
   virtual absl::StatusOr<BlobPtr> GetBlob(const Attempt& version) const = 0;
 
+  // Many at once, which is one round trip where a store is far away. The first error of a Put ends
+  // it, and what was put before stays; reads are parallel to `versions`, each with its own error.
+  virtual absl::Status PutBlobs(std::span<const NamedBlob> blobs);
+  virtual std::vector<absl::StatusOr<BlobPtr>> GetBlobs(std::span<const Attempt> versions) const;
+
   virtual absl::StatusOr<bool> Contains(const Attempt& version) const = 0;
 
   // Makes everything that this object has put durable, in one go: the fence before a commit.
   virtual absl::Status Flush() = 0;
 
   // Forgets versions, on the server's word that neither its index nor a checkpoint nor a live lease
-  // names them. States already read stay valid. A version that is not there counts as deleted.
+  // names them, and that every attempt up to the latest of them has ended: nobody puts a version
+  // with an earlier fence any more. States already read stay valid. A version that is not there
+  // counts as deleted.
   virtual absl::Status Delete(std::span<const Attempt> versions) = 0;
 
   // Calls `visit` with every version that is here, damaged contents included, in no order that

@@ -198,11 +198,17 @@ absl::Status DiskStateStore::EraseIn(const Key& key, std::span<const Attempt> ve
     const std::optional<Attempt> name = NameIn(header);
     if (!name.has_value() || *name == version) slots.push_back(SlotOf(version.fence));
   }
-  MACAW_RETURN_IF_ERROR((*segment)->Erase(slots));
+  const Fence settled = [this] {
+    const MutexLock lock(&mutex_);
+    return settled_;
+  }();
+  const Fence first{key.epoch, key.block * shape_.slots};
+  const Fence last{key.epoch, first.counter + shape_.slots - 1};
+  const uint64_t ended = settled >= last ? shape_.slots : settled.counter - first.counter + 1;
+  MACAW_RETURN_IF_ERROR((*segment)->Erase(slots, ended));
   MACAW_ASSIGN_OR_RETURN(const uint64_t left, (*segment)->BytesOnDisk());
-  const Fence last{key.epoch, (key.block + 1) * shape_.slots - 1};
   const MutexLock lock(&mutex_);
-  if (left > 0 || last > settled_) return absl::OkStatus();
+  if (left > 0 || settled < last) return absl::OkStatus();
   std::erase_if(open_, [&](const auto& entry) { return entry.first == key; });
   dirty_.erase(key);
   if (::unlink(PathOf(key).c_str()) != 0 && errno != ENOENT) {

@@ -18,6 +18,7 @@ namespace {
 absl::StatusOr<std::unique_ptr<ClientStateStore>> OpenRedis(const StoreOptions& options,
                                                             StateSchema schema, const Digest& run) {
   MACAW_ASSIGN_OR_RETURN(RedisUrl url, ParseRedisUrl(options.url));
+  if (url.password.empty()) url.password = options.password;
   MACAW_ASSIGN_OR_RETURN(std::unique_ptr<RedisStateStore> redis,
                          RedisStateStore::Open({.url = std::move(url)}, std::move(schema), run));
   return std::make_unique<CachedStateStore>(std::move(redis), options.cache_bytes);

@@ -13,12 +13,13 @@ namespace macaw::state {
 // Where this node keeps its clients' states. Part of the node configuration: never leaves the node,
 // never a result.
 struct StoreOptions {
-  std::string store = "disk";                  // "disk", "memory", "redis"
-  std::string path;                            // disk: the folder
-  std::string url;                             // redis: where (redis_url.h)
-  bool sync = true;                            // disk: Flush outlasts a crash of the machine
-  uint64_t memory_bytes = uint64_t{4} << 30;   // memory: the most it may hold
-  uint64_t cache_bytes = uint64_t{256} << 20;  // disk: memory in front of it
+  std::string store = "disk";                 // "disk", "memory", "redis"
+  std::string path;                           // disk: the folder
+  std::string url;                            // redis: where (redis_url.h)
+  std::string password;                       // redis: unless the URL has one
+  bool sync = true;                           // disk: Flush outlasts a crash of the machine
+  uint64_t memory_bytes = uint64_t{4} << 30;  // memory: the most it may hold
+  uint64_t cache_bytes = uint64_t{64} << 20;  // disk, redis: memory in front of it
   bool ends_with_process() const { return store == "memory"; }
 };
 

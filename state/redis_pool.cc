@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "core/logging.h"
 #include "core/status.h"
 
 namespace macaw::state {
@@ -15,6 +16,7 @@ namespace {
 
 constexpr Duration kFirstPause = std::chrono::milliseconds(20);
 constexpr Duration kLongestPause = std::chrono::seconds(1);
+constexpr Duration kWorthALine = std::chrono::seconds(1);  // of silence
 
 timeval ToTimeval(Duration duration) {
   const auto us = std::chrono::duration_cast<std::chrono::microseconds>(duration).count();
@@ -24,7 +26,15 @@ timeval ToTimeval(Duration duration) {
 // An error that Redis itself replied. "LOADING" and "BUSY" pass by themselves.
 absl::Status FromReply(const redisReply& reply) {
   const absl::string_view text(reply.str, reply.len);
-  if (absl::StartsWith(text, "OOM")) return absl::ResourceExhaustedError(text);
+  // MISCONF: its append-only file cannot be written, mostly for want of room.
+  if (absl::StartsWith(text, "OOM") || absl::StartsWith(text, "MISCONF"))
+    return absl::ResourceExhaustedError(text);
+  if (absl::StartsWith(text, "NOAUTH") || absl::StartsWith(text, "WRONGPASS")) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        text,
+        " (the password is taken from MACAW_REDIS_PASSWORD, or from state.url when the run "
+        "is started or resumed; no file keeps it)"));
+  }
   if (absl::StartsWith(text, "LOADING") || absl::StartsWith(text, "BUSY") ||
       absl::StartsWith(text, "TRYAGAIN"))
     return absl::UnavailableError(text);
@@ -48,7 +58,13 @@ absl::StatusOr<RedisPool::Context> RedisPool::Connect() const {
   redisSetTimeout(context.get(), timeout);
   std::vector<RedisCommand> hello;
   const std::string database = absl::StrCat(url.database);
-  if (!url.password.empty()) hello.push_back({"AUTH", url.password});
+  if (!url.password.empty()) {
+    if (url.user.empty()) {
+      hello.push_back({"AUTH", url.password});
+    } else {
+      hello.push_back({"AUTH", url.user, url.password});
+    }
+  }
   if (url.database != 0) hello.push_back({"SELECT", database});
   MACAW_RETURN_IF_ERROR(Try(context.get(), hello).status());
   return context;
@@ -93,8 +109,24 @@ absl::StatusOr<std::vector<RedisReplyPtr>> RedisPool::Try(redisContext* context,
   return replies;
 }
 
+void RedisPool::Answering(const absl::Status& status, TimePoint start) {
+  const bool silent = absl::IsUnavailable(status);
+  {
+    const MutexLock lock(&mutex_);
+    if (silent == silent_ || (silent && SteadyClock().Now() - start < kWorthALine)) return;
+    silent_ = silent;
+  }
+  const Logger log("state");
+  if (silent) {
+    log.Warning(absl::StrCat("redis_does_not_answer store=", Text(), " waiting_s=",
+                             ToSeconds(options_.patience), " why=\"", status.message(), "\""));
+  } else {
+    log.Info(absl::StrCat("redis_answers_again store=", Text()));
+  }
+}
+
 absl::StatusOr<std::vector<RedisReplyPtr>> RedisPool::Call(std::span<const RedisCommand> commands) {
-  const TimePoint give_up = SteadyClock().Now() + options_.patience;
+  const TimePoint start = SteadyClock().Now(), give_up = start + options_.patience;
   Duration pause = kFirstPause;
   while (true) {
     absl::StatusOr<Context> context = Take();
@@ -108,8 +140,11 @@ absl::StatusOr<std::vector<RedisReplyPtr>> RedisPool::Call(std::span<const Redis
         const MutexLock lock(&mutex_);
         idle_.clear();
       }
+      Answering(replies.status(), start);
       if (replies.ok()) return replies;
       status = replies.status();
+    } else {
+      Answering(status, start);
     }
     if (!absl::IsUnavailable(status)) return Annotate(status, Text());
     if (SteadyClock().Now() + pause >= give_up) {

@@ -39,8 +39,9 @@ class RedisPool {
   ~RedisPool();
 
   // Sends all commands at once and returns their replies, in order. Errors: kUnavailable (nobody
-  // answers), kResourceExhausted (Redis is out of memory), kFailedPrecondition (another error
-  // reply), each with Redis' own words.
+  // answers), kResourceExhausted (Redis is out of memory or disk), kFailedPrecondition (another
+  // error reply, and a password that is wanted), each with Redis' own words. While nobody answers,
+  // the log says so once.
   absl::StatusOr<std::vector<RedisReplyPtr>> Call(std::span<const RedisCommand> commands)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -52,9 +53,13 @@ class RedisPool {
   absl::StatusOr<Context> Connect() const;
   static absl::StatusOr<std::vector<RedisReplyPtr>> Try(redisContext* context,
                                                         std::span<const RedisCommand> commands);
+  // Notes whether Redis answers a call that began at `start`; logs when that has changed. One that
+  // is just starting is not worth a line.
+  void Answering(const absl::Status& status, TimePoint start) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const Options options_;
   Mutex mutex_;
+  bool silent_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<Context> idle_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -17,7 +17,8 @@ namespace macaw::state {
 namespace {
 
 constexpr uint64_t kChunk = uint64_t{1} << 20;
-constexpr size_t kDeleteTogether = 512;  // versions a pipeline
+constexpr size_t kMostTogether = 512;               // versions a pipeline
+constexpr uint64_t kMostBytes = uint64_t{4} << 20;  // likewise, with one version more
 
 absl::string_view TextOf(const redisReply& reply) { return {reply.str, reply.len}; }
 
@@ -65,46 +66,94 @@ std::vector<std::string> RedisStateStore::KeysOf(const Attempt& version) const {
   return keys;
 }
 
-absl::Status RedisStateStore::PutBlob(const Attempt& version, BlobPtr blob) {
-  if (blob->size() != bytes_) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(Describe(version), ": ", blob->size(), " bytes in a store of ", bytes_));
-  }
-  const std::vector<std::string> keys = KeysOf(version);
-  const absl::string_view bytes(reinterpret_cast<const char*>(blob->bytes().data()), blob->size());
-  std::vector<RedisCommand> commands;
-  for (size_t i = keys.size(); i-- > 0;)
-    commands.push_back({"SET", keys[i], bytes.substr(i * kChunk, kChunk), "NX"});
-  const absl::StatusOr<std::vector<RedisReplyPtr>> replies = pool_.Call(commands);
-  if (!replies.ok()) return Annotate(replies.status(), Describe(version));
-  const bool new_ones = std::ranges::all_of(
-      *replies, [](const RedisReplyPtr& reply) { return reply->type == REDIS_REPLY_STATUS; });
-  if (new_ones) return absl::OkStatus();
-  // Something was there: a try whose answer was lost, or half of one.
-  MACAW_ASSIGN_OR_RETURN(const BlobPtr stored, GetBlob(version));
-  return std::ranges::equal(stored->bytes(), blob->bytes()) ? absl::OkStatus()
-                                                            : Overwriting(version);
+size_t RedisStateStore::Together() const {
+  return static_cast<size_t>(std::clamp<uint64_t>(kMostBytes / bytes_, 1, kMostTogether));
 }
 
-absl::StatusOr<BlobPtr> RedisStateStore::GetBlob(const Attempt& version) const {
-  const std::vector<std::string> keys = KeysOf(version);
-  std::vector<RedisCommand> commands;
-  for (const std::string& key : keys) commands.push_back({"GET", key});
-  const absl::StatusOr<std::vector<RedisReplyPtr>> replies = pool_.Call(commands);
-  if (!replies.ok()) return Annotate(replies.status(), Describe(version));
+absl::Status RedisStateStore::PutBlob(const Attempt& version, BlobPtr blob) {
+  const NamedBlob one[] = {{version, std::move(blob)}};
+  return PutBlobs(one);
+}
+
+absl::Status RedisStateStore::PutBlobs(std::span<const NamedBlob> blobs) {
+  while (!blobs.empty()) {
+    const std::span<const NamedBlob> now = blobs.first(std::min(Together(), blobs.size()));
+    std::vector<std::vector<std::string>> keys;  // the commands point into them
+    std::vector<RedisCommand> commands;
+    for (const auto& [version, blob] : now) {
+      if (blob->size() != bytes_) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(Describe(version), ": ", blob->size(), " bytes in a store of ", bytes_));
+      }
+      const absl::string_view bytes(reinterpret_cast<const char*>(blob->bytes().data()),
+                                    blob->size());
+      keys.push_back(KeysOf(version));
+      for (size_t i = keys.back().size(); i-- > 0;)
+        commands.push_back({"SET", keys.back()[i], bytes.substr(i * kChunk, kChunk), "NX"});
+    }
+    const absl::StatusOr<std::vector<RedisReplyPtr>> replies = pool_.Call(commands);
+    if (!replies.ok()) return Annotate(replies.status(), Describe(now.front().version));
+    std::span<const RedisReplyPtr> rest = *replies;
+    for (const auto& [version, blob] : now) {
+      const bool is_new = std::ranges::all_of(
+          rest.first(keys.front().size()),
+          [](const RedisReplyPtr& reply) { return reply->type == REDIS_REPLY_STATUS; });
+      rest = rest.subspan(keys.front().size());
+      if (is_new) continue;
+      // Something was there: a try whose answer was lost, or half of one.
+      MACAW_ASSIGN_OR_RETURN(const BlobPtr stored, GetBlob(version));
+      if (!std::ranges::equal(stored->bytes(), blob->bytes())) return Overwriting(version);
+    }
+    blobs = blobs.subspan(now.size());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<BlobPtr> RedisStateStore::Assemble(const Attempt& version,
+                                                  std::span<const RedisReplyPtr> replies) const {
   auto blob = AlignedBuffer::Unset(bytes_);
-  for (size_t i = 0; i < keys.size(); ++i) {
-    const redisReply& reply = *(*replies)[i];
+  for (size_t i = 0; i < replies.size(); ++i) {
+    const redisReply& reply = *replies[i];
     if (reply.type == REDIS_REPLY_NIL) return Annotate(Missing(version), pool_.Text());
     const std::span<std::byte> place =
         blob.bytes().subspan(i * kChunk, std::min(kChunk, bytes_ - i * kChunk));
     if (reply.type != REDIS_REPLY_STRING || reply.len != place.size()) {
       return absl::DataLossError(absl::StrCat(Describe(version), ": ", pool_.Text(),
-                                              " holds something else under ", keys[i]));
+                                              " holds something else under ", KeysOf(version)[i]));
     }
     std::memcpy(place.data(), reply.str, place.size());
   }
   return std::make_shared<const AlignedBuffer>(std::move(blob));
+}
+
+absl::StatusOr<BlobPtr> RedisStateStore::GetBlob(const Attempt& version) const {
+  return std::move(GetBlobs(std::span(&version, 1)).front());
+}
+
+std::vector<absl::StatusOr<BlobPtr>> RedisStateStore::GetBlobs(
+    std::span<const Attempt> versions) const {
+  std::vector<absl::StatusOr<BlobPtr>> blobs;
+  blobs.reserve(versions.size());
+  while (!versions.empty()) {
+    const std::span<const Attempt> now = versions.first(std::min(Together(), versions.size()));
+    std::vector<std::vector<std::string>> keys;
+    std::vector<RedisCommand> commands;
+    for (const Attempt& version : now) {
+      keys.push_back(KeysOf(version));
+      for (const std::string& key : keys.back()) commands.push_back({"GET", key});
+    }
+    const absl::StatusOr<std::vector<RedisReplyPtr>> replies = pool_.Call(commands);
+    for (size_t i = 0; i < now.size(); ++i) {
+      const size_t pieces = keys[i].size();
+      if (replies.ok()) {
+        blobs.push_back(Assemble(now[i], std::span(*replies).subspan(i * pieces, pieces)));
+      } else {
+        blobs.emplace_back(Annotate(replies.status(), Describe(now[i])));
+      }
+    }
+    versions = versions.subspan(now.size());
+  }
+  return blobs;
 }
 
 absl::StatusOr<bool> RedisStateStore::Contains(const Attempt& version) const {
@@ -116,7 +165,7 @@ absl::StatusOr<bool> RedisStateStore::Contains(const Attempt& version) const {
 
 absl::Status RedisStateStore::Delete(std::span<const Attempt> versions) {
   while (!versions.empty()) {
-    const size_t count = std::min(kDeleteTogether, versions.size());
+    const size_t count = std::min(kMostTogether, versions.size());
     std::vector<std::vector<std::string>> keys;
     for (const Attempt& version : versions.first(count)) keys.push_back(KeysOf(version));
     std::vector<RedisCommand> commands;

@@ -24,6 +24,8 @@ class RedisStateStore final : public ClientStateStore {
 
   absl::Status PutBlob(const Attempt& version, BlobPtr blob) override;
   absl::StatusOr<BlobPtr> GetBlob(const Attempt& version) const override;
+  absl::Status PutBlobs(std::span<const NamedBlob> blobs) override;
+  std::vector<absl::StatusOr<BlobPtr>> GetBlobs(std::span<const Attempt> versions) const override;
   absl::StatusOr<bool> Contains(const Attempt& version) const override;
   absl::Status Flush() override { return absl::OkStatus(); }  // Put has waited for the answer
   absl::Status Delete(std::span<const Attempt> versions) override;
@@ -33,6 +35,11 @@ class RedisStateStore final : public ClientStateStore {
   RedisStateStore(RedisPool::Options options, StateSchema schema, const Digest& run);
   // Of the strings of a version, the one with the header first.
   std::vector<std::string> KeysOf(const Attempt& version) const;
+  // A version from the replies to a GET of each of its keys.
+  absl::StatusOr<BlobPtr> Assemble(const Attempt& version,
+                                   std::span<const RedisReplyPtr> replies) const;
+  // How many versions go into one pipeline.
+  size_t Together() const;
 
   mutable RedisPool pool_;
   const std::string prefix_;

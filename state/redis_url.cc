@@ -15,13 +15,33 @@ absl::Status Refuse(absl::string_view why) {
 }
 
 // Takes "user:password@" off the front.
-std::string TakePassword(absl::string_view& rest) {
+struct Login {
+  absl::string_view user, password;
+};
+Login TakeLogin(absl::string_view& rest) {
   const size_t at = rest.rfind('@');
-  if (at == absl::string_view::npos) return "";
+  if (at == absl::string_view::npos) return {};
   const absl::string_view login = rest.substr(0, at);
   rest.remove_prefix(at + 1);
   const size_t colon = login.find(':');
-  return std::string(colon == absl::string_view::npos ? login : login.substr(colon + 1));
+  if (colon == absl::string_view::npos) return {"", login};
+  return {login.substr(0, colon), login.substr(colon + 1)};
+}
+
+// "redis://user:password@host" in its three parts: what stands before and behind the login. Without
+// "//" there is none.
+struct Split {
+  absl::string_view scheme, rest;
+  Login login;
+};
+Split SplitUrl(absl::string_view text) {
+  Split split{.rest = text};
+  if (const size_t slashes = text.find("//"); slashes != absl::string_view::npos) {
+    split.scheme = text.substr(0, slashes + 2);
+    split.rest = text.substr(slashes + 2);
+    split.login = TakeLogin(split.rest);
+  }
+  return split;
 }
 
 }  // namespace
@@ -34,14 +54,19 @@ std::string RedisUrl::Text() const {
 absl::StatusOr<RedisUrl> ParseRedisUrl(const std::string& text) {
   absl::string_view rest = text;
   RedisUrl url;
+  const auto take_login = [&] {
+    const Login login = TakeLogin(rest);
+    url.user = std::string(login.user);
+    url.password = std::string(login.password);
+  };
   if (absl::ConsumePrefix(&rest, "unix:")) {
-    if (absl::ConsumePrefix(&rest, "//")) url.password = TakePassword(rest);
+    if (absl::ConsumePrefix(&rest, "//")) take_login();
     if (rest.empty() || rest[0] != '/') return Refuse("names no absolute path");
     url.socket = std::string(rest);
     return url;
   }
   if (!absl::ConsumePrefix(&rest, "redis://")) return Refuse("begins with neither of the two");
-  url.password = TakePassword(rest);
+  take_login();
   if (const size_t slash = rest.find('/'); slash != absl::string_view::npos) {
     const absl::string_view database = rest.substr(slash + 1);
     if (!database.empty() && !absl::SimpleAtoi(database, &url.database))
@@ -58,6 +83,16 @@ absl::StatusOr<RedisUrl> ParseRedisUrl(const std::string& text) {
   if (rest.empty()) return Refuse("names no host");
   url.host = std::string(rest);
   return url;
+}
+
+std::string WithoutPassword(const std::string& text) {
+  const Split split = SplitUrl(text);
+  return absl::StrCat(split.scheme, split.login.user, split.login.user.empty() ? "" : ":@",
+                      split.rest);
+}
+
+std::string PasswordIn(const std::string& text) {
+  return std::string(SplitUrl(text).login.password);
 }
 
 }  // namespace macaw::state

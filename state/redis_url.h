@@ -8,11 +8,13 @@
 namespace macaw::state {
 
 // Where a Redis is reached: "unix:/path", "unix://:password@/path", "redis://host:port/db",
-// "redis://:password@host:port/db" (port 6379 and db 0 unless given).
+// "redis://:password@host:port/db" (port 6379 and db 0 unless given). "user:password@" works, too;
+// without a colon it is a password.
 struct RedisUrl {
   std::string socket;  // a Unix socket's path; "": TCP
   std::string host;
   uint16_t port = 6379;
+  std::string user;  // "": Redis' default one
   std::string password;
   uint32_t database = 0;
 
@@ -21,5 +23,10 @@ struct RedisUrl {
 
 // Errors never repeat a password.
 absl::StatusOr<RedisUrl> ParseRedisUrl(const std::string& text);
+
+// The same URL without its password, for files and people.
+std::string WithoutPassword(const std::string& text);
+// The password in it; "": none.
+std::string PasswordIn(const std::string& text);
 
 }  // namespace macaw::state

@@ -84,7 +84,7 @@ bool Segment::Empty(uint64_t slot) const {
   return read && std::ranges::all_of(mark, [](std::byte b) { return b == std::byte{0}; });
 }
 
-absl::Status Segment::Erase(std::span<const uint64_t> slots) {
+absl::Status Segment::Erase(std::span<const uint64_t> slots, uint64_t ended) {
   const std::array<std::byte, kMark> zeros{};
   for (const uint64_t slot : slots) {
     if (!Empty(slot)) MACAW_RETURN_IF_ERROR(WriteAt(slot * shape_.stride, zeros));
@@ -97,7 +97,7 @@ absl::Status Segment::Erase(std::span<const uint64_t> slots) {
     uint64_t first = slot, last = slot;
     while (first > 0 && slot - first < reach && Empty(first - 1)) --first;
     uint64_t beyond = 0;  // empty slots behind the last one asked for
-    while (last + 1 < shape_.slots && beyond < reach && Empty(last + 1)) {
+    while (last + 1 < ended && beyond < reach && Empty(last + 1)) {
       ++last;
       beyond = std::ranges::binary_search(slots, last) ? 0 : beyond + 1;
     }

@@ -19,14 +19,16 @@ void BatchOrder::Start(StreamKey key, uint32_t stage, uint64_t rows, const Local
   steps_ = local.steps > 0 ? local.steps : per_epoch_ * local.epochs;
   if (per_epoch_ == 0) steps_ = 0;
   taken_ = 0;
+  within_ = 0;
+  next_epoch_ = 0;
   epoch_ = 0;
   shuffle_ = local.shuffle;
   order_.resize(rows);
-  std::iota(order_.begin(), order_.end(), 0u);
+  if (!shuffle_) std::iota(order_.begin(), order_.end(), 0u);
 }
 
 void BatchOrder::BeginEpoch() {
-  epoch_ = static_cast<uint32_t>(taken_ / per_epoch_);
+  epoch_ = next_epoch_++;
   if (!shuffle_) return;
   // From stored order each time, so that epoch e does not depend on the epochs before it.
   std::iota(order_.begin(), order_.end(), 0u);
@@ -37,11 +39,12 @@ void BatchOrder::BeginEpoch() {
 
 std::span<const uint32_t> BatchOrder::Next() {
   if (taken_ == steps_) return {};
-  const uint64_t within = taken_ % per_epoch_;
-  if (within == 0) BeginEpoch();
+  if (within_ == 0) BeginEpoch();
   ++taken_;
-  const uint64_t begin = within * batch_;
-  const bool longer = joins_ && within + 1 == per_epoch_;
+  const uint64_t begin = within_ * batch_;
+  const bool last = ++within_ == per_epoch_;
+  if (last) within_ = 0;
+  const bool longer = joins_ && last;
   const uint64_t count = std::min<uint64_t>(batch_ + (longer ? 1 : 0), order_.size() - begin);
   return std::span<const uint32_t>(order_).subspan(begin, count);
 }

@@ -38,6 +38,8 @@ class BatchOrder {
   uint64_t per_epoch_ = 0;
   uint64_t steps_ = 0;
   uint64_t taken_ = 0;
+  uint64_t within_ = 0;  // the epoch under way
+  uint32_t next_epoch_ = 0;
   uint32_t epoch_ = 0;
   bool shuffle_ = true;
   bool joins_ = false;  // the last batch of an epoch has one row more

@@ -236,9 +236,10 @@ template <typename T>
 void EagerTrainer::Step(const StageRun& run, const StreamKey& dropout) {
   const std::span<T> gradient = replica_.gradient().As<T>();
   const bool corrects = run.stage.hooks != nullptr && run.stage.hooks->correct;
+  const bool clips_corrected = run.stage.local.clip == "corrected";
   if (corrects) {
     const double clip_norm = run.stage.local.clip_norm;
-    if (clip_norm > 0) {
+    if (clip_norm > 0 && !clips_corrected) {
       const T scale = static_cast<T>(ClipFactor(clip_norm, NormOf<T>(gradient, run.pieces)));
       for (T& g : gradient) g *= scale;
     }
@@ -249,7 +250,7 @@ void EagerTrainer::Step(const StageRun& run, const StreamKey& dropout) {
                       .gradient = gradient,
                       .anchor = run.anchor.As<T>(),
                       .v = run.v.empty() ? std::span<const T>() : run.v.As<T>()},
-                     /*clipped=*/corrects);
+                     /*clipped=*/corrects && !clips_corrected);
 }
 
 absl::StatusOr<StageOutcome> EagerTrainer::Gradient(const StageRun& run) {

@@ -19,6 +19,17 @@ void StartAtZero(const LayoutPtr& layout, FlatVector& vector) {
   std::memset(bytes.data(), 0, bytes.size());
 }
 
+// g ← g + μ(w − a) + v.
+template <typename T>
+void AddCorrection(double mu, const Pieces& pieces, const StepVectors<T>& x) {
+  for (const auto& [begin, end] : pieces) {
+    for (uint64_t i = begin; i < end; ++i) {
+      if (mu != 0) x.gradient[i] += static_cast<T>(mu) * (x.weights[i] - x.anchor[i]);
+      if (!x.v.empty()) x.gradient[i] += x.v[i];
+    }
+  }
+}
+
 bool IsAdam(const LocalConfig& local) {
   return local.optimizer == "adam" || local.optimizer == "adamw";
 }
@@ -26,6 +37,10 @@ bool IsAdam(const LocalConfig& local) {
 }  // namespace
 
 absl::Status LocalOptimizer::Check(const LocalConfig& local) {
+  if (local.clip != "gradient" && local.clip != "corrected") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("local.clip is \"gradient\" or \"corrected\", got \"", local.clip, "\""));
+  }
   if (local.optimizer == "sgd") return absl::OkStatus();
   if (!IsAdam(local)) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -49,6 +64,7 @@ void LocalOptimizer::Start(const LocalConfig& local, double mu) {
   local_ = local;
   mu_ = mu;
   adam_ = IsAdam(local);
+  clips_corrected_ = local.clip == "corrected" && local.clip_norm > 0;
   steps_ = 0;
   norm_ = StepNorm(SgdRule::Of(local, mu));
   if (adam_ || local.momentum != 0) StartAtZero(layout_, first_);
@@ -58,26 +74,33 @@ void LocalOptimizer::Start(const LocalConfig& local, double mu) {
 template <typename T>
 void LocalOptimizer::Step(const Pieces& pieces, const StepVectors<T>& vectors, bool clipped) {
   const bool clips = local_.clip_norm > 0 && !clipped;
+  double mu = mu_;
+  std::span<const T> v = vectors.v;
+  if (clips && clips_corrected_) {
+    AddCorrection(mu, pieces, vectors);
+    mu = 0;
+    v = {};
+  }
   const double scale =
       clips ? ClipFactor(local_.clip_norm, NormOf<T>(vectors.gradient, pieces)) : 1.0;
   ++steps_;
   if (adam_) {
-    AdamStep<T>(AdamRule::Of(local_, mu_), steps_, scale, pieces,
+    AdamStep<T>(AdamRule::Of(local_, mu), steps_, scale, pieces,
                 {.weights = vectors.weights,
                  .gradient = vectors.gradient,
                  .first = first_.As<T>(),
                  .second = second_.As<T>(),
                  .anchor = vectors.anchor,
-                 .v = vectors.v});
+                 .v = v});
     return;
   }
   norm_.Step();
-  SgdStep<T>(SgdRule::Of(local_, mu_), scale, pieces,
+  SgdStep<T>(SgdRule::Of(local_, mu), scale, pieces,
              {.weights = vectors.weights,
               .gradient = vectors.gradient,
               .momentum = local_.momentum != 0 ? first_.As<T>() : std::span<T>(),
               .anchor = vectors.anchor,
-              .v = vectors.v});
+              .v = v});
 }
 
 double LocalOptimizer::a_norm1() const {

@@ -34,7 +34,7 @@ class LocalOptimizer {
   // Begins a stage: state zero. `mu`: of its affine correction. Requires a checked `local`.
   void Start(const LocalConfig& local, double mu);
   // One step: norm clip over the pieces, unless `clipped` says that it is done, then correction,
-  // decay, moments and update.
+  // decay, moments and update. LocalConfig::clip = "corrected" exchanges the first two.
   template <typename T>
   void Step(const Pieces& pieces, const StepVectors<T>& vectors, bool clipped);
 
@@ -48,6 +48,7 @@ class LocalOptimizer {
   LocalConfig local_;
   double mu_ = 0;
   bool adam_ = false;
+  bool clips_corrected_ = false;
   uint64_t steps_ = 0;
   StepNorm norm_{SgdRule{}};
   FlatVector first_;   // momentum, or Adam's first moment

@@ -39,11 +39,6 @@ class FusedOrEagerTrainer final : public LocalTrainer {
   std::unique_ptr<LocalTrainer> eager_;  // made by the first plan that needs it
 };
 
-absl::StatusOr<std::unique_ptr<LocalTrainer>> MakeFusedTrainer(const TrainerSetup& setup) {
-  MACAW_ASSIGN_OR_RETURN(const fused::Isa isa, fused::ChooseIsa());
-  return fused::FusedTrainer::Make(setup, isa);
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LocalTrainer>> MakeEagerTrainer(const TrainerSetup& setup) {
@@ -57,7 +52,10 @@ absl::StatusOr<std::unique_ptr<LocalTrainer>> MakeTrainer(const TrainerSetup& se
     return absl::InvalidArgumentError(
         absl::StrCat("local.trainer is \"auto\", \"eager\" or \"fused\", got \"", name, "\""));
   }
-  if (const absl::Status fits = fused::Supports(setup); !fits.ok()) {
+  MACAW_ASSIGN_OR_RETURN(const fused::Isa isa, fused::ChooseIsa());
+  absl::Status fits = fused::Supports(setup);
+  if (fits.ok() && name == "auto") fits = fused::Prefers(setup, isa);
+  if (!fits.ok()) {
     if (name == "fused") {
       return absl::InvalidArgumentError(absl::StrCat(
           "local.trainer is \"fused\", but ", fits.message(), ": use \"auto\" or \"eager\""));
@@ -65,7 +63,8 @@ absl::StatusOr<std::unique_ptr<LocalTrainer>> MakeTrainer(const TrainerSetup& se
     Logger("training").Info(absl::StrCat("trainer=eager because \"", fits.message(), "\""));
     return MakeEagerTrainer(setup);
   }
-  MACAW_ASSIGN_OR_RETURN(std::unique_ptr<LocalTrainer> fused, MakeFusedTrainer(setup));
+  MACAW_ASSIGN_OR_RETURN(std::unique_ptr<LocalTrainer> fused,
+                         fused::FusedTrainer::Make(setup, isa));
   if (name == "fused") return fused;
   return std::make_unique<FusedOrEagerTrainer>(setup, std::move(fused));
 }

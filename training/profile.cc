@@ -23,6 +23,7 @@ NumericProfile ProfileOf(const TrainerSetup& setup) {
   const NumericProfile eager = EagerProfile();
   const absl::StatusOr<fused::Isa> isa = fused::ChooseIsa();
   if (setup.local.trainer == "eager" || !isa.ok() || !fused::Supports(setup).ok()) return eager;
+  if (setup.local.trainer == "auto" && !fused::Prefers(setup, *isa).ok()) return eager;
   NumericProfile profile{.trainer = "fused", .instruction_set = std::string(fused::Name(*isa))};
   profile.libraries = absl::StrCat("macaw-fused ", fused::kVersion);
   absl::StrAppend(&profile.libraries,

@@ -9,6 +9,7 @@
 #include "models/spec.h"
 #include "proto/fleet/messages.h"
 #include "worker/state_keeper.h"
+#include "worker/trace.h"
 
 namespace macaw::worker {
 
@@ -21,6 +22,7 @@ struct RunContext {
   algorithms::Schema schema;
   std::unique_ptr<algorithms::ClientAlgorithm> algorithm;
   StateKeeper* states = nullptr;  // null: the algorithm keeps no client states
+  const Trace* trace = nullptr;   // null: nobody asked for one
 };
 
 // One (round, phase) as a worker sees it: what came down, and the grids its sums are on. Immutable,

@@ -56,19 +56,27 @@ absl::Status Slot::Train(const PhaseContext& phase, const fleet::Assignment& ass
                                 .message = std::string(why.message())});
     return absl::OkStatus();
   };
+  const TimePoint start = SteadyClock().Now();
   const absl::StatusOr<state::ClientState> state =
       ReadState(assignment.client, assignment.state_version);
+  const Duration reading = SteadyClock().Now() - start;
   if (absl::IsDataLoss(state.status()))
     return leave_out(fleet::LeftOutReason::kState, state.status());
   MACAW_RETURN_IF_ERROR(state.status());
   absl::StatusOr<fleet::ClientRecord> record = TrainOne(phase, assignment, *state);
   if (record.ok()) {
+    if (assignment.state_version.counter != 0) record->state_seconds = ToSeconds(reading);
     result_.included.push_back(*std::move(record));
     return absl::OkStatus();
   }
   const std::optional<fleet::LeftOutReason> reason = OwnReason(record.status());
   if (!reason.has_value()) return record.status();
   return leave_out(*reason, record.status());
+}
+
+void Slot::Lengthen(const Attempt& attempt, double seconds) {
+  if (result_.included.empty() || result_.included.back().attempt != attempt) return;
+  result_.included.back().train_seconds += seconds;
 }
 
 absl::StatusOr<state::ClientState> Slot::ReadState(ClientId client, const Fence& version) const {
@@ -125,6 +133,10 @@ absl::StatusOr<fleet::ClientRecord> Slot::TrainOne(const PhaseContext& phase,
   if (!plan.ok()) return ours(plan.status());
   const absl::StatusOr<std::vector<training::StageOutcome>> outcomes = trainer_->Run(*plan, *task);
   if (!outcomes.ok()) return ours(outcomes.status());
+  if (context_->trace != nullptr) {
+    const absl::Status traced = context_->trace->Write(*plan, *task, context_->spec.has_buffers());
+    if (!traced.ok()) return ours(traced);
+  }
   const absl::StatusOr<algorithms::ClientResult> result =
       context_->algorithm->Conclude(context, *outcomes, workspace_);
   if (!result.ok()) return ours(result.status());

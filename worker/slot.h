@@ -34,6 +34,8 @@ class Slot {
   absl::Status Train(const PhaseContext& phase, const fleet::Assignment& assignment);
   absl::StatusOr<fleet::EvaluationResult> Evaluate(const EvaluationContext& evaluation,
                                                    const fleet::EvaluationTask& task);
+  // The attempt's turn took that many seconds longer than its work (emulation).
+  void Lengthen(const Attempt& attempt, double seconds);
   // Hands over what the slot has and starts afresh.
   SlotResult TakeResult() { return std::exchange(result_, {}); }
 

@@ -11,11 +11,10 @@ namespace macaw::worker {
 
 absl::StatusOr<std::unique_ptr<SlotPool>> SlotPool::Start(const RunContext& context,
                                                           const data::Dataset& dataset,
-                                                          uint32_t slots,
-                                                          std::vector<double> slowdown,
+                                                          uint32_t slots, EmulatedSlots emulated,
                                                           RunningMarker& marker) {
   auto pool =
-      std::unique_ptr<SlotPool>(new SlotPool(context, dataset, slots, std::move(slowdown), marker));
+      std::unique_ptr<SlotPool>(new SlotPool(context, dataset, slots, std::move(emulated), marker));
   MutexLock lock(&pool->mutex_);
   const auto all_ready = [&]() ABSL_SHARED_LOCKS_REQUIRED(pool->mutex_) {
     return pool->ready_ == slots;
@@ -29,10 +28,10 @@ absl::StatusOr<std::unique_ptr<SlotPool>> SlotPool::Start(const RunContext& cont
 }
 
 SlotPool::SlotPool(const RunContext& context, const data::Dataset& dataset, uint32_t slots,
-                   std::vector<double> slowdown, RunningMarker& marker)
+                   EmulatedSlots emulated, RunningMarker& marker)
     : context_(context),
       dataset_(dataset),
-      slowdown_(std::move(slowdown)),
+      emulated_(std::move(emulated)),
       marker_(marker),
       slots_(slots) {
   threads_.reserve(slots);
@@ -69,6 +68,15 @@ bool SlotPool::WaitForQueueBelow(size_t low) {
   MutexLock lock(&mutex_);
   const auto due = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     return interrupted_ || queue_.size() <= low;
+  };
+  mutex_.Await(due);
+  return !interrupted_;
+}
+
+bool SlotPool::WaitForIdleSlot() {
+  MutexLock lock(&mutex_);
+  const auto due = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return interrupted_ || (queue_.empty() && running_ < slots_.size());
   };
   mutex_.Await(due);
   return !interrupted_;
@@ -161,6 +169,12 @@ uint64_t SlotPool::started() const {
   return started_;
 }
 
+uint32_t SlotPool::idle() const {
+  MutexLock lock(&mutex_);
+  const size_t busy = std::min(slots_.size(), running_ + queue_.size());
+  return static_cast<uint32_t>(slots_.size() - busy);
+}
+
 void SlotPool::Loop(uint32_t index) {
   NameThisThread(absl::StrCat("slot-", index));
   {
@@ -176,10 +190,11 @@ void SlotPool::Loop(uint32_t index) {
   }
   const auto due = [this]()
                        ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return closing_ || !queue_.empty(); };
-  while (true) {
+  for (bool ran = false;; ran = true) {
     std::optional<Item> item;
     {
       MutexLock lock(&mutex_);
+      if (ran) --running_;
       mutex_.Await(due);
       if (closing_) return;
       item = std::move(queue_.front());
@@ -188,9 +203,22 @@ void SlotPool::Loop(uint32_t index) {
       ++started_;
     }
     RunItem(index, *slots_[index], *item);
-    MutexLock lock(&mutex_);
-    --running_;
   }
+}
+
+void SlotPool::Emulate(uint32_t index, Slot& slot, const TrainItem& train, Duration took) {
+  if (!emulated_.config.any()) return;
+  const Round round = train.phase->round;
+  const double factor = EmulatedSlowdown(emulated_.config,
+                                         {.slot = emulated_.first_slot + index,
+                                          .slots = emulated_.run_slots,
+                                          .rounds = context_.run.rounds},
+                                         round);
+  const double longer = ToSeconds(took) * (factor - 1) +
+                        EmulatedPause(emulated_.config, round, train.assignment.client);
+  if (!(longer > 0)) return;
+  std::this_thread::sleep_for(FromSeconds(longer));
+  slot.Lengthen({train.assignment.client, train.assignment.fence}, longer);
 }
 
 void SlotPool::RunItem(uint32_t index, Slot& slot, const Item& item) {
@@ -198,9 +226,7 @@ void SlotPool::RunItem(uint32_t index, Slot& slot, const Item& item) {
     const TimePoint start = SteadyClock().Now();
     marker_.Started(index, {train->assignment.client, train->assignment.fence});
     const absl::Status trained = slot.Train(*train->phase, train->assignment);
-    if (index < slowdown_.size() && slowdown_[index] > 1) {
-      std::this_thread::sleep_for((SteadyClock().Now() - start) * (slowdown_[index] - 1));
-    }
+    Emulate(index, slot, *train, SteadyClock().Now() - start);
     marker_.Finished(index);
     if (!trained.ok()) Fail(trained);
     return;

@@ -10,6 +10,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "core/emulation.h"
 #include "core/mutex.h"
 #include "data/dataset.h"
 #include "proto/fleet/messages.h"
@@ -29,16 +30,22 @@ struct Harvest {
   bool empty() const { return included.empty() && left_out.empty() && evaluations.empty(); }
 };
 
+// Where in an emulated run these slots stand (core/emulation.h).
+struct EmulatedSlots {
+  EmulationConfig config;
+  uint32_t first_slot = 0;
+  uint32_t run_slots = 1;
+};
+
 // The slots' threads and the queue they take from, first come first served. Thread-safe; owned by a
 // session.
 class SlotPool {
  public:
   // Waits until every slot has its replica, or returns the first error. What it is given must
-  // outlive it. `slowdown[i]` ≥ 1 makes slot i take that many times as long (emulation).
+  // outlive it.
   static absl::StatusOr<std::unique_ptr<SlotPool>> Start(const RunContext& context,
                                                          const data::Dataset& dataset,
-                                                         uint32_t slots,
-                                                         std::vector<double> slowdown,
+                                                         uint32_t slots, EmulatedSlots emulated,
                                                          RunningMarker& marker);
   ~SlotPool();  // drops what is queued, lets what is running finish, joins
 
@@ -51,6 +58,8 @@ class SlotPool {
   // Blocks until at most `low` items wait in the queue (0 … ) or Interrupt is called; then tells
   // which.
   bool WaitForQueueBelow(size_t low) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Blocks until nothing is queued and some slot is idle, or Interrupt is called.
+  bool WaitForIdleSlot() ABSL_LOCKS_EXCLUDED(mutex_);
   // Blocks until nothing is queued or running, or Interrupt is called.
   bool WaitIdle() ABSL_LOCKS_EXCLUDED(mutex_);
   void Interrupt() ABSL_LOCKS_EXCLUDED(mutex_);  // makes both waits return false until Clear
@@ -69,6 +78,7 @@ class SlotPool {
   std::vector<Attempt> Queued() const ABSL_LOCKS_EXCLUDED(mutex_);  // not yet begun
   size_t held() const ABSL_LOCKS_EXCLUDED(mutex_);  // queued, running or trained, and not settled
   uint64_t started() const ABSL_LOCKS_EXCLUDED(mutex_);
+  uint32_t idle() const ABSL_LOCKS_EXCLUDED(mutex_);  // slots for which nothing is queued
 
  private:
   struct TrainItem {
@@ -82,14 +92,16 @@ class SlotPool {
   using Item = std::variant<TrainItem, EvaluateItem>;
 
   SlotPool(const RunContext& context, const data::Dataset& dataset, uint32_t slots,
-           std::vector<double> slowdown, RunningMarker& marker);
+           EmulatedSlots emulated, RunningMarker& marker);
   void Loop(uint32_t index) ABSL_LOCKS_EXCLUDED(mutex_);
   void Fail(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
   void RunItem(uint32_t index, Slot& slot, const Item& item) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Keeps the slot busy for as long as the emulated hardware would.
+  void Emulate(uint32_t index, Slot& slot, const TrainItem& train, Duration took);
 
   const RunContext& context_;
   const data::Dataset& dataset_;
-  const std::vector<double> slowdown_;
+  const EmulatedSlots emulated_;
   RunningMarker& marker_;
 
   mutable Mutex mutex_;

@@ -12,6 +12,9 @@ namespace {
 
 // Slots wait once so much is on its way to the store: it is slower than they are.
 constexpr uint64_t kMostUnwritten = uint64_t{128} << 20;
+// What one read fetches: many small states, or one large one.
+constexpr uint64_t kReadBytes = uint64_t{256} << 10;
+constexpr uint64_t kMostTogether = 32;
 
 std::vector<FlatVector> Zeros(const state::StateSchema& schema) {
   std::vector<FlatVector> zeros;
@@ -22,7 +25,11 @@ std::vector<FlatVector> Zeros(const state::StateSchema& schema) {
 }  // namespace
 
 StateKeeper::StateKeeper(std::unique_ptr<state::ClientStateStore> store, uint32_t slots)
-    : store_(std::move(store)), depth_(2 * size_t{slots}), zeros_(Zeros(store_->schema())) {
+    : store_(std::move(store)),
+      together_(
+          std::clamp<uint64_t>(kReadBytes / state::BlobBytes(store_->schema()), 1, kMostTogether)),
+      depth_(2 * std::max<size_t>(slots, together_)),
+      zeros_(Zeros(store_->schema())) {
   for (const FlatVector& zero : zeros_) none_.items.push_back(zero.view());
 }
 
@@ -35,15 +42,28 @@ void StateKeeper::Expect(std::span<const Attempt> versions) {
 }
 
 void StateKeeper::ReadMore() {
-  while (ahead_.size() < depth_ && !expected_.empty()) {
-    const Attempt version = expected_.front();
-    expected_.pop_front();
-    if (!ahead_.try_emplace(version).second) continue;
-    readers_.Post([this, version] {
-      absl::StatusOr<state::ClientState> state = store_->Get(version);
+  while (!expected_.empty() && ahead_.size() + together_ <= depth_) {
+    std::vector<Attempt> next;
+    while (!expected_.empty() && next.size() < together_) {
+      if (ahead_.try_emplace(expected_.front()).second) next.push_back(expected_.front());
+      expected_.pop_front();
+    }
+    if (next.empty()) continue;
+    readers_.Post([this, next = std::move(next)] {
+      std::vector<absl::StatusOr<state::ClientState>> states;
+      std::vector<absl::StatusOr<state::BlobPtr>> blobs = store_->GetBlobs(next);
+      for (size_t i = 0; i < next.size(); ++i) {
+        if (blobs[i].ok()) {
+          states.push_back(state::OpenBlob(*std::move(blobs[i]), next[i], store_->schema()));
+        } else {
+          states.emplace_back(blobs[i].status());
+        }
+      }
       const MutexLock lock(&mutex_);
-      const auto found = ahead_.find(version);
-      if (found != ahead_.end()) found->second = std::move(state);
+      for (size_t i = 0; i < next.size(); ++i) {
+        const auto found = ahead_.find(next[i]);
+        if (found != ahead_.end()) found->second = std::move(states[i]);
+      }
     });
   }
 }
@@ -83,14 +103,25 @@ absl::Status StateKeeper::Write(const Attempt& version, std::span<const ConstVec
     };
     mutex_.Await(room);
     unwritten_ += bytes;
+    to_write_.push_back({version, std::move(blob)});
   }
-  writer_.Post([this, version, blob = std::move(blob), bytes]() mutable {
-    absl::Status status = store_->PutBlob(version, std::move(blob));
-    const MutexLock lock(&mutex_);
-    unwritten_ -= bytes;
-    if (write_error_.ok()) write_error_ = std::move(status);
-  });
+  writer_.Post([this] { WriteQueued(); });
   return absl::OkStatus();
+}
+
+void StateKeeper::WriteQueued() {
+  std::vector<state::NamedBlob> blobs;
+  {
+    const MutexLock lock(&mutex_);
+    blobs.swap(to_write_);
+  }
+  if (blobs.empty()) return;  // they went along with those before
+  uint64_t bytes = 0;
+  for (const state::NamedBlob& named : blobs) bytes += named.blob->size();
+  absl::Status status = store_->PutBlobs(blobs);
+  const MutexLock lock(&mutex_);
+  unwritten_ -= bytes;
+  if (write_error_.ok()) write_error_ = std::move(status);
 }
 
 absl::Status StateKeeper::Fence() {

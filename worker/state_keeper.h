@@ -46,16 +46,20 @@ class StateKeeper {
  private:
   using Ahead = std::optional<absl::StatusOr<state::ClientState>>;  // unset: being read
   void ReadMore() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Writes all that has gathered meanwhile, at once.
+  void WriteQueued() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::unique_ptr<state::ClientStateStore> store_;
-  const size_t depth_;
+  const size_t together_;  // states that one read fetches
+  const size_t depth_;     // states that are read ahead at most
   const std::vector<FlatVector> zeros_;
   state::ClientState none_;  // views of zeros_
 
   Mutex mutex_;
   std::deque<Attempt> expected_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<Attempt, Ahead, state::VersionHash> ahead_ ABSL_GUARDED_BY(mutex_);
-  uint64_t unwritten_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes
+  std::vector<state::NamedBlob> to_write_ ABSL_GUARDED_BY(mutex_);
+  uint64_t unwritten_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes, those being written included
   absl::Status write_error_ ABSL_GUARDED_BY(mutex_);
 
   Executor readers_{"state-read", 2};

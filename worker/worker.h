@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "algorithms/api/registry.h"
+#include "core/emulation.h"
 #include "data/dataset.h"
 #include "proto/fleet/link.h"
 #include "state/open.h"
@@ -18,12 +19,15 @@ namespace macaw::worker {
 struct Options {
   std::string name = "worker-0";  // stable over restarts
   uint32_t slots = 1;             // clients trained at the same time, one thread each
-  std::vector<double>
-      slowdown;  // emulation: slot i takes this many times as long (missing: 1); never a result
+  EmulationConfig emulation;  // uneven hardware, by the slots of the whole run; never a result
+  uint32_t first_slot = 0;    // number of its first slot among those
+  uint32_t run_slots = 0;     // how many those are; 0: only its own
   std::string
       scratch_dir;  // a folder of this node's own for what should outlive a crash; empty: none
   std::vector<std::string> plugins;  // loaded here, as RunConfig::plugins; the run's must be these
   state::StoreOptions state;         // where the states of its clients are kept, if the run has any
+  std::string script;  // the file of a run's scripted module (model.torchscript), if it has one
+  std::string trace;   // a file to which each turn's batches are written (trace.h); empty: none
   Duration reconnect_for =
       FromSeconds(60);  // how long a lost server is looked for before giving up
 };

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -54,7 +55,7 @@ absl::Status OpenStoreOf(const Config& config, const std::string& run, RunStates
   if (options.store != "disk") {
     ::signal(SIGPIPE, SIG_IGN);
     if (options.url == "spawn") {
-      MACAW_ASSIGN_OR_RETURN(states.redis, PrivateRedis::Start(config.state, run));
+      MACAW_ASSIGN_OR_RETURN(states.redis, PrivateRedis::Start(run));
       options.url = states.redis->url();
     }
     MACAW_ASSIGN_OR_RETURN(states.store,
@@ -200,13 +201,67 @@ absl::Status Sweep(const std::string& run) {
   return absl::OkStatus();
 }
 
+// The client's version in the newest checkpoint.
+absl::StatusOr<Fence> CurrentVersion(const RunStates& states, ClientId client) {
+  const Fence version = states.newest().versions.Get(client);
+  if (version.counter > 0) return version;
+  return absl::NotFoundError(absl::StrCat("client ", client.value, " has no state after round ",
+                                          states.newest().round.value));
+}
+
+// Norms in double, of whatever the vector holds.
+struct Norms {
+  double two = 0, largest = 0;
+  uint64_t not_finite = 0;
+};
+Norms NormsOf(const ConstVectorView& item) {
+  Norms norms;
+  double squares = 0;
+  DispatchDType(item.layout->dtype(), [&]<typename T>(T) {
+    for (const T value : item.As<T>()) {
+      const auto x = static_cast<double>(value);
+      if (!std::isfinite(x)) {
+        ++norms.not_finite;
+        continue;
+      }
+      squares += x * x;
+      norms.largest = std::max(norms.largest, std::abs(x));
+    }
+  });
+  norms.two = std::sqrt(squares);
+  return norms;
+}
+
+absl::Status Show(const std::string& run, ClientId client) {
+  MACAW_ASSIGN_OR_RETURN(const RunStates states, OpenRun(run));
+  MACAW_ASSIGN_OR_RETURN(const Fence fence, CurrentVersion(states, client));
+  const Attempt version{client, fence};
+  MACAW_ASSIGN_OR_RETURN(state::BlobPtr blob, states.store->GetBlob(version));
+  MACAW_ASSIGN_OR_RETURN(const state::BlobHeader header, state::ReadHeader(blob->bytes()));
+  Line("client", absl::StrCat(client.value, ", after round ", states.newest().round.value));
+  Line("version", absl::StrCat(header.version.fence.epoch, ".", header.version.fence.counter,
+                               " (start of the server, attempt)"));
+  Line("format", absl::StrCat(header.format));
+  Line("schema", header.schema.Hex());
+  Line("checksum", absl::StrFormat("%016x (XXH3-64)", header.checksum));
+  Line("bytes", absl::StrCat(blob->size(), ", of which ", header.payload, " of state"));
+  MACAW_ASSIGN_OR_RETURN(const state::ClientState state,
+                         state::OpenBlob(std::move(blob), version, states.store->schema()));
+  for (size_t i = 0; i < states.items.size(); ++i) {
+    const Norms norms = NormsOf(state.items[i]);
+    Line("item", absl::StrFormat("%s, %d %s: norm %.9g, largest %.9g%s", states.items[i].name,
+                                 states.items[i].layout->count(),
+                                 Name(states.items[i].layout->dtype()), norms.two, norms.largest,
+                                 norms.not_finite == 0 ? ""
+                                                       : absl::StrCat(", and ", norms.not_finite,
+                                                                      " that are not finite")));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Export(const std::string& run, ClientId client, const std::string& out) {
   MACAW_ASSIGN_OR_RETURN(const RunStates states, OpenRun(run));
-  const Fence version = states.newest().versions.Get(client);
-  if (version.counter == 0) {
-    return absl::NotFoundError(absl::StrCat("client ", client.value, " has no state after round ",
-                                            states.newest().round.value));
-  }
+  MACAW_ASSIGN_OR_RETURN(const Fence version, CurrentVersion(states, client));
   MACAW_ASSIGN_OR_RETURN(const state::ClientState state, states.store->Get({client, version}));
   std::vector<TensorToWrite> tensors;
   for (size_t i = 0; i < states.items.size(); ++i) {
@@ -235,6 +290,9 @@ absl::Status Export(const std::string& run, ClientId client, const std::string& 
 int StateList(const std::string& run) { return Finish(List(run)); }
 int StateVerify(const std::string& run) { return Finish(Verify(run)); }
 int StateSweep(const std::string& run) { return Finish(Sweep(run)); }
+int StateShow(const std::string& run, uint64_t client) {
+  return Finish(Show(run, ClientId(client)));
+}
 int StateExport(const std::string& run, uint64_t client, const std::string& out) {
   return Finish(Export(run, ClientId(client), out));
 }

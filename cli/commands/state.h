@@ -18,6 +18,9 @@ int StateVerify(const std::string& run);
 // Deletes what no checkpoint names. Not beside a run that goes on.
 int StateSweep(const std::string& run);
 
+// One client's current version: its header, and count and norms of each item.
+int StateShow(const std::string& run, uint64_t client);
+
 // Writes one client's state as safetensors: a tensor ITEM/ENTRY for each entry of each item.
 int StateExport(const std::string& run, uint64_t client, const std::string& out);
 

@@ -1,14 +1,17 @@
 #include "cli/config/client_state.h"
 
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/status.h"
+#include "state/redis_url.h"
 
 namespace macaw::cli {
 namespace {
 
 constexpr uint64_t kMegabyte = uint64_t{1} << 20;
+constexpr char kPassword[] = "MACAW_REDIS_PASSWORD";
 
 }  // namespace
 
@@ -39,7 +42,14 @@ state::StoreOptions StoreOptionsOf(const Config& config, const std::string& run_
                               .cache_bytes = section.cache_mb * kMegabyte};
   if (options.path.empty() && !run_folder.empty())
     options.path = absl::StrCat(run_folder, "/state");
+  if (const char* password = std::getenv(kPassword); password != nullptr)
+    options.password = password;
   return options;
+}
+
+void HandRedisPasswordOn(const Config& config) {
+  const std::string password = state::PasswordIn(config.state.url);
+  if (!password.empty()) ::setenv(kPassword, password.c_str(), /*overwrite=*/1);
 }
 
 absl::Status CheckStateStore(const Config& config, Start start) {
@@ -47,6 +57,8 @@ absl::Status CheckStateStore(const Config& config, Start start) {
     return absl::InvalidArgumentError(
         "state.store = \"redis\" needs state.url: unix:/path, redis://host:port, or spawn");
   }
+  if (config.state.store == "redis" && config.state.url != "spawn")
+    MACAW_RETURN_IF_ERROR(state::ParseRedisUrl(config.state.url).status());
   if (config.state.store != "memory") return absl::OkStatus();
   const std::string& name = config.run.algorithm.name;
   if (start == Start::kResumed) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/emulation.h"
 #include "core/run_config.h"
 #include "data/options.h"
 
@@ -21,6 +22,10 @@ struct ServerSection {
   uint32_t workers = 0;  // rounds begin when so many have registered; 0: workers.processes
 };
 
+struct SchedulerSection {
+  std::string policy = "planned_stealing";  // who trains where; never a result
+};
+
 struct WorkersSection {
   uint32_t processes = 1;
   uint32_t slots = 0;            // per process; 0: the cores, shared out
@@ -34,7 +39,7 @@ struct StateSection {
   std::string url;   // of a Redis; "spawn": one of the run's own
   bool sync = true;  // outlasts a crash of the machine, not only of the process
   uint64_t memory_mb = 4096;
-  uint64_t cache_mb = 256;  // per worker process
+  uint64_t cache_mb = 64;  // per worker process
 };
 
 struct StopSection {
@@ -59,6 +64,7 @@ struct Config {
   std::string task = "auto";         // auto | classification | binary | regression | next-token
   double cohort_fraction = 0;        // > 0: run.cohort.size follows from the population
   std::vector<std::string> splits = {"test"};  // evaluation.splits
+  std::string model_script;    // TorchScript file whose module is the model; "": a model of layers
   std::string model_init;      // safetensors file that the model starts from, or "zero"; "": from
                                // the seed
   bool own_transform = false;  // data.normalise is given: the data's own constants do not apply
@@ -67,7 +73,9 @@ struct Config {
   data::DataOptions data;
   data::PartitionOptions partition;
   ServerSection server;
+  SchedulerSection scheduler;
   WorkersSection workers;
+  EmulationConfig emulation;  // its slowdown is workers.slowdown
   StateSection state;
   OutputSection output;
 };

@@ -5,6 +5,8 @@
 #include "cli/config/field_types.h"
 #include "cli/config/special_fields.h"
 #include "data/partition.h"
+#include "scheduler/plan.h"
+#include "state/redis_url.h"
 
 namespace macaw::cli {
 namespace {
@@ -128,10 +130,17 @@ void AddPartition(Fields& f) {
 }
 
 void AddModel(Fields& f) {
-  f.push_back(HiddenIf(Plain("model.name", AT(run.model.name), "a name of `macaw models`"),
-                       [](const Config& c) { return !c.run.model.layers.empty(); }));
+  f.push_back(HiddenIf(
+      Plain("model.name", AT(run.model.name), "a name of `macaw models`"),
+      [](const Config& c) { return !c.run.model.layers.empty() || !c.model_script.empty(); }));
   f.push_back(List("model.layers", AT(run.model.layers),
                    "… or the layers: [\"conv 32 5 pad 2\", \"relu\", …]"));
+  f.push_back(Path("model.torchscript", AT(model_script),
+                   "… or a scripted module (torch.jit.save), whose values it starts from"));
+  f.push_back(Plain("model.script_digest", AT(run.model.script_digest),
+                    "of that file, which every worker's must have; filled in"));
+  f.push_back(List("model.tensors", AT(run.model.tensors),
+                   "of the scripted module: [\"parameter fc.weight 10 784\", …]; filled in"));
   Field init = Path("model.init", AT(model_init),
                     "safetensors file to start from, or \"zero\"; default: from the seed");
   init.choices = {"zero"};
@@ -160,9 +169,10 @@ void AddRound(Fields& f) {
       HiddenIf(Plain("cohort.fraction", AT(cohort_fraction), "… or a fraction of the population",
                      {.least = 0, .most = 1, .open_least = true}),
                [](const Config& c) { return c.cohort_fraction == 0; }));
-  f.push_back(
-      Choice("cohort.sampling", AT(run.cohort.sampling), {"uniform", "proportional", "poisson"},
-             "distinct; with replacement by examples (needs uniform weights); each on its own"));
+  f.push_back(Choice(
+      "cohort.sampling", AT(run.cohort.sampling), {"uniform", "proportional", "poisson", "sweep"},
+      "distinct; with replacement by examples (needs uniform weights); each on its own; "
+      "everybody once before anybody again"));
   f.push_back(WeightField());
   f.push_back(Plain("cohort.seed", AT(run.cohort.seed), "default: run.seed", AtLeast(0)));
   f.push_back(Plain("cohort.straggler_fraction", AT(run.cohort.straggler_fraction),
@@ -198,6 +208,8 @@ void AddLocal(Fields& f) {
                     AtLeast(0)));
   f.push_back(Plain("local.clip_norm", AT(run.local.clip_norm),
                     "largest norm of a gradient; 0: no limit", AtLeast(0)));
+  f.push_back(Choice("local.clip", AT(run.local.clip), {"gradient", "corrected"},
+                     "what clip_norm limits: before the algorithm's correction, or after it"));
   f.push_back(List("local.class_weights", AT(run.local.class_weights),
                    "of the loss, per class; default: 1", AtLeast(0)));
   f.push_back(
@@ -238,6 +250,18 @@ void AddNode(Fields& f) {
   f.push_back(List("workers.slowdown", AT(workers.slowdown),
                    "emulation: slot i of the run takes so many times as long", AtLeast(1)));
 
+  f.push_back(Choice("emulation.environment", AT(emulation.environment), {"none", "ratio", "cos"},
+                     "uneven hardware as FedML Parrot emulates it: by slot, or by slot and round"));
+  f.push_back(Plain("emulation.ratio", AT(emulation.ratio), "how uneven", AtLeast(0)));
+  f.push_back(Plain("emulation.pause_probability", AT(emulation.pause_probability),
+                    "of a client's turn to be longer by emulation.pause_seconds", Between(0, 1)));
+  f.push_back(Plain("emulation.pause_seconds", AT(emulation.pause_seconds), "seconds", AtLeast(0)));
+  f.push_back(Plain("emulation.seed", AT(emulation.seed), "of the pauses"));
+
+  std::vector<std::string> policies;
+  for (const auto& [name, what] : scheduler::SchedulingPolicies()) policies.push_back(name);
+  f.push_back(Choice("scheduler.policy", AT(scheduler.policy), std::move(policies),
+                     "which client trains where; moves time and never a result"));
   f.push_back(Plain("server.listen", AT(server.listen),
                     "host:port or unix:PATH; default: a private Unix socket"));
   Field durability =
@@ -253,15 +277,21 @@ void AddNode(Fields& f) {
                      "where client states are kept; memory: one worker process, not resumable"));
   f.push_back(Path("state.path", AT(state.path),
                    "disk: a folder of this run's own; default: state/ in the run's folder"));
-  f.push_back(Plain("state.url", AT(state.url),
+  Field url = Plain("state.url", AT(state.url),
                     "redis: unix:/path, redis://:password@host:port/db, or spawn: one of the "
-                    "run's own"));
-  f.push_back(Plain("state.sync", AT(state.sync),
-                    "disk: states outlast a crash of the machine, too, not only of processes"));
+                    "run's own; the password is not kept: MACAW_REDIS_PASSWORD");
+  url.get = [](const Config& c) -> std::optional<Value> {
+    if (c.state.url.empty()) return std::nullopt;
+    return Write(state::WithoutPassword(c.state.url));
+  };
+  f.push_back(std::move(url));
+  f.push_back(
+      Plain("state.sync", AT(state.sync),
+            "disk, spawn: states outlast a crash of the machine, too, not only of processes"));
   f.push_back(
       Plain("state.memory_mb", AT(state.memory_mb), "memory: the most it may hold", AtLeast(1)));
   f.push_back(Plain("state.cache_mb", AT(state.cache_mb),
-                    "disk: memory in front of it, in each worker process", AtLeast(0)));
+                    "disk, redis: memory in front of it, in each worker process", AtLeast(0)));
 }
 
 }  // namespace
@@ -293,7 +323,9 @@ std::vector<Field> AllFields() {
 std::vector<Rivals> AllRivals() {
   return {{"cohort.size", "cohort.fraction"},
           {"local.epochs", "local.steps"},
-          {"model.name", "model.layers"}};
+          {"model.name", "model.layers"},
+          {"model.name", "model.torchscript"},
+          {"model.layers", "model.torchscript"}};
 }
 
 }  // namespace macaw::cli

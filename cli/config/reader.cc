@@ -17,6 +17,7 @@
 #include "cli/config/toml.h"
 #include "core/files.h"
 #include "core/status.h"
+#include "models/script.h"
 #include "sdk/loader.h"
 
 namespace macaw::cli {
@@ -93,10 +94,14 @@ class Reader {
   absl::StatusOr<Config> Finish(const std::string& file) && {
     const Place place{file};
     MACAW_RETURN_IF_ERROR(CheckSource(place));
-    if (config_.run.model.name.empty() && config_.run.model.layers.empty()) {
-      return At(place, "model.name is missing (or model.layers); `macaw models` lists the names");
+    if (config_.run.model.name.empty() && config_.run.model.layers.empty() &&
+        config_.model_script.empty()) {
+      return At(place,
+                "model.name is missing (or model.layers, or model.torchscript); `macaw models` "
+                "lists the names");
     }
     if (!config_.run.model.layers.empty()) config_.run.model.name = "layers";
+    if (!config_.model_script.empty()) config_.run.model.name = models::kScriptName;
     if (config_.run.cohort.size == 0 && config_.cohort_fraction == 0) {
       return At(place,
                 "cohort.size or cohort.fraction is missing: how many clients train in a round");

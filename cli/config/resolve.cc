@@ -147,6 +147,11 @@ absl::StatusOr<models::ModelSpec> SpecOf(const Config& config) {
 }
 
 absl::StatusOr<FlatVector> InitialWeights(const Config& config, const models::ModelSpec& spec) {
+  if (config.model_init.empty() && spec.is_script()) {
+    return absl::InvalidArgumentError(
+        "model.init is missing: a scripted module starts from the values in its file, which "
+        "`macaw simulate` writes beside the config.toml of the run");
+  }
   if (config.model_init.empty()) return models::InitialModel(spec, config.run.model.seed);
   if (config.model_init == "zero") {
     FlatVector weights = models::InitialModel(spec, config.run.model.seed);

@@ -94,6 +94,9 @@ class Supervisor {
         watched.push_back({worker.child->pidfd(), [this, &worker] { return OnWorkerEnd(worker); }});
       }
     }
+    for (const Service& service : options_.services) {
+      if (!stopping_) watched.push_back({service.fd(), [this, &service] { return Attend(service); }});
+    }
     // Last, so that the rows it wrote and the workers it let go are seen first.
     watched.push_back({server_->pidfd(), [this] { return OnServerEnd(); }});
 
@@ -183,6 +186,12 @@ class Supervisor {
     options_.say(absl::StrCat(worker.name, " died (", exit.Text(), "); starting it again"));
     worker.start_at = Now() + *wait;
     return absl::OkStatus();
+  }
+
+  absl::Status Attend(const Service& service) {
+    if (stopping_) return absl::OkStatus();
+    absl::Status status = service.attend();
+    return status.ok() ? status : GiveUp(std::move(status));
   }
 
   // The run cannot go on, but the server is well: it may keep what is finished.

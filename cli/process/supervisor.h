@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 #include <vector>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "cli/process/child.h"
@@ -16,6 +17,12 @@ constexpr int kExitFailed = 1;
 constexpr int kExitUsage = 2;  // bad arguments or configuration: trying again is pointless
 constexpr int kExitInterrupted = 130;
 
+// Something else that a run cannot do without and that looks after itself (a private Redis).
+struct Service {
+  std::function<int()> fd;               // a descriptor: readable when there is something to do
+  std::function<absl::Status()> attend;  // does it; an error says why the run cannot go on
+};
+
 struct SupervisorOptions {
   // The server writes one line with its address to `ready_fd` when it listens, and each finished
   // row of metrics.jsonl as one line to `report_fd`. It exits with kExitInterrupted when SIGINT
@@ -23,6 +30,7 @@ struct SupervisorOptions {
   std::function<ChildSpec(int ready_fd, int report_fd)> server;
   std::function<ChildSpec(uint32_t index, const std::string& address)> worker;
   uint32_t workers = 1;
+  std::vector<Service> services;
   std::function<void(const std::string& row)> on_row;
   std::function<void(const std::string& message)> say;  // one line for people
 };

@@ -1,12 +1,16 @@
 #include "cli/simulate/private_redis.h"
 
+#include <sys/timerfd.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "core/clock.h"
 #include "core/files.h"
 #include "core/status.h"
 
@@ -26,32 +30,49 @@ absl::StatusOr<std::string> FindProgram(const std::string& name) {
 
 }  // namespace
 
-absl::StatusOr<PrivateRedis> PrivateRedis::Start(const StateSection& state,
-                                                 const std::string& run_folder) {
+absl::StatusOr<PrivateRedis> PrivateRedis::Start(const std::string& run_folder) {
   MACAW_ASSIGN_OR_RETURN(const std::string program, FindProgram("redis-server"));
   MACAW_ASSIGN_OR_RETURN(SocketFolder folder, SocketFolder::Make());
   const std::string data = absl::StrCat(run_folder, "/state");
   MACAW_RETURN_IF_ERROR(MakeDirectories(data));
   ChildSpec spec{.name = "redis-server", .log = absl::StrCat(run_folder, "/logs/redis.log")};
-  spec.argv = {program,
-               "--port",
-               "0",
-               "--unixsocket",
-               folder.socket(),
-               "--unixsocketperm",
-               "700",
-               "--dir",
-               data,
-               "--save",
-               "",
-               "--appendonly",
-               "yes",
-               "--appendfsync",
-               state.sync ? "everysec" : "no",
-               "--maxmemory-policy",
-               "noeviction"};
-  MACAW_ASSIGN_OR_RETURN(Child child, Child::Spawn(spec));
-  return PrivateRedis(std::move(folder), std::move(child));
+  spec.argv = {program, "--port", "0", "--unixsocket", folder.socket(), "--unixsocketperm", "700",
+               "--dir", data, "--save", "", "--appendonly", "yes",
+               // Not "everysec": while such a sync goes on, Redis answers writes that it has not
+               // handed to the kernel yet, and a kill would lose them.
+               "--appendfsync", "no", "--maxmemory-policy", "noeviction"};
+  Fd timer(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (!timer.open()) return absl::ErrnoToStatus(errno, "cannot make a timer");
+  PrivateRedis redis(std::move(folder), std::move(spec), std::move(timer));
+  MACAW_ASSIGN_OR_RETURN(redis.child_, Child::Spawn(redis.spec_));
+  return redis;
 }
+
+absl::Status PrivateRedis::Attend(const std::function<void(const std::string&)>& say) {
+  if (!child_.has_value()) {
+    uint64_t times = 0;
+    if (::read(timer_.get(), &times, sizeof(times)) < 0) return absl::OkStatus();  // not due yet
+    MACAW_ASSIGN_OR_RETURN(child_, Child::Spawn(spec_));
+    return absl::OkStatus();
+  }
+  const Exit exit = child_->Reap();
+  child_.reset();
+  const std::optional<Duration> wait = policy_.OnDeath(SteadyClock().Now());
+  if (!wait.has_value()) {
+    return absl::UnavailableError(
+        absl::StrCat("the run's redis-server died ", RestartPolicy::kLimit + 1,
+                     " times without a round being finished; ", exit.Text(), ": ",
+                     LastErrorLine(spec_.log), " (", spec_.log, ")"));
+  }
+  say(absl::StrCat("redis-server died (", exit.Text(), "); starting it again on the same data"));
+  const auto ns = std::max<int64_t>(std::chrono::nanoseconds(*wait).count(), 1);  // 0 would disarm
+  const itimerspec at{.it_interval = {},
+                      .it_value = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000}};
+  if (::timerfd_settime(timer_.get(), 0, &at, nullptr) != 0)
+    return absl::ErrnoToStatus(errno, "cannot set a timer");
+  return absl::OkStatus();
+}
+
+void PrivateRedis::OnProgress() { policy_.OnProgress(SteadyClock().Now()); }
 
 }  // namespace macaw::cli

@@ -1,29 +1,43 @@
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "cli/config/config.h"
 #include "cli/process/child.h"
+#include "cli/process/restart_policy.h"
 #include "cli/simulate/run_folder.h"
 
 namespace macaw::cli {
 
 // A redis-server of one run's own: on a Unix socket in a private folder, its data in the run's. It
-// dies with the object and with this process; a resumed run starts it on the same data.
+// dies with the object and with this process; when it dies by itself, its owner starts it again on
+// the same data, as a resumed run does. One thread: the main one.
 class PrivateRedis {
  public:
-  // Finds redis-server on PATH. Call on the main thread. It may still be loading when this returns;
-  // workers wait for it.
-  static absl::StatusOr<PrivateRedis> Start(const StateSection& state,
-                                            const std::string& run_folder);
+  // Finds redis-server on PATH. It may still be loading when this returns; workers wait for it.
+  // Its data is in RUN/state: whoever wants it to outlast a crash of the machine syncs that folder.
+  static absl::StatusOr<PrivateRedis> Start(const std::string& run_folder);
   std::string url() const { return "unix:" + folder_.socket(); }
 
+  // Readable once it has died or is due to be started again: time to call Attend.
+  int fd() const { return child_.has_value() ? child_->pidfd() : timer_.get(); }
+  // Starts it again, after a pause when it dies often; `say` gets a line about it. An error once
+  // that has become pointless, with Redis' last words.
+  absl::Status Attend(const std::function<void(const std::string&)>& say);
+  // The run has moved on: deaths before this do not count.
+  void OnProgress();
+
  private:
-  PrivateRedis(SocketFolder folder, Child child)
-      : folder_(std::move(folder)), child_(std::move(child)) {}
+  PrivateRedis(SocketFolder folder, ChildSpec spec, Fd timer)
+      : folder_(std::move(folder)), spec_(std::move(spec)), timer_(std::move(timer)) {}
+
   SocketFolder folder_;
-  Child child_;
+  ChildSpec spec_;
+  Fd timer_;  // for the next start, while there is no child
+  RestartPolicy policy_;
+  std::optional<Child> child_;
 };
 
 }  // namespace macaw::cli

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "cli/config/client_state.h"
 #include "cli/config/resolve.h"
 #include "cli/simulate/private_redis.h"
 #include "cli/simulate/progress.h"
@@ -54,9 +55,10 @@ absl::StatusOr<RunEnd> RunInChildren(const Config& config, const RunOptions& opt
     listen = absl::StrCat("unix:", private_folder->socket());
   }
 
+  if (options.stateful) HandRedisPasswordOn(config);
   std::optional<PrivateRedis> redis;  // outlives the workers
   if (options.stateful && config.state.store == "redis" && config.state.url == "spawn") {
-    MACAW_ASSIGN_OR_RETURN(redis, PrivateRedis::Start(config.state, options.folder));
+    MACAW_ASSIGN_OR_RETURN(redis, PrivateRedis::Start(options.folder));
   }
 
   Progress progress({.terminal = ::isatty(STDERR_FILENO) != 0,
@@ -70,10 +72,18 @@ absl::StatusOr<RunEnd> RunInChildren(const Config& config, const RunOptions& opt
                     });
 
   const std::string config_file = absl::StrCat(options.folder, "/config.toml");
+  if (options.trace) MACAW_RETURN_IF_ERROR(MakeDirectories(options.folder + "/trace"));
   const auto log = [&](const std::string& name) {
     return absl::StrCat(options.folder, "/logs/", name, ".log");
   };
   const uint32_t slots = SlotsPerProcess(config.workers);
+
+  // States on this host are made durable beside the rounds, once a checkpoint is to name them.
+  const std::string state_folder = redis.has_value() || config.state.path.empty()
+                                       ? options.folder + "/state"
+                                       : config.state.path;
+  const bool server_syncs_state =
+      options.stateful && config.state.sync && (redis.has_value() || config.state.store == "disk");
 
   SupervisorOptions supervisor;
   supervisor.workers = config.workers.processes;
@@ -90,6 +100,7 @@ absl::StatusOr<RunEnd> RunInChildren(const Config& config, const RunOptions& opt
                  absl::StrCat(ready_fd),
                  "--report-fd",
                  absl::StrCat(report_fd)};
+    if (server_syncs_state) spec.argv.insert(spec.argv.end(), {"--sync-state", state_folder});
     if (options.resume) spec.argv.push_back("--resume");
     for (const uint64_t client : options.state_reset)
       spec.argv.insert(spec.argv.end(), {"--state-reset", absl::StrCat(client)});
@@ -111,14 +122,25 @@ absl::StatusOr<RunEnd> RunInChildren(const Config& config, const RunOptions& opt
                  "--scratch",
                  absl::StrCat(options.folder, "/scratch"),
                  "--state",
-                 absl::StrCat(options.folder, "/state")};
+                 state_folder};
+    if (server_syncs_state) spec.argv.push_back("--server-syncs-state");
     if (redis.has_value()) spec.argv.insert(spec.argv.end(), {"--state-url", redis->url()});
     spec.argv.insert(spec.argv.end(), {"--first-slot", absl::StrCat(index * slots)});
+    if (options.trace)
+      spec.argv.insert(spec.argv.end(),
+                       {"--trace", absl::StrCat(options.folder, "/trace/", name, ".jsonl")});
     if (options.verbose) spec.argv.push_back("--verbose");
     return spec;
   };
-  supervisor.on_row = [&](const std::string& row) { progress.OnRow(row); };
+  supervisor.on_row = [&](const std::string& row) {
+    progress.OnRow(row);
+    if (redis.has_value()) redis->OnProgress();
+  };
   supervisor.say = [&](const std::string& message) { progress.Say(message); };
+  if (redis.has_value()) {
+    supervisor.services.push_back({.fd = [&redis] { return redis->fd(); },
+                                   .attend = [&] { return redis->Attend(supervisor.say); }});
+  }
 
   absl::StatusOr<RunEnd> end = Supervise(supervisor);
   progress.Finish();

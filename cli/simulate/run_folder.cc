@@ -20,9 +20,9 @@ namespace fs = std::filesystem;
 
 // Everything that a run writes into its folder.
 constexpr const char* kRunFiles[] = {
-    "config.toml",   "summary.json", "metrics.jsonl", "events.jsonl",      "clients.jsonl",
-    "timeline.json", "epoch",        "checkpoints",   "model.safetensors", "logs",
-    "scratch",       "state",        ".lock"};
+    "config.toml",   "summary.json", "metrics.jsonl", "events.jsonl",           "clients.jsonl",
+    "timeline.json", "epoch",        "checkpoints",   "model.safetensors",      "logs",
+    "scratch",       "state",        "trace",         "model-init.safetensors", ".lock"};
 
 bool Taken(const std::string& path) {
   std::error_code error;

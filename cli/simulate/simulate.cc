@@ -18,6 +18,7 @@
 #include "cli/simulate/result.h"
 #include "cli/simulate/run.h"
 #include "cli/simulate/run_folder.h"
+#include "cli/simulate/script.h"
 #include "core/files.h"
 #include "core/status.h"
 #include "data/dataset.h"
@@ -75,6 +76,7 @@ class Run {
                                    .resume = !options_.resume.empty(),
                                    .stateful = stateful_,
                                    .state_reset = options_.state_reset,
+                                   .trace = options_.trace,
                                    .quiet = options_.quiet,
                                    .verbose = options_.verbose});
   }
@@ -85,14 +87,25 @@ class Run {
 
  private:
   absl::Status ComposeNew(const std::string& suffix) {
+    std::string script_values;
+    if (!config_.model_script.empty()) {
+      MACAW_ASSIGN_OR_RETURN(script_values, DescribeScript(config_));
+    }
     MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, ResolveWithData());
-    MACAW_RETURN_IF_ERROR(InitialWeights(config_, spec).status());
+    const bool own_values = !script_values.empty() && config_.model_init.empty();
+    if (!own_values) MACAW_RETURN_IF_ERROR(InitialWeights(config_, spec).status());
     MACAW_RETURN_IF_ERROR(CheckState(spec, Start::kNew));
     std::string out = options_.out.empty() ? config_.output.out : options_.out;
     if (!out.empty()) absl::StrAppend(&out, suffix);
     MACAW_ASSIGN_OR_RETURN(
         folder_, MakeRunFolder(out, absl::StrCat(config_.run.name, suffix), options_.force));
     Say("run", folder_->path);
+    if (own_values) {
+      const std::filesystem::path file =
+          std::filesystem::path(folder_->path) / "model-init.safetensors";
+      MACAW_RETURN_IF_ERROR(AtomicWriteFile(file.string(), script_values));
+      config_.model_init = std::filesystem::absolute(file).lexically_normal().string();
+    }
     return WriteConfig();
   }
 

@@ -17,7 +17,8 @@ struct SimulateOptions {
   uint32_t repeat = 1;                // runs with seeds seed, seed+1, …
   std::vector<uint64_t> state_reset;  // clients that start afresh; with `resume`
   bool force = false;
-  bool tcp = false;  // TCP loopback instead of a Unix socket
+  bool tcp = false;    // TCP loopback instead of a Unix socket
+  bool trace = false;  // the workers write down every batch (trace/ in the run's folder)
   bool quiet = false;
   bool verbose = false;  // debug lines in the children's logs
 };

@@ -81,7 +81,7 @@ struct RegisterReply {
 // ---------------------------------------------------------------
 struct LeaseRequest {
   WorkerId session;
-  uint32_t wanted = 0;       // clients that could start soon; the server decides how many come
+  uint32_t wanted = 0;       // slots with nothing to do; 0: all are busy, this asks ahead for them
   uint32_t running = 0;      // clients of this worker leased and not yet committed
   std::vector<Digest> have;  // blobs that need not be sent again
 };
@@ -136,6 +136,8 @@ struct LeaseReply {
   // State versions that nothing names any more, each told to one worker, once: a lost message costs
   // room in the store and nothing else. In the lease, because its rate is that of the rounds.
   std::vector<Attempt> deletable;
+  // Ask again only with a slot idle: what is left should not wait behind a running client.
+  bool when_idle = false;
 };
 
 // ---- Heartbeat: progress up, all leases renewed; forecast and directives down
@@ -162,7 +164,8 @@ struct ClientRecord {
   uint32_t examples = 0;  // training rows
   uint64_t steps = 0;
   std::vector<double> sums;                    // MetricSchema::sums over its minibatches
-  double load_seconds = 0, train_seconds = 0;  // timings: never part of a result
+  // Timings, never part of a result: reading its state, loading its rows, everything after.
+  double state_seconds = 0, load_seconds = 0, train_seconds = 0;
   bool has_state = false;                      // a state blob was stored under this attempt
 };
 enum class LeftOutReason : uint8_t {

@@ -19,6 +19,7 @@ v1::ClientRecord ToWire(const fleet::ClientRecord& record) {
   m.set_load_seconds(record.load_seconds);
   m.set_train_seconds(record.train_seconds);
   m.set_has_state(record.has_state);
+  m.set_state_seconds(record.state_seconds);
   return m;
 }
 
@@ -35,6 +36,7 @@ absl::StatusOr<fleet::ClientRecord> FromWire(const v1::ClientRecord& m) {
   record.load_seconds = f.NotNegative("load_seconds", m.load_seconds());
   record.train_seconds = f.NotNegative("train_seconds", m.train_seconds());
   record.has_state = m.has_state();
+  record.state_seconds = f.NotNegative("state_seconds", m.state_seconds());
   return f.Done(std::move(record));
 }
 

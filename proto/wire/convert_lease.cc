@@ -138,6 +138,7 @@ v1::LeaseReply ToWire(const fleet::LeaseReply& reply, const InlineRule& rule) {
       *lease.add_tasks() = ToWire(task);
   }
   for (const Attempt& version : reply.deletable) *m.add_deletable() = ToWire(version);
+  m.set_when_idle(reply.when_idle);
   return m;
 }
 
@@ -150,6 +151,7 @@ absl::StatusOr<fleet::LeaseReply> FromWire(const v1::LeaseReply& m) {
   f.Require(reply.next != fleet::Next::kWork || m.has_training() || m.has_evaluation(), "next",
             "work without any work in it");
   for (const v1::Attempt& version : m.deletable()) reply.deletable.push_back(FromWire(version));
+  reply.when_idle = m.when_idle();
   return f.Done(std::move(reply));
 }
 

@@ -104,6 +104,7 @@ v1::LocalConfig ToWire(const LocalConfig& local) {
   m.set_nesterov(local.nesterov);
   m.set_weight_decay(local.weight_decay);
   m.set_clip_norm(local.clip_norm);
+  m.set_clip(local.clip);
   m.mutable_class_weights()->Add(local.class_weights.begin(), local.class_weights.end());
   m.set_label_smoothing(local.label_smoothing);
   m.set_drop_last(local.drop_last);
@@ -128,6 +129,7 @@ absl::StatusOr<LocalConfig> FromWire(const v1::LocalConfig& m) {
   local.nesterov = m.nesterov();
   local.weight_decay = f.Finite("weight_decay", m.weight_decay());
   local.clip_norm = f.Finite("clip_norm", m.clip_norm());
+  local.clip = f.Name("clip", m.clip());
   local.class_weights = ReadNumbers(f, "class_weights", m.class_weights());
   local.label_smoothing = f.Finite("label_smoothing", m.label_smoothing());
   local.drop_last = m.drop_last();

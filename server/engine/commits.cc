@@ -21,6 +21,14 @@ std::vector<Attempt> AttemptsOf(const fleet::Part& part) {
   return attempts;
 }
 
+// Of its slots' time, as its worker reports it.
+double SecondsOf(const fleet::Part& part) {
+  double seconds = 0;
+  for (const fleet::ClientRecord& record : part.included)
+    seconds += record.state_seconds + record.load_seconds + record.train_seconds;
+  return seconds;
+}
+
 }  // namespace
 
 absl::Status RoundEngine::CheckEvaluation(const fleet::EvaluationResult& result) const {
@@ -73,16 +81,15 @@ absl::Status RoundEngine::CheckRecords(const fleet::Part& part) const {
   return absl::OkStatus();
 }
 
-void RoundEngine::LearnSpeed(Worker& worker, const fleet::Part& part) {
-  constexpr double kNewest = 0.5;  // weight of the latest part
-  double load = 0, seconds = 0;
+void RoundEngine::LearnSpeed(const Worker& worker, const fleet::Part& part) {
   for (const fleet::ClientRecord& record : part.included) {
-    load += record.examples;
-    seconds += record.load_seconds + record.train_seconds;
+    const scheduler::CohortEntry* entry = FindEntry(record.attempt.client);
+    if (entry == nullptr) continue;
+    Estimates().Observe(worker.session, *entry,
+                        {.state_seconds = record.state_seconds,
+                         .load_seconds = record.load_seconds,
+                         .train_seconds = record.train_seconds});
   }
-  if (!(load > 0) || !(seconds > 0)) return;
-  double& speed = worker.load_per_second;
-  speed = speed == 0 ? load / seconds : (1 - kNewest) * speed + kNewest * load / seconds;
 }
 
 fleet::CommitReply RoundEngine::Accept(Ticket ticket, Worker& worker, const fleet::Part& part,
@@ -123,13 +130,14 @@ fleet::CommitReply RoundEngine::Accept(Ticket ticket, Worker& worker, const flee
   report_.records.insert(report_.records.end(), part.included.begin(), part.included.end());
   report_.left_out.insert(report_.left_out.end(), part.left_out.begin(), part.left_out.end());
   for (const fleet::ClientRecord& record : part.included) {
-    if (record.has_state) versions_.Stage(record.attempt);
+    if (record.has_state) versions_.Stage(record.attempt, worker.session);
   }
   host_.Note({"part",
               {{"worker", worker.name},
                {"round", int64_t{part.round.value}},
                {"clients", static_cast<int64_t>(included.size())},
-               {"left_out", static_cast<int64_t>(left_out.size())}}});
+               {"left_out", static_cast<int64_t>(left_out.size())},
+               {"seconds", SecondsOf(part)}}});
   if (!included.empty()) {
     adding = true;
     ++adding_;

@@ -72,6 +72,8 @@ void RoundEngine::OpenRound(Round round) {
       return training::IsStraggler(options_.run.cohort, round, entry.client);
     });
   }
+  if (options_.stateful) ReportStates();
+  for (scheduler::CohortEntry& entry : cohort_.entries) Weigh(entry, round);
   deaths_.clear();
   died_.clear();
   order_ = {.round = round};
@@ -111,6 +113,23 @@ void RoundEngine::OpenPhase(Phase phase) {
   host_.Prepare(order_);
 }
 
+scheduler::Estimator& RoundEngine::Estimates() {
+  const auto [it, fresh] = estimators_.try_emplace(order_.phase);
+  for (auto& [session, worker] : workers_) {
+    if (fresh) it->second.AddWorker(session, worker.device);
+  }
+  return it->second;
+}
+
+void RoundEngine::Weigh(scheduler::CohortEntry& entry, Round round) const {
+  const RunConfig& run = options_.run;
+  const LocalConfig local = training::WorkOf(run.cohort, run.local, round, entry.client);
+  const uint64_t batch =
+      local.batch_size > 0 ? local.batch_size : std::max<uint64_t>(entry.load, 1);
+  entry.steps = local.steps > 0 ? local.steps : local.epochs * ((entry.load + batch - 1) / batch);
+  entry.has_state = options_.stateful && versions_.Current(entry.client).counter != 0;
+}
+
 void RoundEngine::BroadcastReady(Round round, Phase phase, absl::StatusOr<fleet::Blob> broadcast,
                                  TimePoint now) {
   if (state_ != State::kPreparing || round != order_.round || phase != order_.phase) return;
@@ -118,8 +137,12 @@ void RoundEngine::BroadcastReady(Round round, Phase phase, absl::StatusOr<fleet:
   broadcast_ = *std::move(broadcast);
   std::vector<scheduler::WorkerInfo> workers;
   for (const auto& [session, worker] : workers_)
-    workers.push_back({.worker = session, .slots = worker.slots});
-  dispatch_ = scheduler::DispatchQueue(scheduler_.Assign(cohort_, workers));
+    workers.push_back(
+        {.worker = session, .slots = worker.slots, .costs = Estimates().CostsOf(session)});
+  const scheduler::Plan plan = scheduler_.Assign(cohort_, workers);
+  host_.Note({"planned", {{"round", int64_t{round.value}}, {"why", plan.reason}}});
+  dispatch_ = scheduler::DispatchQueue(plan);
+  phase_began_ = now;
   if (workers.empty()) {  // everybody left between two rounds: whoever comes takes from the common
                           // pool
     for (const scheduler::CohortEntry& entry : cohort_.entries) dispatch_.PutBack(entry);
@@ -132,6 +155,7 @@ void RoundEngine::BroadcastReady(Round round, Phase phase, absl::StatusOr<fleet:
 void RoundEngine::Applied(absl::StatusOr<bool> another_phase, std::optional<fleet::Blob> model,
                           TimePoint now) {
   if (state_ != State::kClosing) return;
+  Estimates().EndRound();
   if (!another_phase.ok()) {
     return Fail(Annotate(another_phase.status(), absl::StrCat("round ", order_.round.value)));
   }
@@ -222,6 +246,7 @@ void RoundEngine::Tick(TimePoint now) {
         host_.AnswerLease(std::exchange(worker.parked, std::nullopt)->ticket,
                           {.next = fleet::Next::kWait});
       }
+      if (worker.look_again <= now) worker.look_again = TimePoint::max();
     } else if (worker.last_seen + options_.lease_timeout <= now) {
       lost.push_back(session);
     }
@@ -238,8 +263,9 @@ void RoundEngine::Tick(TimePoint now) {
 TimePoint RoundEngine::NextDeadline() const {
   TimePoint next = std::min(table_.NextExpiry(), evaluation_.NextExpiry());
   for (const auto& [session, worker] : workers_) {
-    next = std::min(next, worker.parked.has_value() ? worker.parked->deadline
-                                                    : worker.last_seen + options_.lease_timeout);
+    next = std::min(next, worker.parked.has_value()
+                              ? std::min(worker.parked->deadline, worker.look_again)
+                              : worker.last_seen + options_.lease_timeout);
   }
   return next;
 }

@@ -15,6 +15,7 @@
 #include "proto/fleet/messages.h"
 #include "scheduler/cohort.h"
 #include "scheduler/dispatch.h"
+#include "scheduler/estimator.h"
 #include "scheduler/plan.h"
 #include "server/engine/attempt_table.h"
 #include "server/engine/evaluation_board.h"
@@ -114,13 +115,16 @@ class RoundEngine {
     TimePoint last_seen{};
     uint64_t last_commit = 0;
     std::optional<Parked> parked;
-    bool told = false;           // that the run is over
-    double load_per_second = 0;  // of a slot, smoothed over its parts; 0: not known yet
+    TimePoint look_again = TimePoint::max();  // while parked: may get now what it did not before
+    std::string device;                       // those with equal names are equally fast
+    bool told = false;                        // that the run is over
     bool volatile_state = false;
   };
 
-  // Updates what a worker is known to do in a second. Placement only, never a result.
-  static void LearnSpeed(Worker& worker, const fleet::Part& part);
+  // What is known of the workers' speed in the open phase. Placement only, never a result.
+  scheduler::Estimator& Estimates();
+  void LearnSpeed(const Worker& worker, const fleet::Part& part);
+  void Weigh(scheduler::CohortEntry& entry, Round round) const;  // what its cost depends on
   absl::Status CheckNode(const fleet::RegisterRequest& request,
                          const std::vector<uint32_t>& examples) const;
   Worker* Seen(WorkerId session, TimePoint now);
@@ -132,6 +136,7 @@ class RoundEngine {
   void OpenEvaluation(Round round, fleet::Blob model);
   bool Serve(Worker& worker, const fleet::LeaseRequest& request, Ticket ticket, TimePoint now);
   void ServeParked(TimePoint now);
+  void DismissParked();  // those for whom nothing can come any more commit what they have
   void Requeue(const std::vector<Attempt>& ended, const std::string& why);
   fleet::CommitReply Accept(Ticket ticket, Worker& worker, const fleet::Part& part,
                             const absl::Status& decoded, bool& adding);
@@ -141,6 +146,8 @@ class RoundEngine {
   // Ends the run when these say that the state of a client cannot be read.
   bool FailOverState(const std::vector<fleet::LeftOut>& left_out);
   bool FailOverState(WorkerId worker, const std::vector<fleet::EvaluationResult>& evaluations);
+  // Tells the scheduler which of the cohort's clients have a state, and whose session made it.
+  void ReportStates();
   // The run has done its rounds: ends it, in a stateful run once all states have been digested.
   void Finish(RunEnd end, std::string reason, TimePoint now);
   void Advance(
@@ -149,6 +156,7 @@ class RoundEngine {
   void NextRound(TimePoint now);
   void End(RunEnd end, absl::Status status, std::string reason);
   void Fail(absl::Status status) { End(RunEnd::kFailed, std::move(status), ""); }
+  bool more_to_lease() const { return state_ == State::kRunning && !dispatch_.empty(); }
   const scheduler::CohortEntry* FindEntry(ClientId client) const;
   double WeightOf(ClientId client) const;
 
@@ -177,6 +185,8 @@ class RoundEngine {
   fleet::Blob broadcast_;
   AttemptTable table_{{}};
   scheduler::DispatchQueue dispatch_;
+  TimePoint phase_began_{};  // when its plan was made
+  std::map<Phase, scheduler::Estimator> estimators_;
   std::map<ClientId, uint32_t> deaths_;
   std::set<Fence> died_;  // attempts counted in it
   PhaseReport report_;

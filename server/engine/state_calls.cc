@@ -64,6 +64,13 @@ bool RoundEngine::FailOverState(WorkerId worker,
   return false;
 }
 
+void RoundEngine::ReportStates() {
+  for (scheduler::CohortEntry& entry : cohort_.entries) {
+    entry.has_state = versions_.Current(entry.client).counter > 0;
+    if (entry.has_state) entry.state_at = versions_.MadeBy(entry.client);
+  }
+}
+
 void RoundEngine::Finish(RunEnd end, std::string reason, TimePoint now) {
   if (!options_.stateful) return End(end, absl::OkStatus(), std::move(reason));
   state_ = State::kDraining;

@@ -1,6 +1,7 @@
 // What workers ask for, and what becomes of those who stop asking: registration, leases,
 // heartbeats, releases.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "core/status.h"
@@ -16,6 +17,7 @@ using fleet::Next;
 constexpr double kLeaseWorth = 2e-3;
 // Only a lease that is asked for again soon is worth parking; this bounds what a request can ask.
 constexpr Duration kLongestPoll = std::chrono::seconds(60);
+constexpr double kForEver = 1e8;          // seconds that still fit a Duration
 constexpr uint64_t kMostTasks = 8192;     // a lease and its answer must fit a message
 constexpr size_t kForecast = 64;          // clients named ahead per heartbeat
 constexpr uint64_t kMostStateTasks = 16;  // each names up to fleet::kStateRange versions
@@ -124,12 +126,14 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::Register
                 .incarnation = request.incarnation,
                 .slots = request.slots,
                 .last_seen = now,
+                .device = ToString(request.profile),
                 .volatile_state = request.volatile_state};
   reply.session = worker.session;
   host_.Note({"worker_joined",
               {{"worker", worker.name},
                {"session", int64_t{worker.session.value}},
                {"slots", int64_t{worker.slots}}}});
+  for (auto& [phase, estimator] : estimators_) estimator.AddWorker(worker.session, worker.device);
   workers_.emplace(worker.session, std::move(worker));
   if (state_ == State::kGathering && workers_.size() >= options_.workers) Begin(now);
   return reply;
@@ -152,6 +156,7 @@ void RoundEngine::Lose(WorkerId session, const std::string& why, TimePoint now) 
   host_.Note({"worker_lost", {{"worker", worker.name}, {"why", why}}});
   Requeue(table_.DropWorker(session), absl::StrCat(worker.name, " lost"));
   dispatch_.RemoveWorker(session);
+  for (auto& [phase, estimator] : estimators_) estimator.RemoveWorker(session);
   evaluation_.DropWorker(session);
   if (worker.volatile_state && versions_.any()) {
     return Fail(absl::AbortedError(absl::StrCat(
@@ -195,9 +200,13 @@ void RoundEngine::Lease(Ticket ticket, const fleet::LeaseRequest& request, Durat
             absl::StrCat("a lease never reached ", worker->name));
     evaluation_.DropWorker(worker->session);
   }
-  if (Serve(*worker, request, ticket, now)) return;
-  if (table_.leased_to(worker->session) > 0)
-    return host_.AnswerLease(ticket, {.next = Next::kCommit});
+  if (Serve(*worker, request, ticket, now)) return DismissParked();
+  if (table_.leased_to(worker->session) > 0) {
+    if (!more_to_lease()) return host_.AnswerLease(ticket, {.next = Next::kCommit});
+    // It has asked ahead and shall ask again when it has need; a poll would keep it from that.
+    if (request.wanted == 0)
+      return host_.AnswerLease(ticket, {.next = Next::kWait, .when_idle = true});
+  }
   worker->parked = {
       .ticket = ticket, .deadline = now + std::min(wait, kLongestPoll), .request = request};
 }
@@ -229,26 +238,38 @@ bool RoundEngine::Serve(Worker& worker, const fleet::LeaseRequest& request, Tick
         task.state_version = versions_.Current(task.client);
     }
   }
-  if (state_ == State::kRunning && !dispatch_.empty()) {
-    fleet::TrainingLease lease{.round = order_.round,
-                               .phase = order_.phase,
-                               .broadcast = named(broadcast_),
-                               .max_weight = order_.grid.max_weight,
-                               .total_weight = order_.grid.total_weight,
-                               .max_multiplicity = order_.grid.max_multiplicity,
-                               .total_multiplicity = order_.grid.total_multiplicity};
-    const double worthwhile = worker.load_per_second * worker.slots * kLeaseWorth;
-    for (const scheduler::CohortEntry& entry :
-         dispatch_.Take(worker.session, worker.slots, static_cast<uint64_t>(worthwhile))) {
-      const Attempt attempt = table_.Lease(entry.client, worker.session, expires, fences_);
-      lease.assignments.push_back({.client = entry.client,
-                                   .fence = attempt.fence,
-                                   .multiplicity = entry.multiplicity,
-                                   .weight = WeightOf(entry.client),
-                                   .state_version = versions_.Current(entry.client)});
+  if (more_to_lease()) {
+    // Who holds nothing of the round is as good as idle, whatever it evaluates.
+    const bool holds = table_.leased_to(worker.session) > 0;
+    const scheduler::Piece piece =
+        dispatch_.Take({.worker = worker.session,
+                        .slots = worker.slots,
+                        .idle = holds ? std::min(request.wanted, worker.slots) : worker.slots,
+                        .now = ToSeconds(now - phase_began_),
+                        .least_seconds = kLeaseWorth});
+    reply.when_idle = piece.when_idle;
+    worker.look_again = std::isfinite(piece.look_again)
+                            ? phase_began_ + FromSeconds(std::min(piece.look_again, kForEver))
+                            : TimePoint::max();
+    if (!piece.clients.empty()) {
+      fleet::TrainingLease lease{.round = order_.round,
+                                 .phase = order_.phase,
+                                 .broadcast = named(broadcast_),
+                                 .max_weight = order_.grid.max_weight,
+                                 .total_weight = order_.grid.total_weight,
+                                 .max_multiplicity = order_.grid.max_multiplicity,
+                                 .total_multiplicity = order_.grid.total_multiplicity};
+      for (const scheduler::CohortEntry& entry : piece.clients) {
+        const Attempt attempt = table_.Lease(entry.client, worker.session, expires, fences_);
+        lease.assignments.push_back({.client = entry.client,
+                                     .fence = attempt.fence,
+                                     .multiplicity = entry.multiplicity,
+                                     .weight = WeightOf(entry.client),
+                                     .state_version = versions_.Current(entry.client)});
+      }
+      lease.last = dispatch_.empty();
+      reply.training = std::move(lease);
     }
-    lease.last = dispatch_.empty();
-    reply.training = std::move(lease);
   }
   if (!reply.training.has_value() && !reply.evaluation.has_value()) return false;
   reply.deletable = versions_.TakeDeletable(kMostDeletable);
@@ -261,6 +282,15 @@ void RoundEngine::ServeParked(TimePoint now) {
     if (!worker.parked.has_value()) continue;
     const Parked parked = *worker.parked;
     if (Serve(worker, parked.request, parked.ticket, now)) worker.parked.reset();
+  }
+  DismissParked();
+}
+
+void RoundEngine::DismissParked() {
+  if (more_to_lease()) return;
+  for (auto& [session, worker] : workers_) {
+    if (!worker.parked.has_value() || table_.leased_to(session) == 0) continue;
+    host_.AnswerLease(std::exchange(worker.parked, std::nullopt)->ticket, {.next = Next::kCommit});
   }
 }
 

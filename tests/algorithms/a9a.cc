@@ -79,7 +79,7 @@ class LogLoss final : public Objective {
 
 const std::vector<GoldenRow>& GoldenRows() {
   static const auto& rows = *new std::vector<GoldenRow>{
-      {"GradientDescent", "fedavg", {}, 1, {1.40e-1, 5.15e-2, 2.90e-2, 1.43e-2}},
+      {"GradientDescent", "gd", {}, 10, {1.40e-1, 5.15e-2, 2.90e-2, 1.43e-2}},
       {"FedAvg", "fedavg", {}, 10, {8.07e-2, 3.27e-2, 2.52e-2, 2.21e-2}},
       {"FedProx", "fedprox", {{"mu", 1.0}}, 10, {1.13e-1, 4.12e-2, 2.59e-2, 1.76e-2}},
       {"Scaffold", "scaffold", {{"weighted", true}}, 10, {3.36e-2, 4.18e-3, 1.14e-3, 2.15e-4}},

@@ -37,6 +37,14 @@ TEST(FedAvg, WithOneStepIsGradientDescentAndReachesTheOptimum) {
   EXPECT_LT(Distance(loop.Model(), Q4Optimum()), 1e-12);
 }
 
+TEST(GradientDescent, TakesOneStepOnAllRowsWhateverIsConfigured) {
+  RoundLoop gd(Builtin("gd"), Q4(), {.steps = 7});
+  RoundLoop one_step = FedAvgOn(Q4(), {.steps = 1});
+  ASSERT_TRUE(gd.Rounds(20).ok());
+  ASSERT_TRUE(one_step.Rounds(20).ok());
+  EXPECT_EQ(gd.ModelDigest(), one_step.ModelDigest());
+}
+
 TEST(FedAvg, WithManyStepsReachesTheMeanOfTheMinima) {
   RoundLoop loop = FedAvgOn(Q4(), {.steps = 2000});
   ASSERT_TRUE(loop.Rounds(3).ok());

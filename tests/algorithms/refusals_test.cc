@@ -29,7 +29,7 @@ std::string Refusal(const Setup& setup) {
 }
 
 TEST(Refusals, NoneForAnOrdinaryRun) {
-  for (const std::string name : {"fedavg", "fedprox", "scaffold", "feddyn", "fednova", "mime",
+  for (const std::string name : {"fedavg", "gd", "fedprox", "scaffold", "feddyn", "fednova", "mime",
                                  "mimelite", "fedadam", "fedyogi", "fedadagrad", "fedavgm",
                                  "qfedavg", "ditto", "fedrep", "median", "trimmed_mean", "krum"}) {
     EXPECT_EQ(Refusal(SetupOf(name)), "");
@@ -49,7 +49,7 @@ TEST(Refusals, AClientWithStateTakesOneTurnARound) {
 }
 
 TEST(Refusals, RulesThatCountSgdSteps) {
-  for (const std::string name : {"scaffold", "fednova", "mime", "mimelite"}) {
+  for (const std::string name : {"scaffold", "fednova", "mime", "mimelite", "gd"}) {
     auto setup = SetupOf(name);
     setup.local.optimizer = "adam";
     EXPECT_THAT(Refusal(setup), AllOf(HasSubstr("local.optimizer"), HasSubstr("\"sgd\"")));
@@ -74,6 +74,21 @@ TEST(Refusals, MimeNeitherWithMomentumNorClip) {
   setup.local.momentum = 0;
   setup.local.clip_norm = 1;
   EXPECT_THAT(Refusal(setup), HasSubstr("local.clip_norm"));
+}
+
+TEST(Refusals, ScaffoldTwoWithAClipOfTheCorrectedGradient) {
+  auto setup = SetupOf("scaffold", {{"option", int64_t{2}}});
+  setup.local.clip = "corrected";
+  EXPECT_EQ(Refusal(setup), "") << "nothing is clipped";
+  setup.local.clip_norm = 1;
+  EXPECT_THAT(Refusal(setup),
+              AllOf(HasSubstr("local.clip = \"corrected\""), HasSubstr("option 2")));
+  setup.local.clip = "gradient";
+  EXPECT_EQ(Refusal(setup), "");
+  auto one = SetupOf("scaffold", {{"option", int64_t{1}}});
+  one.local.clip = "corrected";
+  one.local.clip_norm = 1;
+  EXPECT_EQ(Refusal(one), "");
 }
 
 TEST(Refusals, KrumNeedsTwiceItsHostileClientsAndThree) {

@@ -26,7 +26,7 @@ TEST_F(RegistryTest, ListsTheBuiltInsByName) {
   for (const Description* description : registry_.All()) names.push_back(description->name);
   EXPECT_THAT(names,
               ElementsAre("ditto", "fedadagrad", "fedadam", "fedavg", "fedavgm", "fedbn", "feddyn",
-                          "fednova", "fedprox", "fedrep", "fedyogi", "krum", "median", "mime",
+                          "fednova", "fedprox", "fedrep", "fedyogi", "gd", "krum", "median", "mime",
                           "mimelite", "qfedavg", "scaffold", "trimmed_mean"));
 }
 

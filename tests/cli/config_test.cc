@@ -87,6 +87,7 @@ beta2 = 0.99
 epsilon = 1e-6
 weight_decay = 1e-4
 clip_norm = 10
+clip = "corrected"
 class_weights = [1, 2.5]
 label_smoothing = 0.1
 drop_last = true
@@ -96,6 +97,14 @@ trainer = "eager"
 processes = 3
 slots = 2
 slowdown = [1, 5.0]
+[emulation]
+environment = "cos"
+ratio = 0.5
+pause_probability = 0.25
+pause_seconds = 1.5
+seed = 15
+[scheduler]
+policy = "random"
 [evaluation]
 every = 0
 chunk = 333
@@ -142,6 +151,8 @@ TEST(Config, TakesEveryKey) {
   EXPECT_EQ(config->run.local.lr_schedule.kind, "cosine");
   EXPECT_EQ(config->run.local.lr_schedule.warmup_rounds, 3u);
   EXPECT_THAT(config->workers.slowdown, ElementsAre(1.0, 5.0));
+  EXPECT_EQ(config->emulation.environment, "cos");
+  EXPECT_EQ(config->scheduler.policy, "random");
   EXPECT_EQ(config->server.lease_timeout, 2.5);
   EXPECT_THAT(config->plugins, ElementsAre("/configs/libmoon.so", "/abs/liba.so"));
   EXPECT_EQ(config->state.store, "memory");
@@ -182,7 +193,9 @@ TEST(Config, ShowsEveryGivenKeyInTheEffectiveFile) {
     // What kEverything does not say, or can say in one way only.
     const bool same = field.path == "cohort.sampling" || field.path == "server.durability";
     const bool hidden = field.path == "model.name" || field.path == "cohort.size" ||
-                        field.path == "local.epochs" || field.path.starts_with("data.synthetic.");
+                        field.path == "local.epochs" || field.path.starts_with("data.synthetic.") ||
+                        field.path == "model.torchscript" || field.path == "model.tensors" ||
+                        field.path == "model.script_digest";
     ASSERT_EQ(value.has_value(), !hidden) << field.path;
     if (hidden || same) continue;
     EXPECT_TRUE(!usual.has_value() || ToToml(*usual) != ToToml(*value))
@@ -206,6 +219,27 @@ TEST(Config, TakesZeroForAStartThatIsNoPath) {
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_EQ(file->model_init, (std::filesystem::current_path() / "zero").string());
   EXPECT_EQ(Parse(EffectiveToml(*Parse(kMinimal, {"model.init=zero"})))->model_init, "zero");
+}
+
+TEST(Config, TakesAScriptedModuleInsteadOfANamedModel) {
+  const auto config =
+      Parse(kMinimal, {"model.torchscript=/nets/net.pt", "model.script_digest=0a1b",
+                       "model.tensors=[\"parameter fc.weight 10 784\", \"buffer mean 10\"]"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->model_script, "/nets/net.pt");
+  EXPECT_EQ(config->run.model.name, "torchscript");
+  EXPECT_EQ(config->run.model.script_digest, "0a1b");
+  EXPECT_THAT(config->run.model.tensors,
+              ElementsAre("parameter fc.weight 10 784", "buffer mean 10"));
+  const std::string effective = EffectiveToml(*config);
+  const auto again = Parse(effective);
+  ASSERT_TRUE(again.ok()) << again.status() << "\n" << effective;
+  EXPECT_EQ(EffectiveToml(*again), effective);
+  EXPECT_EQ(again->run.model.tensors, config->run.model.tensors);
+  // The last way of naming a model wins on the command line; in a file there is one.
+  const auto layers = Parse(kMinimal, {"model.torchscript=net.pt", "model.layers=[\"linear 10\"]"});
+  EXPECT_EQ(layers->run.model.name, "layers");
+  EXPECT_EQ(layers->model_script, "");
 }
 
 TEST(Config, EvaluatesTheSplitsThatAreNamed) {

@@ -13,6 +13,7 @@
 #include "cli/simulate/overrides.h"
 #include "cli/simulate/run_folder.h"
 #include "core/files.h"
+#include "tests/support/temporary_folder.h"
 
 namespace macaw::cli {
 namespace {
@@ -22,11 +23,8 @@ using ::testing::HasSubstr;
 
 class FolderTest : public ::testing::Test {
  protected:
-  FolderTest() : path_(::testing::TempDir() + "/macaw_cli_XXXXXX") {
-    EXPECT_NE(::mkdtemp(path_.data()), nullptr);
-  }
-  ~FolderTest() override { std::filesystem::remove_all(path_); }
-  std::string path_;
+  const testing_support::TemporaryFolder folder_;
+  const std::string& path_ = folder_.path();
 };
 
 TEST_F(FolderTest, ASummaryBecomesAResult) {

@@ -1,5 +1,6 @@
 #include "cli/process/supervisor.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -7,13 +8,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <filesystem>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "cli/process/line_reader.h"
 #include "cli/process/restart_policy.h"
 #include "core/files.h"
+#include "tests/support/temporary_folder.h"
 
 namespace macaw::cli {
 namespace {
@@ -28,11 +28,7 @@ using ::testing::IsEmpty;
 // DIR for a private folder with a fifo, ADDRESS for what the worker was told to dial.
 class SupervisorTest : public ::testing::Test {
  protected:
-  SupervisorTest() : dir_(::testing::TempDir() + "/macaw_sup_XXXXXX") {
-    EXPECT_NE(::mkdtemp(dir_.data()), nullptr);
-    EXPECT_EQ(::mkfifo((dir_ + "/fifo").c_str(), 0600), 0);
-  }
-  ~SupervisorTest() override { std::filesystem::remove_all(dir_); }
+  SupervisorTest() { EXPECT_EQ(::mkfifo((dir_ + "/fifo").c_str(), 0600), 0); }
 
   SupervisorOptions Options(const std::string& server, const std::string& worker,
                             uint32_t workers = 1) {
@@ -107,7 +103,8 @@ class SupervisorTest : public ::testing::Test {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
 
-  std::string dir_;
+  const testing_support::TemporaryFolder folder_;
+  const std::string dir_ = folder_.path();
   std::vector<std::string> rows_, said_, lines_;
   PipePair alive_, said_pipe_;
   LineReader reader_;
@@ -168,6 +165,39 @@ TEST_F(SupervisorTest, ReportsAProgramThatCannotBeRun) {
   };
   EXPECT_THAT(std::string(Supervise(options).status().message()),
               HasSubstr("/nowhere/macaw-server"));
+}
+
+TEST_F(SupervisorTest, AttendsToAServiceThatHasSomethingToDo) {
+  const PipePair pipe = *MakePipe();
+  WriteLine(pipe.write.get(), "x");
+  const Fd fifo(::open((dir_ + "/fifo").c_str(), O_RDWR | O_CLOEXEC));
+  SupervisorOptions options = Options("echo a > READY; read line < DIR/fifo", "exec sleep 1000");
+  int attended = 0;
+  options.services.push_back({.fd = [&] { return pipe.read.get(); },
+                              .attend =
+                                  [&] {
+                                    char line[2];
+                                    EXPECT_EQ(::read(pipe.read.get(), line, 2), 2);
+                                    ++attended;
+                                    WriteLine(fifo.get(), "the server may end");
+                                    return absl::OkStatus();
+                                  }});
+  const auto end = Supervise(options);
+  ASSERT_TRUE(end.ok()) << end.status();
+  EXPECT_EQ(attended, 1);
+}
+
+TEST_F(SupervisorTest, StopsTheServerWhenAServiceIsBeyondHelp) {
+  // It has something to do once a worker runs: the server listens for signals by then.
+  const Fd fifo(::open((dir_ + "/fifo").c_str(), O_RDWR | O_CLOEXEC));
+  SupervisorOptions options = Options(
+      "trap 'echo stopped > DIR/stopped; exit 130' INT; echo a > READY; sleep 1000 & wait $!",
+      "echo up > DIR/fifo; exec sleep 1000");
+  options.services.push_back(
+      {.fd = [&] { return fifo.get(); },
+       .attend = [] { return absl::UnavailableError("the service is gone"); }});
+  EXPECT_EQ(Supervise(options).status().message(), "the service is gone");
+  EXPECT_TRUE(std::filesystem::exists(dir_ + "/stopped")) << "it may keep what is finished";
 }
 
 TEST_F(SupervisorTest, AsksTheServerToStopOnCtrlC) {

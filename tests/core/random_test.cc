@@ -48,6 +48,40 @@ TEST(RandomStream, SkipEqualsDrawing) {
   }
 }
 
+// From any place in a block, for lengths on both sides of every group, and with what comes after.
+TEST(RandomStream, BulkEqualsSingleDraws) {
+  for (const size_t count : {1, 2, 9, 31, 32, 33, 64, 100, 128, 129, 300}) {
+    for (int skip = 0; skip < 9; ++skip) {
+      RandomStream one({.seed = 5}), bulk({.seed = 5});
+      one.Skip(skip), bulk.Skip(skip);
+      std::vector<uint64_t> expected(count), drawn(count);
+      for (uint64_t& word : expected) word = one.NextU64();
+      bulk.FillU64(drawn);
+      ASSERT_EQ(drawn, expected) << count << " after " << skip;
+      // A bound so large that every third draw is drawn again, and a small one.
+      for (const uint64_t bound : {UINT64_MAX / 3 * 2, uint64_t{count + 1}}) {
+        for (size_t i = 0; i < count; ++i) expected[i] = one.Below(bound - i);
+        bulk.FillBelow(bound, drawn);
+        ASSERT_EQ(drawn, expected) << count << " after " << skip << " below " << bound;
+      }
+      ASSERT_EQ(bulk.NextU32(), one.NextU32()) << count << " after " << skip;
+    }
+  }
+}
+
+TEST(RandomStream, ShuffleIsFisherYatesFromTheBack) {
+  for (const size_t count : {0, 1, 2, 128, 129, 130, 300}) {
+    std::vector<int> shuffled(count);
+    std::iota(shuffled.begin(), shuffled.end(), 0);
+    std::vector<int> expected = shuffled;
+    RandomStream stream({.seed = 8}), again({.seed = 8});
+    stream.Shuffle(std::span(shuffled));
+    for (size_t i = count; i > 1; --i) std::swap(expected[i - 1], expected[again.Below(i)]);
+    EXPECT_EQ(shuffled, expected) << count;
+    EXPECT_EQ(stream.NextU32(), again.NextU32()) << count;
+  }
+}
+
 TEST(RandomStream, BelowIsUniform) {
   RandomStream stream({.seed = 3});
   std::vector<int> counts(10);

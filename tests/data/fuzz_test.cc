@@ -24,7 +24,7 @@ std::string Damage(std::string bytes, RandomStream& stream) {
 
 // Damages `bytes` in many ways, puts them at `name`, opens `options`, and reads everything that
 // opens.
-void Fuzz(const TestFolder& folder, const std::string& name, const std::string& bytes,
+void Fuzz(const TemporaryFolder& folder, const std::string& name, const std::string& bytes,
           const DataOptions& options, const PartitionOptions& partition = {.clients = 2}) {
   ASSERT_TRUE(OpenDataset(options, partition).ok()) << OpenDataset(options, partition).status();
   RandomStream stream({.seed = 11});
@@ -48,7 +48,7 @@ void Fuzz(const TestFolder& folder, const std::string& name, const std::string& 
 
 TEST(Fuzz, Idx) {
   for (const bool packed : {false, true}) {
-    const TestFolder folder;
+    const TemporaryFolder folder;
     const std::string images = packed ? Gzip(IdxImages(20)) : IdxImages(20);
     const DataOptions options{
         .source = "idx", .path = folder.Write("f-images-idx3-ubyte", images), .test_fraction = 0};
@@ -62,7 +62,7 @@ TEST(Fuzz, Idx) {
 }
 
 TEST(Fuzz, Cifar) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   const std::string bytes =
       std::string(3073, '\1') + std::string(3073, '\2') + std::string(3073, '\3');
   Fuzz(folder, "c.bin", bytes,
@@ -70,21 +70,21 @@ TEST(Fuzz, Cifar) {
 }
 
 TEST(Fuzz, Libsvm) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   const std::string text = "+1 1:0.5 3:2\n-1 2:1\n+1 1:1 2:2 3:3\n-1 3:-4e-2\n";
   Fuzz(folder, "l.txt", text,
        {.source = "libsvm", .path = folder.Write("l.txt", text), .test_fraction = 0});
 }
 
 TEST(Fuzz, Csv) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   const std::string text = "a,b,c\n1,2,0\n3,4,1\n5,6,1\n7,8.5,0\n";
   Fuzz(folder, "t.csv", text,
        {.source = "csv", .path = folder.Write("t.csv", text), .test_fraction = 0});
 }
 
 TEST(Fuzz, Leaf) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   const std::string text =
       R"({"users":["a","b"],"num_samples":[2,1],"user_data":{"a":{"x":[[1,2],[3,4]],"y":[0,1]},"b":{"x":[[5,6]],"y":[1]}}})";
   Fuzz(folder, "u.json", text,
@@ -92,7 +92,7 @@ TEST(Fuzz, Leaf) {
 }
 
 TEST(Fuzz, Prepared) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   const auto dataset = OpenDataset(
       {.source = "synthetic", .val_fraction = 0.1, .synthetic = {.clients = 3, .max_size = 4}}, {});
   const std::string path = folder.path() + "/p.safetensors";
@@ -116,7 +116,7 @@ TEST(Fuzz, Prepared) {
 }
 
 TEST(Fuzz, PartitionFile) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   const std::string images = folder.Write("g-images-idx3-ubyte", IdxImages(20));
   folder.Write("g-labels-idx1-ubyte", IdxLabels(20, 4));
   const std::string json =

@@ -23,7 +23,7 @@ class Open : public testing::Test {
     data.path = images_;
     return OpenDataset(data, partition);
   }
-  TestFolder folder_;
+  TemporaryFolder folder_;
   std::string images_;
 };
 

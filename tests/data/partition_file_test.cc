@@ -21,7 +21,7 @@ class PartitionFile : public testing::Test {
   absl::StatusOr<std::unique_ptr<Dataset>> Read(const std::string& json) {
     return OpenDataset(data_, {.scheme = "file", .path = folder_.Write("p.json", json)});
   }
-  TestFolder folder_;
+  TemporaryFolder folder_;
   DataOptions data_;
 };
 

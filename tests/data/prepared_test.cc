@@ -37,7 +37,7 @@ void ExpectRoundTrip(const Dataset& dataset, const std::string& path) {
 }
 
 TEST(PreparedFile, RoundTripsPooledSyntheticAndNamedData) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   const std::string images = folder.Write("m-images-idx3-ubyte", IdxImages(90));
   folder.Write("m-labels-idx1-ubyte", IdxLabels(90, 5));
   const auto idx =
@@ -77,7 +77,7 @@ TEST(PreparedFile, OpensAFileOfGigabytesAtOnceAndServesItInPlace) {
   std::memcpy(head.data(), &header_size, 8);
   head += header;
   head.append(reinterpret_cast<const char*>(offsets.data()), table);
-  const TestFolder folder;
+  const TemporaryFolder folder;
   const std::string path = folder.Write("huge.safetensors", head);
   std::error_code error;
   std::filesystem::resize_file(path, 8 + header.size() + table + labels + kRows * kPixels, error);
@@ -120,7 +120,7 @@ class SpoiledFile : public testing::Test {
     Set<int32_t>("labels", "I32", {3}, labels_);
     Set<int64_t>("train_offsets", "I64", {3}, offsets_);
   }
-  TestFolder folder_;
+  TemporaryFolder folder_;
   const std::string path_ = folder_.path() + "/spoiled.safetensors";
   std::vector<TensorToWrite> tensors_;
   std::map<std::string, std::string> metadata_;
@@ -192,7 +192,7 @@ TEST(PreparedFile, TheReadmesTenLinesOfNumpyWriteOne) {
   ASSERT_LT(begin, end);
   const std::string program = readme.substr(begin, end - begin);
   EXPECT_LE(std::count(program.begin(), program.end(), '\n'), 10);
-  const TestFolder folder;
+  const TemporaryFolder folder;
   folder.Write("ten.py", program);
   ASSERT_EQ(std::system(("cd " + folder.path() + " && python3 ten.py").c_str()), 0);
   const auto dataset = OpenDataset(Prepared(folder.path() + "/mine.safetensors"), {});

@@ -26,7 +26,7 @@ std::string Refusal(const DataOptions& options) {
 }
 
 TEST(Idx, ReadsImagesWithTheLabelsBesideThem) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   const std::string images = folder.Write("a-images-idx3-ubyte", IdxImages(7));
   folder.Write("a-labels-idx1-ubyte.gz", Gzip(IdxLabels(7, 3)));
   const auto dataset = OpenWhole({.source = "idx", .path = images});
@@ -41,7 +41,7 @@ TEST(Idx, ReadsImagesWithTheLabelsBesideThem) {
 }
 
 TEST(Idx, TakesTheSmallFileOfAFolderAsTestSet) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   folder.Write("train-images-idx3-ubyte.gz", Gzip(IdxImages(8)));
   folder.Write("train-labels-idx1-ubyte", IdxLabels(8, 2));
   folder.Write("t10k-images-idx3-ubyte", IdxImages(3));
@@ -53,7 +53,7 @@ TEST(Idx, TakesTheSmallFileOfAFolderAsTestSet) {
 }
 
 TEST(Idx, SplitsATestSetOffWhenThereIsOneFile) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   folder.Write("t10k-images-idx3-ubyte", IdxImages(30));
   folder.Write("t10k-labels-idx1-ubyte", IdxLabels(30, 2));
   const auto dataset =
@@ -64,7 +64,7 @@ TEST(Idx, SplitsATestSetOffWhenThereIsOneFile) {
 }
 
 TEST(Idx, RefusesDamageByNameAndPlace) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   const std::string images = folder.Write("x-images-idx3-ubyte", IdxImages(4));
   EXPECT_THAT(Refusal({.source = "idx", .path = images}), HasSubstr("no labels beside"));
   const std::string labels = folder.Write("x-labels-idx1-ubyte", IdxLabels(3, 2));
@@ -90,7 +90,7 @@ TEST(Idx, RefusesDamageByNameAndPlace) {
 }
 
 TEST(Cifar, ReadsRecordsAndRefusesLabelsOutOfRange) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   const auto record = [](char label, char fill) {
     return std::string(1, label) + std::string(3072, fill);
   };
@@ -112,7 +112,7 @@ TEST(Cifar, ReadsRecordsAndRefusesLabelsOutOfRange) {
 }
 
 TEST(Libsvm, MakesDenseRowsOfTheLargestIndexAndMapsLabels) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   const std::string path = folder.Write("data", "+1 2:0.5 4:-3 # note\n\n-1 1:7\r\n+1\n");
   const std::string test = folder.Write("test", "-1 5:2\n");
   DataOptions options{.source = "libsvm", .path = path, .test_path = test};
@@ -130,7 +130,7 @@ TEST(Libsvm, MakesDenseRowsOfTheLargestIndexAndMapsLabels) {
 }
 
 TEST(Libsvm, TakesFractionsAsRegressionTargets) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   const auto dataset =
       OpenWhole({.source = "libsvm", .path = folder.Write("r", "0.25 1:1\n3 1:2\n")});
   EXPECT_EQ(dataset->info().classes, 0);
@@ -138,7 +138,7 @@ TEST(Libsvm, TakesFractionsAsRegressionTargets) {
 }
 
 TEST(Libsvm, RefusesDamageByLine) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   const auto refusal = [&](const std::string& text) {
     return Refusal({.source = "libsvm", .path = folder.Write("bad", text)});
   };
@@ -153,7 +153,7 @@ TEST(Libsvm, RefusesDamageByLine) {
 }
 
 TEST(Csv, FindsTheLabelByNameNumberOrPlace) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   const std::string path = folder.Write("a.csv", "u,\"class\",v\n1,7,2\n3,5,4\n");
   for (const char* column : {"class", "1"}) {
     const auto dataset = OpenWhole({.source = "csv", .path = path, .label_column = column});
@@ -170,7 +170,7 @@ TEST(Csv, FindsTheLabelByNameNumberOrPlace) {
 }
 
 TEST(Csv, RefusesDamageByLineAndColumn) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   const auto refusal = [&](const std::string& text, const std::string& column = "") {
     return Refusal(
         {.source = "csv", .path = folder.Write("bad.csv", text), .label_column = column});
@@ -191,7 +191,7 @@ constexpr char kLeafTest[] =
         "a": {"x": [[7, 8]], "y": [1]}, "new": {"x": [[9, 9]], "y": [0]}}})";
 
 TEST(Leaf, UsersAreTheNaturalClientsWithTheirOwnTestRows) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   folder.Write("train/all_data.json", kLeafTrain);
   folder.Write("test/all_data.json", kLeafTest);
   const auto opened = OpenDataset({.source = "leaf", .path = folder.path()}, {});
@@ -214,7 +214,7 @@ TEST(Leaf, UsersAreTheNaturalClientsWithTheirOwnTestRows) {
 }
 
 TEST(Leaf, TakesTheTestSetFromTestPathToo) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   const std::string train = folder.Write("a.json", kLeafTrain),
                     test = folder.Write("b.json", kLeafTest);
   const auto dataset = OpenDataset({.source = "leaf", .path = train, .test_path = test}, {});
@@ -223,7 +223,7 @@ TEST(Leaf, TakesTheTestSetFromTestPathToo) {
 }
 
 TEST(Leaf, ReadsTextAsTokensWithTheirLengths) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   const std::string train = folder.Write("a.json", R"({"users": ["ROMEO", "JULIET"],
       "user_data": {"JULIET": {"x": ["ab", "~"], "y": ["c", "\n"]},
                     "ROMEO": {"x": ["z\n \u00e9"], "y": ["!"]}}})");
@@ -255,7 +255,7 @@ TEST(Leaf, ReadsTextAsTokensWithTheirLengths) {
 }
 
 TEST(Leaf, RefusesDamageByUserAndRow) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   const auto refusal = [&](const std::string& data, const std::string& counts = "[1]") {
     return Refusal(
         {.source = "leaf",

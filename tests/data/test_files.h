@@ -1,11 +1,9 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -14,31 +12,11 @@
 #include "core/files.h"
 #include "data/dataset.h"
 #include "data/options.h"
+#include "tests/support/temporary_folder.h"
 
 namespace macaw::data {
 
-// A folder of its own, removed at the end.
-class TestFolder {
- public:
-  TestFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "macaw-data-XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
-  }
-  ~TestFolder() { std::filesystem::remove_all(path_); }
-  TestFolder(const TestFolder&) = delete;
-  TestFolder& operator=(const TestFolder&) = delete;
-
-  const std::string& path() const { return path_; }
-  std::string Write(const std::string& name, const std::string& bytes) const {
-    const std::string file = path_ + "/" + name;
-    std::filesystem::create_directories(std::filesystem::path(file).parent_path());
-    std::ofstream(file, std::ios::binary) << bytes;
-    return file;
-  }
-
- private:
-  std::string path_;
-};
+using testing_support::TemporaryFolder;
 
 inline std::string BigEndian(uint32_t value) {
   std::string bytes;

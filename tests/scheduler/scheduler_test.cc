@@ -1,29 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
 #include <set>
 
 #include "core/random.h"
 #include "scheduler/cohort.h"
-#include "scheduler/dispatch.h"
-#include "scheduler/plan.h"
 
 namespace macaw::scheduler {
 namespace {
-
-Cohort MakeCohort(const std::vector<uint64_t>& loads) {
-  Cohort cohort{.round = Round(1)};
-  for (size_t i = 0; i < loads.size(); ++i)
-    cohort.entries.push_back({.client = ClientId(i), .load = loads[i]});
-  return cohort;
-}
-
-uint64_t LoadOf(const WorkerQueue& queue) {
-  uint64_t load = 0;
-  for (const CohortEntry& entry : queue.queue) load += entry.load;
-  return load;
-}
 
 TEST(UniformSampler, DependsOnSeedAndRoundOnly) {
   const std::vector<uint32_t> examples(1000, 7);
@@ -111,83 +95,42 @@ TEST(PoissonSampler, AFractionOfOneIsEverybody) {
   EXPECT_EQ(sampler->Sample(Round(3)).entries.size(), 20u);
 }
 
+// Buckets of a population of ten million; a hundred rounds of a thousand each.
+TEST(UniformSampler, IsExactOverTenMillionClients) {
+  const std::vector<uint32_t> examples(10'000'000, 1);
+  const auto sampler = *MakeSampler({.size = 1000, .seed = 11}, examples);
+  constexpr size_t kBuckets = 64;
+  std::vector<double> counts(kBuckets);
+  for (uint32_t round = 1; round <= 100; ++round) {
+    const Cohort cohort = sampler->Sample(Round(round));
+    ASSERT_EQ(cohort.entries.size(), 1000u);
+    for (size_t i = 0; i < cohort.entries.size(); ++i) {
+      ASSERT_TRUE(i == 0 || cohort.entries[i - 1].client < cohort.entries[i].client);
+      ++counts[cohort.entries[i].client.value * kBuckets / examples.size()];
+    }
+  }
+  EXPECT_LT(std::abs(Surprise(counts, std::vector<double>(kBuckets, 1e5 / kBuckets))), 4);
+}
+
+// Every pair of five clients, two at a time: not only each client, each subset is equally likely.
+TEST(UniformSampler, EverySubsetIsEquallyLikely) {
+  const std::vector<uint32_t> examples(5, 1);
+  const auto sampler = *MakeSampler({.size = 2, .seed = 12}, examples);
+  std::vector<double> counts(10);
+  constexpr uint32_t kRounds = 20000;
+  for (uint32_t round = 1; round <= kRounds; ++round) {
+    const Cohort cohort = sampler->Sample(Round(round));
+    const uint64_t a = cohort.entries[0].client.value, b = cohort.entries[1].client.value;
+    ++counts[b * (b - 1) / 2 + a];
+  }
+  EXPECT_LT(std::abs(Surprise(counts, std::vector<double>(10, kRounds / 10.0))), 4);
+}
+
 TEST(MakeSampler, RefusesACohortLargerThanThePopulation) {
   const std::vector<uint32_t> examples(10, 1);
   const absl::Status status = MakeSampler({.size = 11}, examples).status();
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("population has 10 clients"));
   EXPECT_FALSE(MakeSampler({.size = 5, .sampling = "magic"}, examples).ok());
-}
-
-TEST(LongestFirstScheduler, IsWithinFourThirdsOfTheBound) {
-  RandomStream stream({.seed = 1});
-  for (int trial = 0; trial < 50; ++trial) {
-    std::vector<uint64_t> loads(200);
-    uint64_t total = 0, largest = 0;
-    for (uint64_t& load : loads) {
-      load = 1 + stream.Below(1000);
-      total += load;
-      largest = std::max(largest, load);
-    }
-    const std::vector<WorkerInfo> workers = {{WorkerId(1), 2}, {WorkerId(2), 2}, {WorkerId(3), 4}};
-    const Plan plan = LongestFirstScheduler().Assign(MakeCohort(loads), workers);
-    uint64_t placed = 0;
-    for (const WorkerQueue& queue : plan.queues) {
-      placed += queue.queue.size();
-      EXPECT_LE(queue.finish, 4.0 / 3 * std::max<double>(total / 8.0, largest) + 1);
-    }
-    EXPECT_EQ(placed, loads.size());
-  }
-}
-
-TEST(LongestFirstScheduler, GivesTheFastWorkerMore) {
-  const std::vector<WorkerInfo> workers = {{WorkerId(1), 1, 1.0}, {WorkerId(2), 1, 3.0}};
-  const Plan plan =
-      LongestFirstScheduler().Assign(MakeCohort(std::vector<uint64_t>(400, 10)), workers);
-  EXPECT_NEAR(static_cast<double>(LoadOf(plan.queues[1])) / LoadOf(plan.queues[0]), 3.0, 0.1);
-  EXPECT_THAT(plan.reason, testing::HasSubstr("400 clients on 2 slots"));
-}
-
-TEST(DispatchQueue, HandsEveryClientOutExactlyOnceWhateverTheOrderOfRequests) {
-  RandomStream stream({.seed = 2});
-  for (int trial = 0; trial < 200; ++trial) {
-    const uint64_t workers = 1 + stream.Below(4), clients = stream.Below(60);
-    std::vector<WorkerInfo> infos;
-    for (uint64_t w = 0; w < workers; ++w)
-      infos.push_back({WorkerId(w + 1), 1 + uint32_t(stream.Below(3))});
-    std::vector<uint64_t> loads(clients);
-    for (uint64_t& load : loads) load = stream.Below(100);
-    DispatchQueue queue(LongestFirstScheduler().Assign(MakeCohort(loads), infos));
-    std::map<ClientId, int> seen;
-    while (!queue.empty()) {
-      const WorkerId asking(1 + stream.Below(workers + 1));  // one of them is unknown to the plan
-      if (stream.Below(20) == 0) queue.RemoveWorker(asking);
-      for (const CohortEntry& entry : queue.Take(asking, 2)) {
-        if (stream.Below(10) == 0) {
-          queue.PutBack(entry);
-        } else {
-          ++seen[entry.client];
-        }
-      }
-    }
-    EXPECT_EQ(seen.size(), clients);
-    for (const auto& [client, count] : seen) EXPECT_EQ(count, 1);
-  }
-}
-
-TEST(DispatchQueue, PiecesShrinkAndADryWorkerTakesFromTheFullest) {
-  const std::vector<WorkerInfo> workers = {{WorkerId(1), 1}, {WorkerId(2), 1}};
-  DispatchQueue queue(
-      LongestFirstScheduler().Assign(MakeCohort(std::vector<uint64_t>(64, 5)), workers));
-  const size_t first = queue.Take(WorkerId(1), 1).size();
-  const size_t second = queue.Take(WorkerId(1), 1).size();
-  EXPECT_EQ(first, 16u);
-  EXPECT_EQ(second, 8u);
-  while (queue.size() > 40) queue.Take(WorkerId(1), 1);
-  // A piece that is not worth a round trip grows to one that is.
-  EXPECT_EQ(queue.Take(WorkerId(1), 1, /*least_load=*/35).size(), 7u);
-  while (queue.size() > 32) queue.Take(WorkerId(1), 1);
-  EXPECT_EQ(queue.Take(WorkerId(1), 1).size(), 1u);  // from worker 2's queue, one at a time
-  EXPECT_EQ(queue.size(), 31u);
 }
 
 }  // namespace

@@ -1,9 +1,8 @@
 #include "tests/server/tiny_run.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
-#include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -80,14 +79,6 @@ FlatVector TinyDelta(ClientId client, ConstVectorView model) {
     delta.As<float>()[at] = (target - model.As<float>()[at]) / 2;
   });
   return delta;
-}
-
-TemporaryFolder::TemporaryFolder() : path_(testing::TempDir() + "/macaw_server_XXXXXX") {
-  if (::mkdtemp(path_.data()) == nullptr) ADD_FAILURE() << "cannot make " << path_;
-}
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
 }
 
 std::string Slurp(const std::string& path) {
@@ -265,5 +256,24 @@ void FakeWorker::RunThrough(uint32_t last_round) {
     if (request->part.has_value() && request->part->round.value >= last_round) return;
   }
 }
+
+absl::Status StartError(Options options) {
+  return Coordinator::Start(std::move(options), TinyModel(), Registry()).status();
+}
+
+Outcome Finish(Options options) {
+  const auto coordinator = StartTiny(std::move(options));
+  FakeWorker worker(*coordinator);
+  EXPECT_TRUE(worker.Register().ok());
+  worker.RunToEnd();
+  const auto outcome = coordinator->Wait();
+  EXPECT_TRUE(outcome.ok()) << outcome.status();
+  return outcome.ok() ? *outcome : Outcome{};
+}
+
+RunBytes::RunBytes(const std::string& run_dir)
+    : metrics(Slurp(run_dir + "/metrics.jsonl")),
+      model(Slurp(run_dir + "/model.safetensors")),
+      digest(nlohmann::json::parse(Slurp(run_dir + "/summary.json"))["model_digest"]) {}
 
 }  // namespace macaw::server::testing_support

@@ -12,9 +12,12 @@
 #include "core/vector.h"
 #include "proto/fleet/link.h"
 #include "server/coordinator.h"
+#include "tests/support/temporary_folder.h"
 
 // A run that can be computed by hand, and workers that are nothing but calls of the fleet's API.
 namespace macaw::server::testing_support {
+
+using macaw::testing_support::TemporaryFolder;
 
 // Eight clients with 3, 4, … 10 examples; four of them a round; a model of three weights and a
 // bias.
@@ -24,20 +27,6 @@ FlatVector TinyModel();  // 1, 2, 3 and 4
 std::vector<uint32_t> TinyExamples();
 // What client k sends when the model is x: half its way to the point with (k + j) in place j.
 FlatVector TinyDelta(ClientId client, ConstVectorView model);
-
-// Removes its folder when it goes away.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::string& path() const { return path_; }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 std::string Slurp(const std::string& path);  // fails the test when it cannot be read
 std::vector<std::string> Lines(const std::string& path);
@@ -96,5 +85,14 @@ class FakeWorker {
 const algorithms::Registry& Registry();
 Options TinyOptions(const std::string& run_dir, uint32_t rounds);
 std::unique_ptr<Coordinator> StartTiny(Options options);  // fails the test when it cannot
+absl::Status StartError(Options options);
+Outcome Finish(Options options);  // with one worker; fails the test when it cannot
+
+// Everything of a run that must not depend on how it was carried out.
+struct RunBytes {
+  explicit RunBytes(const std::string& run_dir);
+  std::string metrics, model, digest;
+  friend bool operator==(const RunBytes&, const RunBytes&) = default;
+};
 
 }  // namespace macaw::server::testing_support

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <barrier>
 #include <functional>
 #include <memory>
 #include <thread>
 
+#include "state/blob.h"
 #include "state/cached_store.h"
 #include "state/disk_store.h"
 #include "state/memory_store.h"
@@ -81,6 +83,41 @@ TEST_P(ClientStateStoreContract, NothingIsOverwritten) {
   EXPECT_TRUE(state.Equals(*store_->Get(Version(7, 1, 3))));
 }
 
+TEST_P(ClientStateStoreContract, ABatchIsAsManySingleOnes) {
+  std::vector<TestState> states;
+  std::vector<NamedBlob> batch;
+  std::vector<Attempt> versions;
+  for (int i = 0; i < 30; ++i) {
+    states.emplace_back(schema_, i);
+    versions.push_back(Version(static_cast<uint64_t>(i % 7), 1, static_cast<uint64_t>(10 + i)));
+    batch.push_back({versions.back(), std::make_shared<const AlignedBuffer>(*EncodeBlob(
+                                          versions.back(), states.back().views(), schema_))});
+  }
+  ASSERT_TRUE(store_->PutBlobs(batch).ok());
+  EXPECT_TRUE(store_->PutBlobs(batch).ok());  // a retry
+  versions.insert(versions.begin() + 5, Version(99, 1, 99));
+  const std::vector<absl::StatusOr<BlobPtr>> blobs = store_->GetBlobs(versions);
+  ASSERT_EQ(blobs.size(), 31u);
+  for (size_t i = 0; i < blobs.size(); ++i) {
+    if (i == 5) {
+      EXPECT_EQ(blobs[i].status().code(), absl::StatusCode::kNotFound);
+      EXPECT_THAT(std::string(blobs[i].status().message()), HasSubstr("client 99"));
+      continue;
+    }
+    ASSERT_TRUE(blobs[i].ok()) << blobs[i].status();
+    EXPECT_TRUE(states[i > 5 ? i - 1 : i].Equals(*OpenBlob(*blobs[i], versions[i], schema_)));
+  }
+  // One that is taken with other bytes is named, whatever stands beside it.
+  const Attempt taken = versions[0];
+  batch.push_back({taken, std::make_shared<const AlignedBuffer>(
+                              *EncodeBlob(taken, TestState(schema_, 77).views(), schema_))});
+  const absl::Status refused = store_->PutBlobs(batch);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr(Describe(taken)));
+  EXPECT_TRUE(store_->PutBlobs({}).ok());
+  EXPECT_TRUE(store_->GetBlobs({}).empty());
+}
+
 TEST_P(ClientStateStoreContract, DeletesABatchAndOnlyThat) {
   const TestState state(schema_, 1);
   const auto of = [](uint64_t client) { return Version(client, 1, 10 + client); };
@@ -116,26 +153,38 @@ TEST_P(ClientStateStoreContract, RefusesVectorsThatDoNotFitTheSchema) {
   EXPECT_FALSE(*store_->Contains(Version(7, 1, 3)));
 }
 
+// Rounds as workers see them: in each, every thread drops the version of the round before, puts one
+// and reads it. What is written lies beside what is deleted at that moment.
 TEST_P(ClientStateStoreContract, ServesManyThreads) {
   constexpr int kThreads = 4;
-  constexpr int kEach = 10;
+  constexpr int kRounds = 50;
+  const auto version = [](int round, int thread) {
+    return Version(static_cast<uint64_t>(thread), 1,
+                   static_cast<uint64_t>(round * kThreads + thread));
+  };
   std::atomic<int> right = 0;
+  std::barrier round_over(kThreads);
   {
     std::vector<std::jthread> threads;
     for (int thread = 0; thread < kThreads; ++thread) {
       threads.emplace_back([&, thread] {
-        for (int i = 0; i < kEach; ++i) {
-          const auto client = static_cast<uint64_t>(thread * kEach + i);
-          const TestState state(schema_, static_cast<int>(client));
-          const bool put = store_->Put(Version(client, 1, client), state.views()).ok();
-          const auto read = store_->Get(Version(client, 1, client));
-          const Attempt gone[] = {Version(client, 1, client)};
-          if (put && read.ok() && state.Equals(*read) && store_->Delete(gone).ok()) ++right;
+        for (int round = 0; round < kRounds; ++round) {
+          const TestState state(schema_, round * kThreads + thread);
+          bool good = true;
+          if (round > 0) {
+            const Attempt replaced[] = {version(round - 1, thread)};
+            good = store_->Delete(replaced).ok();
+          }
+          good = store_->Put(version(round, thread), state.views()).ok() && good;
+          round_over.arrive_and_wait();
+          const auto read = store_->Get(version(round, thread));
+          if (good && read.ok() && state.Equals(*read)) ++right;
+          round_over.arrive_and_wait();
         }
       });
     }
   }
-  EXPECT_EQ(right, kThreads * kEach);
+  EXPECT_EQ(right, kThreads * kRounds);
 }
 
 TEST_P(ClientStateStoreContract, ListsWhatItHolds) {
@@ -185,9 +234,16 @@ std::unique_ptr<ClientStateStore> MakeRedis(const std::string& folder, const Sta
   return *RedisStateStore::Open(server.options(), schema, DigestOf(folder));
 }
 
+std::unique_ptr<ClientStateStore> MakeTierOverRedis(const std::string& folder,
+                                                    const StateSchema& schema) {
+  return std::make_unique<CachedStateStore>(MakeRedis(folder, schema), 700);  // room for two
+}
+
 INSTANTIATE_TEST_SUITE_P(EveryOne, ClientStateStoreContract,
                          ::testing::ValuesIn(RedisServer::Available()
-                                                 ? std::vector<BackEnd>{{"Redis", MakeRedis}}
+                                                 ? std::vector<BackEnd>{{"Redis", MakeRedis},
+                                                                        {"TierOverRedis",
+                                                                         MakeTierOverRedis}}
                                                  : std::vector<BackEnd>{}),
                          [](const auto& info) { return info.param.name; });
 #endif

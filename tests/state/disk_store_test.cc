@@ -11,6 +11,7 @@
 
 #include "core/files.h"
 #include "state/blob.h"
+#include "tests/state/small_disk.h"
 #include "tests/state/states.h"
 
 namespace macaw::state {
@@ -178,6 +179,31 @@ TEST(DiskStateStore, LargeStatesBeginOnBlocksAndAreFreedOneByOne) {
   EXPECT_LE(store->UsageOnDisk()->bytes, full - 200000 + 4096);
   EXPECT_TRUE(state.Equals(*store->Get(Version(3, 1, 3))));
   EXPECT_TRUE(state.Equals(*store->Get(Version(5, 1, 5))));
+}
+
+TEST(DiskStateStore, AFullDiskIsAnErrorAndWhatWasPutBeforeStays) {
+  const testing_support::SmallDisk disk(64 << 10);
+  if (!disk.mounted()) GTEST_SKIP() << disk.why();
+  const StateSchema schema = {ParameterLayout::Scalars("control", 2500, DType::kF32)};
+  const TestState state(schema, 3);
+  const auto store = *DiskStateStore::Open(disk.path() + "/states", schema, kRun);
+  absl::Status full;
+  uint64_t put = 0;
+  while (put < 100 && full.ok()) {
+    full = store->Put(Version(put, 1, 1 + put), state.views());
+    put += full.ok() ? 1 : 0;
+  }
+  ASSERT_GE(put, 2u);
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted) << full;
+  EXPECT_THAT(std::string(full.message()),
+              AllOf(HasSubstr(absl::StrCat("client ", put)), HasSubstr(disk.path())));
+  for (uint64_t client = 0; client < put; ++client)
+    EXPECT_TRUE(state.Equals(*store->Get(Version(client, 1, 1 + client))));
+  EXPECT_FALSE(store->Get(Version(put, 1, 1 + put)).ok()) << "half of it may be there";
+  ASSERT_TRUE(disk.Grow(1 << 20));
+  EXPECT_TRUE(store->Put(Version(put, 1, 1 + put), state.views()).ok());
+  EXPECT_TRUE(store->Flush().ok());
+  EXPECT_TRUE(state.Equals(*store->Get(Version(put, 1, 1 + put))));
 }
 
 TEST(DiskStateStore, SaysWhichFolderItCannotUse) {

@@ -29,7 +29,7 @@ class RedisServer {
   RedisServer(const RedisServer&) = delete;
   RedisServer& operator=(const RedisServer&) = delete;
 
-  // With everything that it had written to its append-only file.
+  // With everything that it had written to its append-only file. It dies with the calling thread.
   void Start() {
     std::vector<std::string> words = {
         "redis-server", "--port",     "0",      "--unixsocket", socket(), "--dir",
@@ -58,6 +58,7 @@ class RedisServer {
   void Forget() const { std::filesystem::remove_all(folder_.path() + "/appendonlydir"); }
 
   std::string socket() const { return folder_.path() + "/socket"; }
+  std::string url() const { return "unix:" + socket(); }
   RedisPool::Options options(Duration patience = FromSeconds(60)) const {
     RedisUrl url;
     url.socket = socket();

@@ -37,8 +37,13 @@ TEST_F(RedisStateStoreTest, ARestartedRedisIsWaitedForAndHasEverything) {
   const auto store = Open();
   ASSERT_TRUE(store->Put(Version(7, 1, 3), state_.views()).ok());
   server_->Kill();
-  const std::jthread later([&] { server_->Start(); });
-  EXPECT_TRUE(state_.Equals(*store->Get(Version(7, 1, 3))));
+  absl::StatusOr<ClientState> read;
+  {
+    const std::jthread reader([&] { read = store->Get(Version(7, 1, 3)); });
+    server_->Start();
+  }
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_TRUE(state_.Equals(*read));
   EXPECT_TRUE(store->Put(Version(7, 1, 4), state_.views()).ok());
 }
 
@@ -84,13 +89,27 @@ TEST_F(RedisStateStoreTest, ARedisThatEvictsIsRefused) {
 TEST_F(RedisStateStoreTest, WantsItsPasswordAndNeverRepeatsIt) {
   server_ = std::make_unique<RedisServer>(std::vector<std::string>{"--requirepass", "sesame"});
   RedisPool::Options options = server_->options();
-  EXPECT_FALSE(RedisStateStore::Open(options, schema_, kRun).ok());
+  EXPECT_THAT(std::string(RedisStateStore::Open(options, schema_, kRun).status().message()),
+              HasSubstr("MACAW_REDIS_PASSWORD"));
   options.url.password = "barley";
   const auto refused = RedisStateStore::Open(options, schema_, kRun);
   EXPECT_FALSE(refused.ok());
   EXPECT_THAT(std::string(refused.status().message()), Not(HasSubstr("barley")));
   options.url.password = "sesame";
   EXPECT_TRUE(RedisStateStore::Open(options, schema_, kRun).ok());
+  options.url.user = "default";
+  EXPECT_TRUE(RedisStateStore::Open(options, schema_, kRun).ok());
+  options.url.user = "nobody";
+  EXPECT_FALSE(RedisStateStore::Open(options, schema_, kRun).ok());
+}
+
+TEST_F(RedisStateStoreTest, OneThatRefusesWritesSaysWhyAndTakesThemAfterwards) {
+  const auto store = Open();
+  server_->Tell({"CONFIG", "SET", "min-replicas-to-write", "1"});
+  EXPECT_EQ(store->Put(Version(7, 1, 3), state_.views()).code(),
+            absl::StatusCode::kFailedPrecondition);
+  server_->Tell({"CONFIG", "SET", "min-replicas-to-write", "0"});
+  EXPECT_TRUE(store->Put(Version(7, 1, 3), state_.views()).ok());
 }
 
 TEST_F(RedisStateStoreTest, LargeStatesTravelInPieces) {
@@ -126,6 +145,7 @@ TEST(RedisUrl, IsReadInAllItsForms) {
   ASSERT_TRUE(full.ok()) << full.status();
   EXPECT_EQ(full->host, "store.example");
   EXPECT_EQ(full->port, 7000);
+  EXPECT_EQ(full->user, "user");
   EXPECT_EQ(full->password, "p@ss");
   EXPECT_EQ(full->database, 3u);
   EXPECT_EQ(full->Text(), "redis://store.example:7000/3");
@@ -135,6 +155,26 @@ TEST(RedisUrl, IsReadInAllItsForms) {
     const absl::Status status = ParseRedisUrl(bad).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bad;
     EXPECT_THAT(std::string(status.message()), Not(HasSubstr("secret")));
+  }
+}
+
+TEST(RedisUrl, IsShownAndKeptWithoutItsPassword) {
+  for (const auto& [url, shown, password] :
+       {std::tuple("redis://:pa:ss@host:1/2", "redis://host:1/2", "pa:ss"),
+        std::tuple("redis://me:p@ss@host", "redis://me:@host", "p@ss"),
+        std::tuple("redis://secret@host", "redis://host", "secret"),
+        std::tuple("unix://:secret@/run/redis", "unix:///run/redis", "secret"),
+        std::tuple("unix:/run/a@b", "unix:/run/a@b", ""), std::tuple("spawn", "spawn", ""),
+        std::tuple("redis://me:@host", "redis://me:@host", "")}) {
+    EXPECT_EQ(WithoutPassword(url), shown);
+    EXPECT_EQ(PasswordIn(url), password);
+    if (std::string(url) == "spawn") continue;
+    const auto with = ParseRedisUrl(url), without = ParseRedisUrl(shown);
+    ASSERT_TRUE(with.ok() && without.ok()) << url;
+    EXPECT_EQ(with->password, password);
+    EXPECT_EQ(without->password, "");
+    EXPECT_EQ(with->Text(), without->Text());
+    EXPECT_EQ(with->user, without->user);
   }
 }
 

@@ -1,32 +1,16 @@
 #pragma once
 
-#include <stdlib.h>
-
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "core/ids.h"
 #include "core/vector.h"
 #include "state/client_state_store.h"
+#include "tests/support/temporary_folder.h"
 
 namespace macaw::state {
 
-// A folder that goes away with the test.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "macaw-state-XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
+using testing_support::TemporaryFolder;
 
 // A control variate in f32 and a counter in f64.
 inline StateSchema TwoItems() {

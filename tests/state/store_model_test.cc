@@ -2,7 +2,9 @@
 // happens, every version that the index names can be read and holds what was put.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
+#include <memory>
 #include <set>
 
 #include "core/random.h"
@@ -10,14 +12,22 @@
 #include "state/disk_store.h"
 #include "tests/state/states.h"
 
+#ifdef MACAW_REDIS
+#include "state/redis_store.h"
+#include "tests/state/redis_server.h"
+#endif
+
 namespace macaw::state {
 namespace {
 
 constexpr uint64_t kClients = 60;
 
+using Open = std::function<std::unique_ptr<ClientStateStore>(const StateSchema&)>;
+
 class World {
  public:
-  explicit World(uint64_t seed) : random_({.seed = seed}) { Restart(); }
+  // `open` opens the same store again each time; it must outlive this.
+  World(uint64_t seed, const Open& open) : random_({.seed = seed}), open_(open) { Restart(); }
 
   // One round: some clients try, some of their parts are accepted, some replaced versions go.
   void Round() {
@@ -52,8 +62,7 @@ class World {
   void Restart() {
     ++epoch_;
     counter_ = 0;
-    store_ = std::make_unique<CachedStateStore>(
-        *DiskStateStore::Open(folder_.path(), schema_, DigestOf("model test")), 2000);
+    store_ = std::make_unique<CachedStateStore>(open_(schema_), 2000);
   }
 
   // Back to what a checkpoint said: whatever was accepted since is forgotten.
@@ -81,7 +90,7 @@ class World {
 
  private:
   RandomStream random_;
-  const TemporaryFolder folder_;
+  const Open& open_;
   const StateSchema schema_ = TwoItems();
   std::unique_ptr<ClientStateStore> store_;
   uint32_t epoch_ = 0;
@@ -91,31 +100,61 @@ class World {
   std::vector<Attempt> replaced_;
 };
 
-TEST(StoreModel, WhatTheIndexNamesIsAlwaysThere) {
-  for (uint64_t seed = 1; seed <= 4; ++seed) {
-    SCOPED_TRACE(seed);
-    World world(seed);
-    for (int round = 0; round < 40; ++round) {
-      world.Round();
-      switch (world.random().Below(8)) {
-        case 0:
-          world.Restart();
-          break;
-        case 1:
-          world.Crash();
-          break;
-        case 2:
-        case 3:
-          world.Checkpoint();
-          break;
-        default:
-          break;
-      }
-      world.Check();
-      if (testing::Test::HasFatalFailure()) return;
+// `kill` is what a crash does to the store itself.
+void Live(
+    World& world, const std::function<void()>& kill = [] {}) {
+  for (int round = 0; round < 40; ++round) {
+    world.Round();
+    switch (world.random().Below(8)) {
+      case 0:
+        world.Restart();
+        break;
+      case 1:
+        kill();
+        world.Crash();
+        break;
+      case 2:
+      case 3:
+        world.Checkpoint();
+        break;
+      default:
+        break;
     }
+    world.Check();
+    if (testing::Test::HasFatalFailure()) return;
   }
 }
+
+TEST(StoreModel, WhatTheIndexNamesIsAlwaysThereOnDisk) {
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    SCOPED_TRACE(seed);
+    const TemporaryFolder folder;
+    const Open open = [&](const StateSchema& schema) {
+      return *DiskStateStore::Open(folder.path(), schema, DigestOf("model test"));
+    };
+    World world(seed, open);
+    Live(world);
+  }
+}
+
+#ifdef MACAW_REDIS
+TEST(StoreModel, WhatTheIndexNamesIsAlwaysThereInARedisThatIsKilled) {
+  if (!RedisServer::Available()) GTEST_SKIP() << "/usr/bin/redis-server is not installed";
+  RedisServer server;
+  for (uint64_t seed = 1; seed <= 2; ++seed) {
+    SCOPED_TRACE(seed);
+    const Open open = [&](const StateSchema& schema) {
+      return *RedisStateStore::Open(server.options(), schema,
+                                    DigestOf(absl::StrCat("model test ", seed)));
+    };
+    World world(seed, open);
+    Live(world, [&] {
+      server.Kill();
+      server.Start();
+    });
+  }
+}
+#endif
 
 }  // namespace
 }  // namespace macaw::state

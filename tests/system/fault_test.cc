@@ -79,6 +79,23 @@ TEST_F(Fault, AWorkerKilledAtARandomMomentOfEveryRoundChangesNothing) {
   EXPECT_GE(leased_again, 5) << "the events should show clients leased again";
 }
 
+// Who is killed comes back as a new worker, in the middle of a round that was planned without it.
+TEST_F(Fault, AWorkerThatIsKilledAndJoinsAgainChangesNothingUnderAnyPolicy) {
+  for (const char* policy :
+       {"planned_stealing", "longest_first", "random", "round_robin", "uniform"}) {
+    SCOPED_TRACE(policy);
+    Simulation simulation(policy, With({"--processes", "3", "--slots", "1", "--set",
+                                        std::string("scheduler.policy=") + policy}));
+    for (const uint32_t round : {1u, 3u}) {
+      if (!simulation.WaitForEvent(Round(round))) break;
+      const std::vector<pid_t> workers = simulation.Children("macaw-worker");
+      if (!workers.empty()) ::kill(workers[round % workers.size()], SIGKILL);
+    }
+    ASSERT_EQ(simulation.Wait(), 0) << simulation.output();
+    ExpectUndisturbed(simulation);
+  }
+}
+
 TEST_F(Fault, TheOnlyWorkerKilledChangesNothing) {
   Simulation simulation("killed", With({"--processes", "1"}));
   for (uint32_t round = 1; round <= 3; ++round) {

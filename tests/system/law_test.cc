@@ -133,5 +133,20 @@ TEST(LawOfTime, ASlowSlotChangesWhoTrainsAndNothingElse) {
   for (const auto& [worker, count] : clients) EXPECT_GE(count, all / 10) << worker;
 }
 
+TEST(LawOfTime, EveryPolicyOnUnevenHardwareGivesTheSameBytes) {
+  const std::string config = WriteConfig("policies");
+  const Bytes even = BytesOf("even", {config, "--processes", "1", "--slots", "1"});
+  for (const char* policy :
+       {"planned_stealing", "longest_first", "random", "round_robin", "uniform"}) {
+    SCOPED_TRACE(policy);
+    const Bytes uneven = BytesOf(
+        policy, {config, "--processes", "2", "--slots", "2", "--set",
+                 std::string("scheduler.policy=") + policy, "--set", "workers.slowdown=[1.0, 3.0]",
+                 "--set", "emulation.environment=cos", "--set", "emulation.pause_probability=0.1",
+                 "--set", "emulation.pause_seconds=0.01"});
+    EXPECT_EQ(uneven, even);
+  }
+}
+
 }  // namespace
 }  // namespace macaw

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "core/random.h"
-#include "tests/system/simulation.h"
+#include "tests/system/state_runs.h"
 
 namespace macaw {
 namespace {
@@ -24,67 +24,30 @@ using testing::AllOf;
 using testing::AnyOf;
 using testing::HasSubstr;
 using testing_support::AllGone;
+using testing_support::Plus;
 using testing_support::Simulation;
-using testing_support::WriteConfig;
-
-struct Bytes {
-  std::string model, states, metrics;
-  friend bool operator==(const Bytes&, const Bytes&) = default;
-};
-void PrintTo(const Bytes& bytes, std::ostream* out) {
-  *out << "model " << bytes.model.substr(0, 12) << ", states " << bytes.states.substr(0, 12);
-}
-
-Bytes BytesOf(const Simulation& simulation) {
-  const nlohmann::json summary = simulation.summary();
-  return {simulation.digest(), summary.is_object() ? summary.value("state_digest", "") : "",
-          simulation.metrics()};
-}
-
-Bytes BytesAfter(const std::string& name, std::vector<std::string> arguments) {
-  Simulation simulation(name, std::move(arguments));
-  EXPECT_EQ(simulation.Wait(), 0) << simulation.output();
-  return BytesOf(simulation);
-}
-
-std::vector<std::string> Plus(std::vector<std::string> arguments,
-                              const std::vector<std::string>& more) {
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return arguments;
-}
-
-// Forty clients, half of them a round: most train more than once.
-std::vector<std::string> Small(const std::string& algorithm, const std::string& rounds = "4") {
-  return {WriteConfig("state", "[evaluation]\nclients = true\nevery = 2\n"),
-          "--clients",
-          "40",
-          "--rounds",
-          rounds,
-          "--set",
-          "cohort.size=20",
-          "--set",
-          "model.name=logistic",
-          "--set",
-          "algorithm.name=" + algorithm};
-}
+using testing_support::SmallStateful;
+using testing_support::StateBytes;
+using testing_support::StateBytesAfter;
+using testing_support::StateBytesOf;
 
 class StateLaw : public testing::TestWithParam<const char*> {};
 
 TEST_P(StateLaw, TheSameBytesForAnyWorkersAndStores) {
-  const std::vector<std::string> small = Small(GetParam());
-  const Bytes one = BytesAfter("1x1", Plus(small, {"--processes", "1", "--slots", "1"}));
+  const std::vector<std::string> small = SmallStateful(GetParam());
+  const StateBytes one = StateBytesAfter("1x1", Plus(small, {"--processes", "1", "--slots", "1"}));
   ASSERT_EQ(one.model.size(), 64u);
   ASSERT_EQ(one.states.size(), 64u);
-  EXPECT_EQ(BytesAfter("1x2", Plus(small, {"--processes", "1", "--slots", "2"})), one);
-  EXPECT_EQ(BytesAfter("3x2", Plus(small, {"--processes", "3", "--slots", "2"})), one);
-  EXPECT_EQ(BytesAfter("memory", Plus(small, {"--processes", "1", "--slots", "2", "--set",
-                                              "state.store=memory"})),
+  EXPECT_EQ(StateBytesAfter("1x2", Plus(small, {"--processes", "1", "--slots", "2"})), one);
+  EXPECT_EQ(StateBytesAfter("3x2", Plus(small, {"--processes", "3", "--slots", "2"})), one);
+  EXPECT_EQ(StateBytesAfter("memory", Plus(small, {"--processes", "1", "--slots", "2", "--set",
+                                                   "state.store=memory"})),
             one);
-  EXPECT_EQ(
-      BytesAfter("uncached", Plus(small, {"--processes", "2", "--slots", "1", "--set",
-                                          "state.cache_mb=0", "--set", "run.checkpoint_every=3"})),
-      one);
-  EXPECT_NE(BytesAfter("seed", Plus(small, {"--set", "run.seed=8"})).states, one.states);
+  EXPECT_EQ(StateBytesAfter("uncached",
+                            Plus(small, {"--processes", "2", "--slots", "1", "--set",
+                                         "state.cache_mb=0", "--set", "run.checkpoint_every=3"})),
+            one);
+  EXPECT_NE(StateBytesAfter("seed", Plus(small, {"--set", "run.seed=8"})).states, one.states);
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, StateLaw, testing::Values("scaffold", "feddyn", "ditto"),
@@ -93,16 +56,16 @@ INSTANTIATE_TEST_SUITE_P(Of, StateLaw, testing::Values("scaffold", "feddyn", "di
 class StateFault : public testing::Test {
  protected:
   StateFault() {
-    arguments_ =
-        Plus(Small("scaffold", "6"), {"--set", "local.epochs=3", "--set", "model.name=mlp"});
+    arguments_ = Plus(SmallStateful("scaffold", "6"),
+                      {"--set", "local.epochs=3", "--set", "model.name=mlp"});
   }
   std::vector<std::string> With(const std::vector<std::string>& more) const {
     return Plus(arguments_, more);
   }
   void ExpectUndisturbed(const Simulation& simulation) {
-    const Bytes undisturbed = BytesAfter("undisturbed", arguments_);
+    const StateBytes undisturbed = StateBytesAfter("undisturbed", arguments_);
     EXPECT_EQ(undisturbed.states.size(), 64u);
-    EXPECT_EQ(BytesOf(simulation), undisturbed);
+    EXPECT_EQ(StateBytesOf(simulation), undisturbed);
   }
   static auto Round(uint32_t round) {
     return [round](const nlohmann::json& event) {
@@ -209,21 +172,21 @@ TEST_F(StateFault, AStateIsGivenUpOnRequestAndOnlyThen) {
   EXPECT_THAT(refused.output(), HasSubstr("--state-reset 1000"));
   Simulation reset("reset", {"--resume", folder, "--state-reset", "7", "--state-reset", "8"});
   ASSERT_EQ(reset.Wait(), 0) << reset.output();
-  EXPECT_NE(BytesOf(reset).model, BytesAfter("undisturbed", arguments_).model);
+  EXPECT_NE(StateBytesOf(reset).model, StateBytesAfter("undisturbed", arguments_).model);
 }
 
 TEST_F(StateFault, TheStatesOfAnotherRunAreRefused) {
-  Simulation first("first", Small("scaffold"));
+  Simulation first("first", SmallStateful("scaffold"));
   ASSERT_EQ(first.Wait(), 0) << first.output();
-  Simulation second("second",
-                    Plus(Small("scaffold"), {"--set", "state.path=" + first.folder() + "/state"}));
+  Simulation second("second", Plus(SmallStateful("scaffold"),
+                                   {"--set", "state.path=" + first.folder() + "/state"}));
   EXPECT_NE(second.Wait(), 0);
   EXPECT_THAT(second.output(), HasSubstr("belong to another run"));
 }
 
 TEST(StateInMemory, NeedsOneWorkerProcessAndCannotBeResumed) {
   const std::vector<std::string> memory =
-      Plus(Small("scaffold"), {"--set", "state.store=memory", "--set", "local.epochs=8"});
+      Plus(SmallStateful("scaffold"), {"--set", "state.store=memory", "--set", "local.epochs=8"});
   Simulation two("two", Plus(memory, {"--processes", "2"}));
   EXPECT_EQ(two.Wait(), 2);
   EXPECT_THAT(two.output(), AllOf(HasSubstr("workers.processes"), HasSubstr("state.store")));
@@ -244,12 +207,12 @@ TEST(StateInRedis, GivesTheBytesOfTheDiskAlsoWhenKilledAndResumed) {
   if (::access("/usr/bin/redis-server", X_OK) != 0)
     GTEST_SKIP() << "/usr/bin/redis-server is not installed";
   const std::vector<std::string> small =
-      Plus(Small("scaffold"), {"--set", "run.checkpoint_every=2"});
-  const Bytes disk = BytesAfter("disk", small);
+      Plus(SmallStateful("scaffold"), {"--set", "run.checkpoint_every=2"});
+  const StateBytes disk = StateBytesAfter("disk", small);
   const std::vector<std::string> redis =
       Plus(small, {"--processes", "2", "--slots", "1", "--set", "state.store=redis", "--set",
                    "state.url=spawn"});
-  EXPECT_EQ(BytesAfter("redis", redis), disk);
+  EXPECT_EQ(StateBytesAfter("redis", redis), disk);
   std::string folder;
   {
     Simulation first("first", redis);
@@ -265,11 +228,11 @@ TEST(StateInRedis, GivesTheBytesOfTheDiskAlsoWhenKilledAndResumed) {
   }
   Simulation second("second", {"--resume", folder});
   ASSERT_EQ(second.Wait(), 0) << second.output();
-  EXPECT_EQ(BytesOf(second), disk);
+  EXPECT_EQ(StateBytesOf(second), disk);
 }
 
 TEST(StatelessRun, HasNeitherAStoreNorADigest) {
-  Simulation simulation("stateless", Small("fedavg"));
+  Simulation simulation("stateless", SmallStateful("fedavg"));
   ASSERT_EQ(simulation.Wait(), 0) << simulation.output();
   EXPECT_FALSE(std::filesystem::exists(simulation.folder() + "/state"));
   EXPECT_FALSE(simulation.summary().contains("state_digest"));

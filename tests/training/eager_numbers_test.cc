@@ -58,35 +58,41 @@ TEST(EagerStep, TakesBatchesInOrderAndAShortLastOne) {
 }
 
 TEST(EagerStep, ClipsCorrectsDecaysAndKeepsMomentumInThatOrder) {
-  for (const bool nesterov : {false, true}) {
-    Trained t;
-    const Vec anchor = {0.1, 0.2, -0.3}, v = {0.01, -0.02, 0.03};
-    const FlatVector a = PointOf(t.spec, anchor), constant = PointOf(t.spec, v);
-    Stage stage = StageFrom(View(t.x), 0.1);
-    stage.local.epochs = 4;
-    stage.local.momentum = 0.9;
-    stage.local.nesterov = nesterov;
-    stage.local.weight_decay = 0.01;
-    stage.local.clip_norm = 1.5;
-    stage.correction = {.mu = 0.5, .anchor = View(a), .v = View(constant)};
-    const StageOutcome outcome = t.Run(stage);
+  for (const bool nesterov : {false, true})
+    for (const bool clips_corrected : {false, true}) {
+      Trained t;
+      const Vec anchor = {0.1, 0.2, -0.3}, v = {0.01, -0.02, 0.03};
+      const FlatVector a = PointOf(t.spec, anchor), constant = PointOf(t.spec, v);
+      Stage stage = StageFrom(View(t.x), 0.1);
+      stage.local.epochs = 4;
+      stage.local.momentum = 0.9;
+      stage.local.nesterov = nesterov;
+      stage.local.weight_decay = 0.01;
+      stage.local.clip_norm = 1.5;
+      stage.local.clip = clips_corrected ? "corrected" : "gradient";
+      stage.correction = {.mu = 0.5, .anchor = View(a), .v = View(constant)};
+      const StageOutcome outcome = t.Run(stage);
 
-    Vec w = t.start, m(3);
-    bool clipped = false, free = false;
-    for (int step = 0; step < 4; ++step) {
-      Vec g = t.line.Gradient(w);
-      const double norm = std::sqrt(g[0] * g[0] + g[1] * g[1] + g[2] * g[2]);
-      (norm > 1.5 ? clipped : free) = true;
-      for (int k = 0; k < 3; ++k) {
-        double d = g[k] * std::min(1.0, 1.5 / norm) + 0.5 * (w[k] - anchor[k]) + v[k] + 0.01 * w[k];
-        m[k] = 0.9 * m[k] + d;
-        w[k] -= 0.1 * (nesterov ? d + 0.9 * m[k] : m[k]);
+      Vec w = t.start, m(3);
+      bool clipped = false, free = false;
+      for (int step = 0; step < 4; ++step) {
+        Vec g = t.line.Gradient(w), correction(3);
+        for (int k = 0; k < 3; ++k) {
+          correction[k] = 0.5 * (w[k] - anchor[k]) + v[k];
+          if (clips_corrected) g[k] += std::exchange(correction[k], 0.0);
+        }
+        const double norm = std::sqrt(g[0] * g[0] + g[1] * g[1] + g[2] * g[2]);
+        (norm > 1.5 ? clipped : free) = true;
+        for (int k = 0; k < 3; ++k) {
+          double d = g[k] * std::min(1.0, 1.5 / norm) + correction[k] + 0.01 * w[k];
+          m[k] = 0.9 * m[k] + d;
+          w[k] -= 0.1 * (nesterov ? d + 0.9 * m[k] : m[k]);
+        }
       }
+      EXPECT_TRUE(clipped);
+      ExpectPoint(outcome.end, w);
+      EXPECT_DOUBLE_EQ(outcome.rate_sum, 0.4);
     }
-    EXPECT_TRUE(clipped);
-    ExpectPoint(outcome.end, w);
-    EXPECT_DOUBLE_EQ(outcome.rate_sum, 0.4);
-  }
 }
 
 TEST(EagerStep, PullsTowardsItsStartWhenNoAnchorIsNamed) {

@@ -6,6 +6,7 @@
 
 #include "tests/training/testing.h"
 #include "training/api/hooks.h"
+#include "training/fused/fused_trainer.h"
 #include "training/fused/isa.h"
 
 namespace macaw::training {
@@ -34,6 +35,16 @@ TEST(TrainerChoice, TakesTheFusedOneWhereItCan) {
   EXPECT_EQ(name(SetupOf(kDense, "auto", DType::kF64)), "eager");
 }
 
+TEST(TrainerChoice, PrefersATensorLibraryToPortableCodeOnLargerNetworks) {
+  const TrainerSetup small = SetupOf(kDense, "auto");
+  const TrainerSetup large = SetupOf({"flatten", "linear 2000", "relu", "linear 3"}, "auto");
+  for (const fused::Isa isa : {fused::Isa::kAvx512, fused::Isa::kAvx2, fused::Isa::kSse4,
+                               fused::Isa::kNeon, fused::Isa::kPortable}) {
+    EXPECT_TRUE(fused::Prefers(small, isa).ok()) << fused::Name(isa);
+    EXPECT_EQ(fused::Prefers(large, isa).ok(), isa != fused::Isa::kPortable) << fused::Name(isa);
+  }
+}
+
 TEST(TrainerChoice, SaysWhyTheFusedOneCannot) {
   const auto error = [](const TrainerSetup& setup) {
     return std::string(MakeTrainer(setup).status().message());
@@ -41,6 +52,13 @@ TEST(TrainerChoice, SaysWhyTheFusedOneCannot) {
   EXPECT_THAT(error(SetupOf(kNormed, "fused")),
               testing::AllOf(HasSubstr("layer 2"), HasSubstr("\"auto\"")));
   EXPECT_THAT(error(SetupOf(kDense, "fused", DType::kF64)), HasSubstr("float32"));
+  TrainerSetup clips = SetupOf(kDense, "fused");
+  clips.local.clip_norm = 1;
+  clips.local.clip = "corrected";
+  EXPECT_THAT(error(clips), HasSubstr("local.clip = \"corrected\""));
+  TrainerSetup script = SetupOf(kDense, "fused");
+  script.spec.layers.clear();
+  EXPECT_THAT(error(script), HasSubstr("scripted module"));
 }
 
 TEST(TrainerChoice, ProfileIsOfTheTrainerThatRuns) {
@@ -48,7 +66,7 @@ TEST(TrainerChoice, ProfileIsOfTheTrainerThatRuns) {
   const NumericProfile fused = ProfileOf(SetupOf(kDense, "fused"));
   EXPECT_EQ(fused.trainer, "fused");
   EXPECT_EQ(fused.instruction_set, isa);
-  EXPECT_THAT(fused.libraries, HasSubstr("macaw-fused 1"));
+  EXPECT_THAT(fused.libraries, HasSubstr("macaw-fused 2"));
   EXPECT_THAT(fused.libraries, testing::Not(HasSubstr("libtorch")));
   // Plans with hooks fall to LibTorch, so its version is part of what "auto" depends on.
   const NumericProfile either = ProfileOf(SetupOf(kDense, "auto"));

@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/temporary_folder.h"
 
 namespace macaw::worker {
 namespace {
@@ -23,20 +24,14 @@ Attempt AttemptOf(uint64_t client, uint32_t epoch, uint64_t counter) {
 
 class RunningMarkerTest : public testing::Test {
  protected:
-  RunningMarkerTest() : folder_(testing::TempDir() + "/macaw_marker_XXXXXX") {
-    EXPECT_NE(::mkdtemp(folder_.data()), nullptr);
-  }
-  ~RunningMarkerTest() override {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-  }
   RunningMarker Open(uint32_t slots) const {
     auto marker = RunningMarker::Open(folder_, "worker-0", slots);
     EXPECT_TRUE(marker.ok()) << marker.status();
     return *std::move(marker);
   }
 
-  std::string folder_;
+  const testing_support::TemporaryFolder temporary_;
+  const std::string& folder_ = temporary_.path();
 };
 
 TEST_F(RunningMarkerTest, TellsTheSuccessorOfAKilledProcessWhatWasRunning) {

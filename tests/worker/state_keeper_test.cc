@@ -13,7 +13,9 @@ namespace {
 
 using testing::HasSubstr;
 
-const state::StateSchema kSchema = {ParameterLayout::Scalars("control", 4, DType::kF32)};
+const state::StateSchema kSchema = {ParameterLayout::Scalars("control", 65536, DType::kF32)};
+const state::StateSchema kSmall = {ParameterLayout::Scalars("control", 4, DType::kF32)};
+constexpr uint64_t kRoom = uint64_t{1} << 24;
 
 Attempt Version(uint64_t client, uint64_t counter) { return {ClientId(client), {1, counter}}; }
 
@@ -28,11 +30,12 @@ class WatchedStore final : public state::ClientStateStore {
  public:
   struct Watch {
     std::atomic<int> gets = 0, puts = 0, flushes = 0;
+    std::atomic<int> get_calls = 0, put_calls = 0;
     std::atomic<bool> full = false;
     std::unique_ptr<Notification> gate;  // puts wait for it
   };
-  explicit WatchedStore(Watch& watch)
-      : ClientStateStore(kSchema), watch_(watch), back_(kSchema, 1 << 20) {}
+  explicit WatchedStore(Watch& watch, const state::StateSchema& schema = kSchema)
+      : ClientStateStore(schema), watch_(watch), back_(schema, kRoom) {}
 
   absl::Status PutBlob(const Attempt& version, state::BlobPtr blob) override {
     if (watch_.gate != nullptr) watch_.gate->Wait();
@@ -43,6 +46,15 @@ class WatchedStore final : public state::ClientStateStore {
   absl::StatusOr<state::BlobPtr> GetBlob(const Attempt& version) const override {
     ++watch_.gets;
     return back_.GetBlob(version);
+  }
+  absl::Status PutBlobs(std::span<const state::NamedBlob> blobs) override {
+    ++watch_.put_calls;
+    return ClientStateStore::PutBlobs(blobs);
+  }
+  std::vector<absl::StatusOr<state::BlobPtr>> GetBlobs(
+      std::span<const Attempt> versions) const override {
+    ++watch_.get_calls;
+    return ClientStateStore::GetBlobs(versions);
   }
   absl::StatusOr<bool> Contains(const Attempt& version) const override {
     return back_.Contains(version);
@@ -101,6 +113,33 @@ TEST_F(StateKeeperTest, ASlotDoesNotWaitForTheStoreAndTheFenceDoes) {
   std::jthread opens([&] { watch_.gate->Notify(); });
   ASSERT_TRUE(keeper_.Fence().ok());
   EXPECT_EQ(watch_.puts, 2);
+}
+
+TEST_F(StateKeeperTest, WhatGathersWhileTheStoreIsBusyIsWrittenTogether) {
+  watch_.gate = std::make_unique<Notification>();
+  for (uint64_t client = 0; client < 20; ++client)
+    ASSERT_TRUE(Write(Version(client, 1 + client), static_cast<float>(client)).ok());
+  watch_.gate->Notify();
+  ASSERT_TRUE(keeper_.Fence().ok());
+  EXPECT_EQ(watch_.puts, 20);
+  EXPECT_LE(watch_.put_calls, 2);
+}
+
+TEST(StateKeeper, ReadsSmallStatesManyAtATime) {
+  WatchedStore::Watch watch;
+  StateKeeper keeper(std::make_unique<WatchedStore>(watch, kSmall), 2);
+  const FlatVector vector(kSmall[0]);
+  const ConstVectorView views[] = {vector.view()};
+  std::vector<Attempt> versions;
+  for (uint64_t client = 0; client < 320; ++client) {
+    versions.push_back(Version(client, 1 + client));
+    ASSERT_TRUE(keeper.Write(versions.back(), views).ok());
+  }
+  ASSERT_TRUE(keeper.Fence().ok());
+  keeper.Expect(versions);
+  for (const Attempt& version : versions) EXPECT_TRUE(keeper.Read(version).ok());
+  EXPECT_EQ(watch.gets, 320);
+  EXPECT_EQ(watch.get_calls, 10);
 }
 
 TEST_F(StateKeeperTest, AnErrorOfTheStoreComesOutAtTheFence) {

@@ -1,9 +1,6 @@
 #include "tests/worker/synthetic_run.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
-
-#include <filesystem>
 
 #include "data/options.h"
 #include "models/spec.h"
@@ -32,14 +29,6 @@ RunConfig SyntheticRun(const data::Dataset& dataset, uint32_t rounds) {
   run.cohort = {.size = 6, .seed = 1};
   run.evaluation = {.every = 2, .chunk = 20, .clients = true};
   return run;
-}
-
-TemporaryFolder::TemporaryFolder() : path_(testing::TempDir() + "/macaw_worker_XXXXXX") {
-  if (::mkdtemp(path_.data()) == nullptr) ADD_FAILURE() << "cannot make " << path_;
-}
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
 }
 
 const algorithms::Registry& Registry() {

@@ -63,7 +63,7 @@ TEST(Worker, GivesTheSameBytesWithAnyNumberOfSlots) {
   const Result three = RunWith(*dataset, {.slots = 3});
   EXPECT_EQ(one.digest, three.digest);
   EXPECT_EQ(one.metrics, three.metrics);
-  const Result slowed = RunWith(*dataset, {.slots = 3, .slowdown = {1, 4}});
+  const Result slowed = RunWith(*dataset, {.slots = 3, .emulation = {.slowdown = {1, 4}}});
   EXPECT_EQ(one.digest, slowed.digest) << "time decides where, never what";
   EXPECT_EQ(one.metrics, slowed.metrics);
 }
@@ -132,7 +132,7 @@ TEST(Worker, GivesItsClientsBackWhenAskedToStop) {
   {
     // Slow enough to hold clients whenever it is asked.
     std::jthread first([&](std::stop_token stop) {
-      leaving = Work(*server, *dataset, {.name = "first", .slots = 1, .slowdown = {20}}, stop);
+      leaving = Work(*server, *dataset, {.name = "first", .slots = 1, .emulation = {.slowdown = {20}}}, stop);
     });
     under_way.WaitForNotification();
     first.request_stop();

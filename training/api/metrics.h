@@ -28,7 +28,7 @@ struct MetricSchema {
 // Classification: loss, accuracy. Binary (one logit, label 0/1): loss, accuracy, precision, recall.
 // Regression: loss (squared error / 2 is not used: it is the plain mean squared error), mae.
 // Next token: loss and accuracy of a token.
-MetricSchema SchemaFor(TaskKind task);
+const MetricSchema& SchemaFor(TaskKind task);
 
 using MetricSums = std::vector<double>;  // parallel to MetricSchema::sums
 

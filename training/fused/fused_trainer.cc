@@ -86,8 +86,21 @@ absl::Status Supports(const TrainerSetup& setup) {
     return absl::UnimplementedError(
         absl::StrCat("it has no optimizer \"", setup.local.optimizer, "\""));
   }
+  if (setup.spec.is_script()) return absl::UnimplementedError("the model is a scripted module");
+  if (setup.local.clip_norm > 0 && setup.local.clip != "gradient") {
+    return absl::UnimplementedError("it clips the gradient only, not local.clip = \"corrected\"");
+  }
   // Which instruction set does not matter to what there are blocks for.
   return Program::Compile(setup.spec, SupportedIsas().front()).status();
+}
+
+absl::Status Prefers(const TrainerSetup& setup, Isa isa) {
+  // Measured (bench/README.md): portable code is the faster one on logistic regression and LeNet,
+  // and half as fast as a tensor library on a network of 200,000 weights. Any vectors are faster.
+  constexpr uint64_t kMostPortable = 100000;
+  if (isa != Isa::kPortable || setup.spec.layout->size() <= kMostPortable) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat("without vector instructions it is slower on ",
+                                               setup.spec.layout->size(), " numbers"));
 }
 
 absl::Status Supports(const LocalPlan& plan) {

@@ -20,11 +20,14 @@
 namespace macaw::training::fused {
 
 // Part of every numeric profile: raise it with each change that gives other bits.
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 
 // Whether this trainer can carry out what the run asks of every stage: an error says in a few words
 // what it cannot (a layer, float64, ...), so that the caller can choose the eager trainer.
 absl::Status Supports(const TrainerSetup& setup);
+// Whether it is also the faster one there, which `local.trainer = "auto"` asks: an error says in a
+// few words why not.
+absl::Status Prefers(const TrainerSetup& setup, Isa isa);
 // Whether it can carry out a plan's stages: none has hooks, and the optimizer is SGD.
 absl::Status Supports(const LocalPlan& plan);
 

@@ -50,13 +50,28 @@ HWY_INLINE FloatVector ExpOfNegative(FloatVector x) {
   return hn::BitCast(d, hn::Add(hn::BitCast(integers, p), exponent));
 }
 
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE DoubleVector InDouble(FloatVector v) { return hn::PromoteTo(Doubles(), v); }
+#else
+// The sums of a vector's halves, lane by lane, in double.
+HWY_INLINE DoubleVector InDouble(FloatVector v) {
+  const hn::Half<Floats> half;
+  return hn::Add(hn::PromoteTo(Doubles(), hn::LowerHalf(half, v)),
+                 hn::PromoteTo(Doubles(), hn::UpperHalf(half, v)));
+}
+#endif
+
+// kVectors: those of a row that hold classes, where known to the compiler; 0: any number.
+template <size_t kVectors>
 class SoftmaxRows {
  public:
   SoftmaxRows(const SoftmaxRule& rule, const Mean& mean)
       : rule_(rule),
         mean_(mean),
+        vectors_((rule.classes + kWidth - 1) / kWidth),
         stride_(RoundUp(rule.classes)),
-        uniform_(rule.smoothing / static_cast<double>(rule.classes)) {
+        uniform_(rule.smoothing / static_cast<double>(rule.classes)),
+        in_use_(hn::FirstN(Floats(), rule.classes - (vectors_ - 1) * kWidth)) {
     if (uniform_ == 0) return;
     total_weight_ = static_cast<double>(rule.classes);
     if (rule.weights.empty()) return;
@@ -67,23 +82,23 @@ class SoftmaxRows {
   bool Rate(size_t n, const float* logits, const int64_t* labels, float* gradient,
             std::span<double> sums) {
     double loss = sums[kLoss], correct = 0;
+    const double loss_scale = mean_.rows / mean_.divisor;
+    const bool plain = uniform_ == 0 && rule_.weights.empty();
     for (size_t first = 0; first < n; first += kGroup) {
       const size_t count = std::min(kGroup, n - first);
       const float* const z = logits + first * stride_;
       float* const e = gradient + first * stride_;
-      for (size_t i = 0; i < count; ++i) {
-        top_[i] = Top(z + i * stride_);
-        partition_[i] = Exponentials(z + i * stride_, top_[i], e + i * stride_);
-      }
+      // One quantity of all rows after another: rows do not wait for each other.
+      for (size_t i = 0; i < count; ++i) FindTop(z + i * stride_, i);
+      for (size_t i = 0; i < count; ++i) Exponentials(z + i * stride_, i, e + i * stride_);
       for (size_t i = count; i < kGroup; ++i) top_[i] = 0, partition_[i] = 1;
-      CloseGroup();
-      const double loss_scale = mean_.rows / mean_.divisor;
+      CloseGroup(count);
       for (size_t i = 0; i < count; ++i) {
-        const size_t label = static_cast<size_t>(labels[first + i]);
+        const auto label = static_cast<size_t>(labels[first + i]);
         const float* const row = z + i * stride_;
-        loss += LossOf(row, label, log_partition_[i]) * loss_scale;
-        correct += IsFirstOfLargest(row, static_cast<float>(top_[i]), label) ? 1 : 0;
-        ToGradient(label, reciprocal_[i], e + i * stride_);
+        loss += LossOf(row, label, log_partition_[i], plain) * loss_scale;
+        correct += place_[i] == label ? 1 : 0;
+        ToGradient(label, reciprocal_[i], plain, e + i * stride_);
       }
     }
     const Floats d;
@@ -95,42 +110,63 @@ class SoftmaxRows {
   }
 
  private:
-  HWY_INLINE float Top(const float* z) {
+  // Calls f(index) for each vector of a row that holds classes.
+  template <typename F>
+  HWY_INLINE void ForEachVector(const F& f) const {
+    if constexpr (kVectors > 0) {
+      MACAW_UNROLL for (size_t v = 0; v < kVectors; ++v) f(v);
+    } else {
+      for (size_t v = 0; v < vectors_; ++v) f(v);
+    }
+  }
+  HWY_INLINE size_t last() const { return kVectors > 0 ? kVectors - 1 : vectors_ - 1; }
+
+  // The largest logit, and the first place that holds it: the prediction.
+  HWY_INLINE void FindTop(const float* z, size_t row) {
     const Floats d;
     const FloatVector lowest = hn::Set(d, std::numeric_limits<float>::lowest());
     FloatVector top = lowest;
-    for (size_t c = 0; c < rule_.classes; c += kWidth) {
-      const FloatVector v = hn::Load(d, z + c);
-      zeros_ = hn::Add(zeros_, hn::Mul(v, hn::Zero(d)));
-      top = hn::Max(top, hn::IfThenElse(hn::FirstN(d, rule_.classes - c), v, lowest));
-    }
-    return hn::GetLane(hn::MaxOfLanes(d, top));
+    ForEachVector([&](size_t v) HWY_ATTR {
+      FloatVector x = hn::Load(d, z + v * kWidth);
+      zeros_ = hn::Add(zeros_, hn::Mul(x, hn::Zero(d)));
+      if (v == last()) x = hn::IfThenElse(in_use_, x, lowest);
+      top = hn::Max(top, x);
+    });
+    const FloatVector largest = hn::MaxOfLanes(d, top);
+    top_[row] = hn::GetLane(largest);
+    size_t place = rule_.classes;
+    ForEachVector([&](size_t v) HWY_ATTR {
+      if (place < rule_.classes) return;
+      const intptr_t lane = hn::FindFirstTrue(d, hn::Eq(hn::Load(d, z + v * kWidth), largest));
+      if (lane >= 0) place = v * kWidth + static_cast<size_t>(lane);
+    });
+    place_[row] = place;
   }
 
-  // Writes e^(z − top), zeros behind the classes; returns their sum.
-  HWY_INLINE double Exponentials(const float* z, double top, float* to) const {
+  // Writes e^(z − top), zeros behind the classes, and keeps their sum.
+  HWY_INLINE void Exponentials(const float* z, size_t row, float* to) {
     const Floats d;
-    const Doubles dd;
-    const FloatVector shift = hn::Set(d, static_cast<float>(top));
-    DoubleVector sum = hn::Zero(dd);
-    size_t c = 0;
-    for (; c < rule_.classes; c += kWidth) {
-      const FloatVector e = ExpOfNegative(hn::Sub(hn::Load(d, z + c), shift));
-      hn::Store(hn::IfThenElseZero(hn::FirstN(d, rule_.classes - c), e), d, to + c);
-      for (size_t h = c; h < c + kWidth; h += kDoubleWidth) {
-        sum = hn::Add(sum, hn::PromoteTo(dd, hn::Load(HalfFloats(), to + h)));
-      }
+    const FloatVector shift = hn::Set(d, top_[row]);
+    DoubleVector sum = hn::Zero(Doubles());
+    ForEachVector([&](size_t v) HWY_ATTR {
+      FloatVector e = ExpOfNegative(hn::Sub(hn::Load(d, z + v * kWidth), shift));
+      if (v == last()) e = hn::IfThenElseZero(in_use_, e);
+      hn::Store(e, d, to + v * kWidth);
+      sum = hn::Add(sum, InDouble(e));
+    });
+    for (size_t c = (last() + 1) * kWidth; c < stride_; c += kWidth) {
+      hn::Store(hn::Zero(d), d, to + c);
     }
-    for (; c < stride_; c += kWidth) hn::Store(hn::Zero(d), d, to + c);
-    return hn::GetLane(hn::SumOfLanes(dd, sum));
+    partition_[row] = hn::GetLane(hn::SumOfLanes(Doubles(), sum));
   }
 
-  HWY_INLINE void CloseGroup() {
+  HWY_INLINE void CloseGroup(size_t count) {
     const Doubles dd;
     const DoubleVector one = hn::Set(dd, 1.0), divisor = hn::Set(dd, mean_.divisor);
-    for (size_t i = 0; i < kGroup; i += kDoubleWidth) {
+    for (size_t i = 0; i < count; i += kDoubleWidth) {
       const DoubleVector partition = hn::Load(dd, partition_ + i);
-      hn::Store(hn::Add(hn::Log(dd, partition), hn::Load(dd, top_ + i)), dd, log_partition_ + i);
+      const DoubleVector top = hn::PromoteTo(dd, hn::Load(HalfFloats(), top_ + i));
+      hn::Store(hn::Add(hn::Log(dd, partition), top), dd, log_partition_ + i);
       hn::Store(hn::Div(one, hn::Mul(partition, divisor)), dd, reciprocal_ + i);
     }
   }
@@ -140,7 +176,8 @@ class SoftmaxRows {
   double Sharp(size_t label) const { return (1.0 - rule_.smoothing) * Weight(label); }
 
   // −Σ q·log p
-  HWY_INLINE double LossOf(const float* z, size_t label, double log_partition) const {
+  HWY_INLINE double LossOf(const float* z, size_t label, double log_partition, bool plain) const {
+    if (plain) return log_partition - z[label];
     double loss = Sharp(label) * (log_partition - z[label]);
     if (uniform_ > 0) {
       for (size_t c = 0; c < rule_.classes; ++c) {
@@ -150,47 +187,45 @@ class SoftmaxRows {
     return loss;
   }
 
-  // Whether the row's prediction, the first of its largest logits, is the label.
-  HWY_INLINE bool IsFirstOfLargest(const float* z, float top, size_t label) const {
+  // Turns exponentials into (Σq·p − q) / divisor, the label's in double: where a row is learned
+  // well, that is what is left of two nearly equal numbers.
+  HWY_INLINE void ToGradient(size_t label, double reciprocal, bool plain, float* e) const {
     const Floats d;
-    bool first = z[label] == top;
-    for (size_t c = 0; c < label; c += kWidth) {
-      const auto equal = hn::Eq(hn::Load(d, z + c), hn::Set(d, top));
-      first = first && hn::AllFalse(d, hn::And(equal, hn::FirstN(d, label - c)));
-    }
-    return first;
-  }
-
-  // Turns exponentials into (Σq·p − q) / divisor, in double: where a row is learned well, that is
-  // what is left of two nearly equal numbers.
-  HWY_INLINE void ToGradient(size_t label, double reciprocal, float* e) const {
-    const Doubles dd;
-    const HalfFloats half;
-    const double sharp = Sharp(label);
-    const double scale = (sharp + uniform_ * total_weight_) * reciprocal;
-    const double label_exponential = e[label];
-    const DoubleVector factor = hn::Set(dd, scale);
-    for (size_t c = 0; c < rule_.classes; c += kDoubleWidth) {
-      const DoubleVector p = hn::Mul(hn::PromoteTo(dd, hn::Load(half, e + c)), factor);
-      hn::Store(hn::DemoteTo(half, p), half, e + c);
-    }
-    double q = sharp;
+    const double sharp = plain ? 1.0 : Sharp(label);
+    const double scale = plain ? reciprocal : (sharp + uniform_ * total_weight_) * reciprocal;
+    double at_label = e[label] * scale;
+    const FloatVector factor = hn::Set(d, static_cast<float>(scale));
     if (uniform_ > 0) {
-      q += uniform_ * Weight(label);
+      at_label -= (sharp + uniform_ * Weight(label)) / mean_.divisor;
       for (size_t c = 0; c < rule_.classes; ++c) {
-        e[c] = static_cast<float>(e[c] - uniform_ * Weight(c) / mean_.divisor);
+        e[c] = static_cast<float>(e[c] * scale - uniform_ * Weight(c) / mean_.divisor);
       }
+      e[label] = static_cast<float>(at_label);
+      return;
     }
-    e[label] = static_cast<float>(label_exponential * scale - q / mean_.divisor);
+    at_label -= sharp / mean_.divisor;
+    const FloatVector there = hn::Set(d, static_cast<float>(at_label));
+    const hn::RebindToSigned<Floats> integers;
+    // In whole vectors: who reads them next need not wait for a narrow store.
+    ForEachVector([&](size_t v) HWY_ATTR {
+      const auto lanes = hn::Iota(integers, static_cast<int32_t>(v * kWidth));
+      const auto is_label =
+          hn::RebindMask(d, hn::Eq(lanes, hn::Set(integers, static_cast<int32_t>(label))));
+      const FloatVector p = hn::Mul(hn::Load(d, e + v * kWidth), factor);
+      hn::Store(hn::IfThenElse(is_label, there, p), d, e + v * kWidth);
+    });
   }
 
   const SoftmaxRule& rule_;
   const Mean& mean_;
+  const size_t vectors_;
   const size_t stride_;
-  const double uniform_;  // of q: what stands on every class, before its weight
+  const double uniform_;           // of q: what stands on every class, before its weight
+  const hn::Mask<Floats> in_use_;  // of a row's last vector
   double total_weight_ = 0;
   FloatVector zeros_ = hn::Zero(Floats());  // NaN once a logit was not finite
-  HWY_ALIGN double top_[kGroup];
+  HWY_ALIGN float top_[kGroup];
+  size_t place_[kGroup];
   HWY_ALIGN double partition_[kGroup];
   HWY_ALIGN double log_partition_[kGroup];
   HWY_ALIGN double reciprocal_[kGroup];
@@ -198,7 +233,13 @@ class SoftmaxRows {
 
 bool Softmax(const SoftmaxRule& rule, const Mean& mean, size_t n, const float* logits,
              const int64_t* labels, float* gradient, std::span<double> sums) {
-  return SoftmaxRows(rule, mean).Rate(n, logits, labels, gradient, sums);
+  if (rule.classes <= kWidth) {
+    return SoftmaxRows<1>(rule, mean).Rate(n, logits, labels, gradient, sums);
+  }
+  if (rule.classes <= 2 * kWidth) {
+    return SoftmaxRows<2>(rule, mean).Rate(n, logits, labels, gradient, sums);
+  }
+  return SoftmaxRows<0>(rule, mean).Rate(n, logits, labels, gradient, sums);
 }
 
 enum class Momentum { kNone, kHeavyBall, kNesterov };
@@ -252,34 +293,37 @@ void Sgd(const SgdRule& rule, double scale, size_t begin, size_t end, const SgdV
   }
 }
 
-// Copies whole vectors from any address, even one that is no multiple of 4; returns how far it
-// came.
-template <class D>
-HWY_INLINE size_t CopyVectors(D, const std::byte* from, size_t begin, size_t end, float* to) {
-  constexpr size_t kFloats = hn::MaxLanes(D());
-  for (; begin + kFloats <= end; begin += kFloats) {
-#if HWY_TARGET == HWY_SCALAR
-    std::memcpy(to + begin, from + begin * sizeof(float), sizeof(float));
+// The last `count` floats of a row, fewer than a vector has, and zeros behind them.
+HWY_INLINE FloatVector LoadTail(const std::byte* from, size_t count) {
+  const Floats d;
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  // These do not touch what the mask leaves out.
+  return hn::MaskedLoad(hn::FirstN(d, count), d, reinterpret_cast<const float*>(from));
 #else
-    const auto* place = reinterpret_cast<const float*>(from + begin * sizeof(float));
-    hn::StoreU(hn::LoadU(D(), place), D(), to + begin);
+  HWY_ALIGN float tail[kWidth] = {};
+  std::memcpy(tail, from, count * sizeof(float));
+  return hn::Load(d, tail);
 #endif
-  }
-  return begin;
 }
 
+// From any addresses, even such as are no multiples of 4.
 void CopyRows(const std::byte* const* rows, size_t n, size_t width, float* to) {
   const Floats d;
-  const size_t stride = RoundUp(width);
+  const size_t stride = RoundUp(width), whole = width / kWidth * kWidth;
   for (size_t r = 0; r < n; ++r, to += stride) {
-    for (size_t i = width / kWidth * kWidth; i < stride; i += kWidth) {
-      hn::Store(hn::Zero(d), d, to + i);
+    size_t i = 0;
+#if HWY_TARGET == HWY_SCALAR
+    std::memcpy(to, rows[r], whole * sizeof(float));
+    i = whole;
+#else
+    const auto* const from = reinterpret_cast<const float*>(rows[r]);
+    for (; i < whole; i += kWidth) hn::Store(hn::LoadU(d, from + i), d, to + i);
+#endif
+    if (i < width) {
+      hn::Store(LoadTail(rows[r] + i * sizeof(float), width - i), d, to + i);
+      i += kWidth;
     }
-    size_t done = CopyVectors(d, rows[r], 0, width, to);
-    if (kWidth > 4) done = CopyVectors(hn::CappedTag<float, 4>(), rows[r], done, width, to);
-    for (; done < width; ++done) {
-      std::memcpy(to + done, rows[r] + done * sizeof(float), sizeof(float));
-    }
+    for (; i < stride; i += kWidth) hn::Store(hn::Zero(d), d, to + i);
   }
 }
 

@@ -75,14 +75,8 @@ class LinearBlock final : public Block {
       WeightGradient(
           pass, [=](size_t at, FloatVector g) HWY_ATTR { hn::Store(g, Floats(), gradient + at); });
     } else if (pass.step != nullptr) {
-      float* const weights = pass.stepped;
-      const FloatVector lr = hn::Set(Floats(), pass.step->lr);
-      const FloatVector decay = hn::Set(Floats(), pass.step->weight_decay);
-      WeightGradient(pass, [=](size_t at, FloatVector g) HWY_ATTR {
-        const FloatVector w = hn::Load(Floats(), weights + at);
-        const FloatVector step = hn::Mul(lr, hn::Add(g, hn::Mul(decay, w)));
-        hn::Store(hn::Sub(w, step), Floats(), weights + at);
-      });
+      // The same bits as with a decay of 0, unless a weight is not finite.
+      pass.step->weight_decay == 0 ? Step<false>(pass) : Step<true>(pass);
     }
   }
   bool can_step() const override { return true; }
@@ -94,11 +88,27 @@ class LinearBlock final : public Block {
     const size_t elements = in().elements();
     for (size_t panel = 0; panel < outputs_; panel += kLanes) {
       const size_t count = std::min(kLanes, outputs_ - panel);
-      for (size_t i = 0; i < elements; ++i) {
-        const size_t to = panel * inputs_ + in().At(i) * kLanes;
-        for (size_t lane = 0; lane < count; ++lane) f((panel + lane) * elements + i, to + lane);
+      for (size_t lane = 0; lane < count; ++lane) {
+        const size_t from = (panel + lane) * elements, to = panel * inputs_ + lane;
+        if (in().order == Shape::Order::kPlanar) {
+          for (size_t i = 0; i < elements; ++i) f(from + i, to + i * kLanes);
+        } else {
+          for (size_t i = 0; i < elements; ++i) f(from + i, to + in().At(i) * kLanes);
+        }
       }
     }
+  }
+
+  template <bool kDecay>
+  void Step(const BackwardPass& pass) const {
+    float* const weights = pass.stepped;
+    const FloatVector lr = hn::Set(Floats(), pass.step->lr);
+    const FloatVector decay = hn::Set(Floats(), pass.step->weight_decay);
+    WeightGradient(pass, [=](size_t at, FloatVector g) HWY_ATTR {
+      const FloatVector w = hn::Load(Floats(), weights + at);
+      if constexpr (kDecay) g = hn::Add(g, hn::Mul(decay, w));
+      hn::Store(hn::Sub(w, hn::Mul(lr, g)), Floats(), weights + at);
+    });
   }
 
   void MaskByOutput(const BackwardPass& pass) const {

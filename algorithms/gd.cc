@@ -1,0 +1,39 @@
+#include "algorithms/builtin.h"
+#include "algorithms/mean_delta.h"
+#include "core/status.h"
+
+// Gradient descent on the union of the clients' rows: FedSGD of McMahan, Moore, Ramage, Hampson,
+// Agüera y Arcas, "Communication-Efficient Learning of Deep Networks from Decentralized Data",
+// AISTATS 2017. One step of every client on all of its rows, whatever [local] says of
+// epochs, steps and batches; the mean of such steps is a step along the mean gradient.
+
+namespace macaw::algorithms {
+namespace {
+
+class GradientDescentClient final : public DeltaClient {
+ public:
+  using DeltaClient::DeltaClient;
+
+ protected:
+  training::Stage LocalWork(const ClientContext& context, Workspace& workspace) const override {
+    training::Stage stage = DeltaClient::LocalWork(context, workspace);
+    stage.local.steps = 1;
+    stage.local.batch_size = 0;  // all rows
+    stage.local.shuffle = false;
+    stage.local.drop_last = false;
+    return stage;
+  }
+};
+
+}  // namespace
+
+Description GradientDescent() {
+  Description gd = FedAvg();
+  gd.name = "gd";
+  gd.summary = "one step a round along the mean gradient: gradient descent over all clients' rows";
+  gd.check = NeedsSgd;  // Adam's step on a client is not along its gradient
+  gd.client = MakeClient<GradientDescentClient>;
+  return gd;
+}
+
+}  // namespace macaw::algorithms

@@ -1,0 +1,155 @@
+// How fast blobs travel between server and worker, beside memcpy: a broadcast of 4 bytes a
+// parameter down and a sum of 8 bytes a parameter up, over a private Unix socket, for 1e3 … 1e8
+// parameters. Naming a blob (BLAKE2b-256) is a column of its own. Best of several.
+//
+//   bench_transfer [LARGEST]
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/mutex.h"
+#include "core/random.h"
+#include "proto/fleet/link.h"
+#include "proto/wire/remote.h"
+
+namespace macaw::bench {
+namespace {
+
+// Serves one blob, and takes every commit without looking at it.
+class OneBlob final : public fleet::FleetHandler {
+ public:
+  void Hello(fleet::HelloRequest, fleet::Reply<fleet::HelloReply> reply) override {
+    std::move(reply)(fleet::HelloReply{.program = "bench"});
+  }
+  void Register(fleet::RegisterRequest, fleet::Reply<fleet::RegisterReply> reply) override {
+    std::move(reply)(fleet::RegisterReply{});
+  }
+  void Lease(fleet::LeaseRequest, Duration, fleet::Reply<fleet::LeaseReply> reply) override {
+    std::move(reply)(fleet::LeaseReply{});
+  }
+  void Heartbeat(fleet::HeartbeatRequest, fleet::Reply<fleet::HeartbeatReply> reply) override {
+    std::move(reply)(fleet::HeartbeatReply{});
+  }
+  void Commit(fleet::CommitRequest, fleet::Reply<fleet::CommitReply> reply) override {
+    std::move(reply)(fleet::CommitReply{.verdict = fleet::Verdict::kAccepted});
+  }
+  void Release(fleet::ReleaseRequest, fleet::Reply<fleet::ReleaseReply> reply) override {
+    std::move(reply)(fleet::ReleaseReply{});
+  }
+  void Offer(fleet::UploadOffer, fleet::Reply<fleet::UploadVerdict> reply) override {
+    std::move(reply)(fleet::UploadVerdict::kSend);
+  }
+  std::shared_ptr<const AlignedBuffer> FindBlob(const Digest& digest) override {
+    MutexLock lock(&mutex_);
+    return blob_.digest == digest ? blob_.bytes : nullptr;
+  }
+  void Serve(fleet::Blob blob) {
+    MutexLock lock(&mutex_);
+    blob_ = std::move(blob);
+  }
+
+ private:
+  Mutex mutex_;
+  fleet::Blob blob_ ABSL_GUARDED_BY(mutex_);
+};
+
+template <typename F>
+double Best(const F& run) {
+  double best = std::numeric_limits<double>::infinity();
+  double spent = 0;
+  for (int i = 0; i < 200 && (i < 3 || spent < 1.0); ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    if (!run()) return 0;
+    const double took =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    best = std::min(best, took);
+    spent += took;
+  }
+  return best;
+}
+
+AlignedBuffer RandomBytes(size_t size, uint64_t seed) {
+  AlignedBuffer buffer = AlignedBuffer::Unset(size);
+  RandomStream({.seed = seed}).FillU64(buffer.As<uint64_t>());
+  return buffer;
+}
+
+absl::Status Row(OneBlob& handler, fleet::FleetLink& link, uint64_t parameters) {
+  const size_t down_bytes = 4 * parameters, up_bytes = 8 * parameters;
+  AlignedBuffer from = RandomBytes(up_bytes, parameters), to = AlignedBuffer::Unset(up_bytes);
+  const double copied = Best([&] {
+    std::memcpy(to.bytes().data(), from.bytes().data(), up_bytes);
+    return true;
+  });
+  to = AlignedBuffer();
+  fleet::Blob up;
+  const auto shared = std::make_shared<const AlignedBuffer>(std::move(from));
+  const double named = Best([&] {
+    up = {.digest = DigestOf(shared->bytes()), .size = up_bytes, .bytes = shared};
+    return true;
+  });
+  const fleet::Blob down = fleet::Blob::Of(RandomBytes(down_bytes, parameters + 1));
+  handler.Serve(down);
+  const fleet::Blob name{.digest = down.digest, .size = down.size};
+  const double fetched = Best([&] { return link.Fetch(name).ok(); });
+  fleet::CommitRequest request{.session = WorkerId(1)};
+  request.part = fleet::Part{.round = Round(1), .sums = up};
+  const double committed = Best([&] {
+    ++request.commit_id;
+    return link.Commit(request).ok();
+  });
+  if (fetched == 0 || committed == 0) return absl::InternalError("a transfer failed");
+  const auto rate = [](size_t bytes, double seconds) {
+    return 1e-9 * static_cast<double>(bytes) / seconds;
+  };
+  std::printf("%11llu | %8.2f | %8.2f | %10.3f %8.2f | %10.3f %8.2f\n",
+              static_cast<unsigned long long>(parameters), rate(up_bytes, copied),
+              rate(up_bytes, named), 1e3 * fetched, rate(down_bytes, fetched), 1e3 * committed,
+              rate(up_bytes, committed));
+  std::fflush(stdout);
+  return absl::OkStatus();
+}
+
+absl::Status Main(uint64_t largest) {
+  const std::string folder =
+      absl::StrCat(std::filesystem::temp_directory_path().string(), "/macaw-transfer-", getpid());
+  std::filesystem::create_directories(folder);
+  OneBlob handler;
+  absl::Status status;
+  {
+    auto server = wire::FleetServer::Start({.listen = "unix:" + folder + "/socket"}, handler);
+    if (!server.ok()) return server.status();
+    auto link = wire::Dial({.server = (*server)->address()});
+    if (!link.ok()) return link.status();
+    std::printf("%11s | %8s | %8s | %19s | %19s\n", "parameters", "memcpy", "naming",
+                "down, 4 B a param.", "up, 8 B a param.");
+    std::printf("%11s | %8s | %8s | %10s %8s | %10s %8s\n", "", "GB/s", "GB/s", "ms", "GB/s", "ms",
+                "GB/s");
+    for (uint64_t parameters = 1000; status.ok() && parameters <= largest; parameters *= 10) {
+      status = Row(handler, **link, parameters);
+    }
+  }
+  std::filesystem::remove_all(folder);
+  return status;
+}
+
+}  // namespace
+}  // namespace macaw::bench
+
+int main(int argc, char** argv) {
+  const double largest = argc > 1 ? std::atof(argv[1]) : 1e8;
+  const absl::Status status = macaw::bench::Main(static_cast<uint64_t>(largest));
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "bench_transfer: %s\n", std::string(status.message()).c_str());
+  return 1;
+}

@@ -1,0 +1,185 @@
+#include "models/script_module.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/jit/passes/inliner.h>
+#include <torch/csrc/jit/runtime/graph_executor.h>
+#include <torch/csrc/jit/serialization/import.h>
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "models/one_thread.h"
+#include "models/script.h"
+
+namespace macaw::models {
+namespace {
+
+using at::Tensor;
+
+// The attribute of a module, or of one inside it, that holds a tensor.
+struct Place {
+  c10::intrusive_ptr<c10::ivalue::Object> owner;
+  size_t slot = 0;
+};
+
+Place PlaceOf(const torch::jit::Module& module, const std::string& name) {
+  const std::vector<std::string> parts = absl::StrSplit(name, '.');
+  Place place{module._ivalue()};
+  for (size_t i = 0; i + 1 < parts.size(); ++i)
+    place.owner = place.owner->getAttr(parts[i]).toObject();
+  place.slot = place.owner->type()->getAttributeSlot(parts.back());
+  return place;
+}
+
+torch::jit::Module Load(const std::string& bytes) {
+  std::istringstream stream(bytes);
+  return torch::jit::load(stream, at::Device(at::kCPU));
+}
+
+void CollectRandom(const torch::jit::Block& block, std::set<std::string>& kinds) {
+  for (const torch::jit::Node* node : block.nodes()) {
+    if (node->isNondeterministic()) kinds.insert(node->kind().toQualString());
+    for (const torch::jit::Block* inner : node->blocks()) CollectRandom(*inner, kinds);
+  }
+}
+
+void RefuseRandom(const torch::jit::Module& module) {
+  const std::shared_ptr<torch::jit::Graph> graph = module.get_method("forward").graph()->copy();
+  torch::jit::Inline(*graph);
+  std::set<std::string> kinds;
+  CollectRandom(*graph->block(), kinds);
+  if (kinds.empty()) return;
+  throw std::invalid_argument(absl::StrCat(
+      "the scripted module draws random numbers (", absl::StrJoin(kinds, ", "),
+      "), which no run could repeat: script it without them; [model] layers has \"dropout P\""));
+}
+
+// In a layout's order. Throws where two names are one tensor.
+struct Named {
+  std::vector<LayoutEntry> entries;
+  std::vector<Tensor> values;
+  std::vector<std::string> counters;  // integer buffers
+};
+
+Named TensorsIn(const torch::jit::Module& module) {
+  Named named;
+  std::set<const void*> seen;
+  const auto add = [&](const std::string& name, const Tensor& value, Group group) {
+    if (value.numel() > 0 && !seen.insert(value.const_data_ptr()).second) {
+      throw std::invalid_argument(absl::StrCat("the scripted module's \"", name,
+                                               "\" is another tensor, too: tied tensors would "
+                                               "come apart in training"));
+    }
+    named.entries.push_back(
+        {.name = name, .shape = {value.sizes().begin(), value.sizes().end()}, .group = group});
+    named.values.push_back(value.detach().contiguous());
+  };
+  for (const auto& parameter : module.named_parameters())
+    add(parameter.name, parameter.value, Group::kParameter);
+  for (const auto& buffer : module.named_buffers()) {
+    if (buffer.value.is_floating_point()) {
+      add(buffer.name, buffer.value, Group::kBuffer);
+    } else {
+      named.counters.push_back(buffer.name);
+    }
+  }
+  return named;
+}
+
+}  // namespace
+
+struct ScriptModule::Module {
+  torch::jit::Module script;
+  std::vector<Place> places;                       // parallel to the layout's entries
+  std::vector<bool> buffer;                        // likewise
+  std::vector<std::pair<Place, Tensor>> counters;  // integer buffers as they were in the file
+  int64_t outputs = 0;
+  bool trains = false;
+};
+
+ScriptModule::ScriptModule(const ModelSpec& spec) : module_(std::make_unique<Module>()) {
+  if (spec.script == nullptr) throw std::invalid_argument("the scripted module was not read");
+  torch::jit::Module& script = module_->script;
+  script = Load(*spec.script);
+  RefuseRandom(script);
+  const Named named = TensorsIn(script);
+  const std::vector<LayoutEntry>& entries = spec.layout->entries();
+  for (size_t i = 0; i < std::max(entries.size(), named.entries.size()); ++i) {
+    const std::string wanted = i < entries.size() ? TensorLine(entries[i]) : "no tensor";
+    const std::string found = i < named.entries.size() ? TensorLine(named.entries[i]) : "none";
+    if (wanted != found) {
+      throw std::invalid_argument(
+          absl::StrCat("the scripted module has ", found, " where the run has ", wanted));
+    }
+    module_->places.push_back(PlaceOf(script, entries[i].name));
+    module_->buffer.push_back(entries[i].group == Group::kBuffer);
+  }
+  for (const std::string& name : named.counters) {
+    const Place place = PlaceOf(script, name);
+    module_->counters.emplace_back(place, place.owner->getSlot(place.slot).toTensor().clone());
+  }
+  module_->outputs = spec.outputs;
+  script.train(false);
+}
+
+ScriptModule::~ScriptModule() = default;
+
+Outputs ScriptModule::Forward(const Tensor& batch, std::span<const Tensor> parameters,
+                              Statistics statistics) {
+  // The optimising executor rewrites a graph after it has seen it run, which would make a result
+  // depend on what ran before; without it the ops are those of eager mode.
+  const torch::jit::GraphOptimizerEnabledGuard as_written(false);
+  for (size_t i = 0; i < module_->places.size(); ++i) {
+    // Statistics::kBatch moves nothing, and a module in training moves its statistics in place.
+    const bool spare = module_->buffer[i] && statistics == Statistics::kBatch;
+    module_->places[i].owner->setSlot(module_->places[i].slot,
+                                      spare ? parameters[i].clone() : parameters[i]);
+  }
+  for (const auto& [place, value] : module_->counters)
+    place.owner->setSlot(place.slot, value.clone());
+  const bool trains = statistics != Statistics::kRunning;
+  if (trains != module_->trains) module_->script.train(trains);
+  module_->trains = trains;
+
+  const c10::IValue result = module_->script.forward({batch});
+  Outputs outputs;
+  if (result.isTuple() && result.toTupleRef().elements().size() == 2) {
+    outputs.logits = result.toTupleRef().elements()[0].toTensor();
+    outputs.representation = result.toTupleRef().elements()[1].toTensor();
+  } else {
+    outputs.logits = result.toTensor();
+  }
+  if (outputs.logits.sizes() != at::IntArrayRef({batch.size(0), module_->outputs})) {
+    std::ostringstream shape;
+    shape << outputs.logits.sizes();
+    throw std::invalid_argument(absl::StrCat(
+        "the scripted module returns shape ", shape.str(), " for a batch of ", batch.size(0),
+        ", the task needs [", batch.size(0), ", ", module_->outputs, "]"));
+  }
+  return outputs;
+}
+
+absl::StatusOr<ScriptContent> ReadScriptContent(const std::string& bytes) {
+  UseOneThread();
+  try {
+    const torch::jit::Module script = Load(bytes);
+    RefuseRandom(script);
+    Named named = TensorsIn(script);
+    ScriptContent content{.values = std::move(named.values)};
+    for (const LayoutEntry& entry : named.entries) content.tensors.push_back(TensorLine(entry));
+    return content;
+  } catch (const c10::Error& error) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "LibTorch does not read it as a scripted module: ", error.what_without_backtrace()));
+  } catch (const std::exception& error) {
+    return absl::InvalidArgumentError(error.what());
+  }
+}
+
+}  // namespace macaw::models

@@ -1,0 +1,73 @@
+#include "scheduler/over_selection.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/random.h"
+
+namespace macaw::scheduler {
+namespace {
+
+// What a stream of the cohort's is for, beside the draw itself.
+constexpr uint64_t kDevice = 3, kTurn = 4;
+
+class OverSelection final : public CohortSampler {
+ public:
+  OverSelection(const OverSelectionOptions& options, std::unique_ptr<CohortSampler> candidates)
+      : options_(options), candidates_(std::move(candidates)) {}
+
+  Cohort Sample(Round round) const override {
+    Cohort cohort = candidates_->Sample(round);
+    if (cohort.entries.size() <= options_.keep) return cohort;
+    std::vector<std::pair<double, CohortEntry>> order;
+    order.reserve(cohort.entries.size());
+    for (const CohortEntry& entry : cohort.entries)
+      order.emplace_back(EmulatedDuration(options_, round, entry), entry);
+    std::ranges::sort(order, [](const auto& a, const auto& b) {
+      return a.first != b.first ? a.first < b.first : a.second.client < b.second.client;
+    });
+    order.resize(options_.keep);
+    cohort.entries.clear();
+    for (auto& [seconds, entry] : order) cohort.entries.push_back(entry);
+    std::ranges::sort(cohort.entries, {}, &CohortEntry::client);
+    return cohort;
+  }
+
+ private:
+  const OverSelectionOptions options_;
+  const std::unique_ptr<CohortSampler> candidates_;
+};
+
+}  // namespace
+
+double EmulatedDuration(const OverSelectionOptions& options, Round round,
+                        const CohortEntry& entry) {
+  RandomStream device({.seed = options.seed,
+                       .purpose = Purpose::kCohort,
+                       .client = entry.client,
+                       .extra = kDevice});
+  RandomStream turn({.seed = options.seed,
+                     .purpose = Purpose::kCohort,
+                     .round = round,
+                     .client = entry.client,
+                     .extra = kTurn});
+  return static_cast<double>(entry.load) *
+         std::exp(options.device_spread * device.Normal() + options.round_spread * turn.Normal());
+}
+
+absl::StatusOr<std::unique_ptr<CohortSampler>> MakeOverSelection(
+    const OverSelectionOptions& options, std::unique_ptr<CohortSampler> candidates) {
+  if (options.keep == 0) return absl::InvalidArgumentError("over-selection: keep is 0 clients");
+  for (const double spread : {options.device_spread, options.round_spread}) {
+    if (!(spread >= 0) || !std::isfinite(spread)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("over-selection: a spread is ", spread, "; it has to be 0 or more"));
+    }
+  }
+  return std::make_unique<OverSelection>(options, std::move(candidates));
+}
+
+}  // namespace macaw::scheduler

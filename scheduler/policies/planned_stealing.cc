@@ -1,0 +1,42 @@
+// Assumes that predicted times are right on average and wrong for the single client, and that
+// asking the server costs little beside a client. Starts from the plan of longest_first, but hands
+// it out in pieces; what is not handed out yet is planned anew as slots report back (dispatch.h),
+// so that wrong predictions even out and a slot never waits while a client that it should have is
+// unstarted.
+#include "absl/strings/str_cat.h"
+#include "scheduler/policies/policies.h"
+#include "scheduler/policies/slots.h"
+
+namespace macaw::scheduler {
+namespace {
+
+// "; worker 3 is expected to take longest, 4.2 s on 2 slots".
+std::string Tightest(const Plan& plan) {
+  const WorkerQueue* last = nullptr;
+  for (const WorkerQueue& queue : plan.queues) {
+    if (!queue.queue.empty() && (last == nullptr || queue.finish > last->finish)) last = &queue;
+  }
+  if (last == nullptr) return "";
+  if (!last->worker.costs.known) return "; no times are known yet, so rows stand for seconds";
+  return absl::StrCat("; worker ", last->worker.worker.value, " would end last, after ",
+                      last->finish, " s");
+}
+
+}  // namespace
+
+Plan PlannedStealingScheduler::Assign(const Cohort& cohort,
+                                      std::span<const WorkerInfo> workers) const {
+  Plan plan = EmptyPlan(workers, HandOut::kGuided);
+  if (SlotOwners(workers).empty()) {
+    plan.reason = "nobody is there to train.";
+    return plan;
+  }
+  PlaceLongestFirst(cohort, workers, plan);
+  plan.reason = absl::StrCat(
+      "longest client first, each to the slot that finishes it first, planned anew as slots report "
+      "back: ",
+      Scene(cohort.entries.size(), workers), Tightest(plan), ".");
+  return plan;
+}
+
+}  // namespace macaw::scheduler

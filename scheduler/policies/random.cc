@@ -1,0 +1,27 @@
+// Assumes nothing: clients in an order drawn from seed and round, and whoever is idle takes the
+// next one (pull). Never idle before the end, but a long client may come last.
+#include "core/random.h"
+
+#include "absl/strings/str_cat.h"
+#include "scheduler/policies/policies.h"
+#include "scheduler/policies/slots.h"
+
+namespace macaw::scheduler {
+
+Plan RandomScheduler::Assign(const Cohort& cohort, std::span<const WorkerInfo> workers) const {
+  Plan plan = EmptyPlan(workers, HandOut::kPull);
+  if (SlotOwners(workers).empty()) {
+    plan.reason = "nobody is there to train.";
+    return plan;
+  }
+  plan.common = cohort.entries;
+  // `extra` keeps it apart from the stream that drew the cohort.
+  RandomStream stream(
+      {.seed = seed_, .purpose = Purpose::kCohort, .round = cohort.round, .extra = ~uint64_t{0}});
+  stream.Shuffle(std::span(plan.common));
+  plan.reason = absl::StrCat("clients in random order, each to the next idle slot: ",
+                             Scene(cohort.entries.size(), workers), ".");
+  return plan;
+}
+
+}  // namespace macaw::scheduler

@@ -1,0 +1,54 @@
+#include "scheduler/policies/slots.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "scheduler/placement.h"
+
+namespace macaw::scheduler {
+
+Plan EmptyPlan(std::span<const WorkerInfo> workers, HandOut hand_out) {
+  Plan plan{.hand_out = hand_out};
+  for (const WorkerInfo& worker : workers) plan.queues.push_back({.worker = worker});
+  return plan;
+}
+
+std::vector<size_t> SlotOwners(std::span<const WorkerInfo> workers) {
+  std::vector<size_t> owners;
+  for (size_t w = 0; w < workers.size(); ++w) owners.insert(owners.end(), workers[w].slots, w);
+  return owners;
+}
+
+std::string Scene(size_t clients, std::span<const WorkerInfo> workers) {
+  const size_t slots = SlotOwners(workers).size();
+  const auto count = [](size_t number, const char* what) {
+    return absl::StrCat(number, " ", what, number == 1 ? "" : "s");
+  };
+  return absl::StrCat(count(clients, "client"), " on ", count(slots, "slot"), " of ",
+                      count(workers.size(), "worker"));
+}
+
+void Append(WorkerQueue& queue, const CohortEntry& entry) {
+  queue.queue.push_back(entry);
+  queue.finish += queue.worker.costs.Seconds(WorkOf(entry), queue.worker.worker) /
+                  static_cast<double>(queue.worker.slots);
+}
+
+void PlaceLongestFirst(const Cohort& cohort, std::span<const WorkerInfo> workers, Plan& plan) {
+  std::vector<std::pair<double, const CohortEntry*>> order;
+  order.reserve(cohort.entries.size());
+  // One scale for everybody: the first worker's, since devices differ in speed more than in shape.
+  for (const CohortEntry& entry : cohort.entries)
+    order.emplace_back(workers[0].costs.Anywhere(WorkOf(entry)), &entry);
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  Placement placement(workers);
+  for (const auto& [seconds, entry] : order) {
+    const Placement::Turn turn = placement.Put(*entry);
+    WorkerQueue& queue = plan.queues[turn.worker];
+    queue.queue.push_back(*entry);
+    queue.finish = std::max(queue.finish, turn.finish);
+  }
+}
+
+}  // namespace macaw::scheduler

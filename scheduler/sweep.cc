@@ -1,0 +1,73 @@
+#include "scheduler/sweep.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+#include <vector>
+
+namespace macaw::scheduler {
+namespace {
+
+// A bijection of 64-bit words whose every bit depends on all others (Stafford's variant 13).
+uint64_t Mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+class SweepSampler final : public CohortSampler {
+ public:
+  SweepSampler(uint64_t seed, uint64_t size, std::span<const uint32_t> examples)
+      : seed_(seed), rounds_((examples.size() + size - 1) / size), examples_(examples) {}
+
+  Cohort Sample(Round round) const override {
+    const uint64_t turns = std::max<uint64_t>(round.value, 1) - 1;  // rounds count from 1
+    const uint64_t turn = turns % rounds_;
+    const KeyedPermutation order(
+        {.seed = seed_, .purpose = Purpose::kCohort, .extra = turns / rounds_}, examples_.size());
+    // The first rounds of a sweep have one client more where N does not divide evenly.
+    const uint64_t share = examples_.size() / rounds_, longer = examples_.size() % rounds_;
+    const uint64_t begin = turn * share + std::min(turn, longer);
+    std::vector<uint64_t> ids(share + (turn < longer ? 1 : 0));
+    for (uint64_t i = 0; i < ids.size(); ++i) ids[i] = order(begin + i);
+    std::ranges::sort(ids);
+    Cohort cohort{.round = round};
+    cohort.entries.reserve(ids.size());
+    for (const uint64_t id : ids)
+      cohort.entries.push_back({.client = ClientId(id), .load = examples_[id]});
+    return cohort;
+  }
+
+ private:
+  const uint64_t seed_;
+  const uint64_t rounds_;  // of a sweep
+  const std::span<const uint32_t> examples_;
+};
+
+}  // namespace
+
+KeyedPermutation::KeyedPermutation(const StreamKey& key, uint64_t size)
+    : size_(size), half_bits_(std::max((static_cast<int>(std::bit_width(size - 1)) + 1) / 2, 1)) {
+  RandomStream stream(key);
+  for (uint64_t& word : keys_) word = stream.NextU64();
+}
+
+uint64_t KeyedPermutation::Scramble(uint64_t value) const {
+  const uint64_t mask = (uint64_t{1} << half_bits_) - 1;
+  uint64_t left = value >> half_bits_, right = value & mask;
+  for (const uint64_t key : keys_) left = std::exchange(right, left ^ (Mix(right ^ key) & mask));
+  return left << half_bits_ | right;
+}
+
+uint64_t KeyedPermutation::operator()(uint64_t index) const {
+  uint64_t value = Scramble(index);
+  while (value >= size_) value = Scramble(value);
+  return value;
+}
+
+std::unique_ptr<CohortSampler> MakeSweepSampler(uint64_t seed, uint64_t size,
+                                                std::span<const uint32_t> examples) {
+  return std::make_unique<SweepSampler>(seed, size, examples);
+}
+
+}  // namespace macaw::scheduler

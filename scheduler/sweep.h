@@ -1,0 +1,37 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "core/random.h"
+#include "scheduler/cohort.h"
+
+namespace macaw::scheduler {
+
+// A permutation of [0, size) that needs no table: a Feistel network (Luby and Rackoff 1988) over
+// the next power of four, walked along until it lands inside (Black and Rogaway 2002, "cycle
+// walking"): fewer than four times on average. A function of key and size alone; constant.
+class KeyedPermutation {
+ public:
+  KeyedPermutation(const StreamKey& key, uint64_t size);  // size > 0
+  uint64_t operator()(uint64_t index) const;              // index < size
+
+ private:
+  static constexpr size_t kTurns = 12;  // 6 are not quite even for ten values
+  uint64_t Scramble(uint64_t value) const;
+
+  const uint64_t size_;
+  const int half_bits_;  // of the network's two halves
+  std::array<uint64_t, kTurns> keys_;
+};
+
+// Sweeps over the population: every client once before any comes again, in an order of its own each
+// time (regularized participation; Malinovsky et al. 2023, §3). The ⌈N / size⌉ rounds of a sweep
+// are as equal as N allows, so none has more than `size` clients. O(size) a round for any
+// population.
+std::unique_ptr<CohortSampler> MakeSweepSampler(uint64_t seed, uint64_t size,
+                                                std::span<const uint32_t> examples);
+
+}  // namespace macaw::scheduler

@@ -1,0 +1,134 @@
+#include "server/opening.h"
+
+#include <random>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_split.h"
+#include "core/files.h"
+#include "core/status.h"
+#include "server/checkpoint.h"
+
+namespace macaw::server {
+namespace {
+
+// The rows that a resumed run keeps, for the stop rule's memory. Refuses a run that the rule has
+// stopped already: one more round would give another result than stopping did.
+absl::Status Replay(const Options& options, const Checkpoint& checkpoint, StopWatch& stop_watch) {
+  if (!options.stop.active()) return absl::OkStatus();
+  MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(options.run_dir + "/metrics.jsonl"));
+  std::optional<std::string> over;  // what the last row said
+  for (const absl::string_view line :
+       absl::StrSplit(text.substr(0, checkpoint.metrics_bytes), '\n', absl::SkipEmpty())) {
+    const auto row = MetricsRow::Parse(options.run.task, std::string(line));
+    if (!row.has_value())
+      return absl::DataLossError(absl::StrCat(options.run_dir, "/metrics.jsonl is damaged"));
+    if (const auto value = row->Get(options.stop.metric); value.has_value()) {
+      over = stop_watch.Observe(static_cast<uint32_t>(*row->Get("round")), *value);
+    }
+  }
+  if (over.has_value()) {
+    return absl::FailedPreconditionError(absl::StrCat("the run in ", options.run_dir,
+                                                      " has stopped: ", *over,
+                                                      "; change run.stop to carry it on"));
+  }
+  return absl::OkStatus();
+}
+
+// The client states that a resumed run goes on with.
+absl::StatusOr<VersionIndex> VersionsAfter(const Options& options, const Checkpoint& checkpoint) {
+  VersionIndex versions = checkpoint.versions;
+  for (const ClientId client : options.reset_states) {
+    if (versions.Get(client).counter == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--state-reset ", client.value, ": the checkpoint after round ",
+                       checkpoint.round.value, " has no state of that client"));
+    }
+    versions.Clear(client);
+  }
+  return versions;
+}
+
+// Tells this run from all others; nothing of a result depends on it.
+Digest NewRunId() {
+  std::random_device entropy;
+  Digest id;
+  for (uint8_t& byte : id.bytes) byte = static_cast<uint8_t>(entropy());
+  return id;
+}
+
+}  // namespace
+
+absl::StatusOr<Opening> Open(Options options, FlatVector initial,
+                             const algorithms::Registry& registry) {
+  MACAW_RETURN_IF_ERROR(CheckStopRule(options.stop, options.run));
+  MACAW_ASSIGN_OR_RETURN(
+      std::unique_ptr<scheduler::Scheduler> scheduler,
+      scheduler::MakeScheduler({.policy = options.scheduling_policy, .seed = options.run.seed}));
+  MACAW_ASSIGN_OR_RETURN(const algorithms::Description* algorithm,
+                         registry.Find(options.run.algorithm.name));
+  MACAW_ASSIGN_OR_RETURN(options.run.algorithm, registry.Complete(options.run.algorithm));
+  algorithms::Setup setup{.config = options.run.algorithm,
+                          .layout = initial.layout(),
+                          .local = options.run.local,
+                          .cohort = options.run.cohort,
+                          .clients = options.run.clients,
+                          .total_weight = TotalWeight(options.run),
+                          .contribution_bound = options.run.contribution_bound};
+  MACAW_ASSIGN_OR_RETURN(ModelKeeper keeper,
+                         ModelKeeper::Make(*algorithm, std::move(setup), std::move(initial)));
+
+  EngineOptions engine{.run = options.run,
+                       .lease_timeout = options.lease_timeout,
+                       .max_deaths = options.max_deaths,
+                       .workers = options.workers,
+                       .evaluation_gates = options.stop.active(),
+                       .stateful = keeper.stateful()};
+  StopWatch stop_watch(options.stop);
+  std::optional<MetricsRow> owed_row;
+  std::optional<Checkpoint> checkpoint;
+  if (options.resume) {
+    MACAW_ASSIGN_OR_RETURN(
+        checkpoint, ReadNewestCheckpoint(options.run_dir, Describe(options.run), keeper.Layouts()));
+    if (checkpoint->round.value >= options.run.rounds && checkpoint->owed_row.empty()) {
+      return absl::FailedPreconditionError(absl::StrCat("the run in ", options.run_dir,
+                                                        " has done its ", checkpoint->round.value,
+                                                        " rounds; ask for more with --rounds"));
+    }
+    MACAW_RETURN_IF_ERROR(keeper.Load(checkpoint->state));
+    MACAW_RETURN_IF_ERROR(Replay(options, *checkpoint, stop_watch));
+    engine.completed = checkpoint->round.value;
+    engine.data_digest = checkpoint->data_digest;
+    engine.profile = checkpoint->profile;
+    engine.run_id = checkpoint->run_id;
+    MACAW_ASSIGN_OR_RETURN(engine.versions, VersionsAfter(options, *checkpoint));
+    if (!checkpoint->owed_row.empty()) {
+      owed_row = MetricsRow::Parse(options.run.task, checkpoint->owed_row);
+      engine.evaluate_first = keeper.ModelBlob();
+    }
+  } else if (HasCheckpoint(options.run_dir)) {
+    // The former run's rounds may be higher, and would then pass for this one's newest.
+    return absl::AlreadyExistsError(
+        absl::StrCat(options.run_dir,
+                     "/checkpoints holds those of another run: resume that one, "
+                     "or give this one a folder of its own"));
+  }
+  MACAW_ASSIGN_OR_RETURN(
+      RunFolder folder,
+      RunFolder::Open(options.run_dir, checkpoint.has_value() ? &*checkpoint : nullptr,
+                      options.client_records));
+  folder.BeforeCheckpoint(options.before_checkpoint);
+  engine.epoch = folder.epoch();
+  if (engine.run_id.IsZero()) engine.run_id = NewRunId();
+  const double seconds_before = checkpoint.has_value() ? checkpoint->seconds : 0;
+  return Opening{.options = std::move(options),
+                 .engine = std::move(engine),
+                 .scheduler = std::move(scheduler),
+                 .keeper = std::move(keeper),
+                 .folder = std::move(folder),
+                 .owed_row = std::move(owed_row),
+                 .seconds_before = seconds_before,
+                 .stop_watch = std::move(stop_watch)};
+}
+
+}  // namespace macaw::server

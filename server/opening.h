@@ -1,0 +1,36 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "algorithms/api/registry.h"
+#include "core/vector.h"
+#include "scheduler/plan.h"
+#include "server/coordinator.h"
+#include "server/engine/round_engine.h"
+#include "server/metrics.h"
+#include "server/model_keeper.h"
+#include "server/run_folder.h"
+#include "server/stop_watch.h"
+
+namespace macaw::server {
+
+// Everything a run begins with: afresh, or as its newest checkpoint left it.
+struct Opening {
+  Options options;  // with the algorithm's defaults filled in
+  EngineOptions engine;
+  std::unique_ptr<scheduler::Scheduler> scheduler;
+  ModelKeeper keeper;
+  RunFolder folder;
+  std::optional<MetricsRow> owed_row;  // its evaluation is still to be done, before any round
+  double seconds_before = 0;           // spent by earlier sessions of the run
+  StopWatch stop_watch;                // has seen the rows that are kept
+};
+
+// Refuses what cannot run, and what would give another result than the run that it resumes. Writes
+// the new epoch, fsynced, as its last act: a refusal leaves the folder as it was.
+absl::StatusOr<Opening> Open(Options options, FlatVector initial,
+                             const algorithms::Registry& registry);
+
+}  // namespace macaw::server

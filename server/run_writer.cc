@@ -1,0 +1,81 @@
+#include "server/run_writer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/memory.h"
+#include "core/status.h"
+
+namespace macaw::server {
+namespace {
+
+constexpr Duration kMemorySample =
+    std::chrono::seconds(1);  // a sample of the PSS costs about a millisecond
+
+}  // namespace
+
+RunWriter::RunWriter(RunFolder folder, std::function<void(absl::Status)> failed)
+    : failed_(std::move(failed)), folder_(std::move(folder)) {}
+
+template <typename Work>
+void RunWriter::Write(Work work) {
+  thread_.Post([this, work = std::move(work)]() mutable {
+    if (!error_.ok()) return;
+    error_ = work();
+    if (!error_.ok()) failed_(error_);
+  });
+}
+
+void RunWriter::Row(std::function<std::string()> text) {
+  Write([this, text = std::move(text)] {
+    SampleMemory();
+    return folder_.AppendRow(text());
+  });
+}
+
+void RunWriter::Clients(Round round, std::vector<fleet::ClientRecord> records, TaskKind task) {
+  Write([this, round, records = std::move(records), task] {
+    return folder_.AppendClients(round, records, task);
+  });
+}
+
+void RunWriter::Note(Event event, double seconds) {
+  Write([this, event = std::move(event), seconds] { return folder_.AppendEvent(event, seconds); });
+}
+
+void RunWriter::Keep(Checkpoint checkpoint, std::function<void(Round)> kept) {
+  Write([this, checkpoint = std::move(checkpoint), kept = std::move(kept)]() mutable {
+    MACAW_ASSIGN_OR_RETURN(const Round oldest, folder_.Keep(std::move(checkpoint)));
+    kept(oldest);
+    return absl::OkStatus();
+  });
+}
+
+void RunWriter::Finish(Ending ending, std::function<void(absl::Status)> done) {
+  thread_.Post(
+      [this, ending = std::move(ending), done = std::move(done)]() mutable { done(End(ending)); });
+}
+
+absl::Status RunWriter::End(Ending& ending) {
+  MACAW_RETURN_IF_ERROR(ending.status);
+  MACAW_RETURN_IF_ERROR(error_);
+  const auto keep = [&] {
+    return ending.has_checkpoint ? folder_.Keep(std::move(ending.checkpoint)).status()
+                                 : absl::OkStatus();
+  };
+  if (ending.checkpoint_first) MACAW_RETURN_IF_ERROR(keep());
+  SampleMemory();
+  ending.facts.server_memory = memory_peak_;
+  MACAW_RETURN_IF_ERROR(folder_.WriteFinal(ending.model.view(), ending.facts));
+  return ending.checkpoint_first ? absl::OkStatus() : keep();
+}
+
+void RunWriter::SampleMemory() {
+  const TimePoint now = SteadyClock().Now();
+  if (memory_peak_ > 0 && now - memory_sampled_ < kMemorySample) return;
+  memory_sampled_ = now;
+  if (const auto bytes = ProportionalSetSize(); bytes.ok())
+    memory_peak_ = std::max(memory_peak_, *bytes);
+}
+
+}  // namespace macaw::server

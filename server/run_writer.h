@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "core/clock.h"
+#include "core/executor.h"
+#include "server/run_folder.h"
+
+namespace macaw::server {
+
+// Writes a run's folder on a thread of its own, in the order asked. The first write that fails is
+// reported once, and nothing is written after it: a later checkpoint would count on rows that are
+// not there. Every call returns at once; thread-safe.
+class RunWriter {
+ public:
+  // `failed` is called on the writer's thread. The destructor writes what was asked, then joins.
+  RunWriter(RunFolder folder, std::function<void(absl::Status)> failed);
+
+  // Of metrics.jsonl; also samples this process's memory. `text` is called on the writer's thread.
+  void Row(std::function<std::string()> text);
+  void Clients(Round round, std::vector<fleet::ClientRecord> records, TaskKind task);
+  void Note(Event event, double seconds);
+  // `kept` hears the round of the oldest checkpoint that is still there (writer's thread).
+  void Keep(Checkpoint checkpoint, std::function<void(Round)> kept);
+
+  // What a run that is over leaves behind, and when.
+  struct Ending {
+    absl::Status status;          // how the rounds went
+    bool has_checkpoint = false;  // false: there is nothing to go on from
+    bool checkpoint_first = false;
+    Checkpoint checkpoint;
+    FlatVector model;
+    SummaryFacts facts;  // without the server's memory
+  };
+  // `done` hears the ending's own error, the first failed write's, or OK (writer's thread).
+  void Finish(Ending ending, std::function<void(absl::Status)> done);
+
+  void WaitIdle() { thread_.WaitIdle(); }
+
+ private:
+  template <typename Work>
+  void Write(Work work);
+  void SampleMemory();
+  absl::Status End(Ending& ending);
+
+  const std::function<void(absl::Status)> failed_;
+  // the writer's thread
+  RunFolder folder_;
+  absl::Status error_;
+  uint64_t memory_peak_ = 0;  // bytes, PSS
+  TimePoint memory_sampled_{};
+
+  Executor thread_{"writer", 1};
+};
+
+}  // namespace macaw::server

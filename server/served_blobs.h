@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "core/mutex.h"
+#include "proto/fleet/messages.h"
+
+namespace macaw::server {
+
+// The blobs that workers may download: recent broadcasts and models, and one that stays.
+// Thread-safe.
+class ServedBlobs {
+ public:
+  explicit ServedBlobs(std::optional<fleet::Blob> first) {
+    if (first.has_value()) recent_.push_back(*std::move(first));
+  }
+
+  void Serve(const fleet::Blob& blob) ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    for (const fleet::Blob& known : recent_) {
+      if (known.digest == blob.digest) return;
+    }
+    recent_.push_back(blob);
+    if (recent_.size() > kRecent) recent_.pop_front();
+  }
+
+  void Pin(fleet::Blob blob) ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    pinned_ = std::move(blob);
+  }
+
+  // Null when it is not (or no longer) served.
+  std::shared_ptr<const AlignedBuffer> Find(const Digest& digest) const
+      ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    if (pinned_.digest == digest) return pinned_.bytes;
+    for (const fleet::Blob& blob : recent_) {
+      if (blob.digest == digest) return blob.bytes;
+    }
+    return nullptr;
+  }
+
+ private:
+  static constexpr size_t kRecent = 4;  // what a slow download may still want
+
+  mutable Mutex mutex_;
+  std::deque<fleet::Blob> recent_ ABSL_GUARDED_BY(mutex_);
+  fleet::Blob pinned_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace macaw::server

@@ -1,0 +1,52 @@
+#include "core/emulation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numbers>
+
+namespace macaw {
+namespace {
+
+TEST(Emulation, RatioAndCosAreThoseOfParrot) {
+  const EmulatedPlace place{.slot = 2, .slots = 4, .rounds = 10};
+  EXPECT_DOUBLE_EQ(EmulatedSlowdown({}, place, Round(3)), 1);
+  EXPECT_DOUBLE_EQ(EmulatedSlowdown({.environment = "ratio", .ratio = 2}, place, Round(3)),
+                   1 + 2 * 3.0 / 4);
+  EXPECT_DOUBLE_EQ(EmulatedSlowdown({.environment = "cos", .ratio = 2}, place, Round(5)),
+                   1 + 2 * (1 + std::cos(std::numbers::pi / 2 + 3)));
+}
+
+TEST(Emulation, SlowdownsOfSlotsMultiplyTheEnvironment) {
+  const EmulationConfig config{.slowdown = {1, 3}, .environment = "ratio", .ratio = 1};
+  EXPECT_DOUBLE_EQ(EmulatedSlowdown(config, {.slot = 1, .slots = 2}, Round(1)), 3 * 2);
+  EXPECT_DOUBLE_EQ(EmulatedSlowdown(config, {.slot = 5, .slots = 6}, Round(1)), 2);
+}
+
+TEST(Emulation, PausesComeAsOftenAsSaidAndAlwaysTheSame) {
+  const EmulationConfig config{.pause_probability = 0.1, .pause_seconds = 2, .seed = 4};
+  int pauses = 0;
+  for (uint64_t client = 0; client < 10000; ++client) {
+    const double pause = EmulatedPause(config, Round(7), ClientId(client));
+    EXPECT_TRUE(pause == 0 || pause == 2);
+    EXPECT_EQ(pause, EmulatedPause(config, Round(7), ClientId(client)));
+    pauses += pause > 0;
+  }
+  EXPECT_NEAR(pauses, 1000, 4 * std::sqrt(900));
+}
+
+TEST(Emulation, NamesTheValueThatIsWrong) {
+  const auto message = [](const EmulationConfig& config) {
+    return std::string(Validate(config).message());
+  };
+  EXPECT_TRUE(Validate({}).ok());
+  EXPECT_THAT(message({.slowdown = {1, 0.5}}), testing::HasSubstr("slowdown is 0.5"));
+  EXPECT_THAT(message({.environment = "sin"}), testing::HasSubstr("none, ratio, cos"));
+  EXPECT_THAT(message({.ratio = -1}), testing::HasSubstr("emulation.ratio"));
+  EXPECT_THAT(message({.pause_probability = 2}), testing::HasSubstr("pause_probability"));
+  EXPECT_THAT(message({.pause_seconds = -1}), testing::HasSubstr("pause_seconds"));
+}
+
+}  // namespace
+}  // namespace macaw

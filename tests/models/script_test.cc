@@ -1,0 +1,236 @@
+// A scripted module as a model: the bits of the equal model of layers, and what is refused.
+#include "models/script.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_split.h"
+#include "core/digest.h"
+#include "core/safetensors.h"
+#include "models/describe_script.h"
+#include "models/network.h"
+#include "models/one_thread.h"
+#include "models/script_module.h"
+#include "tests/models/written_script.h"
+#include "tests/support/temporary_folder.h"
+
+namespace macaw::models {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr int64_t kIn = 12, kWidth = 5, kOut = 3;
+
+class Script : public testing::Test {
+ protected:
+  Script() {
+    UseOneThread();
+    torch::manual_seed(1);
+  }
+  static ModelConfig ConfigOf(const std::string& bytes) {
+    ModelConfig config;
+    config.name = kScriptName;
+    config.input_shape = {3, 4};
+    config.classes = kOut;
+    const auto content = ReadScriptContent(bytes);
+    EXPECT_TRUE(content.ok()) << content.status();
+    if (content.ok()) config.tensors = content->tensors;
+    return config;
+  }
+  static ModelSpec SpecOf(const std::string& bytes, DType dtype) {
+    absl::StatusOr<ModelSpec> spec = BuildSpec(ConfigOf(bytes), dtype);
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    spec->script = std::make_shared<const std::string>(bytes);
+    return *std::move(spec);
+  }
+  static ModelSpec Layers(DType dtype) {
+    ModelConfig config;
+    config.name = "layers";
+    config.layers = {"flatten", "linear 5", "batchnorm", "relu", "linear 3"};
+    config.input_shape = {3, 4};
+    config.classes = kOut;
+    return *BuildSpec(config, dtype);
+  }
+  // What a network makes of a model's loss and of its statistics, as bytes.
+  struct Pass {
+    std::vector<at::Tensor> gradients, values;
+    at::Tensor logits;
+  };
+  static Pass Run(const Network& network, const FlatVector& model, const at::Tensor& batch,
+                  Statistics statistics) {
+    FlatVector copy = model.Clone();
+    Pass pass{.values = ViewsOf(copy.view())};
+    std::vector<at::Tensor> leaves;
+    for (size_t i = 0; i < pass.values.size(); ++i) {
+      const bool buffer = model.layout()->entries()[i].group == Group::kBuffer;
+      leaves.push_back(pass.values[i]);
+      leaves.back().requires_grad_(!buffer);
+    }
+    pass.logits = network.Forward(batch, leaves, nullptr, statistics).logits;
+    torch::logsumexp(pass.logits, 1).sum().backward();
+    for (at::Tensor& leaf : leaves)
+      pass.gradients.push_back(leaf.grad().defined() ? leaf.grad().clone() : at::Tensor());
+    for (at::Tensor& value : pass.values) value = value.detach().clone();
+    pass.logits = pass.logits.detach();
+    return pass;
+  }
+  static std::string Refusal(const WrittenScript& script) {
+    return std::string(ReadScriptContent(script.Bytes()).status().message());
+  }
+};
+
+TEST_F(Script, HasTheLayoutOfTheEqualLayers) {
+  const ModelSpec script = SpecOf(WrittenNet(kIn, kWidth, kOut).Bytes(), DType::kF32);
+  EXPECT_EQ(script.layout->digest(), Layers(DType::kF32).layout->digest());
+  EXPECT_TRUE(script.is_script());
+  EXPECT_TRUE(script.has_buffers());
+  EXPECT_EQ(script.outputs, kOut);
+}
+
+TEST_F(Script, GivesTheBitsOfTheEqualLayers) {
+  for (const DType dtype : {DType::kF32, DType::kF64}) {
+    const Network script(SpecOf(WrittenNet(kIn, kWidth, kOut).Bytes(), dtype));
+    const Network layers(Layers(dtype));
+    const FlatVector model = InitialModel(layers.spec(), 3);
+    const auto options = at::dtype(dtype == DType::kF32 ? at::kFloat : at::kDouble);
+    // Again and again: what ran before must not matter.
+    for (int again = 0; again < 4; ++again) {
+      for (const Statistics statistics :
+           {Statistics::kBatchAndMove, Statistics::kRunning, Statistics::kBatch}) {
+        const at::Tensor batch = torch::randn({7, 3, 4}, options);
+        const Pass ours = Run(script, model, batch, statistics);
+        const Pass theirs = Run(layers, model, batch, statistics);
+        EXPECT_TRUE(ours.logits.equal(theirs.logits));
+        for (size_t i = 0; i < ours.values.size(); ++i) {
+          const std::string name = script.spec().layout->entries()[i].name;
+          EXPECT_TRUE(ours.values[i].equal(theirs.values[i])) << name;
+          ASSERT_EQ(ours.gradients[i].defined(), theirs.gradients[i].defined()) << name;
+          if (!ours.gradients[i].defined()) continue;
+          EXPECT_TRUE(ours.gradients[i].equal(theirs.gradients[i])) << name;
+        }
+        const at::Tensor mean = ours.values[6];  // "2.running_mean"
+        EXPECT_EQ(mean.abs().max().item<double>() > 0, statistics == Statistics::kBatchAndMove);
+      }
+    }
+  }
+}
+
+// Cumulative statistics weigh a batch by how many came before: those of the file, not of the slot.
+TEST_F(Script, EachPassBeginsWithTheFilesCounters) {
+  WrittenScript net("Counting");
+  net.Parameter("weight", torch::randn({kOut, kIn})).Buffer("seen", torch::tensor(int64_t{2}));
+  net.Define(
+      "    self.seen.add_(1)\n"
+      "    return torch.linear(torch.flatten(x, 1), self.weight) * float(self.seen)\n");
+  const Network script(SpecOf(net.Bytes(), DType::kF32));
+  FlatVector model(script.spec().layout);
+  for (float& w : model.As<float>()) w = 1;
+  const at::Tensor batch = torch::ones({1, 3, 4});
+  for (int again = 0; again < 3; ++again) {
+    const at::Tensor logits =
+        script.Forward(batch, ViewsOf(model.view()), nullptr, Statistics::kRunning).logits;
+    EXPECT_EQ(logits[0][0].item<double>(), 3.0 * kIn);
+  }
+}
+
+TEST_F(Script, MayReturnARepresentationBesideItsLogits) {
+  WrittenScript net("Pair");
+  net.Inner("body", WrittenLinear("Body", kIn, kWidth))
+      .Inner("head", WrittenLinear("Head", kWidth, kOut));
+  net.Define(
+      "    z = torch.relu(self.body.forward(torch.flatten(x, 1)))\n"
+      "    return self.head.forward(z), z\n");
+  const Network script(SpecOf(net.Bytes(), DType::kF32));
+  FlatVector model(script.spec().layout);
+  const Outputs outputs =
+      script.Forward(torch::randn({2, 3, 4}), ViewsOf(model.view()), nullptr, Statistics::kRunning);
+  EXPECT_EQ(outputs.logits.sizes(), at::IntArrayRef({2, kOut}));
+  EXPECT_EQ(outputs.representation.sizes(), at::IntArrayRef({2, kWidth}));
+}
+
+TEST_F(Script, WhatCannotBeTrainedIsRefusedWithTheReason) {
+  WrittenScript drops("Drops");
+  drops.Inner("fc", WrittenLinear("Fc", kIn, kOut)).Training();
+  drops.Define(
+      "    return torch.dropout(self.fc.forward(torch.flatten(x, 1)), 0.5, self.training)\n");
+  EXPECT_THAT(Refusal(drops), AllOf(HasSubstr("aten::dropout"), HasSubstr("random numbers")));
+
+  const at::Tensor tied = torch::randn({kOut, kIn});
+  WrittenScript twins("Twins");
+  twins.Parameter("first", tied).Parameter("second", tied);
+  twins.Define("    return torch.linear(torch.flatten(x, 1), self.first + self.second)\n");
+  EXPECT_THAT(Refusal(twins), AllOf(HasSubstr("\"second\""), HasSubstr("tied")));
+
+  EXPECT_THAT(ReadScriptContent("no zip archive").status().message(),
+              HasSubstr("does not read it as a scripted module"));
+}
+
+TEST_F(Script, AnotherModuleThanTheRunsIsRefused) {
+  const std::string bytes = WrittenNet(kIn, kWidth, kOut).Bytes();
+  ModelSpec other = SpecOf(WrittenNet(kIn, kWidth + 1, kOut).Bytes(), DType::kF32);
+  other.script = std::make_shared<const std::string>(bytes);
+  EXPECT_THAT([&] { Network network(other); },
+              testing::ThrowsMessage<std::invalid_argument>(HasSubstr("1.weight 5 12")));
+
+  const testing_support::TemporaryFolder folder;
+  const std::string path = folder.Write("net.pt", bytes);
+  EXPECT_EQ(**ReadScript(path, DigestOf(bytes).Hex()), bytes);
+  EXPECT_THAT(ReadScript(path, DigestOf("else").Hex()).status().message(),
+              AllOf(HasSubstr(path), HasSubstr(DigestOf(bytes).Hex())));
+  EXPECT_THAT(ReadScript("", DigestOf(bytes).Hex()).status().message(),
+              HasSubstr("model.torchscript"));
+}
+
+TEST_F(Script, AWrongNumberOfOutputsIsRefused) {
+  ModelSpec spec = SpecOf(WrittenNet(kIn, kWidth, kOut + 1).Bytes(), DType::kF32);
+  const Network network(spec);
+  FlatVector model(spec.layout);
+  EXPECT_THAT(
+      [&] {
+        network.Forward(torch::randn({2, 3, 4}), ViewsOf(model.view()), nullptr,
+                        Statistics::kRunning);
+      },
+      testing::ThrowsMessage<std::invalid_argument>(
+          AllOf(HasSubstr("[2, 4]"), HasSubstr("needs [2, 3]"))));
+}
+
+TEST_F(Script, ListsOfTensorsAreCheckedLineByLine) {
+  const auto message = [](std::vector<std::string> tensors) {
+    ModelConfig config;
+    config.name = kScriptName;
+    config.input_shape = {3};
+    config.classes = 2;
+    config.tensors = std::move(tensors);
+    return std::string(BuildSpec(config, DType::kF32).status().message());
+  };
+  EXPECT_EQ(message({"parameter w 2 3", "parameter scale", "buffer mean 2"}), "");
+  EXPECT_THAT(message({}), HasSubstr("names no parameter"));
+  EXPECT_THAT(message({"buffer mean 2"}), HasSubstr("names no parameter"));
+  EXPECT_THAT(message({"parameter w 2", "tensor v 1"}), HasSubstr("\"tensor v 1\""));
+  EXPECT_THAT(message({"parameter w 0"}), HasSubstr("\"parameter w 0\""));
+  EXPECT_THAT(message({"parameter"}), HasSubstr("\"parameter\""));
+  EXPECT_THAT(message({"parameter a 1", "buffer b 1", "parameter c 1"}),
+              HasSubstr("behind a buffer"));
+}
+
+TEST_F(Script, IsDescribedForProgramsWithoutLibTorch) {
+  const testing_support::TemporaryFolder folder;
+  const std::string bytes = WrittenNet(kIn, kWidth, kOut).Bytes();
+  const std::string path = folder.Write("net.pt", bytes), out = folder / "net.safetensors";
+  ASSERT_TRUE(DescribeScript(path, out).ok());
+  const auto file = SafetensorsFile::Open(out);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->metadata().at("script_digest"), DigestOf(bytes).Hex());
+  const std::vector<std::string> lines = absl::StrSplit(file->metadata().at("tensors"), '\n');
+  EXPECT_EQ(lines, ConfigOf(bytes).tensors);
+  const ModelSpec spec = SpecOf(bytes, DType::kF32);
+  const auto model = ReadModel(out, spec.layout);
+  ASSERT_TRUE(model.ok()) << model.status();
+  FlatVector values = model->Clone();
+  EXPECT_TRUE(ViewsOf(values.view())[0].equal(ReadScriptContent(bytes)->values[0]));
+  EXPECT_FALSE(DescribeScript(folder / "none.pt", out).ok());
+}
+
+}  // namespace
+}  // namespace macaw::models

@@ -1,0 +1,118 @@
+#include "scheduler/availability.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "scheduler/over_selection.h"
+
+namespace macaw::scheduler {
+namespace {
+
+double Surprise(const std::vector<double>& counts, const std::vector<double>& expected) {
+  double chi2 = 0;
+  for (size_t i = 0; i < counts.size(); ++i)
+    chi2 += (counts[i] - expected[i]) * (counts[i] - expected[i]) / expected[i];
+  const double freedom = static_cast<double>(counts.size() - 1);
+  return (chi2 - freedom) / std::sqrt(2 * freedom);
+}
+
+TEST(AvailableSampler, DrawsOnlyWhoIsThereEachAsLikely) {
+  const std::vector<uint32_t> examples(40, 3);
+  const AvailabilityOptions options{.probability = 0.3, .seed = 5};
+  const auto sampler = *MakeAvailableSampler(options, 6, examples);
+  std::vector<double> counts(40);
+  double total = 0;
+  for (uint32_t round = 1; round <= 6000; ++round) {
+    const Cohort cohort = sampler->Sample(Round(round));
+    uint64_t there = 0;
+    for (uint64_t id = 0; id < 40; ++id) there += IsAvailable(options, Round(round), ClientId(id));
+    EXPECT_EQ(cohort.entries.size(), std::min<uint64_t>(there, 6));
+    for (size_t i = 0; i < cohort.entries.size(); ++i) {
+      EXPECT_TRUE(IsAvailable(options, Round(round), cohort.entries[i].client));
+      EXPECT_TRUE(i == 0 || cohort.entries[i - 1].client < cohort.entries[i].client);
+      ++counts[cohort.entries[i].client.value];
+      ++total;
+    }
+  }
+  EXPECT_LT(std::abs(Surprise(counts, std::vector<double>(40, total / 40))), 4);
+}
+
+TEST(AvailableSampler, IsExactOverTenMillionClientsWithoutLookingAtThem) {
+  const std::vector<uint32_t> examples(10'000'000, 1);
+  const auto sampler = *MakeAvailableSampler({.probability = 0.2, .seed = 6}, 1000, examples);
+  std::vector<double> counts(50);
+  for (uint32_t round = 1; round <= 50; ++round) {
+    const Cohort cohort = sampler->Sample(Round(round));
+    ASSERT_EQ(cohort.entries.size(), 1000u);
+    for (const CohortEntry& entry : cohort.entries)
+      ++counts[entry.client.value * 50 / examples.size()];
+  }
+  EXPECT_LT(std::abs(Surprise(counts, std::vector<double>(50, 1000.0))), 4);
+}
+
+TEST(AvailableSampler, FollowsTheDay) {
+  const AvailabilityOptions options{.probability = 0.5, .swing = 1, .day = 10, .seed = 7};
+  for (uint64_t client = 0; client < 5; ++client) {
+    std::vector<double> by_hour(10);
+    for (uint32_t round = 0; round < 4000; ++round)
+      by_hour[round % 10] += IsAvailable(options, Round(round), ClientId(client));
+    EXPECT_GT(*std::ranges::max_element(by_hour), 350);  // of 400: nearly always there
+    EXPECT_LT(*std::ranges::min_element(by_hour), 50);
+  }
+}
+
+TEST(AvailableSampler, NamesTheOptionThatIsWrong) {
+  const std::vector<uint32_t> examples(10, 1);
+  const auto message = [&](const AvailabilityOptions& options, uint64_t size) {
+    return std::string(MakeAvailableSampler(options, size, examples).status().message());
+  };
+  EXPECT_THAT(message({.probability = 0}, 1), testing::HasSubstr("probability is 0"));
+  EXPECT_THAT(message({.swing = 2}, 1), testing::HasSubstr("swing is 2"));
+  EXPECT_THAT(message({.day = 0}, 1), testing::HasSubstr("day is 0"));
+  EXPECT_THAT(message({}, 11), testing::HasSubstr("population has 10"));
+}
+
+TEST(OverSelection, KeepsTheShortestOfTheCandidates) {
+  std::vector<uint32_t> examples(200);
+  for (size_t i = 0; i < examples.size(); ++i) examples[i] = static_cast<uint32_t>(1 + i % 17);
+  const OverSelectionOptions options{.keep = 20, .seed = 3};
+  const auto candidates = *MakeSampler({.size = 30, .seed = 3}, examples);
+  const auto sampler = *MakeOverSelection(options, *MakeSampler({.size = 30, .seed = 3}, examples));
+  for (uint32_t round = 1; round <= 50; ++round) {
+    const Cohort all = candidates->Sample(Round(round)), kept = sampler->Sample(Round(round));
+    ASSERT_EQ(kept.entries.size(), 20u);
+    double longest_kept = 0, shortest_left = INFINITY;
+    for (const CohortEntry& entry : all.entries) {
+      const double seconds = EmulatedDuration(options, Round(round), entry);
+      const bool in = std::ranges::any_of(
+          kept.entries, [&](const CohortEntry& other) { return other.client == entry.client; });
+      (in ? longest_kept : shortest_left) =
+          in ? std::max(longest_kept, seconds) : std::min(shortest_left, seconds);
+    }
+    EXPECT_LE(longest_kept, shortest_left);
+    EXPECT_TRUE(std::ranges::is_sorted(kept.entries, {}, &CohortEntry::client));
+  }
+}
+
+TEST(OverSelection, ASlowDeviceIsSlowInEveryRound) {
+  const OverSelectionOptions options{.keep = 1, .device_spread = 1, .round_spread = 0.1, .seed = 9};
+  const CohortEntry one{.client = ClientId(1), .load = 100},
+      two{.client = ClientId(2), .load = 100};
+  const bool slower =
+      EmulatedDuration(options, Round(1), one) > EmulatedDuration(options, Round(1), two);
+  for (uint32_t round = 2; round < 30; ++round) {
+    EXPECT_EQ(
+        EmulatedDuration(options, Round(round), one) > EmulatedDuration(options, Round(round), two),
+        slower);
+  }
+}
+
+TEST(OverSelection, KeepsEverybodyWhereFewCome) {
+  const std::vector<uint32_t> examples(10, 1);
+  const auto sampler = *MakeOverSelection({.keep = 8}, *MakeSampler({.size = 5}, examples));
+  EXPECT_EQ(sampler->Sample(Round(1)).entries.size(), 5u);
+  EXPECT_FALSE(MakeOverSelection({.keep = 0}, *MakeSampler({.size = 5}, examples)).ok());
+}
+
+}  // namespace
+}  // namespace macaw::scheduler

@@ -1,0 +1,181 @@
+#include "scheduler/dispatch.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "scheduler/policies/policies.h"
+#include "tests/scheduler/cohorts.h"
+
+namespace macaw::scheduler {
+namespace {
+
+using testing::MakeCohort;
+using testing::RandomLoads;
+
+Plan Planned(const std::string& policy, const std::vector<uint64_t>& loads,
+             const std::vector<WorkerInfo>& workers) {
+  return (*MakeScheduler({.policy = policy}))->Assign(MakeCohort(loads), workers);
+}
+
+class EveryHandOut : public ::testing::TestWithParam<std::string> {};
+
+// Asks in any order, from workers that the plan does not know, with workers that are lost and
+// clients that come back: every client is out exactly once in the end.
+TEST_P(EveryHandOut, HandsEveryClientOutExactlyOnce) {
+  RandomStream stream({.seed = 2});
+  for (int trial = 0; trial < 200; ++trial) {
+    const uint64_t workers = 1 + stream.Below(4), clients = stream.Below(60);
+    std::vector<WorkerInfo> infos;
+    for (uint64_t w = 0; w < workers; ++w) {
+      infos.push_back({.worker = WorkerId(static_cast<uint32_t>(w + 1)),
+                       .slots = 1 + static_cast<uint32_t>(stream.Below(3))});
+    }
+    DispatchQueue queue(Planned(GetParam(), RandomLoads(stream, clients), infos));
+    EXPECT_EQ(queue.size(), clients);
+    std::map<ClientId, int> out;
+    double now = 0;
+    for (int asks = 0; !queue.empty(); ++asks) {
+      ASSERT_LT(asks, 20000) << "some clients are never handed out";
+      now += stream.Uniform() * 100;
+      const WorkerId asking(static_cast<uint32_t>(1 + stream.Below(workers + 1)));
+      if (stream.Below(20) == 0) queue.RemoveWorker(asking);
+      const Piece piece = queue.Take({.worker = asking,
+                                      .slots = 2,
+                                      .idle = static_cast<uint32_t>(stream.Below(3)),
+                                      .now = now});
+      for (const CohortEntry& entry : piece.clients) {
+        if (stream.Below(10) == 0) {
+          queue.PutBack(entry);
+        } else {
+          ++out[entry.client];
+        }
+      }
+    }
+    EXPECT_EQ(out.size(), clients);
+    for (const auto& [client, count] : out) EXPECT_EQ(count, 1);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, EveryHandOut,
+                         ::testing::Values("planned_stealing", "longest_first", "random",
+                                           "round_robin", "uniform"),
+                         [](const auto& policy) { return policy.param; });
+
+TEST(DispatchQueue, AWholeQueueGoesOutAtOnceAndNobodyTakesFromIt) {
+  DispatchQueue queue(
+      Planned("round_robin", std::vector<uint64_t>(10, 5), {{WorkerId(1)}, {WorkerId(2)}}));
+  EXPECT_EQ(queue.Take({.worker = WorkerId(1)}).clients.size(), 5u);
+  EXPECT_TRUE(queue.Take({.worker = WorkerId(1), .now = 25}).clients.empty());
+  EXPECT_EQ(queue.size(), 5u);
+  queue.RemoveWorker(WorkerId(2));  // then its clients are anybody's
+  EXPECT_EQ(queue.Take({.worker = WorkerId(1), .now = 30}).clients.size(), 1u);
+}
+
+TEST(DispatchQueue, PullGivesOneClientToEachIdleSlot) {
+  DispatchQueue queue(
+      Planned("random", std::vector<uint64_t>(10, 5), {{WorkerId(1), 3}, {WorkerId(2)}}));
+  EXPECT_EQ(queue.Take({.worker = WorkerId(1), .slots = 3, .idle = 2}).clients.size(), 2u);
+  EXPECT_EQ(queue.Take({.worker = WorkerId(2)}).clients.size(), 1u);
+  EXPECT_TRUE(queue.Take({.worker = WorkerId(1), .slots = 3, .idle = 0}).clients.empty());
+}
+
+const Costs kKnown{.known = true};
+
+TEST(DispatchQueue, PiecesShrinkTowardsTheEnd) {
+  DispatchQueue queue(Planned("planned_stealing", std::vector<uint64_t>(128, 5),
+                              {{WorkerId(1), 1, kKnown}, {WorkerId(2), 1, kKnown}}));
+  const Piece first = queue.Take({.worker = WorkerId(1)});
+  EXPECT_EQ(first.clients.size(), 16u);  // a quarter of its 64
+  EXPECT_FALSE(first.when_idle);         // and it may ask ahead
+  const Piece second = queue.Take({.worker = WorkerId(1), .now = 80});
+  EXPECT_LT(second.clients.size(), first.clients.size());
+  size_t last = 0;
+  for (double now = 140; !queue.empty(); now += 5) {
+    for (const uint32_t worker : {1, 2}) {
+      const Piece piece = queue.Take({.worker = WorkerId(worker), .now = now});
+      if (!piece.clients.empty()) last = piece.clients.size();
+      EXPECT_TRUE(piece.when_idle || queue.size() >= 8);
+    }
+  }
+  EXPECT_EQ(last, 1u);
+}
+
+TEST(DispatchQueue, APieceIsWorthTheTrip) {
+  DispatchQueue queue(Planned("planned_stealing", std::vector<uint64_t>(16, 5),
+                              {{WorkerId(1), 1, kKnown}, {WorkerId(2), 1, kKnown}}));
+  EXPECT_EQ(queue.Take({.worker = WorkerId(1), .least_seconds = 30}).clients.size(), 6u);
+}
+
+TEST(DispatchQueue, AWorkerWithoutTimesIsTriedWithOneClient) {
+  DispatchQueue queue(
+      Planned("planned_stealing", std::vector<uint64_t>(64, 5), {{WorkerId(1), 2}, {WorkerId(2)}}));
+  const Piece piece = queue.Take({.worker = WorkerId(1), .slots = 2, .idle = 2});
+  EXPECT_EQ(piece.clients.size(), 2u);
+  EXPECT_TRUE(piece.when_idle);
+}
+
+// Nothing but what is in the queue moves: what was handed out stays with its worker.
+TEST(DispatchQueue, ADryWorkerTakesOnlyWhatIsNotHandedOut) {
+  DispatchQueue queue(Planned("planned_stealing", std::vector<uint64_t>(24, 5),
+                              {{WorkerId(1), 1, kKnown}, {WorkerId(2), 1, kKnown}}));
+  std::set<ClientId> held;
+  for (const CohortEntry& entry : queue.Take({.worker = WorkerId(2)}).clients)
+    held.insert(entry.client);
+  EXPECT_FALSE(held.empty());
+  // Worker 2 never asks again; worker 1 is as fast as it should be.
+  double now = 0;
+  while (!queue.empty()) {
+    const Piece piece = queue.Take({.worker = WorkerId(1), .now = now});
+    for (const CohortEntry& entry : piece.clients) EXPECT_TRUE(held.insert(entry.client).second);
+    now += 5.0 * std::max<double>(static_cast<double>(piece.clients.size()), 0.2);
+  }
+  EXPECT_EQ(held.size(), 24u);
+}
+
+// A slow slot that would only delay the end is passed over, until the fast one turns out to be
+// late.
+TEST(DispatchQueue, ASlowSlotLeavesTheLastClientToAFastOneUnlessThatIsLate) {
+  const std::vector<WorkerInfo> workers = {
+      {.worker = WorkerId(1), .costs = kKnown},
+      {.worker = WorkerId(2), .costs = Costs{kKnown}.Slower(20)}};
+  DispatchQueue queue(Planned("planned_stealing", {10, 10}, workers));
+  EXPECT_EQ(queue.Take({.worker = WorkerId(1)}).clients.size(), 1u);
+  const Piece none = queue.Take({.worker = WorkerId(2)});
+  EXPECT_TRUE(none.clients.empty());
+  EXPECT_TRUE(none.when_idle);
+  EXPECT_GT(none.look_again, 10);
+  EXPECT_LT(none.look_again, 20);
+  EXPECT_EQ(queue.Take({.worker = WorkerId(2), .now = 1000}).clients.size(), 1u);
+}
+
+TEST(DispatchQueue, ASlotThatMakesNoProgressGetsNothingMore) {
+  std::vector<WorkerInfo> workers = {{.worker = WorkerId(1), .costs = kKnown},
+                                     {.worker = WorkerId(2), .costs = kKnown}};
+  DispatchQueue queue(Planned("planned_stealing", std::vector<uint64_t>(40, 10), workers));
+  queue.Take({.worker = WorkerId(2)});
+  queue.Take({.worker = WorkerId(1)});
+  // Worker 2 stalls; long after its clients should have ended, nothing is kept for it.
+  EXPECT_FALSE(queue.Take({.worker = WorkerId(1), .now = 1e4}).clients.empty());
+  for (double now = 1e4 + 10; !queue.empty(); now += 10)
+    ASSERT_FALSE(queue.Take({.worker = WorkerId(1), .now = now}).clients.empty());
+}
+
+TEST(DispatchQueue, WhatCameBackGoesOutAgainSoon) {
+  DispatchQueue queue(Planned("planned_stealing", std::vector<uint64_t>(2000, 10),
+                              {{WorkerId(1), 1, kKnown}, {WorkerId(2), 1, kKnown}}));
+  const Piece piece = queue.Take({.worker = WorkerId(1)});
+  queue.PutBack(piece.clients[3]);
+  EXPECT_EQ(queue.Take({.worker = WorkerId(2)}).clients.front().client, piece.clients[3].client);
+}
+
+TEST(DispatchQueue, PeeksAtWhatComesNext) {
+  DispatchQueue queue(Planned("planned_stealing", {50, 40, 30, 20}, {{WorkerId(1), 1, kKnown}}));
+  const std::vector<ClientId> next = queue.Peek(WorkerId(1), 2);
+  EXPECT_EQ(next, (std::vector<ClientId>{ClientId(0), ClientId(1)}));
+  EXPECT_EQ(queue.Take({.worker = WorkerId(1)}).clients.front().client, next[0]);
+}
+
+}  // namespace
+}  // namespace macaw::scheduler

@@ -1,0 +1,61 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <string>
+
+#include "server/coordinator.h"
+#include "tests/server/tiny_run.h"
+
+// What others have written and a checkpoint names is made durable first, or there is no checkpoint.
+namespace macaw::server {
+namespace {
+
+using testing::HasSubstr;
+using testing_support::FakeWorker;
+using testing_support::Finish;
+using testing_support::StartTiny;
+using testing_support::TemporaryFolder;
+using testing_support::TinyOptions;
+
+size_t Checkpoints(const std::string& run_dir) {
+  size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(run_dir + "/checkpoints"))
+    count += entry.is_regular_file() ? 1 : 0;
+  return count;
+}
+
+TEST(BeforeCheckpoint, IsCalledBeforeEachOne) {
+  const TemporaryFolder folder;
+  Options options = TinyOptions(folder.path(), 4);
+  options.checkpoint_every = 2;
+  std::atomic<int> calls = 0;
+  std::atomic<bool> first_was_early = false;
+  options.before_checkpoint = [&] {
+    if (++calls == 1) first_was_early = Checkpoints(folder.path()) == 0;
+    return absl::OkStatus();
+  };
+  EXPECT_EQ(Finish(options).kind, Outcome::Kind::kFinished);
+  EXPECT_EQ(calls, 2);  // after round 2, and at the end
+  EXPECT_TRUE(first_was_early);
+  EXPECT_EQ(Checkpoints(folder.path()), 2u);
+}
+
+TEST(BeforeCheckpoint, WithoutItThereIsNoCheckpointAndTheRunEndsWithTheReason) {
+  const TemporaryFolder folder;
+  Options options = TinyOptions(folder.path(), 4);
+  options.checkpoint_every = 2;
+  options.before_checkpoint = [] { return absl::DataLossError("the disk of the states is gone"); };
+  const auto coordinator = StartTiny(options);
+  FakeWorker worker(*coordinator);
+  ASSERT_TRUE(worker.Register().ok());
+  worker.RunToEnd();
+  const auto outcome = coordinator->Wait();
+  EXPECT_FALSE(outcome.ok());
+  EXPECT_THAT(std::string(outcome.status().message()), HasSubstr("the disk of the states is gone"));
+  EXPECT_EQ(Checkpoints(folder.path()), 0u);
+}
+
+}  // namespace
+}  // namespace macaw::server

@@ -1,0 +1,381 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <set>
+
+#include "core/random.h"
+#include "scheduler/plan.h"
+#include "server/engine/round_engine.h"
+#include "tests/server/fake_host.h"
+#include "training/api/metrics.h"
+
+// The model test of the engine: fake workers, a fake algorithm and a fake clock, driven by a seeded
+// schedule of leases, commits, repeats, kills, pauses, late wake-ups, releases, refused parts and
+// server restarts. Whatever the schedule, every round must count exactly the clients it should,
+// once each.
+namespace macaw::server {
+namespace {
+
+using testing_support::Durable;
+using testing_support::Examples;
+using testing_support::Expected;
+using testing_support::FakeHost;
+using testing_support::IsLeftOut;
+using testing_support::kCohort;
+using testing_support::kPopulation;
+using testing_support::TestRun;
+
+// A worker as the engine sees one: honest, but it may stall, die, repeat itself or come back late.
+struct FakeWorker {
+  std::string name;
+  uint64_t incarnation = 1;
+  WorkerId session{};
+  bool registered = false;
+  bool asleep = false;
+  std::optional<Ticket> poll;
+  Round round{};
+  Phase phase{};
+  Digest broadcast;
+  std::vector<fleet::Assignment> held;
+  std::vector<fleet::EvaluationTask> tasks;
+  Round evaluated{};
+  uint64_t commit_id = 0;
+  std::optional<std::pair<Ticket, fleet::CommitRequest>> sent;  // not yet answered
+  std::optional<fleet::CommitRequest> last;                     // for repeats
+};
+
+class World {
+ public:
+  World(uint64_t seed, uint32_t rounds, int phases, int workers)
+      : random_({.seed = seed}), rounds_(rounds), phases_(phases), scheduler_(PolicyOf(seed)) {
+    for (int i = 0; i < workers; ++i) workers_.push_back({.name = absl::StrCat("w", i)});
+    StartServer();
+  }
+
+  // Runs random actions until the run has ended, with `chaos` bad luck per thousand actions.
+  void Run(uint64_t chaos) {
+    lost_answers_ = chaos;
+    for (int step = 0; step < 200000 && !(host_->ended.has_value()); ++step) {
+      now_ += FromSeconds(0.05);
+      FakeWorker& worker = workers_[random_.Below(workers_.size())];
+      if (random_.Below(1000) < chaos) {
+        Misfortune(worker);
+      } else if (random_.Below(3) == 0) {
+        host_->RunOne(random_, now_);
+      } else {
+        Act(worker);
+      }
+      if (engine_->NextDeadline() <= now_) engine_->Tick(now_);
+    }
+    ASSERT_TRUE(host_->ended.has_value()) << "the run never ended";
+    EXPECT_EQ(*host_->ended, RunEnd::kFinished) << host_->error;
+  }
+
+  void ExpectEverythingCountedOnce() const {
+    ASSERT_EQ(durable_.counted.size(), rounds_);
+    for (uint32_t round = 1; round <= rounds_; ++round) {
+      EXPECT_EQ(durable_.counted.at(round), Expected(Round(round))) << "round " << round;
+      EXPECT_EQ(durable_.evaluated.contains(round), round % 2 == 0 || round == rounds_) << round;
+    }
+  }
+  // Every client has had as many turns as it was counted, on top of each other.
+  void ExpectEveryTurnInTheStates() const {
+    std::map<uint64_t, uint32_t> expected;
+    for (const auto& [round, clients] : durable_.counted) {
+      for (const ClientId client : clients) ++expected[client.value];
+    }
+    std::map<uint64_t, uint32_t> found;
+    const VersionIndex& index = durable_.versions.back();
+    for (uint64_t page = 0; page < index.pages(); ++page) {
+      for (const Attempt& version : index.Page(page))
+        found[version.client.value] = durable_.states.at(version);
+    }
+    EXPECT_EQ(found, expected);
+    EXPECT_TRUE(engine_->state_digest().has_value());
+  }
+  uint64_t deleted() const { return deleted_; }
+  Digest state_digest() const { return engine_->state_digest().value_or(Digest{}); }
+  const Durable& durable() const { return durable_; }
+
+ private:
+  // Each seed has its policy: time decides placement and never what is counted.
+  static std::unique_ptr<scheduler::Scheduler> PolicyOf(uint64_t seed) {
+    const auto policies = scheduler::SchedulingPolicies();
+    return *scheduler::MakeScheduler({.policy = policies[seed % policies.size()].first});
+  }
+  void StartServer() {
+    ++durable_.epoch;
+    // A checkpoint lies at a whole round; what was evaluated of an owed round is asked again.
+    std::optional<fleet::Blob> owed;
+    if (durable_.owes_evaluation) owed = FakeHost::BlobOf(Round(durable_.completed), Phase(9));
+    engine_.reset();
+    host_ = std::make_unique<FakeHost>(durable_, rounds_, phases_);
+    engine_ = std::make_unique<RoundEngine>(EngineOptions{.run = TestRun(rounds_),
+                                                          .epoch = durable_.epoch,
+                                                          .lease_timeout = FromSeconds(5),
+                                                          .max_deaths = 1000000,
+                                                          .workers = 1,
+                                                          .completed = durable_.completed,
+                                                          .evaluate_first = owed,
+                                                          .stateful = true,
+                                                          .versions = Newest()},
+                                            *scheduler_, *host_);
+    host_->Bind(engine_.get());
+    for (FakeWorker& worker : workers_) {
+      worker.poll.reset();
+      worker.sent.reset();  // the answer never comes
+    }
+  }
+
+  VersionIndex Newest() const {
+    return durable_.versions.empty() ? VersionIndex() : durable_.versions.back();
+  }
+
+  // What a lease says may go. No checkpoint names it, nor the index, and never will.
+  void Delete(const std::vector<Attempt>& versions) {
+    for (const Attempt& version : versions) {
+      for (const VersionIndex& checkpoint : durable_.versions)
+        EXPECT_NE(checkpoint.Get(version.client), version.fence);
+      deleted_ += durable_.states.erase(version);
+    }
+  }
+
+  // A turn: reads the version it was leased with, leaves one more than that.
+  void TakeTurn(const fleet::Assignment& assignment) {
+    uint32_t turns = 0;
+    if (assignment.state_version.counter != 0) {
+      const auto found = durable_.states.find({assignment.client, assignment.state_version});
+      if (found == durable_.states.end()) return;  // only who is far too late finds nothing
+      turns = found->second;
+    }
+    durable_.states[{assignment.client, assignment.fence}] = turns + 1;
+  }
+
+  void Misfortune(FakeWorker& worker) {
+    switch (random_.Below(6)) {
+      case 0:  // kill -9 and restart
+        worker = {.name = worker.name, .incarnation = worker.incarnation + 1};
+        break;
+      case 1:
+        worker.asleep = !worker.asleep;
+        break;  // SIGSTOP, SIGCONT
+      case 2:
+        now_ += FromSeconds(6);
+        break;  // everybody's lease runs out
+      case 3:
+        if (random_.Below(4) == 0) StartServer();
+        break;
+      case 4:  // gives some clients back
+        if (worker.registered && !worker.held.empty() && !worker.asleep &&
+            !worker.sent.has_value()) {
+          engine_->Release(
+              {.session = worker.session,
+               .attempts = {Attempt{worker.held.back().client, worker.held.back().fence}}},
+              now_);
+          worker.held.pop_back();
+        }
+        break;
+      case 5:  // repeats its last commit, or sends one that does not decode
+        if (worker.registered && worker.last.has_value() && worker.last->part.has_value() &&
+            !worker.asleep) {
+          const Ticket ticket = ++tickets_;
+          host_->Hold(ticket, {});
+          fleet::CommitRequest repeat = *worker.last;
+          engine_->Commit(ticket, repeat, absl::DataLossError("sums do not decode"), now_);
+          EXPECT_NE(host_->commits.at(ticket).verdict, fleet::Verdict::kAccepted);
+        }
+        break;
+    }
+  }
+
+  void Act(FakeWorker& worker) {
+    if (worker.asleep) {
+      if (random_.Below(50) == 0) worker.asleep = false;
+      return;
+    }
+    if (!worker.registered) return Register(worker);
+    if (worker.sent.has_value()) return FinishCommit(worker);
+    if (worker.poll.has_value()) return FinishPoll(worker);
+    if (random_.Below(6) == 0) return Heartbeat(worker);
+    const bool work = !worker.held.empty() || !worker.tasks.empty();
+    if (work && (must_commit_.contains(worker.name) || random_.Below(3) == 0))
+      return SendCommit(worker);
+    if (!must_commit_.contains(worker.name)) Poll(worker);
+  }
+
+  void Register(FakeWorker& worker) {
+    const auto reply = engine_->Register({.name = worker.name,
+                                          .incarnation = worker.incarnation,
+                                          .slots = 2,
+                                          .input_shape = {2},
+                                          .classes = 2,
+                                          .clients = kPopulation,
+                                          .central_test_rows = 35},
+                                         Examples(), now_);
+    ASSERT_TRUE(reply.ok()) << reply.status();
+    worker.session = reply->session;
+    worker.registered = true;
+    worker.held.clear();
+    worker.tasks.clear();
+    must_commit_.erase(worker.name);
+  }
+  void Poll(FakeWorker& worker) {
+    worker.poll = ++tickets_;
+    engine_->Lease(*worker.poll,
+                   {.session = worker.session,
+                    .wanted = static_cast<uint32_t>(random_.Below(3)),
+                    .running = static_cast<uint32_t>(worker.held.size() + worker.tasks.size())},
+                   FromSeconds(3), now_);
+  }
+  void FinishPoll(FakeWorker& worker) {
+    const auto it = host_->leases.find(*worker.poll);
+    if (it == host_->leases.end()) return;
+    worker.poll.reset();
+    if (random_.Below(1000) < lost_answers_) return;  // on the way back
+    const fleet::LeaseReply& reply = it->second;
+    Delete(reply.deletable);
+    if (reply.next == fleet::Next::kRegister) worker.registered = false;
+    if (reply.next == fleet::Next::kCommit) must_commit_.insert(worker.name);
+    if (reply.training.has_value()) {
+      if (reply.training->round != worker.round || reply.training->phase != worker.phase)
+        worker.held.clear();
+      worker.round = reply.training->round;
+      worker.phase = reply.training->phase;
+      worker.broadcast = reply.training->broadcast.digest;
+      for (const auto& assignment : reply.training->assignments) worker.held.push_back(assignment);
+      if (reply.training->last) must_commit_.insert(worker.name);
+    }
+    if (reply.evaluation.has_value()) {
+      worker.evaluated = reply.evaluation->round;
+      worker.tasks.insert(worker.tasks.end(), reply.evaluation->tasks.begin(),
+                          reply.evaluation->tasks.end());
+    }
+  }
+  void Heartbeat(FakeWorker& worker) {
+    fleet::HeartbeatRequest request{.session = worker.session};
+    for (const auto& a : worker.held) request.held.push_back({a.client, a.fence});
+    const auto reply = engine_->Heartbeat(request, now_);
+    if (!reply.known) worker.registered = false;
+    for (const Attempt& dropped : reply.dropped) {
+      std::erase_if(worker.held,
+                    [&](const fleet::Assignment& a) { return a.fence == dropped.fence; });
+    }
+  }
+  void SendCommit(FakeWorker& worker) {
+    fleet::CommitRequest request{.session = worker.session, .commit_id = ++worker.commit_id};
+    std::vector<ClientId> included;
+    if (!worker.held.empty()) {
+      fleet::Part part{.round = worker.round, .phase = worker.phase, .broadcast = worker.broadcast};
+      for (const fleet::Assignment& a : worker.held) {
+        const Attempt attempt{a.client, a.fence};
+        if (IsLeftOut(worker.round, a.client)) {
+          part.left_out.push_back(
+              {.attempt = attempt, .reason = fleet::LeftOutReason::kNotFinite, .message = "NaN"});
+        } else {
+          part.included.push_back({.attempt = attempt,
+                                   .weight = a.weight,
+                                   .examples = Examples()[a.client.value],
+                                   .sums = std::vector<double>(
+                                       training::SchemaFor(TaskKind::kClassification).sums.size()),
+                                   .has_state = worker.phase.value + 1 == phases_});
+          if (part.included.back().has_state) TakeTurn(a);
+          included.push_back(a.client);
+        }
+      }
+      request.part = std::move(part);
+    }
+    for (const auto& task : worker.tasks) {
+      std::vector<double> sums(training::SchemaFor(TaskKind::kClassification).sums.size());
+      sums[0] = static_cast<double>(task.end - task.begin);
+      request.evaluations.push_back({.task = task, .round = worker.evaluated, .sums = sums});
+      if (task.kind != fleet::EvaluationKind::kStateDigest) continue;
+      Digester digester;
+      for (const Attempt& version : task.states) {
+        const auto found = durable_.states.find(version);
+        digester.Add(version.client.value);
+        digester.Add(uint64_t{found == durable_.states.end() ? 0 : found->second});
+      }
+      request.evaluations.back().digest = digester.Finish();
+    }
+    const Ticket ticket = ++tickets_;
+    host_->Hold(ticket, included);
+    const bool broken = random_.Below(40) == 0;
+    worker.sent = {ticket, request};
+    worker.last = request;
+    engine_->Commit(ticket, request,
+                    broken ? absl::DataLossError("broken on the way") : absl::OkStatus(), now_);
+  }
+  void FinishCommit(FakeWorker& worker) {
+    const auto it = host_->commits.find(worker.sent->first);
+    if (it == host_->commits.end()) return;
+    worker.sent.reset();
+    worker.held.clear();  // counted, or no longer ours
+    worker.tasks.clear();
+    must_commit_.erase(worker.name);
+    if (it->second.verdict == fleet::Verdict::kRegister) worker.registered = false;
+  }
+
+  RandomStream random_;
+  const uint32_t rounds_;
+  const int phases_;
+  uint64_t lost_answers_ = 0;  // per thousand
+  const std::unique_ptr<scheduler::Scheduler> scheduler_;
+  Durable durable_;
+  TimePoint now_{};
+  Ticket tickets_ = 0;
+  std::unique_ptr<FakeHost> host_;
+  std::unique_ptr<RoundEngine> engine_;
+  std::vector<FakeWorker> workers_;
+  std::set<std::string> must_commit_;
+  uint64_t deleted_ = 0;
+};
+
+TEST(EngineModel, CountsEveryClientOnceOnAQuietDay) {
+  World world(1, 4, 1, 3);
+  world.Run(0);
+  world.ExpectEverythingCountedOnce();
+  world.ExpectEveryTurnInTheStates();
+  EXPECT_EQ(world.durable().epoch, 1u);
+}
+
+TEST(EngineModel, CountsEveryClientOnceWhateverHappens) {
+  uint32_t restarts = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    World world(seed, 1 + seed % 5, 1, 1 + static_cast<int>(seed % 4));
+    world.Run(5 + 10 * (seed % 6));
+    world.ExpectEverythingCountedOnce();
+    world.ExpectEveryTurnInTheStates();
+    restarts += world.durable().epoch - 1;
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(restarts, 30u) << "the schedules should have restarted the server now and then";
+}
+
+TEST(EngineModel, ASecondPhaseTrainsTheSameClientsLessThoseLeftOut) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    SCOPED_TRACE(seed);
+    World world(1000 + seed, 3, 2, 2);
+    world.Run(10);
+    world.ExpectEverythingCountedOnce();
+    world.ExpectEveryTurnInTheStates();
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(EngineModel, ReplacedStatesGoAndTheDigestIsTheSameForAnyScheduleOfMisfortunes) {
+  World quiet(1, 12, 1, 2);
+  quiet.Run(0);
+  quiet.ExpectEveryTurnInTheStates();
+  EXPECT_GT(quiet.deleted(), 20u) << "of " << 12 * kCohort << " versions for 40 clients";
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    World troubled(seed, 12, 1, 3);
+    troubled.Run(30);
+    EXPECT_EQ(troubled.state_digest(), quiet.state_digest()) << seed;
+  }
+}
+
+}  // namespace
+}  // namespace macaw::server

@@ -1,0 +1,160 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/random.h"
+#include "server/engine/round_engine.h"
+
+// The engine's surroundings without vectors, threads, clock and files.
+namespace macaw::server::testing_support {
+
+inline constexpr uint64_t kPopulation = 40;
+inline constexpr uint64_t kCohort = 12;
+
+inline RunConfig TestRun(uint32_t rounds) {
+  RunConfig run;
+  run.rounds = rounds;
+  run.model.input_shape = {2};
+  run.model.classes = 2;
+  run.cohort = {.size = kCohort, .seed = 5};
+  run.evaluation = {.every = 2, .chunk = 10};
+  return run;
+}
+
+inline std::vector<uint32_t> Examples() {
+  std::vector<uint32_t> examples(kPopulation);
+  for (uint64_t i = 0; i < kPopulation; ++i) examples[i] = 1 + (i * 7) % 13;
+  return examples;
+}
+
+// Some clients cannot be trained in some rounds, whoever tries.
+inline bool IsLeftOut(Round round, ClientId client) {
+  return (round.value * 31 + client.value * 17) % 11 == 0;
+}
+
+inline std::set<ClientId> Expected(Round round) {
+  const auto examples = Examples();
+  const auto sampler = *scheduler::MakeSampler(TestRun(1).cohort, examples);
+  std::set<ClientId> expected;
+  for (const auto& entry : sampler->Sample(round).entries) {
+    if (!IsLeftOut(round, entry.client)) expected.insert(entry.client);
+  }
+  return expected;
+}
+
+// What survives a crash of the server: what checkpoints hold.
+struct Durable {
+  uint32_t epoch = 0;
+  uint32_t completed = 0;
+  bool owes_evaluation = false;
+  std::map<uint32_t, std::set<ClientId>> counted;  // by round
+  std::set<uint32_t> evaluated;
+  std::deque<VersionIndex> versions;  // of the newest two checkpoints
+  // The store of client states: how many turns each version counts.
+  std::map<Attempt, uint32_t> states;
+};
+
+// Carries out what the engine asks for, later and in any order, and checks each round by a list.
+class FakeHost final : public EngineHost {
+ public:
+  FakeHost(Durable& durable, uint32_t rounds, int phases)
+      : durable_(durable), rounds_(rounds), phases_(phases) {}
+  void Bind(RoundEngine* engine) { engine_ = engine; }
+
+  void Prepare(const PhaseOrder& order) override {
+    order_ = order;
+    sum_.clear();
+    later_.push_back([this, order](TimePoint now) {
+      engine_->BroadcastReady(order.round, order.phase, BlobOf(order.round, order.phase), now);
+    });
+  }
+  void Add(Ticket ticket) override {
+    const std::vector<ClientId> part = parts_.at(ticket);
+    parts_.erase(ticket);
+    later_.push_back([this, ticket, part](TimePoint now) {
+      for (const ClientId client : part) {
+        EXPECT_TRUE(sum_.insert(client).second) << "client " << client << " was added twice";
+      }
+      engine_->PartAdded(ticket, absl::OkStatus(), now);
+    });
+  }
+  void Discard(Ticket ticket) override { parts_.erase(ticket); }
+  void Apply(PhaseReport report) override {
+    later_.push_back([this, report](TimePoint now) {
+      EXPECT_EQ(sum_, Expected(report.round));
+      std::set<ClientId> recorded;
+      for (const auto& record : report.records) recorded.insert(record.attempt.client);
+      EXPECT_EQ(recorded, sum_) << "records and sum must name the same clients";
+      EXPECT_EQ(report.records.size(), recorded.size());
+      if (report.phase.value + 1 < phases_) return engine_->Applied(true, std::nullopt, now);
+      const bool due = EvaluationDue(TestRun(rounds_), report.round);
+      durable_.completed = report.round.value;
+      durable_.counted[report.round.value] = sum_;
+      durable_.owes_evaluation = due;
+      durable_.versions.push_back(engine_->SnapshotVersions(/*closing=*/true));
+      if (durable_.versions.size() > 2) durable_.versions.pop_front();
+      engine_->CheckpointsFrom(Round(report.round.value + 1 - durable_.versions.size()));
+      engine_->Applied(false, due ? std::optional(BlobOf(report.round, Phase(9))) : std::nullopt,
+                       now);
+    });
+  }
+  std::optional<std::string> Evaluated(const EvaluationSums& sums) override {
+    EXPECT_EQ(sums.central[0], 35);
+    EXPECT_TRUE(durable_.evaluated.insert(sums.round.value).second);
+    durable_.owes_evaluation = false;
+    return std::nullopt;
+  }
+  void AnswerLease(Ticket ticket, fleet::LeaseReply reply) override {
+    EXPECT_TRUE(leases.emplace(ticket, std::move(reply)).second) << "a call was answered twice";
+  }
+  void AnswerCommit(Ticket ticket, fleet::CommitReply reply) override {
+    EXPECT_TRUE(commits.emplace(ticket, std::move(reply)).second) << "a call was answered twice";
+  }
+  void Note(Event) override {}
+  void Ended(RunEnd end, absl::Status status, std::string) override {
+    EXPECT_FALSE(ended.has_value());
+    ended = end;
+    error = std::move(status);
+  }
+
+  bool RunOne(RandomStream& random, TimePoint now) {
+    if (later_.empty()) return false;
+    const size_t pick = random.Below(later_.size());  // an executor's order is not ours to know
+    auto work = std::move(later_[pick]);
+    later_.erase(later_.begin() + static_cast<long>(pick));
+    work(now);
+    return true;
+  }
+  void Hold(Ticket ticket, std::vector<ClientId> part) { parts_[ticket] = std::move(part); }
+  size_t held() const { return parts_.size(); }
+
+  static fleet::Blob BlobOf(Round round, Phase phase) {
+    return {.digest = DigestOf(absl::StrCat(round.value, "/", phase.value)), .size = 1};
+  }
+
+  std::map<Ticket, fleet::LeaseReply> leases;
+  std::map<Ticket, fleet::CommitReply> commits;
+  std::optional<RunEnd> ended;
+  absl::Status error;
+
+ private:
+  Durable& durable_;
+  const uint32_t rounds_;
+  const int phases_;
+  RoundEngine* engine_ = nullptr;
+  PhaseOrder order_;
+  std::set<ClientId> sum_;
+  std::deque<std::function<void(TimePoint)>> later_;
+  std::map<Ticket, std::vector<ClientId>> parts_;
+};
+
+}  // namespace macaw::server::testing_support

@@ -1,0 +1,131 @@
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "core/random.h"
+#include "scheduler/plan.h"
+#include "server/engine/round_engine.h"
+#include "tests/server/fake_host.h"
+
+// When the engine answers a call for work: at once, later, or with "commit".
+namespace macaw::server {
+namespace {
+
+using testing_support::Durable;
+using testing_support::Examples;
+using testing_support::FakeHost;
+using testing_support::kCohort;
+using testing_support::kPopulation;
+using testing_support::TestRun;
+
+class HandOut : public testing::Test {
+ protected:
+  void Start(const std::string& policy) {
+    scheduler_ = *scheduler::MakeScheduler({.policy = policy});
+    host_ = std::make_unique<FakeHost>(durable_, 1, 1);
+    engine_ = std::make_unique<RoundEngine>(EngineOptions{.run = TestRun(1), .workers = 2},
+                                            *scheduler_, *host_);
+    host_->Bind(engine_.get());
+    first_ = Join("first");
+    second_ = Join("second");
+    while (host_->RunOne(random_, now_)) {
+    }
+  }
+  WorkerId Join(const std::string& name) {
+    return engine_
+        ->Register({.name = name,
+                    .incarnation = 1,
+                    .slots = 1,
+                    .input_shape = {2},
+                    .classes = 2,
+                    .clients = kPopulation,
+                    .central_test_rows = 35},
+                   Examples(), now_)
+        ->session;
+  }
+  Ticket Ask(WorkerId session, uint32_t wanted, uint32_t running) {
+    engine_->Lease(++tickets_, {.session = session, .wanted = wanted, .running = running},
+                   FromSeconds(30), now_);
+    return tickets_;
+  }
+  bool Answered(Ticket ticket) const { return host_->leases.contains(ticket); }
+  const fleet::LeaseReply& Answer(Ticket ticket) const { return host_->leases.at(ticket); }
+  size_t Leased(Ticket ticket) const {
+    return Answered(ticket) && Answer(ticket).training.has_value()
+               ? Answer(ticket).training->assignments.size()
+               : 0;
+  }
+
+  Durable durable_;
+  std::unique_ptr<scheduler::Scheduler> scheduler_;
+  std::unique_ptr<FakeHost> host_;
+  std::unique_ptr<RoundEngine> engine_;
+  RandomStream random_{{.seed = 1}};
+  TimePoint now_{};
+  Ticket tickets_ = 0;
+  WorkerId first_, second_;
+};
+
+// Nothing is known of its speed, so it gets one client and is to ask when it has done it; asking
+// ahead is answered at once, since the poll would keep it from asking when it has need.
+TEST_F(HandOut, WhoAsksAheadInVainIsToldToAskWithASlotIdle) {
+  Start("planned_stealing");
+  const Ticket work = Ask(first_, 1, 0);
+  EXPECT_EQ(Leased(work), 1u);
+  EXPECT_TRUE(Answer(work).when_idle);
+  const Ticket ahead = Ask(first_, 0, 1);
+  ASSERT_TRUE(Answered(ahead));
+  EXPECT_EQ(Answer(ahead).next, fleet::Next::kWait);
+  EXPECT_TRUE(Answer(ahead).when_idle);
+  now_ += FromSeconds(5);
+  EXPECT_EQ(Leased(Ask(first_, 1, 1)), 1u);
+}
+
+TEST_F(HandOut, WhoeverIsIdleGetsWhatIsLeftUntilNothingIs) {
+  Start("planned_stealing");
+  size_t leased = Leased(Ask(second_, 1, 0));
+  Ticket last = Ask(first_, 1, 0);
+  for (int i = 0; i < 100 && leased < kCohort; ++i) {
+    now_ += FromSeconds(3);
+    engine_->Heartbeat({.session = first_}, now_);
+    engine_->Heartbeat({.session = second_}, now_);
+    engine_->Tick(now_);
+    if (!Answered(last)) continue;  // the second worker may still want it
+    leased += Leased(last);
+    if (leased < kCohort) last = Ask(first_, 1, 1);
+  }
+  EXPECT_EQ(leased, kCohort);
+  EXPECT_EQ(Answer(Ask(first_, 1, 1)).next, fleet::Next::kCommit);
+}
+
+// A worker with a finished queue of its own waits for what others may leave; once they have taken
+// theirs there is nothing to wait for.
+TEST_F(HandOut, WhoWaitsInVainIsToldToCommit) {
+  Start("round_robin");
+  EXPECT_EQ(Leased(Ask(first_, 1, 0)), kCohort / 2);
+  const Ticket waiting = Ask(first_, 1, 1);
+  EXPECT_FALSE(Answered(waiting));
+  EXPECT_EQ(Leased(Ask(second_, 1, 0)), kCohort / 2);
+  ASSERT_TRUE(Answered(waiting));
+  EXPECT_EQ(Answer(waiting).next, fleet::Next::kCommit);
+}
+
+TEST_F(HandOut, AWorkerThatJoinsInMidRoundGetsAShare) {
+  Start("planned_stealing");
+  Ask(first_, 1, 0);
+  const WorkerId third = Join("third");
+  EXPECT_EQ(Leased(Ask(third, 1, 0)), 1u);
+}
+
+TEST_F(HandOut, WhatALostWorkerHadGoesToWhoWaits) {
+  Start("longest_first");
+  EXPECT_GT(Leased(Ask(first_, 1, 0)), 0u);
+  const Ticket waiting = Ask(first_, 1, 1);
+  EXPECT_FALSE(Answered(waiting));
+  engine_->Release({.session = second_, .leaving = true}, now_);
+  EXPECT_EQ(Leased(waiting), 1u);
+}
+
+}  // namespace
+}  // namespace macaw::server

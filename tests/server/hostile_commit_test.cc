@@ -1,0 +1,161 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "server/coordinator.h"
+#include "tests/server/tiny_run.h"
+
+// What a worker may send that is not a part of this round, and what the server makes of it.
+namespace macaw::server {
+namespace {
+
+using testing::HasSubstr;
+using testing_support::FakeWorker;
+using testing_support::Finish;
+using testing_support::RunBytes;
+using testing_support::StartTiny;
+using testing_support::Summand;
+using testing_support::TemporaryFolder;
+using testing_support::TinyOptions;
+
+struct Hostility {
+  std::string name;
+  fleet::Verdict verdict;
+  std::string reason;  // part of the answer
+  std::function<void(FakeWorker&, fleet::CommitRequest&)> change;
+};
+
+fleet::Blob Patched(const fleet::Blob& blob, size_t offset, std::span<const std::byte> bytes) {
+  AlignedBuffer buffer(blob.size);
+  std::memcpy(buffer.bytes().data(), blob.bytes->bytes().data(), blob.size);
+  std::memcpy(buffer.bytes().data() + offset, bytes.data(), bytes.size());
+  return fleet::Blob::Of(std::move(buffer));
+}
+
+std::vector<Hostility> Hostilities() {
+  using fleet::CommitRequest;
+  using fleet::Verdict;
+  return {
+      {"WrongLayout", Verdict::kRefused, "other channels",
+       [](FakeWorker& worker, CommitRequest& request) {
+         auto channels = worker.channels();
+         channels[0].layout =
+             *ParameterLayout::Make({{.name = "0.weight", .shape = {3, 1}}}, DType::kF32);
+         request.part->sums = worker.Sums({{request.part->included[0].attempt.client}}, channels);
+       }},
+      {"GarbageForSums", Verdict::kRefused, "not an encoded sum",
+       [](FakeWorker&, CommitRequest& request) {
+         AlignedBuffer garbage(request.part->sums.size);
+         std::ranges::fill(garbage.bytes(), std::byte{0x5a});
+         request.part->sums = fleet::Blob::Of(std::move(garbage));
+       }},
+      {"NotANumberAsLargestValue", Verdict::kRefused, "largest value",
+       [](FakeWorker&, CommitRequest& request) {
+         const double nan = std::nan("");
+         request.part->sums = Patched(request.part->sums, 80, std::as_bytes(std::span(&nan, 1)));
+       }},
+      {"SumsThatNobodyCanReach", Verdict::kRefused, "cannot have reached",
+       [](FakeWorker&, CommitRequest& request) {
+         const int64_t huge = INT64_MAX;
+         request.part->sums = Patched(request.part->sums, 128, std::as_bytes(std::span(&huge, 1)));
+       }},
+      {"TruncatedSums", Verdict::kRefused, "bytes",
+       [](FakeWorker&, CommitRequest& request) {
+         AlignedBuffer half(request.part->sums.size / 2);
+         std::memcpy(half.bytes().data(), request.part->sums.bytes->bytes().data(), half.size());
+         request.part->sums = fleet::Blob::Of(std::move(half));
+       }},
+      {"NoSumsAtAll", Verdict::kRefused, "brings no sums",
+       [](FakeWorker&, CommitRequest& request) { request.part->sums = {}; }},
+      {"MoreClientsInTheSumsThanNamed", Verdict::kRefused, "clients but its sums hold",
+       [](FakeWorker&, CommitRequest& request) { request.part->included.pop_back(); }},
+      {"OtherWeightsInTheSumsThanNamed", Verdict::kRefused, "weigh",
+       [](FakeWorker& worker, CommitRequest& request) {
+         std::vector<testing_support::Summand> summands;
+         for (const auto& record : request.part->included)
+           summands.push_back({record.attempt.client, 1});
+         request.part->sums = worker.Sums(summands);
+       }},
+      {"WrongWeight", Verdict::kRefused, "weigh",
+       [](FakeWorker&, CommitRequest& request) { request.part->included[1].weight -= 1; }},
+      {"WrongMultiplicity", Verdict::kRefused, "weigh",
+       [](FakeWorker&, CommitRequest& request) { request.part->included[1].multiplicity = 2; }},
+      {"WrongNumberOfMetrics", Verdict::kRefused, "metric sums",
+       [](FakeWorker&, CommitRequest& request) { request.part->included[0].sums.pop_back(); }},
+      {"AnotherBroadcast", Verdict::kRefused, "another broadcast",
+       [](FakeWorker&, CommitRequest& request) { request.part->broadcast = DigestOf("another"); }},
+      {"OneClientTwice", Verdict::kRefused, "twice",
+       [](FakeWorker&, CommitRequest& request) {
+         request.part->included.back() = request.part->included.front();
+       }},
+      {"StaleFence", Verdict::kStale, "not current",
+       [](FakeWorker&, CommitRequest& request) {
+         request.part->included[0].attempt.fence.counter += 1000;
+       }},
+      {"OtherEpoch", Verdict::kStale, "not current",
+       [](FakeWorker&, CommitRequest& request) {
+         for (auto& record : request.part->included) ++record.attempt.fence.epoch;
+       }},
+      {"ForeignClient", Verdict::kStale, "not current",
+       [](FakeWorker&, CommitRequest& request) {
+         request.part->included[0].attempt.client = ClientId(1000);
+       }},
+      {"RoundThatIsNotOpen", Verdict::kStale, "not open",
+       [](FakeWorker&, CommitRequest& request) { request.part->round = Round(7); }},
+      {"PhaseThatIsNotOpen", Verdict::kStale, "not open",
+       [](FakeWorker&, CommitRequest& request) { request.part->phase = Phase(1); }},
+      {"UnknownSession", Verdict::kRegister, "unknown session",
+       [](FakeWorker&, CommitRequest& request) { request.session = WorkerId(4711); }},
+  };
+}
+
+class HostileCommit : public testing::TestWithParam<Hostility> {};
+
+TEST_P(HostileCommit, IsAnsweredWithATypeAndCountsNothing) {
+  const TemporaryFolder undisturbed, disturbed;
+  Options options = TinyOptions(undisturbed.path(), 2);
+  options.run.evaluation.every = 0;
+  Finish(options);
+
+  options.run_dir = disturbed.path();
+  const auto coordinator = StartTiny(options);
+  FakeWorker worker(*coordinator);
+  ASSERT_TRUE(worker.Register().ok());
+  auto request = worker.WorkOnPart();
+  ASSERT_TRUE(request.has_value());
+  ASSERT_EQ(request->part->included.size(), 4u);
+  GetParam().change(worker, *request);
+  const fleet::CommitReply reply = worker.Commit(*request);
+  EXPECT_EQ(reply.verdict, GetParam().verdict) << reply.reason;
+  EXPECT_THAT(reply.reason, HasSubstr(GetParam().reason));
+
+  worker.GiveBackEverything();  // what the refusal has not taken back already
+  const auto again = worker.WorkOnPart();
+  ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(again->part->included.size(), 4u) << "all four have to be trained again";
+  EXPECT_EQ(worker.Commit(*again).verdict, fleet::Verdict::kAccepted);
+  worker.RunToEnd();
+  ASSERT_TRUE(coordinator->Wait().ok());
+  EXPECT_EQ(RunBytes(undisturbed.path()), RunBytes(disturbed.path()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, HostileCommit, testing::ValuesIn(Hostilities()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(Coordinator, CountsARepeatedCommitOnce) {
+  const TemporaryFolder undisturbed, disturbed;
+  Finish(TinyOptions(undisturbed.path(), 2));
+  const auto coordinator = StartTiny(TinyOptions(disturbed.path(), 2));
+  FakeWorker worker(*coordinator);
+  ASSERT_TRUE(worker.Register().ok());
+  while (const auto request = worker.Work()) {
+    EXPECT_EQ(worker.Commit(*request).verdict, fleet::Verdict::kAccepted);
+    EXPECT_EQ(worker.Commit(*request).verdict, fleet::Verdict::kDuplicate);
+  }
+  ASSERT_TRUE(coordinator->Wait().ok());
+  EXPECT_EQ(RunBytes(undisturbed.path()), RunBytes(disturbed.path()));
+}
+
+}  // namespace
+}  // namespace macaw::server

@@ -1,0 +1,195 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "server/coordinator.h"
+#include "tests/server/tiny_run.h"
+
+// Runs that are interrupted or crash, and are carried on.
+namespace macaw::server {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing_support::FakeWorker;
+using testing_support::Finish;
+using testing_support::RunBytes;
+using testing_support::Slurp;
+using testing_support::StartError;
+using testing_support::StartTiny;
+using testing_support::TemporaryFolder;
+using testing_support::TinyOptions;
+
+class Interrupted : public testing::TestWithParam<uint32_t> {};
+
+TEST_P(Interrupted, AndResumedGivesTheBytesOfAnUndisturbedRun) {
+  const TemporaryFolder whole, parts;
+  Options options = TinyOptions(whole.path(), 4);
+  options.client_records = true;
+  options.checkpoint_every = 3;
+  Finish(options);
+
+  options.run_dir = parts.path();
+  const uint32_t committed = GetParam();
+  {
+    const auto coordinator = StartTiny(options);
+    FakeWorker worker(*coordinator);
+    ASSERT_TRUE(worker.Register().ok());
+    if (committed > 0) worker.RunThrough(committed);
+    ASSERT_TRUE(worker.WorkOnPart().has_value());  // in mid-round, with the row before still owed
+    coordinator->Interrupt();
+    EXPECT_FALSE(worker.Work().has_value());
+    const auto outcome = coordinator->Wait();
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    EXPECT_EQ(outcome->kind, Outcome::Kind::kInterrupted);
+    EXPECT_EQ(outcome->rounds, committed);
+  }
+  options.resume = true;
+  const Outcome outcome = Finish(options);
+  EXPECT_EQ(outcome.kind, Outcome::Kind::kFinished);
+  EXPECT_EQ(outcome.rounds, 4u);
+  EXPECT_EQ(RunBytes(whole.path()), RunBytes(parts.path()));
+  EXPECT_EQ(Slurp(whole / "clients.jsonl"), Slurp(parts / "clients.jsonl"));
+  EXPECT_EQ(Slurp(parts / "epoch"), "2\n");
+}
+
+INSTANTIATE_TEST_SUITE_P(After, Interrupted, testing::Values(0u, 1u, 2u, 3u));
+
+TEST(Coordinator, GoesBackToTheCheckpointAfterACrash) {
+  const TemporaryFolder whole, parts;
+  Options options = TinyOptions(whole.path(), 4);
+  options.checkpoint_every = 2;
+  options.client_records = true;
+  Finish(options);
+  options.run_dir = parts.path();
+  {
+    const auto coordinator = StartTiny(options);
+    FakeWorker worker(*coordinator);
+    ASSERT_TRUE(worker.Register().ok());
+    worker.RunThrough(3);
+    // A crash keeps no last checkpoint: the folder is copied while the run is on, and only the copy
+    // is used.
+    ASSERT_TRUE(worker.WorkOnPart().has_value());
+    coordinator->Interrupt();
+    EXPECT_FALSE(worker.Work().has_value());
+    ASSERT_TRUE(coordinator->Wait().ok());
+    fs::remove(parts / "checkpoints/round-00000003.safetensors");
+    ASSERT_TRUE(fs::exists(parts / "checkpoints/round-00000002.safetensors"));
+    fs::remove(parts / "summary.json");
+  }
+  options.resume = true;
+  Finish(options);
+  EXPECT_EQ(RunBytes(whole.path()), RunBytes(parts.path()));
+  EXPECT_EQ(Slurp(whole / "clients.jsonl"), Slurp(parts / "clients.jsonl"));
+}
+
+// Two rounds of four, then an interruption.
+void RunHalf(const Options& options) {
+  const auto coordinator = StartTiny(options);
+  FakeWorker worker(*coordinator);
+  ASSERT_TRUE(worker.Register().ok());
+  worker.RunThrough(2);
+  ASSERT_TRUE(worker.WorkOnPart().has_value());
+  coordinator->Interrupt();
+  EXPECT_FALSE(worker.Work().has_value());
+  ASSERT_TRUE(coordinator->Wait().ok());
+}
+
+TEST(Resume, RefusesAnotherConfigurationByTheKeyThatDiffers) {
+  const TemporaryFolder folder;
+  Options options = TinyOptions(folder.path(), 4);
+  RunHalf(options);
+  options.resume = true;
+  options.run.local.lr = 0.25;
+  EXPECT_THAT(StartError(options).ToString(),
+              AllOf(HasSubstr("local.lr"), HasSubstr("0.1"), HasSubstr("0.25")));
+  EXPECT_EQ(Slurp(folder / "epoch"), "1\n") << "a refused start is no start";
+  options.run = testing_support::TinyRun(4);
+  options.run.algorithm.name = "fedprox";
+  EXPECT_THAT(StartError(options).ToString(), HasSubstr("algorithm."));
+  options.run = testing_support::TinyRun(6);  // longer is no other configuration
+  EXPECT_EQ(Finish(options).rounds, 6u);
+}
+
+TEST(Resume, RefusesADamagedCheckpointAndSaysWhatToDo) {
+  const TemporaryFolder folder;
+  Options options = TinyOptions(folder.path(), 4);
+  RunHalf(options);
+  const std::string path = folder / "checkpoints/round-00000002.safetensors";
+  std::string bytes = Slurp(path);
+  bytes[bytes.size() - 3] ^= 1;
+  std::ofstream(path, std::ios::binary) << bytes;
+  options.resume = true;
+  EXPECT_THAT(StartError(options).ToString(),
+              AllOf(HasSubstr(path), HasSubstr("damaged"), HasSubstr("remove it to resume from"),
+                    HasSubstr("round-00000001")));
+  fs::remove(path);
+  EXPECT_EQ(Finish(options).rounds, 4u) << "the advice helps";
+}
+
+TEST(Resume, RefusesAnEmptyFolderAndAFinishedRun) {
+  const TemporaryFolder folder;
+  Options options = TinyOptions(folder.path(), 2);
+  options.resume = true;
+  EXPECT_THAT(StartError(options).ToString(), HasSubstr("no checkpoint"));
+  options.resume = false;
+  Finish(options);
+  options.resume = true;
+  EXPECT_THAT(StartError(options).ToString(), AllOf(HasSubstr("2 rounds"), HasSubstr("--rounds")));
+  options.run.rounds = 3;
+  EXPECT_EQ(Finish(options).rounds, 3u);
+}
+
+TEST(Resume, RefusesWorkersWithOtherDataOrAnotherProfile) {
+  const TemporaryFolder folder;
+  Options options = TinyOptions(folder.path(), 4);
+  RunHalf(options);
+  options.resume = true;
+  const auto coordinator = StartTiny(options);
+  FakeWorker data(*coordinator, "data"), profile(*coordinator, "profile"), fits(*coordinator);
+  data.identity().data_digest = DigestOf("something else");
+  EXPECT_THAT(data.Register().status().ToString(), HasSubstr("what the checkpoint was trained on"));
+  profile.identity().profile.libraries = "2";
+  EXPECT_THAT(profile.Register().status().ToString(), HasSubstr("differs from the checkpoint's"));
+  ASSERT_TRUE(fits.Register().ok());
+  fits.RunToEnd();
+  EXPECT_TRUE(coordinator->Wait().ok());
+}
+
+TEST(Coordinator, CountsTheEpochUpWithEachStart) {
+  const TemporaryFolder folder;
+  Options options = TinyOptions(folder.path(), 3);
+  for (uint32_t epoch = 1; epoch <= 3; ++epoch) {
+    options.resume = epoch > 1;
+    const auto coordinator = StartTiny(options);
+    EXPECT_EQ(Slurp(folder / "epoch"), absl::StrCat(epoch, "\n")) << "before the first lease";
+    FakeWorker worker(*coordinator);
+    const auto reply = worker.Register();
+    ASSERT_TRUE(reply.ok());
+    EXPECT_EQ(reply->epoch, epoch);
+    const auto request = worker.WorkOnPart();
+    ASSERT_TRUE(request.has_value());
+    EXPECT_EQ(request->part->included[0].attempt.fence.epoch, epoch);
+    ASSERT_EQ(worker.Commit(*request).verdict, fleet::Verdict::kAccepted);
+    if (epoch == 3) break;
+    ASSERT_TRUE(worker.WorkOnPart().has_value());
+    coordinator->Interrupt();
+    EXPECT_FALSE(worker.Work().has_value());
+  }
+}
+
+TEST(Coordinator, DoesNotStartAfreshOverTheCheckpointsOfAnotherRun) {
+  const TemporaryFolder folder;
+  const Options options = TinyOptions(folder.path(), 4);
+  RunHalf(options);
+  const std::string rows = Slurp(folder / "metrics.jsonl");
+  EXPECT_THAT(StartError(options).ToString(), AllOf(HasSubstr(folder.path()), HasSubstr("resume")));
+  EXPECT_EQ(Slurp(folder / "metrics.jsonl"), rows);
+  EXPECT_EQ(Slurp(folder / "epoch"), "1\n");
+}
+
+}  // namespace
+}  // namespace macaw::server

@@ -1,0 +1,60 @@
+// The algorithms' formulas in NumPy, on the batches that a traced run had (bench/replay.py), where
+// a Python has NumPy.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "core/files.h"
+#include "tests/system/python.h"
+#include "tests/system/simulation.h"
+
+namespace macaw {
+namespace {
+
+using namespace testing_support;
+
+TEST(Replay, NumPyReachesTheSameModels) {
+  if (const std::string why = WhyNoPython("numpy"); !why.empty()) GTEST_SKIP() << why;
+  const Finished replay = RunShell(absl::StrCat(Python(), " ", MACAW_SOURCE_DIR "/bench/replay.py",
+                                                " --macaw ", MACAW_BIN_DIR "/macaw"));
+  EXPECT_EQ(replay.exit, 0) << replay.output;
+  std::fputs(replay.output.c_str(), stdout);
+}
+
+TEST(Trace, HasEveryTurnOfEveryRoundAndEachRowOncePerEpoch) {
+  const std::string config = WriteConfig("trace");
+  Simulation traced("traced", {config, "--trace", "--processes", "2", "--slots", "1", "--set",
+                               "model.name=logistic", "--set", "local.epochs=2"});
+  ASSERT_EQ(traced.Wait(), 0) << traced.output();
+  size_t turns = 0;
+  for (const char* worker : {"worker-0", "worker-1"}) {
+    const auto text = ReadFile(absl::StrCat(traced.folder(), "/trace/", worker, ".jsonl"));
+    ASSERT_TRUE(text.ok()) << text.status();
+    for (const absl::string_view line : absl::StrSplit(*text, '\n', absl::SkipEmpty())) {
+      const nlohmann::json turn = nlohmann::json::parse(line);
+      ++turns;
+      std::vector<int> seen(turn["rows"].get<size_t>());
+      ASSERT_EQ(turn["stages"].size(), 1u);
+      for (const auto& batch : turn["stages"][0]["batches"]) {
+        EXPECT_LE(batch.size(), 10u);
+        for (const auto& row : batch) ++seen.at(row.get<size_t>());
+      }
+      EXPECT_THAT(seen, testing::Each(2)) << line;
+    }
+  }
+  EXPECT_EQ(turns, 3u * 24u);
+
+  Simulation plain("plain", {config, "--set", "model.name=logistic", "--set", "local.epochs=2"});
+  ASSERT_EQ(plain.Wait(), 0) << plain.output();
+  EXPECT_FALSE(std::filesystem::exists(plain.folder() + "/trace"));
+  EXPECT_EQ(plain.digest(), traced.digest());
+}
+
+}  // namespace
+}  // namespace macaw

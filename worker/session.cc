@@ -1,0 +1,311 @@
+#include "worker/session.h"
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/executor.h"
+#include "core/logging.h"
+#include "core/memory.h"
+#include "core/mutex.h"
+#include "core/status.h"
+#include "proto/fleet/vector_codec.h"
+#include "training/api/schedule.h"
+#include "worker/patient_calls.h"
+#include "worker/slot_pool.h"
+
+namespace macaw::worker {
+namespace {
+
+constexpr Duration kPoll = std::chrono::seconds(30);
+constexpr Duration kPulse = std::chrono::seconds(1);  // at most this long between two heartbeats
+constexpr size_t kCachedBlobs = 3;
+
+// Sends heartbeats on a thread of its own until destroyed. `beat` returns false to stop early.
+class Heart {
+ public:
+  Heart(Duration every, std::function<bool()> beat)
+      : every_(every), beat_(std::move(beat)), thread_([this] { Loop(); }) {}
+  ~Heart() {
+    {
+      MutexLock lock(&mutex_);
+      closing_ = true;
+    }
+    thread_.join();
+  }
+
+ private:
+  void Loop() {
+    NameThisThread("heartbeat");
+    while (beat_()) {
+      MutexLock lock(&mutex_);
+      mutex_.AwaitFor(every_, [this] { return closing_; });
+      if (closing_) return;
+    }
+  }
+  const Duration every_;
+  const std::function<bool()> beat_;
+  Mutex mutex_;
+  bool closing_ = false;
+  std::thread thread_;
+};
+
+class Session {
+ public:
+  Session(const SessionParts& parts, const fleet::RegisterReply& registration, std::stop_token stop)
+      : options_(parts.options),
+        dataset_(parts.dataset),
+        link_(parts.link),
+        context_(parts.context),
+        marker_(parts.marker),
+        commits_(parts.commits),
+        session_(registration.session),
+        heartbeat_every_(std::min(registration.heartbeat_every, kPulse)),
+        stop_(std::move(stop)) {}
+
+  absl::StatusOr<SessionEnd> Run() {
+    MACAW_ASSIGN_OR_RETURN(
+        pool_, SlotPool::Start(context_, dataset_, options_.slots,
+                               {.config = options_.emulation,
+                                .first_slot = options_.first_slot,
+                                .run_slots = std::max(options_.run_slots, options_.slots)},
+                               marker_));
+    absl::StatusOr<SessionEnd> end = SessionEnd::kLost;
+    {
+      // Gives everything back before it closes the link, which wakes a call that is waiting for
+      // work.
+      const std::stop_callback leave(stop_, [this] {
+        pool_->Interrupt();
+        (void)link_.Release(
+            {.session = session_, .leaving = true});  // a lost message costs one lease's time
+        link_.Shutdown();
+      });
+      Heart heart(heartbeat_every_, [this] { return Beat(); });
+      end = Work();
+    }
+    if (end.ok() && *end == SessionEnd::kRunOver) Beat();  // the last word on memory
+    pool_->Clear();
+    return end;
+  }
+
+ private:
+  // Asks for work while slots still have some, so that a slot rarely waits for a round trip, or
+  // only with a slot idle where the server says so; commits when told to.
+  absl::StatusOr<SessionEnd> Work() {
+    bool commit_due = false;
+    while (true) {
+      if (stop_.stop_requested()) return SessionEnd::kStopRequested;
+      if (over_) return SessionEnd::kRunOver;
+      if (lost_) return SessionEnd::kLost;
+      MACAW_RETURN_IF_ERROR(pool_->error());
+      if (commit_due) {
+        if (!pool_->WaitIdle()) continue;
+        MACAW_ASSIGN_OR_RETURN(const bool known, Commit());
+        if (!known) return SessionEnd::kLost;
+        commit_due = false;
+        continue;
+      }
+      const bool due =
+          when_idle_ ? pool_->WaitForIdleSlot() : pool_->WaitForQueueBelow(options_.slots - 1);
+      if (!due) continue;
+      MACAW_ASSIGN_OR_RETURN(fleet::LeaseReply reply, Lease());
+      when_idle_ = reply.when_idle;
+      if (context_.states != nullptr && !reply.deletable.empty())
+        context_.states->Delete(std::move(reply.deletable));
+      switch (reply.next) {
+        case fleet::Next::kFinished:
+          return SessionEnd::kRunOver;
+        case fleet::Next::kRegister:
+          return SessionEnd::kLost;
+        case fleet::Next::kWait:
+          when_idle_ = true;  // there was nothing to ask ahead for
+          break;
+        case fleet::Next::kCommit:
+          commit_due = true;
+          break;
+        case fleet::Next::kWork: {
+          MACAW_ASSIGN_OR_RETURN(commit_due, Accept(reply));
+          break;
+        }
+      }
+    }
+  }
+
+  absl::StatusOr<fleet::LeaseReply> Lease() {
+    fleet::LeaseRequest request{.session = session_, .wanted = pool_->idle()};
+    request.running = static_cast<uint32_t>(pool_->held());
+    for (const fleet::Blob& blob : cache_) request.have.push_back(blob.digest);
+    return calls_.Repeat([&] { return link_.Lease(request, kPoll); });
+  }
+
+  // True: commit once this is done, without asking again.
+  absl::StatusOr<bool> Accept(const fleet::LeaseReply& reply) {
+    if (reply.evaluation.has_value()) {
+      absl::StatusOr<std::shared_ptr<const EvaluationContext>> evaluation = Open(*reply.evaluation);
+      // A model that is no longer served is of a round long over; its tasks have gone to others.
+      if (!evaluation.ok() && !absl::IsNotFound(evaluation.status())) return evaluation.status();
+      if (evaluation.ok()) {
+        Expect(reply.evaluation->tasks);
+        pool_->Enqueue(*std::move(evaluation), reply.evaluation->tasks);
+      }
+    }
+    if (reply.training.has_value()) {
+      absl::StatusOr<std::shared_ptr<const PhaseContext>> opened = Open(*reply.training);
+      if (absl::IsNotFound(opened.status())) {  // a lease of a round that is long over
+        GiveBack(*reply.training);
+        return pool_->held() == 0;
+      }
+      MACAW_ASSIGN_OR_RETURN(auto phase, std::move(opened));
+      Expect(reply.training->assignments);
+      pool_->Enqueue(std::move(phase), reply.training->assignments);
+      return reply.training->last;
+    }
+    // Evaluation alone: its results should not wait for the next round.
+    return pool_->held() == 0;
+  }
+
+  // What the slots will read next, in the order of their queue.
+  template <typename Work>
+  void Expect(const std::vector<Work>& work) {
+    if (context_.states == nullptr) return;
+    std::vector<Attempt> versions;
+    for (const Work& item : work) versions.push_back({item.client, item.state_version});
+    context_.states->Expect(versions);
+  }
+
+  void GiveBack(const fleet::TrainingLease& lease) {
+    fleet::ReleaseRequest request{.session = session_};
+    for (const fleet::Assignment& assignment : lease.assignments) {
+      request.attempts.push_back({assignment.client, assignment.fence});
+    }
+    (void)link_.Release(request);  // a lost message costs one lease's time
+  }
+
+  absl::StatusOr<std::shared_ptr<const PhaseContext>> Open(const fleet::TrainingLease& lease) {
+    if (phase_ != nullptr && phase_->round == lease.round && phase_->phase == lease.phase)
+      return phase_;
+    auto phase = std::make_shared<PhaseContext>();
+    phase->round = lease.round;
+    phase->phase = lease.phase;
+    phase->order = {.max_weight = lease.max_weight,
+                    .total_weight = lease.total_weight,
+                    .max_multiplicity = lease.max_multiplicity,
+                    .total_multiplicity = lease.total_multiplicity};
+    phase->local = context_.run.local;
+    phase->local.lr *= training::ScheduleFactor(phase->local.lr_schedule, lease.round.value);
+    std::vector<LayoutPtr> layouts;
+    for (const auto& down : context_.schema.down) layouts.push_back(down.layout);
+    MACAW_ASSIGN_OR_RETURN(phase->broadcast, Fetch(lease.broadcast));
+    MACAW_ASSIGN_OR_RETURN(phase->vectors,
+                           fleet::DecodeVectors(phase->broadcast.bytes->bytes(), layouts));
+    phase_ = std::move(phase);
+    return phase_;
+  }
+
+  absl::StatusOr<std::shared_ptr<const EvaluationContext>> Open(
+      const fleet::EvaluationLease& lease) {
+    auto evaluation = std::make_shared<EvaluationContext>();
+    evaluation->round = lease.round;
+    evaluation->local = context_.run.local;
+    evaluation->local.lr *=
+        training::ScheduleFactor(evaluation->local.lr_schedule, lease.round.value);
+    if (!lease.model.named()) return evaluation;  // only states are asked for
+    MACAW_ASSIGN_OR_RETURN(evaluation->blob, Fetch(lease.model));
+    const LayoutPtr layouts[] = {context_.spec.layout};
+    MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> views,
+                           fleet::DecodeVectors(evaluation->blob.bytes->bytes(), layouts));
+    evaluation->model = views[0];
+    return evaluation;
+  }
+
+  absl::StatusOr<fleet::Blob> Fetch(const fleet::Blob& blob) {
+    for (const fleet::Blob& cached : cache_) {
+      if (cached.digest == blob.digest) return cached;
+    }
+    MACAW_ASSIGN_OR_RETURN(fleet::Blob fetched, calls_.Repeat([&] { return link_.Fetch(blob); }));
+    cache_.push_back(fetched);
+    if (cache_.size() > kCachedBlobs) cache_.pop_front();
+    return fetched;
+  }
+
+  // False: the server no longer knows this session.
+  absl::StatusOr<bool> Commit() {
+    MACAW_ASSIGN_OR_RETURN(Harvest harvest, pool_->TakeHarvest());
+    if (harvest.empty()) return true;
+    // States first: what a part names must be there to read, whatever happens next.
+    if (context_.states != nullptr) MACAW_RETURN_IF_ERROR(context_.states->Fence());
+    fleet::CommitRequest request{.session = session_,
+                                 .commit_id = ++commits_,
+                                 .evaluations = std::move(harvest.evaluations)};
+    if (harvest.phase != nullptr) {
+      fleet::Part part{.round = harvest.phase->round,
+                       .phase = harvest.phase->phase,
+                       .broadcast = harvest.phase->broadcast.digest,
+                       .included = std::move(harvest.included),
+                       .left_out = std::move(harvest.left_out)};
+      if (harvest.sum.has_value()) part.sums = fleet::Blob::Of(harvest.sum->Encode());
+      request.part = std::move(part);
+    }
+    MACAW_ASSIGN_OR_RETURN(const fleet::CommitReply reply,
+                           calls_.Repeat([&] { return link_.Commit(request); }));
+    pool_->Settle();
+    if (reply.verdict == fleet::Verdict::kRegister) return false;
+    if (reply.verdict == fleet::Verdict::kRefused) {
+      // The same work would be refused again: better to end with the reason than to train for ever.
+      return absl::AbortedError(absl::StrCat("the server refused a commit: ", reply.reason));
+    }
+    if (reply.verdict == fleet::Verdict::kStale) {
+      // The server has taken the clients back; there is nothing left here to repeat.
+      log_.Warning(absl::StrCat("commit_turned_down ", reply.reason));
+    }
+    return true;
+  }
+
+  bool Beat() {
+    fleet::HeartbeatRequest request{
+        .session = session_, .held = pool_->Queued(), .started = pool_->started()};
+    if (const auto bytes = ProportionalSetSize(); bytes.ok()) request.memory_bytes = *bytes;
+    const absl::StatusOr<fleet::HeartbeatReply> reply = link_.Heartbeat(request);
+    if (!reply.ok()) return true;  // the working thread finds out by itself, and decides
+    if (reply->stop || !reply->known) {
+      (reply->stop ? over_ : lost_) = true;
+      pool_->Interrupt();
+      return false;
+    }
+    pool_->Drop(reply->dropped);
+    return true;
+  }
+
+  const Options& options_;
+  const data::Dataset& dataset_;
+  fleet::FleetLink& link_;
+  const RunContext& context_;
+  RunningMarker& marker_;
+  uint64_t& commits_;
+  const WorkerId session_;
+  const Duration heartbeat_every_;
+  const std::stop_token stop_;
+  const Logger log_{"worker"};
+  const PatientCalls calls_{options_.reconnect_for, stop_};
+  std::unique_ptr<SlotPool> pool_;
+  bool when_idle_ = false;  // the server's last word on when to ask
+  std::shared_ptr<const PhaseContext> phase_;
+  std::deque<fleet::Blob> cache_;
+  std::atomic<bool> over_ = false;
+  std::atomic<bool> lost_ = false;
+};
+
+}  // namespace
+
+absl::StatusOr<SessionEnd> RunSession(const SessionParts& parts,
+                                      const fleet::RegisterReply& registration,
+                                      std::stop_token stop) {
+  return Session(parts, registration, std::move(stop)).Run();
+}
+
+}  // namespace macaw::worker

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <stop_token>
+
+#include "absl/status/statusor.h"
+#include "data/dataset.h"
+#include "proto/fleet/link.h"
+#include "worker/phase.h"
+#include "worker/running_marker.h"
+#include "worker/worker.h"
+
+namespace macaw::worker {
+
+enum class SessionEnd : uint8_t { kRunOver, kStopRequested, kLost };
+
+// What a session works with; all of it outlives the session.
+struct SessionParts {
+  const Options& options;
+  const data::Dataset& dataset;
+  fleet::FleetLink& link;
+  const RunContext& context;
+  RunningMarker& marker;
+  uint64_t& commits;  // made so far by this process, which numbers them
+};
+
+// One registration's life: leases clients, trains them, commits, until the run is over, the server
+// no longer knows the session, or `stop` (everything leased is given back). An error ends the
+// worker.
+absl::StatusOr<SessionEnd> RunSession(const SessionParts& parts,
+                                      const fleet::RegisterReply& registration,
+                                      std::stop_token stop);
+
+}  // namespace macaw::worker

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "training/api/trainer.h"
+
+namespace macaw::worker {
+
+// Which rows every local step saw, for whoever wants to repeat a run with other code: a line of
+// JSON per turn,
+//
+//   {"round":1,"phase":0,"client":3,"rows":17,"stages":[{"kind":"train","batches":[[4,0],…]}]}
+//
+// Rows are numbered in the client's stored order; stages that train nothing have no batches. Turns
+// that did not count (of a worker that was killed, of a round that was run again) are in it, too,
+// and say the same. Thread-safe without a lock: a line is one append.
+class Trace {
+ public:
+  static absl::StatusOr<Trace> Open(const std::string& path);
+  Trace(Trace&& other) noexcept
+      : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+  Trace& operator=(Trace&&) = delete;
+  ~Trace();
+
+  // `norms_need_two_rows`: the model has batch norm, so a last batch of one row joined the one
+  // before it.
+  absl::Status Write(const training::LocalPlan& plan, const training::ClientTask& task,
+                     bool norms_need_two_rows) const;
+
+ private:
+  Trace(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+
+  std::string path_;
+  int fd_;
+};
+
+}  // namespace macaw::worker
