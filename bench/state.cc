@@ -1,9 +1,9 @@
 // States a second and bytes a second of each store of client states, beside a plain file and plain
 // Redis pipelines that move the same bytes: what headers, checksums, copies and names cost.
 //
-// A part is 100 states written and flushed, as a worker does before a commit; then the same number
-// is read in random order. Figures are the best of several repetitions; the page cache is warm but
-// for the lines that say cold, where it was dropped before each repetition.
+// A part is 100 states (fewer of large ones) written and flushed, as a worker does before a commit;
+// then the same number is read in random order. Figures are the best of several repetitions; the
+// page cache is warm but for the lines that say cold, where it was dropped before each repetition.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -37,12 +37,14 @@ namespace {
 
 using state::ClientStateStore;
 
-constexpr size_t kPart = 100;  // states between two flushes, as of a cohort
+constexpr size_t kPart = 100;                        // states between two flushes, as of a cohort
+constexpr uint64_t kPartBytes = uint64_t{40} << 20;  // or fewer, of large ones
 
 struct Job {
   uint64_t floats = 0;  // of a state
   size_t states = 0;
   uint64_t bytes() const { return floats * sizeof(float); }
+  size_t part() const { return std::clamp<size_t>(kPartBytes / bytes(), 1, kPart); }
 };
 
 // Something that keeps states: a part of them at a time, by number.
@@ -77,15 +79,15 @@ std::vector<size_t> RandomOrder(size_t count) {
 absl::StatusOr<Result> Measure(const Subject& subject, const Job& job) {
   Result result;
   const TimePoint start = SteadyClock().Now();
-  for (size_t first = 0; first < job.states; first += kPart)
-    MACAW_RETURN_IF_ERROR(subject.put(first, std::min(kPart, job.states - first)));
+  for (size_t first = 0; first < job.states; first += job.part())
+    MACAW_RETURN_IF_ERROR(subject.put(first, std::min(job.part(), job.states - first)));
   result.put = ToSeconds(SteadyClock().Now() - start);
   subject.before_reads();
   const std::vector<size_t> order = RandomOrder(job.states);
   const TimePoint middle = SteadyClock().Now();
-  for (size_t first = 0; first < job.states; first += kPart)
+  for (size_t first = 0; first < job.states; first += job.part())
     MACAW_RETURN_IF_ERROR(
-        subject.get(std::span(order).subspan(first, std::min(kPart, job.states - first))));
+        subject.get(std::span(order).subspan(first, std::min(job.part(), job.states - first))));
   result.get = ToSeconds(SteadyClock().Now() - middle);
   return result;
 }
@@ -97,8 +99,8 @@ class Bench {
         folder_(std::move(folder)),
         redis_(std::move(redis)),
         schema_({ParameterLayout::Scalars("control", job.floats, DType::kF32)}) {
-    vectors_.reserve(kPart);
-    for (size_t i = 0; i < kPart; ++i) {  // reused by every part: making them is not measured
+    vectors_.reserve(job.part());
+    for (size_t i = 0; i < job.part(); ++i) {  // reused by every part: making them is not measured
       FlatVector vector(schema_[0]);
       std::ranges::copy(Contents(job, i), vector.As<float>().begin());
       vectors_.push_back(std::move(vector));
@@ -256,10 +258,10 @@ absl::Status Run(const std::string& folder, int repetitions, uint64_t megabytes)
   MACAW_ASSIGN_OR_RETURN(const cli::PrivateRedis redis, cli::PrivateRedis::Start(folder));
   for (const uint64_t floats : {uint64_t{610}, uint64_t{44426}, uint64_t{1000000}}) {
     const size_t states =
-        std::clamp<size_t>((megabytes << 20) / (floats * 4) / kPart, 1, 200) * kPart;
+        std::clamp<size_t>((megabytes << 20) / (floats * sizeof(float)), 20, 20000);
     const Job job{.floats = floats, .states = states};
     std::cout << absl::StrFormat("\n%d states of %d floats (%d bytes), parts of %d, best of %d\n",
-                                 job.states, job.floats, job.bytes(), kPart, repetitions)
+                                 job.states, job.floats, job.bytes(), job.part(), repetitions)
               << absl::StrFormat("%-28s %12s %8s   %12s %8s\n", "", "put states/s", "GB/s",
                                  "get states/s", "GB/s")
               << std::flush;

@@ -92,7 +92,8 @@ absl::Status Work(const WorkerArguments& arguments, SignalFd& signals) {
 // Whether another start would end the same way: the supervisor does not try then.
 bool Pointless(const absl::Status& status) {
   return absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status) ||
-         absl::IsNotFound(status) || absl::IsDataLoss(status) || absl::IsUnimplemented(status);
+         absl::IsNotFound(status) || absl::IsDataLoss(status) || absl::IsUnimplemented(status) ||
+         absl::IsResourceExhausted(status);
 }
 
 int Main(int argc, char** argv) {

@@ -25,7 +25,8 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   void Post(Task task) ABSL_LOCKS_EXCLUDED(mutex_);
-  void WaitIdle() ABSL_LOCKS_EXCLUDED(mutex_);  // until everything posted so far has run and is gone
+  void WaitIdle()
+      ABSL_LOCKS_EXCLUDED(mutex_);  // until everything posted so far has run and is gone
 
  private:
   void Loop() ABSL_LOCKS_EXCLUDED(mutex_);

@@ -40,8 +40,8 @@ class Segment {
   absl::Status Sync();
 
   // Empties the slots (sorted) and gives their room back to the file system, where whole blocks of
-  // it hold nothing else. `ended`: nobody writes a slot before this one any more. From there on even
-  // an empty slot is left alone, since its record may be on its way.
+  // it hold nothing else. `ended`: nobody writes a slot before this one any more. From there on
+  // even an empty slot is left alone, since its record may be on its way.
   absl::Status Erase(std::span<const uint64_t> slots, uint64_t ended);
   absl::StatusOr<uint64_t> BytesOnDisk() const;
   // Slots before this one may hold something.

@@ -19,9 +19,9 @@ namespace macaw::worker {
 struct Options {
   std::string name = "worker-0";  // stable over restarts
   uint32_t slots = 1;             // clients trained at the same time, one thread each
-  EmulationConfig emulation;  // uneven hardware, by the slots of the whole run; never a result
-  uint32_t first_slot = 0;    // number of its first slot among those
-  uint32_t run_slots = 0;     // how many those are; 0: only its own
+  EmulationConfig emulation;      // uneven hardware, by the slots of the whole run; never a result
+  uint32_t first_slot = 0;        // number of its first slot among those
+  uint32_t run_slots = 0;         // how many those are; 0: only its own
   std::string
       scratch_dir;  // a folder of this node's own for what should outlive a crash; empty: none
   std::vector<std::string> plugins;  // loaded here, as RunConfig::plugins; the run's must be these

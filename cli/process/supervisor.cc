@@ -95,7 +95,8 @@ class Supervisor {
       }
     }
     for (const Service& service : options_.services) {
-      if (!stopping_) watched.push_back({service.fd(), [this, &service] { return Attend(service); }});
+      if (!stopping_)
+        watched.push_back({service.fd(), [this, &service] { return Attend(service); }});
     }
     // Last, so that the rows it wrote and the workers it let go are seen first.
     watched.push_back({server_->pidfd(), [this] { return OnServerEnd(); }});

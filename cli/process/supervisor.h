@@ -4,7 +4,6 @@
 #include <functional>
 #include <string>
 #include <vector>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "cli/process/child.h"

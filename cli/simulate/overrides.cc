@@ -34,13 +34,15 @@ absl::Status CheckResumable(const std::vector<Override>& overrides) {
   for (const Override& override : overrides) {
     const bool may =
         absl::StartsWith(override.key, "workers.") || absl::StartsWith(override.key, "server.") ||
-        absl::StartsWith(override.key, "state.") || override.key == "run.rounds" ||
+        absl::StartsWith(override.key, "state.") || absl::StartsWith(override.key, "scheduler.") ||
+        absl::StartsWith(override.key, "emulation.") || override.key == "run.rounds" ||
         override.key == "run.checkpoint_every" || override.key == "run.client_records" ||
         absl::StartsWith(override.key, "run.stop");
     if (!may) {
       return absl::InvalidArgumentError(
           absl::StrCat(override.place, ": a run that goes on keeps its ", override.key,
-                       "; only workers.*, server.*, state.*, run.rounds (more of them), run.stop, "
+                       "; only workers.*, server.*, state.*, scheduler.*, emulation.*, run.rounds "
+                       "(more of them), run.stop, "
                        "run.checkpoint_every and run.client_records may change"));
     }
   }

@@ -163,10 +163,10 @@ struct ClientRecord {
   double weight = 1;
   uint32_t examples = 0;  // training rows
   uint64_t steps = 0;
-  std::vector<double> sums;                    // MetricSchema::sums over its minibatches
+  std::vector<double> sums;  // MetricSchema::sums over its minibatches
   // Timings, never part of a result: reading its state, loading its rows, everything after.
   double state_seconds = 0, load_seconds = 0, train_seconds = 0;
-  bool has_state = false;                      // a state blob was stored under this attempt
+  bool has_state = false;  // a state blob was stored under this attempt
 };
 enum class LeftOutReason : uint8_t {
   kNotFinite = 0,   // NaN or infinity in its update

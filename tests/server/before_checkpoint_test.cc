@@ -50,7 +50,7 @@ TEST(BeforeCheckpoint, WithoutItThereIsNoCheckpointAndTheRunEndsWithTheReason) {
   const auto coordinator = StartTiny(options);
   FakeWorker worker(*coordinator);
   ASSERT_TRUE(worker.Register().ok());
-  worker.RunToEnd();
+  while (const auto request = worker.Work()) (void)worker.Commit(*request);  // to wherever it ends
   const auto outcome = coordinator->Wait();
   EXPECT_FALSE(outcome.ok());
   EXPECT_THAT(std::string(outcome.status().message()), HasSubstr("the disk of the states is gone"));

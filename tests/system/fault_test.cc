@@ -25,8 +25,11 @@ class Fault : public testing::Test {
     arguments_ = {config_, "--rounds",       "6",     "--set",         "cohort.size=40",
                   "--set", "local.epochs=8", "--set", "model.name=mlp"};
   }
+  // With a pause after each client, so that on any machine a signal finds somebody at work.
   std::vector<std::string> With(std::vector<std::string> more) const {
     std::vector<std::string> all = arguments_;
+    all.insert(all.end(), {"--set", "emulation.pause_probability=1", "--set",
+                           "emulation.pause_seconds=0.008"});
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -146,7 +149,7 @@ TEST_F(Fault, EverythingKilledAndResumedChangesNothing) {
 }
 
 TEST_F(Fault, CtrlCCheckpointsExits130AndResumes) {
-  Simulation first("first", arguments_);
+  Simulation first("first", With({}));
   ASSERT_TRUE(first.WaitForEvent(Round(2)));
   first.Signal(SIGINT);
   EXPECT_EQ(first.Wait(), 130);
@@ -157,7 +160,7 @@ TEST_F(Fault, CtrlCCheckpointsExits130AndResumes) {
 }
 
 TEST_F(Fault, ADamagedOrForeignCheckpointIsRefusedByName) {
-  Simulation first("first", arguments_);
+  Simulation first("first", With({}));
   ASSERT_TRUE(first.WaitForEvent(Round(2)));
   first.Signal(SIGINT);
   ASSERT_EQ(first.Wait(), 130);

@@ -62,7 +62,7 @@ TEST_P(StateKill, WorkersAndServerKilledAtRandomMomentsChangeNothing) {
   const auto& [algorithm, store] = GetParam();
   if (std::string(store) == "redis" && !HasRedis())
     GTEST_SKIP() << "/usr/bin/redis-server is not installed";
-  const std::vector<std::string> job = SlowerStateful(algorithm, "14");
+  const std::vector<std::string> job = SlowerStateful(algorithm, "10");
   Simulation first("first", Plus(Plus(job, OnStore(store)), {"--processes", "2", "--slots", "1",
                                                              "--set", "run.checkpoint_every=2"}));
   ASSERT_NO_FATAL_FAILURE(Disturb(first, 1, 3, [](const Simulation& simulation) {

@@ -66,11 +66,13 @@ inline std::vector<std::string> SmallStateful(const std::string& algorithm,
           "algorithm.name=" + algorithm};
 }
 
-// The same with rounds of some 100 ms, so that what is killed is killed in the middle of one.
+// The same with a pause after each client, so that on any machine what is killed is killed in the
+// middle of a round.
 inline std::vector<std::string> SlowerStateful(const std::string& algorithm,
                                                const std::string& rounds) {
   return Plus(SmallStateful(algorithm, rounds),
-              {"--set", "local.epochs=6", "--set", "model.name=mlp"});
+              {"--set", "local.epochs=3", "--set", "model.name=mlp", "--set",
+               "emulation.pause_probability=1", "--set", "emulation.pause_seconds=0.01"});
 }
 
 // A condition for WaitForEvent: this round is done.
@@ -82,7 +84,7 @@ inline auto RoundDone(uint32_t round) {
 
 // A moment within the next round, which is what is random in these tests.
 inline void WaitAMoment(RandomStream& random) {
-  std::this_thread::sleep_for(std::chrono::microseconds(random.Below(80'000)));
+  std::this_thread::sleep_for(std::chrono::microseconds(random.Below(50'000)));
 }
 
 inline std::string Slurp(const std::string& path) {

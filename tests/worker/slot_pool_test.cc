@@ -36,7 +36,9 @@ class SlotPoolTest : public testing::Test {
   }
 
   std::unique_ptr<SlotPool> Start(uint32_t slots, std::vector<double> slowdown = {}) {
-    auto pool = SlotPool::Start(context_, *dataset_, slots, {.config = {.slowdown = std::move(slowdown)}, .run_slots = slots}, marker_);
+    auto pool =
+        SlotPool::Start(context_, *dataset_, slots,
+                        {.config = {.slowdown = std::move(slowdown)}, .run_slots = slots}, marker_);
     EXPECT_TRUE(pool.ok()) << pool.status();
     return *std::move(pool);
   }

@@ -132,7 +132,8 @@ TEST(Worker, GivesItsClientsBackWhenAskedToStop) {
   {
     // Slow enough to hold clients whenever it is asked.
     std::jthread first([&](std::stop_token stop) {
-      leaving = Work(*server, *dataset, {.name = "first", .slots = 1, .emulation = {.slowdown = {20}}}, stop);
+      leaving = Work(*server, *dataset,
+                     {.name = "first", .slots = 1, .emulation = {.slowdown = {20}}}, stop);
     });
     under_way.WaitForNotification();
     first.request_stop();

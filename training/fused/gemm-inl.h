@@ -93,9 +93,9 @@ struct Scalars {
   size_t stride = 0;
 };
 
-// kRows broadcast numbers of one step after another. Each row has a pointer of its own where rows
-// are apart: an addressing mode of one register and a constant is all that a multiply-add with a
-// memory operand can have without being cut in two. The compiler must not merge them.
+// kRows broadcast numbers of one step after another. Every fourth row has a
+// pointer of its own: the others are within reach of an addressing mode, and
+// all of it stays in registers.
 template <size_t kRows, Stored kStored>
 class ScalarColumn {
  public:
@@ -103,23 +103,23 @@ class ScalarColumn {
     if constexpr (kStored == Stored::kBySteps) {
       at_[0] = a.data + first;
     } else {
-      MACAW_UNROLL for (size_t r = 0; r < kRows; ++r) at_[r] = a.data + (first + r) * stride_;
+      MACAW_UNROLL for (size_t i = 0; i < kPointers; ++i) {
+        at_[i] = a.data + (first + 4 * i) * stride_;
+      }
     }
   }
-  // Of the step that lies `ahead`, a constant: 0 where rows are not apart.
-  HWY_INLINE FloatVector At(size_t r, size_t ahead) const {
+  HWY_INLINE FloatVector operator[](size_t r) const {
     if constexpr (kStored == Stored::kBySteps) return hn::Set(Floats(), at_[0][r]);
-    return hn::Set(Floats(), at_[r][ahead]);
+    return hn::Set(Floats(), at_[r / 4][r % 4 * stride_]);
   }
-  HWY_INLINE void Next(size_t steps) {
+  HWY_INLINE void Next() {
     MACAW_UNROLL for (size_t i = 0; i < kPointers; ++i) {
-      at_[i] += kStored == Stored::kBySteps ? stride_ * steps : steps;
-      asm("" : "+r"(at_[i]));
+      at_[i] += kStored == Stored::kBySteps ? stride_ : 1;
     }
   }
 
  private:
-  static constexpr size_t kPointers = kStored == Stored::kBySteps ? 1 : kRows;
+  static constexpr size_t kPointers = kStored == Stored::kBySteps ? 1 : (kRows + 3) / 4;
   const float* at_[kPointers];
   const size_t stride_;
 };
@@ -142,30 +142,19 @@ HWY_INLINE void ProductTile(size_t first, size_t column, size_t steps, const Sca
   const float* y[kVectors];
   MACAW_UNROLL for (size_t v = 0; v < kVectors; ++v) y[v] = b.At(0, column + v * kWidth);
   const size_t step = b.rows;
-  const auto multiply = [&](size_t ahead) HWY_ATTR {
+  for (size_t s = 0; s < steps; ++s) {
     FloatVector right[kVectors];
     MACAW_UNROLL for (size_t v = 0; v < kVectors; ++v) {
       right[v] = hn::Load(d, y[v]);
       y[v] += step;
     }
     MACAW_UNROLL for (size_t r = 0; r < kRows; ++r) {
-      const FloatVector x = left.At(r, ahead);
+      const FloatVector x = left[r];
       MACAW_UNROLL for (size_t v = 0; v < kVectors; ++v) {
         sums[r][v] = hn::MulAdd(x, right[v], sums[r][v]);
       }
     }
-  };
-  size_t s = 0;
-  if constexpr (kStored == Stored::kByRows) {
-    constexpr size_t kTogether = 4;
-    for (; s + kTogether <= steps; s += kTogether) {
-      MACAW_UNROLL for (size_t ahead = 0; ahead < kTogether; ++ahead) multiply(ahead);
-      left.Next(kTogether);
-    }
-  }
-  for (; s < steps; ++s) {
-    multiply(0);
-    left.Next(1);
+    left.Next();
   }
   MACAW_UNROLL for (size_t r = 0; r < kRows; ++r) {
     MACAW_UNROLL for (size_t v = 0; v < kVectors; ++v) {
