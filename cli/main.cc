@@ -1,4 +1,4 @@
-// The `macaw` command: simulate, data, models, algorithms, partitions, plugin,
+// The `macaw` command: simulate, data, models, algorithms, partitions, plugin, state, timeline,
 // doctor. Links no LibTorch.
 #include <CLI/CLI.hpp>
 #include <functional>
@@ -8,6 +8,7 @@
 #include "cli/commands/commands.h"
 #include "cli/commands/plugin.h"
 #include "cli/commands/state.h"
+#include "cli/commands/timeline.h"
 #include "cli/process/supervisor.h"
 #include "cli/simulate/simulate.h"
 
@@ -149,6 +150,19 @@ void AddState(CLI::App& app, std::function<int()>& run) {
   write->final_callback([=, &run] { run = [=] { return StateExport(*folder, *client, *out); }; });
 }
 
+void AddTimeline(CLI::App& app, std::function<int()>& run) {
+  CLI::App* command = app.add_subcommand("timeline", "Where the time of a run's rounds went");
+  auto options = std::make_shared<TimelineCommand>();
+  command->add_option("RUN", options->run, "The run's folder")->required();
+  command->add_option("--svg", options->svg, "Also draw some rounds into this file");
+  command
+      ->add_option("--rounds", options->rounds, "Which ones to draw (default: the last three)")
+      ->type_name("A[:B]");
+  command->footer(
+      "timeline.json itself opens in Perfetto (ui.perfetto.dev) and in chrome://tracing.");
+  command->final_callback([=, &run] { run = [options] { return ShowTimeline(*options); }; });
+}
+
 int Main(int argc, char** argv) {
   CLI::App app("Macaw: federated learning, simulated and deployed with the same programs", "macaw");
   app.set_version_flag("--version", "macaw " MACAW_VERSION);
@@ -159,6 +173,7 @@ int Main(int argc, char** argv) {
   AddLists(app, run);
   AddPlugin(app, run);
   AddState(app, run);
+  AddTimeline(app, run);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -7,12 +7,6 @@
 #include "core/random.h"
 
 namespace macaw {
-namespace {
-
-// Keeps the stream of pauses apart from that of stragglers.
-constexpr uint64_t kPauses = 1;
-
-}  // namespace
 
 absl::Status Validate(const EmulationConfig& config) {
   for (const double factor : config.slowdown) {
@@ -55,11 +49,8 @@ double EmulatedSlowdown(const EmulationConfig& config, const EmulatedPlace& plac
 
 double EmulatedPause(const EmulationConfig& config, Round round, ClientId client) {
   if (config.pause_probability == 0) return 0;
-  RandomStream stream({.seed = config.seed,
-                       .purpose = Purpose::kStraggler,
-                       .round = round,
-                       .client = client,
-                       .extra = kPauses});
+  RandomStream stream(
+      {.seed = config.seed, .purpose = Purpose::kPause, .round = round, .client = client});
   return stream.Uniform() < config.pause_probability ? config.pause_seconds : 0;
 }
 

@@ -23,6 +23,10 @@ enum class Purpose : uint32_t {
   kStraggler = 9,
   kTest = 10,
   kNoise = 11,
+  kAvailability = 12,
+  kDuration = 13,   // of devices, emulated
+  kPause = 14,      // likewise
+  kPlacement = 15,  // never a result
 };
 
 // Everything a random number may depend on. Equal keys give equal streams on every machine.

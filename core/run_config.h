@@ -94,6 +94,14 @@ struct CohortConfig {
   // Clients too slow for their whole work, drawn by `seed` each round (training/api/straggler.h).
   double straggler_fraction = 0;
   std::string straggler_policy = "partial";  // or "drop": they are left out of the cohort
+  // Who is there, where sampling is "available" (scheduler/availability.h).
+  double availability = 0.5;       // probability, (0, 1]
+  double availability_swing = 0;   // part of it that follows the day, [0, 1]
+  uint32_t availability_day = 24;  // rounds
+  // This many times `size` are asked and the `size` that report first are kept
+  // (scheduler/over_selection.h); the spreads of their emulated durations.
+  double over_selection = 1;
+  double device_spread = 1, round_spread = 0.2;
 };
 
 struct EvaluationConfig {

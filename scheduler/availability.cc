@@ -12,8 +12,7 @@
 namespace macaw::scheduler {
 namespace {
 
-// What a stream of the cohort's is for, beside the draw itself.
-constexpr uint64_t kPresence = 1, kPhase = 2;
+constexpr uint64_t kPresence = 1, kPhase = 2;  // StreamKey::extra
 
 class AvailableSampler final : public CohortSampler {
  public:
@@ -62,12 +61,12 @@ bool IsAvailable(const AvailabilityOptions& options, Round round, ClientId clien
   double probability = options.probability;
   if (options.swing > 0) {
     RandomStream phase(
-        {.seed = options.seed, .purpose = Purpose::kCohort, .client = client, .extra = kPhase});
+        {.seed = options.seed, .purpose = Purpose::kAvailability, .client = client, .extra = kPhase});
     const double turn = static_cast<double>(round.value) / options.day + phase.Uniform();
     probability *= 1 + options.swing * std::sin(2 * std::numbers::pi * turn);
   }
   RandomStream stream({.seed = options.seed,
-                       .purpose = Purpose::kCohort,
+                       .purpose = Purpose::kAvailability,
                        .round = round,
                        .client = client,
                        .extra = kPresence});
@@ -77,15 +76,14 @@ bool IsAvailable(const AvailabilityOptions& options, Round round, ClientId clien
 absl::StatusOr<std::unique_ptr<CohortSampler>> MakeAvailableSampler(
     const AvailabilityOptions& options, uint64_t size, std::span<const uint32_t> examples) {
   if (!(options.probability > 0 && options.probability <= 1)) {
-    return absl::InvalidArgumentError(absl::StrCat("availability: probability is ",
-                                                   options.probability,
-                                                   "; choose more than 0 and at most 1"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cohort.availability is ", options.probability, "; choose more than 0 and at most 1"));
   }
   if (!(options.swing >= 0 && options.swing <= 1)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("availability: swing is ", options.swing, "; choose 0 to 1"));
+        absl::StrCat("cohort.availability_swing is ", options.swing, "; choose 0 to 1"));
   }
-  if (options.day == 0) return absl::InvalidArgumentError("availability: day is 0 rounds");
+  if (options.day == 0) return absl::InvalidArgumentError("cohort.availability_day is 0 rounds");
   if (size == 0 || size > examples.size()) {
     return absl::InvalidArgumentError(absl::StrCat("cohort.size is ", size,
                                                    ", but the population has ", examples.size(),

@@ -23,7 +23,7 @@ bool IsAvailable(const AvailabilityOptions& options, Round round, ClientId clien
 
 // `size` of the available clients, every subset of them equally likely; all of them where fewer are
 // there. O(size ÷ probability) for any population, unless that is more than half of it: then
-// O(population). Errors name the option.
+// O(population). Errors name the key of [cohort].
 absl::StatusOr<std::unique_ptr<CohortSampler>> MakeAvailableSampler(
     const AvailabilityOptions& options, uint64_t size, std::span<const uint32_t> examples);
 

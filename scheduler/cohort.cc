@@ -5,6 +5,8 @@
 
 #include "core/random.h"
 #include "core/status.h"
+#include "scheduler/availability.h"
+#include "scheduler/over_selection.h"
 #include "scheduler/sweep.h"
 
 namespace macaw::scheduler {
@@ -102,12 +104,11 @@ class PoissonSampler final : public CohortSampler {
   const double log_miss_;  // log(1 − q); −∞ where everybody is drawn
 };
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<CohortSampler>> MakeSampler(const CohortConfig& config,
-                                                           std::span<const uint32_t> examples) {
+// Whoever `config.sampling` draws: `size` of them, on average or at most.
+absl::StatusOr<std::unique_ptr<CohortSampler>> MakeDraw(const CohortConfig& config, uint64_t size,
+                                                        std::span<const uint32_t> examples) {
   if (config.sampling == "proportional") {
-    if (config.size == 0) return absl::InvalidArgumentError("cohort.size is 0: choose at least 1");
+    if (size == 0) return absl::InvalidArgumentError("cohort.size is 0: choose at least 1");
     if (config.weight != WeightPolicy::kUniform) {
       return absl::InvalidArgumentError(
           "cohort.sampling = \"proportional\" draws clients by their examples already: set "
@@ -117,31 +118,60 @@ absl::StatusOr<std::unique_ptr<CohortSampler>> MakeSampler(const CohortConfig& c
       return absl::InvalidArgumentError(
           "cohort.sampling = \"proportional\": no client has a training row");
     }
-    return std::make_unique<ProportionalSampler>(config.seed, config.size, examples);
+    return std::make_unique<ProportionalSampler>(config.seed, size, examples);
   }
-  if (config.size == 0 || config.size > examples.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("cohort.size is ", config.size,
-                                                   ", but the population has ", examples.size(),
-                                                   " clients: choose 1 to ", examples.size()));
+  if (size == 0 || size > examples.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cohort.size is ", config.size,
+                     size == config.size
+                         ? ""
+                         : absl::StrCat(", of cohort.over_selection = ", config.over_selection,
+                                        " times as many"),
+                     ", but the population has ", examples.size(), " clients: choose 1 to ",
+                     examples.size()));
   }
-  if (config.sampling == "uniform") {
-    return std::make_unique<UniformSampler>(config.seed, config.size, examples);
+  if (config.sampling == "uniform")
+    return std::make_unique<UniformSampler>(config.seed, size, examples);
+  if (config.sampling == "poisson")
+    return std::make_unique<PoissonSampler>(config.seed, size, examples);
+  if (config.sampling == "sweep") return MakeSweepSampler(config.seed, size, examples);
+  if (config.sampling == "available") {
+    return MakeAvailableSampler({.probability = config.availability,
+                                 .swing = config.availability_swing,
+                                 .day = config.availability_day,
+                                 .seed = config.seed},
+                                size, examples);
   }
-  if (config.sampling == "poisson") {
-    return std::make_unique<PoissonSampler>(config.seed, config.size, examples);
-  }
-  if (config.sampling == "sweep") return MakeSweepSampler(config.seed, config.size, examples);
   return absl::InvalidArgumentError(
       absl::StrCat("cohort.sampling is \"", config.sampling,
-                   "\"; known: uniform, proportional, poisson, sweep"));
+                   "\"; known: uniform, proportional, poisson, sweep, available"));
 }
 
-std::vector<std::pair<std::string, std::string>> SamplingSchemes() {
-  return {{"uniform", "cohort.size distinct clients, every subset equally likely"},
-          {"proportional",
-           "cohort.size draws with replacement, by the clients' examples; needs uniform weights"},
-          {"poisson", "every client on its own, cohort.size of them on average"},
-          {"sweep", "everybody once before anybody again, at most cohort.size a round"}};
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CohortSampler>> MakeSampler(const CohortConfig& config,
+                                                           std::span<const uint32_t> examples) {
+  if (!(config.over_selection >= 1) || !std::isfinite(config.over_selection)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cohort.over_selection is ", config.over_selection, "; choose 1 or more"));
+  }
+  if (config.over_selection == 1) return MakeDraw(config, config.size, examples);
+  if (config.sampling != "uniform" && config.sampling != "available") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cohort.over_selection drops clients by their speed, which breaks what "
+                     "cohort.sampling = \"",
+                     config.sampling, "\" is for: use \"uniform\" or \"available\""));
+  }
+  // 1.1 times 100 are 110 clients, although 1.1 is a little more than that.
+  const double asked = std::ceil(static_cast<double>(config.size) * config.over_selection - 1e-9);
+  MACAW_ASSIGN_OR_RETURN(
+      std::unique_ptr<CohortSampler> candidates,
+      MakeDraw(config, static_cast<uint64_t>(std::min(asked, 9e18)), examples));
+  return MakeOverSelection({.keep = config.size,
+                            .device_spread = config.device_spread,
+                            .round_spread = config.round_spread,
+                            .seed = config.seed},
+                           std::move(candidates));
 }
 
 }  // namespace macaw::scheduler

@@ -42,8 +42,4 @@ class CohortSampler {
 // [cohort] to change.
 absl::StatusOr<std::unique_ptr<CohortSampler>> MakeSampler(const CohortConfig& config,
                                                            std::span<const uint32_t> examples);
-
-// A line per sampling scheme, for people.
-std::vector<std::pair<std::string, std::string>> SamplingSchemes();
-
 }  // namespace macaw::scheduler

@@ -11,8 +11,7 @@
 namespace macaw::scheduler {
 namespace {
 
-// What a stream of the cohort's is for, beside the draw itself.
-constexpr uint64_t kDevice = 3, kTurn = 4;
+constexpr uint64_t kDevice = 1, kTurn = 2;  // StreamKey::extra
 
 class OverSelection final : public CohortSampler {
  public:
@@ -46,11 +45,11 @@ class OverSelection final : public CohortSampler {
 double EmulatedDuration(const OverSelectionOptions& options, Round round,
                         const CohortEntry& entry) {
   RandomStream device({.seed = options.seed,
-                       .purpose = Purpose::kCohort,
+                       .purpose = Purpose::kDuration,
                        .client = entry.client,
                        .extra = kDevice});
   RandomStream turn({.seed = options.seed,
-                     .purpose = Purpose::kCohort,
+                     .purpose = Purpose::kDuration,
                      .round = round,
                      .client = entry.client,
                      .extra = kTurn});
@@ -60,11 +59,11 @@ double EmulatedDuration(const OverSelectionOptions& options, Round round,
 
 absl::StatusOr<std::unique_ptr<CohortSampler>> MakeOverSelection(
     const OverSelectionOptions& options, std::unique_ptr<CohortSampler> candidates) {
-  if (options.keep == 0) return absl::InvalidArgumentError("over-selection: keep is 0 clients");
+  if (options.keep == 0) return absl::InvalidArgumentError("cohort.size is 0: choose at least 1");
   for (const double spread : {options.device_spread, options.round_spread}) {
     if (!(spread >= 0) || !std::isfinite(spread)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("over-selection: a spread is ", spread, "; it has to be 0 or more"));
+          absl::StrCat("cohort.device_spread or cohort.round_spread is ", spread, "; choose 0 or more"));
     }
   }
   return std::make_unique<OverSelection>(options, std::move(candidates));

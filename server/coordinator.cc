@@ -104,6 +104,7 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
       }
       if (answer.ok()) {
         if (first) blobs_.Pin(population_);
+        writer_.Worker(answer->session, request.name, request.slots);
         log_.Info(absl::StrCat("worker_joined name=", request.name, " slots=", request.slots));
       } else {
         log_.Warning(absl::StrCat("worker_refused ", answer.status().message()));
@@ -324,8 +325,9 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
 
   void OnClosed(Closed closed) {  // engine thread
     const PhaseReport& report = *closed.report;
+    const TimePoint now = SteadyClock().Now();
+    writer_.Phase(closed.report, started_ - FromSeconds(seconds_before_), now);
     if (closed.round_done()) {
-      const TimePoint now = SteadyClock().Now();
       Note({"round",
             {{"round", int64_t{report.round.value}},
              {"clients", static_cast<int64_t>(report.records.size())},

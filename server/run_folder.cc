@@ -92,7 +92,9 @@ absl::StatusOr<RunFolder> RunFolder::Open(const std::string& path, const Checkpo
     MACAW_ASSIGN_OR_RETURN(events_bytes, FileSize(events_path));
   }
   MACAW_ASSIGN_OR_RETURN(LineFile events, LineFile::Open(events_path, events_bytes));
-  RunFolder folder(path, std::move(metrics), std::move(events));
+  MACAW_ASSIGN_OR_RETURN(Timeline timeline,
+                         Timeline::Open(path + "/timeline.json", epoch, resume != nullptr));
+  RunFolder folder(path, std::move(metrics), std::move(events), std::move(timeline));
   folder.epoch_ = epoch;
   if (client_records) {
     MACAW_ASSIGN_OR_RETURN(
@@ -142,6 +144,7 @@ absl::StatusOr<Round> RunFolder::Keep(Checkpoint checkpoint) {
 }
 
 absl::Status RunFolder::WriteFinal(ConstVectorView model, const SummaryFacts& facts) {
+  MACAW_RETURN_IF_ERROR(timeline_.Close());
   MACAW_RETURN_IF_ERROR(WriteModel(path_ + "/model.safetensors", model, {{"run", facts.name}}));
   MACAW_ASSIGN_OR_RETURN(const Extremes extremes,
                          ReadExtremes(path_ + "/metrics.jsonl", facts.stop_metric));

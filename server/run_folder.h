@@ -11,6 +11,7 @@
 #include "core/vector.h"
 #include "server/checkpoint.h"
 #include "server/engine/host.h"
+#include "server/timeline.h"
 
 namespace macaw::server {
 
@@ -45,6 +46,7 @@ class RunFolder {
   absl::Status AppendClients(Round round, const std::vector<fleet::ClientRecord>& records,
                              TaskKind task);
   absl::Status AppendEvent(const Event& event, double seconds);
+  Timeline& timeline() { return timeline_; }
   // Every Keep begins with it; an error is Keep's.
   void BeforeCheckpoint(std::function<absl::Status()> step) {
     before_checkpoint_ = std::move(step);
@@ -55,12 +57,16 @@ class RunFolder {
   absl::Status WriteFinal(ConstVectorView model, const SummaryFacts& facts);
 
  private:
-  RunFolder(std::string path, LineFile metrics, LineFile events)
-      : path_(std::move(path)), metrics_(std::move(metrics)), events_(std::move(events)) {}
+  RunFolder(std::string path, LineFile metrics, LineFile events, Timeline timeline)
+      : path_(std::move(path)),
+        metrics_(std::move(metrics)),
+        events_(std::move(events)),
+        timeline_(std::move(timeline)) {}
   std::string path_;
   uint32_t epoch_ = 0;
   LineFile metrics_;
   LineFile events_;
+  Timeline timeline_;
   std::optional<LineFile> clients_;
   std::function<absl::Status()> before_checkpoint_;
 };

@@ -43,6 +43,19 @@ void RunWriter::Note(Event event, double seconds) {
   Write([this, event = std::move(event), seconds] { return folder_.AppendEvent(event, seconds); });
 }
 
+void RunWriter::Worker(WorkerId session, std::string name, uint32_t slots) {
+  Write([this, session, name = std::move(name), slots] {
+    return folder_.timeline().AddWorker(session, name, slots);
+  });
+}
+
+void RunWriter::Phase(std::shared_ptr<const PhaseReport> report, TimePoint origin,
+                      TimePoint closed) {
+  Write([this, report = std::move(report), origin, closed] {
+    return folder_.timeline().AddPhase(*report, origin, closed);
+  });
+}
+
 void RunWriter::Keep(Checkpoint checkpoint, std::function<void(Round)> kept) {
   Write([this, checkpoint = std::move(checkpoint), kept = std::move(kept)]() mutable {
     MACAW_ASSIGN_OR_RETURN(const Round oldest, folder_.Keep(std::move(checkpoint)));

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,9 @@ class RunWriter {
   void Row(std::function<std::string()> text);
   void Clients(Round round, std::vector<fleet::ClientRecord> records, TaskKind task);
   void Note(Event event, double seconds);
+  // Of timeline.json (timeline.h).
+  void Worker(WorkerId session, std::string name, uint32_t slots);
+  void Phase(std::shared_ptr<const PhaseReport> report, TimePoint origin, TimePoint closed);
   // `kept` hears the round of the oldest checkpoint that is still there (writer's thread).
   void Keep(Checkpoint checkpoint, std::function<void(Round)> kept);
 

@@ -11,6 +11,7 @@
 
 #include "core/status.h"
 #include "models/one_thread.h"
+#include "training/stage_inputs.h"
 
 namespace macaw::training {
 namespace {
@@ -31,28 +32,6 @@ auto Caught(F&& f) -> decltype(f()) {
   } catch (const std::exception& error) {
     return absl::InternalError(error.what());
   }
-}
-
-const data::Rows& RowsOf(const ClientTask& task, data::Split split) {
-  switch (split) {
-    case data::Split::kValidation:
-      return task.validation;
-    case data::Split::kTest:
-      return task.test;
-    case data::Split::kTrain:
-      break;
-  }
-  return task.train;
-}
-
-absl::StatusOr<ConstVectorView> Resolve(const Point& point,
-                                        const std::vector<StageOutcome>& before) {
-  if (const auto* view = std::get_if<ConstVectorView>(&point)) return *view;
-  const size_t stage = std::get<StageEnd>(point).stage;
-  if (stage < before.size() && !before[stage].end.empty()) return before[stage].end;
-  return absl::InvalidArgumentError(
-      absl::StrCat("refers to the end of stage ", stage,
-                   ", which has none: name an earlier train or gradient stage"));
 }
 
 }  // namespace
@@ -161,17 +140,17 @@ absl::StatusOr<StageOutcome> EagerTrainer::RunStage(const LocalPlan& plan, size_
       .objective = std::move(objective),
       .pieces = TrainablePieces(layout, stage.trainable.get()),
       .key = {.seed = task.seed, .round = task.round, .phase = task.phase, .client = task.client}};
-  MACAW_RETURN_IF_ERROR(CheckRows(run.rows));
+  MACAW_RETURN_IF_ERROR(CheckRows(run.rows, feature_type_, gather_.example_elements(), task_));
   MACAW_ASSIGN_OR_RETURN(run.start, Resolve(stage.start, before));
-  MACAW_RETURN_IF_ERROR(CheckVector(run.start, "start"));
+  MACAW_RETURN_IF_ERROR(CheckVector(network_.spec(), run.start, "start"));
   run.anchor = run.start;
   if (correction.anchor) {
     MACAW_ASSIGN_OR_RETURN(run.anchor, Resolve(*correction.anchor, before));
-    MACAW_RETURN_IF_ERROR(CheckVector(run.anchor, "anchor"));
+    MACAW_RETURN_IF_ERROR(CheckVector(network_.spec(), run.anchor, "anchor"));
   }
   if (correction.v) {
     run.v = *correction.v;
-    MACAW_RETURN_IF_ERROR(CheckVector(run.v, "correction v"));
+    MACAW_RETURN_IF_ERROR(CheckVector(network_.spec(), run.v, "correction v"));
   }
   switch (stage.kind) {
     case StageKind::kTrain:
@@ -286,8 +265,8 @@ absl::StatusOr<StageOutcome> EagerTrainer::Loss(const StageRun& run) {
 absl::StatusOr<MetricSums> EagerTrainer::Evaluate(ConstVectorView model, const data::Rows& rows,
                                                   uint64_t begin, uint64_t end, uint32_t batch) {
   models::UseOneThread();
-  MACAW_RETURN_IF_ERROR(CheckVector(model, "model"));
-  MACAW_RETURN_IF_ERROR(CheckRows(rows));
+  MACAW_RETURN_IF_ERROR(CheckVector(network_.spec(), model, "model"));
+  MACAW_RETURN_IF_ERROR(CheckRows(rows, feature_type_, gather_.example_elements(), task_));
   if (begin > end || end > rows.size() || batch == 0) {
     return absl::InvalidArgumentError(absl::StrCat("evaluation of rows ", begin, " to ", end,
                                                    " of ", rows.size(), " in batches of ", batch));
@@ -306,36 +285,6 @@ absl::StatusOr<MetricSums> EagerTrainer::Evaluate(ConstVectorView model, const d
   if (!sums.ok())
     return Annotate(sums.status(), absl::StrCat("evaluation of rows ", begin, " to ", end));
   return sums;
-}
-
-absl::Status EagerTrainer::CheckVector(ConstVectorView vector, absl::string_view what) const {
-  const ParameterLayout& layout = *network_.spec().layout;
-  if (vector.empty() || vector.device != Device::kCpu) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the ", what, " vector is missing or not on the CPU"));
-  }
-  if (vector.layout->digest() != layout.digest() || vector.bytes.size() != layout.bytes()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the ", what, " vector has another layout than model \"", network_.spec().name, "\""));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status EagerTrainer::CheckRows(const data::Rows& rows) const {
-  if (rows.empty()) return absl::OkStatus();
-  const data::ExampleBlock& block = rows.block;
-  const size_t expected = gather_.example_elements() * data::SizeOf(feature_type_);
-  if (block.type != feature_type_ || block.row_bytes != expected) {
-    return absl::InvalidArgumentError(absl::StrCat("an example has ", block.row_bytes,
-                                                   " bytes, the model takes ", expected,
-                                                   ": the data does not fit the input shape"));
-  }
-  const bool regression = task_ == TaskKind::kRegression;
-  if (regression ? block.targets == nullptr : block.classes == nullptr) {
-    return absl::InvalidArgumentError(regression ? "regression needs targets, the data has classes"
-                                                 : "the task needs classes, the data has targets");
-  }
-  return absl::OkStatus();
 }
 
 absl::StatusOr<Mean> EagerTrainer::MeanOverAll(const Objective& objective,

@@ -48,8 +48,6 @@ class EagerTrainer final : public LocalTrainer {
   // still learns its batches, in place.
   void KeepFrozenBuffers(const StageRun& run);
 
-  absl::Status CheckVector(ConstVectorView vector, absl::string_view what) const;
-  absl::Status CheckRows(const data::Rows& rows) const;
   // The mean over all rows of a client, whose labels are read for it where classes weigh
   // differently.
   absl::StatusOr<Mean> MeanOverAll(const Objective& objective, const data::Rows& rows) const;

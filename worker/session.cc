@@ -25,6 +25,8 @@ namespace {
 constexpr Duration kPoll = std::chrono::seconds(30);
 constexpr Duration kPulse = std::chrono::seconds(1);  // at most this long between two heartbeats
 constexpr size_t kCachedBlobs = 3;
+// Of the time that asking for work takes: weight of the newest in the mean, and what more is waiting.
+constexpr double kMemory = 0.1, kLongestAsk = 5e-3;
 
 // Sends heartbeats on a thread of its own until destroyed. `beat` returns false to stop early.
 class Heart {
@@ -110,8 +112,9 @@ class Session {
         commit_due = false;
         continue;
       }
-      const bool due =
-          when_idle_ ? pool_->WaitForIdleSlot() : pool_->WaitForQueueBelow(options_.slots - 1);
+      const bool due = when_idle_ ? pool_->WaitForIdleSlot()
+                                  : pool_->WaitForQueueBelow(options_.slots - 1 +
+                                                             pool_->QueueFor(lease_seconds_));
       if (!due) continue;
       MACAW_ASSIGN_OR_RETURN(fleet::LeaseReply reply, Lease());
       when_idle_ = reply.when_idle;
@@ -140,7 +143,13 @@ class Session {
     fleet::LeaseRequest request{.session = session_, .wanted = pool_->idle()};
     request.running = static_cast<uint32_t>(pool_->held());
     for (const fleet::Blob& blob : cache_) request.have.push_back(blob.digest);
-    return calls_.Repeat([&] { return link_.Lease(request, kPoll); });
+    const TimePoint asked = SteadyClock().Now();
+    absl::StatusOr<fleet::LeaseReply> reply =
+        calls_.Repeat([&] { return link_.Lease(request, kPoll); });
+    // One that waited for work to come says nothing about the way there and back.
+    const double took = std::min(ToSeconds(SteadyClock().Now() - asked), kLongestAsk);
+    lease_seconds_ += kMemory * (took - lease_seconds_);
+    return reply;
   }
 
   // True: commit once this is done, without asking again.
@@ -293,7 +302,8 @@ class Session {
   const Logger log_{"worker"};
   const PatientCalls calls_{options_.reconnect_for, stop_};
   std::unique_ptr<SlotPool> pool_;
-  bool when_idle_ = false;  // the server's last word on when to ask
+  bool when_idle_ = false;    // the server's last word on when to ask
+  double lease_seconds_ = 0;  // that asking takes, moving
   std::shared_ptr<const PhaseContext> phase_;
   std::deque<fleet::Blob> cache_;
   std::atomic<bool> over_ = false;

@@ -67,11 +67,20 @@ absl::Status Slot::Train(const PhaseContext& phase, const fleet::Assignment& ass
   if (record.ok()) {
     if (assignment.state_version.counter != 0) record->state_seconds = ToSeconds(reading);
     result_.included.push_back(*std::move(record));
+    began_.push_back(start);
     return absl::OkStatus();
   }
   const std::optional<fleet::LeftOutReason> reason = OwnReason(record.status());
   if (!reason.has_value()) return record.status();
   return leave_out(*reason, record.status());
+}
+
+SlotResult Slot::TakeResult() {
+  const TimePoint now = SteadyClock().Now();
+  for (size_t i = 0; i < began_.size(); ++i)
+    result_.included[i].began_before = ToSeconds(now - began_[i]);
+  began_.clear();
+  return std::exchange(result_, {});
 }
 
 void Slot::Lengthen(const Attempt& attempt, double seconds) {

@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "aggregation/exact_sum.h"
 #include "algorithms/api/workspace.h"
+#include "core/clock.h"
 #include "data/dataset.h"
 #include "proto/fleet/messages.h"
 #include "training/api/trainer.h"
@@ -37,7 +38,7 @@ class Slot {
   // The attempt's turn took that many seconds longer than its work (emulation).
   void Lengthen(const Attempt& attempt, double seconds);
   // Hands over what the slot has and starts afresh.
-  SlotResult TakeResult() { return std::exchange(result_, {}); }
+  SlotResult TakeResult();
 
  private:
   Slot(const RunContext& context, const data::Dataset& dataset,
@@ -62,6 +63,7 @@ class Slot {
   std::unique_ptr<training::LocalTrainer> trainer_;
   algorithms::Workspace workspace_;
   SlotResult result_;
+  std::vector<TimePoint> began_;  // of result_.included
 };
 
 }  // namespace macaw::worker

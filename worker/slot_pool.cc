@@ -8,6 +8,12 @@
 #include "core/status.h"
 
 namespace macaw::worker {
+namespace {
+
+constexpr double kMemory = 0.05;  // weight of the newest item in the mean
+constexpr double kMostAhead = 4096;
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<SlotPool>> SlotPool::Start(const RunContext& context,
                                                           const data::Dataset& dataset,
@@ -101,8 +107,9 @@ absl::StatusOr<Harvest> SlotPool::TakeHarvest() {
   Harvest harvest;
   harvest.phase = std::exchange(phase_, nullptr);
   harvest.evaluations = std::exchange(evaluations_, {});
-  for (std::optional<Slot>& slot : slots_) {
-    SlotResult result = slot->TakeResult();
+  for (uint32_t index = 0; index < slots_.size(); ++index) {
+    SlotResult result = slots_[index]->TakeResult();
+    for (fleet::ClientRecord& record : result.included) record.slot = index;
     std::move(result.included.begin(), result.included.end(), std::back_inserter(harvest.included));
     std::move(result.left_out.begin(), result.left_out.end(), std::back_inserter(harvest.left_out));
     if (!result.sum.has_value() || result.sum->clients() == 0) continue;
@@ -175,6 +182,13 @@ uint32_t SlotPool::idle() const {
   return static_cast<uint32_t>(slots_.size() - busy);
 }
 
+size_t SlotPool::QueueFor(double seconds) const {
+  MutexLock lock(&mutex_);
+  if (!(mean_seconds_ > 0)) return 0;
+  const double items = seconds / mean_seconds_ * static_cast<double>(slots_.size());
+  return static_cast<size_t>(std::min(items, kMostAhead));
+}
+
 void SlotPool::Loop(uint32_t index) {
   NameThisThread(absl::StrCat("slot-", index));
   {
@@ -190,11 +204,16 @@ void SlotPool::Loop(uint32_t index) {
   }
   const auto due = [this]()
                        ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return closing_ || !queue_.empty(); };
-  for (bool ran = false;; ran = true) {
+  std::optional<TimePoint> began;
+  while (true) {
     std::optional<Item> item;
     {
       MutexLock lock(&mutex_);
-      if (ran) --running_;
+      if (began.has_value()) {
+        const double took = ToSeconds(SteadyClock().Now() - *began);
+        mean_seconds_ += (mean_seconds_ > 0 ? kMemory : 1) * (took - mean_seconds_);
+        --running_;
+      }
       mutex_.Await(due);
       if (closing_) return;
       item = std::move(queue_.front());
@@ -202,6 +221,7 @@ void SlotPool::Loop(uint32_t index) {
       ++running_;
       ++started_;
     }
+    began = SteadyClock().Now();
     RunItem(index, *slots_[index], *item);
   }
 }

@@ -79,6 +79,9 @@ class SlotPool {
   size_t held() const ABSL_LOCKS_EXCLUDED(mutex_);  // queued, running or trained, and not settled
   uint64_t started() const ABSL_LOCKS_EXCLUDED(mutex_);
   uint32_t idle() const ABSL_LOCKS_EXCLUDED(mutex_);  // slots for which nothing is queued
+  // How many queued items the slots will have begun after `seconds`, by what items took lately; 0
+  // before there were any.
+  size_t QueueFor(double seconds) const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   struct TrainItem {
@@ -109,6 +112,7 @@ class SlotPool {
   size_t running_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t ready_ ABSL_GUARDED_BY(mutex_) = 0;  // slots that have their replica, or failed to
   uint64_t started_ ABSL_GUARDED_BY(mutex_) = 0;
+  double mean_seconds_ ABSL_GUARDED_BY(mutex_) = 0;  // of an item, moving; 0: none yet
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status error_ ABSL_GUARDED_BY(mutex_);

@@ -170,9 +170,9 @@ void AddRound(Fields& f) {
                      {.least = 0, .most = 1, .open_least = true}),
                [](const Config& c) { return c.cohort_fraction == 0; }));
   f.push_back(Choice(
-      "cohort.sampling", AT(run.cohort.sampling), {"uniform", "proportional", "poisson", "sweep"},
+      "cohort.sampling", AT(run.cohort.sampling), {"uniform", "proportional", "poisson", "sweep", "available"},
       "distinct; with replacement by examples (needs uniform weights); each on its own; "
-      "everybody once before anybody again"));
+      "everybody once before anybody again; distinct ones of those who are there"));
   f.push_back(WeightField());
   f.push_back(Plain("cohort.seed", AT(run.cohort.seed), "default: run.seed", AtLeast(0)));
   f.push_back(Plain("cohort.straggler_fraction", AT(run.cohort.straggler_fraction),
@@ -180,6 +180,29 @@ void AddRound(Fields& f) {
   f.push_back(Choice("cohort.straggler_policy", AT(run.cohort.straggler_policy),
                      {"partial", "drop"},
                      "what stragglers do: 1 to epochs-1 epochs (or steps), or nothing"));
+  const auto not_available = [](const Config& c) { return c.run.cohort.sampling != "available"; };
+  f.push_back(HiddenIf(
+      Plain("cohort.availability", AT(run.cohort.availability),
+            "sampling = \"available\": probability that a client is there in a round",
+            {.least = 0, .most = 1, .open_least = true}),
+      not_available));
+  f.push_back(HiddenIf(
+      Plain("cohort.availability_swing", AT(run.cohort.availability_swing),
+            "part of it that follows the day, each client with a phase of its own", Between(0, 1)),
+      not_available));
+  f.push_back(HiddenIf(Plain("cohort.availability_day", AT(run.cohort.availability_day),
+                             "rounds of a day", AtLeast(1)),
+                       not_available));
+  f.push_back(Plain("cohort.over_selection", AT(run.cohort.over_selection),
+                    "times cohort.size are asked, and the first cohort.size to report are kept",
+                    AtLeast(1)));
+  const auto not_over = [](const Config& c) { return c.run.cohort.over_selection == 1; };
+  f.push_back(HiddenIf(Plain("cohort.device_spread", AT(run.cohort.device_spread),
+                             "of ln(seconds a row), between clients: who reports first", AtLeast(0)),
+                       not_over));
+  f.push_back(HiddenIf(Plain("cohort.round_spread", AT(run.cohort.round_spread),
+                             "of ln(seconds), between a client's rounds", AtLeast(0)),
+                       not_over));
 }
 
 void AddLocal(Fields& f) {

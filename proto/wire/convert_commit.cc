@@ -20,6 +20,8 @@ v1::ClientRecord ToWire(const fleet::ClientRecord& record) {
   m.set_train_seconds(record.train_seconds);
   m.set_has_state(record.has_state);
   m.set_state_seconds(record.state_seconds);
+  m.set_slot(record.slot);
+  m.set_began_before(record.began_before);
   return m;
 }
 
@@ -37,6 +39,8 @@ absl::StatusOr<fleet::ClientRecord> FromWire(const v1::ClientRecord& m) {
   record.train_seconds = f.NotNegative("train_seconds", m.train_seconds());
   record.has_state = m.has_state();
   record.state_seconds = f.NotNegative("state_seconds", m.state_seconds());
+  record.slot = m.slot();
+  record.began_before = f.NotNegative("began_before", m.began_before());
   return f.Done(std::move(record));
 }
 

@@ -211,6 +211,12 @@ v1::CohortConfig ToWire(const CohortConfig& cohort) {
   m.set_sampling(cohort.sampling);
   m.set_straggler_fraction(cohort.straggler_fraction);
   m.set_straggler_policy(cohort.straggler_policy);
+  m.set_availability(cohort.availability);
+  m.set_availability_swing(cohort.availability_swing);
+  m.set_availability_day(cohort.availability_day);
+  m.set_over_selection(cohort.over_selection);
+  m.set_device_spread(cohort.device_spread);
+  m.set_round_spread(cohort.round_spread);
   m.set_weight(ToWireEnum<v1::WeightPolicy>(cohort.weight));
   m.set_seed(cohort.seed);
   return m;
@@ -223,6 +229,12 @@ absl::StatusOr<CohortConfig> FromWire(const v1::CohortConfig& m) {
   cohort.sampling = f.Name("sampling", m.sampling());
   cohort.straggler_fraction = f.Finite("straggler_fraction", m.straggler_fraction());
   cohort.straggler_policy = f.Name("straggler_policy", m.straggler_policy());
+  cohort.availability = f.Finite("availability", m.availability());
+  cohort.availability_swing = f.Finite("availability_swing", m.availability_swing());
+  cohort.availability_day = m.availability_day();
+  cohort.over_selection = f.Finite("over_selection", m.over_selection());
+  cohort.device_spread = f.Finite("device_spread", m.device_spread());
+  cohort.round_spread = f.Finite("round_spread", m.round_spread());
   cohort.weight = f.Enum("weight", m.weight(), WeightPolicy::kTokens);
   cohort.seed = m.seed();
   return f.Done(std::move(cohort));

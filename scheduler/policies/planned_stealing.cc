@@ -2,13 +2,23 @@
 // asking the server costs little beside a client. Starts from the plan of longest_first, but hands
 // it out in pieces; what is not handed out yet is planned anew as slots report back (dispatch.h),
 // so that wrong predictions even out and a slot never waits while a client that it should have is
-// unstarted.
+// unstarted. A phase of milliseconds goes out whole: asking again would cost more than it evens.
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "scheduler/policies/policies.h"
 #include "scheduler/policies/slots.h"
 
 namespace macaw::scheduler {
 namespace {
+
+constexpr double kTooShortToSplit = 10e-3;  // seconds
+
+bool GoesOutWhole(const Plan& plan) {
+  return std::ranges::all_of(plan.queues, [](const WorkerQueue& queue) {
+    return queue.worker.costs.known && queue.finish <= kTooShortToSplit;
+  });
+}
 
 // "; worker 3 is expected to take longest, 4.2 s on 2 slots".
 std::string Tightest(const Plan& plan) {
@@ -32,9 +42,10 @@ Plan PlannedStealingScheduler::Assign(const Cohort& cohort,
     return plan;
   }
   PlaceLongestFirst(cohort, workers, plan);
+  if (GoesOutWhole(plan)) plan.hand_out = HandOut::kWhole;
   plan.reason = absl::StrCat(
-      "longest client first, each to the slot that finishes it first, planned anew as slots report "
-      "back: ",
+      "longest client first, each to the slot that finishes it first, ",
+      plan.hand_out == HandOut::kWhole ? "at once" : "planned anew as slots report back", ": ",
       Scene(cohort.entries.size(), workers), Tightest(plan), ".");
   return plan;
 }

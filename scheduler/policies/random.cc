@@ -15,9 +15,7 @@ Plan RandomScheduler::Assign(const Cohort& cohort, std::span<const WorkerInfo> w
     return plan;
   }
   plan.common = cohort.entries;
-  // `extra` keeps it apart from the stream that drew the cohort.
-  RandomStream stream(
-      {.seed = seed_, .purpose = Purpose::kCohort, .round = cohort.round, .extra = ~uint64_t{0}});
+  RandomStream stream({.seed = seed_, .purpose = Purpose::kPlacement, .round = cohort.round});
   stream.Shuffle(std::span(plan.common));
   plan.reason = absl::StrCat("clients in random order, each to the next idle slot: ",
                              Scene(cohort.entries.size(), workers), ".");

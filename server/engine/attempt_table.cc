@@ -22,7 +22,27 @@ Attempt AttemptTable::Lease(ClientId client, WorkerId worker, TimePoint expires,
   entry = {.state = State::kLeased, .fence = fences.Next(), .worker = worker, .expires = expires};
   --queued_;
   ++leased_;
+  ++held_[worker];
+  next_expiry_ = std::min(next_expiry_, expires);
   return {client, entry.fence};
+}
+
+void AttemptTable::EndLease(Entry& entry, State state) {
+  --leased_;
+  --held_.at(entry.worker);
+  if (state == State::kQueued) {
+    entry = {};
+    ++queued_;
+  } else {
+    entry.state = state;
+  }
+}
+
+void AttemptTable::FindNextExpiry() {
+  next_expiry_ = TimePoint::max();
+  for (const auto& [client, entry] : entries_) {
+    if (entry.state == State::kLeased) next_expiry_ = std::min(next_expiry_, entry.expires);
+  }
 }
 
 const AttemptTable::Entry* AttemptTable::FindCurrent(WorkerId worker,
@@ -37,6 +57,7 @@ void AttemptTable::Renew(WorkerId worker, TimePoint expires) {
   for (auto& [client, entry] : entries_) {
     if (entry.state == State::kLeased && entry.worker == worker) entry.expires = expires;
   }
+  FindNextExpiry();
 }
 
 std::vector<Attempt> AttemptTable::NotHeld(WorkerId worker,
@@ -56,10 +77,9 @@ std::vector<Attempt> AttemptTable::Requeue(const Condition& condition) {
     Entry& entry = entries_.at(client);
     if (entry.state != State::kLeased || !condition(entry)) continue;
     ended.push_back({client, entry.fence});
-    entry = {};
-    --leased_;
-    ++queued_;
+    EndLease(entry, State::kQueued);
   }
+  FindNextExpiry();
   return ended;
 }
 
@@ -68,6 +88,7 @@ std::vector<Attempt> AttemptTable::Expire(TimePoint now) {
 }
 
 std::vector<Attempt> AttemptTable::DropWorker(WorkerId worker) {
+  if (leased_to(worker) == 0) return {};
   return Requeue([&](const Entry& entry) { return entry.worker == worker; });
 }
 
@@ -75,9 +96,7 @@ std::vector<Attempt> AttemptTable::Release(WorkerId worker, std::span<const Atte
   std::vector<Attempt> ended;
   for (const Attempt& attempt : attempts) {
     if (FindCurrent(worker, attempt) == nullptr) continue;
-    entries_.at(attempt.client) = {};
-    --leased_;
-    ++queued_;
+    EndLease(entries_.at(attempt.client), State::kQueued);
     ended.push_back(attempt);
   }
   return ended;
@@ -103,8 +122,7 @@ void AttemptTable::Settle(std::span<const Attempt> attempts, State state, uint64
   for (const Attempt& attempt : attempts) {
     Entry& entry = entries_.at(attempt.client);
     assert(entry.state == State::kLeased && entry.fence == attempt.fence);
-    entry.state = state;
-    --leased_;
+    EndLease(entry, state);
     ++counter;
   }
 }
@@ -116,21 +134,9 @@ void AttemptTable::GiveUp(std::span<const Attempt> attempts) {
   Settle(attempts, State::kGivenUp, given_up_);
 }
 
-TimePoint AttemptTable::NextExpiry() const {
-  TimePoint next = TimePoint::max();
-  if (leased_ == 0) return next;
-  for (const auto& [client, entry] : entries_) {
-    if (entry.state == State::kLeased) next = std::min(next, entry.expires);
-  }
-  return next;
-}
-
 uint64_t AttemptTable::leased_to(WorkerId worker) const {
-  uint64_t count = 0;
-  for (const auto& [client, entry] : entries_) {
-    count += entry.state == State::kLeased && entry.worker == worker ? 1 : 0;
-  }
-  return count;
+  const auto held = held_.find(worker);
+  return held == held_.end() ? 0 : held->second;
 }
 
 AttemptTable::State AttemptTable::StateOf(ClientId client) const {

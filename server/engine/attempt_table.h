@@ -60,8 +60,9 @@ class AttemptTable {
   void Count(std::span<const Attempt> attempts);
   void GiveUp(std::span<const Attempt> attempts);
 
-  // When the next lease runs out; TimePoint::max() when nothing is leased.
-  TimePoint NextExpiry() const;
+  // When to call Expire: not after the next lease runs out, and seldom before. TimePoint::max() when
+  // nothing is leased. These two cost the same for any cohort.
+  TimePoint NextExpiry() const { return leased_ > 0 ? next_expiry_ : TimePoint::max(); }
   uint64_t leased_to(WorkerId worker) const;
   State StateOf(ClientId client) const;
   bool closed() const {
@@ -86,9 +87,13 @@ class AttemptTable {
   template <typename Condition>
   std::vector<Attempt> Requeue(const Condition& condition);
   void Settle(std::span<const Attempt> attempts, State state, uint64_t& counter);
+  void EndLease(Entry& entry, State state);
+  void FindNextExpiry();
 
   std::vector<ClientId> clients_;
   absl::flat_hash_map<ClientId, Entry> entries_;
+  absl::flat_hash_map<WorkerId, uint64_t> held_;  // leases of each
+  TimePoint next_expiry_ = TimePoint::max();
   uint64_t queued_ = 0, leased_ = 0, counted_ = 0, given_up_ = 0;
 };
 

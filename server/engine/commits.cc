@@ -13,6 +13,8 @@ namespace {
 
 using fleet::Verdict;
 
+constexpr double kLongestReport = 1e8;  // seconds
+
 std::vector<Attempt> AttemptsOf(const fleet::Part& part) {
   std::vector<Attempt> attempts;
   attempts.reserve(part.included.size() + part.left_out.size());
@@ -92,8 +94,23 @@ void RoundEngine::LearnSpeed(const Worker& worker, const fleet::Part& part) {
   }
 }
 
+void RoundEngine::NoteTurns(const Worker& worker, const fleet::Part& part, TimePoint now) {
+  // Whatever a worker reports, it must fit a Duration.
+  const auto seconds = [](double reported) { return std::min(reported, kLongestReport); };
+  for (const fleet::ClientRecord& record : part.included) {
+    report_.turns.push_back({.client = record.attempt.client,
+                             .worker = worker.session,
+                             .slot = record.slot,
+                             .began = now - FromSeconds(seconds(record.began_before)),
+                             .state_seconds = seconds(record.state_seconds),
+                             .load_seconds = seconds(record.load_seconds),
+                             .train_seconds = seconds(record.train_seconds),
+                             .steps = record.steps});
+  }
+}
+
 fleet::CommitReply RoundEngine::Accept(Ticket ticket, Worker& worker, const fleet::Part& part,
-                                       const absl::Status& decoded, bool& adding) {
+                                       const absl::Status& decoded, bool& adding, TimePoint now) {
   const std::vector<Attempt> attempts = AttemptsOf(part);
   const bool current =
       state_ == State::kRunning && part.round == order_.round && part.phase == order_.phase;
@@ -125,6 +142,7 @@ fleet::CommitReply RoundEngine::Accept(Ticket ticket, Worker& worker, const flee
   std::vector<Attempt> left_out(attempts.begin() + static_cast<long>(part.included.size()),
                                 attempts.end());
   LearnSpeed(worker, part);
+  NoteTurns(worker, part, now);
   table_.Count(included);
   table_.GiveUp(left_out);
   report_.records.insert(report_.records.end(), part.included.begin(), part.included.end());
@@ -172,7 +190,8 @@ void RoundEngine::Commit(Ticket ticket, const fleet::CommitRequest& request,
   evaluation_.DropWorker(worker->session);
   fleet::CommitReply reply{.verdict = Verdict::kAccepted};
   bool adding = false;
-  if (request.part.has_value()) reply = Accept(ticket, *worker, *request.part, decoded, adding);
+  if (request.part.has_value())
+    reply = Accept(ticket, *worker, *request.part, decoded, adding, now);
   if (reply.verdict == Verdict::kAccepted) worker->last_commit = request.commit_id;
   if (!adding)
     answer(std::move(reply));  // else PartAdded answers: the sum is acknowledged once it is in

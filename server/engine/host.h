@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "aggregation/channel.h"
+#include "core/clock.h"
 #include "core/ids.h"
 #include "proto/fleet/messages.h"
 #include "server/engine/evaluation_board.h"
@@ -25,6 +26,23 @@ struct PhaseOrder {
   aggregation::GridOrder grid;
 };
 
+// When what happened in a phase. Differs from run to run, like everything that is timed.
+struct PhaseTimes {
+  TimePoint opened{};    // its broadcast was asked for
+  TimePoint ready{};     // its broadcast was: it is planned, and leases begin
+  TimePoint gathered{};  // the last part was in the sum
+};
+
+// One client's turn on a slot, by the server's clock; as its worker reports it.
+struct Turn {
+  ClientId client;
+  WorkerId worker;
+  uint32_t slot = 0;
+  TimePoint began{};
+  double state_seconds = 0, load_seconds = 0, train_seconds = 0;
+  uint64_t steps = 0;
+};
+
 // What came of it, in client order.
 struct PhaseReport {
   Round round{};
@@ -33,6 +51,9 @@ struct PhaseReport {
   std::vector<fleet::ClientRecord> records;  // exactly the clients in the sum
   std::vector<fleet::LeftOut> left_out;
   uint64_t requeued = 0;  // attempts that ended without a result; differs from run to run
+  PhaseTimes times;
+  uint32_t slots = 0;       // of the workers that were there when it closed
+  std::vector<Turn> turns;  // of the records, as they arrived
 };
 
 // One line of events.jsonl.

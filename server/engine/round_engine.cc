@@ -52,13 +52,13 @@ void RoundEngine::Begin(TimePoint now) {
 }
 
 void RoundEngine::NextRound(TimePoint now) {
-  if (completed_ < options_.run.rounds) return OpenRound(Round(completed_ + 1));
+  if (completed_ < options_.run.rounds) return OpenRound(Round(completed_ + 1), now);
   state_ = State::kDraining;
   if (!evaluation_open_) return Finish(RunEnd::kFinished, "", now);  // went down at the very end
   Advance(now);
 }
 
-void RoundEngine::OpenRound(Round round) {
+void RoundEngine::OpenRound(Round round, TimePoint now) {
   cohort_ = sampler_->Sample(round);
   for (const scheduler::CohortEntry& entry : cohort_.entries) {
     if (!options_.stateful || entry.multiplicity == 1) continue;
@@ -77,10 +77,10 @@ void RoundEngine::OpenRound(Round round) {
   deaths_.clear();
   died_.clear();
   order_ = {.round = round};
-  OpenPhase(Phase(0));
+  OpenPhase(Phase(0), now);
 }
 
-void RoundEngine::OpenPhase(Phase phase) {
+void RoundEngine::OpenPhase(Phase phase, TimePoint now) {
   order_.phase = phase;
   if (phase.value > 0) {  // on the first phase's cohort, less the clients left out
     const std::vector<ClientId> remaining = table_.Remaining();
@@ -107,7 +107,10 @@ void RoundEngine::OpenPhase(Phase phase) {
   order_.grid.total_multiplicity = std::max<uint64_t>(order_.grid.total_multiplicity, 1);
 
   table_ = AttemptTable(clients);
-  report_ = {.round = order_.round, .phase = phase, .cohort = clients.size()};
+  report_ = {.round = order_.round,
+             .phase = phase,
+             .cohort = clients.size(),
+             .times = {.opened = now, .ready = now}};
   broadcast_ = {};
   state_ = State::kPreparing;
   host_.Prepare(order_);
@@ -142,7 +145,7 @@ void RoundEngine::BroadcastReady(Round round, Phase phase, absl::StatusOr<fleet:
   const scheduler::Plan plan = scheduler_.Assign(cohort_, workers);
   host_.Note({"planned", {{"round", int64_t{round.value}}, {"why", plan.reason}}});
   dispatch_ = scheduler::DispatchQueue(plan);
-  phase_began_ = now;
+  report_.times.ready = now;
   if (workers.empty()) {  // everybody left between two rounds: whoever comes takes from the common
                           // pool
     for (const scheduler::CohortEntry& entry : cohort_.entries) dispatch_.PutBack(entry);
@@ -164,7 +167,7 @@ void RoundEngine::Applied(absl::StatusOr<bool> another_phase, std::optional<flee
         absl::StrCat("round ", order_.round.value, ": ", options_.run.algorithm.name,
                      " moved client states in a phase that was not the last")));
   }
-  if (*another_phase && !interrupt_) return OpenPhase(Phase(order_.phase.value + 1));
+  if (*another_phase && !interrupt_) return OpenPhase(Phase(order_.phase.value + 1), now);
   if (!*another_phase) {
     completed_ = order_.round.value;
     versions_.Close(order_.round);
@@ -200,6 +203,8 @@ void RoundEngine::Advance(TimePoint now) {
                        first.message)));
     }
     state_ = State::kClosing;
+    report_.times.gathered = now;
+    for (const auto& [session, worker] : workers_) report_.slots += worker.slots;
     host_.Apply(std::exchange(report_, {}));
   }
 }

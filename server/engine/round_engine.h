@@ -124,6 +124,7 @@ class RoundEngine {
   // What is known of the workers' speed in the open phase. Placement only, never a result.
   scheduler::Estimator& Estimates();
   void LearnSpeed(const Worker& worker, const fleet::Part& part);
+  void NoteTurns(const Worker& worker, const fleet::Part& part, TimePoint now);
   void Weigh(scheduler::CohortEntry& entry, Round round) const;  // what its cost depends on
   absl::Status CheckNode(const fleet::RegisterRequest& request,
                          const std::vector<uint32_t>& examples) const;
@@ -131,15 +132,15 @@ class RoundEngine {
   void Lose(WorkerId session, const std::string& why, TimePoint now);
   void CountDeaths(const std::vector<Attempt>& died);
   void Begin(TimePoint now);
-  void OpenRound(Round round);
-  void OpenPhase(Phase phase);
+  void OpenRound(Round round, TimePoint now);
+  void OpenPhase(Phase phase, TimePoint now);
   void OpenEvaluation(Round round, fleet::Blob model);
   bool Serve(Worker& worker, const fleet::LeaseRequest& request, Ticket ticket, TimePoint now);
   void ServeParked(TimePoint now);
   void DismissParked();  // those for whom nothing can come any more commit what they have
   void Requeue(const std::vector<Attempt>& ended, const std::string& why);
   fleet::CommitReply Accept(Ticket ticket, Worker& worker, const fleet::Part& part,
-                            const absl::Status& decoded, bool& adding);
+                            const absl::Status& decoded, bool& adding, TimePoint now);
   absl::Status CheckRecords(const fleet::Part& part) const;
   absl::Status CheckEvaluation(const fleet::EvaluationResult& result) const;
   absl::Status CheckStateStore(const fleet::RegisterRequest& request) const;
@@ -185,7 +186,6 @@ class RoundEngine {
   fleet::Blob broadcast_;
   AttemptTable table_{{}};
   scheduler::DispatchQueue dispatch_;
-  TimePoint phase_began_{};  // when its plan was made
   std::map<Phase, scheduler::Estimator> estimators_;
   std::map<ClientId, uint32_t> deaths_;
   std::set<Fence> died_;  // attempts counted in it

@@ -245,11 +245,11 @@ bool RoundEngine::Serve(Worker& worker, const fleet::LeaseRequest& request, Tick
         dispatch_.Take({.worker = worker.session,
                         .slots = worker.slots,
                         .idle = holds ? std::min(request.wanted, worker.slots) : worker.slots,
-                        .now = ToSeconds(now - phase_began_),
+                        .now = ToSeconds(now - report_.times.ready),
                         .least_seconds = kLeaseWorth});
     reply.when_idle = piece.when_idle;
     worker.look_again = std::isfinite(piece.look_again)
-                            ? phase_began_ + FromSeconds(std::min(piece.look_again, kForEver))
+                            ? report_.times.ready + FromSeconds(std::min(piece.look_again, kForEver))
                             : TimePoint::max();
     if (!piece.clients.empty()) {
       fleet::TrainingLease lease{.round = order_.round,

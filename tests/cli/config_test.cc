@@ -72,6 +72,13 @@ mu = 1
 straggler_fraction = 0.4
 straggler_policy = "drop"
 fraction = 0.125
+sampling = "available"
+availability = 0.75
+availability_swing = 0.5
+availability_day = 12
+over_selection = 1.5
+device_spread = 0.7
+round_spread = 0.1
 weight = "uniform"
 seed = 14
 [local]

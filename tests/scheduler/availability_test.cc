@@ -66,9 +66,9 @@ TEST(AvailableSampler, NamesTheOptionThatIsWrong) {
   const auto message = [&](const AvailabilityOptions& options, uint64_t size) {
     return std::string(MakeAvailableSampler(options, size, examples).status().message());
   };
-  EXPECT_THAT(message({.probability = 0}, 1), testing::HasSubstr("probability is 0"));
-  EXPECT_THAT(message({.swing = 2}, 1), testing::HasSubstr("swing is 2"));
-  EXPECT_THAT(message({.day = 0}, 1), testing::HasSubstr("day is 0"));
+  EXPECT_THAT(message({.probability = 0}, 1), testing::HasSubstr("cohort.availability is 0"));
+  EXPECT_THAT(message({.swing = 2}, 1), testing::HasSubstr("cohort.availability_swing is 2"));
+  EXPECT_THAT(message({.day = 0}, 1), testing::HasSubstr("cohort.availability_day is 0"));
   EXPECT_THAT(message({}, 11), testing::HasSubstr("population has 10"));
 }
 
@@ -105,6 +105,51 @@ TEST(OverSelection, ASlowDeviceIsSlowInEveryRound) {
         EmulatedDuration(options, Round(round), one) > EmulatedDuration(options, Round(round), two),
         slower);
   }
+}
+
+TEST(MakeSampler, AsksMoreThanItKeepsOfThoseWhoAreThere) {
+  const std::vector<uint32_t> examples(1000, 10);
+  const CohortConfig config{.size = 40,
+                            .sampling = "available",
+                            .seed = 5,
+                            .availability = 0.3,
+                            .over_selection = 1.5};
+  const auto sampler = *MakeSampler(config, examples);
+  const auto candidates =
+      *MakeAvailableSampler({.probability = 0.3, .swing = 0, .seed = 5}, 60, examples);
+  const auto expected = *MakeOverSelection(
+      {.keep = 40, .seed = 5},
+      *MakeAvailableSampler({.probability = 0.3, .swing = 0, .seed = 5}, 60, examples));
+  const auto ids = [](const Cohort& cohort) {
+    std::vector<uint64_t> out;
+    for (const CohortEntry& entry : cohort.entries) out.push_back(entry.client.value);
+    return out;
+  };
+  for (uint32_t round = 1; round <= 20; ++round) {
+    const std::vector<uint64_t> kept = ids(sampler->Sample(Round(round)));
+    EXPECT_EQ(kept, ids(expected->Sample(Round(round))));
+    EXPECT_EQ(kept.size(), 40u);
+    EXPECT_TRUE(std::ranges::includes(ids(candidates->Sample(Round(round))), kept));
+  }
+}
+
+TEST(MakeSampler, RefusesAnOverSelectionThatCannotBe) {
+  const std::vector<uint32_t> examples(10, 1);
+  const auto message = [&](const CohortConfig& config) {
+    return std::string(MakeSampler(config, examples).status().message());
+  };
+  EXPECT_THAT(message({.size = 5, .over_selection = 0.5}),
+              testing::HasSubstr("cohort.over_selection is 0.5"));
+  EXPECT_THAT(message({.size = 5, .over_selection = 3}),
+              testing::HasSubstr("cohort.size is 5, of cohort.over_selection = 3"));
+  EXPECT_THAT(message({.size = 5, .over_selection = 1e300}),
+              testing::HasSubstr("population has 10"));
+  for (const char* sampling : {"proportional", "poisson", "sweep"}) {
+    EXPECT_THAT(message({.size = 5, .sampling = sampling, .over_selection = 2}),
+                testing::HasSubstr(sampling));
+  }
+  EXPECT_THAT(message({.size = 5, .over_selection = 2, .device_spread = -1}),
+              testing::HasSubstr("cohort.device_spread"));
 }
 
 TEST(OverSelection, KeepsEverybodyWhereFewCome) {

@@ -168,6 +168,19 @@ TEST(PlannedStealingScheduler, NamesTheWorkerThatWouldEndLast) {
   EXPECT_THAT(plan.reason, ::testing::HasSubstr("worker 4 would end last, after 15 s"));
 }
 
+TEST(PlannedStealingScheduler, SplitsOnlyWhatTakesLongEnoughToAskTwice) {
+  const auto hand_out = [](double row_seconds, bool known) {
+    const Costs costs{.row = row_seconds, .known = known};
+    const std::vector<WorkerInfo> workers = {{WorkerId(1), 2, costs}, {WorkerId(2), 2, costs}};
+    return PlannedStealingScheduler()
+        .Assign(MakeCohort(std::vector<uint64_t>(40, 10)), workers)
+        .hand_out;
+  };
+  EXPECT_EQ(hand_out(1e-5, true), HandOut::kWhole);    // 1 ms a slot
+  EXPECT_EQ(hand_out(1e-3, true), HandOut::kGuided);   // 100 ms a slot
+  EXPECT_EQ(hand_out(1e-5, false), HandOut::kGuided);  // rows stand for seconds: no telling
+}
+
 TEST(LowerBound, KnowsSpeedsAndTheSingleHugeClient) {
   EXPECT_DOUBLE_EQ(LowerBound({1, 1, 1, 1}, {1, 1}).seconds, 2);
   EXPECT_DOUBLE_EQ(LowerBound({8, 1, 1}, {4, 1}).seconds, 2);

@@ -95,6 +95,13 @@ class FakeHost final : public EngineHost {
       for (const auto& record : report.records) recorded.insert(record.attempt.client);
       EXPECT_EQ(recorded, sum_) << "records and sum must name the same clients";
       EXPECT_EQ(report.records.size(), recorded.size());
+      std::set<ClientId> turns;
+      for (const Turn& turn : report.turns) turns.insert(turn.client);
+      EXPECT_EQ(turns, sum_);
+      EXPECT_EQ(report.turns.size(), turns.size());
+      EXPECT_LE(report.times.opened, report.times.ready);
+      EXPECT_LE(report.times.ready, report.times.gathered);
+      EXPECT_LE(report.times.gathered, now);
       if (report.phase.value + 1 < phases_) return engine_->Applied(true, std::nullopt, now);
       const bool due = EvaluationDue(TestRun(rounds_), report.round);
       durable_.completed = report.round.value;

@@ -66,7 +66,7 @@ TEST_F(Fault, AWorkerKilledAtARandomMomentOfEveryRoundChangesNothing) {
     const std::vector<pid_t> workers = simulation.Children("macaw-worker");
     if (workers.empty()) continue;
     const pid_t victim = workers[random.Below(workers.size())];
-    // The moment is what is random here: a round of this job takes some 50 ms and more.
+    // The moment is what is random here; its pauses make a round last longer than this.
     std::this_thread::sleep_for(std::chrono::microseconds(random.Below(50'000)));
     if (::kill(victim, SIGKILL) == 0) killed.insert(victim);
   }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -29,10 +30,22 @@ std::string Slurp(const std::string& path) {
   return text.ok() ? *text : "";
 }
 
+// Of all runs of this process: goes away when its tests have passed, else it stays to be looked at.
+std::string Scratch() { return absl::StrCat(testing::TempDir(), "macaw-", ::getpid()); }
+
+class ScratchRemover final : public testing::Environment {
+  void TearDown() override {
+    std::error_code ignored;
+    if (testing::UnitTest::GetInstance()->Passed()) fs::remove_all(Scratch(), ignored);
+  }
+};
+[[maybe_unused]] const auto* const kScratchRemover =
+    testing::AddGlobalTestEnvironment(new ScratchRemover);
+
 std::string FreshFolder(const std::string& name) {
   const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-  const std::string folder = absl::StrCat(testing::TempDir(), "/macaw-", ::getpid(), "/",
-                                          info == nullptr ? "" : info->name(), "/", name);
+  const std::string folder =
+      absl::StrCat(Scratch(), "/", info == nullptr ? "" : info->name(), "/", name);
   fs::remove_all(folder);
   fs::create_directories(fs::path(folder).parent_path());
   return folder;
@@ -149,6 +162,17 @@ std::vector<pid_t> Simulation::Children(const std::string& program) const {
   }
   std::sort(children.begin(), children.end());
   return children;
+}
+
+Printed RunMacaw(const std::string& arguments) {
+  Printed printed;
+  FILE* pipe = ::popen((MACAW_BIN_DIR "/macaw " + arguments + " 2>&1").c_str(), "r");
+  char buffer[4096];
+  for (size_t n; (n = std::fread(buffer, 1, sizeof(buffer), pipe)) > 0;)
+    printed.text.append(buffer, n);
+  const int status = ::pclose(pipe);
+  printed.exit = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return printed;
 }
 
 std::string WriteConfig(const std::string& name, const std::string& more) {

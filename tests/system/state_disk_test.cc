@@ -20,6 +20,7 @@ using testing::AnyOf;
 using testing::HasSubstr;
 using testing::Not;
 using testing_support::Plus;
+using testing_support::Printed;
 using testing_support::RoundDone;
 using testing_support::Simulation;
 using testing_support::SlowerStateful;
@@ -31,20 +32,8 @@ using testing_support::StateBytesAfter;
 using testing_support::StateBytesOf;
 using testing_support::WaitAMoment;
 
-// What `macaw state …` prints, both streams.
-struct Printed {
-  int exit = -1;
-  std::string text;
-};
 Printed State(const std::string& arguments) {
-  Printed printed;
-  FILE* pipe = ::popen((MACAW_BIN_DIR "/macaw state " + arguments + " 2>&1").c_str(), "r");
-  char buffer[4096];
-  for (size_t n; (n = std::fread(buffer, 1, sizeof(buffer), pipe)) > 0;)
-    printed.text.append(buffer, n);
-  const int status = ::pclose(pipe);
-  printed.exit = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return printed;
+  return testing_support::RunMacaw("state " + arguments);
 }
 
 TEST(StateOnAFullDisk, StopsTheRunWhichGoesOnOnceThereIsRoom) {

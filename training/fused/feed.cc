@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "training/fused/block.h"
+#include "training/stage_inputs.h"
 
 namespace macaw::training::fused {
 namespace {
@@ -23,20 +24,7 @@ Feed::Feed(const TrainerSetup& setup, const Kernels& kernels)
       as_stored_(setup.feature_type == data::FeatureType::kF32 && IsIdentity(setup.transform)) {}
 
 absl::Status Feed::Check(const data::Rows& rows) const {
-  if (rows.empty()) return absl::OkStatus();
-  const data::ExampleBlock& block = rows.block;
-  const size_t expected = gather_.example_elements() * data::SizeOf(feature_type_);
-  if (block.type != feature_type_ || block.row_bytes != expected) {
-    return absl::InvalidArgumentError(absl::StrCat("an example has ", block.row_bytes,
-                                                   " bytes, the model takes ", expected,
-                                                   ": the data does not fit the input shape"));
-  }
-  const bool regression = task_ == TaskKind::kRegression;
-  if (regression ? block.targets == nullptr : block.classes == nullptr) {
-    return absl::InvalidArgumentError(regression ? "regression needs targets, the data has classes"
-                                                 : "the task needs classes, the data has targets");
-  }
-  return absl::OkStatus();
+  return CheckRows(rows, feature_type_, gather_.example_elements(), task_);
 }
 
 void Feed::Expect(const data::Rows& rows, std::span<const uint32_t> positions) const {

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/status.h"
 #include "training/fused/fused_trainer.h"
+#include "training/stage_inputs.h"
 
 namespace macaw::training::fused {
 namespace {
@@ -23,7 +24,7 @@ SoftmaxRule FusedTrainer::RuleOf(const LocalConfig& local) const {
 absl::StatusOr<MetricSums> FusedTrainer::Evaluate(ConstVectorView model, const data::Rows& rows,
                                                   uint64_t begin, uint64_t end, uint32_t batch) {
   const auto evaluate = [&]() -> absl::StatusOr<MetricSums> {
-    MACAW_RETURN_IF_ERROR(CheckVector(model, "model"));
+    MACAW_RETURN_IF_ERROR(CheckVector(spec_, model, "model"));
     MACAW_RETURN_IF_ERROR(feed_.Check(rows));
     if (begin > end || end > rows.size() || batch == 0) {
       return absl::InvalidArgumentError(
@@ -74,19 +75,6 @@ void FusedTrainer::Rate(const Objective& objective, const SoftmaxRule& rule, con
     std::copy_n(logit_gradient_.data() + r * outputs, outputs, gradient + r * stride);
     std::fill(gradient + r * stride + outputs, gradient + (r + 1) * stride, 0.0f);
   }
-}
-
-absl::Status FusedTrainer::CheckVector(ConstVectorView vector, absl::string_view what) const {
-  const ParameterLayout& layout = *spec_.layout;
-  if (vector.empty() || vector.device != Device::kCpu) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the ", what, " vector is missing or not on the CPU"));
-  }
-  if (vector.layout->digest() != layout.digest() || vector.bytes.size() != layout.bytes()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the ", what, " vector has another layout than model \"", spec_.name, "\""));
-  }
-  return absl::OkStatus();
 }
 
 absl::StatusOr<Mean> FusedTrainer::MeanOver(const Objective& objective, const data::Rows& rows,

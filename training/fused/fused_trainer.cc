@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/status.h"
+#include "training/stage_inputs.h"
 
 namespace macaw::training::fused {
 namespace {
@@ -15,27 +16,6 @@ namespace {
 // Rows of one forward and backward pass. More than that are taken in several, whose gradients are
 // added: part of the bits of large batches and gradient stages.
 constexpr size_t kPassRows = 128;
-const data::Rows& RowsOf(const ClientTask& task, data::Split split) {
-  switch (split) {
-    case data::Split::kValidation:
-      return task.validation;
-    case data::Split::kTest:
-      return task.test;
-    case data::Split::kTrain:
-      break;
-  }
-  return task.train;
-}
-
-absl::StatusOr<ConstVectorView> Resolve(const Point& point,
-                                        const std::vector<StageOutcome>& before) {
-  if (const auto* view = std::get_if<ConstVectorView>(&point)) return *view;
-  const size_t stage = std::get<StageEnd>(point).stage;
-  if (stage < before.size() && !before[stage].end.empty()) return before[stage].end;
-  return absl::InvalidArgumentError(
-      absl::StrCat("refers to the end of stage ", stage,
-                   ", which has none: name an earlier train or gradient stage"));
-}
 
 bool HasDropout(const models::ModelSpec& spec) {
   return std::any_of(spec.layers.begin(), spec.layers.end(), [](const models::Layer& layer) {
@@ -179,7 +159,7 @@ absl::StatusOr<StageOutcome> FusedTrainer::RunStage(const LocalPlan& plan, size_
       .key = {.seed = task.seed, .round = task.round, .phase = task.phase, .client = task.client}};
   MACAW_RETURN_IF_ERROR(feed_.Check(run.rows));
   MACAW_ASSIGN_OR_RETURN(run.start, Resolve(stage.start, before));
-  MACAW_RETURN_IF_ERROR(CheckVector(run.start, "start"));
+  MACAW_RETURN_IF_ERROR(CheckVector(spec_, run.start, "start"));
   program_.Pack(run.start, weights_.As<float>());
   if (stage.kind == StageKind::kLoss) return Loss(run);
 
@@ -198,14 +178,14 @@ absl::StatusOr<StageOutcome> FusedTrainer::RunStage(const LocalPlan& plan, size_
   ConstVectorView anchor = run.start;
   if (correction.anchor) {
     MACAW_ASSIGN_OR_RETURN(anchor, Resolve(*correction.anchor, before));
-    MACAW_RETURN_IF_ERROR(CheckVector(anchor, "anchor"));
+    MACAW_RETURN_IF_ERROR(CheckVector(spec_, anchor, "anchor"));
   }
   if (correction.mu != 0) {
     if (anchor_.size() == 0) anchor_ = Floats(program_.packed_size());
     program_.Pack(anchor, anchor_.As<float>());
   }
   if (correction.v) {
-    MACAW_RETURN_IF_ERROR(CheckVector(*correction.v, "correction v"));
+    MACAW_RETURN_IF_ERROR(CheckVector(spec_, *correction.v, "correction v"));
     if (v_.size() == 0) v_ = Floats(program_.packed_size());
     program_.Pack(*correction.v, v_.As<float>());
   }

@@ -76,7 +76,6 @@ class FusedTrainer final : public LocalTrainer {
   SoftmaxRule RuleOf(const LocalConfig& local) const;
   void ClearFrozen(const StageRun& run);
   ConstVectorView UnpackEnd(size_t stage, const AlignedBuffer& packed);
-  absl::Status CheckVector(ConstVectorView vector, absl::string_view what) const;
   absl::StatusOr<Mean> MeanOver(const Objective& objective, const data::Rows& rows,
                                 std::span<const uint32_t> positions) const;
   std::span<const uint32_t> Positions(uint64_t begin, uint64_t end);

@@ -86,15 +86,13 @@ class LinearBlock final : public Block {
   template <typename F>
   void ForEachWeight(const F& f) const {
     const size_t elements = in().elements();
+    const bool planar = in().order == Shape::Order::kPlanar;
     for (size_t panel = 0; panel < outputs_; panel += kLanes) {
       const size_t count = std::min(kLanes, outputs_ - panel);
-      for (size_t lane = 0; lane < count; ++lane) {
-        const size_t from = (panel + lane) * elements, to = panel * inputs_ + lane;
-        if (in().order == Shape::Order::kPlanar) {
-          for (size_t i = 0; i < elements; ++i) f(from + i, to + i * kLanes);
-        } else {
-          for (size_t i = 0; i < elements; ++i) f(from + i, to + in().At(i) * kLanes);
-        }
+      for (size_t i = 0; i < elements; ++i) {
+        const size_t from = panel * elements + i;
+        const size_t to = panel * inputs_ + (planar ? i : in().At(i)) * kLanes;
+        for (size_t lane = 0; lane < count; ++lane) f(from + lane * elements, to + lane);
       }
     }
   }

@@ -1,0 +1,104 @@
+#include "cli/commands/timeline.h"
+
+#include <algorithm>
+#include <iostream>
+#include <map>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "cli/process/supervisor.h"
+#include "cli/timeline/timeline.h"
+#include "core/files.h"
+#include "core/status.h"
+
+namespace macaw::cli {
+namespace {
+
+constexpr size_t kLastRounds = 3;
+
+void Part(absl::string_view name, double micros, absl::string_view what) {
+  std::cout << absl::StrFormat("  %-10s %10.3f ms   %s\n", name, micros / 1e3, what);
+}
+
+// The phases of the rounds asked for, first and last.
+absl::StatusOr<std::pair<size_t, size_t>> PhasesOf(const Timeline& timeline,
+                                                   const std::string& rounds) {
+  const size_t count = timeline.phases.size();
+  if (rounds.empty()) return std::pair(count - std::min(count, kLastRounds), count - 1);
+  const std::vector<std::string> ends = absl::StrSplit(rounds, absl::MaxSplits(':', 1));
+  uint32_t from = 0, to = 0;
+  if (!absl::SimpleAtoi(ends.front(), &from) || !absl::SimpleAtoi(ends.back(), &to) || from > to) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--rounds is \"", rounds, "\"; it has to be like 12 or 12:14"));
+  }
+  const auto in = [&](const Timeline::Phase& phase) {
+    return phase.round >= from && phase.round <= to;
+  };
+  const auto first = std::ranges::find_if(timeline.phases, in);
+  if (first == timeline.phases.end()) {
+    return absl::NotFoundError(absl::StrCat(
+        "no round of ", rounds, " is in the timeline, which ends with round ",
+        timeline.phases.back().round, " and, of a long run, has only every so many"));
+  }
+  const auto last = std::find_if_not(first, timeline.phases.end(), in);
+  return std::pair(static_cast<size_t>(first - timeline.phases.begin()),
+                   static_cast<size_t>(last - timeline.phases.begin()) - 1);
+}
+
+void PrintWorkers(const Timeline& timeline) {
+  std::map<uint64_t, std::pair<size_t, double>> work;  // clients, microseconds
+  for (const Timeline::Phase& phase : timeline.phases) {
+    for (const Timeline::Turn& turn : phase.turns) {
+      auto& [clients, busy] = work[turn.place.first];
+      ++clients;
+      busy += turn.length;
+    }
+  }
+  std::cout << absl::StrFormat("%-20s %5s %9s %12s\n", "worker", "slots", "clients", "a client");
+  for (const auto& [process, done] : work) {
+    const auto name = timeline.workers.find(process);
+    std::cout << absl::StrFormat(
+        "%-20s %5d %9d %9.3f ms\n", name == timeline.workers.end() ? "?" : name->second,
+        std::ranges::count(timeline.places, process, &Timeline::Place::first), done.first,
+        done.second / static_cast<double>(done.first) / 1e3);
+  }
+}
+
+absl::Status Show(const TimelineCommand& command) {
+  MACAW_ASSIGN_OR_RETURN(const Timeline timeline,
+                         ReadTimeline(absl::StrCat(command.run, "/timeline.json")));
+  MACAW_ASSIGN_OR_RETURN(const auto phases, PhasesOf(timeline, command.rounds));
+  const TimeSpent spent = Spent(timeline);
+  if (spent.phases == 0)
+    return absl::NotFoundError(absl::StrCat(command.run, ": no client has been trained yet"));
+  PrintWorkers(timeline);
+  std::cout << absl::StrFormat("\na round, mean of %d (phases of) rounds and %.1f clients\n",
+                               spent.phases,
+                               static_cast<double>(spent.clients) / static_cast<double>(spent.phases));
+  Part("prepare", spent.prepare, "the cohort, the broadcast");
+  Part("hand out", spent.hand_out, "the plan, leases until the first client begins");
+  Part("train", spent.train, "from the first client's beginning to the last one's end");
+  Part("commit", spent.commit, "until the last part is in the sum");
+  Part("apply", spent.apply, "the algorithm's step, and what is kept");
+  Part("whole", spent.whole, "");
+  std::cout << absl::StrFormat(
+      "\nslots are busy %.1f %% of the time, %.1f %% while clients train; between two clients of a "
+      "slot lie %.1f µs\n",
+      100 * spent.busy, 100 * spent.busy_training, spent.gap);
+  if (command.svg.empty()) return absl::OkStatus();
+  return AtomicWriteFile(command.svg, Picture(timeline, phases.first, phases.second));
+}
+
+}  // namespace
+
+int ShowTimeline(const TimelineCommand& command) {
+  const absl::Status status = Show(command);
+  if (status.ok()) return kExitOk;
+  std::cerr << "macaw: error: " << status.message() << std::endl;
+  return absl::IsInvalidArgument(status) || absl::IsNotFound(status) ? kExitUsage : kExitFailed;
+}
+
+}  // namespace macaw::cli

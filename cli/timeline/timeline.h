@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace macaw::cli {
+
+// A run's timeline.json (server/timeline.h) as values. Times are microseconds since the run began.
+struct Timeline {
+  // A slot of a worker: (process, thread) of the file.
+  using Place = std::pair<uint64_t, uint32_t>;
+  struct Turn {
+    Place place;
+    std::string name;  // "client 17"
+    double start = 0, length = 0;
+    double load = 0;  // of `length`: reading its state and its rows
+  };
+  struct Phase {
+    uint32_t round = 0, phase = 0;
+    uint32_t slots = 0;
+    double opened = 0, ready = 0, gathered = 0, closed = 0;
+    std::vector<Turn> turns;
+  };
+  std::map<uint64_t, std::string> workers;  // by process
+  std::vector<Place> places;                // every slot there was, in order
+  std::vector<Phase> phases;                // as they ran; a round that was repeated is there twice
+};
+
+// Lines that a crash has cut are passed over. Errors name the file.
+absl::StatusOr<Timeline> ReadTimeline(const std::string& path);
+
+// Where the time of the mean phase went; microseconds, but for the shares.
+struct TimeSpent {
+  uint64_t phases = 0, clients = 0;
+  double whole = 0;     // of a phase
+  double prepare = 0;   // sampling, the broadcast
+  double hand_out = 0;  // the plan, and leases until the first client begins
+  double train = 0;     // from the first client's beginning to the last one's end
+  double commit = 0;    // until the last part is in the sum
+  double apply = 0;     // the algorithm's step, and what is kept
+  double gap = 0;       // between two clients of a slot, a client
+  double busy = 0;      // share of all slots' time, phase by phase
+  double busy_training = 0;  // likewise, of `train` alone
+};
+TimeSpent Spent(const Timeline& timeline);
+
+// Every slot's clients over the phases [first, last], with the server's phases on top: SVG text.
+std::string Picture(const Timeline& timeline, size_t first, size_t last);
+
+}  // namespace macaw::cli

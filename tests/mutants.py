@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""Proves that the tests notice the mistakes that published federated-learning code is known for.
+
+A mutant is one such mistake, written into a copy of the tree. The test binary named with it is built
+there, and one of its tests has to fail. A mutant that survives, does not compile or no longer finds
+its place in the source is an error. Needs what ./dev build needs, less LibTorch.
+
+  python3 tests/mutants.py                   all of them, in a temporary folder
+  python3 tests/mutants.py --scratch DIR     in a folder that stays: the next run builds little
+  python3 tests/mutants.py --only feddyn     those whose trap, file or test has the word
+"""
+import argparse, os, pathlib, re, shutil, subprocess, sys, tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+OPTIONS = ["-DMACAW_TORCH=OFF", "-DMACAW_BENCH=OFF", "-DMACAW_TEST_ROOMS=algorithms;training;server"]
+PATIENCE = 300  # seconds; a test that hangs has noticed
+
+# (source, test binary less its _test, gtest filter): (trap, text, what becomes of it; @ is the text itself).
+MUTANTS = {
+    ("algorithms/scaffold.cc", "algorithms", "Scaffold.*"): [
+        ("SCAFFOLD steps along c_i - c",
+         "Subtract(context.broadcast[1], context.state[0], v);",
+         "Subtract(context.state[0], context.broadcast[1], v);"),
+        ("SCAFFOLD II adds c to the new c_i",
+         "Subtract(context.state[0], context.broadcast[1], control);",
+         "Copy(context.state[0], control), Add(context.broadcast[1], control);"),
+        ("SCAFFOLD's c is overwritten by the newest changes",
+         "Add(change.value.view(), control_);", "Copy(change.value.view(), control_);"),
+        ("SCAFFOLD's weighted c is overwritten",
+         "Axpy(change.weight / total_weight_, change.value.view(), control_);",
+         "Copy(change.value.view(), control_);"),
+        ("SCAFFOLD's c_i is never stored", ".state = {control}};", ".state = {}};"),
+        ("SCAFFOLD has controls of batch-norm statistics", "ZeroBuffers(control);", "")],
+    ("algorithms/scaffold.cc", "algorithms", "Refusals.*"): [
+        ("SCAFFOLD II accepts a clip of g - c_i + c",
+         "MACAW_RETURN_IF_ERROR(NeedsGradientClip(setup));", "{}")],
+    ("training/local_optimizer.cc", "algorithms", "Scaffold.*"): [
+        ("the clip is of g - c_i + c whatever was asked for",
+         'clips_corrected_ = local.clip == "corrected" &&', "clips_corrected_ =")],
+    ("algorithms/feddyn.cc", "algorithms", "FedDyn.*"): [
+        ("FedDyn's penalty has no gradient: it is FedAvg",
+         "stage.correction = {.mu = Alpha(context), .v = v};", ""),
+        ("FedDyn has no linear term", "{.mu = Alpha(context), .v = v}", "{.mu = Alpha(context)}"),
+        ("FedDyn has no quadratic term", "{.mu = Alpha(context), .v = v}", "{.v = v}"),
+        ("FedDyn divides h by |S|", "aggregate.channels.at(0).weight / clients_;", "clients_ / clients_;"),
+        ("FedDyn's g_k is never stored", ".state = {gradient}};", ".state = {}};"),
+        ("FedDyn corrects batch-norm statistics by h", "ZeroBuffers(h_);", "")],
+    ("algorithms/mime.cc", "algorithms", "Mime*"): [
+        ("MimeLite's statistic is of gradients at the trained model",
+         "return ClientResult{.up = {outcomes[0].end}, .state = {}};\n"
+         "    return DeltaClient::Conclude(context, outcomes, workspace);\n  }\n",
+         "return ClientResult{.up = {outcomes.back().end}, .state = {}};\n"
+         "    return DeltaClient::Conclude(context, outcomes, workspace);\n  }\n"
+         "  absl::StatusOr<training::LocalPlan> Prepare(const ClientContext& context,\n"
+         "                                              Workspace& workspace) const override {\n"
+         "    training::LocalPlan plan{{LocalWork(context, workspace)}};\n"
+         "    if (!kLite || context.phase != kGradients) return plan;\n"
+         "    plan.stages.insert(plan.stages.begin(), DeltaClient::LocalWork(context, workspace));\n"
+         "    plan.stages[1].start = training::StageEnd{0};\n"
+         "    return plan;\n  }\n")],
+    ("algorithms/mean_delta.cc", "algorithms", "FedOpt.*:FedAvg.*"): [
+        ("a server optimizer takes statistics for parameters",
+         "CopyBuffers(before->view(), model_);\n    AddBuffers(mean_delta.view(), model_);", ""),
+        ("statistics are multiplied by a Poisson cohort's weight",
+         "ScaleParameters(aggregate.channels[0]", "Scale(aggregate.channels[0]"),
+        ("statistics are clipped with an update", "ScaleParameters(update_clip_", "Scale(update_clip_")],
+    ("algorithms/fednova.cc", "algorithms", "FedNova.*:FedOpt.*"): [
+        ("FedNova divides statistics by its steps", "ScaleParameters(1 /", "Scale(1 /")],
+    ("algorithms/qfedavg.cc", "algorithms", "QFedAvg.*"): [
+        ("q-FedAvg multiplies statistics by the loss", "ScaleParameters(std::pow", "Scale(std::pow")],
+    ("training/local_optimizer.cc", "training_api", "LocalOptimizer.*"): [
+        ("local momentum goes on from client to client",
+         "std::memset(bytes.data(), 0, bytes.size());", "static_cast<void>(bytes);")],
+    ("training/fused/fused_trainer.cc", "training_fused", "*FusedTrainer*"): [
+        ("the fused trainer's momentum goes on from client to client",
+         "std::memset(momentum_.bytes().data(), 0, momentum_.size());", "")],
+    ("aggregation/exact_sum_report.cc", "algorithms", "*EveryAlgorithm*"): [
+        ("a mean is divided by the weight of all who were asked",
+         "Scaled(FromInteger(s.weight), std::ldexp(1.0, -s.plan->weight_bits))",
+         "{s.plan->order.total_weight, 0}"),
+        ("a mean is divided by the number of all who were asked",
+         "static_cast<int64_t>(s.multiplicity)), grid", "int64_t(s.plan->order.total_multiplicity)), grid")],
+    ("algorithms/kept_state.cc", "algorithms", "*EveryAlgorithm*"): [
+        ("FedOpt is resumed without m and v",
+         "Copy(state.vectors.at(name).view(),", 'if (name == "model") @')],
+    ("algorithms/kept_state.cc", "algorithms", "FedOpt.*"): [
+        ("FedOpt is resumed without its count of steps", "number = state.numbers.at(name);", "{}")],
+    ("server/checkpoint.cc", "server", "Checkpoint.*"): [
+        ("a checkpoint holds the model alone",
+         "for (const auto& [name, vector] : checkpoint.state.vectors) {", '@ if (name != "model") continue;')],
+    ("server/engine/commits.cc", "server_engine", "OneStatefulRound.*"): [
+        ("a state becomes current though its part was turned down",
+         "const auto turn_down = [&](Verdict verdict, const absl::Status& why) {",
+         "@ for (const auto& r : part.included) versions_.Stage(r.attempt, worker.session);"),
+        ("a state becomes current before its round is done",
+         "versions_.Stage(record.attempt, worker.session);", "@\n  versions_.Close(part.round);")],
+    ("server/coordinator.cc", "server", "Resume.*"): [
+        ("an interrupted round's states are current after a resume",
+         "/*closing=*/false);", "/*closing=*/true);")],
+}
+
+
+class Copy:
+    """A copy of the working tree with a build folder of its own."""
+
+    def __init__(self, folder, jobs):
+        self.folder, self.build_folder, self.jobs = folder, folder / "build", jobs
+        listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                                cwd=ROOT, check=True, capture_output=True, text=True).stdout
+        for name in filter(None, listed.split("\0")):
+            source, copy = ROOT / name, folder / name
+            if not source.is_file() or copy.is_file() and copy.read_bytes() == source.read_bytes():
+                continue  # what has not changed is not built again
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, copy)
+        if not (self.build_folder / "build.ninja").exists():
+            self.must(["cmake", "--preset", "release", "-B", self.build_folder, *OPTIONS])
+
+    def must(self, command):
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(f"{done.stdout[-4000:]}{done.stderr[-4000:]}\nerror: {' '.join(map(str, command))}")
+
+    def build(self, *binaries):
+        return ["cmake", "--build", self.build_folder, "-j", str(self.jobs),
+                "--target", *(binary + "_test" for binary in binaries)]
+
+    def first_failure(self, binary, tests):
+        """The name of the first test that fails, or else nothing."""
+        command = [self.build_folder / "tests" / f"{binary}_test", f"--gtest_filter={tests}",
+                   "--gtest_fail_fast"]
+        with tempfile.TemporaryFile("w+", errors="replace") as output:
+            try:
+                failed = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, cwd=self.folder,
+                                        timeout=PATIENCE).returncode != 0
+            except subprocess.TimeoutExpired:
+                failed = True
+            output.seek(0)
+            seen = re.findall(r"^\[ +(RUN|FAILED) +\] ([\w/.]+)", output.read(), re.MULTILINE)
+        # A test that crashed or hung was the last one to begin.
+        names = [name for word, name in seen if word == "FAILED"] or [name for _, name in seen[-1:]]
+        return names[0] if failed and names else "its start" if failed else ""
+
+    def outcome_of(self, file, old, new, binary, tests):
+        """Whether the tests notice it, and the test that does or what went wrong."""
+        path = self.folder / file
+        text = path.read_text()
+        if text.count(old) != 1:
+            return False, f"ERROR: {text.count(old)} places have its text"
+        path.write_text(text.replace(old, new.replace("@", old)))
+        try:
+            built = subprocess.run(self.build(binary), cwd=self.folder, capture_output=True, text=True)
+            if built.returncode != 0:
+                return False, f"ERROR: it does not build\n{built.stdout[-2000:]}"
+            name = self.first_failure(binary, tests)
+            return bool(name), name or "SURVIVES"
+        finally:
+            path.write_text(text)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scratch", type=pathlib.Path, help="folder for the copy and its build; it stays")
+    parser.add_argument("--only", default="", metavar="WORD")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="of the compiler at once")
+    arguments = parser.parse_args()
+    chosen = [(trap, file, old, new, binary, tests)
+              for (file, binary, tests), traps in MUTANTS.items() for trap, old, new in traps
+              if arguments.only.lower() in f"{trap} {file} {binary} {tests}".lower()]
+    with tempfile.TemporaryDirectory(prefix="macaw-mutants-") as temporary:
+        scratch = (arguments.scratch or pathlib.Path(temporary)).resolve()
+        if scratch == ROOT:
+            sys.exit("error: --scratch is the working tree itself, which mutants must not touch")
+        copy = Copy(scratch, arguments.jobs)
+        suites = sorted({(binary, tests) for *_, binary, tests in chosen})
+        copy.must(copy.build(*sorted({binary for binary, _ in suites})))
+        for binary, tests in suites:
+            if name := copy.first_failure(binary, tests):
+                sys.exit(f"error: {name} fails without any mutant")
+        missed = 0
+        for trap, *mutant in chosen:
+            noticed, what = copy.outcome_of(*mutant)
+            missed += not noticed
+            print(f"{trap:<60} {mutant[0]:<32} {what}", flush=True)
+    print(f"{len(chosen) - missed} of {len(chosen)} mutants are noticed")
+    sys.exit(missed > 0)
+
+
+if __name__ == "__main__":
+    main()

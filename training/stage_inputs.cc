@@ -1,0 +1,63 @@
+#include "training/stage_inputs.h"
+
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+
+namespace macaw::training {
+
+const data::Rows& RowsOf(const ClientTask& task, data::Split split) {
+  switch (split) {
+    case data::Split::kValidation:
+      return task.validation;
+    case data::Split::kTest:
+      return task.test;
+    case data::Split::kTrain:
+      break;
+  }
+  return task.train;
+}
+
+absl::StatusOr<ConstVectorView> Resolve(const Point& point,
+                                        const std::vector<StageOutcome>& before) {
+  if (const auto* view = std::get_if<ConstVectorView>(&point)) return *view;
+  const size_t stage = std::get<StageEnd>(point).stage;
+  if (stage < before.size() && !before[stage].end.empty()) return before[stage].end;
+  return absl::InvalidArgumentError(
+      absl::StrCat("refers to the end of stage ", stage,
+                   ", which has none: name an earlier train or gradient stage"));
+}
+
+absl::Status CheckVector(const models::ModelSpec& spec, ConstVectorView vector,
+                         absl::string_view what) {
+  if (vector.empty() || vector.device != Device::kCpu) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the ", what, " vector is missing or not on the CPU"));
+  }
+  if (vector.layout->digest() != spec.layout->digest() ||
+      vector.bytes.size() != spec.layout->bytes()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the ", what, " vector has another layout than model \"", spec.name, "\""));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRows(const data::Rows& rows, data::FeatureType type, size_t elements,
+                       TaskKind task) {
+  if (rows.empty()) return absl::OkStatus();
+  const data::ExampleBlock& block = rows.block;
+  const size_t expected = elements * data::SizeOf(type);
+  if (block.type != type || block.row_bytes != expected) {
+    return absl::InvalidArgumentError(absl::StrCat("an example has ", block.row_bytes,
+                                                   " bytes, the model takes ", expected,
+                                                   ": the data does not fit the input shape"));
+  }
+  const bool regression = task == TaskKind::kRegression;
+  if (regression ? block.targets == nullptr : block.classes == nullptr) {
+    return absl::InvalidArgumentError(regression ? "regression needs targets, the data has classes"
+                                                 : "the task needs classes, the data has targets");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace macaw::training
