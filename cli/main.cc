@@ -155,8 +155,7 @@ void AddTimeline(CLI::App& app, std::function<int()>& run) {
   auto options = std::make_shared<TimelineCommand>();
   command->add_option("RUN", options->run, "The run's folder")->required();
   command->add_option("--svg", options->svg, "Also draw some rounds into this file");
-  command
-      ->add_option("--rounds", options->rounds, "Which ones to draw (default: the last three)")
+  command->add_option("--rounds", options->rounds, "Which ones to draw (default: the last three)")
       ->type_name("A[:B]");
   command->footer(
       "timeline.json itself opens in Perfetto (ui.perfetto.dev) and in chrome://tracing.");

@@ -95,12 +95,16 @@ std::map<std::string, std::string> Describe(const RunConfig& run) {
   add("cohort.seed", run.cohort.seed);
   add("cohort.straggler_fraction", run.cohort.straggler_fraction);
   add("cohort.straggler_policy", run.cohort.straggler_policy);
-  add("cohort.availability", run.cohort.availability);
-  add("cohort.availability_swing", run.cohort.availability_swing);
-  add("cohort.availability_day", run.cohort.availability_day);
-  add("cohort.over_selection", run.cohort.over_selection);
-  add("cohort.device_spread", run.cohort.device_spread);
-  add("cohort.round_spread", run.cohort.round_spread);
+  if (run.cohort.sampling == "available") {
+    add("cohort.availability", run.cohort.availability);
+    add("cohort.availability_swing", run.cohort.availability_swing);
+    add("cohort.availability_day", run.cohort.availability_day);
+  }
+  if (run.cohort.over_selection != 1) {
+    add("cohort.over_selection", run.cohort.over_selection);
+    add("cohort.device_spread", run.cohort.device_spread);
+    add("cohort.round_spread", run.cohort.round_spread);
+  }
   add("evaluation.every", run.evaluation.every);
   add("evaluation.chunk", run.evaluation.chunk);
   add("evaluation.central", run.evaluation.central);

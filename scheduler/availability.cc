@@ -60,8 +60,10 @@ class AvailableSampler final : public CohortSampler {
 bool IsAvailable(const AvailabilityOptions& options, Round round, ClientId client) {
   double probability = options.probability;
   if (options.swing > 0) {
-    RandomStream phase(
-        {.seed = options.seed, .purpose = Purpose::kAvailability, .client = client, .extra = kPhase});
+    RandomStream phase({.seed = options.seed,
+                        .purpose = Purpose::kAvailability,
+                        .client = client,
+                        .extra = kPhase});
     const double turn = static_cast<double>(round.value) / options.day + phase.Uniform();
     probability *= 1 + options.swing * std::sin(2 * std::numbers::pi * turn);
   }
@@ -76,12 +78,17 @@ bool IsAvailable(const AvailabilityOptions& options, Round round, ClientId clien
 absl::StatusOr<std::unique_ptr<CohortSampler>> MakeAvailableSampler(
     const AvailabilityOptions& options, uint64_t size, std::span<const uint32_t> examples) {
   if (!(options.probability > 0 && options.probability <= 1)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "cohort.availability is ", options.probability, "; choose more than 0 and at most 1"));
+    return absl::InvalidArgumentError(absl::StrCat("cohort.availability is ", options.probability,
+                                                   "; choose more than 0 and at most 1"));
   }
   if (!(options.swing >= 0 && options.swing <= 1)) {
     return absl::InvalidArgumentError(
         absl::StrCat("cohort.availability_swing is ", options.swing, "; choose 0 to 1"));
+  }
+  if (options.probability * (1 + options.swing) > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cohort.availability · (1 + cohort.availability_swing) is ",
+        options.probability * (1 + options.swing), ", more than certain: choose at most 1"));
   }
   if (options.day == 0) return absl::InvalidArgumentError("cohort.availability_day is 0 rounds");
   if (size == 0 || size > examples.size()) {

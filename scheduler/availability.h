@@ -11,10 +11,10 @@ namespace macaw::scheduler {
 
 // Who is there at all. In each round a client is available with a probability that may follow the
 // day: p = probability · (1 + swing · sin(2π · (round ÷ day + its phase))), with a phase of its
-// own, at most 1. Whether it is follows from seed, round and client alone.
+// own. Whether it is follows from seed, round and client alone.
 struct AvailabilityOptions {
   double probability = 0.5;  // (0, 1]
-  double swing = 0;          // [0, 1]
+  double swing = 0;          // [0, 1]; probability · (1 + swing) is at most 1
   uint32_t day = 24;         // rounds
   uint64_t seed = 0;
 };

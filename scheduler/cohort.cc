@@ -122,13 +122,11 @@ absl::StatusOr<std::unique_ptr<CohortSampler>> MakeDraw(const CohortConfig& conf
   }
   if (size == 0 || size > examples.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("cohort.size is ", config.size,
-                     size == config.size
-                         ? ""
-                         : absl::StrCat(", of cohort.over_selection = ", config.over_selection,
-                                        " times as many"),
-                     ", but the population has ", examples.size(), " clients: choose 1 to ",
-                     examples.size()));
+        size == config.size
+            ? absl::StrCat("cohort.size is ", size, ", but the population has ", examples.size(),
+                           " clients: choose 1 to ", examples.size())
+            : absl::StrCat("cohort.size times cohort.over_selection is ", size,
+                           ", but the population has ", examples.size(), " clients"));
   }
   if (config.sampling == "uniform")
     return std::make_unique<UniformSampler>(config.seed, size, examples);
@@ -164,9 +162,8 @@ absl::StatusOr<std::unique_ptr<CohortSampler>> MakeSampler(const CohortConfig& c
   }
   // 1.1 times 100 are 110 clients, although 1.1 is a little more than that.
   const double asked = std::ceil(static_cast<double>(config.size) * config.over_selection - 1e-9);
-  MACAW_ASSIGN_OR_RETURN(
-      std::unique_ptr<CohortSampler> candidates,
-      MakeDraw(config, static_cast<uint64_t>(std::min(asked, 9e18)), examples));
+  MACAW_ASSIGN_OR_RETURN(std::unique_ptr<CohortSampler> candidates,
+                         MakeDraw(config, static_cast<uint64_t>(std::min(asked, 9e18)), examples));
   return MakeOverSelection({.keep = config.size,
                             .device_spread = config.device_spread,
                             .round_spread = config.round_spread,

@@ -206,7 +206,8 @@ Piece DispatchQueue::TakeGuided(Worker& worker, const Ask& ask) {
 
 bool DispatchQueue::BalanceDue(const Worker& asker) const {
   if (size_ == 0) return false;
-  if (workers_.size() == 1 && !asker.queue.empty()) return false;  // nobody to even out with
+  // Nobody to even out with.
+  if (workers_.size() == 1 && common_.empty() && !asker.queue.empty()) return false;
   const bool changed = moved_ * kBalanceEvery >= size_;
   if (size_ > kFew) return asker.queue.empty() && changed;
   return asker.queue.empty() || changed || size_ <= kEndPerSlot * slots_;

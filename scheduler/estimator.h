@@ -44,7 +44,8 @@ class Estimator {
 
   // O(1). Unknown workers are ignored.
   void Observe(WorkerId worker, const CohortEntry& entry, const Timing& timing);
-  // Brings the coefficients up to date and forgets a little, of the workers that were observed.
+  // Brings the coefficients up to date and forgets a little, of every device and of the workers
+  // that were observed.
   void EndRound();
 
   // Of a worker that has not reported: its device's; of one whose device has not: rows as seconds.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -44,6 +45,7 @@ class OverSelection final : public CohortSampler {
 
 double EmulatedDuration(const OverSelectionOptions& options, Round round,
                         const CohortEntry& entry) {
+  if (entry.load == 0) return std::numeric_limits<double>::infinity();
   RandomStream device({.seed = options.seed,
                        .purpose = Purpose::kDuration,
                        .client = entry.client,
@@ -60,11 +62,10 @@ double EmulatedDuration(const OverSelectionOptions& options, Round round,
 absl::StatusOr<std::unique_ptr<CohortSampler>> MakeOverSelection(
     const OverSelectionOptions& options, std::unique_ptr<CohortSampler> candidates) {
   if (options.keep == 0) return absl::InvalidArgumentError("cohort.size is 0: choose at least 1");
-  for (const double spread : {options.device_spread, options.round_spread}) {
-    if (!(spread >= 0) || !std::isfinite(spread)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("cohort.device_spread or cohort.round_spread is ", spread, "; choose 0 or more"));
-    }
+  for (const auto& [key, spread] : {std::pair("cohort.device_spread", options.device_spread),
+                                    std::pair("cohort.round_spread", options.round_spread)}) {
+    if (!(spread >= 0) || !std::isfinite(spread))
+      return absl::InvalidArgumentError(absl::StrCat(key, " is ", spread, "; choose 0 or more"));
   }
   return std::make_unique<OverSelection>(options, std::move(candidates));
 }

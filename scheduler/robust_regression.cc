@@ -6,6 +6,7 @@
 namespace macaw::scheduler {
 namespace {
 
+constexpr double kLeastSeconds = 1e-9;
 constexpr double kClip = 2.5;
 constexpr double kFirstClip = 4;  // on top for the first time, a quarter for the second, …: what is
                                   // not known yet has no outliers
@@ -44,6 +45,7 @@ void RobustRegression::Sums::Scale(double factor) {
 
 void RobustRegression::Observe(const Vector& x, double seconds) {
   if (!(seconds >= 0) || !std::isfinite(seconds)) return;
+  if (seconds > 0) seconds = std::max(seconds, kLeastSeconds);  // whose square is still a number
   ++seen_;
   const double predicted = Predict(x);
   if (!solved_ || !(predicted > 0)) {

@@ -104,7 +104,10 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
       }
       if (answer.ok()) {
         if (first) blobs_.Pin(population_);
-        writer_.Worker(answer->session, request.name, request.slots);
+        if (answer->session > newest_session_) {  // else its first answer was lost
+          newest_session_ = answer->session;
+          writer_.Worker(answer->session, request.name, request.slots);
+        }
         log_.Info(absl::StrCat("worker_joined name=", request.name, " slots=", request.slots));
       } else {
         log_.Warning(absl::StrCat("worker_refused ", answer.status().message()));
@@ -326,7 +329,7 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   void OnClosed(Closed closed) {  // engine thread
     const PhaseReport& report = *closed.report;
     const TimePoint now = SteadyClock().Now();
-    writer_.Phase(closed.report, started_ - FromSeconds(seconds_before_), now);
+    writer_.Phase(closed.report, started_, now);
     if (closed.round_done()) {
       Note({"round",
             {{"round", int64_t{report.round.value}},
@@ -447,6 +450,7 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   absl::flat_hash_map<Ticket, fleet::Reply<fleet::CommitReply>> commits_;
   std::map<Ticket, aggregation::ExactSum> decoded_;
   std::map<WorkerId, uint64_t> worker_memory_;
+  WorkerId newest_session_{};
   fleet::Blob population_;
   NumericProfile profile_;
   Digest data_digest_;

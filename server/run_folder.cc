@@ -144,7 +144,6 @@ absl::StatusOr<Round> RunFolder::Keep(Checkpoint checkpoint) {
 }
 
 absl::Status RunFolder::WriteFinal(ConstVectorView model, const SummaryFacts& facts) {
-  MACAW_RETURN_IF_ERROR(timeline_.Close());
   MACAW_RETURN_IF_ERROR(WriteModel(path_ + "/model.safetensors", model, {{"run", facts.name}}));
   MACAW_ASSIGN_OR_RETURN(const Extremes extremes,
                          ReadExtremes(path_ + "/metrics.jsonl", facts.stop_metric));

@@ -70,6 +70,7 @@ void RunWriter::Finish(Ending ending, std::function<void(absl::Status)> done) {
 }
 
 absl::Status RunWriter::End(Ending& ending) {
+  if (error_.ok()) error_ = folder_.timeline().Close();  // however the rounds went
   MACAW_RETURN_IF_ERROR(ending.status);
   MACAW_RETURN_IF_ERROR(error_);
   const auto keep = [&] {

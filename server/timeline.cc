@@ -1,24 +1,23 @@
 #include "server/timeline.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "core/status.h"
 
 namespace macaw::server {
 namespace {
 
-constexpr uint64_t kTurnsPerStride = 50'000;  // some 6 MB
+constexpr uint64_t kEventsPerStride = 50'000;  // some 6 MB
 constexpr uint64_t kSessionsPerEpoch = 100'000;
-constexpr const char* kEnd = "]\n";
+constexpr std::string_view kEnd = "]\n";
 
 // Microseconds with three digits after the point.
 std::string Micros(Duration time) {
-  const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
+  const auto ns = std::max<int64_t>(time.count(), 0);
   return absl::StrCat(ns / 1000, ".", absl::Dec(ns % 1000, absl::kZeroPad3));
 }
 
@@ -26,40 +25,58 @@ std::string Micros(Duration time) {
 std::string Span(absl::string_view name, uint64_t process, uint32_t thread, Duration start,
                  Duration length, absl::string_view args) {
   return absl::StrCat(R"({"name":")", name, R"(","ph":"X","pid":)", process, R"(,"tid":)", thread,
-                      R"(,"ts":)", Micros(std::max(start, Duration::zero())), R"(,"dur":)",
-                      Micros(std::max(length, Duration::zero())), R"(,"args":{)", args, "}}");
+                      R"(,"ts":)", Micros(start), R"(,"dur":)", Micros(length), R"(,"args":{)",
+                      args, "}}");
 }
 
-// Of a process or a thread.
-std::string Name(absl::string_view what, uint64_t process, uint32_t thread,
-                 const std::string& name) {
+std::string Process(uint64_t process, const std::string& name, uint32_t slots) {
   std::string quoted;
   for (const char c : name) {
     if (c == '"' || c == '\\') quoted += '\\';
     quoted += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
   }
-  return absl::StrCat(R"({"name":")", what, R"(_name","ph":"M","pid":)", process, R"(,"tid":)",
-                      thread, R"(,"args":{"name":")", quoted, R"("}})");
+  return absl::StrCat(R"({"name":"process_name","ph":"M","pid":)", process, R"(,"args":{"name":")",
+                      quoted, R"(","slots":)", slots, "}}");
 }
 
-// How much of an older session's file to keep: whole lines, without the end of the list.
-absl::StatusOr<uint64_t> BytesToKeep(const std::string& path) {
+double NumberAfter(absl::string_view line, absl::string_view key) {
+  const size_t at = line.find(key);
+  return at == absl::string_view::npos ? 0 : std::atof(line.data() + at + key.size());
+}
+
+// What an older session has left.
+struct Kept {
+  uint64_t bytes = 0;  // of whole lines, without the end of the list
+  uint64_t events = 0;
+  Duration end{};  // of the last span
+};
+absl::StatusOr<Kept> Keep(const std::string& path) {
   MACAW_ASSIGN_OR_RETURN(std::string text, ReadFile(path));
   text.resize(text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1);
-  return text.size() - (text.ends_with(kEnd) ? std::string_view(kEnd).size() : 0);
+  if (text.ends_with(kEnd)) text.resize(text.size() - kEnd.size());
+  Kept kept{.bytes = text.size()};
+  double end = 0;  // µs
+  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    ++kept.events;
+    end = std::max(end, NumberAfter(line, "\"ts\":") + NumberAfter(line, "\"dur\":"));
+  }
+  kept.end = FromSeconds(std::min(end * 1e-6, 1e8));
+  return kept;
 }
 
 }  // namespace
 
 absl::StatusOr<Timeline> Timeline::Open(const std::string& path, uint32_t epoch, bool resume) {
-  uint64_t keep = 0;
+  Kept kept;
   if (resume && FileExists(path)) {
-    MACAW_ASSIGN_OR_RETURN(keep, BytesToKeep(path));
+    MACAW_ASSIGN_OR_RETURN(kept, Keep(path));
   }
-  MACAW_ASSIGN_OR_RETURN(LineFile file, LineFile::Open(path, keep));
+  MACAW_ASSIGN_OR_RETURN(LineFile file, LineFile::Open(path, kept.bytes));
   Timeline timeline(std::move(file), epoch);
-  if (keep == 0)
-    MACAW_RETURN_IF_ERROR(timeline.file_.Append(absl::StrCat("[", Name("process", 0, 0, "server"))));
+  timeline.before_ = kept.end;
+  timeline.Count(kept.events);
+  if (kept.bytes == 0)
+    MACAW_RETURN_IF_ERROR(timeline.file_.Append(absl::StrCat("[", Process(0, "server", 1))));
   return timeline;
 }
 
@@ -68,50 +85,60 @@ uint64_t Timeline::ProcessOf(WorkerId session) const {
   return epoch_ * kSessionsPerEpoch + session.value;
 }
 
+void Timeline::Count(uint64_t events) {
+  for (events_ += events; events_ >= kEventsPerStride; events_ -= kEventsPerStride) stride_ *= 2;
+}
+
 absl::Status Timeline::Append(const std::string& event) {
-  return file_.Append(absl::StrCat(",", event));
+  return closed_ ? absl::OkStatus() : file_.Append(absl::StrCat(",", event));
 }
 
 absl::Status Timeline::AddWorker(WorkerId session, const std::string& name, uint32_t slots) {
-  std::vector<std::string> names = {Name("process", ProcessOf(session), 0, name)};
-  for (uint32_t slot = 0; slot < slots; ++slot)
-    names.push_back(Name("thread", ProcessOf(session), slot, absl::StrCat("slot ", slot)));
-  return Append(absl::StrJoin(names, "\n,"));
+  return Append(Process(ProcessOf(session), name, slots));
 }
 
 absl::Status Timeline::AddPhase(const PhaseReport& report, TimePoint origin, TimePoint closed) {
-  if (report.round.value % stride_ != 0) return absl::OkStatus();
+  if (closed_ || report.round.value % stride_ != 0) return absl::OkStatus();
   const std::string where =
       absl::StrCat(R"("round":)", report.round.value, R"(,"phase":)", report.phase.value);
   const PhaseTimes& times = report.times;
-  const auto server = [&](absl::string_view name, TimePoint start, TimePoint end) {
-    return Span(name, 0, 0, start - origin, end - start, where);
+  const auto at = [&](TimePoint time) { return before_ + (time - origin); };
+  const auto seconds = [](const Turn& turn) {
+    return turn.state_seconds + turn.load_seconds + turn.train_seconds;
   };
-  std::vector<std::string> events = {
-      Span(absl::StrCat("round ", report.round.value), 0, 0, times.opened - origin,
-           closed - times.opened,
-           absl::StrCat(where, R"(,"clients":)", report.cohort, R"(,"slots":)",
-                        report.slots, R"(,"requeued":)", report.requeued)),
-      server("prepare", times.opened, times.ready),
-      server("train", times.ready, times.gathered),
-      server("apply", times.gathered, closed)};
-  const auto micros = [](double seconds) { return static_cast<int64_t>(seconds * 1e6); };
-  for (const Turn& turn : report.turns) {
-    events.push_back(Span(
-        absl::StrCat("client ", turn.client.value), ProcessOf(turn.worker), turn.slot,
-        turn.began - origin,
-        FromSeconds(turn.state_seconds + turn.load_seconds + turn.train_seconds),
-        absl::StrCat(where, R"(,"steps":)", turn.steps, R"(,"state_us":)",
-                     micros(turn.state_seconds), R"(,"load_us":)", micros(turn.load_seconds))));
+  const auto micros = [](double s) { return static_cast<int64_t>(s * 1e6); };
+  double busy = 0;
+  for (const Turn& turn : report.turns) busy += seconds(turn);
+  const size_t every = report.turns.size() / kEventsPerStride + 1;
+  std::string lines = Span(
+      absl::StrCat("round ", report.round.value), 0, 0, at(times.opened), closed - times.opened,
+      absl::StrCat(where, R"(,"clients":)", report.cohort, R"(,"slots":)", report.slots,
+                   R"(,"requeued":)", report.requeued, R"(,"busy_us":)", micros(busy),
+                   R"(,"shown_every":)", every));
+  const auto add = [&](absl::string_view name, TimePoint start, TimePoint end) {
+    absl::StrAppend(&lines, "\n,", Span(name, 0, 0, at(start), end - start, where));
+  };
+  add("prepare", times.opened, times.ready);
+  add("train", times.ready, times.gathered);
+  add("apply", times.gathered, closed);
+  uint64_t events = 4;
+  for (size_t i = 0; i < report.turns.size(); i += every, ++events) {
+    const Turn& turn = report.turns[i];
+    absl::StrAppend(&lines, "\n,",
+                    Span(absl::StrCat("client ", turn.client.value), ProcessOf(turn.worker),
+                         turn.slot, at(turn.began), FromSeconds(seconds(turn)),
+                         absl::StrCat(where, R"(,"steps":)", turn.steps, R"(,"state_us":)",
+                                      micros(turn.state_seconds), R"(,"load_us":)",
+                                      micros(turn.load_seconds))));
   }
-  turns_ += report.turns.size();
-  if (turns_ >= kTurnsPerStride) {
-    turns_ = 0;
-    stride_ *= 2;
-  }
-  return Append(absl::StrJoin(events, "\n,"));
+  Count(events);
+  return Append(lines);
 }
 
-absl::Status Timeline::Close() { return file_.Append("]"); }
+absl::Status Timeline::Close() {
+  if (closed_) return absl::OkStatus();
+  closed_ = true;
+  return file_.Append("]");
+}
 
 }  // namespace macaw::server

@@ -125,21 +125,28 @@ absl::Status DiskStateStore::PutBlob(const Attempt& version, BlobPtr blob) {
   }
   const absl::StatusOr<std::shared_ptr<Segment>> segment = Find(key, Segment::Mode::kCreate);
   if (!segment.ok()) return Annotate(segment.status(), Describe(version));
-  {
-    const MutexLock lock(&mutex_);
-    if (durability_ == Durability::kMachine) dirty_.insert(key);
-  }
   std::array<std::byte, kBlobHeader> header;
   MACAW_RETURN_IF_ERROR((*segment)->Read(slot, header));
   if (NameIn(header).has_value()) {
     auto stored = AlignedBuffer::Unset(shape_.record);
     MACAW_RETURN_IF_ERROR((*segment)->Read(slot, stored.bytes()));
-    if (std::ranges::equal(std::as_const(stored).bytes(), blob->bytes())) return absl::OkStatus();
+    if (std::ranges::equal(std::as_const(stored).bytes(), blob->bytes())) {
+      MarkDirty(key);  // nobody knows whether it has been synced
+      return absl::OkStatus();
+    }
     const auto read = std::make_shared<const AlignedBuffer>(std::move(stored));
     // Half of a former try, after an error on the way, is nothing that anybody was told of.
     if (OpenBlob(read, *NameIn(header), schema()).ok()) return Overwriting(version);
   }
-  return Annotate((*segment)->Write(slot, blob->bytes(), kBlobHeader), Describe(version));
+  const absl::Status written = (*segment)->Write(slot, blob->bytes(), kBlobHeader);
+  MarkDirty(
+      key);  // after the write, and whatever became of it: a Flush meanwhile has not synced it
+  return Annotate(written, Describe(version));
+}
+
+void DiskStateStore::MarkDirty(const Key& key) {
+  const MutexLock lock(&mutex_);
+  if (durability_ == Durability::kMachine) dirty_.insert(key);
 }
 
 absl::StatusOr<BlobPtr> DiskStateStore::GetBlob(const Attempt& version) const {

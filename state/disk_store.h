@@ -63,6 +63,7 @@ class DiskStateStore final : public ClientStateStore {
   absl::StatusOr<std::vector<Key>> Keys() const;
   absl::StatusOr<std::shared_ptr<Segment>> Find(const Key& key, Segment::Mode mode) const
       ABSL_LOCKS_EXCLUDED(mutex_);
+  void MarkDirty(const Key& key) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status EraseIn(const Key& key, std::span<const Attempt> versions)
       ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -25,8 +25,9 @@ namespace {
 constexpr Duration kPoll = std::chrono::seconds(30);
 constexpr Duration kPulse = std::chrono::seconds(1);  // at most this long between two heartbeats
 constexpr size_t kCachedBlobs = 3;
-// Of the time that asking for work takes: weight of the newest in the mean, and what more is waiting.
-constexpr double kMemory = 0.1, kLongestAsk = 5e-3;
+// Of the time that asking for work takes: weight of the newest in the mean, and what more is a
+// broken connection.
+constexpr double kMemory = 0.1, kLongestAsk = 1;
 
 // Sends heartbeats on a thread of its own until destroyed. `beat` returns false to stop early.
 class Heart {
@@ -112,9 +113,10 @@ class Session {
         commit_due = false;
         continue;
       }
-      const bool due = when_idle_ ? pool_->WaitForIdleSlot()
-                                  : pool_->WaitForQueueBelow(options_.slots - 1 +
-                                                             pool_->QueueFor(lease_seconds_));
+      const bool due =
+          when_idle_
+              ? pool_->WaitForIdleSlot()
+              : pool_->WaitForQueueBelow(options_.slots - 1 + pool_->QueueFor(lease_seconds_));
       if (!due) continue;
       MACAW_ASSIGN_OR_RETURN(fleet::LeaseReply reply, Lease());
       when_idle_ = reply.when_idle;
@@ -146,9 +148,12 @@ class Session {
     const TimePoint asked = SteadyClock().Now();
     absl::StatusOr<fleet::LeaseReply> reply =
         calls_.Repeat([&] { return link_.Lease(request, kPoll); });
-    // One that waited for work to come says nothing about the way there and back.
-    const double took = std::min(ToSeconds(SteadyClock().Now() - asked), kLongestAsk);
-    lease_seconds_ += kMemory * (took - lease_seconds_);
+    leased_ = SteadyClock().Now();
+    // Only one that asks ahead is answered at once, so only that says how long asking takes.
+    if (request.wanted == 0) {
+      const double took = std::min(ToSeconds(leased_ - asked), kLongestAsk);
+      lease_seconds_ += kMemory * (took - lease_seconds_);
+    }
     return reply;
   }
 
@@ -171,7 +176,7 @@ class Session {
       }
       MACAW_ASSIGN_OR_RETURN(auto phase, std::move(opened));
       Expect(reply.training->assignments);
-      pool_->Enqueue(std::move(phase), reply.training->assignments);
+      pool_->Enqueue(std::move(phase), reply.training->assignments, leased_);
       return reply.training->last;
     }
     // Evaluation alone: its results should not wait for the next round.
@@ -304,6 +309,7 @@ class Session {
   std::unique_ptr<SlotPool> pool_;
   bool when_idle_ = false;    // the server's last word on when to ask
   double lease_seconds_ = 0;  // that asking takes, moving
+  TimePoint leased_{};        // when the newest answer to it arrived
   std::shared_ptr<const PhaseContext> phase_;
   std::deque<fleet::Blob> cache_;
   std::atomic<bool> over_ = false;

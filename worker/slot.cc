@@ -48,7 +48,8 @@ absl::Status Slot::OpenSum(const PhaseContext& phase) {
   return absl::OkStatus();
 }
 
-absl::Status Slot::Train(const PhaseContext& phase, const fleet::Assignment& assignment) {
+absl::Status Slot::Train(const PhaseContext& phase, const fleet::Assignment& assignment,
+                         TimePoint leased) {
   workspace_.Reset();
   const auto leave_out = [&](fleet::LeftOutReason reason, const absl::Status& why) {
     result_.left_out.push_back({.attempt = {assignment.client, assignment.fence},
@@ -66,21 +67,13 @@ absl::Status Slot::Train(const PhaseContext& phase, const fleet::Assignment& ass
   absl::StatusOr<fleet::ClientRecord> record = TrainOne(phase, assignment, *state);
   if (record.ok()) {
     if (assignment.state_version.counter != 0) record->state_seconds = ToSeconds(reading);
+    record->began_after = ToSeconds(start - leased);
     result_.included.push_back(*std::move(record));
-    began_.push_back(start);
     return absl::OkStatus();
   }
   const std::optional<fleet::LeftOutReason> reason = OwnReason(record.status());
   if (!reason.has_value()) return record.status();
   return leave_out(*reason, record.status());
-}
-
-SlotResult Slot::TakeResult() {
-  const TimePoint now = SteadyClock().Now();
-  for (size_t i = 0; i < began_.size(); ++i)
-    result_.included[i].began_before = ToSeconds(now - began_[i]);
-  began_.clear();
-  return std::exchange(result_, {});
 }
 
 void Slot::Lengthen(const Attempt& attempt, double seconds) {

@@ -32,13 +32,15 @@ class Slot {
   // One client's turn, from its rows to the slot's sum. What is the client's own (no rows, an
   // update that is not finite or out of bounds) leaves it out, with the reason. An error is this
   // node's and must not decide a result: somebody else gets the client.
-  absl::Status Train(const PhaseContext& phase, const fleet::Assignment& assignment);
+  // `leased`: when its lease arrived.
+  absl::Status Train(const PhaseContext& phase, const fleet::Assignment& assignment,
+                     TimePoint leased);
   absl::StatusOr<fleet::EvaluationResult> Evaluate(const EvaluationContext& evaluation,
                                                    const fleet::EvaluationTask& task);
   // The attempt's turn took that many seconds longer than its work (emulation).
   void Lengthen(const Attempt& attempt, double seconds);
   // Hands over what the slot has and starts afresh.
-  SlotResult TakeResult();
+  SlotResult TakeResult() { return std::exchange(result_, {}); }
 
  private:
   Slot(const RunContext& context, const data::Dataset& dataset,
@@ -63,7 +65,6 @@ class Slot {
   std::unique_ptr<training::LocalTrainer> trainer_;
   algorithms::Workspace workspace_;
   SlotResult result_;
-  std::vector<TimePoint> began_;  // of result_.included
 };
 
 }  // namespace macaw::worker

@@ -54,12 +54,12 @@ SlotPool::~SlotPool() {
 }
 
 void SlotPool::Enqueue(std::shared_ptr<const PhaseContext> phase,
-                       const std::vector<fleet::Assignment>& assignments) {
+                       const std::vector<fleet::Assignment>& assignments, TimePoint leased) {
   MutexLock lock(&mutex_);
   phase_ = phase;
   for (const fleet::Assignment& assignment : assignments) {
     held_.push_back({assignment.client, assignment.fence});
-    queue_.emplace_back(TrainItem{phase, assignment});
+    queue_.emplace_back(TrainItem{phase, assignment, leased});
   }
 }
 
@@ -185,8 +185,8 @@ uint32_t SlotPool::idle() const {
 size_t SlotPool::QueueFor(double seconds) const {
   MutexLock lock(&mutex_);
   if (!(mean_seconds_ > 0)) return 0;
-  const double items = seconds / mean_seconds_ * static_cast<double>(slots_.size());
-  return static_cast<size_t>(std::min(items, kMostAhead));
+  const double clients = seconds / mean_seconds_ * static_cast<double>(slots_.size());
+  return static_cast<size_t>(std::min(clients, kMostAhead));
 }
 
 void SlotPool::Loop(uint32_t index) {
@@ -204,15 +204,18 @@ void SlotPool::Loop(uint32_t index) {
   }
   const auto due = [this]()
                        ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return closing_ || !queue_.empty(); };
-  std::optional<TimePoint> began;
+  std::optional<Item> item;
+  TimePoint began{};
   while (true) {
-    std::optional<Item> item;
     {
       MutexLock lock(&mutex_);
-      if (began.has_value()) {
-        const double took = ToSeconds(SteadyClock().Now() - *began);
-        mean_seconds_ += (mean_seconds_ > 0 ? kMemory : 1) * (took - mean_seconds_);
+      if (item.has_value()) {
         --running_;
+        if (std::holds_alternative<TrainItem>(*item)) {
+          const double took = ToSeconds(SteadyClock().Now() - began);
+          mean_seconds_ += (mean_seconds_ > 0 ? kMemory : 1) * (took - mean_seconds_);
+        }
+        item.reset();
       }
       mutex_.Await(due);
       if (closing_) return;
@@ -245,7 +248,7 @@ void SlotPool::RunItem(uint32_t index, Slot& slot, const Item& item) {
   if (const auto* train = std::get_if<TrainItem>(&item)) {
     const TimePoint start = SteadyClock().Now();
     marker_.Started(index, {train->assignment.client, train->assignment.fence});
-    const absl::Status trained = slot.Train(*train->phase, train->assignment);
+    const absl::Status trained = slot.Train(*train->phase, train->assignment, train->leased);
     Emulate(index, slot, *train, SteadyClock().Now() - start);
     marker_.Finished(index);
     if (!trained.ok()) Fail(trained);

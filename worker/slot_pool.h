@@ -10,6 +10,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "core/clock.h"
 #include "core/emulation.h"
 #include "core/mutex.h"
 #include "data/dataset.h"
@@ -49,9 +50,10 @@ class SlotPool {
                                                          RunningMarker& marker);
   ~SlotPool();  // drops what is queued, lets what is running finish, joins
 
-  // All training that is queued or unharvested must belong to one phase.
+  // All training that is queued or unharvested must belong to one phase. `leased`: when the lease
+  // arrived.
   void Enqueue(std::shared_ptr<const PhaseContext> phase,
-               const std::vector<fleet::Assignment>& assignments);
+               const std::vector<fleet::Assignment>& assignments, TimePoint leased);
   void Enqueue(std::shared_ptr<const EvaluationContext> evaluation,
                const std::vector<fleet::EvaluationTask>& tasks);
 
@@ -79,14 +81,15 @@ class SlotPool {
   size_t held() const ABSL_LOCKS_EXCLUDED(mutex_);  // queued, running or trained, and not settled
   uint64_t started() const ABSL_LOCKS_EXCLUDED(mutex_);
   uint32_t idle() const ABSL_LOCKS_EXCLUDED(mutex_);  // slots for which nothing is queued
-  // How many queued items the slots will have begun after `seconds`, by what items took lately; 0
-  // before there were any.
+  // How many queued clients the slots will have begun after `seconds`, by what clients took lately;
+  // 0 before there were any.
   size_t QueueFor(double seconds) const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   struct TrainItem {
     std::shared_ptr<const PhaseContext> phase;
     fleet::Assignment assignment;
+    TimePoint leased{};
   };
   struct EvaluateItem {
     std::shared_ptr<const EvaluationContext> evaluation;
@@ -112,7 +115,7 @@ class SlotPool {
   size_t running_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t ready_ ABSL_GUARDED_BY(mutex_) = 0;  // slots that have their replica, or failed to
   uint64_t started_ ABSL_GUARDED_BY(mutex_) = 0;
-  double mean_seconds_ ABSL_GUARDED_BY(mutex_) = 0;  // of an item, moving; 0: none yet
+  double mean_seconds_ ABSL_GUARDED_BY(mutex_) = 0;  // of a client, moving; 0: none yet
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status error_ ABSL_GUARDED_BY(mutex_);

@@ -15,8 +15,9 @@ namespace {
 std::string Suggestion(absl::string_view wrong, const std::vector<std::string>& names) {
   if (names.empty()) return "; it takes none";
   const std::string nearest = NearestWord(wrong, names);
-  return absl::StrCat(nearest.empty() ? ";" : absl::StrCat("; did you mean '", nearest, "'?"),
-                      " There are: ", absl::StrJoin(names, ", "));
+  return absl::StrCat(nearest.empty() ? "; there are: "
+                                      : absl::StrCat("; did you mean '", nearest, "'? There are: "),
+                      absl::StrJoin(names, ", "));
 }
 
 const char* TypeName(const ParameterValue& value) {

@@ -40,8 +40,9 @@ absl::StatusOr<std::pair<size_t, size_t>> PhasesOf(const Timeline& timeline,
   const auto first = std::ranges::find_if(timeline.phases, in);
   if (first == timeline.phases.end()) {
     return absl::NotFoundError(absl::StrCat(
-        "no round of ", rounds, " is in the timeline, which ends with round ",
-        timeline.phases.back().round, " and, of a long run, has only every so many"));
+        "--rounds ", rounds, ": the timeline has ", count, " rounds, from ",
+        timeline.phases.front().round, " to ", timeline.phases.back().round,
+        count < timeline.phases.back().round ? "; of a long run, only every so many" : ""));
   }
   const auto last = std::find_if_not(first, timeline.phases.end(), in);
   return std::pair(static_cast<size_t>(first - timeline.phases.begin()),
@@ -53,17 +54,17 @@ void PrintWorkers(const Timeline& timeline) {
   for (const Timeline::Phase& phase : timeline.phases) {
     for (const Timeline::Turn& turn : phase.turns) {
       auto& [clients, busy] = work[turn.place.first];
-      ++clients;
-      busy += turn.length;
+      clients += phase.shown_every;
+      busy += turn.length * phase.shown_every;
     }
   }
   std::cout << absl::StrFormat("%-20s %5s %9s %12s\n", "worker", "slots", "clients", "a client");
   for (const auto& [process, done] : work) {
     const auto name = timeline.workers.find(process);
-    std::cout << absl::StrFormat(
-        "%-20s %5d %9d %9.3f ms\n", name == timeline.workers.end() ? "?" : name->second,
-        std::ranges::count(timeline.places, process, &Timeline::Place::first), done.first,
-        done.second / static_cast<double>(done.first) / 1e3);
+    std::cout << absl::StrFormat("%-20s %5d %9d %9.3f ms\n",
+                                 name == timeline.workers.end() ? "?" : name->second.name,
+                                 name == timeline.workers.end() ? 0 : name->second.slots,
+                                 done.first, done.second / static_cast<double>(done.first) / 1e3);
   }
 }
 
@@ -74,10 +75,15 @@ absl::Status Show(const TimelineCommand& command) {
   const TimeSpent spent = Spent(timeline);
   if (spent.phases == 0)
     return absl::NotFoundError(absl::StrCat(command.run, ": no client has been trained yet"));
+  if (!command.svg.empty()) {
+    MACAW_RETURN_IF_ERROR(
+        AtomicWriteFile(command.svg, Picture(timeline, phases.first, phases.second)));
+  }
   PrintWorkers(timeline);
-  std::cout << absl::StrFormat("\na round, mean of %d (phases of) rounds and %.1f clients\n",
-                               spent.phases,
-                               static_cast<double>(spent.clients) / static_cast<double>(spent.phases));
+  const auto clients = static_cast<double>(spent.clients) / static_cast<double>(spent.phases);
+  std::cout << absl::StrFormat("\nwhere a round's time goes: %.1f clients, mean of %d rounds%s\n",
+                               clients, spent.phases,
+                               timeline.several_phases() ? ", phase by phase" : "");
   Part("prepare", spent.prepare, "the cohort, the broadcast");
   Part("hand out", spent.hand_out, "the plan, leases until the first client begins");
   Part("train", spent.train, "from the first client's beginning to the last one's end");
@@ -88,8 +94,7 @@ absl::Status Show(const TimelineCommand& command) {
       "\nslots are busy %.1f %% of the time, %.1f %% while clients train; between two clients of a "
       "slot lie %.1f µs\n",
       100 * spent.busy, 100 * spent.busy_training, spent.gap);
-  if (command.svg.empty()) return absl::OkStatus();
-  return AtomicWriteFile(command.svg, Picture(timeline, phases.first, phases.second));
+  return absl::OkStatus();
 }
 
 }  // namespace

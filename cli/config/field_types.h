@@ -204,4 +204,13 @@ Field HiddenIf(Field field, Hidden hidden) {
   return field;
 }
 
+// Of effect only while `applies` holds. To give it without is an error where `needs` says in words
+// what it takes.
+template <typename Applies>
+Field Needing(const std::string& needs, Applies applies, Field field) {
+  field.applies = applies;
+  field.needs = needs;
+  return field;
+}
+
 }  // namespace macaw::cli

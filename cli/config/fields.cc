@@ -96,22 +96,18 @@ void AddData(Fields& f) {
                     "pad by so many zeros, crop back at random", AtLeast(0)));
   f.push_back(
       Plain("data.augment.flip", AT(run.transform.flip), "mirror left-right with probability 1/2"));
-  const auto other_source = [](const Config& c) { return c.data.source != "synthetic"; };
-  f.push_back(HiddenIf(
-      Plain("data.synthetic.clients", AT(data.synthetic.clients), "population", AtLeast(1)),
-      other_source));
-  f.push_back(HiddenIf(Plain("data.synthetic.alpha", AT(data.synthetic.alpha),
-                             "standard deviation of the clients' model means", AtLeast(0)),
-                       other_source));
-  f.push_back(HiddenIf(Plain("data.synthetic.beta", AT(data.synthetic.beta),
-                             "standard deviation of the clients' feature means", AtLeast(0)),
-                       other_source));
-  f.push_back(HiddenIf(Plain("data.synthetic.max_size", AT(data.synthetic.max_size),
-                             "cap on a client's examples; 0: none", AtLeast(0)),
-                       other_source));
-  f.push_back(
-      HiddenIf(Plain("data.synthetic.iid", AT(data.synthetic.iid), "one model for everybody"),
-               other_source));
+  const auto synthetic = [&f](Field field) {  // may be in the file of a run of other data
+    f.push_back(Needing(
+        "", [](const Config& c) { return c.data.source == "synthetic"; }, std::move(field)));
+  };
+  synthetic(Plain("data.synthetic.clients", AT(data.synthetic.clients), "population", AtLeast(1)));
+  synthetic(Plain("data.synthetic.alpha", AT(data.synthetic.alpha),
+                  "standard deviation of the clients' model means", AtLeast(0)));
+  synthetic(Plain("data.synthetic.beta", AT(data.synthetic.beta),
+                  "standard deviation of the clients' feature means", AtLeast(0)));
+  synthetic(Plain("data.synthetic.max_size", AT(data.synthetic.max_size),
+                  "cap on a client's examples; 0: none", AtLeast(0)));
+  synthetic(Plain("data.synthetic.iid", AT(data.synthetic.iid), "one model for everybody"));
 }
 
 void AddPartition(Fields& f) {
@@ -169,10 +165,11 @@ void AddRound(Fields& f) {
       HiddenIf(Plain("cohort.fraction", AT(cohort_fraction), "… or a fraction of the population",
                      {.least = 0, .most = 1, .open_least = true}),
                [](const Config& c) { return c.cohort_fraction == 0; }));
-  f.push_back(Choice(
-      "cohort.sampling", AT(run.cohort.sampling), {"uniform", "proportional", "poisson", "sweep", "available"},
-      "distinct; with replacement by examples (needs uniform weights); each on its own; "
-      "everybody once before anybody again; distinct ones of those who are there"));
+  f.push_back(
+      Choice("cohort.sampling", AT(run.cohort.sampling),
+             {"uniform", "proportional", "poisson", "sweep", "available"},
+             "distinct; with replacement by examples (needs uniform weights); each on its own; "
+             "everybody once before anybody again; distinct ones of those who are there"));
   f.push_back(WeightField());
   f.push_back(Plain("cohort.seed", AT(run.cohort.seed), "default: run.seed", AtLeast(0)));
   f.push_back(Plain("cohort.straggler_fraction", AT(run.cohort.straggler_fraction),
@@ -180,29 +177,31 @@ void AddRound(Fields& f) {
   f.push_back(Choice("cohort.straggler_policy", AT(run.cohort.straggler_policy),
                      {"partial", "drop"},
                      "what stragglers do: 1 to epochs-1 epochs (or steps), or nothing"));
-  const auto not_available = [](const Config& c) { return c.run.cohort.sampling != "available"; };
-  f.push_back(HiddenIf(
-      Plain("cohort.availability", AT(run.cohort.availability),
-            "sampling = \"available\": probability that a client is there in a round",
-            {.least = 0, .most = 1, .open_least = true}),
-      not_available));
-  f.push_back(HiddenIf(
-      Plain("cohort.availability_swing", AT(run.cohort.availability_swing),
-            "part of it that follows the day, each client with a phase of its own", Between(0, 1)),
-      not_available));
-  f.push_back(HiddenIf(Plain("cohort.availability_day", AT(run.cohort.availability_day),
-                             "rounds of a day", AtLeast(1)),
-                       not_available));
+  const auto by_availability = [&f](Field field) {
+    f.push_back(Needing(
+        "cohort.sampling = \"available\"",
+        [](const Config& c) { return c.run.cohort.sampling == "available"; }, std::move(field)));
+  };
+  by_availability(Plain("cohort.availability", AT(run.cohort.availability),
+                        "probability that a client is there in a round",
+                        {.least = 0, .most = 1, .open_least = true}));
+  by_availability(Plain("cohort.availability_swing", AT(run.cohort.availability_swing),
+                        "part of it that follows the day, each client with a phase of its own",
+                        Between(0, 1)));
+  by_availability(Plain("cohort.availability_day", AT(run.cohort.availability_day),
+                        "rounds of a day", AtLeast(1)));
   f.push_back(Plain("cohort.over_selection", AT(run.cohort.over_selection),
                     "times cohort.size are asked, and the first cohort.size to report are kept",
                     AtLeast(1)));
-  const auto not_over = [](const Config& c) { return c.run.cohort.over_selection == 1; };
-  f.push_back(HiddenIf(Plain("cohort.device_spread", AT(run.cohort.device_spread),
-                             "of ln(seconds a row), between clients: who reports first", AtLeast(0)),
-                       not_over));
-  f.push_back(HiddenIf(Plain("cohort.round_spread", AT(run.cohort.round_spread),
-                             "of ln(seconds), between a client's rounds", AtLeast(0)),
-                       not_over));
+  const auto over = [&f](Field field) {
+    f.push_back(Needing(
+        "cohort.over_selection > 1",
+        [](const Config& c) { return c.run.cohort.over_selection > 1; }, std::move(field)));
+  };
+  over(Plain("cohort.device_spread", AT(run.cohort.device_spread),
+             "of ln(seconds a row), between clients: who reports first", AtLeast(0)));
+  over(Plain("cohort.round_spread", AT(run.cohort.round_spread),
+             "of ln(seconds), between a client's rounds", AtLeast(0)));
 }
 
 void AddLocal(Fields& f) {
@@ -269,7 +268,7 @@ void AddNode(Fields& f) {
 
   f.push_back(Plain("workers.processes", AT(workers.processes), "worker processes", AtLeast(1)));
   f.push_back(Plain("workers.slots", AT(workers.slots),
-                    "clients at a time in each; 0: the cores, shared out", AtLeast(0)));
+                    "clients at a time in each; 0: the cores, shared out", Between(0, 4096)));
   f.push_back(List("workers.slowdown", AT(workers.slowdown),
                    "emulation: slot i of the run takes so many times as long", AtLeast(1)));
 

@@ -28,7 +28,9 @@ struct Field {
   // What to write into the effective file; nothing where the key is best left out (empty, or its
   // rival is in force).
   std::function<std::optional<Value>(const Config&)> get;
-  std::function<void(Config&)> reset;  // back to the default
+  std::function<void(Config&)> reset;          // back to the default
+  std::function<bool(const Config&)> applies;  // while it holds, it is in the effective file
+  std::string needs;  // what that takes, in words; to give the key without that is an error
 };
 
 // Every key but those of [algorithm.NAME], which the registry knows. In the order of the effective

@@ -118,6 +118,7 @@ class Reader {
                 absl::StrCat("a schedule of kind \"", schedule.kind,
                              "\" needs local.lr_schedule.gamma: what the rate is multiplied by"));
     }
+    MACAW_RETURN_IF_ERROR(CheckThatAllApply());
     FollowTheRunsSeed();
     if (std::find(config_.splits.begin(), config_.splits.end(), "test") == config_.splits.end()) {
       config_.run.evaluation.central = config_.run.evaluation.clients = false;
@@ -182,6 +183,16 @@ class Reader {
     algorithm = *std::move(complete);
     config_.algorithm_tables[algorithm.name] = algorithm.parameters;
     return std::move(config_);
+  }
+
+  // A key that would be ignored was meant to do something.
+  absl::Status CheckThatAllApply() const {
+    for (const std::string& path : given_) {
+      const Field& field = *by_path_.at(path);
+      if (field.needs.empty() || field.applies(config_)) continue;
+      return At(places_.at(path), absl::StrCat(path, " has no effect without ", field.needs));
+    }
+    return absl::OkStatus();
   }
 
   void Forget(const std::string& path) {
@@ -273,7 +284,7 @@ class Reader {
     }
     std::string meant = NearestWord(key, known);
     if (!meant.empty()) meant = absl::StrCat("algorithm.", name, ".", meant);
-    return At(value.place, absl::StrCat("unknown key ", path, DidYouMean(meant), " ", name,
+    return At(value.place, absl::StrCat("unknown key ", path, DidYouMean(meant), "; ", name,
                                         known.empty() ? " has no parameters" : " has ",
                                         absl::StrJoin(known, ", ")));
   }

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "core/safetensors.h"
 #include "core/status.h"
+#include "scheduler/cohort.h"
 
 namespace macaw::cli {
 namespace {
@@ -109,7 +110,8 @@ absl::Status ResolveCohort(Config& config, const data::DatasetInfo& info) {
     return absl::InvalidArgumentError(absl::StrCat("cohort.weight = \"tokens\", but the rows of ",
                                                    info.name, " are not sequences of tokens"));
   }
-  return absl::OkStatus();
+  // What the server would say to it, once it has the clients' sizes.
+  return scheduler::MakeSampler(cohort, std::vector<uint32_t>(info.clients, 1)).status();
 }
 
 }  // namespace
@@ -135,6 +137,11 @@ absl::Status Resolve(Config& config, const data::DatasetInfo& info,
   }
   MACAW_RETURN_IF_ERROR(ResolveTransform(config, info));
   MACAW_RETURN_IF_ERROR(ResolveCohort(config, info));
+  if (config.run.local.trainer == "fused" && config.run.dtype == DType::kF64) {
+    return absl::InvalidArgumentError(
+        "local.trainer = \"fused\" computes in float32, but run.dtype is \"float64\": leave the "
+        "trainer to \"auto\"");
+  }
   Schedule& schedule = config.run.local.lr_schedule;
   if (schedule.kind == "cosine" && schedule.rounds == 0) schedule.rounds = config.run.rounds;
   return absl::OkStatus();

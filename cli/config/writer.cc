@@ -67,6 +67,7 @@ std::string ToToml(const ParameterValue& value) {
 std::string EffectiveToml(const Config& config) {
   TomlText text;
   for (const Field& field : AllFields()) {
+    if (field.applies && !field.applies(config)) continue;
     const std::optional<Value> value = field.get(config);
     if (value.has_value())
       text.Add(field.path, absl::StrCat(KeyOf(field.path), " = ", ToToml(*value)));

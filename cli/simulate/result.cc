@@ -47,8 +47,9 @@ absl::StatusOr<RunResult> ReadResult(const std::string& folder) {
 }
 
 std::string ResultText(const RunResult& result) {
-  std::string text = absl::StrFormat("done       %d rounds in %.1f s (%.3g rounds/s)\n",
-                                     result.rounds, result.seconds, result.rounds_per_second);
+  std::string text =
+      absl::StrFormat("done       %d rounds in %.1f s (%.3g rounds/s after the start)\n",
+                      result.rounds, result.seconds, result.rounds_per_second);
   std::string metrics;
   for (const char* metric : {"train_loss", "test_loss", "test_accuracy"}) {
     const auto found = result.final.find(metric);

@@ -53,8 +53,11 @@ double TickOf(double span) {
 }  // namespace
 
 std::string Picture(const Timeline& timeline, size_t first, size_t last) {
-  const double begin = timeline.phases[first].opened;
-  const double end = std::max(timeline.phases[last].closed, begin + 1);
+  double begin = timeline.phases[first].opened, end = begin + 1;
+  for (size_t i = first; i <= last; ++i) {
+    begin = std::min(begin, timeline.phases[i].opened);
+    end = std::max(end, timeline.phases[i].closed);
+  }
   const auto x = [&](double time) {
     return kLeft + (time - begin) / (end - begin) * (kWidth - kLeft - kRight);
   };
@@ -74,38 +77,37 @@ std::string Picture(const Timeline& timeline, size_t first, size_t last) {
       kWidth, bottom + kFoot);
   const double tick = TickOf(end - begin);
   for (double time = 0; time <= end - begin; time += tick) {
-    absl::StrAppend(
-        &out, absl::StrFormat("<path d=\"M%.1f %.1fV%.1f\" stroke=\"#eeeeee\"/>\n", x(begin + time),
-                              kHead - 4, bottom),
-        Text(x(begin + time), bottom + 14, Time(time), "middle"));
+    absl::StrAppend(&out,
+                    absl::StrFormat("<path d=\"M%.1f %.1fV%.1f\" stroke=\"#eeeeee\"/>\n",
+                                    x(begin + time), kHead - 4, bottom),
+                    Text(x(begin + time), bottom + 14, Time(time), "middle"));
   }
   absl::StrAppend(&out, Text(kLeft - 8, row(0) + 12, "server", "end"));
   for (size_t i = 0; i < places.size(); ++i) {
     const auto worker = timeline.workers.find(places[i].first);
     absl::StrAppend(
         &out, Text(kLeft - 8, row(i + 1) + 12,
-                   absl::StrCat(worker == timeline.workers.end() ? "worker" : worker->second,
+                   absl::StrCat(worker == timeline.workers.end() ? "worker" : worker->second.name,
                                 ", slot ", places[i].second),
                    "end"));
   }
   for (size_t i = first; i <= last; ++i) {
     const Timeline::Phase& phase = timeline.phases[i];
     const std::string name = absl::StrCat("round ", phase.round);
-    absl::StrAppend(
-        &out, Text(x(phase.opened), kHead - 10, name, "start"),
-        Bar(x(phase.opened), x(phase.ready), row(0), kPrepare,
-            absl::StrCat(name, ", prepare: ", Time(phase.ready - phase.opened))),
-        Bar(x(phase.ready), x(phase.gathered), row(0), kTrain,
-            absl::StrCat(name, ", train: ", Time(phase.gathered - phase.ready))),
-        Bar(x(phase.gathered), x(phase.closed), row(0), kApply,
-            absl::StrCat(name, ", apply: ", Time(phase.closed - phase.gathered))));
+    absl::StrAppend(&out, Text(x(phase.opened), kHead - 10, name, "start"),
+                    Bar(x(phase.opened), x(phase.ready), row(0), kPrepare,
+                        absl::StrCat(name, ", prepare: ", Time(phase.ready - phase.opened))),
+                    Bar(x(phase.ready), x(phase.gathered), row(0), kTrain,
+                        absl::StrCat(name, ", train: ", Time(phase.gathered - phase.ready))),
+                    Bar(x(phase.gathered), x(phase.closed), row(0), kApply,
+                        absl::StrCat(name, ", apply: ", Time(phase.closed - phase.gathered))));
     std::map<Timeline::Place, size_t> turns;
     for (const Timeline::Turn& turn : phase.turns) {
       const auto place = std::ranges::lower_bound(places, turn.place) - places.begin();
-      absl::StrAppend(&out, Bar(x(turn.start), x(turn.start + turn.length),
-                                row(static_cast<size_t>(place) + 1),
-                                kClients[phase.round % 2][turns[turn.place]++ % 2],
-                                absl::StrCat(turn.name, ", ", name, ": ", Time(turn.length))));
+      absl::StrAppend(
+          &out, Bar(x(turn.start), x(turn.start + turn.length), row(static_cast<size_t>(place) + 1),
+                    kClients[phase.round % 2][turns[turn.place]++ % 2],
+                    absl::StrCat(turn.name, ", ", name, ": ", Time(turn.length))));
     }
   }
   absl::StrAppend(&out, "</svg>\n");

@@ -22,9 +22,8 @@ void Take(const Json& event, Timeline& timeline) {
   const auto thread = event.value("tid", uint32_t{0});
   const Json args = event.value("args", Json::object());
   if (event.value("ph", "") == "M") {
-    if (process == 0) return;
-    if (name == "process_name") timeline.workers[process] = args.value("name", "");
-    if (name == "thread_name") timeline.places.emplace_back(process, thread);
+    if (process != 0 && name == "process_name")
+      timeline.workers[process] = {args.value("name", ""), args.value("slots", 0u)};
     return;
   }
   const double start = event.value("ts", 0.0), length = event.value("dur", 0.0);
@@ -34,6 +33,9 @@ void Take(const Json& event, Timeline& timeline) {
                                .slots = args.value("slots", 0u),
                                .opened = start,
                                .closed = start + length,
+                               .clients = args.value("clients", uint64_t{0}),
+                               .busy = args.value("busy_us", 0.0),
+                               .shown_every = args.value("shown_every", 1u),
                                .turns = {}});
     return;
   }
@@ -66,9 +68,12 @@ absl::StatusOr<Timeline> ReadTimeline(const std::string& path) {
       return absl::DataLossError(absl::StrCat(path, ": \"", line, "\": ", error.what()));
     }
   }
-  if (timeline.phases.empty())
-    return absl::NotFoundError(absl::StrCat(path, " tells of no round"));
+  if (timeline.phases.empty()) return absl::NotFoundError(absl::StrCat(path, " tells of no round"));
   return timeline;
+}
+
+bool Timeline::several_phases() const {
+  return std::ranges::any_of(phases, [](const Phase& phase) { return phase.phase > 0; });
 }
 
 TimeSpent Spent(const Timeline& timeline) {
@@ -82,16 +87,17 @@ TimeSpent Spent(const Timeline& timeline) {
     for (const Timeline::Turn& turn : phase.turns) {
       first = std::min(first, turn.start);
       last = std::max(last, turn.start + turn.length);
-      busy += turn.length;
       slots[turn.place].emplace_back(turn.start, turn.start + turn.length);
     }
     for (auto& [place, turns] : slots) {
       std::ranges::sort(turns);
+      if (phase.shown_every > 1) break;  // not all turns are there
       for (size_t i = 1; i < turns.size(); ++i, ++gap_count)
         gaps += turns[i].first - turns[i - 1].second;
     }
     ++spent.phases;
-    spent.clients += phase.turns.size();
+    spent.clients += phase.clients;
+    busy += phase.busy;
     spent.whole += phase.closed - phase.opened;
     spent.prepare += phase.ready - phase.opened;
     spent.hand_out += first - phase.ready;
@@ -103,8 +109,8 @@ TimeSpent Spent(const Timeline& timeline) {
   }
   if (spent.phases == 0) return spent;
   const auto phases = static_cast<double>(spent.phases);
-  for (double* part : {&spent.whole, &spent.prepare, &spent.hand_out, &spent.train, &spent.commit,
-                       &spent.apply})
+  for (double* part :
+       {&spent.whole, &spent.prepare, &spent.hand_out, &spent.train, &spent.commit, &spent.apply})
     *part /= phases;
   if (gap_count > 0) spent.gap = gaps / static_cast<double>(gap_count);
   if (slot_time > 0) spent.busy = busy / slot_time;

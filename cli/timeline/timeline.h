@@ -11,6 +11,10 @@ namespace macaw::cli {
 
 // A run's timeline.json (server/timeline.h) as values. Times are microseconds since the run began.
 struct Timeline {
+  struct Worker {
+    std::string name;
+    uint32_t slots = 0;
+  };
   // A slot of a worker: (process, thread) of the file.
   using Place = std::pair<uint64_t, uint32_t>;
   struct Turn {
@@ -23,11 +27,15 @@ struct Timeline {
     uint32_t round = 0, phase = 0;
     uint32_t slots = 0;
     double opened = 0, ready = 0, gathered = 0, closed = 0;
+    uint64_t clients = 0;
+    double busy = 0;           // of all slots together
+    uint32_t shown_every = 1;  // of a large phase only some turns are there
     std::vector<Turn> turns;
   };
-  std::map<uint64_t, std::string> workers;  // by process
-  std::vector<Place> places;                // every slot there was, in order
-  std::vector<Phase> phases;                // as they ran; a round that was repeated is there twice
+  std::map<uint64_t, Worker> workers;  // by process
+  std::vector<Phase> phases;           // as they ran; a round that was repeated is there twice
+
+  bool several_phases() const;  // some round has more than one
 };
 
 // Lines that a crash has cut are passed over. Errors name the file.
@@ -36,14 +44,14 @@ absl::StatusOr<Timeline> ReadTimeline(const std::string& path);
 // Where the time of the mean phase went; microseconds, but for the shares.
 struct TimeSpent {
   uint64_t phases = 0, clients = 0;
-  double whole = 0;     // of a phase
-  double prepare = 0;   // sampling, the broadcast
-  double hand_out = 0;  // the plan, and leases until the first client begins
-  double train = 0;     // from the first client's beginning to the last one's end
-  double commit = 0;    // until the last part is in the sum
-  double apply = 0;     // the algorithm's step, and what is kept
-  double gap = 0;       // between two clients of a slot, a client
-  double busy = 0;      // share of all slots' time, phase by phase
+  double whole = 0;          // of a phase
+  double prepare = 0;        // sampling, the broadcast
+  double hand_out = 0;       // the plan, and leases until the first client begins
+  double train = 0;          // from the first client's beginning to the last one's end
+  double commit = 0;         // until the last part is in the sum
+  double apply = 0;          // the algorithm's step, and what is kept
+  double gap = 0;            // between two clients of a slot, a client
+  double busy = 0;           // share of all slots' time, phase by phase
   double busy_training = 0;  // likewise, of `train` alone
 };
 TimeSpent Spent(const Timeline& timeline);

@@ -166,8 +166,8 @@ struct ClientRecord {
   std::vector<double> sums;  // MetricSchema::sums over its minibatches
   // Timings, never part of a result: reading its state, loading its rows, everything after.
   double state_seconds = 0, load_seconds = 0, train_seconds = 0;
-  uint32_t slot = 0;        // of its worker, from 0
-  double began_before = 0;  // seconds before its part was put together
+  uint32_t slot = 0;       // of its worker, from 0
+  double began_after = 0;  // seconds after its lease arrived
   bool has_state = false;  // a state blob was stored under this attempt
 };
 enum class LeftOutReason : uint8_t {

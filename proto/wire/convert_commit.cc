@@ -21,7 +21,7 @@ v1::ClientRecord ToWire(const fleet::ClientRecord& record) {
   m.set_has_state(record.has_state);
   m.set_state_seconds(record.state_seconds);
   m.set_slot(record.slot);
-  m.set_began_before(record.began_before);
+  m.set_began_after(record.began_after);
   return m;
 }
 
@@ -40,7 +40,7 @@ absl::StatusOr<fleet::ClientRecord> FromWire(const v1::ClientRecord& m) {
   record.has_state = m.has_state();
   record.state_seconds = f.NotNegative("state_seconds", m.state_seconds());
   record.slot = m.slot();
-  record.began_before = f.NotNegative("began_before", m.began_before());
+  record.began_after = f.NotNegative("began_after", m.began_after());
   return f.Done(std::move(record));
 }
 

@@ -54,10 +54,13 @@ const AttemptTable::Entry* AttemptTable::FindCurrent(WorkerId worker,
 }
 
 void AttemptTable::Renew(WorkerId worker, TimePoint expires) {
+  if (leased_to(worker) == 0) return;
+  next_expiry_ = TimePoint::max();
   for (auto& [client, entry] : entries_) {
-    if (entry.state == State::kLeased && entry.worker == worker) entry.expires = expires;
+    if (entry.state != State::kLeased) continue;
+    if (entry.worker == worker) entry.expires = expires;
+    next_expiry_ = std::min(next_expiry_, entry.expires);
   }
-  FindNextExpiry();
 }
 
 std::vector<Attempt> AttemptTable::NotHeld(WorkerId worker,

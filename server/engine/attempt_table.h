@@ -60,8 +60,8 @@ class AttemptTable {
   void Count(std::span<const Attempt> attempts);
   void GiveUp(std::span<const Attempt> attempts);
 
-  // When to call Expire: not after the next lease runs out, and seldom before. TimePoint::max() when
-  // nothing is leased. These two cost the same for any cohort.
+  // When to call Expire: not after the next lease runs out, and seldom before. TimePoint::max()
+  // when nothing is leased. These two cost the same for any cohort.
   TimePoint NextExpiry() const { return leased_ > 0 ? next_expiry_ : TimePoint::max(); }
   uint64_t leased_to(WorkerId worker) const;
   State StateOf(ClientId client) const;

@@ -13,7 +13,8 @@ namespace {
 
 using fleet::Verdict;
 
-constexpr double kLongestReport = 1e8;  // seconds
+// Seconds as a worker reports them, but within what the arithmetic of times can hold.
+double Seconds(double reported) { return std::min(reported, 1e8); }
 
 std::vector<Attempt> AttemptsOf(const fleet::Part& part) {
   std::vector<Attempt> attempts;
@@ -88,29 +89,29 @@ void RoundEngine::LearnSpeed(const Worker& worker, const fleet::Part& part) {
     const scheduler::CohortEntry* entry = FindEntry(record.attempt.client);
     if (entry == nullptr) continue;
     Estimates().Observe(worker.session, *entry,
-                        {.state_seconds = record.state_seconds,
-                         .load_seconds = record.load_seconds,
-                         .train_seconds = record.train_seconds});
+                        {.state_seconds = Seconds(record.state_seconds),
+                         .load_seconds = Seconds(record.load_seconds),
+                         .train_seconds = Seconds(record.train_seconds)});
   }
 }
 
-void RoundEngine::NoteTurns(const Worker& worker, const fleet::Part& part, TimePoint now) {
-  // Whatever a worker reports, it must fit a Duration.
-  const auto seconds = [](double reported) { return std::min(reported, kLongestReport); };
+void RoundEngine::NoteTurns(const Worker& worker, const fleet::Part& part) {
   for (const fleet::ClientRecord& record : part.included) {
+    const auto leased = leased_at_.find(record.attempt.client);
+    if (leased == leased_at_.end()) continue;
     report_.turns.push_back({.client = record.attempt.client,
                              .worker = worker.session,
                              .slot = record.slot,
-                             .began = now - FromSeconds(seconds(record.began_before)),
-                             .state_seconds = seconds(record.state_seconds),
-                             .load_seconds = seconds(record.load_seconds),
-                             .train_seconds = seconds(record.train_seconds),
+                             .began = leased->second + FromSeconds(Seconds(record.began_after)),
+                             .state_seconds = Seconds(record.state_seconds),
+                             .load_seconds = Seconds(record.load_seconds),
+                             .train_seconds = Seconds(record.train_seconds),
                              .steps = record.steps});
   }
 }
 
 fleet::CommitReply RoundEngine::Accept(Ticket ticket, Worker& worker, const fleet::Part& part,
-                                       const absl::Status& decoded, bool& adding, TimePoint now) {
+                                       const absl::Status& decoded, bool& adding) {
   const std::vector<Attempt> attempts = AttemptsOf(part);
   const bool current =
       state_ == State::kRunning && part.round == order_.round && part.phase == order_.phase;
@@ -142,7 +143,7 @@ fleet::CommitReply RoundEngine::Accept(Ticket ticket, Worker& worker, const flee
   std::vector<Attempt> left_out(attempts.begin() + static_cast<long>(part.included.size()),
                                 attempts.end());
   LearnSpeed(worker, part);
-  NoteTurns(worker, part, now);
+  NoteTurns(worker, part);
   table_.Count(included);
   table_.GiveUp(left_out);
   report_.records.insert(report_.records.end(), part.included.begin(), part.included.end());
@@ -190,8 +191,7 @@ void RoundEngine::Commit(Ticket ticket, const fleet::CommitRequest& request,
   evaluation_.DropWorker(worker->session);
   fleet::CommitReply reply{.verdict = Verdict::kAccepted};
   bool adding = false;
-  if (request.part.has_value())
-    reply = Accept(ticket, *worker, *request.part, decoded, adding, now);
+  if (request.part.has_value()) reply = Accept(ticket, *worker, *request.part, decoded, adding);
   if (reply.verdict == Verdict::kAccepted) worker->last_commit = request.commit_id;
   if (!adding)
     answer(std::move(reply));  // else PartAdded answers: the sum is acknowledged once it is in

@@ -107,6 +107,7 @@ void RoundEngine::OpenPhase(Phase phase, TimePoint now) {
   order_.grid.total_multiplicity = std::max<uint64_t>(order_.grid.total_multiplicity, 1);
 
   table_ = AttemptTable(clients);
+  leased_at_.clear();
   report_ = {.round = order_.round,
              .phase = phase,
              .cohort = clients.size(),

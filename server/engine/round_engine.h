@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "core/clock.h"
 #include "core/ids.h"
@@ -124,7 +125,7 @@ class RoundEngine {
   // What is known of the workers' speed in the open phase. Placement only, never a result.
   scheduler::Estimator& Estimates();
   void LearnSpeed(const Worker& worker, const fleet::Part& part);
-  void NoteTurns(const Worker& worker, const fleet::Part& part, TimePoint now);
+  void NoteTurns(const Worker& worker, const fleet::Part& part);
   void Weigh(scheduler::CohortEntry& entry, Round round) const;  // what its cost depends on
   absl::Status CheckNode(const fleet::RegisterRequest& request,
                          const std::vector<uint32_t>& examples) const;
@@ -140,7 +141,7 @@ class RoundEngine {
   void DismissParked();  // those for whom nothing can come any more commit what they have
   void Requeue(const std::vector<Attempt>& ended, const std::string& why);
   fleet::CommitReply Accept(Ticket ticket, Worker& worker, const fleet::Part& part,
-                            const absl::Status& decoded, bool& adding, TimePoint now);
+                            const absl::Status& decoded, bool& adding);
   absl::Status CheckRecords(const fleet::Part& part) const;
   absl::Status CheckEvaluation(const fleet::EvaluationResult& result) const;
   absl::Status CheckStateStore(const fleet::RegisterRequest& request) const;
@@ -185,6 +186,7 @@ class RoundEngine {
   scheduler::Cohort cohort_;
   fleet::Blob broadcast_;
   AttemptTable table_{{}};
+  absl::flat_hash_map<ClientId, TimePoint> leased_at_;  // when each was leased last
   scheduler::DispatchQueue dispatch_;
   std::map<Phase, scheduler::Estimator> estimators_;
   std::map<ClientId, uint32_t> deaths_;

@@ -140,10 +140,11 @@ void StateVersions::CheckpointsFrom(Round oldest) {
 }
 
 std::vector<Attempt> StateVersions::TakeDeletable(size_t most) {
-  const auto end =
-      deletable_.begin() + static_cast<long>(std::min<size_t>(most, deletable_.size()));
-  std::vector<Attempt> taken(deletable_.begin(), end);
-  deletable_.erase(deletable_.begin(), end);
+  // From the end: there may be a million of them.
+  const auto first =
+      deletable_.end() - static_cast<long>(std::min<size_t>(most, deletable_.size()));
+  std::vector<Attempt> taken(first, deletable_.end());
+  deletable_.erase(first, deletable_.end());
   return taken;
 }
 

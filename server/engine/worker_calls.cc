@@ -248,9 +248,10 @@ bool RoundEngine::Serve(Worker& worker, const fleet::LeaseRequest& request, Tick
                         .now = ToSeconds(now - report_.times.ready),
                         .least_seconds = kLeaseWorth});
     reply.when_idle = piece.when_idle;
-    worker.look_again = std::isfinite(piece.look_again)
-                            ? report_.times.ready + FromSeconds(std::min(piece.look_again, kForEver))
-                            : TimePoint::max();
+    worker.look_again =
+        std::isfinite(piece.look_again)
+            ? report_.times.ready + FromSeconds(std::min(piece.look_again, kForEver))
+            : TimePoint::max();
     if (!piece.clients.empty()) {
       fleet::TrainingLease lease{.round = order_.round,
                                  .phase = order_.phase,
@@ -261,6 +262,7 @@ bool RoundEngine::Serve(Worker& worker, const fleet::LeaseRequest& request, Tick
                                  .total_multiplicity = order_.grid.total_multiplicity};
       for (const scheduler::CohortEntry& entry : piece.clients) {
         const Attempt attempt = table_.Lease(entry.client, worker.session, expires, fences_);
+        leased_at_[entry.client] = now;
         lease.assignments.push_back({.client = entry.client,
                                      .fence = attempt.fence,
                                      .multiplicity = entry.multiplicity,

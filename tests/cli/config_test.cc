@@ -198,11 +198,11 @@ TEST(Config, ShowsEveryGivenKeyInTheEffectiveFile) {
   for (const Field& field : AllFields()) {
     const std::optional<Value> value = field.get(*full), usual = field.get(defaults);
     // What kEverything does not say, or can say in one way only.
-    const bool same = field.path == "cohort.sampling" || field.path == "server.durability";
+    const bool same =
+        field.path == "server.durability" || field.path.starts_with("data.synthetic.");
     const bool hidden = field.path == "model.name" || field.path == "cohort.size" ||
-                        field.path == "local.epochs" || field.path.starts_with("data.synthetic.") ||
-                        field.path == "model.torchscript" || field.path == "model.tensors" ||
-                        field.path == "model.script_digest";
+                        field.path == "local.epochs" || field.path == "model.torchscript" ||
+                        field.path == "model.tensors" || field.path == "model.script_digest";
     ASSERT_EQ(value.has_value(), !hidden) << field.path;
     if (hidden || same) continue;
     EXPECT_TRUE(!usual.has_value() || ToToml(*usual) != ToToml(*value))
@@ -274,6 +274,15 @@ TEST(Config, TakesANameForASchedule) {
   // A factor of 1 would be no schedule.
   EXPECT_THAT(Parse(kMinimal, {"local.lr_schedule=exponential"}).status().message(),
               HasSubstr("needs local.lr_schedule.gamma"));
+}
+
+TEST(Config, RefusesAKeyThatWouldBeIgnored) {
+  EXPECT_THAT(
+      Parse(kMinimal, {"cohort.availability=0.5"}).status().message(),
+      HasSubstr("cohort.availability has no effect without cohort.sampling = \"available\""));
+  EXPECT_THAT(Parse(kMinimal, {"cohort.round_spread=1"}).status().message(),
+              HasSubstr("has no effect without cohort.over_selection > 1"));
+  EXPECT_TRUE(Parse(kMinimal, {"cohort.availability=0.5", "cohort.sampling=available"}).ok());
 }
 
 TEST(Config, LetsTheLastOverrideWinAndReplaceARival) {

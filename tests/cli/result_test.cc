@@ -38,7 +38,7 @@ TEST_F(FolderTest, ASummaryBecomesAResult) {
   EXPECT_EQ(result->rounds, 60u);
   EXPECT_EQ(result->final.size(), 2u);
   const std::string text = ResultText(*result);
-  EXPECT_THAT(text, HasSubstr("60 rounds in 30.5 s (2 rounds/s)"));
+  EXPECT_THAT(text, HasSubstr("60 rounds in 30.5 s (2 rounds/s after the start)"));
   EXPECT_THAT(text, HasSubstr("train_loss 0.2500  test_accuracy 0.9500"));
   EXPECT_THAT(text, HasSubstr(path_ + "/model.safetensors"));
 }

@@ -14,10 +14,8 @@ using ::testing::HasSubstr;
 // One round of 1000 µs on two slots: 100 to prepare, 50 to hand out, 600 to train, 150 to commit,
 // 100 to apply; the slots are busy for 500 and 590 µs.
 constexpr const char* kRound = R"([{"name":"process_name","ph":"M","pid":0,"args":{"name":"server"}}
-,{"name":"process_name","ph":"M","pid":7,"tid":0,"args":{"name":"worker-0"}}
-,{"name":"thread_name","ph":"M","pid":7,"tid":0,"args":{"name":"slot 0"}}
-,{"name":"thread_name","ph":"M","pid":7,"tid":1,"args":{"name":"slot 1"}}
-,{"name":"round 3","ph":"X","pid":0,"tid":0,"ts":5000.0,"dur":1000.0,"args":{"round":3,"phase":0,"slots":2}}
+,{"name":"process_name","ph":"M","pid":7,"tid":0,"args":{"name":"worker-0","slots":2}}
+,{"name":"round 3","ph":"X","pid":0,"tid":0,"ts":5000.0,"dur":1000.0,"args":{"round":3,"phase":0,"clients":3,"slots":2,"busy_us":1090}}
 ,{"name":"prepare","ph":"X","pid":0,"tid":0,"ts":5000.0,"dur":100.0,"args":{}}
 ,{"name":"train","ph":"X","pid":0,"tid":0,"ts":5100.0,"dur":800.0,"args":{}}
 ,{"name":"apply","ph":"X","pid":0,"tid":0,"ts":5900.0,"dur":100.0,"args":{}}
@@ -33,10 +31,11 @@ absl::StatusOr<Timeline> Read(const std::string& text) {
 
 TEST(ReadTimeline, TakesPhasesTurnsAndNames) {
   const Timeline timeline = *Read(absl::StrCat(kRound, "]\n"));
-  EXPECT_EQ(timeline.workers.at(7), "worker-0");
-  EXPECT_EQ(timeline.places.size(), 2u);
+  EXPECT_EQ(timeline.workers.at(7).name, "worker-0");
+  EXPECT_EQ(timeline.workers.at(7).slots, 2u);
   ASSERT_EQ(timeline.phases.size(), 1u);
   EXPECT_EQ(timeline.phases[0].round, 3u);
+  EXPECT_FALSE(timeline.several_phases());
   ASSERT_EQ(timeline.phases[0].turns.size(), 3u);
   EXPECT_EQ(timeline.phases[0].turns[0].load, 7);
   EXPECT_EQ(timeline.phases[0].turns[2].place, Timeline::Place(7, 1));
@@ -50,8 +49,9 @@ TEST(ReadTimeline, PassesOverWhatACrashHasCut) {
 
 TEST(ReadTimeline, SaysWhatIsMissingOrWrong) {
   EXPECT_THAT(Read("[").status().message(), HasSubstr("tells of no round"));
-  EXPECT_THAT(Read("[{\"name\":\"round 1\",\"pid\":0,\"args\":{\"round\":\"x\"}}").status().message(),
-              HasSubstr("round 1"));
+  EXPECT_THAT(
+      Read("[{\"name\":\"round 1\",\"pid\":0,\"args\":{\"round\":\"x\"}}").status().message(),
+      HasSubstr("round 1"));
   EXPECT_THAT(ReadTimeline("/nowhere/timeline.json").status().message(), HasSubstr("/nowhere"));
 }
 

@@ -68,6 +68,7 @@ TEST(AvailableSampler, NamesTheOptionThatIsWrong) {
   };
   EXPECT_THAT(message({.probability = 0}, 1), testing::HasSubstr("cohort.availability is 0"));
   EXPECT_THAT(message({.swing = 2}, 1), testing::HasSubstr("cohort.availability_swing is 2"));
+  EXPECT_THAT(message({.probability = 0.8, .swing = 0.5}, 1), testing::HasSubstr("is 1.2, more"));
   EXPECT_THAT(message({.day = 0}, 1), testing::HasSubstr("cohort.availability_day is 0"));
   EXPECT_THAT(message({}, 11), testing::HasSubstr("population has 10"));
 }
@@ -94,6 +95,18 @@ TEST(OverSelection, KeepsTheShortestOfTheCandidates) {
   }
 }
 
+TEST(OverSelection, WhoHasNothingToReportIsNotFirst) {
+  std::vector<uint32_t> examples(100, 5);
+  for (size_t i = 0; i < examples.size(); i += 3) examples[i] = 0;
+  const auto sampler = *MakeSampler({.size = 40, .seed = 3, .over_selection = 1.6}, examples);
+  for (uint32_t round = 1; round <= 20; ++round) {
+    const Cohort cohort = sampler->Sample(Round(round));
+    size_t empty = 0;
+    for (const CohortEntry& entry : cohort.entries) empty += entry.load == 0;
+    EXPECT_LT(empty, 6u);  // of 64 asked some 21 are empty, and 43 are not
+  }
+}
+
 TEST(OverSelection, ASlowDeviceIsSlowInEveryRound) {
   const OverSelectionOptions options{.keep = 1, .device_spread = 1, .round_spread = 0.1, .seed = 9};
   const CohortEntry one{.client = ClientId(1), .load = 100},
@@ -109,11 +122,8 @@ TEST(OverSelection, ASlowDeviceIsSlowInEveryRound) {
 
 TEST(MakeSampler, AsksMoreThanItKeepsOfThoseWhoAreThere) {
   const std::vector<uint32_t> examples(1000, 10);
-  const CohortConfig config{.size = 40,
-                            .sampling = "available",
-                            .seed = 5,
-                            .availability = 0.3,
-                            .over_selection = 1.5};
+  const CohortConfig config{
+      .size = 40, .sampling = "available", .seed = 5, .availability = 0.3, .over_selection = 1.5};
   const auto sampler = *MakeSampler(config, examples);
   const auto candidates =
       *MakeAvailableSampler({.probability = 0.3, .swing = 0, .seed = 5}, 60, examples);
@@ -141,7 +151,7 @@ TEST(MakeSampler, RefusesAnOverSelectionThatCannotBe) {
   EXPECT_THAT(message({.size = 5, .over_selection = 0.5}),
               testing::HasSubstr("cohort.over_selection is 0.5"));
   EXPECT_THAT(message({.size = 5, .over_selection = 3}),
-              testing::HasSubstr("cohort.size is 5, of cohort.over_selection = 3"));
+              testing::HasSubstr("cohort.size times cohort.over_selection is 15"));
   EXPECT_THAT(message({.size = 5, .over_selection = 1e300}),
               testing::HasSubstr("population has 10"));
   for (const char* sampling : {"proportional", "poisson", "sweep"}) {

@@ -13,11 +13,12 @@ using Json = nlohmann::json;
 
 PhaseReport ReportOf(uint32_t round, size_t turns) {
   const TimePoint began(FromSeconds(100 + round));
-  PhaseReport report{
-      .round = Round(round),
-      .cohort = turns,
-      .times = {.opened = began, .ready = began + FromSeconds(0.25), .gathered = began + FromSeconds(0.75)},
-      .slots = 2};
+  PhaseReport report{.round = Round(round),
+                     .cohort = turns,
+                     .times = {.opened = began,
+                               .ready = began + FromSeconds(0.25),
+                               .gathered = began + FromSeconds(0.75)},
+                     .slots = 2};
   for (size_t i = 0; i < turns; ++i) {
     report.turns.push_back({.client = ClientId(i),
                             .worker = WorkerId(1),
@@ -61,18 +62,19 @@ TEST_F(TimelineFile, IsAChromeTraceOfPhasesAndTurns) {
   Add(timeline, 4);
   ASSERT_TRUE(timeline.Close().ok());
   const Json events = Events();
-  ASSERT_EQ(events.size(), 1 + 3 + 4 + 3);
+  ASSERT_EQ(events.size(), 1 + 1 + 4 + 3);
   EXPECT_EQ(events[0]["args"]["name"], "server");
   EXPECT_EQ(events[1]["args"]["name"], "a \"quoted\" name");
-  EXPECT_EQ(events[2]["args"]["name"], "slot 0");
-  const Json& round = events[4];
+  EXPECT_EQ(events[1]["args"]["slots"], 2);
+  const Json& round = events[2];
   EXPECT_EQ(round["name"], "round 4");
   EXPECT_EQ(round["ts"], 4e6);
   EXPECT_EQ(round["dur"], 1e6);
   EXPECT_EQ(round["args"]["slots"], 2);
-  EXPECT_EQ(events[6]["name"], "train");
-  EXPECT_EQ(events[6]["dur"], 0.5e6);
-  const Json& turn = events[9];
+  EXPECT_EQ(round["args"]["busy_us"], 3 * 437500);
+  EXPECT_EQ(events[4]["name"], "train");
+  EXPECT_EQ(events[4]["dur"], 0.5e6);
+  const Json& turn = events[7];
   EXPECT_EQ(turn["name"], "client 1");
   EXPECT_EQ(turn["pid"], events[1]["pid"]);
   EXPECT_EQ(turn["tid"], 1);
@@ -97,6 +99,39 @@ TEST_F(TimelineFile, OfAResumedRunGoesOnAfterWholeLines) {
   Add(timeline, 3);
   ASSERT_TRUE(timeline.Close().ok());
   EXPECT_EQ(Rounds(), (std::vector<int>{1, 2, 3}));
+}
+
+TEST_F(TimelineFile, HasItsSessionsOneAfterTheOther) {
+  for (uint32_t epoch = 1; epoch <= 3; ++epoch) {
+    Timeline timeline = Open(epoch, epoch > 1);
+    Add(timeline, 1);  // the session's seconds 1 to 2
+    ASSERT_TRUE(timeline.Close().ok());
+  }
+  std::vector<double> starts;
+  for (const Json& event : Events()) {
+    if (event["name"] == "round 1") starts.push_back(event["ts"]);
+  }
+  EXPECT_EQ(starts, (std::vector<double>{1e6, 3e6, 5e6}));
+}
+
+TEST_F(TimelineFile, DropsWhatComesAfterItsEnd) {
+  Timeline timeline = Open(1, false);
+  Add(timeline, 1);
+  ASSERT_TRUE(timeline.Close().ok());
+  ASSERT_TRUE(timeline.AddWorker(WorkerId(9), "late", 1).ok());
+  Add(timeline, 2);
+  ASSERT_TRUE(timeline.Close().ok());
+  EXPECT_EQ(Rounds(), (std::vector<int>{1}));
+}
+
+TEST_F(TimelineFile, ShowsSomeTurnsOfALargePhase) {
+  Timeline timeline = Open(1, false);
+  Add(timeline, 1, 120'000);
+  ASSERT_TRUE(timeline.Close().ok());
+  const Json events = Events();
+  EXPECT_EQ(events.size(), 1 + 4 + 40'000);
+  EXPECT_EQ(events[1]["args"]["clients"], 120'000);
+  EXPECT_EQ(events[1]["args"]["shown_every"], 3);
 }
 
 TEST_F(TimelineFile, OfALongRunHasEverySecondRoundThenEveryFourth) {

@@ -24,8 +24,8 @@ nlohmann::json TimelineOf(const Simulation& run) {
 TEST(Timeline, HasEveryTurnOnceWithinItsRoundAndNoTwoAtATimeOnASlot) {
   Simulation run("run", {testing_support::WriteConfig("run"), "--processes", "2", "--slots", "2"});
   ASSERT_EQ(run.Wait(), 0) << run.output();
-  std::map<int, std::pair<double, double>> rounds;             // from and to, µs
-  std::map<int, std::set<std::string>> clients;                // by round
+  std::map<int, std::pair<double, double>> rounds;                // from and to, µs
+  std::map<int, std::set<std::string>> clients;                   // by round
   std::map<std::pair<int, int>, std::map<double, double>> slots;  // turns by (process, thread)
   uint64_t cohort = 0;
   for (const nlohmann::json& event : TimelineOf(run)) {
@@ -59,9 +59,8 @@ TEST(Timeline, HasEveryTurnOnceWithinItsRoundAndNoTwoAtATimeOnASlot) {
 
   const auto printed = RunMacaw("timeline " + run.folder() + " --svg " + run.folder() + "/t.svg");
   EXPECT_EQ(printed.exit, 0);
-  EXPECT_THAT(printed.text,
-              AllOf(HasSubstr("worker-0"), HasSubstr("worker-1"), HasSubstr("hand out"),
-                    HasSubstr("slots are busy")));
+  EXPECT_THAT(printed.text, AllOf(HasSubstr("worker-0"), HasSubstr("worker-1"),
+                                  HasSubstr("hand out"), HasSubstr("slots are busy")));
   EXPECT_THAT(*ReadFile(run.folder() + "/t.svg"), HasSubstr("worker-1, slot 1"));
 }
 
@@ -69,7 +68,8 @@ TEST(Timeline, GoesOnInAResumedRun) {
   const std::string config = testing_support::WriteConfig("run");
   Simulation run("run", {config, "--set", "run.checkpoint_every=1", "--set",
                          "emulation.pause_probability=1", "--set", "emulation.pause_seconds=0.05"});
-  ASSERT_TRUE(run.WaitForEvent([](const nlohmann::json& event) { return event["event"] == "round"; }));
+  ASSERT_TRUE(
+      run.WaitForEvent([](const nlohmann::json& event) { return event["event"] == "round"; }));
   run.Signal(SIGKILL);
   run.Wait();
   Simulation resumed("resumed", {"--resume", run.folder()});

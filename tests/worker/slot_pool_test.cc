@@ -66,7 +66,7 @@ class SlotPoolTest : public testing::Test {
 
   Harvest TrainAll(uint32_t slots) {
     const auto pool = Start(slots);
-    pool->Enqueue(Phase1(), Assignments(0, 12));
+    pool->Enqueue(Phase1(), Assignments(0, 12), TimePoint{});
     EXPECT_TRUE(pool->WaitIdle());
     auto harvest = pool->TakeHarvest();
     EXPECT_TRUE(harvest.ok()) << harvest.status();
@@ -95,7 +95,7 @@ TEST_F(SlotPoolTest, LeavesOutAClientThatCannotBeAddedWithTheReason) {
   const auto pool = Start(2);
   auto assignments = Assignments(0, 3);
   assignments.push_back({.client = ClientId(4), .fence = {1, 51}, .weight = 101});
-  pool->Enqueue(Phase1(), assignments);
+  pool->Enqueue(Phase1(), assignments, TimePoint{});
   ASSERT_TRUE(pool->WaitIdle());
   const auto harvest = pool->TakeHarvest();
   ASSERT_TRUE(harvest.ok()) << harvest.status();
@@ -110,7 +110,7 @@ TEST_F(SlotPoolTest, LeavesOutClientsThatDiverge) {
   const auto pool = Start(2);
   const auto phase = Phase1();
   phase->local.lr = 1e30;
-  pool->Enqueue(phase, Assignments(0, 4));
+  pool->Enqueue(phase, Assignments(0, 4), TimePoint{});
   ASSERT_TRUE(pool->WaitIdle());
   const auto harvest = pool->TakeHarvest();
   ASSERT_TRUE(harvest.ok()) << harvest.status();
@@ -121,7 +121,7 @@ TEST_F(SlotPoolTest, LeavesOutClientsThatDiverge) {
 
 TEST_F(SlotPoolTest, DropsWhatHasNotStarted) {
   const auto pool = Start(1, {20});  // slow: the first is still running when the rest is dropped
-  pool->Enqueue(Phase1(), Assignments(0, 6));
+  pool->Enqueue(Phase1(), Assignments(0, 6), TimePoint{});
   ASSERT_TRUE(pool->WaitForQueueBelow(5));
   EXPECT_LE(pool->Queued().size(), 5u);
   std::vector<Attempt> last;
@@ -133,7 +133,7 @@ TEST_F(SlotPoolTest, DropsWhatHasNotStarted) {
 
 TEST_F(SlotPoolTest, WakesWhoWaitsWhenInterruptedAndStartsCleanAfterClear) {
   const auto pool = Start(1, {20});
-  pool->Enqueue(Phase1(), Assignments(0, 12));
+  pool->Enqueue(Phase1(), Assignments(0, 12), TimePoint{});
   std::thread interrupter([&] { pool->Interrupt(); });
   EXPECT_FALSE(pool->WaitIdle());
   interrupter.join();
@@ -142,7 +142,7 @@ TEST_F(SlotPoolTest, WakesWhoWaitsWhenInterruptedAndStartsCleanAfterClear) {
   EXPECT_EQ(pool->held(), 0u);
   EXPECT_TRUE(pool->WaitIdle());
   EXPECT_TRUE(pool->TakeHarvest()->empty());
-  pool->Enqueue(Phase1(), Assignments(0, 1));
+  pool->Enqueue(Phase1(), Assignments(0, 1), TimePoint{});
   ASSERT_TRUE(pool->WaitIdle());
   EXPECT_THAT(pool->TakeHarvest()->included, SizeIs(1));
 }
