@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 
 namespace macaw {
@@ -31,6 +32,10 @@ size_t EditDistance(absl::string_view a, absl::string_view b) {
     std::swap(last, row);
   }
   return last[b.size()];
+}
+
+std::string Counted(uint64_t number, absl::string_view what) {
+  return absl::StrCat(number, " ", what, number == 1 ? "" : "s");
 }
 
 std::string NearestWord(absl::string_view word, const std::vector<std::string>& words) {

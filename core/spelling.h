@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,9 @@ bool IsNear(size_t distance, absl::string_view word);
 // The nearest spelling among `words`, for error messages; "" when none is near. Letters' case and
 // '-' for '_' do not count.
 std::string NearestWord(absl::string_view word, const std::vector<std::string>& words);
+
+// "1 slot", "12 slots".
+std::string Counted(uint64_t number, absl::string_view what);
 
 // Lower case, '-' as '_'.
 std::string NormalSpelling(absl::string_view word);

@@ -1,5 +1,8 @@
 #include "state/open.h"
 
+#include <signal.h>
+
+#include <array>
 #include <utility>
 
 #include "core/status.h"
@@ -8,6 +11,7 @@
 #include "state/memory_store.h"
 
 #ifdef MACAW_REDIS
+#include "state/redis_pool.h"
 #include "state/redis_store.h"
 #endif
 
@@ -15,6 +19,8 @@ namespace macaw::state {
 namespace {
 
 #ifdef MACAW_REDIS
+constexpr Duration kPing = std::chrono::seconds(3);
+
 absl::StatusOr<std::unique_ptr<ClientStateStore>> OpenRedis(const StoreOptions& options,
                                                             StateSchema schema, const Digest& run) {
   MACAW_ASSIGN_OR_RETURN(RedisUrl url, ParseRedisUrl(options.url));
@@ -23,7 +29,17 @@ absl::StatusOr<std::unique_ptr<ClientStateStore>> OpenRedis(const StoreOptions& 
                          RedisStateStore::Open({.url = std::move(url)}, std::move(schema), run));
   return std::make_unique<CachedStateStore>(std::move(redis), options.cache_bytes);
 }
+absl::Status PingRedis(const StoreOptions& options) {
+  MACAW_ASSIGN_OR_RETURN(RedisUrl url, ParseRedisUrl(options.url));
+  if (url.password.empty()) url.password = options.password;
+  RedisPool pool({.url = std::move(url), .answer = kPing, .patience = kPing});
+  const auto before = ::signal(SIGPIPE, SIG_IGN);  // as RedisPool asks; children inherit it
+  const absl::Status answered = pool.Call(std::array{RedisCommand{"PING"}}).status();
+  ::signal(SIGPIPE, before);
+  return Annotate(answered, "state.url");
+}
 #else
+absl::Status PingRedis(const StoreOptions&) { return absl::OkStatus(); }  // OpenRedis says no
 absl::StatusOr<std::unique_ptr<ClientStateStore>> OpenRedis(const StoreOptions&, StateSchema,
                                                             const Digest&) {
   return absl::UnimplementedError("this program was built without the Redis store (MACAW_REDIS)");
@@ -31,6 +47,10 @@ absl::StatusOr<std::unique_ptr<ClientStateStore>> OpenRedis(const StoreOptions&,
 #endif
 
 }  // namespace
+
+absl::Status CheckReachable(const StoreOptions& options) {
+  return options.store == "redis" ? PingRedis(options) : absl::OkStatus();
+}
 
 absl::StatusOr<std::unique_ptr<ClientStateStore>> OpenStore(const StoreOptions& options,
                                                             StateSchema schema, const Digest& run) {

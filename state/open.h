@@ -27,4 +27,8 @@ struct StoreOptions {
 absl::StatusOr<std::unique_ptr<ClientStateStore>> OpenStore(const StoreOptions& options,
                                                             StateSchema schema, const Digest& run);
 
+// Whether anybody answers there, within seconds; OK for stores that are nobody's process.
+// kUnavailable, or what Redis says to it.
+absl::Status CheckReachable(const StoreOptions& options);
+
 }  // namespace macaw::state

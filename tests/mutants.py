@@ -84,7 +84,7 @@ MUTANTS = {
         ("FedOpt is resumed without m and v",
          "Copy(state.vectors.at(name).view(),", 'if (name == "model") @')],
     ("algorithms/kept_state.cc", "algorithms", "FedOpt.*"): [
-        ("FedOpt is resumed without its count of steps", "number = state.numbers.at(name);", "{}")],
+        ("FedOpt is resumed without its count of steps", "number = state.numbers.at(name);", "number += 0;")],
     ("server/checkpoint.cc", "server", "Checkpoint.*"): [
         ("a checkpoint holds the model alone",
          "for (const auto& [name, vector] : checkpoint.state.vectors) {", '@ if (name != "model") continue;')],

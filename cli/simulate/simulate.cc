@@ -20,6 +20,7 @@
 #include "cli/simulate/run_folder.h"
 #include "cli/simulate/script.h"
 #include "core/files.h"
+#include "core/spelling.h"
 #include "core/status.h"
 #include "data/dataset.h"
 
@@ -136,7 +137,7 @@ class Run {
                      Grouped(config_.run.cohort.size), " clients each, on ",
                      config_.workers.processes,
                      config_.workers.processes == 1 ? " process with " : " processes with ",
-                     SlotsPerProcess(config_.workers), " slots"));
+                     Counted(SlotsPerProcess(config_.workers), "slot")));
     return spec;
   }
 
@@ -144,7 +145,11 @@ class Run {
     MACAW_ASSIGN_OR_RETURN(const std::vector<algorithms::NamedLayout> state,
                            StateItemsOf(config_, spec, catalogue_.algorithms()));
     stateful_ = !state.empty();
-    return stateful_ ? CheckStateStore(config_, start) : absl::OkStatus();
+    if (!stateful_) return absl::OkStatus();
+    MACAW_RETURN_IF_ERROR(CheckStateStore(config_, start));
+    // Before a folder is made and workers wait for it in vain; one of the run's own comes later.
+    return config_.state.url == "spawn" ? absl::OkStatus()
+                                        : state::CheckReachable(StoreOptionsOf(config_, ""));
   }
 
   absl::Status WriteConfig() {

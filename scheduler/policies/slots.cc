@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "core/spelling.h"
 #include "scheduler/placement.h"
 
 namespace macaw::scheduler {
@@ -21,11 +22,8 @@ std::vector<size_t> SlotOwners(std::span<const WorkerInfo> workers) {
 
 std::string Scene(size_t clients, std::span<const WorkerInfo> workers) {
   const size_t slots = SlotOwners(workers).size();
-  const auto count = [](size_t number, const char* what) {
-    return absl::StrCat(number, " ", what, number == 1 ? "" : "s");
-  };
-  return absl::StrCat(count(clients, "client"), " on ", count(slots, "slot"), " of ",
-                      count(workers.size(), "worker"));
+  return absl::StrCat(Counted(clients, "client"), " on ", Counted(slots, "slot"), " of ",
+                      Counted(workers.size(), "worker"));
 }
 
 void Append(WorkerQueue& queue, const CohortEntry& entry) {

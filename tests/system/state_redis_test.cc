@@ -157,5 +157,13 @@ TEST_F(RedisFault, AUrlThatIsNoneIsRefusedBeforeAnythingStarts) {
   EXPECT_FALSE(std::filesystem::exists(simulation.folder()));
 }
 
+TEST_F(RedisFault, AUrlWhereNobodyAnswersIsSaidBeforeAnythingStarts) {
+  Simulation simulation("nobody", On("unix:/nowhere/redis.sock"));
+  EXPECT_EQ(simulation.Wait(), 1);
+  EXPECT_THAT(simulation.output(),
+              HasSubstr("state.url: unix:/nowhere/redis.sock has not answered"));
+  EXPECT_FALSE(std::filesystem::exists(simulation.folder()));
+}
+
 }  // namespace
 }  // namespace macaw
