@@ -7,7 +7,7 @@ its place in the source is an error. Needs what ./dev build needs, less LibTorch
 
   python3 tests/mutants.py                   all of them, in a temporary folder
   python3 tests/mutants.py --scratch DIR     in a folder that stays: the next run builds little
-  python3 tests/mutants.py --only feddyn     those whose trap, file or test has the word
+  python3 tests/mutants.py --only feddyn     those whose trap, file or test matches
 """
 import argparse, os, pathlib, re, shutil, subprocess, sys, tempfile
 
@@ -84,7 +84,8 @@ MUTANTS = {
         ("FedOpt is resumed without m and v",
          "Copy(state.vectors.at(name).view(),", 'if (name == "model") @')],
     ("algorithms/kept_state.cc", "algorithms", "FedOpt.*"): [
-        ("FedOpt is resumed without its count of steps", "number = state.numbers.at(name);", "number += 0;")],
+        ("FedOpt is resumed without its count of steps",
+         "number = state.numbers.at(name);", "number += 0;")],
     ("server/checkpoint.cc", "server", "Checkpoint.*"): [
         ("a checkpoint holds the model alone",
          "for (const auto& [name, vector] : checkpoint.state.vectors) {", '@ if (name != "model") continue;')],
@@ -161,12 +162,12 @@ class Copy:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scratch", type=pathlib.Path, help="folder for the copy and its build; it stays")
-    parser.add_argument("--only", default="", metavar="WORD")
+    parser.add_argument("--only", default="", metavar="PATTERN")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="of the compiler at once")
     arguments = parser.parse_args()
     chosen = [(trap, file, old, new, binary, tests)
               for (file, binary, tests), traps in MUTANTS.items() for trap, old, new in traps
-              if arguments.only.lower() in f"{trap} {file} {binary} {tests}".lower()]
+              if re.search(arguments.only, f"{trap} {file} {binary} {tests}", re.IGNORECASE)]
     with tempfile.TemporaryDirectory(prefix="macaw-mutants-") as temporary:
         scratch = (arguments.scratch or pathlib.Path(temporary)).resolve()
         if scratch == ROOT:

@@ -153,6 +153,22 @@ TEST(FedAvg, TakesThePlainMeanOfBuffersWhateverTheServersRate) {
   EXPECT_LT(Distance(loop.Model(), {whole.Model()[0] / 2, whole.Model()[1] / 2}), 1e-16);
 }
 
+TEST(FedAvg, NeitherClipsStatisticsNorWeighsThemAsPlanned) {
+  const LayoutPtr layout =
+      *ParameterLayout::Make({{.name = "weight", .shape = {2}},
+                              {.name = "running_mean", .shape = {1}, .group = Group::kBuffer}},
+                             DType::kF64);
+  const uint64_t offset = layout->Find("running_mean")->offset;
+  RoundLoop clip =
+      FedAvgOn(Q4(), {.steps = 1, .parameters = {{"update_clip", 1e-3}}, .layout = layout});
+  ASSERT_TRUE(clip.Rounds(1).ok());
+  EXPECT_NEAR(clip.server().Model().As<double>()[offset], .3, 1e-15);
+  RoundLoop poisson =
+      FedAvgOn(Q4(), {.steps = 1, .layout = layout, .cohort = {.size = 2, .sampling = "poisson"}});
+  ASSERT_TRUE(poisson.Round({0, 2, 3}).ok());  // they weigh 8 where 5 was planned
+  EXPECT_NEAR(poisson.server().Model().As<double>()[offset], .1 * (1 + 9 + 16) / 8, 1e-15);
+}
+
 TEST(FedAvg, TheServersRateFollowsItsSchedule) {
   RoundLoop loop =
       FedAvgOn(Q4(), {.steps = 1, .parameters = {{"server_lr_schedule", "step gamma 0 every 2"}}});

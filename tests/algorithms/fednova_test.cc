@@ -83,6 +83,17 @@ TEST(FedNova, OneRoundByHand) {
   }
 }
 
+TEST(FedNova, TakesTheMeanOfStatistics) {
+  const LayoutPtr layout =
+      *ParameterLayout::Make({{.name = "weight", .shape = {2}},
+                              {.name = "running_mean", .shape = {1}, .group = Group::kBuffer}},
+                             DType::kF64);
+  RoundLoop loop(Builtin("fednova"), Q4(), {.steps = 2, .layout = layout});
+  ASSERT_TRUE(loop.Rounds(1).ok());
+  // 1 − .9² of the way to 1, 2, 3 and 4: only parameters are divided by the steps.
+  EXPECT_NEAR(loop.server().Model().As<double>()[layout->Find("running_mean")->offset], .57, 1e-15);
+}
+
 TEST(FedNova, AClientWithoutStepsSendsNothingThatIsNotANumber) {
   RoundLoop loop(Builtin("fednova"), Q4(), {.steps = 0, .epochs = 0, .start = {1, 2}});
   ASSERT_TRUE(loop.Rounds(1).ok());

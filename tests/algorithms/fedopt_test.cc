@@ -87,6 +87,16 @@ TEST(FedOpt, BiasCorrectionMakesTheFirstStepsAsLongAsTheRate) {
   }
 }
 
+TEST(FedOpt, BiasCorrectionGoesOnCountingAfterAResume) {
+  const Parameters keras = {{"v_init", 0.0}, {"bias_correction", true}};
+  RoundLoop straight = Constant("fedadam", keras), resumed = Constant("fedadam", keras);
+  ASSERT_TRUE(straight.Rounds(3).ok());
+  ASSERT_TRUE(resumed.ResumeFrom(straight).ok());
+  ASSERT_TRUE(straight.Rounds(1).ok());
+  ASSERT_TRUE(resumed.Rounds(1).ok());
+  EXPECT_EQ(resumed.ModelDigest(), straight.ModelDigest());
+}
+
 TEST(FedOpt, ReachesTheOptimumOfOneStepClients) {
   for (const std::string name : {"fedadagrad", "fedadam", "fedyogi"}) {
     // Adagrad slows down by itself.

@@ -60,6 +60,17 @@ TEST(QFedAvg, EvensOutTheLosses) {
   EXPECT_LT(worst(3), worst(1));
 }
 
+TEST(QFedAvg, TakesThePlainMeanOfStatistics) {
+  const LayoutPtr layout =
+      *ParameterLayout::Make({{.name = "weight", .shape = {2}},
+                              {.name = "running_mean", .shape = {1}, .group = Group::kBuffer}},
+                             DType::kF64);
+  RoundLoop loop(Builtin("qfedavg"), Q4(), {.steps = 1, .layout = layout});
+  ASSERT_TRUE(loop.Rounds(1).ok());
+  // A tenth of the way to 1, 2, 3 and 4, whatever the losses.
+  EXPECT_NEAR(loop.server().Model().As<double>()[layout->Find("running_mean")->offset], .25, 1e-15);
+}
+
 TEST(QFedAvg, SurvivesALossOfZero) {
   // All clients at their common minimum: F = 0, and 0^(q−1) would be infinite.
   using A = std::array<std::array<double, 2>, 2>;

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "server/checkpoint.h"
 #include "server/coordinator.h"
 #include "tests/server/tiny_run.h"
 
@@ -141,6 +142,40 @@ TEST(Resume, RefusesAnEmptyFolderAndAFinishedRun) {
   EXPECT_THAT(StartError(options).ToString(), AllOf(HasSubstr("2 rounds"), HasSubstr("--rounds")));
   options.run.rounds = 3;
   EXPECT_EQ(Finish(options).rounds, 3u);
+}
+
+TEST(Resume, KnowsNoStatesOfTheRoundThatWasCutShort) {
+  const TemporaryFolder folder;
+  Options options = TinyOptions(folder.path(), 4);
+  options.run.algorithm.name = "ditto";  // sends what FedAvg sends, and keeps a state
+  VersionIndex first_round;
+  {
+    const auto coordinator = StartTiny(options);
+    FakeWorker worker(*coordinator);
+    ASSERT_TRUE(worker.Register().ok());
+    for (const bool whole : {true, false}) {
+      auto request = worker.WorkOnPart();
+      ASSERT_TRUE(request.has_value());
+      std::vector<fleet::ClientRecord>& records = request->part->included;
+      if (!whole) records.resize(records.size() / 2);
+      std::vector<testing_support::Summand> summands;
+      for (fleet::ClientRecord& record : records) {
+        record.has_state = true;
+        summands.push_back({record.attempt.client, record.weight});
+        if (whole) first_round.Set(record.attempt.client, record.attempt.fence);
+      }
+      request->part->sums = worker.Sums(summands);
+      ASSERT_EQ(worker.Commit(*request).verdict, fleet::Verdict::kAccepted);
+    }
+    coordinator->Interrupt();
+    EXPECT_FALSE(worker.Work().has_value());
+    ASSERT_TRUE(coordinator->Wait().ok());
+  }
+  const auto kept = ReadKeptVersions(folder.path());
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_EQ(kept->back().round, Round(1));
+  EXPECT_EQ(kept->back().versions.size(), 4u);
+  EXPECT_EQ(kept->back().versions.Encode(), first_round.Encode());
 }
 
 TEST(Resume, RefusesWorkersWithOtherDataOrAnotherProfile) {

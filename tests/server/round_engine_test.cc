@@ -148,7 +148,40 @@ TEST_F(OneRound, AStateInARunWithoutStatesIsRefused) {
 class OneStatefulRound : public OneRound {
  protected:
   OneStatefulRound() : OneRound(/*stateful=*/true) {}
+  // What was leased, trained, with a state of each client.
+  static fleet::Part PartOf(const fleet::TrainingLease& lease) {
+    fleet::Part part{.round = lease.round, .broadcast = lease.broadcast.digest};
+    for (const auto& a : lease.assignments) {
+      part.included.push_back(
+          {.attempt = {a.client, a.fence},
+           .weight = a.weight,
+           .examples = Examples()[a.client.value],
+           .sums = std::vector<double>(training::SchemaFor(TaskKind::kClassification).sums.size()),
+           .has_state = true});
+    }
+    return part;
+  }
 };
+
+TEST_F(OneStatefulRound, AStateIsCurrentOnceItsRoundIsDone) {
+  const WorkerId session = Join(Node());
+  const fleet::Part part = PartOf(*Lease(session).training);
+  host_.Hold(++ticket_, {});
+  engine_.Commit(ticket_, {.session = session, .commit_id = 1, .part = part}, absl::OkStatus(),
+                 TimePoint{});
+  EXPECT_TRUE(engine_.SnapshotVersions(/*closing=*/false).empty());
+  EXPECT_EQ(engine_.SnapshotVersions(/*closing=*/true).size(), part.included.size());
+}
+
+TEST_F(OneStatefulRound, AStateOfAPartThatWasTurnedDownIsNeverCurrent) {
+  const WorkerId session = Join(Node());
+  fleet::Part part = PartOf(*Lease(session).training);
+  part.included[0].weight += 1;
+  engine_.Commit(++ticket_, {.session = session, .commit_id = 1, .part = part}, absl::OkStatus(),
+                 TimePoint{});
+  EXPECT_EQ(host_.commits.at(ticket_).verdict, fleet::Verdict::kRefused);
+  EXPECT_TRUE(engine_.SnapshotVersions(/*closing=*/true).empty());
+}
 
 TEST_F(OneStatefulRound, AStateThatCannotBeReadStopsTheRunWithTheClientsName) {
   const WorkerId session = Join(Node());
