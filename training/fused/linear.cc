@@ -1,6 +1,8 @@
 #include "training/fused/linear.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <limits>
 
 #undef HWY_TARGET_INCLUDE
@@ -37,12 +39,30 @@ class LinearBlock final : public Block {
   }
 
   void Pack(std::span<const float* const> tensors, float* packed) const override {
-    std::fill_n(packed, (inputs_ + (bias_ ? 1 : 0)) * columns_, 0.0f);
-    ForEachWeight([&](size_t from, size_t to) { packed[to] = tensors[0][from]; });
-    if (bias_) std::copy_n(tensors[1], outputs_, packed + inputs_ * columns_);
+    const bool gaps = inputs_ != in().elements();
+    if (gaps) std::fill_n(packed, inputs_ * columns_, 0.0f);
+    HWY_ALIGN float square[kLanes][kLanes] = {};
+    ForEachSquare([&](size_t from, size_t lanes, std::span<const size_t> to) {
+      if (lanes < kLanes) std::memset(square, 0, sizeof(square));
+      for (size_t lane = 0; lane < lanes; ++lane) {
+        const float* const row = tensors[0] + from + lane * in().elements();
+        for (size_t k = 0; k < to.size(); ++k) square[k][lane] = row[k];
+      }
+      for (size_t k = 0; k < to.size(); ++k) std::copy_n(square[k], kLanes, packed + to[k]);
+    });
+    if (!bias_) return;
+    float* const bias = packed + inputs_ * columns_;
+    std::fill(std::copy_n(tensors[1], outputs_, bias), bias + columns_, 0.0f);
   }
   void Unpack(const float* packed, std::span<float* const> tensors) const override {
-    ForEachWeight([&](size_t from, size_t to) { tensors[0][from] = packed[to]; });
+    HWY_ALIGN float square[kLanes][kLanes];
+    ForEachSquare([&](size_t from, size_t lanes, std::span<const size_t> to) {
+      for (size_t k = 0; k < to.size(); ++k) std::copy_n(packed + to[k], kLanes, square[k]);
+      for (size_t lane = 0; lane < lanes; ++lane) {
+        float* const row = tensors[0] + from + lane * in().elements();
+        for (size_t k = 0; k < to.size(); ++k) row[k] = square[k][lane];
+      }
+    });
     if (bias_) std::copy_n(packed + inputs_ * columns_, outputs_, tensors[1]);
   }
 
@@ -82,17 +102,24 @@ class LinearBlock final : public Block {
   bool can_step() const override { return true; }
 
  private:
-  // Calls f(place in PyTorch's [outputs][inputs], place in the packed weights).
+  // The weights in squares of 16 outputs by 16 inputs, fewer at the edges: calls f(place of the
+  // first in PyTorch's [outputs][inputs], outputs of the square, place of each of its inputs' panel
+  // rows). So each cache line of either side is touched once: rows that lie a multiple of 4 kB
+  // apart share their place in the cache.
   template <typename F>
-  void ForEachWeight(const F& f) const {
-    const size_t elements = in().elements();
+  void ForEachSquare(const F& f) const {
     const bool planar = in().order == Shape::Order::kPlanar;
+    const size_t elements = in().elements();
+    const size_t plane = planar ? elements : in().height * in().width;
+    std::array<size_t, kLanes> to;
     for (size_t panel = 0; panel < outputs_; panel += kLanes) {
-      const size_t count = std::min(kLanes, outputs_ - panel);
-      for (size_t i = 0; i < elements; ++i) {
-        const size_t from = panel * elements + i;
-        const size_t to = panel * inputs_ + (planar ? i : in().At(i)) * kLanes;
-        for (size_t lane = 0; lane < count; ++lane) f(from + lane * elements, to + lane);
+      const size_t lanes = std::min(kLanes, outputs_ - panel);
+      for (size_t pixel = 0; pixel < plane; pixel += kLanes) {
+        const size_t count = std::min(kLanes, plane - pixel);
+        for (size_t i = pixel; i < elements; i += plane) {  // channels of a pixel lie together
+          for (size_t k = 0; k < count; ++k) to[k] = panel * inputs_ + in().At(i + k) * kLanes;
+          f(panel * elements + i, lanes, std::span<const size_t>(to).first(count));
+        }
       }
     }
   }
