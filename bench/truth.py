@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-LR, BATCH, EPOCHS = 0.05, 10, 1
+LR, BATCH, EPOCHS = 0.035, 10, 1
 CONFIG = f"""
 [run]
 client_records = true
