@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
@@ -30,13 +31,11 @@ std::string Span(absl::string_view name, uint64_t process, uint32_t thread, Dura
 }
 
 std::string Process(uint64_t process, const std::string& name, uint32_t slots) {
-  std::string quoted;
-  for (const char c : name) {
-    if (c == '"' || c == '\\') quoted += '\\';
-    quoted += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-  }
-  return absl::StrCat(R"({"name":"process_name","ph":"M","pid":)", process, R"(,"args":{"name":")",
-                      quoted, R"(","slots":)", slots, "}}");
+  const nlohmann::ordered_json event = {{"name", "process_name"},
+                                        {"ph", "M"},
+                                        {"pid", process},
+                                        {"args", {{"name", name}, {"slots", slots}}}};
+  return event.dump();
 }
 
 double NumberAfter(absl::string_view line, absl::string_view key) {

@@ -10,7 +10,7 @@
 #include "algorithms/api/registry.h"
 #include "cli/commands/commands.h"
 #include "cli/config/reader.h"
-#include "cli/process/supervisor.h"
+#include "cli/process/exit.h"
 #include "core/status.h"
 #include "data/dataset.h"
 #include "data/partition_file.h"
@@ -34,11 +34,6 @@ absl::StatusOr<std::unique_ptr<data::Dataset>> Open(const DataCommand& command) 
   MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(command.source, overrides));
   MACAW_ASSIGN_OR_RETURN(const Config config, ReadDataConfig(command.source, overrides, catalogue));
   return catalogue.OpenDataset(config.data, config.partition);
-}
-
-int Failed(const absl::Status& status) {
-  std::cerr << "macaw: error: " << status.message() << std::endl;
-  return absl::IsInvalidArgument(status) ? kExitUsage : kExitFailed;
 }
 
 void PrintInfo(const data::Dataset& dataset) {
@@ -84,16 +79,16 @@ void PrintInfo(const data::Dataset& dataset) {
 
 int DataInfo(const DataCommand& command) {
   const auto dataset = Open(command);
-  if (!dataset.ok()) return Failed(dataset.status());
+  if (!dataset.ok()) return Report(dataset.status());
   PrintInfo(**dataset);
   return kExitOk;
 }
 
 int DataPrepare(const DataCommand& command) {
   const auto dataset = Open(command);
-  if (!dataset.ok()) return Failed(dataset.status());
+  if (!dataset.ok()) return Report(dataset.status());
   if (const absl::Status status = data::WritePrepared(**dataset, command.out); !status.ok())
-    return Failed(status);
+    return Report(status);
   std::cout << command.out << ": " << (*dataset)->info().clients << " clients, "
             << (*dataset)->info().train_examples
             << " training examples; use it with [data] source = \"prepared\"\n";
@@ -102,9 +97,9 @@ int DataPrepare(const DataCommand& command) {
 
 int DataExportPartition(const DataCommand& command) {
   const auto dataset = Open(command);
-  if (!dataset.ok()) return Failed(dataset.status());
+  if (!dataset.ok()) return Report(dataset.status());
   if (const absl::Status status = data::ExportPartition(**dataset, command.out); !status.ok())
-    return Failed(status);
+    return Report(status);
   std::cout << command.out << ": the rows of " << (*dataset)->info().clients
             << " clients; use it with [partition] scheme = \"file\"\n";
   return kExitOk;

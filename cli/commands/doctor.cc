@@ -16,7 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "cli/commands/commands.h"
 #include "cli/process/child.h"
-#include "cli/process/supervisor.h"
+#include "cli/process/exit.h"
 #include "cli/simulate/run.h"
 #include "core/files.h"
 #include "core/status.h"

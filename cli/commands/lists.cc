@@ -5,7 +5,7 @@
 #include "algorithms/api/registry.h"
 #include "cli/commands/commands.h"
 #include "cli/config/writer.h"
-#include "cli/process/supervisor.h"
+#include "cli/process/exit.h"
 #include "core/status.h"
 #include "data/partition.h"
 #include "models/spec.h"
@@ -87,10 +87,7 @@ int ListAlgorithms(const std::string& name) {
     return kExitOk;
   }
   const auto found = registry.Find(name);
-  if (!found.ok()) {
-    std::cerr << "macaw: error: " << found.status().message() << std::endl;
-    return kExitUsage;
-  }
+  if (!found.ok()) return Report(found.status());
   PrintDescription(registry, **found);
   return kExitOk;
 }

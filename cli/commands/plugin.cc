@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "cli/commands/plugin_template.h"
-#include "cli/process/supervisor.h"
+#include "cli/process/exit.h"
 #include "core/files.h"
 #include "core/status.h"
 #include "sdk/loader.h"
@@ -43,12 +43,6 @@ absl::Status WriteProject(const std::string& name, const std::string& folder) {
     std::cout << path << "\n";
   }
   return absl::OkStatus();
-}
-
-int Report(const absl::Status& status) {
-  if (status.ok()) return kExitOk;
-  std::cerr << "macaw: error: " << status.message() << std::endl;
-  return absl::IsInvalidArgument(status) ? kExitUsage : kExitFailed;
 }
 
 }  // namespace

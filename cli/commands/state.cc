@@ -16,7 +16,7 @@
 #include "cli/config/client_state.h"
 #include "cli/config/reader.h"
 #include "cli/config/resolve.h"
-#include "cli/process/supervisor.h"
+#include "cli/process/exit.h"
 #include "cli/simulate/private_redis.h"
 #include "cli/simulate/run_folder.h"
 #include "core/files.h"
@@ -124,12 +124,6 @@ absl::StatusOr<std::string> RoomTaken(const RunStates& states) {
 
 void Line(absl::string_view what, absl::string_view text) {
   std::cout << absl::StrFormat("%-14s %s\n", what, text);
-}
-
-int Finish(const absl::Status& status) {
-  if (status.ok()) return kExitOk;
-  std::cerr << "macaw: error: " << status.message() << std::endl;
-  return absl::IsInvalidArgument(status) || absl::IsNotFound(status) ? kExitUsage : kExitFailed;
 }
 
 absl::Status List(const std::string& run) {
@@ -287,14 +281,14 @@ absl::Status Export(const std::string& run, ClientId client, const std::string& 
 
 }  // namespace
 
-int StateList(const std::string& run) { return Finish(List(run)); }
-int StateVerify(const std::string& run) { return Finish(Verify(run)); }
-int StateSweep(const std::string& run) { return Finish(Sweep(run)); }
+int StateList(const std::string& run) { return Report(List(run)); }
+int StateVerify(const std::string& run) { return Report(Verify(run)); }
+int StateSweep(const std::string& run) { return Report(Sweep(run)); }
 int StateShow(const std::string& run, uint64_t client) {
-  return Finish(Show(run, ClientId(client)));
+  return Report(Show(run, ClientId(client)));
 }
 int StateExport(const std::string& run, uint64_t client, const std::string& out) {
-  return Finish(Export(run, ClientId(client), out));
+  return Report(Export(run, ClientId(client), out));
 }
 
 }  // namespace macaw::cli

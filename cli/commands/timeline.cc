@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "cli/process/supervisor.h"
+#include "cli/process/exit.h"
 #include "cli/timeline/timeline.h"
 #include "core/files.h"
 #include "core/status.h"
@@ -50,21 +50,28 @@ absl::StatusOr<std::pair<size_t, size_t>> PhasesOf(const Timeline& timeline,
 }
 
 void PrintWorkers(const Timeline& timeline) {
-  std::map<uint64_t, std::pair<size_t, double>> work;  // clients, microseconds
+  struct Work {
+    size_t clients = 0;
+    double busy = 0, load = 0;  // µs
+  };
+  std::map<uint64_t, Work> works;
   for (const Timeline::Phase& phase : timeline.phases) {
     for (const Timeline::Turn& turn : phase.turns) {
-      auto& [clients, busy] = work[turn.place.first];
-      clients += phase.shown_every;
-      busy += turn.length * phase.shown_every;
+      Work& work = works[turn.place.first];
+      work.clients += phase.shown_every;
+      work.busy += turn.length * phase.shown_every;
+      work.load += turn.load * phase.shown_every;
     }
   }
-  std::cout << absl::StrFormat("%-20s %5s %9s %12s\n", "worker", "slots", "clients", "a client");
-  for (const auto& [process, done] : work) {
-    const auto name = timeline.workers.find(process);
-    std::cout << absl::StrFormat("%-20s %5d %9d %9.3f ms\n",
-                                 name == timeline.workers.end() ? "?" : name->second.name,
-                                 name == timeline.workers.end() ? 0 : name->second.slots,
-                                 done.first, done.second / static_cast<double>(done.first) / 1e3);
+  std::cout << absl::StrFormat("%-20s %5s %9s %12s %12s\n", "worker", "slots", "clients",
+                               "a client", "of it loading");
+  for (const auto& [process, work] : works) {
+    const auto found = timeline.workers.find(process);
+    const Timeline::Worker worker =
+        found == timeline.workers.end() ? Timeline::Worker{.name = "?"} : found->second;
+    const double clients = 1e3 * static_cast<double>(work.clients);  // µs to ms
+    std::cout << absl::StrFormat("%-20s %5d %9d %9.3f ms %10.3f ms\n", worker.name, worker.slots,
+                                 work.clients, work.busy / clients, work.load / clients);
   }
 }
 
@@ -99,11 +106,6 @@ absl::Status Show(const TimelineCommand& command) {
 
 }  // namespace
 
-int ShowTimeline(const TimelineCommand& command) {
-  const absl::Status status = Show(command);
-  if (status.ok()) return kExitOk;
-  std::cerr << "macaw: error: " << status.message() << std::endl;
-  return absl::IsInvalidArgument(status) || absl::IsNotFound(status) ? kExitUsage : kExitFailed;
-}
+int ShowTimeline(const TimelineCommand& command) { return Report(Show(command)); }
 
 }  // namespace macaw::cli

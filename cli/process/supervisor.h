@@ -7,14 +7,9 @@
 
 #include "absl/status/statusor.h"
 #include "cli/process/child.h"
+#include "cli/process/exit.h"
 
 namespace macaw::cli {
-
-// Exit codes of every program here.
-constexpr int kExitOk = 0;
-constexpr int kExitFailed = 1;
-constexpr int kExitUsage = 2;  // bad arguments or configuration: trying again is pointless
-constexpr int kExitInterrupted = 130;
 
 // Something else that a run cannot do without and that looks after itself (a private Redis).
 struct Service {

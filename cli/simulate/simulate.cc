@@ -172,17 +172,6 @@ class Run {
   std::optional<RunFolder> folder_;
 };
 
-void PrintError(const absl::Status& status) {
-  std::cerr << "macaw: error: " << status.message() << std::endl;
-}
-
-// What the user wrote is wrong, or the world is.
-int CodeOf(const absl::Status& status) {
-  const bool usage =
-      absl::IsInvalidArgument(status) || absl::IsAlreadyExists(status) || absl::IsNotFound(status);
-  return usage ? kExitUsage : kExitFailed;
-}
-
 void PrintResumeCommand(const std::string& folder) {
   std::cerr << "go on with  macaw simulate --resume " << folder << std::endl;
 }
@@ -198,12 +187,11 @@ int RunOnce(const SimulateOptions& options, const sdk::Catalogue& catalogue,
             std::vector<RunResult>& results) {
   Run run(options, catalogue);
   if (const absl::Status status = run.Compose(extra, suffix); !status.ok()) {
-    PrintError(status);
-    return CodeOf(status);
+    return Report(status);
   }
   const absl::StatusOr<RunEnd> end = run.Go();
   if (!end.ok()) {
-    PrintError(end.status());
+    (void)Report(end.status());
     if (HasCheckpoint(run.folder())) PrintResumeCommand(run.folder());
     return kExitFailed;
   }
@@ -213,7 +201,7 @@ int RunOnce(const SimulateOptions& options, const sdk::Catalogue& catalogue,
   }
   absl::StatusOr<RunResult> result = ReadResult(run.folder());
   if (!result.ok()) {
-    PrintError(result.status());
+    (void)Report(result.status());
     return kExitFailed;
   }
   result->seed = run.config().run.seed;
@@ -234,8 +222,7 @@ int Repeat(const SimulateOptions& options, const sdk::Catalogue& catalogue) {
   const absl::StatusOr<Config> config =
       overrides.ok() ? ReadConfig(options.config, *overrides, catalogue) : overrides.status();
   if (!config.ok()) {
-    PrintError(config.status());
-    return CodeOf(config.status());
+    return Report(config.status());
   }
   std::vector<RunResult> results;
   for (uint32_t i = 0; i < options.repeat; ++i) {
@@ -250,7 +237,7 @@ int Repeat(const SimulateOptions& options, const sdk::Catalogue& catalogue) {
   const std::string file = absl::StrCat(first.substr(0, first.rfind("-seed")), "-repeat.json");
   if (const absl::Status status = AtomicWriteFile(file, SpreadJson(results, spreads));
       !status.ok()) {
-    PrintError(status);
+    (void)Report(status);
     return kExitFailed;
   }
   std::cout << "\nmean ± standard deviation of " << results.size() << " runs (" << file << ")\n"
@@ -263,8 +250,7 @@ int Repeat(const SimulateOptions& options, const sdk::Catalogue& catalogue) {
 int Simulate(const SimulateOptions& options) {
   const absl::StatusOr<sdk::Catalogue> catalogue = CatalogueOf(options);
   if (!catalogue.ok()) {
-    PrintError(catalogue.status());
-    return CodeOf(catalogue.status());
+    return Report(catalogue.status());
   }
   if (options.repeat > 1) return Repeat(options, *catalogue);
   std::vector<RunResult> results;

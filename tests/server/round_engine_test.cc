@@ -50,6 +50,20 @@ class OneRound : public testing::Test {
     return host_.leases.contains(ticket_) ? host_.leases.at(ticket_) : fleet::LeaseReply{};
   }
 
+  // What was leased, trained, with a state of each client.
+  static fleet::Part PartOf(const fleet::TrainingLease& lease) {
+    fleet::Part part{.round = lease.round, .broadcast = lease.broadcast.digest};
+    for (const auto& a : lease.assignments) {
+      part.included.push_back(
+          {.attempt = {a.client, a.fence},
+           .weight = a.weight,
+           .examples = Examples()[a.client.value],
+           .sums = std::vector<double>(training::SchemaFor(TaskKind::kClassification).sums.size()),
+           .has_state = true});
+    }
+    return part;
+  }
+
   Durable durable_;
   FakeHost host_;
   scheduler::PlannedStealingScheduler scheduler_;
@@ -130,16 +144,7 @@ TEST_F(OneRound, ARoundThatLosesEveryClientStopsWithTheFirstReason) {
 
 TEST_F(OneRound, AStateInARunWithoutStatesIsRefused) {
   const WorkerId session = Join(Node());
-  const fleet::LeaseReply reply = Lease(session);
-  fleet::Part part{.round = Round(1), .broadcast = reply.training->broadcast.digest};
-  for (const auto& a : reply.training->assignments) {
-    part.included.push_back(
-        {.attempt = {a.client, a.fence},
-         .weight = a.weight,
-         .examples = Examples()[a.client.value],
-         .sums = std::vector<double>(training::SchemaFor(TaskKind::kClassification).sums.size()),
-         .has_state = true});
-  }
+  const fleet::Part part = PartOf(*Lease(session).training);
   engine_.Commit(++ticket_, {.session = session, .commit_id = 1, .part = part}, absl::OkStatus(),
                  TimePoint{});
   EXPECT_EQ(host_.commits.at(ticket_).verdict, fleet::Verdict::kRefused);
@@ -148,19 +153,6 @@ TEST_F(OneRound, AStateInARunWithoutStatesIsRefused) {
 class OneStatefulRound : public OneRound {
  protected:
   OneStatefulRound() : OneRound(/*stateful=*/true) {}
-  // What was leased, trained, with a state of each client.
-  static fleet::Part PartOf(const fleet::TrainingLease& lease) {
-    fleet::Part part{.round = lease.round, .broadcast = lease.broadcast.digest};
-    for (const auto& a : lease.assignments) {
-      part.included.push_back(
-          {.attempt = {a.client, a.fence},
-           .weight = a.weight,
-           .examples = Examples()[a.client.value],
-           .sums = std::vector<double>(training::SchemaFor(TaskKind::kClassification).sums.size()),
-           .has_state = true});
-    }
-    return part;
-  }
 };
 
 TEST_F(OneStatefulRound, AStateIsCurrentOnceItsRoundIsDone) {

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "absl/status/status.h"
+
+namespace macaw::cli {
+
+// Exit codes of every program here.
+constexpr int kExitOk = 0;
+constexpr int kExitFailed = 1;
+constexpr int kExitUsage = 2;  // bad arguments or configuration: trying again is pointless
+constexpr int kExitInterrupted = 130;
+
+// Of a command that ended so: what the user wrote is wrong, or the world is.
+int ExitCodeOf(const absl::Status& status);
+
+// Prints "macaw: error: …" to standard error unless all went well; the exit code.
+int Report(const absl::Status& status);
+
+}  // namespace macaw::cli
