@@ -71,6 +71,17 @@ name = "simple_cnn"
 size = 20
 )",
                     local, "batch_size = 20\nlr = 0.05\n")},
+      {"resnet18_gn", 2,
+       absl::StrCat(common, "[data]\nsource = \"idx\"\npath = \"", images, R"("
+[partition]
+scheme = "iid"
+clients = 150
+[model]
+name = "resnet18_gn"
+[cohort]
+size = 20
+)",
+                    local, "batch_size = 20\nlr = 0.05\n")},
   };
 }
 
@@ -250,7 +261,9 @@ int Main(int argc, char** argv) {
   Options options;
   CLI::App app("Steps per second of Macaw and of a bare LibTorch loop on the same work",
                "bench_cost");
-  app.add_option("--jobs", options.jobs, "logistic, simple_cnn (default: both)")->delimiter(',');
+  app.add_option("--jobs", options.jobs,
+                 "logistic, simple_cnn, resnet18_gn (default: the first two)")
+      ->delimiter(',');
   app.add_option("--slots", options.slots, "Default: 1,2")->delimiter(',');
   app.add_option("--repetitions", options.repetitions, "Turns of each (default: 5)")
       ->check(CLI::Range(1, 1000));

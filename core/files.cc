@@ -185,6 +185,14 @@ MappedFile::~MappedFile() {
   if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
+void Advise(std::span<const std::byte> mapped, Access access) {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<uintptr_t>(mapped.data()) / page * page;
+  const auto end = reinterpret_cast<uintptr_t>(mapped.data()) + mapped.size();
+  ::madvise(reinterpret_cast<void*>(begin), end - begin,
+            access == Access::kScattered ? MADV_RANDOM : MADV_NORMAL);
+}
+
 absl::StatusOr<LineFile> LineFile::Open(const std::string& path, uint64_t keep_bytes) {
   LineFile file;
   file.path_ = path;

@@ -60,6 +60,11 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
+// How the bytes of a mapped file will be read: in order, which the system reads ahead for, or here
+// and there, where that would fetch megabytes for a page. Advice only.
+enum class Access : uint8_t { kInOrder, kScattered };
+void Advise(std::span<const std::byte> mapped, Access access);
+
 // An append-only text file (metrics.jsonl, events.jsonl). One owner, one thread. A line is handed
 // to the system in one write, so it is whole or absent after a crash of the process.
 class LineFile {

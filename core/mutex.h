@@ -1,7 +1,7 @@
 #pragma once
 
-#include <chrono>
-#include <condition_variable>
+#include <atomic>
+#include <cstdint>
 #include <mutex>
 
 #include "absl/base/thread_annotations.h"
@@ -9,11 +9,26 @@
 
 namespace macaw {
 
+// What one thread sleeps on until another sends it. Sent once; may be gone as soon as it is sent.
+class WakeUp {
+ public:
+  void Send();
+  void Wait();
+  bool WaitUntil(TimePoint end);  // whether it was sent
+
+ private:
+  std::atomic<uint32_t> sent_ = 0;
+};
+
 // A mutex that waits for conditions, with the thread-safety annotations clang checks: one unlocks
 // after changing the state, and whoever waits for that state goes on. Whoever unlocks looks for it,
 // so that nobody is woken in vain: a conductor may wait for the end of work that thousands of short
-// calls bring nearer. A layer over the standard library rather than abseil's mutex, whose Debian
-// build ThreadSanitizer cannot see into.
+// calls bring nearer. An unlock wakes one sleeper at most, the one that waits longest, which wakes
+// the next when it unlocks or sleeps again: two woken at once for one piece of work, one would look
+// for it in vain, and two for two pieces, Linux likes to put both on the core that just became
+// idle. It wakes behind the unlock: a sleeper that took the waker's core could not go on while the
+// waker, which has no core then, holds the mutex. A layer over the standard library rather than
+// abseil's mutex, whose Debian build ThreadSanitizer cannot see into.
 class ABSL_LOCKABLE Mutex {
  public:
   Mutex() = default;
@@ -22,92 +37,92 @@ class ABSL_LOCKABLE Mutex {
 
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mutex_.lock(); }
   void Unlock() ABSL_UNLOCK_FUNCTION() {
-    // Before the unlock: a waiter that sees what it waits for may destroy this object the moment it
-    // is unlocked.
-    if (first_ != nullptr) WakeReady();
+    // Nothing of this object is touched behind the unlock: who saw what it waited for may destroy
+    // it then.
+    Waiter* const ready = TakeReady();
     mutex_.unlock();
+    if (ready != nullptr) ready->wake_up.Send();
   }
 
   // Blocks until `condition()` holds; it runs with the mutex held, any number of times, on any
   // thread.
   template <typename Condition>
   void Await(const Condition& condition) ABSL_EXCLUSIVE_LOCKS_REQUIRED(this) {
-    if (Holds(condition)) return;
-    Waiter waiter(*this, condition);
-    while (!Holds(condition)) waiter.Sleep();
+    while (!Holds(condition)) {
+      Waiter waiter = WaiterFor(condition);
+      Enlist(waiter);
+      waiter.wake_up.Wait();
+      mutex_.lock();
+    }
   }
   // Likewise, for so long at most; whether the condition held in the end.
   template <typename Condition>
   bool AwaitFor(Duration patience, const Condition& condition) ABSL_EXCLUSIVE_LOCKS_REQUIRED(this) {
-    if (Holds(condition)) return true;
-    Waiter waiter(*this, condition);
-    const auto end = std::chrono::steady_clock::now() + patience;
+    const TimePoint end = SteadyClock().Now() + patience;
     while (!Holds(condition)) {
-      if (!waiter.SleepUntil(end)) return Holds(condition);
+      Waiter waiter = WaiterFor(condition);
+      Enlist(waiter);
+      const bool sent = waiter.wake_up.WaitUntil(end);
+      mutex_.lock();
+      if (sent) continue;
+      if (Remove(waiter)) return Holds(condition);
+      waiter.wake_up.Wait();  // taken just now: its waker still needs it
     }
     return true;
   }
 
  private:
+  // One that sleeps, on its own stack, in the mutex's list. Who finds its condition true takes it
+  // from the list and owes it a wake-up; until then it stays.
+  struct Waiter {
+    const void* condition;
+    bool (*holds)(const void*);
+    Waiter* next = nullptr;
+    WakeUp wake_up = {};
+  };
+
   // clang cannot tell that the mutex a condition names is this one.
   template <typename Condition>
   static bool Holds(const Condition& condition) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     return condition();
   }
+  template <typename Condition>
+  static Waiter WaiterFor(const Condition& condition) {
+    return {.condition = &condition,
+            .holds = [](const void* c) { return Holds(*static_cast<const Condition*>(c)); }};
+  }
 
-  // One that waits, on its own stack, in the mutex's list. Lends the held mutex to a condition
-  // variable of its own and takes it back held.
-  class Waiter {
-   public:
-    template <typename Condition>
-    Waiter(Mutex& mutex, const Condition& condition)
-        : mutex_(mutex),
-          lock_(mutex.mutex_, std::adopt_lock),
-          condition_(&condition),
-          holds_([](const void* c) { return Holds(*static_cast<const Condition*>(c)); }),
-          next_(mutex.first_) {
-      mutex.first_ = this;
+  // Unlocks. What this thread changed before it sleeps, the others have to see.
+  void Enlist(Waiter& waiter) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    Waiter* const ready = TakeReady();
+    Waiter** end = &first_;
+    while (*end != nullptr) end = &(*end)->next;
+    *end = &waiter;
+    mutex_.unlock();
+    if (ready != nullptr) ready->wake_up.Send();
+  }
+  // False if it has been taken.
+  bool Remove(const Waiter& waiter) {
+    for (Waiter** place = &first_; *place != nullptr; place = &(*place)->next) {
+      if (*place != &waiter) continue;
+      *place = waiter.next;
+      return true;
     }
-    ~Waiter() {
-      Waiter** place = &mutex_.first_;
-      while (*place != this) place = &(*place)->next_;
-      *place = next_;
-      lock_.release();
+    return false;
+  }
+  // The first that may go on; null: nobody.
+  Waiter* TakeReady() {
+    for (Waiter** place = &first_; *place != nullptr; place = &(*place)->next) {
+      Waiter* const waiter = *place;
+      if (!waiter->holds(waiter->condition)) continue;
+      *place = waiter->next;
+      return waiter;
     }
-    // What this thread changed before it sleeps, the others have to see.
-    void Sleep() {
-      mutex_.WakeReady();
-      woken_ = false;
-      changed_.wait(lock_);
-    }
-    bool SleepUntil(std::chrono::steady_clock::time_point end) {
-      mutex_.WakeReady();
-      woken_ = false;
-      return changed_.wait_until(lock_, end) == std::cv_status::no_timeout;
-    }
-    void WakeIfReady() {
-      if (woken_ || !holds_(condition_)) return;
-      woken_ = true;
-      changed_.notify_one();
-    }
-    Waiter* next() const { return next_; }
-
-   private:
-    Mutex& mutex_;
-    std::unique_lock<std::mutex> lock_;
-    std::condition_variable changed_;
-    const void* const condition_;
-    bool (*const holds_)(const void*);
-    Waiter* next_;
-    bool woken_ = true;  // or not yet asleep
-  };
-
-  void WakeReady() {
-    for (Waiter* waiter = first_; waiter != nullptr; waiter = waiter->next()) waiter->WakeIfReady();
+    return nullptr;
   }
 
   std::mutex mutex_;
-  Waiter* first_ = nullptr;
+  Waiter* first_ = nullptr;  // the one that waits longest
 };
 
 class ABSL_SCOPED_LOCKABLE MutexLock {

@@ -149,9 +149,11 @@ Digest NameOf(std::span<const std::byte> bytes, const SafetensorsFile& file) {
   for (const auto& [name, tensor] : file.tensors()) {
     if (name != "features") digester.Add(tensor.bytes);
   }
+  Advise(bytes, Access::kScattered);
   for (size_t i = 0; i < kPages; ++i) {
     digester.Add(bytes.subspan((bytes.size() - kPage) / (kPages - 1) * i, kPage));
   }
+  Advise(bytes, Access::kInOrder);
   return digester.Finish();
 }
 

@@ -50,7 +50,8 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
                 [this](const absl::Status& status) {
                   loop_.Post([this, status] { engine_.Abort(status); });
                 }),
-        loop_([this] { return NextDeadline(); }, [this] { OnDeadline(); }) {}
+        loop_([this] { return NextDeadline(); }, [this] { OnDeadline(); },
+              [this] { writer_.Flush(); }) {}
 
   ~CoordinatorImpl() override {
     loop_.Post([this] { engine_.Interrupt(); });
@@ -157,7 +158,10 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
       loop_.Post([this, request = std::move(request), reply = std::move(reply),
                   decoded = std::move(decoded), sum = std::move(sum)]() mutable {
         const Ticket ticket = ++last_ticket_;
-        commits_.emplace(ticket, std::move(reply));
+        if (request.ask.has_value()) request.ask->session = request.session;
+        commits_.emplace(ticket, OpenCommit{.reply = std::move(reply),
+                                            .ask = std::move(request.ask),
+                                            .wait = request.ask_wait});
         if (sum.has_value()) decoded_.emplace(ticket, *std::move(sum));
         engine_.Commit(ticket, request, decoded, SteadyClock().Now());
       });
@@ -262,7 +266,21 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
 
   void AnswerCommit(Ticket ticket, fleet::CommitReply reply) override {
     auto node = commits_.extract(ticket);
-    if (!node.empty()) std::move(node.mapped())(std::move(reply));
+    if (node.empty()) return;
+    OpenCommit& commit = node.mapped();
+    const bool goes_on =
+        reply.verdict != fleet::Verdict::kRefused && reply.verdict != fleet::Verdict::kRegister;
+    if (!commit.ask.has_value() || !goes_on) return std::move(commit.reply)(std::move(reply));
+    // The engine is in the middle of a call; what is posted runs behind it.
+    loop_.Post([this, commit = std::move(commit), reply = std::move(reply)]() mutable {
+      const Ticket lease = ++last_ticket_;
+      leases_.emplace(lease, [answer = std::move(commit.reply), reply = std::move(reply)](
+                                 absl::StatusOr<fleet::LeaseReply> leased) mutable {
+        if (leased.ok()) reply.lease = *std::move(leased);
+        std::move(answer)(std::move(reply));
+      });
+      engine_.Lease(lease, *commit.ask, commit.wait, SteadyClock().Now());
+    });
   }
 
   void Note(Event event) override { writer_.Note(std::move(event), Elapsed()); }
@@ -314,6 +332,12 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
 
   // ---- between the threads
   // ---------------------------------------------------------------------------------------
+
+  struct OpenCommit {
+    fleet::Reply<fleet::CommitReply> reply;
+    std::optional<fleet::LeaseRequest> ask;  // once the commit is judged
+    Duration wait{};
+  };
 
   struct Closed {
     absl::StatusOr<bool> another_phase;
@@ -447,7 +471,7 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   StopWatch stop_watch_;
   Ticket last_ticket_ = 0;
   absl::flat_hash_map<Ticket, fleet::Reply<fleet::LeaseReply>> leases_;
-  absl::flat_hash_map<Ticket, fleet::Reply<fleet::CommitReply>> commits_;
+  absl::flat_hash_map<Ticket, OpenCommit> commits_;
   std::map<Ticket, aggregation::ExactSum> decoded_;
   std::map<WorkerId, uint64_t> worker_memory_;
   WorkerId newest_session_{};

@@ -9,9 +9,10 @@
 namespace macaw::server {
 
 EventLoop::EventLoop(absl::AnyInvocable<TimePoint()> deadline,
-                     absl::AnyInvocable<void()> on_deadline)
+                     absl::AnyInvocable<void()> on_deadline, absl::AnyInvocable<void()> on_idle)
     : deadline_(std::move(deadline)),
       on_deadline_(std::move(on_deadline)),
+      on_idle_(std::move(on_idle)),
       thread_([this] { Loop(); }) {}
 
 EventLoop::~EventLoop() {
@@ -33,12 +34,18 @@ void EventLoop::WaitIdle() {
   reached.Wait();
 }
 
+bool EventLoop::Idle() {
+  MutexLock lock(&mutex_);
+  return tasks_.empty();
+}
+
 void EventLoop::Loop() {
   NameThisThread("engine");
   const auto ready = [this]()
                          ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return closing_ || !tasks_.empty(); };
   while (true) {
     const TimePoint deadline = deadline_();
+    if (Idle()) on_idle_();
     std::deque<Task> batch;
     {
       MutexLock lock(&mutex_);

@@ -16,9 +16,10 @@ class EventLoop {
  public:
   using Task = absl::AnyInvocable<void() &&>;
 
-  // `deadline` is asked after each batch of tasks; `on_deadline` runs when it has passed. Both on
-  // the loop's thread.
-  EventLoop(absl::AnyInvocable<TimePoint()> deadline, absl::AnyInvocable<void()> on_deadline);
+  // `deadline` is asked after each batch of tasks; `on_deadline` runs when it has passed, `on_idle`
+  // when there is nothing more to run. All on the loop's thread.
+  EventLoop(absl::AnyInvocable<TimePoint()> deadline, absl::AnyInvocable<void()> on_deadline,
+            absl::AnyInvocable<void()> on_idle);
   ~EventLoop();  // runs what was posted, then joins
 
   void Post(Task task) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -27,8 +28,10 @@ class EventLoop {
 
  private:
   void Loop() ABSL_LOCKS_EXCLUDED(mutex_);
+  bool Idle() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::AnyInvocable<TimePoint()> deadline_;
   absl::AnyInvocable<void()> on_deadline_;
+  absl::AnyInvocable<void()> on_idle_;
   Mutex mutex_;
   std::deque<Task> tasks_ ABSL_GUARDED_BY(mutex_);
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;

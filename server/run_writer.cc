@@ -17,9 +17,22 @@ constexpr Duration kMemorySample =
 RunWriter::RunWriter(RunFolder folder, std::function<void(absl::Status)> failed)
     : failed_(std::move(failed)), folder_(std::move(folder)) {}
 
+void RunWriter::Hold(Executor::Task task) {
+  MutexLock lock(&mutex_);
+  held_.push_back(std::move(task));
+}
+
+void RunWriter::Flush() {
+  MutexLock lock(&mutex_);  // held while posting: two flushes keep their order
+  if (held_.empty()) return;
+  thread_.Post([tasks = std::exchange(held_, {})]() mutable {
+    for (Executor::Task& task : tasks) std::move(task)();
+  });
+}
+
 template <typename Work>
 void RunWriter::Write(Work work) {
-  thread_.Post([this, work = std::move(work)]() mutable {
+  Hold([this, work = std::move(work)]() mutable {
     if (!error_.ok()) return;
     error_ = work();
     if (!error_.ok()) failed_(error_);
@@ -65,8 +78,8 @@ void RunWriter::Keep(Checkpoint checkpoint, std::function<void(Round)> kept) {
 }
 
 void RunWriter::Finish(Ending ending, std::function<void(absl::Status)> done) {
-  thread_.Post(
-      [this, ending = std::move(ending), done = std::move(done)]() mutable { done(End(ending)); });
+  Hold([this, ending = std::move(ending), done = std::move(done)]() mutable { done(End(ending)); });
+  Flush();
 }
 
 absl::Status RunWriter::End(Ending& ending) {

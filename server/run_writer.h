@@ -6,20 +6,26 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "core/clock.h"
 #include "core/executor.h"
+#include "core/mutex.h"
 #include "server/run_folder.h"
 
 namespace macaw::server {
 
-// Writes a run's folder on a thread of its own, in the order asked. The first write that fails is
-// reported once, and nothing is written after it: a later checkpoint would count on rows that are
-// not there. Every call returns at once; thread-safe.
+// Writes a run's folder on a thread of its own, in the order asked: what Flush() hands over, all at
+// once, because a round asks for half a dozen writes and waking a thread costs more than most of
+// them. The first write that fails is reported once, and nothing is written after it: a later
+// checkpoint would count on rows that are not there. Every call returns at once; thread-safe.
 class RunWriter {
  public:
   // `failed` is called on the writer's thread. The destructor writes what was asked, then joins.
   RunWriter(RunFolder folder, std::function<void(absl::Status)> failed);
+  ~RunWriter() { Flush(); }
+
+  void Flush() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Of metrics.jsonl; also samples this process's memory. `text` is called on the writer's thread.
   void Row(std::function<std::string()> text);
@@ -40,14 +46,19 @@ class RunWriter {
     FlatVector model;
     SummaryFacts facts;  // without the server's memory
   };
-  // `done` hears the ending's own error, the first failed write's, or OK (writer's thread).
+  // `done` hears the ending's own error, the first failed write's, or OK (writer's thread). Needs
+  // no Flush.
   void Finish(Ending ending, std::function<void(absl::Status)> done);
 
-  void WaitIdle() { thread_.WaitIdle(); }
+  void WaitIdle() {
+    Flush();
+    thread_.WaitIdle();
+  }
 
  private:
   template <typename Work>
   void Write(Work work);
+  void Hold(Executor::Task task) ABSL_LOCKS_EXCLUDED(mutex_);
   void SampleMemory();
   absl::Status End(Ending& ending);
 
@@ -58,6 +69,8 @@ class RunWriter {
   uint64_t memory_peak_ = 0;  // bytes, PSS
   TimePoint memory_sampled_{};
 
+  Mutex mutex_;
+  std::vector<Executor::Task> held_ ABSL_GUARDED_BY(mutex_);  // until Flush
   Executor thread_{"writer", 1};
 };
 

@@ -98,7 +98,7 @@ class Session {
 
  private:
   // Asks for work while slots still have some, so that a slot rarely waits for a round trip, or
-  // only with a slot idle where the server says so; commits when told to.
+  // only with a slot idle where the server says so; commits when told to, and asks with that.
   absl::StatusOr<SessionEnd> Work() {
     bool commit_due = false;
     while (true) {
@@ -106,23 +106,24 @@ class Session {
       if (over_) return SessionEnd::kRunOver;
       if (lost_) return SessionEnd::kLost;
       MACAW_RETURN_IF_ERROR(pool_->error());
+      std::optional<fleet::LeaseReply> reply;
       if (commit_due) {
         if (!pool_->WaitIdle()) continue;
-        MACAW_ASSIGN_OR_RETURN(const bool known, Commit());
-        if (!known) return SessionEnd::kLost;
+        MACAW_ASSIGN_OR_RETURN(reply, Commit());
         commit_due = false;
-        continue;
+      } else {
+        const bool due =
+            when_idle_
+                ? pool_->WaitForIdleSlot()
+                : pool_->WaitForQueueBelow(options_.slots - 1 + pool_->QueueFor(lease_seconds_));
+        if (!due) continue;
+        MACAW_ASSIGN_OR_RETURN(reply, Lease());
       }
-      const bool due =
-          when_idle_
-              ? pool_->WaitForIdleSlot()
-              : pool_->WaitForQueueBelow(options_.slots - 1 + pool_->QueueFor(lease_seconds_));
-      if (!due) continue;
-      MACAW_ASSIGN_OR_RETURN(fleet::LeaseReply reply, Lease());
-      when_idle_ = reply.when_idle;
-      if (context_.states != nullptr && !reply.deletable.empty())
-        context_.states->Delete(std::move(reply.deletable));
-      switch (reply.next) {
+      if (!reply.has_value()) continue;
+      when_idle_ = reply->when_idle;
+      if (context_.states != nullptr && !reply->deletable.empty())
+        context_.states->Delete(std::move(reply->deletable));
+      switch (reply->next) {
         case fleet::Next::kFinished:
           return SessionEnd::kRunOver;
         case fleet::Next::kRegister:
@@ -134,17 +135,22 @@ class Session {
           commit_due = true;
           break;
         case fleet::Next::kWork: {
-          MACAW_ASSIGN_OR_RETURN(commit_due, Accept(reply));
+          MACAW_ASSIGN_OR_RETURN(commit_due, Accept(*reply));
           break;
         }
       }
     }
   }
 
-  absl::StatusOr<fleet::LeaseReply> Lease() {
-    fleet::LeaseRequest request{.session = session_, .wanted = pool_->idle()};
-    request.running = static_cast<uint32_t>(pool_->held());
+  fleet::LeaseRequest Ask(uint32_t idle, size_t held) const {
+    fleet::LeaseRequest request{
+        .session = session_, .wanted = idle, .running = static_cast<uint32_t>(held)};
     for (const fleet::Blob& blob : cache_) request.have.push_back(blob.digest);
+    return request;
+  }
+
+  absl::StatusOr<fleet::LeaseReply> Lease() {
+    const fleet::LeaseRequest request = Ask(pool_->idle(), pool_->held());
     const TimePoint asked = SteadyClock().Now();
     absl::StatusOr<fleet::LeaseReply> reply =
         calls_.Repeat([&] { return link_.Lease(request, kPoll); });
@@ -247,15 +253,18 @@ class Session {
     return fetched;
   }
 
-  // False: the server no longer knows this session.
-  absl::StatusOr<bool> Commit() {
+  // Asks for the next work in the same call: nothing is held and all slots are idle once it is
+  // answered. What the server says to that, if it does.
+  absl::StatusOr<std::optional<fleet::LeaseReply>> Commit() {
     MACAW_ASSIGN_OR_RETURN(Harvest harvest, pool_->TakeHarvest());
-    if (harvest.empty()) return true;
+    if (harvest.empty()) return std::nullopt;
     // States first: what a part names must be there to read, whatever happens next.
     if (context_.states != nullptr) MACAW_RETURN_IF_ERROR(context_.states->Fence());
     fleet::CommitRequest request{.session = session_,
                                  .commit_id = ++commits_,
-                                 .evaluations = std::move(harvest.evaluations)};
+                                 .evaluations = std::move(harvest.evaluations),
+                                 .ask = Ask(options_.slots, 0),
+                                 .ask_wait = kPoll};
     if (harvest.phase != nullptr) {
       fleet::Part part{.round = harvest.phase->round,
                        .phase = harvest.phase->phase,
@@ -265,10 +274,12 @@ class Session {
       if (harvest.sum.has_value()) part.sums = fleet::Blob::Of(harvest.sum->Encode());
       request.part = std::move(part);
     }
-    MACAW_ASSIGN_OR_RETURN(const fleet::CommitReply reply,
+    MACAW_ASSIGN_OR_RETURN(fleet::CommitReply reply,
                            calls_.Repeat([&] { return link_.Commit(request); }));
+    leased_ = SteadyClock().Now();
     pool_->Settle();
-    if (reply.verdict == fleet::Verdict::kRegister) return false;
+    if (reply.verdict == fleet::Verdict::kRegister)
+      return fleet::LeaseReply{.next = fleet::Next::kRegister};
     if (reply.verdict == fleet::Verdict::kRefused) {
       // The same work would be refused again: better to end with the reason than to train for ever.
       return absl::AbortedError(absl::StrCat("the server refused a commit: ", reply.reason));
@@ -277,7 +288,7 @@ class Session {
       // The server has taken the clients back; there is nothing left here to repeat.
       log_.Warning(absl::StrCat("commit_turned_down ", reply.reason));
     }
-    return true;
+    return std::move(reply.lease);
   }
 
   bool Beat() {

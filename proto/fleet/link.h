@@ -25,6 +25,7 @@ class FleetHandler {
   // answer survives.
   virtual void Lease(LeaseRequest request, Duration wait, Reply<LeaseReply> reply) = 0;
   virtual void Heartbeat(HeartbeatRequest request, Reply<HeartbeatReply> reply) = 0;
+  // Where it asks for work, the answer may come as late as a lease's.
   virtual void Commit(CommitRequest request, Reply<CommitReply> reply) = 0;
   virtual void Release(ReleaseRequest request, Reply<ReleaseReply> reply) = 0;
   virtual void Offer(UploadOffer offer, Reply<UploadVerdict> reply) = 0;

@@ -41,7 +41,8 @@ class LocalLink final : public FleetLink {
     return Call<HeartbeatReply>([&](auto reply) { handler_.Heartbeat(request, std::move(reply)); });
   }
   absl::StatusOr<CommitReply> Commit(const CommitRequest& request) override {
-    return Call<CommitReply>([&](auto reply) { handler_.Commit(request, std::move(reply)); });
+    return Call<CommitReply>([&](auto reply) { handler_.Commit(request, std::move(reply)); },
+                             request.ask_wait + kAnswerTimeout);
   }
   absl::StatusOr<ReleaseReply> Release(const ReleaseRequest& request) override {
     return Call<ReleaseReply>([&](auto reply) { handler_.Release(request, std::move(reply)); });

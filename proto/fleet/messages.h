@@ -203,6 +203,10 @@ struct CommitRequest {
       0;  // grows with every new commit of this incarnation; a repeat has the same id
   std::optional<Part> part;
   std::vector<EvaluationResult> evaluations;
+  // Asks for the next work in the same call, which saves the round a round trip: answered in the
+  // reply, as Lease would be, once the commit is judged.
+  std::optional<LeaseRequest> ask;
+  Duration ask_wait{};  // that Lease's `wait`
 };
 enum class Verdict : uint8_t {
   kAccepted = 0,
@@ -215,6 +219,9 @@ enum class Verdict : uint8_t {
 struct CommitReply {
   Verdict verdict = Verdict::kRefused;
   std::string reason;
+  // To `ask`. May be missing, whatever the verdict, and is where that is kRefused or kRegister: who
+  // still wants work calls Lease.
+  std::optional<LeaseReply> lease;
 };
 
 // ---- Release: gives leased clients back untrained

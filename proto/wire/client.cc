@@ -84,21 +84,22 @@ class RemoteLink final : public fleet::FleetLink {
                                Upload(*blob, request.session, round, purpose));
         switch (verdict) {
           case UploadVerdict::kStale:
-            return fleet::CommitReply{fleet::Verdict::kStale, "the part is no longer wanted"};
+            return fleet::CommitReply{.verdict = fleet::Verdict::kStale,
+                                      .reason = "the part is no longer wanted"};
           case UploadVerdict::kNotNeeded:
-            return fleet::CommitReply{fleet::Verdict::kDuplicate,
-                                      "the server has this part already"};
+            return fleet::CommitReply{.verdict = fleet::Verdict::kDuplicate,
+                                      .reason = "the server has this part already"};
           case UploadVerdict::kTooLarge:
             return fleet::CommitReply{
-                fleet::Verdict::kRefused,
-                absl::StrCat("a blob of ", blob->size, " bytes; the server takes ",
-                             limits.max_blob_bytes)};
+                .verdict = fleet::Verdict::kRefused,
+                .reason = absl::StrCat("a blob of ", blob->size, " bytes; the server takes ",
+                                       limits.max_blob_bytes)};
           default:
             break;
         }
       }
-      auto reply =
-          Call<fleet::CommitReply>(&v1::Fleet::Stub::Commit, message, options_.call_timeout);
+      auto reply = Call<fleet::CommitReply>(&v1::Fleet::Stub::Commit, message,
+                                            request.ask_wait + options_.call_timeout);
       if (ReasonOf(reply.status()) != v1::Refusal::REASON_BLOB_MISSING || i == kUploadRounds)
         return reply;
     }

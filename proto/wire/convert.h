@@ -56,7 +56,7 @@ absl::StatusOr<fleet::Part> FromWire(const v1::Part& part);
 v1::CommitRequest ToWire(const fleet::CommitRequest& request, const InlineRule& rule);
 absl::StatusOr<fleet::CommitRequest> FromWire(
     const v1::CommitRequest& request);  // part_blob must be resolved
-v1::CommitReply ToWire(const fleet::CommitReply& reply);
+v1::CommitReply ToWire(const fleet::CommitReply& reply, const InlineRule& rule);
 absl::StatusOr<fleet::CommitReply> FromWire(const v1::CommitReply& reply);
 
 v1::ReleaseRequest ToWire(const fleet::ReleaseRequest& request);

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cmath>
+
 #include "proto/wire/convert.h"
 #include "proto/wire/fields.h"
 
@@ -8,40 +11,72 @@ namespace {
 static_assert(v1::LEFT_OUT_REASON_FAILED == static_cast<int>(fleet::LeftOutReason::kFailed) + 1);
 static_assert(v1::VERDICT_REGISTER == static_cast<int>(fleet::Verdict::kRegister) + 1);
 
-v1::ClientRecord ToWire(const fleet::ClientRecord& record) {
-  v1::ClientRecord m;
-  *m.mutable_attempt() = wire::ToWire(record.attempt);
-  m.set_multiplicity(record.multiplicity);
-  m.set_weight(record.weight);
-  m.set_examples(record.examples);
-  m.set_steps(record.steps);
-  m.mutable_sums()->Add(record.sums.begin(), record.sums.end());
-  m.set_load_seconds(record.load_seconds);
-  m.set_train_seconds(record.train_seconds);
-  m.set_has_state(record.has_state);
-  m.set_state_seconds(record.state_seconds);
-  m.set_slot(record.slot);
-  m.set_began_after(record.began_after);
+v1::ClientRecords ToWire(const std::vector<fleet::ClientRecord>& records) {
+  v1::ClientRecords m;
+  bool repeated = false, read_states = false;
+  size_t sums = 0;  // of each
+  for (const fleet::ClientRecord& record : records) {
+    repeated |= record.multiplicity != 1;
+    read_states |= record.state_seconds != 0;
+    sums = std::max(sums, record.sums.size());
+  }
+  for (const fleet::ClientRecord& record : records) {
+    m.add_client(record.attempt.client.value);
+    m.add_epoch(record.attempt.fence.epoch);
+    m.add_counter(record.attempt.fence.counter);
+    if (repeated) m.add_multiplicity(record.multiplicity);
+    m.add_weight(record.weight);
+    m.add_examples(record.examples);
+    m.add_steps(record.steps);
+    m.mutable_sums()->Add(record.sums.begin(), record.sums.end());
+    // Workers report equally many of each. What one lacks is not a number, which nobody accepts.
+    for (size_t i = record.sums.size(); i < sums; ++i) m.add_sums(std::nan(""));
+    m.add_load_seconds(record.load_seconds);
+    m.add_train_seconds(record.train_seconds);
+    m.add_has_state(record.has_state);
+    if (read_states) m.add_state_seconds(record.state_seconds);
+    m.add_slot(record.slot);
+    m.add_began_after(record.began_after);
+  }
   return m;
 }
 
-absl::StatusOr<fleet::ClientRecord> FromWire(const v1::ClientRecord& m) {
+absl::StatusOr<std::vector<fleet::ClientRecord>> FromWire(const v1::ClientRecords& m) {
   Fields f;
-  fleet::ClientRecord record;
-  record.attempt = wire::FromWire(m.attempt());
-  record.multiplicity = m.multiplicity();
-  f.Require(m.multiplicity() >= 1, "multiplicity", "is 0");
-  record.weight = f.NotNegative("weight", m.weight());
-  record.examples = m.examples();
-  record.steps = m.steps();
-  record.sums.assign(m.sums().begin(), m.sums().end());  // any double: the engine judges metrics
-  record.load_seconds = f.NotNegative("load_seconds", m.load_seconds());
-  record.train_seconds = f.NotNegative("train_seconds", m.train_seconds());
-  record.has_state = m.has_state();
-  record.state_seconds = f.NotNegative("state_seconds", m.state_seconds());
-  record.slot = m.slot();
-  record.began_after = f.NotNegative("began_after", m.began_after());
-  return f.Done(std::move(record));
+  const int clients = m.client_size();
+  f.CheckColumn("epoch", m.epoch(), clients);
+  f.CheckColumn("counter", m.counter(), clients);
+  f.CheckColumn("multiplicity", m.multiplicity(), clients, true);
+  f.CheckColumn("weight", m.weight(), clients);
+  f.CheckColumn("examples", m.examples(), clients);
+  f.CheckColumn("steps", m.steps(), clients);
+  f.CheckColumn("load_seconds", m.load_seconds(), clients);
+  f.CheckColumn("train_seconds", m.train_seconds(), clients);
+  f.CheckColumn("has_state", m.has_state(), clients);
+  f.CheckColumn("state_seconds", m.state_seconds(), clients, true);
+  f.CheckColumn("slot", m.slot(), clients);
+  f.CheckColumn("began_after", m.began_after(), clients);
+  const int sums = clients == 0 ? 0 : m.sums_size() / clients;
+  f.Require(m.sums_size() == sums * clients, "sums", "not equally many for every client");
+  std::vector<fleet::ClientRecord> records(f.status().ok() ? clients : 0);
+  for (int i = 0; i < static_cast<int>(records.size()); ++i) {
+    fleet::ClientRecord& record = records[i];
+    record.attempt = {ClientId(m.client(i)), {m.epoch(i), m.counter(i)}};
+    record.multiplicity = f.MultiplicityAt(m.multiplicity(), i);
+    record.weight = f.NotNegativeAt("weight", m.weight(), i);
+    record.examples = m.examples(i);
+    record.steps = m.steps(i);
+    // Any double: the engine judges metrics.
+    record.sums.assign(m.sums().begin() + i * sums, m.sums().begin() + (i + 1) * sums);
+    record.load_seconds = f.NotNegativeAt("load_seconds", m.load_seconds(), i);
+    record.train_seconds = f.NotNegativeAt("train_seconds", m.train_seconds(), i);
+    record.has_state = m.has_state(i);
+    if (!m.state_seconds().empty())
+      record.state_seconds = f.NotNegativeAt("state_seconds", m.state_seconds(), i);
+    record.slot = m.slot(i);
+    record.began_after = f.NotNegativeAt("began_after", m.began_after(), i);
+  }
+  return f.Done(std::move(records));
 }
 
 v1::LeftOut ToWire(const fleet::LeftOut& left_out) {
@@ -79,8 +114,7 @@ v1::Part ToWire(const fleet::Part& part, const InlineRule& rule) {
   m.set_round(part.round.value);
   m.set_phase(part.phase.value);
   m.set_broadcast(ToWire(part.broadcast));
-  m.mutable_included()->Reserve(static_cast<int>(part.included.size()));
-  for (const fleet::ClientRecord& record : part.included) *m.add_included() = ToWire(record);
+  *m.mutable_included() = ToWire(part.included);
   for (const fleet::LeftOut& left_out : part.left_out) *m.add_left_out() = ToWire(left_out);
   if (part.sums.named()) *m.mutable_sums() = ToWire(part.sums, rule);
   return m;
@@ -92,8 +126,7 @@ absl::StatusOr<fleet::Part> FromWire(const v1::Part& m) {
   part.round = Round(m.round());
   part.phase = Phase(static_cast<uint8_t>(f.Between<uint32_t>("phase", m.phase(), 0, 255)));
   part.broadcast = f.ReadDigest("broadcast", m.broadcast());
-  part.included =
-      f.List("included", m.included(), [](const v1::ClientRecord& r) { return FromWire(r); });
+  part.included = f.Sub("included", FromWire(m.included()));
   part.left_out =
       f.List("left_out", m.left_out(), [](const v1::LeftOut& l) { return FromWire(l); });
   part.sums = f.Sub("sums", FromWire(m.sums()));
@@ -113,6 +146,7 @@ v1::CommitRequest ToWire(const fleet::CommitRequest& request, const InlineRule& 
     out.set_failure(CleanText(result.failure));
     out.set_digest(ToWire(result.digest));
   }
+  if (request.ask.has_value()) *m.mutable_ask() = ToWire(*request.ask, request.ask_wait);
   return m;
 }
 
@@ -125,13 +159,19 @@ absl::StatusOr<fleet::CommitRequest> FromWire(const v1::CommitRequest& m) {
   if (m.has_part()) request.part = f.Sub("part", FromWire(m.part()));
   request.evaluations = f.List("evaluations", m.evaluations(),
                                [](const v1::EvaluationResult& r) { return FromWire(r); });
+  if (m.has_ask()) {
+    TimedLeaseRequest ask = f.Sub("ask", FromWire(m.ask()));
+    request.ask = std::move(ask.request);
+    request.ask_wait = ask.wait;
+  }
   return f.Done(std::move(request));
 }
 
-v1::CommitReply ToWire(const fleet::CommitReply& reply) {
+v1::CommitReply ToWire(const fleet::CommitReply& reply, const InlineRule& rule) {
   v1::CommitReply m;
   m.set_verdict(ToWireEnum<v1::Verdict>(reply.verdict));
   m.set_reason(CleanText(reply.reason));
+  if (reply.lease.has_value()) *m.mutable_lease() = ToWire(*reply.lease, rule);
   return m;
 }
 
@@ -140,6 +180,7 @@ absl::StatusOr<fleet::CommitReply> FromWire(const v1::CommitReply& m) {
   fleet::CommitReply reply;
   reply.verdict = f.Enum("verdict", m.verdict(), fleet::Verdict::kRegister);
   reply.reason = f.Name("reason", m.reason());
+  if (m.has_lease()) reply.lease = f.Sub("lease", FromWire(m.lease()));
   return f.Done(std::move(reply));
 }
 

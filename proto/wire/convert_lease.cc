@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "proto/wire/convert.h"
 #include "proto/wire/fields.h"
 
@@ -11,27 +13,44 @@ static_assert(v1::EVALUATION_KIND_STATE_DIGEST ==
 
 Fence FromWire(const v1::Fence& m) { return {m.epoch(), m.counter()}; }
 
-v1::Assignment ToWire(const fleet::Assignment& assignment) {
-  v1::Assignment m;
-  m.set_client(assignment.client.value);
-  *m.mutable_fence() = wire::ToWire(assignment.fence);
-  m.set_multiplicity(assignment.multiplicity);
-  m.set_weight(assignment.weight);
-  if (assignment.state_version != Fence{})
-    *m.mutable_state_version() = wire::ToWire(assignment.state_version);
+v1::Assignments ToWire(const std::vector<fleet::Assignment>& assignments) {
+  v1::Assignments m;
+  const bool repeated = std::any_of(assignments.begin(), assignments.end(),
+                                    [](const auto& a) { return a.multiplicity != 1; });
+  const bool versioned = std::any_of(assignments.begin(), assignments.end(),
+                                     [](const auto& a) { return a.state_version != Fence{}; });
+  for (const fleet::Assignment& assignment : assignments) {
+    m.add_client(assignment.client.value);
+    m.add_epoch(assignment.fence.epoch);
+    m.add_counter(assignment.fence.counter);
+    if (repeated) m.add_multiplicity(assignment.multiplicity);
+    m.add_weight(assignment.weight);
+    if (!versioned) continue;
+    m.add_state_epoch(assignment.state_version.epoch);
+    m.add_state_counter(assignment.state_version.counter);
+  }
   return m;
 }
 
-absl::StatusOr<fleet::Assignment> FromWire(const v1::Assignment& m) {
+absl::StatusOr<std::vector<fleet::Assignment>> FromWire(const v1::Assignments& m) {
   Fields f;
-  fleet::Assignment assignment;
-  assignment.client = ClientId(m.client());
-  assignment.fence = FromWire(m.fence());
-  assignment.multiplicity = m.multiplicity();
-  f.Require(m.multiplicity() >= 1, "multiplicity", "is 0");
-  assignment.weight = f.NotNegative("weight", m.weight());
-  assignment.state_version = FromWire(m.state_version());
-  return f.Done(assignment);
+  const int clients = m.client_size();
+  f.CheckColumn("epoch", m.epoch(), clients);
+  f.CheckColumn("counter", m.counter(), clients);
+  f.CheckColumn("multiplicity", m.multiplicity(), clients, true);
+  f.CheckColumn("weight", m.weight(), clients);
+  f.CheckColumn("state_epoch", m.state_epoch(), clients, true);
+  f.CheckColumn("state_counter", m.state_counter(), m.state_epoch_size());
+  std::vector<fleet::Assignment> assignments(f.status().ok() ? clients : 0);
+  for (int i = 0; i < static_cast<int>(assignments.size()); ++i) {
+    fleet::Assignment& assignment = assignments[i];
+    assignment.client = ClientId(m.client(i));
+    assignment.fence = {m.epoch(i), m.counter(i)};
+    assignment.multiplicity = f.MultiplicityAt(m.multiplicity(), i);
+    assignment.weight = f.NotNegativeAt("weight", m.weight(), i);
+    if (!m.state_epoch().empty()) assignment.state_version = {m.state_epoch(i), m.state_counter(i)};
+  }
+  return f.Done(std::move(assignments));
 }
 
 v1::TrainingLease ToWire(const fleet::TrainingLease& lease, const InlineRule& rule) {
@@ -43,8 +62,7 @@ v1::TrainingLease ToWire(const fleet::TrainingLease& lease, const InlineRule& ru
   m.set_total_weight(lease.total_weight);
   m.set_max_multiplicity(lease.max_multiplicity);
   m.set_total_multiplicity(lease.total_multiplicity);
-  m.mutable_assignments()->Reserve(static_cast<int>(lease.assignments.size()));
-  for (const fleet::Assignment& a : lease.assignments) *m.add_assignments() = ToWire(a);
+  *m.mutable_assignments() = ToWire(lease.assignments);
   m.set_last(lease.last);
   return m;
 }
@@ -59,8 +77,7 @@ absl::StatusOr<fleet::TrainingLease> FromWire(const v1::TrainingLease& m) {
   lease.total_weight = f.NotNegative("total_weight", m.total_weight());
   lease.max_multiplicity = m.max_multiplicity();
   lease.total_multiplicity = m.total_multiplicity();
-  lease.assignments =
-      f.List("assignments", m.assignments(), [](const v1::Assignment& a) { return FromWire(a); });
+  lease.assignments = f.Sub("assignments", FromWire(m.assignments()));
   lease.last = m.last();
   return f.Done(std::move(lease));
 }

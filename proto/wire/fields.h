@@ -58,6 +58,27 @@ class Fields {
     return T{};
   }
 
+  // One column of a message of columns: as many values as there are `rows`, or none if it may be
+  // absent.
+  template <typename Column>
+  void CheckColumn(absl::string_view field, const Column& column, int rows,
+                   bool may_be_absent = false) {
+    if (column.size() == rows || (may_be_absent && column.empty())) return;
+    Require(false, field, absl::StrCat("has ", column.size(), " values for ", rows, " clients"));
+  }
+  template <typename Column>
+  double NotNegativeAt(absl::string_view field, const Column& column, int row) {
+    const double value = column.Get(row);
+    if (std::isfinite(value) && value >= 0) return value;
+    return NotNegative(absl::StrCat(field, "[", row, "]"), value);
+  }
+  template <typename Column>
+  uint32_t MultiplicityAt(const Column& column, int row) {
+    const uint32_t value = column.empty() ? 1 : column.Get(row);
+    if (value == 0) Require(false, absl::StrCat("multiplicity[", row, "]"), "is 0");
+    return value;
+  }
+
   // A repeated message; `convert` returns a StatusOr.
   template <typename Repeated, typename F>
   auto List(absl::string_view field, const Repeated& messages, F&& convert) {

@@ -64,6 +64,19 @@ absl::Status HandleRegister(ServiceState& state, const v1::RegisterRequest& mess
   return absl::OkStatus();
 }
 
+// A message that is read faster than it is handed to another thread.
+bool IsSmall(const v1::CommitRequest& message) {
+  constexpr size_t kSmall = 64 << 10;
+  return !message.has_part_blob() && message.ByteSizeLong() <= kSmall;
+}
+
+// How a lease goes out: with the blobs in it that its receiver does not have.
+auto LeaseRule(const ServiceState& state, std::vector<Digest> have) {
+  return [max_inline = state.options.max_inline_bytes, have = std::move(have)](const auto& reply) {
+    return ToWire(reply, InlineRule{max_inline, have});
+  };
+}
+
 absl::Status HandleCommit(ServiceState& state, v1::CommitRequest message, Handle handle,
                           v1::CommitReply* reply) {
   Digest records;
@@ -86,7 +99,11 @@ absl::Status HandleCommit(ServiceState& state, v1::CommitRequest message, Handle
     state.uploads.Claim(records);
     state.uploads.Claim(request.part->sums.digest);
   }
-  state.handler.Commit(std::move(request), ReplyTo<fleet::CommitReply>(std::move(handle), reply));
+  request.ask_wait = std::min(request.ask_wait, state.options.max_poll);
+  auto convert =
+      LeaseRule(state, request.ask.has_value() ? request.ask->have : std::vector<Digest>());
+  state.handler.Commit(std::move(request),
+                       ReplyTo<fleet::CommitReply>(std::move(handle), reply, std::move(convert)));
   return absl::OkStatus();
 }
 
@@ -148,10 +165,7 @@ grpc::ServerUnaryReactor* FleetService::Lease(Context*, const v1::LeaseRequest* 
     handle.Refuse(timed.status());
     return call;
   }
-  auto convert = [max_inline = state_->options.max_inline_bytes,
-                  have = timed->request.have](const fleet::LeaseReply& lease) {
-    return ToWire(lease, InlineRule{max_inline, have});
-  };
+  auto convert = LeaseRule(*state_, timed->request.have);
   const Duration wait = std::min(timed->wait, state_->options.max_poll);
   state_->handler.Lease(std::move(timed->request), wait,
                         ReplyTo<fleet::LeaseReply>(handle, reply, std::move(convert)));
@@ -187,13 +201,19 @@ grpc::ServerUnaryReactor* FleetService::Release(Context*, const v1::ReleaseReque
 grpc::ServerUnaryReactor* FleetService::Commit(Context*, const v1::CommitRequest* message,
                                                v1::CommitReply* reply) {
   auto* call = new UnaryCall;
-  state_->executor.Post(
-      [state = state_.get(), message = Take(message), handle = Handle(call), reply]() mutable {
-        if (absl::Status status = HandleCommit(*state, std::move(message), handle, reply);
-            !status.ok()) {
-          handle.Refuse(status);
-        }
-      });
+  const auto handle = [state = state_.get(), handle = Handle(call),
+                       reply](v1::CommitRequest request) {
+    if (absl::Status status = HandleCommit(*state, std::move(request), handle, reply);
+        !status.ok()) {
+      handle.Refuse(status);
+    }
+  };
+  if (IsSmall(*message)) {
+    handle(Take(message));
+  } else {
+    state_->executor.Post(
+        [handle, message = Take(message)]() mutable { handle(std::move(message)); });
+  }
   return call;
 }
 

@@ -60,6 +60,52 @@ TEST(Convert, KeepsTheKindOfEveryAlgorithmParameter) {
   EXPECT_EQ(back->contribution_bound, run.contribution_bound);
 }
 
+// Each column of a message, one value short or one too long: refused by its name.
+template <typename Columns, typename Refused>
+void ExpectEqualColumns(const Refused& refused) {
+  const auto* const type = Columns::descriptor();
+  for (int i = 0; i < type->field_count(); ++i) {
+    const auto* const column = type->field(i);
+    Columns longer = RandomMessage(1).Make<Columns>();
+    while (longer.client_size() < 2) longer = RandomMessage(longer.client(0)).Make<Columns>();
+    Columns shorter = longer;
+    shorter.GetReflection()->RemoveLast(&shorter, column);
+    const std::string where = refused(shorter);
+    // One client fewer leaves every other column too long; the first that is looked at says so.
+    EXPECT_THAT(where, StartsWith(column->name() == "client"        ? "epoch: "
+                                  : column->name() == "state_epoch" ? "state_"
+                                                                    : column->name() + ": "));
+    if (column->name() == "client") continue;
+    shorter.GetReflection()->ClearField(&shorter, column);
+    const bool may_be_absent =
+        column->name() == "multiplicity" || column->name() == "state_seconds";
+    EXPECT_EQ(refused(shorter).empty(), may_be_absent || column->name() == "sums")
+        << column->name();
+  }
+}
+
+TEST(Convert, ColumnsAreEquallyLong) {
+  ExpectEqualColumns<v1::Assignments>([](const v1::Assignments& columns) {
+    v1::LeaseReply reply;
+    reply.set_next(v1::NEXT_WORK);
+    *reply.mutable_training()->mutable_assignments() = columns;
+    const absl::Status status = FromWire(reply).status();
+    const std::string prefix = "training.assignments.";
+    if (status.ok()) return std::string();
+    EXPECT_THAT(std::string(status.message()), StartsWith(prefix));
+    return std::string(status.message().substr(prefix.size()));
+  });
+  ExpectEqualColumns<v1::ClientRecords>([](const v1::ClientRecords& columns) {
+    v1::Part part;
+    *part.mutable_included() = columns;
+    const absl::Status status = FromWire(part).status();
+    const std::string prefix = "included.";
+    if (status.ok()) return std::string();
+    EXPECT_THAT(std::string(status.message()), StartsWith(prefix));
+    return std::string(status.message().substr(prefix.size()));
+  });
+}
+
 TEST(Convert, BlobsRideInsideOnlyWhenSmallAndWanted) {
   const fleet::Blob blob = fleet::RandomBlob(100, 1);
   EXPECT_TRUE(ToWire(blob, InlineRule{.max_inline = 100}).has_inline_());
@@ -102,14 +148,14 @@ TEST(Convert, RefusesWhatNoSenderWrites) {
   const auto part = [](auto f) { return But<Commit>([&](Commit& m) { f(*m.mutable_part()); }); };
   ExpectRefused(part([](v1::Part& p) { p.set_phase(256); }), "part.phase");
   ExpectRefused(part([](v1::Part& p) { p.set_broadcast("short"); }), "part.broadcast");
-  ExpectRefused(part([&](v1::Part& p) { p.mutable_included(0)->set_weight(nan); }),
-                "part.included[0].weight");
-  ExpectRefused(part([&](v1::Part& p) { p.mutable_included(0)->set_weight(-1); }),
-                "part.included[0].weight");
-  ExpectRefused(part([&](v1::Part& p) { p.mutable_included(0)->set_multiplicity(0); }),
-                "part.included[0].multiplicity");
-  ExpectRefused(part([&](v1::Part& p) { p.mutable_included(0)->set_train_seconds(inf); }),
-                "part.included[0].train_seconds");
+  ExpectRefused(part([&](v1::Part& p) { p.mutable_included()->set_weight(0, nan); }),
+                "part.included.weight[0]");
+  ExpectRefused(part([&](v1::Part& p) { p.mutable_included()->set_weight(0, -1); }),
+                "part.included.weight[0]");
+  ExpectRefused(part([&](v1::Part& p) { p.mutable_included()->set_multiplicity(0, 0); }),
+                "part.included.multiplicity[0]");
+  ExpectRefused(part([&](v1::Part& p) { p.mutable_included()->set_train_seconds(0, inf); }),
+                "part.included.train_seconds[0]");
   ExpectRefused(
       part([](v1::Part& p) { p.mutable_left_out(0)->set_reason(v1::LEFT_OUT_REASON_UNSPECIFIED); }),
       "part.left_out[0].reason");
@@ -166,9 +212,10 @@ TEST(Refusals, KeepTheirReasonAcrossTheWire) {
 }
 
 TEST(Refusals, FreeTextIsMadeFitForAString) {
-  fleet::CommitReply reply{fleet::Verdict::kRefused,
-                           std::string("bad \xff\xfe\0 bytes", 13) + std::string(10'000, 'x')};
-  const v1::CommitReply message = ToWire(reply);
+  const fleet::CommitReply reply{
+      .verdict = fleet::Verdict::kRefused,
+      .reason = std::string("bad \xff\xfe\0 bytes", 13) + std::string(10'000, 'x')};
+  const v1::CommitReply message = ToWire(reply, InlineRule{});
   EXPECT_THAT(message.reason(), StartsWith("bad ???"));
   EXPECT_LE(message.reason().size(), 4096u);
   EXPECT_TRUE(FromWire(message).ok());

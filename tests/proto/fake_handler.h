@@ -60,11 +60,16 @@ class FakeHandler final : public FleetHandler {
     std::move(reply)(std::move(answer));
   }
   void Commit(CommitRequest request, Reply<CommitReply> reply) override {
+    CommitReply answer{.verdict = Verdict::kAccepted};
     {
       MutexLock lock(&mutex_);
+      if (request.ask.has_value()) {
+        answer.lease = lease_;
+        last_wait_ = request.ask_wait;
+      }
       committed_.push_back(std::move(request));
     }
-    std::move(reply)(CommitReply{Verdict::kAccepted, ""});
+    std::move(reply)(std::move(answer));
   }
   void Release(ReleaseRequest, Reply<ReleaseReply> reply) override {
     std::move(reply)(absl::NotFoundError("release: no such session"));

@@ -106,6 +106,31 @@ TYPED_TEST_P(LinkContract, BringsBroadcastAndSumsWhole) {
   }
 }
 
+TYPED_TEST_P(LinkContract, CommitsAndAsksInOneCall) {
+  const Blob broadcast = RandomBlob(5000, 2);
+  this->handler().Serve(broadcast);
+  this->handler().SetLease(WorkWith(broadcast));
+  CommitRequest request = PartWith(RandomBlob(64, 3), 100);
+  request.ask =
+      LeaseRequest{.session = WorkerId(7), .wanted = 2, .running = 0, .have = {broadcast.digest}};
+  request.ask_wait = FromSeconds(1);
+  const auto committed = this->link().Commit(request);
+  ASSERT_TRUE(committed.ok()) << committed.status();
+  ASSERT_TRUE(committed->lease.has_value());
+  ASSERT_TRUE(committed->lease->training.has_value());
+  EXPECT_EQ(committed->lease->training->assignments.at(0).client, ClientId(5));
+  EXPECT_EQ(committed->lease->training->broadcast.digest, broadcast.digest);
+
+  const auto got = this->handler().TakeCommitted();
+  ASSERT_EQ(got.size(), 1u);
+  ASSERT_TRUE(got[0].ask.has_value());
+  EXPECT_EQ(got[0].ask->wanted, 2u);
+  EXPECT_EQ(got[0].ask->have, request.ask->have);
+  EXPECT_EQ(this->handler().last_wait(), FromSeconds(1));
+  EXPECT_EQ(got[0].part->included.size(), 100u);
+  EXPECT_FALSE(this->link().Commit(PartWith(RandomBlob(64, 3)))->lease.has_value());
+}
+
 TYPED_TEST_P(LinkContract, SaysThatABlobIsNoLongerServed) {
   Blob blob = RandomBlob(100, 4);
   blob.bytes = nullptr;
@@ -173,8 +198,9 @@ TYPED_TEST_P(LinkContract, ServesManyThreads) {
 }
 
 REGISTER_TYPED_TEST_SUITE_P(LinkContract, CarriesCallsAndAnswers, HandsTheHandlersErrorsOver,
-                            BringsBroadcastAndSumsWhole, SaysThatABlobIsNoLongerServed,
-                            ADroppedReplyIsAnError, AnswersAParkedPollFromAnotherThread,
+                            BringsBroadcastAndSumsWhole, CommitsAndAsksInOneCall,
+                            SaysThatABlobIsNoLongerServed, ADroppedReplyIsAnError,
+                            AnswersAParkedPollFromAnotherThread,
                             ShutdownWakesParkedCallsAndRefusesNewOnes, ServesManyThreads);
 
 }  // namespace macaw::fleet

@@ -37,12 +37,18 @@ class RandomMessage {
           ToWire(blob, InlineRule{.max_inline = stream_.Below(2) * 1000});
       return;
     }
+    // The columns of a message of columns have one length.
+    const auto* const type = message.GetDescriptor();
+    const bool columns =
+        type == v1::Assignments::descriptor() || type == v1::ClientRecords::descriptor();
+    const uint64_t rows = 1 + stream_.Below(3);
     const auto* reflection = message.GetReflection();
     for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
       const FieldDescriptor* field = message.GetDescriptor()->field(i);
       if (field->real_containing_oneof() != nullptr) continue;
       if (field->is_repeated()) {
-        for (uint64_t n = 1 + stream_.Below(3); n > 0; --n) Set(message, reflection, field);
+        for (uint64_t n = columns ? rows : 1 + stream_.Below(3); n > 0; --n)
+          Set(message, reflection, field);
       } else {
         Set(message, reflection, field);
       }
@@ -64,7 +70,9 @@ class RandomMessage {
     using google::protobuf::FieldDescriptor;
     const bool many = field->is_repeated();
     // "end" may not lie before "begin"; everything else is free between 1 and 200.
-    const uint64_t whole = (field->name() == "end" ? 200 : 0) + 1 + stream_.Below(200);
+    // A column of ones goes without saying.
+    const uint64_t least = field->name() == "end" ? 201 : field->name() == "multiplicity" ? 2 : 1;
+    const uint64_t whole = least + stream_.Below(200);
     const double real = stream_.Uniform() * 1000;
     switch (field->cpp_type()) {
       case FieldDescriptor::CPPTYPE_UINT32:
@@ -84,7 +92,8 @@ class RandomMessage {
              : reflection->SetDouble(&message, field, real);
         break;
       case FieldDescriptor::CPPTYPE_BOOL:
-        reflection->SetBool(&message, field, whole % 4 != 0);
+        many ? reflection->AddBool(&message, field, whole % 4 != 0)
+             : reflection->SetBool(&message, field, whole % 4 != 0);
         break;
       case FieldDescriptor::CPPTYPE_ENUM: {
         const int last = field->enum_type()->value_count() - 1;
@@ -137,7 +146,7 @@ void ForEachConvertedMessage(RandomMessage& random, F&& visit) {
   visit(random.Make<v1::HeartbeatReply>(), again);
   visit(random.Make<v1::Part>(), with_blobs);
   visit(random.Make<v1::CommitRequest>(), with_blobs);
-  visit(random.Make<v1::CommitReply>(), again);
+  visit(random.Make<v1::CommitReply>(), with_blobs);
   visit(random.Make<v1::ReleaseRequest>(), again);
   visit(random.Make<v1::BeginUploadRequest>(), again);
   visit(random.Make<v1::BeginUploadReply>(), again);

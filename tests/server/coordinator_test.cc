@@ -120,6 +120,57 @@ TEST(Coordinator, GivesTheSameBytesWhoeverTrains) {
   EXPECT_EQ(RunBytes(one.path()), RunBytes(two.path()));
 }
 
+// ---- a commit that asks for the next work
+
+fleet::CommitRequest Asking(fleet::CommitRequest request) {
+  request.ask = fleet::LeaseRequest{.wanted = 1};
+  request.ask_wait = FromSeconds(20);
+  return request;
+}
+
+TEST(Coordinator, AnswersACommitThatAsksWithTheNextWork) {
+  const TemporaryFolder folder;
+  const auto coordinator = StartTiny(TinyOptions(folder.path(), 1));
+  FakeWorker worker(*coordinator);
+  ASSERT_TRUE(worker.Register().ok());
+  const fleet::CommitRequest part = Asking(*worker.WorkOnPart());
+  const fleet::CommitReply first = worker.Commit(part);
+  EXPECT_EQ(first.verdict, fleet::Verdict::kAccepted);
+  ASSERT_TRUE(first.lease.has_value());
+  ASSERT_TRUE(first.lease->evaluation.has_value());
+
+  // The answer was lost: the same work once more, under fences of its own.
+  const fleet::CommitReply again = worker.Commit(part);
+  EXPECT_EQ(again.verdict, fleet::Verdict::kDuplicate);
+  ASSERT_TRUE(again.lease.has_value());
+  ASSERT_TRUE(again.lease->evaluation.has_value());
+  EXPECT_NE(again.lease->evaluation->tasks.at(0).fence, first.lease->evaluation->tasks.at(0).fence);
+
+  const std::optional<fleet::CommitRequest> evaluated = worker.Work();
+  ASSERT_TRUE(evaluated.has_value());
+  const fleet::CommitReply last = worker.Commit(Asking(*evaluated));
+  EXPECT_EQ(last.verdict, fleet::Verdict::kAccepted);
+  ASSERT_TRUE(last.lease.has_value());
+  EXPECT_EQ(last.lease->next, fleet::Next::kFinished);
+  EXPECT_TRUE(coordinator->Wait().ok());
+}
+
+TEST(Coordinator, LeasesNothingWithACommitThatItRefuses) {
+  const TemporaryFolder folder;
+  const auto coordinator = StartTiny(TinyOptions(folder.path(), 1));
+  FakeWorker worker(*coordinator);
+  ASSERT_TRUE(worker.Register().ok());
+  fleet::CommitRequest wrong = Asking(*worker.WorkOnPart());
+  wrong.part->included.at(0).weight += 1;
+  const fleet::CommitReply refused = worker.Commit(wrong);
+  EXPECT_EQ(refused.verdict, fleet::Verdict::kRefused);
+  EXPECT_FALSE(refused.lease.has_value());
+  wrong.session = WorkerId(99);
+  const fleet::CommitReply unknown = worker.Commit(wrong);
+  EXPECT_EQ(unknown.verdict, fleet::Verdict::kRegister);
+  EXPECT_FALSE(unknown.lease.has_value());
+}
+
 TEST(Coordinator, WritesOneRecordPerClientAndRoundWhenAsked) {
   const TemporaryFolder folder;
   Options options = TinyOptions(folder.path(), 2);

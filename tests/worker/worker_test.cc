@@ -250,7 +250,11 @@ class BrokenLink final : public fleet::FleetLink {
   }
   absl::StatusOr<fleet::CommitReply> Commit(const fleet::CommitRequest& request) override {
     // The first answer of every commit is lost on the way back.
-    const auto reply = link_->Commit(request);
+    fleet::CommitRequest passed_on = request;
+    if (drop_questions) passed_on.ask.reset();
+    auto reply = link_->Commit(passed_on);
+    if (reply.ok() && reply->lease.has_value() && ++leases == forget_at)
+      reply->lease = fleet::LeaseReply{.next = fleet::Next::kRegister};
     if (lose_answers && request.commit_id != answered_) {
       answered_ = request.commit_id;
       return absl::DeadlineExceededError("lost");
@@ -267,6 +271,7 @@ class BrokenLink final : public fleet::FleetLink {
   int leases = 0, forget_at = -1;
   int registrations = 0;
   bool lose_answers = false;
+  bool drop_questions = false;  // a server that answers only what Lease asks
 
  private:
   std::unique_ptr<fleet::FleetLink> link_;
@@ -285,6 +290,19 @@ TEST(Worker, RepeatsACommitWhoseAnswerWasLostAndIsCountedOnce) {
   ASSERT_TRUE(server->Wait().ok());
   EXPECT_EQ(undisturbed.digest, Result(folder.path()).digest);
   EXPECT_EQ(undisturbed.metrics, Result(folder.path()).metrics);
+}
+
+TEST(Worker, AsksAgainWhatACommitAskedInVain) {
+  const auto dataset = SyntheticClients();
+  const Result undisturbed = RunWith(*dataset, {.slots = 2});
+  const TemporaryFolder folder;
+  const auto server = StartServer({.run = SyntheticRun(*dataset, 4), .run_dir = folder.path()});
+  BrokenLink link(fleet::MakeLocalLink(*server));
+  link.drop_questions = true;
+  const absl::Status status = worker::Run({.slots = 2}, *dataset, link, Registry(), {});
+  EXPECT_TRUE(status.ok()) << status;
+  ASSERT_TRUE(server->Wait().ok());
+  EXPECT_EQ(undisturbed.digest, Result(folder.path()).digest);
 }
 
 TEST(Worker, RegistersAgainWhenTheServerHasForgottenIt) {
