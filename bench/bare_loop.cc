@@ -8,7 +8,9 @@
 #include <chrono>
 #include <cstring>
 #include <optional>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "cli/config/resolve.h"
@@ -32,11 +34,42 @@ std::vector<Tensor> Views(FlatVector& vector) {
   return views;
 }
 
-Tensor Forward(bool logistic, const Tensor& x, const std::vector<Tensor>& w) {
-  if (logistic) return at::linear(x, w[0], w[1]);
+using Weights = std::vector<Tensor>;
+
+Tensor Logistic(const Tensor& x, const Weights& w) { return at::linear(x, w[0], w[1]); }
+
+Tensor SimpleCnn(const Tensor& x, const Weights& w) {
   Tensor y = at::relu(at::conv2d(x, w[0], w[1]));
   y = at::max_pool2d(at::relu(at::conv2d(y, w[2], w[3])), 2).flatten(1);
   return at::linear(at::relu(at::linear(y, w[4], w[5])), w[6], w[7]);
+}
+
+// Two blocks in each of four stages, group norms of two groups; the last three begin with a stride
+// of 2 and a convolution beside the block.
+Tensor ResNet18Gn(const Tensor& x, const Weights& w) {
+  size_t next = 0;
+  const auto conv_norm = [&](const Tensor& in, int64_t stride, int64_t padding) {
+    const size_t first = std::exchange(next, next + 3);
+    const Tensor y = at::conv2d(in, w[first], {}, stride, padding);
+    return at::group_norm(y, 2, w[first + 1], w[first + 2], 1e-5, /*cudnn_enabled=*/false);
+  };
+  Tensor y = conv_norm(x, 1, 1).relu_();
+  for (int block = 0; block < 8; ++block) {
+    const int64_t stride = block > 0 && block % 2 == 0 ? 2 : 1;
+    const Tensor in = y;
+    y = conv_norm(in, stride, 1).relu_();
+    y = conv_norm(y, 1, 1);
+    y = at::relu(y + (stride == 2 ? conv_norm(in, stride, 0) : in));
+  }
+  y = at::adaptive_avg_pool2d(y, {1, 1}).flatten(1);
+  return at::linear(y, w[next], w[next + 1]);
+}
+
+using Forward = Tensor (*)(const Tensor& x, const Weights& w);
+Forward ForwardOf(const std::string& model) {
+  if (model == "logistic") return Logistic;
+  if (model == "simple_cnn") return SimpleCnn;
+  return model == "resnet18_gn" ? ResNet18Gn : nullptr;
 }
 
 // The update and the zeroing for the next backward pass, in one pass over memory.
@@ -55,7 +88,7 @@ class BareSlot {
   BareSlot(const cli::Config& config, const data::Dataset& dataset, const LayoutPtr& layout)
       : config_(config),
         dataset_(dataset),
-        logistic_(config.run.model.name == "logistic"),
+        forward_(ForwardOf(config.run.model.name)),
         batch_(config.run.local.batch_size),
         gather_(dataset.info().feature_type, config.run.model.input_shape, config.run.transform,
                 DType::kF32),
@@ -92,7 +125,7 @@ class BareSlot {
       const int64_t n = static_cast<int64_t>(count);
       const bool full = count == batch_;
       const Tensor x = full ? x_ : x_.narrow(0, 0, n), y = full ? y_ : y_.narrow(0, 0, n);
-      at::cross_entropy_loss(Forward(logistic_, x, parameters_), y).backward();
+      at::cross_entropy_loss(forward_(x, parameters_), y).backward();
       Update(static_cast<float>(config_.run.local.lr), values_.As<float>(), gradient_.As<float>());
     }
     const std::span<float> sum = sum_.As<float>(), end = values_.As<float>();
@@ -110,7 +143,7 @@ class BareSlot {
  private:
   const cli::Config& config_;
   const data::Dataset& dataset_;
-  const bool logistic_;
+  const Forward forward_;
   const size_t batch_;
   const data::BatchGather gather_;
   FlatVector values_, gradient_, sum_;
@@ -126,7 +159,7 @@ class BareSlot {
 absl::StatusOr<std::vector<RoundTime>> RunBareLoop(const cli::Config& config,
                                                    const data::Dataset& dataset, uint32_t slots) {
   MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, cli::SpecOf(config));
-  if (spec.name != "logistic" && spec.name != "simple_cnn") {
+  if (ForwardOf(spec.name) == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat("the bare loop has no model ", spec.name));
   }
   MACAW_ASSIGN_OR_RETURN(FlatVector model, cli::InitialWeights(config, spec));

@@ -29,6 +29,6 @@ function(macaw_test name)
   target_link_libraries(${name}_test PRIVATE ${ARG_LINKS} macaw_warnings GTest::gmock GTest::gtest_main)
   target_compile_definitions(${name}_test PRIVATE
     MACAW_SOURCE_DIR="${PROJECT_SOURCE_DIR}" MACAW_BIN_DIR="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
-  gtest_discover_tests(${name}_test TEST_PREFIX ${name}: DISCOVERY_TIMEOUT 120 DISCOVERY_MODE PRE_TEST
+  gtest_discover_tests(${name}_test TEST_PREFIX ${name}: NO_PRETTY_VALUES DISCOVERY_TIMEOUT 120 DISCOVERY_MODE PRE_TEST
     PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT})
 endfunction()

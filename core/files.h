@@ -60,9 +60,9 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-// How the bytes of a mapped file will be read: in order, which the system reads ahead for, or here
+// How the bytes of a mapped file will be read: as the system expects, which reads ahead, or here
 // and there, where that would fetch megabytes for a page. Advice only.
-enum class Access : uint8_t { kInOrder, kScattered };
+enum class Access : uint8_t { kUsual, kScattered };
 void Advise(std::span<const std::byte> mapped, Access access);
 
 // An append-only text file (metrics.jsonl, events.jsonl). One owner, one thread. A line is handed

@@ -23,11 +23,12 @@ class WakeUp {
 // A mutex that waits for conditions, with the thread-safety annotations clang checks: one unlocks
 // after changing the state, and whoever waits for that state goes on. Whoever unlocks looks for it,
 // so that nobody is woken in vain: a conductor may wait for the end of work that thousands of short
-// calls bring nearer. An unlock wakes one sleeper at most, the one that waits longest, which wakes
-// the next when it unlocks or sleeps again: two woken at once for one piece of work, one would look
-// for it in vain, and two for two pieces, Linux likes to put both on the core that just became
-// idle. It wakes behind the unlock: a sleeper that took the waker's core could not go on while the
-// waker, which has no core then, holds the mutex. A layer over the standard library rather than
+// calls bring nearer. An unlock wakes one sleeper at most, the first in line, which wakes the next
+// when it unlocks or sleeps again: of two that are woken for one piece of work, one finds it gone;
+// and two that are woken for two pieces often end up on one core, the one that was idle when they
+// were placed. (Who was woken in vain lines up anew.) The wake-up is sent behind the unlock: a
+// sleeper that is given the waker's core could not go on while the waker holds the mutex without a
+// core. A layer over the standard library rather than
 // abseil's mutex, whose Debian build ThreadSanitizer cannot see into.
 class ABSL_LOCKABLE Mutex {
  public:
@@ -122,7 +123,7 @@ class ABSL_LOCKABLE Mutex {
   }
 
   std::mutex mutex_;
-  Waiter* first_ = nullptr;  // the one that waits longest
+  Waiter* first_ = nullptr;  // in line
 };
 
 class ABSL_SCOPED_LOCKABLE MutexLock {

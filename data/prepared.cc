@@ -153,7 +153,7 @@ Digest NameOf(std::span<const std::byte> bytes, const SafetensorsFile& file) {
   for (size_t i = 0; i < kPages; ++i) {
     digester.Add(bytes.subspan((bytes.size() - kPage) / (kPages - 1) * i, kPage));
   }
-  Advise(bytes, Access::kInOrder);
+  Advise(bytes, Access::kUsual);
   return digester.Finish();
 }
 

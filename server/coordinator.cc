@@ -122,6 +122,7 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   void Lease(fleet::LeaseRequest request, Duration wait,
              fleet::Reply<fleet::LeaseReply> reply) override {
     loop_.Post([this, request = std::move(request), wait, reply = std::move(reply)]() mutable {
+      AnswerNoOlderAsk(request.session);
       const Ticket ticket = ++last_ticket_;
       leases_.emplace(ticket, std::move(reply));
       engine_.Lease(ticket, request, wait, SteadyClock().Now());
@@ -158,8 +159,10 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
       loop_.Post([this, request = std::move(request), reply = std::move(reply),
                   decoded = std::move(decoded), sum = std::move(sum)]() mutable {
         const Ticket ticket = ++last_ticket_;
+        AnswerNoOlderAsk(request.session);
         if (request.ask.has_value()) request.ask->session = request.session;
-        commits_.emplace(ticket, OpenCommit{.reply = std::move(reply),
+        commits_.emplace(ticket, OpenCommit{.session = request.session,
+                                            .reply = std::move(reply),
                                             .ask = std::move(request.ask),
                                             .wait = request.ask_wait});
         if (sum.has_value()) decoded_.emplace(ticket, *std::move(sum));
@@ -334,6 +337,7 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   // ---------------------------------------------------------------------------------------
 
   struct OpenCommit {
+    WorkerId session;
     fleet::Reply<fleet::CommitReply> reply;
     std::optional<fleet::LeaseRequest> ask;  // once the commit is judged
     Duration wait{};
@@ -392,6 +396,14 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
       }
     }
     engine_.Applied(std::move(closed.another_phase), std::move(closed.model), SteadyClock().Now());
+  }
+
+  // A worker that calls again has given its former call up: work that went out there would be taken
+  // from where it is being done.
+  void AnswerNoOlderAsk(WorkerId session) {  // engine thread
+    for (auto& [ticket, commit] : commits_) {
+      if (commit.session == session) commit.ask.reset();
+    }
   }
 
   template <typename Work>

@@ -12,21 +12,31 @@ namespace {
 constexpr Duration kMemorySample =
     std::chrono::seconds(1);  // a sample of the PSS costs about a millisecond
 
+constexpr size_t kMostHeld = 64;  // writes: an engine that is never idle must not pile them up
+
 }  // namespace
 
 RunWriter::RunWriter(RunFolder folder, std::function<void(absl::Status)> failed)
     : failed_(std::move(failed)), folder_(std::move(folder)) {}
 
 void RunWriter::Hold(Executor::Task task) {
-  MutexLock lock(&mutex_);
-  held_.push_back(std::move(task));
+  bool many = false;
+  {
+    MutexLock lock(&mutex_);
+    held_.push_back(std::move(task));
+    many = held_.size() >= kMostHeld;
+  }
+  if (many) Flush();
 }
 
 void RunWriter::Flush() {
   MutexLock lock(&mutex_);  // held while posting: two flushes keep their order
   if (held_.empty()) return;
   thread_.Post([tasks = std::exchange(held_, {})]() mutable {
-    for (Executor::Task& task : tasks) std::move(task)();
+    for (Executor::Task& task : tasks) {
+      std::move(task)();
+      task = nullptr;  // with what it holds
+    }
   });
 }
 
@@ -75,6 +85,7 @@ void RunWriter::Keep(Checkpoint checkpoint, std::function<void(Round)> kept) {
     kept(oldest);
     return absl::OkStatus();
   });
+  Flush();  // a whole model: not to be held
 }
 
 void RunWriter::Finish(Ending ending, std::function<void(absl::Status)> done) {

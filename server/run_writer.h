@@ -15,10 +15,11 @@
 
 namespace macaw::server {
 
-// Writes a run's folder on a thread of its own, in the order asked: what Flush() hands over, all at
-// once, because a round asks for half a dozen writes and waking a thread costs more than most of
-// them. The first write that fails is reported once, and nothing is written after it: a later
-// checkpoint would count on rows that are not there. Every call returns at once; thread-safe.
+// Writes a run's folder on a thread of its own, in the order asked: a burst at a time, when Flush()
+// is called or enough has come together, because a round asks for half a dozen writes and waking a
+// thread costs more than most of them. The first write that fails is reported once, and nothing is
+// written after it: a later checkpoint would count on rows that are not there. Every call returns
+// at once; thread-safe.
 class RunWriter {
  public:
   // `failed` is called on the writer's thread. The destructor writes what was asked, then joins.

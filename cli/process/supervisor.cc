@@ -91,8 +91,8 @@ class Supervisor {
     std::vector<Watched> watched;
     watched.push_back({signals_.fd(), [this] { return OnSignals(); }});
     if (ready_.open()) watched.push_back({ready_.get(), [this] { return OnReady(); }});
-    if (report_.open() && report_at_ <= Now())
-      watched.push_back({report_.get(), [this] { return OnReport(); }});
+    const bool rows_due = report_.open() && report_at_ <= Now();
+    if (rows_due) watched.push_back({report_.get(), [this] { return OnReport(); }});
     for (Worker& worker : workers_) {
       if (worker.child.has_value()) {
         watched.push_back({worker.child->pidfd(), [this, &worker] { return OnWorkerEnd(worker); }});
@@ -107,7 +107,8 @@ class Supervisor {
 
     std::vector<pollfd> fds;
     for (const Watched& w : watched) fds.push_back({w.fd, POLLIN, 0});
-    if (::poll(fds.data(), fds.size(), MillisecondsToNextDeadline()) < 0 && errno != EINTR) {
+    if (::poll(fds.data(), fds.size(), MillisecondsToNextDeadline(rows_due)) < 0 &&
+        errno != EINTR) {
       return absl::ErrnoToStatus(errno, "cannot wait for the children");
     }
     if (kill_at_.has_value() && *kill_at_ <= Now()) server_->Kill();
@@ -117,10 +118,9 @@ class Supervisor {
     return absl::OkStatus();
   }
 
-  int MillisecondsToNextDeadline() const {
+  int MillisecondsToNextDeadline(bool rows_watched) const {
     std::optional<TimePoint> next = kill_at_;
-    if (report_.open() && report_at_ > Now())
-      next = std::min(next.value_or(report_at_), report_at_);
+    if (report_.open() && !rows_watched) next = std::min(next.value_or(report_at_), report_at_);
     for (const Worker& worker : workers_) {
       if (!stopping_ && worker.start_at.has_value())
         next = std::min(next.value_or(*worker.start_at), *worker.start_at);
@@ -172,7 +172,15 @@ class Supervisor {
     return absl::OkStatus();
   }
 
+  // What is in the pipe now. Not up to its end: something that the server started may hold the
+  // other side.
+  absl::Status ReadRows() {
+    while (report_.open() && Readable(report_.get())) MACAW_RETURN_IF_ERROR(OnReport());
+    return absl::OkStatus();
+  }
+
   absl::Status OnWorkerEnd(Worker& worker) {
+    MACAW_RETURN_IF_ERROR(ReadRows());  // a round that is over is no reason to give up
     const Exit exit = worker.child->Reap();
     worker.child.reset();
     if (stopping_) return absl::OkStatus();
@@ -212,9 +220,7 @@ class Supervisor {
 
   absl::Status OnServerEnd() {
     const Exit exit = server_->Reap();
-    // What is left in the pipe. Not up to its end: something that the server started may hold the
-    // other side.
-    while (report_.open() && Readable(report_.get())) MACAW_RETURN_IF_ERROR(OnReport());
+    MACAW_RETURN_IF_ERROR(ReadRows());
     server_.reset();
     if (!failure_.ok() || end_ == RunEnd::kKilled) return absl::OkStatus();
     // A server that is interrupted before it can listen for signals dies of it.

@@ -77,7 +77,7 @@ struct RegisterReply {
   Digest run_id;  // names the run for ever, a resumed one too: whose states a store holds
 };
 
-// ---- Lease: the only way to get work (long poll)
+// ---- Lease: work, on a long poll; a commit may ask for it, too
 // ---------------------------------------------------------------
 struct LeaseRequest {
   WorkerId session;

@@ -1,6 +1,3 @@
-#include <algorithm>
-#include <cmath>
-
 #include "proto/wire/convert.h"
 #include "proto/wire/fields.h"
 
@@ -14,11 +11,9 @@ static_assert(v1::VERDICT_REGISTER == static_cast<int>(fleet::Verdict::kRegister
 v1::ClientRecords ToWire(const std::vector<fleet::ClientRecord>& records) {
   v1::ClientRecords m;
   bool repeated = false, read_states = false;
-  size_t sums = 0;  // of each
   for (const fleet::ClientRecord& record : records) {
     repeated |= record.multiplicity != 1;
     read_states |= record.state_seconds != 0;
-    sums = std::max(sums, record.sums.size());
   }
   for (const fleet::ClientRecord& record : records) {
     m.add_client(record.attempt.client.value);
@@ -28,9 +23,7 @@ v1::ClientRecords ToWire(const std::vector<fleet::ClientRecord>& records) {
     m.add_weight(record.weight);
     m.add_examples(record.examples);
     m.add_steps(record.steps);
-    m.mutable_sums()->Add(record.sums.begin(), record.sums.end());
-    // Workers report equally many of each. What one lacks is not a number, which nobody accepts.
-    for (size_t i = record.sums.size(); i < sums; ++i) m.add_sums(std::nan(""));
+    m.mutable_sums()->Add(record.sums.begin(), record.sums.end());  // equally many of each
     m.add_load_seconds(record.load_seconds);
     m.add_train_seconds(record.train_seconds);
     m.add_has_state(record.has_state);

@@ -201,18 +201,18 @@ grpc::ServerUnaryReactor* FleetService::Release(Context*, const v1::ReleaseReque
 grpc::ServerUnaryReactor* FleetService::Commit(Context*, const v1::CommitRequest* message,
                                                v1::CommitReply* reply) {
   auto* call = new UnaryCall;
-  const auto handle = [state = state_.get(), handle = Handle(call),
-                       reply](v1::CommitRequest request) {
+  const auto judge = [state = state_.get(), handle = Handle(call),
+                      reply](v1::CommitRequest request) {
     if (absl::Status status = HandleCommit(*state, std::move(request), handle, reply);
         !status.ok()) {
       handle.Refuse(status);
     }
   };
   if (IsSmall(*message)) {
-    handle(Take(message));
+    judge(Take(message));
   } else {
     state_->executor.Post(
-        [handle, message = Take(message)]() mutable { handle(std::move(message)); });
+        [judge, message = Take(message)]() mutable { judge(std::move(message)); });
   }
   return call;
 }

@@ -213,6 +213,9 @@ void RoundEngine::Lease(Ticket ticket, const fleet::LeaseRequest& request, Durat
 
 bool RoundEngine::Serve(Worker& worker, const fleet::LeaseRequest& request, Ticket ticket,
                         TimePoint now) {
+  // Soon there will be training, too: what is to be evaluated goes out with it, so that no slot is
+  // idle at its end.
+  if (state_ == State::kPreparing) return false;
   fleet::LeaseReply reply{.next = Next::kWork};
   const TimePoint expires = now + options_.lease_timeout;
   const auto has = [&](const fleet::Blob& blob) {

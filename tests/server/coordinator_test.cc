@@ -8,7 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/mutex.h"
 #include "core/safetensors.h"
+#include "proto/fleet/once.h"
 #include "scheduler/cohort.h"
 #include "tests/server/tiny_run.h"
 
@@ -153,6 +155,37 @@ TEST(Coordinator, AnswersACommitThatAsksWithTheNextWork) {
   ASSERT_TRUE(last.lease.has_value());
   EXPECT_EQ(last.lease->next, fleet::Next::kFinished);
   EXPECT_TRUE(coordinator->Wait().ok());
+}
+
+// The connection breaks while a part is being added, and the commit is repeated: the second call's
+// work stays its own.
+TEST(Coordinator, AnswersTheAskOfTheNewestCallOnly) {
+  constexpr int kRounds = 300;
+  const TemporaryFolder folder;
+  Options options = TinyOptions(folder.path(), kRounds);
+  options.run.evaluation.every = 0;
+  const auto coordinator = StartTiny(std::move(options));
+  FakeWorker worker(*coordinator);
+  ASSERT_TRUE(worker.Register().ok());
+  const auto fence = [](const fleet::CommitReply& reply) {
+    if (!reply.lease.has_value() || !reply.lease->training.has_value()) return uint64_t{0};
+    return reply.lease->training->assignments.at(0).fence.counter;
+  };
+  for (int round = 1; round < kRounds; ++round) {
+    const fleet::CommitRequest part = Asking(*worker.WorkOnPart());
+    fleet::CommitReply replies[2];
+    Notification answered[2];
+    for (int call = 0; call < 2; ++call) {
+      const auto take = [&replies, &answered, call](absl::StatusOr<fleet::CommitReply> reply) {
+        if (reply.ok()) replies[call] = *std::move(reply);
+        answered[call].Notify();
+      };
+      coordinator->Commit(part, fleet::AnswerOnce<fleet::CommitReply>(take));
+    }
+    for (Notification& one : answered) one.Wait();
+    EXPECT_EQ(replies[1].verdict, fleet::Verdict::kDuplicate);
+    ASSERT_GT(fence(replies[1]), fence(replies[0])) << "round " << round;
+  }
 }
 
 TEST(Coordinator, LeasesNothingWithACommitThatItRefuses) {

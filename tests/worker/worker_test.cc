@@ -133,7 +133,10 @@ TEST(Worker, GivesItsClientsBackWhenAskedToStop) {
     // Slow enough to hold clients whenever it is asked.
     std::jthread first([&](std::stop_token stop) {
       leaving = Work(*server, *dataset,
-                     {.name = "first", .slots = 1, .emulation = {.slowdown = {20}}}, stop);
+                     {.name = "first",
+                      .slots = 1,
+                      .emulation = {.pause_probability = 1, .pause_seconds = 0.02}},
+                     stop);
     });
     under_way.WaitForNotification();
     first.request_stop();

@@ -56,11 +56,12 @@ struct ForwardPass {
   RandomStream* dropout = nullptr;  // of the step, one word an element in layer order; null: none
 };
 
-// A step of plain SGD, w ← w − lr·(g + weight_decay·w): what a block may take while it has the
+// A step of plain SGD, w ← w − lr·(g + v + weight_decay·w): what a block may take while it has the
 // gradient in registers.
 struct PlainStep {
   float lr = 0;
   float weight_decay = 0;
+  const float* v = nullptr;  // packed like the weights of the whole program; null: zero
 };
 
 // The same batch on its way back, with what Forward was given and made.
@@ -78,6 +79,7 @@ struct BackwardPass {
   // blocks that say can_step().
   const PlainStep* step = nullptr;
   float* stepped = nullptr;  // the same floats as `weights`
+  const float* v = nullptr;  // the step's, of this block
 };
 
 // Where one of a block's tensors lies in its packed weights: its own piece, a multiple of 16

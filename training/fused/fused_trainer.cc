@@ -48,11 +48,11 @@ struct FusedTrainer::StageRun {
   size_t lowest = 0;          // the first block of which something moves
 
   SgdRule sgd() const { return SgdRule::Of(stage.local, stage.correction.mu); }
-  // Whether a step is w ← w − lr·(g + decay·w) and nothing else.
+  // Whether a step is w ← w − lr·(g + v + decay·w) and nothing else.
   bool is_plain() const {
     const LocalConfig& local = stage.local;
     return stage.kind == StageKind::kTrain && local.clip_norm == 0 && local.momentum == 0 &&
-           stage.correction.mu == 0 && !stage.correction.v;
+           stage.correction.mu == 0;
   }
 };
 
@@ -273,7 +273,8 @@ absl::Status FusedTrainer::Differentiate(const StageRun& run, std::span<const ui
   const std::span<float> weights = weights_.As<float>(), gradient = gradient_.As<float>();
   const bool one_pass = positions.size() <= most;
   const PlainStep step{.lr = static_cast<float>(run.stage.local.lr),
-                       .weight_decay = static_cast<float>(run.stage.local.weight_decay)};
+                       .weight_decay = static_cast<float>(run.stage.local.weight_decay),
+                       .v = run.stage.correction.v ? v_.As<float>().data() : nullptr};
   const auto wish = [&](size_t block) {
     if (run.moves[block].empty()) return Tape::Wish::kNothing;
     return one_pass && run.steps[block] ? Tape::Wish::kStep : Tape::Wish::kGradient;

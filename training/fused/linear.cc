@@ -96,7 +96,12 @@ class LinearBlock final : public Block {
           pass, [=](size_t at, FloatVector g) HWY_ATTR { hn::Store(g, Floats(), gradient + at); });
     } else if (pass.step != nullptr) {
       // The same bits as with a decay of 0, unless a weight is not finite.
-      pass.step->weight_decay == 0 ? Step<false>(pass) : Step<true>(pass);
+      const bool decay = pass.step->weight_decay != 0;
+      if (pass.v == nullptr) {
+        decay ? Step<true, false>(pass) : Step<false, false>(pass);
+      } else {
+        decay ? Step<true, true>(pass) : Step<false, true>(pass);
+      }
     }
   }
   bool can_step() const override { return true; }
@@ -124,13 +129,15 @@ class LinearBlock final : public Block {
     }
   }
 
-  template <bool kDecay>
+  template <bool kDecay, bool kV>
   void Step(const BackwardPass& pass) const {
     float* const weights = pass.stepped;
+    const float* const v = pass.v;
     const FloatVector lr = hn::Set(Floats(), pass.step->lr);
     const FloatVector decay = hn::Set(Floats(), pass.step->weight_decay);
     WeightGradient(pass, [=](size_t at, FloatVector g) HWY_ATTR {
       const FloatVector w = hn::Load(Floats(), weights + at);
+      if constexpr (kV) g = hn::Add(g, hn::Load(Floats(), v + at));
       if constexpr (kDecay) g = hn::Add(g, hn::Mul(decay, w));
       hn::Store(hn::Sub(w, hn::Mul(lr, g)), Floats(), weights + at);
     });

@@ -49,17 +49,19 @@ void Tape::BackwardBlock(size_t index, size_t n, std::span<float> weights, float
                          const PlainStep* step_of, bool d_in) {
   const Program::Step& step = program_.steps()[index];
   const size_t behind = program_.steps().size() - 1 - index;  // blocks
-  step.block->Backward({.n = n,
-                        .in = index == 0 ? At(0) : At(places_[index - 1].out),
-                        .out = At(places_[index].out),
-                        .weights = weights.data() + step.offset,
-                        .kept = At(places_[index].kept),
-                        .scratch = At(scratch_),
-                        .d_out = At(behind % 2 == 0 ? d_even_ : d_odd_),
-                        .d_in = d_in ? At(behind % 2 == 0 ? d_odd_ : d_even_) : nullptr,
-                        .gradient = gradient == nullptr ? nullptr : gradient + step.offset,
-                        .step = step_of,
-                        .stepped = step_of == nullptr ? nullptr : weights.data() + step.offset});
+  step.block->Backward(
+      {.n = n,
+       .in = index == 0 ? At(0) : At(places_[index - 1].out),
+       .out = At(places_[index].out),
+       .weights = weights.data() + step.offset,
+       .kept = At(places_[index].kept),
+       .scratch = At(scratch_),
+       .d_out = At(behind % 2 == 0 ? d_even_ : d_odd_),
+       .d_in = d_in ? At(behind % 2 == 0 ? d_odd_ : d_even_) : nullptr,
+       .gradient = gradient == nullptr ? nullptr : gradient + step.offset,
+       .step = step_of,
+       .stepped = step_of == nullptr ? nullptr : weights.data() + step.offset,
+       .v = step_of == nullptr || step_of->v == nullptr ? nullptr : step_of->v + step.offset});
 }
 
 }  // namespace macaw::training::fused
