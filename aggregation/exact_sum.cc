@@ -108,19 +108,25 @@ void ExactSum::State::Fold(size_t channel, ConstVectorView view, const Contribut
   }
 }
 
-ExactSum::State::State(std::shared_ptr<const Plan> made_from) : plan(std::move(made_from)) {
+ExactSum::State::State(std::shared_ptr<const Plan> made_from, Integers integers)
+    : plan(std::move(made_from)) {
   largest.resize(plan->channels.size());
   for (size_t c = 0; c < plan->channels.size(); ++c) {
     Channel& channel = channels.emplace_back();
     if (spec(c).reduction == Reduction::kCollect) continue;
-    channel.integers = AlignedBuffer::Unset(size(c) * plan->grids[c].limbs * sizeof(int64_t));
+    const size_t bytes = size(c) * plan->grids[c].limbs * sizeof(int64_t);
+    channel.integers =
+        integers == Integers::kZero ? AlignedBuffer(bytes) : AlignedBuffer::Unset(bytes);
   }
 }
 
 absl::StatusOr<ExactSum> ExactSum::Make(std::vector<ChannelSpec> channels, const GridOrder& order) {
   MACAW_ASSIGN_OR_RETURN(std::shared_ptr<const Plan> plan, Plan::Make(std::move(channels), order));
-  ExactSum sum(std::make_unique<State>(std::move(plan)));
-  sum.Reset();
+  ExactSum sum(std::make_unique<State>(std::move(plan), State::Integers::kZero));
+  State& s = *sum.state_;
+  for (size_t c = 0; c < s.channels.size(); ++c) {
+    if (s.spec(c).reduction == Reduction::kMax) Clear(s.channels[c].all(), Reduction::kMax);
+  }
   return sum;
 }
 

@@ -28,8 +28,9 @@ struct ExactSum::State {
     std::span<const int64_t> all() const { return integers.As<int64_t>(); }
   };
 
-  // Makes room; the integers are whatever lies there, for Reset or a wire form to set.
-  explicit State(std::shared_ptr<const Plan> made_from);
+  // Makes room for integers that are zero, or whatever lies there, for a wire form to set.
+  enum class Integers { kZero, kUnset };
+  State(std::shared_ptr<const Plan> made_from, Integers integers);
 
   std::shared_ptr<const Plan> plan;
   uint64_t clients = 0;

@@ -81,7 +81,7 @@ AlignedBuffer ExactSum::Encode() const {
   uint64_t size = bytes();
   for (size_t c = 0; c < s.channels.size(); ++c)
     size += s.channels[c].collected.size() * CollectedBytes(s.spec(c));
-  AlignedBuffer buffer = AlignedBuffer::Unset(size);
+  AlignedBuffer buffer = AlignedBuffer::Shareable(size);
   std::byte* const out = buffer.bytes().data();
   uint64_t offset = 0;
   const auto put = [&](const void* from, size_t count) {
@@ -136,7 +136,7 @@ absl::StatusOr<ExactSum> ExactSum::Decode(std::span<const std::byte> bytes,
   if (header.plan != plan->digest.bytes || header.channels != plan->channels.size()) {
     return Refused("it was made for other channels, bounds or another cohort");
   }
-  ExactSum sum(std::make_unique<State>(plan));
+  ExactSum sum(std::make_unique<State>(plan, State::Integers::kUnset));
   State& s = *sum.state_;
   s.clients = header.clients;
   s.multiplicity = header.multiplicity;

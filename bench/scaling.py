@@ -171,10 +171,13 @@ def slots(told) -> str:
 
 def model(told) -> str:
     text = []
-    for name in ("bench_fold", "bench_transfer"):
-        command = [told.bin / name, "1e6" if told.quick else "1e8"]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        text.append(f"`{name}`:\n\n```\n{done.stdout.rstrip()}\n```\n")
+    largest = "1e6" if told.quick else "1e8"
+    for line in (["bench_fold"], ["bench_transfer"], ["bench_transfer", "send"]):
+        command = [line[0], largest, *line[1:]]
+        done = subprocess.run(
+            [told.bin / command[0], *command[1:]], capture_output=True, text=True, check=True
+        )
+        text.append(f"`{' '.join(command)}`:\n\n```\n{done.stdout.rstrip()}\n```\n")
     return "\n".join(text)
 
 

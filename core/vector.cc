@@ -1,9 +1,7 @@
 #include "core/vector.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <new>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
@@ -80,22 +78,6 @@ const LayoutEntry* ParameterLayout::Find(absl::string_view name) const {
                                [&](const LayoutEntry& entry) { return entry.name == name; });
   return it == entries_.end() ? nullptr : &*it;
 }
-
-void AlignedBuffer::Free::operator()(std::byte* p) const { std::free(p); }
-
-AlignedBuffer::AlignedBuffer(size_t size, NotCleared) : size_(size) {
-  const size_t rounded = (std::max<size_t>(size, 1) + kAlignment - 1) / kAlignment * kAlignment;
-  auto* data = static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded));
-  if (data == nullptr) throw std::bad_alloc();
-  std::memset(data + size, 0, rounded - size);
-  data_.reset(data);
-}
-
-AlignedBuffer::AlignedBuffer(size_t size) : AlignedBuffer(size, NotCleared{}) {
-  std::memset(data_.get(), 0, size);
-}
-
-AlignedBuffer AlignedBuffer::Unset(size_t size) { return AlignedBuffer(size, NotCleared{}); }
 
 FlatVector::FlatVector(LayoutPtr layout) : layout_(std::move(layout)), buffer_(layout_->bytes()) {}
 

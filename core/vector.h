@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "core/buffer.h"
 #include "core/digest.h"
 
 namespace macaw {
@@ -96,36 +97,6 @@ template <typename F>
 decltype(auto) DispatchDType(DType dtype, F&& f) {
   return dtype == DType::kF32 ? f(float{}) : f(double{});
 }
-
-// 64-byte aligned bytes, zero at start. Movable.
-class AlignedBuffer {
- public:
-  AlignedBuffer() = default;
-  explicit AlignedBuffer(size_t size);
-  // Bytes of any value, for an owner who writes every one of them: a large model is not cleared
-  // only to be overwritten.
-  static AlignedBuffer Unset(size_t size);
-  std::span<std::byte> bytes() { return {data_.get(), size_}; }
-  std::span<const std::byte> bytes() const { return {data_.get(), size_}; }
-  size_t size() const { return size_; }
-  template <typename T>
-  std::span<T> As() {
-    return {reinterpret_cast<T*>(data_.get()), size_ / sizeof(T)};
-  }
-  template <typename T>
-  std::span<const T> As() const {
-    return {reinterpret_cast<const T*>(data_.get()), size_ / sizeof(T)};
-  }
-
- private:
-  struct Free {
-    void operator()(std::byte* p) const;
-  };
-  struct NotCleared {};
-  AlignedBuffer(size_t size, NotCleared);
-  std::unique_ptr<std::byte, Free> data_;
-  size_t size_ = 0;
-};
 
 // An owned vector on the CPU. Movable; copies are explicit.
 class FlatVector {

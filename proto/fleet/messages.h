@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/clock.h"
@@ -24,9 +25,11 @@ struct Blob {
   Digest digest;
   uint64_t size = 0;
   std::shared_ptr<const AlignedBuffer> bytes;
+  std::optional<SharedPlace> place = {};  // of the sender's bytes, where it has told
 
   static Blob Of(AlignedBuffer buffer) {
-    const Digest digest = DigestOf(std::span<const std::byte>(buffer.bytes()));
+    const Digest digest = DigestOf(std::as_const(buffer).bytes());
+    buffer.Seal(digest);
     return {digest, buffer.size(), std::make_shared<const AlignedBuffer>(std::move(buffer))};
   }
   bool named() const { return !digest.IsZero(); }

@@ -39,7 +39,7 @@ AlignedBuffer EncodeVectors(std::span<const ConstVectorView> vectors) {
   const uint64_t header = kFixed + kPerVector * vectors.size();
   uint64_t total = header;
   for (const ConstVectorView& v : vectors) total = Aligned(total) + v.bytes.size();
-  AlignedBuffer buffer = AlignedBuffer::Unset(total);
+  AlignedBuffer buffer = AlignedBuffer::Shareable(total);
   const std::span<std::byte> out = buffer.bytes();
   Put(out, 0, kMagic);
   Put(out, 8, kVersion);

@@ -23,7 +23,10 @@ constexpr int kUploadRounds = 3;  // of: call, hear that a blob is missing, uplo
 class RemoteLink final : public fleet::FleetLink {
  public:
   RemoteLink(const ClientOptions& options, std::shared_ptr<grpc::Channel> channel)
-      : options_(options), stub_(v1::Fleet::NewStub(channel)), blobs_(channel, options, calls_) {}
+      : options_(options),
+        share_(options.share_memory && IsPrivate(options.server)),
+        stub_(v1::Fleet::NewStub(channel)),
+        blobs_(channel, options, calls_) {}
   ~RemoteLink() override { calls_.CancelAll(); }
 
   absl::StatusOr<fleet::HelloReply> Hello(const fleet::HelloRequest& request) override {
@@ -114,6 +117,11 @@ class RemoteLink final : public fleet::FleetLink {
                                                        " bytes are more than the ",
                                                        limits.max_blob_bytes, " agreed in hello"));
     }
+    if (blob.place.has_value() && share_) {
+      // Where it has gone meanwhile, the server will say so.
+      auto mapped = AlignedBuffer::Map(*blob.place, blob.digest, blob.size);
+      if (mapped.ok()) return fleet::Blob{blob.digest, blob.size, *std::move(mapped)};
+    }
     return blobs_.Download(blob.digest, blob.size);
   }
 
@@ -170,14 +178,16 @@ class RemoteLink final : public fleet::FleetLink {
 
   absl::StatusOr<UploadVerdict> Upload(const fleet::Blob& blob, WorkerId session, Round round,
                                        v1::BeginUploadRequest::Purpose purpose) {
+    const auto place = share_ && blob.bytes != nullptr ? blob.bytes->place() : std::nullopt;
     const v1::BeginUploadRequest begin =
-        ToWire(PurposedOffer{{session, blob.digest, blob.size, round}, purpose});
+        ToWire(PurposedOffer{{session, blob.digest, blob.size, round}, purpose, place});
     return blobs_.Upload(blob, [&] {
       return Call<UploadAnswer>(&v1::Fleet::Stub::BeginUpload, begin, options_.call_timeout);
     });
   }
 
   const ClientOptions options_;
+  const bool share_;  // memory with the server
   OpenCalls calls_;
   const std::unique_ptr<v1::Fleet::Stub> stub_;
   BlobMover blobs_;

@@ -16,6 +16,7 @@ namespace macaw::wire {
 struct InlineRule {
   uint64_t max_inline = 0;
   std::span<const Digest> have;  // the receiver has these: by name, whatever their size
+  bool share = false;            // the receiver may map our memory
 };
 
 v1::Blob ToWire(const fleet::Blob& blob, const InlineRule& rule);
@@ -69,6 +70,7 @@ inline absl::StatusOr<fleet::ReleaseReply> FromWire(const v1::ReleaseReply&) {
 struct PurposedOffer {
   fleet::UploadOffer offer;
   v1::BeginUploadRequest::Purpose purpose = v1::BeginUploadRequest::PURPOSE_UNSPECIFIED;
+  std::optional<SharedPlace> place = {};
 };
 v1::BeginUploadRequest ToWire(const PurposedOffer& offer);
 absl::StatusOr<PurposedOffer> FromWire(const v1::BeginUploadRequest& request);
@@ -84,6 +86,8 @@ absl::StatusOr<UploadAnswer> FromWire(const v1::BeginUploadReply& reply);
 v1::Fence ToWire(const Fence& fence);
 v1::Attempt ToWire(const Attempt& attempt);
 Attempt FromWire(const v1::Attempt& attempt);
+v1::SharedMemory ToWire(const SharedPlace& place);
+absl::StatusOr<SharedPlace> FromWire(const v1::SharedMemory& place);
 v1::EvaluationTask ToWire(const fleet::EvaluationTask& task);
 absl::StatusOr<fleet::EvaluationTask> FromWire(const v1::EvaluationTask& task);
 std::string ToWire(const Digest& digest);  // empty when zero

@@ -48,10 +48,29 @@ v1::Blob ToWire(const fleet::Blob& blob, const InlineRule& rule) {
   m.set_digest(ToWire(blob.digest));
   m.set_size(blob.size);
   const bool there = std::ranges::find(rule.have, blob.digest) != rule.have.end();
-  if (blob.bytes != nullptr && blob.size <= rule.max_inline && !there) {
+  if (there) return m;
+  if (blob.bytes != nullptr && blob.size <= rule.max_inline) {
     m.set_inline_(blob.bytes->bytes().data(), blob.bytes->size());
+  } else if (rule.share) {
+    const auto place = blob.bytes != nullptr ? blob.bytes->place() : blob.place;
+    if (place.has_value()) *m.mutable_shared() = ToWire(*place);
   }
   return m;
+}
+
+v1::SharedMemory ToWire(const SharedPlace& place) {
+  v1::SharedMemory m;
+  m.set_process(static_cast<uint64_t>(place.process));
+  m.set_file(static_cast<uint64_t>(place.file));
+  return m;
+}
+
+absl::StatusOr<SharedPlace> FromWire(const v1::SharedMemory& m) {
+  constexpr uint64_t kMost = std::numeric_limits<int32_t>::max();
+  Fields f;
+  const uint64_t process = f.Between<uint64_t>("process", m.process(), 1, kMost);
+  const uint64_t file = f.Between<uint64_t>("file", m.file(), 0, kMost);
+  return f.Done(SharedPlace{static_cast<int32_t>(process), static_cast<int32_t>(file)});
 }
 
 absl::StatusOr<fleet::Blob> FromWire(const v1::Blob& m) {
@@ -60,9 +79,11 @@ absl::StatusOr<fleet::Blob> FromWire(const v1::Blob& m) {
   blob.digest = f.ReadDigest("digest", m.digest());
   blob.size = m.size();
   if (!blob.named()) {
-    f.Require(m.size() == 0 && !m.has_inline_(), "digest", "bytes without a name");
+    f.Require(m.size() == 0 && !m.has_inline_() && !m.has_shared(), "digest",
+              "bytes without a name");
     return f.Done(std::move(blob));
   }
+  if (m.has_shared()) blob.place = f.Sub("shared", FromWire(m.shared()));
   if (!m.has_inline_() || !f.status().ok()) return f.Done(std::move(blob));
   if (m.inline_().size() != m.size()) {
     return Malformed("inline",
@@ -245,6 +266,7 @@ v1::BeginUploadRequest ToWire(const PurposedOffer& offer) {
   m.set_size(offer.offer.size);
   m.set_round(offer.offer.round.value);
   m.set_purpose(offer.purpose);
+  if (offer.place.has_value()) *m.mutable_shared() = ToWire(*offer.place);
   return m;
 }
 
@@ -261,6 +283,7 @@ absl::StatusOr<PurposedOffer> FromWire(const v1::BeginUploadRequest& m) {
   f.Require(v1::BeginUploadRequest::Purpose_IsValid(m.purpose()) &&
                 m.purpose() != v1::BeginUploadRequest::PURPOSE_UNSPECIFIED,
             "purpose", "is not a value this program knows");
+  if (m.has_shared()) offer.place = f.Sub("shared", FromWire(m.shared()));
   return f.Done(offer);
 }
 

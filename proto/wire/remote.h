@@ -16,6 +16,7 @@ struct ServerOptions {
   uint64_t max_blob_bytes = uint64_t{4} << 30;
   uint64_t upload_budget_bytes = uint64_t{8} << 30;  // all uploads in memory at once; beyond: busy
   Duration max_poll = FromSeconds(60);               // a longer wait for work is cut to this
+  bool share_memory = true;  // on a private socket: blobs beyond inline are mapped, not sent
 };
 
 class FleetServer {
@@ -32,6 +33,7 @@ struct ClientOptions {
   std::string server;                        // as ServerOptions::listen
   Duration call_timeout = FromSeconds(20);   // every call but a long poll and bulk data
   Duration stall_timeout = FromSeconds(30);  // bulk data: no chunk for this long
+  bool share_memory = true;                  // as ServerOptions::share_memory
 };
 
 // Dials lazily; Hello tells whether anybody is there. Uploads and downloads resume at the last good

@@ -72,8 +72,9 @@ bool IsSmall(const v1::CommitRequest& message) {
 
 // How a lease goes out: with the blobs in it that its receiver does not have.
 auto LeaseRule(const ServiceState& state, std::vector<Digest> have) {
-  return [max_inline = state.options.max_inline_bytes, have = std::move(have)](const auto& reply) {
-    return ToWire(reply, InlineRule{max_inline, have});
+  return [max_inline = state.options.max_inline_bytes, have = std::move(have),
+          share = state.share](const auto& reply) {
+    return ToWire(reply, InlineRule{max_inline, have, share});
   };
 }
 
@@ -111,6 +112,7 @@ absl::Status HandleCommit(ServiceState& state, v1::CommitRequest message, Handle
 
 ServiceState::ServiceState(const ServerOptions& server_options, fleet::FleetHandler& fleet_handler)
     : options(server_options),
+      share(options.share_memory && IsPrivate(options.listen)),
       handler(fleet_handler),
       uploads({.max_blob_bytes = options.max_blob_bytes,
                .budget_bytes = options.upload_budget_bytes,
@@ -234,9 +236,14 @@ grpc::ServerUnaryReactor* FleetService::BeginUpload(Context*, const v1::BeginUpl
     answer({UploadVerdict::kTooLarge});
     return call;
   }
-  const auto begin = [offer, answer](ServiceState* state) {
-    state->executor.Post([state, offer, answer] {
-      const UploadStore::Begun begun = state->uploads.Begin(offer.digest, offer.size);
+  const auto place = state_->share ? request->place : std::nullopt;
+  const auto begin = [offer, place, answer](ServiceState* state) {
+    state->executor.Post([state, offer, place, answer] {
+      std::shared_ptr<const AlignedBuffer> mapped;
+      if (place.has_value())
+        mapped = AlignedBuffer::Map(*place, offer.digest, offer.size).value_or(nullptr);
+      const UploadStore::Begun begun =
+          state->uploads.Begin(offer.digest, offer.size, std::move(mapped));
       answer({begun.verdict, begun.offset});
     });
   };

@@ -59,6 +59,7 @@ struct ServiceState {
   ServiceState(const ServerOptions& server_options, fleet::FleetHandler& fleet_handler);
 
   const ServerOptions options;
+  const bool share;  // memory with the callers
   fleet::FleetHandler& handler;
   UploadStore uploads;
   Executor executor;  // large messages, hashing, setting memory aside: what must not run on an RPC

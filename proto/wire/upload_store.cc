@@ -21,6 +21,19 @@ Upload::Upload(const Digest& digest, uint64_t size, bool verify,
       buffer_(AlignedBuffer::Unset(size)),  // nobody reads past received_
       last_used_(clock.Now()) {}
 
+Upload::Upload(const Digest& digest, std::shared_ptr<const AlignedBuffer> mapped,
+               std::shared_ptr<std::atomic<uint64_t>> used, const Clock& clock, Executor& executor)
+    : digest_(digest),
+      size_(mapped->size()),
+      verify_(false),
+      used_(std::move(used)),
+      clock_(clock),
+      executor_(executor),
+      mapped_(std::move(mapped)),
+      state_(State::kComplete),
+      received_(size_),
+      last_used_(clock.Now()) {}
+
 Upload::~Upload() { used_->fetch_sub(size_); }
 
 uint64_t Upload::received() const {
@@ -55,7 +68,7 @@ absl::Status Upload::Append(uint64_t offset, uint64_t checksum,
                                  received_, " of ", size_, " bytes"),
                     "offset", digest_);
     }
-    if (offset < received_) {
+    if (offset < received_ || mapped_ != nullptr) {
       // A repeat, whole or in part. The checksum is over the whole chunk and the kept part may not
       // be touched, so only a chunk that begins where the kept bytes end is taken; a sender that
       // follows the offsets never notices.
@@ -133,7 +146,7 @@ void Upload::WhenComplete(Done done) {
 }
 
 std::shared_ptr<const AlignedBuffer> Upload::bytes() {
-  return std::shared_ptr<const AlignedBuffer>(shared_from_this(), &buffer_);
+  return {shared_from_this(), mapped_ != nullptr ? mapped_.get() : &buffer_};
 }
 
 UploadStore::UploadStore(const Options& options, const Clock& clock, Executor& executor)
@@ -152,7 +165,8 @@ std::shared_ptr<Upload> UploadStore::FindLocked(const Digest& digest) {
   return nullptr;
 }
 
-UploadStore::Begun UploadStore::Begin(const Digest& digest, uint64_t size) {
+UploadStore::Begun UploadStore::Begin(const Digest& digest, uint64_t size,
+                                      std::shared_ptr<const AlignedBuffer> mapped) {
   using fleet::UploadVerdict;
   if (size > options_.max_blob_bytes) return {UploadVerdict::kTooLarge, 0};
   MutexLock lock(&mutex_);
@@ -169,13 +183,15 @@ UploadStore::Begun UploadStore::Begin(const Digest& digest, uint64_t size) {
   used_->fetch_add(size);  // only ever raised under the lock; the upload's end lowers it
   std::shared_ptr<Upload> fresh;
   try {
-    fresh = std::make_shared<Upload>(digest, size, options_.verify, used_, clock_, executor_);
+    fresh = mapped != nullptr
+                ? std::make_shared<Upload>(digest, mapped, used_, clock_, executor_)
+                : std::make_shared<Upload>(digest, size, options_.verify, used_, clock_, executor_);
   } catch (const std::bad_alloc&) {
     used_->fetch_sub(size);
     return {UploadVerdict::kBusy, 0};
   }
   held_.emplace(digest, std::move(fresh));
-  return {UploadVerdict::kSend, 0};
+  return {mapped != nullptr ? UploadVerdict::kHave : UploadVerdict::kSend, 0};
 }
 
 std::shared_ptr<Upload> UploadStore::Find(const Digest& digest) {

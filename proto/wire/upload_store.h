@@ -30,6 +30,9 @@ class Upload : public std::enable_shared_from_this<Upload> {
   // counts real memory. `verify`: hash the bytes against the digest.
   Upload(const Digest& digest, uint64_t size, bool verify,
          std::shared_ptr<std::atomic<uint64_t>> used, const Clock& clock, Executor& executor);
+  // One that is here already, in its sender's memory.
+  Upload(const Digest& digest, std::shared_ptr<const AlignedBuffer> mapped,
+         std::shared_ptr<std::atomic<uint64_t>> used, const Clock& clock, Executor& executor);
   ~Upload();
 
   uint64_t size() const { return size_; }
@@ -62,6 +65,7 @@ class Upload : public std::enable_shared_from_this<Upload> {
   const std::shared_ptr<std::atomic<uint64_t>> used_;
   const Clock& clock_;
   Executor& executor_;
+  const std::shared_ptr<const AlignedBuffer> mapped_;  // or null, and:
   AlignedBuffer buffer_;  // [0, received_) is constant, the rest belongs to Append
   Digester digester_;     // the hashing task's alone
 
@@ -93,8 +97,10 @@ class UploadStore {
     fleet::UploadVerdict verdict = fleet::UploadVerdict::kBusy;  // kSend, kHave, kTooLarge or kBusy
     uint64_t offset = 0;
   };
-  // Sets memory aside, once however many ask for the same blob.
-  Begun Begin(const Digest& digest, uint64_t size) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Sets memory aside, once however many ask for the same blob; unless its bytes are `mapped`
+  // already, which makes it complete.
+  Begun Begin(const Digest& digest, uint64_t size,
+              std::shared_ptr<const AlignedBuffer> mapped = nullptr) ABSL_LOCKS_EXCLUDED(mutex_);
   // Begun and not dropped, or null.
   std::shared_ptr<Upload> Find(const Digest& digest) ABSL_LOCKS_EXCLUDED(mutex_);
   // A complete blob, or null.

@@ -119,6 +119,18 @@ TEST(Convert, BlobsRideInsideOnlyWhenSmallAndWanted) {
   EXPECT_EQ(named->size, 100u);
 }
 
+TEST(Convert, TellsWhereABlobCanBeMappedWhenAllowed) {
+  const fleet::Blob blob = fleet::Blob::Of(AlignedBuffer::Shareable(2 << 20));
+  ASSERT_TRUE(blob.bytes->place().has_value());
+  EXPECT_FALSE(ToWire(blob, InlineRule{}).has_shared());
+  EXPECT_FALSE(ToWire(blob, InlineRule{.max_inline = 4 << 20, .share = true}).has_shared());
+  EXPECT_FALSE(ToWire(blob, InlineRule{.have = {&blob.digest, 1}, .share = true}).has_shared());
+  const auto told = FromWire(ToWire(blob, InlineRule{.share = true}));
+  ASSERT_TRUE(told.ok()) << told.status();
+  EXPECT_EQ(told->bytes, nullptr);
+  EXPECT_EQ(told->place, blob.bytes->place());
+}
+
 TEST(Convert, AnEmptyBlobIsNotAMissingOne) {
   const auto back = FromWire(ToWire(fleet::RandomBlob(0, 1), InlineRule{}));
   ASSERT_TRUE(back.ok());

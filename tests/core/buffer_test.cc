@@ -1,0 +1,142 @@
+#include "core/buffer.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "core/random.h"
+
+namespace macaw {
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+// As a sender makes one: written, named, sealed.
+AlignedBuffer SealedBuffer(size_t size, Digest& digest) {
+  AlignedBuffer buffer = AlignedBuffer::Shareable(size);
+  RandomStream({.seed = size}).FillU64(buffer.As<uint64_t>());
+  digest = DigestOf(std::as_const(buffer).bytes());
+  buffer.Seal(digest);
+  return buffer;
+}
+
+bool Maps(const SharedPlace& place, const Digest& digest, size_t size) {
+  const auto mapped = AlignedBuffer::Map(place, digest, size);
+  EXPECT_TRUE(mapped.ok() || absl::IsNotFound(mapped.status())) << mapped.status();
+  return mapped.ok();
+}
+
+TEST(AlignedBuffer, IsAlignedAndZeroWhateverItsSize) {
+  for (const size_t size : {size_t{0}, size_t{1}, size_t{64}, size_t{4097}, kMiB - 1, 4 * kMiB - 1,
+                            4 * kMiB, 4 * kMiB + 1, 7 * kMiB + 4097}) {
+    // Twice: memory that was used before is cleared, too.
+    for (int i = 0; i < 2; ++i) {
+      AlignedBuffer buffer(size);
+      EXPECT_EQ(buffer.size(), size);
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.bytes().data()) % 64, 0u);
+      EXPECT_TRUE(std::ranges::all_of(buffer.bytes(), [](std::byte b) { return b == std::byte{}; }))
+          << size;
+      std::ranges::fill(buffer.bytes(), std::byte{7});
+    }
+  }
+  EXPECT_THROW(AlignedBuffer::Unset(~size_t{0} - 100), std::bad_alloc);
+  EXPECT_THROW(AlignedBuffer::Unset(size_t{1} << 60), std::bad_alloc);
+}
+
+TEST(AlignedBuffer, CanBeMappedBySomebodyElseAndOutlivesItsOwner) {
+  Digest digest;
+  AlignedBuffer owned = SealedBuffer(3 * kMiB + 24, digest);
+  ASSERT_TRUE(owned.place().has_value());
+  const SharedPlace place = *owned.place();
+  EXPECT_EQ(place.process, getpid());
+  if (const pid_t child = fork(); child == 0) {
+    const auto mapped = AlignedBuffer::Map(place, digest, 3 * kMiB + 24);
+    _exit(mapped.ok() && DigestOf((*mapped)->bytes()) == digest ? 0 : 1);
+  } else {
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  const auto mapped = *AlignedBuffer::Map(place, digest, 3 * kMiB + 24);
+  EXPECT_FALSE(mapped->place().has_value());  // who maps it does not hand it on
+  const AlignedBuffer moved = std::move(owned);
+  EXPECT_EQ(moved.place(), place);
+  EXPECT_EQ(DigestOf(mapped->bytes()), digest);
+}
+
+TEST(AlignedBuffer, UsesItsMemoryAgainOnceNobodyReadsIt) {
+  constexpr size_t kSize = 5 * kMiB + 24;  // of no other test
+  Digest digest, next;
+  SharedPlace place;
+  std::shared_ptr<const AlignedBuffer> reader;
+  {
+    const AlignedBuffer buffer = SealedBuffer(kSize, digest);
+    place = buffer.place().value();
+    reader = *AlignedBuffer::Map(place, digest, kSize);
+  }
+  {
+    // Somebody reads: the bytes stay, and those of the next buffer lie elsewhere.
+    AlignedBuffer other = AlignedBuffer::Shareable(kSize);
+    std::ranges::fill(other.bytes(), std::byte{1});
+    EXPECT_EQ(DigestOf(reader->bytes()), digest);
+    EXPECT_TRUE(Maps(place, digest, kSize));
+    other.Seal(next);
+    EXPECT_NE(other.place(), place);
+    reader.reset();
+    const AlignedBuffer again = SealedBuffer(kSize, next);
+    EXPECT_EQ(again.place(), place);
+    EXPECT_FALSE(Maps(place, DigestOf("what was there before"), kSize));
+    EXPECT_TRUE(Maps(place, next, kSize));
+  }
+  // Not sealed yet: nobody may take what is being written for what was there.
+  AlignedBuffer open = AlignedBuffer::Shareable(kSize), second = AlignedBuffer::Shareable(kSize);
+  EXPECT_FALSE(Maps(place, digest, kSize));
+  EXPECT_FALSE(Maps(place, next, kSize));
+}
+
+TEST(AlignedBuffer, IsNotToBeMappedBeforeItIsSealedNorWhenSmall) {
+  const AlignedBuffer open = AlignedBuffer::Shareable(2 * kMiB);
+  EXPECT_FALSE(open.place().has_value());
+  Digest digest;
+  EXPECT_FALSE(SealedBuffer(kMiB - 8, digest).place().has_value());
+  AlignedBuffer ours = AlignedBuffer::Unset(8 * kMiB);
+  ours.Seal(digest);
+  EXPECT_FALSE(ours.place().has_value());
+}
+
+TEST(AlignedBuffer, MapsNothingElse) {
+  Digest digest, other;
+  const AlignedBuffer buffer = SealedBuffer(2 * kMiB, digest);
+  const AlignedBuffer equally_large = SealedBuffer(2 * kMiB - 8, other);
+  const SharedPlace place = buffer.place().value();
+  EXPECT_TRUE(Maps(place, digest, 2 * kMiB));
+  // As when the owner has given its buffer up and the number of its file names the next one.
+  EXPECT_FALSE(Maps(place, other, 2 * kMiB));
+  EXPECT_FALSE(Maps(place, digest, 2 * kMiB - 64));
+  EXPECT_FALSE(Maps(place, digest, 2 * kMiB + 64));
+  EXPECT_FALSE(Maps({.process = getpid(), .file = 99999}, digest, 2 * kMiB));
+  EXPECT_FALSE(Maps({.process = 0, .file = 0}, digest, 2 * kMiB));
+
+  int pipe_ends[2];
+  ASSERT_EQ(pipe(pipe_ends), 0);
+  EXPECT_FALSE(Maps({.process = getpid(), .file = pipe_ends[0]}, digest, 2 * kMiB));
+  // The right name and size, but its owner could cut it off under a reader.
+  const int loose = memfd_create("macaw-buffer", MFD_CLOEXEC);
+  ASSERT_EQ(ftruncate(loose, 2 * kMiB + 32), 0);
+  ASSERT_EQ(pwrite(loose, digest.bytes.data(), 32, 2 * kMiB), 32);
+  EXPECT_FALSE(Maps({.process = getpid(), .file = loose}, digest, 2 * kMiB));
+  for (const int file : {pipe_ends[0], pipe_ends[1], loose}) close(file);
+}
+
+TEST(AlignedBufferDeathTest, IsNotWrittenAfterItWasSealed) {
+  Digest digest;
+  AlignedBuffer buffer = SealedBuffer(2 * kMiB, digest);
+  EXPECT_DEATH(buffer.bytes()[0] = std::byte{1}, "");
+}
+
+}  // namespace
+}  // namespace macaw
