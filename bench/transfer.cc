@@ -97,8 +97,7 @@ absl::Status Row(OneBlob& handler, fleet::FleetLink& link, uint64_t parameters) 
   const fleet::Blob up = fleet::Blob::Of(std::move(from));
   const fleet::Blob down = fleet::Blob::Of(RandomBytes(down_bytes, parameters + 1));
   handler.Serve(down);
-  const fleet::Blob name{
-      .digest = down.digest, .size = down.size, .place = down.bytes->place()};
+  const fleet::Blob name{.digest = down.digest, .size = down.size, .place = down.bytes->place()};
   const double fetched = Best([&] { return link.Fetch(name).ok(); });
   fleet::CommitRequest request{.session = WorkerId(1)};
   request.part = fleet::Part{.round = Round(1), .sums = up};

@@ -43,8 +43,8 @@ size_t RoundUp(size_t size, size_t step) {
 std::byte* Allocate(size_t bytes) {
   void* const piece = std::malloc(bytes + kAlignment);
   if (piece == nullptr) throw std::bad_alloc();
-  auto* const data = reinterpret_cast<std::byte*>(
-      RoundUp(reinterpret_cast<uintptr_t>(piece) + 1, kAlignment));
+  auto* const data =
+      reinterpret_cast<std::byte*>(RoundUp(reinterpret_cast<uintptr_t>(piece) + 1, kAlignment));
   std::memcpy(data - sizeof(piece), &piece, sizeof(piece));
   return data;
 }
@@ -61,8 +61,8 @@ std::byte* MapHugePages(size_t bytes) {
   void* const begin =
       mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (begin == MAP_FAILED) return nullptr;
-  const size_t before = RoundUp(reinterpret_cast<uintptr_t>(begin), kHugePage) -
-                        reinterpret_cast<uintptr_t>(begin);
+  const size_t before =
+      RoundUp(reinterpret_cast<uintptr_t>(begin), kHugePage) - reinterpret_cast<uintptr_t>(begin);
   auto* const data = static_cast<std::byte*>(begin) + before;
   if (before > 0) munmap(begin, before);
   if (before < kHugePage) munmap(data + bytes, kHugePage - before);
@@ -89,13 +89,14 @@ void* MapFile(size_t bytes, int& file) {
 
 // Large memory that was given back, for the next buffer of that size and kind: a round asks for
 // what the round before it asked for, and the system takes longer to find and clear pages than we
-// to fill them. Thread-safe.
+// to fill them. What nobody asks for meanwhile goes back to the system. Thread-safe.
 class Kept {
  public:
   struct Piece {
     std::byte* data = nullptr;
     size_t bytes = 0;
-    int file = -1;  // of a shareable one
+    int file = -1;       // of a shareable one
+    uint64_t given = 0;  // when, in pieces
   };
 
   // Null data when there is none.
@@ -118,8 +119,9 @@ class Kept {
     {
       const MutexLock lock(&mutex_);
       pieces_.push_back(piece);
+      pieces_.back().given = ++given_;
       bytes_ += piece.bytes;
-      while (bytes_ > kMost) {
+      while (bytes_ > kMost || given_ - pieces_.front().given > kPatience) {
         bytes_ -= pieces_.front().bytes;
         surplus.push_back(pieces_.front());
         pieces_.pop_front();
@@ -129,7 +131,8 @@ class Kept {
   }
 
  private:
-  static constexpr size_t kMost = size_t{512} << 20;
+  static constexpr size_t kMost = size_t{512} << 20;  // bytes
+  static constexpr uint64_t kPatience = 64;           // pieces: some rounds' worth
 
   // False while somebody has it mapped. Who comes too late finds no digest.
   static bool Withdraw(const Piece& piece) {
@@ -147,6 +150,7 @@ class Kept {
   Mutex mutex_;
   std::deque<Piece> pieces_ ABSL_GUARDED_BY(mutex_);  // the oldest first
   size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t given_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 Kept& KeptPieces() {
@@ -178,7 +182,7 @@ Memory GetMemory(size_t size) {
 
 void AlignedBuffer::Free::operator()(std::byte* data) const {
   if (mapped == 0) return Deallocate(data);
-  KeptPieces().Give({data, mapped, file});
+  KeptPieces().Give({.data = data, .bytes = mapped, .file = file});
 }
 
 AlignedBuffer AlignedBuffer::Unset(size_t size) {

@@ -89,15 +89,15 @@ TEST(Mutex, EndsOfPatienceRaceWithWakeUps) {
       }
     });
   }
-  for (int i = 0; i < 20'000; ++i) {
+  // Until both have happened often, however the machine places the threads.
+  for (int i = 0; i < 20'000 || in_time < 100 || too_late < 100; ++i) {
     counter.Add();
     for (int spin = 0; spin < i % 300; ++spin) std::atomic_signal_fence(std::memory_order_seq_cst);
     if (i % 16 == 0) std::this_thread::yield();
+    if (i % 1000 == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
   over = true;
   for (std::thread& waiter : waiters) waiter.join();
-  EXPECT_GT(in_time, 0);
-  EXPECT_GT(too_late, 0);
 }
 
 TEST(Mutex, WhoSeesWhatItWaitedForMayDestroyIt) {
