@@ -1,7 +1,7 @@
 // How fast blobs travel between server and worker, beside memcpy: a broadcast of 4 bytes a
 // parameter down and a sum of 8 bytes a parameter up, over a private Unix socket, for 1e3 … 1e8
 // parameters. Naming a blob (BLAKE2b-256) is a column of its own. Best of several. Beyond 1 MiB the
-// other side maps the blob, which takes no time by its size; "send" has it sent instead.
+// other side maps the blob, page by page; "send" has it sent instead.
 //
 //   bench_transfer [LARGEST [send]]
 #include <unistd.h>

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,7 +12,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <new>
 #include <string>
 #include <utility>
@@ -28,7 +28,7 @@ namespace macaw {
 namespace {
 
 constexpr size_t kAlignment = 64;  // bytes
-constexpr size_t kPage = 4096, kHugePage = size_t{2} << 20;
+constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kLarge = 2 * kHugePage;  // from here on: pages of its own
 constexpr char kFileName[] = "macaw-buffer";
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;  // of the size, not the bytes
@@ -55,7 +55,13 @@ void Deallocate(std::byte* data) {
   std::free(piece);
 }
 
-// `bytes` of zeros, a multiple of kPage, from a huge page's boundary on; null when there are none.
+size_t PageBytes() {
+  static const auto bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+// `bytes` of zeros, whole pages, from a huge page's boundary on; null when there are none. In small
+// pages, a model takes longer to come by than to fill.
 std::byte* MapHugePages(size_t bytes) {
   const size_t reserved = bytes + kHugePage;
   void* const begin =
@@ -65,7 +71,7 @@ std::byte* MapHugePages(size_t bytes) {
       RoundUp(reinterpret_cast<uintptr_t>(begin), kHugePage) - reinterpret_cast<uintptr_t>(begin);
   auto* const data = static_cast<std::byte*>(begin) + before;
   if (before > 0) munmap(begin, before);
-  if (before < kHugePage) munmap(data + bytes, kHugePage - before);
+  munmap(data + bytes, kHugePage - before);
   madvise(data, bytes, MADV_HUGEPAGE);  // advice: without it, pages are small
   return data;
 }
@@ -74,15 +80,34 @@ std::byte* MapHugePages(size_t bytes) {
 size_t DigestAt(size_t size) { return RoundUp(size, kAlignment); }
 size_t FileBytes(size_t size) { return DigestAt(size) + sizeof(Digest); }
 
-// A file that can be mapped and not be cut off under those who have; null when there is none.
-void* MapFile(size_t bytes, int& file) {
-  file = memfd_create(kFileName, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (file < 0) return nullptr;
-  void* data = MAP_FAILED;
-  if (ftruncate(file, static_cast<off_t>(bytes)) == 0 && fcntl(file, F_ADD_SEALS, kSeals) == 0) {
-    data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, 0);
+// A new file in memory that nobody can cut off under those who have mapped it; −1 when there is
+// none of so many bytes.
+int MakeFile(size_t bytes) {
+#ifndef MFD_NOEXEC_SEAL
+  constexpr unsigned MFD_NOEXEC_SEAL = 8;  // Linux 6.3, which may insist on it
+#endif
+  rlimit most{};  // of files; beyond it the system sends a signal
+  if (getrlimit(RLIMIT_FSIZE, &most) != 0 || most.rlim_cur < bytes) return -1;
+  constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  int file = memfd_create(kFileName, kFlags | MFD_NOEXEC_SEAL);
+  if (file < 0 && errno == EINVAL) file = memfd_create(kFileName, kFlags);
+  if (file < 0) return -1;
+  // Pages are reserved here, where that may fail, and not when they are first written.
+  if (fallocate(file, 0, 0, static_cast<off_t>(bytes)) == 0 &&
+      fcntl(file, F_ADD_SEALS, kSeals) == 0) {
+    return file;
   }
-  if (data != MAP_FAILED) return data;
+  close(file);
+  return -1;
+}
+
+// The same, mapped; null when there is none.
+std::byte* MapFile(size_t bytes, int& file) {
+  file = MakeFile(bytes);
+  if (file < 0) return nullptr;
+  void* const data =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, 0);
+  if (data != MAP_FAILED) return static_cast<std::byte*>(data);
   close(file);
   return nullptr;
 }
@@ -99,40 +124,44 @@ class Kept {
     uint64_t given = 0;  // when, in pieces
   };
 
+  Kept() { pieces_.reserve(2 * kPatience); }  // giving memory back must not need any
+
   // Null data when there is none.
   Piece Take(size_t bytes, bool shareable) ABSL_LOCKS_EXCLUDED(mutex_) {
     const MutexLock lock(&mutex_);
-    const auto found = std::ranges::find_if(pieces_, [&](const Piece& piece) {
-      return piece.bytes == bytes && (piece.file >= 0) == shareable &&
-             (!shareable || Withdraw(piece));
-    });
-    if (found == pieces_.end()) return {};
-    const Piece piece = *found;
-    pieces_.erase(found);
-    bytes_ -= piece.bytes;
-    return piece;
+    for (auto it = pieces_.begin(); it != pieces_.end(); ++it) {
+      if (it->bytes != bytes || (it->file >= 0) != shareable) continue;
+      if (shareable && !Withdraw(*it)) continue;
+      const Piece piece = *it;
+      pieces_.erase(it);
+      bytes_ -= piece.bytes;
+      return piece;
+    }
+    return {};
   }
 
-  void Give(const Piece& piece) ABSL_LOCKS_EXCLUDED(mutex_) {
-    if (piece.bytes > kMost) return Unmap(piece);
-    std::vector<Piece> surplus;
+  void Give(Piece piece) ABSL_LOCKS_EXCLUDED(mutex_) {
+    if (piece.bytes > kMostBytes) return Unmap(piece);
     {
       const MutexLock lock(&mutex_);
+      piece.given = ++given_;
       pieces_.push_back(piece);
-      pieces_.back().given = ++given_;
       bytes_ += piece.bytes;
-      while (bytes_ > kMost || given_ - pieces_.front().given > kPatience) {
-        bytes_ -= pieces_.front().bytes;
-        surplus.push_back(pieces_.front());
-        pieces_.pop_front();
-      }
     }
-    for (const Piece& old : surplus) Unmap(old);
+    while (UnmapOldest(/*surplus_only=*/true)) {
+    }
+  }
+
+  // Where memory is short. False when there was nothing.
+  bool Clear() ABSL_LOCKS_EXCLUDED(mutex_) {
+    bool any = false;
+    while (UnmapOldest(/*surplus_only=*/false)) any = true;
+    return any;
   }
 
  private:
-  static constexpr size_t kMost = size_t{512} << 20;  // bytes
-  static constexpr uint64_t kPatience = 64;           // pieces: some rounds' worth
+  static constexpr size_t kMostBytes = size_t{512} << 20;
+  static constexpr uint64_t kPatience = 64;  // pieces given since: some rounds' worth
 
   // False while somebody has it mapped. Who comes too late finds no digest.
   static bool Withdraw(const Piece& piece) {
@@ -146,9 +175,24 @@ class Kept {
     munmap(piece.data, piece.bytes);
     if (piece.file >= 0) close(piece.file);
   }
+  // Whether there was one to unmap.
+  bool UnmapOldest(bool surplus_only) ABSL_LOCKS_EXCLUDED(mutex_) {
+    Piece oldest;
+    {
+      const MutexLock lock(&mutex_);
+      if (pieces_.empty()) return false;
+      const bool surplus = bytes_ > kMostBytes || given_ - pieces_.front().given > kPatience;
+      if (surplus_only && !surplus) return false;
+      oldest = pieces_.front();
+      pieces_.erase(pieces_.begin());
+      bytes_ -= oldest.bytes;
+    }
+    Unmap(oldest);
+    return true;
+  }
 
   Mutex mutex_;
-  std::deque<Piece> pieces_ ABSL_GUARDED_BY(mutex_);  // the oldest first
+  std::vector<Piece> pieces_ ABSL_GUARDED_BY(mutex_);  // the oldest first
   size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t given_ ABSL_GUARDED_BY(mutex_) = 0;
 };
@@ -167,10 +211,13 @@ struct Memory {
 Memory GetMemory(size_t size) {
   if (size > PTRDIFF_MAX) throw std::bad_alloc();
   if (size >= kLarge) {
-    const size_t mapped = RoundUp(size, kPage);
+    const size_t mapped = RoundUp(size, PageBytes());
     if (const Kept::Piece kept = KeptPieces().Take(mapped, false); kept.data != nullptr)
       return {kept.data, mapped, false};
-    if (std::byte* const data = MapHugePages(mapped); data != nullptr) return {data, mapped, true};
+    std::byte* data = MapHugePages(mapped);
+    if (data == nullptr && KeptPieces().Clear()) data = MapHugePages(mapped);
+    if (data == nullptr) throw std::bad_alloc();
+    return {data, mapped, true};
   }
   const size_t rounded = RoundUp(size, kAlignment);
   std::byte* const data = Allocate(rounded);
@@ -202,22 +249,25 @@ AlignedBuffer AlignedBuffer::Shareable(size_t size) {
   if (const Kept::Piece kept = KeptPieces().Take(bytes, true); kept.data != nullptr)
     return {kept.data, size, Free(bytes, kept.file)};
   int file = -1;
-  if (void* const data = MapFile(bytes, file); data != nullptr)
+  if (std::byte* const data = MapFile(bytes, file); data != nullptr)
     return {data, size, Free(bytes, file)};
   return Unset(size);
 }
 
 void AlignedBuffer::Seal(const Digest& digest) {
+  if (sealed_ || data_ == nullptr) return;
   sealed_ = true;
   const Free& memory = data_.get_deleter();
   if (memory.file < 0) return;
-  std::memcpy(data_.get() + DigestAt(size_), digest.bytes.data(), digest.bytes.size());
+  const size_t at = DigestAt(size_);
+  std::memset(data_.get() + size_, 0, at - size_);
+  std::memcpy(data_.get() + at, digest.bytes.data(), digest.bytes.size());
   mprotect(data_.get(), memory.mapped, PROT_READ);  // whoever writes on, finds out
 }
 
 std::optional<SharedPlace> AlignedBuffer::place() const {
   const int file = data_.get_deleter().file;
-  if (!sealed_ || file < 0) return std::nullopt;
+  if (!sealed_ || data_ == nullptr || file < 0) return std::nullopt;
   return SharedPlace{.process = getpid(), .file = file};
 }
 
@@ -228,6 +278,7 @@ absl::StatusOr<std::shared_ptr<const AlignedBuffer>> AlignedBuffer::Map(const Sh
   const auto refuse = [&path](absl::string_view why) {
     return absl::NotFoundError(absl::StrCat("shared buffer ", path, ": ", why));
   };
+  if (size > PTRDIFF_MAX || digest.IsZero()) return refuse("no buffer has that size or digest");
   // A name first: opening any other file may have effects.
   std::array<char, 64> name{};
   if (readlink(path.c_str(), name.data(), name.size() - 1) < 0) return refuse(strerror(errno));
@@ -242,7 +293,8 @@ absl::StatusOr<std::shared_ptr<const AlignedBuffer>> AlignedBuffer::Map(const Sh
   struct stat status {};
   if (fstat(file, &status) != 0 || static_cast<size_t>(status.st_size) != bytes)
     return refuse("another size");
-  if (fcntl(file, F_GET_SEALS) != kSeals) return refuse("not sealed");
+  const int seals = fcntl(file, F_GET_SEALS);
+  if (seals < 0 || (seals & kSeals) != kSeals) return refuse("not sealed");
   void* data = mmap(nullptr, bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, file, 0);
   if (data == MAP_FAILED) return refuse(strerror(errno));
   const auto* const named = static_cast<const std::byte*>(data) + DigestAt(size);

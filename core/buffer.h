@@ -18,8 +18,8 @@ struct SharedPlace {
   bool operator==(const SharedPlace&) const = default;
 };
 
-// 64-byte aligned bytes, zero at start. Large ones lie in huge pages where the system has them: a
-// model's worth of small pages takes longer to come by than to fill. Movable.
+// 64-byte aligned bytes, zero at start; sizes are in bytes. Constructors throw std::bad_alloc.
+// Movable; one thread, or many that only read.
 class AlignedBuffer {
  public:
   // Smaller buffers are copied into messages rather than mapped.
@@ -31,10 +31,10 @@ class AlignedBuffer {
   // only to be overwritten.
   static AlignedBuffer Unset(size_t size);
   // The same, in memory that other processes can map instead of being sent a copy, if it is large
-  // and the system has such memory.
+  // and the system has such memory; it holds a file descriptor.
   static AlignedBuffer Shareable(size_t size);
 
-  // The bytes have this digest and will not change any more; shareable ones can be mapped by it.
+  // Once: the bytes have this digest. Shareable ones can be mapped by it, and written no more.
   void Seal(const Digest& digest);
   // Of a sealed, shareable buffer, while it lives.
   std::optional<SharedPlace> place() const;

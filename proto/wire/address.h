@@ -24,7 +24,7 @@ struct Address {
 absl::StatusOr<Address> ParseAddress(const std::string& text);
 
 // Whether `text` is a Unix socket: only this user's processes on this machine are at its other end,
-// so blobs that come over it are guarded by their chunks' checksums and not hashed a second time.
+// so memory is shared over it, and blobs that come over it are not hashed a second time.
 bool IsPrivate(const std::string& text);
 
 // Makes way for a listener: removes a socket file that nobody listens on. kAlreadyExists when

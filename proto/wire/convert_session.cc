@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "proto/wire/convert.h"
 #include "proto/wire/fields.h"
@@ -52,7 +54,7 @@ v1::Blob ToWire(const fleet::Blob& blob, const InlineRule& rule) {
   if (blob.bytes != nullptr && blob.size <= rule.max_inline) {
     m.set_inline_(blob.bytes->bytes().data(), blob.bytes->size());
   } else if (rule.share) {
-    const auto place = blob.bytes != nullptr ? blob.bytes->place() : blob.place;
+    const auto place = blob.bytes != nullptr ? blob.bytes->place() : std::nullopt;
     if (place.has_value()) *m.mutable_shared() = ToWire(*place);
   }
   return m;

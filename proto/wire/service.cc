@@ -236,7 +236,9 @@ grpc::ServerUnaryReactor* FleetService::BeginUpload(Context*, const v1::BeginUpl
     answer({UploadVerdict::kTooLarge});
     return call;
   }
-  const auto place = state_->share ? request->place : std::nullopt;
+  // Records are parsed where they lie, so they are brought here first.
+  const bool records = request->purpose == v1::BeginUploadRequest::PURPOSE_RECORDS;
+  const auto place = state_->share && !records ? request->place : std::nullopt;
   const auto begin = [offer, place, answer](ServiceState* state) {
     state->executor.Post([state, offer, place, answer] {
       std::shared_ptr<const AlignedBuffer> mapped;
@@ -247,7 +249,7 @@ grpc::ServerUnaryReactor* FleetService::BeginUpload(Context*, const v1::BeginUpl
       answer({begun.verdict, begun.offset});
     });
   };
-  if (request->purpose == v1::BeginUploadRequest::PURPOSE_RECORDS) {
+  if (records) {
     begin(state_.get());  // how a commit is packed is no concern of the handler's
     return call;
   }

@@ -307,6 +307,13 @@ TEST(ExactSum, KeepsGapsZeroWhateverWasSent) {
   EXPECT_EQ(std::move(sum).Report()->channels[0].value.As<float>()[3], 0);
 }
 
+TEST(ExactSum, ALargeOneIsEncodedWhereOthersCanMapIt) {
+  const ChannelSpec mean{.name = "m", .layout = Vector(200'000, DType::kF32)};
+  AlignedBuffer encoded = ExactSum::Make({mean}, {1, 1, 1, 1})->Encode();
+  encoded.Seal(DigestOf("whatever it holds"));
+  EXPECT_TRUE(encoded.place().has_value());
+}
+
 // The largest values, weights and counts that a plan allows, all of one sign: nothing may overflow,
 // and one more is refused.
 TEST(ExactSum, HoldsAtTheLimits) {

@@ -7,7 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <new>
+#include <utility>
 
+#include "absl/strings/match.h"
 #include "core/random.h"
 
 namespace macaw {
@@ -48,24 +53,62 @@ TEST(AlignedBuffer, IsAlignedAndZeroWhateverItsSize) {
 }
 
 TEST(AlignedBuffer, CanBeMappedBySomebodyElseAndOutlivesItsOwner) {
-  Digest digest;
-  AlignedBuffer owned = SealedBuffer(3 * kMiB + 24, digest);
-  ASSERT_TRUE(owned.place().has_value());
-  const SharedPlace place = *owned.place();
-  EXPECT_EQ(place.process, getpid());
-  if (const pid_t child = fork(); child == 0) {
-    const auto mapped = AlignedBuffer::Map(place, digest, 3 * kMiB + 24);
-    _exit(mapped.ok() && DigestOf((*mapped)->bytes()) == digest ? 0 : 1);
-  } else {
-    int status = -1;
-    ASSERT_EQ(waitpid(child, &status, 0), child);
-    EXPECT_EQ(status, 0);
+  constexpr size_t kSize = 3 * kMiB + 24;
+  int told[2];
+  ASSERT_EQ(pipe(told), 0);
+  const pid_t owner = fork();
+  if (owner == 0) {
+    Digest digest;
+    const AlignedBuffer buffer = SealedBuffer(kSize, digest);
+    const SharedPlace place = buffer.place().value_or(SharedPlace());
+    if (write(told[1], &place, sizeof(place)) != sizeof(place) ||
+        write(told[1], &digest, sizeof(digest)) != sizeof(digest)) {
+      _exit(1);
+    }
+    pause();
   }
-  const auto mapped = *AlignedBuffer::Map(place, digest, 3 * kMiB + 24);
-  EXPECT_FALSE(mapped->place().has_value());  // who maps it does not hand it on
-  const AlignedBuffer moved = std::move(owned);
-  EXPECT_EQ(moved.place(), place);
-  EXPECT_EQ(DigestOf(mapped->bytes()), digest);
+  SharedPlace place;
+  Digest digest;
+  ASSERT_EQ(read(told[0], &place, sizeof(place)), static_cast<ssize_t>(sizeof(place)));
+  ASSERT_EQ(read(told[0], &digest, sizeof(digest)), static_cast<ssize_t>(sizeof(digest)));
+  EXPECT_EQ(place.process, owner);
+  const auto mapped = AlignedBuffer::Map(place, digest, kSize);
+  kill(owner, SIGKILL);
+  ASSERT_EQ(waitpid(owner, nullptr, 0), owner);
+  ASSERT_TRUE(mapped.ok()) << mapped.status();
+  EXPECT_EQ(DigestOf((*mapped)->bytes()), digest);
+  EXPECT_FALSE((*mapped)->place().has_value());  // who maps it does not hand it on
+  EXPECT_FALSE(Maps(place, digest, kSize));
+  for (const int end : told) close(end);
+}
+
+TEST(AlignedBuffer, IsGoneFromWhereItWasMoved) {
+  Digest digest;
+  AlignedBuffer from = SealedBuffer(2 * kMiB, digest);
+  const SharedPlace place = from.place().value();
+  AlignedBuffer to = std::move(from);
+  EXPECT_EQ(to.place(), place);
+  EXPECT_FALSE(from.place().has_value());
+  from.Seal(digest);  // nothing
+  to.Seal(DigestOf("once is enough"));
+  EXPECT_TRUE(Maps(place, digest, 2 * kMiB));
+}
+
+TEST(AlignedBuffer, WhatNobodyAsksForGoesBack) {
+  const auto files = [] {
+    int count = 0;
+    for (const auto& file : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;
+      count +=
+          absl::StrContains(std::filesystem::read_symlink(file, gone).string(), "macaw-buffer");
+    }
+    return count;
+  };
+  for (size_t i = 0; i < 200; ++i) AlignedBuffer::Shareable(kMiB + 64 * i);
+  EXPECT_LE(files(), 70);
+  // Nor more than half a gigabyte of it.
+  for (size_t i = 0; i < 5; ++i) AlignedBuffer::Shareable(150 * kMiB + 64 * i);
+  EXPECT_LE(files(), 3);
 }
 
 TEST(AlignedBuffer, UsesItsMemoryAgainOnceNobodyReadsIt) {
@@ -120,6 +163,8 @@ TEST(AlignedBuffer, MapsNothingElse) {
   EXPECT_FALSE(Maps(place, digest, 2 * kMiB + 64));
   EXPECT_FALSE(Maps({.process = getpid(), .file = 99999}, digest, 2 * kMiB));
   EXPECT_FALSE(Maps({.process = 0, .file = 0}, digest, 2 * kMiB));
+  EXPECT_FALSE(Maps(place, Digest(), 2 * kMiB));
+  EXPECT_FALSE(Maps(place, digest, ~size_t{0}));
 
   int pipe_ends[2];
   ASSERT_EQ(pipe(pipe_ends), 0);

@@ -33,9 +33,8 @@ class RandomMessage {
     using google::protobuf::FieldDescriptor;
     if (message.GetDescriptor() == v1::Blob::descriptor()) {
       const fleet::Blob blob = fleet::RandomBlob(1 + stream_.Below(200), stream_.NextU64());
-      v1::Blob& named = static_cast<v1::Blob&>(message);
-      named = ToWire(blob, InlineRule{.max_inline = stream_.Below(2) * 1000});
-      if (!named.has_inline_()) Fill(*named.mutable_shared());
+      static_cast<v1::Blob&>(message) =
+          ToWire(blob, InlineRule{.max_inline = stream_.Below(2) * 1000});
       return;
     }
     // The columns of a message of columns have one length.
@@ -132,7 +131,7 @@ class RandomMessage {
 template <typename F>
 void ForEachConvertedMessage(RandomMessage& random, F&& visit) {
   const auto again = [](const auto& value) { return ToWire(value); };
-  const InlineRule inline_small{.max_inline = 1000, .share = true};
+  const InlineRule inline_small{.max_inline = 1000};
   const auto with_blobs = [inline_small](const auto& value) { return ToWire(value, inline_small); };
   visit(random.Make<v1::HelloRequest>(), again);
   visit(random.Make<v1::HelloReply>(), again);

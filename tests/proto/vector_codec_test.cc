@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/random.h"
+#include "proto/fleet/messages.h"
 
 namespace macaw::fleet {
 namespace {
@@ -53,6 +54,13 @@ TEST(VectorCodec, DecodesWhatItEncoded) {
     EXPECT_EQ(reinterpret_cast<uintptr_t>((*decoded)[i].bytes.data()) % 64, 0u);
     EXPECT_EQ((*decoded)[i].layout, v.layouts[i].get());
   }
+}
+
+TEST(VectorCodec, LargeOnesCanBeMappedByTheirReceiver) {
+  const FlatVector large(ParameterLayout::Scalars("w", 300'000, DType::kF32));
+  const ConstVectorView view = large.view();
+  const Blob blob = Blob::Of(EncodeVectors({&view, 1}));
+  EXPECT_TRUE(blob.bytes->place().has_value());
 }
 
 TEST(VectorCodec, EqualVectorsGiveEqualBytes) {

@@ -135,7 +135,7 @@ TEST(Worker, GivesItsClientsBackWhenAskedToStop) {
       leaving = Work(*server, *dataset,
                      {.name = "first",
                       .slots = 1,
-                      .emulation = {.pause_probability = 1, .pause_seconds = 0.02}},
+                      .emulation = {.pause_probability = 1, .pause_seconds = 0.1}},
                      stop);
     });
     under_way.WaitForNotification();
