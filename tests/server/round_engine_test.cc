@@ -21,9 +21,9 @@ using testing_support::TestRun;
 
 class OneRound : public testing::Test {
  protected:
-  explicit OneRound(bool stateful = false)
-      : host_(durable_, 1, 1),
-        engine_({.run = TestRun(1), .max_deaths = 3, .workers = 1, .stateful = stateful},
+  explicit OneRound(bool stateful = false, uint32_t rounds = 1)
+      : host_(durable_, rounds, 1),
+        engine_({.run = TestRun(rounds), .max_deaths = 3, .workers = 1, .stateful = stateful},
                 scheduler_, host_) {
     host_.Bind(&engine_);
   }
@@ -148,6 +148,54 @@ TEST_F(OneRound, AStateInARunWithoutStatesIsRefused) {
   engine_.Commit(++ticket_, {.session = session, .commit_id = 1, .part = part}, absl::OkStatus(),
                  TimePoint{});
   EXPECT_EQ(host_.commits.at(ticket_).verdict, fleet::Verdict::kRefused);
+}
+
+class ThreeRounds : public OneRound {
+ protected:
+  ThreeRounds() : OneRound(/*stateful=*/false, 3) {}
+  void Step() { ASSERT_TRUE(host_.RunOne(random_, TimePoint{})); }
+  // From the first lease of a round to the preparation of the next, which is still to be done.
+  void TrainRound(WorkerId session) {
+    running_ = 0;
+    fleet::Part part;
+    std::vector<ClientId> trained;
+    for (bool last = false; !last;) {
+      const fleet::LeaseReply lease = Lease(session);
+      ASSERT_TRUE(lease.training.has_value());
+      last = lease.training->last;
+      fleet::Part piece = PartOf(*lease.training);
+      part.round = piece.round, part.broadcast = piece.broadcast;
+      for (fleet::ClientRecord& record : piece.included) {
+        record.has_state = false;
+        if (testing_support::IsLeftOut(piece.round, record.attempt.client)) {
+          part.left_out.push_back({.attempt = record.attempt});
+        } else {
+          trained.push_back(record.attempt.client);
+          part.included.push_back(std::move(record));
+        }
+      }
+    }
+    host_.Hold(++ticket_, trained);
+    engine_.Commit(ticket_, {.session = session, .commit_id = ++commits_, .part = part},
+                   absl::OkStatus(), TimePoint{});
+    Step();  // it is added
+    Step();  // and the round applied
+  }
+  uint64_t commits_ = 0;
+};
+
+TEST_F(ThreeRounds, WhatIsToBeEvaluatedGoesOutWithTheNextTraining) {
+  const WorkerId session = Join(Node());
+  TrainRound(session);
+  Step();
+  TrainRound(session);  // to be evaluated
+  running_ = 0;
+  Lease(session);
+  EXPECT_FALSE(host_.leases.contains(ticket_)) << "alone, it would leave slots idle at its end";
+  Step();
+  ASSERT_TRUE(host_.leases.contains(ticket_));
+  EXPECT_TRUE(host_.leases.at(ticket_).training.has_value());
+  EXPECT_TRUE(host_.leases.at(ticket_).evaluation.has_value());
 }
 
 class OneStatefulRound : public OneRound {
