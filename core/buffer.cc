@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -202,6 +201,13 @@ Kept& KeptPieces() {
   return *kept;
 }
 
+struct OpenFile {
+  int number = -1;
+  ~OpenFile() {
+    if (number >= 0) close(number);
+  }
+};
+
 struct Memory {
   std::byte* data = nullptr;
   size_t mapped = 0;
@@ -284,31 +290,30 @@ absl::StatusOr<std::shared_ptr<const AlignedBuffer>> AlignedBuffer::Map(const Sh
   if (readlink(path.c_str(), name.data(), name.size() - 1) < 0) return refuse(strerror(errno));
   if (!absl::StartsWith(name.data(), absl::StrCat("/memfd:", kFileName)))
     return refuse("not a buffer");
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0) return refuse(strerror(errno));
+  OpenFile file{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  if (file.number < 0) return refuse(strerror(errno));
   // Until the file is closed its owner knows of a reader, and does not write there again.
-  absl::Cleanup closing = [file] { close(file); };
-  if (flock(file, LOCK_SH | LOCK_NB) != 0) return refuse("given up");
+  if (flock(file.number, LOCK_SH | LOCK_NB) != 0) return refuse("given up");
   const size_t bytes = FileBytes(size);
   struct stat status {};
-  if (fstat(file, &status) != 0 || static_cast<size_t>(status.st_size) != bytes)
+  if (fstat(file.number, &status) != 0 || static_cast<size_t>(status.st_size) != bytes)
     return refuse("another size");
-  const int seals = fcntl(file, F_GET_SEALS);
+  const int seals = fcntl(file.number, F_GET_SEALS);
   if (seals < 0 || (seals & kSeals) != kSeals) return refuse("not sealed");
-  void* data = mmap(nullptr, bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, file, 0);
+  void* data = mmap(nullptr, bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, file.number, 0);
   if (data == MAP_FAILED) return refuse(strerror(errno));
   const auto* const named = static_cast<const std::byte*>(data) + DigestAt(size);
   if (std::memcmp(named, digest.bytes.data(), digest.bytes.size()) != 0) {
     munmap(data, bytes);
     return refuse("another digest");
   }
-  std::move(closing).Cancel();
   auto* const view = new AlignedBuffer();
   view->data_.reset(static_cast<std::byte*>(data));
   view->size_ = size;
-  return std::shared_ptr<const AlignedBuffer>(view, [bytes, file](AlignedBuffer* mapped) {
+  const int held = std::exchange(file.number, -1);
+  return std::shared_ptr<const AlignedBuffer>(view, [bytes, held](AlignedBuffer* mapped) {
     munmap(mapped->data_.release(), bytes);
-    close(file);
+    close(held);
     delete mapped;
   });
 }
