@@ -5,7 +5,7 @@
                                     the page cache dropped all the time and a tier of 1 MB), in Redis, beside FedAvg
     bench/state_rounds.py million   SCAFFOLD, logistic (610 parameters), 1,000,000 clients, 1000 a round, on disk, until
                                     every client has written once; then `macaw state verify`
-    bench/state_rounds.py large     SCAFFOLD, lenet5 (178 kB a state), 10,000 clients, 500 a round, on disk
+    bench/state_rounds.py large     SCAFFOLD, lenet5 (247 kB a state), 10,000 clients, 500 a round, on disk
 
 Needs build/bin (./dev build) and Python 3.11. The variants of `cost` run turn by turn, so that other load hits all of
 them. A round counts from the close of one to the close of the next; the first five are left out.

@@ -37,8 +37,9 @@ size_t RoundUp(size_t size, size_t step) {
 }
 
 // Aligned memory of malloc's own. Not aligned_alloc's: glibc 2.36 gets that from a larger piece
-// and cannot use what is freed for a request of the same size, so that client states, of one size
-// all, took twice their memory. What malloc gave lies in front, in at least its 16 bytes.
+// and often cannot use what is freed for a request of the same size. A thousand client states of
+// 247 kB, replaced one by one, grew to 365 MB that way and stay at 237 so. What malloc gave lies in
+// front, in at least its 16 bytes.
 std::byte* Allocate(size_t bytes) {
   void* const piece = std::malloc(bytes + kAlignment);
   if (piece == nullptr) throw std::bad_alloc();

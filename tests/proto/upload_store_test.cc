@@ -134,6 +134,20 @@ TEST_F(UploadStoreTest, CountsMemoryUntilTheLastUserHasGone) {
   EXPECT_EQ(store_.used_bytes(), 20'000u);
 }
 
+TEST_F(UploadStoreTest, WhatIsMappedIsCompleteAndKeepsItsBytes) {
+  const Blob blob = RandomBlob(9000, 1);
+  EXPECT_EQ(store_.Begin(blob.digest, 9000, blob.bytes).verdict, UploadVerdict::kHave);
+  EXPECT_EQ(store_.Get(blob.digest).get(), blob.bytes.get());
+  EXPECT_EQ(store_.used_bytes(), 9000u);
+  // Somebody sends it all the same: a repeat, to the end and past it.
+  EXPECT_TRUE(Send(blob, 0, 4000).ok());
+  EXPECT_TRUE(Send(blob, 9000, 0).ok());
+  const std::array<std::span<const std::byte>, 1> all = {blob.bytes->bytes()};
+  EXPECT_EQ(ReasonOf(store_.Find(blob.digest)->Append(1, 0, all)), v1::Refusal::REASON_OFFSET);
+  EXPECT_TRUE(AwaitComplete(blob).ok());
+  EXPECT_TRUE(std::ranges::equal(store_.Get(blob.digest)->bytes(), blob.bytes->bytes()));
+}
+
 TEST_F(UploadStoreTest, DropsWhatNobodyTouches) {
   const Blob a = RandomBlob(10'000, 1), b = RandomBlob(10'000, 2);
   store_.Begin(a.digest, 10'000);
