@@ -240,6 +240,18 @@ void ExactSum::Reset() {
   state_->weight = 0;
 }
 
+bool ExactSum::CollectedFrom(std::span<const std::pair<ClientId, uint32_t>> clients) const {
+  for (size_t c = 0; c < state_->channels.size(); ++c) {
+    if (state_->spec(c).reduction != Reduction::kCollect) continue;
+    const bool same = std::ranges::equal(state_->channels[c].collected, clients,
+                                         [](const State::Collected& a, const auto& b) {
+                                           return a.client == b.first && a.multiplicity == b.second;
+                                         });
+    if (!same) return false;
+  }
+  return true;
+}
+
 uint64_t ExactSum::clients() const { return state_->clients; }
 uint64_t ExactSum::multiplicity() const { return state_->multiplicity; }
 double ExactSum::weight() const { return state_->plan->FromUnits(state_->weight); }

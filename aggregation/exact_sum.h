@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -55,7 +56,10 @@ class ExactSum {
   uint64_t clients() const;
   uint64_t multiplicity() const;  // Σ m
   double weight() const;          // Σ m·w, on the grid of the weights
-  uint64_t bytes() const;         // of the encoded form, without collected vectors
+  // Whether every kCollect channel holds the vectors of exactly these clients, each with that
+  // multiplicity. `clients` is sorted by id. True without such channels.
+  bool CollectedFrom(std::span<const std::pair<ClientId, uint32_t>> clients) const;
+  uint64_t bytes() const;  // of the encoded form, without collected vectors
 
   // The wire form: a header with counts and weights, then the integers, little-endian, 64-byte
   // aligned. Decode checks everything against channels and order (sizes, counts, magnitudes a legal

@@ -230,16 +230,17 @@ absl::Status ExactSum::State::Check() const {
       }
       case Reduction::kMax: {
         const auto [low, high] = span_of(0);
-        const bool fits =
-            clients == 0 ? low == kNoKey && high == kNoKey
-                         : low >= OrderedKey(-spec(c).bound) && high <= OrderedKey(spec(c).bound);
-        if (size(c) != 0 && !fits) return refuse("has a maximum outside its bound");
+        const bool fits = clients == 0 ? low == kNoKey && high == kNoKey
+                                       : low >= OrderedKey(-channel.max_abs) &&
+                                             high <= OrderedKey(channel.max_abs);
+        if (size(c) != 0 && !fits) return refuse("has a maximum above the largest value it claims");
         break;
       }
       default:
         for (int limb = 0; limb < plan->grids[c].limbs; ++limb) {
           const auto [low, high] = span_of(limb);
-          const int64_t limit = plan->LimbLimit(c, limb, clients, multiplicity, weight);
+          const int64_t limit =
+              plan->LimbLimit(c, limb, clients, multiplicity, weight, channel.max_abs);
           if (low < -limit || high > limit)
             return refuse("has a sum that its clients cannot have reached");
         }

@@ -128,7 +128,7 @@ absl::StatusOr<std::shared_ptr<const Plan>> Plan::Make(std::vector<ChannelSpec> 
 }
 
 int64_t Plan::LimbLimit(size_t channel, int limb, uint64_t clients, uint64_t multiplicity,
-                        int64_t weight) const {
+                        int64_t weight, double largest) const {
   const Grid& grid = grids[channel];
   if (limb > 0) return static_cast<int64_t>(clients << grid.limb_bits);
   const double total = channels[channel].reduction == Reduction::kWeightedMean
@@ -136,8 +136,7 @@ int64_t Plan::LimbLimit(size_t channel, int limb, uint64_t clients, uint64_t mul
                            : static_cast<double>(multiplicity);
   // Four a client: half for rounding the product, half a weight unit's worth for the weight, the
   // rest for this sum.
-  return static_cast<int64_t>(std::ldexp(total * channels[channel].bound, grid.bits) *
-                              kTotalSlack) +
+  return static_cast<int64_t>(std::ldexp(total * largest, grid.bits) * kTotalSlack) +
          static_cast<int64_t>(4 * clients);
 }
 

@@ -33,9 +33,9 @@ struct Plan {
                                                           const GridOrder& order);
 
   // What limb `limb` of channel `channel` can reach after `clients` contributions that weigh
-  // `weight` (in weight units) and `multiplicity` together.
+  // `weight` (in weight units) and `multiplicity` together and whose largest |value| is `largest`.
   int64_t LimbLimit(size_t channel, int limb, uint64_t clients, uint64_t multiplicity,
-                    int64_t weight) const;
+                    int64_t weight, double largest) const;
 
   // m·w in weight units, and back.
   int64_t ToUnits(double weight) const;

@@ -99,7 +99,7 @@ absl::Status Row(OneBlob& handler, fleet::FleetLink& link, uint64_t parameters) 
   handler.Serve(down);
   const fleet::Blob name{.digest = down.digest, .size = down.size, .place = down.bytes->place()};
   const double fetched = Best([&] { return link.Fetch(name).ok(); });
-  fleet::CommitRequest request{.session = WorkerId(1)};
+  fleet::CommitRequest request{.session = SessionId(1)};
   request.part = fleet::Part{.round = Round(1), .sums = up};
   const double committed = Best([&] {
     ++request.commit_id;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <future>
 #include <iostream>
@@ -100,6 +101,13 @@ void CloseWithin(Duration patience, std::unique_ptr<wire::FleetServer> fleet, in
   std::_Exit(code);
 }
 
+// A cohort's size varies where each client is drawn on its own; twice the mean and a thousand are
+// more than any draw.
+uint64_t MostClientsAPart(const RunConfig& run) {
+  const double asked = static_cast<double>(run.cohort.size) * run.cohort.over_selection;
+  return 1000 + 2 * static_cast<uint64_t>(std::min(asked, 1e15));
+}
+
 absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
   MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(arguments.config, {}));
   MACAW_ASSIGN_OR_RETURN(const Config config, ReadResolved(arguments, catalogue));
@@ -122,8 +130,10 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
   const std::string listen = !arguments.listen.empty()       ? arguments.listen
                              : !config.server.listen.empty() ? config.server.listen
                                                              : "127.0.0.1:0";
-  MACAW_ASSIGN_OR_RETURN(std::unique_ptr<wire::FleetServer> fleet,
-                         wire::FleetServer::Start({.listen = listen}, *coordinator));
+  MACAW_ASSIGN_OR_RETURN(
+      std::unique_ptr<wire::FleetServer> fleet,
+      wire::FleetServer::Start({.listen = listen, .max_part_clients = MostClientsAPart(config.run)},
+                               *coordinator));
   Announce(fleet->address(), arguments.ready_fd);
 
   MACAW_ASSIGN_OR_RETURN(const server::Outcome outcome, coordinator->Wait());

@@ -17,9 +17,9 @@ add_compile_options(-ffp-contract=off)
 
 find_program(CCACHE ccache)
 if(CCACHE)
-  # The first setting lets ccache work beside a precompiled header, the second shares objects between build folders.
+  # The first setting lets ccache work beside a precompiled header, the others share objects between clones.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros
-      CCACHE_NOHASHDIR=1 ${CCACHE})
+      CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} ${CCACHE})
 endif()
 find_program(LLD ld.lld)
 if(LLD)

@@ -31,8 +31,10 @@ struct StrongId {
 using ClientId = StrongId<struct ClientIdTag, uint64_t>;  // stable for the life of a population
 using Round = StrongId<struct RoundTag, uint32_t>;  // the first round is 1; 0 is "before training"
 using Phase = StrongId<struct PhaseTag, uint8_t>;   // most algorithms have the single phase 0
-using WorkerId =
-    StrongId<struct WorkerIdTag, uint32_t>;  // a worker's session; a restarted worker is a new one
+using WorkerId = StrongId<struct WorkerIdTag,
+                          uint32_t>;  // dense, by registration; a restarted worker is a new one
+// What a worker calls itself by in every call: random, so that nobody can guess another's. 0: none.
+using SessionId = StrongId<struct SessionIdTag, uint64_t>;
 
 // Names one hand-out of work. `epoch` grows with every start of the server (fsynced before the
 // first lease), `counter` with every hand-out, so a fence is never used twice and any older one is

@@ -39,6 +39,7 @@ std::map<std::string, std::string> Describe(const RunConfig& run) {
   const auto add = [&](const std::string& key, const auto& value) { out[key] = Text(value); };
   add("run.seed", run.seed);
   add("run.clients", run.clients);
+  add("run.train_clients", TrainClients(run));
   add("run.train_examples", run.train_examples);
   add("run.train_tokens", run.train_tokens);
   out["run.dtype"] = std::string(Name(run.dtype));

@@ -126,6 +126,7 @@ struct RunConfig {
   uint64_t seed = 0;                 // everything not seeded by its own section
   uint32_t rounds = 1;
   uint64_t clients = 0;         // the population; 0: not known before the workers have registered
+  uint64_t train_clients = 0;   // those of them with training rows; 0: all
   uint64_t train_examples = 0;  // over the population
   uint64_t train_tokens = 0;    // likewise, of sequences; 0: the data has none
   DType dtype = DType::kF32;
@@ -140,11 +141,16 @@ struct RunConfig {
       65536;  // M: a contribution with a larger |value| is refused (aggregation/channel.h)
 };
 
+// N of the papers: the clients that can train. Clients that are held out or empty are not in it.
+inline uint64_t TrainClients(const RunConfig& run) {
+  return run.train_clients > 0 ? run.train_clients : run.clients;
+}
+
 // Σ w_i over the population, under the run's weight policy.
 inline double TotalWeight(const RunConfig& run) {
   switch (run.cohort.weight) {
     case WeightPolicy::kUniform:
-      return static_cast<double>(run.clients);
+      return static_cast<double>(TrainClients(run));
     case WeightPolicy::kTokens:
       return static_cast<double>(run.train_tokens);
     case WeightPolicy::kExamples:

@@ -57,6 +57,7 @@ struct DatasetInfo {
   TransformConfig transform;  // what suits the stored form (scale 1/255 for bytes); a configuration
                               // may override
   uint64_t clients = 0;
+  uint64_t train_clients = 0;          // those of them with training rows; 0: all
   uint64_t train_examples = 0;         // over all clients
   uint64_t train_tokens = 0;           // likewise, tokens in use; 0: the data is not sequences
   uint64_t test_examples = 0;          // of the central test set

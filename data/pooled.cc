@@ -81,6 +81,7 @@ PooledDataset::PooledDataset(data::Examples examples, Division division)
   info_.clients = division_.clients();
   for (uint64_t c = 0; c < info_.clients; ++c) {
     const std::span<const uint32_t> rows = division_.Of(ClientId(c), Split::kTrain);
+    info_.train_clients += rows.empty() ? 0 : 1;
     info_.train_examples += rows.size();
     info_.train_tokens += TokensOf(RowsOf(rows));
   }

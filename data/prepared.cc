@@ -204,6 +204,8 @@ class PreparedDataset final : public Dataset {
     info_.classes = examples.classes;
     info_.transform = examples.transform;
     info_.clients = file_.offsets[0].size() - 1;
+    for (uint64_t c = 0; c < info_.clients; ++c)
+      info_.train_clients += RangeOf(ClientId(c), Split::kTrain).size() > 0 ? 1 : 0;
     info_.train_examples = examples.train.size();
     info_.train_tokens = TokensOf(RowsOf(examples.train));
     info_.test_examples = examples.own_test.size();

@@ -169,8 +169,11 @@ class SyntheticDataset final : public Dataset {
     info_.input_shape = {kFeatures};
     info_.classes = kClasses;
     info_.clients = sizes_.size();
-    for (uint64_t c = 0; c < sizes_.size(); ++c)
-      info_.train_examples += Examples(ClientId(c), Split::kTrain);
+    for (uint64_t c = 0; c < sizes_.size(); ++c) {
+      const uint32_t rows = Examples(ClientId(c), Split::kTrain);
+      info_.train_clients += rows > 0 ? 1 : 0;
+      info_.train_examples += rows;
+    }
     Digester digester;
     digester.Add("synthetic-1")
         .Add(options_.seed)

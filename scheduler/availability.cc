@@ -16,9 +16,8 @@ constexpr uint64_t kPresence = 1, kPhase = 2;  // StreamKey::extra
 
 class AvailableSampler final : public CohortSampler {
  public:
-  AvailableSampler(const AvailabilityOptions& options, uint64_t size,
-                   std::span<const uint32_t> examples)
-      : options_(options), size_(size), examples_(examples) {}
+  AvailableSampler(const AvailabilityOptions& options, uint64_t size, Trainable clients)
+      : options_(options), size_(size), clients_(std::move(clients)) {}
 
   // Clients in random order until enough of them are available. The order is drawn as it is needed:
   // numbers drawn before are drawn again.
@@ -26,33 +25,28 @@ class AvailableSampler final : public CohortSampler {
     RandomStream stream({.seed = options_.seed, .purpose = Purpose::kCohort, .round = round});
     absl::flat_hash_set<uint64_t> seen;
     std::vector<uint64_t> chosen;
-    while (chosen.size() < size_ && 2 * seen.size() < examples_.size()) {
-      const uint64_t id = stream.Below(examples_.size());
-      if (seen.insert(id).second && IsAvailable(options_, round, ClientId(id)))
-        chosen.push_back(id);
+    while (chosen.size() < size_ && 2 * seen.size() < clients_.size()) {
+      const uint64_t position = stream.Below(clients_.size());
+      if (seen.insert(position).second && IsAvailable(options_, round, clients_[position]))
+        chosen.push_back(position);
     }
     if (chosen.size() < size_) {
       std::vector<uint64_t> rest;
-      for (uint64_t id = 0; id < examples_.size(); ++id) {
-        if (!seen.contains(id)) rest.push_back(id);
+      for (uint64_t position = 0; position < clients_.size(); ++position) {
+        if (!seen.contains(position)) rest.push_back(position);
       }
       stream.Shuffle(std::span(rest));
       for (size_t i = 0; i < rest.size() && chosen.size() < size_; ++i) {
-        if (IsAvailable(options_, round, ClientId(rest[i]))) chosen.push_back(rest[i]);
+        if (IsAvailable(options_, round, clients_[rest[i]])) chosen.push_back(rest[i]);
       }
     }
-    std::ranges::sort(chosen);
-    Cohort cohort{.round = round};
-    cohort.entries.reserve(chosen.size());
-    for (const uint64_t id : chosen)
-      cohort.entries.push_back({.client = ClientId(id), .load = examples_[id]});
-    return cohort;
+    return {round, clients_.Entries(std::move(chosen))};
   }
 
  private:
   const AvailabilityOptions options_;
   const uint64_t size_;
-  const std::span<const uint32_t> examples_;
+  const Trainable clients_;
 };
 
 }  // namespace
@@ -76,7 +70,7 @@ bool IsAvailable(const AvailabilityOptions& options, Round round, ClientId clien
 }
 
 absl::StatusOr<std::unique_ptr<CohortSampler>> MakeAvailableSampler(
-    const AvailabilityOptions& options, uint64_t size, std::span<const uint32_t> examples) {
+    const AvailabilityOptions& options, uint64_t size, Trainable clients) {
   if (!(options.probability > 0 && options.probability <= 1)) {
     return absl::InvalidArgumentError(absl::StrCat("cohort.availability is ", options.probability,
                                                    "; choose more than 0 and at most 1"));
@@ -91,12 +85,7 @@ absl::StatusOr<std::unique_ptr<CohortSampler>> MakeAvailableSampler(
         options.probability * (1 + options.swing), ", more than certain: choose at most 1"));
   }
   if (options.day == 0) return absl::InvalidArgumentError("cohort.availability_day is 0 rounds");
-  if (size == 0 || size > examples.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("cohort.size is ", size,
-                                                   ", but the population has ", examples.size(),
-                                                   " clients: choose 1 to ", examples.size()));
-  }
-  return std::make_unique<AvailableSampler>(options, size, examples);
+  return std::make_unique<AvailableSampler>(options, size, std::move(clients));
 }
 
 }  // namespace macaw::scheduler

@@ -2,10 +2,10 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 
 #include "absl/status/statusor.h"
 #include "scheduler/cohort.h"
+#include "scheduler/trainable.h"
 
 namespace macaw::scheduler {
 
@@ -25,6 +25,6 @@ bool IsAvailable(const AvailabilityOptions& options, Round round, ClientId clien
 // there. O(size ÷ probability) for any population, unless that is more than half of it: then
 // O(population). Errors name the key of [cohort].
 absl::StatusOr<std::unique_ptr<CohortSampler>> MakeAvailableSampler(
-    const AvailabilityOptions& options, uint64_t size, std::span<const uint32_t> examples);
+    const AvailabilityOptions& options, uint64_t size, Trainable clients);
 
 }  // namespace macaw::scheduler

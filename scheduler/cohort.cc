@@ -8,6 +8,7 @@
 #include "scheduler/availability.h"
 #include "scheduler/over_selection.h"
 #include "scheduler/sweep.h"
+#include "scheduler/trainable.h"
 
 namespace macaw::scheduler {
 namespace {
@@ -15,25 +16,18 @@ namespace {
 // `size` distinct clients, every subset equally likely; O(size) for any population.
 class UniformSampler final : public CohortSampler {
  public:
-  UniformSampler(uint64_t seed, uint64_t size, std::span<const uint32_t> examples)
-      : seed_(seed), size_(size), examples_(examples) {}
+  UniformSampler(uint64_t seed, uint64_t size, Trainable clients)
+      : seed_(seed), size_(size), clients_(std::move(clients)) {}
 
   Cohort Sample(Round round) const override {
     RandomStream stream({.seed = seed_, .purpose = Purpose::kCohort, .round = round});
-    std::vector<uint64_t> ids = SampleWithoutReplacement(stream, examples_.size(), size_);
-    std::sort(ids.begin(), ids.end());
-    Cohort cohort{.round = round};
-    cohort.entries.reserve(ids.size());
-    for (const uint64_t id : ids) {
-      cohort.entries.push_back({.client = ClientId(id), .load = examples_[id]});
-    }
-    return cohort;
+    return {round, clients_.Entries(SampleWithoutReplacement(stream, clients_.size(), size_))};
   }
 
  private:
   const uint64_t seed_;
   const uint64_t size_;
-  const std::span<const uint32_t> examples_;
+  const Trainable clients_;
 };
 
 // `size` independent draws, client k with probability n_k / Σn (Li et al. 2020, FedProx, §3;
@@ -77,20 +71,18 @@ class ProportionalSampler final : public CohortSampler {
 // assumes. The gaps between two chosen clients are geometric, so a round costs O(q·N).
 class PoissonSampler final : public CohortSampler {
  public:
-  PoissonSampler(uint64_t seed, uint64_t size, std::span<const uint32_t> examples)
+  PoissonSampler(uint64_t seed, uint64_t size, Trainable clients)
       : seed_(seed),
-        examples_(examples),
-        log_miss_(std::log1p(-static_cast<double>(size) / static_cast<double>(examples.size()))) {}
+        clients_(std::move(clients)),
+        log_miss_(std::log1p(-static_cast<double>(size) / static_cast<double>(clients_.size()))) {}
 
   Cohort Sample(Round round) const override {
     RandomStream stream({.seed = seed_, .purpose = Purpose::kCohort, .round = round});
-    Cohort cohort{.round = round};
-    const auto population = static_cast<double>(examples_.size());
-    for (double next = Gap(stream); next < population; next += 1 + Gap(stream)) {
-      const auto id = static_cast<uint64_t>(next);
-      cohort.entries.push_back({.client = ClientId(id), .load = examples_[id]});
-    }
-    return cohort;
+    std::vector<uint64_t> chosen;
+    const auto population = static_cast<double>(clients_.size());
+    for (double next = Gap(stream); next < population; next += 1 + Gap(stream))
+      chosen.push_back(static_cast<uint64_t>(next));
+    return {round, clients_.Entries(std::move(chosen))};
   }
 
  private:
@@ -100,13 +92,29 @@ class PoissonSampler final : public CohortSampler {
   }
 
   const uint64_t seed_;
-  const std::span<const uint32_t> examples_;
+  const Trainable clients_;
   const double log_miss_;  // log(1 − q); −∞ where everybody is drawn
 };
+
+absl::Status CheckSize(const char* what, uint64_t size, const Trainable& clients,
+                       uint64_t population) {
+  if (size > 0 && size <= clients.size()) return absl::OkStatus();
+  const std::string have = clients.size() == population
+                               ? absl::StrCat("the population has ", population, " clients")
+                               : absl::StrCat(clients.size(), " of the population's ", population,
+                                              " clients have training rows");
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, " is ", size, ", but ", have, ": choose 1 to ", clients.size()));
+}
 
 // Whoever `config.sampling` draws: `size` of them, on average or at most.
 absl::StatusOr<std::unique_ptr<CohortSampler>> MakeDraw(const CohortConfig& config, uint64_t size,
                                                         std::span<const uint32_t> examples) {
+  Trainable clients(examples);
+  if (clients.size() == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("none of the ", examples.size(), " clients has a training row"));
+  }
   if (config.sampling == "proportional") {
     if (size == 0) return absl::InvalidArgumentError("cohort.size is 0: choose at least 1");
     if (config.weight != WeightPolicy::kUniform) {
@@ -114,31 +122,22 @@ absl::StatusOr<std::unique_ptr<CohortSampler>> MakeDraw(const CohortConfig& conf
           "cohort.sampling = \"proportional\" draws clients by their examples already: set "
           "cohort.weight = \"uniform\", or large clients count twice");
     }
-    if (std::ranges::all_of(examples, [](uint32_t rows) { return rows == 0; })) {
-      return absl::InvalidArgumentError(
-          "cohort.sampling = \"proportional\": no client has a training row");
-    }
     return std::make_unique<ProportionalSampler>(config.seed, size, examples);
   }
-  if (size == 0 || size > examples.size()) {
-    return absl::InvalidArgumentError(
-        size == config.size
-            ? absl::StrCat("cohort.size is ", size, ", but the population has ", examples.size(),
-                           " clients: choose 1 to ", examples.size())
-            : absl::StrCat("cohort.size times cohort.over_selection is ", size,
-                           ", but the population has ", examples.size(), " clients"));
-  }
+  const auto asked =
+      size == config.size ? "cohort.size" : "cohort.size times cohort.over_selection";
+  MACAW_RETURN_IF_ERROR(CheckSize(asked, size, clients, examples.size()));
   if (config.sampling == "uniform")
-    return std::make_unique<UniformSampler>(config.seed, size, examples);
+    return std::make_unique<UniformSampler>(config.seed, size, std::move(clients));
   if (config.sampling == "poisson")
-    return std::make_unique<PoissonSampler>(config.seed, size, examples);
-  if (config.sampling == "sweep") return MakeSweepSampler(config.seed, size, examples);
+    return std::make_unique<PoissonSampler>(config.seed, size, std::move(clients));
+  if (config.sampling == "sweep") return MakeSweepSampler(config.seed, size, std::move(clients));
   if (config.sampling == "available") {
     return MakeAvailableSampler({.probability = config.availability,
                                  .swing = config.availability_swing,
                                  .day = config.availability_day,
                                  .seed = config.seed},
-                                size, examples);
+                                size, std::move(clients));
   }
   return absl::InvalidArgumentError(
       absl::StrCat("cohort.sampling is \"", config.sampling,

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -45,7 +44,6 @@ class OverSelection final : public CohortSampler {
 
 double EmulatedDuration(const OverSelectionOptions& options, Round round,
                         const CohortEntry& entry) {
-  if (entry.load == 0) return std::numeric_limits<double>::infinity();
   RandomStream device({.seed = options.seed,
                        .purpose = Purpose::kDuration,
                        .client = entry.client,

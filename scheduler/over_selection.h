@@ -19,8 +19,7 @@ struct OverSelectionOptions {
   uint64_t seed = 0;
 };
 
-// Seconds of a device that would take one second a row without any spread; infinity for a client
-// without rows, which would have nothing to report.
+// Seconds of a device that would take one second a row without any spread.
 double EmulatedDuration(const OverSelectionOptions& options, Round round, const CohortEntry& entry);
 
 // Keeps the `keep` shortest of those that `candidates` draws; equal ones by client. O(m log m) of m

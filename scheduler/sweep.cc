@@ -17,31 +17,26 @@ uint64_t Mix(uint64_t x) {
 
 class SweepSampler final : public CohortSampler {
  public:
-  SweepSampler(uint64_t seed, uint64_t size, std::span<const uint32_t> examples)
-      : seed_(seed), rounds_((examples.size() + size - 1) / size), examples_(examples) {}
+  SweepSampler(uint64_t seed, uint64_t size, Trainable clients)
+      : seed_(seed), rounds_((clients.size() + size - 1) / size), clients_(std::move(clients)) {}
 
   Cohort Sample(Round round) const override {
     const uint64_t turns = std::max<uint64_t>(round.value, 1) - 1;  // rounds count from 1
     const uint64_t turn = turns % rounds_;
     const KeyedPermutation order(
-        {.seed = seed_, .purpose = Purpose::kCohort, .extra = turns / rounds_}, examples_.size());
+        {.seed = seed_, .purpose = Purpose::kCohort, .extra = turns / rounds_}, clients_.size());
     // The first rounds of a sweep have one client more where N does not divide evenly.
-    const uint64_t share = examples_.size() / rounds_, longer = examples_.size() % rounds_;
+    const uint64_t share = clients_.size() / rounds_, longer = clients_.size() % rounds_;
     const uint64_t begin = turn * share + std::min(turn, longer);
     std::vector<uint64_t> ids(share + (turn < longer ? 1 : 0));
     for (uint64_t i = 0; i < ids.size(); ++i) ids[i] = order(begin + i);
-    std::ranges::sort(ids);
-    Cohort cohort{.round = round};
-    cohort.entries.reserve(ids.size());
-    for (const uint64_t id : ids)
-      cohort.entries.push_back({.client = ClientId(id), .load = examples_[id]});
-    return cohort;
+    return {round, clients_.Entries(std::move(ids))};
   }
 
  private:
   const uint64_t seed_;
   const uint64_t rounds_;  // of a sweep
-  const std::span<const uint32_t> examples_;
+  const Trainable clients_;
 };
 
 }  // namespace
@@ -65,9 +60,8 @@ uint64_t KeyedPermutation::operator()(uint64_t index) const {
   return value;
 }
 
-std::unique_ptr<CohortSampler> MakeSweepSampler(uint64_t seed, uint64_t size,
-                                                std::span<const uint32_t> examples) {
-  return std::make_unique<SweepSampler>(seed, size, examples);
+std::unique_ptr<CohortSampler> MakeSweepSampler(uint64_t seed, uint64_t size, Trainable clients) {
+  return std::make_unique<SweepSampler>(seed, size, std::move(clients));
 }
 
 }  // namespace macaw::scheduler

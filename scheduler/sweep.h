@@ -3,10 +3,10 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <span>
 
 #include "core/random.h"
 #include "scheduler/cohort.h"
+#include "scheduler/trainable.h"
 
 namespace macaw::scheduler {
 
@@ -27,11 +27,10 @@ class KeyedPermutation {
   std::array<uint64_t, kTurns> keys_;
 };
 
-// Sweeps over the population: every client once before any comes again, in an order of its own each
-// time (regularized participation; Malinovsky et al. 2023, §3). The ⌈N / size⌉ rounds of a sweep
-// are as equal as N allows, so none has more than `size` clients. O(size) a round for any
+// Sweeps over the clients that can train: every one once before any comes again, in an order of its
+// own each time (regularized participation; Malinovsky et al. 2023, §3). The ⌈N / size⌉ rounds of a
+// sweep are as equal as N allows, so none has more than `size` clients. O(size) a round for any
 // population.
-std::unique_ptr<CohortSampler> MakeSweepSampler(uint64_t seed, uint64_t size,
-                                                std::span<const uint32_t> examples);
+std::unique_ptr<CohortSampler> MakeSweepSampler(uint64_t seed, uint64_t size, Trainable clients);
 
 }  // namespace macaw::scheduler

@@ -105,10 +105,9 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
       }
       if (answer.ok()) {
         if (first) blobs_.Pin(population_);
-        if (answer->session > newest_session_) {  // else its first answer was lost
-          newest_session_ = answer->session;
-          writer_.Worker(answer->session, request.name, request.slots);
-        }
+        // Known already where its first answer was lost.
+        if (worker_memory_.try_emplace(answer->session, 0).second)
+          writer_.Worker(*engine_.WorkerOf(answer->session), request.name, request.slots);
         log_.Info(absl::StrCat("worker_joined name=", request.name, " slots=", request.slots));
       } else {
         log_.Warning(absl::StrCat("worker_refused ", answer.status().message()));
@@ -337,7 +336,7 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   // ---------------------------------------------------------------------------------------
 
   struct OpenCommit {
-    WorkerId session;
+    SessionId session;
     fleet::Reply<fleet::CommitReply> reply;
     std::optional<fleet::LeaseRequest> ask;  // once the commit is judged
     Duration wait{};
@@ -400,7 +399,7 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
 
   // A worker that calls again has given its former call up: work that went out there would be taken
   // from where it is being done.
-  void AnswerNoOlderAsk(WorkerId session) {  // engine thread
+  void AnswerNoOlderAsk(SessionId session) {  // engine thread
     for (auto& [ticket, commit] : commits_) {
       if (commit.session == session) commit.ask.reset();
     }
@@ -485,8 +484,7 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   absl::flat_hash_map<Ticket, fleet::Reply<fleet::LeaseReply>> leases_;
   absl::flat_hash_map<Ticket, OpenCommit> commits_;
   std::map<Ticket, aggregation::ExactSum> decoded_;
-  std::map<WorkerId, uint64_t> worker_memory_;
-  WorkerId newest_session_{};
+  std::map<SessionId, uint64_t> worker_memory_;  // the most of each, in bytes
   fleet::Blob population_;
   NumericProfile profile_;
   Digest data_digest_;

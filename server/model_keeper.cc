@@ -1,7 +1,9 @@
 #include "server/model_keeper.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "core/status.h"
 #include "proto/fleet/vector_codec.h"
@@ -49,6 +51,13 @@ absl::StatusOr<aggregation::ExactSum> ModelKeeper::Decode(const fleet::Part& par
   if (sum.multiplicity() != multiplicity || !(std::fabs(sum.weight() - weight) <= 1e-9 * weight)) {
     return absl::InvalidArgumentError(absl::StrCat("the part names clients that weigh ", weight,
                                                    " but its sums hold ", sum.weight()));
+  }
+  std::vector<std::pair<ClientId, uint32_t>> clients;
+  for (const fleet::ClientRecord& record : part.included)
+    clients.emplace_back(record.attempt.client, record.multiplicity);
+  std::ranges::sort(clients);
+  if (!sum.CollectedFrom(clients)) {
+    return absl::InvalidArgumentError("its sums hold vectors of other clients than the part names");
   }
   return sum;
 }

@@ -49,6 +49,12 @@ absl::StatusOr<VersionIndex> VersionsAfter(const Options& options, const Checkpo
   return versions;
 }
 
+// The system's random numbers: whoever speaks in a session has been given it.
+uint64_t NewSessionNumber() {
+  std::random_device entropy;
+  return uint64_t{entropy()} << 32 | entropy();
+}
+
 // Tells this run from all others; nothing of a result depends on it.
 Digest NewRunId() {
   std::random_device entropy;
@@ -68,13 +74,7 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
   MACAW_ASSIGN_OR_RETURN(const algorithms::Description* algorithm,
                          registry.Find(options.run.algorithm.name));
   MACAW_ASSIGN_OR_RETURN(options.run.algorithm, registry.Complete(options.run.algorithm));
-  algorithms::Setup setup{.config = options.run.algorithm,
-                          .layout = initial.layout(),
-                          .local = options.run.local,
-                          .cohort = options.run.cohort,
-                          .clients = options.run.clients,
-                          .total_weight = TotalWeight(options.run),
-                          .contribution_bound = options.run.contribution_bound};
+  algorithms::Setup setup = algorithms::SetupOf(options.run, initial.layout());
   MACAW_ASSIGN_OR_RETURN(ModelKeeper keeper,
                          ModelKeeper::Make(*algorithm, std::move(setup), std::move(initial)));
 
@@ -83,7 +83,8 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
                        .max_deaths = options.max_deaths,
                        .workers = options.workers,
                        .evaluation_gates = options.stop.active(),
-                       .stateful = keeper.stateful()};
+                       .stateful = keeper.stateful(),
+                       .session_numbers = NewSessionNumber};
   StopWatch stop_watch(options.stop);
   std::optional<MetricsRow> owed_row;
   std::optional<Checkpoint> checkpoint;

@@ -312,7 +312,7 @@ class Session {
   const RunContext& context_;
   RunningMarker& marker_;
   uint64_t& commits_;
-  const WorkerId session_;
+  const SessionId session_;
   const Duration heartbeat_every_;
   const std::stop_token stop_;
   const Logger log_{"worker"};

@@ -1,5 +1,7 @@
 #include "worker/slot.h"
 
+#include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -30,14 +32,19 @@ std::optional<fleet::LeftOutReason> OwnReason(const absl::Status& status) {
 
 }  // namespace
 
+absl::StatusOr<std::unique_ptr<training::LocalTrainer>> MakeTrainerFor(
+    const RunContext& context, const data::Dataset& dataset) {
+  return training::MakeTrainer({.spec = context.spec,
+                                .task = context.run.task,
+                                .local = context.run.local,
+                                .transform = context.run.transform,
+                                .feature_type = dataset.info().feature_type,
+                                .dtype = context.run.dtype});
+}
+
 absl::StatusOr<Slot> Slot::Make(const RunContext& context, const data::Dataset& dataset) {
   MACAW_ASSIGN_OR_RETURN(std::unique_ptr<training::LocalTrainer> trainer,
-                         training::MakeTrainer({.spec = context.spec,
-                                                .task = context.run.task,
-                                                .local = context.run.local,
-                                                .transform = context.run.transform,
-                                                .feature_type = dataset.info().feature_type,
-                                                .dtype = context.run.dtype}));
+                         MakeTrainerFor(context, dataset));
   return Slot(context, dataset, std::move(trainer));
 }
 
@@ -135,6 +142,11 @@ absl::StatusOr<fleet::ClientRecord> Slot::TrainOne(const PhaseContext& phase,
   if (!plan.ok()) return ours(plan.status());
   const absl::StatusOr<std::vector<training::StageOutcome>> outcomes = trainer_->Run(*plan, *task);
   if (!outcomes.ok()) return ours(outcomes.status());
+  for (const training::StageOutcome& outcome : *outcomes) {
+    if (std::ranges::all_of(outcome.sums, [](double sum) { return std::isfinite(sum); })) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("client ", client.value, ": its loss is not finite"));
+  }
   if (context_->trace != nullptr) {
     const absl::Status traced = context_->trace->Write(*plan, *task, context_->spec.has_buffers());
     if (!traced.ok()) return ours(traced);

@@ -22,6 +22,10 @@ struct SlotResult {
   std::vector<fleet::LeftOut> left_out;
 };
 
+// The trainer that the run asks for, on this node's data.
+absl::StatusOr<std::unique_ptr<training::LocalTrainer>> MakeTrainerFor(
+    const RunContext& context, const data::Dataset& dataset);
+
 // One place to train: a replica, its buffers and its own exact sum. Used by the one thread that
 // made it.
 class Slot {

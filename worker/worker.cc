@@ -10,6 +10,7 @@
 #include "core/status.h"
 #include "models/script.h"
 #include "training/api/trainer.h"
+#include "worker/dry_run.h"
 #include "worker/patient_calls.h"
 #include "worker/session.h"
 #include "worker/state_keeper.h"
@@ -71,13 +72,7 @@ absl::StatusOr<RunContext> MakeRunContext(const Options& options,
   }
   MACAW_ASSIGN_OR_RETURN(const algorithms::Description* algorithm,
                          registry.Find(context.run.algorithm.name));
-  const algorithms::Setup setup{.config = context.run.algorithm,
-                                .layout = context.spec.layout,
-                                .local = context.run.local,
-                                .cohort = context.run.cohort,
-                                .clients = context.run.clients,
-                                .total_weight = TotalWeight(context.run),
-                                .contribution_bound = context.run.contribution_bound};
+  const algorithms::Setup setup = algorithms::SetupOf(context.run, context.spec.layout);
   MACAW_ASSIGN_OR_RETURN(context.schema, algorithms::MakeSchema(*algorithm, setup));
   MACAW_ASSIGN_OR_RETURN(context.algorithm, algorithm->client(setup));
   return context;
@@ -130,6 +125,7 @@ absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::Fl
                                  .volatile_state = options.state.ends_with_process()};
   const PatientCalls calls(options.reconnect_for, stop);
   uint64_t commits = 0;
+  bool tried = false;
   RunStates states(options);
   std::optional<Trace> trace;
   if (!options.trace.empty()) {
@@ -145,10 +141,10 @@ absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::Fl
     request.died_running.clear();
     MACAW_RETURN_IF_ERROR(CheckPlugins(registration.run.plugins, options.plugins));
     MACAW_ASSIGN_OR_RETURN(RunContext context, MakeRunContext(options, registration, registry));
+    if (!std::exchange(tried, true)) MACAW_RETURN_IF_ERROR(TryOneBatch(context, dataset));
     if (trace.has_value()) context.trace = &*trace;
     MACAW_ASSIGN_OR_RETURN(context.states, states.Of(context, registration.run_id));
-    log.Info(absl::StrCat("registered session=", registration.session.value,
-                          " epoch=", registration.epoch));
+    log.Info(absl::StrCat("registered epoch=", registration.epoch));
     const absl::StatusOr<SessionEnd> end = RunSession({.options = options,
                                                        .dataset = dataset,
                                                        .link = link,

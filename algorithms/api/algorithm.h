@@ -40,8 +40,8 @@ struct Setup {
   LayoutPtr layout;        // the model's
   LocalConfig local;
   CohortConfig cohort;
-  uint64_t clients = 0;     // population, N
-  double total_weight = 0;  // Σ w_i over the population, under the run's weight policy
+  uint64_t clients = 0;     // N: the clients that can train
+  double total_weight = 0;  // Σ w_i over them, under the run's weight policy
   double contribution_bound = 65536;
 
   // A client may be drawn several times in a round.

@@ -91,6 +91,16 @@ absl::Status Registry::Add(Description description) {
   return absl::OkStatus();
 }
 
+Setup SetupOf(const RunConfig& run, LayoutPtr layout) {
+  return {.config = run.algorithm,
+          .layout = std::move(layout),
+          .local = run.local,
+          .cohort = run.cohort,
+          .clients = TrainClients(run),
+          .total_weight = TotalWeight(run),
+          .contribution_bound = run.contribution_bound};
+}
+
 absl::StatusOr<Schema> MakeSchema(const Description& description, const Setup& setup) {
   const auto refuse = [&](absl::string_view why) {
     return absl::InvalidArgumentError(absl::StrCat("algorithm ", description.name, ": ", why));

@@ -44,6 +44,9 @@ struct Description {
 // algorithm is not made for, and one that would keep states of clients drawn twice at once.
 absl::StatusOr<Schema> MakeSchema(const Description& description, const Setup& setup);
 
+// The setup of `run`, whose algorithm's parameters are complete.
+Setup SetupOf(const RunConfig& run, LayoutPtr layout);
+
 // For Description::server and client, where the half's constructor takes what these take.
 template <typename Half>
 absl::StatusOr<std::unique_ptr<ServerAlgorithm>> MakeServer(const Setup& setup, FlatVector model) {

@@ -20,15 +20,8 @@ absl::StatusOr<std::vector<algorithms::NamedLayout>> StateItemsOf(
   const RunConfig& run = config.run;
   MACAW_ASSIGN_OR_RETURN(const algorithms::Description* algorithm,
                          registry.Find(run.algorithm.name));
-  MACAW_ASSIGN_OR_RETURN(
-      algorithms::Schema schema,
-      algorithms::MakeSchema(*algorithm, {.config = run.algorithm,
-                                          .layout = spec.layout,
-                                          .local = run.local,
-                                          .cohort = run.cohort,
-                                          .clients = run.clients,
-                                          .total_weight = TotalWeight(run),
-                                          .contribution_bound = run.contribution_bound}));
+  MACAW_ASSIGN_OR_RETURN(algorithms::Schema schema,
+                         algorithms::MakeSchema(*algorithm, algorithms::SetupOf(run, spec.layout)));
   return std::move(schema.state);
 }
 

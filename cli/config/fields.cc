@@ -37,6 +37,8 @@ void AddRun(Fields& f) {
   f.push_back(Plain("run.clients", AT(run.clients),
                     "the population; filled in from the data where `macaw simulate` sees it",
                     AtLeast(0)));
+  f.push_back(Plain("run.train_clients", AT(run.train_clients),
+                    "clients with training rows, 0: all; filled in likewise", AtLeast(0)));
   f.push_back(Plain("run.train_examples", AT(run.train_examples),
                     "training rows of the population; filled in likewise", AtLeast(0)));
   f.push_back(Plain("run.train_tokens", AT(run.train_tokens),

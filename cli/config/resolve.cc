@@ -34,6 +34,11 @@ absl::Status ResolveTask(Config& config, const data::DatasetInfo& info) {
         absl::StrCat("run.task = \"classification\", but the labels of ", info.name,
                      " are numbers; use \"regression\" or \"binary\""));
   }
+  if (task == "regression" && info.classes > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("run.task = \"regression\", but the labels of ", info.name, " are ",
+                     info.classes, " classes; use \"classification\" or \"binary\""));
+  }
   if (task == "binary" && info.classes > 2) {
     return absl::InvalidArgumentError(
         absl::StrCat("run.task = \"binary\", but ", info.name, " has ", info.classes, " classes"));
@@ -98,7 +103,8 @@ absl::Status ResolveTransform(Config& config, const data::DatasetInfo& info) {
 absl::Status ResolveCohort(Config& config, const data::DatasetInfo& info) {
   CohortConfig& cohort = config.run.cohort;
   if (config.cohort_fraction > 0) {
-    const double size = std::round(config.cohort_fraction * static_cast<double>(info.clients));
+    const double size =
+        std::round(config.cohort_fraction * static_cast<double>(TrainClients(config.run)));
     cohort.size = std::max<uint64_t>(1, static_cast<uint64_t>(size));
     config.cohort_fraction = 0;
   }
@@ -106,12 +112,15 @@ absl::Status ResolveCohort(Config& config, const data::DatasetInfo& info) {
     return absl::InvalidArgumentError(absl::StrCat(
         "cohort.size is ", cohort.size, ", but there are only ", info.clients, " clients"));
   }
+  // "Everybody" is everybody who can train, however the partition fell.
+  cohort.size = std::min(cohort.size, TrainClients(config.run));
   if (cohort.weight == WeightPolicy::kTokens && info.train_tokens == 0) {
     return absl::InvalidArgumentError(absl::StrCat("cohort.weight = \"tokens\", but the rows of ",
                                                    info.name, " are not sequences of tokens"));
   }
   // What the server would say to it, once it has the clients' sizes.
-  return scheduler::MakeSampler(cohort, std::vector<uint32_t>(info.clients, 1)).status();
+  return scheduler::MakeSampler(cohort, std::vector<uint32_t>(TrainClients(config.run), 1))
+      .status();
 }
 
 }  // namespace
@@ -126,6 +135,7 @@ TaskKind TaskOf(const std::string& task) {
 absl::Status Resolve(Config& config, const data::DatasetInfo& info,
                      const sdk::Catalogue& catalogue) {
   config.run.clients = info.clients;
+  config.run.train_clients = info.train_clients;
   config.run.train_examples = info.train_examples;
   config.run.train_tokens = info.train_tokens;
   MACAW_RETURN_IF_ERROR(ResolveTask(config, info));

@@ -39,6 +39,10 @@ std::string DataLine(const data::DatasetInfo& info) {
   std::string line = absl::StrCat(info.name, ": ", Grouped(info.clients), " clients, ",
                                   Grouped(info.train_examples), " training and ",
                                   Grouped(info.test_examples), " central test examples");
+  if (info.train_clients > 0 && info.train_clients < info.clients) {
+    absl::StrAppend(&line, ", ", Grouped(info.clients - info.train_clients),
+                    " clients never train (held out or without training rows)");
+  }
   if (info.mean_classes_per_client > 0) {
     absl::StrAppendFormat(&line, ", %.2f of %d classes per client on average",
                           info.mean_classes_per_client, info.classes);

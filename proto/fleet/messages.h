@@ -71,7 +71,7 @@ struct RegisterRequest {
   bool volatile_state = false;  // the client states that it keeps end with its process
 };
 struct RegisterReply {
-  WorkerId session;
+  SessionId session;
   uint32_t epoch = 0;
   RunConfig run;
   uint64_t population = 0;
@@ -83,7 +83,7 @@ struct RegisterReply {
 // ---- Lease: work, on a long poll; a commit may ask for it, too
 // ---------------------------------------------------------------
 struct LeaseRequest {
-  WorkerId session;
+  SessionId session;
   uint32_t wanted = 0;       // slots with nothing to do; 0: all are busy, this asks ahead for them
   uint32_t running = 0;      // clients of this worker leased and not yet committed
   std::vector<Digest> have;  // blobs that need not be sent again
@@ -146,7 +146,7 @@ struct LeaseReply {
 // ---- Heartbeat: progress up, all leases renewed; forecast and directives down
 // ------------------------
 struct HeartbeatRequest {
-  WorkerId session;
+  SessionId session;
   std::vector<Attempt> held;  // leased and not begun: the answer says which are no longer its own
   uint64_t started = 0;       // clients begun since registration
   uint64_t memory_bytes = 0;  // PSS
@@ -201,7 +201,7 @@ struct EvaluationResult {
   Digest digest;        // kStateDigest
 };
 struct CommitRequest {
-  WorkerId session;
+  SessionId session;
   uint64_t commit_id =
       0;  // grows with every new commit of this incarnation; a repeat has the same id
   std::optional<Part> part;
@@ -230,7 +230,7 @@ struct CommitReply {
 // ---- Release: gives leased clients back untrained
 // ---------------------------------------------------------------
 struct ReleaseRequest {
-  WorkerId session;
+  SessionId session;
   std::vector<Attempt> attempts;
   bool leaving = false;  // the worker shuts down: it gives everything back
 };
@@ -239,7 +239,7 @@ struct ReleaseReply {};
 // ---- Uploads: the verdict comes before any byte moves
 // ------------------------------------------------------------
 struct UploadOffer {
-  WorkerId session;  // 0 before registration (the population)
+  SessionId session;  // 0 before registration (the population)
   Digest digest;
   uint64_t size = 0;
   Round round{};  // of the part; 0: not a part

@@ -1,5 +1,6 @@
 #include "proto/wire/address.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -75,8 +76,10 @@ absl::Status TryToListen(const Address& address) {
 }  // namespace
 
 bool Address::IsLoopback() const {
-  return is_unix || host.empty() || host == "localhost" || host == "::1" ||
-         absl::StartsWith(host, "127.");
+  if (is_unix || host.empty() || host == "localhost" || host == "::1") return true;
+  // Numbers only: a name such as "127.example.org" may be any host.
+  in_addr address{};
+  return inet_pton(AF_INET, host.c_str(), &address) == 1 && (ntohl(address.s_addr) >> 24) == 127;
 }
 
 std::string Address::Text() const {

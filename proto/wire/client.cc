@@ -46,7 +46,7 @@ class RemoteLink final : public fleet::FleetLink {
         return reply;
       MACAW_ASSIGN_OR_RETURN(
           const UploadVerdict verdict,
-          Upload(request.examples, WorkerId{}, Round{}, Purpose::PURPOSE_POPULATION));
+          Upload(request.examples, SessionId{}, Round{}, Purpose::PURPOSE_POPULATION));
       if (verdict == UploadVerdict::kTooLarge) {
         return Refuse(v1::Refusal::REASON_TOO_LARGE,
                       absl::StrCat("the list of examples has ", request.examples.size,
@@ -176,7 +176,7 @@ class RemoteLink final : public fleet::FleetLink {
     return blob;
   }
 
-  absl::StatusOr<UploadVerdict> Upload(const fleet::Blob& blob, WorkerId session, Round round,
+  absl::StatusOr<UploadVerdict> Upload(const fleet::Blob& blob, SessionId session, Round round,
                                        v1::BeginUploadRequest::Purpose purpose) {
     const auto place = share_ && blob.bytes != nullptr ? blob.bytes->place() : std::nullopt;
     const v1::BeginUploadRequest begin =

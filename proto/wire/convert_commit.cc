@@ -146,7 +146,7 @@ v1::CommitRequest ToWire(const fleet::CommitRequest& request, const InlineRule& 
 absl::StatusOr<fleet::CommitRequest> FromWire(const v1::CommitRequest& m) {
   Fields f;
   fleet::CommitRequest request;
-  request.session = WorkerId(m.session());
+  request.session = SessionId(m.session());
   request.commit_id = m.commit_id();
   f.Require(!m.has_part_blob(), "part_blob", "has not been resolved");
   if (m.has_part()) request.part = f.Sub("part", FromWire(m.part()));

@@ -107,7 +107,7 @@ v1::LeaseRequest ToWire(const fleet::LeaseRequest& request, Duration wait) {
 absl::StatusOr<TimedLeaseRequest> FromWire(const v1::LeaseRequest& m) {
   Fields f;
   TimedLeaseRequest timed;
-  timed.request.session = WorkerId(m.session());
+  timed.request.session = SessionId(m.session());
   timed.request.wanted = m.wanted();
   timed.request.running = m.running();
   for (const std::string& digest : m.have())

@@ -279,6 +279,7 @@ v1::RunConfig ToWire(const RunConfig& run) {
   evaluation.set_train(run.evaluation.train);
   m.set_contribution_bound(run.contribution_bound);
   m.set_clients(run.clients);
+  m.set_train_clients(run.train_clients);
   m.set_train_examples(run.train_examples);
   m.set_train_tokens(run.train_tokens);
   m.mutable_plugins()->Add(run.plugins.begin(), run.plugins.end());
@@ -304,6 +305,7 @@ absl::StatusOr<RunConfig> FromWire(const v1::RunConfig& m) {
   run.evaluation.clients = m.evaluation().clients();
   run.evaluation.train = m.evaluation().train();
   run.clients = m.clients();
+  run.train_clients = m.train_clients();
   run.train_examples = m.train_examples();
   run.train_tokens = m.train_tokens();
   for (const std::string& plugin : m.plugins()) run.plugins.push_back(f.Name("plugins", plugin));

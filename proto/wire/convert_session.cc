@@ -199,7 +199,7 @@ v1::RegisterReply ToWire(const fleet::RegisterReply& reply) {
 absl::StatusOr<fleet::RegisterReply> FromWire(const v1::RegisterReply& m) {
   Fields f;
   fleet::RegisterReply reply;
-  reply.session = WorkerId(m.session());
+  reply.session = SessionId(m.session());
   reply.epoch = m.epoch();
   reply.run = f.Sub("run", FromWire(m.run()));
   reply.population = m.population();
@@ -220,7 +220,7 @@ v1::HeartbeatRequest ToWire(const fleet::HeartbeatRequest& request) {
 
 absl::StatusOr<fleet::HeartbeatRequest> FromWire(const v1::HeartbeatRequest& m) {
   fleet::HeartbeatRequest request;
-  request.session = WorkerId(m.session());
+  request.session = SessionId(m.session());
   request.held = ReadAttempts(m.held());
   request.started = m.started();
   request.memory_bytes = m.memory_bytes();
@@ -255,7 +255,7 @@ v1::ReleaseRequest ToWire(const fleet::ReleaseRequest& request) {
 
 absl::StatusOr<fleet::ReleaseRequest> FromWire(const v1::ReleaseRequest& m) {
   fleet::ReleaseRequest request;
-  request.session = WorkerId(m.session());
+  request.session = SessionId(m.session());
   request.attempts = ReadAttempts(m.attempts());
   request.leaving = m.leaving();
   return request;
@@ -275,7 +275,7 @@ v1::BeginUploadRequest ToWire(const PurposedOffer& offer) {
 absl::StatusOr<PurposedOffer> FromWire(const v1::BeginUploadRequest& m) {
   Fields f;
   PurposedOffer offer;
-  offer.offer.session = WorkerId(m.session());
+  offer.offer.session = SessionId(m.session());
   offer.offer.digest = f.ReadDigest("digest", m.digest());
   f.Require(!offer.offer.digest.IsZero(), "digest", "an upload needs a name");
   offer.offer.size = m.size();

@@ -4,6 +4,7 @@
 #include "proto/fleet/once.h"
 #include "proto/wire/address.h"
 #include "proto/wire/limits.h"
+#include "proto/wire/part_blob.h"
 
 namespace macaw::wire {
 namespace {
@@ -86,10 +87,11 @@ absl::Status HandleCommit(ServiceState& state, v1::CommitRequest message, Handle
     MACAW_RETURN_IF_ERROR(Resolve(state, blob));
     if (blob.bytes == nullptr) return Malformed("part_blob", "has no name");
     records = blob.digest;
-    if (!message.mutable_part()->ParseFromArray(blob.bytes->bytes().data(),
-                                                static_cast<int>(blob.size))) {
+    const absl::Status parsed =
+        ParsePartBlob(blob.bytes->bytes(), state.options.max_part_clients, message.mutable_part());
+    if (!parsed.ok()) {
       state.uploads.Claim(records);  // never to be used again
-      return Malformed("part_blob", "does not hold a Part");
+      return parsed;
     }
   }
   MACAW_ASSIGN_OR_RETURN(fleet::CommitRequest request, FromWire(message));
@@ -238,6 +240,10 @@ grpc::ServerUnaryReactor* FleetService::BeginUpload(Context*, const v1::BeginUpl
   }
   // Records are parsed where they lie, so they are brought here first.
   const bool records = request->purpose == v1::BeginUploadRequest::PURPOSE_RECORDS;
+  if (records && offer.size > MaxPartBlobBytes(state_->options.max_part_clients)) {
+    answer({UploadVerdict::kTooLarge});
+    return call;
+  }
   const auto place = state_->share && !records ? request->place : std::nullopt;
   const auto begin = [offer, place, answer](ServiceState* state) {
     state->executor.Post([state, offer, place, answer] {

@@ -13,6 +13,12 @@ namespace {
 
 using fleet::Verdict;
 
+// A result is bounded by the work that was handed out: a rule may walk a client's rows more often
+// than [local] says, but not this many times as often.
+constexpr double kMostPasses = 1000;
+constexpr double kLargestMetric = 1e50;  // of a client's sums; a float32 loss is below 1e39
+constexpr double kMostRows = 1e15;       // of an evaluation whose rows only the worker knows
+
 // Seconds as a worker reports them, but within what the arithmetic of times can hold.
 double Seconds(double reported) { return std::min(reported, 1e8); }
 
@@ -34,27 +40,62 @@ double SecondsOf(const fleet::Part& part) {
 
 }  // namespace
 
-absl::Status RoundEngine::CheckEvaluation(const fleet::EvaluationResult& result) const {
-  const fleet::EvaluationTask& task = result.task;
-  if (!result.failure.empty()) return absl::OkStatus();  // judged by whether its task is current
-  if (task.kind == fleet::EvaluationKind::kStateDigest) {
+absl::Status RoundEngine::CheckEvaluation(WorkerId worker,
+                                          const fleet::EvaluationResult& result) const {
+  const fleet::EvaluationTask* task = evaluation_open_ ? evaluation_.Find(worker, result) : nullptr;
+  if (task == nullptr) return absl::OkStatus();  // late: it counts nothing
+  const bool reads_states = task->kind == fleet::EvaluationKind::kStateDigest ||
+                            (task->kind == fleet::EvaluationKind::kClientTest && options_.stateful);
+  if (!result.failure.empty()) {
+    return reads_states ? absl::OkStatus()
+                        : absl::InvalidArgumentError(absl::StrCat(
+                              "an evaluation after round ", result.round.value,
+                              " that reads no client state reports that one cannot be read"));
+  }
+  if (task->kind == fleet::EvaluationKind::kStateDigest) {
     return result.digest.IsZero() ? absl::InvalidArgumentError("a digest of states is missing")
                                   : absl::OkStatus();
   }
-  const size_t sums = training::SchemaFor(options_.run.task).sums.size();
-  const bool counted =
-      result.sums.size() == sums && std::isfinite(result.sums[0]) && result.sums[0] >= 0;
+  const bool counted = training::CountsFit(training::SchemaFor(options_.run.task), result.sums);
   // How many tokens some rows have is not known here, nor how many test rows a client has.
   const bool known =
-      task.kind != fleet::EvaluationKind::kClientTest && options_.run.task != TaskKind::kNextToken;
-  if (counted && (!known || result.sums[0] == static_cast<double>(task.end - task.begin)))
-    return absl::OkStatus();
+      task->kind != fleet::EvaluationKind::kClientTest && options_.run.task != TaskKind::kNextToken;
+  const double most = known ? static_cast<double>(task->end - task->begin) : kMostRows;
+  if (counted && (known ? result.sums[0] == most : result.sums[0] <= most)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("an evaluation after round ", result.round.value,
                                                  " does not report the rows it was asked for"));
 }
 
+absl::Status RoundEngine::CheckWork(const fleet::ClientRecord& record,
+                                    const scheduler::CohortEntry& entry) const {
+  const training::MetricSchema& schema = training::SchemaFor(options_.run.task);
+  const auto refuse = [&](const std::string& why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("client ", record.attempt.client.value, " reports ", why));
+  };
+  if (record.sums.size() != schema.sums.size()) {
+    return refuse(
+        absl::StrCat(record.sums.size(), " metric sums, the task has ", schema.sums.size()));
+  }
+  const auto bounded = [](double sum) { return std::abs(sum) <= kLargestMetric; };  // no NaN
+  if (!training::CountsFit(schema, record.sums) || !std::ranges::all_of(record.sums, bounded))
+    return refuse("metrics that no examples can give");
+  const double rows = std::max<double>(record.examples, 1);
+  const uint64_t batch = options_.run.local.batch_size;
+  const double planned =
+      static_cast<double>(entry.steps) * (batch > 0 ? static_cast<double>(batch) : rows);
+  const double passes = kMostPasses * (1 + planned / rows);
+  const double once = options_.run.task == TaskKind::kNextToken && !tokens_.empty()
+                          ? std::max<double>(tokens_[record.attempt.client.value], 1)
+                          : rows;
+  if (record.sums[0] > passes * once ||
+      static_cast<double>(record.steps) > kMostPasses * (1 + static_cast<double>(entry.steps))) {
+    return refuse("more work than it was leased");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status RoundEngine::CheckRecords(const fleet::Part& part) const {
-  const size_t sums = training::SchemaFor(options_.run.task).sums.size();
   for (const fleet::ClientRecord& record : part.included) {
     const scheduler::CohortEntry* entry = FindEntry(record.attempt.client);
     if (entry == nullptr || record.multiplicity != entry->multiplicity ||
@@ -62,8 +103,7 @@ absl::Status RoundEngine::CheckRecords(const fleet::Part& part) const {
       return absl::InvalidArgumentError(absl::StrCat(
           "client ", record.attempt.client.value, " has another weight than it was leased with"));
     }
-    if (record.examples != examples_[record.attempt.client.value] ||
-        (!record.sums.empty() && !(std::isfinite(record.sums[0]) && record.sums[0] >= 0))) {
+    if (record.examples != examples_[record.attempt.client.value]) {
       return absl::InvalidArgumentError(
           absl::StrCat("client ", record.attempt.client.value,
                        " reports another number of examples than it has"));
@@ -73,10 +113,13 @@ absl::Status RoundEngine::CheckRecords(const fleet::Part& part) const {
           absl::StrCat("client ", record.attempt.client.value,
                        " reports a state, but the run's algorithm keeps none"));
     }
-    if (record.sums.size() != sums) {
-      return absl::InvalidArgumentError(absl::StrCat("client ", record.attempt.client.value,
-                                                     " reports ", record.sums.size(),
-                                                     " metric sums, the task has ", sums));
+    MACAW_RETURN_IF_ERROR(CheckWork(record, *entry));
+  }
+  for (const fleet::LeftOut& left : part.left_out) {
+    if (left.reason == fleet::LeftOutReason::kState && !options_.stateful) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("client ", left.attempt.client.value,
+                       " is left out for its state, but the run's algorithm keeps none"));
     }
   }
   if (part.broadcast != broadcast_.digest)
@@ -88,7 +131,7 @@ void RoundEngine::LearnSpeed(const Worker& worker, const fleet::Part& part) {
   for (const fleet::ClientRecord& record : part.included) {
     const scheduler::CohortEntry* entry = FindEntry(record.attempt.client);
     if (entry == nullptr) continue;
-    Estimates().Observe(worker.session, *entry,
+    Estimates().Observe(worker.id, *entry,
                         {.state_seconds = Seconds(record.state_seconds),
                          .load_seconds = Seconds(record.load_seconds),
                          .train_seconds = Seconds(record.train_seconds)});
@@ -100,7 +143,7 @@ void RoundEngine::NoteTurns(const Worker& worker, const fleet::Part& part) {
     const auto leased = leased_at_.find(record.attempt.client);
     if (leased == leased_at_.end()) continue;
     report_.turns.push_back({.client = record.attempt.client,
-                             .worker = worker.session,
+                             .worker = worker.id,
                              .slot = record.slot,
                              .began = leased->second + FromSeconds(Seconds(record.began_after)),
                              .state_seconds = Seconds(record.state_seconds),
@@ -122,14 +165,14 @@ fleet::CommitReply RoundEngine::Accept(Ticket ticket, Worker& worker, const flee
                  {"why", std::string(why.message())}}});
     // Nothing of the part counts, so what is still leased to this worker has to be trained again.
     if (current)
-      Requeue(table_.Release(worker.session, attempts),
+      Requeue(table_.Release(worker.id, attempts),
               absl::StrCat("part of ", worker.name, " turned down"));
     return fleet::CommitReply{.verdict = verdict, .reason = std::string(why.message())};
   };
   if (!current)
     return turn_down(Verdict::kStale,
                      absl::FailedPreconditionError("that round and phase is not open"));
-  if (const absl::Status status = table_.Judge(worker.session, attempts); !status.ok()) {
+  if (const absl::Status status = table_.Judge(worker.id, attempts); !status.ok()) {
     return turn_down(absl::IsInvalidArgument(status) ? Verdict::kRefused : Verdict::kStale, status);
   }
   if (!decoded.ok()) return turn_down(Verdict::kRefused, decoded);
@@ -149,7 +192,7 @@ fleet::CommitReply RoundEngine::Accept(Ticket ticket, Worker& worker, const flee
   report_.records.insert(report_.records.end(), part.included.begin(), part.included.end());
   report_.left_out.insert(report_.left_out.end(), part.left_out.begin(), part.left_out.end());
   for (const fleet::ClientRecord& record : part.included) {
-    if (record.has_state) versions_.Stage(record.attempt, worker.session);
+    if (record.has_state) versions_.Stage(record.attempt, worker.id);
   }
   host_.Note({"part",
               {{"worker", worker.name},
@@ -176,19 +219,19 @@ void RoundEngine::Commit(Ticket ticket, const fleet::CommitRequest& request,
     return answer({.verdict = Verdict::kRegister, .reason = "unknown session"});
   if (request.commit_id <= worker->last_commit) return answer({.verdict = Verdict::kDuplicate});
   for (const fleet::EvaluationResult& result : request.evaluations) {
-    if (const absl::Status status = CheckEvaluation(result); !status.ok()) {
-      evaluation_.DropWorker(worker->session);
+    if (const absl::Status status = CheckEvaluation(worker->id, result); !status.ok()) {
+      evaluation_.DropWorker(worker->id);
       return answer({.verdict = Verdict::kRefused, .reason = std::string(status.message())});
     }
   }
-  if (FailOverState(worker->session, request.evaluations)) {
+  if (FailOverState(worker->id, request.evaluations)) {
     return answer({.verdict = Verdict::kStale, .reason = "the run is over"});
   }
   for (const fleet::EvaluationResult& result : request.evaluations) {
-    if (evaluation_open_) evaluation_.Complete(worker->session, result);
+    if (evaluation_open_) evaluation_.Complete(worker->id, result);
   }
   // A worker commits when it is idle: a task that it still has not reported is not being worked on.
-  evaluation_.DropWorker(worker->session);
+  evaluation_.DropWorker(worker->id);
   fleet::CommitReply reply{.verdict = Verdict::kAccepted};
   bool adding = false;
   if (request.part.has_value()) reply = Accept(ticket, *worker, *request.part, decoded, adding);

@@ -58,16 +58,18 @@ std::vector<fleet::EvaluationTask> EvaluationBoard::Take(WorkerId worker, size_t
   return taken;
 }
 
-bool EvaluationBoard::Holds(WorkerId worker, const fleet::EvaluationResult& result) const {
+const fleet::EvaluationTask* EvaluationBoard::Find(WorkerId worker,
+                                                   const fleet::EvaluationResult& result) const {
   const auto it = by_fence_.find(result.task.fence.counter);
-  if (result.round != round_ || it == by_fence_.end()) return false;
+  if (result.round != round_ || it == by_fence_.end()) return nullptr;
   const Slot& slot = slots_[it->second];
-  return slot.task.fence == result.task.fence && slot.task.kind == result.task.kind &&
-         slot.worker == worker;
+  const bool same = slot.task.fence == result.task.fence && slot.task.kind == result.task.kind &&
+                    slot.task.client == result.task.client && slot.worker == worker;
+  return same ? &slot.task : nullptr;
 }
 
 bool EvaluationBoard::Complete(WorkerId worker, const fleet::EvaluationResult& result) {
-  if (!Holds(worker, result)) return false;
+  if (Find(worker, result) == nullptr) return false;
   const auto it = by_fence_.find(result.task.fence.counter);
   Slot& slot = slots_[it->second];
   by_fence_.erase(it);

@@ -49,8 +49,9 @@ class EvaluationBoard {
 
   std::vector<fleet::EvaluationTask> Take(WorkerId worker, size_t count, TimePoint expires,
                                           FenceSource& fences);
-  // Whether the result is of a task that this worker holds.
-  bool Holds(WorkerId worker, const fleet::EvaluationResult& result) const;
+  // The task of this result as it was leased to this worker; null where the worker does not hold it
+  // (any more). What the result itself says of its task is only used to find it.
+  const fleet::EvaluationTask* Find(WorkerId worker, const fleet::EvaluationResult& result) const;
   // False when the task is not current (given to somebody else since, or done).
   bool Complete(WorkerId worker, const fleet::EvaluationResult& result);
   void Renew(WorkerId worker, TimePoint expires);

@@ -75,7 +75,7 @@ void RoundEngine::OpenRound(Round round, TimePoint now) {
   if (options_.stateful) ReportStates();
   for (scheduler::CohortEntry& entry : cohort_.entries) Weigh(entry, round);
   deaths_.clear();
-  died_.clear();
+  lost_leases_.clear();
   order_ = {.round = round};
   OpenPhase(Phase(0), now);
 }
@@ -119,8 +119,8 @@ void RoundEngine::OpenPhase(Phase phase, TimePoint now) {
 
 scheduler::Estimator& RoundEngine::Estimates() {
   const auto [it, fresh] = estimators_.try_emplace(order_.phase);
-  for (auto& [session, worker] : workers_) {
-    if (fresh) it->second.AddWorker(session, worker.device);
+  for (auto& [id, worker] : workers_) {
+    if (fresh) it->second.AddWorker(id, worker.device);
   }
   return it->second;
 }
@@ -140,9 +140,8 @@ void RoundEngine::BroadcastReady(Round round, Phase phase, absl::StatusOr<fleet:
   if (!broadcast.ok()) return Fail(broadcast.status());
   broadcast_ = *std::move(broadcast);
   std::vector<scheduler::WorkerInfo> workers;
-  for (const auto& [session, worker] : workers_)
-    workers.push_back(
-        {.worker = session, .slots = worker.slots, .costs = Estimates().CostsOf(session)});
+  for (const auto& [id, worker] : workers_)
+    workers.push_back({.worker = id, .slots = worker.slots, .costs = Estimates().CostsOf(id)});
   const scheduler::Plan plan = scheduler_.Assign(cohort_, workers);
   host_.Note({"planned", {{"round", int64_t{round.value}}, {"why", plan.reason}}});
   dispatch_ = scheduler::DispatchQueue(plan);
@@ -171,6 +170,7 @@ void RoundEngine::Applied(absl::StatusOr<bool> another_phase, std::optional<flee
   if (*another_phase && !interrupt_) return OpenPhase(Phase(order_.phase.value + 1), now);
   if (!*another_phase) {
     completed_ = order_.round.value;
+    lost_rounds_ = std::exchange(round_lost_, false) ? lost_rounds_ + 1 : 0;
     versions_.Close(order_.round);
   }
   if (interrupt_) return End(RunEnd::kInterrupted, absl::OkStatus(), "");
@@ -196,18 +196,26 @@ void RoundEngine::Advance(TimePoint now) {
   if (state_ == State::kRunning && table_.closed() && adding_ == 0 && !evaluation_open_) {
     SortByClient(report_.records);
     SortByClient(report_.left_out);
-    if (report_.records.empty() && !report_.left_out.empty()) {
-      const fleet::LeftOut& first = report_.left_out.front();
-      return Fail(absl::AbortedError(
-          absl::StrCat("round ", order_.round.value, ": all ", report_.left_out.size(),
-                       " clients had to be left out; client ", first.attempt.client.value, ": ",
-                       first.message)));
-    }
+    if (report_.records.empty() && !report_.left_out.empty() && !MoveOnWithoutClients()) return;
     state_ = State::kClosing;
     report_.times.gathered = now;
-    for (const auto& [session, worker] : workers_) report_.slots += worker.slots;
+    for (const auto& [id, worker] : workers_) report_.slots += worker.slots;
     host_.Apply(std::exchange(report_, {}));
   }
+}
+
+bool RoundEngine::MoveOnWithoutClients() {
+  round_lost_ = true;
+  const fleet::LeftOut& first = report_.left_out.front();
+  const std::string what = absl::StrCat(
+      "round ", order_.round.value, ": all ", report_.left_out.size(),
+      " clients had to be left out; client ", first.attempt.client.value, ": ", first.message);
+  host_.Note({"round_lost", {{"round", int64_t{order_.round.value}}, {"why", what}}});
+  if (lost_rounds_ + 1 < options_.max_lost_rounds) return true;
+  Fail(absl::AbortedError(
+      lost_rounds_ == 0 ? what
+                        : absl::StrCat(what, " (as in the ", lost_rounds_, " rounds before)")));
+  return false;
 }
 
 void RoundEngine::AfterEvaluation(TimePoint now) {
@@ -234,7 +242,7 @@ void RoundEngine::Interrupt() {
 void RoundEngine::End(RunEnd end, absl::Status status, std::string reason) {
   if (state_ == State::kEnded) return;
   state_ = State::kEnded;
-  for (auto& [session, worker] : workers_) {
+  for (auto& [id, worker] : workers_) {
     if (!worker.parked.has_value()) continue;
     worker.told = true;
     host_.AnswerLease(std::exchange(worker.parked, std::nullopt)->ticket,
@@ -245,7 +253,7 @@ void RoundEngine::End(RunEnd end, absl::Status status, std::string reason) {
 
 void RoundEngine::Tick(TimePoint now) {
   std::vector<WorkerId> lost;
-  for (auto& [session, worker] : workers_) {
+  for (auto& [id, worker] : workers_) {
     if (worker.parked.has_value()) {
       worker.last_seen = now;  // an open call is a sign of life
       if (worker.parked->deadline <= now) {
@@ -254,11 +262,10 @@ void RoundEngine::Tick(TimePoint now) {
       }
       if (worker.look_again <= now) worker.look_again = TimePoint::max();
     } else if (worker.last_seen + options_.lease_timeout <= now) {
-      lost.push_back(session);
+      lost.push_back(id);
     }
   }
-  for (const WorkerId session : lost)
-    Lose(session, "nothing was heard of it for a lease's time", now);
+  for (const WorkerId id : lost) Lose(id, "nothing was heard of it for a lease's time", now);
   Requeue(table_.Expire(now), "lease ran out");
   evaluation_.Expire(now);
   if (state_ == State::kEnded) return;
@@ -268,7 +275,7 @@ void RoundEngine::Tick(TimePoint now) {
 
 TimePoint RoundEngine::NextDeadline() const {
   TimePoint next = std::min(table_.NextExpiry(), evaluation_.NextExpiry());
-  for (const auto& [session, worker] : workers_) {
+  for (const auto& [id, worker] : workers_) {
     next = std::min(next, worker.parked.has_value()
                               ? std::min(worker.parked->deadline, worker.look_again)
                               : worker.last_seen + options_.lease_timeout);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -30,7 +31,10 @@ struct EngineOptions {
   uint32_t epoch = 1;
   Duration lease_timeout = FromSeconds(30);
   uint32_t max_deaths = 3;  // of one client's running attempts with their worker, in one round
-  uint32_t workers = 1;     // that must have registered before the first round
+  // Rounds in a row in which every client was left out, until the run ends: one such round moves
+  // on, but a run that trains nothing should not go on to its end.
+  uint32_t max_lost_rounds = 5;
+  uint32_t workers = 1;           // that must have registered before the first round
   bool evaluation_gates = false;  // the next round waits for the evaluation (a stop rule is set)
   uint32_t completed = 0;         // rounds already done (a resumed run)
   std::optional<Digest> data_digest;      // of a resumed run: only nodes with the same data and
@@ -40,6 +44,9 @@ struct EngineOptions {
   Digest run_id;
   bool stateful = false;  // clients keep a state between rounds
   VersionIndex versions;  // of a resumed run
+  // Makes the numbers of sessions; never 0, never twice. Default: 1, 2, 3, …, for tests. A server
+  // gives random ones.
+  std::function<uint64_t()> session_numbers;
 };
 
 // The last round is always evaluated.
@@ -85,6 +92,8 @@ class RoundEngine {
   void Interrupt();
   void Abort(absl::Status why);  // something outside the engine failed; the run ends as failed
 
+  // The worker that speaks in this session, while it is known.
+  std::optional<WorkerId> WorkerOf(SessionId session) const;
   Round open_round() const { return order_.round; }
   uint32_t completed() const { return completed_; }
   // Whether a phase of the open round has moved the algorithm already: its state is not one to
@@ -109,7 +118,8 @@ class RoundEngine {
     fleet::LeaseRequest request;
   };
   struct Worker {
-    WorkerId session;
+    WorkerId id;
+    SessionId session;
     std::string name;
     uint64_t incarnation = 0;
     uint32_t slots = 1;
@@ -129,9 +139,11 @@ class RoundEngine {
   void Weigh(scheduler::CohortEntry& entry, Round round) const;  // what its cost depends on
   absl::Status CheckNode(const fleet::RegisterRequest& request,
                          const std::vector<uint32_t>& examples) const;
-  Worker* Seen(WorkerId session, TimePoint now);
-  void Lose(WorkerId session, const std::string& why, TimePoint now);
-  void CountDeaths(const std::vector<Attempt>& died);
+  Worker* Seen(SessionId session, TimePoint now);
+  void Lose(WorkerId id, const std::string& why, TimePoint now);
+  SessionId NewSession() const;  // for worker `last_worker_`
+  // Deaths that `worker` reports of its former process, of leases that it was given.
+  void CountDeaths(const std::string& worker, const std::vector<Attempt>& died);
   void Begin(TimePoint now);
   void OpenRound(Round round, TimePoint now);
   void OpenPhase(Phase phase, TimePoint now);
@@ -143,7 +155,9 @@ class RoundEngine {
   fleet::CommitReply Accept(Ticket ticket, Worker& worker, const fleet::Part& part,
                             const absl::Status& decoded, bool& adding);
   absl::Status CheckRecords(const fleet::Part& part) const;
-  absl::Status CheckEvaluation(const fleet::EvaluationResult& result) const;
+  absl::Status CheckWork(const fleet::ClientRecord& record,
+                         const scheduler::CohortEntry& entry) const;
+  absl::Status CheckEvaluation(WorkerId worker, const fleet::EvaluationResult& result) const;
   absl::Status CheckStateStore(const fleet::RegisterRequest& request) const;
   // Ends the run when these say that the state of a client cannot be read.
   bool FailOverState(const std::vector<fleet::LeftOut>& left_out);
@@ -154,6 +168,9 @@ class RoundEngine {
   void Finish(RunEnd end, std::string reason, TimePoint now);
   void Advance(
       TimePoint now);  // closes the round, finishes the evaluation, ends the run: whatever is due
+  // Notes a phase whose every client was left out. False: it was one too many, and the run has
+  // ended.
+  bool MoveOnWithoutClients();
   void AfterEvaluation(TimePoint now);
   void NextRound(TimePoint now);
   void End(RunEnd end, absl::Status status, std::string reason);
@@ -179,7 +196,8 @@ class RoundEngine {
 
   std::map<WorkerId, Worker> workers_;
   std::set<std::pair<std::string, uint64_t>> replaced_;  // (name, incarnation) of former processes
-  uint32_t next_session_ = 1;
+  absl::flat_hash_map<SessionId, WorkerId> sessions_;
+  uint32_t last_worker_ = 0;
 
   // The open round.
   PhaseOrder order_;
@@ -190,9 +208,13 @@ class RoundEngine {
   scheduler::DispatchQueue dispatch_;
   std::map<Phase, scheduler::Estimator> estimators_;
   std::map<ClientId, uint32_t> deaths_;
-  std::set<Fence> died_;  // attempts counted in it
+  // Leases of the open round that ended with their worker, by its name: a death that its successor
+  // reports is counted if it is among them, once.
+  std::map<Fence, std::string> lost_leases_;
   PhaseReport report_;
   uint64_t adding_ = 0;
+  bool round_lost_ = false;   // a phase of it lost every client
+  uint32_t lost_rounds_ = 0;  // in a row, before the open one
 
   EvaluationBoard evaluation_;
   bool evaluation_open_ = false;

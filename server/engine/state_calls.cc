@@ -55,7 +55,8 @@ bool RoundEngine::FailOverState(WorkerId worker,
                                 const std::vector<fleet::EvaluationResult>& evaluations) {
   for (const fleet::EvaluationResult& result : evaluations) {
     // A worker that was late may well not find a version that was replaced meanwhile.
-    if (result.failure.empty() || !evaluation_open_ || !evaluation_.Holds(worker, result)) continue;
+    if (result.failure.empty() || !evaluation_open_ || evaluation_.Find(worker, result) == nullptr)
+      continue;
     Fail(result.task.kind == fleet::EvaluationKind::kStateDigest
              ? absl::DataLossError(result.failure)
              : Unreadable(result.task.client, result.failure));

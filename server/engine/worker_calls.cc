@@ -17,11 +17,12 @@ using fleet::Next;
 constexpr double kLeaseWorth = 2e-3;
 // Only a lease that is asked for again soon is worth parking; this bounds what a request can ask.
 constexpr Duration kLongestPoll = std::chrono::seconds(60);
-constexpr double kForEver = 1e8;          // seconds that still fit a Duration
-constexpr uint64_t kMostTasks = 8192;     // a lease and its answer must fit a message
-constexpr size_t kForecast = 64;          // clients named ahead per heartbeat
-constexpr uint64_t kMostStateTasks = 16;  // each names up to fleet::kStateRange versions
-constexpr size_t kMostDeletable = 4096;   // likewise: versions named per lease
+constexpr double kForEver = 1e8;           // seconds that still fit a Duration
+constexpr uint64_t kMostChunks = 1 << 20;  // of the central test set: a task each, in memory
+constexpr uint64_t kMostTasks = 8192;      // a lease and its answer must fit a message
+constexpr size_t kForecast = 64;           // clients named ahead per heartbeat
+constexpr uint64_t kMostStateTasks = 16;   // each names up to fleet::kStateRange versions
+constexpr size_t kMostDeletable = 4096;    // likewise: versions named per lease
 
 std::string ToString(const NumericProfile& profile) {
   return absl::StrCat("(", profile.trainer, ", ", profile.instruction_set, ", ", profile.libraries,
@@ -45,6 +46,11 @@ absl::Status RoundEngine::CheckNode(const fleet::RegisterRequest& request,
   if (by_class && request.classes != run.model.classes) {
     return refuse(absl::StrCat("its data has ", request.classes, " classes, the run's model ",
                                run.model.classes));
+  }
+  if (request.central_test_rows / run.evaluation.chunk > kMostChunks) {
+    return refuse(absl::StrCat(
+        "its test set of ", request.central_test_rows, " rows makes more than ", kMostChunks,
+        " chunks of evaluation.chunk = ", run.evaluation.chunk, " rows: raise that"));
   }
   if (run.clients != 0 && request.clients != run.clients) {
     return refuse(
@@ -102,18 +108,18 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::Register
                                                       request.name,
                                                       "\"; give every worker its own (--name)"));
   }
-  for (auto& [session, worker] : workers_) {
+  for (auto& [id, worker] : workers_) {
     if (worker.name != request.name) continue;
     if (worker.incarnation == request.incarnation) {  // the answer was lost on the way
       worker.last_seen = now;
-      reply.session = session;
+      reply.session = worker.session;
       return reply;
     }
     replaced_.insert({worker.name, worker.incarnation});
-    Lose(session, "its process was replaced", now);
+    Lose(id, "its process was replaced", now);
     break;
   }
-  CountDeaths(request.died_running);
+  CountDeaths(request.name, request.died_running);
   if (!first_node_.has_value()) {
     first_node_ = request;
     first_node_->died_running.clear();
@@ -121,7 +127,8 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::Register
     examples.resize(request.clients);
     examples_ = std::move(examples);
   }
-  Worker worker{.session = WorkerId(next_session_++),
+  Worker worker{.id = WorkerId(++last_worker_),
+                .session = NewSession(),
                 .name = request.name,
                 .incarnation = request.incarnation,
                 .slots = request.slots,
@@ -129,35 +136,53 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::Register
                 .device = ToString(request.profile),
                 .volatile_state = request.volatile_state};
   reply.session = worker.session;
+  sessions_[worker.session] = worker.id;
   host_.Note({"worker_joined",
               {{"worker", worker.name},
-               {"session", int64_t{worker.session.value}},
+               {"number", int64_t{worker.id.value}},
                {"slots", int64_t{worker.slots}}}});
-  for (auto& [phase, estimator] : estimators_) estimator.AddWorker(worker.session, worker.device);
-  workers_.emplace(worker.session, std::move(worker));
+  for (auto& [phase, estimator] : estimators_) estimator.AddWorker(worker.id, worker.device);
+  workers_.emplace(worker.id, std::move(worker));
   if (state_ == State::kGathering && workers_.size() >= options_.workers) Begin(now);
   return reply;
 }
 
-RoundEngine::Worker* RoundEngine::Seen(WorkerId session, TimePoint now) {
-  const auto it = workers_.find(session);
-  if (it == workers_.end()) return nullptr;
-  it->second.last_seen = now;
-  return &it->second;
+SessionId RoundEngine::NewSession() const {
+  if (!options_.session_numbers) return SessionId(last_worker_);
+  SessionId session;
+  while (session.value == 0 || sessions_.contains(session))
+    session = SessionId(options_.session_numbers());
+  return session;
 }
 
-void RoundEngine::Lose(WorkerId session, const std::string& why, TimePoint now) {
-  const auto it = workers_.find(session);
+std::optional<WorkerId> RoundEngine::WorkerOf(SessionId session) const {
+  const auto it = sessions_.find(session);
+  return it != sessions_.end() ? std::optional(it->second) : std::nullopt;
+}
+
+RoundEngine::Worker* RoundEngine::Seen(SessionId session, TimePoint now) {
+  const auto it = sessions_.find(session);
+  if (it == sessions_.end()) return nullptr;
+  Worker& worker = workers_.at(it->second);
+  worker.last_seen = now;
+  return &worker;
+}
+
+void RoundEngine::Lose(WorkerId id, const std::string& why, TimePoint now) {
+  const auto it = workers_.find(id);
   if (it == workers_.end()) return;
   Worker worker = std::move(it->second);
   workers_.erase(it);
+  sessions_.erase(worker.session);
   if (worker.parked.has_value())
     host_.AnswerLease(worker.parked->ticket, {.next = Next::kRegister});
   host_.Note({"worker_lost", {{"worker", worker.name}, {"why", why}}});
-  Requeue(table_.DropWorker(session), absl::StrCat(worker.name, " lost"));
-  dispatch_.RemoveWorker(session);
-  for (auto& [phase, estimator] : estimators_) estimator.RemoveWorker(session);
-  evaluation_.DropWorker(session);
+  const std::vector<Attempt> lost = table_.DropWorker(id);
+  for (const Attempt& attempt : lost) lost_leases_[attempt.fence] = worker.name;
+  Requeue(lost, absl::StrCat(worker.name, " lost"));
+  dispatch_.RemoveWorker(id);
+  for (auto& [phase, estimator] : estimators_) estimator.RemoveWorker(id);
+  evaluation_.DropWorker(id);
   if (worker.volatile_state && versions_.any()) {
     return Fail(absl::AbortedError(absl::StrCat(
         "worker \"", worker.name, "\" kept the clients' states in its memory and is gone (", why,
@@ -166,11 +191,12 @@ void RoundEngine::Lose(WorkerId session, const std::string& why, TimePoint now) 
   ServeParked(now);
 }
 
-void RoundEngine::CountDeaths(const std::vector<Attempt>& died) {
+void RoundEngine::CountDeaths(const std::string& worker, const std::vector<Attempt>& died) {
   for (const Attempt& attempt : died) {
-    const bool known =
-        attempt.fence.epoch == options_.epoch && FindEntry(attempt.client) != nullptr;
-    if (!known || !died_.insert(attempt.fence).second) continue;
+    const auto lease = lost_leases_.find(attempt.fence);
+    if (lease == lost_leases_.end() || lease->second != worker) continue;
+    if (FindEntry(attempt.client) == nullptr) continue;
+    lost_leases_.erase(lease);
     const uint32_t deaths = ++deaths_[attempt.client];
     host_.Note(
         {"died_running",
@@ -196,12 +222,11 @@ void RoundEngine::Lease(Ticket ticket, const fleet::LeaseRequest& request, Durat
     host_.AnswerLease(std::exchange(worker->parked, std::nullopt)->ticket, {.next = Next::kWait});
   }
   if (request.running == 0) {  // it holds nothing, so what it was leased last never arrived
-    Requeue(table_.DropWorker(worker->session),
-            absl::StrCat("a lease never reached ", worker->name));
-    evaluation_.DropWorker(worker->session);
+    Requeue(table_.DropWorker(worker->id), absl::StrCat("a lease never reached ", worker->name));
+    evaluation_.DropWorker(worker->id);
   }
   if (Serve(*worker, request, ticket, now)) return DismissParked();
-  if (table_.leased_to(worker->session) > 0) {
+  if (table_.leased_to(worker->id) > 0) {
     if (!more_to_lease()) return host_.AnswerLease(ticket, {.next = Next::kCommit});
     // It has asked ahead and shall ask again when it has need; a poll would keep it from that.
     if (request.wanted == 0)
@@ -228,14 +253,14 @@ bool RoundEngine::Serve(Worker& worker, const fleet::LeaseRequest& request, Tick
   // out afterwards.
   if (evaluation_open_ && evaluation_.waiting() > 0) {
     uint64_t slots = 0;
-    for (const auto& [session, other] : workers_) slots += other.slots;
+    for (const auto& [id, other] : workers_) slots += other.slots;
     const uint64_t share =
         std::clamp<uint64_t>((evaluation_.waiting() * worker.slots + slots - 1) / slots, 1,
                              finishing_.has_value() ? kMostStateTasks : kMostTasks);
     reply.evaluation = fleet::EvaluationLease{
         .round = evaluation_.round(),
         .model = named(evaluation_.model()),
-        .tasks = evaluation_.Take(worker.session, share, expires, evaluation_fences_)};
+        .tasks = evaluation_.Take(worker.id, share, expires, evaluation_fences_)};
     for (fleet::EvaluationTask& task : reply.evaluation->tasks) {
       if (task.kind == fleet::EvaluationKind::kClientTest)
         task.state_version = versions_.Current(task.client);
@@ -243,9 +268,9 @@ bool RoundEngine::Serve(Worker& worker, const fleet::LeaseRequest& request, Tick
   }
   if (more_to_lease()) {
     // Who holds nothing of the round is as good as idle, whatever it evaluates.
-    const bool holds = table_.leased_to(worker.session) > 0;
+    const bool holds = table_.leased_to(worker.id) > 0;
     const scheduler::Piece piece =
-        dispatch_.Take({.worker = worker.session,
+        dispatch_.Take({.worker = worker.id,
                         .slots = worker.slots,
                         .idle = holds ? std::min(request.wanted, worker.slots) : worker.slots,
                         .now = ToSeconds(now - report_.times.ready),
@@ -264,7 +289,7 @@ bool RoundEngine::Serve(Worker& worker, const fleet::LeaseRequest& request, Tick
                                  .max_multiplicity = order_.grid.max_multiplicity,
                                  .total_multiplicity = order_.grid.total_multiplicity};
       for (const scheduler::CohortEntry& entry : piece.clients) {
-        const Attempt attempt = table_.Lease(entry.client, worker.session, expires, fences_);
+        const Attempt attempt = table_.Lease(entry.client, worker.id, expires, fences_);
         leased_at_[entry.client] = now;
         lease.assignments.push_back({.client = entry.client,
                                      .fence = attempt.fence,
@@ -283,7 +308,7 @@ bool RoundEngine::Serve(Worker& worker, const fleet::LeaseRequest& request, Tick
 }
 
 void RoundEngine::ServeParked(TimePoint now) {
-  for (auto& [session, worker] : workers_) {
+  for (auto& [id, worker] : workers_) {
     if (!worker.parked.has_value()) continue;
     const Parked parked = *worker.parked;
     if (Serve(worker, parked.request, parked.ticket, now)) worker.parked.reset();
@@ -293,8 +318,8 @@ void RoundEngine::ServeParked(TimePoint now) {
 
 void RoundEngine::DismissParked() {
   if (more_to_lease()) return;
-  for (auto& [session, worker] : workers_) {
-    if (!worker.parked.has_value() || table_.leased_to(session) == 0) continue;
+  for (auto& [id, worker] : workers_) {
+    if (!worker.parked.has_value() || table_.leased_to(id) == 0) continue;
     host_.AnswerLease(std::exchange(worker.parked, std::nullopt)->ticket, {.next = Next::kCommit});
   }
 }
@@ -315,19 +340,19 @@ fleet::HeartbeatReply RoundEngine::Heartbeat(const fleet::HeartbeatRequest& requ
   if (worker == nullptr) return {.known = false};
   fleet::HeartbeatReply reply{.stop = state_ == State::kEnded};
   if (reply.stop) worker->told = true;
-  table_.Renew(worker->session, now + options_.lease_timeout);
-  reply.dropped = table_.NotHeld(worker->session, request.held);
-  evaluation_.Renew(worker->session, now + options_.lease_timeout);
-  reply.forecast = dispatch_.Peek(worker->session, kForecast);
+  table_.Renew(worker->id, now + options_.lease_timeout);
+  reply.dropped = table_.NotHeld(worker->id, request.held);
+  evaluation_.Renew(worker->id, now + options_.lease_timeout);
+  reply.forecast = dispatch_.Peek(worker->id, kForecast);
   return reply;
 }
 
 void RoundEngine::Release(const fleet::ReleaseRequest& request, TimePoint now) {
   Worker* worker = Seen(request.session, now);
   if (worker == nullptr) return;
-  Requeue(table_.Release(worker->session, request.attempts),
+  Requeue(table_.Release(worker->id, request.attempts),
           absl::StrCat(worker->name, " gave them back"));
-  if (request.leaving) return Lose(request.session, "it left", now);
+  if (request.leaving) return Lose(worker->id, "it left", now);
   ServeParked(now);
 }
 
@@ -336,7 +361,7 @@ fleet::UploadVerdict RoundEngine::Offer(const fleet::UploadOffer& offer) const {
     const bool known = first_node_.has_value() && first_node_->examples.digest == offer.digest;
     return known ? fleet::UploadVerdict::kHave : fleet::UploadVerdict::kSend;
   }
-  if (!workers_.contains(offer.session) || state_ != State::kRunning ||
+  if (!sessions_.contains(offer.session) || state_ != State::kRunning ||
       offer.round != order_.round) {
     return fleet::UploadVerdict::kStale;
   }

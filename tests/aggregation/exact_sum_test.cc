@@ -361,8 +361,9 @@ TEST(Plan, KeepsEverySumBelowTheTopOfAnInteger) {
         const auto plan =
             *Plan::Make({{.name = "w", .layout = Vector(1, dtype), .bound = bound}}, order);
         for (int limb = 0; limb < plan->grids[0].limbs; ++limb) {
-          const int64_t limit = plan->LimbLimit(0, limb, order.total_multiplicity,
-                                                order.total_multiplicity, plan->weight_limit);
+          const int64_t limit =
+              plan->LimbLimit(0, limb, order.total_multiplicity, order.total_multiplicity,
+                              plan->weight_limit, bound);
           EXPECT_GT(limit, 0);
           EXPECT_LT(limit, int64_t{1} << 62);
         }

@@ -22,6 +22,7 @@ plugins = ["libmoon.so", "/abs/liba.so"]
 name = "full \"quoted\" ö"
 rounds = 77
 clients = 500
+train_clients = 450
 train_examples = 9000
 train_tokens = 70000
 seed = 9223372036854775807

@@ -49,6 +49,25 @@ TEST(Resolve, TakesFromTheDataWhatTheFileLeavesOut) {
   EXPECT_EQ(config.run.local.lr_schedule.rounds, 9u);
 }
 
+TEST(Resolve, RefusesToPredictNumbersWhereLabelsAreClasses) {
+  EXPECT_THAT(ResolveError({"run.task=regression"}),
+              testing::AllOf(HasSubstr("run.task"), HasSubstr("10 classes")));
+}
+
+TEST(Resolve, CountsOnlyTheClientsThatCanTrain) {
+  data::DatasetInfo info = Images();
+  info.train_clients = 30;
+  info.train_examples = 900;
+  Config config = Get({"cohort.fraction=0.1"});
+  ASSERT_TRUE(Resolve(config, info, sdk::Catalogue::Builtins()).ok());
+  EXPECT_EQ(config.run.cohort.size, 3u);
+  EXPECT_EQ(TrainClients(config.run), 30u);
+  config = Get({"cohort.size=40", "cohort.weight=uniform"});
+  ASSERT_TRUE(Resolve(config, info, sdk::Catalogue::Builtins()).ok());
+  EXPECT_EQ(config.run.cohort.size, 30u) << "everybody is everybody who can train";
+  EXPECT_EQ(TotalWeight(config.run), 30);
+}
+
 TEST(Resolve, TakesSequencesForTheNextTokenTask) {
   data::DatasetInfo text = Images();
   text.name = "leaf";

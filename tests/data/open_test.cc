@@ -72,6 +72,7 @@ TEST_F(Open, HeldoutClientsNeverTrainAndAreAllTest) {
     EXPECT_EQ((*dataset)->Examples(ClientId(c), Split::kTest), 20u);
   }
   EXPECT_EQ(heldout, 3);
+  EXPECT_EQ((*dataset)->info().train_clients, 7u);
 }
 
 TEST_F(Open, TheSeedsDecideAndTheDigestTells) {

@@ -44,6 +44,7 @@ TEST(Convert, KeepsTheKindOfEveryAlgorithmParameter) {
                               {"rule", std::string("median")},
                               {"empty", std::string()}};
   run.task = TaskKind::kRegression;
+  run.train_clients = 12;
   run.dtype = DType::kF64;
   run.model.layers = {"conv 32 5 pad 2", "relu"};
   run.model.input_shape = {1, 28, 28};
@@ -52,6 +53,7 @@ TEST(Convert, KeepsTheKindOfEveryAlgorithmParameter) {
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(back->algorithm.parameters, run.algorithm.parameters);
   EXPECT_EQ(back->task, run.task);
+  EXPECT_EQ(back->train_clients, run.train_clients);
   EXPECT_EQ(back->dtype, run.dtype);
   EXPECT_EQ(back->model.layers, run.model.layers);
   EXPECT_EQ(back->model.input_shape, run.model.input_shape);

@@ -31,7 +31,7 @@ class FakeHandler final : public FleetHandler {
   }
   void Register(RegisterRequest request, Reply<RegisterReply> reply) override {
     RegisterReply answer;
-    answer.session = WorkerId(7);
+    answer.session = SessionId(7);
     answer.population = request.clients;
     {
       MutexLock lock(&mutex_);

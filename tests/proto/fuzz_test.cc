@@ -160,7 +160,7 @@ TEST_F(RawServer, RawUploadsAndDownloadsSurviveAnything) {
   const fleet::Blob blob = fleet::RandomBlob(5000, 1);
   handler_.Serve(blob);
   v1::BeginUploadRequest begin = ToWire(PurposedOffer{
-      {WorkerId(1), blob.digest, blob.size, Round(1)}, v1::BeginUploadRequest::PURPOSE_SUMS});
+      {SessionId(1), blob.digest, blob.size, Round(1)}, v1::BeginUploadRequest::PURPOSE_SUMS});
   const std::string good = ToString(EncodeChunk(blob.bytes, 0, 1000, blob.digest));
   v1::DownloadRequest download;
   download.set_digest(ToWire(blob.digest));
@@ -186,7 +186,7 @@ TEST_F(RawServer, NamesTheReason) {
   EXPECT_EQ(ReasonOf(Send("Upload", {chunk})), v1::Refusal::REASON_NOT_BEGUN);
   EXPECT_EQ(ReasonOf(Send("Upload", {})), v1::Refusal::REASON_MALFORMED);
   const v1::BeginUploadRequest begin = ToWire(PurposedOffer{
-      {WorkerId(1), blob.digest, blob.size, Round(1)}, v1::BeginUploadRequest::PURPOSE_SUMS});
+      {SessionId(1), blob.digest, blob.size, Round(1)}, v1::BeginUploadRequest::PURPOSE_SUMS});
   ASSERT_TRUE(Send("BeginUpload", {begin.SerializeAsString()}).ok());
   std::string damaged = chunk;
   damaged.back() ^= 1;

@@ -32,7 +32,7 @@ inline LeaseReply WorkWith(const Blob& broadcast) {
 
 inline CommitRequest PartWith(const Blob& sums, int records = 1) {
   CommitRequest request;
-  request.session = WorkerId(7);
+  request.session = SessionId(7);
   request.commit_id = 1;
   request.part.emplace();
   request.part->round = Round(3);
@@ -81,7 +81,7 @@ TYPED_TEST_P(LinkContract, CarriesCallsAndAnswers) {
 }
 
 TYPED_TEST_P(LinkContract, HandsTheHandlersErrorsOver) {
-  const auto released = this->link().Release({WorkerId(1), {}, true});
+  const auto released = this->link().Release({SessionId(1), {}, true});
   EXPECT_EQ(released.status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(released.status().message(), "release: no such session");
 }
@@ -91,7 +91,7 @@ TYPED_TEST_P(LinkContract, BringsBroadcastAndSumsWhole) {
     const Blob broadcast = RandomBlob(size, 2), sums = RandomBlob(size, 3);
     this->handler().Serve(broadcast);
     this->handler().SetLease(WorkWith(broadcast));
-    const auto lease = this->link().Lease({WorkerId(7), 1, 0, {}}, FromSeconds(5));
+    const auto lease = this->link().Lease({SessionId(7), 1, 0, {}}, FromSeconds(5));
     ASSERT_TRUE(lease.ok()) << lease.status();
     const auto fetched = this->link().Fetch(lease->training->broadcast);
     ASSERT_TRUE(fetched.ok()) << fetched.status();
@@ -112,7 +112,7 @@ TYPED_TEST_P(LinkContract, CommitsAndAsksInOneCall) {
   this->handler().SetLease(WorkWith(broadcast));
   CommitRequest request = PartWith(RandomBlob(64, 3), 100);
   request.ask =
-      LeaseRequest{.session = WorkerId(7), .wanted = 2, .running = 0, .have = {broadcast.digest}};
+      LeaseRequest{.session = SessionId(7), .wanted = 2, .running = 0, .have = {broadcast.digest}};
   request.ask_wait = FromSeconds(1);
   const auto committed = this->link().Commit(request);
   ASSERT_TRUE(committed.ok()) << committed.status();
@@ -139,7 +139,7 @@ TYPED_TEST_P(LinkContract, SaysThatABlobIsNoLongerServed) {
 
 TYPED_TEST_P(LinkContract, ADroppedReplyIsAnError) {
   this->handler().DropPolls();
-  const auto lease = this->link().Lease({WorkerId(7), 1, 0, {}}, FromSeconds(30));
+  const auto lease = this->link().Lease({SessionId(7), 1, 0, {}}, FromSeconds(30));
   EXPECT_EQ(lease.status().code(), absl::StatusCode::kUnavailable);
 }
 
@@ -151,7 +151,7 @@ TYPED_TEST_P(LinkContract, AnswersAParkedPollFromAnotherThread) {
     reply.next = Next::kFinished;
     for (auto& parked : this->handler().TakeParked()) std::move(parked)(reply);
   });
-  const auto lease = this->link().Lease({WorkerId(7), 1, 0, {}}, FromSeconds(30));
+  const auto lease = this->link().Lease({SessionId(7), 1, 0, {}}, FromSeconds(30));
   engine.join();
   ASSERT_TRUE(lease.ok()) << lease.status();
   EXPECT_EQ(lease->next, Next::kFinished);
@@ -162,7 +162,7 @@ TYPED_TEST_P(LinkContract, ShutdownWakesParkedCallsAndRefusesNewOnes) {
   std::vector<std::thread> callers;
   for (int i = 0; i < 3; ++i) {
     callers.emplace_back([this] {
-      EXPECT_EQ(this->link().Lease({WorkerId(7), 1, 0, {}}, FromSeconds(50)).status().code(),
+      EXPECT_EQ(this->link().Lease({SessionId(7), 1, 0, {}}, FromSeconds(50)).status().code(),
                 absl::StatusCode::kCancelled);
     });
   }
@@ -183,7 +183,7 @@ TYPED_TEST_P(LinkContract, ServesManyThreads) {
     threads.emplace_back([this, t, &broadcast] {
       const Blob sums = RandomBlob(150'000, 100 + t);
       for (int i = 0; i < 5; ++i) {
-        const auto lease = this->link().Lease({WorkerId(7), 1, 0, {}}, FromSeconds(5));
+        const auto lease = this->link().Lease({SessionId(7), 1, 0, {}}, FromSeconds(5));
         ASSERT_TRUE(lease.ok()) << lease.status();
         const auto fetched = this->link().Fetch(lease->training->broadcast);
         ASSERT_TRUE(fetched.ok()) << fetched.status();

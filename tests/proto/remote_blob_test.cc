@@ -141,7 +141,7 @@ TEST_F(RemoteBlob, TheVerdictComesBeforeAnyByteMoves) {
   EXPECT_TRUE(handler_.TakeCommitted().empty());
   EXPECT_LT(proxy.up(), 100'000u);
   EXPECT_EQ(handler_.offers().at(0).digest, sums.digest);
-  EXPECT_EQ(handler_.offers().at(0).session, WorkerId(7));
+  EXPECT_EQ(handler_.offers().at(0).session, SessionId(7));
   EXPECT_EQ(handler_.offers().at(0).round, Round(3));
   // "Have" is taken from the handler only if the bytes can be found; here they cannot, so they are
   // sent.

@@ -103,7 +103,7 @@ int Measure(const std::string& address, size_t mib) {
   const auto reply = link->Commit(commit);
   if (!reply.ok()) return std::fprintf(stderr, "%s\n", reply.status().ToString().c_str()), 1;
   std::printf("upload: %.2f GB/s\n", (mib << 20) / 1e9 / ToSeconds(SteadyClock().Now() - start));
-  link->Release({WorkerId{}, {}, true}).IgnoreError();
+  link->Release({SessionId{}, {}, true}).IgnoreError();
   return 0;
 }
 

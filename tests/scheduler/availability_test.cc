@@ -19,7 +19,7 @@ double Surprise(const std::vector<double>& counts, const std::vector<double>& ex
 TEST(AvailableSampler, DrawsOnlyWhoIsThereEachAsLikely) {
   const std::vector<uint32_t> examples(40, 3);
   const AvailabilityOptions options{.probability = 0.3, .seed = 5};
-  const auto sampler = *MakeAvailableSampler(options, 6, examples);
+  const auto sampler = *MakeAvailableSampler(options, 6, Trainable(examples));
   std::vector<double> counts(40);
   double total = 0;
   for (uint32_t round = 1; round <= 6000; ++round) {
@@ -39,7 +39,8 @@ TEST(AvailableSampler, DrawsOnlyWhoIsThereEachAsLikely) {
 
 TEST(AvailableSampler, IsExactOverTenMillionClientsWithoutLookingAtThem) {
   const std::vector<uint32_t> examples(10'000'000, 1);
-  const auto sampler = *MakeAvailableSampler({.probability = 0.2, .seed = 6}, 1000, examples);
+  const auto sampler =
+      *MakeAvailableSampler({.probability = 0.2, .seed = 6}, 1000, Trainable(examples));
   std::vector<double> counts(50);
   for (uint32_t round = 1; round <= 50; ++round) {
     const Cohort cohort = sampler->Sample(Round(round));
@@ -64,13 +65,12 @@ TEST(AvailableSampler, FollowsTheDay) {
 TEST(AvailableSampler, NamesTheOptionThatIsWrong) {
   const std::vector<uint32_t> examples(10, 1);
   const auto message = [&](const AvailabilityOptions& options, uint64_t size) {
-    return std::string(MakeAvailableSampler(options, size, examples).status().message());
+    return std::string(MakeAvailableSampler(options, size, Trainable(examples)).status().message());
   };
   EXPECT_THAT(message({.probability = 0}, 1), testing::HasSubstr("cohort.availability is 0"));
   EXPECT_THAT(message({.swing = 2}, 1), testing::HasSubstr("cohort.availability_swing is 2"));
   EXPECT_THAT(message({.probability = 0.8, .swing = 0.5}, 1), testing::HasSubstr("is 1.2, more"));
   EXPECT_THAT(message({.day = 0}, 1), testing::HasSubstr("cohort.availability_day is 0"));
-  EXPECT_THAT(message({}, 11), testing::HasSubstr("population has 10"));
 }
 
 TEST(OverSelection, KeepsTheShortestOfTheCandidates) {
@@ -95,18 +95,6 @@ TEST(OverSelection, KeepsTheShortestOfTheCandidates) {
   }
 }
 
-TEST(OverSelection, WhoHasNothingToReportIsNotFirst) {
-  std::vector<uint32_t> examples(100, 5);
-  for (size_t i = 0; i < examples.size(); i += 3) examples[i] = 0;
-  const auto sampler = *MakeSampler({.size = 40, .seed = 3, .over_selection = 1.6}, examples);
-  for (uint32_t round = 1; round <= 20; ++round) {
-    const Cohort cohort = sampler->Sample(Round(round));
-    size_t empty = 0;
-    for (const CohortEntry& entry : cohort.entries) empty += entry.load == 0;
-    EXPECT_LT(empty, 6u);  // of 64 asked some 21 are empty, and 43 are not
-  }
-}
-
 TEST(OverSelection, ASlowDeviceIsSlowInEveryRound) {
   const OverSelectionOptions options{.keep = 1, .device_spread = 1, .round_spread = 0.1, .seed = 9};
   const CohortEntry one{.client = ClientId(1), .load = 100},
@@ -126,10 +114,10 @@ TEST(MakeSampler, AsksMoreThanItKeepsOfThoseWhoAreThere) {
       .size = 40, .sampling = "available", .seed = 5, .availability = 0.3, .over_selection = 1.5};
   const auto sampler = *MakeSampler(config, examples);
   const auto candidates =
-      *MakeAvailableSampler({.probability = 0.3, .swing = 0, .seed = 5}, 60, examples);
+      *MakeAvailableSampler({.probability = 0.3, .swing = 0, .seed = 5}, 60, Trainable(examples));
   const auto expected = *MakeOverSelection(
       {.keep = 40, .seed = 5},
-      *MakeAvailableSampler({.probability = 0.3, .swing = 0, .seed = 5}, 60, examples));
+      *MakeAvailableSampler({.probability = 0.3, .swing = 0, .seed = 5}, 60, Trainable(examples)));
   const auto ids = [](const Cohort& cohort) {
     std::vector<uint64_t> out;
     for (const CohortEntry& entry : cohort.entries) out.push_back(entry.client.value);

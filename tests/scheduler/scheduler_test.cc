@@ -126,6 +126,42 @@ TEST(UniformSampler, EverySubsetIsEquallyLikely) {
   EXPECT_LT(std::abs(Surprise(counts, std::vector<double>(10, kRounds / 10.0))), 4);
 }
 
+TEST(MakeSampler, DrawsOnlyClientsWithTrainingRowsAndFullCohortsOfThem) {
+  std::vector<uint32_t> examples(100, 7);
+  for (size_t client = 0; client < 100; client += 5) examples[client] = 0;
+  for (const char* sampling : {"uniform", "poisson", "sweep", "available", "proportional"}) {
+    const bool proportional = std::string(sampling) == "proportional";
+    const auto sampler =
+        *MakeSampler({.size = 40,
+                      .sampling = sampling,
+                      .weight = proportional ? WeightPolicy::kUniform : WeightPolicy::kExamples,
+                      .seed = 8,
+                      .availability = 1},
+                     examples);
+    double drawn = 0;
+    std::set<ClientId> seen;
+    for (uint32_t round = 1; round <= 200; ++round) {
+      for (const CohortEntry& entry : sampler->Sample(Round(round)).entries) {
+        EXPECT_NE(entry.client.value % 5, 0u) << sampling;
+        EXPECT_EQ(entry.load, 7u);
+        drawn += entry.multiplicity;
+        seen.insert(entry.client);
+      }
+    }
+    EXPECT_NEAR(drawn / 200, 40, 2) << sampling;
+    EXPECT_EQ(seen.size(), 80u) << sampling;
+  }
+}
+
+TEST(MakeSampler, EverybodyWhoCanTrainIsTheLargestCohort) {
+  const std::vector<uint32_t> examples = {3, 0, 1, 0, 9};
+  EXPECT_EQ((*MakeSampler({.size = 3}, examples))->Sample(Round(1)).entries.size(), 3u);
+  EXPECT_THAT(std::string(MakeSampler({.size = 4}, examples).status().message()),
+              testing::HasSubstr("3 of the population's 5 clients have training rows"));
+  EXPECT_THAT(std::string(MakeSampler({.size = 1}, std::vector<uint32_t>(4)).status().message()),
+              testing::HasSubstr("none of the 4 clients"));
+}
+
 TEST(MakeSampler, RefusesACohortLargerThanThePopulation) {
   const std::vector<uint32_t> examples(10, 1);
   const absl::Status status = MakeSampler({.size = 11}, examples).status();

@@ -31,7 +31,7 @@ using testing_support::TestRun;
 struct FakeWorker {
   std::string name;
   uint64_t incarnation = 1;
-  WorkerId session{};
+  SessionId session{};
   bool registered = false;
   bool asleep = false;
   std::optional<Ticket> poll;

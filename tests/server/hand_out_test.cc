@@ -32,7 +32,7 @@ class HandOut : public testing::Test {
     while (host_->RunOne(random_, now_)) {
     }
   }
-  WorkerId Join(const std::string& name) {
+  SessionId Join(const std::string& name) {
     return engine_
         ->Register({.name = name,
                     .incarnation = 1,
@@ -44,7 +44,7 @@ class HandOut : public testing::Test {
                    Examples(), now_)
         ->session;
   }
-  Ticket Ask(WorkerId session, uint32_t wanted, uint32_t running) {
+  Ticket Ask(SessionId session, uint32_t wanted, uint32_t running) {
     engine_->Lease(++tickets_, {.session = session, .wanted = wanted, .running = running},
                    FromSeconds(30), now_);
     return tickets_;
@@ -64,7 +64,7 @@ class HandOut : public testing::Test {
   RandomStream random_{{.seed = 1}};
   TimePoint now_{};
   Ticket tickets_ = 0;
-  WorkerId first_, second_;
+  SessionId first_, second_;
 };
 
 // Nothing is known of its speed, so it gets one client and is to ask when it has done it; asking
@@ -114,7 +114,7 @@ TEST_F(HandOut, WhoWaitsInVainIsToldToCommit) {
 TEST_F(HandOut, AWorkerThatJoinsInMidRoundGetsAShare) {
   Start("planned_stealing");
   Ask(first_, 1, 0);
-  const WorkerId third = Join("third");
+  const SessionId third = Join("third");
   EXPECT_EQ(Leased(Ask(third, 1, 0)), 1u);
 }
 

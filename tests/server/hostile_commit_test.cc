@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
 #include <utility>
 
 #include "server/coordinator.h"
@@ -60,6 +61,11 @@ std::vector<Hostility> Hostilities() {
          const int64_t huge = INT64_MAX;
          request.part->sums = Patched(request.part->sums, 128, std::as_bytes(std::span(&huge, 1)));
        }},
+      {"ALargestValueBelowItsSums", Verdict::kRefused, "cannot have reached",
+       [](FakeWorker&, CommitRequest& request) {
+         const double small = 1e-12;
+         request.part->sums = Patched(request.part->sums, 80, std::as_bytes(std::span(&small, 1)));
+       }},
       {"TruncatedSums", Verdict::kRefused, "bytes",
        [](FakeWorker&, CommitRequest& request) {
          AlignedBuffer half(request.part->sums.size / 2);
@@ -83,6 +89,30 @@ std::vector<Hostility> Hostilities() {
        [](FakeWorker&, CommitRequest& request) { request.part->included[1].multiplicity = 2; }},
       {"WrongNumberOfMetrics", Verdict::kRefused, "metric sums",
        [](FakeWorker&, CommitRequest& request) { request.part->included[0].sums.pop_back(); }},
+      {"NotANumberAsLoss", Verdict::kRefused, "no examples can give",
+       [](FakeWorker&, CommitRequest& request) {
+         request.part->included[0].sums[1] = std::nan("");
+       }},
+      {"ALossBeyondEveryFloat", Verdict::kRefused, "no examples can give",
+       [](FakeWorker&, CommitRequest& request) { request.part->included[0].sums[1] = 1e308; }},
+      {"MoreCorrectThanExamples", Verdict::kRefused, "no examples can give",
+       [](FakeWorker&, CommitRequest& request) {
+         request.part->included[0].sums[2] = request.part->included[0].sums[0] + 1;
+       }},
+      {"MoreExamplesThanLeased", Verdict::kRefused, "more work",
+       [](FakeWorker&, CommitRequest& request) { request.part->included[0].sums[0] = 1e12; }},
+      {"MoreStepsThanLeased", Verdict::kRefused, "more work",
+       [](FakeWorker&, CommitRequest& request) { request.part->included[0].steps = UINT64_MAX; }},
+      {"AStateThatTheRunDoesNotHave", Verdict::kRefused, "keeps none",
+       [](FakeWorker&, CommitRequest& request) {
+         for (const fleet::ClientRecord& record : request.part->included) {
+           request.part->left_out.push_back({.attempt = record.attempt,
+                                             .reason = fleet::LeftOutReason::kState,
+                                             .message = "its state is gone"});
+         }
+         request.part->included.clear();
+         request.part->sums = {};
+       }},
       {"AnotherBroadcast", Verdict::kRefused, "another broadcast",
        [](FakeWorker&, CommitRequest& request) { request.part->broadcast = DigestOf("another"); }},
       {"OneClientTwice", Verdict::kRefused, "twice",
@@ -106,7 +136,7 @@ std::vector<Hostility> Hostilities() {
       {"PhaseThatIsNotOpen", Verdict::kStale, "not open",
        [](FakeWorker&, CommitRequest& request) { request.part->phase = Phase(1); }},
       {"UnknownSession", Verdict::kRegister, "unknown session",
-       [](FakeWorker&, CommitRequest& request) { request.session = WorkerId(4711); }},
+       [](FakeWorker&, CommitRequest& request) { request.session = SessionId(4711); }},
   };
 }
 
@@ -142,6 +172,84 @@ TEST_P(HostileCommit, IsAnsweredWithATypeAndCountsNothing) {
 
 INSTANTIATE_TEST_SUITE_P(Every, HostileCommit, testing::ValuesIn(Hostilities()),
                          [](const auto& info) { return info.param.name; });
+
+struct HostileEvaluation {
+  std::string name;
+  std::string reason;  // part of the answer
+  std::function<void(fleet::EvaluationResult&)> change;
+};
+
+std::vector<HostileEvaluation> HostileEvaluations() {
+  using fleet::EvaluationResult;
+  return {
+      {"RowsThatNobodyAskedFor", "rows it was asked for",
+       [](EvaluationResult& result) {
+         result.task.begin = 0, result.task.end = 1000000000000;
+         result.sums = {1e12, 0.5e12, 1e12};
+       }},
+      {"MoreCorrectThanRows", "rows it was asked for",
+       [](EvaluationResult& result) { result.sums[2] = 1000 * result.sums[0]; }},
+      {"NegativeCounts", "rows it was asked for",
+       [](EvaluationResult& result) { result.sums[2] = -1; }},
+      {"AStateThatCannotBeRead", "reads no client state",
+       [](EvaluationResult& result) { result.failure = "client 3's state is gone"; }},
+  };
+}
+
+class HostileEvaluationTest : public testing::TestWithParam<HostileEvaluation> {};
+
+TEST_P(HostileEvaluationTest, IsRefusedAndNeitherEndsNorChangesTheRun) {
+  const TemporaryFolder undisturbed, disturbed;
+  Finish(TinyOptions(undisturbed.path(), 2));
+  const auto coordinator = StartTiny(TinyOptions(disturbed.path(), 2));
+  FakeWorker worker(*coordinator);
+  ASSERT_TRUE(worker.Register().ok());
+  bool tried = false;
+  while (auto request = worker.Work()) {
+    if (!tried && !request->evaluations.empty()) {
+      tried = true;
+      fleet::CommitRequest lie{.session = request->session,
+                               .commit_id = request->commit_id,
+                               .evaluations = request->evaluations};
+      GetParam().change(lie.evaluations.front());
+      const fleet::CommitReply reply = worker.Commit(lie);
+      EXPECT_EQ(reply.verdict, fleet::Verdict::kRefused);
+      EXPECT_THAT(reply.reason, HasSubstr(GetParam().reason));
+      request->evaluations.clear();  // they were taken back, and go out again
+    }
+    EXPECT_EQ(worker.Commit(*request).verdict, fleet::Verdict::kAccepted);
+  }
+  EXPECT_TRUE(tried);
+  ASSERT_TRUE(coordinator->Wait().ok());
+  EXPECT_EQ(RunBytes(undisturbed.path()), RunBytes(disturbed.path()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, HostileEvaluationTest, testing::ValuesIn(HostileEvaluations()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(Coordinator, RefusesATestSetThatNoMemoryCouldHoldTheTasksOf) {
+  const TemporaryFolder folder;
+  const auto coordinator = StartTiny(TinyOptions(folder.path(), 1));
+  FakeWorker worker(*coordinator);
+  worker.identity().central_test_rows = uint64_t{1} << 40;
+  EXPECT_THAT(worker.Register().status().ToString(), HasSubstr("evaluation.chunk"));
+  FakeWorker honest(*coordinator);
+  ASSERT_TRUE(honest.Register().ok());
+  honest.RunToEnd();
+  EXPECT_TRUE(coordinator->Wait().ok());
+}
+
+TEST(Coordinator, GivesSessionsThatNobodyCanGuess) {
+  const TemporaryFolder folder;
+  const auto coordinator = StartTiny(TinyOptions(folder.path(), 1));
+  std::set<uint64_t> sessions;
+  for (int i = 0; i < 8; ++i) {
+    FakeWorker worker(*coordinator, absl::StrCat("worker-", i));
+    ASSERT_TRUE(worker.Register().ok());
+    sessions.insert(worker.session().value >> 32);  // small numbers would share this half
+  }
+  EXPECT_EQ(sessions.size(), 8u);
+}
 
 TEST(Coordinator, CountsARepeatedCommitOnce) {
   const TemporaryFolder undisturbed, disturbed;

@@ -19,17 +19,15 @@ constexpr double kBound = 64;
 
 class ModelKeeperTest : public testing::Test {
  protected:
-  ModelKeeperTest() {
-    const RunConfig run = testing_support::TinyRun(1);
-    setup_ = {.config = *Registry().Complete(run.algorithm),
-              .layout = TinyLayout(),
-              .local = run.local,
-              .cohort = run.cohort,
-              .clients = run.clients,
-              .total_weight = TotalWeight(run),
-              .contribution_bound = kBound};
-    channels_ = (*(*Registry().Find("fedavg"))->schema(setup_)).up;
-    keeper_.emplace(*ModelKeeper::Make(**Registry().Find("fedavg"), setup_, TinyModel()));
+  ModelKeeperTest() { Use("fedavg"); }
+
+  void Use(const std::string& algorithm) {
+    RunConfig run = testing_support::TinyRun(1);
+    run.algorithm = *Registry().Complete({algorithm, {}});
+    run.contribution_bound = kBound;
+    setup_ = algorithms::SetupOf(run, TinyLayout());
+    channels_ = (*(*Registry().Find(algorithm))->schema(setup_)).up;
+    keeper_.emplace(*ModelKeeper::Make(**Registry().Find(algorithm), setup_, TinyModel()));
   }
 
   static PhaseOrder Order(uint32_t round) {
@@ -60,6 +58,15 @@ class ModelKeeperTest : public testing::Test {
   std::vector<aggregation::ChannelSpec> channels_;
   std::optional<ModelKeeper> keeper_;
 };
+
+TEST_F(ModelKeeperTest, TakesNoVectorsOfOtherClientsThanThePartNames) {
+  Use("median");  // collects every client's own vector
+  ASSERT_TRUE(keeper_->Open(Order(1)).ok());
+  fleet::Part part = Part(1, {1, 5});
+  EXPECT_TRUE(keeper_->Decode(part).ok());
+  part.included[1].attempt.client = ClientId(6);  // who weighs as much as client 5
+  EXPECT_THAT(keeper_->Decode(part).status().ToString(), HasSubstr("other clients"));
+}
 
 TEST_F(ModelKeeperTest, SendsTheModelUnderItsDigest) {
   const auto blob = keeper_->Open(Order(1));

@@ -36,14 +36,14 @@ class OneRound : public testing::Test {
             .clients = kPopulation,
             .central_test_rows = 35};
   }
-  WorkerId Join(const fleet::RegisterRequest& node) {
+  SessionId Join(const fleet::RegisterRequest& node) {
     const auto reply = engine_.Register(node, Examples(), TimePoint{});
     EXPECT_TRUE(reply.ok()) << reply.status();
     while (host_.RunOne(random_, TimePoint{})) {
     }
-    return reply.ok() ? reply->session : WorkerId();
+    return reply.ok() ? reply->session : SessionId();
   }
-  fleet::LeaseReply Lease(WorkerId session) {
+  fleet::LeaseReply Lease(SessionId session) {
     engine_.Lease(++ticket_, {.session = session, .wanted = 2, .running = running_}, FromSeconds(1),
                   TimePoint{});
     running_ = 1;
@@ -78,7 +78,7 @@ TEST_F(OneRound, AClientThatKillsItsWorkerThreeTimesStopsTheRunByName) {
   fleet::RegisterRequest node = Node();
   for (uint64_t incarnation = 1; incarnation <= 4 && !host_.ended.has_value(); ++incarnation) {
     node.incarnation = incarnation;
-    const WorkerId session = Join(node);
+    const SessionId session = Join(node);
     if (host_.ended.has_value()) break;
     node.died_running.clear();
     for (bool found = false; !found;) {
@@ -96,6 +96,20 @@ TEST_F(OneRound, AClientThatKillsItsWorkerThreeTimesStopsTheRunByName) {
   EXPECT_EQ(*host_.ended, RunEnd::kFailed);
   EXPECT_THAT(std::string(host_.error.message()),
               testing::HasSubstr(absl::StrCat("client ", poison->value)));
+}
+
+TEST_F(OneRound, DeathsThatAWorkerNeverHadTheLeasesOfCountNothing) {
+  const SessionId honest = Join(Node());
+  const fleet::LeaseReply lease = Lease(honest);
+  ASSERT_TRUE(lease.training.has_value());
+  fleet::RegisterRequest liar = Node();
+  liar.name = "liar";
+  for (const auto& a : lease.training->assignments)
+    liar.died_running.push_back({a.client, a.fence});
+  for (uint64_t counter = 0; counter < 100; ++counter)
+    liar.died_running.push_back({lease.training->assignments[0].client, {1, counter}});
+  Join(liar);
+  EXPECT_FALSE(host_.ended.has_value()) << host_.error;
 }
 
 TEST_F(OneRound, ANodeWithOtherDataOrAnotherProfileIsRefusedWithTheReason) {
@@ -124,26 +138,8 @@ TEST_F(OneRound, ACohortLargerThanThePopulationFailsTheRunNotTheProcess) {
   EXPECT_THAT(std::string(host_.error.message()), testing::HasSubstr("cohort.size is 12"));
 }
 
-TEST_F(OneRound, ARoundThatLosesEveryClientStopsWithTheFirstReason) {
-  const WorkerId session = Join(Node());
-  uint64_t commit = 0;
-  while (!host_.ended.has_value()) {
-    const fleet::LeaseReply reply = Lease(session);
-    if (!reply.training.has_value()) break;
-    fleet::Part part{.round = Round(1), .broadcast = reply.training->broadcast.digest};
-    for (const auto& a : reply.training->assignments) {
-      part.left_out.push_back({.attempt = {a.client, a.fence}, .message = "no rows"});
-    }
-    engine_.Commit(++ticket_, {.session = session, .commit_id = ++commit, .part = part},
-                   absl::OkStatus(), TimePoint{});
-  }
-  ASSERT_TRUE(host_.ended.has_value());
-  EXPECT_THAT(std::string(host_.error.message()),
-              testing::HasSubstr("all 12 clients had to be left out"));
-}
-
 TEST_F(OneRound, AStateInARunWithoutStatesIsRefused) {
-  const WorkerId session = Join(Node());
+  const SessionId session = Join(Node());
   const fleet::Part part = PartOf(*Lease(session).training);
   engine_.Commit(++ticket_, {.session = session, .commit_id = 1, .part = part}, absl::OkStatus(),
                  TimePoint{});
@@ -152,10 +148,10 @@ TEST_F(OneRound, AStateInARunWithoutStatesIsRefused) {
 
 class ThreeRounds : public OneRound {
  protected:
-  ThreeRounds() : OneRound(/*stateful=*/false, 3) {}
+  explicit ThreeRounds(uint32_t rounds = 3) : OneRound(/*stateful=*/false, rounds) {}
   void Step() { ASSERT_TRUE(host_.RunOne(random_, TimePoint{})); }
   // From the first lease of a round to the preparation of the next, which is still to be done.
-  void TrainRound(WorkerId session) {
+  void TrainRound(SessionId session) {
     running_ = 0;
     fleet::Part part;
     std::vector<ClientId> trained;
@@ -181,11 +177,31 @@ class ThreeRounds : public OneRound {
     Step();  // it is added
     Step();  // and the round applied
   }
+  // The same, with every client left out and whatever the host still has to do done.
+  void LoseRound(SessionId session) {
+    host_.Expect(std::set<ClientId>{});
+    while (host_.RunOne(random_, TimePoint{})) {
+    }
+    running_ = 0;
+    for (bool last = false; !last;) {
+      const fleet::LeaseReply lease = Lease(session);
+      ASSERT_TRUE(lease.training.has_value());
+      last = lease.training->last;
+      fleet::Part part{.round = lease.training->round,
+                       .broadcast = lease.training->broadcast.digest};
+      for (const auto& a : lease.training->assignments)
+        part.left_out.push_back({.attempt = {a.client, a.fence}, .message = "no rows"});
+      engine_.Commit(++ticket_, {.session = session, .commit_id = ++commits_, .part = part},
+                     absl::OkStatus(), TimePoint{});
+    }
+    while (host_.RunOne(random_, TimePoint{})) {
+    }
+  }
   uint64_t commits_ = 0;
 };
 
 TEST_F(ThreeRounds, WhatIsToBeEvaluatedGoesOutWithTheNextTraining) {
-  const WorkerId session = Join(Node());
+  const SessionId session = Join(Node());
   TrainRound(session);
   Step();
   TrainRound(session);  // to be evaluated
@@ -198,13 +214,43 @@ TEST_F(ThreeRounds, WhatIsToBeEvaluatedGoesOutWithTheNextTraining) {
   EXPECT_TRUE(host_.leases.at(ticket_).evaluation.has_value());
 }
 
+TEST_F(ThreeRounds, ARoundThatLosesEveryClientMovesOn) {
+  host_.Expect({});
+  const SessionId session = Join(Node());
+  LoseRound(session);
+  EXPECT_FALSE(host_.ended.has_value()) << host_.error;
+  EXPECT_EQ(engine_.completed(), 1u);
+  EXPECT_EQ(engine_.open_round(), Round(2));
+}
+
+class TwelveRounds : public ThreeRounds {
+ protected:
+  TwelveRounds() : ThreeRounds(12) {}
+};
+
+TEST_F(TwelveRounds, FiveLostRoundsInARowEndTheRunWithTheFirstReason) {
+  const SessionId session = Join(Node());
+  for (int round = 1; round <= 4; ++round) LoseRound(session);
+  host_.Expect(std::nullopt);
+  Step();
+  TrainRound(session);
+  Step();
+  for (int round = 6; round <= 9; ++round) LoseRound(session);
+  ASSERT_FALSE(host_.ended.has_value()) << host_.error;
+  LoseRound(session);
+  ASSERT_TRUE(host_.ended.has_value());
+  EXPECT_EQ(engine_.completed(), 9u);
+  EXPECT_THAT(std::string(host_.error.message()), testing::HasSubstr("round 10"));
+  EXPECT_THAT(std::string(host_.error.message()), testing::HasSubstr("no rows"));
+}
+
 class OneStatefulRound : public OneRound {
  protected:
   OneStatefulRound() : OneRound(/*stateful=*/true) {}
 };
 
 TEST_F(OneStatefulRound, AStateIsCurrentOnceItsRoundIsDone) {
-  const WorkerId session = Join(Node());
+  const SessionId session = Join(Node());
   const fleet::Part part = PartOf(*Lease(session).training);
   host_.Hold(++ticket_, {});
   engine_.Commit(ticket_, {.session = session, .commit_id = 1, .part = part}, absl::OkStatus(),
@@ -214,7 +260,7 @@ TEST_F(OneStatefulRound, AStateIsCurrentOnceItsRoundIsDone) {
 }
 
 TEST_F(OneStatefulRound, AStateOfAPartThatWasTurnedDownIsNeverCurrent) {
-  const WorkerId session = Join(Node());
+  const SessionId session = Join(Node());
   fleet::Part part = PartOf(*Lease(session).training);
   part.included[0].weight += 1;
   engine_.Commit(++ticket_, {.session = session, .commit_id = 1, .part = part}, absl::OkStatus(),
@@ -224,7 +270,7 @@ TEST_F(OneStatefulRound, AStateOfAPartThatWasTurnedDownIsNeverCurrent) {
 }
 
 TEST_F(OneStatefulRound, AStateThatCannotBeReadStopsTheRunWithTheClientsName) {
-  const WorkerId session = Join(Node());
+  const SessionId session = Join(Node());
   const fleet::LeaseReply reply = Lease(session);
   const fleet::Assignment& a = reply.training->assignments.at(0);
   fleet::Part part{.round = Round(1), .broadcast = reply.training->broadcast.digest};
@@ -247,7 +293,7 @@ TEST_F(OneStatefulRound, AStateThatCannotBeReadStopsTheRunWithTheClientsName) {
 TEST_F(OneStatefulRound, StatesInMemoryAllowNoSecondWorkerAndEndWithTheirs) {
   fleet::RegisterRequest node = Node();
   node.volatile_state = true;
-  const WorkerId session = Join(node);
+  const SessionId session = Join(node);
   fleet::RegisterRequest second = Node();
   second.name = "v";
   EXPECT_THAT(std::string(engine_.Register(second, Examples(), TimePoint{}).status().message()),
@@ -271,7 +317,7 @@ TEST_F(OneStatefulRound, StatesInMemoryAllowNoSecondWorkerAndEndWithTheirs) {
 }
 
 TEST_F(OneRound, AWrongWeightIsRefusedAndTheClientsAreLeasedAgain) {
-  const WorkerId session = Join(Node());
+  const SessionId session = Join(Node());
   const fleet::LeaseReply reply = Lease(session);
   fleet::Part part{.round = Round(1), .broadcast = reply.training->broadcast.digest};
   for (const auto& a : reply.training->assignments) {

@@ -17,14 +17,9 @@ constexpr uint64_t kClients = 8;
 constexpr uint64_t kTestRows = 25;
 
 algorithms::Setup TinySetup() {
-  const RunConfig run = TinyRun(1);
-  return {.config = *Registry().Complete(run.algorithm),
-          .layout = TinyLayout(),
-          .local = run.local,
-          .cohort = run.cohort,
-          .clients = run.clients,
-          .total_weight = TotalWeight(run),
-          .contribution_bound = run.contribution_bound};
+  RunConfig run = TinyRun(1);
+  run.algorithm = *Registry().Complete(run.algorithm);
+  return algorithms::SetupOf(run, TinyLayout());
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ class FakeWorker {
   void RunThrough(uint32_t last_round);
   void RunToEnd() { RunThrough(UINT32_MAX); }
 
-  WorkerId session() const { return session_; }
+  SessionId session() const { return session_; }
   fleet::FleetLink& link() { return *link_; }
   // The sums that these clients would give in the round last leased, on any channels.
   fleet::Blob Sums(const std::vector<Summand>& summands,
@@ -73,7 +73,7 @@ class FakeWorker {
 
   std::unique_ptr<fleet::FleetLink> link_;
   fleet::RegisterRequest identity_;
-  WorkerId session_;
+  SessionId session_;
   uint64_t commits_ = 0;
   std::vector<aggregation::ChannelSpec> channels_;
   aggregation::GridOrder order_;

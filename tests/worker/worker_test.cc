@@ -212,13 +212,28 @@ TEST(Worker, ReportsTheClientsThatItsFormerProcessDiedWith) {
 TEST(Worker, MakesARunThatDivergesStopWithTheReason) {
   const auto dataset = SyntheticClients();
   const TemporaryFolder folder;
-  server::Options options{.run = SyntheticRun(*dataset, 3), .run_dir = folder.path()};
+  server::Options options{.run = SyntheticRun(*dataset, 9), .run_dir = folder.path()};
   options.run.local.lr = 1e30;
   const auto server = StartServer(std::move(options));
   const absl::Status status = Work(*server, *dataset, {.slots = 2});
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_THAT(server->Wait().status().ToString(),
-              AllOf(HasSubstr("round 1"), HasSubstr("all 6 clients"), HasSubstr("delta")));
+              AllOf(HasSubstr("round 5"), HasSubstr("all 6 clients"), HasSubstr("delta")));
+}
+
+TEST(Worker, RefusesAConfigurationThatCannotTrainBeforeItTakesAClient) {
+  const auto dataset = SyntheticClients();
+  const TemporaryFolder folder;
+  server::Options options{.run = SyntheticRun(*dataset, 3), .run_dir = folder.path()};
+  options.run.task = TaskKind::kRegression;  // of rows that have classes
+  options.run.model.classes = 1;
+  const auto server = StartServer(std::move(options));
+  const absl::Status status = Work(*server, *dataset, {.slots = 2});
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("client 0"), HasSubstr("before the run"), HasSubstr("run.task")));
+  server->Interrupt();
+  EXPECT_EQ(server->Wait()->rounds, 0u);
 }
 
 TEST(Worker, SaysWhyTheServerDoesNotTakeIt) {

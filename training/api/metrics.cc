@@ -1,23 +1,30 @@
 #include "training/api/metrics.h"
 
+#include <algorithm>
+#include <cmath>
+
 namespace macaw::training {
 
 const MetricSchema& SchemaFor(TaskKind task) {
   // Made once: a client's turn asks several times.
   static const MetricSchema classification = {
       .sums = {"examples", "loss", "correct"},
-      .ratios = {{"loss", 1, 0, false}, {"accuracy", 2, 0, true}}};
+      .ratios = {{"loss", 1, 0, false}, {"accuracy", 2, 0, true}},
+      .counts = {0, 2}};
   static const MetricSchema binary = {
       .sums = {"examples", "loss", "correct", "true_positives", "predicted_positives", "positives"},
       .ratios = {{"loss", 1, 0, false},
                  {"accuracy", 2, 0, true},
                  {"precision", 3, 4, true},
-                 {"recall", 3, 5, true}}};
+                 {"recall", 3, 5, true}},
+      .counts = {0, 2, 3, 4, 5}};
   static const MetricSchema regression = {.sums = {"examples", "loss", "absolute_error"},
-                                          .ratios = {{"loss", 1, 0, false}, {"mae", 2, 0, false}}};
+                                          .ratios = {{"loss", 1, 0, false}, {"mae", 2, 0, false}},
+                                          .counts = {0}};
   static const MetricSchema next_token = {
       .sums = {"tokens", "loss", "correct"},
-      .ratios = {{"loss", 1, 0, false}, {"accuracy", 2, 0, true}}};
+      .ratios = {{"loss", 1, 0, false}, {"accuracy", 2, 0, true}},
+      .counts = {0, 2}};
   switch (task) {
     case TaskKind::kClassification:
       break;
@@ -29,6 +36,13 @@ const MetricSchema& SchemaFor(TaskKind task) {
       return next_token;
   }
   return classification;
+}
+
+bool CountsFit(const MetricSchema& schema, std::span<const double> sums) {
+  return sums.size() == schema.sums.size() && std::isfinite(sums[0]) &&
+         std::ranges::all_of(schema.counts, [&](size_t index) {
+           return sums[index] >= 0 && sums[index] <= sums[0];
+         });
 }
 
 }  // namespace macaw::training

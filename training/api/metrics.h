@@ -23,6 +23,7 @@ struct MetricRatio {
 struct MetricSchema {
   std::vector<std::string> sums;    // "examples", "loss", "correct", ...
   std::vector<MetricRatio> ratios;  // what is reported
+  std::vector<size_t> counts;       // indices of the sums that count some of the examples
 };
 
 // Classification: loss, accuracy. Binary (one logit, label 0/1): loss, accuracy, precision, recall.
@@ -31,6 +32,9 @@ struct MetricSchema {
 const MetricSchema& SchemaFor(TaskKind task);
 
 using MetricSums = std::vector<double>;  // parallel to MetricSchema::sums
+
+// As many sums as the schema has, and each count between 0 and the number of examples.
+bool CountsFit(const MetricSchema& schema, std::span<const double> sums);
 
 inline void AddTo(MetricSums& total, std::span<const double> more) {
   if (total.size() < more.size()) total.resize(more.size());

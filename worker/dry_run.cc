@@ -1,0 +1,88 @@
+#include "worker/dry_run.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "core/status.h"
+#include "training/api/trainer.h"
+#include "worker/slot.h"
+
+namespace macaw::worker {
+namespace {
+
+constexpr uint64_t kRows = 2;  // batch norm wants more than one value a channel
+
+data::Rows FirstOf(data::Rows rows) {
+  if (rows.index.empty()) {
+    rows.block.count = std::min(rows.block.count, kRows);
+  } else {
+    rows.index = rows.index.first(std::min<size_t>(rows.index.size(), kRows));
+  }
+  return rows;
+}
+
+std::optional<ClientId> FirstWithRows(const data::Dataset& dataset) {
+  for (uint64_t client = 0; client < dataset.info().clients; ++client) {
+    if (dataset.Examples(ClientId(client), data::Split::kTrain) > 0) return ClientId(client);
+  }
+  return std::nullopt;
+}
+
+std::vector<FlatVector> Zeros(const std::vector<algorithms::NamedLayout>& layouts) {
+  std::vector<FlatVector> vectors;
+  for (const algorithms::NamedLayout& item : layouts) vectors.emplace_back(item.layout);
+  return vectors;
+}
+
+std::vector<ConstVectorView> ViewsOf(const std::vector<FlatVector>& vectors) {
+  return {vectors.begin(), vectors.end()};
+}
+
+absl::Status Try(const RunContext& context, const data::Dataset& dataset, ClientId client) {
+  MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<training::LocalTrainer> trainer,
+                         MakeTrainerFor(context, dataset));
+  training::ClientTask task{.seed = context.run.seed,
+                            .round = Round(1),
+                            .client = client,
+                            .clients = dataset.info().clients};
+  for (const auto& [split, rows] : {std::pair(data::Split::kTrain, &task.train),
+                                    std::pair(data::Split::kValidation, &task.validation),
+                                    std::pair(data::Split::kTest, &task.test)}) {
+    if (dataset.Examples(client, split) == 0) continue;
+    MACAW_ASSIGN_OR_RETURN(data::Rows all, dataset.Client(client, split));
+    *rows = FirstOf(std::move(all));
+  }
+  const std::vector<FlatVector> down = Zeros(context.schema.down),
+                                state = Zeros(context.schema.state);
+  const std::vector<ConstVectorView> broadcast = ViewsOf(down), kept = ViewsOf(state);
+  algorithms::ClientContext turn{.round = Round(1),
+                                 .client = client,
+                                 .examples = static_cast<uint32_t>(task.train.size()),
+                                 .local = context.run.local,
+                                 .broadcast = broadcast,
+                                 .state = kept,
+                                 .first_turn = true};
+  turn.local.steps = 1;
+  turn.local.batch_size = kRows;
+  turn.local.drop_last = false;
+  algorithms::Workspace workspace;
+  MACAW_ASSIGN_OR_RETURN(const training::LocalPlan plan,
+                         context.algorithm->Prepare(turn, workspace));
+  MACAW_RETURN_IF_ERROR(trainer->Run(plan, task).status());
+  return trainer->Evaluate(broadcast[0], task.train, 0, task.train.size(), kRows).status();
+}
+
+}  // namespace
+
+absl::Status TryOneBatch(const RunContext& context, const data::Dataset& dataset) {
+  const std::optional<ClientId> client = FirstWithRows(dataset);
+  if (!client.has_value()) return absl::OkStatus();
+  const absl::Status status = Try(context, dataset, *client);
+  if (status.ok() || absl::IsResourceExhausted(status)) return status;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "a batch of client ", client->value, " was tried before the run and cannot be trained: ",
+      status.message(), "; look at [model], run.task and [algorithm]"));
+}
+
+}  // namespace macaw::worker
