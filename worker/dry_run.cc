@@ -36,7 +36,9 @@ std::vector<FlatVector> Zeros(const std::vector<algorithms::NamedLayout>& layout
 }
 
 std::vector<ConstVectorView> ViewsOf(const std::vector<FlatVector>& vectors) {
-  return {vectors.begin(), vectors.end()};
+  std::vector<ConstVectorView> views;
+  for (const FlatVector& vector : vectors) views.push_back(vector.view());
+  return views;
 }
 
 absl::Status Try(const RunContext& context, const data::Dataset& dataset, ClientId client) {
