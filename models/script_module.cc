@@ -175,8 +175,11 @@ absl::StatusOr<ScriptContent> ReadScriptContent(const std::string& bytes) {
     for (const LayoutEntry& entry : named.entries) content.tensors.push_back(TensorLine(entry));
     return content;
   } catch (const c10::Error& error) {
+    // Of its words only the first sentence: the rest guesses at damaged files.
+    const std::string words = error.what_without_backtrace();
     return absl::InvalidArgumentError(absl::StrCat(
-        "LibTorch does not read it as a scripted module: ", error.what_without_backtrace()));
+        "LibTorch does not read it as a scripted module: ", words.substr(0, words.find(". ")),
+        "; write one with torch.jit.script(net).save(path): a state_dict holds no module"));
   } catch (const std::exception& error) {
     return absl::InvalidArgumentError(error.what());
   }

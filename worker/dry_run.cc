@@ -4,6 +4,8 @@
 #include <optional>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_split.h"
 #include "core/status.h"
 #include "training/api/trainer.h"
 #include "worker/slot.h"
@@ -39,6 +41,16 @@ std::vector<ConstVectorView> ViewsOf(const std::vector<FlatVector>& vectors) {
   std::vector<ConstVectorView> views;
   for (const FlatVector& vector : vectors) views.push_back(vector.view());
   return views;
+}
+
+// The first and the last line of a message: of the many of the TorchScript interpreter, those that
+// say what failed and why.
+std::string InOneLine(absl::string_view message) {
+  const std::vector<absl::string_view> lines =
+      absl::StrSplit(message, '\n', absl::SkipWhitespace());
+  if (lines.size() < 2) return std::string(message);
+  return absl::StrCat(absl::StripAsciiWhitespace(lines.front()), " … ",
+                      absl::StripAsciiWhitespace(lines.back()));
 }
 
 absl::Status Try(const RunContext& context, const data::Dataset& dataset, ClientId client) {
@@ -84,7 +96,7 @@ absl::Status TryOneBatch(const RunContext& context, const data::Dataset& dataset
   if (status.ok() || absl::IsResourceExhausted(status)) return status;
   return absl::InvalidArgumentError(absl::StrCat(
       "a batch of client ", client->value, " was tried before the run and cannot be trained: ",
-      status.message(), "; look at [model], run.task and [algorithm]"));
+      InOneLine(status.message()), "; look at [model], run.task and [algorithm]"));
 }
 
 }  // namespace macaw::worker

@@ -141,8 +141,8 @@ class FakeHost final : public EngineHost {
     work(now);
     return true;
   }
-  // What the sum of each round from now on holds; nullopt: everybody but those of IsLeftOut.
-  void Expect(std::optional<std::set<ClientId>> clients) { expected_ = std::move(clients); }
+  // What the sums from now on hold, instead of everybody but those of IsLeftOut.
+  void Expect(std::set<ClientId> clients) { expected_ = std::move(clients); }
   void Hold(Ticket ticket, std::vector<ClientId> part) { parts_[ticket] = std::move(part); }
   size_t held() const { return parts_.size(); }
 

@@ -73,6 +73,18 @@ TEST_F(ScriptRun, AWorkerRefusesAnotherFile) {
               AllOf(HasSubstr("net.pt"), HasSubstr("is not the run's scripted module")));
 }
 
+TEST_F(ScriptRun, AScriptOfOtherShapesEndsAtItsFirstBatchWithTheLibrarysWords) {
+  models::WrittenNet(100, 16, 10).Save(path());  // of other inputs
+  Simulation inputs("inputs", Script());
+  EXPECT_EQ(inputs.Wait(), 2) << inputs.output();
+  EXPECT_THAT(inputs.output(), AllOf(HasSubstr("before the run"), HasSubstr("100"),
+                                     testing::Not(HasSubstr("starting it again"))));
+  models::WrittenNet(28 * 28, 16, 7).Save(path());  // of other outputs
+  Simulation outputs("outputs", Script());
+  EXPECT_EQ(outputs.Wait(), 2) << outputs.output();
+  EXPECT_THAT(outputs.output(), AllOf(HasSubstr("before the run"), HasSubstr("7]")));
+}
+
 TEST_F(ScriptRun, AFileThatIsNoScriptEndsBeforeAnythingStarts) {
   std::ofstream(path()) << "no archive";
   Simulation simulation("bad", Script());
