@@ -79,11 +79,14 @@ void AddData(CLI::App& app, std::function<int()>& run) {
     auto options = std::make_shared<DataCommand>();
     command
         ->add_option("SOURCE", options->source,
-                     "A configuration with [data] (and [partition]), or a prepared file")
+                     "A configuration with [data] (and [partition]), or a data file or folder")
         ->required();
     command->add_option("--set", options->set, "Change a key: section.key=value")
         ->allow_extra_args(false);
-    if (writes) command->add_option("--out,-o", options->out, "The file to write")->required();
+    if (writes) {
+      command->add_option("--out,-o", options->out, "The file to write")->required();
+      command->add_flag("--force", options->force, "Replace the file if it exists");
+    }
     command->final_callback([=, &run] { run = [options, action] { return action(*options); }; });
   };
   add("info", "Clients, examples, shapes, classes", false, DataInfo);

@@ -47,7 +47,7 @@ absl::StatusOr<Config> ReadResolved(const ServerArguments& arguments,
   MACAW_ASSIGN_OR_RETURN(Config config, ReadConfig(arguments.config, {}, catalogue));
   const bool resolved = !config.run.model.input_shape.empty() && config.run.model.classes > 0 &&
                         config.task != "auto" && config.cohort_fraction == 0 &&
-                        config.own_transform;
+                        config.normalise_given.all();
   if (resolved) {
     // No data is asked: the task is what the file says.
     config.run.task = TaskOf(config.task);

@@ -1,8 +1,14 @@
 #include <algorithm>
+#include <deque>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "core/status.h"
 #include "data/readers.h"
 #include "data/source_file.h"
@@ -11,15 +17,45 @@
 namespace macaw::data {
 namespace {
 
-std::vector<absl::string_view> Cells(absl::string_view line, char separator) {
-  std::vector<absl::string_view> cells;
+using Cells = std::vector<absl::string_view>;
+
+template <typename... Words>
+absl::Status Refuse(const Words&... words) {
+  return absl::InvalidArgumentError(absl::StrCat(words...));
+}
+
+// The cells of a line. A cell in quotation marks may hold the separator, and "" for a quotation
+// mark; its text lives in `unquoted` until the next call.
+absl::StatusOr<Cells> CellsOf(absl::string_view line, char separator,
+                              std::deque<std::string>& unquoted) {
+  const char* const blanks = separator == '\t' ? " " : " \t";
+  Cells cells;
+  unquoted.clear();
   while (true) {
-    const size_t end = line.find(separator);
-    absl::string_view cell = absl::StripAsciiWhitespace(line.substr(0, end));
-    if (cell.size() >= 2 && cell.front() == '"' && cell.back() == '"') {
-      cell = cell.substr(1, cell.size() - 2);
+    const size_t first = line.find_first_not_of(blanks);
+    size_t end = line.find(separator);
+    if (first == absl::string_view::npos || line[first] != '"') {
+      cells.push_back(absl::StripAsciiWhitespace(line.substr(0, end)));
+    } else {
+      std::string& cell = unquoted.emplace_back();
+      size_t at = first + 1;
+      for (; at < line.size(); ++at) {
+        if (line[at] == '"') {
+          if (at + 1 >= line.size() || line[at + 1] != '"') break;
+          ++at;
+        }
+        cell += line[at];
+      }
+      if (at >= line.size()) {
+        return Refuse("cell ", cells.size(),
+                      " opens a quotation mark that the line does not close");
+      }
+      end = line.find(separator, at);
+      if (!absl::StripAsciiWhitespace(line.substr(at + 1, end - at - 1)).empty()) {
+        return Refuse("cell ", cells.size(), " goes on behind its closing quotation mark");
+      }
+      cells.push_back(cell);
     }
-    cells.push_back(cell);
     if (end == absl::string_view::npos) return cells;
     line.remove_prefix(end + 1);
   }
@@ -32,115 +68,315 @@ char SeparatorOf(absl::string_view line) {
   return ',';
 }
 
+// Whether a column of this name most likely says whose row it is: "user", "Client ID", "device_id".
+bool NamesAClient(absl::string_view name) {
+  std::string letters;
+  for (const char c : name) {
+    if (absl::ascii_isalnum(c)) letters += absl::ascii_tolower(c);
+  }
+  for (const char* word : {"client", "user", "device", "writer", "speaker", "subject", "patient",
+                           "participant", "customer", "owner", "hospital"}) {
+    for (const char* ending : {"", "id", "name", "no", "number"}) {
+      if (letters == absl::StrCat(word, ending)) return true;
+    }
+  }
+  return letters == "uid" || letters == "pid";
+}
+
+enum class Role : uint8_t { kFeature, kLabel, kClient, kDropped };
+
+// What the columns are for, decided by the first line.
+class Columns {
+ public:
+  static absl::StatusOr<Columns> Of(const Cells& cells, bool header, const DataOptions& options) {
+    Columns columns;
+    columns.roles_.assign(cells.size(), Role::kFeature);
+    for (const absl::string_view cell : cells) {
+      if (header) columns.names_.emplace_back(cell);
+    }
+    MACAW_RETURN_IF_ERROR(columns.Assign(options));
+    return columns;
+  }
+
+  size_t size() const { return roles_.size(); }
+  Role role(size_t column) const { return roles_[column]; }
+  const std::vector<std::string>& names() const { return names_; }
+
+  // For messages: column "age", or column 3 of a file without a header.
+  std::string Text(size_t column) const {
+    return names_.empty() ? absl::StrCat("column ", column)
+                          : absl::StrCat("column \"", names_[column], "\"");
+  }
+  std::vector<std::string> FeatureNames() const {
+    std::vector<std::string> names;
+    for (size_t i = 0; i < names_.size(); ++i) {
+      if (roles_[i] == Role::kFeature) names.push_back(names_[i]);
+    }
+    return names;
+  }
+
+ private:
+  absl::Status Assign(const DataOptions& options) {
+    for (const std::string& column : options.drop_columns) {
+      MACAW_RETURN_IF_ERROR(Give(column, Role::kDropped, "data.drop_columns"));
+    }
+    const bool guess = options.client_column.empty();
+    if (!guess && options.client_column != kNoColumn) {
+      MACAW_RETURN_IF_ERROR(Give(options.client_column, Role::kClient, "data.client_column"));
+    }
+    if (!options.label_column.empty()) {
+      MACAW_RETURN_IF_ERROR(Give(options.label_column, Role::kLabel, "data.label_column"));
+    } else {
+      const auto last = std::find(roles_.rbegin(), roles_.rend(), Role::kFeature);
+      if (last != roles_.rend()) *last = Role::kLabel;
+    }
+    if (std::find(roles_.begin(), roles_.end(), Role::kFeature) == roles_.end()) {
+      return Refuse("a row needs a label and at least one feature, and has ", size(),
+                    size() == 1 ? " column" : " columns");
+    }
+    for (size_t i = 0; i < names_.size(); ++i) {
+      if (roles_[i] == Role::kDropped || roles_[i] == Role::kClient) continue;
+      if (names_[i].empty()) {
+        return Refuse("column ", i, " has no name in the header; if it numbers the rows, leave it ",
+                      "out: data.drop_columns = [\"", i, "\"]");
+      }
+      if (guess && NamesAClient(names_[i])) {
+        return Refuse(Text(i), " seems to say whose row it is: set data.client_column = \"",
+                      names_[i], "\", or \"", kNoColumn, "\" if no column does");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Give(const std::string& wanted, Role role, absl::string_view key) {
+    MACAW_ASSIGN_OR_RETURN(const size_t column, Find(wanted, key));
+    if (roles_[column] != Role::kFeature) {
+      return Refuse(key, " names ", Text(column), ", which another key names too");
+    }
+    roles_[column] = role;
+    return absl::OkStatus();
+  }
+
+  // A name of the header, or a number from 0.
+  absl::StatusOr<size_t> Find(const std::string& wanted, absl::string_view key) const {
+    const auto named = std::find(names_.begin(), names_.end(), wanted);
+    if (named != names_.end()) {
+      if (std::find(named + 1, names_.end(), wanted) != names_.end()) {
+        return Refuse(key, " \"", wanted, "\" is the name of two columns; give a number 0 ... ",
+                      size() - 1);
+      }
+      return static_cast<size_t>(named - names_.begin());
+    }
+    const std::optional<double> number = ParseNumber(wanted);
+    if (number && IsWhole(*number) && *number >= 0 && *number < static_cast<double>(size())) {
+      return static_cast<size_t>(*number);
+    }
+    if (names_.empty()) {
+      return Refuse(key, " \"", wanted, "\" is no number 0 ... ", size() - 1,
+                    ", and the file has no header with names");
+    }
+    return Refuse(key, " \"", wanted, "\" is neither a name of the header (",
+                  absl::StrJoin(names_, ", "), ") nor a number 0 ... ", size() - 1);
+  }
+
+  std::vector<std::string> names_;  // empty: the file has no header
+  std::vector<Role> roles_;
+};
+
+// Labels as they come: all of them numbers, or all of them words.
+class Labels {
+ public:
+  absl::Status Append(absl::string_view cell) {
+    const std::optional<double> number = ParseNumber(cell);
+    if (cell.empty() || (number && !std::isfinite(static_cast<float>(*number)))) {
+      return Refuse("\"", cell, "\" is no label");
+    }
+    if (count() > 0 && number.has_value() != words_.empty()) {
+      return Refuse("\"", cell.substr(0, 40), "\" is ", number ? "a number" : "a word",
+                    ", the labels before it are ", number ? "words" : "numbers");
+    }
+    if (number) {
+      numbers_.push_back(*number);
+      whole_ = whole_ && IsWhole(*number);
+    } else {
+      of_row_.push_back(words_.try_emplace(std::string(cell), words_.size()).first->second);
+    }
+    return absl::OkStatus();
+  }
+
+  size_t count() const { return numbers_.size() + of_row_.size(); }
+
+  // Classes in sorted order, with their names where those are not just their numbers; or targets.
+  absl::Status Store(const DataOptions& options, ExampleStore& store, int64_t& classes,
+                     std::vector<std::string>& names) const {
+    if (!words_.empty()) return StoreWords(options, store, classes, names);
+    if (!whole_) {
+      store.targets.assign(numbers_.begin(), numbers_.end());
+      return absl::OkStatus();
+    }
+    MACAW_ASSIGN_OR_RETURN(ClassMap map, MapClasses(numbers_, options.classes, options.path));
+    classes = std::max<int64_t>(static_cast<int64_t>(map.map.size()), options.classes);
+    names = NamesOf(map);
+    store.classes = std::move(map.classes);
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status StoreWords(const DataOptions& options, ExampleStore& store, int64_t& classes,
+                          std::vector<std::string>& names) const {
+    for (const auto& [word, number] : words_) names.push_back(word);
+    std::sort(names.begin(), names.end());
+    if (options.classes > 0 && names.size() > static_cast<uint64_t>(options.classes)) {
+      return Refuse(options.path, " holds ", names.size(),
+                    " different labels, but data.classes is ", options.classes);
+    }
+    std::vector<int32_t> place(names.size());
+    for (size_t c = 0; c < names.size(); ++c) place[words_.at(names[c])] = static_cast<int32_t>(c);
+    for (const uint32_t word : of_row_) store.classes.push_back(place[word]);
+    classes = std::max<int64_t>(static_cast<int64_t>(names.size()), options.classes);
+    return absl::OkStatus();
+  }
+
+  std::vector<double> numbers_;
+  bool whole_ = true;
+  std::unordered_map<std::string, uint32_t> words_;  // in the order of their first row
+  std::vector<uint32_t> of_row_;
+};
+
 class CsvReader {
  public:
-  explicit CsvReader(std::string label_column) : label_column_(std::move(label_column)) {}
+  explicit CsvReader(const DataOptions& options) : options_(options) {}
 
   absl::Status Append(const std::string& path, Digester& digest) {
-    MACAW_ASSIGN_OR_RETURN(const std::string text, ReadSource(path, digest));
+    MACAW_ASSIGN_OR_RETURN(const std::string bytes, ReadSource(path, digest));
+    absl::string_view text = bytes;
+    absl::ConsumePrefix(&text, "\xEF\xBB\xBF");  // the byte order mark of some spreadsheets
     bool first = true;
     return ForEachLine(text, [&](int64_t number, absl::string_view line) {
       if (absl::StripAsciiWhitespace(line).empty()) return absl::OkStatus();
-      if (columns_ == 0) separator_ = SeparatorOf(line);
-      const std::vector<absl::string_view> cells = Cells(line, separator_);
-      const bool header = std::exchange(first, false) &&
-                          std::none_of(cells.begin(), cells.end(), [](absl::string_view cell) {
-                            return ParseNumber(cell).has_value();
-                          });
-      const std::string where = absl::StrCat(path, " line ", number);
-      if (columns_ == 0) MACAW_RETURN_IF_ERROR(Annotate(ChooseLabel(cells, header), where));
-      return header ? absl::OkStatus() : Annotate(AppendRow(cells), where);
+      return Annotate(AppendLine(line, std::exchange(first, false)),
+                      absl::StrCat(path, " line ", number));
     });
   }
 
-  uint64_t width() const { return columns_ - 1; }
-  uint64_t rows() const { return labels_.size(); }
-  const std::vector<double>& labels() const { return labels_; }
-  bool whole() const { return whole_; }
-  std::vector<float> TakeFeatures() && { return std::move(features_); }
+  uint64_t rows() const { return labels_.count(); }
+  const Labels& labels() const { return labels_; }
+  const std::optional<Columns>& columns() const { return columns_; }
+  std::vector<float> TakeFeatures() { return std::move(features_); }
+  std::vector<uint32_t> TakeClients() { return std::move(client_of_row_); }
+  std::vector<std::string> TakeClientNames() { return std::move(client_names_); }
 
  private:
-  absl::Status ChooseLabel(const std::vector<absl::string_view>& cells, bool header) {
-    columns_ = cells.size();
-    label_ = columns_ - 1;
-    if (columns_ < 2)
-      return absl::InvalidArgumentError("a row needs a label and at least one feature");
-    if (label_column_.empty()) return absl::OkStatus();
-    if (header) {
-      const auto named = std::find(cells.begin(), cells.end(), label_column_);
-      if (named != cells.end()) {
-        label_ = static_cast<size_t>(named - cells.begin());
-        return absl::OkStatus();
+  absl::Status AppendLine(absl::string_view line, bool first) {
+    if (!columns_) separator_ = SeparatorOf(line);
+    MACAW_ASSIGN_OR_RETURN(const Cells cells, CellsOf(line, separator_, unquoted_));
+    const bool header = first && IsHeader(cells);
+    if (!columns_) {
+      MACAW_ASSIGN_OR_RETURN(columns_, Columns::Of(cells, header, options_));
+    } else if (header && !columns_->names().empty() &&
+               !std::equal(cells.begin(), cells.end(), columns_->names().begin(),
+                           columns_->names().end())) {
+      return Refuse("has the columns ", absl::StrJoin(cells, ", "), ", the first file has ",
+                    absl::StrJoin(columns_->names(), ", "));
+    }
+    return header ? absl::OkStatus() : AppendRow(cells);
+  }
+
+  // No cell is a number, or one of them is a name that the options speak of.
+  bool IsHeader(const Cells& cells) const {
+    const auto named = [this](absl::string_view cell) {
+      return !ParseNumber(cell) &&
+             (cell == options_.label_column || cell == options_.client_column);
+    };
+    return std::none_of(cells.begin(), cells.end(),
+                        [](absl::string_view cell) { return ParseNumber(cell).has_value(); }) ||
+           std::any_of(cells.begin(), cells.end(), named);
+  }
+
+  absl::Status AppendRow(const Cells& cells) {
+    if (cells.size() != columns_->size()) {
+      return Refuse("has ", cells.size(), " cells, the first line has ", columns_->size());
+    }
+    for (size_t i = 0; i < cells.size(); ++i) {
+      switch (columns_->role(i)) {
+        case Role::kDropped:
+          break;
+        case Role::kFeature:
+          MACAW_RETURN_IF_ERROR(AppendFeature(i, cells[i]));
+          break;
+        case Role::kLabel:
+          MACAW_RETURN_IF_ERROR(Annotate(labels_.Append(cells[i]), columns_->Text(i)));
+          break;
+        case Role::kClient:
+          if (cells[i].empty()) return Refuse(columns_->Text(i), " names no client");
+          client_of_row_.push_back(ClientOf(cells[i]));
+          break;
       }
     }
-    const std::optional<double> number = ParseNumber(label_column_);
-    if (!number || !IsWhole(*number) || *number < 0 || *number >= static_cast<double>(columns_)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("data.label_column \"", label_column_,
-                       "\" is neither a name of the header nor a number 0 ... ", columns_ - 1));
-    }
-    label_ = static_cast<size_t>(*number);
     return absl::OkStatus();
   }
 
-  absl::Status AppendRow(const std::vector<absl::string_view>& cells) {
-    if (cells.size() != columns_) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("has ", cells.size(), " cells, the first line has ", columns_));
+  absl::Status AppendFeature(size_t column, absl::string_view cell) {
+    const std::optional<double> number = ParseNumber(cell);
+    const float value = static_cast<float>(number.value_or(NAN));
+    if (!std::isfinite(value)) {
+      const absl::string_view way_out =
+          number || cell.empty() ? ""
+                                 : "; whose row it is belongs into data.client_column, what is no "
+                                   "feature into data.drop_columns";
+      return Refuse(columns_->Text(column), ": \"", cell.substr(0, 40), "\" is not a finite number",
+                    way_out);
     }
-    for (size_t i = 0; i < columns_; ++i) {
-      const double value = ParseNumber(cells[i]).value_or(NAN);
-      if (!std::isfinite(static_cast<float>(value))) {
-        return absl::InvalidArgumentError(absl::StrCat("column ", i, ": \"", cells[i].substr(0, 40),
-                                                       "\" is not a finite number"));
-      }
-      if (i == label_) {
-        labels_.push_back(value);
-        whole_ = whole_ && IsWhole(value);
-      } else {
-        features_.push_back(static_cast<float>(value));
-      }
-    }
+    features_.push_back(value);
     return absl::OkStatus();
   }
 
-  const std::string label_column_;
-  size_t columns_ = 0;
-  size_t label_ = 0;
+  uint32_t ClientOf(absl::string_view name) {
+    const auto [place, added] =
+        clients_.try_emplace(std::string(name), static_cast<uint32_t>(client_names_.size()));
+    if (added) client_names_.emplace_back(name);
+    return place->second;
+  }
+
+  const DataOptions& options_;
+  std::optional<Columns> columns_;
   char separator_ = ',';
-  bool whole_ = true;
-  std::vector<double> labels_;
+  std::deque<std::string> unquoted_;
+  Labels labels_;
   std::vector<float> features_;
+  std::unordered_map<std::string, uint32_t> clients_;
+  std::vector<std::string> client_names_;  // in the order of their first row
+  std::vector<uint32_t> client_of_row_;
 };
 
 }  // namespace
 
 absl::StatusOr<Examples> ReadCsv(const DataOptions& options) {
-  CsvReader reader(options.label_column);
+  CsvReader reader(options);
   Digester digest;
   MACAW_RETURN_IF_ERROR(reader.Append(options.path, digest));
   const uint64_t own_test_begin = reader.rows();
   if (!options.test_path.empty()) MACAW_RETURN_IF_ERROR(reader.Append(options.test_path, digest));
-  if (reader.rows() == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(options.path, " holds no examples"));
-  }
-  const uint64_t width = reader.width();
+  if (reader.rows() == 0) return Refuse(options.path, " holds no examples");
+  // What of the bytes is a label or left out decides the rows, too.
+  if (!options.label_column.empty()) digest.Add(options.label_column);
+  for (const std::string& column : options.drop_columns) digest.Add(column);
+
   ExampleStore store;
   int64_t classes = 0;
-  if (reader.whole()) {
-    MACAW_ASSIGN_OR_RETURN(ClassMap map,
-                           MapClasses(reader.labels(), options.classes, options.path));
-    classes = std::max<int64_t>(static_cast<int64_t>(map.map.size()), options.classes);
-    store.classes = std::move(map.classes);
-  } else {
-    store.targets.assign(reader.labels().begin(), reader.labels().end());
-  }
-  store.floats = std::move(reader).TakeFeatures();
+  std::vector<std::string> class_names;
+  MACAW_RETURN_IF_ERROR(reader.labels().Store(options, store, classes, class_names));
+  store.floats = reader.TakeFeatures();
+  const uint64_t width = store.floats.size() / reader.rows();
   MACAW_ASSIGN_OR_RETURN(Examples examples, Own(std::move(store), width, options.path));
   examples.name = "csv";
   examples.input_shape = {static_cast<int64_t>(width)};
   examples.classes = classes;
+  examples.class_names = std::move(class_names);
+  examples.feature_names = reader.columns()->FeatureNames();
   examples.train.end = examples.own_test.begin = own_test_begin;
+  examples.client_of_row = reader.TakeClients();
+  examples.group_names = reader.TakeClientNames();
   examples.digest = digest.Finish();
   return examples;
 }

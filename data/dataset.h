@@ -32,6 +32,15 @@ struct ExampleBlock {
   uint64_t count = 0;
 };
 
+// What the noise on a client's rows is drawn from (TransformConfig::client_noise). It belongs to
+// the client's data: a row has the same noise whenever it is used. By default nobody's: no noise.
+struct NoiseKey {
+  uint64_t seed = 0;  // of the run
+  ClientId client{};
+  Split split = Split::kTrain;
+  uint64_t clients = 0;  // population; 0: no noise
+};
+
 // The rows of one client (or of a test set), in stored order: `index[i]` of the block, or all of
 // the block in order when `index` is empty (no rows at all: a block with count 0). Cheap to copy;
 // the bytes live as long as `keep_alive` or, where that is null, the dataset.
@@ -39,6 +48,7 @@ struct Rows {
   ExampleBlock block;
   std::span<const uint32_t> index;
   std::shared_ptr<const void> keep_alive;
+  NoiseKey noise;
 
   uint64_t size() const { return index.empty() ? block.count : index.size(); }
   bool empty() const { return size() == 0; }
@@ -52,8 +62,10 @@ uint64_t TokensOf(const Rows& rows);
 struct DatasetInfo {
   std::string name;  // for people: "idx", "synthetic(1,1)"
   FeatureType feature_type = FeatureType::kF32;
-  std::vector<int64_t> input_shape;  // one example
-  int64_t classes = 0;               // 0: regression targets
+  std::vector<int64_t> input_shape;        // one example
+  int64_t classes = 0;                     // 0: regression targets
+  std::vector<std::string> class_names;    // of each class; empty: their numbers
+  std::vector<std::string> feature_names;  // empty: unknown
   TransformConfig transform;  // what suits the stored form (scale 1/255 for bytes); a configuration
                               // may override
   uint64_t clients = 0;
@@ -62,6 +74,7 @@ struct DatasetInfo {
   uint64_t train_tokens = 0;           // likewise, tokens in use; 0: the data is not sequences
   uint64_t test_examples = 0;          // of the central test set
   double mean_classes_per_client = 0;  // 0 when unknown (generated on demand)
+  std::vector<std::string> notes;      // for people: what else the division did, a line each
   Digest digest;  // of everything that decides the rows: part of a run's fingerprint
 };
 

@@ -57,6 +57,16 @@ absl::StatusOr<ClassMap> MapClasses(std::span<const double> labels, int64_t limi
   return result;
 }
 
+std::vector<std::string> NamesOf(const ClassMap& map) {
+  std::vector<std::string> names;
+  bool numbered = true;
+  for (size_t c = 0; c < map.map.size(); ++c) {
+    numbered = numbered && map.map[c] == static_cast<int64_t>(c);
+    names.push_back(absl::StrCat(map.map[c]));
+  }
+  return numbered ? std::vector<std::string>() : names;
+}
+
 absl::StatusOr<int64_t> CountClasses(std::span<const int32_t> labels, int64_t limit,
                                      const std::string& path) {
   if (limit < 0 || limit > kMostClasses) {

@@ -31,11 +31,16 @@ struct Examples {
   RowRange train;     // what a partition divides
   RowRange own_test;  // the source's own test set (its second file, t10k-*, test_batch.bin); may be
                       // empty
-  // Who owns which rows in the file, when it says so: rows group_begin[c] ... group_begin[c+1]-1
-  // train client c, and test_group_begin likewise. Empty for sources without clients.
+  std::vector<std::string> class_names;    // of each class; empty: their numbers
+  std::vector<std::string> feature_names;  // empty: unknown
+  // Who owns which rows in the file, when it says so, in one of two ways: rows group_begin[c] ...
+  // group_begin[c+1]-1 train client c, and test_group_begin likewise; or the client of each row,
+  // those of own_test being the client's own test rows. Both empty for sources without clients.
   std::vector<uint64_t> group_begin;
   std::vector<uint64_t> test_group_begin;
+  std::vector<uint32_t> client_of_row;
   std::vector<std::string> group_names;
+  bool has_clients() const { return !group_begin.empty() || !client_of_row.empty(); }
   Digest digest;  // of every byte that was read
 };
 
@@ -68,6 +73,9 @@ struct ClassMap {
 };
 absl::StatusOr<ClassMap> MapClasses(std::span<const double> labels, int64_t limit,
                                     const std::string& path);
+
+// The labels as names, where they are not 0 ... k-1 already; else none.
+std::vector<std::string> NamesOf(const ClassMap& map);
 
 // The number of classes of labels that are classes already. `limit` > 0 is the declared number;
 // without one, a largest label far above the number of labels that occur is taken for damage.

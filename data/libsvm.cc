@@ -102,9 +102,11 @@ absl::StatusOr<Examples> ReadLibsvm(const DataOptions& options) {
     }
   }
   int64_t classes = 0;
+  std::vector<std::string> class_names;
   if (rows.whole) {
     MACAW_ASSIGN_OR_RETURN(ClassMap map, MapClasses(rows.labels, options.classes, options.path));
     classes = std::max<int64_t>(static_cast<int64_t>(map.map.size()), options.classes);
+    class_names = NamesOf(map);
     store.classes = std::move(map.classes);
   } else {
     store.targets.assign(rows.labels.begin(), rows.labels.end());
@@ -113,6 +115,7 @@ absl::StatusOr<Examples> ReadLibsvm(const DataOptions& options) {
   examples.name = "libsvm";
   examples.input_shape = {rows.width};
   examples.classes = classes;
+  examples.class_names = std::move(class_names);
   examples.train.end = examples.own_test.begin = own_test_begin;
   examples.digest = digest.Finish();
   return examples;

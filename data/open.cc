@@ -7,6 +7,7 @@
 #include "data/pooled.h"
 #include "data/prepared.h"
 #include "data/readers.h"
+#include "data/source_file.h"
 #include "data/synthetic.h"
 
 namespace macaw::data {
@@ -73,7 +74,8 @@ constexpr Source kSources[] = {
     {"cifar10", OpenDivided<ReadCifar10>, "CIFAR-10 binary version; the folder or one .bin file"},
     {"cifar100", OpenDivided<ReadCifar100>, "CIFAR-100 binary version, fine labels"},
     {"csv", OpenDivided<ReadCsv>,
-     "numbers with or without a header; label_column is the last unless named"},
+     "a row a line, with or without a header; data.label_column (default: the last) and "
+     "data.client_column by name or number"},
     {"prepared", OpenPrepared,
      "one mapped safetensors file with its clients (data/README.md writes one)"},
 };
@@ -95,6 +97,19 @@ absl::Status Check(const DataOptions& data) {
   return absl::OkStatus();
 }
 
+absl::Status CheckPaths(const DataOptions& data, const PartitionOptions& partition) {
+  if (data.path.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "data.path is missing: the file or folder that data.source = \"", data.source, "\" reads"));
+  }
+  MACAW_RETURN_IF_ERROR(Annotate(CheckExists(data.path), "data.path"));
+  if (!data.test_path.empty())
+    MACAW_RETURN_IF_ERROR(Annotate(CheckExists(data.test_path), "data.test_path"));
+  if (partition.scheme == "file" && !partition.path.empty())
+    MACAW_RETURN_IF_ERROR(Annotate(CheckExists(partition.path), "partition.path"));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const DataOptions& data,
@@ -107,6 +122,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const DataOptions& data,
         absl::StrJoin(kSources, ", ", [](std::string* out, const Source& s) { *out += s.name; })));
   }
   MACAW_RETURN_IF_ERROR(Check(data));
+  if (data.source != "synthetic") MACAW_RETURN_IF_ERROR(CheckPaths(data, partition));
   return source->open(data, partition);
 }
 

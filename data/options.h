@@ -19,6 +19,9 @@ struct SyntheticOptions {
   bool iid = false;       // one model for everybody, feature mean 0
 };
 
+// A client_column that names none.
+inline constexpr char kNoColumn[] = "none";
+
 struct DataOptions {
   std::string source;     // synthetic | idx | libsvm | leaf | cifar10 | cifar100 | csv | prepared
   std::string path;       // file or folder (all but synthetic)
@@ -32,14 +35,18 @@ struct DataOptions {
   std::string resident =
       "auto";           // auto | true | false: kept in memory, or read and generated on demand
   int64_t classes = 0;  // labels must be below; 0: as many as the data shows
-  std::string
-      label_column;  // csv: name or number of the label's column; default the last (numbers from 0)
+  // csv: columns by a name of the header or a number from 0.
+  std::string label_column;   // default: the last that no other key names
+  std::string client_column;  // whose row it is: the natural clients. "": no column, but one that
+                              // seems to say it is refused; kNoColumn: no column
+  std::vector<std::string> drop_columns;  // neither label, client nor feature
   SyntheticOptions synthetic;
 };
 
 struct PartitionOptions {
   // A name of partition.h's PartitionSchemes(), or auto: natural where the source has clients of
-  // its own (leaf, prepared), else iid. Synthetic data always has its own clients.
+  // its own (leaf, prepared, csv with client_column), else iid. Synthetic data always has its own
+  // clients.
   std::string scheme = "auto";
   uint64_t clients = 100;
   double concentration = 0.5;       // Dirichlet β or α; σ of lognormal; exponent of power-law

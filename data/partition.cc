@@ -291,8 +291,11 @@ constexpr Entry kSchemes[] = {
      "classes_per_client classes each, a class's rows equally among its owners"},
     {"lognormal", LogNormal, false, "rows at random, sizes ~ LogNormal(0, concentration)"},
     {"power-law", PowerLaw, false, "rows at random, the r-th largest size ~ r^-concentration"},
-    {"natural", nullptr, false, "the source's own clients (LEAF users, a prepared file's clients)"},
-    {"file", nullptr, false, "as partition.path says: {\"client\": [row, ...], ...}"},
+    {"natural", nullptr, false,
+     "the source's own clients (LEAF's users, data.client_column of a CSV file, a prepared "
+     "file's)"},
+    {"file", nullptr, false,
+     "as partition.path says: {\"client\": [row, ...], ..., \"test\": [...]} (data/README.md)"},
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "data/partition_file.h"
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -155,6 +156,27 @@ absl::Status CheckRows(const Division& division, uint64_t rows) {
   return absl::OkStatus();
 }
 
+// What the file leaves out, and what of the options has no effect beside it.
+std::vector<std::string> NotesOn(const Division& division, const Examples& examples,
+                                 const DataOptions& options) {
+  std::vector<std::string> notes;
+  if (division.central_test.empty() && options.test_fraction > 0) {
+    notes.push_back(
+        absl::StrCat("the partition file has no \"test\" rows, so there is no central "
+                     "test set; data.test_fraction = ",
+                     options.test_fraction, " has no effect beside a partition file"));
+  }
+  std::vector<bool> used(examples.block.count);
+  for (const uint32_t row : division.lists.rows) used[row] = true;
+  for (const uint32_t row : division.central_test) used[row] = true;
+  const auto unused = static_cast<uint64_t>(std::count(used.begin(), used.end(), false));
+  if (unused > 0) {
+    notes.push_back(absl::StrCat(unused, " of the ", used.size(),
+                                 " rows are in no list of the partition file and stay unused"));
+  }
+  return notes;
+}
+
 absl::StatusOr<Division> Assemble(PartitionEvents& events, const Examples& examples,
                                   const DataOptions& options) {
   if (events.train.names.empty()) return absl::InvalidArgumentError("names no client");
@@ -187,6 +209,7 @@ absl::StatusOr<Division> Assemble(PartitionEvents& events, const Examples& examp
               static_cast<uint32_t>(examples.own_test.begin));
   }
   MACAW_RETURN_IF_ERROR(CheckRows(division, examples.block.count));
+  division.notes = NotesOn(division, examples, options);
   return division;
 }
 

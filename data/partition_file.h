@@ -19,8 +19,9 @@ namespace macaw::data {
 // Every key but the last three names a client, in this order, with its training rows. "test" is the
 // central test set; without it, the source's own. With "validation" or "client_test" the file is
 // the whole division; without both, val_fraction and heldout_clients apply to the clients' rows.
-// min_size moves nothing. Rows in no list stay unused. Refused: a row that does not exist or that
-// trains two clients, or trains one and tests.
+// min_size moves nothing, test_fraction cuts nothing off. Rows in no list stay unused; both are
+// said in DatasetInfo::notes. Refused: a row that does not exist or that trains two clients, or
+// trains one and tests.
 absl::StatusOr<Division> ReadPartition(const std::string& path, const Examples& examples,
                                        const DataOptions& options);
 

@@ -50,19 +50,31 @@ RowLists Contiguous(const std::vector<uint64_t>& begin, const std::vector<bool>&
 }
 
 absl::StatusOr<Division> Natural(const Examples& examples, const DataOptions& data, TestCut cut) {
-  if (examples.group_begin.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("partition.scheme = natural, but ", data.path,
-                                                   " does not say which rows belong together"));
+  if (!examples.has_clients()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "partition.scheme = natural, but ", data.path, " does not say which rows belong together",
+        data.source == "csv" ? ": name the column that does in data.client_column" : ""));
   }
-  std::vector<bool> drop(examples.block.count);
-  if (examples.own_test.size() == 0) {
-    for (const uint32_t row : cut.test) drop[row] = true;
-  }
+  const bool own_test = examples.own_test.size() > 0;
   Division division;
-  division.lists = SplitClients(
-      data, Contiguous(examples.group_begin, drop),
-      examples.test_group_begin.empty() ? RowLists() : Contiguous(examples.test_group_begin, {}));
   division.names = examples.group_names;
+  if (!examples.client_of_row.empty()) {
+    const auto of_clients = [&](const std::vector<uint32_t>& rows) {
+      std::vector<uint32_t> owners;
+      for (const uint32_t row : rows) owners.push_back(examples.client_of_row[row]);
+      return Collect(rows, owners, examples.group_names.size());
+    };
+    division.lists =
+        SplitClients(data, of_clients(cut.train), own_test ? of_clients(cut.test) : RowLists());
+  } else {
+    std::vector<bool> drop(examples.block.count);
+    if (!own_test) {
+      for (const uint32_t row : cut.test) drop[row] = true;
+    }
+    division.lists = SplitClients(
+        data, Contiguous(examples.group_begin, drop),
+        examples.test_group_begin.empty() ? RowLists() : Contiguous(examples.test_group_begin, {}));
+  }
   division.central_test = std::move(cut.test);
   return division;
 }
@@ -77,6 +89,14 @@ PooledDataset::PooledDataset(data::Examples examples, Division division)
   info_.feature_type = block_.type;
   info_.input_shape = examples.input_shape;
   info_.classes = examples.classes;
+  info_.class_names = std::move(examples.class_names);
+  // data.classes may allow for more than occur.
+  while (!info_.class_names.empty() &&
+         static_cast<int64_t>(info_.class_names.size()) < info_.classes) {
+    info_.class_names.push_back(absl::StrCat(info_.class_names.size()));
+  }
+  info_.feature_names = std::move(examples.feature_names);
+  info_.notes = division_.notes;
   info_.transform = examples.transform;
   info_.clients = division_.clients();
   for (uint64_t c = 0; c < info_.clients; ++c) {
@@ -124,9 +144,9 @@ std::string PooledDataset::ClientName(ClientId client) const {
 
 absl::StatusOr<std::unique_ptr<Dataset>> Divide(Examples examples, const DataOptions& data,
                                                 const PartitionOptions& partition) {
-  const std::string scheme = partition.scheme != "auto"     ? partition.scheme
-                             : examples.group_begin.empty() ? "iid"
-                                                            : "natural";
+  const std::string scheme = partition.scheme != "auto" ? partition.scheme
+                             : examples.has_clients()   ? "natural"
+                                                        : "iid";
   Division division;
   if (scheme == "file") {
     MACAW_ASSIGN_OR_RETURN(division, ReadPartition(partition.path, examples, data));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
@@ -68,6 +69,23 @@ absl::StatusOr<std::vector<double>> Numbers(const SafetensorsFile& file, const s
     numbers.push_back(*number);
   }
   return numbers;
+}
+
+// A list of names as JSON. Every name of `count` things, or none at all.
+absl::StatusOr<std::vector<std::string>> NameList(const SafetensorsFile& file,
+                                                  const std::string& key, int64_t count) {
+  std::vector<std::string> names;
+  const auto found = file.metadata().find(key);
+  if (found == file.metadata().end()) return names;
+  const auto list = nlohmann::json::parse(found->second, nullptr, /*allow_exceptions=*/false);
+  for (const auto& name : list) {
+    if (list.is_array() && name.is_string()) names.push_back(name.get<std::string>());
+  }
+  if (names.size() != list.size() || static_cast<int64_t>(names.size()) != count) {
+    return absl::InvalidArgumentError(absl::StrCat(file.path(), ": metadata \"", key,
+                                                   "\" must be a JSON list of ", count, " names"));
+  }
+  return names;
 }
 
 absl::Status ReadFeatures(const SafetensorsFile& file, Examples& examples) {
@@ -202,6 +220,9 @@ class PreparedDataset final : public Dataset {
     info_.feature_type = examples.block.type;
     info_.input_shape = examples.input_shape;
     info_.classes = examples.classes;
+    info_.class_names = examples.class_names;
+    info_.feature_names = examples.feature_names;
+    info_.notes = SharedRanges();
     info_.transform = examples.transform;
     info_.clients = file_.offsets[0].size() - 1;
     for (uint64_t c = 0; c < info_.clients; ++c)
@@ -249,6 +270,26 @@ class PreparedDataset final : public Dataset {
     block.count = range.size();
     return rows;
   }
+  // The rows of all clients in one split are one range, so ranges tell which rows serve twice.
+  std::vector<std::string> SharedRanges() const {
+    const auto all_of = [&](Split split) {
+      const OffsetTable& offsets = file_.offsets[static_cast<size_t>(split)];
+      return offsets.empty() ? RowRange{} : RowRange{offsets[0], offsets[offsets.size() - 1]};
+    };
+    const RowRange train = all_of(Split::kTrain), validation = all_of(Split::kValidation);
+    std::vector<std::string> notes;
+    const auto note = [&](RowRange a, const char* what, RowRange b, const char* other) {
+      const uint64_t begin = std::max(a.begin, b.begin), end = std::min(a.end, b.end);
+      if (begin >= end) return;
+      notes.push_back(absl::StrCat(end - begin, " of the ", a.size(), " rows of ", what,
+                                   " are rows of ", other,
+                                   ", too: what they measure was trained on"));
+    };
+    note(file_.examples.own_test, "central_test", train, "train_offsets");
+    note(all_of(Split::kTest), "test_offsets", train, "train_offsets");
+    note(validation, "val_offsets", train, "train_offsets");
+    return notes;
+  }
   double MeanClasses() const {
     if (info_.classes == 0) return 0;
     std::vector<uint64_t> last_client(static_cast<size_t>(info_.classes), UINT64_MAX);
@@ -290,6 +331,9 @@ absl::StatusOr<PreparedFile> ReadPrepared(const DataOptions& options) {
   if (!scale.empty()) examples.transform.scale = scale[0];
   MACAW_ASSIGN_OR_RETURN(examples.transform.mean, Numbers(tensors, "mean"));
   MACAW_ASSIGN_OR_RETURN(examples.transform.std, Numbers(tensors, "std"));
+  MACAW_ASSIGN_OR_RETURN(examples.class_names, NameList(tensors, "class_names", examples.classes));
+  MACAW_ASSIGN_OR_RETURN(examples.feature_names,
+                         NameList(tensors, "feature_names", examples.input_shape[0]));
   const auto name = tensors.metadata().find("name");
   examples.name = name == tensors.metadata().end() ? "prepared" : name->second;
   examples.digest = NameOf(bytes, tensors);

@@ -25,9 +25,9 @@ namespace macaw::data {
 //   [C+1]      optional, likewise central_test         I64 [2]        optional: first row, and one
 //   past the last, of the central test set client_names         U8 [bytes]     optional, with
 //   client_name_offsets I64 [C+1] into it
-// Metadata, all optional: name, classes, scale (default 1/255 for U8), mean and std (numbers
-// separated by commas). Without train_offsets the rows before (or after) central_test are divided
-// by [partition].
+// Metadata, all optional: name, classes, class_names and feature_names (JSON lists), scale (default
+// 1/255 for U8), mean and std (numbers separated by commas). Without train_offsets the rows before
+// (or after) central_test are divided by [partition].
 
 // I64 numbers at any alignment of a mapped file.
 class OffsetTable {

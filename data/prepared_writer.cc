@@ -92,6 +92,11 @@ class RowWriter {
 std::map<std::string, std::string> Metadata(const DatasetInfo& info) {
   std::map<std::string, std::string> metadata = {{"format", "macaw-data-1"}, {"name", info.name}};
   if (info.classes > 0) metadata["classes"] = absl::StrCat(info.classes);
+  for (const auto& [key, names] :
+       {std::pair{"class_names", &info.class_names}, {"feature_names", &info.feature_names}}) {
+    if (!names->empty())
+      metadata[key] = Json(*names).dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
   const auto number = [](std::string* out, double x) {
     *out += Json(x).dump();
   };  // shortest exact form

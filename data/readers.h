@@ -26,9 +26,10 @@ absl::StatusOr<Examples> ReadCifar100(const DataOptions& options);
 // order), others regression targets.
 absl::StatusOr<Examples> ReadLibsvm(const DataOptions& options);
 
-// Numbers separated by commas, semicolons or tabs, an optional header, `label_column` (name, or
-// number from 0; default the last). Whole labels are classes (mapped in sorted order), others
-// regression targets.
+// Rows of cells separated by commas, semicolons or tabs (a cell in quotation marks may hold them),
+// with or without a header. Features are numbers. Labels (`label_column`) are words or whole
+// numbers, classes in sorted order, or fractions: regression targets. `client_column` names the
+// natural clients, in the order of their first rows; `drop_columns` are left out.
 absl::StatusOr<Examples> ReadCsv(const DataOptions& options);
 
 // LEAF (Caldas et al. 2018): a .json file, a folder of them, or a folder with train/ and test/.

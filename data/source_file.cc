@@ -87,6 +87,27 @@ absl::StatusOr<std::string> ReadSource(const std::string& path, Digester& digest
   return bytes;
 }
 
+absl::StatusOr<std::string> ReadHead(const std::string& path, size_t most) {
+  // Also reads what is not packed, as it is.
+  const gzFile file = gzopen(path.c_str(), "rb");
+  if (file == nullptr) return absl::NotFoundError(absl::StrCat("cannot read ", path));
+  std::string head(most, '\0');
+  const int read = gzread(file, head.data(), static_cast<unsigned>(most));
+  gzclose_r(file);
+  if (read < 0) return absl::InvalidArgumentError(absl::StrCat(path, " is damaged: bad gzip data"));
+  head.resize(static_cast<size_t>(read));
+  return head;
+}
+
+absl::Status CheckExists(const std::string& path) {
+  std::error_code error;
+  if (fs::exists(path, error)) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat(path, " does not exist",
+                                          error && error != std::errc::no_such_file_or_directory
+                                              ? absl::StrCat(": ", error.message())
+                                              : ""));
+}
+
 bool IsFolder(const std::string& path) {
   std::error_code error;
   return fs::is_directory(path, error);

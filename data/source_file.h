@@ -15,6 +15,12 @@ namespace macaw::data {
 // a compressed file that ends early, has trash behind it or unpacks to more than 16 GiB is refused.
 absl::StatusOr<std::string> ReadSource(const std::string& path, Digester& digest);
 
+// The first `most` bytes of it, unpacked likewise. A damaged rest is not noticed.
+absl::StatusOr<std::string> ReadHead(const std::string& path, size_t most);
+
+// An error that says so unless `path` is a file or a folder.
+absl::Status CheckExists(const std::string& path);
+
 bool IsFolder(const std::string& path);
 
 // The first of `names` (each also with ".gz") that lies in `folder`; "" when none does.

@@ -8,11 +8,13 @@ namespace macaw::cli {
 // The small subcommands of `macaw`. Each prints to standard output, complains to standard error and
 // returns the program's exit code.
 
-// A configuration whose [data] and [partition] count, or a prepared file (.safetensors).
+// A configuration whose [data] and [partition] count, or data itself: a file or folder whose format
+// can be told.
 struct DataCommand {
   std::string source;
   std::vector<std::string> set;
   std::string out;
+  bool force = false;  // `out` may exist
 };
 int DataInfo(const DataCommand& command);
 int DataPrepare(const DataCommand& command);

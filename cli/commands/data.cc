@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 
@@ -7,36 +8,103 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "algorithms/api/registry.h"
 #include "cli/commands/commands.h"
 #include "cli/config/reader.h"
+#include "cli/config/resolve.h"
 #include "cli/process/exit.h"
 #include "core/status.h"
 #include "data/dataset.h"
+#include "data/detect.h"
+#include "data/overlap.h"
 #include "data/partition_file.h"
 #include "data/prepared.h"
+#include "data/source_file.h"
 
 namespace macaw::cli {
 namespace {
 
-absl::StatusOr<std::unique_ptr<data::Dataset>> Open(const DataCommand& command) {
-  if (absl::EndsWith(command.source, ".safetensors")) {
-    data::DataOptions options;
-    options.source = "prepared";
-    options.path = command.source;
-    return data::OpenDataset(options, {});
-  }
+struct Opened {
+  Config config;  // what it says of [data], the data's own constants filled in
+  std::unique_ptr<data::Dataset> dataset;
+};
+
+std::string Quoted(const std::string& text) {
+  return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"\"", "\\\""}}), "\"");
+}
+
+// Whether the file says in TOML where data is, rather than being data.
+absl::StatusOr<bool> IsConfiguration(const std::string& path) {
+  if (absl::EndsWith(path, ".toml")) return true;
+  if (std::filesystem::is_directory(path)) return false;
+  MACAW_ASSIGN_OR_RETURN(const std::string head, data::ReadHead(path, 4096));
+  return absl::StartsWith(head, "[data]") || absl::StrContains(head, "\n[data]");
+}
+
+absl::StatusOr<Opened> Open(const DataCommand& command) {
+  MACAW_RETURN_IF_ERROR(data::CheckExists(command.source));
   std::vector<Override> overrides;
+  std::string file = command.source;
+  MACAW_ASSIGN_OR_RETURN(const bool configuration, IsConfiguration(command.source));
+  if (!configuration) {
+    MACAW_ASSIGN_OR_RETURN(const std::string source, data::DetectSource(command.source));
+    overrides.push_back({"data.source", Quoted(source), command.source});
+    overrides.push_back({"data.path", Quoted(command.source), command.source});
+    file.clear();
+  }
   for (const std::string& text : command.set) {
     MACAW_ASSIGN_OR_RETURN(Override override, ParseOverride(text));
     overrides.push_back(std::move(override));
   }
-  MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(command.source, overrides));
-  MACAW_ASSIGN_OR_RETURN(const Config config, ReadDataConfig(command.source, overrides, catalogue));
-  return catalogue.OpenDataset(config.data, config.partition);
+  MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(file, overrides));
+  Opened opened;
+  MACAW_ASSIGN_OR_RETURN(opened.config, ReadDataConfig(file, overrides, catalogue));
+  MACAW_ASSIGN_OR_RETURN(opened.dataset,
+                         catalogue.OpenDataset(opened.config.data, opened.config.partition));
+  FillNormalise(opened.config, opened.dataset->info());
+  return opened;
 }
 
-void PrintInfo(const data::Dataset& dataset) {
+// What was found to be there already is not written over by accident.
+absl::Status CheckOut(const DataCommand& command) {
+  std::error_code error;
+  if (std::filesystem::is_directory(command.out, error)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(command.out, " is a folder; --out names the file to write"));
+  }
+  if (command.force || !std::filesystem::exists(command.out, error)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(command.out, " exists already; --force replaces it"));
+}
+
+// "a, b, c, ... (12 in all)"
+std::string ListText(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 8;
+  const auto end = names.begin() + static_cast<ptrdiff_t>(std::min(kShown, names.size()));
+  return absl::StrCat(
+      absl::StrJoin(names.begin(), end, ", "),
+      names.size() > kShown ? absl::StrCat(", ... (", names.size(), " in all)") : "");
+}
+
+// Of a data set that is looked through in a few seconds.
+std::string OverlapText(const data::Dataset& dataset) {
+  constexpr uint64_t kMostRows = 5'000'000;
+  if (dataset.info().train_examples > kMostRows) return "";
+  const absl::StatusOr<data::Overlap> overlap = data::TestRowsInTraining(dataset);
+  if (!overlap.ok() || overlap->in_training == 0) return "";
+  return absl::StrCat(overlap->in_training, " of the ", overlap->test_rows,
+                      " test examples equal a training example");
+}
+
+void PrintNotes(const data::Dataset& dataset) {
+  for (const std::string& note : dataset.info().notes) std::cout << "note: " << note << "\n";
+  const std::string overlap = OverlapText(dataset);
+  if (!overlap.empty()) std::cout << "note: " << overlap << "\n";
+}
+
+void PrintInfo(const Opened& opened) {
+  const data::Dataset& dataset = *opened.dataset;
   const data::DatasetInfo& info = dataset.info();
   std::vector<uint32_t> sizes;
   uint64_t validation = 0, test = 0;
@@ -59,6 +127,8 @@ void PrintInfo(const data::Dataset& dataset) {
                                absl::StrJoin(info.input_shape, ", "), "], ",
                                info.classes > 0 ? absl::StrCat(info.classes, " classes")
                                                 : "a number to predict"));
+  if (!info.feature_names.empty()) line("features", ListText(info.feature_names));
+  if (!info.class_names.empty()) line("classes", ListText(info.class_names));
   line("clients", absl::StrCat(info.clients));
   line("training examples", absl::StrCat(info.train_examples));
   line("a client's share",
@@ -69,38 +139,42 @@ void PrintInfo(const data::Dataset& dataset) {
   }
   line("clients' own", absl::StrCat(validation, " validation and ", test, " test examples"));
   line("central test", absl::StrCat(info.test_examples, " examples"));
-  line("normalisation", absl::StrFormat("scale %.6g, mean [%s], std [%s]", info.transform.scale,
-                                        absl::StrJoin(info.transform.mean, ", "),
-                                        absl::StrJoin(info.transform.std, ", ")));
+  if (info.feature_type != data::FeatureType::kI32)
+    line("normalise", NormaliseText(opened.config.run.transform));
   line("digest", info.digest.Hex());
+  PrintNotes(dataset);
 }
 
 }  // namespace
 
 int DataInfo(const DataCommand& command) {
-  const auto dataset = Open(command);
-  if (!dataset.ok()) return Report(dataset.status());
-  PrintInfo(**dataset);
+  const absl::StatusOr<Opened> opened = Open(command);
+  if (!opened.ok()) return Report(opened.status());
+  PrintInfo(*opened);
   return kExitOk;
 }
 
 int DataPrepare(const DataCommand& command) {
-  const auto dataset = Open(command);
-  if (!dataset.ok()) return Report(dataset.status());
-  if (const absl::Status status = data::WritePrepared(**dataset, command.out); !status.ok())
+  if (const absl::Status status = CheckOut(command); !status.ok()) return Report(status);
+  const absl::StatusOr<Opened> opened = Open(command);
+  if (!opened.ok()) return Report(opened.status());
+  if (const absl::Status status = data::WritePrepared(*opened->dataset, command.out); !status.ok())
     return Report(status);
-  std::cout << command.out << ": " << (*dataset)->info().clients << " clients, "
-            << (*dataset)->info().train_examples
+  std::cout << command.out << ": " << opened->dataset->info().clients << " clients, "
+            << opened->dataset->info().train_examples
             << " training examples; use it with [data] source = \"prepared\"\n";
+  PrintNotes(*opened->dataset);
   return kExitOk;
 }
 
 int DataExportPartition(const DataCommand& command) {
-  const auto dataset = Open(command);
-  if (!dataset.ok()) return Report(dataset.status());
-  if (const absl::Status status = data::ExportPartition(**dataset, command.out); !status.ok())
+  if (const absl::Status status = CheckOut(command); !status.ok()) return Report(status);
+  const absl::StatusOr<Opened> opened = Open(command);
+  if (!opened.ok()) return Report(opened.status());
+  if (const absl::Status status = data::ExportPartition(*opened->dataset, command.out);
+      !status.ok())
     return Report(status);
-  std::cout << command.out << ": the rows of " << (*dataset)->info().clients
+  std::cout << command.out << ": the rows of " << opened->dataset->info().clients
             << " clients; use it with [partition] scheme = \"file\"\n";
   return kExitOk;
 }

@@ -56,6 +56,12 @@ struct OutputSection {
   StopSection stop;
 };
 
+// Which keys of data.normalise are given. The data's own constants stand in for each that is not.
+struct NormaliseGiven {
+  bool scale = false, mean = false, std = false;
+  bool all() const { return scale && mean && std; }
+};
+
 using AlgorithmTables = std::map<std::string, std::map<std::string, ParameterValue>>;
 
 struct Config {
@@ -64,11 +70,12 @@ struct Config {
   std::string task = "auto";         // auto | classification | binary | regression | next-token
   double cohort_fraction = 0;        // > 0: run.cohort.size follows from the population
   std::vector<std::string> splits = {"test"};  // evaluation.splits
-  std::string model_script;    // TorchScript file whose module is the model; "": a model of layers
-  std::string model_init;      // safetensors file that the model starts from, or "zero"; "": from
-                               // the seed
-  bool own_transform = false;  // data.normalise is given: the data's own constants do not apply
-  AlgorithmTables algorithm_tables;  // [algorithm.NAME]; the chosen one's table is complete
+  std::string model_script;  // TorchScript file whose module is the model; "": a model of layers
+  std::string model_init;    // safetensors file that the model starts from, or "zero"; "": from the
+                             // seed
+  NormaliseGiven normalise_given;
+  std::vector<std::string> class_names;  // data.class_names, for people; empty: numbers
+  AlgorithmTables algorithm_tables;      // [algorithm.NAME]; the chosen one's table is complete
 
   data::DataOptions data;
   data::PartitionOptions partition;

@@ -19,16 +19,24 @@ std::vector<std::string> Names(const std::vector<data::Choice>& choices) {
   return names;
 }
 
-// The three constants of data.normalise: what the data itself suggests holds until one of them is
-// given.
-template <typename Make>
-Field Normalise(Make field) {
-  field.set = [set = field.set](Config& config, const Value& value) {
+// A key of data.normalise: until it is given, what the data itself suggests for it holds. A list
+// that is given may be empty, which differs from one that is left out.
+Field Normalise(bool NormaliseGiven::*key, Field field) {
+  field.set = [key, set = field.set](Config& config, const Value& value) {
     const bool taken = set(config, value);
-    config.own_transform = config.own_transform || taken;
+    if (taken) config.normalise_given.*key = true;
     return taken;
   };
-  return HiddenIf(std::move(field), [](const Config& config) { return !config.own_transform; });
+  field.get = [key, get = field.get](const Config& config) -> std::optional<Value> {
+    if (!(config.normalise_given.*key)) return std::nullopt;
+    std::optional<Value> value = get(config);
+    return value.has_value() ? std::move(value) : Value{Array{}};
+  };
+  field.reset = [key, reset = field.reset](Config& config) {
+    reset(config);
+    config.normalise_given.*key = false;
+  };
+  return field;
 }
 
 void AddRun(Fields& f) {
@@ -84,16 +92,27 @@ void AddData(Fields& f) {
   f.push_back(ResidentField());
   f.push_back(Plain("data.classes", AT(data.classes),
                     "labels must be below; 0: as many as the data shows", AtLeast(0)));
+  f.push_back(List("data.class_names", AT(class_names),
+                   "for people, in the order of the classes; default: the data's own words"));
   f.push_back(LabelColumnField());
-  f.push_back(Plain("data.client_noise", AT(run.transform.client_noise),
-                    "Gaussian noise on features: level * client / clients", AtLeast(0)));
+  f.push_back(ClientColumnField());
+  f.push_back(List("data.drop_columns", AT(data.drop_columns),
+                   "csv: columns that are neither label, client nor feature"));
   f.push_back(
-      Normalise(Plain("data.normalise.scale", AT(run.transform.scale),
-                      "x' = (x * scale - mean) / std; default: what suits the stored form")));
-  f.push_back(Normalise(
-      List("data.normalise.mean", AT(run.transform.mean), "per channel, or one for all")));
-  f.push_back(Normalise(
-      List("data.normalise.std", AT(run.transform.std), "per channel, or one for all", Above(0))));
+      Plain("data.client_noise", AT(run.transform.client_noise),
+            "Gaussian noise on a client's own features, the same in training and evaluation: "
+            "level * (client + 1) / clients",
+            AtLeast(0)));
+  f.push_back(Normalise(&NormaliseGiven::scale,
+                        Plain("data.normalise.scale", AT(run.transform.scale),
+                              "x' = (x * scale - mean) / std; default: 1/255 for bytes, else 1")));
+  f.push_back(Normalise(&NormaliseGiven::mean,
+                        List("data.normalise.mean", AT(run.transform.mean),
+                             "per channel, or one for all; default: the data's own, or 0")));
+  f.push_back(
+      Normalise(&NormaliseGiven::std,
+                List("data.normalise.std", AT(run.transform.std),
+                     "per channel, or one for all; default: the data's own, or 1", Above(0))));
   f.push_back(Plain("data.augment.pad_crop", AT(run.transform.pad_crop),
                     "pad by so many zeros, crop back at random", AtLeast(0)));
   f.push_back(

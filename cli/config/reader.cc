@@ -325,6 +325,10 @@ class Reader {
   std::string folder_;
 };
 
+absl::StatusOr<std::string> TextOf(const std::string& path) {
+  return path.empty() ? std::string() : ReadFile(path);
+}
+
 std::string FolderOf(const std::string& path) {
   std::error_code ignored;
   return std::filesystem::absolute(path, ignored).parent_path().string();
@@ -342,7 +346,7 @@ absl::StatusOr<Override> ParseOverride(const std::string& text) {
 
 absl::StatusOr<sdk::Catalogue> LoadCatalogue(const std::string& path,
                                              const std::vector<Override>& overrides) {
-  MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  MACAW_ASSIGN_OR_RETURN(const std::string text, TextOf(path));
   MACAW_ASSIGN_OR_RETURN(const Value document, ParseToml(text, path));
   std::vector<std::string> plugins;
   const auto read = [&](const Value& value, const std::string& folder) -> absl::Status {
@@ -397,7 +401,7 @@ absl::StatusOr<Config> ReadConfig(const std::string& path, const std::vector<Ove
 absl::StatusOr<Config> ReadDataConfig(const std::string& path,
                                       const std::vector<Override>& overrides,
                                       const sdk::Catalogue& catalogue) {
-  MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  MACAW_ASSIGN_OR_RETURN(const std::string text, TextOf(path));
   Reader reader(catalogue);
   MACAW_RETURN_IF_ERROR(reader.ReadAll(text, path, FolderOf(path), overrides));
   return std::move(reader).FinishData(path);

@@ -75,14 +75,26 @@ absl::Status ResolveModel(Config& config, const data::DatasetInfo& info) {
   return absl::OkStatus();
 }
 
+// "0.5", or "[0.4, 0.5, 0.6]" of several channels; many are cut short.
+std::string NumbersText(const std::vector<double>& numbers) {
+  constexpr size_t kShown = 6;
+  if (numbers.size() == 1) return absl::StrCat(numbers[0]);
+  const auto end = numbers.begin() + static_cast<ptrdiff_t>(std::min(kShown, numbers.size()));
+  return absl::StrCat("[", absl::StrJoin(numbers.begin(), end, ", "),
+                      numbers.size() > kShown ? ", ..." : "", "]");
+}
+
+absl::Status ResolveClassNames(Config& config, const data::DatasetInfo& info) {
+  if (config.class_names.empty()) config.class_names = info.class_names;
+  const auto names = static_cast<int64_t>(config.class_names.size());
+  if (names == 0 || names == info.classes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("data.class_names has ", names, " names, but ",
+                                                 info.name, " has ", info.classes, " classes"));
+}
+
 absl::Status ResolveTransform(Config& config, const data::DatasetInfo& info) {
   TransformConfig& transform = config.run.transform;
-  if (!config.own_transform) {
-    transform.scale = info.transform.scale;
-    transform.mean = info.transform.mean;
-    transform.std = info.transform.std;
-    config.own_transform = true;
-  }
+  FillNormalise(config, info);
   const bool image = info.input_shape.size() == 3;
   const int64_t channels = info.input_shape.empty() ? 1 : info.input_shape.front();
   const auto fits = [&](const std::vector<double>& v) {
@@ -125,6 +137,29 @@ absl::Status ResolveCohort(Config& config, const data::DatasetInfo& info) {
 
 }  // namespace
 
+void FillNormalise(Config& config, const data::DatasetInfo& info) {
+  TransformConfig& transform = config.run.transform;
+  NormaliseGiven& given = config.normalise_given;
+  if (!given.scale) transform.scale = info.transform.scale;
+  if (!given.mean) transform.mean = info.transform.mean;
+  if (!given.std) transform.std = info.transform.std;
+  given = {.scale = true, .mean = true, .std = true};
+}
+
+std::string NormaliseText(const TransformConfig& transform) {
+  const double divisor = 1 / transform.scale;
+  const bool divides = std::fabs(divisor) > 1 && std::fabs(divisor - std::round(divisor)) < 1e-9;
+  std::string text = transform.scale == 1 ? "x"
+                     : divides            ? absl::StrCat("x / ", std::round(divisor))
+                                          : absl::StrCat("x * ", transform.scale);
+  if (!transform.mean.empty()) absl::StrAppend(&text, " - ", NumbersText(transform.mean));
+  if (!transform.std.empty()) {
+    if (text != "x") text = absl::StrCat("(", text, ")");
+    absl::StrAppend(&text, " / ", NumbersText(transform.std));
+  }
+  return text == "x" ? "x, as stored" : text;
+}
+
 TaskKind TaskOf(const std::string& task) {
   return task == "binary"       ? TaskKind::kBinary
          : task == "regression" ? TaskKind::kRegression
@@ -146,6 +181,7 @@ absl::Status Resolve(Config& config, const data::DatasetInfo& info,
     model.name = "layers";
   }
   MACAW_RETURN_IF_ERROR(ResolveTransform(config, info));
+  MACAW_RETURN_IF_ERROR(ResolveClassNames(config, info));
   MACAW_RETURN_IF_ERROR(ResolveCohort(config, info));
   if (config.run.local.trainer == "fused" && config.run.dtype == DType::kF64) {
     return absl::InvalidArgumentError(

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "cli/config/config.h"
@@ -16,6 +17,12 @@ namespace macaw::cli {
 // nothing. Errors name the keys that do not fit and what the data has.
 absl::Status Resolve(Config& config, const data::DatasetInfo& info,
                      const sdk::Catalogue& catalogue);
+
+// The keys of data.normalise that are not given, from the data: afterwards all are given.
+void FillNormalise(Config& config, const data::DatasetInfo& info);
+
+// For people: "(x / 255 - 0.1307) / 0.3081", or "x, as stored".
+std::string NormaliseText(const TransformConfig& transform);
 
 // What a task other than "auto" is.
 TaskKind TaskOf(const std::string& task);

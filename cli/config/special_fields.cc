@@ -65,22 +65,37 @@ Field ResidentField() {
   return field;
 }
 
+namespace {
+
 // A column's name or its number from 0.
-Field LabelColumnField() {
-  Field field = Plain("data.label_column", AT(data.label_column),
-                      "csv: name or number of the label's column; default: the last");
+template <typename At>
+Field ColumnField(std::string path, At at, std::string help) {
+  Field field = Plain(std::move(path), at, std::move(help));
   field.expected = "a name or a number";
-  field.set = [](Config& config, const Value& value) {
+  field.set = [at](Config& config, const Value& value) {
     if (const int64_t* number = value.As<int64_t>(); number != nullptr && *number >= 0) {
-      config.data.label_column = absl::StrCat(*number);
+      at(config) = absl::StrCat(*number);
       return true;
     }
     const std::string* name = value.As<std::string>();
     if (name == nullptr) return false;
-    config.data.label_column = *name;
+    at(config) = *name;
     return true;
   };
   return field;
+}
+
+}  // namespace
+
+Field LabelColumnField() {
+  return ColumnField("data.label_column", AT(data.label_column),
+                     "csv: name or number of the label's column; default: the last");
+}
+
+Field ClientColumnField() {
+  return ColumnField("data.client_column", AT(data.client_column),
+                     "csv: likewise, of the column that says whose row it is; \"none\": no "
+                     "column does");
 }
 
 Field StopAtLeast() {

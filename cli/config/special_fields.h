@@ -9,6 +9,7 @@ Field DTypeField();
 Field WeightField();
 Field ResidentField();
 Field LabelColumnField();
+Field ClientColumnField();
 Field StopAtLeast();
 Field SplitsField();
 

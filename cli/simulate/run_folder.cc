@@ -59,6 +59,13 @@ absl::StatusOr<RunFolder> MakeAndHold(const std::string& path) {
 absl::StatusOr<RunFolder> MakeRunFolder(const std::string& out, const std::string& name,
                                         bool force) {
   const std::string wanted = out.empty() ? absl::StrCat("runs/", name) : out;
+  std::error_code ignored;
+  if (fs::exists(wanted, ignored) && !fs::is_directory(wanted, ignored)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(wanted, " is a file; ",
+                     out.empty() ? "a run's folder would go there: set run.name"
+                                 : "--out (or run.out) names the folder of a run"));
+  }
   if (!Taken(wanted)) return MakeAndHold(wanted);
   if (force) {
     MACAW_RETURN_IF_ERROR(Hold(wanted).status());  // not under the feet of a run that goes on

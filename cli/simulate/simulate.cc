@@ -135,6 +135,9 @@ class Run {
     MACAW_RETURN_IF_ERROR(Resolve(config_, info, catalogue_));
     MACAW_ASSIGN_OR_RETURN(models::ModelSpec spec, SpecOf(config_));
     Say("data", DataLine(info));
+    if (info.feature_type != data::FeatureType::kI32)
+      Say("normalise", NormaliseText(config_.run.transform));
+    for (const std::string& note : info.notes) Say("note", note);
     Say("model", ModelLine(config_, spec));
     Say("rounds",
         absl::StrCat(config_.run.rounds, " of ", config_.run.algorithm.name, ", ",

@@ -43,7 +43,10 @@ val_fraction = 0.1
 heldout_clients = 0.2
 resident = false
 classes = 2
+class_names = ["no", "yes"]
 label_column = 3
+client_column = "user"
+drop_columns = ["id", "when"]
 client_noise = 0.3
 normalise = {scale = 0.00392156862745098, mean = [0.1, 1e-30], std = [2, 3.5]}
 augment = {pad_crop = 4, flip = true}

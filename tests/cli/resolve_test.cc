@@ -111,11 +111,56 @@ TEST(Resolve, GivesAFileThatStandsAloneAndResolvesToItself) {
   EXPECT_THAT(effective, HasSubstr("input_shape = [1, 28, 28]"));
 }
 
-TEST(Resolve, KeepsTheFilesOwnNormalisation) {
-  Config config = Get({"data.normalise={scale = 2, std = [3]}"});
+TEST(Resolve, EachKeyOfNormaliseHasItsOwnDefaultFromTheData) {
+  const auto resolved = [](const std::string& normalise) {
+    Config config = Get({"data.normalise=" + normalise});
+    EXPECT_TRUE(Resolve(config, Images(), sdk::Catalogue::Builtins()).ok());
+    EXPECT_TRUE(config.normalise_given.all());
+    return config.run.transform;
+  };
+  const TransformConfig standardised = resolved("{mean = [0.1307], std = [0.3081]}");
+  EXPECT_EQ(standardised.scale, 0.5);  // the data's: that of bytes is 1/255
+  EXPECT_THAT(standardised.mean, ElementsAre(0.1307));
+  EXPECT_THAT(standardised.std, ElementsAre(0.3081));
+  const TransformConfig scaled = resolved("{scale = 2, std = [3]}");
+  EXPECT_EQ(scaled.scale, 2);
+  EXPECT_THAT(scaled.mean, ElementsAre(0.25));  // the data's
+  EXPECT_THAT(scaled.std, ElementsAre(3));
+  EXPECT_THAT(resolved("{mean = []}").mean, ElementsAre());  // given, and none
+}
+
+TEST(Resolve, ClassNamesAreTheDatasUnlessGivenAndNameEveryClass) {
+  data::DatasetInfo pets = Images();
+  pets.classes = 2;
+  pets.class_names = {"cat", "dog"};
+  Config config = Get();
+  ASSERT_TRUE(Resolve(config, pets, sdk::Catalogue::Builtins()).ok());
+  EXPECT_THAT(config.class_names, ElementsAre("cat", "dog"));
+  EXPECT_THAT(EffectiveToml(config), HasSubstr(R"(class_names = ["cat", "dog"])"));
+  Config own = Get({"data.class_names=[\"miau\", \"wau\"]"});
+  ASSERT_TRUE(Resolve(own, pets, sdk::Catalogue::Builtins()).ok());
+  EXPECT_THAT(own.class_names, ElementsAre("miau", "wau"));
+  EXPECT_THAT(ResolveError({"data.class_names=[\"one\"]"}, pets),
+              HasSubstr("data.class_names has 1 names"));
+}
+
+TEST(Resolve, AnEmptyListOfNormaliseSurvivesTheEffectiveFile) {
+  Config config = Get({"data.normalise.mean=[]"});
   ASSERT_TRUE(Resolve(config, Images(), sdk::Catalogue::Builtins()).ok());
-  EXPECT_EQ(config.run.transform.scale, 2);
-  EXPECT_TRUE(config.run.transform.mean.empty());
+  auto again = Parse(EffectiveToml(config));
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(again->normalise_given.all());
+  ASSERT_TRUE(Resolve(*again, Images(), sdk::Catalogue::Builtins()).ok());
+  EXPECT_THAT(again->run.transform.mean, ElementsAre());
+}
+
+TEST(Resolve, TellsTheNormalisationInEffectAsAFormula) {
+  EXPECT_EQ(NormaliseText({}), "x, as stored");
+  EXPECT_EQ(NormaliseText({.scale = 1.0 / 255}), "x / 255");
+  EXPECT_EQ(NormaliseText({.scale = 1.0 / 255, .mean = {0.1307}, .std = {0.3081}}),
+            "(x / 255 - 0.1307) / 0.3081");
+  EXPECT_EQ(NormaliseText({.scale = 0.3, .std = {2, 3}}), "(x * 0.3) / [2, 3]");
+  EXPECT_EQ(NormaliseText({.std = {4}}), "x / 4");
 }
 
 TEST(Resolve, NamesWhatDoesNotFit) {

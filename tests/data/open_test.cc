@@ -27,6 +27,22 @@ class Open : public testing::Test {
   std::string images_;
 };
 
+TEST_F(Open, SaysWhichPathDoesNotExist) {
+  for (const char* source : {"idx", "libsvm", "leaf", "cifar10", "cifar100", "csv", "prepared"}) {
+    const auto refusal = [&](DataOptions data, PartitionOptions partition = {}) {
+      data.source = source;
+      return std::string(OpenDataset(data, partition).status().message());
+    };
+    EXPECT_THAT(refusal({.path = "/nope"}), HasSubstr("data.path: /nope does not exist")) << source;
+    EXPECT_THAT(refusal({}), HasSubstr("data.path is missing")) << source;
+    EXPECT_THAT(refusal({.path = images_, .test_path = "/nope"}),
+                HasSubstr("data.test_path: /nope does not exist"))
+        << source;
+  }
+  EXPECT_THAT(With({}, {.scheme = "file", .path = "/nope"}).status().message(),
+              HasSubstr("partition.path: /nope does not exist"));
+}
+
 TEST_F(Open, RefusesOptionsOutOfRangeByTheirKey) {
   EXPECT_THAT(OpenDataset({.source = "mnist"}, {}).status().message(),
               HasSubstr("synthetic, idx, libsvm"));

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "absl/strings/str_join.h"
 #include "tests/data/test_files.h"
 
 namespace macaw::data {
@@ -48,6 +49,22 @@ TEST_F(PartitionFile, ReadsAnotherSystemsSplitInItsOrder) {
   EXPECT_EQ(rows[1].features[0], 3);
   EXPECT_EQ((*dataset)->Examples(ClientId(1), Split::kTrain), 0u);
   EXPECT_EQ((*dataset)->CentralTest().size(), 2u);
+}
+
+TEST_F(PartitionFile, SaysThatItLeavesNoCentralTestSetAndWhatItDoesNotUse) {
+  std::string all = "{\"a\": [0";
+  for (int row = 1; row < 100; ++row) absl::StrAppend(&all, ", ", row);
+  const auto notes = [&](const std::string& json) {
+    const auto dataset = Read(json);
+    EXPECT_TRUE(dataset.ok()) << dataset.status();
+    return absl::StrJoin((*dataset)->info().notes, "\n");
+  };
+  EXPECT_THAT(notes(all + "]}"), testing::AllOf(HasSubstr("data.test_fraction = 0.1 has no effect"),
+                                                testing::Not(HasSubstr("stay unused"))));
+  EXPECT_THAT(notes(R"({"a": [1, 2], "test": [3]})"),
+              testing::AllOf(HasSubstr("97 of the 100 rows"), testing::Not(HasSubstr("fraction"))));
+  data_.test_fraction = 0;
+  EXPECT_EQ(notes(all + "]}"), "");
 }
 
 TEST_F(PartitionFile, RefusesWhatIsNoDivision) {

@@ -8,9 +8,12 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "absl/strings/str_join.h"
 #include "core/files.h"
 #include "core/safetensors.h"
+#include "data/overlap.h"
 #include "tests/data/test_files.h"
+#include "tests/support/python.h"
 
 namespace macaw::data {
 namespace {
@@ -177,6 +180,47 @@ TEST_F(SpoiledFile, IsRefusedByShapeLengthAndMetadata) {
   EXPECT_THAT(Refusal(), HasSubstr("no tensor \"features\""));
 }
 
+TEST_F(SpoiledFile, SaysThatTestRowsAreTrainingRows) {
+  const auto notes = [&] {
+    EXPECT_TRUE(WriteSafetensors(path_, tensors_, metadata_).ok());
+    const auto dataset = OpenDataset(Prepared(path_), {});
+    EXPECT_TRUE(dataset.ok()) << dataset.status();
+    return absl::StrJoin((*dataset)->info().notes, "\n");
+  };
+  EXPECT_EQ(notes(), "");
+  const std::vector<int64_t> central = {1, 3}, first = {0, 1};
+  Set<int64_t>("central_test", "I64", {2}, central);
+  EXPECT_THAT(notes(), HasSubstr("2 of the 2 rows of central_test are rows of train_offsets"));
+  Set<int64_t>("train_offsets", "I64", {2}, first);
+  EXPECT_EQ(notes(), "");
+  Set<int64_t>("test_offsets", "I64", {2}, first);
+  EXPECT_THAT(notes(), HasSubstr("rows of test_offsets"));
+}
+
+TEST_F(SpoiledFile, NamesAllOfItsClassesOrIsRefused) {
+  metadata_["class_names"] = R"(["cat", "dog"])";
+  ASSERT_TRUE(WriteSafetensors(path_, tensors_, metadata_).ok());
+  EXPECT_THAT((*OpenDataset(Prepared(path_), {}))->info().class_names, ElementsAre("cat", "dog"));
+  for (const char* bad :
+       {R"(["cat"])", R"(["cat", 7])", "cat, dog", R"({"a": "cat", "b": "dog"})"}) {
+    metadata_["class_names"] = bad;
+    EXPECT_THAT(Refusal(), HasSubstr("metadata \"class_names\" must be a JSON list of 2 names"));
+  }
+}
+
+// Equal rows at different places are found by reading them.
+TEST(Overlap, CountsTestRowsThatEqualATrainingRow) {
+  const TemporaryFolder folder;
+  DataOptions options{.source = "csv", .path = folder.Write("a.csv", "1,2,0\n3,4,1\n5,6,0\n")};
+  options.test_path = folder.Write("t.csv", "3,4,1\n3,4,0\n1,2,0\n9,9,1\n");
+  const auto dataset = OpenDataset(options, {.clients = 2});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  const auto overlap = TestRowsInTraining(**dataset);
+  ASSERT_TRUE(overlap.ok());
+  EXPECT_EQ(overlap->test_rows, 4u);
+  EXPECT_EQ(overlap->in_training, 2u);  // the same features with another label do not count
+}
+
 TEST_F(SpoiledFile, WithoutOffsetsIsDividedByThePartition) {
   std::erase_if(tensors_, [](const TensorToWrite& t) { return t.name == "train_offsets"; });
   ASSERT_TRUE(WriteSafetensors(path_, tensors_, {}).ok());
@@ -196,8 +240,8 @@ TEST_F(SpoiledFile, KeepsItsOwnSplits) {
 
 // The program in the room's README writes a file that opens.
 TEST(PreparedFile, TheReadmesTenLinesOfNumpyWriteOne) {
-  if (std::system("python3 -c 'import numpy' > /dev/null 2>&1") != 0)
-    GTEST_SKIP() << "python3 has no numpy";
+  if (const std::string why = testing_support::WhyNoPython("numpy"); !why.empty())
+    GTEST_SKIP() << why;
   const std::string readme = *ReadFile(std::string(MACAW_SOURCE_DIR) + "/data/README.md");
   const size_t begin = readme.find("```python\n") + 10, end = readme.find("```", begin);
   ASSERT_LT(begin, end);
@@ -205,7 +249,9 @@ TEST(PreparedFile, TheReadmesTenLinesOfNumpyWriteOne) {
   EXPECT_LE(std::count(program.begin(), program.end(), '\n'), 10);
   const TemporaryFolder folder;
   folder.Write("ten.py", program);
-  ASSERT_EQ(std::system(("cd " + folder.path() + " && python3 ten.py").c_str()), 0);
+  const testing_support::Finished run = testing_support::RunShell(
+      absl::StrCat("cd ", folder.path(), " && ", testing_support::Python(), " ten.py"));
+  ASSERT_EQ(run.exit, 0) << run.output;
   const auto dataset = OpenDataset(Prepared(folder.path() + "/mine.safetensors"), {});
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   EXPECT_EQ((*dataset)->info().clients, 100u);

@@ -152,37 +152,6 @@ TEST(Libsvm, RefusesDamageByLine) {
   EXPECT_THAT(refusal("# nothing\n"), HasSubstr("holds no examples"));
 }
 
-TEST(Csv, FindsTheLabelByNameNumberOrPlace) {
-  const TemporaryFolder folder;
-  const std::string path = folder.Write("a.csv", "u,\"class\",v\n1,7,2\n3,5,4\n");
-  for (const char* column : {"class", "1"}) {
-    const auto dataset = OpenWhole({.source = "csv", .path = path, .label_column = column});
-    ASSERT_NE(dataset, nullptr) << column;
-    EXPECT_EQ(dataset->info().classes, 2);
-    const std::vector<RowCopy> rows = Copy(*dataset, 0, Split::kTrain);
-    EXPECT_THAT(Floats(rows[1]), ElementsAre(3, 4));
-    EXPECT_EQ(rows[0].label, 1);  // 7 is the second of {5, 7}
-  }
-  const std::string bare = folder.Write("b.csv", "1;2;0.5\n3;4;1.5\n");
-  const auto regression = OpenWhole({.source = "csv", .path = bare});
-  EXPECT_EQ(regression->info().classes, 0);
-  EXPECT_EQ(Copy(*regression, 0, Split::kTrain)[1].target, 1.5F);
-}
-
-TEST(Csv, RefusesDamageByLineAndColumn) {
-  const TemporaryFolder folder;
-  const auto refusal = [&](const std::string& text, const std::string& column = "") {
-    return Refusal(
-        {.source = "csv", .path = folder.Write("bad.csv", text), .label_column = column});
-  };
-  EXPECT_THAT(refusal("a,b\n1,2\n1\n"), HasSubstr("line 3: has 1 cells, the first line has 2"));
-  EXPECT_THAT(refusal("1,2\nnan,2\n"), HasSubstr("line 2: column 0: \"nan\""));
-  EXPECT_THAT(refusal("1,2\n1,\n"), HasSubstr("column 1"));
-  EXPECT_THAT(refusal("a,b\n1,2\n", "c"), HasSubstr("label_column \"c\""));
-  EXPECT_THAT(refusal("a,b\n"), HasSubstr("no examples"));
-  EXPECT_THAT(refusal("1\n2\n"), HasSubstr("at least one feature"));
-}
-
 constexpr char kLeafTrain[] =
     R"({"users": ["b", "a"], "num_samples": [1, 2], "user_data": {
         "a": {"x": [[1, 2], [3, 4.5]], "y": [0, 1.0]}, "b": {"y": [2], "x": [[5, 6]]}}})";

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <string>
@@ -26,9 +27,12 @@ inline Finished RunShell(const std::string& command) {
   return result;
 }
 
+// MACAW_PYTHON, or the one that `./dev test` makes, with NumPy, PyTorch and safetensors.
 inline std::string Python() {
   const char* named = ::getenv("MACAW_PYTHON");
-  return named == nullptr ? "python3" : named;
+  if (named != nullptr) return named;
+  const std::string made = MACAW_SOURCE_DIR "/.deps/python/bin/python";
+  return ::access(made.c_str(), X_OK) == 0 ? made : "python3";
 }
 
 // "" where Python can import these modules ("torch, numpy"); else why the test must be skipped.
@@ -37,7 +41,7 @@ inline std::string WhyNoPython(const std::string& modules) {
   if (probe.exit == 0) return "";
   return absl::StrCat(
       Python(), " cannot import ", modules,
-      "; MACAW_PYTHON=/venv/bin/python names one that can. It said: ", probe.output);
+      "; ./dev test makes one that can, MACAW_PYTHON names another. It said: ", probe.output);
 }
 
 }  // namespace macaw::testing_support

@@ -1,0 +1,119 @@
+#include "data/detect.h"
+
+#include <filesystem>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "core/status.h"
+#include "data/source_file.h"
+#include "data/text.h"
+
+namespace macaw::data {
+namespace {
+
+template <typename... Words>
+absl::Status Unknown(const std::string& path, const Words&... words) {
+  return absl::InvalidArgumentError(absl::StrCat(path, " ", words...));
+}
+
+absl::StatusOr<std::string> OfFolder(const std::string& path) {
+  const auto holds = [&](const std::vector<std::string>& names) {
+    return !FindIn(path, names).empty();
+  };
+  if (holds({"train-images-idx3-ubyte", "train-images.idx3-ubyte", "t10k-images-idx3-ubyte",
+             "t10k-images.idx3-ubyte"})) {
+    return "idx";
+  }
+  if (holds({"data_batch_1.bin", "cifar-10-batches-bin"})) return "cifar10";
+  if (holds({"cifar-100-binary", "train.bin"})) return "cifar100";
+  if (holds({"train"}) || FilesIn(path, ".json").ok()) return "leaf";
+  return Unknown(path,
+                 "is a folder without IDX files (train-images-idx3-ubyte), CIFAR batches "
+                 "(data_batch_1.bin, train.bin) or LEAF's .json files; name one file of it");
+}
+
+// Formats that are not read, by how they begin, and the way to one that is.
+struct Foreign {
+  absl::string_view magic, advice;
+};
+constexpr char kWriteIt[] =
+    "write its arrays as a prepared file (data/README.md: ten lines of Python)";
+constexpr Foreign kForeign[] = {
+    {{"\x93NUMPY", 6}, kWriteIt},
+    {{"PK\x03\x04", 4},
+     "unpack it, or, if it is .npz or a PyTorch file, write its arrays as a prepared file "
+     "(data/README.md)"},
+    {{"\x89HDF", 4}, kWriteIt},
+    {{"PAR1", 4}, "write it as CSV"},
+    {{"\x80\x02", 2}, kWriteIt},
+    {{"\x80\x04", 2}, kWriteIt},
+    {{"\x89PNG", 4}, "write all images as one prepared file (data/README.md)"},
+    {{"\xFF\xD8\xFF", 3}, "write all images as one prepared file (data/README.md)"},
+};
+
+// The first line that says something, without comments.
+absl::string_view FirstLine(absl::string_view text) {
+  absl::string_view found;
+  (void)ForEachLine(text, [&](int64_t, absl::string_view line) {
+    line = absl::StripAsciiWhitespace(line);
+    if (found.empty() && !line.empty() && line.front() != '#') found = line;
+    return absl::OkStatus();
+  });
+  return found;
+}
+
+// "label index:value ..."
+bool IsSparseRow(absl::string_view line) {
+  const std::vector<absl::string_view> words =
+      absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
+  if (words.size() < 2 || !ParseNumber(words[0])) return false;
+  const std::pair<absl::string_view, absl::string_view> pair =
+      absl::StrSplit(words[1], absl::MaxSplits(':', 1));
+  return ParseNumber(pair.first) && ParseNumber(pair.second);
+}
+
+absl::StatusOr<std::string> OfText(const std::string& path, absl::string_view text) {
+  absl::ConsumePrefix(&text, "\xEF\xBB\xBF");
+  const absl::string_view line = FirstLine(text);
+  if (!line.empty() && (line.front() == '{' || line.front() == '[')) {
+    if (absl::StrContains(text, "\"users\"") || absl::StrContains(text, "\"user_data\""))
+      return "leaf";
+    return Unknown(path, "is JSON, but not LEAF's (\"users\", \"user_data\")");
+  }
+  if (IsSparseRow(line)) return "libsvm";
+  if (line.find_first_of(",;\t") != absl::string_view::npos) return "csv";
+  return Unknown(path,
+                 "is text, but neither rows of cells (CSV) nor `label index:value ...` (LIBSVM); "
+                 "running text becomes rows in LEAF's JSON: data/README.md");
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> DetectSource(const std::string& path) {
+  MACAW_RETURN_IF_ERROR(CheckExists(path));
+  if (IsFolder(path)) return OfFolder(path);
+  MACAW_ASSIGN_OR_RETURN(const std::string head, ReadHead(path, size_t{64} << 10));
+  if (head.empty()) return Unknown(path, "is empty");
+  // Safetensors: the header's length in eight bytes, then the header, which is JSON.
+  if (head.size() > 9 && head[8] == '{' && head.substr(4, 4) == std::string(4, '\0'))
+    return "prepared";
+  if (absl::StartsWith(head, absl::string_view("\0\0\x08\x03", 4))) return "idx";
+  if (absl::StartsWith(head, absl::string_view("\0\0\x08\x01", 4)))
+    return Unknown(path, "holds IDX labels; name the file of the images beside it");
+  for (const Foreign& foreign : kForeign) {
+    if (absl::StartsWith(head, foreign.magic))
+      return Unknown(path, "is of a format that is not read; ", foreign.advice);
+  }
+  std::error_code error;
+  const uintmax_t size = std::filesystem::file_size(path, error);
+  if (!error && absl::EndsWith(path, ".bin") && size % 3073 == 0) return "cifar10";
+  if (!error && absl::EndsWith(path, ".bin") && size % 3074 == 0) return "cifar100";
+  if (head.find('\0') == std::string::npos) return OfText(path, head);
+  return Unknown(path,
+                 "is of no format that is known: IDX, CIFAR's .bin, LIBSVM, CSV, LEAF's JSON or a "
+                 "prepared safetensors file");
+}
+
+}  // namespace macaw::data

@@ -1,0 +1,48 @@
+#include "data/overlap.h"
+
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/hash/hash.h"
+#include "absl/strings/string_view.h"
+#include "core/status.h"
+
+namespace macaw::data {
+namespace {
+
+// Of features and label. Two different rows share it by chance once in 2^64.
+uint64_t HashOf(const Rows& rows, uint64_t i) {
+  const ExampleBlock& block = rows.block;
+  const uint64_t row = rows.at(i);
+  const absl::string_view features(
+      reinterpret_cast<const char*>(block.features + row * block.row_bytes), block.row_bytes);
+  const int32_t label = block.classes != nullptr ? block.classes[row] : 0;
+  const float target = block.targets != nullptr ? block.targets[row] : 0;
+  return absl::HashOf(features, label, target);
+}
+
+}  // namespace
+
+absl::StatusOr<Overlap> TestRowsInTraining(const Dataset& dataset) {
+  absl::flat_hash_set<uint64_t> training;
+  training.reserve(dataset.info().train_examples);
+  for (uint64_t client = 0; client < dataset.info().clients; ++client) {
+    MACAW_ASSIGN_OR_RETURN(const Rows rows, dataset.Client(ClientId(client), Split::kTrain));
+    for (uint64_t i = 0; i < rows.size(); ++i) training.insert(HashOf(rows, i));
+  }
+  Overlap overlap;
+  const auto look_up = [&](const Rows& rows) {
+    overlap.test_rows += rows.size();
+    for (uint64_t i = 0; i < rows.size(); ++i)
+      overlap.in_training += training.contains(HashOf(rows, i)) ? 1 : 0;
+  };
+  look_up(dataset.CentralTest());
+  for (uint64_t client = 0; client < dataset.info().clients; ++client) {
+    if (dataset.Examples(ClientId(client), Split::kTest) == 0) continue;
+    MACAW_ASSIGN_OR_RETURN(const Rows rows, dataset.Client(ClientId(client), Split::kTest));
+    look_up(rows);
+  }
+  return overlap;
+}
+
+}  // namespace macaw::data

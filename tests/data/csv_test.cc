@@ -1,0 +1,202 @@
+// A table as people have it: words for users and classes, columns by name, and no mistake
+// unnoticed.
+#include <gmock/gmock.h>
+
+#include "data/prepared.h"
+#include "tests/data/test_files.h"
+
+namespace macaw::data {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class Csv : public testing::Test {
+ protected:
+  DataOptions With(const std::string& text, DataOptions options = {}) {
+    options.source = "csv";
+    options.path = folder_.Write("a.csv", text);
+    options.test_fraction = 0;
+    return options;
+  }
+  // All rows with one client, so that what was read can be looked at.
+  std::unique_ptr<Dataset> Whole(const DataOptions& options) {
+    auto dataset = OpenDataset(options, {.scheme = "iid", .clients = 1});
+    EXPECT_TRUE(dataset.ok()) << dataset.status();
+    return dataset.ok() ? *std::move(dataset) : nullptr;
+  }
+  std::string Refusal(const std::string& text, DataOptions options = {}) {
+    const auto dataset = OpenDataset(With(text, std::move(options)), {.clients = 1});
+    EXPECT_FALSE(dataset.ok()) << "opened";
+    const std::string message(dataset.status().message());
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+    return message;
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(Csv, FindsTheLabelByNameNumberOrPlace) {
+  for (const char* column : {"class", "1"}) {
+    const auto dataset = Whole(With("u,\"class\",v\n1,7,2\n3,5,4\n", {.label_column = column}));
+    ASSERT_NE(dataset, nullptr) << column;
+    EXPECT_EQ(dataset->info().classes, 2);
+    EXPECT_THAT(dataset->info().class_names, ElementsAre("5", "7"));
+    EXPECT_THAT(dataset->info().feature_names, ElementsAre("u", "v"));
+    const std::vector<RowCopy> rows = Copy(*dataset, 0, Split::kTrain);
+    EXPECT_THAT(Floats(rows[1]), ElementsAre(3, 4));
+    EXPECT_EQ(rows[0].label, 1);  // 7 is the second of {5, 7}
+  }
+  const auto regression = Whole(With("1;2;0.5\n3;4;1.5\n"));
+  EXPECT_EQ(regression->info().classes, 0);
+  EXPECT_EQ(Copy(*regression, 0, Split::kTrain)[1].target, 1.5F);
+}
+
+TEST_F(Csv, WordsAreClassesInSortedOrder) {
+  const auto dataset = Whole(With("\xEF\xBB\xBFx,pet\n1,dog\n2,cat\n3,dog\n"));
+  ASSERT_NE(dataset, nullptr);
+  EXPECT_EQ(dataset->info().classes, 2);
+  EXPECT_THAT(dataset->info().class_names, ElementsAre("cat", "dog"));
+  EXPECT_THAT(dataset->info().feature_names, ElementsAre("x"));
+  const std::vector<RowCopy> rows = Copy(*dataset, 0, Split::kTrain);
+  EXPECT_EQ(rows[0].label, 1);
+  EXPECT_EQ(rows[1].label, 0);
+  EXPECT_EQ(rows[2].label, 1);
+  EXPECT_THAT(Whole(With("x,y\n1,0\n2,1\n"))->info().class_names, IsEmpty());  // just numbers
+}
+
+TEST_F(Csv, TheClientColumnNamesTheNaturalClients) {
+  const std::string text = "who,x,y\nzoe,1,a\nann,2,b\nzoe,3,b\n\"ann\",4,a\nbob,5,a\n";
+  for (const char* column : {"who", "0"}) {
+    const auto dataset = OpenDataset(With(text, {.client_column = column}), {});
+    ASSERT_TRUE(dataset.ok()) << dataset.status();
+    ASSERT_EQ((*dataset)->info().clients, 3u);
+    EXPECT_EQ((*dataset)->ClientName(ClientId(0)), "zoe");  // in the order of their first rows
+    EXPECT_EQ((*dataset)->ClientName(ClientId(1)), "ann");
+    EXPECT_THAT((*dataset)->info().input_shape, ElementsAre(1));
+    const std::vector<RowCopy> zoe = Copy(**dataset, 0, Split::kTrain);
+    ASSERT_EQ(zoe.size(), 2u);
+    EXPECT_THAT(Floats(zoe[1]), ElementsAre(3));
+    EXPECT_EQ(zoe[1].label, 1);
+    EXPECT_EQ((*dataset)->Examples(ClientId(2), Split::kTrain), 1u);
+  }
+  // Another scheme divides the same rows without them.
+  const auto divided =
+      OpenDataset(With(text, {.client_column = "who"}), {.scheme = "iid", .clients = 5});
+  ASSERT_TRUE(divided.ok()) << divided.status();
+  EXPECT_EQ((*divided)->info().clients, 5u);
+}
+
+TEST_F(Csv, ASecondFileHoldsTheClientsOwnTestRows) {
+  DataOptions options = With("user,x,y\nann,1,0\nbob,2,1\n", {.client_column = "user"});
+  options.test_path = folder_.Write("test.csv", "user,x,y\nbob,7,0\ncid,8,1\n");
+  const auto dataset = OpenDataset(options, {});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  ASSERT_EQ((*dataset)->info().clients, 3u);  // one who never trains
+  EXPECT_EQ((*dataset)->Examples(ClientId(2), Split::kTrain), 0u);
+  EXPECT_EQ((*dataset)->Examples(ClientId(2), Split::kTest), 1u);
+  EXPECT_THAT(Floats(Copy(**dataset, 1, Split::kTest)[0]), ElementsAre(7));
+  EXPECT_EQ((*dataset)->CentralTest().size(), 2u);
+
+  options.test_path = folder_.Write("turned.csv", "user,y,x\nbob,0,7\n");
+  EXPECT_THAT(std::string(OpenDataset(options, {}).status().message()),
+              AllOf(HasSubstr("turned.csv line 1"), HasSubstr("user, y, x")));
+}
+
+TEST_F(Csv, AClientColumnNeverBecomesAFeatureUnnoticed) {
+  for (const char* name : {"user", "User ID", "client_id", "deviceId", "subject"}) {
+    EXPECT_THAT(Refusal(std::string(name) + ",x,y\n1,2,0\n2,3,1\n"),
+                AllOf(HasSubstr("data.client_column"), HasSubstr(name)));
+  }
+  const auto feature = Whole(With("user,x,y\n1,2,0\n2,3,1\n", {.client_column = kNoColumn}));
+  ASSERT_NE(feature, nullptr);
+  EXPECT_THAT(feature->info().feature_names, ElementsAre("user", "x"));
+  // Words in a feature's place: whose row it is, most likely.
+  EXPECT_THAT(Refusal("name,x,y\nann,2,0\n"),
+              AllOf(HasSubstr("column \"name\": \"ann\""), HasSubstr("data.client_column")));
+  // What a program numbers its rows with.
+  EXPECT_THAT(Refusal(",x,y\n0,2,0\n"), HasSubstr("data.drop_columns = [\"0\"]"));
+}
+
+TEST_F(Csv, DroppedColumnsAreNeitherFeatureNorChecked) {
+  const auto dataset =
+      Whole(With("id,x,when,y\nr1,2,Mon,0\nr2,3,,1\n", {.drop_columns = {"when", "0"}}));
+  ASSERT_NE(dataset, nullptr);
+  EXPECT_THAT(dataset->info().feature_names, ElementsAre("x"));
+  EXPECT_THAT(Floats(Copy(*dataset, 0, Split::kTrain)[1]), ElementsAre(3));
+}
+
+TEST_F(Csv, CellsInQuotationMarksMayHoldTheSeparator) {
+  const auto dataset =
+      OpenDataset(With("who,x,y\n\"Roe, Jane\",1,\"a \"\"b\"\"\"\n\"Roe, Jane\", 2 ,c\n",
+                       {.client_column = "who"}),
+                  {});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->ClientName(ClientId(0)), "Roe, Jane");
+  EXPECT_THAT((*dataset)->info().class_names, ElementsAre("a \"b\"", "c"));
+  EXPECT_THAT(Refusal("a,b\n\"1,2\n"), HasSubstr("line 2: cell 0 opens a quotation mark"));
+  EXPECT_THAT(Refusal("a,b\n\"1\"2,2\n"), HasSubstr("line 2: cell 0 goes on"));
+}
+
+TEST_F(Csv, TabsSeparateEmptyCells) {
+  EXPECT_THAT(Refusal("x\tz\ty\n1\t\t0\n"), HasSubstr("line 2: column \"z\": \"\""));
+  EXPECT_EQ(Whole(With("x\ty\n1\t0\n 2\t\"1\"\n"))->info().classes, 2);
+}
+
+TEST_F(Csv, AHeaderOfNumbersIsOneWhenAColumnIsNamed) {
+  const auto dataset = Whole(With("label,0,1\n7,1,2\n5,3,4\n", {.label_column = "label"}));
+  ASSERT_NE(dataset, nullptr);
+  EXPECT_EQ(dataset->info().train_examples, 2u);
+  EXPECT_THAT(dataset->info().feature_names, ElementsAre("0", "1"));
+}
+
+TEST_F(Csv, RefusesDamageByLineAndColumn) {
+  EXPECT_THAT(Refusal("a,b\n1,2\n1\n"), HasSubstr("line 3: has 1 cells, the first line has 2"));
+  EXPECT_THAT(Refusal("1,2\nnan,2\n"), HasSubstr("line 2: column 0: \"nan\""));
+  EXPECT_THAT(Refusal("age,b\n1,2\nold,2\n"), HasSubstr("line 3: column \"age\": \"old\""));
+  EXPECT_THAT(Refusal("1,2\n1,\n"), HasSubstr("column 1: \"\" is no label"));
+  EXPECT_THAT(Refusal("x,y\n1,cat\n1,NAN\n"), HasSubstr("column \"y\": \"NAN\""));
+  EXPECT_THAT(Refusal("x,y\n1,cat\n1,3\n"), HasSubstr("\"3\" is a number"));
+  EXPECT_THAT(Refusal("x,y\n1,3\n1,cat\n"), HasSubstr("\"cat\" is a word"));
+  EXPECT_THAT(Refusal("who,x,y\n,1,0\n", {.client_column = "who"}),
+              HasSubstr("line 2: column \"who\" names no client"));
+  EXPECT_THAT(Refusal("a,b\n"), HasSubstr("no examples"));
+  EXPECT_THAT(Refusal("1\n2\n"), HasSubstr("at least one feature"));
+}
+
+TEST_F(Csv, RefusesColumnsThatAreNotThereOrNamedTwice) {
+  EXPECT_THAT(Refusal("a,b\n1,2\n", {.label_column = "c"}),
+              AllOf(HasSubstr("data.label_column \"c\""), HasSubstr("(a, b)")));
+  EXPECT_THAT(Refusal("1,2\n", {.client_column = "c"}), HasSubstr("has no header"));
+  EXPECT_THAT(Refusal("a,b,c\n1,2,3\n", {.label_column = "a", .client_column = "0"}),
+              HasSubstr("data.label_column names column \"a\""));
+  EXPECT_THAT(Refusal("a,a,c\n1,2,3\n", {.label_column = "a"}), HasSubstr("two columns"));
+  EXPECT_THAT(Refusal("x,y\n1,a\n2,b\n3,c\n", {.classes = 2}), HasSubstr("data.classes is 2"));
+}
+
+TEST_F(Csv, TheDigestFollowsTheChoiceOfColumns) {
+  const std::string text = "a,b,c\n1,0,1\n2,1,0\n";
+  const auto digest = [&](DataOptions options) {
+    return Whole(With(text, std::move(options)))->info().digest;
+  };
+  EXPECT_NE(digest({}), digest({.label_column = "b"}));
+  EXPECT_NE(digest({}), digest({.drop_columns = {"a"}}));
+  EXPECT_EQ(digest({.label_column = "b"}), digest({.label_column = "b"}));
+}
+
+TEST_F(Csv, NamesSurviveAPreparedFile) {
+  const auto dataset =
+      OpenDataset(With("who,x,y\nann,1,dog\nbob,2,cat\n", {.client_column = "who"}), {});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  const std::string path = folder_.path() + "/p.safetensors";
+  ASSERT_TRUE(WritePrepared(**dataset, path).ok());
+  const auto prepared = OpenDataset({.source = "prepared", .path = path}, {});
+  ASSERT_TRUE(prepared.ok()) << prepared.status();
+  EXPECT_EQ((*prepared)->info().class_names, (*dataset)->info().class_names);
+  EXPECT_EQ((*prepared)->info().feature_names, (*dataset)->info().feature_names);
+  EXPECT_EQ(CopyAll(**prepared), CopyAll(**dataset));
+}
+
+}  // namespace
+}  // namespace macaw::data

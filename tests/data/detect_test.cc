@@ -1,0 +1,71 @@
+#include "data/detect.h"
+
+#include <gmock/gmock.h>
+
+#include "data/prepared.h"
+#include "tests/data/test_files.h"
+
+namespace macaw::data {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class Detect : public testing::Test {
+ protected:
+  std::string Source(const std::string& name, const std::string& bytes) {
+    const auto source = DetectSource(folder_.Write(name, bytes));
+    return source.ok() ? *source : absl::StrCat("error: ", source.status().message());
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(Detect, TellsEachFormatWhateverTheFileIsCalled) {
+  EXPECT_EQ(Source("a", IdxImages(3)), "idx");
+  EXPECT_EQ(Source("b.gz", Gzip(IdxImages(3))), "idx");
+  EXPECT_EQ(Source("c.txt", "# made up\n+1 3:0.5 7:1\n"), "libsvm");
+  EXPECT_EQ(Source("c.gz", Gzip("-1 1:1\n")), "libsvm");
+  EXPECT_EQ(Source("d", "\xEF\xBB\xBFuser;x;y\nann;1;2\n"), "csv");
+  EXPECT_EQ(Source("e.tsv", "1\t2\t3\n"), "csv");
+  EXPECT_EQ(Source("f", R"( {"users": ["a"], "user_data": {}})"), "leaf");
+  EXPECT_EQ(Source("g.bin", std::string(3073, '\1')), "cifar10");
+  EXPECT_EQ(Source("h.bin", std::string(2 * 3074, '\1')), "cifar100");
+}
+
+TEST_F(Detect, TellsFoldersByWhatTheyHold) {
+  folder_.Write("mnist/t10k-images-idx3-ubyte.gz", "");
+  folder_.Write("leaf/train/a.json", "");
+  folder_.Write("c10/data_batch_1.bin", "");
+  folder_.Write("c100/train.bin", "");
+  EXPECT_EQ(*DetectSource(folder_.path() + "/mnist"), "idx");
+  EXPECT_EQ(*DetectSource(folder_.path() + "/leaf"), "leaf");
+  EXPECT_EQ(*DetectSource(folder_.path() + "/c10"), "cifar10");
+  EXPECT_EQ(*DetectSource(folder_.path() + "/c100"), "cifar100");
+}
+
+TEST_F(Detect, SaysWhatAFileIsInsteadAndWhatToDo) {
+  EXPECT_THAT(Source("a.npy", absl::StrCat("\x93NUMPY", std::string(90, '\0'))),
+              AllOf(HasSubstr("a.npy"), HasSubstr("prepared")));
+  EXPECT_THAT(Source("a.parquet", "PAR1xxxx"), HasSubstr("CSV"));
+  EXPECT_THAT(Source("labels", IdxLabels(3, 2)), HasSubstr("images beside it"));
+  EXPECT_THAT(Source("split.json", R"({"0": [1, 2]})"), HasSubstr("not LEAF's"));
+  EXPECT_THAT(Source("play.txt", "To be or not to be\n"), HasSubstr("LEAF's JSON"));
+  EXPECT_THAT(Source("noise", std::string("\1\2\0\3", 4)), HasSubstr("no format that is known"));
+  EXPECT_THAT(Source("nothing", ""), HasSubstr("is empty"));
+  folder_.Write("folder/readme", "x");
+  EXPECT_THAT(std::string(DetectSource(folder_.path() + "/folder").status().message()),
+              HasSubstr("is a folder without"));
+  EXPECT_THAT(std::string(DetectSource("/nope").status().message()),
+              HasSubstr("/nope does not exist"));
+}
+
+TEST_F(Detect, TellsAPreparedFile) {
+  const auto dataset = OpenDataset({.source = "synthetic", .synthetic = {.clients = 2}}, {});
+  ASSERT_TRUE(dataset.ok());
+  const std::string path = folder_.path() + "/anything";
+  ASSERT_TRUE(WritePrepared(**dataset, path).ok());
+  EXPECT_EQ(*DetectSource(path), "prepared");
+}
+
+}  // namespace
+}  // namespace macaw::data
