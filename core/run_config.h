@@ -36,7 +36,7 @@ struct ModelConfig {
 };
 
 // How stored features become model inputs, x' = (x · scale − mean[c]) / std[c] per channel c, then
-// augmentation (training rows only), all of it in the gather of a batch.
+// the client's own noise, then augmentation (training only), all of it in the gather of a batch.
 struct TransformConfig {
   double scale = 1.0;        // 1/255 for stored bytes
   std::vector<double> mean;  // per channel, or one for all; empty: 0

@@ -146,7 +146,8 @@ void BatchGather::Gather(const Rows& rows, std::span<const uint32_t> positions,
       });
     }
   }
-  if (type_ == FeatureType::kI32 || (identity_ && augment == nullptr)) {
+  const bool noisy = transform_.client_noise > 0 && rows.noise.clients > 0;
+  if (type_ == FeatureType::kI32 || (identity_ && augment == nullptr && !noisy)) {
     for (size_t i = 0; i < positions.size(); ++i) {
       std::memcpy(features.data() + i * example_bytes(),
                   block.features + rows.at(positions[i]) * block.row_bytes, example_bytes());
@@ -154,7 +155,6 @@ void BatchGather::Gather(const Rows& rows, std::span<const uint32_t> positions,
     return;
   }
   DispatchDType(dtype_, [&]<typename T>(T) {
-    const bool noisy = augment != nullptr && transform_.client_noise > 0;
     const bool moved = augment != nullptr && (transform_.pad_crop > 0 || transform_.flip);
     std::vector<T> scratch;
     std::vector<float> noise;
@@ -170,29 +170,31 @@ void BatchGather::Gather(const Rows& rows, std::span<const uint32_t> positions,
       };
       type_ == FeatureType::kU8 ? convert(static_cast<const uint8_t*>(nullptr))
                                 : convert(static_cast<const float*>(nullptr));
-      if (!moved && !noisy) continue;
-      StreamKey key{.seed = augment->seed,
-                    .purpose = Purpose::kAugment,
-                    .round = augment->round,
-                    .client = augment->client,
-                    .extra = uint64_t{augment->epoch} << 32 | positions[i]};
       const std::span<T> example(to, elements_);
+      if (noisy) {
+        // Of the row itself, so that every epoch, stage and evaluation sees the same.
+        noise.resize(elements_);
+        RandomStream({.seed = rows.noise.seed,
+                      .purpose = Purpose::kNoise,
+                      .client = rows.noise.client,
+                      .extra = static_cast<uint64_t>(rows.noise.split) << 32 | positions[i]})
+            .FillNormal(noise);
+        const auto level = static_cast<T>(transform_.client_noise *
+                                          static_cast<double>(rows.noise.client.value + 1) /
+                                          static_cast<double>(rows.noise.clients));
+        for (size_t e = 0; e < elements_; ++e) to[e] += level * static_cast<T>(noise[e]);
+      }
       if (moved) {
-        RandomStream stream(key);
+        RandomStream stream({.seed = augment->seed,
+                             .purpose = Purpose::kAugment,
+                             .round = augment->round,
+                             .client = augment->client,
+                             .extra = uint64_t{augment->epoch} << 32 | positions[i]});
         const auto reach = static_cast<uint64_t>(2 * transform_.pad_crop + 1);
         const auto down = static_cast<int64_t>(stream.Below(reach)) - transform_.pad_crop;
         const auto right = static_cast<int64_t>(stream.Below(reach)) - transform_.pad_crop;
         const bool mirror = transform_.flip && (stream.NextU32() & 1U) != 0;
         if (down != 0 || right != 0 || mirror) Shift(example, scratch, shape_, down, right, mirror);
-      }
-      if (noisy) {
-        key.purpose = Purpose::kNoise;
-        noise.resize(elements_);
-        RandomStream(key).FillNormal(noise);
-        const auto level = static_cast<T>(
-            transform_.client_noise * static_cast<double>(augment->client.value + 1) /
-            static_cast<double>(std::max<uint64_t>(1, augment->clients)));
-        for (size_t e = 0; e < elements_; ++e) to[e] += level * static_cast<T>(noise[e]);
       }
     }
   });

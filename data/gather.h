@@ -13,18 +13,18 @@
 
 namespace macaw::data {
 
-// What the random part of a batch transform depends on; evaluation passes none.
+// What the random part of a batch transform (crops, flips) depends on; evaluation passes none.
 struct AugmentKey {
   uint64_t seed = 0;
   Round round{};
   ClientId client{};
   uint32_t epoch = 0;
-  uint64_t clients = 0;  // population, for the per-client noise level
 };
 
-// Copies chosen rows of a client into a batch buffer, converted to the run's dtype, normalised and
-// augmented, and the labels beside it. A batch always starts on 64 bytes and its bits depend on
-// (rows, key) only, never on where the rows were stored. Immutable after construction, thread-safe.
+// Copies chosen rows of a client into a batch buffer, converted to the run's dtype, normalised,
+// with the client's own noise (Rows::noise) and augmented, and the labels beside it. A batch always
+// starts on 64 bytes and its bits depend on (rows, key) only, never on where the rows were stored.
+// Immutable after construction, thread-safe.
 class BatchGather {
  public:
   // What the constructor requires: one mean and std for all channels or one a channel, std > 0,

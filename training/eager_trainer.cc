@@ -179,10 +179,8 @@ absl::StatusOr<StageOutcome> EagerTrainer::Train(const StageRun& run) {
   optimizer_.Start(local, run.stage.correction.mu);
 
   StageOutcome outcome{.sums = MetricSums(run.objective.metrics())};
-  data::AugmentKey augment{.seed = run.task.seed,
-                           .round = run.task.round,
-                           .client = run.task.client,
-                           .clients = run.task.clients};
+  data::AugmentKey augment{
+      .seed = run.task.seed, .round = run.task.round, .client = run.task.client};
   for (auto positions = order_.Next(); !positions.empty(); positions = order_.Next()) {
     augment.epoch = order_.epoch();
     MACAW_RETURN_IF_ERROR(batch_.Load(run.rows, positions, &augment, run.objective));

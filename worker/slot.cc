@@ -95,17 +95,23 @@ absl::StatusOr<state::ClientState> Slot::ReadState(ClientId client, const Fence&
   return absl::DataLossError(state.status().message());
 }
 
+absl::StatusOr<data::Rows> Slot::RowsOf(ClientId client, data::Split split) const {
+  MACAW_ASSIGN_OR_RETURN(data::Rows rows, dataset_->Client(client, split));
+  rows.noise = {.seed = context_->run.seed,
+                .client = client,
+                .split = split,
+                .clients = dataset_->info().clients};
+  return rows;
+}
+
 absl::StatusOr<training::ClientTask> Slot::Load(const PhaseContext& phase, ClientId client) const {
-  training::ClientTask task{.seed = context_->run.seed,
-                            .round = phase.round,
-                            .phase = phase.phase,
-                            .client = client,
-                            .clients = dataset_->info().clients};
+  training::ClientTask task{
+      .seed = context_->run.seed, .round = phase.round, .phase = phase.phase, .client = client};
   for (const auto& [split, rows] : {std::pair(data::Split::kTrain, &task.train),
                                     std::pair(data::Split::kValidation, &task.validation),
                                     std::pair(data::Split::kTest, &task.test)}) {
     if (dataset_->Examples(client, split) == 0) continue;
-    MACAW_ASSIGN_OR_RETURN(*rows, dataset_->Client(client, split));
+    MACAW_ASSIGN_OR_RETURN(*rows, RowsOf(client, split));
   }
   return task;
 }
@@ -235,7 +241,7 @@ absl::StatusOr<fleet::EvaluationResult> Slot::Evaluate(const EvaluationContext& 
       rows = dataset_->CentralTest();
       break;
     case fleet::EvaluationKind::kClientTest: {
-      MACAW_ASSIGN_OR_RETURN(rows, dataset_->Client(task.client, data::Split::kTest));
+      MACAW_ASSIGN_OR_RETURN(rows, RowsOf(task.client, data::Split::kTest));
       begin = 0;
       end = rows.size();
       absl::StatusOr<state::ClientState> read = ReadState(task.client, task.state_version);
@@ -248,7 +254,7 @@ absl::StatusOr<fleet::EvaluationResult> Slot::Evaluate(const EvaluationContext& 
       break;
     }
     case fleet::EvaluationKind::kClientTrain: {
-      MACAW_ASSIGN_OR_RETURN(rows, dataset_->Client(task.client, data::Split::kTrain));
+      MACAW_ASSIGN_OR_RETURN(rows, RowsOf(task.client, data::Split::kTrain));
       break;
     }
     case fleet::EvaluationKind::kStateDigest:

@@ -50,6 +50,8 @@ class Slot {
   Slot(const RunContext& context, const data::Dataset& dataset,
        std::unique_ptr<training::LocalTrainer> trainer)
       : context_(&context), dataset_(&dataset), trainer_(std::move(trainer)) {}
+  // A client's rows, with the key of the noise that belongs to them.
+  absl::StatusOr<data::Rows> RowsOf(ClientId client, data::Split split) const;
   absl::StatusOr<training::ClientTask> Load(const PhaseContext& phase, ClientId client) const;
   absl::StatusOr<fleet::ClientRecord> TrainOne(const PhaseContext& phase,
                                                const fleet::Assignment& assignment,

@@ -172,10 +172,9 @@ TEST(BatchGather, AugmentationFollowsItsKeyAndNotTheBatch) {
   std::vector<float> images(4 * 64);
   std::iota(images.begin(), images.end(), 0.0F);
   const Rows rows = RowsOver(images, 64);
-  const TransformConfig transform{.pad_crop = 2, .flip = true, .client_noise = 0.5};
+  const TransformConfig transform{.pad_crop = 2, .flip = true};
   const BatchGather gather(FeatureType::kF32, {1, 8, 8}, transform, DType::kF32);
-  const AugmentKey key{
-      .seed = 1, .round = Round(3), .client = ClientId(4), .epoch = 1, .clients = 10};
+  const AugmentKey key{.seed = 1, .round = Round(3), .client = ClientId(4), .epoch = 1};
   const std::vector<float> all = Gathered(gather, rows, {0, 1, 2, 3}, &key);
   const std::vector<float> one = Gathered(gather, rows, {2}, &key);
   EXPECT_TRUE(std::equal(one.begin(), one.end(), all.begin() + 2 * 64));
@@ -189,19 +188,58 @@ TEST(BatchGather, AugmentationFollowsItsKeyAndNotTheBatch) {
   }
 }
 
+Rows WithNoise(Rows rows, uint64_t client, Split split = Split::kTrain, uint64_t seed = 1) {
+  rows.noise = {.seed = seed, .client = ClientId(client), .split = split, .clients = 10};
+  return rows;
+}
+
 TEST(BatchGather, NoiseGrowsWithTheClientsRank) {
   const std::vector<float> zeros(10000);
   const Rows rows = RowsOver(zeros, 10000);
   const BatchGather gather(FeatureType::kF32, {10000}, {.client_noise = 2.0}, DType::kF32);
   const auto deviation = [&](uint64_t client) {
-    const AugmentKey key{.seed = 1, .client = ClientId(client), .clients = 10};
     double squares = 0;
-    for (const float x : Gathered(gather, rows, {0}, &key)) squares += double{x} * x / 10000;
+    for (const float x : Gathered(gather, WithNoise(rows, client), {0}))
+      squares += double{x} * x / 10000;
     return std::sqrt(squares);
   };
   EXPECT_NEAR(deviation(0), 0.2, 0.01);
   EXPECT_NEAR(deviation(9), 2.0, 0.1);
-  EXPECT_EQ(Gathered(gather, rows, {0}), zeros);  // none in evaluation
+  EXPECT_EQ(Gathered(gather, rows, {0}), zeros);  // nobody's rows: the central test set
+}
+
+TEST(BatchGather, NoiseBelongsToTheRowAndIsTheSameInTrainingAndEvaluation) {
+  std::vector<float> stored(4 * 64);
+  std::iota(stored.begin(), stored.end(), 0.0F);
+  const Rows plain = RowsOver(stored, 64), rows = WithNoise(plain, 3);
+  const BatchGather gather(FeatureType::kF32, {1, 8, 8}, {.client_noise = 0.5}, DType::kF32);
+  const std::vector<float> evaluated = Gathered(gather, rows, {0, 1, 2, 3});
+  EXPECT_NE(evaluated, stored);
+  for (uint32_t epoch = 0; epoch < 3; ++epoch) {
+    const AugmentKey key{.seed = 1, .round = Round(epoch), .client = ClientId(3), .epoch = epoch};
+    EXPECT_EQ(Gathered(gather, rows, {0, 1, 2, 3}, &key), evaluated);
+  }
+  const std::vector<float> third = Gathered(gather, rows, {2});
+  EXPECT_TRUE(std::equal(third.begin(), third.end(), evaluated.begin() + 2 * 64));
+  EXPECT_NE(Gathered(gather, WithNoise(plain, 4), {0}), Gathered(gather, rows, {0}));
+  EXPECT_NE(Gathered(gather, WithNoise(plain, 3, Split::kTest), {0}), Gathered(gather, rows, {0}));
+  EXPECT_NE(Gathered(gather, WithNoise(plain, 3, Split::kTrain, 2), {0}),
+            Gathered(gather, rows, {0}));
+  // A flip moves it with the image.
+  const BatchGather flips(FeatureType::kF32, {1, 8, 8}, {.flip = true, .client_noise = 0.5},
+                          DType::kF32);
+  std::vector<float> mirrored = Gathered(flips, rows, {0});
+  const std::vector<float> straight = mirrored;
+  for (size_t line = 0; line < 8; ++line)
+    std::reverse(mirrored.begin() + line * 8, mirrored.begin() + line * 8 + 8);
+  bool flipped = false;
+  for (uint32_t epoch = 0; epoch < 20; ++epoch) {
+    const AugmentKey key{.seed = 1, .epoch = epoch};
+    const std::vector<float> x = Gathered(flips, rows, {0}, &key);
+    EXPECT_TRUE(x == straight || x == mirrored);
+    flipped = flipped || x == mirrored;
+  }
+  EXPECT_TRUE(flipped);
 }
 
 TEST(BatchGather, ChecksTheTransformAgainstTheData) {

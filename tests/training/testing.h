@@ -100,7 +100,6 @@ inline ClientTask TaskOf(const data::Rows& train) {
   task.seed = 11;
   task.round = Round(3);
   task.client = ClientId(7);
-  task.clients = 10;
   task.train = train;
   return task;
 }

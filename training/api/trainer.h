@@ -22,7 +22,6 @@ struct ClientTask {
   Round round{};
   Phase phase{};
   ClientId client{};
-  uint64_t clients = 0;  // population
   data::Rows train;
   data::Rows validation;
   data::Rows test;

@@ -206,8 +206,7 @@ absl::StatusOr<StageOutcome> FusedTrainer::Train(const StageRun& run, const Clie
   }
   StageOutcome outcome{.sums = MetricSums(run.objective.metrics())};
   StepNorm step_norm(run.sgd());
-  data::AugmentKey augment{
-      .seed = task.seed, .round = task.round, .client = task.client, .clients = task.clients};
+  data::AugmentKey augment{.seed = task.seed, .round = task.round, .client = task.client};
   std::span<const uint32_t> next = order_.Next();
   while (!next.empty()) {
     batch_.assign(next.begin(), next.end());
