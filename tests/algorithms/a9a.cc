@@ -3,16 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <sstream>
 #include <utility>
 
+#include "tests/support/public_data.h"
+
 namespace macaw::algorithms {
 namespace {
 
-constexpr char kPath[] = MACAW_SOURCE_DIR "/../shared/data/libsvm/a9a";
 constexpr double kLambda = 1e-3;
 constexpr double kOptimum = .33334075206871;  // F* at this λ
 constexpr size_t kFeatures = 123;
@@ -24,8 +23,8 @@ struct Row {
 
 std::vector<Row> ReadRows() {
   std::vector<Row> rows;
-  std::ifstream file(kPath);
-  for (std::string line; std::getline(file, line);) {
+  std::istringstream text(testing_support::PublicText("a9a.gz"));
+  for (std::string line; std::getline(text, line);) {
     std::istringstream words(line);
     Row row;
     words >> row.label;
@@ -90,10 +89,6 @@ const std::vector<GoldenRow>& GoldenRows() {
        10,
        {1.25e-2, 2.44e-4, 2.88e-5, 1.62e-6}}};
   return rows;
-}
-
-std::string WhyNoA9a() {
-  return std::filesystem::exists(kPath) ? "" : std::string("there is no ") + kPath;
 }
 
 std::vector<double> GoldenGaps(const GoldenRow& row, size_t checkpoints) {

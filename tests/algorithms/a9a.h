@@ -20,9 +20,6 @@ struct GoldenRow {
 constexpr std::array<int, 4> kGoldenRounds = {10, 50, 100, 200};
 const std::vector<GoldenRow>& GoldenRows();
 
-// "" where the data is; else why the test must be skipped.
-std::string WhyNoA9a();
-
 // F − F* of the row after each of the first `checkpoints` of kGoldenRounds.
 std::vector<double> GoldenGaps(const GoldenRow& row, size_t checkpoints);
 

@@ -7,7 +7,6 @@ namespace {
 
 // The first ten rounds, in seconds; a9a_test.cc (slow) goes on to 200.
 TEST(A9a, EveryRowOfTheGoldenRunBeginsAsItShould) {
-  if (const std::string why = WhyNoA9a(); !why.empty()) GTEST_SKIP() << why;
   for (const GoldenRow& row : GoldenRows()) {
     EXPECT_NEAR(GoldenGaps(row, 1)[0] / row.gap[0], 1, 1e-2) << row.label;
   }

@@ -1,26 +1,20 @@
-// Public data sets, where they are.
+// Public data sets, as they are published.
 #include <gmock/gmock.h>
 
-#include <filesystem>
 #include <iostream>
 
 #include "tests/data/test_files.h"
+#include "tests/support/public_data.h"
 
 namespace macaw::data {
 namespace {
 
 using testing::ElementsAre;
 
-#define MACAW_NEEDS(path) \
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << "no data at " << (path)
-
-std::string Shared(const std::string& name) {
-  return std::string(MACAW_SOURCE_DIR) + "/../shared/data/" + name;
-}
+using testing_support::PublicData;
 
 TEST(RealData, TheCommittedMnistMakesTheQuickstartsThousandClients) {
   const std::string path = std::string(MACAW_SOURCE_DIR) + "/examples/data/mnist";
-  MACAW_NEEDS(path);
   const auto dataset = OpenDataset(
       {.source = "idx", .path = path, .test_fraction = 0.1},
       {.scheme = "dirichlet-class", .clients = 1000, .concentration = 0.3, .min_size = 1});
@@ -46,9 +40,8 @@ TEST(RealData, TheCommittedMnistMakesTheQuickstartsThousandClients) {
 }
 
 TEST(RealData, A9a) {
-  MACAW_NEEDS(Shared("libsvm/a9a"));
   const auto dataset = OpenDataset(
-      {.source = "libsvm", .path = Shared("libsvm/a9a"), .test_fraction = 0}, {.clients = 10});
+      {.source = "libsvm", .path = PublicData("a9a.gz"), .test_fraction = 0}, {.clients = 10});
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   EXPECT_EQ((*dataset)->info().train_examples, 32561u);
   EXPECT_THAT((*dataset)->info().input_shape, ElementsAre(123));
@@ -56,9 +49,8 @@ TEST(RealData, A9a) {
 }
 
 TEST(RealData, MushroomsHasLabelsOneAndTwo) {
-  MACAW_NEEDS(Shared("libsvm/mushrooms"));
   const auto dataset =
-      OpenDataset({.source = "libsvm", .path = Shared("libsvm/mushrooms"), .test_fraction = 0},
+      OpenDataset({.source = "libsvm", .path = PublicData("mushrooms.gz"), .test_fraction = 0},
                   {.clients = 10});
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   EXPECT_EQ((*dataset)->info().train_examples, 8124u);
@@ -66,9 +58,8 @@ TEST(RealData, MushroomsHasLabelsOneAndTwo) {
 }
 
 TEST(RealData, LeafSynthetic) {
-  MACAW_NEEDS(Shared("leaf/synthetic_1_1_test.json"));
   const auto dataset = OpenDataset(
-      {.source = "leaf", .path = Shared("leaf/synthetic_1_1_test.json"), .test_fraction = 0}, {});
+      {.source = "leaf", .path = PublicData("synthetic_1_1_test.json.gz"), .test_fraction = 0}, {});
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   const DatasetInfo& info = (*dataset)->info();
   EXPECT_EQ(info.clients, 30u);

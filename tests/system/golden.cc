@@ -2,10 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "tests/support/public_data.h"
 #include "tests/system/simulation.h"
 
 namespace macaw::testing_support {
@@ -13,7 +12,6 @@ namespace {
 
 constexpr double kOptimum = .33334075206871;  // F* of a9a with lambda = 1e-3
 constexpr double kTolerance = 1e-2;           // relative
-constexpr char kData[] = MACAW_SOURCE_DIR "/../shared/data/libsvm/a9a";
 
 }  // namespace
 
@@ -26,15 +24,11 @@ std::vector<GoldenRun> GoldenRuns() {
           {"feddyn", {1.25e-2, 2.44e-4, 2.88e-5, 1.62e-6}}};
 }
 
-std::string WhyNoGoldenData() {
-  return std::filesystem::exists(kData) ? "" : absl::StrCat("there is no ", kData);
-}
-
 void ExpectGolden(const GoldenRun& golden, size_t checkpoints) {
   const uint32_t rounds = kGoldenRounds[checkpoints - 1];
   Simulation run(golden.algorithm,
                  {MACAW_SOURCE_DIR "/examples/convex.toml", "--rounds", absl::StrCat(rounds),
-                  "--set", absl::StrCat("data.path=", kData), "--set",
+                  "--set", absl::StrCat("data.path=", PublicData("a9a.gz")), "--set",
                   absl::StrCat("algorithm.name=", golden.algorithm), "--quiet"});
   ASSERT_EQ(run.Wait(), 0) << run.output();
   std::vector<double> objective;

@@ -14,9 +14,6 @@ struct GoldenRun {
 constexpr std::array<uint32_t, 4> kGoldenRounds = {10, 50, 100, 200};
 std::vector<GoldenRun> GoldenRuns();
 
-// "" where the data is; else why the test must be skipped.
-std::string WhyNoGoldenData();
-
 // Runs it for the first `checkpoints` of kGoldenRounds, through the real programs, and expects the
 // reference's gaps to 1e-2.
 void ExpectGolden(const GoldenRun& golden, size_t checkpoints);

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "core/files.h"
+#include "tests/support/public_data.h"
 #include "tests/system/simulation.h"
 
 namespace macaw {
@@ -21,8 +22,6 @@ using testing_support::Simulation;
 constexpr size_t kLength = 40;  // characters a row
 constexpr size_t kRows = 24;    // a speaker, at most
 constexpr size_t kSpeakers = 12;
-
-std::string PlayPath() { return MACAW_SOURCE_DIR "/../shared/data/text/tinyshakespeare.txt"; }
 
 // LEAF's form of the play: "NAME:" begins a speech, an empty line ends it. The last row of a
 // speaker is a short one.
@@ -89,11 +88,9 @@ double Column(const Simulation& run, const std::string& column, size_t row) {
 }
 
 TEST(Text, IsLearntByItsSpeakersForAnyNumberOfWorkers) {
-  if (!std::filesystem::exists(PlayPath())) GTEST_SKIP() << "no " << PlayPath();
-  const auto play = ReadFile(PlayPath());
-  ASSERT_TRUE(play.ok()) << play.status();
+  const std::string play = testing_support::PublicText("tinyshakespeare.txt.gz");
   const std::string folder = absl::StrCat(testing::TempDir(), "/macaw-text-", ::getpid());
-  const std::string config = WriteJob(folder, SpeakersOf(*play));
+  const std::string config = WriteJob(folder, SpeakersOf(play));
   Simulation run("one", {config, "--quiet", "--set", "workers.slots=1"});
   ASSERT_EQ(run.Wait(), 0) << run.output();
   // Among 97 tokens a guess costs 4.57; most of a text is blanks and a few letters.

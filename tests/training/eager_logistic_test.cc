@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
 #include <sstream>
 
+#include "tests/support/public_data.h"
 #include "tests/training/testing.h"
 
 namespace macaw::training {
@@ -21,10 +21,10 @@ struct Sparse {
   std::vector<double> labels;  // 0 or 1
 };
 
-Sparse ReadA9a(const std::string& path) {
+Sparse ReadA9a() {
   Sparse data;
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
+  std::istringstream text(testing_support::PublicText("a9a.gz"));
+  for (std::string line; std::getline(text, line);) {
     std::istringstream words(line);
     double label = 0;
     words >> label;
@@ -68,9 +68,8 @@ std::vector<double> Descend(const Sparse& data, int steps) {
 }
 
 TEST(EagerLogistic, DescendsOnA9aAsAPlainLoopDoes) {
-  const std::string path = MACAW_SOURCE_DIR "/../shared/data/libsvm/a9a";
-  const Sparse data = ReadA9a(path);
-  if (data.rows.empty()) GTEST_SKIP() << "the a9a data set is not at " << path;
+  const Sparse data = ReadA9a();
+  ASSERT_EQ(data.rows.size(), 32561u);
   const models::ModelSpec spec = SpecOf({"linear 1 nobias"}, {kFeatures}, 1, DType::kF64);
   const Examples examples(data.rows, data.labels);
   const FlatVector zero(spec.layout);
