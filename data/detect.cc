@@ -53,15 +53,38 @@ constexpr Foreign kForeign[] = {
     {{"\xFF\xD8\xFF", 3}, "write all images as one prepared file (data/README.md)"},
 };
 
-// The first line that says something, without comments.
-absl::string_view FirstLine(absl::string_view text) {
-  absl::string_view found;
+constexpr size_t kHead = size_t{64} << 10;
+
+// The first two lines that say something, without comments and without one that the head cuts.
+std::vector<absl::string_view> FirstLines(absl::string_view text) {
+  std::vector<absl::string_view> lines;
   (void)ForEachLine(text, [&](int64_t, absl::string_view line) {
-    line = absl::StripAsciiWhitespace(line);
-    if (found.empty() && !line.empty() && line.front() != '#') found = line;
+    const absl::string_view words = absl::StripAsciiWhitespace(line);
+    const bool cut = text.size() > kHead / 2 && line.end() == text.end();
+    if (!words.empty() && words.front() != '#' && lines.size() < 2 && !(cut && !lines.empty()))
+      lines.push_back(line);
     return absl::OkStatus();
   });
-  return found;
+  return lines;
+}
+
+size_t CellsOf(absl::string_view line, char separator) {
+  size_t cells = 1;
+  bool quoted = false;
+  for (const char c : line) {
+    if (c == '"') quoted = !quoted;
+    cells += c == separator && !quoted ? 1 : 0;
+  }
+  return cells;
+}
+
+// Several cells a line, and as many in the second as in the first.
+bool IsTable(const std::vector<absl::string_view>& lines) {
+  for (const char separator : {',', ';', '\t'}) {
+    const size_t cells = CellsOf(lines.front(), separator);
+    if (cells > 1) return CellsOf(lines.back(), separator) == cells;
+  }
+  return false;
 }
 
 // "label index:value ..."
@@ -76,14 +99,16 @@ bool IsSparseRow(absl::string_view line) {
 
 absl::StatusOr<std::string> OfText(const std::string& path, absl::string_view text) {
   absl::ConsumePrefix(&text, "\xEF\xBB\xBF");
-  const absl::string_view line = FirstLine(text);
+  const std::vector<absl::string_view> lines = FirstLines(text);
+  const absl::string_view line =
+      lines.empty() ? "" : absl::StripLeadingAsciiWhitespace(lines.front());
   if (!line.empty() && (line.front() == '{' || line.front() == '[')) {
     if (absl::StrContains(text, "\"users\"") || absl::StrContains(text, "\"user_data\""))
       return "leaf";
     return Unknown(path, "is JSON, but not LEAF's (\"users\", \"user_data\")");
   }
   if (IsSparseRow(line)) return "libsvm";
-  if (line.find_first_of(",;\t") != absl::string_view::npos) return "csv";
+  if (!lines.empty() && IsTable(lines)) return "csv";
   return Unknown(path,
                  "is text, but neither rows of cells (CSV) nor `label index:value ...` (LIBSVM); "
                  "running text becomes rows in LEAF's JSON: data/README.md");
@@ -94,7 +119,7 @@ absl::StatusOr<std::string> OfText(const std::string& path, absl::string_view te
 absl::StatusOr<std::string> DetectSource(const std::string& path) {
   MACAW_RETURN_IF_ERROR(CheckExists(path));
   if (IsFolder(path)) return OfFolder(path);
-  MACAW_ASSIGN_OR_RETURN(const std::string head, ReadHead(path, size_t{64} << 10));
+  MACAW_ASSIGN_OR_RETURN(const std::string head, ReadHead(path, kHead));
   if (head.empty()) return Unknown(path, "is empty");
   // Safetensors: the header's length in eight bytes, then the header, which is JSON.
   if (head.size() > 9 && head[8] == '{' && head.substr(4, 4) == std::string(4, '\0'))

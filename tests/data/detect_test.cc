@@ -27,6 +27,10 @@ TEST_F(Detect, TellsEachFormatWhateverTheFileIsCalled) {
   EXPECT_EQ(Source("c.gz", Gzip("-1 1:1\n")), "libsvm");
   EXPECT_EQ(Source("d", "\xEF\xBB\xBFuser;x;y\nann;1;2\n"), "csv");
   EXPECT_EQ(Source("e.tsv", "1\t2\t3\n"), "csv");
+  EXPECT_EQ(Source("t.csv", "who,x\n\"Roe, Jane\",1\n"), "csv");
+  std::string wide = "1";  // two lines of it are longer than what is read
+  while (wide.size() < 40000) wide += ",0";
+  EXPECT_EQ(Source("w.csv", absl::StrCat(wide, "\n", wide, "\n")), "csv");
   EXPECT_EQ(Source("f", R"( {"users": ["a"], "user_data": {}})"), "leaf");
   EXPECT_EQ(Source("g.bin", std::string(3073, '\1')), "cifar10");
   EXPECT_EQ(Source("h.bin", std::string(2 * 3074, '\1')), "cifar100");
@@ -50,6 +54,8 @@ TEST_F(Detect, SaysWhatAFileIsInsteadAndWhatToDo) {
   EXPECT_THAT(Source("labels", IdxLabels(3, 2)), HasSubstr("images beside it"));
   EXPECT_THAT(Source("split.json", R"({"0": [1, 2]})"), HasSubstr("not LEAF's"));
   EXPECT_THAT(Source("play.txt", "To be or not to be\n"), HasSubstr("LEAF's JSON"));
+  EXPECT_THAT(Source("speech.txt", "Friends, Romans, countrymen,\nlend me your ears\n"),
+              HasSubstr("neither rows of cells"));
   EXPECT_THAT(Source("noise", std::string("\1\2\0\3", 4)), HasSubstr("no format that is known"));
   EXPECT_THAT(Source("nothing", ""), HasSubstr("is empty"));
   folder_.Write("folder/readme", "x");
