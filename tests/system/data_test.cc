@@ -108,6 +108,12 @@ TEST(Data, PrepareWritesATableAndDoesNotReplaceAFileUnasked) {
   EXPECT_EQ(again.exit, 2);
   EXPECT_THAT(again.text, AllOf(HasSubstr(out), HasSubstr("--force")));
   EXPECT_EQ(RunMacaw(prepare + " --force").exit, 0);
+  const Printed bare = RunMacaw(absl::StrCat("data prepare ", kExamples,
+                                             "/data/activity.csv --set data.client_column=user "
+                                             "--out ",
+                                             folder / "b.safetensors"));
+  EXPECT_EQ(bare.exit, 0) << bare.text;
+  EXPECT_EQ(*ReadFile(folder / "b.safetensors"), *ReadFile(out));
   const Printed info = RunMacaw("data info " + out);
   EXPECT_THAT(info.text, HasSubstr("cycling, running, sitting, walking"));
 }
