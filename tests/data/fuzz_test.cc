@@ -83,6 +83,18 @@ TEST(Fuzz, Csv) {
        {.source = "csv", .path = folder.Write("t.csv", text), .test_fraction = 0});
 }
 
+TEST(Fuzz, CsvOfWords) {
+  const TemporaryFolder folder;
+  const std::string text =
+      "who,x,z,kind\nann,1,2,\"a, b\"\n\"b \"\"bob\"\" c\",3,4,cat\nann,5,6,cat\nbob,7,8,dog\n";
+  Fuzz(folder, "w.csv", text,
+       {.source = "csv",
+        .path = folder.Write("w.csv", text),
+        .test_fraction = 0,
+        .client_column = "who"},
+       {});
+}
+
 TEST(Fuzz, Leaf) {
   const TemporaryFolder folder;
   const std::string text =
