@@ -50,8 +50,12 @@ absl::StatusOr<PrivateRedis> PrivateRedis::Start(const std::string& run_folder) 
   return redis;
 }
 
+PrivateRedis::Data::~Data() {
+  if (!folder.empty()) SweepRedisFiles(folder);
+}
+
 absl::Status PrivateRedis::Spawn() {
-  MACAW_ASSIGN_OR_RETURN(const std::vector<std::string> cut, MendRedisFiles(data_));
+  MACAW_ASSIGN_OR_RETURN(const std::vector<std::string> cut, MendRedisFiles(data_.folder));
   for (const std::string& line : cut) Logger("state").Warning(line);
   MACAW_ASSIGN_OR_RETURN(child_, Child::Spawn(spec_));
   return absl::OkStatus();

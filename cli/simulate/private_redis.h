@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "cli/process/child.h"
@@ -38,8 +39,20 @@ class PrivateRedis {
         timer_(std::move(timer)) {}
   absl::Status Spawn();
 
+  // Swept when nobody writes into it any more: before the folder goes, after the child.
+  struct Data {
+    explicit Data(std::string path) : folder(std::move(path)) {}
+    Data(Data&& other) noexcept : folder(std::exchange(other.folder, "")) {}
+    Data& operator=(Data&& other) noexcept {
+      std::swap(folder, other.folder);
+      return *this;
+    }
+    ~Data();
+    std::string folder;
+  };
+
   SocketFolder folder_;
-  std::string data_;
+  Data data_;
   ChildSpec spec_;
   Fd timer_;  // for the next start, while there is no child
   RestartPolicy policy_;

@@ -106,10 +106,14 @@ uint64_t WholeCommands(absl::string_view file) {
   return file.size();
 }
 
-absl::StatusOr<std::vector<std::string>> MendRedisFiles(const std::string& folder) {
+void SweepRedisFiles(const std::string& folder) {
   RemoveAside(folder);
+  RemoveAside(absl::StrCat(folder, "/", kAppendOnly));
+}
+
+absl::StatusOr<std::vector<std::string>> MendRedisFiles(const std::string& folder) {
+  SweepRedisFiles(folder);
   const std::string append_only = absl::StrCat(folder, "/", kAppendOnly);
-  RemoveAside(append_only);
   MACAW_ASSIGN_OR_RETURN(std::vector<std::string> files, Increments(append_only));
   if (!files.empty()) files.pop_back();  // Redis sees to the last one itself
   std::vector<std::string> cut;

@@ -9,9 +9,12 @@
 
 namespace macaw::cli {
 
+// Removes what a redis-server that was killed was still writing aside: temp-rewriteaof-*,
+// temp-*.rdb. No server may be running on the folder.
+void SweepRedisFiles(const std::string& folder);
+
 // Makes the data folder of a redis-server that was killed, or had no room left, readable again
-// before the next one starts on it; no server may be running there.
-// - Files that it was still writing aside (temp-rewriteaof-*, temp-*.rdb) are removed.
+// before the next one starts on it; no server may be running there. Sweeps it, and:
 // - A command that is half written at the end of an append-only file is cut off. Redis does so
 //   itself in the last of its files; an earlier one, which it leaves when the disk fills up as it
 //   begins a new one, it refuses to read. Nobody was told that such a command is done, and a state

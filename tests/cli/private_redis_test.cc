@@ -104,6 +104,16 @@ TEST_F(PrivateRedisTest, RemovesWhatAKilledOneWasStillWritingAside) {
   EXPECT_TRUE(std::filesystem::exists(other));
 }
 
+TEST_F(PrivateRedisTest, LeavesNothingHalfWrittenBehindWhenItEnds) {
+  std::string aside;
+  {
+    const auto redis = PrivateRedis::Start(folder_.path());
+    ASSERT_TRUE(redis.ok()) << redis.status();
+    aside = folder_.Write("state/temp-rewriteaof-17.aof", "half");
+  }
+  EXPECT_FALSE(std::filesystem::exists(aside));
+}
+
 TEST(RedisFiles, CutOnlyACommandThatTheEndOfTheFileHalves) {
   const std::string whole = Set("key", std::string("\r\n*3\r\n\0", 8)) + Set("k", "");
   EXPECT_EQ(WholeCommands(""), 0u);
