@@ -115,8 +115,7 @@ absl::Status RunChild(const std::vector<std::string>& argv, const std::string& l
                          cli::Child::Spawn({.name = argv[0], .argv = argv, .log = log}));
   const cli::Exit exit = child.Reap();
   if (exit.ok()) return absl::OkStatus();
-  return absl::InternalError(
-      absl::StrCat(argv[0], " ended with ", exit.Text(), ": ", cli::LastErrorLine(log)));
+  return absl::InternalError(absl::StrCat(argv[0], " ended with ", exit.Text()));
 }
 
 // The two systems, each run in processes of its own on one configuration file.

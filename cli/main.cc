@@ -9,7 +9,8 @@
 #include "cli/commands/plugin.h"
 #include "cli/commands/state.h"
 #include "cli/commands/timeline.h"
-#include "cli/process/supervisor.h"
+#include "cli/process/exit.h"
+#include "cli/process/limits.h"
 #include "cli/simulate/simulate.h"
 
 namespace macaw::cli {
@@ -66,7 +67,10 @@ void AddSimulate(CLI::App& app, std::function<int()>& run) {
     if (options->config.empty() && options->resume.empty()) {
       throw CLI::RequiredError("CONFIG.toml, or --resume DIR,");
     }
-    run = [options] { return Simulate(*options); };
+    run = [options] {
+      const absl::Status files = EnsureOpenFiles();
+      return files.ok() ? Simulate(*options) : Report(files);
+    };
   });
 }
 
@@ -166,6 +170,7 @@ void AddTimeline(CLI::App& app, std::function<int()>& run) {
 }
 
 int Main(int argc, char** argv) {
+  ExplainUncaught("macaw");
   CLI::App app("Macaw: federated learning, simulated and deployed with the same programs", "macaw");
   app.set_version_flag("--version", "macaw " MACAW_VERSION);
   app.require_subcommand(1);

@@ -5,26 +5,33 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <future>
 #include <iostream>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "cli/config/client_state.h"
 #include "cli/config/reader.h"
 #include "cli/config/resolve.h"
+#include "cli/config/writer.h"
+#include "cli/process/exit.h"
+#include "cli/process/limits.h"
+#include "cli/process/lock.h"
 #include "cli/process/row_reporter.h"
 #include "cli/process/signals.h"
-#include "cli/process/supervisor.h"
 #include "core/files.h"
 #include "core/logging.h"
 #include "core/memory.h"
 #include "core/status.h"
 #include "data/dataset.h"
 #include "proto/wire/remote.h"
+#include "server/checkpoint.h"
 #include "server/coordinator.h"
 #include "state/sync_folder.h"
 
@@ -36,8 +43,10 @@ constexpr Duration kCloseGrace = std::chrono::seconds(1);
 struct ServerArguments {
   std::string config, run_dir, listen, sync_state;
   bool resume = false, verbose = false;
-  int ready_fd = -1, report_fd = -1;
+  int ready_fd = -1, report_fd = -1, lock_fd = -1;
   std::vector<uint64_t> state_reset;
+  bool by_hand() const { return lock_fd < 0; }  // not by `macaw simulate`, which holds the folder
+  std::string kept_config() const { return run_dir + "/config.toml"; }
 };
 
 // A configuration that `macaw simulate` wrote stands alone; any other may leave out what its data
@@ -87,16 +96,61 @@ void Announce(const std::string& address, int ready_fd) {
   ::close(ready_fd);
 }
 
+// Started by hand, the server leaves in the folder what `macaw simulate` would have written: the
+// configuration, from which --resume, `macaw state` and workers (--run-dir) go on.
+absl::Status KeepConfig(Config config, const ServerArguments& arguments) {
+  std::error_code error;
+  if (std::filesystem::equivalent(arguments.config, arguments.kept_config(), error)) {
+    return absl::OkStatus();
+  }
+  if (!arguments.listen.empty()) config.server.listen = arguments.listen;
+  config.output.out =
+      std::filesystem::absolute(arguments.run_dir, error).lexically_normal().string();
+  return AtomicWriteFile(
+      arguments.kept_config(),
+      absl::StrCat("# What `macaw-server` ran, defaults included.\n", EffectiveToml(config)));
+}
+
+// Where the clients' states will be is for the workers to know. By hand they are told one by one,
+// so it is said before anybody waits for one that was not.
+absl::Status CheckStates(const Config& config, const models::ModelSpec& spec,
+                         const sdk::Catalogue& catalogue, const ServerArguments& arguments) {
+  MACAW_ASSIGN_OR_RETURN(const std::vector<algorithms::NamedLayout> items,
+                         StateItemsOf(config, spec, catalogue.algorithms()));
+  if (items.empty()) return absl::OkStatus();
+  MACAW_RETURN_IF_ERROR(CheckStateStore(
+      config, arguments.resume && server::HasCheckpoint(arguments.run_dir) ? Start::kResumed
+                                                                           : Start::kNew));
+  if (config.state.url == "spawn" && config.state.store == "redis") {
+    return absl::InvalidArgumentError(
+        "state.url = \"spawn\" is for `macaw simulate`: start a redis-server and name it here and "
+        "in the workers' configuration (unix:/path or redis://host:port)");
+  }
+  if (config.state.store == "disk" && config.state.path.empty()) {
+    std::cout << "the clients of " << config.run.algorithm.name
+              << " keep a state between rounds: start each worker with --run-dir "
+              << arguments.run_dir << " (on this host), or set state.path or state.url in its "
+              << "configuration" << std::endl;
+  }
+  return absl::OkStatus();
+}
+
 // Closes the connections once everything is on disk and the workers have been told. That is a
-// courtesy: a peer that holds one open must not keep the process from ending.
+// courtesy: neither a peer that holds one open nor a library that cannot start a thread any more
+// must keep the process from ending.
 void CloseWithin(Duration patience, std::unique_ptr<wire::FleetServer> fleet, int code) {
   auto closed = std::make_shared<std::promise<void>>();
   std::future<void> over = closed->get_future();
-  std::thread([fleet = std::move(fleet), closed]() mutable {
-    fleet.reset();
-    closed->set_value();
-  }).detach();
-  if (over.wait_for(patience) == std::future_status::ready) return;
+  // Not in the thread's care before there is one: with its last owner it would be closed here.
+  wire::FleetServer* const open = fleet.release();
+  try {
+    std::thread([open, closed] {
+      delete open;
+      closed->set_value();
+    }).detach();
+    if (over.wait_for(patience) == std::future_status::ready) return;
+  } catch (const std::system_error&) {  // no thread to be had
+  }
   Logger("server").Warning("connections_left_open");
   std::_Exit(code);
 }
@@ -108,12 +162,31 @@ uint64_t MostClientsAPart(const RunConfig& run) {
   return 1000 + 2 * static_cast<uint64_t>(std::min(asked, 1e15));
 }
 
+int ReportError(const absl::Status& status) {
+  std::cerr << "macaw-server: error: " << status.message() << std::endl;
+  return absl::IsInvalidArgument(status) ? kExitUsage : kExitFailed;
+}
+
+// Says how the run ended; the exit code.
+int Conclude(const absl::StatusOr<server::Outcome>& outcome) {
+  if (!outcome.ok()) return ReportError(outcome.status());
+  Logger("server").Info(absl::StrCat("run ended rounds=", outcome->rounds,
+                                     outcome->reason.empty() ? "" : " reason=", outcome->reason));
+  return outcome->kind == server::Outcome::Kind::kInterrupted ? kExitInterrupted : kExitOk;
+}
+
 absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
+  MACAW_RETURN_IF_ERROR(EnsureOpenFiles());
   MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(arguments.config, {}));
   MACAW_ASSIGN_OR_RETURN(const Config config, ReadResolved(arguments, catalogue));
   MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(config));
   MACAW_ASSIGN_OR_RETURN(FlatVector initial, InitialWeights(config, spec));
-  MACAW_RETURN_IF_ERROR(MakeDirectories(arguments.run_dir));
+  if (!arguments.resume) MACAW_RETURN_IF_ERROR(MakeDirectories(arguments.run_dir));
+  Fd lock;
+  if (arguments.by_hand()) {
+    MACAW_ASSIGN_OR_RETURN(lock, LockFolder(arguments.run_dir));
+    MACAW_RETURN_IF_ERROR(CheckStates(config, spec, catalogue, arguments));
+  }
 
   server::Options options = OptionsFrom(config, arguments);
   RowReporter reporter(arguments.report_fd);
@@ -127,6 +200,7 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
       const std::unique_ptr<server::Coordinator> coordinator,
       server::Coordinator::Start(std::move(options), std::move(initial), catalogue.algorithms()));
   const SignalThread watcher(signals, [&coordinator](int) { coordinator->Interrupt(); });
+  if (arguments.by_hand()) MACAW_RETURN_IF_ERROR(KeepConfig(config, arguments));
   const std::string listen = !arguments.listen.empty()       ? arguments.listen
                              : !config.server.listen.empty() ? config.server.listen
                                                              : "127.0.0.1:0";
@@ -134,23 +208,25 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
       std::unique_ptr<wire::FleetServer> fleet,
       wire::FleetServer::Start({.listen = listen, .max_part_clients = MostClientsAPart(config.run)},
                                *coordinator));
+  if (arguments.by_hand()) {  // where workers with --run-dir find it
+    MACAW_RETURN_IF_ERROR(
+        AtomicWriteFile(arguments.run_dir + "/address", absl::StrCat(fleet->address(), "\n")));
+  }
   Announce(fleet->address(), arguments.ready_fd);
 
-  MACAW_ASSIGN_OR_RETURN(const server::Outcome outcome, coordinator->Wait());
-  const Logger log("server");
-  log.Info(absl::StrCat("run ended rounds=", outcome.rounds,
-                        outcome.reason.empty() ? "" : " reason=", outcome.reason));
-  const int code = outcome.kind == server::Outcome::Kind::kInterrupted ? kExitInterrupted : kExitOk;
+  const int code = Conclude(coordinator->Wait());
   CloseWithin(kCloseGrace, std::move(fleet), code);
   return code;
 }
 
 int Main(int argc, char** argv) {
+  ExplainUncaught("macaw-server");
   ServerArguments arguments;
   CLI::App app("The server of one run: hands out clients, adds up, keeps checkpoints",
                "macaw-server");
   app.set_version_flag("--version", "macaw-server " MACAW_VERSION);
-  app.add_option("--config", arguments.config, "The run's configuration (TOML)")->required();
+  app.add_option("--config", arguments.config,
+                 "The run's configuration (TOML; default with --resume: the run folder's)");
   app.add_option("--run-dir", arguments.run_dir, "Where everything that the run leaves behind goes")
       ->required();
   app.add_option("--sync-state", arguments.sync_state,
@@ -166,16 +242,21 @@ int Main(int argc, char** argv) {
                  "Write the address to this descriptor once it can be dialled");
   app.add_option("--report-fd", arguments.report_fd,
                  "Write each finished row of metrics.jsonl to this descriptor");
+  app.add_option("--lock-fd", arguments.lock_fd,
+                 "A descriptor that holds the run's folder already (`macaw simulate` gives it)");
   CLI11_PARSE(app, argc, argv);
+  if (arguments.config.empty() && arguments.resume) arguments.config = arguments.kept_config();
+  if (arguments.config.empty()) {
+    std::cerr << "macaw-server: error: --config is required, or --resume" << std::endl;
+    return kExitUsage;
+  }
 
   KeepFreedMemory();
   ::signal(SIGPIPE, SIG_IGN);
   InitLogging(arguments.verbose ? LogLevel::kDebug : LogLevel::kInfo, "macaw-server");
   absl::StatusOr<SignalFd> signals = SignalFd::Open();
   const absl::StatusOr<int> code = signals.ok() ? Serve(arguments, *signals) : signals.status();
-  if (code.ok()) return *code;
-  std::cerr << "macaw-server: error: " << code.status().message() << std::endl;
-  return absl::IsInvalidArgument(code.status()) ? kExitUsage : kExitFailed;
+  return code.ok() ? *code : ReportError(code.status());
 }
 
 }  // namespace

@@ -13,13 +13,17 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/config/client_state.h"
 #include "cli/config/reader.h"
 #include "cli/config/resolve.h"
+#include "cli/process/exit.h"
+#include "cli/process/limits.h"
 #include "cli/process/signals.h"
-#include "cli/process/supervisor.h"
+#include "core/files.h"
 #include "core/logging.h"
 #include "core/memory.h"
 #include "core/status.h"
@@ -34,7 +38,7 @@ namespace macaw::cli {
 namespace {
 
 struct WorkerArguments {
-  std::string config, server, name;
+  std::string config, run_dir, server, name;
   uint32_t slots = 0, first_slot = 0;
   std::string scratch, state, state_url, trace;
   std::string describe_script, out;
@@ -56,6 +60,30 @@ std::string DefaultName() {
   char host[256] = "";
   ::gethostname(host, sizeof(host) - 1);
   return absl::StrCat(host, "-", ::getpid());
+}
+
+// Where the server says, in the folder that it shares with its workers, that it listens.
+absl::StatusOr<std::string> AddressIn(const std::string& run_dir) {
+  const absl::StatusOr<std::string> text = ReadFile(run_dir + "/address");
+  if (text.ok()) return std::string(absl::StripAsciiWhitespace(*text));
+  return absl::NotFoundError(absl::StrCat(text.status().message(),
+                                          ": start macaw-server --run-dir ", run_dir,
+                                          " first, or give --server"));
+}
+
+// What the command line leaves open is looked for in the run's folder, if one is named.
+absl::Status FillIn(WorkerArguments& arguments) {
+  if (arguments.run_dir.empty()) return absl::OkStatus();
+  if (arguments.server.empty()) {
+    MACAW_ASSIGN_OR_RETURN(arguments.server, AddressIn(arguments.run_dir));
+  }
+  const auto fill = [&](std::string& value, const char* name) {
+    if (value.empty()) value = absl::StrCat(arguments.run_dir, "/", name);
+  };
+  fill(arguments.config, "config.toml");
+  fill(arguments.scratch, "scratch");
+  fill(arguments.state, "state");
+  return absl::OkStatus();
 }
 
 absl::Status Work(const WorkerArguments& arguments, SignalFd& signals) {
@@ -97,12 +125,16 @@ bool Pointless(const absl::Status& status) {
 }
 
 int Main(int argc, char** argv) {
+  ExplainUncaught("macaw-worker");
   KeepFreedMemory();
   WorkerArguments arguments;
   CLI::App app("A worker: leases clients from a server and trains them here", "macaw-worker");
   app.set_version_flag("--version", "macaw-worker " MACAW_VERSION);
   app.add_option("--config", arguments.config,
                  "This node's configuration: [data], [partition], [workers] (TOML)");
+  app.add_option("--run-dir", arguments.run_dir,
+                 "The folder of a run on this host: gives --config, --server, --scratch and "
+                 "--state what is not given");
   app.add_option("--server", arguments.server, "host:port or unix:PATH (default: server.listen)");
   app.add_option("--name", arguments.name,
                  "Stable over restarts (default: host name and process id)");
@@ -137,17 +169,25 @@ int Main(int argc, char** argv) {
     std::cerr << "macaw-worker: error: " << status.message() << std::endl;
     return kExitUsage;
   }
+  if (const absl::Status status = FillIn(arguments); !status.ok()) {
+    std::cerr << "macaw-worker: error: " << status.message() << std::endl;
+    return kExitUsage;
+  }
   if (arguments.config.empty()) {
-    std::cerr << "macaw-worker: error: --config is required" << std::endl;
+    std::cerr << "macaw-worker: error: --config or --run-dir is required" << std::endl;
     return kExitUsage;
   }
 
   ::signal(SIGPIPE, SIG_IGN);
   InitLogging(arguments.verbose ? LogLevel::kDebug : LogLevel::kInfo, "macaw-worker");
-  absl::StatusOr<SignalFd> signals = SignalFd::Open();
-  const absl::Status status = signals.ok() ? Work(arguments, *signals) : signals.status();
+  absl::Status status = EnsureOpenFiles();
+  if (status.ok()) {
+    absl::StatusOr<SignalFd> signals = SignalFd::Open();
+    status = signals.ok() ? Work(arguments, *signals) : signals.status();
+  }
   if (status.ok()) return kExitOk;
   std::cerr << "macaw-worker: error: " << status.message() << std::endl;
+  if (absl::IsUnavailable(status)) return kExitUnanswered;
   return Pointless(status) ? kExitUsage : kExitFailed;
 }
 

@@ -1,11 +1,14 @@
 #include "server/opening.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <random>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_split.h"
 #include "core/files.h"
+#include "core/logging.h"
 #include "core/status.h"
 #include "server/checkpoint.h"
 
@@ -55,12 +58,33 @@ uint64_t NewSessionNumber() {
   return uint64_t{entropy()} << 32 | entropy();
 }
 
-// Tells this run from all others; nothing of a result depends on it.
-Digest NewRunId() {
-  std::random_device entropy;
-  Digest id;
-  for (uint8_t& byte : id.bytes) byte = static_cast<uint8_t>(entropy());
-  return id;
+// A run that was killed before its first checkpoint begins again, under its own name. One that has
+// come further and has none has lost them; what is left of it is not thrown away unasked.
+absl::Status CheckBeginsAgain(const Options& options) {
+  const std::string none =
+      absl::StrCat("there is no checkpoint in ", options.run_dir, "/checkpoints to resume from");
+  if (!FileExists(options.run_dir + "/epoch") && !FileExists(options.run_dir + "/config.toml"))
+    return absl::NotFoundError(absl::StrCat(none, ", and no run has begun there"));
+  uint64_t rows = 0;
+  const std::string path = options.run_dir + "/metrics.jsonl";
+  if (FileExists(path)) {
+    MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+    rows = static_cast<uint64_t>(std::ranges::count(text, '\n'));
+  }
+  const uint64_t every = options.checkpoint_every;
+  const bool ended = rows > 0 && FileExists(options.run_dir + "/summary.json");
+  if (ended || (every > 0 && rows > every)) {
+    return absl::DataLossError(
+        absl::StrCat(none, ", though the run had done ", rows,
+                     " rounds: put them back from a copy, or begin the run anew (macaw simulate "
+                     "--force, or another folder)"));
+  }
+  if (!options.reset_states.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("--state-reset ", options.reset_states[0].value,
+                                                   ": ", none, ", so no client has a state"));
+  }
+  Logger("server").Warning(absl::StrCat("begins_again_from_round_1 ", none));
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -88,7 +112,9 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
   StopWatch stop_watch(options.stop);
   std::optional<MetricsRow> owed_row;
   std::optional<Checkpoint> checkpoint;
-  if (options.resume) {
+  if (options.resume && !HasCheckpoint(options.run_dir)) {
+    MACAW_RETURN_IF_ERROR(CheckBeginsAgain(options));
+  } else if (options.resume) {
     MACAW_ASSIGN_OR_RETURN(
         checkpoint, ReadNewestCheckpoint(options.run_dir, Describe(options.run), keeper.Layouts()));
     if (checkpoint->round.value >= options.run.rounds && checkpoint->owed_row.empty()) {
@@ -101,7 +127,6 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
     engine.completed = checkpoint->round.value;
     engine.data_digest = checkpoint->data_digest;
     engine.profile = checkpoint->profile;
-    engine.run_id = checkpoint->run_id;
     MACAW_ASSIGN_OR_RETURN(engine.versions, VersionsAfter(options, *checkpoint));
     if (!checkpoint->owed_row.empty()) {
       owed_row = MetricsRow::Parse(options.run.task, checkpoint->owed_row);
@@ -120,7 +145,7 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
                       options.client_records));
   folder.BeforeCheckpoint(options.before_checkpoint);
   engine.epoch = folder.epoch();
-  if (engine.run_id.IsZero()) engine.run_id = NewRunId();
+  engine.run_id = folder.run_id();
   const double seconds_before = checkpoint.has_value() ? checkpoint->seconds : 0;
   return Opening{.options = std::move(options),
                  .engine = std::move(engine),

@@ -1,7 +1,10 @@
 #include "server/run_folder.h"
 
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <random>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -27,6 +30,48 @@ absl::StatusOr<uint32_t> CountEpochUp(const std::string& path) {
   }
   MACAW_RETURN_IF_ERROR(AtomicWriteFile(path, absl::StrCat(epoch + 1, "\n")));
   return epoch + 1;
+}
+
+// Names the run for good: client states that it has left behind stay its own when it begins again.
+absl::StatusOr<Digest> RunIdIn(const std::string& path, const Checkpoint* resume) {
+  if (resume != nullptr && !resume->run_id.IsZero()) return resume->run_id;
+  if (FileExists(path)) {
+    MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+    const absl::StatusOr<Digest> id = Digest::FromHex(absl::StripAsciiWhitespace(text));
+    if (!id.ok()) return absl::DataLossError(absl::StrCat(path, " should hold the run's name"));
+    return id;
+  }
+  std::random_device entropy;  // nothing of a result depends on it
+  Digest id;
+  for (uint8_t& byte : id.bytes) byte = static_cast<uint8_t>(entropy());
+  MACAW_RETURN_IF_ERROR(AtomicWriteFile(path, absl::StrCat(id.Hex(), "\n")));
+  return id;
+}
+
+// A resumed run goes on behind the rows that it had written by its checkpoint.
+absl::Status CheckRows(const std::string& path, uint64_t bytes) {
+  if (bytes == 0) return absl::OkStatus();
+  const char* way_out =
+      ": put it back from a copy; without it the run can only be begun anew (macaw simulate "
+      "--force, or another folder)";
+  if (!FileExists(path)) return absl::DataLossError(absl::StrCat(path, " is gone", way_out));
+  MACAW_ASSIGN_OR_RETURN(const uint64_t size, FileSize(path));
+  if (size >= bytes) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(path, " has ", size, " bytes, but had ", bytes,
+                                          " when the checkpoint was written", way_out));
+}
+
+// What a process that was killed had begun to write: NAME.PID.part (core/files.h).
+void SweepParts(const std::string& folder) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const std::vector<std::string> parts = absl::StrSplit(entry.path().filename().string(), '.');
+    int pid = 0;
+    if (parts.size() > 2 && parts.back() == "part" &&
+        absl::SimpleAtoi(parts[parts.size() - 2], &pid)) {
+      std::filesystem::remove(entry.path(), ignored);
+    }
+  }
 }
 
 struct Extremes {
@@ -81,6 +126,13 @@ absl::StatusOr<Extremes> ReadExtremes(const std::string& path, std::string metri
 absl::StatusOr<RunFolder> RunFolder::Open(const std::string& path, const Checkpoint* resume,
                                           bool client_records) {
   MACAW_RETURN_IF_ERROR(MakeDirectories(path + "/checkpoints"));
+  if (resume != nullptr) {
+    MACAW_RETURN_IF_ERROR(CheckRows(path + "/metrics.jsonl", resume->metrics_bytes));
+    if (client_records)
+      MACAW_RETURN_IF_ERROR(CheckRows(path + "/clients.jsonl", resume->clients_bytes));
+  }
+  for (const std::string& folder : {path, path + "/checkpoints"}) SweepParts(folder);
+  MACAW_ASSIGN_OR_RETURN(const Digest run_id, RunIdIn(path + "/run-id", resume));
   MACAW_ASSIGN_OR_RETURN(const uint32_t epoch, CountEpochUp(path + "/epoch"));
   MACAW_ASSIGN_OR_RETURN(
       LineFile metrics,
@@ -96,6 +148,7 @@ absl::StatusOr<RunFolder> RunFolder::Open(const std::string& path, const Checkpo
                          Timeline::Open(path + "/timeline.json", epoch, resume != nullptr));
   RunFolder folder(path, std::move(metrics), std::move(events), std::move(timeline));
   folder.epoch_ = epoch;
+  folder.run_id_ = run_id;
   if (client_records) {
     MACAW_ASSIGN_OR_RETURN(
         folder.clients_,

@@ -37,11 +37,12 @@ struct SummaryFacts {
 class RunFolder {
  public:
   // Counts the epoch up, fsynced. `resume`: rows after the checkpoint's offsets are cut off; else
-  // files start empty.
+  // files start empty. Refuses, before anything is changed, a folder that has lost rows.
   static absl::StatusOr<RunFolder> Open(const std::string& path, const Checkpoint* resume,
                                         bool client_records);
 
   uint32_t epoch() const { return epoch_; }
+  const Digest& run_id() const { return run_id_; }  // the same in every session of the run
   absl::Status AppendRow(const std::string& row) { return metrics_.Append(row); }
   absl::Status AppendClients(Round round, const std::vector<fleet::ClientRecord>& records,
                              TaskKind task);
@@ -64,6 +65,7 @@ class RunFolder {
         timeline_(std::move(timeline)) {}
   std::string path_;
   uint32_t epoch_ = 0;
+  Digest run_id_;
   LineFile metrics_;
   LineFile events_;
   Timeline timeline_;

@@ -64,7 +64,7 @@ absl::StatusOr<std::unique_ptr<ClientStateStore>> OpenStore(const StoreOptions& 
   if (options.path.empty()) {
     return absl::InvalidArgumentError(
         "the run's algorithm keeps client states, but this node has no folder for them: set "
-        "state.path");
+        "state.path, or start macaw-worker with --run-dir (on the server's host) or --state");
   }
   MACAW_ASSIGN_OR_RETURN(std::unique_ptr<DiskStateStore> disk,
                          DiskStateStore::Open(options.path, std::move(schema), run,

@@ -155,8 +155,10 @@ absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::Fl
     if (stop.stop_requested()) break;
     // Whatever ends a session that had begun may go better the next time: never the code of a
     // refusal, which callers take as final. But for a full disk or store: the next attempt would
-    // find it as full.
-    if (absl::IsResourceExhausted(end.status())) return end.status();
+    // find it as full. Who has not been answered says so: his caller may know why.
+    if (absl::IsResourceExhausted(end.status()) || absl::IsUnavailable(end.status())) {
+      return end.status();
+    }
     if (!end.ok()) return absl::AbortedError(end.status().message());
     if (*end == SessionEnd::kRunOver) break;
     log.Info("session_lost registering_again");

@@ -35,6 +35,7 @@ constexpr size_t kShown = 10;  // clients named in a complaint
 
 // A run's states, found by its folder alone.
 struct RunStates {
+  std::optional<RunFolder> held;  // against others that would run in it, where need be
   std::vector<algorithms::NamedLayout> items;
   std::vector<server::KeptVersions> checkpoints;  // the newest last
   std::optional<PrivateRedis> redis;              // outlives the store
@@ -72,13 +73,18 @@ absl::Status OpenStoreOf(const Config& config, const std::string& run, RunStates
   return absl::OkStatus();
 }
 
-absl::StatusOr<RunStates> OpenRun(const std::string& run) {
+// A Redis of the run's own is started on its data, which nobody else may have open then.
+enum class Use { kRead, kChange };
+absl::StatusOr<RunStates> OpenRun(const std::string& run, Use use = Use::kRead) {
   const std::string file = run + "/config.toml";
   if (!FileExists(file)) return absl::NotFoundError(absl::StrCat(run, " holds no run"));
   MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(file, {}));
   MACAW_ASSIGN_OR_RETURN(const Config config, ReadConfig(file, {}, catalogue));
   MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(config));
   RunStates states;
+  if (use == Use::kChange || (config.state.store == "redis" && config.state.url == "spawn")) {
+    MACAW_ASSIGN_OR_RETURN(states.held, OpenRunFolder(run));
+  }
   MACAW_ASSIGN_OR_RETURN(states.items, StateItemsOf(config, spec, catalogue.algorithms()));
   if (states.items.empty()) {
     return absl::InvalidArgumentError(
@@ -183,8 +189,7 @@ absl::Status Verify(const std::string& run) {
 }
 
 absl::Status Sweep(const std::string& run) {
-  MACAW_ASSIGN_OR_RETURN(const RunFolder folder, OpenRunFolder(run));  // nobody else runs in it
-  MACAW_ASSIGN_OR_RETURN(const RunStates states, OpenRun(run));
+  MACAW_ASSIGN_OR_RETURN(const RunStates states, OpenRun(run, Use::kChange));
   uint64_t stored = 0;
   MACAW_ASSIGN_OR_RETURN(const std::vector<Attempt> orphans, Orphans(states, stored));
   MACAW_RETURN_IF_ERROR(states.store->Delete(orphans));

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -69,8 +70,14 @@ absl::StatusOr<PipePair> MakePipe() {
 }
 
 std::string Exit::Text() const {
-  if (signal != 0) return absl::StrCat("killed by signal ", signal, " (", ::strsignal(signal), ")");
-  return absl::StrCat("exit code ", code);
+  std::string text = absl::StrCat("exit code ", code);
+  if (signal != 0) {
+    text = absl::StrCat(
+        "killed by signal ", signal, " (", ::strsignal(signal),
+        signal == SIGKILL ? "; the system does this, too, when memory runs out" : "", ")");
+  }
+  if (!words.empty()) absl::StrAppend(&text, ": ", words);
+  return text;
 }
 
 absl::StatusOr<Child> Child::Spawn(const ChildSpec& spec) {
@@ -79,6 +86,10 @@ absl::StatusOr<Child> Child::Spawn(const ChildSpec& spec) {
   const Fd log(::open(spec.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!null.open() || !log.open())
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", spec.log));
+
+  struct stat before {};
+  if (::fstat(log.get(), &before) != 0)
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot look at ", spec.log));
 
   Launch launch;
   for (const std::string& argument : spec.argv)
@@ -92,6 +103,8 @@ absl::StatusOr<Child> Child::Spawn(const ChildSpec& spec) {
 
   Child child;
   child.name_ = spec.name;
+  child.log_ = spec.log;
+  child.log_begin_ = static_cast<uint64_t>(before.st_size);
   child.pid_ = ::fork();
   if (child.pid_ < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot start ", spec.name));
   if (child.pid_ == 0) launch.Run();
@@ -117,13 +130,19 @@ absl::StatusOr<Child> Child::Spawn(const ChildSpec& spec) {
 
 Child::Child(Child&& other) noexcept
     : name_(std::move(other.name_)),
+      log_(std::move(other.log_)),
+      log_begin_(other.log_begin_),
       pid_(std::exchange(other.pid_, -1)),
-      pidfd_(std::move(other.pidfd_)) {}
+      pidfd_(std::move(other.pidfd_)),
+      stopped_(other.stopped_) {}
 
 Child& Child::operator=(Child&& other) noexcept {
   std::swap(name_, other.name_);
+  std::swap(log_, other.log_);
+  std::swap(log_begin_, other.log_begin_);
   std::swap(pid_, other.pid_);
   std::swap(pidfd_, other.pidfd_);
+  std::swap(stopped_, other.stopped_);
   return *this;
 }
 
@@ -143,6 +162,17 @@ void Child::Kill() const {
   if (pid_ <= 0) return;
   ::kill(-pid_, SIGKILL);
   ::kill(pid_, SIGKILL);
+}
+
+bool Child::Stopped() {
+  siginfo_t info{};
+  while (pid_ > 0 &&
+         ::waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED | WCONTINUED | WNOHANG) == 0 &&
+         info.si_pid != 0) {
+    stopped_ = info.si_code == CLD_STOPPED;
+    info = {};
+  }
+  return stopped_;
 }
 
 Exit Child::Reap() {
@@ -166,24 +196,26 @@ Exit Child::Reap() {
   } else {
     exit.code = WEXITSTATUS(status);
   }
+  if (exit.code != 0 || exit.signal == SIGABRT) exit.words = LastErrorLine(log_, log_begin_);
   return exit;
 }
 
-std::string LastErrorLine(const std::string& log) {
+std::string LastErrorLine(const std::string& log, uint64_t begin) {
   const absl::StatusOr<std::string> text = ReadFile(log);
-  if (!text.ok()) return "";
+  if (!text.ok() || text->size() < begin) return "";
   // A crash may leave megabytes; the end is what counts.
   constexpr size_t kTail = 1 << 16;
-  const absl::string_view tail =
-      absl::string_view(*text).substr(text->size() - std::min(text->size(), kTail));
-  std::string last, last_error;
+  absl::string_view tail = absl::string_view(*text).substr(begin);
+  tail.remove_prefix(tail.size() - std::min(tail.size(), kTail));
+  std::string last, last_error, verdict;
   for (const absl::string_view raw : absl::StrSplit(tail, '\n')) {
     const absl::string_view line = absl::StripAsciiWhitespace(raw);
     if (line.empty()) continue;
     last = std::string(line);
     if (absl::StrContains(line, "error")) last_error = last;
+    if (absl::StrContains(line, ": error: ")) verdict = last;
   }
-  return last_error.empty() ? last : last_error;
+  return !verdict.empty() ? verdict : !last_error.empty() ? last_error : last;
 }
 
 }  // namespace macaw::cli

@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -41,8 +42,11 @@ struct ChildSpec {
 struct Exit {
   int code = 0;    // when it returned
   int signal = 0;  // else: what killed it
+  // The line of its log, if any, in which it says why. Nothing of a process that was killed: what
+  // it wrote last has nothing to do with that, unless it ended itself by abort().
+  std::string words;
   bool ok() const { return code == 0 && signal == 0; }
-  std::string Text() const;  // "exit code 3", "killed by signal 9 (Killed)"
+  std::string Text() const;  // "exit code 3: …", "killed by signal 11 (Segmentation fault)"
 };
 
 // A child process in a process group of its own, so that a terminal's Ctrl-C does not reach it, and
@@ -62,19 +66,22 @@ class Child {
   int pidfd() const { return pidfd_.get(); }  // readable once the process has ended
   void Signal(int signal) const;              // to the process itself
   void Kill() const;                          // SIGKILL to the group
+  bool Stopped();                             // by SIGSTOP or one of its relatives, now
   Exit Reap();                                // waits for the end; at most once
 
  private:
   Child() = default;
   void Finish();
 
-  std::string name_;
+  std::string name_, log_;
+  uint64_t log_begin_ = 0;  // of what this process has written there
   pid_t pid_ = -1;
   Fd pidfd_;
+  bool stopped_ = false;
 };
 
-// The last line of a log that tells of an error, else the last line: what to show of a child that
-// failed.
-std::string LastErrorLine(const std::string& log);
+// What to show of a log whose writer failed, from the byte `begin` on: the last line in which a
+// program gives its error ("NAME: error: …"), else the last that speaks of an error, else the last.
+std::string LastErrorLine(const std::string& log, uint64_t begin = 0);
 
 }  // namespace macaw::cli

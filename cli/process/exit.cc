@@ -1,8 +1,54 @@
 #include "cli/process/exit.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
 #include <iostream>
+#include <new>
+#include <system_error>
 
 namespace macaw::cli {
+namespace {
+
+const char* uncaught_program = "macaw";
+
+// Allocates nothing: there may be no memory left.
+void Print(const char* what, const char* advice) {
+  char line[512];
+  const int size =
+      std::snprintf(line, sizeof(line), "%s: error: %.300s%s\n", uncaught_program, what, advice);
+  if (size <= 0) return;
+  const size_t length = std::min(static_cast<size_t>(size), sizeof(line) - 1);
+  [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, line, length);
+}
+
+[[noreturn]] void OnTerminate() {
+  try {
+    if (const std::exception_ptr uncaught = std::current_exception()) {
+      std::rethrow_exception(uncaught);
+    }
+  } catch (const std::bad_alloc&) {
+    Print("out of memory",
+          ": raise the limit (ulimit -v, or the container's), or let fewer slots train at a time");
+    ::_exit(kExitFailed);
+  } catch (const std::system_error& error) {
+    const bool threads = error.code() == std::errc::resource_unavailable_try_again;
+    Print(error.what(), threads ? ": no further thread can be started; raise the limit (ulimit -u, "
+                                  "ulimit -v, or the container's)"
+                                : "");
+    ::_exit(kExitFailed);
+  } catch (const std::exception& error) {
+    Print(error.what(), "");
+  } catch (...) {
+    Print("an exception of an unknown kind", "");
+  }
+  std::abort();  // a programmer's error: its core dump is worth having
+}
+
+}  // namespace
 
 int ExitCodeOf(const absl::Status& status) {
   if (status.ok()) return kExitOk;
@@ -14,6 +60,11 @@ int ExitCodeOf(const absl::Status& status) {
 int Report(const absl::Status& status) {
   if (!status.ok()) std::cerr << "macaw: error: " << status.message() << std::endl;
   return ExitCodeOf(status);
+}
+
+void ExplainUncaught(const char* program) {
+  uncaught_program = program;
+  std::set_terminate(OnTerminate);
 }
 
 }  // namespace macaw::cli

@@ -7,7 +7,9 @@ namespace macaw::cli {
 // Exit codes of every program here.
 constexpr int kExitOk = 0;
 constexpr int kExitFailed = 1;
-constexpr int kExitUsage = 2;  // bad arguments or configuration: trying again is pointless
+constexpr int kExitUsage = 2;       // bad arguments or configuration: trying again is pointless
+constexpr int kExitUnanswered = 3;  // of a worker: the server, or the Redis with its clients'
+                                    // states, has not answered for as long as it waits
 constexpr int kExitInterrupted = 130;
 
 // Of a command that ended so: what the user wrote is wrong, or the world is.
@@ -15,5 +17,11 @@ int ExitCodeOf(const absl::Status& status);
 
 // Prints "macaw: error: …" to standard error unless all went well; the exit code.
 int Report(const absl::Status& status);
+
+// From here on an exception that nobody catches, on any thread, ends the process with one line
+// "PROGRAM: error: …" and, where memory or threads have run out, kExitFailed. Such limits are met
+// in the middle of any library, so there is no other place to catch them. `program` must live for
+// ever.
+void ExplainUncaught(const char* program);
 
 }  // namespace macaw::cli

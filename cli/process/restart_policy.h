@@ -14,7 +14,7 @@ namespace macaw::cli {
 class RestartPolicy {
  public:
   static constexpr size_t kLimit = 5;
-  static constexpr Duration kLimitWindow = std::chrono::seconds(60);
+  static constexpr Duration kLimitWindow = std::chrono::minutes(10);
   static constexpr Duration kBackOffWindow = std::chrono::seconds(10);
 
   // The worker died: how long to wait before its next start; nothing once it has died more than

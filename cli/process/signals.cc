@@ -14,20 +14,20 @@
 #include "core/executor.h"
 
 namespace macaw::cli {
-namespace {
-
-sigset_t EndingSignals() {
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, signal);
-  return set;
-}
-
-}  // namespace
 
 absl::StatusOr<SignalFd> SignalFd::Open() {
+  struct sigaction hang_up {};
+  ::sigaction(SIGHUP, nullptr, &hang_up);
+  if (hang_up.sa_handler == SIG_IGN) return Open({SIGINT, SIGTERM});  // started by nohup
+  return Open({SIGINT, SIGTERM, SIGHUP});
+}
+absl::StatusOr<SignalFd> SignalFd::OpenForChildren() { return Open({SIGCHLD}); }
+
+absl::StatusOr<SignalFd> SignalFd::Open(std::initializer_list<int> watched) {
   SignalFd signals;
-  const sigset_t set = EndingSignals();
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : watched) sigaddset(&set, signal);
   ::pthread_sigmask(SIG_BLOCK, &set, &signals.before_);
   signals.active_ = true;
   signals.fd_ = Fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));

@@ -13,10 +13,12 @@ namespace macaw::cli {
 
 // Ctrl-C and its relatives as readable events instead of interruptions: while it lives, SIGINT,
 // SIGTERM and SIGHUP are blocked in the thread that made it and in those it starts. Make it before
-// any other thread.
+// any other thread. A SIGHUP that is ignored (nohup) stays so.
 class SignalFd {
  public:
   static absl::StatusOr<SignalFd> Open();
+  // The same for SIGCHLD, which comes when a child is stopped, continued or ends.
+  static absl::StatusOr<SignalFd> OpenForChildren();
   SignalFd(SignalFd&&) noexcept;
   ~SignalFd();
   int fd() const { return fd_.get(); }
@@ -24,6 +26,7 @@ class SignalFd {
 
  private:
   SignalFd() = default;
+  static absl::StatusOr<SignalFd> Open(std::initializer_list<int> signals);
   Fd fd_;
   sigset_t before_{};
   bool active_ = false;

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -35,13 +35,17 @@ struct Worker {
   std::optional<Child> child;
   std::optional<TimePoint> start_at;  // when to start it again
   RestartPolicy policy;
+  bool was_unanswered = false;  // it has given up waiting for an answer since the last round
 };
 
 // One run's processes. Everything happens on one thread in one poll().
 class Supervisor {
  public:
-  Supervisor(const SupervisorOptions& options, SignalFd& signals)
-      : options_(options), signals_(signals), workers_(options.workers) {
+  Supervisor(const SupervisorOptions& options, SignalFd& signals, SignalFd& child_signals)
+      : options_(options),
+        signals_(signals),
+        child_signals_(child_signals),
+        workers_(options.workers) {
     for (uint32_t i = 0; i < options.workers; ++i) workers_[i].index = i;
   }
 
@@ -90,6 +94,7 @@ class Supervisor {
   absl::Status WaitAndHandle() {
     std::vector<Watched> watched;
     watched.push_back({signals_.fd(), [this] { return OnSignals(); }});
+    watched.push_back({child_signals_.fd(), [this] { return OnChildSignals(); }});
     if (ready_.open()) watched.push_back({ready_.get(), [this] { return OnReady(); }});
     const bool rows_due = report_.open() && report_at_ <= Now();
     if (rows_due) watched.push_back({report_.get(), [this] { return OnReport(); }});
@@ -112,6 +117,7 @@ class Supervisor {
       return absl::ErrnoToStatus(errno, "cannot wait for the children");
     }
     if (kill_at_.has_value() && *kill_at_ <= Now()) server_->Kill();
+    MACAW_RETURN_IF_ERROR(EndLongPauses());
     for (size_t i = 0; i < fds.size(); ++i) {
       if (fds[i].revents != 0) MACAW_RETURN_IF_ERROR(watched[i].handle());
     }
@@ -124,6 +130,11 @@ class Supervisor {
     for (const Worker& worker : workers_) {
       if (!stopping_ && worker.start_at.has_value())
         next = std::min(next.value_or(*worker.start_at), *worker.start_at);
+    }
+    for (const auto& [pid, since] : stopped_) {
+      if (stopping_ || !since.has_value()) continue;
+      const TimePoint over = *since + options_.patience;
+      next = std::min(next.value_or(over), over);
     }
     if (!next.has_value()) return -1;
     const auto wait = std::chrono::ceil<std::chrono::milliseconds>(*next - Now()).count();
@@ -149,6 +160,61 @@ class Supervisor {
   void StopServer() {
     stopping_ = true;
     server_->Signal(SIGINT);
+    server_->Signal(SIGCONT);  // a stopped process would not hear of it
+  }
+
+  // All that live, with whether it is a worker.
+  std::vector<std::pair<Child*, bool>> Children() {
+    std::vector<std::pair<Child*, bool>> children;
+    if (server_.has_value()) children.emplace_back(&*server_, false);
+    for (const Service& service : options_.services) {
+      Child* child = service.process ? service.process() : nullptr;
+      if (child != nullptr) children.emplace_back(child, false);
+    }
+    for (Worker& worker : workers_) {
+      if (worker.child.has_value()) children.emplace_back(&*worker.child, true);
+    }
+    return children;
+  }
+
+  absl::Status OnChildSignals() {
+    while (child_signals_.Take() != 0) {
+    }
+    std::map<pid_t, std::optional<TimePoint>> stopped;
+    for (const auto& [child, is_worker] : Children()) {
+      const auto before = stopped_.find(child->pid());
+      if (child->Stopped()) {
+        if (before == stopped_.end()) {
+          options_.say(absl::StrCat(child->name(), " is stopped; waiting ",
+                                    ToSeconds(options_.patience), " s for it (kill -CONT ",
+                                    child->pid(), " lets it go on)"));
+        }
+        stopped[child->pid()] = before == stopped_.end() ? Now() : before->second;
+      } else if (before != stopped_.end() && !stopping_) {
+        options_.say(absl::StrCat(child->name(), " goes on"));
+      }
+    }
+    stopped_ = std::move(stopped);
+    return absl::OkStatus();
+  }
+
+  absl::Status EndLongPauses() {
+    if (stopping_) return absl::OkStatus();
+    for (const auto& [child, is_worker] : Children()) {
+      const auto found = stopped_.find(child->pid());
+      if (found == stopped_.end() || !found->second.has_value()) continue;
+      if (Now() < *found->second + options_.patience) continue;
+      const std::string what =
+          absl::StrCat(child->name(), " has been stopped for ", ToSeconds(options_.patience), " s");
+      found->second.reset();
+      if (!is_worker) {
+        return GiveUp(absl::UnavailableError(
+            absl::StrCat(what, " (SIGSTOP), and nothing goes on without it")));
+      }
+      options_.say(absl::StrCat(what, "; killing it"));
+      child->Kill();
+    }
+    return absl::OkStatus();
   }
 
   absl::Status OnReady() {
@@ -166,7 +232,10 @@ class Supervisor {
     report_at_ = Now() + kReportPause;
     for (const std::string& row : rows) options_.on_row(row);
     if (!rows.empty()) {
-      for (Worker& worker : workers_) worker.policy.OnProgress(Now());
+      for (Worker& worker : workers_) {
+        worker.policy.OnProgress(Now());
+        worker.was_unanswered = false;
+      }
     }
     if (report_lines_.ended()) report_.Close();
     return absl::OkStatus();
@@ -186,6 +255,17 @@ class Supervisor {
     if (stopping_) return absl::OkStatus();
     if (exit.code == kExitUsage) {
       return GiveUp(absl::FailedPreconditionError(Complaint(worker.name, exit, worker.log)));
+    }
+    if (exit.code == kExitUnanswered) {
+      if (std::exchange(worker.was_unanswered, true)) {
+        return GiveUp(absl::UnavailableError(
+            absl::StrCat("no answer, twice and without a round being finished; ",
+                         Complaint(worker.name, exit, worker.log))));
+      }
+      options_.say(
+          absl::StrCat(worker.name, " has had no answer (", exit.Text(), "); trying once more"));
+      worker.start_at = Now();
+      return absl::OkStatus();
     }
     const std::optional<Duration> wait = worker.policy.OnDeath(Now());
     if (!wait.has_value()) {
@@ -233,9 +313,7 @@ class Supervisor {
   }
 
   static std::string Complaint(const std::string& name, const Exit& exit, const std::string& log) {
-    const std::string last = LastErrorLine(log);
-    return absl::StrCat(name, ": ", exit.Text(), last.empty() ? "" : absl::StrCat(": ", last), " (",
-                        log, ")");
+    return absl::StrCat(name, ": ", exit.Text(), " (", log, ")");
   }
 
   absl::Status LetWorkersLeave() {
@@ -272,11 +350,14 @@ class Supervisor {
 
   const SupervisorOptions& options_;
   SignalFd& signals_;
+  SignalFd& child_signals_;
   std::optional<Child> server_;
   std::string server_log_, address_;
   std::vector<Worker> workers_;
   Fd ready_, report_;
   LineReader ready_lines_, report_lines_;
+  // Children, and since when; nothing: waited for long enough.
+  std::map<pid_t, std::optional<TimePoint>> stopped_;
   bool stopping_ = false;
   RunEnd end_ = RunEnd::kFinished;
   absl::Status failure_;
@@ -288,7 +369,8 @@ class Supervisor {
 
 absl::StatusOr<RunEnd> Supervise(const SupervisorOptions& options) {
   MACAW_ASSIGN_OR_RETURN(SignalFd signals, SignalFd::Open());
-  return Supervisor(options, signals).Run();
+  MACAW_ASSIGN_OR_RETURN(SignalFd child_signals, SignalFd::OpenForChildren());
+  return Supervisor(options, signals, child_signals).Run();
 }
 
 }  // namespace macaw::cli

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "cli/process/child.h"
 #include "cli/process/exit.h"
+#include "core/clock.h"
 
 namespace macaw::cli {
 
@@ -15,6 +16,7 @@ namespace macaw::cli {
 struct Service {
   std::function<int()> fd;               // a descriptor: readable when there is something to do
   std::function<absl::Status()> attend;  // does it; an error says why the run cannot go on
+  std::function<Child*()> process;       // null while there is none; may be left out
 };
 
 struct SupervisorOptions {
@@ -25,6 +27,9 @@ struct SupervisorOptions {
   std::function<ChildSpec(uint32_t index, const std::string& address)> worker;
   uint32_t workers = 1;
   std::vector<Service> services;
+  // A child that is stopped (SIGSTOP) is waited for this long, with a word to people. Then a worker
+  // is killed and started again; for the server or a service, the run ends.
+  Duration patience = std::chrono::seconds(60);
   std::function<void(const std::string& row)> on_row;
   std::function<void(const std::string& message)> say;  // one line for people
 };
@@ -36,10 +41,11 @@ enum class RunEnd : uint8_t {
 };
 
 // Runs one server and its workers until the server ends. A worker that dies is started again
-// (restart_policy.h); the server's death ends everything. SIGINT, SIGTERM or SIGHUP asks the server
-// to stop, a second one kills. Whatever happens, no child outlives the call, nor this process.
-// Errors name the child, how it ended and its last error line. Call on the main thread, before any
-// other thread exists (signals are blocked meanwhile).
+// (restart_policy.h); one that was not answered (kExitUnanswered) once more, and the second time
+// without a round in between the run ends. The server's death ends everything. SIGINT, SIGTERM or
+// SIGHUP asks the server to stop, a second one kills. Whatever happens, no child outlives the call,
+// nor this process. Errors name the child, how it ended and its last error line. Call on the main
+// thread, before any other thread exists (signals are blocked meanwhile).
 absl::StatusOr<RunEnd> Supervise(const SupervisorOptions& options);
 
 }  // namespace macaw::cli

@@ -10,8 +10,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "cli/simulate/redis_files.h"
 #include "core/clock.h"
 #include "core/files.h"
+#include "core/logging.h"
 #include "core/status.h"
 
 namespace macaw::cli {
@@ -43,17 +45,27 @@ absl::StatusOr<PrivateRedis> PrivateRedis::Start(const std::string& run_folder) 
                "--appendfsync", "no", "--maxmemory-policy", "noeviction"};
   Fd timer(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   if (!timer.open()) return absl::ErrnoToStatus(errno, "cannot make a timer");
-  PrivateRedis redis(std::move(folder), std::move(spec), std::move(timer));
-  MACAW_ASSIGN_OR_RETURN(redis.child_, Child::Spawn(redis.spec_));
+  PrivateRedis redis(std::move(folder), data, std::move(spec), std::move(timer));
+  MACAW_RETURN_IF_ERROR(redis.Spawn());
   return redis;
+}
+
+PrivateRedis::Data::~Data() {
+  if (!folder.empty()) SweepRedisFiles(folder);
+}
+
+absl::Status PrivateRedis::Spawn() {
+  MACAW_ASSIGN_OR_RETURN(const std::vector<std::string> cut, MendRedisFiles(data_.folder));
+  for (const std::string& line : cut) Logger("state").Warning(line);
+  MACAW_ASSIGN_OR_RETURN(child_, Child::Spawn(spec_));
+  return absl::OkStatus();
 }
 
 absl::Status PrivateRedis::Attend(const std::function<void(const std::string&)>& say) {
   if (!child_.has_value()) {
     uint64_t times = 0;
     if (::read(timer_.get(), &times, sizeof(times)) < 0) return absl::OkStatus();  // not due yet
-    MACAW_ASSIGN_OR_RETURN(child_, Child::Spawn(spec_));
-    return absl::OkStatus();
+    return Spawn();
   }
   const Exit exit = child_->Reap();
   child_.reset();
@@ -61,8 +73,7 @@ absl::Status PrivateRedis::Attend(const std::function<void(const std::string&)>&
   if (!wait.has_value()) {
     return absl::UnavailableError(
         absl::StrCat("the run's redis-server died ", RestartPolicy::kLimit + 1,
-                     " times without a round being finished; ", exit.Text(), ": ",
-                     LastErrorLine(spec_.log), " (", spec_.log, ")"));
+                     " times without a round being finished; ", exit.Text(), " (", spec_.log, ")"));
   }
   say(absl::StrCat("redis-server died (", exit.Text(), "); starting it again on the same data"));
   const auto ns = std::max<int64_t>(std::chrono::nanoseconds(*wait).count(), 1);  // 0 would disarm

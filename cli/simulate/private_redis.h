@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "cli/process/child.h"
@@ -23,6 +24,7 @@ class PrivateRedis {
 
   // Readable once it has died or is due to be started again: time to call Attend.
   int fd() const { return child_.has_value() ? child_->pidfd() : timer_.get(); }
+  Child* process() { return child_.has_value() ? &*child_ : nullptr; }
   // Starts it again, after a pause when it dies often; `say` gets a line about it. An error once
   // that has become pointless, with Redis' last words.
   absl::Status Attend(const std::function<void(const std::string&)>& say);
@@ -30,10 +32,27 @@ class PrivateRedis {
   void OnProgress();
 
  private:
-  PrivateRedis(SocketFolder folder, ChildSpec spec, Fd timer)
-      : folder_(std::move(folder)), spec_(std::move(spec)), timer_(std::move(timer)) {}
+  PrivateRedis(SocketFolder folder, std::string data, ChildSpec spec, Fd timer)
+      : folder_(std::move(folder)),
+        data_(std::move(data)),
+        spec_(std::move(spec)),
+        timer_(std::move(timer)) {}
+  absl::Status Spawn();
+
+  // Swept when nobody writes into it any more: before the folder goes, after the child.
+  struct Data {
+    explicit Data(std::string path) : folder(std::move(path)) {}
+    Data(Data&& other) noexcept : folder(std::exchange(other.folder, "")) {}
+    Data& operator=(Data&& other) noexcept {
+      std::swap(folder, other.folder);
+      return *this;
+    }
+    ~Data();
+    std::string folder;
+  };
 
   SocketFolder folder_;
+  Data data_;
   ChildSpec spec_;
   Fd timer_;  // for the next start, while there is no child
   RestartPolicy policy_;

@@ -88,7 +88,9 @@ absl::StatusOr<RunEnd> RunInChildren(const Config& config, const RunOptions& opt
   SupervisorOptions supervisor;
   supervisor.workers = config.workers.processes;
   supervisor.server = [&](int ready_fd, int report_fd) {
-    ChildSpec spec{.name = "macaw-server", .log = log("server"), .inherit = {ready_fd, report_fd}};
+    ChildSpec spec{.name = "macaw-server",
+                   .log = log("server"),
+                   .inherit = {ready_fd, report_fd, options.lock}};
     spec.argv = {server,
                  "--config",
                  config_file,
@@ -99,7 +101,9 @@ absl::StatusOr<RunEnd> RunInChildren(const Config& config, const RunOptions& opt
                  "--ready-fd",
                  absl::StrCat(ready_fd),
                  "--report-fd",
-                 absl::StrCat(report_fd)};
+                 absl::StrCat(report_fd),
+                 "--lock-fd",
+                 absl::StrCat(options.lock)};
     if (server_syncs_state) spec.argv.insert(spec.argv.end(), {"--sync-state", state_folder});
     if (options.resume) spec.argv.push_back("--resume");
     for (const uint64_t client : options.state_reset)
@@ -139,7 +143,8 @@ absl::StatusOr<RunEnd> RunInChildren(const Config& config, const RunOptions& opt
   supervisor.say = [&](const std::string& message) { progress.Say(message); };
   if (redis.has_value()) {
     supervisor.services.push_back({.fd = [&redis] { return redis->fd(); },
-                                   .attend = [&] { return redis->Attend(supervisor.say); }});
+                                   .attend = [&] { return redis->Attend(supervisor.say); },
+                                   .process = [&redis] { return redis->process(); }});
   }
 
   absl::StatusOr<RunEnd> end = Supervise(supervisor);

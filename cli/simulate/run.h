@@ -11,6 +11,7 @@ namespace macaw::cli {
 
 struct RunOptions {
   std::string folder;  // exists, holds config.toml
+  int lock = -1;       // the descriptor that holds it; the server keeps it, too
   bool resume = false;
   bool stateful = false;              // clients keep a state between rounds
   std::vector<uint64_t> state_reset;  // clients that give their state up; with `resume`

@@ -1,8 +1,8 @@
 #include "cli/simulate/run_folder.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
-#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <filesystem>
@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "cli/process/lock.h"
 #include "core/files.h"
 #include "core/status.h"
 
@@ -22,7 +23,8 @@ namespace fs = std::filesystem;
 constexpr const char* kRunFiles[] = {
     "config.toml",   "summary.json", "metrics.jsonl", "events.jsonl",           "clients.jsonl",
     "timeline.json", "epoch",        "checkpoints",   "model.safetensors",      "logs",
-    "scratch",       "state",        "trace",         "model-init.safetensors", ".lock"};
+    "scratch",       "state",        "trace",         "model-init.safetensors", ".lock",
+    "address",       "run-id"};
 
 bool Taken(const std::string& path) {
   std::error_code error;
@@ -40,18 +42,36 @@ absl::Status RemoveRun(const std::string& path) {
 }
 
 absl::StatusOr<RunFolder> Hold(const std::string& path) {
-  const std::string name = absl::StrCat(path, "/.lock");
-  Fd lock(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (!lock.open()) return absl::ErrnoToStatus(errno, absl::StrCat("cannot write into ", path));
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-    return absl::FailedPreconditionError(absl::StrCat("another process is running in ", path));
-  }
+  MACAW_ASSIGN_OR_RETURN(Fd lock, LockFolder(path));
   return RunFolder{path, std::move(lock)};
 }
 
 absl::StatusOr<RunFolder> MakeAndHold(const std::string& path) {
   MACAW_RETURN_IF_ERROR(MakeDirectories(absl::StrCat(path, "/logs")));
   return Hold(path);
+}
+
+constexpr char kSocketFolders[] = "/tmp/macaw-XXXXXX";
+constexpr char kSocketLock[] = "/.lock";
+
+// Removes the socket folders of this user that nobody holds any more.
+void SweepSocketFolders() {
+  const fs::path pattern = kSocketFolders;
+  const std::string name = pattern.filename().string();
+  const std::string prefix = name.substr(0, name.find('X'));
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(pattern.parent_path(), ignored)) {
+    const std::string found = entry.path().filename().string();
+    struct stat info {};
+    if (found.size() != name.size() || !found.starts_with(prefix) ||
+        ::lstat(entry.path().c_str(), &info) != 0 || !S_ISDIR(info.st_mode) ||
+        info.st_uid != ::geteuid()) {
+      continue;
+    }
+    // Held while it is removed; one without the file is just being made, or somebody else's.
+    const Fd lock = TryLockFile(entry.path().string() + kSocketLock);
+    if (lock.open()) fs::remove_all(entry.path(), ignored);
+  }
 }
 
 }  // namespace
@@ -93,18 +113,23 @@ absl::StatusOr<RunFolder> OpenRunFolder(const std::string& path) {
 }
 
 absl::StatusOr<SocketFolder> SocketFolder::Make() {
-  std::string path = "/tmp/macaw-XXXXXX";
+  SweepSocketFolders();
+  std::string path = kSocketFolders;
   if (::mkdtemp(path.data()) == nullptr) {
     return absl::ErrnoToStatus(errno,
                                "cannot make a folder for the socket in /tmp (--tcp does without)");
   }
-  return SocketFolder(path);
+  SocketFolder folder(path);
+  MACAW_ASSIGN_OR_RETURN(folder.lock_, MakeLockedFile(path + kSocketLock));
+  return folder;
 }
 
-SocketFolder::SocketFolder(SocketFolder&& other) noexcept : path_(std::exchange(other.path_, "")) {}
+SocketFolder::SocketFolder(SocketFolder&& other) noexcept
+    : path_(std::exchange(other.path_, "")), lock_(std::move(other.lock_)) {}
 
 SocketFolder& SocketFolder::operator=(SocketFolder&& other) noexcept {
   std::swap(path_, other.path_);
+  std::swap(lock_, other.lock_);
   return *this;
 }
 

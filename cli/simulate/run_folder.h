@@ -24,7 +24,8 @@ absl::StatusOr<RunFolder> MakeRunFolder(const std::string& out, const std::strin
 absl::StatusOr<RunFolder> OpenRunFolder(const std::string& path);
 
 // A private folder for a socket, with a path short enough for one (107 bytes); removed with the
-// object.
+// object. Those of processes that were killed before they could remove theirs are removed by the
+// next Make.
 class SocketFolder {
  public:
   static absl::StatusOr<SocketFolder> Make();
@@ -36,6 +37,7 @@ class SocketFolder {
  private:
   explicit SocketFolder(std::string path) : path_(std::move(path)) {}
   std::string path_;
+  Fd lock_;  // says that somebody lives here
 };
 
 }  // namespace macaw::cli

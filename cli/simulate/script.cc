@@ -27,8 +27,7 @@ absl::StatusOr<std::string> DescribeScript(Config& config) {
                                        .log = log}));
   const Exit end = worker.Reap();
   if (!end.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("model.torchscript: ", LastErrorLine(log), " (", end.Text(), ")"));
+    return absl::InvalidArgumentError(absl::StrCat("model.torchscript: ", end.Text()));
   }
   MACAW_ASSIGN_OR_RETURN(std::string bytes, ReadFile(out));
   MACAW_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Parse(BytesOf(bytes), out));

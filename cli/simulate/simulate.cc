@@ -56,6 +56,11 @@ std::string ModelLine(const Config& config, const models::ModelSpec& spec) {
                       spec.outputs, " outputs, ", config.task);
 }
 
+bool HasCheckpoint(const std::string& folder) {
+  std::error_code error;
+  return !std::filesystem::is_empty(folder + "/checkpoints", error) && !error;
+}
+
 // One run, from its configuration to its result on disk. The order matters: everything that can be
 // wrong with the configuration is found before a folder is made.
 class Run {
@@ -78,6 +83,7 @@ class Run {
 
   absl::StatusOr<RunEnd> Go() {
     return RunInChildren(config_, {.folder = folder_->path,
+                                   .lock = folder_->lock.get(),
                                    .resume = !options_.resume.empty(),
                                    .stateful = stateful_,
                                    .state_reset = options_.state_reset,
@@ -122,9 +128,12 @@ class Run {
                                                      config_.run.rounds));
     }
     MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(config_));
-    MACAW_RETURN_IF_ERROR(CheckState(spec, Start::kResumed));
+    const bool begins_again = !HasCheckpoint(options_.resume);  // if the server agrees
+    MACAW_RETURN_IF_ERROR(CheckState(spec, begins_again ? Start::kNew : Start::kResumed));
     MACAW_ASSIGN_OR_RETURN(folder_, OpenRunFolder(options_.resume));
-    Say("resume", folder_->path);
+    Say("resume", absl::StrCat(folder_->path, begins_again ? ": it has no checkpoint yet, so the "
+                                                             "run begins again from round 1"
+                                                           : ""));
     return WriteConfig();
   }
 
@@ -181,11 +190,6 @@ class Run {
 
 void PrintResumeCommand(const std::string& folder) {
   std::cerr << "go on with  macaw simulate --resume " << folder << std::endl;
-}
-
-bool HasCheckpoint(const std::string& folder) {
-  std::error_code error;
-  return !std::filesystem::is_empty(folder + "/checkpoints", error) && !error;
 }
 
 // Composes and runs once. The result is in the run's folder; `result` takes it over.

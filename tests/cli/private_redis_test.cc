@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "cli/simulate/redis_files.h"
 #include "core/clock.h"
 #include "tests/support/temporary_folder.h"
 
@@ -21,6 +23,12 @@ namespace macaw::cli {
 namespace {
 
 using testing::HasSubstr;
+
+// As it stands in an append-only file.
+std::string Set(const std::string& key, const std::string& value) {
+  return absl::StrCat("*3\r\n$3\r\nSET\r\n$", key.size(), "\r\n", key, "\r\n$", value.size(),
+                      "\r\n", value, "\r\n");
+}
 
 class PrivateRedisTest : public testing::Test {
  protected:
@@ -65,6 +73,57 @@ TEST_F(PrivateRedisTest, StartsAgainOnItsDataWheneverItDies) {
   EXPECT_THAT(said_[0], HasSubstr("starting it again"));
 }
 #endif
+
+#ifdef MACAW_REDIS
+// What a full disk leaves: a command half written in a file behind which Redis has begun the next.
+TEST_F(PrivateRedisTest, ReadsItsDataWhenAnEarlierFileEndsInTheMiddleOfACommand) {
+  const std::string manifest =
+      "file appendonly.aof.1.incr.aof seq 1 type i\nfile appendonly.aof.2.incr.aof seq 2 type i\n";
+  folder_.Write("state/appendonlydir/appendonly.aof.manifest", manifest);
+  const std::string torn = folder_.Write("state/appendonlydir/appendonly.aof.1.incr.aof",
+                                         Set("one", "1") + Set("two", "22222").substr(0, 30));
+  folder_.Write("state/appendonlydir/appendonly.aof.2.incr.aof", Set("three", "333"));
+  auto redis = PrivateRedis::Start(folder_.path());
+  ASSERT_TRUE(redis.ok()) << redis.status();
+  state::RedisPool pool({.url = *state::ParseRedisUrl(redis->url())});
+  const state::RedisCommand rename[] = {{"RENAME", "one", "1"}, {"RENAME", "three", "3"}};
+  EXPECT_TRUE(pool.Call(rename).ok()) << "both keys are there";
+  const state::RedisCommand half[] = {{"RENAME", "two", "2"}};
+  EXPECT_THAT(std::string(pool.Call(half).status().message()), HasSubstr("no such key"));
+  EXPECT_EQ(std::filesystem::file_size(torn), Set("one", "1").size());
+}
+#endif
+
+TEST_F(PrivateRedisTest, RemovesWhatAKilledOneWasStillWritingAside) {
+  const std::string aside[] = {folder_.Write("state/temp-rewriteaof-17.aof", "half"),
+                               folder_.Write("state/temp-rewriteaof-bg-17.aof", "half"),
+                               folder_.Write("state/temp-17.rdb", "half")};
+  const std::string other = folder_.Write("state/temperatures.txt", "a person's");
+  ASSERT_TRUE(PrivateRedis::Start(folder_.path()).ok());
+  for (const std::string& path : aside) EXPECT_FALSE(std::filesystem::exists(path)) << path;
+  EXPECT_TRUE(std::filesystem::exists(other));
+}
+
+TEST_F(PrivateRedisTest, LeavesNothingHalfWrittenBehindWhenItEnds) {
+  std::string aside;
+  {
+    const auto redis = PrivateRedis::Start(folder_.path());
+    ASSERT_TRUE(redis.ok()) << redis.status();
+    aside = folder_.Write("state/temp-rewriteaof-17.aof", "half");
+  }
+  EXPECT_FALSE(std::filesystem::exists(aside));
+}
+
+TEST(RedisFiles, CutOnlyACommandThatTheEndOfTheFileHalves) {
+  const std::string whole = Set("key", std::string("\r\n*3\r\n\0", 8)) + Set("k", "");
+  EXPECT_EQ(WholeCommands(""), 0u);
+  EXPECT_EQ(WholeCommands(whole), whole.size());
+  const std::string next = Set("another", "value");
+  for (size_t size = 1; size < next.size(); ++size)
+    EXPECT_EQ(WholeCommands(whole + next.substr(0, size)), whole.size()) << size;
+  const std::string damaged = whole + "no command at all, and longer than a count" + next;
+  EXPECT_EQ(WholeCommands(damaged), damaged.size()) << "that is for Redis to speak of";
+}
 
 TEST_F(PrivateRedisTest, OneThatCannotReadItsDataIsGivenUpWithItsWords) {
   folder_.Write("state/appendonlydir/appendonly.aof.manifest", "this is no manifest\n");

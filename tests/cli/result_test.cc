@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -9,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/process/line_reader.h"
+#include "cli/process/lock.h"
 #include "cli/process/row_reporter.h"
 #include "cli/simulate/overrides.h"
 #include "cli/simulate/run_folder.h"
@@ -116,6 +119,50 @@ TEST(SocketFolder, IsShortPrivateAndGoesAway) {
     EXPECT_EQ(std::filesystem::status(path).permissions(), std::filesystem::perms::owner_all);
   }
   EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST(SocketFolder, OfAKilledProcessIsSweptByTheNextOne) {
+  PipePair pipe = *MakePipe();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto folder = SocketFolder::Make();
+    const std::string path = folder.ok() ? folder->socket() : "";
+    [[maybe_unused]] const ssize_t ignored = ::write(pipe.write.get(), path.data(), path.size());
+    ::kill(::getpid(), SIGKILL);
+  }
+  pipe.write.Close();
+  char socket[256] = "";
+  ASSERT_GT(::read(pipe.read.get(), socket, sizeof(socket) - 1), 0);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  const std::filesystem::path left = std::filesystem::path(socket).parent_path();
+  ASSERT_TRUE(std::filesystem::exists(left));
+  const auto first = SocketFolder::Make();
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_FALSE(std::filesystem::exists(left)) << "nobody holds it any more";
+  const auto second = SocketFolder::Make();
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_TRUE(std::filesystem::exists(std::filesystem::path(first->socket()).parent_path()))
+      << "somebody lives there";
+}
+
+TEST_F(FolderTest, IsHeldUntilTheLastProcessThatHasItsLockEnds) {
+  absl::StatusOr<Fd> lock = LockFolder(path_);
+  ASSERT_TRUE(lock.ok()) << lock.status();
+  EXPECT_THAT(std::string(LockFolder(path_).status().message()),
+              testing::AllOf(HasSubstr(path_), HasSubstr(absl::StrCat("pid ", ::getpid()))));
+  PipePair pipe = *MakePipe();
+  const pid_t child = ::fork();  // has a copy of it
+  if (child == 0) {
+    pipe.write.Close();
+    char byte;
+    [[maybe_unused]] const ssize_t ignored = ::read(pipe.read.get(), &byte, 1);
+    ::_exit(0);
+  }
+  lock->Close();
+  EXPECT_FALSE(LockFolder(path_).ok()) << "the child still has it";
+  pipe.write.Close();
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_TRUE(LockFolder(path_).ok());
 }
 
 TEST(Overrides, FollowTheOrderOfTheCommandLineAndTheSource) {

@@ -23,6 +23,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 // Servers and workers are shell scripts. In them READY and REPORT stand for the descriptors' files,
 // DIR for a private folder with a fifo, ADDRESS for what the worker was told to dial.
@@ -148,6 +149,98 @@ TEST_F(SupervisorTest, TellsHowTheServerDied) {
             absl::StrCat("macaw-server: exit code 3: error: disk full (", dir_, "/server.log)"));
 }
 
+TEST_F(SupervisorTest, ExplainsAKilledProcessByItsSignalAndNotByItsLastLine) {
+  const auto end = Supervise(Options(
+      "echo '12:00:00 W macaw-server wire: error: a connection was reset' >&2; kill -9 $$", ""));
+  EXPECT_THAT(std::string(end.status().message()),
+              AllOf(HasSubstr("macaw-server: killed by signal 9 (Killed"),
+                    HasSubstr(dir_ + "/server.log"), Not(HasSubstr("connection"))));
+}
+
+TEST_F(SupervisorTest, QuotesWhatAProcessSaidWhenItAbortedItself) {
+  const auto end =
+      Supervise(Options("echo 'terminate called: out of luck' >&2; kill -ABRT $$", ""));
+  EXPECT_THAT(std::string(end.status().message()),
+              AllOf(HasSubstr("killed by signal 6"), HasSubstr("out of luck")));
+}
+
+TEST_F(SupervisorTest, QuotesOnlyWhatThisProcessHasWritten) {
+  const auto end = Supervise(Options("echo a > READY; exec sleep 1000",
+                                     R"(echo x >> DIR/starts
+                                        if [ $(wc -l < DIR/starts) -gt 1 ]; then
+                                          echo 'nothing to train on'; exit 2
+                                        fi
+                                        echo 'macaw-worker: error: of a former life'; exit 1)"));
+  EXPECT_THAT(std::string(end.status().message()),
+              AllOf(HasSubstr("nothing to train on"), Not(HasSubstr("former life"))));
+  EXPECT_THAT(said_, ElementsAre(HasSubstr("of a former life")));
+}
+
+TEST_F(SupervisorTest, EndsTheRunOnceTheServerHasBeenStoppedForTooLong) {
+  SupervisorOptions options =
+      Options("trap 'echo kept > DIR/kept; exit 130' INT; echo a > READY; kill -STOP $$", "");
+  options.patience = std::chrono::milliseconds(1);
+  const auto end = Supervise(options);
+  EXPECT_THAT(std::string(end.status().message()), HasSubstr("macaw-server has been stopped"));
+  EXPECT_THAT(said_, Contains(AllOf(HasSubstr("macaw-server is stopped; waiting"),
+                                    HasSubstr("kill -CONT"))));
+  EXPECT_TRUE(std::filesystem::exists(dir_ + "/kept")) << "it may keep what is finished";
+}
+
+TEST_F(SupervisorTest, EndsTheRunOnceAServiceHasBeenStoppedForTooLong) {
+  auto redis = Child::Spawn({.name = "redis-server",
+                             .argv = {"/bin/sh", "-c", "kill -STOP $$"},
+                             .log = dir_ + "/redis.log"});
+  ASSERT_TRUE(redis.ok()) << redis.status();
+  SupervisorOptions options = Options("echo a > READY; read line < DIR/fifo", "exec sleep 1000");
+  options.patience = std::chrono::milliseconds(1);
+  options.services.push_back({.fd = [&] { return redis->pidfd(); },
+                              .attend = [] { return absl::UnavailableError("it has ended"); },
+                              .process = [&] { return &*redis; }});
+  EXPECT_THAT(std::string(Supervise(options).status().message()),
+              HasSubstr("redis-server has been stopped"));
+}
+
+TEST_F(SupervisorTest, StartsAWorkerAnewThatHasBeenStoppedForTooLong) {
+  SupervisorOptions options = Options("echo a > READY; read line < DIR/fifo",
+                                      R"(echo x >> DIR/starts
+                                         [ $(wc -l < DIR/starts) -gt 1 ] || kill -STOP $$
+                                         echo done > DIR/fifo)");
+  options.patience = std::chrono::milliseconds(1);
+  const auto end = Supervise(options);
+  ASSERT_TRUE(end.ok()) << end.status();
+  EXPECT_THAT(said_, ElementsAre(HasSubstr("worker-0 is stopped"), HasSubstr("killing it"),
+                                 HasSubstr("starting it again")));
+}
+
+TEST_F(SupervisorTest, WaitsForAProcessThatIsStoppedForAMoment) {
+  ASSERT_EQ(::mkfifo((dir_ + "/told").c_str(), 0600), 0);
+  const Fd told(::open((dir_ + "/told").c_str(), O_RDWR | O_CLOEXEC));
+  SupervisorOptions options = Options("echo a > READY; read line < DIR/fifo",
+                                      "(read line < DIR/told; kill -CONT $$) & kill -STOP $$; "
+                                      "read line < DIR/told; echo done > DIR/fifo");
+  options.say = [&](const std::string& message) {
+    said_.push_back(message);
+    WriteLine(told.get(), message);
+  };
+  const auto end = Supervise(options);
+  ASSERT_TRUE(end.ok()) << end.status();
+  EXPECT_THAT(said_,
+              ElementsAre(HasSubstr("worker-0 is stopped; waiting 60 s"), "worker-0 goes on"));
+}
+
+TEST_F(SupervisorTest, EndsTheRunWhenAWorkerIsNotAnsweredTwice) {
+  const auto end = Supervise(Options(
+      "echo a > READY; exec sleep 1000",
+      absl::StrCat("echo 'macaw-worker: error: the server has not answered for 60 s' >&2; exit ",
+                   kExitUnanswered)));
+  EXPECT_THAT(std::string(end.status().message()),
+              AllOf(HasSubstr("no answer"), HasSubstr("worker-0"),
+                    HasSubstr("the server has not answered for 60 s")));
+  EXPECT_THAT(said_, ElementsAre(AllOf(HasSubstr("the server has not answered for 60 s"),
+                                       HasSubstr("once more"))));
+}
+
 TEST_F(SupervisorTest, EndsTheWorkersWhenTheServerDies) {
   alive_ = *MakePipe();
   const auto end = Supervise(Options("echo a > READY; read line < DIR/fifo; kill -9 $$",
@@ -214,6 +307,22 @@ TEST_F(SupervisorTest, AsksTheServerToStopOnCtrlC) {
   AwaitNoChildLeft();
 }
 
+TEST_F(SupervisorTest, GoesOnAfterAHangUpUnderNohup) {
+  MakePipes();
+  const auto before = ::signal(SIGHUP, SIG_IGN);
+  const pid_t pid =
+      Fork(Options("echo a > READY; read line < DIR/fifo",
+                   absl::StrCat("echo up > /dev/fd/", alive_.write.get(), "; exec sleep 1000")));
+  ::signal(SIGHUP, before);
+  char up[3];
+  ASSERT_EQ(::read(alive_.read.get(), up, 3), 3);
+  ::kill(pid, SIGHUP);
+  const Fd fifo(::open((dir_ + "/fifo").c_str(), O_RDWR | O_CLOEXEC));
+  WriteLine(fifo.get(), "the server may end");
+  EXPECT_EQ(ExitCodeOf(pid), static_cast<int>(RunEnd::kFinished));
+  AwaitNoChildLeft();
+}
+
 TEST_F(SupervisorTest, KillsOnASecondCtrlC) {
   MakePipes();
   const pid_t pid =
@@ -266,12 +375,22 @@ TEST(RestartPolicy, DoesNotGiveUpWhileTheRunMovesOn) {
 
 TEST(RestartPolicy, ForgetsDeathsOfLongAgo) {
   RestartPolicy policy;
-  for (int i = 0; i < 20; ++i) EXPECT_EQ(policy.OnDeath(At(100 + 13 * i)), Duration(0)) << i;
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(policy.OnDeath(At(100 + 130 * i)), Duration(0)) << i;
+}
+
+TEST(RestartPolicy, GivesUpOnAWorkerThatTakesAMinuteToDie) {
+  RestartPolicy policy;
+  for (int i = 0; i < 5; ++i) EXPECT_NE(policy.OnDeath(At(100 + 60 * i)), std::nullopt) << i;
+  EXPECT_EQ(policy.OnDeath(At(400)), std::nullopt);
 }
 
 TEST(LastErrorLine, PrefersAnErrorToWhatCameAfterIt) {
   const std::string log = ::testing::TempDir() + "/last_error.log";
   ASSERT_TRUE(AtomicWriteFile(log, "one\nx: error: two\nthree\n\n").ok());
+  EXPECT_EQ(LastErrorLine(log), "x: error: two");
+  EXPECT_EQ(LastErrorLine(log, 4), "x: error: two");
+  EXPECT_EQ(LastErrorLine(log, 18), "three") << "what came before is another process's";
+  ASSERT_TRUE(AtomicWriteFile(log, "x: error: two\nthree errors in 5 s\n").ok());
   EXPECT_EQ(LastErrorLine(log), "x: error: two");
   ASSERT_TRUE(AtomicWriteFile(log, "one\nthree\n\n").ok());
   EXPECT_EQ(LastErrorLine(log), "three");

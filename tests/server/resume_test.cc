@@ -87,12 +87,12 @@ TEST(Coordinator, GoesBackToTheCheckpointAfterACrash) {
   EXPECT_EQ(Slurp(whole / "clients.jsonl"), Slurp(parts / "clients.jsonl"));
 }
 
-// Two rounds of four, then an interruption.
-void RunHalf(const Options& options) {
+// Some rounds of four, then an interruption.
+void RunHalf(const Options& options, uint32_t rounds = 2) {
   const auto coordinator = StartTiny(options);
   FakeWorker worker(*coordinator);
   ASSERT_TRUE(worker.Register().ok());
-  worker.RunThrough(2);
+  worker.RunThrough(rounds);
   ASSERT_TRUE(worker.WorkOnPart().has_value());
   coordinator->Interrupt();
   EXPECT_FALSE(worker.Work().has_value());
@@ -129,6 +129,73 @@ TEST(Resume, RefusesADamagedCheckpointAndSaysWhatToDo) {
                     HasSubstr("round-00000001")));
   fs::remove(path);
   EXPECT_EQ(Finish(options).rounds, 4u) << "the advice helps";
+}
+
+// What a kill leaves before the first checkpoint: some rows, and nothing to go on from.
+void LoseCheckpoints(const TemporaryFolder& folder) {
+  fs::remove_all(folder / "checkpoints");
+  fs::remove(folder / "summary.json");
+}
+
+TEST(Resume, BeginsAgainWhenTheRunWasKilledBeforeItsFirstCheckpoint) {
+  const TemporaryFolder whole, parts;
+  Options options = TinyOptions(whole.path(), 4);
+  options.checkpoint_every = 3;
+  options.client_records = true;
+  Finish(options);
+  options.run_dir = parts.path();
+  RunHalf(options);
+  LoseCheckpoints(parts);
+  const std::string name = Slurp(parts / "run-id");
+  options.resume = true;
+  EXPECT_EQ(Finish(options).rounds, 4u);
+  EXPECT_EQ(RunBytes(whole.path()), RunBytes(parts.path()));
+  EXPECT_EQ(Slurp(whole / "clients.jsonl"), Slurp(parts / "clients.jsonl"));
+  EXPECT_EQ(Slurp(parts / "epoch"), "2\n");
+  EXPECT_EQ(Slurp(parts / "run-id"), name) << "what its clients have left is still its own";
+}
+
+TEST(Resume, DoesNotThrowAwayWhatIsLeftOfARunThatHasLostItsCheckpoints) {
+  const TemporaryFolder folder;
+  Options options = TinyOptions(folder.path(), 4);
+  options.checkpoint_every = 1;
+  RunHalf(options, 3);
+  LoseCheckpoints(folder);
+  const std::string rows = Slurp(folder / "metrics.jsonl");
+  options.resume = true;
+  EXPECT_THAT(StartError(options).ToString(),
+              AllOf(HasSubstr("no checkpoint"), HasSubstr("2 rounds"), HasSubstr("--force")));
+  EXPECT_EQ(Slurp(folder / "metrics.jsonl"), rows);
+  EXPECT_EQ(Slurp(folder / "epoch"), "1\n");
+}
+
+TEST(Resume, NamesTheWayOutWhenItsRowsAreLost) {
+  const TemporaryFolder folder;
+  Options options = TinyOptions(folder.path(), 4);
+  RunHalf(options);
+  options.resume = true;
+  const std::string path = folder / "metrics.jsonl", rows = Slurp(path);
+  fs::remove(path);
+  EXPECT_THAT(StartError(options).ToString(),
+              AllOf(HasSubstr(path), HasSubstr("put it back"), HasSubstr("--force")));
+  EXPECT_FALSE(fs::exists(path)) << "a refused start changes nothing";
+  EXPECT_EQ(Slurp(folder / "epoch"), "1\n");
+  std::ofstream(path, std::ios::binary) << rows.substr(0, 10);
+  EXPECT_THAT(StartError(options).ToString(), AllOf(HasSubstr(path), HasSubstr("has 10 bytes")));
+  std::ofstream(path, std::ios::binary) << rows;
+  EXPECT_EQ(Finish(options).rounds, 4u) << "the advice helps";
+}
+
+TEST(Resume, RemovesWhatAKilledServerWasStillWriting) {
+  const TemporaryFolder folder;
+  Options options = TinyOptions(folder.path(), 4);
+  RunHalf(options);
+  const std::string half = folder.Write("checkpoints/round-00000003.safetensors.4711.part", "half"),
+                    mine = folder.Write("my.notes.part", "a person's");
+  options.resume = true;
+  Finish(options);
+  EXPECT_FALSE(fs::exists(half));
+  EXPECT_TRUE(fs::exists(mine));
 }
 
 TEST(Resume, RefusesAnEmptyFolderAndAFinishedRun) {

@@ -123,6 +123,19 @@ TEST_F(Fault, AStoppedWorkerPastItsLeaseAndWokenChangesNothing) {
   ExpectUndisturbed(simulation);
 }
 
+TEST_F(Fault, AStoppedServerIsNamedAndWokenChangesNothing) {
+  Simulation simulation("stopped", With({"--processes", "2", "--slots", "1"}));
+  ASSERT_TRUE(simulation.WaitForEvent(Round(1)));
+  const std::vector<pid_t> servers = simulation.Children("macaw-server");
+  ASSERT_EQ(servers.size(), 1u);
+  ::kill(servers[0], SIGSTOP);
+  EXPECT_TRUE(simulation.WaitForOutput("macaw-server is stopped")) << simulation.output();
+  ::kill(servers[0], SIGCONT);
+  ASSERT_EQ(simulation.Wait(), 0) << simulation.output();
+  EXPECT_NE(simulation.output().find("macaw-server goes on"), std::string::npos);
+  ExpectUndisturbed(simulation);
+}
+
 TEST_F(Fault, EverythingKilledAndResumedChangesNothing) {
   for (const bool server_only : {true, false}) {
     SCOPED_TRACE(server_only ? "the server alone" : "everything");

@@ -125,16 +125,14 @@ std::vector<nlohmann::json> Simulation::events() const {
   return events;
 }
 
-bool Simulation::WaitForEvent(const std::function<bool(const nlohmann::json&)>& condition) const {
+bool Simulation::WaitForChange(const std::string& path, const std::function<bool()>& found) const {
   const int watch = ::inotify_init1(IN_CLOEXEC);
   const int process = static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0));
-  std::error_code ignored;
-  fs::create_directories(folder_, ignored);
-  ::inotify_add_watch(watch, folder_.c_str(), IN_MODIFY | IN_CREATE | IN_MOVED_TO);
-  bool found = false;
-  while (!found) {
-    for (const nlohmann::json& event : events()) found = found || condition(event);
-    if (found || !running()) break;
+  ::inotify_add_watch(watch, path.c_str(), IN_MODIFY | IN_CREATE | IN_MOVED_TO);
+  bool done = false;
+  while (!done) {
+    done = found();
+    if (done || !running()) break;
     pollfd fds[] = {{.fd = watch, .events = POLLIN}, {.fd = process, .events = POLLIN}};
     ::poll(fds, 2, -1);
     char buffer[4096];
@@ -142,7 +140,17 @@ bool Simulation::WaitForEvent(const std::function<bool(const nlohmann::json&)>& 
   }
   ::close(watch);
   ::close(process);
-  return found;
+  return done;
+}
+
+bool Simulation::WaitForEvent(const std::function<bool(const nlohmann::json&)>& condition) const {
+  std::error_code ignored;
+  fs::create_directories(folder_, ignored);
+  return WaitForChange(folder_, [&] { return std::ranges::any_of(events(), condition); });
+}
+
+bool Simulation::WaitForOutput(const std::string& text) const {
+  return WaitForChange(output_path_, [&] { return output().find(text) != std::string::npos; });
 }
 
 std::vector<pid_t> Simulation::Children(const std::string& program) const {

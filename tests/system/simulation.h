@@ -34,10 +34,16 @@ class Simulation {
   // (false).
   bool WaitForEvent(const std::function<bool(const nlohmann::json&)>& condition) const;
 
+  // The same for a text in what it prints.
+  bool WaitForOutput(const std::string& text) const;
+
   // Live children by program name ("macaw-worker").
   std::vector<pid_t> Children(const std::string& program) const;
 
  private:
+  // Blocks until `found()` (true), asked whenever something changes at `path`, or its end (false).
+  bool WaitForChange(const std::string& path, const std::function<bool()>& found) const;
+
   std::string folder_;
   std::string output_path_;
   pid_t pid_ = -1;

@@ -85,6 +85,21 @@ INSTANTIATE_TEST_SUITE_P(Of, StateKill,
                                   std::get<1>(info.param);
                          });
 
+TEST(StateBeforeTheFirstCheckpoint, IsTheRunsOwnWhenItIsKilledAndBeginsAgain) {
+  const std::vector<std::string> job = SlowerStateful("scaffold", "5");
+  Simulation first("first", Plus(job, {"--set", "run.checkpoint_every=100"}));
+  ASSERT_TRUE(first.WaitForEvent(RoundDone(2)));
+  std::vector<pid_t> children = first.Children("macaw-worker");
+  for (const pid_t server : first.Children("macaw-server")) children.push_back(server);
+  first.Signal(SIGKILL);
+  first.Wait();
+  ASSERT_TRUE(AllGone(children));
+  Simulation second("second", {"--resume", first.folder()});
+  ASSERT_EQ(second.Wait(), 0) << second.output();
+  EXPECT_NE(second.output().find("begins again"), std::string::npos) << second.output();
+  EXPECT_EQ(StateBytesOf(second), StateBytesAfter("undisturbed", job));
+}
+
 TEST(StateStores, TwoProcessesOnDiskAndOnRedisGiveTheBytesOfOneInMemory) {
   const std::vector<std::string> job = SmallStateful("scaffold", "5");
   const StateBytes memory = StateBytesAfter(

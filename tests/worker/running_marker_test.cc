@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "tests/state/small_disk.h"
 #include "tests/support/temporary_folder.h"
 
 namespace macaw::worker {
@@ -93,6 +94,21 @@ TEST_F(RunningMarkerTest, ReadsAFileThatWasCutShort) {
   const std::string path = folder_ + "/worker-0.running";
   std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
   EXPECT_THAT(Open(2).died_running(), ElementsAre(AttemptOf(3, 1, 1)));
+}
+
+TEST(RunningMarker, OnAFullDiskIsAnErrorAndNoBusError) {
+  const testing_support::SmallDisk disk(64 << 10);
+  if (!disk.mounted()) GTEST_SKIP() << disk.why();
+  const std::string rest = disk.path() + "/rest";
+  std::ofstream(rest) << std::string(1 << 20, 'x');  // as much of it as there is room for
+  ASSERT_EQ(std::filesystem::space(disk.path()).free, 0u);
+  const auto full = RunningMarker::Open(disk.path(), "worker-0", 2);
+  EXPECT_THAT(full.status().ToString(), testing::AllOf(testing::HasSubstr("worker-0.running"),
+                                                       testing::HasSubstr("No space")));
+  std::filesystem::remove(rest);
+  auto marker = RunningMarker::Open(disk.path(), "worker-0", 2);
+  ASSERT_TRUE(marker.ok()) << marker.status();
+  marker->Started(0, AttemptOf(3, 1, 1));
 }
 
 TEST_F(RunningMarkerTest, RemembersNothingWithoutAFolder) {

@@ -1,0 +1,179 @@
+// A server and its workers started by hand, and what the folder is good for afterwards.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/system/state_runs.h"
+
+namespace macaw {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing_support::Plus;
+using testing_support::RunMacaw;
+using testing_support::Simulation;
+using testing_support::SmallStateful;
+using testing_support::StateBytes;
+using testing_support::StateBytesAfter;
+using testing_support::StateBytesOf;
+
+// One of the programs as a child process; both its streams can be read here.
+class Program {
+ public:
+  Program(const std::string& name, std::vector<std::string> arguments) {
+    int ends[2];
+    EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+    arguments.insert(arguments.begin(), MACAW_BIN_DIR "/" + name);
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::dup2(ends[1], STDOUT_FILENO);
+      ::dup2(ends[1], STDERR_FILENO);
+      ::execv(argv[0], argv.data());
+      ::_exit(127);
+    }
+    ::close(ends[1]);
+    stream_ = ::fdopen(ends[0], "r");
+  }
+  ~Program() {
+    if (pid_ > 0) {
+      ::kill(pid_, SIGKILL);
+      ::waitpid(pid_, nullptr, 0);
+    }
+    std::fclose(stream_);
+  }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  // Reads on until it has printed this; false when it ends before.
+  bool WaitFor(const std::string& text) {
+    while (text_.find(text) == std::string::npos) {
+      char line[4096];
+      if (std::fgets(line, sizeof(line), stream_) == nullptr) return false;
+      text_ += line;
+    }
+    return true;
+  }
+  int Wait() {                            // its exit code; 128 + n after signal n
+    (void)WaitFor(std::string(1, '\0'));  // all that it prints
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    pid_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  const std::string& text() const { return text_; }
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_ = -1;
+  FILE* stream_ = nullptr;
+  std::string text_;
+};
+
+class ByHand : public testing::Test {
+ protected:
+  // The job as a file, so that a server can read it. `macaw simulate` is what writes one.
+  ByHand() {
+    Simulation simulation("job", job_);
+    EXPECT_EQ(simulation.Wait(), 0) << simulation.output();
+    simulated_ = StateBytesOf(simulation);
+    std::filesystem::copy_file(simulation.folder() + "/config.toml", config_);
+  }
+  std::unique_ptr<Program> Server(std::vector<std::string> more) const {
+    auto server = std::make_unique<Program>(
+        "macaw-server", Plus({"--run-dir", run_, "--listen", "127.0.0.1:0"}, more));
+    EXPECT_TRUE(server->WaitFor("listening on")) << server->text();
+    return server;
+  }
+
+  const testing_support::TemporaryFolder folder_;
+  const std::string run_ = folder_ / "run", config_ = folder_ / "job.toml";
+  const std::vector<std::string> job_ = SmallStateful("scaffold", "3");
+  StateBytes simulated_;
+};
+
+TEST_F(ByHand, TheFolderIsThatOfASimulationAndCanBeLookedAtAndCarriedOn) {
+  {
+    const auto server = Server({"--config", config_});
+    EXPECT_THAT(server->text(), AllOf(HasSubstr("scaffold keep a state"), HasSubstr("--run-dir")));
+    Program worker("macaw-worker", {"--run-dir", run_, "--name", "a"});
+    EXPECT_EQ(worker.Wait(), 0) << worker.text();
+    EXPECT_EQ(server->Wait(), 0) << server->text();
+  }
+  EXPECT_EQ(testing_support::Slurp(run_ + "/metrics.jsonl"), simulated_.metrics);
+  for (const std::string command : {"state verify ", "timeline "}) {
+    const auto printed = RunMacaw(command + run_);
+    EXPECT_EQ(printed.exit, 0) << command << printed.text;
+  }
+  Simulation resumed("resumed", {"--resume", run_, "--rounds", "5"});
+  ASSERT_EQ(resumed.Wait(), 0) << resumed.output();
+  const StateBytes five = StateBytesAfter("five", SmallStateful("scaffold", "5"));
+  EXPECT_EQ(StateBytesOf(resumed).model, five.model);
+  EXPECT_EQ(StateBytesOf(resumed).states, five.states);
+}
+
+TEST_F(ByHand, AnInterruptedRunGoesOnWithItsFolderAlone) {
+  {
+    const auto server = Server({"--config", config_});
+    ::kill(server->pid(), SIGINT);  // before anybody has joined: there is no checkpoint either
+    EXPECT_EQ(server->Wait(), 130) << server->text();
+  }
+  const auto server = Server({"--resume"});
+  Program worker("macaw-worker", {"--run-dir", run_, "--name", "a"});
+  EXPECT_EQ(worker.Wait(), 0) << worker.text();
+  EXPECT_EQ(server->Wait(), 0) << server->text();
+  EXPECT_EQ(testing_support::Slurp(run_ + "/metrics.jsonl"), simulated_.metrics);
+}
+
+TEST_F(ByHand, NobodyElseRunsInALiveFolder) {
+  const auto server = Server({"--config", config_});
+  Program second("macaw-server", {"--config", config_, "--run-dir", run_, "--resume"});
+  EXPECT_EQ(second.Wait(), 1);
+  EXPECT_THAT(second.text(), AllOf(HasSubstr(absl::StrCat("(pid ", server->pid(), ")")),
+                                   HasSubstr("is running in " + run_)));
+  for (const std::string& how : {std::string(" --resume "), " " + config_ + " --force --out "}) {
+    const auto refused = RunMacaw("simulate" + how + run_);
+    EXPECT_EQ(refused.exit, 1) << refused.text;
+    EXPECT_THAT(refused.text, HasSubstr("is running in " + run_));
+  }
+}
+
+TEST_F(ByHand, AWorkerWithoutAPlaceForStatesIsToldWhatToSet) {
+  const auto server = Server({"--config", config_});
+  const std::string text = server->text();
+  const std::string address = testing_support::Slurp(run_ + "/address");
+  Program worker("macaw-worker", {"--config", config_, "--server",
+                                  address.substr(0, address.find('\n')), "--name", "a"});
+  EXPECT_EQ(worker.Wait(), 2);
+  EXPECT_THAT(worker.text(), AllOf(HasSubstr("state.path"), HasSubstr("--run-dir")));
+}
+
+TEST_F(ByHand, ARedisThatOnlyASimulationStartsIsRefusedBeforeAnybodyWaits) {
+  std::string text = testing_support::Slurp(config_);
+  const size_t store = text.find("store = \"disk\"");
+  ASSERT_NE(store, std::string::npos) << text;
+  text.replace(store, 14, "store = \"redis\"\nurl = \"spawn\"");
+  const std::string config = folder_.Write("redis.toml", text);
+  Program server("macaw-server", {"--config", config, "--run-dir", run_});
+  EXPECT_EQ(server.Wait(), 2);
+  EXPECT_THAT(server.text(), AllOf(HasSubstr("state.url"), HasSubstr("redis-server"),
+                                   Not(HasSubstr("listening"))));
+}
+
+}  // namespace
+}  // namespace macaw

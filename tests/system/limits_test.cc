@@ -1,0 +1,50 @@
+// Runs under small limits of the system end with one line that says which limit it was.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+#include "tests/support/temporary_folder.h"
+#include "tests/system/simulation.h"
+
+namespace macaw {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing_support::Printed;
+
+Printed Shell(const std::string& command) {
+  Printed printed;
+  FILE* pipe = ::popen(("(" + command + ") 2>&1").c_str(), "r");
+  char buffer[4096];
+  for (size_t n; (n = std::fread(buffer, 1, sizeof(buffer), pipe)) > 0;)
+    printed.text.append(buffer, n);
+  const int status = ::pclose(pipe);
+  printed.exit = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return printed;
+}
+
+TEST(SmallLimits, NineOpenFilesAreRefusedInOneLineBeforeAnythingIsMade) {
+  const testing_support::TemporaryFolder folder;
+  const std::string run = folder / "run";
+  const std::string config = testing_support::WriteConfig("limits");
+  for (const std::string& command :
+       {"macaw simulate " + config + " --out " + run,
+        "macaw-server --config " + config + " --run-dir " + run,
+        "macaw-worker --config " + config + " --server unix:/nowhere"}) {
+    const Printed printed = Shell("ulimit -n 9; " MACAW_BIN_DIR "/" + command);
+    EXPECT_EQ(printed.exit, command.starts_with("macaw-worker") ? 2 : 1) << command;
+    EXPECT_THAT(printed.text,
+                AllOf(HasSubstr(": error: "), HasSubstr("9 files open"), HasSubstr("ulimit -n")));
+    EXPECT_EQ(std::ranges::count(printed.text, '\n'), 1) << printed.text;
+    EXPECT_FALSE(std::filesystem::exists(run)) << command;
+  }
+}
+
+}  // namespace
+}  // namespace macaw
