@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/config/reader.h"
 #include "cli/config/resolve.h"
+#include "cli/config/settings.h"
 #include "cli/process/row_reporter.h"
 #include "cli/process/signals.h"
 #include "cli/process/supervisor.h"
@@ -59,9 +60,11 @@ absl::StatusOr<Config> ReadResolved(const ServerArguments& arguments,
   return config;
 }
 
-server::Options OptionsFrom(const Config& config, const ServerArguments& arguments) {
+server::Options OptionsFrom(const Config& config, const ServerArguments& arguments,
+                            const algorithms::Registry& registry) {
   server::Options options;
   options.run = config.run;
+  options.settings = SettingsJson(config, registry);
   options.run_dir = arguments.run_dir;
   options.resume = arguments.resume;
   options.checkpoint_every = config.output.checkpoint_every;
@@ -115,7 +118,7 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
   MACAW_ASSIGN_OR_RETURN(FlatVector initial, InitialWeights(config, spec));
   MACAW_RETURN_IF_ERROR(MakeDirectories(arguments.run_dir));
 
-  server::Options options = OptionsFrom(config, arguments);
+  server::Options options = OptionsFrom(config, arguments, catalogue.algorithms());
   RowReporter reporter(arguments.report_fd);
   options.on_row = [&reporter](const std::string& row) { reporter.Report(row); };
   if (!arguments.sync_state.empty()) {
@@ -143,6 +146,13 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
   const int code = outcome.kind == server::Outcome::Kind::kInterrupted ? kExitInterrupted : kExitOk;
   CloseWithin(kCloseGrace, std::move(fleet), code);
   return code;
+}
+
+// Whether another start on the same folder would end the same way.
+bool Pointless(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status) ||
+         absl::IsAlreadyExists(status) || absl::IsNotFound(status) || absl::IsDataLoss(status) ||
+         absl::IsAborted(status) || absl::IsUnimplemented(status);
 }
 
 int Main(int argc, char** argv) {
@@ -175,7 +185,7 @@ int Main(int argc, char** argv) {
   const absl::StatusOr<int> code = signals.ok() ? Serve(arguments, *signals) : signals.status();
   if (code.ok()) return *code;
   std::cerr << "macaw-server: error: " << code.status().message() << std::endl;
-  return absl::IsInvalidArgument(code.status()) ? kExitUsage : kExitFailed;
+  return Pointless(code.status()) ? kExitUsage : kExitFailed;
 }
 
 }  // namespace

@@ -7,7 +7,8 @@ namespace macaw::cli {
 // Exit codes of every program here.
 constexpr int kExitOk = 0;
 constexpr int kExitFailed = 1;
-constexpr int kExitUsage = 2;  // bad arguments or configuration: trying again is pointless
+constexpr int kExitUsage =
+    2;  // bad arguments or configuration; of a child also whatever would only come again
 constexpr int kExitInterrupted = 130;
 
 // Of a command that ended so: what the user wrote is wrong, or the world is.

@@ -229,7 +229,9 @@ class Supervisor {
       end_ = exit.ok() ? RunEnd::kFinished : RunEnd::kInterrupted;
       return absl::OkStatus();
     }
-    return absl::AbortedError(Complaint("macaw-server", exit, server_log_));
+    const std::string complaint = Complaint("macaw-server", exit, server_log_);
+    return exit.code == kExitUsage ? absl::FailedPreconditionError(complaint)
+                                   : absl::AbortedError(complaint);
   }
 
   static std::string Complaint(const std::string& name, const Exit& exit, const std::string& log) {

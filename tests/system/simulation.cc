@@ -30,6 +30,16 @@ std::string Slurp(const std::string& path) {
   return text.ok() ? *text : "";
 }
 
+std::vector<nlohmann::json> EventsIn(const std::string& folder) {
+  std::vector<nlohmann::json> events;
+  for (const absl::string_view line :
+       absl::StrSplit(Slurp(folder + "/events.jsonl"), '\n', absl::SkipEmpty())) {
+    auto event = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (event.is_object()) events.push_back(std::move(event));
+  }
+  return events;
+}
+
 // Of all runs of this process: goes away when its tests have passed, else it stays to be looked at.
 std::string Scratch() { return absl::StrCat(testing::TempDir(), "macaw-", ::getpid()); }
 
@@ -115,25 +125,19 @@ std::string Simulation::digest() const {
   return all.is_object() ? all.value("model_digest", "") : "";
 }
 
-std::vector<nlohmann::json> Simulation::events() const {
-  std::vector<nlohmann::json> events;
-  for (const absl::string_view line :
-       absl::StrSplit(Slurp(folder_ + "/events.jsonl"), '\n', absl::SkipEmpty())) {
-    auto event = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (event.is_object()) events.push_back(std::move(event));
-  }
-  return events;
-}
+std::vector<nlohmann::json> Simulation::events() const { return EventsIn(folder_); }
 
-bool Simulation::WaitForEvent(const std::function<bool(const nlohmann::json&)>& condition) const {
+bool Simulation::WaitForEvent(const std::function<bool(const nlohmann::json&)>& condition,
+                              const std::string& folder) const {
+  const std::string& watched = folder.empty() ? folder_ : folder;
   const int watch = ::inotify_init1(IN_CLOEXEC);
   const int process = static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0));
   std::error_code ignored;
-  fs::create_directories(folder_, ignored);
-  ::inotify_add_watch(watch, folder_.c_str(), IN_MODIFY | IN_CREATE | IN_MOVED_TO);
+  fs::create_directories(watched, ignored);
+  ::inotify_add_watch(watch, watched.c_str(), IN_MODIFY | IN_CREATE | IN_MOVED_TO);
   bool found = false;
   while (!found) {
-    for (const nlohmann::json& event : events()) found = found || condition(event);
+    for (const nlohmann::json& event : EventsIn(watched)) found = found || condition(event);
     if (found || !running()) break;
     pollfd fds[] = {{.fd = watch, .events = POLLIN}, {.fd = process, .events = POLLIN}};
     ::poll(fds, 2, -1);
