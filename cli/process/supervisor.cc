@@ -187,6 +187,8 @@ class Supervisor {
     if (exit.code == kExitUsage) {
       return GiveUp(absl::FailedPreconditionError(Complaint(worker.name, exit, worker.log)));
     }
+    if (exit.code == kExitNoRoom)
+      return GiveUp(absl::ResourceExhaustedError(Complaint(worker.name, exit, worker.log)));
     const std::optional<Duration> wait = worker.policy.OnDeath(Now());
     if (!wait.has_value()) {
       return GiveUp(absl::UnavailableError(absl::StrCat(
