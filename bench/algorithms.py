@@ -88,34 +88,62 @@ def rounds_to(rows, accuracy):
     return next((row["round"] for row in rows if row.get("test_accuracy", 0) >= accuracy), None)
 
 
+# Told apart by more than colour: no two rules share both dashes and mark.
+COLOURS = ["#1b6ca8", "#d1495b", "#2e8b57", "#b8730a", "#6a4c93", "#00838f", "#8d6e63", "#444444"]
+DASHES = ["", "7 3", "2 3", "9 3 2 3"]
+MARKS = {
+    "disc": "M-4,0 a4,4 0 1,0 8,0 a4,4 0 1,0 -8,0",
+    "square": "M-4,-4 h8 v8 h-8 z",
+}
+
+
+def spread(wanted, least, low, high):
+    """Heights near the wanted ones, in their order, at least `least` apart and within [low, high]."""
+    placed = []
+    for want in wanted:
+        placed.append(max(want, placed[-1] + least if placed else low))
+    for i in range(len(placed) - 1, -1, -1):
+        placed[i] = min(placed[i], placed[i + 1] - least if i + 1 < len(placed) else high)
+    return placed
+
+
 def plot(path, curves, rounds):
-    """Test accuracy over rounds: a line per algorithm, mean of its seeds, with their range."""
-    width, height, left, top = 860, 480, 60, 20
-    colours = ["#1b6ca8", "#d1495b", "#2e8b57", "#e08e0b", "#6a4c93", "#00838f", "#8d6e63", "#444444"]
+    """Test accuracy over rounds: a line per algorithm, mean of its seeds, with their range, named at its end."""
+    width, height, left, top, right = 860, 480, 60, 26, 190
     low = 0.2  # of the axis
-    x = lambda r: left + (width - left - 150) * (r - 1) / max(1, rounds - 1)
+    x = lambda r: left + (width - left - right) * (r - 1) / max(1, rounds - 1)
     y = lambda a: top + (height - top - 50) * (1 - (max(a, low) - low) / (1 - low))
     svg = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
            'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="white"/>']
     for tick in range(2, 11):
         a = tick / 10
-        svg.append(f'<line x1="{left}" x2="{width - 150}" y1="{y(a):.1f}" y2="{y(a):.1f}" stroke="#ddd"/>'
-                   f'<text x="{left - 8}" y="{y(a) + 4:.1f}" text-anchor="end">{tick * 10} %</text>')
+        svg.append(f'<line x1="{left}" x2="{width - right}" y1="{y(a):.1f}" y2="{y(a):.1f}" stroke="#ddd"/>'
+                   f'<text x="{left - 8}" y="{y(a) + 4:.1f}" text-anchor="end">{"≤ " if a == low else ""}{tick * 10} %</text>')
     for tick in range(0, rounds + 1, max(1, rounds // 5)):
         svg.append(f'<text x="{x(max(1, tick)):.1f}" y="{height - 28}" text-anchor="middle">{max(1, tick)}</text>')
-    svg.append(f'<text x="{(left + width - 150) / 2:.0f}" y="{height - 8}" text-anchor="middle">round</text>'
-               f'<text x="{left}" y="{top - 6}">test accuracy</text>')
-    for i, (rule, seeds) in enumerate(curves.items()):
-        colour = colours[i % len(colours)]
-        columns = [(r, [seed[r] for seed in seeds]) for r in seeds[0]]
+    svg.append(f'<text x="{(left + width - right) / 2:.0f}" y="{height - 8}" text-anchor="middle">round</text>'
+               f'<text x="{left}" y="{top - 10}">test accuracy: mean and range of the seeds</text>')
+    means = {rule: [(r, statistics.mean(seed[r] for seed in seeds)) for r in seeds[0]]
+             for rule, seeds in curves.items()}
+    order = sorted(means, key=lambda rule: -means[rule][-1][1])  # as the lines end, from the top down
+    heights = spread([y(means[rule][-1][1]) for rule in order], 17, top, height - 50)
+    bands, lines = [], []
+    for i, (rule, place) in enumerate(zip(order, heights)):
+        colour, dash = COLOURS[i % len(COLOURS)], DASHES[i % len(DASHES)]
+        mark = list(MARKS.values())[i // len(DASHES) % len(MARKS)]
+        columns = [(r, [seed[r] for seed in curves[rule]]) for r in curves[rule][0]]
         band = [f"{x(r):.1f},{y(max(c)):.1f}" for r, c in columns]
         band += [f"{x(r):.1f},{y(min(c)):.1f}" for r, c in reversed(columns)]
-        line = [f"{x(r):.1f},{y(statistics.mean(c)):.1f}" for r, c in columns]
-        svg.append(f'<polygon points="{" ".join(band)}" fill="{colour}" opacity="0.12"/>'
-                   f'<polyline points="{" ".join(line)}" fill="none" stroke="{colour}" stroke-width="1.6"/>'
-                   f'<line x1="{width - 140}" x2="{width - 118}" y1="{top + 16 + 20 * i}" y2="{top + 16 + 20 * i}" '
-                   f'stroke="{colour}" stroke-width="3"/><text x="{width - 112}" y="{top + 20 + 20 * i}">{rule}</text>')
-    path.write_text("\n".join(svg + ["</svg>\n"]))
+        bands.append(f'<polygon points="{" ".join(band)}" fill="{colour}" opacity="0.1"/>')
+        points = " ".join(f"{x(r):.1f},{y(a):.1f}" for r, a in means[rule])
+        end, last = x(means[rule][-1][0]), means[rule][-1][1]
+        lines.append(
+            f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.8" stroke-dasharray="{dash}"/>'
+            f'<polyline points="{end + 2:.1f},{y(last):.1f} {end + 22:.1f},{place:.1f} {end + 46:.1f},{place:.1f}" '
+            f'fill="none" stroke="{colour}" stroke-width="1.8" stroke-dasharray="{dash}"/>'
+            f'<path d="{mark}" transform="translate({end + 52:.1f},{place:.1f})" fill="{colour}"/>'
+            f'<text x="{end + 62:.1f}" y="{place + 4:.1f}">{rule} {100 * last:.1f} %</text>')
+    path.write_text("\n".join(svg + bands + lines + ["</svg>\n"]))
 
 
 def main():

@@ -1,5 +1,5 @@
-// The `macaw` command: simulate, data, models, algorithms, partitions, plugin, state, timeline,
-// doctor. Links no LibTorch.
+// The `macaw` command: simulate, compare, data, models, algorithms, partitions, plugin, state,
+// timeline, doctor. Links no LibTorch.
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
@@ -33,12 +33,15 @@ void AddSimulate(CLI::App& app, std::function<int()>& run) {
   command->add_option("--clients", options->clients,
                       "Population: partition.clients or data.synthetic.clients");
   command->add_option("--rounds", options->rounds, "run.rounds");
+  command->add_option("--seed", options->seed, "run.seed");
   command->add_option("--processes", options->processes, "workers.processes");
   command->add_option("--slots", options->slots,
                       "workers.slots: clients at a time in each process");
   command
-      ->add_option("--repeat", options->repeat,
-                   "Run with N seeds and report mean and standard deviation")
+      ->add_option(
+          "--repeat", options->repeat,
+          "Run with N seeds and report mean and standard deviation; the same command goes on "
+          "with what was interrupted")
       ->check(CLI::Range(1, 10000))
       ->excludes(resume);
   command
@@ -99,9 +102,16 @@ void AddData(CLI::App& app, std::function<int()>& run) {
 }
 
 void AddLists(CLI::App& app, std::function<int()>& run) {
-  app.add_subcommand("models", "List the models that have a name")->final_callback([&run] {
-    run = ListModels;
-  });
+  auto where = std::make_shared<ListCommand>();
+  const auto looks_beside = [where](CLI::App* command) {
+    command->add_option("--plugin", where->plugins, "Also what this shared library adds")
+        ->type_name("FILE")
+        ->allow_extra_args(false);
+    command->add_option("--config", where->config, "Also the plug-ins of this configuration");
+  };
+  CLI::App* models = app.add_subcommand("models", "List the models by name, and the layers");
+  looks_beside(models);
+  models->final_callback([where, &run] { run = [where] { return ListModels(*where); }; });
   app.add_subcommand("partitions", "List the ways to divide data")->final_callback([&run] {
     run = ListPartitions;
   });
@@ -112,7 +122,8 @@ void AddLists(CLI::App& app, std::function<int()>& run) {
       app.add_subcommand("algorithms", "List the algorithms, or one's parameters");
   auto name = std::make_shared<std::string>();
   algorithms->add_option("NAME", *name, "Show this one's parameters");
-  algorithms->final_callback([name, &run] { run = [name] { return ListAlgorithms(*name); }; });
+  looks_beside(algorithms);
+  algorithms->final_callback([=, &run] { run = [=] { return ListAlgorithms(*where, *name); }; });
 }
 
 void AddPlugin(CLI::App& app, std::function<int()>& run) {
@@ -169,6 +180,25 @@ void AddTimeline(CLI::App& app, std::function<int()>& run) {
   command->final_callback([=, &run] { run = [options] { return ShowTimeline(*options); }; });
 }
 
+void AddCompare(CLI::App& app, std::function<int()>& run) {
+  CLI::App* command =
+      app.add_subcommand("compare", "Runs in a table: what differs, mean and deviation over seeds");
+  auto options = std::make_shared<CompareCommand>();
+  command->add_option("RUN", options->runs, "Folders of runs, or a file NAME-repeat.json")
+      ->required();
+  command
+      ->add_option("--metric", options->metrics,
+                   "A column of metrics.jsonl (its last value), best_ and such a column, "
+                   "rounds_to_0.9, seconds; as often as needed")
+      ->allow_extra_args(false)
+      ->delimiter(',');
+  command->add_option("--csv", options->csv, "Also write the table into this file (-: only CSV)");
+  command->footer(
+      "Runs with equal settings are one row, whatever their seeds; the deviation is that of a "
+      "sample (n - 1).");
+  command->final_callback([=, &run] { run = [options] { return CompareRuns(*options); }; });
+}
+
 int Main(int argc, char** argv) {
   ExplainUncaught("macaw");
   CLI::App app("Macaw: federated learning, simulated and deployed with the same programs", "macaw");
@@ -181,6 +211,7 @@ int Main(int argc, char** argv) {
   AddPlugin(app, run);
   AddState(app, run);
   AddTimeline(app, run);
+  AddCompare(app, run);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -19,6 +19,7 @@
 #include "cli/config/client_state.h"
 #include "cli/config/reader.h"
 #include "cli/config/resolve.h"
+#include "cli/config/settings.h"
 #include "cli/config/writer.h"
 #include "cli/process/exit.h"
 #include "cli/process/limits.h"
@@ -68,9 +69,11 @@ absl::StatusOr<Config> ReadResolved(const ServerArguments& arguments,
   return config;
 }
 
-server::Options OptionsFrom(const Config& config, const ServerArguments& arguments) {
+server::Options OptionsFrom(const Config& config, const ServerArguments& arguments,
+                            const algorithms::Registry& registry) {
   server::Options options;
   options.run = config.run;
+  options.settings = SettingsJson(config, registry);
   options.run_dir = arguments.run_dir;
   options.resume = arguments.resume;
   options.checkpoint_every = config.output.checkpoint_every;
@@ -162,9 +165,16 @@ uint64_t MostClientsAPart(const RunConfig& run) {
   return 1000 + 2 * static_cast<uint64_t>(std::min(asked, 1e15));
 }
 
+// Whether another start on the same folder would end the same way.
+bool Pointless(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status) ||
+         absl::IsAlreadyExists(status) || absl::IsNotFound(status) || absl::IsDataLoss(status) ||
+         absl::IsAborted(status) || absl::IsUnimplemented(status);
+}
+
 int ReportError(const absl::Status& status) {
   std::cerr << "macaw-server: error: " << status.message() << std::endl;
-  return absl::IsInvalidArgument(status) ? kExitUsage : kExitFailed;
+  return Pointless(status) ? kExitUsage : kExitFailed;
 }
 
 // Says how the run ended; the exit code.
@@ -188,7 +198,7 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
     MACAW_RETURN_IF_ERROR(CheckStates(config, spec, catalogue, arguments));
   }
 
-  server::Options options = OptionsFrom(config, arguments);
+  server::Options options = OptionsFrom(config, arguments, catalogue.algorithms());
   RowReporter reporter(arguments.report_fd);
   options.on_row = [&reporter](const std::string& row) { reporter.Report(row); };
   if (!arguments.sync_state.empty()) {

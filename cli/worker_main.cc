@@ -120,8 +120,7 @@ absl::Status Work(const WorkerArguments& arguments, SignalFd& signals) {
 // Whether another start would end the same way: the supervisor does not try then.
 bool Pointless(const absl::Status& status) {
   return absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status) ||
-         absl::IsNotFound(status) || absl::IsDataLoss(status) || absl::IsUnimplemented(status) ||
-         absl::IsResourceExhausted(status);
+         absl::IsNotFound(status) || absl::IsDataLoss(status) || absl::IsUnimplemented(status);
 }
 
 int Main(int argc, char** argv) {
@@ -188,6 +187,7 @@ int Main(int argc, char** argv) {
   if (status.ok()) return kExitOk;
   std::cerr << "macaw-worker: error: " << status.message() << std::endl;
   if (absl::IsUnavailable(status)) return kExitUnanswered;
+  if (absl::IsResourceExhausted(status)) return kExitNoRoom;
   return Pointless(status) ? kExitUsage : kExitFailed;
 }
 

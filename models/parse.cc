@@ -209,10 +209,13 @@ absl::StatusOr<Layer> ParseKind(Words& words, const Shape& input, bool first) {
   if (kind == "relu") return Relu{};
   if (kind == "tanh") return Tanh{};
   if (kind == "sigmoid") return Sigmoid{};
-  return Wrong(absl::StrCat("there is no layer \"", kind,
-                            "\"; there are conv, linear, maxpool, avgpool, globalavgpool, flatten, "
-                            "relu, tanh, sigmoid, dropout, groupnorm, batchnorm, block, embedding, "
-                            "lstm"));
+  std::vector<std::string> kinds;
+  for (const LayerWords& words : AllLayerWords()) {
+    std::string word = words.text.substr(0, words.text.find(' '));
+    if (kinds.empty() || kinds.back() != word) kinds.push_back(std::move(word));
+  }
+  return Wrong(absl::StrCat("there is no layer \"", kind, "\"; there are ",
+                            absl::StrJoin(kinds, ", "), " (macaw models: what they take)"));
 }
 
 // One extent after a window of `kernel` moved by `stride` over `extent` padded on both sides.
@@ -269,6 +272,28 @@ struct ShapeOf {
 };
 
 }  // namespace
+
+const std::vector<LayerWords>& AllLayerWords() {
+  static const std::vector<LayerWords> kWords = {
+      {"conv OUT KERNEL [pad P] [stride S] [nobias]", "a convolution, of images"},
+      {"maxpool KERNEL [stride S]", "the largest of each window, of images"},
+      {"avgpool KERNEL [stride S]", "the mean of each window, of images"},
+      {"globalavgpool", "the mean of each channel, of images"},
+      {"block OUT [stride S] [groups G]", "a residual block with group norm, of images"},
+      {"block OUT [stride S] batchnorm", "… with batch norm"},
+      {"groupnorm GROUPS", "group normalisation, of images"},
+      {"batchnorm", "batch normalisation, of images or vectors"},
+      {"flatten", "images to vectors"},
+      {"linear OUT [nobias]", "of vectors, or of each position of a sequence"},
+      {"embedding TOKENS OUT", "the first layer of a model of token sequences"},
+      {"lstm OUT [layers N]", "of sequences of vectors"},
+      {"dropout P", "zeroes with probability P while training"},
+      {"relu", ""},
+      {"tanh", ""},
+      {"sigmoid", ""},
+  };
+  return kWords;
+}
 
 std::string ShapeText(const Shape& shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");

@@ -10,15 +10,16 @@
 
 namespace macaw::models {
 
-// A layer as a user writes it, for one that receives `input` (the shape of one example):
-//
-//   images      conv OUT KERNEL [pad P] [stride S] [nobias] · block OUT [stride S] [groups G] ·
-//               block OUT [stride S] batchnorm · maxpool KERNEL [stride S] · avgpool KERNEL
-//               [stride S] · globalavgpool · groupnorm GROUPS
-//   sequences   embedding TOKENS OUT · lstm OUT [layers N]
-//   vectors, or each position of a sequence       linear OUT [nobias]
-//   vectors and images                            batchnorm
-//   anything    flatten · dropout P · relu · tanh · sigmoid
+// The words of one kind of layer, for people: {"conv OUT KERNEL [pad P] …", "images: a
+// convolution"}.
+struct LayerWords {
+  std::string text;
+  std::string help;
+};
+const std::vector<LayerWords>& AllLayerWords();
+
+// A layer as a user writes it (AllLayerWords), for one that receives `input`, the shape of one
+// example.
 //
 // Sizes that follow from `input` are filled in; `first`: it receives the example itself. Errors say
 // what is wrong and what would fit; the caller adds the layer's number and text.

@@ -296,6 +296,10 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
            {"why", status.ok() ? reason : std::string(status.message())}}});
     SummaryFacts facts{
         .name = options_.run.name,
+        .algorithm = options_.run.algorithm.name,
+        .settings = options_.settings,
+        .seed = options_.run.seed,
+        .data_digest = data_digest_,
         .end = kNames[static_cast<int>(end)],
         .reason = reason,
         .seconds = Elapsed(),

@@ -28,8 +28,9 @@ struct StopRule {
 
 struct Options {
   RunConfig run;
-  std::string run_dir;  // exists and is writable; everything a run leaves behind goes there
-  bool resume = false;  // from run_dir's newest checkpoint; else it must not hold any
+  std::string settings = "{}";  // what differs from the defaults, for summary.json: a JSON object
+  std::string run_dir;          // exists and is writable; everything a run leaves behind goes there
+  bool resume = false;          // from run_dir's newest checkpoint; else it must not hold any
   uint32_t checkpoint_every = 10;  // rounds; the last round is always kept
   Duration lease_timeout = FromSeconds(30);
   uint32_t max_deaths =

@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
@@ -76,12 +77,33 @@ void SweepParts(const std::string& folder) {
 
 struct Extremes {
   Json best = Json::object();
+  Json bests = Json::object();
   Json rounds_to = Json::object();
   Json last = Json::object();
 };
 
-// One pass over metrics.jsonl: the last value of every column, where the chosen one was best, and
-// when the accuracy first reached the usual marks.
+// A metric of test rows over all of them, as opposed to a statistic over clients.
+bool OfTestRows(absl::string_view column) {
+  if (!absl::StartsWith(column, "test_") && !absl::StartsWith(column, "clients_test_"))
+    return false;
+  for (const char* statistic : {"_mean", "_std", "_worst10", "_p10", "_p50", "_p90"}) {
+    if (absl::EndsWith(column, statistic)) return false;
+  }
+  return true;
+}
+
+void KeepBest(const std::string& metric, const Json& value, const Json& round, Json& bests) {
+  if (!value.is_number()) return;
+  const auto so_far = bests.find(metric);
+  const bool better =
+      so_far == bests.end() ||
+      (HigherIsBetter(metric) ? value.get<double>() > (*so_far)["value"].get<double>()
+                              : value.get<double>() < (*so_far)["value"].get<double>());
+  if (better) bests[metric] = {{"value", value}, {"round", round}};
+}
+
+// One pass over metrics.jsonl: the last value of every column, where the chosen one and those of
+// test rows were best, and when the accuracy first reached the usual marks.
 absl::StatusOr<Extremes> ReadExtremes(const std::string& path, std::string metric) {
   MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   std::vector<Json> rows;
@@ -105,7 +127,10 @@ absl::StatusOr<Extremes> ReadExtremes(const std::string& path, std::string metri
   const bool higher = HigherIsBetter(metric);
   Extremes extremes;
   for (const Json& row : rows) {
-    for (const auto& [name, value] : row.items()) extremes.last[name] = value;
+    for (const auto& [name, value] : row.items()) {
+      extremes.last[name] = value;
+      if (OfTestRows(name)) KeepBest(name, value, row["round"], extremes.bests);
+    }
     if (!row.contains(metric) || !row[metric].is_number()) continue;
     const double value = row[metric].get<double>();
     if (!extremes.best.contains("value") ||
@@ -205,6 +230,10 @@ absl::Status RunFolder::WriteFinal(ConstVectorView model, const SummaryFacts& fa
   final.erase("round");
   Json summary = {
       {"name", facts.name},
+      {"algorithm", facts.algorithm},
+      {"settings", Json::parse(facts.settings, nullptr, /*allow_exceptions=*/false)},
+      {"seed", facts.seed},
+      {"data_digest", facts.data_digest.Hex()},
       {"end", facts.end},
       {"reason", facts.reason},
       {"rounds", rounds},
@@ -215,6 +244,7 @@ absl::Status RunFolder::WriteFinal(ConstVectorView model, const SummaryFacts& fa
       {"parameters", facts.parameters},
       {"final", final},
       {"best", extremes.best},
+      {"bests", extremes.bests},
       {"rounds_to", extremes.rounds_to},
       {"peak_memory_bytes", {{"server", facts.server_memory}, {"workers", facts.worker_memory}}},
       {"profile",

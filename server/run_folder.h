@@ -18,6 +18,10 @@ namespace macaw::server {
 // What summary.json says beside what metrics.jsonl already does.
 struct SummaryFacts {
   std::string name;
+  std::string algorithm;
+  std::string settings;        // a JSON object (Options::settings)
+  uint64_t seed = 0;           // of the run
+  Digest data_digest;          // of the clients and their rows
   std::string end;             // "finished", "stopped", "interrupted"
   std::string reason;          // of a stop
   double seconds = 0;          // spent, all sessions of a resumed run

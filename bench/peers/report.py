@@ -8,7 +8,6 @@ import json
 import pathlib
 import statistics
 import sys
-from xml.sax.saxutils import escape
 
 import plot
 
@@ -172,14 +171,12 @@ def write(results: dict, folder: pathlib.Path) -> bool:
     (folder / "table.md").write_text(text)
     charts = []
     for name, result in results["jobs"].items():
-        bars = [
-            plot.Bar(system, speed(cell), plot.kind(system, cell["framework"]))
+        points = [
+            plot.Point(system, speed(cell), plot.kind(system, cell["framework"]))
             for system, cell in ran(result).items()
         ]
-        charts.append(plot.Chart(f"{name}: {result['title']}", bars))
-    (folder / "table.svg").write_text(
-        plot.svg(charts, escape(f"local steps per second, {results['date']}"))
-    )
+        charts.append(plot.Chart(f"{name}: {result['title']}", points))
+    (folder / "table.svg").write_text(plot.svg(charts, plot.caption(results["date"])))
     return all(
         agrees(result, name) for result in results["jobs"].values() for name in result["systems"]
     )

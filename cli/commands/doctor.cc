@@ -86,13 +86,13 @@ std::string OutputOf(const std::vector<std::string>& argv) {
 }
 
 void PrintDisk() {
-  const std::string folder = FileExists("runs") ? "runs" : ".";
+  const std::string folder = FileExists("runs") ? "runs" : ".";  // where runs/ is, or would be
   struct statvfs info {};
   if (::statvfs(folder.c_str(), &info) != 0) return;
   const double free = static_cast<double>(info.f_bavail) * static_cast<double>(info.f_frsize);
   std::error_code error;
   Line("disk", absl::StrCat(Gibibytes(free), " free for ",
-                            std::filesystem::absolute(folder, error).string(), "/runs",
+                            std::filesystem::absolute("runs", error).string(),
                             ::access(folder.c_str(), W_OK) == 0 ? "" : " (not writable)"));
 }
 

@@ -1,22 +1,27 @@
 #include <iostream>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "algorithms/api/registry.h"
 #include "cli/commands/commands.h"
+#include "cli/config/reader.h"
 #include "cli/config/writer.h"
 #include "cli/process/exit.h"
 #include "core/status.h"
 #include "data/partition.h"
+#include "models/parse.h"
 #include "models/spec.h"
+#include "sdk/loader.h"
 
 namespace macaw::cli {
 namespace {
 
-algorithms::Registry Builtins() {
-  algorithms::Registry registry;
-  algorithms::RegisterBuiltinAlgorithms(registry);
-  return registry;
+// The built-ins, and what the command's plug-ins add.
+absl::StatusOr<sdk::Catalogue> CatalogueOf(const ListCommand& command) {
+  if (command.config.empty()) return sdk::LoadAll(command.plugins);
+  if (command.plugins.empty()) return LoadCatalogue(command.config, {});
+  return absl::InvalidArgumentError("--plugin and --config: give one of them");
 }
 
 // A run to show a schema for: the defaults, on a network that has something for every rule.
@@ -69,16 +74,29 @@ void PrintDescription(const algorithms::Registry& registry,
 
 }  // namespace
 
-int ListModels() {
+int ListModels(const ListCommand& command) {
+  const absl::StatusOr<sdk::Catalogue> catalogue = CatalogueOf(command);
+  if (!catalogue.ok()) return Report(catalogue.status());
+  std::cout << "model.name\n";
   for (const models::NamedModel& model : models::NamedModels()) {
-    std::cout << absl::StrFormat("%-12s %s\n%-12s %s\n", model.name, model.summary, "",
+    std::cout << absl::StrFormat("  %-12s %s\n  %-12s %s\n", model.name, model.summary, "",
                                  absl::StrJoin(model.layers, " · "));
   }
+  for (const auto& [name, model] : catalogue->models())
+    std::cout << absl::StrFormat("  %-12s %s\n", name, model.summary);
+  std::cout << "\nmodel.layers, a list of\n";
+  for (const models::LayerWords& words : models::AllLayerWords())
+    std::cout << "  "
+              << absl::StripTrailingAsciiWhitespace(
+                     absl::StrFormat("%-45s %s", words.text, words.help))
+              << "\n";
   return kExitOk;
 }
 
-int ListAlgorithms(const std::string& name) {
-  const algorithms::Registry registry = Builtins();
+int ListAlgorithms(const ListCommand& command, const std::string& name) {
+  const absl::StatusOr<sdk::Catalogue> catalogue = CatalogueOf(command);
+  if (!catalogue.ok()) return Report(catalogue.status());
+  const algorithms::Registry& registry = catalogue->algorithms();
   if (name.empty()) {
     for (const algorithms::Description* algorithm : registry.All()) {
       std::cout << absl::StrFormat("%-12s %s (%s)\n", algorithm->name, algorithm->summary,
@@ -87,7 +105,13 @@ int ListAlgorithms(const std::string& name) {
     return kExitOk;
   }
   const auto found = registry.Find(name);
-  if (!found.ok()) return Report(found.status());
+  if (!found.ok()) {
+    const bool looked = !command.config.empty() || !command.plugins.empty();
+    return Report(absl::Status(
+        found.status().code(),
+        absl::StrCat(found.status().message(),
+                     looked ? "" : "; a plug-in's is found with --plugin FILE or --config FILE")));
+  }
   PrintDescription(registry, **found);
   return kExitOk;
 }
@@ -102,7 +126,7 @@ int ListPartitions() {
 int PrintConfigHelp() {
   std::cout << "# Every key of a configuration: default, meaning, what is allowed. A \"…\" has no "
                "fixed default.\n\n"
-            << ConfigHelp(Builtins());
+            << ConfigHelp(sdk::Catalogue::Builtins().algorithms());
   return kExitOk;
 }
 

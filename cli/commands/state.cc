@@ -1,7 +1,5 @@
 #include "cli/commands/state.h"
 
-#include <signal.h>
-
 #include <algorithm>
 #include <cmath>
 #include <iostream>
@@ -13,91 +11,19 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "cli/config/client_state.h"
-#include "cli/config/reader.h"
-#include "cli/config/resolve.h"
 #include "cli/process/exit.h"
-#include "cli/simulate/private_redis.h"
 #include "cli/simulate/run_folder.h"
-#include "core/files.h"
+#include "cli/simulate/run_states.h"
 #include "core/safetensors.h"
 #include "core/status.h"
 #include "proto/fleet/state_digest.h"
-#include "server/checkpoint.h"
 #include "state/blob.h"
-#include "state/disk_store.h"
 #include "state/range_digest.h"
 
 namespace macaw::cli {
 namespace {
 
 constexpr size_t kShown = 10;  // clients named in a complaint
-
-// A run's states, found by its folder alone.
-struct RunStates {
-  std::optional<RunFolder> held;  // against others that would run in it, where need be
-  std::vector<algorithms::NamedLayout> items;
-  std::vector<server::KeptVersions> checkpoints;  // the newest last
-  std::optional<PrivateRedis> redis;              // outlives the store
-  std::unique_ptr<state::ClientStateStore> store;
-  const state::DiskStateStore* disk = nullptr;  // the store, where it is one
-  const server::KeptVersions& newest() const { return checkpoints.back(); }
-};
-
-absl::Status OpenStoreOf(const Config& config, const std::string& run, RunStates& states) {
-  state::StateSchema schema;
-  for (const algorithms::NamedLayout& item : states.items) schema.push_back(item.layout);
-  state::StoreOptions options = StoreOptionsOf(config, run);
-  options.cache_bytes = 0;  // everything is read once
-  if (options.ends_with_process()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(run, ": its states were kept in memory and ended with the run"));
-  }
-  if (options.store != "disk") {
-    ::signal(SIGPIPE, SIG_IGN);
-    if (options.url == "spawn") {
-      MACAW_ASSIGN_OR_RETURN(states.redis, PrivateRedis::Start(run));
-      options.url = states.redis->url();
-    }
-    MACAW_ASSIGN_OR_RETURN(states.store,
-                           state::OpenStore(options, std::move(schema), states.newest().run_id));
-    return absl::OkStatus();
-  }
-  if (!FileExists(options.path + "/store"))
-    return absl::NotFoundError(absl::StrCat(options.path, " holds no client states"));
-  MACAW_ASSIGN_OR_RETURN(
-      std::unique_ptr<state::DiskStateStore> disk,
-      state::DiskStateStore::Open(options.path, std::move(schema), states.newest().run_id));
-  states.disk = disk.get();
-  states.store = std::move(disk);
-  return absl::OkStatus();
-}
-
-// A Redis of the run's own is started on its data, which nobody else may have open then.
-enum class Use { kRead, kChange };
-absl::StatusOr<RunStates> OpenRun(const std::string& run, Use use = Use::kRead) {
-  const std::string file = run + "/config.toml";
-  if (!FileExists(file)) return absl::NotFoundError(absl::StrCat(run, " holds no run"));
-  MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(file, {}));
-  MACAW_ASSIGN_OR_RETURN(const Config config, ReadConfig(file, {}, catalogue));
-  MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(config));
-  RunStates states;
-  if (use == Use::kChange || (config.state.store == "redis" && config.state.url == "spawn")) {
-    MACAW_ASSIGN_OR_RETURN(states.held, OpenRunFolder(run));
-  }
-  MACAW_ASSIGN_OR_RETURN(states.items, StateItemsOf(config, spec, catalogue.algorithms()));
-  if (states.items.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(run, ": the clients of ", config.run.algorithm.name, " keep no state"));
-  }
-  MACAW_ASSIGN_OR_RETURN(states.checkpoints, server::ReadKeptVersions(run));
-  if (states.checkpoints.empty()) {
-    return absl::NotFoundError(
-        absl::StrCat(run, " has no checkpoint yet, which says whose states are current"));
-  }
-  MACAW_RETURN_IF_ERROR(OpenStoreOf(config, run, states));
-  return states;
-}
 
 template <typename F>
 void ForEachVersion(const server::VersionIndex& index, const F& f) {
@@ -133,7 +59,7 @@ void Line(absl::string_view what, absl::string_view text) {
 }
 
 absl::Status List(const std::string& run) {
-  MACAW_ASSIGN_OR_RETURN(const RunStates states, OpenRun(run));
+  MACAW_ASSIGN_OR_RETURN(const RunStates states, OpenRunStates(run));
   uint64_t stored = 0;
   MACAW_ASSIGN_OR_RETURN(const std::vector<Attempt> orphans, Orphans(states, stored));
   for (const algorithms::NamedLayout& item : states.items) {
@@ -153,7 +79,7 @@ absl::Status List(const std::string& run) {
 }
 
 absl::Status Verify(const std::string& run) {
-  MACAW_ASSIGN_OR_RETURN(const RunStates states, OpenRun(run));
+  MACAW_ASSIGN_OR_RETURN(const RunStates states, OpenRunStates(run));
   std::vector<std::string> bad;
   uint64_t failures = 0;
   for (const server::KeptVersions& checkpoint : states.checkpoints) {
@@ -189,7 +115,7 @@ absl::Status Verify(const std::string& run) {
 }
 
 absl::Status Sweep(const std::string& run) {
-  MACAW_ASSIGN_OR_RETURN(const RunStates states, OpenRun(run, Use::kChange));
+  MACAW_ASSIGN_OR_RETURN(const RunStates states, OpenRunStates(run, Use::kChange));
   uint64_t stored = 0;
   MACAW_ASSIGN_OR_RETURN(const std::vector<Attempt> orphans, Orphans(states, stored));
   MACAW_RETURN_IF_ERROR(states.store->Delete(orphans));
@@ -232,7 +158,7 @@ Norms NormsOf(const ConstVectorView& item) {
 }
 
 absl::Status Show(const std::string& run, ClientId client) {
-  MACAW_ASSIGN_OR_RETURN(const RunStates states, OpenRun(run));
+  MACAW_ASSIGN_OR_RETURN(const RunStates states, OpenRunStates(run));
   MACAW_ASSIGN_OR_RETURN(const Fence fence, CurrentVersion(states, client));
   const Attempt version{client, fence};
   MACAW_ASSIGN_OR_RETURN(state::BlobPtr blob, states.store->GetBlob(version));
@@ -259,7 +185,7 @@ absl::Status Show(const std::string& run, ClientId client) {
 }
 
 absl::Status Export(const std::string& run, ClientId client, const std::string& out) {
-  MACAW_ASSIGN_OR_RETURN(const RunStates states, OpenRun(run));
+  MACAW_ASSIGN_OR_RETURN(const RunStates states, OpenRunStates(run));
   MACAW_ASSIGN_OR_RETURN(const Fence version, CurrentVersion(states, client));
   MACAW_ASSIGN_OR_RETURN(const state::ClientState state, states.store->Get({client, version}));
   std::vector<TensorToWrite> tensors;

@@ -38,6 +38,7 @@ struct StateSection {
   std::string path;  // a folder; "": state/ in the run's
   std::string url;   // of a Redis; "spawn": one of the run's own
   bool sync = true;  // outlasts a crash of the machine, not only of the process
+  bool keep = true;  // false: dropped when the run is over, which then cannot go on
   uint64_t memory_mb = 4096;
   uint64_t cache_mb = 64;  // per worker process
 };

@@ -331,6 +331,8 @@ void AddNode(Fields& f) {
   f.push_back(
       Plain("state.sync", AT(state.sync),
             "disk, spawn: states outlast a crash of the machine, too, not only of processes"));
+  f.push_back(Plain("state.keep", AT(state.keep),
+                    "false: dropped when the run is over, which then cannot go on"));
   f.push_back(
       Plain("state.memory_mb", AT(state.memory_mb), "memory: the most it may hold", AtLeast(1)));
   f.push_back(Plain("state.cache_mb", AT(state.cache_mb),

@@ -256,6 +256,8 @@ class Supervisor {
     if (exit.code == kExitUsage) {
       return GiveUp(absl::FailedPreconditionError(Complaint(worker.name, exit, worker.log)));
     }
+    if (exit.code == kExitNoRoom)
+      return GiveUp(absl::ResourceExhaustedError(Complaint(worker.name, exit, worker.log)));
     if (exit.code == kExitUnanswered) {
       if (std::exchange(worker.was_unanswered, true)) {
         return GiveUp(absl::UnavailableError(
@@ -309,7 +311,9 @@ class Supervisor {
       end_ = exit.ok() ? RunEnd::kFinished : RunEnd::kInterrupted;
       return absl::OkStatus();
     }
-    return absl::AbortedError(Complaint("macaw-server", exit, server_log_));
+    const std::string complaint = Complaint("macaw-server", exit, server_log_);
+    return exit.code == kExitUsage ? absl::FailedPreconditionError(complaint)
+                                   : absl::AbortedError(complaint);
   }
 
   static std::string Complaint(const std::string& name, const Exit& exit, const std::string& log) {

@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "cli/config/settings.h"
 #include "core/status.h"
 
 namespace macaw::cli {
@@ -24,6 +25,7 @@ absl::StatusOr<std::vector<Override>> OverridesOf(const SimulateOptions& options
         source == "synthetic" ? "data.synthetic.clients" : "partition.clients");
   }
   add(options.rounds, "--rounds", "run.rounds");
+  add(options.seed, "--seed", "run.seed");
   add(options.processes, "--processes", "workers.processes");
   add(options.slots, "--slots", "workers.slots");
   if (options.tcp) overrides.push_back({"server.listen", "127.0.0.1:0", "--tcp"});
@@ -32,12 +34,8 @@ absl::StatusOr<std::vector<Override>> OverridesOf(const SimulateOptions& options
 
 absl::Status CheckResumable(const std::vector<Override>& overrides) {
   for (const Override& override : overrides) {
-    const bool may =
-        absl::StartsWith(override.key, "workers.") || absl::StartsWith(override.key, "server.") ||
-        absl::StartsWith(override.key, "state.") || absl::StartsWith(override.key, "scheduler.") ||
-        absl::StartsWith(override.key, "emulation.") || override.key == "run.rounds" ||
-        override.key == "run.checkpoint_every" || override.key == "run.client_records" ||
-        absl::StartsWith(override.key, "run.stop");
+    const bool may = OnlyComputes(override.key) || override.key == "run.rounds" ||
+                     absl::StartsWith(override.key, "run.stop");
     if (!may) {
       return absl::InvalidArgumentError(
           absl::StrCat(override.place, ": a run that goes on keeps its ", override.key,

@@ -4,9 +4,11 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 
 namespace macaw::cli {
 namespace {
@@ -78,35 +80,45 @@ double Progress::RoundsPerSecond() const {
   return seconds > 0 ? (window_.back().second - window_.front().second) / seconds : 0;
 }
 
-std::string Progress::Line() const {
-  std::string line = absl::StrCat("round ", round_, "/", options_.rounds);
-  if (loss_.has_value()) absl::StrAppendFormat(&line, "  loss %.4f", *loss_);
-  if (accuracy_.has_value()) absl::StrAppendFormat(&line, "  accuracy %.4f", *accuracy_);
+std::string Progress::Line(size_t room) const {
+  // In the order shown; the larger the rank, the sooner it is left out.
+  struct Part {
+    std::string text;
+    int rank;
+  };
+  std::vector<Part> parts = {{absl::StrCat("round ", round_, "/", options_.rounds), 0}};
+  if (loss_.has_value()) parts.push_back({absl::StrFormat("loss %.4f", *loss_), 3});
+  if (accuracy_.has_value()) parts.push_back({absl::StrFormat("accuracy %.4f", *accuracy_), 2});
   const double rate = RoundsPerSecond();
   if (rate > 0) {
-    absl::StrAppend(&line, "  ", RateText(rate), " rounds/s");
+    parts.push_back({absl::StrCat(RateText(rate), " rounds/s"), 4});
     if (options_.cohort > 0) {
-      absl::StrAppend(&line, "  ", RateText(rate * static_cast<double>(options_.cohort)),
-                      " clients/s");
+      const double clients = rate * static_cast<double>(options_.cohort);
+      parts.push_back({absl::StrCat(RateText(clients), " clients/s"), 5});
     }
     const uint32_t left = options_.rounds - std::min(options_.rounds, round_);
-    absl::StrAppend(&line, "  ETA ", ClockText(left / rate));
+    parts.push_back({absl::StrCat("ETA ", ClockText(left / rate)), 1});
   }
-  return line;
+  const auto text = [&] {
+    return absl::StrJoin(parts, "  ",
+                         [](std::string* out, const Part& part) { out->append(part.text); });
+  };
+  while (text().size() > room && parts.size() > 1)
+    parts.erase(std::ranges::max_element(parts, {}, &Part::rank));
+  return text().substr(0, room);
 }
 
 void Progress::Draw() {
   undrawn_ = false;
   drawn_at_ = clock_.Now();
   if (options_.quiet) return;
-  std::string line = Line();
   if (!options_.terminal) {
-    write_(line + "\n");
+    write_(Line() + "\n");
     return;
   }
   // One column stays free, or the terminal would wrap and the next redraw would miss the line.
-  if (options_.width > 1 && line.size() >= options_.width) line.resize(options_.width - 1);
-  write_(absl::StrCat("\r", line, "\x1b[K"));
+  const size_t width = options_.width();
+  write_(absl::StrCat("\r", Line(width > 0 ? width - 1 : 0), "\x1b[K"));
   live_ = true;
 }
 

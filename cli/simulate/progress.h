@@ -15,7 +15,8 @@ struct ProgressOptions {
   bool terminal =
       false;           // one live line, drawn again and again; else plain lines, about one a second
   bool quiet = false;  // neither
-  size_t width = 80;   // of the terminal, in columns
+  // Of the terminal, in columns; asked before each drawing, for people change their windows.
+  std::function<size_t()> width = [] { return size_t{80}; };
   uint32_t rounds = 1;
   uint64_t cohort = 0;  // clients a round
 };
@@ -32,7 +33,9 @@ class Progress {
   void Say(absl::string_view message);  // a line of its own; shown even when quiet
   void Finish();                        // shows the newest row and ends the live line
 
-  std::string Line() const;  // the line as it stands: "round 37/200  loss 0.512 …"
+  // The line as it stands, "round 37/200  loss 0.512 …", in at most `room` columns: what tells
+  // least is left out first.
+  std::string Line(size_t room = SIZE_MAX) const;
 
  private:
   void Draw();

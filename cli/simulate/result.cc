@@ -1,11 +1,16 @@
 #include "cli/simulate/result.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "core/files.h"
 #include "core/status.h"
 
@@ -13,6 +18,8 @@ namespace macaw::cli {
 namespace {
 
 using Json = nlohmann::json;
+
+constexpr double kFar = 0.25;  // Drop, in result.h
 
 template <typename T>
 T ValueOr(const Json& object, const char* key, T fallback) {
@@ -24,6 +31,38 @@ T ValueOr(const Json& object, const char* key, T fallback) {
   }
 }
 
+// An object within `object`; an empty one where there is none. Lives as long as `object`.
+const Json& ObjectAt(const Json& object, const char* key) {
+  static const Json kNone = Json::object();
+  const auto found = object.find(key);
+  return found != object.end() && found->is_object() ? *found : kNone;
+}
+
+std::map<std::string, double> NumbersAt(const Json& object, const char* key) {
+  std::map<std::string, double> numbers;
+  for (const auto& [name, value] : ObjectAt(object, key).items()) {
+    if (value.is_number()) numbers[name] = value.get<double>();
+  }
+  return numbers;
+}
+
+// What an accuracy is without a model: one class out of as many as there are.
+double GuessOf(const RunResult& result) {
+  const auto found = result.settings.find("model.classes");
+  double classes = 0;
+  if (found == result.settings.end() || !absl::SimpleAtod(found->second, &classes)) return 0;
+  return 1 / std::max(2.0, classes);  // a binary task has one output
+}
+
+// Of the training rows, then of the test rows; no statistics over clients.
+std::vector<std::string> MetricsToShow(const RunResult& result) {
+  std::vector<std::string> metrics = {"train_loss", "test_loss", "test_accuracy"};
+  for (const auto& [metric, best] : result.bests) {
+    if (std::ranges::find(metrics, metric) == metrics.end()) metrics.push_back(metric);
+  }
+  return metrics;
+}
+
 }  // namespace
 
 absl::StatusOr<RunResult> ReadResult(const std::string& folder) {
@@ -33,17 +72,42 @@ absl::StatusOr<RunResult> ReadResult(const std::string& folder) {
   if (!summary.is_object()) return absl::DataLossError(absl::StrCat(path, " is not a JSON object"));
   RunResult result;
   result.folder = folder;
+  result.name = ValueOr<std::string>(summary, "name", "");
+  result.algorithm = ValueOr<std::string>(summary, "algorithm", "");
+  result.end = ValueOr<std::string>(summary, "end", "");
+  for (const auto& [key, value] : ObjectAt(summary, "settings").items())
+    result.settings[key] = value.dump();
+  result.seed = ValueOr<uint64_t>(summary, "seed", 0);
   result.rounds = ValueOr<uint32_t>(summary, "rounds", 0);
   result.seconds = ValueOr<double>(summary, "seconds", 0);
   result.rounds_per_second = ValueOr<double>(summary, "rounds_per_second", 0);
   result.model_digest = ValueOr<std::string>(summary, "model_digest", "");
-  const auto final = summary.find("final");
-  if (final != summary.end() && final->is_object()) {
-    for (const auto& [metric, value] : final->items()) {
-      if (value.is_number()) result.final[metric] = value.get<double>();
-    }
+  result.data_digest = ValueOr<std::string>(summary, "data_digest", "");
+  result.final = NumbersAt(summary, "final");
+  result.rounds_to = NumbersAt(summary, "rounds_to");
+  for (const auto& [metric, best] : ObjectAt(summary, "bests").items()) {
+    if (!best.is_object()) continue;
+    result.bests[metric] = {.value = ValueOr<double>(best, "value", std::nan("")),
+                            .round = ValueOr<uint32_t>(best, "round", 0)};
   }
   return result;
+}
+
+std::vector<Drop> DropsOf(const RunResult& result) {
+  std::vector<Drop> drops;
+  const double guess = GuessOf(result);
+  for (const auto& [metric, best] : result.bests) {
+    const auto last = result.final.find(metric);
+    if (!absl::EndsWith(metric, "accuracy") || last == result.final.end()) continue;
+    const double gained = best.value - guess;
+    if (gained < kFar * (1 - guess) || last->second >= best.value - kFar * gained) continue;
+    drops.push_back({.metric = metric,
+                     .last = last->second,
+                     .best = best.value,
+                     .guess = guess,
+                     .best_round = best.round});
+  }
+  return drops;
 }
 
 std::string ResultText(const RunResult& result) {
@@ -51,12 +115,21 @@ std::string ResultText(const RunResult& result) {
       absl::StrFormat("done       %d rounds in %.1f s (%.3g rounds/s after the start)\n",
                       result.rounds, result.seconds, result.rounds_per_second);
   std::string metrics;
-  for (const char* metric : {"train_loss", "test_loss", "test_accuracy"}) {
+  for (const std::string& metric : MetricsToShow(result)) {
     const auto found = result.final.find(metric);
     if (found != result.final.end())
       absl::StrAppendFormat(&metrics, "  %s %.4f", metric, found->second);
   }
   if (!metrics.empty()) absl::StrAppend(&text, "final    ", metrics, "\n");
+  for (const Drop& drop : DropsOf(result)) {
+    absl::StrAppendFormat(
+        &text,
+        "warning    %s ended at %.4f, far under its best of %.4f after round %d: more than a "
+        "quarter of what that had gained over guessing (%.4g) is lost.\n"
+        "           The run was unstable: try a smaller local.lr, fewer local.epochs, a larger "
+        "cohort, or other parameters (macaw algorithms %s).\n",
+        drop.metric, drop.last, drop.best, drop.best_round, drop.guess, result.algorithm);
+  }
   absl::StrAppend(
       &text, "results    ", result.folder, "/: summary.json, metrics.jsonl, model.safetensors\n",
       "in Python  pandas.read_json(\"", result.folder, "/metrics.jsonl\", lines=True)\n",
@@ -64,23 +137,27 @@ std::string ResultText(const RunResult& result) {
   return text;
 }
 
+Spread SpreadOf(const std::string& metric, std::vector<double> values) {
+  Spread spread{.metric = metric, .values = std::move(values)};
+  const auto n = static_cast<double>(spread.values.size());
+  for (const double value : spread.values) spread.mean += value / n;
+  double squares = 0;
+  for (const double value : spread.values) squares += (value - spread.mean) * (value - spread.mean);
+  spread.std = n > 1 ? std::sqrt(squares / (n - 1)) : 0;
+  return spread;
+}
+
 std::vector<Spread> SpreadOf(const std::vector<RunResult>& runs) {
   std::vector<Spread> spreads;
   if (runs.empty()) return spreads;
   for (const auto& [metric, ignored] : runs[0].final) {
-    Spread spread{.metric = metric};
+    std::vector<double> values;
     for (const RunResult& run : runs) {
       const auto found = run.final.find(metric);
-      if (found != run.final.end()) spread.values.push_back(found->second);
+      if (found != run.final.end()) values.push_back(found->second);
     }
-    if (spread.values.size() != runs.size()) continue;  // a metric that not every run has
-    const auto n = static_cast<double>(spread.values.size());
-    for (const double value : spread.values) spread.mean += value / n;
-    double squares = 0;
-    for (const double value : spread.values)
-      squares += (value - spread.mean) * (value - spread.mean);
-    spread.std = n > 1 ? std::sqrt(squares / (n - 1)) : 0;
-    spreads.push_back(std::move(spread));
+    if (values.size() != runs.size()) continue;  // a metric that not every run has
+    spreads.push_back(SpreadOf(metric, std::move(values)));
   }
   return spreads;
 }
@@ -93,21 +170,17 @@ std::string SpreadText(const std::vector<Spread>& spreads) {
   return text;
 }
 
-std::string SpreadJson(const std::vector<RunResult>& runs, const std::vector<Spread>& spreads) {
-  Json json = {{"runs", Json::array()}, {"metrics", Json::object()}};
-  for (const RunResult& run : runs) {
-    json["runs"].push_back({{"folder", run.folder},
-                            {"seed", run.seed},
-                            {"rounds", run.rounds},
-                            {"seconds", run.seconds},
-                            {"model_digest", run.model_digest},
-                            {"final", run.final}});
+std::string SeedsText(const std::vector<uint64_t>& seeds) {
+  std::vector<std::string> parts;
+  for (size_t first = 0, next = 0; first < seeds.size(); first = next) {
+    for (next = first + 1; next < seeds.size() && seeds[next] == seeds[next - 1] + 1;) ++next;
+    if (next - first > 2) {
+      parts.push_back(absl::StrCat(seeds[first], " to ", seeds[next - 1]));
+    } else {
+      for (size_t i = first; i < next; ++i) parts.push_back(absl::StrCat(seeds[i]));
+    }
   }
-  for (const Spread& spread : spreads) {
-    json["metrics"][spread.metric] = {
-        {"mean", spread.mean}, {"std", spread.std}, {"values", spread.values}};
-  }
-  return json.dump(2) + "\n";
+  return absl::StrJoin(parts, ", ");
 }
 
 }  // namespace macaw::cli

@@ -63,7 +63,7 @@ absl::StatusOr<RunEnd> RunInChildren(const Config& config, const RunOptions& opt
 
   Progress progress({.terminal = ::isatty(STDERR_FILENO) != 0,
                      .quiet = options.quiet,
-                     .width = TerminalWidth(),
+                     .width = TerminalWidth,
                      .rounds = config.run.rounds,
                      .cohort = config.run.cohort.size},
                     SteadyClock(), [](absl::string_view text) {
@@ -71,7 +71,6 @@ absl::StatusOr<RunEnd> RunInChildren(const Config& config, const RunOptions& opt
                       std::fflush(stderr);
                     });
 
-  const std::string config_file = absl::StrCat(options.folder, "/config.toml");
   if (options.trace) MACAW_RETURN_IF_ERROR(MakeDirectories(options.folder + "/trace"));
   const auto log = [&](const std::string& name) {
     return absl::StrCat(options.folder, "/logs/", name, ".log");
@@ -93,7 +92,7 @@ absl::StatusOr<RunEnd> RunInChildren(const Config& config, const RunOptions& opt
                    .inherit = {ready_fd, report_fd, options.lock}};
     spec.argv = {server,
                  "--config",
-                 config_file,
+                 options.config_file,
                  "--run-dir",
                  options.folder,
                  "--listen",
@@ -116,7 +115,7 @@ absl::StatusOr<RunEnd> RunInChildren(const Config& config, const RunOptions& opt
     ChildSpec spec{.name = name, .log = log(name)};
     spec.argv = {worker,
                  "--config",
-                 config_file,
+                 options.config_file,
                  "--server",
                  address,
                  "--name",
@@ -138,6 +137,7 @@ absl::StatusOr<RunEnd> RunInChildren(const Config& config, const RunOptions& opt
   };
   supervisor.on_row = [&](const std::string& row) {
     progress.OnRow(row);
+    options.on_row();
     if (redis.has_value()) redis->OnProgress();
   };
   supervisor.say = [&](const std::string& message) { progress.Say(message); };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -10,8 +11,11 @@
 namespace macaw::cli {
 
 struct RunOptions {
-  std::string folder;  // exists, holds config.toml
-  int lock = -1;       // the descriptor that holds it; the server keeps it, too
+  std::string folder;       // exists
+  std::string config_file;  // what server and workers read, in the folder
+  int lock = -1;            // the descriptor that holds the folder; the server keeps it, too
+  // Called with each finished round.
+  std::function<void()> on_row = [] {};
   bool resume = false;
   bool stateful = false;              // clients keep a state between rounds
   std::vector<uint64_t> state_reset;  // clients that give their state up; with `resume`

@@ -24,12 +24,7 @@ constexpr const char* kRunFiles[] = {
     "config.toml",   "summary.json", "metrics.jsonl", "events.jsonl",           "clients.jsonl",
     "timeline.json", "epoch",        "checkpoints",   "model.safetensors",      "logs",
     "scratch",       "state",        "trace",         "model-init.safetensors", ".lock",
-    "address",       "run-id"};
-
-bool Taken(const std::string& path) {
-  std::error_code error;
-  return fs::exists(path, error) && !(fs::is_directory(path, error) && fs::is_empty(path, error));
-}
+    "address",       "run-id",       "config.toml.next"};
 
 absl::Status RemoveRun(const std::string& path) {
   for (const char* name : kRunFiles) {
@@ -76,6 +71,11 @@ void SweepSocketFolders() {
 
 }  // namespace
 
+bool IsTaken(const std::string& path) {
+  std::error_code error;
+  return fs::exists(path, error) && !(fs::is_directory(path, error) && fs::is_empty(path, error));
+}
+
 absl::StatusOr<RunFolder> MakeRunFolder(const std::string& out, const std::string& name,
                                         bool force) {
   const std::string wanted = out.empty() ? absl::StrCat("runs/", name) : out;
@@ -86,7 +86,7 @@ absl::StatusOr<RunFolder> MakeRunFolder(const std::string& out, const std::strin
                      out.empty() ? "a run's folder would go there: set run.name"
                                  : "--out (or run.out) names the folder of a run"));
   }
-  if (!Taken(wanted)) return MakeAndHold(wanted);
+  if (!IsTaken(wanted)) return MakeAndHold(wanted);
   if (force) {
     MACAW_RETURN_IF_ERROR(Hold(wanted).status());  // not under the feet of a run that goes on
     MACAW_RETURN_IF_ERROR(RemoveRun(wanted));
@@ -100,7 +100,7 @@ absl::StatusOr<RunFolder> MakeRunFolder(const std::string& out, const std::strin
   }
   for (int number = 2;; ++number) {
     const std::string next = absl::StrCat(wanted, "-", number);
-    if (!Taken(next)) return MakeAndHold(next);
+    if (!IsTaken(next)) return MakeAndHold(next);
   }
 }
 

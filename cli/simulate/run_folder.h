@@ -14,6 +14,9 @@ struct RunFolder {
   Fd lock;
 };
 
+// Whether something is there that is not an empty folder.
+bool IsTaken(const std::string& path);
+
 // Makes the folder of a new run. `out` is a folder's path, which must be new or empty; "" stands
 // for runs/<name>, or runs/<name>-2, -3, … when that is taken. With `force` a run that is there
 // already is removed first: the files that a run writes, and nothing else.

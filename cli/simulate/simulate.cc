@@ -13,11 +13,14 @@
 #include "cli/config/client_state.h"
 #include "cli/config/reader.h"
 #include "cli/config/resolve.h"
+#include "cli/config/settings.h"
 #include "cli/config/writer.h"
 #include "cli/simulate/overrides.h"
+#include "cli/simulate/repeat.h"
 #include "cli/simulate/result.h"
 #include "cli/simulate/run.h"
 #include "cli/simulate/run_folder.h"
+#include "cli/simulate/run_states.h"
 #include "cli/simulate/script.h"
 #include "core/files.h"
 #include "core/spelling.h"
@@ -68,8 +71,8 @@ class Run {
   Run(const SimulateOptions& options, const sdk::Catalogue& catalogue)
       : options_(options), catalogue_(catalogue) {}
 
-  // Later overrides (`extra`) win; `suffix` goes to the folder's name.
-  absl::Status Compose(const std::vector<Override>& extra, const std::string& suffix) {
+  // Later overrides (`extra`) win.
+  absl::Status Compose(const std::vector<Override>& extra) {
     const bool resume = !options_.resume.empty();
     const std::string file = resume ? options_.resume + "/config.toml" : options_.config;
     MACAW_ASSIGN_OR_RETURN(std::vector<Override> overrides, OverridesOf(options_, ""));
@@ -78,26 +81,58 @@ class Run {
     if (resume) MACAW_RETURN_IF_ERROR(CheckResumable(overrides));
     overrides.insert(overrides.end(), extra.begin(), extra.end());
     MACAW_ASSIGN_OR_RETURN(config_, ReadConfig(file, overrides, catalogue_));
-    return resume ? ComposeResumed(file) : ComposeNew(suffix);
+    return resume ? ComposeResumed(file) : ComposeNew();
   }
 
+  // A run that goes on replaces its config.toml when its first round is done: until then it may be
+  // refused, and then nothing has changed.
   absl::StatusOr<RunEnd> Go() {
-    return RunInChildren(config_, {.folder = folder_->path,
-                                   .lock = folder_->lock.get(),
-                                   .resume = !options_.resume.empty(),
-                                   .stateful = stateful_,
-                                   .state_reset = options_.state_reset,
-                                   .trace = options_.trace,
-                                   .quiet = options_.quiet,
-                                   .verbose = options_.verbose});
+    const bool resume = !options_.resume.empty();
+    const std::string file = folder_->path + (resume ? "/config.toml.next" : "/config.toml");
+    MACAW_RETURN_IF_ERROR(AtomicWriteFile(file, ConfigText()));
+    bool replaced = !resume;
+    absl::Status replacing;
+    const auto replace = [&] {
+      if (replaced) return;
+      replaced = true;
+      replacing = AtomicWriteFile(folder_->path + "/config.toml", ConfigText());
+    };
+    const absl::StatusOr<RunEnd> end = RunInChildren(config_, {.folder = folder_->path,
+                                                               .config_file = file,
+                                                               .lock = folder_->lock.get(),
+                                                               .on_row = replace,
+                                                               .resume = resume,
+                                                               .stateful = stateful_,
+                                                               .state_reset = options_.state_reset,
+                                                               .trace = options_.trace,
+                                                               .quiet = options_.quiet,
+                                                               .verbose = options_.verbose});
+    if (end.ok()) replace();
+    std::error_code ignored;
+    if (resume) std::filesystem::remove(file, ignored);
+    if (end.ok()) MACAW_RETURN_IF_ERROR(replacing);
+    return end;
+  }
+
+  // What clients keep, once the run is over: how much it is, or that it is dropped.
+  absl::Status LookAfterStates() const {
+    if (!stateful_) return absl::OkStatus();
+    MACAW_ASSIGN_OR_RETURN(const std::string room, RoomOfStates(config_, folder_->path));
+    if (room.empty()) return absl::OkStatus();
+    if (config_.state.keep) {
+      Say("states", absl::StrCat(room, "; --set state.keep=false drops them when a run is over"));
+      return absl::OkStatus();
+    }
+    MACAW_RETURN_IF_ERROR(DropStates(config_, folder_->path));
+    Say("states", absl::StrCat(room, " dropped (state.keep = false)"));
+    return absl::OkStatus();
   }
 
   const Config& config() const { return config_; }
   const std::string& folder() const { return folder_->path; }
-  bool has_folder() const { return folder_.has_value(); }
 
  private:
-  absl::Status ComposeNew(const std::string& suffix) {
+  absl::Status ComposeNew() {
     std::string script_values;
     if (!config_.model_script.empty()) {
       MACAW_ASSIGN_OR_RETURN(script_values, DescribeScript(config_));
@@ -106,10 +141,8 @@ class Run {
     const bool own_values = !script_values.empty() && config_.model_init.empty();
     if (!own_values) MACAW_RETURN_IF_ERROR(InitialWeights(config_, spec).status());
     MACAW_RETURN_IF_ERROR(CheckState(spec, Start::kNew));
-    std::string out = options_.out.empty() ? config_.output.out : options_.out;
-    if (!out.empty()) absl::StrAppend(&out, suffix);
-    MACAW_ASSIGN_OR_RETURN(
-        folder_, MakeRunFolder(out, absl::StrCat(config_.run.name, suffix), options_.force));
+    const std::string out = options_.out.empty() ? config_.output.out : options_.out;
+    MACAW_ASSIGN_OR_RETURN(folder_, MakeRunFolder(out, config_.run.name, options_.force));
     Say("run", folder_->path);
     if (own_values) {
       const std::filesystem::path file =
@@ -117,7 +150,7 @@ class Run {
       MACAW_RETURN_IF_ERROR(AtomicWriteFile(file.string(), script_values));
       config_.model_init = std::filesystem::absolute(file).lexically_normal().string();
     }
-    return WriteConfig();
+    return absl::OkStatus();
   }
 
   absl::Status ComposeResumed(const std::string& file) {
@@ -130,11 +163,12 @@ class Run {
     MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(config_));
     const bool begins_again = !HasCheckpoint(options_.resume);  // if the server agrees
     MACAW_RETURN_IF_ERROR(CheckState(spec, begins_again ? Start::kNew : Start::kResumed));
+    MACAW_RETURN_IF_ERROR(CheckStatesKept(options_.resume));
     MACAW_ASSIGN_OR_RETURN(folder_, OpenRunFolder(options_.resume));
     Say("resume", absl::StrCat(folder_->path, begins_again ? ": it has no checkpoint yet, so the "
                                                              "run begins again from round 1"
                                                            : ""));
-    return WriteConfig();
+    return absl::OkStatus();
   }
 
   absl::StatusOr<models::ModelSpec> ResolveWithData() {
@@ -154,6 +188,10 @@ class Run {
                      config_.workers.processes,
                      config_.workers.processes == 1 ? " process with " : " processes with ",
                      Counted(SlotsPerProcess(config_.workers), "slot")));
+    for (const std::string& unused : UnusedParameters(config_)) {
+      Say("note",
+          absl::StrCat(unused, " is not used: the algorithm is ", config_.run.algorithm.name));
+    }
     return spec;
   }
 
@@ -168,13 +206,12 @@ class Run {
                                         : state::CheckReachable(StoreOptionsOf(config_, ""));
   }
 
-  absl::Status WriteConfig() {
-    std::error_code error;
+  std::string ConfigText() {
+    std::error_code ignored;
     config_.output.out =
-        std::filesystem::absolute(folder_->path, error).lexically_normal().string();
-    return AtomicWriteFile(
-        folder_->path + "/config.toml",
-        absl::StrCat("# What `macaw simulate` ran, defaults included.\n", EffectiveToml(config_)));
+        std::filesystem::absolute(folder_->path, ignored).lexically_normal().string();
+    return absl::StrCat("# What `macaw simulate` ran, defaults included.\n",
+                        EffectiveToml(config_));
   }
 
   void Say(absl::string_view what, absl::string_view text) const {
@@ -188,38 +225,39 @@ class Run {
   std::optional<RunFolder> folder_;
 };
 
-void PrintResumeCommand(const std::string& folder) {
-  std::cerr << "go on with  macaw simulate --resume " << folder << std::endl;
-}
+// How one run went.
+struct Ran {
+  int code = kExitOk;
+  std::string go_on;                // the folder to go on with, where that can work
+  std::optional<RunResult> result;  // of a run that is over
+};
 
-// Composes and runs once. The result is in the run's folder; `result` takes it over.
-int RunOnce(const SimulateOptions& options, const sdk::Catalogue& catalogue,
-            const std::vector<Override>& extra, const std::string& suffix,
-            std::vector<RunResult>& results) {
+// Composes and runs once. Everything has been said, and the result is in the run's folder.
+Ran RunOnce(const SimulateOptions& options, const sdk::Catalogue& catalogue,
+            const std::vector<Override>& extra) {
   Run run(options, catalogue);
-  if (const absl::Status status = run.Compose(extra, suffix); !status.ok()) {
-    return Report(status);
+  if (const absl::Status status = run.Compose(extra); !status.ok()) {
+    return {.code = Report(status)};
   }
   const absl::StatusOr<RunEnd> end = run.Go();
   if (!end.ok()) {
     (void)Report(end.status());
-    if (HasCheckpoint(run.folder())) PrintResumeCommand(run.folder());
-    return kExitFailed;
+    // What was refused, or would only come again, is not to be gone on with.
+    const bool can_go_on = !absl::IsFailedPrecondition(end.status()) && HasCheckpoint(run.folder());
+    return {.code = kExitFailed, .go_on = can_go_on ? run.folder() : ""};
   }
   if (*end != RunEnd::kFinished) {
-    if (HasCheckpoint(run.folder())) PrintResumeCommand(run.folder());
-    return kExitInterrupted;
+    return {.code = kExitInterrupted, .go_on = HasCheckpoint(run.folder()) ? run.folder() : ""};
   }
   absl::StatusOr<RunResult> result = ReadResult(run.folder());
-  if (!result.ok()) {
-    (void)Report(result.status());
-    return kExitFailed;
+  const absl::Status ended = result.ok() ? run.LookAfterStates() : result.status();
+  if (!ended.ok()) {
+    (void)Report(ended);
+    return {.code = kExitFailed};
   }
-  result->seed = run.config().run.seed;
   std::cout << (options.quiet ? absl::StrCat(run.folder(), "\n") : ResultText(*result))
             << std::flush;
-  results.push_back(*std::move(result));
-  return kExitOk;
+  return {.result = *std::move(result)};
 }
 
 absl::StatusOr<sdk::Catalogue> CatalogueOf(const SimulateOptions& options) {
@@ -228,31 +266,73 @@ absl::StatusOr<sdk::Catalogue> CatalogueOf(const SimulateOptions& options) {
                        overrides);
 }
 
-int Repeat(const SimulateOptions& options, const sdk::Catalogue& catalogue) {
-  const absl::StatusOr<std::vector<Override>> overrides = OverridesOf(options, "");
-  const absl::StatusOr<Config> config =
-      overrides.ok() ? ReadConfig(options.config, *overrides, catalogue) : overrides.status();
-  if (!config.ok()) {
-    return Report(config.status());
+// The same command for a run of it that was begun before: where and how it is computed may be new.
+SimulateOptions GoingOnWith(const std::string& folder, const SimulateOptions& options) {
+  SimulateOptions going_on = options;
+  going_on.config = going_on.out = "";
+  going_on.clients = going_on.rounds = going_on.seed = std::nullopt;
+  going_on.resume = folder;
+  std::erase_if(going_on.set, [](const std::string& text) {
+    const absl::StatusOr<Override> override = ParseOverride(text);
+    return !override.ok() || !OnlyComputes(override->key);
+  });
+  return going_on;
+}
+
+Ran RunSeed(const SimulateOptions& options, const sdk::Catalogue& catalogue, const Repeat& repeat,
+            uint64_t seed, bool begun) {
+  const std::string folder = repeat.FolderOf(seed);
+  if (begun && HasCheckpoint(folder)) return RunOnce(GoingOnWith(folder, options), catalogue, {});
+  SimulateOptions fresh = options;
+  fresh.out = folder;
+  fresh.force = options.force || begun;  // killed before its first checkpoint
+  return RunOnce(fresh, catalogue, {{"run.seed", absl::StrCat(seed), "--repeat"}});
+}
+
+absl::StatusOr<Repeat> OpenRepeat(const SimulateOptions& options, const Config& config,
+                                  const sdk::Catalogue& catalogue,
+                                  const std::vector<uint64_t>& seeds) {
+  const std::string out = options.out.empty() ? config.output.out : options.out;
+  return Repeat::Open(out.empty() ? "runs/" + config.run.name : out, !out.empty(), options.force,
+                      {.name = config.run.name,
+                       .algorithm = config.run.algorithm.name,
+                       .settings = SettingsJson(config, catalogue.algorithms())},
+                      seeds);
+}
+
+absl::StatusOr<int> RunSeeds(const SimulateOptions& options, const sdk::Catalogue& catalogue) {
+  MACAW_ASSIGN_OR_RETURN(const std::vector<Override> overrides, OverridesOf(options, ""));
+  MACAW_ASSIGN_OR_RETURN(const Config first, ReadConfig(options.config, overrides, catalogue));
+  MACAW_ASSIGN_OR_RETURN(const std::vector<Override> all, OverridesOf(options, first.data.source));
+  MACAW_ASSIGN_OR_RETURN(const Config config, ReadConfig(options.config, all, catalogue));
+  std::vector<uint64_t> seeds;
+  for (uint32_t i = 0; i < options.repeat; ++i) seeds.push_back(config.run.seed + i);
+  MACAW_ASSIGN_OR_RETURN(Repeat repeat, OpenRepeat(options, config, catalogue, seeds));
+  for (const uint64_t seed : seeds) {
+    if (repeat.Done(seed)) {
+      if (!options.quiet)
+        std::cerr << "done before  " << repeat.FolderOf(seed) << "\n" << std::flush;
+      continue;
+    }
+    const bool begun = repeat.Begun(seed);
+    MACAW_RETURN_IF_ERROR(repeat.Begin(seed));
+    Ran ran = RunSeed(options, catalogue, repeat, seed, begun);
+    if (ran.code != kExitOk) {
+      if (ran.code == kExitInterrupted || !ran.go_on.empty()) {
+        std::cerr << "go on with  the same command: " << repeat.Results().size() << " of "
+                  << seeds.size() << " runs are done (" << repeat.file() << ")" << std::endl;
+      }
+      return ran.code;
+    }
+    MACAW_RETURN_IF_ERROR(repeat.Finish(*std::move(ran.result)));
   }
-  std::vector<RunResult> results;
-  for (uint32_t i = 0; i < options.repeat; ++i) {
-    const std::string seed = absl::StrCat(config->run.seed + i);
-    const int code = RunOnce(options, catalogue, {{"run.seed", seed, "--repeat"}},
-                             absl::StrCat("-seed", seed), results);
-    if (code != kExitOk) return code;
-  }
-  const std::vector<Spread> spreads = SpreadOf(results);
-  // runs/<name>-seed1, … stand beside runs/<name>-repeat.json.
-  const std::string first = results[0].folder;
-  const std::string file = absl::StrCat(first.substr(0, first.rfind("-seed")), "-repeat.json");
-  if (const absl::Status status = AtomicWriteFile(file, SpreadJson(results, spreads));
-      !status.ok()) {
-    (void)Report(status);
-    return kExitFailed;
-  }
-  std::cout << "\nmean ± standard deviation of " << results.size() << " runs (" << file << ")\n"
-            << SpreadText(spreads) << std::flush;
+  const std::vector<RunResult> results = repeat.Results();
+  std::vector<uint64_t> done;
+  for (const RunResult& result : results) done.push_back(result.seed);
+  std::cout << "\n"
+            << config.run.algorithm.name << ", mean ± standard deviation of " << results.size()
+            << " runs, seeds " << SeedsText(done) << " (" << repeat.file() << ")\n"
+            << SpreadText(SpreadOf(results)) << std::flush;
   return kExitOk;
 }
 
@@ -263,9 +343,14 @@ int Simulate(const SimulateOptions& options) {
   if (!catalogue.ok()) {
     return Report(catalogue.status());
   }
-  if (options.repeat > 1) return Repeat(options, *catalogue);
-  std::vector<RunResult> results;
-  return RunOnce(options, *catalogue, {}, "", results);
+  if (options.repeat > 1) {
+    const absl::StatusOr<int> code = RunSeeds(options, *catalogue);
+    return code.ok() ? *code : Report(code.status());
+  }
+  const Ran ran = RunOnce(options, *catalogue, {});
+  if (!ran.go_on.empty())
+    std::cerr << "go on with  macaw simulate --resume " << ran.go_on << std::endl;
+  return ran.code;
 }
 
 }  // namespace macaw::cli

@@ -132,6 +132,7 @@ store = "memory"
 path = "kept"
 url = "redis://:p@host:7000/1"
 sync = false
+keep = false
 memory_mb = 12
 cache_mb = 0
 )";
@@ -170,6 +171,7 @@ TEST(Config, TakesEveryKey) {
   EXPECT_EQ(config->state.path, "/configs/kept");
   EXPECT_EQ(config->state.url, "redis://:p@host:7000/1");
   EXPECT_FALSE(config->state.sync);
+  EXPECT_FALSE(config->state.keep);
   EXPECT_EQ(config->state.memory_mb, 12u);
   EXPECT_EQ(config->state.cache_mb, 0u);
   EXPECT_EQ(std::get<std::string>(config->run.algorithm.parameters.at("option")), "b");

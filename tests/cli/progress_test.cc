@@ -78,13 +78,42 @@ TEST_F(ProgressTest, ShowsTheNewestRowWhenARunEndsEarly) {
 }
 
 TEST_F(ProgressTest, RedrawsOneLineOnATerminal) {
-  Progress progress = Make({.terminal = true, .width = 20, .rounds = 9});
+  Progress progress = Make({.terminal = true, .rounds = 9});
   progress.OnRow(Row(1));
-  EXPECT_EQ(Take(), "\rround 1/9  loss 0.5\x1b[K");  // cut to one column less than the terminal has
+  EXPECT_EQ(Take(), "\rround 1/9  loss 0.5000\x1b[K");
   progress.Say("worker-0 died");
-  EXPECT_EQ(Take(), "\r\x1b[Kworker-0 died\n\rround 1/9  loss 0.5\x1b[K");
+  EXPECT_EQ(Take(), "\r\x1b[Kworker-0 died\n\rround 1/9  loss 0.5000\x1b[K");
   progress.Finish();
   EXPECT_EQ(Take(), "\n");
+}
+
+TEST_F(ProgressTest, FollowsAWindowThatIsMadeNarrowerAndWider) {
+  size_t width = 100;
+  Progress progress = Make({.terminal = true, .width = [&] { return width; }, .rounds = 900});
+  const auto show = [&](int round) {
+    clock_.Advance(1);
+    progress.OnRow(Row(round, R"(,"test_accuracy":0.25)"));
+    return Take();
+  };
+  show(1);
+  EXPECT_EQ(show(2), "\rround 2/900  loss 0.5000  accuracy 0.2500  1.00 rounds/s  ETA 14:58\x1b[K");
+  width = 50;
+  EXPECT_EQ(show(3), "\rround 3/900  accuracy 0.2500  ETA 14:57\x1b[K");
+  width = 100;
+  EXPECT_EQ(show(4), "\rround 4/900  loss 0.5000  accuracy 0.2500  1.00 rounds/s  ETA 14:56\x1b[K");
+}
+
+TEST_F(ProgressTest, NeverReachesTheEdgeOfAWindow) {
+  size_t width = 0;
+  Progress progress =
+      Make({.terminal = true, .width = [&] { return width; }, .rounds = 900, .cohort = 10});
+  for (; width < 100; ++width) {
+    clock_.Advance(1);
+    progress.OnRow(Row(static_cast<int>(width) + 1, R"(,"test_accuracy":0.25)"));
+    const std::string text = Take();
+    const size_t columns = text.size() - std::string("\r\x1b[K").size();
+    EXPECT_TRUE(columns < width || columns == 0) << width << ": " << text;
+  }
 }
 
 TEST_F(ProgressTest, TakesItsRateFromTheLastSeconds) {

@@ -31,19 +31,67 @@ class FolderTest : public ::testing::Test {
 };
 
 TEST_F(FolderTest, ASummaryBecomesAResult) {
-  ASSERT_TRUE(AtomicWriteFile(
-                  path_ + "/summary.json",
-                  R"({"rounds": 60, "seconds": 30.5, "rounds_per_second": 2.0, "model_digest": "ab",
-                                  "final": {"test_accuracy": 0.95, "train_loss": 0.25, "text": "no number"}})")
-                  .ok());
+  folder_.Write("summary.json", R"({
+    "name": "exp", "algorithm": "scaffold", "settings": {"local.lr": 0.05}, "seed": 3,
+    "data_digest": "cd", "end": "finished", "rounds": 60, "seconds": 30.5,
+    "rounds_per_second": 2.0, "model_digest": "ab", "rounds_to": {"0.9": 12},
+    "final": {"test_accuracy": 0.95, "train_loss": 0.25, "text": "no number"},
+    "bests": {"test_accuracy": {"value": 0.96, "round": 50}}})");
   const auto result = ReadResult(path_);
   ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->algorithm, "scaffold");
+  EXPECT_EQ(result->settings.at("local.lr"), "0.05");
+  EXPECT_EQ(result->seed, 3u);
+  EXPECT_EQ(result->data_digest, "cd");
+  EXPECT_TRUE(result->done());
   EXPECT_EQ(result->rounds, 60u);
   EXPECT_EQ(result->final.size(), 2u);
+  EXPECT_EQ(result->bests.at("test_accuracy").round, 50u);
+  EXPECT_EQ(result->rounds_to.at("0.9"), 12);
   const std::string text = ResultText(*result);
   EXPECT_THAT(text, HasSubstr("60 rounds in 30.5 s (2 rounds/s after the start)"));
   EXPECT_THAT(text, HasSubstr("train_loss 0.2500  test_accuracy 0.9500"));
   EXPECT_THAT(text, HasSubstr(path_ + "/model.safetensors"));
+}
+
+TEST(ResultText, HasTheMetricsOfTheClientsOwnTestRows) {
+  RunResult result;
+  result.final = {
+      {"test_loss", 0.5}, {"clients_test_accuracy", 0.75}, {"clients_test_accuracy_worst10", 0.1}};
+  for (const char* metric : {"test_loss", "clients_test_accuracy"}) result.bests[metric] = {};
+  const std::string text = ResultText(result);
+  EXPECT_THAT(text, HasSubstr("test_loss 0.5000  clients_test_accuracy 0.7500\n"));
+}
+
+// A run of ten classes: guessing gives 0.1.
+RunResult Ended(double best, double last) {
+  RunResult result{.algorithm = "scaffold", .settings = {{"model.classes", "10"}}};
+  result.bests["test_accuracy"] = {.value = best, .round = 12};
+  result.final["test_accuracy"] = last;
+  return result;
+}
+
+TEST(DropsOf, SaysWhenTheLastAccuracyIsFarUnderTheBest) {
+  const std::string text = ResultText(Ended(0.9, 0.096));
+  EXPECT_THAT(text, HasSubstr("test_accuracy ended at 0.0960"));
+  EXPECT_THAT(text, HasSubstr("best of 0.9000 after round 12"));
+  EXPECT_THAT(text, HasSubstr("macaw algorithms scaffold"));
+}
+
+TEST(DropsOf, CallsAQuarterOfWhatWasGainedOverGuessingFar) {
+  EXPECT_EQ(DropsOf(Ended(0.9, 0.701)).size(), 0u);
+  EXPECT_EQ(DropsOf(Ended(0.9, 0.699)).size(), 1u);
+  EXPECT_EQ(DropsOf(Ended(0.3, 0.1)).size(), 0u) << "it had hardly learnt anything";
+  RunResult binary = Ended(0.9, 0.82);
+  binary.settings["model.classes"] = "1";
+  EXPECT_EQ(DropsOf(binary).size(), 0u);
+  binary.final["test_accuracy"] = 0.78;  // guessing gives 0.5
+  EXPECT_EQ(DropsOf(binary).size(), 1u);
+}
+
+TEST(SeedsText, JoinsNeighbours) {
+  EXPECT_EQ(SeedsText({5}), "5");
+  EXPECT_EQ(SeedsText({1, 2, 3, 7, 8}), "1 to 3, 7, 8");
 }
 
 TEST_F(FolderTest, ABrokenSummaryIsAnError) {
@@ -62,7 +110,6 @@ TEST(Spread, HasMeanAndSampleDeviation) {
   EXPECT_DOUBLE_EQ(spreads[0].mean, 3);
   EXPECT_DOUBLE_EQ(spreads[0].std, std::sqrt(7.0));
   EXPECT_EQ(SpreadText(spreads), "loss                     3.0000 ± 2.6458\n");
-  EXPECT_THAT(SpreadJson(runs, spreads), HasSubstr("\"mean\": 3.0"));
 }
 
 TEST_F(FolderTest, ANewRunGetsTheNextFreeName) {
@@ -176,6 +223,15 @@ TEST(Overrides, FollowTheOrderOfTheCommandLineAndTheSource) {
   EXPECT_EQ((*generated)[1].key, "data.synthetic.clients");
   EXPECT_EQ((*generated)[2].place, "--rounds x");
   EXPECT_EQ((*OverridesOf(options, "idx"))[1].key, "partition.clients");
+}
+
+TEST(Overrides, HaveAShortFormForTheSeed) {
+  SimulateOptions options;
+  options.seed = "12";
+  const auto overrides = OverridesOf(options, "idx");
+  ASSERT_EQ(overrides->size(), 1u);
+  EXPECT_EQ(overrides->front().key, "run.seed");
+  EXPECT_EQ(overrides->front().value, "12");
 }
 
 TEST(Overrides, OfAResumedRunMayOnlyChangeWhereItIsComputed) {

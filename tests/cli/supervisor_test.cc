@@ -260,6 +260,24 @@ TEST_F(SupervisorTest, ReportsAProgramThatCannotBeRun) {
               HasSubstr("/nowhere/macaw-server"));
 }
 
+TEST_F(SupervisorTest, TellsAServerThatRefusesFromOneThatDied) {
+  const auto end_of = [&](const std::string& how) {
+    return Supervise(Options("echo a > READY; " + how, "exec sleep 1000")).status();
+  };
+  EXPECT_TRUE(absl::IsFailedPrecondition(end_of("exit 2"))) << "it would refuse again";
+  EXPECT_TRUE(absl::IsAborted(end_of("exit 1")));
+  EXPECT_TRUE(absl::IsAborted(end_of("kill -9 $$")));
+}
+
+TEST_F(SupervisorTest, TellsAWorkerWithoutRoomFromOneThatRefuses) {
+  const auto end_of = [&](const std::string& how) {
+    return Supervise(Options("trap 'exit 130' INT; echo a > READY; sleep 1000 & wait $!", how))
+        .status();
+  };
+  EXPECT_TRUE(absl::IsResourceExhausted(end_of("exit 4"))) << "there may be room tomorrow";
+  EXPECT_TRUE(absl::IsFailedPrecondition(end_of("exit 2")));
+}
+
 TEST_F(SupervisorTest, AttendsToAServiceThatHasSomethingToDo) {
   const PipePair pipe = *MakePipe();
   WriteLine(pipe.write.get(), "x");

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_replace.h"
+#include "models/parse.h"
+
 namespace macaw::models {
 namespace {
 
@@ -165,6 +168,31 @@ TEST(BuildSpec, FollowsShapesThroughEveryLayer) {
   EXPECT_EQ(spec.outputs, 10);
   EXPECT_EQ(std::get<MaxPool2d>(spec.layers[1]).stride, 2);
   EXPECT_EQ(std::get<AvgPool2d>(spec.layers[2]).stride, 2);
+}
+
+// An example that the layer takes, by what its help says of it.
+std::vector<int64_t> InputFor(const LayerWords& words) {
+  if (words.help.find("sequences of vectors") != std::string::npos) return {80, 8};
+  if (words.help.find("token") != std::string::npos) return {80};
+  return words.text.starts_with("linear") ? std::vector<int64_t>{60}
+                                          : std::vector<int64_t>{4, 28, 28};
+}
+
+TEST(AllLayerWords, AreReadAsTheyAreListed) {
+  for (const LayerWords& words : AllLayerWords()) {
+    const std::string text = absl::StrReplaceAll(words.text, {{"[", ""},
+                                                              {"]", ""},
+                                                              {" GROUPS", " 2"},
+                                                              {" TOKENS", " 97"},
+                                                              {" KERNEL", " 3"},
+                                                              {" OUT", " 4"},
+                                                              {" P", " 0"},
+                                                              {" S", " 2"},
+                                                              {" G", " 2"},
+                                                              {" N", " 2"}});
+    const auto layer = ParseLayer(text, InputFor(words), /*first=*/true);
+    EXPECT_TRUE(layer.ok()) << text << ": " << layer.status();
+  }
 }
 
 TEST(BuildSpec, SaysWhichLayerIsWrongAndWhatWouldFit) {

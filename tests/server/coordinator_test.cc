@@ -104,6 +104,21 @@ TEST(Coordinator, LeavesTheFilesThatTheDocumentationNames) {
     EXPECT_TRUE(Json::parse(line).contains("event")) << line;
 }
 
+TEST(Coordinator, SummaryTellsOfWhichExperimentTheRunIs) {
+  const TemporaryFolder folder;
+  Options options = TinyOptions(folder.path(), 2);
+  options.run.seed = 5;
+  options.settings = R"({"local.lr":0.05})";
+  Finish(std::move(options));
+  const Json summary = Json::parse(Slurp(folder / "summary.json"));
+  EXPECT_EQ(summary["algorithm"], "fedavg");
+  EXPECT_EQ(summary["seed"], 5);
+  EXPECT_EQ(summary["settings"]["local.lr"], 0.05);
+  EXPECT_EQ(summary["data_digest"].get<std::string>().size(), 64u);
+  EXPECT_NE(summary["data_digest"], Digest().Hex());
+  EXPECT_EQ(summary["bests"]["test_accuracy"], Json({{"value", 0.5}, {"round", 1}}));
+}
+
 TEST(Coordinator, GivesTheSameBytesWhoeverTrains) {
   const TemporaryFolder one, two;
   Finish(TinyOptions(one.path(), 3));

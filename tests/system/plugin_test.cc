@@ -79,6 +79,14 @@ TEST_F(Plugin, ANewProjectBuildsPassesItsTestsAndKeepsTheLaw) {
   EXPECT_THAT(tested.text, HasSubstr("100% tests passed"));
 
   const std::string config = folder + "/run.toml";
+  for (const std::string& where :
+       {"--plugin " + folder + "/build/libmoon.so", "--config " + config}) {
+    const Output shown = Shell(absl::StrCat(kMacaw, " algorithms moon ", where));
+    EXPECT_EQ(shown.code, 0) << shown.text;
+    EXPECT_THAT(shown.text, HasSubstr("[algorithm.moon]"));
+    EXPECT_THAT(Shell(absl::StrCat(kMacaw, " models ", where)).text, HasSubstr("moon-net"));
+  }
+
   Simulation one("one", {config, "--processes", "1", "--slots", "1"});
   ASSERT_EQ(one.Wait(), 0) << one.output();
   Simulation four("four", {config, "--processes", "2", "--slots", "2"});

@@ -30,6 +30,16 @@ std::string Slurp(const std::string& path) {
   return text.ok() ? *text : "";
 }
 
+std::vector<nlohmann::json> EventsIn(const std::string& folder) {
+  std::vector<nlohmann::json> events;
+  for (const absl::string_view line :
+       absl::StrSplit(Slurp(folder + "/events.jsonl"), '\n', absl::SkipEmpty())) {
+    auto event = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (event.is_object()) events.push_back(std::move(event));
+  }
+  return events;
+}
+
 // Of all runs of this process: goes away when its tests have passed, else it stays to be looked at.
 std::string Scratch() { return absl::StrCat(testing::TempDir(), "macaw-", ::getpid()); }
 
@@ -115,15 +125,7 @@ std::string Simulation::digest() const {
   return all.is_object() ? all.value("model_digest", "") : "";
 }
 
-std::vector<nlohmann::json> Simulation::events() const {
-  std::vector<nlohmann::json> events;
-  for (const absl::string_view line :
-       absl::StrSplit(Slurp(folder_ + "/events.jsonl"), '\n', absl::SkipEmpty())) {
-    auto event = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (event.is_object()) events.push_back(std::move(event));
-  }
-  return events;
-}
+std::vector<nlohmann::json> Simulation::events() const { return EventsIn(folder_); }
 
 bool Simulation::WaitForChange(const std::string& path, const std::function<bool()>& found) const {
   const int watch = ::inotify_init1(IN_CLOEXEC);
@@ -143,10 +145,12 @@ bool Simulation::WaitForChange(const std::string& path, const std::function<bool
   return done;
 }
 
-bool Simulation::WaitForEvent(const std::function<bool(const nlohmann::json&)>& condition) const {
+bool Simulation::WaitForEvent(const std::function<bool(const nlohmann::json&)>& condition,
+                              const std::string& folder) const {
+  const std::string& watched = folder.empty() ? folder_ : folder;
   std::error_code ignored;
-  fs::create_directories(folder_, ignored);
-  return WaitForChange(folder_, [&] { return std::ranges::any_of(events(), condition); });
+  fs::create_directories(watched, ignored);
+  return WaitForChange(watched, [&] { return std::ranges::any_of(EventsIn(watched), condition); });
 }
 
 bool Simulation::WaitForOutput(const std::string& text) const {

@@ -31,8 +31,9 @@ class Simulation {
   std::vector<nlohmann::json> events() const;
 
   // Blocks until a line of events.jsonl fulfils the condition (true), or the simulation has ended
-  // (false).
-  bool WaitForEvent(const std::function<bool(const nlohmann::json&)>& condition) const;
+  // (false). `folder`: of another run that it makes (--repeat).
+  bool WaitForEvent(const std::function<bool(const nlohmann::json&)>& condition,
+                    const std::string& folder = "") const;
 
   // The same for a text in what it prints.
   bool WaitForOutput(const std::string& text) const;

@@ -1,0 +1,31 @@
+#include "cli/compare/compare.h"
+
+#include <iostream>
+
+#include "cli/commands/commands.h"
+#include "cli/process/exit.h"
+#include "core/files.h"
+#include "core/status.h"
+#include "sdk/catalogue.h"
+
+namespace macaw::cli {
+namespace {
+
+absl::Status Show(const CompareCommand& command) {
+  MACAW_ASSIGN_OR_RETURN(const std::vector<RunResult> runs, ReadRuns(command.runs));
+  MACAW_ASSIGN_OR_RETURN(const Comparison comparison,
+                         Compare(runs, command.metrics, sdk::Catalogue::Builtins().algorithms()));
+  if (command.csv == "-") {
+    std::cout << TableCsv(comparison);
+    return absl::OkStatus();
+  }
+  std::cout << TableText(comparison);
+  return command.csv.empty() ? absl::OkStatus()
+                             : AtomicWriteFile(command.csv, TableCsv(comparison));
+}
+
+}  // namespace
+
+int CompareRuns(const CompareCommand& command) { return Report(Show(command)); }
+
+}  // namespace macaw::cli

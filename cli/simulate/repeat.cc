@@ -1,0 +1,174 @@
+#include "cli/simulate/repeat.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cli/simulate/run_folder.h"
+#include "core/files.h"
+#include "core/status.h"
+
+namespace macaw::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string FileOf(const std::string& base) { return base + "-repeat.json"; }
+
+std::string FolderAt(const std::string& base, uint64_t seed) {
+  return absl::StrCat(base, "-seed", seed);
+}
+
+absl::StatusOr<Json> ReadExperiment(const std::string& file) {
+  MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const bool whole = json.is_object() && json.contains("runs") && json["runs"].is_array();
+  if (!whole) {
+    return absl::DataLossError(
+        absl::StrCat(file, " does not hold the runs of an experiment: rename or remove it"));
+  }
+  return json;
+}
+
+// "algorithm fedavg there, scaffold here; local.lr 0.1 there, 0.05 here"; "" where nothing differs.
+std::string Difference(const Json& file, const ExperimentKey& key) {
+  std::vector<std::string> parts;
+  const auto compare = [&](const std::string& what, const Json& there, const Json& here) {
+    const auto text = [](const Json& value) {
+      return value.is_null() ? "the default" : value.dump();
+    };
+    if (there != here)
+      parts.push_back(absl::StrCat(what, " ", text(there), " there, ", text(here), " here"));
+  };
+  const auto member = [](const Json& object, const std::string& name) {
+    return object.is_object() && object.contains(name) ? object[name] : Json();
+  };
+  compare("algorithm.name", member(file, "algorithm"), key.algorithm);
+  const Json there = member(file, "settings");
+  if (!there.is_object()) return "it does not say of which configuration";
+  const Json here = Json::parse(key.settings);
+  for (const auto& [name, value] : there.items()) compare(name, value, member(here, name));
+  for (const auto& [name, value] : here.items()) {
+    if (!there.contains(name)) compare(name, Json(), value);
+  }
+  return absl::StrJoin(parts, "; ");
+}
+
+}  // namespace
+
+absl::StatusOr<Repeat> Repeat::Open(const std::string& wanted, bool fixed, bool force,
+                                    ExperimentKey key, const std::vector<uint64_t>& seeds) {
+  if (force) return Repeat(wanted, std::move(key));
+  for (int number = 1;; ++number) {
+    const std::string base = number == 1 ? wanted : absl::StrCat(wanted, "-", number);
+    const std::string file = FileOf(base);
+    if (!FileExists(file)) {
+      const auto in_the_way =
+          std::ranges::find_if(seeds, [&](uint64_t seed) { return IsTaken(FolderAt(base, seed)); });
+      if (in_the_way == seeds.end()) return Repeat(base, std::move(key));
+      if (!fixed) continue;
+      return absl::AlreadyExistsError(absl::StrCat(
+          FolderAt(base, *in_the_way),
+          " is there already, and not of such an experiment: name another --out, or replace it "
+          "with --force"));
+    }
+    MACAW_ASSIGN_OR_RETURN(const Json json, ReadExperiment(file));
+    const std::string difference = Difference(json, key);
+    if (!difference.empty()) {
+      if (!fixed) continue;
+      return absl::AlreadyExistsError(
+          absl::StrCat(file, " is of another experiment (", difference,
+                       "): name another --out, or replace it with --force"));
+    }
+    Repeat repeat(base, std::move(key));
+    for (const Json& run : json["runs"]) {
+      if (!run.is_object() || !run.contains("seed") || !run["seed"].is_number_unsigned()) continue;
+      const auto seed = run["seed"].get<uint64_t>();
+      // The run may have ended without this file having heard of it, or have been removed.
+      absl::StatusOr<RunResult> result = ReadResult(FolderAt(base, seed));
+      if (result.ok() && result->seed != seed) {
+        return absl::DataLossError(absl::StrCat(FolderAt(base, seed), " holds a run with seed ",
+                                                result->seed, ": rename or remove it"));
+      }
+      if (result.ok()) {
+        repeat.runs_[seed] = *std::move(result);
+      } else if (IsTaken(FolderAt(base, seed))) {
+        repeat.runs_[seed] = RunResult{.folder = FolderAt(base, seed), .seed = seed};
+      }
+    }
+    return repeat;
+  }
+}
+
+std::string Repeat::FolderOf(uint64_t seed) const { return FolderAt(base_, seed); }
+
+bool Repeat::Done(uint64_t seed) const {
+  const auto found = runs_.find(seed);
+  return found != runs_.end() && found->second.done();
+}
+
+absl::Status Repeat::Begin(uint64_t seed) {
+  runs_[seed] = RunResult{.folder = FolderOf(seed), .seed = seed};
+  return Write();
+}
+
+absl::Status Repeat::Finish(RunResult result) {
+  const uint64_t seed = result.seed;
+  runs_[seed] = std::move(result);
+  return Write();
+}
+
+std::vector<RunResult> Repeat::Results() const {
+  std::vector<RunResult> results;
+  for (const auto& [seed, run] : runs_) {
+    if (run.done()) results.push_back(run);
+  }
+  return results;
+}
+
+absl::Status Repeat::Write() const {
+  Json json = {{"name", key_.name},
+               {"algorithm", key_.algorithm},
+               {"settings", Json::parse(key_.settings)},
+               {"seeds", Json::array()},
+               {"runs", Json::array()},
+               {"metrics", Json::object()}};
+  for (const auto& [seed, run] : runs_) {
+    json["seeds"].push_back(seed);
+    Json entry = {{"folder", run.folder}, {"seed", seed}};
+    if (run.done()) {
+      entry.update({{"end", run.end},
+                    {"rounds", run.rounds},
+                    {"seconds", run.seconds},
+                    {"data_digest", run.data_digest},
+                    {"model_digest", run.model_digest},
+                    {"final", run.final}});
+    }
+    json["runs"].push_back(std::move(entry));
+  }
+  for (const Spread& spread : SpreadOf(Results())) {
+    json["metrics"][spread.metric] = {
+        {"mean", spread.mean}, {"std", spread.std}, {"values", spread.values}};
+  }
+  const std::filesystem::path folder = std::filesystem::path(file()).parent_path();
+  if (!folder.empty()) MACAW_RETURN_IF_ERROR(MakeDirectories(folder.string()));
+  return AtomicWriteFile(file(), json.dump(2) + "\n");
+}
+
+absl::StatusOr<std::vector<std::string>> FoldersOfRepeat(const std::string& file) {
+  MACAW_ASSIGN_OR_RETURN(const Json json, ReadExperiment(file));
+  std::vector<std::string> folders;
+  for (const Json& run : json["runs"]) {
+    if (!run.is_object() || !run.contains("folder") || !run["folder"].is_string()) continue;
+    // The file and the runs may have been moved together.
+    const std::filesystem::path name =
+        std::filesystem::path(run["folder"].get<std::string>()).filename();
+    folders.push_back((std::filesystem::path(file).parent_path() / name).string());
+  }
+  return folders;
+}
+
+}  // namespace macaw::cli

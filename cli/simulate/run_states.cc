@@ -1,0 +1,164 @@
+#include "cli/simulate/run_states.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/config/client_state.h"
+#include "cli/config/reader.h"
+#include "cli/config/resolve.h"
+#include "core/files.h"
+#include "core/status.h"
+#include "state/open.h"
+#include "state/redis_url.h"
+
+namespace macaw::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string NoteOf(const std::string& run) { return run + "/state/dropped"; }
+
+// Whether the states lie in a folder of this host, and then where.
+std::optional<std::string> FolderOf(const Config& config, const std::string& run) {
+  if (config.state.store == "disk") return StoreOptionsOf(config, run).path;
+  if (config.state.store == "redis" && config.state.url == "spawn") return run + "/state";
+  return std::nullopt;
+}
+
+// What the files of a folder take on the disk, holes not counted.
+absl::StatusOr<uint64_t> BytesTaken(const std::string& folder) {
+  constexpr uint64_t kBlock = 512;  // of st_blocks, whatever the file system's are
+  uint64_t bytes = 0;
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    struct stat info {};
+    if (::lstat(entry->path().c_str(), &info) == 0 && S_ISREG(info.st_mode))
+      bytes += static_cast<uint64_t>(info.st_blocks) * kBlock;
+  }
+  if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot list ", folder));
+  return bytes;
+}
+
+std::string BytesText(uint64_t bytes) {
+  const auto number = static_cast<double>(bytes);
+  if (bytes >= 1000000000) return absl::StrFormat("%.1f GB", number / 1e9);
+  if (bytes >= 1000000) return absl::StrFormat("%.1f MB", number / 1e6);
+  return absl::StrFormat("%.0f kB", number / 1e3);
+}
+
+absl::Status OpenStoreOf(const Config& config, const std::string& run, RunStates& states) {
+  state::StateSchema schema;
+  for (const algorithms::NamedLayout& item : states.items) schema.push_back(item.layout);
+  state::StoreOptions options = StoreOptionsOf(config, run);
+  options.cache_bytes = 0;  // everything is read once
+  if (options.ends_with_process()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(run, ": its states were kept in memory and ended with the run"));
+  }
+  if (options.store != "disk") {
+    ::signal(SIGPIPE, SIG_IGN);
+    if (options.url == "spawn") {
+      MACAW_ASSIGN_OR_RETURN(states.redis, PrivateRedis::Start(run));
+      options.url = states.redis->url();
+    }
+    MACAW_ASSIGN_OR_RETURN(states.store,
+                           state::OpenStore(options, std::move(schema), states.newest().run_id));
+    return absl::OkStatus();
+  }
+  if (!FileExists(options.path + "/store"))
+    return absl::NotFoundError(absl::StrCat(options.path, " holds no client states"));
+  MACAW_ASSIGN_OR_RETURN(
+      std::unique_ptr<state::DiskStateStore> disk,
+      state::DiskStateStore::Open(options.path, std::move(schema), states.newest().run_id));
+  states.disk = disk.get();
+  states.store = std::move(disk);
+  return absl::OkStatus();
+}
+
+// Of a Redis that other runs may use, too: this run's versions and nothing else.
+absl::Status DeleteAll(const std::string& run) {
+  MACAW_ASSIGN_OR_RETURN(const RunStates states, OpenRunStates(run, Use::kHeld));
+  std::vector<Attempt> versions;
+  MACAW_RETURN_IF_ERROR(
+      states.store->ForEach([&](const Attempt& version) { versions.push_back(version); }));
+  MACAW_RETURN_IF_ERROR(states.store->Delete(versions));
+  return states.store->Flush();
+}
+
+// The store's own files: state.path may hold something else.
+absl::Status RemoveFiles(const std::string& folder) {
+  std::error_code error;
+  std::vector<fs::path> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name == "store" || name == "appendonlydir" || entry.path().extension() == ".states")
+      files.push_back(entry.path());
+  }
+  for (const fs::path& file : files) {
+    if (!error) fs::remove_all(file, error);
+  }
+  if (!error) return absl::OkStatus();
+  return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot remove the states in ", folder));
+}
+
+}  // namespace
+
+absl::StatusOr<RunStates> OpenRunStates(const std::string& run, Use use) {
+  const std::string file = run + "/config.toml";
+  if (!FileExists(file)) return absl::NotFoundError(absl::StrCat(run, " holds no run"));
+  MACAW_RETURN_IF_ERROR(CheckStatesKept(run));
+  MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(file, {}));
+  MACAW_ASSIGN_OR_RETURN(const Config config, ReadConfig(file, {}, catalogue));
+  MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(config));
+  RunStates states;
+  const bool starts_redis = config.state.store == "redis" && config.state.url == "spawn";
+  if (use == Use::kChange || (use == Use::kRead && starts_redis)) {
+    MACAW_ASSIGN_OR_RETURN(states.held, OpenRunFolder(run));
+  }
+  MACAW_ASSIGN_OR_RETURN(states.items, StateItemsOf(config, spec, catalogue.algorithms()));
+  if (states.items.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(run, ": the clients of ", config.run.algorithm.name, " keep no state"));
+  }
+  MACAW_ASSIGN_OR_RETURN(states.checkpoints, server::ReadKeptVersions(run));
+  if (states.checkpoints.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat(run, " has no checkpoint yet, which says whose states are current"));
+  }
+  MACAW_RETURN_IF_ERROR(OpenStoreOf(config, run, states));
+  return states;
+}
+
+absl::StatusOr<std::string> RoomOfStates(const Config& config, const std::string& run) {
+  if (config.state.store == "memory") return std::string();
+  const std::optional<std::string> folder = FolderOf(config, run);
+  if (!folder.has_value())
+    return absl::StrCat("in ", state::WithoutPassword(config.state.url), "; macaw state ls ", run);
+  MACAW_ASSIGN_OR_RETURN(const uint64_t bytes, BytesTaken(*folder));
+  return absl::StrCat(BytesText(bytes), " in ", *folder, "/");
+}
+
+absl::Status DropStates(const Config& config, const std::string& run) {
+  if (config.state.store == "memory") return absl::OkStatus();
+  const std::optional<std::string> folder = FolderOf(config, run);
+  MACAW_RETURN_IF_ERROR(folder.has_value() ? RemoveFiles(*folder) : DeleteAll(run));
+  MACAW_RETURN_IF_ERROR(MakeDirectories(run + "/state"));
+  return AtomicWriteFile(NoteOf(run), "The run was over: state.keep = false.\n");
+}
+
+absl::Status CheckStatesKept(const std::string& run) {
+  if (!FileExists(NoteOf(run))) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the clients' states of ", run,
+                   " were dropped when it was over (state.keep = false), so it cannot go on"));
+}
+
+}  // namespace macaw::cli

@@ -1,0 +1,155 @@
+#include "cli/compare/compare.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "core/files.h"
+#include "tests/support/temporary_folder.h"
+
+namespace macaw::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+algorithms::Registry Builtins() {
+  algorithms::Registry registry;
+  algorithms::RegisterBuiltinAlgorithms(registry);
+  return registry;
+}
+
+RunResult Done(const std::string& algorithm, uint64_t seed, double accuracy,
+               std::map<std::string, std::string> settings = {}) {
+  RunResult run{.folder = absl::StrCat("runs/", algorithm, "-", seed),
+                .algorithm = algorithm,
+                .end = "finished",
+                .settings = std::move(settings),
+                .seed = seed,
+                .rounds = 10,
+                .model_digest = absl::StrCat(algorithm, seed, accuracy),
+                .data_digest = "data"};
+  run.final = {{"test_accuracy", accuracy}, {"train_loss", 0.25}};
+  run.bests["test_accuracy"] = {.value = accuracy, .round = 10};
+  return run;
+}
+
+Comparison Compared(const std::vector<RunResult>& runs, std::vector<std::string> metrics = {}) {
+  const auto comparison = Compare(runs, std::move(metrics), Builtins());
+  EXPECT_TRUE(comparison.ok()) << comparison.status();
+  return *comparison;
+}
+
+TEST(Compare, ThreeRulesAndThreeSeedsAreThreeRowsWithMeanAndDeviation) {
+  std::vector<RunResult> runs;
+  for (const uint64_t seed : {1, 2, 3}) {
+    runs.push_back(Done("fedavg", seed, 0.9 + 0.01 * static_cast<double>(seed)));
+    runs.push_back(Done("fedprox", seed, 0.8, {{"algorithm.fedprox.mu", "0.5"}}));
+    runs.push_back(Done("scaffold", seed, 0.7));
+  }
+  EXPECT_EQ(
+      TableText(Compared(runs)),
+      "algorithm.name  algorithm.fedprox.mu  runs  seeds   test_accuracy    train_loss\n"
+      "fedavg          -                     3     1 to 3  0.9200 ± 0.0100  0.2500 ± 0.0000\n"
+      "fedprox         0.5                   3     1 to 3  0.8000 ± 0.0000  0.2500 ± 0.0000\n"
+      "scaffold        -                     3     1 to 3  0.7000 ± 0.0000  0.2500 ± 0.0000\n");
+}
+
+TEST(Compare, ShowsTheDefaultOfAKeyThatOnlySomeRunsGive) {
+  const Comparison comparison = Compared(
+      {Done("fedavg", 1, 0.5), Done("fedavg", 1, 0.6, {{"local.lr", "0.05"}})}, {"test_accuracy"});
+  EXPECT_THAT(comparison.keys, ElementsAre("local.lr"));
+  ASSERT_EQ(comparison.rows.size(), 2u);
+  EXPECT_THAT(comparison.rows[0].settings, ElementsAre("0.1"));
+  EXPECT_THAT(comparison.rows[1].settings, ElementsAre("0.05"));
+}
+
+TEST(Compare, SaysWhatAllRunsHaveAlike) {
+  const std::map<std::string, std::string> lr = {{"local.lr", "0.05"}};
+  EXPECT_THAT(TableText(Compared({Done("fedavg", 1, 0.5, lr), Done("fedavg", 2, 0.6, lr)})),
+              HasSubstr("the same in all: algorithm.name fedavg, local.lr 0.05\n"));
+}
+
+TEST(Compare, CountsARunThatIsGivenTwiceOnce) {
+  const RunResult run = Done("fedavg", 1, 0.5);
+  const Comparison comparison = Compared({run, run});
+  EXPECT_EQ(comparison.rows[0].runs.size(), 1u);
+  EXPECT_THAT(comparison.notes, ElementsAre(HasSubstr("counted once")));
+}
+
+TEST(Compare, SaysWhenEqualSettingsAndSeedsGaveDifferentResults) {
+  RunResult other = Done("fedavg", 1, 0.6);
+  EXPECT_THAT(Compared({Done("fedavg", 1, 0.5), other}).notes,
+              ElementsAre(HasSubstr("not the same model")));
+  other.data_digest = "other data";
+  EXPECT_THAT(Compared({Done("fedavg", 1, 0.5), other}).notes,
+              ElementsAre(HasSubstr("not the same data")));
+}
+
+TEST(Compare, SaysWhichRunsDidNotReachTheirEndOrFellFarUnderTheirBest) {
+  RunResult interrupted = Done("fedavg", 1, 0.5);
+  interrupted.end = "interrupted";
+  RunResult unstable = Done("fedavg", 2, 0.1, {});
+  unstable.bests["test_accuracy"] = {.value = 0.9, .round = 7};
+  const Comparison comparison = Compared({interrupted, unstable});
+  EXPECT_THAT(comparison.notes, ElementsAre("runs/fedavg-1 was interrupted after round 10.",
+                                            HasSubstr("far under its best of 0.9000 (round 7)")));
+}
+
+TEST(Compare, TakesTheMetricsAskedFor) {
+  RunResult run = Done("fedavg", 1, 0.5);
+  run.rounds_to["0.5"] = 4;
+  RunResult slow = Done("scaffold", 1, 0.4);
+  const Comparison comparison =
+      Compared({run, slow}, {"rounds_to_0.5", "best_test_accuracy", "seconds"});
+  EXPECT_EQ(comparison.rows[0].values[0]->mean, 4);
+  EXPECT_EQ(comparison.rows[1].values[0], std::nullopt) << "never reached";
+  EXPECT_EQ(comparison.rows[0].values[1]->mean, 0.5);
+  EXPECT_THAT(TableText(comparison), HasSubstr("scaffold        1     1      -  "));
+}
+
+TEST(Compare, NamesTheMetricsThatThereAreWhereOneIsUnknown) {
+  const auto refused = Compare({Done("fedavg", 1, 0.5)}, {"test_acuracy"}, Builtins());
+  EXPECT_THAT(std::string(refused.status().message()),
+              HasSubstr("\"test_acuracy\"; did you mean test_accuracy?"));
+}
+
+TEST(TableCsv, HasMeanAndDeviationInColumnsOfTheirOwnAndQuotesCommas) {
+  const std::vector<RunResult> runs = {
+      Done("fedavg", 1, 0.25, {{"model.layers", R"(["flatten","linear 10"])"}}),
+      Done("fedavg", 2, 0.75, {{"model.layers", R"(["flatten","linear 10"])"}}),
+      Done("fedavg", 1, 0.5)};
+  EXPECT_EQ(TableCsv(Compared(runs, {"test_accuracy"})),
+            "model.layers,runs,seeds,test_accuracy,test_accuracy_std\n"
+            "\"[\"\"flatten\"\",\"\"linear 10\"\"]\",2,1 2,0.5,0.35355339059327379\n"
+            "-,1,1,0.5,\n");
+}
+
+TEST(ReadRuns, TakesFoldersAndTheFileOfARepeatAndNamesWhatIsMissing) {
+  const testing_support::TemporaryFolder folder;
+  const auto summary = [&](const std::string& name, const std::string& text) {
+    folder.Write(name + "/summary.json", text);
+    return folder / name;
+  };
+  summary("x-seed1", R"({"algorithm": "fedavg", "settings": {}, "seed": 1})");
+  summary("x-seed2", R"({"algorithm": "fedavg", "settings": {}, "seed": 2})");
+  folder.Write("x-repeat.json",
+               R"({"runs": [{"folder": "runs/x-seed1"}, {"folder": "runs/x-seed2"}]})");
+  const auto runs = ReadRuns({folder / "x-repeat.json", folder / "x-seed1/"});
+  ASSERT_TRUE(runs.ok()) << runs.status();
+  ASSERT_EQ(runs->size(), 3u);
+  EXPECT_EQ((*runs)[1].seed, 2u);
+  EXPECT_EQ((*runs)[2].folder, folder / "x-seed1");
+
+  folder.Write("open/config.toml", "");
+  EXPECT_THAT(std::string(ReadRuns({folder / "open"}).status().message()),
+              HasSubstr("open has no summary.json: the run is not over"));
+  EXPECT_THAT(std::string(ReadRuns({folder / "nope"}).status().message()),
+              HasSubstr("nope holds no run"));
+  const std::string old = summary("old", R"({"rounds": 3})");
+  EXPECT_THAT(std::string(ReadRuns({old}).status().message()), HasSubstr("older version"));
+}
+
+}  // namespace
+}  // namespace macaw::cli

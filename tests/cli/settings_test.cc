@@ -1,0 +1,68 @@
+#include "cli/config/settings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "tests/cli/config_test_util.h"
+
+namespace macaw::cli {
+namespace {
+
+using ::testing::ElementsAre;
+
+std::string SettingsOf(const std::string& text, const std::vector<std::string>& set = {}) {
+  const absl::StatusOr<Config> config = Parse(text, set);
+  EXPECT_TRUE(config.ok()) << config.status();
+  return SettingsJson(*config, TestCatalogue().algorithms());
+}
+
+constexpr char kPlain[] = R"({"data.source":"synthetic","model.name":"logistic","cohort.size":10})";
+
+TEST(Settings, AreWhatDiffersFromTheDefaults) {
+  EXPECT_EQ(SettingsOf(kMinimal), kPlain);
+  EXPECT_EQ(SettingsOf(kMinimal, {"local.lr=0.05", "local.steps=3", "local.batch_size=10"}),
+            R"({"data.source":"synthetic","model.name":"logistic","cohort.size":10,)"
+            R"("local.steps":3,"local.lr":0.05})");
+}
+
+TEST(Settings, HaveTheParametersOfTheAlgorithmThatRunsAndOfNoOther) {
+  EXPECT_EQ(
+      SettingsOf(kMinimal,
+                 {"algorithm.name=fedprox", "algorithm.fedprox.mu=0.5", "algorithm.other.count=9"}),
+      absl::StrCat(std::string(kPlain, sizeof(kPlain) - 2), R"(,"algorithm.fedprox.mu":0.5})"));
+  EXPECT_EQ(SettingsOf(kMinimal, {"algorithm.name=fedprox"}), kPlain);
+}
+
+TEST(Settings, AreTheSameForEverySeedMachineAndFolder) {
+  EXPECT_EQ(SettingsOf(kMinimal, {"run.seed=7", "run.name=x", "run.out=/here", "workers.slots=3",
+                                  "server.lease_timeout=3", "state.keep=false",
+                                  "scheduler.policy=random", "run.checkpoint_every=2"}),
+            kPlain);
+  const std::vector<std::string> csv = {"data.source=csv", "data.path=/a/rows.csv"};
+  EXPECT_EQ(SettingsOf(kMinimal, csv),
+            SettingsOf(kMinimal, {"data.source=csv", "data.path=/b/c/rows.csv"}));
+}
+
+TEST(Settings, NameASeedThatDoesNotFollowTheRuns) {
+  EXPECT_EQ(SettingsOf(kMinimal, {"run.seed=7", "partition.seed=5"}),
+            R"({"data.source":"synthetic","partition.seed":5,"model.name":"logistic",)"
+            R"("cohort.size":10})");
+}
+
+TEST(DefaultOf, KnowsKeysAndParameters) {
+  const sdk::Catalogue catalogue = TestCatalogue();
+  EXPECT_EQ(DefaultOf("local.lr", catalogue.algorithms()), "0.1");
+  EXPECT_EQ(DefaultOf("algorithm.fedprox.mu", catalogue.algorithms()), "0.01");
+  EXPECT_EQ(DefaultOf("algorithm.nobody.mu", catalogue.algorithms()), "");
+}
+
+TEST(UnusedParameters, AreThoseOfOtherAlgorithms) {
+  const auto config = Parse(
+      kMinimal, {"algorithm.name=fedprox", "algorithm.fedprox.mu=0.5", "algorithm.other.count=9"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_THAT(UnusedParameters(*config), ElementsAre("algorithm.other.count"));
+}
+
+}  // namespace
+}  // namespace macaw::cli

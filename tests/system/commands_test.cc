@@ -1,0 +1,207 @@
+// What people type beside a plain `macaw simulate`: seeds, tables, runs that go on or must not,
+// lists.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "core/files.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/system/simulation.h"
+
+namespace macaw {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::Not;
+using testing_support::Printed;
+using testing_support::RunMacaw;
+using testing_support::Simulation;
+using testing_support::TemporaryFolder;
+
+// Softmax regression over a few generated clients: a run is a second.
+constexpr char kSmall[] = R"([run]
+name = "small"
+rounds = 4
+seed = 7
+checkpoint_every = 1
+[data]
+source = "synthetic"
+test_fraction = 0.2
+[data.synthetic]
+clients = 30
+[model]
+name = "logistic"
+[cohort]
+size = 10
+[workers]
+slots = 1
+)";
+
+class Commands : public testing::Test {
+ protected:
+  Commands() : config_(folder_.Write("small.toml", kSmall)), out_(folder_ / "run") {}
+
+  std::string File(const std::string& name) { return *ReadFile(folder_ / name); }
+  // Every file of a run but what its processes said, by name.
+  std::map<std::string, std::string> Results(const std::string& run) {
+    std::map<std::string, std::string> files;
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(run)) {
+      const std::string name = entry.path().lexically_relative(run).string();
+      if (entry.is_regular_file() && !name.starts_with("logs/"))
+        files[name] = *ReadFile(entry.path().string());
+    }
+    return files;
+  }
+  int RunSmall(std::vector<std::string> more) {
+    more.insert(more.begin(), config_);
+    more.insert(more.end(), {"--out", out_});
+    Simulation simulation("small", more);
+    const int code = simulation.Wait();
+    printed_ = simulation.output();
+    return code;
+  }
+  int Resume(std::vector<std::string> more) {
+    more.insert(more.begin(), {"--resume", out_});
+    Simulation simulation("resumed", more);
+    const int code = simulation.Wait();
+    printed_ = simulation.output();
+    return code;
+  }
+
+  const TemporaryFolder folder_;
+  const std::string config_, out_;
+  std::string printed_;
+};
+
+TEST_F(Commands, ARefusedResumeWithMoreRoundsChangesNothing) {
+  ASSERT_EQ(RunSmall({"--set", "run.stop.metric=test_accuracy", "--set", "run.stop.at_least=0"}), 0)
+      << printed_;
+  const auto before = Results(out_);
+  EXPECT_NE(Resume({"--rounds", "40"}), 0);
+  EXPECT_THAT(printed_, HasSubstr("has stopped"));
+  EXPECT_THAT(printed_, Not(HasSubstr("go on with")));
+  EXPECT_EQ(Results(out_), before);
+}
+
+TEST_F(Commands, AFinishedRunIsNotOfferedToBeResumed) {
+  ASSERT_EQ(RunSmall({}), 0) << printed_;
+  EXPECT_THAT(printed_, Not(HasSubstr("go on with")));
+  EXPECT_NE(Resume({}), 0);
+  EXPECT_THAT(printed_, HasSubstr("--rounds"));
+  EXPECT_THAT(printed_, Not(HasSubstr("go on with")));
+}
+
+TEST_F(Commands, AResumeWithMoreRoundsKeepsThemInItsConfiguration) {
+  ASSERT_EQ(RunSmall({}), 0) << printed_;
+  ASSERT_EQ(Resume({"--rounds", "6"}), 0) << printed_;
+  EXPECT_THAT(File("run/config.toml"), HasSubstr("rounds = 6\n"));
+  EXPECT_FALSE(FileExists(out_ + "/config.toml.next"));
+}
+
+TEST_F(Commands, AnInterruptedRepeatGoesOnWithTheSameCommand) {
+  ASSERT_EQ(RunSmall({"--rounds", "300", "--seed", "8"}), 0) << printed_;
+  const auto alone = nlohmann::json::parse(File("run/summary.json"));
+
+  const std::vector<std::string> command = {config_, "--rounds", "300",          "--repeat",
+                                            "2",     "--out",    folder_ / "exp"};
+  {
+    Simulation first("first", command);
+    ASSERT_TRUE(first.WaitForEvent([](const auto& event) { return event["event"] == "round"; },
+                                   folder_ / "exp-seed8"));
+    first.Signal(SIGINT);
+    EXPECT_EQ(first.Wait(), 130) << first.output();
+    EXPECT_THAT(first.output(), HasSubstr("the same command"));
+  }
+  Simulation second("second", command);
+  ASSERT_EQ(second.Wait(), 0) << second.output();
+  EXPECT_THAT(second.output(), HasSubstr("exp-seed7"));
+  const auto resumed = nlohmann::json::parse(File("exp-seed8/summary.json"));
+  EXPECT_EQ(resumed["model_digest"], alone["model_digest"]);
+  const auto file = nlohmann::json::parse(File("exp-repeat.json"));
+  EXPECT_EQ(file["seeds"], nlohmann::json({7, 8}));
+
+  const std::vector<std::string> other = {config_, "--repeat", "2", "--out", folder_ / "exp"};
+  Simulation third("third", other);
+  EXPECT_EQ(third.Wait(), 2);
+  EXPECT_THAT(third.output(), HasSubstr("run.rounds 300 there, 4 here"));
+  EXPECT_EQ(nlohmann::json::parse(File("exp-repeat.json")), file);
+}
+
+TEST_F(Commands, ThreeRulesAndThreeSeedsBecomeATableInOneCommand) {
+  std::string files;
+  for (const std::string rule : {"fedavg", "fedprox", "scaffold"}) {
+    Simulation repeat(rule, {config_, "--repeat", "3", "--set", "algorithm.name=" + rule, "--out",
+                             folder_ / rule});
+    ASSERT_EQ(repeat.Wait(), 0) << repeat.output();
+    absl::StrAppend(&files, " ", folder_ / rule, "-repeat.json");
+  }
+  const std::string csv = folder_ / "table.csv";
+  const Printed table = RunMacaw("compare" + files + " --metric test_accuracy --csv " + csv);
+  ASSERT_EQ(table.exit, 0) << table.text;
+  EXPECT_THAT(table.text, testing::ContainsRegex("algorithm.name +runs +seeds +test_accuracy\n"
+                                                 "fedavg +3 +7 to 9 +0.[0-9]+ ± 0.[0-9]+\n"
+                                                 "fedprox +3 +7 to 9 +0.[0-9]+ ± 0.[0-9]+\n"
+                                                 "scaffold +3 +7 to 9 +0.[0-9]+ ± 0.[0-9]+\n"));
+  EXPECT_THAT(*ReadFile(csv),
+              HasSubstr("algorithm.name,runs,seeds,test_accuracy,test_accuracy_std\n"));
+}
+
+TEST_F(Commands, ParametersOfAnAlgorithmThatDoesNotRunAreNamed) {
+  ASSERT_EQ(RunSmall({"--set", "algorithm.fedprox.mu=0.5"}), 0);
+  EXPECT_THAT(printed_, HasSubstr("algorithm.fedprox.mu is not used: the algorithm is fedavg"));
+}
+
+TEST_F(Commands, ARunThatLeavesStatesSaysHowMuch) {
+  ASSERT_EQ(RunSmall({"--set", "algorithm.name=scaffold"}), 0) << printed_;
+  EXPECT_THAT(printed_, testing::ContainsRegex("states +[0-9]+ kB in .*/run/state/"));
+  EXPECT_THAT(printed_, HasSubstr("state.keep=false"));
+  EXPECT_EQ(RunMacaw("state verify " + out_).exit, 0);
+}
+
+TEST_F(Commands, StatesThatAreNotToBeKeptAreDroppedWhenTheRunIsOver) {
+  ASSERT_EQ(RunSmall({"--set", "algorithm.name=scaffold", "--set", "state.keep=false"}), 0)
+      << printed_;
+  EXPECT_THAT(printed_, HasSubstr("dropped"));
+  for (const auto& [name, bytes] : Results(out_))
+    EXPECT_THAT(name, Not(testing::EndsWith(".states")));
+  EXPECT_TRUE(nlohmann::json::parse(File("run/summary.json")).contains("state_digest"));
+  EXPECT_THAT(RunMacaw("state ls " + out_).text, HasSubstr("dropped"));
+  EXPECT_NE(Resume({"--rounds", "6"}), 0);
+  EXPECT_THAT(printed_, HasSubstr("state.keep = false"));
+}
+
+TEST_F(Commands, TheListOfModelsHasTheLayers) {
+  const Printed models = RunMacaw("models");
+  EXPECT_EQ(models.exit, 0);
+  EXPECT_THAT(models.text, HasSubstr("lenet5"));
+  EXPECT_THAT(models.text, HasSubstr("conv OUT KERNEL [pad P] [stride S] [nobias]"));
+}
+
+TEST_F(Commands, AnUnknownAlgorithmPointsToPlugins) {
+  const Printed unknown = RunMacaw("algorithms moon");
+  EXPECT_EQ(unknown.exit, 2);
+  EXPECT_THAT(unknown.text, HasSubstr("--plugin"));
+  EXPECT_THAT(RunMacaw("algorithms moon --plugin /nowhere/libmoon.so").text,
+              HasSubstr("/nowhere/libmoon.so"));
+}
+
+TEST_F(Commands, TheDoctorNamesTheFolderOfRunsOnce) {
+  fs::create_directories(folder_ / "runs");
+  const fs::path before = fs::current_path();
+  fs::current_path(folder_.path());
+  const Printed doctor = RunMacaw("doctor");
+  fs::current_path(before);
+  EXPECT_THAT(doctor.text, HasSubstr("/runs"));
+  EXPECT_THAT(doctor.text, Not(HasSubstr("/runs/runs")));
+}
+
+}  // namespace
+}  // namespace macaw
