@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/config/client_state.h"
+#include "cli/config/notes.h"
 #include "cli/config/reader.h"
 #include "cli/config/resolve.h"
 #include "cli/config/writer.h"
@@ -142,6 +143,8 @@ class Run {
                      config_.workers.processes,
                      config_.workers.processes == 1 ? " process with " : " processes with ",
                      Counted(SlotsPerProcess(config_.workers), "slot")));
+    for (const std::string& note : NotesOf(config_, spec, *dataset, catalogue_.algorithms()))
+      Say("note", note);
     return spec;
   }
 
