@@ -137,7 +137,7 @@ TEST(EagerBatchNorm, ASingleRowAtTheEndOfAGradientStageCounts) {
   for (size_t i = 0; i < whole.size(); ++i) {
     EXPECT_NEAR(whole[i], (128 * most[i] + last[i]) / 129, 1e-14);
   }
-  EXPECT_NE(last, std::vector<double>(last.size()));
+  EXPECT_GT(std::abs(last[0]), 0.1);  // by the batch's own statistics: rounding, 1e-14
 }
 
 // One client, whose update is added to the model it came from: what is then evaluated centrally is
