@@ -26,8 +26,7 @@ std::string PersonalModelsNote(const Config& config, const data::Dataset& datase
         "these models are not evaluated",
         config.run.evaluation.clients ? " (clients_test_* will be missing or null)" : "",
         ": clients have test rows in synthetic and prepared data, with data.test_path of LEAF "
-        "files, "
-        "and by \"client_test\" of a partition file");
+        "files, and by \"client_test\" of a partition file");
   }
   if (config.run.evaluation.clients) return "";
   return absl::StrCat(name,
@@ -44,16 +43,7 @@ std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& 
   const auto algorithm = registry.Find(run.algorithm.name);
   if (!algorithm.ok()) return {};
   std::vector<std::string> notes;
-  if ((*algorithm)->notes) {
-    notes = (*algorithm)
-                ->notes({.config = run.algorithm,
-                         .layout = spec.layout,
-                         .local = run.local,
-                         .cohort = run.cohort,
-                         .clients = run.clients,
-                         .total_weight = TotalWeight(run),
-                         .contribution_bound = run.contribution_bound});
-  }
+  if ((*algorithm)->notes) notes = (*algorithm)->notes(algorithms::SetupOf(run, spec.layout));
   if ((*algorithm)->has_personal_models) {
     const std::string note = PersonalModelsNote(config, dataset);
     if (!note.empty()) notes.push_back(note);
