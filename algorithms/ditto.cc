@@ -18,6 +18,7 @@ class DittoClient final : public DeltaClient {
                                               Workspace& workspace) const override {
     training::Stage personal = LocalWork(context, workspace);
     personal.start = PersonalModel(context);
+    personal.losses = training::Losses::kPersonal;
     // v_k ← v_k − η(∇f_k(v_k) + λ(v_k − x)), x as it came down
     personal.correction = {.mu = lambda_, .anchor = context.model()};
     return training::LocalPlan{{LocalWork(context, workspace), personal}};
@@ -53,6 +54,7 @@ Description Ditto() {
   ditto.summary = "FedAvg, and beside it a personal model of each client that is held near it";
   ditto.paper =
       "Li et al., 2021, Ditto: Fair and Robust Federated Learning Through Personalization";
+  ditto.has_personal_models = true;
   ditto.parameters.push_back({.name = "lambda",
                               .default_value = 1.0,
                               .help = "λ: pull of a personal model towards x; 0 is local training",

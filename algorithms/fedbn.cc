@@ -46,6 +46,7 @@ Description FedBn() {
   fedbn.paper =
       "Li et al., 2021, FedBN: Federated Learning on Non-IID Features via Local Batch "
       "Normalization";
+  fedbn.has_personal_models = true;
   fedbn.parameters.push_back(
       {.name = "local",
        .default_value = "",

@@ -1,3 +1,5 @@
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "algorithms/api/vector_math.h"
@@ -35,10 +37,8 @@ class FedDynClient final : public DeltaClient {
  protected:
   training::Stage LocalWork(const ClientContext& context, Workspace& workspace) const override {
     training::Stage stage = DeltaClient::LocalWork(context, workspace);
-    const VectorView v = workspace.Vector(layout_);
-    Copy(context.state[0], v);
-    Scale(-1, v);
-    stage.correction = {.mu = Alpha(context), .v = v};  // its gradient: g − g_k + α(θ − x)
+    // Its gradient: g − g_k + α(θ − x).
+    stage.correction = {.mu = Alpha(context), .v = {{.point = context.state[0], .factor = -1}}};
     return stage;
   }
 
@@ -57,7 +57,13 @@ class FedDynServer final : public MeanDeltaServer {
       : MeanDeltaServer(setup, std::move(model)),
         alpha_(setup.Get<double>("alpha")),
         clients_(static_cast<double>(setup.clients)),
-        h_(kept_.Vector("h", FlatVector(setup.layout))) {}
+        h_(kept_.Vector("h", FlatVector(setup.layout))) {
+    if (setup.Get<std::string>("evaluate") == "mean") {
+      mean_ = kept_.Vector("mean", FlatVector::CopyOf(Model(), setup.layout));
+    }
+  }
+
+  ConstVectorView Result() const override { return mean_ ? ConstVectorView(*mean_) : Model(); }
 
   absl::StatusOr<AfterApply> Apply(Round round, Phase phase,
                                    aggregation::Aggregate aggregate) override {
@@ -71,6 +77,7 @@ class FedDynServer final : public MeanDeltaServer {
     Axpy(-alpha_ * share_, mean_delta, h_);  // h −= (α/N)·Σ_S(θ_k − x)
     ZeroBuffers(h_);
     Add(mean_delta, model);  // x = mean_S θ_k − h/α
+    if (mean_) Copy(model, *mean_);
     Axpy(-1 / alpha_, h_, model);
   }
 
@@ -79,6 +86,7 @@ class FedDynServer final : public MeanDeltaServer {
   const double clients_;  // N
   double share_ = 0;
   VectorView h_;
+  std::optional<VectorView> mean_;  // of the θ_k, where that is what is evaluated
 };
 
 absl::StatusOr<Schema> FedDynSchema(const Setup& setup) {
@@ -106,7 +114,17 @@ Description FedDyn() {
                       .minimum = 0},
                      {.name = "weighted",
                       .default_value = false,
-                      .help = "the objective: true Σ p_k L_k, false the plain mean"}},
+                      .help = "the objective: true Σ p_k L_k, false the plain mean"},
+                     {.name = "evaluate",
+                      .default_value = "x",
+                      .help = "what is evaluated and written: x, or the mean of the round's θ_k, "
+                              "which lacks the last −h/α",
+                      .choices = {"x", "mean"}}},
+      .notes =
+          [](const Setup& setup) {
+            if (setup.Get<bool>("weighted")) return std::vector<std::string>();
+            return PlainMeanNote(setup, "set algorithm.feddyn.weighted = true");
+          },
       .check = CheckFedDyn,
       .schema = FedDynSchema,
       .server = MakeServer<FedDynServer>,

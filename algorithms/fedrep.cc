@@ -21,13 +21,14 @@ class FedRepClient final : public LocalGroupClient {
  public:
   explicit FedRepClient(const Setup& setup)
       : LocalGroupClient(setup, Head(setup)),
-        head_epochs_(static_cast<uint32_t>(setup.Get<int64_t>("head_epochs"))) {}
+        head_epochs_(static_cast<uint32_t>(setup.Get<int64_t>("head_epochs"))),
+        whole_(setup.local) {}
 
   absl::StatusOr<training::LocalPlan> Prepare(const ClientContext& context,
                                               Workspace& workspace) const override {
     training::Stage head = LocalWork(context, workspace);
     head.trainable = group_.inside();
-    head.local.epochs = head_epochs_;
+    head.local.epochs = HeadEpochs(context.local);
     head.local.steps = 0;
     training::Stage body = head;
     body.start = training::StageEnd{0};
@@ -37,7 +38,17 @@ class FedRepClient final : public LocalGroupClient {
   }
 
  private:
+  // A straggler does the same part of both, rounded up.
+  uint32_t HeadEpochs(const LocalConfig& local) const {
+    const bool counts_steps = whole_.steps > 0;
+    const uint64_t whole = counts_steps ? whole_.steps : whole_.epochs;
+    const uint64_t part = counts_steps ? local.steps : local.epochs;
+    if (whole == 0 || part >= whole) return head_epochs_;
+    return static_cast<uint32_t>((head_epochs_ * part + whole - 1) / whole);
+  }
+
   const uint32_t head_epochs_;
+  const LocalConfig whole_;  // what a client does that is no straggler
 };
 
 absl::Status CheckFedRep(const Setup& setup) {
@@ -62,6 +73,7 @@ Description FedRep() {
   fedrep.summary = "clients share the body of a network and keep their heads";
   fedrep.paper =
       "Collins et al., 2021, Exploiting Shared Representations for Personalized Federated Learning";
+  fedrep.has_personal_models = true;
   fedrep.parameters.push_back(
       {.name = "head",
        .default_value = "",

@@ -75,6 +75,16 @@ absl::Status NeedsGradientClip(const Setup& setup) {
       "\"gradient\"");
 }
 
+std::vector<std::string> PlainMeanNote(const Setup& setup, absl::string_view remedy) {
+  // Proportional cohorts are plain means under every rule.
+  if (setup.cohort.weight == WeightPolicy::kUniform || setup.with_replacement()) return {};
+  return {absl::StrCat(
+      setup.config.name, " takes the plain mean over clients, FedAvg the mean by ",
+      setup.cohort.weight == WeightPolicy::kTokens ? "tokens" : "examples",
+      ": where clients differ in size, the two minimise different objectives. To compare them, ",
+      remedy)};
+}
+
 ServerRate::ServerRate(const Setup& setup)
     : rate_(setup.GetOr<double>("server_lr", 1)),
       schedule_(training::ParseSchedule(setup.GetOr<std::string>("server_lr_schedule", "constant"))
@@ -116,6 +126,7 @@ absl::StatusOr<ClientResult> DeltaClient::Conclude(const ClientContext& context,
 MeanDeltaServer::MeanDeltaServer(const Setup& setup, FlatVector model)
     : rate_(setup),
       planned_(PlannedWeight(setup)),
+      layout_(setup.layout),
       model_(kept_.Vector("model", std::move(model))) {}
 
 absl::StatusOr<AfterApply> MeanDeltaServer::Apply(Round round, Phase,
@@ -123,8 +134,12 @@ absl::StatusOr<AfterApply> MeanDeltaServer::Apply(Round round, Phase,
   if (aggregate.channels.empty())
     return absl::InvalidArgumentError("the aggregate has no channel 'delta'");
   FlatVector& mean_delta = aggregate.channels[0].value;
-  if (mean_delta.empty()) return AfterApply::kRoundDone;  // nobody contributed: the model stays
-  if (planned_ > 0) ScaleParameters(aggregate.channels[0].weight / planned_, mean_delta.view());
+  if (mean_delta.empty()) {
+    if (planned_ == 0) return AfterApply::kRoundDone;  // a mean over nobody: the model stays
+    mean_delta = FlatVector(layout_);                  // Σ/(q·W) over nobody
+  } else if (planned_ > 0) {
+    ScaleParameters(aggregate.channels[0].weight / planned_, mean_delta.view());
+  }
   MACAW_RETURN_IF_ERROR(Move(round, mean_delta));
   return AfterApply::kRoundDone;
 }

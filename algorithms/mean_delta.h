@@ -2,9 +2,11 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "algorithms/api/registry.h"
 #include "algorithms/kept_state.h"
 
@@ -29,6 +31,11 @@ ParameterSpec UpdateClipParameter();
 // the steps behind a displacement; Poisson cohorts, for one whose mean is over those who came.
 absl::Status NeedsSgd(const Setup& setup);
 absl::Status NeedsPlannedCohort(const Setup& setup);
+// For Description::notes of a rule whose mean over clients is a plain one where FedAvg's is by
+// weight: says that the objective is another one, and `remedy`, what to set instead; nothing where
+// the run's weights are equal anyway.
+std::vector<std::string> PlainMeanNote(const Setup& setup, absl::string_view remedy);
+
 // Refuses local.clip = "corrected", for a rule that learns a client's gradient from its steps.
 absl::Status NeedsGradientClip(const Setup& setup);
 
@@ -81,7 +88,8 @@ class MeanDeltaServer : public ServerAlgorithm {
 
  protected:
   // x ← x + η_g·Δ̄. A server optimizer (FedAvgM, FedAdam) keeps its moments and moves `model` by
-  // them instead. Not called when nobody contributed.
+  // them instead. Called without an update, Δ̄ = 0, when nobody contributed to a Poisson cohort,
+  // whose Σ/(q·W) is then zero; not called when nobody contributed to a mean.
   virtual void Step(double server_lr, ConstVectorView mean_delta, VectorView model);
   // What Apply does with the mean: Step on the parameters, the mean itself on the buffers.
   absl::Status Move(Round round, const FlatVector& mean_delta);
@@ -91,7 +99,8 @@ class MeanDeltaServer : public ServerAlgorithm {
  private:
   const ServerRate rate_;
   const double planned_;  // what the cohort weighs on average, where the mean divides by that; or 0
-  VectorView model_;      // x
+  const LayoutPtr layout_;
+  VectorView model_;  // x
 };
 
 }  // namespace macaw::algorithms

@@ -10,9 +10,10 @@
 #include "training/api/hooks.h"
 
 // Mime and MimeLite: Karimireddy, Jaggi, Kale, Mohri, Reddi, Stich, Suresh, "Breaking the
-// Centralized Barrier for Cross-Device Federated Learning", NeurIPS 2021, algorithm 1. Phase 0 of a
-// round takes c, the mean full gradient at x, and phase 1 trains the same cohort with the server
-// optimizer's state s held still.
+// Centralized Barrier for Cross-Device Federated Learning", NeurIPS 2021, algorithm 1. The server
+// optimizer's state s is held still during a round. Mime: phase 0 takes c, the mean full gradient
+// at x, and phase 1 trains the same cohort. MimeLite does not need c to train, only for s
+// afterwards: one phase does both.
 //
 // An ℓ2 term (local.weight_decay) is part of the objective here: it is in c and in every step's
 // gradient, and so goes through the base optimizer with the rest.
@@ -36,13 +37,14 @@ struct Base {
   }
   // Names of s, in the order in which they go down.
   std::vector<std::string> Moments() const {
-    if (kind == Kind::kSgd) return {};
+    if (!tracks()) return {};
     return kind == Kind::kMomentum ? std::vector<std::string>{"m"}
                                    : std::vector<std::string>{"m", "v"};
   }
+  bool tracks() const { return kind != Kind::kSgd; }  // s is not empty, so that c is wanted
   // d ← U(d, s): d; (1−β₁)d + β₁m; that over ε + √v.
   void Use(VectorView d, std::span<const ConstVectorView> s) const {
-    if (kind == Kind::kSgd) return;
+    if (!tracks()) return;
     Map(
         d, [this](auto d, auto m) { return Blend(beta1, m, d); }, s[0]);
     if (kind == Kind::kAdam) {
@@ -54,7 +56,7 @@ struct Base {
   }
   // s ← V(c, s): m = (1−β₁)c + β₁m, v = (1−β₂)c² + β₂v.
   void Track(ConstVectorView c, std::span<const VectorView> s) const {
-    if (kind == Kind::kSgd) return;
+    if (!tracks()) return;
     Map(
         s[0], [this](auto m, auto c) { return Blend(beta1, m, c); }, c);
     if (kind == Kind::kAdam)
@@ -74,27 +76,38 @@ class MimeClient final : public DeltaClient {
  public:
   explicit MimeClient(const Setup& setup) : DeltaClient(setup), base_(Base::Of(setup)) {}
 
+  absl::StatusOr<training::LocalPlan> Prepare(const ClientContext& context,
+                                              Workspace& workspace) const override {
+    training::Stage gradient = DeltaClient::LocalWork(context, workspace);  // ∇f_i(x)
+    gradient.kind = training::StageKind::kGradient;
+    if (!kLite && context.phase == kGradients) return training::LocalPlan{{gradient}};
+    training::LocalPlan plan{{LocalWork(context, workspace)}};
+    if (kLite && base_.tracks()) plan.stages.push_back(gradient);
+    return plan;
+  }
+
   absl::StatusOr<ClientResult> Conclude(const ClientContext& context,
                                         std::span<const training::StageOutcome> outcomes,
                                         Workspace& workspace) const override {
-    if (context.phase == kGradients) return ClientResult{.up = {outcomes[0].end}, .state = {}};
-    return DeltaClient::Conclude(context, outcomes, workspace);
+    if (!kLite && context.phase == kGradients)
+      return ClientResult{.up = {outcomes[0].end}, .state = {}};
+    MACAW_ASSIGN_OR_RETURN(ClientResult result,
+                           DeltaClient::Conclude(context, outcomes, workspace));
+    if (kLite && base_.tracks()) result.up.push_back(outcomes[1].end);
+    return result;
   }
 
  protected:
   training::Stage LocalWork(const ClientContext& context, Workspace& workspace) const override {
     training::Stage stage = DeltaClient::LocalWork(context, workspace);
-    if (context.phase == kGradients) {
-      stage.kind = training::StageKind::kGradient;
-      return stage;
-    }
     const double decay = std::exchange(stage.local.weight_decay, 0.0);
     training::Hooks hooks;
-    hooks.correct = [this, decay, x = context.model(), c = context.broadcast[1],
-                     s = context.broadcast.subspan(2)](ConstVectorView y, VectorView g,
-                                                       training::StepGradients& batch) {
+    hooks.correct = [this, decay, down = context.broadcast,
+                     s = context.broadcast.subspan(kLite ? 1 : 2)](ConstVectorView y, VectorView g,
+                                                                   training::StepGradients& batch) {
       if (decay != 0) Axpy(decay, y, g);
       if constexpr (!kLite) {  // g(y; ζ) − g(x; ζ) + c, both of one batch ζ
+        const ConstVectorView x = down[0], c = down[1];
         Subtract(g, batch.GradientAt(x), g);
         if (decay != 0) Axpy(-decay, x, g);
         Add(c, g);
@@ -110,6 +123,7 @@ class MimeClient final : public DeltaClient {
   const Base base_;
 };
 
+template <bool kLite>
 class MimeServer final : public MeanDeltaServer {
  public:
   MimeServer(const Setup& setup, FlatVector model)
@@ -122,7 +136,8 @@ class MimeServer final : public MeanDeltaServer {
   }
 
   std::vector<ConstVectorView> Configure(Round, Phase) const override {
-    std::vector<ConstVectorView> down = {Model(), gradient_.view()};
+    std::vector<ConstVectorView> down = {Model()};
+    if (!kLite) down.push_back(gradient_.view());
     down.insert(down.end(), moments_.begin(), moments_.end());
     return down;
   }
@@ -131,30 +146,41 @@ class MimeServer final : public MeanDeltaServer {
                                    aggregation::Aggregate aggregate) override {
     FlatVector& mean = aggregate.channels.at(0).value;
     if (mean.empty()) return AfterApply::kRoundDone;  // nobody left: nothing moves
-    if (phase == kGradients) {
-      gradient_ = std::move(mean);
-      Axpy(weight_decay_, Model(), gradient_.view());
-      ZeroBuffers(gradient_.view());
+    if (!kLite && phase == kGradients) {
+      TakeGradient(std::move(mean));
       return AfterApply::kNextPhase;
     }
+    if (kLite && base_.tracks()) TakeGradient(std::move(aggregate.channels.at(1).value));
     MACAW_RETURN_IF_ERROR(MeanDeltaServer::Apply(round, phase, std::move(aggregate)).status());
     base_.Track(gradient_.view(), moments_);  // s ← V(c, s)
     return AfterApply::kRoundDone;
   }
 
  private:
+  void TakeGradient(FlatVector mean) {  // at x, before the model moves
+    gradient_ = std::move(mean);
+    Axpy(weight_decay_, Model(), gradient_.view());
+    ZeroBuffers(gradient_.view());
+  }
+
   const Base base_;
   const double weight_decay_;
   FlatVector gradient_;  // c: lives within a round, so it is not kept
   std::vector<VectorView> moments_;
 };
 
+template <bool kLite>
 Schema MimeSchema(const Setup& setup) {
+  const Base base = Base::Of(setup);
   Schema schema = MeanDeltaSchema(setup);
-  schema.up[0].name = "gradient_then_delta";
-  schema.down.push_back({"mean_gradient", setup.layout});
-  for (const std::string& name : Base::Of(setup).Moments())
-    schema.down.push_back({name, setup.layout});
+  if (!kLite) {
+    schema.up[0].name = "gradient_then_delta";
+    schema.down.push_back({"mean_gradient", setup.layout});
+  } else if (base.tracks()) {
+    schema.up.push_back(schema.up[0]);
+    schema.up[1].name = "gradient";
+  }
+  for (const std::string& name : base.Moments()) schema.down.push_back({name, setup.layout});
   return schema;
 }
 
@@ -172,6 +198,7 @@ absl::Status CheckMime(const Setup& setup) {
   return absl::OkStatus();
 }
 
+template <bool kLite>
 Description MimeFamily(std::string name, std::string summary) {
   Description mime = {
       .name = std::move(name),
@@ -180,9 +207,11 @@ Description MimeFamily(std::string name, std::string summary) {
           "Karimireddy et al., 2021, Breaking the Centralized Barrier for Cross-Device Federated "
           "Learning",
       .parameters = ServerRateParameters(),
+      .has_hooks = true,
       .check = CheckMime,
-      .schema = MimeSchema,
-      .server = MakeServer<MimeServer>,
+      .schema = MimeSchema<kLite>,
+      .server = MakeServer<MimeServer<kLite>>,
+      .client = MakeClient<MimeClient<kLite>>,
   };
   mime.parameters.push_back({.name = "base",
                              .default_value = "momentum",
@@ -203,16 +232,12 @@ Description MimeFamily(std::string name, std::string summary) {
 }  // namespace
 
 Description Mime() {
-  Description mime = MimeFamily(
+  return MimeFamily<false>(
       "mime", "clients take the server optimizer's steps, corrected towards the mean gradient");
-  mime.client = MakeClient<MimeClient<false>>;
-  return mime;
 }
 
 Description MimeLite() {
-  Description lite = MimeFamily("mimelite", "Mime without the correction of each step");
-  lite.client = MakeClient<MimeClient<true>>;
-  return lite;
+  return MimeFamily<true>("mimelite", "Mime without the correction of each step");
 }
 
 }  // namespace macaw::algorithms

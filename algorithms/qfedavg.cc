@@ -78,6 +78,11 @@ absl::StatusOr<Schema> QFedAvgSchema(const Setup& setup) {
   return schema;
 }
 
+absl::Status CheckQFedAvg(const Setup& setup) {
+  MACAW_RETURN_IF_ERROR(NeedsSgd(setup));  // L = 1/η is a step's
+  return NeedsPlannedCohort(setup);
+}
+
 }  // namespace
 
 Description QFedAvg() {
@@ -86,7 +91,11 @@ Description QFedAvg() {
       .summary = "clients with a larger loss weigh more: q trades mean accuracy for evenness",
       .paper = "Li et al., 2020, Fair Resource Allocation in Federated Learning",
       .parameters = ServerRateParameters(),
-      .check = NeedsPlannedCohort,
+      .notes =
+          [](const Setup& setup) {
+            return PlainMeanNote(setup, "set cohort.weight = \"uniform\" for both");
+          },
+      .check = CheckQFedAvg,
       .schema = QFedAvgSchema,
       .server = MakeServer<QFedAvgServer>,
       .client = MakeClient<QFedAvgClient>,

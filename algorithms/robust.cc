@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
 #include <utility>
 
@@ -73,6 +74,15 @@ class MedianServer final : public RobustServer {
   }
 };
 
+// ⌊βn⌋ of the β that was meant: a decimal fraction and its product are off by a rounding each, so
+// that .29 · 100 is 28.999999999999996.
+size_t FloorOf(double beta, size_t n) {
+  const double product = beta * static_cast<double>(n);
+  const double whole = std::round(product);
+  const bool rounded = std::fabs(product - whole) <= 2 * DBL_EPSILON * whole;
+  return static_cast<size_t>(rounded ? whole : std::floor(product));
+}
+
 class TrimmedMeanServer final : public RobustServer {
  public:
   TrimmedMeanServer(const Setup& setup, FlatVector model)
@@ -82,7 +92,7 @@ class TrimmedMeanServer final : public RobustServer {
   FlatVector Combine(const Updates& updates) const override {
     return ByCoordinate(updates, [this](auto sorted) {
       const size_t n = sorted.size();
-      const auto cut = static_cast<size_t>(std::floor(beta_ * static_cast<double>(n)));
+      const size_t cut = FloorOf(beta_, n);
       return MeanOf(sorted.subspan(cut, n - 2 * cut));
     });
   }
@@ -91,10 +101,12 @@ class TrimmedMeanServer final : public RobustServer {
   const double beta_;
 };
 
+// Of the parameters: statistics have a scale of their own, and would drown them.
 double SquaredDistance(ConstVectorView a, ConstVectorView b) {
   return DispatchDType(a.dtype(), [&]<typename T>(T) {
     double sum = 0;
     for (const LayoutEntry& entry : a.layout->entries()) {
+      if (entry.group != Group::kParameter) continue;
       const std::span<const T> left = a.As<T>().subspan(entry.offset, entry.size);
       const std::span<const T> right = b.As<T>().subspan(entry.offset, entry.size);
       for (size_t i = 0; i < left.size(); ++i) {
@@ -175,6 +187,9 @@ Description Robust(std::string name, std::string summary, std::string paper) {
   rule.name = std::move(name);
   rule.summary = std::move(summary);
   rule.paper = std::move(paper);
+  rule.notes = [](const Setup& setup) {
+    return PlainMeanNote(setup, "set cohort.weight = \"uniform\" for both");
+  };
   rule.schema = [](const Setup& setup) -> absl::StatusOr<Schema> {
     Schema schema = MeanDeltaSchema(setup);
     schema.up[0].reduction = aggregation::Reduction::kCollect;

@@ -21,9 +21,9 @@ class ScaffoldClient final : public DeltaClient {
   absl::StatusOr<training::LocalPlan> Prepare(const ClientContext& context,
                                               Workspace& workspace) const override {
     training::Stage steps = LocalWork(context, workspace);
-    const VectorView v = workspace.Vector(layout_);
-    Subtract(context.broadcast[1], context.state[0], v);
-    steps.correction.v = v;  // local step: y ← y − η(g − c_i + c)
+    const ConstVectorView c = context.broadcast[1], c_i = context.state[0];
+    // local step: y ← y − η(g − c_i + c)
+    steps.correction.v = {{.point = c}, {.point = c_i, .factor = -1}};
     training::LocalPlan plan{{steps}};
     if (option_one_)
       plan.stages.push_back({.kind = training::StageKind::kGradient,
@@ -119,6 +119,23 @@ Description Scaffold() {
           "Karimireddy et al., 2020, SCAFFOLD: Stochastic Controlled Averaging for Federated "
           "Learning",
       .parameters = ServerRateParameters(),
+      .remarks =
+          "Option 2 is unstable where controls are stale: a client that takes part in few rounds, "
+          "for "
+          "several local epochs each, corrects all of its steps by a c_i of many rounds ago, and "
+          "what it "
+          "overshoots becomes its next c_i. With a small part of the clients in a round and many "
+          "local "
+          "epochs take option = 1 (one more pass over the client's rows), fewer epochs or a "
+          "smaller "
+          "local.lr. On the quick start with cohort.size = 50 of 1,000 clients and 5 epochs, "
+          "option 2 ends "
+          "at 9.6 % accuracy and option 1 at 94.4 %.",
+      .notes =
+          [](const Setup& setup) {
+            if (setup.Get<bool>("weighted")) return std::vector<std::string>();
+            return PlainMeanNote(setup, "set algorithm.scaffold.weighted = true");
+          },
       .check = CheckScaffold,
       .schema = ScaffoldSchema,
       .server = MakeServer<ScaffoldServer>,
@@ -127,7 +144,8 @@ Description Scaffold() {
   scaffold.parameters.push_back(
       {.name = "option",
        .default_value = int64_t{2},
-       .help = "c_i from 1: a full gradient at x, one more pass; 2: the steps already taken",
+       .help = "c_i from 1: a full gradient at x, one more pass; 2: the steps already taken (see "
+               "the remark on when it is unstable)",
        .minimum = 1,
        .maximum = 2});
   scaffold.parameters.push_back({.name = "weighted",

@@ -92,10 +92,12 @@ struct Apply {
   // `first`: of the norm's mean and variance among the buffers.
   Tensor BatchNorm(const Tensor& input, const Tensor& weight, const Tensor& bias,
                    size_t first) const {
-    const bool uses = statistics != Statistics::kBatch;  // read, or moved in place
+    // One value a channel has no variance (LibTorch's op would make NaN of the running one).
+    const bool has_variance = input.numel() > input.size(1);
+    const bool training = statistics != Statistics::kRunning && has_variance;
+    const bool uses = !training || statistics == Statistics::kBatchAndMove;  // read, or moved
     return at::batch_norm(input, weight, bias, uses ? buffers[first] : Tensor(),
-                          uses ? buffers[first + 1] : Tensor(),
-                          /*training=*/statistics != Statistics::kRunning, kNormMomentum,
+                          uses ? buffers[first + 1] : Tensor(), training, kNormMomentum,
                           kNormEpsilon, /*cudnn_enabled=*/false);
   }
 };

@@ -100,6 +100,7 @@ struct ScriptModule::Module {
   std::vector<bool> buffer;                        // likewise
   std::vector<std::pair<Place, Tensor>> counters;  // integer buffers as they were in the file
   int64_t outputs = 0;
+  bool has_buffers = false;
   bool trains = false;
 };
 
@@ -119,6 +120,7 @@ ScriptModule::ScriptModule(const ModelSpec& spec) : module_(std::make_unique<Mod
     }
     module_->places.push_back(PlaceOf(script, entries[i].name));
     module_->buffer.push_back(entries[i].group == Group::kBuffer);
+    module_->has_buffers = module_->has_buffers || module_->buffer.back();
   }
   for (const std::string& name : named.counters) {
     const Place place = PlaceOf(script, name);
@@ -143,7 +145,9 @@ Outputs ScriptModule::Forward(const Tensor& batch, std::span<const Tensor> param
   }
   for (const auto& [place, value] : module_->counters)
     place.owner->setSlot(place.slot, value.clone());
-  const bool trains = statistics != Statistics::kRunning;
+  // One row may be one value a channel, from which batch norm refuses to take a variance.
+  const bool trains =
+      statistics != Statistics::kRunning && (batch.size(0) > 1 || !module_->has_buffers);
   if (trains != module_->trains) module_->script.train(trains);
   module_->trains = trains;
 

@@ -41,7 +41,8 @@ class GuardedClient final : public ClientAlgorithm {
 };
 
 // Configure and Save return plain values and have no way to fail: what they throw is kept, and the
-// next Apply ends the round with it. (Model hands out a view of what is there; it must not throw.)
+// next Apply ends the round with it. (Model and Result hand out views of what is there; they must
+// not throw.)
 class GuardedServer final : public ServerAlgorithm {
  public:
   GuardedServer(std::unique_ptr<ServerAlgorithm> inner, std::string plugin)
@@ -56,6 +57,7 @@ class GuardedServer final : public ServerAlgorithm {
     return Caught(plugin_, [&] { return inner_->Apply(round, phase, std::move(aggregate)); });
   }
   ConstVectorView Model() const override { return inner_->Model(); }
+  ConstVectorView Result() const override { return inner_->Result(); }
   algorithms::ServerState Save() const override {
     return Keep<algorithms::ServerState>([&] { return inner_->Save(); });
   }
@@ -83,6 +85,14 @@ algorithms::Description Guard(algorithms::Description description, const std::st
   if (description.check) {
     description.check = [inner = std::move(description.check), plugin](const Setup& setup) {
       return Caught(plugin, [&] { return inner(setup); });
+    };
+  }
+  if (description.notes) {
+    description.notes = [inner = std::move(description.notes), plugin](const Setup& setup) {
+      absl::StatusOr<std::vector<std::string>> notes = Caught(
+          plugin, [&]() -> absl::StatusOr<std::vector<std::string>> { return inner(setup); });
+      if (notes.ok()) return *std::move(notes);
+      return std::vector<std::string>{std::string(notes.status().message())};
     };
   }
   description.schema = [inner = std::move(description.schema), plugin](const Setup& setup) {

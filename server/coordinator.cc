@@ -365,15 +365,18 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
       Note({"round",
             {{"round", int64_t{report.round.value}},
              {"clients", static_cast<int64_t>(report.records.size())},
-             {"left_out", static_cast<int64_t>(report.left_out.size())},
+             {"left_out",
+              static_cast<int64_t>(report.left_out_before.size() + report.left_out.size())},
              {"requeued", static_cast<int64_t>(report.requeued)},
              {"seconds", ToSeconds(now - round_started_)}}});
       round_started_ = now;
-      for (const fleet::LeftOut& left : report.left_out) {
-        Note({"left_out",
-              {{"round", int64_t{report.round.value}},
-               {"client", static_cast<int64_t>(left.attempt.client.value)},
-               {"why", left.message}}});
+      for (const auto* phases : {&report.left_out_before, &report.left_out}) {
+        for (const fleet::LeftOut& left : *phases) {
+          Note({"left_out",
+                {{"round", int64_t{report.round.value}},
+                 {"client", static_cast<int64_t>(left.attempt.client.value)},
+                 {"why", left.message}}});
+        }
       }
       if (options_.client_records) {
         writer_.Clients(report.round, report.records, options_.run.task);

@@ -26,29 +26,35 @@ MetricsRow::MetricsRow(TaskKind task, const PhaseReport& report,
                        const std::vector<std::pair<std::string, double>>& headroom)
     : task_(task) {
   double examples = 0, steps = 0;
-  training::MetricSums total;
-  std::vector<std::vector<double>> per_client;
+  std::vector<std::vector<double>> per_client, personal;
   for (const fleet::ClientRecord& record :
        report.records) {  // by client id: the order of every sum below
     examples += record.examples;
     steps += static_cast<double>(record.steps);
-    training::AddTo(total, record.sums);
     per_client.push_back(record.sums);
+    if (!record.personal_sums.empty()) personal.push_back(record.personal_sums);
   }
-  columns_ = {{"round", report.round.value},
-              {"clients", static_cast<double>(report.records.size())},
-              {"left_out", static_cast<double>(report.left_out.size())},
-              {"examples", examples},
-              {"steps", steps}};
-  const training::MetricSchema schema = training::SchemaFor(task);
-  if (total.size() == schema.sums.size()) {
-    for (const training::MetricRatio& ratio : schema.ratios) {
-      columns_.emplace_back("train_" + ratio.name,
-                            total[ratio.numerator] / total[ratio.denominator]);
-    }
-  }
+  columns_ = {
+      {"round", report.round.value},
+      {"clients", static_cast<double>(report.records.size())},
+      {"left_out", static_cast<double>(report.left_out_before.size() + report.left_out.size())},
+      {"examples", examples},
+      {"steps", steps}};
+  AddTotal("train_", per_client);
   AddClientStatistics("train_client_", per_client);
+  AddTotal("personal_train_", personal);
+  AddClientStatistics("personal_train_client_", personal);
   for (const auto& [channel, used] : headroom) columns_.emplace_back("used_bound_" + channel, used);
+}
+
+void MetricsRow::AddTotal(const std::string& prefix, const std::vector<std::vector<double>>& sums) {
+  const training::MetricSchema& schema = training::SchemaFor(task_);
+  training::MetricSums total;
+  for (const std::vector<double>& client : sums) training::AddTo(total, client);
+  if (total.size() != schema.sums.size()) return;
+  for (const training::MetricRatio& ratio : schema.ratios) {
+    columns_.emplace_back(prefix + ratio.name, total[ratio.numerator] / total[ratio.denominator]);
+  }
 }
 
 void MetricsRow::AddClientStatistics(const std::string& prefix,
@@ -97,27 +103,16 @@ void MetricsRow::AddPenalty(double lambda, ConstVectorView model) {
 }
 
 void MetricsRow::AddEvaluation(const EvaluationSums& sums) {
-  const training::MetricSchema schema = training::SchemaFor(task_);
-  const auto add = [&](const std::string& prefix, const std::vector<double>& total) {
-    if (total.size() != schema.sums.size()) return;
-    for (const training::MetricRatio& ratio : schema.ratios) {
-      columns_.emplace_back(prefix + ratio.name, total[ratio.numerator] / total[ratio.denominator]);
-    }
-  };
-  add("test_", sums.central);
-  add("clients_train_", sums.train);
+  AddTotal("test_", {sums.central});
+  AddTotal("clients_train_", {sums.train});
   const std::optional<double> loss = Get("clients_train_loss"), penalty = Get("l2_penalty");
   if (loss.has_value() && penalty.has_value()) {
     columns_.emplace_back("train_objective", *loss + *penalty);
   }
   if (sums.clients.empty()) return;
-  training::MetricSums total;
   std::vector<std::vector<double>> per_client;
-  for (const EvaluationSums::ClientSums& client : sums.clients) {
-    training::AddTo(total, client.sums);
-    per_client.push_back(client.sums);
-  }
-  add("clients_test_", total);  // the example-weighted mean over all clients' own test rows
+  for (const EvaluationSums::ClientSums& client : sums.clients) per_client.push_back(client.sums);
+  AddTotal("clients_test_", per_client);  // by examples, over all clients' own test rows
   AddClientStatistics("clients_test_", per_client);
 }
 

@@ -31,6 +31,8 @@ class MetricsRow {
 
  private:
   MetricsRow() = default;
+  // Of everybody's rows together, and of the clients as such.
+  void AddTotal(const std::string& prefix, const std::vector<std::vector<double>>& sums);
   void AddClientStatistics(const std::string& prefix, const std::vector<std::vector<double>>& sums);
   TaskKind task_ = TaskKind::kClassification;
   std::vector<std::pair<std::string, double>> columns_;  // in the order written

@@ -87,7 +87,7 @@ absl::StatusOr<bool> ModelKeeper::Apply(Round round, Phase phase) {
 
 fleet::Blob ModelKeeper::ModelBlob() {
   if (!model_blob_.has_value()) {
-    const ConstVectorView model = algorithm_->Model();
+    const ConstVectorView model = Model();
     model_blob_ = fleet::Blob::Of(fleet::EncodeVectors({&model, 1}));
   }
   return *model_blob_;

@@ -34,8 +34,9 @@ class ModelKeeper {
   // bound.
   const std::vector<std::pair<std::string, double>>& headroom() const { return headroom_; }
 
-  ConstVectorView Model() const { return algorithm_->Model(); }
-  // The model alone, encoded and named once however often it is asked for.
+  // What is evaluated and written: the rule's Result.
+  ConstVectorView Model() const { return algorithm_->Result(); }
+  // That alone, encoded and named once however often it is asked for.
   fleet::Blob ModelBlob();
   algorithms::ServerState Save() const { return algorithm_->Save(); }
   absl::Status Load(const algorithms::ServerState& state);

@@ -192,10 +192,13 @@ absl::Status RunFolder::AppendClients(Round round, const std::vector<fleet::Clie
                 {"examples", record.examples},
                 {"steps", record.steps},
                 {"weight", record.weight}};
-    for (const training::MetricRatio& ratio : schema.ratios) {
-      if (record.sums.size() != schema.sums.size()) continue;
-      const double value = record.sums[ratio.numerator] / record.sums[ratio.denominator];
-      row[ratio.name] = std::isfinite(value) ? Json(value) : Json(nullptr);
+    for (const auto& [prefix, sums] :
+         {std::pair("", &record.sums), std::pair("personal_", &record.personal_sums)}) {
+      if (sums->size() != schema.sums.size()) continue;
+      for (const training::MetricRatio& ratio : schema.ratios) {
+        const double value = (*sums)[ratio.numerator] / (*sums)[ratio.denominator];
+        row[prefix + ratio.name] = std::isfinite(value) ? Json(value) : Json(nullptr);
+      }
     }
     MACAW_RETURN_IF_ERROR(clients_->Append(row.dump()));
   }

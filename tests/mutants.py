@@ -19,8 +19,7 @@ PATIENCE = 300  # seconds; a test that hangs has noticed
 MUTANTS = {
     ("algorithms/scaffold.cc", "algorithms", "Scaffold.*"): [
         ("SCAFFOLD steps along c_i - c",
-         "Subtract(context.broadcast[1], context.state[0], v);",
-         "Subtract(context.state[0], context.broadcast[1], v);"),
+         "{{.point = c}, {.point = c_i, .factor = -1}}", "{{.point = c_i}, {.point = c, .factor = -1}}"),
         ("SCAFFOLD II adds c to the new c_i",
          "Subtract(context.state[0], context.broadcast[1], control);",
          "Copy(context.state[0], control), Add(context.broadcast[1], control);"),
@@ -39,25 +38,23 @@ MUTANTS = {
          'clips_corrected_ = local.clip == "corrected" &&', "clips_corrected_ =")],
     ("algorithms/feddyn.cc", "algorithms", "FedDyn.*"): [
         ("FedDyn's penalty has no gradient: it is FedAvg",
-         "stage.correction = {.mu = Alpha(context), .v = v};", ""),
-        ("FedDyn has no linear term", "{.mu = Alpha(context), .v = v}", "{.mu = Alpha(context)}"),
-        ("FedDyn has no quadratic term", "{.mu = Alpha(context), .v = v}", "{.v = v}"),
+         "stage.correction = {.mu = Alpha(context), .v = {{.point = context.state[0], .factor = -1}}};", ""),
+        ("FedDyn has no linear term", ", .v = {{.point = context.state[0], .factor = -1}}", ""),
+        ("FedDyn has no quadratic term", "{.mu = Alpha(context), .v", "{.v"),
         ("FedDyn divides h by |S|", "aggregate.channels.at(0).weight / clients_;", "clients_ / clients_;"),
         ("FedDyn's g_k is never stored", ".state = {gradient}};", ".state = {}};"),
         ("FedDyn corrects batch-norm statistics by h", "ZeroBuffers(h_);", "")],
     ("algorithms/mime.cc", "algorithms", "Mime*"): [
         ("MimeLite's statistic is of gradients at the trained model",
-         "return ClientResult{.up = {outcomes[0].end}, .state = {}};\n"
-         "    return DeltaClient::Conclude(context, outcomes, workspace);\n  }\n",
-         "return ClientResult{.up = {outcomes.back().end}, .state = {}};\n"
-         "    return DeltaClient::Conclude(context, outcomes, workspace);\n  }\n"
-         "  absl::StatusOr<training::LocalPlan> Prepare(const ClientContext& context,\n"
-         "                                              Workspace& workspace) const override {\n"
-         "    training::LocalPlan plan{{LocalWork(context, workspace)}};\n"
-         "    if (!kLite || context.phase != kGradients) return plan;\n"
-         "    plan.stages.insert(plan.stages.begin(), DeltaClient::LocalWork(context, workspace));\n"
-         "    plan.stages[1].start = training::StageEnd{0};\n"
-         "    return plan;\n  }\n")],
+         "if (kLite && base_.tracks()) plan.stages.push_back(gradient);",
+         "if (kLite) gradient.start = training::StageEnd{0};\n    @")],
+    ("training/stage_inputs.cc", "algorithms", "Scaffold.*:FedDyn.*"): [
+        ("a sum of points forgets their signs", "const T factor = static_cast<T>(terms[i].factor);",
+         "const T factor = 1;")],
+    ("algorithms/robust.cc", "algorithms", "Krum.*"): [
+        ("Krum's distances see batch-norm statistics",
+         "if (entry.group != Group::kParameter) continue;\n      const std::span<const T> left",
+         "const std::span<const T> left")],
     ("algorithms/mean_delta.cc", "algorithms", "FedOpt.*:FedAvg.*"): [
         ("a server optimizer takes statistics for parameters",
          "CopyBuffers(before->view(), model_);\n    AddBuffers(mean_delta.view(), model_);", ""),

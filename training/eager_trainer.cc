@@ -148,9 +148,8 @@ absl::StatusOr<StageOutcome> EagerTrainer::RunStage(const LocalPlan& plan, size_
     MACAW_ASSIGN_OR_RETURN(run.anchor, Resolve(*correction.anchor, before));
     MACAW_RETURN_IF_ERROR(CheckVector(network_.spec(), run.anchor, "anchor"));
   }
-  if (correction.v) {
-    run.v = *correction.v;
-    MACAW_RETURN_IF_ERROR(CheckVector(network_.spec(), run.v, "correction v"));
+  if (!correction.v.empty()) {
+    MACAW_ASSIGN_OR_RETURN(run.v, SumOf(correction.v, before, network_.spec(), v_sum_));
   }
   switch (stage.kind) {
     case StageKind::kTrain:

@@ -66,6 +66,7 @@ class EagerTrainer final : public LocalTrainer {
   LocalOptimizer optimizer_;
   std::vector<FlatVector>
       ends_;            // of all stages of a plan but the last, whose end stays in the replica
+  FlatVector v_sum_;    // of a correction of several terms
   FlatVector aligned_;  // a copy of a point that does not start on 64 bytes
   std::vector<uint32_t> positions_;
 };

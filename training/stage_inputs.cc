@@ -1,8 +1,10 @@
 #include "training/stage_inputs.h"
 
+#include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "core/status.h"
 
 namespace macaw::training {
 
@@ -26,6 +28,26 @@ absl::StatusOr<ConstVectorView> Resolve(const Point& point,
   return absl::InvalidArgumentError(
       absl::StrCat("refers to the end of stage ", stage,
                    ", which has none: name an earlier train or gradient stage"));
+}
+
+absl::StatusOr<ConstVectorView> SumOf(const std::vector<Term>& terms,
+                                      const std::vector<StageOutcome>& before,
+                                      const models::ModelSpec& spec, FlatVector& sum) {
+  for (size_t i = 0; i < terms.size(); ++i) {
+    MACAW_ASSIGN_OR_RETURN(const ConstVectorView point, Resolve(terms[i].point, before));
+    MACAW_RETURN_IF_ERROR(CheckVector(spec, point, absl::StrCat("correction v[", i, "]")));
+    if (terms.size() == 1 && terms[i].factor == 1) return point;
+    if (sum.empty()) sum = FlatVector(spec.layout);
+    DispatchDType(spec.layout->dtype(), [&]<typename T>(T) {
+      const T factor = static_cast<T>(terms[i].factor);
+      const std::span<const T> from = point.As<T>();
+      const std::span<T> to = sum.As<T>();
+      for (size_t k = 0; k < to.size(); ++k) {
+        to[k] = i == 0 ? factor * from[k] : to[k] + factor * from[k];
+      }
+    });
+  }
+  return std::as_const(sum).view();
 }
 
 absl::Status CheckVector(const models::ModelSpec& spec, ConstVectorView vector,

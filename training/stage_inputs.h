@@ -18,6 +18,13 @@ const data::Rows& RowsOf(const ClientTask& task, data::Split split);
 absl::StatusOr<ConstVectorView> Resolve(const Point& point,
                                         const std::vector<StageOutcome>& before);
 
+// The sum of a correction's terms, in the model's dtype: the point itself where it is one with the
+// factor 1, else `sum`, which is allocated where it is empty. Requires a term; errors name the one
+// that does not fit.
+absl::StatusOr<ConstVectorView> SumOf(const std::vector<Term>& terms,
+                                      const std::vector<StageOutcome>& before,
+                                      const models::ModelSpec& spec, FlatVector& sum);
+
 // That it is there, on the CPU, and has the model's layout. `what` names it: "start".
 absl::Status CheckVector(const models::ModelSpec& spec, ConstVectorView vector,
                          absl::string_view what);

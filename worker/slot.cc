@@ -179,12 +179,14 @@ absl::StatusOr<fleet::ClientRecord> Slot::TrainOne(const PhaseContext& phase,
                              .load_seconds = ToSeconds(loaded - start),
                              .train_seconds = ToSeconds(SteadyClock().Now() - loaded),
                              .has_state = has_state};
-  // Steps and losses of the last training stage: the one whose end the algorithm builds on.
+  // All steps, and the losses of the last stage under each name.
   record.sums.assign(training::SchemaFor(context_->run.task).sums.size(), 0.0);
   for (size_t i = 0; i < outcomes->size(); ++i) {
-    if (plan->stages[i].kind != training::StageKind::kTrain) continue;
+    const training::Stage& stage = plan->stages[i];
+    if (stage.kind != training::StageKind::kTrain) continue;
     record.steps += (*outcomes)[i].steps;
-    record.sums = (*outcomes)[i].sums;
+    const bool personal = stage.losses == training::Losses::kPersonal;
+    (personal ? record.personal_sums : record.sums) = (*outcomes)[i].sums;
   }
   return record;
 }

@@ -118,6 +118,9 @@ class ServerAlgorithm {
   virtual absl::StatusOr<AfterApply> Apply(Round round, Phase phase,
                                            aggregation::Aggregate aggregate) = 0;
   virtual ConstVectorView Model() const = 0;
+  // What is evaluated and written as the run's result: the model, unless the rule has another one
+  // to show.
+  virtual ConstVectorView Result() const { return Model(); }
   virtual ServerState Save() const = 0;
   virtual absl::Status Load(const ServerState& state) = 0;  // refuses, unchanged, what does not fit
 };

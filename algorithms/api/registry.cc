@@ -109,12 +109,24 @@ absl::StatusOr<Schema> MakeSchema(const Description& description, const Setup& s
     if (const absl::Status status = description.check(setup); !status.ok())
       return refuse(status.message());
   }
-  MACAW_ASSIGN_OR_RETURN(Schema schema, description.schema(setup));
-  if (!schema.state.empty() && setup.with_replacement()) {
-    return refuse(absl::StrCat("cohort.sampling = \"", setup.cohort.sampling,
-                               "\" may draw a client twice in a round, and a client that keeps "
-                               "state can take only one turn; use \"uniform\""));
+  if (description.has_hooks && setup.local.trainer == "fused") {
+    return refuse(
+        "local.trainer = \"fused\" cannot carry out its local steps, which have hooks (a loss or a "
+        "gradient rule of their own): use \"auto\" or \"eager\"");
   }
+  MACAW_ASSIGN_OR_RETURN(Schema schema, description.schema(setup));
+  const auto twice = [&](absl::string_view why) {
+    return refuse(absl::StrCat("cohort.sampling = \"", setup.cohort.sampling,
+                               "\" may draw a client twice in a round, and ", why,
+                               "; use \"uniform\""));
+  };
+  if (!schema.state.empty() && setup.with_replacement())
+    return twice("a client that keeps state can take only one turn");
+  const auto collects = [](const aggregation::ChannelSpec& channel) {
+    return channel.reduction == aggregation::Reduction::kCollect;
+  };
+  if (std::ranges::any_of(schema.up, collects) && setup.with_replacement())
+    return twice("a rule that looks at each client's own update would count it once");
   return schema;
 }
 

@@ -31,6 +31,15 @@ struct Description {
   std::string summary;  // a line for `macaw algorithms`
   std::string paper;    // author, year, title
   std::vector<ParameterSpec> parameters;
+  std::string remarks = {};  // what to know before choosing it: `macaw algorithms NAME` shows it
+
+  // Some stage of the rule has hooks (training/api/hooks.h), which only the eager trainer runs:
+  // local.trainer = "fused" is refused before the run.
+  bool has_hooks = false;
+  // EvaluationPoint gives a client a model of its own, so that test accuracy is the clients'.
+  bool has_personal_models = false;
+  // What a user should know of this very run: sentences for its opening lines. Empty: nothing.
+  std::function<std::vector<std::string>(const Setup&)> notes = {};
 
   // Refuses a run that the rule is not made for, and says why. Empty: every run will do.
   std::function<absl::Status(const Setup&)> check = {};
@@ -41,7 +50,8 @@ struct Description {
 };
 
 // The schema of a run: what both sides begin with. Refuses, with the reason, a run that the
-// algorithm is not made for, and one that would keep states of clients drawn twice at once.
+// algorithm is not made for, one whose trainer cannot carry out its stages, and one that may draw a
+// client twice where each client's state or update stands once.
 absl::StatusOr<Schema> MakeSchema(const Description& description, const Setup& setup);
 
 // The setup of `run`, whose algorithm's parameters are complete.

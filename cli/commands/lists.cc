@@ -3,6 +3,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "algorithms/api/registry.h"
 #include "cli/commands/commands.h"
 #include "cli/config/reader.h"
@@ -59,6 +60,18 @@ void PrintSchema(const algorithms::Schema& schema) {
   if (schema.state.empty()) std::cout << "  nothing\n";
 }
 
+// In lines of at most 100 bytes.
+std::string Wrapped(absl::string_view text) {
+  std::string lines;
+  size_t used = 0;
+  for (const absl::string_view word : absl::StrSplit(text, ' ', absl::SkipEmpty())) {
+    const bool fits = used == 0 || used + 1 + word.size() <= 100;
+    absl::StrAppend(&lines, used == 0 ? "" : fits ? " " : "\n", word);
+    used = fits && used > 0 ? used + 1 + word.size() : word.size();
+  }
+  return lines;
+}
+
 void PrintDescription(const algorithms::Registry& registry,
                       const algorithms::Description& algorithm) {
   std::cout << algorithm.name << ": " << algorithm.summary << "\n" << algorithm.paper << "\n";
@@ -70,6 +83,7 @@ void PrintDescription(const algorithms::Registry& registry,
   }
   const absl::StatusOr<algorithms::Schema> schema = ExampleSchema(registry, algorithm);
   if (schema.ok()) PrintSchema(*schema);
+  if (!algorithm.remarks.empty()) std::cout << "\n" << Wrapped(algorithm.remarks) << "\n";
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/config/client_state.h"
+#include "cli/config/notes.h"
 #include "cli/config/reader.h"
 #include "cli/config/resolve.h"
 #include "cli/config/settings.h"
@@ -192,6 +193,8 @@ class Run {
       Say("note",
           absl::StrCat(unused, " is not used: the algorithm is ", config_.run.algorithm.name));
     }
+    for (const std::string& note : NotesOf(config_, spec, *dataset, catalogue_.algorithms()))
+      Say("note", note);
     return spec;
   }
 

@@ -166,7 +166,8 @@ struct ClientRecord {
   double weight = 1;
   uint32_t examples = 0;  // training rows
   uint64_t steps = 0;
-  std::vector<double> sums;  // MetricSchema::sums over its minibatches
+  std::vector<double> sums;                // MetricSchema::sums over its minibatches
+  std::vector<double> personal_sums = {};  // likewise, of the model that it keeps; empty: none
   // Timings, never part of a result: reading its state, loading its rows, everything after.
   double state_seconds = 0, load_seconds = 0, train_seconds = 0;
   uint32_t slot = 0;       // of its worker, from 0

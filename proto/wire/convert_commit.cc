@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "proto/wire/convert.h"
 #include "proto/wire/fields.h"
 
@@ -11,9 +13,11 @@ static_assert(v1::VERDICT_REGISTER == static_cast<int>(fleet::Verdict::kRegister
 v1::ClientRecords ToWire(const std::vector<fleet::ClientRecord>& records) {
   v1::ClientRecords m;
   bool repeated = false, read_states = false;
+  size_t personal = 0;  // sums of each
   for (const fleet::ClientRecord& record : records) {
     repeated |= record.multiplicity != 1;
     read_states |= record.state_seconds != 0;
+    personal = std::max(personal, record.personal_sums.size());
   }
   for (const fleet::ClientRecord& record : records) {
     m.add_client(record.attempt.client.value);
@@ -30,6 +34,8 @@ v1::ClientRecords ToWire(const std::vector<fleet::ClientRecord>& records) {
     if (read_states) m.add_state_seconds(record.state_seconds);
     m.add_slot(record.slot);
     m.add_began_after(record.began_after);
+    for (size_t i = 0; i < personal; ++i)
+      m.add_personal_sums(i < record.personal_sums.size() ? record.personal_sums[i] : 0);
   }
   return m;
 }
@@ -51,6 +57,9 @@ absl::StatusOr<std::vector<fleet::ClientRecord>> FromWire(const v1::ClientRecord
   f.CheckColumn("began_after", m.began_after(), clients);
   const int sums = clients == 0 ? 0 : m.sums_size() / clients;
   f.Require(m.sums_size() == sums * clients, "sums", "not equally many for every client");
+  const int personal = clients == 0 ? 0 : m.personal_sums_size() / clients;
+  f.Require(m.personal_sums_size() == personal * clients, "personal_sums",
+            "not equally many for every client");
   std::vector<fleet::ClientRecord> records(f.status().ok() ? clients : 0);
   for (int i = 0; i < static_cast<int>(records.size()); ++i) {
     fleet::ClientRecord& record = records[i];
@@ -61,6 +70,8 @@ absl::StatusOr<std::vector<fleet::ClientRecord>> FromWire(const v1::ClientRecord
     record.steps = m.steps(i);
     // Any double: the engine judges metrics.
     record.sums.assign(m.sums().begin() + i * sums, m.sums().begin() + (i + 1) * sums);
+    record.personal_sums.assign(m.personal_sums().begin() + i * personal,
+                                m.personal_sums().begin() + (i + 1) * personal);
     record.load_seconds = f.NotNegativeAt("load_seconds", m.load_seconds(), i);
     record.train_seconds = f.NotNegativeAt("train_seconds", m.train_seconds(), i);
     record.has_state = m.has_state(i);

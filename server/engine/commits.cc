@@ -73,13 +73,14 @@ absl::Status RoundEngine::CheckWork(const fleet::ClientRecord& record,
     return absl::InvalidArgumentError(
         absl::StrCat("client ", record.attempt.client.value, " reports ", why));
   };
-  if (record.sums.size() != schema.sums.size()) {
-    return refuse(
-        absl::StrCat(record.sums.size(), " metric sums, the task has ", schema.sums.size()));
-  }
   const auto bounded = [](double sum) { return std::abs(sum) <= kLargestMetric; };  // no NaN
-  if (!training::CountsFit(schema, record.sums) || !std::ranges::all_of(record.sums, bounded))
-    return refuse("metrics that no examples can give");
+  for (const std::vector<double>* sums : {&record.sums, &record.personal_sums}) {
+    if (sums == &record.personal_sums && sums->empty()) continue;  // it keeps no model
+    if (sums->size() != schema.sums.size())
+      return refuse(absl::StrCat(sums->size(), " metric sums, the task has ", schema.sums.size()));
+    if (!training::CountsFit(schema, *sums) || !std::ranges::all_of(*sums, bounded))
+      return refuse("metrics that no examples can give");
+  }
   const double rows = std::max<double>(record.examples, 1);
   const uint64_t batch = options_.run.local.batch_size;
   const double planned =
@@ -88,7 +89,8 @@ absl::Status RoundEngine::CheckWork(const fleet::ClientRecord& record,
   const double once = options_.run.task == TaskKind::kNextToken && !tokens_.empty()
                           ? std::max<double>(tokens_[record.attempt.client.value], 1)
                           : rows;
-  if (record.sums[0] > passes * once ||
+  const double personal = record.personal_sums.empty() ? 0 : record.personal_sums[0];
+  if (record.sums[0] > passes * once || personal > passes * once ||
       static_cast<double>(record.steps) > kMostPasses * (1 + static_cast<double>(entry.steps))) {
     return refuse("more work than it was leased");
   }

@@ -50,6 +50,7 @@ struct PhaseReport {
   uint64_t cohort = 0;                       // clients drawn
   std::vector<fleet::ClientRecord> records;  // exactly the clients in the sum
   std::vector<fleet::LeftOut> left_out;
+  std::vector<fleet::LeftOut> left_out_before;  // by the round's earlier phases, in their order
   uint64_t requeued = 0;  // attempts that ended without a result; differs from run to run
   PhaseTimes times;
   uint32_t slots = 0;       // of the workers that were there when it closed

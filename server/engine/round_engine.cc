@@ -76,6 +76,7 @@ void RoundEngine::OpenRound(Round round, TimePoint now) {
   for (scheduler::CohortEntry& entry : cohort_.entries) Weigh(entry, round);
   deaths_.clear();
   lost_leases_.clear();
+  left_out_before_.clear();
   order_ = {.round = round};
   OpenPhase(Phase(0), now);
 }
@@ -200,6 +201,9 @@ void RoundEngine::Advance(TimePoint now) {
     state_ = State::kClosing;
     report_.times.gathered = now;
     for (const auto& [id, worker] : workers_) report_.slots += worker.slots;
+    report_.left_out_before = left_out_before_;
+    left_out_before_.insert(left_out_before_.end(), report_.left_out.begin(),
+                            report_.left_out.end());
     host_.Apply(std::exchange(report_, {}));
   }
 }

@@ -212,6 +212,7 @@ class RoundEngine {
   // reports is counted if it is among them, once.
   std::map<Fence, std::string> lost_leases_;
   PhaseReport report_;
+  std::vector<fleet::LeftOut> left_out_before_;  // by its earlier phases
   uint64_t adding_ = 0;
   bool round_lost_ = false;   // a phase of it lost every client
   uint32_t lost_rounds_ = 0;  // in a row, before the open one

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/algorithms/round_loop.h"
+#include "sdk/testing/round_loop.h"
 
 namespace macaw::algorithms {
 

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "tests/algorithms/round_loop.h"
+#include "sdk/testing/round_loop.h"
 
 namespace macaw::algorithms {
 namespace {
@@ -61,6 +61,33 @@ TEST(FedDyn, ByHand) {
   // θ₂ = .3405 − .1·(−.6595 + .0925 + .5·.063) = .39405.
   ASSERT_TRUE(loop.Round({1}).ok());
   EXPECT_NEAR(loop.State(1, 0)[0], -.0925 - .5 * (.39405 - .2775), 1e-15);
+}
+
+TEST(FedDyn, MayBeEvaluatedAtTheMeanOfTheRoundsModels) {
+  // As above: θ = .185 in the first round, and x goes on to .2775.
+  using A = std::array<std::array<double, 2>, 2>;
+  const auto f = std::make_shared<Quadratic>(A{{{1, 0}, {0, 1}}}, std::array<double, 2>{1, 1});
+  const auto make = [&](const char* evaluate) {
+    return RoundLoop(
+        Builtin("feddyn"), {{f, 1}, {f, 1}},
+        {.steps = 2, .parameters = {{"alpha", 0.5}, {"evaluate", evaluate}}, .start = {.25, 0}});
+  };
+  RoundLoop mean = make("mean"), x = make("x"), resumed = make("mean");
+  EXPECT_EQ(mean.Result(), (Numbers{.25, 0}));  // nobody has trained
+  for (int round = 0; round < 3; ++round) {
+    const double before = mean.Model()[0], g = mean.State(1, 0)[0];
+    ASSERT_TRUE(mean.Round({1}).ok());
+    ASSERT_TRUE(x.Round({1}).ok());
+    EXPECT_NEAR(mean.Result()[0], before - (mean.State(1, 0)[0] - g) / .5, 1e-15);  // θ by g's rule
+    EXPECT_NEAR(mean.Model()[0], mean.Result()[0] - mean.Saved("h")[0] / .5, 1e-15);
+    EXPECT_EQ(mean.ModelDigest(), x.ModelDigest());  // training does not know
+    EXPECT_EQ(x.Result(), x.Model());
+  }
+  const Numbers last = mean.Result();
+  ASSERT_TRUE(resumed.ResumeFrom(mean).ok());
+  EXPECT_EQ(resumed.Result(), last);
+  ASSERT_TRUE(mean.Round({}).ok());
+  EXPECT_EQ(mean.Result(), last);
 }
 
 TEST(FedDyn, TakesThePlainMeanOfBuffers) {

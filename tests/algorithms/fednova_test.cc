@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "tests/algorithms/round_loop.h"
+#include "sdk/testing/round_loop.h"
 #include "training/local_sgd.h"
 
 namespace macaw::algorithms {

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "tests/algorithms/round_loop.h"
+#include "sdk/testing/round_loop.h"
 
 namespace macaw::algorithms {
 namespace {
@@ -115,6 +115,42 @@ TEST(FedAvgM, AddsUpMomentum) {
   ASSERT_TRUE(loop.Rounds(3).ok());  // m = d, 1.5d, 1.75d
   EXPECT_LT(Distance(loop.Saved("m"), {1.75 * kD[0], 1.75 * kD[1]}), 1e-16);
   EXPECT_LT(Distance(loop.Model(), {.425 * kD[0], .425 * kD[1]}), 1e-16);
+}
+
+// Σ/(q·W) over nobody is 0, and the formulas go on from there.
+TEST(FedAvgM, GoesOnByItsMomentumWhenAPoissonCohortIsEmpty) {
+  RoundLoop loop(Builtin("fedavgm"), Q4(),
+                 {.steps = 1,
+                  .parameters = {{"beta", .5}, {"server_lr", .1}},
+                  .cohort = {.size = 4, .sampling = "poisson"}});
+  ASSERT_TRUE(loop.Rounds(1).ok());
+  const Numbers m = loop.Saved("m"), x = loop.Model();
+  ASSERT_GT(Distance(m, {0, 0}), .01);
+  ASSERT_TRUE(loop.Round({}).ok());
+  EXPECT_LT(Distance(loop.Saved("m"), {.5 * m[0], .5 * m[1]}), 1e-16);
+  EXPECT_LT(Distance(loop.Model(), {x[0] + .05 * m[0], x[1] + .05 * m[1]}), 1e-16);
+  // Lost clients are as good as none.
+  ASSERT_TRUE(loop.Round({2}, {2}).ok());
+  EXPECT_LT(Distance(loop.Saved("m"), {.25 * m[0], .25 * m[1]}), 1e-16);
+}
+
+TEST(FedOpt, CountsAnEmptyPoissonCohortAsAnUpdateOfZero) {
+  RoundLoop loop(Builtin("fedadam"), Q4(),
+                 {.steps = 1, .cohort = {.size = 4, .sampling = "poisson"}});
+  ASSERT_TRUE(loop.Rounds(1).ok());
+  const Numbers m = loop.Saved("m"), v = loop.Saved("v"), x = loop.Model();
+  ASSERT_TRUE(loop.Round({}).ok());
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_NEAR(loop.Saved("m")[i], .9 * m[i], 1e-16);
+    EXPECT_NEAR(loop.Saved("v")[i], .99 * v[i], 1e-16);
+    EXPECT_NEAR(loop.Model()[i], x[i] + .1 * .9 * m[i] / (std::sqrt(.99 * v[i]) + 1e-3), 1e-15);
+  }
+  // FedAvg has nothing to go on by.
+  RoundLoop plain(Builtin("fedavg"), Q4(), {.cohort = {.size = 4, .sampling = "poisson"}});
+  ASSERT_TRUE(plain.Rounds(1).ok());
+  const Digest before = plain.ModelDigest();
+  ASSERT_TRUE(plain.Round({}).ok());
+  EXPECT_EQ(plain.ModelDigest(), before);
 }
 
 TEST(FedAvgM, WithoutMomentumIsFedAvgBitForBit) {

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "tests/algorithms/round_loop.h"
+#include "sdk/testing/round_loop.h"
 
 // What every built-in must do, whatever its rule.
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "tests/algorithms/round_loop.h"
+#include "sdk/testing/round_loop.h"
 
 namespace macaw::algorithms {
 namespace {
@@ -98,6 +98,19 @@ TEST(Mime, BasesByHand) {
         }
       }
     }
+  }
+}
+
+TEST(MimeLite, TakesOnePhaseAndAGradientOnlyWhereItsBaseWantsOne) {
+  for (const std::string base : {"sgd", "momentum", "adam"}) {
+    const Options options = {.parameters = {{"epsilon", .5}}};
+    RoundLoop lite = Make("mimelite", base, options), mime = Make("mime", base, options);
+    ASSERT_TRUE(lite.Rounds(1).ok());
+    ASSERT_TRUE(mime.Rounds(1).ok());
+    EXPECT_EQ(lite.phases(), 1) << base;
+    EXPECT_EQ(mime.phases(), 2) << base;
+    EXPECT_EQ(lite.schema().up.size(), base == "sgd" ? 1u : 2u);
+    EXPECT_EQ(lite.schema().down.size(), mime.schema().down.size() - 1);  // c is nobody's to know
   }
 }
 

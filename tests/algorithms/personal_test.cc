@@ -4,7 +4,8 @@
 #include <cmath>
 
 #include "algorithms/parameter_group.h"
-#include "tests/algorithms/round_loop.h"
+#include "sdk/testing/round_loop.h"
+#include "training/api/straggler.h"
 
 // Ditto, FedBN, FedRep, and the groups of tensors the last two keep at home.
 
@@ -65,6 +66,29 @@ TEST(Ditto, KeepsAPersonalModelBetweenItsOwnMinimumAndTheGlobalOne) {
     for (size_t i = 0; i < 2; ++i)  // ∇f(v) + λ(v − x) = 0
       EXPECT_NEAR(g[i] + lambda * (v[i] - loop.Model()[i]), 0, 1e-12);
   }
+}
+
+TEST(Ditto, ReportsTheLossesOfThePersonalModelApart) {
+  const Description ditto = Builtin("ditto");
+  RoundLoop loop(ditto, Q4(), {});
+  const auto client = *ditto.client(loop.setup());
+  const FlatVector x(loop.setup().layout);
+  const ConstVectorView model = x.view();
+  ClientContext context;
+  context.broadcast = {&model, 1};
+  context.state = {&model, 1};
+  Workspace workspace;
+  const auto plan = *client->Prepare(context, workspace);
+  ASSERT_EQ(plan.stages.size(), 2u);
+  EXPECT_EQ(plan.stages[0].losses, training::Losses::kTrain);
+  EXPECT_EQ(plan.stages[1].losses, training::Losses::kPersonal);
+}
+
+TEST(Personal, RulesSayThatTheirClientsKeepModelsOfTheirOwn) {
+  for (const std::string name : {"ditto", "fedbn", "fedrep"})
+    EXPECT_TRUE(Builtin(name).has_personal_models) << name;
+  for (const std::string name : {"fedavg", "scaffold", "feddyn"})
+    EXPECT_FALSE(Builtin(name).has_personal_models) << name;
 }
 
 TEST(ParameterGroup, MatchesGlobs) {
@@ -137,6 +161,32 @@ TEST(FedRep, TrainsTheHeadAloneAndThenTheBodyAlone) {
   for (int k = 0; k < 3; ++k) w[0] -= .1 * f->Gradient(w)[0];
   EXPECT_LT(Distance(loop.Personal(0), w), 1e-15);
   EXPECT_LT(Distance(loop.Model(), {w[0], 0}), 1e-15);  // the head stays at home
+}
+
+TEST(FedRep, AStragglerDoesItsPartOfTheHeadToo) {
+  using A = std::array<std::array<double, 2>, 2>;
+  const auto f = std::make_shared<Quadratic>(A{{{1, .5}, {.5, 2}}}, std::array<double, 2>{1, -1});
+  const CohortConfig slow = {.seed = 3, .straggler_fraction = 1};
+  for (const uint32_t steps : {0u, 8u}) {  // what a client does is said in epochs, or in steps
+    SCOPED_TRACE(steps);
+    RoundLoop loop(Builtin("fedrep"), {{f, 1}},
+                   {.steps = steps,
+                    .epochs = 8,
+                    .parameters = {{"head_epochs", int64_t{4}}},
+                    .layout = HeadNet(),
+                    .cohort = slow});
+    LocalConfig whole;
+    whole.epochs = 8;
+    whole.steps = steps;
+    const LocalConfig part = training::WorkOf(slow, whole, Round(1), ClientId(0));
+    const uint32_t body = steps > 0 ? part.steps : part.epochs;
+    ASSERT_LT(body, 8u);
+    ASSERT_TRUE(loop.Rounds(1).ok());
+    Numbers w(2);
+    for (uint32_t k = 0; k < (body + 1) / 2; ++k) w[1] -= .1 * f->Gradient(w)[1];  // ⌈4 · body/8⌉
+    for (uint32_t k = 0; k < body; ++k) w[0] -= .1 * f->Gradient(w)[0];
+    EXPECT_LT(Distance(loop.Personal(0), w), 1e-15);
+  }
 }
 
 TEST(FedRep, EachClientFindsItsOwnHeadOnACommonBody) {

@@ -1,7 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/algorithms/round_loop.h"
+#include "absl/strings/str_join.h"
+#include "sdk/testing/round_loop.h"
 
 namespace macaw::algorithms {
 namespace {
@@ -48,8 +49,51 @@ TEST(Refusals, AClientWithStateTakesOneTurnARound) {
   EXPECT_EQ(Refusal(stateless), "");
 }
 
+TEST(Refusals, RulesThatLookAtEachUpdateTakeAClientOnce) {
+  for (const std::string name : {"median", "trimmed_mean", "krum"}) {
+    auto setup = SetupOf(name);
+    setup.cohort.sampling = "proportional";
+    EXPECT_THAT(Refusal(setup), AllOf(HasSubstr("algorithm " + name), HasSubstr("own update"),
+                                      HasSubstr("\"uniform\"")));
+  }
+}
+
+TEST(Refusals, RulesWithHooksNotOnTheFusedTrainer) {
+  for (const std::string name : {"mime", "mimelite"}) {
+    auto setup = SetupOf(name);
+    setup.local.trainer = "fused";
+    EXPECT_THAT(Refusal(setup),
+                AllOf(HasSubstr("algorithm " + name), HasSubstr("hooks"), HasSubstr("\"auto\"")));
+    setup.local.trainer = "auto";
+    EXPECT_EQ(Refusal(setup), "");
+  }
+  auto fedavg = SetupOf("fedavg");
+  fedavg.local.trainer = "fused";
+  EXPECT_EQ(Refusal(fedavg), "");
+}
+
+TEST(Notes, SayThatAPlainMeanIsAnotherObjectiveThanFedAvgs) {
+  const auto notes = [](const macaw::algorithms::Setup& setup) {
+    const Description rule = Builtin(setup.config.name);
+    return rule.notes ? absl::StrJoin(rule.notes(setup), " ") : "";
+  };
+  for (const std::string name : {"scaffold", "feddyn"}) {
+    EXPECT_THAT(notes(SetupOf(name)), AllOf(HasSubstr(name), HasSubstr("plain mean"),
+                                            HasSubstr("algorithm." + name + ".weighted = true")));
+    EXPECT_EQ(notes(SetupOf(name, {{"weighted", true}})), "");
+  }
+  for (const std::string name : {"qfedavg", "median", "trimmed_mean", "krum"}) {
+    EXPECT_THAT(notes(SetupOf(name)), HasSubstr("cohort.weight = \"uniform\""));
+    auto equal = SetupOf(name);
+    equal.cohort.weight = WeightPolicy::kUniform;
+    EXPECT_EQ(notes(equal), "");
+  }
+  for (const std::string name : {"fedavg", "fedprox", "fednova", "mime", "fedadam", "ditto"})
+    EXPECT_EQ(notes(SetupOf(name)), "");
+}
+
 TEST(Refusals, RulesThatCountSgdSteps) {
-  for (const std::string name : {"scaffold", "fednova", "mime", "mimelite", "gd"}) {
+  for (const std::string name : {"scaffold", "fednova", "mime", "mimelite", "gd", "qfedavg"}) {
     auto setup = SetupOf(name);
     setup.local.optimizer = "adam";
     EXPECT_THAT(Refusal(setup), AllOf(HasSubstr("local.optimizer"), HasSubstr("\"sgd\"")));

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "tests/algorithms/round_loop.h"
+#include "sdk/testing/round_loop.h"
 
 namespace macaw::algorithms {
 namespace {
@@ -53,6 +53,42 @@ TEST(TrimmedMean, CutsTheSameNumberAtEachEnd) {
   ASSERT_TRUE(trimmed.Rounds(20).ok());
   ASSERT_TRUE(fedavg.Rounds(20).ok());
   EXPECT_LT(Distance(trimmed.Model(), fedavg.Model()), 1e-12);
+}
+
+TEST(TrimmedMean, CutsExactlyTheFloorOfBetaTimesN) {
+  // .29 · 100 is 28.999999999999996 in double, and 29 by hand.
+  std::vector<Numbers> updates;
+  for (int i = 0; i < 100; ++i) updates.push_back({i < 71 ? 1.0 * i : 1e6, 0});
+  EXPECT_NEAR(Combined("trimmed_mean", updates, {{"beta", .29}})[0], (29 + 70) / 2.0, 1e-12);
+  EXPECT_GT(Combined("trimmed_mean", updates, {{"beta", .2899}})[0], 1e4);  // ⌊28.99⌋ = 28
+}
+
+TEST(Krum, SeesParametersOnly) {
+  // The running means would choose the last one's neighbours, by far.
+  const LayoutPtr layout =
+      *ParameterLayout::Make({{.name = "weight", .shape = {1}},
+                              {.name = "running_mean", .shape = {1}, .group = Group::kBuffer}},
+                             DType::kF64);
+  const uint64_t statistic = layout->Find("running_mean")->offset;
+  const Description krum = Builtin("krum");
+  Registry registry;
+  ASSERT_TRUE(registry.Add(krum).ok());
+  macaw::algorithms::Setup setup;
+  setup.config = *registry.Complete({"krum", {}});
+  setup.layout = layout;
+  const auto server = *krum.server(setup, FlatVector(layout));
+  aggregation::Aggregate aggregate;
+  aggregate.channels.emplace_back();
+  const std::vector<Numbers> updates = {{0, 900}, {1, -900}, {3, 0}, {7, 0}, {20, 0}};
+  for (size_t i = 0; i < updates.size(); ++i) {
+    FlatVector update(layout);
+    update.As<double>()[layout->Find("weight")->offset] = updates[i][0];
+    update.As<double>()[statistic] = updates[i][1];
+    aggregate.channels[0].collected.emplace_back(ClientId(i), std::move(update));
+  }
+  ASSERT_TRUE(server->Apply(Round(1), Phase(0), std::move(aggregate)).ok());
+  EXPECT_EQ(NumbersOf(server->Model()), (Numbers{1}));
+  EXPECT_EQ(server->Model().As<double>()[statistic], -900);  // the chosen update is taken whole
 }
 
 TEST(Krum, OnIdenticalUpdatesReturnsOne) {

@@ -102,6 +102,14 @@ class FakeHost final : public EngineHost {
       EXPECT_LE(report.times.opened, report.times.ready);
       EXPECT_LE(report.times.ready, report.times.gathered);
       EXPECT_LE(report.times.gathered, now);
+      // The clients that were left out are those of the first phase, and every later report knows.
+      std::set<ClientId> left_out;
+      for (const auto* part : {&report.left_out_before, &report.left_out}) {
+        for (const fleet::LeftOut& left : *part) left_out.insert(left.attempt.client);
+      }
+      EXPECT_EQ(left_out.size(), kCohort - sum_.size());
+      for (const ClientId client : left_out)
+        EXPECT_TRUE(expected_.has_value() || IsLeftOut(report.round, client));
       if (report.phase.value + 1 < phases_) return engine_->Applied(true, std::nullopt, now);
       const bool due = EvaluationDue(TestRun(rounds_), report.round);
       durable_.completed = report.round.value;

@@ -44,6 +44,29 @@ TEST(MetricsRow, SaysWhatTrainingGave) {
   EXPECT_EQ(row.Text().find("{\"round\":7,\"clients\":4"), 0u) << "the order of the documentation";
 }
 
+TEST(MetricsRow, CountsWhatTheRoundsEarlierPhasesLeftOut) {
+  PhaseReport report = FourClients();
+  report.phase = Phase(1);
+  report.left_out_before = {{.attempt = {ClientId(1), {1, 7}}}, {.attempt = {ClientId(8), {1, 8}}}};
+  const Json json = Json::parse(MetricsRow(TaskKind::kClassification, report, {}).Text());
+  EXPECT_EQ(json["left_out"], 3);
+  EXPECT_EQ(json["clients"], 4);
+}
+
+TEST(MetricsRow, NamesTheLossesOfPersonalModelsApart) {
+  PhaseReport report = FourClients();
+  const Json without = Json::parse(MetricsRow(TaskKind::kClassification, report, {}).Text());
+  EXPECT_FALSE(without.contains("personal_train_loss"));
+  report.records[1].personal_sums = {2, 1, 2};
+  report.records[2].personal_sums = {6, 5, 3};
+  report.records[3].personal_sums = {0, 0, 0};  // trained on no row
+  const Json json = Json::parse(MetricsRow(TaskKind::kClassification, report, {}).Text());
+  EXPECT_EQ(json["train_loss"], without["train_loss"]);
+  EXPECT_DOUBLE_EQ(json["personal_train_loss"], 6.0 / 8);
+  EXPECT_DOUBLE_EQ(json["personal_train_accuracy"], 5.0 / 8);
+  EXPECT_DOUBLE_EQ(json["personal_train_client_accuracy_mean"], 0.75);
+}
+
 TEST(MetricsRow, SpreadsOverClientsLikeNumPy) {
   const Json json = Json::parse(MetricsRow(TaskKind::kClassification, FourClients(), {}).Text());
   // numpy.quantile([1, 2, 3, 4], [.1, .5, .9]) and friends.

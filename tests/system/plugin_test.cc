@@ -77,6 +77,7 @@ TEST_F(Plugin, ANewProjectBuildsPassesItsTestsAndKeepsTheLaw) {
       Shell(absl::StrCat("ctest --output-on-failure --test-dir ", folder, "/build"));
   ASSERT_EQ(tested.code, 0) << tested.text;
   EXPECT_THAT(tested.text, HasSubstr("100% tests passed"));
+  EXPECT_THAT(tested.text, HasSubstr("moon_test"));  // the rule in whole rounds, without a program
 
   const std::string config = folder + "/run.toml";
   for (const std::string& where :

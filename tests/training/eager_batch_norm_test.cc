@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "models/network.h"
 #include "tests/training/testing.h"
@@ -100,6 +101,43 @@ TEST(EagerBatchNorm, KeepsStatisticsThatAreFrozenOrTheServers) {
   EXPECT_EQ(TensorOf(outcome.end, kMean), (std::vector<double>{0, 0}));
   EXPECT_EQ(TensorOf(outcome.end, kVariance), (std::vector<double>{1, 1}));
   EXPECT_NE(TensorOf(outcome.end, 0), TensorOf(View(server.x), 0));
+}
+
+// One row has no variance: the running statistics stand in, as in evaluation, and stay.
+TEST(EagerBatchNorm, TakesTheRunningStatisticsForABatchOfOneRow) {
+  for (const auto& [rows, batch] : {std::pair<size_t, uint32_t>(1, 4), {3, 1}}) {
+    Trained t(Spec(), rows);
+    LocalPlan plan;
+    plan.stages = {TrainStage(t.x, batch)};
+    const auto outcome = MustRun(*t.trainer, plan, t.task)[0];
+    EXPECT_EQ(outcome.steps, rows);
+    EXPECT_EQ(TensorOf(outcome.end, kMean), (std::vector<double>{0, 0}));
+    EXPECT_EQ(TensorOf(outcome.end, kVariance), (std::vector<double>{1, 1}));
+    // The linear layer behind it learns from what the norm let through.
+    EXPECT_NE(TensorOf(outcome.end, 2), TensorOf(View(t.x), 2));
+    for (const double value : outcome.end.As<double>()) EXPECT_TRUE(std::isfinite(value));
+  }
+}
+
+TEST(EagerBatchNorm, ASingleRowAtTheEndOfAGradientStageCounts) {
+  // 129 rows make a pass of 128 and one of a single row. Here the row's share of the gradient is
+  // what the running statistics give: that of a stage over this row alone.
+  Trained all(Spec(), 129);
+  LocalPlan plan;
+  plan.stages = {StageFrom(View(all.x), 0)};
+  plan.stages[0].kind = StageKind::kGradient;
+  const auto over = [&](uint64_t first, uint64_t count) {
+    std::vector<uint32_t> index(count);
+    std::iota(index.begin(), index.end(), static_cast<uint32_t>(first));
+    ClientTask task = all.task;
+    task.train.index = index;
+    return TensorOf(MustRun(*all.trainer, plan, task)[0].end, 2);
+  };
+  const std::vector<double> most = over(0, 128), last = over(128, 1), whole = over(0, 129);
+  for (size_t i = 0; i < whole.size(); ++i) {
+    EXPECT_NEAR(whole[i], (128 * most[i] + last[i]) / 129, 1e-14);
+  }
+  EXPECT_GT(std::abs(last[0]), 0.1);  // by the batch's own statistics: rounding, 1e-14
 }
 
 // One client, whose update is added to the model it came from: what is then evaluated centrally is

@@ -70,7 +70,7 @@ TEST(EagerStep, ClipsCorrectsDecaysAndKeepsMomentumInThatOrder) {
       stage.local.weight_decay = 0.01;
       stage.local.clip_norm = 1.5;
       stage.local.clip = clips_corrected ? "corrected" : "gradient";
-      stage.correction = {.mu = 0.5, .anchor = View(a), .v = View(constant)};
+      stage.correction = {.mu = 0.5, .anchor = View(a), .v = {{.point = View(constant)}}};
       const StageOutcome outcome = t.Run(stage);
 
       Vec w = t.start, m(3);

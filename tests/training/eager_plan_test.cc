@@ -39,6 +39,33 @@ TEST(DittoSketch, IsTwoTrainStagesWithOneAnchor) {
   ExpectPoint(outcomes[1].end, v);
 }
 
+// FedLin (Mitra et al. 2021): steps along g(y) − ∇f_i(x) + c, with ∇f_i(x) a stage of this plan.
+TEST(Plan, CorrectsBySumsOfPointsWithAStagesEndAmongThem) {
+  const HandLine line = Line();
+  const models::ModelSpec spec = line.Spec();
+  const Examples examples = line.Stored();
+  const Vec x = {0.5, -0.25, 0.125}, c = {0.25, -1, 0.75};
+  const FlatVector start = PointOf(spec, x), mean = PointOf(spec, c);
+  LocalPlan plan;
+  plan.stages = {StageFrom(View(start), 0), StageFrom(View(start), 0.1)};
+  plan.stages[0].kind = StageKind::kGradient;
+  plan.stages[1].local.epochs = 3;
+  plan.stages[1].correction.v = {{.point = View(mean)},
+                                 {.point = StageEnd{0}, .factor = -1},
+                                 {.point = View(start), .factor = .5}};
+  const auto trainer = TrainerOf(spec, TaskKind::kRegression);
+  const auto outcomes = MustRun(*trainer, plan, TaskOf(examples.Targets()));
+
+  const Vec at_x = line.Gradient(x);
+  Vec w = x;
+  for (int step = 0; step < 3; ++step) {
+    const Vec g = line.Gradient(w);
+    for (int k = 0; k < 3; ++k) w[k] -= 0.1 * (g[k] + c[k] - at_x[k] + 0.5 * x[k]);
+  }
+  ExpectPoint(outcomes[0].end, at_x);
+  ExpectPoint(outcomes[1].end, w);
+}
+
 TEST(Plan, StartsAStageAndAnchorsItAtTheEndOfAnother) {
   const HandLine line = Line();
   const models::ModelSpec spec = line.Spec();

@@ -41,8 +41,12 @@ TEST(EagerTrainer, RefusesAPlanItCannotMean) {
               HasSubstr("start vector has another layout than model \"layers\""));
   EXPECT_THAT(r.Run([&](Stage& s) { s.correction = {.mu = 1, .anchor = View(other)}; }),
               HasSubstr("the anchor vector has another layout"));
-  EXPECT_THAT(r.Run([&](Stage& s) { s.correction.v = View(other); }),
-              HasSubstr("the correction v vector has another layout"));
+  EXPECT_THAT(r.Run([&](Stage& s) {
+    s.correction.v = {{.point = s.start}, {.point = View(other)}};
+  }),
+              HasSubstr("the correction v[1] vector has another layout"));
+  EXPECT_THAT(r.Run([](Stage& s) { s.correction.v = {{.point = StageEnd{0}}}; }),
+              HasSubstr("the end of stage 0, which has none"));
   EXPECT_THAT(r.Run([](Stage& s) { s.local.optimizer = "lamb"; }), HasSubstr("got \"lamb\""));
   EXPECT_THAT(r.Run([](Stage& s) { s.local.class_weights = {1}; }),
               HasSubstr("local.class_weights has 1 numbers"));

@@ -60,7 +60,7 @@ class RandomCase {
     stage.local = local_;
     if (Below(3) == 0) stage.correction.mu = 0.3;
     if (Below(2) == 0) stage.correction.anchor = View(anchor);
-    if (Below(3) == 0) stage.correction.v = View(v);
+    if (Below(3) == 0) stage.correction.v = {{.point = View(v)}};
     if (Below(4) == 0) {
       std::vector<bool> trainable(spec_.layout->entries().size());
       for (size_t i = 0; i < trainable.size(); ++i) trainable[i] = Below(2) == 0;
@@ -192,6 +192,33 @@ TEST_P(FusedAgreement, OfAClientsWorkOnRandomModels) {
     ExpectSums(*sums, *eager_sums);
   }
   RecordProperty("worst_error", absl::StrCat(worst));
+}
+
+TEST_P(FusedAgreement, OfACorrectionThatIsASumOfPoints) {
+  const models::ModelSpec spec = SpecOf({"linear 12", "relu", "linear 5"}, {9}, 5, DType::kF32);
+  TrainerSetup setup;
+  setup.spec = spec;
+  setup.dtype = DType::kF32;
+  const auto eager = MustMake(MakeEagerTrainer(setup));
+  const auto fused = MustMake(fused::FusedTrainer::Make(setup, GetParam()));
+  const FlatVector start = models::InitialModel(spec, 1), mean = models::InitialModel(spec, 2);
+  const Examples examples = RandomExamples(30, 9, 5, 3);
+  LocalPlan plan;
+  plan.stages = {StageFrom(View(start), 0), StageFrom(View(start), 0.05)};
+  plan.stages[0].kind = StageKind::kGradient;
+  plan.stages[1].local.epochs = 4;
+  plan.stages[1].correction.v = {{.point = View(mean), .factor = 0.3},
+                                 {.point = StageEnd{0}, .factor = -1}};
+  const ClientTask task = TaskOf(examples.Classes());
+  const auto expected = MustRun(*eager, plan, task), actual = MustRun(*fused, plan, task);
+  EXPECT_LT(ErrorOf(actual[1].end, expected[1].end, View(start)), 1e-5);
+  // And both terms count.
+  for (const size_t left_out : {0, 1}) {
+    LocalPlan less = plan;
+    less.stages[1].correction.v.erase(less.stages[1].correction.v.begin() +
+                                      static_cast<std::ptrdiff_t>(left_out));
+    EXPECT_GT(ErrorOf(MustRun(*fused, less, task)[1].end, expected[1].end, View(start)), 1e-2);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(OnEach, FusedAgreement, testing::ValuesIn(fused::SupportedIsas()),

@@ -100,5 +100,23 @@ TEST(TrainerChoice, GivesPlansWithHooksToTheEagerOne) {
               HasSubstr("hooks"));
 }
 
+TEST(TrainerChoice, GivesAStageThatClipsGradientAndCorrectionTogetherToTheEagerOne) {
+  const TrainerSetup setup = SetupOf(kDense, "auto");
+  const FlatVector start = models::InitialModel(setup.spec, 2);
+  const FlatVector pull = models::InitialModel(setup.spec, 3);
+  const Examples examples = RandomExamples(20, 64, 3, 1);
+  LocalPlan plan;
+  plan.stages.push_back(StageFrom(View(start), 0.1));
+  plan.stages[0].correction.v = {{.point = View(pull)}};
+  plan.stages[0].local.clip_norm = 0.01;
+  plan.stages[0].local.clip = "corrected";
+  const ClientTask task = TaskOf(examples.Classes());
+  const auto either = *MakeTrainer(setup);
+  const auto eager = *MakeEagerTrainer(setup);
+  const ConstVectorView actual = MustRun(*either, plan, task)[0].end;
+  const ConstVectorView expected = MustRun(*eager, plan, task)[0].end;
+  EXPECT_EQ(std::memcmp(actual.bytes.data(), expected.bytes.data(), actual.bytes.size()), 0);
+}
+
 }  // namespace
 }  // namespace macaw::training

@@ -144,6 +144,29 @@ TEST(FusedTrainer, LeavesFrozenTensorsAlone) {
   }
 }
 
+// Neither memory that was never allocated nor what another client left behind.
+TEST(FusedTrainer, GradientOfAClientWithoutRowsIsZeroOnAFreshTrainerAndOnAUsedOne) {
+  const models::ModelSpec spec = Mlp();
+  const FlatVector start = models::InitialModel(spec, 4);
+  const Examples many = RandomExamples(300, 19, 7, 1);  // more than one pass
+  data::Rows none = many.Classes();
+  none.block.count = 0;
+  LocalPlan plan = PlanFrom(start, 10);
+  plan.stages.pop_back();
+  plan.stages[0].kind = StageKind::kGradient;
+  const auto trainer = FusedOf(spec, fused::SupportedIsas().front());
+  const std::vector<float> zeros(spec.layout->size());
+  const auto gradient = [&](const data::Rows& rows) {
+    const auto values = MustRun(*trainer, plan, TaskOf(rows))[0].end.As<float>();
+    return std::vector<float>(values.begin(), values.end());
+  };
+  EXPECT_EQ(gradient(none), zeros);
+  const std::vector<float> whole = gradient(many.Classes());
+  EXPECT_NE(whole, zeros);
+  EXPECT_EQ(gradient(none), zeros);
+  EXPECT_EQ(gradient(many.Classes()), whole);
+}
+
 // A diverged model is not an error here: it is refused where it is added, for every trainer alike.
 TEST(FusedTrainer, TrainsOnWhenNumbersAreNotFinite) {
   const models::ModelSpec spec = SpecOf({"linear 7"}, {19}, 7, DType::kF32);
@@ -182,6 +205,12 @@ TEST(FusedTrainer, SaysWhatItCannotDo) {
   LocalPlan hooked = PlanFrom(start, 10);
   hooked.stages[1].hooks = std::make_shared<const Hooks>();
   EXPECT_THAT(error(hooked, examples.Classes()), HasSubstr("hooks"));
+  LocalPlan clipped = PlanFrom(start, 10);
+  clipped.stages[1].local.clip_norm = 1;
+  clipped.stages[1].local.clip = "corrected";
+  EXPECT_THAT(error(clipped, examples.Classes()), HasSubstr("clip = \"corrected\""));
+  clipped.stages[1].local.clip_norm = 0;  // nothing is clipped
+  EXPECT_TRUE(trainer->Run(clipped, TaskOf(examples.Classes())).ok());
   EXPECT_THAT(error(PlanFrom(start, 10), examples.Targets()), HasSubstr("classes"));
   EXPECT_THAT(error(PlanFrom(start, 10), RandomExamples(12, 18, 7, 1).Classes()),
               HasSubstr("input shape"));

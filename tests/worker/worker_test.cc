@@ -91,6 +91,40 @@ TEST(Worker, KeepsTheStatesOfItsClients) {
   EXPECT_EQ(run(memory), one);
 }
 
+TEST(Worker, ReportsDittosGlobalLossAsFedAvgsAndThePersonalOneApart) {
+  const auto dataset = SyntheticClients();
+  const auto rows = [&](const std::string& algorithm) {
+    const TemporaryFolder folder;
+    RunConfig config = SyntheticRun(*dataset, 3);
+    config.algorithm.name = algorithm;
+    Options options{.slots = 2};
+    options.state.path = folder / "state";
+    const auto server =
+        StartServer({.run = config, .run_dir = folder.path(), .client_records = true});
+    const absl::Status status = Work(*server, *dataset, std::move(options));
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_TRUE(server->Wait().ok());
+    std::vector<Json> parsed;
+    for (const char* file : {"metrics.jsonl", "clients.jsonl"}) {
+      const std::string text = *ReadFile(folder / file);
+      for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty()))
+        parsed.push_back(Json::parse(line));
+    }
+    return parsed;
+  };
+  const std::vector<Json> ditto = rows("ditto"), fedavg = rows("fedavg");
+  ASSERT_EQ(ditto.size(), fedavg.size());
+  ASSERT_EQ(ditto.size(), 3u + 3 * 6);
+  for (size_t i = 0; i < ditto.size(); ++i) {
+    const std::string train = i < 3 ? "train_loss" : "loss";
+    EXPECT_EQ(ditto[i][train], fedavg[i][train]) << ditto[i];
+    EXPECT_TRUE(ditto[i].contains("personal_" + train)) << ditto[i];
+    EXPECT_FALSE(fedavg[i].contains("personal_" + train));
+  }
+  // The personal models are ahead of the common one on their own rows.
+  EXPECT_LT(ditto[2]["personal_train_loss"], ditto[2]["train_loss"]);
+}
+
 TEST(Worker, SharesARunWithOthers) {
   const auto dataset = SyntheticClients();
   const Result alone = RunWith(*dataset, {.slots = 2});

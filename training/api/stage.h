@@ -27,14 +27,27 @@ struct StageEnd {
 // A view's bytes live until the trainer's Run returns.
 using Point = std::variant<ConstVectorView, StageEnd>;
 
+// One vector of a sum of vectors.
+struct Term {
+  Point point;
+  double factor = 1;  // −1: taken off
+};
+
 // g ← g + μ·(w − a) + v after the norm clip and before weight decay and momentum. `anchor` a: the
-// stage's start where unset. FedProx: μ, a = x. SCAFFOLD: v = c − c_i. FedDyn: μ = α, v = −g_k.
-// (Written as μ·w + v' with v' = −μ·a it would cancel badly in single precision.)
+// stage's start where unset. v is the sum of its terms, added up in their order; none: zero.
+// FedProx: μ, a = x. SCAFFOLD: v = c − c_i. FedDyn: μ = α, v = −g_k. FedLin: v = c − ∇f_i(x), the
+// latter the end of a gradient stage. (Written as μ·w + v' with v' = −μ·a it would cancel badly in
+// single precision.)
 struct AffineCorrection {
   double mu = 0;
   std::optional<Point> anchor;
-  std::optional<ConstVectorView> v;
-  bool active() const { return mu != 0 || v.has_value(); }
+  std::vector<Term> v;
+};
+
+// Under which name a train stage's losses are in the metrics.
+enum class Losses : uint8_t {
+  kTrain,     // train_loss: of the model that the round is about; the last such stage's count
+  kPersonal,  // personal_train_loss: of a model beside it that stays with the client
 };
 
 enum class StageKind : uint8_t {
@@ -52,6 +65,7 @@ struct Stage {
   std::shared_ptr<const std::vector<bool>>
       trainable;                       // per layout entry; null: every parameter moves
   std::shared_ptr<const Hooks> hooks;  // null: the task's own loss
+  Losses losses = Losses::kTrain;
 };
 
 struct LocalPlan {

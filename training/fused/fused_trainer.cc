@@ -90,6 +90,11 @@ absl::Status Supports(const LocalPlan& plan) {
       return absl::UnimplementedError(
           absl::StrCat("a stage asks for optimizer \"", stage.local.optimizer, "\""));
     }
+    if (stage.kind == StageKind::kTrain && stage.local.clip_norm > 0 &&
+        stage.local.clip != "gradient") {
+      return absl::UnimplementedError(absl::StrCat("a stage asks for clip = \"", stage.local.clip,
+                                                   "\", and it clips the gradient only"));
+    }
   }
   return absl::OkStatus();
 }
@@ -184,10 +189,10 @@ absl::StatusOr<StageOutcome> FusedTrainer::RunStage(const LocalPlan& plan, size_
     if (anchor_.size() == 0) anchor_ = Floats(program_.packed_size());
     program_.Pack(anchor, anchor_.As<float>());
   }
-  if (correction.v) {
-    MACAW_RETURN_IF_ERROR(CheckVector(spec_, *correction.v, "correction v"));
+  if (!correction.v.empty()) {
+    MACAW_ASSIGN_OR_RETURN(const ConstVectorView v, SumOf(correction.v, before, spec_, v_sum_));
     if (v_.size() == 0) v_ = Floats(program_.packed_size());
-    program_.Pack(*correction.v, v_.As<float>());
+    program_.Pack(v, v_.As<float>());
   }
   return Train(run, task);
 }
@@ -258,7 +263,7 @@ void FusedTrainer::Update(const StageRun& run, size_t block, double scale) {
       .gradient = gradient_.As<float>(),
       .momentum = run.stage.local.momentum != 0 ? momentum_.As<float>() : std::span<float>(),
       .anchor = anchor_.As<float>(),
-      .v = run.stage.correction.v ? v_.As<float>() : std::span<float>()};
+      .v = run.stage.correction.v.empty() ? std::span<float>() : v_.As<float>()};
   const SgdRule rule = run.sgd();
   for (const auto& [begin, end] : run.moves[block]) kernels_.sgd(rule, scale, begin, end, vectors);
 }
@@ -268,12 +273,13 @@ absl::Status FusedTrainer::Differentiate(const StageRun& run, std::span<const ui
                                          const data::AugmentKey* augment,
                                          const std::optional<Mean>& mean, RandomStream* dropout,
                                          MetricSums& sums, const Done& done) {
+  if (positions.empty()) return absl::OkStatus();  // no pass, and total_ is another client's
   const size_t most = PassRows(dropout != nullptr, positions.size());
   const std::span<float> weights = weights_.As<float>(), gradient = gradient_.As<float>();
   const bool one_pass = positions.size() <= most;
   const PlainStep step{.lr = static_cast<float>(run.stage.local.lr),
                        .weight_decay = static_cast<float>(run.stage.local.weight_decay),
-                       .v = run.stage.correction.v ? v_.As<float>().data() : nullptr};
+                       .v = run.stage.correction.v.empty() ? nullptr : v_.As<float>().data()};
   const auto wish = [&](size_t block) {
     if (run.moves[block].empty()) return Tape::Wish::kNothing;
     return one_pass && run.steps[block] ? Tape::Wish::kStep : Tape::Wish::kGradient;

@@ -28,7 +28,8 @@ absl::Status Supports(const TrainerSetup& setup);
 // Whether it is also the faster one there, which `local.trainer = "auto"` asks: an error says in a
 // few words why not.
 absl::Status Prefers(const TrainerSetup& setup, Isa isa);
-// Whether it can carry out a plan's stages: none has hooks, and the optimizer is SGD.
+// Whether it can carry out a plan's stages: none has hooks, the optimizer is SGD, and the gradient
+// alone is clipped.
 absl::Status Supports(const LocalPlan& plan);
 
 // Trains a model as a chain of blocks on flat float vectors: no tensor, no autograd, and no
@@ -62,7 +63,8 @@ class FusedTrainer final : public LocalTrainer {
                     const data::AugmentKey& augment, uint64_t step, MetricSums& sums);
   void Update(const StageRun& run, size_t block, double scale);
   // Writes the mean gradient over the rows at weights_ to gradient_ and calls done(block) where a
-  // block's is complete, from the last one down. `mean` unset: over these rows.
+  // block's is complete, from the last one down. `mean` unset: over these rows. Without rows it
+  // does nothing.
   template <typename Done>
   absl::Status Differentiate(const StageRun& run, std::span<const uint32_t> positions,
                              const data::AugmentKey* augment, const std::optional<Mean>& mean,
@@ -92,6 +94,7 @@ class FusedTrainer final : public LocalTrainer {
   // Packed: the point, and what belongs to each of its numbers. The last four are made when first
   // needed.
   AlignedBuffer weights_, gradient_, total_, momentum_, anchor_, v_;
+  FlatVector v_sum_;              // of a correction of several terms, in the model's layout
   std::vector<FlatVector> ends_;  // per stage of a plan
   std::vector<uint32_t> batch_;   // the positions of the step under way
   std::vector<uint32_t> positions_;

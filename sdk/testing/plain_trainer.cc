@@ -1,11 +1,11 @@
-#include "tests/algorithms/plain_trainer.h"
+#include "sdk/testing/plain_trainer.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
 #include "core/status.h"
 #include "training/local_optimizer.h"
+#include "training/stage_inputs.h"
 
 namespace macaw::algorithms {
 namespace {
@@ -73,7 +73,8 @@ PlainTrainer::PlainTrainer(LayoutPtr layout)
     : layout_(std::move(layout)), gradient_(layout_), optimizer_(layout_) {}
 
 void PlainTrainer::Train(const Stage& stage, const Objective& objective, ConstVectorView anchor,
-                         VectorView w, uint32_t examples, StageOutcome& outcome) {
+                         ConstVectorView v, VectorView w, uint32_t examples,
+                         StageOutcome& outcome) {
   const training::Pieces pieces = training::TrainablePieces(*layout_, stage.trainable.get());
   FullBatch batch(objective, layout_);
   optimizer_.Start(stage.local, stage.correction.mu);
@@ -89,13 +90,12 @@ void PlainTrainer::Train(const Stage& stage, const Objective& objective, ConstVe
         for (T& g : gradient_.As<T>()) g *= static_cast<T>(scale);
         stage.hooks->correct(w, gradient_.view(), batch);
       }
-      optimizer_.Step<T>(
-          pieces,
-          {.weights = w.As<T>(),
-           .gradient = gradient_.As<T>(),
-           .anchor = anchor.As<T>(),
-           .v = stage.correction.v ? stage.correction.v->As<T>() : std::span<const T>()},
-          /*clipped=*/hooked);
+      optimizer_.Step<T>(pieces,
+                         {.weights = w.As<T>(),
+                          .gradient = gradient_.As<T>(),
+                          .anchor = anchor.As<T>(),
+                          .v = v.empty() ? std::span<const T>() : v.As<T>()},
+                         /*clipped=*/hooked);
       outcome.rate_sum += stage.local.lr;
       for (size_t i = 0; i < layout_->entries().size(); ++i) {
         const LayoutEntry& entry = layout_->entries()[i];
@@ -115,26 +115,30 @@ absl::StatusOr<std::vector<StageOutcome>> PlainTrainer::Run(const training::Loca
   ends_.clear();
   ends_.reserve(plan.stages.size());
   std::vector<StageOutcome> outcomes;
+  models::ModelSpec spec;
+  spec.layout = layout_;
   for (const Stage& stage : plan.stages) {
-    const auto resolve = [&](const training::Point& point) -> absl::StatusOr<ConstVectorView> {
-      if (const auto* view = std::get_if<ConstVectorView>(&point)) return *view;
-      const size_t earlier = std::get<training::StageEnd>(point).stage;
-      if (earlier >= ends_.size()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("stage ", ends_.size(), " needs stage ", earlier, " before it"));
-      }
-      return ConstVectorView(ends_[earlier].view());
-    };
-    MACAW_ASSIGN_OR_RETURN(const ConstVectorView start, resolve(stage.start));
-    MACAW_ASSIGN_OR_RETURN(const ConstVectorView anchor,
-                           resolve(stage.correction.anchor.value_or(stage.start)));
+    if (stage.hooks != nullptr && stage.hooks->loss) {
+      return absl::UnimplementedError(
+          "a stage has a loss of its own, which needs LibTorch: test its rule with another loss, "
+          "and "
+          "the loss by itself");
+    }
+    MACAW_ASSIGN_OR_RETURN(const ConstVectorView start, training::Resolve(stage.start, outcomes));
+    MACAW_ASSIGN_OR_RETURN(
+        const ConstVectorView anchor,
+        training::Resolve(stage.correction.anchor.value_or(stage.start), outcomes));
+    ConstVectorView v;
+    if (!stage.correction.v.empty()) {
+      MACAW_ASSIGN_OR_RETURN(v, training::SumOf(stage.correction.v, outcomes, spec, v_sum_));
+    }
     StageOutcome outcome;
     outcome.examples = examples;
     outcome.sums = {double(examples), examples * objective.Loss(NumbersOf(start))};
     ends_.push_back(FlatVector::CopyOf(start, layout_));
     const VectorView end = ends_.back().view();
     if (stage.kind == StageKind::kTrain) {
-      Train(stage, objective, anchor, end, examples, outcome);
+      Train(stage, objective, anchor, v, end, examples, outcome);
     } else if (stage.kind == StageKind::kGradient) {
       std::memset(end.bytes.data(), 0, end.bytes.size());
       SetNumbers(objective.Gradient(NumbersOf(start)), end);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "algorithms/api/registry.h"
-#include "tests/algorithms/plain_trainer.h"
+#include "sdk/testing/plain_trainer.h"
 
 namespace macaw::algorithms {
 
@@ -24,8 +24,9 @@ const Numbers& Q4UniformOptimum();  // of the plain mean
 
 // A federation in one function call: every room's part of a round, without the rooms. Configure →
 // Prepare → trainer → Conclude → exact sum → Apply, phase after phase, with client states that move
-// in the last phase only. A description is taken as it is: MakeSchema's refusals have tests of
-// their own.
+// in the last phase only, and stragglers that do a part of their work (Options::cohort). A
+// description is taken as it is: MakeSchema's refusals have tests of their own. A plug-in's tests
+// use it as those of the built-ins do (sdk/README.md); what it cannot go on with ends the process.
 class RoundLoop {
  public:
   struct Options {
@@ -57,12 +58,15 @@ class RoundLoop {
   ServerAlgorithm& server() { return *server_; }
   const Setup& setup() const { return setup_; }
   const Schema& schema() const { return schema_; }
+  int phases() const { return phases_; }  // of the last round
   // State item `item` of a client; zero before its first turn.
   Numbers State(size_t client, size_t item) const;
   // Weight over the population, p_i.
   double Share(size_t client) const;
   // A vector of what the server would save.
   Numbers Saved(const std::string& name) const;
+  // What the server would have evaluated and written.
+  Numbers Result() const { return NumbersOf(server_->Result()); }
   // What the algorithm evaluates for a client.
   Numbers Personal(size_t client);
   // Carries on from another loop's server and client states, as a resumed run does.
@@ -82,6 +86,7 @@ class RoundLoop {
   std::vector<FlatVector> zero_state_;
   std::vector<ConstVectorView> state_views_;
   uint32_t round_ = 0;
+  int phases_ = 0;
 };
 
 // Largest absolute difference.
@@ -89,5 +94,7 @@ double Distance(const Numbers& a, const Numbers& b);
 
 // A built-in by its name.
 Description Builtin(const std::string& name);
+// An algorithm of the plug-in that this shared library is.
+absl::StatusOr<Description> OfPlugin(const std::string& library, const std::string& name);
 
 }  // namespace macaw::algorithms

@@ -39,8 +39,8 @@ class Quadratic final : public Objective {
 // Carries out plans on one client's objective: every batch is the full one. Steps: `local.steps`,
 // or epochs · examples where that is 0. The step itself is the trainers' own
 // (training/local_optimizer.h). Buffers, if the layout has any, move a tenth of the way to
-// `examples` each step, as statistics would. The outcomes' vectors live until the next Run. One
-// thread.
+// `examples` each step, as statistics would. Hooks may correct gradients; a loss hook, which needs
+// LibTorch, is refused. The outcomes' vectors live until the next Run. One thread.
 class PlainTrainer {
  public:
   explicit PlainTrainer(LayoutPtr layout);
@@ -51,10 +51,11 @@ class PlainTrainer {
 
  private:
   void Train(const training::Stage& stage, const Objective& objective, ConstVectorView anchor,
-             VectorView w, uint32_t examples, training::StageOutcome& outcome);
+             ConstVectorView v, VectorView w, uint32_t examples, training::StageOutcome& outcome);
 
   LayoutPtr layout_;
   FlatVector gradient_;
+  FlatVector v_sum_;
   training::LocalOptimizer optimizer_;
   std::vector<FlatVector> ends_;
 };

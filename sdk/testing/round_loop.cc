@@ -1,4 +1,4 @@
-#include "tests/algorithms/round_loop.h"
+#include "sdk/testing/round_loop.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,6 +9,8 @@
 #include "aggregation/exact_sum.h"
 #include "core/random.h"
 #include "core/status.h"
+#include "sdk/loader.h"
+#include "training/api/straggler.h"
 
 namespace macaw::algorithms {
 namespace {
@@ -60,6 +62,12 @@ Description Builtin(const std::string& name) {
   return *Must(registry.Find(name));
 }
 
+absl::StatusOr<Description> OfPlugin(const std::string& library, const std::string& name) {
+  MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, sdk::LoadAll({library}));
+  MACAW_ASSIGN_OR_RETURN(const Description* found, catalogue.algorithms().Find(name));
+  return *found;
+}
+
 RoundLoop::RoundLoop(const Description& description, std::vector<TestPopulationClient> population,
                      const Options& options)
     : population_(std::move(population)) {
@@ -98,7 +106,7 @@ ClientContext RoundLoop::Context(size_t client, std::span<const ConstVectorView>
   context.client = ClientId(client);
   context.examples = population_[client].examples;
   context.weight = population_[client].examples;
-  context.local = setup_.local;
+  context.local = training::WorkOf(setup_.cohort, setup_.local, context.round, context.client);
   if (population_[client].steps > 0) context.local.steps = population_[client].steps;
   context.broadcast = broadcast;
   context.state = state_views_;
@@ -126,6 +134,7 @@ absl::Status RoundLoop::Round(const std::vector<size_t>& cohort, const std::set<
     order.total_weight += weight;
   }
   for (uint8_t phase = 0;; ++phase) {
+    phases_ = phase + 1;
     const std::vector<ConstVectorView> broadcast =
         server_->Configure(macaw::Round(round_), Phase(phase));
     MACAW_ASSIGN_OR_RETURN(aggregation::ExactSum sum,

@@ -1,0 +1,54 @@
+#include "cli/config/notes.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace macaw::cli {
+namespace {
+
+// Whether some client has both: what its own model is trained on, and what it is tested on.
+bool AnyCanBeTested(const data::Dataset& dataset) {
+  for (uint64_t c = 0; c < dataset.info().clients; ++c) {
+    const ClientId client(c);
+    if (dataset.Examples(client, data::Split::kTest) > 0 &&
+        dataset.Examples(client, data::Split::kTrain) > 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::string PersonalModelsNote(const Config& config, const data::Dataset& dataset) {
+  const std::string& name = config.run.algorithm.name;
+  if (!AnyCanBeTested(dataset)) {
+    return absl::StrCat(
+        name,
+        " leaves each client a model of its own, but no client that trains has test rows, so "
+        "these models are not evaluated",
+        config.run.evaluation.clients ? " (clients_test_* will be missing or null)" : "",
+        ": clients have test rows in synthetic and prepared data, with data.test_path of LEAF "
+        "files, and by \"client_test\" of a partition file");
+  }
+  if (config.run.evaluation.clients) return "";
+  return absl::StrCat(name,
+                      " leaves each client a model of its own, which test_* does not show: set "
+                      "evaluation.clients = true for clients_test_*");
+}
+
+}  // namespace
+
+std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& spec,
+                                 const data::Dataset& dataset,
+                                 const algorithms::Registry& registry) {
+  const RunConfig& run = config.run;
+  const auto algorithm = registry.Find(run.algorithm.name);
+  if (!algorithm.ok()) return {};
+  std::vector<std::string> notes;
+  if ((*algorithm)->notes) notes = (*algorithm)->notes(algorithms::SetupOf(run, spec.layout));
+  if ((*algorithm)->has_personal_models) {
+    const std::string note = PersonalModelsNote(config, dataset);
+    if (!note.empty()) notes.push_back(note);
+  }
+  return notes;
+}
+
+}  // namespace macaw::cli

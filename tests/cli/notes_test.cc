@@ -1,0 +1,79 @@
+#include "cli/config/notes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_join.h"
+#include "cli/config/resolve.h"
+#include "tests/cli/config_test_util.h"
+
+namespace macaw::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// Three clients of 20 training rows, with so many test rows each, or none of either.
+class SomeRows final : public data::Dataset {
+ public:
+  SomeRows(std::vector<uint32_t> train, std::vector<uint32_t> test)
+      : train_(std::move(train)), test_(std::move(test)) {
+    info_.name = "some";
+    info_.input_shape = {4};
+    info_.classes = 3;
+    info_.clients = train_.size();
+    for (const uint32_t rows : train_) info_.train_examples += rows;
+  }
+  const data::DatasetInfo& info() const override { return info_; }
+  uint32_t Examples(ClientId client, data::Split split) const override {
+    return split == data::Split::kTrain  ? train_[client.value]
+           : split == data::Split::kTest ? test_[client.value]
+                                         : 0;
+  }
+  absl::StatusOr<data::Rows> Client(ClientId, data::Split) const override {
+    return absl::UnimplementedError("counts only");
+  }
+  data::Rows CentralTest() const override { return {}; }
+
+ private:
+  data::DatasetInfo info_;
+  std::vector<uint32_t> train_, test_;
+};
+
+std::string Notes(const std::string& algorithm, const data::Dataset& dataset,
+                  std::vector<std::string> set = {}) {
+  const sdk::Catalogue builtins = sdk::Catalogue::Builtins();
+  std::vector<Override> overrides;
+  set.insert(set.end(), {"cohort.size=2", "algorithm.name=" + algorithm});
+  for (const std::string& one : set) overrides.push_back(*ParseOverride(one));
+  auto config = ParseConfig(kMinimal, "exp.toml", "/configs", overrides, builtins);
+  EXPECT_TRUE(config.ok()) << config.status();
+  const absl::Status resolved = Resolve(*config, dataset.info(), builtins);
+  EXPECT_TRUE(resolved.ok()) << resolved;
+  const auto spec = SpecOf(*config);
+  EXPECT_TRUE(spec.ok()) << spec.status();
+  return absl::StrJoin(NotesOf(*config, *spec, dataset, builtins.algorithms()), "\n");
+}
+
+TEST(Notes, SayThatPersonalModelsAreNotEvaluatedWhereNoClientHasTestRows) {
+  const SomeRows without({20, 20, 20}, {0, 0, 0}), with({20, 20, 20}, {0, 5, 0});
+  const SomeRows held_out({20, 20, 0}, {0, 0, 5});  // who has test rows never trains
+  const std::vector<std::string> evaluated = {"evaluation.clients=true"};
+  for (const data::Dataset* nobody : {&without, &held_out}) {
+    EXPECT_THAT(Notes("ditto", *nobody, evaluated),
+                AllOf(HasSubstr("ditto"), HasSubstr("test rows"), HasSubstr("clients_test_*")));
+    EXPECT_THAT(Notes("ditto", *nobody), HasSubstr("client_test"));
+    EXPECT_EQ(Notes("fedavg", *nobody, evaluated), "");
+  }
+  EXPECT_EQ(Notes("ditto", with, evaluated), "");
+  EXPECT_THAT(Notes("ditto", with), HasSubstr("evaluation.clients = true"));
+}
+
+TEST(Notes, SayWhatTheAlgorithmHasToSay) {
+  const SomeRows rows({20, 40, 60}, {0, 0, 0});
+  EXPECT_THAT(Notes("scaffold", rows), HasSubstr("plain mean"));
+  EXPECT_EQ(Notes("scaffold", rows, {"algorithm.scaffold.weighted=true"}), "");
+}
+
+}  // namespace
+}  // namespace macaw::cli
