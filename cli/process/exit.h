@@ -7,8 +7,8 @@ namespace macaw::cli {
 // Exit codes of every program here.
 constexpr int kExitOk = 0;
 constexpr int kExitFailed = 1;
-constexpr int kExitUsage = 2;       // bad arguments or configuration; of a child also whatever would
-                                    // only come again
+constexpr int kExitUsage = 2;  // bad arguments or configuration; of a child also whatever would
+                               // only come again
 constexpr int kExitUnanswered = 3;  // of a worker: the server, or the Redis with its clients'
                                     // states, has not answered for as long as it waits
 constexpr int kExitNoRoom = 4;      // of a worker: no disk or memory left; pointless until there is
