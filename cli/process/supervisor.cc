@@ -253,9 +253,8 @@ class Supervisor {
     const Exit exit = worker.child->Reap();
     worker.child.reset();
     if (stopping_) return absl::OkStatus();
-    if (exit.code == kExitUsage) {
-      return GiveUp(absl::FailedPreconditionError(Complaint(worker.name, exit, worker.log)));
-    }
+    if (exit.code == kExitUsage)
+      return GiveUp(absl::InvalidArgumentError(Complaint(worker.name, exit, worker.log)));
     if (exit.code == kExitNoRoom)
       return GiveUp(absl::ResourceExhaustedError(Complaint(worker.name, exit, worker.log)));
     if (exit.code == kExitUnanswered) {

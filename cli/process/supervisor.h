@@ -45,8 +45,9 @@ enum class RunEnd : uint8_t {
 // without a round in between the run ends. The server's death ends everything. SIGINT, SIGTERM or
 // SIGHUP asks the server to stop, a second one kills. Whatever happens, no child outlives the call,
 // nor this process. Errors name the child, how it ended and its last error line;
-// kFailedPrecondition is one that would only come again. Call on the main thread, before any other
-// thread exists (signals are blocked meanwhile).
+// kFailedPrecondition (of the server)
+// and kInvalidArgument (of a worker) are those that would only come again. Call on the main thread,
+// before any other thread exists (signals are blocked meanwhile).
 absl::StatusOr<RunEnd> Supervise(const SupervisorOptions& options);
 
 }  // namespace macaw::cli

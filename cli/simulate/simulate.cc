@@ -246,8 +246,10 @@ Ran RunOnce(const SimulateOptions& options, const sdk::Catalogue& catalogue,
   if (!end.ok()) {
     (void)Report(end.status());
     // What was refused, or would only come again, is not to be gone on with.
-    const bool can_go_on = !absl::IsFailedPrecondition(end.status()) && HasCheckpoint(run.folder());
-    return {.code = kExitFailed, .go_on = can_go_on ? run.folder() : ""};
+    const bool refused =
+        absl::IsFailedPrecondition(end.status()) || absl::IsInvalidArgument(end.status());
+    const bool can_go_on = !refused && HasCheckpoint(run.folder());
+    return {.code = ExitCodeOf(end.status()), .go_on = can_go_on ? run.folder() : ""};
   }
   if (*end != RunEnd::kFinished) {
     return {.code = kExitInterrupted, .go_on = HasCheckpoint(run.folder()) ? run.folder() : ""};

@@ -275,7 +275,7 @@ TEST_F(SupervisorTest, TellsAWorkerWithoutRoomFromOneThatRefuses) {
         .status();
   };
   EXPECT_TRUE(absl::IsResourceExhausted(end_of("exit 4"))) << "there may be room tomorrow";
-  EXPECT_TRUE(absl::IsFailedPrecondition(end_of("exit 2")));
+  EXPECT_TRUE(absl::IsInvalidArgument(end_of("exit 2")));
 }
 
 TEST_F(SupervisorTest, AttendsToAServiceThatHasSomethingToDo) {
