@@ -215,7 +215,10 @@ bool RoundEngine::MoveOnWithoutClients() {
       "round ", order_.round.value, ": all ", report_.left_out.size(),
       " clients had to be left out; client ", first.attempt.client.value, ": ", first.message);
   host_.Note({"round_lost", {{"round", int64_t{order_.round.value}}, {"why", what}}});
-  if (lost_rounds_ + 1 < options_.max_lost_rounds) return true;
+  // A shorter run that has lost all its rounds has trained nothing either.
+  const uint32_t most =
+      std::min(options_.max_lost_rounds, options_.run.rounds - options_.completed);
+  if (lost_rounds_ + 1 < most) return true;
   Fail(absl::AbortedError(
       lost_rounds_ == 0 ? what
                         : absl::StrCat(what, " (as in the ", lost_rounds_, " rounds before)")));

@@ -31,8 +31,8 @@ struct EngineOptions {
   uint32_t epoch = 1;
   Duration lease_timeout = FromSeconds(30);
   uint32_t max_deaths = 3;  // of one client's running attempts with their worker, in one round
-  // Rounds in a row in which every client was left out, until the run ends: one such round moves
-  // on, but a run that trains nothing should not go on to its end.
+  // Rounds in a row in which every client was left out, until the run ends (all of a shorter run):
+  // one such round moves on, but a run that trains nothing should not go on to its end.
   uint32_t max_lost_rounds = 5;
   uint32_t workers = 1;           // that must have registered before the first round
   bool evaluation_gates = false;  // the next round waits for the evaluation (a stop rule is set)

@@ -143,7 +143,7 @@ TEST_F(ByHand, AnInterruptedRunGoesOnWithItsFolderAlone) {
 TEST_F(ByHand, NobodyElseRunsInALiveFolder) {
   const auto server = Server({"--config", config_});
   Program second("macaw-server", {"--config", config_, "--run-dir", run_, "--resume"});
-  EXPECT_EQ(second.Wait(), 1);
+  EXPECT_EQ(second.Wait(), 2);
   EXPECT_THAT(second.text(), AllOf(HasSubstr(absl::StrCat("(pid ", server->pid(), ")")),
                                    HasSubstr("is running in " + run_)));
   for (const std::string& how : {std::string(" --resume "), " " + config_ + " --force --out "}) {

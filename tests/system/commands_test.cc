@@ -55,7 +55,7 @@ class Commands : public testing::Test {
     std::map<std::string, std::string> files;
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(run)) {
       const std::string name = entry.path().lexically_relative(run).string();
-      if (entry.is_regular_file() && !name.starts_with("logs/"))
+      if (entry.is_regular_file() && !name.starts_with("logs/") && name != ".lock")
         files[name] = *ReadFile(entry.path().string());
     }
     return files;

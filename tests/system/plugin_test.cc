@@ -109,7 +109,7 @@ TEST_F(Plugin, ANewProjectBuildsPassesItsTestsAndKeepsTheLaw) {
   const Output broken = Build(folder);
   ASSERT_EQ(broken.code, 0) << broken.text;
   Simulation thrown("thrown", {config});
-  EXPECT_EQ(thrown.Wait(), 1) << thrown.output();
+  EXPECT_EQ(thrown.Wait(), 2) << thrown.output();
   EXPECT_THAT(thrown.output(), HasSubstr("plug-in \"moon\": eclipse"));
 }
 
