@@ -215,7 +215,9 @@ TEST(StateInRedis, GivesTheBytesOfTheDiskAlsoWhenKilledAndResumed) {
   EXPECT_EQ(StateBytesAfter("redis", redis), disk);
   std::string folder;
   {
-    Simulation first("first", redis);
+    // Pauses make its rounds last longer than it takes to kill it in the fourth.
+    Simulation first("first", Plus(redis, {"--set", "emulation.pause_probability=1", "--set",
+                                           "emulation.pause_seconds=0.02"}));
     ASSERT_TRUE(first.WaitForEvent([](const nlohmann::json& event) {
       return event["event"] == "round" && event["round"].get<uint32_t>() >= 3;
     }));
