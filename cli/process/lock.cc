@@ -1,28 +1,59 @@
 #include "cli/process/lock.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
+#include <thread>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "core/clock.h"
 #include "core/files.h"
 
 namespace macaw::cli {
+namespace {
+
+// How long the children of a process that was killed may take to end, and how often that is asked:
+// nothing tells when a lock is given up.
+constexpr Duration kLastBreath = std::chrono::seconds(5), kPause = std::chrono::milliseconds(10);
+
+// The number in a lock's file, of the process that took it; 0: none.
+pid_t HolderIn(const std::string& path) {
+  const absl::StatusOr<std::string> text = ReadFile(path);
+  int holder = 0;
+  const bool number = text.ok() && absl::SimpleAtoi(absl::StripAsciiWhitespace(*text), &holder);
+  return number ? holder : 0;
+}
+
+// Takes the lock, or waits for it where whoever took it is gone: then children of it, which the
+// kernel is just ending, have the last copies.
+bool Take(int lock, const std::string& path) {
+  const TimePoint end = SteadyClock().Now() + kLastBreath;
+  while (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
+    const pid_t holder = HolderIn(path);
+    const bool gone = holder > 0 && ::kill(holder, 0) != 0 && errno == ESRCH;
+    if (!gone || SteadyClock().Now() >= end) return false;
+    std::this_thread::sleep_for(kPause);
+  }
+  return true;
+}
+
+}  // namespace
 
 absl::StatusOr<Fd> LockFolder(const std::string& folder) {
   const std::string path = absl::StrCat(folder, "/.lock");
   Fd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!lock.open()) return absl::ErrnoToStatus(errno, absl::StrCat("cannot write into ", folder));
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-    const absl::StatusOr<std::string> text = ReadFile(path);
-    const std::string holder(absl::StripAsciiWhitespace(text.ok() ? *text : ""));
+  if (!Take(lock.get(), path)) {
+    const pid_t holder = HolderIn(path);
     return absl::FailedPreconditionError(
-        absl::StrCat("another process", holder.empty() ? "" : absl::StrCat(" (pid ", holder, ")"),
+        absl::StrCat("another process", holder == 0 ? "" : absl::StrCat(" (pid ", holder, ")"),
                      " is running in ", folder));
   }
   // For the message above; on a full disk that goes without.

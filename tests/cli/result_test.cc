@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -210,6 +211,31 @@ TEST_F(FolderTest, IsHeldUntilTheLastProcessThatHasItsLockEnds) {
   pipe.write.Close();
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);
   EXPECT_TRUE(LockFolder(path_).ok());
+}
+
+TEST_F(FolderTest, IsFreeOnceTheChildrenOfAKilledHolderHaveEnded) {
+  for (int i = 0; i < 20; ++i) {
+    PipePair ready = *MakePipe();
+    const pid_t holder = ::fork();
+    if (holder == 0) {
+      const absl::StatusOr<Fd> lock = LockFolder(path_);
+      const pid_t parent = ::getpid();
+      if (::fork() == 0) {  // ends with its parent, by the kernel, a moment later
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (::getppid() != parent) ::_exit(1);
+        [[maybe_unused]] const ssize_t ignored =
+            ::write(ready.write.get(), lock.ok() ? "y" : "n", 1);
+      }
+      while (true) ::pause();
+    }
+    char locked = 'n';
+    ASSERT_EQ(::read(ready.read.get(), &locked, 1), 1);
+    EXPECT_EQ(locked, 'y');
+    ::kill(holder, SIGKILL);
+    ASSERT_EQ(::waitpid(holder, nullptr, 0), holder);
+    const absl::StatusOr<Fd> lock = LockFolder(path_);
+    EXPECT_TRUE(lock.ok()) << lock.status();
+  }
 }
 
 TEST(Overrides, FollowTheOrderOfTheCommandLineAndTheSource) {
