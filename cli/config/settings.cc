@@ -22,9 +22,18 @@ using Json = nlohmann::ordered_json;
 bool SaidElsewhere(const std::string& key) {
   static const std::set<std::string> kElsewhere = {
       "data.class_names",
-      "plugins",           "run.name",         "run.out",           "run.seed",
-      "algorithm.name",    "data.resident",    "run.clients",       "run.train_examples",
-      "run.train_clients", "run.train_tokens", "model.input_shape", "model.script_digest",
+      "plugins",
+      "run.name",
+      "run.out",
+      "run.seed",
+      "algorithm.name",
+      "data.resident",
+      "run.clients",
+      "run.train_examples",
+      "run.train_clients",
+      "run.train_tokens",
+      "model.input_shape",
+      "model.script_digest",
       "model.tensors",
   };
   return kElsewhere.contains(key);
