@@ -120,17 +120,13 @@ Description Scaffold() {
           "Learning",
       .parameters = ServerRateParameters(),
       .remarks =
-          "Option 2 is unstable where controls are stale: a client that takes part in few rounds, "
-          "for "
-          "several local epochs each, corrects all of its steps by a c_i of many rounds ago, and "
-          "what it "
-          "overshoots becomes its next c_i. With a small part of the clients in a round and many "
-          "local "
-          "epochs take option = 1 (one more pass over the client's rows), fewer epochs or a "
-          "smaller "
-          "local.lr. On the quick start with cohort.size = 50 of 1,000 clients and 5 epochs, "
-          "option 2 ends "
-          "at 9.6 % accuracy and option 1 at 94.4 %.",
+          "Option 2 is unstable where controls are stale: a client that takes part in few "
+          "rounds, for several local epochs each, corrects all of its steps by a c_i of many "
+          "rounds ago, and what it overshoots becomes its next c_i. With a small part of the "
+          "clients in a round and many local epochs take option = 1 (one more pass over the "
+          "client's rows), fewer epochs or a smaller local.lr. On the quick start with "
+          "cohort.size = 50 of 1,000 clients and 5 epochs, option 2 ends at 9.6 % accuracy "
+          "and option 1 at 94.4 %.",
       .notes =
           [](const Setup& setup) {
             if (setup.Get<bool>("weighted")) return std::vector<std::string>();

@@ -27,6 +27,7 @@
 #include "core/spelling.h"
 #include "core/status.h"
 #include "data/dataset.h"
+#include "server/checkpoint.h"
 
 namespace macaw::cli {
 namespace {
@@ -58,11 +59,6 @@ std::string ModelLine(const Config& config, const models::ModelSpec& spec) {
   return absl::StrCat(config.run.model.name, ": ", Grouped(spec.layout->count()),
                       " parameters, input [", absl::StrJoin(spec.input_shape, ", "), "], ",
                       spec.outputs, " outputs, ", config.task);
-}
-
-bool HasCheckpoint(const std::string& folder) {
-  std::error_code error;
-  return !std::filesystem::is_empty(folder + "/checkpoints", error) && !error;
 }
 
 // One run, from its configuration to its result on disk. The order matters: everything that can be
@@ -162,7 +158,7 @@ class Run {
                                                      config_.run.rounds));
     }
     MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(config_));
-    const bool begins_again = !HasCheckpoint(options_.resume);  // if the server agrees
+    const bool begins_again = !server::HasCheckpoint(options_.resume);  // if the server agrees
     MACAW_RETURN_IF_ERROR(CheckState(spec, begins_again ? Start::kNew : Start::kResumed));
     MACAW_RETURN_IF_ERROR(CheckStatesKept(options_.resume));
     MACAW_ASSIGN_OR_RETURN(folder_, OpenRunFolder(options_.resume));
@@ -248,11 +244,12 @@ Ran RunOnce(const SimulateOptions& options, const sdk::Catalogue& catalogue,
     // What was refused, or would only come again, is not to be gone on with.
     const bool refused =
         absl::IsFailedPrecondition(end.status()) || absl::IsInvalidArgument(end.status());
-    const bool can_go_on = !refused && HasCheckpoint(run.folder());
+    const bool can_go_on = !refused && server::HasCheckpoint(run.folder());
     return {.code = ExitCodeOf(end.status()), .go_on = can_go_on ? run.folder() : ""};
   }
   if (*end != RunEnd::kFinished) {
-    return {.code = kExitInterrupted, .go_on = HasCheckpoint(run.folder()) ? run.folder() : ""};
+    return {.code = kExitInterrupted,
+            .go_on = server::HasCheckpoint(run.folder()) ? run.folder() : ""};
   }
   absl::StatusOr<RunResult> result = ReadResult(run.folder());
   const absl::Status ended = result.ok() ? run.LookAfterStates() : result.status();
@@ -287,7 +284,8 @@ SimulateOptions GoingOnWith(const std::string& folder, const SimulateOptions& op
 Ran RunSeed(const SimulateOptions& options, const sdk::Catalogue& catalogue, const Repeat& repeat,
             uint64_t seed, bool begun) {
   const std::string folder = repeat.FolderOf(seed);
-  if (begun && HasCheckpoint(folder)) return RunOnce(GoingOnWith(folder, options), catalogue, {});
+  if (begun && server::HasCheckpoint(folder))
+    return RunOnce(GoingOnWith(folder, options), catalogue, {});
   SimulateOptions fresh = options;
   fresh.out = folder;
   fresh.force = options.force || begun;  // killed before its first checkpoint

@@ -162,7 +162,7 @@ class RoundEngine {
   // Ends the run when these say that the state of a client cannot be read.
   bool FailOverState(const std::vector<fleet::LeftOut>& left_out);
   bool FailOverState(WorkerId worker, const std::vector<fleet::EvaluationResult>& evaluations);
-  // Tells the scheduler which of the cohort's clients have a state, and whose session made it.
+  // Tells the scheduler which of the cohort's clients have a state, and which worker made it.
   void ReportStates();
   // The run has done its rounds: ends it, in a stateful run once all states have been digested.
   void Finish(RunEnd end, std::string reason, TimePoint now);

@@ -50,7 +50,7 @@ class StateVersions {
   const VersionIndex& index() const { return index_; }
   bool any() const { return !index_.empty() || !staged_.empty(); }
 
-  // Which session made the current version: its worker may have it in memory still. Placement only;
+  // Which worker made the current version: it may have it in memory still. Placement only;
   // 0 where nobody did since the server's start.
   WorkerId MadeBy(ClientId client) const;
 
