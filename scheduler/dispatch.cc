@@ -249,7 +249,7 @@ void DispatchQueue::Balance(double now) {
     Worker& worker = *workers[turn.worker];
     worker.queue.push_back(entry);
     worker.queued += SecondsOn(worker, entry);
-    if (turn.start > now) next_start_ = std::min(next_start_, turn.start);
+    next_start_ = std::min(next_start_, turn.start);
   }
   moved_ = 0;
 }

@@ -91,7 +91,7 @@ class DispatchQueue {
   size_t slots_ = 0;
   size_t size_ = 0;
   size_t moved_ = 0;               // clients handed out or put back since the last balance
-  double next_start_ = 0;          // at the last balance: the earliest start planned for later
+  double next_start_ = 0;          // at the last balance: the earliest start planned, now or later
   double mean_seconds_ = 0;        // planned, of a client
   double took_ = 0, planned_ = 0;  // over all workers
 };

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -148,6 +150,30 @@ TEST(DispatchQueue, ASlowSlotLeavesTheLastClientToAFastOneUnlessThatIsLate) {
   EXPECT_GT(none.look_again, 10);
   EXPECT_LT(none.look_again, 20);
   EXPECT_EQ(queue.Take({.worker = WorkerId(2), .now = 1000}).clients.size(), 1u);
+}
+
+// Workers come late, take their time and are then faster than the clock resolves. Whoever is passed
+// over waits for the time that it was told: somebody must always be due to ask.
+TEST(DispatchQueue, SomebodyIsAlwaysDueToAskWhileClientsAreLeft) {
+  RandomStream stream({.seed = 3});
+  for (int trial = 0; trial < 3000; ++trial) {
+    const size_t count = 2 + stream.Below(3);
+    std::vector<WorkerInfo> workers;
+    for (uint32_t w = 0; w < count; ++w) workers.push_back({.worker = WorkerId(w + 1)});
+    DispatchQueue queue(
+        Planned("planned_stealing", RandomLoads(stream, 1 + stream.Below(6), 10), workers));
+    std::vector<double> asks;  // when each asks next
+    for (size_t w = 0; w < count; ++w) asks.push_back(stream.Uniform() * 1e-2);
+    for (int n = 0; !queue.empty(); ++n) {
+      ASSERT_LT(n, 10000) << "trial " << trial << ": clients are never handed out";
+      const auto next = std::ranges::min_element(asks);
+      ASSERT_TRUE(std::isfinite(*next)) << "trial " << trial << ": everybody waits for another";
+      const double now = *next;
+      const Piece piece = queue.Take(
+          {.worker = WorkerId(static_cast<uint32_t>(next - asks.begin() + 1)), .now = now});
+      *next = piece.clients.empty() ? piece.look_again : now + stream.Uniform() * 1e-4;
+    }
+  }
 }
 
 TEST(DispatchQueue, ASlotThatMakesNoProgressGetsNothingMore) {
