@@ -39,7 +39,13 @@ bool EvaluationDue(const RunConfig& run, Round round) {
 void RoundEngine::Abort(absl::Status why) { Fail(std::move(why)); }
 
 void RoundEngine::Begin(TimePoint now) {
-  auto sampler = scheduler::MakeSampler(options_.run.cohort, examples_);
+  if (options_.data_digest.has_value() && *options_.data_digest != roster_.data_digest()) {
+    return Fail(absl::FailedPreconditionError(
+        "the workers' data (files, partition or seed) differs from what the checkpoint was trained "
+        "on"));
+  }
+  roster_.Begin();
+  auto sampler = scheduler::MakeSampler(options_.run.cohort, roster_.rows());
   if (!sampler.ok()) return Fail(sampler.status());
   sampler_ = *std::move(sampler);
   if (options_.evaluate_first.has_value())
@@ -140,20 +146,38 @@ void RoundEngine::BroadcastReady(Round round, Phase phase, absl::StatusOr<fleet:
   if (state_ != State::kPreparing || round != order_.round || phase != order_.phase) return;
   if (!broadcast.ok()) return Fail(broadcast.status());
   broadcast_ = *std::move(broadcast);
-  std::vector<scheduler::WorkerInfo> workers;
-  for (const auto& [id, worker] : workers_)
-    workers.push_back({.worker = id, .slots = worker.slots, .costs = Estimates().CostsOf(id)});
-  const scheduler::Plan plan = scheduler_.Assign(cohort_, workers);
-  host_.Note({"planned", {{"round", int64_t{round.value}}, {"why", plan.reason}}});
-  dispatch_ = scheduler::DispatchQueue(plan);
   report_.times.ready = now;
-  if (workers.empty()) {  // everybody left between two rounds: whoever comes takes from the common
-                          // pool
-    for (const scheduler::CohortEntry& entry : cohort_.entries) dispatch_.PutBack(entry);
-  }
+  PlanPools();
   state_ = State::kRunning;
   ServeParked(now);
   Advance(now);
+}
+
+// Each pool's clients on its own workers.
+void RoundEngine::PlanPools() {
+  std::vector<scheduler::Cohort> cohorts(pools_.size());
+  for (const scheduler::CohortEntry& entry : cohort_.entries)
+    cohorts[roster_.HoldingOf(entry.client).value].entries.push_back(entry);
+  for (size_t i = 0; i < pools_.size(); ++i) {
+    Pool& pool = pools_[i];
+    pool.dispatch = {};
+    scheduler::Cohort& cohort = cohorts[i];
+    if (cohort.entries.empty()) continue;
+    cohort.round = cohort_.round;
+    std::vector<scheduler::WorkerInfo> workers;
+    for (const WorkerId id : pool.workers) {
+      workers.push_back(
+          {.worker = id, .slots = workers_.at(id).slots, .costs = Estimates().CostsOf(id)});
+    }
+    const scheduler::Plan plan = scheduler_.Assign(cohort, workers);
+    // An owner's clients leave nothing to plan.
+    if (roster_.owner_of(HoldingId(static_cast<uint32_t>(i))).empty())
+      host_.Note({"planned", {{"round", int64_t{order_.round.value}}, {"why", plan.reason}}});
+    pool.dispatch = scheduler::DispatchQueue(plan);
+    if (!workers.empty()) continue;
+    // Nobody who has them is there: whoever comes takes from the common pool.
+    for (const scheduler::CohortEntry& entry : cohort.entries) pool.dispatch.PutBack(entry);
+  }
 }
 
 void RoundEngine::Applied(absl::StatusOr<bool> another_phase, std::optional<fleet::Blob> model,
@@ -186,8 +210,7 @@ void RoundEngine::Applied(absl::StatusOr<bool> another_phase, std::optional<flee
 }
 
 void RoundEngine::OpenEvaluation(Round round, fleet::Blob model) {
-  evaluation_ = EvaluationBoard(round, std::move(model), options_.run.evaluation,
-                                first_node_->central_test_rows, examples_);
+  evaluation_ = EvaluationBoard(round, std::move(model), options_.run.evaluation, roster_);
   evaluation_open_ = true;
 }
 
@@ -228,7 +251,8 @@ bool RoundEngine::MoveOnWithoutClients() {
 void RoundEngine::AfterEvaluation(TimePoint now) {
   evaluation_open_ = false;
   if (finishing_.has_value()) {
-    state_digest_ = fleet::CombineStateDigests(evaluation_.Report().states);
+    state_digest_ =
+        fleet::CombineStateDigests(versions_.index().size(), evaluation_.Report().states);
     return End(finishing_->first, absl::OkStatus(), finishing_->second);
   }
   const std::optional<std::string> stop = host_.Evaluated(evaluation_.Report());
@@ -307,11 +331,11 @@ double RoundEngine::WeightOf(ClientId client) const {
     case WeightPolicy::kUniform:
       return 1.0;
     case WeightPolicy::kTokens:
-      return static_cast<double>(tokens_[client.value]);
+      return static_cast<double>(roster_.tokens()[client.value]);
     case WeightPolicy::kExamples:
       break;
   }
-  return static_cast<double>(examples_[client.value]);
+  return static_cast<double>(roster_.rows()[client.value]);
 }
 
 }  // namespace macaw::server
