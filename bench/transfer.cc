@@ -50,6 +50,7 @@ class OneBlob final : public fleet::FleetHandler {
   void Offer(fleet::UploadOffer, fleet::Reply<fleet::UploadVerdict> reply) override {
     std::move(reply)(fleet::UploadVerdict::kSend);
   }
+  bool Knows(SessionId) const override { return true; }
   std::shared_ptr<const AlignedBuffer> FindBlob(const Digest& digest) override {
     MutexLock lock(&mutex_);
     return blob_.digest == digest ? blob_.bytes : nullptr;

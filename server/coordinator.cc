@@ -14,6 +14,7 @@
 #include "core/mutex.h"
 #include "core/status.h"
 #include "server/event_loop.h"
+#include "server/open_sessions.h"
 #include "server/opening.h"
 #include "server/run_writer.h"
 #include "server/served_blobs.h"
@@ -21,6 +22,7 @@
 namespace macaw::server {
 namespace {
 
+constexpr uint64_t kRefusalsTold = 1000;  // in log and events; who asks for ever fills no disk
 constexpr Duration kFarewell =
     std::chrono::seconds(3);  // workers may take this long to hear that it is over
 
@@ -40,6 +42,7 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
         started_(SteadyClock().Now()),
         run_id_(opening.engine.run_id),
         blobs_(opening.engine.evaluate_first),
+        sessions_(options_.lease_timeout),
         scheduler_(std::move(opening.scheduler)),
         engine_(std::move(opening.engine), *scheduler_, *this),
         owed_row_(std::move(opening.owed_row)),
@@ -105,14 +108,16 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
       }
       if (answer.ok()) {
         if (first) blobs_.Pin(population_);
+        sessions_.Add(answer->session);
         // Known already where its first answer was lost.
         if (worker_memory_.try_emplace(answer->session, 0).second)
           writer_.Worker(*engine_.WorkerOf(answer->session), request.name, request.slots);
         log_.Info(absl::StrCat("worker_joined name=", request.name, " slots=", request.slots));
-      } else {
-        log_.Warning(absl::StrCat("worker_refused ", answer.status().message()));
+      } else if (++refused_ <= kRefusalsTold) {
+        const char* last = refused_ == kRefusalsTold ? " (the last refusal that is told)" : "";
+        log_.Warning(absl::StrCat("worker_refused ", answer.status().message(), last));
         Note({"worker_refused",
-              {{"worker", request.name}, {"why", std::string(answer.status().message())}}});
+              {{"worker", request.name}, {"why", absl::StrCat(answer.status().message(), last)}}});
       }
       std::move(reply)(std::move(answer));
     });
@@ -130,6 +135,14 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
 
   void Heartbeat(fleet::HeartbeatRequest request,
                  fleet::Reply<fleet::HeartbeatReply> reply) override {
+    switch (sessions_.Hear(request.session, SteadyClock().Now())) {
+      case OpenSessions::Beat::kUnknown:
+        return std::move(reply)(fleet::HeartbeatReply{.known = false});
+      case OpenSessions::Beat::kTooSoon:
+        return std::move(reply)(fleet::HeartbeatReply{});
+      case OpenSessions::Beat::kDue:
+        break;
+    }
     loop_.Post([this, request = std::move(request), reply = std::move(reply)]() mutable {
       fleet::HeartbeatReply answer = engine_.Heartbeat(request, SteadyClock().Now());
       if (answer.known) {
@@ -143,7 +156,7 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   void Commit(fleet::CommitRequest request, fleet::Reply<fleet::CommitReply> reply) override {
     // Decoded and checked into a buffer of its own first; only then is it judged, and only then
     // added.
-    PostSums([this, request = std::move(request), reply = std::move(reply)]() mutable {
+    PostDecoding([this, request = std::move(request), reply = std::move(reply)]() mutable {
       absl::Status decoded;
       std::optional<aggregation::ExactSum> sum;
       if (request.part.has_value() && !request.part->included.empty()) {
@@ -179,9 +192,15 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
 
   void Offer(fleet::UploadOffer offer, fleet::Reply<fleet::UploadVerdict> reply) override {
     loop_.Post([this, offer, reply = std::move(reply)]() mutable {
-      std::move(reply)(engine_.Offer(offer));
+      fleet::UploadVerdict verdict = engine_.Offer(offer);
+      const bool sums = offer.purpose == fleet::BlobPurpose::kSums;
+      if (verdict == fleet::UploadVerdict::kSend && sums && offer.size > most_sums_bytes_)
+        verdict = fleet::UploadVerdict::kTooLarge;
+      std::move(reply)(verdict);
     });
   }
+
+  bool Knows(SessionId session) const override { return sessions_.Knows(session); }
 
   std::shared_ptr<const AlignedBuffer> FindBlob(const Digest& digest) override {
     return blobs_.Find(digest);
@@ -212,7 +231,9 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     PostSums([this, order] {
       absl::StatusOr<fleet::Blob> blob = keeper_.Open(order);
       if (blob.ok()) blobs_.Serve(*blob);
-      loop_.Post([this, order, blob = std::move(blob)]() mutable {
+      const uint64_t most_sums_bytes = keeper_.MostSumsBytes().value_or(0);
+      loop_.Post([this, order, most_sums_bytes, blob = std::move(blob)]() mutable {
+        most_sums_bytes_ = most_sums_bytes;
         engine_.BroadcastReady(order.round, order.phase, std::move(blob), SteadyClock().Now());
       });
     });
@@ -284,6 +305,8 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
       engine_.Lease(lease, *commit.ask, commit.wait, SteadyClock().Now());
     });
   }
+
+  void SessionEnded(SessionId session) override { sessions_.Remove(session); }
 
   void Note(Event event) override { writer_.Note(std::move(event), Elapsed()); }
 
@@ -412,8 +435,13 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     }
   }
 
+  // What the round waits for goes before the decoding of parts that have only just arrived.
   template <typename Work>
   void PostSums(Work work) {
+    small_model_ ? loop_.Post(std::move(work)) : sums_.PostUrgent(std::move(work));
+  }
+  template <typename Work>
+  void PostDecoding(Work work) {
     small_model_ ? loop_.Post(std::move(work)) : sums_.Post(std::move(work));
   }
 
@@ -481,6 +509,7 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   bool farewell_said_ ABSL_GUARDED_BY(mutex_) = false;
 
   ServedBlobs blobs_;  // broadcasts, models to evaluate, the population
+  OpenSessions sessions_;
 
   // engine thread
   const std::unique_ptr<scheduler::Scheduler> scheduler_;
@@ -491,6 +520,8 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   absl::flat_hash_map<Ticket, fleet::Reply<fleet::LeaseReply>> leases_;
   absl::flat_hash_map<Ticket, OpenCommit> commits_;
   std::map<Ticket, aggregation::ExactSum> decoded_;
+  uint64_t refused_ = 0;                         // registrations
+  uint64_t most_sums_bytes_ = 0;                 // of a part of the open phase
   std::map<SessionId, uint64_t> worker_memory_;  // the most of each, in bytes
   fleet::Blob population_;
   NumericProfile profile_;

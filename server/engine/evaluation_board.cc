@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "training/api/metrics.h"
 
 namespace macaw::server {
@@ -108,6 +109,14 @@ size_t EvaluationBoard::Expire(TimePoint now) {
 
 size_t EvaluationBoard::DropWorker(WorkerId worker) {
   return Return([&](const Slot& slot) { return slot.worker == worker; });
+}
+
+size_t EvaluationBoard::Release(WorkerId worker, std::span<const Fence> tasks) {
+  if (tasks.empty()) return 0;
+  const absl::flat_hash_set<Fence> given_back(tasks.begin(), tasks.end());
+  return Return([&](const Slot& slot) {
+    return slot.worker == worker && given_back.contains(slot.task.fence);
+  });
 }
 
 TimePoint EvaluationBoard::NextExpiry() const {

@@ -107,7 +107,10 @@ std::unique_ptr<Coordinator> StartTiny(Options options) {
 }
 
 FakeWorker::FakeWorker(fleet::FleetHandler& server, const std::string& name)
-    : link_(fleet::MakeLocalLink(server)) {
+    : FakeWorker(fleet::MakeLocalLink(server), name) {}
+
+FakeWorker::FakeWorker(std::unique_ptr<fleet::FleetLink> link, const std::string& name)
+    : link_(std::move(link)) {
   AlignedBuffer counts(kClients * sizeof(uint32_t));
   const std::vector<uint32_t> examples = TinyExamples();
   std::copy(examples.begin(), examples.end(), counts.As<uint32_t>().begin());
