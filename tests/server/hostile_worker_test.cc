@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <functional>
-#include <limits>
 #include <map>
 #include <thread>
 #include <vector>
@@ -43,7 +41,12 @@ using testing_support::TinyOptions;
 
 constexpr int kCalls = 10'000;
 constexpr uint32_t kRounds = 50;
-constexpr uint64_t kMemoryBound = uint64_t{384} << 20;  // server, workers and the liar together
+// Server, workers and the liar together. A sanitizer keeps what was freed for a while.
+#ifdef MACAW_SANITIZED
+constexpr uint64_t kMemoryBound = uint64_t{3} << 30;
+#else
+constexpr uint64_t kMemoryBound = uint64_t{384} << 20;
+#endif
 
 // Lets the rounds go on only as fast as the lies, so that the run lasts as long as they do.
 class Pace {
@@ -306,7 +309,7 @@ class Liar {
         request.input_shape.assign(random_.Below(100'000), -3);
         break;
       case 5:
-        request.profile.trainer = std::string(3000, 'x');
+        request.profile.trainer = std::string(100, 'x');
         break;
       case 6:
         request.slots = 0;
@@ -559,9 +562,12 @@ TEST(HostileWorker, TenThousandLiesNeitherEndNorChangeTheRun) {
   EXPECT_EQ(got.digest, want.digest);
   EXPECT_EQ(got.model, want.model);
   EXPECT_LT(liar.peak() - before, kMemoryBound);
-  std::printf("%llu MiB more at the peak\n",
-              static_cast<unsigned long long>((liar.peak() - before) >> 20));
-  for (const auto& [answer, times] : liar.answers()) std::printf("%6d %s\n", times, answer.c_str());
+  // The lies went all the way in, and floods were among them.
+  for (const char* answer : {"Register FAILED_PRECONDITION", "Lease OK", "Heartbeat OK",
+                             "Commit OK", "Commit INVALID_ARGUMENT", "BeginUpload OK", "Upload OK",
+                             "Download OK", "Release OK", "floods"}) {
+    EXPECT_TRUE(liar.answers().contains(answer)) << answer;
+  }
 }
 
 }  // namespace
