@@ -101,7 +101,8 @@ absl::StatusOr<UploadVerdict> BlobMover::Upload(const fleet::Blob& blob, Session
     if (answer.ok() && answer->verdict == UploadVerdict::kBusy) {
       if (SteadyClock().Now() > patience_ends) {
         return absl::UnavailableError(
-            "the server's memory for uploads is full; raise upload_budget_bytes");
+            "the server has no room for an upload: its memory for uploads is taken, or it still "
+            "works on this worker's former one");
       }
     } else if (answer.ok() && answer->verdict != UploadVerdict::kSend) {
       return answer->verdict;

@@ -184,7 +184,7 @@ TEST_F(RemoteBlob, ABusyServerIsAskedAgain) {
   others.session = SessionId(8);
   const auto busy = impatient->Commit(others);
   EXPECT_EQ(busy.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(busy.status().message()), HasSubstr("upload_budget_bytes"));
+  EXPECT_THAT(std::string(busy.status().message()), HasSubstr("no room for an upload"));
   const size_t asked = handler_.offers().size();
   absl::StatusOr<fleet::CommitReply> late;
   std::thread worker([&] { late = link_->Commit(others); });
