@@ -65,6 +65,9 @@ class ExactSum {
   // aligned. Decode checks everything against channels and order (sizes, counts, magnitudes a legal
   // sum can reach) before use: any byte string gives a sum or an error.
   AlignedBuffer Encode() const;
+  // The largest that Encode can make of the order's whole cohort.
+  static absl::StatusOr<uint64_t> MostEncodedBytes(std::vector<ChannelSpec> channels,
+                                                   const GridOrder& order);
   static absl::StatusOr<ExactSum> Decode(std::span<const std::byte> bytes,
                                          std::vector<ChannelSpec> channels, const GridOrder& order);
 

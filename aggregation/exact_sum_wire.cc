@@ -120,6 +120,20 @@ AlignedBuffer ExactSum::Encode() const {
   return buffer;
 }
 
+absl::StatusOr<uint64_t> ExactSum::MostEncodedBytes(std::vector<ChannelSpec> channels,
+                                                    const GridOrder& order) {
+  MACAW_ASSIGN_OR_RETURN(const std::shared_ptr<const Plan> plan,
+                         Plan::Make(std::move(channels), order));
+  uint64_t bytes = HeadBytes(plan->channels.size());
+  for (size_t c = 0; c < plan->channels.size(); ++c) {
+    const ChannelSpec& spec = plan->channels[c];
+    bytes += spec.reduction == Reduction::kCollect
+                 ? order.total_multiplicity * CollectedBytes(spec)
+                 : Padded(spec.layout->size() * plan->grids[c].limbs * sizeof(int64_t));
+  }
+  return bytes;
+}
+
 absl::StatusOr<ExactSum> ExactSum::Decode(std::span<const std::byte> bytes,
                                           std::vector<ChannelSpec> channels,
                                           const GridOrder& order) {

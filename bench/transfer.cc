@@ -57,6 +57,7 @@ class OneBlob final : public fleet::FleetHandler {
              fleet::Reply<fleet::UploadVerdict> reply) override {
     std::move(reply)(fleet::UploadVerdict::kSend);
   }
+  bool Knows(SessionId) const override { return true; }
   std::shared_ptr<const AlignedBuffer> FindBlob(const fleet::Caller&,
                                                 const Digest& digest) override {
     MutexLock lock(&mutex_);

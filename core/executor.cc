@@ -24,26 +24,33 @@ void Executor::Post(Task task) {
   tasks_.push_back(std::move(task));
 }
 
+void Executor::PostUrgent(Task task) {
+  MutexLock lock(&mutex_);
+  urgent_.push_back(std::move(task));
+}
+
 void Executor::WaitIdle() {
   MutexLock lock(&mutex_);
   const auto idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-    return tasks_.empty() && running_ == 0;
+    return urgent_.empty() && tasks_.empty() && running_ == 0;
   };
   mutex_.Await(idle);
 }
 
 void Executor::Loop() {
   NameThisThread(name_);
-  const auto ready = [this]()
-                         ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return closing_ || !tasks_.empty(); };
+  const auto ready = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return closing_ || !urgent_.empty() || !tasks_.empty();
+  };
   while (true) {
     Task task;
     {
       MutexLock lock(&mutex_);
       mutex_.Await(ready);
-      if (tasks_.empty()) return;
-      task = std::move(tasks_.front());
-      tasks_.pop_front();
+      std::deque<Task>& next = urgent_.empty() ? tasks_ : urgent_;
+      if (next.empty()) return;
+      task = std::move(next.front());
+      next.pop_front();
       ++running_;
     }
     std::move(task)();

@@ -13,8 +13,8 @@
 namespace macaw {
 
 // Threads for work that must not run on an RPC thread or the engine's: adding parts, writing files.
-// Tasks start in the order posted; with one thread it is a strand. Thread-safe. The destructor runs
-// what was posted, then joins.
+// Tasks start in the order posted, urgent ones before all others; with one thread it is a strand.
+// Thread-safe. The destructor runs what was posted, then joins.
 class Executor {
  public:
   using Task = absl::AnyInvocable<void() &&>;
@@ -25,6 +25,7 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   void Post(Task task) ABSL_LOCKS_EXCLUDED(mutex_);
+  void PostUrgent(Task task) ABSL_LOCKS_EXCLUDED(mutex_);
   void WaitIdle()
       ABSL_LOCKS_EXCLUDED(mutex_);  // until everything posted so far has run and is gone
 
@@ -33,6 +34,7 @@ class Executor {
 
   const std::string name_;
   Mutex mutex_;
+  std::deque<Task> urgent_ ABSL_GUARDED_BY(mutex_);
   std::deque<Task> tasks_ ABSL_GUARDED_BY(mutex_);
   size_t running_ ABSL_GUARDED_BY(mutex_) = 0;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;

@@ -8,7 +8,9 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <random>
 #include <utility>
+#include <vector>
 
 #include "core/digest.h"
 #include "core/status.h"
@@ -48,6 +50,14 @@ absl::Status WriteAll(int fd, std::span<const std::byte> bytes, const std::strin
   return absl::OkStatus();
 }
 
+// A name that no other writer of this file has: a process's number is another's, too, where two
+// containers share a folder.
+std::string AsideOf(const std::string& path) {
+  std::random_device random;
+  const uint64_t suffix = static_cast<uint64_t>(random()) << 32 | random();
+  return absl::StrCat(path, ".", absl::Hex(suffix, absl::kZeroPad16), ".part");
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
@@ -74,13 +84,6 @@ absl::StatusOr<uint64_t> FileSize(const std::string& path) {
 
 bool FileExists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
-absl::Status MakeDirectories(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error) return Failed("cannot create folder", path, error.value());
-  return absl::OkStatus();
-}
-
 absl::Status SyncDirectory(const std::string& path) {
   const Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder.ok()) return Failed("cannot open folder", path);
@@ -88,8 +91,26 @@ absl::Status SyncDirectory(const std::string& path) {
   return absl::OkStatus();
 }
 
+absl::Status MakeDirectories(const std::string& path) {
+  // Each new folder is an entry of the one above it, which is synced: a file that is synced later
+  // would be lost with its folder otherwise.
+  std::vector<std::filesystem::path> missing;
+  std::error_code error;
+  for (std::filesystem::path folder = std::filesystem::path(path).lexically_normal();
+       !folder.empty() && !std::filesystem::exists(folder, error); folder = folder.parent_path()) {
+    missing.push_back(folder);
+  }
+  std::filesystem::create_directories(path, error);
+  if (error) return Failed("cannot create folder", path, error.value());
+  for (const std::filesystem::path& folder : missing) {
+    const std::string above = folder.parent_path().string();
+    MACAW_RETURN_IF_ERROR(SyncDirectory(above.empty() ? "." : above));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status AtomicWriteFile(const std::string& path, std::span<const std::byte> bytes) {
-  const std::string aside = absl::StrCat(path, ".", ::getpid(), ".part");
+  const std::string aside = AsideOf(path);
   const auto write_aside = [&]() -> absl::Status {
     const Descriptor file(::open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
     if (!file.ok()) return Failed("cannot create", aside);
@@ -113,7 +134,7 @@ absl::Status AtomicWriteFile(const std::string& path, absl::string_view text) {
 absl::StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
   AtomicFile file;
   file.path_ = path;
-  file.aside_ = absl::StrCat(path, ".", ::getpid(), ".part");
+  file.aside_ = AsideOf(path);
   file.fd_ = ::open(file.aside_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file.fd_ < 0) return Failed("cannot create", file.aside_);
   return file;

@@ -16,6 +16,7 @@ namespace macaw {
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 absl::StatusOr<uint64_t> FileSize(const std::string& path);
 bool FileExists(const std::string& path);
+// With all folders above it; whichever are new outlast a crash of the machine.
 absl::Status MakeDirectories(const std::string& path);
 
 // Replaces `path` so that a reader, or a crash at any moment, sees the old bytes or the new ones:

@@ -15,6 +15,7 @@
 #include "core/status.h"
 #include "server/access.h"
 #include "server/event_loop.h"
+#include "server/open_sessions.h"
 #include "server/opening.h"
 #include "server/run_writer.h"
 #include "server/served_blobs.h"
@@ -22,6 +23,7 @@
 namespace macaw::server {
 namespace {
 
+constexpr uint64_t kRefusalsTold = 1000;  // in log and events; who asks for ever fills no disk
 constexpr Duration kFarewell =
     std::chrono::seconds(3);  // workers may take this long to hear that it is over
 
@@ -41,6 +43,7 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
         started_(SteadyClock().Now()),
         run_id_(opening.engine.run_id),
         blobs_(opening.engine.evaluate_first),
+        sessions_(options_.lease_timeout),
         scheduler_(std::move(opening.scheduler)),
         engine_(std::move(opening.engine), *scheduler_, *this),
         owed_row_(std::move(opening.owed_row)),
@@ -103,14 +106,16 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
                       : absl::StatusOr<fleet::RegisterReply>(status);
       if (answer.ok()) {
         if (!request.owner) blobs_.Pin(request.table);
+        sessions_.Add(answer->session, request.name);
         // Known already where its first answer was lost.
         if (worker_memory_.try_emplace(answer->session, 0).second)
           writer_.Worker(*engine_.WorkerOf(answer->session), request.name, request.slots);
         log_.Info(absl::StrCat("worker_joined name=", request.name, " slots=", request.slots));
-      } else {
-        log_.Warning(absl::StrCat("worker_refused ", answer.status().message()));
+      } else if (++refused_ <= kRefusalsTold) {
+        const char* last = refused_ == kRefusalsTold ? " (the last refusal that is told)" : "";
+        log_.Warning(absl::StrCat("worker_refused ", answer.status().message(), last));
         Note({"worker_refused",
-              {{"worker", request.name}, {"why", std::string(answer.status().message())}}});
+              {{"worker", request.name}, {"why", absl::StrCat(answer.status().message(), last)}}});
       }
       std::move(reply)(std::move(answer));
     });
@@ -130,8 +135,16 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
 
   void Heartbeat(const fleet::Caller& caller, fleet::HeartbeatRequest request,
                  fleet::Reply<fleet::HeartbeatReply> reply) override {
-    loop_.Post([this, caller, request = std::move(request), reply = std::move(reply)]() mutable {
-      if (Denied(caller, Call::kHeartbeat, request.session, reply)) return;
+    if (Denied(caller, Call::kHeartbeat, request.session, reply)) return;
+    switch (sessions_.Hear(request.session, SteadyClock().Now())) {
+      case OpenSessions::Beat::kUnknown:
+        return std::move(reply)(fleet::HeartbeatReply{.known = false});
+      case OpenSessions::Beat::kTooSoon:
+        return std::move(reply)(fleet::HeartbeatReply{});
+      case OpenSessions::Beat::kDue:
+        break;
+    }
+    loop_.Post([this, request = std::move(request), reply = std::move(reply)]() mutable {
       fleet::HeartbeatReply answer = engine_.Heartbeat(request, SteadyClock().Now());
       if (answer.known) {
         uint64_t& peak = worker_memory_[request.session];
@@ -143,11 +156,10 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
 
   void Commit(const fleet::Caller& caller, fleet::CommitRequest request,
               fleet::Reply<fleet::CommitReply> reply) override {
-    if (caller.role != fleet::Role::kNode)
-      return std::move(reply)(CheckAccess(caller, Call::kCommit, Whose::kNobodys));
+    if (Denied(caller, Call::kCommit, request.session, reply)) return;
     // Decoded and checked into a buffer of its own first; only then is it judged, and only then
     // added.
-    PostSums([this, caller, request = std::move(request), reply = std::move(reply)]() mutable {
+    PostDecoding([this, request = std::move(request), reply = std::move(reply)]() mutable {
       absl::Status decoded;
       std::optional<aggregation::ExactSum> sum;
       if (request.part.has_value() && !request.part->included.empty()) {
@@ -159,9 +171,8 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
         }
       }
       if (request.part.has_value()) request.part->sums.bytes.reset();
-      loop_.Post([this, caller, request = std::move(request), reply = std::move(reply),
+      loop_.Post([this, request = std::move(request), reply = std::move(reply),
                   decoded = std::move(decoded), sum = std::move(sum)]() mutable {
-        if (Denied(caller, Call::kCommit, request.session, reply)) return;
         const Ticket ticket = ++last_ticket_;
         AnswerNoOlderAsk(request.session);
         if (request.ask.has_value()) request.ask->session = request.session;
@@ -177,8 +188,8 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
 
   void Release(const fleet::Caller& caller, fleet::ReleaseRequest request,
                fleet::Reply<fleet::ReleaseReply> reply) override {
-    loop_.Post([this, caller, request = std::move(request), reply = std::move(reply)]() mutable {
-      if (Denied(caller, Call::kRelease, request.session, reply)) return;
+    if (Denied(caller, Call::kRelease, request.session, reply)) return;
+    loop_.Post([this, request = std::move(request), reply = std::move(reply)]() mutable {
       engine_.Release(request, SteadyClock().Now());
       std::move(reply)(fleet::ReleaseReply{});
     });
@@ -186,11 +197,17 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
 
   void Offer(const fleet::Caller& caller, fleet::UploadOffer offer,
              fleet::Reply<fleet::UploadVerdict> reply) override {
-    loop_.Post([this, caller, offer, reply = std::move(reply)]() mutable {
-      if (Denied(caller, Call::kOffer, offer.session, reply)) return;
-      std::move(reply)(engine_.Offer(offer));
+    if (Denied(caller, Call::kOffer, offer.session, reply)) return;
+    loop_.Post([this, offer, reply = std::move(reply)]() mutable {
+      fleet::UploadVerdict verdict = engine_.Offer(offer);
+      const bool sums = offer.purpose == fleet::BlobPurpose::kSums;
+      if (verdict == fleet::UploadVerdict::kSend && sums && offer.size > most_sums_bytes_)
+        verdict = fleet::UploadVerdict::kTooLarge;
+      std::move(reply)(verdict);
     });
   }
+
+  bool Knows(SessionId session) const override { return sessions_.Knows(session); }
 
   std::shared_ptr<const AlignedBuffer> FindBlob(const fleet::Caller& caller,
                                                 const Digest& digest) override {
@@ -223,7 +240,9 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     PostSums([this, order] {
       absl::StatusOr<fleet::Blob> blob = keeper_.Open(order);
       if (blob.ok()) blobs_.Serve(*blob);
-      loop_.Post([this, order, blob = std::move(blob)]() mutable {
+      const uint64_t most_sums_bytes = keeper_.MostSumsBytes().value_or(0);
+      loop_.Post([this, order, most_sums_bytes, blob = std::move(blob)]() mutable {
+        most_sums_bytes_ = most_sums_bytes;
         engine_.BroadcastReady(order.round, order.phase, std::move(blob), SteadyClock().Now());
       });
     });
@@ -296,6 +315,8 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     });
   }
 
+  void SessionEnded(SessionId session) override { sessions_.Remove(session); }
+
   void Note(Event event) override { writer_.Note(std::move(event), Elapsed()); }
 
   void Ended(RunEnd end, absl::Status status, std::string reason) override {
@@ -367,15 +388,15 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     return absl::OkStatus();
   }
 
-  // Answers a call in a session that is not the caller's.
+  // Answers a call that the caller may not make in this session (RPC threads).
   template <typename T>
-  bool Denied(const fleet::Caller& caller, Call call, SessionId session,  // engine thread
-              fleet::Reply<T>& reply) {
-    const std::string& owner = engine_.NameOf(session);
-    const Whose whose = owner.empty()                                 ? Whose::kNobodys
-                        : caller.node.empty() || caller.node == owner ? Whose::kOwn
-                                                                      : Whose::kAnothers;
-    absl::Status status = CheckAccess(caller, call, whose);
+  bool Denied(const fleet::Caller& caller, Call call, SessionId session, fleet::Reply<T>& reply) {
+    const std::optional<std::string> owner = sessions_.OwnerOf(session);
+    const bool own = caller.node.empty() || caller.node == owner;
+    absl::Status status = CheckAccess(caller, call,
+                                      !owner.has_value() ? Whose::kNobodys
+                                      : own              ? Whose::kOwn
+                                                         : Whose::kAnothers);
     if (status.ok()) return false;
     std::move(reply)(std::move(status));
     return true;
@@ -454,8 +475,13 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     }
   }
 
+  // What the round waits for goes before the decoding of parts that have only just arrived.
   template <typename Work>
   void PostSums(Work work) {
+    small_model_ ? loop_.Post(std::move(work)) : sums_.PostUrgent(std::move(work));
+  }
+  template <typename Work>
+  void PostDecoding(Work work) {
     small_model_ ? loop_.Post(std::move(work)) : sums_.Post(std::move(work));
   }
 
@@ -529,6 +555,7 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   bool farewell_said_ ABSL_GUARDED_BY(mutex_) = false;
 
   ServedBlobs blobs_;  // broadcasts, models to evaluate, the population
+  OpenSessions sessions_;
 
   // engine thread
   const std::unique_ptr<scheduler::Scheduler> scheduler_;
@@ -539,6 +566,8 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   absl::flat_hash_map<Ticket, fleet::Reply<fleet::LeaseReply>> leases_;
   absl::flat_hash_map<Ticket, OpenCommit> commits_;
   std::map<Ticket, aggregation::ExactSum> decoded_;
+  uint64_t refused_ = 0;                         // registrations
+  uint64_t most_sums_bytes_ = 0;                 // of a part of the open phase
   std::map<SessionId, uint64_t> worker_memory_;  // the most of each, in bytes
   TimePoint round_started_;
   const uint32_t first_round_ = engine_.completed();

@@ -28,6 +28,11 @@ absl::StatusOr<fleet::Blob> ModelKeeper::Open(const PhaseOrder& order) {
   return fleet::Blob::Of(fleet::EncodeVectors(down));
 }
 
+absl::StatusOr<uint64_t> ModelKeeper::MostSumsBytes() const {
+  if (!order_.has_value()) return absl::FailedPreconditionError("no round is open");
+  return aggregation::ExactSum::MostEncodedBytes(schema_.up, order_->grid);
+}
+
 absl::StatusOr<aggregation::ExactSum> ModelKeeper::Decode(const fleet::Part& part) const {
   if (!order_.has_value() || part.round != order_->round || part.phase != order_->phase) {
     return absl::FailedPreconditionError("that round and phase is not open");

@@ -24,6 +24,8 @@ class ModelKeeper {
   // encoded and named.
   absl::StatusOr<fleet::Blob> Open(const PhaseOrder& order);
 
+  // The largest sums that a part of the open phase can bring.
+  absl::StatusOr<uint64_t> MostSumsBytes() const;
   // A part's sums, checked against the open phase; `clients` is how many its records name.
   absl::StatusOr<aggregation::ExactSum> Decode(const fleet::Part& part) const;
   absl::Status Add(aggregation::ExactSum&& sum);

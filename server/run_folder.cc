@@ -62,14 +62,15 @@ absl::Status CheckRows(const std::string& path, uint64_t bytes) {
                                           " when the checkpoint was written", way_out));
 }
 
-// What a process that was killed had begun to write: NAME.PID.part (core/files.h).
+// What a process that was killed had begun to write: NAME.SUFFIX.part, the suffix 16 hexadecimal
+// digits (core/files.h).
 void SweepParts(const std::string& folder) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
     const std::vector<std::string> parts = absl::StrSplit(entry.path().filename().string(), '.');
-    int pid = 0;
-    if (parts.size() > 2 && parts.back() == "part" &&
-        absl::SimpleAtoi(parts[parts.size() - 2], &pid)) {
+    uint64_t suffix = 0;
+    if (parts.size() > 2 && parts.back() == "part" && parts[parts.size() - 2].size() == 16 &&
+        absl::SimpleHexAtoi(parts[parts.size() - 2], &suffix)) {
       std::filesystem::remove(entry.path(), ignored);
     }
   }

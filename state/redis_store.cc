@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -22,22 +23,30 @@ constexpr uint64_t kMostBytes = uint64_t{4} << 20;  // likewise, with one versio
 
 absl::string_view TextOf(const redisReply& reply) { return {reply.str, reply.len}; }
 
-// The value of `CONFIG GET key`; "" where Redis does not say.
-absl::StatusOr<std::string> Setting(RedisPool& pool, absl::string_view key) {
+// The value of `CONFIG GET key`; nothing where Redis does not say.
+absl::StatusOr<std::optional<std::string>> Setting(RedisPool& pool, absl::string_view key) {
   const RedisCommand ask[] = {{"CONFIG", "GET", key}};
   MACAW_ASSIGN_OR_RETURN(const std::vector<RedisReplyPtr> replies, pool.Call(ask));
   const redisReply& reply = *replies[0];
-  return reply.type == REDIS_REPLY_ARRAY && reply.elements == 2
-             ? std::string(TextOf(*reply.element[1]))
-             : std::string();
+  if (reply.type != REDIS_REPLY_ARRAY || reply.elements != 2) return std::nullopt;
+  return std::string(TextOf(*reply.element[1]));
 }
 
 absl::Status CheckKeepsEverything(RedisPool& pool) {
-  MACAW_ASSIGN_OR_RETURN(const std::string policy, Setting(pool, "maxmemory-policy"));
-  if (policy == "noeviction") return absl::OkStatus();
+  MACAW_ASSIGN_OR_RETURN(const auto policy, Setting(pool, "maxmemory-policy"));
+  if (policy != "noeviction") {
+    return absl::FailedPreconditionError(
+        absl::StrCat(pool.Text(), " has maxmemory-policy \"", policy.value_or(""),
+                     "\" and may throw client states away: set it to noeviction"));
+  }
+  // A service that does not say keeps its data in its own way.
+  MACAW_ASSIGN_OR_RETURN(const auto append_only, Setting(pool, "appendonly"));
+  MACAW_ASSIGN_OR_RETURN(const auto snapshots, Setting(pool, "save"));
+  if (append_only != "no" || snapshots != "") return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat(pool.Text(), " has maxmemory-policy \"", policy,
-                   "\" and may throw client states away: set it to noeviction"));
+      absl::StrCat(pool.Text(),
+                   " keeps nothing on disk (appendonly no, save \"\"), so client states would be "
+                   "lost with it: set appendonly to yes, or keep them elsewhere (state.store)"));
 }
 
 }  // namespace
@@ -181,10 +190,11 @@ absl::Status RedisStateStore::Delete(std::span<const Attempt> versions) {
 }
 
 absl::Status RedisStateStore::ForEach(const std::function<void(const Attempt&)>& visit) const {
-  // SCAN may name a key twice; a set of a run's versions is small beside the versions.
+  // By any of its pieces: a writer that was killed has left some of them, and the first is written
+  // last. SCAN may name a key twice; a set of a run's versions is small beside the versions.
   std::vector<Attempt> found;
   std::string cursor = "0";
-  const std::string pattern = absl::StrCat(prefix_, "*}:*:0");
+  const std::string pattern = absl::StrCat(prefix_, "*}:*:*");
   do {
     const RedisCommand ask[] = {{"SCAN", cursor, "MATCH", pattern, "COUNT", "1000"}};
     MACAW_ASSIGN_OR_RETURN(const std::vector<RedisReplyPtr> replies, pool_.Call(ask));
@@ -196,7 +206,7 @@ absl::Status RedisStateStore::ForEach(const std::function<void(const Attempt&)>&
       absl::string_view key = TextOf(*reply.element[1]->element[i]);
       if (!absl::ConsumePrefix(&key, prefix_)) continue;
       const std::vector<absl::string_view> parts = absl::StrSplit(key, absl::ByAnyChar("}:."));
-      Attempt version;  // CLIENT } : EPOCH . COUNTER : 0
+      Attempt version;  // CLIENT } : EPOCH . COUNTER : PIECE
       if (parts.size() == 5 && absl::SimpleAtoi(parts[0], &version.client.value) &&
           absl::SimpleAtoi(parts[2], &version.fence.epoch) &&
           absl::SimpleAtoi(parts[3], &version.fence.counter)) {

@@ -10,7 +10,7 @@ namespace macaw::cli {
 namespace {
 
 // A server with two workers has some 40 open, each worker more takes two.
-constexpr rlim_t kNeeded = 64, kPlenty = 4096;
+constexpr rlim_t kNeeded = 64, kPlenty = 65536;
 
 }  // namespace
 

@@ -33,7 +33,12 @@ class FleetHandler {
   // Where it asks for work, the answer may come as late as a lease's.
   virtual void Commit(const Caller& caller, CommitRequest request, Reply<CommitReply> reply) = 0;
   virtual void Release(const Caller& caller, ReleaseRequest request, Reply<ReleaseReply> reply) = 0;
+  // kNotNeeded: that commit has been accepted already. kTooLarge: no blob of this purpose is as
+  // large.
   virtual void Offer(const Caller& caller, UploadOffer offer, Reply<UploadVerdict> reply) = 0;
+  // Whether this session is open, whoever asks. Answers at once: a call in any other is turned down
+  // unread, and what has been uploaded in it is dropped.
+  virtual bool Knows(SessionId session) const = 0;
   // A blob that a lease has named, or null when it is no longer served, or not to this caller.
   virtual std::shared_ptr<const AlignedBuffer> FindBlob(const Caller& caller,
                                                         const Digest& digest) = 0;

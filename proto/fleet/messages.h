@@ -215,6 +215,9 @@ struct CommitRequest {
   // reply, as Lease would be, once the commit is judged.
   std::optional<LeaseRequest> ask;
   Duration ask_wait{};  // that Lease's `wait`
+  // What the transport counts as being worked on, until the commit has been judged and this is
+  // gone. Never on the wire.
+  std::shared_ptr<const void> hold = {};
 };
 enum class Verdict : uint8_t {
   kAccepted = 0,
@@ -232,22 +235,30 @@ struct CommitReply {
   std::optional<LeaseReply> lease;
 };
 
-// ---- Release: gives leased clients back untrained
+// ---- Release: gives leased work back undone
 // ---------------------------------------------------------------
 struct ReleaseRequest {
   SessionId session;
   std::vector<Attempt> attempts;
-  bool leaving = false;  // the worker shuts down: it gives everything back
+  std::vector<Fence> tasks = {};  // of evaluation
+  bool leaving = false;           // the worker shuts down: it gives everything back
 };
 struct ReleaseReply {};
 
 // ---- Uploads: the verdict comes before any byte moves
 // ------------------------------------------------------------
+enum class BlobPurpose : uint8_t {
+  kPopulation = 0,  // RegisterRequest::examples
+  kSums = 1,        // Part::sums
+  kRecords = 2,     // a Part whose records do not fit a message
+};
 struct UploadOffer {
-  SessionId session;  // 0 before registration (the population)
+  BlobPurpose purpose = BlobPurpose::kSums;
+  SessionId session;  // 0 before registration, which the population alone is offered in
   Digest digest;
   uint64_t size = 0;
-  Round round{};  // of the part; 0: not a part
+  Round round{};           // of the part; 0: not a part
+  uint64_t commit_id = 0;  // of the commit that will name it; 0: none
 };
 enum class UploadVerdict : uint8_t {
   kSend = 0,

@@ -1,7 +1,6 @@
 #include "proto/wire/address.h"
 
 #include <arpa/inet.h>
-#include <netdb.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -43,34 +42,6 @@ bool SomebodyListens(const std::string& path) {
   std::memcpy(address.sun_path, path.data(), path.size());
   return connect(socket.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ||
          errno == EAGAIN;  // a full backlog is a listener too
-}
-
-// Listens for a moment and says in words what is in the way.
-absl::Status TryToListen(const Address& address) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const std::string host = address.host.empty() ? "127.0.0.1" : address.host;
-  if (const int error =
-          getaddrinfo(host.c_str(), absl::StrCat(address.port).c_str(), &hints, &found);
-      error != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cannot listen on ", address.Text(), ": ", gai_strerror(error)));
-  }
-  const Socket socket(found->ai_family);
-  const int on = 1;
-  setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  const bool bound = bind(socket.fd(), found->ai_addr, found->ai_addrlen) == 0;
-  const int reason = bound && listen(socket.fd(), 1) == 0 ? 0 : errno;
-  freeaddrinfo(found);
-  if (reason == 0) return absl::OkStatus();
-  if (reason == EADDRINUSE) {
-    return absl::AlreadyExistsError(absl::StrCat("port in use: another program listens on ",
-                                                 address.Text(),
-                                                 "; choose another port, or :0 for a free one"));
-  }
-  return absl::FailedPreconditionError(
-      absl::StrCat("cannot listen on ", address.Text(), ": ", std::strerror(reason)));
 }
 
 }  // namespace
@@ -137,8 +108,7 @@ absl::StatusOr<Address> ParseAddress(const std::string& text) {
 }
 
 absl::Status PrepareListen(const Address& address) {
-  // Asked before gRPC, which would print its own lines about the same thing.
-  if (!address.is_unix) return TryToListen(address);
+  if (!address.is_unix) return absl::OkStatus();
   struct stat info;
   if (lstat(address.path.c_str(), &info) != 0) {
     if (errno != ENOENT) {
@@ -167,17 +137,6 @@ absl::Status PrepareListen(const Address& address) {
         absl::StrCat("stale socket ", address.path, " cannot be removed: ", std::strerror(errno)));
   }
   return absl::OkStatus();
-}
-
-absl::Status ExplainListenFailure(const Address& address) {
-  if (!address.is_unix) {
-    MACAW_RETURN_IF_ERROR(TryToListen(address));
-  } else if (access(address.path.substr(0, address.path.rfind('/') + 1).c_str(), W_OK) != 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("cannot listen on ", address.Text(), ": ", std::strerror(errno)));
-  }
-  return absl::FailedPreconditionError(
-      absl::StrCat("cannot listen on ", address.Text(), ": gRPC gave no reason"));
 }
 
 }  // namespace macaw::wire

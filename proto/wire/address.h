@@ -27,12 +27,9 @@ absl::StatusOr<Address> ParseAddress(const std::string& text);
 // so memory is shared over it, and blobs that come over it are not hashed a second time.
 bool IsPrivate(const std::string& text);
 
-// Makes way for a listener: removes a socket file that nobody listens on. kAlreadyExists when
-// somebody does (or holds the port), or when a file that is no socket is in the way; kNotFound when
+// Makes way for a listener on a Unix socket: removes its file when nobody listens there.
+// kAlreadyExists when somebody does, or when a file that is no socket is in the way; kNotFound when
 // the folder is missing.
 absl::Status PrepareListen(const Address& address);
-
-// Why listening failed, asked of the system: gRPC only says that it did.
-absl::Status ExplainListenFailure(const Address& address);
 
 }  // namespace macaw::wire

@@ -44,8 +44,12 @@ inline ChannelSettings ServerSettings() {
       {
           {GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000},
           {GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0},
-          // gRPC lets two servers share a port by default; ours must hear that it is taken.
-          {GRPC_ARG_ALLOW_REUSEPORT, 0},
+          // A worker has a handful of calls open; each may bring a message before anybody looks.
+          {GRPC_ARG_MAX_CONCURRENT_STREAMS, 64},
+          // A connection that says nothing is hung up on, and one without calls: a worker's heart
+          // beats every second.
+          {GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 10'000},
+          {GRPC_ARG_MAX_CONNECTION_IDLE_MS, 60'000},
       });
   return settings;
 }

@@ -14,6 +14,7 @@ namespace {
 enum WireType : uint32_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 constexpr uint32_t kDigestTag = 1 << 3 | kBytes, kOffsetTag = 2 << 3 | kVarint;
 constexpr uint32_t kChecksumTag = 3 << 3 | kFixed64, kDataTag = 4 << 3 | kBytes;
+constexpr uint32_t kSessionTag = 5 << 3 | kVarint;
 
 // A position in a list of slices.
 class Cursor {
@@ -90,13 +91,17 @@ void PutVarint(std::string& out, uint64_t value) {
 }  // namespace
 
 grpc::ByteBuffer EncodeChunk(std::shared_ptr<const AlignedBuffer> blob, uint64_t offset,
-                             size_t size, const Digest& digest) {
+                             size_t size, const Digest& digest, SessionId session) {
   const auto data = blob->bytes().subspan(offset, size);
   std::string head;
   if (!digest.IsZero()) {
     PutVarint(head, kDigestTag);
     PutVarint(head, digest.bytes.size());
     head.append(reinterpret_cast<const char*>(digest.bytes.data()), digest.bytes.size());
+  }
+  if (session.value != 0) {
+    PutVarint(head, kSessionTag);
+    PutVarint(head, session.value);
   }
   PutVarint(head, kOffsetTag);
   PutVarint(head, offset);
@@ -132,6 +137,9 @@ absl::StatusOr<ReceivedChunk> DecodeChunk(const grpc::ByteBuffer& buffer) {
         break;
       case kOffsetTag:
         good = in.ReadVarint(chunk.offset);
+        break;
+      case kSessionTag:
+        good = in.ReadVarint(chunk.session.value);
         break;
       case kChecksumTag: {
         std::array<std::byte, 8> raw{};

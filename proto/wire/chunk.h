@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "core/ids.h"
 #include "core/vector.h"
 
 // The message macaw.v1.Chunk, written and read by hand so that a blob's bytes go from its memory to
@@ -15,14 +16,15 @@
 namespace macaw::wire {
 
 // The chunk of `blob` at [offset, offset + size). The data is not copied: the buffer keeps `blob`
-// alive. `digest` is written when it is not zero.
+// alive. `digest` and `session` are written when they are not zero: in an upload's first chunk.
 grpc::ByteBuffer EncodeChunk(std::shared_ptr<const AlignedBuffer> blob, uint64_t offset,
-                             size_t size, const Digest& digest);
+                             size_t size, const Digest& digest, SessionId session = {});
 
 // A received chunk. `data` is in pieces, as it came from the network, and lives as long as this
 // object.
 struct ReceivedChunk {
-  Digest digest;  // zero: absent
+  Digest digest;      // zero: absent
+  SessionId session;  // likewise
   uint64_t offset = 0;
   uint64_t checksum = 0;
   size_t size = 0;

@@ -15,8 +15,8 @@
 namespace macaw::wire {
 namespace {
 
+using fleet::BlobPurpose;
 using fleet::UploadVerdict;
-using Purpose = v1::BeginUploadRequest;
 
 constexpr int kUploadRounds = 3;  // of: call, hear that a blob is missing, upload it, call again
 
@@ -45,9 +45,8 @@ class RemoteLink final : public fleet::FleetLink {
           Call<fleet::RegisterReply>(&v1::Fleet::Stub::Register, message, options_.call_timeout);
       if (ReasonOf(reply.status()) != v1::Refusal::REASON_BLOB_MISSING || i == kUploadRounds)
         return reply;
-      MACAW_ASSIGN_OR_RETURN(
-          const UploadVerdict verdict,
-          Upload(request.table, SessionId{}, Round{}, Purpose::PURPOSE_POPULATION));
+      MACAW_ASSIGN_OR_RETURN(const UploadVerdict verdict,
+                             Upload(request.table, {.purpose = BlobPurpose::kPopulation}));
       if (verdict == UploadVerdict::kTooLarge) {
         return Refuse(v1::Refusal::REASON_TOO_LARGE,
                       absl::StrCat("the table of clients has ", request.table.size,
@@ -77,15 +76,17 @@ class RemoteLink final : public fleet::FleetLink {
     v1::CommitRequest message = ToWire(request, InlineRule{limits.max_inline_bytes, {}});
     const fleet::Blob sums = request.part.has_value() ? request.part->sums : fleet::Blob{};
     const fleet::Blob records = PackRecords(message, limits);
-    const Round round = request.part.has_value() ? request.part->round : Round{};
     for (int i = 0;; ++i) {
       // What does not fit goes first: the verdict on it comes before any byte moves, and may make
       // the rest needless.
-      for (const auto& [blob, purpose] : {std::pair(&sums, Purpose::PURPOSE_SUMS),
-                                          std::pair(&records, Purpose::PURPOSE_RECORDS)}) {
+      for (const auto& [blob, purpose] :
+           {std::pair(&sums, BlobPurpose::kSums), std::pair(&records, BlobPurpose::kRecords)}) {
         if (!blob->named() || (blob == &sums && blob->size <= limits.max_inline_bytes)) continue;
         MACAW_ASSIGN_OR_RETURN(const UploadVerdict verdict,
-                               Upload(*blob, request.session, round, purpose));
+                               Upload(*blob, {.purpose = purpose,
+                                              .session = request.session,
+                                              .round = request.part->round,
+                                              .commit_id = request.commit_id}));
         switch (verdict) {
           case UploadVerdict::kStale:
             return fleet::CommitReply{.verdict = fleet::Verdict::kStale,
@@ -177,12 +178,13 @@ class RemoteLink final : public fleet::FleetLink {
     return blob;
   }
 
-  absl::StatusOr<UploadVerdict> Upload(const fleet::Blob& blob, SessionId session, Round round,
-                                       v1::BeginUploadRequest::Purpose purpose) {
+  // `offer` says what for, in which session.
+  absl::StatusOr<UploadVerdict> Upload(const fleet::Blob& blob, fleet::UploadOffer offer) {
     const auto place = share_ && blob.bytes != nullptr ? blob.bytes->place() : std::nullopt;
-    const v1::BeginUploadRequest begin =
-        ToWire(PurposedOffer{{session, blob.digest, blob.size, round}, purpose, place});
-    return blobs_.Upload(blob, [&] {
+    offer.digest = blob.digest;
+    offer.size = blob.size;
+    const v1::BeginUploadRequest begin = ToWire(PlacedOffer{offer, place});
+    return blobs_.Upload(blob, offer.session, [&] {
       return Call<UploadAnswer>(&v1::Fleet::Stub::BeginUpload, begin, options_.call_timeout);
     });
   }

@@ -86,7 +86,8 @@ Duration BlobMover::DeadlineFor(uint64_t bytes) const {
   return 4 * options_.stall_timeout + std::chrono::seconds(bytes / kSlowestBytesPerSecond);
 }
 
-absl::StatusOr<UploadVerdict> BlobMover::Upload(const fleet::Blob& blob, Ask ask) {
+absl::StatusOr<UploadVerdict> BlobMover::Upload(const fleet::Blob& blob, SessionId session,
+                                                Ask ask) {
   if (blob.bytes == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("upload: the bytes of ", blob.digest.Hex(), " are not at hand"));
@@ -101,7 +102,8 @@ absl::StatusOr<UploadVerdict> BlobMover::Upload(const fleet::Blob& blob, Ask ask
     if (answer.ok() && answer->verdict == UploadVerdict::kBusy) {
       if (SteadyClock().Now() > patience_ends) {
         return absl::UnavailableError(
-            "the server's memory for uploads is full; raise upload_budget_bytes");
+            "the server has no room for an upload: its memory for uploads is taken, or it still "
+            "works on this worker's former one");
       }
     } else if (answer.ok() && answer->verdict != UploadVerdict::kSend) {
       return answer->verdict;
@@ -109,7 +111,7 @@ absl::StatusOr<UploadVerdict> BlobMover::Upload(const fleet::Blob& blob, Ask ask
       uint64_t kept = 0;
       if (answer.ok()) {
         kept = answer->offset;
-        const auto end = UploadFrom(blob, answer->offset);
+        const auto end = UploadFrom(blob, session, answer->offset);
         status = end.status();
         if (end.ok() && *end == blob.size) return UploadVerdict::kHave;
         if (end.ok()) kept = *end;
@@ -130,7 +132,8 @@ absl::StatusOr<UploadVerdict> BlobMover::Upload(const fleet::Blob& blob, Ask ask
   return absl::InternalError("upload: not reached");
 }
 
-absl::StatusOr<uint64_t> BlobMover::UploadFrom(const fleet::Blob& blob, uint64_t offset) {
+absl::StatusOr<uint64_t> BlobMover::UploadFrom(const fleet::Blob& blob, SessionId session,
+                                               uint64_t offset) {
   if (offset > blob.size)
     return absl::InternalError("the server keeps more bytes than the blob has");
   OpenCalls::Scope call(calls_, DeadlineFor(blob.size - offset));
@@ -140,7 +143,10 @@ absl::StatusOr<uint64_t> BlobMover::UploadFrom(const fleet::Blob& blob, uint64_t
   uint64_t at = std::min(offset, blob.size - 1);
   for (bool first = true; at < blob.size; first = false) {
     const size_t size = std::min<uint64_t>(kChunkBytes, blob.size - at);
-    if (!stream.Write(EncodeChunk(blob.bytes, at, size, first ? blob.digest : Digest{}))) break;
+    if (!stream.Write(EncodeChunk(blob.bytes, at, size, first ? blob.digest : Digest{},
+                                  first ? session : SessionId{}))) {
+      break;
+    }
     at += size;
   }
   std::optional<grpc::ByteBuffer> answer;

@@ -52,16 +52,17 @@ class BlobMover {
   BlobMover(std::shared_ptr<grpc::Channel> channel, const ClientOptions& options, OpenCalls& calls);
 
   using Ask = absl::FunctionRef<absl::StatusOr<UploadAnswer>()>;  // BeginUpload
-  // Brings the blob to the server unless it has it or will not have it: kHave (it is there now),
+  // Brings the blob that `ask` offers in this session to the server unless it has it or will not
+  // have it: kHave (it is there now),
   // kNotNeeded, kStale or kTooLarge. kUnavailable when the server stays busy or the connection
   // keeps breaking without progress.
-  absl::StatusOr<fleet::UploadVerdict> Upload(const fleet::Blob& blob, Ask ask);
+  absl::StatusOr<fleet::UploadVerdict> Upload(const fleet::Blob& blob, SessionId session, Ask ask);
   // kNotFound when the server no longer serves it, kDataLoss when the bytes are not what the digest
   // names (not asked of a private socket).
   absl::StatusOr<fleet::Blob> Download(const Digest& digest, uint64_t size);
 
  private:
-  absl::StatusOr<uint64_t> UploadFrom(const fleet::Blob& blob, uint64_t offset);
+  absl::StatusOr<uint64_t> UploadFrom(const fleet::Blob& blob, SessionId session, uint64_t offset);
   absl::Status DownloadFrom(const Digest& digest, AlignedBuffer& buffer, uint64_t& offset,
                             Digester& digester);
   Duration DeadlineFor(uint64_t bytes) const;

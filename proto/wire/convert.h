@@ -67,13 +67,12 @@ inline absl::StatusOr<fleet::ReleaseReply> FromWire(const v1::ReleaseReply&) {
   return fleet::ReleaseReply{};
 }
 
-struct PurposedOffer {
+struct PlacedOffer {
   fleet::UploadOffer offer;
-  v1::BeginUploadRequest::Purpose purpose = v1::BeginUploadRequest::PURPOSE_UNSPECIFIED;
   std::optional<SharedPlace> place = {};
 };
-v1::BeginUploadRequest ToWire(const PurposedOffer& offer);
-absl::StatusOr<PurposedOffer> FromWire(const v1::BeginUploadRequest& request);
+v1::BeginUploadRequest ToWire(const PlacedOffer& offer);
+absl::StatusOr<PlacedOffer> FromWire(const v1::BeginUploadRequest& request);
 
 struct UploadAnswer {
   fleet::UploadVerdict verdict = fleet::UploadVerdict::kBusy;

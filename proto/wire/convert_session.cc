@@ -259,6 +259,7 @@ v1::ReleaseRequest ToWire(const fleet::ReleaseRequest& request) {
   v1::ReleaseRequest m;
   m.set_session(request.session.value);
   for (const Attempt& attempt : request.attempts) *m.add_attempts() = ToWire(attempt);
+  for (const Fence& task : request.tasks) *m.add_tasks() = ToWire(task);
   m.set_leaving(request.leaving);
   return m;
 }
@@ -267,34 +268,34 @@ absl::StatusOr<fleet::ReleaseRequest> FromWire(const v1::ReleaseRequest& m) {
   fleet::ReleaseRequest request;
   request.session = SessionId(m.session());
   request.attempts = ReadAttempts(m.attempts());
+  for (const v1::Fence& task : m.tasks()) request.tasks.push_back({task.epoch(), task.counter()});
   request.leaving = m.leaving();
   return request;
 }
 
-v1::BeginUploadRequest ToWire(const PurposedOffer& offer) {
+v1::BeginUploadRequest ToWire(const PlacedOffer& offer) {
   v1::BeginUploadRequest m;
   m.set_session(offer.offer.session.value);
   m.set_digest(ToWire(offer.offer.digest));
   m.set_size(offer.offer.size);
   m.set_round(offer.offer.round.value);
-  m.set_purpose(offer.purpose);
+  m.set_commit_id(offer.offer.commit_id);
+  m.set_purpose(ToWireEnum<v1::BeginUploadRequest::Purpose>(offer.offer.purpose));
   if (offer.place.has_value()) *m.mutable_shared() = ToWire(*offer.place);
   return m;
 }
 
-absl::StatusOr<PurposedOffer> FromWire(const v1::BeginUploadRequest& m) {
+absl::StatusOr<PlacedOffer> FromWire(const v1::BeginUploadRequest& m) {
   Fields f;
-  PurposedOffer offer;
+  PlacedOffer offer;
   offer.offer.session = SessionId(m.session());
   offer.offer.digest = f.ReadDigest("digest", m.digest());
   f.Require(!offer.offer.digest.IsZero(), "digest", "an upload needs a name");
   offer.offer.size = m.size();
   f.Require(m.size() > 0, "size", "is 0");
   offer.offer.round = Round(m.round());
-  offer.purpose = m.purpose();
-  f.Require(v1::BeginUploadRequest::Purpose_IsValid(m.purpose()) &&
-                m.purpose() != v1::BeginUploadRequest::PURPOSE_UNSPECIFIED,
-            "purpose", "is not a value this program knows");
+  offer.offer.commit_id = m.commit_id();
+  offer.offer.purpose = f.Enum("purpose", m.purpose(), fleet::BlobPurpose::kRecords);
   if (m.has_shared()) offer.place = f.Sub("shared", FromWire(m.shared()));
   return f.Done(offer);
 }

@@ -52,4 +52,12 @@ absl::Status ParsePartBlob(std::span<const std::byte> bytes, uint64_t max_client
   return absl::OkStatus();
 }
 
+absl::Status CheckClients(const v1::Part& part, uint64_t max_clients) {
+  const uint64_t clients =
+      static_cast<uint64_t>(part.left_out_size()) + part.included().client_size();
+  if (clients <= max_clients) return absl::OkStatus();
+  return Malformed("part",
+                   absl::StrCat("names ", clients, " clients; a round has at most ", max_clients));
+}
+
 }  // namespace macaw::wire

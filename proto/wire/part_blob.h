@@ -14,6 +14,9 @@ namespace macaw::wire {
 // beyond `max_clients` clients or MaxPartBlobBytes.
 absl::Status ParsePartBlob(std::span<const std::byte> bytes, uint64_t max_clients, v1::Part* part);
 
+// Whether a part that came inside its message names no more clients than that.
+absl::Status CheckClients(const v1::Part& part, uint64_t max_clients);
+
 // What a part that names `max_clients` clients may take, its sums apart.
 uint64_t MaxPartBlobBytes(uint64_t max_clients);
 

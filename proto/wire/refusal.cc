@@ -24,6 +24,7 @@ absl::StatusCode CodeOf(v1::Refusal::Reason reason) {
       return absl::StatusCode::kResourceExhausted;
     case v1::Refusal::REASON_UNANSWERED:
     case v1::Refusal::REASON_SHUTTING_DOWN:
+    case v1::Refusal::REASON_BUSY:
       return absl::StatusCode::kUnavailable;
     default:
       return absl::StatusCode::kInvalidArgument;

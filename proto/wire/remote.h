@@ -17,8 +17,12 @@ struct ServerOptions {
   uint64_t max_inline_bytes = 1 << 20;  // blobs up to this size ride inside a message
   uint64_t max_blob_bytes = uint64_t{4} << 30;
   uint64_t upload_budget_bytes = uint64_t{8} << 30;  // all uploads in memory at once; beyond: busy
-  uint64_t max_part_clients = uint64_t{1} << 20;     // a part that names more is refused unread
-  Duration max_poll = FromSeconds(60);               // a longer wait for work is cut to this
+  // Likewise, of those that are offered before there are sessions.
+  uint64_t population_budget_bytes = uint64_t{128} << 20;
+  // Commits that are being read at once; one larger than all is read alone. Beyond: busy.
+  uint64_t intake_bytes = uint64_t{256} << 20;
+  uint64_t max_part_clients = uint64_t{1} << 20;  // a part that names more is refused unread
+  Duration max_poll = FromSeconds(60);            // a longer wait for work is cut to this
   bool share_memory = true;  // on a private socket: blobs beyond inline are mapped, not sent
   // Who calls with this token ("" where none came). Called on RPC threads. Default: a node, any.
   std::function<fleet::Caller(absl::string_view token)> identify;

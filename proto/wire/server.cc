@@ -1,6 +1,5 @@
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
-#include <sys/stat.h>
 
 #include <chrono>
 
@@ -8,6 +7,7 @@
 #include "proto/wire/address.h"
 #include "proto/wire/channel_settings.h"
 #include "proto/wire/credentials.h"
+#include "proto/wire/listener.h"
 #include "proto/wire/remote.h"
 #include "proto/wire/service.h"
 
@@ -20,6 +20,7 @@ class GrpcFleetServer final : public FleetServer {
       : state_(std::make_shared<ServiceState>(options, handler)), service_(state_) {}
 
   ~GrpcFleetServer() override {
+    listener_.reset();  // nobody comes any more
     if (server_ == nullptr) return;
     // No grace: parked polls would outlast any. Cancelling ends every open call
     // (UnaryCall::OnCancel), and what a commit had brought is either with the handler already or
@@ -35,19 +36,21 @@ class GrpcFleetServer final : public FleetServer {
     grpc::ServerBuilder builder;
     for (const auto& [key, value] : ServerSettings()) builder.AddChannelArgument(key, value);
     builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
-    int port = 0;
-    builder.AddListeningPort(address.Target(), credentials, &port);
+    acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
     builder.RegisterService(&service_);
     server_ = builder.BuildAndStart();
-    if (server_ == nullptr || port == 0) {
-      server_ = nullptr;
-      return ExplainListenFailure(address);
+    if (server_ == nullptr) {
+      return absl::InternalError(
+          absl::StrCat("cannot listen on ", address.Text(), ": gRPC gave no reason"));
     }
-    if (address.is_unix) {
-      chmod(address.path.c_str(), S_IRUSR | S_IWUSR);
-    } else {
-      address.port = port;
-    }
+    MACAW_ASSIGN_OR_RETURN(listener_, Listener::Bind(address, ReservedDescriptors()));
+    listener_->Start([acceptor = acceptor_.get()](int listening, int connection) {
+      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
+      parameters.listener_fd = listening;
+      parameters.fd = connection;
+      acceptor->HandleNewConnection(&parameters);
+    });
     address_ = address.Text();
     return absl::OkStatus();
   }
@@ -58,7 +61,9 @@ class GrpcFleetServer final : public FleetServer {
   const std::shared_ptr<ServiceState> state_;
   FleetService service_;
   std::string address_;
-  std::unique_ptr<grpc::Server> server_;  // first to go
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<Listener> listener_;  // first to go
 };
 
 }  // namespace

@@ -4,29 +4,64 @@
 #include "proto/fleet/once.h"
 #include "proto/wire/address.h"
 #include "proto/wire/limits.h"
+#include "proto/wire/outline.h"
 #include "proto/wire/part_blob.h"
 
 namespace macaw::wire {
 namespace {
 
+using fleet::BlobPurpose;
 using fleet::UploadVerdict;
 using Handle = UnaryCall::Handle;
 
-// Turns the handler's answer into the RPC's end; `convert` makes the message.
-template <typename T, typename Message, typename Convert>
-fleet::Reply<T> ReplyTo(Handle handle, Message* response, Convert convert) {
-  return fleet::AnswerOnce<T>(
-      [handle, response, convert = std::move(convert)](absl::StatusOr<T> answer) {
-        handle.End([&]() -> absl::Status {
-          if (!answer.ok()) return answer.status();
-          *response = convert(*answer);
-          return absl::OkStatus();
-        });
-      });
+template <typename Message>
+void Write(Message message, Message* to) {
+  *to = std::move(message);
+}
+template <typename Message>
+void Write(const Message& message, grpc::ByteBuffer* to) {
+  bool own = false;
+  grpc::SerializationTraits<Message>::Serialize(message, to, &own);
 }
 
-template <typename T, typename Message>
-fleet::Reply<T> ReplyTo(Handle handle, Message* response) {
+// Gives work back that its worker will never hear of.
+void GiveBack(fleet::FleetHandler& handler, const fleet::Caller& caller, SessionId session,
+              const fleet::LeaseReply& lease) {
+  fleet::ReleaseRequest request{.session = session};
+  if (lease.training.has_value()) {
+    for (const fleet::Assignment& assignment : lease.training->assignments)
+      request.attempts.push_back({assignment.client, assignment.fence});
+  }
+  if (lease.evaluation.has_value()) {
+    for (const fleet::EvaluationTask& task : lease.evaluation->tasks)
+      request.tasks.push_back(task.fence);
+  }
+  if (request.attempts.empty() && request.tasks.empty()) return;
+  handler.Release(caller, std::move(request), [](const absl::StatusOr<fleet::ReleaseReply>&) {});
+}
+
+// Turns the handler's answer into the RPC's end; `convert` makes the message. `unheard` is told of
+// an answer that comes when the caller has gone.
+template <typename T, typename Response, typename Convert, typename Unheard>
+fleet::Reply<T> ReplyTo(Handle handle, Response* response, Convert convert, Unheard unheard) {
+  return fleet::AnswerOnce<T>([handle, response, convert = std::move(convert),
+                               unheard = std::move(unheard)](absl::StatusOr<T> answer) {
+    const bool heard = handle.End([&]() -> absl::Status {
+      if (!answer.ok()) return answer.status();
+      Write(convert(*answer), response);
+      return absl::OkStatus();
+    });
+    if (!heard && answer.ok()) unheard(*answer);
+  });
+}
+
+template <typename T, typename Response, typename Convert>
+fleet::Reply<T> ReplyTo(Handle handle, Response* response, Convert convert) {
+  return ReplyTo<T>(std::move(handle), response, std::move(convert), [](const T&) {});
+}
+
+template <typename T, typename Response>
+fleet::Reply<T> ReplyTo(Handle handle, Response* response) {
   return ReplyTo<T>(std::move(handle), response, [](const T& value) { return ToWire(value); });
 }
 
@@ -38,11 +73,48 @@ Message Take(const Message* request) {
   return std::move(*const_cast<Message*>(request));
 }
 
-// Fills in the bytes of a blob that came by name only.
-absl::Status Resolve(ServiceState& state, const fleet::Caller& caller, fleet::Blob& blob) {
+// More entries than any request has need of: a client or a task of evaluation is a few.
+uint64_t MostObjects(const ServerOptions& options) {
+  constexpr uint64_t kMostOfTasks = 1 << 17;
+  return kMostOfTasks + 4 * std::min(options.max_part_clients, uint64_t{1} << 32);
+}
+
+template <typename Message>
+absl::StatusOr<SessionId> SessionIn(const ServiceState& state, const grpc::ByteBuffer& bytes) {
+  MACAW_ASSIGN_OR_RETURN(const Outline outline,
+                         ReadOutline(*Message::descriptor(), bytes, MostObjects(state.options)));
+  return outline.session;
+}
+
+template <typename Message>
+absl::StatusOr<Message> Parse(grpc::ByteBuffer bytes) {
+  Message message;
+  if (!grpc::SerializationTraits<Message>::Deserialize(&bytes, &message).ok())
+    return Malformed(Message::descriptor()->name(), "is not a message of this type");
+  return message;
+}
+
+// A request in a session, once it is known to be one: nothing is made of any other.
+template <typename Message>
+absl::StatusOr<Message> ParseKnown(const ServiceState& state, const grpc::ByteBuffer& bytes,
+                                   bool& known) {
+  MACAW_ASSIGN_OR_RETURN(const SessionId session, SessionIn<Message>(state, bytes));
+  known = state.handler.Knows(session);
+  return known ? Parse<Message>(bytes) : Message();
+}
+
+absl::Status Busy(absl::string_view why) {
+  return Refuse(v1::Refusal::REASON_BUSY, absl::StrCat(why, ": repeat the call"));
+}
+
+// Fills in the bytes of a blob that came by name only: those that this session has uploaded for
+// this purpose.
+absl::Status Resolve(ServiceState& state, const fleet::Caller& caller, SessionId session,
+                     fleet::BlobPurpose purpose, fleet::Blob& blob) {
   if (!blob.named() || blob.bytes != nullptr) return absl::OkStatus();
-  auto bytes = state.uploads.Get(blob.digest);
-  if (bytes == nullptr) bytes = state.handler.FindBlob(caller, blob.digest);
+  auto bytes = state.uploads.Get(session, purpose, blob.digest);
+  if (bytes == nullptr && purpose == fleet::BlobPurpose::kPopulation)
+    bytes = state.handler.FindBlob(caller, blob.digest);
   if (bytes == nullptr) {
     return Refuse(
         v1::Refusal::REASON_BLOB_MISSING,
@@ -56,21 +128,18 @@ absl::Status Resolve(ServiceState& state, const fleet::Caller& caller, fleet::Bl
 }
 
 absl::Status HandleRegister(ServiceState& state, const fleet::Caller& caller,
-                            const v1::RegisterRequest& message, Handle handle,
-                            v1::RegisterReply* reply) {
+                            grpc::ByteBuffer bytes, Handle handle, grpc::ByteBuffer* reply) {
+  MACAW_ASSIGN_OR_RETURN(const auto message, Parse<v1::RegisterRequest>(std::move(bytes)));
   MACAW_ASSIGN_OR_RETURN(fleet::RegisterRequest request, FromWire(message));
-  MACAW_RETURN_IF_ERROR(Resolve(state, caller, request.table));
-  state.uploads.Claim(request.table.digest);
+  MACAW_RETURN_IF_ERROR(Resolve(state, caller, {}, BlobPurpose::kPopulation, request.table));
+  state.uploads.Claim({}, BlobPurpose::kPopulation, request.table.digest);
   state.handler.Register(caller, std::move(request),
                          ReplyTo<fleet::RegisterReply>(std::move(handle), reply));
   return absl::OkStatus();
 }
 
 // A message that is read faster than it is handed to another thread.
-bool IsSmall(const v1::CommitRequest& message) {
-  constexpr size_t kSmall = 64 << 10;
-  return !message.has_part_blob() && message.ByteSizeLong() <= kSmall;
-}
+constexpr size_t kSmallCommit = 64 << 10;
 
 // How a lease goes out: with the blobs in it that its receiver does not have.
 auto LeaseRule(const ServiceState& state, std::vector<Digest> have) {
@@ -81,33 +150,48 @@ auto LeaseRule(const ServiceState& state, std::vector<Digest> have) {
 }
 
 absl::Status HandleCommit(ServiceState& state, const fleet::Caller& caller,
-                          v1::CommitRequest message, Handle handle, v1::CommitReply* reply) {
+                          v1::CommitRequest message, std::shared_ptr<Intake::Place> place,
+                          Handle handle, grpc::ByteBuffer* reply) {
+  const SessionId session(message.session());
   Digest records;
   if (message.has_part_blob()) {
     MACAW_ASSIGN_OR_RETURN(fleet::Blob blob, FromWire(message.part_blob()));
-    MACAW_RETURN_IF_ERROR(Resolve(state, caller, blob));
+    MACAW_RETURN_IF_ERROR(Resolve(state, caller, session, BlobPurpose::kRecords, blob));
     if (blob.bytes == nullptr) return Malformed("part_blob", "has no name");
     records = blob.digest;
     const absl::Status parsed =
         ParsePartBlob(blob.bytes->bytes(), state.options.max_part_clients, message.mutable_part());
     if (!parsed.ok()) {
-      state.uploads.Claim(records);  // never to be used again
+      state.uploads.Claim(session, BlobPurpose::kRecords, records);  // never to be used again
       return parsed;
     }
   }
+  MACAW_RETURN_IF_ERROR(CheckClients(message.part(), state.options.max_part_clients));
   MACAW_ASSIGN_OR_RETURN(fleet::CommitRequest request, FromWire(message));
   if (request.part.has_value()) {
-    MACAW_RETURN_IF_ERROR(Resolve(state, caller, request.part->sums));
+    fleet::Blob& sums = request.part->sums;
+    MACAW_RETURN_IF_ERROR(Resolve(state, caller, session, BlobPurpose::kSums, sums));
     // Only now that everything is at hand: a commit that has to be repeated finds what it has
     // uploaded.
-    state.uploads.Claim(records);
-    state.uploads.Claim(request.part->sums.digest);
+    state.uploads.Claim(session, BlobPurpose::kRecords, records);
+    state.uploads.Claim(session, BlobPurpose::kSums, sums.digest);
   }
   request.ask_wait = std::min(request.ask_wait, state.options.max_poll);
   auto convert =
       LeaseRule(state, request.ask.has_value() ? request.ask->have : std::vector<Digest>());
-  state.handler.Commit(caller, std::move(request),
-                       ReplyTo<fleet::CommitReply>(std::move(handle), reply, std::move(convert)));
+  auto answer = ReplyTo<fleet::CommitReply>(
+      std::move(handle), reply, std::move(convert),
+      [&handler = state.handler, caller, session](const fleet::CommitReply& unheard) {
+        if (unheard.lease.has_value()) GiveBack(handler, caller, session, *unheard.lease);
+      });
+  // Judged when it is answered, or when the handler has let go of it: the next may come.
+  auto leave = [place = std::weak_ptr(place),
+                answer = std::move(answer)](absl::StatusOr<fleet::CommitReply> judged) mutable {
+    if (const auto held = place.lock()) held->Leave();
+    std::move(answer)(std::move(judged));
+  };
+  request.hold = std::move(place);
+  state.handler.Commit(caller, std::move(request), std::move(leave));
   return absl::OkStatus();
 }
 
@@ -117,10 +201,14 @@ ServiceState::ServiceState(const ServerOptions& server_options, fleet::FleetHand
     : options(server_options),
       share(options.share_memory && IsPrivate(options.listen)),
       handler(fleet_handler),
-      uploads({.max_blob_bytes = options.max_blob_bytes,
-               .budget_bytes = options.upload_budget_bytes,
-               .verify = !IsPrivate(options.listen)},
-              SteadyClock(), executor),
+      uploads(
+          {.max_blob_bytes = options.max_blob_bytes,
+           .budget_bytes = options.upload_budget_bytes,
+           .population_budget_bytes = options.population_budget_bytes,
+           .verify = !IsPrivate(options.listen)},
+          [this](SessionId session) { return handler.Knows(session); }, SteadyClock(), executor),
+      registrations(options.intake_bytes / 4),
+      commits(options.intake_bytes),
       executor("wire", 2) {}
 
 fleet::Caller CallerOf(const ServiceState& state, const grpc::CallbackServerContext& context) {
@@ -158,78 +246,133 @@ grpc::ServerUnaryReactor* FleetService::Hello(Context* context, const v1::HelloR
   return call;
 }
 
-grpc::ServerUnaryReactor* FleetService::Register(Context* context,
-                                                 const v1::RegisterRequest* message,
-                                                 v1::RegisterReply* reply) {
+grpc::ServerUnaryReactor* FleetService::Register(Context* context, const grpc::ByteBuffer* bytes,
+                                                 grpc::ByteBuffer* reply) {
   auto* call = new UnaryCall;
-  state_->executor.Post([state = state_.get(), caller = CallerOf(*state_, *context),
-                         message = Take(message), handle = Handle(call), reply] {
-    if (absl::Status status = HandleRegister(*state, caller, message, handle, reply); !status.ok())
-      handle.Refuse(status);
-  });
+  const Handle handle(call);
+  const auto outline =
+      ReadOutline(*v1::RegisterRequest::descriptor(), *bytes, MostObjects(state_->options));
+  auto hold = state_->registrations.Enter({}, bytes->Length());
+  if (!outline.ok()) {
+    handle.Refuse(outline.status());
+  } else if (hold == nullptr) {
+    handle.Refuse(Busy("many others are registering"));
+  } else {
+    state_->executor.Post([state = state_.get(), caller = CallerOf(*state_, *context),
+                           bytes = Take(bytes), hold = std::move(hold), handle, reply] {
+      if (absl::Status status = HandleRegister(*state, caller, bytes, handle, reply); !status.ok())
+        handle.Refuse(status);
+    });
+  }
   return call;
 }
 
-grpc::ServerUnaryReactor* FleetService::Lease(Context* context, const v1::LeaseRequest* message,
-                                              v1::LeaseReply* reply) {
+grpc::ServerUnaryReactor* FleetService::Lease(Context* context, const grpc::ByteBuffer* bytes,
+                                              grpc::ByteBuffer* reply) {
   auto* call = new UnaryCall;
   const Handle handle(call);
-  auto timed = FromWire(*message);
+  bool known = false;
+  const auto message = ParseKnown<v1::LeaseRequest>(*state_, *bytes, known);
+  auto timed = message.ok() ? FromWire(*message) : message.status();
   if (!timed.ok()) {
     handle.Refuse(timed.status());
     return call;
   }
   auto convert = LeaseRule(*state_, timed->request.have);
-  const Duration wait = std::min(timed->wait, state_->options.max_poll);
-  state_->handler.Lease(CallerOf(*state_, *context), std::move(timed->request), wait,
-                        ReplyTo<fleet::LeaseReply>(handle, reply, std::move(convert)));
-  return call;
-}
-
-grpc::ServerUnaryReactor* FleetService::Heartbeat(Context* context,
-                                                  const v1::HeartbeatRequest* message,
-                                                  v1::HeartbeatReply* reply) {
-  auto* call = new UnaryCall;
-  const Handle handle(call);
-  auto request = FromWire(*message);
-  if (request.ok()) {
-    state_->handler.Heartbeat(CallerOf(*state_, *context), *std::move(request),
-                              ReplyTo<fleet::HeartbeatReply>(handle, reply));
+  const fleet::Caller caller = CallerOf(*state_, *context);
+  auto answer = ReplyTo<fleet::LeaseReply>(
+      handle, reply, std::move(convert),
+      [&handler = state_->handler, caller, session = timed->request.session](
+          const fleet::LeaseReply& lease) { GiveBack(handler, caller, session, lease); });
+  if (!known) {
+    std::move(answer)(fleet::LeaseReply{.next = fleet::Next::kRegister});
   } else {
-    handle.Refuse(request.status());
+    const Duration wait = std::min(timed->wait, state_->options.max_poll);
+    state_->handler.Lease(caller, std::move(timed->request), wait, std::move(answer));
   }
   return call;
 }
 
-grpc::ServerUnaryReactor* FleetService::Release(Context* context, const v1::ReleaseRequest* message,
-                                                v1::ReleaseReply* reply) {
+grpc::ServerUnaryReactor* FleetService::Heartbeat(Context* context, const grpc::ByteBuffer* bytes,
+                                                  grpc::ByteBuffer* reply) {
   auto* call = new UnaryCall;
   const Handle handle(call);
-  auto request = FromWire(*message);
-  if (request.ok()) {
-    state_->handler.Release(CallerOf(*state_, *context), *std::move(request),
-                            ReplyTo<fleet::ReleaseReply>(handle, reply));
+  bool known = false;
+  const auto message = ParseKnown<v1::HeartbeatRequest>(*state_, *bytes, known);
+  auto request = message.ok() ? FromWire(*message) : message.status();
+  auto answer = ReplyTo<fleet::HeartbeatReply>(handle, reply);
+  if (!request.ok()) {
+    std::move(answer)(request.status());
+  } else if (!known) {
+    std::move(answer)(fleet::HeartbeatReply{.known = false});
   } else {
-    handle.Refuse(request.status());
+    state_->handler.Heartbeat(CallerOf(*state_, *context), *std::move(request), std::move(answer));
   }
   return call;
 }
 
-grpc::ServerUnaryReactor* FleetService::Commit(Context* context, const v1::CommitRequest* message,
-                                               v1::CommitReply* reply) {
+grpc::ServerUnaryReactor* FleetService::Release(Context* context, const grpc::ByteBuffer* bytes,
+                                                grpc::ByteBuffer* reply) {
   auto* call = new UnaryCall;
-  const auto judge = [state = state_.get(), caller = CallerOf(*state_, *context),
-                      handle = Handle(call), reply](v1::CommitRequest request) {
-    if (absl::Status status = HandleCommit(*state, caller, std::move(request), handle, reply);
-        !status.ok()) {
-      handle.Refuse(status);
-    }
+  const Handle handle(call);
+  bool known = false;
+  const auto message = ParseKnown<v1::ReleaseRequest>(*state_, *bytes, known);
+  auto request = message.ok() ? FromWire(*message) : message.status();
+  auto answer = ReplyTo<fleet::ReleaseReply>(handle, reply);
+  if (!request.ok()) {
+    std::move(answer)(request.status());
+  } else if (!known) {
+    std::move(answer)(fleet::ReleaseReply{});  // its leases have ended with it
+  } else {
+    state_->handler.Release(CallerOf(*state_, *context), *std::move(request), std::move(answer));
+  }
+  return call;
+}
+
+grpc::ServerUnaryReactor* FleetService::Commit(Context* context, const grpc::ByteBuffer* bytes,
+                                               grpc::ByteBuffer* reply) {
+  auto* call = new UnaryCall;
+  const Handle handle(call);
+  const auto session = SessionIn<v1::CommitRequest>(*state_, *bytes);
+  if (!session.ok()) {
+    handle.Refuse(session.status());
+    return call;
+  }
+  if (!state_->handler.Knows(*session)) {
+    handle.End([&] {
+      Write(ToWire(fleet::CommitReply{.verdict = fleet::Verdict::kRegister,
+                                      .reason = "unknown session"},
+                   InlineRule{}),
+            reply);
+      return absl::OkStatus();
+    });
+    return call;
+  }
+  auto place = state_->commits.Enter(*session, bytes->Length());
+  if (place == nullptr) {
+    handle.Refuse(Busy("a commit of this session is being worked on, or many of others"));
+    return call;
+  }
+  auto judge = [state = state_.get(), caller = CallerOf(*state_, *context), handle, reply,
+                place = std::move(place)](absl::StatusOr<v1::CommitRequest> message) mutable {
+    const absl::Status status = message.ok() ? HandleCommit(*state, caller, *std::move(message),
+                                                            std::move(place), handle, reply)
+                                             : message.status();
+    if (!status.ok()) handle.Refuse(status);
   };
-  if (IsSmall(*message)) {
-    judge(Take(message));
+  if (bytes->Length() > kSmallCommit) {
+    state_->executor.Post([judge = std::move(judge), bytes = Take(bytes)]() mutable {
+      judge(Parse<v1::CommitRequest>(std::move(bytes)));
+    });
+    return call;
+  }
+  auto message = Parse<v1::CommitRequest>(Take(bytes));
+  if (message.ok() && message->has_part_blob()) {
+    state_->executor.Post([judge = std::move(judge), message = std::move(message)]() mutable {
+      judge(std::move(message));
+    });
   } else {
-    state_->executor.Post(
-        [judge, message = Take(message)]() mutable { judge(std::move(message)); });
+    judge(std::move(message));
   }
   return call;
 }
@@ -248,32 +391,32 @@ grpc::ServerUnaryReactor* FleetService::BeginUpload(Context* context,
     return call;
   }
   const fleet::Caller caller = CallerOf(*state_, *context);
-  const fleet::UploadOffer offer = request->offer;
-  if (offer.size > state_->options.max_blob_bytes) {
+  fleet::UploadOffer offer = request->offer;
+  const bool population = offer.purpose == BlobPurpose::kPopulation;
+  const bool records = offer.purpose == BlobPurpose::kRecords;
+  if (population) offer.session = {};  // one upload for all who offer it
+  if (!population && !state_->handler.Knows(offer.session)) {
+    answer({UploadVerdict::kStale});
+    return call;
+  }
+  if (offer.size > state_->options.max_blob_bytes ||
+      (records && offer.size > MaxPartBlobBytes(state_->options.max_part_clients))) {
     answer({UploadVerdict::kTooLarge});
     return call;
   }
-  // Records are parsed where they lie, so they are brought here first.
-  const bool records = request->purpose == v1::BeginUploadRequest::PURPOSE_RECORDS;
-  if (records && offer.size > MaxPartBlobBytes(state_->options.max_part_clients)) {
-    answer({UploadVerdict::kTooLarge});
-    return call;
-  }
-  const auto place = state_->share && !records ? request->place : std::nullopt;
+  // Only sums are mapped: records are parsed where they lie, and the population is not taken at its
+  // sender's word.
+  const bool sums = offer.purpose == BlobPurpose::kSums;
+  const auto place = state_->share && sums ? request->place : std::nullopt;
   const auto begin = [offer, place, answer](ServiceState* state) {
     state->executor.Post([state, offer, place, answer] {
       std::shared_ptr<const AlignedBuffer> mapped;
       if (place.has_value())
         mapped = AlignedBuffer::Map(*place, offer.digest, offer.size).value_or(nullptr);
-      const UploadStore::Begun begun =
-          state->uploads.Begin(offer.digest, offer.size, std::move(mapped));
+      const UploadStore::Begun begun = state->uploads.Begin(offer, std::move(mapped));
       answer({begun.verdict, begun.offset});
     });
   };
-  if (records) {
-    begin(state_.get());  // how a commit is packed is no concern of the handler's
-    return call;
-  }
   // The reply holds the state: it may be called when the server has gone, and then finds the call
   // over.
   state_->handler.Offer(
@@ -283,6 +426,7 @@ grpc::ServerUnaryReactor* FleetService::BeginUpload(Context* context,
         if (handle.over()) return;
         if (!verdict.ok()) return handle.Refuse(verdict.status());
         const bool found = *verdict == UploadVerdict::kHave &&
+                           offer.purpose == BlobPurpose::kPopulation &&
                            state->handler.FindBlob(caller, offer.digest) != nullptr;
         if (*verdict == UploadVerdict::kSend || (*verdict == UploadVerdict::kHave && !found))
           return begin(state.get());

@@ -8,6 +8,7 @@
 #include "macaw/v1/fleet.grpc.pb.h"
 #include "proto/fleet/link.h"
 #include "proto/wire/convert.h"
+#include "proto/wire/intake.h"
 #include "proto/wire/refusal.h"
 #include "proto/wire/remote.h"
 #include "proto/wire/upload_store.h"
@@ -31,12 +32,13 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   class Handle {
    public:
     explicit Handle(UnaryCall* call) : call_(call), over_(call->over_) {}
-    // `fill` writes the response; it runs only if the RPC is still open.
+    // `fill` writes the response; it runs only if the RPC is still open. Whether it was.
     template <typename F>
-    void End(F&& fill) const {
-      if (!Win(*over_)) return;
+    bool End(F&& fill) const {
+      if (!Win(*over_)) return false;
       const absl::Status status = fill();
       call_->Finish(ToGrpc(status));
+      return true;
     }
     void Refuse(const absl::Status& status) const {
       End([&] { return status; });
@@ -62,6 +64,7 @@ struct ServiceState {
   const bool share;  // memory with the callers
   fleet::FleetHandler& handler;
   UploadStore uploads;
+  Intake registrations, commits;  // that are being read
   Executor executor;  // large messages, hashing, setting memory aside: what must not run on an RPC
                       // thread
 };
@@ -69,11 +72,13 @@ struct ServiceState {
 // By the token in the call's metadata.
 fleet::Caller CallerOf(const ServiceState& state, const grpc::CallbackServerContext& context);
 
-using FleetServiceBase = v1::Fleet::WithCallbackMethod_Hello<v1::Fleet::WithCallbackMethod_Register<
-    v1::Fleet::WithCallbackMethod_Lease<v1::Fleet::WithCallbackMethod_Heartbeat<
-        v1::Fleet::WithRawCallbackMethod_Download<v1::Fleet::WithCallbackMethod_BeginUpload<
-            v1::Fleet::WithRawCallbackMethod_Upload<v1::Fleet::WithCallbackMethod_Commit<
-                v1::Fleet::WithCallbackMethod_Release<v1::Fleet::Service>>>>>>>>>;
+// What comes in a session, and whoever registers, is looked at as bytes first (outline.h).
+using FleetServiceBase =
+    v1::Fleet::WithCallbackMethod_Hello<v1::Fleet::WithRawCallbackMethod_Register<
+        v1::Fleet::WithRawCallbackMethod_Lease<v1::Fleet::WithRawCallbackMethod_Heartbeat<
+            v1::Fleet::WithRawCallbackMethod_Download<v1::Fleet::WithCallbackMethod_BeginUpload<
+                v1::Fleet::WithRawCallbackMethod_Upload<v1::Fleet::WithRawCallbackMethod_Commit<
+                    v1::Fleet::WithRawCallbackMethod_Release<v1::Fleet::Service>>>>>>>>>;
 
 class FleetService final : public FleetServiceBase {
  public:
@@ -82,18 +87,18 @@ class FleetService final : public FleetServiceBase {
   using Context = grpc::CallbackServerContext;
   grpc::ServerUnaryReactor* Hello(Context*, const v1::HelloRequest* request,
                                   v1::HelloReply* reply) override;
-  grpc::ServerUnaryReactor* Register(Context*, const v1::RegisterRequest* request,
-                                     v1::RegisterReply* reply) override;
-  grpc::ServerUnaryReactor* Lease(Context*, const v1::LeaseRequest* request,
-                                  v1::LeaseReply* reply) override;
-  grpc::ServerUnaryReactor* Heartbeat(Context*, const v1::HeartbeatRequest* request,
-                                      v1::HeartbeatReply* reply) override;
+  grpc::ServerUnaryReactor* Register(Context*, const grpc::ByteBuffer* request,
+                                     grpc::ByteBuffer* reply) override;
+  grpc::ServerUnaryReactor* Lease(Context*, const grpc::ByteBuffer* request,
+                                  grpc::ByteBuffer* reply) override;
+  grpc::ServerUnaryReactor* Heartbeat(Context*, const grpc::ByteBuffer* request,
+                                      grpc::ByteBuffer* reply) override;
   grpc::ServerUnaryReactor* BeginUpload(Context*, const v1::BeginUploadRequest* request,
                                         v1::BeginUploadReply* reply) override;
-  grpc::ServerUnaryReactor* Commit(Context*, const v1::CommitRequest* request,
-                                   v1::CommitReply* reply) override;
-  grpc::ServerUnaryReactor* Release(Context*, const v1::ReleaseRequest* request,
-                                    v1::ReleaseReply* reply) override;
+  grpc::ServerUnaryReactor* Commit(Context*, const grpc::ByteBuffer* request,
+                                   grpc::ByteBuffer* reply) override;
+  grpc::ServerUnaryReactor* Release(Context*, const grpc::ByteBuffer* request,
+                                    grpc::ByteBuffer* reply) override;
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Download(Context*,
                                                        const grpc::ByteBuffer* request) override;
   grpc::ServerReadReactor<grpc::ByteBuffer>* Upload(Context*, grpc::ByteBuffer* reply) override;

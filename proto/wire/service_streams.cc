@@ -61,7 +61,7 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
     if (!chunk.ok()) return chunk.status();
     if (upload_ == nullptr) {
       if (chunk->digest.IsZero()) return Malformed("digest", "the first chunk names the blob");
-      upload_ = uploads_.Find(chunk->digest);
+      upload_ = uploads_.Find(chunk->session, chunk->digest);
       if (upload_ == nullptr) {
         return Refuse(v1::Refusal::REASON_NOT_BEGUN, "ask with BeginUpload before sending",
                       "digest", chunk->digest);

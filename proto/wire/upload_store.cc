@@ -10,31 +10,19 @@
 
 namespace macaw::wire {
 
-Upload::Upload(const Digest& digest, uint64_t size, bool verify,
-               std::shared_ptr<std::atomic<uint64_t>> used, const Clock& clock, Executor& executor)
+Upload::Upload(const Digest& digest, std::shared_ptr<UploadMemory> memory, bool verify,
+               const Clock& clock, Executor& executor)
     : digest_(digest),
-      size_(size),
+      size_(memory->bytes().size()),
       verify_(verify),
-      used_(std::move(used)),
       clock_(clock),
       executor_(executor),
-      buffer_(AlignedBuffer::Unset(size)),  // nobody reads past received_
-      last_used_(clock.Now()) {}
-
-Upload::Upload(const Digest& digest, std::shared_ptr<const AlignedBuffer> mapped,
-               std::shared_ptr<std::atomic<uint64_t>> used, const Clock& clock, Executor& executor)
-    : digest_(digest),
-      size_(mapped->size()),
-      verify_(false),
-      used_(std::move(used)),
-      clock_(clock),
-      executor_(executor),
-      mapped_(std::move(mapped)),
-      state_(State::kComplete),
-      received_(size_),
-      last_used_(clock.Now()) {}
-
-Upload::~Upload() { used_->fetch_sub(size_); }
+      memory_(std::move(memory)),
+      last_used_(clock.Now()) {
+  if (memory_->mapped == nullptr) return;
+  state_ = State::kComplete;
+  received_ = size_;
+}
 
 uint64_t Upload::received() const {
   MutexLock lock(&mutex_);
@@ -46,7 +34,7 @@ bool Upload::complete() const {
 }
 bool Upload::failed() const {
   MutexLock lock(&mutex_);
-  return state_ == State::kFailed;
+  return state_ == State::kFailed || state_ == State::kDropped;
 }
 TimePoint Upload::last_used() const {
   MutexLock lock(&mutex_);
@@ -61,6 +49,7 @@ absl::Status Upload::Append(uint64_t offset, uint64_t checksum,
   std::vector<Done> done;
   {
     MutexLock lock(&mutex_);
+    if (state_ == State::kDropped) return Outcome();
     last_used_ = clock_.Now();
     if (offset > received_ || length > size_ || offset > size_ - length) {
       return Refuse(v1::Refusal::REASON_OFFSET,
@@ -68,7 +57,7 @@ absl::Status Upload::Append(uint64_t offset, uint64_t checksum,
                                  received_, " of ", size_, " bytes"),
                     "offset", digest_);
     }
-    if (offset < received_ || mapped_ != nullptr) {
+    if (offset < received_ || memory_->mapped != nullptr) {
       // A repeat, whole or in part. The checksum is over the whole chunk and the kept part may not
       // be touched, so only a chunk that begins where the kept bytes end is taken; a sender that
       // follows the offsets never notices.
@@ -77,13 +66,14 @@ absl::Status Upload::Append(uint64_t offset, uint64_t checksum,
                  : Refuse(v1::Refusal::REASON_OFFSET,
                           absl::StrCat("a chunk across byte ", received_), "offset", digest_);
     }
-    std::byte* to = buffer_.bytes().data() + offset;
+    AlignedBuffer& buffer = memory_->buffer;
+    std::byte* to = buffer.bytes().data() + offset;
     for (const auto piece : data) {
       if (piece.empty()) continue;
       std::memcpy(to, piece.data(), piece.size());
       to += piece.size();
     }
-    if (Checksum(std::as_const(buffer_).bytes().subspan(offset, length)) != checksum) {
+    if (Checksum(std::as_const(buffer).bytes().subspan(offset, length)) != checksum) {
       return Refuse(v1::Refusal::REASON_CHECKSUM,
                     absl::StrCat("the chunk at ", offset, " arrived damaged"), "checksum", digest_);
     }
@@ -102,16 +92,20 @@ absl::Status Upload::Append(uint64_t offset, uint64_t checksum,
 
 void Upload::HashSome() {
   uint64_t begin, end;
+  std::shared_ptr<const UploadMemory> memory;
   {
     MutexLock lock(&mutex_);
+    if (memory_ == nullptr) return;
+    memory = memory_;
     begin = hashed_;
     end = std::min<uint64_t>(received_, begin + kChunkBytes);
   }
-  digester_.Add(std::as_const(buffer_).bytes().subspan(begin, end - begin));
+  digester_.Add(memory->buffer.bytes().subspan(begin, end - begin));
   std::vector<Done> done;
   absl::Status outcome;
   {
     MutexLock lock(&mutex_);
+    if (state_ == State::kDropped) return;
     hashed_ = end;
     if (hashed_ == size_) {
       state_ = digester_.Finish() == digest_ ? State::kComplete : State::kFailed;
@@ -127,6 +121,10 @@ void Upload::HashSome() {
 
 absl::Status Upload::Outcome() const {
   if (state_ == State::kComplete) return absl::OkStatus();
+  if (state_ == State::kDropped) {
+    return Refuse(v1::Refusal::REASON_NOT_BEGUN, "the upload was dropped: ask with BeginUpload",
+                  "digest", digest_);
+  }
   return Refuse(v1::Refusal::REASON_DIGEST_MISMATCH,
                 "the uploaded bytes are not those that the digest names; they were thrown away",
                 "digest", digest_);
@@ -145,72 +143,159 @@ void Upload::WhenComplete(Done done) {
   std::move(done)(outcome);
 }
 
-std::shared_ptr<const AlignedBuffer> Upload::bytes() {
-  return {shared_from_this(), mapped_ != nullptr ? mapped_.get() : &buffer_};
+void Upload::Drop() {
+  std::shared_ptr<UploadMemory> memory;  // freed behind the lock
+  std::vector<Done> done;
+  absl::Status outcome;
+  {
+    MutexLock lock(&mutex_);
+    memory = std::exchange(memory_, nullptr);
+    state_ = State::kDropped;
+    done = std::exchange(waiting_, {});
+    outcome = Outcome();
+  }
+  for (Done& f : done) std::move(f)(outcome);
 }
 
-UploadStore::UploadStore(const Options& options, const Clock& clock, Executor& executor)
-    : options_(options), clock_(clock), executor_(executor) {}
-
-void UploadStore::DropIdle() {
-  const TimePoint oldest = clock_.Now() - options_.idle;
-  absl::erase_if(
-      held_, [&](const auto& e) { return e.second->last_used() < oldest || e.second->failed(); });
-  absl::erase_if(claimed_, [](const auto& e) { return e.second.expired(); });
-}
-
-std::shared_ptr<Upload> UploadStore::FindLocked(const Digest& digest) {
-  if (const auto it = held_.find(digest); it != held_.end()) return it->second;
-  if (const auto it = claimed_.find(digest); it != claimed_.end()) return it->second.lock();
-  return nullptr;
-}
-
-UploadStore::Begun UploadStore::Begin(const Digest& digest, uint64_t size,
-                                      std::shared_ptr<const AlignedBuffer> mapped) {
-  using fleet::UploadVerdict;
-  if (size > options_.max_blob_bytes) return {UploadVerdict::kTooLarge, 0};
+std::shared_ptr<const AlignedBuffer> Upload::bytes() const {
   MutexLock lock(&mutex_);
-  DropIdle();
-  if (const auto upload = FindLocked(digest); upload != nullptr) {
-    if (upload->size() != size) return {UploadVerdict::kBusy, 0};
-    if (upload->complete()) return {UploadVerdict::kHave, 0};
-    return {UploadVerdict::kSend, upload->received()};
+  if (state_ != State::kComplete) return nullptr;
+  return {memory_, &memory_->bytes()};
+}
+
+UploadStore::UploadStore(const Options& options, std::function<bool(SessionId)> open,
+                         const Clock& clock, Executor& executor)
+    : options_(options), open_(std::move(open)), clock_(clock), executor_(executor) {}
+
+void UploadStore::Drop(Entry& entry) {
+  if (entry.upload != nullptr) std::exchange(entry.upload, nullptr)->Drop();
+}
+
+void UploadStore::Sweep(Round newest) {
+  const TimePoint oldest = clock_.Now() - options_.idle;
+  for (auto& [key, entry] : entries_) {
+    if (entry.upload == nullptr) continue;
+    const SessionId session = std::get<SessionId>(key);
+    if (entry.upload->last_used() < oldest || entry.upload->failed() ||
+        (session.value != 0 && (entry.round < newest || !open_(session)))) {
+      Drop(entry);
+    }
+  }
+  std::erase_if(entries_, [](const auto& e) { return Gone(e.second); });
+}
+
+std::pair<UploadStore::Entries::iterator, UploadStore::Entries::iterator> UploadStore::Of(
+    SessionId session, fleet::BlobPurpose purpose) {
+  const auto first = entries_.lower_bound({session, purpose, Digest{}});
+  auto last = first;
+  while (last != entries_.end() && std::get<SessionId>(last->first) == session &&
+         std::get<fleet::BlobPurpose>(last->first) == purpose) {
+    ++last;
+  }
+  return {first, last};
+}
+
+bool UploadStore::MakeRoom(const fleet::UploadOffer& offer) {
+  const auto [first, last] = Of(offer.session, offer.purpose);
+  if (offer.purpose != fleet::BlobPurpose::kPopulation) {
+    for (auto it = first; it != last; ++it) {
+      Drop(it->second);
+      if (!it->second.memory.expired()) return false;  // the handler works on it
+    }
+  } else {
+    // The one that has not been sent a byte for the longest time makes way.
+    uint64_t taken = 0;
+    std::vector<Entry*> oldest;
+    for (auto it = first; it != last; ++it) {
+      if (const auto memory = it->second.memory.lock()) taken += memory->bytes().size();
+      if (it->second.upload != nullptr) oldest.push_back(&it->second);
+    }
+    std::ranges::sort(oldest, {}, [](const Entry* entry) {
+      return std::pair(entry->upload->received() > 0, entry->upload->last_used());
+    });
+    const uint64_t budget = options_.population_budget_bytes;
+    for (Entry* entry : oldest) {
+      if (taken <= budget && offer.size <= budget - taken) break;
+      const uint64_t size = entry->upload->size();
+      Drop(*entry);
+      if (entry->memory.expired()) taken -= size;
+    }
+    if (taken > budget || offer.size > budget - taken) return false;
   }
   // Compared without adding, so that no size can overflow.
   const uint64_t used = used_->load();
-  if (used > options_.budget_bytes || size > options_.budget_bytes - used)
-    return {UploadVerdict::kBusy, 0};
-  used_->fetch_add(size);  // only ever raised under the lock; the upload's end lowers it
-  std::shared_ptr<Upload> fresh;
+  return used <= options_.budget_bytes && offer.size <= options_.budget_bytes - used;
+}
+
+UploadStore::Begun UploadStore::Begin(const fleet::UploadOffer& offer,
+                                      std::shared_ptr<const AlignedBuffer> mapped) {
+  using fleet::UploadVerdict;
+  const bool shared = offer.purpose == fleet::BlobPurpose::kPopulation;
+  const uint64_t most = shared ? std::min(options_.max_blob_bytes, options_.population_budget_bytes)
+                               : options_.max_blob_bytes;
+  if (offer.size > most) return {UploadVerdict::kTooLarge, 0};
+  MutexLock lock(&mutex_);
+  Sweep(offer.round);
+  const Key key{offer.session, offer.purpose, offer.digest};
+  if (const auto found = entries_.find(key); found != entries_.end()) {
+    const auto memory = found->second.memory.lock();
+    if (memory != nullptr && memory->bytes().size() == offer.size) {
+      const auto& upload = found->second.upload;
+      if (upload == nullptr || upload->complete()) return {UploadVerdict::kHave, 0};
+      return {UploadVerdict::kSend, upload->received()};
+    }
+    // It cannot have both sizes. The one of which bytes have come stays.
+    const auto& upload = found->second.upload;
+    if (shared && memory != nullptr && (upload == nullptr || upload->received() > 0))
+      return {UploadVerdict::kBusy, 0};
+    Drop(found->second);
+  }
+  if (!MakeRoom(offer)) return {UploadVerdict::kBusy, 0};
+  std::erase_if(entries_, [](const auto& e) { return Gone(e.second); });
+  std::shared_ptr<UploadMemory> memory;
+  used_->fetch_add(offer.size);  // only ever raised under the lock; the memory's end lowers it
   try {
-    fresh = mapped != nullptr
-                ? std::make_shared<Upload>(digest, mapped, used_, clock_, executor_)
-                : std::make_shared<Upload>(digest, size, options_.verify, used_, clock_, executor_);
+    memory = std::make_shared<UploadMemory>(
+        mapped != nullptr ? AlignedBuffer() : AlignedBuffer::Unset(offer.size), mapped, used_);
   } catch (const std::bad_alloc&) {
-    used_->fetch_sub(size);
+    used_->fetch_sub(offer.size);
     return {UploadVerdict::kBusy, 0};
   }
-  held_.emplace(digest, std::move(fresh));
+  auto upload =
+      std::make_shared<Upload>(offer.digest, memory, options_.verify || shared, clock_, executor_);
+  entries_.insert_or_assign(
+      key, Entry{.round = offer.round, .upload = std::move(upload), .memory = memory});
   return {mapped != nullptr ? UploadVerdict::kHave : UploadVerdict::kSend, 0};
 }
 
-std::shared_ptr<Upload> UploadStore::Find(const Digest& digest) {
+std::shared_ptr<Upload> UploadStore::Find(SessionId session, const Digest& digest) {
+  using fleet::BlobPurpose;
   MutexLock lock(&mutex_);
-  auto upload = FindLocked(digest);
-  return upload != nullptr && !upload->failed() ? upload : nullptr;
+  for (const auto purpose : {BlobPurpose::kPopulation, BlobPurpose::kSums, BlobPurpose::kRecords}) {
+    const auto it = entries_.find({session, purpose, digest});
+    if (it == entries_.end() || it->second.upload == nullptr) continue;
+    return it->second.upload->failed() ? nullptr : it->second.upload;
+  }
+  return nullptr;
 }
 
-std::shared_ptr<const AlignedBuffer> UploadStore::Get(const Digest& digest) {
-  const auto upload = Find(digest);
-  return upload != nullptr && upload->complete() ? upload->bytes() : nullptr;
+std::shared_ptr<const AlignedBuffer> UploadStore::Get(SessionId session, fleet::BlobPurpose purpose,
+                                                      const Digest& digest) {
+  MutexLock lock(&mutex_);
+  const auto it = entries_.find({session, purpose, digest});
+  if (it == entries_.end()) return nullptr;
+  if (it->second.upload != nullptr) return it->second.upload->bytes();
+  const auto memory = it->second.memory.lock();
+  return memory == nullptr ? nullptr
+                           : std::shared_ptr<const AlignedBuffer>(memory, &memory->bytes());
 }
 
-void UploadStore::Claim(const Digest& digest) {
+void UploadStore::Claim(SessionId session, fleet::BlobPurpose purpose, const Digest& digest) {
   MutexLock lock(&mutex_);
-  const auto it = held_.find(digest);
-  if (it == held_.end() || !it->second->complete()) return;
-  claimed_[digest] = it->second;
-  held_.erase(it);
+  const auto it = entries_.find({session, purpose, digest});
+  if (it == entries_.end() || it->second.upload == nullptr || !it->second.upload->complete())
+    return;
+  it->second.upload = nullptr;  // not dropped: who holds its bytes keeps them
 }
 
 }  // namespace macaw::wire

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "training/api/metrics.h"
 
 namespace macaw::server {
@@ -146,6 +147,18 @@ size_t EvaluationBoard::DropWorker(WorkerId worker) {
     ++count;
   }
   return count;
+}
+
+size_t EvaluationBoard::Release(WorkerId worker, std::span<const Fence> tasks) {
+  const auto held = held_.find(worker);
+  if (tasks.empty() || held == held_.end()) return 0;
+  const absl::flat_hash_set<Fence> given_back(tasks.begin(), tasks.end());
+  return std::erase_if(held->second, [&](size_t slot) {
+    const bool theirs =
+        slots_[slot].state == State::kLeased && given_back.contains(slots_[slot].task.fence);
+    if (theirs) Return(slot);
+    return theirs;
+  });
 }
 
 TimePoint EvaluationBoard::NextExpiry() const {

@@ -64,6 +64,7 @@ class EvaluationBoard {
   void Renew(WorkerId worker, TimePoint expires);
   size_t Expire(TimePoint now);  // tasks that came back
   size_t DropWorker(WorkerId worker);
+  size_t Release(WorkerId worker, std::span<const Fence> tasks);  // given back undone
   TimePoint NextExpiry() const;
 
   EvaluationSums Report() const;  // once done()

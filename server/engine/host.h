@@ -83,6 +83,8 @@ class EngineHost {
   virtual void AnswerLease(Ticket ticket, fleet::LeaseReply reply) = 0;
   virtual void AnswerCommit(Ticket ticket, fleet::CommitReply reply) = 0;
   virtual void Note(Event event) = 0;
+  // Nobody speaks in this session any more.
+  virtual void SessionEnded(SessionId session) = 0;
   // Called once, last. `status` is OK unless the run failed.
   virtual void Ended(RunEnd end, absl::Status status, std::string reason) = 0;
 };

@@ -174,6 +174,7 @@ void RoundEngine::Lose(WorkerId id, const std::string& why, TimePoint now) {
   Worker worker = std::move(it->second);
   workers_.erase(it);
   sessions_.erase(worker.session);
+  host_.SessionEnded(worker.session);
   if (worker.parked.has_value())
     host_.AnswerLease(worker.parked->ticket, {.next = Next::kRegister});
   host_.Note({"worker_lost", {{"worker", worker.name}, {"why", why}}});
@@ -395,20 +396,23 @@ void RoundEngine::Release(const fleet::ReleaseRequest& request, TimePoint now) {
   if (worker == nullptr) return;
   Requeue(table_.Release(worker->id, request.attempts),
           absl::StrCat(worker->name, " gave them back"));
+  evaluation_.Release(worker->id, request.tasks);
   if (request.leaving) return Lose(worker->id, "it left", now);
   ServeParked(now);
 }
 
 fleet::UploadVerdict RoundEngine::Offer(const fleet::UploadOffer& offer) const {
-  if (offer.round.value == 0) {
+  if (offer.purpose == fleet::BlobPurpose::kPopulation) {
     return roster_.HasTable(offer.digest) ? fleet::UploadVerdict::kHave
                                           : fleet::UploadVerdict::kSend;
   }
-  if (!sessions_.contains(offer.session) || state_ != State::kRunning ||
-      offer.round != order_.round) {
-    return fleet::UploadVerdict::kStale;
-  }
-  return fleet::UploadVerdict::kSend;
+  const auto session = sessions_.find(offer.session);
+  if (session == sessions_.end()) return fleet::UploadVerdict::kStale;
+  // Before the round: what was accepted stays so when its round is over.
+  if (offer.commit_id != 0 && offer.commit_id <= workers_.at(session->second).last_commit)
+    return fleet::UploadVerdict::kNotNeeded;
+  const bool wanted = state_ == State::kRunning && offer.round == order_.round;
+  return wanted ? fleet::UploadVerdict::kSend : fleet::UploadVerdict::kStale;
 }
 
 }  // namespace macaw::server

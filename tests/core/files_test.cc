@@ -1,10 +1,27 @@
 #include "core/files.h"
 
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <filesystem>
+#include <set>
+#include <string>
 
 #include "core/digest.h"
+
+// Stands before the C library's in this program: notes which files and folders are synced.
+namespace {
+std::set<std::string>& Synced() {
+  static auto* const synced = new std::set<std::string>;
+  return *synced;
+}
+}  // namespace
+extern "C" int fsync(int fd) {
+  std::error_code ignored;
+  Synced().insert(std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd), ignored));
+  return static_cast<int>(syscall(SYS_fsync, fd));
+}
 
 namespace macaw {
 namespace {
@@ -26,6 +43,31 @@ TEST(AtomicWriteFile, LeavesNothingAsideWhenItFails) {
   const absl::Status status = AtomicWriteFile(TempPath("no/such/folder/file"), "text");
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_NE(status.message().find("no/such/folder/file"), std::string::npos);
+}
+
+TEST(AtomicFile, TwoWritersOfOneFileDoNotShareWhatTheyWriteAside) {
+  const std::string path = TempPath("contested");
+  AtomicFile first = *AtomicFile::Create(path), second = *AtomicFile::Create(path);
+  ASSERT_TRUE(first.WriteAt(0, BytesOf("first")).ok());
+  ASSERT_TRUE(second.WriteAt(0, BytesOf("second")).ok());
+  EXPECT_TRUE(std::move(first).Commit().ok());
+  EXPECT_EQ(*ReadFile(path), "first");
+  EXPECT_TRUE(std::move(second).Commit().ok());
+  EXPECT_EQ(*ReadFile(path), "second");
+}
+
+TEST(MakeDirectories, SyncsTheFoldersThatHoldNewOnes) {
+  const std::string folder =
+      std::filesystem::canonical(std::filesystem::path(TempPath("x")).parent_path()).string();
+  std::filesystem::remove_all(folder + "/new");
+  Synced().clear();
+  ASSERT_TRUE(MakeDirectories(folder + "/new/and/deep/").ok());
+  EXPECT_TRUE(std::filesystem::is_directory(folder + "/new/and/deep"));
+  for (const char* holder : {"", "/new", "/new/and"})
+    EXPECT_TRUE(Synced().contains(folder + holder)) << folder << holder;
+  Synced().clear();
+  ASSERT_TRUE(MakeDirectories(folder + "/new/and/deep").ok());
+  EXPECT_TRUE(Synced().empty());  // nothing is new
 }
 
 TEST(AtomicFile, AppearsWholeOrNotAtAll) {

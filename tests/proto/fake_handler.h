@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -66,15 +67,24 @@ class FakeHandler final : public FleetHandler {
     CommitReply answer{.verdict = Verdict::kAccepted};
     {
       MutexLock lock(&mutex_);
+      if (park_commits_) {
+        parked_commits_.emplace_back(std::move(request), std::move(reply));
+        return;
+      }
       if (request.ask.has_value()) {
         answer.lease = lease_;
         last_wait_ = request.ask_wait;
       }
+      request.hold.reset();  // it is judged
       committed_.push_back(std::move(request));
     }
     std::move(reply)(std::move(answer));
   }
-  void Release(const Caller&, ReleaseRequest, Reply<ReleaseReply> reply) override {
+  void Release(const Caller&, ReleaseRequest request, Reply<ReleaseReply> reply) override {
+    {
+      MutexLock lock(&mutex_);
+      released_.push_back(std::move(request));
+    }
     std::move(reply)(absl::NotFoundError("release: no such session"));
   }
   void Offer(const Caller&, UploadOffer offer, Reply<UploadVerdict> reply) override {
@@ -85,6 +95,10 @@ class FakeHandler final : public FleetHandler {
       verdict = verdict_;
     }
     std::move(reply)(verdict);
+  }
+  bool Knows(SessionId session) const override {
+    MutexLock lock(&mutex_);
+    return unknown_ != session;
   }
   std::shared_ptr<const AlignedBuffer> FindBlob(const Caller&, const Digest& digest) override {
     MutexLock lock(&mutex_);
@@ -113,6 +127,18 @@ class FakeHandler final : public FleetHandler {
     MutexLock lock(&mutex_);
     park_ = true;
   }
+  // Keeps commits as they come, unjudged.
+  void ParkCommits(bool park) {
+    MutexLock lock(&mutex_);
+    park_commits_ = park;
+  }
+  std::vector<std::pair<CommitRequest, Reply<CommitReply>>> AwaitParkedCommits() {
+    MutexLock lock(&mutex_);
+    const auto there = [this]()
+                           ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !parked_commits_.empty(); };
+    mutex_.Await(there);
+    return std::exchange(parked_commits_, {});
+  }
   void DropPolls() {
     MutexLock lock(&mutex_);
     drop_ = true;
@@ -130,6 +156,15 @@ class FakeHandler final : public FleetHandler {
     MutexLock lock(&mutex_);
     return std::exchange(committed_, {});
   }
+  std::vector<ReleaseRequest> TakeReleased() {
+    MutexLock lock(&mutex_);
+    return std::exchange(released_, {});
+  }
+  // Every session is open but this one.
+  void Forget(SessionId session) {
+    MutexLock lock(&mutex_);
+    unknown_ = session;
+  }
   std::vector<RegisterRequest> TakeRegistered() {
     MutexLock lock(&mutex_);
     return std::exchange(registered_, {});
@@ -144,9 +179,13 @@ class FakeHandler final : public FleetHandler {
   }
 
  private:
-  Mutex mutex_;
+  mutable Mutex mutex_;
   Caller caller_ ABSL_GUARDED_BY(mutex_);
+  std::optional<SessionId> unknown_ ABSL_GUARDED_BY(mutex_);
+  std::vector<ReleaseRequest> released_ ABSL_GUARDED_BY(mutex_);
   bool park_ ABSL_GUARDED_BY(mutex_) = false;
+  bool park_commits_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<std::pair<CommitRequest, Reply<CommitReply>>> parked_commits_ ABSL_GUARDED_BY(mutex_);
   bool drop_ ABSL_GUARDED_BY(mutex_) = false;
   UploadVerdict verdict_ ABSL_GUARDED_BY(mutex_) = UploadVerdict::kSend;
   LeaseReply lease_ ABSL_GUARDED_BY(mutex_);

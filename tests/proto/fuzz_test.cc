@@ -95,7 +95,8 @@ TEST(Fuzz, ChunksAreReadFromAnySlicesAsProtobufReadsThem) {
   for (int i = 0; i < 20'000; ++i) {
     const fleet::Blob blob = fleet::RandomBlob(1 + stream.Below(120), i);
     std::string bytes =
-        ToString(EncodeChunk(blob.bytes, 0, blob.size, i % 2 == 0 ? blob.digest : Digest{}));
+        ToString(EncodeChunk(blob.bytes, 0, blob.size, i % 2 == 0 ? blob.digest : Digest{},
+                             SessionId(i % 3 == 0 ? UINT64_MAX - i : 0)));
     if (i % 4 != 0) bytes = Mutated(stream, bytes);
     const auto chunk = DecodeChunk(Sliced(stream, bytes));
     if (!chunk.ok()) {
@@ -109,6 +110,7 @@ TEST(Fuzz, ChunksAreReadFromAnySlicesAsProtobufReadsThem) {
     ++accepted;
     EXPECT_EQ(chunk->offset, message.offset());
     EXPECT_EQ(chunk->checksum, message.checksum());
+    EXPECT_EQ(chunk->session.value, message.session());
     std::string data;
     for (const auto piece : chunk->data)
       data.append(reinterpret_cast<const char*>(piece.data()), piece.size());
@@ -159,9 +161,9 @@ TEST_F(RawServer, RawUploadsAndDownloadsSurviveAnything) {
   RandomStream stream({.seed = 31});
   const fleet::Blob blob = fleet::RandomBlob(5000, 1);
   handler_.Serve(blob);
-  v1::BeginUploadRequest begin = ToWire(PurposedOffer{
-      {SessionId(1), blob.digest, blob.size, Round(1)}, v1::BeginUploadRequest::PURPOSE_SUMS});
-  const std::string good = ToString(EncodeChunk(blob.bytes, 0, 1000, blob.digest));
+  v1::BeginUploadRequest begin = ToWire(PlacedOffer{
+      {.session = SessionId(1), .digest = blob.digest, .size = blob.size, .round = Round(1)}});
+  const std::string good = ToString(EncodeChunk(blob.bytes, 0, 1000, blob.digest, SessionId(1)));
   v1::DownloadRequest download;
   download.set_digest(ToWire(blob.digest));
   for (int i = 0; i < 150; ++i) {
@@ -182,11 +184,11 @@ TEST_F(RawServer, RawUploadsAndDownloadsSurviveAnything) {
 
 TEST_F(RawServer, NamesTheReason) {
   const fleet::Blob blob = fleet::RandomBlob(5000, 1);
-  const std::string chunk = ToString(EncodeChunk(blob.bytes, 0, 1000, blob.digest));
+  const std::string chunk = ToString(EncodeChunk(blob.bytes, 0, 1000, blob.digest, SessionId(1)));
   EXPECT_EQ(ReasonOf(Send("Upload", {chunk})), v1::Refusal::REASON_NOT_BEGUN);
   EXPECT_EQ(ReasonOf(Send("Upload", {})), v1::Refusal::REASON_MALFORMED);
-  const v1::BeginUploadRequest begin = ToWire(PurposedOffer{
-      {SessionId(1), blob.digest, blob.size, Round(1)}, v1::BeginUploadRequest::PURPOSE_SUMS});
+  const v1::BeginUploadRequest begin = ToWire(PlacedOffer{
+      {.session = SessionId(1), .digest = blob.digest, .size = blob.size, .round = Round(1)}});
   ASSERT_TRUE(Send("BeginUpload", {begin.SerializeAsString()}).ok());
   std::string damaged = chunk;
   damaged.back() ^= 1;

@@ -82,7 +82,7 @@ TYPED_TEST_P(LinkContract, CarriesCallsAndAnswers) {
 }
 
 TYPED_TEST_P(LinkContract, HandsTheHandlersErrorsOver) {
-  const auto released = this->link().Release({SessionId(1), {}, true});
+  const auto released = this->link().Release({.session = SessionId(1), .leaving = true});
   EXPECT_EQ(released.status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(released.status().message(), "release: no such session");
 }
@@ -189,7 +189,9 @@ TYPED_TEST_P(LinkContract, ServesManyThreads) {
         const auto fetched = this->link().Fetch(lease->training->broadcast);
         ASSERT_TRUE(fetched.ok()) << fetched.status();
         ExpectSameBytes(*fetched, broadcast);
-        const auto committed = this->link().Commit(PartWith(sums));
+        CommitRequest request = PartWith(sums);
+        request.session = SessionId(100 + t);
+        const auto committed = this->link().Commit(request);
         ASSERT_TRUE(committed.ok()) << committed.status();
       }
     });

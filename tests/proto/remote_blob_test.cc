@@ -143,17 +143,35 @@ TEST_F(RemoteBlob, TheVerdictComesBeforeAnyByteMoves) {
   EXPECT_EQ(handler_.offers().at(0).digest, sums.digest);
   EXPECT_EQ(handler_.offers().at(0).session, SessionId(7));
   EXPECT_EQ(handler_.offers().at(0).round, Round(3));
-  // "Have" is taken from the handler only if the bytes can be found; here they cannot, so they are
-  // sent.
-  EXPECT_EQ(verdict_when(UploadVerdict::kHave), Verdict::kAccepted);
-  EXPECT_GT(proxy.up(), 3 * kMiB);
-  handler_.TakeCommitted();
-  // And here they can.
-  const uint64_t before = proxy.up();
+  EXPECT_EQ(handler_.offers().at(0).commit_id, 1u);
+  // What the server serves itself is nobody's sums: they are sent.
   handler_.Serve(sums);
   EXPECT_EQ(verdict_when(UploadVerdict::kHave), Verdict::kAccepted);
-  EXPECT_LT(proxy.up() - before, 100'000u);
-  ExpectSameBytes(handler_.TakeCommitted().at(0).part->sums, sums);
+  EXPECT_GT(proxy.up(), 3 * kMiB);
+}
+
+TEST_F(RemoteBlob, ACommitInAnUnknownSessionMovesNoByteAndReachesNobody) {
+  Start({.max_inline_bytes = 0});
+  handler_.Forget(SessionId(7));
+  CuttingProxy proxy(port(), {});
+  const auto link = *Dial({.server = proxy.address()});
+  EXPECT_EQ(link->Commit(PartWith(RandomBlob(3 * kMiB, 1)))->verdict, Verdict::kStale);
+  EXPECT_EQ(link->Commit(PartWith({}, 10))->verdict, Verdict::kRegister);
+  EXPECT_LT(proxy.up(), 200'000u);
+  EXPECT_TRUE(handler_.offers().empty());
+  EXPECT_TRUE(handler_.TakeCommitted().empty());
+}
+
+TEST_F(RemoteBlob, AnotherSessionsUploadIsNotFound) {
+  Start({.max_inline_bytes = 0});
+  const Blob sums = RandomBlob(3 * kMiB, 1);
+  auto first = PartWith(sums), second = PartWith(sums);
+  second.session = SessionId(8);
+  ASSERT_TRUE(link_->Commit(first).ok());
+  ASSERT_TRUE(link_->Commit(second).ok());  // sent again
+  const auto committed = handler_.TakeCommitted();
+  ExpectSameBytes(committed.at(1).part->sums, sums);
+  EXPECT_NE(committed[0].part->sums.bytes, committed[1].part->sums.bytes);
 }
 
 TEST_F(RemoteBlob, ABusyServerIsAskedAgain) {
@@ -162,12 +180,14 @@ TEST_F(RemoteBlob, ABusyServerIsAskedAgain) {
   ASSERT_TRUE(link_->Commit(PartWith(first)).ok());
   auto held = handler_.TakeCommitted();  // the handler keeps the sums: memory is full
   const auto impatient = *Dial({.server = server_->address(), .call_timeout = FromSeconds(2)});
-  const auto busy = impatient->Commit(PartWith(second));
+  auto others = PartWith(second);
+  others.session = SessionId(8);
+  const auto busy = impatient->Commit(others);
   EXPECT_EQ(busy.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(busy.status().message()), HasSubstr("upload_budget_bytes"));
+  EXPECT_THAT(std::string(busy.status().message()), HasSubstr("no room for an upload"));
   const size_t asked = handler_.offers().size();
   absl::StatusOr<fleet::CommitReply> late;
-  std::thread worker([&] { late = link_->Commit(PartWith(second)); });
+  std::thread worker([&] { late = link_->Commit(others); });
   while (handler_.offers().size() == asked) std::this_thread::yield();
   held.clear();
   worker.join();
@@ -187,7 +207,8 @@ TEST_F(RemoteBlob, ManyRecordsTravelAsABlob) {
   EXPECT_EQ(got[0].part->included[99'999].sums, request.part->included[99'999].sums);
   ExpectSameBytes(got[0].part->sums, sums);
   EXPECT_EQ(got[0].commit_id, 1u);
-  EXPECT_TRUE(handler_.offers().empty());  // packing is not the handler's concern
+  ASSERT_EQ(handler_.offers().size(), 1u);
+  EXPECT_EQ(handler_.offers()[0].purpose, fleet::BlobPurpose::kRecords);
 }
 
 TEST_F(RemoteBlob, ManyRecordsAndLargeSumsTogether) {

@@ -13,6 +13,7 @@
 
 #include "proto/wire/address.h"
 #include "proto/wire/limits.h"
+#include "proto/wire/refusal.h"
 #include "tests/proto/link_contract.h"
 #include "tests/proto/test_address.h"
 
@@ -81,6 +82,69 @@ TEST(Remote, HelloTellsTheServersLimits) {
   EXPECT_EQ(hello->max_inline_bytes, 123u);
   EXPECT_EQ(hello->max_blob_bytes, 4567u);
   EXPECT_EQ(link->Hello({2, 0, "future"}).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(Remote, WorkWhoseCallerHasGoneIsGivenBack) {
+  FakeHandler handler;
+  handler.ParkPolls();
+  const auto server = *FleetServer::Start({.listen = ":0"}, handler);
+  fleet::LeaseReply lease = fleet::WorkWith({});
+  lease.evaluation.emplace().tasks.push_back({.fence = Fence{1, 9}});
+  // When the server hears that a caller has gone is the network's affair: until it does, work goes
+  // out in vain.
+  std::vector<fleet::ReleaseRequest> released;
+  while (released.empty()) {
+    const auto link = *Dial({.server = server->address()});
+    std::thread worker(
+        [&] { EXPECT_FALSE(link->Lease({.session = SessionId(7)}, FromSeconds(60)).ok()); });
+    handler.AwaitParked(1);
+    link->Shutdown();
+    worker.join();
+    std::move(handler.TakeParked().at(0))(lease);
+    released = handler.TakeReleased();
+  }
+  EXPECT_EQ(released.at(0).session, SessionId(7));
+  EXPECT_EQ(released.at(0).attempts, std::vector<Attempt>({{ClientId(5), Fence{1, 2}}}));
+  EXPECT_EQ(released.at(0).tasks, std::vector<Fence>({Fence{1, 9}}));
+  EXPECT_FALSE(released.at(0).leaving);
+}
+
+TEST(Remote, ReadsOneCommitOfASessionAtATime) {
+  FakeHandler handler;
+  handler.ParkCommits(true);
+  const auto server = *FleetServer::Start({.listen = ":0"}, handler);
+  const auto link = *Dial({.server = server->address()});
+  absl::StatusOr<fleet::CommitReply> first, other;
+  std::thread worker([&] { first = link->Commit(fleet::PartWith({})); });
+  auto parked = handler.AwaitParkedCommits();
+  const absl::Status again = link->Commit(fleet::PartWith({})).status();
+  EXPECT_TRUE(absl::IsUnavailable(again)) << again;  // who is patient comes again
+  EXPECT_EQ(ReasonOf(again), v1::Refusal::REASON_BUSY);
+  // Nobody else waits for it, and its next may come as soon as it is judged.
+  handler.ParkCommits(false);
+  fleet::CommitRequest others = fleet::PartWith({});
+  others.session = SessionId(8);
+  EXPECT_TRUE(link->Commit(others).ok());
+  parked.at(0).first = {};
+  EXPECT_TRUE(link->Commit(fleet::PartWith({})).ok());
+  std::move(parked.at(0).second)(fleet::CommitReply{.verdict = fleet::Verdict::kAccepted});
+  worker.join();
+  EXPECT_TRUE(first.ok()) << first.status();
+}
+
+TEST(Remote, TurnsCallsInUnknownSessionsDownWithoutTheHandler) {
+  FakeHandler handler;
+  handler.Forget(SessionId(9));
+  handler.ParkPolls();  // whoever gets through waits
+  const auto server = *FleetServer::Start({.listen = ":0"}, handler);
+  const auto link = *Dial({.server = server->address()});
+  const auto lease = link->Lease({.session = SessionId(9)}, FromSeconds(60));
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  EXPECT_EQ(lease->next, fleet::Next::kRegister);
+  const auto beat = link->Heartbeat({.session = SessionId(9), .held = {{ClientId(1), {1, 1}}}});
+  ASSERT_TRUE(beat.ok()) << beat.status();
+  EXPECT_FALSE(beat->known);
+  EXPECT_TRUE(link->Release({.session = SessionId(9)}).ok());
 }
 
 TEST(Remote, CutsALongWait) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
 #include <thread>
 
 #include "core/mutex.h"
@@ -12,6 +14,7 @@ namespace macaw::wire {
 namespace {
 
 using fleet::Blob;
+using fleet::BlobPurpose;
 using fleet::RandomBlob;
 using fleet::UploadVerdict;
 
@@ -24,10 +27,24 @@ class FakeClock final : public Clock {
   std::atomic<int64_t> now_{1'000'000'000'000};
 };
 
+constexpr SessionId kSession(7), kOther(8), kThird(9), kNobody(0);
+
 class UploadStoreTest : public testing::Test {
  protected:
-  absl::Status Send(const Blob& blob, uint64_t offset, uint64_t size) {
-    const auto upload = store_.Find(blob.digest);
+  UploadStore::Begun Begin(const Digest& digest, uint64_t size, SessionId session = kSession,
+                           BlobPurpose purpose = BlobPurpose::kSums, Round round = Round(1)) {
+    return store_.Begin({.purpose = purpose,
+                         .session = session,
+                         .digest = digest,
+                         .size = size,
+                         .round = purpose == BlobPurpose::kPopulation ? Round(0) : round});
+  }
+  std::shared_ptr<const AlignedBuffer> Get(const Blob& blob) {
+    return store_.Get(kSession, BlobPurpose::kSums, blob.digest);
+  }
+  absl::Status Send(const Blob& blob, uint64_t offset, uint64_t size,
+                    SessionId session = kSession) {
+    const auto upload = store_.Find(session, blob.digest);
     if (upload == nullptr) return absl::NotFoundError("not begun");
     const std::span<const std::byte> data = blob.bytes->bytes().subspan(offset, size);
     // In three pieces, as the network may deliver it.
@@ -35,10 +52,10 @@ class UploadStoreTest : public testing::Test {
                                data.subspan(size / 3)};
     return upload->Append(offset, Checksum(data), pieces);
   }
-  absl::Status AwaitComplete(const Blob& blob) {
+  absl::Status AwaitComplete(const Blob& blob, SessionId session = kSession) {
     Notification done;
     absl::Status result;
-    store_.Find(blob.digest)->WhenComplete([&](absl::Status status) {
+    store_.Find(session, blob.digest)->WhenComplete([&](absl::Status status) {
       result = status;
       done.Notify();
     });
@@ -48,29 +65,34 @@ class UploadStoreTest : public testing::Test {
 
   FakeClock clock_;
   Executor executor_{"test", 2};
-  UploadStore store_{{.max_blob_bytes = 10'000, .budget_bytes = 25'000}, clock_, executor_};
+  std::set<SessionId> ended_;
+  UploadStore store_{
+      {.max_blob_bytes = 10'000, .budget_bytes = 25'000, .population_budget_bytes = 15'000},
+      [this](SessionId session) { return !ended_.contains(session); },
+      clock_,
+      executor_};
 };
 
 TEST_F(UploadStoreTest, KeepsChunksAndGivesTheBlobBack) {
   const Blob blob = RandomBlob(9000, 1);
-  EXPECT_EQ(store_.Begin(blob.digest, 9000).verdict, UploadVerdict::kSend);
+  EXPECT_EQ(Begin(blob.digest, 9000).verdict, UploadVerdict::kSend);
   EXPECT_TRUE(Send(blob, 0, 4000).ok());
-  EXPECT_EQ(store_.Get(blob.digest), nullptr);
-  EXPECT_EQ(store_.Begin(blob.digest, 9000).offset, 4000u);  // resume
-  EXPECT_TRUE(Send(blob, 0, 4000).ok());                     // a repeat is skipped
+  EXPECT_EQ(Get(blob), nullptr);
+  EXPECT_EQ(Begin(blob.digest, 9000).offset, 4000u);  // resume
+  EXPECT_TRUE(Send(blob, 0, 4000).ok());              // a repeat is skipped
   EXPECT_TRUE(Send(blob, 4000, 5000).ok());
   EXPECT_TRUE(AwaitComplete(blob).ok());
-  EXPECT_EQ(store_.Begin(blob.digest, 9000).verdict, UploadVerdict::kHave);
-  EXPECT_TRUE(std::ranges::equal(store_.Get(blob.digest)->bytes(), blob.bytes->bytes()));
+  EXPECT_EQ(Begin(blob.digest, 9000).verdict, UploadVerdict::kHave);
+  EXPECT_TRUE(std::ranges::equal(Get(blob)->bytes(), blob.bytes->bytes()));
 }
 
 TEST_F(UploadStoreTest, RefusesGapsOverrunsAndDamage) {
   const Blob blob = RandomBlob(9000, 1);
-  store_.Begin(blob.digest, 9000);
+  Begin(blob.digest, 9000);
   EXPECT_EQ(ReasonOf(Send(blob, 1, 100)), v1::Refusal::REASON_OFFSET);
   EXPECT_TRUE(Send(blob, 0, 100).ok());
   EXPECT_EQ(ReasonOf(Send(blob, 50, 100)), v1::Refusal::REASON_OFFSET);
-  const auto upload = store_.Find(blob.digest);
+  const auto upload = store_.Find(kSession, blob.digest);
   const std::array<std::span<const std::byte>, 1> rest = {blob.bytes->bytes().subspan(100)};
   EXPECT_EQ(ReasonOf(upload->Append(101, 0, rest)), v1::Refusal::REASON_OFFSET);
   EXPECT_EQ(ReasonOf(upload->Append(~uint64_t{0}, 0, rest)), v1::Refusal::REASON_OFFSET);
@@ -83,9 +105,9 @@ TEST_F(UploadStoreTest, RefusesGapsOverrunsAndDamage) {
 TEST_F(UploadStoreTest, ThrowsAwayWhatTheDigestDoesNotName) {
   Blob liar = RandomBlob(3000, 1);
   liar.digest = DigestOf("something else");
-  store_.Begin(liar.digest, 3000);
+  Begin(liar.digest, 3000);
   EXPECT_TRUE(Send(liar, 0, 2999).ok());
-  const auto upload = store_.Find(liar.digest);
+  const auto upload = store_.Find(kSession, liar.digest);
   EXPECT_TRUE(Send(liar, 2999, 1).ok());
   Notification done;
   upload->WhenComplete([&](absl::Status status) {
@@ -93,17 +115,18 @@ TEST_F(UploadStoreTest, ThrowsAwayWhatTheDigestDoesNotName) {
     done.Notify();
   });
   done.Wait();
-  EXPECT_EQ(store_.Find(liar.digest), nullptr);
-  EXPECT_EQ(store_.Begin(liar.digest, 3000).offset, 0u);  // from the start
+  EXPECT_EQ(store_.Find(kSession, liar.digest), nullptr);
+  EXPECT_EQ(Begin(liar.digest, 3000).offset, 0u);  // from the start
 }
 
 TEST_F(UploadStoreTest, WithoutVerifyingTakesTheDigestAtItsWordAndChunksNot) {
-  UploadStore store({.max_blob_bytes = 10'000, .budget_bytes = 25'000, .verify = false}, clock_,
-                    executor_);
+  UploadStore store(
+      {.max_blob_bytes = 10'000, .budget_bytes = 25'000, .verify = false},
+      [](SessionId) { return true; }, clock_, executor_);
   Blob liar = RandomBlob(3000, 1);
   liar.digest = DigestOf("something else");
-  store.Begin(liar.digest, 3000);
-  const auto upload = store.Find(liar.digest);
+  store.Begin({.session = kSession, .digest = liar.digest, .size = 3000});
+  const auto upload = store.Find(kSession, liar.digest);
   const std::array<std::span<const std::byte>, 1> all = {liar.bytes->bytes()};
   EXPECT_EQ(ReasonOf(upload->Append(0, 1234, all)), v1::Refusal::REASON_CHECKSUM);
   EXPECT_FALSE(upload->complete());
@@ -111,53 +134,150 @@ TEST_F(UploadStoreTest, WithoutVerifyingTakesTheDigestAtItsWordAndChunksNot) {
   upload->WhenComplete([&](absl::Status status) { outcome = status; });
   EXPECT_TRUE(upload->Append(0, Checksum(all[0]), all).ok());
   EXPECT_TRUE(outcome.ok()) << outcome;
-  EXPECT_TRUE(std::ranges::equal(store.Get(liar.digest)->bytes(), all[0]));
+  EXPECT_TRUE(
+      std::ranges::equal(store.Get(kSession, BlobPurpose::kSums, liar.digest)->bytes(), all[0]));
 }
 
 TEST_F(UploadStoreTest, CountsMemoryUntilTheLastUserHasGone) {
   const Blob a = RandomBlob(10'000, 1), b = RandomBlob(10'000, 2), c = RandomBlob(10'000, 3);
-  EXPECT_EQ(store_.Begin(DigestOf("x"), 10'001).verdict, UploadVerdict::kTooLarge);
-  EXPECT_EQ(store_.Begin(DigestOf("x"), ~uint64_t{0}).verdict, UploadVerdict::kTooLarge);
-  store_.Begin(a.digest, 10'000);
-  store_.Begin(b.digest, 10'000);
-  EXPECT_EQ(store_.Begin(c.digest, 10'000).verdict, UploadVerdict::kBusy);
+  EXPECT_EQ(Begin(DigestOf("x"), 10'001).verdict, UploadVerdict::kTooLarge);
+  EXPECT_EQ(Begin(DigestOf("x"), ~uint64_t{0}).verdict, UploadVerdict::kTooLarge);
+  Begin(a.digest, 10'000);
+  Begin(b.digest, 10'000, kOther);
+  EXPECT_EQ(Begin(c.digest, 10'000, kThird).verdict, UploadVerdict::kBusy);
   ASSERT_TRUE(Send(a, 0, 10'000).ok());
   ASSERT_TRUE(AwaitComplete(a).ok());
   executor_.WaitIdle();
-  auto bytes = store_.Get(a.digest);
-  store_.Claim(a.digest);
-  EXPECT_EQ(store_.Begin(c.digest, 10'000).verdict,
+  auto bytes = Get(a);
+  store_.Claim(kSession, BlobPurpose::kSums, a.digest);
+  EXPECT_EQ(Begin(c.digest, 10'000, kThird).verdict,
             UploadVerdict::kBusy);  // `bytes` still holds it
-  EXPECT_EQ(store_.Begin(a.digest, 10'000).verdict, UploadVerdict::kHave);
+  EXPECT_EQ(Begin(a.digest, 10'000).verdict, UploadVerdict::kHave);
   bytes = nullptr;
-  EXPECT_EQ(store_.Begin(c.digest, 10'000).verdict, UploadVerdict::kSend);
+  EXPECT_EQ(Begin(c.digest, 10'000, kThird).verdict, UploadVerdict::kSend);
   EXPECT_EQ(store_.used_bytes(), 20'000u);
+}
+
+TEST_F(UploadStoreTest, ASessionHoldsOneUploadOfEachPurposeHoweverManyItBegins) {
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(Begin(DigestOf(std::to_string(i)), 10'000).verdict, UploadVerdict::kSend);
+    EXPECT_LE(store_.used_bytes(), 10'000u);
+  }
+  EXPECT_EQ(store_.Find(kSession, DigestOf("98")), nullptr);
+  EXPECT_NE(store_.Find(kSession, DigestOf("99")), nullptr);
+  // So others always find room.
+  EXPECT_EQ(Begin(DigestOf("sums"), 10'000, kOther).verdict, UploadVerdict::kSend);
+  EXPECT_EQ(Begin(DigestOf("records"), 5'000, kOther, BlobPurpose::kRecords).verdict,
+            UploadVerdict::kSend);
+  EXPECT_NE(store_.Find(kOther, DigestOf("sums")), nullptr);
+}
+
+TEST_F(UploadStoreTest, AStreamThatIsLeftOpenKeepsNoMemory) {
+  const Blob blob = RandomBlob(9000, 1);
+  Begin(blob.digest, 9000);
+  const auto stream = store_.Find(kSession, blob.digest);
+  absl::Status outcome;
+  stream->WhenComplete([&](absl::Status status) { outcome = status; });
+  Begin(DigestOf("another"), 5000);
+  EXPECT_EQ(store_.used_bytes(), 5000u);
+  EXPECT_EQ(ReasonOf(outcome), v1::Refusal::REASON_NOT_BEGUN);
+  const std::array<std::span<const std::byte>, 1> all = {blob.bytes->bytes()};
+  EXPECT_EQ(ReasonOf(stream->Append(0, Checksum(all[0]), all)), v1::Refusal::REASON_NOT_BEGUN);
+  EXPECT_EQ(stream->bytes(), nullptr);
+}
+
+TEST_F(UploadStoreTest, WaitsWhileTheHandlerWorksOnTheSessionsFormerUpload) {
+  const Blob blob = RandomBlob(9000, 1);
+  Begin(blob.digest, 9000);
+  ASSERT_TRUE(Send(blob, 0, 9000).ok());
+  ASSERT_TRUE(AwaitComplete(blob).ok());
+  executor_.WaitIdle();
+  auto bytes = Get(blob);
+  store_.Claim(kSession, BlobPurpose::kSums, blob.digest);
+  EXPECT_EQ(Begin(DigestOf("next"), 9000).verdict, UploadVerdict::kBusy);
+  EXPECT_TRUE(std::ranges::equal(bytes->bytes(), blob.bytes->bytes()));
+  bytes = nullptr;
+  EXPECT_EQ(Begin(DigestOf("next"), 9000).verdict, UploadVerdict::kSend);
+}
+
+TEST_F(UploadStoreTest, NobodyReachesWhatAnotherSessionOrPurposeHasBrought) {
+  const Blob blob = RandomBlob(9000, 1);
+  Begin(blob.digest, 9000);
+  EXPECT_EQ(store_.Find(kOther, blob.digest), nullptr);
+  // Who offers the same name with another size hinders nobody.
+  EXPECT_EQ(Begin(blob.digest, 8000, kOther).verdict, UploadVerdict::kSend);
+  ASSERT_TRUE(Send(blob, 0, 9000).ok());
+  ASSERT_TRUE(AwaitComplete(blob).ok());
+  EXPECT_NE(Get(blob), nullptr);
+  EXPECT_EQ(store_.Get(kSession, BlobPurpose::kRecords, blob.digest), nullptr);
+  EXPECT_EQ(store_.Get(kOther, BlobPurpose::kSums, blob.digest), nullptr);
+  EXPECT_EQ(store_.Get(kNobody, BlobPurpose::kPopulation, blob.digest), nullptr);
+}
+
+TEST_F(UploadStoreTest, StrangersShareASmallBudgetAndTheOneThatIsSentStays) {
+  const auto begin = [&](const Digest& digest) {
+    return Begin(digest, 5000, kNobody, BlobPurpose::kPopulation).verdict;
+  };
+  EXPECT_EQ(Begin(DigestOf("x"), 15'001, kNobody, BlobPurpose::kPopulation).verdict,
+            UploadVerdict::kTooLarge);
+  const Blob honest = RandomBlob(5000, 1);
+  EXPECT_EQ(begin(honest.digest), UploadVerdict::kSend);
+  ASSERT_TRUE(Send(honest, 0, 1000, kNobody).ok());
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(begin(DigestOf(std::to_string(i))), UploadVerdict::kSend);
+    EXPECT_LE(store_.used_bytes(), 15'000u);
+  }
+  ASSERT_TRUE(Send(honest, 1000, 4000, kNobody).ok());
+  EXPECT_TRUE(AwaitComplete(honest, kNobody).ok());
+  // And their budget is not that of sessions.
+  EXPECT_EQ(Begin(DigestOf("sums"), 10'000).verdict, UploadVerdict::kSend);
 }
 
 TEST_F(UploadStoreTest, WhatIsMappedIsCompleteAndKeepsItsBytes) {
   const Blob blob = RandomBlob(9000, 1);
-  EXPECT_EQ(store_.Begin(blob.digest, 9000, blob.bytes).verdict, UploadVerdict::kHave);
-  EXPECT_EQ(store_.Get(blob.digest).get(), blob.bytes.get());
+  EXPECT_EQ(
+      store_.Begin({.session = kSession, .digest = blob.digest, .size = 9000}, blob.bytes).verdict,
+      UploadVerdict::kHave);
+  EXPECT_EQ(Get(blob).get(), blob.bytes.get());
   EXPECT_EQ(store_.used_bytes(), 9000u);
   // Somebody sends it all the same: a repeat, to the end and past it.
   EXPECT_TRUE(Send(blob, 0, 4000).ok());
   EXPECT_TRUE(Send(blob, 9000, 0).ok());
   const std::array<std::span<const std::byte>, 1> all = {blob.bytes->bytes()};
-  EXPECT_EQ(ReasonOf(store_.Find(blob.digest)->Append(1, 0, all)), v1::Refusal::REASON_OFFSET);
+  EXPECT_EQ(ReasonOf(store_.Find(kSession, blob.digest)->Append(1, 0, all)),
+            v1::Refusal::REASON_OFFSET);
   EXPECT_TRUE(AwaitComplete(blob).ok());
-  EXPECT_TRUE(std::ranges::equal(store_.Get(blob.digest)->bytes(), blob.bytes->bytes()));
+  EXPECT_TRUE(std::ranges::equal(Get(blob)->bytes(), blob.bytes->bytes()));
 }
 
 TEST_F(UploadStoreTest, DropsWhatNobodyTouches) {
-  const Blob a = RandomBlob(10'000, 1), b = RandomBlob(10'000, 2);
-  store_.Begin(a.digest, 10'000);
+  Begin(DigestOf("a"), 10'000);
   clock_.Advance(FromSeconds(50));
-  store_.Begin(b.digest, 10'000);
+  Begin(DigestOf("b"), 10'000, kOther);
   clock_.Advance(FromSeconds(50));
-  store_.Begin(DigestOf("x"), 1);
-  EXPECT_EQ(store_.Find(a.digest), nullptr);
-  EXPECT_NE(store_.Find(b.digest), nullptr);
+  Begin(DigestOf("x"), 1, kThird);
+  EXPECT_EQ(store_.Find(kSession, DigestOf("a")), nullptr);
+  EXPECT_NE(store_.Find(kOther, DigestOf("b")), nullptr);
   EXPECT_EQ(store_.used_bytes(), 10'001u);
+}
+
+TEST_F(UploadStoreTest, DropsWhatASessionThatHasEndedBrought) {
+  Begin(DigestOf("a"), 10'000);
+  Begin(DigestOf("b"), 10'000, kOther);
+  ended_.insert(kSession);
+  EXPECT_EQ(Begin(DigestOf("c"), 10'000, kThird).verdict, UploadVerdict::kSend);
+  EXPECT_EQ(store_.Find(kSession, DigestOf("a")), nullptr);
+  EXPECT_NE(store_.Find(kOther, DigestOf("b")), nullptr);
+  EXPECT_EQ(store_.used_bytes(), 20'000u);
+}
+
+TEST_F(UploadStoreTest, DropsWhatWasBroughtForARoundThatIsOver) {
+  Begin(DigestOf("late"), 10'000);
+  Begin(DigestOf("population"), 5'000, kNobody, BlobPurpose::kPopulation);
+  Begin(DigestOf("next"), 10'000, kOther, BlobPurpose::kSums, Round(2));
+  EXPECT_EQ(store_.Find(kSession, DigestOf("late")), nullptr);
+  EXPECT_NE(store_.Find(kNobody, DigestOf("population")), nullptr);
+  EXPECT_EQ(store_.used_bytes(), 15'000u);
 }
 
 TEST_F(UploadStoreTest, TakesOneBlobFromManySendersAtOnce) {
@@ -165,14 +285,15 @@ TEST_F(UploadStoreTest, TakesOneBlobFromManySendersAtOnce) {
   std::vector<std::thread> senders;
   for (int t = 0; t < 4; ++t) {
     senders.emplace_back([&] {
-      // The budget holds two such blobs and there are four senders: one buffer serves them all.
-      EXPECT_NE(store_.Begin(blob.digest, 9999).verdict, UploadVerdict::kBusy);
+      // The budget holds one such blob and there are four senders: one buffer serves them all.
+      EXPECT_NE(Begin(blob.digest, 9999, kNobody, BlobPurpose::kPopulation).verdict,
+                UploadVerdict::kBusy);
       for (uint64_t at = 0; at < 9999; at += 101)
-        EXPECT_TRUE(Send(blob, at, std::min<uint64_t>(101, 9999 - at)).ok());
+        EXPECT_TRUE(Send(blob, at, std::min<uint64_t>(101, 9999 - at), kNobody).ok());
     });
   }
   for (std::thread& sender : senders) sender.join();
-  EXPECT_TRUE(AwaitComplete(blob).ok());
+  EXPECT_TRUE(AwaitComplete(blob, kNobody).ok());
 }
 
 }  // namespace

@@ -64,6 +64,7 @@ class MeasuringHandler final : public fleet::FleetHandler {
              fleet::Reply<fleet::UploadVerdict> reply) override {
     std::move(reply)(fleet::UploadVerdict::kSend);
   }
+  bool Knows(SessionId) const override { return true; }
   std::shared_ptr<const AlignedBuffer> FindBlob(const fleet::Caller&,
                                                 const Digest& digest) override {
     return digest == blob_.digest ? blob_.bytes : nullptr;
@@ -111,7 +112,7 @@ int Measure(const std::string& address, size_t mib) {
   const auto reply = link->Commit(commit);
   if (!reply.ok()) return std::fprintf(stderr, "%s\n", reply.status().ToString().c_str()), 1;
   std::printf("upload: %.2f GB/s\n", (mib << 20) / 1e9 / ToSeconds(SteadyClock().Now() - start));
-  link->Release({SessionId{}, {}, true}).IgnoreError();
+  link->Release({.leaving = true}).IgnoreError();
   return 0;
 }
 

@@ -26,11 +26,11 @@ Caller Node(const std::string& name) { return {.role = Role::kNode, .node = name
 TEST(Callers, AStrangerIsToldNothing) {
   const TemporaryFolder folder;
   const auto coordinator = StartTiny(TinyOptions(folder.path(), 1));
-  FakeWorker honest(*coordinator, "honest", Node("honest"));
+  FakeWorker honest(fleet::MakeLocalLink(*coordinator, Node("honest")), "honest");
   ASSERT_TRUE(honest.Register().ok());
   const fleet::CommitRequest part = *honest.WorkOnPart();
 
-  FakeWorker stranger(*coordinator, "stranger", {.role = Role::kStranger});
+  FakeWorker stranger(fleet::MakeLocalLink(*coordinator, {.role = Role::kStranger}), "stranger");
   fleet::FleetLink& link = stranger.link();
   EXPECT_EQ(link.Hello({}).status().code(), StatusCode::kPermissionDenied);
   EXPECT_THAT(std::string(stranger.Register().status().message()), HasSubstr("MACAW_TOKEN"));
@@ -53,11 +53,11 @@ TEST(Callers, ANodeSpeaksForItselfOnly) {
   const TemporaryFolder quiet, disturbed;
   Finish(TinyOptions(quiet.path(), 2));
   const auto coordinator = StartTiny(TinyOptions(disturbed.path(), 2));
-  FakeWorker honest(*coordinator, "honest", Node("honest"));
+  FakeWorker honest(fleet::MakeLocalLink(*coordinator, Node("honest")), "honest");
   ASSERT_TRUE(honest.Register().ok());
   const fleet::CommitRequest part = *honest.WorkOnPart();
 
-  FakeWorker other(*coordinator, "honest", Node("other"));
+  FakeWorker other(fleet::MakeLocalLink(*coordinator, Node("other")), "honest");
   EXPECT_EQ(other.Register().status().code(), StatusCode::kPermissionDenied) << "another's name";
   other.identity().name = "other";
   ASSERT_TRUE(other.Register().ok());
@@ -83,7 +83,7 @@ TEST(Callers, AnOwnerBringsTheClientsThatItWasEnteredWith) {
   const auto coordinator = StartTiny(TinyOptions(folder.path(), 1));
   Caller caller = Node("anna");
   caller.owns = {"7"};
-  FakeWorker anna(*coordinator, "anna", caller);
+  FakeWorker anna(fleet::MakeLocalLink(*coordinator, caller), "anna");
   const auto bring = [&](const std::string& client) {
     const fleet::ClientTable table{.rows = {10}, .names = {client}};
     anna.identity().owner = true;

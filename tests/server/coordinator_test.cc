@@ -137,6 +137,90 @@ TEST(Coordinator, GivesTheSameBytesWhoeverTrains) {
   EXPECT_EQ(RunBytes(one.path()), RunBytes(two.path()));
 }
 
+// ---- uploads
+
+fleet::UploadVerdict Offered(Coordinator& coordinator, const fleet::UploadOffer& offer) {
+  Notification answered;
+  absl::StatusOr<fleet::UploadVerdict> verdict;
+  coordinator.Offer({}, offer, [&](absl::StatusOr<fleet::UploadVerdict> answer) {
+    verdict = std::move(answer);
+    answered.Notify();
+  });
+  answered.Wait();
+  return *verdict;
+}
+
+TEST(Coordinator, KnowsACommitThatItHasAcceptedAlsoWhenItsRoundIsOver) {
+  const TemporaryFolder folder;
+  const auto coordinator = StartTiny(TinyOptions(folder.path(), 2));
+  FakeWorker worker(*coordinator);
+  ASSERT_TRUE(worker.Register().ok());
+  const auto request = worker.WorkOnPart();
+  ASSERT_TRUE(request.has_value());
+  const fleet::UploadOffer offer{.session = worker.session(),
+                                 .digest = request->part->sums.digest,
+                                 .size = request->part->sums.size,
+                                 .round = Round(1),
+                                 .commit_id = request->commit_id};
+  EXPECT_EQ(Offered(*coordinator, offer), fleet::UploadVerdict::kSend);
+  EXPECT_EQ(worker.Commit(*request).verdict, fleet::Verdict::kAccepted);
+  // Its answer was lost, and the worker brings it again: while the round is open, and behind it.
+  EXPECT_EQ(Offered(*coordinator, offer), fleet::UploadVerdict::kNotNeeded);
+  EXPECT_EQ(worker.WorkOnPart()->part->round, Round(2));
+  EXPECT_EQ(Offered(*coordinator, offer), fleet::UploadVerdict::kNotNeeded);
+  fleet::UploadOffer late = offer;  // of another commit, which has missed its round
+  late.commit_id = 1000;
+  EXPECT_EQ(Offered(*coordinator, late), fleet::UploadVerdict::kStale);
+  worker.GiveBackEverything();
+  worker.RunToEnd();
+  EXPECT_TRUE(coordinator->Wait().ok());
+}
+
+TEST(Coordinator, TakesUploadsThatTheOpenRoundCanNeedAndNoLargerOnes) {
+  const TemporaryFolder folder;
+  const auto coordinator = StartTiny(TinyOptions(folder.path(), 1));
+  FakeWorker worker(*coordinator);
+  fleet::UploadOffer offer{.session = SessionId(3), .digest = DigestOf("sums"), .size = 1};
+  EXPECT_EQ(Offered(*coordinator, offer), fleet::UploadVerdict::kStale);
+  EXPECT_FALSE(coordinator->Knows(SessionId(3)));
+  ASSERT_TRUE(worker.Register().ok());
+  EXPECT_TRUE(coordinator->Knows(worker.session()));
+  const auto request = worker.WorkOnPart();
+  ASSERT_TRUE(request.has_value());
+  offer = {.session = worker.session(),
+           .digest = request->part->sums.digest,
+           .size = request->part->sums.size,
+           .round = Round(1),
+           .commit_id = request->commit_id};
+  EXPECT_EQ(Offered(*coordinator, offer), fleet::UploadVerdict::kSend);
+  ++offer.size;
+  EXPECT_EQ(Offered(*coordinator, offer), fleet::UploadVerdict::kTooLarge);
+  EXPECT_TRUE(worker.link().Release({.session = worker.session(), .leaving = true}).ok());
+  EXPECT_FALSE(coordinator->Knows(worker.session()));
+}
+
+// ---- heartbeats
+
+TEST(Coordinator, AFloodOfHeartbeatsDoesNotReachTheEngine) {
+  const TemporaryFolder folder;
+  const auto coordinator = StartTiny(TinyOptions(folder.path(), 1));
+  FakeWorker worker(*coordinator);
+  ASSERT_TRUE(worker.Register().ok());
+  const Attempt never{ClientId(1), {1, 1000}};  // what the engine says is not its own
+  int heard = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const auto reply = worker.link().Heartbeat({.session = worker.session(), .held = {never}});
+    ASSERT_TRUE(reply.ok());
+    EXPECT_TRUE(reply->known);
+    heard += reply->dropped.empty() ? 0 : 1;
+  }
+  EXPECT_GE(heard, 20);  // a few in a row are as good as any
+  EXPECT_LT(heard, 500);
+  EXPECT_FALSE(worker.link().Heartbeat({.session = SessionId(3)})->known);
+  worker.RunToEnd();
+  EXPECT_TRUE(coordinator->Wait().ok());
+}
+
 // ---- a commit that asks for the next work
 
 fleet::CommitRequest Asking(fleet::CommitRequest request) {

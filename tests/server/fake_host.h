@@ -136,6 +136,7 @@ class FakeHost final : public EngineHost {
   void AnswerCommit(Ticket ticket, fleet::CommitReply reply) override {
     EXPECT_TRUE(commits.emplace(ticket, std::move(reply)).second) << "a call was answered twice";
   }
+  void SessionEnded(SessionId) override {}
   void Note(Event) override {}
   void Ended(RunEnd end, absl::Status status, std::string) override {
     EXPECT_FALSE(ended.has_value());

@@ -68,6 +68,15 @@ TEST_F(ModelKeeperTest, TakesNoVectorsOfOtherClientsThanThePartNames) {
   EXPECT_THAT(keeper_->Decode(part).status().ToString(), HasSubstr("other clients"));
 }
 
+TEST_F(ModelKeeperTest, KnowsHowLargeTheSumsOfAWholeCohortAre) {
+  EXPECT_FALSE(keeper_->MostSumsBytes().ok()) << "no round is open";
+  for (const char* algorithm : {"fedavg", "median"}) {
+    Use(algorithm);
+    ASSERT_TRUE(keeper_->Open(Order(1)).ok());
+    EXPECT_EQ(*keeper_->MostSumsBytes(), Part(1, {1, 5}).sums.size) << algorithm;
+  }
+}
+
 TEST_F(ModelKeeperTest, SendsTheModelUnderItsDigest) {
   const auto blob = keeper_->Open(Order(1));
   ASSERT_TRUE(blob.ok()) << blob.status();

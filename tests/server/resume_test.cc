@@ -190,7 +190,8 @@ TEST(Resume, RemovesWhatAKilledServerWasStillWriting) {
   const TemporaryFolder folder;
   Options options = TinyOptions(folder.path(), 4);
   RunHalf(options);
-  const std::string half = folder.Write("checkpoints/round-00000003.safetensors.4711.part", "half"),
+  const std::string half = folder.Write(
+                        "checkpoints/round-00000003.safetensors.00c0ffee00c0ffee.part", "half"),
                     mine = folder.Write("my.notes.part", "a person's");
   options.resume = true;
   Finish(options);

@@ -108,10 +108,10 @@ std::unique_ptr<Coordinator> StartTiny(Options options) {
 }
 
 FakeWorker::FakeWorker(fleet::FleetHandler& server, const std::string& name)
-    : FakeWorker(server, name, fleet::Caller()) {}
+    : FakeWorker(fleet::MakeLocalLink(server), name) {}
 
-FakeWorker::FakeWorker(fleet::FleetHandler& server, const std::string& name, fleet::Caller caller)
-    : link_(fleet::MakeLocalLink(server, std::move(caller))) {
+FakeWorker::FakeWorker(std::unique_ptr<fleet::FleetLink> link, const std::string& name)
+    : link_(std::move(link)) {
   identity_ = {.name = name,
                .incarnation = 7,
                .slots = 1,

@@ -41,7 +41,7 @@ struct Summand {
 class FakeWorker {
  public:
   explicit FakeWorker(fleet::FleetHandler& server, const std::string& name = "worker-0");
-  FakeWorker(fleet::FleetHandler& server, const std::string& name, fleet::Caller caller);
+  FakeWorker(std::unique_ptr<fleet::FleetLink> link, const std::string& name);
 
   fleet::RegisterRequest& identity() { return identity_; }  // change it before Register
   absl::StatusOr<fleet::RegisterReply> Register();
@@ -57,6 +57,11 @@ class FakeWorker {
   void RunThrough(uint32_t last_round);
   void RunToEnd() { RunThrough(UINT32_MAX); }
 
+  // What an honest worker adds to its commit for a lease; the sums of the clients are still to be
+  // made.
+  void Train(const fleet::TrainingLease& lease, fleet::CommitRequest& request);
+  void Evaluate(const fleet::EvaluationLease& lease, fleet::CommitRequest& request) const;
+
   SessionId session() const { return session_; }
   fleet::FleetLink& link() { return *link_; }
   // The sums that these clients would give in the round last leased, on any channels.
@@ -69,9 +74,6 @@ class FakeWorker {
   std::function<double(Round)> accuracy = [](Round) { return 0.5; };
 
  private:
-  void Train(const fleet::TrainingLease& lease, fleet::CommitRequest& request);
-  void Evaluate(const fleet::EvaluationLease& lease, fleet::CommitRequest& request) const;
-
   std::unique_ptr<fleet::FleetLink> link_;
   fleet::RegisterRequest identity_;
   SessionId session_;

@@ -86,6 +86,26 @@ TEST_F(RedisStateStoreTest, ARedisThatEvictsIsRefused) {
   EXPECT_THAT(std::string(store.status().message()), HasSubstr("noeviction"));
 }
 
+TEST_F(RedisStateStoreTest, ARedisThatKeepsNothingOnDiskIsRefused) {
+  server_->Tell({"CONFIG", "SET", "appendonly", "no"});
+  const auto store = RedisStateStore::Open(server_->options(), schema_, kRun);
+  EXPECT_EQ(store.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(store.status().message()), HasSubstr("appendonly"));
+  server_->Tell({"CONFIG", "SET", "save", "3600 1"});  // snapshots will do
+  EXPECT_TRUE(RedisStateStore::Open(server_->options(), schema_, kRun).ok());
+}
+
+TEST_F(RedisStateStoreTest, WhatAKilledWriterLeftOfALargeStateIsFound) {
+  const auto store = Open();
+  ASSERT_TRUE(store->Put(Version(7, 1, 3), state_.views()).ok());
+  // The last piece goes first.
+  const std::string key = absl::StrCat("macaw:{", kRun.Hex().substr(0, 32), ":8}:1.4:5");
+  server_->Tell({"SET", key, "a piece"});
+  std::vector<Attempt> stored;
+  ASSERT_TRUE(store->ForEach([&](const Attempt& version) { stored.push_back(version); }).ok());
+  EXPECT_EQ(stored, std::vector<Attempt>({Version(7, 1, 3), Version(8, 1, 4)}));
+}
+
 TEST_F(RedisStateStoreTest, WantsItsPasswordAndNeverRepeatsIt) {
   server_ = std::make_unique<RedisServer>(std::vector<std::string>{"--requirepass", "sesame"});
   RedisPool::Options options = server_->options();

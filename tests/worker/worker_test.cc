@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/synchronization/notification.h"
 #include "core/files.h"
+#include "proto/fleet/client_table.h"
 #include "tests/worker/synthetic_run.h"
 #include "training/api/trainer.h"
 #include "worker/running_marker.h"

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "core/clock.h"
+#include "core/ids.h"
+#include "core/mutex.h"
+
+namespace macaw::server {
+
+// The sessions that are open, for threads that must not wait for the engine's; and how often each
+// has sent heartbeats, so that a flood of them never reaches the engine. Thread-safe.
+class OpenSessions {
+ public:
+  // Workers send a heartbeat three times a lease, and at least every second (worker/session.cc).
+  explicit OpenSessions(Duration lease_timeout)
+      : refill_(std::min<Duration>(lease_timeout / 3, std::chrono::seconds(1)) / kTimesTheRate) {}
+
+  // `owner`: the name of the node that speaks in it.
+  void Add(SessionId session, const std::string& owner) ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    sessions_.try_emplace(session, Open{.owner = owner});
+  }
+  void Remove(SessionId session) ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    sessions_.erase(session);
+  }
+  bool Knows(SessionId session) const ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    return sessions_.contains(session);
+  }
+
+  std::optional<std::string> OwnerOf(SessionId session) const ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    const auto it = sessions_.find(session);
+    return it != sessions_.end() ? std::optional(it->second.owner) : std::nullopt;
+  }
+
+  enum class Beat : uint8_t { kUnknown, kDue, kTooSoon };
+  // Counts a heartbeat. Too soon: faster than ten times what is asked, for longer than a moment.
+  Beat Hear(SessionId session, TimePoint now) ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    const auto it = sessions_.find(session);
+    if (it == sessions_.end()) return Beat::kUnknown;
+    TimePoint& full = it->second.full;
+    full = std::max(full, now);
+    if (full - now > kBurst * refill_) return Beat::kTooSoon;
+    full += refill_;
+    return Beat::kDue;
+  }
+
+ private:
+  static constexpr int kTimesTheRate = 10;
+  static constexpr int kBurst = 20;
+
+  struct Open {
+    std::string owner;
+    TimePoint full{};  // of heartbeats, a token bucket: when it is full again
+  };
+
+  const Duration refill_;
+  mutable Mutex mutex_;
+  absl::flat_hash_map<SessionId, Open> sessions_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace macaw::server
