@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/log/record.h"
+
+namespace macaw::server::log {
+
+// What a log says of the rounds that count: one that was done again after a crash is told once, as
+// it was done last.
+class History {
+ public:
+  struct PhaseStory {
+    RoundOpened opened;
+    std::map<ClientId, GivenUp> given_up;
+    std::optional<Closed> closed;
+  };
+  using RoundStory = std::map<Phase, PhaseStory>;
+
+  // In the order of the log.
+  void Add(const Record& record);
+
+  const std::map<Round, RoundStory>& rounds() const { return rounds_; }  // the open one, too
+  // Rounds that are done, those that the log does not tell of (it may begin later) included.
+  Round completed() const { return completed_; }
+  const std::vector<RunOpened>& sessions() const { return sessions_; }
+  const std::optional<RunEnded>& ended() const { return ended_; }  // of the last session
+  const std::string& profile() const { return profile_; }          // of the node that joined last
+
+ private:
+  PhaseStory* Find(Round round, Phase phase);
+
+  std::map<Round, RoundStory> rounds_;
+  Round completed_;
+  std::vector<RunOpened> sessions_;
+  std::optional<RunEnded> ended_;
+  std::string profile_;
+};
+
+absl::StatusOr<History> ReadHistory(const std::string& path);
+
+}  // namespace macaw::server::log
