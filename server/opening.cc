@@ -52,6 +52,13 @@ absl::StatusOr<VersionIndex> VersionsAfter(const Options& options, const Checkpo
   return versions;
 }
 
+// Of everything that decides a result.
+Digest DigestOfRun(const RunConfig& run) {
+  Digester digester;
+  for (const auto& [key, value] : Describe(run)) digester.Add(key).Add(value);
+  return digester.Finish();
+}
+
 // The system's random numbers: whoever speaks in a session has been given it.
 uint64_t NewSessionNumber() {
   std::random_device entropy;
@@ -142,7 +149,15 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
   MACAW_ASSIGN_OR_RETURN(
       RunFolder folder,
       RunFolder::Open(options.run_dir, checkpoint.has_value() ? &*checkpoint : nullptr,
-                      options.client_records));
+                      options.client_records,
+                      {.configuration = DigestOfRun(options.run),
+                       .completed = Round(engine.completed),
+                       .reset_states = options.reset_states}));
+  if (folder.cut_from_log() > 0) {
+    Logger("server").Warning(absl::StrCat("log_cut file=", options.run_dir,
+                                          "/rounds.log bytes=", folder.cut_from_log(),
+                                          " a crash had torn its last record"));
+  }
   folder.BeforeCheckpoint(options.before_checkpoint);
   engine.epoch = folder.epoch();
   engine.run_id = folder.run_id();

@@ -3,6 +3,7 @@
 #include "server/engine/round_engine.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "core/status.h"
@@ -42,6 +43,7 @@ void RoundEngine::Begin(TimePoint now) {
   auto sampler = scheduler::MakeSampler(options_.run.cohort, examples_);
   if (!sampler.ok()) return Fail(sampler.status());
   sampler_ = *std::move(sampler);
+  eligible_ = DigestOf(BytesOf(std::span<const uint32_t>(examples_)));
   if (options_.evaluate_first.has_value())
     OpenEvaluation(Round(completed_), *options_.evaluate_first);
   if (evaluation_open_ && options_.evaluation_gates) {
@@ -140,11 +142,12 @@ void RoundEngine::BroadcastReady(Round round, Phase phase, absl::StatusOr<fleet:
   if (state_ != State::kPreparing || round != order_.round || phase != order_.phase) return;
   if (!broadcast.ok()) return Fail(broadcast.status());
   broadcast_ = *std::move(broadcast);
+  RecordOpened();
   std::vector<scheduler::WorkerInfo> workers;
   for (const auto& [id, worker] : workers_)
     workers.push_back({.worker = id, .slots = worker.slots, .costs = Estimates().CostsOf(id)});
   const scheduler::Plan plan = scheduler_.Assign(cohort_, workers);
-  host_.Note({"planned", {{"round", int64_t{round.value}}, {"why", plan.reason}}});
+  host_.Record(log::Planned{.round = round, .phase = phase, .why = plan.reason});
   dispatch_ = scheduler::DispatchQueue(plan);
   report_.times.ready = now;
   if (workers.empty()) {  // everybody left between two rounds: whoever comes takes from the common
@@ -154,6 +157,22 @@ void RoundEngine::BroadcastReady(Round round, Phase phase, absl::StatusOr<fleet:
   state_ = State::kRunning;
   ServeParked(now);
   Advance(now);
+}
+
+void RoundEngine::RecordOpened() {
+  log::RoundOpened opened{.round = order_.round,
+                          .phase = order_.phase,
+                          .eligible = eligible_,
+                          .max_weight = order_.grid.max_weight,
+                          .total_weight = order_.grid.total_weight,
+                          .max_multiplicity = order_.grid.max_multiplicity,
+                          .total_multiplicity = order_.grid.total_multiplicity,
+                          .broadcast = broadcast_.digest,
+                          .broadcast_bytes = broadcast_.size};
+  opened.cohort.reserve(cohort_.entries.size());
+  for (const scheduler::CohortEntry& entry : cohort_.entries)
+    opened.cohort.push_back({.client = entry.client, .multiplicity = entry.multiplicity});
+  host_.Record(std::move(opened));
 }
 
 void RoundEngine::Applied(absl::StatusOr<bool> another_phase, std::optional<fleet::Blob> model,
@@ -214,7 +233,7 @@ bool RoundEngine::MoveOnWithoutClients() {
   const std::string what = absl::StrCat(
       "round ", order_.round.value, ": all ", report_.left_out.size(),
       " clients had to be left out; client ", first.attempt.client.value, ": ", first.message);
-  host_.Note({"round_lost", {{"round", int64_t{order_.round.value}}, {"why", what}}});
+  host_.Record(log::RoundLost{.round = order_.round, .phase = order_.phase, .why = what});
   // A shorter run that has lost all its rounds has trained nothing either.
   const uint32_t most =
       std::min(options_.max_lost_rounds, options_.run.rounds - options_.completed);

@@ -147,13 +147,14 @@ class RoundEngine {
   void Begin(TimePoint now);
   void OpenRound(Round round, TimePoint now);
   void OpenPhase(Phase phase, TimePoint now);
+  void RecordOpened();
   void OpenEvaluation(Round round, fleet::Blob model);
   bool Serve(Worker& worker, const fleet::LeaseRequest& request, Ticket ticket, TimePoint now);
   void ServeParked(TimePoint now);
   void DismissParked();  // those for whom nothing can come any more commit what they have
   void Requeue(const std::vector<Attempt>& ended, const std::string& why);
-  fleet::CommitReply Accept(Ticket ticket, Worker& worker, const fleet::Part& part,
-                            const absl::Status& decoded, bool& adding);
+  fleet::CommitReply Accept(Ticket ticket, Worker& worker, uint64_t commit_id,
+                            const fleet::Part& part, const absl::Status& decoded, bool& adding);
   absl::Status CheckRecords(const fleet::Part& part) const;
   absl::Status CheckWork(const fleet::ClientRecord& record,
                          const scheduler::CohortEntry& entry) const;
@@ -193,6 +194,7 @@ class RoundEngine {
   std::vector<uint32_t> examples_;  // training rows, per client
   std::vector<uint32_t> tokens_;    // likewise, of sequences; else empty
   std::unique_ptr<scheduler::CohortSampler> sampler_;
+  Digest eligible_;  // of the clients that it draws from, and their rows
 
   std::map<WorkerId, Worker> workers_;
   std::set<std::pair<std::string, uint64_t>> replaced_;  // (name, incarnation) of former processes

@@ -33,14 +33,15 @@ inline constexpr std::tuple kKinds{Kind<RunOpened>{2, "run_opened"},
                                    Kind<NodeLost>{5, "node_lost"},
                                    Kind<Died>{6, "died"},
                                    Kind<RoundOpened>{7, "round_opened"},
-                                   Kind<Leased>{8, "leased"},
-                                   Kind<Accepted>{9, "accepted"},
-                                   Kind<TurnedDown>{10, "turned_down"},
-                                   Kind<Requeued>{11, "requeued"},
-                                   Kind<RoundLost>{12, "round_lost"},
-                                   Kind<Closed>{13, "closed"},
-                                   Kind<Evaluated>{14, "evaluated"},
-                                   Kind<RunEnded>{15, "run_ended"}};
+                                   Kind<Planned>{8, "planned"},
+                                   Kind<Leased>{9, "leased"},
+                                   Kind<Accepted>{10, "accepted"},
+                                   Kind<TurnedDown>{11, "turned_down"},
+                                   Kind<Requeued>{12, "requeued"},
+                                   Kind<RoundLost>{13, "round_lost"},
+                                   Kind<Closed>{14, "closed"},
+                                   Kind<Evaluated>{15, "evaluated"},
+                                   Kind<RunEnded>{16, "run_ended"}};
 static_assert(std::tuple_size_v<decltype(kKinds)> + 1 == std::variant_size_v<Record>,
               "every kind but Unknown has its number");
 
@@ -85,8 +86,11 @@ constexpr auto FieldsOf(std::type_identity<RoundOpened>) {
                     Field{7, "max_multiplicity", &RoundOpened::max_multiplicity},
                     Field{8, "total_multiplicity", &RoundOpened::total_multiplicity},
                     Field{9, "broadcast", &RoundOpened::broadcast},
-                    Field{10, "broadcast_bytes", &RoundOpened::broadcast_bytes},
-                    Field{11, "plan", &RoundOpened::plan});
+                    Field{10, "broadcast_bytes", &RoundOpened::broadcast_bytes});
+}
+constexpr auto FieldsOf(std::type_identity<Planned>) {
+  return std::tuple(Field{1, "round", &Planned::round}, Field{2, "phase", &Planned::phase},
+                    Field{3, "why", &Planned::why});
 }
 constexpr auto FieldsOf(std::type_identity<Leased>) {
   return std::tuple(Field{1, "round", &Leased::round}, Field{2, "phase", &Leased::phase},

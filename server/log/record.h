@@ -43,7 +43,7 @@ struct GivenUp {
 struct RunOpened {
   Digest run;                          // the run's random name, the same in every session
   uint32_t epoch = 0;                  // how many servers have been started on the folder
-  Digest configuration;                // of what decides the result (DigestOfRun)
+  Digest configuration;                // of what decides the result (Describe)
   Round completed;                     // 0: from the start
   int64_t wall_ns = 0;                 // Unix time
   Digest replays;                      // the name of the run that this one repeats; zero: none
@@ -93,8 +93,15 @@ struct RoundOpened {
   uint64_t total_multiplicity = 0;
   Digest broadcast;  // what everybody trains from
   uint64_t broadcast_bytes = 0;
-  std::string plan;  // why the clients were divided as they were
   friend bool operator==(const RoundOpened&, const RoundOpened&) = default;
+};
+
+// Its clients are divided among nodes that have them.
+struct Planned {
+  Round round;
+  Phase phase;
+  std::string why;
+  friend bool operator==(const Planned&, const Planned&) = default;
 };
 
 struct Leased {
@@ -185,8 +192,8 @@ struct Unknown {
 };
 
 using Record =
-    std::variant<RunOpened, NodeJoined, NodeRefused, NodeLost, Died, RoundOpened, Leased, Accepted,
-                 TurnedDown, Requeued, RoundLost, Closed, Evaluated, RunEnded, Unknown>;
+    std::variant<RunOpened, NodeJoined, NodeRefused, NodeLost, Died, RoundOpened, Planned, Leased,
+                 Accepted, TurnedDown, Requeued, RoundLost, Closed, Evaluated, RunEnded, Unknown>;
 
 // A record in its place.
 struct Entry {

@@ -134,7 +134,7 @@ class FakeHost final : public EngineHost {
   void AnswerCommit(Ticket ticket, fleet::CommitReply reply) override {
     EXPECT_TRUE(commits.emplace(ticket, std::move(reply)).second) << "a call was answered twice";
   }
-  void Note(Event) override {}
+  void Record(log::Record record) override { records.push_back(std::move(record)); }
   void Ended(RunEnd end, absl::Status status, std::string) override {
     EXPECT_FALSE(ended.has_value());
     ended = end;
@@ -160,6 +160,7 @@ class FakeHost final : public EngineHost {
 
   std::map<Ticket, fleet::LeaseReply> leases;
   std::map<Ticket, fleet::CommitReply> commits;
+  std::vector<log::Record> records;
   std::optional<RunEnd> ended;
   absl::Status error;
 

@@ -66,7 +66,7 @@ TEST(LogCodec, KindsAndFieldsOfALaterVersionArePassedOver) {
 
 TEST(LogCodec, ARoundOfAThousandClientsCostsTensOfKilobytes) {
   RandomStream stream({.seed = 3});
-  RoundOpened opened{.round = Round(70), .plan = "planned_stealing: 4 workers"};
+  RoundOpened opened{.round = Round(70)};
   Leased leased{.round = Round(70), .node = WorkerId(2)};
   Accepted accepted{.round = Round(70), .node = WorkerId(2), .commit = 12, .seconds = 1.5};
   std::vector<fleet::LeftOut> left_out;
