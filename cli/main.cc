@@ -1,11 +1,12 @@
 // The `macaw` command: simulate, compare, data, models, algorithms, partitions, plugin, state,
-// timeline, doctor. Links no LibTorch.
+// timeline, log, doctor. Links no LibTorch.
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
 #include <string>
 
 #include "cli/commands/commands.h"
+#include "cli/commands/log.h"
 #include "cli/commands/plugin.h"
 #include "cli/commands/state.h"
 #include "cli/commands/timeline.h"
@@ -180,6 +181,18 @@ void AddTimeline(CLI::App& app, std::function<int()>& run) {
   command->final_callback([=, &run] { run = [options] { return ShowTimeline(*options); }; });
 }
 
+void AddLog(CLI::App& app, std::function<int()>& run) {
+  CLI::App* command = app.add_subcommand("log", "What happened in a run's rounds, a line each");
+  auto options = std::make_shared<LogCommand>();
+  command->add_option("RUN", options->run, "The run's folder")->required();
+  command->add_flag("--json", options->json, "A JSON object a line, with every field");
+  command->add_flag("-f,--follow", options->follow, "Wait for more until the run has ended");
+  command->add_option("--round", options->round, "Of this round only")->type_name("N");
+  command->footer(
+      "Ctrl-C ends --follow. What the file holds: server/README.md, \"The log of rounds\".");
+  command->final_callback([=, &run] { run = [options] { return ShowLog(*options); }; });
+}
+
 void AddCompare(CLI::App& app, std::function<int()>& run) {
   CLI::App* command =
       app.add_subcommand("compare", "Runs in a table: what differs, mean and deviation over seeds");
@@ -211,6 +224,7 @@ int Main(int argc, char** argv) {
   AddPlugin(app, run);
   AddState(app, run);
   AddTimeline(app, run);
+  AddLog(app, run);
   AddCompare(app, run);
   try {
     app.parse(argc, argv);

@@ -8,6 +8,19 @@
 
 namespace macaw::server::log {
 
+void Sessions::Add(const Entry& entry) {
+  if (const auto* run = std::get_if<RunOpened>(&entry.record))
+    begins_.emplace_back(entry.sequence, run->completed);
+}
+
+Standing Sessions::Of(const Entry& entry) const {
+  const Round round = PlaceOf(entry.record).first;
+  const auto undoes = [&](const std::pair<uint64_t, Round>& session) {
+    return session.first > entry.sequence && session.second < round;
+  };
+  return std::ranges::any_of(begins_, undoes) ? Standing::kUndone : Standing::kCounts;
+}
+
 History::PhaseStory* History::Find(Round round, Phase phase) {
   const auto story = rounds_.find(round);
   if (story == rounds_.end()) return nullptr;

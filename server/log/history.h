@@ -4,12 +4,27 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/log/record.h"
 
 namespace macaw::server::log {
+
+// Whether a record still holds, or its round was done again.
+enum class Standing : uint8_t { kCounts, kUndone };
+
+// Where the sessions of a log begin, and so what each of them undoes.
+class Sessions {
+ public:
+  // In the order of the log.
+  void Add(const Entry& entry);
+  Standing Of(const Entry& entry) const;
+
+ private:
+  std::vector<std::pair<uint64_t, Round>> begins_;  // sequence number, rounds completed before
+};
 
 // What a log says of the rounds that count: one that was done again after a crash is told once, as
 // it was done last.

@@ -77,7 +77,7 @@ Json ValueOf(const std::vector<Holding>& holdings) {
 
 }  // namespace
 
-std::string JsonOf(const Entry& entry) {
+std::string JsonOf(const Entry& entry, Standing standing) {
   Json object = {{"seq", entry.sequence}, {"t", static_cast<double>(entry.ns) / 1e9}};
   std::visit(
       [&]<typename T>(const T& record) {
@@ -90,6 +90,7 @@ std::string JsonOf(const Entry& entry) {
         }
       },
       entry.record);
+  if (standing == Standing::kUndone) object["undone"] = true;
   // Texts come from nodes; what is not UTF-8 must not end the program.
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
