@@ -13,6 +13,7 @@
 
 #include "core/random.h"
 #include "server/engine/round_engine.h"
+#include "tests/server/log_law.h"
 
 // The engine's surroundings without vectors, threads, clock and files.
 namespace macaw::server::testing_support {
@@ -134,7 +135,7 @@ class FakeHost final : public EngineHost {
   void AnswerCommit(Ticket ticket, fleet::CommitReply reply) override {
     EXPECT_TRUE(commits.emplace(ticket, std::move(reply)).second) << "a call was answered twice";
   }
-  void Record(log::Record record) override { records.push_back(std::move(record)); }
+  void Record(log::Record record) override { law.Add(record); }
   void Ended(RunEnd end, absl::Status status, std::string) override {
     EXPECT_FALSE(ended.has_value());
     ended = end;
@@ -160,7 +161,7 @@ class FakeHost final : public EngineHost {
 
   std::map<Ticket, fleet::LeaseReply> leases;
   std::map<Ticket, fleet::CommitReply> commits;
-  std::vector<log::Record> records;
+  LogLaw law;  // checks every record
   std::optional<RunEnd> ended;
   absl::Status error;
 
