@@ -74,6 +74,10 @@ std::vector<Event> EventLines::Of(const log::Record& record) {
               {"left_out", Number(accepted->given_up.size())},
               {"seconds", accepted->seconds}}}};
   }
+  if (const auto* gave_up = std::get_if<log::GaveUp>(&record)) {
+    std::ranges::copy(gave_up->given_up, std::back_inserter(given_up_));
+    return {};
+  }
   if (const auto* down = std::get_if<log::TurnedDown>(&record)) {
     return {{down->stale ? "part_stale" : "part_refused",
              {{"worker", NameOf(down->node)},

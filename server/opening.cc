@@ -114,6 +114,7 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
                        .max_deaths = options.max_deaths,
                        .workers = options.workers,
                        .evaluation_gates = options.stop.active(),
+                       .given_up = options.given_up,
                        .stateful = keeper.stateful(),
                        .session_numbers = NewSessionNumber};
   StopWatch stop_watch(options.stop);
@@ -152,6 +153,7 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
                       options.client_records,
                       {.configuration = DigestOfRun(options.run),
                        .completed = Round(engine.completed),
+                       .replays = options.replays,
                        .reset_states = options.reset_states}));
   if (folder.cut_from_log() > 0) {
     Logger("server").Warning(absl::StrCat("log_cut file=", options.run_dir,

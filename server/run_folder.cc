@@ -161,6 +161,12 @@ absl::StatusOr<RunFolder> RunFolder::Open(const std::string& path, const Checkpo
   for (const std::string& folder : {path, path + "/checkpoints"}) SweepParts(folder);
   MACAW_ASSIGN_OR_RETURN(const Digest run_id, RunIdIn(path + "/run-id", resume));
   MACAW_ASSIGN_OR_RETURN(log::Writer log, log::Writer::Open(path + "/rounds.log", run_id));
+  if (log.replays() && opened.replays.IsZero()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        path,
+        " holds a run that repeats another one, which cannot be gone on with: begin it anew "
+        "(macaw replay --force)"));
+  }
   MACAW_ASSIGN_OR_RETURN(const uint32_t epoch, CountEpochUp(path + "/epoch"));
   MACAW_ASSIGN_OR_RETURN(
       LineFile metrics,

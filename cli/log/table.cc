@@ -94,6 +94,7 @@ Cells Of(const log::Closed& closed) {
   if (!closed.model.IsZero()) add(absl::StrCat("model ", Short(closed.model)));
   return {.clients = closed.counted, .why = why};
 }
+Cells Of(const log::GaveUp&) { return {.why = "as in the run that is repeated"}; }
 Cells Of(const log::Evaluated& evaluated) { return {.why = evaluated.stop}; }
 Cells Of(const log::RunEnded& run) {
   std::string why = absl::StrCat(log::NameOf(run.how), " after ", Count(run.rounds, "round"));
@@ -139,7 +140,7 @@ std::string LogTable::Lines(const log::Entry& entry, log::Standing standing) {
         std::string lines =
             Line(time, place, what, cells.who,
                  cells.clients.has_value() ? absl::StrCat(*cells.clients) : "", cells.why);
-        if constexpr (std::is_same_v<T, log::Accepted>) {
+        if constexpr (requires { record.given_up; }) {
           for (const log::GivenUp& one : record.given_up) {
             lines +=
                 Line(time, place, "given_up", absl::StrCat("client ", one.attempt.client.value), "",

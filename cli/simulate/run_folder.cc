@@ -20,11 +20,25 @@ namespace {
 namespace fs = std::filesystem;
 
 // Everything that a run writes into its folder.
-constexpr const char* kRunFiles[] = {
-    "config.toml",   "summary.json", "metrics.jsonl",    "events.jsonl",           "clients.jsonl",
-    "timeline.json", "epoch",        "checkpoints",      "model.safetensors",      "logs",
-    "scratch",       "state",        "trace",            "model-init.safetensors", ".lock",
-    "address",       "run-id",       "config.toml.next", "rounds.log",             "replay.log"};
+constexpr const char* kRunFiles[] = {"config.toml",
+                                     "summary.json",
+                                     "metrics.jsonl",
+                                     "events.jsonl",
+                                     "clients.jsonl",
+                                     "timeline.json",
+                                     "epoch",
+                                     "checkpoints",
+                                     "model.safetensors",
+                                     "logs",
+                                     "scratch",
+                                     "state",
+                                     "trace",
+                                     "model-init.safetensors",
+                                     ".lock",
+                                     "address",
+                                     "run-id",
+                                     "config.toml.next",
+                                     "rounds.log"};
 
 absl::Status RemoveRun(const std::string& path) {
   for (const char* name : kRunFiles) {

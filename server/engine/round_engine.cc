@@ -143,16 +143,21 @@ void RoundEngine::BroadcastReady(Round round, Phase phase, absl::StatusOr<fleet:
   if (!broadcast.ok()) return Fail(broadcast.status());
   broadcast_ = *std::move(broadcast);
   RecordOpened();
+  GiveUpAsDecided();
   std::vector<scheduler::WorkerInfo> workers;
   for (const auto& [id, worker] : workers_)
     workers.push_back({.worker = id, .slots = worker.slots, .costs = Estimates().CostsOf(id)});
-  const scheduler::Plan plan = scheduler_.Assign(cohort_, workers);
+  scheduler::Cohort waiting = cohort_;  // all but those given up already
+  std::erase_if(waiting.entries, [&](const scheduler::CohortEntry& entry) {
+    return table_.StateOf(entry.client) != AttemptTable::State::kQueued;
+  });
+  const scheduler::Plan plan = scheduler_.Assign(waiting, workers);
   host_.Record(log::Planned{.round = round, .phase = phase, .why = plan.reason});
   dispatch_ = scheduler::DispatchQueue(plan);
   report_.times.ready = now;
   if (workers.empty()) {  // everybody left between two rounds: whoever comes takes from the common
                           // pool
-    for (const scheduler::CohortEntry& entry : cohort_.entries) dispatch_.PutBack(entry);
+    for (const scheduler::CohortEntry& entry : waiting.entries) dispatch_.PutBack(entry);
   }
   state_ = State::kRunning;
   ServeParked(now);
@@ -173,6 +178,21 @@ void RoundEngine::RecordOpened() {
   for (const scheduler::CohortEntry& entry : cohort_.entries)
     opened.cohort.push_back({.client = entry.client, .multiplicity = entry.multiplicity});
   host_.Record(std::move(opened));
+}
+
+void RoundEngine::GiveUpAsDecided() {
+  const auto decided = options_.given_up.find({order_.round, order_.phase});
+  if (decided == options_.given_up.end()) return;
+  log::GaveUp gave_up{.round = order_.round, .phase = order_.phase};
+  for (const log::GivenUp& one : decided->second) {
+    const ClientId client = one.attempt.client;
+    if (FindEntry(client) == nullptr) continue;  // another cohort: the logs will show it
+    table_.GiveUpQueued(client);
+    report_.left_out.push_back(
+        {.attempt = {.client = client}, .reason = one.reason, .message = TextOf(one)});
+    gave_up.given_up.push_back(one);
+  }
+  host_.Record(std::move(gave_up));
 }
 
 void RoundEngine::Applied(absl::StatusOr<bool> another_phase, std::optional<fleet::Blob> model,

@@ -23,6 +23,7 @@
 #include "server/engine/evaluation_board.h"
 #include "server/engine/host.h"
 #include "server/engine/version_index.h"
+#include "server/log/history.h"
 
 namespace macaw::server {
 
@@ -42,8 +43,9 @@ struct EngineOptions {
   std::optional<fleet::Blob>
       evaluate_first;  // the model after `completed`, if its evaluation is still owed
   Digest run_id;
-  bool stateful = false;  // clients keep a state between rounds
-  VersionIndex versions;  // of a resumed run
+  log::Decisions given_up;  // of a run that repeats another one: these are not trained
+  bool stateful = false;    // clients keep a state between rounds
+  VersionIndex versions;    // of a resumed run
   // Makes the numbers of sessions; never 0, never twice. Default: 1, 2, 3, …, for tests. A server
   // gives random ones.
   std::function<uint64_t()> session_numbers;
@@ -148,6 +150,7 @@ class RoundEngine {
   void OpenRound(Round round, TimePoint now);
   void OpenPhase(Phase phase, TimePoint now);
   void RecordOpened();
+  void GiveUpAsDecided();
   void OpenEvaluation(Round round, fleet::Blob model);
   bool Serve(Worker& worker, const fleet::LeaseRequest& request, Ticket ticket, TimePoint now);
   void ServeParked(TimePoint now);

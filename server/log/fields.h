@@ -41,7 +41,8 @@ inline constexpr std::tuple kKinds{Kind<RunOpened>{2, "run_opened"},
                                    Kind<RoundLost>{13, "round_lost"},
                                    Kind<Closed>{14, "closed"},
                                    Kind<Evaluated>{15, "evaluated"},
-                                   Kind<RunEnded>{16, "run_ended"}};
+                                   Kind<RunEnded>{16, "run_ended"},
+                                   Kind<GaveUp>{17, "gave_up"}};
 static_assert(std::tuple_size_v<decltype(kKinds)> + 1 == std::variant_size_v<Record>,
               "every kind but Unknown has its number");
 
@@ -111,6 +112,10 @@ constexpr auto FieldsOf(std::type_identity<TurnedDown>) {
 constexpr auto FieldsOf(std::type_identity<Requeued>) {
   return std::tuple(Field{1, "round", &Requeued::round}, Field{2, "phase", &Requeued::phase},
                     Field{3, "attempts", &Requeued::attempts}, Field{4, "why", &Requeued::why});
+}
+constexpr auto FieldsOf(std::type_identity<GaveUp>) {
+  return std::tuple(Field{1, "round", &GaveUp::round}, Field{2, "phase", &GaveUp::phase},
+                    Field{3, "given_up", &GaveUp::given_up});
 }
 constexpr auto FieldsOf(std::type_identity<RoundLost>) {
   return std::tuple(Field{1, "round", &RoundLost::round}, Field{2, "phase", &RoundLost::phase},

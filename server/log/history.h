@@ -26,6 +26,8 @@ class Sessions {
   std::vector<std::pair<uint64_t, Round>> begins_;  // sequence number, rounds completed before
 };
 
+using Decisions = std::map<std::pair<Round, Phase>, std::vector<GivenUp>>;
+
 // What a log says of the rounds that count: one that was done again after a crash is told once, as
 // it was done last.
 class History {
@@ -39,6 +41,8 @@ class History {
 
   // In the order of the log.
   void Add(const Record& record);
+  // What the world decided about the rounds that are done: whom each phase did without.
+  Decisions decisions() const;
 
   const std::map<Round, RoundStory>& rounds() const { return rounds_; }  // the open one, too
   // Rounds that are done, those that the log does not tell of (it may begin later) included.
@@ -49,6 +53,7 @@ class History {
 
  private:
   PhaseStory* Find(Round round, Phase phase);
+  void AddGivenUp(Round round, Phase phase, const std::vector<GivenUp>& given_up);
 
   std::map<Round, RoundStory> rounds_;
   Round completed_;
@@ -58,5 +63,9 @@ class History {
 };
 
 absl::StatusOr<History> ReadHistory(const std::string& path);
+
+// Where the rounds of a run that repeats another one first differ from those, in words; nothing:
+// they are the same, and so is the model after the last of them that both tell of.
+std::optional<std::string> FirstDifference(const History& recorded, const History& repeated);
 
 }  // namespace macaw::server::log

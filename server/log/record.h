@@ -145,6 +145,15 @@ struct Requeued {
   friend bool operator==(const Requeued&, const Requeued&) = default;
 };
 
+// Clients that a phase does without, decided by the server before anybody has trained them: in a
+// run that repeats another one.
+struct GaveUp {
+  Round round;
+  Phase phase;
+  std::vector<GivenUp> given_up;
+  friend bool operator==(const GaveUp&, const GaveUp&) = default;
+};
+
 // Every client of a phase was given up.
 struct RoundLost {
   Round round;
@@ -191,9 +200,9 @@ struct Unknown {
   friend bool operator==(const Unknown&, const Unknown&) = default;
 };
 
-using Record =
-    std::variant<RunOpened, NodeJoined, NodeRefused, NodeLost, Died, RoundOpened, Planned, Leased,
-                 Accepted, TurnedDown, Requeued, RoundLost, Closed, Evaluated, RunEnded, Unknown>;
+using Record = std::variant<RunOpened, NodeJoined, NodeRefused, NodeLost, Died, RoundOpened,
+                            Planned, Leased, Accepted, TurnedDown, Requeued, RoundLost, Closed,
+                            Evaluated, RunEnded, GaveUp, Unknown>;
 
 // A record in its place.
 struct Entry {

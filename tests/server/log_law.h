@@ -41,6 +41,11 @@ class LogLaw {
       for (const log::GivenUp& given_up : accepted->given_up)
         Settle(given_up.attempt, accepted->node);
       settled_ += accepted->included.size() + accepted->given_up.size();
+    } else if (const auto* gave_up = std::get_if<log::GaveUp>(&record)) {
+      ExpectHere(*gave_up);
+      for (const log::GivenUp& given_up : gave_up->given_up)
+        EXPECT_EQ(waiting_.erase(given_up.attempt.client), 1u);
+      settled_ += gave_up->given_up.size();
     } else if (const auto* requeued = std::get_if<log::Requeued>(&record)) {
       ExpectHere(*requeued);
       for (const Attempt& attempt : requeued->attempts) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "core/files.h"
 #include "tests/system/simulation.h"
@@ -114,6 +115,33 @@ TEST(Log, IsFollowedUntilTheRunHasEnded) {
   EXPECT_EQ(followed.text, RunMacaw("log " + run.folder()).text);
 }
 
+TEST(Log, OfARunThatWasInterruptedAndWentOnRepeatsItToTheSameModel) {
+  Simulation run("run", {WriteConfig("replay"), "--rounds", "5", "--processes", "2", "--slots", "1",
+                         "--set", "algorithm.name=scaffold", "--set", "model.name=logistic"});
+  ASSERT_TRUE(run.WaitForEvent([](const auto& event) { return event["event"] == "round"; }));
+  run.Signal(SIGINT);
+  run.Wait();
+  Simulation resumed("resumed", {"--resume", run.folder()});
+  ASSERT_EQ(resumed.Wait(), 0) << resumed.output();
+
+  const std::string again = run.folder() + "-again";
+  const Printed same = RunMacaw("replay " + run.folder() + " --out " + again + " --processes 1");
+  EXPECT_EQ(same.exit, 0) << same.text;
+  EXPECT_THAT(same.text, HasSubstr("same       5 rounds, and the same model: " + run.digest()));
+  EXPECT_EQ(RunMacaw("replay " + run.folder() + " --out " + again).exit, 2) << "it is there";
+  EXPECT_NE(RunMacaw("simulate --resume " + again + " --rounds 6").exit, 0);
+
+  // Somebody has changed the configuration since.
+  const std::string config = run.folder() + "/config.toml";
+  ASSERT_TRUE(
+      AtomicWriteFile(config, absl::StrReplaceAll(*ReadFile(config), {{"lr = 0.05", "lr = 0.06"}}))
+          .ok());
+  const Printed other = RunMacaw("replay " + run.folder() + " --force --out " + again);
+  EXPECT_EQ(other.exit, 1) << other.text;
+  EXPECT_THAT(other.text, HasSubstr("they differ in round 1: it ends with another model; the "
+                                    "configuration is another one"));
+}
+
 TEST(Log, OfWhatIsNoRunOrIsDamagedIsRefusedByName) {
   EXPECT_EQ(RunMacaw("log /nowhere").exit, 2);
   EXPECT_THAT(RunMacaw("log /nowhere").text, HasSubstr("/nowhere is not the folder of a run"));
@@ -132,6 +160,7 @@ TEST(Log, OfWhatIsNoRunOrIsDamagedIsRefusedByName) {
   EXPECT_THAT(RunMacaw("log " + run.folder()).text, HasSubstr("is not a log of rounds"));
   ASSERT_EQ(::unlink(path.c_str()), 0);
   EXPECT_EQ(RunMacaw("log " + run.folder()).exit, 2);
+  EXPECT_EQ(RunMacaw("replay " + run.folder() + " --out " + run.folder() + "-again").exit, 2);
 }
 
 }  // namespace
