@@ -29,28 +29,36 @@ namespace {
 // Serves one blob, and takes every commit without looking at it.
 class OneBlob final : public fleet::FleetHandler {
  public:
-  void Hello(fleet::HelloRequest, fleet::Reply<fleet::HelloReply> reply) override {
+  void Hello(const fleet::Caller&, fleet::HelloRequest,
+             fleet::Reply<fleet::HelloReply> reply) override {
     std::move(reply)(fleet::HelloReply{.program = "bench"});
   }
-  void Register(fleet::RegisterRequest, fleet::Reply<fleet::RegisterReply> reply) override {
+  void Register(const fleet::Caller&, fleet::RegisterRequest,
+                fleet::Reply<fleet::RegisterReply> reply) override {
     std::move(reply)(fleet::RegisterReply{});
   }
-  void Lease(fleet::LeaseRequest, Duration, fleet::Reply<fleet::LeaseReply> reply) override {
+  void Lease(const fleet::Caller&, fleet::LeaseRequest, Duration,
+             fleet::Reply<fleet::LeaseReply> reply) override {
     std::move(reply)(fleet::LeaseReply{});
   }
-  void Heartbeat(fleet::HeartbeatRequest, fleet::Reply<fleet::HeartbeatReply> reply) override {
+  void Heartbeat(const fleet::Caller&, fleet::HeartbeatRequest,
+                 fleet::Reply<fleet::HeartbeatReply> reply) override {
     std::move(reply)(fleet::HeartbeatReply{});
   }
-  void Commit(fleet::CommitRequest, fleet::Reply<fleet::CommitReply> reply) override {
+  void Commit(const fleet::Caller&, fleet::CommitRequest,
+              fleet::Reply<fleet::CommitReply> reply) override {
     std::move(reply)(fleet::CommitReply{.verdict = fleet::Verdict::kAccepted});
   }
-  void Release(fleet::ReleaseRequest, fleet::Reply<fleet::ReleaseReply> reply) override {
+  void Release(const fleet::Caller&, fleet::ReleaseRequest,
+               fleet::Reply<fleet::ReleaseReply> reply) override {
     std::move(reply)(fleet::ReleaseReply{});
   }
-  void Offer(fleet::UploadOffer, fleet::Reply<fleet::UploadVerdict> reply) override {
+  void Offer(const fleet::Caller&, fleet::UploadOffer,
+             fleet::Reply<fleet::UploadVerdict> reply) override {
     std::move(reply)(fleet::UploadVerdict::kSend);
   }
-  std::shared_ptr<const AlignedBuffer> FindBlob(const Digest& digest) override {
+  std::shared_ptr<const AlignedBuffer> FindBlob(const fleet::Caller&,
+                                                const Digest& digest) override {
     MutexLock lock(&mutex_);
     return blob_.digest == digest ? blob_.bytes : nullptr;
   }

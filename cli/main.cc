@@ -39,6 +39,9 @@ void AddSimulate(CLI::App& app, std::function<int()>& run) {
   command->add_option("--processes", options->processes, "workers.processes");
   command->add_option("--slots", options->slots,
                       "workers.slots: clients at a time in each process");
+  command->add_option("--owners", options->owners,
+                      "workers.owners: so many of the first clients train in a process of their "
+                      "own, which has no rows but theirs");
   command
       ->add_option(
           "--repeat", options->repeat,

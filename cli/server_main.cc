@@ -21,6 +21,7 @@
 #include "cli/config/resolve.h"
 #include "cli/config/settings.h"
 #include "cli/config/writer.h"
+#include "cli/process/callers.h"
 #include "cli/process/exit.h"
 #include "cli/process/limits.h"
 #include "cli/process/lock.h"
@@ -42,7 +43,7 @@ namespace {
 constexpr Duration kCloseGrace = std::chrono::seconds(1);
 
 struct ServerArguments {
-  std::string config, run_dir, listen, sync_state, replay;
+  std::string config, run_dir, listen, sync_state, replay, callers;
   bool resume = false, verbose = false;
   int ready_fd = -1, report_fd = -1, lock_fd = -1;
   std::vector<uint64_t> state_reset;
@@ -78,7 +79,8 @@ server::Options OptionsFrom(const Config& config, const ServerArguments& argumen
   options.resume = arguments.resume;
   options.checkpoint_every = config.output.checkpoint_every;
   options.lease_timeout = FromSeconds(config.server.lease_timeout);
-  options.workers = config.server.workers > 0 ? config.server.workers : config.workers.processes;
+  options.workers = config.server.workers > 0 ? config.server.workers
+                                              : config.workers.processes + config.workers.owners;
   options.client_records = config.output.client_records;
   options.scheduling_policy = config.scheduler.policy;
   const StopSection& stop = config.output.stop;
@@ -222,10 +224,16 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
   const std::string listen = !arguments.listen.empty()       ? arguments.listen
                              : !config.server.listen.empty() ? config.server.listen
                                                              : "127.0.0.1:0";
-  MACAW_ASSIGN_OR_RETURN(
-      std::unique_ptr<wire::FleetServer> fleet,
-      wire::FleetServer::Start({.listen = listen, .max_part_clients = MostClientsAPart(config.run)},
-                               *coordinator));
+  wire::ServerOptions wire_options{.listen = listen,
+                                   .max_part_clients = MostClientsAPart(config.run)};
+  if (!arguments.callers.empty()) {
+    MACAW_ASSIGN_OR_RETURN(Callers callers, Callers::Read(arguments.callers));
+    wire_options.identify = [callers = std::move(callers)](absl::string_view token) {
+      return callers.Identify(token);
+    };
+  }
+  MACAW_ASSIGN_OR_RETURN(std::unique_ptr<wire::FleetServer> fleet,
+                         wire::FleetServer::Start(wire_options, *coordinator));
   if (arguments.by_hand()) {  // where workers with --run-dir find it
     MACAW_RETURN_IF_ERROR(
         AtomicWriteFile(arguments.run_dir + "/address", absl::StrCat(fleet->address(), "\n")));
@@ -253,6 +261,9 @@ int Main(int argc, char** argv) {
                  "host:port, :0 for a free port, or unix:PATH (default: server.listen)");
   app.add_option("--replay", arguments.replay,
                  "A log of rounds: clients that it gives up are not trained (`macaw replay`)");
+  app.add_option("--callers", arguments.callers,
+                 "A JSON list of {\"node\": NAME, \"token\": SECRET}: nobody else is answered "
+                 "(default: everybody who can reach the address)");
   app.add_flag("--resume", arguments.resume, "Go on from the newest checkpoint of the folder");
   app.add_option("--state-reset", arguments.state_reset,
                  "With --resume: this client gives its state up and starts afresh")

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <stop_token>
@@ -15,11 +16,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "cli/config/client_state.h"
 #include "cli/config/reader.h"
 #include "cli/config/resolve.h"
+#include "cli/process/callers.h"
 #include "cli/process/exit.h"
 #include "cli/process/limits.h"
 #include "cli/process/signals.h"
@@ -28,6 +32,7 @@
 #include "core/memory.h"
 #include "core/status.h"
 #include "data/options.h"
+#include "data/subset.h"
 #include "models/describe_script.h"
 #include "proto/wire/remote.h"
 #include "training/api/trainer.h"
@@ -40,6 +45,7 @@ namespace {
 struct WorkerArguments {
   std::string config, run_dir, server, name;
   uint32_t slots = 0, first_slot = 0;
+  std::string clients, own;
   std::string scratch, state, state_url, trace;
   std::string describe_script, out;
   bool server_syncs_state = false, verbose = false, doctor = false;
@@ -86,21 +92,50 @@ absl::Status FillIn(WorkerArguments& arguments) {
   return absl::OkStatus();
 }
 
+// The clients that this node has.
+absl::StatusOr<std::unique_ptr<data::Dataset>> DatasetOf(const WorkerArguments& arguments,
+                                                         const Config& config,
+                                                         const sdk::Catalogue& catalogue) {
+  if (!arguments.own.empty()) {
+    return catalogue.OpenDataset({.source = "prepared", .path = arguments.own}, {});
+  }
+  MACAW_ASSIGN_OR_RETURN(std::unique_ptr<data::Dataset> dataset,
+                         catalogue.OpenDataset(config.data, config.partition));
+  if (arguments.clients.empty()) return dataset;
+  const std::pair<absl::string_view, absl::string_view> range =
+      absl::StrSplit(arguments.clients, absl::MaxSplits(':', 1));
+  data::SubsetRange subset;
+  if (!absl::SimpleAtoi(range.first, &subset.begin) || !absl::SimpleAtoi(range.second, &subset.end))
+    return absl::InvalidArgumentError(
+        absl::StrCat("--clients ", arguments.clients, ": not two numbers, as in 50:200"));
+  return data::TakeSubset(std::move(dataset), subset);
+}
+
+// Taken out of the environment, so that no program started from here has it.
+std::string TokenOfThisProcess() {
+  const char* const value = ::getenv(kTokenVariable);
+  std::string token = value != nullptr ? value : "";
+  ::unsetenv(kTokenVariable);
+  return token;
+}
+
 absl::Status Work(const WorkerArguments& arguments, SignalFd& signals) {
   std::stop_source stop;
   const SignalThread watcher(signals, [&stop](int) { stop.request_stop(); });
   MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(arguments.config, {}));
   MACAW_ASSIGN_OR_RETURN(const Config config, ReadConfig(arguments.config, {}, catalogue));
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
-                         catalogue.OpenDataset(config.data, config.partition));
+                         DatasetOf(arguments, config, catalogue));
   const std::string server = arguments.server.empty() ? config.server.listen : arguments.server;
   if (server.empty())
     return absl::InvalidArgumentError("no server to dial: give --server or server.listen");
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<fleet::FleetLink> link,
-                         wire::Dial({.server = server}));
+                         wire::Dial({.server = server, .token = TokenOfThisProcess()}));
 
   worker::Options options;
   options.name = arguments.name.empty() ? DefaultName() : arguments.name;
+  options.by_name = !arguments.clients.empty() || !arguments.own.empty();
+  options.owner = !arguments.own.empty();
   options.slots = arguments.slots > 0 ? arguments.slots : SlotsPerProcess(config.workers);
   options.emulation = config.emulation;
   options.emulation.slowdown = config.workers.slowdown;
@@ -120,7 +155,8 @@ absl::Status Work(const WorkerArguments& arguments, SignalFd& signals) {
 // Whether another start would end the same way: the supervisor does not try then.
 bool Pointless(const absl::Status& status) {
   return absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status) ||
-         absl::IsNotFound(status) || absl::IsDataLoss(status) || absl::IsUnimplemented(status);
+         absl::IsNotFound(status) || absl::IsDataLoss(status) || absl::IsUnimplemented(status) ||
+         absl::IsPermissionDenied(status);
 }
 
 int Main(int argc, char** argv) {
@@ -139,6 +175,12 @@ int Main(int argc, char** argv) {
                  "Stable over restarts (default: host name and process id)");
   app.add_option("--slots", arguments.slots,
                  "Clients trained at a time (default: workers.slots, or the cores)");
+  app.add_option("--clients", arguments.clients,
+                 "BEGIN:END: of the data's clients only these are here, and END is not");
+  app.add_option("--own", arguments.own,
+                 "A prepared file in place of [data]: this node owns its clients, and nobody else "
+                 "trains them")
+      ->excludes("--clients");
   app.add_option("--first-slot", arguments.first_slot,
                  "Number of its first slot among all of the run's (for workers.slowdown)");
   app.add_option("--scratch", arguments.scratch,

@@ -21,6 +21,11 @@ struct Digest {
   std::string Hex() const;
   static absl::StatusOr<Digest> FromHex(absl::string_view hex);
   bool IsZero() const { return *this == Digest{}; }
+  // Of a set of digests: the same whatever the order and the division.
+  Digest& operator^=(const Digest& other) {
+    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] ^= other.bytes[i];
+    return *this;
+  }
 
   friend bool operator==(const Digest&, const Digest&) = default;
   friend auto operator<=>(const Digest&, const Digest&) = default;

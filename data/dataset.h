@@ -75,7 +75,8 @@ struct DatasetInfo {
   uint64_t test_examples = 0;          // of the central test set
   double mean_classes_per_client = 0;  // 0 when unknown (generated on demand)
   std::vector<std::string> notes;      // for people: what else the division did, a line each
-  Digest digest;  // of everything that decides the rows: part of a run's fingerprint
+  Digest digest;       // of everything that decides the rows: part of a run's fingerprint
+  Digest test_digest;  // likewise, of the central test set alone; zero: as `digest`
 };
 
 // Clients and their examples. Immutable and thread-safe after construction. Clients are numbered 0

@@ -1,10 +1,10 @@
 #include "server/coordinator.h"
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -13,6 +13,7 @@
 #include "core/logging.h"
 #include "core/mutex.h"
 #include "core/status.h"
+#include "server/access.h"
 #include "server/event_loop.h"
 #include "server/opening.h"
 #include "server/run_writer.h"
@@ -73,7 +74,12 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   // ---- FleetHandler (RPC threads)
   // --------------------------------------------------------------------------------
 
-  void Hello(fleet::HelloRequest request, fleet::Reply<fleet::HelloReply> reply) override {
+  void Hello(const fleet::Caller& caller, fleet::HelloRequest request,
+             fleet::Reply<fleet::HelloReply> reply) override {
+    if (const absl::Status status = CheckAccess(caller, Call::kHello, Whose::kNobodys);
+        !status.ok()) {
+      return std::move(reply)(status);
+    }
     if (request.major != 1) {
       return std::move(reply)(absl::FailedPreconditionError(absl::StrCat(
           "this server speaks protocol 1, \"", request.program, "\" speaks ", request.major)));
@@ -81,30 +87,22 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     std::move(reply)(fleet::HelloReply{.program = "macaw-server", .run = options_.run});
   }
 
-  void Register(fleet::RegisterRequest request, fleet::Reply<fleet::RegisterReply> reply) override {
-    std::vector<uint32_t> examples;
-    if (const auto& bytes = request.examples.bytes; bytes != nullptr) {
-      examples.resize(bytes->size() / sizeof(uint32_t));
-      std::memcpy(examples.data(), bytes->bytes().data(), examples.size() * sizeof(uint32_t));
-    }
-    loop_.Post([this, request = std::move(request), examples = std::move(examples),
-                reply = std::move(reply)]() mutable {
-      // The first node says what the run is about; known before the engine may end the run over it.
-      const bool first = !population_.named();
-      if (first) {
-        population_ = request.examples;
-        profile_ = request.profile;
-        data_digest_ = request.data_digest;
-      }
+  void Register(const fleet::Caller& caller, fleet::RegisterRequest request,
+                fleet::Reply<fleet::RegisterReply> reply) override {
+    const Whose whose =
+        caller.node.empty() || caller.node == request.name ? Whose::kOwn : Whose::kAnothers;
+    absl::StatusOr<fleet::ClientTable> table =
+        fleet::ClientTable::Decode(BytesOf(request.table), request.clients);
+    absl::Status status = CheckAccess(caller, Call::kRegister, whose);
+    if (status.ok()) status = table.status();
+    if (status.ok()) status = CheckOwns(caller, request, *table);
+    loop_.Post([this, request = std::move(request), table = std::move(table),
+                status = std::move(status), reply = std::move(reply)]() mutable {
       absl::StatusOr<fleet::RegisterReply> answer =
-          engine_.Register(request, std::move(examples), SteadyClock().Now());
-      if (first && !answer.ok()) {
-        population_ = {};
-        profile_ = {};
-        data_digest_ = {};
-      }
+          status.ok() ? engine_.Register(request, *std::move(table), SteadyClock().Now())
+                      : absl::StatusOr<fleet::RegisterReply>(status);
       if (answer.ok()) {
-        if (first) blobs_.Pin(population_);
+        if (!request.owner) blobs_.Pin(request.table);
         // Known already where its first answer was lost.
         if (worker_memory_.try_emplace(answer->session, 0).second)
           writer_.Worker(*engine_.WorkerOf(answer->session), request.name, request.slots);
@@ -118,19 +116,22 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     });
   }
 
-  void Lease(fleet::LeaseRequest request, Duration wait,
+  void Lease(const fleet::Caller& caller, fleet::LeaseRequest request, Duration wait,
              fleet::Reply<fleet::LeaseReply> reply) override {
-    loop_.Post([this, request = std::move(request), wait, reply = std::move(reply)]() mutable {
-      AnswerNoOlderAsk(request.session);
-      const Ticket ticket = ++last_ticket_;
-      leases_.emplace(ticket, std::move(reply));
-      engine_.Lease(ticket, request, wait, SteadyClock().Now());
-    });
+    loop_.Post(
+        [this, caller, request = std::move(request), wait, reply = std::move(reply)]() mutable {
+          if (Denied(caller, Call::kLease, request.session, reply)) return;
+          AnswerNoOlderAsk(request.session);
+          const Ticket ticket = ++last_ticket_;
+          leases_.emplace(ticket, std::move(reply));
+          engine_.Lease(ticket, request, wait, SteadyClock().Now());
+        });
   }
 
-  void Heartbeat(fleet::HeartbeatRequest request,
+  void Heartbeat(const fleet::Caller& caller, fleet::HeartbeatRequest request,
                  fleet::Reply<fleet::HeartbeatReply> reply) override {
-    loop_.Post([this, request = std::move(request), reply = std::move(reply)]() mutable {
+    loop_.Post([this, caller, request = std::move(request), reply = std::move(reply)]() mutable {
+      if (Denied(caller, Call::kHeartbeat, request.session, reply)) return;
       fleet::HeartbeatReply answer = engine_.Heartbeat(request, SteadyClock().Now());
       if (answer.known) {
         uint64_t& peak = worker_memory_[request.session];
@@ -140,10 +141,13 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     });
   }
 
-  void Commit(fleet::CommitRequest request, fleet::Reply<fleet::CommitReply> reply) override {
+  void Commit(const fleet::Caller& caller, fleet::CommitRequest request,
+              fleet::Reply<fleet::CommitReply> reply) override {
+    if (caller.role != fleet::Role::kNode)
+      return std::move(reply)(CheckAccess(caller, Call::kCommit, Whose::kNobodys));
     // Decoded and checked into a buffer of its own first; only then is it judged, and only then
     // added.
-    PostSums([this, request = std::move(request), reply = std::move(reply)]() mutable {
+    PostSums([this, caller, request = std::move(request), reply = std::move(reply)]() mutable {
       absl::Status decoded;
       std::optional<aggregation::ExactSum> sum;
       if (request.part.has_value() && !request.part->included.empty()) {
@@ -155,8 +159,9 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
         }
       }
       if (request.part.has_value()) request.part->sums.bytes.reset();
-      loop_.Post([this, request = std::move(request), reply = std::move(reply),
+      loop_.Post([this, caller, request = std::move(request), reply = std::move(reply),
                   decoded = std::move(decoded), sum = std::move(sum)]() mutable {
+        if (Denied(caller, Call::kCommit, request.session, reply)) return;
         const Ticket ticket = ++last_ticket_;
         AnswerNoOlderAsk(request.session);
         if (request.ask.has_value()) request.ask->session = request.session;
@@ -170,21 +175,27 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     });
   }
 
-  void Release(fleet::ReleaseRequest request, fleet::Reply<fleet::ReleaseReply> reply) override {
-    loop_.Post([this, request = std::move(request), reply = std::move(reply)]() mutable {
+  void Release(const fleet::Caller& caller, fleet::ReleaseRequest request,
+               fleet::Reply<fleet::ReleaseReply> reply) override {
+    loop_.Post([this, caller, request = std::move(request), reply = std::move(reply)]() mutable {
+      if (Denied(caller, Call::kRelease, request.session, reply)) return;
       engine_.Release(request, SteadyClock().Now());
       std::move(reply)(fleet::ReleaseReply{});
     });
   }
 
-  void Offer(fleet::UploadOffer offer, fleet::Reply<fleet::UploadVerdict> reply) override {
-    loop_.Post([this, offer, reply = std::move(reply)]() mutable {
+  void Offer(const fleet::Caller& caller, fleet::UploadOffer offer,
+             fleet::Reply<fleet::UploadVerdict> reply) override {
+    loop_.Post([this, caller, offer, reply = std::move(reply)]() mutable {
+      if (Denied(caller, Call::kOffer, offer.session, reply)) return;
       std::move(reply)(engine_.Offer(offer));
     });
   }
 
-  std::shared_ptr<const AlignedBuffer> FindBlob(const Digest& digest) override {
-    return blobs_.Find(digest);
+  std::shared_ptr<const AlignedBuffer> FindBlob(const fleet::Caller& caller,
+                                                const Digest& digest) override {
+    const bool allowed = CheckAccess(caller, Call::kDownload, Whose::kNobodys).ok();
+    return allowed ? blobs_.Find(digest) : nullptr;
   }
 
   // ---- Coordinator
@@ -303,14 +314,14 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
         .algorithm = options_.run.algorithm.name,
         .settings = options_.settings,
         .seed = options_.run.seed,
-        .data_digest = data_digest_,
+        .data_digest = DataDigest(),
         .end = kNames[static_cast<int>(end)],
         .reason = reason,
         .seconds = Elapsed(),
         .session_seconds = ToSeconds(*ended_at_ - first_lease_at_.value_or(*ended_at_)),
         .session_rounds = engine_.completed() - first_round_,
         .stop_metric = options_.stop.metric,
-        .profile = profile_};
+        .profile = Profile()};
     for (const auto& [session, bytes] : worker_memory_) facts.worker_memory.push_back(bytes);
     facts.state_digest = engine_.state_digest();
     Checkpoint checkpoint = CheckpointOf(Round(engine_.completed()), /*closing=*/false);
@@ -345,6 +356,37 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
 
   // ---- between the threads
   // ---------------------------------------------------------------------------------------
+
+  static std::span<const std::byte> BytesOf(const fleet::Blob& blob) {
+    return blob.bytes != nullptr ? blob.bytes->bytes() : std::span<const std::byte>();
+  }
+
+  // A node that owns clients may bring those that it was entered with.
+  static absl::Status CheckOwns(const fleet::Caller& caller, const fleet::RegisterRequest& request,
+                                const fleet::ClientTable& table) {
+    if (!request.owner || caller.owns.empty()) return absl::OkStatus();
+    for (uint64_t place = 0; place < table.clients(); ++place) {
+      const std::string name = table.NameOf(place);
+      if (std::ranges::find(caller.owns, name) != caller.owns.end()) continue;
+      return absl::PermissionDeniedError(absl::StrCat(
+          "worker \"", request.name, "\" does not own a client named \"", name, "\" in this run"));
+    }
+    return absl::OkStatus();
+  }
+
+  // Answers a call in a session that is not the caller's.
+  template <typename T>
+  bool Denied(const fleet::Caller& caller, Call call, SessionId session,  // engine thread
+              fleet::Reply<T>& reply) {
+    const std::string& owner = engine_.NameOf(session);
+    const Whose whose = owner.empty()                                 ? Whose::kNobodys
+                        : caller.node.empty() || caller.node == owner ? Whose::kOwn
+                                                                      : Whose::kAnothers;
+    absl::Status status = CheckAccess(caller, call, whose);
+    if (status.ok()) return false;
+    std::move(reply)(std::move(status));
+    return true;
+  }
 
   struct OpenCommit {
     SessionId session;
@@ -431,12 +473,18 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   Checkpoint CheckpointOf(Round round, bool closing) {  // engine thread
     return {.round = round,
             .fingerprint = Describe(options_.run),
-            .data_digest = data_digest_,
-            .profile = profile_,
+            .data_digest = DataDigest(),
+            .profile = Profile(),
             .seconds = Elapsed(),
             .run_id = run_id_,
             .versions = engine_.SnapshotVersions(closing)};
   }
+
+  // Zero while the run has not begun: then there is nothing to go on from.
+  Digest DataDigest() const {
+    return engine_.roster().begun() ? engine_.roster().data_digest() : Digest();
+  }
+  NumericProfile Profile() const { return engine_.profile().value_or(NumericProfile()); }
 
   static Outcome::Kind KindOf(RunEnd end) {
     return end == RunEnd::kFinished  ? Outcome::Kind::kFinished
@@ -495,9 +543,6 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   absl::flat_hash_map<Ticket, OpenCommit> commits_;
   std::map<Ticket, aggregation::ExactSum> decoded_;
   std::map<SessionId, uint64_t> worker_memory_;  // the most of each, in bytes
-  fleet::Blob population_;
-  NumericProfile profile_;
-  Digest data_digest_;
   TimePoint round_started_;
   const uint32_t first_round_ = engine_.completed();
   std::optional<TimePoint> first_lease_at_;

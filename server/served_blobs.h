@@ -7,13 +7,14 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
 #include "core/mutex.h"
 #include "proto/fleet/messages.h"
 
 namespace macaw::server {
 
-// The blobs that workers may download: recent broadcasts and models, and one that stays.
-// Thread-safe.
+// The blobs that workers may download: recent broadcasts and models, and those that stay (tables of
+// clients, which many workers name). Thread-safe.
 class ServedBlobs {
  public:
   explicit ServedBlobs(std::optional<fleet::Blob> first) {
@@ -31,14 +32,14 @@ class ServedBlobs {
 
   void Pin(fleet::Blob blob) ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(&mutex_);
-    pinned_ = std::move(blob);
+    pinned_.insert_or_assign(blob.digest, std::move(blob));
   }
 
   // Null when it is not (or no longer) served.
   std::shared_ptr<const AlignedBuffer> Find(const Digest& digest) const
       ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(&mutex_);
-    if (pinned_.digest == digest) return pinned_.bytes;
+    if (const auto it = pinned_.find(digest); it != pinned_.end()) return it->second.bytes;
     for (const fleet::Blob& blob : recent_) {
       if (blob.digest == digest) return blob.bytes;
     }
@@ -50,7 +51,7 @@ class ServedBlobs {
 
   mutable Mutex mutex_;
   std::deque<fleet::Blob> recent_ ABSL_GUARDED_BY(mutex_);
-  fleet::Blob pinned_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<Digest, fleet::Blob> pinned_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace macaw::server

@@ -17,8 +17,7 @@ constexpr uint64_t kMostTogether = 512;
 
 absl::StatusOr<Digest> DigestOfRange(const ClientStateStore& store,
                                      std::span<const Attempt> versions) {
-  Digester digester;
-  digester.Add(uint64_t{versions.size()});
+  Digest sum;
   const uint64_t together =
       std::clamp<uint64_t>(kReadBytes / BlobBytes(store.schema()), 1, kMostTogether);
   while (!versions.empty()) {
@@ -28,12 +27,14 @@ absl::StatusOr<Digest> DigestOfRange(const ClientStateStore& store,
       MACAW_ASSIGN_OR_RETURN(BlobPtr blob, std::move(blobs[i]));
       MACAW_ASSIGN_OR_RETURN(const ClientState state,
                              OpenBlob(std::move(blob), now[i], store.schema()));
+      Digester digester;
       digester.Add(now[i].client.value);
       for (const ConstVectorView& item : state.items) digester.Add(item.bytes);
+      sum ^= digester.Finish();
     }
     versions = versions.subspan(now.size());
   }
-  return digester.Finish();
+  return sum;
 }
 
 }  // namespace macaw::state

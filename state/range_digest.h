@@ -8,8 +8,8 @@
 
 namespace macaw::state {
 
-// Over (client, content) of these versions, in the order given. Reads them all; an error names the
-// first that cannot be read.
+// The XOR of the digests over (client, content) of these versions (proto/fleet/state_digest.h).
+// Reads them all; an error names the first that cannot be read.
 absl::StatusOr<Digest> DigestOfRange(const ClientStateStore& store,
                                      std::span<const Attempt> versions);
 

@@ -95,23 +95,27 @@ absl::StatusOr<state::ClientState> Slot::ReadState(ClientId client, const Fence&
   return absl::DataLossError(state.status().message());
 }
 
-absl::StatusOr<data::Rows> Slot::RowsOf(ClientId client, data::Split split) const {
-  MACAW_ASSIGN_OR_RETURN(data::Rows rows, dataset_->Client(client, split));
+absl::StatusOr<data::Rows> Slot::RowsOf(const Subject& subject, data::Split split) const {
+  MACAW_ASSIGN_OR_RETURN(data::Rows rows, dataset_->Client(subject.place, split));
+  const uint64_t clients = context_->run.clients;
   rows.noise = {.seed = context_->run.seed,
-                .client = client,
+                .client = subject.client,
                 .split = split,
-                .clients = dataset_->info().clients};
+                .clients = clients > 0 ? clients : dataset_->info().clients};
   return rows;
 }
 
-absl::StatusOr<training::ClientTask> Slot::Load(const PhaseContext& phase, ClientId client) const {
-  training::ClientTask task{
-      .seed = context_->run.seed, .round = phase.round, .phase = phase.phase, .client = client};
+absl::StatusOr<training::ClientTask> Slot::Load(const PhaseContext& phase,
+                                                const Subject& subject) const {
+  training::ClientTask task{.seed = context_->run.seed,
+                            .round = phase.round,
+                            .phase = phase.phase,
+                            .client = subject.client};
   for (const auto& [split, rows] : {std::pair(data::Split::kTrain, &task.train),
                                     std::pair(data::Split::kValidation, &task.validation),
                                     std::pair(data::Split::kTest, &task.test)}) {
-    if (dataset_->Examples(client, split) == 0) continue;
-    MACAW_ASSIGN_OR_RETURN(*rows, RowsOf(client, split));
+    if (dataset_->Examples(subject.place, split) == 0) continue;
+    MACAW_ASSIGN_OR_RETURN(*rows, RowsOf(subject, split));
   }
   return task;
 }
@@ -126,7 +130,7 @@ absl::StatusOr<fleet::ClientRecord> Slot::TrainOne(const PhaseContext& phase,
     return absl::InternalError(absl::StrCat("client ", client.value, ": ", status.message()));
   };
   if (const absl::Status status = OpenSum(phase); !status.ok()) return ours(status);
-  absl::StatusOr<training::ClientTask> task = Load(phase, client);
+  absl::StatusOr<training::ClientTask> task = Load(phase, SubjectOf(assignment));
   if (!task.ok()) return ours(task.status());
   if (task->train.empty()) {
     return absl::NotFoundError(absl::StrCat("client ", client.value, " has no training rows"));
@@ -194,7 +198,7 @@ absl::StatusOr<fleet::ClientRecord> Slot::TrainOne(const PhaseContext& phase,
 absl::StatusOr<ConstVectorView> Slot::PointOf(const EvaluationContext& evaluation,
                                               const fleet::EvaluationTask& task,
                                               const state::ClientState& state) {
-  const uint32_t examples = dataset_->Examples(task.client, data::Split::kTrain);
+  const uint32_t examples = dataset_->Examples(ClientId(task.place), data::Split::kTrain);
   const algorithms::ClientContext context{
       .round = evaluation.round,
       .client = task.client,
@@ -243,7 +247,7 @@ absl::StatusOr<fleet::EvaluationResult> Slot::Evaluate(const EvaluationContext& 
       rows = dataset_->CentralTest();
       break;
     case fleet::EvaluationKind::kClientTest: {
-      MACAW_ASSIGN_OR_RETURN(rows, RowsOf(task.client, data::Split::kTest));
+      MACAW_ASSIGN_OR_RETURN(rows, RowsOf(SubjectOf(task), data::Split::kTest));
       begin = 0;
       end = rows.size();
       absl::StatusOr<state::ClientState> read = ReadState(task.client, task.state_version);
@@ -256,7 +260,7 @@ absl::StatusOr<fleet::EvaluationResult> Slot::Evaluate(const EvaluationContext& 
       break;
     }
     case fleet::EvaluationKind::kClientTrain: {
-      MACAW_ASSIGN_OR_RETURN(rows, RowsOf(task.client, data::Split::kTrain));
+      MACAW_ASSIGN_OR_RETURN(rows, RowsOf(SubjectOf(task), data::Split::kTrain));
       break;
     }
     case fleet::EvaluationKind::kStateDigest:

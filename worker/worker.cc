@@ -9,6 +9,7 @@
 #include "core/logging.h"
 #include "core/status.h"
 #include "models/script.h"
+#include "proto/fleet/client_table.h"
 #include "training/api/trainer.h"
 #include "worker/dry_run.h"
 #include "worker/patient_calls.h"
@@ -18,21 +19,21 @@
 namespace macaw::worker {
 namespace {
 
-// Training rows per client and, of sequences, their tokens behind them.
-absl::StatusOr<fleet::Blob> ExamplesBlob(const data::Dataset& dataset) {
-  const uint64_t clients = dataset.info().clients;
-  const bool tokens = dataset.info().train_tokens > 0;
-  AlignedBuffer buffer((tokens ? 2 : 1) * clients * sizeof(uint32_t));
-  const std::span<uint32_t> counts = buffer.As<uint32_t>();
-  for (uint64_t client = 0; client < clients; ++client) {
-    counts[client] = dataset.Examples(ClientId(client), data::Split::kTrain);
-    if (!tokens || counts[client] == 0) continue;
-    MACAW_ASSIGN_OR_RETURN(const data::Rows rows,
-                           dataset.Client(ClientId(client), data::Split::kTrain));
-    counts[clients + client] =
+// What the server needs to know of the clients here.
+absl::StatusOr<fleet::ClientTable> TableOf(const data::Dataset& dataset, bool by_name) {
+  const data::DatasetInfo& info = dataset.info();
+  fleet::ClientTable table;
+  for (ClientId client; client.value < info.clients; ++client.value) {
+    table.rows.push_back(dataset.Examples(client, data::Split::kTrain));
+    if (by_name) table.names.push_back(dataset.ClientName(client));
+    if (info.train_tokens == 0) continue;
+    table.tokens.push_back(0);
+    if (table.rows.back() == 0) continue;
+    MACAW_ASSIGN_OR_RETURN(const data::Rows rows, dataset.Client(client, data::Split::kTrain));
+    table.tokens.back() =
         static_cast<uint32_t>(std::min<uint64_t>(data::TokensOf(rows), UINT32_MAX));
   }
-  return fleet::Blob::Of(std::move(buffer));
+  return table;
 }
 
 // Both sides run a plug-in's code: other bytes under one name would be two algorithms in one run.
@@ -111,18 +112,21 @@ absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::Fl
                          RunningMarker::Open(options.scratch_dir, options.name, options.slots));
   std::random_device entropy;  // names this process; nothing of a result depends on it
   const data::DatasetInfo& info = dataset.info();
-  MACAW_ASSIGN_OR_RETURN(fleet::Blob examples, ExamplesBlob(dataset));
-  fleet::RegisterRequest request{.name = options.name,
-                                 .incarnation = (uint64_t{entropy()} << 32) | entropy(),
-                                 .slots = options.slots,
-                                 .data_digest = info.digest,
-                                 .input_shape = info.input_shape,
-                                 .classes = info.classes,
-                                 .clients = info.clients,
-                                 .central_test_rows = info.test_examples,
-                                 .died_running = marker.died_running(),
-                                 .examples = std::move(examples),
-                                 .volatile_state = options.state.ends_with_process()};
+  MACAW_ASSIGN_OR_RETURN(const fleet::ClientTable table, TableOf(dataset, options.by_name));
+  fleet::RegisterRequest request{
+      .name = options.name,
+      .incarnation = (uint64_t{entropy()} << 32) | entropy(),
+      .slots = options.slots,
+      .input_shape = info.input_shape,
+      .classes = info.classes,
+      .data_digest = info.digest,
+      .clients = info.clients,
+      .table = fleet::Blob::Of(table.Encode()),
+      .owner = options.owner,
+      .central_test_rows = info.test_examples,
+      .central_test_digest = info.test_digest.IsZero() ? info.digest : info.test_digest,
+      .died_running = marker.died_running(),
+      .volatile_state = options.state.ends_with_process()};
   const PatientCalls calls(options.reconnect_for, stop);
   uint64_t commits = 0;
   bool tried = false;

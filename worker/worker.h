@@ -18,10 +18,14 @@ namespace macaw::worker {
 // Part of the node configuration: never leaves the node.
 struct Options {
   std::string name = "worker-0";  // stable over restarts
-  uint32_t slots = 1;             // clients trained at the same time, one thread each
-  EmulationConfig emulation;      // uneven hardware, by the slots of the whole run; never a result
-  uint32_t first_slot = 0;        // number of its first slot among those
-  uint32_t run_slots = 0;         // how many those are; 0: only its own
+  // How the run calls the dataset's clients: by their names, or by their numbers (where every node
+  // has the same).
+  bool by_name = false;
+  bool owner = false;         // they are this node's own: nobody else trains them
+  uint32_t slots = 1;         // clients trained at the same time, one thread each
+  EmulationConfig emulation;  // uneven hardware, by the slots of the whole run; never a result
+  uint32_t first_slot = 0;    // number of its first slot among those
+  uint32_t run_slots = 0;     // how many those are; 0: only its own
   std::string
       scratch_dir;  // a folder of this node's own for what should outlive a crash; empty: none
   std::vector<std::string> plugins;  // loaded here, as RunConfig::plugins; the run's must be these

@@ -110,7 +110,7 @@ absl::Status Verify(const std::string& run) {
     MACAW_ASSIGN_OR_RETURN(const Digest digest, state::DigestOfRange(*states.store, versions));
     ranges.push_back(digest);
   }
-  Line("state_digest", fleet::CombineStateDigests(ranges).Hex());
+  Line("state_digest", fleet::CombineStateDigests(index.size(), ranges).Hex());
   return absl::OkStatus();
 }
 

@@ -19,7 +19,7 @@ struct ServerSection {
   std::string listen;                     // "" : a private Unix socket, as `macaw simulate` wants
   std::string durability = "checkpoint";  // the only kind so far
   double lease_timeout = 30;              // seconds without a heartbeat
-  uint32_t workers = 0;  // rounds begin when so many have registered; 0: workers.processes
+  uint32_t workers = 0;  // rounds begin when so many have registered; 0: as [workers] says
 };
 
 struct SchedulerSection {
@@ -28,6 +28,7 @@ struct SchedulerSection {
 
 struct WorkersSection {
   uint32_t processes = 1;
+  uint32_t owners = 0;           // the first clients, each with a process and a folder of its own
   uint32_t slots = 0;            // per process; 0: the cores, shared out
   std::vector<double> slowdown;  // emulation, per slot of the run
 };

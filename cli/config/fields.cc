@@ -288,6 +288,11 @@ void AddNode(Fields& f) {
   f.push_back(SplitsField());
 
   f.push_back(Plain("workers.processes", AT(workers.processes), "worker processes", AtLeast(1)));
+  f.push_back(
+      Plain("workers.owners", AT(workers.owners),
+            "so many of the first clients have a process each, and a folder with only their "
+            "own rows: a rehearsal of a deployment",
+            Between(0, 10000)));
   f.push_back(Plain("workers.slots", AT(workers.slots),
                     "clients at a time in each; 0: the cores, shared out", Between(0, 4096)));
   f.push_back(List("workers.slowdown", AT(workers.slowdown),
@@ -314,7 +319,8 @@ void AddNode(Fields& f) {
   f.push_back(Plain("server.lease_timeout", AT(server.lease_timeout),
                     "seconds of silence after which work goes to others", Above(0)));
   f.push_back(Plain("server.workers", AT(server.workers),
-                    "rounds begin with so many; 0: workers.processes", AtLeast(0)));
+                    "rounds begin with so many; 0: workers.processes and workers.owners",
+                    AtLeast(0)));
 
   f.push_back(Choice("state.store", AT(state.store), {"disk", "memory", "redis"},
                      "where client states are kept; memory: one worker process, not resumable"));

@@ -173,6 +173,11 @@ absl::Status Resolve(Config& config, const data::DatasetInfo& info,
   config.run.train_clients = info.train_clients;
   config.run.train_examples = info.train_examples;
   config.run.train_tokens = info.train_tokens;
+  if (config.workers.owners > info.clients) {
+    return absl::InvalidArgumentError(absl::StrCat("workers.owners is ", config.workers.owners,
+                                                   ", but the data has ", info.clients,
+                                                   " clients"));
+  }
   MACAW_RETURN_IF_ERROR(ResolveTask(config, info));
   MACAW_RETURN_IF_ERROR(ResolveModel(config, info));
   ModelConfig& model = config.run.model;

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -26,7 +27,7 @@ namespace {
 // Everything the child does before exec. Only async-signal-safe calls: the parent may have had
 // other threads.
 struct Launch {
-  std::vector<char*> argv;
+  std::vector<char*> argv, environment;
   std::vector<int> inherit;
   pid_t parent = 0;
   int null = -1, log = -1, failure = -1;
@@ -41,12 +42,26 @@ struct Launch {
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
     bool good = ::dup2(null, 0) >= 0 && ::dup2(log, 1) >= 0 && ::dup2(log, 2) >= 0;
     for (const int fd : inherit) good = good && ::fcntl(fd, F_SETFD, 0) == 0;
-    if (good) ::execv(argv[0], argv.data());
+    if (good) ::execve(argv[0], argv.data(), environment.data());
     const int error = errno;
     [[maybe_unused]] const ssize_t ignored = ::write(failure, &error, sizeof(error));
     ::_exit(127);
   }
 };
+
+// NAME=VALUE of each, the added ones in place of this process's own.
+std::vector<std::string> EnvironmentWith(
+    const std::vector<std::pair<std::string, std::string>>& added) {
+  std::vector<std::string> entries;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const bool replaced = std::ranges::any_of(added, [&](const auto& variable) {
+      return absl::StartsWith(*entry, variable.first + "=");
+    });
+    if (!replaced) entries.emplace_back(*entry);
+  }
+  for (const auto& [name, value] : added) entries.push_back(absl::StrCat(name, "=", value));
+  return entries;
+}
 
 }  // namespace
 
@@ -95,6 +110,9 @@ absl::StatusOr<Child> Child::Spawn(const ChildSpec& spec) {
   for (const std::string& argument : spec.argv)
     launch.argv.push_back(const_cast<char*>(argument.c_str()));
   launch.argv.push_back(nullptr);
+  std::vector<std::string> environment = EnvironmentWith(spec.environment);
+  for (std::string& entry : environment) launch.environment.push_back(entry.data());
+  launch.environment.push_back(nullptr);
   launch.inherit = spec.inherit;
   launch.parent = ::getpid();
   launch.null = null.get();

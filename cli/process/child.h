@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -35,7 +36,9 @@ struct ChildSpec {
   std::string name;               // for messages: "worker-0"
   std::vector<std::string> argv;  // argv[0]: the program's path
   std::string log;                // standard output and error are appended here
-  std::vector<int> inherit;       // descriptors that the child keeps under the same numbers
+  // Beside those of this process, which they replace.
+  std::vector<std::pair<std::string, std::string>> environment;
+  std::vector<int> inherit;  // descriptors that the child keeps under the same numbers
 };
 
 // How a process ended.

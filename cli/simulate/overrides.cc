@@ -28,6 +28,7 @@ absl::StatusOr<std::vector<Override>> OverridesOf(const SimulateOptions& options
   add(options.seed, "--seed", "run.seed");
   add(options.processes, "--processes", "workers.processes");
   add(options.slots, "--slots", "workers.slots");
+  add(options.owners, "--owners", "workers.owners");
   if (options.tcp) overrides.push_back({"server.listen", "127.0.0.1:0", "--tcp"});
   return overrides;
 }

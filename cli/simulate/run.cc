@@ -6,11 +6,14 @@
 #include <cstdio>
 #include <filesystem>
 #include <optional>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "cli/config/client_state.h"
 #include "cli/config/resolve.h"
+#include "cli/process/callers.h"
+#include "cli/simulate/owners.h"
 #include "cli/simulate/private_redis.h"
 #include "cli/simulate/progress.h"
 #include "cli/simulate/run_folder.h"
@@ -34,6 +37,42 @@ absl::StatusOr<std::string> ProgramBeside(const std::string& folder, const std::
   return path;
 }
 
+// A worker process of the run.
+struct Node {
+  std::string name, token;
+  std::string folder;             // for what it keeps: the run's, or the owner's own
+  std::vector<std::string> data;  // the arguments that say which clients it has; none: all
+  uint32_t slots = 1, first_slot = 0;
+  std::vector<std::string> owns;  // names of clients
+  bool owner() const { return !owns.empty(); }
+};
+
+// The ordinary workers share what the owners leave; the file tells the server who they all are.
+absl::StatusOr<std::vector<Node>> NodesOf(const Config& config, const std::string& run,
+                                          const std::string& callers_file) {
+  const uint32_t processes = config.workers.processes, owners = config.workers.owners;
+  const uint32_t slots = SlotsPerProcess(config.workers);
+  std::vector<Node> nodes;
+  for (uint32_t i = 0; i < processes; ++i) {
+    Node node{
+        .name = absl::StrCat("worker-", i), .folder = run, .slots = slots, .first_slot = i * slots};
+    if (owners > 0) node.data = {"--clients", absl::StrCat(owners, ":", config.run.clients)};
+    nodes.push_back(std::move(node));
+  }
+  for (uint32_t i = 0; i < owners; ++i) {
+    const std::string folder = OwnerFolder(run, i);
+    nodes.push_back({.name = OwnerName(i),
+                     .folder = folder,
+                     .data = {"--own", folder + "/data.safetensors"},
+                     .first_slot = processes * slots + i,
+                     .owns = {absl::StrCat(i)}});
+  }
+  Callers callers;
+  for (Node& node : nodes) node.token = callers.Add(node.name, node.owns);
+  MACAW_RETURN_IF_ERROR(callers.Write(callers_file));
+  return nodes;
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> ProgramFolder() {
@@ -48,12 +87,11 @@ absl::StatusOr<RunEnd> RunInChildren(const Config& config, const RunOptions& opt
   MACAW_ASSIGN_OR_RETURN(const std::string server, ProgramBeside(programs, "macaw-server"));
   MACAW_ASSIGN_OR_RETURN(const std::string worker, ProgramBeside(programs, "macaw-worker"));
 
-  std::optional<SocketFolder> private_folder;
+  MACAW_ASSIGN_OR_RETURN(const SocketFolder private_folder, SocketFolder::Make());
   std::string listen = config.server.listen;
-  if (listen.empty()) {
-    MACAW_ASSIGN_OR_RETURN(private_folder, SocketFolder::Make());
-    listen = absl::StrCat("unix:", private_folder->socket());
-  }
+  if (listen.empty()) listen = absl::StrCat("unix:", private_folder.socket());
+  MACAW_ASSIGN_OR_RETURN(const std::vector<Node> nodes,
+                         NodesOf(config, options.folder, private_folder.callers()));
 
   if (options.stateful) HandRedisPasswordOn(config);
   std::optional<PrivateRedis> redis;  // outlives the workers
@@ -75,8 +113,6 @@ absl::StatusOr<RunEnd> RunInChildren(const Config& config, const RunOptions& opt
   const auto log = [&](const std::string& name) {
     return absl::StrCat(options.folder, "/logs/", name, ".log");
   };
-  const uint32_t slots = SlotsPerProcess(config.workers);
-
   // States on this host are made durable beside the rounds, once a checkpoint is to name them.
   const std::string state_folder = redis.has_value() || config.state.path.empty()
                                        ? options.folder + "/state"
@@ -85,7 +121,7 @@ absl::StatusOr<RunEnd> RunInChildren(const Config& config, const RunOptions& opt
       options.stateful && config.state.sync && (redis.has_value() || config.state.store == "disk");
 
   SupervisorOptions supervisor;
-  supervisor.workers = config.workers.processes;
+  supervisor.workers = static_cast<uint32_t>(nodes.size());
   supervisor.server = [&](int ready_fd, int report_fd) {
     ChildSpec spec{.name = "macaw-server",
                    .log = log("server"),
@@ -102,7 +138,9 @@ absl::StatusOr<RunEnd> RunInChildren(const Config& config, const RunOptions& opt
                  "--report-fd",
                  absl::StrCat(report_fd),
                  "--lock-fd",
-                 absl::StrCat(options.lock)};
+                 absl::StrCat(options.lock),
+                 "--callers",
+                 private_folder.callers()};
     if (server_syncs_state) spec.argv.insert(spec.argv.end(), {"--sync-state", state_folder});
     if (options.resume) spec.argv.push_back("--resume");
     if (!options.replay.empty()) spec.argv.insert(spec.argv.end(), {"--replay", options.replay});
@@ -112,27 +150,31 @@ absl::StatusOr<RunEnd> RunInChildren(const Config& config, const RunOptions& opt
     return spec;
   };
   supervisor.worker = [&](uint32_t index, const std::string& address) {
-    const std::string name = absl::StrCat("worker-", index);
-    ChildSpec spec{.name = name, .log = log(name)};
+    const Node& node = nodes[index];
+    ChildSpec spec{
+        .name = node.name, .log = log(node.name), .environment = {{kTokenVariable, node.token}}};
     spec.argv = {worker,
                  "--config",
                  options.config_file,
                  "--server",
                  address,
                  "--name",
-                 name,
+                 node.name,
                  "--slots",
-                 absl::StrCat(slots),
+                 absl::StrCat(node.slots),
+                 "--first-slot",
+                 absl::StrCat(node.first_slot),
                  "--scratch",
-                 absl::StrCat(options.folder, "/scratch"),
+                 node.folder + "/scratch",
                  "--state",
-                 state_folder};
-    if (server_syncs_state) spec.argv.push_back("--server-syncs-state");
+                 node.owner() ? node.folder + "/state" : state_folder};
+    spec.argv.insert(spec.argv.end(), node.data.begin(), node.data.end());
+    // An owner's states are its own affair: it makes them durable itself.
+    if (server_syncs_state && !node.owner()) spec.argv.push_back("--server-syncs-state");
     if (redis.has_value()) spec.argv.insert(spec.argv.end(), {"--state-url", redis->url()});
-    spec.argv.insert(spec.argv.end(), {"--first-slot", absl::StrCat(index * slots)});
     if (options.trace)
       spec.argv.insert(spec.argv.end(),
-                       {"--trace", absl::StrCat(options.folder, "/trace/", name, ".jsonl")});
+                       {"--trace", absl::StrCat(options.folder, "/trace/", node.name, ".jsonl")});
     if (options.verbose) spec.argv.push_back("--verbose");
     return spec;
   };

@@ -38,7 +38,8 @@ constexpr const char* kRunFiles[] = {"config.toml",
                                      "address",
                                      "run-id",
                                      "config.toml.next",
-                                     "rounds.log"};
+                                     "rounds.log",
+                                     "owners"};
 
 absl::Status RemoveRun(const std::string& path) {
   for (const char* name : kRunFiles) {

@@ -26,9 +26,9 @@ absl::StatusOr<RunFolder> MakeRunFolder(const std::string& out, const std::strin
 // The folder of a run that goes on.
 absl::StatusOr<RunFolder> OpenRunFolder(const std::string& path);
 
-// A private folder for a socket, with a path short enough for one (107 bytes); removed with the
-// object. Those of processes that were killed before they could remove theirs are removed by the
-// next Make.
+// A private folder for a socket and what only the run's processes should know, with a path short
+// enough for one (107 bytes); removed with the object. Those of processes that were killed before
+// they could remove theirs are removed by the next Make.
 class SocketFolder {
  public:
   static absl::StatusOr<SocketFolder> Make();
@@ -36,6 +36,8 @@ class SocketFolder {
   SocketFolder& operator=(SocketFolder&& other) noexcept;
   ~SocketFolder();
   std::string socket() const { return path_ + "/fleet"; }
+  // Who may call: a file that only this user can read.
+  std::string callers() const { return path_ + "/callers.json"; }
 
  private:
   explicit SocketFolder(std::string path) : path_(std::move(path)) {}

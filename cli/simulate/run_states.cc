@@ -13,6 +13,7 @@
 #include "cli/config/client_state.h"
 #include "cli/config/reader.h"
 #include "cli/config/resolve.h"
+#include "cli/simulate/owners.h"
 #include "core/files.h"
 #include "core/status.h"
 #include "state/open.h"
@@ -128,6 +129,11 @@ absl::StatusOr<RunStates> OpenRunStates(const std::string& run, Use use) {
     return absl::InvalidArgumentError(
         absl::StrCat(run, ": the clients of ", config.run.algorithm.name, " keep no state"));
   }
+  if (config.workers.owners > 0 && config.state.store == "disk" && config.state.path.empty()) {
+    return absl::UnimplementedError(
+        absl::StrCat(run, ": its ", config.workers.owners, " owners keep their clients' states (",
+                     run, "/owners); this command reads what is kept in one place"));
+  }
   MACAW_ASSIGN_OR_RETURN(states.checkpoints, server::ReadKeptVersions(run));
   if (states.checkpoints.empty()) {
     return absl::NotFoundError(
@@ -150,6 +156,9 @@ absl::Status DropStates(const Config& config, const std::string& run) {
   if (config.state.store == "memory") return absl::OkStatus();
   const std::optional<std::string> folder = FolderOf(config, run);
   MACAW_RETURN_IF_ERROR(folder.has_value() ? RemoveFiles(*folder) : DeleteAll(run));
+  for (uint32_t owner = 0; folder.has_value() && owner < config.workers.owners; ++owner)
+    if (const std::string kept = OwnerFolder(run, owner) + "/state"; FileExists(kept))
+      MACAW_RETURN_IF_ERROR(RemoveFiles(kept));
   MACAW_RETURN_IF_ERROR(MakeDirectories(run + "/state"));
   return AtomicWriteFile(NoteOf(run), "The run was over: state.keep = false.\n");
 }

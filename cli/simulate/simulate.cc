@@ -17,6 +17,7 @@
 #include "cli/config/settings.h"
 #include "cli/config/writer.h"
 #include "cli/simulate/overrides.h"
+#include "cli/simulate/owners.h"
 #include "cli/simulate/repeat.h"
 #include "cli/simulate/result.h"
 #include "cli/simulate/run.h"
@@ -87,6 +88,7 @@ class Run {
     const bool resume = !options_.resume.empty();
     const std::string file = folder_->path + (resume ? "/config.toml.next" : "/config.toml");
     MACAW_RETURN_IF_ERROR(AtomicWriteFile(file, ConfigText()));
+    MACAW_RETURN_IF_ERROR(MakeOwners(config_, catalogue_, folder_->path));
     bool replaced = !resume;
     absl::Status replacing;
     const auto replace = [&] {
@@ -158,6 +160,11 @@ class Run {
                                                      "; a run that goes on may have more, not ",
                                                      config_.run.rounds));
     }
+    if (config_.workers.owners != before.workers.owners) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("workers.owners was ", before.workers.owners,
+                       "; a run that goes on keeps it: the owners have rows and states"));
+    }
     MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(config_));
     const bool begins_again = !server::HasCheckpoint(options_.resume);  // if the server agrees
     MACAW_RETURN_IF_ERROR(CheckState(spec, begins_again ? Start::kNew : Start::kResumed));
@@ -185,7 +192,10 @@ class Run {
                      Grouped(config_.run.cohort.size), " clients each, on ",
                      config_.workers.processes,
                      config_.workers.processes == 1 ? " process with " : " processes with ",
-                     Counted(SlotsPerProcess(config_.workers), "slot")));
+                     Counted(SlotsPerProcess(config_.workers), "slot"),
+                     config_.workers.owners == 0
+                         ? ""
+                         : absl::StrCat(" and ", Counted(config_.workers.owners, "owner"))));
     for (const std::string& unused : UnusedParameters(config_)) {
       Say("note",
           absl::StrCat(unused, " is not used: the algorithm is ", config_.run.algorithm.name));

@@ -12,8 +12,8 @@ struct SimulateOptions {
   std::vector<std::string> set;  // --set section.key=value
   std::string out;               // the run's folder; "": as configured
   std::string resume;            // folder of a run to go on with
-  std::optional<std::string> clients, rounds, seed, processes,
-      slots;                          // as written; checked like their keys
+  std::optional<std::string> clients, rounds, seed, processes, slots,
+      owners;                         // as written; checked like their keys
   uint32_t repeat = 1;                // runs with seeds seed, seed+1, …
   std::vector<uint64_t> state_reset;  // clients that start afresh; with `resume`
   std::string replay;  // a log of rounds whose decisions the run repeats (`macaw replay`)

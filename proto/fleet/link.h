@@ -4,6 +4,7 @@
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
+#include "proto/fleet/caller.h"
 #include "proto/fleet/messages.h"
 
 namespace macaw::fleet {
@@ -15,22 +16,27 @@ using Reply = absl::AnyInvocable<void(absl::StatusOr<T>) &&>;
 
 // The server's side of the API, free of gRPC. Methods are called on RPC threads, many at once, and
 // must return at once: validate, post, answer later. Blobs in requests have arrived whole and match
-// their digests.
+// their digests. `caller` is who the transport found it to be; what it may do is for the handler to
+// say.
 class FleetHandler {
  public:
   virtual ~FleetHandler() = default;
-  virtual void Hello(HelloRequest request, Reply<HelloReply> reply) = 0;
-  virtual void Register(RegisterRequest request, Reply<RegisterReply> reply) = 0;
+  virtual void Hello(const Caller& caller, HelloRequest request, Reply<HelloReply> reply) = 0;
+  virtual void Register(const Caller& caller, RegisterRequest request,
+                        Reply<RegisterReply> reply) = 0;
   // May be answered after up to `wait`; the caller's connection may be gone by then, which the
   // answer survives.
-  virtual void Lease(LeaseRequest request, Duration wait, Reply<LeaseReply> reply) = 0;
-  virtual void Heartbeat(HeartbeatRequest request, Reply<HeartbeatReply> reply) = 0;
+  virtual void Lease(const Caller& caller, LeaseRequest request, Duration wait,
+                     Reply<LeaseReply> reply) = 0;
+  virtual void Heartbeat(const Caller& caller, HeartbeatRequest request,
+                         Reply<HeartbeatReply> reply) = 0;
   // Where it asks for work, the answer may come as late as a lease's.
-  virtual void Commit(CommitRequest request, Reply<CommitReply> reply) = 0;
-  virtual void Release(ReleaseRequest request, Reply<ReleaseReply> reply) = 0;
-  virtual void Offer(UploadOffer offer, Reply<UploadVerdict> reply) = 0;
-  // A blob that a lease has named, or null when it is no longer served.
-  virtual std::shared_ptr<const AlignedBuffer> FindBlob(const Digest& digest) = 0;
+  virtual void Commit(const Caller& caller, CommitRequest request, Reply<CommitReply> reply) = 0;
+  virtual void Release(const Caller& caller, ReleaseRequest request, Reply<ReleaseReply> reply) = 0;
+  virtual void Offer(const Caller& caller, UploadOffer offer, Reply<UploadVerdict> reply) = 0;
+  // A blob that a lease has named, or null when it is no longer served, or not to this caller.
+  virtual std::shared_ptr<const AlignedBuffer> FindBlob(const Caller& caller,
+                                                        const Digest& digest) = 0;
 };
 
 // The worker's side: blocking calls, each with a deadline of the link's own. Thread-safe. Errors:
@@ -54,6 +60,6 @@ class FleetLink {
 };
 
 // A link to a handler in the same process, which must outlive it: tests, and nothing is copied.
-std::unique_ptr<FleetLink> MakeLocalLink(FleetHandler& handler);
+std::unique_ptr<FleetLink> MakeLocalLink(FleetHandler& handler, Caller caller = {});
 
 }  // namespace macaw::fleet

@@ -25,27 +25,33 @@ struct Slot {
 
 class LocalLink final : public FleetLink {
  public:
-  explicit LocalLink(FleetHandler& handler) : handler_(handler) {}
+  LocalLink(FleetHandler& handler, Caller caller) : handler_(handler), caller_(std::move(caller)) {}
 
   absl::StatusOr<HelloReply> Hello(const HelloRequest& request) override {
-    return Call<HelloReply>([&](auto reply) { handler_.Hello(request, std::move(reply)); });
+    return Call<HelloReply>(
+        [&](auto reply) { handler_.Hello(caller_, request, std::move(reply)); });
   }
   absl::StatusOr<RegisterReply> Register(const RegisterRequest& request) override {
-    return Call<RegisterReply>([&](auto reply) { handler_.Register(request, std::move(reply)); });
+    return Call<RegisterReply>(
+        [&](auto reply) { handler_.Register(caller_, request, std::move(reply)); });
   }
   absl::StatusOr<LeaseReply> Lease(const LeaseRequest& request, Duration wait) override {
-    return Call<LeaseReply>([&](auto reply) { handler_.Lease(request, wait, std::move(reply)); },
-                            wait + kAnswerTimeout);
+    return Call<LeaseReply>(
+        [&](auto reply) { handler_.Lease(caller_, request, wait, std::move(reply)); },
+        wait + kAnswerTimeout);
   }
   absl::StatusOr<HeartbeatReply> Heartbeat(const HeartbeatRequest& request) override {
-    return Call<HeartbeatReply>([&](auto reply) { handler_.Heartbeat(request, std::move(reply)); });
+    return Call<HeartbeatReply>(
+        [&](auto reply) { handler_.Heartbeat(caller_, request, std::move(reply)); });
   }
   absl::StatusOr<CommitReply> Commit(const CommitRequest& request) override {
-    return Call<CommitReply>([&](auto reply) { handler_.Commit(request, std::move(reply)); },
-                             request.ask_wait + kAnswerTimeout);
+    return Call<CommitReply>(
+        [&](auto reply) { handler_.Commit(caller_, request, std::move(reply)); },
+        request.ask_wait + kAnswerTimeout);
   }
   absl::StatusOr<ReleaseReply> Release(const ReleaseRequest& request) override {
-    return Call<ReleaseReply>([&](auto reply) { handler_.Release(request, std::move(reply)); });
+    return Call<ReleaseReply>(
+        [&](auto reply) { handler_.Release(caller_, request, std::move(reply)); });
   }
 
   absl::StatusOr<Blob> Fetch(const Blob& blob) override {
@@ -55,7 +61,7 @@ class LocalLink final : public FleetLink {
     }
     if (blob.bytes != nullptr) return blob;
     if (!blob.named()) return absl::InvalidArgumentError("fetch: the blob has no name");
-    auto bytes = handler_.FindBlob(blob.digest);
+    auto bytes = handler_.FindBlob(caller_, blob.digest);
     if (bytes == nullptr) {
       return absl::NotFoundError(absl::StrCat("blob ", blob.digest.Hex(), " is no longer served"));
     }
@@ -93,13 +99,14 @@ class LocalLink final : public FleetLink {
   }
 
   FleetHandler& handler_;
+  const Caller caller_;
   const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
 };
 
 }  // namespace
 
-std::unique_ptr<FleetLink> MakeLocalLink(FleetHandler& handler) {
-  return std::make_unique<LocalLink>(handler);
+std::unique_ptr<FleetLink> MakeLocalLink(FleetHandler& handler, Caller caller) {
+  return std::make_unique<LocalLink>(handler, std::move(caller));
 }
 
 }  // namespace macaw::fleet

@@ -52,29 +52,31 @@ struct HelloReply {
   std::optional<RunConfig> run;
 };
 
-// ---- Register: identity, capability, owned clients
+// ---- Register: identity, capability, the clients that the node holds
 // ------------------------------------------------------------
 struct RegisterRequest {
   std::string name;          // stable over restarts: "worker-0"
   uint64_t incarnation = 0;  // random per process start; the same pair resumes a session
   uint32_t slots = 1;
   NumericProfile profile;
-  Digest data_digest;  // of everything that decides the rows this node would train on
   std::vector<int64_t> input_shape;
   int64_t classes = 0;
-  uint64_t clients = 0;  // this node can train clients 0 … clients−1
-  uint64_t central_test_rows = 0;
+  // The clients whose rows it has: its holding. Nodes with equal digests have equal rows, and any
+  // of them may train a client of theirs; an owner's clients are trained by nobody else.
+  Digest data_digest;    // of everything that decides those rows
+  uint64_t clients = 0;  // may be 0 where it has the central test set
+  Blob table;            // ClientTable::Encode (client_table.h)
+  bool owner = false;
+  uint64_t central_test_rows = 0;  // 0: it does not have the central test set
+  Digest central_test_digest;      // of everything that decides its rows
   std::vector<Attempt>
-      died_running;  // what a former process of this name was training when it died
-  Blob examples;     // uint32 per client: training rows; of sequences, then their tokens likewise.
-                     // Workers with equal data name equal blobs
+      died_running;             // what a former process of this name was training when it died
   bool volatile_state = false;  // the client states that it keeps end with its process
 };
 struct RegisterReply {
   SessionId session;
   uint32_t epoch = 0;
   RunConfig run;
-  uint64_t population = 0;
   Duration lease_timeout{};  // a lease not renewed for this long is given to others
   Duration heartbeat_every{};
   Digest run_id;  // names the run for ever, a resumed one too: whose states a store holds
@@ -96,7 +98,8 @@ enum class Next : uint8_t {
   kRegister = 4,  // unknown session (the server restarted, or took you for dead): register again
 };
 struct Assignment {
-  ClientId client;
+  ClientId client;     // its number in the run: of its streams, its state, its record
+  uint64_t place = 0;  // among the clients of the node's holding: of its rows
   Fence fence;
   uint32_t multiplicity = 1;
   double weight = 1;    // under the run's weight policy, without multiplicity
@@ -123,6 +126,7 @@ struct EvaluationTask {
   Fence fence;
   EvaluationKind kind = EvaluationKind::kCentralTest;
   ClientId client;              // kClientTest, kClientTrain
+  uint64_t place = 0;           // of the client, as in an assignment
   uint64_t begin = 0, end = 0;  // rows; kClientTest is always about all of them
   Fence state_version;          // kClientTest: the client's; counter 0: none yet
   std::vector<Attempt> states;  // kStateDigest: the stored versions, by client

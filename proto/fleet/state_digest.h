@@ -7,17 +7,19 @@
 
 namespace macaw::fleet {
 
-// How all current client states of a run get one name, whoever computed which of them: clients are
-// cut into ranges of kStateRange by id; a range's digest is over (client id, content) of those of
-// its clients that keep a state, by id (state/range_digest.h); the run's is over the ranges' in
-// order. Versions are left out, so that equal contents have equal digests however often a client
-// was tried.
-constexpr uint64_t kStateRange = 1024;
+// How all current client states of a run get one name, whoever keeps which of them: each has a
+// digest over (client, content), and the name is over how many there are and the XOR of theirs. So
+// it may be put together from any sets of clients (state/range_digest.h gives the XOR of one).
+// Versions are left out: equal contents have equal digests however often a client was tried.
+constexpr uint64_t kStateRange = 1024;  // clients, that are asked for together
 
-inline Digest CombineStateDigests(std::span<const Digest> ranges) {
+inline Digest CombineStateDigests(uint64_t states, std::span<const Digest> sums) {
+  Digest all;
+  for (const Digest& sum : sums) all ^= sum;
   Digester digester;
-  digester.Add(absl::string_view("macaw client states")).Add(uint64_t{ranges.size()});
-  for (const Digest& range : ranges) digester.Add(std::as_bytes(std::span(range.bytes)));
+  digester.Add(absl::string_view("macaw client states"))
+      .Add(states)
+      .Add(std::as_bytes(std::span(all.bytes)));
   return digester.Finish();
 }
 

@@ -25,6 +25,7 @@ class RemoteLink final : public fleet::FleetLink {
   RemoteLink(const ClientOptions& options, std::shared_ptr<grpc::Channel> channel)
       : options_(options),
         share_(options.share_memory && IsPrivate(options.server)),
+        calls_(options.token),
         stub_(v1::Fleet::NewStub(channel)),
         blobs_(channel, options, calls_) {}
   ~RemoteLink() override { calls_.CancelAll(); }
@@ -46,10 +47,10 @@ class RemoteLink final : public fleet::FleetLink {
         return reply;
       MACAW_ASSIGN_OR_RETURN(
           const UploadVerdict verdict,
-          Upload(request.examples, SessionId{}, Round{}, Purpose::PURPOSE_POPULATION));
+          Upload(request.table, SessionId{}, Round{}, Purpose::PURPOSE_POPULATION));
       if (verdict == UploadVerdict::kTooLarge) {
         return Refuse(v1::Refusal::REASON_TOO_LARGE,
-                      absl::StrCat("the list of examples has ", request.examples.size,
+                      absl::StrCat("the table of clients has ", request.table.size,
                                    " bytes, the server takes ", limits.max_blob_bytes));
       }
     }

@@ -44,6 +44,7 @@ Duration NextPause(Duration pause) { return std::min(2 * pause, kLongestPause); 
 OpenCalls::Scope::Scope(OpenCalls& calls, Duration timeout) : calls_(calls) {
   context_.set_deadline(std::chrono::system_clock::now() +
                         std::chrono::duration_cast<std::chrono::system_clock::duration>(timeout));
+  if (!calls_.token_.empty()) context_.AddMetadata(kTokenKey, calls_.token_);
   MutexLock lock(&calls_.mutex_);
   if (calls_.shut_) context_.TryCancel();
   calls_.open_.insert(&context_);

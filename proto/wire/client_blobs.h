@@ -17,7 +17,9 @@ namespace macaw::wire {
 // The calls that are open, so that Shutdown can cancel them all. Thread-safe.
 class OpenCalls {
  public:
-  // A ClientContext with a deadline, known here while it lives.
+  explicit OpenCalls(std::string token) : token_(std::move(token)) {}
+
+  // A ClientContext with a deadline and the caller's token, known here while it lives.
   class Scope {
    public:
     Scope(OpenCalls& calls, Duration timeout);
@@ -38,6 +40,7 @@ class OpenCalls {
   bool Pause(Duration time) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
+  const std::string token_;
   Mutex mutex_;
   bool shut_ ABSL_GUARDED_BY(mutex_) = false;
   std::set<grpc::ClientContext*> open_ ABSL_GUARDED_BY(mutex_);

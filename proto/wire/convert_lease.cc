@@ -19,7 +19,10 @@ v1::Assignments ToWire(const std::vector<fleet::Assignment>& assignments) {
                                     [](const auto& a) { return a.multiplicity != 1; });
   const bool versioned = std::any_of(assignments.begin(), assignments.end(),
                                      [](const auto& a) { return a.state_version != Fence{}; });
+  const bool elsewhere = std::any_of(assignments.begin(), assignments.end(),
+                                     [](const auto& a) { return a.place != a.client.value; });
   for (const fleet::Assignment& assignment : assignments) {
+    if (elsewhere) m.add_place(assignment.place);
     m.add_client(assignment.client.value);
     m.add_epoch(assignment.fence.epoch);
     m.add_counter(assignment.fence.counter);
@@ -41,10 +44,12 @@ absl::StatusOr<std::vector<fleet::Assignment>> FromWire(const v1::Assignments& m
   f.CheckColumn("weight", m.weight(), clients);
   f.CheckColumn("state_epoch", m.state_epoch(), clients, true);
   f.CheckColumn("state_counter", m.state_counter(), m.state_epoch_size());
+  f.CheckColumn("place", m.place(), clients, true);
   std::vector<fleet::Assignment> assignments(f.status().ok() ? clients : 0);
   for (int i = 0; i < static_cast<int>(assignments.size()); ++i) {
     fleet::Assignment& assignment = assignments[i];
     assignment.client = ClientId(m.client(i));
+    assignment.place = m.place().empty() ? m.client(i) : m.place(i);
     assignment.fence = {m.epoch(i), m.counter(i)};
     assignment.multiplicity = f.MultiplicityAt(m.multiplicity(), i);
     assignment.weight = f.NotNegativeAt("weight", m.weight(), i);
@@ -121,6 +126,7 @@ v1::EvaluationTask ToWire(const fleet::EvaluationTask& task) {
   *m.mutable_fence() = ToWire(task.fence);
   m.set_kind(ToWireEnum<v1::EvaluationKind>(task.kind));
   m.set_client(task.client.value);
+  m.set_place(task.place);
   m.set_begin(task.begin);
   m.set_end(task.end);
   if (task.state_version != Fence{}) *m.mutable_state_version() = ToWire(task.state_version);
@@ -134,6 +140,7 @@ absl::StatusOr<fleet::EvaluationTask> FromWire(const v1::EvaluationTask& m) {
   task.fence = FromWire(m.fence());
   task.kind = f.Enum("kind", m.kind(), fleet::EvaluationKind::kStateDigest);
   task.client = ClientId(m.client());
+  task.place = m.place();
   f.Require(m.begin() <= m.end(), "begin", "lies behind end");
   task.begin = m.begin();
   task.end = m.end();

@@ -1,5 +1,6 @@
 #include "proto/wire/convert.h"
 #include "proto/wire/fields.h"
+#include "proto/wire/settings.h"
 
 // The run configuration. Ranges belong to cli/config and to the rooms; here a value must only be
 // one that its type can hold.
@@ -288,6 +289,8 @@ v1::RunConfig ToWire(const RunConfig& run) {
 
 absl::StatusOr<RunConfig> FromWire(const v1::RunConfig& m) {
   Fields f;
+  f.Require(!HasUnknownFields(m), "run",
+            "sets what this release does not know; use the other side's release");
   RunConfig run;
   run.name = f.Name("name", m.name());
   run.seed = m.seed();

@@ -2,8 +2,10 @@
 #include <cstring>
 #include <limits>
 
+#include "core/status.h"
 #include "proto/wire/convert.h"
 #include "proto/wire/fields.h"
+#include "proto/wire/settings.h"
 
 // Shared pieces, hello, register, heartbeat, release, upload offers.
 namespace macaw::wire {
@@ -125,7 +127,10 @@ v1::HelloReply ToWire(const fleet::HelloReply& reply) {
   m.set_program(CleanText(reply.program));
   m.set_max_inline_bytes(reply.max_inline_bytes);
   m.set_max_blob_bytes(reply.max_blob_bytes);
-  if (reply.run.has_value()) *m.mutable_run() = ToWire(*reply.run);
+  if (reply.run.has_value()) {
+    *m.mutable_run() = ToWire(*reply.run);
+    for (std::string& setting : SettingsIn(m.run())) m.add_settings(std::move(setting));
+  }
   return m;
 }
 
@@ -137,7 +142,10 @@ absl::StatusOr<fleet::HelloReply> FromWire(const v1::HelloReply& m) {
   reply.program = f.Name("program", m.program());
   reply.max_inline_bytes = m.max_inline_bytes();
   reply.max_blob_bytes = m.max_blob_bytes();
-  if (m.has_run()) reply.run = f.Sub("run", FromWire(m.run()));
+  if (!m.has_run()) return f.Done(std::move(reply));
+  MACAW_RETURN_IF_ERROR(
+      CheckKnown({m.settings().begin(), m.settings().end()}, *v1::RunConfig::descriptor()));
+  reply.run = f.Sub("run", FromWire(m.run()));
   return f.Done(std::move(reply));
 }
 
@@ -153,8 +161,10 @@ v1::RegisterRequest ToWire(const fleet::RegisterRequest& request, const InlineRu
   m.set_clients(request.clients);
   m.set_central_test_rows(request.central_test_rows);
   for (const Attempt& attempt : request.died_running) *m.add_died_running() = ToWire(attempt);
-  if (request.examples.named()) *m.mutable_examples() = ToWire(request.examples, rule);
+  if (request.table.named()) *m.mutable_table() = ToWire(request.table, rule);
   m.set_volatile_state(request.volatile_state);
+  m.set_owner(request.owner);
+  m.set_central_test_digest(ToWire(request.central_test_digest));
   return m;
 }
 
@@ -173,13 +183,15 @@ absl::StatusOr<fleet::RegisterRequest> FromWire(const v1::RegisterRequest& m) {
   request.central_test_rows =
       f.Between<uint64_t>("central_test_rows", m.central_test_rows(), 0, kMaxClients);
   request.died_running = ReadAttempts(m.died_running());
-  request.examples = f.Sub("examples", FromWire(m.examples()));
-  if (request.examples.named()) {
-    const uint64_t each = 4 * request.clients;
-    f.Require(request.examples.size == each || request.examples.size == 2 * each, "examples",
-              absl::StrCat(request.examples.size, " bytes for ", request.clients,
-                           " clients; 4 each, or 8 with tokens"));
+  request.table = f.Sub("table", FromWire(m.table()));
+  if (request.table.named()) {
+    constexpr uint64_t kFlags = 8, kLeast = 4, kMost = 4 + 4 + 129;  // bytes of a client
+    const uint64_t size = request.table.size;
+    f.Require(size >= kFlags + kLeast * request.clients && size <= kFlags + kMost * request.clients,
+              "table", absl::StrCat(size, " bytes are no table of ", request.clients, " clients"));
   }
+  request.owner = m.owner();
+  request.central_test_digest = f.ReadDigest("central_test_digest", m.central_test_digest());
   request.volatile_state = m.volatile_state();
   return f.Done(std::move(request));
 }
@@ -189,7 +201,6 @@ v1::RegisterReply ToWire(const fleet::RegisterReply& reply) {
   m.set_session(reply.session.value);
   m.set_epoch(reply.epoch);
   *m.mutable_run() = ToWire(reply.run);
-  m.set_population(reply.population);
   m.set_lease_timeout_ns(reply.lease_timeout.count());
   m.set_heartbeat_every_ns(reply.heartbeat_every.count());
   m.set_run_id(ToWire(reply.run_id));
@@ -202,7 +213,6 @@ absl::StatusOr<fleet::RegisterReply> FromWire(const v1::RegisterReply& m) {
   reply.session = SessionId(m.session());
   reply.epoch = m.epoch();
   reply.run = f.Sub("run", FromWire(m.run()));
-  reply.population = m.population();
   reply.lease_timeout = f.ReadDuration("lease_timeout_ns", m.lease_timeout_ns());
   reply.heartbeat_every = f.ReadDuration("heartbeat_every_ns", m.heartbeat_every_ns());
   reply.run_id = f.ReadDigest("run_id", m.run_id());

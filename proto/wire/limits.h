@@ -9,6 +9,8 @@ namespace macaw::wire {
 constexpr uint32_t kProtocolMajor = 1;
 constexpr uint32_t kProtocolMinor = 0;
 
+constexpr char kTokenKey[] = "macaw-token";  // of the metadata that says who calls
+
 constexpr size_t kMaxMessageBytes = size_t{4} << 20;  // gRPC's own receive limit, kept
 constexpr size_t kChunkBytes = size_t{1} << 20;       // payload of one Chunk
 constexpr size_t kMaxPartBytes = size_t{1} << 20;  // a Part's records beyond this travel as a blob

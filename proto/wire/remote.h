@@ -1,9 +1,11 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "proto/fleet/link.h"
 
 // The fleet API over gRPC. Only this folder knows gRPC and generated protobuf types.
@@ -18,6 +20,8 @@ struct ServerOptions {
   uint64_t max_part_clients = uint64_t{1} << 20;     // a part that names more is refused unread
   Duration max_poll = FromSeconds(60);               // a longer wait for work is cut to this
   bool share_memory = true;  // on a private socket: blobs beyond inline are mapped, not sent
+  // Who calls with this token ("" where none came). Called on RPC threads. Default: a node, any.
+  std::function<fleet::Caller(absl::string_view token)> identify;
 };
 
 class FleetServer {
@@ -35,6 +39,7 @@ struct ClientOptions {
   Duration call_timeout = FromSeconds(20);   // every call but a long poll and bulk data
   Duration stall_timeout = FromSeconds(30);  // bulk data: no chunk for this long
   bool share_memory = true;                  // as ServerOptions::share_memory
+  std::string token;                         // says who calls; empty: nobody in particular
 };
 
 // Dials lazily; Hello tells whether anybody is there. Uploads and downloads resume at the last good

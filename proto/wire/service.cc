@@ -39,10 +39,10 @@ Message Take(const Message* request) {
 }
 
 // Fills in the bytes of a blob that came by name only.
-absl::Status Resolve(ServiceState& state, fleet::Blob& blob) {
+absl::Status Resolve(ServiceState& state, const fleet::Caller& caller, fleet::Blob& blob) {
   if (!blob.named() || blob.bytes != nullptr) return absl::OkStatus();
   auto bytes = state.uploads.Get(blob.digest);
-  if (bytes == nullptr) bytes = state.handler.FindBlob(blob.digest);
+  if (bytes == nullptr) bytes = state.handler.FindBlob(caller, blob.digest);
   if (bytes == nullptr) {
     return Refuse(
         v1::Refusal::REASON_BLOB_MISSING,
@@ -55,12 +55,13 @@ absl::Status Resolve(ServiceState& state, fleet::Blob& blob) {
   return absl::OkStatus();
 }
 
-absl::Status HandleRegister(ServiceState& state, const v1::RegisterRequest& message, Handle handle,
+absl::Status HandleRegister(ServiceState& state, const fleet::Caller& caller,
+                            const v1::RegisterRequest& message, Handle handle,
                             v1::RegisterReply* reply) {
   MACAW_ASSIGN_OR_RETURN(fleet::RegisterRequest request, FromWire(message));
-  MACAW_RETURN_IF_ERROR(Resolve(state, request.examples));
-  state.uploads.Claim(request.examples.digest);
-  state.handler.Register(std::move(request),
+  MACAW_RETURN_IF_ERROR(Resolve(state, caller, request.table));
+  state.uploads.Claim(request.table.digest);
+  state.handler.Register(caller, std::move(request),
                          ReplyTo<fleet::RegisterReply>(std::move(handle), reply));
   return absl::OkStatus();
 }
@@ -79,12 +80,12 @@ auto LeaseRule(const ServiceState& state, std::vector<Digest> have) {
   };
 }
 
-absl::Status HandleCommit(ServiceState& state, v1::CommitRequest message, Handle handle,
-                          v1::CommitReply* reply) {
+absl::Status HandleCommit(ServiceState& state, const fleet::Caller& caller,
+                          v1::CommitRequest message, Handle handle, v1::CommitReply* reply) {
   Digest records;
   if (message.has_part_blob()) {
     MACAW_ASSIGN_OR_RETURN(fleet::Blob blob, FromWire(message.part_blob()));
-    MACAW_RETURN_IF_ERROR(Resolve(state, blob));
+    MACAW_RETURN_IF_ERROR(Resolve(state, caller, blob));
     if (blob.bytes == nullptr) return Malformed("part_blob", "has no name");
     records = blob.digest;
     const absl::Status parsed =
@@ -96,7 +97,7 @@ absl::Status HandleCommit(ServiceState& state, v1::CommitRequest message, Handle
   }
   MACAW_ASSIGN_OR_RETURN(fleet::CommitRequest request, FromWire(message));
   if (request.part.has_value()) {
-    MACAW_RETURN_IF_ERROR(Resolve(state, request.part->sums));
+    MACAW_RETURN_IF_ERROR(Resolve(state, caller, request.part->sums));
     // Only now that everything is at hand: a commit that has to be repeated finds what it has
     // uploaded.
     state.uploads.Claim(records);
@@ -105,7 +106,7 @@ absl::Status HandleCommit(ServiceState& state, v1::CommitRequest message, Handle
   request.ask_wait = std::min(request.ask_wait, state.options.max_poll);
   auto convert =
       LeaseRule(state, request.ask.has_value() ? request.ask->have : std::vector<Digest>());
-  state.handler.Commit(std::move(request),
+  state.handler.Commit(caller, std::move(request),
                        ReplyTo<fleet::CommitReply>(std::move(handle), reply, std::move(convert)));
   return absl::OkStatus();
 }
@@ -122,7 +123,15 @@ ServiceState::ServiceState(const ServerOptions& server_options, fleet::FleetHand
               SteadyClock(), executor),
       executor("wire", 2) {}
 
-grpc::ServerUnaryReactor* FleetService::Hello(Context*, const v1::HelloRequest* message,
+fleet::Caller CallerOf(const ServiceState& state, const grpc::CallbackServerContext& context) {
+  if (!state.options.identify) return {};
+  const auto& metadata = context.client_metadata();
+  const auto token = metadata.find(kTokenKey);
+  if (token == metadata.end()) return state.options.identify("");
+  return state.options.identify({token->second.data(), token->second.size()});
+}
+
+grpc::ServerUnaryReactor* FleetService::Hello(Context* context, const v1::HelloRequest* message,
                                               v1::HelloReply* reply) {
   auto* call = new UnaryCall;
   const Handle handle(call);
@@ -137,7 +146,7 @@ grpc::ServerUnaryReactor* FleetService::Hello(Context*, const v1::HelloRequest* 
         "major"));
   } else {
     state_->handler.Hello(
-        *std::move(request),
+        CallerOf(*state_, *context), *std::move(request),
         ReplyTo<fleet::HelloReply>(handle, reply, [options = state_->options](fleet::HelloReply r) {
           r.major = kProtocolMajor;
           r.minor = kProtocolMinor;
@@ -149,18 +158,19 @@ grpc::ServerUnaryReactor* FleetService::Hello(Context*, const v1::HelloRequest* 
   return call;
 }
 
-grpc::ServerUnaryReactor* FleetService::Register(Context*, const v1::RegisterRequest* message,
+grpc::ServerUnaryReactor* FleetService::Register(Context* context,
+                                                 const v1::RegisterRequest* message,
                                                  v1::RegisterReply* reply) {
   auto* call = new UnaryCall;
-  state_->executor.Post(
-      [state = state_.get(), message = Take(message), handle = Handle(call), reply] {
-        if (absl::Status status = HandleRegister(*state, message, handle, reply); !status.ok())
-          handle.Refuse(status);
-      });
+  state_->executor.Post([state = state_.get(), caller = CallerOf(*state_, *context),
+                         message = Take(message), handle = Handle(call), reply] {
+    if (absl::Status status = HandleRegister(*state, caller, message, handle, reply); !status.ok())
+      handle.Refuse(status);
+  });
   return call;
 }
 
-grpc::ServerUnaryReactor* FleetService::Lease(Context*, const v1::LeaseRequest* message,
+grpc::ServerUnaryReactor* FleetService::Lease(Context* context, const v1::LeaseRequest* message,
                                               v1::LeaseReply* reply) {
   auto* call = new UnaryCall;
   const Handle handle(call);
@@ -171,43 +181,46 @@ grpc::ServerUnaryReactor* FleetService::Lease(Context*, const v1::LeaseRequest* 
   }
   auto convert = LeaseRule(*state_, timed->request.have);
   const Duration wait = std::min(timed->wait, state_->options.max_poll);
-  state_->handler.Lease(std::move(timed->request), wait,
+  state_->handler.Lease(CallerOf(*state_, *context), std::move(timed->request), wait,
                         ReplyTo<fleet::LeaseReply>(handle, reply, std::move(convert)));
   return call;
 }
 
-grpc::ServerUnaryReactor* FleetService::Heartbeat(Context*, const v1::HeartbeatRequest* message,
+grpc::ServerUnaryReactor* FleetService::Heartbeat(Context* context,
+                                                  const v1::HeartbeatRequest* message,
                                                   v1::HeartbeatReply* reply) {
   auto* call = new UnaryCall;
   const Handle handle(call);
   auto request = FromWire(*message);
   if (request.ok()) {
-    state_->handler.Heartbeat(*std::move(request), ReplyTo<fleet::HeartbeatReply>(handle, reply));
+    state_->handler.Heartbeat(CallerOf(*state_, *context), *std::move(request),
+                              ReplyTo<fleet::HeartbeatReply>(handle, reply));
   } else {
     handle.Refuse(request.status());
   }
   return call;
 }
 
-grpc::ServerUnaryReactor* FleetService::Release(Context*, const v1::ReleaseRequest* message,
+grpc::ServerUnaryReactor* FleetService::Release(Context* context, const v1::ReleaseRequest* message,
                                                 v1::ReleaseReply* reply) {
   auto* call = new UnaryCall;
   const Handle handle(call);
   auto request = FromWire(*message);
   if (request.ok()) {
-    state_->handler.Release(*std::move(request), ReplyTo<fleet::ReleaseReply>(handle, reply));
+    state_->handler.Release(CallerOf(*state_, *context), *std::move(request),
+                            ReplyTo<fleet::ReleaseReply>(handle, reply));
   } else {
     handle.Refuse(request.status());
   }
   return call;
 }
 
-grpc::ServerUnaryReactor* FleetService::Commit(Context*, const v1::CommitRequest* message,
+grpc::ServerUnaryReactor* FleetService::Commit(Context* context, const v1::CommitRequest* message,
                                                v1::CommitReply* reply) {
   auto* call = new UnaryCall;
-  const auto judge = [state = state_.get(), handle = Handle(call),
-                      reply](v1::CommitRequest request) {
-    if (absl::Status status = HandleCommit(*state, std::move(request), handle, reply);
+  const auto judge = [state = state_.get(), caller = CallerOf(*state_, *context),
+                      handle = Handle(call), reply](v1::CommitRequest request) {
+    if (absl::Status status = HandleCommit(*state, caller, std::move(request), handle, reply);
         !status.ok()) {
       handle.Refuse(status);
     }
@@ -221,7 +234,8 @@ grpc::ServerUnaryReactor* FleetService::Commit(Context*, const v1::CommitRequest
   return call;
 }
 
-grpc::ServerUnaryReactor* FleetService::BeginUpload(Context*, const v1::BeginUploadRequest* message,
+grpc::ServerUnaryReactor* FleetService::BeginUpload(Context* context,
+                                                    const v1::BeginUploadRequest* message,
                                                     v1::BeginUploadReply* reply) {
   auto* call = new UnaryCall;
   const Handle handle(call);
@@ -233,6 +247,7 @@ grpc::ServerUnaryReactor* FleetService::BeginUpload(Context*, const v1::BeginUpl
     handle.Refuse(request.status());
     return call;
   }
+  const fleet::Caller caller = CallerOf(*state_, *context);
   const fleet::UploadOffer offer = request->offer;
   if (offer.size > state_->options.max_blob_bytes) {
     answer({UploadVerdict::kTooLarge});
@@ -262,12 +277,13 @@ grpc::ServerUnaryReactor* FleetService::BeginUpload(Context*, const v1::BeginUpl
   // The reply holds the state: it may be called when the server has gone, and then finds the call
   // over.
   state_->handler.Offer(
-      offer, fleet::AnswerOnce<UploadVerdict>([state = state_, handle, offer, begin,
-                                               answer](absl::StatusOr<UploadVerdict> verdict) {
+      caller, offer,
+      fleet::AnswerOnce<UploadVerdict>([state = state_, caller, handle, offer, begin,
+                                        answer](absl::StatusOr<UploadVerdict> verdict) {
         if (handle.over()) return;
         if (!verdict.ok()) return handle.Refuse(verdict.status());
-        const bool found =
-            *verdict == UploadVerdict::kHave && state->handler.FindBlob(offer.digest) != nullptr;
+        const bool found = *verdict == UploadVerdict::kHave &&
+                           state->handler.FindBlob(caller, offer.digest) != nullptr;
         if (*verdict == UploadVerdict::kSend || (*verdict == UploadVerdict::kHave && !found))
           return begin(state.get());
         answer({*verdict});

@@ -66,6 +66,9 @@ struct ServiceState {
                       // thread
 };
 
+// By the token in the call's metadata.
+fleet::Caller CallerOf(const ServiceState& state, const grpc::CallbackServerContext& context);
+
 using FleetServiceBase = v1::Fleet::WithCallbackMethod_Hello<v1::Fleet::WithCallbackMethod_Register<
     v1::Fleet::WithCallbackMethod_Lease<v1::Fleet::WithCallbackMethod_Heartbeat<
         v1::Fleet::WithRawCallbackMethod_Download<v1::Fleet::WithCallbackMethod_BeginUpload<

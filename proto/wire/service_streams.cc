@@ -97,13 +97,14 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
 }  // namespace
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* FleetService::Download(
-    Context*, const grpc::ByteBuffer* request) {
+    Context* context, const grpc::ByteBuffer* request) {
   v1::DownloadRequest message;
   Fields f;
   f.Require(message.ParseFromString(ToString(*request)), "request", "is not a DownloadRequest");
   const Digest digest = f.ReadDigest("digest", message.digest());
   if (!f.status().ok()) return new DownloadStream(f.status());
-  auto blob = digest.IsZero() ? nullptr : state_->handler.FindBlob(digest);
+  auto blob =
+      digest.IsZero() ? nullptr : state_->handler.FindBlob(CallerOf(*state_, *context), digest);
   if (blob == nullptr) {
     return new DownloadStream(
         absl::NotFoundError(absl::StrCat("blob ", digest.Hex(), " is no longer served")));

@@ -86,8 +86,8 @@ absl::Status RoundEngine::CheckWork(const fleet::ClientRecord& record,
   const double planned =
       static_cast<double>(entry.steps) * (batch > 0 ? static_cast<double>(batch) : rows);
   const double passes = kMostPasses * (1 + planned / rows);
-  const double once = options_.run.task == TaskKind::kNextToken && !tokens_.empty()
-                          ? std::max<double>(tokens_[record.attempt.client.value], 1)
+  const double once = options_.run.task == TaskKind::kNextToken && !roster_.tokens().empty()
+                          ? std::max<double>(roster_.tokens()[record.attempt.client.value], 1)
                           : rows;
   const double personal = record.personal_sums.empty() ? 0 : record.personal_sums[0];
   if (record.sums[0] > passes * once || personal > passes * once ||
@@ -105,7 +105,7 @@ absl::Status RoundEngine::CheckRecords(const fleet::Part& part) const {
       return absl::InvalidArgumentError(absl::StrCat(
           "client ", record.attempt.client.value, " has another weight than it was leased with"));
     }
-    if (record.examples != examples_[record.attempt.client.value]) {
+    if (record.examples != roster_.rows()[record.attempt.client.value]) {
       return absl::InvalidArgumentError(
           absl::StrCat("client ", record.attempt.client.value,
                        " reports another number of examples than it has"));
@@ -247,7 +247,7 @@ void RoundEngine::Commit(Ticket ticket, const fleet::CommitRequest& request,
   if (reply.verdict == Verdict::kAccepted) worker->last_commit = request.commit_id;
   if (!adding)
     answer(std::move(reply));  // else PartAdded answers: the sum is acknowledged once it is in
-  ServeParked(now);
+  ServeAfterCommit(*worker, now);
   Advance(now);
 }
 

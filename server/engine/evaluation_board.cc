@@ -1,6 +1,7 @@
 #include "server/engine/evaluation_board.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "training/api/metrics.h"
@@ -9,53 +10,75 @@ namespace macaw::server {
 
 using fleet::EvaluationKind;
 
+void EvaluationBoard::Add(Queue queue, fleet::EvaluationTask task) {
+  if (queue.value >= queues_.size()) queues_.resize(queue.value + 1);
+  Line& line = queues_[queue.value];
+  line.slots.push_back(slots_.size());
+  ++line.waiting;
+  slots_.push_back({.task = std::move(task), .queue = queue});
+}
+
 EvaluationBoard::EvaluationBoard(Round round, fleet::Blob model, const EvaluationConfig& config,
-                                 uint64_t central_rows, std::span<const uint32_t> train_rows)
+                                 const Roster& roster)
     : round_(round), model_(std::move(model)) {
-  const auto cut = [&](EvaluationKind kind, ClientId client, uint64_t rows) {
+  const auto cut = [&](Queue queue, EvaluationKind kind, ClientId client, uint64_t place,
+                       uint64_t rows) {
     for (uint64_t begin = 0; begin < rows; begin += config.chunk) {
-      slots_.push_back({.task = {.kind = kind,
-                                 .client = client,
-                                 .begin = begin,
-                                 .end = std::min<uint64_t>(begin + config.chunk, rows)}});
+      Add(queue, {.kind = kind,
+                  .client = client,
+                  .place = place,
+                  .begin = begin,
+                  .end = std::min<uint64_t>(begin + config.chunk, rows)});
     }
   };
-  if (config.central) cut(EvaluationKind::kCentralTest, ClientId(0), central_rows);
-  for (uint64_t client = 0; config.clients && client < train_rows.size(); ++client) {
-    slots_.push_back({.task = {.kind = EvaluationKind::kClientTest, .client = ClientId(client)}});
+  const auto queue_of = [&](ClientId client) { return Of(roster.HoldingOf(client)); };
+  if (config.central) {
+    cut(Central(), EvaluationKind::kCentralTest, ClientId(0), 0, roster.central_test_rows());
   }
-  for (uint64_t client = 0; config.train && client < train_rows.size(); ++client) {
-    cut(EvaluationKind::kClientTrain, ClientId(client), train_rows[client]);
+  for (ClientId client; config.clients && client.value < roster.clients(); ++client.value) {
+    Add(queue_of(client),
+        {.kind = EvaluationKind::kClientTest, .client = client, .place = roster.PlaceOf(client)});
+  }
+  for (ClientId client; config.train && client.value < roster.clients(); ++client.value) {
+    cut(queue_of(client), EvaluationKind::kClientTrain, client, roster.PlaceOf(client),
+        roster.rows()[client.value]);
   }
 }
 
-EvaluationBoard EvaluationBoard::OfStates(Round round, const VersionIndex& versions) {
+EvaluationBoard EvaluationBoard::OfStates(Round round, const VersionIndex& versions,
+                                          const Roster& roster) {
   EvaluationBoard board;
   board.round_ = round;
   for (uint64_t page = 0; page < versions.pages(); ++page) {
-    std::vector<Attempt> states = versions.Page(page);
-    if (states.empty()) continue;
-    board.slots_.push_back(
-        {.task = {.kind = EvaluationKind::kStateDigest, .states = std::move(states)}});
+    std::map<HoldingId, std::vector<Attempt>> states;
+    for (const Attempt& state : versions.Page(page))
+      states[roster.HoldingOf(state.client)].push_back(state);
+    for (auto& [holding, held] : states) {
+      board.Add(Of(holding), {.kind = EvaluationKind::kStateDigest, .states = std::move(held)});
+    }
   }
   return board;
 }
 
-std::vector<fleet::EvaluationTask> EvaluationBoard::Take(WorkerId worker, size_t count,
-                                                         TimePoint expires, FenceSource& fences) {
-  std::vector<fleet::EvaluationTask> taken;
-  for (; next_ < slots_.size() && taken.size() < count; ++next_) {
-    Slot& slot = slots_[next_];
+void EvaluationBoard::Take(WorkerId worker, Queue queue, size_t count, TimePoint expires,
+                           FenceSource& fences, std::vector<fleet::EvaluationTask>& taken) {
+  if (queue.value >= queues_.size()) return;
+  Line& line = queues_[queue.value];
+  std::vector<size_t>& held = held_[worker];
+  for (; line.next < line.slots.size() && count > 0; ++line.next) {
+    const size_t i = line.slots[line.next];
+    Slot& slot = slots_[i];
     if (slot.state != State::kWaiting) continue;
     slot.state = State::kLeased;
     slot.worker = worker;
     slot.expires = expires;
     slot.task.fence = fences.Next();
-    by_fence_[slot.task.fence.counter] = next_;
-    ++leased_;
+    by_fence_[slot.task.fence.counter] = i;
+    held.push_back(i);
+    --line.waiting;
+    --count;
     taken.push_back(slot.task);
   }
-  return taken;
 }
 
 const fleet::EvaluationTask* EvaluationBoard::Find(WorkerId worker,
@@ -77,44 +100,60 @@ bool EvaluationBoard::Complete(WorkerId worker, const fleet::EvaluationResult& r
   slot.sums = result.sums;
   slot.digest = result.digest;
   slot.task.states = {};
-  --leased_;
   ++finished_;
   return true;
 }
 
 void EvaluationBoard::Renew(WorkerId worker, TimePoint expires) {
-  for (Slot& slot : slots_) {
-    if (slot.state == State::kLeased && slot.worker == worker) slot.expires = expires;
-  }
+  const auto held = held_.find(worker);
+  if (held == held_.end()) return;
+  for (const size_t i : held->second) slots_[i].expires = expires;
 }
 
-template <typename Condition>
-size_t EvaluationBoard::Return(const Condition& condition) {
+void EvaluationBoard::Return(size_t slot) {
+  Slot& back = slots_[slot];
+  back.state = State::kWaiting;
+  by_fence_.erase(back.task.fence.counter);
+  Line& line = queues_[back.queue.value];
+  ++line.waiting;
+  const auto at = std::ranges::lower_bound(line.slots, slot);
+  line.next = std::min(line.next, static_cast<size_t>(at - line.slots.begin()));
+}
+
+size_t EvaluationBoard::Expire(TimePoint now) {
   size_t count = 0;
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    if (slots_[i].state != State::kLeased || !condition(slots_[i])) continue;
-    slots_[i].state = State::kWaiting;
-    by_fence_.erase(slots_[i].task.fence.counter);
-    --leased_;
-    next_ = std::min(next_, i);
+  absl::erase_if(held_, [&](auto& entry) {
+    std::vector<size_t>& held = entry.second;
+    std::erase_if(held, [&](size_t slot) {
+      if (slots_[slot].state != State::kLeased) return true;
+      if (slots_[slot].expires > now) return false;
+      Return(slot);
+      ++count;
+      return true;
+    });
+    return held.empty();
+  });
+  return count;
+}
+
+size_t EvaluationBoard::DropWorker(WorkerId worker) {
+  const auto node = held_.extract(worker);
+  if (node.empty()) return 0;
+  size_t count = 0;
+  for (const size_t slot : node.mapped()) {
+    if (slots_[slot].state != State::kLeased) continue;
+    Return(slot);
     ++count;
   }
   return count;
 }
 
-size_t EvaluationBoard::Expire(TimePoint now) {
-  return Return([&](const Slot& slot) { return slot.expires <= now; });
-}
-
-size_t EvaluationBoard::DropWorker(WorkerId worker) {
-  return Return([&](const Slot& slot) { return slot.worker == worker; });
-}
-
 TimePoint EvaluationBoard::NextExpiry() const {
   TimePoint next = TimePoint::max();
-  if (leased_ == 0) return next;
-  for (const Slot& slot : slots_) {
-    if (slot.state == State::kLeased) next = std::min(next, slot.expires);
+  for (const auto& [worker, held] : held_) {
+    for (const size_t slot : held) {
+      if (slots_[slot].state == State::kLeased) next = std::min(next, slots_[slot].expires);
+    }
   }
   return next;
 }

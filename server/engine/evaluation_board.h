@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -10,6 +9,7 @@
 #include "core/run_config.h"
 #include "proto/fleet/messages.h"
 #include "server/engine/attempt_table.h"
+#include "server/engine/roster.h"
 #include "server/engine/version_index.h"
 
 namespace macaw::server {
@@ -23,32 +23,39 @@ struct EvaluationSums {
     ClientId client;
     std::vector<double> sums;
   };
-  std::vector<Digest> states;       // of the ranges of clients that were asked for, in order
+  std::vector<Digest> states;       // of the sets of clients that were asked for
   std::vector<ClientSums> clients;  // every client's own test rows, by client id; empty: not asked
 };
 
 // The evaluation of one model, cut into tasks that depend on the configuration only (chunks of
 // `chunk` rows of the central test set and of each client's training rows; one task for a client's
-// test rows). Tasks are leased, expire and come back like clients do, and a
-// result counts once. Pure.
+// test rows). A task is for those who have its rows: it waits in the queue of the central test set
+// or of its client's holding. Tasks are leased, expire and come back like clients do, and a result
+// counts once. Pure.
 class EvaluationBoard {
  public:
-  EvaluationBoard() = default;  // nothing to do
-  // `train_rows`: of each client.
-  EvaluationBoard(Round round, fleet::Blob model, const EvaluationConfig& config,
-                  uint64_t central_rows, std::span<const uint32_t> train_rows);
+  // What a worker may take from.
+  using Queue = StrongId<struct EvaluationQueueTag, uint32_t>;
+  static constexpr Queue Central() { return Queue(0); }
+  static constexpr Queue Of(HoldingId holding) { return Queue(holding.value + 1); }
 
-  // Asks for the digests of a run's client states, a task for each range of clients.
-  static EvaluationBoard OfStates(Round round, const VersionIndex& versions);
+  EvaluationBoard() = default;  // nothing to do
+  EvaluationBoard(Round round, fleet::Blob model, const EvaluationConfig& config,
+                  const Roster& roster);
+
+  // Asks for the digests of a run's client states, a task for each range of clients of a holding.
+  static EvaluationBoard OfStates(Round round, const VersionIndex& versions, const Roster& roster);
 
   Round round() const { return round_; }
   const fleet::Blob& model() const { return model_; }
-  bool active() const { return !slots_.empty(); }
   bool done() const { return finished_ == slots_.size(); }
-  uint64_t waiting() const { return slots_.size() - finished_ - leased_; }
+  uint64_t waiting(Queue queue) const {
+    return queue.value < queues_.size() ? queues_[queue.value].waiting : 0;
+  }
 
-  std::vector<fleet::EvaluationTask> Take(WorkerId worker, size_t count, TimePoint expires,
-                                          FenceSource& fences);
+  // Adds up to `count` of the queue's tasks to `taken`.
+  void Take(WorkerId worker, Queue queue, size_t count, TimePoint expires, FenceSource& fences,
+            std::vector<fleet::EvaluationTask>& taken);
   // The task of this result as it was leased to this worker; null where the worker does not hold it
   // (any more). What the result itself says of its task is only used to find it.
   const fleet::EvaluationTask* Find(WorkerId worker, const fleet::EvaluationResult& result) const;
@@ -65,22 +72,29 @@ class EvaluationBoard {
   enum class State : uint8_t { kWaiting, kLeased, kDone };
   struct Slot {
     fleet::EvaluationTask task;
+    Queue queue;
     State state = State::kWaiting;
     WorkerId worker;
     TimePoint expires{};
     std::vector<double> sums;
     Digest digest;
   };
-  template <typename Condition>
-  size_t Return(const Condition& condition);
+  struct Line {
+    std::vector<size_t> slots;  // in the order to hand them out
+    size_t next = 0;            // no waiting slot lies before it
+    uint64_t waiting = 0;
+  };
+  void Add(Queue queue, fleet::EvaluationTask task);
+  void Return(size_t slot);
 
   Round round_{};
   fleet::Blob model_;
   std::vector<Slot> slots_;
+  std::vector<Line> queues_;
   absl::flat_hash_map<uint64_t, size_t> by_fence_;  // leased slots
-  size_t next_ = 0;                                 // no waiting slot lies before it
+  // What each worker was given since it last held nothing: its leased slots, and done ones.
+  absl::flat_hash_map<WorkerId, std::vector<size_t>> held_;
   size_t finished_ = 0;
-  size_t leased_ = 0;
 };
 
 }  // namespace macaw::server

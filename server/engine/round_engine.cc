@@ -40,10 +40,16 @@ bool EvaluationDue(const RunConfig& run, Round round) {
 void RoundEngine::Abort(absl::Status why) { Fail(std::move(why)); }
 
 void RoundEngine::Begin(TimePoint now) {
-  auto sampler = scheduler::MakeSampler(options_.run.cohort, examples_);
+  if (options_.data_digest.has_value() && *options_.data_digest != roster_.data_digest()) {
+    return Fail(absl::FailedPreconditionError(
+        "the workers' data (files, partition or seed) differs from what the checkpoint was trained "
+        "on"));
+  }
+  roster_.Begin();
+  auto sampler = scheduler::MakeSampler(options_.run.cohort, roster_.rows());
   if (!sampler.ok()) return Fail(sampler.status());
   sampler_ = *std::move(sampler);
-  eligible_ = DigestOf(BytesOf(std::span<const uint32_t>(examples_)));
+  eligible_ = DigestOf(BytesOf(std::span<const uint32_t>(roster_.rows())));
   if (options_.evaluate_first.has_value())
     OpenEvaluation(Round(completed_), *options_.evaluate_first);
   if (evaluation_open_ && options_.evaluation_gates) {
@@ -144,21 +150,8 @@ void RoundEngine::BroadcastReady(Round round, Phase phase, absl::StatusOr<fleet:
   broadcast_ = *std::move(broadcast);
   RecordOpened();
   GiveUpAsDecided();
-  std::vector<scheduler::WorkerInfo> workers;
-  for (const auto& [id, worker] : workers_)
-    workers.push_back({.worker = id, .slots = worker.slots, .costs = Estimates().CostsOf(id)});
-  scheduler::Cohort waiting = cohort_;  // all but those given up already
-  std::erase_if(waiting.entries, [&](const scheduler::CohortEntry& entry) {
-    return table_.StateOf(entry.client) != AttemptTable::State::kQueued;
-  });
-  const scheduler::Plan plan = scheduler_.Assign(waiting, workers);
-  host_.Record(log::Planned{.round = round, .phase = phase, .why = plan.reason});
-  dispatch_ = scheduler::DispatchQueue(plan);
   report_.times.ready = now;
-  if (workers.empty()) {  // everybody left between two rounds: whoever comes takes from the common
-                          // pool
-    for (const scheduler::CohortEntry& entry : waiting.entries) dispatch_.PutBack(entry);
-  }
+  PlanPools();
   state_ = State::kRunning;
   ServeParked(now);
   Advance(now);
@@ -195,6 +188,36 @@ void RoundEngine::GiveUpAsDecided() {
   host_.Record(std::move(gave_up));
 }
 
+// Each pool's clients on its own workers.
+void RoundEngine::PlanPools() {
+  std::vector<scheduler::Cohort> cohorts(pools_.size());
+  for (const scheduler::CohortEntry& entry : cohort_.entries) {
+    if (table_.StateOf(entry.client) != AttemptTable::State::kQueued) continue;  // given up already
+    cohorts[roster_.HoldingOf(entry.client).value].entries.push_back(entry);
+  }
+  for (size_t i = 0; i < pools_.size(); ++i) {
+    Pool& pool = pools_[i];
+    pool.dispatch = {};
+    scheduler::Cohort& cohort = cohorts[i];
+    if (cohort.entries.empty()) continue;
+    cohort.round = cohort_.round;
+    std::vector<scheduler::WorkerInfo> workers;
+    for (const WorkerId id : pool.workers) {
+      workers.push_back(
+          {.worker = id, .slots = workers_.at(id).slots, .costs = Estimates().CostsOf(id)});
+    }
+    const scheduler::Plan plan = scheduler_.Assign(cohort, workers);
+    // An owner's clients leave nothing to plan.
+    if (roster_.owner_of(HoldingId(static_cast<uint32_t>(i))).empty())
+      host_.Record(
+          log::Planned{.round = order_.round, .phase = order_.phase, .why = plan.reason});
+    pool.dispatch = scheduler::DispatchQueue(plan);
+    if (!workers.empty()) continue;
+    // Nobody who has them is there: whoever comes takes from the common pool.
+    for (const scheduler::CohortEntry& entry : cohort.entries) pool.dispatch.PutBack(entry);
+  }
+}
+
 void RoundEngine::Applied(absl::StatusOr<bool> another_phase, std::optional<fleet::Blob> model,
                           TimePoint now) {
   if (state_ != State::kClosing) return;
@@ -225,8 +248,7 @@ void RoundEngine::Applied(absl::StatusOr<bool> another_phase, std::optional<flee
 }
 
 void RoundEngine::OpenEvaluation(Round round, fleet::Blob model) {
-  evaluation_ = EvaluationBoard(round, std::move(model), options_.run.evaluation,
-                                first_node_->central_test_rows, examples_);
+  evaluation_ = EvaluationBoard(round, std::move(model), options_.run.evaluation, roster_);
   evaluation_open_ = true;
 }
 
@@ -267,7 +289,8 @@ bool RoundEngine::MoveOnWithoutClients() {
 void RoundEngine::AfterEvaluation(TimePoint now) {
   evaluation_open_ = false;
   if (finishing_.has_value()) {
-    state_digest_ = fleet::CombineStateDigests(evaluation_.Report().states);
+    state_digest_ =
+        fleet::CombineStateDigests(versions_.index().size(), evaluation_.Report().states);
     return End(finishing_->first, absl::OkStatus(), finishing_->second);
   }
   const std::optional<std::string> stop = host_.Evaluated(evaluation_.Report());
@@ -346,11 +369,11 @@ double RoundEngine::WeightOf(ClientId client) const {
     case WeightPolicy::kUniform:
       return 1.0;
     case WeightPolicy::kTokens:
-      return static_cast<double>(tokens_[client.value]);
+      return static_cast<double>(roster_.tokens()[client.value]);
     case WeightPolicy::kExamples:
       break;
   }
-  return static_cast<double>(examples_[client.value]);
+  return static_cast<double>(roster_.rows()[client.value]);
 }
 
 }  // namespace macaw::server

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -22,6 +23,7 @@
 #include "server/engine/attempt_table.h"
 #include "server/engine/evaluation_board.h"
 #include "server/engine/host.h"
+#include "server/engine/roster.h"
 #include "server/engine/version_index.h"
 #include "server/log/history.h"
 
@@ -69,9 +71,9 @@ class RoundEngine {
   RoundEngine(EngineOptions options, const scheduler::Scheduler& scheduler, EngineHost& host);
 
   // ---- calls of workers ----
-  // `examples` is what request.examples names. An error is the reason for the refusal.
+  // `table` is what request.table names. An error is the reason for the refusal.
   absl::StatusOr<fleet::RegisterReply> Register(const fleet::RegisterRequest& request,
-                                                std::vector<uint32_t> examples, TimePoint now);
+                                                fleet::ClientTable table, TimePoint now);
   void Lease(Ticket ticket, const fleet::LeaseRequest& request, Duration wait, TimePoint now);
   fleet::HeartbeatReply Heartbeat(const fleet::HeartbeatRequest& request, TimePoint now);
   // `decoded` is what became of the part's sums: OK and held by the host under `ticket`, or why
@@ -94,8 +96,12 @@ class RoundEngine {
   void Interrupt();
   void Abort(absl::Status why);  // something outside the engine failed; the run ends as failed
 
-  // The worker that speaks in this session, while it is known.
+  // The worker that speaks in this session, while it is known, and its name; "" when it is not.
   std::optional<WorkerId> WorkerOf(SessionId session) const;
+  const std::string& NameOf(SessionId session) const;
+  const Roster& roster() const { return roster_; }
+  // Of the first node that registered, which all others must have; nothing while nobody has.
+  const std::optional<NumericProfile>& profile() const { return profile_; }
   Round open_round() const { return order_.round; }
   uint32_t completed() const { return completed_; }
   // Whether a phase of the open round has moved the algorithm already: its state is not one to
@@ -132,6 +138,16 @@ class RoundEngine {
     std::string device;                       // those with equal names are equally fast
     bool told = false;                        // that the run is over
     bool volatile_state = false;
+    HoldingId holding;
+    bool central_test = false;  // it has the central test set
+  };
+  // A holding in the open phase: what is not handed out of its clients, for whom. Every client is
+  // in one pool and every worker has one, so that an owner's clients cannot go to anybody else.
+  struct Pool {
+    scheduler::DispatchQueue dispatch;
+    std::set<WorkerId> workers;
+    uint64_t slots = 0;             // of these workers
+    std::deque<Attempt> deletable;  // state versions that lie with these workers
   };
 
   // What is known of the workers' speed in the open phase. Placement only, never a result.
@@ -140,7 +156,7 @@ class RoundEngine {
   void NoteTurns(const Worker& worker, const fleet::Part& part);
   void Weigh(scheduler::CohortEntry& entry, Round round) const;  // what its cost depends on
   absl::Status CheckNode(const fleet::RegisterRequest& request,
-                         const std::vector<uint32_t>& examples) const;
+                         const fleet::ClientTable& table) const;
   Worker* Seen(SessionId session, TimePoint now);
   void Lose(WorkerId id, const std::string& why, TimePoint now);
   SessionId NewSession() const;  // for worker `last_worker_`
@@ -154,7 +170,17 @@ class RoundEngine {
   void OpenEvaluation(Round round, fleet::Blob model);
   bool Serve(Worker& worker, const fleet::LeaseRequest& request, Ticket ticket, TimePoint now);
   void ServeParked(TimePoint now);
-  void DismissParked();  // those for whom nothing can come any more commit what they have
+  void ServeParked(Worker& worker, TimePoint now);
+  void ServeAfterCommit(const Worker& committed, TimePoint now);
+  // Those of the pool for whom nothing can come any more commit what they have.
+  void DismissParked(const Pool& pool);
+  Pool& PoolOf(const Worker& worker) { return pools_[worker.holding.value]; }
+  Pool& PoolOf(ClientId client) { return pools_[roster_.HoldingOf(client).value]; }
+  void PlanPools();
+  // What the worker gets of the evaluation, of its queue of the central test set or its holding.
+  void TakeEvaluation(const Worker& worker, EvaluationBoard::Queue queue, uint64_t slots,
+                      TimePoint expires, std::vector<fleet::EvaluationTask>& tasks);
+  std::vector<Attempt> TakeDeletable(Pool& pool);
   void Requeue(const std::vector<Attempt>& ended, const std::string& why);
   fleet::CommitReply Accept(Ticket ticket, Worker& worker, uint64_t commit_id,
                             const fleet::Part& part, const absl::Status& decoded, bool& adding);
@@ -179,7 +205,9 @@ class RoundEngine {
   void NextRound(TimePoint now);
   void End(RunEnd end, absl::Status status, std::string reason);
   void Fail(absl::Status status) { End(RunEnd::kFailed, std::move(status), ""); }
-  bool more_to_lease() const { return state_ == State::kRunning && !dispatch_.empty(); }
+  bool more_to_lease(const Pool& pool) const {
+    return state_ == State::kRunning && !pool.dispatch.empty();
+  }
   const scheduler::CohortEntry* FindEntry(ClientId client) const;
   double WeightOf(ClientId client) const;
 
@@ -192,10 +220,10 @@ class RoundEngine {
   uint32_t completed_ = 0;
   bool interrupt_ = false;
 
-  // The population, known once the first worker has registered.
-  std::optional<fleet::RegisterRequest> first_node_;
-  std::vector<uint32_t> examples_;  // training rows, per client
-  std::vector<uint32_t> tokens_;    // likewise, of sequences; else empty
+  Roster roster_;
+  std::optional<NumericProfile> profile_;
+  std::vector<Pool> pools_;     // by holding
+  uint64_t central_slots_ = 0;  // of the workers that have the central test set
   std::unique_ptr<scheduler::CohortSampler> sampler_;
   Digest eligible_;  // of the clients that it draws from, and their rows
 
@@ -210,7 +238,6 @@ class RoundEngine {
   fleet::Blob broadcast_;
   AttemptTable table_{{}};
   absl::flat_hash_map<ClientId, TimePoint> leased_at_;  // when each was leased last
-  scheduler::DispatchQueue dispatch_;
   std::map<Phase, scheduler::Estimator> estimators_;
   std::map<ClientId, uint32_t> deaths_;
   // Leases of the open round that ended with their worker, by its name: a death that its successor

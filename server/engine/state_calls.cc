@@ -23,9 +23,11 @@ absl::Status Unreadable(ClientId client, const std::string& why) {
 
 absl::Status RoundEngine::CheckStateStore(const fleet::RegisterRequest& request) const {
   if (!options_.stateful) return absl::OkStatus();
+  const std::optional<HoldingId> holding = roster_.Find(request.data_digest);
   const auto alone = [&](const auto& entry) {
-    return entry.second.name == request.name ||
-           !(entry.second.volatile_state || request.volatile_state);
+    const Worker& other = entry.second;
+    return other.name == request.name || other.holding != holding ||
+           !(other.volatile_state || request.volatile_state);
   };
   if (request.volatile_state && !options_.versions.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -33,8 +35,7 @@ absl::Status RoundEngine::CheckStateStore(const fleet::RegisterRequest& request)
         "\" keeps client states in memory, and those of the rounds "
         "before were kept elsewhere: a resumed run needs the store that it began with"));
   }
-  if ((request.volatile_state && options_.workers > 1) ||
-      !std::all_of(workers_.begin(), workers_.end(), alone)) {
+  if (!std::all_of(workers_.begin(), workers_.end(), alone)) {
     return absl::FailedPreconditionError(
         "client states that are kept in a worker's memory allow no second worker: set "
         "workers.processes = 1, or state.store = \"disk\"");
@@ -76,7 +77,7 @@ void RoundEngine::Finish(RunEnd end, std::string reason, TimePoint now) {
   if (!options_.stateful) return End(end, absl::OkStatus(), std::move(reason));
   state_ = State::kDraining;
   finishing_ = {end, std::move(reason)};
-  evaluation_ = EvaluationBoard::OfStates(Round(completed_), versions_.index());
+  evaluation_ = EvaluationBoard::OfStates(Round(completed_), versions_.index(), roster_);
   evaluation_open_ = true;
   ServeParked(now);
   Advance(now);

@@ -17,12 +17,13 @@ using fleet::Next;
 constexpr double kLeaseWorth = 2e-3;
 // Only a lease that is asked for again soon is worth parking; this bounds what a request can ask.
 constexpr Duration kLongestPoll = std::chrono::seconds(60);
-constexpr double kForEver = 1e8;           // seconds that still fit a Duration
-constexpr uint64_t kMostChunks = 1 << 20;  // of the central test set: a task each, in memory
-constexpr uint64_t kMostTasks = 8192;      // a lease and its answer must fit a message
-constexpr size_t kForecast = 64;           // clients named ahead per heartbeat
-constexpr uint64_t kMostStateTasks = 16;   // each names up to fleet::kStateRange versions
-constexpr size_t kMostDeletable = 4096;    // likewise: versions named per lease
+constexpr double kForEver = 1e8;              // seconds that still fit a Duration
+constexpr uint64_t kMostChunks = 1 << 20;     // of the central test set: a task each, in memory
+constexpr uint64_t kMostTasks = 8192;         // a lease and its answer must fit a message
+constexpr size_t kForecast = 64;              // clients named ahead per heartbeat
+constexpr uint64_t kMostStateTasks = 16;      // each names up to fleet::kStateRange versions
+constexpr size_t kMostDeletable = 4096;       // likewise: versions named per lease
+constexpr size_t kMostKeptDeletable = 65536;  // of one holding, until somebody of it asks
 
 std::string ToString(const NumericProfile& profile) {
   return absl::StrCat("(", profile.trainer, ", ", profile.instruction_set, ", ", profile.libraries,
@@ -32,7 +33,7 @@ std::string ToString(const NumericProfile& profile) {
 }  // namespace
 
 absl::Status RoundEngine::CheckNode(const fleet::RegisterRequest& request,
-                                    const std::vector<uint32_t>& examples) const {
+                                    const fleet::ClientTable& table) const {
   const auto refuse = [&](const std::string& why) {
     return absl::FailedPreconditionError(
         absl::StrCat("worker \"", request.name, "\" cannot join: ", why));
@@ -52,11 +53,14 @@ absl::Status RoundEngine::CheckNode(const fleet::RegisterRequest& request,
         "its test set of ", request.central_test_rows, " rows makes more than ", kMostChunks,
         " chunks of evaluation.chunk = ", run.evaluation.chunk, " rows: raise that"));
   }
-  if (run.clients != 0 && request.clients != run.clients) {
+  const bool known = roster_.Find(request.data_digest).has_value();
+  const uint64_t clients = request.clients + (known ? 0 : roster_.clients());
+  if (run.clients != 0 && !known && clients > run.clients && roster_.clients() == 0) {
     return refuse(
         absl::StrCat("its data has ", request.clients, " clients, the run ", run.clients));
   }
-  if (options_.data_digest.has_value() && *options_.data_digest != request.data_digest) {
+  const bool whole = run.clients == 0 || request.clients == run.clients;
+  if (whole && options_.data_digest.has_value() && *options_.data_digest != request.data_digest) {
     return refuse(
         "its data (files, partition or seed) differs from what the checkpoint was trained on");
   }
@@ -65,41 +69,29 @@ absl::Status RoundEngine::CheckNode(const fleet::RegisterRequest& request,
                                " differs from the checkpoint's ", ToString(*options_.profile),
                                ", so the run would not be the same"));
   }
-  if (!first_node_.has_value()) {
-    const bool tokens = examples.size() == 2 * request.clients;
-    if (request.clients == 0 || !(tokens || examples.size() == request.clients)) {
-      return refuse(absl::StrCat("it reports ", request.clients, " clients but sample counts of ",
-                                 examples.size()));
-    }
-    if (run.cohort.weight == WeightPolicy::kTokens && !tokens) {
-      return refuse("cohort.weight is \"tokens\", but its data does not hold sequences");
-    }
-    return absl::OkStatus();
+  if (request.clients > 0 && run.cohort.weight == WeightPolicy::kTokens && table.tokens.empty())
+    return refuse("cohort.weight is \"tokens\", but its data does not hold sequences");
+  if (const absl::Status status = roster_.Check(request, table); !status.ok())
+    return refuse(std::string(status.message()));
+  if (run.clients != 0 && clients > run.clients) {
+    return refuse(absl::StrCat("with its ", request.clients, " clients there are ", clients,
+                               ", the run has ", run.clients));
   }
-  if (request.data_digest != first_node_->data_digest ||
-      request.examples.digest != first_node_->examples.digest ||
-      request.clients != first_node_->clients) {
-    return refuse(absl::StrCat("its data differs from that of worker \"", first_node_->name,
-                               "\" (other files, partition or seed)"));
-  }
-  if (request.central_test_rows != first_node_->central_test_rows)
-    return refuse("its test set has another size");
-  if (request.profile != first_node_->profile) {
+  if (profile_.has_value() && request.profile != *profile_) {
     return refuse(absl::StrCat("its numeric profile ", ToString(request.profile),
-                               " differs from the run's ", ToString(first_node_->profile),
+                               " differs from the run's ", ToString(*profile_),
                                ", so its results would not be reproducible"));
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::RegisterRequest& request,
-                                                           std::vector<uint32_t> examples,
+                                                           fleet::ClientTable table,
                                                            TimePoint now) {
-  MACAW_RETURN_IF_ERROR(CheckNode(request, examples));
+  MACAW_RETURN_IF_ERROR(CheckNode(request, table));
   MACAW_RETURN_IF_ERROR(CheckStateStore(request));
   fleet::RegisterReply reply{.epoch = options_.epoch,
                              .run = options_.run,
-                             .population = request.clients,
                              .lease_timeout = options_.lease_timeout,
                              .heartbeat_every = options_.lease_timeout / 3,
                              .run_id = options_.run_id};
@@ -120,13 +112,9 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::Register
     break;
   }
   CountDeaths(request.name, request.died_running);
-  if (!first_node_.has_value()) {
-    first_node_ = request;
-    first_node_->died_running.clear();
-    tokens_.assign(examples.begin() + static_cast<std::ptrdiff_t>(request.clients), examples.end());
-    examples.resize(request.clients);
-    examples_ = std::move(examples);
-  }
+  if (!profile_.has_value()) profile_ = request.profile;
+  const HoldingId holding = roster_.Add(request, std::move(table));
+  pools_.resize(roster_.holdings());
   Worker worker{.id = WorkerId(++last_worker_),
                 .session = NewSession(),
                 .name = request.name,
@@ -134,7 +122,9 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::Register
                 .slots = request.slots,
                 .last_seen = now,
                 .device = ToString(request.profile),
-                .volatile_state = request.volatile_state};
+                .volatile_state = request.volatile_state,
+                .holding = holding,
+                .central_test = request.central_test_rows > 0};
   reply.session = worker.session;
   sessions_[worker.session] = worker.id;
   host_.Record(
@@ -145,8 +135,12 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::Register
                       .profile = worker.device,
                       .holdings = {{.data = request.data_digest, .clients = request.clients}}});
   for (auto& [phase, estimator] : estimators_) estimator.AddWorker(worker.id, worker.device);
+  PoolOf(worker).workers.insert(worker.id);
+  PoolOf(worker).slots += worker.slots;
+  if (worker.central_test) central_slots_ += worker.slots;
   workers_.emplace(worker.id, std::move(worker));
-  if (state_ == State::kGathering && workers_.size() >= options_.workers) Begin(now);
+  const bool complete = options_.run.clients == 0 || roster_.clients() == options_.run.clients;
+  if (state_ == State::kGathering && workers_.size() >= options_.workers && complete) Begin(now);
   return reply;
 }
 
@@ -161,6 +155,12 @@ SessionId RoundEngine::NewSession() const {
 std::optional<WorkerId> RoundEngine::WorkerOf(SessionId session) const {
   const auto it = sessions_.find(session);
   return it != sessions_.end() ? std::optional(it->second) : std::nullopt;
+}
+
+const std::string& RoundEngine::NameOf(SessionId session) const {
+  static const std::string nobody;
+  const auto it = sessions_.find(session);
+  return it != sessions_.end() ? workers_.at(it->second).name : nobody;
 }
 
 RoundEngine::Worker* RoundEngine::Seen(SessionId session, TimePoint now) {
@@ -183,7 +183,11 @@ void RoundEngine::Lose(WorkerId id, const std::string& why, TimePoint now) {
   const std::vector<Attempt> lost = table_.DropWorker(id);
   for (const Attempt& attempt : lost) lost_leases_[attempt.fence] = worker.name;
   Requeue(lost, absl::StrCat(worker.name, " lost"));
-  dispatch_.RemoveWorker(id);
+  Pool& pool = PoolOf(worker);
+  pool.workers.erase(id);
+  pool.slots -= worker.slots;
+  if (worker.central_test) central_slots_ -= worker.slots;
+  pool.dispatch.RemoveWorker(id);
   for (auto& [phase, estimator] : estimators_) estimator.RemoveWorker(id);
   evaluation_.DropWorker(id);
   if (worker.volatile_state && versions_.any()) {
@@ -226,9 +230,10 @@ void RoundEngine::Lease(Ticket ticket, const fleet::LeaseRequest& request, Durat
     Requeue(table_.DropWorker(worker->id), absl::StrCat("a lease never reached ", worker->name));
     evaluation_.DropWorker(worker->id);
   }
-  if (Serve(*worker, request, ticket, now)) return DismissParked();
+  const Pool& pool = PoolOf(*worker);
+  if (Serve(*worker, request, ticket, now)) return DismissParked(pool);
   if (table_.leased_to(worker->id) > 0) {
-    if (!more_to_lease()) return host_.AnswerLease(ticket, {.next = Next::kCommit});
+    if (!more_to_lease(pool)) return host_.AnswerLease(ticket, {.next = Next::kCommit});
     // It has asked ahead and shall ask again when it has need; a poll would keep it from that.
     if (request.wanted == 0)
       return host_.AnswerLease(ticket, {.next = Next::kWait, .when_idle = true});
@@ -252,30 +257,30 @@ bool RoundEngine::Serve(Worker& worker, const fleet::LeaseRequest& request, Tick
   };
   // Evaluation first, an even share of it: its rows are waited for, and training evens the slots
   // out afterwards.
-  if (evaluation_open_ && evaluation_.waiting() > 0) {
-    uint64_t slots = 0;
-    for (const auto& [id, other] : workers_) slots += other.slots;
-    const uint64_t share =
-        std::clamp<uint64_t>((evaluation_.waiting() * worker.slots + slots - 1) / slots, 1,
-                             finishing_.has_value() ? kMostStateTasks : kMostTasks);
-    reply.evaluation = fleet::EvaluationLease{
-        .round = evaluation_.round(),
-        .model = named(evaluation_.model()),
-        .tasks = evaluation_.Take(worker.id, share, expires, evaluation_fences_)};
-    for (fleet::EvaluationTask& task : reply.evaluation->tasks) {
+  Pool& pool = PoolOf(worker);
+  std::vector<fleet::EvaluationTask> tasks;
+  if (evaluation_open_ && worker.central_test)
+    TakeEvaluation(worker, EvaluationBoard::Central(), central_slots_, expires, tasks);
+  if (evaluation_open_)
+    TakeEvaluation(worker, EvaluationBoard::Of(worker.holding), pool.slots, expires, tasks);
+  if (!tasks.empty()) {
+    for (fleet::EvaluationTask& task : tasks) {
       if (task.kind == fleet::EvaluationKind::kClientTest)
         task.state_version = versions_.Current(task.client);
     }
+    reply.evaluation = fleet::EvaluationLease{.round = evaluation_.round(),
+                                              .model = named(evaluation_.model()),
+                                              .tasks = std::move(tasks)};
   }
-  if (more_to_lease()) {
+  if (more_to_lease(pool)) {
     // Who holds nothing of the round is as good as idle, whatever it evaluates.
     const bool holds = table_.leased_to(worker.id) > 0;
     const scheduler::Piece piece =
-        dispatch_.Take({.worker = worker.id,
-                        .slots = worker.slots,
-                        .idle = holds ? std::min(request.wanted, worker.slots) : worker.slots,
-                        .now = ToSeconds(now - report_.times.ready),
-                        .least_seconds = kLeaseWorth});
+        pool.dispatch.Take({.worker = worker.id,
+                            .slots = worker.slots,
+                            .idle = holds ? std::min(request.wanted, worker.slots) : worker.slots,
+                            .now = ToSeconds(now - report_.times.ready),
+                            .least_seconds = kLeaseWorth});
     reply.when_idle = piece.when_idle;
     worker.look_again =
         std::isfinite(piece.look_again)
@@ -296,34 +301,71 @@ bool RoundEngine::Serve(Worker& worker, const fleet::LeaseRequest& request, Tick
         leased.attempts.push_back(attempt);
         leased_at_[entry.client] = now;
         lease.assignments.push_back({.client = entry.client,
+                                     .place = roster_.PlaceOf(entry.client),
                                      .fence = attempt.fence,
                                      .multiplicity = entry.multiplicity,
                                      .weight = WeightOf(entry.client),
                                      .state_version = versions_.Current(entry.client)});
       }
       host_.Record(std::move(leased));
-      lease.last = dispatch_.empty();
+      lease.last = pool.dispatch.empty();
       reply.training = std::move(lease);
     }
   }
   if (!reply.training.has_value() && !reply.evaluation.has_value()) return false;
-  reply.deletable = versions_.TakeDeletable(kMostDeletable);
+  reply.deletable = TakeDeletable(pool);
   host_.AnswerLease(ticket, std::move(reply));
   return true;
 }
 
-void RoundEngine::ServeParked(TimePoint now) {
-  for (auto& [id, worker] : workers_) {
-    if (!worker.parked.has_value()) continue;
-    const Parked parked = *worker.parked;
-    if (Serve(worker, parked.request, parked.ticket, now)) worker.parked.reset();
-  }
-  DismissParked();
+void RoundEngine::TakeEvaluation(const Worker& worker, EvaluationBoard::Queue queue, uint64_t slots,
+                                 TimePoint expires, std::vector<fleet::EvaluationTask>& tasks) {
+  const uint64_t waiting = evaluation_.waiting(queue);
+  if (waiting == 0) return;
+  const uint64_t most = (finishing_.has_value() ? kMostStateTasks : kMostTasks) - tasks.size();
+  const uint64_t share =
+      std::clamp<uint64_t>((waiting * worker.slots + slots - 1) / slots, 1, most);
+  evaluation_.Take(worker.id, queue, share, expires, evaluation_fences_, tasks);
 }
 
-void RoundEngine::DismissParked() {
-  if (more_to_lease()) return;
-  for (auto& [id, worker] : workers_) {
+std::vector<Attempt> RoundEngine::TakeDeletable(Pool& pool) {
+  for (const Attempt& version : versions_.TakeDeletable(kMostDeletable)) {
+    std::deque<Attempt>& theirs = PoolOf(version.client).deletable;
+    theirs.push_back(version);
+    // Of an owner that stays away: what is forgotten is an orphan in its store, which is swept.
+    if (theirs.size() > kMostKeptDeletable) theirs.pop_front();
+  }
+  const size_t count = std::min(pool.deletable.size(), kMostDeletable);
+  const auto end = pool.deletable.begin() + static_cast<std::ptrdiff_t>(count);
+  std::vector<Attempt> taken(pool.deletable.begin(), end);
+  pool.deletable.erase(pool.deletable.begin(), end);
+  return taken;
+}
+
+void RoundEngine::ServeParked(Worker& worker, TimePoint now) {
+  if (!worker.parked.has_value()) return;
+  const Parked parked = *worker.parked;
+  if (Serve(worker, parked.request, parked.ticket, now)) worker.parked.reset();
+}
+
+void RoundEngine::ServeParked(TimePoint now) {
+  for (auto& [id, worker] : workers_) ServeParked(worker, now);
+  for (const Pool& pool : pools_) DismissParked(pool);
+}
+
+// What a commit gives back is for the workers of its pool, or for those with the central test set.
+void RoundEngine::ServeAfterCommit(const Worker& committed, TimePoint now) {
+  if (committed.central_test && evaluation_.waiting(EvaluationBoard::Central()) > 0)
+    return ServeParked(now);
+  const Pool& pool = PoolOf(committed);
+  for (const WorkerId id : pool.workers) ServeParked(workers_.at(id), now);
+  DismissParked(pool);
+}
+
+void RoundEngine::DismissParked(const Pool& pool) {
+  if (more_to_lease(pool)) return;
+  for (const WorkerId id : pool.workers) {
+    Worker& worker = workers_.at(id);
     if (!worker.parked.has_value() || table_.leased_to(id) == 0) continue;
     host_.AnswerLease(std::exchange(worker.parked, std::nullopt)->ticket, {.next = Next::kCommit});
   }
@@ -331,7 +373,8 @@ void RoundEngine::DismissParked() {
 
 void RoundEngine::Requeue(const std::vector<Attempt>& ended, const std::string& why) {
   if (ended.empty()) return;
-  for (const Attempt& attempt : ended) dispatch_.PutBack(*FindEntry(attempt.client));
+  for (const Attempt& attempt : ended)
+    PoolOf(attempt.client).dispatch.PutBack(*FindEntry(attempt.client));
   report_.requeued += ended.size();
   host_.Record(
       log::Requeued{.round = order_.round, .phase = order_.phase, .attempts = ended, .why = why});
@@ -346,7 +389,7 @@ fleet::HeartbeatReply RoundEngine::Heartbeat(const fleet::HeartbeatRequest& requ
   table_.Renew(worker->id, now + options_.lease_timeout);
   reply.dropped = table_.NotHeld(worker->id, request.held);
   evaluation_.Renew(worker->id, now + options_.lease_timeout);
-  reply.forecast = dispatch_.Peek(worker->id, kForecast);
+  reply.forecast = PoolOf(*worker).dispatch.Peek(worker->id, kForecast);
   return reply;
 }
 
@@ -361,8 +404,8 @@ void RoundEngine::Release(const fleet::ReleaseRequest& request, TimePoint now) {
 
 fleet::UploadVerdict RoundEngine::Offer(const fleet::UploadOffer& offer) const {
   if (offer.round.value == 0) {
-    const bool known = first_node_.has_value() && first_node_->examples.digest == offer.digest;
-    return known ? fleet::UploadVerdict::kHave : fleet::UploadVerdict::kSend;
+    return roster_.HasTable(offer.digest) ? fleet::UploadVerdict::kHave
+                                          : fleet::UploadVerdict::kSend;
   }
   if (!sessions_.contains(offer.session) || state_ != State::kRunning ||
       offer.round != order_.round) {

@@ -106,6 +106,7 @@ shuffle = false
 trainer = "eager"
 [workers]
 processes = 3
+owners = 5
 slots = 2
 slowdown = [1, 5.0]
 [emulation]

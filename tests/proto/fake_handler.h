@@ -26,20 +26,23 @@ inline Blob RandomBlob(size_t size, uint64_t seed) {
 // what it was asked. It does not promise anything about leases or rounds.
 class FakeHandler final : public FleetHandler {
  public:
-  void Hello(HelloRequest request, Reply<HelloReply> reply) override {
+  void Hello(const Caller& caller, HelloRequest request, Reply<HelloReply> reply) override {
+    {
+      MutexLock lock(&mutex_);
+      caller_ = caller;
+    }
     std::move(reply)(HelloReply{1, 0, "fake for " + request.program, 1 << 20, 1 << 30});
   }
-  void Register(RegisterRequest request, Reply<RegisterReply> reply) override {
+  void Register(const Caller&, RegisterRequest request, Reply<RegisterReply> reply) override {
     RegisterReply answer;
     answer.session = SessionId(7);
-    answer.population = request.clients;
     {
       MutexLock lock(&mutex_);
       registered_.push_back(std::move(request));
     }
     std::move(reply)(std::move(answer));
   }
-  void Lease(LeaseRequest, Duration wait, Reply<LeaseReply> reply) override {
+  void Lease(const Caller&, LeaseRequest, Duration wait, Reply<LeaseReply> reply) override {
     LeaseReply answer;
     {
       MutexLock lock(&mutex_);
@@ -53,13 +56,13 @@ class FakeHandler final : public FleetHandler {
     }
     std::move(reply)(std::move(answer));
   }
-  void Heartbeat(HeartbeatRequest request, Reply<HeartbeatReply> reply) override {
+  void Heartbeat(const Caller&, HeartbeatRequest request, Reply<HeartbeatReply> reply) override {
     HeartbeatReply answer;
     for (const Attempt& attempt : request.held) answer.forecast.push_back(attempt.client);
     answer.dropped = request.held;
     std::move(reply)(std::move(answer));
   }
-  void Commit(CommitRequest request, Reply<CommitReply> reply) override {
+  void Commit(const Caller&, CommitRequest request, Reply<CommitReply> reply) override {
     CommitReply answer{.verdict = Verdict::kAccepted};
     {
       MutexLock lock(&mutex_);
@@ -71,10 +74,10 @@ class FakeHandler final : public FleetHandler {
     }
     std::move(reply)(std::move(answer));
   }
-  void Release(ReleaseRequest, Reply<ReleaseReply> reply) override {
+  void Release(const Caller&, ReleaseRequest, Reply<ReleaseReply> reply) override {
     std::move(reply)(absl::NotFoundError("release: no such session"));
   }
-  void Offer(UploadOffer offer, Reply<UploadVerdict> reply) override {
+  void Offer(const Caller&, UploadOffer offer, Reply<UploadVerdict> reply) override {
     UploadVerdict verdict;
     {
       MutexLock lock(&mutex_);
@@ -83,7 +86,7 @@ class FakeHandler final : public FleetHandler {
     }
     std::move(reply)(verdict);
   }
-  std::shared_ptr<const AlignedBuffer> FindBlob(const Digest& digest) override {
+  std::shared_ptr<const AlignedBuffer> FindBlob(const Caller&, const Digest& digest) override {
     MutexLock lock(&mutex_);
     const auto it = served_.find(digest);
     return it == served_.end() ? nullptr : it->second;
@@ -101,6 +104,10 @@ class FakeHandler final : public FleetHandler {
   void SetVerdict(UploadVerdict verdict) {
     MutexLock lock(&mutex_);
     verdict_ = verdict;
+  }
+  Caller caller() {  // of the last Hello
+    MutexLock lock(&mutex_);
+    return caller_;
   }
   void ParkPolls() {
     MutexLock lock(&mutex_);
@@ -138,6 +145,7 @@ class FakeHandler final : public FleetHandler {
 
  private:
   Mutex mutex_;
+  Caller caller_ ABSL_GUARDED_BY(mutex_);
   bool park_ ABSL_GUARDED_BY(mutex_) = false;
   bool drop_ ABSL_GUARDED_BY(mutex_) = false;
   UploadVerdict verdict_ ABSL_GUARDED_BY(mutex_) = UploadVerdict::kSend;

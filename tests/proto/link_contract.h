@@ -26,7 +26,8 @@ inline LeaseReply WorkWith(const Blob& broadcast) {
   reply.training.emplace();
   reply.training->round = Round(3);
   reply.training->broadcast = broadcast;
-  reply.training->assignments.push_back({ClientId(5), Fence{1, 2}, 1, 10.0, Fence{}});
+  reply.training->assignments.push_back(
+      {.client = ClientId(5), .place = 3, .fence = {1, 2}, .weight = 10.0});
   return reply;
 }
 
@@ -67,11 +68,11 @@ TYPED_TEST_P(LinkContract, CarriesCallsAndAnswers) {
   RegisterRequest request;
   request.name = "worker-0";
   request.clients = 300;
-  request.examples = RandomBlob(1200, 1);
+  request.table = RandomBlob(1208, 1);
   const auto registered = this->link().Register(request);
   ASSERT_TRUE(registered.ok()) << registered.status();
-  EXPECT_EQ(registered->population, 300u);
-  ExpectSameBytes(this->handler().TakeRegistered().at(0).examples, request.examples);
+  EXPECT_EQ(registered->session, SessionId(7));
+  ExpectSameBytes(this->handler().TakeRegistered().at(0).table, request.table);
 
   HeartbeatRequest beat;
   beat.held = {{ClientId(1), Fence{1, 1}}, {ClientId(9), Fence{1, 2}}};

@@ -11,6 +11,7 @@
 #include "core/random.h"
 #include "macaw/v1/fleet.pb.h"
 #include "proto/wire/convert.h"
+#include "proto/wire/settings.h"
 #include "tests/proto/fake_handler.h"
 
 namespace macaw::wire {
@@ -59,9 +60,13 @@ class RandomMessage {
       if (field->name() == "part_blob") field = choice->field(0);  // conversions see it resolved
       Set(message, reflection, field);
     }
+    if (auto* reply = dynamic_cast<v1::HelloReply*>(&message)) {
+      reply->clear_settings();
+      for (const std::string& setting : SettingsIn(reply->run())) reply->add_settings(setting);
+    }
     if (auto* request = dynamic_cast<v1::RegisterRequest*>(&message)) {
-      *request->mutable_examples() =
-          ToWire(fleet::RandomBlob(4 * request->clients(), 1), InlineRule{.max_inline = 1000});
+      *request->mutable_table() =
+          ToWire(fleet::RandomBlob(8 + 4 * request->clients(), 1), InlineRule{.max_inline = 1000});
     }
   }
 

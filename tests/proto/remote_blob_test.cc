@@ -199,18 +199,18 @@ TEST_F(RemoteBlob, ManyRecordsAndLargeSumsTogether) {
   ExpectSameBytes(got[0].part->sums, sums);
 }
 
-TEST_F(RemoteBlob, WorkersWithEqualDataUploadThePopulationOnce) {
+TEST_F(RemoteBlob, WorkersWithEqualDataUploadItsTableOnce) {
   Start({});
   fleet::RegisterRequest request;
   request.name = "worker-0";
   request.clients = kMiB;
-  request.examples = RandomBlob(4 * kMiB, 1);
+  request.table = RandomBlob(8 + 4 * kMiB, 1);
   CuttingProxy proxy(port(), {});
   const auto link = *Dial({.server = proxy.address()});
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(link->Register(request).ok());
   EXPECT_LT(proxy.up(), 5 * kMiB);  // the handler keeps the first, so the others are names only
   const auto registered = handler_.TakeRegistered();
-  ExpectSameBytes(registered.at(2).examples, request.examples);
+  ExpectSameBytes(registered.at(2).table, request.table);
 }
 
 TEST_F(RemoteBlob, ShutdownEndsATransferInItsMiddle) {

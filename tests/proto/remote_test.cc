@@ -55,6 +55,21 @@ double SecondsOf(F&& f) {
   return ToSeconds(SteadyClock().Now() - start);
 }
 
+TEST(Remote, ACallersTokenSaysWhoItIs) {
+  FakeHandler handler;
+  const auto identify = [](absl::string_view token) {
+    return token == "secret" ? fleet::Caller{.role = fleet::Role::kNode, .node = "anna"}
+                             : fleet::Caller{.role = fleet::Role::kStranger};
+  };
+  const auto server = *FleetServer::Start({.listen = ":0", .identify = identify}, handler);
+  for (const auto& [token, node] : {std::pair("secret", "anna"), {"guess", ""}, {"", ""}}) {
+    const auto link = *Dial({.server = server->address(), .token = token});
+    ASSERT_TRUE(link->Hello({1, 0, "test"}).ok());
+    EXPECT_EQ(handler.caller().node, node);
+    EXPECT_EQ(handler.caller().role, node[0] != 0 ? fleet::Role::kNode : fleet::Role::kStranger);
+  }
+}
+
 TEST(Remote, HelloTellsTheServersLimits) {
   FakeHandler handler;
   const auto server = *FleetServer::Start(

@@ -29,24 +29,30 @@ class MeasuringHandler final : public fleet::FleetHandler {
  public:
   explicit MeasuringHandler(size_t mib)
       : blob_(fleet::RandomBlob(mib << 20, 1)), start_(PeakMiB()) {}
-  void Hello(fleet::HelloRequest, fleet::Reply<fleet::HelloReply> reply) override {
+  void Hello(const fleet::Caller&, fleet::HelloRequest,
+             fleet::Reply<fleet::HelloReply> reply) override {
     std::move(reply)(fleet::HelloReply{});
   }
-  void Register(fleet::RegisterRequest, fleet::Reply<fleet::RegisterReply>) override {}
-  void Lease(fleet::LeaseRequest, Duration, fleet::Reply<fleet::LeaseReply> reply) override {
+  void Register(const fleet::Caller&, fleet::RegisterRequest,
+                fleet::Reply<fleet::RegisterReply>) override {}
+  void Lease(const fleet::Caller&, fleet::LeaseRequest, Duration,
+             fleet::Reply<fleet::LeaseReply> reply) override {
     fleet::LeaseReply lease;
     lease.next = fleet::Next::kWork;
     lease.training.emplace();
     lease.training->broadcast = blob_;
     std::move(reply)(lease);
   }
-  void Heartbeat(fleet::HeartbeatRequest, fleet::Reply<fleet::HeartbeatReply> reply) override {
+  void Heartbeat(const fleet::Caller&, fleet::HeartbeatRequest,
+                 fleet::Reply<fleet::HeartbeatReply> reply) override {
     std::move(reply)(fleet::HeartbeatReply{});
   }
-  void Commit(fleet::CommitRequest, fleet::Reply<fleet::CommitReply> reply) override {
+  void Commit(const fleet::Caller&, fleet::CommitRequest,
+              fleet::Reply<fleet::CommitReply> reply) override {
     std::move(reply)(fleet::CommitReply{fleet::Verdict::kAccepted, ""});
   }
-  void Release(fleet::ReleaseRequest request, fleet::Reply<fleet::ReleaseReply> reply) override {
+  void Release(const fleet::Caller&, fleet::ReleaseRequest request,
+               fleet::Reply<fleet::ReleaseReply> reply) override {
     std::printf(
         "server: peak %.0f MiB%s; %.0f MiB before any call, with its own blob of %.0f MiB\n",
         PeakMiB(), request.leaving ? " after the upload" : " after the download", start_,
@@ -54,10 +60,12 @@ class MeasuringHandler final : public fleet::FleetHandler {
     std::fflush(stdout);
     std::move(reply)(fleet::ReleaseReply{});
   }
-  void Offer(fleet::UploadOffer, fleet::Reply<fleet::UploadVerdict> reply) override {
+  void Offer(const fleet::Caller&, fleet::UploadOffer,
+             fleet::Reply<fleet::UploadVerdict> reply) override {
     std::move(reply)(fleet::UploadVerdict::kSend);
   }
-  std::shared_ptr<const AlignedBuffer> FindBlob(const Digest& digest) override {
+  std::shared_ptr<const AlignedBuffer> FindBlob(const fleet::Caller&,
+                                                const Digest& digest) override {
     return digest == blob_.digest ? blob_.bytes : nullptr;
   }
 

@@ -195,7 +195,7 @@ TEST(Coordinator, AnswersTheAskOfTheNewestCallOnly) {
         if (reply.ok()) replies[call] = *std::move(reply);
         answered[call].Notify();
       };
-      coordinator->Commit(part, fleet::AnswerOnce<fleet::CommitReply>(take));
+      coordinator->Commit({}, part, fleet::AnswerOnce<fleet::CommitReply>(take));
     }
     for (Notification& one : answered) one.Wait();
     EXPECT_EQ(replies[1].verdict, fleet::Verdict::kDuplicate);

@@ -25,6 +25,7 @@ using testing_support::FakeHost;
 using testing_support::IsLeftOut;
 using testing_support::kCohort;
 using testing_support::kPopulation;
+using testing_support::Table;
 using testing_support::TestRun;
 
 // A worker as the engine sees one: honest, but it may stall, die, repeat itself or come back late.
@@ -46,10 +47,22 @@ struct FakeWorker {
   std::optional<fleet::CommitRequest> last;                     // for repeats
 };
 
+// How the clients lie with the workers.
+enum class Division : uint8_t {
+  kShared,  // every worker has all of them
+  kOwned,   // but for the last worker each owns four; the last has the rest, and the test set
+};
+constexpr uint64_t kOwned = 4;
+
 class World {
  public:
-  World(uint64_t seed, uint32_t rounds, int phases, int workers)
-      : random_({.seed = seed}), rounds_(rounds), phases_(phases), scheduler_(PolicyOf(seed)) {
+  World(uint64_t seed, uint32_t rounds, int phases, int workers,
+        Division division = Division::kShared)
+      : random_({.seed = seed}),
+        rounds_(rounds),
+        phases_(phases),
+        division_(division),
+        scheduler_(PolicyOf(seed)) {
     for (int i = 0; i < workers; ++i) workers_.push_back({.name = absl::StrCat("w", i)});
     StartServer();
   }
@@ -116,7 +129,7 @@ class World {
                                                           .epoch = durable_.epoch,
                                                           .lease_timeout = FromSeconds(5),
                                                           .max_deaths = 1000000,
-                                                          .workers = 1,
+                                                          .workers = WorkersToBegin(),
                                                           .completed = durable_.completed,
                                                           .evaluate_first = owed,
                                                           .stateful = true,
@@ -127,6 +140,18 @@ class World {
       worker.poll.reset();
       worker.sent.reset();  // the answer never comes
     }
+  }
+
+  uint32_t WorkersToBegin() const {
+    return division_ == Division::kShared ? 1 : static_cast<uint32_t>(workers_.size());
+  }
+
+  // The clients of a worker, [begin, end).
+  std::pair<uint64_t, uint64_t> ClientsOf(const FakeWorker& worker) const {
+    if (division_ == Division::kShared) return {0, kPopulation};
+    const auto i = static_cast<uint64_t>(&worker - workers_.data());
+    if (i + 1 == workers_.size()) return {kOwned * i, kPopulation};
+    return {kOwned * i, kOwned * (i + 1)};
   }
 
   VersionIndex Newest() const {
@@ -206,14 +231,23 @@ class World {
   }
 
   void Register(FakeWorker& worker) {
+    const auto [begin, end] = ClientsOf(worker);
+    fleet::ClientTable table;
+    for (uint64_t client = begin; client < end; ++client) {
+      table.rows.push_back(Examples()[client]);
+      if (division_ == Division::kOwned) table.names.push_back(absl::StrCat("client ", client));
+    }
+    const bool owner = division_ == Division::kOwned && &worker != &workers_.back();
     const auto reply = engine_->Register({.name = worker.name,
                                           .incarnation = worker.incarnation,
                                           .slots = 2,
                                           .input_shape = {2},
                                           .classes = 2,
-                                          .clients = kPopulation,
-                                          .central_test_rows = 35},
-                                         Examples(), now_);
+                                          .data_digest = DigestOf(absl::StrCat(begin, " to ", end)),
+                                          .clients = end - begin,
+                                          .owner = owner,
+                                          .central_test_rows = owner ? uint64_t{0} : uint64_t{35}},
+                                         table, now_);
     ASSERT_TRUE(reply.ok()) << reply.status();
     worker.session = reply->session;
     worker.registered = true;
@@ -244,14 +278,27 @@ class World {
       worker.round = reply.training->round;
       worker.phase = reply.training->phase;
       worker.broadcast = reply.training->broadcast.digest;
-      for (const auto& assignment : reply.training->assignments) worker.held.push_back(assignment);
+      for (const auto& assignment : reply.training->assignments) {
+        worker.held.push_back(assignment);
+        ExpectHeldBy(worker, assignment.client, assignment.place);
+      }
       if (reply.training->last) must_commit_.insert(worker.name);
     }
     if (reply.evaluation.has_value()) {
+      for (const auto& task : reply.evaluation->tasks) {
+        for (const Attempt& state : task.states)
+          ExpectHeldBy(worker, state.client, state.client.value - ClientsOf(worker).first);
+      }
       worker.evaluated = reply.evaluation->round;
       worker.tasks.insert(worker.tasks.end(), reply.evaluation->tasks.begin(),
                           reply.evaluation->tasks.end());
     }
+  }
+  void ExpectHeldBy(const FakeWorker& worker, ClientId client, uint64_t place) const {
+    const auto [begin, end] = ClientsOf(worker);
+    EXPECT_TRUE(begin <= client.value && client.value < end)
+        << worker.name << " was given client " << client;
+    EXPECT_EQ(place, client.value - begin);
   }
   void Heartbeat(FakeWorker& worker) {
     fleet::HeartbeatRequest request{.session = worker.session};
@@ -291,13 +338,13 @@ class World {
       sums[0] = static_cast<double>(task.end - task.begin);
       request.evaluations.push_back({.task = task, .round = worker.evaluated, .sums = sums});
       if (task.kind != fleet::EvaluationKind::kStateDigest) continue;
-      Digester digester;
       for (const Attempt& version : task.states) {
         const auto found = durable_.states.find(version);
+        Digester digester;
         digester.Add(version.client.value);
         digester.Add(uint64_t{found == durable_.states.end() ? 0 : found->second});
+        request.evaluations.back().digest ^= digester.Finish();
       }
-      request.evaluations.back().digest = digester.Finish();
     }
     const Ticket ticket = ++tickets_;
     host_->Hold(ticket, included);
@@ -320,6 +367,7 @@ class World {
   RandomStream random_;
   const uint32_t rounds_;
   const int phases_;
+  const Division division_;
   uint64_t lost_answers_ = 0;  // per thousand
   const std::unique_ptr<scheduler::Scheduler> scheduler_;
   Durable durable_;
@@ -374,6 +422,20 @@ TEST(EngineModel, ReplacedStatesGoAndTheDigestIsTheSameForAnyScheduleOfMisfortun
     World troubled(seed, 12, 1, 3);
     troubled.Run(30);
     EXPECT_EQ(troubled.state_digest(), quiet.state_digest()) << seed;
+  }
+}
+
+TEST(EngineModel, OwnersGiveWhatOneWorkerGivesWhateverHappens) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(seed);
+    World quiet(seed, 3, 1, 1);
+    quiet.Run(0);
+    World owned(seed, 3, 1, 1 + static_cast<int>(seed % 8), Division::kOwned);
+    owned.Run(5 * (seed % 4));
+    owned.ExpectEverythingCountedOnce();
+    owned.ExpectEveryTurnInTheStates();
+    EXPECT_EQ(owned.state_digest(), quiet.state_digest());
+    if (testing::Test::HasFailure()) return;
   }
 }
 

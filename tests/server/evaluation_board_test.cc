@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace macaw::server {
 namespace {
 
@@ -11,8 +13,27 @@ constexpr WorkerId kAnna(1), kBert(2);
 
 const std::vector<uint32_t> kTrainRows = {3, 0, 950, 1, 1};
 
+// One node has the clients and the central test set.
+Roster Everything() {
+  Roster roster;
+  roster.Add({.name = "w", .clients = kTrainRows.size(), .central_test_rows = 1000},
+             {.rows = kTrainRows});
+  roster.Begin();
+  return roster;
+}
+constexpr EvaluationBoard::Queue kCentral = EvaluationBoard::Central();
+constexpr EvaluationBoard::Queue kClients = EvaluationBoard::Of(HoldingId(0));
+
 EvaluationBoard Board() {
-  return EvaluationBoard(Round(3), {}, {.chunk = 400, .central = true}, 1000, kTrainRows);
+  return EvaluationBoard(Round(3), {}, {.chunk = 400, .central = true}, Everything());
+}
+
+std::vector<fleet::EvaluationTask> Take(EvaluationBoard& board, WorkerId worker,
+                                        EvaluationBoard::Queue queue, size_t count, double expires,
+                                        FenceSource& fences) {
+  std::vector<fleet::EvaluationTask> tasks;
+  board.Take(worker, queue, count, At(expires), fences, tasks);
+  return tasks;
 }
 
 fleet::EvaluationResult Result(const fleet::EvaluationTask& task) {
@@ -24,7 +45,7 @@ fleet::EvaluationResult Result(const fleet::EvaluationTask& task) {
 TEST(EvaluationBoard, CutsByTheConfigurationAndAddsInChunkOrder) {
   EvaluationBoard board = Board();
   FenceSource fences(1);
-  const auto tasks = board.Take(kAnna, 10, At(5), fences);
+  const auto tasks = Take(board, kAnna, kCentral, 10, 5, fences);
   ASSERT_EQ(tasks.size(), 3u);
   EXPECT_EQ(tasks[2].end - tasks[2].begin, 200u);
   for (const size_t i : {2, 0, 1}) EXPECT_TRUE(board.Complete(kAnna, Result(tasks[i])));
@@ -35,30 +56,31 @@ TEST(EvaluationBoard, CutsByTheConfigurationAndAddsInChunkOrder) {
 TEST(EvaluationBoard, CountsAResultOnceAndOnlyFromItsHolder) {
   EvaluationBoard board = Board();
   FenceSource fences(1);
-  const auto first = board.Take(kAnna, 1, At(5), fences);
+  const auto first = Take(board, kAnna, kCentral, 1, 5, fences);
   EXPECT_FALSE(board.Complete(kBert, Result(first[0])));
   EXPECT_EQ(board.Expire(At(6)), 1u);
   EXPECT_FALSE(board.Complete(kAnna, Result(first[0])));
-  const auto again = board.Take(kBert, 1, At(9), fences);
+  const auto again = Take(board, kBert, kCentral, 1, 9, fences);
   EXPECT_EQ(again[0].begin, first[0].begin);
   EXPECT_TRUE(board.Complete(kBert, Result(again[0])));
   EXPECT_FALSE(board.Complete(kBert, Result(again[0])));
 }
 
 TEST(EvaluationBoard, AsksEveryClientWhenTold) {
-  EvaluationBoard board(Round(3), {}, {.central = false, .clients = true}, 1000, kTrainRows);
+  EvaluationBoard board(Round(3), {}, {.central = false, .clients = true}, Everything());
   FenceSource fences(1);
-  for (const auto& task : board.Take(kAnna, 10, At(5), fences)) board.Complete(kAnna, Result(task));
+  for (const auto& task : Take(board, kAnna, kClients, 10, 5, fences))
+    board.Complete(kAnna, Result(task));
   EXPECT_EQ(board.Report().clients.size(), 5u);
   EXPECT_TRUE(board.Report().central.empty());
   EXPECT_TRUE(board.Report().train.empty());
 }
 
 TEST(EvaluationBoard, CutsEveryClientsTrainingRowsAndAddsThemInTheirOrder) {
-  EvaluationBoard board(Round(3), {}, {.chunk = 400, .central = false, .train = true}, 1000,
-                        kTrainRows);
+  EvaluationBoard board(Round(3), {}, {.chunk = 400, .central = false, .train = true},
+                        Everything());
   FenceSource fences(1);
-  const auto tasks = board.Take(kAnna, 10, At(5), fences);
+  const auto tasks = Take(board, kAnna, kClients, 10, 5, fences);
   ASSERT_EQ(tasks.size(), 6u);  // 3, 400 + 400 + 150, 1, 1; the client without rows is not asked
   EXPECT_EQ(tasks[3].client, ClientId(2));
   EXPECT_EQ(tasks[3].begin, 800u);
@@ -67,6 +89,38 @@ TEST(EvaluationBoard, CutsEveryClientsTrainingRowsAndAddsThemInTheirOrder) {
   ASSERT_TRUE(board.done());
   EXPECT_THAT(board.Report().train, testing::ElementsAre(955, 40.0 + 80.0));
   EXPECT_TRUE(board.Report().clients.empty());
+}
+
+// Anna has clients 0 and 2, Bert 1, and only Bert the central test set.
+TEST(EvaluationBoard, KeepsTasksForThoseWhoHaveTheRows) {
+  Roster roster;
+  const HoldingId annas =
+      roster.Add({.name = "anna", .data_digest = DigestOf("a"), .clients = 2, .owner = true},
+                 {.rows = {5, 5}, .names = {"0", "2"}});
+  const HoldingId berts = roster.Add({.name = "bert",
+                                      .data_digest = DigestOf("b"),
+                                      .clients = 1,
+                                      .owner = true,
+                                      .central_test_rows = 30},
+                                     {.rows = {5}, .names = {"1"}});
+  roster.Begin();
+  EvaluationBoard board(Round(3), {}, {.chunk = 400, .central = true, .clients = true}, roster);
+  FenceSource fences(1);
+  const auto queue = [](HoldingId holding) { return EvaluationBoard::Of(holding); };
+  EXPECT_EQ(board.waiting(kCentral), 1u);
+  EXPECT_EQ(board.waiting(queue(annas)), 2u);
+  EXPECT_EQ(board.waiting(queue(berts)), 1u);
+  const auto hers = Take(board, kAnna, queue(annas), 10, 5, fences);
+  ASSERT_EQ(hers.size(), 2u);
+  EXPECT_EQ(hers[1].client, ClientId(2));
+  EXPECT_EQ(hers[1].place, 1u);
+  const auto his = Take(board, kBert, queue(berts), 10, 5, fences);
+  ASSERT_EQ(his.size(), 1u);
+  EXPECT_EQ(his[0].client, ClientId(1));
+  EXPECT_EQ(his[0].place, 0u);
+  EXPECT_EQ(board.DropWorker(kAnna), 2u);
+  EXPECT_EQ(board.waiting(queue(annas)), 2u);
+  EXPECT_EQ(board.waiting(queue(berts)), 0u);
 }
 
 }  // namespace

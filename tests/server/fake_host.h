@@ -37,6 +37,8 @@ inline std::vector<uint32_t> Examples() {
   return examples;
 }
 
+inline fleet::ClientTable Table() { return {.rows = Examples()}; }
+
 // Some clients cannot be trained in some rounds, whoever tries.
 inline bool IsLeftOut(Round round, ClientId client) {
   return (round.value * 31 + client.value * 17) % 11 == 0;

@@ -17,6 +17,7 @@ using testing_support::Examples;
 using testing_support::FakeHost;
 using testing_support::kCohort;
 using testing_support::kPopulation;
+using testing_support::Table;
 using testing_support::TestRun;
 
 class HandOut : public testing::Test {
@@ -41,7 +42,7 @@ class HandOut : public testing::Test {
                     .classes = 2,
                     .clients = kPopulation,
                     .central_test_rows = 35},
-                   Examples(), now_)
+                   Table(), now_)
         ->session;
   }
   Ticket Ask(SessionId session, uint32_t wanted, uint32_t running) {

@@ -17,6 +17,7 @@ using testing_support::Examples;
 using testing_support::FakeHost;
 using testing_support::kCohort;
 using testing_support::kPopulation;
+using testing_support::Table;
 using testing_support::TestRun;
 
 class OneRound : public testing::Test {
@@ -37,7 +38,7 @@ class OneRound : public testing::Test {
             .central_test_rows = 35};
   }
   SessionId Join(const fleet::RegisterRequest& node) {
-    const auto reply = engine_.Register(node, Examples(), TimePoint{});
+    const auto reply = engine_.Register(node, Table(), TimePoint{});
     EXPECT_TRUE(reply.ok()) << reply.status();
     while (host_.RunOne(random_, TimePoint{})) {
     }
@@ -117,23 +118,23 @@ TEST_F(OneRound, ANodeWithOtherDataOrAnotherProfileIsRefusedWithTheReason) {
   fleet::RegisterRequest other = Node();
   other.name = "v";
   other.data_digest = DigestOf("other files");
-  EXPECT_THAT(std::string(engine_.Register(other, Examples(), TimePoint{}).status().message()),
+  EXPECT_THAT(std::string(engine_.Register(other, Table(), TimePoint{}).status().message()),
               testing::HasSubstr("data differs"));
   other = Node();
   other.name = "v";
   other.profile.instruction_set = "avx2";
-  EXPECT_THAT(std::string(engine_.Register(other, Examples(), TimePoint{}).status().message()),
+  EXPECT_THAT(std::string(engine_.Register(other, Table(), TimePoint{}).status().message()),
               testing::HasSubstr("numeric profile"));
   other = Node();
   other.name = "v";
   other.input_shape = {3};
-  EXPECT_FALSE(engine_.Register(other, Examples(), TimePoint{}).ok());
+  EXPECT_FALSE(engine_.Register(other, Table(), TimePoint{}).ok());
 }
 
 TEST_F(OneRound, ACohortLargerThanThePopulationFailsTheRunNotTheProcess) {
   fleet::RegisterRequest node = Node();
   node.clients = 5;
-  const auto reply = engine_.Register(node, std::vector<uint32_t>(5, 1), TimePoint{});
+  const auto reply = engine_.Register(node, {.rows = std::vector<uint32_t>(5, 1)}, TimePoint{});
   ASSERT_TRUE(host_.ended.has_value());
   EXPECT_THAT(std::string(host_.error.message()), testing::HasSubstr("cohort.size is 12"));
 }
@@ -316,7 +317,7 @@ TEST_F(OneStatefulRound, StatesInMemoryAllowNoSecondWorkerAndEndWithTheirs) {
   const SessionId session = Join(node);
   fleet::RegisterRequest second = Node();
   second.name = "v";
-  EXPECT_THAT(std::string(engine_.Register(second, Examples(), TimePoint{}).status().message()),
+  EXPECT_THAT(std::string(engine_.Register(second, Table(), TimePoint{}).status().message()),
               testing::HasSubstr("no second worker"));
   const fleet::LeaseReply reply = Lease(session);
   fleet::Part part{.round = Round(1), .broadcast = reply.training->broadcast.digest};

@@ -8,6 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "aggregation/exact_sum.h"
 #include "core/files.h"
+#include "proto/fleet/client_table.h"
 #include "proto/fleet/vector_codec.h"
 
 namespace macaw::server::testing_support {
@@ -107,20 +108,20 @@ std::unique_ptr<Coordinator> StartTiny(Options options) {
 }
 
 FakeWorker::FakeWorker(fleet::FleetHandler& server, const std::string& name)
-    : link_(fleet::MakeLocalLink(server)) {
-  AlignedBuffer counts(kClients * sizeof(uint32_t));
-  const std::vector<uint32_t> examples = TinyExamples();
-  std::copy(examples.begin(), examples.end(), counts.As<uint32_t>().begin());
+    : FakeWorker(server, name, fleet::Caller()) {}
+
+FakeWorker::FakeWorker(fleet::FleetHandler& server, const std::string& name, fleet::Caller caller)
+    : link_(fleet::MakeLocalLink(server, std::move(caller))) {
   identity_ = {.name = name,
                .incarnation = 7,
                .slots = 1,
                .profile = {.trainer = "fake", .instruction_set = "none", .libraries = "1"},
-               .data_digest = DigestOf("tiny data"),
                .input_shape = {2},
                .classes = 2,
+               .data_digest = DigestOf("tiny data"),
                .clients = kClients,
-               .central_test_rows = kTestRows,
-               .examples = fleet::Blob::Of(std::move(counts))};
+               .table = fleet::Blob::Of(fleet::ClientTable{.rows = TinyExamples()}.Encode()),
+               .central_test_rows = kTestRows};
   const algorithms::Setup setup = TinySetup();
   channels_ = (*(*Registry().Find("fedavg"))->schema(setup)).up;
 }

@@ -41,6 +41,7 @@ struct Summand {
 class FakeWorker {
  public:
   explicit FakeWorker(fleet::FleetHandler& server, const std::string& name = "worker-0");
+  FakeWorker(fleet::FleetHandler& server, const std::string& name, fleet::Caller caller);
 
   fleet::RegisterRequest& identity() { return identity_; }  // change it before Register
   absl::StatusOr<fleet::RegisterReply> Register();

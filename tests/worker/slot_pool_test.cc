@@ -58,6 +58,7 @@ class SlotPoolTest : public testing::Test {
     for (uint64_t k = begin; k < end; ++k) {
       assignments.push_back(
           {.client = ClientId(k),
+           .place = k,
            .fence = {1, k + 1},
            .weight = static_cast<double>(dataset_->Examples(ClientId(k), data::Split::kTrain))});
     }
@@ -94,7 +95,7 @@ TEST_F(SlotPoolTest, AddsUpToTheSameBytesOnAnyNumberOfSlots) {
 TEST_F(SlotPoolTest, LeavesOutAClientThatCannotBeAddedWithTheReason) {
   const auto pool = Start(2);
   auto assignments = Assignments(0, 3);
-  assignments.push_back({.client = ClientId(4), .fence = {1, 51}, .weight = 101});
+  assignments.push_back({.client = ClientId(4), .place = 4, .fence = {1, 51}, .weight = 101});
   pool->Enqueue(Phase1(), assignments, TimePoint{});
   ASSERT_TRUE(pool->WaitIdle());
   const auto harvest = pool->TakeHarvest();

@@ -214,18 +214,19 @@ TEST(Worker, ReportsTheClientsThatItsFormerProcessDiedWith) {
   const auto server = StartServer(std::move(options));
   // A first process registers by hand, takes a client and dies with it.
   const auto link = fleet::MakeLocalLink(*server);
-  AlignedBuffer counts(dataset->info().clients * sizeof(uint32_t));
+  fleet::ClientTable table;
   for (uint64_t k = 0; k < dataset->info().clients; ++k)
-    counts.As<uint32_t>()[k] = dataset->Examples(ClientId(k), data::Split::kTrain);
+    table.rows.push_back(dataset->Examples(ClientId(k), data::Split::kTrain));
   const auto registered = link->Register({.name = "fragile",
                                           .incarnation = 1,
                                           .profile = training::EagerProfile(),
-                                          .data_digest = dataset->info().digest,
                                           .input_shape = dataset->info().input_shape,
                                           .classes = dataset->info().classes,
+                                          .data_digest = dataset->info().digest,
                                           .clients = dataset->info().clients,
+                                          .table = fleet::Blob::Of(table.Encode()),
                                           .central_test_rows = dataset->info().test_examples,
-                                          .examples = fleet::Blob::Of(std::move(counts))});
+                                          .central_test_digest = dataset->info().digest});
   ASSERT_TRUE(registered.ok()) << registered.status();
   const auto lease =
       link->Lease({.session = registered->session, .wanted = 1}, std::chrono::seconds(20));

@@ -1,0 +1,98 @@
+#include "proto/fleet/client_table.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace macaw::fleet {
+namespace {
+
+constexpr size_t kLongestName = 128;
+
+// What a table holds, in its first 8 bytes; then rows, tokens and names, a line each.
+constexpr uint64_t kTokens = 1, kNames = 2;
+
+bool IsControl(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
+
+absl::Status CheckNames(const std::vector<std::string>& names) {
+  absl::flat_hash_set<absl::string_view> seen;
+  for (size_t place = 0; place < names.size(); ++place) {
+    const std::string& name = names[place];
+    if (name.empty() || name.size() > kLongestName || std::ranges::any_of(name, IsControl)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the name of client ", place, " of the table is not one: 1 to ",
+                       kLongestName, " bytes without control characters"));
+    }
+    if (!seen.insert(name).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("two clients of the table are named \"", name, "\""));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string ClientTable::NameOf(uint64_t place) const {
+  return names.empty() ? absl::StrCat(place) : names[place];
+}
+
+AlignedBuffer ClientTable::Encode() const {
+  const uint64_t flags = (tokens.empty() ? 0 : kTokens) | (names.empty() ? 0 : kNames);
+  size_t size = sizeof(flags) + (rows.size() + tokens.size()) * sizeof(uint32_t);
+  for (const std::string& name : names) size += name.size() + 1;
+  AlignedBuffer buffer(size);
+  std::byte* to = buffer.bytes().data();
+  const auto write = [&to](const void* from, size_t bytes) {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+    to += bytes;
+  };
+  write(&flags, sizeof(flags));
+  write(rows.data(), rows.size() * sizeof(uint32_t));
+  write(tokens.data(), tokens.size() * sizeof(uint32_t));
+  for (const std::string& name : names) {
+    write(name.data(), name.size());
+    write("\n", 1);
+  }
+  return buffer;
+}
+
+absl::StatusOr<ClientTable> ClientTable::Decode(std::span<const std::byte> bytes,
+                                                uint64_t clients) {
+  const auto refuse = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat("the table of its ", clients, " clients ", why));
+  };
+  uint64_t flags = 0;
+  if (bytes.size() < sizeof(flags)) return refuse("is empty");
+  std::memcpy(&flags, bytes.data(), sizeof(flags));
+  bytes = bytes.subspan(sizeof(flags));
+  if ((flags & ~(kTokens | kNames)) != 0) return refuse("has parts that are not known");
+  const uint64_t columns = (flags & kTokens) != 0 ? 2 : 1;
+  if (bytes.size() / sizeof(uint32_t) / columns < clients) return refuse("is too short");
+  ClientTable table;
+  const auto read = [&](std::vector<uint32_t>& column) {
+    column.resize(clients);
+    if (clients > 0) std::memcpy(column.data(), bytes.data(), clients * sizeof(uint32_t));
+    bytes = bytes.subspan(clients * sizeof(uint32_t));
+  };
+  read(table.rows);
+  if (columns == 2) read(table.tokens);
+  if ((flags & kNames) != 0) {
+    const absl::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    if (text.empty() || text.back() != '\n' ||
+        static_cast<uint64_t>(std::ranges::count(text, '\n')) != clients) {
+      return refuse("does not name them all");
+    }
+    table.names = absl::StrSplit(text.substr(0, text.size() - 1), '\n');
+    const absl::Status named = CheckNames(table.names);
+    if (!named.ok()) return named;
+    bytes = {};
+  }
+  if (!bytes.empty()) return refuse("is too long");
+  return table;
+}
+
+}  // namespace macaw::fleet

@@ -1,0 +1,189 @@
+#include "server/engine/roster.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "core/status.h"
+
+namespace macaw::server {
+namespace {
+
+absl::Status No(const std::string& why) { return absl::FailedPreconditionError(why); }
+
+// Takes the run of digits at the front, without leading zeros.
+absl::string_view TakeNumber(absl::string_view& text) {
+  size_t end = 0;
+  while (end < text.size() && absl::ascii_isdigit(static_cast<unsigned char>(text[end]))) ++end;
+  size_t begin = 0;
+  while (begin + 1 < end && text[begin] == '0') ++begin;
+  const absl::string_view number = text.substr(begin, end - begin);
+  text.remove_prefix(end);
+  return number;
+}
+
+}  // namespace
+
+bool NameBefore(absl::string_view a, absl::string_view b) {
+  const absl::string_view whole_a = a, whole_b = b;
+  const auto digit = [](absl::string_view text) {
+    return !text.empty() && absl::ascii_isdigit(static_cast<unsigned char>(text[0]));
+  };
+  while (!a.empty() && !b.empty()) {
+    if (digit(a) && digit(b)) {
+      const absl::string_view x = TakeNumber(a), y = TakeNumber(b);
+      if (x.size() != y.size()) return x.size() < y.size();
+      if (x != y) return x < y;
+    } else {
+      if (a[0] != b[0]) return static_cast<unsigned char>(a[0]) < static_cast<unsigned char>(b[0]);
+      a.remove_prefix(1);
+      b.remove_prefix(1);
+    }
+  }
+  if (a.empty() != b.empty()) return a.empty();
+  return whole_a < whole_b;  // "07" and "7" differ, and have an order
+}
+
+std::optional<HoldingId> Roster::Find(const Digest& data) const {
+  const auto it = by_data_.find(data);
+  return it != by_data_.end() ? std::optional(it->second) : std::nullopt;
+}
+
+absl::Status Roster::Check(const fleet::RegisterRequest& node,
+                           const fleet::ClientTable& table) const {
+  if (node.central_test_rows > 0 && central_rows_ > 0) {
+    if (node.central_test_rows != central_rows_) return No("its test set has another size");
+    if (node.central_test_digest != central_digest_) {
+      return No(absl::StrCat("its test set differs from that of worker \"", central_from_,
+                             "\" (other files or preparation)"));
+    }
+  }
+  if (node.clients != table.clients()) {
+    return No(absl::StrCat("it reports ", node.clients, " clients but sample counts of ",
+                           table.clients()));
+  }
+  if (node.clients == 0 && node.central_test_rows == 0)
+    return No("it holds neither clients nor the central test set");
+  const std::optional<HoldingId> known = Find(node.data_digest);
+  return known.has_value() ? CheckKnown(At(*known), node) : CheckNew(node, table);
+}
+
+absl::Status Roster::CheckKnown(const Holding& known, const fleet::RegisterRequest& node) const {
+  const std::string owner = node.owner ? node.name : "";
+  if (owner != known.owner) {
+    return No(absl::StrCat("its clients are ", known.owner.empty() ? "held" : "owned",
+                           " by worker \"", known.brought_by,
+                           "\"; an owner's clients are trained by nobody else"));
+  }
+  if (node.table.digest != known.table || node.clients != known.clients) {
+    return No(absl::StrCat("it says other things of its clients than worker \"", known.brought_by,
+                           "\", whose data has the same digest"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Roster::CheckNew(const fleet::RegisterRequest& node,
+                              const fleet::ClientTable& table) const {
+  if (node.clients == 0) return absl::OkStatus();
+  const auto differs = [&](HoldingId from, const std::string& how) {
+    return No(absl::StrCat("its data differs from that of worker \"", At(from).brought_by,
+                           "\" (other files, partition or seed): ", how));
+  };
+  if (begun_) return differs(first_, "the run has begun without it");
+  if (clients_ > 0 && table.tokens.empty() != !sequences_)
+    return differs(first_, "sequences are in one of them only");
+  for (uint64_t place = 0; place < table.clients(); ++place) {
+    const std::optional<HoldingId> other = Named(table.NameOf(place));
+    if (other.has_value())
+      return differs(*other, absl::StrCat("both have a client ", table.NameOf(place)));
+    if (clients_ == 0) break;
+  }
+  return absl::OkStatus();
+}
+
+// Who has brought a client of this name.
+std::optional<HoldingId> Roster::Named(const std::string& name) const {
+  if (const auto it = names_.find(name); it != names_.end()) return it->second;
+  uint64_t number = 0;
+  const bool is_number = absl::SimpleAtoi(name, &number) && absl::StrCat(number) == name;
+  if (is_number && unnamed_.has_value() && number < At(*unnamed_).clients) return unnamed_;
+  return std::nullopt;
+}
+
+HoldingId Roster::Add(const fleet::RegisterRequest& node, fleet::ClientTable table) {
+  if (node.central_test_rows > 0 && central_rows_ == 0) {
+    central_rows_ = node.central_test_rows;
+    central_digest_ = node.central_test_digest;
+    central_from_ = node.name;
+  }
+  if (const std::optional<HoldingId> known = Find(node.data_digest); known.has_value())
+    return *known;
+  const HoldingId id(holdings());
+  by_data_[node.data_digest] = id;
+  tables_.insert(node.table.digest);
+  if (table.clients() > 0) {
+    if (clients_ == 0) first_ = id;
+    sequences_ = !table.tokens.empty();
+    if (table.names.empty()) unnamed_ = id;
+    for (const std::string& name : table.names) names_[name] = id;
+  }
+  clients_ += table.clients();
+  holdings_.push_back({.data = node.data_digest,
+                       .table = node.table.digest,
+                       .owner = node.owner ? node.name : "",
+                       .brought_by = node.name,
+                       .clients = table.clients(),
+                       .content = std::move(table)});
+  return id;
+}
+
+void Roster::Begin() {
+  begun_ = true;
+  names_ = {};
+  struct Named {
+    std::string name;
+    HoldingId holding;
+    uint64_t place = 0;
+  };
+  if (unnamed_.has_value() && At(*unnamed_).clients == clients_) {  // all of them, by place
+    fleet::ClientTable& table = holdings_[unnamed_->value].content;
+    rows_ = std::move(table.rows);
+    tokens_ = std::move(table.tokens);
+    table = {};
+    return;
+  }
+  std::vector<Named> order;
+  order.reserve(clients_);
+  for (uint32_t h = 0; h < holdings(); ++h) {
+    const fleet::ClientTable& table = holdings_[h].content;
+    for (uint64_t place = 0; place < table.clients(); ++place)
+      order.push_back({table.NameOf(place), HoldingId(h), place});
+  }
+  std::ranges::sort(order,
+                    [](const Named& a, const Named& b) { return NameBefore(a.name, b.name); });
+  for (const Named& client : order) {
+    const fleet::ClientTable& table = At(client.holding).content;
+    rows_.push_back(table.rows[client.place]);
+    if (!table.tokens.empty()) tokens_.push_back(table.tokens[client.place]);
+    holding_.push_back(client.holding);
+    place_.push_back(client.place);
+  }
+  for (Holding& holding : holdings_) holding.content = {};
+}
+
+Digest Roster::data_digest() const {
+  std::vector<Digest> digests;
+  for (const Holding& holding : holdings_) {
+    if (holding.clients > 0) digests.push_back(holding.data);
+  }
+  if (digests.size() == 1) return digests[0];
+  std::ranges::sort(digests, [](const Digest& a, const Digest& b) { return a.bytes < b.bytes; });
+  Digester digester;
+  digester.Add(absl::string_view("macaw holdings")).Add(uint64_t{digests.size()});
+  for (const Digest& digest : digests) digester.Add(std::as_bytes(std::span(digest.bytes)));
+  return digester.Finish();
+}
+
+}  // namespace macaw::server

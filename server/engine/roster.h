@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "core/digest.h"
+#include "core/ids.h"
+#include "proto/fleet/client_table.h"
+#include "proto/fleet/messages.h"
+
+namespace macaw::server {
+
+// A set of clients whose rows lie together: on one node (its owner), or on every node with the same
+// data. A client belongs to one holding and is trained by a node that has it. Numbered from 0 in
+// the order in which they became known.
+using HoldingId = StrongId<struct HoldingTag, uint32_t>;
+
+// The clients of a run: what they are called, how many rows each has, and who holds them. Nodes
+// bring holdings until the run begins; then the clients get the numbers 0 … N−1 in the order of
+// their names (digits compare as numbers: "7" < "10"), so that neither the order of arrival nor
+// the division among nodes decides a result. A simulation has one holding, whose client k is named
+// "k". Pure; one thread. Memory: 4 to 8 bytes a client, 16 to 20 with more than one holding.
+class Roster {
+ public:
+  // Whether a node may come with this holding and test set; the error says why not, in words that
+  // go behind "worker X cannot join: ". Changes nothing.
+  absl::Status Check(const fleet::RegisterRequest& node, const fleet::ClientTable& table) const;
+  // After Check: the holding that the node has, which is new or known.
+  HoldingId Add(const fleet::RegisterRequest& node, fleet::ClientTable table);
+
+  // Numbers the clients. Later nodes may only bring what is known.
+  void Begin();
+  bool begun() const { return begun_; }
+
+  std::optional<HoldingId> Find(const Digest& data) const;
+  bool HasTable(const Digest& table) const { return tables_.contains(table); }
+  uint64_t clients() const { return clients_; }
+  uint32_t holdings() const { return static_cast<uint32_t>(holdings_.size()); }
+  uint64_t clients_of(HoldingId holding) const { return At(holding).clients; }
+  // Nobody else may bring it; empty: any node with the same data.
+  const std::string& owner_of(HoldingId holding) const { return At(holding).owner; }
+  uint64_t central_test_rows() const { return central_rows_; }  // 0: nobody has brought a test set
+  // Of everybody's data: of the only holding, or over all holdings by digest.
+  Digest data_digest() const;
+
+  // Once begun, by client:
+  const std::vector<uint32_t>& rows() const { return rows_; }      // training rows
+  const std::vector<uint32_t>& tokens() const { return tokens_; }  // likewise; empty: no sequences
+  HoldingId HoldingOf(ClientId client) const {
+    return holding_.empty() ? first_ : holding_[client.value];
+  }
+  uint64_t PlaceOf(ClientId client) const {  // in its holding
+    return place_.empty() ? client.value : place_[client.value];
+  }
+
+ private:
+  struct Holding {
+    Digest data;
+    Digest table;  // of what was said of its clients
+    std::string owner;
+    std::string brought_by;
+    uint64_t clients = 0;
+    fleet::ClientTable content;  // until the run begins
+  };
+  const Holding& At(HoldingId holding) const { return holdings_[holding.value]; }
+  absl::Status CheckKnown(const Holding& known, const fleet::RegisterRequest& node) const;
+  std::optional<HoldingId> Named(const std::string& name) const;
+  absl::Status CheckNew(const fleet::RegisterRequest& node, const fleet::ClientTable& table) const;
+
+  bool begun_ = false;
+  std::vector<Holding> holdings_;
+  absl::flat_hash_map<Digest, HoldingId> by_data_;
+  absl::flat_hash_set<Digest> tables_;
+  // Until the run begins: whose table has each name, and the table without names.
+  absl::flat_hash_map<std::string, HoldingId> names_;
+  std::optional<HoldingId> unnamed_;
+  HoldingId first_;  // with clients
+  bool sequences_ = false;
+  uint64_t clients_ = 0;
+  uint64_t central_rows_ = 0;
+  Digest central_digest_;
+  std::string central_from_;
+
+  std::vector<uint32_t> rows_, tokens_;
+  std::vector<HoldingId> holding_;  // empty: all are in `first_`, in its order
+  std::vector<uint64_t> place_;
+};
+
+// The order of clients' names: runs of digits compare as numbers, everything else by byte.
+bool NameBefore(absl::string_view a, absl::string_view b);
+
+}  // namespace macaw::server

@@ -1,0 +1,65 @@
+#include "proto/fleet/client_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "core/random.h"
+
+namespace macaw::fleet {
+namespace {
+
+absl::StatusOr<ClientTable> ThereAndBack(const ClientTable& table) {
+  const AlignedBuffer bytes = table.Encode();
+  return ClientTable::Decode(std::as_const(bytes).bytes(), table.clients());
+}
+
+TEST(ClientTable, ComesBackAsItWas) {
+  for (const ClientTable& table :
+       {ClientTable{}, ClientTable{.rows = {3, 0, 7}},
+        ClientTable{.rows = {3, 0}, .tokens = {80, 0}},
+        ClientTable{.rows = {3, 0}, .tokens = {80, 0}, .names = {"anna", "bert ü"}},
+        ClientTable{.rows = {1}, .names = {"x"}}}) {
+    const auto back = ThereAndBack(table);
+    ASSERT_TRUE(back.ok()) << back.status();
+    EXPECT_EQ(*back, table);
+  }
+  EXPECT_EQ((ClientTable{.rows = {1, 2}}.NameOf(1)), "1");
+}
+
+TEST(ClientTable, RefusesNamesThatAreNone) {
+  const auto refusal = [](std::vector<std::string> names) {
+    return std::string(
+        ThereAndBack({.rows = std::vector<uint32_t>(names.size(), 1), .names = names})
+            .status()
+            .message());
+  };
+  EXPECT_THAT(refusal({"a", ""}), testing::HasSubstr("client 1"));
+  EXPECT_THAT(refusal({std::string(129, 'x')}), testing::HasSubstr("128 bytes"));
+  EXPECT_THAT(refusal({"a\tb"}), testing::HasSubstr("control characters"));
+  EXPECT_THAT(refusal({"a", "b", "a"}), testing::HasSubstr("named \"a\""));
+  EXPECT_NE(refusal({"a\nb", "c"}), "");
+}
+
+TEST(ClientTable, AnyOtherBytesAreRefusedOrATableOfThatSize) {
+  RandomStream stream({.seed = 1});
+  const AlignedBuffer honest =
+      ClientTable{.rows = {3, 0, 9}, .tokens = {80, 0, 7}, .names = {"a", "b", "c"}}.Encode();
+  for (int trial = 0; trial < 5000; ++trial) {
+    std::vector<std::byte> bytes(std::as_const(honest).bytes().begin(),
+                                 std::as_const(honest).bytes().end());
+    bytes.resize(stream.Below(bytes.size() + 20));
+    for (uint64_t flips = stream.Below(4); flips > 0 && !bytes.empty(); --flips)
+      bytes[stream.Below(bytes.size())] = static_cast<std::byte>(stream.NextU32());
+    const uint64_t clients = stream.Below(5) == 0 ? uint64_t{1} << 62 : 3;
+    const auto table = ClientTable::Decode(bytes, clients);
+    if (!table.ok()) continue;
+    EXPECT_EQ(table->rows.size(), clients);
+    EXPECT_TRUE(table->tokens.empty() || table->tokens.size() == clients);
+    EXPECT_TRUE(table->names.empty() || table->names.size() == clients);
+  }
+}
+
+}  // namespace
+}  // namespace macaw::fleet

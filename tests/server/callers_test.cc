@@ -1,0 +1,103 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "proto/fleet/client_table.h"
+#include "tests/server/tiny_run.h"
+
+// Who may do what to a real coordinator.
+namespace macaw::server {
+namespace {
+
+using absl::StatusCode;
+using fleet::Caller;
+using fleet::Role;
+using testing::HasSubstr;
+using testing_support::FakeWorker;
+using testing_support::Finish;
+using testing_support::RunBytes;
+using testing_support::StartTiny;
+using testing_support::TemporaryFolder;
+using testing_support::TinyOptions;
+
+Caller Node(const std::string& name) { return {.role = Role::kNode, .node = name}; }
+
+TEST(Callers, AStrangerIsToldNothing) {
+  const TemporaryFolder folder;
+  const auto coordinator = StartTiny(TinyOptions(folder.path(), 1));
+  FakeWorker honest(*coordinator, "honest", Node("honest"));
+  ASSERT_TRUE(honest.Register().ok());
+  const fleet::CommitRequest part = *honest.WorkOnPart();
+
+  FakeWorker stranger(*coordinator, "stranger", {.role = Role::kStranger});
+  fleet::FleetLink& link = stranger.link();
+  EXPECT_EQ(link.Hello({}).status().code(), StatusCode::kPermissionDenied);
+  EXPECT_THAT(std::string(stranger.Register().status().message()), HasSubstr("MACAW_TOKEN"));
+  for (const SessionId session : {honest.session(), SessionId(1)}) {
+    EXPECT_EQ(link.Lease({.session = session}, FromSeconds(1)).status().code(),
+              StatusCode::kPermissionDenied);
+    EXPECT_EQ(link.Heartbeat({.session = session}).status().code(), StatusCode::kPermissionDenied);
+    EXPECT_EQ(link.Release({.session = session, .leaving = true}).status().code(),
+              StatusCode::kPermissionDenied);
+    fleet::CommitRequest theirs = part;
+    theirs.session = session;
+    EXPECT_EQ(link.Commit(theirs).status().code(), StatusCode::kPermissionDenied);
+  }
+  EXPECT_FALSE(link.Fetch({.digest = part.part->broadcast, .size = 1}).ok());
+  EXPECT_EQ(honest.Commit(part).verdict, fleet::Verdict::kAccepted);
+}
+
+// Session numbers are secret, but a caller is judged by who it is.
+TEST(Callers, ANodeSpeaksForItselfOnly) {
+  const TemporaryFolder quiet, disturbed;
+  Finish(TinyOptions(quiet.path(), 2));
+  const auto coordinator = StartTiny(TinyOptions(disturbed.path(), 2));
+  FakeWorker honest(*coordinator, "honest", Node("honest"));
+  ASSERT_TRUE(honest.Register().ok());
+  const fleet::CommitRequest part = *honest.WorkOnPart();
+
+  FakeWorker other(*coordinator, "honest", Node("other"));
+  EXPECT_EQ(other.Register().status().code(), StatusCode::kPermissionDenied) << "another's name";
+  other.identity().name = "other";
+  ASSERT_TRUE(other.Register().ok());
+  fleet::FleetLink& link = other.link();
+  const SessionId session = honest.session();
+  EXPECT_EQ(link.Lease({.session = session}, FromSeconds(1)).status().code(),
+            StatusCode::kPermissionDenied);
+  EXPECT_EQ(link.Heartbeat({.session = session}).status().code(), StatusCode::kPermissionDenied);
+  EXPECT_EQ(link.Release({.session = session, .leaving = true}).status().code(),
+            StatusCode::kPermissionDenied);
+  fleet::CommitRequest empty{.session = session, .commit_id = UINT64_MAX};
+  EXPECT_EQ(link.Commit(empty).status().code(), StatusCode::kPermissionDenied);
+  ASSERT_TRUE(link.Release({.session = other.session(), .leaving = true}).ok());
+
+  EXPECT_EQ(honest.Commit(part).verdict, fleet::Verdict::kAccepted);
+  honest.RunToEnd();
+  ASSERT_TRUE(coordinator->Wait().ok());
+  EXPECT_EQ(RunBytes(quiet.path()), RunBytes(disturbed.path()));
+}
+
+TEST(Callers, AnOwnerBringsTheClientsThatItWasEnteredWith) {
+  const TemporaryFolder folder;
+  const auto coordinator = StartTiny(TinyOptions(folder.path(), 1));
+  Caller caller = Node("anna");
+  caller.owns = {"7"};
+  FakeWorker anna(*coordinator, "anna", caller);
+  const auto bring = [&](const std::string& client) {
+    const fleet::ClientTable table{.rows = {10}, .names = {client}};
+    anna.identity().owner = true;
+    anna.identity().clients = 1;
+    anna.identity().central_test_rows = 0;
+    anna.identity().data_digest = DigestOf("rows of " + client);
+    anna.identity().table = fleet::Blob::Of(table.Encode());
+    return anna.Register().status();
+  };
+  const absl::Status refused = bring("6");
+  EXPECT_EQ(refused.code(), StatusCode::kPermissionDenied);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("does not own a client named \"6\""));
+  EXPECT_TRUE(bring("7").ok());
+}
+
+}  // namespace
+}  // namespace macaw::server

@@ -1,0 +1,173 @@
+#include "server/engine/roster.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "core/random.h"
+
+namespace macaw::server {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+struct Node {
+  fleet::RegisterRequest request;
+  fleet::ClientTable table;
+};
+
+// Holds the clients of these names, with `rows` each.
+Node Holder(const std::string& name, std::vector<std::string> clients, uint32_t rows = 5) {
+  Node node;
+  node.table.rows.assign(clients.size(), rows);
+  node.table.names = std::move(clients);
+  node.request = {.name = name,
+                  .data_digest = DigestOf("rows of " + name),
+                  .clients = node.table.clients(),
+                  .table = fleet::Blob::Of(node.table.Encode())};
+  return node;
+}
+
+Node Owner(const std::string& name, std::vector<std::string> clients, uint32_t rows = 5) {
+  Node node = Holder(name, std::move(clients), rows);
+  node.request.owner = true;
+  return node;
+}
+
+// Has the clients 0 … n−1 of one population.
+Node Everybody(const std::string& name, std::vector<uint32_t> rows) {
+  Node node;
+  node.table.rows = std::move(rows);
+  node.request = {.name = name,
+                  .data_digest = DigestOf("the population"),
+                  .clients = node.table.clients(),
+                  .table = fleet::Blob::Of(node.table.Encode())};
+  return node;
+}
+
+HoldingId Join(Roster& roster, const Node& node) {
+  EXPECT_TRUE(roster.Check(node.request, node.table).ok())
+      << roster.Check(node.request, node.table);
+  return roster.Add(node.request, node.table);
+}
+
+std::string Refusal(const Roster& roster, const Node& node) {
+  return std::string(roster.Check(node.request, node.table).message());
+}
+
+TEST(Roster, NumbersAWholePopulationByPlace) {
+  Roster roster;
+  const HoldingId first = Join(roster, Everybody("a", {3, 1, 4}));
+  EXPECT_EQ(Join(roster, Everybody("b", {3, 1, 4})), first);
+  roster.Begin();
+  EXPECT_EQ(roster.clients(), 3u);
+  EXPECT_THAT(roster.rows(), ElementsAre(3, 1, 4));
+  EXPECT_EQ(roster.HoldingOf(ClientId(2)), first);
+  EXPECT_EQ(roster.PlaceOf(ClientId(2)), 2u);
+  EXPECT_EQ(roster.data_digest(), DigestOf("the population"));
+}
+
+// The division among nodes and the order of their arrival decide nothing.
+TEST(Roster, NumbersClientsByTheirNamesWhoeverBringsThemAndWhenever) {
+  RandomStream stream({.seed = 4});
+  std::vector<uint32_t> rows;
+  for (uint32_t i = 0; i < 120; ++i) rows.push_back(1 + i * 7 % 13);
+  Digest digest;
+  for (int trial = 0; trial < 20; ++trial) {
+    std::vector<Node> nodes;
+    for (uint32_t i = 0; i < 20; ++i)
+      nodes.push_back(Owner(absl::StrCat("o", i), {absl::StrCat(i)}, rows[i]));
+    Node rest = Holder("rest", {});
+    for (uint32_t i = 20; i < 120; ++i) {
+      rest.table.names.push_back(absl::StrCat(i));
+      rest.table.rows.push_back(rows[i]);
+    }
+    rest.request.clients = 100;
+    rest.request.table = fleet::Blob::Of(rest.table.Encode());
+    nodes.push_back(rest);
+    for (size_t i = nodes.size(); i > 1; --i) std::swap(nodes[i - 1], nodes[stream.Below(i)]);
+    Roster roster;
+    for (const Node& node : nodes) Join(roster, node);
+    roster.Begin();
+    EXPECT_EQ(roster.rows(), rows);
+    for (uint64_t client = 0; client < 120; ++client) {
+      const std::string& owner = roster.owner_of(roster.HoldingOf(ClientId(client)));
+      EXPECT_EQ(owner, client < 20 ? absl::StrCat("o", client) : "");
+      EXPECT_EQ(roster.PlaceOf(ClientId(client)), client < 20 ? 0 : client - 20);
+    }
+    if (trial == 0) digest = roster.data_digest();
+    EXPECT_EQ(roster.data_digest(), digest);
+  }
+}
+
+TEST(Roster, NumbersInNamesCountAsNumbers) {
+  std::vector<std::string> names = {"10", "9", "node-12", "node-2", "node-02", "b", "a", ""};
+  std::ranges::sort(names, NameBefore);
+  EXPECT_THAT(names, ElementsAre("", "9", "10", "a", "b", "node-02", "node-2", "node-12"));
+}
+
+TEST(Roster, AClientIsHeldOnce) {
+  Roster roster;
+  Join(roster, Owner("anna", {"x", "y"}));
+  EXPECT_THAT(Refusal(roster, Owner("bert", {"z", "y"})),
+              testing::AllOf(HasSubstr("both have a client y"), HasSubstr("\"anna\"")));
+  Roster whole;
+  Join(whole, Everybody("w", {1, 2, 3}));
+  EXPECT_THAT(Refusal(whole, Owner("anna", {"2"})), HasSubstr("both have a client 2"));
+  EXPECT_EQ(Refusal(whole, Owner("anna", {"3"})), "");
+  EXPECT_EQ(Refusal(whole, Owner("anna", {"02"})), "");
+  Node other = Everybody("v", {1, 2});
+  other.request.data_digest = DigestOf("another population");
+  EXPECT_THAT(Refusal(whole, other), HasSubstr("data differs from that of worker \"w\""));
+}
+
+TEST(Roster, OnlyTheOwnerComesBackWithItsClients) {
+  Roster roster;
+  const Node anna = Owner("anna", {"x"});
+  const HoldingId hers = Join(roster, anna);
+  Node thief = anna;
+  thief.request.name = "thief";
+  EXPECT_THAT(Refusal(roster, thief), HasSubstr("owned by worker \"anna\""));
+  thief.request.owner = false;
+  EXPECT_THAT(Refusal(roster, thief), HasSubstr("owned by worker \"anna\""));
+  roster.Begin();
+  EXPECT_EQ(Join(roster, anna), hers);
+}
+
+TEST(Roster, EqualDataIsDescribedEqually) {
+  Roster roster;
+  Join(roster, Everybody("a", {3, 1, 4}));
+  EXPECT_THAT(Refusal(roster, Everybody("b", {3, 1, 5})), HasSubstr("other things of its clients"));
+}
+
+TEST(Roster, OnceBegunOnlyKnownClientsComeBack) {
+  Roster roster;
+  Join(roster, Holder("a", {"x"}));
+  roster.Begin();
+  EXPECT_EQ(Refusal(roster, Holder("a", {"x"})), "");
+  EXPECT_THAT(Refusal(roster, Holder("b", {"y"})), HasSubstr("begun without it"));
+}
+
+TEST(Roster, ANodeWithNothingIsRefusedAndOneWithTheTestSetAloneIsNot) {
+  Roster roster;
+  Node node = Holder("w", {});
+  EXPECT_THAT(Refusal(roster, node), HasSubstr("neither clients nor"));
+  node.request.central_test_rows = 20;
+  node.request.central_test_digest = DigestOf("test");
+  Join(roster, node);
+  Join(roster, Owner("anna", {"x"}));
+  Node other = Owner("bert", {"y"});
+  other.request.central_test_rows = 20;
+  other.request.central_test_digest = DigestOf("another test set");
+  EXPECT_THAT(Refusal(roster, other), HasSubstr("test set differs from that of worker \"w\""));
+  roster.Begin();
+  EXPECT_EQ(roster.central_test_rows(), 20u);
+  EXPECT_EQ(roster.clients(), 1u);
+}
+
+}  // namespace
+}  // namespace macaw::server

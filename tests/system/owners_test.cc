@@ -1,0 +1,144 @@
+// One population, divided in any way among workers and owners: the same bytes.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <ostream>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/random.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/system/simulation.h"
+
+namespace macaw {
+namespace {
+
+using testing_support::RunMacaw;
+using testing_support::Simulation;
+using testing_support::TemporaryFolder;
+using testing_support::WriteConfig;
+
+struct Bytes {
+  std::string model, metrics, states;
+  friend bool operator==(const Bytes&, const Bytes&) = default;
+};
+
+Bytes BytesOf(const Simulation& simulation) {
+  return {simulation.digest(), simulation.metrics(),
+          simulation.summary().value("state_digest", std::string())};
+}
+
+struct Rule {
+  const char* name;
+  std::vector<std::string> settings;
+};
+void PrintTo(const Rule& rule, std::ostream* out) { *out << rule.name; }
+
+class Owners : public testing::TestWithParam<Rule> {
+ protected:
+  std::vector<std::string> With(std::vector<std::string> more) const {
+    std::vector<std::string> arguments = {config_};
+    for (const std::string& setting : GetParam().settings)
+      arguments.insert(arguments.end(), {"--set", setting});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+  Bytes Run(const std::string& name, std::vector<std::string> more) const {
+    Simulation simulation(name, With(std::move(more)));
+    EXPECT_EQ(simulation.Wait(), 0) << simulation.output();
+    return BytesOf(simulation);
+  }
+
+ private:
+  const std::string config_ = WriteConfig("owners", "[evaluation]\nclients = true\n");
+};
+
+TEST_P(Owners, AnyDivisionOfThePopulationGivesTheSameBytes) {
+  const Bytes one = Run("one", {"--processes", "1"});
+  ASSERT_EQ(one.model.size(), 64u);
+  EXPECT_EQ(Run("two", {"--processes", "2"}), one);
+  EXPECT_EQ(Run("owners", {"--owners", "12"}), one);
+  EXPECT_EQ(Run("mixed", {"--owners", "4", "--processes", "2"}), one);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Of, Owners,
+    testing::Values(
+        Rule{"FedAvg",
+             {"partition.clients=12", "cohort.size=6", "model.name=mlp", "data.client_noise=0.2"}},
+        Rule{
+            "Scaffold",
+            {"partition.clients=12", "cohort.size=6", "model.name=mlp", "algorithm.name=scaffold"}},
+        Rule{
+            "FedBN",
+            {"partition.clients=12", "cohort.size=6", "algorithm.name=fedbn", "model.name=layers",
+             R"(model.layers=["conv 4 3 pad 1", "batchnorm", "relu", "maxpool 4", "flatten", "linear 10"])"}}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(OwnersFolder, HoldsTheOwnersRowsAndNoOthers) {
+  const TemporaryFolder folder;
+  const std::string config = WriteConfig("rows");
+  Simulation run("rows", {config, "--set", "partition.clients=12", "--set", "cohort.size=6",
+                          "--rounds", "1", "--owners", "3"});
+  ASSERT_EQ(run.Wait(), 0) << run.output();
+  for (int owner = 0; owner < 3; ++owner) {
+    const std::string file =
+        absl::StrCat(run.folder(), "/owners/owner-", owner, "/data.safetensors");
+    const std::string own = folder.Write(
+        "own.toml", absl::StrCat("[data]\nsource = \"prepared\"\npath = \"", file, "\"\n"));
+    const std::string info = RunMacaw("data info " + own).text;
+    EXPECT_TRUE(std::regex_search(info, std::regex("\nclients +1\n"))) << info;
+  }
+  EXPECT_FALSE(std::filesystem::exists(run.folder() + "/owners/owner-3"));
+}
+
+TEST(OwnersFault, OwnersThatAreKilledComeBackUnderTheirNameAndChangeNothing) {
+  const std::vector<std::string> base = {WriteConfig("killed"),
+                                         "--rounds",
+                                         "6",
+                                         "--set",
+                                         "partition.clients=12",
+                                         "--set",
+                                         "cohort.size=6",
+                                         "--set",
+                                         "model.name=mlp",
+                                         "--set",
+                                         "algorithm.name=scaffold"};
+  Simulation quiet("quiet", base);
+  ASSERT_EQ(quiet.Wait(), 0) << quiet.output();
+
+  std::vector<std::string> arguments = base;
+  arguments.insert(arguments.end(), {"--owners", "12", "--set", "emulation.pause_probability=1",
+                                     "--set", "emulation.pause_seconds=0.03"});
+  Simulation disturbed("disturbed", arguments);
+  RandomStream random({.seed = 3});
+  for (int round = 1; round <= 5; ++round) {
+    if (!disturbed.WaitForEvent([&](const nlohmann::json& event) {
+          return event["event"] == "round" && event["round"] == round;
+        })) {
+      break;
+    }
+    const std::vector<pid_t> workers = disturbed.Children("macaw-worker");
+    for (int kill = 0; kill < 2 && !workers.empty(); ++kill)
+      ::kill(workers[random.Below(workers.size())], SIGKILL);
+  }
+  ASSERT_EQ(disturbed.Wait(), 0) << disturbed.output();
+  int lost = 0;
+  for (const auto& event : disturbed.events()) lost += event["event"] == "worker_lost" ? 1 : 0;
+  EXPECT_GT(lost, 0);
+  EXPECT_EQ(BytesOf(disturbed), BytesOf(quiet));
+}
+
+TEST(OwnersInput, MoreOwnersThanClientsAreRefusedBeforeAnythingStarts) {
+  Simulation run("many", {WriteConfig("many"), "--owners", "201"});
+  EXPECT_EQ(run.Wait(), 2);
+  EXPECT_NE(run.output().find("workers.owners is 201, but the data has 200 clients"),
+            std::string::npos)
+      << run.output();
+}
+
+}  // namespace
+}  // namespace macaw
