@@ -209,8 +209,7 @@ void RoundEngine::PlanPools() {
     const scheduler::Plan plan = scheduler_.Assign(cohort, workers);
     // An owner's clients leave nothing to plan.
     if (roster_.owner_of(HoldingId(static_cast<uint32_t>(i))).empty())
-      host_.Record(
-          log::Planned{.round = order_.round, .phase = order_.phase, .why = plan.reason});
+      host_.Record(log::Planned{.round = order_.round, .phase = order_.phase, .why = plan.reason});
     pool.dispatch = scheduler::DispatchQueue(plan);
     if (!workers.empty()) continue;
     // Nobody who has them is there: whoever comes takes from the common pool.
