@@ -1,12 +1,14 @@
 // The `macaw` command: simulate, compare, data, models, algorithms, partitions, plugin, state,
-// timeline, doctor. Links no LibTorch.
+// timeline, log, replay, doctor. Links no LibTorch.
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
 #include <string>
 
 #include "cli/commands/commands.h"
+#include "cli/commands/log.h"
 #include "cli/commands/plugin.h"
+#include "cli/commands/replay.h"
 #include "cli/commands/state.h"
 #include "cli/commands/timeline.h"
 #include "cli/process/exit.h"
@@ -183,6 +185,41 @@ void AddTimeline(CLI::App& app, std::function<int()>& run) {
   command->final_callback([=, &run] { run = [options] { return ShowTimeline(*options); }; });
 }
 
+void AddLog(CLI::App& app, std::function<int()>& run) {
+  CLI::App* command = app.add_subcommand("log", "What happened in a run's rounds, a line each");
+  auto options = std::make_shared<LogCommand>();
+  command->add_option("RUN", options->run, "The run's folder")->required();
+  command->add_flag("--json", options->json, "A JSON object a line, with every field");
+  command->add_flag("-f,--follow", options->follow, "Wait for more until the run has ended");
+  command->add_option("--round", options->round, "Of this round only")->type_name("N");
+  command->footer(
+      "Ctrl-C ends --follow. What the file holds: server/README.md, \"The log of rounds\".");
+  command->final_callback([=, &run] { run = [options] { return ShowLog(*options); }; });
+}
+
+void AddReplay(CLI::App& app, std::function<int()>& run) {
+  CLI::App* command =
+      app.add_subcommand("replay", "Run a simulation again as its log says, and compare");
+  auto options = std::make_shared<ReplayCommand>();
+  command->add_option("RUN", options->run, "The run's folder")->required();
+  command->add_option("--out,-o", options->out, "The folder of the repeated run")->required();
+  command->add_option("--processes", options->processes, "workers.processes");
+  command->add_option("--slots", options->slots,
+                      "workers.slots: clients at a time in each process");
+  command->add_flag("--force", options->force, "Replace a run that is in the folder already");
+  command->add_flag("-q,--quiet", options->quiet, "No progress");
+  command->footer(
+      "Clients that the run had to do without are not trained; everything else is computed again.\n"
+      "Exit codes: 0 the same rounds and the same model, 1 they differ (the first round that does "
+      "is named), 2 bad usage or no such log, 130 interrupted.");
+  command->final_callback([=, &run] {
+    run = [options] {
+      const absl::Status files = EnsureOpenFiles();
+      return files.ok() ? Replay(*options) : Report(files);
+    };
+  });
+}
+
 void AddCompare(CLI::App& app, std::function<int()>& run) {
   CLI::App* command =
       app.add_subcommand("compare", "Runs in a table: what differs, mean and deviation over seeds");
@@ -214,6 +251,8 @@ int Main(int argc, char** argv) {
   AddPlugin(app, run);
   AddState(app, run);
   AddTimeline(app, run);
+  AddLog(app, run);
+  AddReplay(app, run);
   AddCompare(app, run);
   try {
     app.parse(argc, argv);

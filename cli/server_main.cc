@@ -43,7 +43,7 @@ namespace {
 constexpr Duration kCloseGrace = std::chrono::seconds(1);
 
 struct ServerArguments {
-  std::string config, run_dir, listen, sync_state, callers;
+  std::string config, run_dir, listen, sync_state, replay, callers;
   bool resume = false, verbose = false;
   int ready_fd = -1, report_fd = -1, lock_fd = -1;
   std::vector<uint64_t> state_reset;
@@ -201,6 +201,14 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
   }
 
   server::Options options = OptionsFrom(config, arguments, catalogue.algorithms());
+  if (!arguments.replay.empty()) {
+    MACAW_ASSIGN_OR_RETURN(const server::log::History history,
+                           server::log::ReadHistory(arguments.replay));
+    if (history.sessions().empty())
+      return absl::DataLossError(absl::StrCat(arguments.replay, " tells of no run"));
+    options.replays = history.sessions().front().run;
+    options.given_up = history.decisions();
+  }
   RowReporter reporter(arguments.report_fd);
   options.on_row = [&reporter](const std::string& row) { reporter.Report(row); };
   if (!arguments.sync_state.empty()) {
@@ -251,6 +259,8 @@ int Main(int argc, char** argv) {
                  "A folder of client states on this host, made durable before each checkpoint");
   app.add_option("--listen", arguments.listen,
                  "host:port, :0 for a free port, or unix:PATH (default: server.listen)");
+  app.add_option("--replay", arguments.replay,
+                 "A log of rounds: clients that it gives up are not trained (`macaw replay`)");
   app.add_option("--callers", arguments.callers,
                  "A JSON list of {\"node\": NAME, \"token\": SECRET}: nobody else is answered "
                  "(default: everybody who can reach the address)");

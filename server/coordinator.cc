@@ -114,8 +114,8 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
       } else if (++refused_ <= kRefusalsTold) {
         const char* last = refused_ == kRefusalsTold ? " (the last refusal that is told)" : "";
         log_.Warning(absl::StrCat("worker_refused ", answer.status().message(), last));
-        Note({"worker_refused",
-              {{"worker", request.name}, {"why", absl::StrCat(answer.status().message(), last)}}});
+        Record(log::NodeRefused{.name = request.name,
+                                .why = absl::StrCat(answer.status().message(), last)});
       }
       std::move(reply)(std::move(answer));
     });
@@ -285,10 +285,11 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     owed_row_->AddEvaluation(sums);
     const MetricsRow row = *std::exchange(owed_row_, std::nullopt);
     WriteRow([row] { return row.Text(); });
-    if (!options_.stop.active()) return std::nullopt;
-    const std::optional<double> value = row.Get(options_.stop.metric);
-    if (!value.has_value()) return std::nullopt;
-    return stop_watch_.Observe(sums.round.value, *value);
+    std::optional<std::string> stop;
+    if (const auto value = row.Get(options_.stop.metric); options_.stop.active() && value)
+      stop = stop_watch_.Observe(sums.round.value, *value);
+    Record(log::Evaluated{.round = sums.round, .stop = stop.value_or("")});
+    return stop;
   }
 
   void AnswerLease(Ticket ticket, fleet::LeaseReply reply) override {
@@ -317,15 +318,18 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
 
   void SessionEnded(SessionId session) override { sessions_.Remove(session); }
 
-  void Note(Event event) override { writer_.Note(std::move(event), Elapsed()); }
+  void Record(log::Record record) override {
+    writer_.Record(std::move(record), SteadyClock().Now() - started_, Elapsed());
+  }
 
   void Ended(RunEnd end, absl::Status status, std::string reason) override {
     ended_at_ = SteadyClock().Now();
     log_.Info(absl::StrCat("run_over rounds=", engine_.completed(), status.ok() ? "" : " failed"));
     static constexpr const char* kNames[] = {"finished", "stopped", "interrupted", "failed"};
-    Note({std::string("run_") + kNames[static_cast<int>(end)],
-          {{"rounds", int64_t{engine_.completed()}},
-           {"why", status.ok() ? reason : std::string(status.message())}}});
+    log::RunEnded over{.how = static_cast<log::End>(end),
+                       .rounds = engine_.completed(),
+                       .why = status.ok() ? reason : std::string(status.message()),
+                       .states = engine_.state_digest().value_or(Digest())};
     SummaryFacts facts{
         .name = options_.run.name,
         .algorithm = options_.run.algorithm.name,
@@ -352,12 +356,15 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
         .checkpoint_first = end == RunEnd::kInterrupted,
         .checkpoint = std::move(checkpoint),
         .facts = std::move(facts)};
-    PostSums([this, end, ending = std::move(ending)]() mutable {
+    PostSums([this, end, whole = !engine_.mid_round(), over = std::move(over),
+              ending = std::move(ending)]() mutable {
       ending.checkpoint.state = keeper_.Save();
       const LayoutPtr layout = keeper_.Layouts().front();
       ending.model = FlatVector::CopyOf(keeper_.Model(), layout);
       ending.facts.model_digest = DigestOfValues(ending.model.view());
       ending.facts.parameters = layout->count();
+      if (whole) over.model = ending.facts.model_digest;
+      Record(std::move(over));
       Outcome outcome{.kind = KindOf(end),
                       .rounds = ending.checkpoint.round.value,
                       .reason = ending.facts.reason};
@@ -424,23 +431,19 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     const PhaseReport& report = *closed.report;
     const TimePoint now = SteadyClock().Now();
     writer_.Phase(closed.report, started_, now);
+    if (closed.another_phase.ok()) {
+      // Before the checkpoint: the log tells of every round that a checkpoint holds.
+      Record(log::Closed{.round = report.round,
+                         .phase = report.phase,
+                         .last = closed.round_done(),
+                         .counted = report.records.size(),
+                         .left_out = report.left_out.size(),
+                         .requeued = report.requeued,
+                         .seconds = closed.round_done() ? ToSeconds(now - round_started_) : 0,
+                         .model = closed.model.has_value() ? closed.model->digest : Digest()});
+    }
     if (closed.round_done()) {
-      Note({"round",
-            {{"round", int64_t{report.round.value}},
-             {"clients", static_cast<int64_t>(report.records.size())},
-             {"left_out",
-              static_cast<int64_t>(report.left_out_before.size() + report.left_out.size())},
-             {"requeued", static_cast<int64_t>(report.requeued)},
-             {"seconds", ToSeconds(now - round_started_)}}});
       round_started_ = now;
-      for (const auto* phases : {&report.left_out_before, &report.left_out}) {
-        for (const fleet::LeftOut& left : *phases) {
-          Note({"left_out",
-                {{"round", int64_t{report.round.value}},
-                 {"client", static_cast<int64_t>(left.attempt.client.value)},
-                 {"why", left.message}}});
-        }
-      }
       if (options_.client_records) {
         writer_.Clients(report.round, report.records, options_.run.task);
       }

@@ -12,6 +12,7 @@
 #include "core/run_config.h"
 #include "core/vector.h"
 #include "proto/fleet/link.h"
+#include "server/log/history.h"
 
 namespace macaw::server {
 
@@ -41,6 +42,9 @@ struct Options {
   std::vector<ClientId> reset_states;
   bool client_records = false;  // also write clients.jsonl, a row per client and round
   StopRule stop;
+  // Repeats the run with this name: whom its rounds did without is not trained here either.
+  Digest replays;
+  log::Decisions given_up;
   // Called on the writer's thread before a checkpoint is written: makes durable what it will name
   // and others have written (client states on this host). An error ends the run.
   std::function<absl::Status()> before_checkpoint;

@@ -52,6 +52,13 @@ absl::StatusOr<VersionIndex> VersionsAfter(const Options& options, const Checkpo
   return versions;
 }
 
+// Of everything that decides a result.
+Digest DigestOfRun(const RunConfig& run) {
+  Digester digester;
+  for (const auto& [key, value] : Describe(run)) digester.Add(key).Add(value);
+  return digester.Finish();
+}
+
 // The system's random numbers: whoever speaks in a session has been given it.
 uint64_t NewSessionNumber() {
   std::random_device entropy;
@@ -107,6 +114,7 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
                        .max_deaths = options.max_deaths,
                        .workers = options.workers,
                        .evaluation_gates = options.stop.active(),
+                       .given_up = options.given_up,
                        .stateful = keeper.stateful(),
                        .session_numbers = NewSessionNumber};
   StopWatch stop_watch(options.stop);
@@ -142,7 +150,16 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
   MACAW_ASSIGN_OR_RETURN(
       RunFolder folder,
       RunFolder::Open(options.run_dir, checkpoint.has_value() ? &*checkpoint : nullptr,
-                      options.client_records));
+                      options.client_records,
+                      {.configuration = DigestOfRun(options.run),
+                       .completed = Round(engine.completed),
+                       .replays = options.replays,
+                       .reset_states = options.reset_states}));
+  if (folder.cut_from_log() > 0) {
+    Logger("server").Warning(absl::StrCat("log_cut file=", options.run_dir,
+                                          "/rounds.log bytes=", folder.cut_from_log(),
+                                          " a crash had torn its last record"));
+  }
   folder.BeforeCheckpoint(options.before_checkpoint);
   engine.epoch = folder.epoch();
   engine.run_id = folder.run_id();

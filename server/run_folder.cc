@@ -1,5 +1,7 @@
 #include "server/run_folder.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -150,7 +152,7 @@ absl::StatusOr<Extremes> ReadExtremes(const std::string& path, std::string metri
 }  // namespace
 
 absl::StatusOr<RunFolder> RunFolder::Open(const std::string& path, const Checkpoint* resume,
-                                          bool client_records) {
+                                          bool client_records, log::RunOpened opened) {
   MACAW_RETURN_IF_ERROR(MakeDirectories(path + "/checkpoints"));
   if (resume != nullptr) {
     MACAW_RETURN_IF_ERROR(CheckRows(path + "/metrics.jsonl", resume->metrics_bytes));
@@ -159,6 +161,13 @@ absl::StatusOr<RunFolder> RunFolder::Open(const std::string& path, const Checkpo
   }
   for (const std::string& folder : {path, path + "/checkpoints"}) SweepParts(folder);
   MACAW_ASSIGN_OR_RETURN(const Digest run_id, RunIdIn(path + "/run-id", resume));
+  MACAW_ASSIGN_OR_RETURN(log::Writer log, log::Writer::Open(path + "/rounds.log", run_id));
+  if (log.replays() && opened.replays.IsZero()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        path,
+        " holds a run that repeats another one, which cannot be gone on with: begin it anew "
+        "(macaw replay --force)"));
+  }
   MACAW_ASSIGN_OR_RETURN(const uint32_t epoch, CountEpochUp(path + "/epoch"));
   MACAW_ASSIGN_OR_RETURN(
       LineFile metrics,
@@ -172,7 +181,8 @@ absl::StatusOr<RunFolder> RunFolder::Open(const std::string& path, const Checkpo
   MACAW_ASSIGN_OR_RETURN(LineFile events, LineFile::Open(events_path, events_bytes));
   MACAW_ASSIGN_OR_RETURN(Timeline timeline,
                          Timeline::Open(path + "/timeline.json", epoch, resume != nullptr));
-  RunFolder folder(path, std::move(metrics), std::move(events), std::move(timeline));
+  RunFolder folder(path, std::move(metrics), std::move(events), std::move(log),
+                   std::move(timeline));
   folder.epoch_ = epoch;
   folder.run_id_ = run_id;
   if (client_records) {
@@ -180,7 +190,28 @@ absl::StatusOr<RunFolder> RunFolder::Open(const std::string& path, const Checkpo
         folder.clients_,
         LineFile::Open(path + "/clients.jsonl", resume == nullptr ? 0 : resume->clients_bytes));
   }
+  MACAW_RETURN_IF_ERROR(folder.BeginSession(std::move(opened)));
   return folder;
+}
+
+absl::Status RunFolder::BeginSession(log::RunOpened opened) {
+  opened.run = run_id_;
+  opened.epoch = epoch_;
+  opened.wall_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                       std::chrono::system_clock::now().time_since_epoch())
+                       .count();
+  // By the calendar's clock, since the machine may have been started in between; but not backwards.
+  const int64_t first = log_.first_wall_ns() == 0 ? opened.wall_ns : log_.first_wall_ns();
+  session_began_ns_ = std::max(opened.wall_ns - first, log_.last_ns());
+  log_.Append(session_began_ns_, std::move(opened));
+  return log_.Write();
+}
+
+absl::Status RunFolder::AppendRecord(log::Record record, Duration since_start, double seconds) {
+  for (const Event& event : event_lines_.Of(record))
+    MACAW_RETURN_IF_ERROR(AppendEvent(event, seconds));
+  log_.Append(session_began_ns_ + std::chrono::nanoseconds(since_start).count(), std::move(record));
+  return absl::OkStatus();
 }
 
 absl::Status RunFolder::AppendClients(Round round, const std::vector<fleet::ClientRecord>& records,
@@ -211,12 +242,14 @@ absl::Status RunFolder::AppendEvent(const Event& event, double seconds) {
   for (const auto& [name, value] : event.fields) {
     std::visit([&, &name = name](const auto& v) { line[name] = v; }, value);
   }
-  return events_.Append(line.dump());
+  // Texts come from nodes; what is not UTF-8 must not end the program.
+  return events_.Append(line.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 absl::StatusOr<Round> RunFolder::Keep(Checkpoint checkpoint) {
   if (before_checkpoint_) MACAW_RETURN_IF_ERROR(before_checkpoint_());
   MACAW_RETURN_IF_ERROR(metrics_.Sync());
+  MACAW_RETURN_IF_ERROR(log_.Sync());  // it tells of every round that a checkpoint holds
   checkpoint.metrics_bytes = metrics_.offset();
   if (clients_.has_value()) {
     MACAW_RETURN_IF_ERROR(clients_->Sync());

@@ -10,7 +10,8 @@
 #include "core/files.h"
 #include "core/vector.h"
 #include "server/checkpoint.h"
-#include "server/engine/host.h"
+#include "server/event_lines.h"
+#include "server/log/writer.h"
 #include "server/timeline.h"
 
 namespace macaw::server {
@@ -42,15 +43,19 @@ class RunFolder {
  public:
   // Counts the epoch up, fsynced. `resume`: rows after the checkpoint's offsets are cut off; else
   // files start empty. Refuses, before anything is changed, a folder that has lost rows.
+  // `opened` begins the session in the log; its run, epoch and time are filled in.
   static absl::StatusOr<RunFolder> Open(const std::string& path, const Checkpoint* resume,
-                                        bool client_records);
+                                        bool client_records, log::RunOpened opened);
 
   uint32_t epoch() const { return epoch_; }
   const Digest& run_id() const { return run_id_; }  // the same in every session of the run
   absl::Status AppendRow(const std::string& row) { return metrics_.Append(row); }
   absl::Status AppendClients(Round round, const std::vector<fleet::ClientRecord>& records,
                              TaskKind task);
-  absl::Status AppendEvent(const Event& event, double seconds);
+  // To the log, where it is on its way until WriteLog, and what follows from it to events.jsonl.
+  absl::Status AppendRecord(log::Record record, Duration since_start, double seconds);
+  absl::Status WriteLog() { return log_.Write(); }
+  uint64_t cut_from_log() const { return log_.cut_bytes(); }  // of a record that a crash had torn
   Timeline& timeline() { return timeline_; }
   // Every Keep begins with it; an error is Keep's.
   void BeforeCheckpoint(std::function<absl::Status()> step) {
@@ -62,16 +67,22 @@ class RunFolder {
   absl::Status WriteFinal(ConstVectorView model, const SummaryFacts& facts);
 
  private:
-  RunFolder(std::string path, LineFile metrics, LineFile events, Timeline timeline)
+  RunFolder(std::string path, LineFile metrics, LineFile events, log::Writer log, Timeline timeline)
       : path_(std::move(path)),
         metrics_(std::move(metrics)),
         events_(std::move(events)),
+        log_(std::move(log)),
         timeline_(std::move(timeline)) {}
+  absl::Status BeginSession(log::RunOpened opened);
+  absl::Status AppendEvent(const Event& event, double seconds);
   std::string path_;
   uint32_t epoch_ = 0;
   Digest run_id_;
   LineFile metrics_;
   LineFile events_;
+  EventLines event_lines_;
+  log::Writer log_;
+  int64_t session_began_ns_ = 0;  // on the log's clock
   Timeline timeline_;
   std::optional<LineFile> clients_;
   std::function<absl::Status()> before_checkpoint_;

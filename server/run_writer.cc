@@ -32,11 +32,12 @@ void RunWriter::Hold(Executor::Task task) {
 void RunWriter::Flush() {
   MutexLock lock(&mutex_);  // held while posting: two flushes keep their order
   if (held_.empty()) return;
-  thread_.Post([tasks = std::exchange(held_, {})]() mutable {
+  thread_.Post([this, tasks = std::exchange(held_, {})]() mutable {
     for (Executor::Task& task : tasks) {
       std::move(task)();
       task = nullptr;  // with what it holds
     }
+    WriteLog();
   });
 }
 
@@ -62,8 +63,10 @@ void RunWriter::Clients(Round round, std::vector<fleet::ClientRecord> records, T
   });
 }
 
-void RunWriter::Note(Event event, double seconds) {
-  Write([this, event = std::move(event), seconds] { return folder_.AppendEvent(event, seconds); });
+void RunWriter::Record(log::Record record, Duration since_start, double seconds) {
+  Write([this, record = std::move(record), since_start, seconds]() mutable {
+    return folder_.AppendRecord(std::move(record), since_start, seconds);
+  });
 }
 
 void RunWriter::Worker(WorkerId session, std::string name, uint32_t slots) {
@@ -95,6 +98,7 @@ void RunWriter::Finish(Ending ending, std::function<void(absl::Status)> done) {
 
 absl::Status RunWriter::End(Ending& ending) {
   if (error_.ok()) error_ = folder_.timeline().Close();  // however the rounds went
+  if (error_.ok()) error_ = folder_.WriteLog();
   MACAW_RETURN_IF_ERROR(ending.status);
   MACAW_RETURN_IF_ERROR(error_);
   const auto keep = [&] {
@@ -106,6 +110,12 @@ absl::Status RunWriter::End(Ending& ending) {
   ending.facts.server_memory = memory_peak_;
   MACAW_RETURN_IF_ERROR(folder_.WriteFinal(ending.model.view(), ending.facts));
   return ending.checkpoint_first ? absl::OkStatus() : keep();
+}
+
+void RunWriter::WriteLog() {
+  if (!error_.ok()) return;
+  error_ = folder_.WriteLog();
+  if (!error_.ok()) failed_(error_);
 }
 
 void RunWriter::SampleMemory() {

@@ -31,7 +31,9 @@ class RunWriter {
   // Of metrics.jsonl; also samples this process's memory. `text` is called on the writer's thread.
   void Row(std::function<std::string()> text);
   void Clients(Round round, std::vector<fleet::ClientRecord> records, TaskKind task);
-  void Note(Event event, double seconds);
+  // For the log and events.jsonl. `since_start`: of this session of the server; `seconds`: spent on
+  // the run in all.
+  void Record(log::Record record, Duration since_start, double seconds);
   // Of timeline.json (timeline.h).
   void Worker(WorkerId session, std::string name, uint32_t slots);
   void Phase(std::shared_ptr<const PhaseReport> report, TimePoint origin, TimePoint closed);
@@ -60,6 +62,7 @@ class RunWriter {
   template <typename Work>
   void Write(Work work);
   void Hold(Executor::Task task) ABSL_LOCKS_EXCLUDED(mutex_);
+  void WriteLog();  // the records of a burst at once
   void SampleMemory();
   absl::Status End(Ending& ending);
 

@@ -143,6 +143,7 @@ absl::StatusOr<RunEnd> RunInChildren(const Config& config, const RunOptions& opt
                  private_folder.callers()};
     if (server_syncs_state) spec.argv.insert(spec.argv.end(), {"--sync-state", state_folder});
     if (options.resume) spec.argv.push_back("--resume");
+    if (!options.replay.empty()) spec.argv.insert(spec.argv.end(), {"--replay", options.replay});
     for (const uint64_t client : options.state_reset)
       spec.argv.insert(spec.argv.end(), {"--state-reset", absl::StrCat(client)});
     if (options.verbose) spec.argv.push_back("--verbose");

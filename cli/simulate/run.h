@@ -19,6 +19,7 @@ struct RunOptions {
   bool resume = false;
   bool stateful = false;              // clients keep a state between rounds
   std::vector<uint64_t> state_reset;  // clients that give their state up; with `resume`
+  std::string replay;                 // a log of rounds whose decisions this run repeats; "": none
   bool trace = false;  // workers write what each client's batches were to trace/ in the folder
   bool quiet = false;
   bool verbose = false;

@@ -38,6 +38,7 @@ constexpr const char* kRunFiles[] = {"config.toml",
                                      "address",
                                      "run-id",
                                      "config.toml.next",
+                                     "rounds.log",
                                      "owners"};
 
 absl::Status RemoveRun(const std::string& path) {

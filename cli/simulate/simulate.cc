@@ -103,6 +103,7 @@ class Run {
                                                                .resume = resume,
                                                                .stateful = stateful_,
                                                                .state_reset = options_.state_reset,
+                                                               .replay = options_.replay,
                                                                .trace = options_.trace,
                                                                .quiet = options_.quiet,
                                                                .verbose = options_.verbose});
@@ -254,12 +255,14 @@ Ran RunOnce(const SimulateOptions& options, const sdk::Catalogue& catalogue,
     // What was refused, or would only come again, is not to be gone on with.
     const bool refused =
         absl::IsFailedPrecondition(end.status()) || absl::IsInvalidArgument(end.status());
-    const bool can_go_on = !refused && server::HasCheckpoint(run.folder());
+    const bool can_go_on =
+        !refused && options.replay.empty() && server::HasCheckpoint(run.folder());
     return {.code = ExitCodeOf(end.status()), .go_on = can_go_on ? run.folder() : ""};
   }
   if (*end != RunEnd::kFinished) {
-    return {.code = kExitInterrupted,
-            .go_on = server::HasCheckpoint(run.folder()) ? run.folder() : ""};
+    return {
+        .code = kExitInterrupted,
+        .go_on = options.replay.empty() && server::HasCheckpoint(run.folder()) ? run.folder() : ""};
   }
   absl::StatusOr<RunResult> result = ReadResult(run.folder());
   const absl::Status ended = result.ok() ? run.LookAfterStates() : result.status();

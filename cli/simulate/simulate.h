@@ -16,6 +16,7 @@ struct SimulateOptions {
       owners;                         // as written; checked like their keys
   uint32_t repeat = 1;                // runs with seeds seed, seed+1, …
   std::vector<uint64_t> state_reset;  // clients that start afresh; with `resume`
+  std::string replay;  // a log of rounds whose decisions the run repeats (`macaw replay`)
   bool force = false;
   bool tcp = false;    // TCP loopback instead of a Unix socket
   bool trace = false;  // the workers write down every batch (trace/ in the run's folder)

@@ -133,6 +133,14 @@ void AttemptTable::Settle(std::span<const Attempt> attempts, State state, uint64
 void AttemptTable::Count(std::span<const Attempt> attempts) {
   Settle(attempts, State::kCounted, counted_);
 }
+void AttemptTable::GiveUpQueued(ClientId client) {
+  Entry& entry = entries_.at(client);
+  assert(entry.state == State::kQueued);
+  entry.state = State::kGivenUp;
+  --queued_;
+  ++given_up_;
+}
+
 void AttemptTable::GiveUp(std::span<const Attempt> attempts) {
   Settle(attempts, State::kGivenUp, given_up_);
 }

@@ -59,6 +59,8 @@ class AttemptTable {
   // After Judge said yes: the attempts are in the round's result, or will never be.
   void Count(std::span<const Attempt> attempts);
   void GiveUp(std::span<const Attempt> attempts);
+  // The client must be queued: its round does without it, and nobody is leased it.
+  void GiveUpQueued(ClientId client);
 
   // When to call Expire: not after the next lease runs out, and seldom before. TimePoint::max()
   // when nothing is leased. These two cost the same for any cohort.

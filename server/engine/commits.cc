@@ -155,16 +155,19 @@ void RoundEngine::NoteTurns(const Worker& worker, const fleet::Part& part) {
   }
 }
 
-fleet::CommitReply RoundEngine::Accept(Ticket ticket, Worker& worker, const fleet::Part& part,
-                                       const absl::Status& decoded, bool& adding) {
+fleet::CommitReply RoundEngine::Accept(Ticket ticket, Worker& worker, uint64_t commit_id,
+                                       const fleet::Part& part, const absl::Status& decoded,
+                                       bool& adding) {
   const std::vector<Attempt> attempts = AttemptsOf(part);
   const bool current =
       state_ == State::kRunning && part.round == order_.round && part.phase == order_.phase;
   const auto turn_down = [&](Verdict verdict, const absl::Status& why) {
-    host_.Note({verdict == Verdict::kStale ? "part_stale" : "part_refused",
-                {{"worker", worker.name},
-                 {"round", int64_t{part.round.value}},
-                 {"why", std::string(why.message())}}});
+    host_.Record(log::TurnedDown{.round = part.round,
+                                 .phase = part.phase,
+                                 .node = worker.id,
+                                 .commit = commit_id,
+                                 .stale = verdict == Verdict::kStale,
+                                 .why = std::string(why.message())});
     // Nothing of the part counts, so what is still leased to this worker has to be trained again.
     if (current)
       Requeue(table_.Release(worker.id, attempts),
@@ -196,13 +199,16 @@ fleet::CommitReply RoundEngine::Accept(Ticket ticket, Worker& worker, const flee
   for (const fleet::ClientRecord& record : part.included) {
     if (record.has_state) versions_.Stage(record.attempt, worker.id);
   }
-  host_.Note({"part",
-              {{"worker", worker.name},
-               {"round", int64_t{part.round.value}},
-               {"clients", static_cast<int64_t>(included.size())},
-               {"left_out", static_cast<int64_t>(left_out.size())},
-               {"seconds", SecondsOf(part)}}});
-  if (!included.empty()) {
+  const bool adds = !included.empty();
+  host_.Record(log::Accepted{.round = part.round,
+                             .phase = part.phase,
+                             .node = worker.id,
+                             .commit = commit_id,
+                             .included = std::move(included),
+                             .given_up = log::GivenUpOf(part.left_out),
+                             .sums = part.sums.digest,
+                             .seconds = SecondsOf(part)});
+  if (adds) {
     adding = true;
     ++adding_;
     host_.Add(ticket);
@@ -236,7 +242,8 @@ void RoundEngine::Commit(Ticket ticket, const fleet::CommitRequest& request,
   evaluation_.DropWorker(worker->id);
   fleet::CommitReply reply{.verdict = Verdict::kAccepted};
   bool adding = false;
-  if (request.part.has_value()) reply = Accept(ticket, *worker, *request.part, decoded, adding);
+  if (request.part.has_value())
+    reply = Accept(ticket, *worker, request.commit_id, *request.part, decoded, adding);
   if (reply.verdict == Verdict::kAccepted) worker->last_commit = request.commit_id;
   if (!adding)
     answer(std::move(reply));  // else PartAdded answers: the sum is acknowledged once it is in

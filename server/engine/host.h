@@ -3,8 +3,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
-#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -13,6 +11,7 @@
 #include "core/ids.h"
 #include "proto/fleet/messages.h"
 #include "server/engine/evaluation_board.h"
+#include "server/log/record.h"
 
 namespace macaw::server {
 
@@ -57,12 +56,6 @@ struct PhaseReport {
   std::vector<Turn> turns;  // of the records, as they arrived
 };
 
-// One line of events.jsonl.
-struct Event {
-  std::string kind;
-  std::vector<std::pair<std::string, std::variant<int64_t, double, std::string>>> fields;
-};
-
 enum class RunEnd : uint8_t { kFinished, kStopped, kInterrupted, kFailed };
 
 // Everything the round engine asks for but does not do: vectors, files, answers. Called on the
@@ -82,7 +75,8 @@ class EngineHost {
   virtual std::optional<std::string> Evaluated(const EvaluationSums& sums) = 0;
   virtual void AnswerLease(Ticket ticket, fleet::LeaseReply reply) = 0;
   virtual void AnswerCommit(Ticket ticket, fleet::CommitReply reply) = 0;
-  virtual void Note(Event event) = 0;
+  // What has happened: for the run's log (server/log/record.h).
+  virtual void Record(log::Record record) = 0;
   // Nobody speaks in this session any more.
   virtual void SessionEnded(SessionId session) = 0;
   // Called once, last. `status` is OK unless the run failed.

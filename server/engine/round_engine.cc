@@ -3,6 +3,7 @@
 #include "server/engine/round_engine.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "core/status.h"
@@ -48,6 +49,7 @@ void RoundEngine::Begin(TimePoint now) {
   auto sampler = scheduler::MakeSampler(options_.run.cohort, roster_.rows());
   if (!sampler.ok()) return Fail(sampler.status());
   sampler_ = *std::move(sampler);
+  eligible_ = DigestOf(BytesOf(std::span<const uint32_t>(roster_.rows())));
   if (options_.evaluate_first.has_value())
     OpenEvaluation(Round(completed_), *options_.evaluate_first);
   if (evaluation_open_ && options_.evaluation_gates) {
@@ -146,6 +148,8 @@ void RoundEngine::BroadcastReady(Round round, Phase phase, absl::StatusOr<fleet:
   if (state_ != State::kPreparing || round != order_.round || phase != order_.phase) return;
   if (!broadcast.ok()) return Fail(broadcast.status());
   broadcast_ = *std::move(broadcast);
+  RecordOpened();
+  GiveUpAsDecided();
   report_.times.ready = now;
   PlanPools();
   state_ = State::kRunning;
@@ -153,11 +157,44 @@ void RoundEngine::BroadcastReady(Round round, Phase phase, absl::StatusOr<fleet:
   Advance(now);
 }
 
+void RoundEngine::RecordOpened() {
+  log::RoundOpened opened{.round = order_.round,
+                          .phase = order_.phase,
+                          .eligible = eligible_,
+                          .max_weight = order_.grid.max_weight,
+                          .total_weight = order_.grid.total_weight,
+                          .max_multiplicity = order_.grid.max_multiplicity,
+                          .total_multiplicity = order_.grid.total_multiplicity,
+                          .broadcast = broadcast_.digest,
+                          .broadcast_bytes = broadcast_.size};
+  opened.cohort.reserve(cohort_.entries.size());
+  for (const scheduler::CohortEntry& entry : cohort_.entries)
+    opened.cohort.push_back({.client = entry.client, .multiplicity = entry.multiplicity});
+  host_.Record(std::move(opened));
+}
+
+void RoundEngine::GiveUpAsDecided() {
+  const auto decided = options_.given_up.find({order_.round, order_.phase});
+  if (decided == options_.given_up.end()) return;
+  log::GaveUp gave_up{.round = order_.round, .phase = order_.phase};
+  for (const log::GivenUp& one : decided->second) {
+    const ClientId client = one.attempt.client;
+    if (FindEntry(client) == nullptr) continue;  // another cohort: the logs will show it
+    table_.GiveUpQueued(client);
+    report_.left_out.push_back(
+        {.attempt = {.client = client}, .reason = one.reason, .message = TextOf(one)});
+    gave_up.given_up.push_back(one);
+  }
+  host_.Record(std::move(gave_up));
+}
+
 // Each pool's clients on its own workers.
 void RoundEngine::PlanPools() {
   std::vector<scheduler::Cohort> cohorts(pools_.size());
-  for (const scheduler::CohortEntry& entry : cohort_.entries)
+  for (const scheduler::CohortEntry& entry : cohort_.entries) {
+    if (table_.StateOf(entry.client) != AttemptTable::State::kQueued) continue;  // given up already
     cohorts[roster_.HoldingOf(entry.client).value].entries.push_back(entry);
+  }
   for (size_t i = 0; i < pools_.size(); ++i) {
     Pool& pool = pools_[i];
     pool.dispatch = {};
@@ -172,7 +209,7 @@ void RoundEngine::PlanPools() {
     const scheduler::Plan plan = scheduler_.Assign(cohort, workers);
     // An owner's clients leave nothing to plan.
     if (roster_.owner_of(HoldingId(static_cast<uint32_t>(i))).empty())
-      host_.Note({"planned", {{"round", int64_t{order_.round.value}}, {"why", plan.reason}}});
+      host_.Record(log::Planned{.round = order_.round, .phase = order_.phase, .why = plan.reason});
     pool.dispatch = scheduler::DispatchQueue(plan);
     if (!workers.empty()) continue;
     // Nobody who has them is there: whoever comes takes from the common pool.
@@ -237,7 +274,7 @@ bool RoundEngine::MoveOnWithoutClients() {
   const std::string what = absl::StrCat(
       "round ", order_.round.value, ": all ", report_.left_out.size(),
       " clients had to be left out; client ", first.attempt.client.value, ": ", first.message);
-  host_.Note({"round_lost", {{"round", int64_t{order_.round.value}}, {"why", what}}});
+  host_.Record(log::RoundLost{.round = order_.round, .phase = order_.phase, .why = what});
   // A shorter run that has lost all its rounds has trained nothing either.
   const uint32_t most =
       std::min(options_.max_lost_rounds, options_.run.rounds - options_.completed);

@@ -25,6 +25,7 @@
 #include "server/engine/host.h"
 #include "server/engine/roster.h"
 #include "server/engine/version_index.h"
+#include "server/log/history.h"
 
 namespace macaw::server {
 
@@ -44,8 +45,9 @@ struct EngineOptions {
   std::optional<fleet::Blob>
       evaluate_first;  // the model after `completed`, if its evaluation is still owed
   Digest run_id;
-  bool stateful = false;  // clients keep a state between rounds
-  VersionIndex versions;  // of a resumed run
+  log::Decisions given_up;  // of a run that repeats another one: these are not trained
+  bool stateful = false;    // clients keep a state between rounds
+  VersionIndex versions;    // of a resumed run
   // Makes the numbers of sessions; never 0, never twice. Default: 1, 2, 3, …, for tests. A server
   // gives random ones.
   std::function<uint64_t()> session_numbers;
@@ -163,6 +165,8 @@ class RoundEngine {
   void Begin(TimePoint now);
   void OpenRound(Round round, TimePoint now);
   void OpenPhase(Phase phase, TimePoint now);
+  void RecordOpened();
+  void GiveUpAsDecided();
   void OpenEvaluation(Round round, fleet::Blob model);
   bool Serve(Worker& worker, const fleet::LeaseRequest& request, Ticket ticket, TimePoint now);
   void ServeParked(TimePoint now);
@@ -178,8 +182,8 @@ class RoundEngine {
                       TimePoint expires, std::vector<fleet::EvaluationTask>& tasks);
   std::vector<Attempt> TakeDeletable(Pool& pool);
   void Requeue(const std::vector<Attempt>& ended, const std::string& why);
-  fleet::CommitReply Accept(Ticket ticket, Worker& worker, const fleet::Part& part,
-                            const absl::Status& decoded, bool& adding);
+  fleet::CommitReply Accept(Ticket ticket, Worker& worker, uint64_t commit_id,
+                            const fleet::Part& part, const absl::Status& decoded, bool& adding);
   absl::Status CheckRecords(const fleet::Part& part) const;
   absl::Status CheckWork(const fleet::ClientRecord& record,
                          const scheduler::CohortEntry& entry) const;
@@ -221,6 +225,7 @@ class RoundEngine {
   std::vector<Pool> pools_;     // by holding
   uint64_t central_slots_ = 0;  // of the workers that have the central test set
   std::unique_ptr<scheduler::CohortSampler> sampler_;
+  Digest eligible_;  // of the clients that it draws from, and their rows
 
   std::map<WorkerId, Worker> workers_;
   std::set<std::pair<std::string, uint64_t>> replaced_;  // (name, incarnation) of former processes

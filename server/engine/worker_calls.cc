@@ -127,10 +127,13 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::Register
                 .central_test = request.central_test_rows > 0};
   reply.session = worker.session;
   sessions_[worker.session] = worker.id;
-  host_.Note({"worker_joined",
-              {{"worker", worker.name},
-               {"number", int64_t{worker.id.value}},
-               {"slots", int64_t{worker.slots}}}});
+  host_.Record(
+      log::NodeJoined{.node = worker.id,
+                      .name = worker.name,
+                      .slots = worker.slots,
+                      .incarnation = worker.incarnation,
+                      .profile = worker.device,
+                      .holdings = {{.data = request.data_digest, .clients = request.clients}}});
   for (auto& [phase, estimator] : estimators_) estimator.AddWorker(worker.id, worker.device);
   PoolOf(worker).workers.insert(worker.id);
   PoolOf(worker).slots += worker.slots;
@@ -177,7 +180,7 @@ void RoundEngine::Lose(WorkerId id, const std::string& why, TimePoint now) {
   host_.SessionEnded(worker.session);
   if (worker.parked.has_value())
     host_.AnswerLease(worker.parked->ticket, {.next = Next::kRegister});
-  host_.Note({"worker_lost", {{"worker", worker.name}, {"why", why}}});
+  host_.Record(log::NodeLost{.node = id, .name = worker.name, .why = why});
   const std::vector<Attempt> lost = table_.DropWorker(id);
   for (const Attempt& attempt : lost) lost_leases_[attempt.fence] = worker.name;
   Requeue(lost, absl::StrCat(worker.name, " lost"));
@@ -203,9 +206,7 @@ void RoundEngine::CountDeaths(const std::string& worker, const std::vector<Attem
     if (FindEntry(attempt.client) == nullptr) continue;
     lost_leases_.erase(lease);
     const uint32_t deaths = ++deaths_[attempt.client];
-    host_.Note(
-        {"died_running",
-         {{"client", static_cast<int64_t>(attempt.client.value)}, {"deaths", int64_t{deaths}}}});
+    host_.Record(log::Died{.round = order_.round, .client = attempt.client, .deaths = deaths});
     if (deaths >= options_.max_deaths) {
       Fail(absl::AbortedError(absl::StrCat(
           "client ", attempt.client.value, " was being trained when its worker died, ", deaths,
@@ -294,8 +295,11 @@ bool RoundEngine::Serve(Worker& worker, const fleet::LeaseRequest& request, Tick
                                  .total_weight = order_.grid.total_weight,
                                  .max_multiplicity = order_.grid.max_multiplicity,
                                  .total_multiplicity = order_.grid.total_multiplicity};
+      log::Leased leased{.round = order_.round, .phase = order_.phase, .node = worker.id};
+      leased.attempts.reserve(piece.clients.size());
       for (const scheduler::CohortEntry& entry : piece.clients) {
         const Attempt attempt = table_.Lease(entry.client, worker.id, expires, fences_);
+        leased.attempts.push_back(attempt);
         leased_at_[entry.client] = now;
         lease.assignments.push_back({.client = entry.client,
                                      .place = roster_.PlaceOf(entry.client),
@@ -304,6 +308,7 @@ bool RoundEngine::Serve(Worker& worker, const fleet::LeaseRequest& request, Tick
                                      .weight = WeightOf(entry.client),
                                      .state_version = versions_.Current(entry.client)});
       }
+      host_.Record(std::move(leased));
       lease.last = pool.dispatch.empty();
       reply.training = std::move(lease);
     }
@@ -372,10 +377,8 @@ void RoundEngine::Requeue(const std::vector<Attempt>& ended, const std::string& 
   for (const Attempt& attempt : ended)
     PoolOf(attempt.client).dispatch.PutBack(*FindEntry(attempt.client));
   report_.requeued += ended.size();
-  host_.Note({"requeued",
-              {{"round", int64_t{order_.round.value}},
-               {"clients", static_cast<int64_t>(ended.size())},
-               {"why", why}}});
+  host_.Record(
+      log::Requeued{.round = order_.round, .phase = order_.phase, .attempts = ended, .why = why});
 }
 
 fleet::HeartbeatReply RoundEngine::Heartbeat(const fleet::HeartbeatRequest& request,

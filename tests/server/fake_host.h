@@ -13,6 +13,7 @@
 
 #include "core/random.h"
 #include "server/engine/round_engine.h"
+#include "tests/server/log_law.h"
 
 // The engine's surroundings without vectors, threads, clock and files.
 namespace macaw::server::testing_support {
@@ -137,7 +138,7 @@ class FakeHost final : public EngineHost {
     EXPECT_TRUE(commits.emplace(ticket, std::move(reply)).second) << "a call was answered twice";
   }
   void SessionEnded(SessionId) override {}
-  void Note(Event) override {}
+  void Record(log::Record record) override { law.Add(record); }
   void Ended(RunEnd end, absl::Status status, std::string) override {
     EXPECT_FALSE(ended.has_value());
     ended = end;
@@ -163,6 +164,7 @@ class FakeHost final : public EngineHost {
 
   std::map<Ticket, fleet::LeaseReply> leases;
   std::map<Ticket, fleet::CommitReply> commits;
+  LogLaw law;  // checks every record
   std::optional<RunEnd> ended;
   absl::Status error;
 

@@ -1,0 +1,95 @@
+#include "cli/commands/replay.h"
+
+#include <filesystem>
+#include <iostream>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "cli/process/exit.h"
+#include "cli/simulate/simulate.h"
+#include "core/files.h"
+#include "core/status.h"
+#include "server/log/history.h"
+
+namespace macaw::cli {
+namespace {
+
+namespace log = server::log;
+
+std::string LogOf(const std::string& run) { return run + "/rounds.log"; }
+
+// What the log tells must be all that the world decided.
+absl::StatusOr<log::History> ReadRepeatable(const std::string& run) {
+  if (!FileExists(LogOf(run))) {
+    return absl::NotFoundError(
+        absl::StrCat(run, " has no log of rounds (", LogOf(run), "), so it cannot be repeated"));
+  }
+  MACAW_ASSIGN_OR_RETURN(log::History history, log::ReadHistory(LogOf(run)));
+  if (history.completed().value == 0)
+    return absl::FailedPreconditionError(absl::StrCat(run, " has not done any round yet"));
+  if (history.rounds().begin()->first > Round(1)) {
+    return absl::FailedPreconditionError(absl::StrCat("the log of ", run, " begins with round ",
+                                                      history.rounds().begin()->first.value,
+                                                      ", so the run cannot be repeated"));
+  }
+  for (const log::RunOpened& session : history.sessions()) {
+    if (session.reset_states.empty()) continue;
+    return absl::UnimplementedError(
+        absl::StrCat("in ", run, " clients gave their states up after round ",
+                     session.completed.value, " (--state-reset), which cannot be repeated"));
+  }
+  return history;
+}
+
+// Why equal decisions may have led elsewhere, where the logs know it.
+std::string Advice(const log::History& recorded, const log::History& repeated) {
+  if (recorded.sessions().front().configuration != repeated.sessions().front().configuration)
+    return "; the configuration is another one, or was read by another version of Macaw";
+  if (recorded.profile() != repeated.profile()) {
+    return absl::StrCat("; the numeric profile was ", recorded.profile(), " and is now ",
+                        repeated.profile());
+  }
+  return "";
+}
+
+absl::StatusOr<int> Repeat(const ReplayCommand& command) {
+  MACAW_ASSIGN_OR_RETURN(const log::History recorded, ReadRepeatable(command.run));
+  std::error_code ignored;
+  if (std::filesystem::equivalent(command.run, command.out, ignored))
+    return absl::InvalidArgumentError("--out is the run itself: name another folder");
+  const int code = Simulate({.config = command.run + "/config.toml",
+                             .out = command.out,
+                             .rounds = absl::StrCat(recorded.completed().value),
+                             .processes = command.processes,
+                             .slots = command.slots,
+                             .replay = LogOf(command.run),
+                             .force = command.force,
+                             .quiet = command.quiet});
+  if (code != kExitOk) return code;
+  MACAW_ASSIGN_OR_RETURN(const log::History repeated, log::ReadHistory(LogOf(command.out)));
+  if (const auto difference = log::FirstDifference(recorded, repeated)) {
+    return absl::AbortedError(absl::StrCat(command.out, " does not repeat ", command.run,
+                                           ": they differ in ", *difference,
+                                           Advice(recorded, repeated)));
+  }
+  std::cout << "same       " << recorded.completed().value
+            << (recorded.completed().value == 1 ? " round" : " rounds");
+  const auto& ended = recorded.ended();
+  if (ended.has_value() && Round(ended->rounds) == recorded.completed() && !ended->model.IsZero()) {
+    std::cout << ", and the same model: " << ended->model.Hex();
+  } else {
+    std::cout << "; what the run's own model was after the last one, its log does not say";
+  }
+  std::cout << std::endl;
+  return kExitOk;
+}
+
+}  // namespace
+
+int Replay(const ReplayCommand& command) {
+  const absl::StatusOr<int> code = Repeat(command);
+  return code.ok() ? *code : Report(code.status());
+}
+
+}  // namespace macaw::cli

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/ids.h"
+#include "server/log/record.h"
+
+namespace macaw::server {
+
+// One line of events.jsonl, without its time.
+struct Event {
+  std::string kind;
+  std::vector<std::pair<std::string, std::variant<int64_t, double, std::string>>> fields;
+  friend bool operator==(const Event&, const Event&) = default;
+};
+
+// events.jsonl as it follows from the log of rounds: what people and scripts want to know of a
+// session, without who was leased what. One thread.
+class EventLines {
+ public:
+  // Of the session's next record: none, one or several.
+  std::vector<Event> Of(const log::Record& record);
+
+ private:
+  std::string NameOf(WorkerId node) const;
+  std::vector<Event> OfClosed(const log::Closed& closed);
+
+  std::map<WorkerId, std::string> names_;
+  uint64_t left_out_ = 0;               // in the open round's closed phases
+  std::vector<log::GivenUp> given_up_;  // in the open phase
+  std::vector<log::GivenUp> before_;    // in the open round's closed phases
+};
+
+}  // namespace macaw::server

@@ -1,0 +1,140 @@
+#include "server/log/history.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/status.h"
+#include "server/log/reader.h"
+
+namespace macaw::server::log {
+
+void Sessions::Add(const Entry& entry) {
+  if (const auto* run = std::get_if<RunOpened>(&entry.record))
+    begins_.emplace_back(entry.sequence, run->completed);
+}
+
+Standing Sessions::Of(const Entry& entry) const {
+  const Round round = PlaceOf(entry.record).first;
+  const auto undoes = [&](const std::pair<uint64_t, Round>& session) {
+    return session.first > entry.sequence && session.second < round;
+  };
+  return std::ranges::any_of(begins_, undoes) ? Standing::kUndone : Standing::kCounts;
+}
+
+History::PhaseStory* History::Find(Round round, Phase phase) {
+  const auto story = rounds_.find(round);
+  if (story == rounds_.end()) return nullptr;
+  const auto found = story->second.find(phase);
+  return found == story->second.end() ? nullptr : &found->second;
+}
+
+void History::AddGivenUp(Round round, Phase phase, const std::vector<GivenUp>& given_up) {
+  PhaseStory* story = Find(round, phase);
+  if (story == nullptr) return;
+  for (const GivenUp& one : given_up) story->given_up[one.attempt.client] = one;
+}
+
+Decisions History::decisions() const {
+  Decisions decisions;
+  for (const auto& [round, phases] : rounds_) {
+    if (round > completed_) break;
+    for (const auto& [phase, story] : phases) {
+      for (const auto& [client, given_up] : story.given_up)
+        decisions[{round, phase}].push_back(given_up);
+    }
+  }
+  return decisions;
+}
+
+void History::Add(const Record& record) {
+  if (const auto* run = std::get_if<RunOpened>(&record)) {
+    rounds_.erase(rounds_.upper_bound(run->completed), rounds_.end());
+    completed_ = run->completed;
+    ended_.reset();
+    sessions_.push_back(*run);
+  } else if (const auto* node = std::get_if<NodeJoined>(&record)) {
+    profile_ = node->profile;
+  } else if (const auto* opened = std::get_if<RoundOpened>(&record)) {
+    RoundStory& story = rounds_[opened->round];
+    story.erase(story.lower_bound(opened->phase), story.end());
+    story[opened->phase].opened = *opened;
+  } else if (const auto* accepted = std::get_if<Accepted>(&record)) {
+    AddGivenUp(accepted->round, accepted->phase, accepted->given_up);
+  } else if (const auto* gave_up = std::get_if<GaveUp>(&record)) {
+    AddGivenUp(gave_up->round, gave_up->phase, gave_up->given_up);
+  } else if (const auto* closed = std::get_if<Closed>(&record)) {
+    if (PhaseStory* phase = Find(closed->round, closed->phase); phase != nullptr)
+      phase->closed = *closed;
+    if (closed->last) completed_ = std::max(completed_, closed->round);
+  } else if (const auto* ended = std::get_if<RunEnded>(&record)) {
+    ended_ = *ended;
+  }
+}
+
+namespace {
+
+std::optional<std::string> PhaseDifference(const History::PhaseStory& recorded,
+                                           const History::PhaseStory& repeated) {
+  const auto& was = recorded.opened;
+  const auto& is = repeated.opened;
+  if (was.eligible != is.eligible) return "other clients, or other numbers of rows, to draw from";
+  if (was.cohort != is.cohort) return "another cohort";
+  if (was.max_weight != is.max_weight || was.total_weight != is.total_weight)
+    return "other weights of the clients";
+  if (was.broadcast != is.broadcast) return "another model is sent to the clients";
+  if (recorded.given_up.size() != repeated.given_up.size() ||
+      !std::ranges::equal(
+          recorded.given_up, repeated.given_up, {}, [](const auto& entry) { return entry.first; },
+          [](const auto& entry) { return entry.first; })) {
+    return absl::StrCat(repeated.given_up.size(), " clients had to be left out instead of ",
+                        recorded.given_up.size(), ", or other ones");
+  }
+  if (!recorded.closed.has_value()) return std::nullopt;
+  if (!repeated.closed.has_value()) return "it was not done again";
+  if (recorded.closed->counted != repeated.closed->counted)
+    return "another number of clients counts";
+  // A digest of the model is there when its evaluation was due.
+  const Digest& model = recorded.closed->model;
+  if (!model.IsZero() && !repeated.closed->model.IsZero() && model != repeated.closed->model)
+    return "it ends with another model";
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::string> FirstDifference(const History& recorded, const History& repeated) {
+  for (const auto& [round, phases] : recorded.rounds()) {
+    if (round > recorded.completed()) break;
+    for (const auto& [phase, story] : phases) {
+      const std::string where = absl::StrCat(
+          "round ", round.value, phase.value > 0 ? absl::StrCat(", phase ", int{phase.value}) : "");
+      const auto again = repeated.rounds().find(round);
+      if (again == repeated.rounds().end() || !again->second.contains(phase))
+        return absl::StrCat(where, ": it was not done again");
+      if (const auto difference = PhaseDifference(story, again->second.at(phase)))
+        return absl::StrCat(where, ": ", *difference);
+    }
+  }
+  const auto& was = recorded.ended();
+  const auto& is = repeated.ended();
+  if (was.has_value() && is.has_value() && was->rounds == is->rounds) {
+    if (!was->model.IsZero() && !is->model.IsZero() && was->model != is->model)
+      return absl::StrCat("after round ", was->rounds, ": another model");
+    if (!was->states.IsZero() && !is->states.IsZero() && was->states != is->states)
+      return absl::StrCat("after round ", was->rounds, ": other states of the clients");
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<History> ReadHistory(const std::string& path) {
+  MACAW_ASSIGN_OR_RETURN(Reader reader, Reader::Open(path));
+  History history;
+  while (true) {
+    MACAW_ASSIGN_OR_RETURN(const std::optional<Entry> entry, reader.Next());
+    if (!entry.has_value()) return history;
+    history.Add(entry->record);
+  }
+}
+
+}  // namespace macaw::server::log

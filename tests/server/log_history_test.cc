@@ -1,0 +1,83 @@
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "server/log/history.h"
+
+namespace macaw::server::log {
+namespace {
+
+RoundOpened Opened(uint32_t round, const std::string& broadcast, uint8_t phase = 0) {
+  return {.round = Round(round), .phase = Phase(phase), .broadcast = DigestOf(broadcast)};
+}
+Closed Done(uint32_t round, uint8_t phase = 0, bool last = true) {
+  return {.round = Round(round), .phase = Phase(phase), .last = last};
+}
+Accepted Without(uint32_t round, uint64_t client, uint8_t phase = 0) {
+  return {.round = Round(round),
+          .phase = Phase(phase),
+          .given_up = {{.attempt = {ClientId(client), {1, client}}, .message = "broken"}}};
+}
+
+TEST(LogHistory, ARoundThatAResumeUndidIsToldOnceAsItWasDoneLast) {
+  History history;
+  history.Add(RunOpened{.epoch = 1});
+  for (const uint32_t round : {1, 2, 3}) {
+    history.Add(Opened(round, "before"));
+    history.Add(Without(round, round));
+    history.Add(Done(round));
+  }
+  history.Add(Opened(4, "before"));
+  EXPECT_EQ(history.completed(), Round(3));
+  EXPECT_EQ(history.rounds().size(), 4u);
+
+  history.Add(RunOpened{.epoch = 2, .completed = Round(2)});
+  EXPECT_EQ(history.completed(), Round(2));
+  EXPECT_EQ(history.rounds().size(), 2u) << "rounds 3 and 4 are to be done again";
+  history.Add(Opened(3, "after"));
+  history.Add(Without(3, 9));
+  history.Add(Done(3));
+  history.Add(RunEnded{.how = End::kInterrupted, .rounds = 3});
+  EXPECT_EQ(history.completed(), Round(3));
+  EXPECT_EQ(history.sessions().size(), 2u);
+  ASSERT_TRUE(history.ended().has_value());
+  const auto& third = history.rounds().at(Round(3)).at(Phase(0));
+  EXPECT_EQ(third.opened.broadcast, DigestOf("after"));
+  EXPECT_EQ(third.given_up.size(), 1u);
+  EXPECT_TRUE(third.given_up.contains(ClientId(9)));
+  EXPECT_TRUE(history.rounds().at(Round(2)).at(Phase(0)).given_up.contains(ClientId(2)));
+
+  history.Add(RunOpened{.epoch = 3, .completed = Round(3)});
+  EXPECT_FALSE(history.ended().has_value()) << "it goes on";
+}
+
+TEST(LogHistory, TheFirstSessionMayBeMissing) {
+  History history;
+  history.Add(RunOpened{.epoch = 5, .completed = Round(70)});
+  EXPECT_EQ(history.completed(), Round(70));
+  EXPECT_TRUE(history.rounds().empty());
+  history.Add(Opened(71, "x"));
+  history.Add(Done(71));
+  EXPECT_EQ(history.completed(), Round(71));
+}
+
+TEST(LogHistory, ARoundIsDoneWithItsLastPhase) {
+  History history;
+  history.Add(RunOpened{});
+  history.Add(Opened(1, "a", 0));
+  history.Add(Without(1, 5, 0));
+  history.Add(Done(1, 0, /*last=*/false));
+  EXPECT_EQ(history.completed(), Round(0));
+  history.Add(Opened(1, "b", 1));
+  history.Add(Without(1, 6, 1));
+  history.Add(Done(1, 1));
+  EXPECT_EQ(history.completed(), Round(1));
+  const auto& phases = history.rounds().at(Round(1));
+  ASSERT_EQ(phases.size(), 2u);
+  EXPECT_TRUE(phases.at(Phase(0)).given_up.contains(ClientId(5)));
+  EXPECT_FALSE(phases.at(Phase(1)).given_up.contains(ClientId(5)));
+  EXPECT_TRUE(phases.at(Phase(0)).closed.has_value());
+}
+
+}  // namespace
+}  // namespace macaw::server::log

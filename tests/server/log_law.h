@@ -1,0 +1,83 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <vector>
+
+#include "server/log/record.h"
+
+namespace macaw::server::testing_support {
+
+// What every session's records obey: they tell of each client of an open phase at every moment
+// whether it waits, who has it, or what became of it. So the state of a round can be had from them.
+class LogLaw {
+ public:
+  void Add(const log::Record& record) {
+    if (const auto* joined = std::get_if<log::NodeJoined>(&record)) {
+      EXPECT_TRUE(nodes_.insert(joined->node).second);
+    } else if (const auto* lost = std::get_if<log::NodeLost>(&record)) {
+      EXPECT_EQ(nodes_.erase(lost->node), 1u);
+    } else if (const auto* opened = std::get_if<log::RoundOpened>(&record)) {
+      EXPECT_TRUE(waiting_.empty() && leased_.empty()) << "the phase before has not ended";
+      EXPECT_EQ(opened->phase.value > 0, opened->round == round_ && rounds_ > 0);
+      rounds_ += opened->phase.value == 0 ? 1 : 0;
+      round_ = opened->round;
+      phase_ = opened->phase;
+      for (const log::Member& member : opened->cohort) waiting_.insert(member.client);
+      EXPECT_FALSE(opened->eligible.IsZero());
+      EXPECT_FALSE(opened->broadcast.IsZero());
+    } else if (const auto* leased = std::get_if<log::Leased>(&record)) {
+      ExpectHere(*leased);
+      EXPECT_TRUE(nodes_.contains(leased->node));
+      for (const Attempt& attempt : leased->attempts) {
+        EXPECT_EQ(waiting_.erase(attempt.client), 1u) << "client " << attempt.client;
+        leased_[attempt] = leased->node;
+      }
+    } else if (const auto* accepted = std::get_if<log::Accepted>(&record)) {
+      ExpectHere(*accepted);
+      for (const Attempt& attempt : accepted->included) Settle(attempt, accepted->node);
+      for (const log::GivenUp& given_up : accepted->given_up)
+        Settle(given_up.attempt, accepted->node);
+      settled_ += accepted->included.size() + accepted->given_up.size();
+    } else if (const auto* gave_up = std::get_if<log::GaveUp>(&record)) {
+      ExpectHere(*gave_up);
+      for (const log::GivenUp& given_up : gave_up->given_up)
+        EXPECT_EQ(waiting_.erase(given_up.attempt.client), 1u);
+      settled_ += gave_up->given_up.size();
+    } else if (const auto* requeued = std::get_if<log::Requeued>(&record)) {
+      ExpectHere(*requeued);
+      for (const Attempt& attempt : requeued->attempts) {
+        EXPECT_EQ(leased_.erase(attempt), 1u) << "client " << attempt.client;
+        waiting_.insert(attempt.client);
+      }
+    }
+  }
+
+  uint32_t rounds() const { return rounds_; }    // opened
+  uint64_t settled() const { return settled_; }  // clients, over all phases
+
+ private:
+  template <typename T>
+  void ExpectHere(const T& record) {
+    EXPECT_EQ(record.round, round_);
+    EXPECT_EQ(record.phase, phase_);
+  }
+  void Settle(const Attempt& attempt, WorkerId node) {
+    const auto lease = leased_.find(attempt);
+    ASSERT_NE(lease, leased_.end()) << "client " << attempt.client;
+    EXPECT_EQ(lease->second, node);
+    leased_.erase(lease);
+  }
+
+  std::set<WorkerId> nodes_;
+  Round round_;
+  Phase phase_;
+  std::set<ClientId> waiting_;
+  std::map<Attempt, WorkerId> leased_;
+  uint32_t rounds_ = 0;
+  uint64_t settled_ = 0;
+};
+
+}  // namespace macaw::server::testing_support

@@ -1,0 +1,115 @@
+// A run that repeats another one from its log.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/coordinator.h"
+#include "server/log/history.h"
+#include "tests/server/tiny_run.h"
+
+namespace macaw::server {
+namespace {
+
+using testing::HasSubstr;
+using testing_support::FakeWorker;
+using testing_support::Finish;
+using testing_support::RunBytes;
+using testing_support::StartError;
+using testing_support::StartTiny;
+using testing_support::Summand;
+using testing_support::TemporaryFolder;
+using testing_support::TinyOptions;
+
+// Takes clients out of a part, as if their training had failed; all of them where `keep` is 0.
+fleet::CommitRequest WithoutSome(const FakeWorker& worker, fleet::CommitRequest request,
+                                 size_t keep) {
+  fleet::Part& part = *request.part;
+  while (part.included.size() > keep) {
+    part.left_out.push_back({.attempt = part.included.back().attempt, .message = "no memory"});
+    part.included.pop_back();
+  }
+  std::vector<Summand> rest;
+  for (const fleet::ClientRecord& record : part.included)
+    rest.push_back({record.attempt.client, record.weight, record.multiplicity});
+  part.sums = rest.empty() ? fleet::Blob() : worker.Sums(rest);
+  return request;
+}
+
+// Four rounds; in the second two clients cannot be trained, in the third none can.
+void RunWithMisfortune(Options options) {
+  const auto coordinator = StartTiny(std::move(options));
+  FakeWorker worker(*coordinator);
+  ASSERT_TRUE(worker.Register().ok());
+  worker.RunThrough(1);
+  for (const size_t keep : {2, 0}) {
+    const auto part = worker.WorkOnPart();
+    ASSERT_TRUE(part.has_value());
+    EXPECT_EQ(worker.Commit(WithoutSome(worker, *part, keep)).verdict, fleet::Verdict::kAccepted);
+  }
+  worker.RunToEnd();
+  ASSERT_TRUE(coordinator->Wait().ok());
+}
+
+log::History HistoryOf(const TemporaryFolder& folder) {
+  const auto history = log::ReadHistory(folder / "rounds.log");
+  EXPECT_TRUE(history.ok()) << history.status();
+  return history.value_or(log::History());
+}
+
+Options Repeating(const log::History& history, const TemporaryFolder& folder) {
+  Options options = TinyOptions(folder.path(), history.completed().value);
+  options.replays = history.sessions().front().run;
+  options.given_up = history.decisions();
+  return options;
+}
+
+TEST(Replay, ClientsThatTheRunDidWithoutAreNotTrainedAndTheModelIsTheSame) {
+  const TemporaryFolder first, again, undisturbed;
+  RunWithMisfortune(TinyOptions(first.path(), 4));
+  const log::History recorded = HistoryOf(first);
+  EXPECT_EQ(recorded.decisions().size(), 2u);
+  EXPECT_EQ(recorded.decisions().at({Round(3), Phase(0)}).size(), 4u);
+  Finish(Repeating(recorded, again));  // by an honest worker, which could train everybody
+  EXPECT_EQ(log::FirstDifference(recorded, HistoryOf(again)), std::nullopt);
+  EXPECT_EQ(RunBytes(first.path()).model, RunBytes(again.path()).model);
+
+  Finish(TinyOptions(undisturbed.path(), 4));
+  const auto difference = log::FirstDifference(recorded, HistoryOf(undisturbed));
+  ASSERT_TRUE(difference.has_value()) << "without the decisions it is another model";
+  EXPECT_THAT(*difference, HasSubstr("round 2"));
+}
+
+TEST(Replay, TheFirstRoundThatDiffersIsNamed) {
+  const TemporaryFolder first, shorter;
+  Finish(TinyOptions(first.path(), 3));
+  const log::History recorded = HistoryOf(first);
+  EXPECT_EQ(log::FirstDifference(recorded, recorded), std::nullopt);
+  {
+    const TemporaryFolder folder;
+    Options options = TinyOptions(folder.path(), 3);
+    options.run.cohort.seed += 1;
+    Finish(options);
+    EXPECT_THAT(log::FirstDifference(recorded, HistoryOf(folder)).value_or(""),
+                HasSubstr("round 1: another cohort"));
+  }
+  Finish(TinyOptions(shorter.path(), 2));
+  EXPECT_THAT(log::FirstDifference(recorded, HistoryOf(shorter)).value_or(""),
+              HasSubstr("round 3"));
+}
+
+TEST(Replay, CannotBeGoneOnWithAsAnOrdinaryRun) {
+  const TemporaryFolder first, again;
+  Finish(TinyOptions(first.path(), 2));
+  Finish(Repeating(HistoryOf(first), again));
+  Options options = TinyOptions(again.path(), 3);
+  options.resume = true;
+  const absl::Status refused = StartError(options);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(refused.message(), HasSubstr("macaw replay"));
+}
+
+}  // namespace
+}  // namespace macaw::server
