@@ -51,6 +51,8 @@ class Supervisor {
 
   absl::StatusOr<RunEnd> Run() {
     MACAW_RETURN_IF_ERROR(StartServer());
+    // A service may have been stopped before its signal was waited for.
+    MACAW_RETURN_IF_ERROR(OnChildSignals());
     while (server_.has_value()) {
       MACAW_RETURN_IF_ERROR(StartDueWorkers());
       MACAW_RETURN_IF_ERROR(WaitAndHandle());

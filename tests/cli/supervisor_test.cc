@@ -192,6 +192,8 @@ TEST_F(SupervisorTest, EndsTheRunOnceAServiceHasBeenStoppedForTooLong) {
                              .argv = {"/bin/sh", "-c", "kill -STOP $$"},
                              .log = dir_ + "/redis.log"});
   ASSERT_TRUE(redis.ok()) << redis.status();
+  // Stopped before anybody waits for its signal.
+  while (!redis->Stopped()) std::this_thread::yield();
   SupervisorOptions options = Options("echo a > READY; read line < DIR/fifo", "exec sleep 1000");
   options.patience = std::chrono::milliseconds(1);
   options.services.push_back({.fd = [&] { return redis->pidfd(); },
