@@ -96,9 +96,8 @@ class RoundEngine {
   void Interrupt();
   void Abort(absl::Status why);  // something outside the engine failed; the run ends as failed
 
-  // The worker that speaks in this session, while it is known, and its name; "" when it is not.
+  // The worker that speaks in this session, while it is known.
   std::optional<WorkerId> WorkerOf(SessionId session) const;
-  const std::string& NameOf(SessionId session) const;
   const Roster& roster() const { return roster_; }
   // Of the first node that registered, which all others must have; nothing while nobody has.
   const std::optional<NumericProfile>& profile() const { return profile_; }

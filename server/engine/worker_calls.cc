@@ -53,13 +53,11 @@ absl::Status RoundEngine::CheckNode(const fleet::RegisterRequest& request,
         "its test set of ", request.central_test_rows, " rows makes more than ", kMostChunks,
         " chunks of evaluation.chunk = ", run.evaluation.chunk, " rows: raise that"));
   }
-  const bool known = roster_.Find(request.data_digest).has_value();
-  const uint64_t clients = request.clients + (known ? 0 : roster_.clients());
-  if (run.clients != 0 && !known && clients > run.clients && roster_.clients() == 0) {
+  const bool whole = request.clients > 0 && table.names.empty();  // a population, by number
+  if (whole && run.clients != 0 && request.clients != run.clients) {
     return refuse(
         absl::StrCat("its data has ", request.clients, " clients, the run ", run.clients));
   }
-  const bool whole = run.clients == 0 || request.clients == run.clients;
   if (whole && options_.data_digest.has_value() && *options_.data_digest != request.data_digest) {
     return refuse(
         "its data (files, partition or seed) differs from what the checkpoint was trained on");
@@ -73,6 +71,8 @@ absl::Status RoundEngine::CheckNode(const fleet::RegisterRequest& request,
     return refuse("cohort.weight is \"tokens\", but its data does not hold sequences");
   if (const absl::Status status = roster_.Check(request, table); !status.ok())
     return refuse(std::string(status.message()));
+  const bool known = roster_.Find(request.data_digest).has_value();
+  const uint64_t clients = roster_.clients() + (known ? 0 : request.clients);
   if (run.clients != 0 && clients > run.clients) {
     return refuse(absl::StrCat("with its ", request.clients, " clients there are ", clients,
                                ", the run has ", run.clients));
@@ -155,12 +155,6 @@ SessionId RoundEngine::NewSession() const {
 std::optional<WorkerId> RoundEngine::WorkerOf(SessionId session) const {
   const auto it = sessions_.find(session);
   return it != sessions_.end() ? std::optional(it->second) : std::nullopt;
-}
-
-const std::string& RoundEngine::NameOf(SessionId session) const {
-  static const std::string nobody;
-  const auto it = sessions_.find(session);
-  return it != sessions_.end() ? workers_.at(it->second).name : nobody;
 }
 
 RoundEngine::Worker* RoundEngine::Seen(SessionId session, TimePoint now) {

@@ -131,6 +131,18 @@ TEST_F(OneRound, ANodeWithOtherDataOrAnotherProfileIsRefusedWithTheReason) {
   EXPECT_FALSE(engine_.Register(other, Table(), TimePoint{}).ok());
 }
 
+// It would be waited for in vain: the rest of its population comes from nowhere.
+TEST_F(OneRound, APopulationOfAnotherSizeThanTheRunsIsRefusedAtOnce) {
+  RunConfig run = TestRun(1);
+  run.clients = kPopulation;
+  RoundEngine engine({.run = run}, scheduler_, host_);
+  fleet::RegisterRequest node = Node();
+  node.clients = kPopulation - 1;
+  const fleet::ClientTable table{.rows = std::vector<uint32_t>(kPopulation - 1, 1)};
+  EXPECT_THAT(std::string(engine.Register(node, table, TimePoint{}).status().message()),
+              testing::HasSubstr("its data has 39 clients, the run 40"));
+}
+
 TEST_F(OneRound, ACohortLargerThanThePopulationFailsTheRunNotTheProcess) {
   fleet::RegisterRequest node = Node();
   node.clients = 5;
