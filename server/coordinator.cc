@@ -123,14 +123,13 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
 
   void Lease(const fleet::Caller& caller, fleet::LeaseRequest request, Duration wait,
              fleet::Reply<fleet::LeaseReply> reply) override {
-    loop_.Post(
-        [this, caller, request = std::move(request), wait, reply = std::move(reply)]() mutable {
-          if (Denied(caller, Call::kLease, request.session, reply)) return;
-          AnswerNoOlderAsk(request.session);
-          const Ticket ticket = ++last_ticket_;
-          leases_.emplace(ticket, std::move(reply));
-          engine_.Lease(ticket, request, wait, SteadyClock().Now());
-        });
+    if (Denied(caller, Call::kLease, request.session, reply)) return;
+    loop_.Post([this, request = std::move(request), wait, reply = std::move(reply)]() mutable {
+      AnswerNoOlderAsk(request.session);
+      const Ticket ticket = ++last_ticket_;
+      leases_.emplace(ticket, std::move(reply));
+      engine_.Lease(ticket, request, wait, SteadyClock().Now());
+    });
   }
 
   void Heartbeat(const fleet::Caller& caller, fleet::HeartbeatRequest request,

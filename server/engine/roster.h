@@ -41,7 +41,6 @@ class Roster {
   bool HasTable(const Digest& table) const { return tables_.contains(table); }
   uint64_t clients() const { return clients_; }
   uint32_t holdings() const { return static_cast<uint32_t>(holdings_.size()); }
-  uint64_t clients_of(HoldingId holding) const { return At(holding).clients; }
   // Nobody else may bring it; empty: any node with the same data.
   const std::string& owner_of(HoldingId holding) const { return At(holding).owner; }
   uint64_t central_test_rows() const { return central_rows_; }  // 0: nobody has brought a test set
