@@ -78,6 +78,7 @@ server::Options OptionsFrom(const Config& config, const ServerArguments& argumen
   options.run_dir = arguments.run_dir;
   options.resume = arguments.resume;
   options.checkpoint_every = config.output.checkpoint_every;
+  options.commit_durability = config.server.keeps_commits();
   options.lease_timeout = FromSeconds(config.server.lease_timeout);
   options.workers = config.server.workers > 0 ? config.server.workers
                                               : config.workers.processes + config.workers.owners;
