@@ -293,7 +293,7 @@ class Session {
 
   bool Beat() {
     fleet::HeartbeatRequest request{
-        .session = session_, .held = pool_->Queued(), .started = pool_->started()};
+        .session = session_, .held = pool_->Queued(), .progress = pool_->started()};
     if (const auto bytes = ProportionalSetSize(); bytes.ok()) request.memory_bytes = *bytes;
     const absl::StatusOr<fleet::HeartbeatReply> reply = link_.Heartbeat(request);
     if (!reply.ok()) return true;  // the working thread finds out by itself, and decides
