@@ -128,6 +128,7 @@ class RemoteLink final : public fleet::FleetLink {
   }
 
   void Shutdown() override { calls_.CancelAll(); }
+  uint64_t moved() const override { return blobs_.moved(); }
 
  private:
   struct Limits {

@@ -148,6 +148,7 @@ absl::StatusOr<uint64_t> BlobMover::UploadFrom(const fleet::Blob& blob, SessionI
       break;
     }
     at += size;
+    chunks_.Count();
   }
   std::optional<grpc::ByteBuffer> answer;
   // After the last chunk the server still hashes what it has not yet.
@@ -222,6 +223,7 @@ absl::Status BlobMover::DownloadFrom(const Digest& digest, AlignedBuffer& buffer
     // While gRPC reads the next chunk.
     if (verify_) digester.Add(std::span<const std::byte>(place));
     offset += chunk.size;
+    chunks_.Count();
   }
   return call.Explain(stream.Finish());
 }
