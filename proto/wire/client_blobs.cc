@@ -70,6 +70,11 @@ void OpenCalls::CancelAll() {
   for (grpc::ClientContext* context : open_) context->TryCancel();
 }
 
+bool OpenCalls::shut() const {
+  MutexLock lock(&mutex_);
+  return shut_;
+}
+
 bool OpenCalls::Pause(Duration time) {
   MutexLock lock(&mutex_);
   return !mutex_.AwaitFor(time, [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return shut_; });

@@ -37,12 +37,13 @@ class OpenCalls {
   };
 
   void CancelAll() ABSL_LOCKS_EXCLUDED(mutex_);  // and everything that begins later
+  bool shut() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Waits; false when shut down meanwhile.
   bool Pause(Duration time) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   const std::string token_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   bool shut_ ABSL_GUARDED_BY(mutex_) = false;
   std::set<grpc::ClientContext*> open_ ABSL_GUARDED_BY(mutex_);
 };
