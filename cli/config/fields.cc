@@ -314,7 +314,7 @@ void AddNode(Fields& f) {
                     "host:port or unix:PATH; default: a private Unix socket"));
   f.push_back(Choice("server.durability", AT(server.durability), {"checkpoint", "commit"},
                      "what a crash of the server leaves: the newest checkpoint, or also every "
-                     "commit accepted since"));
+                     "commit accepted since; `macaw simulate` then starts it again"));
   f.push_back(Plain("server.lease_timeout", AT(server.lease_timeout),
                     "seconds of silence after which work goes to others", Above(0)));
   f.push_back(Plain("server.workers", AT(server.workers),
