@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "cli/config/client_state.h"
 #include "cli/config/reader.h"
@@ -49,6 +50,7 @@ struct ServerArguments {
   std::vector<uint64_t> state_reset;
   bool by_hand() const { return lock_fd < 0; }  // not by `macaw simulate`, which holds the folder
   std::string kept_config() const { return run_dir + "/config.toml"; }
+  std::string address_file() const { return run_dir + "/address"; }  // for workers with --run-dir
 };
 
 // A configuration that `macaw simulate` wrote stands alone; any other may leave out what its data
@@ -78,6 +80,7 @@ server::Options OptionsFrom(const Config& config, const ServerArguments& argumen
   options.run_dir = arguments.run_dir;
   options.resume = arguments.resume;
   options.checkpoint_every = config.output.checkpoint_every;
+  options.commit_durability = config.server.keeps_commits();
   options.lease_timeout = FromSeconds(config.server.lease_timeout);
   options.workers = config.server.workers > 0 ? config.server.workers
                                               : config.workers.processes + config.workers.owners;
@@ -88,6 +91,16 @@ server::Options OptionsFrom(const Config& config, const ServerArguments& argumen
     options.reset_states.push_back(ClientId(client));
   options.stop = {stop.metric, stop.at_least, stop.has_at_least, stop.patience};
   return options;
+}
+
+// A server that goes on under workers that have outlived it listens where they look for it.
+std::string ListenAt(const Config& config, const ServerArguments& arguments) {
+  if (!arguments.listen.empty()) return arguments.listen;
+  if (arguments.by_hand() && arguments.resume && config.server.keeps_commits()) {
+    const absl::StatusOr<std::string> before = ReadFile(arguments.address_file());
+    if (before.ok()) return std::string(absl::StripAsciiWhitespace(*before));
+  }
+  return config.server.listen.empty() ? "127.0.0.1:0" : config.server.listen;
 }
 
 // Tells whoever waits (the parent, or people) where to dial.
@@ -221,10 +234,7 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
       server::Coordinator::Start(std::move(options), std::move(initial), catalogue.algorithms()));
   const SignalThread watcher(signals, [&coordinator](int) { coordinator->Interrupt(); });
   if (arguments.by_hand()) MACAW_RETURN_IF_ERROR(KeepConfig(config, arguments));
-  const std::string listen = !arguments.listen.empty()       ? arguments.listen
-                             : !config.server.listen.empty() ? config.server.listen
-                                                             : "127.0.0.1:0";
-  wire::ServerOptions wire_options{.listen = listen,
+  wire::ServerOptions wire_options{.listen = ListenAt(config, arguments),
                                    .max_part_clients = MostClientsAPart(config.run)};
   if (!arguments.callers.empty()) {
     MACAW_ASSIGN_OR_RETURN(Callers callers, Callers::Read(arguments.callers));
@@ -234,9 +244,9 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
   }
   MACAW_ASSIGN_OR_RETURN(std::unique_ptr<wire::FleetServer> fleet,
                          wire::FleetServer::Start(wire_options, *coordinator));
-  if (arguments.by_hand()) {  // where workers with --run-dir find it
+  if (arguments.by_hand()) {
     MACAW_RETURN_IF_ERROR(
-        AtomicWriteFile(arguments.run_dir + "/address", absl::StrCat(fleet->address(), "\n")));
+        AtomicWriteFile(arguments.address_file(), absl::StrCat(fleet->address(), "\n")));
   }
   Announce(fleet->address(), arguments.ready_fd);
 

@@ -283,17 +283,4 @@ void DispatchQueue::RemoveWorker(WorkerId worker) {
   workers_.erase(lost);
 }
 
-std::vector<ClientId> DispatchQueue::Peek(WorkerId worker, size_t count) const {
-  std::vector<ClientId> next;
-  const auto add = [&](const std::deque<CohortEntry>& entries) {
-    for (const CohortEntry& entry : entries) {
-      if (next.size() == count) return;
-      next.push_back(entry.client);
-    }
-  };
-  add(common_);
-  if (const auto own = workers_.find(worker); own != workers_.end()) add(own->second.queue);
-  return next;
-}
-
 }  // namespace macaw::scheduler

@@ -54,8 +54,6 @@ class DispatchQueue {
 
   size_t size() const { return size_; }  // clients not handed out
   bool empty() const { return size_ == 0; }
-  // What would go out next to this worker, without taking it.
-  std::vector<ClientId> Peek(WorkerId worker, size_t count) const;
 
  private:
   struct Slot {

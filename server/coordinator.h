@@ -33,6 +33,8 @@ struct Options {
   std::string run_dir;          // exists and is writable; everything a run leaves behind goes there
   bool resume = false;          // from run_dir's newest checkpoint; else it must not hold any
   uint32_t checkpoint_every = 10;  // rounds; the last round is always kept
+  // Accepted commits outlive this process: after a crash a resume opens the same round again.
+  bool commit_durability = false;
   Duration lease_timeout = FromSeconds(30);
   uint32_t max_deaths =
       3;  // attempts of one client that may die with their worker before the run stops

@@ -16,7 +16,7 @@ constexpr uint64_t kMostTogether = 512;
 }  // namespace
 
 absl::StatusOr<Digest> DigestOfRange(const ClientStateStore& store,
-                                     std::span<const Attempt> versions) {
+                                     std::span<const Attempt> versions, WorkCounter* work) {
   Digest sum;
   const uint64_t together =
       std::clamp<uint64_t>(kReadBytes / BlobBytes(store.schema()), 1, kMostTogether);
@@ -33,6 +33,7 @@ absl::StatusOr<Digest> DigestOfRange(const ClientStateStore& store,
       sum ^= digester.Finish();
     }
     versions = versions.subspan(now.size());
+    if (work != nullptr) work->Count();
   }
   return sum;
 }

@@ -4,13 +4,16 @@
 
 #include "absl/status/statusor.h"
 #include "core/digest.h"
+#include "core/work_counter.h"
 #include "state/client_state_store.h"
 
 namespace macaw::state {
 
 // The XOR of the digests over (client, content) of these versions (proto/fleet/state_digest.h).
-// Reads them all; an error names the first that cannot be read.
+// Reads them all; an error names the first that cannot be read. Counts what it reads in `work`, if
+// given, a few states at a time.
 absl::StatusOr<Digest> DigestOfRange(const ClientStateStore& store,
-                                     std::span<const Attempt> versions);
+                                     std::span<const Attempt> versions,
+                                     WorkCounter* work = nullptr);
 
 }  // namespace macaw::state

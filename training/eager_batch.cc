@@ -35,11 +35,12 @@ bool HasDropout(const models::ModelSpec& spec) {
 }  // namespace
 
 EagerBatch::EagerBatch(const models::Network& network, const data::BatchGather& gather,
-                       TaskKind task, DType dtype)
+                       TaskKind task, DType dtype, WorkCounter* work)
     : network_(network),
       gather_(gather),
       task_(task),
       dtype_(dtype),
+      work_(work),
       has_dropout_(HasDropout(network.spec())) {}
 
 void EagerBatch::Reserve(size_t rows) {
@@ -93,6 +94,7 @@ absl::Status EagerBatch::LabelPositions(const data::Rows& rows,
 
 absl::Status EagerBatch::Load(const data::Rows& rows, std::span<const uint32_t> positions,
                               const data::AugmentKey* augment, const Objective& objective) {
+  if (work_ != nullptr) work_->Count();
   Reserve(positions.size());
   const bool regression = task_ == TaskKind::kRegression;
   const bool sequences = task_ == TaskKind::kNextToken;

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/random.h"
+#include "core/work_counter.h"
 #include "data/gather.h"
 #include "models/network.h"
 #include "training/hooks.h"
@@ -29,8 +30,9 @@ struct StageLoss {
 // Methods throw what LibTorch throws. One thread at a time. `network` must outlive it.
 class EagerBatch final : public StepBatch {
  public:
+  // Counts each batch in `work`, which outlives it and may be null.
   EagerBatch(const models::Network& network, const data::BatchGather& gather, TaskKind task,
-             DType dtype);
+             DType dtype, WorkCounter* work);
 
   // Errors name a label or token that the model does not know.
   absl::Status Load(const data::Rows& rows, std::span<const uint32_t> positions,
@@ -70,6 +72,7 @@ class EagerBatch final : public StepBatch {
   const data::BatchGather& gather_;
   const TaskKind task_;
   const DType dtype_;
+  WorkCounter* const work_;
   bool has_dropout_ = false;
 
   size_t rows_ = 0;

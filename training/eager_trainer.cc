@@ -90,7 +90,7 @@ EagerTrainer::EagerTrainer(const TrainerSetup& setup, Objective objective)
       network_(setup.spec),
       gather_(setup.feature_type, setup.spec.input_shape, setup.transform, setup.dtype),
       plain_(objective.Plain()),
-      batch_(network_, gather_, setup.task, setup.dtype),
+      batch_(network_, gather_, setup.task, setup.dtype, setup.work),
       replica_(setup.spec.layout),
       optimizer_(setup.spec.layout) {}
 

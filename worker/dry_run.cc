@@ -55,7 +55,7 @@ std::string InOneLine(absl::string_view message) {
 
 absl::Status Try(const RunContext& context, const data::Dataset& dataset, ClientId client) {
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<training::LocalTrainer> trainer,
-                         MakeTrainerFor(context, dataset));
+                         MakeTrainerFor(context, dataset, /*work=*/nullptr));
   training::ClientTask task{.seed = context.run.seed, .round = Round(1), .client = client};
   for (const auto& [split, rows] : {std::pair(data::Split::kTrain, &task.train),
                                     std::pair(data::Split::kValidation, &task.validation),

@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -29,11 +30,12 @@ constexpr size_t kCachedBlobs = 3;
 // broken connection.
 constexpr double kMemory = 0.1, kLongestAsk = 1;
 
-// Sends heartbeats on a thread of its own until destroyed. `beat` returns false to stop early.
+// Sends heartbeats on a thread of its own until destroyed. `beat` returns how long to wait for the
+// next one; nothing to stop early.
 class Heart {
  public:
-  Heart(Duration every, std::function<bool()> beat)
-      : every_(every), beat_(std::move(beat)), thread_([this] { Loop(); }) {}
+  explicit Heart(std::function<std::optional<Duration>()> beat)
+      : beat_(std::move(beat)), thread_([this] { Loop(); }) {}
   ~Heart() {
     {
       MutexLock lock(&mutex_);
@@ -45,14 +47,13 @@ class Heart {
  private:
   void Loop() {
     NameThisThread("heartbeat");
-    while (beat_()) {
+    while (const std::optional<Duration> pause = beat_()) {
       MutexLock lock(&mutex_);
-      mutex_.AwaitFor(every_, [this] { return closing_; });
+      mutex_.AwaitFor(*pause, [this] { return closing_; });
       if (closing_) return;
     }
   }
-  const Duration every_;
-  const std::function<bool()> beat_;
+  const std::function<std::optional<Duration>()> beat_;
   Mutex mutex_;
   bool closing_ = false;
   std::thread thread_;
@@ -69,7 +70,11 @@ class Session {
         commits_(parts.commits),
         session_(registration.session),
         heartbeat_every_(std::min(registration.heartbeat_every, kPulse)),
-        stop_(std::move(stop)) {}
+        stop_(std::move(stop)),
+        calls_({.reconnect_for = options_.reconnect_for,
+                .reconnect_every = registration.reconnect_every,
+                .seed = parts.seed},
+               stop_) {}
 
   absl::StatusOr<SessionEnd> Run() {
     MACAW_ASSIGN_OR_RETURN(
@@ -88,10 +93,12 @@ class Session {
             {.session = session_, .leaving = true});  // a lost message costs one lease's time
         link_.Shutdown();
       });
-      Heart heart(heartbeat_every_, [this] { return Beat(); });
+      RetryPace pace = calls_.NewPace();
+      Heart heart([this, &pace] { return Beat(pace); });
       end = Work();
     }
-    if (end.ok() && *end == SessionEnd::kRunOver) Beat();  // the last word on memory
+    if (end.ok() && *end == SessionEnd::kRunOver)
+      SendHeartbeat().IgnoreError();  // the last word on memory
     pool_->Clear();
     return end;
   }
@@ -291,19 +298,32 @@ class Session {
     return std::move(reply.lease);
   }
 
-  bool Beat() {
+  absl::StatusOr<fleet::HeartbeatReply> SendHeartbeat() {
     fleet::HeartbeatRequest request{
-        .session = session_, .held = pool_->Queued(), .started = pool_->started()};
+        .session = session_, .held = pool_->Queued(), .progress = Progress()};
     if (const auto bytes = ProportionalSetSize(); bytes.ok()) request.memory_bytes = *bytes;
-    const absl::StatusOr<fleet::HeartbeatReply> reply = link_.Heartbeat(request);
-    if (!reply.ok()) return true;  // the working thread finds out by itself, and decides
+    return link_.Heartbeat(request);
+  }
+
+  // Grows with everything that this worker does for its leases.
+  uint64_t Progress() const {
+    const uint64_t states = context_.states == nullptr ? 0 : context_.states->work_done();
+    return pool_->work_done() + states + link_.moved();
+  }
+
+  // When to send the next one: later where nobody answers, by `pace`; nothing: the session is over.
+  std::optional<Duration> Beat(RetryPace& pace) {
+    const absl::StatusOr<fleet::HeartbeatReply> reply = SendHeartbeat();
+    // The working thread finds out by itself, and decides.
+    if (!reply.ok()) return std::max(heartbeat_every_, pace.Next());
+    pace = calls_.NewPace();
     if (reply->stop || !reply->known) {
       (reply->stop ? over_ : lost_) = true;
       pool_->Interrupt();
-      return false;
+      return std::nullopt;
     }
     pool_->Drop(reply->dropped);
-    return true;
+    return heartbeat_every_;
   }
 
   const Options& options_;
@@ -316,7 +336,7 @@ class Session {
   const Duration heartbeat_every_;
   const std::stop_token stop_;
   const Logger log_{"worker"};
-  const PatientCalls calls_{options_.reconnect_for, stop_};
+  const PatientCalls calls_;
   std::unique_ptr<SlotPool> pool_;
   bool when_idle_ = false;    // the server's last word on when to ask
   double lease_seconds_ = 0;  // that asking takes, moving

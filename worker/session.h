@@ -22,6 +22,7 @@ struct SessionParts {
   const RunContext& context;
   RunningMarker& marker;
   uint64_t& commits;  // made so far by this process, which numbers them
+  uint64_t seed = 0;  // of this process, for the pauses before it tries again
 };
 
 // One registration's life: leases clients, trains them, commits, until the run is over, the server

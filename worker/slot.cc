@@ -32,20 +32,23 @@ std::optional<fleet::LeftOutReason> OwnReason(const absl::Status& status) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<training::LocalTrainer>> MakeTrainerFor(
-    const RunContext& context, const data::Dataset& dataset) {
+absl::StatusOr<std::unique_ptr<training::LocalTrainer>> MakeTrainerFor(const RunContext& context,
+                                                                       const data::Dataset& dataset,
+                                                                       WorkCounter* work) {
   return training::MakeTrainer({.spec = context.spec,
                                 .task = context.run.task,
                                 .local = context.run.local,
                                 .transform = context.run.transform,
                                 .feature_type = dataset.info().feature_type,
-                                .dtype = context.run.dtype});
+                                .dtype = context.run.dtype,
+                                .work = work});
 }
 
-absl::StatusOr<Slot> Slot::Make(const RunContext& context, const data::Dataset& dataset) {
+absl::StatusOr<Slot> Slot::Make(const RunContext& context, const data::Dataset& dataset,
+                                WorkCounter& work) {
   MACAW_ASSIGN_OR_RETURN(std::unique_ptr<training::LocalTrainer> trainer,
-                         MakeTrainerFor(context, dataset));
-  return Slot(context, dataset, std::move(trainer));
+                         MakeTrainerFor(context, dataset, &work));
+  return Slot(context, dataset, work, std::move(trainer));
 }
 
 absl::Status Slot::OpenSum(const PhaseContext& phase) {
@@ -97,6 +100,7 @@ absl::StatusOr<state::ClientState> Slot::ReadState(ClientId client, const Fence&
 
 absl::StatusOr<data::Rows> Slot::RowsOf(const Subject& subject, data::Split split) const {
   MACAW_ASSIGN_OR_RETURN(data::Rows rows, dataset_->Client(subject.place, split));
+  work_->Count();
   const uint64_t clients = context_->run.clients;
   rows.noise = {.seed = context_->run.seed,
                 .client = subject.client,
@@ -224,7 +228,7 @@ absl::StatusOr<fleet::EvaluationResult> Slot::DigestStates(
   if (context_->states == nullptr)
     return absl::InternalError("asked for client states that the algorithm does not keep");
   const absl::StatusOr<Digest> digest =
-      state::DigestOfRange(context_->states->store(), task.states);
+      state::DigestOfRange(context_->states->store(), task.states, work_);
   if (absl::IsNotFound(digest.status()) || absl::IsDataLoss(digest.status())) {
     result.failure = std::string(digest.status().message());
     return result;

@@ -8,6 +8,7 @@
 #include "aggregation/exact_sum.h"
 #include "algorithms/api/workspace.h"
 #include "core/clock.h"
+#include "core/work_counter.h"
 #include "data/dataset.h"
 #include "proto/fleet/messages.h"
 #include "training/api/trainer.h"
@@ -22,16 +23,20 @@ struct SlotResult {
   std::vector<fleet::LeftOut> left_out;
 };
 
-// The trainer that the run asks for, on this node's data.
-absl::StatusOr<std::unique_ptr<training::LocalTrainer>> MakeTrainerFor(
-    const RunContext& context, const data::Dataset& dataset);
+// The trainer that the run asks for, on this node's data. It counts its batches in `work`, unless
+// that is null.
+absl::StatusOr<std::unique_ptr<training::LocalTrainer>> MakeTrainerFor(const RunContext& context,
+                                                                       const data::Dataset& dataset,
+                                                                       WorkCounter* work);
 
 // One place to train: a replica, its buffers and its own exact sum. Used by the one thread that
 // made it.
 class Slot {
  public:
-  // `context` and `dataset` must outlive the slot.
-  static absl::StatusOr<Slot> Make(const RunContext& context, const data::Dataset& dataset);
+  // All of it must outlive the slot, which counts in `work` what it does: rows loaded, batches
+  // trained on and evaluated, states digested.
+  static absl::StatusOr<Slot> Make(const RunContext& context, const data::Dataset& dataset,
+                                   WorkCounter& work);
 
   // One client's turn, from its rows to the slot's sum. What is the client's own (no rows, an
   // update that is not finite or out of bounds) leaves it out, with the reason. An error is this
@@ -47,9 +52,9 @@ class Slot {
   SlotResult TakeResult() { return std::exchange(result_, {}); }
 
  private:
-  Slot(const RunContext& context, const data::Dataset& dataset,
+  Slot(const RunContext& context, const data::Dataset& dataset, WorkCounter& work,
        std::unique_ptr<training::LocalTrainer> trainer)
-      : context_(&context), dataset_(&dataset), trainer_(std::move(trainer)) {}
+      : context_(&context), dataset_(&dataset), work_(&work), trainer_(std::move(trainer)) {}
   // A client by its number in the run, which decides its randomness, and in the dataset, which
   // decides its rows.
   struct Subject {
@@ -78,6 +83,7 @@ class Slot {
 
   const RunContext* context_;
   const data::Dataset* dataset_;
+  WorkCounter* work_;
   std::unique_ptr<training::LocalTrainer> trainer_;
   algorithms::Workspace workspace_;
   SlotResult result_;

@@ -12,6 +12,8 @@ namespace {
 
 constexpr double kMemory = 0.05;  // weight of the newest item in the mean
 constexpr double kMostAhead = 4096;
+constexpr Duration kEmulatedPiece =
+    std::chrono::milliseconds(100);  // of work, in the server's eyes
 
 }  // namespace
 
@@ -39,6 +41,7 @@ SlotPool::SlotPool(const RunContext& context, const data::Dataset& dataset, uint
       dataset_(dataset),
       emulated_(std::move(emulated)),
       marker_(marker),
+      work_(slots),
       slots_(slots) {
   threads_.reserve(slots);
   for (uint32_t i = 0; i < slots; ++i) threads_.emplace_back([this, i] { Loop(i); });
@@ -117,6 +120,7 @@ absl::StatusOr<Harvest> SlotPool::TakeHarvest() {
       harvest.sum = std::move(result.sum);
     } else {
       MACAW_RETURN_IF_ERROR(harvest.sum->Merge(*std::move(result.sum)));
+      work_[index].Count();
     }
   }
   return harvest;
@@ -171,9 +175,10 @@ size_t SlotPool::held() const {
   return held_.size();
 }
 
-uint64_t SlotPool::started() const {
-  MutexLock lock(&mutex_);
-  return started_;
+uint64_t SlotPool::work_done() const {
+  uint64_t done = 0;
+  for (const WorkCounter& slot : work_) done += slot.done();
+  return done;
 }
 
 uint32_t SlotPool::idle() const {
@@ -192,7 +197,7 @@ size_t SlotPool::QueueFor(double seconds) const {
 void SlotPool::Loop(uint32_t index) {
   NameThisThread(absl::StrCat("slot-", index));
   {
-    absl::StatusOr<Slot> slot = Slot::Make(context_, dataset_);
+    absl::StatusOr<Slot> slot = Slot::Make(context_, dataset_, work_[index]);
     MutexLock lock(&mutex_);
     if (slot.ok()) {
       slots_[index] = *std::move(slot);
@@ -222,7 +227,6 @@ void SlotPool::Loop(uint32_t index) {
       item = std::move(queue_.front());
       queue_.pop_front();
       ++running_;
-      ++started_;
     }
     began = SteadyClock().Now();
     RunItem(index, *slots_[index], *item);
@@ -240,7 +244,12 @@ void SlotPool::Emulate(uint32_t index, Slot& slot, const TrainItem& train, Durat
   const double longer = ToSeconds(took) * (factor - 1) +
                         EmulatedPause(emulated_.config, round, train.assignment.client);
   if (!(longer > 0)) return;
-  std::this_thread::sleep_for(FromSeconds(longer));
+  // Slow hardware works all the time: the server should see that.
+  const TimePoint end = SteadyClock().Now() + FromSeconds(longer);
+  for (TimePoint now = end - FromSeconds(longer); now < end; now = SteadyClock().Now()) {
+    std::this_thread::sleep_for(std::min<Duration>(end - now, kEmulatedPiece));
+    work_[index].Count();
+  }
   slot.Lengthen({train.assignment.client, train.assignment.fence}, longer);
 }
 

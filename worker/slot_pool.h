@@ -13,6 +13,7 @@
 #include "core/clock.h"
 #include "core/emulation.h"
 #include "core/mutex.h"
+#include "core/work_counter.h"
 #include "data/dataset.h"
 #include "proto/fleet/messages.h"
 #include "worker/phase.h"
@@ -79,7 +80,8 @@ class SlotPool {
 
   std::vector<Attempt> Queued() const ABSL_LOCKS_EXCLUDED(mutex_);  // not yet begun
   size_t held() const ABSL_LOCKS_EXCLUDED(mutex_);  // queued, running or trained, and not settled
-  uint64_t started() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Grows with whatever the slots do.
+  uint64_t work_done() const;
   uint32_t idle() const ABSL_LOCKS_EXCLUDED(mutex_);  // slots for which nothing is queued
   // How many queued clients the slots will have begun after `seconds`, by what clients took lately;
   // 0 before there were any.
@@ -109,12 +111,12 @@ class SlotPool {
   const data::Dataset& dataset_;
   const EmulatedSlots emulated_;
   RunningMarker& marker_;
+  std::deque<WorkCounter> work_;  // by slot
 
   mutable Mutex mutex_;
   std::deque<Item> queue_ ABSL_GUARDED_BY(mutex_);
   size_t running_ ABSL_GUARDED_BY(mutex_) = 0;
-  size_t ready_ ABSL_GUARDED_BY(mutex_) = 0;  // slots that have their replica, or failed to
-  uint64_t started_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t ready_ ABSL_GUARDED_BY(mutex_) = 0;         // slots that have their replica, or failed to
   double mean_seconds_ ABSL_GUARDED_BY(mutex_) = 0;  // of a client, moving; 0: none yet
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;

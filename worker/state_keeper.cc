@@ -52,6 +52,7 @@ void StateKeeper::ReadMore() {
     readers_.Post([this, next = std::move(next)] {
       std::vector<absl::StatusOr<state::ClientState>> states;
       std::vector<absl::StatusOr<state::BlobPtr>> blobs = store_->GetBlobs(next);
+      work_.Count();
       for (size_t i = 0; i < next.size(); ++i) {
         if (blobs[i].ok()) {
           states.push_back(state::OpenBlob(*std::move(blobs[i]), next[i], store_->schema()));
@@ -119,6 +120,7 @@ void StateKeeper::WriteQueued() {
   uint64_t bytes = 0;
   for (const state::NamedBlob& named : blobs) bytes += named.blob->size();
   absl::Status status = store_->PutBlobs(blobs);
+  work_.Count();
   const MutexLock lock(&mutex_);
   unwritten_ -= bytes;
   if (write_error_.ok()) write_error_ = std::move(status);

@@ -11,6 +11,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "core/executor.h"
 #include "core/mutex.h"
+#include "core/work_counter.h"
 #include "state/client_state_store.h"
 
 namespace macaw::worker {
@@ -42,6 +43,7 @@ class StateKeeper {
   void Delete(std::vector<Attempt> versions);
 
   const state::ClientStateStore& store() const { return *store_; }
+  uint64_t work_done() const { return work_.done(); }  // grows with states read and written
 
  private:
   using Ahead = std::optional<absl::StatusOr<state::ClientState>>;  // unset: being read
@@ -54,6 +56,7 @@ class StateKeeper {
   const size_t depth_;     // states that are read ahead at most
   const std::vector<FlatVector> zeros_;
   state::ClientState none_;  // views of zeros_
+  WorkCounter work_;
 
   Mutex mutex_;
   std::deque<Attempt> expected_ ABSL_GUARDED_BY(mutex_);

@@ -127,7 +127,7 @@ absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::Fl
       .central_test_digest = info.test_digest.IsZero() ? info.digest : info.test_digest,
       .died_running = marker.died_running(),
       .volatile_state = options.state.ends_with_process()};
-  const PatientCalls calls(options.reconnect_for, stop);
+  Patience patience{.reconnect_for = options.reconnect_for, .seed = request.incarnation};
   uint64_t commits = 0;
   bool tried = false;
   RunStates states(options);
@@ -137,12 +137,14 @@ absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::Fl
     trace.emplace(std::move(opened));
   }
   while (!stop.stop_requested()) {
+    const PatientCalls calls(patience, stop);
     MACAW_ASSIGN_OR_RETURN(const fleet::HelloReply hello,
                            calls.Repeat([&] { return link.Hello({.program = "macaw-worker"}); }));
     request.profile = ProfileFor(hello.run, info);
     MACAW_ASSIGN_OR_RETURN(const fleet::RegisterReply registration,
                            calls.Repeat([&] { return link.Register(request); }));
     request.died_running.clear();
+    patience.reconnect_every = registration.reconnect_every;
     MACAW_RETURN_IF_ERROR(CheckPlugins(registration.run.plugins, options.plugins));
     MACAW_ASSIGN_OR_RETURN(RunContext context, MakeRunContext(options, registration, registry));
     if (!std::exchange(tried, true)) MACAW_RETURN_IF_ERROR(TryOneBatch(context, dataset));
@@ -154,7 +156,8 @@ absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::Fl
                                                        .link = link,
                                                        .context = context,
                                                        .marker = marker,
-                                                       .commits = commits},
+                                                       .commits = commits,
+                                                       .seed = request.incarnation},
                                                       registration, stop);
     if (stop.stop_requested()) break;
     // Whatever ends a session that had begun may go better the next time: never the code of a

@@ -17,9 +17,10 @@ namespace macaw::cli {
 
 struct ServerSection {
   std::string listen;                     // "" : a private Unix socket, as `macaw simulate` wants
-  std::string durability = "checkpoint";  // the only kind so far
+  std::string durability = "checkpoint";  // or "commit": what a crash of the server leaves
   double lease_timeout = 30;              // seconds without a heartbeat
   uint32_t workers = 0;  // rounds begin when so many have registered; 0: as [workers] says
+  bool keeps_commits() const { return durability == "commit"; }
 };
 
 struct SchedulerSection {

@@ -312,10 +312,9 @@ void AddNode(Fields& f) {
                      "which client trains where; moves time and never a result"));
   f.push_back(Plain("server.listen", AT(server.listen),
                     "host:port or unix:PATH; default: a private Unix socket"));
-  Field durability =
-      Choice("server.durability", AT(server.durability), {"checkpoint"}, "what survives a crash");
-  durability.expected = "\"checkpoint\" (\"commit\" comes with deployment)";
-  f.push_back(std::move(durability));
+  f.push_back(Choice("server.durability", AT(server.durability), {"checkpoint", "commit"},
+                     "what a crash of the server leaves: the newest checkpoint, or also every "
+                     "commit accepted since; `macaw simulate` then starts it again"));
   f.push_back(Plain("server.lease_timeout", AT(server.lease_timeout),
                     "seconds of silence after which work goes to others", Above(0)));
   f.push_back(Plain("server.workers", AT(server.workers),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <deque>
 #include <optional>
 
@@ -9,15 +10,22 @@
 
 namespace macaw::cli {
 
-// When a worker that died is started again, and when that has become pointless. Pure: the caller
+// When a process that died is started again, and when that has become pointless. Pure: the caller
 // brings the time.
 class RestartPolicy {
  public:
+  // What makes the next start wait: all deaths of the last seconds, or only those since the run
+  // moved on. Of several workers one may die at every start while the others finish rounds; a
+  // single server that has finished one was well until then.
+  enum class BackOff : uint8_t { kAllDeaths, kFruitlessDeaths };
+
   static constexpr size_t kLimit = 5;
   static constexpr Duration kLimitWindow = std::chrono::minutes(10);
   static constexpr Duration kBackOffWindow = std::chrono::seconds(10);
 
-  // The worker died: how long to wait before its next start; nothing once it has died more than
+  explicit RestartPolicy(BackOff back_off = BackOff::kAllDeaths) : back_off_(back_off) {}
+
+  // The process died: how long to wait before its next start; nothing once it has died more than
   // kLimit times within kLimitWindow while the run got nowhere.
   std::optional<Duration> OnDeath(TimePoint now) {
     deaths_.push_back(now);
@@ -27,7 +35,9 @@ class RestartPolicy {
           std::count_if(deaths_.begin(), deaths_.end(), [&](TimePoint t) { return t > start; }));
     };
     if (since(last_progress_) > kLimit) return std::nullopt;
-    return kBackOff[std::min(since(now - kBackOffWindow), kBackOff.size()) - 1];
+    TimePoint start = now - kBackOffWindow;
+    if (back_off_ == BackOff::kFruitlessDeaths) start = std::max(start, last_progress_);
+    return kBackOff[std::clamp<size_t>(since(start), 1, kBackOff.size()) - 1];
   }
   // The run moved on (a round was closed): deaths before do not count towards the limit.
   void OnProgress(TimePoint now) { last_progress_ = now; }
@@ -36,6 +46,7 @@ class RestartPolicy {
   static constexpr std::array<Duration, 5> kBackOff = {
       std::chrono::milliseconds(0), std::chrono::milliseconds(100), std::chrono::milliseconds(500),
       std::chrono::seconds(1), std::chrono::seconds(2)};
+  BackOff back_off_;
   std::deque<TimePoint> deaths_;
   TimePoint last_progress_ = TimePoint::min();
 };

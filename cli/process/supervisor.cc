@@ -53,7 +53,8 @@ class Supervisor {
     MACAW_RETURN_IF_ERROR(StartServer());
     // A service may have been stopped before its signal was waited for.
     MACAW_RETURN_IF_ERROR(OnChildSignals());
-    while (server_.has_value()) {
+    while (server_.has_value() || server_start_at_.has_value()) {
+      MACAW_RETURN_IF_ERROR(StartDueServer());
       MACAW_RETURN_IF_ERROR(StartDueWorkers());
       MACAW_RETURN_IF_ERROR(WaitAndHandle());
     }
@@ -72,12 +73,22 @@ class Supervisor {
   absl::Status StartServer() {
     MACAW_ASSIGN_OR_RETURN(PipePair ready, MakePipe());
     MACAW_ASSIGN_OR_RETURN(PipePair report, MakePipe());
-    const ChildSpec spec = options_.server(ready.write.get(), report.write.get());
+    const ChildSpec spec = options_.server({.ready_fd = ready.write.get(),
+                                            .report_fd = report.write.get(),
+                                            .again = server_died_,
+                                            .address = address_});
     server_log_ = spec.log;
     MACAW_ASSIGN_OR_RETURN(server_, Child::Spawn(spec));
     ready_ = std::move(ready.read);
     report_ = std::move(report.read);
+    ready_lines_ = report_lines_ = LineReader();  // half a line of the one that died counts nothing
     return absl::OkStatus();
+  }
+
+  absl::Status StartDueServer() {
+    if (!server_start_at_.has_value() || *server_start_at_ > Now()) return absl::OkStatus();
+    server_start_at_.reset();
+    return StartServer();
   }
 
   absl::Status StartDueWorkers() {
@@ -110,7 +121,8 @@ class Supervisor {
         watched.push_back({service.fd(), [this, &service] { return Attend(service); }});
     }
     // Last, so that the rows it wrote and the workers it let go are seen first.
-    watched.push_back({server_->pidfd(), [this] { return OnServerEnd(); }});
+    if (server_.has_value())
+      watched.push_back({server_->pidfd(), [this] { return OnServerEnd(); }});
 
     std::vector<pollfd> fds;
     for (const Watched& w : watched) fds.push_back({w.fd, POLLIN, 0});
@@ -118,7 +130,7 @@ class Supervisor {
         errno != EINTR) {
       return absl::ErrnoToStatus(errno, "cannot wait for the children");
     }
-    if (kill_at_.has_value() && *kill_at_ <= Now()) server_->Kill();
+    if (kill_at_.has_value() && *kill_at_ <= Now() && server_.has_value()) server_->Kill();
     MACAW_RETURN_IF_ERROR(EndLongPauses());
     for (size_t i = 0; i < fds.size(); ++i) {
       if (fds[i].revents != 0) MACAW_RETURN_IF_ERROR(watched[i].handle());
@@ -128,6 +140,8 @@ class Supervisor {
 
   int MillisecondsToNextDeadline(bool rows_watched) const {
     std::optional<TimePoint> next = kill_at_;
+    if (server_start_at_.has_value())
+      next = std::min(next.value_or(*server_start_at_), *server_start_at_);
     if (report_.open() && !rows_watched) next = std::min(next.value_or(report_at_), report_at_);
     for (const Worker& worker : workers_) {
       if (!stopping_ && worker.start_at.has_value())
@@ -147,7 +161,7 @@ class Supervisor {
     while (signals_.Take() != 0) {
       if (stopping_) {
         options_.say("killing everything");
-        server_->Kill();
+        if (server_.has_value()) server_->Kill();
         end_ = RunEnd::kKilled;
         failure_ = absl::OkStatus();
       } else {
@@ -161,6 +175,8 @@ class Supervisor {
 
   void StopServer() {
     stopping_ = true;
+    server_start_at_.reset();  // one that has died has kept what it could
+    if (!server_.has_value()) return;
     server_->Signal(SIGINT);
     server_->Signal(SIGCONT);  // a stopped process would not hear of it
   }
@@ -222,8 +238,10 @@ class Supervisor {
   absl::Status OnReady() {
     const std::vector<std::string> lines = ready_lines_.Read(ready_.get());
     if (!lines.empty()) {
-      address_ = lines[0];
-      for (Worker& worker : workers_) worker.start_at = Now();
+      const bool first = std::exchange(address_, lines[0]).empty();
+      for (Worker& worker : workers_) {
+        if (first) worker.start_at = Now();
+      }
     }
     if (!lines.empty() || ready_lines_.ended()) ready_.Close();
     return absl::OkStatus();
@@ -232,8 +250,10 @@ class Supervisor {
   absl::Status OnReport() {
     const std::vector<std::string> rows = report_lines_.Read(report_.get());
     report_at_ = Now() + kReportPause;
-    for (const std::string& row : rows) options_.on_row(row);
-    if (!rows.empty()) {
+    bool moved = false;
+    for (const std::string& row : rows) moved = options_.on_row(row) || moved;
+    if (moved) {
+      server_policy_.OnProgress(Now());
       for (Worker& worker : workers_) {
         worker.policy.OnProgress(Now());
         worker.was_unanswered = false;
@@ -313,8 +333,23 @@ class Supervisor {
       return absl::OkStatus();
     }
     const std::string complaint = Complaint("macaw-server", exit, server_log_);
+    if (exit.signal != 0 && options_.restart_server && !stopping_)
+      return StartServerAgain(complaint);
     return exit.code == kExitUsage ? absl::FailedPreconditionError(complaint)
                                    : absl::AbortedError(complaint);
+  }
+
+  // The workers live on: they look for it at the address where it was.
+  absl::Status StartServerAgain(const std::string& complaint) {
+    const std::optional<Duration> wait = server_policy_.OnDeath(Now());
+    if (!wait.has_value()) {
+      return absl::AbortedError(absl::StrCat("macaw-server died ", RestartPolicy::kLimit + 1,
+                                             " times without a round being finished; ", complaint));
+    }
+    options_.say(absl::StrCat(complaint, "; starting it again, the workers go on"));
+    server_died_ = true;
+    server_start_at_ = Now() + *wait;
+    return absl::OkStatus();
   }
 
   static std::string Complaint(const std::string& name, const Exit& exit, const std::string& log) {
@@ -358,6 +393,9 @@ class Supervisor {
   SignalFd& child_signals_;
   std::optional<Child> server_;
   std::string server_log_, address_;
+  bool server_died_ = false;
+  std::optional<TimePoint> server_start_at_;  // when to start it again
+  RestartPolicy server_policy_{RestartPolicy::BackOff::kFruitlessDeaths};
   std::vector<Worker> workers_;
   Fd ready_, report_;
   LineReader ready_lines_, report_lines_;

@@ -43,12 +43,12 @@ Progress::Progress(ProgressOptions options, const Clock& clock,
                    std::function<void(absl::string_view)> write)
     : options_(options), clock_(clock), write_(std::move(write)) {}
 
-void Progress::OnRow(absl::string_view text) {
+bool Progress::OnRow(absl::string_view text) {
   const nlohmann::json row =
       nlohmann::json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
-  if (!row.is_object()) return;
+  if (!row.is_object()) return false;
   const std::optional<double> round = NumberAt(row, "round");
-  if (!round.has_value() || *round < 0) return;
+  if (!round.has_value() || *round < 0 || *round <= round_) return false;
   round_ = static_cast<uint32_t>(*round);
   if (const auto loss = NumberAt(row, "train_loss")) loss_ = loss;
   if (const auto accuracy = NumberAt(row, "test_accuracy")) accuracy_ = accuracy;
@@ -59,6 +59,7 @@ void Progress::OnRow(absl::string_view text) {
   undrawn_ = true;
   const Duration pause = options_.terminal ? kRedraw : kPlainLine;
   if (!drawn_at_.has_value() || now - *drawn_at_ >= pause || round_ >= options_.rounds) Draw();
+  return true;
 }
 
 void Progress::Say(absl::string_view message) {

@@ -29,7 +29,9 @@ class Progress {
   Progress(ProgressOptions options, const Clock& clock,
            std::function<void(absl::string_view)> write);
 
-  void OnRow(absl::string_view row);    // a JSON object; anything else is ignored
+  // A JSON object; anything else is ignored, and so is a round that has been shown (a server that
+  // was started again repeats some). Whether it was a new one.
+  bool OnRow(absl::string_view row);
   void Say(absl::string_view message);  // a line of its own; shown even when quiet
   void Finish();                        // shows the newest row and ends the live line
 

@@ -122,30 +122,33 @@ absl::StatusOr<RunEnd> RunInChildren(const Config& config, const RunOptions& opt
 
   SupervisorOptions supervisor;
   supervisor.workers = static_cast<uint32_t>(nodes.size());
-  supervisor.server = [&](int ready_fd, int report_fd) {
+  // A run that repeats another one is not resumed.
+  supervisor.restart_server = config.server.keeps_commits() && options.replay.empty();
+  supervisor.server = [&](const ServerStart& start) {
     ChildSpec spec{.name = "macaw-server",
                    .log = log("server"),
-                   .inherit = {ready_fd, report_fd, options.lock}};
+                   .inherit = {start.ready_fd, start.report_fd, options.lock}};
     spec.argv = {server,
                  "--config",
                  options.config_file,
                  "--run-dir",
                  options.folder,
                  "--listen",
-                 listen,
+                 start.address.empty() ? listen : start.address,
                  "--ready-fd",
-                 absl::StrCat(ready_fd),
+                 absl::StrCat(start.ready_fd),
                  "--report-fd",
-                 absl::StrCat(report_fd),
+                 absl::StrCat(start.report_fd),
                  "--lock-fd",
                  absl::StrCat(options.lock),
                  "--callers",
                  private_folder.callers()};
     if (server_syncs_state) spec.argv.insert(spec.argv.end(), {"--sync-state", state_folder});
-    if (options.resume) spec.argv.push_back("--resume");
+    if (options.resume || start.again) spec.argv.push_back("--resume");
     if (!options.replay.empty()) spec.argv.insert(spec.argv.end(), {"--replay", options.replay});
-    for (const uint64_t client : options.state_reset)
-      spec.argv.insert(spec.argv.end(), {"--state-reset", absl::StrCat(client)});
+    for (const uint64_t client : options.state_reset) {
+      if (!start.again) spec.argv.insert(spec.argv.end(), {"--state-reset", absl::StrCat(client)});
+    }
     if (options.verbose) spec.argv.push_back("--verbose");
     return spec;
   };
@@ -179,9 +182,10 @@ absl::StatusOr<RunEnd> RunInChildren(const Config& config, const RunOptions& opt
     return spec;
   };
   supervisor.on_row = [&](const std::string& row) {
-    progress.OnRow(row);
+    if (!progress.OnRow(row)) return false;
     options.on_row();
     if (redis.has_value()) redis->OnProgress();
+    return true;
   };
   supervisor.say = [&](const std::string& message) { progress.Say(message); };
   if (redis.has_value()) {

@@ -62,6 +62,8 @@ class FleetLink {
   virtual absl::StatusOr<Blob> Fetch(const Blob& blob) = 0;
   // Wakes every blocked call with kCancelled, now and from now on.
   virtual void Shutdown() = 0;
+  // Pieces of blobs that have come or gone so far: grows while a call moves one.
+  virtual uint64_t moved() const { return 0; }
 };
 
 // A link to a handler in the same process, which must outlive it: tests, and nothing is copied.

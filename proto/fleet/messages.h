@@ -80,6 +80,9 @@ struct RegisterReply {
   Duration lease_timeout{};  // a lease not renewed for this long is given to others
   Duration heartbeat_every{};
   Digest run_id;  // names the run for ever, a resumed one too: whose states a store holds
+  // After a broken connection ask again this often on average, each time after a random pause, so
+  // that a fleet does not come at once. 0: as often as the worker likes.
+  Duration reconnect_every{};
 };
 
 // ---- Lease: work, on a long poll; a commit may ask for it, too
@@ -147,19 +150,20 @@ struct LeaseReply {
   bool when_idle = false;
 };
 
-// ---- Heartbeat: progress up, all leases renewed; forecast and directives down
+// ---- Heartbeat: progress up, all leases renewed; directives down
 // ------------------------
 struct HeartbeatRequest {
   SessionId session;
   std::vector<Attempt> held;  // leased and not begun: the answer says which are no longer its own
-  uint64_t started = 0;       // clients begun since registration
+  // Grows with every piece of work that the worker does (a minibatch, rows loaded, a state read or
+  // written), whatever its unit: two equal numbers in a row are a worker that stands still.
+  uint64_t progress = 0;
   uint64_t memory_bytes = 0;  // PSS
 };
 struct HeartbeatReply {
-  bool known = true;               // false: register again
-  std::vector<ClientId> forecast;  // likely next clients; no promise
-  std::vector<Attempt> dropped;    // held but no longer yours: stop them, do not commit them
-  bool stop = false;               // the run is over or aborted
+  bool known = true;             // false: register again
+  std::vector<Attempt> dropped;  // held but no longer yours: stop them, do not commit them
+  bool stop = false;             // the run is over or aborted
 };
 
 // ---- Commit: the only call that counts anything (idempotent)

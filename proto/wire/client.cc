@@ -19,6 +19,9 @@ using fleet::BlobPurpose;
 using fleet::UploadVerdict;
 
 constexpr int kUploadRounds = 3;  // of: call, hear that a blob is missing, upload it, call again
+// How long a call waits for a broken connection, and how often it looks whether to stop waiting.
+constexpr Duration kConnectPatience = std::chrono::milliseconds(500);
+constexpr Duration kConnectPiece = std::chrono::milliseconds(50);
 
 class RemoteLink final : public fleet::FleetLink {
  public:
@@ -26,6 +29,7 @@ class RemoteLink final : public fleet::FleetLink {
       : options_(options),
         share_(options.share_memory && IsPrivate(options.server)),
         calls_(options.token),
+        channel_(channel),
         stub_(v1::Fleet::NewStub(channel)),
         blobs_(channel, options, calls_) {}
   ~RemoteLink() override { calls_.CancelAll(); }
@@ -128,6 +132,7 @@ class RemoteLink final : public fleet::FleetLink {
   }
 
   void Shutdown() override { calls_.CancelAll(); }
+  uint64_t moved() const override { return blobs_.moved(); }
 
  private:
   struct Limits {
@@ -139,11 +144,23 @@ class RemoteLink final : public fleet::FleetLink {
   absl::StatusOr<T> Call(grpc::Status (v1::Fleet::Stub::*method)(grpc::ClientContext*,
                                                                  const Request&, Reply*),
                          const Request& request, Duration timeout) {
+    AwaitConnection();
     OpenCalls::Scope call(calls_, timeout);
     Reply reply;
     MACAW_RETURN_IF_ERROR(
         call.Explain(FromGrpc((stub_.get()->*method)(&call.context(), request, &reply))));
     return FromWire(reply);
+  }
+
+  // A broken connection is made anew only while somebody polls for it, and calls that fail at once
+  // do not: left alone, gRPC looks every five seconds.
+  void AwaitConnection() const {
+    const TimePoint end = SteadyClock().Now() + kConnectPatience;
+    auto state = channel_->GetState(/*try_to_connect=*/true);
+    while (state != GRPC_CHANNEL_READY && !calls_.shut() && SteadyClock().Now() < end) {
+      channel_->WaitForStateChange(state, std::chrono::system_clock::now() + kConnectPiece);
+      state = channel_->GetState(/*try_to_connect=*/true);
+    }
   }
 
   void Remember(const fleet::HelloReply& reply) {
@@ -192,6 +209,7 @@ class RemoteLink final : public fleet::FleetLink {
   const ClientOptions options_;
   const bool share_;  // memory with the server
   OpenCalls calls_;
+  const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::Fleet::Stub> stub_;
   BlobMover blobs_;
   Mutex mutex_;

@@ -70,6 +70,11 @@ void OpenCalls::CancelAll() {
   for (grpc::ClientContext* context : open_) context->TryCancel();
 }
 
+bool OpenCalls::shut() const {
+  MutexLock lock(&mutex_);
+  return shut_;
+}
+
 bool OpenCalls::Pause(Duration time) {
   MutexLock lock(&mutex_);
   return !mutex_.AwaitFor(time, [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return shut_; });
@@ -148,6 +153,7 @@ absl::StatusOr<uint64_t> BlobMover::UploadFrom(const fleet::Blob& blob, SessionI
       break;
     }
     at += size;
+    chunks_.Count();
   }
   std::optional<grpc::ByteBuffer> answer;
   // After the last chunk the server still hashes what it has not yet.
@@ -222,6 +228,7 @@ absl::Status BlobMover::DownloadFrom(const Digest& digest, AlignedBuffer& buffer
     // While gRPC reads the next chunk.
     if (verify_) digester.Add(std::span<const std::byte>(place));
     offset += chunk.size;
+    chunks_.Count();
   }
   return call.Explain(stream.Finish());
 }

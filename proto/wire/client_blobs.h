@@ -9,6 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "core/mutex.h"
+#include "core/work_counter.h"
 #include "proto/wire/convert.h"
 #include "proto/wire/remote.h"
 
@@ -36,12 +37,13 @@ class OpenCalls {
   };
 
   void CancelAll() ABSL_LOCKS_EXCLUDED(mutex_);  // and everything that begins later
+  bool shut() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Waits; false when shut down meanwhile.
   bool Pause(Duration time) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   const std::string token_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   bool shut_ ABSL_GUARDED_BY(mutex_) = false;
   std::set<grpc::ClientContext*> open_ ABSL_GUARDED_BY(mutex_);
 };
@@ -60,6 +62,7 @@ class BlobMover {
   // kNotFound when the server no longer serves it, kDataLoss when the bytes are not what the digest
   // names (not asked of a private socket).
   absl::StatusOr<fleet::Blob> Download(const Digest& digest, uint64_t size);
+  uint64_t moved() const { return chunks_.done(); }  // chunks, both ways
 
  private:
   absl::StatusOr<uint64_t> UploadFrom(const fleet::Blob& blob, SessionId session, uint64_t offset);
@@ -71,6 +74,7 @@ class BlobMover {
   const ClientOptions options_;
   const bool verify_;  // downloads, against their digest
   OpenCalls& calls_;
+  WorkCounter chunks_;
 };
 
 }  // namespace macaw::wire

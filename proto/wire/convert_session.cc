@@ -204,6 +204,7 @@ v1::RegisterReply ToWire(const fleet::RegisterReply& reply) {
   m.set_lease_timeout_ns(reply.lease_timeout.count());
   m.set_heartbeat_every_ns(reply.heartbeat_every.count());
   m.set_run_id(ToWire(reply.run_id));
+  m.set_reconnect_every_ns(reply.reconnect_every.count());
   return m;
 }
 
@@ -216,6 +217,7 @@ absl::StatusOr<fleet::RegisterReply> FromWire(const v1::RegisterReply& m) {
   reply.lease_timeout = f.ReadDuration("lease_timeout_ns", m.lease_timeout_ns());
   reply.heartbeat_every = f.ReadDuration("heartbeat_every_ns", m.heartbeat_every_ns());
   reply.run_id = f.ReadDigest("run_id", m.run_id());
+  reply.reconnect_every = f.ReadDuration("reconnect_every_ns", m.reconnect_every_ns());
   return f.Done(std::move(reply));
 }
 
@@ -223,7 +225,7 @@ v1::HeartbeatRequest ToWire(const fleet::HeartbeatRequest& request) {
   v1::HeartbeatRequest m;
   m.set_session(request.session.value);
   for (const Attempt& attempt : request.held) *m.add_held() = ToWire(attempt);
-  m.set_started(request.started);
+  m.set_progress(request.progress);
   m.set_memory_bytes(request.memory_bytes);
   return m;
 }
@@ -232,7 +234,7 @@ absl::StatusOr<fleet::HeartbeatRequest> FromWire(const v1::HeartbeatRequest& m) 
   fleet::HeartbeatRequest request;
   request.session = SessionId(m.session());
   request.held = ReadAttempts(m.held());
-  request.started = m.started();
+  request.progress = m.progress();
   request.memory_bytes = m.memory_bytes();
   return request;
 }
@@ -240,7 +242,6 @@ absl::StatusOr<fleet::HeartbeatRequest> FromWire(const v1::HeartbeatRequest& m) 
 v1::HeartbeatReply ToWire(const fleet::HeartbeatReply& reply) {
   v1::HeartbeatReply m;
   m.set_known(reply.known);
-  for (const ClientId client : reply.forecast) m.add_forecast(client.value);
   for (const Attempt& attempt : reply.dropped) *m.add_dropped() = ToWire(attempt);
   m.set_stop(reply.stop);
   return m;
@@ -249,7 +250,6 @@ v1::HeartbeatReply ToWire(const fleet::HeartbeatReply& reply) {
 absl::StatusOr<fleet::HeartbeatReply> FromWire(const v1::HeartbeatReply& m) {
   fleet::HeartbeatReply reply;
   reply.known = m.known();
-  for (const uint64_t client : m.forecast()) reply.forecast.push_back(ClientId(client));
   reply.dropped = ReadAttempts(m.dropped());
   reply.stop = m.stop();
   return reply;

@@ -17,10 +17,11 @@ using fleet::Next;
 constexpr double kLeaseWorth = 2e-3;
 // Only a lease that is asked for again soon is worth parking; this bounds what a request can ask.
 constexpr Duration kLongestPoll = std::chrono::seconds(60);
+// A server that is started again on this host is back within a second.
+constexpr Duration kReconnectEvery = std::chrono::milliseconds(200);
 constexpr double kForEver = 1e8;              // seconds that still fit a Duration
 constexpr uint64_t kMostChunks = 1 << 20;     // of the central test set: a task each, in memory
 constexpr uint64_t kMostTasks = 8192;         // a lease and its answer must fit a message
-constexpr size_t kForecast = 64;              // clients named ahead per heartbeat
 constexpr uint64_t kMostStateTasks = 16;      // each names up to fleet::kStateRange versions
 constexpr size_t kMostDeletable = 4096;       // likewise: versions named per lease
 constexpr size_t kMostKeptDeletable = 65536;  // of one holding, until somebody of it asks
@@ -94,7 +95,8 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::Register
                              .run = options_.run,
                              .lease_timeout = options_.lease_timeout,
                              .heartbeat_every = options_.lease_timeout / 3,
-                             .run_id = options_.run_id};
+                             .run_id = options_.run_id,
+                             .reconnect_every = kReconnectEvery};
   if (replaced_.contains({request.name, request.incarnation})) {
     return absl::FailedPreconditionError(absl::StrCat("another process runs under the name \"",
                                                       request.name,
@@ -384,7 +386,6 @@ fleet::HeartbeatReply RoundEngine::Heartbeat(const fleet::HeartbeatRequest& requ
   table_.Renew(worker->id, now + options_.lease_timeout);
   reply.dropped = table_.NotHeld(worker->id, request.held);
   evaluation_.Renew(worker->id, now + options_.lease_timeout);
-  reply.forecast = PoolOf(*worker).dispatch.Peek(worker->id, kForecast);
   return reply;
 }
 

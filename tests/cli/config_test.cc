@@ -125,7 +125,7 @@ clients = true
 splits = ["test", "train"]
 [server]
 listen = "127.0.0.1:0"
-durability = "checkpoint"
+durability = "commit"
 lease_timeout = 2.5
 workers = 2
 [state]
@@ -166,6 +166,7 @@ TEST(Config, TakesEveryKey) {
   EXPECT_THAT(config->workers.slowdown, ElementsAre(1.0, 5.0));
   EXPECT_EQ(config->emulation.environment, "cos");
   EXPECT_EQ(config->scheduler.policy, "random");
+  EXPECT_TRUE(config->server.keeps_commits());
   EXPECT_EQ(config->server.lease_timeout, 2.5);
   EXPECT_THAT(config->plugins, ElementsAre("/configs/libmoon.so", "/abs/liba.so"));
   EXPECT_EQ(config->state.store, "memory");
@@ -205,8 +206,7 @@ TEST(Config, ShowsEveryGivenKeyInTheEffectiveFile) {
   for (const Field& field : AllFields()) {
     const std::optional<Value> value = field.get(*full), usual = field.get(defaults);
     // What kEverything does not say, or can say in one way only.
-    const bool same =
-        field.path == "server.durability" || field.path.starts_with("data.synthetic.");
+    const bool same = field.path.starts_with("data.synthetic.");
     const bool hidden = field.path == "model.name" || field.path == "cohort.size" ||
                         field.path == "local.epochs" || field.path == "model.torchscript" ||
                         field.path == "model.tensors" || field.path == "model.script_digest";

@@ -46,6 +46,17 @@ TEST_F(ProgressTest, SaysEverythingInOneLine) {
             "round 11/200  loss 0.5000  accuracy 0.9125  5.00 rounds/s  500 clients/s  ETA 0:38");
 }
 
+TEST_F(ProgressTest, ShowsARoundOnceThatAServerStartedAgainRepeats) {
+  Progress progress = Make({.rounds = 5});
+  EXPECT_TRUE(progress.OnRow(Row(1)));
+  EXPECT_TRUE(progress.OnRow(Row(2, R"(,"test_accuracy":0.25)")));
+  const std::string before = progress.Line();
+  EXPECT_FALSE(progress.OnRow(Row(1)));
+  EXPECT_FALSE(progress.OnRow(Row(2)));
+  EXPECT_EQ(progress.Line(), before);
+  EXPECT_TRUE(progress.OnRow(Row(3)));
+}
+
 TEST_F(ProgressTest, KeepsTheLastAccuracyBetweenEvaluations) {
   Progress progress = Make({.rounds = 5});
   progress.OnRow(Row(1, R"(,"test_accuracy":0.25)"));

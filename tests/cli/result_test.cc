@@ -264,8 +264,8 @@ TEST(Overrides, OfAResumedRunMayOnlyChangeWhereItIsComputed) {
   const auto check = [](const std::string& key) {
     return CheckResumable({{key, "1", "--set " + key + "=1"}});
   };
-  for (const char* key :
-       {"workers.processes", "workers.slots", "run.rounds", "server.lease_timeout"}) {
+  for (const char* key : {"workers.processes", "workers.slots", "run.rounds",
+                          "server.lease_timeout", "server.durability"}) {
     EXPECT_TRUE(check(key).ok()) << key;
   }
   for (const char* key :

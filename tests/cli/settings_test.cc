@@ -35,9 +35,10 @@ TEST(Settings, HaveTheParametersOfTheAlgorithmThatRunsAndOfNoOther) {
 }
 
 TEST(Settings, AreTheSameForEverySeedMachineAndFolder) {
-  EXPECT_EQ(SettingsOf(kMinimal, {"run.seed=7", "run.name=x", "run.out=/here", "workers.slots=3",
-                                  "server.lease_timeout=3", "state.keep=false",
-                                  "scheduler.policy=random", "run.checkpoint_every=2"}),
+  EXPECT_EQ(SettingsOf(kMinimal,
+                       {"run.seed=7", "run.name=x", "run.out=/here", "workers.slots=3",
+                        "server.lease_timeout=3", "server.durability=commit", "state.keep=false",
+                        "scheduler.policy=random", "run.checkpoint_every=2"}),
             kPlain);
   const std::vector<std::string> csv = {"data.source=csv", "data.path=/a/rows.csv"};
   EXPECT_EQ(SettingsOf(kMinimal, csv),

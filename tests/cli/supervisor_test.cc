@@ -8,6 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "cli/process/line_reader.h"
@@ -35,12 +37,15 @@ class SupervisorTest : public ::testing::Test {
                             uint32_t workers = 1) {
     SupervisorOptions options;
     options.workers = workers;
-    options.server = [=, this](int ready_fd, int report_fd) {
-      ChildSpec spec{
-          .name = "macaw-server", .log = dir_ + "/server.log", .inherit = {ready_fd, report_fd}};
+    options.server = [=, this](const ServerStart& start) {
+      ChildSpec spec{.name = "macaw-server",
+                     .log = dir_ + "/server.log",
+                     .inherit = {start.ready_fd, start.report_fd}};
       const std::string script =
-          absl::StrReplaceAll(server, {{"READY", absl::StrCat("/dev/fd/", ready_fd)},
-                                       {"REPORT", absl::StrCat("/dev/fd/", report_fd)},
+          absl::StrReplaceAll(server, {{"READY", absl::StrCat("/dev/fd/", start.ready_fd)},
+                                       {"REPORT", absl::StrCat("/dev/fd/", start.report_fd)},
+                                       {"AGAIN", start.again ? "again" : "first"},
+                                       {"BEFORE", start.address},
                                        {"DIR", dir_}});
       spec.argv = {"/bin/sh", "-c", script};
       if (alive_.write.open()) spec.inherit.push_back(alive_.write.get());
@@ -54,7 +59,11 @@ class SupervisorTest : public ::testing::Test {
       if (alive_.write.open()) spec.inherit.push_back(alive_.write.get());
       return spec;
     };
-    options.on_row = [this](const std::string& row) { rows_.push_back(row); };
+    options.on_row = [this](const std::string& row) {
+      const bool moved_on = !std::ranges::count(rows_, row);
+      rows_.push_back(row);
+      return moved_on;
+    };
     options.say = [this](const std::string& message) {
       said_.push_back(message);
       if (said_pipe_.write.open()) WriteLine(said_pipe_.write.get(), message);
@@ -252,9 +261,82 @@ TEST_F(SupervisorTest, EndsTheWorkersWhenTheServerDies) {
   AwaitNoChildLeft();
 }
 
+TEST_F(SupervisorTest, StartsAServerAgainThatWasKilledWhereItsWorkersLookForIt) {
+  // Both servers say how they were started. The first dies in the middle of a row; the worker lives
+  // on.
+  SupervisorOptions options = Options(R"(echo AGAIN BEFORE >> DIR/servers
+                                         if [ AGAIN = first ]; then
+                                           echo unix:/here > READY
+                                           read up < DIR/fifo
+                                           echo '{"round": 1}' > REPORT
+                                           printf '{"rou' > REPORT
+                                           kill -9 $$
+                                         fi
+                                         echo BEFORE > READY
+                                         echo '{"round": 1}' > REPORT
+                                         echo '{"round": 2}' > REPORT)",
+                                      "echo up >> DIR/workers; echo up > DIR/fifo; sleep 1000");
+  options.restart_server = true;
+  const auto end = Supervise(options);
+  ASSERT_TRUE(end.ok()) << end.status();
+  EXPECT_EQ(*end, RunEnd::kFinished);
+  EXPECT_EQ(*ReadFile(dir_ + "/servers"), "first\nagain unix:/here\n");
+  EXPECT_EQ(*ReadFile(dir_ + "/workers"), "up\n") << "one worker, started once";
+  EXPECT_THAT(rows_, ElementsAre(R"({"round": 1})", R"({"round": 1})", R"({"round": 2})"));
+  EXPECT_THAT(said_, ElementsAre(AllOf(HasSubstr("macaw-server: killed by signal 9"),
+                                       HasSubstr("starting it again"))));
+}
+
+TEST_F(SupervisorTest, StartsAServerAgainThatDiedBeforeItListened) {
+  SupervisorOptions options = Options(R"([ AGAIN = again ] || kill -SEGV $$
+                                         echo a > READY; read up < DIR/fifo)",
+                                      "echo up > DIR/fifo");
+  options.restart_server = true;
+  const auto end = Supervise(options);
+  ASSERT_TRUE(end.ok()) << end.status();
+  EXPECT_THAT(said_, ElementsAre(HasSubstr("killed by signal 11")));
+}
+
+TEST_F(SupervisorTest, GivesUpOnAServerThatDiesAgainAndAgainAndRepeatsItsRows) {
+  SupervisorOptions options = Options(R"(echo x >> DIR/starts; echo a > READY
+                                         echo '{"round": 1}' > REPORT; kill -9 $$)",
+                                      "sleep 1000");
+  options.restart_server = true;
+  const auto end = Supervise(options);
+  EXPECT_TRUE(absl::IsAborted(end.status()));
+  EXPECT_THAT(std::string(end.status().message()),
+              AllOf(HasSubstr("macaw-server died 6 times without a round being finished"),
+                    HasSubstr("killed by signal 9"), HasSubstr(dir_ + "/server.log")));
+  EXPECT_EQ(*ReadFile(dir_ + "/starts"), "x\nx\nx\nx\nx\nx\n");
+}
+
+TEST_F(SupervisorTest, DoesNotStartAServerAgainThatFailedWithAReason) {
+  for (const char* code : {"1", "2"}) {
+    SupervisorOptions options =
+        Options(absl::StrCat("echo 'macaw-server: error: the disk is full' >&2; exit ", code), "");
+    options.restart_server = true;
+    EXPECT_THAT(std::string(Supervise(options).status().message()), HasSubstr("the disk is full"));
+  }
+  EXPECT_THAT(said_, IsEmpty());
+}
+
+TEST_F(SupervisorTest, CtrlCEndsARunWhoseServerIsNotBackYet) {
+  MakePipes();
+  SupervisorOptions options = Options("echo a > READY; kill -9 $$", "sleep 1000");
+  options.restart_server = true;
+  const pid_t pid = Fork(options);
+  // By the third death the next start is half a second away.
+  for (int death = 0; death < 3; ++death)
+    EXPECT_THAT(NextLineOf(said_pipe_), HasSubstr("starting it again"));
+  ::kill(pid, SIGINT);
+  EXPECT_THAT(NextLineOf(said_pipe_), HasSubstr("stopping"));
+  EXPECT_EQ(ExitCodeOf(pid), static_cast<int>(RunEnd::kInterrupted));
+  AwaitNoChildLeft();
+}
+
 TEST_F(SupervisorTest, ReportsAProgramThatCannotBeRun) {
   SupervisorOptions options = Options("", "");
-  options.server = [this](int, int) {
+  options.server = [this](const ServerStart&) {
     return ChildSpec{
         .name = "macaw-server", .argv = {"/nowhere/macaw-server"}, .log = dir_ + "/server.log"};
   };
@@ -391,6 +473,19 @@ TEST(RestartPolicy, DoesNotGiveUpWhileTheRunMovesOn) {
     EXPECT_NE(policy.OnDeath(At(100 + i)), std::nullopt) << i;
     policy.OnProgress(At(100 + i));
   }
+}
+
+TEST(RestartPolicy, DoesNotLetAServerWaitThatHasFinishedARoundSince) {
+  RestartPolicy server(RestartPolicy::BackOff::kFruitlessDeaths), worker;
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(server.OnDeath(At(100 + i)), Duration(0)) << i;
+    server.OnProgress(At(100 + i));
+    worker.OnProgress(At(100 + i));
+    const std::optional<Duration> wait = worker.OnDeath(At(100 + i));
+    EXPECT_EQ(wait > Duration(0), i > 0) << i;
+  }
+  EXPECT_EQ(server.OnDeath(At(119.5)), Duration(0));
+  EXPECT_GT(server.OnDeath(At(119.6)), Duration(0)) << "now it has died twice for nothing";
 }
 
 TEST(RestartPolicy, ForgetsDeathsOfLongAgo) {

@@ -59,7 +59,6 @@ class FakeHandler final : public FleetHandler {
   }
   void Heartbeat(const Caller&, HeartbeatRequest request, Reply<HeartbeatReply> reply) override {
     HeartbeatReply answer;
-    for (const Attempt& attempt : request.held) answer.forecast.push_back(attempt.client);
     answer.dropped = request.held;
     std::move(reply)(std::move(answer));
   }

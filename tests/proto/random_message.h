@@ -75,8 +75,10 @@ class RandomMessage {
     using google::protobuf::FieldDescriptor;
     const bool many = field->is_repeated();
     // "end" may not lie before "begin"; everything else is free between 1 and 200.
-    // A column of ones goes without saying.
-    const uint64_t least = field->name() == "end" ? 201 : field->name() == "multiplicity" ? 2 : 1;
+    // Two columns are left out where they say nothing: multiplicities of one, places that are the
+    // client's number.
+    const bool above = field->name() == "end" || field->name() == "place";
+    const uint64_t least = above ? 201 : field->name() == "multiplicity" ? 2 : 1;
     const uint64_t whole = least + stream_.Below(200);
     const double real = stream_.Uniform() * 1000;
     switch (field->cpp_type()) {

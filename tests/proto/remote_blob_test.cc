@@ -64,6 +64,7 @@ TEST_F(RemoteBlob, ABrokenUploadGoesOnWhereItStopped) {
   EXPECT_EQ(proxy.cuts(), 3);
   // Whole chunks are kept, and what a cut connection carried of the next one is lost.
   EXPECT_LT(proxy.up(), 18 * kMiB);  // 19 without
+  EXPECT_GE(link->moved(), 13u) << "a chunk is progress, also of a worker that waits for the rest";
 }
 
 TEST_F(RemoteBlob, ABrokenDownloadGoesOnWhereItStopped) {
@@ -77,6 +78,7 @@ TEST_F(RemoteBlob, ABrokenDownloadGoesOnWhereItStopped) {
   ExpectSameBytes(*fetched, broadcast);
   EXPECT_EQ(proxy.cuts(), 2);
   EXPECT_LT(proxy.down(), 15 * kMiB);
+  EXPECT_EQ(link->moved(), 13u);
 }
 
 TEST_F(RemoteBlob, GivesUpWhenNothingGetsThrough) {

@@ -147,6 +147,21 @@ TEST(Remote, TurnsCallsInUnknownSessionsDownWithoutTheHandler) {
   EXPECT_TRUE(link->Release({.session = SessionId(9)}).ok());
 }
 
+// A connection that is being made gets on only while somebody waits for it.
+TEST(Remote, WaitsForTheConnectionToAServerThatIsBack) {
+  FakeHandler handler;
+  const SocketFolder folder;
+  auto server = *FleetServer::Start({.listen = folder.address()}, handler);
+  const auto link = *Dial({.server = folder.address()});
+  ASSERT_TRUE(link->Hello({}).ok());
+  server.reset();
+  EXPECT_TRUE(absl::IsUnavailable(link->Hello({}).status()));
+  server = *FleetServer::Start({.listen = folder.address()}, handler);
+  int failed = 0;
+  while (!link->Hello({}).ok()) ++failed;
+  EXPECT_LE(failed, 10) << "each waits a while; calls that do not would fail thousands of times";
+}
+
 TEST(Remote, CutsALongWait) {
   FakeHandler handler;
   const auto server = *FleetServer::Start({.listen = ":0", .max_poll = FromSeconds(2)}, handler);

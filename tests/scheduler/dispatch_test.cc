@@ -196,12 +196,5 @@ TEST(DispatchQueue, WhatCameBackGoesOutAgainSoon) {
   EXPECT_EQ(queue.Take({.worker = WorkerId(2)}).clients.front().client, piece.clients[3].client);
 }
 
-TEST(DispatchQueue, PeeksAtWhatComesNext) {
-  DispatchQueue queue(Planned("planned_stealing", {50, 40, 30, 20}, {{WorkerId(1), 1, kKnown}}));
-  const std::vector<ClientId> next = queue.Peek(WorkerId(1), 2);
-  EXPECT_EQ(next, (std::vector<ClientId>{ClientId(0), ClientId(1)}));
-  EXPECT_EQ(queue.Take({.worker = WorkerId(1)}).clients.front().client, next[0]);
-}
-
 }  // namespace
 }  // namespace macaw::scheduler

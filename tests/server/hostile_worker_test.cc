@@ -361,7 +361,7 @@ class Liar {
 
   void Heartbeat() {
     fleet::HeartbeatRequest request{.session = ASession(),
-                                    .started = random_.NextU64(),
+                                    .progress = random_.NextU64(),
                                     .memory_bytes = random_.Below(1 << 30)};
     for (uint64_t n = random_.Below(2000); n > 0; --n)
       request.held.push_back({ClientId(random_.Below(20)), {1, random_.Below(100)}});

@@ -140,6 +140,31 @@ TEST_F(ByHand, AnInterruptedRunGoesOnWithItsFolderAlone) {
   EXPECT_EQ(testing_support::Slurp(run_ + "/metrics.jsonl"), simulated_.metrics);
 }
 
+TEST_F(ByHand, AServerThatWasKilledGoesOnUnderItsWorkersWhereTheyLookForIt) {
+  std::string text = testing_support::Slurp(config_);
+  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
+           {"durability = \"checkpoint\"", "durability = \"commit\""},
+           {"pause_probability = 0.0", "pause_probability = 1.0"},  // somebody is at work
+           {"pause_seconds = 0.0", "pause_seconds = 0.02"}}) {
+    const size_t at = text.find(from);
+    ASSERT_NE(at, std::string::npos) << text;
+    text.replace(at, from.size(), to);
+  }
+  const std::string config = folder_.Write("durable.toml", text);
+  auto server = Server({"--config", config});
+  const std::string address = testing_support::Slurp(run_ + "/address");
+  Program worker("macaw-worker", {"--run-dir", run_, "--name", "a"});
+  ASSERT_TRUE(server->WaitFor("worker_joined")) << server->text();
+  ::kill(server->pid(), SIGKILL);
+  EXPECT_EQ(server->Wait(), 128 + SIGKILL) << server->text();
+
+  Program again("macaw-server", {"--run-dir", run_, "--resume"});
+  EXPECT_EQ(worker.Wait(), 0) << worker.text();
+  EXPECT_EQ(again.Wait(), 0) << again.text();
+  EXPECT_EQ(testing_support::Slurp(run_ + "/address"), address);
+  EXPECT_EQ(testing_support::Slurp(run_ + "/metrics.jsonl"), simulated_.metrics);
+}
+
 TEST_F(ByHand, NobodyElseRunsInALiveFolder) {
   const auto server = Server({"--config", config_});
   Program second("macaw-server", {"--config", config_, "--run-dir", run_, "--resume"});

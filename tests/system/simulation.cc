@@ -153,8 +153,13 @@ bool Simulation::WaitForEvent(const std::function<bool(const nlohmann::json&)>& 
   return WaitForChange(watched, [&] { return std::ranges::any_of(EventsIn(watched), condition); });
 }
 
-bool Simulation::WaitForOutput(const std::string& text) const {
-  return WaitForChange(output_path_, [&] { return output().find(text) != std::string::npos; });
+bool Simulation::WaitForOutput(const std::string& text, int times) const {
+  return WaitForChange(output_path_, [&] {
+    const std::string all = output();
+    int found = 0;
+    for (size_t at = 0; (at = all.find(text, at)) != std::string::npos; at += text.size()) ++found;
+    return found >= times;
+  });
 }
 
 std::vector<pid_t> Simulation::Children(const std::string& program) const {

@@ -35,8 +35,8 @@ class Simulation {
   bool WaitForEvent(const std::function<bool(const nlohmann::json&)>& condition,
                     const std::string& folder = "") const;
 
-  // The same for a text in what it prints.
-  bool WaitForOutput(const std::string& text) const;
+  // The same for a text in what it prints, so many times.
+  bool WaitForOutput(const std::string& text, int times = 1) const;
 
   // Live children by program name ("macaw-worker").
   std::vector<pid_t> Children(const std::string& program) const;

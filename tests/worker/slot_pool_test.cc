@@ -74,7 +74,6 @@ class SlotPoolTest : public testing::Test {
     EXPECT_EQ(pool->held(), 12u) << "until the harvest is committed";
     pool->Settle();
     EXPECT_EQ(pool->held(), 0u);
-    EXPECT_EQ(pool->started(), 12u);
     return *std::move(harvest);
   }
 
@@ -90,6 +89,43 @@ TEST_F(SlotPoolTest, AddsUpToTheSameBytesOnAnyNumberOfSlots) {
   EXPECT_THAT(one.included, SizeIs(12));
   EXPECT_THAT(four.included, SizeIs(12));
   EXPECT_EQ(fleet::Blob::Of(one.sum->Encode()).digest, fleet::Blob::Of(four.sum->Encode()).digest);
+}
+
+TEST_F(SlotPoolTest, CountsEveryBatchAsWorkWhicheverTrainerDoesIt) {
+  for (const char* trainer : {"fused", "eager"}) {
+    SCOPED_TRACE(trainer);
+    context_.run.local.trainer = trainer;
+    const auto pool = Start(2);
+    EXPECT_EQ(pool->work_done(), 0u);
+    pool->Enqueue(Phase1(), Assignments(0, 12), TimePoint{});
+    ASSERT_TRUE(pool->WaitIdle());
+    const uint64_t trained = pool->work_done();
+    uint64_t steps = 0;
+    const auto harvest = pool->TakeHarvest();
+    ASSERT_TRUE(harvest.ok()) << harvest.status();
+    for (const fleet::ClientRecord& record : harvest->included) steps += record.steps;
+    EXPECT_GE(trained, 12 + steps) << "the rows of 12 clients, and each minibatch";
+
+    auto evaluation = std::make_shared<EvaluationContext>();
+    evaluation->round = Round(1);
+    evaluation->model = model_.view();
+    const uint64_t rows = dataset_->CentralTest().size();
+    ASSERT_GT(rows, 0u);
+    pool->Enqueue(std::move(evaluation), {{.fence = {1, 1}, .end = rows}});
+    ASSERT_TRUE(pool->WaitIdle());
+    EXPECT_GE(pool->work_done(), trained + (rows + 199) / 200);
+  }
+}
+
+TEST_F(SlotPoolTest, CountsTheTimeOfSlowHardwareAsWork) {
+  const auto work = [&](std::vector<double> slowdown) {
+    const auto pool = Start(1, std::move(slowdown));
+    pool->Enqueue(Phase1(), Assignments(0, 3), TimePoint{});
+    EXPECT_TRUE(pool->WaitIdle());
+    return pool->work_done();
+  };
+  const uint64_t usual = work({});
+  EXPECT_GE(work({3}), usual + 3) << "each client's pause is work, too";
 }
 
 TEST_F(SlotPoolTest, LeavesOutAClientThatCannotBeAddedWithTheReason) {

@@ -136,10 +136,13 @@ TEST(StateKeeper, ReadsSmallStatesManyAtATime) {
     ASSERT_TRUE(keeper.Write(versions.back(), views).ok());
   }
   ASSERT_TRUE(keeper.Fence().ok());
+  const uint64_t writing = keeper.work_done();
+  EXPECT_GT(writing, 0u);
   keeper.Expect(versions);
   for (const Attempt& version : versions) EXPECT_TRUE(keeper.Read(version).ok());
   EXPECT_EQ(watch.gets, 320);
   EXPECT_EQ(watch.get_calls, 10);
+  EXPECT_EQ(keeper.work_done(), writing + 10);
 }
 
 TEST_F(StateKeeperTest, AnErrorOfTheStoreComesOutAtTheFence) {

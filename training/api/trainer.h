@@ -9,6 +9,7 @@
 #include "core/ids.h"
 #include "core/run_config.h"
 #include "core/vector.h"
+#include "core/work_counter.h"
 #include "data/dataset.h"
 #include "models/spec.h"
 #include "training/api/stage.h"
@@ -56,6 +57,8 @@ struct TrainerSetup {
   TransformConfig transform;
   data::FeatureType feature_type = data::FeatureType::kF32;
   DType dtype = DType::kF32;
+  // Counts every batch that is trained on or evaluated; outlives the trainer. Null: nobody asks.
+  WorkCounter* work = nullptr;
 };
 
 // training/eager: any model, LibTorch, one intra-op thread.

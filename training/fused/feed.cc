@@ -21,6 +21,7 @@ Feed::Feed(const TrainerSetup& setup, const Kernels& kernels)
       feature_type_(setup.feature_type),
       gather_(setup.feature_type, setup.spec.input_shape, setup.transform, DType::kF32),
       kernels_(kernels),
+      work_(setup.work),
       as_stored_(setup.feature_type == data::FeatureType::kF32 && IsIdentity(setup.transform)) {}
 
 absl::Status Feed::Check(const data::Rows& rows) const {
@@ -40,6 +41,7 @@ void Feed::Expect(const data::Rows& rows, std::span<const uint32_t> positions) c
 
 absl::Status Feed::Load(const data::Rows& rows, std::span<const uint32_t> positions,
                         const data::AugmentKey* augment, const Objective& objective, float* in) {
+  if (work_ != nullptr) work_->Count();
   const size_t n = positions.size(), width = gather_.example_elements();
   const bool regression = task_ == TaskKind::kRegression;
   classes_.resize(regression ? 0 : n);

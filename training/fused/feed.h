@@ -35,6 +35,7 @@ class Feed {
   const data::FeatureType feature_type_;
   const data::BatchGather gather_;
   const Kernels& kernels_;
+  WorkCounter* const work_;
   const bool as_stored_;  // the stored floats are what the model sees, in training, too
   std::vector<int64_t> classes_;
   std::vector<float> targets_;

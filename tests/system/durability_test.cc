@@ -1,0 +1,131 @@
+// server.durability = "commit": the server is killed at random moments inside rounds, while the
+// workers train; the result must be that of an undisturbed run.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "core/random.h"
+#include "tests/system/state_runs.h"
+
+namespace macaw {
+namespace {
+
+using testing_support::Plus;
+using testing_support::RoundDone;
+using testing_support::RunMacaw;
+using testing_support::Simulation;
+using testing_support::SlowerStateful;
+using testing_support::StateBytes;
+using testing_support::StateBytesOf;
+using testing_support::WaitAMoment;
+
+// Of the lines of `macaw log --json`: the clients of a round whose attempt a node had, or had had
+// accepted, when a server died, and that were handed out once more afterwards. What was given back
+// or taken away before that does not count.
+int TrainedTwiceIn(const std::string& log) {
+  using Turn = std::tuple<int, int, int>;  // round, phase, client
+  std::map<Turn, std::string> held;        // and its fence
+  std::set<std::pair<Turn, std::string>> when_it_died;
+  int twice = 0;
+  for (const absl::string_view line : absl::StrSplit(log, '\n', absl::SkipEmpty())) {
+    const auto record = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!record.is_object()) continue;
+    const std::string kind = record["record"];
+    if (kind == "run_opened") {
+      for (const auto& attempt : held) when_it_died.insert(attempt);
+    } else if (kind == "leased") {
+      for (const auto& attempt : record["attempts"]) {
+        const Turn turn{record["round"], record["phase"], attempt["client"]};
+        const auto [before, first] = held.try_emplace(turn, attempt["fence"]);
+        if (first || before->second == attempt["fence"]) continue;
+        twice += when_it_died.contains(*before) ? 1 : 0;
+        before->second = attempt["fence"];
+      }
+    } else if (kind == "requeued") {
+      for (const auto& attempt : record["attempts"]) {
+        const auto found = held.find({record["round"], record["phase"], attempt["client"]});
+        if (found != held.end() && !when_it_died.contains(*found)) held.erase(found);
+      }
+    }
+  }
+  return twice;
+}
+
+// The clients that a run trained again because its server died.
+int TrainedTwice(const std::string& run_dir) {
+  const testing_support::Printed log = RunMacaw("log " + run_dir + " --json");
+  EXPECT_EQ(log.exit, 0) << log.text;
+  return TrainedTwiceIn(log.text);
+}
+
+TEST(TrainedTwice, CountsWhatADeadServerHadHandedOutAndTheNextOneHandsOutAgain) {
+  const auto opened = [](int epoch) {
+    return absl::StrCat(R"({"record":"run_opened","epoch":)", epoch, "}\n");
+  };
+  const auto attempts = [](const char* record, int client, const char* fence) {
+    return absl::StrCat(R"({"record":")", record, R"(","round":1,"phase":0,"attempts":[{"client":)",
+                        client, R"(,"fence":")", fence, "\"}]}\n");
+  };
+  const std::string leased = opened(1) + attempts("leased", 3, "1.1") +
+                             attempts("leased", 4, "1.2") + attempts("requeued", 4, "1.2");
+  EXPECT_EQ(TrainedTwiceIn(leased + attempts("leased", 4, "1.3")), 0) << "no server has died";
+  EXPECT_EQ(TrainedTwiceIn(leased + opened(2) + attempts("leased", 4, "2.1")), 0);
+  EXPECT_EQ(TrainedTwiceIn(leased + opened(2) + attempts("leased", 3, "2.1")), 1);
+  EXPECT_EQ(TrainedTwiceIn(leased + opened(2) + attempts("requeued", 3, "1.1") +
+                           attempts("leased", 3, "2.1")),
+            1)
+      << "it says so itself";
+  EXPECT_EQ(TrainedTwiceIn(leased + opened(2) + attempts("leased", 5, "2.1")), 0);
+}
+
+// A run whose server dies twice in each round but the first.
+void KillTheServerInEveryRound(const std::string& algorithm, uint32_t rounds) {
+  const std::vector<std::string> job = SlowerStateful(algorithm, std::to_string(rounds));
+  Simulation undisturbed("undisturbed", Plus(job, {"--set", "emulation.pause_probability=0"}));
+  ASSERT_EQ(undisturbed.Wait(), 0) << undisturbed.output();
+
+  Simulation simulation("killed", Plus(job, {"--processes", "2", "--slots", "1", "--set",
+                                             "server.durability=commit"}));
+  RandomStream random({.seed = 14});
+  int killed = 0;
+  const auto kill_at_a_random_moment = [&] {
+    WaitAMoment(random);
+    for (const pid_t server : simulation.Children("macaw-server"))
+      killed += ::kill(server, SIGKILL) == 0 ? 1 : 0;
+  };
+  const std::vector<pid_t> workers = [&] {
+    EXPECT_TRUE(simulation.WaitForEvent(RoundDone(1)));
+    return simulation.Children("macaw-worker");
+  }();
+  for (uint32_t round = 1; round < rounds; ++round) {
+    if (!simulation.WaitForEvent(RoundDone(round))) break;
+    kill_at_a_random_moment();
+    if (!simulation.WaitForOutput("starting it again", killed)) break;
+    kill_at_a_random_moment();
+  }
+  ASSERT_EQ(simulation.Wait(), 0) << simulation.output();
+  EXPECT_GE(killed, static_cast<int>(3 * (rounds - 1) / 2)) << simulation.output();
+  EXPECT_EQ(StateBytesOf(simulation), StateBytesOf(undisturbed));
+  EXPECT_EQ(workers.size(), 2u);
+  EXPECT_EQ(simulation.output().find("worker-0 died"), std::string::npos) << simulation.output();
+  // The place for the assertion that no client was trained twice because of it.
+  testing::Test::RecordProperty("trained_twice", TrainedTwice(simulation.folder()));
+}
+
+TEST(Durability, AServerKilledAtRandomMomentsOfEveryRoundChangesNothing) {
+  KillTheServerInEveryRound("fedavg", 6);
+}
+
+TEST(Durability, AServerKilledAtRandomMomentsLosesNoClientState) {
+  KillTheServerInEveryRound("scaffold", 11);
+}
+
+}  // namespace
+}  // namespace macaw
