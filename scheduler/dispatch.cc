@@ -274,6 +274,18 @@ void DispatchQueue::PutBack(const CohortEntry& entry) {
   ++moved_;
 }
 
+void DispatchQueue::Remove(ClientId client) {
+  const auto is = [&](const CohortEntry& entry) { return entry.client == client; };
+  size_t removed = std::erase_if(common_, is);
+  for (auto& [id, worker] : workers_) {
+    for (const CohortEntry& entry : worker.queue) {
+      if (is(entry)) worker.queued -= SecondsOn(worker, entry);
+    }
+    removed += std::erase_if(worker.queue, is);
+  }
+  size_ -= removed;
+}
+
 void DispatchQueue::RemoveWorker(WorkerId worker) {
   const auto lost = workers_.find(worker);
   if (lost == workers_.end()) return;

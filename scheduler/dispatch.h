@@ -49,6 +49,9 @@ class DispatchQueue {
   // Puts a client back (its lease ended without a result).
   void PutBack(const CohortEntry& entry);
 
+  // A client that waits no more; nothing happens where it is not here.
+  void Remove(ClientId client);
+
   // Hands a lost worker's queue to the others.
   void RemoveWorker(WorkerId worker);
 

@@ -528,7 +528,7 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     MutexLock lock(&mutex_);
     if (!outcome_.has_value()) return;
     farewell_said_ =
-        farewell_said_ || engine_.everybody_told() || SteadyClock().Now() >= *ended_at_ + kFarewell;
+        farewell_said_ || engine_.nodes().everybody_told() || SteadyClock().Now() >= *ended_at_ + kFarewell;
   }
 
   TimePoint NextDeadline() {  // engine thread

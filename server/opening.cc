@@ -111,7 +111,7 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
 
   EngineOptions engine{.run = options.run,
                        .lease_timeout = options.lease_timeout,
-                       .max_deaths = options.max_deaths,
+                       .limits = {.deaths = options.max_deaths},
                        .workers = options.workers,
                        .evaluation_gates = options.stop.active(),
                        .given_up = options.given_up,

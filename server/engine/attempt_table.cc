@@ -17,14 +17,19 @@ AttemptTable::AttemptTable(std::span<const ClientId> clients)
 
 Attempt AttemptTable::Lease(ClientId client, WorkerId worker, TimePoint expires,
                             FenceSource& fences) {
-  Entry& entry = entries_.at(client);
+  const Attempt attempt{client, fences.Next()};
+  Restore(attempt, worker, expires);
+  return attempt;
+}
+
+void AttemptTable::Restore(const Attempt& attempt, WorkerId worker, TimePoint expires) {
+  Entry& entry = entries_.at(attempt.client);
   assert(entry.state == State::kQueued);
-  entry = {.state = State::kLeased, .fence = fences.Next(), .worker = worker, .expires = expires};
+  entry = {.state = State::kLeased, .fence = attempt.fence, .worker = worker, .expires = expires};
   --queued_;
   ++leased_;
   ++held_[worker];
   next_expiry_ = std::min(next_expiry_, expires);
-  return {client, entry.fence};
 }
 
 void AttemptTable::EndLease(Entry& entry, State state) {
@@ -86,8 +91,12 @@ std::vector<Attempt> AttemptTable::Requeue(const Condition& condition) {
   return ended;
 }
 
-std::vector<Attempt> AttemptTable::Expire(TimePoint now) {
-  return Requeue([&](const Entry& entry) { return entry.expires <= now; });
+std::vector<Attempt> AttemptTable::Expire(TimePoint now, std::vector<WorkerId>& late) {
+  return Requeue([&](const Entry& entry) {
+    if (entry.expires > now) return false;
+    if (std::ranges::find(late, entry.worker) == late.end()) late.push_back(entry.worker);
+    return true;
+  });
 }
 
 std::vector<Attempt> AttemptTable::DropWorker(WorkerId worker) {

@@ -43,13 +43,17 @@ class AttemptTable {
   // The client must be queued.
   Attempt Lease(ClientId client, WorkerId worker, TimePoint expires, FenceSource& fences);
 
+  // The client must be queued: leased again as an earlier server had leased it.
+  void Restore(const Attempt& attempt, WorkerId worker, TimePoint expires);
+
   // Moves the expiry of everything the worker holds.
   void Renew(WorkerId worker, TimePoint expires);
   // Those of `attempts` that the worker does not hold (any more).
   std::vector<Attempt> NotHeld(WorkerId worker, std::span<const Attempt> attempts) const;
 
   // Each of these puts leased clients back into `queued` and returns the attempts that ended.
-  std::vector<Attempt> Expire(TimePoint now);
+  // Expire adds to `late` whose leases they were, each once.
+  std::vector<Attempt> Expire(TimePoint now, std::vector<WorkerId>& late);
   std::vector<Attempt> DropWorker(WorkerId worker);
   std::vector<Attempt> Release(WorkerId worker, std::span<const Attempt> attempts);
 

@@ -66,6 +66,7 @@ void EvaluationBoard::Take(WorkerId worker, Queue queue, size_t count, TimePoint
   if (queue.value >= queues_.size()) return;
   Line& line = queues_[queue.value];
   std::vector<size_t>& held = held_[worker];
+  next_expiry_ = std::min(next_expiry_, expires);
   for (; line.next < line.slots.size() && count > 0; ++line.next) {
     const size_t i = line.slots[line.next];
     Slot& slot = slots_[i];
@@ -92,23 +93,45 @@ const fleet::EvaluationTask* EvaluationBoard::Find(WorkerId worker,
   return same ? &slot.task : nullptr;
 }
 
+EvaluationBoard::Slot* EvaluationBoard::FindSlot(WorkerId worker,
+                                                 const fleet::EvaluationResult& result) {
+  if (Find(worker, result) == nullptr) return nullptr;
+  return &slots_[by_fence_.at(result.task.fence.counter)];
+}
+
 bool EvaluationBoard::Complete(WorkerId worker, const fleet::EvaluationResult& result) {
-  if (Find(worker, result) == nullptr) return false;
-  const auto it = by_fence_.find(result.task.fence.counter);
-  Slot& slot = slots_[it->second];
-  by_fence_.erase(it);
-  slot.state = State::kDone;
-  slot.sums = result.sums;
-  slot.digest = result.digest;
-  slot.task.states = {};
+  Slot* slot = FindSlot(worker, result);
+  if (slot == nullptr) return false;
+  by_fence_.erase(result.task.fence.counter);
+  slot->state = State::kDone;
+  slot->sums = result.sums;
+  slot->digest = result.digest;
+  slot->task.states = {};
   ++finished_;
   return true;
+}
+
+void EvaluationBoard::GiveUp(WorkerId worker, const fleet::EvaluationResult& result) {
+  Slot* slot = FindSlot(worker, result);
+  if (slot == nullptr) return;
+  by_fence_.erase(result.task.fence.counter);
+  slot->state = State::kGivenUp;
+  ++finished_;
+}
+
+void EvaluationBoard::Refuse(WorkerId worker, const fleet::EvaluationResult& result) {
+  const Slot* slot = FindSlot(worker, result);
+  if (slot == nullptr) return;
+  const auto place = static_cast<size_t>(slot - slots_.data());
+  std::erase(held_.at(worker), place);
+  Return(place);
 }
 
 void EvaluationBoard::Renew(WorkerId worker, TimePoint expires) {
   const auto held = held_.find(worker);
   if (held == held_.end()) return;
   for (const size_t i : held->second) slots_[i].expires = expires;
+  next_expiry_ = std::min(next_expiry_, expires);
 }
 
 void EvaluationBoard::Return(size_t slot) {
@@ -123,11 +146,16 @@ void EvaluationBoard::Return(size_t slot) {
 
 size_t EvaluationBoard::Expire(TimePoint now) {
   size_t count = 0;
+  if (now < NextExpiry()) return count;
+  next_expiry_ = TimePoint::max();
   absl::erase_if(held_, [&](auto& entry) {
     std::vector<size_t>& held = entry.second;
     std::erase_if(held, [&](size_t slot) {
       if (slots_[slot].state != State::kLeased) return true;
-      if (slots_[slot].expires > now) return false;
+      if (slots_[slot].expires > now) {
+        next_expiry_ = std::min(next_expiry_, slots_[slot].expires);
+        return false;
+      }
       Return(slot);
       ++count;
       return true;
@@ -161,19 +189,13 @@ size_t EvaluationBoard::Release(WorkerId worker, std::span<const Fence> tasks) {
   });
 }
 
-TimePoint EvaluationBoard::NextExpiry() const {
-  TimePoint next = TimePoint::max();
-  for (const auto& [worker, held] : held_) {
-    for (const size_t slot : held) {
-      if (slots_[slot].state == State::kLeased) next = std::min(next, slots_[slot].expires);
-    }
-  }
-  return next;
-}
-
 EvaluationSums EvaluationBoard::Report() const {
   EvaluationSums report{.round = round_};
   for (const Slot& slot : slots_) {
+    if (slot.state == State::kGivenUp) {
+      report.given_up.push_back(slot.task.client);
+      continue;
+    }
     switch (slot.task.kind) {
       case EvaluationKind::kCentralTest:
         training::AddTo(report.central, slot.sums);

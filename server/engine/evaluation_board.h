@@ -24,6 +24,7 @@ struct EvaluationSums {
     std::vector<double> sums;
   };
   std::vector<Digest> states;       // of the sets of clients that were asked for
+  std::vector<ClientId> given_up;   // whose state could not be read: they are in none of these
   std::vector<ClientSums> clients;  // every client's own test rows, by client id; empty: not asked
 };
 
@@ -61,16 +62,21 @@ class EvaluationBoard {
   const fleet::EvaluationTask* Find(WorkerId worker, const fleet::EvaluationResult& result) const;
   // False when the task is not current (given to somebody else since, or done).
   bool Complete(WorkerId worker, const fleet::EvaluationResult& result);
+  // The task of this result cannot be done: the evaluation is complete without it.
+  void GiveUp(WorkerId worker, const fleet::EvaluationResult& result);
+  // The task of this result goes to somebody else, if there is anybody.
+  void Refuse(WorkerId worker, const fleet::EvaluationResult& result);
   void Renew(WorkerId worker, TimePoint expires);
   size_t Expire(TimePoint now);  // tasks that came back
   size_t DropWorker(WorkerId worker);
   size_t Release(WorkerId worker, std::span<const Fence> tasks);  // given back undone
-  TimePoint NextExpiry() const;
+  // When to call Expire: not after the next task runs out, and seldom before.
+  TimePoint NextExpiry() const { return by_fence_.empty() ? TimePoint::max() : next_expiry_; }
 
   EvaluationSums Report() const;  // once done()
 
  private:
-  enum class State : uint8_t { kWaiting, kLeased, kDone };
+  enum class State : uint8_t { kWaiting, kLeased, kDone, kGivenUp };
   struct Slot {
     fleet::EvaluationTask task;
     Queue queue;
@@ -87,6 +93,7 @@ class EvaluationBoard {
   };
   void Add(Queue queue, fleet::EvaluationTask task);
   void Return(size_t slot);
+  Slot* FindSlot(WorkerId worker, const fleet::EvaluationResult& result);
 
   Round round_{};
   fleet::Blob model_;
@@ -95,6 +102,7 @@ class EvaluationBoard {
   absl::flat_hash_map<uint64_t, size_t> by_fence_;  // leased slots
   // What each worker was given since it last held nothing: its leased slots, and done ones.
   absl::flat_hash_map<WorkerId, std::vector<size_t>> held_;
+  TimePoint next_expiry_ = TimePoint::max();
   size_t finished_ = 0;
 };
 

@@ -1,10 +1,10 @@
 // What workers ask for, and what becomes of those who stop asking: registration, leases,
 // heartbeats, releases.
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "core/status.h"
+#include "server/engine/part_checks.h"
 #include "server/engine/round_engine.h"
 
 namespace macaw::server {
@@ -12,19 +12,15 @@ namespace {
 
 using fleet::Next;
 
-// A lease costs a round trip of some 100 µs: a piece is worth at least this many seconds of
-// training, which is also how far apart two workers may end.
-constexpr double kLeaseWorth = 2e-3;
 // Only a lease that is asked for again soon is worth parking; this bounds what a request can ask.
 constexpr Duration kLongestPoll = std::chrono::seconds(60);
 // A server that is started again on this host is back within a second.
 constexpr Duration kReconnectEvery = std::chrono::milliseconds(200);
-constexpr double kForEver = 1e8;              // seconds that still fit a Duration
-constexpr uint64_t kMostChunks = 1 << 20;     // of the central test set: a task each, in memory
-constexpr uint64_t kMostTasks = 8192;         // a lease and its answer must fit a message
-constexpr uint64_t kMostStateTasks = 16;      // each names up to fleet::kStateRange versions
-constexpr size_t kMostDeletable = 4096;       // likewise: versions named per lease
-constexpr size_t kMostKeptDeletable = 65536;  // of one holding, until somebody of it asks
+constexpr uint64_t kMostChunks = 1 << 20;  // of the central test set: a task each, in memory
+constexpr uint32_t kMostSlots = 4096;      // of one node: more would hold most of any cohort
+// A node that is there but gets nothing done keeps its leases for so many times a lease's time:
+// a single step of a large model may take long.
+constexpr int kStuckLeases = 10;
 
 std::string ToString(const NumericProfile& profile) {
   return absl::StrCat("(", profile.trainer, ", ", profile.instruction_set, ", ", profile.libraries,
@@ -33,6 +29,8 @@ std::string ToString(const NumericProfile& profile) {
 
 }  // namespace
 
+// ---- registration
+
 absl::Status RoundEngine::CheckNode(const fleet::RegisterRequest& request,
                                     const fleet::ClientTable& table) const {
   const auto refuse = [&](const std::string& why) {
@@ -40,6 +38,8 @@ absl::Status RoundEngine::CheckNode(const fleet::RegisterRequest& request,
         absl::StrCat("worker \"", request.name, "\" cannot join: ", why));
   };
   if (request.name.empty() || request.slots == 0) return refuse("it has no name or no slots");
+  if (request.slots > kMostSlots)
+    return refuse(absl::StrCat("it has ", request.slots, " slots; at most ", kMostSlots));
   const RunConfig& run = options_.run;
   if (request.input_shape != run.model.input_shape) {
     return refuse("its examples have another shape than the run's model.input_shape");
@@ -90,312 +90,207 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::Register
                                                            fleet::ClientTable table,
                                                            TimePoint now) {
   MACAW_RETURN_IF_ERROR(CheckNode(request, table));
-  MACAW_RETURN_IF_ERROR(CheckStateStore(request));
+  MACAW_RETURN_IF_ERROR(states_.CheckStore(request, roster_.Find(request.data_digest), nodes_));
   fleet::RegisterReply reply{.epoch = options_.epoch,
                              .run = options_.run,
                              .lease_timeout = options_.lease_timeout,
                              .heartbeat_every = options_.lease_timeout / 3,
                              .run_id = options_.run_id,
                              .reconnect_every = kReconnectEvery};
-  if (replaced_.contains({request.name, request.incarnation})) {
+  if (nodes_.WasReplaced(request.name, request.incarnation)) {
     return absl::FailedPreconditionError(absl::StrCat("another process runs under the name \"",
                                                       request.name,
                                                       "\"; give every worker its own (--name)"));
   }
-  for (auto& [id, worker] : workers_) {
-    if (worker.name != request.name) continue;
-    if (worker.incarnation == request.incarnation) {  // the answer was lost on the way
-      worker.last_seen = now;
-      reply.session = worker.session;
+  if (Node* known = nodes_.Named(request.name); known != nullptr) {
+    if (known->incarnation == request.incarnation) {  // the answer was lost on the way
+      known->last_seen = now;
+      reply.session = known->session;
       return reply;
     }
-    replaced_.insert({worker.name, worker.incarnation});
-    Lose(id, "its process was replaced", now);
-    break;
+    nodes_.NoteReplaced(*known);
+    Lose(known->id, "its process was replaced", now);
   }
-  CountDeaths(request.name, request.died_running);
-  if (!profile_.has_value()) profile_ = request.profile;
-  const HoldingId holding = roster_.Add(request, std::move(table));
-  pools_.resize(roster_.holdings());
-  Worker worker{.id = WorkerId(++last_worker_),
-                .session = NewSession(),
-                .name = request.name,
-                .incarnation = request.incarnation,
-                .slots = request.slots,
-                .last_seen = now,
-                .device = ToString(request.profile),
-                .volatile_state = request.volatile_state,
-                .holding = holding,
-                .central_test = request.central_test_rows > 0};
-  reply.session = worker.session;
-  sessions_[worker.session] = worker.id;
+  const Node& node = Join(request, std::move(table), {.session = NewSession()}, now);
+  reply.session = node.session;
   host_.Record(
-      log::NodeJoined{.node = worker.id,
-                      .name = worker.name,
-                      .slots = worker.slots,
-                      .incarnation = worker.incarnation,
-                      .profile = worker.device,
+      log::NodeJoined{.node = node.id,
+                      .name = node.name,
+                      .slots = node.slots,
+                      .incarnation = node.incarnation,
+                      .profile = node.device,
                       .holdings = {{.data = request.data_digest, .clients = request.clients}}});
-  for (auto& [phase, estimator] : estimators_) estimator.AddWorker(worker.id, worker.device);
-  PoolOf(worker).workers.insert(worker.id);
-  PoolOf(worker).slots += worker.slots;
-  if (worker.central_test) central_slots_ += worker.slots;
-  workers_.emplace(worker.id, std::move(worker));
+  OnDeaths(request.name, request.died_running);
   const bool complete = options_.run.clients == 0 || roster_.clients() == options_.run.clients;
-  if (state_ == State::kGathering && workers_.size() >= options_.workers && complete) Begin(now);
+  if (state_ == State::kGathering && nodes_.size() >= options_.workers && complete) Begin(now);
   return reply;
 }
 
+Node& RoundEngine::Join(const fleet::RegisterRequest& request, fleet::ClientTable table, Node node,
+                        TimePoint now) {
+  if (!profile_.has_value()) profile_ = request.profile;
+  node.name = request.name;
+  node.incarnation = request.incarnation;
+  node.slots = request.slots;
+  node.device = ToString(request.profile);
+  node.holding = roster_.Add(request, std::move(table));
+  node.central_test = request.central_test_rows > 0;
+  node.volatile_state = request.volatile_state;
+  Node& joined = nodes_.Add(std::move(node), now);
+  speeds_.Join(joined.id, joined.device);
+  return joined;
+}
+
 SessionId RoundEngine::NewSession() const {
-  if (!options_.session_numbers) return SessionId(last_worker_);
   SessionId session;
-  while (session.value == 0 || sessions_.contains(session))
-    session = SessionId(options_.session_numbers());
+  for (uint64_t next = nodes_.newest().value + 1;
+       session.value == 0 || nodes_.Find(session) != nullptr; ++next) {
+    session = SessionId(options_.session_numbers ? options_.session_numbers() : next);
+  }
   return session;
 }
 
-std::optional<WorkerId> RoundEngine::WorkerOf(SessionId session) const {
-  const auto it = sessions_.find(session);
-  return it != sessions_.end() ? std::optional(it->second) : std::nullopt;
-}
-
-RoundEngine::Worker* RoundEngine::Seen(SessionId session, TimePoint now) {
-  const auto it = sessions_.find(session);
-  if (it == sessions_.end()) return nullptr;
-  Worker& worker = workers_.at(it->second);
-  worker.last_seen = now;
-  return &worker;
-}
-
 void RoundEngine::Lose(WorkerId id, const std::string& why, TimePoint now) {
-  const auto it = workers_.find(id);
-  if (it == workers_.end()) return;
-  Worker worker = std::move(it->second);
-  workers_.erase(it);
-  sessions_.erase(worker.session);
-  host_.SessionEnded(worker.session);
-  if (worker.parked.has_value())
-    host_.AnswerLease(worker.parked->ticket, {.next = Next::kRegister});
-  host_.Record(log::NodeLost{.node = id, .name = worker.name, .why = why});
-  const std::vector<Attempt> lost = table_.DropWorker(id);
-  for (const Attempt& attempt : lost) lost_leases_[attempt.fence] = worker.name;
-  Requeue(lost, absl::StrCat(worker.name, " lost"));
-  Pool& pool = PoolOf(worker);
-  pool.workers.erase(id);
-  pool.slots -= worker.slots;
-  if (worker.central_test) central_slots_ -= worker.slots;
-  pool.dispatch.RemoveWorker(id);
-  for (auto& [phase, estimator] : estimators_) estimator.RemoveWorker(id);
-  evaluation_.DropWorker(id);
-  if (worker.volatile_state && versions_.any()) {
+  const Node node = nodes_.Remove(id);
+  host_.SessionEnded(node.session);
+  if (node.poll.has_value()) host_.AnswerLease(node.poll->ticket, {.next = Next::kRegister});
+  host_.Record(log::NodeLost{.node = id, .name = node.name, .why = why});
+  std::optional<log::Requeued> lost = phase_.DropNode(id, absl::StrCat(node.name, " lost"));
+  if (lost.has_value()) troubles_.LostWith(node.name, lost->attempts);
+  Record(std::move(lost));
+  phase_.RemoveFromPlan(node);
+  speeds_.Leave(id);
+  evaluation_.DropNode(id);
+  if (node.volatile_state && states_.versions().any()) {
     return Fail(absl::AbortedError(absl::StrCat(
-        "worker \"", worker.name, "\" kept the clients' states in its memory and is gone (", why,
+        "worker \"", node.name, "\" kept the clients' states in its memory and is gone (", why,
         "), so the run cannot go on: start it anew, with state.store = \"disk\" to outlast that")));
   }
   ServeParked(now);
 }
 
-void RoundEngine::CountDeaths(const std::string& worker, const std::vector<Attempt>& died) {
-  for (const Attempt& attempt : died) {
-    const auto lease = lost_leases_.find(attempt.fence);
-    if (lease == lost_leases_.end() || lease->second != worker) continue;
-    if (FindEntry(attempt.client) == nullptr) continue;
-    lost_leases_.erase(lease);
-    const uint32_t deaths = ++deaths_[attempt.client];
-    host_.Record(log::Died{.round = order_.round, .client = attempt.client, .deaths = deaths});
-    if (deaths >= options_.max_deaths) {
-      Fail(absl::AbortedError(absl::StrCat(
-          "client ", attempt.client.value, " was being trained when its worker died, ", deaths,
-          " times in round ", order_.round.value,
-          ": look at its data and at the worker's log, or hold it out ([data] heldout_clients)")));
-    }
-  }
-}
+// ---- leases
 
 void RoundEngine::Lease(Ticket ticket, const fleet::LeaseRequest& request, Duration wait,
                         TimePoint now) {
-  Worker* worker = Seen(request.session, now);
-  if (worker == nullptr) return host_.AnswerLease(ticket, {.next = Next::kRegister});
+  Node* node = nodes_.Hear(request.session, now);
+  if (node == nullptr) return host_.AnswerLease(ticket, {.next = Next::kRegister});
   if (state_ == State::kEnded) {
-    worker->told = true;
+    node->told = true;
     return host_.AnswerLease(ticket, {.next = Next::kFinished});
   }
-  if (worker->parked.has_value()) {  // its connection broke and it asks anew
-    host_.AnswerLease(std::exchange(worker->parked, std::nullopt)->ticket, {.next = Next::kWait});
-  }
+  if (node->poll.has_value())  // its connection broke and it asks anew
+    host_.AnswerLease(nodes_.Unpark(*node, now).ticket, {.next = Next::kWait});
   if (request.running == 0) {  // it holds nothing, so what it was leased last never arrived
-    Requeue(table_.DropWorker(worker->id), absl::StrCat("a lease never reached ", worker->name));
-    evaluation_.DropWorker(worker->id);
+    Record(phase_.DropNode(node->id, absl::StrCat("a lease never reached ", node->name)));
+    evaluation_.DropNode(node->id);
   }
-  const Pool& pool = PoolOf(*worker);
-  if (Serve(*worker, request, ticket, now)) return DismissParked(pool);
-  if (table_.leased_to(worker->id) > 0) {
-    if (!more_to_lease(pool)) return host_.AnswerLease(ticket, {.next = Next::kCommit});
+  if (Serve(*node, request, ticket, now)) return DismissParked(node->holding, now);
+  if (phase_.leased_to(node->id) > 0) {
+    if (!more_to_lease(node->holding))
+      return host_.AnswerLease(ticket, {.next = Next::kCommit});
     // It has asked ahead and shall ask again when it has need; a poll would keep it from that.
     if (request.wanted == 0)
       return host_.AnswerLease(ticket, {.next = Next::kWait, .when_idle = true});
   }
-  worker->parked = {
-      .ticket = ticket, .deadline = now + std::min(wait, kLongestPoll), .request = request};
+  nodes_.Park(*node, {.ticket = ticket,
+                      .deadline = now + std::min(wait, kLongestPoll),
+                      .request = request});
 }
 
-bool RoundEngine::Serve(Worker& worker, const fleet::LeaseRequest& request, Ticket ticket,
+bool RoundEngine::Serve(Node& node, const fleet::LeaseRequest& request, Ticket ticket,
                         TimePoint now) {
   // Soon there will be training, too: what is to be evaluated goes out with it, so that no slot is
   // idle at its end.
   if (state_ == State::kPreparing) return false;
   fleet::LeaseReply reply{.next = Next::kWork};
   const TimePoint expires = now + options_.lease_timeout;
-  const auto has = [&](const fleet::Blob& blob) {
-    return std::find(request.have.begin(), request.have.end(), blob.digest) != request.have.end();
-  };
-  const auto named = [&](const fleet::Blob& blob) {
-    return has(blob) ? fleet::Blob{.digest = blob.digest, .size = blob.size} : blob;
+  const auto name_only = [&](fleet::Blob& blob) {
+    const bool has = std::ranges::find(request.have, blob.digest) != request.have.end();
+    if (has) blob = {.digest = blob.digest, .size = blob.size};
   };
   // Evaluation first, an even share of it: its rows are waited for, and training evens the slots
   // out afterwards.
-  Pool& pool = PoolOf(worker);
-  std::vector<fleet::EvaluationTask> tasks;
-  if (evaluation_open_ && worker.central_test)
-    TakeEvaluation(worker, EvaluationBoard::Central(), central_slots_, expires, tasks);
-  if (evaluation_open_)
-    TakeEvaluation(worker, EvaluationBoard::Of(worker.holding), pool.slots, expires, tasks);
-  if (!tasks.empty()) {
-    for (fleet::EvaluationTask& task : tasks) {
+  reply.evaluation = evaluation_.Take(node, nodes_, expires);
+  if (reply.evaluation.has_value()) {
+    name_only(reply.evaluation->model);
+    for (fleet::EvaluationTask& task : reply.evaluation->tasks) {
       if (task.kind == fleet::EvaluationKind::kClientTest)
-        task.state_version = versions_.Current(task.client);
+        task.state_version = states_.versions().Current(task.client);
     }
-    reply.evaluation = fleet::EvaluationLease{.round = evaluation_.round(),
-                                              .model = named(evaluation_.model()),
-                                              .tasks = std::move(tasks)};
   }
-  if (more_to_lease(pool)) {
-    // Who holds nothing of the round is as good as idle, whatever it evaluates.
-    const bool holds = table_.leased_to(worker.id) > 0;
-    const scheduler::Piece piece =
-        pool.dispatch.Take({.worker = worker.id,
-                            .slots = worker.slots,
-                            .idle = holds ? std::min(request.wanted, worker.slots) : worker.slots,
-                            .now = ToSeconds(now - report_.times.ready),
-                            .least_seconds = kLeaseWorth});
-    reply.when_idle = piece.when_idle;
-    worker.look_again =
-        std::isfinite(piece.look_again)
-            ? report_.times.ready + FromSeconds(std::min(piece.look_again, kForEver))
-            : TimePoint::max();
-    if (!piece.clients.empty()) {
-      fleet::TrainingLease lease{.round = order_.round,
-                                 .phase = order_.phase,
-                                 .broadcast = named(broadcast_),
-                                 .max_weight = order_.grid.max_weight,
-                                 .total_weight = order_.grid.total_weight,
-                                 .max_multiplicity = order_.grid.max_multiplicity,
-                                 .total_multiplicity = order_.grid.total_multiplicity};
-      log::Leased leased{.round = order_.round, .phase = order_.phase, .node = worker.id};
-      leased.attempts.reserve(piece.clients.size());
-      for (const scheduler::CohortEntry& entry : piece.clients) {
-        const Attempt attempt = table_.Lease(entry.client, worker.id, expires, fences_);
-        leased.attempts.push_back(attempt);
-        leased_at_[entry.client] = now;
-        lease.assignments.push_back({.client = entry.client,
-                                     .place = roster_.PlaceOf(entry.client),
-                                     .fence = attempt.fence,
-                                     .multiplicity = entry.multiplicity,
-                                     .weight = WeightOf(entry.client),
-                                     .state_version = versions_.Current(entry.client)});
-      }
-      host_.Record(std::move(leased));
-      lease.last = pool.dispatch.empty();
-      reply.training = std::move(lease);
-    }
+  if (more_to_lease(node.holding)) {
+    if (phase_.leased_to(node.id) == 0) node.progressed = now;
+    OpenPhase::Handout handout =
+        phase_.Take(node, request.wanted, expires, now, [&](ClientId client) {
+          return troubles_.CannotRead(node.name, client) &&
+                 troubles_.SomebodyElse(nodes_, node.holding, client);
+        });
+    reply.when_idle = handout.when_idle;
+    nodes_.LookAgain(node, handout.look_again);
+    Record(std::move(handout.record));
+    reply.training = std::move(handout.lease);
+    if (reply.training.has_value()) name_only(reply.training->broadcast);
   }
   if (!reply.training.has_value() && !reply.evaluation.has_value()) return false;
-  reply.deletable = TakeDeletable(pool);
+  reply.deletable = states_.TakeDeletable(node.holding, roster_);
   host_.AnswerLease(ticket, std::move(reply));
   return true;
 }
 
-void RoundEngine::TakeEvaluation(const Worker& worker, EvaluationBoard::Queue queue, uint64_t slots,
-                                 TimePoint expires, std::vector<fleet::EvaluationTask>& tasks) {
-  const uint64_t waiting = evaluation_.waiting(queue);
-  if (waiting == 0) return;
-  const uint64_t most = (finishing_.has_value() ? kMostStateTasks : kMostTasks) - tasks.size();
-  const uint64_t share =
-      std::clamp<uint64_t>((waiting * worker.slots + slots - 1) / slots, 1, most);
-  evaluation_.Take(worker.id, queue, share, expires, evaluation_fences_, tasks);
-}
-
-std::vector<Attempt> RoundEngine::TakeDeletable(Pool& pool) {
-  for (const Attempt& version : versions_.TakeDeletable(kMostDeletable)) {
-    std::deque<Attempt>& theirs = PoolOf(version.client).deletable;
-    theirs.push_back(version);
-    // Of an owner that stays away: what is forgotten is an orphan in its store, which is swept.
-    if (theirs.size() > kMostKeptDeletable) theirs.pop_front();
-  }
-  const size_t count = std::min(pool.deletable.size(), kMostDeletable);
-  const auto end = pool.deletable.begin() + static_cast<std::ptrdiff_t>(count);
-  std::vector<Attempt> taken(pool.deletable.begin(), end);
-  pool.deletable.erase(pool.deletable.begin(), end);
-  return taken;
-}
-
-void RoundEngine::ServeParked(Worker& worker, TimePoint now) {
-  if (!worker.parked.has_value()) return;
-  const Parked parked = *worker.parked;
-  if (Serve(worker, parked.request, parked.ticket, now)) worker.parked.reset();
+void RoundEngine::ServeParked(Node& node, TimePoint now) {
+  if (!node.poll.has_value()) return;
+  const Poll poll = *node.poll;
+  if (Serve(node, poll.request, poll.ticket, now)) nodes_.Unpark(node, now);
 }
 
 void RoundEngine::ServeParked(TimePoint now) {
-  for (auto& [id, worker] : workers_) ServeParked(worker, now);
-  for (const Pool& pool : pools_) DismissParked(pool);
+  for (auto& [id, node] : nodes_) ServeParked(node, now);
+  for (uint32_t i = 0; i < roster_.holdings(); ++i) DismissParked(HoldingId(i), now);
 }
 
-// What a commit gives back is for the workers of its pool, or for those with the central test set.
-void RoundEngine::ServeAfterCommit(const Worker& committed, TimePoint now) {
-  if (committed.central_test && evaluation_.waiting(EvaluationBoard::Central()) > 0)
-    return ServeParked(now);
-  const Pool& pool = PoolOf(committed);
-  for (const WorkerId id : pool.workers) ServeParked(workers_.at(id), now);
-  DismissParked(pool);
+// What a commit gives back is for those with its node's holding, or with the central test set.
+void RoundEngine::ServeAfterCommit(const Node& committed, TimePoint now) {
+  if (committed.central_test && evaluation_.central_waits()) return ServeParked(now);
+  for (const WorkerId id : nodes_.Of(committed.holding).members) ServeParked(nodes_.At(id), now);
+  DismissParked(committed.holding, now);
 }
 
-void RoundEngine::DismissParked(const Pool& pool) {
-  if (more_to_lease(pool)) return;
-  for (const WorkerId id : pool.workers) {
-    Worker& worker = workers_.at(id);
-    if (!worker.parked.has_value() || table_.leased_to(id) == 0) continue;
-    host_.AnswerLease(std::exchange(worker.parked, std::nullopt)->ticket, {.next = Next::kCommit});
+void RoundEngine::DismissParked(HoldingId holding, TimePoint now) {
+  if (more_to_lease(holding)) return;
+  for (const WorkerId id : nodes_.Of(holding).members) {
+    Node& node = nodes_.At(id);
+    if (!node.poll.has_value() || phase_.leased_to(id) == 0) continue;
+    host_.AnswerLease(nodes_.Unpark(node, now).ticket, {.next = Next::kCommit});
   }
 }
 
-void RoundEngine::Requeue(const std::vector<Attempt>& ended, const std::string& why) {
-  if (ended.empty()) return;
-  for (const Attempt& attempt : ended)
-    PoolOf(attempt.client).dispatch.PutBack(*FindEntry(attempt.client));
-  report_.requeued += ended.size();
-  host_.Record(
-      log::Requeued{.round = order_.round, .phase = order_.phase, .attempts = ended, .why = why});
-}
+// ---- heartbeats, releases, uploads
 
 fleet::HeartbeatReply RoundEngine::Heartbeat(const fleet::HeartbeatRequest& request,
                                              TimePoint now) {
-  Worker* worker = Seen(request.session, now);
-  if (worker == nullptr) return {.known = false};
+  Node* node = nodes_.Hear(request.session, now);
+  if (node == nullptr) return {.known = false};
   fleet::HeartbeatReply reply{.stop = state_ == State::kEnded};
-  if (reply.stop) worker->told = true;
-  table_.Renew(worker->id, now + options_.lease_timeout);
-  reply.dropped = table_.NotHeld(worker->id, request.held);
-  evaluation_.Renew(worker->id, now + options_.lease_timeout);
+  if (reply.stop) node->told = true;
+  if (request.progress > node->progress) {
+    node->progress = request.progress;
+    node->progressed = now;
+  }
+  if (now - node->progressed < kStuckLeases * options_.lease_timeout) {
+    phase_.Renew(node->id, now + options_.lease_timeout);
+    evaluation_.Renew(node->id, now + options_.lease_timeout);
+  }
+  reply.dropped = phase_.NotHeld(node->id, request.held);
   return reply;
 }
 
 void RoundEngine::Release(const fleet::ReleaseRequest& request, TimePoint now) {
-  Worker* worker = Seen(request.session, now);
-  if (worker == nullptr) return;
-  Requeue(table_.Release(worker->id, request.attempts),
-          absl::StrCat(worker->name, " gave them back"));
-  evaluation_.Release(worker->id, request.tasks);
-  if (request.leaving) return Lose(worker->id, "it left", now);
+  const Node* node = nodes_.Hear(request.session, now);
+  if (node == nullptr) return;
+  Record(phase_.Release(node->id, request.attempts, absl::StrCat(node->name, " gave them back")));
+  evaluation_.Release(node->id, request.tasks);
+  if (request.leaving) return Lose(node->id, "it left", now);
   ServeParked(now);
 }
 
@@ -404,12 +299,12 @@ fleet::UploadVerdict RoundEngine::Offer(const fleet::UploadOffer& offer) const {
     return roster_.HasTable(offer.digest) ? fleet::UploadVerdict::kHave
                                           : fleet::UploadVerdict::kSend;
   }
-  const auto session = sessions_.find(offer.session);
-  if (session == sessions_.end()) return fleet::UploadVerdict::kStale;
+  const Node* node = nodes_.Find(offer.session);
+  if (node == nullptr) return fleet::UploadVerdict::kStale;
   // Before the round: what was accepted stays so when its round is over.
-  if (offer.commit_id != 0 && offer.commit_id <= workers_.at(session->second).last_commit)
+  if (offer.commit_id != 0 && offer.commit_id <= node->last_commit)
     return fleet::UploadVerdict::kNotNeeded;
-  const bool wanted = state_ == State::kRunning && offer.round == order_.round;
+  const bool wanted = state_ == State::kRunning && offer.round == phase_.round();
   return wanted ? fleet::UploadVerdict::kSend : fleet::UploadVerdict::kStale;
 }
 

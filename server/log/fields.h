@@ -59,7 +59,8 @@ constexpr auto FieldsOf(std::type_identity<RunOpened>) {
       Field{1, "run", &RunOpened::run}, Field{2, "epoch", &RunOpened::epoch},
       Field{3, "configuration", &RunOpened::configuration},
       Field{4, "completed", &RunOpened::completed}, Field{5, "wall_ns", &RunOpened::wall_ns},
-      Field{6, "replays", &RunOpened::replays}, Field{7, "reset_states", &RunOpened::reset_states});
+      Field{6, "replays", &RunOpened::replays}, Field{7, "reset_states", &RunOpened::reset_states},
+      Field{8, "goes_on", &RunOpened::goes_on});
 }
 constexpr auto FieldsOf(std::type_identity<NodeJoined>) {
   return std::tuple(

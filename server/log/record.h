@@ -48,6 +48,7 @@ struct RunOpened {
   int64_t wall_ns = 0;                 // Unix time
   Digest replays;                      // the name of the run that this one repeats; zero: none
   std::vector<ClientId> reset_states;  // these clients gave their state up
+  bool goes_on = false;                // nothing is undone: the open round goes on
   friend bool operator==(const RunOpened&, const RunOpened&) = default;
 };
 

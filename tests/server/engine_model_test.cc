@@ -128,7 +128,7 @@ class World {
     engine_ = std::make_unique<RoundEngine>(EngineOptions{.run = TestRun(rounds_),
                                                           .epoch = durable_.epoch,
                                                           .lease_timeout = FromSeconds(5),
-                                                          .max_deaths = 1000000,
+                                                          .limits = {.deaths = 1000000},
                                                           .workers = WorkersToBegin(),
                                                           .completed = durable_.completed,
                                                           .evaluate_first = owed,

@@ -24,7 +24,7 @@ class OneRound : public testing::Test {
  protected:
   explicit OneRound(bool stateful = false, uint32_t rounds = 1)
       : host_(durable_, rounds, 1),
-        engine_({.run = TestRun(rounds), .max_deaths = 3, .workers = 1, .stateful = stateful},
+        engine_({.run = TestRun(rounds), .workers = 1, .stateful = stateful},
                 scheduler_, host_) {
     host_.Bind(&engine_);
   }

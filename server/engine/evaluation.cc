@@ -1,0 +1,44 @@
+#include "server/engine/evaluation.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace macaw::server {
+namespace {
+
+constexpr uint64_t kMostTasks = 8192;     // a lease and its answer must fit a message
+constexpr uint64_t kMostStateTasks = 16;  // each names up to fleet::kStateRange versions
+
+}  // namespace
+
+void Evaluation::Open(EvaluationBoard board) { board_ = std::move(board); }
+
+EvaluationSums Evaluation::Close() {
+  EvaluationSums sums = board_->Report();
+  board_.reset();
+  return sums;
+}
+
+std::optional<fleet::EvaluationLease> Evaluation::Take(const Node& node, const Nodes& nodes,
+                                                       TimePoint expires) {
+  if (!open()) return std::nullopt;
+  std::vector<fleet::EvaluationTask> tasks;
+  if (node.central_test)
+    TakeFrom(EvaluationBoard::Central(), node, nodes.central_slots(), expires, tasks);
+  TakeFrom(EvaluationBoard::Of(node.holding), node, nodes.Of(node.holding).slots, expires, tasks);
+  if (tasks.empty()) return std::nullopt;
+  return fleet::EvaluationLease{
+      .round = board_->round(), .model = board_->model(), .tasks = std::move(tasks)};
+}
+
+void Evaluation::TakeFrom(EvaluationBoard::Queue queue, const Node& node, uint64_t slots,
+                          TimePoint expires, std::vector<fleet::EvaluationTask>& tasks) {
+  const uint64_t waiting = board_->waiting(queue);
+  if (waiting == 0) return;
+  const bool of_states = !board_->model().named();
+  const uint64_t most = (of_states ? kMostStateTasks : kMostTasks) - tasks.size();
+  const uint64_t share = std::clamp<uint64_t>((waiting * node.slots + slots - 1) / slots, 1, most);
+  board_->Take(node.id, queue, share, expires, fences_, tasks);
+}
+
+}  // namespace macaw::server

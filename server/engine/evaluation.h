@@ -1,0 +1,70 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "core/clock.h"
+#include "core/run_config.h"
+#include "proto/fleet/messages.h"
+#include "server/engine/evaluation_board.h"
+#include "server/engine/nodes.h"
+#include "server/engine/troubles.h"
+
+namespace macaw::server {
+
+// The evaluation that goes on beside the rounds, of one model at a time, or of the client states at
+// the end of the run. Pure; one thread.
+class Evaluation {
+ public:
+  // Fences carry the server's epoch, and are not those of attempts, which shall be dense.
+  explicit Evaluation(uint32_t epoch) : fences_(epoch) {}
+
+  void Open(EvaluationBoard board);
+  bool open() const { return board_.has_value(); }
+  bool done() const { return open() && board_->done(); }
+  EvaluationSums Close();  // once done()
+
+  // An even share of what waits for those who have the node's rows. Nothing: there is none.
+  std::optional<fleet::EvaluationLease> Take(const Node& node, const Nodes& nodes,
+                                             TimePoint expires);
+  // Whether tasks wait that only the central test set is needed for.
+  bool central_waits() const {
+    return open() && board_->waiting(EvaluationBoard::Central()) > 0;
+  }
+
+  // The task that this is the result of; null: it comes too late.
+  const fleet::EvaluationTask* Find(WorkerId node, const fleet::EvaluationResult& result) const {
+    return open() ? board_->Find(node, result) : nullptr;
+  }
+  void Complete(WorkerId node, const fleet::EvaluationResult& result) {
+    if (open()) board_->Complete(node, result);
+  }
+  void GiveUp(WorkerId node, const fleet::EvaluationResult& result) {
+    if (open()) board_->GiveUp(node, result);
+  }
+  void Refuse(WorkerId node, const fleet::EvaluationResult& result) {
+    if (open()) board_->Refuse(node, result);
+  }
+  void Renew(WorkerId node, TimePoint expires) {
+    if (open()) board_->Renew(node, expires);
+  }
+  void Release(WorkerId node, std::span<const Fence> tasks) {
+    if (open()) board_->Release(node, tasks);
+  }
+  void DropNode(WorkerId node) {
+    if (open()) board_->DropWorker(node);
+  }
+  void Expire(TimePoint now) {
+    if (open()) board_->Expire(now);
+  }
+  TimePoint NextExpiry() const { return open() ? board_->NextExpiry() : TimePoint::max(); }
+
+ private:
+  void TakeFrom(EvaluationBoard::Queue queue, const Node& node, uint64_t slots, TimePoint expires,
+                std::vector<fleet::EvaluationTask>& tasks);
+
+  std::optional<EvaluationBoard> board_;
+  FenceSource fences_;
+};
+
+}  // namespace macaw::server

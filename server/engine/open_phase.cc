@@ -1,0 +1,279 @@
+#include "server/engine/open_phase.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace macaw::server {
+namespace {
+
+// A lease costs a round trip of some 100 µs: a piece is worth at least this many seconds of
+// training, which is also how far apart two workers may end.
+constexpr double kLeaseWorth = 2e-3;
+constexpr double kForEver = 1e8;  // seconds that still fit a Duration
+
+// Seconds as a worker reports them, but within what the arithmetic of times can hold.
+double Seconds(double reported) { return std::min(reported, kForEver); }
+
+// Of its slots' time, as its worker reports it.
+double SecondsOf(const fleet::Part& part) {
+  double seconds = 0;
+  for (const fleet::ClientRecord& record : part.included)
+    seconds += record.state_seconds + record.load_seconds + record.train_seconds;
+  return seconds;
+}
+
+template <typename T>
+void SortByClient(std::vector<T>& records) {
+  std::sort(records.begin(), records.end(),
+            [](const T& a, const T& b) { return a.attempt.client < b.attempt.client; });
+}
+
+aggregation::GridOrder GridOf(const std::vector<Seat>& seats) {
+  aggregation::GridOrder grid{
+      .max_weight = 0, .total_weight = 0, .max_multiplicity = 0, .total_multiplicity = 0};
+  for (const Seat& seat : seats) {
+    const double weight = seat.weight * seat.entry.multiplicity;
+    grid.max_weight = std::max(grid.max_weight, weight);
+    grid.total_weight += weight;
+    grid.max_multiplicity = std::max(grid.max_multiplicity, seat.entry.multiplicity);
+    grid.total_multiplicity += seat.entry.multiplicity;
+  }
+  // A cohort without a single row still needs a legal grid; its clients will all be left out.
+  grid.max_weight = std::max(grid.max_weight, 1.0);
+  grid.total_weight = std::max(grid.total_weight, grid.max_weight);
+  grid.max_multiplicity = std::max(grid.max_multiplicity, 1u);
+  grid.total_multiplicity = std::max<uint64_t>(grid.total_multiplicity, 1);
+  return grid;
+}
+
+}  // namespace
+
+void OpenPhase::OpenRound(Round round, std::vector<Seat> seats, TimePoint now) {
+  seats_ = std::move(seats);
+  left_out_before_.clear();
+  order_ = {.round = round};
+  Open(Phase(0), now);
+}
+
+void OpenPhase::OpenNext(TimePoint now) {
+  const std::vector<ClientId> remaining = table_.Remaining();
+  std::erase_if(seats_, [&](const Seat& seat) {
+    return !std::binary_search(remaining.begin(), remaining.end(), seat.entry.client);
+  });
+  Open(Phase(order_.phase.value + 1), now);
+}
+
+void OpenPhase::Open(Phase phase, TimePoint now) {
+  order_.phase = phase;
+  order_.grid = GridOf(seats_);
+  std::vector<ClientId> clients;
+  clients.reserve(seats_.size());
+  for (const Seat& seat : seats_) clients.push_back(seat.entry.client);
+  table_ = AttemptTable(clients);
+  queues_.clear();
+  broadcast_ = {};
+  report_ = {.round = order_.round,
+             .phase = phase,
+             .cohort = seats_.size(),
+             .times = {.opened = now, .ready = now}};
+}
+
+log::RoundOpened OpenPhase::Ready(fleet::Blob broadcast, const Digest& eligible, TimePoint now) {
+  broadcast_ = std::move(broadcast);
+  report_.times.ready = now;
+  log::RoundOpened opened{.round = order_.round,
+                          .phase = order_.phase,
+                          .eligible = eligible,
+                          .max_weight = order_.grid.max_weight,
+                          .total_weight = order_.grid.total_weight,
+                          .max_multiplicity = order_.grid.max_multiplicity,
+                          .total_multiplicity = order_.grid.total_multiplicity,
+                          .broadcast = broadcast_.digest,
+                          .broadcast_bytes = broadcast_.size};
+  opened.cohort.reserve(seats_.size());
+  for (const Seat& seat : seats_)
+    opened.cohort.push_back(
+        {.client = seat.entry.client, .multiplicity = seat.entry.multiplicity});
+  return opened;
+}
+
+std::vector<scheduler::Cohort> OpenPhase::Waiting() const {
+  std::vector<scheduler::Cohort> cohorts;
+  for (const Seat& seat : seats_) {
+    if (table_.StateOf(seat.entry.client) != AttemptTable::State::kQueued) continue;
+    if (seat.holding.value >= cohorts.size()) cohorts.resize(seat.holding.value + 1);
+    cohorts[seat.holding.value].entries.push_back(seat.entry);
+  }
+  for (scheduler::Cohort& cohort : cohorts) cohort.round = order_.round;
+  return cohorts;
+}
+
+void OpenPhase::Plan(HoldingId holding, scheduler::DispatchQueue queue) {
+  QueueOf(holding) = std::move(queue);
+}
+
+PhaseReport OpenPhase::Close(uint32_t slots, TimePoint now) {
+  SortByClient(report_.records);
+  SortByClient(report_.left_out);
+  report_.times.gathered = now;
+  report_.slots = slots;
+  report_.left_out_before = left_out_before_;
+  left_out_before_.insert(left_out_before_.end(), report_.left_out.begin(),
+                          report_.left_out.end());
+  return std::exchange(report_, {});
+}
+
+scheduler::Piece OpenPhase::TakePiece(const Node& node, uint32_t wanted, TimePoint now) {
+  // Who holds nothing of the phase is as good as idle, whatever it evaluates.
+  const bool holds = table_.leased_to(node.id) > 0;
+  return QueueOf(node.holding)
+      .Take({.worker = node.id,
+             .slots = node.slots,
+             .idle = holds ? std::min(wanted, node.slots) : node.slots,
+             .now = ToSeconds(now - report_.times.ready),
+             .least_seconds = kLeaseWorth});
+}
+
+OpenPhase::Handout OpenPhase::LeaseOut(const Node& node, const scheduler::Piece& piece,
+                                       TimePoint expires, TimePoint now) {
+  Handout handout{.when_idle = piece.when_idle};
+  if (std::isfinite(piece.look_again)) {
+    handout.look_again =
+        report_.times.ready + FromSeconds(std::min(piece.look_again, kForEver));
+  }
+  if (piece.clients.empty()) return handout;
+  fleet::TrainingLease lease{.round = order_.round,
+                             .phase = order_.phase,
+                             .broadcast = broadcast_,
+                             .max_weight = order_.grid.max_weight,
+                             .total_weight = order_.grid.total_weight,
+                             .max_multiplicity = order_.grid.max_multiplicity,
+                             .total_multiplicity = order_.grid.total_multiplicity};
+  log::Leased leased{.round = order_.round, .phase = order_.phase, .node = node.id};
+  leased.attempts.reserve(piece.clients.size());
+  lease.assignments.reserve(piece.clients.size());
+  for (const scheduler::CohortEntry& entry : piece.clients) {
+    const Attempt attempt = table_.Lease(entry.client, node.id, expires, fences_);
+    leased.attempts.push_back(attempt);
+    Seat& seat = SeatOf(entry.client);
+    seat.leased_at = now;
+    lease.assignments.push_back({.client = entry.client,
+                                 .place = seat.place,
+                                 .fence = attempt.fence,
+                                 .multiplicity = entry.multiplicity,
+                                 .weight = seat.weight,
+                                 .state_version = seat.state});
+  }
+  lease.last = QueueOf(node.holding).empty();
+  handout.record = std::move(leased);
+  handout.lease = std::move(lease);
+  return handout;
+}
+
+std::optional<log::Requeued> OpenPhase::Requeue(std::vector<Attempt> ended, std::string why) {
+  if (ended.empty()) return std::nullopt;
+  for (const Attempt& attempt : ended) {
+    const Seat& seat = *Find(attempt.client);
+    PutBack(seat.holding, seat.entry);
+  }
+  report_.requeued += ended.size();
+  return log::Requeued{.round = order_.round,
+                       .phase = order_.phase,
+                       .attempts = std::move(ended),
+                       .why = std::move(why)};
+}
+
+std::optional<log::Requeued> OpenPhase::Expire(TimePoint now,
+                                               std::vector<WorkerId>& late) {
+  if (table_.NextExpiry() > now) return std::nullopt;
+  return Requeue(table_.Expire(now, late), "lease ran out");
+}
+
+std::optional<log::Requeued> OpenPhase::DropNode(WorkerId node, const std::string& why) {
+  return Requeue(table_.DropWorker(node), why);
+}
+
+std::optional<log::Requeued> OpenPhase::Release(WorkerId node, std::span<const Attempt> attempts,
+                                                const std::string& why) {
+  return Requeue(table_.Release(node, attempts), why);
+}
+
+void OpenPhase::RemoveFromPlan(const Node& node) { QueueOf(node.holding).RemoveWorker(node.id); }
+
+log::Accepted OpenPhase::Accept(const Node& node, uint64_t commit, const fleet::Part& part) {
+  log::Accepted accepted{.round = order_.round,
+                         .phase = order_.phase,
+                         .node = node.id,
+                         .commit = commit,
+                         .given_up = log::GivenUpOf(part.left_out),
+                         .sums = part.sums.digest,
+                         .seconds = SecondsOf(part)};
+  accepted.included.reserve(part.included.size());
+  for (const fleet::ClientRecord& record : part.included) {
+    accepted.included.push_back(record.attempt);
+    report_.turns.push_back(
+        {.client = record.attempt.client,
+         .worker = node.id,
+         .slot = record.slot,
+         .began = Find(record.attempt.client)->leased_at + FromSeconds(Seconds(record.began_after)),
+         .state_seconds = Seconds(record.state_seconds),
+         .load_seconds = Seconds(record.load_seconds),
+         .train_seconds = Seconds(record.train_seconds),
+         .steps = record.steps});
+  }
+  std::vector<Attempt> left_out;
+  for (const fleet::LeftOut& left : part.left_out) left_out.push_back(left.attempt);
+  table_.Count(accepted.included);
+  table_.GiveUp(left_out);
+  report_.records.insert(report_.records.end(), part.included.begin(), part.included.end());
+  report_.left_out.insert(report_.left_out.end(), part.left_out.begin(), part.left_out.end());
+  return accepted;
+}
+
+std::optional<log::GaveUp> OpenPhase::DoWithout(const std::vector<log::GivenUp>& clients) {
+  log::GaveUp gave_up{.round = order_.round, .phase = order_.phase};
+  for (const log::GivenUp& one : clients) {
+    const ClientId client = one.attempt.client;
+    if (Find(client) == nullptr) continue;
+    if (table_.StateOf(client) != AttemptTable::State::kQueued) continue;
+    table_.GiveUpQueued(client);
+    const Seat& seat = *Find(client);
+    QueueOf(seat.holding).Remove(client);
+    report_.left_out.push_back(
+        {.attempt = {.client = client}, .reason = one.reason, .message = TextOf(one)});
+    gave_up.given_up.push_back(one);
+  }
+  if (gave_up.given_up.empty()) return std::nullopt;
+  return gave_up;
+}
+
+void OpenPhase::Restore(const Attempt& attempt, WorkerId node, TimePoint expires) {
+  table_.Restore(attempt, node, expires);
+}
+
+Standing OpenPhase::standing() const {
+  return {.cohort = report_.cohort,
+          .waiting = table_.queued(),
+          .leased = table_.leased(),
+          .counted = table_.counted(),
+          .given_up = table_.given_up()};
+}
+
+const Seat* OpenPhase::Find(ClientId client) const {
+  const auto it = std::lower_bound(
+      seats_.begin(), seats_.end(), client,
+      [](const Seat& seat, ClientId id) { return seat.entry.client < id; });
+  return it != seats_.end() && it->entry.client == client ? &*it : nullptr;
+}
+
+Seat& OpenPhase::SeatOf(ClientId client) {
+  return seats_[static_cast<size_t>(Find(client) - seats_.data())];
+}
+
+scheduler::DispatchQueue& OpenPhase::QueueOf(HoldingId holding) {
+  if (holding.value >= queues_.size()) queues_.resize(holding.value + 1);
+  return queues_[holding.value];
+}
+
+}  // namespace macaw::server

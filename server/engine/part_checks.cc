@@ -1,0 +1,120 @@
+#include "server/engine/part_checks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "core/status.h"
+#include "training/api/metrics.h"
+
+namespace macaw::server {
+namespace {
+
+// A result is bounded by the work that was handed out: a rule may walk a client's rows more often
+// than [local] says, but not this many times as often.
+constexpr double kMostPasses = 1000;
+constexpr double kLargestMetric = 1e50;  // of a client's sums; a float32 loss is below 1e39
+constexpr double kMostRows = 1e15;       // of an evaluation whose rows only the worker knows
+
+absl::Status CheckMetrics(TaskKind task, const fleet::ClientRecord& record) {
+  const training::MetricSchema& schema = training::SchemaFor(task);
+  const auto refuse = [&](const std::string& why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("client ", record.attempt.client.value, " reports ", why));
+  };
+  const auto bounded = [](double sum) { return std::abs(sum) <= kLargestMetric; };  // no NaN
+  for (const std::vector<double>* sums : {&record.sums, &record.personal_sums}) {
+    if (sums == &record.personal_sums && sums->empty()) continue;  // it keeps no model
+    if (sums->size() != schema.sums.size())
+      return refuse(absl::StrCat(sums->size(), " metric sums, the task has ", schema.sums.size()));
+    if (!training::CountsFit(schema, *sums) || !std::ranges::all_of(*sums, bounded))
+      return refuse("metrics that no examples can give");
+  }
+  return absl::OkStatus();
+}
+
+bool IsMoreThanLeased(const RunConfig& run, const fleet::ClientRecord& record, const Seat& seat) {
+  const double rows = std::max<double>(record.examples, 1);
+  const uint64_t batch = run.local.batch_size;
+  const auto steps = static_cast<double>(seat.entry.steps);
+  const double planned = steps * (batch > 0 ? static_cast<double>(batch) : rows);
+  const double passes = kMostPasses * (1 + planned / rows);
+  const double once = run.task == TaskKind::kNextToken && seat.tokens > 0 ? seat.tokens : rows;
+  const double personal = record.personal_sums.empty() ? 0 : record.personal_sums[0];
+  return record.sums[0] > passes * once || personal > passes * once ||
+         static_cast<double>(record.steps) > kMostPasses * (1 + steps);
+}
+
+}  // namespace
+
+absl::Status CheckPart(const RunConfig& run, bool keeps_states, const OpenPhase& phase,
+                       const fleet::Part& part) {
+  for (const fleet::ClientRecord& record : part.included) {
+    const uint64_t client = record.attempt.client.value;
+    const Seat* seat = phase.Find(record.attempt.client);
+    if (seat == nullptr || record.multiplicity != seat->entry.multiplicity ||
+        record.weight != seat->weight) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("client ", client, " has another weight than it was leased with"));
+    }
+    if (record.examples != seat->entry.load) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("client ", client, " reports another number of examples than it has"));
+    }
+    if (record.has_state && !keeps_states) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "client ", client, " reports a state, but the run's algorithm keeps none"));
+    }
+    MACAW_RETURN_IF_ERROR(CheckMetrics(run.task, record));
+    if (IsMoreThanLeased(run, record, *seat)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("client ", client, " reports more work than it was leased"));
+    }
+  }
+  for (const fleet::LeftOut& left : part.left_out) {
+    if (left.reason == fleet::LeftOutReason::kState && !keeps_states) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("client ", left.attempt.client.value,
+                       " is left out for its state, but the run's algorithm keeps none"));
+    }
+  }
+  if (part.broadcast != phase.broadcast().digest)
+    return absl::InvalidArgumentError("it was trained from another broadcast");
+  return absl::OkStatus();
+}
+
+absl::Status CheckEvaluation(const RunConfig& run, bool keeps_states,
+                             const fleet::EvaluationTask& task,
+                             const fleet::EvaluationResult& result) {
+  const auto refuse = [&](const char* what) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("an evaluation after round ", result.round.value, " ", what));
+  };
+  const bool reads_states = task.kind == fleet::EvaluationKind::kStateDigest ||
+                            (task.kind == fleet::EvaluationKind::kClientTest && keeps_states);
+  if (!result.failure.empty()) {
+    if (reads_states) return absl::OkStatus();
+    return refuse("that reads no client state reports that one cannot be read");
+  }
+  if (task.kind == fleet::EvaluationKind::kStateDigest) {
+    return result.digest.IsZero() ? absl::InvalidArgumentError("a digest of states is missing")
+                                  : absl::OkStatus();
+  }
+  const bool counted = training::CountsFit(training::SchemaFor(run.task), result.sums);
+  // How many tokens some rows have is not known here, nor how many test rows a client has.
+  const bool known =
+      task.kind != fleet::EvaluationKind::kClientTest && run.task != TaskKind::kNextToken;
+  const double most = known ? static_cast<double>(task.end - task.begin) : kMostRows;
+  if (counted && (known ? result.sums[0] == most : result.sums[0] <= most)) return absl::OkStatus();
+  return refuse("does not report the rows it was asked for");
+}
+
+std::vector<Attempt> AttemptsOf(const fleet::Part& part) {
+  std::vector<Attempt> attempts;
+  attempts.reserve(part.included.size() + part.left_out.size());
+  for (const fleet::ClientRecord& record : part.included) attempts.push_back(record.attempt);
+  for (const fleet::LeftOut& left : part.left_out) attempts.push_back(left.attempt);
+  return attempts;
+}
+
+}  // namespace macaw::server
