@@ -44,6 +44,10 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
         run_id_(opening.engine.run_id),
         blobs_(opening.engine.evaluate_first),
         sessions_(options_.lease_timeout),
+        durable_commits_(options_.commit_durability),
+        past_sums_(std::move(opening.sums)),
+        past_rows_(std::move(opening.rows)),
+        restored_(SessionsOf(opening.engine.restored)),
         scheduler_(std::move(opening.scheduler)),
         engine_(std::move(opening.engine), *scheduler_, *this),
         owed_row_(std::move(opening.owed_row)),
@@ -55,7 +59,21 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
                   loop_.Post([this, status] { engine_.Abort(status); });
                 }),
         loop_([this] { return NextDeadline(); }, [this] { OnDeadline(); },
-              [this] { writer_.Flush(); }) {}
+              [this] { writer_.Flush(); }) {
+    // Before anybody can call: whoever had a session still has it.
+    for (const JournalNode& node : restored_) {
+      sessions_.Add(node.session, node.request.name);
+      if (!node.request.owner) blobs_.Pin(node.request.table);
+    }
+    loop_.Post([this] {
+      for (const JournalNode& node : restored_) {
+        worker_memory_[node.session] = 0;
+        writer_.Worker(node.node, node.request.name, node.request.slots);
+      }
+      restored_.clear();
+      engine_.Resume(SteadyClock().Now());
+    });
+  }
 
   ~CoordinatorImpl() override {
     loop_.Post([this] { engine_.Interrupt(); });
@@ -101,6 +119,7 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     if (status.ok()) status = CheckOwns(caller, request, *table);
     loop_.Post([this, request = std::move(request), table = std::move(table),
                 status = std::move(status), reply = std::move(reply)]() mutable {
+      registering_ = &request;
       absl::StatusOr<fleet::RegisterReply> answer =
           status.ok() ? engine_.Register(request, *std::move(table), SteadyClock().Now())
                       : absl::StatusOr<fleet::RegisterReply>(status);
@@ -109,7 +128,7 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
         sessions_.Add(answer->session, request.name);
         // Known already where its first answer was lost.
         if (worker_memory_.try_emplace(answer->session, 0).second)
-          writer_.Worker(*engine_.WorkerOf(answer->session), request.name, request.slots);
+          writer_.Worker(engine_.nodes().Find(answer->session)->id, request.name, request.slots);
         log_.Info(absl::StrCat("worker_joined name=", request.name, " slots=", request.slots));
       } else if (++refused_ <= kRefusalsTold) {
         const char* last = refused_ == kRefusalsTold ? " (the last refusal that is told)" : "";
@@ -117,7 +136,8 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
         Record(log::NodeRefused{.name = request.name,
                                 .why = absl::StrCat(answer.status().message(), last)});
       }
-      std::move(reply)(std::move(answer));
+      registering_ = nullptr;
+      AnswerAfter(RunWriter::Safe::kFromThisProcess, std::move(reply), std::move(answer));
     });
   }
 
@@ -127,7 +147,7 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     loop_.Post([this, request = std::move(request), wait, reply = std::move(reply)]() mutable {
       AnswerNoOlderAsk(request.session);
       const Ticket ticket = ++last_ticket_;
-      leases_.emplace(ticket, std::move(reply));
+      leases_.emplace(ticket, OpenLease{.reply = std::move(reply)});
       engine_.Lease(ticket, request, wait, SteadyClock().Now());
     });
   }
@@ -169,9 +189,10 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
           decoded = std::move(result).status();
         }
       }
-      if (request.part.has_value()) request.part->sums.bytes.reset();
+      if (request.part.has_value() && !durable_commits_) request.part->sums.bytes.reset();
       loop_.Post([this, request = std::move(request), reply = std::move(reply),
                   decoded = std::move(decoded), sum = std::move(sum)]() mutable {
+        if (!engine_.caught_up()) return std::move(reply)(NotYet());
         const Ticket ticket = ++last_ticket_;
         AnswerNoOlderAsk(request.session);
         if (request.ask.has_value()) request.ask->session = request.session;
@@ -180,7 +201,9 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
                                             .ask = std::move(request.ask),
                                             .wait = request.ask_wait});
         if (sum.has_value()) decoded_.emplace(ticket, *std::move(sum));
+        committing_ = &request;
         engine_.Commit(ticket, request, decoded, SteadyClock().Now());
+        committing_ = nullptr;
       });
     });
   }
@@ -198,6 +221,7 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
              fleet::Reply<fleet::UploadVerdict> reply) override {
     if (Denied(caller, Call::kOffer, offer.session, reply)) return;
     loop_.Post([this, offer, reply = std::move(reply)]() mutable {
+      if (!engine_.caught_up()) return std::move(reply)(NotYet());
       fleet::UploadVerdict verdict = engine_.Offer(offer);
       const bool sums = offer.purpose == fleet::BlobPurpose::kSums;
       if (verdict == fleet::UploadVerdict::kSend && sums && offer.size > most_sums_bytes_)
@@ -258,6 +282,13 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
 
   void Discard(Ticket commit) override { decoded_.erase(commit); }
 
+  void AddAgain(const fleet::Part& part) override {
+    PostSums([this, part]() mutable {
+      const absl::Status status = DecodeAndAdd(std::move(part));
+      loop_.Post([this, status] { engine_.PartAdded(0, status, SteadyClock().Now()); });
+    });
+  }
+
   void Apply(PhaseReport report) override {
     PostSums([this, report = std::make_shared<const PhaseReport>(std::move(report))] {
       Closed closed{.another_phase = keeper_.Apply(report->round, report->phase),
@@ -284,16 +315,28 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     owed_row_->AddEvaluation(sums);
     const MetricsRow row = *std::exchange(owed_row_, std::nullopt);
     WriteRow([row] { return row.Text(); });
-    std::optional<std::string> stop;
-    if (const auto value = row.Get(options_.stop.metric); options_.stop.active() && value)
-      stop = stop_watch_.Observe(sums.round.value, *value);
+    const std::optional<std::string> stop = ObserveForStop(sums.round, row);
+    if (!sums.given_up.empty()) {
+      log_.Warning(absl::StrCat("evaluation_without round=", sums.round.value, " clients=",
+                                sums.given_up.size(), " first=", sums.given_up.front().value,
+                                ": their states could not be read"));
+    }
     Record(log::Evaluated{.round = sums.round, .stop = stop.value_or("")});
     return stop;
   }
 
+  std::optional<std::string> EvaluatedBefore(Round round) override {
+    owed_row_.reset();
+    const std::string text = past_rows_.at(round);
+    WriteRow([text] { return text; });
+    const std::optional<MetricsRow> row = MetricsRow::Parse(options_.run.task, text);
+    return row.has_value() ? ObserveForStop(round, *row) : std::nullopt;
+  }
+
   void AnswerLease(Ticket ticket, fleet::LeaseReply reply) override {
     auto node = leases_.extract(ticket);
-    if (!node.empty()) std::move(node.mapped())(std::move(reply));
+    if (!node.empty())
+      AnswerAfter(node.mapped().safe, std::move(node.mapped().reply), std::move(reply));
   }
 
   void AnswerCommit(Ticket ticket, fleet::CommitReply reply) override {
@@ -302,15 +345,21 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     OpenCommit& commit = node.mapped();
     const bool goes_on =
         reply.verdict != fleet::Verdict::kRefused && reply.verdict != fleet::Verdict::kRegister;
-    if (!commit.ask.has_value() || !goes_on) return std::move(commit.reply)(std::move(reply));
+    if (!commit.ask.has_value() || !goes_on) {
+      return AnswerAfter(RunWriter::Safe::kFromTheMachine, std::move(commit.reply),
+                         std::move(reply));
+    }
     // The engine is in the middle of a call; what is posted runs behind it.
     loop_.Post([this, commit = std::move(commit), reply = std::move(reply)]() mutable {
       const Ticket lease = ++last_ticket_;
-      leases_.emplace(lease, [answer = std::move(commit.reply), reply = std::move(reply)](
-                                 absl::StatusOr<fleet::LeaseReply> leased) mutable {
-        if (leased.ok()) reply.lease = *std::move(leased);
-        std::move(answer)(std::move(reply));
-      });
+      leases_.emplace(
+          lease, OpenLease{.reply =
+                               [answer = std::move(commit.reply), reply = std::move(reply)](
+                                   absl::StatusOr<fleet::LeaseReply> leased) mutable {
+                                 if (leased.ok()) reply.lease = *std::move(leased);
+                                 std::move(answer)(std::move(reply));
+                               },
+                           .safe = RunWriter::Safe::kFromTheMachine});
       engine_.Lease(lease, *commit.ask, commit.wait, SteadyClock().Now());
     });
   }
@@ -318,6 +367,7 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   void SessionEnded(SessionId session) override { sessions_.Remove(session); }
 
   void Record(log::Record record) override {
+    if (durable_commits_) JournalWhatItIsAbout(record);
     writer_.Record(std::move(record), SteadyClock().Now() - started_, Elapsed());
   }
 
@@ -394,6 +444,11 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     return absl::OkStatus();
   }
 
+  // To a call about a round that this server has not come back to yet: the caller tries again.
+  static absl::Status NotYet() {
+    return absl::UnavailableError("the server is doing again what the one before it had done");
+  }
+
   // Answers a call that the caller may not make in this session (RPC threads).
   template <typename T>
   bool Denied(const fleet::Caller& caller, Call call, SessionId session, fleet::Reply<T>& reply) {
@@ -408,6 +463,11 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     return true;
   }
 
+  struct OpenLease {
+    fleet::Reply<fleet::LeaseReply> reply;
+    // What must not be undone by a crash once this is answered: of a commit that asked for work, it.
+    RunWriter::Safe safe = RunWriter::Safe::kFromThisProcess;
+  };
   struct OpenCommit {
     SessionId session;
     fleet::Reply<fleet::CommitReply> reply;
@@ -426,11 +486,68 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     bool round_done() const { return another_phase.ok() && !*another_phase; }
   };
 
+  // With durable commits what is answered has been written before: a server that comes after this
+  // one knows the session, the lease, the commit that somebody has been told of.
+  template <typename T, typename Answer>
+  void AnswerAfter(RunWriter::Safe safe, fleet::Reply<T> reply, Answer answer) {  // engine thread
+    if (!durable_commits_) return std::move(reply)(std::move(answer));
+    writer_.After(safe, [reply = std::move(reply), answer = std::move(answer)]() mutable {
+      std::move(reply)(std::move(answer));
+    });
+  }
+
+  // The log says what was decided; the journal keeps what it was decided about, and first.
+  void JournalWhatItIsAbout(const log::Record& record) {  // engine thread
+    if (const auto* joined = std::get_if<log::NodeJoined>(&record)) {
+      writer_.Node({.node = joined->node,
+                    .session = engine_.nodes().At(joined->node).session,
+                    .request = *registering_});
+    } else if (const auto* accepted = std::get_if<log::Accepted>(&record)) {
+      fleet::Part part = *committing_->part;
+      std::erase_if(part.left_out, [&](const fleet::LeftOut& left) {
+        return std::ranges::none_of(accepted->given_up, [&](const log::GivenUp& given_up) {
+          return given_up.attempt == left.attempt;
+        });
+      });
+      writer_.Part({.node = accepted->node,
+                    .node_name = engine_.nodes().At(accepted->node).name,
+                    .commit = accepted->commit,
+                    .part = std::move(part)});
+    }
+  }
+
+  absl::Status DecodeAndAdd(fleet::Part part) {  // sums thread
+    const auto place = past_sums_.find(part.sums.digest);
+    if (place == past_sums_.end()) {
+      return absl::DataLossError(
+          absl::StrCat("the journal lacks sums of round ", part.round.value));
+    }
+    MACAW_ASSIGN_OR_RETURN(part.sums, ReadBlob(place->second, part.sums.digest));
+    MACAW_ASSIGN_OR_RETURN(aggregation::ExactSum sum, keeper_.Decode(part));
+    return keeper_.Add(std::move(sum));
+  }
+
+  std::optional<std::string> ObserveForStop(Round round, const MetricsRow& row) {
+    if (!options_.stop.active()) return std::nullopt;
+    const auto value = row.Get(options_.stop.metric);
+    return value.has_value() ? stop_watch_.Observe(round.value, *value) : std::nullopt;
+  }
+
+  static std::vector<JournalNode> SessionsOf(const Restored& restored) {
+    std::vector<JournalNode> sessions;
+    for (const Restored::Member& member : restored.members) {
+      if (member.there)
+        sessions.push_back(
+            {.node = member.node, .session = member.session, .request = member.request});
+    }
+    return sessions;
+  }
+
   void OnClosed(Closed closed) {  // engine thread
     const PhaseReport& report = *closed.report;
     const TimePoint now = SteadyClock().Now();
     writer_.Phase(closed.report, started_, now);
-    if (closed.another_phase.ok()) {
+    if (closed.another_phase.ok() && !engine_.redoing()) {
       // Before the checkpoint: the log tells of every round that a checkpoint holds.
       Record(log::Closed{.round = report.round,
                          .phase = report.phase,
@@ -559,13 +676,21 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   ServedBlobs blobs_;  // broadcasts, models to evaluate, the population
   OpenSessions sessions_;
 
+  const bool durable_commits_;
+  // Of the server before this one, where the run goes on inside a round.
+  const absl::flat_hash_map<Digest, JournalPlace> past_sums_;
+  const std::map<Round, std::string> past_rows_;
+  std::vector<JournalNode> restored_;
+
   // engine thread
   const std::unique_ptr<scheduler::Scheduler> scheduler_;
   RoundEngine engine_;
   std::optional<MetricsRow> owed_row_;
   StopWatch stop_watch_;
   Ticket last_ticket_ = 0;
-  absl::flat_hash_map<Ticket, fleet::Reply<fleet::LeaseReply>> leases_;
+  const fleet::RegisterRequest* registering_ = nullptr;  // while the engine looks at it
+  const fleet::CommitRequest* committing_ = nullptr;
+  absl::flat_hash_map<Ticket, OpenLease> leases_;
   absl::flat_hash_map<Ticket, OpenCommit> commits_;
   std::map<Ticket, aggregation::ExactSum> decoded_;
   uint64_t refused_ = 0;                         // registrations

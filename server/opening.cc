@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -11,6 +13,7 @@
 #include "core/logging.h"
 #include "core/status.h"
 #include "server/checkpoint.h"
+#include "server/journal/recovery.h"
 
 namespace macaw::server {
 namespace {
@@ -94,6 +97,40 @@ absl::Status CheckBeginsAgain(const Options& options) {
   return absl::OkStatus();
 }
 
+// The rows behind the checkpoint's whose rounds were evaluated.
+absl::StatusOr<std::map<Round, std::string>> EvaluatedRows(const Options& options,
+                                                           uint64_t checkpoint_bytes) {
+  std::map<Round, std::string> rows;
+  const std::string path = options.run_dir + "/metrics.jsonl";
+  if (!FileExists(path)) return rows;
+  MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  if (text.size() <= checkpoint_bytes) return rows;
+  for (const absl::string_view line :
+       absl::StrSplit(absl::string_view(text).substr(checkpoint_bytes), '\n', absl::SkipEmpty())) {
+    const auto row = MetricsRow::Parse(options.run.task, std::string(line));
+    if (!row.has_value()) break;  // torn by a crash of the machine
+    const Round round(static_cast<uint32_t>(*row->Get("round")));
+    if (EvaluationDue(options.run, round)) rows[round] = std::string(line);
+  }
+  return rows;
+}
+
+// Where the run's server died inside a round, all that is known of it. Nothing: the run goes back
+// to its checkpoint.
+std::optional<Recovery> RecoverRound(const Options& options, Round checkpoint) {
+  if (!options.commit_durability || !options.resume || !options.reset_states.empty())
+    return std::nullopt;
+  absl::StatusOr<Recovery> recovery = Recover(options.run_dir, checkpoint);
+  if (recovery.ok()) {
+    Logger("server").Info(absl::StrCat("goes_on_after_round ", recovery->completed.value));
+    return *std::move(recovery);
+  }
+  Logger("server").Warning(absl::StrCat("goes_back_to_round ", checkpoint.value,
+                                        " the open round cannot go on: ",
+                                        recovery.status().message()));
+  return std::nullopt;
+}
+
 }  // namespace
 
 absl::StatusOr<Opening> Open(Options options, FlatVector initial,
@@ -147,14 +184,32 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
                      "/checkpoints holds those of another run: resume that one, "
                      "or give this one a folder of its own"));
   }
+  std::optional<Recovery> recovery = RecoverRound(options, Round(engine.completed));
+  std::map<Round, std::string> rows;
+  if (recovery.has_value()) {
+    MACAW_ASSIGN_OR_RETURN(
+        rows, EvaluatedRows(options, checkpoint.has_value() ? checkpoint->metrics_bytes : 0));
+    for (const auto& [round, row] : rows) recovery->restored.evaluated.insert(round);
+    engine.restored = std::move(recovery->restored);
+  }
   MACAW_ASSIGN_OR_RETURN(
       RunFolder folder,
       RunFolder::Open(options.run_dir, checkpoint.has_value() ? &*checkpoint : nullptr,
                       options.client_records,
                       {.configuration = DigestOfRun(options.run),
-                       .completed = Round(engine.completed),
+                       .completed = recovery.has_value() ? recovery->completed
+                                                         : Round(engine.completed),
                        .replays = options.replays,
-                       .reset_states = options.reset_states}));
+                       .reset_states = options.reset_states,
+                       .goes_on = recovery.has_value()}));
+  if (options.commit_durability) {
+    const std::string path = JournalFolder(options.run_dir);
+    MACAW_ASSIGN_OR_RETURN(Journal journal,
+                           recovery.has_value()
+                               ? Journal::Continue(path)
+                               : Journal::Begin(path, Round(engine.completed + 1)));
+    folder.KeepJournal(std::move(journal));
+  }
   if (folder.cut_from_log() > 0) {
     Logger("server").Warning(absl::StrCat("log_cut file=", options.run_dir,
                                           "/rounds.log bytes=", folder.cut_from_log(),
@@ -171,7 +226,9 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
                  .folder = std::move(folder),
                  .owed_row = std::move(owed_row),
                  .seconds_before = seconds_before,
-                 .stop_watch = std::move(stop_watch)};
+                 .stop_watch = std::move(stop_watch),
+                 .sums = recovery.has_value() ? std::move(recovery->sums) : decltype(Opening::sums)(),
+                 .rows = std::move(rows)};
 }
 
 }  // namespace macaw::server

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 
 #include "absl/status/statusor.h"
 #include "algorithms/api/registry.h"
 #include "core/vector.h"
+#include "server/journal/journal.h"
 #include "scheduler/plan.h"
 #include "server/coordinator.h"
 #include "server/engine/round_engine.h"
@@ -26,6 +28,10 @@ struct Opening {
   std::optional<MetricsRow> owed_row;  // its evaluation is still to be done, before any round
   double seconds_before = 0;           // spent by earlier sessions of the run
   StopWatch stop_watch;                // has seen the rows that are kept
+  // Of a run that goes on inside a round: where the sums of its parts lie, and the rows of rounds
+  // since the checkpoint that were evaluated, which need not be again.
+  absl::flat_hash_map<Digest, JournalPlace> sums;
+  std::map<Round, std::string> rows;
 };
 
 // Refuses what cannot run, and what would give another result than the run that it resumes. Writes

@@ -15,6 +15,7 @@
 #include "absl/strings/strip.h"
 #include "core/safetensors.h"
 #include "core/status.h"
+#include "server/journal/recovery.h"
 #include "server/stop_watch.h"
 #include "training/api/metrics.h"
 
@@ -175,7 +176,7 @@ absl::StatusOr<RunFolder> RunFolder::Open(const std::string& path, const Checkpo
   // Events tell what happened, also what a crash undid: a resumed run appends.
   const std::string events_path = path + "/events.jsonl";
   uint64_t events_bytes = 0;
-  if (resume != nullptr && FileExists(events_path)) {
+  if ((resume != nullptr || opened.goes_on) && FileExists(events_path)) {
     MACAW_ASSIGN_OR_RETURN(events_bytes, FileSize(events_path));
   }
   MACAW_ASSIGN_OR_RETURN(LineFile events, LineFile::Open(events_path, events_bytes));
@@ -255,7 +256,22 @@ absl::StatusOr<Round> RunFolder::Keep(Checkpoint checkpoint) {
     MACAW_RETURN_IF_ERROR(clients_->Sync());
     checkpoint.clients_bytes = clients_->offset();
   }
-  return WriteCheckpoint(path_, checkpoint);
+  const Round newest = checkpoint.round;
+  MACAW_ASSIGN_OR_RETURN(const Round oldest, WriteCheckpoint(path_, checkpoint));
+  if (journal_.has_value()) MACAW_RETURN_IF_ERROR(journal_->OnCheckpoint(newest, oldest));
+  return oldest;
+}
+
+void RunFolder::DropJournal() {
+  if (!journal_.has_value()) return;
+  journal_.reset();
+  std::error_code ignored;  // what is left says that it is of no use: the log tells of the end
+  std::filesystem::remove_all(JournalFolder(path_), ignored);
+}
+
+absl::Status RunFolder::SyncCommits() {
+  if (journal_.has_value()) MACAW_RETURN_IF_ERROR(journal_->Sync());
+  return log_.Sync();
 }
 
 absl::Status RunFolder::WriteFinal(ConstVectorView model, const SummaryFacts& facts) {

@@ -11,6 +11,7 @@
 #include "core/vector.h"
 #include "server/checkpoint.h"
 #include "server/event_lines.h"
+#include "server/journal/journal.h"
 #include "server/log/writer.h"
 #include "server/timeline.h"
 
@@ -55,6 +56,13 @@ class RunFolder {
   // To the log, where it is on its way until WriteLog, and what follows from it to events.jsonl.
   absl::Status AppendRecord(log::Record record, Duration since_start, double seconds);
   absl::Status WriteLog() { return log_.Write(); }
+  // From now on what outlasts a crash is kept commit by commit; a later Keep starts the journal's
+  // next file.
+  void KeepJournal(Journal journal) { journal_ = std::move(journal); }
+  absl::Status AppendNode(const JournalNode& node) { return journal_->Add(node); }
+  absl::Status AppendPart(const JournalPart& part) { return journal_->Add(part); }
+  void DropJournal();           // the run is over, or kept whole: nobody goes on inside a round
+  absl::Status SyncCommits();  // parts first: a record of one without its sums says nothing
   uint64_t cut_from_log() const { return log_.cut_bytes(); }  // of a record that a crash had torn
   Timeline& timeline() { return timeline_; }
   // Every Keep begins with it; an error is Keep's.
@@ -85,6 +93,7 @@ class RunFolder {
   int64_t session_began_ns_ = 0;  // on the log's clock
   Timeline timeline_;
   std::optional<LineFile> clients_;
+  std::optional<Journal> journal_;
   std::function<absl::Status()> before_checkpoint_;
 };
 

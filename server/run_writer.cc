@@ -32,12 +32,41 @@ void RunWriter::Hold(Executor::Task task) {
 void RunWriter::Flush() {
   MutexLock lock(&mutex_);  // held while posting: two flushes keep their order
   if (held_.empty()) return;
+  ++flushes_;
   thread_.Post([this, tasks = std::exchange(held_, {})]() mutable {
     for (Executor::Task& task : tasks) {
       std::move(task)();
       task = nullptr;  // with what it holds
     }
     WriteLog();
+    // With more on its way, that is waited for, too: one wait for the disk does for both.
+    if (--flushes_ == 0 || !sync_due_) Answer();
+  });
+}
+
+void RunWriter::Answer() {
+  if (std::exchange(sync_due_, false) && error_.ok()) Check(folder_.SyncCommits());
+  for (Executor::Task& answer : std::exchange(answers_, {})) std::move(answer)();
+}
+
+void RunWriter::Check(absl::Status status) {
+  if (status.ok() || !error_.ok()) return;
+  error_ = std::move(status);
+  failed_(error_);
+}
+
+void RunWriter::Node(JournalNode node) {
+  Write([this, node = std::move(node)] { return folder_.AppendNode(node); });
+}
+
+void RunWriter::Part(JournalPart part) {
+  Write([this, part = std::move(part)] { return folder_.AppendPart(part); });
+}
+
+void RunWriter::After(Safe safe, Executor::Task then) {
+  Hold([this, safe, then = std::move(then)]() mutable {
+    sync_due_ = sync_due_ || safe == Safe::kFromTheMachine;
+    answers_.push_back(std::move(then));
   });
 }
 
@@ -109,13 +138,12 @@ absl::Status RunWriter::End(Ending& ending) {
   SampleMemory();
   ending.facts.server_memory = memory_peak_;
   MACAW_RETURN_IF_ERROR(folder_.WriteFinal(ending.model.view(), ending.facts));
+  folder_.DropJournal();
   return ending.checkpoint_first ? absl::OkStatus() : keep();
 }
 
 void RunWriter::WriteLog() {
-  if (!error_.ok()) return;
-  error_ = folder_.WriteLog();
-  if (!error_.ok()) failed_(error_);
+  if (error_.ok()) Check(folder_.WriteLog());
 }
 
 void RunWriter::SampleMemory() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -34,6 +35,13 @@ class RunWriter {
   // For the log and events.jsonl. `since_start`: of this session of the server; `seconds`: spent on
   // the run in all.
   void Record(log::Record record, Duration since_start, double seconds);
+  // Of the journal (journal/journal.h).
+  void Node(JournalNode node);
+  void Part(JournalPart part);
+  // Calls `then` on the writer's thread once everything asked before has been handed to the system,
+  // or is on the disk. Answers that are asked for together share one wait for it.
+  enum class Safe : uint8_t { kFromThisProcess, kFromTheMachine };
+  void After(Safe safe, Executor::Task then);
   // Of timeline.json (timeline.h).
   void Worker(WorkerId session, std::string name, uint32_t slots);
   void Phase(std::shared_ptr<const PhaseReport> report, TimePoint origin, TimePoint closed);
@@ -63,6 +71,8 @@ class RunWriter {
   void Write(Work work);
   void Hold(Executor::Task task) ABSL_LOCKS_EXCLUDED(mutex_);
   void WriteLog();  // the records of a burst at once
+  void Answer();    // what After has been asked for
+  void Check(absl::Status status);  // reports the first error
   void SampleMemory();
   absl::Status End(Ending& ending);
 
@@ -72,7 +82,10 @@ class RunWriter {
   absl::Status error_;
   uint64_t memory_peak_ = 0;  // bytes, PSS
   TimePoint memory_sampled_{};
+  std::vector<Executor::Task> answers_;
+  bool sync_due_ = false;  // for one of them
 
+  std::atomic<int> flushes_ = 0;  // under way to the thread
   Mutex mutex_;
   std::vector<Executor::Task> held_ ABSL_GUARDED_BY(mutex_);  // until Flush
   Executor thread_{"writer", 1};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -69,6 +70,8 @@ class Nodes {
   // Gives the node its number, unless it has one (restored), and counts it as heard of.
   Node& Add(Node node, TimePoint now);
   Node Remove(WorkerId id);
+  // Numbers up to this one have been given out before.
+  void NumberFrom(WorkerId newest) { last_ = std::max(last_, newest.value); }
   void NoteReplaced(const Node& node);
 
   void Park(Node& node, Poll poll);

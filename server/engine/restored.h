@@ -9,7 +9,6 @@
 #include "core/ids.h"
 #include "proto/fleet/client_table.h"
 #include "proto/fleet/messages.h"
-#include "server/engine/nodes.h"
 #include "server/log/record.h"
 
 namespace macaw::server {
@@ -19,7 +18,9 @@ namespace macaw::server {
 // accepted then, without training anybody; the open one goes on where it was.
 struct Restored {
   struct Member {
-    Node node;  // its number, session and newest commit; no times
+    WorkerId node;
+    SessionId session;
+    uint64_t last_commit = 0;  // the newest that was accepted
     fleet::RegisterRequest request;
     fleet::ClientTable table;
     bool there = true;  // false: lost by then, but the run has its clients
@@ -38,6 +39,8 @@ struct Restored {
   };
   std::vector<Member> members;  // in the order in which they came
   std::map<std::pair<Round, Phase>, PhaseStory> phases;
+  WorkerId newest;              // number that any node has had
+  bool begun = false;           // a round had been opened
   std::set<Round> evaluated;  // whose rows are there
 };
 

@@ -77,6 +77,7 @@ void RoundEngine::BroadcastReady(Round round, Phase phase, absl::StatusOr<fleet:
   if (const Restored::PhaseStory* before = Before(); before != nullptr) {
     RestorePhase(*before, now);
     if (state_ == State::kEnded) return;
+    if (!before->closed) options_.restored.phases.erase({round, phase});
   } else {
     host_.Record(std::move(opened));
     const auto decided = options_.given_up.find({round, phase});
@@ -264,18 +265,26 @@ TimePoint RoundEngine::NextDeadline() const {
   return std::min({phase_.NextExpiry(), evaluation_.NextExpiry(), nodes_.NextDeadline()});
 }
 
+bool RoundEngine::ReadyToBegin() const {
+  const bool complete = options_.run.clients == 0 || roster_.clients() == options_.run.clients;
+  return state_ == State::kGathering && nodes_.size() > 0 && nodes_.size() >= options_.workers &&
+         complete;
+}
+
 // ---- as an earlier server left it
 
 void RoundEngine::Resume(TimePoint now) {
   for (Restored::Member& member : options_.restored.members) {
     if (member.there) {
-      Join(member.request, std::move(member.table), std::move(member.node), now);
+      Node node{.id = member.node, .session = member.session, .last_commit = member.last_commit};
+      Join(member.request, std::move(member.table), std::move(node), now);
     } else {
       roster_.Add(member.request, std::move(member.table));
     }
   }
   options_.restored.members.clear();
-  if (!options_.restored.phases.empty()) Begin(now);
+  nodes_.NumberFrom(options_.restored.newest);
+  if (options_.restored.begun || ReadyToBegin()) Begin(now);
 }
 
 Restored::PhaseStory* RoundEngine::Before() {
@@ -309,7 +318,15 @@ void RoundEngine::RestorePhase(const Restored::PhaseStory& before, TimePoint now
     phase_.Adding();
     host_.AddAgain(accepted.part);
   }
-  for (const auto& [attempt, node] : before.leased) phase_.Restore(attempt, node, expires);
+  std::set<WorkerId> gone;
+  for (const auto& [attempt, node] : before.leased) {
+    phase_.Restore(attempt, node, expires);
+    if (!nodes_.Knows(node) || hold_nothing_.contains(node)) gone.insert(node);
+  }
+  if (before.closed) return;
+  for (const WorkerId node : gone)
+    Record(phase_.DropNode(node, absl::StrCat("a lease never reached node ", node.value)));
+  hold_nothing_.clear();
 }
 
 }  // namespace macaw::server

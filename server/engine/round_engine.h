@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -105,6 +106,9 @@ class RoundEngine {
   // Whether a phase of the open round has moved the algorithm already: its state is not one to
   // keep.
   bool mid_round() const { return phase_.phase().value > 0 && completed_ < phase_.round().value; }
+  // False while rounds that an earlier server had closed are done again: what workers have is of
+  // the round behind them, and can be judged then.
+  bool caught_up() const { return options_.restored.phases.empty(); }
   // The open phase was closed by an earlier server: it is done again, and nothing of it is news.
   bool redoing() const;
 
@@ -125,6 +129,7 @@ class RoundEngine {
   };
 
   // ---- the story (round_engine.cc)
+  bool ReadyToBegin() const;
   void Begin(TimePoint now);
   void NextRound(TimePoint now);
   void OpenRound(Round round, TimePoint now);
@@ -202,6 +207,7 @@ class RoundEngine {
   Evaluation evaluation_;
   ClientStates states_;
   std::optional<Digest> state_digest_;
+  std::set<WorkerId> hold_nothing_;  // as they said before the engine had caught up
 };
 
 }  // namespace macaw::server

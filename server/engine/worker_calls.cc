@@ -121,8 +121,7 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::Register
                       .profile = node.device,
                       .holdings = {{.data = request.data_digest, .clients = request.clients}}});
   OnDeaths(request.name, request.died_running);
-  const bool complete = options_.run.clients == 0 || roster_.clients() == options_.run.clients;
-  if (state_ == State::kGathering && nodes_.size() >= options_.workers && complete) Begin(now);
+  if (ReadyToBegin()) Begin(now);
   return reply;
 }
 
@@ -184,6 +183,7 @@ void RoundEngine::Lease(Ticket ticket, const fleet::LeaseRequest& request, Durat
   if (request.running == 0) {  // it holds nothing, so what it was leased last never arrived
     Record(phase_.DropNode(node->id, absl::StrCat("a lease never reached ", node->name)));
     evaluation_.DropNode(node->id);
+    if (!caught_up()) hold_nothing_.insert(node->id);
   }
   if (Serve(*node, request, ticket, now)) return DismissParked(node->holding, now);
   if (phase_.leased_to(node->id) > 0) {
@@ -281,7 +281,7 @@ fleet::HeartbeatReply RoundEngine::Heartbeat(const fleet::HeartbeatRequest& requ
     phase_.Renew(node->id, now + options_.lease_timeout);
     evaluation_.Renew(node->id, now + options_.lease_timeout);
   }
-  reply.dropped = phase_.NotHeld(node->id, request.held);
+  if (caught_up()) reply.dropped = phase_.NotHeld(node->id, request.held);
   return reply;
 }
 

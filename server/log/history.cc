@@ -10,7 +10,8 @@
 namespace macaw::server::log {
 
 void Sessions::Add(const Entry& entry) {
-  if (const auto* run = std::get_if<RunOpened>(&entry.record))
+  const auto* run = std::get_if<RunOpened>(&entry.record);
+  if (run != nullptr && !run->goes_on)
     begins_.emplace_back(entry.sequence, run->completed);
 }
 
@@ -49,8 +50,10 @@ Decisions History::decisions() const {
 
 void History::Add(const Record& record) {
   if (const auto* run = std::get_if<RunOpened>(&record)) {
-    rounds_.erase(rounds_.upper_bound(run->completed), rounds_.end());
-    completed_ = run->completed;
+    if (!run->goes_on) {
+      rounds_.erase(rounds_.upper_bound(run->completed), rounds_.end());
+      completed_ = run->completed;
+    }
     ended_.reset();
     sessions_.push_back(*run);
   } else if (const auto* node = std::get_if<NodeJoined>(&record)) {

@@ -38,8 +38,8 @@ struct GivenUp {
   friend bool operator==(const GivenUp&, const GivenUp&) = default;
 };
 
-// A server has begun to work on the run. What the log says before about rounds after `completed` is
-// undone: they are done again.
+// A server has begun to work on the run. Unless it goes on, what the log says before about rounds
+// after `completed` is undone: they are done again.
 struct RunOpened {
   Digest run;                          // the run's random name, the same in every session
   uint32_t epoch = 0;                  // how many servers have been started on the folder
@@ -48,7 +48,8 @@ struct RunOpened {
   int64_t wall_ns = 0;                 // Unix time
   Digest replays;                      // the name of the run that this one repeats; zero: none
   std::vector<ClientId> reset_states;  // these clients gave their state up
-  bool goes_on = false;                // nothing is undone: the open round goes on
+  // Nothing is undone: it goes on where the server before it was, with the same nodes.
+  bool goes_on = false;
   friend bool operator==(const RunOpened&, const RunOpened&) = default;
 };
 
