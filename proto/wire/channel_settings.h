@@ -67,10 +67,11 @@ inline ChannelSettings ClientSettings() {
           {GRPC_ARG_ENABLE_HTTP_PROXY, 0},
           // A connection per link: one link's bulk data does not sit before another's heartbeat.
           {GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1},
-          // A restarted server is found again soon, and not by all workers in a storm.
-          {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100},
-          {GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1'000},
-          {GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 3'000},
+          // How long one attempt to connect may take. Between two of them the caller waits, not
+          // gRPC (connection.h).
+          {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 5'000},
+          {GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5'000},
+          {GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5'000},
       });
   return settings;
 }

@@ -19,19 +19,15 @@ using fleet::BlobPurpose;
 using fleet::UploadVerdict;
 
 constexpr int kUploadRounds = 3;  // of: call, hear that a blob is missing, upload it, call again
-// How long a call waits for a broken connection, and how often it looks whether to stop waiting.
-constexpr Duration kConnectPatience = std::chrono::milliseconds(500);
-constexpr Duration kConnectPiece = std::chrono::milliseconds(50);
 
 class RemoteLink final : public fleet::FleetLink {
  public:
-  RemoteLink(const ClientOptions& options, std::shared_ptr<grpc::Channel> channel)
+  RemoteLink(const ClientOptions& options, Connection::MakeChannel make)
       : options_(options),
         share_(options.share_memory && IsPrivate(options.server)),
         calls_(options.token),
-        channel_(channel),
-        stub_(v1::Fleet::NewStub(channel)),
-        blobs_(channel, options, calls_) {}
+        connection_(std::move(make)),
+        blobs_(connection_, options, calls_) {}
   ~RemoteLink() override { calls_.CancelAll(); }
 
   absl::StatusOr<fleet::HelloReply> Hello(const fleet::HelloRequest& request) override {
@@ -144,23 +140,13 @@ class RemoteLink final : public fleet::FleetLink {
   absl::StatusOr<T> Call(grpc::Status (v1::Fleet::Stub::*method)(grpc::ClientContext*,
                                                                  const Request&, Reply*),
                          const Request& request, Duration timeout) {
-    AwaitConnection();
+    const auto line = connection_.Dial([this] { return calls_.shut(); });
     OpenCalls::Scope call(calls_, timeout);
     Reply reply;
-    MACAW_RETURN_IF_ERROR(
-        call.Explain(FromGrpc((stub_.get()->*method)(&call.context(), request, &reply))));
+    const absl::Status status = FromGrpc((line->stub.*method)(&call.context(), request, &reply));
+    connection_.CallEnded(line, status);
+    MACAW_RETURN_IF_ERROR(call.Explain(status));
     return FromWire(reply);
-  }
-
-  // A broken connection is made anew only while somebody polls for it, and calls that fail at once
-  // do not: left alone, gRPC looks every five seconds.
-  void AwaitConnection() const {
-    const TimePoint end = SteadyClock().Now() + kConnectPatience;
-    auto state = channel_->GetState(/*try_to_connect=*/true);
-    while (state != GRPC_CHANNEL_READY && !calls_.shut() && SteadyClock().Now() < end) {
-      channel_->WaitForStateChange(state, std::chrono::system_clock::now() + kConnectPiece);
-      state = channel_->GetState(/*try_to_connect=*/true);
-    }
   }
 
   void Remember(const fleet::HelloReply& reply) {
@@ -209,8 +195,7 @@ class RemoteLink final : public fleet::FleetLink {
   const ClientOptions options_;
   const bool share_;  // memory with the server
   OpenCalls calls_;
-  const std::shared_ptr<grpc::Channel> channel_;
-  const std::unique_ptr<v1::Fleet::Stub> stub_;
+  Connection connection_;
   BlobMover blobs_;
   Mutex mutex_;
   std::optional<Limits> limits_ ABSL_GUARDED_BY(mutex_);
@@ -223,8 +208,9 @@ absl::StatusOr<std::unique_ptr<fleet::FleetLink>> Dial(const ClientOptions& opti
   MACAW_ASSIGN_OR_RETURN(auto credentials, ChannelCredentialsFor(address));
   grpc::ChannelArguments arguments;
   for (const auto& [key, value] : ClientSettings()) arguments.SetInt(key, value);
-  return std::make_unique<RemoteLink>(
-      options, grpc::CreateCustomChannel(address.Target(), credentials, arguments));
+  return std::make_unique<RemoteLink>(options, [target = address.Target(), credentials, arguments] {
+    return grpc::CreateCustomChannel(target, credentials, arguments);
+  });
 }
 
 }  // namespace macaw::wire

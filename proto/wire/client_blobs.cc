@@ -80,9 +80,8 @@ bool OpenCalls::Pause(Duration time) {
   return !mutex_.AwaitFor(time, [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return shut_; });
 }
 
-BlobMover::BlobMover(std::shared_ptr<grpc::Channel> channel, const ClientOptions& options,
-                     OpenCalls& calls)
-    : stub_(std::move(channel)),
+BlobMover::BlobMover(Connection& connection, const ClientOptions& options, OpenCalls& calls)
+    : connection_(connection),
       options_(options),
       verify_(!IsPrivate(options.server)),
       calls_(calls) {}
@@ -142,7 +141,9 @@ absl::StatusOr<uint64_t> BlobMover::UploadFrom(const fleet::Blob& blob, SessionI
   if (offset > blob.size)
     return absl::InternalError("the server keeps more bytes than the blob has");
   OpenCalls::Scope call(calls_, DeadlineFor(blob.size - offset));
-  BulkStream stream(stub_, kUploadMethod, call.context(), options_.stall_timeout);
+  const auto line = connection_.Dial([this] { return calls_.shut(); });
+  grpc::GenericStub stub(line->channel);
+  BulkStream stream(stub, kUploadMethod, call.context(), options_.stall_timeout);
   // The first chunk is sent even when nothing is left to send: it names the blob, and the answer
   // says how the server's check of the digest went.
   uint64_t at = std::min(offset, blob.size - 1);
@@ -161,7 +162,9 @@ absl::StatusOr<uint64_t> BlobMover::UploadFrom(const fleet::Blob& blob, SessionI
     answer = stream.Read(options_.stall_timeout + std::chrono::seconds(blob.size / (100 << 20)));
     if (answer.has_value()) stream.Read();  // the end of the stream, and with it the status
   }
-  MACAW_RETURN_IF_ERROR(call.Explain(stream.Finish()));
+  const absl::Status status = stream.Finish();
+  connection_.CallEnded(line, status);
+  MACAW_RETURN_IF_ERROR(call.Explain(status));
   v1::UploadReply reply;
   if (!answer.has_value() || !reply.ParseFromString(ToString(*answer)) ||
       reply.durable_offset() > blob.size) {
@@ -204,7 +207,9 @@ absl::StatusOr<fleet::Blob> BlobMover::Download(const Digest& digest, uint64_t s
 absl::Status BlobMover::DownloadFrom(const Digest& digest, AlignedBuffer& buffer, uint64_t& offset,
                                      Digester& digester) {
   OpenCalls::Scope call(calls_, DeadlineFor(buffer.size() - offset));
-  BulkStream stream(stub_, kDownloadMethod, call.context(), options_.stall_timeout);
+  const auto line = connection_.Dial([this] { return calls_.shut(); });
+  grpc::GenericStub stub(line->channel);
+  BulkStream stream(stub, kDownloadMethod, call.context(), options_.stall_timeout);
   v1::DownloadRequest request;
   request.set_digest(ToWire(digest));
   request.set_offset(offset);
@@ -230,7 +235,9 @@ absl::Status BlobMover::DownloadFrom(const Digest& digest, AlignedBuffer& buffer
     offset += chunk.size;
     chunks_.Count();
   }
-  return call.Explain(stream.Finish());
+  const absl::Status status = stream.Finish();
+  connection_.CallEnded(line, status);
+  return call.Explain(status);
 }
 
 }  // namespace macaw::wire

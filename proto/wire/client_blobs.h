@@ -1,6 +1,5 @@
 #pragma once
 
-#include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
 #include <grpcpp/generic/generic_stub.h>
 
@@ -10,6 +9,7 @@
 #include "absl/functional/function_ref.h"
 #include "core/mutex.h"
 #include "core/work_counter.h"
+#include "proto/wire/connection.h"
 #include "proto/wire/convert.h"
 #include "proto/wire/remote.h"
 
@@ -51,7 +51,8 @@ class OpenCalls {
 // Moves blobs in chunks, going on where a broken stream had come to. Thread-safe.
 class BlobMover {
  public:
-  BlobMover(std::shared_ptr<grpc::Channel> channel, const ClientOptions& options, OpenCalls& calls);
+  // `connection` and `calls` must outlive it.
+  BlobMover(Connection& connection, const ClientOptions& options, OpenCalls& calls);
 
   using Ask = absl::FunctionRef<absl::StatusOr<UploadAnswer>()>;  // BeginUpload
   // Brings the blob that `ask` offers in this session to the server unless it has it or will not
@@ -70,7 +71,7 @@ class BlobMover {
                             Digester& digester);
   Duration DeadlineFor(uint64_t bytes) const;
 
-  grpc::GenericStub stub_;
+  Connection& connection_;
   const ClientOptions options_;
   const bool verify_;  // downloads, against their digest
   OpenCalls& calls_;

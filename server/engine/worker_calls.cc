@@ -15,7 +15,7 @@ using fleet::Next;
 // Only a lease that is asked for again soon is worth parking; this bounds what a request can ask.
 constexpr Duration kLongestPoll = std::chrono::seconds(60);
 // A server that is started again on this host is back within a second.
-constexpr Duration kReconnectEvery = std::chrono::milliseconds(200);
+constexpr Duration kReconnectEvery = std::chrono::milliseconds(100);
 constexpr uint64_t kMostChunks = 1 << 20;  // of the central test set: a task each, in memory
 constexpr uint32_t kMostSlots = 4096;      // of one node: more would hold most of any cohort
 // A node that is there but gets nothing done keeps its leases for so many times a lease's time:

@@ -1,0 +1,37 @@
+#include "proto/wire/connection.h"
+
+#include <chrono>
+
+namespace macaw::wire {
+namespace {
+
+// How long to wait for one attempt, which the call itself then waits for, too; and how often to
+// look whether to stop.
+constexpr Duration kPatience = std::chrono::seconds(1);
+constexpr Duration kPiece = std::chrono::milliseconds(50);
+
+}  // namespace
+
+std::shared_ptr<Connection::Line> Connection::Dial(absl::FunctionRef<bool()> stop) {
+  const std::shared_ptr<Line> line = [this] {
+    MutexLock lock(&mutex_);
+    return line_;
+  }();
+  const TimePoint end = SteadyClock().Now() + kPatience;
+  while (true) {
+    const auto state = line->channel->GetState(/*try_to_connect=*/true);
+    const bool under_way = state == GRPC_CHANNEL_IDLE || state == GRPC_CHANNEL_CONNECTING;
+    if (!under_way || stop() || SteadyClock().Now() >= end) return line;
+    line->channel->WaitForStateChange(state, std::chrono::system_clock::now() + kPiece);
+  }
+}
+
+void Connection::CallEnded(const std::shared_ptr<Line>& line, const absl::Status& status) {
+  if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) return;
+  const auto state = line->channel->GetState(/*try_to_connect=*/false);
+  if (state == GRPC_CHANNEL_READY || state == GRPC_CHANNEL_IDLE) return;
+  MutexLock lock(&mutex_);
+  if (line_ == line) line_ = std::make_shared<Line>(make_());
+}
+
+}  // namespace macaw::wire

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <grpcpp/channel.h>
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "core/clock.h"
+#include "core/mutex.h"
+#include "macaw/v1/fleet.grpc.pb.h"
+
+namespace macaw::wire {
+
+// The connection to a server. gRPC dials one that is broken again and again by itself, at a pace of
+// its own, and gets on with that only while somebody polls. Here each call dials once at most, so
+// the caller decides how often a server that is gone is looked for. Thread-safe.
+class Connection {
+ public:
+  struct Line {
+    explicit Line(std::shared_ptr<grpc::Channel> made) : channel(std::move(made)), stub(channel) {}
+    const std::shared_ptr<grpc::Channel> channel;
+    v1::Fleet::Stub stub;
+  };
+  using MakeChannel = std::function<std::shared_ptr<grpc::Channel>()>;
+
+  explicit Connection(MakeChannel make)
+      : make_(std::move(make)), line_(std::make_shared<Line>(make_())) {}
+
+  // For one call. Where it cannot be connected for now, the call fails with the reason. `stop` is
+  // asked now and then.
+  std::shared_ptr<Line> Dial(absl::FunctionRef<bool()> stop) ABSL_LOCKS_EXCLUDED(mutex_);
+  // After a call that failed with `status`: a line that could not be connected is not dialled again
+  // before the next call.
+  void CallEnded(const std::shared_ptr<Line>& line, const absl::Status& status)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  const MakeChannel make_;
+  Mutex mutex_;
+  std::shared_ptr<Line> line_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace macaw::wire
