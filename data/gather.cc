@@ -12,9 +12,9 @@
 namespace macaw::data {
 namespace {
 
-// One row's elements are converted alone and each by the same two operations, so the bits of a row
-// depend neither on its place in the store nor on its neighbours. The stored bytes may lie at any
-// address: loads go through memcpy, which costs nothing once vectorised.
+// Each element is converted on its own by the same two operations, so the bits of a row depend
+// neither on its place in the store nor on its neighbours. The bytes may be unaligned: they are
+// read by memcpy, which costs nothing in vectorised code.
 template <typename From, typename To>
 inline void Affine(const std::byte* from, size_t count, To scale, To shift, To* to) {
   for (size_t i = 0; i < count; ++i) {
@@ -41,7 +41,7 @@ MACAW_CLONES void AffineRun(const float*, const std::byte* from, size_t count, d
   Affine<float>(from, count, scale, shift, to);
 }
 
-// The per-feature form, for examples whose every element is a channel.
+// The same for examples in which every element is a channel of its own.
 template <typename From, typename To>
 void AffineEach(const std::byte* from, const std::vector<double>& scale,
                 const std::vector<double>& shift, To* to) {
@@ -52,8 +52,8 @@ void AffineEach(const std::byte* from, const std::vector<double>& scale,
   }
 }
 
-// Moves an image by (down, right) pixels with zeros coming in, then mirrors it: what padding by p
-// and cropping at (p + down, p + right) does. `image` is channels x height x width.
+// Moves an image by (down, right) pixels, filling with zeros, then mirrors it. This is the same as
+// padding by p and cropping at (p + down, p + right). `image` is channels x height x width.
 template <typename T>
 void Shift(std::span<T> image, std::vector<T>& scratch, const std::vector<int64_t>& shape,
            int64_t down, int64_t right, bool mirror) {
@@ -172,7 +172,8 @@ void BatchGather::Gather(const Rows& rows, std::span<const uint32_t> positions,
                                 : convert(static_cast<const float*>(nullptr));
       const std::span<T> example(to, elements_);
       if (noisy) {
-        // Of the row itself, so that every epoch, stage and evaluation sees the same.
+        // The noise depends on the row alone, so it is the same in every epoch, stage and
+        // evaluation.
         noise.resize(elements_);
         RandomStream({.seed = rows.noise.seed,
                       .purpose = Purpose::kNoise,

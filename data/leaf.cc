@@ -13,7 +13,7 @@
 namespace macaw::data {
 namespace {
 
-// Rows of one half (training or test): parsed in file order, handed out user by user.
+// The rows of the training or of the test files: parsed in file order, then copied user by user.
 struct Half {
   LeafRows rows;
   std::map<std::string, size_t> place;  // user -> position in rows.users
@@ -39,7 +39,7 @@ absl::StatusOr<Half> ReadHalf(const std::string& path, Digester& digest) {
   return half;
 }
 
-// Appends the user's rows of one half to the store; a user that the half does not know has none.
+// Appends the user's rows to the store. A user who is not in these files has none.
 void AppendUser(const Half& half, const std::string& user, ExampleStore& store,
                 std::vector<double>& labels) {
   const auto found = half.place.find(user);

@@ -19,10 +19,10 @@ using Json = nlohmann::ordered_json;
 constexpr Split kSplits[] = {Split::kTrain, Split::kValidation, Split::kTest};
 constexpr const char* kOffsetNames[] = {"train_offsets", "val_offsets", "test_offsets"};
 
-// Where each tensor goes; the header is complete before any row is read.
+// The place of each tensor in the file. The header is complete before any row is read.
 class Plan {
  public:
-  // Returns the tensor's place in the data.
+  // Reserves room for a tensor and returns its offset in the data.
   uint64_t Add(const std::string& name, const char* dtype, std::vector<uint64_t> shape,
                uint64_t bytes) {
     header_[name] = {
@@ -46,7 +46,7 @@ class Plan {
   uint64_t end_ = 0;
 };
 
-// Copies rows into their places of the file, a few megabytes at a time.
+// Writes rows to their places in the file, a few megabytes at a time.
 class RowWriter {
  public:
   RowWriter(AtomicFile& file, uint64_t features_at, uint64_t row_bytes)
@@ -99,7 +99,7 @@ std::map<std::string, std::string> Metadata(const DatasetInfo& info) {
   }
   const auto number = [](std::string* out, double x) {
     *out += Json(x).dump();
-  };  // shortest exact form
+  };  // the shortest exact form
   metadata["scale"] = Json(info.transform.scale).dump();
   if (!info.transform.mean.empty())
     metadata["mean"] = absl::StrJoin(info.transform.mean, ",", number);

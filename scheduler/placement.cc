@@ -10,10 +10,10 @@ namespace {
 
 using Terms = std::array<double, 9>;
 
-// A long client on a slow slot may become much longer than a short one, and nobody can take it
-// over: such a slot has to promise an earlier end, by this many standard deviations (chosen in
-// virtual rounds: at 30 % noise on slots of three speeds it halves what is lost). Without noise it
-// is nothing, on equal slots it changes nothing.
+// A long client on a slow slot may take much longer than predicted, and no other slot can take it
+// over. So such a slot must promise an end that is earlier by this many standard deviations. Chosen
+// in virtual rounds: with 30 % noise on slots of three speeds it halves the loss. Without noise,
+// and on equal slots, it changes nothing.
 constexpr double kAversion = 1.5, kMostAversion = 0.8;
 
 Terms TermsOf(const Costs& costs) {
@@ -30,7 +30,7 @@ double AversionOf(const Costs& costs) {
 Placement::Placement(std::span<const WorkerInfo> workers) : workers_(workers) {
   std::map<Terms, size_t> classes;
   for (size_t w = 0; w < workers.size(); ++w) {
-    if (workers[w].slots == 0) {  // takes nobody
+    if (workers[w].slots == 0) {  // the worker gets no clients
       class_of_.push_back(0);
       first_slot_.push_back(slots_.size());
       continue;
@@ -86,7 +86,8 @@ Placement::Turn Placement::Put(const CohortEntry& entry) {
       best = slot;
     }
   };
-  // A class is judged by a worker that holds nothing of this client; those that do come on top.
+  // A class of workers is judged by a worker that holds none of this client's data. Workers that
+  // hold some are considered separately.
   const bool placed = work.state_at != WorkerId{} || work.data_at != WorkerId{};
   const bool plain = !placed && !work.state;
   for (size_t c = 0; c < fronts_.size(); ++c) {

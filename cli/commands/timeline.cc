@@ -23,7 +23,7 @@ void Part(absl::string_view name, double micros, absl::string_view what) {
   std::cout << absl::StrFormat("  %-10s %10.3f ms   %s\n", name, micros / 1e3, what);
 }
 
-// The phases of the rounds asked for, first and last.
+// The first and last phase of the requested rounds.
 absl::StatusOr<std::pair<size_t, size_t>> PhasesOf(const Timeline& timeline,
                                                    const std::string& rounds) {
   const size_t count = timeline.phases.size();

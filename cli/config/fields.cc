@@ -19,8 +19,8 @@ std::vector<std::string> Names(const std::vector<data::Choice>& choices) {
   return names;
 }
 
-// A key of data.normalise: until it is given, what the data itself suggests for it holds. A list
-// that is given may be empty, which differs from one that is left out.
+// A key of data.normalise. Until it is given it holds what the data itself suggests. A list may be
+// given as empty, which differs from not giving it.
 Field Normalise(bool NormaliseGiven::*key, Field field) {
   field.set = [key, set = field.set](Config& config, const Value& value) {
     const bool taken = set(config, value);
@@ -354,7 +354,7 @@ Field DataSourceField(const std::map<std::string, sdk::DataSource>& of_plugins) 
 
 std::vector<Field> AllFields() {
   Fields fields;
-  // Before any table, where TOML wants keys without one.
+  // Before all tables, where TOML wants keys without a table.
   Field plugins =
       List("plugins", AT(plugins), "shared libraries that add algorithms, models, data");
   plugins.is_path = true;

@@ -15,7 +15,7 @@ constexpr double kFoot = 34;
 constexpr const char* kPrepare = "#c77d2e";
 constexpr const char* kTrain = "#d5dde6";
 constexpr const char* kApply = "#7b4fa3";
-// Clients take turns with these, and each round with another pair.
+// Colours of clients: neighbours alternate between two, and each round uses another pair.
 constexpr std::array<std::array<const char*, 2>, 2> kClients = {
     {{"#1f5fa8", "#5b93cf"}, {"#3f8f5b", "#7dbd92"}}};
 
@@ -41,7 +41,7 @@ std::string Time(double micros) {
                       : absl::StrFormat("%.4g s", micros / 1e6);
 }
 
-// 1, 2 or 5 times a power of ten: some ten of them in `span`.
+// The distance between ticks: 1, 2 or 5 times a power of ten, about ten of them in `span`.
 double TickOf(double span) {
   const double power = std::pow(10, std::floor(std::log10(span / 10)));
   for (const double step : {1, 2, 5}) {

@@ -35,7 +35,8 @@ void Append(WorkerQueue& queue, const CohortEntry& entry) {
 void PlaceLongestFirst(const Cohort& cohort, std::span<const WorkerInfo> workers, Plan& plan) {
   std::vector<std::pair<double, const CohortEntry*>> order;
   order.reserve(cohort.entries.size());
-  // One scale for everybody: the first worker's, since devices differ in speed more than in shape.
+  // Measures all queues by the first worker's costs, because devices differ more in speed than in
+  // the shape of their costs.
   for (const CohortEntry& entry : cohort.entries)
     order.emplace_back(workers[0].costs.Anywhere(WorkOf(entry)), &entry);
   std::stable_sort(order.begin(), order.end(),
