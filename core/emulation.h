@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "core/ids.h"
 
 namespace macaw {
@@ -25,9 +24,6 @@ struct EmulationConfig {
 
   bool any() const { return !slowdown.empty() || environment != "none" || pause_probability > 0; }
 };
-
-// Names the value that is out of range.
-absl::Status Validate(const EmulationConfig& config);
 
 struct EmulatedPlace {
   uint32_t slot = 0;   // numbered over all slots of the run, from 0

@@ -51,7 +51,7 @@ DispatchQueue::DispatchQueue(const Plan& plan) : hand_out_(plan.hand_out) {
 }
 
 double DispatchQueue::SecondsOn(const Worker& worker, const CohortEntry& entry) const {
-  return worker.info.costs.Seconds(WorkOf(entry), worker.info.worker);
+  return worker.info.costs.Seconds(WorkOf(entry));
 }
 
 // By which factor clients take longer than planned, judged by this round's times.
@@ -226,7 +226,8 @@ void DispatchQueue::Balance(double now) {
   std::vector<std::pair<double, CohortEntry>> rest;
   const Costs scale = workers_.begin()->second.info.costs;
   const auto add = [&](std::deque<CohortEntry>& queue) {
-    for (const CohortEntry& entry : queue) rest.emplace_back(scale.Anywhere(WorkOf(entry)), entry);
+    for (const CohortEntry& entry : queue)
+      rest.emplace_back(scale.WithoutState(WorkOf(entry)), entry);
     queue.clear();
   };
   add(common_);

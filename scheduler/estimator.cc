@@ -89,7 +89,7 @@ Costs Estimator::CostsOf(WorkerId worker) const {
 
 Prediction Estimator::Predict(WorkerId worker, const CohortEntry& entry) const {
   const Costs costs = CostsOf(worker);
-  const double seconds = costs.Seconds(WorkOf(entry), worker);
+  const double seconds = costs.Seconds(WorkOf(entry));
   return {.seconds = seconds, .deviation = seconds * costs.uncertainty};
 }
 

@@ -14,12 +14,12 @@ namespace macaw::scheduler {
 // Fills slots over predicted time. Each client goes to the slot that would *finish* it first; with
 // different speeds, this need not be the slot that is free first. If times are uncertain, a slot on
 // which the client takes long must promise an earlier end (placement.cc). Workers with equal costs
-// form a class. For a client only the earliest slot of each class is considered, and those of
-// workers that hold its state or data: O(classes + log slots). Ties go to the lower worker and
-// slot, so a placement is a function of its inputs. One owner.
+// form a class, and for a client only the earliest slot of each class is considered: O(classes +
+// log slots). Ties go to the lower worker and slot, so a placement is a function of its inputs. One
+// owner.
 class Placement {
  public:
-  // `workers` must outlive it; all slots are free at 0.
+  // All slots are free at 0.
   explicit Placement(std::span<const WorkerInfo> workers);
 
   struct Turn {
@@ -32,7 +32,6 @@ class Placement {
   void Occupy(size_t worker, uint32_t slot, double until);
 
   size_t slots() const { return slots_.size(); }
-  double latest() const { return latest_; }  // when the last slot becomes free
 
  private:
   struct Slot {
@@ -47,20 +46,17 @@ class Placement {
   struct Front {
     double free = 0;
     size_t slot = 0;
-    double fixed = 0, row = 0, step = 0, log_step = 0;
+    double fixed = 0, state = 0, row = 0, step = 0, log_step = 0;
     double aversion = 0;
-    const Costs* costs = nullptr;
   };
 
   void Move(size_t slot, double until);
 
-  std::span<const WorkerInfo> workers_;
   std::vector<Slot> slots_;
   std::vector<size_t> first_slot_;  // of each worker
   std::vector<size_t> class_of_;    // of each worker
   std::vector<Front> fronts_;       // per class, contiguous because every client reads all of them
   std::vector<Order> order_;        // per class
-  double latest_ = 0;
 };
 
 }  // namespace macaw::scheduler

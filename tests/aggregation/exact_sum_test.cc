@@ -100,7 +100,7 @@ TEST(ExactSum, ReducesNumbersByHand) {
   }
 }
 
-TEST(ExactSum, NobodyGivesNoMeanAndAZeroSum) {
+TEST(ExactSum, WithoutContributionsThereIsNoMeanAndTheSumIsZero) {
   ExactSum sum = *ExactSum::Make(AllKinds(5), {});
   const Aggregate result = *std::move(sum).Report();
   EXPECT_EQ(result.clients, 0u);
@@ -281,7 +281,7 @@ TEST(ExactSum, ARefusedContributionLeavesNoTrace) {
   refuses([](TestClient& c) { c.id = ClientId(1), c.weight = 1; }, "has its vector already");
 }
 
-TEST(ExactSum, AcceptsAnEqualLayoutOfAnotherMake) {
+TEST(ExactSum, AcceptsAnEqualLayoutThatIsAnotherObject) {
   ExactSum sum = *ExactSum::Make({{.name = "w", .layout = Vector(3, DType::kF32)}}, {});
   EXPECT_TRUE(Client(1, 1, Vector(3, DType::kF32), {1, 2, 3}).AddTo(sum).ok());
 }
@@ -373,7 +373,7 @@ TEST(Plan, KeepsEverySumBelowTheTopOfAnInteger) {
   }
 }
 
-TEST(ExactSum, MergesOnlyItsOwnKind) {
+TEST(ExactSum, MergesOnlySumsOfTheSamePlan) {
   const ChannelSpec channel{.name = "w", .layout = Vector(3, DType::kF32)};
   ChannelSpec narrower = channel;
   narrower.bound = 1;

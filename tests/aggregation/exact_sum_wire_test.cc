@@ -93,7 +93,7 @@ TEST_F(ExactSumWire, RefusesCountsThatThePlanDoesNotAllow) {
   EXPECT_FALSE(Decode(With<uint64_t>(kFirstMaxAbs + 4 * 16 + 8, UINT64_MAX)).ok());
 }
 
-TEST_F(ExactSumWire, RefusesSumsThatNobodyCanHaveReached) {
+TEST_F(ExactSumWire, RefusesSumsThatNoClientsCanHaveReached) {
   const size_t first = 256;  // 80 + 10 · 16, padded
   ASSERT_TRUE(Decode(With<int64_t>(first, 0)).ok());
   for (const int64_t forged : {INT64_MAX, INT64_MIN, int64_t{1} << 62, -(int64_t{1} << 61)}) {

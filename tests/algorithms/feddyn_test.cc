@@ -46,7 +46,7 @@ TEST(FedDyn, KeepsHAtTheMeanOfTheClientsGradientsEvenWhenSomeAreLost) {
   }
 }
 
-TEST(FedDyn, ByHand) {
+TEST(FedDyn, OneRoundByHand) {
   // One of two clients, f = ½(w − b)², two steps, η = .1, α = .5, x₀ = 0, b = 1:
   // θ₁ = .1, θ₂ = .1 − .1·(−.9 + .5·.1) = .185. g = −.0925; h = −(.5/2)·.185 = −.04625;
   // x = .185 + .04625/.5 = .2775.

@@ -28,7 +28,7 @@ RoundLoop Constant(const std::string& name, Parameters parameters) {
           {.steps = 1, .parameters = std::move(parameters), .lr = 1}};
 }
 
-TEST(FedOpt, MomentsOfAConstantUpdateAreWhatTheyShouldBe) {
+TEST(FedOpt, MomentsOfAConstantUpdateMatchTheFormula) {
   RoundLoop adam = Constant("fedadam", {});
   RoundLoop adagrad = Constant("fedadagrad", {});
   for (int t = 1; t <= 20; ++t) {

@@ -52,7 +52,7 @@ TEST(AlignedBuffer, IsAlignedAndZeroWhateverItsSize) {
   EXPECT_THROW(AlignedBuffer::Unset(size_t{1} << 60), std::bad_alloc);
 }
 
-TEST(AlignedBuffer, CanBeMappedBySomebodyElseAndOutlivesItsOwner) {
+TEST(AlignedBuffer, AMappingOutlivesTheOwner) {
   constexpr size_t kSize = 3 * kMiB + 24;
   int told[2];
   ASSERT_EQ(pipe(told), 0);
@@ -82,7 +82,7 @@ TEST(AlignedBuffer, CanBeMappedBySomebodyElseAndOutlivesItsOwner) {
   for (const int end : told) close(end);
 }
 
-TEST(AlignedBuffer, IsGoneFromWhereItWasMoved) {
+TEST(AlignedBuffer, IsEmptyAfterAMove) {
   Digest digest;
   AlignedBuffer from = SealedBuffer(2 * kMiB, digest);
   const SharedPlace place = from.place().value();
@@ -94,7 +94,7 @@ TEST(AlignedBuffer, IsGoneFromWhereItWasMoved) {
   EXPECT_TRUE(Maps(place, digest, 2 * kMiB));
 }
 
-TEST(AlignedBuffer, WhatNobodyAsksForGoesBack) {
+TEST(AlignedBuffer, MemoryThatNobodyAsksForIsGivenBack) {
   const auto files = [] {
     int count = 0;
     for (const auto& file : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -111,7 +111,7 @@ TEST(AlignedBuffer, WhatNobodyAsksForGoesBack) {
   EXPECT_LE(files(), 3);
 }
 
-TEST(AlignedBuffer, UsesItsMemoryAgainOnceNobodyReadsIt) {
+TEST(AlignedBuffer, ReusesMemoryWhenNobodyReadsItAnyMore) {
   constexpr size_t kSize = 5 * kMiB + 24;  // of no other test
   Digest digest, next;
   SharedPlace place;
@@ -141,7 +141,7 @@ TEST(AlignedBuffer, UsesItsMemoryAgainOnceNobodyReadsIt) {
   EXPECT_FALSE(Maps(place, next, kSize));
 }
 
-TEST(AlignedBuffer, IsNotToBeMappedBeforeItIsSealedNorWhenSmall) {
+TEST(AlignedBuffer, CannotBeMappedBeforeItIsSealedOrWhenItIsSmall) {
   const AlignedBuffer open = AlignedBuffer::Shareable(2 * kMiB);
   EXPECT_FALSE(open.place().has_value());
   Digest digest;
@@ -151,7 +151,7 @@ TEST(AlignedBuffer, IsNotToBeMappedBeforeItIsSealedNorWhenSmall) {
   EXPECT_FALSE(ours.place().has_value());
 }
 
-TEST(AlignedBuffer, MapsNothingElse) {
+TEST(AlignedBuffer, RefusesToMapWhatIsNoSealedBufferOfThatDigest) {
   Digest digest, other;
   const AlignedBuffer buffer = SealedBuffer(2 * kMiB, digest);
   const AlignedBuffer equally_large = SealedBuffer(2 * kMiB - 8, other);
@@ -177,7 +177,7 @@ TEST(AlignedBuffer, MapsNothingElse) {
   for (const int file : {pipe_ends[0], pipe_ends[1], loose}) close(file);
 }
 
-TEST(AlignedBufferDeathTest, IsNotWrittenAfterItWasSealed) {
+TEST(AlignedBufferDeathTest, AWriteAfterSealCrashes) {
   Digest digest;
   AlignedBuffer buffer = SealedBuffer(2 * kMiB, digest);
   EXPECT_DEATH(buffer.bytes()[0] = std::byte{1}, "");

@@ -28,7 +28,7 @@ struct Counter {
   }
 };
 
-TEST(Mutex, WakesEverybodyWhoseConditionHolds) {
+TEST(Mutex, WakesEveryWaiterWhoseConditionHolds) {
   Counter counter;
   std::atomic<int> woken = 0;
   std::vector<std::thread> waiters;
@@ -46,7 +46,7 @@ TEST(Mutex, WakesEverybodyWhoseConditionHolds) {
   EXPECT_EQ(woken, 8);
 }
 
-TEST(Mutex, OneThatWaitsShowsWhatItChanged) {
+TEST(Mutex, AThreadThatWaitsWakesTheOthersForWhatItChanged) {
   Counter counter;
   std::thread other([&] { counter.WaitFor(1); });
   {
@@ -58,7 +58,7 @@ TEST(Mutex, OneThatWaitsShowsWhatItChanged) {
   other.join();
 }
 
-TEST(Mutex, WaitsNoLongerThanAsked) {
+TEST(Mutex, AwaitForReturnsAfterItsTimeout) {
   Mutex mutex;
   MutexLock lock(&mutex);
   const TimePoint start = SteadyClock().Now();
@@ -101,7 +101,7 @@ TEST(Mutex, EndsOfPatienceRaceWithWakeUps) {
   EXPECT_TRUE(enough()) << in_time << " in time, " << too_late << " too late";
 }
 
-TEST(Mutex, WhoSeesWhatItWaitedForMayDestroyIt) {
+TEST(Mutex, MayBeDestroyedByTheThreadThatWaited) {
   Executor executor("other", 1);
   for (int i = 0; i < 20'000; ++i) {
     auto counter = std::make_unique<Counter>();

@@ -37,7 +37,7 @@ class Csv : public testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(Csv, FindsTheLabelByNameNumberOrPlace) {
+TEST_F(Csv, FindsTheLabelColumnByNameNumberOrPosition) {
   for (const char* column : {"class", "1"}) {
     const auto dataset = Whole(With("u,\"class\",v\n1,7,2\n3,5,4\n", {.label_column = column}));
     ASSERT_NE(dataset, nullptr) << column;
@@ -144,7 +144,7 @@ TEST_F(Csv, TabsSeparateEmptyCells) {
   EXPECT_EQ(Whole(With("x\ty\n1\t0\n 2\t\"1\"\n"))->info().classes, 2);
 }
 
-TEST_F(Csv, AHeaderOfNumbersIsOneWhenAColumnIsNamed) {
+TEST_F(Csv, ALineOfNumbersIsAHeaderIfAColumnIsNamedAfterOneOfThem) {
   const auto dataset = Whole(With("label,0,1\n7,1,2\n5,3,4\n", {.label_column = "label"}));
   ASSERT_NE(dataset, nullptr);
   EXPECT_EQ(dataset->info().train_examples, 2u);
@@ -165,7 +165,7 @@ TEST_F(Csv, RefusesDamageByLineAndColumn) {
   EXPECT_THAT(Refusal("1\n2\n"), HasSubstr("at least one feature"));
 }
 
-TEST_F(Csv, RefusesColumnsThatAreNotThereOrNamedTwice) {
+TEST_F(Csv, RefusesMissingColumnsAndColumnsNamedTwice) {
   EXPECT_THAT(Refusal("a,b\n1,2\n", {.label_column = "c"}),
               AllOf(HasSubstr("data.label_column \"c\""), HasSubstr("(a, b)")));
   EXPECT_THAT(Refusal("1,2\n", {.client_column = "c"}), HasSubstr("has no header"));

@@ -124,7 +124,7 @@ TEST(Partition, KClassesGivesExactlyKAndSharesEvenly) {
     EXPECT_EQ(size, 150u);  // 12 owners a class, 50 rows each
 }
 
-TEST(Partition, KClassesRefusesWhatCannotBeDealt) {
+TEST(Partition, KClassesRefusesImpossibleRequests) {
   EXPECT_THAT(AssignOwners({.scheme = "k-classes", .clients = 40, .classes_per_client = 11},
                            MakePool(600, 10))
                   .status()

@@ -197,7 +197,7 @@ TEST_F(SpoiledFile, SaysThatTestRowsAreTrainingRows) {
   EXPECT_THAT(notes(), HasSubstr("rows of test_offsets"));
 }
 
-TEST_F(SpoiledFile, NamesAllOfItsClassesOrIsRefused) {
+TEST_F(SpoiledFile, MustNameAllItsClassesOrNone) {
   metadata_["class_names"] = R"(["cat", "dog"])";
   ASSERT_TRUE(WriteSafetensors(path_, tensors_, metadata_).ok());
   EXPECT_THAT((*OpenDataset(Prepared(path_), {}))->info().class_names, ElementsAre("cat", "dog"));

@@ -75,7 +75,7 @@ TEST(Synthetic, SplitsAreThatFractionOfEachClient) {
   EXPECT_EQ(dataset->CentralTest().size(), test);
 }
 
-TEST(Synthetic, HasTheLawOfThePaper) {
+TEST(Synthetic, HasThePapersDistribution) {
   DataOptions options = Options(2000);
   options.synthetic.max_size = 0;
   options.resident = "false";

@@ -65,7 +65,7 @@ INSTANTIATE_TEST_SUITE_P(Policies, EveryHandOut,
                                            "round_robin", "uniform"),
                          [](const auto& policy) { return policy.param; });
 
-TEST(DispatchQueue, AWholeQueueGoesOutAtOnceAndNobodyTakesFromIt) {
+TEST(DispatchQueue, KWholeHandsOutAQueueAtOnceAndOthersTakeNothingFromIt) {
   DispatchQueue queue(
       Planned("round_robin", std::vector<uint64_t>(10, 5), {{WorkerId(1)}, {WorkerId(2)}}));
   EXPECT_EQ(queue.Take({.worker = WorkerId(1)}).clients.size(), 5u);
@@ -104,7 +104,7 @@ TEST(DispatchQueue, PiecesShrinkTowardsTheEnd) {
   EXPECT_EQ(last, 1u);
 }
 
-TEST(DispatchQueue, APieceIsWorthTheTrip) {
+TEST(DispatchQueue, APieceHasAtLeastTheMinimumWork) {
   DispatchQueue queue(Planned("planned_stealing", std::vector<uint64_t>(16, 5),
                               {{WorkerId(1), 1, kKnown}, {WorkerId(2), 1, kKnown}}));
   EXPECT_EQ(queue.Take({.worker = WorkerId(1), .least_seconds = 30}).clients.size(), 6u);
@@ -176,7 +176,7 @@ TEST(DispatchQueue, SomebodyIsAlwaysDueToAskWhileClientsAreLeft) {
   }
 }
 
-TEST(DispatchQueue, ASlotThatMakesNoProgressGetsNothingMore) {
+TEST(DispatchQueue, AStalledSlotGetsNoMoreClients) {
   std::vector<WorkerInfo> workers = {{.worker = WorkerId(1), .costs = kKnown},
                                      {.worker = WorkerId(2), .costs = kKnown}};
   DispatchQueue queue(Planned("planned_stealing", std::vector<uint64_t>(40, 10), workers));
@@ -188,7 +188,7 @@ TEST(DispatchQueue, ASlotThatMakesNoProgressGetsNothingMore) {
     ASSERT_FALSE(queue.Take({.worker = WorkerId(1), .now = now}).clients.empty());
 }
 
-TEST(DispatchQueue, WhatCameBackGoesOutAgainSoon) {
+TEST(DispatchQueue, ClientsThatCameBackAreHandedOutFirst) {
   DispatchQueue queue(Planned("planned_stealing", std::vector<uint64_t>(2000, 10),
                               {{WorkerId(1), 1, kKnown}, {WorkerId(2), 1, kKnown}}));
   const Piece piece = queue.Take({.worker = WorkerId(1)});

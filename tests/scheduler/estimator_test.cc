@@ -147,7 +147,7 @@ TEST(Estimator, AFewTimesScaleTheSharedPrior) {
   EXPECT_LT(ErrorOf(estimator, kFast, 1), 0.05);
 }
 
-TEST(Estimator, StateIsATermOfItsOwn) {
+TEST(Estimator, ReadingAStateHasItsOwnTerm) {
   Estimator estimator;
   estimator.AddWorker(kFast, "cpu");
   RandomStream stream({.seed = 13});
@@ -166,7 +166,7 @@ TEST(Estimator, StateIsATermOfItsOwn) {
               0.004, 1e-4);
 }
 
-TEST(Estimator, IgnoresTimesThatAreNone) {
+TEST(Estimator, IgnoresInvalidTimes) {
   Estimator estimator;
   estimator.AddWorker(kFast, "cpu");
   estimator.Observe(kFast, {.load = 10, .steps = 1}, {.train_seconds = NAN});

@@ -68,7 +68,7 @@ TEST_P(EveryPolicy, SaysWhyInASentence) {
   EXPECT_THAT(plan.reason, ::testing::EndsWith("."));
 }
 
-TEST_P(EveryPolicy, HasNoQueueWhereNobodyIs) {
+TEST_P(EveryPolicy, GivesNothingToAWorkerWithoutSlots) {
   const Plan plan = scheduler_->Assign(MakeCohort({1, 2, 3}), {});
   EXPECT_TRUE(plan.queues.empty());
   EXPECT_TRUE(plan.common.empty());  // whoever plans for nobody keeps the clients
@@ -83,7 +83,7 @@ std::vector<std::string> PolicyNames() {
 INSTANTIATE_TEST_SUITE_P(Policies, EveryPolicy, ::testing::ValuesIn(PolicyNames()),
                          [](const auto& policy) { return policy.param; });
 
-TEST(MakeScheduler, NamesThePoliciesThereAre) {
+TEST(MakeScheduler, AnUnknownPolicyIsRefusedWithTheListOfPolicies) {
   const absl::Status status = MakeScheduler({.policy = "magic"}).status();
   EXPECT_THAT(
       std::string(status.message()),
@@ -138,27 +138,15 @@ TEST(LongestFirstScheduler, PutsALongClientOnTheFastSlotAlthoughItIsBusy) {
   EXPECT_TRUE(plan.queues[1].queue.empty());
 }
 
-TEST(LongestFirstScheduler, AClientWaitsForItsStateUnlessMovingItIsCheaper) {
-  Costs costs{.state_move = 50};
-  const std::vector<WorkerInfo> workers = {{.worker = WorkerId(1), .costs = costs},
-                                           {.worker = WorkerId(2), .costs = costs}};
+TEST(LongestFirstScheduler, CountsTheTimeThatReadingAStateTakes) {
+  const std::vector<WorkerInfo> workers = {{.worker = WorkerId(1), .costs = {.state = 300}},
+                                           {.worker = WorkerId(2), .costs = {.row = 2}}};
   Cohort cohort = MakeCohort({100, 30});
-  for (CohortEntry& entry : cohort.entries) {
-    entry.has_state = true;
-    entry.state_at = WorkerId(2);
-  }
-  // The first goes home; the second would wait 100 there and then take 30, and 80 elsewhere.
-  Plan plan = LongestFirstScheduler().Assign(cohort, workers);
-  EXPECT_EQ(plan.queues[1].queue.front().client, ClientId(0));
-  EXPECT_EQ(plan.queues[0].queue.front().client, ClientId(1));
-  cohort = MakeCohort({100, 90});
-  cohort.entries[0].data_at = WorkerId(1);
-  cohort.entries[1].data_at = WorkerId(1);
-  costs = {.row_move = 5};
-  plan = LongestFirstScheduler().Assign(
-      cohort, std::vector<WorkerInfo>{{.worker = WorkerId(1), .costs = costs},
-                                      {.worker = WorkerId(2), .costs = costs}});
-  EXPECT_EQ(plan.queues[0].queue.size(), 2u);
+  for (CohortEntry& entry : cohort.entries) entry.has_state = true;
+  // Worker 2 trains at half the speed, but both clients end there before one has its state on 1.
+  const Plan plan = LongestFirstScheduler().Assign(cohort, workers);
+  EXPECT_TRUE(plan.queues[0].queue.empty());
+  EXPECT_EQ(plan.queues[1].finish, 260);
 }
 
 TEST(PlannedStealingScheduler, NamesTheWorkerThatWouldEndLast) {

@@ -78,7 +78,7 @@ TEST(Guard, EndsTheRoundWithWhatAServerThrew) {
   EXPECT_THAT(std::string(server->Load({}).message()), HasSubstr("cannot load"));
 }
 
-TEST(Guard, AHalfThatIsMissingIsAnError) {
+TEST(Guard, AMissingServerOrClientHalfIsAnError) {
   Description empty = Throwing();
   empty.client = [](const auto&) -> absl::StatusOr<std::unique_ptr<algorithms::ClientAlgorithm>> {
     return nullptr;

@@ -83,7 +83,7 @@ TEST_P(ClientStateStoreContract, NothingIsOverwritten) {
   EXPECT_TRUE(state.Equals(*store_->Get(Version(7, 1, 3))));
 }
 
-TEST_P(ClientStateStoreContract, ABatchIsAsManySingleOnes) {
+TEST_P(ClientStateStoreContract, ABatchEqualsSingleCalls) {
   std::vector<TestState> states;
   std::vector<NamedBlob> batch;
   std::vector<Attempt> versions;
@@ -207,7 +207,7 @@ TEST_P(ClientStateStoreContract, FlushesAnyNumberOfTimes) {
   EXPECT_TRUE(state.Equals(*store_->Get(Version(7, 1, 3))));
 }
 
-TEST_P(ClientStateStoreContract, ItsDigestIsOverClientsAndContentsAndNotVersions) {
+TEST_P(ClientStateStoreContract, TheDigestDependsOnClientsAndContentsOnly) {
   const TestState one(schema_, 1);
   const TestState two(schema_, 2);
   for (const auto& [version, state] :
