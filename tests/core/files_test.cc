@@ -10,7 +10,7 @@
 
 #include "core/digest.h"
 
-// Stands before the C library's in this program: notes which files and folders are synced.
+// Replaces the C library's fsync in this program, to record which files and folders are synced.
 namespace {
 std::set<std::string>& Synced() {
   static auto* const synced = new std::set<std::string>;

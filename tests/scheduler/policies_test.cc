@@ -68,10 +68,10 @@ TEST_P(EveryPolicy, SaysWhyInASentence) {
   EXPECT_THAT(plan.reason, ::testing::EndsWith("."));
 }
 
-TEST_P(EveryPolicy, GivesNothingToAWorkerWithoutSlots) {
+TEST_P(EveryPolicy, GivesAnEmptyPlanWithoutWorkers) {
   const Plan plan = scheduler_->Assign(MakeCohort({1, 2, 3}), {});
   EXPECT_TRUE(plan.queues.empty());
-  EXPECT_TRUE(plan.common.empty());  // whoever plans for nobody keeps the clients
+  EXPECT_TRUE(plan.common.empty());  // no clients either
 }
 
 std::vector<std::string> PolicyNames() {
@@ -129,7 +129,7 @@ TEST(LongestFirstScheduler, GivesTheFastWorkerMore) {
   EXPECT_NEAR(static_cast<double>(LoadOf(plan.queues[1])) / LoadOf(plan.queues[0]), 3.0, 0.1);
 }
 
-// The slot that is free first is not the one that finishes first.
+// The slot that becomes free first is not the one that would finish the client first.
 TEST(LongestFirstScheduler, PutsALongClientOnTheFastSlotAlthoughItIsBusy) {
   const std::vector<WorkerInfo> workers = {{.worker = WorkerId(1)},
                                            {.worker = WorkerId(2), .costs = Costs{}.Slower(10)}};
@@ -143,7 +143,8 @@ TEST(LongestFirstScheduler, CountsTheTimeThatReadingAStateTakes) {
                                            {.worker = WorkerId(2), .costs = {.row = 2}}};
   Cohort cohort = MakeCohort({100, 30});
   for (CohortEntry& entry : cohort.entries) entry.has_state = true;
-  // Worker 2 trains at half the speed, but both clients end there before one has its state on 1.
+  // Worker 2 trains at half the speed, but finishes both clients before worker 1 has read one
+  // state.
   const Plan plan = LongestFirstScheduler().Assign(cohort, workers);
   EXPECT_TRUE(plan.queues[0].queue.empty());
   EXPECT_EQ(plan.queues[1].finish, 260);
@@ -164,9 +165,10 @@ TEST(PlannedStealingScheduler, SplitsOnlyWhatTakesLongEnoughToAskTwice) {
         .Assign(MakeCohort(std::vector<uint64_t>(40, 10)), workers)
         .hand_out;
   };
-  EXPECT_EQ(hand_out(1e-5, true), HandOut::kWhole);    // 1 ms a slot
-  EXPECT_EQ(hand_out(1e-3, true), HandOut::kGuided);   // 100 ms a slot
-  EXPECT_EQ(hand_out(1e-5, false), HandOut::kGuided);  // rows stand for seconds: no telling
+  EXPECT_EQ(hand_out(1e-5, true), HandOut::kWhole);   // 1 ms a slot
+  EXPECT_EQ(hand_out(1e-3, true), HandOut::kGuided);  // 100 ms a slot
+  // Without known times rows count as seconds, which may be wrong.
+  EXPECT_EQ(hand_out(1e-5, false), HandOut::kGuided);
 }
 
 TEST(LowerBound, KnowsSpeedsAndTheSingleHugeClient) {

@@ -91,14 +91,14 @@ TEST_F(RedisStateStoreTest, ARedisThatKeepsNothingOnDiskIsRefused) {
   const auto store = RedisStateStore::Open(server_->options(), schema_, kRun);
   EXPECT_EQ(store.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(store.status().message()), HasSubstr("appendonly"));
-  server_->Tell({"CONFIG", "SET", "save", "3600 1"});  // snapshots will do
+  server_->Tell({"CONFIG", "SET", "save", "3600 1"});  // snapshots are sufficient
   EXPECT_TRUE(RedisStateStore::Open(server_->options(), schema_, kRun).ok());
 }
 
 TEST_F(RedisStateStoreTest, WhatAKilledWriterLeftOfALargeStateIsFound) {
   const auto store = Open();
   ASSERT_TRUE(store->Put(Version(7, 1, 3), state_.views()).ok());
-  // The last piece goes first.
+  // Remove the last piece.
   const std::string key = absl::StrCat("macaw:{", kRun.Hex().substr(0, 32), ":8}:1.4:5");
   server_->Tell({"SET", key, "a piece"});
   std::vector<Attempt> stored;

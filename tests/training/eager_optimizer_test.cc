@@ -106,7 +106,7 @@ TEST(EagerOptimizer, AdamTakesLibTorchsSteps) {
 
 TEST(EagerOptimizer, AdamWWalksAsLibTorchs) { ExpectSameWalk(With("adamw", 0.05, 0.3)); }
 
-// A proximal pull goes into the moments like any gradient.
+// The proximal term is part of the gradient, so it enters the moments.
 TEST(EagerOptimizer, AdamTakesTheAffineCorrection) {
   const HandLine line = Line();
   const models::ModelSpec spec = line.Spec();
