@@ -32,7 +32,7 @@ absl::StatusOr<std::pair<size_t, size_t>> PhasesOf(const Timeline& timeline,
   uint32_t from = 0, to = 0;
   if (!absl::SimpleAtoi(ends.front(), &from) || !absl::SimpleAtoi(ends.back(), &to) || from > to) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--rounds is \"", rounds, "\"; it has to be like 12 or 12:14"));
+        absl::StrCat("--rounds is \"", rounds, "\"; give a round (12) or a range (12:14)"));
   }
   const auto in = [&](const Timeline::Phase& phase) {
     return phase.round >= from && phase.round <= to;
