@@ -45,6 +45,18 @@ class SafetensorsFile {
   std::map<std::string, std::string> metadata_;
 };
 
+// A tensor of a file to be written.
+struct TensorSize {
+  std::string name;
+  std::string dtype;
+  std::vector<uint64_t> shape;
+  uint64_t bytes = 0;
+};
+// The beginning of a file whose data are these tensors, one after another. Its length is a multiple
+// of 64 bytes.
+std::string SafetensorsHeader(const std::vector<TensorSize>& tensors,
+                              const std::map<std::string, std::string>& metadata);
+
 struct TensorToWrite {
   std::string name;
   std::string dtype;

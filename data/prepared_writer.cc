@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_join.h"
 #include "core/files.h"
+#include "core/safetensors.h"
 #include "core/status.h"
 #include "data/prepared.h"
 
@@ -19,30 +20,19 @@ using Json = nlohmann::ordered_json;
 constexpr Split kSplits[] = {Split::kTrain, Split::kValidation, Split::kTest};
 constexpr const char* kOffsetNames[] = {"train_offsets", "val_offsets", "test_offsets"};
 
-// The place of each tensor in the file. The header is complete before any row is read.
+// The tensors in file order. The header is complete before any row is read.
 class Plan {
  public:
   // Reserves room for a tensor and returns its offset in the data.
   uint64_t Add(const std::string& name, const char* dtype, std::vector<uint64_t> shape,
                uint64_t bytes) {
-    header_[name] = {
-        {"dtype", dtype}, {"shape", std::move(shape)}, {"data_offsets", {end_, end_ + bytes}}};
+    tensors_.push_back({name, dtype, std::move(shape), bytes});
     return std::exchange(end_, end_ + bytes);
   }
-  void SetMetadata(const std::map<std::string, std::string>& metadata) {
-    header_["__metadata__"] = metadata;
-  }
-  std::string Header() const {
-    std::string text = header_.dump(-1, ' ', false, Json::error_handler_t::replace);
-    text.resize((8 + text.size() + 63) / 64 * 64 - 8, ' ');
-    std::string bytes(8, '\0');
-    const uint64_t size = text.size();
-    std::memcpy(bytes.data(), &size, 8);
-    return bytes + text;
-  }
+  const std::vector<TensorSize>& tensors() const { return tensors_; }
 
  private:
-  Json header_ = Json::object();
+  std::vector<TensorSize> tensors_;
   uint64_t end_ = 0;
 };
 
@@ -150,7 +140,6 @@ struct FileLayout {
 FileLayout LayOut(const DatasetInfo& info, const Index& index, bool has_lengths) {
   Plan plan;
   FileLayout layout;
-  plan.SetMetadata(Metadata(info));
   const auto add_offsets = [&](const char* name, const std::vector<int64_t>& values) {
     layout.small.emplace_back(plan.Add(name, "I64", {values.size()}, 8 * values.size()),
                               std::as_bytes(std::span(values)));
@@ -174,7 +163,7 @@ FileLayout LayOut(const DatasetInfo& info, const Index& index, bool has_lengths)
     layout.small.emplace_back(
         plan.Add("client_names", "U8", {index.names.size()}, index.names.size()),
         BytesOf(absl::string_view(index.names)));
-  layout.header = plan.Header();
+  layout.header = SafetensorsHeader(plan.tensors(), Metadata(info));
   return layout;
 }
 

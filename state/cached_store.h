@@ -33,12 +33,6 @@ class CachedStateStore final : public ClientStateStore {
     return back_->ForEach(visit);
   }
 
-  // How many reads were served from memory, and how many were not.
-  struct Counts {
-    uint64_t hits = 0, misses = 0;
-  };
-  Counts counts() const ABSL_LOCKS_EXCLUDED(mutex_);
-
  private:
   struct Entry {
     Attempt version;
@@ -55,7 +49,6 @@ class CachedStateStore final : public ClientStateStore {
   mutable absl::flat_hash_map<Attempt, std::list<Entry>::iterator, VersionHash> places_
       ABSL_GUARDED_BY(mutex_);
   mutable uint64_t used_ ABSL_GUARDED_BY(mutex_) = 0;
-  mutable Counts counts_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace macaw::state
