@@ -11,34 +11,34 @@
 
 namespace macaw::aggregation {
 
-// How the values that clients send up one channel become one. With v_i a client's vector, w_i its
-// weight under the run's weight policy and m_i its multiplicity in the cohort:
+// How the clients' values on a channel are combined. v_i is a client's vector, w_i its weight under
+// the run's weight policy, m_i its multiplicity in the cohort:
 enum class Reduction : uint8_t {
   kWeightedMean = 0,  // Σ m_i w_i v_i / Σ m_i w_i
   kMean = 1,          // Σ m_i v_i / Σ m_i
-  kFixedSum = 2,      // Σ m_i v_i / divisor: exactly zero when nobody sends anything
+  kFixedSum = 2,      // Σ m_i v_i / divisor; zero when nobody contributed
   kMax = 3,           // largest value per element
-  kCollect = 4,  // every client's own vector, sorted by client id (robust rules); costs one vector
-                 // a client
+  // Every client's own vector, sorted by client id (for robust rules); needs one vector per client.
+  kCollect = 4,
 };
 
 struct ChannelSpec {
   std::string name;
-  LayoutPtr layout;  // dtype f32: one integer an element; f64: several
+  LayoutPtr layout;  // dtype f32: one integer per element; f64: several
   Reduction reduction = Reduction::kWeightedMean;
-  double bound = 65536;  // M: a client with a larger |value| is refused whole
+  double bound = 65536;  // M: a client with a larger |value| is refused completely
   double divisor = 1;    // kFixedSum
 };
 
-// One client's result, borrowed until Add returns. `values[c]` belongs to channel c.
+// One client's result. The views must live until Add returns. `values[c]` belongs to channel c.
 struct Contribution {
   ClientId client{};
-  double weight = 1;          // w_i, by the run's policy
+  double weight = 1;          // w_i, under the run's weight policy
   uint32_t multiplicity = 1;  // m_i
   std::span<const ConstVectorView> values;
 };
 
-// What a round's grids are fixed from, before the first lease.
+// What determines a round's grids; fixed before the first lease.
 struct GridOrder {
   double max_weight = 1;    // largest m_i w_i of the cohort
   double total_weight = 1;  // Σ m_i w_i over the cohort
@@ -47,11 +47,11 @@ struct GridOrder {
   friend bool operator==(const GridOrder&, const GridOrder&) = default;
 };
 
-// The fixed-point grid of a channel: a product p = m·w·v is kept as round-half-even(p · 2^bits), an
-// integer below 2^50, and sums stay below 2^61, so no order of additions can overflow (DESIGN: bits
+// The fixed-point grid of a channel. A product p = m·w·v is stored as round-half-even(p · 2^bits),
+// an integer below 2^50, and sums stay below 2^61, so that no order of additions can overflow (bits
 // = min(50 − log2 max_weight, 61 − log2 total_weight) − log2 M, logarithms rounded up). For f64
-// channels the remainder of each product is kept on further limbs of the same kind, each
-// `limb_bits` finer.
+// channels the remainder of each product is stored in further limbs, each `limb_bits` finer than
+// the one before.
 struct Grid {
   int bits = 0;
   int limbs = 1;

@@ -13,16 +13,16 @@
 namespace macaw::aggregation {
 namespace {
 
-// The integers of nobody's sum, or the keys of nobody's maximum.
+// Resets a channel: sums to zero, maxima to the key below all others.
 void Clear(std::span<int64_t> integers, Reduction reduction) {
   if (reduction == Reduction::kMax) {
     std::ranges::fill(integers, kNoKey);
   } else if (!integers.empty()) {
-    std::memset(integers.data(), 0, integers.size_bytes());  // three times as fast as fill
+    std::memset(integers.data(), 0, integers.size_bytes());  // three times as fast as std::fill
   }
 }
 
-// The slow path: finds the value that LargestMagnitude objected to and names its place.
+// The slow path after LargestMagnitude found a bad value: finds it and names its place.
 absl::Status DescribeOffender(const ChannelSpec& spec, ConstVectorView view) {
   return DispatchDType(view.dtype(), [&]<typename T>(T) -> absl::Status {
     const std::span<const T> values = view.As<T>();
@@ -138,7 +138,7 @@ absl::Status ExactSum::Add(const Contribution& contribution) {
     return Annotate(why, absl::StrCat("client ", contribution.client.value));
   };
 
-  // Everything is checked before anything changes.
+  // Check everything before changing anything.
   if (contribution.values.size() != plan.channels.size()) {
     return refuse(absl::InvalidArgumentError(absl::StrCat(
         "gave ", contribution.values.size(), " channels instead of ", plan.channels.size())));

@@ -13,9 +13,9 @@
 
 namespace macaw::aggregation {
 
-// The cohort's result on one channel.
+// The combined result of the cohort on one channel.
 struct AggregatedChannel {
-  FlatVector value;    // empty for mean channels when nobody contributed, and for kCollect
+  FlatVector value;    // empty for kCollect, and for mean channels without contributions
   double weight = 0;   // Σ m·w (kWeightedMean) or Σ m (others)
   double max_abs = 0;  // largest |v| seen, for headroom warnings
   std::vector<std::pair<ClientId, FlatVector>> collected;  // kCollect, sorted by client id
@@ -26,11 +26,11 @@ struct Aggregate {
   std::vector<AggregatedChannel> channels;
 };
 
-// Exact sums of a set of contributions over all channels: slots add into their own, a worker merges
-// its slots', the server merges the workers'. Integer addition is associative, so the result is the
-// same bits for any tree, order or number of workers.
+// Exact sums of clients' contributions over all channels. Each slot adds to its own sum, a worker
+// merges its slots' sums, and the server merges the workers' sums. Integer addition is associative,
+// so the result has the same bits for any tree, order or number of workers.
 //
-//   Add (many times, one thread) → Merge (any tree) → Report (once, at the root)
+// Add (many times, one thread) → Merge (any tree) → Report (once, at the root)
 //
 // Not thread-safe; give each thread its own. Movable.
 class ExactSum {
@@ -40,32 +40,33 @@ class ExactSum {
   ExactSum& operator=(ExactSum&&) noexcept;
   ~ExactSum();
 
-  // Checks the whole contribution (layouts, weight ≤ max_weight, every |v| ≤ M and finite) and only
-  // then adds it: a refused one leaves no trace. The error names client, channel, tensor and value.
+  // Checks the whole contribution (layouts, weight ≤ max_weight, every |v| ≤ M and finite) before
+  // adding anything, so a refused contribution changes nothing. The error names the client, the
+  // channel, the tensor and the value.
   absl::Status Add(const Contribution& contribution);
 
-  // Adds another sum made from the same channels and order; it is used up, and an empty sum takes
-  // its memory over instead of adding. Refuses, unchanged, when
-  // totals would pass what the order planned (a client added twice somewhere).
+  // Adds another sum with the same channels and order, and consumes it. An empty sum takes over the
+  // other's memory instead of adding. If the totals would exceed what the order planned (some
+  // client was added twice), returns an error and changes nothing.
   absl::Status Merge(ExactSum&& other);
 
-  // Divides, once. Consumes the sum.
+  // Divides, once per round. Consumes the sum.
   absl::StatusOr<Aggregate> Report() &&;
 
-  void Reset();  // to zero, keeping the memory
+  void Reset();  // sets it to zero and keeps the memory
   uint64_t clients() const;
   uint64_t multiplicity() const;  // Σ m
-  double weight() const;          // Σ m·w, on the grid of the weights
-  // Whether every kCollect channel holds the vectors of exactly these clients, each with that
-  // multiplicity. `clients` is sorted by id. True without such channels.
+  double weight() const;          // Σ m·w, rounded to the grid of the weights
+  // Whether every kCollect channel holds the vectors of exactly these clients with these
+  // multiplicities. `clients` is sorted by id. True if there are no such channels.
   bool CollectedFrom(std::span<const std::pair<ClientId, uint32_t>> clients) const;
-  uint64_t bytes() const;  // of the encoded form, without collected vectors
+  uint64_t bytes() const;  // size of the encoded form, without collected vectors
 
   // The wire form: a header with counts and weights, then the integers, little-endian, 64-byte
-  // aligned. Decode checks everything against channels and order (sizes, counts, magnitudes a legal
-  // sum can reach) before use: any byte string gives a sum or an error.
+  // aligned. Decode checks sizes, counts and magnitudes against the channels and the order before
+  // it uses anything, so any bytes give either a valid sum or an error.
   AlignedBuffer Encode() const;
-  // The largest that Encode can make of the order's whole cohort.
+  // The largest size that Encode can give for the order's whole cohort.
   static absl::StatusOr<uint64_t> MostEncodedBytes(std::vector<ChannelSpec> channels,
                                                    const GridOrder& order);
   static absl::StatusOr<ExactSum> Decode(std::span<const std::byte> bytes,

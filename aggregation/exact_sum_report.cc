@@ -6,13 +6,13 @@
 #include "aggregation/fold_kernels.h"
 #include "core/status.h"
 
-// The only division of a round, and the only step from integers back to floating point. Once per
-// round and element, so exactness counts more than speed here.
+// The only division of a round, and the only conversion from integers to floating point. It runs
+// once per round and element, so exactness matters more than speed.
 
 namespace macaw::aggregation {
 namespace {
 
-// An unevaluated sum high + low with |low| ≤ ulp(high)/2: about 106 bits (Dekker 1971).
+// A sum high + low that is not evaluated, with |low| ≤ ulp(high)/2: about 106 bits (Dekker 1971).
 struct DoubleDouble {
   double high = 0;
   double low = 0;
@@ -43,15 +43,15 @@ DoubleDouble Scaled(DoubleDouble a, double power_of_two) {
 
 double Quotient(DoubleDouble a, DoubleDouble b) {
   const double first = a.high / b.high;
-  // The remainder a − first·b, all but exact.
+  // The remainder a − first·b, almost exact.
   const double product = first * b.high;
   const double product_error = std::fma(first, b.high, -product);
   const double rest = ((a.high - product) - product_error) + a.low - first * b.low;
   return first + rest / b.high;
 }
 
-// Moves what a limb has beyond half a unit of the limb above it into that limb, so that the limbs
-// no longer cancel.
+// Moves what exceeds half a unit of the next coarser limb into that limb, so that the limbs no
+// longer cancel each other.
 int64_t Carry(int64_t& limb, int limb_bits) {
   const int64_t half = int64_t{1} << (limb_bits - 1);
   const int64_t carry = (limb + half) >> limb_bits;  // floor
@@ -104,7 +104,7 @@ absl::StatusOr<Aggregate> ExactSum::Report() && {
     result.weight = weighted ? s.plan->FromUnits(s.weight) : static_cast<double>(s.multiplicity);
 
     if (spec.reduction == Reduction::kCollect) {
-      for (State::Collected& entry : channel.collected) {  // drawn m times: counts m times
+      for (State::Collected& entry : channel.collected) {  // a client drawn m times counts m times
         for (uint32_t copy = 1; copy < entry.multiplicity; ++copy) {
           result.collected.emplace_back(entry.client, entry.vector.Clone());
         }

@@ -11,7 +11,7 @@
 
 namespace macaw::aggregation {
 
-// What an ExactSum holds; shared by its three sources (adding, reporting, the wire form). Private
+// The contents of an ExactSum, shared by its three sources (adding, reporting, wire form). Private
 // to this room.
 struct ExactSum::State {
   struct Collected {
@@ -20,7 +20,7 @@ struct ExactSum::State {
     FlatVector vector;
   };
   struct Channel {
-    AlignedBuffer integers;  // limbs · size, limb by limb; nothing for kCollect
+    AlignedBuffer integers;  // limbs · size, limb by limb; empty for kCollect
     double max_abs = 0;
     std::vector<Collected> collected;  // sorted by client; kCollect only
 
@@ -28,7 +28,7 @@ struct ExactSum::State {
     std::span<const int64_t> all() const { return integers.As<int64_t>(); }
   };
 
-  // Makes room for integers that are zero, or whatever lies there, for a wire form to set.
+  // Allocates the integers, as zeros or with arbitrary contents that the caller overwrites.
   enum class Integers { kZero, kUnset };
   State(std::shared_ptr<const Plan> made_from, Integers integers);
 
@@ -47,14 +47,14 @@ struct ExactSum::State {
   // Whether a kCollect channel has this client's vector already.
   bool Has(size_t channel, ClientId client) const;
 
-  // Decoding: takes the blocks over from a wire form, then refuses what no legal sum of so many
-  // clients can hold.
+  // For Decode: reads the blocks of a wire form, then refuses values that no valid sum of so many
+  // clients can have.
   absl::Status ReadBlocks(std::span<const std::byte> bytes);
   absl::Status ReadCollected(size_t channel, std::span<const std::byte> bytes);
   absl::Status Check() const;
 };
 
-// Largest |value|; NaN or infinity where the vector holds one.
+// The largest |value|; NaN or infinity if the vector holds one.
 double LargestMagnitude(ConstVectorView view);
 
 }  // namespace macaw::aggregation

@@ -137,7 +137,7 @@ absl::StatusOr<uint64_t> ExactSum::MostEncodedBytes(std::vector<ChannelSpec> cha
 absl::StatusOr<ExactSum> ExactSum::Decode(std::span<const std::byte> bytes,
                                           std::vector<ChannelSpec> channels,
                                           const GridOrder& order) {
-  // The header first: nothing is allocated for a sum of another plan.
+  // Check the header first, so that nothing is allocated for a sum of another plan.
   MACAW_ASSIGN_OR_RETURN(const std::shared_ptr<const Plan> plan,
                          Plan::Make(std::move(channels), order));
   if (bytes.size() < sizeof(Header)) return Refused("it is shorter than a header");

@@ -4,9 +4,8 @@
 #include <bit>
 #include <vector>
 
-// Vector code for one instruction set: the function is compiled for it whatever the rest of the
-// program is for. Sanitizers and other processors get the plain functions, whose results are the
-// same.
+// Compiles a function for one instruction set, whatever the rest of the program is compiled for.
+// Sanitizer builds and other processors use the plain functions, which give the same results.
 #if defined(__x86_64__) && !defined(MACAW_SANITIZED)
 #define MACAW_FOLD_X86 1
 #endif
@@ -29,7 +28,7 @@ MACAW_INLINE int64_t KeyOf(double value) {
 }
 
 MACAW_INLINE uint32_t LargestF32(const float* values, size_t count) {
-  int32_t largest = 0;  // signed: SSE2 compares no other integers
+  int32_t largest = 0;  // signed, because SSE2 can compare only signed integers
   for (size_t i = 0; i < count; ++i) {
     largest = std::max(largest, std::bit_cast<int32_t>(values[i]) & INT32_MAX);
   }
@@ -69,7 +68,7 @@ MACAW_INLINE void AddF64(const double* __restrict values, double scale, double s
 
     const double p0 = p + kMagic;
     const double p_rest =
-        (p - (p0 - kMagic)) * step;  // exact: what rounding took off, times a power of two
+        (p - (p0 - kMagic)) * step;  // exact: the rounding error times a power of two
     const double p1 = p_rest + kMagic;
     const double p_last = (p_rest - (p1 - kMagic)) * step;
     const double e_rest = e * step;

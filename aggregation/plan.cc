@@ -9,7 +9,7 @@
 namespace macaw::aggregation {
 namespace {
 
-// Ranges outside which an exponent could leave what a double can hold; far beyond any use.
+// Outside these ranges an exponent could exceed a double's. They are far beyond any real use.
 constexpr double kSmallestWeight = 0x1p-100;
 constexpr double kSmallestBound = 0x1p-200;
 constexpr double kLargestBound = 0x1p200;
@@ -17,8 +17,7 @@ constexpr uint64_t kMostClients = uint64_t{1} << 40;
 constexpr int kProductBits = 50;  // the fold's rounding needs |q| < 2^51
 constexpr int kSumBits = 61;
 constexpr int kF64Limbs = 3;
-// Slack for a planned total that was itself added up in double from weights that are not whole
-// numbers.
+// Tolerance for a planned total that was summed in double from weights that are not integers.
 constexpr double kTotalSlack = 1 + 0x1p-40;
 
 // The smallest k with x <= 2^k, for x > 0.
@@ -98,8 +97,8 @@ absl::StatusOr<Grid> MakeGrid(const ChannelSpec& channel, const GridOrder& order
   grid.bits = std::min(kProductBits - CeilLog2(largest), kSumBits - CeilLog2(total)) -
               CeilLog2(channel.bound);
   if (channel.layout->dtype() == DType::kF64) {
-    // A product of two doubles and its rounding error both go on the further limbs
-    // (fold_kernels.h), which takes two bits of the 50; each of n clients adds at most 2^limb_bits.
+    // The product of two doubles and its rounding error both use the further limbs
+    // (fold_kernels.h), which takes two of the 50 bits. Each of n clients adds at most 2^limb_bits.
     grid.limbs = kF64Limbs;
     grid.limb_bits = std::min(kProductBits - 2,
                               kSumBits - CeilLog2(static_cast<double>(order.total_multiplicity)));
@@ -119,7 +118,7 @@ absl::StatusOr<std::shared_ptr<const Plan>> Plan::Make(std::vector<ChannelSpec> 
   MACAW_ASSIGN_OR_RETURN(plan->weight_bits, WeightBits(order));
   plan->channels = std::move(channels);
   plan->order = order;
-  // Every weight is rounded to the grid by at most half a unit.
+  // Rounding a weight to the grid changes it by at most half a unit.
   plan->weight_limit =
       static_cast<int64_t>(std::ldexp(order.total_weight, plan->weight_bits) * kTotalSlack) +
       static_cast<int64_t>(order.total_multiplicity);
@@ -134,8 +133,8 @@ int64_t Plan::LimbLimit(size_t channel, int limb, uint64_t clients, uint64_t mul
   const double total = channels[channel].reduction == Reduction::kWeightedMean
                            ? FromUnits(weight)
                            : static_cast<double>(multiplicity);
-  // Four a client: half for rounding the product, half a weight unit's worth for the weight, the
-  // rest for this sum.
+  // Four units per client: half a unit for rounding the product, half a weight unit for the weight,
+  // and the rest for this sum.
   return static_cast<int64_t>(std::ldexp(total * largest, grid.bits) * kTotalSlack) +
          static_cast<int64_t>(4 * clients);
 }

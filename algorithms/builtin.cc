@@ -11,8 +11,7 @@ void RegisterBuiltinAlgorithms(Registry& registry) {
         FedNova, QFedAvg, Mime, MimeLite, Ditto, FedBn, FedRep, Median, TrimmedMean, Krum}) {
     const absl::Status status = registry.Add(describe());
     if (status.ok()) continue;
-    // A programmer's error: a name taken twice or a default out of range, before anything has
-    // started.
+    // A programming error: a name that is taken, or a default out of range. It occurs at start-up.
     Logger("algorithms").Error(status.ToString());
     std::abort();
   }

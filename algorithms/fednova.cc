@@ -7,8 +7,9 @@
 
 // FedNova: Wang, Liu, Liang, Joshi, Poor, "Tackling the Objective Inconsistency Problem in
 // Heterogeneous Federated Optimization", NeurIPS 2020, normalised averaging. Each client's
-// displacement is divided by what its optimizer makes of a constant gradient 1, ‖a_i‖₁, which the
-// trainer measures: τ_i for plain SGD, more with momentum, less with the proximal term.
+// displacement is divided by ‖a_i‖₁, the displacement that its optimizer would make with a constant
+// gradient of 1. The trainer computes it: τ_i for plain SGD, more with momentum, less with the
+// proximal term.
 
 namespace macaw::algorithms {
 namespace {

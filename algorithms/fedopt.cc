@@ -6,9 +6,10 @@
 #include "algorithms/mean_delta.h"
 
 // FedAdagrad, FedAdam, FedYogi: Reddi, Charles, Zaheer, Garrett, Rush, Konečný, Kumar, McMahan,
-// "Adaptive Federated Optimization", ICLR 2021, algorithm 2, which takes the mean update as a
-// gradient and corrects no bias; Keras-style code starts v at 0 and does. FedAvgM: Hsu, Qi, Brown,
-// "Measuring the Effects of Non-Identical Data Distribution", 2019, server momentum.
+// "Adaptive Federated Optimization", ICLR 2021, algorithm 2. It uses the mean update as a gradient
+// and has no bias correction; Keras-style implementations start v at 0 and correct the bias.
+// FedAvgM: Hsu, Qi, Brown, "Measuring the Effects of Non-Identical Data Distribution", 2019, server
+// momentum.
 
 namespace macaw::algorithms {
 namespace {
@@ -109,7 +110,7 @@ absl::Status CheckAdaptive(const Setup& setup) {
   return absl::OkStatus();
 }
 
-// What the three share; `beta1` is the paper's default for the rule.
+// The parts that the three rules share; `beta1` is the paper's default for the rule.
 Description Adaptive(std::string name, std::string summary, double beta1) {
   Description rule = FedAvg();
   rule.name = std::move(name);

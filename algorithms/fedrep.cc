@@ -38,7 +38,7 @@ class FedRepClient final : public LocalGroupClient {
   }
 
  private:
-  // A straggler does the same part of both, rounded up.
+  // A straggler does the same fraction of both, rounded up.
   uint32_t HeadEpochs(const LocalConfig& local) const {
     const bool counts_steps = whole_.steps > 0;
     const uint64_t whole = counts_steps ? whole_.steps : whole_.epochs;
@@ -48,7 +48,7 @@ class FedRepClient final : public LocalGroupClient {
   }
 
   const uint32_t head_epochs_;
-  const LocalConfig whole_;  // what a client does that is no straggler
+  const LocalConfig whole_;  // the work of a client that is not a straggler
 };
 
 absl::Status CheckFedRep(const Setup& setup) {

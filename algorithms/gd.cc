@@ -4,8 +4,8 @@
 
 // Gradient descent on the union of the clients' rows: FedSGD of McMahan, Moore, Ramage, Hampson,
 // Agüera y Arcas, "Communication-Efficient Learning of Deep Networks from Decentralized Data",
-// AISTATS 2017. One step of every client on all of its rows, whatever [local] says of
-// epochs, steps and batches; the mean of such steps is a step along the mean gradient.
+// AISTATS 2017. Every client takes one step on all of its rows; the epochs, steps and batches of
+// [local] are ignored. The mean of these steps is a step along the mean gradient.
 
 namespace macaw::algorithms {
 namespace {
@@ -31,7 +31,7 @@ Description GradientDescent() {
   Description gd = FedAvg();
   gd.name = "gd";
   gd.summary = "one step a round along the mean gradient: gradient descent over all clients' rows";
-  gd.check = NeedsSgd;  // Adam's step on a client is not along its gradient
+  gd.check = NeedsSgd;  // a client's Adam step is not along its gradient
   gd.client = MakeClient<GradientDescentClient>;
   return gd;
 }

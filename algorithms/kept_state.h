@@ -8,21 +8,21 @@
 
 namespace macaw::algorithms {
 
-// What a server half keeps between rounds, by name: a rule declares its vectors and numbers here
-// and then cannot forget one when it is saved or resumed. One thread.
+// What a server half keeps between rounds, by name. A rule declares its vectors and numbers here,
+// so that none can be forgotten when it is saved or resumed. One thread.
 class KeptState {
  public:
-  // Both are declared once, by the half's constructor. What they return stays valid and is moved in
-  // place by Load.
+  // Call both once per name, in the half's constructor. The results stay valid; Load changes them
+  // in place.
   VectorView Vector(const std::string& name, FlatVector initial);
   double& Number(const std::string& name, double initial);
 
   ServerState Save() const;
-  // Refuses, unchanged, a state that lacks something or has another layout; errors name it.
+  // An error names what is missing or has another layout; then nothing is changed.
   absl::Status Load(const ServerState& state);
 
  private:
-  std::map<std::string, FlatVector> vectors_;  // nodes of a map stay where they are
+  std::map<std::string, FlatVector> vectors_;  // a map, because its nodes do not move
   std::map<std::string, double> numbers_;
 };
 

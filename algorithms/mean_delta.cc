@@ -12,7 +12,7 @@
 namespace macaw::algorithms {
 namespace {
 
-// Poisson sampling: the mean is Σ w_i Δ_i / (q·W) with q = size/N, however many came.
+// With Poisson sampling the mean is Σ w_i Δ_i / (q·W) with q = size/N, however many clients came.
 double PlannedWeight(const Setup& setup) {
   if (setup.cohort.sampling != "poisson") return 0;
   return setup.total_weight * static_cast<double>(setup.cohort.size) /
@@ -76,7 +76,7 @@ absl::Status NeedsGradientClip(const Setup& setup) {
 }
 
 std::vector<std::string> PlainMeanNote(const Setup& setup, absl::string_view remedy) {
-  // Proportional cohorts are plain means under every rule.
+  // With proportional sampling every rule uses the plain mean.
   if (setup.cohort.weight == WeightPolicy::kUniform || setup.with_replacement()) return {};
   return {absl::StrCat(
       setup.config.name, " takes the plain mean over clients, FedAvg the mean by ",
@@ -135,8 +135,8 @@ absl::StatusOr<AfterApply> MeanDeltaServer::Apply(Round round, Phase,
     return absl::InvalidArgumentError("the aggregate has no channel 'delta'");
   FlatVector& mean_delta = aggregate.channels[0].value;
   if (mean_delta.empty()) {
-    if (planned_ == 0) return AfterApply::kRoundDone;  // a mean over nobody: the model stays
-    mean_delta = FlatVector(layout_);                  // Σ/(q·W) over nobody
+    if (planned_ == 0) return AfterApply::kRoundDone;  // the mean of no clients: the model stays
+    mean_delta = FlatVector(layout_);                  // Σ/(q·W) of no clients
   } else if (planned_ > 0) {
     ScaleParameters(aggregate.channels[0].weight / planned_, mean_delta.view());
   }

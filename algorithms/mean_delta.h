@@ -12,31 +12,32 @@
 
 namespace macaw::algorithms {
 
-// The two halves that most rules share: clients train and send y_i − x, the server adds the mean of
-// what they sent. A rule that differs in one place overrides that place; one that differs in more
-// derives from the interfaces.
+// The two halves that most rules share: clients train and send y_i − x, and the server adds the
+// mean. A rule that differs in one place overrides that place; a rule that differs in more derives
+// from the interfaces.
 
-// One channel down (the model) and one up: Δ. Its mean is weighted by the run's weight policy; a
-// plain mean where clients were drawn in proportion to those weights already.
+// One channel down (the model) and one up (Δ). The mean of Δ is weighted by the run's weight
+// policy; it is a plain mean if clients are already drawn in proportion to those weights.
 Schema MeanDeltaSchema(const Setup& setup);
 
-// server_lr (η_g) and server_lr_schedule, which MeanDeltaServer reads; 1 and constant where a
-// description leaves them out.
+// server_lr (η_g) and server_lr_schedule, which MeanDeltaServer reads. If a description leaves them
+// out, they are 1 and constant.
 std::vector<ParameterSpec> ServerRateParameters();
-// update_clip, which DeltaClient reads: Δ_i ← Δ_i·min(1, C/‖Δ_i‖) before any mean; 0: none. It is
-// applied by the client's worker, so it binds honest workers only.
+// update_clip, which DeltaClient reads: Δ_i ← Δ_i·min(1, C/‖Δ_i‖), before the mean; 0: no clipping.
+// The client's worker applies it, so it does not protect against a malicious worker.
 ParameterSpec UpdateClipParameter();
 
-// For Description::check. Refuses local optimizers other than SGD, for a rule whose formula counts
-// the steps behind a displacement; Poisson cohorts, for one whose mean is over those who came.
+// For Description::check. NeedsSgd refuses local optimizers other than SGD, for rules whose formula
+// counts the steps behind a displacement. The other refuses Poisson sampling, for rules that
+// average over the clients that came.
 absl::Status NeedsSgd(const Setup& setup);
 absl::Status NeedsPlannedCohort(const Setup& setup);
-// For Description::notes of a rule whose mean over clients is a plain one where FedAvg's is by
-// weight: says that the objective is another one, and `remedy`, what to set instead; nothing where
-// the run's weights are equal anyway.
+// For Description::notes of a rule that uses a plain mean over clients where FedAvg's is weighted.
+// The note says that the objective differs, and `remedy`, what to set instead. Empty if the run's
+// weights are equal anyway.
 std::vector<std::string> PlainMeanNote(const Setup& setup, absl::string_view remedy);
 
-// Refuses local.clip = "corrected", for a rule that learns a client's gradient from its steps.
+// Refuses local.clip = "corrected", for rules that compute a client's gradient from its steps.
 absl::Status NeedsGradientClip(const Setup& setup);
 
 // η_g as a function of the round.
@@ -62,19 +63,19 @@ class DeltaClient : public ClientAlgorithm {
                                         Workspace& workspace) const override;
 
  protected:
-  // The local work; a rule that changes the objective changes the stage.
+  // The local work. A rule that changes the local objective overrides this.
   virtual training::Stage LocalWork(const ClientContext& context, Workspace& workspace) const;
-  // y_i − x, clipped where the run asks for it.
+  // y_i − x, clipped if the run asks for it.
   VectorView Delta(const ClientContext& context, ConstVectorView end, Workspace& workspace) const;
 
   const LayoutPtr layout_;  // the model's
 
  private:
-  const double update_clip_;  // 0: none
+  const double update_clip_;  // 0: no clipping
 };
 
-// Owns x and takes x ← x + Step(Δ̄) once a round. Buffers (batch-norm statistics) take the plain
-// mean of their changes, whatever the step does with parameters. One thread.
+// Owns x and does x ← x + Step(Δ̄) once per round. Buffers (batch-norm statistics) change by the
+// plain mean of the clients' changes, whatever Step does with parameters. One thread.
 class MeanDeltaServer : public ServerAlgorithm {
  public:
   MeanDeltaServer(const Setup& setup, FlatVector model);
@@ -87,18 +88,18 @@ class MeanDeltaServer : public ServerAlgorithm {
   absl::Status Load(const ServerState& state) final { return kept_.Load(state); }
 
  protected:
-  // x ← x + η_g·Δ̄. A server optimizer (FedAvgM, FedAdam) keeps its moments and moves `model` by
-  // them instead. Called without an update, Δ̄ = 0, when nobody contributed to a Poisson cohort,
-  // whose Σ/(q·W) is then zero; not called when nobody contributed to a mean.
+  // x ← x + η_g·Δ̄. A server optimizer (FedAvgM, FedAdam) overrides it: it keeps its moments and
+  // moves `model` by them. Not called if the mean has no contributions; but with Poisson sampling,
+  // where Σ/(q·W) is then zero, it is called with Δ̄ = 0.
   virtual void Step(double server_lr, ConstVectorView mean_delta, VectorView model);
-  // What Apply does with the mean: Step on the parameters, the mean itself on the buffers.
+  // Applies the mean: Step for the parameters, the mean itself for the buffers.
   absl::Status Move(Round round, const FlatVector& mean_delta);
 
   KeptState kept_;  // a rule adds what it keeps besides the model
 
  private:
   const ServerRate rate_;
-  const double planned_;  // what the cohort weighs on average, where the mean divides by that; or 0
+  const double planned_;  // the expected weight of the cohort, if the mean divides by it; else 0
   const LayoutPtr layout_;
   VectorView model_;  // x
 };

@@ -10,20 +10,20 @@
 #include "training/api/hooks.h"
 
 // Mime and MimeLite: Karimireddy, Jaggi, Kale, Mohri, Reddi, Stich, Suresh, "Breaking the
-// Centralized Barrier for Cross-Device Federated Learning", NeurIPS 2021, algorithm 1. The server
-// optimizer's state s is held still during a round. Mime: phase 0 takes c, the mean full gradient
-// at x, and phase 1 trains the same cohort. MimeLite does not need c to train, only for s
-// afterwards: one phase does both.
+// Centralized Barrier for Cross-Device Federated Learning", NeurIPS 2021, algorithm 1. The state s
+// of the server's optimizer is fixed during a round. Mime: phase 0 computes c, the mean full
+// gradient at x, and phase 1 trains the same cohort. MimeLite needs c only to update s afterwards,
+// so one phase does both.
 //
-// An ℓ2 term (local.weight_decay) is part of the objective here: it is in c and in every step's
-// gradient, and so goes through the base optimizer with the rest.
+// An ℓ2 term (local.weight_decay) is part of the objective: it is in c and in every step's
+// gradient, so the base optimizer treats it like the rest.
 
 namespace macaw::algorithms {
 namespace {
 
 constexpr Phase kGradients{0};
 
-// U and V of the base optimizer: how a direction becomes a step, and how s follows c.
+// U and V of the base optimizer: how a direction becomes a step, and how s is updated by c.
 struct Base {
   enum class Kind { kSgd, kMomentum, kAdam } kind;
   double beta1, beta2, epsilon;
@@ -35,14 +35,14 @@ struct Base {
                                  : Kind::kAdam,
             setup.Get<double>("beta1"), setup.Get<double>("beta2"), setup.Get<double>("epsilon")};
   }
-  // Names of s, in the order in which they go down.
+  // The names of the vectors in s, in the order in which they are broadcast.
   std::vector<std::string> Moments() const {
     if (!tracks()) return {};
     return kind == Kind::kMomentum ? std::vector<std::string>{"m"}
                                    : std::vector<std::string>{"m", "v"};
   }
-  bool tracks() const { return kind != Kind::kSgd; }  // s is not empty, so that c is wanted
-  // d ← U(d, s): d; (1−β₁)d + β₁m; that over ε + √v.
+  bool tracks() const { return kind != Kind::kSgd; }  // s is not empty, so c is needed
+  // d ← U(d, s). SGD: d; momentum: (1−β₁)d + β₁m; Adam: that, divided by ε + √v.
   void Use(VectorView d, std::span<const ConstVectorView> s) const {
     if (!tracks()) return;
     Map(
@@ -145,7 +145,7 @@ class MimeServer final : public MeanDeltaServer {
   absl::StatusOr<AfterApply> Apply(Round round, Phase phase,
                                    aggregation::Aggregate aggregate) override {
     FlatVector& mean = aggregate.channels.at(0).value;
-    if (mean.empty()) return AfterApply::kRoundDone;  // nobody left: nothing moves
+    if (mean.empty()) return AfterApply::kRoundDone;  // no client contributed: the model stays
     if (!kLite && phase == kGradients) {
       TakeGradient(std::move(mean));
       return AfterApply::kNextPhase;
@@ -165,7 +165,7 @@ class MimeServer final : public MeanDeltaServer {
 
   const Base base_;
   const double weight_decay_;
-  FlatVector gradient_;  // c: lives within a round, so it is not kept
+  FlatVector gradient_;  // c: used within a round, so it is not saved
   std::vector<VectorView> moments_;
 };
 

@@ -11,7 +11,7 @@
 namespace macaw::algorithms {
 namespace {
 
-// "features.3" of "features.3.weight".
+// The module of a tensor: "features.3" for "features.3.weight".
 std::string ModuleOf(const std::string& name) {
   const size_t dot = name.rfind('.');
   return dot == std::string::npos ? "" : name.substr(0, dot);
@@ -72,7 +72,7 @@ ParameterGroup::ParameterGroup(const LayoutPtr& layout, std::vector<bool> inside
   for (size_t i = 0; i < inside.size(); ++i) {
     if (inside[i]) entries.push_back(layout->entries()[i]);
   }
-  // Names and shapes come from a layout that was accepted; their order stays as it is.
+  // Cannot fail: names and shapes come from a valid layout, in the same order.
   part_ = *ParameterLayout::Make(std::move(entries), layout->dtype());
   std::vector<bool> outside = inside;
   outside.flip();
@@ -133,7 +133,7 @@ absl::StatusOr<ClientResult> LocalGroupClient::Conclude(
   const ConstVectorView end = outcomes.back().end;
   const VectorView own = workspace.Vector(group_.layout());
   group_.Extract(end, own);
-  // What stays at home is not part of the update, nor of its norm.
+  // The group stays with the client, so it is part neither of the update nor of its norm.
   const VectorView shared = workspace.Vector(layout_);
   Copy(end, shared);
   const VectorView broadcast_group = workspace.Vector(group_.layout());

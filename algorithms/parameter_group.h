@@ -11,25 +11,25 @@
 
 namespace macaw::algorithms {
 
-// Whether `name` matches a glob: * is any run of characters, ? any one.
+// Whether `name` matches a glob: * stands for any characters, ? for one.
 bool MatchesGlob(absl::string_view glob, absl::string_view name);
 
-// Some of a model's tensors, chosen by name, and the small vector that holds them alone. Immutable,
-// thread-safe.
+// Some of a model's tensors, chosen by name, and the layout of a vector that holds only them.
+// Immutable, thread-safe.
 class ParameterGroup {
  public:
-  // The entries whose name matches one of the globs, which stand in one text, separated by spaces
-  // or commas. May be empty or everything: the rule decides whether that will do.
+  // The entries whose name matches one of the globs, which are separated by spaces or commas. May
+  // contain none or all; the rule decides whether that is acceptable.
   static ParameterGroup Matching(const LayoutPtr& layout, absl::string_view globs);
-  // The tensors of normalisation layers: all that share a module with a "running_mean".
+  // The tensors of normalisation layers: of every module that has a "running_mean".
   static ParameterGroup OfNormLayers(const LayoutPtr& layout);
-  // The tensors of the module that holds the last parameter: a classifier's head.
+  // The tensors of the last module with parameters: a classifier's head.
   static ParameterGroup OfLastLayer(const LayoutPtr& layout);
 
-  const LayoutPtr& layout() const { return part_; }  // of the group alone
+  const LayoutPtr& layout() const { return part_; }  // of the group's tensors only
   bool empty() const { return part_->entries().empty(); }
   bool everything() const { return part_->count() == whole_->count(); }
-  // One flag an entry of the model's layout, for Stage::trainable.
+  // One flag per entry of the model's layout, for Stage::trainable.
   using Mask = std::shared_ptr<const std::vector<bool>>;
   const Mask& inside() const { return inside_; }
   const Mask& outside() const { return outside_; }
@@ -46,9 +46,9 @@ class ParameterGroup {
   Mask outside_;
 };
 
-// A client whose group stays at home: it trains from x with its own group put in, sends nothing of
-// the group, keeps the group as its state, and is evaluated with it. Until it has trained, the
-// group is the broadcast's.
+// A client whose group is personal: it trains from x with its own group inserted, sends zeros for
+// the group, keeps the group as its state, and is evaluated with it. Before its first training it
+// uses the broadcast's group.
 class LocalGroupClient : public DeltaClient {
  public:
   LocalGroupClient(const Setup& setup, ParameterGroup group)
@@ -64,13 +64,13 @@ class LocalGroupClient : public DeltaClient {
 
  protected:
   training::Stage LocalWork(const ClientContext& context, Workspace& workspace) const override;
-  // x with the client's own group.
+  // x with the client's own group inserted.
   ConstVectorView Personal(const ClientContext& context, Workspace& workspace) const;
 
   const ParameterGroup group_;
 };
 
-// MeanDeltaSchema with the group as client state.
+// MeanDeltaSchema, with the group as client state.
 Schema LocalGroupSchema(const Setup& setup, const ParameterGroup& group);
 
 }  // namespace macaw::algorithms

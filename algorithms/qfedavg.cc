@@ -7,10 +7,10 @@
 #include "core/status.h"
 
 // q-FedAvg: Li, Sanjabi, Beirami, Smith, "Fair Resource Allocation in Federated Learning", ICLR
-// 2020, algorithm 2, with L = 1/η. Clients with a larger loss F_k pull harder. The paper's Δ_k =
-// F_k^q·L(x − y_k) and h_k = q·F_k^(q−1)·‖L(x − y_k)‖² + L·F_k^q both travel divided by L, which
-// their quotient does not see. The paper draws clients in proportion to p_k; the mean over the
-// cohort is a plain one.
+// 2020, algorithm 2, with L = 1/η. Clients with a larger loss F_k count more. Clients send the
+// paper's Δ_k = F_k^q·L(x − y_k) and h_k = q·F_k^(q−1)·‖L(x − y_k)‖² + L·F_k^q, both divided by L,
+// which cancels in their quotient. The paper draws clients in proportion to p_k and takes the plain
+// mean over the cohort.
 
 namespace macaw::algorithms {
 namespace {
@@ -25,7 +25,7 @@ class QFedAvgClient final : public DeltaClient {
   absl::StatusOr<training::LocalPlan> Prepare(const ClientContext& context,
                                               Workspace& workspace) const override {
     const training::Stage train = LocalWork(context, workspace);
-    training::Stage loss = train;  // at x, before any step
+    training::Stage loss = train;  // at x, before the first step
     loss.kind = training::StageKind::kLoss;
     return training::LocalPlan{{train, loss}};
   }
@@ -35,7 +35,7 @@ class QFedAvgClient final : public DeltaClient {
                                         Workspace& workspace) const override {
     const VectorView delta = Delta(context, outcomes[0].end, workspace);
     const training::MetricSums& sums = outcomes[1].sums;
-    const double f = sums[1] / sums[0] + 1e-10;  // a loss of 0 has no power below 0
+    const double f = sums[1] / sums[0] + 1e-10;  // 0^(q−1) is infinite for q < 1
     const double l = 1 / context.local.lr;
     const VectorView h = workspace.Vector(number_);
     h.As<double>()[0] = q_ * std::pow(f, q_ - 1) * l * SquaredNorm(delta) + std::pow(f, q_);
@@ -79,7 +79,7 @@ absl::StatusOr<Schema> QFedAvgSchema(const Setup& setup) {
 }
 
 absl::Status CheckQFedAvg(const Setup& setup) {
-  MACAW_RETURN_IF_ERROR(NeedsSgd(setup));  // L = 1/η is a step's
+  MACAW_RETURN_IF_ERROR(NeedsSgd(setup));  // L = 1/η requires plain steps
   return NeedsPlannedCohort(setup);
 }
 

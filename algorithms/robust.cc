@@ -8,13 +8,12 @@
 #include "algorithms/builtin.h"
 #include "algorithms/mean_delta.h"
 
-// Rules that a minority of hostile clients cannot steer. They see every client's update on its own
-// (a collected channel, in the order of client ids) and never its weight, which is the client's
-// word. Coordinate-wise median and trimmed mean: Yin, Chen, Ramchandran, Bartlett,
-// "Byzantine-Robust Distributed Learning: Towards Optimal Statistical Rates", ICML 2018,
-// the two definitions of those names. Krum and Multi-Krum: Blanchard, El Mhamdi, Guerraoui,
-// Stainer, "Machine Learning with Adversaries: Byzantine Tolerant Gradient Descent", NeurIPS 2017,
-// the Krum function.
+// Rules that a minority of malicious clients cannot steer. They see every client's own update (a
+// collected channel, ordered by client id), but not its weight, because a client could lie about
+// it. Coordinate-wise median and trimmed mean: Yin, Chen, Ramchandran, Bartlett, "Byzantine-Robust
+// Distributed Learning: Towards Optimal Statistical Rates", ICML 2018, the two definitions of those
+// names. Krum and Multi-Krum: Blanchard, El Mhamdi, Guerraoui, Stainer, "Machine Learning with
+// Adversaries: Byzantine Tolerant Gradient Descent", NeurIPS 2017, the Krum function.
 
 namespace macaw::algorithms {
 namespace {
@@ -34,11 +33,11 @@ class RobustServer : public MeanDeltaServer {
   }
 
  protected:
-  // One update for all of them; empty: too few to say anything, and the model stays.
+  // Combines the updates into one. Empty if there are too few of them; the model then stays.
   virtual FlatVector Combine(const Updates& updates) const = 0;
 };
 
-// f(the values of one coordinate, sorted), coordinate by coordinate.
+// Applies f to the sorted values of each coordinate.
 template <typename F>
 FlatVector ByCoordinate(const Updates& updates, F&& f) {
   FlatVector out(updates[0].second.layout());
@@ -68,14 +67,14 @@ class MedianServer final : public RobustServer {
  protected:
   FlatVector Combine(const Updates& updates) const override {
     return ByCoordinate(updates, [](auto sorted) {
-      const size_t n = sorted.size();  // even: the mean of the two in the middle
+      const size_t n = sorted.size();  // if even: the mean of the two middle values
       return MeanOf(sorted.subspan((n - 1) / 2, n % 2 == 0 ? 2 : 1));
     });
   }
 };
 
-// ⌊βn⌋ of the β that was meant: a decimal fraction and its product are off by a rounding each, so
-// that .29 · 100 is 28.999999999999996.
+// ⌊βn⌋ for the β that was written: neither a decimal fraction nor its product is exact in binary,
+// so .29 · 100 gives 28.999999999999996.
 size_t FloorOf(double beta, size_t n) {
   const double product = beta * static_cast<double>(n);
   const double whole = std::round(product);
@@ -101,7 +100,7 @@ class TrimmedMeanServer final : public RobustServer {
   const double beta_;
 };
 
-// Of the parameters: statistics have a scale of their own, and would drown them.
+// Over the parameters only: statistics have another scale and would dominate.
 double SquaredDistance(ConstVectorView a, ConstVectorView b) {
   return DispatchDType(a.dtype(), [&]<typename T>(T) {
     double sum = 0;
@@ -128,14 +127,14 @@ class KrumServer final : public RobustServer {
  protected:
   FlatVector Combine(const Updates& updates) const override {
     const size_t n = updates.size();
-    if (n < 2 * f_ + 3) return {};  // clients fell away: no choice among these is safe
+    if (n < 2 * f_ + 3) return {};  // clients dropped out: with so few, no choice is safe
     const std::vector<double> scores = Scores(updates);
     std::vector<size_t> best(n);
     for (size_t i = 0; i < n; ++i) best[i] = i;
-    // Equal scores: the smaller client id, so that the choice is the same everywhere.
+    // Ties go to the smaller client id, so that the choice is the same everywhere.
     std::ranges::stable_sort(best, {}, [&](size_t i) { return scores[i]; });
     best.resize(std::min(m_, n));
-    std::ranges::sort(best);  // added up in the order of ids
+    std::ranges::sort(best);  // add them in the order of ids
     FlatVector mean = updates[best[0]].second.Clone();
     for (size_t i = 1; i < best.size(); ++i) Add(updates[best[i]].second.view(), mean.view());
     if (best.size() > 1) Scale(1 / static_cast<double>(best.size()), mean.view());

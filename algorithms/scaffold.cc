@@ -6,9 +6,9 @@
 #include "core/status.h"
 
 // SCAFFOLD: Karimireddy, Kale, Mohri, Reddi, Stich, Suresh, "SCAFFOLD: Stochastic Controlled
-// Averaging for Federated Learning", ICML 2020, algorithm 1. Control variates start at zero.
-// `weighted` serves F = Σ p_i f_i: both means by weight, for means by n_i on x and by 1/N on c
-// would settle at neither optimum.
+// Averaging for Federated Learning", ICML 2020, algorithm 1. Control variates start at zero. With
+// `weighted` the objective is F = Σ p_i f_i and both means are weighted; weighting x by n_i and c
+// by 1/N would converge to neither optimum.
 
 namespace macaw::algorithms {
 namespace {
@@ -41,9 +41,10 @@ class ScaffoldClient final : public DeltaClient {
       Copy(outcomes[1].end, control);  // (i): ∇f_i(x)
     } else if (outcomes[0].steps == 0) {
       Copy(context.state[0], control);
-    } else {  // (ii): c_i − c + (x − y_i)/(K_i·η), with K_i·η as it really was
+    } else {  // (ii): c_i − c + (x − y_i)/(K_i·η), with the K_i·η of the steps taken
       const training::StageOutcome& steps = outcomes[0];
-      // Momentum makes of each gradient more than one step: K_i becomes ‖a‖₁ (FedNova's).
+      // With momentum each gradient moves the model by more than one step: K_i becomes ‖a‖₁
+      // (FedNova).
       const double travelled = steps.rate_sum * (steps.a_norm1 / static_cast<double>(steps.steps));
       Subtract(context.state[0], context.broadcast[1], control);
       Axpy(-1 / travelled, delta, control);
@@ -73,8 +74,8 @@ class ScaffoldServer final : public MeanDeltaServer {
                                    aggregation::Aggregate aggregate) override {
     const aggregation::AggregatedChannel change = std::move(aggregate.channels.at(1));
     MACAW_RETURN_IF_ERROR(MeanDeltaServer::Apply(round, phase, std::move(aggregate)).status());
-    // The server's control: c += ΣΔc_i/N; weighted: c += Σ p_i Δc_i over the cohort, p_i over all
-    // clients.
+    // The server's control: c += ΣΔc_i/N; if weighted, c += Σ p_i Δc_i over the cohort, with p_i
+    // relative to all clients.
     if (total_weight_ == 0) {
       Add(change.value.view(), control_);
     } else if (!change.value.empty()) {

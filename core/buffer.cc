@@ -28,18 +28,20 @@ namespace {
 
 constexpr size_t kAlignment = 64;  // bytes
 constexpr size_t kHugePage = size_t{2} << 20;
-constexpr size_t kLarge = 2 * kHugePage;  // from here on: pages of its own
+constexpr size_t kLarge = 2 * kHugePage;  // allocations from this size on get pages of their own
 constexpr char kFileName[] = "macaw-buffer";
-constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;  // of the size, not the bytes
+// They fix the file's size; the bytes may still change.
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 size_t RoundUp(size_t size, size_t step) {
   return (std::max<size_t>(size, 1) + step - 1) / step * step;
 }
 
-// Aligned memory of malloc's own. Not aligned_alloc's: glibc 2.36 gets that from a larger piece
-// and often cannot use what is freed for a request of the same size. A thousand client states of
-// 247 kB, replaced one by one, grew to 365 MB that way and stay at 237 so. What malloc gave lies in
-// front, in at least its 16 bytes.
+// Memory from malloc, aligned by hand. aligned_alloc is not used: glibc 2.36 often cannot reuse
+// memory that it got that way and that was freed, even for a request of the same size. With it,
+// replacing a thousand client states of 247 kB one by one grew the process to 365 MB; this way it
+// stays at 237 MB. The pointer that malloc returned is stored just before the data, in the at least
+// 16 bytes that are free there.
 std::byte* Allocate(size_t bytes) {
   void* const piece = std::malloc(bytes + kAlignment);
   if (piece == nullptr) throw std::bad_alloc();
@@ -60,8 +62,9 @@ size_t PageBytes() {
   return bytes;
 }
 
-// `bytes` of zeros, whole pages, from a huge page's boundary on; null when there are none. In small
-// pages, a model takes longer to come by than to fill.
+// Maps `bytes` (whole pages) of zeroed memory that starts at a huge page's boundary. Returns null
+// when the system has none. Huge pages matter: with small pages, mapping the memory of a large
+// model takes longer than filling it.
 std::byte* MapHugePages(size_t bytes) {
   const size_t reserved = bytes + kHugePage;
   void* const begin =
@@ -72,27 +75,27 @@ std::byte* MapHugePages(size_t bytes) {
   auto* const data = static_cast<std::byte*>(begin) + before;
   if (before > 0) munmap(begin, before);
   munmap(data + bytes, kHugePage - before);
-  madvise(data, bytes, MADV_HUGEPAGE);  // advice: without it, pages are small
+  madvise(data, bytes, MADV_HUGEPAGE);  // a hint; if it is ignored, the pages are small
   return data;
 }
 
-// A shareable buffer's file: the bytes, padded, then their digest, zero until they are sealed.
+// The file of a shareable buffer: the bytes, padding, then their digest, which is zero until Seal.
 size_t DigestAt(size_t size) { return RoundUp(size, kAlignment); }
 size_t FileBytes(size_t size) { return DigestAt(size) + sizeof(Digest); }
 
-// A new file in memory that nobody can cut off under those who have mapped it; −1 when there is
-// none of so many bytes.
+// Creates an in-memory file whose size is sealed, so that nobody can shorten it while another
+// process has it mapped. Returns −1 when the system cannot provide one of that size.
 int MakeFile(size_t bytes) {
 #ifndef MFD_NOEXEC_SEAL
-  constexpr unsigned MFD_NOEXEC_SEAL = 8;  // Linux 6.3, which may insist on it
+  constexpr unsigned MFD_NOEXEC_SEAL = 8;  // from Linux 6.3 on, the system may require it
 #endif
-  rlimit most{};  // of files; beyond it the system sends a signal
+  rlimit most{};  // the file size limit; writing beyond it raises a signal
   if (getrlimit(RLIMIT_FSIZE, &most) != 0 || most.rlim_cur < bytes) return -1;
   constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
   int file = memfd_create(kFileName, kFlags | MFD_NOEXEC_SEAL);
   if (file < 0 && errno == EINVAL) file = memfd_create(kFileName, kFlags);
   if (file < 0) return -1;
-  // Pages are reserved here, where that may fail, and not when they are first written.
+  // Reserve all pages here, where a failure can be handled, and not when they are first written.
   if (fallocate(file, 0, 0, static_cast<off_t>(bytes)) == 0 &&
       fcntl(file, F_ADD_SEALS, kSeals) == 0) {
     return file;
@@ -101,7 +104,7 @@ int MakeFile(size_t bytes) {
   return -1;
 }
 
-// The same, mapped; null when there is none.
+// The same, mapped into memory. Returns null when that is not possible.
 std::byte* MapFile(size_t bytes, int& file) {
   file = MakeFile(bytes);
   if (file < 0) return nullptr;
@@ -112,21 +115,22 @@ std::byte* MapFile(size_t bytes, int& file) {
   return nullptr;
 }
 
-// Large memory that was given back, for the next buffer of that size and kind: a round asks for
-// what the round before it asked for, and the system takes longer to find and clear pages than we
-// to fill them. What nobody asks for meanwhile goes back to the system. Thread-safe.
+// A cache of large memory blocks that were freed, for the next buffer of the same size and kind. A
+// round asks for the same sizes as the round before it, and it takes the system longer to find and
+// clear pages than it takes us to fill them. Blocks that nobody asks for go back to the system
+// after a while. Thread-safe.
 class Kept {
  public:
   struct Piece {
     std::byte* data = nullptr;
     size_t bytes = 0;
-    int file = -1;       // of a shareable one
-    uint64_t given = 0;  // when, in pieces
+    int file = -1;       // of a shareable block; else −1
+    uint64_t given = 0;  // the number of blocks given back before this one
   };
 
-  Kept() { pieces_.reserve(2 * kPatience); }  // giving memory back must not need any
+  Kept() { pieces_.reserve(2 * kPatience); }  // so that Give never has to allocate
 
-  // Null data when there is none.
+  // A block with null data when there is none.
   Piece Take(size_t bytes, bool shareable) ABSL_LOCKS_EXCLUDED(mutex_) {
     const MutexLock lock(&mutex_);
     for (auto it = pieces_.begin(); it != pieces_.end(); ++it) {
@@ -152,7 +156,7 @@ class Kept {
     }
   }
 
-  // Where memory is short. False when there was nothing.
+  // Gives all blocks back to the system, when memory is short. False when there were none.
   bool Clear() ABSL_LOCKS_EXCLUDED(mutex_) {
     bool any = false;
     while (UnmapOldest(/*surplus_only=*/false)) any = true;
@@ -161,9 +165,10 @@ class Kept {
 
  private:
   static constexpr size_t kMostBytes = size_t{512} << 20;
-  static constexpr uint64_t kPatience = 64;  // pieces given since: some rounds' worth
+  static constexpr uint64_t kPatience = 64;  // blocks given back since; some rounds' worth
 
-  // False while somebody has it mapped. Who comes too late finds no digest.
+  // Takes a shareable block out of circulation. False while another process has it mapped. A
+  // process that tries to map it later finds no digest there and refuses it.
   static bool Withdraw(const Piece& piece) {
     if (flock(piece.file, LOCK_EX | LOCK_NB) != 0) return false;
     const bool ours = mprotect(piece.data, piece.bytes, PROT_READ | PROT_WRITE) == 0;
@@ -175,7 +180,7 @@ class Kept {
     munmap(piece.data, piece.bytes);
     if (piece.file >= 0) close(piece.file);
   }
-  // Whether there was one to unmap.
+  // False when there was none to unmap.
   bool UnmapOldest(bool surplus_only) ABSL_LOCKS_EXCLUDED(mutex_) {
     Piece oldest;
     {
@@ -192,13 +197,13 @@ class Kept {
   }
 
   Mutex mutex_;
-  std::vector<Piece> pieces_ ABSL_GUARDED_BY(mutex_);  // the oldest first
+  std::vector<Piece> pieces_ ABSL_GUARDED_BY(mutex_);  // oldest first
   size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t given_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 Kept& KeptPieces() {
-  static auto* const kept = new Kept();  // buffers may outlive every other object
+  static auto* const kept = new Kept();  // never destroyed: buffers may outlive every other object
   return *kept;
 }
 
@@ -269,7 +274,8 @@ void AlignedBuffer::Seal(const Digest& digest) {
   const size_t at = DigestAt(size_);
   std::memset(data_.get() + size_, 0, at - size_);
   std::memcpy(data_.get() + at, digest.bytes.data(), digest.bytes.size());
-  mprotect(data_.get(), memory.mapped, PROT_READ);  // whoever writes on, finds out
+  // A later write then crashes instead of changing shared data.
+  mprotect(data_.get(), memory.mapped, PROT_READ);
 }
 
 std::optional<SharedPlace> AlignedBuffer::place() const {
@@ -286,14 +292,14 @@ absl::StatusOr<std::shared_ptr<const AlignedBuffer>> AlignedBuffer::Map(const Sh
     return absl::NotFoundError(absl::StrCat("shared buffer ", path, ": ", why));
   };
   if (size > PTRDIFF_MAX || digest.IsZero()) return refuse("no buffer has that size or digest");
-  // A name first: opening any other file may have effects.
+  // Check the name before opening: opening a file of another kind may have side effects.
   std::array<char, 64> name{};
   if (readlink(path.c_str(), name.data(), name.size() - 1) < 0) return refuse(strerror(errno));
   if (!absl::StartsWith(name.data(), absl::StrCat("/memfd:", kFileName)))
     return refuse("not a buffer");
   OpenFile file{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.number < 0) return refuse(strerror(errno));
-  // Until the file is closed its owner knows of a reader, and does not write there again.
+  // While we hold this lock the owner does not reuse the memory.
   if (flock(file.number, LOCK_SH | LOCK_NB) != 0) return refuse("given up");
   const size_t bytes = FileBytes(size);
   struct stat status {};

@@ -11,15 +11,15 @@
 
 namespace macaw {
 
-// Where another process of this user finds a sealed buffer: a file that its owner has open.
+// Where another process of the same user finds a sealed buffer: a file that its owner keeps open.
 struct SharedPlace {
   int32_t process = 0;
   int32_t file = -1;
   bool operator==(const SharedPlace&) const = default;
 };
 
-// 64-byte aligned bytes, zero at start; sizes are in bytes. Constructors throw std::bad_alloc.
-// Movable; one thread, or many that only read.
+// 64-byte aligned bytes, zero after construction; sizes are in bytes. Constructors throw
+// std::bad_alloc. Movable. Not thread-safe, except that many threads may read at once.
 class AlignedBuffer {
  public:
   // Smaller buffers are copied into messages rather than mapped.
@@ -27,20 +27,22 @@ class AlignedBuffer {
 
   AlignedBuffer() = default;
   explicit AlignedBuffer(size_t size);
-  // Bytes of any value, for an owner who writes every one of them: a large model is not cleared
-  // only to be overwritten.
+  // A buffer with arbitrary contents, for a caller that writes every byte. It saves clearing a
+  // large model that is then overwritten.
   static AlignedBuffer Unset(size_t size);
-  // The same, in memory that other processes can map instead of being sent a copy, if it is large
-  // and the system has such memory; it holds a file descriptor.
+  // Like Unset, but in memory that other processes can map, so that they need no copy. Small
+  // buffers, and all buffers on a system without such memory, are ordinary ones. Holds a file
+  // descriptor.
   static AlignedBuffer Shareable(size_t size);
 
-  // Once: the bytes have this digest. Shareable ones can be mapped by it, and written no more.
+  // Declares the contents final; `digest` is their digest. Call it at most once. Other processes
+  // can then map a shareable buffer by its digest, and nobody may write to it any more.
   void Seal(const Digest& digest);
-  // Of a sealed, shareable buffer, while it lives.
+  // Set only for a sealed, shareable buffer; valid while the buffer lives.
   std::optional<SharedPlace> place() const;
-  // The bytes of another process' buffer, or this one's: read-only, and there even after it has
-  // gone. Refuses whatever is not a sealed buffer of that digest and size, as when the owner has
-  // given its buffer up meanwhile; the digest is not computed anew.
+  // Maps a sealed buffer of another process (or of this one), read-only. The bytes stay valid after
+  // the owner is gone. Fails unless a sealed buffer of that digest and size is there, for example
+  // when the owner has freed it meanwhile. The digest is compared, not computed again.
   static absl::StatusOr<std::shared_ptr<const AlignedBuffer>> Map(const SharedPlace& place,
                                                                   const Digest& digest,
                                                                   size_t size);
@@ -58,13 +60,13 @@ class AlignedBuffer {
   }
 
  private:
-  // Gives memory back: to malloc, or what is mapped to the system.
+  // Gives memory back to malloc, or to the cache of mapped blocks.
   struct Free {
     Free() : Free(0, -1) {}
     Free(size_t mapped, int file) : mapped(mapped), file(file) {}
     void operator()(std::byte* data) const;
-    size_t mapped;  // bytes; 0: malloc's
-    int file;       // of a shareable buffer's owner, or −1
+    size_t mapped;  // bytes mapped; 0: the memory is malloc's
+    int file;       // the owner's file of a shareable buffer, or −1
   };
   AlignedBuffer(void* data, size_t size, Free free)
       : data_(static_cast<std::byte*>(data), free), size_(size) {}

@@ -8,15 +8,15 @@ using Duration = std::chrono::nanoseconds;
 using TimePoint = std::chrono::time_point<std::chrono::steady_clock, Duration>;
 using Seconds = std::chrono::duration<double>;
 
-// Monotonic time, injected so that tests can own it. Thread-safe. Durations cross the wire, time
-// points never do.
+// Monotonic time, injected so that tests can control it. Thread-safe. Durations are sent between
+// processes, time points never are.
 class Clock {
  public:
   virtual ~Clock() = default;
   virtual TimePoint Now() const = 0;
 };
 
-// The process's steady clock; lives for ever.
+// The process's steady clock. Never destroyed.
 const Clock& SteadyClock();
 
 inline double ToSeconds(Duration d) { return std::chrono::duration<double>(d).count(); }

@@ -31,8 +31,8 @@ struct Digester::State {
 };
 
 Digester::Digester() : state_(std::make_unique<State>()) {
-  // Chooses the kernels for this processor, once; without it the portable ones run, at half the
-  // speed.
+  // Selects the kernels for this processor. Without it libsodium uses portable code, which is half
+  // as fast.
   static const bool chosen = sodium_init() >= 0;
   static_cast<void>(chosen);
   crypto_generichash_init(&state_->hash, nullptr, 0, sizeof(Digest::bytes));

@@ -21,7 +21,7 @@ struct Digest {
   std::string Hex() const;
   static absl::StatusOr<Digest> FromHex(absl::string_view hex);
   bool IsZero() const { return *this == Digest{}; }
-  // Of a set of digests: the same whatever the order and the division.
+  // Combines the digests of a set; the result does not depend on the order.
   Digest& operator^=(const Digest& other) {
     for (size_t i = 0; i < bytes.size(); ++i) bytes[i] ^= other.bytes[i];
     return *this;
@@ -40,8 +40,8 @@ struct Digest {
 Digest DigestOf(std::span<const std::byte> bytes);
 Digest DigestOf(absl::string_view text);
 
-// Incremental form. Numbers are added in little-endian form with their width, so that fields cannot
-// run together.
+// Computes a digest piece by piece. Numbers are added as eight little-endian bytes and texts with
+// their length, so that different sequences of fields cannot give the same bytes.
 class Digester {
  public:
   Digester();
@@ -52,14 +52,15 @@ class Digester {
   Digester& Add(std::span<const std::byte> bytes);
   Digester& Add(absl::string_view text);  // length-prefixed
   Digester& Add(uint64_t number);
-  Digest Finish();  // once; the digester is used up
+  Digest Finish();  // call once; the digester cannot be used afterwards
 
  private:
   struct State;
   std::unique_ptr<State> state_;
 };
 
-// XXH3-64: a checksum against accidents (a chunk on the wire, a record on disk), not a name.
+// XXH3-64: a checksum that detects accidental damage (of a chunk on the wire or a record on disk).
+// It does not identify content; that is Digest's task.
 uint64_t Checksum(std::span<const std::byte> bytes);
 
 template <typename T>

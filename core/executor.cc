@@ -54,7 +54,7 @@ void Executor::Loop() {
       ++running_;
     }
     std::move(task)();
-    task = nullptr;  // what it holds goes before it counts as done
+    task = nullptr;  // release what the task holds before it counts as done
     MutexLock lock(&mutex_);
     --running_;
   }

@@ -12,9 +12,10 @@
 
 namespace macaw {
 
-// Threads for work that must not run on an RPC thread or the engine's: adding parts, writing files.
-// Tasks start in the order posted, urgent ones before all others; with one thread it is a strand.
-// Thread-safe. The destructor runs what was posted, then joins.
+// Threads for work that must not run on an RPC thread or on the engine's thread: merging sums,
+// writing files. Tasks start in the order in which they were posted, urgent ones before all others;
+// with one thread they run one after another. Thread-safe. The destructor runs all posted tasks,
+// then joins the threads.
 class Executor {
  public:
   using Task = absl::AnyInvocable<void() &&>;
@@ -27,7 +28,7 @@ class Executor {
   void Post(Task task) ABSL_LOCKS_EXCLUDED(mutex_);
   void PostUrgent(Task task) ABSL_LOCKS_EXCLUDED(mutex_);
   void WaitIdle()
-      ABSL_LOCKS_EXCLUDED(mutex_);  // until everything posted so far has run and is gone
+      ABSL_LOCKS_EXCLUDED(mutex_);  // until all tasks posted so far have run and are destroyed
 
  private:
   void Loop() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -41,7 +42,7 @@ class Executor {
   std::vector<std::thread> threads_;  // constant after construction
 };
 
-// Names the calling thread in debuggers and profilers (15 characters are kept).
+// Sets the calling thread's name in debuggers and profilers (only the first 15 characters).
 void NameThisThread(const std::string& name);
 
 }  // namespace macaw

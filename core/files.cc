@@ -50,8 +50,8 @@ absl::Status WriteAll(int fd, std::span<const std::byte> bytes, const std::strin
   return absl::OkStatus();
 }
 
-// A name that no other writer of this file has: a process's number is another's, too, where two
-// containers share a folder.
+// A temporary name that no other writer of this file uses. The process id is not enough: two
+// containers that share a folder may have processes with the same id.
 std::string AsideOf(const std::string& path) {
   std::random_device random;
   const uint64_t suffix = static_cast<uint64_t>(random()) << 32 | random();
@@ -92,8 +92,8 @@ absl::Status SyncDirectory(const std::string& path) {
 }
 
 absl::Status MakeDirectories(const std::string& path) {
-  // Each new folder is an entry of the one above it, which is synced: a file that is synced later
-  // would be lost with its folder otherwise.
+  // A new folder is an entry in its parent, so the parent is synced. Otherwise a file that is
+  // synced later could be lost together with its folder.
   std::vector<std::filesystem::path> missing;
   std::error_code error;
   for (std::filesystem::path folder = std::filesystem::path(path).lexically_normal();
@@ -248,7 +248,8 @@ LineFile::~LineFile() {
 absl::Status LineFile::Append(absl::string_view line) {
   const std::string text = absl::StrCat(line, "\n");
   if (absl::Status status = WriteAll(fd_, BytesOf(absl::string_view(text)), path_); !status.ok()) {
-    // Half a line would be read as damage; where even this fails, the first error says it all.
+    // Half a line would be read as damage, so it is cut off. If that fails too, the first error is
+    // still the one to report.
     if (::ftruncate(fd_, static_cast<off_t>(offset_)) == 0) ::lseek(fd_, 0, SEEK_END);
     return status;
   }

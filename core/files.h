@@ -16,17 +16,18 @@ namespace macaw {
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 absl::StatusOr<uint64_t> FileSize(const std::string& path);
 bool FileExists(const std::string& path);
-// With all folders above it; whichever are new outlast a crash of the machine.
+// Creates the folder and all folders above it. New folders survive a crash of the machine.
 absl::Status MakeDirectories(const std::string& path);
 
-// Replaces `path` so that a reader, or a crash at any moment, sees the old bytes or the new ones:
-// written aside, fsynced, renamed, folder fsynced.
+// Replaces `path` atomically: a reader, and a crash at any moment, sees either the old bytes or the
+// new ones. The bytes are written to a temporary file, fsynced and renamed; then the folder is
+// fsynced.
 absl::Status AtomicWriteFile(const std::string& path, std::span<const std::byte> bytes);
 absl::Status AtomicWriteFile(const std::string& path, absl::string_view text);
 
-// The same for files that are too large to build in memory first: bytes go aside at any offset, and
-// Commit syncs and renames. Destroyed without Commit, it leaves nothing behind. Movable; one
-// thread.
+// The same for files that are too large to build in memory first. Bytes are written at any offset
+// of a temporary file; Commit syncs and renames it. Destruction without Commit removes it. Movable;
+// one thread.
 class AtomicFile {
  public:
   static absl::StatusOr<AtomicFile> Create(const std::string& path);
@@ -46,8 +47,8 @@ class AtomicFile {
 
 absl::Status SyncDirectory(const std::string& path);
 
-// A whole file, read-only and shared with every process that maps it. Movable; the bytes live as
-// long as it does.
+// A whole file, mapped read-only and shared with every process that maps it. Movable. The bytes
+// live as long as this object.
 class MappedFile {
  public:
   static absl::StatusOr<MappedFile> Open(const std::string& path);
@@ -61,17 +62,19 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-// How the bytes of a mapped file will be read: as the system expects, which reads ahead, or here
-// and there, where that would fetch megabytes for a page. Advice only.
+// How the bytes of a mapped file will be read. kUsual: the system reads ahead. kScattered: it does
+// not, because single rows are read and reading ahead would fetch megabytes for one page. A hint
+// only.
 enum class Access : uint8_t { kUsual, kScattered };
 void Advise(std::span<const std::byte> mapped, Access access);
 
-// An append-only text file (metrics.jsonl, events.jsonl). One owner, one thread. A line is handed
-// to the system in one write, so it is whole or absent after a crash of the process.
+// An append-only text file (metrics.jsonl, events.jsonl). One owner, one thread. Each line is
+// written with one system call, so after a crash of the process it is there completely or not at
+// all.
 class LineFile {
  public:
-  // Keeps the first `keep_bytes` of an existing file (a resume goes back to the checkpoint's
-  // offset).
+  // Keeps the first `keep_bytes` of an existing file. A resumed run passes the size that its
+  // checkpoint recorded.
   static absl::StatusOr<LineFile> Open(const std::string& path, uint64_t keep_bytes);
   LineFile(LineFile&& other) noexcept;
   LineFile& operator=(LineFile&& other) noexcept;

@@ -9,7 +9,8 @@
 
 namespace macaw {
 
-// A number that cannot be mistaken for another kind of number. Ordered, hashable, printable.
+// A number with a type of its own, so that ids of different kinds cannot be mixed up. Ordered,
+// hashable, printable.
 template <typename Tag, typename Rep>
 struct StrongId {
   using rep = Rep;
@@ -33,12 +34,13 @@ using Round = StrongId<struct RoundTag, uint32_t>;  // the first round is 1; 0 i
 using Phase = StrongId<struct PhaseTag, uint8_t>;   // most algorithms have the single phase 0
 using WorkerId = StrongId<struct WorkerIdTag,
                           uint32_t>;  // dense, by registration; a restarted worker is a new one
-// What a worker calls itself by in every call: random, so that nobody can guess another's. 0: none.
+// The name of a worker's session, sent with every call. It is random, so that nobody can guess
+// another worker's. 0: none.
 using SessionId = StrongId<struct SessionIdTag, uint64_t>;
 
-// Names one hand-out of work. `epoch` grows with every start of the server (fsynced before the
-// first lease), `counter` with every hand-out, so a fence is never used twice and any older one is
-// recognised as stale.
+// Identifies one hand-out of work. `epoch` grows with every start of the server (and is fsynced
+// before the first lease), `counter` grows with every hand-out. So a fence is never used twice, and
+// an older fence is recognised as stale.
 struct Fence {
   uint32_t epoch = 0;
   uint64_t counter = 0;
@@ -49,7 +51,7 @@ struct Fence {
   }
 };
 
-// One try of one client in a round.
+// One attempt to train one client in a round.
 struct Attempt {
   ClientId client;
   Fence fence;

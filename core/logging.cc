@@ -20,8 +20,8 @@ spdlog::level::level_enum ToSpdlog(LogLevel level) {
   return spdlog::level::info;
 }
 
-// The default logger until InitLogging: warnings and errors only, so that libraries and tests stay
-// quiet.
+// The logger that is used before InitLogging: warnings and errors only, so that libraries and tests
+// are quiet.
 spdlog::logger& Sink() {
   static const std::shared_ptr<spdlog::logger> sink = [] {
     auto logger = std::make_shared<spdlog::logger>(

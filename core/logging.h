@@ -10,12 +10,12 @@ namespace macaw {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
-// Where the process's log goes: standard error, one line an event, `HH:MM:SS.mmm room level event
-// key=value ...`. Info is a line a round, Debug a line a client. Measurements go to metrics.jsonl,
-// never here. Thread-safe.
+// Writes the process's log to standard error, one line per event: `HH:MM:SS.mmm room level event
+// key=value ...`. Info is one line per round, Debug one line per client. Measurements go to
+// metrics.jsonl, never here. Thread-safe.
 void InitLogging(LogLevel minimum, const std::string& process);
 
-// One per room, made where it is used: `const Logger log("server");`. Cheap to copy.
+// One per room, created where it is used: `const Logger log("server");`. Cheap to copy.
 class Logger {
  public:
   explicit Logger(absl::string_view room);

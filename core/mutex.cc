@@ -9,7 +9,8 @@
 namespace macaw {
 namespace {
 
-// Sleeps while the word is 0, until `end` on the steady clock (null: for ever); may wake early.
+// Sleeps while the word is 0, at most until `end` on the steady clock (null: no limit). May return
+// early.
 void Sleep(std::atomic<uint32_t>& word, const timespec* end) {
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT_BITSET_PRIVATE, 0, end, nullptr,
           FUTEX_BITSET_MATCH_ANY);
@@ -20,8 +21,8 @@ void Sleep(std::atomic<uint32_t>& word, const timespec* end) {
 void WakeUp::Send() {
   auto* const word = reinterpret_cast<uint32_t*>(&sent_);
   sent_.store(1, std::memory_order_release);
-  // The object may be gone by now. Its address still names the sleeper, if there is one; who sleeps
-  // on what has been put there since looks again.
+  // The object may be destroyed by now, so only its address is used. If another object is at that
+  // address and a thread sleeps on it, that thread wakes, checks its word and sleeps again.
   syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1);
 }
 

@@ -9,27 +9,33 @@
 
 namespace macaw {
 
-// What one thread sleeps on until another sends it. Sent once; may be gone as soon as it is sent.
+// A one-time signal that one thread waits for. The waiting thread may destroy it as soon as it was
+// sent.
 class WakeUp {
  public:
   void Send();
   void Wait();
-  bool WaitUntil(TimePoint end);  // whether it was sent
+  bool WaitUntil(TimePoint end);  // false on timeout
 
  private:
   std::atomic<uint32_t> sent_ = 0;
 };
 
-// A mutex that waits for conditions, with the thread-safety annotations clang checks: one unlocks
-// after changing the state, and whoever waits for that state goes on. Whoever unlocks looks for it,
-// so that nobody is woken in vain: a conductor may wait for the end of work that thousands of short
-// calls bring nearer. An unlock wakes one sleeper at most, the first in line, which wakes the next
-// when it unlocks or sleeps again: of two that are woken for one piece of work, one finds it gone;
-// and two that are woken for two pieces often end up on one core, the one that was idle when they
-// were placed. (Who was woken in vain lines up anew.) The wake-up is sent behind the unlock: a
-// sleeper that is given the waker's core could not go on while the waker holds the mutex without a
-// core. A layer over the standard library rather than
-// abseil's mutex, whose Debian build ThreadSanitizer cannot see into.
+// A mutex with conditions: Await(condition) blocks until the condition holds. Annotated for clang's
+// thread-safety analysis.
+//
+// The thread that unlocks evaluates the conditions of the waiting threads and wakes the first one
+// whose condition holds. So a thread is not woken while its condition is false: one that waits for
+// the end of a round can sleep while thousands of short calls change the state.
+//
+// An unlock wakes at most one waiter, which wakes the next one when it unlocks or waits again. Two
+// threads woken at once for one item would compete for it, and two woken for two items often run on
+// the same core. A waiter whose condition has become false again goes to the end of the queue. The
+// wake-up is sent after the unlock, because the woken thread may be put on this core and could not
+// run while the mutex is held.
+//
+// Built on the standard library and not on absl::Mutex, because ThreadSanitizer cannot see into
+// Debian's build of abseil.
 class ABSL_LOCKABLE Mutex {
  public:
   Mutex() = default;
@@ -38,15 +44,15 @@ class ABSL_LOCKABLE Mutex {
 
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mutex_.lock(); }
   void Unlock() ABSL_UNLOCK_FUNCTION() {
-    // Nothing of this object is touched behind the unlock: who saw what it waited for may destroy
-    // it then.
+    // After the unlock nothing of this object may be touched: a thread that saw its condition hold
+    // may destroy it.
     Waiter* const ready = TakeReady();
     mutex_.unlock();
     if (ready != nullptr) ready->wake_up.Send();
   }
 
-  // Blocks until `condition()` holds; it runs with the mutex held, any number of times, on any
-  // thread.
+  // Blocks until `condition()` holds. The condition runs with the mutex held, any number of times,
+  // on any thread.
   template <typename Condition>
   void Await(const Condition& condition) ABSL_EXCLUSIVE_LOCKS_REQUIRED(this) {
     while (!Holds(condition)) {
@@ -56,7 +62,7 @@ class ABSL_LOCKABLE Mutex {
       mutex_.lock();
     }
   }
-  // Likewise, for so long at most; whether the condition held in the end.
+  // The same with a timeout. Returns whether the condition held in the end.
   template <typename Condition>
   bool AwaitFor(Duration patience, const Condition& condition) ABSL_EXCLUSIVE_LOCKS_REQUIRED(this) {
     const TimePoint end = SteadyClock().Now() + patience;
@@ -67,14 +73,14 @@ class ABSL_LOCKABLE Mutex {
       mutex_.lock();
       if (sent) continue;
       if (Remove(waiter)) return Holds(condition);
-      waiter.wake_up.Wait();  // taken just now: its waker still needs it
+      waiter.wake_up.Wait();  // another thread has just taken it out of the list and will signal it
     }
     return true;
   }
 
  private:
-  // One that sleeps, on its own stack, in the mutex's list. Who finds its condition true takes it
-  // from the list and owes it a wake-up; until then it stays.
+  // A waiting thread, stored on its own stack and linked in the mutex's list. The thread that finds
+  // its condition true takes it out of the list and must then signal it.
   struct Waiter {
     const void* condition;
     bool (*holds)(const void*);

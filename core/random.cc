@@ -14,7 +14,8 @@
 namespace macaw {
 
 RandomStream::RandomStream(const StreamKey& key) {
-  // The name of the stream (seven numbers) becomes 128 bits: 64 of Philox's key, 64 of its counter.
+  // The stream's name (seven numbers) is hashed to 128 bits: 64 for Philox's key, 64 for the upper
+  // half of its counter.
   const uint64_t name[] = {key.seed,         static_cast<uint64_t>(key.purpose),
                            key.round.value,  key.phase.value,
                            key.client.value, key.extra};
@@ -29,7 +30,8 @@ namespace {
 
 constexpr int kBlocks = PhiloxGroup::kBlocks;
 
-// Blocks as pairs of 64-bit numbers, each of which is two words in the order of single draws.
+// Writes blocks as pairs of 64-bit numbers. Each consists of two words in the order of single
+// draws.
 MACAW_CLONES void FillGroups(const uint32_t* key, const uint32_t* high, uint64_t first_block,
                              size_t groups, uint64_t* out) {
   for (size_t group = 0; group < groups; ++group, first_block += kBlocks) {

@@ -10,7 +10,7 @@
 
 namespace macaw {
 
-// What a stream is drawn for. The numbers are part of every result: add at the end, never renumber.
+// What a stream is used for. The numbers are part of every result: add at the end, never renumber.
 enum class Purpose : uint32_t {
   kCohort = 1,
   kPartition = 2,
@@ -24,12 +24,12 @@ enum class Purpose : uint32_t {
   kTest = 10,
   kNoise = 11,
   kAvailability = 12,
-  kDuration = 13,   // of devices, emulated
-  kPause = 14,      // likewise
-  kPlacement = 15,  // never a result
+  kDuration = 13,   // of emulated devices
+  kPause = 14,      // of emulated devices
+  kPlacement = 15,  // decides placement only, never a result
 };
 
-// Everything a random number may depend on. Equal keys give equal streams on every machine.
+// Everything that a random number may depend on. Equal keys give equal streams on every machine.
 struct StreamKey {
   uint64_t seed = 0;
   Purpose purpose = Purpose::kTest;
@@ -39,10 +39,10 @@ struct StreamKey {
   uint64_t extra = 0;  // epoch, tensor index, sample, ...
 };
 
-// A counter-based stream (Philox4x32-10; Salmon et al., SC'11): block i is a function of (key, i),
-// so streams are independent of who draws them, in what order, on which machine. No std
-// distribution is used anywhere, because those differ between standard libraries. Not thread-safe;
-// cheap to make and to copy (48 bytes).
+// A counter-based random stream (Philox4x32-10; Salmon et al., SC'11): block i is a function of
+// (key, i). So the numbers do not depend on which thread draws them, in which order, or on which
+// machine. No std distribution is used, because those differ between standard libraries. Not
+// thread-safe; cheap to create and to copy (48 bytes).
 class RandomStream {
  public:
   explicit RandomStream(const StreamKey& key);
@@ -53,16 +53,16 @@ class RandomStream {
   uint64_t Below(uint64_t bound);  // unbiased, bound > 0 (Lemire 2019)
   double Normal();                 // mean 0, variance 1 (Box-Muller, both halves used)
   double Gamma(double shape);      // scale 1 (Marsaglia-Tsang 2000), shape > 0
-  void Skip(uint64_t words);       // moves on by that many NextU32 draws
+  void Skip(uint64_t words);       // skips that many NextU32 draws
 
-  // The same draws in bulk, several times as fast where there are dozens of them.
+  // The same draws in bulk; several times as fast from some dozens on.
   void FillU64(std::span<uint64_t> out);                    // out[i] is NextU64()
   void FillBelow(uint64_t bound, std::span<uint64_t> out);  // out[i] is Below(bound − i)
 
-  // Standard normals in bulk, about 20 times as fast as Normal() and other values than its: float
-  // precision, |x| up to 6.7. Starts at the next unused block of four words and uses 16 blocks for
-  // every 64 values begun, so that value i depends on i alone and not on out.size(); the same bits
-  // on every processor.
+  // Standard normals in bulk, about 20 times as fast as Normal(), with other values than Normal()
+  // gives: float precision, |x| up to 6.7. Starts at the next unused block of four words and uses
+  // 16 blocks for every group of 64 values, so value i depends on i alone and not on out.size().
+  // The same bits on every processor.
   void FillNormal(std::span<float> out);
 
   // Fisher-Yates, from the back.
@@ -76,7 +76,8 @@ class RandomStream {
     }
   }
 
-  // A point of the simplex: Dirichlet with `dimensions` equal concentrations.
+  // A random point of the simplex, from a Dirichlet distribution with `dimensions` equal
+  // concentrations.
   std::vector<double> Dirichlet(double concentration, size_t dimensions);
 
  private:
@@ -85,7 +86,7 @@ class RandomStream {
   void Refill();
 
   uint32_t key_[2];
-  uint32_t high_[2];    // upper half of the counter: the rest of the stream's name
+  uint32_t high_[2];    // upper half of the counter: part of the stream's name
   uint64_t block_ = 0;  // lower half of the counter
   uint32_t words_[4];
   uint32_t used_ = 4;
@@ -93,8 +94,9 @@ class RandomStream {
   double spare_ = 0;
 };
 
-// `count` distinct numbers of [0, population), uniformly, in draw order; O(count) time and memory
-// whatever the population (Floyd's sampling followed by a shuffle). Requires count <= population.
+// Draws `count` distinct numbers of [0, population) uniformly, in draw order (Floyd's sampling
+// followed by a shuffle). Takes O(count) time and memory, whatever the population. Requires count
+// <= population.
 std::vector<uint64_t> SampleWithoutReplacement(RandomStream& stream, uint64_t population,
                                                uint64_t count);
 

@@ -7,14 +7,14 @@
 #include "core/random.h"
 #include "core/simd.h"
 
-// Normals in bulk. Everything here is element-wise over the blocks of a group, with no call into
-// libm (whose bits differ between versions and processors), so that the compiler turns the loops
-// into vectors of any width and the values stay the same.
+// Normals in bulk. All operations are element-wise over the blocks of a group, and libm is not used
+// because its bits differ between versions and processors. So the compiler can vectorise the loops
+// to any width and the values stay the same.
 namespace macaw {
 namespace {
 
 constexpr int kBlocks = PhiloxGroup::kBlocks;
-constexpr int kGroup = 4 * kBlocks;  // normals of a group
+constexpr int kGroup = 4 * kBlocks;  // normals per group
 constexpr float kQuarterOfPi = 0.785398163397448F;
 
 // The float nearest to ln(x) for 0 < x <= 1, to about one unit in the last place: x = 2^e · m with

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -32,86 +33,126 @@ std::string Text(const std::vector<T>& values) {
       "]");
 }
 
+// The fingerprint under construction.
+class Settings {
+ public:
+  template <typename T>
+  void Add(const std::string& key, const T& value) {
+    settings_[key] = Text(value);
+  }
+
+  void AddRun(const RunConfig& run) {
+    Add("run.seed", run.seed);
+    Add("run.clients", run.clients);
+    Add("run.train_clients", TrainClients(run));
+    Add("run.train_examples", run.train_examples);
+    Add("run.train_tokens", run.train_tokens);
+    Add("run.dtype", std::string(Name(run.dtype)));
+    Add("run.task", static_cast<int>(run.task));
+    Add("run.contribution_bound", run.contribution_bound);
+    Add("plugins", absl::StrJoin(run.plugins, ", "));
+  }
+
+  void AddModel(const ModelConfig& model) {
+    Add("model.name", model.name);
+    Add("model.layers", model.layers);
+    Add("model.seed", model.seed);
+    Add("model.input_shape", model.input_shape);
+    Add("model.classes", model.classes);
+    Add("model.bias", model.bias);
+    Add("model.buffers", model.buffers);
+    Add("model.script_digest", model.script_digest);
+    Add("model.tensors", model.tensors);
+  }
+
+  void AddTransform(const TransformConfig& transform) {
+    Add("data.scale", transform.scale);
+    Add("data.mean", transform.mean);
+    Add("data.std", transform.std);
+    Add("data.pad_crop", transform.pad_crop);
+    Add("data.flip", transform.flip);
+    Add("data.client_noise", transform.client_noise);
+  }
+
+  void AddLocal(const LocalConfig& local) {
+    Add("local.epochs", local.epochs);
+    Add("local.steps", local.steps);
+    Add("local.batch_size", local.batch_size);
+    Add("local.optimizer", local.optimizer);
+    Add("local.lr", local.lr);
+    const Schedule& schedule = local.lr_schedule;
+    Add("local.lr_schedule",
+        absl::StrCat(schedule.kind, " gamma ", Text(schedule.gamma), " every ", schedule.every,
+                     " rounds ", schedule.rounds, " floor ", Text(schedule.floor), " warmup ",
+                     schedule.warmup_rounds));
+    Add("local.momentum", local.momentum);
+    Add("local.nesterov", local.nesterov);
+    Add("local.beta1", local.beta1);
+    Add("local.beta2", local.beta2);
+    Add("local.epsilon", local.epsilon);
+    Add("local.weight_decay", local.weight_decay);
+    Add("local.clip_norm", local.clip_norm);
+    Add("local.clip", local.clip);
+    Add("local.class_weights", local.class_weights);
+    Add("local.label_smoothing", local.label_smoothing);
+    Add("local.drop_last", local.drop_last);
+    Add("local.shuffle", local.shuffle);
+    Add("local.trainer", local.trainer);
+  }
+
+  void AddAlgorithm(const AlgorithmConfig& algorithm) {
+    Add("algorithm.name", algorithm.name);
+    for (const auto& [name, value] : algorithm.parameters) {
+      const std::string key = absl::StrCat("algorithm.", algorithm.name, ".", name);
+      std::visit([&](const auto& v) { Add(key, v); }, value);
+    }
+  }
+
+  void AddCohort(const CohortConfig& cohort) {
+    Add("cohort.size", cohort.size);
+    Add("cohort.sampling", cohort.sampling);
+    Add("cohort.weight", static_cast<int>(cohort.weight));
+    Add("cohort.seed", cohort.seed);
+    Add("cohort.straggler_fraction", cohort.straggler_fraction);
+    Add("cohort.straggler_policy", cohort.straggler_policy);
+    if (cohort.sampling == "available") {
+      Add("cohort.availability", cohort.availability);
+      Add("cohort.availability_swing", cohort.availability_swing);
+      Add("cohort.availability_day", cohort.availability_day);
+    }
+    if (cohort.over_selection != 1) {
+      Add("cohort.over_selection", cohort.over_selection);
+      Add("cohort.device_spread", cohort.device_spread);
+      Add("cohort.round_spread", cohort.round_spread);
+    }
+  }
+
+  void AddEvaluation(const EvaluationConfig& evaluation) {
+    Add("evaluation.every", evaluation.every);
+    Add("evaluation.chunk", evaluation.chunk);
+    Add("evaluation.central", evaluation.central);
+    Add("evaluation.clients", evaluation.clients);
+    Add("evaluation.train", evaluation.train);
+  }
+
+  std::map<std::string, std::string> Take() && { return std::move(settings_); }
+
+ private:
+  std::map<std::string, std::string> settings_;
+};
+
 }  // namespace
 
 std::map<std::string, std::string> Describe(const RunConfig& run) {
-  std::map<std::string, std::string> out;
-  const auto add = [&](const std::string& key, const auto& value) { out[key] = Text(value); };
-  add("run.seed", run.seed);
-  add("run.clients", run.clients);
-  add("run.train_clients", TrainClients(run));
-  add("run.train_examples", run.train_examples);
-  add("run.train_tokens", run.train_tokens);
-  out["run.dtype"] = std::string(Name(run.dtype));
-  add("run.task", static_cast<int>(run.task));
-  add("run.contribution_bound", run.contribution_bound);
-  add("model.name", run.model.name);
-  add("model.layers", run.model.layers);
-  add("model.seed", run.model.seed);
-  add("model.input_shape", run.model.input_shape);
-  add("model.classes", run.model.classes);
-  add("model.bias", run.model.bias);
-  add("model.buffers", run.model.buffers);
-  add("model.script_digest", run.model.script_digest);
-  add("model.tensors", run.model.tensors);
-  add("data.scale", run.transform.scale);
-  add("data.mean", run.transform.mean);
-  add("data.std", run.transform.std);
-  add("data.pad_crop", run.transform.pad_crop);
-  add("data.flip", run.transform.flip);
-  add("data.client_noise", run.transform.client_noise);
-  const LocalConfig& local = run.local;
-  add("local.epochs", local.epochs);
-  add("local.steps", local.steps);
-  add("local.batch_size", local.batch_size);
-  add("local.optimizer", local.optimizer);
-  add("local.lr", local.lr);
-  add("local.lr_schedule",
-      absl::StrCat(local.lr_schedule.kind, " gamma ", Text(local.lr_schedule.gamma), " every ",
-                   local.lr_schedule.every, " rounds ", local.lr_schedule.rounds, " floor ",
-                   Text(local.lr_schedule.floor), " warmup ", local.lr_schedule.warmup_rounds));
-  add("local.momentum", local.momentum);
-  add("local.nesterov", local.nesterov);
-  add("local.beta1", local.beta1);
-  add("local.beta2", local.beta2);
-  add("local.epsilon", local.epsilon);
-  add("local.weight_decay", local.weight_decay);
-  add("local.clip_norm", local.clip_norm);
-  add("local.clip", local.clip);
-  add("local.class_weights", local.class_weights);
-  add("local.label_smoothing", local.label_smoothing);
-  add("local.drop_last", local.drop_last);
-  add("local.shuffle", local.shuffle);
-  add("local.trainer", local.trainer);
-  add("plugins", absl::StrJoin(run.plugins, ", "));
-  add("algorithm.name", run.algorithm.name);
-  for (const auto& [name, value] : run.algorithm.parameters) {
-    std::visit(
-        [&](const auto& v) { add(absl::StrCat("algorithm.", run.algorithm.name, ".", name), v); },
-        value);
-  }
-  add("cohort.size", run.cohort.size);
-  add("cohort.sampling", run.cohort.sampling);
-  add("cohort.weight", static_cast<int>(run.cohort.weight));
-  add("cohort.seed", run.cohort.seed);
-  add("cohort.straggler_fraction", run.cohort.straggler_fraction);
-  add("cohort.straggler_policy", run.cohort.straggler_policy);
-  if (run.cohort.sampling == "available") {
-    add("cohort.availability", run.cohort.availability);
-    add("cohort.availability_swing", run.cohort.availability_swing);
-    add("cohort.availability_day", run.cohort.availability_day);
-  }
-  if (run.cohort.over_selection != 1) {
-    add("cohort.over_selection", run.cohort.over_selection);
-    add("cohort.device_spread", run.cohort.device_spread);
-    add("cohort.round_spread", run.cohort.round_spread);
-  }
-  add("evaluation.every", run.evaluation.every);
-  add("evaluation.chunk", run.evaluation.chunk);
-  add("evaluation.central", run.evaluation.central);
-  add("evaluation.clients", run.evaluation.clients);
-  add("evaluation.train", run.evaluation.train);
-  return out;
+  Settings settings;
+  settings.AddRun(run);
+  settings.AddModel(run.model);
+  settings.AddTransform(run.transform);
+  settings.AddLocal(run.local);
+  settings.AddAlgorithm(run.algorithm);
+  settings.AddCohort(run.cohort);
+  settings.AddEvaluation(run.evaluation);
+  return std::move(settings).Take();
 }
 
 }  // namespace macaw

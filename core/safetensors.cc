@@ -127,24 +127,35 @@ absl::StatusOr<TensorRef> SafetensorsFile::Get(const std::string& name,
   return it->second;
 }
 
-absl::Status WriteSafetensors(const std::string& path, const std::vector<TensorToWrite>& tensors,
+std::string SafetensorsHeader(const std::vector<TensorSize>& tensors,
                               const std::map<std::string, std::string>& metadata) {
   Json header = Json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   uint64_t offset = 0;
-  for (const TensorToWrite& tensor : tensors) {
+  for (const TensorSize& tensor : tensors) {
     header[tensor.name] = {{"dtype", tensor.dtype},
                            {"shape", tensor.shape},
-                           {"data_offsets", {offset, offset + tensor.bytes.size()}}};
-    offset += tensor.bytes.size();
+                           {"data_offsets", {offset, offset + tensor.bytes}}};
+    offset += tensor.bytes;
   }
-  std::string text = header.dump();
+  std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
   text.resize((8 + text.size() + kAlignment - 1) / kAlignment * kAlignment - 8, ' ');
-  std::string file(8, '\0');
-  const uint64_t header_size = text.size();
-  std::memcpy(file.data(), &header_size, 8);
-  file.reserve(8 + header_size + offset);
-  file += text;
+  std::string bytes(8, '\0');
+  const uint64_t size = text.size();
+  std::memcpy(bytes.data(), &size, 8);
+  return bytes + text;
+}
+
+absl::Status WriteSafetensors(const std::string& path, const std::vector<TensorToWrite>& tensors,
+                              const std::map<std::string, std::string>& metadata) {
+  std::vector<TensorSize> sizes;
+  uint64_t data_bytes = 0;
+  for (const TensorToWrite& tensor : tensors) {
+    sizes.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.bytes.size()});
+    data_bytes += tensor.bytes.size();
+  }
+  std::string file = SafetensorsHeader(sizes, metadata);
+  file.reserve(file.size() + data_bytes);
   for (const TensorToWrite& tensor : tensors) {
     file.append(reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size());
   }

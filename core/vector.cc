@@ -12,7 +12,7 @@ namespace macaw {
 namespace {
 
 constexpr uint64_t kAlignment = 64;                   // bytes
-constexpr uint64_t kMaxElements = uint64_t{1} << 40;  // refuses sizes that cannot be meant
+constexpr uint64_t kMaxElements = uint64_t{1} << 40;  // larger sizes are taken for damage
 
 uint64_t RoundUp(uint64_t elements, DType dtype) {
   const uint64_t step = kAlignment / SizeOf(dtype);

@@ -21,8 +21,8 @@ constexpr size_t SizeOf(DType dtype) { return dtype == DType::kF32 ? 4 : 8; }
 absl::string_view Name(DType dtype);  // "float32", "float64"
 absl::StatusOr<DType> ParseDType(absl::string_view name);
 
-// A trained tensor moves with the gradient; a buffer (batch-norm statistics) is aggregated by its
-// own rule.
+// kParameter: trained by gradients. kBuffer: not trained, and aggregated by a rule of its own
+// (batch-norm statistics).
 enum class Group : uint8_t { kParameter = 0, kBuffer = 1 };
 
 struct LayoutEntry {
@@ -33,16 +33,17 @@ struct LayoutEntry {
   uint64_t size = 0;    // elements; set by ParameterLayout
 };
 
-// How one flat vector holds named tensors: parameters first, then buffers, each starting on 64
-// bytes; the gaps are zero and stay zero. Immutable, shared, thread-safe. The digest travels with
-// every vector, so that two nodes never add up vectors that mean different things.
+// How one flat vector holds named tensors: parameters first, then buffers, each starting at a
+// multiple of 64 bytes. The gaps between them are zero and stay zero. Immutable, shared,
+// thread-safe. Its digest is sent with every vector, so that vectors with different layouts are
+// never added.
 class ParameterLayout {
  public:
   // Orders parameters before buffers (stable) and assigns offsets. Refuses empty or repeated names
   // and bad shapes.
   static absl::StatusOr<std::shared_ptr<const ParameterLayout>> Make(
       std::vector<LayoutEntry> entries, DType dtype);
-  // A layout of `count` named-by-one scalars, for small side channels ("tau", "loss").
+  // A layout of one tensor `name` with `count` numbers, for small channels ("tau", "loss").
   static std::shared_ptr<const ParameterLayout> Scalars(std::string name, int64_t count,
                                                         DType dtype);
 
@@ -53,7 +54,7 @@ class ParameterLayout {
   uint64_t bytes() const { return size_ * SizeOf(dtype_); }
   uint64_t parameter_size() const {
     return parameter_size_;
-  }                                          // elements of the parameter block, gaps included
+  }                                          // elements of the parameters, gaps included
   uint64_t count() const { return count_; }  // elements without gaps
   const Digest& digest() const { return digest_; }
 
@@ -69,8 +70,8 @@ class ParameterLayout {
 
 using LayoutPtr = std::shared_ptr<const ParameterLayout>;
 
-// A borrowed flat vector. Nothing may assume that it lives on the CPU: ask `device` first; the
-// typed accessors assert CPU and dtype. Whoever hands one out says how long the bytes live.
+// A borrowed flat vector. It need not be in CPU memory: check `device` first. The typed accessors
+// assert the CPU and the dtype. The function that returns a view says how long its bytes live.
 template <typename Byte>
 struct BasicVectorView {
   const ParameterLayout* layout = nullptr;
@@ -103,7 +104,7 @@ class FlatVector {
  public:
   FlatVector() = default;
   explicit FlatVector(LayoutPtr layout);  // all zero
-  // Elements of any value, for an owner who writes every one of them and zeros into the gaps.
+  // A vector with arbitrary contents, for a caller that writes every element and zeroes the gaps.
   static FlatVector Unset(LayoutPtr layout);
   static FlatVector CopyOf(ConstVectorView view, LayoutPtr layout);
   FlatVector Clone() const;
@@ -126,8 +127,8 @@ class FlatVector {
   AlignedBuffer buffer_;
 };
 
-// BLAKE2b-256 over the tensors' bytes in layout order, gaps left out: what summary.json calls
-// model_digest.
+// BLAKE2b-256 over the tensors' bytes in layout order, without gaps: the model_digest of
+// summary.json.
 Digest DigestOfValues(ConstVectorView view);
 
 }  // namespace macaw

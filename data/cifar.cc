@@ -15,7 +15,7 @@ constexpr size_t kPixels = 3072;  // planes R, G, B of 32 x 32
 struct Kind {
   std::string name;
   int32_t classes;
-  size_t label_bytes;  // the last of them is the label
+  size_t label_bytes;  // the label is the last of them
   std::vector<std::string> train;
   std::string test;
   std::string folder;

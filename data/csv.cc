@@ -24,8 +24,8 @@ absl::Status Refuse(const Words&... words) {
   return absl::InvalidArgumentError(absl::StrCat(words...));
 }
 
-// The cells of a line. A cell in quotation marks may hold the separator, and "" for a quotation
-// mark; its text lives in `unquoted` until the next call.
+// Splits a line into cells. A quoted cell may contain the separator, and "" stands for a quotation
+// mark. The text of quoted cells is stored in `unquoted` until the next call.
 absl::StatusOr<Cells> CellsOf(absl::string_view line, char separator,
                               std::deque<std::string>& unquoted) {
   const char* const blanks = separator == '\t' ? " " : " \t";
@@ -68,7 +68,7 @@ char SeparatorOf(absl::string_view line) {
   return ',';
 }
 
-// Whether a column of this name most likely says whose row it is: "user", "Client ID", "device_id".
+// Whether the name of a column suggests that it holds the client: "user", "Client ID", "device_id".
 bool NamesAClient(absl::string_view name) {
   std::string letters;
   for (const char c : name) {
@@ -85,7 +85,7 @@ bool NamesAClient(absl::string_view name) {
 
 enum class Role : uint8_t { kFeature, kLabel, kClient, kDropped };
 
-// What the columns are for, decided by the first line.
+// The role of each column, decided by the first line.
 class Columns {
  public:
   static absl::StatusOr<Columns> Of(const Cells& cells, bool header, const DataOptions& options) {
@@ -157,7 +157,7 @@ class Columns {
     return absl::OkStatus();
   }
 
-  // A name of the header, or a number from 0.
+  // Finds a column by its header name, or by its number from 0.
   absl::StatusOr<size_t> Find(const std::string& wanted, absl::string_view key) const {
     const auto named = std::find(names_.begin(), names_.end(), wanted);
     if (named != names_.end()) {
@@ -183,7 +183,7 @@ class Columns {
   std::vector<Role> roles_;
 };
 
-// Labels as they come: all of them numbers, or all of them words.
+// Collects the labels: all of them numbers, or all of them words.
 class Labels {
  public:
   absl::Status Append(absl::string_view cell) {
@@ -206,7 +206,8 @@ class Labels {
 
   size_t count() const { return numbers_.size() + of_row_.size(); }
 
-  // Classes in sorted order, with their names where those are not just their numbers; or targets.
+  // Stores labels as classes in sorted order, with names unless they are just 0 … k−1; or as
+  // regression targets.
   absl::Status Store(const DataOptions& options, ExampleStore& store, int64_t& classes,
                      std::vector<std::string>& names) const {
     if (!words_.empty()) return StoreWords(options, store, classes, names);
@@ -250,7 +251,7 @@ class CsvReader {
   absl::Status Append(const std::string& path, Digester& digest) {
     MACAW_ASSIGN_OR_RETURN(const std::string bytes, ReadSource(path, digest));
     absl::string_view text = bytes;
-    absl::ConsumePrefix(&text, "\xEF\xBB\xBF");  // the byte order mark of some spreadsheets
+    absl::ConsumePrefix(&text, "\xEF\xBB\xBF");  // the byte order mark that some spreadsheets write
     bool first = true;
     return ForEachLine(text, [&](int64_t number, absl::string_view line) {
       if (absl::StripAsciiWhitespace(line).empty()) return absl::OkStatus();
@@ -282,7 +283,7 @@ class CsvReader {
     return header ? absl::OkStatus() : AppendRow(cells);
   }
 
-  // No cell is a number, or one of them is a name that the options speak of.
+  // True if no cell is a number, or if a cell is a name that the options mention.
   bool IsHeader(const Cells& cells) const {
     const auto named = [this](absl::string_view cell) {
       return !ParseNumber(cell) &&
@@ -358,7 +359,7 @@ absl::StatusOr<Examples> ReadCsv(const DataOptions& options) {
   const uint64_t own_test_begin = reader.rows();
   if (!options.test_path.empty()) MACAW_RETURN_IF_ERROR(reader.Append(options.test_path, digest));
   if (reader.rows() == 0) return Refuse(options.path, " holds no examples");
-  // What of the bytes is a label or left out decides the rows, too.
+  // The choice of label and dropped columns also decides the rows, so it is part of the digest.
   if (!options.label_column.empty()) digest.Add(options.label_column);
   for (const std::string& column : options.drop_columns) digest.Add(column);
 

@@ -19,9 +19,8 @@ enum class FeatureType : uint8_t { kU8 = 0, kF32 = 1, kI32 = 2 };
 
 constexpr size_t SizeOf(FeatureType type) { return type == FeatureType::kU8 ? 1 : 4; }
 
-// A block of examples that somebody else keeps: `count` rows of `features`, row-major and
-// contiguous, and one label a row: a class in `classes`, or a number in `targets` (exactly one of
-// the two is set).
+// A block of examples that the caller keeps alive: `count` rows of `features`, row-major and
+// contiguous, with one label per row. Exactly one of `classes` and `targets` is set.
 struct ExampleBlock {
   FeatureType type = FeatureType::kF32;
   const std::byte* features = nullptr;
@@ -32,18 +31,18 @@ struct ExampleBlock {
   uint64_t count = 0;
 };
 
-// What the noise on a client's rows is drawn from (TransformConfig::client_noise). It belongs to
-// the client's data: a row has the same noise whenever it is used. By default nobody's: no noise.
+// The key of the noise on a client's rows (TransformConfig::client_noise). The noise belongs to the
+// client's data: a row has the same noise whenever it is used. The default key means no noise.
 struct NoiseKey {
   uint64_t seed = 0;  // of the run
   ClientId client{};
   Split split = Split::kTrain;
-  uint64_t clients = 0;  // population; 0: no noise
+  uint64_t clients = 0;  // the population; 0: no noise
 };
 
-// The rows of one client (or of a test set), in stored order: `index[i]` of the block, or all of
-// the block in order when `index` is empty (no rows at all: a block with count 0). Cheap to copy;
-// the bytes live as long as `keep_alive` or, where that is null, the dataset.
+// The rows of one client (or of a test set), in stored order: rows `index[i]` of the block, or all
+// rows of the block if `index` is empty. (For no rows at all, the block has count 0.) Cheap to
+// copy. The bytes live as long as `keep_alive`, or as long as the dataset where that is null.
 struct Rows {
   ExampleBlock block;
   std::span<const uint32_t> index;
@@ -52,43 +51,44 @@ struct Rows {
 
   uint64_t size() const { return index.empty() ? block.count : index.size(); }
   bool empty() const { return size() == 0; }
-  uint64_t at(uint64_t i) const { return index.empty() ? i : index[i]; }  // row of the block
+  uint64_t at(uint64_t i) const { return index.empty() ? i : index[i]; }  // a row of the block
 };
 
-// Tokens in use over the rows; 0 where features are not tokens.
+// The number of tokens in use in the rows; 0 where features are not tokens.
 uint64_t TokensOf(const Rows& rows);
 
-// What the rest of the system needs to know before any row is read.
+// What the rest of the system must know before it reads any row.
 struct DatasetInfo {
   std::string name;  // for people: "idx", "synthetic(1,1)"
   FeatureType feature_type = FeatureType::kF32;
   std::vector<int64_t> input_shape;        // one example
   int64_t classes = 0;                     // 0: regression targets
-  std::vector<std::string> class_names;    // of each class; empty: their numbers
+  std::vector<std::string> class_names;    // empty: the numbers are the names
   std::vector<std::string> feature_names;  // empty: unknown
-  TransformConfig transform;  // what suits the stored form (scale 1/255 for bytes); a configuration
-                              // may override
+  // The default for the stored form (scale 1/255 for bytes); a configuration may override it.
+  TransformConfig transform;
   uint64_t clients = 0;
-  uint64_t train_clients = 0;          // those of them with training rows; 0: all
-  uint64_t train_examples = 0;         // over all clients
-  uint64_t train_tokens = 0;           // likewise, tokens in use; 0: the data is not sequences
-  uint64_t test_examples = 0;          // of the central test set
+  uint64_t train_clients = 0;   // clients with training rows; 0: all
+  uint64_t train_examples = 0;  // over all clients
+  uint64_t train_tokens = 0;    // tokens in use over all clients; 0: the data is not sequences
+  uint64_t test_examples = 0;   // of the central test set
   double mean_classes_per_client = 0;  // 0 when unknown (generated on demand)
-  std::vector<std::string> notes;      // for people: what else the division did, a line each
-  Digest digest;       // of everything that decides the rows: part of a run's fingerprint
-  Digest test_digest;  // likewise, of the central test set alone; zero: as `digest`
+  std::vector<std::string> notes;      // for people: what else the division did, one line each
+  Digest digest;       // of everything that decides the rows; part of a run's fingerprint
+  Digest test_digest;  // the same for the central test set alone; zero: use `digest`
 };
 
 // Clients and their examples. Immutable and thread-safe after construction. Clients are numbered 0
-// … clients−1. Memory is O(data) when resident and O(1) per client when generated on demand.
+// … clients−1. Memory is O(data) if the data is resident, and O(1) per client if it is generated on
+// demand.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual const DatasetInfo& info() const = 0;
   // Number of rows, without reading or generating them.
   virtual uint32_t Examples(ClientId client, Split split) const = 0;
-  // The rows; may generate or decode them (milliseconds), so call it from a prefetcher where that
-  // matters.
+  // Returns the rows. It may generate or decode them (milliseconds), so call it from a prefetcher
+  // if that matters.
   virtual absl::StatusOr<Rows> Client(ClientId client, Split split) const = 0;
   // The central test set; empty when the data has none.
   virtual Rows CentralTest() const = 0;

@@ -34,7 +34,7 @@ absl::StatusOr<std::string> OfFolder(const std::string& path) {
                  "(data_batch_1.bin, train.bin) or LEAF's .json files; name one file of it");
 }
 
-// Formats that are not read, by how they begin, and the way to one that is.
+// Formats that cannot be read, recognised by their first bytes, and how to convert them.
 struct Foreign {
   absl::string_view magic, advice;
 };
@@ -55,7 +55,7 @@ constexpr Foreign kForeign[] = {
 
 constexpr size_t kHead = size_t{64} << 10;
 
-// The first two lines that say something, without comments and without one that the head cuts.
+// The first two lines that are neither comments nor cut off at the end of `text`.
 std::vector<absl::string_view> FirstLines(absl::string_view text) {
   std::vector<absl::string_view> lines;
   (void)ForEachLine(text, [&](int64_t, absl::string_view line) {
@@ -78,7 +78,7 @@ size_t CellsOf(absl::string_view line, char separator) {
   return cells;
 }
 
-// Several cells a line, and as many in the second as in the first.
+// Whether both lines have several cells, and equally many.
 bool IsTable(const std::vector<absl::string_view>& lines) {
   for (const char separator : {',', ';', '\t'}) {
     const size_t cells = CellsOf(lines.front(), separator);

@@ -12,9 +12,9 @@
 namespace macaw::data {
 namespace {
 
-// One row's elements are converted alone and each by the same two operations, so the bits of a row
-// depend neither on its place in the store nor on its neighbours. The stored bytes may lie at any
-// address: loads go through memcpy, which costs nothing once vectorised.
+// Each element is converted on its own by the same two operations, so the bits of a row depend
+// neither on its place in the store nor on its neighbours. The bytes may be unaligned: they are
+// read by memcpy, which costs nothing in vectorised code.
 template <typename From, typename To>
 inline void Affine(const std::byte* from, size_t count, To scale, To shift, To* to) {
   for (size_t i = 0; i < count; ++i) {
@@ -41,7 +41,7 @@ MACAW_CLONES void AffineRun(const float*, const std::byte* from, size_t count, d
   Affine<float>(from, count, scale, shift, to);
 }
 
-// The per-feature form, for examples whose every element is a channel.
+// The same for examples in which every element is a channel of its own.
 template <typename From, typename To>
 void AffineEach(const std::byte* from, const std::vector<double>& scale,
                 const std::vector<double>& shift, To* to) {
@@ -52,8 +52,8 @@ void AffineEach(const std::byte* from, const std::vector<double>& scale,
   }
 }
 
-// Moves an image by (down, right) pixels with zeros coming in, then mirrors it: what padding by p
-// and cropping at (p + down, p + right) does. `image` is channels x height x width.
+// Moves an image by (down, right) pixels, filling with zeros, then mirrors it. This is the same as
+// padding by p and cropping at (p + down, p + right). `image` is channels x height x width.
 template <typename T>
 void Shift(std::span<T> image, std::vector<T>& scratch, const std::vector<int64_t>& shape,
            int64_t down, int64_t right, bool mirror) {
@@ -73,6 +73,55 @@ void Shift(std::span<T> image, std::vector<T>& scratch, const std::vector<int64_
     }
   }
   std::copy(scratch.begin(), scratch.end(), image.begin());
+}
+
+// The labels of the rows: classes or targets, whichever the data has and the caller wants.
+void GatherLabels(const Rows& rows, std::span<const uint32_t> positions, DType dtype,
+                  std::span<int64_t> classes, std::span<std::byte> targets) {
+  const ExampleBlock& block = rows.block;
+  for (size_t i = 0; i < positions.size(); ++i) {
+    const uint64_t row = rows.at(positions[i]);
+    if (block.classes != nullptr && !classes.empty()) classes[i] = block.classes[row];
+    if (block.targets != nullptr && !targets.empty()) {
+      DispatchDType(dtype, [&]<typename T>(T) {
+        const T target = static_cast<T>(block.targets[row]);
+        std::memcpy(targets.data() + i * sizeof(T), &target, sizeof(T));
+      });
+    }
+  }
+}
+
+// Adds the client's noise to one example. It depends on the row alone, so it is the same in every
+// epoch, stage and evaluation.
+template <typename T>
+void AddNoise(const NoiseKey& key, double client_noise, uint32_t position, std::span<T> example,
+              std::vector<float>& scratch) {
+  scratch.resize(example.size());
+  RandomStream({.seed = key.seed,
+                .purpose = Purpose::kNoise,
+                .client = key.client,
+                .extra = static_cast<uint64_t>(key.split) << 32 | position})
+      .FillNormal(scratch);
+  const auto level = static_cast<T>(client_noise * static_cast<double>(key.client.value + 1) /
+                                    static_cast<double>(key.clients));
+  for (size_t e = 0; e < example.size(); ++e) example[e] += level * static_cast<T>(scratch[e]);
+}
+
+// Crops and flips one example at random.
+template <typename T>
+void Augment(const AugmentKey& key, const TransformConfig& transform,
+             const std::vector<int64_t>& shape, uint32_t position, std::span<T> example,
+             std::vector<T>& scratch) {
+  RandomStream stream({.seed = key.seed,
+                       .purpose = Purpose::kAugment,
+                       .round = key.round,
+                       .client = key.client,
+                       .extra = uint64_t{key.epoch} << 32 | position});
+  const auto reach = static_cast<uint64_t>(2 * transform.pad_crop + 1);
+  const auto down = static_cast<int64_t>(stream.Below(reach)) - transform.pad_crop;
+  const auto right = static_cast<int64_t>(stream.Below(reach)) - transform.pad_crop;
+  const bool mirror = transform.flip && (stream.NextU32() & 1U) != 0;
+  if (down != 0 || right != 0 || mirror) Shift(example, scratch, shape, down, right, mirror);
 }
 
 }  // namespace
@@ -135,22 +184,13 @@ BatchGather::BatchGather(FeatureType type, std::vector<int64_t> input_shape,
 void BatchGather::Gather(const Rows& rows, std::span<const uint32_t> positions,
                          const AugmentKey* augment, std::span<std::byte> features,
                          std::span<int64_t> classes, std::span<std::byte> targets) const {
-  const ExampleBlock& block = rows.block;
-  for (size_t i = 0; i < positions.size(); ++i) {
-    const uint64_t row = rows.at(positions[i]);
-    if (block.classes != nullptr && !classes.empty()) classes[i] = block.classes[row];
-    if (block.targets != nullptr && !targets.empty()) {
-      DispatchDType(dtype_, [&]<typename T>(T) {
-        const T target = static_cast<T>(block.targets[row]);
-        std::memcpy(targets.data() + i * sizeof(T), &target, sizeof(T));
-      });
-    }
-  }
+  GatherLabels(rows, positions, dtype_, classes, targets);
   const bool noisy = transform_.client_noise > 0 && rows.noise.clients > 0;
   if (type_ == FeatureType::kI32 || (identity_ && augment == nullptr && !noisy)) {
     for (size_t i = 0; i < positions.size(); ++i) {
       std::memcpy(features.data() + i * example_bytes(),
-                  block.features + rows.at(positions[i]) * block.row_bytes, example_bytes());
+                  rows.block.features + rows.at(positions[i]) * rows.block.row_bytes,
+                  example_bytes());
     }
     return;
   }
@@ -160,7 +200,7 @@ void BatchGather::Gather(const Rows& rows, std::span<const uint32_t> positions,
     std::vector<float> noise;
     T* to = reinterpret_cast<T*>(features.data());
     for (size_t i = 0; i < positions.size(); ++i, to += elements_) {
-      const std::byte* from = block.features + rows.at(positions[i]) * block.row_bytes;
+      const std::byte* from = rows.block.features + rows.at(positions[i]) * rows.block.row_bytes;
       const auto convert = [&]<typename From>(const From* tag) {
         if (plane_ == 1) return AffineEach<From>(from, scale_, shift_, to);
         for (size_t c = 0; c < channels_; ++c) {
@@ -171,31 +211,8 @@ void BatchGather::Gather(const Rows& rows, std::span<const uint32_t> positions,
       type_ == FeatureType::kU8 ? convert(static_cast<const uint8_t*>(nullptr))
                                 : convert(static_cast<const float*>(nullptr));
       const std::span<T> example(to, elements_);
-      if (noisy) {
-        // Of the row itself, so that every epoch, stage and evaluation sees the same.
-        noise.resize(elements_);
-        RandomStream({.seed = rows.noise.seed,
-                      .purpose = Purpose::kNoise,
-                      .client = rows.noise.client,
-                      .extra = static_cast<uint64_t>(rows.noise.split) << 32 | positions[i]})
-            .FillNormal(noise);
-        const auto level = static_cast<T>(transform_.client_noise *
-                                          static_cast<double>(rows.noise.client.value + 1) /
-                                          static_cast<double>(rows.noise.clients));
-        for (size_t e = 0; e < elements_; ++e) to[e] += level * static_cast<T>(noise[e]);
-      }
-      if (moved) {
-        RandomStream stream({.seed = augment->seed,
-                             .purpose = Purpose::kAugment,
-                             .round = augment->round,
-                             .client = augment->client,
-                             .extra = uint64_t{augment->epoch} << 32 | positions[i]});
-        const auto reach = static_cast<uint64_t>(2 * transform_.pad_crop + 1);
-        const auto down = static_cast<int64_t>(stream.Below(reach)) - transform_.pad_crop;
-        const auto right = static_cast<int64_t>(stream.Below(reach)) - transform_.pad_crop;
-        const bool mirror = transform_.flip && (stream.NextU32() & 1U) != 0;
-        if (down != 0 || right != 0 || mirror) Shift(example, scratch, shape_, down, right, mirror);
-      }
+      if (noisy) AddNoise(rows.noise, transform_.client_noise, positions[i], example, noise);
+      if (moved) Augment(*augment, transform_, shape_, positions[i], example, scratch);
     }
   });
 }

@@ -13,7 +13,7 @@
 
 namespace macaw::data {
 
-// What the random part of a batch transform (crops, flips) depends on; evaluation passes none.
+// The key of a batch's random transforms (crops, flips). Evaluation passes none.
 struct AugmentKey {
   uint64_t seed = 0;
   Round round{};
@@ -21,25 +21,25 @@ struct AugmentKey {
   uint32_t epoch = 0;
 };
 
-// Copies chosen rows of a client into a batch buffer, converted to the run's dtype, normalised,
-// with the client's own noise (Rows::noise) and augmented, and the labels beside it. A batch always
-// starts on 64 bytes and its bits depend on (rows, key) only, never on where the rows were stored.
-// Immutable after construction, thread-safe.
+// Gathers batches: copies chosen rows of a client and their labels into a batch buffer, converted
+// to the run's dtype, normalised, with the client's own noise (Rows::noise), and augmented. A batch
+// starts at a multiple of 64 bytes, and its bits depend only on (rows, key), not on where the rows
+// are stored. Immutable after construction, thread-safe.
 class BatchGather {
  public:
-  // What the constructor requires: one mean and std for all channels or one a channel, std > 0,
-  // images (three axes) for pad_crop and flip, no float transform of tokens. The message names the
-  // key of [data] or [model].
+  // Checks what the constructor requires: one mean and std for all channels or one per channel, std
+  // > 0, images (three axes) for pad_crop and flip, no normalisation of tokens. The message names
+  // the key of [data] or [model].
   static absl::Status Check(FeatureType type, const std::vector<int64_t>& input_shape,
                             const TransformConfig& transform);
 
   BatchGather(FeatureType type, std::vector<int64_t> input_shape, const TransformConfig& transform,
               DType dtype);
 
-  // `positions` are positions in `rows` (0 … rows.size()−1). Writes positions.size() examples of
-  // input elements each into `features` (float or double, as the dtype says; int32 for token
-  // features) and, per row, the class into `classes` (int64) or the target into `targets` (the
-  // dtype's type); pass the one the data has. `augment` is null outside training.
+  // Gathers the rows at `positions` (0 … rows.size()−1). Writes positions.size() examples to
+  // `features` (float or double, by the dtype; int32 for tokens). Writes one label per row, to
+  // `classes` (int64) or to `targets` (of the dtype's type); pass the one that the data has.
+  // `augment` is null outside training.
   void Gather(const Rows& rows, std::span<const uint32_t> positions, const AugmentKey* augment,
               std::span<std::byte> features, std::span<int64_t> classes,
               std::span<std::byte> targets) const;
@@ -54,7 +54,7 @@ class BatchGather {
   DType dtype_;
   size_t elements_ = 0;
   size_t element_bytes_ = 0;
-  bool identity_ = false;  // stored floats are what the model sees
+  bool identity_ = false;  // features are copied unchanged
   size_t channels_ = 1;    // of equal size: `plane_` elements each
   size_t plane_ = 1;
   std::vector<double> scale_;  // per channel: x' = x · scale_[c] + shift_[c]

@@ -72,7 +72,7 @@ struct Shape {
   bool operator==(const Shape&) const = default;
 };
 
-// Appends one pair of files to `store`.
+// Appends one pair of files (images and labels) to `store`.
 absl::StatusOr<Shape> AppendPair(const std::string& path, ExampleStore& store, Digester& digest) {
   MACAW_ASSIGN_OR_RETURN(const std::string labels_path, LabelsBeside(path));
   MACAW_ASSIGN_OR_RETURN(const std::string images, ReadSource(path, digest));
@@ -101,7 +101,7 @@ absl::StatusOr<Examples> ReadIdx(const DataOptions& options) {
     const std::string t10k =
         FindIn(options.path, {"t10k-images-idx3-ubyte", "t10k-images.idx3-ubyte"});
     if (train.empty()) {
-      train = t10k;  // only the small file: it is all there is
+      train = t10k;  // there is only the small file, so it is used for training
     } else if (test.empty()) {
       test = t10k;
     }

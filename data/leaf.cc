@@ -13,7 +13,7 @@
 namespace macaw::data {
 namespace {
 
-// Rows of one half (training or test): parsed in file order, handed out user by user.
+// The rows of the training or of the test files: parsed in file order, then copied user by user.
 struct Half {
   LeafRows rows;
   std::map<std::string, size_t> place;  // user -> position in rows.users
@@ -39,7 +39,7 @@ absl::StatusOr<Half> ReadHalf(const std::string& path, Digester& digest) {
   return half;
 }
 
-// Appends the user's rows of one half to the store; a user that the half does not know has none.
+// Appends the user's rows to the store. A user who is not in these files has none.
 void AppendUser(const Half& half, const std::string& user, ExampleStore& store,
                 std::vector<double>& labels) {
   const auto found = half.place.find(user);
@@ -59,44 +59,77 @@ void AppendUser(const Half& half, const std::string& user, ExampleStore& store,
   labels.insert(labels.end(), first, first + static_cast<ptrdiff_t>(rows.rows));
 }
 
+// Training and test files as one data set: both of text or both of numbers, and equally wide.
+struct Halves {
+  std::string train_path, test_path;  // test_path "": there are no test files
+  Half train, test;
+  bool text() const { return !train.rows.lengths.empty(); }
+  bool whole() const { return train.rows.whole && (test_path.empty() || test.rows.whole); }
+};
+
+void FindPaths(const DataOptions& options, Halves& halves) {
+  halves.train_path = options.path;
+  halves.test_path = options.test_path;
+  if (const std::string inner = FindIn(options.path, {"train"}); IsFolder(inner)) {
+    halves.train_path = inner;
+    if (halves.test_path.empty()) halves.test_path = FindIn(options.path, {"test"});
+  }
+}
+
+// Pads text to the longest row of both halves, and refuses halves that do not fit together.
+absl::Status MakeEquallyWide(Halves& halves) {
+  LeafRows& train = halves.train.rows;
+  LeafRows& test = halves.test.rows;
+  if (halves.test_path.empty()) {
+    PadText(train, train.width);
+    return absl::OkStatus();
+  }
+  if (halves.text() != !test.lengths.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "one of ", halves.train_path, " and ", halves.test_path, " holds text, the other numbers"));
+  }
+  const uint64_t longest = std::max(train.width, test.width);
+  PadText(train, longest);
+  PadText(test, longest);
+  if (test.width != train.width) {
+    return absl::InvalidArgumentError(absl::StrCat(halves.test_path, " has ", test.width,
+                                                   " features a row, but ", halves.train_path,
+                                                   " has ", train.width));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Halves> ReadHalves(const DataOptions& options, Digester& digest) {
+  Halves halves;
+  FindPaths(options, halves);
+  MACAW_ASSIGN_OR_RETURN(halves.train, ReadHalf(halves.train_path, digest));
+  if (!halves.test_path.empty()) {
+    MACAW_ASSIGN_OR_RETURN(halves.test, ReadHalf(halves.test_path, digest));
+  }
+  MACAW_RETURN_IF_ERROR(MakeEquallyWide(halves));
+  return halves;
+}
+
+// The users of the training files, then those who are only in the test files.
+std::vector<std::string> UsersOf(const Halves& halves) {
+  std::vector<std::string> names;
+  for (const LeafUser& user : halves.train.rows.users) names.push_back(user.name);
+  for (const LeafUser& user : halves.test.rows.users) {
+    if (!halves.train.place.contains(user.name)) names.push_back(user.name);
+  }
+  return names;
+}
+
 }  // namespace
 
 absl::StatusOr<Examples> ReadLeaf(const DataOptions& options) {
-  std::string train_path = options.path, test_path = options.test_path;
-  if (const std::string inner = FindIn(options.path, {"train"}); IsFolder(inner)) {
-    train_path = inner;
-    if (test_path.empty()) test_path = FindIn(options.path, {"test"});
-  }
   Digester digest;
-  MACAW_ASSIGN_OR_RETURN(Half train, ReadHalf(train_path, digest));
-  const bool text = !train.rows.lengths.empty();
-  Half test;
-  if (!test_path.empty()) {
-    MACAW_ASSIGN_OR_RETURN(test, ReadHalf(test_path, digest));
-    if (text != !test.rows.lengths.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat("one of ", train_path, " and ", test_path,
-                                                     " holds text, the other numbers"));
-    }
-    const uint64_t longest = std::max(train.rows.width, test.rows.width);
-    PadText(train.rows, longest);
-    PadText(test.rows, longest);
-    if (test.rows.width != train.rows.width) {
-      return absl::InvalidArgumentError(absl::StrCat(test_path, " has ", test.rows.width,
-                                                     " features a row, but ", train_path, " has ",
-                                                     train.rows.width));
-    }
-  }
-  if (test_path.empty()) PadText(train.rows, train.rows.width);
-  Examples examples;
-  std::vector<std::string> names;
-  for (const LeafUser& user : train.rows.users) names.push_back(user.name);
-  for (const LeafUser& user : test.rows.users) {
-    if (!train.place.contains(user.name)) names.push_back(user.name);
-  }
+  MACAW_ASSIGN_OR_RETURN(const Halves halves, ReadHalves(options, digest));
+  std::vector<std::string> names = UsersOf(halves);
   ExampleStore store;
   std::vector<double> labels;
   std::vector<uint64_t> begins, test_begins;
-  for (auto [half, list] : {std::pair{&train, &begins}, {&test, &test_begins}}) {
+  for (auto [half, list] : {std::pair{&halves.train, &begins}, {&halves.test, &test_begins}}) {
     list->push_back(labels.size());
     for (const std::string& name : names) {
       AppendUser(*half, name, store, labels);
@@ -104,20 +137,21 @@ absl::StatusOr<Examples> ReadLeaf(const DataOptions& options) {
     }
   }
   int64_t classes = 0;
-  if (train.rows.whole && (test_path.empty() || test.rows.whole)) {
+  if (halves.whole()) {
     store.classes.assign(labels.begin(), labels.end());
-    const int64_t known = text && options.classes == 0 ? kCharacters : options.classes;
+    const int64_t known = halves.text() && options.classes == 0 ? kCharacters : options.classes;
     MACAW_ASSIGN_OR_RETURN(classes, CountClasses(store.classes, known, options.path));
   } else {
     store.targets.assign(labels.begin(), labels.end());
   }
-  MACAW_ASSIGN_OR_RETURN(examples, Own(std::move(store), train.rows.width, options.path));
+  const uint64_t width = halves.train.rows.width;
+  MACAW_ASSIGN_OR_RETURN(Examples examples, Own(std::move(store), width, options.path));
   examples.name = "leaf";
-  examples.input_shape = {static_cast<int64_t>(train.rows.width)};
+  examples.input_shape = {static_cast<int64_t>(width)};
   examples.classes = classes;
   examples.train.end = examples.own_test.begin = begins.back();
   examples.group_begin = std::move(begins);
-  if (!test_path.empty()) examples.test_group_begin = std::move(test_begins);
+  if (!halves.test_path.empty()) examples.test_group_begin = std::move(test_begins);
   examples.group_names = std::move(names);
   examples.digest = digest.Finish();
   return examples;

@@ -15,11 +15,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Where in {"users": [...], "num_samples": [...], "user_data": {user: {"x": [[...]], "y": [...]}}}
-// the parser stands. Everything else (LEAF's "hierarchies") is skipped.
+// The parser's position in {"users": [...], "num_samples": [...], "user_data": {user: {"x":
+// [[...]], "y": [...]}}}. Everything else (LEAF's "hierarchies") is skipped.
 class LeafEvents : public nlohmann::json_sax<Json> {
  public:
-  // Labels of files before this one are of the same kind, or the next row says so.
+  // If earlier files had labels, those of this file must be of the same kind.
   explicit LeafEvents(LeafRows& rows)
       : rows_(rows), text_labels_(rows.lengths.empty() ? 0 : rows.labels.size()) {}
 
@@ -104,7 +104,7 @@ class LeafEvents : public nlohmann::json_sax<Json> {
   }
 
  private:
-  // Inside user_data.<user>.<field>?
+  // Whether the parser is inside user_data.<user>.<field>.
   bool InField() const {
     return depth_ >= 3 && section_ == "user_data" && (field_ == "x" || field_ == "y");
   }
@@ -144,7 +144,7 @@ class LeafEvents : public nlohmann::json_sax<Json> {
       return true;
     }
     if (!rows_.lengths.empty()) return MixedKinds();
-    if (depth_ == 4) row_begin_ = rows_.features.size();  // a row of one number
+    if (depth_ == 4) row_begin_ = rows_.features.size();  // each number is a row of its own
     rows_.features.push_back(static_cast<float>(value));
     return depth_ != 4 || EndRow();
   }
@@ -188,7 +188,7 @@ class LeafEvents : public nlohmann::json_sax<Json> {
 
   LeafRows& rows_;
   absl::Status error_;
-  int depth_ = 0;  // open brackets
+  int depth_ = 0;  // number of open brackets
   std::string section_, field_;
   std::vector<std::string> users_;
   std::vector<double> counts_;

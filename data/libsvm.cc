@@ -11,10 +11,10 @@
 namespace macaw::data {
 namespace {
 
-// Sparse rows of all files, as read; dense only once the largest index is known.
+// The sparse rows of all files. They become dense once the largest index is known.
 struct SparseRows {
   std::vector<double> labels;
-  std::vector<size_t> ends;  // of each row in columns and values
+  std::vector<size_t> ends;  // the end of each row in columns and values
   std::vector<uint32_t> columns;
   std::vector<float> values;
   uint32_t width = 0;

@@ -10,7 +10,8 @@
 namespace macaw::data {
 namespace {
 
-// Of features and label. Two different rows share it by chance once in 2^64.
+// A hash of a row's features and label. Two different rows have the same one with probability
+// 2^-64.
 uint64_t HashOf(const Rows& rows, uint64_t i) {
   const ExampleBlock& block = rows.block;
   const uint64_t row = rows.at(i);

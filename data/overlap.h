@@ -8,11 +8,12 @@
 namespace macaw::data {
 
 struct Overlap {
-  uint64_t test_rows = 0;    // the central ones and the clients' own
-  uint64_t in_training = 0;  // of them, equal to a training row of some client: features and label
+  uint64_t test_rows = 0;  // the central test rows and the clients' own
+  // Test rows whose features and label equal those of some client's training row.
+  uint64_t in_training = 0;
 };
 
-// Reads every row once: for people who look at data, not for runs. Memory is 8 bytes a training
+// Reads every row once, so it is meant for `macaw data`, not for runs. Memory: 8 bytes per training
 // row.
 absl::StatusOr<Overlap> TestRowsInTraining(const Dataset& dataset);
 

@@ -15,7 +15,7 @@ namespace {
 using Owners = std::vector<uint32_t>;
 using Positions = std::vector<uint32_t>;
 
-// One stream a decision, so that a change of one scheme leaves the others' bits alone.
+// One random stream per decision, so that a change of one scheme does not change the others' bits.
 RandomStream Stream(const PartitionOptions& options, uint64_t what, uint64_t which = 0) {
   return RandomStream({.seed = options.seed,
                        .purpose = Purpose::kPartition,
@@ -31,7 +31,7 @@ Positions Shuffled(uint64_t count, RandomStream stream) {
   return positions;
 }
 
-// The rows of each class in a random order.
+// The rows of each class, in random order.
 std::vector<Positions> ByClass(const PartitionOptions& options, const Pool& pool) {
   std::vector<Positions> by_class(static_cast<size_t>(pool.class_count));
   for (uint32_t row = 0; row < pool.rows; ++row) {
@@ -43,7 +43,7 @@ std::vector<Positions> ByClass(const PartitionOptions& options, const Pool& pool
   return by_class;
 }
 
-// Cuts `rows` in the proportion of `weights`: client i ends where the cumulated weight does.
+// Divides `rows` in proportion to `weights`: client i's rows end where the cumulated weight does.
 void Cut(const Positions& rows, const std::vector<double>& weights, Owners& owners) {
   const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
   double cumulated = 0;
@@ -85,7 +85,7 @@ absl::StatusOr<Owners> Shards(const PartitionOptions& options, const Pool& pool)
   return owners;
 }
 
-// No randomness: rows stay in stored order within a class, and client i has the i-th block.
+// No randomness: rows keep their stored order within a class, and client i gets the i-th block.
 absl::StatusOr<Owners> Sorted(const PartitionOptions& options, const Pool& pool) {
   Positions rows(pool.rows);
   std::iota(rows.begin(), rows.end(), 0U);
@@ -111,13 +111,14 @@ absl::StatusOr<Owners> DirichletClass(const PartitionOptions& options, const Poo
   return owners;
 }
 
-// What is left of each class, and drawing from it in the proportions of one client.
+// The rows of each class that are still free, and drawing from them in one client's proportions.
 class ClassPools {
  public:
   explicit ClassPools(std::vector<Positions> pools)
       : pools_(std::move(pools)), cumulated_(pools_.size()) {}
 
-  // Classes that are used up count no more; where a client wants only those, what is left decides.
+  // Sets the proportions. Classes without free rows do not count; if only those have a share, all
+  // free rows count.
   void Prefer(const std::vector<double>& shares) {
     double sum = 0;
     for (size_t c = 0; c < pools_.size(); ++c) {
@@ -134,7 +135,7 @@ class ClassPools {
     const double at = stream.Uniform() * cumulated_.back();
     auto c = static_cast<size_t>(std::upper_bound(cumulated_.begin(), cumulated_.end(), at) -
                                  cumulated_.begin());
-    // Rounding at the very end may point behind the last class that has a share.
+    // Rounding may select a position behind the last class with a share.
     while (c >= pools_.size() || pools_[c].empty()) c = c == 0 ? pools_.size() - 1 : c - 1;
     const uint32_t row = pools_[c].back();
     pools_[c].pop_back();
@@ -150,7 +151,7 @@ class ClassPools {
 absl::StatusOr<Owners> DirichletClient(const PartitionOptions& options, const Pool& pool) {
   Owners owners(pool.rows);
   ClassPools pools(ByClass(options, pool));
-  // In random order, since the last ones take what the others left.
+  // In random order, because the last clients get only what the others left.
   const Positions order = Shuffled(options.clients, Stream(options, kDeal));
   for (uint64_t i = 0; i < options.clients; ++i) {
     const uint64_t size = pool.rows * (i + 1) / options.clients - pool.rows * i / options.clients;
@@ -179,8 +180,8 @@ absl::StatusOr<Owners> KClasses(const PartitionOptions& options, const Pool& poo
         "partition.clients x classes_per_client = ", options.clients * k, ", but the data has ",
         present.size(), " classes: some would belong to nobody"));
   }
-  // Classes are dealt like cards, a fresh shuffled deck when one is used up, so that all have
-  // equally many owners.
+  // Each client gets the next classes of a shuffled deck, and a new deck is shuffled when one is
+  // used up. So all classes have about equally many clients.
   std::vector<std::vector<uint32_t>> class_owners(by_class.size());
   RandomStream stream = Stream(options, kDeal);
   std::vector<uint32_t> deck, hand;
@@ -191,7 +192,7 @@ absl::StatusOr<Owners> KClasses(const PartitionOptions& options, const Pool& poo
         deck = present;
         stream.Shuffle(std::span(deck));
       }
-      size_t card = deck.size() - 1;  // the last one that is not in hand yet
+      size_t card = deck.size() - 1;  // the last class that the client does not have yet
       while (card > 0 && std::find(hand.begin(), hand.end(), deck[card]) != hand.end()) --card;
       hand.push_back(deck[card]);
       deck.erase(deck.begin() + static_cast<ptrdiff_t>(card));
@@ -214,7 +215,7 @@ absl::StatusOr<Owners> KClasses(const PartitionOptions& options, const Pool& poo
 absl::StatusOr<Owners> LogNormal(const PartitionOptions& options, const Pool& pool) {
   RandomStream stream = Stream(options, kShares);
   std::vector<double> weights(options.clients);
-  // The largest weights of a σ of 50 would still be finite.
+  // Keeps even the largest weights of σ = 50 finite.
   for (double& w : weights) w = std::exp(std::min(options.concentration * stream.Normal(), 600.0));
   Owners owners(pool.rows);
   Cut(Shuffled(pool.rows, Stream(options, kOrder)), weights, owners);
@@ -231,8 +232,8 @@ absl::StatusOr<Owners> PowerLaw(const PartitionOptions& options, const Pool& poo
   return owners;
 }
 
-// Brings every client to `min_size` rows: the largest clients are levelled down to one height, and
-// of each the rows to go are drawn in one seeded pass. Needs clients x min_size <= rows.
+// Brings every client to `min_size` rows. The largest clients are reduced to a common size, and the
+// rows that each gives away are drawn in one seeded pass. Requires clients x min_size <= rows.
 void MoveToMinimum(const PartitionOptions& options, Owners& owners) {
   std::vector<uint64_t> size(options.clients);
   for (const uint32_t owner : owners) ++size[owner];
@@ -245,7 +246,7 @@ void MoveToMinimum(const PartitionOptions& options, Owners& owners) {
   for (const uint64_t n : size) ++clients_of_size[n];
   uint64_t given = 0;
   for (uint64_t above = 0; given < missing; --level) given += above += clients_of_size[level];
-  uint64_t too_many = given - missing;  // of the last layer, so many keep their row
+  uint64_t too_many = given - missing;  // at the last level, so many clients keep one more row
 
   std::vector<uint64_t> gives(options.clients);
   for (const uint32_t client : Shuffled(options.clients, Stream(options, kRest, 1))) {

@@ -23,7 +23,8 @@ struct NamedLists {
   RowLists lists;
 };
 
-// Reads the file as events, since it may name a million clients and their order counts.
+// Reads the file as a stream of events, because it may name a million clients and their order
+// matters.
 class PartitionEvents : public nlohmann::json_sax<Json> {
  public:
   explicit PartitionEvents(uint64_t rows) : rows_(rows) {}
@@ -32,7 +33,7 @@ class PartitionEvents : public nlohmann::json_sax<Json> {
   NamedLists train, validation, client_test;
   std::vector<uint32_t> test;
   bool has_test = false;
-  bool whole = false;  // says what validates and tests
+  bool whole = false;  // the file has "validation" or "client_test"
 
   bool key(string_t& name) override {
     if (depth_ == 1) section_ = name;
@@ -106,7 +107,7 @@ class PartitionEvents : public nlohmann::json_sax<Json> {
   std::vector<uint32_t>* into_ = nullptr;
 };
 
-// The lists of `names` in their order; a client without an entry has an empty list.
+// The lists in the order of `names`; a client without an entry gets an empty list.
 absl::StatusOr<RowLists> InOrder(const NamedLists& lists,
                                  const std::map<std::string, size_t>& clients,
                                  const std::string& section) {
@@ -156,7 +157,7 @@ absl::Status CheckRows(const Division& division, uint64_t rows) {
   return absl::OkStatus();
 }
 
-// What the file leaves out, and what of the options has no effect beside it.
+// Notes for people: rows that the file leaves out, and options that have no effect with it.
 std::vector<std::string> NotesOn(const Division& division, const Examples& examples,
                                  const DataOptions& options) {
   std::vector<std::string> notes;

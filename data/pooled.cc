@@ -10,7 +10,7 @@
 namespace macaw::data {
 namespace {
 
-// Distinct classes among each client's training rows, averaged over the clients.
+// The number of distinct classes in a client's training rows, averaged over the clients.
 double MeanClasses(const ExampleBlock& block, int64_t classes, const Division& division) {
   if (classes == 0 || division.clients() == 0) return 0;
   std::vector<uint64_t> last_client(static_cast<size_t>(classes), UINT64_MAX);
@@ -24,7 +24,7 @@ double MeanClasses(const ExampleBlock& block, int64_t classes, const Division& d
   return static_cast<double>(found) / static_cast<double>(division.clients());
 }
 
-// Rows by owner, ascending within each: a counting sort.
+// Groups rows by owner, ascending within each group (a counting sort).
 RowLists Collect(const std::vector<uint32_t>& rows, const std::vector<uint32_t>& owners,
                  uint64_t clients) {
   RowLists lists;
@@ -37,7 +37,7 @@ RowLists Collect(const std::vector<uint32_t>& rows, const std::vector<uint32_t>&
   return lists;
 }
 
-// Rows begin[c] ... begin[c+1]-1 as lists; those that `keep` leaves out are dropped.
+// Makes lists of the rows begin[c] ... begin[c+1]-1, without those marked in `drop`.
 RowLists Contiguous(const std::vector<uint64_t>& begin, const std::vector<bool>& drop) {
   RowLists lists;
   for (size_t c = 0; c + 1 < begin.size(); ++c) {
@@ -90,7 +90,7 @@ PooledDataset::PooledDataset(data::Examples examples, Division division)
   info_.input_shape = examples.input_shape;
   info_.classes = examples.classes;
   info_.class_names = std::move(examples.class_names);
-  // data.classes may allow for more than occur.
+  // data.classes may be larger than the number of classes that occur.
   while (!info_.class_names.empty() &&
          static_cast<int64_t>(info_.class_names.size()) < info_.classes) {
     info_.class_names.push_back(absl::StrCat(info_.class_names.size()));

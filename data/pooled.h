@@ -8,11 +8,11 @@
 
 namespace macaw::data {
 
-// One shared block of examples, divided by lists of row numbers: 4 bytes a row beside the block. A
-// client's rows are handed out without copying.
+// One shared block of examples, divided by lists of row numbers: 4 bytes per row besides the block.
+// A client's rows are returned without copying.
 class PooledDataset final : public Dataset {
  public:
-  // Every row number of the division must lie in the block.
+  // Requires that every row number of the division lies in the block.
   PooledDataset(data::Examples examples, Division division);
 
   const DatasetInfo& info() const override { return info_; }
@@ -32,7 +32,7 @@ class PooledDataset final : public Dataset {
   DatasetInfo info_;
 };
 
-// Divides what a reader gave by the options: test set, partition, validation, held-out clients.
+// Divides a reader's examples by the options: test set, partition, validation, held-out clients.
 absl::StatusOr<std::unique_ptr<Dataset>> Divide(Examples examples, const DataOptions& data,
                                                 const PartitionOptions& partition);
 

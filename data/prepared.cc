@@ -15,8 +15,8 @@
 namespace macaw::data {
 namespace {
 
-// What the block points into: the map and, where a file's labels are not on 4 bytes, an aligned
-// copy of them.
+// What the block points into: the mapped file, and an aligned copy of the labels if they are not
+// 4-byte aligned in the file.
 struct Backing {
   MappedFile file;
   std::vector<int32_t> integers[2];
@@ -37,7 +37,7 @@ absl::Status RefuseTensor(const std::string& path, const std::string& name, absl
   return absl::InvalidArgumentError(absl::StrCat(path, ": tensor \"", name, "\" ", why));
 }
 
-// An optional I64 table that ascends and stays at or below `most`.
+// Reads an optional I64 table, which must ascend and not exceed `most`.
 absl::StatusOr<OffsetTable> Offsets(const SafetensorsFile& file, const std::string& name,
                                     uint64_t most) {
   if (!file.tensors().contains(name)) return OffsetTable();
@@ -71,7 +71,7 @@ absl::StatusOr<std::vector<double>> Numbers(const SafetensorsFile& file, const s
   return numbers;
 }
 
-// A list of names as JSON. Every name of `count` things, or none at all.
+// Reads a list of names in JSON: `count` of them, or none if it is absent.
 absl::StatusOr<std::vector<std::string>> NameList(const SafetensorsFile& file,
                                                   const std::string& key, int64_t count) {
   std::vector<std::string> names;
@@ -153,9 +153,9 @@ absl::Status ReadLabels(const SafetensorsFile& file, int64_t classes, Examples& 
   return absl::OkStatus();
 }
 
-// Small files by all their bytes. Large ones by everything but the features (header, offsets,
-// labels, names), their size, and 4096 bytes at each of 256 places spread over the file: a change
-// that matters will not miss them all unless it is made on purpose.
+// The digest that identifies the file. Small files: of all bytes. Large files: of everything but
+// the features (header, offsets, labels, names), of the size, and of 4096 bytes at each of 256
+// places spread over the file. It will detect a relevant change, unless somebody tries to hide one.
 Digest NameOf(std::span<const std::byte> bytes, const SafetensorsFile& file) {
   constexpr size_t kSmall = size_t{64} << 20, kPage = 4096, kPages = 256;
   if (bytes.size() <= kSmall) return DigestOf(bytes);
@@ -270,7 +270,8 @@ class PreparedDataset final : public Dataset {
     block.count = range.size();
     return rows;
   }
-  // The rows of all clients in one split are one range, so ranges tell which rows serve twice.
+  // The rows of all clients in one split form one range, so comparing ranges shows which rows are
+  // used twice.
   std::vector<std::string> SharedRanges() const {
     const auto all_of = [&](Split split) {
       const OffsetTable& offsets = file_.offsets[static_cast<size_t>(split)];

@@ -15,19 +15,24 @@
 
 namespace macaw::data {
 
-// The prepared form: one safetensors file that is mapped, not read, so that gigabytes open at once
-// and processes share the pages. With N rows and C clients:
+// The prepared form: one safetensors file, which is mapped and not read, so that gigabytes open at
+// once and processes share the pages. With N rows and C clients:
+//
 //   features             U8, F32 or I32 [N, ...]   row-major; one row is one example
-//   labels               I32 [N] classes, or F32 [N] regression targets
-//   lengths              I32 [N]        optional: tokens in use of each row
-//   train_offsets        I64 [C+1]      client c trains on rows train_offsets[c] ...
-//   train_offsets[c+1]-1 val_offsets          I64 [C+1]      optional, likewise test_offsets I64
-//   [C+1]      optional, likewise central_test         I64 [2]        optional: first row, and one
-//   past the last, of the central test set client_names         U8 [bytes]     optional, with
-//   client_name_offsets I64 [C+1] into it
+//   labels               I32 [N] or F32 [N]        classes, or regression targets
+//   lengths              I32 [N]                   optional: tokens in use of each row
+//   train_offsets        I64 [C+1]                 client c's training rows are
+//                                                  train_offsets[c] ... train_offsets[c+1]-1
+//   val_offsets          I64 [C+1]                 optional, the same for validation rows
+//   test_offsets         I64 [C+1]                 optional, the same for test rows
+//   central_test         I64 [2]                   optional: first row of the central test set,
+//                                                  and one past its last row
+//   client_names         U8 [bytes]                optional, with
+//   client_name_offsets  I64 [C+1]                 the place of each name in client_names
+//
 // Metadata, all optional: name, classes, class_names and feature_names (JSON lists), scale (default
-// 1/255 for U8), mean and std (numbers separated by commas). Without train_offsets the rows before
-// (or after) central_test are divided by [partition].
+// 1/255 for U8), mean and std (numbers separated by commas). Without train_offsets, [partition]
+// divides the rows before (or after) central_test.
 
 // I64 numbers at any alignment of a mapped file.
 class OffsetTable {
@@ -53,16 +58,16 @@ struct PreparedFile {
   std::span<const std::byte> names;
 };
 
-// Maps and checks a file: names, types and shapes, offsets (ascending, inside the rows), labels.
-// Features are not looked at: that is what opening at once means. Errors name the file and the
+// Maps a file and checks it: names, types and shapes, offsets (ascending, inside the rows), labels.
+// Features are not read; that is why a large file opens at once. Errors name the file and the
 // tensor.
 absl::StatusOr<PreparedFile> ReadPrepared(const DataOptions& options);
 
-// The file's own clients, whose rows are served from the map without copying.
+// A dataset of the file's own clients, whose rows are read from the map without copying.
 std::unique_ptr<Dataset> ServePrepared(PreparedFile file);
 
-// Writes any dataset in this form, a client at a time; rows are in the order train, validation,
-// test, central test.
+// Writes any dataset in this form, client by client. Rows are in the order train, validation, test,
+// central test.
 absl::Status WritePrepared(const Dataset& dataset, const std::string& path);
 
 }  // namespace macaw::data

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_join.h"
 #include "core/files.h"
+#include "core/safetensors.h"
 #include "core/status.h"
 #include "data/prepared.h"
 
@@ -19,34 +20,23 @@ using Json = nlohmann::ordered_json;
 constexpr Split kSplits[] = {Split::kTrain, Split::kValidation, Split::kTest};
 constexpr const char* kOffsetNames[] = {"train_offsets", "val_offsets", "test_offsets"};
 
-// Where each tensor goes; the header is complete before any row is read.
+// The tensors in file order. The header is complete before any row is read.
 class Plan {
  public:
-  // Returns the tensor's place in the data.
+  // Reserves room for a tensor and returns its offset in the data.
   uint64_t Add(const std::string& name, const char* dtype, std::vector<uint64_t> shape,
                uint64_t bytes) {
-    header_[name] = {
-        {"dtype", dtype}, {"shape", std::move(shape)}, {"data_offsets", {end_, end_ + bytes}}};
+    tensors_.push_back({name, dtype, std::move(shape), bytes});
     return std::exchange(end_, end_ + bytes);
   }
-  void SetMetadata(const std::map<std::string, std::string>& metadata) {
-    header_["__metadata__"] = metadata;
-  }
-  std::string Header() const {
-    std::string text = header_.dump(-1, ' ', false, Json::error_handler_t::replace);
-    text.resize((8 + text.size() + 63) / 64 * 64 - 8, ' ');
-    std::string bytes(8, '\0');
-    const uint64_t size = text.size();
-    std::memcpy(bytes.data(), &size, 8);
-    return bytes + text;
-  }
+  const std::vector<TensorSize>& tensors() const { return tensors_; }
 
  private:
-  Json header_ = Json::object();
+  std::vector<TensorSize> tensors_;
   uint64_t end_ = 0;
 };
 
-// Copies rows into their places of the file, a few megabytes at a time.
+// Writes rows to their places in the file, a few megabytes at a time.
 class RowWriter {
  public:
   RowWriter(AtomicFile& file, uint64_t features_at, uint64_t row_bytes)
@@ -99,7 +89,7 @@ std::map<std::string, std::string> Metadata(const DatasetInfo& info) {
   }
   const auto number = [](std::string* out, double x) {
     *out += Json(x).dump();
-  };  // shortest exact form
+  };  // the shortest exact form
   metadata["scale"] = Json(info.transform.scale).dump();
   if (!info.transform.mean.empty())
     metadata["mean"] = absl::StrJoin(info.transform.mean, ",", number);
@@ -107,82 +97,113 @@ std::map<std::string, std::string> Metadata(const DatasetInfo& info) {
   return metadata;
 }
 
-}  // namespace
-
-absl::Status WritePrepared(const Dataset& dataset, const std::string& path) {
-  const DatasetInfo& info = dataset.info();
-  std::vector<int64_t> offsets[3];
-  int64_t rows = 0;
-  for (size_t split = 0; split < 3; ++split) {
-    for (uint64_t c = 0; c < info.clients; ++c) {
-      offsets[split].push_back(rows);
-      rows += dataset.Examples(ClientId(c), kSplits[split]);
-    }
-    offsets[split].push_back(rows);
-  }
-  const Rows central = dataset.CentralTest();
-  const std::vector<int64_t> central_test = {rows, rows + static_cast<int64_t>(central.size())};
-  rows = central_test[1];
+// The small tensors, and the number of rows.
+struct Index {
+  std::vector<int64_t> offsets[3];  // by Split
+  std::vector<int64_t> central_test;
+  bool named = false;  // some client's name is not just its number
   std::string names;
   std::vector<int64_t> name_offsets = {0};
-  bool named = false;
-  for (uint64_t c = 0; c < info.clients; ++c) {
-    names += dataset.ClientName(ClientId(c));
-    name_offsets.push_back(static_cast<int64_t>(names.size()));
-    named = named || dataset.ClientName(ClientId(c)) != absl::StrCat(c);
-  }
-  if (rows == 0) return absl::InvalidArgumentError("a dataset without rows cannot be prepared");
-  const bool has_lengths = central.block.lengths != nullptr;
+  uint64_t rows = 0;
+};
 
+Index IndexOf(const Dataset& dataset, const Rows& central) {
+  Index index;
+  const uint64_t clients = dataset.info().clients;
+  int64_t rows = 0;
+  for (size_t split = 0; split < 3; ++split) {
+    for (uint64_t c = 0; c < clients; ++c) {
+      index.offsets[split].push_back(rows);
+      rows += dataset.Examples(ClientId(c), kSplits[split]);
+    }
+    index.offsets[split].push_back(rows);
+  }
+  index.central_test = {rows, rows + static_cast<int64_t>(central.size())};
+  index.rows = static_cast<uint64_t>(index.central_test[1]);
+  for (uint64_t c = 0; c < clients; ++c) {
+    const std::string name = dataset.ClientName(ClientId(c));
+    index.names += name;
+    index.name_offsets.push_back(static_cast<int64_t>(index.names.size()));
+    index.named = index.named || name != absl::StrCat(c);
+  }
+  return index;
+}
+
+// The file's header, and the place of each tensor behind it.
+struct FileLayout {
+  std::string header;
+  std::vector<std::pair<uint64_t, std::span<const std::byte>>> small;  // views of the Index
+  uint64_t labels_at = 0, lengths_at = 0, features_at = 0;
+  uint64_t row_bytes = 0;
+};
+
+FileLayout LayOut(const DatasetInfo& info, const Index& index, bool has_lengths) {
   Plan plan;
-  plan.SetMetadata(Metadata(info));
-  std::vector<std::pair<uint64_t, std::span<const std::byte>>> small;
+  FileLayout layout;
   const auto add_offsets = [&](const char* name, const std::vector<int64_t>& values) {
-    small.emplace_back(plan.Add(name, "I64", {values.size()}, 8 * values.size()),
-                       std::as_bytes(std::span(values)));
+    layout.small.emplace_back(plan.Add(name, "I64", {values.size()}, 8 * values.size()),
+                              std::as_bytes(std::span(values)));
   };
-  for (size_t split = 0; split < 3; ++split) add_offsets(kOffsetNames[split], offsets[split]);
-  add_offsets("central_test", central_test);
-  if (named) add_offsets("client_name_offsets", name_offsets);
-  const auto count = static_cast<uint64_t>(rows);
-  const uint64_t labels_at =
-      plan.Add("labels", info.classes > 0 ? "I32" : "F32", {count}, 4 * count);
-  const uint64_t lengths_at = has_lengths ? plan.Add("lengths", "I32", {count}, 4 * count) : 0;
+  for (size_t split = 0; split < 3; ++split) add_offsets(kOffsetNames[split], index.offsets[split]);
+  add_offsets("central_test", index.central_test);
+  if (index.named) add_offsets("client_name_offsets", index.name_offsets);
+  const uint64_t count = index.rows;
+  layout.labels_at = plan.Add("labels", info.classes > 0 ? "I32" : "F32", {count}, 4 * count);
+  if (has_lengths) layout.lengths_at = plan.Add("lengths", "I32", {count}, 4 * count);
   std::vector<uint64_t> shape = {count};
-  uint64_t row_bytes = SizeOf(info.feature_type);
+  layout.row_bytes = SizeOf(info.feature_type);
   for (const int64_t extent : info.input_shape) {
     shape.push_back(static_cast<uint64_t>(extent));
-    row_bytes *= static_cast<uint64_t>(extent);
+    layout.row_bytes *= static_cast<uint64_t>(extent);
   }
   const char* const dtypes[] = {"U8", "F32", "I32"};
-  const uint64_t features_at = plan.Add("features", dtypes[static_cast<size_t>(info.feature_type)],
-                                        shape, row_bytes * count);
-  if (named)
-    small.emplace_back(plan.Add("client_names", "U8", {names.size()}, names.size()),
-                       BytesOf(absl::string_view(names)));
+  layout.features_at = plan.Add("features", dtypes[static_cast<size_t>(info.feature_type)], shape,
+                                layout.row_bytes * count);
+  if (index.named)
+    layout.small.emplace_back(
+        plan.Add("client_names", "U8", {index.names.size()}, index.names.size()),
+        BytesOf(absl::string_view(index.names)));
+  layout.header = SafetensorsHeader(plan.tensors(), Metadata(info));
+  return layout;
+}
 
-  const std::string header = plan.Header();
-  MACAW_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
-  MACAW_RETURN_IF_ERROR(file.WriteAt(0, BytesOf(absl::string_view(header))));
-  for (const auto& [at, bytes] : small)
-    MACAW_RETURN_IF_ERROR(file.WriteAt(header.size() + at, bytes));
-  RowWriter writer(file, header.size() + features_at, row_bytes);
+absl::Status WriteRows(const Dataset& dataset, const Rows& central, RowWriter& writer) {
   for (const Split split : kSplits) {
-    for (uint64_t c = 0; c < info.clients; ++c) {
-      MACAW_ASSIGN_OR_RETURN(const Rows client_rows, dataset.Client(ClientId(c), split));
-      MACAW_RETURN_IF_ERROR(writer.Append(client_rows));
+    for (uint64_t c = 0; c < dataset.info().clients; ++c) {
+      MACAW_ASSIGN_OR_RETURN(const Rows rows, dataset.Client(ClientId(c), split));
+      MACAW_RETURN_IF_ERROR(writer.Append(rows));
     }
   }
   MACAW_RETURN_IF_ERROR(writer.Append(central));
-  MACAW_RETURN_IF_ERROR(writer.Flush());
-  if (writer.bytes() != row_bytes * count || writer.labels().size() != 4 * count ||
-      (has_lengths && writer.lengths().size() != 4 * count)) {
-    return absl::InternalError(
-        absl::StrCat("dataset ", info.name, " gave other rows than it announced"));
+  return writer.Flush();
+}
+
+}  // namespace
+
+absl::Status WritePrepared(const Dataset& dataset, const std::string& path) {
+  const Rows central = dataset.CentralTest();
+  const Index index = IndexOf(dataset, central);
+  if (index.rows == 0) {
+    return absl::InvalidArgumentError("a dataset without rows cannot be prepared");
   }
-  MACAW_RETURN_IF_ERROR(file.WriteAt(header.size() + labels_at, writer.labels()));
+  const bool has_lengths = central.block.lengths != nullptr;
+  const FileLayout layout = LayOut(dataset.info(), index, has_lengths);
+  const uint64_t data_at = layout.header.size();
+
+  MACAW_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
+  MACAW_RETURN_IF_ERROR(file.WriteAt(0, BytesOf(absl::string_view(layout.header))));
+  for (const auto& [at, bytes] : layout.small)
+    MACAW_RETURN_IF_ERROR(file.WriteAt(data_at + at, bytes));
+  RowWriter writer(file, data_at + layout.features_at, layout.row_bytes);
+  MACAW_RETURN_IF_ERROR(WriteRows(dataset, central, writer));
+  if (writer.bytes() != layout.row_bytes * index.rows || writer.labels().size() != 4 * index.rows ||
+      (has_lengths && writer.lengths().size() != 4 * index.rows)) {
+    return absl::InternalError(
+        absl::StrCat("dataset ", dataset.info().name, " gave other rows than it announced"));
+  }
+  MACAW_RETURN_IF_ERROR(file.WriteAt(data_at + layout.labels_at, writer.labels()));
   if (has_lengths)
-    MACAW_RETURN_IF_ERROR(file.WriteAt(header.size() + lengths_at, writer.lengths()));
+    MACAW_RETURN_IF_ERROR(file.WriteAt(data_at + layout.lengths_at, writer.lengths()));
   return std::move(file).Commit();
 }
 

@@ -6,9 +6,9 @@
 
 namespace macaw::data {
 
-// One reader a source; each uses `path`, `test_path`, `classes` and what its comment names. A
-// reader refuses what is cut short, damaged, empty, NaN or infinite with one line that names the
-// file and the place. Blocking, thread-safe.
+// One reader per source. Each uses `path`, `test_path`, `classes` and what its comment names. Data
+// that is cut short, damaged, empty, NaN or infinite is an error of one line that names the file
+// and the place. Blocking, thread-safe.
 
 // Big-endian IDX bytes (MNIST, Fashion-MNIST, EMNIST), .gz or plain; images n × rows × columns ->
 // {1, rows, columns}. `path` is the images file, its labels beside it (".images." -> ".labels."),
@@ -21,20 +21,20 @@ absl::StatusOr<Examples> ReadIdx(const DataOptions& options);
 absl::StatusOr<Examples> ReadCifar10(const DataOptions& options);
 absl::StatusOr<Examples> ReadCifar100(const DataOptions& options);
 
-// Sparse text "label index:value ...", indices from 1 and ascending, '#' comments (Chang & Lin).
-// Dense float rows of the largest index of both files. Whole labels are classes (mapped in sorted
-// order), others regression targets.
+// Sparse text "label index:value ...", with indices from 1 in ascending order and '#' comments
+// (Chang & Lin). Rows become dense floats, as wide as the largest index of both files. Integer
+// labels are classes (in sorted order), others regression targets.
 absl::StatusOr<Examples> ReadLibsvm(const DataOptions& options);
 
-// Rows of cells separated by commas, semicolons or tabs (a cell in quotation marks may hold them),
-// with or without a header. Features are numbers. Labels (`label_column`) are words or whole
-// numbers, classes in sorted order, or fractions: regression targets. `client_column` names the
-// natural clients, in the order of their first rows; `drop_columns` are left out.
+// Rows of cells separated by commas, semicolons or tabs, with or without a header. A quoted cell
+// may contain the separator. Features are numbers. Labels (`label_column`) are words or integers,
+// which become classes in sorted order, or fractions, which are regression targets. `client_column`
+// names the natural clients, ordered by their first rows. `drop_columns` are left out.
 absl::StatusOr<Examples> ReadCsv(const DataOptions& options);
 
 // LEAF (Caldas et al. 2018): a .json file, a folder of them, or a folder with train/ and test/.
-// Users are the natural clients; users of the test files that never train become clients without
-// training rows. Numbers only.
+// Users are the natural clients; a user who is only in the test files becomes a client without
+// training rows. Features are numbers or text.
 absl::StatusOr<Examples> ReadLeaf(const DataOptions& options);
 
 }  // namespace macaw::data

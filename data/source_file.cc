@@ -19,7 +19,7 @@ constexpr size_t kStep = size_t{1} << 20;
 
 class Inflater {
  public:
-  Inflater() { ok_ = inflateInit2(&stream_, 15 + 16) == Z_OK; }  // 16: gzip framing only
+  Inflater() { ok_ = inflateInit2(&stream_, 15 + 16) == Z_OK; }  // 15 + 16: gzip framing only
   Inflater(const Inflater&) = delete;
   Inflater& operator=(const Inflater&) = delete;
   ~Inflater() {
@@ -59,7 +59,7 @@ absl::StatusOr<std::string> Unpack(const std::string& packed, const std::string&
     if (result == Z_STREAM_END) {
       if (drained) return out;
       if (inflateReset(&stream) != Z_OK) return absl::InternalError("zlib does not restart");
-      continue;  // gzip members may follow each other
+      continue;  // a gzip file may have several members
     }
     if (result == Z_BUF_ERROR || (result == Z_OK && drained && stream.avail_out > 0)) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -88,7 +88,7 @@ absl::StatusOr<std::string> ReadSource(const std::string& path, Digester& digest
 }
 
 absl::StatusOr<std::string> ReadHead(const std::string& path, size_t most) {
-  // Also reads what is not packed, as it is.
+  // gzopen also reads files that are not compressed.
   const gzFile file = gzopen(path.c_str(), "rb");
   if (file == nullptr) return absl::NotFoundError(absl::StrCat("cannot read ", path));
   std::string head(most, '\0');

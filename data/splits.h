@@ -10,7 +10,7 @@
 
 namespace macaw::data {
 
-// Lists of row numbers, one a client, in one array: rows[begin[c] ... begin[c+1]-1].
+// Lists of row numbers, one per client, stored in one array: rows[begin[c] ... begin[c+1]-1].
 struct RowLists {
   std::vector<uint32_t> rows;
   std::vector<uint64_t> begin = {0};
@@ -20,12 +20,12 @@ struct RowLists {
   }
 };
 
-// Which rows of a block are whose and what for. Lists 3c, 3c+1, 3c+2 are client c's train,
-// validation and test rows.
+// Which rows of a block belong to which client, and for which split. Lists 3c, 3c+1 and 3c+2 are
+// client c's training, validation and test rows.
 struct Division {
   RowLists lists;
   std::vector<uint32_t> central_test;
-  std::vector<std::string> names;  // empty: clients are called by their numbers
+  std::vector<std::string> names;  // empty: clients are named by their numbers
   std::vector<std::string> notes;  // DatasetInfo::notes
   uint64_t clients() const { return lists.clients() / 3; }
   std::span<const uint32_t> Of(ClientId client, Split split) const {
@@ -33,11 +33,11 @@ struct Division {
   }
 };
 
-// `result[c]`: client c never trains; ⌊fraction · clients⌋ of them, drawn from the seed.
+// `result[c]`: client c never trains. ⌊fraction · clients⌋ clients, drawn from the seed.
 std::vector<bool> HeldoutClients(const DataOptions& options, uint64_t clients);
 
-// The rows of `range` that become the central test set (round(test_fraction · rows), ascending) and
-// the others.
+// Divides `range` into the central test set (round(test_fraction · rows) rows) and the rest; both
+// ascending.
 struct TestCut {
   std::vector<uint32_t> train;
   std::vector<uint32_t> test;
@@ -45,8 +45,8 @@ struct TestCut {
 TestCut CutTestSet(const DataOptions& options, RowRange range);
 
 // Splits every client's rows by val_fraction (⌊fraction · rows⌋ of them, drawn from the seed) and
-// heldout_clients; the client's own test rows (same number of lists, or none) stay test rows.
-// Stored order is kept.
+// by heldout_clients. The clients' own test rows (as many lists, or none) stay test rows. The
+// stored order is kept.
 RowLists SplitClients(const DataOptions& options, const RowLists& rows, const RowLists& test);
 
 }  // namespace macaw::data

@@ -60,7 +60,7 @@ class Subset final : public Dataset {
   DatasetInfo info_;
 };
 
-// A subset with the dataset that it is of.
+// A subset that owns the dataset it is taken from.
 class OwningSubset final : public Dataset {
  public:
   OwningSubset(std::unique_ptr<Dataset> dataset, std::unique_ptr<Dataset> subset)

@@ -18,8 +18,8 @@ namespace {
 
 constexpr size_t kFeatures = 60;
 constexpr size_t kClasses = 10;
-constexpr size_t kLanes = 16;        // classes, padded to a vector
-constexpr size_t kDraws = 64;        // normals a row: one group of RandomStream::FillNormal
+constexpr size_t kLanes = 16;        // the classes, padded to a vector
+constexpr size_t kDraws = 64;        // normals per row: one group of RandomStream::FillNormal
 constexpr size_t kModelDraws = 704;  // u, B, W, b, v, rounded up to groups
 constexpr size_t kRowsAtOnce = 32;   // rows whose draws stay in the first-level cache
 constexpr uint64_t kCentralClients = 1000;
@@ -28,7 +28,7 @@ constexpr uint64_t kRowBytes = kFeatures * sizeof(float);
 
 enum What : uint64_t { kRows = 0, kSizes = 1, kShared = 2 };
 
-// e^x for |x| < 700 without libm, whose last bit depends on the processor: x = k·ln 2 + r, the
+// e^x for |x| < 700, without libm, whose last bit depends on the processor: x = k·ln 2 + r, and the
 // series of e^r.
 double Exp(double x) {
   const double k = std::floor(x * 1.4426950408889634 + 0.5);
@@ -38,7 +38,7 @@ double Exp(double x) {
   return series * std::bit_cast<double>((static_cast<int64_t>(k) + 1023) << 52);
 }
 
-// j^-0.6 = (j³)^(-1/5), by Newton's iteration from below; again the same bits everywhere.
+// j^-0.6 = (j³)^(-1/5) by Newton's iteration from below, for the same bits everywhere.
 std::array<float, kFeatures> Deviations() {
   std::array<float, kFeatures> deviations;
   for (size_t j = 1; j <= kFeatures; ++j) {
@@ -50,8 +50,8 @@ std::array<float, kFeatures> Deviations() {
   return deviations;
 }
 
-// One score a class. A vector type of the compiler, because it does not see by itself that the sum
-// may stay in registers (2.4 times as fast); element-wise like any other loop here.
+// One score per class. A vector type of the compiler, because the compiler alone does not keep the
+// sum in registers (this is 2.4 times as fast). It is element-wise, like any other loop here.
 using Lanes = float __attribute__((vector_size(kLanes * sizeof(float))));
 
 struct ClientModel {
@@ -60,8 +60,8 @@ struct ClientModel {
   std::array<float, kLanes> bias;
 };
 
-// Turns draws into rows and their classes. The local arrays keep the scores in registers: nothing
-// written through `features` can alias them.
+// Turns draws into rows and their classes. The local arrays keep the scores in registers, because
+// nothing written through `features` can alias them.
 MACAW_CLONES void MakeRows(const ClientModel& model, const float* deviations, const float* draws,
                            size_t rows, float* features, int32_t* classes) {
   for (size_t row = 0; row < rows; ++row) {
@@ -220,8 +220,7 @@ class SyntheticDataset final : public Dataset {
     }
   }
 
-  // Train, validation, test: one after another in the client's rows. A held-out client has test
-  // rows only.
+  // Training, validation and test rows follow one another. A held-out client has only test rows.
   RowRange RangeOf(ClientId client, Split split) const {
     if (client.value >= sizes_.size()) return {};
     const uint64_t size = sizes_[client.value];
@@ -255,7 +254,8 @@ class SyntheticDataset final : public Dataset {
     return model;
   }
 
-  // Rows range.begin ... range.end-1 of the client; row r is a function of (seed, client, r).
+  // Generates rows range.begin ... range.end-1 of the client. Row r is a function of (seed, client,
+  // r).
   void Generate(ClientId client, RowRange range, float* features, int32_t* classes) const {
     if (range.size() == 0) return;
     const ClientModel model = ModelOf(client);
@@ -277,8 +277,8 @@ class SyntheticDataset final : public Dataset {
   std::vector<bool> heldout_;
   uint64_t total_ = 0;
   DatasetInfo info_;
-  std::unique_ptr<Block> resident_;  // null: on demand
-  std::vector<uint64_t> first_row_;  // resident only
+  std::unique_ptr<Block> resident_;  // null: generated on demand
+  std::vector<uint64_t> first_row_;  // only if resident
   std::unique_ptr<Block> central_test_;
 };
 

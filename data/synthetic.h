@@ -14,11 +14,11 @@ namespace macaw::data {
 // N(u_k, 1), v_k [60] ~ N(B_k, 1), x ~ N(v_k, Σ) with Σ_jj = j^-1.2, y = argmax(W_kᵀx + b_k). iid:
 // one W, b ~ N(0, 1) for all and v = 0.
 //
-// Client k is a function of (seed, k) alone, made when asked for (tens of microseconds) or, when
-// resident, once into one block of the same bytes. Sizes are drawn at the start, 4 bytes a client.
-// Of each client's rows the first are for training, then ⌊val_fraction⌋ for validation, the last
-// ⌊test_fraction⌋ for its test (they are exchangeable). The central test set is the test rows of
-// the first 1000 clients, in order; it is always kept.
+// Client k is a function of (seed, k) alone. It is generated on demand (tens of microseconds) or,
+// if resident, once at the start with the same bytes. Sizes are drawn at the start, 4 bytes per
+// client. A client's first rows are for training, the next ⌊val_fraction⌋ for validation, the last
+// ⌊test_fraction⌋ for testing (they are exchangeable). The central test set consists of the test
+// rows of the first 1000 clients, in order, and always stays in memory.
 absl::StatusOr<std::unique_ptr<Dataset>> MakeSynthetic(const DataOptions& options);
 
 }  // namespace macaw::data

@@ -10,8 +10,8 @@
 
 namespace macaw::data {
 
-// The whole of `text` as a number (blanks around it and a leading plus allowed), else nothing.
-// "nan" and "inf" parse; the caller says where they stand.
+// Parses the whole of `text` as a number; blanks around it and a leading plus are allowed. Nothing
+// when it is not one. "nan" and "inf" are accepted; the caller reports them with their place.
 inline std::optional<double> ParseNumber(absl::string_view text) {
   text = absl::StripAsciiWhitespace(text);
   if (!text.empty() && text.front() == '+') text.remove_prefix(1);
@@ -25,7 +25,7 @@ inline bool IsWhole(double value) {
   return value == std::floor(value) && std::fabs(value) < 0x1.0p31;
 }
 
-// Calls f(number from 1, line without its end) for each line until f returns an error.
+// Calls f(line number from 1, line without its end) for each line, until f returns an error.
 template <typename F>
 auto ForEachLine(absl::string_view text, F&& f) -> decltype(f(0, text)) {
   for (int64_t number = 1; !text.empty(); ++number) {

@@ -5,7 +5,7 @@
 namespace macaw::data {
 
 // Characters as tokens, the same for every file and node: 1 is the line break, 2 … 96 are the
-// printable characters of ASCII from the blank on, 0 is padding and every byte beside those.
+// printable ASCII characters from the blank on, 0 is padding and any other byte.
 constexpr int32_t kCharacters = 97;
 
 constexpr int32_t TokenOf(char character) {

@@ -6,10 +6,10 @@
 
 namespace macaw::models {
 
-// What a program without LibTorch needs to know of a scripted module: writes its values to `out` as
-// a model (safetensors), with the list of its tensors (ModelConfig::tensors, a line each) as
-// metadata "tensors" and the digest of the script as "script_digest". Errors say why LibTorch
-// cannot read the file, or what about the module cannot be trained.
+// Describes a scripted module for a program without LibTorch. Writes its values to `out` as a model
+// (safetensors); the metadata "tensors" lists its tensors (ModelConfig::tensors, one per line), and
+// "script_digest" is the digest of the script. Errors say why LibTorch cannot read the file, or why
+// the module cannot be trained.
 absl::Status DescribeScript(const std::string& script, const std::string& out);
 
 }  // namespace macaw::models

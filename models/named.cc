@@ -12,7 +12,8 @@ using Shape = std::vector<int64_t>;
 
 std::string LinearTo(int64_t outputs) { return absl::StrCat("linear ", outputs); }
 
-// A vector needs no "flatten", and without one the first linear layer is "0.weight", as in PyTorch.
+// Adds "flatten" where the input is not a vector. For vectors it is left out, so that the first
+// linear layer is "0.weight", as in PyTorch.
 Lines WithFlatten(const Shape& input, const Lines& layers) {
   Lines result;
   if (input.size() != 1) result.push_back("flatten");
@@ -28,8 +29,7 @@ Lines Mlp(const Shape& input, int64_t outputs) {
   return WithFlatten(input, {"linear 200", "relu", "linear 200", "relu", LinearTo(outputs)});
 }
 
-// LeCun et al. 1998 was drawn for 32 × 32; the 28 × 28 images of MNIST are padded to that by the
-// first layer.
+// LeCun et al. 1998 used images of 32 × 32. The first layer pads MNIST's 28 × 28 images to that.
 Lines LeNet5(const Shape& input, int64_t outputs) {
   const bool mnist = input.size() == 3 && input[1] == 28 && input[2] == 28;
   return {mnist ? "conv 6 5 pad 2" : "conv 6 5",
@@ -58,8 +58,8 @@ Lines SimpleCnn(const Shape&, int64_t outputs) {
           "flatten",   "linear 128", "relu",      LinearTo(outputs)};
 }
 
-// ResNet-18 for small images (He et al. 2016; 3 × 3 stem, no pooling after it). `norm` follows the
-// stem, `of_block` says what the blocks have.
+// ResNet-18 for small images (He et al. 2016; 3 × 3 stem without pooling). `norm` follows the stem,
+// `of_block` is added to the blocks.
 Lines ResNet18(const std::string& norm, const std::string& of_block, int64_t outputs) {
   Lines layers = {"conv 64 3 pad 1 nobias", norm, "relu"};
   for (const int width : {64, 128, 256, 512}) {
@@ -75,12 +75,12 @@ Lines ResNet18Bn(const Shape&, int64_t outputs) {
   return ResNet18("batchnorm", " batchnorm", outputs);
 }
 
-// Two groups a norm (Hsieh et al. 2020, Reddi et al. 2021): batch norm's statistics do not survive
-// label skew.
+// Two groups per norm (Hsieh et al. 2020, Reddi et al. 2021), because batch norm's statistics work
+// badly under label skew.
 Lines ResNet18Gn(const Shape&, int64_t outputs) { return ResNet18("groupnorm 2", "", outputs); }
 
-// Simonyan and Zisserman 2015, configuration A, for small images: 512 and 512 instead of 4096 and
-// 4096 behind the convolutions, and no dropout.
+// Simonyan and Zisserman 2015, configuration A, for small images: hidden layers of 512 and 512
+// instead of 4096 and 4096 after the convolutions, and no dropout.
 Lines Vgg11(const Shape&, int64_t outputs) {
   Lines layers;
   for (const int width : {64, 0, 128, 0, 256, 256, 0, 512, 512, 0, 512, 512, 0}) {
@@ -95,8 +95,8 @@ Lines Vgg11(const Shape&, int64_t outputs) {
   return layers;
 }
 
-// McMahan et al. 2017 and LEAF (Caldas et al. 2018), the Shakespeare model: 8 numbers a character,
-// two LSTM layers of 256, and the next character at every position.
+// McMahan et al. 2017 and LEAF (Caldas et al. 2018), the Shakespeare model: an embedding of 8
+// numbers, two LSTM layers of 256, and a prediction of the next character at every position.
 Lines CharLstm(const Shape&, int64_t outputs) {
   return {absl::StrCat("embedding ", outputs, " 8"), "lstm 256 layers 2", LinearTo(outputs)};
 }
@@ -105,7 +105,7 @@ struct Entry {
   absl::string_view name;
   absl::string_view summary;
   Lines (*layers)(const Shape& input, int64_t outputs);
-  Shape example;  // an input to list it with
+  Shape example;  // an input shape for `macaw models`
 };
 
 std::vector<Entry> Entries() {

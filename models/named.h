@@ -9,7 +9,7 @@
 namespace macaw::models {
 
 // The layers of the built-in model `config.name` for its input shape and outputs, as a user would
-// write them. An unknown name is an error that lists the known ones.
+// write them. For an unknown name, the error lists the known ones.
 absl::StatusOr<std::vector<std::string>> LayersOf(const ModelConfig& config);
 
 }  // namespace macaw::models

@@ -17,10 +17,10 @@ using Tensors = std::span<const Tensor>;
 constexpr double kNormEpsilon = 1e-5;  // PyTorch's defaults
 constexpr double kNormMomentum = 0.1;
 
-// 0 or 1/(1−p) an element, so that the expectation stays.
+// Each element is 0 or 1/(1−p), so that the expectation is unchanged.
 Tensor DropoutMask(const Tensor& like, double p, RandomStream& stream) {
   Tensor mask = at::empty(like.sizes(), like.options().requires_grad(false));
-  const uint32_t dropped = static_cast<uint32_t>(std::ldexp(p, 32));  // of 2^32 words
+  const uint32_t dropped = static_cast<uint32_t>(std::ldexp(p, 32));  // out of 2^32 words
   const auto fill = [&]<typename T>(T) {
     const T kept = static_cast<T>(1.0 / (1.0 - p));
     for (T& m : std::span(mask.data_ptr<T>(), static_cast<size_t>(mask.numel()))) {
@@ -43,7 +43,7 @@ Tensor Norm(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor&
 struct Apply {
   const Tensor& x;
   Tensors own;      // the layer's parameters
-  Tensors buffers;  // and its buffers
+  Tensors buffers;  // the layer's buffers
   RandomStream* dropout;
   Statistics statistics;
   bool in_place_relu;
@@ -70,7 +70,7 @@ struct Apply {
   Tensor operator()(const GroupNorm& l) const { return Norm(x, l.groups, own[0], own[1]); }
   Tensor operator()(const models::BatchNorm&) const { return BatchNorm(x, own[0], own[1], 0); }
   Tensor operator()(const BasicBlock& l) const {
-    // The k-th norm of the block; its weight and bias follow its convolution's weight.
+    // The block's k-th norm. Its weight and bias follow its convolution's weight.
     const auto norm = [&](const Tensor& y, size_t k) {
       const Tensor &weight = own[3 * k + 1], &bias = own[3 * k + 2];
       return l.batch_norm ? BatchNorm(y, weight, bias, 2 * k) : Norm(y, l.groups, weight, bias);
@@ -89,20 +89,21 @@ struct Apply {
                                 /*bidirectional=*/false, /*batch_first=*/true));
   }
 
-  // `first`: of the norm's mean and variance among the buffers.
+  // `first`: the index of the norm's mean among the buffers; its variance is the next one.
   Tensor BatchNorm(const Tensor& input, const Tensor& weight, const Tensor& bias,
                    size_t first) const {
-    // One value a channel has no variance (LibTorch's op would make NaN of the running one).
+    // A channel with a single value has no variance; LibTorch would store NaN as the running one.
     const bool has_variance = input.numel() > input.size(1);
     const bool training = statistics != Statistics::kRunning && has_variance;
-    const bool uses = !training || statistics == Statistics::kBatchAndMove;  // read, or moved
+    // The running statistics are read or updated.
+    const bool uses = !training || statistics == Statistics::kBatchAndMove;
     return at::batch_norm(input, weight, bias, uses ? buffers[first] : Tensor(),
                           uses ? buffers[first + 1] : Tensor(), training, kNormMomentum,
                           kNormEpsilon, /*cudnn_enabled=*/false);
   }
 };
 
-// The backward pass of these layers does not need their own output.
+// Layers whose backward pass does not need their own output.
 bool OutputIsFree(const Layer& layer) {
   return std::holds_alternative<Conv2d>(layer) || std::holds_alternative<Linear>(layer) ||
          std::holds_alternative<GroupNorm>(layer) || std::holds_alternative<BatchNorm>(layer);

@@ -17,8 +17,7 @@ void UseOneThread() {
     try {
       at::set_num_interop_threads(1);
     } catch (const std::exception&) {
-      // Somebody has used the pool already. Nothing of ours runs on it, so its size cannot change a
-      // result.
+      // The pool was already used. None of our work runs on it, so its size cannot change a result.
     }
   });
   static_cast<void>(intra_op);

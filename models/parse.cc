@@ -15,11 +15,11 @@ namespace {
 
 using Shape = std::vector<int64_t>;
 
-constexpr int64_t kMaxExtent = int64_t{1} << 24;  // refuses sizes that cannot be meant
+constexpr int64_t kMaxExtent = int64_t{1} << 24;  // larger sizes are taken for a mistake
 
 absl::Status Wrong(absl::string_view message) { return absl::InvalidArgumentError(message); }
 
-// Reads the words of a layer from the left; what nobody took is an error at the end.
+// Reads the words of a layer from left to right. Words that are left over at the end are an error.
 class Words {
  public:
   explicit Words(absl::string_view text)
@@ -43,7 +43,8 @@ class Words {
     return p;
   }
 
-  // "pad 2" anywhere after the positional numbers; `otherwise` when absent.
+  // Reads an option such as "pad 2", which may stand anywhere after the positional numbers. Returns
+  // `otherwise` when it is absent.
   absl::StatusOr<int64_t> Option(absl::string_view key, int64_t otherwise, int64_t least) {
     for (size_t i = next_; i < words_.size(); ++i) {
       if (words_[i] != key) continue;
@@ -96,7 +97,7 @@ absl::Status NeedsVector(const Shape& input) {
                             " arrives there: put \"flatten\" before it"));
 }
 
-// Also of each position of a sequence of vectors.
+// Also accepts sequences, each position of which is a vector.
 absl::Status NeedsVectors(const Shape& input) {
   return input.size() == 2 ? absl::OkStatus() : NeedsVector(input);
 }
@@ -218,7 +219,7 @@ absl::StatusOr<Layer> ParseKind(Words& words, const Shape& input, bool first) {
                             absl::StrJoin(kinds, ", "), " (macaw models: what they take)"));
 }
 
-// One extent after a window of `kernel` moved by `stride` over `extent` padded on both sides.
+// The number of windows of size `kernel` and step `stride` in `extent`, padded on both sides.
 absl::StatusOr<int64_t> Windows(int64_t extent, int64_t kernel, int64_t stride, int64_t padding) {
   const int64_t padded = extent + 2 * padding;
   if (padded < kernel) {

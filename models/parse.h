@@ -10,7 +10,7 @@
 
 namespace macaw::models {
 
-// The words of one kind of layer, for people: {"conv OUT KERNEL [pad P] …", "images: a
+// The syntax of one kind of layer, for people: {"conv OUT KERNEL [pad P] …", "images: a
 // convolution"}.
 struct LayerWords {
   std::string text;
@@ -18,19 +18,18 @@ struct LayerWords {
 };
 const std::vector<LayerWords>& AllLayerWords();
 
-// A layer as a user writes it (AllLayerWords), for one that receives `input`, the shape of one
-// example.
-//
-// Sizes that follow from `input` are filled in; `first`: it receives the example itself. Errors say
-// what is wrong and what would fit; the caller adds the layer's number and text.
+// Parses a layer as a user writes it (AllLayerWords). `input` is the shape of one example where the
+// layer receives it; sizes that follow from it are filled in. `first`: the layer receives the
+// example itself. Errors say what is wrong and what would fit; the caller adds the layer's number
+// and text.
 absl::StatusOr<Layer> ParseLayer(absl::string_view text, const std::vector<int64_t>& input,
                                  bool first);
 
-// The shape that `layer` makes of `input`; an error where a kernel is larger than its padded input.
+// The output shape of `layer` for `input`. An error if a kernel is larger than its padded input.
 absl::StatusOr<std::vector<int64_t>> OutputShape(const Layer& layer,
                                                  const std::vector<int64_t>& input);
 
-// "[1, 28, 28]"
+// A shape as text: "[1, 28, 28]".
 std::string ShapeText(const std::vector<int64_t>& shape);
 
 }  // namespace macaw::models

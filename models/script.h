@@ -10,21 +10,22 @@
 
 namespace macaw::models {
 
-// A scripted module (TorchScript) as a run's model: [model] torchscript = "net.pt". What all nodes
-// agree on is the digest of its file and the list of its tensors; the path is each node's own. The
-// torch-free half.
+// A scripted module (TorchScript) as a run's model: [model] torchscript = "net.pt". All nodes agree
+// on the digest of its file and the list of its tensors; each node has its own path. This is the
+// half without LibTorch.
 
-inline constexpr char kScriptName[] = "torchscript";  // ModelConfig::name of such a model
+inline constexpr char kScriptName[] = "torchscript";  // the ModelConfig::name of such a model
 
-// The spec of a model whose name is kScriptName: a layout and no layers. An error names the line of
-// ModelConfig::tensors, "parameter NAME EXTENT…" or "buffer NAME EXTENT…", that is not one.
+// The spec of a model whose name is kScriptName: a layout, no layers. Each line of
+// ModelConfig::tensors must be "parameter NAME EXTENT…" or "buffer NAME EXTENT…"; an error names
+// the line that is not.
 absl::StatusOr<ModelSpec> BuildScriptSpec(const ModelConfig& config, DType dtype);
 
-// What stands in ModelConfig::tensors for an entry of the layout.
+// The line of ModelConfig::tensors for an entry of the layout.
 std::string TensorLine(const LayoutEntry& entry);
 
-// The bytes of the file, for ModelSpec::script. Refuses, with both digests, a file that is not the
-// run's.
+// The bytes of the file, for ModelSpec::script. If its digest is not the run's, the error shows
+// both.
 absl::StatusOr<std::shared_ptr<const std::string>> ReadScript(const std::string& path,
                                                               const std::string& digest);
 

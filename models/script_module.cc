@@ -22,7 +22,7 @@ namespace {
 
 using at::Tensor;
 
-// The attribute of a module, or of one inside it, that holds a tensor.
+// The module (the scripted one or a submodule) and the attribute that hold a tensor.
 struct Place {
   c10::intrusive_ptr<c10::ivalue::Object> owner;
   size_t slot = 0;
@@ -60,7 +60,7 @@ void RefuseRandom(const torch::jit::Module& module) {
       "), which no run could repeat: script it without them; [model] layers has \"dropout P\""));
 }
 
-// In a layout's order. Throws where two names are one tensor.
+// Tensors with their names, in the layout's order. Throws if two names share one tensor.
 struct Named {
   std::vector<LayoutEntry> entries;
   std::vector<Tensor> values;
@@ -97,8 +97,8 @@ Named TensorsIn(const torch::jit::Module& module) {
 struct ScriptModule::Module {
   torch::jit::Module script;
   std::vector<Place> places;                       // parallel to the layout's entries
-  std::vector<bool> buffer;                        // likewise
-  std::vector<std::pair<Place, Tensor>> counters;  // integer buffers as they were in the file
+  std::vector<bool> buffer;                        // parallel to the layout's entries
+  std::vector<std::pair<Place, Tensor>> counters;  // integer buffers with the values of the file
   int64_t outputs = 0;
   bool has_buffers = false;
   bool trains = false;
@@ -134,18 +134,19 @@ ScriptModule::~ScriptModule() = default;
 
 Outputs ScriptModule::Forward(const Tensor& batch, std::span<const Tensor> parameters,
                               Statistics statistics) {
-  // The optimising executor rewrites a graph after it has seen it run, which would make a result
-  // depend on what ran before; without it the ops are those of eager mode.
+  // The optimising executor rewrites a graph after its first runs, so a result would depend on what
+  // ran before. Without it the ops are those of eager mode.
   const torch::jit::GraphOptimizerEnabledGuard as_written(false);
   for (size_t i = 0; i < module_->places.size(); ++i) {
-    // Statistics::kBatch moves nothing, and a module in training moves its statistics in place.
+    // With kBatch the buffers must not change, but a module in training mode updates them in place.
     const bool spare = module_->buffer[i] && statistics == Statistics::kBatch;
     module_->places[i].owner->setSlot(module_->places[i].slot,
                                       spare ? parameters[i].clone() : parameters[i]);
   }
   for (const auto& [place, value] : module_->counters)
     place.owner->setSlot(place.slot, value.clone());
-  // One row may be one value a channel, from which batch norm refuses to take a variance.
+  // With one row, a channel may have a single value, and batch norm refuses to compute its
+  // variance.
   const bool trains =
       statistics != Statistics::kRunning && (batch.size(0) > 1 || !module_->has_buffers);
   if (trains != module_->trains) module_->script.train(trains);
@@ -179,7 +180,7 @@ absl::StatusOr<ScriptContent> ReadScriptContent(const std::string& bytes) {
     for (const LayoutEntry& entry : named.entries) content.tensors.push_back(TensorLine(entry));
     return content;
   } catch (const c10::Error& error) {
-    // Of its words only the first sentence: the rest guesses at damaged files.
+    // Only the first sentence of LibTorch's message: the rest guesses that the file is damaged.
     const std::string words = error.what_without_backtrace();
     return absl::InvalidArgumentError(absl::StrCat(
         "LibTorch does not read it as a scripted module: ", words.substr(0, words.find(". ")),

@@ -13,15 +13,15 @@
 
 namespace macaw::models {
 
-// A scripted module whose parameters and floating-point buffers are arguments of the forward pass,
-// as a Network's are. `forward(self, batch)` takes [n, input shape...] and returns logits
-// [n, outputs], or a tuple of those and a representation. Integer buffers are not the run's: each
-// pass begins with the file's. One thread at a time.
+// A scripted module that takes its parameters and floating-point buffers as arguments of the
+// forward pass, as Network does. `forward(self, batch)` takes [n, input shape...] and returns
+// logits [n, outputs], or a tuple of logits and a representation. Integer buffers are not part of
+// the run's model: each pass starts with the file's values. One thread at a time.
 class ScriptModule {
  public:
-  // Throws what LibTorch throws on bytes that are no scripted module, and std::invalid_argument
-  // where its tensors are not the layout's or it draws random numbers (dropout): those would come
-  // from a generator that all slots share, and no run could be repeated.
+  // Throws LibTorch's exception if the bytes are no scripted module. Throws std::invalid_argument
+  // if its tensors are not those of the layout, or if it draws random numbers (dropout): these
+  // would come from a generator that all slots share, and a run could not be repeated.
   explicit ScriptModule(const ModelSpec& spec);
   ~ScriptModule();
 
@@ -33,13 +33,13 @@ class ScriptModule {
   std::unique_ptr<Module> module_;
 };
 
-// What a script brings along: its tensors in the order of a layout (ModelConfig::tensors; named
-// parameters, then floating-point buffers) and their values.
+// A script's tensors in layout order (ModelConfig::tensors; parameters, then floating-point
+// buffers) and their values.
 struct ScriptContent {
   std::vector<std::string> tensors;
   std::vector<at::Tensor> values;
 };
-// An error says why LibTorch cannot read the bytes, or what about the module cannot be trained.
+// An error says why LibTorch cannot read the bytes, or why the module cannot be trained.
 absl::StatusOr<ScriptContent> ReadScriptContent(const std::string& bytes);
 
 }  // namespace macaw::models

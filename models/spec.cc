@@ -102,7 +102,7 @@ absl::StatusOr<ModelSpec> BuildSpec(const ModelConfig& config, DType dtype) {
   }
   spec.outputs = config.classes;
   if (spec.takes_tokens()) spec.positions = spec.shapes.back().size() == 2 ? shape[0] : 0;
-  // A layout has all buffers behind all parameters.
+  // In a layout all buffers come after all parameters.
   for (std::pair<size_t, size_t>& own : spec.buffers) own.first += parameters;
   if (buffers > 0) {
     MACAW_RETURN_IF_ERROR(CheckBuffers(config));

@@ -39,7 +39,7 @@ struct Collect {
   void operator()(const BatchNorm& l) { AddBatchNorm("", l.channels, plans); }
   void operator()(const BasicBlock& l) {
     const auto add_norm = l.batch_norm ? AddBatchNorm : AddNorm;
-    // Convolutions have no bias: the norm after each of them would remove it.
+    // The convolutions have no bias, because the norm after each of them would remove it.
     AddConv("conv1.", l.out, l.in, 3, false, plans);
     add_norm(l.batch_norm ? "bn1." : "gn1.", l.out, plans);
     AddConv("conv2.", l.out, l.out, 3, false, plans);

@@ -8,7 +8,7 @@
 
 namespace macaw::models {
 
-// How a tensor starts: uniform in ±1/√fan_in, standard normal, or a constant.
+// The initial value of a tensor: uniform in ±1/√fan_in, standard normal, or a constant.
 enum class Init : uint8_t { kUniform, kNormal, kOne, kZero };
 
 struct TensorPlan {
@@ -19,9 +19,9 @@ struct TensorPlan {
   Group group = Group::kParameter;
 };
 
-// The tensors of a layer, parameters in the order of PyTorch's named_parameters() and buffers in
-// that of its named_buffers() (integer buffers left out): what the layout, the initialisation and
-// the forward pass agree on. Requires a layer with its sizes filled in.
+// The tensors of a layer: parameters in the order of PyTorch's named_parameters(), buffers in that
+// of named_buffers() (without integer buffers). Layout, initialisation and forward pass all use
+// this list. Requires a layer whose sizes are filled in.
 std::vector<TensorPlan> TensorsOf(const Layer& layer);
 
 }  // namespace macaw::models

@@ -19,8 +19,8 @@ class AvailableSampler final : public CohortSampler {
   AvailableSampler(const AvailabilityOptions& options, uint64_t size, Trainable clients)
       : options_(options), size_(size), clients_(std::move(clients)) {}
 
-  // Clients in random order until enough of them are available. The order is drawn as it is needed:
-  // numbers drawn before are drawn again.
+  // Goes through the clients in a random order until enough available ones are found. The order is
+  // drawn while it is needed; a number that was drawn before is drawn again.
   Cohort Sample(Round round) const override {
     RandomStream stream({.seed = options_.seed, .purpose = Purpose::kCohort, .round = round});
     absl::flat_hash_set<uint64_t> seen;

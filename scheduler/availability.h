@@ -9,9 +9,9 @@
 
 namespace macaw::scheduler {
 
-// Who is there at all. In each round a client is available with a probability that may follow the
-// day: p = probability · (1 + swing · sin(2π · (round ÷ day + its phase))), with a phase of its
-// own. Whether it is follows from seed, round and client alone.
+// Which clients are available. In each round a client is available with a probability that may
+// follow the time of day: p = probability · (1 + swing · sin(2π · (round ÷ day + phase))), where
+// each client has its own phase. The outcome follows from the seed, the round and the client alone.
 struct AvailabilityOptions {
   double probability = 0.5;  // (0, 1]
   double swing = 0;          // [0, 1]; probability · (1 + swing) is at most 1
@@ -21,9 +21,9 @@ struct AvailabilityOptions {
 
 bool IsAvailable(const AvailabilityOptions& options, Round round, ClientId client);
 
-// `size` of the available clients, every subset of them equally likely; all of them where fewer are
-// there. O(size ÷ probability) for any population, unless that is more than half of it: then
-// O(population). Errors name the key of [cohort].
+// Draws `size` of the available clients, every subset being equally likely, or all of them if there
+// are fewer. O(size ÷ probability) for any population, or O(population) if that would be more than
+// half of it. Errors name the key of [cohort].
 absl::StatusOr<std::unique_ptr<CohortSampler>> MakeAvailableSampler(
     const AvailabilityOptions& options, uint64_t size, Trainable clients);
 

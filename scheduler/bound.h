@@ -6,12 +6,13 @@
 
 namespace macaw::scheduler {
 
-// No schedule of clients with these works on slots of these speeds ends sooner, even one that knew
-// everything and could interrupt clients: max over k of (the k largest works) ÷ (the k highest
-// speeds), all works ÷ all speeds included (Horvath, Lam and Sethi 1977).
+// A lower bound: no schedule of clients with these works on slots of these speeds ends sooner, even
+// one that knows all times in advance and may interrupt clients. It is the maximum of all works ÷
+// all speeds and, over k, of the k largest works ÷ the k highest speeds (Horvath, Lam and Sethi
+// 1977).
 struct Bound {
   double seconds = 0;
-  bool one_client = false;  // the largest client on the fastest slot decides, not the sum
+  bool one_client = false;  // the bound is the largest client on the fastest slot, not a sum
 };
 inline Bound LowerBound(std::vector<double> works, std::vector<double> speeds) {
   std::ranges::sort(works, std::greater<>());

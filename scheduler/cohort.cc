@@ -31,7 +31,7 @@ class UniformSampler final : public CohortSampler {
 };
 
 // `size` independent draws, client k with probability n_k / Σn (Li et al. 2020, FedProx, §3;
-// FedAvg's second scheme). O(size · log N) a round over one table of running sums.
+// FedAvg's second scheme). O(size · log N) per round, with one table of running sums.
 class ProportionalSampler final : public CohortSampler {
  public:
   ProportionalSampler(uint64_t seed, uint64_t size, std::span<const uint32_t> examples)
@@ -45,7 +45,8 @@ class ProportionalSampler final : public CohortSampler {
     RandomStream stream({.seed = seed_, .purpose = Purpose::kCohort, .round = round});
     std::vector<uint64_t> ids(size_);
     for (uint64_t& id : ids) {
-      const uint64_t row = stream.Below(ends_.back());  // a row of the whole: its owner is drawn
+      // Draw a row of the whole population and take its owner.
+      const uint64_t row = stream.Below(ends_.back());
       id = static_cast<uint64_t>(std::ranges::upper_bound(ends_, row) - ends_.begin());
     }
     std::sort(ids.begin(), ids.end());
@@ -64,11 +65,12 @@ class ProportionalSampler final : public CohortSampler {
   const uint64_t seed_;
   const uint64_t size_;
   const std::span<const uint32_t> examples_;
-  std::vector<uint64_t> ends_;  // of each client's rows, all clients' rows put in one line
+  // The end of each client's rows when all clients' rows are put in one line.
+  std::vector<uint64_t> ends_;
 };
 
-// Every client on its own, with probability q = size / N: what differential privacy's accounting
-// assumes. The gaps between two chosen clients are geometric, so a round costs O(q·N).
+// Each client independently with probability q = size / N, as differential privacy's accounting
+// assumes. The gaps between chosen clients are geometric, so a round costs O(q·N).
 class PoissonSampler final : public CohortSampler {
  public:
   PoissonSampler(uint64_t seed, uint64_t size, Trainable clients)
@@ -86,14 +88,14 @@ class PoissonSampler final : public CohortSampler {
   }
 
  private:
-  // Clients passed over before the next one: P(gap ≥ g) = (1 − q)^g.
+  // The number of clients skipped before the next one: P(gap ≥ g) = (1 − q)^g.
   double Gap(RandomStream& stream) const {
     return std::floor(std::log1p(-stream.Uniform()) / log_miss_);
   }
 
   const uint64_t seed_;
   const Trainable clients_;
-  const double log_miss_;  // log(1 − q); −∞ where everybody is drawn
+  const double log_miss_;  // log(1 − q); −∞ if everybody is drawn
 };
 
 absl::Status CheckSize(const char* what, uint64_t size, const Trainable& clients,
@@ -107,7 +109,7 @@ absl::Status CheckSize(const char* what, uint64_t size, const Trainable& clients
       absl::StrCat(what, " is ", size, ", but ", have, ": choose 1 to ", clients.size()));
 }
 
-// Whoever `config.sampling` draws: `size` of them, on average or at most.
+// The sampler of `config.sampling`: `size` clients, on average or at most.
 absl::StatusOr<std::unique_ptr<CohortSampler>> MakeDraw(const CohortConfig& config, uint64_t size,
                                                         std::span<const uint32_t> examples) {
   Trainable clients(examples);
@@ -159,7 +161,7 @@ absl::StatusOr<std::unique_ptr<CohortSampler>> MakeSampler(const CohortConfig& c
                      "cohort.sampling = \"",
                      config.sampling, "\" is for: use \"uniform\" or \"available\""));
   }
-  // 1.1 times 100 are 110 clients, although 1.1 is a little more than that.
+  // 1.1 times 100 should be 110 clients, although the double 1.1 is a little larger than 1.1.
   const double asked = std::ceil(static_cast<double>(config.size) * config.over_selection - 1e-9);
   MACAW_ASSIGN_OR_RETURN(std::unique_ptr<CohortSampler> candidates,
                          MakeDraw(config, static_cast<uint64_t>(std::min(asked, 9e18)), examples));

@@ -12,16 +12,15 @@
 
 namespace macaw::scheduler {
 
-// One client of a round. A client drawn m times trains once and counts m-fold.
+// One client of a round. A client that was drawn m times trains once and counts m times.
 struct CohortEntry {
   ClientId client;
   uint32_t multiplicity = 1;
   uint64_t load = 0;  // training rows
-  // What else a cost may depend on (cost.h); left at nothing by samplers.
+  // More inputs of the cost model (cost.h); samplers leave them at their defaults.
   uint64_t steps = 0;      // local steps it will take
-  bool has_state = false;  // it has a state to read
-  WorkerId state_at{};     // whoever holds its state, or its rows, without a copy being moved;
-  WorkerId data_at{};      // 0: all alike
+  bool has_state = false;  // the client has a state to read
+  WorkerId state_at{};     // the worker that made that state; 0: not known
 };
 
 // Who trains in a round, sorted by client id.
@@ -30,7 +29,7 @@ struct Cohort {
   std::vector<CohortEntry> entries;
 };
 
-// Draws cohorts. A cohort is a function of (seed, round) and the population alone: never of time or
+// Draws cohorts. A cohort depends only on seed, round and population, never on time or on the
 // workers.
 class CohortSampler {
  public:
@@ -38,8 +37,8 @@ class CohortSampler {
   virtual Cohort Sample(Round round) const = 0;
 };
 
-// `examples[k]` are client k's training rows; it must outlive the sampler. Errors name the key of
-// [cohort] to change.
+// `examples[k]` is the number of client k's training rows; it must outlive the sampler. Errors name
+// the key of [cohort] to change.
 absl::StatusOr<std::unique_ptr<CohortSampler>> MakeSampler(const CohortConfig& config,
                                                            std::span<const uint32_t> examples);
 }  // namespace macaw::scheduler

@@ -7,25 +7,28 @@
 namespace macaw::scheduler {
 namespace {
 
-constexpr size_t kLargestPiece = 16384;  // clients: a lease has to fit a message
-// Up to so many clients are placed anew whenever it may help: about 100 µs on 64 slots.
+constexpr size_t kLargestPiece = 16384;  // clients; a lease must fit into a message
+// With at most this many clients, a new plan costs about 100 µs on 64 slots and is made whenever it
+// may help.
 constexpr size_t kFew = 768;
-// What is left is placed anew after this part of it has gone, and at each ask when no more than so
-// many clients a slot are left.
+// With more clients, a new plan is made after this fraction of the remaining clients was handed
+// out, and at each request once no more than this many clients per slot remain.
 constexpr size_t kBalanceEvery = 8;
 constexpr size_t kEndPerSlot = 2;
-// Of what is left for a worker, the part that one piece may take: on a machine that has become
-// three times as slow, it still ends about in time.
+// The fraction of a worker's queue that one piece may take. With it, even a machine that becomes
+// three times as slow ends about in time.
 constexpr double kShare = 0.25;
-// With no more than so many clients a slot left, none should wait behind a running one, unless the
-// worker's times are so certain that nobody will want to have it instead.
+// With at most this many clients per slot remaining, no client should wait behind a running one,
+// unless the worker's times are so certain that nobody else will want the client.
 constexpr size_t kAheadPerSlot = 8;
 constexpr double kCertain = 0.1;
-// For how many clients' worth of times a plan outweighs what the round itself shows.
+// The weight of the plan's costs against the times observed in this round, in clients.
 constexpr double kBeliefKnown = 8, kBeliefUnknown = 0.25;
-// What is left of a client that should have ended: part of its time, and of how late it is.
+// The remaining time of a client that should already have ended: a fraction of its planned time
+// plus a fraction of its delay.
 constexpr double kLateOfPlan = 0.1, kLateOfDelay = 0.5;
-// A slot that was passed over looks again when the one it was passed over for is this much late.
+// A slot that was passed over in favour of another asks again when that one is late by this
+// fraction.
 constexpr double kPatience = 0.1, kLeastPatience = 1e-3;
 
 }  // namespace
@@ -48,13 +51,13 @@ DispatchQueue::DispatchQueue(const Plan& plan) : hand_out_(plan.hand_out) {
 }
 
 double DispatchQueue::SecondsOn(const Worker& worker, const CohortEntry& entry) const {
-  return worker.info.costs.Seconds(WorkOf(entry), worker.info.worker);
+  return worker.info.costs.Seconds(WorkOf(entry));
 }
 
-// How many times as long as planned a client takes, by what this round has shown.
+// By which factor clients take longer than planned, judged by this round's times.
 double DispatchQueue::Pace(const Worker& worker) const {
   const bool known = worker.info.costs.known;
-  // Where no times were known, the plan counts rows: the others' pace makes seconds of them.
+  // Without known times the plan counts rows; the other workers' pace converts them to seconds.
   const double prior = known || !(planned_ > 0) ? 1.0 : took_ / planned_;
   const double belief = mean_seconds_ * (known ? kBeliefKnown : kBeliefUnknown);
   const double weight = worker.planned + belief;
@@ -65,7 +68,7 @@ DispatchQueue::Worker& DispatchQueue::Known(const Ask& ask) {
   const auto [it, fresh] = workers_.try_emplace(ask.worker);
   Worker& worker = it->second;
   if (!fresh) return worker;
-  // A newcomer is taken for an average of the others until its times say more.
+  // A new worker is assumed to be like the mean of the others until its own times are known.
   Costs mean{.row = 0};
   double others = 0;
   for (const auto& [id, other] : workers_) {
@@ -88,7 +91,8 @@ DispatchQueue::Worker& DispatchQueue::Known(const Ask& ask) {
 }
 
 void DispatchQueue::Observe(Worker& worker, const Ask& ask) {
-  // Which slots are idle is not said: those that were expected to be free first.
+  // The request does not say which slots are idle: assume those that were expected to be free
+  // first.
   std::vector<Slot*> order;
   for (Slot& slot : worker.slots) order.push_back(&slot);
   std::ranges::stable_sort(order, {}, [](const Slot* slot) { return slot->free; });
@@ -144,7 +148,8 @@ Piece DispatchQueue::TakeWhole(Worker& worker) {
   Piece piece{.when_idle = true};
   while (!worker.queue.empty() && piece.clients.size() < kLargestPiece)
     piece.clients.push_back(PopFront(worker));
-  if (piece.clients.empty() && !common_.empty()) {  // came back from others: to whoever has nothing
+  // A client that came back goes to a worker whose queue is empty.
+  if (piece.clients.empty() && !common_.empty()) {
     piece.clients.push_back(common_.front());
     common_.pop_front();
   }
@@ -175,7 +180,8 @@ Piece DispatchQueue::TakeGuided(Worker& worker, const Ask& ask) {
   const bool certain = worker.info.costs.known && worker.info.costs.uncertainty < kCertain;
   const size_t least = certain ? std::max(ask.idle, 1u) : ask.idle;  // clients
   double seconds = 0;
-  while (!common_.empty() && piece.clients.size() < ask.idle) {  // came back: before all others
+  // Clients that came back go before all others.
+  while (!common_.empty() && piece.clients.size() < ask.idle) {
     piece.clients.push_back(common_.front());
     common_.pop_front();
   }
@@ -186,7 +192,8 @@ Piece DispatchQueue::TakeGuided(Worker& worker, const Ask& ask) {
     piece.clients.push_back(PopFront(worker));
   }
   if (size_ > kFew) {
-    // Too many to place anew each time a queue is dry: the shortest of the queue that ends last.
+    // Too many to plan anew each time a queue is empty: take the shortest clients of the queue that
+    // is expected to end last.
     for (Worker* last = LastToEnd(); last != nullptr && piece.clients.size() < ask.idle;
          last = LastToEnd()) {
       piece.clients.push_back(last->queue.back());
@@ -206,7 +213,7 @@ Piece DispatchQueue::TakeGuided(Worker& worker, const Ask& ask) {
 
 bool DispatchQueue::BalanceDue(const Worker& asker) const {
   if (size_ == 0) return false;
-  // Nobody to even out with.
+  // There is no other worker to share with.
   if (workers_.size() == 1 && common_.empty() && !asker.queue.empty()) return false;
   const bool changed = moved_ * kBalanceEvery >= size_;
   if (size_ > kFew) return asker.queue.empty() && changed;
@@ -219,7 +226,8 @@ void DispatchQueue::Balance(double now) {
   std::vector<std::pair<double, CohortEntry>> rest;
   const Costs scale = workers_.begin()->second.info.costs;
   const auto add = [&](std::deque<CohortEntry>& queue) {
-    for (const CohortEntry& entry : queue) rest.emplace_back(scale.Anywhere(WorkOf(entry)), entry);
+    for (const CohortEntry& entry : queue)
+      rest.emplace_back(scale.WithoutState(WorkOf(entry)), entry);
     queue.clear();
   };
   add(common_);
@@ -238,7 +246,8 @@ void DispatchQueue::Balance(double now) {
     for (uint32_t s = 0; s < workers[w]->slots.size(); ++s) {
       const Slot& slot = workers[w]->slots[s];
       double free = slot.free;
-      if (slot.given > 0 && free < now)  // late: the later, the longer it is expected to go on
+      // A slot that is late is expected to take the longer, the later it is.
+      if (slot.given > 0 && free < now)
         free = now + kLateOfPlan * (slot.free - slot.start) + kLateOfDelay * (now - slot.free);
       placement.Occupy(w, s, std::max(free, now));
     }
@@ -291,7 +300,7 @@ void DispatchQueue::RemoveWorker(WorkerId worker) {
   if (lost == workers_.end()) return;
   common_.insert(common_.end(), lost->second.queue.begin(), lost->second.queue.end());
   slots_ -= lost->second.slots.size();
-  moved_ += size_;  // its slots are gone: place anew
+  moved_ += size_;  // forces a new plan, because its slots are gone
   workers_.erase(lost);
 }
 

@@ -12,47 +12,49 @@
 
 namespace macaw::scheduler {
 
-// A worker asks for work.
+// A worker's request for work.
 struct Ask {
   WorkerId worker;
   uint32_t slots = 1;
-  uint32_t idle = 1;         // slots with nothing to do: 0 asks ahead, for when one will be
-  double now = 0;            // seconds since the plan was made; never goes back
-  double least_seconds = 0;  // a piece worth less than this costs more to ask for than to train
+  uint32_t idle = 1;  // slots without work; 0: the worker asks ahead, before a slot becomes idle
+  double now = 0;     // seconds since the plan was made; never decreases
+  // A piece of less work than this would cost more to request than to train.
+  double least_seconds = 0;
 };
 struct Piece {
   std::vector<CohortEntry> clients;  // in the order to train
-  // Ask again only with a slot idle: what is left would start sooner elsewhere, or is so little
-  // that it should not wait behind a running client.
+  // The worker should ask again only when a slot is idle: what remains would start sooner
+  // elsewhere, or is so little that it should not wait behind a running client.
   bool when_idle = false;
-  // Nothing now, although clients are left: others are expected to finish them sooner. If none asks
-  // before this time, ask again.
+  // If the piece is empty although clients remain, other workers are expected to finish them
+  // sooner. Ask again at this time, if they have not been handed out by then.
   double look_again = std::numeric_limits<double>::infinity();
 };
 
-// Hands a plan out piece by piece, as Plan::hand_out says. Guided: an asker gets a fraction of what
-// remains in its queue, at least a client for each idle slot. What is not handed out is placed anew
-// (placement.h), with busy slots free when their clients are expected to end: now and then while
-// many clients are left, at each ask towards the end, and when the asker's queue is dry. A slot
-// that would only delay the end then gets nothing. How long a worker's pieces really took this
-// round corrects its costs, so that a wrong first guess or a machine that slows down is noticed
-// within the round. Only clients that are not handed out are ever moved. Pure; one owner.
+// Hands out a plan piece by piece, in the way that Plan::hand_out says. With kGuided, a worker gets
+// a fraction of its remaining queue, at least one client for each idle slot. Clients that are not
+// handed out are planned anew (placement.h), assuming that busy slots become free when their
+// clients are expected to end: from time to time while many clients remain, at each request towards
+// the end, and when the worker's queue is empty. A slot that would only delay the end gets nothing.
+// The times that a worker reports in this round correct its costs, so a wrong prediction or a
+// machine that slows down is noticed within the round. A client that was handed out is never moved.
+// No I/O and no clock; one owner.
 class DispatchQueue {
  public:
   DispatchQueue() = default;
   explicit DispatchQueue(const Plan& plan);
 
-  // A worker that the plan does not know (it joined later) takes part with the mean costs of the
-  // others. An empty piece of a queue that is not empty says when to look again.
+  // A worker that joined after the plan was made takes part with the mean costs of the others. If
+  // the returned piece is empty and clients remain, it says when to ask again.
   Piece Take(const Ask& ask);
 
-  // Puts a client back (its lease ended without a result).
+  // Puts a client back whose lease ended without a result.
   void PutBack(const CohortEntry& entry);
 
-  // A client that waits no more; nothing happens where it is not here.
+  // Removes a client that no longer waits. Does nothing if it is not here.
   void Remove(ClientId client);
 
-  // Hands a lost worker's queue to the others.
+  // Gives a lost worker's queue to the others.
   void RemoveWorker(WorkerId worker);
 
   size_t size() const { return size_; }  // clients not handed out
@@ -60,16 +62,16 @@ class DispatchQueue {
 
  private:
   struct Slot {
-    double start = 0;  // of what it was given last
-    double free = 0;   // when that is expected to end; ≤ now: idle, or late
-    double given = 0;  // planned seconds of it, before correction
+    double start = 0;  // when it was last given work
+    double free = 0;   // when that work is expected to end; ≤ now: idle, or late
+    double given = 0;  // planned seconds of that work, before correction
   };
   struct Worker {
     WorkerInfo info;
     std::vector<Slot> slots;
-    std::deque<CohortEntry> queue;  // longest first where guided
+    std::deque<CohortEntry> queue;  // with kGuided, longest first
     double queued = 0;              // planned seconds of it
-    double took = 0, planned = 0;   // seconds of finished pieces, in truth and as planned
+    double took = 0, planned = 0;   // seconds of finished pieces: real, and as planned
   };
 
   Worker& Known(const Ask& ask);
@@ -88,12 +90,13 @@ class DispatchQueue {
 
   HandOut hand_out_ = HandOut::kGuided;
   std::map<WorkerId, Worker> workers_;
-  std::deque<CohortEntry> common_;  // nobody's: kPull, all in order; else those that came back
+  // Belongs to no worker: with kPull all clients in order, else those that came back.
+  std::deque<CohortEntry> common_;
   size_t slots_ = 0;
   size_t size_ = 0;
-  size_t moved_ = 0;               // clients handed out or put back since the last balance
-  double next_start_ = 0;          // at the last balance: the earliest start planned, now or later
-  double mean_seconds_ = 0;        // planned, of a client
+  size_t moved_ = 0;               // clients handed out or put back since the last new plan
+  double next_start_ = 0;          // the earliest planned start at the last new plan, now or later
+  double mean_seconds_ = 0;        // planned, per client
   double took_ = 0, planned_ = 0;  // over all workers
 };
 

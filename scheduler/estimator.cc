@@ -9,7 +9,7 @@ RobustRegression::Vector Features(const Work& work) {
   return {1, work.rows, work.steps, work.log_steps};
 }
 
-// Until a round has ended, coefficients follow after 1, 2, 4, 8, … times.
+// Within a round, coefficients are updated after 1, 2, 4, 8, … times.
 bool Due(const RobustRegression& terms) { return std::has_single_bit(terms.seen()); }
 
 }  // namespace
@@ -34,7 +34,8 @@ void Estimator::Observe(WorkerId worker, const CohortEntry& entry, const Timing&
                          double seconds) {
     RobustRegression& mine = own.terms.*term;
     RobustRegression& shared = device.*term;
-    // What the device learns is the shape: each worker's times count in the device's measure.
+    // The device's prior learns the shape of the costs, so each worker's times are scaled to the
+    // device's prediction.
     const double here = mine.solved() ? mine.Predict(features) : 0;
     const double there = shared.solved() ? shared.Predict(features) : 0;
     mine.Observe(features, seconds);
@@ -88,7 +89,7 @@ Costs Estimator::CostsOf(WorkerId worker) const {
 
 Prediction Estimator::Predict(WorkerId worker, const CohortEntry& entry) const {
   const Costs costs = CostsOf(worker);
-  const double seconds = costs.Seconds(WorkOf(entry), worker);
+  const double seconds = costs.Seconds(WorkOf(entry));
   return {.seconds = seconds, .deviation = seconds * costs.uncertainty};
 }
 

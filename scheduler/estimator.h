@@ -10,28 +10,28 @@
 
 namespace macaw::scheduler {
 
-// What a client took on a worker's slot, as reported with its contribution.
+// The times that a client took on a worker's slot, as reported with its contribution.
 struct Timing {
-  double state_seconds = 0;  // reading its state; 0: it has none
-  double load_seconds = 0;   // its rows
-  double train_seconds = 0;  // everything after, to its contribution
+  double state_seconds = 0;  // for reading its state; 0: it has none
+  double load_seconds = 0;   // for loading its rows
+  double train_seconds = 0;  // everything after that, up to its contribution
 };
 
 struct Prediction {
   double seconds = 0;
-  double deviation = 0;  // standard, of one client's time
+  double deviation = 0;  // standard deviation of one client's time
 };
 
-// Learns what a client costs on each worker from reported times, online and in constant memory a
-// worker (about 2 kB): three regressions, of reading a state, loading rows and training, each
-// robust to outliers, non-negative and forgetful over rounds (robust_regression.h). Workers of one
-// device kind share a prior, which a worker scales by a factor of its own until its own times
-// outweigh it. Times that are never reported never matter: placement only, no result. Not
-// thread-safe.
+// Learns the cost of a client on each worker from reported times, online, with about 2 kB per
+// worker: one regression each for reading a state, loading rows, and training. The regressions are
+// robust to outliers, non-negative, and forget over rounds (robust_regression.h). Workers of the
+// same device kind share a prior. A worker scales it by a factor of its own, until its own times
+// outweigh it. Times affect placement only, never a result. Not thread-safe.
 class Estimator {
  public:
   struct Options {
-    double keep = 0.85;       // of what was learned, after each round that a worker took part in
+    // How much of what was learned remains after each round in which a worker took part.
+    double keep = 0.85;
     double prior_weight = 4;  // in clients
   };
 
@@ -44,11 +44,12 @@ class Estimator {
 
   // O(1). Unknown workers are ignored.
   void Observe(WorkerId worker, const CohortEntry& entry, const Timing& timing);
-  // Brings the coefficients up to date and forgets a little, of every device and of the workers
-  // that were observed.
+  // Updates the coefficients, and forgets a fraction of what was learned, for every device and for
+  // the workers that were observed in this round.
   void EndRound();
 
-  // Of a worker that has not reported: its device's; of one whose device has not: rows as seconds.
+  // For a worker that has not reported times: its device's costs. If its device has none either:
+  // one second per row.
   Costs CostsOf(WorkerId worker) const;
   Prediction Predict(WorkerId worker, const CohortEntry& entry) const;
 

@@ -9,9 +9,9 @@
 namespace macaw::scheduler {
 
 // Over-selection (Bonawitz et al. 2019, §4): more clients are asked than are needed, and those that
-// would report first are kept. In simulation, who is first must not be timed: a client's duration
-// is its rows times a log-normal factor of its device, drawn once per client, times one of the
-// round.
+// report first are kept. In a simulation the order must not be measured. A client's duration is
+// therefore its rows times two log-normal factors: one of its device, drawn once per client, and
+// one of the round.
 struct OverSelectionOptions {
   uint64_t keep = 0;          // clients of a round
   double device_spread = 1;   // σ of ln(the device's factor)
@@ -19,11 +19,11 @@ struct OverSelectionOptions {
   uint64_t seed = 0;
 };
 
-// Seconds of a device that would take one second a row without any spread.
+// The duration in seconds; without spread, a device takes one second per row.
 double EmulatedDuration(const OverSelectionOptions& options, Round round, const CohortEntry& entry);
 
-// Keeps the `keep` shortest of those that `candidates` draws; equal ones by client. O(m log m) of m
-// candidates.
+// Keeps the `keep` candidates with the shortest durations; ties go to the smaller client id. O(m
+// log m) for m candidates.
 absl::StatusOr<std::unique_ptr<CohortSampler>> MakeOverSelection(
     const OverSelectionOptions& options, std::unique_ptr<CohortSampler> candidates);
 

@@ -8,17 +8,17 @@
 namespace macaw::scheduler {
 namespace {
 
-using Terms = std::array<double, 9>;
+using Terms = std::array<double, 7>;
 
-// A long client on a slow slot may become much longer than a short one, and nobody can take it
-// over: such a slot has to promise an earlier end, by this many standard deviations (chosen in
-// virtual rounds: at 30 % noise on slots of three speeds it halves what is lost). Without noise it
-// is nothing, on equal slots it changes nothing.
+// A long client on a slow slot may take much longer than predicted, and no other slot can take it
+// over. So such a slot must promise an end that is earlier by this many standard deviations. Chosen
+// in virtual rounds: with 30 % noise on slots of three speeds it halves the loss. Without noise,
+// and on equal slots, it changes nothing.
 constexpr double kAversion = 1.5, kMostAversion = 0.8;
 
 Terms TermsOf(const Costs& costs) {
-  return {costs.fixed, costs.state, costs.state_move, costs.row_load,   costs.row_move,
-          costs.row,   costs.step,  costs.log_step,   costs.uncertainty};
+  return {costs.fixed, costs.state,    costs.row_load,   costs.row,
+          costs.step,  costs.log_step, costs.uncertainty};
 }
 
 double AversionOf(const Costs& costs) {
@@ -27,10 +27,10 @@ double AversionOf(const Costs& costs) {
 
 }  // namespace
 
-Placement::Placement(std::span<const WorkerInfo> workers) : workers_(workers) {
+Placement::Placement(std::span<const WorkerInfo> workers) {
   std::map<Terms, size_t> classes;
   for (size_t w = 0; w < workers.size(); ++w) {
-    if (workers[w].slots == 0) {  // takes nobody
+    if (workers[w].slots == 0) {  // the worker gets no clients
       class_of_.push_back(0);
       first_slot_.push_back(slots_.size());
       continue;
@@ -40,11 +40,11 @@ Placement::Placement(std::span<const WorkerInfo> workers) : workers_(workers) {
       const Costs& costs = workers[w].costs;
       fronts_.push_back({.slot = slots_.size(),
                          .fixed = costs.fixed,
+                         .state = costs.state,
                          .row = costs.row_load + costs.row,
                          .step = costs.step,
                          .log_step = costs.log_step,
-                         .aversion = AversionOf(costs),
-                         .costs = &costs});
+                         .aversion = AversionOf(costs)});
       order_.emplace_back();
     }
     class_of_.push_back(it->second);
@@ -65,7 +65,6 @@ void Placement::Move(size_t slot, double until) {
   slots_[slot].free = until;
   fronts_[c].free = order.begin()->first;
   fronts_[c].slot = order.begin()->second;
-  latest_ = std::max(latest_, until);
 }
 
 void Placement::Occupy(size_t worker, uint32_t slot, double until) {
@@ -77,31 +76,17 @@ Placement::Turn Placement::Put(const CohortEntry& entry) {
   double least = std::numeric_limits<double>::infinity();
   double finish = 0;
   size_t best = 0;
-  const auto consider = [&](size_t slot, double free, double seconds, double aversion) {
-    const double end = free + seconds;
-    const double key = end + seconds * aversion;
-    if (key < least || (key == least && slot < best)) {
+  for (const Front& front : fronts_) {
+    double seconds = front.fixed + front.row * work.rows + front.step * work.steps +
+                     front.log_step * work.log_steps;
+    if (work.state) seconds += front.state;
+    const double end = front.free + seconds;
+    const double key = end + seconds * front.aversion;
+    if (key < least || (key == least && front.slot < best)) {
       least = key;
       finish = end;
-      best = slot;
+      best = front.slot;
     }
-  };
-  // A class is judged by a worker that holds nothing of this client; those that do come on top.
-  const bool placed = work.state_at != WorkerId{} || work.data_at != WorkerId{};
-  const bool plain = !placed && !work.state;
-  for (size_t c = 0; c < fronts_.size(); ++c) {
-    const Front& front = fronts_[c];
-    const double seconds = plain ? front.fixed + front.row * work.rows + front.step * work.steps +
-                                       front.log_step * work.log_steps
-                                 : front.costs->Seconds(work, WorkerId{});
-    consider(front.slot, front.free, seconds, front.aversion);
-  }
-  for (size_t w = 0; placed && w < workers_.size(); ++w) {
-    const WorkerId id = workers_[w].worker;
-    if (id != work.state_at && id != work.data_at) continue;
-    for (size_t slot = first_slot_[w]; slot < first_slot_[w] + workers_[w].slots; ++slot)
-      consider(slot, slots_[slot].free, workers_[w].costs.Seconds(work, id),
-               AversionOf(workers_[w].costs));
   }
   const Turn turn{.worker = slots_[best].worker,
                   .slot = slots_[best].number,

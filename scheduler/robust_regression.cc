@@ -8,14 +8,15 @@ namespace {
 
 constexpr double kLeastSeconds = 1e-9;
 constexpr double kClip = 2.5;
-constexpr double kFirstClip = 4;  // on top for the first time, a quarter for the second, …: what is
-                                  // not known yet has no outliers
+// Added to the clip for the first time, a quarter of it for the second, …: outliers cannot be
+// recognised before something is known.
+constexpr double kFirstClip = 4;
 constexpr int kRun = 5;
 constexpr double kLeastNoise = 0.02, kMostNoise = 2;
-constexpr double kNoiseRate = 0.05;    // of the running mean of |residual|
-constexpr double kMeanToSigma = 1.25;  // of a normal distribution: σ ÷ mean |residual|
-constexpr double kRidge = 1e-9;        // of the diagonal: features may be proportional
-constexpr double kBetter = 1e-9;       // of the squares: another term has to explain that much more
+constexpr double kNoiseRate = 0.05;    // rate of the running mean of |residual|
+constexpr double kMeanToSigma = 1.25;  // σ ÷ mean |residual| of a normal distribution
+constexpr double kRidge = 1e-9;   // added to the diagonal, because features may be proportional
+constexpr double kBetter = 1e-9;  // another term must explain this much more of the squares
 
 using Vector = RobustRegression::Vector;
 
@@ -45,7 +46,8 @@ void RobustRegression::Sums::Scale(double factor) {
 
 void RobustRegression::Observe(const Vector& x, double seconds) {
   if (!(seconds >= 0) || !std::isfinite(seconds)) return;
-  if (seconds > 0) seconds = std::max(seconds, kLeastSeconds);  // whose square is still a number
+  // The square of it must not underflow.
+  if (seconds > 0) seconds = std::max(seconds, kLeastSeconds);
   ++seen_;
   const double predicted = Predict(x);
   if (!solved_ || !(predicted > 0)) {
@@ -86,15 +88,15 @@ void RobustRegression::Forget(double factor) {
 void RobustRegression::Solve(const RobustRegression* prior, double weight) {
   Sums sums = sums_;
   if (prior != nullptr && prior->solved() && prior->count() > 0) {
-    // The factor between this one and the prior: least squares in one unknown, drawn to 1 by half a
-    // time's weight. Then the prior's data with its predictions times that factor, at the weights
-    // that they have here.
+    // First the factor between this regression and the prior: least squares in one unknown, drawn
+    // towards 1 with the weight of half a time. Then the prior's data is added, with its
+    // predictions times that factor, at the weights of this regression.
     const Vector& shape = prior->theta_;
     double squares = 0;
     for (size_t i = 0; i < kTerms; ++i) squares += shape[i] * Dot(sums.xx[i], shape);
     double factor = 1;
     if (squares > 0 && sums.count > 0) {
-      const double own = sums.count / squares;  // makes a time's own square 1
+      const double own = sums.count / squares;  // makes the square of one time 1
       factor = (Dot(shape, sums.xy) * own + 0.5) / (sums.count + 0.5);
     }
     const double scale = weight / (prior->count() * factor * factor);
@@ -111,14 +113,14 @@ void RobustRegression::Solve(const RobustRegression* prior, double weight) {
   solved_ = std::ranges::any_of(theta_, [](double value) { return value > 0; });
 }
 
-// Of every choice of terms, the least squares solution by Cholesky; the best without a negative
-// coefficient is the non-negative least squares solution.
+// For every subset of the terms, the least squares solution by Cholesky. The best of those without
+// a negative coefficient is the non-negative least squares solution.
 Vector RobustRegression::NonNegative(const Sums& sums, const Vector& start) {
   Vector scale{};
   for (size_t i = 0; i < kTerms; ++i)
     scale[i] = sums.xx[i][i] > 0 ? 1 / std::sqrt(sums.xx[i][i]) : 0;
   Vector best = start;
-  double most = 0;  // squares explained
+  double most = 0;  // sum of squares explained
   for (uint32_t chosen = 1; chosen < (1u << kTerms); ++chosen) {
     std::array<size_t, kTerms> term{};
     size_t n = 0;

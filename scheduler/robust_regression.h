@@ -6,38 +6,38 @@
 
 namespace macaw::scheduler {
 
-// Seconds as a non-negative combination of a few features, learned from a stream of noisy times in
-// constant memory. Times are noisy in proportion to their size, so each counts by 1 ÷ prediction².
-// A residual beyond `kClip` standard deviations counts as if it were at that bound (Huber 1964):
-// one paused machine moves little. `kRun` clipped residuals in a row on one side are not outliers
-// but a change, and what was learned before the first of them is dropped. A prior, where there is
-// one, counts as `prior.weight` times of its own data. Not thread-safe.
+// Predicts seconds as a non-negative combination of a few features, learned from a stream of noisy
+// times in constant memory. The noise is proportional to the time, so each time has the weight 1 ÷
+// prediction². A residual beyond `kClip` standard deviations is clipped to that bound (Huber 1964),
+// so that one paused machine has little effect. `kRun` clipped residuals in a row on the same side
+// are a change, not outliers: everything learned before the first of them is dropped. A prior, if
+// there is one, counts as `prior.weight` times of its own data. Not thread-safe.
 class RobustRegression {
  public:
   static constexpr size_t kTerms = 4;
   using Vector = std::array<double, kTerms>;
 
   void Observe(const Vector& x, double seconds);
-  // What was learned so far counts `factor` times as much.
+  // Multiplies the weight of everything learned so far by `factor`.
   void Forget(double factor);
 
-  // Brings the coefficients up to date, alone or with a prior that knows the shape: its prediction
-  // times a factor that is learned too. O(1): 15 systems of at most 4 unknowns.
+  // Updates the coefficients, without a prior or with one. A prior contributes its prediction times
+  // a factor that is learned, too. O(1): 15 systems of at most 4 unknowns.
   void Solve() { Solve(nullptr, 0); }
   void Solve(const RobustRegression* prior, double weight);
 
   double Predict(const Vector& x) const;
   const Vector& coefficients() const { return theta_; }
   bool solved() const { return solved_; }
-  double count() const { return sums_.count; }  // times, as far as they are not forgotten
+  double count() const { return sums_.count; }  // effective number of times, after forgetting
   uint64_t seen() const { return seen_; }
-  // Standard deviation of a time ÷ its prediction: the noise, and on top what is not known of the
+  // Standard deviation of a time relative to its prediction: the noise, and the uncertainty of the
   // coefficients.
   double noise() const { return noise_; }
   double Uncertainty() const;
 
  private:
-  struct Sums {  // of weighted products of features, and of features and times
+  struct Sums {  // weighted products of features with features and with times
     std::array<Vector, kTerms> xx{};
     Vector xy{};
     double count = 0;
@@ -46,8 +46,8 @@ class RobustRegression {
   };
   static Vector NonNegative(const Sums& sums, const Vector& start);
 
-  Sums sums_;  // of clipped times
-  Sums run_;   // of the times themselves, since the run of clipped ones began
+  Sums sums_;  // over clipped times
+  Sums run_;   // over the unclipped times since the current run of clipped ones began
   int run_length_ = 0;
   int run_sign_ = 0;
   Vector theta_{};

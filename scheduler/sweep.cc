@@ -8,7 +8,8 @@
 namespace macaw::scheduler {
 namespace {
 
-// A bijection of 64-bit words whose every bit depends on all others (Stafford's variant 13).
+// A bijection of 64-bit words in which every output bit depends on all input bits (Stafford's
+// variant 13).
 uint64_t Mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
   x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
@@ -21,11 +22,11 @@ class SweepSampler final : public CohortSampler {
       : seed_(seed), rounds_((clients.size() + size - 1) / size), clients_(std::move(clients)) {}
 
   Cohort Sample(Round round) const override {
-    const uint64_t turns = std::max<uint64_t>(round.value, 1) - 1;  // rounds count from 1
+    const uint64_t turns = std::max<uint64_t>(round.value, 1) - 1;  // rounds are numbered from 1
     const uint64_t turn = turns % rounds_;
     const KeyedPermutation order(
         {.seed = seed_, .purpose = Purpose::kCohort, .extra = turns / rounds_}, clients_.size());
-    // The first rounds of a sweep have one client more where N does not divide evenly.
+    // If N does not divide evenly, the first rounds of a sweep have one client more.
     const uint64_t share = clients_.size() / rounds_, longer = clients_.size() % rounds_;
     const uint64_t begin = turn * share + std::min(turn, longer);
     std::vector<uint64_t> ids(share + (turn < longer ? 1 : 0));
@@ -35,7 +36,7 @@ class SweepSampler final : public CohortSampler {
 
  private:
   const uint64_t seed_;
-  const uint64_t rounds_;  // of a sweep
+  const uint64_t rounds_;  // per sweep
   const Trainable clients_;
 };
 

@@ -10,16 +10,16 @@
 
 namespace macaw::scheduler {
 
-// A permutation of [0, size) that needs no table: a Feistel network (Luby and Rackoff 1988) over
-// the next power of four, walked along until it lands inside (Black and Rogaway 2002, "cycle
-// walking"): fewer than four times on average. A function of key and size alone; constant.
+// A permutation of [0, size) without a table: a Feistel network (Luby and Rackoff 1988) over the
+// next power of four, applied again until the result is below size (Black and Rogaway 2002, "cycle
+// walking"), fewer than four times on average. A function of key and size alone; immutable.
 class KeyedPermutation {
  public:
   KeyedPermutation(const StreamKey& key, uint64_t size);  // size > 0
   uint64_t operator()(uint64_t index) const;              // index < size
 
  private:
-  static constexpr size_t kTurns = 12;  // 6 are not quite even for ten values
+  static constexpr size_t kTurns = 12;  // with 6, ten values are not permuted quite evenly
   uint64_t Scramble(uint64_t value) const;
 
   const uint64_t size_;
@@ -27,9 +27,9 @@ class KeyedPermutation {
   std::array<uint64_t, kTurns> keys_;
 };
 
-// Sweeps over the clients that can train: every one once before any comes again, in an order of its
-// own each time (regularized participation; Malinovsky et al. 2023, §3). The ⌈N / size⌉ rounds of a
-// sweep are as equal as N allows, so none has more than `size` clients. O(size) a round for any
+// Sweeps over the clients that can train: each trains once before any trains again, in a new order
+// for each sweep (regularized participation; Malinovsky et al. 2023, §3). The ⌈N / size⌉ rounds of
+// a sweep differ by at most one client, so none has more than `size`. O(size) per round for any
 // population.
 std::unique_ptr<CohortSampler> MakeSweepSampler(uint64_t seed, uint64_t size, Trainable clients);
 

@@ -59,9 +59,9 @@ class VirtualRound {
     VirtualWorker worker;
     std::vector<std::optional<VirtualTurn>> running;
     std::deque<CohortEntry> queue;
-    std::vector<CohortEntry> given;  // to be trained again if it dies
+    std::vector<CohortEntry> given;  // trained again if the worker dies
     std::vector<VirtualTurn> done;
-    Piece answer;  // on its way
+    Piece answer;  // the answer that is on its way
     bool asking = false, parked = false, when_idle = false, dead = false, alive = false;
     uint32_t idle_when_asked = 0;
   };
@@ -146,7 +146,7 @@ class VirtualRound {
                                   .now = now_,
                                   .least_seconds = options_.least_seconds});
     worker.parked = piece.clients.empty() && worker.idle_when_asked > 0;
-    if (worker.parked) {  // answered when something changes
+    if (worker.parked) {  // its request is answered when something changes
       if (piece.look_again < std::numeric_limits<double>::infinity())
         Post(std::max(piece.look_again, now_), What::kLook, index);
       return;

@@ -2,9 +2,9 @@
 
 #include "absl/base/config.h"
 
-// Everything that must be equal for C++ objects to pass between a program and a plug-in: the
-// release, the compiler, the standard library's ABI, abseil's release and whether assertions are
-// compiled in. Both sides hold this text as they were compiled; the loader compares the two.
+// Everything that must be equal in a program and a plug-in so that they can exchange C++ objects:
+// the release, the compiler, the standard library's ABI, abseil's release, and whether assertions
+// are enabled. Both contain this text as compiled; the loader compares the two.
 #define MACAW_TEXT_OF(x) #x
 #define MACAW_TEXT(x) MACAW_TEXT_OF(x)
 
@@ -14,7 +14,7 @@
 #define MACAW_TAG_ASSERTIONS "debug"
 #endif
 
-#define MACAW_BUILD_TAG \
-  "macaw " MACAW_SDK_VERSION ", compiler " __VERSION__ ", C++ " MACAW_TEXT(__cplusplus) \
-  ", ABI " MACAW_TEXT(__GXX_ABI_VERSION) "/" MACAW_TEXT(_GLIBCXX_USE_CXX11_ABI) \
-  ", abseil " MACAW_TEXT(ABSL_LTS_RELEASE_VERSION) ", " MACAW_TAG_ASSERTIONS
+#define MACAW_BUILD_TAG                                                                   \
+  "macaw " MACAW_SDK_VERSION ", compiler " __VERSION__                                    \
+  ", C++ " MACAW_TEXT(__cplusplus) ", ABI " MACAW_TEXT(__GXX_ABI_VERSION) "/" MACAW_TEXT( \
+      _GLIBCXX_USE_CXX11_ABI) ", abseil " MACAW_TEXT(ABSL_LTS_RELEASE_VERSION) ", " MACAW_TAG_ASSERTIONS

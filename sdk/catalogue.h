@@ -14,7 +14,8 @@
 
 namespace macaw::sdk {
 
-// A model by name: the layers a user would write, for one input shape and number of outputs.
+// A model by name: its layers, as a user would write them, for an input shape and a number of
+// outputs.
 struct ModelSource {
   std::string name;
   std::string summary;  // a line for `macaw models`
@@ -32,26 +33,26 @@ struct DataSource {
       open;
 };
 
-// What a program can run by name: the built-ins and what plug-ins add to them. Filled in main()
-// before anything reads a configuration, read-only afterwards.
+// What a program can run by name: the built-ins and what plug-ins add. Filled in main() before a
+// configuration is read, read-only afterwards.
 class Catalogue {
  public:
   static Catalogue Builtins();
 
-  // Each refuses a name that is taken.
+  // Each fails if the name is taken.
   absl::Status AddAlgorithm(algorithms::Description description);
   absl::Status AddModel(ModelSource model);
   absl::Status AddDataSource(DataSource source);
 
   const algorithms::Registry& algorithms() const { return algorithms_; }
   const std::map<std::string, ModelSource>& models() const { return models_; }        // of plug-ins
-  const std::map<std::string, DataSource>& data_sources() const { return sources_; }  // likewise
+  const std::map<std::string, DataSource>& data_sources() const { return sources_; }  // of plug-ins
 
-  // data::OpenDataset, and the sources of plug-ins.
+  // Like data::OpenDataset, with the sources of plug-ins.
   absl::StatusOr<std::unique_ptr<data::Dataset>> OpenDataset(
       const data::DataOptions& data, const data::PartitionOptions& partition) const;
 
-  // The plug-ins loaded, each as "NAME VERSION DIGEST": what two nodes of a run must have alike.
+  // The loaded plug-ins as "NAME VERSION DIGEST"; all nodes of a run must have the same.
   const std::vector<std::string>& plugins() const { return plugins_; }
 
  private:
@@ -61,7 +62,7 @@ class Catalogue {
   std::map<std::string, ModelSource> models_;
   std::map<std::string, DataSource> sources_;
   std::vector<std::string> plugins_;
-  std::string loading_;  // the plug-in whose contributions are being taken; its code is guarded
+  std::string loading_;  // the plug-in that is being loaded; what it adds is guarded
 };
 
 }  // namespace macaw::sdk

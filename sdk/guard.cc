@@ -40,9 +40,9 @@ class GuardedClient final : public ClientAlgorithm {
   const std::string plugin_;
 };
 
-// Configure and Save return plain values and have no way to fail: what they throw is kept, and the
-// next Apply ends the round with it. (Model and Result hand out views of what is there; they must
-// not throw.)
+// Configure and Save return plain values and cannot fail. If they throw, the exception is stored,
+// and the next Apply returns it as an error that ends the round. (Model and Result return views of
+// existing data; they must not throw.)
 class GuardedServer final : public ServerAlgorithm {
  public:
   GuardedServer(std::unique_ptr<ServerAlgorithm> inner, std::string plugin)
@@ -76,7 +76,7 @@ class GuardedServer final : public ServerAlgorithm {
 
   const std::unique_ptr<ServerAlgorithm> inner_;
   const std::string plugin_;
-  mutable absl::Status failure_;  // the server half lives on one thread
+  mutable absl::Status failure_;  // not locked: the server half is used by one thread
 };
 
 }  // namespace

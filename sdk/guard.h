@@ -9,13 +9,12 @@
 
 namespace macaw::sdk {
 
-// The description with every call into outside code behind a net: an exception becomes an error
-// that names the plug-in, so that it ends the round and not the process. (A crash still ends the
-// process: a plug-in runs in the worker's address space.)
+// Wraps every call into the plug-in's code: an exception becomes an error that names the plug-in,
+// so it ends the round and not the process. (A crash still ends the process, because a plug-in runs
+// in the worker's address space.)
 algorithms::Description Guard(algorithms::Description description, const std::string& plugin);
 
-// Calls `f`, which returns a Status or a StatusOr; whatever it throws becomes an error of that
-// type.
+// Calls `f`, which returns a Status or a StatusOr. If it throws, returns an error of that type.
 template <typename F>
 auto Caught(const std::string& plugin, F&& f) -> decltype(f()) {
   const auto failed = [&](absl::string_view what) {

@@ -16,7 +16,7 @@
 namespace macaw::sdk {
 namespace {
 
-// dlerror's text, with what to do where the symbol that is missing is one of ours.
+// dlerror's text, with advice if the missing symbol is one of ours.
 std::string WhyNotLoaded() {
   const char* text = ::dlerror();
   const std::string why = text == nullptr ? "it cannot be loaded" : text;
@@ -34,7 +34,7 @@ absl::Status Loader::Load(const std::string& path, Catalogue& catalogue) {
   if (!file.ok()) return Annotate(file.status(), "plug-in");
   const Digest digest = DigestOf(file->bytes());
 
-  // A path without a slash would be looked for in the system's folders.
+  // Without a slash, dlopen would search the system's folders.
   std::error_code ignored;
   const std::string absolute = std::filesystem::absolute(path, ignored).string();
   void* const library = ::dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -8,14 +8,14 @@
 
 namespace macaw::sdk {
 
-// Loads shared libraries and adds what they contribute to a catalogue. A library stays loaded until
-// the process ends, because objects of its types may live as long. Call it in main(), before there
-// are threads.
+// Loads shared libraries and adds their contents to a catalogue. A library stays loaded until the
+// process ends, because objects of its types may live that long. Call it in main(), before any
+// thread is started.
 class Loader {
  public:
-  // Errors name the file and what is wrong with it: not there, not a plug-in, built for another
-  // release or by another compiler (both tags are shown), a name that is taken, or what its own
-  // code says. Nothing of a refused plug-in stays in `catalogue`.
+  // Errors name the file and what is wrong with it: it does not exist, is no plug-in, was built for
+  // another release or compiler (both tags are shown), adds a name that is taken, or reports an
+  // error itself. On an error `catalogue` is not changed.
   static absl::Status Load(const std::string& path, Catalogue& catalogue);
 };
 

@@ -6,8 +6,8 @@
 
 namespace macaw::sdk {
 
-// The one thing a plug-in exports. The tag comes first and is read before anything else, so that a
-// plug-in of another release, compiler or library is turned away instead of half understood.
+// The only symbol that a plug-in exports. The tag comes first and is checked before anything else
+// is read, so a plug-in built for another release, compiler or library is refused.
 struct PluginEntry {
   const char* build_tag;
   const char* name;
@@ -17,7 +17,7 @@ struct PluginEntry {
 
 }  // namespace macaw::sdk
 
-// MACAW_PLUGIN("moon", "1.0", Contribute) once in a plug-in, outside any namespace.
+// Write MACAW_PLUGIN("moon", "1.0", Contribute) once in a plug-in, outside any namespace.
 #define MACAW_PLUGIN(plugin_name, plugin_version, plugin_contribute)                       \
   extern "C" __attribute__((visibility("default"))) const macaw::sdk::PluginEntry*         \
   macaw_plugin() {                                                                         \

@@ -15,13 +15,13 @@ static_assert(std::endian::native == std::endian::little,
               "blobs are written as they lie in memory");
 
 struct Header {
-  uint64_t checksum = 0;  // XXH3-64 of everything behind this field
+  uint64_t checksum = 0;  // XXH3-64 of everything after this field
   std::array<char, 8> magic = {'m', 'a', 'c', 'a', 'w', 'c', 's', 't'};
   uint32_t format = 1;
   uint32_t epoch = 0;
   uint64_t counter = 0;
   uint64_t client = 0;
-  uint64_t payload = 0;  // bytes behind the header
+  uint64_t payload = 0;  // bytes after the header
   std::array<uint8_t, 32> schema{};
   std::array<uint8_t, 48> reserved{};
 };
@@ -29,7 +29,7 @@ static_assert(sizeof(Header) == kBlobHeader);
 
 uint64_t PayloadBytes(const StateSchema& schema) {
   uint64_t bytes = 0;
-  for (const LayoutPtr& item : schema) bytes += item->bytes();  // a multiple of 64
+  for (const LayoutPtr& item : schema) bytes += item->bytes();  // each a multiple of 64
   return bytes;
 }
 

@@ -38,11 +38,7 @@ absl::Status CachedStateStore::PutBlobs(std::span<const NamedBlob> blobs) {
 BlobPtr CachedStateStore::Find(const Attempt& version) const {
   const MutexLock lock(&mutex_);
   const auto found = places_.find(version);
-  if (found == places_.end()) {
-    ++counts_.misses;
-    return nullptr;
-  }
-  ++counts_.hits;
+  if (found == places_.end()) return nullptr;
   entries_.splice(entries_.begin(), entries_, found->second);
   return found->second->blob;
 }
@@ -83,11 +79,6 @@ absl::Status CachedStateStore::Delete(std::span<const Attempt> versions) {
     }
   }
   return back_->Delete(versions);
-}
-
-CachedStateStore::Counts CachedStateStore::counts() const {
-  const MutexLock lock(&mutex_);
-  return counts_;
 }
 
 }  // namespace macaw::state

@@ -11,12 +11,11 @@
 
 namespace macaw::state {
 
-// A tier of memory in front of another store: what was read or written last, up to a budget of
-// bytes. It changes how fast a state is read and nothing else; versions never change, so nothing in
-// it can be stale.
+// A memory cache in front of another store: it keeps what was read or written last, up to a budget
+// in bytes. It only makes reads faster. Versions never change, so nothing in it can be stale.
 class CachedStateStore final : public ClientStateStore {
  public:
-  // `budget` in bytes; 0 keeps nothing.
+  // `budget` is in bytes; with 0 nothing is cached.
   CachedStateStore(std::unique_ptr<ClientStateStore> back, uint64_t budget);
 
   absl::Status PutBlob(const Attempt& version, BlobPtr blob) override ABSL_LOCKS_EXCLUDED(mutex_);
@@ -34,29 +33,22 @@ class CachedStateStore final : public ClientStateStore {
     return back_->ForEach(visit);
   }
 
-  // How often a read was served from memory, and how often not.
-  struct Counts {
-    uint64_t hits = 0, misses = 0;
-  };
-  Counts counts() const ABSL_LOCKS_EXCLUDED(mutex_);
-
  private:
   struct Entry {
     Attempt version;
     BlobPtr blob;
   };
-  // Null when it is not in memory.
+  // Null if it is not cached.
   BlobPtr Find(const Attempt& version) const ABSL_LOCKS_EXCLUDED(mutex_);
   void Keep(const Attempt& version, BlobPtr blob) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::unique_ptr<ClientStateStore> back_;
   const uint64_t budget_;
   mutable Mutex mutex_;
-  mutable std::list<Entry> entries_ ABSL_GUARDED_BY(mutex_);  // the latest used first
+  mutable std::list<Entry> entries_ ABSL_GUARDED_BY(mutex_);  // most recently used first
   mutable absl::flat_hash_map<Attempt, std::list<Entry>::iterator, VersionHash> places_
       ABSL_GUARDED_BY(mutex_);
   mutable uint64_t used_ ABSL_GUARDED_BY(mutex_) = 0;
-  mutable Counts counts_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace macaw::state

@@ -20,9 +20,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kSegmentBytes = uint64_t{64} << 20;  // about, when full
+constexpr uint64_t kSegmentBytes = uint64_t{64} << 20;  // approximate size of a full file
 constexpr uint64_t kMostSlots = 65536;
-constexpr uint64_t kLarge = 65536;  // records from here on begin on a block of their own
+constexpr uint64_t kLarge = 65536;  // larger records begin at a block of their own
 constexpr uint64_t kBlock = 4096;
 constexpr size_t kOpenFiles = 32;
 constexpr char kSuffix[] = ".states";
@@ -73,7 +73,7 @@ absl::StatusOr<std::unique_ptr<DiskStateStore>> DiskStateStore::Open(const std::
   const std::string about = About(schema, run, shape);
   const std::string path = absl::StrCat(folder, "/store");
   MACAW_RETURN_IF_ERROR(MakeDirectories(folder));
-  // Processes that start at once write the same bytes.
+  // Processes that start at the same time write the same bytes.
   if (!FileExists(path)) MACAW_RETURN_IF_ERROR(AtomicWriteFile(path, about));
   MACAW_RETURN_IF_ERROR(CheckAbout(path, about));
   return std::unique_ptr<DiskStateStore>(
@@ -131,16 +131,16 @@ absl::Status DiskStateStore::PutBlob(const Attempt& version, BlobPtr blob) {
     auto stored = AlignedBuffer::Unset(shape_.record);
     MACAW_RETURN_IF_ERROR((*segment)->Read(slot, stored.bytes()));
     if (std::ranges::equal(std::as_const(stored).bytes(), blob->bytes())) {
-      MarkDirty(key);  // nobody knows whether it has been synced
+      MarkDirty(key);  // it is unknown whether it was synced
       return absl::OkStatus();
     }
     const auto read = std::make_shared<const AlignedBuffer>(std::move(stored));
-    // Half of a former try, after an error on the way, is nothing that anybody was told of.
+    // After an error, an earlier attempt may have left half a record. Nobody was told of it, so it
+    // may be overwritten.
     if (OpenBlob(read, *NameIn(header), schema()).ok()) return Overwriting(version);
   }
   const absl::Status written = (*segment)->Write(slot, blob->bytes(), kBlobHeader);
-  MarkDirty(
-      key);  // after the write, and whatever became of it: a Flush meanwhile has not synced it
+  MarkDirty(key);  // after the write, even if it failed: a Flush in the meantime has not synced it
   return Annotate(written, Describe(version));
 }
 
@@ -229,8 +229,8 @@ absl::Status DiskStateStore::Delete(std::span<const Attempt> versions) {
   std::ranges::sort(sorted, {}, &Attempt::fence);
   if (sorted.empty()) return absl::OkStatus();
   {
-    // A version may go once a later one has taken its place in a round that is closed, and fences
-    // are handed out in order: attempts up to this one have ended.
+    // A version is deleted only after a later one replaced it in a closed round, and fences are
+    // handed out in order. So all attempts up to this one have ended.
     const MutexLock lock(&mutex_);
     settled_ = std::max(settled_, sorted.back().fence);
   }

@@ -16,20 +16,22 @@
 
 namespace macaw::state {
 
-// States in one folder, shared by the worker processes of a host. All versions of a run are equally
-// large and a fence is used once, so a version's name says where it lies: file EPOCH-BLOCK.states,
-// slot counter mod slots. There is no index to keep, to grow, or to disagree with the files; the
-// processes share no lock, because no two write one slot. The versions of a round lie side by side.
+// States in one folder, shared by the worker processes of a host. All versions of a run have the
+// same size and a fence is used once, so a version's name determines its place: file
+// EPOCH-BLOCK.states, slot counter mod slots. There is no index that would grow or could disagree
+// with the files, and no lock between processes, because no two write the same slot. The versions
+// of a round are adjacent.
 //
-// A version is visible once Put has returned, also after this process is killed; after Flush it
-// outlasts a crash of the machine. Layout and reasons: state/README.md.
+// After Put a version is visible and survives the end of this process; after Flush it survives a
+// crash of the machine. Layout and reasons: state/README.md.
 class DiskStateStore final : public ClientStateStore {
  public:
-  // What Flush is to outlast; the death of the process, everything outlasts anyway.
+  // What a flushed version survives: a crash of the machine, or only the end of the process (which
+  // every version survives).
   enum class Durability { kMachine, kProcess };
 
-  // Creates what is missing of the folder. `run` names the run for ever: kFailedPrecondition when
-  // the folder holds the states of another one, or of another model.
+  // Creates missing folders. `run` names the run permanently: kFailedPrecondition if the folder
+  // holds the states of another run or of another model.
   static absl::StatusOr<std::unique_ptr<DiskStateStore>> Open(
       const std::string& folder, StateSchema schema, const Digest& run,
       Durability durability = Durability::kMachine);
@@ -44,12 +46,12 @@ class DiskStateStore final : public ClientStateStore {
 
   struct Usage {
     uint64_t files = 0;
-    uint64_t bytes = 0;  // really taken
+    uint64_t bytes = 0;  // bytes allocated on disk
   };
   absl::StatusOr<Usage> UsageOnDisk() const;
 
  private:
-  // What one file holds: the fences of `epoch` with counters block·slots … (block+1)·slots − 1.
+  // A file's key: it holds the fences of `epoch` with counters block·slots … (block+1)·slots − 1.
   struct Key {
     uint32_t epoch = 0;
     uint64_t block = 0;
@@ -71,10 +73,10 @@ class DiskStateStore final : public ClientStateStore {
   const Segment::Shape shape_;
   const Durability durability_;
   mutable Mutex mutex_;
-  // Open files, the latest used first.
+  // Open files, most recently used first.
   mutable std::list<std::pair<Key, std::shared_ptr<Segment>>> open_ ABSL_GUARDED_BY(mutex_);
-  std::set<Key> dirty_ ABSL_GUARDED_BY(mutex_);  // written and not synced
-  Fence settled_ ABSL_GUARDED_BY(mutex_);        // nobody writes at or before it any more
+  std::set<Key> dirty_ ABSL_GUARDED_BY(mutex_);  // written but not synced
+  Fence settled_ ABSL_GUARDED_BY(mutex_);        // no process writes at or before it any more
 };
 
 }  // namespace macaw::state

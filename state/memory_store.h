@@ -9,18 +9,20 @@
 
 namespace macaw::state {
 
-// States in this process's memory, up to a limit. They end with the process: a run on it cannot be
-// resumed and has one worker process. Reading shares the stored bytes and copies nothing.
+// States in this process's memory, up to a limit. They are lost when the process ends, so such a
+// run cannot be resumed and has a single worker process. Reads share the stored bytes and copy
+// nothing.
 class MemoryStateStore final : public ClientStateStore {
  public:
-  // `capacity` in bytes, over all versions; a Put beyond it is refused with the way out.
+  // `capacity` is in bytes, over all versions. A Put beyond it fails with a message that says what
+  // to change.
   MemoryStateStore(StateSchema schema, uint64_t capacity);
 
   absl::Status PutBlob(const Attempt& version, BlobPtr blob) override ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<BlobPtr> GetBlob(const Attempt& version) const override
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<bool> Contains(const Attempt& version) const override ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status Flush() override { return absl::OkStatus(); }  // there is nothing to outlast
+  absl::Status Flush() override { return absl::OkStatus(); }  // memory cannot be made durable
   absl::Status Delete(std::span<const Attempt> versions) override ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status ForEach(const std::function<void(const Attempt&)>& visit) const override
       ABSL_LOCKS_EXCLUDED(mutex_);

@@ -33,13 +33,15 @@ absl::Status PingRedis(const StoreOptions& options) {
   MACAW_ASSIGN_OR_RETURN(RedisUrl url, ParseRedisUrl(options.url));
   if (url.password.empty()) url.password = options.password;
   RedisPool pool({.url = std::move(url), .answer = kPing, .patience = kPing});
-  const auto before = ::signal(SIGPIPE, SIG_IGN);  // as RedisPool asks; children inherit it
+  // RedisPool requires it; child processes inherit it.
+  const auto before = ::signal(SIGPIPE, SIG_IGN);
   const absl::Status answered = pool.Call(std::array{RedisCommand{"PING"}}).status();
   ::signal(SIGPIPE, before);
   return Annotate(answered, "state.url");
 }
 #else
-absl::Status PingRedis(const StoreOptions&) { return absl::OkStatus(); }  // OpenRedis says no
+// OpenRedis reports the error.
+absl::Status PingRedis(const StoreOptions&) { return absl::OkStatus(); }
 absl::StatusOr<std::unique_ptr<ClientStateStore>> OpenRedis(const StoreOptions&, StateSchema,
                                                             const Digest&) {
   return absl::UnimplementedError("this program was built without the Redis store (MACAW_REDIS)");

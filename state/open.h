@@ -10,16 +10,17 @@
 
 namespace macaw::state {
 
-// Where this node keeps its clients' states. Part of the node configuration: never leaves the node,
-// never a result.
+// Where this node keeps its clients' states. Part of the node configuration: it never leaves the
+// node and never affects a result.
 struct StoreOptions {
-  std::string store = "disk";                 // "disk", "memory", "redis"
-  std::string path;                           // disk: the folder
-  std::string url;                            // redis: where (redis_url.h)
-  std::string password;                       // redis: unless the URL has one
-  bool sync = true;                           // disk: Flush outlasts a crash of the machine
-  uint64_t memory_bytes = uint64_t{4} << 30;  // memory: the most it may hold
-  uint64_t cache_bytes = uint64_t{64} << 20;  // disk, redis: memory in front of it
+  std::string store = "disk";  // "disk", "memory", "redis"
+  std::string path;            // disk: the folder
+  std::string url;             // redis: the address (redis_url.h)
+  std::string password;        // redis: used unless the URL has one
+  bool sync = true;            // disk: after Flush, states survive a crash of the machine
+  uint64_t memory_bytes = uint64_t{4} << 30;  // memory: the limit
+  // Disk, redis: size of the memory cache in front of it.
+  uint64_t cache_bytes = uint64_t{64} << 20;
   bool ends_with_process() const { return store == "memory"; }
 };
 
@@ -27,8 +28,8 @@ struct StoreOptions {
 absl::StatusOr<std::unique_ptr<ClientStateStore>> OpenStore(const StoreOptions& options,
                                                             StateSchema schema, const Digest& run);
 
-// Whether anybody answers there, within seconds; OK for stores that are nobody's process.
-// kUnavailable, or what Redis says to it.
+// Checks, within seconds, whether the store can be reached. Always OK for stores that are not a
+// process of their own. Otherwise kUnavailable, or Redis' error.
 absl::Status CheckReachable(const StoreOptions& options);
 
 }  // namespace macaw::state

@@ -10,7 +10,7 @@
 namespace macaw::state {
 namespace {
 
-constexpr uint64_t kReadBytes = uint64_t{4} << 20;  // at once, with one state more
+constexpr uint64_t kReadBytes = uint64_t{4} << 20;  // read at once, plus one state
 constexpr uint64_t kMostTogether = 512;
 
 }  // namespace

@@ -9,8 +9,8 @@
 
 namespace macaw::state {
 
-// The XOR of the digests over (client, content) of these versions (proto/fleet/state_digest.h).
-// Reads them all; an error names the first that cannot be read. Counts what it reads in `work`, if
+// The XOR of the digests of (client, content) over these versions (proto/fleet/state_digest.h).
+// Reads all of them; an error names the first that cannot be read. Adds what it reads to `work`, if
 // given, a few states at a time.
 absl::StatusOr<Digest> DigestOfRange(const ClientStateStore& store,
                                      std::span<const Attempt> versions,

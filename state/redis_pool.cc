@@ -16,17 +16,17 @@ namespace {
 
 constexpr Duration kFirstPause = std::chrono::milliseconds(20);
 constexpr Duration kLongestPause = std::chrono::seconds(1);
-constexpr Duration kWorthALine = std::chrono::seconds(1);  // of silence
+constexpr Duration kWorthALine = std::chrono::seconds(1);  // shorter silences are not logged
 
 timeval ToTimeval(Duration duration) {
   const auto us = std::chrono::duration_cast<std::chrono::microseconds>(duration).count();
   return {.tv_sec = us / 1000000, .tv_usec = us % 1000000};
 }
 
-// An error that Redis itself replied. "LOADING" and "BUSY" pass by themselves.
+// An error reply of Redis. "LOADING" and "BUSY" are temporary.
 absl::Status FromReply(const redisReply& reply) {
   const absl::string_view text(reply.str, reply.len);
-  // MISCONF: its append-only file cannot be written, mostly for want of room.
+  // MISCONF: Redis cannot write its append-only file, mostly because the disk is full.
   if (absl::StartsWith(text, "OOM") || absl::StartsWith(text, "MISCONF"))
     return absl::ResourceExhaustedError(text);
   if (absl::StartsWith(text, "NOAUTH") || absl::StartsWith(text, "WRONGPASS")) {
@@ -102,7 +102,7 @@ absl::StatusOr<std::vector<RedisReplyPtr>> RedisPool::Try(redisContext* context,
     void* reply = nullptr;
     if (redisGetReply(context, &reply) != REDIS_OK) return absl::UnavailableError(context->errstr);
     replies.emplace_back(static_cast<redisReply*>(reply));
-    // The others are read all the same, so that the connection can be used again.
+    // Read the other replies all the same, so that the connection can be used again.
     if (replies.back()->type == REDIS_REPLY_ERROR && error.ok()) error = FromReply(*replies.back());
   }
   if (!error.ok()) return error;
@@ -136,7 +136,7 @@ absl::StatusOr<std::vector<RedisReplyPtr>> RedisPool::Call(std::span<const Redis
       if ((*context)->err == 0) {
         const MutexLock lock(&mutex_);
         idle_.push_back(*std::move(context));
-      } else {  // what else is idle is most likely broken, too
+      } else {  // the other idle connections are most likely broken, too
         const MutexLock lock(&mutex_);
         idle_.clear();
       }
@@ -152,7 +152,7 @@ absl::StatusOr<std::vector<RedisReplyPtr>> RedisPool::Call(std::span<const Redis
                                                  ToSeconds(options_.patience),
                                                  " s: ", status.message()));
     }
-    std::this_thread::sleep_for(pause);  // on a thread of the keeper's, never on a slot's
+    std::this_thread::sleep_for(pause);  // on a thread of the state keeper, never on a slot's
     pause = std::min(2 * pause, kLongestPause);
   }
 }

@@ -16,7 +16,7 @@ struct redisReply;
 
 namespace macaw::state {
 
-// One command: its words, binary safe. The bytes must live until the call returns.
+// One command: its words, which may be binary. The bytes must live until the call returns.
 using RedisCommand = std::vector<absl::string_view>;
 
 struct FreeRedis {
@@ -25,23 +25,25 @@ struct FreeRedis {
 };
 using RedisReplyPtr = std::unique_ptr<redisReply, FreeRedis>;
 
-// Connections to one Redis, opened when needed and used by one call at a time. A call that breaks
-// is repeated on a new connection until `patience` has passed, so every command must bear being
-// repeated. The program must ignore SIGPIPE, which a broken connection raises. Thread-safe.
+// Connections to one Redis, opened when needed and used by one call at a time. If a connection
+// breaks, the call is repeated on a new one until `patience` has passed, so it must be safe to
+// repeat every command. The program must ignore SIGPIPE, which a broken connection raises.
+// Thread-safe.
 class RedisPool {
  public:
   struct Options {
     RedisUrl url;
-    Duration answer = FromSeconds(5);     // to one pipeline
-    Duration patience = FromSeconds(60);  // with a Redis that is gone or hangs
+    Duration answer = FromSeconds(5);  // time limit for one pipeline
+    // How long to retry while Redis is gone or does not answer.
+    Duration patience = FromSeconds(60);
   };
   explicit RedisPool(Options options) : options_(std::move(options)) {}
   ~RedisPool();
 
-  // Sends all commands at once and returns their replies, in order. Errors: kUnavailable (nobody
-  // answers), kResourceExhausted (Redis is out of memory or disk), kFailedPrecondition (another
-  // error reply, and a password that is wanted), each with Redis' own words. While nobody answers,
-  // the log says so once.
+  // Sends all commands at once and returns their replies in order. Errors, each with Redis' own
+  // words: kUnavailable (no answer), kResourceExhausted (Redis is out of memory or disk),
+  // kFailedPrecondition (any other error reply, or a password is required). While nobody answers,
+  // one line is logged.
   absl::StatusOr<std::vector<RedisReplyPtr>> Call(std::span<const RedisCommand> commands)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -53,8 +55,8 @@ class RedisPool {
   absl::StatusOr<Context> Connect() const;
   static absl::StatusOr<std::vector<RedisReplyPtr>> Try(redisContext* context,
                                                         std::span<const RedisCommand> commands);
-  // Notes whether Redis answers a call that began at `start`; logs when that has changed. One that
-  // is just starting is not worth a line.
+  // Records whether Redis answered a call that began at `start`, and logs changes. A Redis that is
+  // just starting is not logged.
   void Answering(const absl::Status& status, TimePoint start) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const Options options_;

@@ -18,12 +18,12 @@ namespace macaw::state {
 namespace {
 
 constexpr uint64_t kChunk = uint64_t{1} << 20;
-constexpr size_t kMostTogether = 512;               // versions a pipeline
-constexpr uint64_t kMostBytes = uint64_t{4} << 20;  // likewise, with one version more
+constexpr size_t kMostTogether = 512;               // versions per pipeline
+constexpr uint64_t kMostBytes = uint64_t{4} << 20;  // bytes per pipeline, plus one version
 
 absl::string_view TextOf(const redisReply& reply) { return {reply.str, reply.len}; }
 
-// The value of `CONFIG GET key`; nothing where Redis does not say.
+// The value of `CONFIG GET key`; nothing if Redis does not tell.
 absl::StatusOr<std::optional<std::string>> Setting(RedisPool& pool, absl::string_view key) {
   const RedisCommand ask[] = {{"CONFIG", "GET", key}};
   MACAW_ASSIGN_OR_RETURN(const std::vector<RedisReplyPtr> replies, pool.Call(ask));
@@ -39,7 +39,7 @@ absl::Status CheckKeepsEverything(RedisPool& pool) {
         absl::StrCat(pool.Text(), " has maxmemory-policy \"", policy.value_or(""),
                      "\" and may throw client states away: set it to noeviction"));
   }
-  // A service that does not say keeps its data in its own way.
+  // A hosted service that does not tell keeps its data in its own way.
   MACAW_ASSIGN_OR_RETURN(const auto append_only, Setting(pool, "appendonly"));
   MACAW_ASSIGN_OR_RETURN(const auto snapshots, Setting(pool, "save"));
   if (append_only != "no" || snapshots != "") return absl::OkStatus();
@@ -87,7 +87,7 @@ absl::Status RedisStateStore::PutBlob(const Attempt& version, BlobPtr blob) {
 absl::Status RedisStateStore::PutBlobs(std::span<const NamedBlob> blobs) {
   while (!blobs.empty()) {
     const std::span<const NamedBlob> now = blobs.first(std::min(Together(), blobs.size()));
-    std::vector<std::vector<std::string>> keys;  // the commands point into them
+    std::vector<std::vector<std::string>> keys;  // owns the words that the commands point to
     std::vector<RedisCommand> commands;
     for (const auto& [version, blob] : now) {
       if (blob->size() != bytes_) {
@@ -109,7 +109,7 @@ absl::Status RedisStateStore::PutBlobs(std::span<const NamedBlob> blobs) {
           [](const RedisReplyPtr& reply) { return reply->type == REDIS_REPLY_STATUS; });
       rest = rest.subspan(keys.front().size());
       if (is_new) continue;
-      // Something was there: a try whose answer was lost, or half of one.
+      // Something is stored there: by an earlier attempt whose answer was lost, or half of one.
       MACAW_ASSIGN_OR_RETURN(const BlobPtr stored, GetBlob(version));
       if (!std::ranges::equal(stored->bytes(), blob->bytes())) return Overwriting(version);
     }
@@ -190,8 +190,9 @@ absl::Status RedisStateStore::Delete(std::span<const Attempt> versions) {
 }
 
 absl::Status RedisStateStore::ForEach(const std::function<void(const Attempt&)>& visit) const {
-  // By any of its pieces: a writer that was killed has left some of them, and the first is written
-  // last. SCAN may name a key twice; a set of a run's versions is small beside the versions.
+  // Looks for any piece of a version: a writer that was killed leaves some of them, and the first
+  // piece is written last. SCAN may return a key twice; the set removes duplicates and is small
+  // compared with the versions.
   std::vector<Attempt> found;
   std::string cursor = "0";
   const std::string pattern = absl::StrCat(prefix_, "*}:*:*");

@@ -11,13 +11,13 @@
 namespace macaw::state {
 
 // States in a Redis, shared by the workers of many hosts. A version is one or more strings of at
-// most 1 MiB; the first, which has the header, is written last. Keys: state/README.md. What a
-// version outlasts is what Redis is configured to keep (appendonly); a Redis that comes back empty
-// gives kNotFound, and nothing starts afresh. Every call waits out a Redis that is restarted or
-// hangs, for as long as the pool's patience.
+// most 1 MiB; the first, which contains the header, is written last. Keys: state/README.md.
+// Durability is what Redis is configured for (appendonly). If a Redis comes back empty, reads fail
+// with kNotFound; nothing starts afresh. While Redis restarts or hangs, calls retry for as long as
+// the pool's patience.
 class RedisStateStore final : public ClientStateStore {
  public:
-  // `run` names the run: several may share a Redis. Refuses one that may evict what it holds.
+  // `run` names the run, because several may share a Redis. Refuses a Redis that may evict data.
   static absl::StatusOr<std::unique_ptr<RedisStateStore>> Open(RedisPool::Options options,
                                                                StateSchema schema,
                                                                const Digest& run);
@@ -33,17 +33,17 @@ class RedisStateStore final : public ClientStateStore {
 
  private:
   RedisStateStore(RedisPool::Options options, StateSchema schema, const Digest& run);
-  // Of the strings of a version, the one with the header first.
+  // The keys of a version's strings; the first is the one with the header.
   std::vector<std::string> KeysOf(const Attempt& version) const;
-  // A version from the replies to a GET of each of its keys.
+  // Builds a version from the replies to a GET of each of its keys.
   absl::StatusOr<BlobPtr> Assemble(const Attempt& version,
                                    std::span<const RedisReplyPtr> replies) const;
-  // How many versions go into one pipeline.
+  // How many versions fit into one pipeline.
   size_t Together() const;
 
   mutable RedisPool pool_;
   const std::string prefix_;
-  const uint64_t bytes_;  // of every version
+  const uint64_t bytes_;  // size of every version
 };
 
 }  // namespace macaw::state

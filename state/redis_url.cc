@@ -14,7 +14,7 @@ absl::Status Refuse(absl::string_view why) {
       "state.url ", why, "; expected unix:/path or redis://[:password@]host[:port][/db]"));
 }
 
-// Takes "user:password@" off the front.
+// Removes "user:password@" from the front.
 struct Login {
   absl::string_view user, password;
 };
@@ -28,8 +28,8 @@ Login TakeLogin(absl::string_view& rest) {
   return {login.substr(0, colon), login.substr(colon + 1)};
 }
 
-// "redis://user:password@host" in its three parts: what stands before and behind the login. Without
-// "//" there is none.
+// The three parts of "redis://user:password@host": before, in and after the login. Without "//"
+// there is no login.
 struct Split {
   absl::string_view scheme, rest;
   Login login;

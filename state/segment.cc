@@ -15,10 +15,10 @@
 namespace macaw::state {
 namespace {
 
-constexpr uint64_t kBlock = 4096;           // what file systems give back at least
+constexpr uint64_t kBlock = 4096;           // the smallest unit that file systems free
 constexpr uint64_t kWorthStarting = 65536;  // bytes
 constexpr uint64_t kMark = 128;             // bytes at a slot's start that tell whether it is empty
-constexpr uint64_t kStatUnit = 512;         // st_blocks counts these
+constexpr uint64_t kStatUnit = 512;         // the unit of st_blocks
 
 }  // namespace
 
@@ -67,8 +67,8 @@ absl::Status Segment::Write(uint64_t slot, std::span<const std::byte> record, ui
   const uint64_t offset = slot * shape_.stride;
   MACAW_RETURN_IF_ERROR(WriteAt(offset + header, record.subspan(header)));
   MACAW_RETURN_IF_ERROR(WriteAt(offset, record.first(header)));
-  // Large records set out for the disk at once, so that the next Sync waits for less. A hint: the
-  // errors of writing show in Sync.
+  // Start writing large records to the disk at once, so that the next Sync waits less. A hint only;
+  // write errors show in Sync.
   if (record.size() >= kWorthStarting) {
     (void)::sync_file_range(fd_, static_cast<off_t>(offset), static_cast<off_t>(record.size()),
                             SYNC_FILE_RANGE_WRITE);
@@ -89,14 +89,15 @@ absl::Status Segment::Erase(std::span<const uint64_t> slots, uint64_t ended) {
   for (const uint64_t slot : slots) {
     if (!Empty(slot)) MACAW_RETURN_IF_ERROR(WriteAt(slot * shape_.stride, zeros));
   }
-  // A block may reach into neighbours that were erased before: it goes with the last of them.
+  // A block may extend into neighbouring slots that were erased before; it is freed with the last
+  // of them.
   const uint64_t reach = kBlock / shape_.stride + 1;
-  uint64_t done = 0;  // slots before this one are dealt with
+  uint64_t done = 0;  // slots before this one are done
   for (const uint64_t slot : slots) {
     if (slot < done) continue;
     uint64_t first = slot, last = slot;
     while (first > 0 && slot - first < reach && Empty(first - 1)) --first;
-    uint64_t beyond = 0;  // empty slots behind the last one asked for
+    uint64_t beyond = 0;  // the end of the empty slots after the last one asked for
     while (last + 1 < ended && beyond < reach && Empty(last + 1)) {
       ++last;
       beyond = std::ranges::binary_search(slots, last) ? 0 : beyond + 1;
@@ -108,7 +109,7 @@ absl::Status Segment::Erase(std::span<const uint64_t> slots, uint64_t ended) {
     if (begin >= end) continue;
     const int punched = ::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                                     static_cast<off_t>(begin), static_cast<off_t>(end - begin));
-    // Where a file system has no holes, the room comes back with the file.
+    // On a file system without holes, the room is freed when the file is deleted.
     if (punched != 0 && errno != EOPNOTSUPP && errno != ENOSYS) return Failed("free room in");
   }
   return absl::OkStatus();

@@ -30,7 +30,7 @@ absl::Status SyncFolder(const std::string& folder) {
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
-    std::error_code gone;  // between the listing and the look
+    std::error_code gone;  // the file may disappear between listing and opening
     if (entry->is_directory(gone)) MACAW_RETURN_IF_ERROR(SyncFolder(entry->path().string()));
     if (entry->is_regular_file(gone))
       MACAW_RETURN_IF_ERROR(Sync(entry->path().string(), &::fdatasync));

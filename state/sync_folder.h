@@ -6,9 +6,9 @@
 
 namespace macaw::state {
 
-// Makes everything in a folder and below it durable, whichever process wrote it: what a disk store
-// or the append-only file of a Redis holds. Files that go away meanwhile are no error, nor is a
-// folder that is not there yet.
+// Makes everything in a folder and below it durable, whichever process wrote it: the files of a
+// disk store, or Redis' append-only file. A file that disappears meanwhile is no error, nor is a
+// missing folder.
 absl::Status SyncFolder(const std::string& folder);
 
 }  // namespace macaw::state

@@ -30,7 +30,7 @@ void BatchOrder::Start(StreamKey key, uint32_t stage, uint64_t rows, const Local
 void BatchOrder::BeginEpoch() {
   epoch_ = next_epoch_++;
   if (!shuffle_) return;
-  // From stored order each time, so that epoch e does not depend on the epochs before it.
+  // Start from stored order each time, so that an epoch does not depend on earlier epochs.
   std::iota(order_.begin(), order_.end(), 0u);
   key_.extra = (static_cast<uint64_t>(stage_) << 32) | epoch_;
   RandomStream stream(key_);

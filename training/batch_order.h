@@ -9,24 +9,24 @@
 
 namespace macaw::training {
 
-// Which rows each local step sees: epochs of batches, shuffled anew each epoch from (seed, round,
-// phase, client, stage, epoch), or exactly `steps` batches over as many epochs as that takes. Every
-// trainer walks this one order. One thread at a time; one object serves a slot for its life, so
-// that its memory is allocated once.
+// The rows of each local step: epochs of batches, shuffled in each epoch by (seed, round, phase,
+// client, stage, epoch), or exactly `steps` batches over as many epochs as needed. All trainers use
+// this order. One thread at a time. A slot uses one object for all its clients, so that memory is
+// allocated once.
 class BatchOrder {
  public:
-  // What becomes of a last batch of a single row: kept, or joined to the one before it, because
-  // batch norm cannot learn a variance from one row.
+  // How to treat a last batch of one row: keep it, or join it to the batch before, because batch
+  // norm cannot compute a variance from one row.
   enum class Single : uint8_t { kKeep, kJoin };
 
-  // `key` names seed, round, phase and client; purpose and extra are set here.
+  // `key` holds seed, round, phase and client; purpose and extra are set here.
   void Start(StreamKey key, uint32_t stage, uint64_t rows, const LocalConfig& local,
              Single single = Single::kKeep);
-  // The positions of the next step's rows, until the next call; empty when there are no more.
+  // The positions of the next step's rows, valid until the next call; empty at the end.
   std::span<const uint32_t> Next();
-  uint32_t epoch() const { return epoch_; }  // of the batch that Next returned last
-  // Steps that Next will give in all; 0 where no batch is left to take (no rows, or fewer than
-  // drop_last asks for).
+  uint32_t epoch() const { return epoch_; }  // of the last batch returned by Next
+  // The number of steps that Next will return; 0 if there is no batch (no rows, or fewer than one
+  // batch with drop_last).
   uint64_t steps() const { return steps_; }
 
  private:
@@ -38,7 +38,7 @@ class BatchOrder {
   uint64_t per_epoch_ = 0;
   uint64_t steps_ = 0;
   uint64_t taken_ = 0;
-  uint64_t within_ = 0;  // the epoch under way
+  uint64_t within_ = 0;  // position within the current epoch
   uint32_t next_epoch_ = 0;
   uint32_t epoch_ = 0;
   bool shuffle_ = true;

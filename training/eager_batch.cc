@@ -131,8 +131,8 @@ void EagerBatch::Differentiate(Replica& replica, const StageLoss& loss, const Me
                                                    masks ? &*masks : nullptr, statistics);
 
   if (loss.hooks == nullptr || !loss.hooks->loss) {
-    // The objective is differentiated by hand and autograd begins at the outputs: fewer nodes, and
-    // losses in double.
+    // The objective's gradient is computed by hand, and autograd starts at the outputs. That needs
+    // fewer nodes and gives losses in double.
     RateOutputs(outputs.logits, *loss.objective, mean,
                 logit_gradient_.bytes().first(static_cast<size_t>(logit_gradient_tensor_.numel()) *
                                               SizeOf(dtype_)),
@@ -150,7 +150,7 @@ void EagerBatch::Differentiate(Replica& replica, const StageLoss& loss, const Me
   const double rows = MeanOf(*loss.objective).rows;
   metrics[1] = value * rows;
   AddTo(sums, metrics);
-  // A hook's loss is a mean over the batch; `mean` may be over more rows than that.
+  // A hook's loss is a mean over the batch, while `mean` may be over more rows.
   if (scalar.requires_grad()) torch::autograd::backward({scalar * (rows / mean.rows)});
   step_.reset();
 }
@@ -177,8 +177,8 @@ void EagerBatch::Correct(Replica& replica, const StageLoss& loss, const StreamKe
 }
 
 at::Tensor EagerBatch::labels() const {
-  // LibTorch has no tensor over constant memory; a hook that writes to its labels hurts this batch
-  // only.
+  // LibTorch has no tensor over constant memory. A hook that writes to its labels affects this
+  // batch only.
   void* const data = classes_.empty() ? const_cast<std::byte*>(targets_.bytes().data())
                                       : static_cast<void*>(const_cast<int64_t*>(classes_.data()));
   std::vector<int64_t> shape = {static_cast<int64_t>(rows_)};
@@ -204,7 +204,7 @@ ConstVectorView EagerBatch::GradientAt(ConstVectorView point) {
 
 models::Outputs EagerBatch::OutputsAt(ConstVectorView point) {
   const at::NoGradGuard without_graph;
-  // Bytes are only read: LibTorch has no tensor over constant memory.
+  // The bytes are only read; LibTorch has no tensor over constant memory.
   const std::span<std::byte> bytes(const_cast<std::byte*>(point.bytes.data()), point.bytes.size());
   return network_.Forward(features_tensor_, models::ViewsOf({point.layout, point.device, bytes}),
                           nullptr);

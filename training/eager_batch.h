@@ -18,37 +18,38 @@
 
 namespace macaw::training {
 
-// What one stage asks of a batch: the loss, and what may move.
+// What a stage asks of a batch: the loss, and the entries that may move.
 struct StageLoss {
   const Objective* objective = nullptr;
-  const Hooks* hooks = nullptr;                  // null: the objective
-  const std::vector<bool>* trainable = nullptr;  // null: all entries
+  const Hooks* hooks = nullptr;                  // null: use the objective
+  const std::vector<bool>* trainable = nullptr;  // null: all entries move
 };
 
-// The batch in a slot's hands: gathered into buffers that start on 64 bytes and are allocated once
-// (a batch that lies elsewhere gives other bits in MKL), then rated or differentiated at any point.
-// Methods throw what LibTorch throws. One thread at a time. `network` must outlive it.
+// A slot's current batch: gathered into buffers that are allocated once, then evaluated or
+// differentiated at any point. The buffers start at a multiple of 64 bytes, because other
+// alignments give other bits in MKL. Methods throw what LibTorch throws. One thread at a time.
+// `network` must outlive it.
 class EagerBatch final : public StepBatch {
  public:
   // Counts each batch in `work`, which outlives it and may be null.
   EagerBatch(const models::Network& network, const data::BatchGather& gather, TaskKind task,
              DType dtype, WorkCounter* work);
 
-  // Errors name a label or token that the model does not know.
+  // Errors name a label or token that is out of the model's range.
   absl::Status Load(const data::Rows& rows, std::span<const uint32_t> positions,
                     const data::AugmentKey* augment, const Objective& objective);
   Mean MeanOf(const Objective& objective) const;
 
-  // Adds the gradient of the mean loss at `replica` to its gradient, and the batch's sums to
-  // `sums`. `dropout` names the step's masks; null: the whole network, without dropout.
-  // `statistics` are batch norm's; kBatchAndMove moves the replica's buffers.
+  // Adds the gradient of the mean loss at `replica` to the replica's gradient, and the batch's sums
+  // to `sums`. `dropout` is the key of the step's masks; null: no dropout. `statistics` tells batch
+  // norm what to use; kBatchAndMove updates the replica's buffers.
   void Differentiate(Replica& replica, const StageLoss& loss, const Mean& mean,
                      const StreamKey* dropout, models::Statistics statistics, MetricSums& sums);
-  // The batch's sums at `parameters`, without dropout or gradient.
+  // Adds the batch's sums at `parameters` to `sums`, without dropout and gradient.
   void Rate(std::span<const at::Tensor> parameters, const StageLoss& loss, const Mean& mean,
             MetricSums& sums);
-  // Lets a hook rewrite the gradient of `replica`; `loss` and `dropout` are what Differentiate was
-  // given.
+  // Lets a hook change the gradient of `replica`. `loss` and `dropout` are those passed to
+  // Differentiate.
   void Correct(Replica& replica, const StageLoss& loss, const StreamKey* dropout);
 
   at::Tensor features() const override { return features_tensor_; }
@@ -63,7 +64,8 @@ class EagerBatch final : public StepBatch {
   };
 
   void Reserve(size_t rows);
-  // Next-token labels: at each position in use the token behind it, at the last one the row's own.
+  // Next-token labels: each position's label is the next token; the last position's is the row's
+  // own label.
   absl::Status LabelPositions(const data::Rows& rows, std::span<const uint32_t> positions);
   void RateOutputs(const at::Tensor& logits, const Objective& objective, const Mean& mean,
                    std::span<std::byte> gradient, std::span<double> sums);
@@ -80,12 +82,12 @@ class EagerBatch final : public StepBatch {
   AlignedBuffer features_;
   AlignedBuffer targets_;
   AlignedBuffer logit_gradient_;
-  std::vector<int64_t> classes_;  // of next-token tasks, a position each
+  std::vector<int64_t> classes_;  // for next-token tasks: per position
   std::vector<int64_t> row_classes_;
-  at::Tensor features_tensor_;          // of rows_ rows
-  at::Tensor logit_gradient_tensor_;    // of rows_ rows
-  std::optional<Step> step_;            // while a hook runs
-  std::optional<Replica> other_point_;  // made by the first GradientAt
+  at::Tensor features_tensor_;          // a view of the first rows_ rows
+  at::Tensor logit_gradient_tensor_;    // a view of the first rows_ rows
+  std::optional<Step> step_;            // only while a hook runs
+  std::optional<Replica> other_point_;  // created by the first GradientAt
 };
 
 }  // namespace macaw::training

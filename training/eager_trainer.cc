@@ -16,11 +16,11 @@
 namespace macaw::training {
 namespace {
 
-// Rows a pass over all of a client's rows takes at a time. Part of the bits of a gradient stage.
+// Rows per pass over all of a client's rows. It affects the bits of a gradient stage.
 constexpr uint64_t kPassRows = 128;
 constexpr uintptr_t kAlignment = 64;
 
-// LibTorch throws; this is where that ends.
+// Calls f and turns LibTorch's exceptions into errors.
 template <typename F>
 auto Caught(F&& f) -> decltype(f()) {
   try {
@@ -44,7 +44,7 @@ struct EagerTrainer::StageRun {
   Objective objective;
   ConstVectorView start;
   ConstVectorView anchor;
-  ConstVectorView v;  // empty: none
+  ConstVectorView v;  // empty: no correction
   Pieces pieces;
   StreamKey key;  // seed, round, phase, client
 
@@ -101,7 +101,7 @@ absl::StatusOr<std::vector<StageOutcome>> EagerTrainer::Run(const LocalPlan& pla
   outcomes.reserve(plan.stages.size());
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     if (i > 0 && !outcomes[i - 1].end.empty()) {
-      // The next stage works in the same replica.
+      // The next stage uses the same replica.
       if (ends_.size() < i) ends_.resize(i);
       if (ends_[i - 1].empty()) ends_[i - 1] = FlatVector(network_.spec().layout);
       const ConstVectorView end = outcomes[i - 1].end;
@@ -238,8 +238,8 @@ absl::StatusOr<StageOutcome> EagerTrainer::Gradient(const StageRun& run) {
   for (uint64_t begin = 0; begin < run.rows.size(); begin += kPassRows) {
     const uint64_t end = std::min(begin + kPassRows, run.rows.size());
     MACAW_RETURN_IF_ERROR(batch_.Load(run.rows, Positions(begin, end), nullptr, run.objective));
-    // Dropout belongs to training; a gradient at a point is of the whole network. Batch norm is in
-    // the function that training descends, and nothing moves.
+    // No dropout: the gradient at a point is that of the whole network. Batch norm uses batch
+    // statistics, as in training, and its buffers do not move.
     batch_.Differentiate(replica_, run.loss(), mean, /*dropout=*/nullptr,
                          models::Statistics::kBatch, outcome.sums);
   }
@@ -311,7 +311,7 @@ std::vector<at::Tensor> EagerTrainer::Reading(ConstVectorView point) {
     std::memcpy(aligned_.view().bytes.data(), point.bytes.data(), point.bytes.size());
     return models::ViewsOf(aligned_.view());
   }
-  // Bytes are only read: LibTorch has no tensor over constant memory.
+  // The bytes are only read; LibTorch has no tensor over constant memory.
   const std::span<std::byte> bytes(const_cast<std::byte*>(point.bytes.data()), point.bytes.size());
   return models::ViewsOf({point.layout, Device::kCpu, bytes});
 }

@@ -16,9 +16,9 @@
 
 namespace macaw::training {
 
-// Runs any model by LibTorch's eager ops and autograd. The network is a function of (batch,
-// parameters); parameters and gradients are views of the replica's two flat vectors, and everything
-// after the gradient is one pass of our own over those. All memory but autograd's is allocated once
+// Trains any model with LibTorch's eager ops and autograd. The network is a function of (batch,
+// parameters). Parameters and gradients are views of the replica's two flat vectors; everything
+// after the gradient is one pass of our own code over them. All memory except autograd's is kept,
 // and grows only with the largest batch and plan.
 class EagerTrainer final : public LocalTrainer {
  public:
@@ -31,7 +31,7 @@ class EagerTrainer final : public LocalTrainer {
   std::string name() const override { return "eager"; }
 
  private:
-  // A stage with everything it refers to looked up and checked.
+  // A stage with everything it refers to, found and checked.
   struct StageRun;
 
   EagerTrainer(const TrainerSetup& setup, Objective objective);
@@ -44,30 +44,28 @@ class EagerTrainer final : public LocalTrainer {
   absl::StatusOr<StageOutcome> Loss(const StageRun& run);
   template <typename T>
   void Step(const StageRun& run, const StreamKey& dropout);
-  // Running statistics that the stage does not let move are as they were: a frozen batch norm
-  // still learns its batches, in place.
+  // Restores the running statistics that the stage must not change: LibTorch updates those of a
+  // frozen batch norm in place, too.
   void KeepFrozenBuffers(const StageRun& run);
 
-  // The mean over all rows of a client, whose labels are read for it where classes weigh
-  // differently.
+  // The mean over all rows of a client. Reads the labels if classes have different weights.
   absl::StatusOr<Mean> MeanOverAll(const Objective& objective, const data::Rows& rows) const;
   std::span<const uint32_t> Positions(uint64_t begin, uint64_t end);
-  // Tensors over `point` for a pass that reads only.
+  // Tensors over `point`, for reading only.
   std::vector<at::Tensor> Reading(ConstVectorView point);
 
   const TaskKind task_;
   const data::FeatureType feature_type_;
   const models::Network network_;
   const data::BatchGather gather_;
-  const Objective plain_;  // what evaluation reports
+  const Objective plain_;  // for evaluation
   EagerBatch batch_;
   Replica replica_;
   BatchOrder order_;
   LocalOptimizer optimizer_;
-  std::vector<FlatVector>
-      ends_;            // of all stages of a plan but the last, whose end stays in the replica
-  FlatVector v_sum_;    // of a correction of several terms
-  FlatVector aligned_;  // a copy of a point that does not start on 64 bytes
+  std::vector<FlatVector> ends_;  // of all stages but the last, whose end stays in the replica
+  FlatVector v_sum_;              // sum of a correction's terms
+  FlatVector aligned_;            // a copy of a point that is not 64-byte aligned
   std::vector<uint32_t> positions_;
 };
 

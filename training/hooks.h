@@ -8,14 +8,13 @@
 
 namespace macaw::training {
 
-// The batch of the step under way, as a loss hook sees it. Valid during the call, on the trainer's
-// thread.
+// The current step's batch, as a loss hook sees it. Valid during the call, on the trainer's thread.
 class StepBatch : public StepGradients {
  public:
-  virtual at::Tensor features() const = 0;  // [n, input shape...], as the network received it
+  virtual at::Tensor features() const = 0;  // [n, input shape...], as the network receives it
   virtual at::Tensor labels() const = 0;    // [n]: int64 classes, or targets of the run's dtype
-  // What the network at `point` makes of this batch, without dropout and outside autograd (a
-  // teacher).
+  // The network's outputs at `point` for this batch, without dropout and outside autograd (for a
+  // teacher model).
   virtual models::Outputs OutputsAt(ConstVectorView point) = 0;
 };
 

@@ -7,7 +7,7 @@
 namespace macaw::training {
 namespace {
 
-// The numbers of a step, rounded once to the vectors' type.
+// The constants of a step, rounded once to the vectors' type.
 template <typename T>
 struct Numbers {
   T first_new = 0;  // 1 − β₁
@@ -16,7 +16,7 @@ struct Numbers {
   T root = 0;  // √(1 − β₂ᵗ)
   T epsilon = 0;
   T rate = 0;  // η / (1 − β₁ᵗ)
-  T keep = 1;  // 1 − η·decay, where that is decoupled
+  T keep = 1;  // 1 − η·decay if the decay is decoupled
 };
 
 template <typename T>
@@ -63,7 +63,7 @@ inline __attribute__((always_inline)) void Update(const Numbers<T>& n, uint64_t 
   for (uint64_t i = 0; i < count; ++i) {
     const T d = g[i];
     g[i] = 0;
-    // PyTorch's lerp: from the nearer end.
+    // As PyTorch's lerp: computed from the nearer end.
     m[i] = mostly_old ? m[i] + n.first_new * (d - m[i]) : d - (d - m[i]) * n.first_old;
     s[i] = s[i] * n.second_old + n.second_new * d * d;
     const T divisor = std::sqrt(s[i]) / n.root + n.epsilon;

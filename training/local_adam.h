@@ -9,9 +9,9 @@
 namespace macaw::training {
 
 // Adam (Kingma and Ba, ICLR 2015, algorithm 1) and AdamW (Loshchilov and Hutter, ICLR 2019,
-// algorithm 2) in PyTorch's order of operations, so that one step on equal numbers is equal. Order:
-// gradient → norm clip → affine correction → weight decay → moments → update. AdamW takes the decay
-// off the weights, by lr · weight_decay, and leaves the moments without it.
+// algorithm 2). The operations are in PyTorch's order, so that a step on equal numbers gives equal
+// results: gradient → norm clip → affine correction → weight decay → moments → update. AdamW
+// subtracts lr · weight_decay of the weights directly and keeps the decay out of the moments.
 struct AdamRule {
   double lr = 0;
   double beta1 = 0.9;
@@ -32,20 +32,20 @@ struct AdamRule {
   }
 };
 
-// The flat vectors of a step, all of one length. `anchor` is empty where mu is 0, `v` where the
+// The flat vectors of a step, all of the same length. `anchor` is empty if mu is 0, `v` if the
 // correction has none.
 template <typename T>
 struct AdamVectors {
   std::span<T> weights;
   std::span<T> gradient;  // zeroed by the step: the next backward pass adds into it
   std::span<T> first;     // moving mean of the gradient; zero before step 1
-  std::span<T> second;    // of its square; likewise
+  std::span<T> second;    // moving mean of its square; zero before step 1
   std::span<const T> anchor;
   std::span<const T> v;
 };
 
-// Step number `step` (1, 2, …) over the pieces; what lies outside is not touched. `scale` is the
-// clip's factor.
+// Step number `step` (1, 2, …) over the pieces; other elements are not changed. `scale` is the
+// factor of the norm clip.
 template <typename T>
 void AdamStep(const AdamRule& rule, uint64_t step, double scale, const Pieces& pieces,
               const AdamVectors<T>& vectors);

@@ -11,8 +11,8 @@
 
 namespace macaw::training {
 
-// What a step needs beside the optimizer's own state; of one layout. `anchor` is not looked at
-// where the correction's μ is 0, `v` is empty where it has none.
+// The vectors of a step besides the optimizer's own state; all have the same layout. `anchor` is
+// not read if the correction's μ is 0; `v` is empty if the correction has none.
 template <typename T>
 struct StepVectors {
   std::span<T> weights;
@@ -21,9 +21,9 @@ struct StepVectors {
   std::span<const T> v;
 };
 
-// The optimizer of a client's local steps, by LocalConfig::optimizer, with its state: momentum, or
-// Adam's two moments. Belongs to a slot, whose stages start it afresh one after another; memory is
-// allocated by the first stage that needs it. Torch-free. One thread at a time.
+// The optimizer of a client's local steps (LocalConfig::optimizer) and its state: momentum, or
+// Adam's two moments. Belongs to a slot, and each stage starts it from zero. Memory is allocated by
+// the first stage that needs it. No LibTorch. One thread at a time.
 class LocalOptimizer {
  public:
   explicit LocalOptimizer(LayoutPtr layout) : layout_(std::move(layout)) {}
@@ -31,16 +31,17 @@ class LocalOptimizer {
   // Errors name the key of [local] that does not fit the optimizer.
   static absl::Status Check(const LocalConfig& local);
 
-  // Begins a stage: state zero. `mu`: of its affine correction. Requires a checked `local`.
+  // Begins a stage with state zero. `mu` is that of its affine correction. Requires a checked
+  // `local`.
   void Start(const LocalConfig& local, double mu);
-  // One step: norm clip over the pieces, unless `clipped` says that it is done, then correction,
-  // decay, moments and update. LocalConfig::clip = "corrected" exchanges the first two.
+  // One step: norm clip over the pieces (unless `clipped`: already done), correction, decay,
+  // moments, update. With LocalConfig::clip = "corrected" the correction comes before the clip.
   template <typename T>
   void Step(const Pieces& pieces, const StepVectors<T>& vectors, bool clipped);
 
-  // ‖a‖₁ over the steps so far (StepNorm). Not a number for Adam and AdamW, whose displacement is
-  // not linear in the gradients: a rule that divides by it must refuse them, and a contribution
-  // that was divided all the same is refused as not finite.
+  // ‖a‖₁ over the steps so far (StepNorm). NaN for Adam and AdamW, whose displacement is not linear
+  // in the gradients: a rule that divides by it must refuse them. If it does not, the contribution
+  // is refused as not finite.
   double a_norm1() const;
 
  private:

@@ -8,10 +8,9 @@ namespace {
 
 enum class Momentum { kNone, kHeavyBall, kNesterov };
 
-// The whole step for one element is a handful of operations on values that are read once; the
-// compiler vectorises it because the pointers are restrict and the choices are template arguments.
-// No operation here is fused or reassociated (-ffp-contract=off), so every vector width gives the
-// same bits.
+// The whole step of one element is a few operations on values that are read once. The compiler
+// vectorises it, because the pointers are restrict and the cases are template arguments. No
+// operation is fused or reordered (-ffp-contract=off), so every vector width gives the same bits.
 template <typename T, Momentum kMomentum, bool kAnchor, bool kV>
 void StepPiece(const SgdRule& rule, double clip, uint64_t count, T* __restrict w, T* __restrict g,
                T* __restrict m, const T* __restrict anchor, const T* __restrict v) {
@@ -57,7 +56,7 @@ Pieces TrainablePieces(const ParameterLayout& layout, const std::vector<bool>* t
   for (size_t i = 0; i < layout.entries().size(); ++i) {
     const LayoutEntry& entry = layout.entries()[i];
     if (entry.group != Group::kParameter || (trainable != nullptr && !(*trainable)[i])) continue;
-    // Gaps between neighbours are zero in every vector and stay zero, so a run of tensors is one
+    // Gaps between neighbours are zero in every vector and stay zero, so adjacent tensors form one
     // piece.
     const bool joins =
         i > 0 && !pieces.empty() &&
@@ -74,7 +73,7 @@ Pieces TrainablePieces(const ParameterLayout& layout, const std::vector<bool>* t
 template <typename T>
 double NormOf(std::span<const T> gradient, const Pieces& pieces) {
   constexpr uint64_t kLanes =
-      8;  // independent sums, so that the loop vectorises without reassociation
+      8;  // independent sums, so that the loop vectorises without reordering
   std::array<double, kLanes> lanes{};
   for (const auto& [begin, end] : pieces) {
     const T* g = gradient.data() + begin;

@@ -10,8 +10,8 @@
 
 namespace macaw::training {
 
-// The numbers of a local step. Order: gradient → norm clip → affine correction → weight decay and
-// momentum → update.
+// The parameters of a local step. Order: gradient → norm clip → affine correction → weight decay
+// and momentum → update.
 struct SgdRule {
   double lr = 0;
   double momentum = 0;
@@ -25,8 +25,8 @@ struct SgdRule {
   }
 };
 
-// The flat vectors of a step, all of one length. `momentum` is empty without momentum, `anchor`
-// where mu is 0, `v` where the correction has none.
+// The flat vectors of a step, all of the same length. `momentum` is empty without momentum,
+// `anchor` if mu is 0, `v` if the correction has none.
 template <typename T>
 struct SgdVectors {
   std::span<T> weights;
@@ -41,23 +41,23 @@ using Pieces = std::vector<std::pair<uint64_t, uint64_t>>;
 // The pieces of the layout's parameters; `trainable` is per entry, null: all.
 Pieces TrainablePieces(const ParameterLayout& layout, const std::vector<bool>* trainable);
 
-// ‖g‖₂ over the pieces, in double and in one fixed order.
+// ‖g‖₂ over the pieces, in double and in a fixed order.
 template <typename T>
 double NormOf(std::span<const T> gradient, const Pieces& pieces);
 
-// What the clip multiplies the gradient by.
+// The factor by which the clip multiplies the gradient.
 inline double ClipFactor(double clip_norm, double norm) {
   return clip_norm > 0 && norm > clip_norm ? clip_norm / norm : 1.0;
 }
 
-// One step over the pieces, in one pass over memory. `scale` is the clip's factor. Weights,
-// gradient and momentum outside the pieces are not touched.
+// One step over the pieces, in one pass over memory. `scale` is the factor of the norm clip.
+// Elements outside the pieces are not changed.
 template <typename T>
 void SgdStep(const SgdRule& rule, double scale, const Pieces& pieces, const SgdVectors<T>& vectors);
 
-// FedNova's ‖a‖₁ (Wang et al. 2020, §4): minus the displacement over η of the same optimizer on one
-// weight that starts at 0 under the constant gradient 1. Momentum and the proximal μ shape it;
-// weight decay and clipping belong to the gradient itself and do not.
+// FedNova's ‖a‖₁ (Wang et al. 2020, §4): the displacement of the same optimizer, divided by −η, of
+// one weight that starts at 0 and has the constant gradient 1. Momentum and the proximal μ affect
+// it; weight decay and clipping do not, because they belong to the gradient.
 class StepNorm {
  public:
   explicit StepNorm(const SgdRule& rule) : rule_(rule) {}

@@ -10,8 +10,8 @@
 namespace macaw::training {
 namespace {
 
-// The fused trainer, and the eager one for plans that only LibTorch can carry out (hooks). Which of
-// the two runs depends on the plan alone.
+// The fused trainer, and the eager trainer for plans that only LibTorch can carry out (hooks). The
+// plan alone decides which of them runs.
 class FusedOrEagerTrainer final : public LocalTrainer {
  public:
   FusedOrEagerTrainer(const TrainerSetup& setup, std::unique_ptr<LocalTrainer> fused)
@@ -36,7 +36,7 @@ class FusedOrEagerTrainer final : public LocalTrainer {
  private:
   const TrainerSetup setup_;
   const std::unique_ptr<LocalTrainer> fused_;
-  std::unique_ptr<LocalTrainer> eager_;  // made by the first plan that needs it
+  std::unique_ptr<LocalTrainer> eager_;  // created by the first plan that needs it
 };
 
 }  // namespace

@@ -11,49 +11,50 @@
 
 namespace macaw::training {
 
-// The class of a position that is padding: it has no loss, no gradient, and does not count.
+// The label of padding: such a position has no loss and no gradient, and does not count.
 constexpr int64_t kNoLabel = -1;
 
-// The labels of a batch: a class a row, or a number a row (the one the task has; the other is
-// empty). A row of a next-token task is one position of a sequence.
+// The labels of a batch: a class per row, or a number per row. One of them is set, as the task
+// needs; the other is empty. In a next-token task, a row is one position of a sequence.
 template <typename T>
 struct Labels {
   std::span<const int64_t> classes;
   std::span<const T> targets;
 };
 
-// What a mean over rows is: each row's loss times its class weight, divided by `divisor`, the sum
-// of the weights of the rows meant (a batch, or all of a client's). `rows` is their number.
+// How a mean over rows is formed: each row's loss times its class weight, divided by `divisor`, the
+// sum of the weights of all rows in the mean (a batch, or all of a client's rows). `rows` is the
+// number of those rows.
 struct Mean {
   double divisor = 1;
   double rows = 1;
 };
 
-// The loss of a task and the metrics beside it, computed from a model's outputs in double, row by
-// row in order, with the loss's gradient by the outputs: what every trainer shares, so that back
-// ends differ in the network only. Losses and their weighting are PyTorch's: cross_entropy (class
-// weights, label smoothing), binary cross-entropy with logits (weights and smoothing of the two
-// classes alike), mse_loss. Torch-free. Immutable, thread-safe.
+// A task's loss and metrics, computed from a model's outputs in double, row by row in order, and
+// the loss's gradient with respect to the outputs. All trainers share it, so back ends differ only
+// in the network. Losses and weighting are PyTorch's: cross_entropy (class weights, label
+// smoothing), binary cross-entropy with logits (weights and smoothing in the same way), mse_loss.
+// No LibTorch. Immutable, thread-safe.
 class Objective {
  public:
-  // `outputs`: of the model. Refuses weights and smoothing that do not fit the task, naming the
-  // key.
+  // `outputs` is the model's. Weights or smoothing that do not fit the task are an error that names
+  // the key.
   static absl::StatusOr<Objective> Make(TaskKind task, int64_t outputs, const LocalConfig& local);
-  // The same task without weights and smoothing: what evaluation reports.
+  // The same task without weights and smoothing, for evaluation.
   Objective Plain() const;
 
-  size_t metrics() const { return metrics_; }  // length of MetricSums
-  // Errors name the first row whose label the model has no output for.
+  size_t metrics() const { return metrics_; }  // the length of MetricSums
+  // Errors name the first row whose label is out of range.
   absl::Status CheckClasses(std::span<const int64_t> classes) const;
-  // Whether rows weigh differently, so that a mean needs its labels' weights summed.
+  // Whether rows have different weights, so that a mean must sum the weights of its labels.
   bool weighted() const { return !weights_.empty(); }
   double WeightOf(int64_t label) const { return weights_.empty() ? 1.0 : weights_[label]; }
-  // The mean over the batch itself.
+  // The mean over the batch.
   template <typename T>
   Mean MeanOf(const Labels<T>& labels) const;
 
-  // Adds the rows' sums (the loss counted `mean.rows` times its mean, so that sums of batches are
-  // sums of rows) to `sums`, and, where `gradient` is not empty, writes d(mean loss)/d(outputs)
+  // Adds the rows' sums to `sums`. The loss is added as `mean.rows` times its mean, so that sums
+  // over batches equal sums over rows. If `gradient` is not empty, writes d(mean loss)/d(outputs)
   // there. `outputs` is [rows, outputs].
   template <typename T>
   void Rate(std::span<const T> outputs, const Labels<T>& labels, const Mean& mean,

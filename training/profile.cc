@@ -10,7 +10,7 @@
 namespace macaw::training {
 namespace {
 
-// MKL and oneDNN choose their kernels by the processor's maker, too.
+// MKL and oneDNN also choose their kernels by the processor's manufacturer.
 absl::string_view Maker() {
   if (__builtin_cpu_is("intel")) return "intel";
   if (__builtin_cpu_is("amd")) return "amd";

@@ -20,7 +20,7 @@ Replica::Replica(LayoutPtr layout)
 }
 
 void Replica::Load(ConstVectorView point) {
-  // A caller may start from the end of the last run, which is this very vector.
+  // memmove, because a caller may start from the end of the last run, which is this very vector.
   std::memmove(values_.view().bytes.data(), point.bytes.data(), point.bytes.size());
 }
 

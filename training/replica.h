@@ -9,17 +9,16 @@
 
 namespace macaw::training {
 
-// One point of parameter space that autograd can work on: a flat vector, a flat gradient, and leaf
-// tensors that are views of both (buffers of the first alone: they are no part of the graph).
-// Autograd adds into the gradient in place, so nothing is gathered or scattered. One thread at a
-// time.
+// A point in parameter space for autograd: a flat vector, a flat gradient, and leaf tensors that
+// are views of both. (Buffers are views of the vector only; they are not in the graph.) Autograd
+// adds to the gradient in place, so nothing is gathered or scattered. One thread at a time.
 class Replica {
  public:
   explicit Replica(LayoutPtr layout);
 
   void Load(ConstVectorView point);  // same layout
-  // Entries that are not trainable leave the graph, which saves their part of the backward pass.
-  // Null: all are.
+  // Takes entries that are not trainable out of the graph, which saves their part of the backward
+  // pass. Null: all are trainable.
   void SetTrainable(const std::vector<bool>* trainable);
   void ZeroGradient();
 

@@ -10,26 +10,27 @@
 
 namespace macaw::training {
 
-// What a stage works on, found and checked: the half of a trainer that is the same for each.
+// Finds and checks what a stage works on; the part of a trainer that is the same for all of them.
 
 const data::Rows& RowsOf(const ClientTask& task, data::Split split);
 
-// The vector that a point names; `before` are the outcomes of the stages before.
+// The vector that a point names. `before` are the outcomes of the earlier stages.
 absl::StatusOr<ConstVectorView> Resolve(const Point& point,
                                         const std::vector<StageOutcome>& before);
 
-// The sum of a correction's terms, in the model's dtype: the point itself where it is one with the
-// factor 1, else `sum`, which is allocated where it is empty. Requires a term; errors name the one
-// that does not fit.
+// The sum of a correction's terms, in the model's dtype: the point itself if there is one term with
+// the factor 1, else `sum`, which is allocated if empty. Requires a term. Errors name the term that
+// does not fit.
 absl::StatusOr<ConstVectorView> SumOf(const std::vector<Term>& terms,
                                       const std::vector<StageOutcome>& before,
                                       const models::ModelSpec& spec, FlatVector& sum);
 
-// That it is there, on the CPU, and has the model's layout. `what` names it: "start".
+// Checks that the vector exists, is on the CPU, and has the model's layout. `what` is its name in
+// messages: "start".
 absl::Status CheckVector(const models::ModelSpec& spec, ConstVectorView vector,
                          absl::string_view what);
 
-// That an example is `elements` of `type`, with labels as the task needs them.
+// Checks that an example has `elements` of `type`, and labels as the task needs them.
 absl::Status CheckRows(const data::Rows& rows, data::FeatureType type, size_t elements,
                        TaskKind task);
 

@@ -34,7 +34,7 @@ struct Schema {
   std::vector<NamedLayout> state;            // what a client keeps between rounds; empty: stateless
 };
 
-// What both halves are made from. Outlives neither: copied.
+// What both halves are constructed from. They copy what they need, so it need not outlive them.
 struct Setup {
   AlgorithmConfig config;  // parameters complete and checked against the description
   LayoutPtr layout;        // the model's
@@ -46,12 +46,12 @@ struct Setup {
 
   // A client may be drawn several times in a round.
   bool with_replacement() const { return cohort.sampling == "proportional"; }
-  // Typed access to a parameter that the description guarantees.
+  // A parameter with its type; the description guarantees that it exists.
   template <typename T>
   T Get(const std::string& name) const {
     return std::get<T>(config.parameters.at(name));
   }
-  // For code that several rules share: `fallback` where the description has no such parameter.
+  // For code that several rules share: returns `fallback` if the description has no such parameter.
   template <typename T>
   T GetOr(const std::string& name, T fallback) const {
     const auto found = config.parameters.find(name);
@@ -66,7 +66,7 @@ struct ClientContext {
   ClientId client{};
   uint32_t examples = 0;                       // training rows
   double weight = 1;                           // under the run's weight policy
-  LocalConfig local;                           // lr is the round's, schedule applied
+  LocalConfig local;                           // lr includes the round's schedule factor
   std::span<const ConstVectorView> broadcast;  // parallel to Schema::down
   std::span<const ConstVectorView> state;      // parallel to Schema::state; zero on a first turn
   bool first_turn = false;                     // the client has kept no state yet
@@ -74,9 +74,10 @@ struct ClientContext {
 };
 
 struct ClientResult {
-  std::vector<ConstVectorView> up;     // parallel to Schema::up
-  std::vector<ConstVectorView> state;  // parallel to Schema::state: the next version. Empty: stays
-                                       // as it is, which a phase before the last must leave it
+  std::vector<ConstVectorView> up;  // parallel to Schema::up
+  // The next version, parallel to Schema::state. Empty: the state does not change, as in every
+  // phase but the last.
+  std::vector<ConstVectorView> state;
 };
 
 // The client half. Stateless and const: one object serves every slot of a worker at once. Vectors
@@ -89,8 +90,8 @@ class ClientAlgorithm {
   virtual absl::StatusOr<ClientResult> Conclude(const ClientContext& context,
                                                 std::span<const training::StageOutcome> outcomes,
                                                 Workspace& workspace) const = 0;
-  // What to evaluate for a client's own rows: the broadcast model unless the algorithm keeps a
-  // personal one.
+  // The point at which the client's own rows are evaluated: the broadcast model, unless the
+  // algorithm keeps a personal one.
   virtual absl::StatusOr<training::Point> EvaluationPoint(const ClientContext& context,
                                                           Workspace&) const {
     return training::Point(context.model());
@@ -99,7 +100,7 @@ class ClientAlgorithm {
 
 enum class AfterApply : uint8_t { kRoundDone, kNextPhase };
 
-// Vectors and numbers by name: what a checkpoint keeps of a server half.
+// A server half's vectors and numbers by name, as a checkpoint stores them.
 struct ServerState {
   std::map<std::string, FlatVector> vectors;
   std::map<std::string, double> numbers;
@@ -110,19 +111,19 @@ struct ServerState {
 class ServerAlgorithm {
  public:
   virtual ~ServerAlgorithm() = default;
-  // What goes down in this phase, parallel to Schema::down; the views live until the next Apply or
-  // Load.
+  // What every client receives in this phase, parallel to Schema::down. The views are valid until
+  // the next Apply or Load.
   virtual std::vector<ConstVectorView> Configure(Round round, Phase phase) const = 0;
-  // The only call that changes the model. Mean channels are empty when no client remained;
-  // fixed-divisor sums are zero then.
+  // The only call that changes the model. If no client contributed, mean channels are empty and
+  // fixed-divisor sums are zero.
   virtual absl::StatusOr<AfterApply> Apply(Round round, Phase phase,
                                            aggregation::Aggregate aggregate) = 0;
   virtual ConstVectorView Model() const = 0;
-  // What is evaluated and written as the run's result: the model, unless the rule has another one
-  // to show.
+  // The model that is evaluated and written as the run's result: the model itself, unless the rule
+  // reports another one.
   virtual ConstVectorView Result() const { return Model(); }
   virtual ServerState Save() const = 0;
-  virtual absl::Status Load(const ServerState& state) = 0;  // refuses, unchanged, what does not fit
+  virtual absl::Status Load(const ServerState& state) = 0;  // on an error nothing is changed
 };
 
 }  // namespace macaw::algorithms

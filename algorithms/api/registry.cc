@@ -11,7 +11,7 @@
 namespace macaw::algorithms {
 namespace {
 
-// "; did you mean 'x'?", then all that there are.
+// "; did you mean 'x'?" if a name is similar, then all names.
 std::string Suggestion(absl::string_view wrong, const std::vector<std::string>& names) {
   if (names.empty()) return "; it takes none";
   const std::string nearest = NearestWord(wrong, names);
@@ -31,7 +31,7 @@ std::optional<double> AsNumber(const ParameterValue& value) {
   return std::nullopt;
 }
 
-// The value in the parameter's own type: a whole number stands for a number.
+// Converts a value to the parameter's own type: an integer is accepted for a number.
 absl::StatusOr<ParameterValue> Convert(const ParameterSpec& spec, ParameterValue value) {
   if (std::holds_alternative<double>(spec.default_value) &&
       std::holds_alternative<int64_t>(value)) {

@@ -20,28 +20,30 @@ struct ParameterSpec {
   std::optional<double> minimum;  // inclusive, for numbers
   std::optional<double> maximum;
   std::vector<std::string> choices;  // for strings
-  // What the fields above cannot say, for a text with a form of its own.
+  // A check beyond the fields above, for texts with a syntax of their own.
   std::function<absl::Status(const ParameterValue&)> check = {};
 };
 
-// Everything the system knows of an algorithm. A built-in is one file that ends in a function
-// returning this.
+// Everything the system knows about an algorithm. A built-in algorithm is one file that ends with a
+// function returning this.
 struct Description {
   std::string name;
   std::string summary;  // a line for `macaw algorithms`
   std::string paper;    // author, year, title
   std::vector<ParameterSpec> parameters;
-  std::string remarks = {};  // what to know before choosing it: `macaw algorithms NAME` shows it
+  std::string remarks = {};  // what to know before choosing it; shown by `macaw algorithms NAME`
 
-  // Some stage of the rule has hooks (training/api/hooks.h), which only the eager trainer runs:
+  // Some stage has hooks (training/api/hooks.h), which only the eager trainer can run. With it,
   // local.trainer = "fused" is refused before the run.
   bool has_hooks = false;
-  // EvaluationPoint gives a client a model of its own, so that test accuracy is the clients'.
+  // EvaluationPoint returns each client's own model, so the test accuracy is that of the clients'
+  // models.
   bool has_personal_models = false;
-  // What a user should know of this very run: sentences for its opening lines. Empty: nothing.
+  // Sentences about this particular run for its opening lines; empty function: none.
   std::function<std::vector<std::string>(const Setup&)> notes = {};
 
-  // Refuses a run that the rule is not made for, and says why. Empty: every run will do.
+  // Refuses runs that the rule is not made for, with the reason. Empty function: every run is
+  // accepted.
   std::function<absl::Status(const Setup&)> check = {};
   std::function<absl::StatusOr<Schema>(const Setup&)> schema;
   std::function<absl::StatusOr<std::unique_ptr<ServerAlgorithm>>(const Setup&, FlatVector model)>
@@ -49,15 +51,15 @@ struct Description {
   std::function<absl::StatusOr<std::unique_ptr<ClientAlgorithm>>(const Setup&)> client;
 };
 
-// The schema of a run: what both sides begin with. Refuses, with the reason, a run that the
-// algorithm is not made for, one whose trainer cannot carry out its stages, and one that may draw a
-// client twice where each client's state or update stands once.
+// The schema of a run, which server and workers both start from. Refuses, with the reason: a run
+// that the algorithm is not made for; a trainer that cannot carry out its stages; sampling with
+// replacement, if each client's state or update must be unique.
 absl::StatusOr<Schema> MakeSchema(const Description& description, const Setup& setup);
 
-// The setup of `run`, whose algorithm's parameters are complete.
+// The setup of `run`. The parameters of its algorithm must be complete.
 Setup SetupOf(const RunConfig& run, LayoutPtr layout);
 
-// For Description::server and client, where the half's constructor takes what these take.
+// For Description::server and client, if the half's constructor has the same parameters.
 template <typename Half>
 absl::StatusOr<std::unique_ptr<ServerAlgorithm>> MakeServer(const Setup& setup, FlatVector model) {
   return std::make_unique<Half>(setup, std::move(model));
@@ -67,7 +69,7 @@ absl::StatusOr<std::unique_ptr<ClientAlgorithm>> MakeClient(const Setup& setup) 
   return std::make_unique<Half>(setup);
 }
 
-// Built once in main() and read-only afterwards.
+// Filled once in main(), read-only afterwards.
 class Registry {
  public:
   absl::Status Add(Description description);  // refuses a name that is taken
@@ -75,15 +77,14 @@ class Registry {
       const std::string& name) const;           // an error lists the nearest names
   std::vector<const Description*> All() const;  // by name
 
-  // Fills in defaults and checks types, ranges and unknown names; errors name
-  // `algorithm.NAME.parameter`.
+  // Fills in defaults and checks types, ranges and names. Errors name `algorithm.NAME.parameter`.
   absl::StatusOr<AlgorithmConfig> Complete(AlgorithmConfig config) const;
 
  private:
   std::map<std::string, Description> descriptions_;
 };
 
-// Every algorithm of this folder. The one place to add a line to.
+// Adds every algorithm of this folder. A new one needs a line here.
 void RegisterBuiltinAlgorithms(Registry& registry);
 
 }  // namespace macaw::algorithms

@@ -7,9 +7,8 @@
 
 namespace macaw::algorithms {
 
-// Scratch vectors of one slot, reused from client to client so that no turn allocates. One thread.
-// A vector is valid until Reset; its content is whatever the last user left, unless Zero is asked
-// for.
+// Scratch vectors of one slot, reused from client to client so that a turn allocates nothing. One
+// thread. A vector is valid until Reset. Its contents are arbitrary unless Zero is used.
 class Workspace {
  public:
   VectorView Vector(const LayoutPtr& layout) {

@@ -5,40 +5,40 @@
 
 namespace macaw::cli {
 
-// The small subcommands of `macaw`. Each prints to standard output, complains to standard error and
-// returns the program's exit code.
+// The small subcommands of `macaw`. Each prints to standard output, reports errors to standard
+// error, and returns the program's exit code.
 
-// A configuration whose [data] and [partition] count, or data itself: a file or folder whose format
-// can be told.
+// The data to show: a configuration, of which only [data] and [partition] matter, or a data file or
+// folder whose format can be recognised.
 struct DataCommand {
   std::string source;
   std::vector<std::string> set;
   std::string out;
-  bool force = false;  // `out` may exist
+  bool force = false;  // overwrite `out` if it exists
 };
 int DataInfo(const DataCommand& command);
 int DataPrepare(const DataCommand& command);
 int DataExportPartition(const DataCommand& command);
 
-// Where a list looks beside the built-ins: plug-ins, and the configuration that names some.
+// What to list besides the built-ins: plug-ins, and a configuration that names plug-ins.
 struct ListCommand {
   std::vector<std::string> plugins;
   std::string config;
 };
 int ListModels(const ListCommand& command);
-int ListAlgorithms(const ListCommand& command, const std::string& name);  // "": all, a line each
+int ListAlgorithms(const ListCommand& command, const std::string& name);  // "": all, one line each
 int ListPartitions();
 int PrintConfigHelp();
 
-// Runs side by side: a table of what differs and of their metrics.
+// Prints a table of runs: what differs between them, and their metrics.
 struct CompareCommand {
   std::vector<std::string> runs;     // folders, or NAME-repeat.json
-  std::vector<std::string> metrics;  // none: the usual ones
+  std::vector<std::string> metrics;  // empty: the usual ones
   std::string csv;                   // a file to write; "-": standard output, and no table
 };
 int CompareRuns(const CompareCommand& command);
 
-// What this machine offers a run, and what is missing.
+// Prints what this machine offers, and what is missing.
 int Doctor();
 
 }  // namespace macaw::cli

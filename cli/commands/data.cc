@@ -26,7 +26,7 @@ namespace macaw::cli {
 namespace {
 
 struct Opened {
-  Config config;  // what it says of [data], the data's own constants filled in
+  Config config;  // [data] as configured, with the data's own constants filled in
   std::unique_ptr<data::Dataset> dataset;
 };
 
@@ -34,7 +34,7 @@ std::string Quoted(const std::string& text) {
   return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"\"", "\\\""}}), "\"");
 }
 
-// Whether the file says in TOML where data is, rather than being data.
+// Whether the file is a configuration (TOML that names the data) and not the data itself.
 absl::StatusOr<bool> IsConfiguration(const std::string& path) {
   if (absl::EndsWith(path, ".toml")) return true;
   if (std::filesystem::is_directory(path)) return false;
@@ -66,7 +66,7 @@ absl::StatusOr<Opened> Open(const DataCommand& command) {
   return opened;
 }
 
-// What was found to be there already is not written over by accident.
+// Refuses to overwrite an existing file by accident.
 absl::Status CheckOut(const DataCommand& command) {
   std::error_code error;
   if (std::filesystem::is_directory(command.out, error)) {
@@ -87,7 +87,7 @@ std::string ListText(const std::vector<std::string>& names) {
       names.size() > kShown ? absl::StrCat(", ... (", names.size(), " in all)") : "");
 }
 
-// Of a data set that is looked through in a few seconds.
+// Only for data sets that can be checked within a few seconds.
 std::string OverlapText(const data::Dataset& dataset) {
   constexpr uint64_t kMostRows = 5'000'000;
   if (dataset.info().train_examples > kMostRows) return "";

@@ -28,7 +28,7 @@ void Line(absl::string_view what, absl::string_view text) {
   std::cout << absl::StrFormat("%-12s %s\n", what, text);
 }
 
-// The first "key : value" line of a /proc file.
+// The value of the first "key : value" line in a /proc file.
 std::string ProcValue(const std::string& path, absl::string_view key) {
   const absl::StatusOr<std::string> text = ReadFile(path);
   if (!text.ok()) return "";
@@ -70,7 +70,7 @@ std::string FindProgram(absl::string_view name) {
   return "";
 }
 
-// What a program prints, standard error included; empty where it cannot be run.
+// A program's output, standard error included; empty if it cannot be run.
 std::string OutputOf(const std::vector<std::string>& argv) {
   absl::StatusOr<PipePair> pipe = MakePipe();
   if (!pipe.ok()) return "";
@@ -86,7 +86,8 @@ std::string OutputOf(const std::vector<std::string>& argv) {
 }
 
 void PrintDisk() {
-  const std::string folder = FileExists("runs") ? "runs" : ".";  // where runs/ is, or would be
+  // The folder where runs/ is or would be.
+  const std::string folder = FileExists("runs") ? "runs" : ".";
   struct statvfs info {};
   if (::statvfs(folder.c_str(), &info) != 0) return;
   const double free = static_cast<double>(info.f_bavail) * static_cast<double>(info.f_frsize);

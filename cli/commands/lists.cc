@@ -18,14 +18,14 @@
 namespace macaw::cli {
 namespace {
 
-// The built-ins, and what the command's plug-ins add.
+// The built-ins and the command's plug-ins.
 absl::StatusOr<sdk::Catalogue> CatalogueOf(const ListCommand& command) {
   if (command.config.empty()) return sdk::LoadAll(command.plugins);
   if (command.plugins.empty()) return LoadCatalogue(command.config, {});
   return absl::InvalidArgumentError("--plugin and --config: give one of them");
 }
 
-// A run to show a schema for: the defaults, on a network that has something for every rule.
+// The schema of an example run: the defaults, on a network with a layer for every rule.
 absl::StatusOr<algorithms::Schema> ExampleSchema(const algorithms::Registry& registry,
                                                  const algorithms::Description& algorithm) {
   algorithms::Setup setup;
@@ -60,7 +60,7 @@ void PrintSchema(const algorithms::Schema& schema) {
   if (schema.state.empty()) std::cout << "  nothing\n";
 }
 
-// In lines of at most 100 bytes.
+// Wraps a text into lines of at most 100 bytes.
 std::string Wrapped(absl::string_view text) {
   std::string lines;
   size_t used = 0;

@@ -44,7 +44,7 @@ class Printer {
     }
   }
 
-  bool ended() const { return ended_; }  // the last record says so
+  bool ended() const { return ended_; }  // the last record ends the run
   bool begun() const { return begun_; }  // something was printed
   Round last() const { return last_; }   // of the rounds that were not
 
@@ -55,7 +55,7 @@ class Printer {
   Round last_;
 };
 
-// Prints what there is; the number of records.
+// Prints the available records and returns their number.
 absl::StatusOr<uint64_t> PrintOn(log::Reader& reader, const log::Sessions& sessions,
                                  Printer& printer) {
   const uint64_t before = reader.sequence();
@@ -68,11 +68,12 @@ absl::StatusOr<uint64_t> PrintOn(log::Reader& reader, const log::Sessions& sessi
   }
 }
 
-// Until a record says that the run has ended, its processes are gone, or somebody ends this one.
+// Prints records until one ends the run, no process runs it any more, or this process is
+// interrupted.
 absl::Status Follow(const LogCommand& command, log::Reader& reader, const log::Sessions& sessions,
                     Printer& printer) {
   MACAW_ASSIGN_OR_RETURN(const SignalFd signals, SignalFd::Open());
-  bool nobody = false;  // held the folder when the log was last looked at
+  bool nobody = false;  // no process held the folder at the last check
   while (!printer.ended()) {
     pollfd ends{.fd = signals.fd(), .events = POLLIN, .revents = 0};
     if (::poll(&ends, 1, nobody ? 0 : kLookEveryMs) > 0) return absl::OkStatus();
@@ -100,7 +101,8 @@ absl::Status Show(const LogCommand& command) {
     MACAW_ASSIGN_OR_RETURN(log::Reader reader, log::Reader::Open(path));
     while (true) {
       const absl::StatusOr<std::optional<log::Entry>> entry = reader.Next();
-      if (!entry.ok() || !entry->has_value()) break;  // damage is told below, behind what is whole
+      // Damage is reported below, after the intact records.
+      if (!entry.ok() || !entry->has_value()) break;
       sessions.Add(**entry);
     }
   }

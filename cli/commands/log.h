@@ -6,12 +6,12 @@
 
 namespace macaw::cli {
 
-// `macaw log RUN`: what happened in a run's rounds, a line each.
+// `macaw log RUN`: what happened in a run's rounds, one line per event.
 struct LogCommand {
   std::string run;
-  bool json = false;              // a JSON object a line instead of the table
-  bool follow = false;            // wait for more until the run has ended
-  std::optional<uint32_t> round;  // of this one only
+  bool json = false;              // one JSON object per line instead of the table
+  bool follow = false;            // wait for new records until the run has ended
+  std::optional<uint32_t> round;  // only this one
 };
 int ShowLog(const LogCommand& command);
 

@@ -14,7 +14,7 @@
 namespace macaw::cli {
 namespace {
 
-// The name is an algorithm's, a namespace and part of file names at once.
+// The name is used for an algorithm, a namespace and file names.
 absl::Status CheckName(const std::string& name) {
   bool fits = !name.empty() && name[0] >= 'a' && name[0] <= 'z';
   for (const char c : name) {

@@ -19,7 +19,7 @@ namespace log = server::log;
 
 std::string LogOf(const std::string& run) { return run + "/rounds.log"; }
 
-// What the log tells must be all that the world decided.
+// Reads a log, and refuses it unless it contains everything that a replay needs.
 absl::StatusOr<log::History> ReadRepeatable(const std::string& run) {
   if (!FileExists(LogOf(run))) {
     return absl::NotFoundError(
@@ -42,7 +42,7 @@ absl::StatusOr<log::History> ReadRepeatable(const std::string& run) {
   return history;
 }
 
-// Why equal decisions may have led elsewhere, where the logs know it.
+// Explains a difference, if the logs show a reason.
 std::string Advice(const log::History& recorded, const log::History& repeated) {
   if (recorded.sessions().front().configuration != repeated.sessions().front().configuration)
     return "; the configuration is another one, or was read by another version of Macaw";

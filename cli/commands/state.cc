@@ -23,7 +23,7 @@
 namespace macaw::cli {
 namespace {
 
-constexpr size_t kShown = 10;  // clients named in a complaint
+constexpr size_t kShown = 10;  // clients named in an error message
 
 template <typename F>
 void ForEachVersion(const server::VersionIndex& index, const F& f) {
@@ -32,7 +32,7 @@ void ForEachVersion(const server::VersionIndex& index, const F& f) {
   }
 }
 
-// The stored versions that no checkpoint names.
+// Stored versions that no checkpoint names.
 absl::StatusOr<std::vector<Attempt>> Orphans(const RunStates& states, uint64_t& stored) {
   std::vector<Attempt> orphans;
   stored = 0;
@@ -46,7 +46,7 @@ absl::StatusOr<std::vector<Attempt>> Orphans(const RunStates& states, uint64_t& 
   return orphans;
 }
 
-// ", N bytes in M files" of a store on disk.
+// ", N bytes in M files" for a store on disk.
 absl::StatusOr<std::string> RoomTaken(const RunStates& states) {
   if (states.disk == nullptr) return std::string();
   MACAW_ASSIGN_OR_RETURN(const auto usage, states.disk->UsageOnDisk());
@@ -126,7 +126,7 @@ absl::Status Sweep(const std::string& run) {
   return absl::OkStatus();
 }
 
-// The client's version in the newest checkpoint.
+// A client's version in the newest checkpoint.
 absl::StatusOr<Fence> CurrentVersion(const RunStates& states, ClientId client) {
   const Fence version = states.newest().versions.Get(client);
   if (version.counter > 0) return version;
@@ -134,7 +134,7 @@ absl::StatusOr<Fence> CurrentVersion(const RunStates& states, ClientId client) {
                                           states.newest().round.value));
 }
 
-// Norms in double, of whatever the vector holds.
+// Norms of a vector of either type, in double.
 struct Norms {
   double two = 0, largest = 0;
   uint64_t not_finite = 0;

@@ -23,7 +23,7 @@ void Part(absl::string_view name, double micros, absl::string_view what) {
   std::cout << absl::StrFormat("  %-10s %10.3f ms   %s\n", name, micros / 1e3, what);
 }
 
-// The phases of the rounds asked for, first and last.
+// The first and last phase of the requested rounds.
 absl::StatusOr<std::pair<size_t, size_t>> PhasesOf(const Timeline& timeline,
                                                    const std::string& rounds) {
   const size_t count = timeline.phases.size();
@@ -32,7 +32,7 @@ absl::StatusOr<std::pair<size_t, size_t>> PhasesOf(const Timeline& timeline,
   uint32_t from = 0, to = 0;
   if (!absl::SimpleAtoi(ends.front(), &from) || !absl::SimpleAtoi(ends.back(), &to) || from > to) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--rounds is \"", rounds, "\"; it has to be like 12 or 12:14"));
+        absl::StrCat("--rounds is \"", rounds, "\"; give a round (12) or a range (12:14)"));
   }
   const auto in = [&](const Timeline::Phase& phase) {
     return phase.round >= from && phase.round <= to;

@@ -5,7 +5,7 @@
 
 namespace macaw::cli {
 
-// `macaw timeline RUN`: where the time of a run's rounds went, and a picture of some of them.
+// `macaw timeline RUN`: prints where the time of a run's rounds went, and draws some of them.
 struct TimelineCommand {
   std::string run;
   std::string rounds;  // "12" or "12:14"; empty: the last three

@@ -25,7 +25,7 @@ using Metrics = std::vector<std::string>;
 
 constexpr char kAlgorithm[] = "algorithm.name";
 
-// Everything that can be asked of a run, by name.
+// Every value that can be shown for a run, by name.
 std::map<std::string, double> ValuesOf(const RunResult& run) {
   std::map<std::string, double> values = run.final;
   for (const auto& [metric, best] : run.bests) values["best_" + metric] = best.value;
@@ -35,7 +35,7 @@ std::map<std::string, double> ValuesOf(const RunResult& run) {
   return values;
 }
 
-// "fedavg" rather than "\"fedavg\"", which JSON needs and people do not.
+// Removes JSON's quotes: fedavg instead of "fedavg".
 std::string Unquoted(const std::string& json) {
   const bool quoted = json.size() >= 2 && json.front() == '"' && json.back() == '"';
   return quoted ? json.substr(1, json.size() - 2) : json;
@@ -60,7 +60,7 @@ std::set<std::string> KeysOf(const Runs& runs) {
   return keys;
 }
 
-// The keys in which runs differ, the algorithm first.
+// The keys whose values differ between runs, the algorithm first.
 std::vector<std::string> DifferingKeys(const Runs& runs) {
   std::vector<std::string> keys;
   const RunResult& first = runs.front();
@@ -123,7 +123,7 @@ absl::Status CheckMetrics(const Metrics& metrics, const Runs& runs) {
   return absl::OkStatus();
 }
 
-// Takes the run into the row of its configuration, unless the same run is there already.
+// Adds the run to the row of its configuration, unless it is there already.
 void Take(const RunResult& run, Comparison::Row& row, std::vector<std::string>& notes) {
   for (const RunResult& other : row.runs) {
     if (other.seed != run.seed) continue;
@@ -195,7 +195,7 @@ std::vector<uint64_t> SeedsOf(const Comparison::Row& row) {
   return seeds;
 }
 
-// Columns as people see them: a "±" is two bytes and one column.
+// The width on screen: a "±" is two bytes but one column.
 size_t WidthOf(const std::string& text) {
   return static_cast<size_t>(std::ranges::count_if(
       text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));

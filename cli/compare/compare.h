@@ -10,29 +10,28 @@
 
 namespace macaw::cli {
 
-// Runs side by side: a row per configuration, over its seeds.
+// A table of runs: one row per configuration, over its seeds.
 struct Comparison {
   struct Row {
     std::vector<std::string> settings;          // parallel to `keys`
     std::vector<RunResult> runs;                // by seed; each seed once
-    std::vector<std::optional<Spread>> values;  // parallel to `metrics`; none where a run lacks it
+    std::vector<std::optional<Spread>> values;  // parallel to `metrics`; empty if a run lacks it
   };
   std::vector<std::string> keys;     // what differs: "algorithm.name", "local.lr", …
-  std::vector<std::string> equal;    // what all have alike: "local.lr 0.05"
+  std::vector<std::string> equal;    // settings that all rows share: "local.lr 0.05"
   std::vector<std::string> metrics;  // columns of metrics.jsonl (their last value), and others
-  std::vector<Row> rows;             // in the order in which their first runs were given
-  std::vector<std::string> notes;    // what a reader of the table has to know; whole sentences
+  std::vector<Row> rows;             // ordered by their first runs
+  std::vector<std::string> notes;    // what a reader of the table must know; whole sentences
 };
 
-// The runs of the folders; a file NAME-repeat.json stands for the runs that it names. Errors name
-// the folder and what is missing in it.
+// Reads the runs in these folders; a file NAME-repeat.json stands for the runs that it lists.
+// Errors name the folder and what is missing in it.
 absl::StatusOr<std::vector<RunResult>> ReadRuns(const std::vector<std::string>& paths);
 
-// Runs with equal settings are one configuration, whatever their seeds. A metric is a column of
-// metrics.jsonl, "best_" and a metric of test rows, "rounds_to_" and an accuracy (0.5, 0.8, 0.9,
-// 0.95, 0.99), "seconds" or "rounds_per_second"; no metrics: those of test rows and the training
-// loss. An unknown one is an error that lists what there is. `registry` knows the defaults of
-// parameters.
+// Groups runs with equal settings, whatever their seeds. A metric is a column of metrics.jsonl,
+// "best_" and a metric of test rows, "rounds_to_" and an accuracy (0.5, 0.8, 0.9, 0.95, 0.99),
+// "seconds" or "rounds_per_second". No metrics: those of test rows and the training loss. For an
+// unknown metric the error lists what there is. `registry` knows the defaults of parameters.
 absl::StatusOr<Comparison> Compare(const std::vector<RunResult>& runs,
                                    std::vector<std::string> metrics,
                                    const algorithms::Registry& registry);
@@ -40,7 +39,8 @@ absl::StatusOr<Comparison> Compare(const std::vector<RunResult>& runs,
 // For people: columns aligned, "0.9402 ± 0.0021", then the notes.
 std::string TableText(const Comparison& comparison);
 
-// For programs: a line per configuration; of each metric its mean and, of several runs, deviation.
+// For programs: one line per configuration, with the mean of each metric and, for several runs, its
+// deviation.
 std::string TableCsv(const Comparison& comparison);
 
 }  // namespace macaw::cli

@@ -16,17 +16,17 @@ namespace macaw::cli {
 absl::StatusOr<std::vector<algorithms::NamedLayout>> StateItemsOf(
     const Config& config, const models::ModelSpec& spec, const algorithms::Registry& registry);
 
-// [state] as a worker wants it. `run_folder` is where the states lie unless state.path says
-// otherwise; "": nowhere. A Redis' password that its URL does not have comes from the environment
-// (MACAW_REDIS_PASSWORD).
+// The options of a worker's state store, from [state]. `run_folder` is where the states lie unless
+// state.path is set; "": no folder. If the URL of a Redis has no password, it is taken from the
+// environment (MACAW_REDIS_PASSWORD).
 state::StoreOptions StoreOptionsOf(const Config& config, const std::string& run_folder);
 
-// Puts the password of state.url, if there is one, where child processes find it: no file and no
-// command line has it. Call before there are threads.
+// Puts the password of state.url, if there is one, into the environment of child processes, so that
+// it is in no file and on no command line. Call it before any thread is started.
 void HandRedisPasswordOn(const Config& config);
 
-// Whether `macaw simulate` can run, or go on, with clients that keep a state; an error names the
-// keys of [state] and [workers] to change.
+// Whether `macaw simulate` can start, or resume, a run whose clients keep a state. An error names
+// the keys of [state] and [workers] to change.
 enum class Start { kNew, kResumed };
 absl::Status CheckStateStore(const Config& config, Start start);
 

@@ -13,12 +13,12 @@
 #include "absl/strings/str_join.h"
 #include "cli/config/fields.h"
 
-// Where a field lives: serves a constant Config and a mutable one.
+// Accesses a member of a Config, constant or mutable.
 #define AT(member) \
   [](auto& c) -> auto& { return c.member; }
 
-// How the kinds of fields are read, checked and written back; used by fields.cc and
-// special_fields.cc alone.
+// How the kinds of fields are read, checked and written. Used by fields.cc and special_fields.cc
+// only.
 namespace macaw::cli {
 
 // A closed interval unless an end is said to be open.
@@ -50,7 +50,7 @@ constexpr Range UpTo(double x, double y) {
   return {.least = x, .most = y, .open_most = true};
 }  // [x, y)
 
-// TOML's integers have 63 bits and a sign; ours end where their type does.
+// TOML's integers are signed and have 64 bits; the range of ours is that of their type.
 template <typename T>
 std::optional<T> ToInteger(const Value& value, const Range& range) {
   const int64_t* number = value.As<int64_t>();
@@ -107,7 +107,7 @@ std::string Noun() {
   return "an integer";
 }
 
-// A plain field: `at` says where in a Config it lives. A deduced lambda `[](auto& c) -> auto& { …
+// A plain field. `at` is a function from a Config to the member; a lambda `[](auto& c) -> auto& { …
 // }` serves both constant and mutable ones.
 template <typename At>
 Field Plain(std::string path, At at, std::string help, Range range = {}) {
@@ -164,7 +164,7 @@ Field List(std::string path, At at, std::string help, Range range = {}) {
   return field;
 }
 
-// A word out of a list.
+// One word of a list.
 template <typename At>
 Field Choice(std::string path, At at, std::vector<std::string> choices, std::string help) {
   Field field = Plain(std::move(path), at, std::move(help));
@@ -195,7 +195,7 @@ Field Path(std::string path, At at, std::string help) {
   return field;
 }
 
-// Left out of the effective file while `hidden` holds.
+// The field is left out of the effective file while `hidden` is true.
 template <typename Hidden>
 Field HiddenIf(Field field, Hidden hidden) {
   field.get = [get = std::move(field.get), hidden](const Config& config) -> std::optional<Value> {
@@ -204,8 +204,8 @@ Field HiddenIf(Field field, Hidden hidden) {
   return field;
 }
 
-// Of effect only while `applies` holds. To give it without is an error where `needs` says in words
-// what it takes.
+// The field has an effect only while `applies` is true. To set it otherwise is an error; `needs`
+// says in words what it requires.
 template <typename Applies>
 Field Needing(const std::string& needs, Applies applies, Field field) {
   field.applies = applies;

@@ -19,8 +19,8 @@ std::vector<std::string> Names(const std::vector<data::Choice>& choices) {
   return names;
 }
 
-// A key of data.normalise: until it is given, what the data itself suggests for it holds. A list
-// that is given may be empty, which differs from one that is left out.
+// A key of data.normalise. Until it is given it holds what the data itself suggests. A list may be
+// given as empty, which differs from not giving it.
 Field Normalise(bool NormaliseGiven::*key, Field field) {
   field.set = [key, set = field.set](Config& config, const Value& value) {
     const bool taken = set(config, value);
@@ -277,7 +277,7 @@ void AddLocal(Fields& f) {
                     "rounds of linear warm-up", AtLeast(0)));
 }
 
-void AddNode(Fields& f) {
+void AddEvaluation(Fields& f) {
   f.push_back(Plain("evaluation.every", AT(run.evaluation.every), "rounds; 0: only after the last",
                     AtLeast(0)));
   f.push_back(Plain("evaluation.chunk", AT(run.evaluation.chunk),
@@ -286,7 +286,9 @@ void AddNode(Fields& f) {
   f.push_back(
       Plain("evaluation.clients", AT(run.evaluation.clients), "every client's own test rows"));
   f.push_back(SplitsField());
+}
 
+void AddWorkers(Fields& f) {
   f.push_back(Plain("workers.processes", AT(workers.processes), "worker processes", AtLeast(1)));
   f.push_back(
       Plain("workers.owners", AT(workers.owners),
@@ -305,7 +307,9 @@ void AddNode(Fields& f) {
                     "of a client's turn to be longer by emulation.pause_seconds", Between(0, 1)));
   f.push_back(Plain("emulation.pause_seconds", AT(emulation.pause_seconds), "seconds", AtLeast(0)));
   f.push_back(Plain("emulation.seed", AT(emulation.seed), "of the pauses"));
+}
 
+void AddServer(Fields& f) {
   std::vector<std::string> policies;
   for (const auto& [name, what] : scheduler::SchedulingPolicies()) policies.push_back(name);
   f.push_back(Choice("scheduler.policy", AT(scheduler.policy), std::move(policies),
@@ -320,7 +324,9 @@ void AddNode(Fields& f) {
   f.push_back(Plain("server.workers", AT(server.workers),
                     "rounds begin with so many; 0: workers.processes and workers.owners",
                     AtLeast(0)));
+}
 
+void AddState(Fields& f) {
   f.push_back(Choice("state.store", AT(state.store), {"disk", "memory", "redis"},
                      "where client states are kept; memory: one worker process, not resumable"));
   f.push_back(Path("state.path", AT(state.path),
@@ -354,7 +360,7 @@ Field DataSourceField(const std::map<std::string, sdk::DataSource>& of_plugins) 
 
 std::vector<Field> AllFields() {
   Fields fields;
-  // Before any table, where TOML wants keys without one.
+  // Before all tables, where TOML wants keys without a table.
   Field plugins =
       List("plugins", AT(plugins), "shared libraries that add algorithms, models, data");
   plugins.is_path = true;
@@ -366,7 +372,10 @@ std::vector<Field> AllFields() {
   AddModel(fields);
   AddRound(fields);
   AddLocal(fields);
-  AddNode(fields);
+  AddEvaluation(fields);
+  AddWorkers(fields);
+  AddServer(fields);
+  AddState(fields);
   return fields;
 }
 

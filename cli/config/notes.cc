@@ -5,7 +5,7 @@
 namespace macaw::cli {
 namespace {
 
-// Whether some client has both: what its own model is trained on, and what it is tested on.
+// Whether some client has both training rows and test rows of its own.
 bool AnyCanBeTested(const data::Dataset& dataset) {
   for (uint64_t c = 0; c < dataset.info().clients; ++c) {
     const ClientId client(c);

@@ -10,9 +10,9 @@
 
 namespace macaw::cli {
 
-// What a user should know of a resolved run before it begins, a sentence each: what its algorithm
-// has to say, and that its clients' own models will not be evaluated. An algorithm that is not in
-// the registry has nothing to say; the run is refused elsewhere.
+// What a user should know about a resolved run before it begins, in sentences: the algorithm's
+// notes, and whether clients' own models will not be evaluated. For an algorithm that is not in the
+// registry the result is empty; the run is refused elsewhere.
 std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& spec,
                                  const data::Dataset& dataset,
                                  const algorithms::Registry& registry);

@@ -44,7 +44,7 @@ std::string TypeName(const ParameterValue& value) {
   }
 }
 
-// A parameter has the type of its default; an integer serves as a number.
+// A parameter has the type of its default; an integer is accepted for a number.
 std::optional<ParameterValue> ToParameter(const Value& value, const ParameterValue& like) {
   if (std::holds_alternative<double>(like)) {
     if (const int64_t* number = value.As<int64_t>()) return static_cast<double>(*number);
@@ -68,7 +68,7 @@ std::vector<Field> FieldsWith(const sdk::Catalogue& catalogue) {
   return fields;
 }
 
-// Fills one Config from several sources, the file first.
+// Fills a Config from several sources, the file first.
 class Reader {
  public:
   explicit Reader(const sdk::Catalogue& catalogue)
@@ -76,7 +76,8 @@ class Reader {
     for (const Field& field : fields_) by_path_.emplace(field.path, &field);
   }
 
-  // The document `text`, called `name`, whose relative paths start at `folder`; then the overrides.
+  // Reads the document `text`, called `name`, whose relative paths start at `folder`, and then the
+  // overrides.
   absl::Status ReadAll(const std::string& text, const std::string& name, const std::string& folder,
                        const std::vector<Override>& overrides) {
     MACAW_ASSIGN_OR_RETURN(const Value document, ParseToml(text, name));
@@ -143,7 +144,7 @@ class Reader {
   absl::Status ReadOverride(const Override& override) {
     folder_ = std::filesystem::current_path().string();
     MACAW_ASSIGN_OR_RETURN(Value value, ParseTomlValue(override.value, Place{override.place}));
-    // A key that only takes words may be given a word that looks like something else (--set
+    // If a key takes words only, an override that looks like another type is still a word (--set
     // run.name=7).
     const auto field = by_path_.find(override.key);
     if (field != by_path_.end() && field->second->expected == "a string" &&
@@ -185,7 +186,7 @@ class Reader {
     return std::move(config_);
   }
 
-  // A key that would be ignored was meant to do something.
+  // A key that would be ignored is an error, because it was meant to have an effect.
   absl::Status CheckThatAllApply() const {
     for (const std::string& path : given_) {
       const Field& field = *by_path_.at(path);
@@ -241,7 +242,7 @@ class Reader {
     return absl::OkStatus();
   }
 
-  // A path, or each of a list of them, from the folder it was written in.
+  // Makes a path, or each path of a list, absolute, starting from the folder of the file.
   void MakeAbsolute(const Field& field, Value& value) const {
     if (Array* items = std::get_if<Array>(&value.data)) {
       for (Value& item : *items) MakeAbsolute(field, item);
@@ -275,8 +276,7 @@ class Reader {
         return At(value.place, absl::StrCat(path, " must be ", TypeName(spec.default_value),
                                             ", found ", Describe(value)));
       }
-      // The registry knows ranges and choices; asked with this one parameter, its complaint is
-      // about this line.
+      // Asks the registry about this parameter alone, so that the error can name its line.
       const absl::Status checked = registry_.Complete({name, {{key, *parameter}}}).status();
       if (!checked.ok()) return At(value.place, checked.message());
       config_.algorithm_tables[name][key] = *parameter;
@@ -289,7 +289,7 @@ class Reader {
                                         absl::StrJoin(known, ", ")));
   }
 
-  // Whether some key lies below: "local", "local.lr_schedule", "algorithm".
+  // Whether `path` is the beginning of some key: "local", "local.lr_schedule", "algorithm".
   bool IsTable(const std::string& path) const {
     const auto next = by_path_.lower_bound(path + ".");
     return next != by_path_.end() && absl::StartsWith(next->first, path + ".");

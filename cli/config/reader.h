@@ -9,7 +9,7 @@
 
 namespace macaw::cli {
 
-// A key given on the command line, in the order given: the last one counts.
+// A key given on the command line. They are applied in order, so the last one counts.
 struct Override {
   std::string key;    // "local.lr"
   std::string value;  // TOML, or a bare word for a string
@@ -19,24 +19,24 @@ struct Override {
 // "section.key=value" as `--set` takes it.
 absl::StatusOr<Override> ParseOverride(const std::string& text);
 
-// The built-ins, and the plug-ins that a configuration names: its `plugins`, or those of an
-// override. Nothing else of the file is looked at.
+// The built-ins and the plug-ins that a configuration names, in its `plugins` or in an override.
+// Nothing else of the file is read.
 absl::StatusOr<sdk::Catalogue> LoadCatalogue(const std::string& path,
                                              const std::vector<Override>& overrides);
 
-// Reads and checks a whole configuration. The only thing that is not checked is what the data must
-// say first (resolve.h). Errors begin with "FILE:LINE: " or "--set …: ", name the key, what is
-// expected and what was found; for an unknown key also the one that was probably meant. Relative
-// paths start at the file's folder, those of overrides at the current one.
+// Reads and checks a whole configuration, except what depends on the data (resolve.h). Errors begin
+// with "FILE:LINE: " or "--set …: ", and name the key, what is expected and what was found; for an
+// unknown key also the one that was probably meant. Relative paths start at the file's folder;
+// those of overrides start at the current folder.
 absl::StatusOr<Config> ReadConfig(const std::string& path, const std::vector<Override>& overrides,
                                   const sdk::Catalogue& catalogue);
 
-// Only what [data] and [partition] say is needed; the rest is checked as far as it is there.
+// Requires only [data] and [partition]; what else is given is checked, too.
 absl::StatusOr<Config> ReadDataConfig(const std::string& path,
                                       const std::vector<Override>& overrides,
                                       const sdk::Catalogue& catalogue);
 
-// What ReadConfig does, for a text that stands in `folder` under the name `name`.
+// Like ReadConfig, for a text as if it were a file `name` in `folder`.
 absl::StatusOr<Config> ParseConfig(const std::string& text, const std::string& name,
                                    const std::string& folder,
                                    const std::vector<Override>& overrides,

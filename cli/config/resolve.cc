@@ -75,7 +75,7 @@ absl::Status ResolveModel(Config& config, const data::DatasetInfo& info) {
   return absl::OkStatus();
 }
 
-// "0.5", or "[0.4, 0.5, 0.6]" of several channels; many are cut short.
+// "0.5", or "[0.4, 0.5, 0.6]" for several channels; long lists are shortened.
 std::string NumbersText(const std::vector<double>& numbers) {
   constexpr size_t kShown = 6;
   if (numbers.size() == 1) return absl::StrCat(numbers[0]);
@@ -124,13 +124,13 @@ absl::Status ResolveCohort(Config& config, const data::DatasetInfo& info) {
     return absl::InvalidArgumentError(absl::StrCat(
         "cohort.size is ", cohort.size, ", but there are only ", info.clients, " clients"));
   }
-  // "Everybody" is everybody who can train, however the partition fell.
+  // A cohort of everybody means everybody who can train, whatever the partition gives.
   cohort.size = std::min(cohort.size, TrainClients(config.run));
   if (cohort.weight == WeightPolicy::kTokens && info.train_tokens == 0) {
     return absl::InvalidArgumentError(absl::StrCat("cohort.weight = \"tokens\", but the rows of ",
                                                    info.name, " are not sequences of tokens"));
   }
-  // What the server would say to it, once it has the clients' sizes.
+  // The same check that the server makes once it knows the clients' sizes.
   return scheduler::MakeSampler(cohort, std::vector<uint32_t>(TrainClients(config.run), 1))
       .status();
 }
@@ -214,7 +214,8 @@ absl::StatusOr<FlatVector> InitialWeights(const Config& config, const models::Mo
   if (config.model_init == "zero") {
     FlatVector weights = models::InitialModel(spec, config.run.model.seed);
     const uint64_t bytes = spec.layout->parameter_size() * SizeOf(spec.layout->dtype());
-    std::fill_n(weights.view().bytes.data(), bytes, std::byte{0});  // buffers start as they do
+    // Buffers keep their initial values.
+    std::fill_n(weights.view().bytes.data(), bytes, std::byte{0});
     return weights;
   }
   absl::StatusOr<FlatVector> weights = ReadModel(config.model_init, spec.layout);

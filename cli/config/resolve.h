@@ -11,29 +11,29 @@
 
 namespace macaw::cli {
 
-// Fills in what only the data can say (task, input shape, classes, normalisation, cohort from a
-// fraction) and checks what only the two together can: afterwards the configuration stands alone,
-// and the server needs no data. A plug-in's model becomes its layers. Resolving twice changes
-// nothing. Errors name the keys that do not fit and what the data has.
+// Fills in what depends on the data (task, input shape, classes, normalisation, a cohort given as a
+// fraction), and checks the configuration against the data. A plug-in's model becomes its layers.
+// Afterwards the configuration is complete, and the server needs no data. Resolving twice changes
+// nothing. Errors name the keys that do not fit, and what the data has.
 absl::Status Resolve(Config& config, const data::DatasetInfo& info,
                      const sdk::Catalogue& catalogue);
 
-// The keys of data.normalise that are not given, from the data: afterwards all are given.
+// Sets the keys of data.normalise that are not given from the data; afterwards all are given.
 void FillNormalise(Config& config, const data::DatasetInfo& info);
 
 // For people: "(x / 255 - 0.1307) / 0.3081", or "x, as stored".
 std::string NormaliseText(const TransformConfig& transform);
 
-// What a task other than "auto" is.
+// The TaskKind of a task name other than "auto".
 TaskKind TaskOf(const std::string& task);
 
 // The model that a resolved configuration describes. An error names [model].
 absl::StatusOr<models::ModelSpec> SpecOf(const Config& config);
 
-// Its weights before round 1: from the seed, or from model.init.
+// The weights before round 1: from the seed, or from model.init.
 absl::StatusOr<FlatVector> InitialWeights(const Config& config, const models::ModelSpec& spec);
 
-// Slots of each worker process: as configured, or the cores of this machine shared out.
+// Slots per worker process: as configured, or this machine's cores divided by the processes.
 uint32_t SlotsPerProcess(const WorkersSection& workers);
 
 }  // namespace macaw::cli

@@ -17,8 +17,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Has a place of its own in a summary, names files and folders, or is filled in from the data or
-// from a file whose name is a setting.
+// Keys that are not settings: a summary shows them elsewhere, they name files and folders, or they
+// follow from the data or from a file whose name is a setting.
 bool SaidElsewhere(const std::string& key) {
   static const std::set<std::string> kElsewhere = {
       "data.class_names",
@@ -39,7 +39,7 @@ bool SaidElsewhere(const std::string& key) {
   return kElsewhere.contains(key);
 }
 
-// A section's seed, which follows run.seed unless it is given.
+// A section's seed; it equals run.seed unless it is given.
 std::optional<uint64_t> SeedAt(const std::string& key, const Config& config) {
   if (key == "data.seed") return config.data.seed;
   if (key == "partition.seed") return config.partition.seed;

@@ -9,21 +9,21 @@
 
 namespace macaw::cli {
 
-// What a configuration says that is not the default and that decides a result: a JSON object from
-// key to value, {"cohort.size": 50, "local.lr": 0.05}. Left out are the run's name, its seeds
-// (those of single sections only where they are run.seed), what the data itself says, and where and
-// how the run is computed. Of a path only the last part is there, of a plug-in its name, version
-// and digest: two runs of one experiment say the same on two machines.
+// The settings that differ from their defaults and decide a result, as a JSON object from key to
+// value: {"cohort.size": 50, "local.lr": 0.05}. Left out are the run's name, seeds that equal
+// run.seed (and run.seed itself), what follows from the data, and where and how the run is
+// computed. Of a path only the last part is kept, of a plug-in its name, version and digest. So two
+// runs of one experiment have the same settings on two machines.
 std::string SettingsJson(const Config& config, const algorithms::Registry& registry);
 
-// The default of a key, or of a parameter of a built-in algorithm ("algorithm.fedprox.mu"), as JSON
-// text; "" where there is none.
+// The default of a key, or of a parameter of a built-in algorithm ("algorithm.fedprox.mu"), as
+// JSON; "" if there is none.
 std::string DefaultOf(const std::string& key, const algorithms::Registry& registry);
 
-// Parameters that are given to algorithms other than the run's: "algorithm.fedprox.mu".
+// Parameters that are given for algorithms other than the run's: "algorithm.fedprox.mu".
 std::vector<std::string> UnusedParameters(const Config& config);
 
-// Whether a key only says where and how a run is computed, and never what comes out.
+// Whether a key only says where and how a run is computed, and cannot change its result.
 bool OnlyComputes(absl::string_view key);
 
 }  // namespace macaw::cli

@@ -24,7 +24,8 @@ Field DTypeField() {
 }
 
 namespace {
-constexpr const char* kWeightPolicies[] = {"examples", "uniform", "tokens"};  // by WeightPolicy
+// Indexed by WeightPolicy.
+constexpr const char* kWeightPolicies[] = {"examples", "uniform", "tokens"};
 }  // namespace
 
 Field WeightField() {
@@ -49,7 +50,7 @@ Field WeightField() {
   return field;
 }
 
-// "auto", or a plain boolean.
+// "auto" or a boolean.
 Field ResidentField() {
   Field field = Choice("data.resident", AT(data.resident), {"auto", "true", "false"},
                        "kept in memory, or read and generated on demand");
@@ -67,7 +68,7 @@ Field ResidentField() {
 
 namespace {
 
-// A column's name or its number from 0.
+// A column's name, or its number from 0.
 template <typename At>
 Field ColumnField(std::string path, At at, std::string help) {
   Field field = Plain(std::move(path), at, std::move(help));
@@ -124,7 +125,7 @@ Field SplitsField() {
       if (word == nullptr || (*word != "test" && *word != "train")) return false;
       (*word == "test" ? test : train) = true;
     }
-    if (test + train != static_cast<int>(array->size())) return false;  // one of them twice
+    if (test + train != static_cast<int>(array->size())) return false;  // a word is there twice
     config.run.evaluation.train = train;
     return set(config, value);
   };

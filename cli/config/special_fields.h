@@ -4,7 +4,7 @@
 
 namespace macaw::cli {
 
-// The keys whose values no plain kind of field_types.h reads: used by fields.cc alone.
+// Keys whose values none of the plain kinds of field_types.h can read. Used by fields.cc only.
 Field DTypeField();
 Field WeightField();
 Field ResidentField();

@@ -10,11 +10,12 @@ namespace macaw::cli {
 namespace {
 
 struct Synonym {
-  absl::string_view theirs;  // the last part of their key, lower case, '-' as '_'
+  absl::string_view theirs;  // the last part of their key, in lower case, with '-' as '_'
   absl::string_view ours;
 };
 
-// FedML, Flower, FedScale, LEAF, NIID-bench, FedLab, pfl-research and plain habit.
+// Names used by FedML, Flower, FedScale, LEAF, NIID-bench, FedLab and pfl-research, and other
+// common ones.
 constexpr Synonym kSynonyms[] = {
     {"comm_round", "run.rounds"},
     {"comm_rounds", "run.rounds"},
@@ -162,8 +163,7 @@ std::string NearestKey(absl::string_view key, const std::vector<std::string>& kn
   const absl::string_view name = LastPart(wanted);
   const absl::string_view table = TablePart(wanted);
 
-  // A slip of the finger within the table it stands in comes before any other table's key of that
-  // name.
+  // A misspelling within the same table is tried before a key of that name in another table.
   const std::string* nearest = nullptr;
   size_t nearest_distance = 0;
   for (const std::string& candidate : known) {

@@ -13,7 +13,7 @@
 namespace macaw::cli {
 namespace {
 
-// `file` is empty where every value has one and the same place.
+// `file` is empty if all values have the same place.
 Value Convert(const toml::node& node, const std::string& file, const Place& place) {
   Value value;
   value.place = file.empty() ? place : Place{absl::StrCat(file, ":", node.source().begin.line)};
@@ -46,7 +46,7 @@ Value Convert(const toml::node& node, const std::string& file, const Place& plac
       break;
     }
     default:
-      break;  // dates and times: no key takes one
+      break;  // dates and times, which no key takes
   }
   return value;
 }
@@ -70,8 +70,8 @@ absl::StatusOr<Value> ParseTomlValue(absl::string_view text, const Place& place)
     const toml::table parsed = toml::parse(document);
     if (parsed.size() == 1) return Convert(*parsed.get("value"), "", place);
   } catch (const toml::parse_error& error) {
-    // Only what was meant as a list, table or quoted string is worth a syntax error; "idx" and
-    // "2.x" are words.
+    // A syntax error is reported only for what looks like a list, a table or a quoted string. "idx"
+    // and "2.x" are words.
     const absl::string_view trimmed = absl::StripAsciiWhitespace(text);
     if (!trimmed.empty() && absl::StrContains("[{\"'", trimmed[0])) {
       const std::string_view what = error.description();

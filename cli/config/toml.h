@@ -8,12 +8,11 @@
 
 namespace macaw::cli {
 
-// Parses a whole document into a Table; every value knows its place ("NAME:LINE"). Syntax errors,
-// repeated keys included, name the line.
+// Parses a whole document into a Table; every value has its place ("NAME:LINE"). Syntax errors and
+// repeated keys name the line.
 absl::StatusOr<Value> ParseToml(absl::string_view text, const std::string& name);
 
-// Parses what stands behind the "=" of `--set key=value`: any TOML value, and a bare word is a
-// string.
+// Parses the value in `--set key=value`: any TOML value; a bare word is a string.
 absl::StatusOr<Value> ParseTomlValue(absl::string_view text, const Place& place);
 
 }  // namespace macaw::cli

@@ -28,7 +28,7 @@ std::string Quoted(absl::string_view text) {
   return out + '"';
 }
 
-// The shortest text that reads back as the same double; always recognisable as a float.
+// The shortest text that parses to the same double and is recognisable as a float.
 std::string FloatText(double number) {
   if (std::isnan(number)) return "nan";
   if (std::isinf(number)) return number > 0 ? "inf" : "-inf";

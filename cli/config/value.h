@@ -10,8 +10,7 @@
 
 namespace macaw::cli {
 
-// Where a value was written, as it stands at the head of a message: "runs.toml:12" or "--set
-// local.lr=fast".
+// Where a value was written, as it begins a message: "runs.toml:12" or "--set local.lr=fast".
 struct Place {
   std::string text;
 };
@@ -20,8 +19,8 @@ struct Value;
 using Array = std::vector<Value>;
 using Table = std::vector<std::pair<std::string, Value>>;  // in the order of the file
 
-// A TOML value without the TOML library: only toml.cc sees that one. std::monostate is a kind that
-// no key takes (dates and times).
+// A TOML value that does not need the TOML library (only toml.cc uses that). std::monostate stands
+// for dates and times, which no key takes.
 struct Value {
   std::variant<std::monostate, bool, int64_t, double, std::string, Array, Table> data;
   Place place{};
@@ -32,13 +31,13 @@ struct Value {
   }
 };
 
-// What people are told they wrote: `"fast"`, `3`, `[1, 2]`, `a table`.
+// A value as shown in messages: `"fast"`, `3`, `[1, 2]`, `a table`.
 std::string Describe(const Value& value);
 
 // The value as TOML that parses back to the same value, bit for bit.
 std::string ToToml(const Value& value);
 
-// A table's key as TOML: bare where that is allowed, quoted otherwise.
+// A table's key as TOML, quoted where that is required.
 std::string TomlKey(absl::string_view key);
 
 }  // namespace macaw::cli

@@ -13,8 +13,8 @@
 namespace macaw::cli {
 namespace {
 
-// Lines by table, tables in the order of their first line. A table's own keys come before its
-// sub-tables'.
+// Collects lines by table; tables are in the order of their first line. A table's own keys come
+// before its sub-tables.
 class TomlText {
  public:
   void Add(const std::string& path, const std::string& line) {
@@ -29,7 +29,7 @@ class TomlText {
     std::string text;
     for (const auto& [table, lines] : tables_) {
       absl::StrAppend(&text, text.empty() ? "" : "\n");
-      if (!table.empty()) absl::StrAppend(&text, "[", table, "]\n");  // else the keys at the top
+      if (!table.empty()) absl::StrAppend(&text, "[", table, "]\n");  // else keys at the top
       absl::StrAppend(&text, lines);
     }
     return text;
@@ -85,7 +85,7 @@ std::string ConfigHelp(const algorithms::Registry& registry) {
   TomlText text;
   const Config defaults;
   for (const Field& field : AllFields()) {
-    // A key that is left out of files by default has no default worth showing but "".
+    // A key that is left out of files by default is shown with the default "".
     std::optional<Value> value = field.get(defaults);
     const std::string shown = value.has_value() ? ToToml(*value) : "…";
     text.Add(field.path, HelpLine(KeyOf(field.path), shown, field.help, field.expected));

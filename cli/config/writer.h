@@ -7,11 +7,12 @@
 
 namespace macaw::cli {
 
-// The whole configuration, defaults included, as a file that reads back to the same Config
-// (config.toml of a run).
+// The whole configuration, defaults included, as a file that parses to the same Config (config.toml
+// of a run).
 std::string EffectiveToml(const Config& config);
 
-// Every key with default, range and meaning, as a commented file: `macaw simulate --help-config`.
+// Every key with its default, range and meaning, as a commented file: `macaw simulate
+// --help-config`.
 std::string ConfigHelp(const algorithms::Registry& registry);
 
 // "0.1", "true", "fast": a parameter as TOML.

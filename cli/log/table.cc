@@ -15,7 +15,7 @@ namespace {
 
 namespace log = server::log;
 
-constexpr size_t kDigits = 12;  // of a digest: enough to tell two apart by eye
+constexpr size_t kDigits = 12;  // digits of a digest: enough to compare two by eye
 
 struct Cells {
   std::string who;
@@ -33,7 +33,7 @@ std::string Line(const std::string& time, const std::string& place, const std::s
                  const std::string& who, const std::string& clients, const std::string& why) {
   std::string line =
       absl::StrFormat("%12s %8s  %-12s  %-14s %8s  %s", time, place, what, who, clients, why);
-  // What nodes say may have line ends of its own.
+  // A text that a node sent may contain line breaks.
   line = absl::StrReplaceAll(line, {{"\n", " | "}, {"\r", ""}});
   return absl::StrCat(line.substr(0, line.find_last_not_of(' ') + 1), "\n");
 }

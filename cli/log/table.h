@@ -9,14 +9,15 @@
 
 namespace macaw::cli {
 
-// A run's log of rounds as lines for people: time, round.phase, what, who, how many clients, why.
+// Formats a run's log of rounds for people: time, round.phase, event, node, number of clients,
+// reason.
 class LogTable {
  public:
   static std::string Head();
-  // With a line for each client that the record gives up; each ends with a newline. Nodes are
-  // named as the records before said.
+  // The lines of a record, each with a newline: one for the record and one for each client that it
+  // gives up. Nodes have the names given in earlier records.
   std::string Lines(const server::log::Entry& entry, server::log::Standing standing);
-  // For those whose lines are not wanted: keeps the nodes' names.
+  // Remembers the nodes' names of a record that is not printed.
   void PassOver(const server::log::Record& record);
 
  private:

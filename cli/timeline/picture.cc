@@ -15,7 +15,7 @@ constexpr double kFoot = 34;
 constexpr const char* kPrepare = "#c77d2e";
 constexpr const char* kTrain = "#d5dde6";
 constexpr const char* kApply = "#7b4fa3";
-// Clients take turns with these, and each round with another pair.
+// Colours of clients: neighbours alternate between two, and each round uses another pair.
 constexpr std::array<std::array<const char*, 2>, 2> kClients = {
     {{"#1f5fa8", "#5b93cf"}, {"#3f8f5b", "#7dbd92"}}};
 
@@ -41,7 +41,7 @@ std::string Time(double micros) {
                       : absl::StrFormat("%.4g s", micros / 1e6);
 }
 
-// 1, 2 or 5 times a power of ten: some ten of them in `span`.
+// The distance between ticks: 1, 2 or 5 times a power of ten, about ten of them in `span`.
 double TickOf(double span) {
   const double power = std::pow(10, std::floor(std::log10(span / 10)));
   for (const double step : {1, 2, 5}) {
@@ -50,68 +50,105 @@ double TickOf(double span) {
   return 10 * power;
 }
 
+// Draws the phases [first, last]: a row for the server, then one for each slot that trains in them.
+class Drawing {
+ public:
+  Drawing(const Timeline& timeline, size_t first, size_t last)
+      : timeline_(timeline), first_(first), last_(last) {
+    begin_ = timeline.phases[first].opened;
+    end_ = begin_ + 1;
+    for (size_t i = first; i <= last; ++i) {
+      const Timeline::Phase& phase = timeline.phases[i];
+      begin_ = std::min(begin_, phase.opened);
+      end_ = std::max(end_, phase.closed);
+      for (const Timeline::Turn& turn : phase.turns) places_.push_back(turn.place);
+    }
+    std::ranges::sort(places_);
+    places_.erase(std::ranges::unique(places_).begin(), places_.end());
+  }
+
+  std::string Svg() const {
+    std::string out = absl::StrFormat(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" "
+        "font-family=\"sans-serif\" font-size=\"11\">\n"
+        "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
+        kWidth, Bottom() + kFoot);
+    absl::StrAppend(&out, Ticks(), RowNames());
+    for (size_t i = first_; i <= last_; ++i) {
+      absl::StrAppend(&out, ServerBars(timeline_.phases[i]), ClientBars(timeline_.phases[i]));
+    }
+    absl::StrAppend(&out, "</svg>\n");
+    return out;
+  }
+
+ private:
+  double X(double time) const {
+    return kLeft + (time - begin_) / (end_ - begin_) * (kWidth - kLeft - kRight);
+  }
+  static double Row(size_t index) { return kHead + kRow * static_cast<double>(index); }
+  double Bottom() const { return Row(places_.size() + 1); }
+
+  std::string Ticks() const {
+    std::string out;
+    const double tick = TickOf(end_ - begin_);
+    for (double time = 0; time <= end_ - begin_; time += tick) {
+      absl::StrAppend(&out,
+                      absl::StrFormat("<path d=\"M%.1f %.1fV%.1f\" stroke=\"#eeeeee\"/>\n",
+                                      X(begin_ + time), kHead - 4, Bottom()),
+                      Text(X(begin_ + time), Bottom() + 14, Time(time), "middle"));
+    }
+    return out;
+  }
+
+  std::string RowNames() const {
+    std::string out = Text(kLeft - 8, Row(0) + 12, "server", "end");
+    for (size_t i = 0; i < places_.size(); ++i) {
+      const auto worker = timeline_.workers.find(places_[i].first);
+      const std::string name = worker == timeline_.workers.end() ? "worker" : worker->second.name;
+      absl::StrAppend(&out, Text(kLeft - 8, Row(i + 1) + 12,
+                                 absl::StrCat(name, ", slot ", places_[i].second), "end"));
+    }
+    return out;
+  }
+
+  std::string ServerBars(const Timeline::Phase& phase) const {
+    const std::string name = NameOf(phase);
+    return absl::StrCat(Text(X(phase.opened), kHead - 10, name, "start"),
+                        Bar(X(phase.opened), X(phase.ready), Row(0), kPrepare,
+                            absl::StrCat(name, ", prepare: ", Time(phase.ready - phase.opened))),
+                        Bar(X(phase.ready), X(phase.gathered), Row(0), kTrain,
+                            absl::StrCat(name, ", train: ", Time(phase.gathered - phase.ready))),
+                        Bar(X(phase.gathered), X(phase.closed), Row(0), kApply,
+                            absl::StrCat(name, ", apply: ", Time(phase.closed - phase.gathered))));
+  }
+
+  std::string ClientBars(const Timeline::Phase& phase) const {
+    std::string out;
+    std::map<Timeline::Place, size_t> turns;
+    for (const Timeline::Turn& turn : phase.turns) {
+      const auto place = std::ranges::lower_bound(places_, turn.place) - places_.begin();
+      absl::StrAppend(
+          &out, Bar(X(turn.start), X(turn.start + turn.length), Row(static_cast<size_t>(place) + 1),
+                    kClients[phase.round % 2][turns[turn.place]++ % 2],
+                    absl::StrCat(turn.name, ", ", NameOf(phase), ": ", Time(turn.length))));
+    }
+    return out;
+  }
+
+  static std::string NameOf(const Timeline::Phase& phase) {
+    return absl::StrCat("round ", phase.round);
+  }
+
+  const Timeline& timeline_;
+  const size_t first_, last_;
+  double begin_ = 0, end_ = 0;           // of the picture, in microseconds
+  std::vector<Timeline::Place> places_;  // the slots that train in these phases, sorted
+};
+
 }  // namespace
 
 std::string Picture(const Timeline& timeline, size_t first, size_t last) {
-  double begin = timeline.phases[first].opened, end = begin + 1;
-  for (size_t i = first; i <= last; ++i) {
-    begin = std::min(begin, timeline.phases[i].opened);
-    end = std::max(end, timeline.phases[i].closed);
-  }
-  const auto x = [&](double time) {
-    return kLeft + (time - begin) / (end - begin) * (kWidth - kLeft - kRight);
-  };
-  std::vector<Timeline::Place> places;  // those that train here
-  for (size_t i = first; i <= last; ++i) {
-    for (const Timeline::Turn& turn : timeline.phases[i].turns) places.push_back(turn.place);
-  }
-  std::ranges::sort(places);
-  places.erase(std::ranges::unique(places).begin(), places.end());
-  const auto row = [&](size_t index) { return kHead + kRow * static_cast<double>(index); };
-  const double bottom = row(places.size() + 1);
-
-  std::string out = absl::StrFormat(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" "
-      "font-family=\"sans-serif\" font-size=\"11\">\n"
-      "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
-      kWidth, bottom + kFoot);
-  const double tick = TickOf(end - begin);
-  for (double time = 0; time <= end - begin; time += tick) {
-    absl::StrAppend(&out,
-                    absl::StrFormat("<path d=\"M%.1f %.1fV%.1f\" stroke=\"#eeeeee\"/>\n",
-                                    x(begin + time), kHead - 4, bottom),
-                    Text(x(begin + time), bottom + 14, Time(time), "middle"));
-  }
-  absl::StrAppend(&out, Text(kLeft - 8, row(0) + 12, "server", "end"));
-  for (size_t i = 0; i < places.size(); ++i) {
-    const auto worker = timeline.workers.find(places[i].first);
-    absl::StrAppend(
-        &out, Text(kLeft - 8, row(i + 1) + 12,
-                   absl::StrCat(worker == timeline.workers.end() ? "worker" : worker->second.name,
-                                ", slot ", places[i].second),
-                   "end"));
-  }
-  for (size_t i = first; i <= last; ++i) {
-    const Timeline::Phase& phase = timeline.phases[i];
-    const std::string name = absl::StrCat("round ", phase.round);
-    absl::StrAppend(&out, Text(x(phase.opened), kHead - 10, name, "start"),
-                    Bar(x(phase.opened), x(phase.ready), row(0), kPrepare,
-                        absl::StrCat(name, ", prepare: ", Time(phase.ready - phase.opened))),
-                    Bar(x(phase.ready), x(phase.gathered), row(0), kTrain,
-                        absl::StrCat(name, ", train: ", Time(phase.gathered - phase.ready))),
-                    Bar(x(phase.gathered), x(phase.closed), row(0), kApply,
-                        absl::StrCat(name, ", apply: ", Time(phase.closed - phase.gathered))));
-    std::map<Timeline::Place, size_t> turns;
-    for (const Timeline::Turn& turn : phase.turns) {
-      const auto place = std::ranges::lower_bound(places, turn.place) - places.begin();
-      absl::StrAppend(
-          &out, Bar(x(turn.start), x(turn.start + turn.length), row(static_cast<size_t>(place) + 1),
-                    kClients[phase.round % 2][turns[turn.place]++ % 2],
-                    absl::StrCat(turn.name, ", ", name, ": ", Time(turn.length))));
-    }
-  }
-  absl::StrAppend(&out, "</svg>\n");
-  return out;
+  return Drawing(timeline, first, last).Svg();
 }
 
 }  // namespace macaw::cli

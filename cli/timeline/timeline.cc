@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// One event of the file into `timeline`. A worker's turns follow their phase.
+// Adds one event of the file to `timeline`. In the file a phase comes before its clients' turns.
 void Take(const Json& event, Timeline& timeline) {
   const std::string name = event.value("name", "");
   const auto process = event.value("pid", uint64_t{0});
@@ -91,7 +91,7 @@ TimeSpent Spent(const Timeline& timeline) {
     }
     for (auto& [place, turns] : slots) {
       std::ranges::sort(turns);
-      if (phase.shown_every > 1) break;  // not all turns are there
+      if (phase.shown_every > 1) break;  // some turns were left out
       for (size_t i = 1; i < turns.size(); ++i, ++gap_count)
         gaps += turns[i].first - turns[i - 1].second;
     }

@@ -1,7 +1,6 @@
-// Assumes that predicted times are right: longest client first, each to the slot that would finish
+// Assumes that predicted times are right. Longest client first, each to the slot that would finish
 // it first (Graham 1969: within 4/3 of optimal on equal slots; Gonzalez, Ibarra and Sahni 1977:
-// within 2 on slots of different speed), and a worker keeps its queue. Best where predictions are
-// exact.
+// within 2 on slots of different speed); a worker keeps its queue. Best if predictions are exact.
 #include "absl/strings/str_cat.h"
 #include "scheduler/policies/policies.h"
 #include "scheduler/policies/slots.h"

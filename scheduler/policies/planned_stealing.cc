@@ -1,8 +1,9 @@
-// Assumes that predicted times are right on average and wrong for the single client, and that
-// asking the server costs little beside a client. Starts from the plan of longest_first, but hands
-// it out in pieces; what is not handed out yet is planned anew as slots report back (dispatch.h),
-// so that wrong predictions even out and a slot never waits while a client that it should have is
-// unstarted. A phase of milliseconds goes out whole: asking again would cost more than it evens.
+// Assumes that predicted times are right on average but wrong for a single client, and that a
+// request to the server is cheap compared with a client. Starts with the plan of longest_first and
+// hands it out in pieces. Clients that are not handed out are planned anew as slots report back
+// (dispatch.h), so wrong predictions even out, and no slot waits while a client that it should
+// train has not started. A phase of a few milliseconds is handed out at once, because further
+// requests would cost more than they gain.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"

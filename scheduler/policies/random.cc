@@ -1,5 +1,5 @@
-// Assumes nothing: clients in an order drawn from seed and round, and whoever is idle takes the
-// next one (pull). Never idle before the end, but a long client may come last.
+// Assumes nothing: clients are in a random order, drawn from seed and round, and an idle slot takes
+// the next one (pull). No slot is idle before the end, but a long client may come last.
 #include "core/random.h"
 
 #include "absl/strings/str_cat.h"

@@ -1,5 +1,5 @@
-// Assumes that all clients and all slots are equal: client i goes to slot i modulo the slots, and a
-// worker keeps what it was given. The plainest thing that works; here to compare with.
+// Assumes that all clients and all slots are equal: client i goes to slot i modulo the number of
+// slots, and a worker keeps its queue. The simplest policy that works; for comparison.
 #include "absl/strings/str_cat.h"
 #include "scheduler/policies/policies.h"
 #include "scheduler/policies/slots.h"

@@ -28,16 +28,17 @@ std::string Scene(size_t clients, std::span<const WorkerInfo> workers) {
 
 void Append(WorkerQueue& queue, const CohortEntry& entry) {
   queue.queue.push_back(entry);
-  queue.finish += queue.worker.costs.Seconds(WorkOf(entry), queue.worker.worker) /
-                  static_cast<double>(queue.worker.slots);
+  queue.finish +=
+      queue.worker.costs.Seconds(WorkOf(entry)) / static_cast<double>(queue.worker.slots);
 }
 
 void PlaceLongestFirst(const Cohort& cohort, std::span<const WorkerInfo> workers, Plan& plan) {
   std::vector<std::pair<double, const CohortEntry*>> order;
   order.reserve(cohort.entries.size());
-  // One scale for everybody: the first worker's, since devices differ in speed more than in shape.
+  // Measures all queues by the first worker's costs, because devices differ more in speed than in
+  // the shape of their costs.
   for (const CohortEntry& entry : cohort.entries)
-    order.emplace_back(workers[0].costs.Anywhere(WorkOf(entry)), &entry);
+    order.emplace_back(workers[0].costs.WithoutState(WorkOf(entry)), &entry);
   std::stable_sort(order.begin(), order.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   Placement placement(workers);

@@ -12,11 +12,12 @@ namespace macaw::scheduler {
 
 // A plan with an empty queue for each worker.
 Plan EmptyPlan(std::span<const WorkerInfo> workers, HandOut hand_out);
-// The worker of each slot, as an index; worker by worker.
+// The worker (as an index) of each slot, worker by worker.
 std::vector<size_t> SlotOwners(std::span<const WorkerInfo> workers);
-// "100 clients on 4 slots of 2 workers".
+// A description such as "100 clients on 4 slots of 2 workers".
 std::string Scene(size_t clients, std::span<const WorkerInfo> workers);
-// Appends to a worker's queue and to its predicted finish, as if its slots shared evenly.
+// Appends to a worker's queue, and adds to its predicted finish as if its slots shared the work
+// evenly.
 void Append(WorkerQueue& queue, const CohortEntry& entry);
 // Longest client first, each to the slot that would finish it first (placement.h).
 void PlaceLongestFirst(const Cohort& cohort, std::span<const WorkerInfo> workers, Plan& plan);

@@ -1,5 +1,6 @@
-// Assumes that all clients and all slots are equal, like round_robin, but gives each slot one run
-// of neighbouring clients of the cohort (array-split), which keeps neighbours in the data together.
+// Assumes that all clients and all slots are equal, like round_robin, but gives each slot a run of
+// consecutive clients of the cohort (array-split), so that clients with neighbouring data stay
+// together.
 #include "absl/strings/str_cat.h"
 #include "scheduler/policies/policies.h"
 #include "scheduler/policies/slots.h"

@@ -14,7 +14,7 @@ using training::Stage;
 using training::StageKind;
 using training::StageOutcome;
 
-// The paired gradient of Mime's hook. The batch is always the full one.
+// The paired gradient for Mime's hook; every batch is the full one.
 class FullBatch final : public training::StepGradients {
  public:
   FullBatch(const Objective& objective, const LayoutPtr& layout)

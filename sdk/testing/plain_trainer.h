@@ -16,7 +16,7 @@ namespace macaw::algorithms {
 // A model's parameters in layout order, without gaps and buffers.
 using Numbers = std::vector<double>;
 
-// What a test client minimises. Thread-safe.
+// A test client's objective. Thread-safe.
 class Objective {
  public:
   virtual ~Objective() = default;
@@ -36,11 +36,11 @@ class Quadratic final : public Objective {
   std::array<double, 2> b_;
 };
 
-// Carries out plans on one client's objective: every batch is the full one. Steps: `local.steps`,
-// or epochs · examples where that is 0. The step itself is the trainers' own
-// (training/local_optimizer.h). Buffers, if the layout has any, move a tenth of the way to
-// `examples` each step, as statistics would. Hooks may correct gradients; a loss hook, which needs
-// LibTorch, is refused. The outcomes' vectors live until the next Run. One thread.
+// Carries out plans on one client's objective; every batch is the full one. It takes `local.steps`
+// steps, or epochs · examples if that is 0, with the trainers' own step
+// (training/local_optimizer.h). Buffers in the layout move a tenth of the way to `examples` in each
+// step, as statistics would. Hooks may correct gradients; a loss hook, which needs LibTorch, is
+// refused. The vectors of outcomes are valid until the next Run. One thread.
 class PlainTrainer {
  public:
   explicit PlainTrainer(LayoutPtr layout);
@@ -60,7 +60,7 @@ class PlainTrainer {
   std::vector<FlatVector> ends_;
 };
 
-// A layout of one tensor "x".
+// A layout with one tensor "x".
 LayoutPtr Plain(int64_t size, DType dtype);
 
 Numbers NumbersOf(ConstVectorView vector);

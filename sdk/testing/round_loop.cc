@@ -15,7 +15,7 @@
 namespace macaw::algorithms {
 namespace {
 
-// A test's own mistake: says it and stops, wherever it happens.
+// For errors in the test itself: prints the message and aborts.
 template <typename T>
 T Must(absl::StatusOr<T> value) {
   if (!value.ok()) {
@@ -50,7 +50,7 @@ const Numbers& Q4UniformOptimum() {
 double Distance(const Numbers& a, const Numbers& b) {
   double largest = a.size() == b.size() ? 0 : INFINITY;
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-    // A NaN is far from everything.
+    // NaN counts as infinitely far.
     if (!(std::fabs(a[i] - b[i]) <= largest)) largest = std::fabs(a[i] - b[i]);
   }
   return std::isnan(largest) ? INFINITY : largest;
@@ -116,7 +116,7 @@ ClientContext RoundLoop::Context(size_t client, std::span<const ConstVectorView>
 
 absl::Status RoundLoop::Round(const std::vector<size_t>& cohort, const std::set<size_t>& lost) {
   ++round_;
-  // A client named m times trains once and counts m-fold.
+  // A client that is named m times trains once and counts m times.
   std::vector<std::pair<size_t, uint32_t>> turns;
   for (const size_t client : cohort) {
     const auto known = std::ranges::find(turns, client, &std::pair<size_t, uint32_t>::first);

@@ -14,23 +14,23 @@ namespace macaw::algorithms {
 struct TestPopulationClient {
   std::shared_ptr<const Objective> objective;
   uint32_t examples = 1;
-  uint32_t steps = 0;  // > 0: of this client alone
+  uint32_t steps = 0;  // > 0: for this client only
 };
 
-// The four clients of the oracle Q4, with 1, 2, 3 and 4 examples.
+// The four clients of the example Q4, with 1, 2, 3 and 4 examples.
 std::vector<TestPopulationClient> Q4();
 const Numbers& Q4Optimum();         // of Σ p_i f_i
 const Numbers& Q4UniformOptimum();  // of the plain mean
 
-// A federation in one function call: every room's part of a round, without the rooms. Configure →
-// Prepare → trainer → Conclude → exact sum → Apply, phase after phase, with client states that move
-// in the last phase only, and stragglers that do a part of their work (Options::cohort). A
-// description is taken as it is: MakeSchema's refusals have tests of their own. A plug-in's tests
-// use it as those of the built-ins do (sdk/README.md); what it cannot go on with ends the process.
+// A federation in one function call: Configure → Prepare → trainer → Conclude → exact sum → Apply,
+// phase after phase. Client states change in the last phase only, and stragglers do a part of their
+// work (Options::cohort). The description's checks are not run; MakeSchema has tests of its own.
+// The tests of the built-in rules and of plug-ins both use it (sdk/README.md). An error of the test
+// itself ends the process.
 class RoundLoop {
  public:
   struct Options {
-    uint32_t steps = 7;  // local steps; 0: `epochs` times the client's examples, so they differ
+    uint32_t steps = 7;  // local steps; 0: `epochs` times the client's examples, which differ
     uint32_t epochs = 1;
     std::map<std::string, ParameterValue> parameters = {};
     DType dtype = DType::kF64;
@@ -39,18 +39,18 @@ class RoundLoop {
     double momentum = 0;
     double weight_decay = 0;
     double clip_norm = 0;
-    LayoutPtr layout = nullptr;  // null: one tensor of start's size
+    LayoutPtr layout = nullptr;  // null: one tensor of the same size as start
     CohortConfig cohort = {};
   };
   RoundLoop(const Description& description, std::vector<TestPopulationClient> population,
             const Options& options);
 
-  // One round with these clients, in this order. What those in `lost` did is dropped: neither
-  // contribution nor state counts, as when their worker died.
+  // One round with these clients, in this order. For clients in `lost`, neither the contribution
+  // nor the state counts, as if their worker had died.
   absl::Status Round(const std::vector<size_t>& cohort, const std::set<size_t>& lost = {});
-  // Rounds with everybody.
+  // Rounds with all clients.
   absl::Status Rounds(int count);
-  // Rounds with `size` of them, drawn anew each round.
+  // Rounds with `size` clients each, drawn for every round.
   absl::Status SampledRounds(int count, uint64_t size);
 
   Numbers Model() const { return NumbersOf(server_->Model()); }
@@ -61,15 +61,15 @@ class RoundLoop {
   int phases() const { return phases_; }  // of the last round
   // State item `item` of a client; zero before its first turn.
   Numbers State(size_t client, size_t item) const;
-  // Weight over the population, p_i.
+  // The client's share p_i of the population's weight.
   double Share(size_t client) const;
-  // A vector of what the server would save.
+  // A vector of the server's saved state.
   Numbers Saved(const std::string& name) const;
-  // What the server would have evaluated and written.
+  // The server's result, which would be evaluated and written.
   Numbers Result() const { return NumbersOf(server_->Result()); }
-  // What the algorithm evaluates for a client.
+  // The point at which a client's rows are evaluated.
   Numbers Personal(size_t client);
-  // Carries on from another loop's server and client states, as a resumed run does.
+  // Continues with another loop's server and client states, as a resumed run does.
   absl::Status ResumeFrom(const RoundLoop& other);
 
  private:
@@ -89,12 +89,12 @@ class RoundLoop {
   int phases_ = 0;
 };
 
-// Largest absolute difference.
+// The largest absolute difference.
 double Distance(const Numbers& a, const Numbers& b);
 
-// A built-in by its name.
+// A built-in algorithm by name.
 Description Builtin(const std::string& name);
-// An algorithm of the plug-in that this shared library is.
+// An algorithm of a plug-in, given its shared library.
 absl::StatusOr<Description> OfPlugin(const std::string& library, const std::string& name);
 
 }  // namespace macaw::algorithms

@@ -25,7 +25,7 @@ inline FlatVector Filled(const LayoutPtr& layout, const std::vector<double>& val
   return vector;
 }
 
-// A client that owns what its contribution borrows.
+// A client that owns the vectors its contribution refers to.
 struct TestClient {
   ClientId id{};
   double weight = 1;
@@ -39,7 +39,7 @@ struct TestClient {
   }
 };
 
-// Clients with random whole weights, multiplicities and values of widely different sizes, and the
+// Clients with random integer weights, multiplicities and values of very different sizes, and the
 // order they need.
 struct TestCohort {
   std::vector<ChannelSpec> channels;

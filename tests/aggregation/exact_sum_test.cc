@@ -29,8 +29,9 @@ TEST(MakeGrid, FollowsTheFormula) {
   // min(50 − log2 1024, 61 − log2 2^20) − 16
   EXPECT_EQ(MakeGrid(channel, {1024, 1 << 20, 1, 100})->bits, 24);
   EXPECT_EQ(MakeGrid(channel, {1025, 1 << 20, 1, 100})->bits, 23);  // logarithms are rounded up
-  EXPECT_EQ(MakeGrid(channel, {1, std::ldexp(1, 30), 1, 1})->bits, 15);  // the total is what binds
-  channel.reduction = Reduction::kMean;  // weights do not count, multiplicities do
+  // Here the total is the stricter limit.
+  EXPECT_EQ(MakeGrid(channel, {1, std::ldexp(1, 30), 1, 1})->bits, 15);
+  channel.reduction = Reduction::kMean;  // weights do not matter, multiplicities do
   EXPECT_EQ(MakeGrid(channel, {1024, 1 << 20, 4, 100})->bits, 32);
   EXPECT_EQ(MakeGrid(channel, {1024, 1 << 20, 4, 100})->limbs, 1);
   channel.layout = Vector(4, DType::kF64);
@@ -92,7 +93,7 @@ TEST(ExactSum, ReducesNumbersByHand) {
       EXPECT_EQ(value(3, 0), T(8));
       EXPECT_EQ(value(3, 1), T(5));
     });
-    std::vector<uint64_t> collected;  // sorted; the one drawn twice is there twice
+    std::vector<uint64_t> collected;  // sorted; a client drawn twice is listed twice
     for (const auto& [client, vector] : result.channels[4].collected)
       collected.push_back(client.value);
     EXPECT_THAT(collected, ElementsAre(4, 9, 9));
@@ -100,7 +101,7 @@ TEST(ExactSum, ReducesNumbersByHand) {
   }
 }
 
-TEST(ExactSum, NobodyGivesNoMeanAndAZeroSum) {
+TEST(ExactSum, WithoutContributionsThereIsNoMeanAndTheSumIsZero) {
   ExactSum sum = *ExactSum::Make(AllKinds(5), {});
   const Aggregate result = *std::move(sum).Report();
   EXPECT_EQ(result.clients, 0u);
@@ -129,7 +130,7 @@ TEST(ExactSum, OrderAndTreeDoNotMatter) {
     std::vector<size_t> permutation(cohort.clients.size());
     for (size_t i = 0; i < permutation.size(); ++i) permutation[i] = i;
     random.Shuffle(std::span(permutation));
-    // Workers of several slots each, some of which see nobody.
+    // Workers with several slots each; some slots get no client.
     const size_t slots = 1 + random.Below(9);
     std::vector<ExactSum> parts;
     for (size_t i = 0; i < slots; ++i) parts.push_back(cohort.Empty());
@@ -257,7 +258,8 @@ TEST(ExactSum, ARefusedContributionLeavesNoTrace) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("client "));
     EXPECT_EQ(Bytes(sum), before) << why;
   };
-  // In the last channel, so that a careless implementation has added the others by then.
+  // In the last channel: an implementation that checks too late has added the other channels by
+  // then.
   refuses([](TestClient& c) { c.vectors[2].As<double>()[3] = std::nan(""); },
           "channel 'control', tensor 'w' element 3");
   refuses([](TestClient& c) { c.vectors[2].As<double>()[0] = -kInfinity; }, "is -inf");
@@ -281,7 +283,7 @@ TEST(ExactSum, ARefusedContributionLeavesNoTrace) {
   refuses([](TestClient& c) { c.id = ClientId(1), c.weight = 1; }, "has its vector already");
 }
 
-TEST(ExactSum, AcceptsAnEqualLayoutOfAnotherMake) {
+TEST(ExactSum, AcceptsAnEqualLayoutThatIsAnotherObject) {
   ExactSum sum = *ExactSum::Make({{.name = "w", .layout = Vector(3, DType::kF32)}}, {});
   EXPECT_TRUE(Client(1, 1, Vector(3, DType::kF32), {1, 2, 3}).AddTo(sum).ok());
 }
@@ -314,8 +316,8 @@ TEST(ExactSum, ALargeOneIsEncodedWhereOthersCanMapIt) {
   EXPECT_TRUE(encoded.place().has_value());
 }
 
-// The largest values, weights and counts that a plan allows, all of one sign: nothing may overflow,
-// and one more is refused.
+// The largest values, weights and counts that a plan allows, all with the same sign: nothing may
+// overflow, and one more contribution is refused.
 TEST(ExactSum, HoldsAtTheLimits) {
   for (const DType dtype : {DType::kF32, DType::kF64}) {
     for (const double max_weight : {1.0, 1000.0, 0x1p40}) {
@@ -373,7 +375,7 @@ TEST(Plan, KeepsEverySumBelowTheTopOfAnInteger) {
   }
 }
 
-TEST(ExactSum, MergesOnlyItsOwnKind) {
+TEST(ExactSum, MergesOnlySumsOfTheSamePlan) {
   const ChannelSpec channel{.name = "w", .layout = Vector(3, DType::kF32)};
   ChannelSpec narrower = channel;
   narrower.bound = 1;

@@ -82,18 +82,19 @@ TEST_F(ExactSumWire, RefusesCountsThatThePlanDoesNotAllow) {
   EXPECT_FALSE(Decode(With<uint64_t>(kMultiplicity, cohort_.order.total_multiplicity + 1)).ok());
   EXPECT_FALSE(Decode(With<int64_t>(kWeight, -1)).ok());
   EXPECT_FALSE(
-      Decode(With<int64_t>(kWeight, 0)).ok());  // the sums cannot come from so little weight
+      Decode(With<int64_t>(kWeight, 0)).ok());  // such sums are impossible with so little weight
   EXPECT_FALSE(Decode(With<int64_t>(kWeight, INT64_MAX)).ok());
   EXPECT_FALSE(Decode(With<double>(kFirstMaxAbs, -1)).ok());
   EXPECT_FALSE(Decode(With<double>(kFirstMaxAbs, std::nan(""))).ok());
   EXPECT_FALSE(Decode(With<double>(kFirstMaxAbs, 65537)).ok());
-  EXPECT_FALSE(Decode(With<uint64_t>(kFirstMaxAbs + 8, 1)).ok());  // a sum collects nothing
+  // A channel that sums has no collected vectors.
+  EXPECT_FALSE(Decode(With<uint64_t>(kFirstMaxAbs + 8, 1)).ok());
   EXPECT_FALSE(Decode(With<uint64_t>(kFirstMaxAbs + 4 * 16 + 8, 7))
-                   .ok());  // and a collection what it counts
+                   .ok());  // a collecting channel holds as many vectors as it counts
   EXPECT_FALSE(Decode(With<uint64_t>(kFirstMaxAbs + 4 * 16 + 8, UINT64_MAX)).ok());
 }
 
-TEST_F(ExactSumWire, RefusesSumsThatNobodyCanHaveReached) {
+TEST_F(ExactSumWire, RefusesSumsThatNoClientsCanHaveReached) {
   const size_t first = 256;  // 80 + 10 · 16, padded
   ASSERT_TRUE(Decode(With<int64_t>(first, 0)).ok());
   for (const int64_t forged : {INT64_MAX, INT64_MIN, int64_t{1} << 62, -(int64_t{1} << 61)}) {
@@ -108,7 +109,7 @@ TEST_F(ExactSumWire, AnyByteStringDecodesOrIsRefused) {
     std::vector<std::byte> forged = bytes_;
     const uint64_t changes = 1 + random.Below(4);
     for (uint64_t i = 0; i < changes; ++i) {
-      // Half of the changes hit the head, where the decisions are.
+      // Half of the changes are in the header, which decides most.
       const size_t place = random.Below(2) == 0 ? random.Below(320) : random.Below(forged.size());
       forged[place] = static_cast<std::byte>(random.Below(256));
     }
@@ -116,7 +117,7 @@ TEST_F(ExactSumWire, AnyByteStringDecodesOrIsRefused) {
     absl::StatusOr<ExactSum> sum = Decode(forged);
     if (!sum.ok()) continue;
     ++accepted;
-    // Whatever is let in can be merged and reported without harm.
+    // Whatever Decode accepts can be merged and reported safely.
     ExactSum total = cohort_.Empty();
     if (total.Merge(*std::move(sum)).ok()) {
       EXPECT_TRUE(std::move(total).Report().ok());

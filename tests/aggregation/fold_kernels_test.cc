@@ -86,7 +86,7 @@ TEST(FoldKernels, EveryInstructionSetGivesTheSameBits) {
   }
 }
 
-TEST(FoldKernels, SeesNotANumberAnywhere) {
+TEST(FoldKernels, FindsANanAtAnyPosition) {
   for (const FoldKernels& kernels : AvailableKernels()) {
     for (size_t place = 0; place < 37; ++place) {
       std::vector<float> f32(37, 1e30F);

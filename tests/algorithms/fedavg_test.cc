@@ -60,7 +60,8 @@ TEST(FedAvg, OneClientAloneIsCentralisedTraining) {
 }
 
 TEST(FedAvg, SplittingAClientInTwoChangesNothingForOneStep) {
-  std::vector<TestPopulationClient> halves = Q4();  // client 3 has 4 examples: 1 and 3 of the same
+  // Client 3 has 4 equal examples: split them into 1 and 3.
+  std::vector<TestPopulationClient> halves = Q4();
   halves[3].examples = 1;
   halves.push_back({halves[3].objective, 3});
   const Options options = {.steps = 1};
@@ -68,7 +69,8 @@ TEST(FedAvg, SplittingAClientInTwoChangesNothingForOneStep) {
   RoundLoop split = FedAvgOn(halves, options);
   ASSERT_TRUE(whole.Rounds(1).ok());
   ASSERT_TRUE(split.Rounds(1).ok());
-  EXPECT_EQ(whole.ModelDigest(), split.ModelDigest());  // exact sums: not even a bit
+  // Sums are exact, so not even one bit differs.
+  EXPECT_EQ(whole.ModelDigest(), split.ModelDigest());
 }
 
 TEST(FedAvg, TheOrderOfClientsChangesNoBit) {
@@ -138,7 +140,7 @@ TEST(FedAvg, RefusesAnAggregateThatIsNotItsOwn) {
 }
 
 TEST(FedAvg, TakesThePlainMeanOfBuffersWhateverTheServersRate) {
-  // Statistics move a tenth of the way to 1, 2, 3, 4 in one step; weights move by half of Δ̄.
+  // In one step statistics move a tenth of the way to 1, 2, 3, 4; weights move by half of Δ̄.
   const LayoutPtr layout =
       *ParameterLayout::Make({{.name = "weight", .shape = {2}},
                               {.name = "running_mean", .shape = {1}, .group = Group::kBuffer}},
@@ -180,7 +182,8 @@ TEST(FedAvg, TheServersRateFollowsItsSchedule) {
 }
 
 TEST(FedAvg, ClipsLongUpdatesOnly) {
-  // From the origin the four updates of one step have different lengths; those above 0.3 become it.
+  // The four updates of one step from the origin have different lengths; those above 0.3 are
+  // shortened to 0.3.
   RoundLoop loop = FedAvgOn(Q4(), {.steps = 1, .parameters = {{"update_clip", 0.3}}});
   Numbers expected(2);
   const double p[] = {.1, .2, .3, .4};
@@ -224,7 +227,7 @@ TEST(FedAvg, LocalMomentumStartsAfreshEachRound) {
 }
 
 TEST(FedAvg, CountsAClientDrawnTwiceTwiceAndTakesThePlainMean) {
-  // Drawn in proportion to their weights, clients must not be weighted again.
+  // Clients that were drawn in proportion to their weights must not be weighted again.
   const RoundLoop::Options options = {.steps = 1, .cohort = {.sampling = "proportional"}};
   RoundLoop loop = FedAvgOn(Q4(), options);
   ASSERT_TRUE(loop.Round({3, 0, 3}).ok());

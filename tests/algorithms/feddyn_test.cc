@@ -12,7 +12,7 @@ RoundLoop FedDynWith(bool weighted, Options options = {}) {
   return {Builtin("feddyn"), Q4(), options};
 }
 
-// h against the clients' g_k: their mean, or Σ p_k g_k.
+// Compares h with the mean of the clients' g_k, or with Σ p_k g_k.
 double InvariantError(const RoundLoop& loop, bool weighted) {
   Numbers mean(2);
   for (size_t client = 0; client < 4; ++client) {
@@ -46,7 +46,7 @@ TEST(FedDyn, KeepsHAtTheMeanOfTheClientsGradientsEvenWhenSomeAreLost) {
   }
 }
 
-TEST(FedDyn, ByHand) {
+TEST(FedDyn, OneRoundByHand) {
   // One of two clients, f = ½(w − b)², two steps, η = .1, α = .5, x₀ = 0, b = 1:
   // θ₁ = .1, θ₂ = .1 − .1·(−.9 + .5·.1) = .185. g = −.0925; h = −(.5/2)·.185 = −.04625;
   // x = .185 + .04625/.5 = .2775.
@@ -64,7 +64,7 @@ TEST(FedDyn, ByHand) {
 }
 
 TEST(FedDyn, MayBeEvaluatedAtTheMeanOfTheRoundsModels) {
-  // As above: θ = .185 in the first round, and x goes on to .2775.
+  // As in the test above: θ = .185 after the first round, and x moves on to .2775.
   using A = std::array<std::array<double, 2>, 2>;
   const auto f = std::make_shared<Quadratic>(A{{{1, 0}, {0, 1}}}, std::array<double, 2>{1, 1});
   const auto make = [&](const char* evaluate) {
@@ -73,14 +73,15 @@ TEST(FedDyn, MayBeEvaluatedAtTheMeanOfTheRoundsModels) {
         {.steps = 2, .parameters = {{"alpha", 0.5}, {"evaluate", evaluate}}, .start = {.25, 0}});
   };
   RoundLoop mean = make("mean"), x = make("x"), resumed = make("mean");
-  EXPECT_EQ(mean.Result(), (Numbers{.25, 0}));  // nobody has trained
+  EXPECT_EQ(mean.Result(), (Numbers{.25, 0}));  // no client has trained
   for (int round = 0; round < 3; ++round) {
     const double before = mean.Model()[0], g = mean.State(1, 0)[0];
     ASSERT_TRUE(mean.Round({1}).ok());
     ASSERT_TRUE(x.Round({1}).ok());
     EXPECT_NEAR(mean.Result()[0], before - (mean.State(1, 0)[0] - g) / .5, 1e-15);  // θ by g's rule
     EXPECT_NEAR(mean.Model()[0], mean.Result()[0] - mean.Saved("h")[0] / .5, 1e-15);
-    EXPECT_EQ(mean.ModelDigest(), x.ModelDigest());  // training does not know
+    // The choice of the evaluated model does not affect training.
+    EXPECT_EQ(mean.ModelDigest(), x.ModelDigest());
     EXPECT_EQ(x.Result(), x.Model());
   }
   const Numbers last = mean.Result();

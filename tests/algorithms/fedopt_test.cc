@@ -9,7 +9,7 @@ namespace {
 
 using Parameters = std::map<std::string, ParameterValue>;
 
-// f(w) = −d·w: with one step and a learning rate of 1 the update is d, wherever the model stands.
+// f(w) = −d·w: with one step and a learning rate of 1 the update is d at any point.
 class Linear final : public Objective {
  public:
   explicit Linear(Numbers d) : d_(std::move(d)) {}
@@ -28,7 +28,7 @@ RoundLoop Constant(const std::string& name, Parameters parameters) {
           {.steps = 1, .parameters = std::move(parameters), .lr = 1}};
 }
 
-TEST(FedOpt, MomentsOfAConstantUpdateAreWhatTheyShouldBe) {
+TEST(FedOpt, MomentsOfAConstantUpdateMatchTheFormula) {
   RoundLoop adam = Constant("fedadam", {});
   RoundLoop adagrad = Constant("fedadagrad", {});
   for (int t = 1; t <= 20; ++t) {
@@ -45,7 +45,7 @@ TEST(FedOpt, MomentsOfAConstantUpdateAreWhatTheyShouldBe) {
   }
 }
 
-// Three rounds by hand for each rule, with unlike rates so that no two can be mistaken.
+// Three rounds by hand for each rule, with different rates, so that no two rules can be confused.
 TEST(FedOpt, StepsByHand) {
   for (const std::string name : {"fedadagrad", "fedadam", "fedyogi"}) {
     const double b1 = name == "fedadagrad" ? 0 : .9, b2 = .99, tau = 1e-2;
@@ -99,7 +99,7 @@ TEST(FedOpt, BiasCorrectionGoesOnCountingAfterAResume) {
 
 TEST(FedOpt, ReachesTheOptimumOfOneStepClients) {
   for (const std::string name : {"fedadagrad", "fedadam", "fedyogi"}) {
-    // Adagrad slows down by itself.
+    // Adagrad's steps become shorter by themselves.
     const std::string schedule = name == "fedadagrad" ? "constant" : "exponential gamma 0.99";
     const double rate = name == "fedadagrad" ? 1 : .05;
     RoundLoop loop(
@@ -117,7 +117,7 @@ TEST(FedAvgM, AddsUpMomentum) {
   EXPECT_LT(Distance(loop.Model(), {.425 * kD[0], .425 * kD[1]}), 1e-16);
 }
 
-// Σ/(q·W) over nobody is 0, and the formulas go on from there.
+// Σ/(q·W) of no clients is 0, and the formulas continue from there.
 TEST(FedAvgM, GoesOnByItsMomentumWhenAPoissonCohortIsEmpty) {
   RoundLoop loop(Builtin("fedavgm"), Q4(),
                  {.steps = 1,
@@ -129,7 +129,7 @@ TEST(FedAvgM, GoesOnByItsMomentumWhenAPoissonCohortIsEmpty) {
   ASSERT_TRUE(loop.Round({}).ok());
   EXPECT_LT(Distance(loop.Saved("m"), {.5 * m[0], .5 * m[1]}), 1e-16);
   EXPECT_LT(Distance(loop.Model(), {x[0] + .05 * m[0], x[1] + .05 * m[1]}), 1e-16);
-  // Lost clients are as good as none.
+  // A round whose clients are all lost counts like a round with an empty cohort.
   ASSERT_TRUE(loop.Round({2}, {2}).ok());
   EXPECT_LT(Distance(loop.Saved("m"), {.25 * m[0], .25 * m[1]}), 1e-16);
 }

@@ -2,14 +2,14 @@
 
 #include "sdk/testing/round_loop.h"
 
-// What every built-in must do, whatever its rule.
+// What every built-in algorithm must do, whatever its rule.
 
 namespace macaw::algorithms {
 namespace {
 
 class EveryAlgorithm : public ::testing::TestWithParam<std::string> {
  protected:
-  // With four clients Krum can withstand none that is hostile.
+  // With four clients Krum can tolerate no malicious one.
   static std::map<std::string, ParameterValue> Parameters() {
     if (GetParam() == "krum") return {{"f", int64_t{0}}};
     return {};
@@ -73,7 +73,7 @@ TEST_P(EveryAlgorithm, LeavesEverythingWhenNobodyRemains) {
   ASSERT_TRUE(loop.Round({}).ok());
   const ServerState after = loop.server().Save();
   for (const auto& [name, vector] : before.vectors) {
-    // h/α and momentum act only through a round with clients.
+    // h/α and momentum change the model only in a round with clients.
     EXPECT_EQ(DigestOfValues(vector.view()), DigestOfValues(after.vectors.at(name).view())) << name;
   }
   EXPECT_EQ(before.numbers, after.numbers);
@@ -85,7 +85,7 @@ TEST_P(EveryAlgorithm, CountsThoseWhoCameAndNotThoseWhoWereAsked) {
     ASSERT_TRUE(asked.Round({0, 1, 2, 3}, {1}).ok());
     ASSERT_TRUE(came.Round({0, 2, 3}).ok());
   }
-  // The grids differ with the cohort that was planned, so not the bits.
+  // The grids depend on the planned cohort, so the bits may differ.
   EXPECT_LT(Distance(asked.Model(), came.Model()), 1e-12);
 }
 

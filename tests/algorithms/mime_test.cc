@@ -52,7 +52,8 @@ TEST(MimeLite, WithOneStepIsFedAvg) {
   EXPECT_LT(Distance(lite.Model(), fedavg.Model()), 1e-15);
 }
 
-// Two rounds of two steps, written out: the gradient at x for s, s still during the round.
+// Two rounds of two steps, written out: the gradient at x updates s, and s is fixed during the
+// round.
 TEST(Mime, BasesByHand) {
   for (const std::string name : {"mime", "mimelite"}) {
     for (const std::string base : {"sgd", "momentum", "adam"}) {
@@ -110,7 +111,8 @@ TEST(MimeLite, TakesOnePhaseAndAGradientOnlyWhereItsBaseWantsOne) {
     EXPECT_EQ(lite.phases(), 1) << base;
     EXPECT_EQ(mime.phases(), 2) << base;
     EXPECT_EQ(lite.schema().up.size(), base == "sgd" ? 1u : 2u);
-    EXPECT_EQ(lite.schema().down.size(), mime.schema().down.size() - 1);  // c is nobody's to know
+    // The server alone knows c.
+    EXPECT_EQ(lite.schema().down.size(), mime.schema().down.size() - 1);
   }
 }
 

@@ -7,7 +7,7 @@
 #include "sdk/testing/round_loop.h"
 #include "training/api/straggler.h"
 
-// Ditto, FedBN, FedRep, and the groups of tensors the last two keep at home.
+// Ditto, FedBN, FedRep, and the groups of tensors that the last two keep on the client.
 
 namespace macaw::algorithms {
 namespace {
@@ -35,7 +35,7 @@ LayoutPtr HeadNet() {
       {{.name = "0.weight", .shape = {1}}, {.name = "1.weight", .shape = {1}}}, DType::kF64);
 }
 
-// Four clients whose two coordinates do not touch each other.
+// Four clients whose two coordinates are independent.
 std::vector<TestPopulationClient> Separable() {
   using A = std::array<std::array<double, 2>, 2>;
   std::vector<TestPopulationClient> clients;
@@ -125,7 +125,7 @@ TEST(FedBn, KeepsNormLayersAtHomeAndSharesTheRest) {
   RoundLoop loop(Builtin("fedbn"), Separable(), {.start = {.5, .25}, .layout = NormNet()});
   const uint64_t statistic = NormNet()->Find("bn.running_mean")->offset;
   ASSERT_TRUE(loop.Rounds(1000).ok());
-  EXPECT_EQ(loop.Model()[1], .25);  // never sent
+  EXPECT_EQ(loop.Model()[1], .25);  // never sent to the server
   EXPECT_EQ(loop.server().Model().As<double>()[statistic], 0);
   EXPECT_NEAR(loop.Model()[0], .1 * 1 + .2 * 2 + .3 * 3 + .4 * 4, 1e-12);  // of equal curvature
   for (size_t client = 0; client < 4; ++client) {
@@ -150,7 +150,7 @@ TEST(FedBn, WithoutNormLayersIsFedAvgBitForBit) {
 }
 
 TEST(FedRep, TrainsTheHeadAloneAndThenTheBodyAlone) {
-  // Coordinates that do touch each other, one turn by hand: two head steps, then three body steps.
+  // Coordinates that depend on each other, one turn by hand: two head steps, then three body steps.
   using A = std::array<std::array<double, 2>, 2>;
   const auto f = std::make_shared<Quadratic>(A{{{1, .5}, {.5, 2}}}, std::array<double, 2>{1, -1});
   RoundLoop loop(Builtin("fedrep"), {{f, 1}},
@@ -160,14 +160,14 @@ TEST(FedRep, TrainsTheHeadAloneAndThenTheBodyAlone) {
   for (int k = 0; k < 2; ++k) w[1] -= .1 * f->Gradient(w)[1];
   for (int k = 0; k < 3; ++k) w[0] -= .1 * f->Gradient(w)[0];
   EXPECT_LT(Distance(loop.Personal(0), w), 1e-15);
-  EXPECT_LT(Distance(loop.Model(), {w[0], 0}), 1e-15);  // the head stays at home
+  EXPECT_LT(Distance(loop.Model(), {w[0], 0}), 1e-15);  // the head stays on the client
 }
 
 TEST(FedRep, AStragglerDoesItsPartOfTheHeadToo) {
   using A = std::array<std::array<double, 2>, 2>;
   const auto f = std::make_shared<Quadratic>(A{{{1, .5}, {.5, 2}}}, std::array<double, 2>{1, -1});
   const CohortConfig slow = {.seed = 3, .straggler_fraction = 1};
-  for (const uint32_t steps : {0u, 8u}) {  // what a client does is said in epochs, or in steps
+  for (const uint32_t steps : {0u, 8u}) {  // the work is given in epochs, or in steps
     SCOPED_TRACE(steps);
     RoundLoop loop(Builtin("fedrep"), {{f, 1}},
                    {.steps = steps,

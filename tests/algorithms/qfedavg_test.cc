@@ -67,7 +67,7 @@ TEST(QFedAvg, TakesThePlainMeanOfStatistics) {
                              DType::kF64);
   RoundLoop loop(Builtin("qfedavg"), Q4(), {.steps = 1, .layout = layout});
   ASSERT_TRUE(loop.Rounds(1).ok());
-  // A tenth of the way to 1, 2, 3 and 4, whatever the losses.
+  // Statistics move a tenth of the way to 1, 2, 3 and 4, whatever the losses.
   EXPECT_NEAR(loop.server().Model().As<double>()[layout->Find("running_mean")->offset], .25, 1e-15);
 }
 

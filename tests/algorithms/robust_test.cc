@@ -7,7 +7,7 @@ namespace {
 
 using Parameters = std::map<std::string, ParameterValue>;
 
-// What the rule makes of these updates, from a model at the origin.
+// The rule's result for these updates, with the model at the origin.
 Numbers Combined(const std::string& name, const std::vector<Numbers>& updates,
                  const Parameters& parameters = {}, DType dtype = DType::kF64) {
   Registry registry;
@@ -64,7 +64,7 @@ TEST(TrimmedMean, CutsExactlyTheFloorOfBetaTimesN) {
 }
 
 TEST(Krum, SeesParametersOnly) {
-  // The running means would choose the last one's neighbours, by far.
+  // If the running means counted, one of the updates near the last one would be chosen.
   const LayoutPtr layout =
       *ParameterLayout::Make({{.name = "weight", .shape = {1}},
                               {.name = "running_mean", .shape = {1}, .group = Group::kBuffer}},
@@ -88,7 +88,8 @@ TEST(Krum, SeesParametersOnly) {
   }
   ASSERT_TRUE(server->Apply(Round(1), Phase(0), std::move(aggregate)).ok());
   EXPECT_EQ(NumbersOf(server->Model()), (Numbers{1}));
-  EXPECT_EQ(server->Model().As<double>()[statistic], -900);  // the chosen update is taken whole
+  // The chosen update is used completely, statistics included.
+  EXPECT_EQ(server->Model().As<double>()[statistic], -900);
 }
 
 TEST(Krum, OnIdenticalUpdatesReturnsOne) {

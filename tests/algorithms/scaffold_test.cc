@@ -16,7 +16,7 @@ RoundLoop Scaffold(const Parameters& parameters, Options options = {.steps = 0, 
   return {Builtin("scaffold"), Q4(), options};
 }
 
-// c against the clients' c_i: their mean, or Σ p_i c_i.
+// Compares c with the mean of the clients' c_i, or with Σ p_i c_i.
 double InvariantError(const RoundLoop& loop, bool weighted) {
   Numbers mean(2);
   for (size_t client = 0; client < 4; ++client) {
@@ -57,13 +57,13 @@ TEST(Scaffold, KeepsItWhenClientsAreLost) {
       ASSERT_TRUE(loop.Round({0, 1, 2, 3}, {round % 4}).ok());
       EXPECT_LT(InvariantError(loop, weighted), 5e-15);
     }
-    ASSERT_TRUE(loop.Round({1, 2}, {1, 2}).ok());  // nobody remains
+    ASSERT_TRUE(loop.Round({1, 2}, {1, 2}).ok());  // all of them are lost
     EXPECT_LT(InvariantError(loop, weighted), 5e-15);
   }
 }
 
 TEST(Scaffold, WithOneStepIsGradientDescent) {
-  // For any c_i whose mean is c: those of a few rounds with more steps.
+  // Holds for any c_i with mean c: those after a few rounds with more steps.
   RoundLoop warm = Scaffold({{"weighted", true}});
   ASSERT_TRUE(warm.SampledRounds(5, 2).ok());
   const Options one_step = {.steps = 1, .start = warm.Model()};
@@ -120,7 +120,8 @@ TEST(Scaffold, WithMomentumStillReachesTheOptimum) {
 }
 
 TEST(Scaffold, OptionTwoStaysExactWhenGradientsAreClipped) {
-  // The clip is of the gradient, before c − c_i is added: c_i⁺ is the mean clipped gradient.
+  // The clip applies to the gradient before c − c_i is added, so c_i⁺ is the mean of the clipped
+  // gradients.
   RoundLoop loop = Scaffold({}, {.steps = 3, .clip_norm = 0.5});
   ASSERT_TRUE(loop.Rounds(2).ok());
   const Numbers c = loop.Saved("control"), own = loop.State(1, 0);

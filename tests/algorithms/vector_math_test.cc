@@ -82,7 +82,7 @@ TYPED_TEST(VectorMath, TellsParametersFromBuffers) {
   EXPECT_EQ(mean(), 0);
 }
 
-TEST(SameLayout, GoesByMeaning) {
+TEST(SameLayout, ComparesContentsAndNotObjects) {
   const LayoutPtr a = ParameterLayout::Scalars("x", 3, DType::kF32);
   const LayoutPtr b = ParameterLayout::Scalars("x", 3, DType::kF32);
   const LayoutPtr c = ParameterLayout::Scalars("y", 3, DType::kF32);

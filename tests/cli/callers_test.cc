@@ -47,7 +47,7 @@ TEST(Callers, AListThatIsNoneIsRefusedWithTheReason) {
   EXPECT_FALSE(Callers::Read(folder / "nothing").ok());
 }
 
-// A token is handed on in the environment: a command line can be read by everybody on the host.
+// A token is passed in the environment, because everybody on the host can read a command line.
 TEST(Child, GetsVariablesOfItsOwnBesideThoseOfItsParent) {
   const TemporaryFolder folder;
   ::setenv("MACAW_TEST_KEPT", "kept", 1);

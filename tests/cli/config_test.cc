@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Every key has a value that is not its default.
+// Every key with a value that differs from its default.
 constexpr char kEverything[] = R"(
 plugins = ["libmoon.so", "/abs/liba.so"]
 [run]
@@ -149,7 +149,7 @@ TEST(Config, TakesEveryKey) {
   EXPECT_EQ(config->output.stop.metric, "test_accuracy");
   EXPECT_TRUE(config->output.stop.has_at_least);
   EXPECT_EQ(config->output.stop.patience, 4u);
-  EXPECT_EQ(config->data.path, "/rows.csv");  // beside the file, one folder up
+  EXPECT_EQ(config->data.path, "/rows.csv");  // relative to the file's folder, one folder up
   EXPECT_EQ(config->data.test_path, "/abs/test.csv");
   EXPECT_EQ(config->data.resident, "false");
   EXPECT_EQ(config->data.label_column, "3");
@@ -186,7 +186,7 @@ TEST(Config, ReadsItsEffectiveFileBackToTheSameConfig) {
     const absl::StatusOr<Config> config = Parse(text);
     ASSERT_TRUE(config.ok()) << config.status();
     const std::string effective = EffectiveToml(*config);
-    // Another folder: the effective file has absolute paths.
+    // Read from another folder: the effective file has absolute paths.
     const absl::StatusOr<Config> again = Parse(effective, {}, "/elsewhere");
     ASSERT_TRUE(again.ok()) << again.status() << "\n" << effective;
     EXPECT_EQ(EffectiveToml(*again), effective);
@@ -205,7 +205,7 @@ TEST(Config, ShowsEveryGivenKeyInTheEffectiveFile) {
   const Config defaults;
   for (const Field& field : AllFields()) {
     const std::optional<Value> value = field.get(*full), usual = field.get(defaults);
-    // What kEverything does not say, or can say in one way only.
+    // Keys that kEverything leaves out, or that can be given in only one of two ways.
     const bool same = field.path.starts_with("data.synthetic.");
     const bool hidden = field.path == "model.name" || field.path == "cohort.size" ||
                         field.path == "local.epochs" || field.path == "model.torchscript" ||
@@ -250,7 +250,7 @@ TEST(Config, TakesAScriptedModuleInsteadOfANamedModel) {
   ASSERT_TRUE(again.ok()) << again.status() << "\n" << effective;
   EXPECT_EQ(EffectiveToml(*again), effective);
   EXPECT_EQ(again->run.model.tensors, config->run.model.tensors);
-  // The last way of naming a model wins on the command line; in a file there is one.
+  // On the command line the last way of naming a model counts; a file may use only one.
   const auto layers = Parse(kMinimal, {"model.torchscript=net.pt", "model.layers=[\"linear 10\"]"});
   EXPECT_EQ(layers->run.model.name, "layers");
   EXPECT_EQ(layers->model_script, "");
@@ -278,7 +278,7 @@ TEST(Config, TakesANameForASchedule) {
   const auto config = Parse(absl::StrCat(kMinimal, "[local]\nlr_schedule = \"cosine\"\n"));
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->run.local.lr_schedule.kind, "cosine");
-  // A factor of 1 would be no schedule.
+  // A schedule with the factor 1 would do nothing.
   EXPECT_THAT(Parse(kMinimal, {"local.lr_schedule=exponential"}).status().message(),
               HasSubstr("needs local.lr_schedule.gamma"));
 }

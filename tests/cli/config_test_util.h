@@ -9,7 +9,7 @@
 
 namespace macaw::cli {
 
-// The least that a configuration needs.
+// The minimal configuration.
 inline constexpr char kMinimal[] = R"([data]
 source = "synthetic"
 [model]
@@ -18,7 +18,7 @@ name = "logistic"
 size = 10
 )";
 
-// An algorithm that can be configured and nothing else.
+// An algorithm that can be configured but not run.
 inline algorithms::Description Named(const std::string& name,
                                      std::vector<algorithms::ParameterSpec> parameters) {
   const absl::Status none = absl::UnimplementedError("a name only");

@@ -13,7 +13,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Three clients of 20 training rows, with so many test rows each, or none of either.
+// Clients with the given numbers of training and test rows.
 class SomeRows final : public data::Dataset {
  public:
   SomeRows(std::vector<uint32_t> train, std::vector<uint32_t> test)
@@ -57,7 +57,7 @@ std::string Notes(const std::string& algorithm, const data::Dataset& dataset,
 
 TEST(Notes, SayThatPersonalModelsAreNotEvaluatedWhereNoClientHasTestRows) {
   const SomeRows without({20, 20, 20}, {0, 0, 0}), with({20, 20, 20}, {0, 5, 0});
-  const SomeRows held_out({20, 20, 0}, {0, 0, 5});  // who has test rows never trains
+  const SomeRows held_out({20, 20, 0}, {0, 0, 5});  // clients with test rows never train
   const std::vector<std::string> evaluated = {"evaluation.clients=true"};
   for (const data::Dataset* nobody : {&without, &held_out}) {
     EXPECT_THAT(Notes("ditto", *nobody, evaluated),

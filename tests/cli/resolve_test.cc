@@ -119,14 +119,14 @@ TEST(Resolve, EachKeyOfNormaliseHasItsOwnDefaultFromTheData) {
     return config.run.transform;
   };
   const TransformConfig standardised = resolved("{mean = [0.1307], std = [0.3081]}");
-  EXPECT_EQ(standardised.scale, 0.5);  // the data's: that of bytes is 1/255
+  EXPECT_EQ(standardised.scale, 0.5);  // from the data; for bytes it would be 1/255
   EXPECT_THAT(standardised.mean, ElementsAre(0.1307));
   EXPECT_THAT(standardised.std, ElementsAre(0.3081));
   const TransformConfig scaled = resolved("{scale = 2, std = [3]}");
   EXPECT_EQ(scaled.scale, 2);
   EXPECT_THAT(scaled.mean, ElementsAre(0.25));  // the data's
   EXPECT_THAT(scaled.std, ElementsAre(3));
-  EXPECT_THAT(resolved("{mean = []}").mean, ElementsAre());  // given, and none
+  EXPECT_THAT(resolved("{mean = []}").mean, ElementsAre());  // given as an empty list
 }
 
 TEST(Resolve, ClassNamesAreTheDatasUnlessGivenAndNameEveryClass) {

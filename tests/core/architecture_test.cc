@@ -1,4 +1,5 @@
-// Reads every #include line and enforces the table of rooms in README.md: data flows one way.
+// Reads every #include line and checks it against the table of rooms in README.md: no room includes
+// a room below it.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
 
-// As a sender makes one: written, named, sealed.
+// Creates a buffer as a sender does: write, compute the digest, seal.
 AlignedBuffer SealedBuffer(size_t size, Digest& digest) {
   AlignedBuffer buffer = AlignedBuffer::Shareable(size);
   RandomStream({.seed = size}).FillU64(buffer.As<uint64_t>());
@@ -38,7 +38,7 @@ bool Maps(const SharedPlace& place, const Digest& digest, size_t size) {
 TEST(AlignedBuffer, IsAlignedAndZeroWhateverItsSize) {
   for (const size_t size : {size_t{0}, size_t{1}, size_t{64}, size_t{4097}, kMiB - 1, 4 * kMiB - 1,
                             4 * kMiB, 4 * kMiB + 1, 7 * kMiB + 4097}) {
-    // Twice: memory that was used before is cleared, too.
+    // Twice, because reused memory must be cleared, too.
     for (int i = 0; i < 2; ++i) {
       AlignedBuffer buffer(size);
       EXPECT_EQ(buffer.size(), size);
@@ -52,7 +52,7 @@ TEST(AlignedBuffer, IsAlignedAndZeroWhateverItsSize) {
   EXPECT_THROW(AlignedBuffer::Unset(size_t{1} << 60), std::bad_alloc);
 }
 
-TEST(AlignedBuffer, CanBeMappedBySomebodyElseAndOutlivesItsOwner) {
+TEST(AlignedBuffer, AMappingOutlivesTheOwner) {
   constexpr size_t kSize = 3 * kMiB + 24;
   int told[2];
   ASSERT_EQ(pipe(told), 0);
@@ -77,24 +77,24 @@ TEST(AlignedBuffer, CanBeMappedBySomebodyElseAndOutlivesItsOwner) {
   ASSERT_EQ(waitpid(owner, nullptr, 0), owner);
   ASSERT_TRUE(mapped.ok()) << mapped.status();
   EXPECT_EQ(DigestOf((*mapped)->bytes()), digest);
-  EXPECT_FALSE((*mapped)->place().has_value());  // who maps it does not hand it on
+  EXPECT_FALSE((*mapped)->place().has_value());  // only the owner can pass it on
   EXPECT_FALSE(Maps(place, digest, kSize));
   for (const int end : told) close(end);
 }
 
-TEST(AlignedBuffer, IsGoneFromWhereItWasMoved) {
+TEST(AlignedBuffer, IsEmptyAfterAMove) {
   Digest digest;
   AlignedBuffer from = SealedBuffer(2 * kMiB, digest);
   const SharedPlace place = from.place().value();
   AlignedBuffer to = std::move(from);
   EXPECT_EQ(to.place(), place);
   EXPECT_FALSE(from.place().has_value());
-  from.Seal(digest);  // nothing
+  from.Seal(digest);  // has no effect
   to.Seal(DigestOf("once is enough"));
   EXPECT_TRUE(Maps(place, digest, 2 * kMiB));
 }
 
-TEST(AlignedBuffer, WhatNobodyAsksForGoesBack) {
+TEST(AlignedBuffer, MemoryThatNobodyAsksForIsGivenBack) {
   const auto files = [] {
     int count = 0;
     for (const auto& file : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -106,13 +106,13 @@ TEST(AlignedBuffer, WhatNobodyAsksForGoesBack) {
   };
   for (size_t i = 0; i < 200; ++i) AlignedBuffer::Shareable(kMiB + 64 * i);
   EXPECT_LE(files(), 70);
-  // Nor more than half a gigabyte of it.
+  // Neither does it keep more than half a gigabyte.
   for (size_t i = 0; i < 5; ++i) AlignedBuffer::Shareable(150 * kMiB + 64 * i);
   EXPECT_LE(files(), 3);
 }
 
-TEST(AlignedBuffer, UsesItsMemoryAgainOnceNobodyReadsIt) {
-  constexpr size_t kSize = 5 * kMiB + 24;  // of no other test
+TEST(AlignedBuffer, ReusesMemoryWhenNobodyReadsItAnyMore) {
+  constexpr size_t kSize = 5 * kMiB + 24;  // no other test uses this size
   Digest digest, next;
   SharedPlace place;
   std::shared_ptr<const AlignedBuffer> reader;
@@ -122,7 +122,7 @@ TEST(AlignedBuffer, UsesItsMemoryAgainOnceNobodyReadsIt) {
     reader = *AlignedBuffer::Map(place, digest, kSize);
   }
   {
-    // Somebody reads: the bytes stay, and those of the next buffer lie elsewhere.
+    // While somebody reads, the bytes stay and the next buffer gets other memory.
     AlignedBuffer other = AlignedBuffer::Shareable(kSize);
     std::ranges::fill(other.bytes(), std::byte{1});
     EXPECT_EQ(DigestOf(reader->bytes()), digest);
@@ -135,13 +135,13 @@ TEST(AlignedBuffer, UsesItsMemoryAgainOnceNobodyReadsIt) {
     EXPECT_FALSE(Maps(place, DigestOf("what was there before"), kSize));
     EXPECT_TRUE(Maps(place, next, kSize));
   }
-  // Not sealed yet: nobody may take what is being written for what was there.
+  // Not sealed yet: a reader could mistake bytes being written for the final ones.
   AlignedBuffer open = AlignedBuffer::Shareable(kSize), second = AlignedBuffer::Shareable(kSize);
   EXPECT_FALSE(Maps(place, digest, kSize));
   EXPECT_FALSE(Maps(place, next, kSize));
 }
 
-TEST(AlignedBuffer, IsNotToBeMappedBeforeItIsSealedNorWhenSmall) {
+TEST(AlignedBuffer, CannotBeMappedBeforeItIsSealedOrWhenItIsSmall) {
   const AlignedBuffer open = AlignedBuffer::Shareable(2 * kMiB);
   EXPECT_FALSE(open.place().has_value());
   Digest digest;
@@ -151,13 +151,13 @@ TEST(AlignedBuffer, IsNotToBeMappedBeforeItIsSealedNorWhenSmall) {
   EXPECT_FALSE(ours.place().has_value());
 }
 
-TEST(AlignedBuffer, MapsNothingElse) {
+TEST(AlignedBuffer, RefusesToMapWhatIsNoSealedBufferOfThatDigest) {
   Digest digest, other;
   const AlignedBuffer buffer = SealedBuffer(2 * kMiB, digest);
   const AlignedBuffer equally_large = SealedBuffer(2 * kMiB - 8, other);
   const SharedPlace place = buffer.place().value();
   EXPECT_TRUE(Maps(place, digest, 2 * kMiB));
-  // As when the owner has given its buffer up and the number of its file names the next one.
+  // As if the owner had freed its buffer and its file number now belongs to another one.
   EXPECT_FALSE(Maps(place, other, 2 * kMiB));
   EXPECT_FALSE(Maps(place, digest, 2 * kMiB - 64));
   EXPECT_FALSE(Maps(place, digest, 2 * kMiB + 64));
@@ -169,7 +169,7 @@ TEST(AlignedBuffer, MapsNothingElse) {
   int pipe_ends[2];
   ASSERT_EQ(pipe(pipe_ends), 0);
   EXPECT_FALSE(Maps({.process = getpid(), .file = pipe_ends[0]}, digest, 2 * kMiB));
-  // The right name and size, but its owner could cut it off under a reader.
+  // The right name and size, but the owner could shorten it while somebody reads it.
   const int loose = memfd_create("macaw-buffer", MFD_CLOEXEC);
   ASSERT_EQ(ftruncate(loose, 2 * kMiB + 32), 0);
   ASSERT_EQ(pwrite(loose, digest.bytes.data(), 32, 2 * kMiB), 32);
@@ -177,7 +177,7 @@ TEST(AlignedBuffer, MapsNothingElse) {
   for (const int file : {pipe_ends[0], pipe_ends[1], loose}) close(file);
 }
 
-TEST(AlignedBufferDeathTest, IsNotWrittenAfterItWasSealed) {
+TEST(AlignedBufferDeathTest, AWriteAfterSealCrashes) {
   Digest digest;
   AlignedBuffer buffer = SealedBuffer(2 * kMiB, digest);
   EXPECT_DEATH(buffer.bytes()[0] = std::byte{1}, "");

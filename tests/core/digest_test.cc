@@ -12,7 +12,7 @@ TEST(Digest, IsBlake2b256) {
             "bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319");
 }
 
-TEST(Digest, SurvivesHex) {
+TEST(Digest, ConvertsToHexAndBack) {
   const Digest digest = DigestOf("macaw");
   EXPECT_EQ(*Digest::FromHex(digest.Hex()), digest);
   EXPECT_FALSE(Digest::FromHex("12").ok());

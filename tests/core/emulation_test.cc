@@ -1,6 +1,5 @@
 #include "core/emulation.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -24,7 +23,7 @@ TEST(Emulation, SlowdownsOfSlotsMultiplyTheEnvironment) {
   EXPECT_DOUBLE_EQ(EmulatedSlowdown(config, {.slot = 5, .slots = 6}, Round(1)), 2);
 }
 
-TEST(Emulation, PausesComeAsOftenAsSaidAndAlwaysTheSame) {
+TEST(Emulation, PausesHaveTheirProbabilityAndAreReproducible) {
   const EmulationConfig config{.pause_probability = 0.1, .pause_seconds = 2, .seed = 4};
   int pauses = 0;
   for (uint64_t client = 0; client < 10000; ++client) {
@@ -34,18 +33,6 @@ TEST(Emulation, PausesComeAsOftenAsSaidAndAlwaysTheSame) {
     pauses += pause > 0;
   }
   EXPECT_NEAR(pauses, 1000, 4 * std::sqrt(900));
-}
-
-TEST(Emulation, NamesTheValueThatIsWrong) {
-  const auto message = [](const EmulationConfig& config) {
-    return std::string(Validate(config).message());
-  };
-  EXPECT_TRUE(Validate({}).ok());
-  EXPECT_THAT(message({.slowdown = {1, 0.5}}), testing::HasSubstr("slowdown is 0.5"));
-  EXPECT_THAT(message({.environment = "sin"}), testing::HasSubstr("none, ratio, cos"));
-  EXPECT_THAT(message({.ratio = -1}), testing::HasSubstr("emulation.ratio"));
-  EXPECT_THAT(message({.pause_probability = 2}), testing::HasSubstr("pause_probability"));
-  EXPECT_THAT(message({.pause_seconds = -1}), testing::HasSubstr("pause_seconds"));
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 namespace macaw {
 namespace {
 
-TEST(Executor, UrgentTasksGoBeforeThoseThatWaitAndInTheirOwnOrder) {
+TEST(Executor, UrgentTasksRunFirstAndInOrder) {
   std::string order;
   Notification begun, go;
   {
@@ -24,7 +24,7 @@ TEST(Executor, UrgentTasksGoBeforeThoseThatWaitAndInTheirOwnOrder) {
   EXPECT_EQ(order, "abcd");
 }
 
-TEST(Executor, IsIdleWhenUrgentTasksHaveRunToo) {
+TEST(Executor, WaitIdleAlsoWaitsForUrgentTasks) {
   Executor executor("test", 1);
   int ran = 0;
   executor.PostUrgent([&] { ++ran; });

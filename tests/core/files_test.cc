@@ -10,7 +10,7 @@
 
 #include "core/digest.h"
 
-// Stands before the C library's in this program: notes which files and folders are synced.
+// Replaces the C library's fsync in this program, to record which files and folders are synced.
 namespace {
 std::set<std::string>& Synced() {
   static auto* const synced = new std::set<std::string>;
@@ -39,13 +39,13 @@ TEST(AtomicWriteFile, ReplacesTheWholeContent) {
   EXPECT_EQ(*ReadFile(path), "second");
 }
 
-TEST(AtomicWriteFile, LeavesNothingAsideWhenItFails) {
+TEST(AtomicWriteFile, LeavesNoTemporaryFileWhenItFails) {
   const absl::Status status = AtomicWriteFile(TempPath("no/such/folder/file"), "text");
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_NE(status.message().find("no/such/folder/file"), std::string::npos);
 }
 
-TEST(AtomicFile, TwoWritersOfOneFileDoNotShareWhatTheyWriteAside) {
+TEST(AtomicFile, TwoWritersOfOneFileUseDifferentTemporaryFiles) {
   const std::string path = TempPath("contested");
   AtomicFile first = *AtomicFile::Create(path), second = *AtomicFile::Create(path);
   ASSERT_TRUE(first.WriteAt(0, BytesOf("first")).ok());
@@ -56,7 +56,7 @@ TEST(AtomicFile, TwoWritersOfOneFileDoNotShareWhatTheyWriteAside) {
   EXPECT_EQ(*ReadFile(path), "second");
 }
 
-TEST(MakeDirectories, SyncsTheFoldersThatHoldNewOnes) {
+TEST(MakeDirectories, SyncsTheParentsOfNewFolders) {
   const std::string folder =
       std::filesystem::canonical(std::filesystem::path(TempPath("x")).parent_path()).string();
   std::filesystem::remove_all(folder + "/new");
@@ -70,7 +70,7 @@ TEST(MakeDirectories, SyncsTheFoldersThatHoldNewOnes) {
   EXPECT_TRUE(Synced().empty());  // nothing is new
 }
 
-TEST(AtomicFile, AppearsWholeOrNotAtAll) {
+TEST(AtomicFile, AppearsCompletelyOrNotAtAll) {
   const std::string path = TempPath("pieces");
   std::filesystem::remove(path);
   {
@@ -86,7 +86,7 @@ TEST(AtomicFile, AppearsWholeOrNotAtAll) {
   EXPECT_EQ(*ReadFile(path), "one,second");
 }
 
-TEST(LineFile, GoesBackToTheOffsetOfACheckpoint) {
+TEST(LineFile, ContinuesAtTheOffsetOfACheckpoint) {
   const std::string path = TempPath("lines");
   std::filesystem::remove(path);
   {

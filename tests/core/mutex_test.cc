@@ -28,13 +28,13 @@ struct Counter {
   }
 };
 
-TEST(Mutex, WakesEverybodyWhoseConditionHolds) {
+TEST(Mutex, WakesEveryWaiterWhoseConditionHolds) {
   Counter counter;
   std::atomic<int> woken = 0;
   std::vector<std::thread> waiters;
   for (int i = 1; i <= 8; ++i) {
     waiters.emplace_back([&, i] {
-      counter.WaitFor((i + 1) / 2);  // two for each of 1 to 4
+      counter.WaitFor((i + 1) / 2);  // two threads wait for each value of 1 to 4
       ++woken;
     });
   }
@@ -46,19 +46,19 @@ TEST(Mutex, WakesEverybodyWhoseConditionHolds) {
   EXPECT_EQ(woken, 8);
 }
 
-TEST(Mutex, OneThatWaitsShowsWhatItChanged) {
+TEST(Mutex, AThreadThatWaitsWakesTheOthersForWhatItChanged) {
   Counter counter;
   std::thread other([&] { counter.WaitFor(1); });
   {
     MutexLock lock(&counter.mutex);
     counter.value = 1;
     EXPECT_FALSE(counter.mutex.AwaitFor(FromSeconds(0.01), [] { return false; }));
-    // The other one went on meanwhile, or this would hang.
+    // The other thread has continued meanwhile, or the test would hang.
   }
   other.join();
 }
 
-TEST(Mutex, WaitsNoLongerThanAsked) {
+TEST(Mutex, AwaitForReturnsAfterItsTimeout) {
   Mutex mutex;
   MutexLock lock(&mutex);
   const TimePoint start = SteadyClock().Now();
@@ -67,8 +67,8 @@ TEST(Mutex, WaitsNoLongerThanAsked) {
   EXPECT_TRUE(mutex.AwaitFor(Duration::zero(), [] { return true; }));
 }
 
-// Ends of patience and wake-ups at the same moment: no wake-up is lost and none is sent to somebody
-// who has left.
+// Timeouts and wake-ups at the same moment: no wake-up is lost, and none is sent to a thread that
+// has left.
 TEST(Mutex, EndsOfPatienceRaceWithWakeUps) {
   Counter counter;
   std::atomic<bool> over = false;
@@ -89,7 +89,7 @@ TEST(Mutex, EndsOfPatienceRaceWithWakeUps) {
       }
     });
   }
-  // Until both have happened often, however the machine places the threads.
+  // Repeats until both cases have happened often, however the machine schedules the threads.
   const auto enough = [&] { return in_time > 100 && too_late > 100; };
   for (int i = 0; i < 20'000 || (i < 20'000'000 && !enough()); ++i) {
     counter.Add();
@@ -101,7 +101,7 @@ TEST(Mutex, EndsOfPatienceRaceWithWakeUps) {
   EXPECT_TRUE(enough()) << in_time << " in time, " << too_late << " too late";
 }
 
-TEST(Mutex, WhoSeesWhatItWaitedForMayDestroyIt) {
+TEST(Mutex, MayBeDestroyedByTheThreadThatWaited) {
   Executor executor("other", 1);
   for (int i = 0; i < 20'000; ++i) {
     auto counter = std::make_unique<Counter>();
@@ -111,7 +111,7 @@ TEST(Mutex, WhoSeesWhatItWaitedForMayDestroyIt) {
   }
 }
 
-// Every token is taken once, whoever is woken for it.
+// Every token is taken exactly once, whichever thread is woken for it.
 TEST(Mutex, ManyTakersAndGivers) {
   constexpr int kTokens = 30'000;
   Mutex mutex;

@@ -48,7 +48,8 @@ TEST(RandomStream, SkipEqualsDrawing) {
   }
 }
 
-// From any place in a block, for lengths on both sides of every group, and with what comes after.
+// From any position within a block, for lengths around every group size, and with the draws that
+// follow.
 TEST(RandomStream, BulkEqualsSingleDraws) {
   for (const size_t count : {1, 2, 9, 31, 32, 33, 64, 100, 128, 129, 300}) {
     for (int skip = 0; skip < 9; ++skip) {
@@ -58,7 +59,7 @@ TEST(RandomStream, BulkEqualsSingleDraws) {
       for (uint64_t& word : expected) word = one.NextU64();
       bulk.FillU64(drawn);
       ASSERT_EQ(drawn, expected) << count << " after " << skip;
-      // A bound so large that every third draw is drawn again, and a small one.
+      // A small bound, and one so large that every third draw is repeated.
       for (const uint64_t bound : {UINT64_MAX / 3 * 2, uint64_t{count + 1}}) {
         for (size_t i = 0; i < count; ++i) expected[i] = one.Below(bound - i);
         bulk.FillBelow(bound, drawn);
@@ -169,7 +170,7 @@ TEST(FillNormal, IsStandardNormal) {
     for (int k = 1; k <= 4; ++k) moments[k] += std::pow(x, k) / n;
     beyond += (std::fabs(x) > 1.959964) / static_cast<double>(n);
     if (i > 0) neighbours += x * values[i - 1] / n;
-    if (i >= 16) partners += x * values[i - 16] / n;  // the two halves of one Box-Muller pair
+    if (i >= 16) partners += x * values[i - 16] / n;  // the two normals of one Box-Muller pair
   }
   EXPECT_NEAR(moments[1], 0, 0.0025);
   EXPECT_NEAR(moments[2], 1, 0.0035);

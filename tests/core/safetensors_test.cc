@@ -39,7 +39,8 @@ TEST(Safetensors, AnotherModelIsRefusedByName) {
   EXPECT_NE(status.message().find("0.weight"), std::string::npos) << status;
 }
 
-// Any byte string is parsed or refused: every cut and thousands of flipped bytes of a valid file.
+// Any bytes are either parsed or refused: all truncations, and thousands of flipped bytes, of a
+// valid file.
 TEST(Safetensors, NoByteStringCrashesTheReader) {
   const std::string path = testing::TempDir() + "/fuzz.safetensors";
   ASSERT_TRUE(WriteModel(path, TestModel().view(), {{"k", "v"}}).ok());

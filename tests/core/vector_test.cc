@@ -19,7 +19,7 @@ TEST(ParameterLayout, AlignsEveryTensorAndPutsBuffersLast) {
   EXPECT_EQ(layout->size(), 608u + 16u + 16u);
 }
 
-TEST(ParameterLayout, RefusesWhatCannotBeMeant) {
+TEST(ParameterLayout, RefusesEmptyOrRepeatedNamesAndBadShapes) {
   EXPECT_FALSE(ParameterLayout::Make({{.name = "w", .shape = {0}}}, DType::kF32).ok());
   EXPECT_FALSE(ParameterLayout::Make({{.name = "w", .shape = {-1}}}, DType::kF32).ok());
   EXPECT_FALSE(

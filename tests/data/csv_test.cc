@@ -1,4 +1,4 @@
-// A table as people have it: words for users and classes, columns by name, and no mistake
+// Tables as people have them: words for users and classes, columns by name. No mistake may go
 // unnoticed.
 #include <gmock/gmock.h>
 
@@ -21,7 +21,7 @@ class Csv : public testing::Test {
     options.test_fraction = 0;
     return options;
   }
-  // All rows with one client, so that what was read can be looked at.
+  // One client with all rows, to look at what was read.
   std::unique_ptr<Dataset> Whole(const DataOptions& options) {
     auto dataset = OpenDataset(options, {.scheme = "iid", .clients = 1});
     EXPECT_TRUE(dataset.ok()) << dataset.status();
@@ -37,7 +37,7 @@ class Csv : public testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(Csv, FindsTheLabelByNameNumberOrPlace) {
+TEST_F(Csv, FindsTheLabelColumnByNameNumberOrPosition) {
   for (const char* column : {"class", "1"}) {
     const auto dataset = Whole(With("u,\"class\",v\n1,7,2\n3,5,4\n", {.label_column = column}));
     ASSERT_NE(dataset, nullptr) << column;
@@ -81,7 +81,7 @@ TEST_F(Csv, TheClientColumnNamesTheNaturalClients) {
     EXPECT_EQ(zoe[1].label, 1);
     EXPECT_EQ((*dataset)->Examples(ClientId(2), Split::kTrain), 1u);
   }
-  // Another scheme divides the same rows without them.
+  // Another scheme divides the same rows and ignores the column.
   const auto divided =
       OpenDataset(With(text, {.client_column = "who"}), {.scheme = "iid", .clients = 5});
   ASSERT_TRUE(divided.ok()) << divided.status();
@@ -93,7 +93,7 @@ TEST_F(Csv, ASecondFileHoldsTheClientsOwnTestRows) {
   options.test_path = folder_.Write("test.csv", "user,x,y\nbob,7,0\ncid,8,1\n");
   const auto dataset = OpenDataset(options, {});
   ASSERT_TRUE(dataset.ok()) << dataset.status();
-  ASSERT_EQ((*dataset)->info().clients, 3u);  // one who never trains
+  ASSERT_EQ((*dataset)->info().clients, 3u);  // one of them never trains
   EXPECT_EQ((*dataset)->Examples(ClientId(2), Split::kTrain), 0u);
   EXPECT_EQ((*dataset)->Examples(ClientId(2), Split::kTest), 1u);
   EXPECT_THAT(Floats(Copy(**dataset, 1, Split::kTest)[0]), ElementsAre(7));
@@ -112,10 +112,10 @@ TEST_F(Csv, AClientColumnNeverBecomesAFeatureUnnoticed) {
   const auto feature = Whole(With("user,x,y\n1,2,0\n2,3,1\n", {.client_column = kNoColumn}));
   ASSERT_NE(feature, nullptr);
   EXPECT_THAT(feature->info().feature_names, ElementsAre("user", "x"));
-  // Words in a feature's place: whose row it is, most likely.
+  // Words where a feature is expected: the column is probably the client.
   EXPECT_THAT(Refusal("name,x,y\nann,2,0\n"),
               AllOf(HasSubstr("column \"name\": \"ann\""), HasSubstr("data.client_column")));
-  // What a program numbers its rows with.
+  // A column that another program wrote to number its rows.
   EXPECT_THAT(Refusal(",x,y\n0,2,0\n"), HasSubstr("data.drop_columns = [\"0\"]"));
 }
 
@@ -144,7 +144,7 @@ TEST_F(Csv, TabsSeparateEmptyCells) {
   EXPECT_EQ(Whole(With("x\ty\n1\t0\n 2\t\"1\"\n"))->info().classes, 2);
 }
 
-TEST_F(Csv, AHeaderOfNumbersIsOneWhenAColumnIsNamed) {
+TEST_F(Csv, ALineOfNumbersIsAHeaderIfAColumnIsNamedAfterOneOfThem) {
   const auto dataset = Whole(With("label,0,1\n7,1,2\n5,3,4\n", {.label_column = "label"}));
   ASSERT_NE(dataset, nullptr);
   EXPECT_EQ(dataset->info().train_examples, 2u);
@@ -165,7 +165,7 @@ TEST_F(Csv, RefusesDamageByLineAndColumn) {
   EXPECT_THAT(Refusal("1\n2\n"), HasSubstr("at least one feature"));
 }
 
-TEST_F(Csv, RefusesColumnsThatAreNotThereOrNamedTwice) {
+TEST_F(Csv, RefusesMissingColumnsAndColumnsNamedTwice) {
   EXPECT_THAT(Refusal("a,b\n1,2\n", {.label_column = "c"}),
               AllOf(HasSubstr("data.label_column \"c\""), HasSubstr("(a, b)")));
   EXPECT_THAT(Refusal("1,2\n", {.client_column = "c"}), HasSubstr("has no header"));

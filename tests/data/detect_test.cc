@@ -20,7 +20,7 @@ class Detect : public testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(Detect, TellsEachFormatWhateverTheFileIsCalled) {
+TEST_F(Detect, RecognisesEachFormatWhateverTheFilesName) {
   EXPECT_EQ(Source("a", IdxImages(3)), "idx");
   EXPECT_EQ(Source("b.gz", Gzip(IdxImages(3))), "idx");
   EXPECT_EQ(Source("c.txt", "# made up\n+1 3:0.5 7:1\n"), "libsvm");
@@ -36,7 +36,7 @@ TEST_F(Detect, TellsEachFormatWhateverTheFileIsCalled) {
   EXPECT_EQ(Source("h.bin", std::string(2 * 3074, '\1')), "cifar100");
 }
 
-TEST_F(Detect, TellsFoldersByWhatTheyHold) {
+TEST_F(Detect, RecognisesFoldersByTheirContents) {
   folder_.Write("mnist/t10k-images-idx3-ubyte.gz", "");
   folder_.Write("leaf/train/a.json", "");
   folder_.Write("c10/data_batch_1.bin", "");
@@ -65,7 +65,7 @@ TEST_F(Detect, SaysWhatAFileIsInsteadAndWhatToDo) {
               HasSubstr("/nope does not exist"));
 }
 
-TEST_F(Detect, TellsAPreparedFile) {
+TEST_F(Detect, RecognisesAPreparedFile) {
   const auto dataset = OpenDataset({.source = "synthetic", .synthetic = {.clients = 2}}, {});
   ASSERT_TRUE(dataset.ok());
   const std::string path = folder_.path() + "/anything";

@@ -1,5 +1,5 @@
-// Random cuts and flips of valid files: every one opens or is refused in one line that names a
-// file. Deterministic; run it under ASan for what it is worth.
+// Random truncations and flips of valid files: each damaged file either opens, or is refused with
+// one line that names a file. Deterministic; most useful under ASan.
 #include <gmock/gmock.h>
 
 #include "core/random.h"
@@ -22,7 +22,7 @@ std::string Damage(std::string bytes, RandomStream& stream) {
   return bytes;
 }
 
-// Damages `bytes` in many ways, puts them at `name`, opens `options`, and reads everything that
+// Damages `bytes` in many ways, writes them to `name`, opens `options`, and reads everything if it
 // opens.
 void Fuzz(const TemporaryFolder& folder, const std::string& name, const std::string& bytes,
           const DataOptions& options, const PartitionOptions& partition = {.clients = 2}) {
@@ -110,7 +110,7 @@ TEST(Fuzz, Prepared) {
   const std::string path = folder.path() + "/p.safetensors";
   ASSERT_TRUE(WritePrepared(**dataset, path).ok());
   const std::string bytes = *ReadFile(path);
-  // Only the header and the tables: the features are most of the bytes and are not looked at.
+  // Only the header and the tables: features are most of the bytes and are not checked.
   const size_t tables = bytes.size() - 12 * 240;
   RandomStream stream({.seed = 3});
   int refused = 0;

@@ -205,7 +205,7 @@ TEST(BatchGather, NoiseGrowsWithTheClientsRank) {
   };
   EXPECT_NEAR(deviation(0), 0.2, 0.01);
   EXPECT_NEAR(deviation(9), 2.0, 0.1);
-  EXPECT_EQ(Gathered(gather, rows, {0}), zeros);  // nobody's rows: the central test set
+  EXPECT_EQ(Gathered(gather, rows, {0}), zeros);  // rows of no client: the central test set
 }
 
 TEST(BatchGather, NoiseBelongsToTheRowAndIsTheSameInTrainingAndEvaluation) {
@@ -225,7 +225,7 @@ TEST(BatchGather, NoiseBelongsToTheRowAndIsTheSameInTrainingAndEvaluation) {
   EXPECT_NE(Gathered(gather, WithNoise(plain, 3, Split::kTest), {0}), Gathered(gather, rows, {0}));
   EXPECT_NE(Gathered(gather, WithNoise(plain, 3, Split::kTrain, 2), {0}),
             Gathered(gather, rows, {0}));
-  // A flip moves it with the image.
+  // A flip mirrors the noise together with the image.
   const BatchGather flips(FeatureType::kF32, {1, 8, 8}, {.flip = true, .client_noise = 0.5},
                           DType::kF32);
   std::vector<float> mirrored = Gathered(flips, rows, {0});

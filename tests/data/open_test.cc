@@ -91,7 +91,7 @@ TEST_F(Open, HeldoutClientsNeverTrainAndAreAllTest) {
   EXPECT_EQ((*dataset)->info().train_clients, 7u);
 }
 
-TEST_F(Open, TheSeedsDecideAndTheDigestTells) {
+TEST_F(Open, RowsAndDigestFollowTheSeeds) {
   const auto base = With({.seed = 1, .val_fraction = 0.2});
   const auto same = With({.seed = 1, .val_fraction = 0.2});
   EXPECT_EQ(CopyAll(**base), CopyAll(**same));

@@ -67,7 +67,7 @@ TEST_F(PartitionFile, SaysThatItLeavesNoCentralTestSetAndWhatItDoesNotUse) {
   EXPECT_EQ(notes(all + "]}"), "");
 }
 
-TEST_F(PartitionFile, RefusesWhatIsNoDivision) {
+TEST_F(PartitionFile, RefusesInvalidDivisions) {
   EXPECT_THAT(Read(R"({"a": [1, 2], "b": [2]})").status().message(),
               HasSubstr("\"b\" lists row 2"));
   EXPECT_THAT(Read(R"({"a": [1, 100]})").status().message(),

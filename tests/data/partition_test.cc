@@ -69,7 +69,7 @@ TEST_P(EveryScheme, FollowsTheSeed) {
   const auto first = AssignOwners(options, pool);
   EXPECT_EQ(*first, *AssignOwners(options, pool));
   options.seed = 2;
-  if (options.scheme == "sorted") {  // the one without any randomness
+  if (options.scheme == "sorted") {  // the only scheme without randomness
     EXPECT_EQ(*first, *AssignOwners(options, pool));
     return;
   }
@@ -121,10 +121,10 @@ TEST(Partition, KClassesGivesExactlyKAndSharesEvenly) {
   const auto owners = AssignOwners(options, pool);
   for (const auto& classes : ClassesOf(*owners, pool, 40)) EXPECT_EQ(classes.size(), 3u);
   for (const uint64_t size : Sizes(*owners, 40))
-    EXPECT_EQ(size, 150u);  // 12 owners a class, 50 rows each
+    EXPECT_EQ(size, 150u);  // 12 clients per class, 50 rows each
 }
 
-TEST(Partition, KClassesRefusesWhatCannotBeDealt) {
+TEST(Partition, KClassesRefusesImpossibleRequests) {
   EXPECT_THAT(AssignOwners({.scheme = "k-classes", .clients = 40, .classes_per_client = 11},
                            MakePool(600, 10))
                   .status()
@@ -204,7 +204,7 @@ TEST(Partition, ByClassNeedsClasses) {
 }
 
 TEST(Partition, MinimumTakesFromTheLargestOnly) {
-  // Sizes by power law; the clients between the minimum and the level keep every row.
+  // Sizes by power law: clients between the minimum and the new common size keep every row.
   const Pool pool = MakePool(1000, 10);
   PartitionOptions options{
       .scheme = "power-law", .clients = 100, .concentration = 1.5, .min_size = 0};

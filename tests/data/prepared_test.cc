@@ -67,7 +67,7 @@ TEST(PreparedFile, RoundTripsPooledSyntheticAndNamedData) {
   ExpectRoundTrip(**named, folder.path() + "/named.safetensors");
 }
 
-// Of a file, what the system holds.
+// The number of a file's bytes that are in memory.
 uint64_t BytesInMemory(const std::string& path) {
   const auto file = MappedFile::Open(path);
   EXPECT_TRUE(file.ok()) << file.status();
@@ -113,7 +113,7 @@ TEST(PreparedFile, OpensAFileOfGigabytesAtOnceAndServesItInPlace) {
   EXPECT_EQ(b.block.features - a.block.features, static_cast<ptrdiff_t>(kRowsEach * kPixels));
 }
 
-// Small valid tensors, one of which each test spoils.
+// Small valid tensors; each test damages one of them.
 class SpoiledFile : public testing::Test {
  protected:
   std::string Refusal() {
@@ -197,7 +197,7 @@ TEST_F(SpoiledFile, SaysThatTestRowsAreTrainingRows) {
   EXPECT_THAT(notes(), HasSubstr("rows of test_offsets"));
 }
 
-TEST_F(SpoiledFile, NamesAllOfItsClassesOrIsRefused) {
+TEST_F(SpoiledFile, MustNameAllItsClassesOrNone) {
   metadata_["class_names"] = R"(["cat", "dog"])";
   ASSERT_TRUE(WriteSafetensors(path_, tensors_, metadata_).ok());
   EXPECT_THAT((*OpenDataset(Prepared(path_), {}))->info().class_names, ElementsAre("cat", "dog"));
@@ -238,7 +238,7 @@ TEST_F(SpoiledFile, KeepsItsOwnSplits) {
   EXPECT_THAT(OpenDataset(options, {}).status().message(), HasSubstr("holds its own splits"));
 }
 
-// The program in the room's README writes a file that opens.
+// The program in the room's README writes a file that can be opened.
 TEST(PreparedFile, TheReadmesTenLinesOfNumpyWriteOne) {
   if (const std::string why = testing_support::WhyNoPython("numpy"); !why.empty())
     GTEST_SKIP() << why;

@@ -8,7 +8,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// One client with all rows, so that what was read can be looked at.
+// One client with all rows, to look at what was read.
 std::unique_ptr<Dataset> OpenWhole(DataOptions options) {
   options.test_fraction = 0;
   absl::StatusOr<std::unique_ptr<Dataset>> dataset =

@@ -42,7 +42,7 @@ TEST(Subset, WithoutTheTestSetHasNone) {
   EXPECT_TRUE(subset->CentralTest().empty());
 }
 
-TEST(Subset, IsNamedByWhatItIsOfAndFromWhereToWhere) {
+TEST(Subset, ItsNameSaysTheDatasetAndTheRange) {
   const std::unique_ptr<Dataset> whole = Ten();
   const auto digest = [&](uint64_t begin, uint64_t end) {
     return (*SubsetOf(*whole, {.begin = begin, .end = end}))->info().digest;

@@ -75,7 +75,7 @@ TEST(Synthetic, SplitsAreThatFractionOfEachClient) {
   EXPECT_EQ(dataset->CentralTest().size(), test);
 }
 
-TEST(Synthetic, HasTheLawOfThePaper) {
+TEST(Synthetic, HasThePapersDistribution) {
   DataOptions options = Options(2000);
   options.synthetic.max_size = 0;
   options.resident = "false";
@@ -123,8 +123,8 @@ TEST(Synthetic, IidClientsShareOneModel) {
     }
   }
   for (const double sum : mean) EXPECT_NEAR(sum / static_cast<double>(rows), 0, 0.06);
-  // Feature 1 dominates, so a class is mostly a function of it: clients agree on which classes are
-  // common.
+  // Feature 1 dominates, so the class mostly depends on it: clients agree on which classes are
+  // frequent.
   EXPECT_GT(dataset->info().mean_classes_per_client, 3);
 }
 
@@ -136,7 +136,7 @@ TEST(Synthetic, AMillionClientsOpenAtOnce) {
   EXPECT_EQ(dataset->info().clients, 1000000u);
   EXPECT_GT(dataset->info().train_examples, 100000000u);
   EXPECT_FALSE(dataset->Client(ClientId(999999), Split::kTrain)->empty());
-  // The rows of all would be 24 GB and more.
+  // All rows together would need more than 24 GB.
   EXPECT_LT(after, before + (uint64_t{200} << 20));
 }
 

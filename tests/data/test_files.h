@@ -24,8 +24,7 @@ inline std::string BigEndian(uint32_t value) {
   return bytes;
 }
 
-// `count` images of 2 x 3 whose pixels count up from the row's number; labels cycle through
-// `classes`.
+// `count` images of 2 x 3 whose pixels count up from the row's number; labels repeat `classes`.
 inline std::string IdxImages(uint32_t count) {
   std::string bytes = BigEndian(0x803) + BigEndian(count) + BigEndian(2) + BigEndian(3);
   for (uint32_t i = 0; i < count; ++i) {
@@ -53,7 +52,7 @@ inline std::string Gzip(const std::string& bytes) {
   return packed;
 }
 
-// Everything a dataset hands out, as comparable values.
+// Everything in a dataset, as values that can be compared.
 struct RowCopy {
   std::string features;
   int32_t label = 0;

@@ -143,7 +143,7 @@ TEST(Network, NormalisesByTheBatchWithoutMovingWhereAsked) {
       batch, network.Forward(x, w, nullptr, Statistics::kBatchAndMove).representation));
   EXPECT_NE(DigestOfValues(model.view()), DigestOfValues(start.view()));
 
-  // Statistics that nobody moves are what everybody normalises by.
+  // Statistics that never move are used for normalisation in training and evaluation.
   config.buffers = "server";
   FlatVector fixed = start.Clone();
   const std::vector<at::Tensor> v = ViewsOf(fixed.view());

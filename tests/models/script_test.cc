@@ -94,7 +94,7 @@ TEST_F(Script, GivesTheBitsOfTheEqualLayers) {
     const Network layers(Layers(dtype));
     const FlatVector model = InitialModel(layers.spec(), 3);
     const auto options = at::dtype(dtype == DType::kF32 ? at::kFloat : at::kDouble);
-    // Again and again: what ran before must not matter.
+    // Several times: earlier runs must not affect the result.
     for (int again = 0; again < 4; ++again) {
       for (const Statistics statistics :
            {Statistics::kBatchAndMove, Statistics::kRunning, Statistics::kBatch}) {
@@ -116,7 +116,8 @@ TEST_F(Script, GivesTheBitsOfTheEqualLayers) {
   }
 }
 
-// Cumulative statistics weigh a batch by how many came before: those of the file, not of the slot.
+// Cumulative statistics weight a batch by the number of earlier ones: the file's number, not the
+// slot's.
 TEST_F(Script, EachPassBeginsWithTheFilesCounters) {
   WrittenScript net("Counting");
   net.Parameter("weight", torch::randn({kOut, kIn})).Buffer("seen", torch::tensor(int64_t{2}));

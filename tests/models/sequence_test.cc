@@ -47,7 +47,7 @@ TEST(Network, OfAnLstmIsTorchNns) {
   twin.ExpectEqualGradients(1e-11);
 }
 
-// What a position says must not depend on the tokens behind it, or the task would be no task.
+// A position's output must not depend on later tokens, or the model could read the answer.
 TEST(Network, OfAnLstmLooksBackOnly) {
   UseOneThread();
   const ModelSpec spec =

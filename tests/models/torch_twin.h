@@ -11,7 +11,8 @@
 
 namespace macaw::models {
 
-// A ModelSpec's network and the same network of torch::nn modules, from the same numbers.
+// A ModelSpec's network and the same network built from torch::nn modules, with the same
+// parameters.
 class TorchTwin {
  public:
   // `named` are the tensors of the modules, integer buffers left out, by the layout's names.
@@ -43,7 +44,7 @@ class TorchTwin {
           << spec_.layout->entries()[i].name;
     }
   }
-  // Parameters and buffers, relative likewise.
+  // Compares parameters and buffers, relative to the largest value.
   void ExpectEqualValues(double tolerance) {
     for (size_t i = 0; i < views_.size(); ++i) {
       const LayoutEntry& entry = spec_.layout->entries()[i];

@@ -16,7 +16,7 @@ double Surprise(const std::vector<double>& counts, const std::vector<double>& ex
   return (chi2 - freedom) / std::sqrt(2 * freedom);
 }
 
-TEST(AvailableSampler, DrawsOnlyWhoIsThereEachAsLikely) {
+TEST(AvailableSampler, DrawsOnlyAvailableClientsAllEquallyLikely) {
   const std::vector<uint32_t> examples(40, 3);
   const AvailabilityOptions options{.probability = 0.3, .seed = 5};
   const auto sampler = *MakeAvailableSampler(options, 6, Trainable(examples));
@@ -108,7 +108,7 @@ TEST(OverSelection, ASlowDeviceIsSlowInEveryRound) {
   }
 }
 
-TEST(MakeSampler, AsksMoreThanItKeepsOfThoseWhoAreThere) {
+TEST(MakeSampler, OverSelectsAmongAvailableClients) {
   const std::vector<uint32_t> examples(1000, 10);
   const CohortConfig config{
       .size = 40, .sampling = "available", .seed = 5, .availability = 0.3, .over_selection = 1.5};
@@ -131,7 +131,7 @@ TEST(MakeSampler, AsksMoreThanItKeepsOfThoseWhoAreThere) {
   }
 }
 
-TEST(MakeSampler, RefusesAnOverSelectionThatCannotBe) {
+TEST(MakeSampler, RefusesImpossibleOverSelection) {
   const std::vector<uint32_t> examples(10, 1);
   const auto message = [&](const CohortConfig& config) {
     return std::string(MakeSampler(config, examples).status().message());
@@ -150,7 +150,7 @@ TEST(MakeSampler, RefusesAnOverSelectionThatCannotBe) {
               testing::HasSubstr("cohort.device_spread"));
 }
 
-TEST(OverSelection, KeepsEverybodyWhereFewCome) {
+TEST(OverSelection, KeepsAllCandidatesIfThereAreTooFew) {
   const std::vector<uint32_t> examples(10, 1);
   const auto sampler = *MakeOverSelection({.keep = 8}, *MakeSampler({.size = 5}, examples));
   EXPECT_EQ(sampler->Sample(Round(1)).entries.size(), 5u);

@@ -23,8 +23,8 @@ Plan Planned(const std::string& policy, const std::vector<uint64_t>& loads,
 
 class EveryHandOut : public ::testing::TestWithParam<std::string> {};
 
-// Asks in any order, from workers that the plan does not know, with workers that are lost and
-// clients that come back: every client is out exactly once in the end.
+// Requests in any order, from workers that the plan does not know, with lost workers and clients
+// that come back: in the end every client was handed out exactly once.
 TEST_P(EveryHandOut, HandsEveryClientOutExactlyOnce) {
   RandomStream stream({.seed = 2});
   for (int trial = 0; trial < 200; ++trial) {
@@ -65,13 +65,13 @@ INSTANTIATE_TEST_SUITE_P(Policies, EveryHandOut,
                                            "round_robin", "uniform"),
                          [](const auto& policy) { return policy.param; });
 
-TEST(DispatchQueue, AWholeQueueGoesOutAtOnceAndNobodyTakesFromIt) {
+TEST(DispatchQueue, KWholeHandsOutAQueueAtOnceAndOthersTakeNothingFromIt) {
   DispatchQueue queue(
       Planned("round_robin", std::vector<uint64_t>(10, 5), {{WorkerId(1)}, {WorkerId(2)}}));
   EXPECT_EQ(queue.Take({.worker = WorkerId(1)}).clients.size(), 5u);
   EXPECT_TRUE(queue.Take({.worker = WorkerId(1), .now = 25}).clients.empty());
   EXPECT_EQ(queue.size(), 5u);
-  queue.RemoveWorker(WorkerId(2));  // then its clients are anybody's
+  queue.RemoveWorker(WorkerId(2));  // then other workers get its clients
   EXPECT_EQ(queue.Take({.worker = WorkerId(1), .now = 30}).clients.size(), 1u);
 }
 
@@ -90,7 +90,7 @@ TEST(DispatchQueue, PiecesShrinkTowardsTheEnd) {
                               {{WorkerId(1), 1, kKnown}, {WorkerId(2), 1, kKnown}}));
   const Piece first = queue.Take({.worker = WorkerId(1)});
   EXPECT_EQ(first.clients.size(), 16u);  // a quarter of its 64
-  EXPECT_FALSE(first.when_idle);         // and it may ask ahead
+  EXPECT_FALSE(first.when_idle);         // it may ask ahead
   const Piece second = queue.Take({.worker = WorkerId(1), .now = 80});
   EXPECT_LT(second.clients.size(), first.clients.size());
   size_t last = 0;
@@ -104,7 +104,7 @@ TEST(DispatchQueue, PiecesShrinkTowardsTheEnd) {
   EXPECT_EQ(last, 1u);
 }
 
-TEST(DispatchQueue, APieceIsWorthTheTrip) {
+TEST(DispatchQueue, APieceHasAtLeastTheMinimumWork) {
   DispatchQueue queue(Planned("planned_stealing", std::vector<uint64_t>(16, 5),
                               {{WorkerId(1), 1, kKnown}, {WorkerId(2), 1, kKnown}}));
   EXPECT_EQ(queue.Take({.worker = WorkerId(1), .least_seconds = 30}).clients.size(), 6u);
@@ -118,7 +118,7 @@ TEST(DispatchQueue, AWorkerWithoutTimesIsTriedWithOneClient) {
   EXPECT_TRUE(piece.when_idle);
 }
 
-// Nothing but what is in the queue moves: what was handed out stays with its worker.
+// Only clients in a queue are moved; a client that was handed out stays with its worker.
 TEST(DispatchQueue, ADryWorkerTakesOnlyWhatIsNotHandedOut) {
   DispatchQueue queue(Planned("planned_stealing", std::vector<uint64_t>(24, 5),
                               {{WorkerId(1), 1, kKnown}, {WorkerId(2), 1, kKnown}}));
@@ -126,7 +126,7 @@ TEST(DispatchQueue, ADryWorkerTakesOnlyWhatIsNotHandedOut) {
   for (const CohortEntry& entry : queue.Take({.worker = WorkerId(2)}).clients)
     held.insert(entry.client);
   EXPECT_FALSE(held.empty());
-  // Worker 2 never asks again; worker 1 is as fast as it should be.
+  // Worker 2 never asks again; worker 1 is as fast as predicted.
   double now = 0;
   while (!queue.empty()) {
     const Piece piece = queue.Take({.worker = WorkerId(1), .now = now});
@@ -136,7 +136,7 @@ TEST(DispatchQueue, ADryWorkerTakesOnlyWhatIsNotHandedOut) {
   EXPECT_EQ(held.size(), 24u);
 }
 
-// A slow slot that would only delay the end is passed over, until the fast one turns out to be
+// A slow slot that would only delay the end gets no client, until the fast slot turns out to be
 // late.
 TEST(DispatchQueue, ASlowSlotLeavesTheLastClientToAFastOneUnlessThatIsLate) {
   const std::vector<WorkerInfo> workers = {
@@ -152,8 +152,8 @@ TEST(DispatchQueue, ASlowSlotLeavesTheLastClientToAFastOneUnlessThatIsLate) {
   EXPECT_EQ(queue.Take({.worker = WorkerId(2), .now = 1000}).clients.size(), 1u);
 }
 
-// Workers come late, take their time and are then faster than the clock resolves. Whoever is passed
-// over waits for the time that it was told: somebody must always be due to ask.
+// Workers join late, are slow at first and then faster than the clock can measure. A worker that
+// gets nothing waits for the time it was told, so some worker must always be about to ask.
 TEST(DispatchQueue, SomebodyIsAlwaysDueToAskWhileClientsAreLeft) {
   RandomStream stream({.seed = 3});
   for (int trial = 0; trial < 3000; ++trial) {
@@ -176,19 +176,19 @@ TEST(DispatchQueue, SomebodyIsAlwaysDueToAskWhileClientsAreLeft) {
   }
 }
 
-TEST(DispatchQueue, ASlotThatMakesNoProgressGetsNothingMore) {
+TEST(DispatchQueue, AStalledSlotGetsNoMoreClients) {
   std::vector<WorkerInfo> workers = {{.worker = WorkerId(1), .costs = kKnown},
                                      {.worker = WorkerId(2), .costs = kKnown}};
   DispatchQueue queue(Planned("planned_stealing", std::vector<uint64_t>(40, 10), workers));
   queue.Take({.worker = WorkerId(2)});
   queue.Take({.worker = WorkerId(1)});
-  // Worker 2 stalls; long after its clients should have ended, nothing is kept for it.
+  // Worker 2 stalls; long after its clients should have ended, no clients are reserved for it.
   EXPECT_FALSE(queue.Take({.worker = WorkerId(1), .now = 1e4}).clients.empty());
   for (double now = 1e4 + 10; !queue.empty(); now += 10)
     ASSERT_FALSE(queue.Take({.worker = WorkerId(1), .now = now}).clients.empty());
 }
 
-TEST(DispatchQueue, WhatCameBackGoesOutAgainSoon) {
+TEST(DispatchQueue, ClientsThatCameBackAreHandedOutFirst) {
   DispatchQueue queue(Planned("planned_stealing", std::vector<uint64_t>(2000, 10),
                               {{WorkerId(1), 1, kKnown}, {WorkerId(2), 1, kKnown}}));
   const Piece piece = queue.Take({.worker = WorkerId(1)});

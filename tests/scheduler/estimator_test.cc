@@ -11,14 +11,14 @@ using testing::NoisyFactor;
 
 constexpr WorkerId kFast(1), kSlow(2), kNew(3);
 
-// 20 ms a client, 0.1 ms a row to load, 2 ms a row and 5 ms a step to train.
+// 20 ms per client, 0.1 ms per row to load, 2 ms per row and 5 ms per step to train.
 Timing TimingOf(const CohortEntry& entry, double factor) {
   const auto rows = static_cast<double>(entry.load);
   return {.load_seconds = 1e-4 * rows * factor,
           .train_seconds = (0.02 + 2e-3 * rows + 5e-3 * static_cast<double>(entry.steps)) * factor};
 }
 
-// Steps are not in proportion to rows, or their seconds could not be told apart.
+// Steps must not be proportional to rows, or their coefficients could not be distinguished.
 CohortEntry Draw(RandomStream& stream) {
   const uint64_t rows = 1 + stream.Below(500);
   return {.client = ClientId(stream.Below(1000)), .load = rows, .steps = 1 + stream.Below(200)};
@@ -77,7 +77,7 @@ TEST(Estimator, NoCoefficientIsEverNegative) {
   Estimator estimator;
   estimator.AddWorker(kFast, "cpu");
   for (int round = 0; round < 50; ++round) {
-    for (int i = 0; i < 5; ++i) {  // times that have nothing to do with the work
+    for (int i = 0; i < 5; ++i) {  // times that have nothing to do with the client's work
       estimator.Observe(kFast, Draw(stream), {.train_seconds = stream.Uniform()});
     }
     estimator.EndRound();
@@ -130,7 +130,8 @@ TEST(Estimator, EqualDevicesShareWhatTheyKnow) {
   EXPECT_EQ(estimator.CostsOf(kSlow).row, Costs{}.row);  // nothing is known of such a device
 }
 
-// One of two equal devices is slower: a few times tell by how much, the shape comes from the other.
+// One of two equal devices is slower: a few times tell by which factor, and the shape of the costs
+// comes from the other.
 TEST(Estimator, AFewTimesScaleTheSharedPrior) {
   Estimator estimator;
   estimator.AddWorker(kFast, "cpu");
@@ -147,7 +148,7 @@ TEST(Estimator, AFewTimesScaleTheSharedPrior) {
   EXPECT_LT(ErrorOf(estimator, kFast, 1), 0.05);
 }
 
-TEST(Estimator, StateIsATermOfItsOwn) {
+TEST(Estimator, ReadingAStateHasItsOwnTerm) {
   Estimator estimator;
   estimator.AddWorker(kFast, "cpu");
   RandomStream stream({.seed = 13});
@@ -166,7 +167,7 @@ TEST(Estimator, StateIsATermOfItsOwn) {
               0.004, 1e-4);
 }
 
-TEST(Estimator, IgnoresTimesThatAreNone) {
+TEST(Estimator, IgnoresInvalidTimes) {
   Estimator estimator;
   estimator.AddWorker(kFast, "cpu");
   estimator.Observe(kFast, {.load = 10, .steps = 1}, {.train_seconds = NAN});

@@ -112,7 +112,7 @@ TEST(UniformSampler, IsExactOverTenMillionClients) {
   EXPECT_LT(std::abs(Surprise(counts, std::vector<double>(kBuckets, 1e5 / kBuckets))), 4);
 }
 
-// Every pair of five clients, two at a time: not only each client, each subset is equally likely.
+// For all pairs out of five clients: not only each client but each subset is equally likely.
 TEST(UniformSampler, EverySubsetIsEquallyLikely) {
   const std::vector<uint32_t> examples(5, 1);
   const auto sampler = *MakeSampler({.size = 2, .seed = 12}, examples);

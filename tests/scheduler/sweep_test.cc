@@ -9,7 +9,7 @@
 namespace macaw::scheduler {
 namespace {
 
-TEST(KeyedPermutation, IsOneForEverySize) {
+TEST(KeyedPermutation, IsAPermutationForEverySize) {
   for (uint64_t size = 1; size < 300; ++size) {
     const KeyedPermutation permutation({.seed = size}, size);
     std::set<uint64_t> values;

@@ -79,7 +79,7 @@ TEST(VirtualRound, ASlotTrainsOneClientAtATime) {
   }
 }
 
-// With predictions 30 % off and slots of three speeds, over 50 rounds.
+// With predictions that are off by 30 % and slots of three speeds, over 50 rounds.
 TEST(VirtualRound, PlannedStealingIsCloseToTheBound) {
   RandomStream stream({.seed = 3});
   double sum = 0;
@@ -106,7 +106,7 @@ TEST(VirtualRound, PlannedStealingIsCloseToTheBound) {
   EXPECT_LT(sum / kRounds, 1.03);
 }
 
-// One slot becomes three times as slow in the middle of the round, which no plan knew.
+// One slot becomes three times as slow in the middle of the round, which the plan cannot know.
 TEST(VirtualRound, AMachineThatSlowsDownInMidRoundCostsLittle) {
   const auto workers = Workers(4);
   const Cohort cohort = MakeCohort(std::vector<uint64_t>(160, 10));
@@ -152,7 +152,7 @@ TEST(VirtualRound, WhenEverybodyDiesTheRestIsLeft) {
   EXPECT_EQ(RunVirtualRound(plan, workers, {.seconds = Even}).left, 3u);
 }
 
-// A fast round is few requests, although each piece is small at its end.
+// A fast round needs few requests, although each piece is small towards the end.
 TEST(VirtualRound, ShortClientsShareARequest) {
   const auto workers = Workers(2);
   const VirtualOptions options = {
@@ -167,7 +167,7 @@ TEST(VirtualRound, ShortClientsShareARequest) {
   EXPECT_LE(outcome.asks, 8u);
 }
 
-// The whole loop: speeds that nobody tells, learned by the estimator over rounds.
+// The whole loop over rounds: the speeds are unknown at first and the estimator learns them.
 TEST(VirtualRound, WithTheEstimatorRoundsComeCloseToTheBound) {
   RandomStream stream({.seed = 4});
   const auto workers = Workers(4);

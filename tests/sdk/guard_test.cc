@@ -27,7 +27,7 @@ class ThrowingClient final : public algorithms::ClientAlgorithm {
   }
 };
 
-// Throws wherever it may, but while `calm`.
+// Throws from every function that may throw, unless `calm`.
 class ThrowingServer final : public algorithms::ServerAlgorithm {
  public:
   ThrowingServer(const Setup&, FlatVector model) : model_(std::move(model)) {}
@@ -62,7 +62,8 @@ TEST(Guard, TurnsWhatAClientThrowsIntoAnErrorThatNamesThePlugin) {
               HasSubstr("plug-in \"moon\": no schema"));
   const auto client = *guarded.client({});
   algorithms::Workspace workspace;
-  const auto context = std::make_unique<ClientContext>();  // GCC 12 misjudges one on the stack
+  // On the heap, because GCC 12 gives a false warning otherwise.
+  const auto context = std::make_unique<ClientContext>();
   EXPECT_THAT(std::string(client->Prepare(*context, workspace).status().message()),
               HasSubstr("plug-in \"moon\": no plan today"));
   EXPECT_THAT(std::string(client->Conclude(*context, {}, workspace).status().message()),
@@ -78,7 +79,7 @@ TEST(Guard, EndsTheRoundWithWhatAServerThrew) {
   EXPECT_THAT(std::string(server->Load({}).message()), HasSubstr("cannot load"));
 }
 
-TEST(Guard, AHalfThatIsMissingIsAnError) {
+TEST(Guard, AMissingServerOrClientHalfIsAnError) {
   Description empty = Throwing();
   empty.client = [](const auto&) -> absl::StatusOr<std::unique_ptr<algorithms::ClientAlgorithm>> {
     return nullptr;

@@ -27,7 +27,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// What every store promises, whatever it is made of.
+// What every store promises, whatever its back end.
 struct BackEnd {
   std::string name;
   std::function<std::unique_ptr<ClientStateStore>(const std::string& folder,
@@ -83,7 +83,7 @@ TEST_P(ClientStateStoreContract, NothingIsOverwritten) {
   EXPECT_TRUE(state.Equals(*store_->Get(Version(7, 1, 3))));
 }
 
-TEST_P(ClientStateStoreContract, ABatchIsAsManySingleOnes) {
+TEST_P(ClientStateStoreContract, ABatchEqualsSingleCalls) {
   std::vector<TestState> states;
   std::vector<NamedBlob> batch;
   std::vector<Attempt> versions;
@@ -107,7 +107,7 @@ TEST_P(ClientStateStoreContract, ABatchIsAsManySingleOnes) {
     ASSERT_TRUE(blobs[i].ok()) << blobs[i].status();
     EXPECT_TRUE(states[i > 5 ? i - 1 : i].Equals(*OpenBlob(*blobs[i], versions[i], schema_)));
   }
-  // One that is taken with other bytes is named, whatever stands beside it.
+  // If one name is already used for other bytes, the error names it, whatever else is in the batch.
   const Attempt taken = versions[0];
   batch.push_back({taken, std::make_shared<const AlignedBuffer>(
                               *EncodeBlob(taken, TestState(schema_, 77).views(), schema_))});
@@ -132,7 +132,7 @@ TEST_P(ClientStateStoreContract, DeletesABatchAndOnlyThat) {
   EXPECT_FALSE(*store_->Contains(of(3)));
   EXPECT_EQ(store_->Get(of(1)).status().code(), absl::StatusCode::kNotFound);
   EXPECT_TRUE(store_->Delete(batch).ok());  // again: nothing left to do
-  EXPECT_TRUE(state.Equals(held));          // what was read stays valid
+  EXPECT_TRUE(state.Equals(held));          // states already read stay valid
   EXPECT_TRUE(store_->Put(of(1), state.views()).ok());
 }
 
@@ -153,8 +153,8 @@ TEST_P(ClientStateStoreContract, RefusesVectorsThatDoNotFitTheSchema) {
   EXPECT_FALSE(*store_->Contains(Version(7, 1, 3)));
 }
 
-// Rounds as workers see them: in each, every thread drops the version of the round before, puts one
-// and reads it. What is written lies beside what is deleted at that moment.
+// Several threads work as workers do: in each round, every thread deletes its version of the
+// previous round, stores one and reads it. So writes happen next to deletions.
 TEST_P(ClientStateStoreContract, ServesManyThreads) {
   constexpr int kThreads = 4;
   constexpr int kRounds = 50;
@@ -207,7 +207,7 @@ TEST_P(ClientStateStoreContract, FlushesAnyNumberOfTimes) {
   EXPECT_TRUE(state.Equals(*store_->Get(Version(7, 1, 3))));
 }
 
-TEST_P(ClientStateStoreContract, ItsDigestIsOverClientsAndContentsAndNotVersions) {
+TEST_P(ClientStateStoreContract, TheDigestDependsOnClientsAndContentsOnly) {
   const TestState one(schema_, 1);
   const TestState two(schema_, 2);
   for (const auto& [version, state] :
@@ -228,7 +228,7 @@ TEST_P(ClientStateStoreContract, ItsDigestIsOverClientsAndContentsAndNotVersions
 }
 
 #ifdef MACAW_REDIS
-// One server for all; the folder's name tells the tests apart.
+// One server for all tests; the folder's name keeps them apart.
 std::unique_ptr<ClientStateStore> MakeRedis(const std::string& folder, const StateSchema& schema) {
   static const RedisServer server;
   return *RedisStateStore::Open(server.options(), schema, DigestOf(folder));
@@ -236,7 +236,8 @@ std::unique_ptr<ClientStateStore> MakeRedis(const std::string& folder, const Sta
 
 std::unique_ptr<ClientStateStore> MakeTierOverRedis(const std::string& folder,
                                                     const StateSchema& schema) {
-  return std::make_unique<CachedStateStore>(MakeRedis(folder, schema), 700);  // room for two
+  // The cache holds two states.
+  return std::make_unique<CachedStateStore>(MakeRedis(folder, schema), 700);
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryOne, ClientStateStoreContract,
@@ -263,7 +264,8 @@ INSTANTIATE_TEST_SUITE_P(
                       BackEnd{"Tier",
                               [](const std::string& folder,
                                  const StateSchema& schema) -> std::unique_ptr<ClientStateStore> {
-                                // Room for two: reads come from both sides.
+                                // The cache holds two states, so reads are served by both the cache
+                                // and the store.
                                 return std::make_unique<CachedStateStore>(
                                     *DiskStateStore::Open(folder, schema, DigestOf("run")), 700);
                               }}),

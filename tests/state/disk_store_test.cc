@@ -39,7 +39,7 @@ class DiskStateStoreTest : public ::testing::Test {
  protected:
   DiskStateStoreTest() { EXPECT_TRUE(store_->Put(kVersion, state_.views()).ok()); }
   std::string File() const { return SegmentsIn(folder_.path()).at(0); }
-  // Another process: nothing of this one's is open in it.
+  // Stands for another process: it shares no open file with this one.
   std::unique_ptr<DiskStateStore> Other() const {
     return *DiskStateStore::Open(folder_.path(), schema_, kRun);
   }
@@ -93,7 +93,7 @@ TEST_F(DiskStateStoreTest, EveryDamagedByteIsNoticed) {
   }
 }
 
-// What a crash of the machine can leave: the file's end, or any part of it, was never written.
+// What a crash of the machine can leave: the end of the file, or any part of it, was never written.
 TEST_F(DiskStateStoreTest, ATornTailIsNoticedAndHarmsNothingBeforeIt) {
   ASSERT_TRUE(store_->Put(Version(8, 1, 2), state_.views()).ok());
   const std::string good = *ReadFile(File());
@@ -109,7 +109,7 @@ TEST_F(DiskStateStoreTest, ATornTailIsNoticedAndHarmsNothingBeforeIt) {
               size == 3 * bytes_ ? absl::StatusCode::kNotFound : absl::StatusCode::kDataLoss)
         << size;
     EXPECT_TRUE(state_.Equals(*Other()->Get(Version(8, 1, 2))));
-    // The attempt itself was never accepted; whoever tries again may write over the remains.
+    // The attempt itself was never accepted, so a new one may overwrite what is left of it.
     EXPECT_TRUE(Other()->Put(kVersion, state_.views()).ok());
     EXPECT_TRUE(state_.Equals(*Other()->Get(kVersion)));
   }

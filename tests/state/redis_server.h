@@ -29,7 +29,7 @@ class RedisServer {
   RedisServer(const RedisServer&) = delete;
   RedisServer& operator=(const RedisServer&) = delete;
 
-  // With everything that it had written to its append-only file. It dies with the calling thread.
+  // Keeps everything in its append-only file. The server dies with the thread that started it.
   void Start() {
     std::vector<std::string> words = {
         "redis-server", "--port",     "0",      "--unixsocket", socket(), "--dir",
@@ -64,7 +64,7 @@ class RedisServer {
     url.socket = socket();
     return {.url = url, .answer = FromSeconds(2), .patience = patience};
   }
-  // One command, as somebody else would send it.
+  // Sends one command from a connection of its own.
   void Tell(RedisCommand command) const {
     RedisPool pool(options());
     const RedisCommand commands[] = {std::move(command)};

@@ -91,14 +91,14 @@ TEST_F(RedisStateStoreTest, ARedisThatKeepsNothingOnDiskIsRefused) {
   const auto store = RedisStateStore::Open(server_->options(), schema_, kRun);
   EXPECT_EQ(store.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(store.status().message()), HasSubstr("appendonly"));
-  server_->Tell({"CONFIG", "SET", "save", "3600 1"});  // snapshots will do
+  server_->Tell({"CONFIG", "SET", "save", "3600 1"});  // snapshots are sufficient
   EXPECT_TRUE(RedisStateStore::Open(server_->options(), schema_, kRun).ok());
 }
 
 TEST_F(RedisStateStoreTest, WhatAKilledWriterLeftOfALargeStateIsFound) {
   const auto store = Open();
   ASSERT_TRUE(store->Put(Version(7, 1, 3), state_.views()).ok());
-  // The last piece goes first.
+  // Remove the last piece.
   const std::string key = absl::StrCat("macaw:{", kRun.Hex().substr(0, 32), ":8}:1.4:5");
   server_->Tell({"SET", key, "a piece"});
   std::vector<Attempt> stored;
@@ -106,7 +106,7 @@ TEST_F(RedisStateStoreTest, WhatAKilledWriterLeftOfALargeStateIsFound) {
   EXPECT_EQ(stored, std::vector<Attempt>({Version(7, 1, 3), Version(8, 1, 4)}));
 }
 
-TEST_F(RedisStateStoreTest, WantsItsPasswordAndNeverRepeatsIt) {
+TEST_F(RedisStateStoreTest, NeedsThePasswordAndNeverPrintsIt) {
   server_ = std::make_unique<RedisServer>(std::vector<std::string>{"--requirepass", "sesame"});
   RedisPool::Options options = server_->options();
   EXPECT_THAT(std::string(RedisStateStore::Open(options, schema_, kRun).status().message()),
@@ -123,7 +123,7 @@ TEST_F(RedisStateStoreTest, WantsItsPasswordAndNeverRepeatsIt) {
   EXPECT_FALSE(RedisStateStore::Open(options, schema_, kRun).ok());
 }
 
-TEST_F(RedisStateStoreTest, OneThatRefusesWritesSaysWhyAndTakesThemAfterwards) {
+TEST_F(RedisStateStoreTest, ARefusedWriteSaysWhyAndWorksOnceRedisAcceptsIt) {
   const auto store = Open();
   server_->Tell({"CONFIG", "SET", "min-replicas-to-write", "1"});
   EXPECT_EQ(store->Put(Version(7, 1, 3), state_.views()).code(),
@@ -146,7 +146,7 @@ TEST_F(RedisStateStoreTest, LargeStatesTravelInPieces) {
   EXPECT_EQ(store->Get(Version(7, 1, 3)).status().code(), absl::StatusCode::kNotFound);
 }
 
-TEST_F(RedisStateStoreTest, RunsShareARedisAndNothingElse) {
+TEST_F(RedisStateStoreTest, RunsInOneRedisDoNotSeeEachOther) {
   const auto mine = Open();
   const auto other = *RedisStateStore::Open(server_->options(), schema_, DigestOf("another"));
   ASSERT_TRUE(mine->Put(Version(7, 1, 3), state_.views()).ok());

@@ -15,10 +15,10 @@
 
 namespace macaw::testing_support {
 
-// A file system of its own (tmpfs) with so much room: what a full disk is tested on. It is mounted
-// where this process and its children alone see it, so it goes away with them. Needs the right to
-// mount, of root or in a user namespace: ask mounted(), and skip the test with why() if not. Make
-// it before there are threads.
+// A file system of its own (tmpfs) of limited size, to test a full disk. It is mounted such that
+// only this process and its children see it, so it disappears with them. Mounting needs root or a
+// user namespace: check mounted(), and skip the test with why() if it failed. Create it before any
+// thread is started.
 class SmallDisk {
  public:
   explicit SmallDisk(uint64_t bytes) {

@@ -18,7 +18,7 @@ inline StateSchema TwoItems() {
           ParameterLayout::Scalars("turns", 1, DType::kF64)};
 }
 
-// Vectors of a schema, told apart by `seed`.
+// Vectors of a schema whose contents depend on `seed`.
 struct TestState {
   std::vector<FlatVector> vectors;
 

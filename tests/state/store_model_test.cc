@@ -1,5 +1,5 @@
-// Random sequences of put, commit, abort, crash and sweep, against a model that is a map: whatever
-// happens, every version that the index names can be read and holds what was put.
+// Random sequences of put, commit, abort, crash and sweep, compared with a model that is a
+// std::map: every version that the index names can always be read and holds what was stored.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -26,20 +26,21 @@ using Open = std::function<std::unique_ptr<ClientStateStore>(const StateSchema&)
 
 class World {
  public:
-  // `open` opens the same store again each time; it must outlive this.
+  // Each call of `open` opens the same store again; it must outlive this object.
   World(uint64_t seed, const Open& open) : random_({.seed = seed}), open_(open) { Restart(); }
 
-  // One round: some clients try, some of their parts are accepted, some replaced versions go.
+  // One round: some clients store a state, some of their parts are accepted, some replaced versions
+  // are deleted.
   void Round() {
     std::map<uint64_t, Attempt> accepted;
     for (uint64_t n = 1 + random_.Below(20); n > 0; --n) {
       const uint64_t client = random_.Below(kClients);
       const Attempt attempt = Version(client, epoch_, ++counter_);
-      if (random_.Below(8) == 0) continue;  // its worker died before it had a state
+      if (random_.Below(8) == 0) continue;  // the worker died before it stored a state
       const int content = static_cast<int>(random_.Below(1000));
       ASSERT_TRUE(store_->Put(attempt, TestState(schema_, content).views()).ok());
       contents_[attempt] = content;
-      if (random_.Below(4) != 0) accepted[client] = attempt;  // else an orphan
+      if (random_.Below(4) != 0) accepted[client] = attempt;  // else nobody names it
     }
     ASSERT_TRUE(store_->Flush().ok());
     std::vector<Attempt> deletable;
@@ -65,7 +66,7 @@ class World {
     store_ = std::make_unique<CachedStateStore>(open_(schema_), 2000);
   }
 
-  // Back to what a checkpoint said: whatever was accepted since is forgotten.
+  // Returns to the state of a checkpoint: everything accepted since is forgotten.
   void Crash() {
     index_ = checkpoint_;
     replaced_.clear();
@@ -100,7 +101,7 @@ class World {
   std::vector<Attempt> replaced_;
 };
 
-// `kill` is what a crash does to the store itself.
+// `kill` does to the store itself what a crash would do.
 void Live(
     World& world, const std::function<void()>& kill = [] {}) {
   for (int round = 0; round < 40; ++round) {

@@ -12,7 +12,7 @@ namespace {
 
 using testing_support::TemporaryFolder;
 
-TEST(SyncFolder, TakesWhatIsThereAndWhatIsNot) {
+TEST(SyncFolder, AcceptsMissingFoldersAndFilesThatDisappear) {
   const TemporaryFolder folder;
   EXPECT_TRUE(SyncFolder(folder.path()).ok());
   folder.Write("1-0.states", "states");

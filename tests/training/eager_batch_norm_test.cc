@@ -1,4 +1,4 @@
-// Batch norm through whole stages: what moves, when, and what evaluation then says.
+// Batch norm through whole stages: which statistics move, when, and their effect in evaluation.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -79,7 +79,7 @@ TEST(EagerBatchNorm, LeavesItsStatisticsAloneInGradientAndLossStages) {
   const Digest before = DigestOfValues(t.x.view());
   const auto outcomes = MustRun(*t.trainer, plan, t.task);
   EXPECT_EQ(DigestOfValues(t.x.view()), before);
-  // The gradient's block of buffers is zero: nothing descends there.
+  // The gradient of buffers is zero: they are not trained.
   for (const size_t entry : {kMean, kVariance}) {
     EXPECT_EQ(TensorOf(outcomes[0].end, entry), (std::vector<double>{0, 0}));
   }
@@ -103,7 +103,7 @@ TEST(EagerBatchNorm, KeepsStatisticsThatAreFrozenOrTheServers) {
   EXPECT_NE(TensorOf(outcome.end, 0), TensorOf(View(server.x), 0));
 }
 
-// One row has no variance: the running statistics stand in, as in evaluation, and stay.
+// One row has no variance: the running statistics are used, as in evaluation, and do not change.
 TEST(EagerBatchNorm, TakesTheRunningStatisticsForABatchOfOneRow) {
   for (const auto& [rows, batch] : {std::pair<size_t, uint32_t>(1, 4), {3, 1}}) {
     Trained t(Spec(), rows);
@@ -140,8 +140,8 @@ TEST(EagerBatchNorm, ASingleRowAtTheEndOfAGradientStageCounts) {
   EXPECT_GT(std::abs(last[0]), 0.1);  // by the batch's own statistics: rounding, 1e-14
 }
 
-// One client, whose update is added to the model it came from: what is then evaluated centrally is
-// what the client has.
+// One client, whose update is added to the model it started from: the central evaluation then sees
+// exactly the client's model.
 TEST(EagerBatchNorm, OfOneClientEvaluatesCentrallyAsAtTheClient) {
   Trained t(Spec(), 40);
   LocalPlan plan;
@@ -156,7 +156,7 @@ TEST(EagerBatchNorm, OfOneClientEvaluatesCentrallyAsAtTheClient) {
   ASSERT_TRUE(central.ok()) << central.status();
   EXPECT_NEAR(central->at(1), outcomes[1].sums[1], 1e-11);
   EXPECT_EQ(central->at(2), outcomes[1].sums[2]);
-  // And it uses the statistics: with those of the start it says something else.
+  // Evaluation uses the new statistics: with the initial ones it gives another result.
   for (const size_t entry : {kMean, kVariance}) {
     const LayoutEntry& e = t.spec.layout->entries()[entry];
     for (uint64_t i = e.offset; i < e.offset + e.size; ++i) {

@@ -1,4 +1,5 @@
-// The same plan gives the same bytes, whoever runs it, after whatever, from rows stored anywhere.
+// The same plan gives the same bytes, on whatever thread, after whatever other work, from rows
+// stored anywhere.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -126,7 +127,7 @@ TEST_P(EagerDeterminism, ChangesWithRoundClientAndSeed) {
   }
 }
 
-// FedProx with μ = 0 and a clip that never bites are FedAvg, to the bit.
+// FedProx with μ = 0, and a clip that is never reached, equal FedAvg bit for bit.
 TEST_P(EagerDeterminism, TreatsAnInactiveRuleAsNone) {
   for (const Case& c : Cases(GetParam())) {
     const auto trainer = TrainerOf(c.spec, TaskKind::kClassification);

@@ -170,7 +170,7 @@ TEST(Hooks, ThatThrowBecomeAStatusWithClientAndStage) {
   const std::string message(failed.status().message());
   EXPECT_THAT(message, testing::StartsWith("client 7: stage 1: LibTorch: "));
   EXPECT_THAT(message, testing::Not(testing::HasSubstr("frame #")));
-  // The trainer works on as if nothing had been.
+  // Afterwards the trainer works as if the error had not happened.
   plan.stages.pop_back();
   EXPECT_TRUE(trainer->Run(plan, TaskOf(examples.Targets())).ok());
 }

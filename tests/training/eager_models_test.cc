@@ -35,7 +35,7 @@ TEST(EagerTrainer, TakesAStepOnEveryNamedModel) {
     const auto trainer = TrainerOf(spec, TaskKind::kClassification);
     const auto outcomes = MustRun(*trainer, plan, TaskOf(examples.Classes()));
     EXPECT_EQ(outcomes[0].steps, 1u) << named.name;
-    // With batch norm the two are not of one function: the first has the batch's statistics.
+    // With batch norm the two results differ: the first uses the batch's statistics.
     if (!spec.has_buffers()) {
       EXPECT_LT(outcomes[1].sums[1], outcomes[0].sums[1]) << named.name;
     }

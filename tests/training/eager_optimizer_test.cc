@@ -86,7 +86,7 @@ LocalConfig With(const std::string& optimizer, double lr, double weight_decay) {
   return local;
 }
 
-TEST(EagerOptimizer, SgdWalksAsLibTorchs) {
+TEST(EagerOptimizer, SgdTakesLibTorchsSteps) {
   LocalConfig local = With("sgd", 0.2, 0.01);
   local.momentum = 0.9;
   ExpectSameWalk(local);
@@ -94,7 +94,7 @@ TEST(EagerOptimizer, SgdWalksAsLibTorchs) {
   ExpectSameWalk(local);
 }
 
-TEST(EagerOptimizer, AdamWalksAsLibTorchs) {
+TEST(EagerOptimizer, AdamTakesLibTorchsSteps) {
   LocalConfig local = With("adam", 0.05, 0);
   ExpectSameWalk(local);
   local.beta1 = 0.8;
@@ -106,7 +106,7 @@ TEST(EagerOptimizer, AdamWalksAsLibTorchs) {
 
 TEST(EagerOptimizer, AdamWWalksAsLibTorchs) { ExpectSameWalk(With("adamw", 0.05, 0.3)); }
 
-// A proximal pull goes into the moments like any gradient.
+// The proximal term is part of the gradient, so it enters the moments.
 TEST(EagerOptimizer, AdamTakesTheAffineCorrection) {
   const HandLine line = Line();
   const models::ModelSpec spec = line.Spec();

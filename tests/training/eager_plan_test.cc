@@ -1,4 +1,4 @@
-// Plans of several stages: what the client halves of later algorithms will write, as sketches.
+// Plans of several stages, as the client halves of algorithms write them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

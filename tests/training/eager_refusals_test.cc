@@ -29,7 +29,7 @@ struct Refused {
   }
 };
 
-TEST(EagerTrainer, RefusesAPlanItCannotMean) {
+TEST(EagerTrainer, RefusesInvalidPlans) {
   Refused r;
   EXPECT_EQ(r.Run([](Stage&) {}), "");
   EXPECT_THAT(r.Run([](Stage& s) { s.start = StageEnd{0}; }),
@@ -87,7 +87,7 @@ TEST(EagerTrainer, GoesOnWhenALossIsNotFinite) {
   EXPECT_EQ(outcome.sums[2], 0);  // none is correct
 }
 
-TEST(MakeTrainer, RefusesASetupItCannotServe) {
+TEST(MakeTrainer, RefusesUnsupportedSetups) {
   TrainerSetup setup;
   setup.spec = SpecOf({"linear 3"}, {4}, 3, DType::kF32);
   const auto error = [](const TrainerSetup& s) {

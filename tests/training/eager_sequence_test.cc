@@ -74,7 +74,7 @@ Stage GradientAt(const FlatVector& x) {
 TEST(NextToken, CountsEachPositionInUseOnce) {
   const models::ModelSpec spec = Spec();
   Sequences text{{{1, 2, 3, 0}, {4, 0, 0, 0}, {1, 1, 2, 2}}, {4, 1, 3}, {3, 1, 4}};
-  // All weights zero but the last bias: every position says token 2.
+  // All weights are zero except the last bias, so every position predicts token 2.
   FlatVector x(spec.layout);
   const LayoutEntry* bias = spec.layout->Find("2.bias");
   x.As<double>()[bias->offset + 2] = std::log(4.0);  // p(2) = 1/2, the others 1/8

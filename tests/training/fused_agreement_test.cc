@@ -11,7 +11,7 @@ namespace {
 
 using fused::Isa;
 
-// ‖a − b‖ over ‖b − start‖: the error of what was learned, next to what was learned.
+// ‖a − b‖ / ‖b − start‖: the difference relative to what was learned.
 double ErrorOf(ConstVectorView a, ConstVectorView b, ConstVectorView start) {
   const auto x = a.As<float>(), y = b.As<float>(), z = start.As<float>();
   double error = 0, change = 0;
@@ -97,7 +97,7 @@ class RandomCase {
   void DrawRows() {
     size_t width = 1;
     for (const int64_t extent : spec_.input_shape) width *= static_cast<size_t>(extent);
-    // More than a pass takes at a time, now and then.
+    // Sometimes more rows than one pass takes.
     const size_t count = Below(8) == 0 ? 129 + Below(200) : 1 + Below(40);
     std::vector<std::vector<double>> rows(count, std::vector<double>(width));
     std::vector<double> labels(count);
@@ -111,7 +111,7 @@ class RandomCase {
   }
 
   void DrawLocal() {
-    // Small enough for squared errors of many features not to diverge.
+    // Small enough that squared errors with many features do not diverge.
     local_.lr = task_ == TaskKind::kRegression ? 0.002 : 0.02;
     local_.batch_size = static_cast<uint32_t>(Below(14));
     local_.epochs = 1 + static_cast<uint32_t>(Below(3));
@@ -121,7 +121,7 @@ class RandomCase {
     if (Below(3) == 0) local_.weight_decay = 0.01;
     if (Below(3) == 0) local_.clip_norm = 0.5;
     local_.shuffle = Below(2) == 0;
-    // A client too small for one batch may not be asked for steps.
+    // A client with less than one batch must not be asked for steps.
     local_.drop_last = local_.steps == 0 && Below(4) == 0;
     if (task_ == TaskKind::kRegression) return;
     if (Below(3) == 0) {

@@ -75,7 +75,7 @@ TEST_P(FusedBlocks, LinearDifferentiates) {
     plan.bias ? rig.DrawWeights({19 * 21, 21}, 6) : rig.DrawWeights({19 * 21}, 6);
     rig.Forward();
     rig.Backward();
-    // A ReLU that changes sides within a difference is off by a little.
+    // At a ReLU that changes sign within the finite difference, the derivative is slightly off.
     const double tolerance = relu ? 0.15 : 0.02;
     ExpectDerivatives(rig, rig.weights(), rig.gradient(), rig.weights_size(), tolerance);
     ExpectDerivatives(rig, rig.in(), rig.d_in(), rig.in_size(), tolerance);
@@ -105,7 +105,7 @@ TEST_P(FusedBlocks, LinearTakesInterleavedChannels) {
                 one.d_in()[r * planar.stride() + i]);
     }
   }
-  // Gradients land where the weights lie: unpacked, they are the same tensor.
+  // Gradients have the layout of the weights: unpacked, they are the same tensor.
   std::vector<float> left(360), right(360), bias(6);
   a->Unpack(one.gradient(), std::vector<float*>{left.data(), bias.data()});
   b->Unpack(other.gradient(), std::vector<float*>{right.data(), bias.data()});
@@ -164,7 +164,7 @@ TEST(FusedDropout, DrawsOneWordAnElementInLayerOrder) {
             std::vector<float>(rig.out(), rig.out() + rig.out_size()));
 }
 
-// What the buffers held before must not matter, nor how many examples stand beside one.
+// Neither what the buffers held before nor the other examples of the batch may matter.
 TEST_P(FusedBlocks, BitsDependOnTheValuesAlone) {
   const auto block =
       MakeLinear(GetParam(), {.in = Shape::Flat(37), .outputs = 29, .bias = true, .relu = true});

@@ -14,7 +14,7 @@ namespace {
 
 using fused::Isa;
 
-// ‖a − b‖ over ‖b − start‖: the error of what was learned, next to what was learned.
+// ‖a − b‖ / ‖b − start‖: the difference relative to what was learned.
 double ErrorOf(ConstVectorView a, ConstVectorView b, ConstVectorView start) {
   const auto x = a.As<float>(), y = b.As<float>(), z = start.As<float>();
   double error = 0, change = 0;
@@ -53,8 +53,8 @@ std::vector<std::string> Named(const std::string& name) {
   return *models::LayersOf(config);
 }
 
-// Every option of the step meets a model of the library; the others meet each block and each way
-// in which one block's output is another one's input.
+// Every option of a step is tested with a named model. The other cases test each block, and each
+// kind of block after each other kind.
 std::vector<Job> Jobs() {
   std::vector<Job> jobs = {
       {.layers = Named("lenet5"), .rows = 45, .local = Local(0, 0, 0)},
@@ -133,7 +133,7 @@ TEST_P(FusedConvAgreement, OfAClientsWork) {
   RecordProperty("worst_error", absl::StrCat(worst));
 }
 
-// What ran before leaves nothing behind, nor does another trainer beside it.
+// Earlier work, or another trainer next to this one, must not affect the result.
 TEST_P(FusedConvAgreement, OfBitsWithItself) {
   TrainerSetup setup;
   setup.spec = SpecOf(Named("lenet5"), {1, 28, 28}, 10, DType::kF32);

@@ -16,7 +16,7 @@ using testing::ConvNumbers;
 using testing::Reference;
 using testing::RunBlock;
 
-// Small whole numbers: every sum is exact in f32, so equal means equal, ties in a pool included.
+// Small integers: every sum is exact in f32, so results must be equal, and a pool has ties.
 constexpr int kWhole = 3;
 
 TEST(FusedConv, EqualsADoubleReferenceExactlyOnWholeNumbers) {
@@ -67,7 +67,7 @@ TEST(FusedConv, HasTheSameBitsAtOtherAddresses) {
   }
 }
 
-// An example's own numbers do not depend on who else is in the batch.
+// An example's results do not depend on the rest of the batch.
 TEST(FusedConv, GivesAnExampleTheSameBitsInAnyBatch) {
   for (ConvCase conv : testing::HandPickedConvs()) {
     conv.n = 7;

@@ -47,8 +47,8 @@ ConvNumbers DrawAll(const ConvCase& conv, int most) {
 constexpr size_t kGuard = 64;
 constexpr float kGarbage = 1e30f;
 
-// 64-byte aligned, full of garbage, with a guard behind it that must stay as it is. `shift` floats
-// are left before it.
+// 64-byte aligned memory full of garbage, after `shift` unused floats and followed by a guard that
+// must not change.
 class Buffer {
  public:
   Buffer(size_t floats, size_t shift)
@@ -80,7 +80,7 @@ void PutIn(const Shape& shape, size_t n, const std::vector<double>& planar, floa
   }
 }
 
-// The elements in planar order, and behind them the sum of what must be zero.
+// The elements in planar order, followed by the sum of the padding, which must be zero.
 std::vector<double> TakeOut(const Shape& shape, size_t n, const float* from) {
   std::vector<double> planar;
   double rest = 0;
@@ -248,7 +248,7 @@ ConvNumbers RunBlock(Isa isa, const ConvCase& conv, const ConvNumbers& given, si
   keeping.kept = kept.data();
   block->Forward(keeping);
   made.out = TakeOut(block->out(), n, out.data());
-  // Bytes, for a NaN is not equal to itself.
+  // Compares bytes, because a NaN is not equal to itself.
   if (std::memcmp(made.out.data(), evaluated.data(), evaluated.size() * sizeof(double)) != 0) {
     made.out.clear();
   }
@@ -269,7 +269,7 @@ ConvNumbers RunBlock(Isa isa, const ConvCase& conv, const ConvNumbers& given, si
   block->Unpack(gradient.data(), std::span(to).first(last + 1));
   made.d_weight.assign(d_weight.begin(), d_weight.end());
   made.d_bias.assign(d_bias.begin(), d_bias.end());
-  // Packed padding must be zero: what Pack makes of what Unpack gave is what was there.
+  // Packed padding must be zero: packing what Unpack gave must restore it.
   Buffer again(packed, shift);
   const std::vector<const float*> from = {d_weight.data(), d_bias.data()};
   block->Pack(std::span(from).first(last + 1), again.data());

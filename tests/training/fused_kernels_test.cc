@@ -1,4 +1,5 @@
-// The loops beside the blocks, on every instruction set, against what all trainers share.
+// The loops besides the blocks, on every instruction set, compared with the code that all trainers
+// share.
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -95,7 +96,7 @@ TEST_P(FusedKernels, SoftmaxIsTheObjective) {
   }
 }
 
-// A row that is learned: the loss and the gradient are what is left of equal numbers.
+// A row that is learned well: loss and gradient are small differences of nearly equal numbers.
 TEST_P(FusedKernels, SoftmaxIsExactWhereLittleIsLeft) {
   for (const float lead : {5.0f, 15.0f, 30.0f}) {
     const LocalConfig local;

@@ -28,7 +28,7 @@ class Buffer {
   AlignedBuffer bytes_;
 };
 
-// What a block is given and makes, with everything it may not rely on filled with garbage.
+// A block's inputs and outputs; everything that it must not rely on is filled with garbage.
 class BlockRig {
  public:
   BlockRig(const Block& block, size_t n, uint64_t seed, float garbage = 77.0f)

@@ -1,5 +1,5 @@
-// What the fused trainer promises beside its numbers: bits that depend on plan and task alone, ends
-// that live, and refusals in words.
+// What the fused trainer promises besides its numbers: bits that depend on plan and task alone,
+// ends that stay valid, and refusals with reasons.
 #include "training/fused/fused_trainer.h"
 
 #include <gmock/gmock.h>
@@ -69,16 +69,16 @@ TEST_P(FusedTrainerBits, DependOnPlanAndTaskAlone) {
   const std::vector<std::byte> expected =
       BytesOf(MustRun(*fresh, plan, TaskOf(examples.Classes())));
 
-  // Rows stored elsewhere, off every alignment.
+  // Rows stored elsewhere, without any alignment.
   const Examples shifted = RandomExamples(45, 19, 7, 1, /*shift=*/3);
   EXPECT_EQ(BytesOf(MustRun(*fresh, plan, TaskOf(shifted.Classes()))), expected);
-  // A trainer that has seen larger batches, other points and an evaluation.
+  // A trainer that was used before, with larger batches, other points and an evaluation.
   const auto used = FusedOf(spec, GetParam());
   const Examples many = RandomExamples(200, 19, 7, 2);
   MustRun(*used, PlanFrom(other, 0), TaskOf(many.Classes()));
   ASSERT_TRUE(used->Evaluate(View(other), many.Classes(), 0, 200, 64).ok());
   EXPECT_EQ(BytesOf(MustRun(*used, plan, TaskOf(examples.Classes()))), expected);
-  // And the bits are the client's own.
+  // The bits also depend on the client.
   ClientTask neighbour = TaskOf(examples.Classes());
   neighbour.client = ClientId(8);
   EXPECT_NE(BytesOf(MustRun(*used, plan, neighbour)), expected);
@@ -144,7 +144,7 @@ TEST(FusedTrainer, LeavesFrozenTensorsAlone) {
   }
 }
 
-// Neither memory that was never allocated nor what another client left behind.
+// Without rows, neither uninitialised memory nor another client's numbers may be used.
 TEST(FusedTrainer, GradientOfAClientWithoutRowsIsZeroOnAFreshTrainerAndOnAUsedOne) {
   const models::ModelSpec spec = Mlp();
   const FlatVector start = models::InitialModel(spec, 4);

@@ -6,7 +6,7 @@
 namespace macaw::training {
 
 const MetricSchema& SchemaFor(TaskKind task) {
-  // Made once: a client's turn asks several times.
+  // Created once, because each client's turn asks several times.
   static const MetricSchema classification = {
       .sums = {"examples", "loss", "correct"},
       .ratios = {{"loss", 1, 0, false}, {"accuracy", 2, 0, true}},

@@ -17,14 +17,14 @@ double ScheduleFactor(const Schedule& schedule, uint32_t round) {
   if (round <= schedule.warmup_rounds) {
     return static_cast<double>(std::max(round, first)) / (schedule.warmup_rounds + 1.0);
   }
-  // Rounds behind us on the schedule proper; the first has none.
+  // Rounds of the schedule before this one, warm-up excluded.
   const uint32_t passed = round - std::min(round, schedule.warmup_rounds + first);
   if (schedule.kind == "step") {
     return std::pow(schedule.gamma, passed / std::max(schedule.every, 1u));
   }
   if (schedule.kind == "exponential") return std::pow(schedule.gamma, passed);
   if (schedule.kind == "cosine") {
-    // From 1 in the first round to the floor in the last, and the floor from there on.
+    // Falls from 1 in the first round to the floor in the last round, and stays there.
     const uint32_t proper = schedule.rounds - std::min(schedule.rounds, schedule.warmup_rounds);
     const double length = std::max(proper, first + 1) - 1.0;
     const double turn = std::min(passed / length, 1.0);
@@ -40,7 +40,7 @@ absl::StatusOr<Schedule> ParseSchedule(absl::string_view text) {
     return absl::InvalidArgumentError(absl::StrCat("schedule \"", text, "\": ", why));
   };
   const std::string kind = words.empty() ? "" : words[0];
-  // What each kind cannot do without.
+  // The values that each kind requires.
   std::vector<std::string> missing;
   if (kind == "step") {
     missing = {"gamma", "every"};

@@ -22,7 +22,7 @@ LocalConfig WorkOf(const CohortConfig& cohort, const LocalConfig& local, Round r
   LocalConfig work = local;
   if (cohort.straggler_policy != "partial" || !IsStraggler(cohort, round, client)) return work;
   RandomStream stream = StreamOf(cohort, round, client);
-  stream.Uniform();  // who
+  stream.Uniform();  // skip the draw that decides who is a straggler
   uint32_t& amount = local.steps > 0 ? work.steps : work.epochs;
   if (amount > 1) amount = 1 + static_cast<uint32_t>(stream.Below(amount - 1));
   return work;

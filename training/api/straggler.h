@@ -6,15 +6,15 @@
 namespace macaw::training {
 
 // Emulated systems heterogeneity (Li et al. 2020, FedProx, §5.2): in each round a fraction of the
-// clients is too slow to do its whole work. Who, and how much it still does, follows from the
-// cohort's seed, the round and the client alone, so that compared algorithms meet the same
-// stragglers and nothing that is timed enters a result.
+// clients is too slow to do its whole work. Which clients, and how much work they do, follows from
+// the cohort's seed, the round and the client alone. So algorithms under comparison have the same
+// stragglers, and no measured time affects a result.
 
 bool IsStraggler(const CohortConfig& cohort, Round round, ClientId client);
 
-// What `client` does of `local` in `round`: all of it, or, for a straggler under the "partial"
-// policy, an amount uniform on 1 … E − 1 of its E epochs (or of its steps, where those are set).
-// With E = 1 there is no less to do, and a straggler does all of it.
+// The part of `local` that `client` does in `round`. A straggler under the "partial" policy does a
+// number of epochs uniform on 1 … E − 1 of its E epochs (or of its steps, if those are set). Other
+// clients do everything, and so does a straggler with E = 1.
 LocalConfig WorkOf(const CohortConfig& cohort, const LocalConfig& local, Round round,
                    ClientId client);
 

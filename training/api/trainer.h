@@ -16,10 +16,10 @@
 
 namespace macaw::training {
 
-// The client whose turn it is. Rows of a split that no stage names may be empty.
+// The client to train. Rows of a split that no stage uses may be empty.
 struct ClientTask {
-  uint64_t seed = 0;  // of the run: shuffles, augmentation and dropout are drawn from (seed, round,
-                      // phase, client)
+  // The run's; shuffles, augmentation and dropout are drawn from (seed, round, phase, client).
+  uint64_t seed = 0;
   Round round{};
   Phase phase{};
   ClientId client{};
@@ -28,20 +28,20 @@ struct ClientTask {
   data::Rows test;
 };
 
-// Carries out local plans on one slot: owns the slot's replica (one flat vector; parameters,
-// gradient and momentum are views of it) and its batch buffers, all allocated once. One thread at a
-// time, the one that made it. The bits of an outcome depend on plan, task and numeric profile only,
-// never on what ran before.
+// Carries out local plans on one slot. It owns the slot's replica (a flat vector; parameters,
+// gradient and momentum are views of it) and its batch buffers, and allocates them once. Used by
+// one thread, the one that created it. The bits of an outcome depend on the plan, the task and the
+// numeric profile alone, never on what ran before.
 class LocalTrainer {
  public:
   virtual ~LocalTrainer() = default;
 
-  // Errors name the client and the stage ("stage 0: the loss is not finite after step 3" is *not*
-  // an error: a diverged update is refused where it is added, so that every trainer agrees).
+  // Errors name the client and the stage. A diverged update (a loss that is not finite) is *not* an
+  // error here: it is refused where it is added, in the same way for every trainer.
   virtual absl::StatusOr<std::vector<StageOutcome>> Run(const LocalPlan& plan,
                                                         const ClientTask& task) = 0;
 
-  // Metric sums of `model` over rows [begin, end), in one fixed order and in batches of at most
+  // The metric sums of `model` over rows [begin, end), in a fixed order and in batches of at most
   // `batch` rows.
   virtual absl::StatusOr<MetricSums> Evaluate(ConstVectorView model, const data::Rows& rows,
                                               uint64_t begin, uint64_t end, uint32_t batch) = 0;
@@ -49,11 +49,11 @@ class LocalTrainer {
   virtual std::string name() const = 0;  // "eager"
 };
 
-// What a trainer needs that no client changes.
+// What is the same for all clients of a run.
 struct TrainerSetup {
   models::ModelSpec spec;
   TaskKind task = TaskKind::kClassification;
-  LocalConfig local;  // class weights, label smoothing, trainer choice
+  LocalConfig local;  // class weights, label smoothing, choice of trainer
   TransformConfig transform;
   data::FeatureType feature_type = data::FeatureType::kF32;
   DType dtype = DType::kF32;
@@ -61,19 +61,19 @@ struct TrainerSetup {
   WorkCounter* work = nullptr;
 };
 
-// training/eager: any model, LibTorch, one intra-op thread.
+// training/eager: any model, by LibTorch with one intra-op thread.
 absl::StatusOr<std::unique_ptr<LocalTrainer>> MakeEagerTrainer(const TrainerSetup& setup);
 
-// By TrainerSetup::local.trainer. "fused": flat CPU kernels for float32 models of common layers, an
-// error where it cannot do what the run asks. "auto": fused where it can, for plans that it cannot
-// carry out, and otherwise, eager.
+// The trainer that TrainerSetup::local.trainer names. "fused": flat CPU kernels for float32 models
+// of common layers; an error if the run needs something else. "auto": fused where possible; eager
+// for the other models, and for single plans that only LibTorch can carry out.
 absl::StatusOr<std::unique_ptr<LocalTrainer>> MakeTrainer(const TrainerSetup& setup);
 
-// What the results of the trainer that MakeTrainer makes depend on, in this process; of "auto",
-// also what those of the plans depend on that only LibTorch can carry out.
+// The profile of the trainer that MakeTrainer returns in this process. For "auto" it includes the
+// eager trainer's, because some plans may run there.
 NumericProfile ProfileOf(const TrainerSetup& setup);
-// What this process's eager results depend on: LibTorch's version, the instruction set its kernels
-// choose, libc.
+// The profile of this process's eager trainer: LibTorch's version, the instruction set of its
+// kernels, and libc.
 NumericProfile EagerProfile();
 
 }  // namespace macaw::training

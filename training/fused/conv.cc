@@ -7,7 +7,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "training/fused/conv.cc"
 #include "training/fused/targets.h"
-// targets.h comes before what reads it.
+// targets.h must come before foreach_target.h, which reads its macros.
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "training/fused/conv_dense-inl.h"
@@ -18,8 +18,8 @@ HWY_BEFORE_NAMESPACE();
 namespace macaw::training::fused {
 namespace HWY_NAMESPACE {
 
-// Keeps the images of a batch, unless its input already is such images, and where the pool's maxima
-// came from.
+// Keeps the padded images of a batch, unless the input already has that form, and the place of each
+// maximum of the pool.
 class ConvBlock final : public Block {
  public:
   explicit ConvBlock(const ConvPlan& plan) : ConvBlock(ConvLayout(plan)) {}
@@ -103,7 +103,7 @@ class ConvBlock final : public Block {
       : Block(layout.plan.in, layout.out), c_(std::move(layout)) {}
 
   bool pooled() const { return c_.plan.pool > 1; }
-  size_t RoutesOf() const { return c_.pooled_pixels() * c_.lanes; }  // bytes of an example
+  size_t RoutesOf() const { return c_.pooled_pixels() * c_.lanes; }  // bytes per example
   size_t RoutesAt(size_t n) const { return c_.direct ? 0 : n * c_.image_stride; }
 
   const ConvLayout c_;

@@ -1,4 +1,4 @@
-// The backward pass of a convolution without a pool behind it: every output pixel has a gradient.
+// The backward pass of a convolution that no pool follows: every output pixel has a gradient.
 #if defined(MACAW_CONV_DENSE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MACAW_CONV_DENSE_INL_H_
 #undef MACAW_CONV_DENSE_INL_H_
@@ -22,14 +22,14 @@ class ConvDense {
     return BlockFloats(c) + c.plan.kernel * c.out_channels * RoundUp(c.run);
   }
 
-  // `gradient` (null: not wanted) is zeroed here and added to by each example.
+  // The constructor zeroes `gradient` (null: not needed), and each example adds to it.
   ConvDense(const ConvLayout& c, const float* weights, float* gradient, bool data, float* scratch)
       : c_(c), gradient_(gradient), block_(scratch), turned_(scratch + BlockFloats(c)) {
     if (gradient != nullptr) std::fill_n(gradient, c.weight_floats() + c.bias_floats(), 0.0f);
     if (data) Turn(weights);
   }
 
-  // `out` and `d_out` are the example's; `d_image` (null: not wanted) is zero before.
+  // `out` and `d_out` belong to the example. `d_image` (null: not needed) must be zero.
   void Example(const float* image, const float* out, const float* d_out, float* d_image) {
     for (size_t y = 0; y < c_.height; y += c_.block_rows) {
       const size_t rows = std::min(c_.block_rows, c_.height - y);
@@ -43,7 +43,7 @@ class ConvDense {
  private:
   static size_t BlockFloats(const ConvLayout& c) { return c.block_pixels() * c.lanes; }
 
-  // For each ky a panel matrix of output channels × the taps of a row.
+  // For each ky, a panel matrix of output channels × the taps of a row.
   void Turn(const float* weights) {
     const size_t panels = RoundUp(c_.run), channels = c_.out_channels;
     for (size_t ky = 0; ky < c_.plan.kernel; ++ky) {
@@ -56,8 +56,8 @@ class ConvDense {
     }
   }
 
-  // The block's gradients where the ReLU let its input through, as a panel matrix of block_pixels()
-  // × lanes.
+  // The block's gradients, zero where the ReLU was inactive, as a panel matrix of block_pixels() ×
+  // lanes.
   void Mask(size_t pixels, const float* out, const float* d_out) {
     const Floats d;
     const size_t channels = c_.out_channels;
@@ -95,8 +95,8 @@ class ConvDense {
         {block_, c_.block_pixels()}, {}, {gradient_, c_.place_at.data(), kLanes * c_.taps});
   }
 
-  // Windows overlap, so each pixel's share is added in memory before the next one's. The lanes past
-  // a run add zeros.
+  // Windows overlap, so each pixel's contribution is added in memory before the next one is
+  // computed. The lanes behind a run add zeros.
   void ImageGradient(size_t pixels, float* d_image) {
     const size_t panels = RoundUp(c_.run), channels = c_.out_channels;
     for (size_t ky = 0; ky < c_.plan.kernel; ++ky) {

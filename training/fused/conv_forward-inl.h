@@ -1,5 +1,5 @@
-// The forward pass of one example: blocks of rows of the convolution, each finished (ReLU, pool)
-// while it is in the first-level cache.
+// The forward pass of one example. It works on blocks of the convolution's rows and finishes each
+// block (ReLU, pool) while it is in the first-level cache.
 #if defined(MACAW_CONV_FORWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MACAW_CONV_FORWARD_INL_H_
 #undef MACAW_CONV_FORWARD_INL_H_
@@ -17,8 +17,8 @@ HWY_BEFORE_NAMESPACE();
 namespace macaw::training::fused {
 namespace HWY_NAMESPACE {
 
-// What the pool keeps of a pooled element for the way back: where in its window the maximum was,
-// 16·y + x, or that the ReLU stopped it.
+// What the pool keeps of each output element for the backward pass: the position of the maximum in
+// its window, 16·y + x, or kStopped if the ReLU made it zero.
 constexpr uint8_t kStopped = 255;
 constexpr uint8_t RouteOf(size_t y, size_t x) { return static_cast<uint8_t>(y * 16 + x); }
 
@@ -30,8 +30,9 @@ struct Maximum {
   hn::Vec<Integers> route;
 };
 
-// Of a window of pool² vectors: `across` floats from one pixel to the next, `down` to the next
-// row. The first of equal maxima wins, and a NaN wins over all, as in PyTorch.
+// The maximum over a window of pool² vectors. `across` is the distance in floats to the next pixel,
+// `down` to the next row. The first of equal maxima wins, and a NaN wins over everything, as in
+// PyTorch.
 HWY_INLINE Maximum MaximumOf(const float* window, size_t pool, size_t across, size_t down) {
   const Floats d;
   const Integers di;
@@ -48,7 +49,7 @@ HWY_INLINE Maximum MaximumOf(const float* window, size_t pool, size_t across, si
   return most;
 }
 
-// The same for the usual pool of 2, unless there is a NaN.
+// The same for a pool of 2, the usual one. Windows with a NaN are left to the general form.
 HWY_INLINE Maximum MaximumOf2(const float* window, size_t across, size_t down) {
   const Floats d;
   const Integers di;
@@ -61,16 +62,16 @@ HWY_INLINE Maximum MaximumOf2(const float* window, size_t across, size_t down) {
     return hn::IfThenElse(hn::RebindMask(di, mask), hn::Set(di, RouteOf(y, 1)),
                           hn::Set(di, RouteOf(y, 0)));
   };
-  // A sum of infinities may be a NaN, too; then the slow way gives the same.
+  // The sum is also NaN for infinities of both signs; the general form then gives the same result.
   const FloatVector sum = hn::Add(hn::Add(a, b), hn::Add(e, f));
   if (HWY_UNLIKELY(!hn::AllFalse(d, hn::IsNaN(sum)))) return MaximumOf(window, 2, across, down);
   return {hn::IfThenElse(lower, low, high),
           hn::IfThenElse(hn::RebindMask(di, lower), route(low_right, 1), route(right, 0))};
 }
 
-// The maxima of one row of windows. `rows` is `pool` rows of the convolution, lanes floats a pixel;
-// `out` (with `room` floats from there to the end of the example) and `route` (null: not kept) are
-// the row's.
+// The maxima of one row of windows. `rows` are `pool` rows of the convolution with lanes floats per
+// pixel. `out` and `route` (null: not kept) belong to the row; `room` floats remain from `out` to
+// the end of the example.
 HWY_INLINE void PoolRow(const ConvLayout& c, const float* rows, float* out, size_t room,
                         uint8_t* route) {
   const Floats d;
@@ -88,7 +89,7 @@ HWY_INLINE void PoolRow(const ConvLayout& c, const float* rows, float* out, size
         most.value = hn::IfThenZeroElse(stopped, most.value);
         most.route = hn::IfThenElse(hn::RebindMask(di, stopped), hn::Set(di, kStopped), most.route);
       }
-      // Full vectors spill into the next pixels, which are written after this one.
+      // Full vectors extend into the next pixels, which are written later.
       const size_t at = x * channels + p;
       if (at + kWidth <= room) {
         hn::StoreU(most.value, d, out + at);
@@ -102,7 +103,7 @@ HWY_INLINE void PoolRow(const ConvLayout& c, const float* rows, float* out, size
   }
 }
 
-// `scratch` holds a block (block_rows·width·lanes floats); `route` is the example's,
+// `scratch` holds a block (block_rows·width·lanes floats). `route` belongs to the example:
 // pooled_pixels()·lanes bytes, or null.
 HWY_INLINE void ConvForward(const ConvLayout& c, const float* image, const float* weights,
                             float* out, uint8_t* route, float* scratch) {

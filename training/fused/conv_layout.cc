@@ -6,12 +6,12 @@
 namespace macaw::training::fused {
 namespace {
 
-// Floats of the convolution's output that are worked on at once (16 KiB).
+// Floats of the convolution's output per block (16 KiB).
 constexpr size_t kBlockFloats = 4096;
-// Pooled gradients that are worked on at once; each also needs its place.
+// Pooled gradients per block; each also needs its position.
 constexpr size_t kRoutedFloats = 2048;
 
-// Vectors that begin within a run may reach this far past it.
+// How far vectors that begin within a run may extend past its end.
 size_t Overhang(size_t run) { return RoundUp(run) - run; }
 
 }  // namespace

@@ -1,7 +1,7 @@
-// The backward pass of a convolution with a max pool behind it: one pixel of each window has a
-// gradient, another one for each channel. A gradient g of channel o at pixel x adds g·image[x …] to
-// the rows of dW[o] and g·W[o] to d_image[x …]: both run along the taps of a window, which are
-// contiguous, and neither touches the pixels without a gradient.
+// The backward pass of a convolution that a max pool follows: in each window one pixel per channel
+// has a gradient. A gradient g of channel o at pixel x adds g·image[x …] to the rows of dW[o], and
+// g·W[o] to d_image[x …]. Both loops run along the taps of a window, which are contiguous, and skip
+// pixels without a gradient.
 #if defined(MACAW_CONV_ROUTED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MACAW_CONV_ROUTED_INL_H_
 #undef MACAW_CONV_ROUTED_INL_H_
@@ -20,7 +20,8 @@ HWY_BEFORE_NAMESPACE();
 namespace macaw::training::fused {
 namespace HWY_NAMESPACE {
 
-// Of weights that are read again for each pixel (24 KiB, most of a first-level cache).
+// The size of the part of the weights that is read again for each pixel (24 KiB, most of a
+// first-level cache).
 constexpr size_t kRoutedWeights = 6144;
 
 class ConvRouted {
@@ -31,7 +32,7 @@ class ConvRouted {
            2 * c.out_channels * c.plan.kernel * RoundUp(c.run);
   }
 
-  // `gradient` (null: not wanted) is written by Finish.
+  // `gradient` (null: not needed) is written by Finish.
   ConvRouted(const ConvLayout& c, const float* weights, float* gradient, bool data, float* scratch)
       : c_(c), gradient_(gradient), data_(data), run_(RoundUp(c.run)) {
     const size_t block = BlockPixels(c) * c.lanes;
@@ -55,17 +56,17 @@ class ConvRouted {
     if (data) Turn(weights);
   }
 
-  // `examples` of them (at most routed_examples), from what belongs to the first one. `d_images`
-  // (image_stride apart) is written if the constructor was told to want it.
+  // Processes `examples` examples (at most routed_examples); the pointers are those of the first
+  // one. Writes `d_images` (image_stride apart) if the constructor was told to compute it.
   void Examples(size_t examples, const float* images, const uint8_t* routes, const float* d_out,
                 float* d_images) {
-    size_t zeroed = 0;  // floats of each image
+    size_t zeroed = 0;  // how many floats of each image are zeroed so far
     for (size_t y = 0; y < c_.pooled_height; y += c_.routed_rows) {
       const size_t rows = std::min(c_.routed_rows, c_.pooled_height - y);
       const size_t pixels = Decode(examples, y, rows, routes, d_out);
       if (gradient_ != nullptr) WeightGradient(pixels, images);
       if (data_) {
-        // What the block adds to, and in the end the rest.
+        // The part of the image that this block adds to; after the last block, also the rest.
         const bool last = y + rows == c_.pooled_height;
         const size_t used =
             ((y + rows) * c_.plan.pool - 1) * c_.step_y + c_.plan.kernel * c_.row + kLanes;
@@ -81,7 +82,7 @@ class ConvRouted {
     }
   }
 
-  // Puts the weights' gradient in the order of the weights.
+  // Writes the weights' gradient in the order of the weights.
   void Finish() {
     if (gradient_ == nullptr) return;
     std::fill_n(gradient_, c_.weight_floats(), 0.0f);
@@ -95,7 +96,7 @@ class ConvRouted {
   }
 
  private:
-  // At a time: rows of one example, or whole examples.
+  // Pixels per block: rows of one example, or whole examples.
   static size_t BlockPixels(const ConvLayout& c) {
     return std::max(c.routed_rows * c.pooled_width, c.routed_examples * c.pooled_pixels());
   }
@@ -105,7 +106,8 @@ class ConvRouted {
     return std::max<size_t>(kRoutedWeights / (c_.out_channels * wide), 1);
   }
 
-  // The weights tile by tile, each with all its vectors for one output channel after another.
+  // Rearranges the weights into tiles; within a tile, all vectors of one output channel, then the
+  // next channel.
   void Turn(const float* weights) {
     float* to = turned_;
     ForEachTile(c_, TurnedRows(), [&](const Tile& tile) {
@@ -119,8 +121,8 @@ class ConvRouted {
     });
   }
 
-  // Gradients and image offsets of the block's pooled pixels, and the bias's share. Gradients that
-  // the ReLU stopped become zero.
+  // Decodes a block: gradients and image offsets of its pooled pixels, and the bias's gradient.
+  // Gradients that the ReLU stopped become zero.
   size_t Decode(size_t examples, size_t y, size_t rows, const uint8_t* routes, const float* d_out) {
     const Floats d;
     const Integers di;
@@ -166,7 +168,7 @@ class ConvRouted {
     return pixel;
   }
 
-  // A tile of dW of each channel, over all pixels of the block.
+  // Adds to dW: one tile per channel, over all pixels of the block.
   void WeightGradient(size_t pixels, const float* images) {
     ForEachTile(c_, c_.plan.kernel, [&](const Tile& tile) HWY_ATTR {
       const float* const image = images + tile.ky * c_.row + tile.vector * kWidth;
@@ -183,8 +185,8 @@ class ConvRouted {
     });
   }
 
-  // For each pooled pixel and each place in its window: the channels that have their gradient
-  // there. Zeros are left out.
+  // Lists, for each pooled pixel and each position in its window, the channels whose maximum is
+  // there. Zero gradients are left out.
   void List(size_t examples, size_t y, size_t rows, const uint8_t* routes) {
     const Floats d;
     const Integers di;
@@ -201,7 +203,7 @@ class ConvRouted {
             const FloatVector value = hn::Load(d, value_ + i * c_.lanes + p);
             const auto here = hn::Eq(hn::PromoteTo(di, hn::LoadU(Routes(), route + p)), wanted);
             const auto mask = hn::And(hn::RebindMask(d, here), hn::Ne(value, hn::Zero(d)));
-            // In two steps: a compressing store is slow on some processors.
+            // In two steps, because a compressing store is slow on some processors.
             const auto at = hn::Iota(di, static_cast<int32_t>(p));
             hn::StoreU(hn::Compress(at, hn::RebindMask(di, mask)), di, listed_ + listed);
             listed += hn::CountTrue(d, mask);
@@ -223,7 +225,7 @@ class ConvRouted {
     });
   }
 
-  // A tile of the listed channels' windows, onto each pixel of the block.
+  // Adds the tiles of the listed channels to the image gradient of each pixel of the block.
   template <size_t kRows, size_t kVectors>
   HWY_INLINE void Spread(size_t pixels, const float* weights, float* d_images) const {
     constexpr size_t kFloats = kRows * kVectors * kWidth;
@@ -251,8 +253,8 @@ class ConvRouted {
   const size_t run_;   // floats of a run, rounded up
   float* value_;       // [pixels][lanes]
   int32_t* at_;        // [pixels][lanes] into the block's images
-  int32_t* listed_;    // channels with a gradient, grouped by pixel and place in the window
-  int32_t* pixel_at_;  // [pixels] of the window's first pixel
+  int32_t* listed_;    // channels with a gradient, grouped by pixel and position in the window
+  int32_t* pixel_at_;  // [pixels] offset of the window's first pixel
   int32_t* list_end_;  // [pixels·pool² + 1]
   float* sums_;        // [channels][kernel][run] of dW
   float* turned_;      // tiles of W

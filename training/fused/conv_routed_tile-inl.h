@@ -1,4 +1,4 @@
-// Tiles of windows: what the routed backward pass (conv_routed-inl.h) adds up in registers.
+// Tiles of windows, which the routed backward pass (conv_routed-inl.h) accumulates in registers.
 #if defined(MACAW_CONV_ROUTED_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MACAW_CONV_ROUTED_TILE_INL_H_
 #undef MACAW_CONV_ROUTED_TILE_INL_H_
@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace macaw::training::fused {
 namespace HWY_NAMESPACE {
 
-// Largest tiles: sums in all, vectors along a run, runs. They fit the registers.
+// The largest tiles that fit the registers: number of sums, vectors along a run, runs.
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
 constexpr size_t kRoutedSums = 20, kRoutedWide = 6, kRoutedHigh = 5;
 #elif HWY_TARGET == HWY_AVX2
@@ -25,12 +25,12 @@ constexpr size_t kRoutedSums = 12, kRoutedWide = 4, kRoutedHigh = 5;
 constexpr size_t kRoutedSums = 8, kRoutedWide = 4, kRoutedHigh = 2;
 #endif
 
-// `rows` runs of a window from the one of row `ky`, `vectors` vectors of each from `vector`.
+// A tile of a window: `rows` runs from row `ky` on, `vectors` vectors of each from `vector` on.
 struct Tile {
   size_t ky, rows, vector, vectors;
 };
 
-// Calls f(tile) for the tiles that cover a window, none higher than `most_rows`.
+// Calls f(tile) for tiles that cover a window, each at most `most_rows` high.
 template <typename F>
 HWY_INLINE void ForEachTile(const ConvLayout& c, size_t most_rows, const F& f) {
   EvenPieces((c.run + kWidth - 1) / kWidth, kRoutedWide, [&](size_t vector, size_t wide) HWY_ATTR {
@@ -41,7 +41,7 @@ HWY_INLINE void ForEachTile(const ConvLayout& c, size_t most_rows, const F& f) {
   });
 }
 
-// Calls f(rows, vectors) with constants.
+// Calls f(rows, vectors) with compile-time constants.
 template <typename F>
 HWY_INLINE void WithTile(const Tile& tile, const F& f) {
   WithConstant<kRoutedWide>(tile.vectors, [&](auto wide) HWY_ATTR {
@@ -62,8 +62,9 @@ HWY_INLINE void AddTile(FloatVector value, const float* from, size_t row,
   }
 }
 
-// to[r·to_row + v] += Σ_i value_of(i)·from_of(i)[r·from_row + v], i ascending. A small tile takes
-// turns between two sets of sums, or each multiply-add would wait for the last one.
+// to[r·to_row + v] += Σ_i value_of(i)·from_of(i)[r·from_row + v], i ascending. A small tile
+// alternates between two sets of sums, because otherwise each multiply-add would wait for the one
+// before.
 template <size_t kRows, size_t kVectors, typename ValueOf, typename FromOf>
 HWY_INLINE void AddUp(size_t count, const ValueOf& value_of, const FromOf& from_of, size_t from_row,
                       float* to, size_t to_row) {

@@ -1,4 +1,4 @@
-// Products whose left operand is read in place through two tables of offsets, so that a
+// Matrix products whose left operand is read in place through two tables of offsets, so that a
 // convolution needs no copy of its windows (no im2col). One routine serves the forward pass (rows
 // are pixels, steps are taps), the weight gradient (rows are taps, steps are pixels) and the input
 // gradient (rows are pixels, steps are output channels).
@@ -20,8 +20,8 @@ HWY_BEFORE_NAMESPACE();
 namespace macaw::training::fused {
 namespace HWY_NAMESPACE {
 
-// Every row of a tile takes a general register for its address, so a tile is at most 8 rows high;
-// wider tiles of fewer rows read fewer operands for each multiply-add.
+// Each row of a tile needs a general register for its address, so a tile has at most 8 rows. Wider
+// tiles with fewer rows read fewer operands per multiply-add.
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
 constexpr size_t kGatherVectors = 4;
 constexpr size_t GatherRows(size_t vectors) { return vectors == 4 ? 6 : 8; }
@@ -47,26 +47,26 @@ struct Scatter {
   size_t panels = kLanes;
 };
 
-// A panel matrix (gemm-inl.h) of `rows` rows, the first ones of which are the steps: element (step,
+// A panel matrix (gemm-inl.h) of `rows` rows, of which the first are the steps: element (step,
 // column) is at data + (column/16·rows + step)·16 + column%16.
 struct Panels {
   const float* data = nullptr;
   size_t rows = 0;
 };
 
-// Of a vector's column where panels are `panels` floats apart.
+// The place of a vector's column, for panels that are `panels` floats apart.
 HWY_INLINE size_t PanelAt(size_t column, size_t panels) {
   return column / kLanes * panels + column % kLanes;
 }
 
-// Where the sums of a product start and what happens to them.
+// The initial value of the sums, and what happens to the results.
 enum class Then { kStore, kAdd };
 struct Ends {
-  const float* begin = nullptr;                           // [columns], for each row; null: zeros
-  float least = -std::numeric_limits<float>::infinity();  // what is stored is at least that
+  const float* begin = nullptr;  // [columns], the same for each row; null: zeros
+  float least = -std::numeric_limits<float>::infinity();  // stored values are at least this
 };
 
-// One tile. Not inlined: on its own the inner loop has all registers for itself.
+// Computes one tile. Not inlined, so that the inner loop has all registers.
 template <Then kThen, size_t kRows, size_t kVectors>
 HWY_NOINLINE void GatherTile(size_t steps, const Gather& a, size_t first, const Panels& b,
                              size_t column, const Ends& ends, const Scatter& c) {
@@ -108,7 +108,7 @@ HWY_NOINLINE void GatherTile(size_t steps, const Gather& a, size_t first, const 
       if constexpr (kThen == Then::kAdd) {
         hn::StoreU(hn::Add(hn::LoadU(d, to), sums[r][v]), d, to);
       } else {
-        // Not Max, which loses what is not a number on some instruction sets.
+        // Max is not used, because it drops NaN on some instruction sets.
         const auto low = hn::Lt(sums[r][v], least);
         hn::StoreU(hn::IfThenElse(low, least, sums[r][v]), d, to);
       }
@@ -116,8 +116,8 @@ HWY_NOINLINE void GatherTile(size_t steps, const Gather& a, size_t first, const 
   }
 }
 
-// c(r, p) = or += begin[p] + Σ_s a(r, s)·b(s, p), s ascending, for `rows` rows and as many vectors
-// as `columns` columns take. Rows of c may overlap where it is added to: r ascends for each p.
+// c(r, p) = or += begin[p] + Σ_s a(r, s)·b(s, p), s ascending, for `rows` rows and the vectors that
+// cover `columns` columns. With +=, rows of c may overlap: r ascends for each p.
 template <Then kThen>
 void GatherProduct(size_t rows, size_t columns, size_t steps, const Gather& a, const Panels& b,
                    const Ends& ends, const Scatter& c) {
@@ -127,7 +127,7 @@ void GatherProduct(size_t rows, size_t columns, size_t steps, const Gather& a, c
                  constexpr size_t kVectors = decltype(vectors)::value;
                  constexpr size_t kMostRows = GatherRows(kVectors);
                  const size_t tiles = (rows + kMostRows - 1) / kMostRows, low = rows / tiles;
-                 const size_t higher = rows - tiles * low;  // tiles of one row more
+                 const size_t higher = rows - tiles * low;  // tiles with one row more
                  for (size_t tile = 0, first = 0; tile < tiles; ++tile) {
                    const size_t count = tile < higher ? low + 1 : low;
                    WithConstant<kMostRows>(count, [&](auto high) HWY_ATTR {
@@ -140,7 +140,7 @@ void GatherProduct(size_t rows, size_t columns, size_t steps, const Gather& a, c
              });
 }
 
-// The first `count` lanes from memory that ends there, zeros behind them.
+// Loads the first `count` lanes from memory that ends there, and zeros behind them.
 HWY_INLINE FloatVector LoadEnd(const float* from, size_t count) {
   const Floats d;
   if (count >= kWidth) return hn::LoadU(d, from);

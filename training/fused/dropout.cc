@@ -6,7 +6,7 @@
 namespace macaw::training::fused {
 namespace {
 
-// Bound by the drawing of words, so plain code. Keeps a factor an element.
+// Plain code, because drawing the words takes most of the time. Keeps one factor per element.
 class DropoutBlock final : public Block {
  public:
   DropoutBlock(double p, const Shape& shape)
@@ -40,7 +40,7 @@ class DropoutBlock final : public Block {
   }
 
  private:
-  const uint32_t dropped_;  // of 2^32 words
+  const uint32_t dropped_;  // out of 2^32 words
   const float factor_;
 };
 

@@ -5,10 +5,10 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "training/fused/elementwise.cc"
 #include "training/fused/targets.h"
-// targets.h comes before what reads it.
+// targets.h must come before foreach_target.h, which reads its macros.
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-// The same here.
+// Must come after foreach_target.h.
 #include "hwy/contrib/math/math-inl.h"
 #include "training/fused/gemm-inl.h"
 
@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace macaw::training::fused {
 namespace HWY_NAMESPACE {
 
-// Each function by its value, and its derivative by its result.
+// Each function computes its value, and its derivative from the value.
 struct Relu {
   static constexpr bool kKeepsZero = true;
   static HWY_INLINE FloatVector Value(FloatVector x) { return hn::Max(x, hn::Zero(Floats())); }
@@ -36,7 +36,7 @@ struct Sigmoid {
   static HWY_INLINE FloatVector Value(FloatVector x) {
     const Floats d;
     const FloatVector one = hn::Set(d, 1.0f);
-    // Beyond ±88 the exponential leaves single precision, and the result is 0 or 1 long before.
+    // e^88 is about the largest float; the result is 0 or 1 long before.
     const FloatVector bounded = hn::Clamp(hn::Neg(x), hn::Set(d, -88.0f), hn::Set(d, 88.0f));
     return hn::Div(one, hn::Add(one, hn::Exp(d, bounded)));
   }

@@ -29,7 +29,7 @@ absl::Status Feed::Check(const data::Rows& rows) const {
 }
 
 void Feed::Expect(const data::Rows& rows, std::span<const uint32_t> positions) const {
-  // What is fetched too early, or too much of, only drives out what is in use.
+  // Prefetching too early or too much would evict data that is in use.
   constexpr size_t kMostBytes = 16384, kLine = 64;
   const size_t bytes = rows.block.row_bytes;
   const size_t count = std::min(positions.size(), kMostBytes / std::max<size_t>(bytes, 1));

@@ -14,19 +14,19 @@
 
 namespace macaw::training::fused {
 
-// Puts chosen rows of a client where a program's first block reads them, transformed as the run
-// says, and their labels beside. One thread at a time. `kernels` must outlive it.
+// Writes chosen rows of a client, transformed as the run says, to the input of a program's first
+// block, and their labels. One thread at a time. `kernels` must outlive it.
 class Feed {
  public:
   Feed(const TrainerSetup& setup, const Kernels& kernels);
 
-  // Errors say what about the rows does not fit the model.
+  // Errors say in what the rows do not fit the model.
   absl::Status Check(const data::Rows& rows) const;
   // Writes the rows at `positions` to `in`, RoundUp(elements) floats apart. `augment` is null
-  // outside training. Errors name a label that the objective does not know.
+  // outside training. Errors name a label that is out of range.
   absl::Status Load(const data::Rows& rows, std::span<const uint32_t> positions,
                     const data::AugmentKey* augment, const Objective& objective, float* in);
-  // Says which rows come next, so that they are on their way from memory meanwhile.
+  // Prefetches the rows that come next.
   void Expect(const data::Rows& rows, std::span<const uint32_t> positions) const;
   Labels<float> labels() const { return {.classes = classes_, .targets = targets_}; }
 
@@ -36,7 +36,7 @@ class Feed {
   const data::BatchGather gather_;
   const Kernels& kernels_;
   WorkCounter* const work_;
-  const bool as_stored_;  // the stored floats are what the model sees, in training, too
+  const bool as_stored_;  // stored floats are copied unchanged, also in training
   std::vector<int64_t> classes_;
   std::vector<float> targets_;
   std::vector<const std::byte*> addresses_;

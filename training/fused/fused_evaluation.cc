@@ -10,7 +10,7 @@
 namespace macaw::training::fused {
 namespace {
 
-// Rows that are only rated at a time; no part of any bits.
+// Rows per evaluation pass; it does not affect any bits.
 constexpr size_t kRatedRows = 64;
 
 }  // namespace
@@ -55,7 +55,7 @@ absl::Status FusedTrainer::RateRows(const Objective& objective, const SoftmaxRul
   return absl::OkStatus();
 }
 
-// Adds the sums of n rows and leaves the gradient where Tape::Backward wants it.
+// Adds the sums of n rows, and writes the gradient where Tape::Backward expects it.
 void FusedTrainer::Rate(const Objective& objective, const SoftmaxRule& rule, const Mean& mean,
                         size_t n, const float* logits, std::span<double> sums) {
   const Labels<float> labels = feed_.labels();

@@ -13,8 +13,8 @@
 namespace macaw::training::fused {
 namespace {
 
-// Rows of one forward and backward pass. More than that are taken in several, whose gradients are
-// added: part of the bits of large batches and gradient stages.
+// Rows per forward and backward pass. Larger batches are processed in several passes whose
+// gradients are added, which affects the bits of large batches and gradient stages.
 constexpr size_t kPassRows = 128;
 
 bool HasDropout(const models::ModelSpec& spec) {
@@ -28,7 +28,8 @@ bool IsKnown(TaskKind task) {
          task == TaskKind::kRegression;
 }
 
-// Of a batch of n. Masks are drawn layer by layer, so dropout keeps a batch in one piece.
+// Rows per pass for a batch of n. Dropout draws masks layer by layer, so it needs the batch in one
+// piece.
 size_t PassRows(bool dropout, size_t n) { return dropout ? n : kPassRows; }
 
 AlignedBuffer Floats(size_t count) { return AlignedBuffer(count * sizeof(float)); }
@@ -45,10 +46,10 @@ struct FusedTrainer::StageRun {
   StreamKey key;              // seed, round, phase, client
   std::vector<Pieces> moves;  // per block
   std::vector<bool> steps;    // per block: whether it takes its steps itself
-  size_t lowest = 0;          // the first block of which something moves
+  size_t lowest = 0;          // the first block in which something moves
 
   SgdRule sgd() const { return SgdRule::Of(stage.local, stage.correction.mu); }
-  // Whether a step is w ← w − lr·(g + v + decay·w) and nothing else.
+  // Whether a step is just w ← w − lr·(g + v + decay·w).
   bool is_plain() const {
     const LocalConfig& local = stage.local;
     return stage.kind == StageKind::kTrain && local.clip_norm == 0 && local.momentum == 0 &&
@@ -70,13 +71,14 @@ absl::Status Supports(const TrainerSetup& setup) {
   if (setup.local.clip_norm > 0 && setup.local.clip != "gradient") {
     return absl::UnimplementedError("it clips the gradient only, not local.clip = \"corrected\"");
   }
-  // Which instruction set does not matter to what there are blocks for.
+  // All instruction sets have the same blocks.
   return Program::Compile(setup.spec, SupportedIsas().front()).status();
 }
 
 absl::Status Prefers(const TrainerSetup& setup, Isa isa) {
-  // Measured (bench/README.md): portable code is the faster one on logistic regression and LeNet,
-  // and half as fast as a tensor library on a network of 200,000 weights. Any vectors are faster.
+  // Measured (bench/README.md): portable code is faster than a tensor library on logistic
+  // regression and LeNet, and half as fast on a network of 200,000 weights. With vector
+  // instructions it is always faster.
   constexpr uint64_t kMostPortable = 100000;
   if (isa != Isa::kPortable || setup.spec.layout->size() <= kMostPortable) return absl::OkStatus();
   return absl::UnimplementedError(absl::StrCat("without vector instructions it is slower on ",
@@ -273,7 +275,7 @@ absl::Status FusedTrainer::Differentiate(const StageRun& run, std::span<const ui
                                          const data::AugmentKey* augment,
                                          const std::optional<Mean>& mean, RandomStream* dropout,
                                          MetricSums& sums, const Done& done) {
-  if (positions.empty()) return absl::OkStatus();  // no pass, and total_ is another client's
+  if (positions.empty()) return absl::OkStatus();  // no rows: total_ holds another client's numbers
   const size_t most = PassRows(dropout != nullptr, positions.size());
   const std::span<float> weights = weights_.As<float>(), gradient = gradient_.As<float>();
   const bool one_pass = positions.size() <= most;
@@ -317,7 +319,7 @@ absl::StatusOr<StageOutcome> FusedTrainer::Gradient(const StageRun& run) {
   const std::span<const uint32_t> all = Positions(0, run.rows.size());
   MACAW_ASSIGN_OR_RETURN(const Mean mean, MeanOver(run.objective, run.rows, all));
   std::memset(gradient_.bytes().data(), 0, gradient_.size());
-  // Dropout and augmentation belong to training; a gradient at a point is of the whole network.
+  // No dropout and augmentation: the gradient at a point is that of the whole network.
   MACAW_RETURN_IF_ERROR(
       Differentiate(run, all, nullptr, mean, nullptr, outcome.sums, [](size_t) {}));
   ClearFrozen(run);
@@ -325,7 +327,7 @@ absl::StatusOr<StageOutcome> FusedTrainer::Gradient(const StageRun& run) {
   return outcome;
 }
 
-// Blocks give the gradients of all their tensors; those that do not move count as zero.
+// Blocks compute the gradients of all their tensors; zero those of the frozen ones.
 void FusedTrainer::ClearFrozen(const StageRun& run) {
   const std::span<float> gradient = gradient_.As<float>();
   uint64_t at = 0;

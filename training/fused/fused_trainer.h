@@ -19,24 +19,23 @@
 
 namespace macaw::training::fused {
 
-// Part of every numeric profile: raise it with each change that gives other bits.
+// Part of every numeric profile. Increase it with each change that gives other bits.
 constexpr int kVersion = 2;
 
-// Whether this trainer can carry out what the run asks of every stage: an error says in a few words
-// what it cannot (a layer, float64, ...), so that the caller can choose the eager trainer.
+// Whether this trainer can do what the run asks of every stage. An error says briefly what it
+// cannot do (a layer, float64, ...), so that the caller can choose the eager trainer.
 absl::Status Supports(const TrainerSetup& setup);
-// Whether it is also the faster one there, which `local.trainer = "auto"` asks: an error says in a
-// few words why not.
+// Whether this trainer is also expected to be faster, for `local.trainer = "auto"`. An error says
+// briefly why not.
 absl::Status Prefers(const TrainerSetup& setup, Isa isa);
-// Whether it can carry out a plan's stages: none has hooks, the optimizer is SGD, and the gradient
-// alone is clipped.
+// Whether it can carry out a plan: no hooks, SGD, and clipping of the gradient only.
 absl::Status Supports(const LocalPlan& plan);
 
-// Trains a model as a chain of blocks on flat float vectors: no tensor, no autograd, and no
-// allocation in a step once the largest batch has been seen. The client's weights are packed as the
-// blocks like them at the start of a stage and written back at its end. Same rows, masks and order
-// of operations as the eager trainer; sums are formed in another order, so results agree to
-// rounding.
+// Trains a model as a chain of blocks on flat float vectors: no tensors, no autograd, and no
+// allocation in a step once the largest batch was seen. At the start of a stage the client's
+// weights are packed into the blocks' order, at its end they are written back. Rows, masks and the
+// order of operations are those of the eager trainer; sums are formed in another order, so results
+// agree up to rounding.
 class FusedTrainer final : public LocalTrainer {
  public:
   static absl::StatusOr<std::unique_ptr<FusedTrainer>> Make(const TrainerSetup& setup, Isa isa);
@@ -48,7 +47,7 @@ class FusedTrainer final : public LocalTrainer {
   std::string name() const override { return "fused"; }
 
  private:
-  struct StageRun;  // a stage with everything it refers to looked up and checked
+  struct StageRun;  // a stage with everything it refers to, found and checked
 
   FusedTrainer(const TrainerSetup& setup, Isa isa, Program program, Objective objective);
 
@@ -62,9 +61,9 @@ class FusedTrainer final : public LocalTrainer {
   absl::Status Step(const StageRun& run, std::span<const uint32_t> positions,
                     const data::AugmentKey& augment, uint64_t step, MetricSums& sums);
   void Update(const StageRun& run, size_t block, double scale);
-  // Writes the mean gradient over the rows at weights_ to gradient_ and calls done(block) where a
-  // block's is complete, from the last one down. `mean` unset: over these rows. Without rows it
-  // does nothing.
+  // Writes the mean gradient over the rows at weights_ to gradient_, and calls done(block) when a
+  // block's gradient is complete, from the last block to the first. If `mean` is unset, the mean is
+  // over these rows. Does nothing without rows.
   template <typename Done>
   absl::Status Differentiate(const StageRun& run, std::span<const uint32_t> positions,
                              const data::AugmentKey* augment, const std::optional<Mean>& mean,
@@ -86,17 +85,17 @@ class FusedTrainer final : public LocalTrainer {
   const models::ModelSpec spec_;
   const Program program_;
   const Kernels& kernels_;
-  const Objective plain_;  // what evaluation reports
+  const Objective plain_;  // for evaluation
   const bool has_dropout_;
   Feed feed_;
   Tape tape_;
   BatchOrder order_;
-  // Packed: the point, and what belongs to each of its numbers. The last four are made when first
+  // Packed: the weights and the vectors that belong to them. The last four are allocated when first
   // needed.
   AlignedBuffer weights_, gradient_, total_, momentum_, anchor_, v_;
-  FlatVector v_sum_;              // of a correction of several terms, in the model's layout
+  FlatVector v_sum_;              // sum of a correction's terms, in the model's layout
   std::vector<FlatVector> ends_;  // per stage of a plan
-  std::vector<uint32_t> batch_;   // the positions of the step under way
+  std::vector<uint32_t> batch_;   // positions of the current step
   std::vector<uint32_t> positions_;
   std::vector<float> logits_, logit_gradient_;  // without padding, for Objective
 };

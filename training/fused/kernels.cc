@@ -7,10 +7,10 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "training/fused/kernels.cc"
 #include "training/fused/targets.h"
-// targets.h comes before what reads it.
+// targets.h must come before foreach_target.h, which reads its macros.
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-// The same here.
+// Must come after foreach_target.h.
 #include "hwy/contrib/math/math-inl.h"
 #include "training/fused/gemm-inl.h"
 
@@ -20,17 +20,17 @@ namespace HWY_NAMESPACE {
 
 using Doubles = hn::ScalableTag<double>;
 using DoubleVector = hn::Vec<Doubles>;
-using HalfFloats = hn::Rebind<float, Doubles>;  // as many as a vector has doubles
+using HalfFloats = hn::Rebind<float, Doubles>;  // as many floats as a vector has doubles
 constexpr size_t kDoubleWidth = HWY_MAX_BYTES / sizeof(double);
 
-enum : size_t { kExamples = 0, kLoss = 1, kCorrect = 2 };  // of the metric sums
+enum : size_t { kExamples = 0, kLoss = 1, kCorrect = 2 };  // indices into the metric sums
 
-// Rows whose logarithms and reciprocals are formed together.
+// Rows whose logarithms and reciprocals are computed together.
 constexpr size_t kGroup = 16;
 
-// e^x for x ≤ 0, to a unit in the last place; e^−80 for what is below that, where it no longer
-// matters to a sum that holds a 1. Exactly 1 at 0. The polynomial is that of Highway's Exp, which
-// is slower because it takes any x.
+// e^x for x ≤ 0, to one unit in the last place, and exactly 1 at 0. Below −80 it is e^−80, which is
+// too small to matter in a sum that contains a 1. Uses the polynomial of Highway's Exp, which is
+// slower because it accepts any x.
 HWY_INLINE FloatVector ExpOfNegative(FloatVector x) {
   const Floats d;
   const hn::RebindToSigned<Floats> integers;
@@ -53,7 +53,7 @@ HWY_INLINE FloatVector ExpOfNegative(FloatVector x) {
 #if HWY_TARGET == HWY_SCALAR
 HWY_INLINE DoubleVector InDouble(FloatVector v) { return hn::PromoteTo(Doubles(), v); }
 #else
-// The sums of a vector's halves, lane by lane, in double.
+// The sums of pairs of lanes from a vector's two halves, in double.
 HWY_INLINE DoubleVector InDouble(FloatVector v) {
   const hn::Half<Floats> half;
   return hn::Add(hn::PromoteTo(Doubles(), hn::LowerHalf(half, v)),
@@ -61,7 +61,7 @@ HWY_INLINE DoubleVector InDouble(FloatVector v) {
 }
 #endif
 
-// kVectors: those of a row that hold classes, where known to the compiler; 0: any number.
+// kVectors: vectors per row that hold classes, if known at compile time; 0: any number.
 template <size_t kVectors>
 class SoftmaxRows {
  public:
@@ -88,7 +88,7 @@ class SoftmaxRows {
       const size_t count = std::min(kGroup, n - first);
       const float* const z = logits + first * stride_;
       float* const e = gradient + first * stride_;
-      // One quantity of all rows after another: rows do not wait for each other.
+      // One quantity at a time for all rows, so that rows do not wait for each other.
       for (size_t i = 0; i < count; ++i) FindTop(z + i * stride_, i);
       for (size_t i = 0; i < count; ++i) Exponentials(z + i * stride_, i, e + i * stride_);
       for (size_t i = count; i < kGroup; ++i) top_[i] = 0, partition_[i] = 1;
@@ -121,7 +121,7 @@ class SoftmaxRows {
   }
   HWY_INLINE size_t last() const { return kVectors > 0 ? kVectors - 1 : vectors_ - 1; }
 
-  // The largest logit, and the first place that holds it: the prediction.
+  // The largest logit and the first class that has it: the prediction.
   HWY_INLINE void FindTop(const float* z, size_t row) {
     const Floats d;
     const FloatVector lowest = hn::Set(d, std::numeric_limits<float>::lowest());
@@ -143,7 +143,7 @@ class SoftmaxRows {
     place_[row] = place;
   }
 
-  // Writes e^(z − top), zeros behind the classes, and keeps their sum.
+  // Writes e^(z − top), with zeros behind the classes, and keeps their sum.
   HWY_INLINE void Exponentials(const float* z, size_t row, float* to) {
     const Floats d;
     const FloatVector shift = hn::Set(d, top_[row]);
@@ -172,7 +172,7 @@ class SoftmaxRows {
   }
 
   double Weight(size_t label) const { return rule_.weights.empty() ? 1.0 : rule_.weights[label]; }
-  // Of the row's target distribution q: what stands on the label alone.
+  // The part of the row's target distribution q that stands on the label alone.
   double Sharp(size_t label) const { return (1.0 - rule_.smoothing) * Weight(label); }
 
   // −Σ q·log p
@@ -187,8 +187,8 @@ class SoftmaxRows {
     return loss;
   }
 
-  // Turns exponentials into (Σq·p − q) / divisor, the label's in double: where a row is learned
-  // well, that is what is left of two nearly equal numbers.
+  // Turns exponentials into (Σq·p − q) / divisor. The label's element is computed in double,
+  // because it is a small difference of nearly equal numbers once a row is learned well.
   HWY_INLINE void ToGradient(size_t label, double reciprocal, bool plain, float* e) const {
     const Floats d;
     const double sharp = plain ? 1.0 : Sharp(label);
@@ -206,7 +206,7 @@ class SoftmaxRows {
     at_label -= sharp / mean_.divisor;
     const FloatVector there = hn::Set(d, static_cast<float>(at_label));
     const hn::RebindToSigned<Floats> integers;
-    // In whole vectors: who reads them next need not wait for a narrow store.
+    // Written as whole vectors, so that the next reader need not wait for a narrow store.
     ForEachVector([&](size_t v) HWY_ATTR {
       const auto lanes = hn::Iota(integers, static_cast<int32_t>(v * kWidth));
       const auto is_label =
@@ -220,10 +220,10 @@ class SoftmaxRows {
   const Mean& mean_;
   const size_t vectors_;
   const size_t stride_;
-  const double uniform_;           // of q: what stands on every class, before its weight
-  const hn::Mask<Floats> in_use_;  // of a row's last vector
+  const double uniform_;           // the part of q that stands on every class, before its weight
+  const hn::Mask<Floats> in_use_;  // lanes of a row's last vector that hold classes
   double total_weight_ = 0;
-  FloatVector zeros_ = hn::Zero(Floats());  // NaN once a logit was not finite
+  FloatVector zeros_ = hn::Zero(Floats());  // all zero, or NaN once a logit was not finite
   HWY_ALIGN float top_[kGroup];
   size_t place_[kGroup];
   HWY_ALIGN double partition_[kGroup];
@@ -293,11 +293,11 @@ void Sgd(const SgdRule& rule, double scale, size_t begin, size_t end, const SgdV
   }
 }
 
-// The last `count` floats of a row, fewer than a vector has, and zeros behind them.
+// Loads the last `count` floats of a row (fewer than a vector has), with zeros behind them.
 HWY_INLINE FloatVector LoadTail(const std::byte* from, size_t count) {
   const Floats d;
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
-  // These do not touch what the mask leaves out.
+  // A masked load does not touch memory that the mask leaves out.
   return hn::MaskedLoad(hn::FirstN(d, count), d, reinterpret_cast<const float*>(from));
 #else
   HWY_ALIGN float tail[kWidth] = {};
@@ -306,7 +306,7 @@ HWY_INLINE FloatVector LoadTail(const std::byte* from, size_t count) {
 #endif
 }
 
-// From any addresses, even such as are no multiples of 4.
+// The addresses need not be multiples of 4.
 void CopyRows(const std::byte* const* rows, size_t n, size_t width, float* to) {
   const Floats d;
   const size_t stride = RoundUp(width), whole = width / kWidth * kWidth;

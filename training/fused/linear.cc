@@ -8,7 +8,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "training/fused/linear.cc"
 #include "training/fused/targets.h"
-// targets.h comes before what reads it.
+// targets.h must come before foreach_target.h, which reads its macros.
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "training/fused/gemm-inl.h"
@@ -17,8 +17,8 @@ HWY_BEFORE_NAMESPACE();
 namespace macaw::training::fused {
 namespace HWY_NAMESPACE {
 
-// Sums longer than this are formed in pieces: shorter chains round less, and a piece of the panels
-// stays in the first-level cache for all rows.
+// Longer sums are formed in pieces: shorter chains have smaller rounding errors, and a piece of the
+// panels stays in the first-level cache for all rows.
 constexpr size_t kPiece = 256;
 
 // Packed: the weights as a panel matrix of in × RoundUp(outputs), then the bias.
@@ -70,11 +70,12 @@ class LinearBlock final : public Block {
     const Floats d;
     HWY_ALIGN static constexpr float kZeros[kLanes] = {};
     const Columns<float> out = {pass.out, columns_};
-    Columns<const float> start = {kZeros, 0, 0};  // of the sums: the same numbers in each row
+    // Initial value of the sums, the same for each row.
+    Columns<const float> start = {kZeros, 0, 0};
     if (bias_) start = {pass.weights + inputs_ * columns_, 0};
     for (size_t k = 0; k < inputs_; k += kPiece) {
       const size_t steps = std::min(kPiece, inputs_ - k);
-      // The larger operand comes second, so that what is not a number stays that.
+      // The sum is the second operand, so that a NaN is kept.
       const bool clip = relu_ && k + steps == inputs_;
       const FloatVector floor = hn::Set(d, clip ? 0.0f : -std::numeric_limits<float>::infinity());
       Product<Stored::kByRows>(
@@ -95,7 +96,7 @@ class LinearBlock final : public Block {
       WeightGradient(
           pass, [=](size_t at, FloatVector g) HWY_ATTR { hn::Store(g, Floats(), gradient + at); });
     } else if (pass.step != nullptr) {
-      // The same bits as with a decay of 0, unless a weight is not finite.
+      // The same bits as a decay of 0, unless a weight is not finite.
       const bool decay = pass.step->weight_decay != 0;
       if (pass.v == nullptr) {
         decay ? Step<true, false>(pass) : Step<false, false>(pass);
@@ -107,10 +108,10 @@ class LinearBlock final : public Block {
   bool can_step() const override { return true; }
 
  private:
-  // The weights in squares of 16 outputs by 16 inputs, fewer at the edges: calls f(place of the
-  // first in PyTorch's [outputs][inputs], outputs of the square, place of each of its inputs' panel
-  // rows). So each cache line of either side is touched once: rows that lie a multiple of 4 kB
-  // apart share their place in the cache.
+  // Visits the weights in squares of 16 outputs by 16 inputs (fewer at the edges): calls f(place of
+  // the first one in PyTorch's [outputs][inputs], outputs of the square, place of each input's
+  // panel row). So each cache line of either side is touched once; rows that lie a multiple of 4 kB
+  // apart would compete for the same place in the cache.
   template <typename F>
   void ForEachSquare(const F& f) const {
     const bool planar = in().order == Shape::Order::kPlanar;
@@ -121,7 +122,8 @@ class LinearBlock final : public Block {
       const size_t lanes = std::min(kLanes, outputs_ - panel);
       for (size_t pixel = 0; pixel < plane; pixel += kLanes) {
         const size_t count = std::min(kLanes, plane - pixel);
-        for (size_t i = pixel; i < elements; i += plane) {  // channels of a pixel lie together
+        // The channels of a pixel are contiguous.
+        for (size_t i = pixel; i < elements; i += plane) {
           for (size_t k = 0; k < count; ++k) to[k] = panel * inputs_ + in().At(i + k) * kLanes;
           f(panel * elements + i, lanes, std::span<const size_t>(to).first(count));
         }

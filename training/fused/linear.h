@@ -11,10 +11,10 @@ struct LinearPlan {
   Shape in;
   size_t outputs = 0;
   bool bias = true;
-  bool relu = false;  // of the outputs, in the same pass
+  bool relu = false;  // applied to the outputs in the same pass
 };
 
-// y = x·Wᵀ + b, with a ReLU behind it where the plan has one. Takes any input shape; puts out a
+// y = x·Wᵀ + b, followed by a ReLU if the plan has one. Accepts any input layout; the output is a
 // flat vector.
 std::unique_ptr<Block> MakeLinear(Isa isa, const LinearPlan& plan);
 

@@ -7,8 +7,8 @@
 namespace macaw::training::fused {
 namespace {
 
-// Interleaved: one plane whose pixels are vectors of all channels. Planar: a plane of single
-// numbers for each channel.
+// The planes that a pool works on. Interleaved: one plane whose pixels are vectors of all channels.
+// Planar: one plane of single numbers per channel.
 struct Planes {
   explicit Planes(const Shape& shape)
       : interleaved(shape.order == Shape::Order::kInterleaved),
@@ -20,8 +20,8 @@ struct Planes {
 
   bool interleaved;
   size_t count;
-  size_t pixel, row, plane;  // floats from one to the next
-  size_t channels;           // that mean something, in a pixel
+  size_t pixel, row, plane;  // floats to the next one
+  size_t channels;           // without padding, in a pixel
 };
 
 class Pool : public Block {
@@ -30,7 +30,7 @@ class Pool : public Block {
       : Block(plan.in, OutOf(plan)), plan_(plan), from_(plan.in), to_(out()) {}
 
  protected:
-  // Calls f(first input float, first output float) for each window and the pixel it becomes.
+  // Calls f(first input float, first output float) for each window.
   template <typename F>
   void ForEachWindow(const F& f) const {
     for (size_t p = 0; p < from_.count; ++p) {
@@ -42,7 +42,7 @@ class Pool : public Block {
       }
     }
   }
-  // Calls f(input floats from the window's first one) for each of its pixels.
+  // Calls f(offset in floats from the window's first pixel) for each pixel of the window.
   template <typename F>
   void ForEachPixel(const F& f) const {
     for (size_t y = 0; y < plan_.height; ++y) {
@@ -64,7 +64,7 @@ class Pool : public Block {
   const Planes from_, to_;
 };
 
-// Keeps where each maximum came from.
+// Remembers the position of each maximum.
 class MaxPool final : public Pool {
  public:
   using Pool::Pool;

@@ -14,18 +14,18 @@
 namespace macaw::training::fused {
 namespace {
 
-constexpr size_t kMostTensors = 16;  // of one block
-// The convolution reads its weights again for each example. Past the second-level cache a tensor
-// library, which cuts them to pieces, is faster.
+constexpr size_t kMostTensors = 16;  // per block
+// The convolution reads its weights again for each example. If they exceed the second-level cache,
+// a tensor library, which works on parts of them, is faster.
 constexpr int64_t kMostConvWeights = 1 << 18;
 
-// The chain under construction: which blocks take which layers.
+// Builds the chain: decides which block carries out which layers.
 struct Builder {
   const models::ModelSpec& spec;
   const Isa isa;
   Shape shape;        // what the next block receives
-  size_t layer = 0;   // the next one
-  size_t tensor = 0;  // of the layout, the next block's first
+  size_t layer = 0;   // the next one to assign
+  size_t tensor = 0;  // index in the layout of the next block's first tensor
   std::vector<Program::Step> steps;
   size_t packed_size = 0;
 
@@ -34,7 +34,7 @@ struct Builder {
     return layer < spec.layers.size() && std::holds_alternative<T>(spec.layers[layer]);
   }
   template <typename T>
-  bool Take() {  // a layer that the block before it carries out, too
+  bool Take() {  // if the next layer is a T, the current block takes it, too
     if (!NextIs<T>()) return false;
     ++layer;
     return true;
@@ -49,8 +49,8 @@ struct Builder {
     tensor += tensors.size();
   }
 
-  // A convolution takes the ReLU and the max pool behind it along, in either order: the largest of
-  // what is positive is the positive part of the largest.
+  // A convolution also takes the ReLU and the max pool that follow it, in either order: the maximum
+  // of the positive parts is the positive part of the maximum.
   void AppendConv(const models::Conv2d& conv) {
     ConvPlan plan{.in = shape,
                   .outputs = static_cast<size_t>(conv.out),
@@ -79,7 +79,8 @@ struct Builder {
             .stride = static_cast<size_t>(stride)};
   }
 
-  // True where there is a block for `spec.layers[layer]`; `layer` has moved past all it takes.
+  // Assigns `spec.layers[layer]` to a block and moves `layer` past the layers it takes. False if no
+  // block exists for that layer.
   bool Next() {
     const models::Layer& next = spec.layers[layer++];
     if (const auto* linear = std::get_if<models::Linear>(&next)) {
@@ -103,7 +104,7 @@ struct Builder {
     } else if (std::holds_alternative<models::Sigmoid>(next)) {
       Append(MakeElementwise(isa, Function::kSigmoid, shape));
     } else if (const auto* dropout = std::get_if<models::Dropout>(&next)) {
-      // Without a probability nothing is drawn either.
+      // With p = 0 nothing is drawn.
       if (dropout->p > 0) Append(MakeDropout(dropout->p, shape));
     } else if (!std::holds_alternative<models::Flatten>(next)) {
       return false;

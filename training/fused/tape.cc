@@ -48,7 +48,7 @@ const float* Tape::Forward(size_t n, std::span<const float> weights, RandomStrea
 void Tape::BackwardBlock(size_t index, size_t n, std::span<float> weights, float* gradient,
                          const PlainStep* step_of, bool d_in) {
   const Program::Step& step = program_.steps()[index];
-  const size_t behind = program_.steps().size() - 1 - index;  // blocks
+  const size_t behind = program_.steps().size() - 1 - index;  // number of blocks behind this one
   step.block->Backward(
       {.n = n,
        .in = index == 0 ? At(0) : At(places_[index - 1].out),

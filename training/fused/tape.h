@@ -10,29 +10,29 @@
 
 namespace macaw::training::fused {
 
-// The buffers of one batch on its way through a program and back: allocated for the largest batch
-// so far and used again. One thread at a time; the program must outlive it.
+// The buffers of one batch's forward and backward pass, allocated for the largest batch so far and
+// reused. One thread at a time; the program must outlive it.
 class Tape {
  public:
   explicit Tape(const Program& program) : program_(program) {}
 
-  // Makes room for n examples; what the buffers held is lost where they must grow.
+  // Makes room for n examples. The contents are lost if the buffers must grow.
   void Reserve(size_t n);
   // [n, program.in().stride()]: the batch, to be written before Forward.
   float* in() { return buffer_.As<float>().data(); }
-  // [n, program.out().stride()]: the gradient by the last block's results, to be written before
-  // Backward, which spoils it.
+  // [n, program.out().stride()]: the gradient of the last block's output, to be written before
+  // Backward, which overwrites it.
   float* d_out() { return At(d_even_); }
 
-  // The results of the last block, valid until the next call. `dropout` null: none.
+  // Returns the output of the last block, valid until the next call. `dropout` null: no dropout.
   const float* Forward(size_t n, std::span<const float> weights, RandomStream* dropout);
 
-  // What becomes of a block's gradient.
+  // What to do with a block's gradient.
   enum class Wish { kNothing, kGradient, kStep };
 
-  // Goes back from the last block to block `first`. Before each calls wish(block): its gradient is
-  // written to `gradient`, or consumed by `step` (only blocks that can_step()), or not formed; and
-  // done(block) behind.
+  // The backward pass, from the last block to block `first`. Before each block it calls
+  // wish(block), which decides whether the gradient is written to `gradient`, used by `step` (only
+  // for blocks with can_step()) or not computed. After each block it calls done(block).
   template <typename WishOf, typename Done>
   void Backward(size_t n, std::span<float> weights, std::span<float> gradient, size_t first,
                 const PlainStep& step, const WishOf& wish, const Done& done) {
@@ -45,7 +45,7 @@ class Tape {
   }
 
  private:
-  struct Places {  // in floats from the buffer's beginning
+  struct Places {  // in floats from the buffer's start
     size_t out = 0;
     size_t kept = 0;
   };
@@ -59,7 +59,7 @@ class Tape {
   AlignedBuffer buffer_;
   std::vector<Places> places_;  // per block
   size_t scratch_ = 0;
-  // Gradients by activations go to and fro between two buffers.
+  // The gradients of activations alternate between two buffers.
   size_t d_even_ = 0, d_odd_ = 0;
 };
 

@@ -26,7 +26,7 @@
 // So the choice is made once, when a block is made; within it nothing is dispatched and the
 // compiler sees a block's whole pass. clang wants HWY_ATTR on each lambda inside HWY_NAMESPACE.
 
-// Half-used instruction sets would only cost compile time.
+// Instruction sets that hardly anybody uses would only cost compile time.
 #define HWY_DISABLED_TARGETS \
   (HWY_SSSE3 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 
