@@ -20,7 +20,6 @@ struct CohortEntry {
   // More inputs of the cost model (cost.h); samplers leave them at their defaults.
   uint64_t steps = 0;      // local steps it will take
   bool has_state = false;  // the client has a state to read
-  WorkerId state_at{};     // the worker that made that state; 0: not known
 };
 
 // Who trains in a round, sorted by client id.

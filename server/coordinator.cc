@@ -317,9 +317,9 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     WriteRow([row] { return row.Text(); });
     const std::optional<std::string> stop = ObserveForStop(sums.round, row);
     if (!sums.given_up.empty()) {
-      log_.Warning(absl::StrCat("evaluation_without round=", sums.round.value, " clients=",
-                                sums.given_up.size(), " first=", sums.given_up.front().value,
-                                ": their states could not be read"));
+      log_.Warning(absl::StrCat(
+          "evaluation_without round=", sums.round.value, " clients=", sums.given_up.size(),
+          " first=", sums.given_up.front().value, ": their states could not be read"));
     }
     Record(log::Evaluated{.round = sums.round, .stop = stop.value_or("")});
     return stop;
@@ -352,14 +352,14 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     // The engine is in the middle of a call; what is posted runs behind it.
     loop_.Post([this, commit = std::move(commit), reply = std::move(reply)]() mutable {
       const Ticket lease = ++last_ticket_;
-      leases_.emplace(
-          lease, OpenLease{.reply =
-                               [answer = std::move(commit.reply), reply = std::move(reply)](
-                                   absl::StatusOr<fleet::LeaseReply> leased) mutable {
-                                 if (leased.ok()) reply.lease = *std::move(leased);
-                                 std::move(answer)(std::move(reply));
-                               },
-                           .safe = RunWriter::Safe::kFromTheMachine});
+      leases_.emplace(lease,
+                      OpenLease{.reply =
+                                    [answer = std::move(commit.reply), reply = std::move(reply)](
+                                        absl::StatusOr<fleet::LeaseReply> leased) mutable {
+                                      if (leased.ok()) reply.lease = *std::move(leased);
+                                      std::move(answer)(std::move(reply));
+                                    },
+                                .safe = RunWriter::Safe::kFromTheMachine});
       engine_.Lease(lease, *commit.ask, commit.wait, SteadyClock().Now());
     });
   }
@@ -644,8 +644,8 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     if (!ended_at_.has_value()) return;
     MutexLock lock(&mutex_);
     if (!outcome_.has_value()) return;
-    farewell_said_ =
-        farewell_said_ || engine_.nodes().everybody_told() || SteadyClock().Now() >= *ended_at_ + kFarewell;
+    farewell_said_ = farewell_said_ || engine_.nodes().everybody_told() ||
+                     SteadyClock().Now() >= *ended_at_ + kFarewell;
   }
 
   TimePoint NextDeadline() {  // engine thread

@@ -125,9 +125,9 @@ std::optional<Recovery> RecoverRound(const Options& options, Round checkpoint) {
     Logger("server").Info(absl::StrCat("goes_on_after_round ", recovery->completed.value));
     return *std::move(recovery);
   }
-  Logger("server").Warning(absl::StrCat("goes_back_to_round ", checkpoint.value,
-                                        " the open round cannot go on: ",
-                                        recovery.status().message()));
+  Logger("server").Warning(
+      absl::StrCat("goes_back_to_round ", checkpoint.value,
+                   " the open round cannot go on: ", recovery.status().message()));
   return std::nullopt;
 }
 
@@ -194,20 +194,18 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
   }
   MACAW_ASSIGN_OR_RETURN(
       RunFolder folder,
-      RunFolder::Open(options.run_dir, checkpoint.has_value() ? &*checkpoint : nullptr,
-                      options.client_records,
-                      {.configuration = DigestOfRun(options.run),
-                       .completed = recovery.has_value() ? recovery->completed
-                                                         : Round(engine.completed),
-                       .replays = options.replays,
-                       .reset_states = options.reset_states,
-                       .goes_on = recovery.has_value()}));
+      RunFolder::Open(
+          options.run_dir, checkpoint.has_value() ? &*checkpoint : nullptr, options.client_records,
+          {.configuration = DigestOfRun(options.run),
+           .completed = recovery.has_value() ? recovery->completed : Round(engine.completed),
+           .replays = options.replays,
+           .reset_states = options.reset_states,
+           .goes_on = recovery.has_value()}));
   if (options.commit_durability) {
     const std::string path = JournalFolder(options.run_dir);
-    MACAW_ASSIGN_OR_RETURN(Journal journal,
-                           recovery.has_value()
-                               ? Journal::Continue(path)
-                               : Journal::Begin(path, Round(engine.completed + 1)));
+    MACAW_ASSIGN_OR_RETURN(
+        Journal journal, recovery.has_value() ? Journal::Continue(path)
+                                              : Journal::Begin(path, Round(engine.completed + 1)));
     folder.KeepJournal(std::move(journal));
   }
   if (folder.cut_from_log() > 0) {
@@ -219,16 +217,17 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
   engine.epoch = folder.epoch();
   engine.run_id = folder.run_id();
   const double seconds_before = checkpoint.has_value() ? checkpoint->seconds : 0;
-  return Opening{.options = std::move(options),
-                 .engine = std::move(engine),
-                 .scheduler = std::move(scheduler),
-                 .keeper = std::move(keeper),
-                 .folder = std::move(folder),
-                 .owed_row = std::move(owed_row),
-                 .seconds_before = seconds_before,
-                 .stop_watch = std::move(stop_watch),
-                 .sums = recovery.has_value() ? std::move(recovery->sums) : decltype(Opening::sums)(),
-                 .rows = std::move(rows)};
+  return Opening{
+      .options = std::move(options),
+      .engine = std::move(engine),
+      .scheduler = std::move(scheduler),
+      .keeper = std::move(keeper),
+      .folder = std::move(folder),
+      .owed_row = std::move(owed_row),
+      .seconds_before = seconds_before,
+      .stop_watch = std::move(stop_watch),
+      .sums = recovery.has_value() ? std::move(recovery->sums) : decltype(Opening::sums)(),
+      .rows = std::move(rows)};
 }
 
 }  // namespace macaw::server

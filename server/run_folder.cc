@@ -271,6 +271,8 @@ void RunFolder::DropJournal() {
 
 absl::Status RunFolder::SyncCommits() {
   if (journal_.has_value()) MACAW_RETURN_IF_ERROR(journal_->Sync());
+  // A round that the log says is closed has been evaluated, and its states may be gone by now.
+  if (std::exchange(rows_unsynced_, false)) MACAW_RETURN_IF_ERROR(metrics_.Sync());
   return log_.Sync();
 }
 

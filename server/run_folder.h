@@ -50,7 +50,10 @@ class RunFolder {
 
   uint32_t epoch() const { return epoch_; }
   const Digest& run_id() const { return run_id_; }  // the same in every session of the run
-  absl::Status AppendRow(const std::string& row) { return metrics_.Append(row); }
+  absl::Status AppendRow(const std::string& row) {
+    rows_unsynced_ = true;
+    return metrics_.Append(row);
+  }
   absl::Status AppendClients(Round round, const std::vector<fleet::ClientRecord>& records,
                              TaskKind task);
   // To the log, where it is on its way until WriteLog, and what follows from it to events.jsonl.
@@ -59,9 +62,11 @@ class RunFolder {
   // From now on what outlasts a crash is kept commit by commit; a later Keep starts the journal's
   // next file.
   void KeepJournal(Journal journal) { journal_ = std::move(journal); }
-  absl::Status AppendNode(const JournalNode& node) { return journal_->Add(node); }
-  absl::Status AppendPart(const JournalPart& part) { return journal_->Add(part); }
-  void DropJournal();           // the run is over, or kept whole: nobody goes on inside a round
+  template <typename T>  // JournalNode or JournalPart
+  absl::Status Journalize(const T& item) {
+    return journal_.has_value() ? journal_->Add(item) : absl::OkStatus();
+  }
+  void DropJournal();          // the run is over, or kept whole: nobody goes on inside a round
   absl::Status SyncCommits();  // parts first: a record of one without its sums says nothing
   uint64_t cut_from_log() const { return log_.cut_bytes(); }  // of a record that a crash had torn
   Timeline& timeline() { return timeline_; }
@@ -94,6 +99,7 @@ class RunFolder {
   Timeline timeline_;
   std::optional<LineFile> clients_;
   std::optional<Journal> journal_;
+  bool rows_unsynced_ = false;
   std::function<absl::Status()> before_checkpoint_;
 };
 

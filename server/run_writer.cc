@@ -56,11 +56,11 @@ void RunWriter::Check(absl::Status status) {
 }
 
 void RunWriter::Node(JournalNode node) {
-  Write([this, node = std::move(node)] { return folder_.AppendNode(node); });
+  Write([this, node = std::move(node)] { return folder_.Journalize(node); });
 }
 
 void RunWriter::Part(JournalPart part) {
-  Write([this, part = std::move(part)] { return folder_.AppendPart(part); });
+  Write([this, part = std::move(part)] { return folder_.Journalize(part); });
 }
 
 void RunWriter::After(Safe safe, Executor::Task then) {

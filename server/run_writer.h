@@ -70,8 +70,8 @@ class RunWriter {
   template <typename Work>
   void Write(Work work);
   void Hold(Executor::Task task) ABSL_LOCKS_EXCLUDED(mutex_);
-  void WriteLog();  // the records of a burst at once
-  void Answer();    // what After has been asked for
+  void WriteLog();                  // the records of a burst at once
+  void Answer();                    // what After has been asked for
   void Check(absl::Status status);  // reports the first error
   void SampleMemory();
   absl::Status End(Ending& ending);

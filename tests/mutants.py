@@ -89,9 +89,9 @@ MUTANTS = {
     ("server/engine/commits.cc", "server_engine", "OneStatefulRound.*"): [
         ("a state becomes current though its part was turned down",
          "const auto turn_down = [&](Verdict verdict, const absl::Status& why) {",
-         "@ for (const auto& r : part.included) versions_.Stage(r.attempt, worker.session);"),
+         "@ for (const auto& r : part.included) states_.versions().Stage(r.attempt);"),
         ("a state becomes current before its round is done",
-         "versions_.Stage(record.attempt, worker.session);", "@\n  versions_.Close(part.round);")],
+         "states_.versions().Stage(record.attempt);", "@\n  states_.versions().Close(part.round);")],
     ("server/coordinator.cc", "server", "Resume.*"): [
         ("an interrupted round's states are current after a resume",
          "/*closing=*/false);", "/*closing=*/true);")],

@@ -20,8 +20,7 @@ ClientStates::ClientStates(bool keeps, VersionIndex versions, uint64_t clients)
       versions_(std::move(versions), std::max(clients, kLeastReplaced)) {}
 
 absl::Status ClientStates::CheckStore(const fleet::RegisterRequest& node,
-                                      std::optional<HoldingId> holding,
-                                      const Nodes& others) const {
+                                      std::optional<HoldingId> holding, const Nodes& others) const {
   if (!keeps_) return absl::OkStatus();
   if (node.volatile_state && resumed_with_states_) {
     return absl::FailedPreconditionError(absl::StrCat(

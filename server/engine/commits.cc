@@ -18,8 +18,7 @@ void RoundEngine::Commit(Ticket ticket, const fleet::CommitRequest& request,
     host_.AnswerCommit(ticket, std::move(reply));
   };
   Node* node = nodes_.Hear(request.session, now);
-  if (node == nullptr)
-    return answer({.verdict = Verdict::kRegister, .reason = "unknown session"});
+  if (node == nullptr) return answer({.verdict = Verdict::kRegister, .reason = "unknown session"});
   if (request.commit_id <= node->last_commit) return answer({.verdict = Verdict::kDuplicate});
   if (const absl::Status status = CheckEvaluations(*node, request.evaluations); !status.ok()) {
     evaluation_.DropNode(node->id);
@@ -48,8 +47,8 @@ fleet::CommitReply RoundEngine::Judge(Ticket ticket, Node& node,
   if (state_ == State::kEnded || !request.part.has_value()) return {.verdict = Verdict::kAccepted};
   const fleet::Part& part = *request.part;
   const std::vector<Attempt> attempts = AttemptsOf(part);
-  const bool current = state_ == State::kRunning && part.round == phase_.round() &&
-                       part.phase == phase_.phase();
+  const bool current =
+      state_ == State::kRunning && part.round == phase_.round() && part.phase == phase_.phase();
   const auto turn_down = [&](Verdict verdict, const absl::Status& why) {
     host_.Record(log::TurnedDown{.round = part.round,
                                  .phase = part.phase,
@@ -59,8 +58,8 @@ fleet::CommitReply RoundEngine::Judge(Ticket ticket, Node& node,
                                  .why = std::string(why.message())});
     // Nothing of the part counts, so what is still leased to this worker has to be trained again.
     if (current) {
-      Record(phase_.Release(node.id, attempts,
-                            absl::StrCat("part of ", node.name, " turned down")));
+      Record(
+          phase_.Release(node.id, attempts, absl::StrCat("part of ", node.name, " turned down")));
     }
     return fleet::CommitReply{.verdict = verdict, .reason = std::string(why.message())};
   };
@@ -91,7 +90,7 @@ void RoundEngine::Accept(Ticket ticket, const Node& node, uint64_t commit_id,
                          const fleet::Part& part) {
   speeds_.Learn(node.id, part, phase_);
   for (const fleet::ClientRecord& record : part.included) {
-    if (record.has_state) states_.versions().Stage(record.attempt, node.id);
+    if (record.has_state) states_.versions().Stage(record.attempt);
   }
   host_.Record(phase_.Accept(node, commit_id, part));
   if (part.included.empty()) return;
@@ -164,16 +163,15 @@ fleet::Part RoundEngine::WithoutUnreadable(const Node& node, fleet::Part part) {
     if (remedy == Remedy::kTryAgain) elsewhere.push_back(left.attempt);
     return remedy == Remedy::kTryAgain;
   });
-  Record(phase_.Release(node.id, elsewhere,
-                        absl::StrCat(node.name, " cannot read their states")));
+  Record(phase_.Release(node.id, elsewhere, absl::StrCat(node.name, " cannot read their states")));
   return part;
 }
 
 void RoundEngine::OnDeaths(const std::string& node, const std::vector<Attempt>& died) {
   for (const Trouble& trouble : troubles_.Died(node, died)) {
     if (phase_.Find(trouble.client) == nullptr) continue;
-    host_.Record(log::Died{
-        .round = phase_.round(), .client = trouble.client, .deaths = trouble.times});
+    host_.Record(
+        log::Died{.round = phase_.round(), .client = trouble.client, .deaths = trouble.times});
     const std::string what =
         absl::StrCat("client ", trouble.client.value, " was being trained when its worker died, ",
                      trouble.times, " times in round ", phase_.round().value);
@@ -186,10 +184,10 @@ void RoundEngine::OnDeaths(const std::string& node, const std::vector<Attempt>& 
                                               .message = what}}));
         break;
       case Remedy::kEndRun:
-        return Fail(absl::AbortedError(absl::StrCat(
-            what,
-            ": look at its data and at the worker's log, or hold it out ([data] "
-            "heldout_clients)")));
+        return Fail(absl::AbortedError(
+            absl::StrCat(what,
+                         ": look at its data and at the worker's log, or hold it out ([data] "
+                         "heldout_clients)")));
     }
   }
 }

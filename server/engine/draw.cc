@@ -23,10 +23,10 @@ absl::StatusOr<std::vector<Seat>> Draw::Seats(Round round, const ClientStates& s
   for (const scheduler::CohortEntry& entry : cohort.entries) {
     const ClientId client = entry.client;
     if (states.keeps() && entry.multiplicity > 1) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "client ", client.value, " was drawn ", entry.multiplicity,
-          " times, but an algorithm that keeps client states needs a cohort.sampling "
-          "without replacement"));
+      return absl::FailedPreconditionError(
+          absl::StrCat("client ", client.value, " was drawn ", entry.multiplicity,
+                       " times, but an algorithm that keeps client states needs a cohort.sampling "
+                       "without replacement"));
     }
     if (drop && training::IsStraggler(run_->cohort, round, client)) continue;
     Seat seat{.entry = entry,
@@ -38,7 +38,6 @@ absl::StatusOr<std::vector<Seat>> Draw::Seats(Round round, const ClientStates& s
     if (states.keeps()) {
       seat.state = states.versions().Current(client);
       seat.entry.has_state = seat.state.counter != 0;
-      if (seat.entry.has_state) seat.entry.state_at = states.versions().MadeBy(client);
     }
     seats.push_back(std::move(seat));
   }

@@ -28,9 +28,7 @@ class Evaluation {
   std::optional<fleet::EvaluationLease> Take(const Node& node, const Nodes& nodes,
                                              TimePoint expires);
   // Whether tasks wait that only the central test set is needed for.
-  bool central_waits() const {
-    return open() && board_->waiting(EvaluationBoard::Central()) > 0;
-  }
+  bool central_waits() const { return open() && board_->waiting(EvaluationBoard::Central()) > 0; }
 
   // The task that this is the result of; null: it comes too late.
   const fleet::EvaluationTask* Find(WorkerId node, const fleet::EvaluationResult& result) const {

@@ -93,8 +93,7 @@ log::RoundOpened OpenPhase::Ready(fleet::Blob broadcast, const Digest& eligible,
                           .broadcast_bytes = broadcast_.size};
   opened.cohort.reserve(seats_.size());
   for (const Seat& seat : seats_)
-    opened.cohort.push_back(
-        {.client = seat.entry.client, .multiplicity = seat.entry.multiplicity});
+    opened.cohort.push_back({.client = seat.entry.client, .multiplicity = seat.entry.multiplicity});
   return opened;
 }
 
@@ -119,8 +118,7 @@ PhaseReport OpenPhase::Close(uint32_t slots, TimePoint now) {
   report_.times.gathered = now;
   report_.slots = slots;
   report_.left_out_before = left_out_before_;
-  left_out_before_.insert(left_out_before_.end(), report_.left_out.begin(),
-                          report_.left_out.end());
+  left_out_before_.insert(left_out_before_.end(), report_.left_out.begin(), report_.left_out.end());
   return std::exchange(report_, {});
 }
 
@@ -139,8 +137,7 @@ OpenPhase::Handout OpenPhase::LeaseOut(const Node& node, const scheduler::Piece&
                                        TimePoint expires, TimePoint now) {
   Handout handout{.when_idle = piece.when_idle};
   if (std::isfinite(piece.look_again)) {
-    handout.look_again =
-        report_.times.ready + FromSeconds(std::min(piece.look_again, kForEver));
+    handout.look_again = report_.times.ready + FromSeconds(std::min(piece.look_again, kForEver));
   }
   if (piece.clients.empty()) return handout;
   fleet::TrainingLease lease{.round = order_.round,
@@ -184,8 +181,7 @@ std::optional<log::Requeued> OpenPhase::Requeue(std::vector<Attempt> ended, std:
                        .why = std::move(why)};
 }
 
-std::optional<log::Requeued> OpenPhase::Expire(TimePoint now,
-                                               std::vector<WorkerId>& late) {
+std::optional<log::Requeued> OpenPhase::Expire(TimePoint now, std::vector<WorkerId>& late) {
   if (table_.NextExpiry() > now) return std::nullopt;
   return Requeue(table_.Expire(now, late), "lease ran out");
 }
@@ -261,9 +257,9 @@ Standing OpenPhase::standing() const {
 }
 
 const Seat* OpenPhase::Find(ClientId client) const {
-  const auto it = std::lower_bound(
-      seats_.begin(), seats_.end(), client,
-      [](const Seat& seat, ClientId id) { return seat.entry.client < id; });
+  const auto it =
+      std::lower_bound(seats_.begin(), seats_.end(), client,
+                       [](const Seat& seat, ClientId id) { return seat.entry.client < id; });
   return it != seats_.end() && it->entry.client == client ? &*it : nullptr;
 }
 

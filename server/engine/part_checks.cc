@@ -62,8 +62,8 @@ absl::Status CheckPart(const RunConfig& run, bool keeps_states, const OpenPhase&
           absl::StrCat("client ", client, " reports another number of examples than it has"));
     }
     if (record.has_state && !keeps_states) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "client ", client, " reports a state, but the run's algorithm keeps none"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("client ", client, " reports a state, but the run's algorithm keeps none"));
     }
     MACAW_RETURN_IF_ERROR(CheckMetrics(run.task, record));
     if (IsMoreThanLeased(run, record, *seat)) {

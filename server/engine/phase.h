@@ -25,8 +25,8 @@ struct Seat {
   double weight = 1;    // under the run's weight policy, without its multiplicity
   uint32_t tokens = 0;  // of its training rows, where they are sequences
   HoldingId holding;
-  uint64_t place = 0;    // in the holding
-  Fence state;           // the version to read; counter 0: none yet
+  uint64_t place = 0;     // in the holding
+  Fence state;            // the version to read; counter 0: none yet
   TimePoint leased_at{};  // when it went out last, in the open phase
 };
 

@@ -39,8 +39,8 @@ struct Restored {
   };
   std::vector<Member> members;  // in the order in which they came
   std::map<std::pair<Round, Phase>, PhaseStory> phases;
-  WorkerId newest;              // number that any node has had
-  bool begun = false;           // a round had been opened
+  WorkerId newest;            // number that any node has had
+  bool begun = false;         // a round had been opened
   std::set<Round> evaluated;  // whose rows are there
 };
 

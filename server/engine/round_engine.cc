@@ -131,12 +131,11 @@ bool RoundEngine::MoveOnWithoutClients() {
   const std::vector<fleet::LeftOut>& lost = phase_.report().left_out;
   const auto first = std::ranges::min_element(
       lost, {}, [](const fleet::LeftOut& left) { return left.attempt.client; });
-  const std::string what = absl::StrCat(
-      "round ", phase_.round().value, ": all ", lost.size(),
-      " clients had to be left out; client ", first->attempt.client.value, ": ", first->message);
+  const std::string what = absl::StrCat("round ", phase_.round().value, ": all ", lost.size(),
+                                        " clients had to be left out; client ",
+                                        first->attempt.client.value, ": ", first->message);
   if (!redoing()) {
-    host_.Record(
-        log::RoundLost{.round = phase_.round(), .phase = phase_.phase(), .why = what});
+    host_.Record(log::RoundLost{.round = phase_.round(), .phase = phase_.phase(), .why = what});
   }
   // A shorter run that has lost all its rounds has trained nothing either.
   if (policy_.GoesOnAfterLost(lost_rounds_ + 1, options_.run.rounds - options_.completed))
@@ -156,10 +155,10 @@ void RoundEngine::Applied(absl::StatusOr<bool> another_phase, std::optional<flee
     return Fail(Annotate(another_phase.status(), absl::StrCat("round ", round.value)));
   }
   if (*another_phase && states_.versions().staged()) {
-    return Fail(absl::InternalError(absl::StrCat("round ", round.value, ": ",
-                                                 options_.run.algorithm.name,
-                                                 " moved client states in a phase that was not the "
-                                                 "last")));
+    return Fail(
+        absl::InternalError(absl::StrCat("round ", round.value, ": ", options_.run.algorithm.name,
+                                         " moved client states in a phase that was not the "
+                                         "last")));
   }
   options_.restored.phases.erase({round, phase_.phase()});
   if (*another_phase && !interrupt_) {
@@ -246,8 +245,7 @@ void RoundEngine::End(RunEnd end, absl::Status status, std::string reason) {
 
 void RoundEngine::Tick(TimePoint now) {
   const Nodes::Elapsed elapsed = nodes_.Expire(now);
-  for (const Ticket ticket : elapsed.polls)
-    host_.AnswerLease(ticket, {.next = fleet::Next::kWait});
+  for (const Ticket ticket : elapsed.polls) host_.AnswerLease(ticket, {.next = fleet::Next::kWait});
   for (const WorkerId id : elapsed.silent)
     Lose(id, "nothing was heard of it for a lease's time", now);
   std::vector<WorkerId> late;
@@ -312,7 +310,7 @@ void RoundEngine::RestorePhase(const Restored::PhaseStory& before, TimePoint now
     const Node node{.id = accepted.node, .name = accepted.node_name};
     phase_.Accept(node, /*commit=*/0, accepted.part);
     for (const fleet::ClientRecord& record : accepted.part.included) {
-      if (record.has_state) states_.versions().Stage(record.attempt, accepted.node);
+      if (record.has_state) states_.versions().Stage(record.attempt);
     }
     if (accepted.part.included.empty()) continue;
     phase_.Adding();

@@ -24,8 +24,7 @@ std::vector<Trouble> Troubles::Died(const std::string& node, std::span<const Att
     const auto lease = lost_leases_.find(attempt);
     if (lease == lost_leases_.end() || lease->second != node) continue;
     lost_leases_.erase(lease);
-    troubles.push_back(
-        Note(Trouble::Kind::kDied, attempt.client, node, deaths_[attempt.client]));
+    troubles.push_back(Note(Trouble::Kind::kDied, attempt.client, node, deaths_[attempt.client]));
   }
   return troubles;
 }
@@ -40,9 +39,8 @@ bool Troubles::CannotRead(const std::string& node, ClientId client) const {
 }
 
 bool Troubles::SomebodyElse(const Nodes& nodes, HoldingId holding, ClientId client) const {
-  return std::ranges::any_of(nodes.Of(holding).members, [&](WorkerId id) {
-    return !CannotRead(nodes.At(id).name, client);
-  });
+  return std::ranges::any_of(nodes.Of(holding).members,
+                             [&](WorkerId id) { return !CannotRead(nodes.At(id).name, client); });
 }
 
 }  // namespace macaw::server

@@ -90,23 +90,8 @@ StateVersions::StateVersions(VersionIndex index, uint64_t most_replaced)
   snapshot_ = newest_;
 }
 
-WorkerId StateVersions::MadeBy(ClientId client) const {
-  const uint64_t page = client.value / fleet::kStateRange;
-  if (page >= makers_.size() || makers_[page].empty()) return {};
-  return makers_[page][client.value % fleet::kStateRange];
-}
-
-void StateVersions::Remember(const Staged& made) {
-  const uint64_t page = made.version.client.value / fleet::kStateRange;
-  if (page >= makers_.size()) makers_.resize(page + 1);
-  if (makers_[page].empty()) makers_[page].resize(fleet::kStateRange);
-  makers_[page][made.version.client.value % fleet::kStateRange] = made.by;
-}
-
 void StateVersions::Close(Round round) {
-  for (const Staged& made : staged_) {
-    const Attempt& version = made.version;
-    Remember(made);
+  for (const Attempt& version : staged_) {
     const Fence before = index_.Get(version.client);
     index_.Set(version.client, version.fence);
     newest_ = std::max(newest_, version.fence);
@@ -124,7 +109,7 @@ void StateVersions::Close(Round round) {
 VersionIndex StateVersions::Snapshot(bool with_staged) {
   VersionIndex snapshot = index_;
   snapshot_ = newest_;
-  for (const auto& [version, by] : staged_) {
+  for (const Attempt& version : staged_) {
     if (!with_staged) break;
     snapshot.Set(version.client, version.fence);
     snapshot_ = std::max(snapshot_, version.fence);

@@ -50,11 +50,7 @@ class StateVersions {
   const VersionIndex& index() const { return index_; }
   bool any() const { return !index_.empty() || !staged_.empty(); }
 
-  // Which worker made the current version: it may have it in memory still. Placement only;
-  // 0 where nobody did since the server's start.
-  WorkerId MadeBy(ClientId client) const;
-
-  void Stage(const Attempt& attempt, WorkerId by = {}) { staged_.push_back({attempt, by}); }
+  void Stage(const Attempt& version) { staged_.push_back(version); }
   bool staged() const { return !staged_.empty(); }
   void DropStaged() { staged_.clear(); }
   // The round is done: what was staged is current.
@@ -75,16 +71,10 @@ class StateVersions {
     Round round{};  // the first whose checkpoint does not name it
     Attempt version;
   };
-  struct Staged {
-    Attempt version;
-    WorkerId by;
-  };
-  void Remember(const Staged& made);
 
   VersionIndex index_;
-  std::vector<std::vector<WorkerId>> makers_;  // in pages, as the index
   const uint64_t most_replaced_;
-  std::vector<Staged> staged_;
+  std::vector<Attempt> staged_;
   Fence newest_;                   // ever current
   Fence snapshot_;                 // newest_ when the last snapshot was taken
   std::deque<Replaced> replaced_;  // may be named by a checkpoint; by round

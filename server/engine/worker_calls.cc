@@ -187,15 +187,14 @@ void RoundEngine::Lease(Ticket ticket, const fleet::LeaseRequest& request, Durat
   }
   if (Serve(*node, request, ticket, now)) return DismissParked(node->holding, now);
   if (phase_.leased_to(node->id) > 0) {
-    if (!more_to_lease(node->holding))
-      return host_.AnswerLease(ticket, {.next = Next::kCommit});
+    if (!more_to_lease(node->holding)) return host_.AnswerLease(ticket, {.next = Next::kCommit});
     // It has asked ahead and shall ask again when it has need; a poll would keep it from that.
     if (request.wanted == 0)
       return host_.AnswerLease(ticket, {.next = Next::kWait, .when_idle = true});
   }
-  nodes_.Park(*node, {.ticket = ticket,
-                      .deadline = now + std::min(wait, kLongestPoll),
-                      .request = request});
+  nodes_.Park(
+      *node,
+      {.ticket = ticket, .deadline = now + std::min(wait, kLongestPoll), .request = request});
 }
 
 bool RoundEngine::Serve(Node& node, const fleet::LeaseRequest& request, Ticket ticket,

@@ -176,8 +176,7 @@ std::optional<JournalPart> DecodePart(absl::string_view head) {
 absl::Status WriteAll(int fd, std::vector<iovec> pieces, absl::string_view path) {
   size_t at = 0;
   while (at < pieces.size()) {
-    const ssize_t written =
-        ::writev(fd, pieces.data() + at, static_cast<int>(pieces.size() - at));
+    const ssize_t written = ::writev(fd, pieces.data() + at, static_cast<int>(pieces.size() - at));
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) return Failed("cannot write", path);
     auto rest = static_cast<size_t>(written);
@@ -276,16 +275,16 @@ absl::StatusOr<JournalContent> ReadJournal(const std::string& folder) {
     MACAW_ASSIGN_OR_RETURN(table, ReadBlob(place->second, table.digest));
   }
   for (const auto& [from, path] : PartsFiles(folder)) {
-    MACAW_RETURN_IF_ERROR(ForEachFrame(path, [&, &path = path](absl::string_view head, uint64_t at,
-                                                               uint64_t size) {
-                            std::optional<JournalPart> part = DecodePart(head);
-                            if (!part.has_value()) return false;
-                            part->part.sums.size = size;
-                            if (size > 0) content.sums[part->part.sums.digest] = {path, at, size};
-                            const std::pair key(part->node, part->commit);
-                            content.parts.insert_or_assign(key, *std::move(part));
-                            return true;
-                          }).status());
+    MACAW_RETURN_IF_ERROR(
+        ForEachFrame(path, [&, &path = path](absl::string_view head, uint64_t at, uint64_t size) {
+          std::optional<JournalPart> part = DecodePart(head);
+          if (!part.has_value()) return false;
+          part->part.sums.size = size;
+          if (size > 0) content.sums[part->part.sums.digest] = {path, at, size};
+          const std::pair key(part->node, part->commit);
+          content.parts.insert_or_assign(key, *std::move(part));
+          return true;
+        }).status());
   }
   return content;
 }
@@ -345,10 +344,8 @@ Journal::~Journal() {
 
 absl::Status Journal::OpenParts(Round from) {
   const std::string path = PartsPath(folder_, from);
-  MACAW_ASSIGN_OR_RETURN(const uint64_t keep,
-                         ForEachFrame(path, [](absl::string_view, uint64_t, uint64_t) {
-                           return true;
-                         }));
+  MACAW_ASSIGN_OR_RETURN(const uint64_t keep, ForEachFrame(path, [](absl::string_view, uint64_t,
+                                                                    uint64_t) { return true; }));
   if (parts_ >= 0) {
     MACAW_RETURN_IF_ERROR(Sync());
     ::close(std::exchange(parts_, -1));

@@ -77,8 +77,7 @@ class Follower {
   }
   void On(const log::GaveUp& gave_up) {
     if (Phase* phase = Of(gave_up); phase != nullptr) {
-      phase->gave_up.insert(phase->gave_up.end(), gave_up.given_up.begin(),
-                            gave_up.given_up.end());
+      phase->gave_up.insert(phase->gave_up.end(), gave_up.given_up.begin(), gave_up.given_up.end());
     }
   }
   void On(const log::Closed& closed) {
@@ -100,19 +99,17 @@ absl::StatusOr<Restored::Member> MemberOf(const Follower& log, const JournalCont
                                           WorkerId id) {
   const auto found = journal.nodes.find(id);
   if (found == journal.nodes.end()) {
-    return absl::DataLossError(
-        absl::StrCat("the journal has no registration of node ", id.value));
+    return absl::DataLossError(absl::StrCat("the journal has no registration of node ", id.value));
   }
   Restored::Member member{.node = id,
                           .session = found->second.session,
                           .request = found->second.request,
                           .there = log.there.contains(id)};
   const fleet::Blob& table = member.request.table;
-  MACAW_ASSIGN_OR_RETURN(
-      member.table,
-      fleet::ClientTable::Decode(
-          table.bytes != nullptr ? table.bytes->bytes() : std::span<const std::byte>(),
-          member.request.clients));
+  MACAW_ASSIGN_OR_RETURN(member.table, fleet::ClientTable::Decode(
+                                           table.bytes != nullptr ? table.bytes->bytes()
+                                                                  : std::span<const std::byte>(),
+                                           member.request.clients));
   return member;
 }
 

@@ -11,8 +11,7 @@ namespace macaw::server::log {
 
 void Sessions::Add(const Entry& entry) {
   const auto* run = std::get_if<RunOpened>(&entry.record);
-  if (run != nullptr && !run->goes_on)
-    begins_.emplace_back(entry.sequence, run->completed);
+  if (run != nullptr && !run->goes_on) begins_.emplace_back(entry.sequence, run->completed);
 }
 
 Standing Sessions::Of(const Entry& entry) const {

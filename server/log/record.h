@@ -147,8 +147,8 @@ struct Requeued {
   friend bool operator==(const Requeued&, const Requeued&) = default;
 };
 
-// Clients that a phase does without, decided by the server before anybody has trained them: in a
-// run that repeats another one.
+// Clients that a phase does without by the server's decision: a node that alone could train them
+// cannot, or the run repeats another one.
 struct GaveUp {
   Round round;
   Phase phase;

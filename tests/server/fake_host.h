@@ -93,7 +93,8 @@ class FakeHost final : public EngineHost {
   void Discard(Ticket ticket) override { parts_.erase(ticket); }
   void AddAgain(const fleet::Part& part) override {
     std::vector<ClientId> clients;
-    for (const fleet::ClientRecord& record : part.included) clients.push_back(record.attempt.client);
+    for (const fleet::ClientRecord& record : part.included)
+      clients.push_back(record.attempt.client);
     parts_[0] = std::move(clients);
     Add(0);
   }

@@ -24,8 +24,7 @@ class OneRound : public testing::Test {
  protected:
   explicit OneRound(bool stateful = false, uint32_t rounds = 1)
       : host_(durable_, rounds, 1),
-        engine_({.run = TestRun(rounds), .workers = 1, .stateful = stateful},
-                scheduler_, host_) {
+        engine_({.run = TestRun(rounds), .workers = 1, .stateful = stateful}, scheduler_, host_) {
     host_.Bind(&engine_);
   }
   fleet::RegisterRequest Node(uint64_t incarnation = 1) {
@@ -71,6 +70,7 @@ class OneRound : public testing::Test {
   RoundEngine engine_;
   RandomStream random_{{.seed = 1}};
   Ticket ticket_ = 0;
+  uint64_t commits_ = 0;
   uint32_t running_ = 0;  // after the first lease it holds something
 };
 
@@ -159,6 +159,37 @@ TEST_F(OneRound, AStateInARunWithoutStatesIsRefused) {
   EXPECT_EQ(host_.commits.at(ticket_).verdict, fleet::Verdict::kRefused);
 }
 
+TEST_F(OneRound, ANodeThatIsThereButGetsNothingDoneLosesItsLeases) {
+  for (const bool works : {true, false}) {
+    fleet::RegisterRequest node = Node();
+    node.name = works ? "works" : "stuck";
+    const SessionId session = Join(node);
+    running_ = 0;
+    const fleet::LeaseReply lease = Lease(session);
+    ASSERT_TRUE(lease.training.has_value());
+    std::vector<Attempt> held;
+    for (const auto& a : lease.training->assignments) held.push_back({a.client, a.fence});
+    std::optional<int> lost_after;
+    for (int seconds = 10; seconds <= 1000 && !lost_after.has_value(); seconds += 10) {
+      const TimePoint now = TimePoint{} + FromSeconds(seconds);
+      const auto reply = engine_.Heartbeat(
+          {.session = session, .held = held, .progress = works ? uint64_t(seconds) : 0}, now);
+      if (!reply.dropped.empty()) lost_after = seconds;
+      engine_.Tick(now);
+    }
+    EXPECT_EQ(lost_after.has_value(), !works);
+    EXPECT_GE(lost_after.value_or(300), 300) << "a step may take long";
+    engine_.Release({.session = session, .leaving = true}, TimePoint{});
+  }
+}
+
+TEST_F(OneRound, SlotsThatNoMachineHasAreRefused) {
+  fleet::RegisterRequest node = Node();
+  node.slots = 65536;
+  EXPECT_THAT(std::string(engine_.Register(node, Table(), TimePoint{}).status().message()),
+              testing::HasSubstr("65536 slots; at most 4096"));
+}
+
 class ThreeRounds : public OneRound {
  protected:
   explicit ThreeRounds(uint32_t rounds = 3) : OneRound(/*stateful=*/false, rounds) {}
@@ -234,7 +265,6 @@ class ThreeRounds : public OneRound {
       EXPECT_EQ(host_.commits.at(ticket_).verdict, fleet::Verdict::kAccepted);
     }
   }
-  uint64_t commits_ = 0;
 };
 
 TEST_F(ThreeRounds, WhatIsToBeEvaluatedGoesOutWithTheNextTraining) {
@@ -321,6 +351,50 @@ TEST_F(OneStatefulRound, AStateThatCannotBeReadStopsTheRunWithTheClientsName) {
       std::string(host_.error.message()),
       testing::AllOf(testing::HasSubstr(absl::StrCat("client ", a.client.value)),
                      testing::HasSubstr("not in the store"), testing::HasSubstr("--state-reset")));
+}
+
+TEST_F(OneStatefulRound, AStateThatOneNodeCannotReadIsForAnotherAndWhatNoneCanReadStopsTheRun) {
+  const SessionId first = Join(Node());
+  fleet::RegisterRequest other = Node();
+  other.name = "v";
+  const SessionId second = Join(other);
+  running_ = 0;
+  const fleet::LeaseReply reply = Lease(first);
+  ASSERT_TRUE(reply.training.has_value());
+  const ClientId client = reply.training->assignments.at(0).client;
+  const auto report = [&](SessionId session, const fleet::TrainingLease& lease, Fence fence) {
+    fleet::Part part{.round = lease.round, .broadcast = lease.broadcast.digest};
+    part.left_out = {{.attempt = {client, fence},
+                      .reason = fleet::LeftOutReason::kState,
+                      .message = "not in the store"}};
+    engine_.Commit(++ticket_, {.session = session, .commit_id = ++commits_, .part = part},
+                   absl::OkStatus(), TimePoint{});
+    EXPECT_EQ(host_.commits.at(ticket_).verdict == fleet::Verdict::kAccepted,
+              !host_.ended.has_value());
+  };
+  report(first, *reply.training, reply.training->assignments[0].fence);
+  ASSERT_FALSE(host_.ended.has_value()) << host_.error;
+  for (int i = 0; i < 50; ++i) {  // who could not read it is not asked again
+    running_ = 1;
+    const fleet::LeaseReply again = Lease(first);
+    if (!again.training.has_value()) break;
+    for (const auto& a : again.training->assignments) EXPECT_NE(a.client, client);
+  }
+  // The other one gets it, once the plan sees that the first does not begin it.
+  for (int second_ms = 0; second_ms < 20000 && !host_.ended.has_value(); second_ms += 100) {
+    const TimePoint now = TimePoint{} + FromSeconds(second_ms / 1000.0);
+    engine_.Tick(now);
+    engine_.Lease(++ticket_, {.session = second, .wanted = 2, .running = second_ms > 0 ? 1u : 0u},
+                  FromSeconds(1), now);
+    if (!host_.leases.contains(ticket_) || !host_.leases.at(ticket_).training.has_value()) continue;
+    const fleet::TrainingLease theirs = *host_.leases.at(ticket_).training;
+    for (const auto& a : theirs.assignments) {
+      if (a.client == client) report(second, theirs, a.fence);
+    }
+  }
+  ASSERT_TRUE(host_.ended.has_value());
+  EXPECT_THAT(std::string(host_.error.message()),
+              testing::HasSubstr(absl::StrCat("client ", client.value)));
 }
 
 TEST_F(OneStatefulRound, StatesInMemoryAllowNoSecondWorkerAndEndWithTheirs) {

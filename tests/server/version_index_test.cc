@@ -74,21 +74,6 @@ TEST_F(StateVersionsTest, AVersionIsCurrentOnceItsRoundIsDone) {
   EXPECT_EQ(versions_.Current(ClientId(1)), (Fence{1, 6}));
 }
 
-TEST_F(StateVersionsTest, KnowsWhichSessionMadeTheCurrentVersion) {
-  EXPECT_EQ(versions_.MadeBy(ClientId(1)), WorkerId{});
-  versions_.Stage(Version(1, 1, 5), WorkerId(3));
-  versions_.Stage(Version(700000, 1, 6), WorkerId(4));
-  EXPECT_EQ(versions_.MadeBy(ClientId(1)), WorkerId{}) << "not current yet";
-  versions_.Close(macaw::Round(1));
-  EXPECT_EQ(versions_.MadeBy(ClientId(1)), WorkerId(3));
-  EXPECT_EQ(versions_.MadeBy(ClientId(2)), WorkerId{});
-  EXPECT_EQ(versions_.MadeBy(ClientId(700000)), WorkerId(4));
-  versions_.Stage(Version(1, 1, 7), WorkerId(4));
-  versions_.DropStaged();
-  versions_.Close(macaw::Round(2));
-  EXPECT_EQ(versions_.MadeBy(ClientId(1)), WorkerId(3));
-}
-
 TEST_F(StateVersionsTest, AReplacedVersionGoesWhenTheLastCheckpointThatNamesItHasGone) {
   Round(1, {Version(1, 1, 1), Version(2, 1, 2)}, true);
   Round(2, {Version(1, 1, 3)}, true);

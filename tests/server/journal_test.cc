@@ -1,0 +1,166 @@
+#include "server/journal/journal.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+
+#include "core/files.h"
+#include "proto/fleet/client_table.h"
+
+namespace macaw::server {
+namespace {
+
+class JournalTest : public testing::Test {
+ protected:
+  JournalTest()
+      : folder_(testing::TempDir() + "/journal-" +
+                testing::UnitTest::GetInstance()->current_test_info()->name()) {
+    std::filesystem::remove_all(folder_);
+  }
+
+  static JournalNode NodeOf(uint32_t id) {
+    fleet::ClientTable table{.rows = {3, 5, 8}};
+    return {.node = WorkerId(id),
+            .session = SessionId(1000 + id),
+            .request = {.name = absl::StrCat("w", id),
+                        .incarnation = id * 7,
+                        .slots = 2,
+                        .profile = {.trainer = "fused", .instruction_set = "avx2"},
+                        .data_digest = DigestOf("data"),
+                        .clients = 3,
+                        .table = fleet::Blob::Of(table.Encode()),
+                        .central_test_rows = 35}};
+  }
+  static JournalPart PartOf(uint32_t node, uint64_t commit, uint32_t round) {
+    AlignedBuffer sums(1000);
+    for (std::byte& byte : sums.bytes()) byte = static_cast<std::byte>(commit + round);
+    fleet::Part part{.round = Round(round), .broadcast = DigestOf("broadcast")};
+    part.included = {{.attempt = {ClientId(4), {2, 9}},
+                      .multiplicity = 3,
+                      .weight = 2.5,
+                      .examples = 11,
+                      .steps = 6,
+                      .sums = {1, 2, 3},
+                      .personal_sums = {4},
+                      .train_seconds = 0.25,
+                      .slot = 1,
+                      .has_state = true}};
+    part.left_out = {{.attempt = {ClientId(5), {2, 10}},
+                      .reason = fleet::LeftOutReason::kNoData,
+                      .message = "no rows"}};
+    part.sums = fleet::Blob::Of(std::move(sums));
+    return {.node = WorkerId(node), .node_name = "w", .commit = commit, .part = std::move(part)};
+  }
+  std::string NewestParts() const {
+    std::string newest;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+      const std::string path = entry.path().string();
+      if (entry.path().filename() != "nodes" && path.size() >= newest.size())
+        newest = std::max(newest, path);
+    }
+    return newest;
+  }
+
+  const std::string folder_;
+};
+
+TEST_F(JournalTest, GivesBackWhatItWasGiven) {
+  {
+    Journal journal = *Journal::Begin(folder_, Round(1));
+    for (uint32_t id = 1; id <= 3; ++id) ASSERT_TRUE(journal.Add(NodeOf(id)).ok());
+    ASSERT_TRUE(journal.Add(PartOf(2, 5, 1)).ok());
+    ASSERT_TRUE(journal.Sync().ok());
+  }
+  const JournalContent content = *ReadJournal(folder_);
+  ASSERT_EQ(content.nodes.size(), 3u);
+  const JournalNode& node = content.nodes.at(WorkerId(3));
+  EXPECT_EQ(node.session, SessionId(1003));
+  EXPECT_EQ(node.request.name, "w3");
+  EXPECT_EQ(node.request.profile.instruction_set, "avx2");
+  ASSERT_NE(node.request.table.bytes, nullptr) << "equal tables are kept once, for all of them";
+  EXPECT_EQ(fleet::ClientTable::Decode(node.request.table.bytes->bytes(), 3)->rows,
+            (std::vector<uint32_t>{3, 5, 8}));
+  const fleet::Part written = PartOf(2, 5, 1).part;
+  const fleet::Part& read = content.parts.at({WorkerId(2), 5}).part;
+  ASSERT_EQ(read.included.size(), 1u);
+  EXPECT_EQ(read.included[0].attempt, written.included[0].attempt);
+  EXPECT_EQ(read.included[0].multiplicity, 3u);
+  EXPECT_EQ(read.included[0].weight, 2.5);
+  EXPECT_EQ(read.included[0].examples, 11u);
+  EXPECT_EQ(read.included[0].steps, 6u);
+  EXPECT_EQ(read.included[0].sums, written.included[0].sums);
+  EXPECT_EQ(read.included[0].personal_sums, written.included[0].personal_sums);
+  EXPECT_EQ(read.included[0].train_seconds, 0.25);
+  EXPECT_TRUE(read.included[0].has_state);
+  ASSERT_EQ(read.left_out.size(), 1u);
+  EXPECT_EQ(read.left_out[0].reason, fleet::LeftOutReason::kNoData);
+  EXPECT_EQ(read.left_out[0].message, "no rows");
+  const fleet::Blob sums = *ReadBlob(content.sums.at(written.sums.digest), written.sums.digest);
+  EXPECT_EQ(sums.digest, written.sums.digest);
+}
+
+// Wherever a crash cuts the file, the parts before are there, and what is written next follows.
+TEST_F(JournalTest, ATornPartDoesNotCountAndIsWrittenOver) {
+  std::vector<uint64_t> ends;
+  {
+    Journal journal = *Journal::Begin(folder_, Round(1));
+    for (uint64_t commit = 1; commit <= 2; ++commit) {
+      ASSERT_TRUE(journal.Add(PartOf(1, commit, 1)).ok());
+      ends.push_back(*FileSize(NewestParts()));
+    }
+  }
+  const std::string path = NewestParts();
+  for (uint64_t size = ends[1] - 1; size >= ends[0]; size -= std::min<uint64_t>(97, size)) {
+    std::filesystem::resize_file(path, size);
+    const JournalContent content = *ReadJournal(folder_);
+    EXPECT_EQ(content.parts.size(), 1u) << "cut at " << size;
+  }
+  Journal journal = *Journal::Continue(folder_);
+  ASSERT_TRUE(journal.Add(PartOf(1, 3, 2)).ok());
+  const JournalContent content = *ReadJournal(folder_);
+  EXPECT_EQ(content.parts.size(), 2u);
+  EXPECT_TRUE(content.parts.contains({WorkerId(1), 3}));
+}
+
+TEST_F(JournalTest, APartWithAFlippedBitDoesNotCount) {
+  {
+    Journal journal = *Journal::Begin(folder_, Round(1));
+    ASSERT_TRUE(journal.Add(PartOf(1, 1, 1)).ok());
+  }
+  const std::string path = NewestParts();
+  const std::string good = *ReadFile(path);
+  for (size_t at = 0; at < good.size(); at += 41) {
+    std::string bad = good;
+    bad[at] = static_cast<char>(bad[at] ^ 4);
+    std::ofstream(path, std::ios::binary).write(bad.data(), static_cast<long>(bad.size()));
+    const JournalContent content = *ReadJournal(folder_);
+    EXPECT_TRUE(content.parts.empty()) << "byte " << at;
+  }
+}
+
+TEST_F(JournalTest, KeepsThePartsThatTheOldestCheckpointNeeds) {
+  Journal journal = *Journal::Begin(folder_, Round(1));
+  for (uint32_t round = 1; round <= 6; ++round) {
+    ASSERT_TRUE(journal.Add(PartOf(1, round, round)).ok());
+    // Of every second round a checkpoint is kept, the newest two at a time.
+    if (round % 2 == 1) continue;
+    ASSERT_TRUE(journal.OnCheckpoint(Round(round), Round(std::max(2u, round - 2))).ok());
+  }
+  std::vector<uint64_t> commits;
+  const JournalContent content = *ReadJournal(folder_);
+  for (const auto& [key, part] : content.parts) commits.push_back(key.second);
+  EXPECT_EQ(commits, (std::vector<uint64_t>{5, 6})) << "after the checkpoint of round 4";
+}
+
+TEST_F(JournalTest, OnlyItsOwnerMayReadIt) {
+  Journal journal = *Journal::Begin(folder_, Round(1));
+  ASSERT_TRUE(journal.Add(NodeOf(1)).ok());
+  using std::filesystem::perms;
+  const perms others = perms::group_all | perms::others_all;
+  EXPECT_EQ(std::filesystem::status(folder_ + "/nodes").permissions() & others, perms::none);
+}
+
+}  // namespace
+}  // namespace macaw::server

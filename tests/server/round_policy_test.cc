@@ -1,0 +1,65 @@
+#include "server/engine/round_policy.h"
+
+#include <gtest/gtest.h>
+
+#include "server/engine/troubles.h"
+
+namespace macaw::server {
+namespace {
+
+using Kind = Trouble::Kind;
+
+Remedy After(Kind kind, uint32_t times, uint32_t nodes, uint32_t candidates, bool owned = false) {
+  return CompleteRounds({.deaths = 3})
+      .OnTrouble({.kind = kind,
+                  .client = ClientId(7),
+                  .times = times,
+                  .nodes = nodes,
+                  .candidates = candidates,
+                  .owned = owned});
+}
+
+TEST(RoundPolicy, APhaseClosesWhenNobodyIsWaitedFor) {
+  const CompleteRounds policy;
+  EXPECT_FALSE(policy.MayClose({.cohort = 3, .waiting = 1, .counted = 2}));
+  EXPECT_FALSE(policy.MayClose({.cohort = 3, .leased = 1, .counted = 2}));
+  EXPECT_TRUE(policy.MayClose({.cohort = 3, .counted = 2, .given_up = 1}));
+}
+
+TEST(RoundPolicy, OneNodeEndsNoRunWhileAnotherCouldDoItsWork) {
+  for (const Kind kind : {Kind::kDied, Kind::kStateUnreadable}) {
+    for (uint32_t times = 1; times < 100; ++times)
+      EXPECT_NE(After(kind, times, /*nodes=*/1, /*candidates=*/2), Remedy::kEndRun) << times;
+  }
+}
+
+TEST(RoundPolicy, WhatSeveralNodesOrTheOnlyOneReportEndsTheRun) {
+  EXPECT_EQ(After(Kind::kDied, 2, 2, 2), Remedy::kTryAgain);
+  EXPECT_EQ(After(Kind::kDied, 3, 2, 2), Remedy::kEndRun);
+  EXPECT_EQ(After(Kind::kDied, 3, 1, 1), Remedy::kEndRun);
+  EXPECT_EQ(After(Kind::kDied, 3, 1, 2), Remedy::kGiveUpClient);
+  EXPECT_EQ(After(Kind::kStateUnreadable, 1, 1, 1), Remedy::kEndRun);
+  EXPECT_EQ(After(Kind::kStateUnreadable, 1, 1, 2), Remedy::kTryAgain);
+  EXPECT_EQ(After(Kind::kStateUnreadable, 2, 2, 5), Remedy::kEndRun);
+}
+
+TEST(RoundPolicy, AnOwnersTroubleConcernsItsOwnClientsOnly) {
+  EXPECT_EQ(After(Kind::kStateUnreadable, 1, 1, 1, /*owned=*/true), Remedy::kGiveUpClient);
+  EXPECT_EQ(After(Kind::kDied, 3, 1, 1, /*owned=*/true), Remedy::kGiveUpClient);
+}
+
+TEST(Troubles, ADeathCountsOnceAndOnlyOfALeaseThatWasLostWithThatNode) {
+  Troubles troubles;
+  const Attempt a{ClientId(1), {1, 10}}, b{ClientId(2), {1, 11}};
+  const std::vector<Attempt> lost = {a};
+  troubles.LostWith("anna", lost);
+  const std::vector<Attempt> claimed = {a, b, {ClientId(2), {1, 10}}};
+  EXPECT_TRUE(troubles.Died("bert", claimed).empty());
+  const std::vector<Trouble> found = troubles.Died("anna", claimed);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].client, ClientId(1));
+  EXPECT_TRUE(troubles.Died("anna", claimed).empty());
+}
+
+}  // namespace
+}  // namespace macaw::server
