@@ -35,12 +35,14 @@ class Follower {
   std::set<WorkerId> joined, there;
   Round completed;
   bool begun = false, ended = false;
+  Digest configuration;
 
  private:
   template <typename T>
   void On(const T&) {}
   void On(const log::RunOpened& opened) {
     ended = false;
+    configuration = opened.configuration;
     if (opened.goes_on) return;
     joined.clear();
     there.clear();
@@ -117,7 +119,8 @@ absl::StatusOr<Restored::Member> MemberOf(const Follower& log, const JournalCont
 
 std::string JournalFolder(const std::string& run_dir) { return run_dir + "/journal"; }
 
-absl::StatusOr<Recovery> Recover(const std::string& run_dir, Round checkpoint) {
+absl::StatusOr<Recovery> Recover(const std::string& run_dir, Round checkpoint,
+                                 const Digest& configuration) {
   const std::string folder = JournalFolder(run_dir), path = run_dir + "/rounds.log";
   if (!FileExists(folder) || !FileExists(path))
     return absl::NotFoundError("it was not kept commit by commit");
@@ -129,6 +132,8 @@ absl::StatusOr<Recovery> Recover(const std::string& run_dir, Round checkpoint) {
     log.Add(entry->record);
   }
   if (log.ended) return absl::FailedPreconditionError("its server had ended it");
+  if (log.configuration != configuration)
+    return absl::FailedPreconditionError("it had another configuration");
   if (log.completed < checkpoint)
     return absl::FailedPreconditionError("its log ends before its checkpoint");
   MACAW_ASSIGN_OR_RETURN(JournalContent journal, ReadJournal(folder));

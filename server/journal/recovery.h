@@ -17,9 +17,11 @@ struct Recovery {
 };
 
 // `checkpoint`: the round of the checkpoint that is there, 0 for none. An error says why the run
-// cannot go on inside its round: it ended, it was not kept commit by commit, or something is
-// missing. Then it goes back to the checkpoint.
-absl::StatusOr<Recovery> Recover(const std::string& run_dir, Round checkpoint);
+// cannot go on inside its round: it ended, it was not kept commit by commit, something is missing,
+// or it was another configuration's (`configuration`: the digest of what decides a result). Then it
+// goes back to the checkpoint.
+absl::StatusOr<Recovery> Recover(const std::string& run_dir, Round checkpoint,
+                                 const Digest& configuration);
 
 std::string JournalFolder(const std::string& run_dir);
 
