@@ -120,7 +120,8 @@ absl::StatusOr<std::map<Round, std::string>> EvaluatedRows(const Options& option
 std::optional<Recovery> RecoverRound(const Options& options, Round checkpoint) {
   if (!options.commit_durability || !options.resume || !options.reset_states.empty())
     return std::nullopt;
-  absl::StatusOr<Recovery> recovery = Recover(options.run_dir, checkpoint, DigestOfRun(options.run));
+  absl::StatusOr<Recovery> recovery =
+      Recover(options.run_dir, checkpoint, DigestOfRun(options.run));
   if (recovery.ok()) {
     Logger("server").Info(absl::StrCat("goes_on_after_round ", recovery->completed.value));
     return *std::move(recovery);
