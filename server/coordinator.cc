@@ -130,6 +130,11 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
         if (worker_memory_.try_emplace(answer->session, 0).second)
           writer_.Worker(engine_.nodes().Find(answer->session)->id, request.name, request.slots);
         log_.Info(absl::StrCat("worker_joined name=", request.name, " slots=", request.slots));
+        if (!engine_.roster().begun()) {
+          log_.Info(absl::StrCat("waiting workers=", engine_.nodes().size(), "/", options_.workers,
+                                 " clients=", engine_.roster().clients(), "/",
+                                 options_.run.clients));
+        }
       } else if (++refused_ <= kRefusalsTold) {
         const char* last = refused_ == kRefusalsTold ? " (the last refusal that is told)" : "";
         log_.Warning(absl::StrCat("worker_refused ", answer.status().message(), last));

@@ -93,7 +93,6 @@ absl::Status CheckBeginsAgain(const Options& options) {
     return absl::InvalidArgumentError(absl::StrCat("--state-reset ", options.reset_states[0].value,
                                                    ": ", none, ", so no client has a state"));
   }
-  Logger("server").Warning(absl::StrCat("begins_again_from_round_1 ", none));
   return absl::OkStatus();
 }
 
@@ -186,6 +185,10 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
                      "or give this one a folder of its own"));
   }
   std::optional<Recovery> recovery = RecoverRound(options, Round(engine.completed));
+  if (options.resume && !checkpoint.has_value() && !recovery.has_value()) {
+    Logger("server").Warning(absl::StrCat("begins_again_from_round_1 there is no checkpoint in ",
+                                          options.run_dir, "/checkpoints to resume from"));
+  }
   std::map<Round, std::string> rows;
   if (recovery.has_value()) {
     MACAW_ASSIGN_OR_RETURN(
