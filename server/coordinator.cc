@@ -495,7 +495,8 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   // one knows the session, the lease, the commit that somebody has been told of.
   template <typename T, typename Answer>
   void AnswerAfter(RunWriter::Safe safe, fleet::Reply<T> reply, Answer answer) {  // engine thread
-    if (!durable_commits_) return std::move(reply)(std::move(answer));
+    // Once the run is over nobody comes after, and who is told so need not wait for the disk.
+    if (!durable_commits_ || ended_at_.has_value()) return std::move(reply)(std::move(answer));
     writer_.After(safe, [reply = std::move(reply), answer = std::move(answer)]() mutable {
       std::move(reply)(std::move(answer));
     });
