@@ -93,7 +93,6 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   }
 
   // ---- FleetHandler (RPC threads)
-  // --------------------------------------------------------------------------------
 
   void Hello(const fleet::Caller& caller, fleet::HelloRequest request,
              fleet::Reply<fleet::HelloReply> reply) override {
@@ -244,7 +243,6 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   }
 
   // ---- Coordinator
-  // -----------------------------------------------------------------------------------------------
 
   absl::StatusOr<Outcome> Wait() override {
     MutexLock lock(&mutex_);
@@ -261,7 +259,6 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
 
  private:
   // ---- EngineHost (engine thread)
-  // --------------------------------------------------------------------------------
 
   void Prepare(const PhaseOrder& order) override {
     if (!first_lease_at_.has_value()) first_lease_at_ = round_started_ = SteadyClock().Now();
@@ -430,7 +427,6 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   }
 
   // ---- between the threads
-  // ---------------------------------------------------------------------------------------
 
   static std::span<const std::byte> BytesOf(const fleet::Blob& blob) {
     return blob.bytes != nullptr ? blob.bytes->bytes() : std::span<const std::byte>();

@@ -90,9 +90,6 @@ class OpenPhase {
   Standing standing() const;
   bool adding() const { return adding_ > 0; }
   uint64_t leased_to(WorkerId node) const { return table_.leased_to(node); }
-  bool IsLeased(const Attempt& attempt, WorkerId node) const {
-    return table_.NotHeld(node, {&attempt, 1}).empty();
-  }
   bool waiting(HoldingId holding) const {
     return holding.value < queues_.size() && !queues_[holding.value].empty();
   }
