@@ -102,11 +102,12 @@ absl::StatusOr<Times> RunBare(const Options& options) {
   for (const std::string& text : options.set) {
     MACAW_ASSIGN_OR_RETURN(overrides.emplace_back(), cli::ParseOverride(text));
   }
-  MACAW_ASSIGN_OR_RETURN(cli::Config config, cli::ReadConfig(options.bare, overrides, catalogue));
+  MACAW_ASSIGN_OR_RETURN(const cli::Document document, cli::OpenDocument(options.bare));
+  MACAW_ASSIGN_OR_RETURN(cli::Config config, cli::ReadConfig(document, overrides, catalogue));
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
-                         data::OpenDataset(config.data, config.partition));
+                         data::OpenDataset(config.node.data, config.node.partition));
   MACAW_RETURN_IF_ERROR(cli::Resolve(config, dataset->info(), catalogue));
-  return RunBareLoop(config, *dataset, cli::SlotsPerProcess(config.workers));
+  return RunBareLoop(config, *dataset, cli::SlotsPerProcess(config.node.workers));
 }
 
 absl::Status RunChild(const std::vector<std::string>& argv, const std::string& log) {

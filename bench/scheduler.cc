@@ -17,7 +17,7 @@
 #include "bench/scheduler/worlds.h"
 #include "bench/thread_clock.h"
 #include "core/random.h"
-#include "core/run_config.h"
+#include "plan/run_plan.h"
 #include "scheduler/bound.h"
 #include "scheduler/cohort.h"
 #include "scheduler/estimator.h"

@@ -50,24 +50,17 @@ struct ServerArguments {
   std::vector<uint64_t> state_reset;
   bool by_hand() const { return lock_fd < 0; }  // not by `macaw simulate`, which holds the folder
   std::string kept_config() const { return run_dir + "/config.toml"; }
-  std::string address_file() const { return run_dir + "/address"; }  // for workers with --run-dir
+  std::string node_config() const { return run_dir + "/node.toml"; }  // the workers' part of it
+  std::string address_file() const { return run_dir + "/address"; }   // for workers with --run-dir
 };
 
 // A configuration that `macaw simulate` wrote stands alone; any other may leave out what its data
 // says.
-absl::StatusOr<Config> ReadResolved(const ServerArguments& arguments,
-                                    const sdk::Catalogue& catalogue) {
-  MACAW_ASSIGN_OR_RETURN(Config config, ReadConfig(arguments.config, {}, catalogue));
-  const bool resolved = !config.run.model.input_shape.empty() && config.run.model.classes > 0 &&
-                        config.task != "auto" && config.cohort_fraction == 0 &&
-                        config.normalise_given.all();
-  if (resolved) {
-    // No data is asked: the task is what the file says.
-    config.run.task = TaskOf(config.task);
-    return config;
-  }
+absl::StatusOr<Config> ReadResolved(const Document& document, const sdk::Catalogue& catalogue) {
+  MACAW_ASSIGN_OR_RETURN(Config config, ReadConfig(document, {}, catalogue));
+  if (IsResolved(config.run)) return config;
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
-                         catalogue.OpenDataset(config.data, config.partition));
+                         catalogue.OpenDataset(config.node.data, config.node.partition));
   MACAW_RETURN_IF_ERROR(Resolve(config, dataset->info(), catalogue));
   return config;
 }
@@ -79,28 +72,28 @@ server::Options OptionsFrom(const Config& config, const ServerArguments& argumen
   options.settings = SettingsJson(config, registry);
   options.run_dir = arguments.run_dir;
   options.resume = arguments.resume;
-  options.checkpoint_every = config.output.checkpoint_every;
-  options.commit_durability = config.server.keeps_commits();
-  options.lease_timeout = FromSeconds(config.server.lease_timeout);
-  options.workers = config.server.workers > 0 ? config.server.workers
-                                              : config.workers.processes + config.workers.owners;
-  options.client_records = config.output.client_records;
-  options.scheduling_policy = config.scheduler.policy;
-  const StopSection& stop = config.output.stop;
+  options.checkpoint_every = config.node.server.checkpoint_every;
+  options.commit_durability = config.node.server.keeps_commits();
+  options.lease_timeout = FromSeconds(config.node.server.lease_timeout);
+  options.workers = config.node.server.workers > 0
+                        ? config.node.server.workers
+                        : config.node.workers.processes + config.node.workers.owners;
+  options.client_records = config.node.server.client_records;
+  options.scheduling_policy = config.node.server.scheduling_policy;
   for (const uint64_t client : arguments.state_reset)
     options.reset_states.push_back(ClientId(client));
-  options.stop = {stop.metric, stop.at_least, stop.has_at_least, stop.patience};
+  options.stop = config.node.server.stop;
   return options;
 }
 
 // A server that goes on under workers that have outlived it listens where they look for it.
 std::string ListenAt(const Config& config, const ServerArguments& arguments) {
   if (!arguments.listen.empty()) return arguments.listen;
-  if (arguments.by_hand() && arguments.resume && config.server.keeps_commits()) {
+  if (arguments.by_hand() && arguments.resume && config.node.server.keeps_commits()) {
     const absl::StatusOr<std::string> before = ReadFile(arguments.address_file());
     if (before.ok()) return std::string(absl::StripAsciiWhitespace(*before));
   }
-  return config.server.listen.empty() ? "127.0.0.1:0" : config.server.listen;
+  return config.node.server.listen.empty() ? "127.0.0.1:0" : config.node.server.listen;
 }
 
 // Tells whoever waits (the parent, or people) where to dial.
@@ -121,9 +114,10 @@ absl::Status KeepConfig(Config config, const ServerArguments& arguments) {
   if (std::filesystem::equivalent(arguments.config, arguments.kept_config(), error)) {
     return absl::OkStatus();
   }
-  if (!arguments.listen.empty()) config.server.listen = arguments.listen;
-  config.output.out =
+  if (!arguments.listen.empty()) config.node.server.listen = arguments.listen;
+  config.node.server.out =
       std::filesystem::absolute(arguments.run_dir, error).lexically_normal().string();
+  MACAW_RETURN_IF_ERROR(AtomicWriteFile(arguments.node_config(), NodeToml(config.node)));
   return AtomicWriteFile(
       arguments.kept_config(),
       absl::StrCat("# What `macaw-server` ran, defaults included.\n", EffectiveToml(config)));
@@ -139,12 +133,12 @@ absl::Status CheckStates(const Config& config, const models::ModelSpec& spec,
   MACAW_RETURN_IF_ERROR(CheckStateStore(
       config, arguments.resume && server::HasCheckpoint(arguments.run_dir) ? Start::kResumed
                                                                            : Start::kNew));
-  if (config.state.url == "spawn" && config.state.store == "redis") {
+  if (config.node.state.url == "spawn" && config.node.state.store == "redis") {
     return absl::InvalidArgumentError(
         "state.url = \"spawn\" is for `macaw simulate`: start a redis-server and name it here and "
         "in the workers' configuration (unix:/path or redis://host:port)");
   }
-  if (config.state.store == "disk" && config.state.path.empty()) {
+  if (config.node.state.store == "disk" && config.node.state.path.empty()) {
     std::cout << "the clients of " << config.run.algorithm.name
               << " keep a state between rounds: start each worker with --run-dir "
               << arguments.run_dir << " (on this host), or set state.path or state.url in its "
@@ -200,10 +194,18 @@ int Conclude(const absl::StatusOr<server::Outcome>& outcome) {
   return outcome->kind == server::Outcome::Kind::kInterrupted ? kExitInterrupted : kExitOk;
 }
 
-absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
-  MACAW_RETURN_IF_ERROR(EnsureOpenFiles());
-  MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(arguments.config, {}));
-  MACAW_ASSIGN_OR_RETURN(const Config config, ReadResolved(arguments, catalogue));
+// What a server knows before it opens the run's folder.
+struct Prepared {
+  sdk::Catalogue catalogue;
+  Config config;
+  FlatVector initial;  // the model before round 1
+  Fd lock;             // of the folder; not open where `macaw simulate` holds it
+};
+
+absl::StatusOr<Prepared> Prepare(const ServerArguments& arguments) {
+  MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(arguments.config));
+  MACAW_ASSIGN_OR_RETURN(sdk::Catalogue catalogue, LoadCatalogue(document, {}));
+  MACAW_ASSIGN_OR_RETURN(Config config, ReadResolved(document, catalogue));
   MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(config));
   MACAW_ASSIGN_OR_RETURN(FlatVector initial, InitialWeights(config, spec));
   if (!arguments.resume) MACAW_RETURN_IF_ERROR(MakeDirectories(arguments.run_dir));
@@ -212,16 +214,48 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
     MACAW_ASSIGN_OR_RETURN(lock, LockFolder(arguments.run_dir));
     MACAW_RETURN_IF_ERROR(CheckStates(config, spec, catalogue, arguments));
   }
+  return Prepared{std::move(catalogue), std::move(config), std::move(initial), std::move(lock)};
+}
 
-  server::Options options = OptionsFrom(config, arguments, catalogue.algorithms());
-  if (!arguments.replay.empty()) {
-    MACAW_ASSIGN_OR_RETURN(const server::log::History history,
-                           server::log::ReadHistory(arguments.replay));
-    if (history.sessions().empty())
-      return absl::DataLossError(absl::StrCat(arguments.replay, " tells of no run"));
-    options.replays = history.sessions().front().run;
-    options.given_up = history.decisions();
+// Clients that the run in the log gave up are not trained in this one either.
+absl::Status FollowLog(const std::string& file, server::Options& options) {
+  MACAW_ASSIGN_OR_RETURN(const server::log::History history, server::log::ReadHistory(file));
+  if (history.sessions().empty())
+    return absl::DataLossError(absl::StrCat(file, " tells of no run"));
+  options.replays = history.sessions().front().run;
+  options.given_up = history.decisions();
+  return absl::OkStatus();
+}
+
+// Answers the fleet's calls from here on.
+absl::StatusOr<std::unique_ptr<wire::FleetServer>> Listen(const Config& config,
+                                                          const ServerArguments& arguments,
+                                                          server::Coordinator& coordinator) {
+  wire::ServerOptions options{.listen = ListenAt(config, arguments),
+                              .max_part_clients = MostClientsAPart(config.run)};
+  if (!arguments.callers.empty()) {
+    MACAW_ASSIGN_OR_RETURN(Callers callers, Callers::Read(arguments.callers));
+    options.identify = [callers = std::move(callers)](absl::string_view token) {
+      return callers.Identify(token);
+    };
   }
+  MACAW_ASSIGN_OR_RETURN(std::unique_ptr<wire::FleetServer> fleet,
+                         wire::FleetServer::Start(options, coordinator));
+  if (arguments.by_hand()) {
+    MACAW_RETURN_IF_ERROR(
+        AtomicWriteFile(arguments.address_file(), absl::StrCat(fleet->address(), "\n")));
+  }
+  Announce(fleet->address(), arguments.ready_fd);
+  return fleet;
+}
+
+absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
+  MACAW_RETURN_IF_ERROR(EnsureOpenFiles());
+  MACAW_ASSIGN_OR_RETURN(Prepared prepared, Prepare(arguments));
+  const algorithms::Registry& registry = prepared.catalogue.algorithms();
+
+  server::Options options = OptionsFrom(prepared.config, arguments, registry);
+  if (!arguments.replay.empty()) MACAW_RETURN_IF_ERROR(FollowLog(arguments.replay, options));
   RowReporter reporter(arguments.report_fd);
   options.on_row = [&reporter](const std::string& row) { reporter.Report(row); };
   if (!arguments.sync_state.empty()) {
@@ -231,24 +265,11 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
   }
   MACAW_ASSIGN_OR_RETURN(
       const std::unique_ptr<server::Coordinator> coordinator,
-      server::Coordinator::Start(std::move(options), std::move(initial), catalogue.algorithms()));
+      server::Coordinator::Start(std::move(options), std::move(prepared.initial), registry));
   const SignalThread watcher(signals, [&coordinator](int) { coordinator->Interrupt(); });
-  if (arguments.by_hand()) MACAW_RETURN_IF_ERROR(KeepConfig(config, arguments));
-  wire::ServerOptions wire_options{.listen = ListenAt(config, arguments),
-                                   .max_part_clients = MostClientsAPart(config.run)};
-  if (!arguments.callers.empty()) {
-    MACAW_ASSIGN_OR_RETURN(Callers callers, Callers::Read(arguments.callers));
-    wire_options.identify = [callers = std::move(callers)](absl::string_view token) {
-      return callers.Identify(token);
-    };
-  }
+  if (arguments.by_hand()) MACAW_RETURN_IF_ERROR(KeepConfig(prepared.config, arguments));
   MACAW_ASSIGN_OR_RETURN(std::unique_ptr<wire::FleetServer> fleet,
-                         wire::FleetServer::Start(wire_options, *coordinator));
-  if (arguments.by_hand()) {
-    MACAW_RETURN_IF_ERROR(
-        AtomicWriteFile(arguments.address_file(), absl::StrCat(fleet->address(), "\n")));
-  }
-  Announce(fleet->address(), arguments.ready_fd);
+                         Listen(prepared.config, arguments, *coordinator));
 
   const int code = Conclude(coordinator->Wait());
   CloseWithin(kCloseGrace, std::move(fleet), code);

@@ -86,7 +86,7 @@ absl::Status FillIn(WorkerArguments& arguments) {
   const auto fill = [&](std::string& value, const char* name) {
     if (value.empty()) value = absl::StrCat(arguments.run_dir, "/", name);
   };
-  fill(arguments.config, "config.toml");
+  fill(arguments.config, "node.toml");
   fill(arguments.scratch, "scratch");
   fill(arguments.state, "state");
   return absl::OkStatus();
@@ -100,7 +100,7 @@ absl::StatusOr<std::unique_ptr<data::Dataset>> DatasetOf(const WorkerArguments& 
     return catalogue.OpenDataset({.source = "prepared", .path = arguments.own}, {});
   }
   MACAW_ASSIGN_OR_RETURN(std::unique_ptr<data::Dataset> dataset,
-                         catalogue.OpenDataset(config.data, config.partition));
+                         catalogue.OpenDataset(config.node.data, config.node.partition));
   if (arguments.clients.empty()) return dataset;
   const std::pair<absl::string_view, absl::string_view> range =
       absl::StrSplit(arguments.clients, absl::MaxSplits(':', 1));
@@ -122,11 +122,13 @@ std::string TokenOfThisProcess() {
 absl::Status Work(const WorkerArguments& arguments, SignalFd& signals) {
   std::stop_source stop;
   const SignalThread watcher(signals, [&stop](int) { stop.request_stop(); });
-  MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(arguments.config, {}));
-  MACAW_ASSIGN_OR_RETURN(const Config config, ReadConfig(arguments.config, {}, catalogue));
+  MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(arguments.config));
+  MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(document, {}));
+  MACAW_ASSIGN_OR_RETURN(const Config config, ReadNodeConfig(document, {}, catalogue));
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
                          DatasetOf(arguments, config, catalogue));
-  const std::string server = arguments.server.empty() ? config.server.listen : arguments.server;
+  const std::string server =
+      arguments.server.empty() ? config.node.server.listen : arguments.server;
   if (server.empty())
     return absl::InvalidArgumentError("no server to dial: give --server or server.listen");
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<fleet::FleetLink> link,
@@ -136,18 +138,18 @@ absl::Status Work(const WorkerArguments& arguments, SignalFd& signals) {
   options.name = arguments.name.empty() ? DefaultName() : arguments.name;
   options.by_name = !arguments.clients.empty() || !arguments.own.empty();
   options.owner = !arguments.own.empty();
-  options.slots = arguments.slots > 0 ? arguments.slots : SlotsPerProcess(config.workers);
-  options.emulation = config.emulation;
-  options.emulation.slowdown = config.workers.slowdown;
+  options.slots = arguments.slots > 0 ? arguments.slots : SlotsPerProcess(config.node.workers);
+  options.instruction_set = config.node.workers.instruction_set;
+  options.emulation = config.node.workers.emulation;
   options.first_slot = arguments.first_slot;
-  options.run_slots = config.workers.processes * options.slots;
+  options.run_slots = config.node.workers.processes * options.slots;
   options.scratch_dir = arguments.scratch;
   options.plugins = catalogue.plugins();
   options.state = StoreOptionsOf(config, "");
   if (options.state.path.empty()) options.state.path = arguments.state;
   if (!arguments.state_url.empty()) options.state.url = arguments.state_url;
   if (arguments.server_syncs_state) options.state.sync = false;
-  options.script = config.model_script;
+  options.script = config.node.model_script;
   options.trace = arguments.trace;
   return worker::Run(options, *dataset, *link, catalogue.algorithms(), stop.get_token());
 }
@@ -159,14 +161,9 @@ bool Pointless(const absl::Status& status) {
          absl::IsPermissionDenied(status);
 }
 
-int Main(int argc, char** argv) {
-  ExplainUncaught("macaw-worker");
-  KeepFreedMemory();
-  WorkerArguments arguments;
-  CLI::App app("A worker: leases clients from a server and trains them here", "macaw-worker");
-  app.set_version_flag("--version", "macaw-worker " MACAW_VERSION);
+void AddOptions(CLI::App& app, WorkerArguments& arguments) {
   app.add_option("--config", arguments.config,
-                 "This node's configuration: [data], [partition], [workers] (TOML)");
+                 "This node's configuration: [data], [partition], [workers], [state] (TOML)");
   app.add_option("--run-dir", arguments.run_dir,
                  "The folder of a run on this host: gives --config, --server, --scratch and "
                  "--state what is not given");
@@ -199,6 +196,15 @@ int Main(int argc, char** argv) {
   app.add_option("--out", arguments.out, "The file that --describe-script writes (safetensors)");
   app.add_flag("-v,--verbose", arguments.verbose, "Log a line a client");
   app.add_flag("--doctor", arguments.doctor, "Print what LibTorch can do here, and end");
+}
+
+int Main(int argc, char** argv) {
+  ExplainUncaught("macaw-worker");
+  KeepFreedMemory();
+  WorkerArguments arguments;
+  CLI::App app("A worker: leases clients from a server and trains them here", "macaw-worker");
+  app.set_version_flag("--version", "macaw-worker " MACAW_VERSION);
+  AddOptions(app, arguments);
   CLI11_PARSE(app, argc, argv);
   if (arguments.doctor) {
     PrintDoctor();

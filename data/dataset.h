@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "core/digest.h"
 #include "core/ids.h"
-#include "core/run_config.h"
+#include "plan/transform.h"
 
 namespace macaw::data {
 

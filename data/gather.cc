@@ -152,9 +152,8 @@ absl::Status BatchGather::Check(FeatureType type, const std::vector<int64_t>& in
   if (transform.pad_crop < 0 || transform.client_noise < 0) {
     return absl::InvalidArgumentError("pad_crop and client_noise must not be negative");
   }
-  if (type == FeatureType::kI32 &&
-      (transform.client_noise > 0 || transform.scale != 1.0 || !transform.mean.empty() ||
-       !transform.std.empty() || transform.pad_crop > 0 || transform.flip)) {
+  if (type == FeatureType::kI32 && (transform.client_noise > 0 || transform.normalises() ||
+                                    transform.pad_crop > 0 || transform.flip)) {
     return absl::InvalidArgumentError("tokens cannot be scaled, cropped, flipped or made noisy");
   }
   return absl::OkStatus();
@@ -174,7 +173,7 @@ BatchGather::BatchGather(FeatureType type, std::vector<int64_t> input_shape,
   };
   for (size_t c = 0; c < channels_; ++c) {
     const double std = of(transform_.std, c, 1.0);
-    scale_.push_back(transform_.scale / std);
+    scale_.push_back(transform_.scale.value_or(1.0) / std);
     shift_.push_back(-of(transform_.mean, c, 0.0) / std);
   }
   identity_ = type_ == FeatureType::kF32 && dtype_ == DType::kF32 && one_for_all &&

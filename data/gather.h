@@ -7,9 +7,9 @@
 
 #include "absl/status/status.h"
 #include "core/ids.h"
-#include "core/run_config.h"
 #include "core/vector.h"
 #include "data/dataset.h"
+#include "plan/transform.h"
 
 namespace macaw::data {
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "core/settings/section.h"
 #include "data/dataset.h"
 
 namespace macaw::data {
@@ -39,6 +40,7 @@ struct DataOptions {
   std::string resident =
       "auto";           // auto | true | false: kept in memory, or read and generated on demand
   int64_t classes = 0;  // labels must be below it; 0: found from the data
+  std::vector<std::string> class_names;  // for people; empty: the data's own words, or numbers
   // csv: columns are named by the header or numbered from 0.
   std::string label_column;  // default: the last column that no other key names
   // The column with the client of each row; "": no clients (an error if a column looks like one);
@@ -68,6 +70,11 @@ struct PartitionOptions {
 // Thread-safe.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const DataOptions& data,
                                                      const PartitionOptions& partition);
+
+// The keys of [data] that are this node's own, and those of [partition]. `more_sources`: names of
+// `source` besides DataSources().
+settings::Section<DataOptions> DataSection(const std::vector<std::string>& more_sources);
+settings::Section<PartitionOptions> PartitionSection();
 
 // For people: the values of `source`, in the order of their documentation.
 struct Choice {

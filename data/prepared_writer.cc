@@ -90,7 +90,7 @@ std::map<std::string, std::string> Metadata(const DatasetInfo& info) {
   const auto number = [](std::string* out, double x) {
     *out += Json(x).dump();
   };  // the shortest exact form
-  metadata["scale"] = Json(info.transform.scale).dump();
+  metadata["scale"] = Json(info.transform.scale.value_or(1.0)).dump();
   if (!info.transform.mean.empty())
     metadata["mean"] = absl::StrJoin(info.transform.mean, ",", number);
   if (!info.transform.std.empty()) metadata["std"] = absl::StrJoin(info.transform.std, ",", number);

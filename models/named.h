@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/run_config.h"
+#include "plan/model.h"
 
 namespace macaw::models {
 

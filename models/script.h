@@ -4,9 +4,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "core/run_config.h"
 #include "core/vector.h"
 #include "models/spec.h"
+#include "plan/model.h"
 
 namespace macaw::models {
 

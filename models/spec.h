@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/run_config.h"
 #include "core/vector.h"
+#include "plan/model.h"
 
 namespace macaw::models {
 

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/ids.h"
-#include "core/run_config.h"
+#include "plan/cohort.h"
 
 namespace macaw::scheduler {
 

@@ -8,8 +8,9 @@
 
 #include "absl/status/statusor.h"
 #include "algorithms/api/algorithm.h"
-#include "core/run_config.h"
+#include "core/numeric_profile.h"
 #include "core/vector.h"
+#include "plan/run_plan.h"
 #include "server/engine/version_index.h"
 
 namespace macaw::server {
@@ -19,7 +20,7 @@ namespace macaw::server {
 struct Checkpoint {
   Round round{};                                   // completed
   algorithms::ServerState state;                   // the model is among its vectors
-  std::map<std::string, std::string> fingerprint;  // Describe(run)
+  std::map<std::string, std::string> fingerprint;  // Fingerprint(plan)
   Digest data_digest;                              // of the workers' data
   NumericProfile profile;
   std::string owed_row;        // the round's metrics row, when its evaluation was still under way

@@ -616,7 +616,7 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
 
   Checkpoint CheckpointOf(Round round, bool closing) {  // engine thread
     return {.round = round,
-            .fingerprint = Describe(options_.run),
+            .fingerprint = Fingerprint(options_.run),
             .data_digest = DataDigest(),
             .profile = Profile(),
             .seconds = Elapsed(),

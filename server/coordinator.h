@@ -9,23 +9,13 @@
 #include "absl/status/statusor.h"
 #include "algorithms/api/registry.h"
 #include "core/clock.h"
-#include "core/run_config.h"
 #include "core/vector.h"
+#include "plan/run_plan.h"
 #include "proto/fleet/link.h"
+#include "server/config.h"
 #include "server/log/history.h"
 
 namespace macaw::server {
-
-// Ends a run before its last round: when `metric` (a column of metrics.jsonl, "test_accuracy")
-// reaches `at_least`, or has not improved for `patience` evaluations. Evaluation then stands
-// between two rounds instead of beside them, so that the run always stops after the same round.
-struct StopRule {
-  std::string metric;
-  double at_least = 0;
-  bool has_at_least = false;
-  uint32_t patience = 0;
-  bool active() const { return !metric.empty(); }
-};
 
 struct Options {
   RunConfig run;

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/run_config.h"
 #include "core/vector.h"
+#include "plan/run_plan.h"
 #include "server/engine/evaluation_board.h"
 #include "server/engine/host.h"
 

@@ -58,7 +58,7 @@ absl::StatusOr<VersionIndex> VersionsAfter(const Options& options, const Checkpo
 // Of everything that decides a result.
 Digest DigestOfRun(const RunConfig& run) {
   Digester digester;
-  for (const auto& [key, value] : Describe(run)) digester.Add(key).Add(value);
+  for (const auto& [key, value] : Fingerprint(run)) digester.Add(key).Add(value);
   return digester.Finish();
 }
 
@@ -161,7 +161,8 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
     MACAW_RETURN_IF_ERROR(CheckBeginsAgain(options));
   } else if (options.resume) {
     MACAW_ASSIGN_OR_RETURN(
-        checkpoint, ReadNewestCheckpoint(options.run_dir, Describe(options.run), keeper.Layouts()));
+        checkpoint,
+        ReadNewestCheckpoint(options.run_dir, Fingerprint(options.run), keeper.Layouts()));
     if (checkpoint->round.value >= options.run.rounds && checkpoint->owed_row.empty()) {
       return absl::FailedPreconditionError(absl::StrCat("the run in ", options.run_dir,
                                                         " has done its ", checkpoint->round.value,

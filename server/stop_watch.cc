@@ -41,7 +41,7 @@ absl::Status CheckStopRule(const StopRule& rule, const RunConfig& run) {
                      : clients ? "clients"
                                : "central"));
   }
-  if (!rule.has_at_least && rule.patience == 0) {
+  if (!rule.at_least.has_value() && rule.patience == 0) {
     return absl::InvalidArgumentError("run.stop needs at_least, patience, or both");
   }
   return absl::OkStatus();
@@ -51,9 +51,9 @@ std::optional<std::string> StopWatch::Observe(uint32_t round, double value) {
   const bool higher = HigherIsBetter(rule_.metric);
   const auto better = [&](double a, double b) { return higher ? a > b : a < b; };
   const bool number = !std::isnan(value);  // a diverged run has not arrived
-  if (number && rule_.has_at_least && !better(rule_.at_least, value)) {
+  if (number && rule_.at_least.has_value() && !better(*rule_.at_least, value)) {
     return absl::StrCat(rule_.metric, " reached ", value, " in round ", round, " (asked for ",
-                        rule_.at_least, ")");
+                        *rule_.at_least, ")");
   }
   if (number && (!best_.has_value() || better(value, *best_))) {
     best_ = value;

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "core/run_config.h"
+#include "plan/run_plan.h"
 #include "server/coordinator.h"
 
 namespace macaw::server {

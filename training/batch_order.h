@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/random.h"
-#include "core/run_config.h"
+#include "plan/local.h"
 
 namespace macaw::training {
 

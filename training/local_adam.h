@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "core/run_config.h"
+#include "plan/local.h"
 #include "training/local_sgd.h"
 
 namespace macaw::training {

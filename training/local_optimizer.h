@@ -5,8 +5,8 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "core/run_config.h"
 #include "core/vector.h"
+#include "plan/local.h"
 #include "training/local_sgd.h"
 
 namespace macaw::training {

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/run_config.h"
 #include "core/vector.h"
+#include "plan/local.h"
 
 namespace macaw::training {
 

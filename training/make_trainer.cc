@@ -52,7 +52,7 @@ absl::StatusOr<std::unique_ptr<LocalTrainer>> MakeTrainer(const TrainerSetup& se
     return absl::InvalidArgumentError(
         absl::StrCat("local.trainer is \"auto\", \"eager\" or \"fused\", got \"", name, "\""));
   }
-  MACAW_ASSIGN_OR_RETURN(const fused::Isa isa, fused::ChooseIsa());
+  MACAW_ASSIGN_OR_RETURN(const fused::Isa isa, fused::ChooseIsa(setup.instruction_set));
   absl::Status fits = fused::Supports(setup);
   if (fits.ok() && name == "auto") fits = fused::Prefers(setup, isa);
   if (!fits.ok()) {

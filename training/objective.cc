@@ -19,6 +19,7 @@ absl::Status Wrong(absl::string_view message) { return absl::InvalidArgumentErro
 
 absl::StatusOr<Objective> Objective::Make(TaskKind task, int64_t outputs,
                                           const LocalConfig& local) {
+  if (task == TaskKind::kAuto) return Wrong("the run's task has not been resolved");
   const bool of_classes = task == TaskKind::kClassification || task == TaskKind::kNextToken;
   if (!of_classes && outputs != 1) {
     return Wrong(
@@ -93,6 +94,7 @@ template <typename T>
 void Objective::Rate(std::span<const T> outputs, const Labels<T>& labels, const Mean& mean,
                      std::span<T> gradient, std::span<double> sums) const {
   switch (task_) {
+    case TaskKind::kAuto:  // refused by Make
     case TaskKind::kClassification:
     case TaskKind::kNextToken:
       return RateClasses(outputs, labels, mean, gradient, sums);

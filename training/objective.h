@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/run_config.h"
+#include "plan/local.h"
+#include "plan/task.h"
 #include "training/api/metrics.h"
 
 namespace macaw::training {

@@ -21,7 +21,7 @@ absl::string_view Maker() {
 
 NumericProfile ProfileOf(const TrainerSetup& setup) {
   const NumericProfile eager = EagerProfile();
-  const absl::StatusOr<fused::Isa> isa = fused::ChooseIsa();
+  const absl::StatusOr<fused::Isa> isa = fused::ChooseIsa(setup.instruction_set);
   if (setup.local.trainer == "eager" || !isa.ok() || !fused::Supports(setup).ok()) return eager;
   if (setup.local.trainer == "auto" && !fused::Prefers(setup, *isa).ok()) return eager;
   NumericProfile profile{.trainer = "fused", .instruction_set = std::string(fused::Name(*isa))};

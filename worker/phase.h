@@ -1,12 +1,13 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "aggregation/channel.h"
 #include "algorithms/api/registry.h"
-#include "core/run_config.h"
 #include "models/spec.h"
+#include "plan/run_plan.h"
 #include "proto/fleet/messages.h"
 #include "worker/state_keeper.h"
 #include "worker/trace.h"
@@ -18,6 +19,7 @@ namespace macaw::worker {
 struct RunContext {
   RunConfig run;
   uint32_t epoch = 0;
+  std::string instruction_set = "auto";  // of this node's fused kernels
   models::ModelSpec spec;
   algorithms::Schema schema;
   std::unique_ptr<algorithms::ClientAlgorithm> algorithm;

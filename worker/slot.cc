@@ -41,6 +41,7 @@ absl::StatusOr<std::unique_ptr<training::LocalTrainer>> MakeTrainerFor(const Run
                                 .transform = context.run.transform,
                                 .feature_type = dataset.info().feature_type,
                                 .dtype = context.run.dtype,
+                                .instruction_set = context.instruction_set,
                                 .work = work});
 }
 

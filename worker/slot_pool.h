@@ -11,11 +11,11 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "core/clock.h"
-#include "core/emulation.h"
 #include "core/mutex.h"
 #include "core/work_counter.h"
 #include "data/dataset.h"
 #include "proto/fleet/messages.h"
+#include "worker/emulation.h"
 #include "worker/phase.h"
 #include "worker/running_marker.h"
 #include "worker/slot.h"
@@ -32,7 +32,7 @@ struct Harvest {
   bool empty() const { return included.empty() && left_out.empty() && evaluations.empty(); }
 };
 
-// Where in an emulated run these slots stand (core/emulation.h).
+// Where in an emulated run these slots stand (worker/emulation.h).
 struct EmulatedSlots {
   EmulationConfig config;
   uint32_t first_slot = 0;

@@ -50,7 +50,8 @@ absl::Status CheckPlugins(const std::vector<std::string>& wanted,
 
 // Of the trainer that the run will get here. A server that does not say what it runs, or whose run
 // this worker cannot read, gets the eager trainer's and may refuse it.
-NumericProfile ProfileFor(const std::optional<RunConfig>& run, const data::DatasetInfo& info) {
+NumericProfile ProfileFor(const std::optional<RunConfig>& run, const data::DatasetInfo& info,
+                          const std::string& instruction_set) {
   if (!run.has_value()) return training::EagerProfile();
   const absl::StatusOr<models::ModelSpec> spec = models::BuildSpec(run->model, run->dtype);
   if (!spec.ok()) return training::EagerProfile();
@@ -59,13 +60,16 @@ NumericProfile ProfileFor(const std::optional<RunConfig>& run, const data::Datas
                               .local = run->local,
                               .transform = run->transform,
                               .feature_type = info.feature_type,
-                              .dtype = run->dtype});
+                              .dtype = run->dtype,
+                              .instruction_set = instruction_set});
 }
 
 absl::StatusOr<RunContext> MakeRunContext(const Options& options,
                                           const fleet::RegisterReply& registration,
                                           const algorithms::Registry& registry) {
-  RunContext context{.run = registration.run, .epoch = registration.epoch};
+  RunContext context{.run = registration.run,
+                     .epoch = registration.epoch,
+                     .instruction_set = options.instruction_set};
   MACAW_ASSIGN_OR_RETURN(context.spec, models::BuildSpec(context.run.model, context.run.dtype));
   if (context.spec.is_script()) {
     MACAW_ASSIGN_OR_RETURN(context.spec.script,
@@ -140,7 +144,7 @@ absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::Fl
     const PatientCalls calls(patience, stop);
     MACAW_ASSIGN_OR_RETURN(const fleet::HelloReply hello,
                            calls.Repeat([&] { return link.Hello({.program = "macaw-worker"}); }));
-    request.profile = ProfileFor(hello.run, info);
+    request.profile = ProfileFor(hello.run, info, options.instruction_set);
     MACAW_ASSIGN_OR_RETURN(const fleet::RegisterReply registration,
                            calls.Repeat([&] { return link.Register(request); }));
     request.died_running.clear();

@@ -8,10 +8,10 @@
 
 #include "absl/status/status.h"
 #include "algorithms/api/registry.h"
-#include "core/emulation.h"
 #include "data/dataset.h"
 #include "proto/fleet/link.h"
 #include "state/open.h"
+#include "worker/emulation.h"
 
 namespace macaw::worker {
 
@@ -21,8 +21,9 @@ struct Options {
   // How the run calls the dataset's clients: by their names, or by their numbers (where every node
   // has the same).
   bool by_name = false;
-  bool owner = false;         // they are this node's own: nobody else trains them
-  uint32_t slots = 1;         // clients trained at the same time, one thread each
+  bool owner = false;                    // they are this node's own: nobody else trains them
+  uint32_t slots = 1;                    // clients trained at the same time, one thread each
+  std::string instruction_set = "auto";  // of the fused kernels
   EmulationConfig emulation;  // uneven hardware, by the slots of the whole run; never a result
   uint32_t first_slot = 0;    // number of its first slot among those
   uint32_t run_slots = 0;     // how many those are; 0: only its own

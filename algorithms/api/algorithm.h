@@ -12,8 +12,8 @@
 #include "aggregation/exact_sum.h"
 #include "algorithms/api/workspace.h"
 #include "core/ids.h"
-#include "core/run_config.h"
 #include "core/vector.h"
+#include "plan/run_plan.h"
 #include "training/api/stage.h"
 
 namespace macaw::algorithms {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/emulation.h"
 #include "core/ids.h"
+#include "worker/emulation.h"
 
 namespace macaw::bench {
 

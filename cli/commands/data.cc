@@ -57,12 +57,13 @@ absl::StatusOr<Opened> Open(const DataCommand& command) {
     MACAW_ASSIGN_OR_RETURN(Override override, ParseOverride(text));
     overrides.push_back(std::move(override));
   }
-  MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(file, overrides));
+  MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(file));
+  MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(document, overrides));
   Opened opened;
-  MACAW_ASSIGN_OR_RETURN(opened.config, ReadDataConfig(file, overrides, catalogue));
-  MACAW_ASSIGN_OR_RETURN(opened.dataset,
-                         catalogue.OpenDataset(opened.config.data, opened.config.partition));
-  FillNormalise(opened.config, opened.dataset->info());
+  MACAW_ASSIGN_OR_RETURN(opened.config, ReadNodeConfig(document, overrides, catalogue));
+  MACAW_ASSIGN_OR_RETURN(
+      opened.dataset, catalogue.OpenDataset(opened.config.node.data, opened.config.node.partition));
+  FillNormalise(opened.config.run.transform, opened.dataset->info());
   return opened;
 }
 

@@ -21,7 +21,10 @@ namespace {
 // The built-ins and the command's plug-ins.
 absl::StatusOr<sdk::Catalogue> CatalogueOf(const ListCommand& command) {
   if (command.config.empty()) return sdk::LoadAll(command.plugins);
-  if (command.plugins.empty()) return LoadCatalogue(command.config, {});
+  if (command.plugins.empty()) {
+    MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(command.config));
+    return LoadCatalogue(document, {});
+  }
   return absl::InvalidArgumentError("--plugin and --config: give one of them");
 }
 

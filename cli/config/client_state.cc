@@ -10,7 +10,6 @@
 namespace macaw::cli {
 namespace {
 
-constexpr uint64_t kMegabyte = uint64_t{1} << 20;
 constexpr char kPassword[] = "MACAW_REDIS_PASSWORD";
 
 }  // namespace
@@ -26,13 +25,7 @@ absl::StatusOr<std::vector<algorithms::NamedLayout>> StateItemsOf(
 }
 
 state::StoreOptions StoreOptionsOf(const Config& config, const std::string& run_folder) {
-  const StateSection& section = config.state;
-  state::StoreOptions options{.store = section.store,
-                              .path = section.path,
-                              .url = section.url,
-                              .sync = section.sync,
-                              .memory_bytes = section.memory_mb * kMegabyte,
-                              .cache_bytes = section.cache_mb * kMegabyte};
+  state::StoreOptions options = config.node.state.Options();
   if (options.path.empty() && !run_folder.empty())
     options.path = absl::StrCat(run_folder, "/state");
   if (const char* password = std::getenv(kPassword); password != nullptr)
@@ -41,18 +34,18 @@ state::StoreOptions StoreOptionsOf(const Config& config, const std::string& run_
 }
 
 void HandRedisPasswordOn(const Config& config) {
-  const std::string password = state::PasswordIn(config.state.url);
+  const std::string password = state::PasswordIn(config.node.state.url);
   if (!password.empty()) ::setenv(kPassword, password.c_str(), /*overwrite=*/1);
 }
 
 absl::Status CheckStateStore(const Config& config, Start start) {
-  if (config.state.store == "redis" && config.state.url.empty()) {
+  if (config.node.state.store == "redis" && config.node.state.url.empty()) {
     return absl::InvalidArgumentError(
         "state.store = \"redis\" needs state.url: unix:/path, redis://host:port, or spawn");
   }
-  if (config.state.store == "redis" && config.state.url != "spawn")
-    MACAW_RETURN_IF_ERROR(state::ParseRedisUrl(config.state.url).status());
-  if (config.state.store != "memory") return absl::OkStatus();
+  if (config.node.state.store == "redis" && config.node.state.url != "spawn")
+    MACAW_RETURN_IF_ERROR(state::ParseRedisUrl(config.node.state.url).status());
+  if (config.node.state.store != "memory") return absl::OkStatus();
   const std::string& name = config.run.algorithm.name;
   if (start == Start::kResumed) {
     return absl::FailedPreconditionError(
@@ -60,11 +53,11 @@ absl::Status CheckStateStore(const Config& config, Start start) {
                      " were kept in memory (state.store) and ended with the run's processes: it "
                      "cannot be resumed"));
   }
-  if (config.workers.processes == 1) return absl::OkStatus();
+  if (config.node.workers.processes == 1) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("state.store = \"memory\" keeps the clients' states of ", name,
-                   " in one worker process, but workers.processes is ", config.workers.processes,
-                   ": set that to 1, or state.store to \"disk\""));
+                   " in one worker process, but workers.processes is ",
+                   config.node.workers.processes, ": set that to 1, or state.store to \"disk\""));
 }
 
 }  // namespace macaw::cli

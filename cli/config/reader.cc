@@ -12,10 +12,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "cli/config/fields.h"
+#include "absl/strings/strip.h"
 #include "cli/config/suggest.h"
 #include "cli/config/toml.h"
 #include "core/files.h"
+#include "core/logging.h"
 #include "core/status.h"
 #include "models/script.h"
 #include "sdk/loader.h"
@@ -45,7 +46,7 @@ std::string TypeName(const ParameterValue& value) {
 }
 
 // A parameter has the type of its default; an integer is accepted for a number.
-std::optional<ParameterValue> ToParameter(const Value& value, const ParameterValue& like) {
+std::optional<ParameterValue> AsParameter(const Value& value, const ParameterValue& like) {
   if (std::holds_alternative<double>(like)) {
     if (const int64_t* number = value.As<int64_t>()) return static_cast<double>(*number);
     if (const double* number = value.As<double>()) return *number;
@@ -61,11 +62,9 @@ std::optional<ParameterValue> ToParameter(const Value& value, const ParameterVal
 
 // Every key, with the words that plug-ins add.
 std::vector<Field> FieldsWith(const sdk::Catalogue& catalogue) {
-  std::vector<Field> fields = AllFields();
-  for (Field& field : fields) {
-    if (field.path == "data.source") field = DataSourceField(catalogue.data_sources());
-  }
-  return fields;
+  std::vector<std::string> sources;
+  for (const auto& [name, source] : catalogue.data_sources()) sources.push_back(name);
+  return AllFields(sources);
 }
 
 // Fills a Config from several sources, the file first.
@@ -73,20 +72,16 @@ class Reader {
  public:
   explicit Reader(const sdk::Catalogue& catalogue)
       : catalogue_(catalogue), registry_(catalogue.algorithms()), fields_(FieldsWith(catalogue)) {
-    for (const Field& field : fields_) by_path_.emplace(field.path, &field);
+    for (const Field& field : fields_) by_path_.emplace(field.key, &field);
   }
 
-  // Reads the document `text`, called `name`, whose relative paths start at `folder`, and then the
-  // overrides.
-  absl::Status ReadAll(const std::string& text, const std::string& name, const std::string& folder,
-                       const std::vector<Override>& overrides) {
-    MACAW_ASSIGN_OR_RETURN(const Value document, ParseToml(text, name));
-    MACAW_RETURN_IF_ERROR(ReadDocument(document, folder));
+  absl::Status ReadAll(const Document& document, const std::vector<Override>& overrides) {
+    MACAW_RETURN_IF_ERROR(ReadDocument(document));
     for (const Override& override : overrides) MACAW_RETURN_IF_ERROR(ReadOverride(override));
     return absl::OkStatus();
   }
 
-  absl::StatusOr<Config> FinishData(const std::string& file) && {
+  absl::StatusOr<Config> FinishNode(const std::string& file) && {
     MACAW_RETURN_IF_ERROR(CheckSource(Place{file}));
     FollowTheRunsSeed();
     return std::move(config_);
@@ -96,19 +91,19 @@ class Reader {
     const Place place{file};
     MACAW_RETURN_IF_ERROR(CheckSource(place));
     if (config_.run.model.name.empty() && config_.run.model.layers.empty() &&
-        config_.model_script.empty()) {
+        config_.node.model_script.empty()) {
       return At(place,
                 "model.name is missing (or model.layers, or model.torchscript); `macaw models` "
                 "lists the names");
     }
     if (!config_.run.model.layers.empty()) config_.run.model.name = "layers";
-    if (!config_.model_script.empty()) config_.run.model.name = models::kScriptName;
-    if (config_.run.cohort.size == 0 && config_.cohort_fraction == 0) {
+    if (!config_.node.model_script.empty()) config_.run.model.name = models::kScriptName;
+    if (config_.run.cohort.size == 0 && config_.run.cohort.fraction == 0) {
       return At(place,
                 "cohort.size or cohort.fraction is missing: how many clients train in a round");
     }
-    const StopSection& stop = config_.output.stop;
-    if (stop.metric.empty() != (!stop.has_at_least && stop.patience == 0)) {
+    const server::StopRule& stop = config_.node.server.stop;
+    if (stop.metric.empty() != (!stop.at_least.has_value() && stop.patience == 0)) {
       return At(place, "run.stop needs a metric and at_least or patience (or both)");
     }
     config_.run.plugins = catalogue_.plugins();
@@ -121,16 +116,15 @@ class Reader {
     }
     MACAW_RETURN_IF_ERROR(CheckThatAllApply());
     FollowTheRunsSeed();
-    if (std::find(config_.splits.begin(), config_.splits.end(), "test") == config_.splits.end()) {
-      config_.run.evaluation.central = config_.run.evaluation.clients = false;
-    }
+    EvaluationConfig& evaluation = config_.run.evaluation;
+    if (!evaluation.test) evaluation.central = evaluation.clients = false;
     return std::move(*this).CompleteAlgorithm(place);
   }
 
  private:
-  absl::Status ReadDocument(const Value& document, const std::string& folder) {
-    folder_ = folder;
-    MACAW_RETURN_IF_ERROR(ReadTable("", *document.As<Table>()));
+  absl::Status ReadDocument(const Document& document) {
+    folder_ = document.folder;
+    MACAW_RETURN_IF_ERROR(ReadTable("", document.content));
     for (const Rivals& rivals : AllRivals()) {
       if (given_.contains(rivals.first) && given_.contains(rivals.second)) {
         return At(places_[rivals.second],
@@ -159,17 +153,16 @@ class Reader {
   }
 
   absl::Status CheckSource(const Place& place) const {
-    if (!config_.data.source.empty()) return absl::OkStatus();
+    if (!config_.node.data.source.empty()) return absl::OkStatus();
     return At(place, absl::StrCat("data.source is missing; it is one of ",
                                   by_path_.at("data.source")->expected));
   }
 
   void FollowTheRunsSeed() {
-    const uint64_t seed = config_.run.seed;
-    if (!given_.contains("data.seed")) config_.data.seed = seed;
-    if (!given_.contains("partition.seed")) config_.partition.seed = seed;
-    if (!given_.contains("model.seed")) config_.run.model.seed = seed;
-    if (!given_.contains("cohort.seed")) config_.run.cohort.seed = seed;
+    const Value seed{static_cast<int64_t>(config_.run.seed)};
+    for (const Field& field : fields_) {
+      if (field.is_seed && !given_.contains(field.key)) field.set(config_, seed);
+    }
   }
 
   absl::StatusOr<Config> CompleteAlgorithm(const Place& place) && {
@@ -190,7 +183,7 @@ class Reader {
   absl::Status CheckThatAllApply() const {
     for (const std::string& path : given_) {
       const Field& field = *by_path_.at(path);
-      if (field.needs.empty() || field.applies(config_)) continue;
+      if (field.needs.empty() || field.Applies(config_)) continue;
       return At(places_.at(path), absl::StrCat(path, " has no effect without ", field.needs));
     }
     return absl::OkStatus();
@@ -234,11 +227,11 @@ class Reader {
       const std::string* word = value.As<std::string>();
       const std::string meant = word == nullptr ? "" : NearestWord(*word, field.choices);
       return At(value.place,
-                absl::StrCat(field.path, " must be ", field.expected, ", found ", Describe(value),
+                absl::StrCat(field.key, " must be ", field.expected, ", found ", Describe(value),
                              DidYouMean(meant.empty() ? "" : absl::StrCat("\"", meant, "\""))));
     }
-    given_.insert(field.path);
-    places_[field.path] = value.place;
+    given_.insert(field.key);
+    places_[field.key] = value.place;
     return absl::OkStatus();
   }
 
@@ -271,7 +264,7 @@ class Reader {
     for (const algorithms::ParameterSpec& spec : algorithm->parameters) {
       known.push_back(spec.name);
       if (spec.name != key) continue;
-      const std::optional<ParameterValue> parameter = ToParameter(value, spec.default_value);
+      const std::optional<ParameterValue> parameter = AsParameter(value, spec.default_value);
       if (!parameter.has_value()) {
         return At(value.place, absl::StrCat(path, " must be ", TypeName(spec.default_value),
                                             ", found ", Describe(value)));
@@ -299,10 +292,10 @@ class Reader {
     std::vector<std::string> keys;
     std::set<std::string> tables;
     for (const Field& field : fields_) {
-      keys.push_back(field.path);
-      for (size_t dot = field.path.find('.'); dot != std::string::npos;
-           dot = field.path.find('.', dot + 1)) {
-        tables.insert(field.path.substr(0, dot));
+      keys.push_back(field.key);
+      for (size_t dot = field.key.find('.'); dot != std::string::npos;
+           dot = field.key.find('.', dot + 1)) {
+        tables.insert(field.key.substr(0, dot));
       }
     }
     const std::vector<std::string> table_list(tables.begin(), tables.end());
@@ -325,13 +318,20 @@ class Reader {
   std::string folder_;
 };
 
-absl::StatusOr<std::string> TextOf(const std::string& path) {
-  return path.empty() ? std::string() : ReadFile(path);
-}
-
 std::string FolderOf(const std::string& path) {
   std::error_code ignored;
   return std::filesystem::absolute(path, ignored).parent_path().string();
+}
+
+const Value* Find(const Table& table, absl::string_view key) {
+  for (const auto& [name, value] : table) {
+    if (name == key) return &value;
+    const Table* const inner = value.As<Table>();
+    absl::string_view rest = key;
+    if (inner == nullptr || !absl::ConsumePrefix(&rest, name + ".")) continue;
+    if (const Value* found = Find(*inner, rest)) return found;
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -344,67 +344,71 @@ absl::StatusOr<Override> ParseOverride(const std::string& text) {
   return Override{text.substr(0, equals), text.substr(equals + 1), absl::StrCat("--set ", text)};
 }
 
-absl::StatusOr<sdk::Catalogue> LoadCatalogue(const std::string& path,
-                                             const std::vector<Override>& overrides) {
-  MACAW_ASSIGN_OR_RETURN(const std::string text, TextOf(path));
-  MACAW_ASSIGN_OR_RETURN(const Value document, ParseToml(text, path));
-  std::vector<std::string> plugins;
-  const auto read = [&](const Value& value, const std::string& folder) -> absl::Status {
-    plugins.clear();
-    const Array* items = value.As<Array>();
-    bool strings = items != nullptr;
-    for (size_t i = 0; strings && i < items->size(); ++i) {
-      const std::string* file = (*items)[i].As<std::string>();
-      strings = file != nullptr;
-      if (strings) {
-        plugins.push_back((std::filesystem::path(folder) / *file).lexically_normal().string());
-      }
-    }
-    if (strings) return absl::OkStatus();
-    return At(value.place,
-              absl::StrCat("plugins must be a list of paths, found ", Describe(value)));
-  };
-  for (const auto& [key, value] : *document.As<Table>()) {
-    if (key == "plugins") MACAW_RETURN_IF_ERROR(read(value, FolderOf(path)));
+absl::StatusOr<Document> ParseDocument(const std::string& text, const std::string& name,
+                                       const std::string& folder) {
+  MACAW_ASSIGN_OR_RETURN(Value content, ParseToml(text, name));
+  Logger("config").Debug(absl::StrCat("parsed file=", name));
+  return Document{name, folder, std::move(std::get<Table>(content.data))};
+}
+
+absl::StatusOr<Document> OpenDocument(const std::string& path) {
+  if (path.empty()) return Document{.folder = FolderOf(path)};
+  MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  return ParseDocument(text, path, FolderOf(path));
+}
+
+absl::StatusOr<std::optional<Value>> Lookup(const Document& document,
+                                            const std::vector<Override>& overrides,
+                                            const std::string& key) {
+  for (auto override = overrides.rbegin(); override != overrides.rend(); ++override) {
+    if (override->key == key) return ParseTomlValue(override->value, Place{override->place});
   }
-  for (const Override& override : overrides) {
-    if (override.key != "plugins") continue;
-    MACAW_ASSIGN_OR_RETURN(const Value value,
-                           ParseTomlValue(override.value, Place{override.place}));
-    MACAW_RETURN_IF_ERROR(read(value, std::filesystem::current_path().string()));
+  const Value* const found = Find(document.content, key);
+  return found == nullptr ? std::nullopt : std::optional<Value>(*found);
+}
+
+absl::StatusOr<sdk::Catalogue> LoadCatalogue(const Document& document,
+                                             const std::vector<Override>& overrides) {
+  MACAW_ASSIGN_OR_RETURN(const std::optional<Value> given, Lookup(document, overrides, "plugins"));
+  if (!given.has_value()) return sdk::LoadAll({});
+  const bool overridden = std::ranges::any_of(
+      overrides, [](const Override& override) { return override.key == "plugins"; });
+  const std::filesystem::path folder =
+      overridden ? std::filesystem::current_path() : std::filesystem::path(document.folder);
+  const absl::Status refused =
+      At(given->place, absl::StrCat("plugins must be a list of paths, found ", Describe(*given)));
+  const Array* const items = given->As<Array>();
+  if (items == nullptr) return refused;
+  std::vector<std::string> plugins;
+  for (const Value& item : *items) {
+    const std::string* const file = item.As<std::string>();
+    if (file == nullptr) return refused;
+    plugins.push_back((folder / *file).lexically_normal().string());
   }
   return sdk::LoadAll(plugins);
 }
 
-absl::StatusOr<Config> ParseConfig(const std::string& text, const std::string& name,
-                                   const std::string& folder,
-                                   const std::vector<Override>& overrides,
-                                   const sdk::Catalogue& catalogue) {
+absl::StatusOr<Config> ReadConfig(const Document& document, const std::vector<Override>& overrides,
+                                  const sdk::Catalogue& catalogue) {
   Reader reader(catalogue);
-  MACAW_RETURN_IF_ERROR(reader.ReadAll(text, name, folder, overrides));
-  MACAW_ASSIGN_OR_RETURN(Config config, std::move(reader).Finish(name));
-  if (config.run.name.empty()) config.run.name = std::filesystem::path(name).stem().string();
-  if (config.run.name.find('/') != std::string::npos) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ": run.name must not contain \"/\" (it names a folder), found \"",
-                     config.run.name, "\""));
+  MACAW_RETURN_IF_ERROR(reader.ReadAll(document, overrides));
+  MACAW_ASSIGN_OR_RETURN(Config config, std::move(reader).Finish(document.name));
+  std::string& name = config.run.name;
+  if (name.empty()) name = std::filesystem::path(document.name).stem().string();
+  if (name.find('/') != std::string::npos) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        document.name, ": run.name must not contain \"/\" (it names a folder), found \"", name,
+        "\""));
   }
   return config;
 }
 
-absl::StatusOr<Config> ReadConfig(const std::string& path, const std::vector<Override>& overrides,
-                                  const sdk::Catalogue& catalogue) {
-  MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  return ParseConfig(text, path, FolderOf(path), overrides, catalogue);
-}
-
-absl::StatusOr<Config> ReadDataConfig(const std::string& path,
+absl::StatusOr<Config> ReadNodeConfig(const Document& document,
                                       const std::vector<Override>& overrides,
                                       const sdk::Catalogue& catalogue) {
-  MACAW_ASSIGN_OR_RETURN(const std::string text, TextOf(path));
   Reader reader(catalogue);
-  MACAW_RETURN_IF_ERROR(reader.ReadAll(text, path, FolderOf(path), overrides));
-  return std::move(reader).FinishData(path);
+  MACAW_RETURN_IF_ERROR(reader.ReadAll(document, overrides));
+  return std::move(reader).FinishNode(document.name);
 }
 
 }  // namespace macaw::cli

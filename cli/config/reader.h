@@ -1,10 +1,12 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "cli/config/config.h"
+#include "cli/config/toml.h"
 #include "sdk/catalogue.h"
 
 namespace macaw::cli {
@@ -19,27 +21,37 @@ struct Override {
 // "section.key=value" as `--set` takes it.
 absl::StatusOr<Override> ParseOverride(const std::string& text);
 
+// The text of a configuration, parsed. A process parses each text once and reads what it needs from
+// here.
+struct Document {
+  std::string name;    // as messages name it: the file's path
+  std::string folder;  // where its relative paths start
+  Table content;
+};
+absl::StatusOr<Document> OpenDocument(const std::string& path);  // "": an empty one
+absl::StatusOr<Document> ParseDocument(const std::string& text, const std::string& name,
+                                       const std::string& folder);
+
+// The value of `key` ("data.source") as the overrides and the document give it; null: neither does.
+absl::StatusOr<std::optional<Value>> Lookup(const Document& document,
+                                            const std::vector<Override>& overrides,
+                                            const std::string& key);
+
 // The built-ins and the plug-ins that a configuration names, in its `plugins` or in an override.
-// Nothing else of the file is read.
-absl::StatusOr<sdk::Catalogue> LoadCatalogue(const std::string& path,
+// Nothing else of the document is read.
+absl::StatusOr<sdk::Catalogue> LoadCatalogue(const Document& document,
                                              const std::vector<Override>& overrides);
 
 // Reads and checks a whole configuration, except what depends on the data (resolve.h). Errors begin
 // with "FILE:LINE: " or "--set …: ", and name the key, what is expected and what was found; for an
 // unknown key also the one that was probably meant. Relative paths start at the file's folder;
 // those of overrides start at the current folder.
-absl::StatusOr<Config> ReadConfig(const std::string& path, const std::vector<Override>& overrides,
+absl::StatusOr<Config> ReadConfig(const Document& document, const std::vector<Override>& overrides,
                                   const sdk::Catalogue& catalogue);
 
-// Requires only [data] and [partition]; what else is given is checked, too.
-absl::StatusOr<Config> ReadDataConfig(const std::string& path,
+// A node's own configuration. Requires only data.source; what else is given is checked, too.
+absl::StatusOr<Config> ReadNodeConfig(const Document& document,
                                       const std::vector<Override>& overrides,
                                       const sdk::Catalogue& catalogue);
-
-// Like ReadConfig, for a text as if it were a file `name` in `folder`.
-absl::StatusOr<Config> ParseConfig(const std::string& text, const std::string& name,
-                                   const std::string& folder,
-                                   const std::vector<Override>& overrides,
-                                   const sdk::Catalogue& catalogue);
 
 }  // namespace macaw::cli

@@ -21,30 +21,31 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
 
 absl::Status ResolveTask(Config& config, const data::DatasetInfo& info) {
   const bool tokens = info.feature_type == data::FeatureType::kI32;
-  const std::string task = config.task != "auto" ? config.task
-                           : info.classes == 0   ? "regression"
-                           : tokens              ? "next-token"
-                                                 : "classification";
-  if (task == "next-token" && (!tokens || info.classes == 0 || info.input_shape.size() != 1)) {
+  TaskKind& task = config.run.task;
+  if (task == TaskKind::kAuto) {
+    task = info.classes == 0 ? TaskKind::kRegression
+           : tokens          ? TaskKind::kNextToken
+                             : TaskKind::kClassification;
+  }
+  if (task == TaskKind::kNextToken &&
+      (!tokens || info.classes == 0 || info.input_shape.size() != 1)) {
     return absl::InvalidArgumentError(absl::StrCat("run.task = \"next-token\", but the rows of ",
                                                    info.name, " are not sequences of tokens"));
   }
-  if (task == "classification" && info.classes == 0) {
+  if (task == TaskKind::kClassification && info.classes == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("run.task = \"classification\", but the labels of ", info.name,
                      " are numbers; use \"regression\" or \"binary\""));
   }
-  if (task == "regression" && info.classes > 0) {
+  if (task == TaskKind::kRegression && info.classes > 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("run.task = \"regression\", but the labels of ", info.name, " are ",
                      info.classes, " classes; use \"classification\" or \"binary\""));
   }
-  if (task == "binary" && info.classes > 2) {
+  if (task == TaskKind::kBinary && info.classes > 2) {
     return absl::InvalidArgumentError(
         absl::StrCat("run.task = \"binary\", but ", info.name, " has ", info.classes, " classes"));
   }
-  config.task = task;
-  config.run.task = TaskOf(task);
   return absl::OkStatus();
 }
 
@@ -63,7 +64,7 @@ absl::Status ResolveModel(Config& config, const data::DatasetInfo& info) {
     return absl::InvalidArgumentError(
         absl::StrCat("model.classes is ", model.classes, ", but ", info.name,
                      classes ? absl::StrCat(" has ", info.classes, " classes")
-                             : absl::StrCat(" with task ", config.task, " needs 1")));
+                             : absl::StrCat(" with task ", Name(config.run.task), " needs 1")));
   }
   const std::vector<double>& weights = config.run.local.class_weights;
   if (!weights.empty() &&
@@ -85,8 +86,9 @@ std::string NumbersText(const std::vector<double>& numbers) {
 }
 
 absl::Status ResolveClassNames(Config& config, const data::DatasetInfo& info) {
-  if (config.class_names.empty()) config.class_names = info.class_names;
-  const auto names = static_cast<int64_t>(config.class_names.size());
+  std::vector<std::string>& class_names = config.node.data.class_names;
+  if (class_names.empty()) class_names = info.class_names;
+  const auto names = static_cast<int64_t>(class_names.size());
   if (names == 0 || names == info.classes) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("data.class_names has ", names, " names, but ",
                                                  info.name, " has ", info.classes, " classes"));
@@ -94,7 +96,7 @@ absl::Status ResolveClassNames(Config& config, const data::DatasetInfo& info) {
 
 absl::Status ResolveTransform(Config& config, const data::DatasetInfo& info) {
   TransformConfig& transform = config.run.transform;
-  FillNormalise(config, info);
+  FillNormalise(transform, info);
   const bool image = info.input_shape.size() == 3;
   const int64_t channels = info.input_shape.empty() ? 1 : info.input_shape.front();
   const auto fits = [&](const std::vector<double>& v) {
@@ -114,11 +116,10 @@ absl::Status ResolveTransform(Config& config, const data::DatasetInfo& info) {
 
 absl::Status ResolveCohort(Config& config, const data::DatasetInfo& info) {
   CohortConfig& cohort = config.run.cohort;
-  if (config.cohort_fraction > 0) {
-    const double size =
-        std::round(config.cohort_fraction * static_cast<double>(TrainClients(config.run)));
+  if (cohort.fraction > 0) {
+    const double size = std::round(cohort.fraction * static_cast<double>(TrainClients(config.run)));
     cohort.size = std::max<uint64_t>(1, static_cast<uint64_t>(size));
-    config.cohort_fraction = 0;
+    cohort.fraction = 0;
   }
   if (cohort.size > info.clients) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -137,34 +138,35 @@ absl::Status ResolveCohort(Config& config, const data::DatasetInfo& info) {
 
 }  // namespace
 
-void FillNormalise(Config& config, const data::DatasetInfo& info) {
-  TransformConfig& transform = config.run.transform;
-  NormaliseGiven& given = config.normalise_given;
-  if (!given.scale) transform.scale = info.transform.scale;
-  if (!given.mean) transform.mean = info.transform.mean;
-  if (!given.std) transform.std = info.transform.std;
-  given = {.scale = true, .mean = true, .std = true};
+void FillNormalise(TransformConfig& transform, const data::DatasetInfo& info) {
+  const auto fill = [](std::vector<double>& given, const std::vector<double>& own, double neutral) {
+    if (given.empty()) given = own.empty() ? std::vector<double>{neutral} : own;
+  };
+  if (!transform.scale.has_value()) transform.scale = info.transform.scale.value_or(1.0);
+  fill(transform.mean, info.transform.mean, 0.0);
+  fill(transform.std, info.transform.std, 1.0);
+}
+
+bool IsResolved(const RunConfig& run) {
+  return !run.model.input_shape.empty() && run.model.classes > 0 && run.task != TaskKind::kAuto &&
+         run.cohort.fraction == 0 && run.transform.scale.has_value() &&
+         !run.transform.mean.empty() && !run.transform.std.empty();
 }
 
 std::string NormaliseText(const TransformConfig& transform) {
-  const double divisor = 1 / transform.scale;
+  const double scale = transform.scale.value_or(1.0);
+  const double divisor = 1 / scale;
   const bool divides = std::fabs(divisor) > 1 && std::fabs(divisor - std::round(divisor)) < 1e-9;
-  std::string text = transform.scale == 1 ? "x"
-                     : divides            ? absl::StrCat("x / ", std::round(divisor))
-                                          : absl::StrCat("x * ", transform.scale);
-  if (!transform.mean.empty()) absl::StrAppend(&text, " - ", NumbersText(transform.mean));
-  if (!transform.std.empty()) {
+  std::string text = scale == 1 ? "x"
+                     : divides  ? absl::StrCat("x / ", std::round(divisor))
+                                : absl::StrCat("x * ", scale);
+  if (TransformConfig{.mean = transform.mean}.normalises())
+    absl::StrAppend(&text, " - ", NumbersText(transform.mean));
+  if (TransformConfig{.std = transform.std}.normalises()) {
     if (text != "x") text = absl::StrCat("(", text, ")");
     absl::StrAppend(&text, " / ", NumbersText(transform.std));
   }
   return text == "x" ? "x, as stored" : text;
-}
-
-TaskKind TaskOf(const std::string& task) {
-  return task == "binary"       ? TaskKind::kBinary
-         : task == "regression" ? TaskKind::kRegression
-         : task == "next-token" ? TaskKind::kNextToken
-                                : TaskKind::kClassification;
 }
 
 absl::Status Resolve(Config& config, const data::DatasetInfo& info,
@@ -173,8 +175,8 @@ absl::Status Resolve(Config& config, const data::DatasetInfo& info,
   config.run.train_clients = info.train_clients;
   config.run.train_examples = info.train_examples;
   config.run.train_tokens = info.train_tokens;
-  if (config.workers.owners > info.clients) {
-    return absl::InvalidArgumentError(absl::StrCat("workers.owners is ", config.workers.owners,
+  if (config.node.workers.owners > info.clients) {
+    return absl::InvalidArgumentError(absl::StrCat("workers.owners is ", config.node.workers.owners,
                                                    ", but the data has ", info.clients,
                                                    " clients"));
   }
@@ -205,25 +207,25 @@ absl::StatusOr<models::ModelSpec> SpecOf(const Config& config) {
 }
 
 absl::StatusOr<FlatVector> InitialWeights(const Config& config, const models::ModelSpec& spec) {
-  if (config.model_init.empty() && spec.is_script()) {
+  if (config.node.model_init.empty() && spec.is_script()) {
     return absl::InvalidArgumentError(
         "model.init is missing: a scripted module starts from the values in its file, which "
         "`macaw simulate` writes beside the config.toml of the run");
   }
-  if (config.model_init.empty()) return models::InitialModel(spec, config.run.model.seed);
-  if (config.model_init == "zero") {
+  if (config.node.model_init.empty()) return models::InitialModel(spec, config.run.model.seed);
+  if (config.node.model_init == "zero") {
     FlatVector weights = models::InitialModel(spec, config.run.model.seed);
     const uint64_t bytes = spec.layout->parameter_size() * SizeOf(spec.layout->dtype());
     // Buffers keep their initial values.
     std::fill_n(weights.view().bytes.data(), bytes, std::byte{0});
     return weights;
   }
-  absl::StatusOr<FlatVector> weights = ReadModel(config.model_init, spec.layout);
+  absl::StatusOr<FlatVector> weights = ReadModel(config.node.model_init, spec.layout);
   if (!weights.ok()) return Annotate(weights.status(), "model.init");
   return weights;
 }
 
-uint32_t SlotsPerProcess(const WorkersSection& workers) {
+uint32_t SlotsPerProcess(const worker::WorkersConfig& workers) {
   if (workers.slots > 0) return workers.slots;
   return std::max(1u, std::thread::hardware_concurrency() / std::max(1u, workers.processes));
 }

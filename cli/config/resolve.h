@@ -18,14 +18,14 @@ namespace macaw::cli {
 absl::Status Resolve(Config& config, const data::DatasetInfo& info,
                      const sdk::Catalogue& catalogue);
 
+// Whether nothing is left to be filled in.
+bool IsResolved(const RunConfig& run);
+
 // Sets the keys of data.normalise that are not given from the data; afterwards all are given.
-void FillNormalise(Config& config, const data::DatasetInfo& info);
+void FillNormalise(TransformConfig& transform, const data::DatasetInfo& info);
 
 // For people: "(x / 255 - 0.1307) / 0.3081", or "x, as stored".
 std::string NormaliseText(const TransformConfig& transform);
-
-// The TaskKind of a task name other than "auto".
-TaskKind TaskOf(const std::string& task);
 
 // The model that a resolved configuration describes. An error names [model].
 absl::StatusOr<models::ModelSpec> SpecOf(const Config& config);
@@ -34,6 +34,6 @@ absl::StatusOr<models::ModelSpec> SpecOf(const Config& config);
 absl::StatusOr<FlatVector> InitialWeights(const Config& config, const models::ModelSpec& spec);
 
 // Slots per worker process: as configured, or this machine's cores divided by the processes.
-uint32_t SlotsPerProcess(const WorkersSection& workers);
+uint32_t SlotsPerProcess(const worker::WorkersConfig& workers);
 
 }  // namespace macaw::cli

@@ -1,51 +1,41 @@
 #include "cli/config/settings.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "cli/config/fields.h"
+#include "cli/config/toml.h"
 
 namespace macaw::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using settings::Role;
 
-// Keys that are not settings: a summary shows them elsewhere, they name files and folders, or they
-// follow from the data or from a file whose name is a setting.
-bool SaidElsewhere(const std::string& key) {
-  static const std::set<std::string> kElsewhere = {
-      "data.class_names",
-      "plugins",
-      "run.name",
-      "run.out",
-      "run.seed",
-      "algorithm.name",
-      "data.resident",
-      "run.clients",
-      "run.train_examples",
-      "run.train_clients",
-      "run.train_tokens",
-      "model.input_shape",
-      "model.script_digest",
-      "model.tensors",
-  };
-  return kElsewhere.contains(key);
+// Whether a key decides what is trained or for how long. The summary shows the seed and the
+// algorithm's name elsewhere.
+bool IsSetting(const Field& field) {
+  return (field.role == Role::kResult || field.role == Role::kLength) && field.key != "run.seed" &&
+         field.key != "algorithm.name";
 }
 
-// A section's seed; it equals run.seed unless it is given.
-std::optional<uint64_t> SeedAt(const std::string& key, const Config& config) {
-  if (key == "data.seed") return config.data.seed;
-  if (key == "partition.seed") return config.partition.seed;
-  if (key == "model.seed") return config.run.model.seed;
-  if (key == "cohort.seed") return config.run.cohort.seed;
-  return std::nullopt;
+// The fields that `key` sets: itself, or those of the table that it names.
+std::vector<const Field*> Under(const std::vector<Field>& fields, const std::string& key) {
+  std::vector<const Field*> under;
+  for (const Field& field : fields) {
+    if (field.key == key || absl::StartsWith(field.key, key + ".")) under.push_back(&field);
+  }
+  return under;
+}
+
+bool MayChange(const Field& field) {
+  return field.role == Role::kCompute || field.role == Role::kLength;
 }
 
 Json ToJson(const Value& value) {
@@ -83,11 +73,33 @@ Json LastPart(const Value& path) {
 
 }  // namespace
 
-bool OnlyComputes(absl::string_view key) {
-  for (const char* section : {"workers.", "server.", "state.", "scheduler.", "emulation."}) {
-    if (absl::StartsWith(key, section)) return true;
+bool OnlyComputes(const std::string& key) {
+  const std::vector<Field> fields = AllFields();
+  const std::vector<const Field*> under = Under(fields, key);
+  return !under.empty() && std::ranges::all_of(under, [](const Field* field) {
+    return field->role == Role::kCompute;
+  });
+}
+
+bool IsKeptByAResume(const std::string& key) {
+  if (absl::StartsWith(key, "algorithm.")) return true;
+  const std::vector<Field> fields = AllFields();
+  return !std::ranges::all_of(Under(fields, key),
+                              [](const Field* field) { return MayChange(*field); });
+}
+
+std::vector<std::string> KeysThatMayChange() {
+  std::vector<std::string> keys;
+  const std::vector<Field> fields = AllFields();
+  for (const Field& field : fields) {
+    if (!MayChange(field)) continue;
+    const std::string table = field.key.substr(0, field.key.rfind('.'));
+    const bool whole = std::ranges::all_of(Under(fields, table),
+                                           [](const Field* other) { return MayChange(*other); });
+    std::string key = whole ? table + ".*" : field.key;
+    if (std::ranges::find(keys, key) == keys.end()) keys.push_back(std::move(key));
   }
-  return key == "run.checkpoint_every" || key == "run.client_records";
+  return keys;
 }
 
 std::string SettingsJson(const Config& config, const algorithms::Registry& registry) {
@@ -95,12 +107,10 @@ std::string SettingsJson(const Config& config, const algorithms::Registry& regis
   const Config defaults;
   if (!config.run.plugins.empty()) settings["plugins"] = config.run.plugins;
   for (const Field& field : AllFields()) {
-    const std::string& key = field.path;
-    if (SaidElsewhere(key) || OnlyComputes(key)) continue;
-    if (SeedAt(key, config) == config.run.seed) continue;
-    if (field.applies && !field.applies(config)) continue;
-    const std::optional<Value> value = field.get(config);
-    if (!value.has_value()) continue;
+    const std::string& key = field.key;
+    const std::optional<Value> value = field.Shown(config);
+    if (!IsSetting(field) || !value.has_value()) continue;
+    if (field.is_seed && *value == Value{static_cast<int64_t>(config.run.seed)}) continue;
     const Json json = field.is_path ? LastPart(*value) : ToJson(*value);
     const std::optional<Value> otherwise = field.get(defaults);
     if (otherwise.has_value() && ToJson(*otherwise) == json) continue;
@@ -142,7 +152,7 @@ std::string DefaultOf(const std::string& key, const algorithms::Registry& regist
   }
   const Config defaults;
   for (const Field& field : AllFields()) {
-    if (field.path != key) continue;
+    if (field.key != key || (field.hidden && field.hidden(defaults))) continue;
     const std::optional<Value> value = field.get(defaults);
     return value.has_value() ? ToJson(*value).dump() : "";
   }

@@ -23,7 +23,14 @@ std::string DefaultOf(const std::string& key, const algorithms::Registry& regist
 // Parameters that are given for algorithms other than the run's: "algorithm.fedprox.mu".
 std::vector<std::string> UnusedParameters(const Config& config);
 
-// Whether a key only says where and how a run is computed, and cannot change its result.
-bool OnlyComputes(absl::string_view key);
+// Whether a key, or each key of a table, only says where and how a run is computed, and cannot
+// change its result.
+bool OnlyComputes(const std::string& key);
+
+// Whether a run that goes on must keep this key. False for a key that does not exist.
+bool IsKeptByAResume(const std::string& key);
+
+// The others, a whole table as "workers.*".
+std::vector<std::string> KeysThatMayChange();
 
 }  // namespace macaw::cli

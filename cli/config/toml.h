@@ -4,9 +4,15 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "cli/config/value.h"
+#include "core/settings/value.h"
 
 namespace macaw::cli {
+
+using settings::Array;
+using settings::Place;
+using settings::Table;
+using settings::TomlKey;
+using settings::Value;
 
 // Parses a whole document into a Table; every value has its place ("NAME:LINE"). Syntax errors and
 // repeated keys name the line.

@@ -7,8 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "cli/config/fields.h"
-#include "cli/config/value.h"
+#include "cli/config/toml.h"
 
 namespace macaw::cli {
 namespace {
@@ -46,6 +45,15 @@ std::string HelpLine(const std::string& key, const std::string& value, const std
   return absl::StrFormat("%-36s # %s (%s)", absl::StrCat(key, " = ", value), help, expected);
 }
 
+template <typename S>
+void AddKeys(TomlText& text, const std::vector<settings::Field<S>>& fields, const S& section) {
+  for (const settings::Field<S>& field : fields) {
+    const std::optional<Value> value = field.Shown(section);
+    if (value.has_value())
+      text.Add(field.key, absl::StrCat(KeyOf(field.key), " = ", ToToml(*value)));
+  }
+}
+
 std::string RangeText(const algorithms::ParameterSpec& spec) {
   if (!spec.choices.empty()) return absl::StrJoin(spec.choices, " | ");
   std::string text = std::holds_alternative<bool>(spec.default_value)          ? "true or false"
@@ -60,18 +68,11 @@ std::string RangeText(const algorithms::ParameterSpec& spec) {
 
 }  // namespace
 
-std::string ToToml(const ParameterValue& value) {
-  return std::visit([](const auto& plain) { return ToToml(Value{plain}); }, value);
-}
+std::string ToToml(const ParameterValue& value) { return ToToml(ToValue(value)); }
 
 std::string EffectiveToml(const Config& config) {
   TomlText text;
-  for (const Field& field : AllFields()) {
-    if (field.applies && !field.applies(config)) continue;
-    const std::optional<Value> value = field.get(config);
-    if (value.has_value())
-      text.Add(field.path, absl::StrCat(KeyOf(field.path), " = ", ToToml(*value)));
-  }
+  AddKeys(text, AllFields(), config);
   for (const auto& [name, parameters] : config.algorithm_tables) {
     const std::string table = absl::StrCat("algorithm.", TomlKey(name));
     for (const auto& [key, value] : parameters) {
@@ -81,14 +82,21 @@ std::string EffectiveToml(const Config& config) {
   return std::move(text).Finish();
 }
 
+std::string NodeToml(const NodeConfig& node) {
+  TomlText text;
+  AddKeys(text, NodeSection().fields(), node);
+  return std::move(text).Finish();
+}
+
 std::string ConfigHelp(const algorithms::Registry& registry) {
   TomlText text;
   const Config defaults;
   for (const Field& field : AllFields()) {
     // A key that is left out of files by default is shown with the default "".
-    std::optional<Value> value = field.get(defaults);
+    const bool hidden = field.hidden && field.hidden(defaults);
+    const std::optional<Value> value = hidden ? std::nullopt : field.get(defaults);
     const std::string shown = value.has_value() ? ToToml(*value) : "…";
-    text.Add(field.path, HelpLine(KeyOf(field.path), shown, field.help, field.expected));
+    text.Add(field.key, HelpLine(KeyOf(field.key), shown, field.help, field.expected));
   }
   for (const algorithms::Description* algorithm : registry.All()) {
     for (const algorithms::ParameterSpec& spec : algorithm->parameters) {

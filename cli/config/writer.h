@@ -11,6 +11,9 @@ namespace macaw::cli {
 // of a run).
 std::string EffectiveToml(const Config& config);
 
+// The keys of the node alone: what a worker of the run reads.
+std::string NodeToml(const NodeConfig& node);
+
 // Every key with its default, range and meaning, as a commented file: `macaw simulate
 // --help-config`.
 std::string ConfigHelp(const algorithms::Registry& registry);

@@ -3,15 +3,15 @@
 #include <algorithm>
 
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "cli/config/settings.h"
 #include "core/status.h"
 
 namespace macaw::cli {
 
 absl::StatusOr<std::vector<Override>> OverridesOf(const SimulateOptions& options,
-                                                  const std::string& source) {
+                                                  const Document& document) {
   std::vector<Override> overrides;
   for (const std::string& text : options.set) {
     MACAW_ASSIGN_OR_RETURN(Override override, ParseOverride(text));
@@ -20,9 +20,11 @@ absl::StatusOr<std::vector<Override>> OverridesOf(const SimulateOptions& options
   const auto add = [&](const std::optional<std::string>& value, const char* flag, const char* key) {
     if (value.has_value()) overrides.push_back({key, *value, absl::StrCat(flag, " ", *value)});
   };
-  if (!source.empty()) {
-    add(options.clients, "--clients",
-        source == "synthetic" ? "data.synthetic.clients" : "partition.clients");
+  if (options.clients.has_value()) {
+    MACAW_ASSIGN_OR_RETURN(const std::optional<Value> source,
+                           Lookup(document, overrides, "data.source"));
+    const bool synthetic = source.has_value() && *source == Value{std::string("synthetic")};
+    add(options.clients, "--clients", synthetic ? "data.synthetic.clients" : "partition.clients");
   }
   add(options.rounds, "--rounds", "run.rounds");
   add(options.seed, "--seed", "run.seed");
@@ -35,15 +37,10 @@ absl::StatusOr<std::vector<Override>> OverridesOf(const SimulateOptions& options
 
 absl::Status CheckResumable(const std::vector<Override>& overrides) {
   for (const Override& override : overrides) {
-    const bool may = OnlyComputes(override.key) || override.key == "run.rounds" ||
-                     absl::StartsWith(override.key, "run.stop");
-    if (!may) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(override.place, ": a run that goes on keeps its ", override.key,
-                       "; only workers.*, server.*, state.*, scheduler.*, emulation.*, run.rounds "
-                       "(more of them), run.stop, "
-                       "run.checkpoint_every and run.client_records may change"));
-    }
+    if (!IsKeptByAResume(override.key)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        override.place, ": a run that goes on keeps its ", override.key, "; only ",
+        absl::StrJoin(KeysThatMayChange(), ", "), " may change (run.rounds: only more of them)"));
   }
   return absl::OkStatus();
 }

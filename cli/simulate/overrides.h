@@ -10,10 +10,9 @@
 namespace macaw::cli {
 
 // What the command line changes of the file, `--set` first, then the short forms in a fixed order.
-// `source` is the data's, which decides what --clients means; where it is not known yet (""),
-// --clients is left out.
+// The source of the data, as they or the document give it, decides what --clients means.
 absl::StatusOr<std::vector<Override>> OverridesOf(const SimulateOptions& options,
-                                                  const std::string& source);
+                                                  const Document& document);
 
 // A run that goes on is the run that was begun: only where and how it is computed, what it writes
 // beside its results and a later end may change. The error names the first key that is something

@@ -18,10 +18,10 @@ std::string OwnerFolder(const std::string& run, uint32_t owner) {
 
 absl::Status MakeOwners(const Config& config, const sdk::Catalogue& catalogue,
                         const std::string& run) {
-  if (config.workers.owners == 0) return absl::OkStatus();
+  if (config.node.workers.owners == 0) return absl::OkStatus();
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
-                         catalogue.OpenDataset(config.data, config.partition));
-  for (uint32_t owner = 0; owner < config.workers.owners; ++owner) {
+                         catalogue.OpenDataset(config.node.data, config.node.partition));
+  for (uint32_t owner = 0; owner < config.node.workers.owners; ++owner) {
     const std::string folder = OwnerFolder(run, owner);
     const std::string file = folder + "/data.safetensors";
     if (FileExists(file)) continue;

@@ -50,8 +50,8 @@ struct Node {
 // The ordinary workers share what the owners leave; the file tells the server who they all are.
 absl::StatusOr<std::vector<Node>> NodesOf(const Config& config, const std::string& run,
                                           const std::string& callers_file) {
-  const uint32_t processes = config.workers.processes, owners = config.workers.owners;
-  const uint32_t slots = SlotsPerProcess(config.workers);
+  const uint32_t processes = config.node.workers.processes, owners = config.node.workers.owners;
+  const uint32_t slots = SlotsPerProcess(config.node.workers);
   std::vector<Node> nodes;
   for (uint32_t i = 0; i < processes; ++i) {
     Node node{
@@ -88,14 +88,14 @@ absl::StatusOr<RunEnd> RunInChildren(const Config& config, const RunOptions& opt
   MACAW_ASSIGN_OR_RETURN(const std::string worker, ProgramBeside(programs, "macaw-worker"));
 
   MACAW_ASSIGN_OR_RETURN(const SocketFolder private_folder, SocketFolder::Make());
-  std::string listen = config.server.listen;
+  std::string listen = config.node.server.listen;
   if (listen.empty()) listen = absl::StrCat("unix:", private_folder.socket());
   MACAW_ASSIGN_OR_RETURN(const std::vector<Node> nodes,
                          NodesOf(config, options.folder, private_folder.callers()));
 
   if (options.stateful) HandRedisPasswordOn(config);
   std::optional<PrivateRedis> redis;  // outlives the workers
-  if (options.stateful && config.state.store == "redis" && config.state.url == "spawn") {
+  if (options.stateful && config.node.state.store == "redis" && config.node.state.url == "spawn") {
     MACAW_ASSIGN_OR_RETURN(redis, PrivateRedis::Start(options.folder));
   }
 
@@ -114,16 +114,16 @@ absl::StatusOr<RunEnd> RunInChildren(const Config& config, const RunOptions& opt
     return absl::StrCat(options.folder, "/logs/", name, ".log");
   };
   // States on this host are made durable beside the rounds, once a checkpoint is to name them.
-  const std::string state_folder = redis.has_value() || config.state.path.empty()
+  const std::string state_folder = redis.has_value() || config.node.state.path.empty()
                                        ? options.folder + "/state"
-                                       : config.state.path;
-  const bool server_syncs_state =
-      options.stateful && config.state.sync && (redis.has_value() || config.state.store == "disk");
+                                       : config.node.state.path;
+  const bool server_syncs_state = options.stateful && config.node.state.sync &&
+                                  (redis.has_value() || config.node.state.store == "disk");
 
   SupervisorOptions supervisor;
   supervisor.workers = static_cast<uint32_t>(nodes.size());
   // A run that repeats another one is not resumed.
-  supervisor.restart_server = config.server.keeps_commits() && options.replay.empty();
+  supervisor.restart_server = config.node.server.keeps_commits() && options.replay.empty();
   supervisor.server = [&](const ServerStart& start) {
     ChildSpec spec{.name = "macaw-server",
                    .log = log("server"),
@@ -158,7 +158,7 @@ absl::StatusOr<RunEnd> RunInChildren(const Config& config, const RunOptions& opt
         .name = node.name, .log = log(node.name), .environment = {{kTokenVariable, node.token}}};
     spec.argv = {worker,
                  "--config",
-                 options.config_file,
+                 options.node_file,
                  "--server",
                  address,
                  "--name",

@@ -12,7 +12,8 @@ namespace macaw::cli {
 
 struct RunOptions {
   std::string folder;       // exists
-  std::string config_file;  // what server and workers read, in the folder
+  std::string config_file;  // what the server reads, in the folder
+  std::string node_file;    // what the workers read
   int lock = -1;            // the descriptor that holds the folder; the server keeps it, too
   // Called with each finished round.
   std::function<void()> on_row = [] {};

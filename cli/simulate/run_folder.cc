@@ -38,6 +38,8 @@ constexpr const char* kRunFiles[] = {"config.toml",
                                      "address",
                                      "run-id",
                                      "config.toml.next",
+                                     "node.toml",
+                                     "node.toml.next",
                                      "rounds.log",
                                      "owners"};
 

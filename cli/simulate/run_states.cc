@@ -28,8 +28,8 @@ std::string NoteOf(const std::string& run) { return run + "/state/dropped"; }
 
 // Whether the states lie in a folder of this host, and then where.
 std::optional<std::string> FolderOf(const Config& config, const std::string& run) {
-  if (config.state.store == "disk") return StoreOptionsOf(config, run).path;
-  if (config.state.store == "redis" && config.state.url == "spawn") return run + "/state";
+  if (config.node.state.store == "disk") return StoreOptionsOf(config, run).path;
+  if (config.node.state.store == "redis" && config.node.state.url == "spawn") return run + "/state";
   return std::nullopt;
 }
 
@@ -116,11 +116,12 @@ absl::StatusOr<RunStates> OpenRunStates(const std::string& run, Use use) {
   const std::string file = run + "/config.toml";
   if (!FileExists(file)) return absl::NotFoundError(absl::StrCat(run, " holds no run"));
   MACAW_RETURN_IF_ERROR(CheckStatesKept(run));
-  MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(file, {}));
-  MACAW_ASSIGN_OR_RETURN(const Config config, ReadConfig(file, {}, catalogue));
+  MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(file));
+  MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(document, {}));
+  MACAW_ASSIGN_OR_RETURN(const Config config, ReadConfig(document, {}, catalogue));
   MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(config));
   RunStates states;
-  const bool starts_redis = config.state.store == "redis" && config.state.url == "spawn";
+  const bool starts_redis = config.node.state.store == "redis" && config.node.state.url == "spawn";
   if (use == Use::kChange || (use == Use::kRead && starts_redis)) {
     MACAW_ASSIGN_OR_RETURN(states.held, OpenRunFolder(run));
   }
@@ -129,10 +130,11 @@ absl::StatusOr<RunStates> OpenRunStates(const std::string& run, Use use) {
     return absl::InvalidArgumentError(
         absl::StrCat(run, ": the clients of ", config.run.algorithm.name, " keep no state"));
   }
-  if (config.workers.owners > 0 && config.state.store == "disk" && config.state.path.empty()) {
-    return absl::UnimplementedError(
-        absl::StrCat(run, ": its ", config.workers.owners, " owners keep their clients' states (",
-                     run, "/owners); this command reads what is kept in one place"));
+  if (config.node.workers.owners > 0 && config.node.state.store == "disk" &&
+      config.node.state.path.empty()) {
+    return absl::UnimplementedError(absl::StrCat(
+        run, ": its ", config.node.workers.owners, " owners keep their clients' states (", run,
+        "/owners); this command reads what is kept in one place"));
   }
   MACAW_ASSIGN_OR_RETURN(states.checkpoints, server::ReadKeptVersions(run));
   if (states.checkpoints.empty()) {
@@ -144,19 +146,20 @@ absl::StatusOr<RunStates> OpenRunStates(const std::string& run, Use use) {
 }
 
 absl::StatusOr<std::string> RoomOfStates(const Config& config, const std::string& run) {
-  if (config.state.store == "memory") return std::string();
+  if (config.node.state.store == "memory") return std::string();
   const std::optional<std::string> folder = FolderOf(config, run);
   if (!folder.has_value())
-    return absl::StrCat("in ", state::WithoutPassword(config.state.url), "; macaw state ls ", run);
+    return absl::StrCat("in ", state::WithoutPassword(config.node.state.url), "; macaw state ls ",
+                        run);
   MACAW_ASSIGN_OR_RETURN(const uint64_t bytes, BytesTaken(*folder));
   return absl::StrCat(BytesText(bytes), " in ", *folder, "/");
 }
 
 absl::Status DropStates(const Config& config, const std::string& run) {
-  if (config.state.store == "memory") return absl::OkStatus();
+  if (config.node.state.store == "memory") return absl::OkStatus();
   const std::optional<std::string> folder = FolderOf(config, run);
   MACAW_RETURN_IF_ERROR(folder.has_value() ? RemoveFiles(*folder) : DeleteAll(run));
-  for (uint32_t owner = 0; folder.has_value() && owner < config.workers.owners; ++owner)
+  for (uint32_t owner = 0; folder.has_value() && owner < config.node.workers.owners; ++owner)
     if (const std::string kept = OwnerFolder(run, owner) + "/state"; FileExists(kept))
       MACAW_RETURN_IF_ERROR(RemoveFiles(kept));
   MACAW_RETURN_IF_ERROR(MakeDirectories(run + "/state"));

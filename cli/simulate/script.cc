@@ -23,7 +23,7 @@ absl::StatusOr<std::string> DescribeScript(Config& config) {
   MACAW_ASSIGN_OR_RETURN(Child worker,
                          Child::Spawn({.name = "macaw-worker",
                                        .argv = {programs + "/macaw-worker", "--describe-script",
-                                                config.model_script, "--out", out},
+                                                config.node.model_script, "--out", out},
                                        .log = log}));
   const Exit end = worker.Reap();
   if (!end.ok()) {

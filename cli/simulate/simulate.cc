@@ -25,6 +25,7 @@
 #include "cli/simulate/run_states.h"
 #include "cli/simulate/script.h"
 #include "core/files.h"
+#include "core/logging.h"
 #include "core/spelling.h"
 #include "core/status.h"
 #include "data/dataset.h"
@@ -59,45 +60,44 @@ std::string DataLine(const data::DatasetInfo& info) {
 std::string ModelLine(const Config& config, const models::ModelSpec& spec) {
   return absl::StrCat(config.run.model.name, ": ", Grouped(spec.layout->count()),
                       " parameters, input [", absl::StrJoin(spec.input_shape, ", "), "], ",
-                      spec.outputs, " outputs, ", config.task);
+                      spec.outputs, " outputs, ", Name(config.run.task));
 }
 
 // One run, from its configuration to its result on disk. The order matters: everything that can be
 // wrong with the configuration is found before a folder is made.
 class Run {
  public:
-  Run(const SimulateOptions& options, const sdk::Catalogue& catalogue)
-      : options_(options), catalogue_(catalogue) {}
+  Run(const SimulateOptions& options, const Document& document, const sdk::Catalogue& catalogue)
+      : options_(options), document_(document), catalogue_(catalogue) {}
 
   // Later overrides (`extra`) win.
   absl::Status Compose(const std::vector<Override>& extra) {
     const bool resume = !options_.resume.empty();
-    const std::string file = resume ? options_.resume + "/config.toml" : options_.config;
-    MACAW_ASSIGN_OR_RETURN(std::vector<Override> overrides, OverridesOf(options_, ""));
-    MACAW_ASSIGN_OR_RETURN(const Config first, ReadConfig(file, overrides, catalogue_));
-    MACAW_ASSIGN_OR_RETURN(overrides, OverridesOf(options_, first.data.source));
+    MACAW_ASSIGN_OR_RETURN(std::vector<Override> overrides, OverridesOf(options_, document_));
     if (resume) MACAW_RETURN_IF_ERROR(CheckResumable(overrides));
     overrides.insert(overrides.end(), extra.begin(), extra.end());
-    MACAW_ASSIGN_OR_RETURN(config_, ReadConfig(file, overrides, catalogue_));
-    return resume ? ComposeResumed(file) : ComposeNew();
+    MACAW_ASSIGN_OR_RETURN(config_, ReadConfig(document_, overrides, catalogue_));
+    return resume ? ComposeResumed() : ComposeNew();
   }
 
-  // A run that goes on replaces its config.toml when its first round is done: until then it may be
+  // A run that goes on replaces its files when its first round is done: until then it may be
   // refused, and then nothing has changed.
   absl::StatusOr<RunEnd> Go() {
     const bool resume = !options_.resume.empty();
-    const std::string file = folder_->path + (resume ? "/config.toml.next" : "/config.toml");
-    MACAW_RETURN_IF_ERROR(AtomicWriteFile(file, ConfigText()));
+    const std::string next = resume ? ".next" : "";
+    const std::string config = folder_->path + "/config.toml", node = folder_->path + "/node.toml";
+    MACAW_RETURN_IF_ERROR(WriteFiles(config + next, node + next));
     MACAW_RETURN_IF_ERROR(MakeOwners(config_, catalogue_, folder_->path));
     bool replaced = !resume;
     absl::Status replacing;
     const auto replace = [&] {
       if (replaced) return;
       replaced = true;
-      replacing = AtomicWriteFile(folder_->path + "/config.toml", ConfigText());
+      replacing = WriteFiles(config, node);
     };
     const absl::StatusOr<RunEnd> end = RunInChildren(config_, {.folder = folder_->path,
-                                                               .config_file = file,
+                                                               .config_file = config + next,
+                                                               .node_file = node + next,
                                                                .lock = folder_->lock.get(),
                                                                .on_row = replace,
                                                                .resume = resume,
@@ -109,7 +109,9 @@ class Run {
                                                                .verbose = options_.verbose});
     if (end.ok()) replace();
     std::error_code ignored;
-    if (resume) std::filesystem::remove(file, ignored);
+    for (const std::string& file : {config, node}) {
+      if (resume) std::filesystem::remove(file + next, ignored);
+    }
     if (end.ok()) MACAW_RETURN_IF_ERROR(replacing);
     return end;
   }
@@ -119,7 +121,7 @@ class Run {
     if (!stateful_) return absl::OkStatus();
     MACAW_ASSIGN_OR_RETURN(const std::string room, RoomOfStates(config_, folder_->path));
     if (room.empty()) return absl::OkStatus();
-    if (config_.state.keep) {
+    if (config_.node.state.keep) {
       Say("states", absl::StrCat(room, "; --set state.keep=false drops them when a run is over"));
       return absl::OkStatus();
     }
@@ -134,35 +136,35 @@ class Run {
  private:
   absl::Status ComposeNew() {
     std::string script_values;
-    if (!config_.model_script.empty()) {
+    if (!config_.node.model_script.empty()) {
       MACAW_ASSIGN_OR_RETURN(script_values, DescribeScript(config_));
     }
     MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, ResolveWithData());
-    const bool own_values = !script_values.empty() && config_.model_init.empty();
+    const bool own_values = !script_values.empty() && config_.node.model_init.empty();
     if (!own_values) MACAW_RETURN_IF_ERROR(InitialWeights(config_, spec).status());
     MACAW_RETURN_IF_ERROR(CheckState(spec, Start::kNew));
-    const std::string out = options_.out.empty() ? config_.output.out : options_.out;
+    const std::string out = options_.out.empty() ? config_.node.server.out : options_.out;
     MACAW_ASSIGN_OR_RETURN(folder_, MakeRunFolder(out, config_.run.name, options_.force));
     Say("run", folder_->path);
     if (own_values) {
       const std::filesystem::path file =
           std::filesystem::path(folder_->path) / "model-init.safetensors";
       MACAW_RETURN_IF_ERROR(AtomicWriteFile(file.string(), script_values));
-      config_.model_init = std::filesystem::absolute(file).lexically_normal().string();
+      config_.node.model_init = std::filesystem::absolute(file).lexically_normal().string();
     }
     return absl::OkStatus();
   }
 
-  absl::Status ComposeResumed(const std::string& file) {
-    MACAW_ASSIGN_OR_RETURN(const Config before, ReadConfig(file, {}, catalogue_));
+  absl::Status ComposeResumed() {
+    MACAW_ASSIGN_OR_RETURN(const Config before, ReadConfig(document_, {}, catalogue_));
     if (config_.run.rounds < before.run.rounds) {
       return absl::InvalidArgumentError(absl::StrCat("run.rounds was ", before.run.rounds,
                                                      "; a run that goes on may have more, not ",
                                                      config_.run.rounds));
     }
-    if (config_.workers.owners != before.workers.owners) {
+    if (config_.node.workers.owners != before.node.workers.owners) {
       return absl::InvalidArgumentError(
-          absl::StrCat("workers.owners was ", before.workers.owners,
+          absl::StrCat("workers.owners was ", before.node.workers.owners,
                        "; a run that goes on keeps it: the owners have rows and states"));
     }
     MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(config_));
@@ -178,7 +180,7 @@ class Run {
 
   absl::StatusOr<models::ModelSpec> ResolveWithData() {
     MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
-                           catalogue_.OpenDataset(config_.data, config_.partition));
+                           catalogue_.OpenDataset(config_.node.data, config_.node.partition));
     const data::DatasetInfo& info = dataset->info();
     MACAW_RETURN_IF_ERROR(Resolve(config_, info, catalogue_));
     MACAW_ASSIGN_OR_RETURN(models::ModelSpec spec, SpecOf(config_));
@@ -190,12 +192,12 @@ class Run {
     Say("rounds",
         absl::StrCat(config_.run.rounds, " of ", config_.run.algorithm.name, ", ",
                      Grouped(config_.run.cohort.size), " clients each, on ",
-                     config_.workers.processes,
-                     config_.workers.processes == 1 ? " process with " : " processes with ",
-                     Counted(SlotsPerProcess(config_.workers), "slot"),
-                     config_.workers.owners == 0
+                     config_.node.workers.processes,
+                     config_.node.workers.processes == 1 ? " process with " : " processes with ",
+                     Counted(SlotsPerProcess(config_.node.workers), "slot"),
+                     config_.node.workers.owners == 0
                          ? ""
-                         : absl::StrCat(" and ", Counted(config_.workers.owners, "owner"))));
+                         : absl::StrCat(" and ", Counted(config_.node.workers.owners, "owner"))));
     for (const std::string& unused : UnusedParameters(config_)) {
       Say("note",
           absl::StrCat(unused, " is not used: the algorithm is ", config_.run.algorithm.name));
@@ -212,16 +214,19 @@ class Run {
     if (!stateful_) return absl::OkStatus();
     MACAW_RETURN_IF_ERROR(CheckStateStore(config_, start));
     // Before a folder is made and workers wait for it in vain; one of the run's own comes later.
-    return config_.state.url == "spawn" ? absl::OkStatus()
-                                        : state::CheckReachable(StoreOptionsOf(config_, ""));
+    return config_.node.state.url == "spawn" ? absl::OkStatus()
+                                             : state::CheckReachable(StoreOptionsOf(config_, ""));
   }
 
-  std::string ConfigText() {
+  // What the server reads, and what the workers read.
+  absl::Status WriteFiles(const std::string& config, const std::string& node) {
     std::error_code ignored;
-    config_.output.out =
+    config_.node.server.out =
         std::filesystem::absolute(folder_->path, ignored).lexically_normal().string();
-    return absl::StrCat("# What `macaw simulate` ran, defaults included.\n",
-                        EffectiveToml(config_));
+    MACAW_RETURN_IF_ERROR(AtomicWriteFile(
+        node, absl::StrCat("# What the workers of this run read.\n", NodeToml(config_.node))));
+    return AtomicWriteFile(config, absl::StrCat("# What `macaw simulate` ran, defaults included.\n",
+                                                EffectiveToml(config_)));
   }
 
   void Say(absl::string_view what, absl::string_view text) const {
@@ -229,6 +234,7 @@ class Run {
   }
 
   const SimulateOptions& options_;
+  const Document& document_;
   const sdk::Catalogue& catalogue_;
   Config config_;
   bool stateful_ = false;
@@ -243,9 +249,9 @@ struct Ran {
 };
 
 // Composes and runs once. Everything has been said, and the result is in the run's folder.
-Ran RunOnce(const SimulateOptions& options, const sdk::Catalogue& catalogue,
-            const std::vector<Override>& extra) {
-  Run run(options, catalogue);
+Ran RunOnce(const SimulateOptions& options, const Document& document,
+            const sdk::Catalogue& catalogue, const std::vector<Override>& extra) {
+  Run run(options, document, catalogue);
   if (const absl::Status status = run.Compose(extra); !status.ok()) {
     return {.code = Report(status)};
   }
@@ -275,12 +281,6 @@ Ran RunOnce(const SimulateOptions& options, const sdk::Catalogue& catalogue,
   return {.result = *std::move(result)};
 }
 
-absl::StatusOr<sdk::Catalogue> CatalogueOf(const SimulateOptions& options) {
-  MACAW_ASSIGN_OR_RETURN(const std::vector<Override> overrides, OverridesOf(options, ""));
-  return LoadCatalogue(options.resume.empty() ? options.config : options.resume + "/config.toml",
-                       overrides);
-}
-
 // The same command for a run of it that was begun before: where and how it is computed may be new.
 SimulateOptions GoingOnWith(const std::string& folder, const SimulateOptions& options) {
   SimulateOptions going_on = options;
@@ -294,21 +294,24 @@ SimulateOptions GoingOnWith(const std::string& folder, const SimulateOptions& op
   return going_on;
 }
 
-Ran RunSeed(const SimulateOptions& options, const sdk::Catalogue& catalogue, const Repeat& repeat,
-            uint64_t seed, bool begun) {
+Ran RunSeed(const SimulateOptions& options, const Document& document,
+            const sdk::Catalogue& catalogue, const Repeat& repeat, uint64_t seed, bool begun) {
   const std::string folder = repeat.FolderOf(seed);
-  if (begun && server::HasCheckpoint(folder))
-    return RunOnce(GoingOnWith(folder, options), catalogue, {});
+  if (begun && server::HasCheckpoint(folder)) {
+    const absl::StatusOr<Document> kept = OpenDocument(folder + "/config.toml");
+    if (!kept.ok()) return {.code = Report(kept.status())};
+    return RunOnce(GoingOnWith(folder, options), *kept, catalogue, {});
+  }
   SimulateOptions fresh = options;
   fresh.out = folder;
   fresh.force = options.force || begun;  // killed before its first checkpoint
-  return RunOnce(fresh, catalogue, {{"run.seed", absl::StrCat(seed), "--repeat"}});
+  return RunOnce(fresh, document, catalogue, {{"run.seed", absl::StrCat(seed), "--repeat"}});
 }
 
 absl::StatusOr<Repeat> OpenRepeat(const SimulateOptions& options, const Config& config,
                                   const sdk::Catalogue& catalogue,
                                   const std::vector<uint64_t>& seeds) {
-  const std::string out = options.out.empty() ? config.output.out : options.out;
+  const std::string out = options.out.empty() ? config.node.server.out : options.out;
   return Repeat::Open(out.empty() ? "runs/" + config.run.name : out, !out.empty(), options.force,
                       {.name = config.run.name,
                        .algorithm = config.run.algorithm.name,
@@ -316,11 +319,10 @@ absl::StatusOr<Repeat> OpenRepeat(const SimulateOptions& options, const Config& 
                       seeds);
 }
 
-absl::StatusOr<int> RunSeeds(const SimulateOptions& options, const sdk::Catalogue& catalogue) {
-  MACAW_ASSIGN_OR_RETURN(const std::vector<Override> overrides, OverridesOf(options, ""));
-  MACAW_ASSIGN_OR_RETURN(const Config first, ReadConfig(options.config, overrides, catalogue));
-  MACAW_ASSIGN_OR_RETURN(const std::vector<Override> all, OverridesOf(options, first.data.source));
-  MACAW_ASSIGN_OR_RETURN(const Config config, ReadConfig(options.config, all, catalogue));
+absl::StatusOr<int> RunSeeds(const SimulateOptions& options, const Document& document,
+                             const sdk::Catalogue& catalogue) {
+  MACAW_ASSIGN_OR_RETURN(const std::vector<Override> overrides, OverridesOf(options, document));
+  MACAW_ASSIGN_OR_RETURN(const Config config, ReadConfig(document, overrides, catalogue));
   std::vector<uint64_t> seeds;
   for (uint32_t i = 0; i < options.repeat; ++i) seeds.push_back(config.run.seed + i);
   MACAW_ASSIGN_OR_RETURN(Repeat repeat, OpenRepeat(options, config, catalogue, seeds));
@@ -332,7 +334,7 @@ absl::StatusOr<int> RunSeeds(const SimulateOptions& options, const sdk::Catalogu
     }
     const bool begun = repeat.Begun(seed);
     MACAW_RETURN_IF_ERROR(repeat.Begin(seed));
-    Ran ran = RunSeed(options, catalogue, repeat, seed, begun);
+    Ran ran = RunSeed(options, document, catalogue, repeat, seed, begun);
     if (ran.code != kExitOk) {
       if (ran.code == kExitInterrupted || !ran.go_on.empty()) {
         std::cerr << "go on with  the same command: " << repeat.Results().size() << " of "
@@ -355,18 +357,20 @@ absl::StatusOr<int> RunSeeds(const SimulateOptions& options, const sdk::Catalogu
 }  // namespace
 
 int Simulate(const SimulateOptions& options) {
-  const absl::StatusOr<sdk::Catalogue> catalogue = CatalogueOf(options);
-  if (!catalogue.ok()) {
-    return Report(catalogue.status());
-  }
-  if (options.repeat > 1) {
-    const absl::StatusOr<int> code = RunSeeds(options, *catalogue);
-    return code.ok() ? *code : Report(code.status());
-  }
-  const Ran ran = RunOnce(options, *catalogue, {});
-  if (!ran.go_on.empty())
-    std::cerr << "go on with  macaw simulate --resume " << ran.go_on << std::endl;
-  return ran.code;
+  if (options.verbose) InitLogging(LogLevel::kDebug, "macaw");
+  const absl::StatusOr<int> code = [&]() -> absl::StatusOr<int> {
+    MACAW_ASSIGN_OR_RETURN(
+        const Document document,
+        OpenDocument(options.resume.empty() ? options.config : options.resume + "/config.toml"));
+    MACAW_ASSIGN_OR_RETURN(const std::vector<Override> overrides, OverridesOf(options, document));
+    MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(document, overrides));
+    if (options.repeat > 1) return RunSeeds(options, document, catalogue);
+    const Ran ran = RunOnce(options, document, catalogue, {});
+    if (!ran.go_on.empty())
+      std::cerr << "go on with  macaw simulate --resume " << ran.go_on << std::endl;
+    return ran.code;
+  }();
+  return code.ok() ? *code : Report(code.status());
 }
 
 }  // namespace macaw::cli

@@ -11,8 +11,9 @@
 #include "core/clock.h"
 #include "core/digest.h"
 #include "core/ids.h"
-#include "core/run_config.h"
+#include "core/numeric_profile.h"
 #include "core/vector.h"
+#include "plan/run_plan.h"
 
 // What server and workers say to each other, as plain values: the only thing the two rooms share.
 // proto/wire carries them over gRPC; LocalLink (link.h) hands them over in one process. Durations

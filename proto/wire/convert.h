@@ -23,8 +23,10 @@ v1::Blob ToWire(const fleet::Blob& blob, const InlineRule& rule);
 absl::StatusOr<fleet::Blob> FromWire(
     const v1::Blob& blob);  // checks inline bytes against the digest
 
-v1::RunConfig ToWire(const RunConfig& run);
-absl::StatusOr<RunConfig> FromWire(const v1::RunConfig& run);
+// What is not at its default. A key that this release does not know is refused by its name, with
+// REASON_VERSION: whoever ignores it would train something else.
+v1::RunPlan ToWire(const RunConfig& plan);
+absl::StatusOr<RunConfig> FromWire(const v1::RunPlan& plan);
 v1::NumericProfile ToWire(const NumericProfile& profile);
 absl::StatusOr<NumericProfile> FromWire(const v1::NumericProfile& profile);
 

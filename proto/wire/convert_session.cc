@@ -5,7 +5,6 @@
 #include "core/status.h"
 #include "proto/wire/convert.h"
 #include "proto/wire/fields.h"
-#include "proto/wire/settings.h"
 
 // Shared pieces, hello, register, heartbeat, release, upload offers.
 namespace macaw::wire {
@@ -127,10 +126,7 @@ v1::HelloReply ToWire(const fleet::HelloReply& reply) {
   m.set_program(CleanText(reply.program));
   m.set_max_inline_bytes(reply.max_inline_bytes);
   m.set_max_blob_bytes(reply.max_blob_bytes);
-  if (reply.run.has_value()) {
-    *m.mutable_run() = ToWire(*reply.run);
-    for (std::string& setting : SettingsIn(m.run())) m.add_settings(std::move(setting));
-  }
+  if (reply.run.has_value()) *m.mutable_run() = ToWire(*reply.run);
   return m;
 }
 
@@ -143,8 +139,6 @@ absl::StatusOr<fleet::HelloReply> FromWire(const v1::HelloReply& m) {
   reply.max_inline_bytes = m.max_inline_bytes();
   reply.max_blob_bytes = m.max_blob_bytes();
   if (!m.has_run()) return f.Done(std::move(reply));
-  MACAW_RETURN_IF_ERROR(
-      CheckKnown({m.settings().begin(), m.settings().end()}, *v1::RunConfig::descriptor()));
   reply.run = f.Sub("run", FromWire(m.run()));
   return f.Done(std::move(reply));
 }

@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/digest.h"
-#include "core/run_config.h"
+#include "plan/run_plan.h"
 #include "scheduler/cohort.h"
 #include "server/engine/client_states.h"
 #include "server/engine/phase.h"

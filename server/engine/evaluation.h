@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/clock.h"
-#include "core/run_config.h"
+#include "plan/run_plan.h"
 #include "proto/fleet/messages.h"
 #include "server/engine/evaluation_board.h"
 #include "server/engine/nodes.h"

@@ -6,7 +6,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "core/clock.h"
 #include "core/ids.h"
-#include "core/run_config.h"
+#include "plan/run_plan.h"
 #include "proto/fleet/messages.h"
 #include "server/engine/attempt_table.h"
 #include "server/engine/roster.h"

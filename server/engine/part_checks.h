@@ -1,7 +1,7 @@
 #pragma once
 
 #include "absl/status/status.h"
-#include "core/run_config.h"
+#include "plan/run_plan.h"
 #include "proto/fleet/messages.h"
 #include "server/engine/open_phase.h"
 

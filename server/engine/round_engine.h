@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "core/clock.h"
 #include "core/ids.h"
-#include "core/run_config.h"
+#include "plan/run_plan.h"
 #include "proto/fleet/messages.h"
 #include "scheduler/plan.h"
 #include "server/engine/client_states.h"

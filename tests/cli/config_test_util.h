@@ -56,7 +56,9 @@ inline absl::StatusOr<Config> Parse(const std::string& text,
     if (!override.ok()) return override.status();
     overrides.push_back(*std::move(override));
   }
-  return ParseConfig(text, "exp.toml", folder, overrides, TestCatalogue());
+  const absl::StatusOr<Document> document = ParseDocument(text, "exp.toml", folder);
+  if (!document.ok()) return document.status();
+  return ReadConfig(*document, overrides, TestCatalogue());
 }
 
 // The message of a configuration that must be refused.

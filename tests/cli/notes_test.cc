@@ -46,7 +46,7 @@ std::string Notes(const std::string& algorithm, const data::Dataset& dataset,
   std::vector<Override> overrides;
   set.insert(set.end(), {"cohort.size=2", "algorithm.name=" + algorithm});
   for (const std::string& one : set) overrides.push_back(*ParseOverride(one));
-  auto config = ParseConfig(kMinimal, "exp.toml", "/configs", overrides, builtins);
+  auto config = ReadConfig(*ParseDocument(kMinimal, "exp.toml", "/configs"), overrides, builtins);
   EXPECT_TRUE(config.ok()) << config.status();
   const absl::Status resolved = Resolve(*config, dataset.info(), builtins);
   EXPECT_TRUE(resolved.ok()) << resolved;

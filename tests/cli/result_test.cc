@@ -243,18 +243,21 @@ TEST(Overrides, FollowTheOrderOfTheCommandLineAndTheSource) {
   options.set = {"local.lr=1"};
   options.clients = "50";
   options.rounds = "x";
-  const auto generated = OverridesOf(options, "synthetic");
+  const auto of = [](const char* source) {
+    return *ParseDocument(absl::StrCat("[data]\nsource = \"", source, "\"\n"), "f.toml", "/");
+  };
+  const auto generated = OverridesOf(options, of("synthetic"));
   ASSERT_TRUE(generated.ok());
   ASSERT_EQ(generated->size(), 3u);
   EXPECT_EQ((*generated)[1].key, "data.synthetic.clients");
   EXPECT_EQ((*generated)[2].place, "--rounds x");
-  EXPECT_EQ((*OverridesOf(options, "idx"))[1].key, "partition.clients");
+  EXPECT_EQ((*OverridesOf(options, of("idx")))[1].key, "partition.clients");
 }
 
 TEST(Overrides, HaveAShortFormForTheSeed) {
   SimulateOptions options;
   options.seed = "12";
-  const auto overrides = OverridesOf(options, "idx");
+  const auto overrides = OverridesOf(options, Document());
   ASSERT_EQ(overrides->size(), 1u);
   EXPECT_EQ(overrides->front().key, "run.seed");
   EXPECT_EQ(overrides->front().value, "12");

@@ -4,14 +4,14 @@
 
 #include <set>
 
-#include "cli/config/fields.h"
+#include "cli/config/config.h"
 
 namespace macaw::cli {
 namespace {
 
 std::vector<std::string> Keys() {
   std::vector<std::string> keys;
-  for (const Field& field : AllFields()) keys.push_back(field.path);
+  for (const Field& field : AllFields()) keys.push_back(field.key);
   return keys;
 }
 

@@ -203,14 +203,24 @@ TEST(Convert, RefusesWhatNoSenderWrites) {
   ExpectRefused(But<Register>([](Register& m) { m.set_clients(m.clients() + 1000); }), "table");
   ExpectRefused(But<Register>([](Register& m) { m.set_clients(~uint64_t{0}); }), "clients");
   ExpectRefused(But<Register>([](Register& m) { m.add_input_shape(0); }), "input_shape");
-  ExpectRefused(But<v1::RegisterReply>([](auto& m) { m.mutable_run()->clear_dtype(); }),
-                "run.dtype");
-  ExpectRefused(
-      But<v1::RegisterReply>([&](auto& m) { m.mutable_run()->mutable_local()->set_lr(nan); }),
-      "run.local.lr");
-  ExpectRefused(But<v1::RunConfig>(
-                    [](auto& m) { (*m.mutable_algorithm()->mutable_parameters())["mu"].Clear(); }),
-                "algorithm.parameters.mu.value");
+  const auto with = [](auto& m, const std::string& key) -> v1::Value& {
+    v1::Setting& setting = *m.add_settings();
+    setting.set_key(key);
+    return *setting.mutable_value();
+  };
+  const auto plan = [&](const std::string& key, const auto& set) {
+    v1::RunPlan m;
+    set(with(m, key));
+    return m;
+  };
+  ExpectRefused(plan("local.lr", [&](v1::Value& value) { value.set_real(nan); }),
+                "settings[0].value.real");
+  ExpectRefused(plan("local.lr", [](v1::Value& value) { value.set_real(-1); }), "settings");
+  ExpectRefused(plan("run.dtype", [](v1::Value& value) { value.set_text("float8"); }), "settings");
+  ExpectRefused(plan("local.lr", [](v1::Value&) {}), "settings[0].value.value");
+  ExpectRefused(plan("model.layers",
+                     [](v1::Value& value) { value.mutable_list()->add_values()->mutable_list(); }),
+                "settings[0].value.values[0].value");
   ExpectRefused(But<v1::EvaluationTask>([](auto& m) { m.set_begin(m.end() + 1); }), "begin");
   ExpectRefused(But<v1::BeginUploadRequest>([](auto& m) { m.set_size(0); }), "size");
   ExpectRefused(But<v1::BeginUploadRequest>([](auto& m) { m.clear_digest(); }), "digest");

@@ -11,8 +11,8 @@
 #include "core/random.h"
 #include "macaw/v1/fleet.pb.h"
 #include "proto/wire/convert.h"
-#include "proto/wire/settings.h"
 #include "tests/proto/fake_handler.h"
+#include "tests/support/other_value.h"
 
 namespace macaw::wire {
 
@@ -38,6 +38,10 @@ class RandomMessage {
           ToWire(blob, InlineRule{.max_inline = stream_.Below(2) * 1000});
       return;
     }
+    if (message.GetDescriptor() == v1::RunPlan::descriptor()) {
+      static_cast<v1::RunPlan&>(message) = ToWire(Plan());
+      return;
+    }
     // The columns of a message of columns have one length.
     const auto* const type = message.GetDescriptor();
     const bool columns =
@@ -60,14 +64,21 @@ class RandomMessage {
       if (field->name() == "part_blob") field = choice->field(0);  // conversions see it resolved
       Set(message, reflection, field);
     }
-    if (auto* reply = dynamic_cast<v1::HelloReply*>(&message)) {
-      reply->clear_settings();
-      for (const std::string& setting : SettingsIn(reply->run())) reply->add_settings(setting);
-    }
     if (auto* request = dynamic_cast<v1::RegisterRequest*>(&message)) {
       *request->mutable_table() =
           ToWire(fleet::RandomBlob(8 + 4 * request->clients(), 1), InlineRule{.max_inline = 1000});
     }
+  }
+
+  // About half of the keys are not at their defaults.
+  RunConfig Plan() {
+    RunConfig plan;
+    for (const settings::Field<RunConfig>& field : PlanSection().fields()) {
+      const std::optional<settings::Value> other = settings::OtherValue(field, plan);
+      if (other.has_value() && stream_.Below(2) == 0) field.set(plan, *other);
+    }
+    plan.algorithm.parameters = {{"mu", stream_.Uniform()}, {"rule", std::string("median")}};
+    return plan;
   }
 
   void Set(google::protobuf::Message& message, const google::protobuf::Reflection* reflection,
@@ -142,7 +153,7 @@ void ForEachConvertedMessage(RandomMessage& random, F&& visit) {
   const auto with_blobs = [inline_small](const auto& value) { return ToWire(value, inline_small); };
   visit(random.Make<v1::HelloRequest>(), again);
   visit(random.Make<v1::HelloReply>(), again);
-  visit(random.Make<v1::RunConfig>(), again);
+  visit(random.Make<v1::RunPlan>(), again);
   visit(random.Make<v1::NumericProfile>(), again);
   visit(random.Make<v1::RegisterRequest>(), with_blobs);
   visit(random.Make<v1::RegisterReply>(), again);

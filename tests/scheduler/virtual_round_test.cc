@@ -5,11 +5,11 @@
 #include <map>
 #include <set>
 
-#include "core/emulation.h"
 #include "scheduler/bound.h"
 #include "scheduler/estimator.h"
 #include "scheduler/policies/policies.h"
 #include "tests/scheduler/cohorts.h"
+#include "worker/emulation.h"
 
 namespace macaw::scheduler {
 namespace {

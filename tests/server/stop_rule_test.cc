@@ -56,7 +56,7 @@ Outcome RunWithRule(const std::string& run_dir, const StopRule& rule,
 
 TEST(StopRule, EndsTheRunWhenTheMetricIsGoodEnough) {
   const TemporaryFolder folder;
-  const StopRule rule{.metric = "test_accuracy", .at_least = 0.7, .has_at_least = true};
+  const StopRule rule{.metric = "test_accuracy", .at_least = 0.7};
   const Outcome outcome = RunWithRule(folder.path(), rule, {0.1, 0.6, 0.7, 0.9, 0.9});
   EXPECT_EQ(outcome.kind, Outcome::Kind::kStopped);
   EXPECT_EQ(outcome.rounds, 3u);
@@ -86,7 +86,7 @@ TEST(StopRule, EndsTheRunWhenPatienceRunsOutAlsoAcrossAResume) {
 
 TEST(StopRule, LetsARunFinishThatNeverGetsThere) {
   const TemporaryFolder folder;
-  const StopRule rule{.metric = "test_accuracy", .at_least = 0.99, .has_at_least = true};
+  const StopRule rule{.metric = "test_accuracy", .at_least = 0.99};
   const Outcome outcome = RunWithRule(folder.path(), rule, {0.1, 0.2, 0.3});
   EXPECT_EQ(outcome.kind, Outcome::Kind::kFinished);
   EXPECT_EQ(outcome.rounds, 3u);
@@ -94,7 +94,7 @@ TEST(StopRule, LetsARunFinishThatNeverGetsThere) {
 
 TEST(StopRule, DoesNotLetAStoppedRunBeResumedUnderTheSameRule) {
   const TemporaryFolder folder;
-  const StopRule rule{.metric = "test_accuracy", .at_least = 0.5, .has_at_least = true};
+  const StopRule rule{.metric = "test_accuracy", .at_least = 0.5};
   EXPECT_EQ(RunWithRule(folder.path(), rule, {0.1, 0.6, 0.7, 0.9}).rounds, 2u);
   Options options = TinyOptions(folder.path(), 4);
   options.resume = true;

@@ -17,13 +17,13 @@ TEST(StopWatch, KnowsWhichMetricsAreBetterWhenSmall) {
 }
 
 TEST(StopWatch, StopsWhenTheMarkIsReachedFromEitherSide) {
-  StopWatch up({.metric = "test_accuracy", .at_least = 0.9, .has_at_least = true});
+  StopWatch up({.metric = "test_accuracy", .at_least = 0.9});
   EXPECT_FALSE(up.Observe(1, 0.89999).has_value());
   const auto reached = up.Observe(2, 0.9);
   ASSERT_TRUE(reached.has_value());
   EXPECT_THAT(*reached, AllOf(HasSubstr("test_accuracy"), HasSubstr("0.9"), HasSubstr("round 2")));
 
-  StopWatch down({.metric = "test_loss", .at_least = 0.5, .has_at_least = true});
+  StopWatch down({.metric = "test_loss", .at_least = 0.5});
   EXPECT_FALSE(down.Observe(1, 0.6).has_value());
   EXPECT_TRUE(down.Observe(2, 0.5).has_value());
 }
@@ -40,7 +40,7 @@ TEST(StopWatch, CountsEvaluationsWithoutABetterOne) {
 }
 
 TEST(StopWatch, DoesNotTakeWhatIsNotANumberForProgress) {
-  StopWatch watch({.metric = "test_loss", .at_least = 0.1, .has_at_least = true, .patience = 2});
+  StopWatch watch({.metric = "test_loss", .at_least = 0.1, .patience = 2});
   EXPECT_FALSE(watch.Observe(1, std::nan("")).has_value());
   EXPECT_FALSE(watch.Observe(2, 1.0).has_value()) << "the first number is progress";
   EXPECT_FALSE(watch.Observe(3, std::nan("")).has_value());

@@ -8,8 +8,8 @@
 
 #include "aggregation/channel.h"
 #include "algorithms/api/registry.h"
-#include "core/run_config.h"
 #include "core/vector.h"
+#include "plan/run_plan.h"
 #include "proto/fleet/link.h"
 #include "server/coordinator.h"
 #include "tests/support/temporary_folder.h"

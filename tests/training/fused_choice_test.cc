@@ -62,7 +62,7 @@ TEST(TrainerChoice, SaysWhyTheFusedOneCannot) {
 }
 
 TEST(TrainerChoice, ProfileIsOfTheTrainerThatRuns) {
-  const std::string isa(fused::Name(*fused::ChooseIsa()));
+  const std::string isa(fused::Name(*fused::ChooseIsa("auto")));
   const NumericProfile fused = ProfileOf(SetupOf(kDense, "fused"));
   EXPECT_EQ(fused.trainer, "fused");
   EXPECT_EQ(fused.instruction_set, isa);

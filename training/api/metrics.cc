@@ -27,6 +27,7 @@ const MetricSchema& SchemaFor(TaskKind task) {
       .counts = {0, 2}};
   switch (task) {
     case TaskKind::kClassification:
+    case TaskKind::kAuto:  // a plan is resolved before anybody asks
       break;
     case TaskKind::kBinary:
       return binary;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/run_config.h"
+#include "plan/task.h"
 
 namespace macaw::training {
 

@@ -4,7 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "core/run_config.h"
+#include "plan/local.h"
 
 namespace macaw::training {
 

@@ -6,9 +6,9 @@
 #include <variant>
 #include <vector>
 
-#include "core/run_config.h"
 #include "core/vector.h"
 #include "data/dataset.h"
+#include "plan/local.h"
 #include "training/api/metrics.h"
 
 namespace macaw::training {

@@ -1,7 +1,8 @@
 #pragma once
 
 #include "core/ids.h"
-#include "core/run_config.h"
+#include "plan/cohort.h"
+#include "plan/local.h"
 
 namespace macaw::training {
 

@@ -7,11 +7,14 @@
 
 #include "absl/status/statusor.h"
 #include "core/ids.h"
-#include "core/run_config.h"
+#include "core/numeric_profile.h"
 #include "core/vector.h"
 #include "core/work_counter.h"
 #include "data/dataset.h"
 #include "models/spec.h"
+#include "plan/local.h"
+#include "plan/task.h"
+#include "plan/transform.h"
 #include "training/api/stage.h"
 
 namespace macaw::training {
@@ -57,6 +60,8 @@ struct TrainerSetup {
   TransformConfig transform;
   data::FeatureType feature_type = data::FeatureType::kF32;
   DType dtype = DType::kF32;
+  // Of the fused kernels: a name of training/fused/isa.h, or "auto" for the best one here.
+  std::string instruction_set = "auto";
   // Counts every batch that is trained on or evaluated; outlives the trainer. Null: nobody asks.
   WorkCounter* work = nullptr;
 };

@@ -10,8 +10,8 @@ namespace macaw::training::fused {
 namespace {
 
 bool IsIdentity(const TransformConfig& transform) {
-  const bool scaled = transform.scale != 1.0 || !transform.mean.empty() || !transform.std.empty();
-  return !scaled && transform.pad_crop == 0 && !transform.flip && transform.client_noise == 0;
+  return !transform.normalises() && transform.pad_crop == 0 && !transform.flip &&
+         transform.client_noise == 0;
 }
 
 }  // namespace

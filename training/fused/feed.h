@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "core/run_config.h"
 #include "data/dataset.h"
 #include "data/gather.h"
+#include "plan/task.h"
 #include "training/api/trainer.h"
 #include "training/fused/kernels.h"
 #include "training/objective.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -64,15 +63,14 @@ std::vector<Isa> SupportedIsas() {
   return isas;
 }
 
-absl::StatusOr<Isa> ChooseIsa() {
+absl::StatusOr<Isa> ChooseIsa(absl::string_view wanted) {
   const std::vector<Isa> isas = SupportedIsas();
-  const char* const wanted = std::getenv("MACAW_SIMD");
-  if (wanted == nullptr || *wanted == '\0') return isas.front();
+  if (wanted == "auto") return isas.front();
   for (const Isa isa : isas) {
     if (Name(isa) == wanted) return isa;
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "MACAW_SIMD is \"", wanted, "\"; this processor can run ",
+      "workers.instruction_set is \"", wanted, "\"; this processor can run ",
       absl::StrJoin(isas, ", ",
                     [](std::string* out, Isa isa) { absl::StrAppend(out, Name(isa)); })));
 }

@@ -18,8 +18,8 @@ absl::string_view Name(Isa isa);  // "portable", "sse4", "avx2", "avx512", "neon
 // The instruction sets of this build that the processor can run, best first; never empty.
 std::vector<Isa> SupportedIsas();
 
-// The best of them, or the one that the environment variable MACAW_SIMD names. An unknown name, or
-// one that this processor cannot run, is an error that lists those it can.
-absl::StatusOr<Isa> ChooseIsa();
+// The best of them ("auto"), or the one that `wanted` names (workers.instruction_set). An unknown
+// name, or one that this processor cannot run, is an error that lists those it can.
+absl::StatusOr<Isa> ChooseIsa(absl::string_view wanted);
 
 }  // namespace macaw::training::fused

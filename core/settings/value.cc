@@ -1,4 +1,4 @@
-#include "cli/config/value.h"
+#include "core/settings/value.h"
 
 #include <algorithm>
 #include <charconv>
@@ -9,7 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 
-namespace macaw::cli {
+namespace macaw::settings {
 namespace {
 
 std::string Quoted(absl::string_view text) {
@@ -82,4 +82,4 @@ std::string Describe(const Value& value) {
   return text;
 }
 
-}  // namespace macaw::cli
+}  // namespace macaw::settings

@@ -8,7 +8,7 @@
 
 #include "absl/strings/string_view.h"
 
-namespace macaw::cli {
+namespace macaw::settings {
 
 // Where a value was written, as it begins a message: "runs.toml:12" or "--set local.lr=fast".
 struct Place {
@@ -19,8 +19,8 @@ struct Value;
 using Array = std::vector<Value>;
 using Table = std::vector<std::pair<std::string, Value>>;  // in the order of the file
 
-// A TOML value that does not need the TOML library (only toml.cc uses that). std::monostate stands
-// for dates and times, which no key takes.
+// A value of a setting, of the kinds that TOML has. std::monostate stands for dates and times, which
+// no key takes.
 struct Value {
   std::variant<std::monostate, bool, int64_t, double, std::string, Array, Table> data;
   Place place{};
@@ -29,6 +29,7 @@ struct Value {
   const T* As() const {
     return std::get_if<T>(&data);
   }
+  friend bool operator==(const Value& a, const Value& b) { return a.data == b.data; }
 };
 
 // A value as shown in messages: `"fast"`, `3`, `[1, 2]`, `a table`.
@@ -40,4 +41,10 @@ std::string ToToml(const Value& value);
 // A table's key as TOML, quoted where that is required.
 std::string TomlKey(absl::string_view key);
 
-}  // namespace macaw::cli
+// A key that has a value: "local.lr" = 0.1.
+struct Setting {
+  std::string key;
+  Value value;
+};
+
+}  // namespace macaw::settings

@@ -1,4 +1,4 @@
-#include "core/emulation.h"
+#include "worker/emulation.h"
 
 #include <cmath>
 #include <numbers>

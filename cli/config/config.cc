@@ -1,0 +1,80 @@
+#include "cli/config/config.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
+
+namespace macaw::cli {
+
+using settings::Role;
+using settings::Section;
+
+namespace {
+
+// The order of the tables in a file. Keys without a table come first, as TOML wants it.
+constexpr absl::string_view kTables[] = {
+    "",      "run",        "data",    "partition", "model",     "algorithm", "cohort",
+    "local", "evaluation", "workers", "emulation", "scheduler", "server",    "state"};
+
+size_t TableOf(absl::string_view key) {
+  const size_t dot = key.find('.');
+  const absl::string_view table = dot == key.npos ? "" : key.substr(0, dot);
+  return static_cast<size_t>(std::find(std::begin(kTables), std::end(kTables), table) -
+                             std::begin(kTables));
+}
+
+}  // namespace
+
+Section<NodeConfig> NodeSection(const std::vector<std::string>& data_sources) {
+  using N = NodeConfig;
+  Section<N> f;
+  settings::Field<N>& plugins =
+      f.Add("plugins", &N::plugins, "shared libraries that add algorithms, models, data")
+          .As(Role::kLabel)
+          .Expecting("a list of paths");
+  plugins.is_path = true;
+  f.AddSection("data", &N::data, data::DataSection(data_sources));
+  f.AddSection("partition", &N::partition, data::PartitionSection());
+  f.AddPath("model.torchscript", &N::model_script,
+            "… or a scripted module (torch.jit.save), whose values it starts from")
+      .As(Role::kResult);
+  f.AddPath("model.init", &N::model_init,
+            "safetensors file to start from, or \"zero\"; default: from the seed")
+      .OrWord("zero")
+      .Expecting("a path (a string) | \"zero\"")
+      .As(Role::kResult);
+  f.AddSection("", &N::workers, worker::WorkersSection());
+  f.AddSection("", &N::server, server::ServerSection());
+  f.AddSection("state", &N::state, state::StateSection());
+  return f;
+}
+
+std::vector<Field> AllFields(const std::vector<std::string>& data_sources) {
+  // In a table of both, the plan's keys are first, but for [data]: its source is.
+  Section<NodeConfig> node = NodeSection(data_sources);
+  Section<Config> all;
+  Section<Config> plan;
+  plan.AddSection("", &Config::run, PlanSection());
+  for (const Field& field : plan.fields()) {
+    if (field.in_file && !absl::StartsWith(field.key, "data.")) all.fields().push_back(field);
+  }
+  all.AddSection("", &Config::node, node);
+  for (const Field& field : plan.fields()) {
+    if (field.in_file && absl::StartsWith(field.key, "data.")) all.fields().push_back(field);
+  }
+  std::ranges::stable_sort(all.fields(), {}, [](const Field& field) { return TableOf(field.key); });
+  return std::move(all.fields());
+}
+
+std::vector<Rivals> AllRivals() {
+  return {{"cohort.size", "cohort.fraction"},
+          {"local.epochs", "local.steps"},
+          {"model.name", "model.layers"},
+          {"model.name", "model.torchscript"},
+          {"model.layers", "model.torchscript"}};
+}
+
+}  // namespace macaw::cli

@@ -1,0 +1,52 @@
+#include "plan/cohort.h"
+
+namespace macaw {
+
+using settings::AboveUpTo;
+using settings::AtLeast;
+using settings::Between;
+
+settings::Section<CohortConfig> CohortSection() {
+  using C = CohortConfig;
+  settings::Section<C> f;
+  f.Add("size", &C::size, "clients a round", AtLeast(1)).Hidden([](const C& cohort) {
+    return cohort.size == 0;
+  });
+  f.Add("fraction", &C::fraction, "… or a fraction of the population", AboveUpTo(0, 1))
+      .Hidden([](const C& cohort) { return cohort.fraction == 0; });
+  f.AddChoice("sampling", &C::sampling,
+              {"uniform", "proportional", "poisson", "sweep", "available"},
+              "distinct; with replacement by examples (needs uniform weights); each on its own; "
+              "everybody once before anybody again; distinct ones of those who are there");
+  f.AddChoice("weight", &C::weight,
+              {{"examples", WeightPolicy::kExamples},
+               {"uniform", WeightPolicy::kUniform},
+               {"tokens", WeightPolicy::kTokens}},
+              "a client's weight in the mean: its training examples, 1, or its tokens");
+  f.AddSeed("seed", &C::seed, "default: run.seed");
+  f.Add("straggler_fraction", &C::straggler_fraction,
+        "of the clients: too slow for their whole work in a round", Between(0, 1));
+  f.AddChoice("straggler_policy", &C::straggler_policy, {"partial", "drop"},
+              "what stragglers do: 1 to epochs-1 epochs (or steps), or nothing");
+  const auto by_availability = [](const C& cohort) { return cohort.sampling == "available"; };
+  const char* const available = "cohort.sampling = \"available\"";
+  f.Add("availability", &C::availability, "probability that a client is there in a round",
+        AboveUpTo(0, 1))
+      .Needs(by_availability, available);
+  f.Add("availability_swing", &C::availability_swing,
+        "part of it that follows the day, each client with a phase of its own", Between(0, 1))
+      .Needs(by_availability, available);
+  f.Add("availability_day", &C::availability_day, "rounds of a day", AtLeast(1))
+      .Needs(by_availability, available);
+  f.Add("over_selection", &C::over_selection,
+        "times cohort.size are asked, and the first cohort.size to report are kept", AtLeast(1));
+  const auto over = [](const C& cohort) { return cohort.over_selection > 1; };
+  f.Add("device_spread", &C::device_spread,
+        "of ln(seconds a row), between clients: who reports first", AtLeast(0))
+      .Needs(over, "cohort.over_selection > 1");
+  f.Add("round_spread", &C::round_spread, "of ln(seconds), between a client's rounds", AtLeast(0))
+      .Needs(over, "cohort.over_selection > 1");
+  return f;
+}
+
+}  // namespace macaw

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+
+#include "core/settings/section.h"
+
+namespace macaw {
+
+struct EvaluationConfig {
+  uint32_t every = 1;  // rounds; 0: only after the last one. The last round is always evaluated.
+  // Rows per task. It affects the result's bits, so it never depends on the workers.
+  uint32_t chunk = 1000;
+  bool central = true;   // the central test set
+  bool clients = false;  // every client's own test rows
+  // Which rows: the key `splits`. Without `test`, neither of the two above.
+  bool test = true;
+  bool train = false;  // every client's training rows, and the objective over all of them
+  friend bool operator==(const EvaluationConfig&, const EvaluationConfig&) = default;
+};
+
+// The keys of [evaluation].
+settings::Section<EvaluationConfig> EvaluationSection();
+
+}  // namespace macaw

@@ -1,0 +1,59 @@
+#include "plan/local.h"
+
+namespace macaw {
+
+using settings::Above;
+using settings::AtLeast;
+using settings::Below;
+using settings::Between;
+
+namespace {
+
+settings::Section<Schedule> ScheduleSection() {
+  settings::Section<Schedule> f;
+  f.AddChoice("kind", &Schedule::kind, {"constant", "step", "exponential", "cosine"},
+              "of the learning rate over rounds; lr_schedule = \"cosine\" works, too");
+  f.Add("gamma", &Schedule::gamma, "step, exponential: the factor", Above(0));
+  f.Add("every", &Schedule::every, "step: rounds between factors", AtLeast(1));
+  f.Add("rounds", &Schedule::rounds, "cosine: rounds down to the floor; 0: run.rounds", AtLeast(0));
+  f.Add("floor", &Schedule::floor, "cosine: the last factor", Between(0, 1));
+  f.Add("warmup_rounds", &Schedule::warmup_rounds, "rounds of linear warm-up", AtLeast(0));
+  return f;
+}
+
+}  // namespace
+
+settings::Section<LocalConfig> LocalSection() {
+  using L = LocalConfig;
+  settings::Section<L> f;
+  f.Add("epochs", &L::epochs, "passes over a client's rows", AtLeast(1)).Hidden([](const L& local) {
+    return local.steps > 0;
+  });
+  f.Add("steps", &L::steps, "… or exactly so many steps", AtLeast(1)).Hidden([](const L& local) {
+    return local.steps == 0;
+  });
+  f.Add("batch_size", &L::batch_size, "rows a step; 0: all of them", AtLeast(0));
+  f.AddChoice("optimizer", &L::optimizer, {"sgd", "adam", "adamw"},
+              "of the local steps; its state starts afresh each round");
+  f.Add("lr", &L::lr, "learning rate in round 1", Above(0));
+  f.Add("momentum", &L::momentum, "starts afresh each round", Below(0, 1));
+  f.Add("nesterov", &L::nesterov, "Nesterov's form of the momentum");
+  f.Add("beta1", &L::beta1, "adam, adamw: decay of the gradient's mean", Below(0, 1));
+  f.Add("beta2", &L::beta2, "adam, adamw: decay of the squared gradient's mean", Below(0, 1));
+  f.Add("epsilon", &L::epsilon, "adam, adamw: added to the root of the squared gradient's mean",
+        Above(0));
+  f.Add("weight_decay", &L::weight_decay,
+        "times the weights, added to the gradient; adamw: taken off the weights", AtLeast(0));
+  f.Add("clip_norm", &L::clip_norm, "largest norm of a gradient; 0: no limit", AtLeast(0));
+  f.AddChoice("clip", &L::clip, {"gradient", "corrected"},
+              "what clip_norm limits: before the algorithm's correction, or after it");
+  f.Add("class_weights", &L::class_weights, "of the loss, per class; default: 1", AtLeast(0));
+  f.Add("label_smoothing", &L::label_smoothing, "of the loss", Below(0, 1));
+  f.Add("drop_last", &L::drop_last, "leave out a last batch that is not full");
+  f.Add("shuffle", &L::shuffle, "false: batches in stored order");
+  f.AddChoice("trainer", &L::trainer, {"auto", "eager", "fused"}, "back end of the local steps");
+  f.AddSection("lr_schedule", &L::lr_schedule, ScheduleSection());
+  return f;
+}
+
+}  // namespace macaw

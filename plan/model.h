@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/settings/section.h"
+
+namespace macaw {
+
+struct ModelConfig {
+  std::string name;                  // a named model of models/spec.h, "layers" or "torchscript"
+  std::vector<std::string> layers;   // "conv 32 5 pad 2", ...: the model when name is "layers"
+  uint64_t seed = 0;                 // initial weights
+  std::vector<int64_t> input_shape;  // one example: {1, 28, 28} or {60}
+  // Outputs of a classifier; 1 for binary and regression; the size of the vocabulary for
+  // next-token. 0: as the data says.
+  int64_t classes = 0;
+  bool bias = true;  // false: the named model "logistic" without its bias
+  // How batch-norm statistics are treated. "mean": averaged over clients like parameters; "local":
+  // each client keeps its own; "server": they never change.
+  std::string buffers = "mean";
+  // For a scripted module (name "torchscript"): the hex digest of its file, which each worker
+  // compares with its own copy, and its tensors ("parameter fc.weight 10 784", "buffer ...").
+  std::string script_digest;
+  std::vector<std::string> tensors;
+  friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
+};
+
+// The keys of [model] that all nodes agree on.
+settings::Section<ModelConfig> ModelSection();
+
+}  // namespace macaw

@@ -1,0 +1,169 @@
+#include "plan/run_plan.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+
+namespace macaw {
+namespace {
+
+using settings::Above;
+using settings::AtLeast;
+using settings::Field;
+using settings::Role;
+using settings::Section;
+using settings::Setting;
+using settings::Value;
+
+const std::vector<std::pair<std::string, TaskKind>>& Tasks() {
+  static const auto* const tasks = new std::vector<std::pair<std::string, TaskKind>>{
+      {"auto", TaskKind::kAuto},
+      {"classification", TaskKind::kClassification},
+      {"binary", TaskKind::kBinary},
+      {"regression", TaskKind::kRegression},
+      {"next-token", TaskKind::kNextToken}};
+  return *tasks;
+}
+
+// The keys of [run] that all nodes agree on.
+void AddRun(Section<RunConfig>& f) {
+  using R = RunConfig;
+  f.Add("run.name", &R::name, "default: the file's name").As(Role::kLabel);
+  f.Add("run.rounds", &R::rounds, "how many rounds", AtLeast(1)).As(Role::kLength);
+  f.Add("run.clients", &R::clients,
+        "the population; filled in from the data where `macaw simulate` sees it", AtLeast(0))
+      .As(Role::kDerived);
+  f.Add("run.train_clients", &R::train_clients,
+        "clients with training rows, 0: all; filled in likewise", AtLeast(0))
+      .As(Role::kDerived);
+  f.Add("run.train_examples", &R::train_examples,
+        "training rows of the population; filled in likewise", AtLeast(0))
+      .As(Role::kDerived);
+  f.Add("run.train_tokens", &R::train_tokens,
+        "training tokens of the population, of sequences; filled in likewise", AtLeast(0))
+      .As(Role::kDerived);
+  f.AddSeed("run.seed", &R::seed, "of everything that has no seed of its own");
+  f.AddChoice("run.task", &R::task, Tasks(),
+              "loss and metrics; auto: next-token where rows are tokens, classification where "
+              "labels are classes, else regression");
+  f.AddChoice("run.dtype", &R::dtype, {{"float32", DType::kF32}, {"float64", DType::kF64}},
+              "what models and updates are computed in");
+  f.Add("run.contribution_bound", &R::contribution_bound,
+        "a client's update with a larger |value| is refused", Above(0));
+  // The file names shared libraries (`plugins`); nodes compare what is in them.
+  Field<R>& plugins = f.Add("run.plugins", &R::plugins, "name, version and digest of each");
+  plugins.As(Role::kDerived).in_file = false;
+}
+
+Section<RunConfig> MakePlanSection() {
+  using R = RunConfig;
+  Section<R> f;
+  AddRun(f);
+  f.AddSection("data", &R::transform, TransformSection());
+  f.AddSection("model", &R::model, ModelSection());
+  Section<AlgorithmConfig> algorithm;
+  algorithm.Add("name", &AlgorithmConfig::name,
+                "a name of `macaw algorithms`; parameters in [algorithm.NAME]");
+  f.AddSection("algorithm", &R::algorithm, algorithm);
+  f.AddSection("cohort", &R::cohort, CohortSection());
+  f.AddSection("local", &R::local, LocalSection());
+  f.AddSection("evaluation", &R::evaluation, EvaluationSection());
+  return f;
+}
+
+const Field<RunConfig>* Find(const std::string& key) {
+  static const auto* const by_key = [] {
+    auto* map = new std::map<std::string, const Field<RunConfig>*>;
+    for (const Field<RunConfig>& field : PlanSection().fields()) map->emplace(field.key, &field);
+    return map;
+  }();
+  const auto found = by_key->find(key);
+  return found == by_key->end() ? nullptr : found->second;
+}
+
+std::string PrefixOf(const AlgorithmConfig& algorithm) {
+  return absl::StrCat("algorithm.", algorithm.name, ".");
+}
+
+}  // namespace
+
+const Section<RunConfig>& PlanSection() {
+  static const auto* const section = new Section<RunConfig>(MakePlanSection());
+  return *section;
+}
+
+std::vector<Setting> SettingsOf(const RunConfig& plan) {
+  static const auto* const defaults = new RunConfig;
+  std::vector<Setting> settings;
+  for (const Field<RunConfig>& field : PlanSection().fields()) {
+    std::optional<Value> value = field.get(plan);
+    if (value.has_value() && value != field.get(*defaults))
+      settings.push_back({field.key, *std::move(value)});
+  }
+  for (const auto& [name, value] : plan.algorithm.parameters)
+    settings.push_back({PrefixOf(plan.algorithm) + name, ToValue(value)});
+  return settings;
+}
+
+absl::StatusOr<RunConfig> PlanOf(const std::vector<Setting>& settings) {
+  RunConfig plan;
+  std::vector<const Setting*> others;
+  for (const Setting& setting : settings) {
+    const Field<RunConfig>* const field = Find(setting.key);
+    if (field == nullptr) {
+      others.push_back(&setting);
+    } else if (!field->set(plan, setting.value)) {
+      return absl::InvalidArgumentError(absl::StrCat(setting.key, " must be ", field->expected,
+                                                     ", found ", Describe(setting.value)));
+    }
+  }
+  std::vector<std::string> unknown;
+  for (const Setting* const setting : others) {
+    absl::string_view name = setting->key;
+    const std::optional<ParameterValue> value = ToParameter(setting->value);
+    if (absl::ConsumePrefix(&name, PrefixOf(plan.algorithm)) && !name.empty() && value) {
+      plan.algorithm.parameters.insert_or_assign(std::string(name), *value);
+    } else {
+      unknown.push_back(setting->key);
+    }
+  }
+  if (unknown.empty()) return plan;
+  return absl::UnimplementedError(
+      absl::StrCat("the run sets what this release does not know: ", absl::StrJoin(unknown, ", ")));
+}
+
+std::map<std::string, std::string> Fingerprint(const RunConfig& plan) {
+  std::map<std::string, std::string> fingerprint;
+  for (const Field<RunConfig>& field : PlanSection().fields()) {
+    if (field.role != Role::kResult && field.role != Role::kDerived) continue;
+    const std::optional<Value> value = field.get(plan);
+    if (value.has_value() && field.Applies(plan)) fingerprint[field.key] = ToToml(*value);
+  }
+  for (const auto& [name, value] : plan.algorithm.parameters)
+    fingerprint[PrefixOf(plan.algorithm) + name] = ToToml(ToValue(value));
+  return fingerprint;
+}
+
+double TotalWeight(const RunConfig& plan) {
+  switch (plan.cohort.weight) {
+    case WeightPolicy::kUniform:
+      return static_cast<double>(TrainClients(plan));
+    case WeightPolicy::kTokens:
+      return static_cast<double>(plan.train_tokens);
+    case WeightPolicy::kExamples:
+      break;
+  }
+  return static_cast<double>(plan.train_examples);
+}
+
+std::string Name(TaskKind task) {
+  for (const auto& [name, kind] : Tasks()) {
+    if (kind == task) return name;
+  }
+  return "";
+}
+
+}  // namespace macaw

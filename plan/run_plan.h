@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/settings/section.h"
+#include "core/vector.h"
+#include "plan/algorithm.h"
+#include "plan/cohort.h"
+#include "plan/evaluation.h"
+#include "plan/local.h"
+#include "plan/model.h"
+#include "plan/task.h"
+#include "plan/transform.h"
+
+namespace macaw {
+
+// What all nodes of a run agree on. The server sends it to each worker, and its digest is part of
+// every checkpoint. It holds no path, no address and nothing else that belongs to a single node.
+struct RunConfig {
+  std::string name;
+  std::vector<std::string> plugins;  // "NAME VERSION DIGEST" of each; the same on all nodes
+  uint64_t seed = 0;                 // the default for sections without a seed of their own
+  uint32_t rounds = 1;
+  uint64_t clients = 0;         // the population; 0: not known before the workers register
+  uint64_t train_clients = 0;   // clients with training rows; 0: all
+  uint64_t train_examples = 0;  // over the population
+  uint64_t train_tokens = 0;    // the same in tokens, for sequences; 0: the data has none
+  DType dtype = DType::kF32;
+  TaskKind task = TaskKind::kAuto;
+  ModelConfig model;
+  TransformConfig transform;
+  LocalConfig local;
+  AlgorithmConfig algorithm;
+  CohortConfig cohort;
+  EvaluationConfig evaluation;
+  // M: a contribution with a larger |value| is refused (aggregation/channel.h).
+  double contribution_bound = 65536;
+  friend bool operator==(const RunConfig&, const RunConfig&) = default;
+};
+
+// Every key but the parameters of the algorithm, with its whole name ("local.lr").
+const settings::Section<RunConfig>& PlanSection();
+
+// The settings that are not at their defaults, the algorithm's parameters among them
+// ("algorithm.fedprox.mu"): what travels and what PlanOf reads back to the same plan.
+std::vector<settings::Setting> SettingsOf(const RunConfig& plan);
+
+// Errors: kInvalidArgument for a value out of its range; kUnimplemented for keys that this release
+// does not know. Both name the keys.
+absl::StatusOr<RunConfig> PlanOf(const std::vector<settings::Setting>& settings);
+
+// All that decides the bits of a result, as key → value. A run goes on only under an equal
+// fingerprint; its name and the number of its rounds may differ.
+std::map<std::string, std::string> Fingerprint(const RunConfig& plan);
+
+// N in the papers: the number of clients that can train. Clients that are held out or have no rows
+// do not count.
+inline uint64_t TrainClients(const RunConfig& plan) {
+  return plan.train_clients > 0 ? plan.train_clients : plan.clients;
+}
+
+// Σ w_i over the population, by the plan's weight policy.
+double TotalWeight(const RunConfig& plan);
+
+}  // namespace macaw

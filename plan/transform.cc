@@ -1,0 +1,51 @@
+#include "plan/transform.h"
+
+#include <algorithm>
+
+namespace macaw {
+
+using settings::Above;
+using settings::Array;
+using settings::AtLeast;
+using settings::Field;
+using settings::Value;
+
+namespace {
+
+// An empty list would be taken for one that is not given.
+void RequireNumbers(Field<TransformConfig>& field) {
+  field.expected += ", not empty ([0] and [1] change nothing)";
+  field.set = [set = field.set](TransformConfig& transform, const Value& value) {
+    const Array* array = value.As<Array>();
+    return array != nullptr && !array->empty() && set(transform, value);
+  };
+}
+
+}  // namespace
+
+bool TransformConfig::normalises() const {
+  const auto all = [](const std::vector<double>& values, double neutral) {
+    return std::ranges::all_of(values, [neutral](double x) { return x == neutral; });
+  };
+  return scale.value_or(1.0) != 1.0 || !all(mean, 0.0) || !all(std, 1.0);
+}
+
+settings::Section<TransformConfig> TransformSection() {
+  using T = TransformConfig;
+  settings::Section<T> f;
+  f.Add("client_noise", &T::client_noise,
+        "Gaussian noise on a client's own features, the same in training and evaluation: "
+        "level * (client + 1) / clients",
+        AtLeast(0));
+  f.Add("normalise.scale", &T::scale,
+        "x' = (x * scale - mean) / std; default: 1/255 for bytes, else 1");
+  RequireNumbers(f.Add("normalise.mean", &T::mean,
+                       "per channel, or one for all; default: the data's own, or 0"));
+  RequireNumbers(f.Add("normalise.std", &T::std,
+                       "per channel, or one for all; default: the data's own, or 1", Above(0)));
+  f.Add("augment.pad_crop", &T::pad_crop, "pad by so many zeros, crop back at random", AtLeast(0));
+  f.Add("augment.flip", &T::flip, "mirror left-right with probability 1/2");
+  return f;
+}
+
+}  // namespace macaw

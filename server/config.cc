@@ -1,0 +1,56 @@
+#include "server/config.h"
+
+#include "scheduler/plan.h"
+
+namespace macaw::server {
+
+using settings::Above;
+using settings::AtLeast;
+using settings::Role;
+using settings::Section;
+
+namespace {
+
+Section<StopRule> StopSection() {
+  Section<StopRule> f;
+  f.Add("metric", &StopRule::metric, "end early when this column of metrics.jsonl …");
+  f.Add("at_least", &StopRule::at_least, "… reaches this value");
+  f.Add("patience", &StopRule::patience, "… has not improved for so many evaluations", AtLeast(1))
+      .Hidden([](const StopRule& rule) { return rule.patience == 0; });
+  for (settings::Field<StopRule>& field : f.fields()) field.role = Role::kLength;
+  return f;
+}
+
+}  // namespace
+
+Section<ServerConfig> ServerSection() {
+  using C = ServerConfig;
+  Section<C> f;
+  f.AddPath("run.out", &C::out, "the run's folder; default: runs/<name> (-2, -3, … when taken)");
+  f.Add("run.checkpoint_every", &C::checkpoint_every, "rounds between checkpoints", AtLeast(1))
+      .As(Role::kCompute);
+  f.Add("run.client_records", &C::client_records,
+        "also write clients.jsonl, a row per client and round")
+      .As(Role::kCompute);
+  f.AddSection("run.stop", &C::stop, StopSection());
+  std::vector<std::string> policies;
+  for (const auto& [name, what] : scheduler::SchedulingPolicies()) policies.push_back(name);
+  f.AddChoice("scheduler.policy", &C::scheduling_policy, std::move(policies),
+              "which client trains where; moves time and never a result")
+      .As(Role::kCompute);
+  f.Add("server.listen", &C::listen, "host:port or unix:PATH; default: a private Unix socket")
+      .As(Role::kCompute);
+  f.AddChoice("server.durability", &C::durability, {"checkpoint", "commit"},
+              "what a crash of the server leaves: the newest checkpoint, or also every commit "
+              "accepted since; `macaw simulate` then starts it again")
+      .As(Role::kCompute);
+  f.Add("server.lease_timeout", &C::lease_timeout,
+        "seconds of silence after which work goes to others", Above(0))
+      .As(Role::kCompute);
+  f.Add("server.workers", &C::workers,
+        "rounds begin with so many; 0: workers.processes and workers.owners", AtLeast(0))
+      .As(Role::kCompute);
+  return f;
+}
+
+}  // namespace macaw::server

@@ -1,0 +1,176 @@
+// Every key of a configuration reaches everything that must know the keys. The tests walk over the
+// sections, so a new key is tested without a line here.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "cli/config/settings.h"
+#include "cli/config/suggest.h"
+#include "cli/config/writer.h"
+#include "tests/cli/config_test_util.h"
+#include "tests/support/other_value.h"
+
+namespace macaw::cli {
+namespace {
+
+using settings::OtherValue;
+using settings::Role;
+using ::testing::HasSubstr;
+
+Config Minimal() {
+  const absl::StatusOr<Config> config = Parse(kMinimal);
+  EXPECT_TRUE(config.ok()) << config.status();
+  return *config;
+}
+
+// A configuration in which `key` has an effect: it takes at most one other key of its table.
+Config WhereItApplies(const Field& key) {
+  Config config = Minimal();
+  const std::string table = key.key.substr(0, key.key.find('.'));
+  for (const Field& other : AllFields()) {
+    if (key.Applies(config)) break;
+    if (other.key == key.key || !other.key.starts_with(table)) continue;
+    for (const std::string& choice : other.choices) {
+      Config changed = config;
+      if (other.set(changed, Value{choice}) && key.Applies(changed)) return changed;
+    }
+    Config changed = config;
+    const std::optional<Value> value = OtherValue(other, changed);
+    if (value.has_value() && other.set(changed, *value) && key.Applies(changed)) return changed;
+  }
+  EXPECT_TRUE(key.Applies(config)) << key.key;
+  return config;
+}
+
+// As the reader does when a key is given: its rivals are forgotten.
+void ForgetRivals(Config& config, const std::string& key) {
+  for (const Field& field : AllFields()) {
+    for (const Rivals& rivals : AllRivals()) {
+      if ((rivals.first == key && rivals.second == field.key) ||
+          (rivals.second == key && rivals.first == field.key)) {
+        field.reset(config);
+      }
+    }
+  }
+}
+
+// Each key, a configuration, and the same with another value of the key.
+template <typename Test>
+void ForEveryKey(const Test& test) {
+  size_t keys = 0;
+  for (const Field& field : AllFields()) {
+    SCOPED_TRACE(field.key);
+    Config before = WhereItApplies(field);
+    ForgetRivals(before, field.key);
+    Config after = before;
+    const std::optional<Value> value = OtherValue(field, before);
+    ASSERT_TRUE(value.has_value()) << "no other value was found for a test";
+    ASSERT_TRUE(field.set(after, *value));
+    ForgetRivals(after, field.key);
+    test(field, before, after);
+    ++keys;
+  }
+  EXPECT_GT(keys, 100u);
+}
+
+TEST(EveryKey, IsExplainedWithItsDefaultAndItsRange) {
+  const std::string help = ConfigHelp(TestCatalogue().algorithms());
+  ForEveryKey([&](const Field& field, const Config&, const Config&) {
+    EXPECT_FALSE(field.help.empty());
+    const std::string name = field.key.substr(field.key.rfind('.') + 1);
+    EXPECT_THAT("\n" + help, HasSubstr(absl::StrCat("\n", name, " = ")));
+    EXPECT_THAT(help, HasSubstr(absl::StrCat("# ", field.help, " (", field.expected, ")")));
+  });
+}
+
+TEST(EveryKey, SurvivesTheEffectiveFile) {
+  ForEveryKey([](const Field& field, const Config&, const Config& after) {
+    if (field.hidden && field.hidden(after)) return;  // its rival is what counts
+    const auto document = ParseDocument(EffectiveToml(after), "effective.toml", "/elsewhere");
+    ASSERT_TRUE(document.ok()) << document.status();
+    const auto again = ReadNodeConfig(*document, {}, TestCatalogue());
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(field.get(*again), field.get(after));
+  });
+}
+
+TEST(EveryKey, OfANodeIsInTheFileThatItsWorkersRead) {
+  std::map<std::string, settings::Field<NodeConfig>> node;
+  const settings::Section<NodeConfig> section = NodeSection();
+  for (const auto& field : section.fields()) node.emplace(field.key, field);
+  ForEveryKey([&](const Field& field, const Config&, const Config& after) {
+    const auto document = ParseDocument(NodeToml(after.node), "node.toml", "/elsewhere");
+    ASSERT_TRUE(document.ok()) << document.status();
+    const auto there = Lookup(*document, {}, field.key);
+    ASSERT_TRUE(there.ok());
+    const auto found = node.find(field.key);
+    EXPECT_EQ(there->has_value(), found != node.end() && found->second.Shown(after.node));
+  });
+}
+
+TEST(EveryKey, WithASlipIsFound) {
+  std::vector<std::string> keys;
+  for (const Field& field : AllFields()) keys.push_back(field.key);
+  ForEveryKey([&](const Field& field, const Config&, const Config&) {
+    EXPECT_EQ(NearestKey(field.key + "q", keys), field.key);
+  });
+}
+
+TEST(EveryKey, ThatARunKeepsIsRefusedToAResume) {
+  ForEveryKey([](const Field& field, const Config&, const Config&) {
+    const bool may_change = field.role == Role::kCompute || field.role == Role::kLength;
+    EXPECT_EQ(IsKeptByAResume(field.key), !may_change);
+    EXPECT_EQ(OnlyComputes(field.key), field.role == Role::kCompute);
+  });
+}
+
+TEST(EveryKey, ThatDecidesAResultIsASettingOfTheSummary) {
+  ForEveryKey([](const Field& field, const Config& before, const Config& after) {
+    const algorithms::Registry& registry = sdk::Catalogue::Builtins().algorithms();
+    const bool shown = field.role == Role::kResult || field.role == Role::kLength;
+    const bool elsewhere = field.key == "run.seed" || field.key == "algorithm.name" ||
+                           (field.hidden && field.hidden(after));
+    if (shown && !elsewhere) {
+      EXPECT_NE(SettingsJson(after, registry), SettingsJson(before, registry));
+    } else if (!shown) {
+      EXPECT_EQ(SettingsJson(after, registry), SettingsJson(before, registry));
+    }
+  });
+}
+
+TEST(EveryKey, OfThePlanTravelsAndCountsInTheFingerprintIfItDecidesBits) {
+  for (const settings::Field<RunConfig>& field : PlanSection().fields()) {
+    SCOPED_TRACE(field.key);
+    const Config before = WhereItApplies([&] {
+      for (const Field& whole : AllFields()) {
+        if (whole.key == field.key) return whole;
+      }
+      return Field{};  // not of a file: applies everywhere
+    }());
+    RunConfig plan = before.run;
+    const std::optional<Value> value = OtherValue(field, plan);
+    ASSERT_TRUE(value.has_value());
+    ASSERT_TRUE(field.set(plan, *value));
+    const absl::StatusOr<RunConfig> there = PlanOf(SettingsOf(plan));
+    ASSERT_TRUE(there.ok()) << there.status();
+    EXPECT_EQ(*there, plan);
+    const bool decides = field.role == Role::kResult || field.role == Role::kDerived;
+    EXPECT_EQ(Fingerprint(plan) != Fingerprint(before.run), decides);
+  }
+}
+
+TEST(PlanOf, RefusesWhatItDoesNotKnowByName) {
+  std::vector<settings::Setting> settings = SettingsOf(Minimal().run);
+  settings.push_back({"local.sharpness", Value{0.5}});
+  settings.push_back({"algorithm.fedprox.mu", Value{0.5}});  // of another algorithm
+  const absl::Status unknown = PlanOf(settings).status();
+  EXPECT_TRUE(absl::IsUnimplemented(unknown));
+  EXPECT_THAT(unknown.message(), HasSubstr("local.sharpness, algorithm.fedprox.mu"));
+  const absl::Status wrong = PlanOf({{"local.lr", Value{-1.0}}}).status();
+  EXPECT_EQ(wrong.message(), "local.lr must be a number > 0, found -1.0");
+}
+
+}  // namespace
+}  // namespace macaw::cli

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/settings/section.h"
+
+namespace macaw::settings {
+
+// A value that `field` takes and that `section` does not have; nothing if none was found. So a test
+// can walk over every key, one that is added later, too.
+template <typename S>
+std::optional<Value> OtherValue(const Field<S>& field, const S& section) {
+  std::vector<Value> candidates;
+  for (const std::string& choice : field.choices) {
+    candidates.push_back(Value{choice});
+    candidates.push_back(Value{Array{Value{choice}}});
+  }
+  for (const int64_t integer : {3, 1, 0}) {
+    candidates.push_back(Value{integer});
+    candidates.push_back(Value{Array{Value{integer}}});
+  }
+  for (const double real : {0.375, 2.5}) {
+    candidates.push_back(Value{real});
+    candidates.push_back(Value{Array{Value{real}}});
+  }
+  for (const bool flag : {true, false}) candidates.push_back(Value{flag});
+  candidates.push_back(Value{std::string("/a/word")});
+  candidates.push_back(Value{Array{Value{std::string("/a/word")}}});
+  for (const Value& candidate : candidates) {
+    S changed = section;
+    if (!field.set(changed, candidate)) continue;
+    const std::optional<Value> now = field.get(changed);
+    if (now.has_value() && now != field.get(section)) return candidate;
+  }
+  return std::nullopt;
+}
+
+}  // namespace macaw::settings

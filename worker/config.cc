@@ -1,0 +1,48 @@
+#include "worker/config.h"
+
+namespace macaw::worker {
+
+using settings::AtLeast;
+using settings::Between;
+using settings::Role;
+using settings::Section;
+
+namespace {
+
+Section<EmulationConfig> EmulationSection() {
+  using E = EmulationConfig;
+  Section<E> f;
+  f.Add("workers.slowdown", &E::slowdown,
+        "emulation: slot i of the run takes so many times as long", AtLeast(1));
+  f.AddChoice("emulation.environment", &E::environment, {"none", "ratio", "cos"},
+              "uneven hardware as FedML Parrot emulates it: by slot, or by slot and round");
+  f.Add("emulation.ratio", &E::ratio, "how uneven", AtLeast(0));
+  f.Add("emulation.pause_probability", &E::pause_probability,
+        "of a client's turn to be longer by emulation.pause_seconds", Between(0, 1));
+  f.Add("emulation.pause_seconds", &E::pause_seconds, "seconds", AtLeast(0));
+  f.Add("emulation.seed", &E::seed, "of the pauses");
+  return f;
+}
+
+}  // namespace
+
+Section<WorkersConfig> WorkersSection() {
+  using W = WorkersConfig;
+  Section<W> f;
+  f.Add("workers.processes", &W::processes, "worker processes", AtLeast(1));
+  f.Add("workers.owners", &W::owners,
+        "so many of the first clients have a process each, and a folder with only their own rows: "
+        "a rehearsal of a deployment",
+        Between(0, 10000));
+  f.Add("workers.slots", &W::slots, "clients at a time in each; 0: the cores, shared out",
+        Between(0, 4096));
+  f.AddChoice("workers.instruction_set", &W::instruction_set,
+              {"auto", "portable", "sse4", "avx2", "avx512", "neon"},
+              "of the fused kernels; auto: the processor's best. It decides the last bits, so all "
+              "workers of a run need the same");
+  f.AddSection("", &W::emulation, EmulationSection());
+  for (settings::Field<W>& field : f.fields()) field.role = Role::kCompute;
+  return f;
+}
+
+}  // namespace macaw::worker

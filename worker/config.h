@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/settings/section.h"
+#include "worker/emulation.h"
+
+namespace macaw::worker {
+
+// The worker processes of a host.
+struct WorkersConfig {
+  uint32_t processes = 1;
+  uint32_t owners = 0;  // the first clients each get a process and a folder of their own
+  uint32_t slots = 0;   // per process; 0: the machine's cores, divided
+  std::string instruction_set = "auto";  // of the fused kernels (training/fused/isa.h)
+  EmulationConfig emulation;
+};
+
+// The keys of [workers] and [emulation], with whole names.
+settings::Section<WorkersConfig> WorkersSection();
+
+}  // namespace macaw::worker
