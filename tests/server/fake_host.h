@@ -23,6 +23,7 @@ inline constexpr uint64_t kCohort = 12;
 
 inline RunConfig TestRun(uint32_t rounds) {
   RunConfig run;
+  run.task = TaskKind::kClassification;
   run.rounds = rounds;
   run.model.input_shape = {2};
   run.model.classes = 2;

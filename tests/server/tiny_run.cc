@@ -27,6 +27,7 @@ algorithms::Setup TinySetup() {
 
 RunConfig TinyRun(uint32_t rounds) {
   RunConfig run;
+  run.task = TaskKind::kClassification;
   run.name = "tiny";
   run.rounds = rounds;
   run.clients = kClients;

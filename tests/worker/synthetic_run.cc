@@ -19,6 +19,7 @@ RunConfig SyntheticRun(const data::Dataset& dataset, uint32_t rounds) {
   const data::DatasetInfo& info = dataset.info();
   RunConfig run;
   run.name = "worker test";
+  run.task = TaskKind::kClassification;
   run.seed = 5;
   run.rounds = rounds;
   run.clients = info.clients;
