@@ -28,6 +28,9 @@ struct ChannelSpec {
   Reduction reduction = Reduction::kWeightedMean;
   double bound = 65536;  // M: a client with a larger |value| is refused completely
   double divisor = 1;    // kFixedSum
+  // Of a round, in which clients send it; empty: in all. A sum does not look at it: who makes the
+  // sum of a phase chooses the channels of that phase.
+  std::vector<Phase> phases = {};
 };
 
 // One client's result. The views must live until Add returns. `values[c]` belongs to channel c.

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@ namespace macaw::aggregation {
 
 // The combined result of the cohort on one channel.
 struct AggregatedChannel {
+  std::string name;    // ChannelSpec::name
   FlatVector value;    // empty for kCollect, and for mean channels without contributions
   double weight = 0;   // Σ m·w (kWeightedMean) or Σ m (others)
   double max_abs = 0;  // largest |v| seen, for headroom warnings

@@ -99,6 +99,7 @@ absl::StatusOr<Aggregate> ExactSum::Report() && {
     const Grid& grid = s.plan->grids[c];
     State::Channel& channel = s.channels[c];
     AggregatedChannel& result = aggregate.channels.emplace_back();
+    result.name = spec.name;
     result.max_abs = channel.max_abs;
     const bool weighted = spec.reduction == Reduction::kWeightedMean;
     result.weight = weighted ? s.plan->FromUnits(s.weight) : static_cast<double>(s.multiplicity);

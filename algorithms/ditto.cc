@@ -29,7 +29,7 @@ class DittoClient final : public DeltaClient {
                                         Workspace& workspace) const override {
     MACAW_ASSIGN_OR_RETURN(ClientResult result,
                            DeltaClient::Conclude(context, outcomes, workspace));
-    result.state = {outcomes[1].end};
+    result.state = {{"personal", outcomes[1].end}};
     return result;
   }
 
@@ -40,7 +40,7 @@ class DittoClient final : public DeltaClient {
 
  private:
   static ConstVectorView PersonalModel(const ClientContext& context) {
-    return context.first_turn ? context.model() : context.state[0];
+    return context.first_turn ? context.model() : context.State("personal");
   }
 
   const double lambda_;

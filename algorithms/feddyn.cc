@@ -28,17 +28,18 @@ class FedDynClient final : public DeltaClient {
                                         Workspace& workspace) const override {
     const VectorView delta = Delta(context, outcomes[0].end, workspace);  // θ_k − x
     const VectorView gradient = workspace.Vector(layout_);
-    Copy(context.state[0], gradient);
+    Copy(context.State("gradient"), gradient);
     Axpy(-Alpha(context), delta, gradient);  // g_k⁺ = g_k − α(θ_k − x)
     ZeroBuffers(gradient);                   // statistics have no gradient
-    return ClientResult{.up = {delta}, .state = {gradient}};
+    return ClientResult{.up = {{"delta", delta}}, .state = {{"gradient", gradient}}};
   }
 
  protected:
   training::Stage LocalWork(const ClientContext& context, Workspace& workspace) const override {
     training::Stage stage = DeltaClient::LocalWork(context, workspace);
     // Its gradient: g − g_k + α(θ − x).
-    stage.correction = {.mu = Alpha(context), .v = {{.point = context.state[0], .factor = -1}}};
+    stage.correction = {.mu = Alpha(context),
+                        .v = {{.point = context.State("gradient"), .factor = -1}}};
     return stage;
   }
 
@@ -65,11 +66,11 @@ class FedDynServer final : public MeanDeltaServer {
 
   ConstVectorView Result() const override { return mean_ ? ConstVectorView(*mean_) : Model(); }
 
-  absl::StatusOr<AfterApply> Apply(Round round, Phase phase,
+  absl::StatusOr<AfterApply> Apply(const ServerContext& context,
                                    aggregation::Aggregate aggregate) override {
     // |S|/N: h sums over the cohort but divides by the population.
-    share_ = aggregate.channels.at(0).weight / clients_;
-    return MeanDeltaServer::Apply(round, phase, std::move(aggregate));
+    share_ = ChannelOf(aggregate, "delta").weight / clients_;
+    return MeanDeltaServer::Apply(context, std::move(aggregate));
   }
 
  protected:

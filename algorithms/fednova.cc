@@ -33,7 +33,7 @@ class FedNovaClient final : public DeltaClient {
     if (outcome.steps > 0) ScaleParameters(1 / outcome.a_norm1, delta);
     const VectorView tau = workspace.Vector(number_);
     tau.As<double>()[0] = count_steps_ ? static_cast<double>(outcome.steps) : outcome.a_norm1;
-    return ClientResult{.up = {delta, tau}, .state = {}};
+    return ClientResult{.up = {{"direction", delta}, {"tau", tau}}};
   }
 
  protected:
@@ -51,13 +51,14 @@ class FedNovaClient final : public DeltaClient {
 
 class FedNovaServer final : public MeanDeltaServer {
  public:
-  using MeanDeltaServer::MeanDeltaServer;
+  FedNovaServer(const Setup& setup, FlatVector model)
+      : MeanDeltaServer(setup, std::move(model), "direction") {}
 
-  absl::StatusOr<AfterApply> Apply(Round round, Phase phase,
+  absl::StatusOr<AfterApply> Apply(const ServerContext& context,
                                    aggregation::Aggregate aggregate) override {
-    const FlatVector& tau = aggregate.channels.at(1).value;
+    const FlatVector& tau = ChannelOf(aggregate, "tau").value;
     tau_eff_ = tau.empty() ? 0 : tau.As<double>()[0];
-    return MeanDeltaServer::Apply(round, phase, std::move(aggregate));
+    return MeanDeltaServer::Apply(context, std::move(aggregate));
   }
 
  protected:

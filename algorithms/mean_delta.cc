@@ -120,27 +120,27 @@ VectorView DeltaClient::Delta(const ClientContext& context, ConstVectorView end,
 absl::StatusOr<ClientResult> DeltaClient::Conclude(const ClientContext& context,
                                                    std::span<const training::StageOutcome> outcomes,
                                                    Workspace& workspace) const {
-  return ClientResult{.up = {Delta(context, outcomes[0].end, workspace)}, .state = {}};
+  return ClientResult{.up = {{"delta", Delta(context, outcomes[0].end, workspace)}}};
 }
 
-MeanDeltaServer::MeanDeltaServer(const Setup& setup, FlatVector model)
-    : rate_(setup),
+MeanDeltaServer::MeanDeltaServer(const Setup& setup, FlatVector model, std::string mean)
+    : mean_(std::move(mean)),
+      rate_(setup),
       planned_(PlannedWeight(setup)),
       layout_(setup.layout),
       model_(kept_.Vector("model", std::move(model))) {}
 
-absl::StatusOr<AfterApply> MeanDeltaServer::Apply(Round round, Phase,
+absl::StatusOr<AfterApply> MeanDeltaServer::Apply(const ServerContext& context,
                                                   aggregation::Aggregate aggregate) {
-  if (aggregate.channels.empty())
-    return absl::InvalidArgumentError("the aggregate has no channel 'delta'");
-  FlatVector& mean_delta = aggregate.channels[0].value;
+  aggregation::AggregatedChannel& channel = ChannelOf(aggregate, mean_);
+  FlatVector& mean_delta = channel.value;
   if (mean_delta.empty()) {
     if (planned_ == 0) return AfterApply::kRoundDone;  // the mean of no clients: the model stays
     mean_delta = FlatVector(layout_);                  // Σ/(q·W) of no clients
   } else if (planned_ > 0) {
-    ScaleParameters(aggregate.channels[0].weight / planned_, mean_delta.view());
+    ScaleParameters(channel.weight / planned_, mean_delta.view());
   }
-  MACAW_RETURN_IF_ERROR(Move(round, mean_delta));
+  MACAW_RETURN_IF_ERROR(Move(context.round, mean_delta));
   return AfterApply::kRoundDone;
 }
 

@@ -74,14 +74,16 @@ class DeltaClient : public ClientAlgorithm {
   const double update_clip_;  // 0: no clipping
 };
 
-// Owns x and does x ← x + Step(Δ̄) once per round. Buffers (batch-norm statistics) change by the
+// Owns x and does x ← x + Step(Δ̄) once per round, with Δ̄ the cohort's result on the channel `mean`. Buffers (batch-norm statistics) change by the
 // plain mean of the clients' changes, whatever Step does with parameters. One thread.
 class MeanDeltaServer : public ServerAlgorithm {
  public:
-  MeanDeltaServer(const Setup& setup, FlatVector model);
+  MeanDeltaServer(const Setup& setup, FlatVector model, std::string mean = "delta");
 
-  std::vector<ConstVectorView> Configure(Round, Phase) const override { return {Model()}; }
-  absl::StatusOr<AfterApply> Apply(Round round, Phase phase,
+  absl::StatusOr<Broadcast> Configure(const ServerContext&) const override {
+    return Broadcast{{"model", Model()}};
+  }
+  absl::StatusOr<AfterApply> Apply(const ServerContext& context,
                                    aggregation::Aggregate aggregate) override;
   ConstVectorView Model() const final { return model_; }
   ServerState Save() const final { return kept_.Save(); }
@@ -98,6 +100,7 @@ class MeanDeltaServer : public ServerAlgorithm {
   KeptState kept_;  // a rule adds what it keeps besides the model
 
  private:
+  const std::string mean_;  // channel
   const ServerRate rate_;
   const double planned_;  // the expected weight of the cohort, if the mean divides by it; else 0
   const LayoutPtr layout_;

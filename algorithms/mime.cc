@@ -21,7 +21,7 @@
 namespace macaw::algorithms {
 namespace {
 
-constexpr Phase kGradients{0};
+constexpr Phase kGradients{0}, kSteps{1};  // of Mime; MimeLite has one phase
 
 // U and V of the base optimizer: how a direction becomes a step, and how s is updated by c.
 struct Base {
@@ -35,7 +35,7 @@ struct Base {
                                  : Kind::kAdam,
             setup.Get<double>("beta1"), setup.Get<double>("beta2"), setup.Get<double>("epsilon")};
   }
-  // The names of the vectors in s, in the order in which they are broadcast.
+  // The names of the vectors in s.
   std::vector<std::string> Moments() const {
     if (!tracks()) return {};
     return kind == Kind::kMomentum ? std::vector<std::string>{"m"}
@@ -90,10 +90,10 @@ class MimeClient final : public DeltaClient {
                                         std::span<const training::StageOutcome> outcomes,
                                         Workspace& workspace) const override {
     if (!kLite && context.phase == kGradients)
-      return ClientResult{.up = {outcomes[0].end}, .state = {}};
+      return ClientResult{.up = {{"gradient", outcomes[0].end}}};
     MACAW_ASSIGN_OR_RETURN(ClientResult result,
                            DeltaClient::Conclude(context, outcomes, workspace));
-    if (kLite && base_.tracks()) result.up.push_back(outcomes[1].end);
+    if (kLite && base_.tracks()) result.up.push_back({"gradient", outcomes[1].end});
     return result;
   }
 
@@ -101,13 +101,15 @@ class MimeClient final : public DeltaClient {
   training::Stage LocalWork(const ClientContext& context, Workspace& workspace) const override {
     training::Stage stage = DeltaClient::LocalWork(context, workspace);
     const double decay = std::exchange(stage.local.weight_decay, 0.0);
+    const ConstVectorView x = context.model();
+    const ConstVectorView c = kLite ? ConstVectorView() : context.Down("mean_gradient");
+    std::vector<ConstVectorView> s;
+    for (const std::string& name : base_.Moments()) s.push_back(context.Down(name));
     training::Hooks hooks;
-    hooks.correct = [this, decay, down = context.broadcast,
-                     s = context.broadcast.subspan(kLite ? 1 : 2)](ConstVectorView y, VectorView g,
-                                                                   training::StepGradients& batch) {
+    hooks.correct = [this, decay, x, c, s = std::move(s)](ConstVectorView y, VectorView g,
+                                                          training::StepGradients& batch) {
       if (decay != 0) Axpy(decay, y, g);
       if constexpr (!kLite) {  // g(y; ζ) − g(x; ζ) + c, both of one batch ζ
-        const ConstVectorView x = down[0], c = down[1];
         Subtract(g, batch.GradientAt(x), g);
         if (decay != 0) Axpy(-decay, x, g);
         Add(c, g);
@@ -135,23 +137,25 @@ class MimeServer final : public MeanDeltaServer {
       moments_.push_back(kept_.Vector(name, FlatVector(setup.layout)));
   }
 
-  std::vector<ConstVectorView> Configure(Round, Phase) const override {
-    std::vector<ConstVectorView> down = {Model()};
-    if (!kLite) down.push_back(gradient_.view());
-    down.insert(down.end(), moments_.begin(), moments_.end());
+  absl::StatusOr<Broadcast> Configure(const ServerContext&) const override {
+    Broadcast down = {{"model", Model()}};
+    if (!kLite) down.push_back({"mean_gradient", gradient_.view()});
+    const std::vector<std::string> names = base_.Moments();
+    for (size_t i = 0; i < names.size(); ++i) down.push_back({names[i], moments_[i]});
     return down;
   }
 
-  absl::StatusOr<AfterApply> Apply(Round round, Phase phase,
+  absl::StatusOr<AfterApply> Apply(const ServerContext& context,
                                    aggregation::Aggregate aggregate) override {
-    FlatVector& mean = aggregate.channels.at(0).value;
-    if (mean.empty()) return AfterApply::kRoundDone;  // no client contributed: the model stays
-    if (!kLite && phase == kGradients) {
-      TakeGradient(std::move(mean));
+    const bool gradients = !kLite && context.phase == kGradients;
+    if (ChannelOf(aggregate, gradients ? "gradient" : "delta").value.empty())
+      return AfterApply::kRoundDone;  // no client contributed: the model stays
+    if (gradients) {
+      TakeGradient(std::move(ChannelOf(aggregate, "gradient").value));
       return AfterApply::kNextPhase;
     }
-    if (kLite && base_.tracks()) TakeGradient(std::move(aggregate.channels.at(1).value));
-    MACAW_RETURN_IF_ERROR(MeanDeltaServer::Apply(round, phase, std::move(aggregate)).status());
+    if (kLite && base_.tracks()) TakeGradient(std::move(ChannelOf(aggregate, "gradient").value));
+    MACAW_RETURN_IF_ERROR(MeanDeltaServer::Apply(context, std::move(aggregate)).status());
     base_.Track(gradient_.view(), moments_);  // s ← V(c, s)
     return AfterApply::kRoundDone;
   }
@@ -173,14 +177,18 @@ template <bool kLite>
 Schema MimeSchema(const Setup& setup) {
   const Base base = Base::Of(setup);
   Schema schema = MeanDeltaSchema(setup);
-  if (!kLite) {
-    schema.up[0].name = "gradient_then_delta";
-    schema.down.push_back({"mean_gradient", setup.layout});
-  } else if (base.tracks()) {
+  const std::vector<Phase> steps = kLite ? std::vector<Phase>() : std::vector<Phase>{kSteps};
+  if (!kLite || base.tracks()) {
     schema.up.push_back(schema.up[0]);
     schema.up[1].name = "gradient";
   }
-  for (const std::string& name : base.Moments()) schema.down.push_back({name, setup.layout});
+  if (!kLite) {
+    schema.up[0].phases = steps;
+    schema.up[1].phases = {kGradients};
+    schema.down.push_back({"mean_gradient", setup.layout, steps});
+  }
+  // s is sent where it is used.
+  for (const std::string& name : base.Moments()) schema.down.push_back({name, setup.layout, steps});
   return schema;
 }
 

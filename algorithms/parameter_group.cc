@@ -116,7 +116,7 @@ ConstVectorView LocalGroupClient::Personal(const ClientContext& context,
   if (context.first_turn) return context.model();
   const VectorView personal = workspace.Vector(layout_);
   Copy(context.model(), personal);
-  group_.Insert(context.state[0], personal);
+  group_.Insert(context.State("group"), personal);
   return personal;
 }
 
@@ -139,7 +139,8 @@ absl::StatusOr<ClientResult> LocalGroupClient::Conclude(
   const VectorView broadcast_group = workspace.Vector(group_.layout());
   group_.Extract(context.model(), broadcast_group);
   group_.Insert(broadcast_group, shared);
-  return ClientResult{.up = {Delta(context, shared, workspace)}, .state = {own}};
+  return ClientResult{.up = {{"delta", Delta(context, shared, workspace)}},
+                      .state = {{"group", own}}};
 }
 
 Schema LocalGroupSchema(const Setup& setup, const ParameterGroup& group) {

@@ -40,7 +40,7 @@ class QFedAvgClient final : public DeltaClient {
     const VectorView h = workspace.Vector(number_);
     h.As<double>()[0] = q_ * std::pow(f, q_ - 1) * l * SquaredNorm(delta) + std::pow(f, q_);
     ScaleParameters(std::pow(f, q_), delta);
-    return ClientResult{.up = {delta, h}, .state = {}};
+    return ClientResult{.up = {{"delta", delta}, {"h", h}}};
   }
 
  private:
@@ -52,11 +52,11 @@ class QFedAvgServer final : public MeanDeltaServer {
  public:
   using MeanDeltaServer::MeanDeltaServer;
 
-  absl::StatusOr<AfterApply> Apply(Round round, Phase phase,
+  absl::StatusOr<AfterApply> Apply(const ServerContext& context,
                                    aggregation::Aggregate aggregate) override {
-    const FlatVector& h = aggregate.channels.at(1).value;
+    const FlatVector& h = ChannelOf(aggregate, "h").value;
     h_ = h.empty() ? 1 : h.As<double>()[0];
-    return MeanDeltaServer::Apply(round, phase, std::move(aggregate));
+    return MeanDeltaServer::Apply(context, std::move(aggregate));
   }
 
  protected:

@@ -24,11 +24,12 @@ class RobustServer : public MeanDeltaServer {
  public:
   using MeanDeltaServer::MeanDeltaServer;
 
-  absl::StatusOr<AfterApply> Apply(Round round, Phase, aggregation::Aggregate aggregate) override {
-    const Updates& updates = aggregate.channels.at(0).collected;
+  absl::StatusOr<AfterApply> Apply(const ServerContext& context,
+                                   aggregation::Aggregate aggregate) override {
+    const Updates& updates = ChannelOf(aggregate, "delta").collected;
     const FlatVector delta = updates.empty() ? FlatVector() : Combine(updates);
     if (delta.empty()) return AfterApply::kRoundDone;
-    if (absl::Status status = Move(round, delta); !status.ok()) return status;
+    if (absl::Status status = Move(context.round, delta); !status.ok()) return status;
     return AfterApply::kRoundDone;
   }
 

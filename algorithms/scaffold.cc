@@ -21,7 +21,7 @@ class ScaffoldClient final : public DeltaClient {
   absl::StatusOr<training::LocalPlan> Prepare(const ClientContext& context,
                                               Workspace& workspace) const override {
     training::Stage steps = LocalWork(context, workspace);
-    const ConstVectorView c = context.broadcast[1], c_i = context.state[0];
+    const ConstVectorView c = context.Down("control"), c_i = context.State("control");
     // local step: y ← y − η(g − c_i + c)
     steps.correction.v = {{.point = c}, {.point = c_i, .factor = -1}};
     training::LocalPlan plan{{steps}};
@@ -36,23 +36,25 @@ class ScaffoldClient final : public DeltaClient {
                                         std::span<const training::StageOutcome> outcomes,
                                         Workspace& workspace) const override {
     const VectorView delta = Delta(context, outcomes[0].end, workspace);
+    const ConstVectorView c = context.Down("control"), c_i = context.State("control");
     const VectorView control = workspace.Vector(layout_);  // c_i⁺, by the paper's options
     if (option_one_) {
       Copy(outcomes[1].end, control);  // (i): ∇f_i(x)
     } else if (outcomes[0].steps == 0) {
-      Copy(context.state[0], control);
+      Copy(c_i, control);
     } else {  // (ii): c_i − c + (x − y_i)/(K_i·η), with the K_i·η of the steps taken
       const training::StageOutcome& steps = outcomes[0];
       // With momentum each gradient moves the model by more than one step: K_i becomes ‖a‖₁
       // (FedNova).
       const double travelled = steps.rate_sum * (steps.a_norm1 / static_cast<double>(steps.steps));
-      Subtract(context.state[0], context.broadcast[1], control);
+      Subtract(c_i, c, control);
       Axpy(-1 / travelled, delta, control);
     }
     ZeroBuffers(control);  // statistics have no gradient
     const VectorView change = workspace.Vector(layout_);
-    Subtract(control, context.state[0], change);
-    return ClientResult{.up = {delta, change}, .state = {control}};
+    Subtract(control, c_i, change);
+    return ClientResult{.up = {{"delta", delta}, {"control_change", change}},
+                        .state = {{"control", control}}};
   }
 
  private:
@@ -66,14 +68,14 @@ class ScaffoldServer final : public MeanDeltaServer {
         total_weight_(setup.Get<bool>("weighted") ? setup.total_weight : 0),
         control_(kept_.Vector("control", FlatVector(setup.layout))) {}
 
-  std::vector<ConstVectorView> Configure(Round, Phase) const override {
-    return {Model(), control_};
+  absl::StatusOr<Broadcast> Configure(const ServerContext&) const override {
+    return Broadcast{{"model", Model()}, {"control", control_}};
   }
 
-  absl::StatusOr<AfterApply> Apply(Round round, Phase phase,
+  absl::StatusOr<AfterApply> Apply(const ServerContext& context,
                                    aggregation::Aggregate aggregate) override {
-    const aggregation::AggregatedChannel change = std::move(aggregate.channels.at(1));
-    MACAW_RETURN_IF_ERROR(MeanDeltaServer::Apply(round, phase, std::move(aggregate)).status());
+    const aggregation::AggregatedChannel change = std::move(ChannelOf(aggregate, "control_change"));
+    MACAW_RETURN_IF_ERROR(MeanDeltaServer::Apply(context, std::move(aggregate)).status());
     // The server's control: c += ΣΔc_i/N; if weighted, c += Σ p_i Δc_i over the cohort, with p_i
     // relative to all clients.
     if (total_weight_ == 0) {

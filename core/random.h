@@ -24,9 +24,11 @@ enum class Purpose : uint32_t {
   kTest = 10,
   kNoise = 11,
   kAvailability = 12,
-  kDuration = 13,   // of emulated devices
-  kPause = 14,      // of emulated devices
-  kPlacement = 15,  // decides placement only, never a result
+  kDuration = 13,    // of emulated devices
+  kPause = 14,       // of emulated devices
+  kPlacement = 15,   // decides placement only, never a result
+  kClientRule = 16,  // an algorithm's own, on a client; `extra` is what it calls its purpose
+  kServerRule = 17,  // likewise, on the server
 };
 
 // Everything that a random number may depend on. Equal keys give equal streams on every machine.

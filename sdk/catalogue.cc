@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "algorithms/api/guard.h"
 #include "core/status.h"
-#include "sdk/guard.h"
 
 namespace macaw::sdk {
 namespace {
@@ -39,8 +39,8 @@ absl::Status Catalogue::AddAlgorithm(algorithms::Description description) {
     return absl::InvalidArgumentError(
         absl::StrCat("the algorithm \"", description.name, "\" needs schema, server and client"));
   }
-  return algorithms_.Add(loading_.empty() ? std::move(description)
-                                          : Guard(std::move(description), loading_));
+  description.plugin = loading_;
+  return algorithms_.Add(std::move(description));
 }
 
 absl::Status Catalogue::AddModel(ModelSource model) {
@@ -51,9 +51,9 @@ absl::Status Catalogue::AddModel(ModelSource model) {
   if (!model.layers || model.name == "layers" || models_.contains(model.name)) {
     return Taken("model", model.name);
   }
-  model.layers = [inner = std::move(model.layers), plugin = loading_](
+  model.layers = [inner = std::move(model.layers), whose = Whose()](
                      const std::vector<int64_t>& input_shape, int64_t outputs) {
-    return Caught(plugin, [&] { return inner(input_shape, outputs); });
+    return algorithms::Caught(whose, [&] { return inner(input_shape, outputs); });
   };
   models_.emplace(model.name, std::move(model));
   return absl::OkStatus();
@@ -65,9 +65,9 @@ absl::Status Catalogue::AddDataSource(DataSource source) {
     if (choice.name == source.name) return Taken("data source", source.name);
   }
   if (!source.open || sources_.contains(source.name)) return Taken("data source", source.name);
-  source.open = [inner = std::move(source.open), plugin = loading_](
+  source.open = [inner = std::move(source.open), whose = Whose()](
                     const data::DataOptions& data, const data::PartitionOptions& partition) {
-    return Caught(plugin, [&] { return inner(data, partition); });
+    return algorithms::Caught(whose, [&] { return inner(data, partition); });
   };
   sources_.emplace(source.name, std::move(source));
   return absl::OkStatus();

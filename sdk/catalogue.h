@@ -62,6 +62,7 @@ class Catalogue {
   std::map<std::string, ModelSource> models_;
   std::map<std::string, DataSource> sources_;
   std::vector<std::string> plugins_;
+  std::string Whose() const { return "plug-in \"" + loading_ + "\""; }
   std::string loading_;  // the plug-in that is being loaded; what it adds is guarded
 };
 

@@ -7,10 +7,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "algorithms/api/guard.h"
 #include "core/digest.h"
 #include "core/files.h"
 #include "core/status.h"
-#include "sdk/guard.h"
 #include "sdk/plugin.h"
 
 namespace macaw::sdk {
@@ -55,7 +55,7 @@ absl::Status Loader::Load(const std::string& path, Catalogue& catalogue) {
   Catalogue extended = catalogue;
   extended.loading_ = entry->name;
   const absl::Status status =
-      Caught(extended.loading_, [&] { return entry->contribute(extended); });
+      algorithms::Caught(extended.Whose(), [&] { return entry->contribute(extended); });
   if (!status.ok()) return refuse(status.message());
   extended.loading_.clear();
   extended.plugins_.push_back(absl::StrCat(entry->name, " ", entry->version, " ", digest.Hex()));

@@ -295,12 +295,13 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     PostSums([this, report = std::make_shared<const PhaseReport>(std::move(report))] {
       Closed closed{.another_phase = keeper_.Apply(report->round, report->phase),
                     .report = report,
-                    .headroom = keeper_.headroom()};
+                    .headroom = keeper_.headroom(),
+                    .rule = keeper_.metrics()};
       if (closed.round_done()) {
         if (EvaluationDue(options_.run, report->round)) {
           closed.model = keeper_.ModelBlob();
           blobs_.Serve(*closed.model);
-          closed.row = MetricsRow(options_.run.task, *report, closed.headroom);
+          closed.row = MetricsRow(options_.run.task, *report, closed.headroom, closed.rule);
           if (options_.run.evaluation.train) {
             closed.row->AddPenalty(options_.run.local.weight_decay, keeper_.Model());
           }
@@ -479,7 +480,7 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   struct Closed {
     absl::StatusOr<bool> another_phase;
     std::shared_ptr<const PhaseReport> report;
-    std::vector<std::pair<std::string, double>> headroom;
+    ModelKeeper::Numbers headroom, rule;
     std::optional<MetricsRow> row = std::nullopt;  // of a round whose evaluation is still to come
     std::optional<fleet::Blob> model = std::nullopt;              // to evaluate
     std::optional<algorithms::ServerState> state = std::nullopt;  // to keep
@@ -575,9 +576,8 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
         owed_row_ = *std::move(closed.row);
       } else {
         // Its statistics are for the writer's thread: the next round need not wait for them.
-        WriteRow([task = options_.run.task, report = closed.report, headroom = closed.headroom] {
-          return MetricsRow(task, *report, headroom).Text();
-        });
+        WriteRow([task = options_.run.task, report = closed.report, headroom = closed.headroom,
+                  rule = closed.rule] { return MetricsRow(task, *report, headroom, rule).Text(); });
       }
       if (checkpoint.round.value > 0) {
         writer_.Keep(std::move(checkpoint), [this](Round oldest) {

@@ -23,7 +23,8 @@ double Quantile(const std::vector<double>& sorted, double q) {
 }  // namespace
 
 MetricsRow::MetricsRow(TaskKind task, const PhaseReport& report,
-                       const std::vector<std::pair<std::string, double>>& headroom)
+                       const std::vector<std::pair<std::string, double>>& headroom,
+                       const std::vector<std::pair<std::string, double>>& rule)
     : task_(task) {
   double examples = 0, steps = 0;
   std::vector<std::vector<double>> per_client, personal;
@@ -45,6 +46,7 @@ MetricsRow::MetricsRow(TaskKind task, const PhaseReport& report,
   AddTotal("personal_train_", personal);
   AddClientStatistics("personal_train_client_", personal);
   for (const auto& [channel, used] : headroom) columns_.emplace_back("used_bound_" + channel, used);
+  for (const auto& [name, value] : rule) columns_.emplace_back("rule_" + name, value);
 }
 
 void MetricsRow::AddTotal(const std::string& prefix, const std::vector<std::vector<double>>& sums) {

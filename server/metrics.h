@@ -14,12 +14,13 @@
 namespace macaw::server {
 
 // One row of metrics.jsonl, built in two steps: what training says when the round closes, and what
-// evaluation says when that is done. Nothing measured with a clock is in a row, so that equal runs
+// evaluation says when that is done. `headroom` and `rule` are ModelKeeper's. Nothing measured with a clock is in a row, so that equal runs
 // have equal bytes; seconds are in events.jsonl. Columns: server/README.md.
 class MetricsRow {
  public:
   MetricsRow(TaskKind task, const PhaseReport& report,
-             const std::vector<std::pair<std::string, double>>& headroom);
+             const std::vector<std::pair<std::string, double>>& headroom,
+             const std::vector<std::pair<std::string, double>>& rule = {});
   static std::optional<MetricsRow> Parse(TaskKind task,
                                          const std::string& text);  // from a checkpoint
 

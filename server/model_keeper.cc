@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "algorithms/api/channels.h"
 #include "core/status.h"
 #include "proto/fleet/vector_codec.h"
 
@@ -14,6 +15,7 @@ absl::StatusOr<ModelKeeper> ModelKeeper::Make(const algorithms::Description& alg
                                               algorithms::Setup setup, FlatVector initial) {
   ModelKeeper keeper;
   keeper.layout_ = setup.layout;
+  keeper.seed_ = setup.seed;
   MACAW_ASSIGN_OR_RETURN(keeper.schema_, algorithms::MakeSchema(algorithm, setup));
   MACAW_ASSIGN_OR_RETURN(keeper.algorithm_, algorithm.server(setup, std::move(initial)));
   return keeper;
@@ -22,7 +24,15 @@ absl::StatusOr<ModelKeeper> ModelKeeper::Make(const algorithms::Description& alg
 absl::StatusOr<fleet::Blob> ModelKeeper::Open(const PhaseOrder& order) {
   sum_.reset();
   order_ = order;
-  const std::vector<ConstVectorView> down = algorithm_->Configure(order.round, order.phase);
+  MACAW_ASSIGN_OR_RETURN(const algorithms::Broadcast broadcast,
+                         algorithm_->Configure(ContextOf(order.round, order.phase)));
+  MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> down,
+                         algorithms::DownViews(schema_, order.phase, broadcast));
+  if (algorithms::UpChannels(schema_, order.phase).empty()) {
+    return absl::InternalError(absl::StrCat(schema_.whose,
+                                            ": its schema has no channel up in phase ",
+                                            order.phase.value, ", which Apply asked for"));
+  }
   // Most algorithms send the model alone, which the last round's evaluation has asked for already.
   if (down.size() == 1 && down[0].bytes.data() == Model().bytes.data()) return ModelBlob();
   return fleet::Blob::Of(fleet::EncodeVectors(down));
@@ -30,7 +40,8 @@ absl::StatusOr<fleet::Blob> ModelKeeper::Open(const PhaseOrder& order) {
 
 absl::StatusOr<uint64_t> ModelKeeper::MostSumsBytes() const {
   if (!order_.has_value()) return absl::FailedPreconditionError("no round is open");
-  return aggregation::ExactSum::MostEncodedBytes(schema_.up, order_->grid);
+  return aggregation::ExactSum::MostEncodedBytes(algorithms::UpChannels(schema_, order_->phase),
+                                                 order_->grid);
 }
 
 absl::StatusOr<aggregation::ExactSum> ModelKeeper::Decode(const fleet::Part& part) const {
@@ -41,7 +52,8 @@ absl::StatusOr<aggregation::ExactSum> ModelKeeper::Decode(const fleet::Part& par
     return absl::InvalidArgumentError("the part names clients but brings no sums");
   MACAW_ASSIGN_OR_RETURN(
       aggregation::ExactSum sum,
-      aggregation::ExactSum::Decode(part.sums.bytes->bytes(), schema_.up, order_->grid));
+      aggregation::ExactSum::Decode(part.sums.bytes->bytes(),
+                                    algorithms::UpChannels(schema_, order_->phase), order_->grid));
   if (sum.clients() != part.included.size()) {
     return absl::InvalidArgumentError(absl::StrCat("the part names ", part.included.size(),
                                                    " clients but its sums hold ", sum.clients()));
@@ -75,19 +87,49 @@ absl::Status ModelKeeper::Add(aggregation::ExactSum&& sum) {
 }
 
 absl::StatusOr<bool> ModelKeeper::Apply(Round round, Phase phase) {
+  const std::vector<aggregation::ChannelSpec> channels = algorithms::UpChannels(schema_, phase);
   if (!sum_.has_value()) {  // no part came
-    MACAW_ASSIGN_OR_RETURN(sum_, aggregation::ExactSum::Make(schema_.up, order_->grid));
+    MACAW_ASSIGN_OR_RETURN(sum_, aggregation::ExactSum::Make(channels, order_->grid));
   }
   MACAW_ASSIGN_OR_RETURN(aggregation::Aggregate aggregate,
                          std::move(*std::exchange(sum_, std::nullopt)).Report());
-  headroom_.clear();
+  if (phase == Phase(0)) {
+    headroom_.clear();
+    metrics_.clear();
+  }
   model_blob_.reset();
-  for (size_t c = 0; c < schema_.up.size(); ++c) {
-    headroom_.emplace_back(schema_.up[c].name, aggregate.channels[c].max_abs / schema_.up[c].bound);
+  TakeMetrics(phase, aggregate);
+  for (size_t c = 0; c < aggregate.channels.size(); ++c) {
+    const aggregation::AggregatedChannel& channel = aggregate.channels[c];
+    const double used = channel.max_abs / channels[c].bound;
+    const auto before = std::ranges::find(headroom_, channel.name, &Numbers::value_type::first);
+    if (before == headroom_.end()) {
+      headroom_.emplace_back(channel.name, used);
+    } else {
+      before->second = std::max(before->second, used);
+    }
   }
   MACAW_ASSIGN_OR_RETURN(const algorithms::AfterApply next,
-                         algorithm_->Apply(round, phase, std::move(aggregate)));
+                         algorithm_->Apply(ContextOf(round, phase), std::move(aggregate)));
   return next == algorithms::AfterApply::kNextPhase;
+}
+
+void ModelKeeper::TakeMetrics(Phase phase, aggregation::Aggregate& aggregate) {
+  for (const auto& [name, value] : algorithms::TakeMetrics(schema_, phase, aggregate)) {
+    const auto spec = std::ranges::find(schema_.metrics, name, &algorithms::MetricSpec::name);
+    const bool adds = spec->reduction == aggregation::Reduction::kFixedSum;
+    double& metric = metrics_.try_emplace(name, 0.0).first->second;
+    metric = adds ? metric + value : value;
+  }
+}
+
+ModelKeeper::Numbers ModelKeeper::metrics() const {
+  Numbers metrics;
+  for (const algorithms::MetricSpec& spec : schema_.metrics) {
+    const auto found = metrics_.find(spec.name);
+    if (found != metrics_.end()) metrics.emplace_back(*found);
+  }
+  return metrics;
 }
 
 fleet::Blob ModelKeeper::ModelBlob() {

@@ -1,8 +1,12 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "aggregation/exact_sum.h"
@@ -32,9 +36,13 @@ class ModelKeeper {
 
   // Divides and lets the algorithm move the model. True: the algorithm wants another phase.
   absl::StatusOr<bool> Apply(Round round, Phase phase);
-  // Largest |value| of each channel in the last applied phase, as a fraction of the channel's
-  // bound.
-  const std::vector<std::pair<std::string, double>>& headroom() const { return headroom_; }
+  using Numbers = std::vector<std::pair<std::string, double>>;  // by name, in their order
+  // Largest |value| of each channel in the applied phases of the round, as a fraction of the
+  // channel's bound.
+  const Numbers& headroom() const { return headroom_; }
+  // The rule's own metrics in the applied phases of the round. A sum adds the phases' values up, of
+  // any other the last phase's counts.
+  Numbers metrics() const;
 
   // What is evaluated and written: the rule's Result.
   ConstVectorView Model() const { return algorithm_->Result(); }
@@ -49,13 +57,21 @@ class ModelKeeper {
 
  private:
   ModelKeeper() = default;
+  void TakeMetrics(Phase phase, aggregation::Aggregate& aggregate);
+  algorithms::ServerContext ContextOf(Round round, Phase phase) {
+    return {
+        .round = round, .phase = phase, .seed = seed_, .metrics = &metrics_, .schema = &schema_};
+  }
   algorithms::Schema schema_;
   LayoutPtr layout_;
+  uint64_t seed_ = 0;  // the run's
   std::unique_ptr<algorithms::ServerAlgorithm> algorithm_;
   std::optional<fleet::Blob> model_blob_;  // until the model changes
   std::optional<PhaseOrder> order_;
   std::optional<aggregation::ExactSum> sum_;  // of the open phase; none before its first part
-  std::vector<std::pair<std::string, double>> headroom_;
+  // Of the round.
+  Numbers headroom_;
+  std::map<std::string, double> metrics_;
 };
 
 }  // namespace macaw::server

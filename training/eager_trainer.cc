@@ -97,9 +97,13 @@ EagerTrainer::EagerTrainer(const TrainerSetup& setup, Objective objective)
 absl::StatusOr<std::vector<StageOutcome>> EagerTrainer::Run(const LocalPlan& plan,
                                                             const ClientTask& task) {
   models::UseOneThread();
+  StageSequence stages(plan);
   std::vector<StageOutcome> outcomes;
   outcomes.reserve(plan.stages.size());
-  for (size_t i = 0; i < plan.stages.size(); ++i) {
+  while (true) {
+    MACAW_ASSIGN_OR_RETURN(const Stage* stage, stages.Next(outcomes));
+    if (stage == nullptr) return outcomes;
+    const size_t i = outcomes.size();
     if (i > 0 && !outcomes[i - 1].end.empty()) {
       // The next stage uses the same replica.
       if (ends_.size() < i) ends_.resize(i);
@@ -109,19 +113,17 @@ absl::StatusOr<std::vector<StageOutcome>> EagerTrainer::Run(const LocalPlan& pla
       outcomes[i - 1].end = ends_[i - 1].view();
     }
     absl::StatusOr<StageOutcome> outcome =
-        Caught([&] { return RunStage(plan, i, outcomes, task); });
+        Caught([&] { return RunStage(*stage, i, outcomes, task); });
     if (!outcome.ok()) {
       return Annotate(outcome.status(), absl::StrCat("client ", task.client.value, ": stage ", i));
     }
     outcomes.push_back(*std::move(outcome));
   }
-  return outcomes;
 }
 
-absl::StatusOr<StageOutcome> EagerTrainer::RunStage(const LocalPlan& plan, size_t index,
+absl::StatusOr<StageOutcome> EagerTrainer::RunStage(const Stage& stage, size_t index,
                                                     const std::vector<StageOutcome>& before,
                                                     const ClientTask& task) {
-  const Stage& stage = plan.stages[index];
   const AffineCorrection& correction = stage.correction;
   const ParameterLayout& layout = *network_.spec().layout;
   MACAW_RETURN_IF_ERROR(LocalOptimizer::Check(stage.local));

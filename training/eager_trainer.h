@@ -36,7 +36,7 @@ class EagerTrainer final : public LocalTrainer {
 
   EagerTrainer(const TrainerSetup& setup, Objective objective);
 
-  absl::StatusOr<StageOutcome> RunStage(const LocalPlan& plan, size_t index,
+  absl::StatusOr<StageOutcome> RunStage(const Stage& stage, size_t index,
                                         const std::vector<StageOutcome>& before,
                                         const ClientTask& task);
   absl::StatusOr<StageOutcome> Train(const StageRun& run);

@@ -11,7 +11,7 @@ namespace macaw::training {
 namespace {
 
 // The fused trainer, and the eager trainer for plans that only LibTorch can carry out (hooks). The
-// plan alone decides which of them runs.
+// plan's first stages decide which of them runs, not those that LocalPlan::more adds.
 class FusedOrEagerTrainer final : public LocalTrainer {
  public:
   FusedOrEagerTrainer(const TrainerSetup& setup, std::unique_ptr<LocalTrainer> fused)
@@ -19,7 +19,8 @@ class FusedOrEagerTrainer final : public LocalTrainer {
 
   absl::StatusOr<std::vector<StageOutcome>> Run(const LocalPlan& plan,
                                                 const ClientTask& task) override {
-    const absl::Status fits = fused::Supports(plan);
+    absl::Status fits;
+    for (const Stage& stage : plan.stages) fits.Update(fused::Supports(stage));
     if (fits.ok()) return fused_->Run(plan, task);
     if (eager_ == nullptr) {
       Logger("training").Info(absl::StrCat("trainer=eager because \"", fits.message(), "\""));

@@ -8,6 +8,38 @@
 
 namespace macaw::training {
 
+namespace {
+
+void NameEnds(const std::vector<StageOutcome>& before, Stage& stage) {
+  const auto name = [&before](Point& point) {
+    const auto* view = std::get_if<ConstVectorView>(&point);
+    if (view == nullptr || view->empty()) return;
+    for (size_t i = 0; i < before.size(); ++i) {
+      if (before[i].end.bytes.data() != view->bytes.data()) continue;
+      point = StageEnd{i};
+      return;
+    }
+  };
+  name(stage.start);
+  if (stage.correction.anchor.has_value()) name(*stage.correction.anchor);
+  for (Term& term : stage.correction.v) name(term.point);
+}
+
+}  // namespace
+
+absl::StatusOr<const Stage*> StageSequence::Next(const std::vector<StageOutcome>& before) {
+  if (before.size() < plan_.stages.size()) return &plan_.stages[before.size()];
+  const size_t index = before.size() - plan_.stages.size();
+  if (index == added_.size() && plan_.more != nullptr) {
+    MACAW_ASSIGN_OR_RETURN(std::vector<Stage> more, plan_.more(before));
+    for (Stage& stage : more) {
+      NameEnds(before, stage);
+      added_.push_back(std::move(stage));
+    }
+  }
+  return index < added_.size() ? &added_[index] : nullptr;
+}
+
 const data::Rows& RowsOf(const ClientTask& task, data::Split split) {
   switch (split) {
     case data::Split::kValidation:

@@ -12,6 +12,21 @@ namespace macaw::training {
 
 // Finds and checks what a stage works on; the part of a trainer that is the same for all of them.
 
+// The stages of a plan, one after the other, with those that LocalPlan::more adds. An added stage
+// may give an earlier one's end by its view; it is turned into a StageEnd, because a trainer may
+// move that end before the next stage begins. The plan must outlive this object.
+class StageSequence {
+ public:
+  explicit StageSequence(const LocalPlan& plan) : plan_(plan) {}
+  // The stage that follows those with the outcomes `before`, valid until the next call; null: the
+  // plan is done.
+  absl::StatusOr<const Stage*> Next(const std::vector<StageOutcome>& before);
+
+ private:
+  const LocalPlan& plan_;
+  std::vector<Stage> added_;
+};
+
 const data::Rows& RowsOf(const ClientTask& task, data::Split split);
 
 // The vector that a point names. `before` are the outcomes of the earlier stages.

@@ -6,6 +6,8 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
+#include "algorithms/api/channels.h"
+#include "algorithms/api/local_work.h"
 #include "core/status.h"
 #include "training/api/trainer.h"
 #include "worker/slot.h"
@@ -31,10 +33,16 @@ std::optional<ClientId> FirstWithRows(const data::Dataset& dataset) {
   return std::nullopt;
 }
 
-std::vector<FlatVector> Zeros(const std::vector<algorithms::NamedLayout>& layouts) {
+std::vector<FlatVector> Zeros(const std::vector<LayoutPtr>& layouts) {
   std::vector<FlatVector> vectors;
-  for (const algorithms::NamedLayout& item : layouts) vectors.emplace_back(item.layout);
+  for (const LayoutPtr& layout : layouts) vectors.emplace_back(layout);
   return vectors;
+}
+
+std::vector<LayoutPtr> LayoutsOf(const std::vector<algorithms::NamedLayout>& items) {
+  std::vector<LayoutPtr> layouts;
+  for (const algorithms::NamedLayout& item : items) layouts.push_back(item.layout);
+  return layouts;
 }
 
 std::vector<ConstVectorView> ViewsOf(const std::vector<FlatVector>& vectors) {
@@ -64,23 +72,26 @@ absl::Status Try(const RunContext& context, const data::Dataset& dataset, Client
     MACAW_ASSIGN_OR_RETURN(data::Rows all, dataset.Client(client, split));
     *rows = FirstOf(std::move(all));
   }
-  const std::vector<FlatVector> down = Zeros(context.schema.down),
-                                state = Zeros(context.schema.state);
-  const std::vector<ConstVectorView> broadcast = ViewsOf(down), kept = ViewsOf(state);
+  const std::vector<FlatVector> down = Zeros(algorithms::DownLayouts(context.schema, Phase(0))),
+                                state = Zeros(LayoutsOf(context.schema.state));
+  const std::vector<ConstVectorView> broadcast =
+      algorithms::ParallelToDown(context.schema, Phase(0), ViewsOf(down));
+  const std::vector<ConstVectorView> kept = ViewsOf(state);
   algorithms::ClientContext turn{.round = Round(1),
                                  .client = client,
                                  .examples = static_cast<uint32_t>(task.train.size()),
                                  .local = context.run.local,
                                  .broadcast = broadcast,
                                  .state = kept,
-                                 .first_turn = true};
+                                 .first_turn = true,
+                                 .seed = context.run.seed,
+                                 .schema = &context.schema};
   turn.local.steps = 1;
   turn.local.batch_size = kRows;
   turn.local.drop_last = false;
   algorithms::Workspace workspace;
-  MACAW_ASSIGN_OR_RETURN(const training::LocalPlan plan,
-                         context.algorithm->Prepare(turn, workspace));
-  MACAW_RETURN_IF_ERROR(trainer->Run(plan, task).status());
+  const auto run = [&](const training::LocalPlan& plan) { return trainer->Run(plan, task); };
+  MACAW_RETURN_IF_ERROR(algorithms::CarryOut(*context.algorithm, turn, workspace, run).status());
   return trainer->Evaluate(broadcast[0], task.train, 0, task.train.size(), kRows).status();
 }
 

@@ -33,7 +33,7 @@ struct PhaseContext {
   Round round{};
   Phase phase{};
   fleet::Blob broadcast;                 // keeps the views below alive
-  std::vector<ConstVectorView> vectors;  // parallel to Schema::down
+  std::vector<ConstVectorView> vectors;  // parallel to Schema::down; empty: not sent in this phase
   aggregation::GridOrder order;
   LocalConfig local;  // with the round's learning rate
 };

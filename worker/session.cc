@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "algorithms/api/channels.h"
 #include "core/executor.h"
 #include "core/logging.h"
 #include "core/memory.h"
@@ -225,11 +226,12 @@ class Session {
                     .total_multiplicity = lease.total_multiplicity};
     phase->local = context_.run.local;
     phase->local.lr *= training::ScheduleFactor(phase->local.lr_schedule, lease.round.value);
-    std::vector<LayoutPtr> layouts;
-    for (const auto& down : context_.schema.down) layouts.push_back(down.layout);
     MACAW_ASSIGN_OR_RETURN(phase->broadcast, Fetch(lease.broadcast));
-    MACAW_ASSIGN_OR_RETURN(phase->vectors,
-                           fleet::DecodeVectors(phase->broadcast.bytes->bytes(), layouts));
+    MACAW_ASSIGN_OR_RETURN(
+        const std::vector<ConstVectorView> sent,
+        fleet::DecodeVectors(phase->broadcast.bytes->bytes(),
+                             algorithms::DownLayouts(context_.schema, lease.phase)));
+    phase->vectors = algorithms::ParallelToDown(context_.schema, lease.phase, sent);
     phase_ = std::move(phase);
     return phase_;
   }

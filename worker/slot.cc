@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "algorithms/api/channels.h"
+#include "algorithms/api/local_work.h"
 #include "core/clock.h"
 #include "core/status.h"
 #include "state/range_digest.h"
@@ -55,7 +57,8 @@ absl::StatusOr<Slot> Slot::Make(const RunContext& context, const data::Dataset& 
 absl::Status Slot::OpenSum(const PhaseContext& phase) {
   if (result_.sum.has_value()) return absl::OkStatus();
   MACAW_ASSIGN_OR_RETURN(result_.sum,
-                         aggregation::ExactSum::Make(context_->schema.up, phase.order));
+                         aggregation::ExactSum::Make(
+                             algorithms::UpChannels(context_->schema, phase.phase), phase.order));
   return absl::OkStatus();
 }
 
@@ -151,34 +154,39 @@ absl::StatusOr<fleet::ClientRecord> Slot::TrainOne(const PhaseContext& phase,
       .local = training::WorkOf(context_->run.cohort, phase.local, phase.round, client),
       .broadcast = phase.vectors,
       .state = state.items,
-      .first_turn = assignment.state_version.counter == 0};
-  const absl::StatusOr<training::LocalPlan> plan =
-      context_->algorithm->Prepare(context, workspace_);
-  if (!plan.ok()) return ours(plan.status());
-  const absl::StatusOr<std::vector<training::StageOutcome>> outcomes = trainer_->Run(*plan, *task);
-  if (!outcomes.ok()) return ours(outcomes.status());
-  for (const training::StageOutcome& outcome : *outcomes) {
+      .first_turn = assignment.state_version.counter == 0,
+      .seed = context_->run.seed,
+      .schema = &context_->schema};
+  const absl::StatusOr<algorithms::LocalWork> work = algorithms::CarryOut(
+      *context_->algorithm, context, workspace_,
+      [&](const training::LocalPlan& plan) { return trainer_->Run(plan, *task); });
+  if (!work.ok()) return ours(work.status());
+  const std::vector<training::Stage>& stages = work->plan.stages;
+  const std::vector<training::StageOutcome>& outcomes = work->outcomes;
+  for (const training::StageOutcome& outcome : outcomes) {
     if (std::ranges::all_of(outcome.sums, [](double sum) { return std::isfinite(sum); })) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("client ", client.value, ": its loss is not finite"));
   }
   if (context_->trace != nullptr) {
-    const absl::Status traced = context_->trace->Write(*plan, *task, context_->spec.has_buffers());
+    const absl::Status traced =
+        context_->trace->Write(work->plan, *task, context_->spec.has_buffers());
     if (!traced.ok()) return ours(traced);
   }
   const absl::StatusOr<algorithms::ClientResult> result =
-      context_->algorithm->Conclude(context, *outcomes, workspace_);
+      context_->algorithm->Conclude(context, outcomes, workspace_);
   if (!result.ok()) return ours(result.status());
+  const auto up = algorithms::UpViews(context_->schema, phase.phase, *result, workspace_);
+  if (!up.ok()) return ours(up.status());
+  const auto next_state = algorithms::StateViews(context_->schema, *result);
+  if (!next_state.ok()) return ours(next_state.status());
   MACAW_RETURN_IF_ERROR(result_.sum->Add({.client = client,
                                           .weight = assignment.weight,
                                           .multiplicity = assignment.multiplicity,
-                                          .values = result->up}));
-  const bool has_state = !result->state.empty();
+                                          .values = *up}));
+  const bool has_state = !next_state->empty();
   if (has_state) {
-    const absl::Status kept =
-        context_->states == nullptr
-            ? absl::InternalError("the algorithm returns a state that its schema does not have")
-            : context_->states->Write({client, assignment.fence}, result->state);
+    const absl::Status kept = context_->states->Write({client, assignment.fence}, *next_state);
     if (!kept.ok()) return ours(kept);
   }
   fleet::ClientRecord record{.attempt = {client, assignment.fence},
@@ -190,12 +198,11 @@ absl::StatusOr<fleet::ClientRecord> Slot::TrainOne(const PhaseContext& phase,
                              .has_state = has_state};
   // All steps, and the losses of the last stage under each name.
   record.sums.assign(training::SchemaFor(context_->run.task).sums.size(), 0.0);
-  for (size_t i = 0; i < outcomes->size(); ++i) {
-    const training::Stage& stage = plan->stages[i];
-    if (stage.kind != training::StageKind::kTrain) continue;
-    record.steps += (*outcomes)[i].steps;
-    const bool personal = stage.losses == training::Losses::kPersonal;
-    (personal ? record.personal_sums : record.sums) = (*outcomes)[i].sums;
+  for (size_t i = 0; i < outcomes.size(); ++i) {
+    if (stages[i].kind != training::StageKind::kTrain) continue;
+    record.steps += outcomes[i].steps;
+    const bool personal = stages[i].losses == training::Losses::kPersonal;
+    (personal ? record.personal_sums : record.sums) = outcomes[i].sums;
   }
   return record;
 }
@@ -211,7 +218,9 @@ absl::StatusOr<ConstVectorView> Slot::PointOf(const EvaluationContext& evaluatio
       .local = evaluation.local,
       .broadcast = std::span(&evaluation.model, 1),  // all that an evaluation sends
       .state = state.items,
-      .first_turn = task.state_version.counter == 0};
+      .first_turn = task.state_version.counter == 0,
+      .seed = context_->run.seed,
+      .schema = &context_->schema};
   MACAW_ASSIGN_OR_RETURN(const training::Point point,
                          context_->algorithm->EvaluationPoint(context, workspace_));
   const auto* view = std::get_if<ConstVectorView>(&point);

@@ -3,15 +3,19 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "aggregation/channel.h"
 #include "aggregation/exact_sum.h"
 #include "algorithms/api/workspace.h"
 #include "core/ids.h"
+#include "core/random.h"
 #include "core/vector.h"
 #include "plan/run_plan.h"
 #include "training/api/stage.h"
@@ -22,16 +26,42 @@ namespace macaw::algorithms {
 // its local work (ClientAlgorithm), and what the server does with the cohort's sums
 // (ServerAlgorithm). All of it is torch-free: local work is described as data
 // (training/api/stage.h) and carried out by a trainer that knows no algorithm.
+//
+// Vectors are looked up by the names that the schema gives them. A name that is not there, or a
+// result that lacks a channel, is a programming error: the run ends with an Internal error that
+// names the algorithm, the channel and what was expected. (The look-ups throw; guard.h, which
+// stands around every half, catches.)
+
+// A vector that every client receives.
+struct DownChannel {
+  std::string name;
+  LayoutPtr layout;
+  std::vector<Phase> phases = {};  // in which it is sent; empty: in all
+};
 
 struct NamedLayout {
   std::string name;
   LayoutPtr layout;
 };
 
+// A number of the rule's own: the column rule_NAME of metrics.jsonl.
+struct MetricSpec {
+  std::string name;  // small letters, digits and _
+  // How the clients' values are combined, as on a channel (kCollect excepted): exactly, so that any
+  // number of workers gives the same bits. Nothing: the server half reports it in Apply.
+  std::optional<aggregation::Reduction> reduction;
+  // A client's |value| may be at most this. A client whose value is larger or not finite is left
+  // out of the round, as with any channel; no worker can bring in more.
+  double bound = 0x1p40;
+  std::vector<Phase> phases = {};  // in which clients report it; empty: in all
+};
+
 struct Schema {
-  std::vector<NamedLayout> down;             // what every client receives; down[0] is the model
+  std::vector<DownChannel> down;             // down[0] is the model; it is sent in every phase
   std::vector<aggregation::ChannelSpec> up;  // what every client returns
   std::vector<NamedLayout> state;            // what a client keeps between rounds; empty: stateless
+  std::vector<MetricSpec> metrics = {};
+  std::string whose = {};  // "algorithm mime", for messages; filled in by SchemaOf
 };
 
 // What both halves are constructed from. They copy what they need, so it need not outlive them.
@@ -43,6 +73,8 @@ struct Setup {
   uint64_t clients = 0;     // N: the clients that can train
   double total_weight = 0;  // Σ w_i over them, under the run's weight policy
   double contribution_bound = 65536;
+  uint32_t rounds = 0;  // of the run
+  uint64_t seed = 0;    // likewise
 
   // A client may be drawn several times in a round.
   bool with_replacement() const { return cohort.sampling == "proportional"; }
@@ -59,25 +91,44 @@ struct Setup {
   }
 };
 
+// A vector under its name in the schema.
+struct NamedView {
+  std::string name;
+  ConstVectorView vector;
+};
+
 // One client's turn. Views live until Conclude returns.
 struct ClientContext {
   Round round{};
   Phase phase{};
   ClientId client{};
-  uint32_t examples = 0;                       // training rows
-  double weight = 1;                           // under the run's weight policy
-  LocalConfig local;                           // lr includes the round's schedule factor
-  std::span<const ConstVectorView> broadcast;  // parallel to Schema::down
-  std::span<const ConstVectorView> state;      // parallel to Schema::state; zero on a first turn
-  bool first_turn = false;                     // the client has kept no state yet
+  uint32_t examples = 0;  // training rows
+  double weight = 1;      // under the run's weight policy
+  LocalConfig local;      // lr includes the round's schedule factor
+  // Parallel to Schema::down, empty where a channel is not sent in this phase. An evaluation has
+  // the model alone.
+  std::span<const ConstVectorView> broadcast;
+  std::span<const ConstVectorView> state;  // parallel to Schema::state; zero on a first turn
+  bool first_turn = false;                 // the client has kept no state yet
+  uint64_t seed = 0;                       // the run's
+  const Schema* schema = nullptr;          // of the names below
+
   const ConstVectorView& model() const { return broadcast[0]; }
+  ConstVectorView Down(absl::string_view name) const;
+  ConstVectorView State(absl::string_view name) const;
+  // A stream of its own for each (run's seed, round, phase, client, purpose): the same numbers on
+  // any worker, in a repeated attempt and in a replay. `purpose` is any text; asked for the same
+  // purpose twice, the stream begins again.
+  RandomStream Random(absl::string_view purpose) const;
 };
 
+// What a client returns: every channel of the phase and every metric of the phase, by name, once.
 struct ClientResult {
-  std::vector<ConstVectorView> up;  // parallel to Schema::up
-  // The next version, parallel to Schema::state. Empty: the state does not change, as in every
+  std::vector<NamedView> up;
+  // The next version, all items of Schema::state. Empty: the state does not change, as in every
   // phase but the last.
-  std::vector<ConstVectorView> state;
+  std::vector<NamedView> state = {};
+  std::vector<std::pair<std::string, double>> metrics = {};
 };
 
 // The client half. Stateless and const: one object serves every slot of a worker at once. Vectors
@@ -87,6 +138,15 @@ class ClientAlgorithm {
   virtual ~ClientAlgorithm() = default;
   virtual absl::StatusOr<training::LocalPlan> Prepare(const ClientContext& context,
                                                       Workspace& workspace) const = 0;
+  // For rules that branch: once all stages so far have run, the stages to go on with, by what came
+  // out. Asked again after those; an empty plan ends the local work. StageEnd counts all stages of
+  // the turn.
+  virtual absl::StatusOr<training::LocalPlan> Continue(const ClientContext&,
+                                                       std::span<const training::StageOutcome>,
+                                                       Workspace&) const {
+    return training::LocalPlan();
+  }
+  // `outcomes`: of all stages, in their order.
   virtual absl::StatusOr<ClientResult> Conclude(const ClientContext& context,
                                                 std::span<const training::StageOutcome> outcomes,
                                                 Workspace& workspace) const = 0;
@@ -106,17 +166,37 @@ struct ServerState {
   std::map<std::string, double> numbers;
 };
 
+// What the server half is asked about.
+struct ServerContext {
+  Round round{};
+  Phase phase{};
+  uint64_t seed = 0;                                 // the run's
+  std::map<std::string, double>* metrics = nullptr;  // where Report writes; null: nowhere
+  const Schema* schema = nullptr;
+
+  // A stream of its own for each (run's seed, round, phase, purpose), none of them a client's.
+  RandomStream Random(absl::string_view purpose) const;
+  // The round's value of a metric that the schema leaves to the server half. In Apply.
+  void Report(absl::string_view metric, double value) const;
+};
+
+// The cohort's result on the channel of that name.
+aggregation::AggregatedChannel& ChannelOf(aggregation::Aggregate& aggregate,
+                                          absl::string_view name);
+
+using Broadcast = std::vector<NamedView>;
+
 // The server half: owns the model and everything else that lives between rounds. Called on one
 // thread.
 class ServerAlgorithm {
  public:
   virtual ~ServerAlgorithm() = default;
-  // What every client receives in this phase, parallel to Schema::down. The views are valid until
-  // the next Apply or Load.
-  virtual std::vector<ConstVectorView> Configure(Round round, Phase phase) const = 0;
+  // What every client receives in this phase, by name. Channels that are not sent in it may be
+  // there, too, and stay at home. The views are valid until the next Apply or Load.
+  virtual absl::StatusOr<Broadcast> Configure(const ServerContext& context) const = 0;
   // The only call that changes the model. If no client contributed, mean channels are empty and
   // fixed-divisor sums are zero.
-  virtual absl::StatusOr<AfterApply> Apply(Round round, Phase phase,
+  virtual absl::StatusOr<AfterApply> Apply(const ServerContext& context,
                                            aggregation::Aggregate aggregate) = 0;
   virtual ConstVectorView Model() const = 0;
   // The model that is evaluated and written as the run's result: the model itself, unless the rule

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "algorithms/api/channels.h"
+#include "algorithms/api/guard.h"
 #include "core/spelling.h"
 #include "core/status.h"
 
@@ -84,7 +86,7 @@ absl::Status Registry::Add(Description description) {
     }
   }
   const std::string name = description.name;
-  if (!descriptions_.emplace(name, std::move(description)).second) {
+  if (!descriptions_.emplace(name, Guard(std::move(description))).second) {
     return absl::AlreadyExistsError(
         absl::StrCat("there is an algorithm '", name, "' already; choose another name"));
   }
@@ -98,7 +100,16 @@ Setup SetupOf(const RunConfig& run, LayoutPtr layout) {
           .cohort = run.cohort,
           .clients = TrainClients(run),
           .total_weight = TotalWeight(run),
-          .contribution_bound = run.contribution_bound};
+          .contribution_bound = run.contribution_bound,
+          .rounds = run.rounds,
+          .seed = run.seed};
+}
+
+absl::StatusOr<Schema> SchemaOf(const Description& description, const Setup& setup) {
+  MACAW_ASSIGN_OR_RETURN(Schema schema, description.schema(setup));
+  schema.whose = WhoseOf(description);
+  MACAW_RETURN_IF_ERROR(Annotate(CheckSchema(schema, setup.layout), schema.whose));
+  return schema;
 }
 
 absl::StatusOr<Schema> MakeSchema(const Description& description, const Setup& setup) {
@@ -114,7 +125,7 @@ absl::StatusOr<Schema> MakeSchema(const Description& description, const Setup& s
         "local.trainer = \"fused\" cannot carry out its local steps, which have hooks (a loss or a "
         "gradient rule of their own): use \"auto\" or \"eager\"");
   }
-  MACAW_ASSIGN_OR_RETURN(Schema schema, description.schema(setup));
+  MACAW_ASSIGN_OR_RETURN(Schema schema, SchemaOf(description, setup));
   const auto twice = [&](absl::string_view why) {
     return refuse(absl::StrCat("cohort.sampling = \"", setup.cohort.sampling,
                                "\" may draw a client twice in a round, and ", why,

@@ -32,6 +32,7 @@ struct Description {
   std::string paper;    // author, year, title
   std::vector<ParameterSpec> parameters;
   std::string remarks = {};  // what to know before choosing it; shown by `macaw algorithms NAME`
+  std::string plugin = {};   // that it is from; filled in when that is loaded. Empty: a built-in
 
   // Some stage has hooks (training/api/hooks.h), which only the eager trainer can run. With it,
   // local.trainer = "fused" is refused before the run.
@@ -56,6 +57,9 @@ struct Description {
 // replacement, if each client's state or update must be unique.
 absl::StatusOr<Schema> MakeSchema(const Description& description, const Setup& setup);
 
+// The same without the refusals: the description's schema, checked and with the names for messages.
+absl::StatusOr<Schema> SchemaOf(const Description& description, const Setup& setup);
+
 // The setup of `run`. The parameters of its algorithm must be complete.
 Setup SetupOf(const RunConfig& run, LayoutPtr layout);
 
@@ -72,7 +76,8 @@ absl::StatusOr<std::unique_ptr<ClientAlgorithm>> MakeClient(const Setup& setup) 
 // Filled once in main(), read-only afterwards.
 class Registry {
  public:
-  absl::Status Add(Description description);  // refuses a name that is taken
+  // Refuses a name that is taken. What is added is guarded (guard.h).
+  absl::Status Add(Description description);
   absl::StatusOr<const Description*> Find(
       const std::string& name) const;           // an error lists the nearest names
   std::vector<const Description*> All() const;  // by name

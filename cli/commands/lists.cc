@@ -42,7 +42,7 @@ absl::StatusOr<algorithms::Schema> ExampleSchema(const algorithms::Registry& reg
   setup.cohort.size = 10;
   setup.clients = 100;
   setup.total_weight = 1000;
-  return algorithm.schema(setup);
+  return algorithms::SchemaOf(algorithm, setup);
 }
 
 const char* ReductionName(aggregation::Reduction reduction) {
@@ -51,12 +51,28 @@ const char* ReductionName(aggregation::Reduction reduction) {
   return kNames[static_cast<size_t>(reduction)];
 }
 
+// ", in phase 0 and 1"; nothing if that is in all.
+std::string InPhases(const std::vector<Phase>& phases) {
+  if (phases.empty()) return "";
+  const auto append = [](std::string* out, Phase phase) { absl::StrAppend(out, phase.value); };
+  return absl::StrCat(", in phase ", absl::StrJoin(phases, " and ", append));
+}
+
 void PrintSchema(const algorithms::Schema& schema) {
   std::cout << "\nto the clients\n";
-  for (const algorithms::NamedLayout& item : schema.down) std::cout << "  " << item.name << "\n";
+  for (const algorithms::DownChannel& channel : schema.down)
+    std::cout << "  " << channel.name << InPhases(channel.phases) << "\n";
   std::cout << "to the server\n";
   for (const aggregation::ChannelSpec& channel : schema.up) {
-    std::cout << absl::StrFormat("  %-26s %s\n", channel.name, ReductionName(channel.reduction));
+    std::cout << absl::StrFormat("  %-26s %s%s\n", channel.name, ReductionName(channel.reduction),
+                                 InPhases(channel.phases));
+  }
+  if (!schema.metrics.empty()) std::cout << "metrics of its own (rule_… in metrics.jsonl)\n";
+  for (const algorithms::MetricSpec& metric : schema.metrics) {
+    const bool server = !metric.reduction.has_value();
+    std::cout << absl::StrFormat("  %-26s %s%s\n", metric.name,
+                                 server ? "the server's" : ReductionName(*metric.reduction),
+                                 InPhases(metric.phases));
   }
   std::cout << "kept by each client\n";
   for (const algorithms::NamedLayout& item : schema.state) std::cout << "  " << item.name << "\n";

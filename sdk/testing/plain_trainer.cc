@@ -117,7 +117,11 @@ absl::StatusOr<std::vector<StageOutcome>> PlainTrainer::Run(const training::Loca
   std::vector<StageOutcome> outcomes;
   models::ModelSpec spec;
   spec.layout = layout_;
-  for (const Stage& stage : plan.stages) {
+  training::StageSequence stages(plan);
+  while (true) {
+    MACAW_ASSIGN_OR_RETURN(const Stage* next, stages.Next(outcomes));
+    if (next == nullptr) return outcomes;
+    const Stage& stage = *next;
     if (stage.hooks != nullptr && stage.hooks->loss) {
       return absl::UnimplementedError(
           "a stage has a loss of its own, which needs LibTorch: test its rule with another loss, "
@@ -146,7 +150,6 @@ absl::StatusOr<std::vector<StageOutcome>> PlainTrainer::Run(const training::Loca
     if (stage.kind != StageKind::kLoss) outcome.end = end;
     outcomes.push_back(outcome);
   }
-  return outcomes;
 }
 
 }  // namespace macaw::algorithms

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "aggregation/exact_sum.h"
+#include "algorithms/api/channels.h"
+#include "algorithms/api/local_work.h"
 #include "core/random.h"
 #include "core/status.h"
 #include "sdk/loader.h"
@@ -73,6 +75,7 @@ RoundLoop::RoundLoop(const Description& description, std::vector<TestPopulationC
     : population_(std::move(population)) {
   Registry registry;
   if (!registry.Add(description).ok()) std::abort();
+  const Description& rule = **registry.Find(description.name);  // guarded
   setup_.config = Must(registry.Complete({description.name, options.parameters}));
   setup_.layout = options.layout != nullptr
                       ? options.layout
@@ -87,13 +90,22 @@ RoundLoop::RoundLoop(const Description& description, std::vector<TestPopulationC
   setup_.clients = population_.size();
   for (const TestPopulationClient& client : population_) setup_.total_weight += client.examples;
   trainer_ = std::make_unique<PlainTrainer>(setup_.layout);
-  schema_ = Must(description.schema(setup_));
+  setup_.seed = options.seed;
+  schema_ = Must(SchemaOf(rule, setup_));
   FlatVector model(setup_.layout);
   SetNumbers(options.start, model.view());
-  server_ = Must(description.server(setup_, std::move(model)));
-  client_ = Must(description.client(setup_));
+  server_ = Must(rule.server(setup_, std::move(model)));
+  client_ = Must(rule.client(setup_));
   states_.resize(population_.size());
   for (const NamedLayout& item : schema_.state) zero_state_.emplace_back(item.layout);
+}
+
+ServerContext RoundLoop::About(Phase phase) {
+  return {.round = macaw::Round(round_),
+          .phase = phase,
+          .seed = setup_.seed,
+          .metrics = &metrics_,
+          .schema = &schema_};
 }
 
 ClientContext RoundLoop::Context(size_t client, std::span<const ConstVectorView> broadcast) {
@@ -111,6 +123,8 @@ ClientContext RoundLoop::Context(size_t client, std::span<const ConstVectorView>
   context.broadcast = broadcast;
   context.state = state_views_;
   context.first_turn = kept.empty();
+  context.seed = setup_.seed;
+  context.schema = &schema_;
   return context;
 }
 
@@ -133,33 +147,39 @@ absl::Status RoundLoop::Round(const std::vector<size_t>& cohort, const std::set<
     order.max_multiplicity = std::max(order.max_multiplicity, multiplicity);
     order.total_weight += weight;
   }
-  for (uint8_t phase = 0;; ++phase) {
-    phases_ = phase + 1;
-    const std::vector<ConstVectorView> broadcast =
-        server_->Configure(macaw::Round(round_), Phase(phase));
+  metrics_.clear();
+  for (uint8_t number = 0;; ++number) {
+    const Phase phase(number);
+    phases_ = number + 1;
+    const ServerContext asked = About(phase);
+    MACAW_ASSIGN_OR_RETURN(const Broadcast configured, server_->Configure(asked));
+    MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> sent,
+                           DownViews(schema_, phase, configured));
+    const std::vector<ConstVectorView> broadcast = ParallelToDown(schema_, phase, sent);
     MACAW_ASSIGN_OR_RETURN(aggregation::ExactSum sum,
-                           aggregation::ExactSum::Make(schema_.up, order));
+                           aggregation::ExactSum::Make(UpChannels(schema_, phase), order));
     std::map<size_t, std::vector<FlatVector>> staged;
     for (const auto& [client, multiplicity] : turns) {
       workspace_.Reset();
       ClientContext context = Context(client, broadcast);
-      context.phase = Phase(phase);
-      MACAW_ASSIGN_OR_RETURN(const training::LocalPlan plan, client_->Prepare(context, workspace_));
-      MACAW_ASSIGN_OR_RETURN(const std::vector<training::StageOutcome> outcomes,
-                             trainer_->Run(plan, *population_[client].objective, context.examples));
+      context.phase = phase;
+      const auto run = [&](const training::LocalPlan& plan) {
+        return trainer_->Run(plan, *population_[client].objective, context.examples);
+      };
+      MACAW_ASSIGN_OR_RETURN(const LocalWork work, CarryOut(*client_, context, workspace_, run));
       MACAW_ASSIGN_OR_RETURN(const ClientResult result,
-                             client_->Conclude(context, outcomes, workspace_));
+                             client_->Conclude(context, work.outcomes, workspace_));
+      MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> up,
+                             UpViews(schema_, phase, result, workspace_));
+      MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> state, StateViews(schema_, result));
       if (lost.contains(client)) continue;
-      MACAW_RETURN_IF_ERROR(sum.Add({ClientId(client), context.weight, multiplicity, result.up}));
-      for (size_t item = 0; item < result.state.size(); ++item) {
-        staged[client].push_back(
-            FlatVector::CopyOf(result.state[item], schema_.state[item].layout));
-      }
+      MACAW_RETURN_IF_ERROR(sum.Add({ClientId(client), context.weight, multiplicity, up}));
+      for (size_t item = 0; item < state.size(); ++item)
+        staged[client].push_back(FlatVector::CopyOf(state[item], schema_.state[item].layout));
     }
     MACAW_ASSIGN_OR_RETURN(aggregation::Aggregate aggregate, std::move(sum).Report());
-    MACAW_ASSIGN_OR_RETURN(
-        const AfterApply after,
-        server_->Apply(macaw::Round(round_), Phase(phase), std::move(aggregate)));
+    for (const auto& [name, value] : TakeMetrics(schema_, phase, aggregate)) metrics_[name] = value;
+    MACAW_ASSIGN_OR_RETURN(const AfterApply after, server_->Apply(asked, std::move(aggregate)));
     if (after == AfterApply::kNextPhase) {
       if (!staged.empty()) return absl::InternalError("state moved before the last phase");
       continue;
@@ -198,7 +218,7 @@ Numbers RoundLoop::Saved(const std::string& name) const {
 }
 
 Numbers RoundLoop::Personal(size_t client) {
-  const std::vector<ConstVectorView> broadcast = server_->Configure(macaw::Round(round_), Phase(0));
+  const std::vector<ConstVectorView> broadcast = {server_->Result()};  // all that evaluation sends
   workspace_.Reset();
   const auto point = *client_->EvaluationPoint(Context(client, broadcast), workspace_);
   return NumbersOf(std::get<ConstVectorView>(point));

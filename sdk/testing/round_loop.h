@@ -41,6 +41,7 @@ class RoundLoop {
     double clip_norm = 0;
     LayoutPtr layout = nullptr;  // null: one tensor of the same size as start
     CohortConfig cohort = {};
+    uint64_t seed = 1;
   };
   RoundLoop(const Description& description, std::vector<TestPopulationClient> population,
             const Options& options);
@@ -69,10 +70,13 @@ class RoundLoop {
   Numbers Result() const { return NumbersOf(server_->Result()); }
   // The point at which a client's rows are evaluated.
   Numbers Personal(size_t client);
+  // The rule's metrics in the last round, by name; of several phases the last one's.
+  const std::map<std::string, double>& metrics() const { return metrics_; }
   // Continues with another loop's server and client states, as a resumed run does.
   absl::Status ResumeFrom(const RoundLoop& other);
 
  private:
+  ServerContext About(Phase phase);
   ClientContext Context(size_t client, std::span<const ConstVectorView> broadcast);
 
   std::vector<TestPopulationClient> population_;
@@ -85,6 +89,7 @@ class RoundLoop {
   std::vector<std::vector<FlatVector>> states_;  // by client; empty before the first turn
   std::vector<FlatVector> zero_state_;
   std::vector<ConstVectorView> state_views_;
+  std::map<std::string, double> metrics_;
   uint32_t round_ = 0;
   int phases_ = 0;
 };

@@ -132,10 +132,10 @@ TEST(FedAvg, LoadsOnlyWhatFits) {
 TEST(FedAvg, RefusesAnAggregateThatIsNotItsOwn) {
   RoundLoop loop = FedAvgOn(Q4(), {});
   const Digest before = loop.ModelDigest();
-  EXPECT_FALSE(loop.server().Apply(Round(1), Phase(0), {}).ok());
+  EXPECT_FALSE(loop.server().Apply({.round = Round(1)}, {}).ok());
   aggregation::Aggregate wrong;
-  wrong.channels.emplace_back().value = FlatVector(Plain(3, DType::kF64));
-  EXPECT_FALSE(loop.server().Apply(Round(1), Phase(0), std::move(wrong)).ok());
+  wrong.channels.push_back({.name = "delta", .value = FlatVector(Plain(3, DType::kF64))});
+  EXPECT_FALSE(loop.server().Apply({.round = Round(1)}, std::move(wrong)).ok());
   EXPECT_EQ(loop.ModelDigest(), before);
 }
 

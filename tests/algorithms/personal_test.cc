@@ -77,6 +77,7 @@ TEST(Ditto, ReportsTheLossesOfThePersonalModelApart) {
   ClientContext context;
   context.broadcast = {&model, 1};
   context.state = {&model, 1};
+  context.schema = &loop.schema();
   Workspace workspace;
   const auto plan = *client->Prepare(context, workspace);
   ASSERT_EQ(plan.stages.size(), 2u);

@@ -18,13 +18,13 @@ Numbers Combined(const std::string& name, const std::vector<Numbers>& updates,
   setup.layout = Plain(2, dtype);
   auto server = *rule.server(setup, FlatVector(setup.layout));
   aggregation::Aggregate aggregate;
-  aggregate.channels.emplace_back();
+  aggregate.channels.emplace_back().name = "delta";
   for (size_t i = 0; i < updates.size(); ++i) {
     FlatVector vector(setup.layout);
     SetNumbers(updates[i], vector.view());
     aggregate.channels[0].collected.emplace_back(ClientId(i), std::move(vector));
   }
-  EXPECT_TRUE(server->Apply(Round(1), Phase(0), std::move(aggregate)).ok());
+  EXPECT_TRUE(server->Apply({.round = Round(1)}, std::move(aggregate)).ok());
   return NumbersOf(server->Model());
 }
 
@@ -78,7 +78,7 @@ TEST(Krum, SeesParametersOnly) {
   setup.layout = layout;
   const auto server = *krum.server(setup, FlatVector(layout));
   aggregation::Aggregate aggregate;
-  aggregate.channels.emplace_back();
+  aggregate.channels.emplace_back().name = "delta";
   const std::vector<Numbers> updates = {{0, 900}, {1, -900}, {3, 0}, {7, 0}, {20, 0}};
   for (size_t i = 0; i < updates.size(); ++i) {
     FlatVector update(layout);
@@ -86,7 +86,7 @@ TEST(Krum, SeesParametersOnly) {
     update.As<double>()[statistic] = updates[i][1];
     aggregate.channels[0].collected.emplace_back(ClientId(i), std::move(update));
   }
-  ASSERT_TRUE(server->Apply(Round(1), Phase(0), std::move(aggregate)).ok());
+  ASSERT_TRUE(server->Apply({.round = Round(1)}, std::move(aggregate)).ok());
   EXPECT_EQ(NumbersOf(server->Model()), (Numbers{1}));
   // The chosen update is used completely, statistics included.
   EXPECT_EQ(server->Model().As<double>()[statistic], -900);

@@ -164,5 +164,14 @@ TEST(MetricsRow, RefusesTextThatIsNoRow) {
   }
 }
 
+TEST(MetricsRow, HasTheRulesOwnMetricsUnderTheirNames) {
+  const MetricsRow row(TaskKind::kClassification, FourClients(), {{"delta", .5}},
+                       {{"clip_rate", .25}, {"epsilon", INFINITY}});
+  const Json json = Json::parse(row.Text());
+  EXPECT_EQ(json["used_bound_delta"], .5);
+  EXPECT_EQ(json["rule_clip_rate"], .25);
+  EXPECT_TRUE(json["rule_epsilon"].is_null()) << "no row holds what is not a number";
+}
+
 }  // namespace
 }  // namespace macaw::server

@@ -3,6 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstring>
+
+#include "algorithms/api/channels.h"
+#include "algorithms/mean_delta.h"
 #include "proto/fleet/vector_codec.h"
 #include "tests/server/tiny_run.h"
 
@@ -26,7 +31,7 @@ class ModelKeeperTest : public testing::Test {
     run.algorithm = *Registry().Complete({algorithm, {}});
     run.contribution_bound = kBound;
     setup_ = algorithms::SetupOf(run, TinyLayout());
-    channels_ = (*(*Registry().Find(algorithm))->schema(setup_)).up;
+    channels_ = (*algorithms::SchemaOf(**Registry().Find(algorithm), setup_)).up;
     keeper_.emplace(*ModelKeeper::Make(**Registry().Find(algorithm), setup_, TinyModel()));
   }
 
@@ -75,6 +80,105 @@ TEST_F(ModelKeeperTest, KnowsHowLargeTheSumsOfAWholeCohortAre) {
     ASSERT_TRUE(keeper_->Open(Order(1)).ok());
     EXPECT_EQ(*keeper_->MostSumsBytes(), Part(1, {1, 5}).sums.size) << algorithm;
   }
+}
+
+TEST_F(ModelKeeperTest, SendsOnlyTheChannelsOfThePhase) {
+  Use("mime");  // with momentum: x, c and m
+  const uint64_t vector = TinyLayout()->bytes();
+  PhaseOrder order = Order(1);
+  const uint64_t first = keeper_->Open(order)->size;  // x
+  order.phase = Phase(1);
+  const uint64_t second = keeper_->Open(order)->size;  // x, c, m
+  EXPECT_LT(first, 2 * vector);
+  EXPECT_GE(second, 3 * vector);
+}
+
+// FedAvg that counts clients and says what it spent.
+class Spending final : public algorithms::MeanDeltaServer {
+ public:
+  using MeanDeltaServer::MeanDeltaServer;
+  absl::StatusOr<algorithms::AfterApply> Apply(const algorithms::ServerContext& context,
+                                               aggregation::Aggregate aggregate) override {
+    EXPECT_EQ(aggregate.channels.size(), 1u) << "metrics are not the rule's channels";
+    context.Report("epsilon", 0.5 * context.round.value);
+    return MeanDeltaServer::Apply(context, std::move(aggregate));
+  }
+};
+
+class RuleMetrics : public ModelKeeperTest {
+ protected:
+  RuleMetrics() {
+    rule_ = **Registry().Find("fedavg");
+    rule_.schema = [](const algorithms::Setup& setup) -> absl::StatusOr<algorithms::Schema> {
+      algorithms::Schema schema = algorithms::MeanDeltaSchema(setup);
+      schema.metrics = {{"clipped", aggregation::Reduction::kFixedSum, /*bound=*/1},
+                        {"epsilon", std::nullopt}};
+      return schema;
+    };
+    rule_.server = algorithms::MakeServer<Spending>;
+    keeper_.emplace(*ModelKeeper::Make(rule_, setup_, TinyModel()));
+    schema_ = *algorithms::SchemaOf(rule_, setup_);
+  }
+
+  // Clients 1 and 5, of which each claims `clipped`.
+  fleet::Part PartOf(double clipped) {
+    fleet::Part part = Part(1, {1, 5});
+    auto sum =
+        *aggregation::ExactSum::Make(algorithms::UpChannels(schema_, Phase(0)), Order(1).grid);
+    algorithms::Workspace workspace;
+    for (const fleet::ClientRecord& record : part.included) {
+      const FlatVector delta = TinyDelta(record.attempt.client, keeper_->Model());
+      const auto values = algorithms::UpViews(
+          schema_, Phase(0), {.up = {{"delta", delta.view()}}, .metrics = {{"clipped", clipped}}},
+          workspace);
+      EXPECT_TRUE(values.ok()) << values.status();
+      EXPECT_TRUE(
+          sum.Add({.client = record.attempt.client, .weight = record.weight, .values = *values})
+              .ok());
+    }
+    sums_ = sum.Encode();
+    part.sums = fleet::Blob::Of(sum.Encode());
+    return part;
+  }
+
+  algorithms::Description rule_;
+  algorithms::Schema schema_;
+  AlignedBuffer sums_;
+};
+
+TEST_F(RuleMetrics, OfClientsAndOfTheServerAreKeptForTheRow) {
+  ASSERT_TRUE(keeper_->Open(Order(1)).ok());
+  ASSERT_TRUE(keeper_->Add(*keeper_->Decode(PartOf(0.75))).ok());
+  ASSERT_TRUE(keeper_->Apply(Round(1), Phase(0)).ok());
+  EXPECT_EQ(keeper_->metrics(), (ModelKeeper::Numbers{{"clipped", 1.5}, {"epsilon", 0.5}}));
+  ASSERT_EQ(keeper_->headroom().size(), 1u) << "a metric has no column used_bound_…";
+  ASSERT_TRUE(keeper_->Open(Order(2)).ok());
+  ASSERT_TRUE(keeper_->Apply(Round(2), Phase(0)).ok());  // nobody came
+  EXPECT_EQ(keeper_->metrics(), (ModelKeeper::Numbers{{"clipped", 0}, {"epsilon", 1}}));
+}
+
+TEST_F(RuleMetrics, NoBytesOfAPartMakeOneLargerThanItsClientsMayClaim) {
+  ASSERT_TRUE(keeper_->Open(Order(1)).ok());
+  const fleet::Part honest = PartOf(1);
+  int accepted = 0;
+  for (size_t word = 0; word < sums_.size() / sizeof(uint64_t); ++word) {
+    for (const uint64_t lie : {~uint64_t{0} >> 1, uint64_t{1} << 60, uint64_t{0x7ff8} << 48}) {
+      AlignedBuffer bytes(sums_.size());
+      std::memcpy(bytes.bytes().data(), sums_.bytes().data(), sums_.size());
+      std::memcpy(bytes.bytes().data() + word * sizeof(lie), &lie, sizeof(lie));
+      fleet::Part part = honest;
+      part.sums = fleet::Blob::Of(std::move(bytes));
+      absl::StatusOr<aggregation::ExactSum> sum = keeper_->Decode(part);
+      if (!sum.ok()) continue;
+      ++accepted;
+      ASSERT_TRUE(keeper_->Open(Order(1)).ok());
+      ASSERT_TRUE(keeper_->Add(*std::move(sum)).ok());
+      ASSERT_TRUE(keeper_->Apply(Round(1), Phase(0)).ok());
+      EXPECT_LE(std::fabs(keeper_->metrics()[0].second), 2 + 1e-9) << "word " << word;
+      ASSERT_TRUE(keeper_->Open(Order(1)).ok());
+    }
+  }
+  EXPECT_GT(accepted, 0) << "padding, at least";
 }
 
 TEST_F(ModelKeeperTest, SendsTheModelUnderItsDigest) {

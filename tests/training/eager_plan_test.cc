@@ -39,6 +39,27 @@ TEST(DittoSketch, IsTwoTrainStagesWithOneAnchor) {
   ExpectPoint(outcomes[1].end, v);
 }
 
+TEST(Plan, GivesTheSameBitsWhenAStageIsAddedWhileItRuns) {
+  const HandLine line = Line();
+  const models::ModelSpec spec = line.Spec();
+  const Examples examples = line.Stored();
+  const FlatVector start = PointOf(spec, {0.5, -0.25, 0.125});
+  LocalPlan plan;
+  plan.stages = {StageFrom(View(start), 0.1), StageFrom(StageEnd{0}, 0.2),
+                 StageFrom(StageEnd{0}, 0.1)};
+  plan.stages[2].correction = {.mu = 0.5, .anchor = StageEnd{1}};
+  const auto trainer = TrainerOf(spec, TaskKind::kRegression);
+  const ClientTask task = TaskOf(examples.Targets());
+  std::vector<std::vector<double>> expected;
+  for (const StageOutcome& outcome : MustRun(*trainer, plan, task))
+    expected.push_back(TensorOf(outcome.end, 0));
+  for (const size_t count : {0, 1, 2}) {
+    const auto outcomes = MustRun(*trainer, AddedLater(plan, count), task);
+    ASSERT_EQ(outcomes.size(), 3u);
+    for (size_t i = 0; i < 3; ++i) EXPECT_EQ(TensorOf(outcomes[i].end, 0), expected[i]) << count;
+  }
+}
+
 // FedLin (Mitra et al. 2021): steps along g(y) − ∇f_i(x) + c, with ∇f_i(x) a stage of this plan.
 TEST(Plan, CorrectsBySumsOfPointsWithAStagesEndAmongThem) {
   const HandLine line = Line();

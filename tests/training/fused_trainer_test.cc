@@ -84,6 +84,30 @@ TEST_P(FusedTrainerBits, DependOnPlanAndTaskAlone) {
   EXPECT_NE(BytesOf(MustRun(*used, plan, neighbour)), expected);
 }
 
+TEST_P(FusedTrainerBits, DoNotDependOnWhenAStageWasAddedToThePlan) {
+  const models::ModelSpec spec = Mlp();
+  const FlatVector start = models::InitialModel(spec, 4);
+  const Examples examples = RandomExamples(45, 19, 7, 1);
+  const LocalPlan plan = PlanFrom(start, 10);
+  const ClientTask task = TaskOf(examples.Classes());
+  const auto trainer = FusedOf(spec, GetParam());
+  const std::vector<std::byte> expected = BytesOf(MustRun(*trainer, plan, task));
+  for (const size_t count : {0, 1, 2})
+    EXPECT_EQ(BytesOf(MustRun(*trainer, AddedLater(plan, count), task)), expected) << count;
+}
+
+TEST(FusedTrainer, SaysThatAnAddedStageNeedsTheEagerTrainer) {
+  const models::ModelSpec spec = Mlp();
+  const FlatVector start = models::InitialModel(spec, 4);
+  const Examples examples = RandomExamples(45, 19, 7, 1);
+  LocalPlan plan = PlanFrom(start, 10);
+  plan.stages[1].hooks = std::make_shared<const Hooks>();
+  const auto trainer = FusedOf(spec, fused::SupportedIsas().front());
+  const absl::Status status =
+      trainer->Run(AddedLater(plan, 1), TaskOf(examples.Classes())).status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("\"eager\""));
+}
+
 TEST_P(FusedTrainerBits, OfAnEvaluationAreThoseOfItsRows) {
   const models::ModelSpec spec = Mlp();
   const FlatVector model = models::InitialModel(spec, 4);

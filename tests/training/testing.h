@@ -143,6 +143,21 @@ inline std::vector<StageOutcome> MustRun(LocalTrainer& trainer, const LocalPlan&
   return outcomes.ok() ? *std::move(outcomes) : std::vector<StageOutcome>(plan.stages.size());
 }
 
+// The same stages, of which all but the first `count` are added while the plan runs.
+inline LocalPlan AddedLater(const LocalPlan& plan, size_t count) {
+  LocalPlan later;
+  later.stages.assign(plan.stages.begin(), plan.stages.begin() + static_cast<ptrdiff_t>(count));
+  later.more =
+      [plan](std::span<const StageOutcome> outcomes) -> absl::StatusOr<std::vector<Stage>> {
+    if (outcomes.size() == plan.stages.size()) return std::vector<Stage>();
+    Stage next = plan.stages[outcomes.size()];
+    const auto* end = std::get_if<StageEnd>(&next.start);
+    if (end != nullptr) next.start = outcomes[end->stage].end;  // a view is as good as the name
+    return std::vector<Stage>{next};
+  };
+  return later;
+}
+
 // Mean squared error of one linear unit t ≈ w·x + b, by hand: two weights and a bias.
 struct HandLine {
   std::vector<std::vector<double>> rows;

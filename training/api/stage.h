@@ -1,11 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <variant>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "core/vector.h"
 #include "data/dataset.h"
 #include "plan/local.h"
@@ -69,10 +72,6 @@ struct Stage {
   Losses losses = Losses::kTrain;
 };
 
-struct LocalPlan {
-  std::vector<Stage> stages;  // run in order; a stage may start from the end of an earlier one
-};
-
 // The result of a stage. `end` belongs to the trainer and is valid until its next Run.
 struct StageOutcome {
   ConstVectorView end;  // kTrain: the vector after the last step; kGradient: the gradient
@@ -81,6 +80,14 @@ struct StageOutcome {
   double a_norm1 = 0;  // FedNova's ‖a‖₁: −displacement/η of the same optimizer for a unit gradient
   uint64_t examples = 0;  // rows used, counting repetitions
   MetricSums sums;        // kTrain: over the minibatches during training; kLoss: over all rows
+};
+
+struct LocalPlan {
+  std::vector<Stage> stages;  // run in order; a stage may start from the end of an earlier one
+  // Asked once all stages so far have run, with their outcomes: stages to go on with, or none when
+  // the plan is done. Empty: nobody is asked. For whoever runs a rule, which says it in
+  // ClientAlgorithm::Continue.
+  std::function<absl::StatusOr<std::vector<Stage>>(std::span<const StageOutcome>)> more = {};
 };
 
 }  // namespace macaw::training

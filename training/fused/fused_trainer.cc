@@ -85,18 +85,16 @@ absl::Status Prefers(const TrainerSetup& setup, Isa isa) {
                                                setup.spec.layout->size(), " numbers"));
 }
 
-absl::Status Supports(const LocalPlan& plan) {
-  for (const Stage& stage : plan.stages) {
-    if (stage.hooks != nullptr) return absl::UnimplementedError("a stage has hooks");
-    if (stage.local.optimizer != "sgd") {
-      return absl::UnimplementedError(
-          absl::StrCat("a stage asks for optimizer \"", stage.local.optimizer, "\""));
-    }
-    if (stage.kind == StageKind::kTrain && stage.local.clip_norm > 0 &&
-        stage.local.clip != "gradient") {
-      return absl::UnimplementedError(absl::StrCat("a stage asks for clip = \"", stage.local.clip,
-                                                   "\", and it clips the gradient only"));
-    }
+absl::Status Supports(const Stage& stage) {
+  if (stage.hooks != nullptr) return absl::UnimplementedError("a stage has hooks");
+  if (stage.local.optimizer != "sgd") {
+    return absl::UnimplementedError(
+        absl::StrCat("a stage asks for optimizer \"", stage.local.optimizer, "\""));
+  }
+  if (stage.kind == StageKind::kTrain && stage.local.clip_norm > 0 &&
+      stage.local.clip != "gradient") {
+    return absl::UnimplementedError(absl::StrCat("a stage asks for clip = \"", stage.local.clip,
+                                                 "\", and it clips the gradient only"));
   }
   return absl::OkStatus();
 }
@@ -128,28 +126,31 @@ FusedTrainer::FusedTrainer(const TrainerSetup& setup, Isa isa, Program program, 
 
 absl::StatusOr<std::vector<StageOutcome>> FusedTrainer::Run(const LocalPlan& plan,
                                                             const ClientTask& task) {
-  if (const absl::Status status = Supports(plan); !status.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("client ", task.client.value, ": ", status.message(),
-                     ", which the fused trainer cannot do: set local.trainer to \"auto\""));
-  }
-  if (ends_.size() < plan.stages.size()) ends_.resize(plan.stages.size());
+  StageSequence stages(plan);
   std::vector<StageOutcome> outcomes;
   outcomes.reserve(plan.stages.size());
-  for (size_t i = 0; i < plan.stages.size(); ++i) {
-    absl::StatusOr<StageOutcome> outcome = RunStage(plan, i, outcomes, task);
+  while (true) {
+    MACAW_ASSIGN_OR_RETURN(const Stage* stage, stages.Next(outcomes));
+    if (stage == nullptr) return outcomes;
+    const size_t i = outcomes.size();
+    if (const absl::Status status = Supports(*stage); !status.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("client ", task.client.value, ": ", status.message(),
+                       ", which the fused trainer cannot do: set local.trainer to \"",
+                       i < plan.stages.size() ? "auto" : "eager", "\""));
+    }
+    if (ends_.size() <= i) ends_.resize(i + 1);
+    absl::StatusOr<StageOutcome> outcome = RunStage(*stage, i, outcomes, task);
     if (!outcome.ok()) {
       return Annotate(outcome.status(), absl::StrCat("client ", task.client.value, ": stage ", i));
     }
     outcomes.push_back(*std::move(outcome));
   }
-  return outcomes;
 }
 
-absl::StatusOr<StageOutcome> FusedTrainer::RunStage(const LocalPlan& plan, size_t index,
+absl::StatusOr<StageOutcome> FusedTrainer::RunStage(const Stage& stage, size_t index,
                                                     const std::vector<StageOutcome>& before,
                                                     const ClientTask& task) {
-  const Stage& stage = plan.stages[index];
   const AffineCorrection& correction = stage.correction;
   if (stage.trainable != nullptr && stage.trainable->size() != spec_.layout->entries().size()) {
     return absl::InvalidArgumentError(absl::StrCat("names ", stage.trainable->size(),

@@ -28,8 +28,8 @@ absl::Status Supports(const TrainerSetup& setup);
 // Whether this trainer is also expected to be faster, for `local.trainer = "auto"`. An error says
 // briefly why not.
 absl::Status Prefers(const TrainerSetup& setup, Isa isa);
-// Whether it can carry out a plan: no hooks, SGD, and clipping of the gradient only.
-absl::Status Supports(const LocalPlan& plan);
+// Whether it can carry out a stage: no hooks, SGD, and clipping of the gradient only.
+absl::Status Supports(const Stage& stage);
 
 // Trains a model as a chain of blocks on flat float vectors: no tensors, no autograd, and no
 // allocation in a step once the largest batch was seen. At the start of a stage the client's
@@ -51,7 +51,7 @@ class FusedTrainer final : public LocalTrainer {
 
   FusedTrainer(const TrainerSetup& setup, Isa isa, Program program, Objective objective);
 
-  absl::StatusOr<StageOutcome> RunStage(const LocalPlan& plan, size_t index,
+  absl::StatusOr<StageOutcome> RunStage(const Stage& stage, size_t index,
                                         const std::vector<StageOutcome>& before,
                                         const ClientTask& task);
   absl::StatusOr<StageOutcome> Train(const StageRun& run, const ClientTask& task);
