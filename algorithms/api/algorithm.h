@@ -73,8 +73,7 @@ struct Setup {
   uint64_t clients = 0;     // N: the clients that can train
   double total_weight = 0;  // Σ w_i over them, under the run's weight policy
   double contribution_bound = 65536;
-  uint32_t rounds = 0;  // of the run
-  uint64_t seed = 0;    // likewise
+  uint64_t seed = 0;  // the run's
 
   // A client may be drawn several times in a round.
   bool with_replacement() const { return cohort.sampling == "proportional"; }
@@ -108,10 +107,12 @@ struct ClientContext {
   // Parallel to Schema::down, empty where a channel is not sent in this phase. An evaluation has
   // the model alone.
   std::span<const ConstVectorView> broadcast;
-  std::span<const ConstVectorView> state;  // parallel to Schema::state; zero on a first turn
-  bool first_turn = false;                 // the client has kept no state yet
-  uint64_t seed = 0;                       // the run's
-  const Schema* schema = nullptr;          // of the names below
+  // Parallel to Schema::state: as the client kept it last, in an earlier phase of this round or in
+  // an earlier round. Zero on a first turn.
+  std::span<const ConstVectorView> state;
+  bool first_turn = false;         // the client has kept no state yet
+  uint64_t seed = 0;               // the run's
+  const Schema* schema = nullptr;  // of the names below
 
   const ConstVectorView& model() const { return broadcast[0]; }
   ConstVectorView Down(absl::string_view name) const;
@@ -125,8 +126,8 @@ struct ClientContext {
 // What a client returns: every channel of the phase and every metric of the phase, by name, once.
 struct ClientResult {
   std::vector<NamedView> up;
-  // The next version, all items of Schema::state. Empty: the state does not change, as in every
-  // phase but the last.
+  // The next version, all items of Schema::state; it counts if this phase's contribution counts,
+  // whatever becomes of the client in later phases. Empty: the state does not change.
   std::vector<NamedView> state = {};
   std::vector<std::pair<std::string, double>> metrics = {};
 };

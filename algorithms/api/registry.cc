@@ -101,7 +101,6 @@ Setup SetupOf(const RunConfig& run, LayoutPtr layout) {
           .clients = TrainClients(run),
           .total_weight = TotalWeight(run),
           .contribution_bound = run.contribution_bound,
-          .rounds = run.rounds,
           .seed = run.seed};
 }
 

@@ -108,8 +108,8 @@ ServerContext RoundLoop::About(Phase phase) {
           .schema = &schema_};
 }
 
-ClientContext RoundLoop::Context(size_t client, std::span<const ConstVectorView> broadcast) {
-  const std::vector<FlatVector>& kept = states_[client];
+ClientContext RoundLoop::Context(size_t client, const std::vector<FlatVector>& kept,
+                                 std::span<const ConstVectorView> broadcast) {
   state_views_.clear();
   for (const FlatVector& vector : kept.empty() ? zero_state_ : kept)
     state_views_.push_back(vector.view());
@@ -148,6 +148,7 @@ absl::Status RoundLoop::Round(const std::vector<size_t>& cohort, const std::set<
     order.total_weight += weight;
   }
   metrics_.clear();
+  std::map<size_t, std::vector<FlatVector>> staged;  // the states that the round's phases kept
   for (uint8_t number = 0;; ++number) {
     const Phase phase(number);
     phases_ = number + 1;
@@ -158,10 +159,11 @@ absl::Status RoundLoop::Round(const std::vector<size_t>& cohort, const std::set<
     const std::vector<ConstVectorView> broadcast = ParallelToDown(schema_, phase, sent);
     MACAW_ASSIGN_OR_RETURN(aggregation::ExactSum sum,
                            aggregation::ExactSum::Make(UpChannels(schema_, phase), order));
-    std::map<size_t, std::vector<FlatVector>> staged;
     for (const auto& [client, multiplicity] : turns) {
       workspace_.Reset();
-      ClientContext context = Context(client, broadcast);
+      const auto kept = staged.find(client);
+      ClientContext context =
+          Context(client, kept == staged.end() ? states_[client] : kept->second, broadcast);
       context.phase = phase;
       const auto run = [&](const training::LocalPlan& plan) {
         return trainer_->Run(plan, *population_[client].objective, context.examples);
@@ -174,16 +176,15 @@ absl::Status RoundLoop::Round(const std::vector<size_t>& cohort, const std::set<
       MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> state, StateViews(schema_, result));
       if (lost.contains(client)) continue;
       MACAW_RETURN_IF_ERROR(sum.Add({ClientId(client), context.weight, multiplicity, up}));
+      std::vector<FlatVector> next;
       for (size_t item = 0; item < state.size(); ++item)
-        staged[client].push_back(FlatVector::CopyOf(state[item], schema_.state[item].layout));
+        next.push_back(FlatVector::CopyOf(state[item], schema_.state[item].layout));
+      if (!next.empty()) staged[client] = std::move(next);
     }
     MACAW_ASSIGN_OR_RETURN(aggregation::Aggregate aggregate, std::move(sum).Report());
     for (const auto& [name, value] : TakeMetrics(schema_, phase, aggregate)) metrics_[name] = value;
     MACAW_ASSIGN_OR_RETURN(const AfterApply after, server_->Apply(asked, std::move(aggregate)));
-    if (after == AfterApply::kNextPhase) {
-      if (!staged.empty()) return absl::InternalError("state moved before the last phase");
-      continue;
-    }
+    if (after == AfterApply::kNextPhase) continue;
     for (auto& [client, vectors] : staged) states_[client] = std::move(vectors);
     return absl::OkStatus();
   }
@@ -220,7 +221,8 @@ Numbers RoundLoop::Saved(const std::string& name) const {
 Numbers RoundLoop::Personal(size_t client) {
   const std::vector<ConstVectorView> broadcast = {server_->Result()};  // all that evaluation sends
   workspace_.Reset();
-  const auto point = *client_->EvaluationPoint(Context(client, broadcast), workspace_);
+  const auto point =
+      *client_->EvaluationPoint(Context(client, states_[client], broadcast), workspace_);
   return NumbersOf(std::get<ConstVectorView>(point));
 }
 

@@ -56,11 +56,14 @@ void OpenPhase::OpenRound(Round round, std::vector<Seat> seats, TimePoint now) {
   Open(Phase(0), now);
 }
 
-void OpenPhase::OpenNext(TimePoint now) {
+void OpenPhase::OpenNext(std::span<const Attempt> versions, TimePoint now) {
   const std::vector<ClientId> remaining = table_.Remaining();
   std::erase_if(seats_, [&](const Seat& seat) {
     return !std::binary_search(remaining.begin(), remaining.end(), seat.entry.client);
   });
+  for (const Attempt& version : versions) {
+    if (Find(version.client) != nullptr) SeatOf(version.client).state = version.fence;
+  }
   Open(Phase(order_.phase.value + 1), now);
 }
 

@@ -31,8 +31,9 @@ class OpenPhase {
   // ---- from one to the next
   // The first phase of a round; seats by client.
   void OpenRound(Round round, std::vector<Seat> seats, TimePoint now);
-  // The next phase, on the same clients but those that were given up.
-  void OpenNext(TimePoint now);
+  // The next phase, on the same clients but those that were given up. `versions`: of the states
+  // that clients have kept in this round's phases, the newest of a client last.
+  void OpenNext(std::span<const Attempt> versions, TimePoint now);
   // Its broadcast is there. Leases may begin once the queues are planned.
   log::RoundOpened Ready(fleet::Blob broadcast, const Digest& eligible, TimePoint now);
   // The waiting clients of each holding, and the queue to hand them out by.

@@ -154,15 +154,9 @@ void RoundEngine::Applied(absl::StatusOr<bool> another_phase, std::optional<flee
   if (!another_phase.ok()) {
     return Fail(Annotate(another_phase.status(), absl::StrCat("round ", round.value)));
   }
-  if (*another_phase && states_.versions().staged()) {
-    return Fail(
-        absl::InternalError(absl::StrCat("round ", round.value, ": ", options_.run.algorithm.name,
-                                         " moved client states in a phase that was not the "
-                                         "last")));
-  }
   options_.restored.phases.erase({round, phase_.phase()});
   if (*another_phase && !interrupt_) {
-    phase_.OpenNext(now);
+    phase_.OpenNext(states_.versions().staged(), now);
     return Prepare();
   }
   if (!*another_phase) {

@@ -36,8 +36,8 @@ class VersionIndex {
   uint64_t size_ = 0;
 };
 
-// The versions over the rounds of a run. A version is staged when its part is accepted and becomes
-// current when its round is done, so that a round which is dropped leaves nothing behind, and the
+// The versions over the rounds of a run. A version is staged when its part is accepted, in any phase
+// of a round; the round's later phases read it, and it becomes current when the round is done, so that a round which is dropped leaves nothing behind, and the
 // evaluation of the round before, which goes on beside it, still sees that round's states. One
 // thread.
 class StateVersions {
@@ -51,7 +51,8 @@ class StateVersions {
   bool any() const { return !index_.empty() || !staged_.empty(); }
 
   void Stage(const Attempt& version) { staged_.push_back(version); }
-  bool staged() const { return !staged_.empty(); }
+  // In the order in which they were staged: of several of a client, the last counts.
+  const std::vector<Attempt>& staged() const { return staged_; }
   void DropStaged() { staged_.clear(); }
   // The round is done: what was staged is current.
   void Close(Round round);

@@ -269,6 +269,54 @@ TEST(Phases, MimeSendsItsGradientOnlyWhereItIsUsed) {
   }
 }
 
+// Trains in phase 0 and keeps Δ_i; sends it in phase 1, where there is nothing to train.
+class SendingLater final : public DeltaClient {
+ public:
+  using DeltaClient::DeltaClient;
+  absl::StatusOr<training::LocalPlan> Prepare(const ClientContext& context,
+                                              Workspace& workspace) const override {
+    if (context.phase == Phase(1)) return training::LocalPlan();
+    return DeltaClient::Prepare(context, workspace);
+  }
+  absl::StatusOr<ClientResult> Conclude(const ClientContext& context,
+                                        std::span<const training::StageOutcome> outcomes,
+                                        Workspace& workspace) const override {
+    if (context.phase == Phase(1)) return ClientResult{.up = {{"delta", context.State("kept")}}};
+    const VectorView delta = Delta(context, outcomes[0].end, workspace);
+    return ClientResult{.up = {{"first", delta}}, .state = {{"kept", delta}}};
+  }
+};
+
+class TwoPhases final : public MeanDeltaServer {
+ public:
+  using MeanDeltaServer::MeanDeltaServer;
+  absl::StatusOr<AfterApply> Apply(const ServerContext& context,
+                                   aggregation::Aggregate aggregate) override {
+    if (context.phase == Phase(0)) return AfterApply::kNextPhase;
+    return MeanDeltaServer::Apply(context, std::move(aggregate));
+  }
+};
+
+TEST(Phases, ALaterPhaseSeesWhatAnEarlierOneKept) {
+  Description rule = Builtin("fedavg");
+  rule.name = "later";
+  rule.schema = [](const algorithms::Setup& setup) -> absl::StatusOr<Schema> {
+    Schema schema = MeanDeltaSchema(setup);
+    schema.up.push_back(schema.up[0]);
+    schema.up[0].phases = {Phase(1)};
+    schema.up[1].name = "first";
+    schema.up[1].phases = {Phase(0)};
+    schema.state = {{"kept", setup.layout}};
+    return schema;
+  };
+  rule.server = MakeServer<TwoPhases>;
+  rule.client = MakeClient<SendingLater>;
+  RoundLoop later(rule, Q4(), {}), fedavg(Builtin("fedavg"), Q4(), {});
+  ASSERT_TRUE(later.Rounds(10).ok());
+  ASSERT_TRUE(fedavg.Rounds(10).ok());
+  EXPECT_EQ(later.ModelDigest(), fedavg.ModelDigest());
+}
+
 TEST(Phases, AVectorOfAnotherPhaseIsAProgrammingErrorThatSaysSo) {
   Description rule =
       Rule([](const ClientContext& context, ClientResult&) { context.Down("later"); },

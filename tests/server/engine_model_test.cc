@@ -93,11 +93,12 @@ class World {
       EXPECT_EQ(durable_.evaluated.contains(round), round % 2 == 0 || round == rounds_) << round;
     }
   }
-  // Every client has had as many turns as it was counted, on top of each other.
+  // Every client has had as many turns as it was counted, a phase each, on top of each other.
   void ExpectEveryTurnInTheStates() const {
     std::map<uint64_t, uint32_t> expected;
     for (const auto& [round, clients] : durable_.counted) {
-      for (const ClientId client : clients) ++expected[client.value];
+      for (const ClientId client : clients)
+        expected[client.value] += static_cast<uint32_t>(phases_);
     }
     std::map<uint64_t, uint32_t> found;
     const VersionIndex& index = durable_.versions.back();
@@ -326,8 +327,8 @@ class World {
                                    .examples = Examples()[a.client.value],
                                    .sums = std::vector<double>(
                                        training::SchemaFor(TaskKind::kClassification).sums.size()),
-                                   .has_state = worker.phase.value + 1 == phases_});
-          if (part.included.back().has_state) TakeTurn(a);
+                                   .has_state = true});
+          TakeTurn(a);
           included.push_back(a.client);
         }
       }
