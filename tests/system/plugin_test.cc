@@ -2,6 +2,7 @@
 // outside the tree, and its library is used by a run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -94,6 +95,7 @@ TEST_F(Plugin, ANewProjectBuildsPassesItsTestsAndKeepsTheLaw) {
   ASSERT_EQ(four.Wait(), 0) << four.output();
   EXPECT_EQ(one.digest(), four.digest());
   EXPECT_EQ(one.metrics(), four.metrics());
+  EXPECT_THAT(one.metrics(), HasSubstr("\"rule_update_norm\":"));
 
   // Another build of the plug-in is another run: it is not resumed by mistake, and names what
   // differs.
@@ -110,7 +112,7 @@ TEST_F(Plugin, ANewProjectBuildsPassesItsTestsAndKeepsTheLaw) {
   ASSERT_EQ(broken.code, 0) << broken.text;
   Simulation thrown("thrown", {config});
   EXPECT_EQ(thrown.Wait(), 2) << thrown.output();
-  EXPECT_THAT(thrown.output(), HasSubstr("plug-in \"moon\": eclipse"));
+  EXPECT_THAT(thrown.output(), HasSubstr("plug-in \"moon\", algorithm moon: eclipse"));
 }
 
 TEST_F(Plugin, BuiltinsTakenOutOfTheTreeGiveTheirOwnBits) {
@@ -163,6 +165,68 @@ MACAW_PLUGIN("outside", "1", Contribute)
     EXPECT_EQ(run(absl::StrCat("outside-", rule),
                   {"--set", absl::StrCat("plugins=[\"", folder, "/build/liboutside.so\"]")}),
               inside);
+  }
+}
+
+// Top-k with error feedback, Gaussian noise with its ε, IFCA, PowerSGD: client state, random numbers
+// on the server, stages by what came out, state from one phase to the next, metrics of their own.
+TEST_F(Plugin, RulesOutsideTheTreePassTheirTestsAndKeepTheLaw) {
+  const std::string folder = root_ + "/rules";
+  fs::copy(absl::StrCat(MACAW_SOURCE_DIR, "/tests/sdk/plugins"), folder);
+  const Output built = Build(folder);
+  ASSERT_EQ(built.code, 0) << built.text;
+  const Output tested =
+      Shell(absl::StrCat("ctest --output-on-failure --test-dir ", folder, "/build"));
+  ASSERT_EQ(tested.code, 0) << tested.text;
+
+  const std::string config = WriteConfig("rules");
+  struct Rule {
+    std::string name, column;
+    std::vector<std::string> settings;
+  };
+  for (const Rule& rule :
+       std::vector<Rule>{{"topk", "rule_error_norm", {"algorithm.topk.fraction=0.05"}},
+                         {"gaussian",
+                          "rule_epsilon",
+                          {"cohort.sampling=poisson", "cohort.weight=uniform",
+                           "algorithm.gaussian.update_clip=1"}},
+                         {"ifca", "rule_best_loss", {}},
+                         {"powersgd", "used_bound_whole", {}}}) {
+    SCOPED_TRACE(rule.name);
+    const auto arguments = [&](std::vector<std::string> more) {
+      std::vector<std::string> all = {
+          config,
+          "--set",
+          "algorithm.name=" + rule.name,
+          "--set",
+          "model.name=mlp",
+          "--set",
+          absl::StrCat("plugins=[\"", folder, "/build/lib", rule.name, ".so\"]")};
+      for (const std::string& setting : rule.settings) all.insert(all.end(), {"--set", setting});
+      all.insert(all.end(), more.begin(), more.end());
+      return all;
+    };
+    Simulation one("one", arguments({"--processes", "1", "--slots", "1"}));
+    ASSERT_EQ(one.Wait(), 0) << one.output();
+    EXPECT_THAT(one.metrics(), HasSubstr(rule.column));
+    Simulation four("four", arguments({"--processes", "2", "--slots", "2"}));
+    ASSERT_EQ(four.Wait(), 0) << four.output();
+    EXPECT_EQ(one.digest(), four.digest());
+    EXPECT_EQ(one.metrics(), four.metrics());
+
+    Simulation killed("killed", arguments({"--processes", "2", "--slots", "1", "--set",
+                                           "emulation.pause_probability=1", "--set",
+                                           "emulation.pause_seconds=0.02"}));
+    const auto first_round = [](const nlohmann::json& event) { return event["event"] == "round"; };
+    ASSERT_TRUE(killed.WaitForEvent(first_round));
+    for (const pid_t worker : killed.Children("macaw-worker")) ::kill(worker, SIGKILL);
+    ASSERT_EQ(killed.Wait(), 0) << killed.output();
+    EXPECT_EQ(killed.digest(), one.digest());
+    EXPECT_EQ(killed.metrics(), one.metrics());
+
+    const Output replayed = Shell(
+        absl::StrCat(kMacaw, " replay ", one.folder(), " --out ", root_, "/replay-", rule.name));
+    EXPECT_EQ(replayed.code, 0) << replayed.text;
   }
 }
 
