@@ -112,7 +112,7 @@ struct Assignment {
 struct TrainingLease {
   Round round{};
   Phase phase{};
-  Blob broadcast;                           // EncodeVectors of Schema::down (vector_codec.h)
+  Blob broadcast;  // EncodeVectors of Schema::down, as far as the phase sends it (vector_codec.h)
   double max_weight = 1, total_weight = 1;  // aggregation::GridOrder
   uint32_t max_multiplicity = 1;
   uint64_t total_multiplicity = 1;
