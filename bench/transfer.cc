@@ -18,7 +18,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/mutex.h"
+#include "absl/synchronization/mutex.h"
 #include "core/random.h"
 #include "proto/fleet/link.h"
 #include "proto/wire/remote.h"
@@ -60,16 +60,16 @@ class OneBlob final : public fleet::FleetHandler {
   bool Knows(SessionId) const override { return true; }
   std::shared_ptr<const AlignedBuffer> FindBlob(const fleet::Caller&,
                                                 const Digest& digest) override {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     return blob_.digest == digest ? blob_.bytes : nullptr;
   }
   void Serve(fleet::Blob blob) {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     blob_ = std::move(blob);
   }
 
  private:
-  Mutex mutex_;
+  absl::Mutex mutex_;
   fleet::Blob blob_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -21,7 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "core/mutex.h"
+#include "absl/synchronization/mutex.h"
 
 namespace macaw {
 namespace {
@@ -132,7 +132,7 @@ class Kept {
 
   // A block with null data when there is none.
   Piece Take(size_t bytes, bool shareable) ABSL_LOCKS_EXCLUDED(mutex_) {
-    const MutexLock lock(&mutex_);
+    const absl::MutexLock lock(&mutex_);
     for (auto it = pieces_.begin(); it != pieces_.end(); ++it) {
       if (it->bytes != bytes || (it->file >= 0) != shareable) continue;
       if (shareable && !Withdraw(*it)) continue;
@@ -147,7 +147,7 @@ class Kept {
   void Give(Piece piece) ABSL_LOCKS_EXCLUDED(mutex_) {
     if (piece.bytes > kMostBytes) return Unmap(piece);
     {
-      const MutexLock lock(&mutex_);
+      const absl::MutexLock lock(&mutex_);
       piece.given = ++given_;
       pieces_.push_back(piece);
       bytes_ += piece.bytes;
@@ -184,7 +184,7 @@ class Kept {
   bool UnmapOldest(bool surplus_only) ABSL_LOCKS_EXCLUDED(mutex_) {
     Piece oldest;
     {
-      const MutexLock lock(&mutex_);
+      const absl::MutexLock lock(&mutex_);
       if (pieces_.empty()) return false;
       const bool surplus = bytes_ > kMostBytes || given_ - pieces_.front().given > kPatience;
       if (surplus_only && !surplus) return false;
@@ -196,7 +196,7 @@ class Kept {
     return true;
   }
 
-  Mutex mutex_;
+  absl::Mutex mutex_;
   std::vector<Piece> pieces_ ABSL_GUARDED_BY(mutex_);  // oldest first
   size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t given_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -13,28 +13,28 @@ Executor::Executor(std::string name, size_t threads) : name_(std::move(name)) {
 
 Executor::~Executor() {
   {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     closing_ = true;
   }
   for (std::thread& thread : threads_) thread.join();
 }
 
 void Executor::Post(Task task) {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   tasks_.push_back(std::move(task));
 }
 
 void Executor::PostUrgent(Task task) {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   urgent_.push_back(std::move(task));
 }
 
 void Executor::WaitIdle() {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   const auto idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     return urgent_.empty() && tasks_.empty() && running_ == 0;
   };
-  mutex_.Await(idle);
+  mutex_.Await(absl::Condition(&idle));
 }
 
 void Executor::Loop() {
@@ -45,8 +45,8 @@ void Executor::Loop() {
   while (true) {
     Task task;
     {
-      MutexLock lock(&mutex_);
-      mutex_.Await(ready);
+      absl::MutexLock lock(&mutex_);
+      mutex_.Await(absl::Condition(&ready));
       std::deque<Task>& next = urgent_.empty() ? tasks_ : urgent_;
       if (next.empty()) return;
       task = std::move(next.front());
@@ -55,7 +55,7 @@ void Executor::Loop() {
     }
     std::move(task)();
     task = nullptr;  // release what the task holds before it counts as done
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     --running_;
   }
 }

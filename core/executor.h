@@ -8,7 +8,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
-#include "core/mutex.h"
+#include "absl/synchronization/mutex.h"
 
 namespace macaw {
 
@@ -34,7 +34,7 @@ class Executor {
   void Loop() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::string name_;
-  Mutex mutex_;
+  absl::Mutex mutex_;
   std::deque<Task> urgent_ ABSL_GUARDED_BY(mutex_);
   std::deque<Task> tasks_ ABSL_GUARDED_BY(mutex_);
   size_t running_ ABSL_GUARDED_BY(mutex_) = 0;

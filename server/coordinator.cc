@@ -9,9 +9,9 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/synchronization/mutex.h"
 #include "core/executor.h"
 #include "core/logging.h"
-#include "core/mutex.h"
 #include "core/status.h"
 #include "server/access.h"
 #include "server/event_loop.h"
@@ -78,10 +78,10 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   ~CoordinatorImpl() override {
     loop_.Post([this] { engine_.Interrupt(); });
     {
-      MutexLock lock(&mutex_);
+      absl::MutexLock lock(&mutex_);
       const auto over = [this]()
                             ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return outcome_.has_value(); };
-      mutex_.Await(over);
+      mutex_.Await(absl::Condition(&over));
     }
     // The threads post to each other, at most engine → sums → engine once the run is over: let all
     // of it run before the first of them goes away.
@@ -245,11 +245,11 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   // ---- Coordinator
 
   absl::StatusOr<Outcome> Wait() override {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     const auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
       return outcome_.has_value() && farewell_said_;
     };
-    mutex_.Await(over);
+    mutex_.Await(absl::Condition(&over));
     return *outcome_;
   }
 
@@ -637,14 +637,14 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   }
 
   void SetOutcome(absl::StatusOr<Outcome> outcome) {  // writer thread
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     outcome_ = std::move(outcome);
     loop_.Post([this] { SayFarewell(); });
   }
 
   void SayFarewell() {  // engine thread; asked again after every call and at the deadline
     if (!ended_at_.has_value()) return;
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     if (!outcome_.has_value()) return;
     farewell_said_ = farewell_said_ || engine_.nodes().everybody_told() ||
                      SteadyClock().Now() >= *ended_at_ + kFarewell;
@@ -656,7 +656,7 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
     return engine_.NextDeadline();
   }
   bool farewell_due() {  // everything is written, and somebody has not been told yet
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     return outcome_.has_value() && !farewell_said_;
   }
   void OnDeadline() {
@@ -671,7 +671,7 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
   const TimePoint started_;
   const Digest run_id_;
 
-  Mutex mutex_;
+  absl::Mutex mutex_;
   std::optional<absl::StatusOr<Outcome>> outcome_ ABSL_GUARDED_BY(mutex_);
   bool farewell_said_ ABSL_GUARDED_BY(mutex_) = false;
 

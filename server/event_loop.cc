@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "core/executor.h"
-#include "core/mutex.h"
 
 namespace macaw::server {
 
@@ -17,25 +18,25 @@ EventLoop::EventLoop(absl::AnyInvocable<TimePoint()> deadline,
 
 EventLoop::~EventLoop() {
   {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     closing_ = true;
   }
   thread_.join();
 }
 
 void EventLoop::Post(Task task) {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   tasks_.push_back(std::move(task));
 }
 
 void EventLoop::WaitIdle() {
-  Notification reached;
+  absl::Notification reached;
   Post([&reached] { reached.Notify(); });
-  reached.Wait();
+  reached.WaitForNotification();
 }
 
 bool EventLoop::Idle() {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   return tasks_.empty();
 }
 
@@ -48,12 +49,12 @@ void EventLoop::Loop() {
     if (Idle()) on_idle_();
     std::deque<Task> batch;
     {
-      MutexLock lock(&mutex_);
+      absl::MutexLock lock(&mutex_);
       const TimePoint now = SteadyClock().Now();
       if (deadline == TimePoint::max()) {
-        mutex_.Await(ready);
+        mutex_.Await(absl::Condition(&ready));
       } else {
-        mutex_.AwaitFor(std::max(Duration::zero(), deadline - now), ready);
+        mutex_.AwaitWithTimeout(absl::Condition(&ready), absl::FromChrono(deadline - now));
       }
       if (closing_ && tasks_.empty()) return;
       batch.swap(tasks_);

@@ -5,8 +5,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
+#include "absl/synchronization/mutex.h"
 #include "core/clock.h"
-#include "core/mutex.h"
 
 namespace macaw::server {
 
@@ -32,7 +32,7 @@ class EventLoop {
   absl::AnyInvocable<TimePoint()> deadline_;
   absl::AnyInvocable<void()> on_deadline_;
   absl::AnyInvocable<void()> on_idle_;
-  Mutex mutex_;
+  absl::Mutex mutex_;
   std::deque<Task> tasks_ ABSL_GUARDED_BY(mutex_);
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;

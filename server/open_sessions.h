@@ -7,9 +7,9 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/synchronization/mutex.h"
 #include "core/clock.h"
 #include "core/ids.h"
-#include "core/mutex.h"
 
 namespace macaw::server {
 
@@ -23,20 +23,20 @@ class OpenSessions {
 
   // `owner`: the name of the node that speaks in it.
   void Add(SessionId session, const std::string& owner) ABSL_LOCKS_EXCLUDED(mutex_) {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     sessions_.try_emplace(session, Open{.owner = owner});
   }
   void Remove(SessionId session) ABSL_LOCKS_EXCLUDED(mutex_) {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     sessions_.erase(session);
   }
   bool Knows(SessionId session) const ABSL_LOCKS_EXCLUDED(mutex_) {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     return sessions_.contains(session);
   }
 
   std::optional<std::string> OwnerOf(SessionId session) const ABSL_LOCKS_EXCLUDED(mutex_) {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     const auto it = sessions_.find(session);
     return it != sessions_.end() ? std::optional(it->second.owner) : std::nullopt;
   }
@@ -44,7 +44,7 @@ class OpenSessions {
   enum class Beat : uint8_t { kUnknown, kDue, kTooSoon };
   // Counts a heartbeat. Too soon: faster than ten times what is asked, for longer than a moment.
   Beat Hear(SessionId session, TimePoint now) ABSL_LOCKS_EXCLUDED(mutex_) {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     const auto it = sessions_.find(session);
     if (it == sessions_.end()) return Beat::kUnknown;
     TimePoint& full = it->second.full;
@@ -64,7 +64,7 @@ class OpenSessions {
   };
 
   const Duration refill_;
-  mutable Mutex mutex_;
+  mutable absl::Mutex mutex_;
   absl::flat_hash_map<SessionId, Open> sessions_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -22,7 +22,7 @@ RunWriter::RunWriter(RunFolder folder, std::function<void(absl::Status)> failed)
 void RunWriter::Hold(Executor::Task task) {
   bool many = false;
   {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     held_.push_back(std::move(task));
     many = held_.size() >= kMostHeld;
   }
@@ -30,7 +30,7 @@ void RunWriter::Hold(Executor::Task task) {
 }
 
 void RunWriter::Flush() {
-  MutexLock lock(&mutex_);  // held while posting: two flushes keep their order
+  absl::MutexLock lock(&mutex_);  // held while posting: two flushes keep their order
   if (held_.empty()) return;
   ++flushes_;
   thread_.Post([this, tasks = std::exchange(held_, {})]() mutable {

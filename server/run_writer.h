@@ -9,9 +9,9 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
 #include "core/clock.h"
 #include "core/executor.h"
-#include "core/mutex.h"
 #include "server/run_folder.h"
 
 namespace macaw::server {
@@ -86,7 +86,7 @@ class RunWriter {
   bool sync_due_ = false;  // for one of them
 
   std::atomic<int> flushes_ = 0;  // under way to the thread
-  Mutex mutex_;
+  absl::Mutex mutex_;
   std::vector<Executor::Task> held_ ABSL_GUARDED_BY(mutex_);  // until Flush
   Executor thread_{"writer", 1};
 };

@@ -8,7 +8,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "core/mutex.h"
+#include "absl/synchronization/mutex.h"
 #include "proto/fleet/messages.h"
 
 namespace macaw::server {
@@ -22,7 +22,7 @@ class ServedBlobs {
   }
 
   void Serve(const fleet::Blob& blob) ABSL_LOCKS_EXCLUDED(mutex_) {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     for (const fleet::Blob& known : recent_) {
       if (known.digest == blob.digest) return;
     }
@@ -31,14 +31,14 @@ class ServedBlobs {
   }
 
   void Pin(fleet::Blob blob) ABSL_LOCKS_EXCLUDED(mutex_) {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     pinned_.insert_or_assign(blob.digest, std::move(blob));
   }
 
   // Null when it is not (or no longer) served.
   std::shared_ptr<const AlignedBuffer> Find(const Digest& digest) const
       ABSL_LOCKS_EXCLUDED(mutex_) {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     if (const auto it = pinned_.find(digest); it != pinned_.end()) return it->second.bytes;
     for (const fleet::Blob& blob : recent_) {
       if (blob.digest == digest) return blob.bytes;
@@ -49,7 +49,7 @@ class ServedBlobs {
  private:
   static constexpr size_t kRecent = 4;  // what a slow download may still want
 
-  mutable Mutex mutex_;
+  mutable absl::Mutex mutex_;
   std::deque<fleet::Blob> recent_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<Digest, fleet::Blob> pinned_ ABSL_GUARDED_BY(mutex_);
 };

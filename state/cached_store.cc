@@ -11,7 +11,7 @@ CachedStateStore::CachedStateStore(std::unique_ptr<ClientStateStore> back, uint6
 
 void CachedStateStore::Keep(const Attempt& version, BlobPtr blob) const {
   if (blob->size() > budget_) return;
-  const MutexLock lock(&mutex_);
+  const absl::MutexLock lock(&mutex_);
   if (places_.contains(version)) return;
   used_ += blob->size();
   entries_.push_front({version, std::move(blob)});
@@ -36,7 +36,7 @@ absl::Status CachedStateStore::PutBlobs(std::span<const NamedBlob> blobs) {
 }
 
 BlobPtr CachedStateStore::Find(const Attempt& version) const {
-  const MutexLock lock(&mutex_);
+  const absl::MutexLock lock(&mutex_);
   const auto found = places_.find(version);
   if (found == places_.end()) return nullptr;
   entries_.splice(entries_.begin(), entries_, found->second);
@@ -69,7 +69,7 @@ std::vector<absl::StatusOr<BlobPtr>> CachedStateStore::GetBlobs(
 
 absl::Status CachedStateStore::Delete(std::span<const Attempt> versions) {
   {
-    const MutexLock lock(&mutex_);
+    const absl::MutexLock lock(&mutex_);
     for (const Attempt& version : versions) {
       const auto found = places_.find(version);
       if (found == places_.end()) continue;

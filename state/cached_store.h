@@ -6,7 +6,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "core/mutex.h"
+#include "absl/synchronization/mutex.h"
 #include "state/client_state_store.h"
 
 namespace macaw::state {
@@ -44,7 +44,7 @@ class CachedStateStore final : public ClientStateStore {
 
   const std::unique_ptr<ClientStateStore> back_;
   const uint64_t budget_;
-  mutable Mutex mutex_;
+  mutable absl::Mutex mutex_;
   mutable std::list<Entry> entries_ ABSL_GUARDED_BY(mutex_);  // most recently used first
   mutable absl::flat_hash_map<Attempt, std::list<Entry>::iterator, VersionHash> places_
       ABSL_GUARDED_BY(mutex_);

@@ -103,7 +103,7 @@ absl::StatusOr<std::vector<DiskStateStore::Key>> DiskStateStore::Keys() const {
 
 absl::StatusOr<std::shared_ptr<Segment>> DiskStateStore::Find(const Key& key,
                                                               Segment::Mode mode) const {
-  const MutexLock lock(&mutex_);
+  const absl::MutexLock lock(&mutex_);
   const auto found = std::ranges::find(open_, key, [](const auto& entry) { return entry.first; });
   if (found != open_.end()) {
     open_.splice(open_.begin(), open_, found);
@@ -145,7 +145,7 @@ absl::Status DiskStateStore::PutBlob(const Attempt& version, BlobPtr blob) {
 }
 
 void DiskStateStore::MarkDirty(const Key& key) {
-  const MutexLock lock(&mutex_);
+  const absl::MutexLock lock(&mutex_);
   if (durability_ == Durability::kMachine) dirty_.insert(key);
 }
 
@@ -175,7 +175,7 @@ absl::StatusOr<bool> DiskStateStore::Contains(const Attempt& version) const {
 absl::Status DiskStateStore::Flush() {
   std::set<Key> dirty;
   {
-    const MutexLock lock(&mutex_);
+    const absl::MutexLock lock(&mutex_);
     dirty.swap(dirty_);
   }
   if (dirty.empty()) return absl::OkStatus();
@@ -188,7 +188,7 @@ absl::Status DiskStateStore::Flush() {
   };
   const absl::Status status = sync();
   if (!status.ok()) {
-    const MutexLock lock(&mutex_);
+    const absl::MutexLock lock(&mutex_);
     dirty_.merge(dirty);
   }
   return status;
@@ -206,7 +206,7 @@ absl::Status DiskStateStore::EraseIn(const Key& key, std::span<const Attempt> ve
     if (!name.has_value() || *name == version) slots.push_back(SlotOf(version.fence));
   }
   const Fence settled = [this] {
-    const MutexLock lock(&mutex_);
+    const absl::MutexLock lock(&mutex_);
     return settled_;
   }();
   const Fence first{key.epoch, key.block * shape_.slots};
@@ -214,7 +214,7 @@ absl::Status DiskStateStore::EraseIn(const Key& key, std::span<const Attempt> ve
   const uint64_t ended = settled >= last ? shape_.slots : settled.counter - first.counter + 1;
   MACAW_RETURN_IF_ERROR((*segment)->Erase(slots, ended));
   MACAW_ASSIGN_OR_RETURN(const uint64_t left, (*segment)->BytesOnDisk());
-  const MutexLock lock(&mutex_);
+  const absl::MutexLock lock(&mutex_);
   if (left > 0 || settled < last) return absl::OkStatus();
   std::erase_if(open_, [&](const auto& entry) { return entry.first == key; });
   dirty_.erase(key);
@@ -231,7 +231,7 @@ absl::Status DiskStateStore::Delete(std::span<const Attempt> versions) {
   {
     // A version is deleted only after a later one replaced it in a closed round, and fences are
     // handed out in order. So all attempts up to this one have ended.
-    const MutexLock lock(&mutex_);
+    const absl::MutexLock lock(&mutex_);
     settled_ = std::max(settled_, sorted.back().fence);
   }
   for (auto first = sorted.begin(); first != sorted.end();) {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "core/digest.h"
-#include "core/mutex.h"
 #include "state/client_state_store.h"
 #include "state/segment.h"
 
@@ -72,7 +72,7 @@ class DiskStateStore final : public ClientStateStore {
   const std::string folder_;
   const Segment::Shape shape_;
   const Durability durability_;
-  mutable Mutex mutex_;
+  mutable absl::Mutex mutex_;
   // Open files, most recently used first.
   mutable std::list<std::pair<Key, std::shared_ptr<Segment>>> open_ ABSL_GUARDED_BY(mutex_);
   std::set<Key> dirty_ ABSL_GUARDED_BY(mutex_);  // written but not synced

@@ -12,7 +12,7 @@ MemoryStateStore::MemoryStateStore(StateSchema schema, uint64_t capacity)
     : ClientStateStore(std::move(schema)), capacity_(capacity) {}
 
 absl::Status MemoryStateStore::PutBlob(const Attempt& version, BlobPtr blob) {
-  const MutexLock lock(&mutex_);
+  const absl::MutexLock lock(&mutex_);
   if (const auto found = blobs_.find(version); found != blobs_.end()) {
     return std::ranges::equal(found->second->bytes(), blob->bytes()) ? absl::OkStatus()
                                                                      : Overwriting(version);
@@ -29,19 +29,19 @@ absl::Status MemoryStateStore::PutBlob(const Attempt& version, BlobPtr blob) {
 }
 
 absl::StatusOr<BlobPtr> MemoryStateStore::GetBlob(const Attempt& version) const {
-  const MutexLock lock(&mutex_);
+  const absl::MutexLock lock(&mutex_);
   const auto found = blobs_.find(version);
   if (found == blobs_.end()) return Missing(version);
   return found->second;
 }
 
 absl::StatusOr<bool> MemoryStateStore::Contains(const Attempt& version) const {
-  const MutexLock lock(&mutex_);
+  const absl::MutexLock lock(&mutex_);
   return blobs_.contains(version);
 }
 
 absl::Status MemoryStateStore::Delete(std::span<const Attempt> versions) {
-  const MutexLock lock(&mutex_);
+  const absl::MutexLock lock(&mutex_);
   for (const Attempt& version : versions) {
     const auto found = blobs_.find(version);
     if (found == blobs_.end()) continue;
@@ -54,7 +54,7 @@ absl::Status MemoryStateStore::Delete(std::span<const Attempt> versions) {
 absl::Status MemoryStateStore::ForEach(const std::function<void(const Attempt&)>& visit) const {
   std::vector<Attempt> versions;
   {
-    const MutexLock lock(&mutex_);
+    const absl::MutexLock lock(&mutex_);
     for (const auto& [version, blob] : blobs_) versions.push_back(version);
   }
   for (const Attempt& version : versions) visit(version);

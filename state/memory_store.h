@@ -4,7 +4,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "core/mutex.h"
+#include "absl/synchronization/mutex.h"
 #include "state/client_state_store.h"
 
 namespace macaw::state {
@@ -29,7 +29,7 @@ class MemoryStateStore final : public ClientStateStore {
 
  private:
   const uint64_t capacity_;
-  mutable Mutex mutex_;
+  mutable absl::Mutex mutex_;
   absl::flat_hash_map<Attempt, BlobPtr, VersionHash> blobs_ ABSL_GUARDED_BY(mutex_);
   uint64_t used_ ABSL_GUARDED_BY(mutex_) = 0;
 };

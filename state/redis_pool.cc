@@ -72,7 +72,7 @@ absl::StatusOr<RedisPool::Context> RedisPool::Connect() const {
 
 absl::StatusOr<RedisPool::Context> RedisPool::Take() {
   {
-    const MutexLock lock(&mutex_);
+    const absl::MutexLock lock(&mutex_);
     if (!idle_.empty()) {
       Context context = std::move(idle_.back());
       idle_.pop_back();
@@ -112,7 +112,7 @@ absl::StatusOr<std::vector<RedisReplyPtr>> RedisPool::Try(redisContext* context,
 void RedisPool::Answering(const absl::Status& status, TimePoint start) {
   const bool silent = absl::IsUnavailable(status);
   {
-    const MutexLock lock(&mutex_);
+    const absl::MutexLock lock(&mutex_);
     if (silent == silent_ || (silent && SteadyClock().Now() - start < kWorthALine)) return;
     silent_ = silent;
   }
@@ -134,10 +134,10 @@ absl::StatusOr<std::vector<RedisReplyPtr>> RedisPool::Call(std::span<const Redis
     if (context.ok()) {
       absl::StatusOr<std::vector<RedisReplyPtr>> replies = Try(context->get(), commands);
       if ((*context)->err == 0) {
-        const MutexLock lock(&mutex_);
+        const absl::MutexLock lock(&mutex_);
         idle_.push_back(*std::move(context));
       } else {  // the other idle connections are most likely broken, too
-        const MutexLock lock(&mutex_);
+        const absl::MutexLock lock(&mutex_);
         idle_.clear();
       }
       Answering(replies.status(), start);

@@ -7,8 +7,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "core/clock.h"
-#include "core/mutex.h"
 #include "state/redis_url.h"
 
 struct redisContext;
@@ -60,7 +60,7 @@ class RedisPool {
   void Answering(const absl::Status& status, TimePoint start) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const Options options_;
-  Mutex mutex_;
+  absl::Mutex mutex_;
   bool silent_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<Context> idle_ ABSL_GUARDED_BY(mutex_);
 };

@@ -216,8 +216,8 @@ absl::Status RedisStateStore::ForEach(const std::function<void(const Attempt&)>&
     }
   } while (cursor != "0");
   std::ranges::sort(found);
-  const auto rest = std::ranges::unique(found);
-  found.erase(rest.begin(), rest.end());
+  const auto rest = std::unique(found.begin(), found.end());
+  found.erase(rest, found.end());
   for (const Attempt& version : found) visit(version);
   return absl::OkStatus();
 }

@@ -6,8 +6,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "core/clock.h"
-#include "core/mutex.h"
 #include "worker/retry_pace.h"
 
 namespace macaw::worker {
@@ -50,14 +50,14 @@ class PatientCalls {
  private:
   // Returns early when a stop is requested.
   void WaitFor(Duration pause) const {
-    Mutex mutex;
+    absl::Mutex mutex;
     bool woken = false;
     const std::stop_callback wake(stop_, [&] {
-      MutexLock lock(&mutex);
+      absl::MutexLock lock(&mutex);
       woken = true;
     });
-    MutexLock lock(&mutex);
-    mutex.AwaitFor(pause, [&] { return woken; });
+    absl::MutexLock lock(&mutex);
+    mutex.AwaitWithTimeout(absl::Condition(&woken), absl::FromChrono(pause));
   }
 
   const Patience patience_;

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "algorithms/api/channels.h"
+#include "absl/synchronization/mutex.h"
 #include "core/executor.h"
 #include "core/logging.h"
 #include "core/memory.h"
-#include "core/mutex.h"
 #include "core/status.h"
 #include "proto/fleet/vector_codec.h"
 #include "training/api/schedule.h"
@@ -39,7 +39,7 @@ class Heart {
       : beat_(std::move(beat)), thread_([this] { Loop(); }) {}
   ~Heart() {
     {
-      MutexLock lock(&mutex_);
+      absl::MutexLock lock(&mutex_);
       closing_ = true;
     }
     thread_.join();
@@ -49,14 +49,14 @@ class Heart {
   void Loop() {
     NameThisThread("heartbeat");
     while (const std::optional<Duration> pause = beat_()) {
-      MutexLock lock(&mutex_);
-      mutex_.AwaitFor(*pause, [this] { return closing_; });
+      absl::MutexLock lock(&mutex_);
+      mutex_.AwaitWithTimeout(absl::Condition(&closing_), absl::FromChrono(*pause));
       if (closing_) return;
     }
   }
   const std::function<std::optional<Duration>()> beat_;
-  Mutex mutex_;
-  bool closing_ = false;
+  absl::Mutex mutex_;
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

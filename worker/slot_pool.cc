@@ -23,11 +23,11 @@ absl::StatusOr<std::unique_ptr<SlotPool>> SlotPool::Start(const RunContext& cont
                                                           RunningMarker& marker) {
   auto pool =
       std::unique_ptr<SlotPool>(new SlotPool(context, dataset, slots, std::move(emulated), marker));
-  MutexLock lock(&pool->mutex_);
+  absl::MutexLock lock(&pool->mutex_);
   const auto all_ready = [&]() ABSL_SHARED_LOCKS_REQUIRED(pool->mutex_) {
     return pool->ready_ == slots;
   };
-  pool->mutex_.Await(all_ready);
+  pool->mutex_.Await(absl::Condition(&all_ready));
   if (!pool->error_.ok()) {
     const absl::Status error = pool->error_;
     return error;
@@ -49,7 +49,7 @@ SlotPool::SlotPool(const RunContext& context, const data::Dataset& dataset, uint
 
 SlotPool::~SlotPool() {
   {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     closing_ = true;
     queue_.clear();
   }
@@ -58,7 +58,7 @@ SlotPool::~SlotPool() {
 
 void SlotPool::Enqueue(std::shared_ptr<const PhaseContext> phase,
                        const std::vector<fleet::Assignment>& assignments, TimePoint leased) {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   phase_ = phase;
   for (const fleet::Assignment& assignment : assignments) {
     held_.push_back({assignment.client, assignment.fence});
@@ -68,45 +68,45 @@ void SlotPool::Enqueue(std::shared_ptr<const PhaseContext> phase,
 
 void SlotPool::Enqueue(std::shared_ptr<const EvaluationContext> evaluation,
                        const std::vector<fleet::EvaluationTask>& tasks) {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   for (const fleet::EvaluationTask& task : tasks)
     queue_.emplace_back(EvaluateItem{evaluation, task});
 }
 
 bool SlotPool::WaitForQueueBelow(size_t low) {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   const auto due = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     return interrupted_ || queue_.size() <= low;
   };
-  mutex_.Await(due);
+  mutex_.Await(absl::Condition(&due));
   return !interrupted_;
 }
 
 bool SlotPool::WaitForIdleSlot() {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   const auto due = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     return interrupted_ || (queue_.empty() && running_ < slots_.size());
   };
-  mutex_.Await(due);
+  mutex_.Await(absl::Condition(&due));
   return !interrupted_;
 }
 
 bool SlotPool::WaitIdle() {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   const auto due = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     return interrupted_ || (queue_.empty() && running_ == 0);
   };
-  mutex_.Await(due);
+  mutex_.Await(absl::Condition(&due));
   return !interrupted_;
 }
 
 void SlotPool::Interrupt() {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   interrupted_ = true;
 }
 
 absl::StatusOr<Harvest> SlotPool::TakeHarvest() {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   Harvest harvest;
   harvest.phase = std::exchange(phase_, nullptr);
   harvest.evaluations = std::exchange(evaluations_, {});
@@ -127,20 +127,20 @@ absl::StatusOr<Harvest> SlotPool::TakeHarvest() {
 }
 
 void SlotPool::Settle() {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   held_.clear();
 }
 
 absl::Status SlotPool::error() const {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   return error_;
 }
 
 void SlotPool::Clear() {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   queue_.clear();
   const auto idle = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return running_ == 0; };
-  mutex_.Await(idle);
+  mutex_.Await(absl::Condition(&idle));
   interrupted_ = false;
   phase_ = nullptr;
   held_.clear();
@@ -149,7 +149,7 @@ void SlotPool::Clear() {
 }
 
 void SlotPool::Drop(const std::vector<Attempt>& attempts) {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   for (const Attempt& attempt : attempts) {
     const size_t before = queue_.size();
     std::erase_if(queue_, [&](const Item& item) {
@@ -161,7 +161,7 @@ void SlotPool::Drop(const std::vector<Attempt>& attempts) {
 }
 
 std::vector<Attempt> SlotPool::Queued() const {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   std::vector<Attempt> queued;
   for (const Item& item : queue_) {
     const auto* train = std::get_if<TrainItem>(&item);
@@ -171,7 +171,7 @@ std::vector<Attempt> SlotPool::Queued() const {
 }
 
 size_t SlotPool::held() const {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   return held_.size();
 }
 
@@ -182,13 +182,13 @@ uint64_t SlotPool::work_done() const {
 }
 
 uint32_t SlotPool::idle() const {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   const size_t busy = std::min(slots_.size(), running_ + queue_.size());
   return static_cast<uint32_t>(slots_.size() - busy);
 }
 
 size_t SlotPool::QueueFor(double seconds) const {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   if (!(mean_seconds_ > 0)) return 0;
   const double clients = seconds / mean_seconds_ * static_cast<double>(slots_.size());
   return static_cast<size_t>(std::min(clients, kMostAhead));
@@ -198,7 +198,7 @@ void SlotPool::Loop(uint32_t index) {
   NameThisThread(absl::StrCat("slot-", index));
   {
     absl::StatusOr<Slot> slot = Slot::Make(context_, dataset_, work_[index]);
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     if (slot.ok()) {
       slots_[index] = *std::move(slot);
     } else if (error_.ok()) {
@@ -213,7 +213,7 @@ void SlotPool::Loop(uint32_t index) {
   TimePoint began{};
   while (true) {
     {
-      MutexLock lock(&mutex_);
+      absl::MutexLock lock(&mutex_);
       if (item.has_value()) {
         --running_;
         if (std::holds_alternative<TrainItem>(*item)) {
@@ -222,7 +222,7 @@ void SlotPool::Loop(uint32_t index) {
         }
         item.reset();
       }
-      mutex_.Await(due);
+      mutex_.Await(absl::Condition(&due));
       if (closing_) return;
       item = std::move(queue_.front());
       queue_.pop_front();
@@ -270,12 +270,12 @@ void SlotPool::RunItem(uint32_t index, Slot& slot, const Item& item) {
     return Fail(Annotate(result.status(), absl::StrCat("evaluation after round ",
                                                        evaluate.evaluation->round.value)));
   }
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   evaluations_.push_back(*std::move(result));
 }
 
 void SlotPool::Fail(const absl::Status& status) {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   if (error_.ok()) error_ = status;
   interrupted_ = true;
 }

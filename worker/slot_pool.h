@@ -10,8 +10,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "core/clock.h"
-#include "core/mutex.h"
 #include "core/work_counter.h"
 #include "data/dataset.h"
 #include "proto/fleet/messages.h"
@@ -113,7 +113,7 @@ class SlotPool {
   RunningMarker& marker_;
   std::deque<WorkCounter> work_;  // by slot
 
-  mutable Mutex mutex_;
+  mutable absl::Mutex mutex_;
   std::deque<Item> queue_ ABSL_GUARDED_BY(mutex_);
   size_t running_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t ready_ ABSL_GUARDED_BY(mutex_) = 0;         // slots that have their replica, or failed to

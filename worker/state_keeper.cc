@@ -34,7 +34,7 @@ StateKeeper::StateKeeper(std::unique_ptr<state::ClientStateStore> store, uint32_
 }
 
 void StateKeeper::Expect(std::span<const Attempt> versions) {
-  const MutexLock lock(&mutex_);
+  const absl::MutexLock lock(&mutex_);
   for (const Attempt& version : versions) {
     if (version.fence.counter != 0) expected_.push_back(version);
   }
@@ -60,7 +60,7 @@ void StateKeeper::ReadMore() {
           states.emplace_back(blobs[i].status());
         }
       }
-      const MutexLock lock(&mutex_);
+      const absl::MutexLock lock(&mutex_);
       for (size_t i = 0; i < next.size(); ++i) {
         const auto found = ahead_.find(next[i]);
         if (found != ahead_.end()) found->second = std::move(states[i]);
@@ -72,14 +72,14 @@ void StateKeeper::ReadMore() {
 absl::StatusOr<state::ClientState> StateKeeper::Read(const Attempt& version) {
   if (version.fence.counter == 0) return none_;
   {
-    const MutexLock lock(&mutex_);
+    const absl::MutexLock lock(&mutex_);
     if (ahead_.contains(version)) {
       // Another slot may take it meanwhile: a client can be evaluated beside its training.
       const auto ready = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
         const auto found = ahead_.find(version);
         return found == ahead_.end() || found->second.has_value();
       };
-      mutex_.Await(ready);
+      mutex_.Await(absl::Condition(&ready));
       if (const auto found = ahead_.find(version); found != ahead_.end()) {
         absl::StatusOr<state::ClientState> state = *std::move(found->second);
         ahead_.erase(found);
@@ -98,11 +98,11 @@ absl::Status StateKeeper::Write(const Attempt& version, std::span<const ConstVec
   auto blob = std::make_shared<const AlignedBuffer>(std::move(buffer));
   const uint64_t bytes = blob->size();
   {
-    const MutexLock lock(&mutex_);
+    const absl::MutexLock lock(&mutex_);
     const auto room = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
       return unwritten_ < kMostUnwritten;
     };
-    mutex_.Await(room);
+    mutex_.Await(absl::Condition(&room));
     unwritten_ += bytes;
     to_write_.push_back({version, std::move(blob)});
   }
@@ -113,7 +113,7 @@ absl::Status StateKeeper::Write(const Attempt& version, std::span<const ConstVec
 void StateKeeper::WriteQueued() {
   std::vector<state::NamedBlob> blobs;
   {
-    const MutexLock lock(&mutex_);
+    const absl::MutexLock lock(&mutex_);
     blobs.swap(to_write_);
   }
   if (blobs.empty()) return;  // they went along with those before
@@ -121,18 +121,18 @@ void StateKeeper::WriteQueued() {
   for (const state::NamedBlob& named : blobs) bytes += named.blob->size();
   absl::Status status = store_->PutBlobs(blobs);
   work_.Count();
-  const MutexLock lock(&mutex_);
+  const absl::MutexLock lock(&mutex_);
   unwritten_ -= bytes;
   if (write_error_.ok()) write_error_ = std::move(status);
 }
 
 absl::Status StateKeeper::Fence() {
   {
-    const MutexLock lock(&mutex_);
+    const absl::MutexLock lock(&mutex_);
     expected_.clear();
     ahead_.clear();
     const auto written = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return unwritten_ == 0; };
-    mutex_.Await(written);
+    mutex_.Await(absl::Condition(&written));
     MACAW_RETURN_IF_ERROR(write_error_);
   }
   return store_->Flush();

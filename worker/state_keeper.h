@@ -9,8 +9,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/synchronization/mutex.h"
 #include "core/executor.h"
-#include "core/mutex.h"
 #include "core/work_counter.h"
 #include "state/client_state_store.h"
 
@@ -58,7 +58,7 @@ class StateKeeper {
   state::ClientState none_;  // views of zeros_
   WorkCounter work_;
 
-  Mutex mutex_;
+  absl::Mutex mutex_;
   std::deque<Attempt> expected_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<Attempt, Ahead, state::VersionHash> ahead_ ABSL_GUARDED_BY(mutex_);
   std::vector<state::NamedBlob> to_write_ ABSL_GUARDED_BY(mutex_);

@@ -64,7 +64,7 @@ class Drawing {
       for (const Timeline::Turn& turn : phase.turns) places_.push_back(turn.place);
     }
     std::ranges::sort(places_);
-    places_.erase(std::ranges::unique(places_).begin(), places_.end());
+    places_.erase(std::unique(places_.begin(), places_.end()), places_.end());
   }
 
   std::string Svg() const {

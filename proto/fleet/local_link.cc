@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "core/mutex.h"
+#include "absl/synchronization/mutex.h"
 #include "proto/fleet/link.h"
 #include "proto/fleet/once.h"
 
@@ -14,7 +14,7 @@ constexpr Duration kAnswerTimeout = std::chrono::seconds(60);
 
 // Outlives the link, because an answer may come after the link has gone.
 struct Shared {
-  Mutex mutex;
+  absl::Mutex mutex;
   bool shut ABSL_GUARDED_BY(mutex) = false;
 };
 
@@ -56,7 +56,7 @@ class LocalLink final : public FleetLink {
 
   absl::StatusOr<Blob> Fetch(const Blob& blob) override {
     {
-      MutexLock lock(&shared_->mutex);
+      absl::MutexLock lock(&shared_->mutex);
       if (shared_->shut) return Gone();
     }
     if (blob.bytes != nullptr) return blob;
@@ -69,7 +69,7 @@ class LocalLink final : public FleetLink {
   }
 
   void Shutdown() override {
-    MutexLock lock(&shared_->mutex);
+    absl::MutexLock lock(&shared_->mutex);
     shared_->shut = true;
   }
 
@@ -80,18 +80,18 @@ class LocalLink final : public FleetLink {
   absl::StatusOr<T> Call(F&& start, Duration timeout = kAnswerTimeout) {
     auto slot = std::make_shared<Slot<T>>();
     {
-      MutexLock lock(&shared_->mutex);
+      absl::MutexLock lock(&shared_->mutex);
       if (shared_->shut) return Gone();
     }
     start(AnswerOnce<T>([shared = shared_, slot](absl::StatusOr<T> answer) {
-      MutexLock lock(&shared->mutex);
+      absl::MutexLock lock(&shared->mutex);
       slot->answer = std::move(answer);
     }));
-    MutexLock lock(&shared_->mutex);
+    absl::MutexLock lock(&shared_->mutex);
     const auto ready = [&]() ABSL_SHARED_LOCKS_REQUIRED(shared_->mutex) {
       return slot->answer.has_value() || shared_->shut;
     };
-    if (!shared_->mutex.AwaitFor(timeout, ready)) {
+    if (!shared_->mutex.AwaitWithTimeout(absl::Condition(&ready), absl::FromChrono(timeout))) {
       return absl::DeadlineExceededError("the handler did not answer; the call may be carried out");
     }
     if (slot->answer.has_value()) return *std::move(slot->answer);

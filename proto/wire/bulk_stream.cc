@@ -19,14 +19,14 @@ BulkStream::BulkStream(grpc::GenericStub& stub, const std::string& method,
 BulkStream::~BulkStream() {
   bool over;
   {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     over = done_;
   }
   if (!over) Finish().IgnoreError();
 }
 
 bool BulkStream::Await(const bool& flag, Duration patience) {
-  if (mutex_.AwaitFor(patience, [&flag] { return flag; })) return true;
+  if (mutex_.AwaitWithTimeout(absl::Condition(&flag), absl::FromChrono(patience))) return true;
   stalled_ = true;
   context_.TryCancel();
   return false;
@@ -34,7 +34,7 @@ bool BulkStream::Await(const bool& flag, Duration patience) {
 
 bool BulkStream::Write(grpc::ByteBuffer message) {
   {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     if (!Await(write_idle_, stall_) || !write_good_) return false;
     write_idle_ = false;
   }
@@ -45,7 +45,7 @@ bool BulkStream::Write(grpc::ByteBuffer message) {
 
 bool BulkStream::WritesDone() {
   {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     if (!Await(write_idle_, stall_) || !write_good_) return false;
   }
   StartWritesDone();
@@ -54,7 +54,7 @@ bool BulkStream::WritesDone() {
 
 std::optional<grpc::ByteBuffer> BulkStream::Read(Duration patience) {
   {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     if (!Await(read_ready_, patience) || !read_good_) return std::nullopt;
     read_ready_ = false;
   }
@@ -66,36 +66,34 @@ std::optional<grpc::ByteBuffer> BulkStream::Read(Duration patience) {
 
 absl::Status BulkStream::Finish() {
   {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     // An end by the server shows as a failed read, which may come a little after a failed write;
     // everything else is ours to end.
     if (!write_good_) Await(read_ready_, stall_);
     if (!(read_ready_ && !read_good_)) context_.TryCancel();
   }
   RemoveHold();
-  MutexLock lock(&mutex_);
-  mutex_.Await([this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-    return done_;
-  });  // always comes: cancelled calls end at once
+  absl::MutexLock lock(&mutex_);
+  mutex_.Await(absl::Condition(&done_));  // always comes: cancelled calls end at once
   if (stalled_) return absl::DeadlineExceededError("the connection stalled");
   return FromGrpc(status_);
 }
 
 void BulkStream::OnReadDone(bool ok) {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   read_ready_ = true;
   read_good_ = ok;
 }
 
 void BulkStream::OnWriteDone(bool ok) {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   outgoing_.Clear();
   write_idle_ = true;
   write_good_ = ok;
 }
 
 void BulkStream::OnDone(const grpc::Status& status) {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   status_ = status;
   done_ = true;
 }

@@ -10,8 +10,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "core/clock.h"
-#include "core/mutex.h"
 
 namespace macaw::wire {
 
@@ -47,7 +47,7 @@ class BulkStream final : private grpc::ClientBidiReactor<grpc::ByteBuffer, grpc:
   grpc::ClientContext& context_;
   const Duration stall_;
 
-  Mutex mutex_;
+  absl::Mutex mutex_;
   grpc::ByteBuffer outgoing_;  // gRPC's while !write_idle_
   grpc::ByteBuffer incoming_;  // gRPC's while !read_ready_
   bool write_idle_ ABSL_GUARDED_BY(mutex_) = true;

@@ -150,7 +150,7 @@ class RemoteLink final : public fleet::FleetLink {
   }
 
   void Remember(const fleet::HelloReply& reply) {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     limits_ =
         Limits{std::min<uint64_t>(reply.max_inline_bytes, kMaxInlineBytes), reply.max_blob_bytes};
   }
@@ -158,11 +158,11 @@ class RemoteLink final : public fleet::FleetLink {
   // Of the last Hello, or of one made now.
   absl::StatusOr<Limits> GetLimits() {
     {
-      MutexLock lock(&mutex_);
+      absl::MutexLock lock(&mutex_);
       if (limits_.has_value()) return *limits_;
     }
     MACAW_RETURN_IF_ERROR(Hello({kProtocolMajor, kProtocolMinor, "macaw"}).status());
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     return *limits_;
   }
 
@@ -197,7 +197,7 @@ class RemoteLink final : public fleet::FleetLink {
   OpenCalls calls_;
   Connection connection_;
   BlobMover blobs_;
-  Mutex mutex_;
+  absl::Mutex mutex_;
   std::optional<Limits> limits_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -45,19 +45,19 @@ OpenCalls::Scope::Scope(OpenCalls& calls, Duration timeout) : calls_(calls) {
   context_.set_deadline(std::chrono::system_clock::now() +
                         std::chrono::duration_cast<std::chrono::system_clock::duration>(timeout));
   if (!calls_.token_.empty()) context_.AddMetadata(kTokenKey, calls_.token_);
-  MutexLock lock(&calls_.mutex_);
+  absl::MutexLock lock(&calls_.mutex_);
   if (calls_.shut_) context_.TryCancel();
   calls_.open_.insert(&context_);
 }
 
 OpenCalls::Scope::~Scope() {
-  MutexLock lock(&calls_.mutex_);
+  absl::MutexLock lock(&calls_.mutex_);
   calls_.open_.erase(&context_);
 }
 
 absl::Status OpenCalls::Scope::Explain(absl::Status status) const {
   if (status.ok()) return status;
-  MutexLock lock(&calls_.mutex_);
+  absl::MutexLock lock(&calls_.mutex_);
   if (calls_.shut_) return absl::CancelledError("the link is shut down");
   if (absl::IsCancelled(status))
     return absl::UnavailableError("the server ended the call; is it shutting down?");
@@ -65,19 +65,19 @@ absl::Status OpenCalls::Scope::Explain(absl::Status status) const {
 }
 
 void OpenCalls::CancelAll() {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   shut_ = true;
   for (grpc::ClientContext* context : open_) context->TryCancel();
 }
 
 bool OpenCalls::shut() const {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   return shut_;
 }
 
 bool OpenCalls::Pause(Duration time) {
-  MutexLock lock(&mutex_);
-  return !mutex_.AwaitFor(time, [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return shut_; });
+  absl::MutexLock lock(&mutex_);
+  return !mutex_.AwaitWithTimeout(absl::Condition(&shut_), absl::FromChrono(time));
 }
 
 BlobMover::BlobMover(Connection& connection, const ClientOptions& options, OpenCalls& calls)

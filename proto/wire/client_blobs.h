@@ -7,7 +7,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
-#include "core/mutex.h"
+#include "absl/synchronization/mutex.h"
 #include "core/work_counter.h"
 #include "proto/wire/connection.h"
 #include "proto/wire/convert.h"
@@ -43,7 +43,7 @@ class OpenCalls {
 
  private:
   const std::string token_;
-  mutable Mutex mutex_;
+  mutable absl::Mutex mutex_;
   bool shut_ ABSL_GUARDED_BY(mutex_) = false;
   std::set<grpc::ClientContext*> open_ ABSL_GUARDED_BY(mutex_);
 };

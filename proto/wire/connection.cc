@@ -14,7 +14,7 @@ constexpr Duration kPiece = std::chrono::milliseconds(50);
 
 std::shared_ptr<Connection::Line> Connection::Dial(absl::FunctionRef<bool()> stop) {
   const std::shared_ptr<Line> line = [this] {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     return line_;
   }();
   const TimePoint end = SteadyClock().Now() + kPatience;
@@ -30,7 +30,7 @@ void Connection::CallEnded(const std::shared_ptr<Line>& line, const absl::Status
   if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) return;
   const auto state = line->channel->GetState(/*try_to_connect=*/false);
   if (state == GRPC_CHANNEL_READY || state == GRPC_CHANNEL_IDLE) return;
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   if (line_ == line) line_ = std::make_shared<Line>(make_());
 }
 

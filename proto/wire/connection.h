@@ -9,8 +9,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
 #include "core/clock.h"
-#include "core/mutex.h"
 #include "macaw/v1/fleet.grpc.pb.h"
 
 namespace macaw::wire {
@@ -40,7 +40,7 @@ class Connection {
 
  private:
   const MakeChannel make_;
-  Mutex mutex_;
+  absl::Mutex mutex_;
   std::shared_ptr<Line> line_ ABSL_GUARDED_BY(mutex_);
 };
 

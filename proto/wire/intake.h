@@ -6,8 +6,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/synchronization/mutex.h"
 #include "core/ids.h"
-#include "core/mutex.h"
 
 namespace macaw::wire {
 
@@ -19,7 +19,7 @@ class Intake {
   struct State {
     explicit State(uint64_t most_bytes) : most(most_bytes) {}
     const uint64_t most;
-    Mutex mutex;
+    absl::Mutex mutex;
     uint64_t used ABSL_GUARDED_BY(mutex) = 0;
     absl::flat_hash_set<SessionId> sessions ABSL_GUARDED_BY(mutex);
   };
@@ -35,7 +35,7 @@ class Intake {
     Place& operator=(const Place&) = delete;
 
     void Leave() {
-      MutexLock lock(&state_->mutex);
+      absl::MutexLock lock(&state_->mutex);
       if (std::exchange(left_, true)) return;
       state_->used -= bytes_;
       state_->sessions.erase(session_);
@@ -53,7 +53,7 @@ class Intake {
   // Null when there is no place now. A request that is larger than everything gets in where it is
   // alone. Outside of sessions (0), bytes alone are counted.
   std::shared_ptr<Place> Enter(SessionId session, uint64_t bytes) {
-    MutexLock lock(&state_->mutex);
+    absl::MutexLock lock(&state_->mutex);
     const bool fits =
         state_->used == 0 || (state_->used <= state_->most && bytes <= state_->most - state_->used);
     if (!fits || (session.value != 0 && !state_->sessions.insert(session).second)) return nullptr;

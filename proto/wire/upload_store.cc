@@ -25,19 +25,19 @@ Upload::Upload(const Digest& digest, std::shared_ptr<UploadMemory> memory, bool 
 }
 
 uint64_t Upload::received() const {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   return received_;
 }
 bool Upload::complete() const {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   return state_ == State::kComplete;
 }
 bool Upload::failed() const {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   return state_ == State::kFailed || state_ == State::kDropped;
 }
 TimePoint Upload::last_used() const {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   return last_used_;
 }
 
@@ -48,7 +48,7 @@ absl::Status Upload::Append(uint64_t offset, uint64_t checksum,
   bool start_hashing = false;
   std::vector<Done> done;
   {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     if (state_ == State::kDropped) return Outcome();
     last_used_ = clock_.Now();
     if (offset > received_ || length > size_ || offset > size_ - length) {
@@ -94,7 +94,7 @@ void Upload::HashSome() {
   uint64_t begin, end;
   std::shared_ptr<const UploadMemory> memory;
   {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     if (memory_ == nullptr) return;
     memory = memory_;
     begin = hashed_;
@@ -104,7 +104,7 @@ void Upload::HashSome() {
   std::vector<Done> done;
   absl::Status outcome;
   {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     if (state_ == State::kDropped) return;
     hashed_ = end;
     if (hashed_ == size_) {
@@ -133,7 +133,7 @@ absl::Status Upload::Outcome() const {
 void Upload::WhenComplete(Done done) {
   absl::Status outcome;
   {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     if (state_ == State::kReceiving) {
       waiting_.push_back(std::move(done));
       return;
@@ -148,7 +148,7 @@ void Upload::Drop() {
   std::vector<Done> done;
   absl::Status outcome;
   {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     memory = std::exchange(memory_, nullptr);
     state_ = State::kDropped;
     done = std::exchange(waiting_, {});
@@ -158,7 +158,7 @@ void Upload::Drop() {
 }
 
 std::shared_ptr<const AlignedBuffer> Upload::bytes() const {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   if (state_ != State::kComplete) return nullptr;
   return {memory_, &memory_->bytes()};
 }
@@ -234,7 +234,7 @@ UploadStore::Begun UploadStore::Begin(const fleet::UploadOffer& offer,
   const uint64_t most = shared ? std::min(options_.max_blob_bytes, options_.population_budget_bytes)
                                : options_.max_blob_bytes;
   if (offer.size > most) return {UploadVerdict::kTooLarge, 0};
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   Sweep(offer.round);
   const Key key{offer.session, offer.purpose, offer.digest};
   if (const auto found = entries_.find(key); found != entries_.end()) {
@@ -270,7 +270,7 @@ UploadStore::Begun UploadStore::Begin(const fleet::UploadOffer& offer,
 
 std::shared_ptr<Upload> UploadStore::Find(SessionId session, const Digest& digest) {
   using fleet::BlobPurpose;
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   for (const auto purpose : {BlobPurpose::kPopulation, BlobPurpose::kSums, BlobPurpose::kRecords}) {
     const auto it = entries_.find({session, purpose, digest});
     if (it == entries_.end() || it->second.upload == nullptr) continue;
@@ -281,7 +281,7 @@ std::shared_ptr<Upload> UploadStore::Find(SessionId session, const Digest& diges
 
 std::shared_ptr<const AlignedBuffer> UploadStore::Get(SessionId session, fleet::BlobPurpose purpose,
                                                       const Digest& digest) {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   const auto it = entries_.find({session, purpose, digest});
   if (it == entries_.end()) return nullptr;
   if (it->second.upload != nullptr) return it->second.upload->bytes();
@@ -291,7 +291,7 @@ std::shared_ptr<const AlignedBuffer> UploadStore::Get(SessionId session, fleet::
 }
 
 void UploadStore::Claim(SessionId session, fleet::BlobPurpose purpose, const Digest& digest) {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   const auto it = entries_.find({session, purpose, digest});
   if (it == entries_.end() || it->second.upload == nullptr || !it->second.upload->complete())
     return;

@@ -10,10 +10,10 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "core/clock.h"
 #include "core/digest.h"
 #include "core/executor.h"
-#include "core/mutex.h"
 #include "core/vector.h"
 #include "proto/fleet/messages.h"
 
@@ -81,7 +81,7 @@ class Upload : public std::enable_shared_from_this<Upload> {
   Executor& executor_;
   Digester digester_;  // the hashing task's alone
 
-  mutable Mutex mutex_;
+  mutable absl::Mutex mutex_;
   // [0, received_) is constant, the rest belongs to Append. Null once dropped.
   std::shared_ptr<UploadMemory> memory_ ABSL_GUARDED_BY(mutex_);
   State state_ ABSL_GUARDED_BY(mutex_) = State::kReceiving;
@@ -156,7 +156,7 @@ class UploadStore {
   Executor& executor_;
   const std::shared_ptr<std::atomic<uint64_t>> used_ = std::make_shared<std::atomic<uint64_t>>(0);
 
-  Mutex mutex_;
+  absl::Mutex mutex_;
   Entries entries_ ABSL_GUARDED_BY(mutex_);
 };
 

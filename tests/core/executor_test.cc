@@ -4,19 +4,21 @@
 
 #include <string>
 
+#include "absl/synchronization/notification.h"
+
 namespace macaw {
 namespace {
 
 TEST(Executor, UrgentTasksRunFirstAndInOrder) {
   std::string order;
-  Notification begun, go;
+  absl::Notification begun, go;
   {
     Executor executor("test", 1);
     executor.Post([&] {
       begun.Notify();
-      go.Wait();
+      go.WaitForNotification();
     });
-    begun.Wait();
+    begun.WaitForNotification();
     for (const char c : {'c', 'd'}) executor.Post([&order, c] { order += c; });
     for (const char c : {'a', 'b'}) executor.PostUrgent([&order, c] { order += c; });
     go.Notify();

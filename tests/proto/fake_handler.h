@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "core/mutex.h"
 #include "core/random.h"
 #include "proto/fleet/link.h"
 
@@ -29,7 +29,7 @@ class FakeHandler final : public FleetHandler {
  public:
   void Hello(const Caller& caller, HelloRequest request, Reply<HelloReply> reply) override {
     {
-      MutexLock lock(&mutex_);
+      absl::MutexLock lock(&mutex_);
       caller_ = caller;
     }
     std::move(reply)(HelloReply{1, 0, "fake for " + request.program, 1 << 20, 1 << 30});
@@ -38,7 +38,7 @@ class FakeHandler final : public FleetHandler {
     RegisterReply answer;
     answer.session = SessionId(7);
     {
-      MutexLock lock(&mutex_);
+      absl::MutexLock lock(&mutex_);
       registered_.push_back(std::move(request));
     }
     std::move(reply)(std::move(answer));
@@ -46,7 +46,7 @@ class FakeHandler final : public FleetHandler {
   void Lease(const Caller&, LeaseRequest, Duration wait, Reply<LeaseReply> reply) override {
     LeaseReply answer;
     {
-      MutexLock lock(&mutex_);
+      absl::MutexLock lock(&mutex_);
       last_wait_ = wait;
       if (drop_) return;  // lets go of the reply
       if (park_) {
@@ -65,7 +65,7 @@ class FakeHandler final : public FleetHandler {
   void Commit(const Caller&, CommitRequest request, Reply<CommitReply> reply) override {
     CommitReply answer{.verdict = Verdict::kAccepted};
     {
-      MutexLock lock(&mutex_);
+      absl::MutexLock lock(&mutex_);
       if (park_commits_) {
         parked_commits_.emplace_back(std::move(request), std::move(reply));
         return;
@@ -81,7 +81,7 @@ class FakeHandler final : public FleetHandler {
   }
   void Release(const Caller&, ReleaseRequest request, Reply<ReleaseReply> reply) override {
     {
-      MutexLock lock(&mutex_);
+      absl::MutexLock lock(&mutex_);
       released_.push_back(std::move(request));
     }
     std::move(reply)(absl::NotFoundError("release: no such session"));
@@ -89,96 +89,96 @@ class FakeHandler final : public FleetHandler {
   void Offer(const Caller&, UploadOffer offer, Reply<UploadVerdict> reply) override {
     UploadVerdict verdict;
     {
-      MutexLock lock(&mutex_);
+      absl::MutexLock lock(&mutex_);
       offers_.push_back(offer);
       verdict = verdict_;
     }
     std::move(reply)(verdict);
   }
   bool Knows(SessionId session) const override {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     return unknown_ != session;
   }
   std::shared_ptr<const AlignedBuffer> FindBlob(const Caller&, const Digest& digest) override {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     const auto it = served_.find(digest);
     return it == served_.end() ? nullptr : it->second;
   }
 
   void ServeAs(const Digest& digest, std::shared_ptr<const AlignedBuffer> bytes) {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     served_[digest] = std::move(bytes);
   }
   void Serve(const Blob& blob) { ServeAs(blob.digest, blob.bytes); }
   void SetLease(LeaseReply lease) {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     lease_ = std::move(lease);
   }
   void SetVerdict(UploadVerdict verdict) {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     verdict_ = verdict;
   }
   Caller caller() {  // of the last Hello
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     return caller_;
   }
   void ParkPolls() {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     park_ = true;
   }
   // Keeps commits as they come, unjudged.
   void ParkCommits(bool park) {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     park_commits_ = park;
   }
   std::vector<std::pair<CommitRequest, Reply<CommitReply>>> AwaitParkedCommits() {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     const auto there = [this]()
                            ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !parked_commits_.empty(); };
-    mutex_.Await(there);
+    mutex_.Await(absl::Condition(&there));
     return std::exchange(parked_commits_, {});
   }
   void DropPolls() {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     drop_ = true;
   }
   void AwaitParked(size_t count) {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     const auto there = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return parked_.size() >= count; };
-    mutex_.Await(there);
+    mutex_.Await(absl::Condition(&there));
   }
   std::vector<Reply<LeaseReply>> TakeParked() {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     return std::exchange(parked_, {});
   }
   std::vector<CommitRequest> TakeCommitted() {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     return std::exchange(committed_, {});
   }
   std::vector<ReleaseRequest> TakeReleased() {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     return std::exchange(released_, {});
   }
   // Every session is open but this one.
   void Forget(SessionId session) {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     unknown_ = session;
   }
   std::vector<RegisterRequest> TakeRegistered() {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     return std::exchange(registered_, {});
   }
   std::vector<UploadOffer> offers() {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     return offers_;
   }
   Duration last_wait() {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     return last_wait_;
   }
 
  private:
-  mutable Mutex mutex_;
+  mutable absl::Mutex mutex_;
   Caller caller_ ABSL_GUARDED_BY(mutex_);
   std::optional<SessionId> unknown_ ABSL_GUARDED_BY(mutex_);
   std::vector<ReleaseRequest> released_ ABSL_GUARDED_BY(mutex_);

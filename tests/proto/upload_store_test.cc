@@ -6,7 +6,7 @@
 #include <string>
 #include <thread>
 
-#include "core/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "proto/wire/refusal.h"
 #include "tests/proto/fake_handler.h"
 
@@ -53,13 +53,13 @@ class UploadStoreTest : public testing::Test {
     return upload->Append(offset, Checksum(data), pieces);
   }
   absl::Status AwaitComplete(const Blob& blob, SessionId session = kSession) {
-    Notification done;
+    absl::Notification done;
     absl::Status result;
     store_.Find(session, blob.digest)->WhenComplete([&](absl::Status status) {
       result = status;
       done.Notify();
     });
-    done.Wait();
+    done.WaitForNotification();
     return result;
   }
 
@@ -109,12 +109,12 @@ TEST_F(UploadStoreTest, ThrowsAwayWhatTheDigestDoesNotName) {
   EXPECT_TRUE(Send(liar, 0, 2999).ok());
   const auto upload = store_.Find(kSession, liar.digest);
   EXPECT_TRUE(Send(liar, 2999, 1).ok());
-  Notification done;
+  absl::Notification done;
   upload->WhenComplete([&](absl::Status status) {
     EXPECT_EQ(ReasonOf(status), v1::Refusal::REASON_DIGEST_MISMATCH);
     done.Notify();
   });
-  done.Wait();
+  done.WaitForNotification();
   EXPECT_EQ(store_.Find(kSession, liar.digest), nullptr);
   EXPECT_EQ(Begin(liar.digest, 3000).offset, 0u);  // from the start
 }

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "core/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "core/safetensors.h"
 #include "proto/fleet/once.h"
 #include "scheduler/cohort.h"
@@ -140,13 +140,13 @@ TEST(Coordinator, GivesTheSameBytesWhoeverTrains) {
 // ---- uploads
 
 fleet::UploadVerdict Offered(Coordinator& coordinator, const fleet::UploadOffer& offer) {
-  Notification answered;
+  absl::Notification answered;
   absl::StatusOr<fleet::UploadVerdict> verdict;
   coordinator.Offer({}, offer, [&](absl::StatusOr<fleet::UploadVerdict> answer) {
     verdict = std::move(answer);
     answered.Notify();
   });
-  answered.Wait();
+  answered.WaitForNotification();
   return *verdict;
 }
 
@@ -273,7 +273,7 @@ TEST(Coordinator, AnswersTheAskOfTheNewestCallOnly) {
   for (int round = 1; round < kRounds; ++round) {
     const fleet::CommitRequest part = Asking(*worker.WorkOnPart());
     fleet::CommitReply replies[2];
-    Notification answered[2];
+    absl::Notification answered[2];
     for (int call = 0; call < 2; ++call) {
       const auto take = [&replies, &answered, call](absl::StatusOr<fleet::CommitReply> reply) {
         if (reply.ok()) replies[call] = *std::move(reply);
@@ -281,7 +281,7 @@ TEST(Coordinator, AnswersTheAskOfTheNewestCallOnly) {
       };
       coordinator->Commit({}, part, fleet::AnswerOnce<fleet::CommitReply>(take));
     }
-    for (Notification& one : answered) one.Wait();
+    for (absl::Notification& one : answered) one.WaitForNotification();
     EXPECT_EQ(replies[1].verdict, fleet::Verdict::kDuplicate);
     ASSERT_GT(fence(replies[1]), fence(replies[0])) << "round " << round;
   }

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "core/memory.h"
-#include "core/mutex.h"
 #include "core/random.h"
 #include "proto/wire/bulk_stream.h"
 #include "proto/wire/chunk.h"
@@ -52,22 +52,22 @@ constexpr uint64_t kMemoryBound = uint64_t{384} << 20;
 class Pace {
  public:
   void CountCalls(int calls) {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     calls_ += calls;
   }
   int calls() {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     return calls_;
   }
   void AwaitRound(uint32_t round) {
     const int least = static_cast<int>(round - 1) * (kCalls / static_cast<int>(kRounds));
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     const auto due = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return calls_ >= least; };
-    mutex_.Await(due);
+    mutex_.Await(absl::Condition(&due));
   }
 
  private:
-  Mutex mutex_;
+  absl::Mutex mutex_;
   int calls_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

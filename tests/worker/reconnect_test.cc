@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "core/files.h"
-#include "core/mutex.h"
 #include "proto/wire/remote.h"
 #include "tests/proto/test_address.h"
 #include "tests/worker/synthetic_run.h"
@@ -48,37 +48,37 @@ class DyingServer final : public fleet::FleetHandler {
 
   // The next such call kills the server, or one that comes after so many others of its kind.
   void DieAt(Moment moment, int after = 0) {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     moment_ = moment;
     after_ = after;
     dead_ = false;
   }
   // False when the worker has ended before.
   bool AwaitDeath() {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     const auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return dead_ || left_; };
-    mutex_.Await(over);
+    mutex_.Await(absl::Condition(&over));
     return dead_;
   }
   void WorkerLeft() {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     left_ = true;
   }
   int registrations() {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     return registrations_;
   }
   std::vector<fleet::HeartbeatRequest> heartbeats() {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     return heartbeats_;
   }
   // How often each commit came.
   std::map<uint64_t, int> commits() {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     return commits_;
   }
   int offers() {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     return offers_;
   }
 
@@ -89,7 +89,7 @@ class DyingServer final : public fleet::FleetHandler {
   void Register(const fleet::Caller& caller, fleet::RegisterRequest request,
                 fleet::Reply<fleet::RegisterReply> reply) override {
     {
-      MutexLock lock(&mutex_);
+      absl::MutexLock lock(&mutex_);
       ++registrations_;
     }
     server_.Register(caller, std::move(request),
@@ -109,7 +109,7 @@ class DyingServer final : public fleet::FleetHandler {
   void Heartbeat(const fleet::Caller& caller, fleet::HeartbeatRequest request,
                  fleet::Reply<fleet::HeartbeatReply> reply) override {
     {
-      MutexLock lock(&mutex_);
+      absl::MutexLock lock(&mutex_);
       heartbeats_.push_back(request);
     }
     if (!request.held.empty() && IsTheCall(Moment::kHeartbeat))
@@ -119,7 +119,7 @@ class DyingServer final : public fleet::FleetHandler {
   void Commit(const fleet::Caller& caller, fleet::CommitRequest request,
               fleet::Reply<fleet::CommitReply> reply) override {
     {
-      MutexLock lock(&mutex_);
+      absl::MutexLock lock(&mutex_);
       ++commits_[request.commit_id];
     }
     const bool has_sums = request.part.has_value() && request.part->sums.named();
@@ -143,7 +143,7 @@ class DyingServer final : public fleet::FleetHandler {
     server_.Offer(caller, offer, std::move(reply));
     if (offer.purpose != fleet::BlobPurpose::kSums) return;
     {
-      MutexLock lock(&mutex_);
+      absl::MutexLock lock(&mutex_);
       ++offers_;
     }
     if (IsTheCall(Moment::kOffer)) Die();
@@ -156,7 +156,7 @@ class DyingServer final : public fleet::FleetHandler {
 
  private:
   bool IsTheCall(Moment moment) {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     if (moment_ != moment || after_-- > 0) return false;
     moment_.reset();
     return true;
@@ -164,11 +164,11 @@ class DyingServer final : public fleet::FleetHandler {
   // An answer that nobody will hear.
   template <typename T>
   void Keep(fleet::Reply<T> reply) {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     unanswered_.push_back(std::make_shared<fleet::Reply<T>>(std::move(reply)));
   }
   void Die() {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     dead_ = true;
   }
   template <typename T>
@@ -178,7 +178,7 @@ class DyingServer final : public fleet::FleetHandler {
   }
 
   fleet::FleetHandler& server_;
-  Mutex mutex_;
+  absl::Mutex mutex_;
   std::optional<Moment> moment_ ABSL_GUARDED_BY(mutex_);
   int after_ ABSL_GUARDED_BY(mutex_) = 0;
   bool dead_ ABSL_GUARDED_BY(mutex_) = false, left_ ABSL_GUARDED_BY(mutex_) = false;
@@ -198,7 +198,7 @@ class WatchedDataset final : public data::Dataset {
   }
   absl::StatusOr<data::Rows> Client(ClientId client, data::Split split) const override {
     if (split == data::Split::kTrain) {
-      MutexLock lock(&mutex_);
+      absl::MutexLock lock(&mutex_);
       read_.insert(client);
     }
     return dataset_.Client(client, split);
@@ -206,16 +206,16 @@ class WatchedDataset final : public data::Dataset {
   data::Rows CentralTest() const override { return dataset_.CentralTest(); }
 
   void AwaitRead(const std::set<ClientId>& clients) {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     const auto all = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
       return std::ranges::includes(read_, clients);
     };
-    mutex_.Await(all);
+    mutex_.Await(absl::Condition(&all));
   }
 
  private:
   const data::Dataset& dataset_;
-  mutable Mutex mutex_;
+  mutable absl::Mutex mutex_;
   mutable std::set<ClientId> read_ ABSL_GUARDED_BY(mutex_);
 };
 

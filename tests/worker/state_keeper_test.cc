@@ -6,6 +6,7 @@
 #include <atomic>
 #include <thread>
 
+#include "absl/synchronization/notification.h"
 #include "state/memory_store.h"
 
 namespace macaw::worker {
@@ -32,13 +33,13 @@ class WatchedStore final : public state::ClientStateStore {
     std::atomic<int> gets = 0, puts = 0, flushes = 0;
     std::atomic<int> get_calls = 0, put_calls = 0;
     std::atomic<bool> full = false;
-    std::unique_ptr<Notification> gate;  // puts wait for it
+    std::unique_ptr<absl::Notification> gate;  // puts wait for it
   };
   explicit WatchedStore(Watch& watch, const state::StateSchema& schema = kSchema)
       : ClientStateStore(schema), watch_(watch), back_(schema, kRoom) {}
 
   absl::Status PutBlob(const Attempt& version, state::BlobPtr blob) override {
-    if (watch_.gate != nullptr) watch_.gate->Wait();
+    if (watch_.gate != nullptr) watch_.gate->WaitForNotification();
     ++watch_.puts;
     if (watch_.full) return absl::ResourceExhaustedError("the disk is full");
     return back_.PutBlob(version, std::move(blob));
@@ -106,7 +107,7 @@ TEST_F(StateKeeperTest, WhatWasWrittenIsThereAfterTheFence) {
 }
 
 TEST_F(StateKeeperTest, ASlotDoesNotWaitForTheStoreAndTheFenceDoes) {
-  watch_.gate = std::make_unique<Notification>();
+  watch_.gate = std::make_unique<absl::Notification>();
   ASSERT_TRUE(Write(Version(1, 1), 1).ok());  // returns although the store does not answer
   ASSERT_TRUE(Write(Version(2, 2), 2).ok());
   EXPECT_EQ(watch_.puts, 0);
@@ -116,7 +117,7 @@ TEST_F(StateKeeperTest, ASlotDoesNotWaitForTheStoreAndTheFenceDoes) {
 }
 
 TEST_F(StateKeeperTest, WhatGathersWhileTheStoreIsBusyIsWrittenTogether) {
-  watch_.gate = std::make_unique<Notification>();
+  watch_.gate = std::make_unique<absl::Notification>();
   for (uint64_t client = 0; client < 20; ++client)
     ASSERT_TRUE(Write(Version(client, 1 + client), static_cast<float>(client)).ok());
   watch_.gate->Notify();
