@@ -23,6 +23,7 @@
 #include "cli/process/child.h"
 #include "cli/simulate/private_redis.h"
 #include "core/clock.h"
+#include "core/fd.h"
 #include "core/files.h"
 #include "core/random.h"
 #include "core/status.h"
@@ -166,7 +167,7 @@ class Bench {
 
   // One file, a record after the other, one sync a part; reads into a buffer of their own.
   Subject PlainFile(const std::string& name) {
-    const auto fd = std::make_shared<cli::Fd>(
+    const auto fd = std::make_shared<Fd>(
         ::open((folder_ + "/plain").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
     Subject subject{.name = name,
                     .put = [this, fd, sync = name != "plain file, no sync"](
@@ -232,7 +233,7 @@ class Bench {
   // Of this folder's files, as far as the kernel listens.
   void DropCache() const {
     for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
-      const cli::Fd fd(::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC));
+      const Fd fd(::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC));
       (void)::fdatasync(fd.get());
       (void)::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
     }

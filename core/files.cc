@@ -22,32 +22,8 @@ absl::Status Failed(absl::string_view what, const std::string& path, int error =
   return absl::ErrnoToStatus(error, absl::StrCat(what, " ", path));
 }
 
-// A file descriptor that closes itself.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-  bool ok() const { return fd_ >= 0; }
-
- private:
-  int fd_;
-};
-
-absl::Status WriteAll(int fd, std::span<const std::byte> bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      return Failed("cannot write", path);
-    }
-    bytes = bytes.subspan(static_cast<size_t>(written));
-  }
-  return absl::OkStatus();
+absl::Status WriteAll(const Fd& fd, std::span<const std::byte> bytes, const std::string& path) {
+  return macaw::WriteAll(fd, bytes) ? absl::OkStatus() : Failed("cannot write", path);
 }
 
 // A temporary name that no other writer of this file uses. The process id is not enough: two
@@ -61,8 +37,8 @@ std::string AsideOf(const std::string& path) {
 }  // namespace
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.ok()) return Failed("cannot open", path);
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.open()) return Failed("cannot open", path);
   std::string text;
   char buffer[1 << 16];
   while (true) {
@@ -85,8 +61,8 @@ absl::StatusOr<uint64_t> FileSize(const std::string& path) {
 bool FileExists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
 absl::Status SyncDirectory(const std::string& path) {
-  const Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!folder.ok()) return Failed("cannot open folder", path);
+  const Fd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.open()) return Failed("cannot open folder", path);
   if (::fsync(folder.get()) != 0) return Failed("cannot sync folder", path);
   return absl::OkStatus();
 }
@@ -112,9 +88,9 @@ absl::Status MakeDirectories(const std::string& path) {
 absl::Status AtomicWriteFile(const std::string& path, std::span<const std::byte> bytes) {
   const std::string aside = AsideOf(path);
   const auto write_aside = [&]() -> absl::Status {
-    const Descriptor file(::open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (!file.ok()) return Failed("cannot create", aside);
-    MACAW_RETURN_IF_ERROR(WriteAll(file.get(), bytes, aside));
+    const Fd file(::open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (!file.open()) return Failed("cannot create", aside);
+    MACAW_RETURN_IF_ERROR(WriteAll(file, bytes, aside));
     if (::fsync(file.get()) != 0) return Failed("cannot sync", aside);
     if (::rename(aside.c_str(), path.c_str()) != 0) return Failed("cannot rename into", path);
     return absl::OkStatus();
@@ -135,15 +111,10 @@ absl::StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
   AtomicFile file;
   file.path_ = path;
   file.aside_ = AsideOf(path);
-  file.fd_ = ::open(file.aside_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (file.fd_ < 0) return Failed("cannot create", file.aside_);
+  file.fd_ = Fd(::open(file.aside_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!file.fd_.open()) return Failed("cannot create", file.aside_);
   return file;
 }
-
-AtomicFile::AtomicFile(AtomicFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      aside_(std::move(other.aside_)),
-      fd_(std::exchange(other.fd_, -1)) {}
 
 AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
   std::swap(path_, other.path_);
@@ -153,35 +124,24 @@ AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
 }
 
 AtomicFile::~AtomicFile() {
-  if (fd_ < 0) return;
-  ::close(fd_);
-  ::unlink(aside_.c_str());
+  if (fd_.open()) ::unlink(aside_.c_str());
 }
 
 absl::Status AtomicFile::WriteAt(uint64_t offset, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      return Failed("cannot write", aside_);
-    }
-    bytes = bytes.subspan(static_cast<size_t>(written));
-    offset += static_cast<uint64_t>(written);
-  }
-  return absl::OkStatus();
+  return WriteAllAt(fd_, bytes, offset) ? absl::OkStatus() : Failed("cannot write", aside_);
 }
 
 absl::Status AtomicFile::Commit() && {
-  if (::fsync(fd_) != 0) return Failed("cannot sync", aside_);
+  if (::fsync(fd_.get()) != 0) return Failed("cannot sync", aside_);
   if (::rename(aside_.c_str(), path_.c_str()) != 0) return Failed("cannot rename into", path_);
-  ::close(std::exchange(fd_, -1));
+  fd_.Close();
   const std::string folder = std::filesystem::path(path_).parent_path().string();
   return SyncDirectory(folder.empty() ? "." : folder);
 }
 
 absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.ok()) return Failed("cannot open", path);
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.open()) return Failed("cannot open", path);
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) return Failed("cannot look at", path);
   if (!S_ISREG(info.st_mode))
@@ -217,32 +177,19 @@ void Advise(std::span<const std::byte> mapped, Access access) {
 absl::StatusOr<LineFile> LineFile::Open(const std::string& path, uint64_t keep_bytes) {
   LineFile file;
   file.path_ = path;
-  file.fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-  if (file.fd_ < 0) return Failed("cannot open", path);
+  file.fd_ = Fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+  if (!file.fd_.open()) return Failed("cannot open", path);
   MACAW_ASSIGN_OR_RETURN(const uint64_t size, FileSize(path));
   if (size < keep_bytes) {
     return absl::DataLossError(absl::StrCat(path, " has ", size,
                                             " bytes, but the checkpoint was written after ",
                                             keep_bytes, "; it was cut or replaced"));
   }
-  if (::ftruncate(file.fd_, static_cast<off_t>(keep_bytes)) != 0) return Failed("cannot cut", path);
-  if (::lseek(file.fd_, 0, SEEK_END) < 0) return Failed("cannot seek in", path);
+  if (::ftruncate(file.fd_.get(), static_cast<off_t>(keep_bytes)) != 0)
+    return Failed("cannot cut", path);
+  if (::lseek(file.fd_.get(), 0, SEEK_END) < 0) return Failed("cannot seek in", path);
   file.offset_ = keep_bytes;
   return file;
-}
-
-LineFile::LineFile(LineFile&& other) noexcept
-    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), offset_(other.offset_) {}
-
-LineFile& LineFile::operator=(LineFile&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(fd_, other.fd_);
-  std::swap(offset_, other.offset_);
-  return *this;
-}
-
-LineFile::~LineFile() {
-  if (fd_ >= 0) ::close(fd_);
 }
 
 absl::Status LineFile::Append(absl::string_view line) {
@@ -250,7 +197,7 @@ absl::Status LineFile::Append(absl::string_view line) {
   if (absl::Status status = WriteAll(fd_, BytesOf(absl::string_view(text)), path_); !status.ok()) {
     // Half a line would be read as damage, so it is cut off. If that fails too, the first error is
     // still the one to report.
-    if (::ftruncate(fd_, static_cast<off_t>(offset_)) == 0) ::lseek(fd_, 0, SEEK_END);
+    if (::ftruncate(fd_.get(), static_cast<off_t>(offset_)) == 0) ::lseek(fd_.get(), 0, SEEK_END);
     return status;
   }
   offset_ += text.size();
@@ -258,7 +205,7 @@ absl::Status LineFile::Append(absl::string_view line) {
 }
 
 absl::Status LineFile::Sync() {
-  if (::fsync(fd_) != 0) return Failed("cannot sync", path_);
+  if (::fsync(fd_.get()) != 0) return Failed("cannot sync", path_);
   return absl::OkStatus();
 }
 

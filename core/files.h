@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "core/fd.h"
 
 namespace macaw {
 
@@ -31,7 +32,7 @@ absl::Status AtomicWriteFile(const std::string& path, absl::string_view text);
 class AtomicFile {
  public:
   static absl::StatusOr<AtomicFile> Create(const std::string& path);
-  AtomicFile(AtomicFile&& other) noexcept;
+  AtomicFile(AtomicFile&& other) noexcept = default;
   AtomicFile& operator=(AtomicFile&& other) noexcept;
   ~AtomicFile();
 
@@ -42,7 +43,7 @@ class AtomicFile {
   AtomicFile() = default;
   std::string path_;
   std::string aside_;
-  int fd_ = -1;
+  Fd fd_;  // closed once the file has its name
 };
 
 absl::Status SyncDirectory(const std::string& path);
@@ -76,10 +77,6 @@ class LineFile {
   // Keeps the first `keep_bytes` of an existing file. A resumed run passes the size that its
   // checkpoint recorded.
   static absl::StatusOr<LineFile> Open(const std::string& path, uint64_t keep_bytes);
-  LineFile(LineFile&& other) noexcept;
-  LineFile& operator=(LineFile&& other) noexcept;
-  ~LineFile();
-
   absl::Status Append(absl::string_view line);  // adds the newline
   absl::Status Sync();
   uint64_t offset() const { return offset_; }
@@ -87,7 +84,7 @@ class LineFile {
  private:
   LineFile() = default;
   std::string path_;
-  int fd_ = -1;
+  Fd fd_;
   uint64_t offset_ = 0;
 };
 

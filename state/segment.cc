@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/fd.h"
 #include "core/status.h"
 
 namespace macaw::state {
@@ -25,12 +26,10 @@ constexpr uint64_t kStatUnit = 512;         // the unit of st_blocks
 absl::StatusOr<std::shared_ptr<Segment>> Segment::Open(const std::string& path, const Shape& shape,
                                                        Mode mode) {
   const int create = mode == Mode::kCreate ? O_CREAT : 0;
-  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC | create, 0644);
-  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
-  return std::shared_ptr<Segment>(new Segment(path, shape, fd));
+  Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | create, 0644));
+  if (!fd.open()) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  return std::shared_ptr<Segment>(new Segment(path, shape, std::move(fd)));
 }
-
-Segment::~Segment() { ::close(fd_); }
 
 absl::Status Segment::Failed(const char* what) const {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", what, " ", path_));
@@ -39,7 +38,7 @@ absl::Status Segment::Failed(const char* what) const {
 absl::Status Segment::Read(uint64_t slot, std::span<std::byte> bytes) const {
   uint64_t offset = slot * shape_.stride;
   while (!bytes.empty()) {
-    const ssize_t got = ::pread(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    const ssize_t got = ::pread(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return Failed("read");
     if (got == 0) {
@@ -53,14 +52,7 @@ absl::Status Segment::Read(uint64_t slot, std::span<std::byte> bytes) const {
 }
 
 absl::Status Segment::WriteAt(uint64_t offset, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t put = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return Failed("write");
-    bytes = bytes.subspan(static_cast<size_t>(put));
-    offset += static_cast<uint64_t>(put);
-  }
-  return absl::OkStatus();
+  return WriteAllAt(fd_, bytes, offset) ? absl::OkStatus() : Failed("write");
 }
 
 absl::Status Segment::Write(uint64_t slot, std::span<const std::byte> record, uint64_t header) {
@@ -70,13 +62,15 @@ absl::Status Segment::Write(uint64_t slot, std::span<const std::byte> record, ui
   // Start writing large records to the disk at once, so that the next Sync waits less. A hint only;
   // write errors show in Sync.
   if (record.size() >= kWorthStarting) {
-    (void)::sync_file_range(fd_, static_cast<off_t>(offset), static_cast<off_t>(record.size()),
-                            SYNC_FILE_RANGE_WRITE);
+    (void)::sync_file_range(fd_.get(), static_cast<off_t>(offset),
+                            static_cast<off_t>(record.size()), SYNC_FILE_RANGE_WRITE);
   }
   return absl::OkStatus();
 }
 
-absl::Status Segment::Sync() { return ::fdatasync(fd_) == 0 ? absl::OkStatus() : Failed("sync"); }
+absl::Status Segment::Sync() {
+  return ::fdatasync(fd_.get()) == 0 ? absl::OkStatus() : Failed("sync");
+}
 
 bool Segment::Empty(uint64_t slot) const {
   std::array<std::byte, kMark> mark{};
@@ -107,7 +101,7 @@ absl::Status Segment::Erase(std::span<const uint64_t> slots, uint64_t ended) {
     uint64_t end = (last + 1) * shape_.stride;
     end = last + 1 == shape_.slots ? (end + kBlock - 1) / kBlock * kBlock : end / kBlock * kBlock;
     if (begin >= end) continue;
-    const int punched = ::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+    const int punched = ::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                                     static_cast<off_t>(begin), static_cast<off_t>(end - begin));
     // On a file system without holes, the room is freed when the file is deleted.
     if (punched != 0 && errno != EOPNOTSUPP && errno != ENOSYS) return Failed("free room in");
@@ -117,13 +111,13 @@ absl::Status Segment::Erase(std::span<const uint64_t> slots, uint64_t ended) {
 
 absl::StatusOr<uint64_t> Segment::BytesOnDisk() const {
   struct stat info {};
-  if (::fstat(fd_, &info) != 0) return Failed("look at");
+  if (::fstat(fd_.get(), &info) != 0) return Failed("look at");
   return static_cast<uint64_t>(info.st_blocks) * kStatUnit;
 }
 
 absl::StatusOr<uint64_t> Segment::UsedSlots() const {
   struct stat info {};
-  if (::fstat(fd_, &info) != 0) return Failed("look at");
+  if (::fstat(fd_.get(), &info) != 0) return Failed("look at");
   const auto size = static_cast<uint64_t>(info.st_size);
   return std::min(shape_.slots, (size + shape_.stride - 1) / shape_.stride);
 }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "core/fd.h"
 #include "core/vector.h"
 
 namespace macaw::state {
@@ -27,7 +28,6 @@ class Segment {
   // kNotFound if it must exist and does not.
   static absl::StatusOr<std::shared_ptr<Segment>> Open(const std::string& path, const Shape& shape,
                                                        Mode mode);
-  ~Segment();
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
 
@@ -49,15 +49,15 @@ class Segment {
   const std::string& path() const { return path_; }
 
  private:
-  Segment(std::string path, const Shape& shape, int fd)
-      : path_(std::move(path)), shape_(shape), fd_(fd) {}
+  Segment(std::string path, const Shape& shape, Fd fd)
+      : path_(std::move(path)), shape_(shape), fd_(std::move(fd)) {}
   absl::Status Failed(const char* what) const;
   bool Empty(uint64_t slot) const;
   absl::Status WriteAt(uint64_t offset, std::span<const std::byte> bytes);
 
   const std::string path_;
   const Shape shape_;
-  const int fd_;
+  const Fd fd_;
 };
 
 }  // namespace macaw::state

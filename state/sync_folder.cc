@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <filesystem>
 
+#include "core/fd.h"
 #include "core/status.h"
 
 namespace macaw::state {
@@ -14,14 +15,11 @@ namespace {
 namespace fs = std::filesystem;
 
 absl::Status Sync(const std::string& path, int (*sync)(int)) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0 && errno == ENOENT) return absl::OkStatus();
-  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
-  const absl::Status status = sync(fd) == 0
-                                  ? absl::OkStatus()
-                                  : absl::ErrnoToStatus(errno, absl::StrCat("cannot sync ", path));
-  ::close(fd);
-  return status;
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.open() && errno == ENOENT) return absl::OkStatus();
+  if (!fd.open()) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  if (sync(fd.get()) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot sync ", path));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/fd.h"
 #include "core/files.h"
 #include "core/status.h"
 
@@ -30,18 +31,17 @@ absl::StatusOr<RunningMarker> RunningMarker::Open(const std::string& folder,
           {ClientId(entry.client), Fence{static_cast<uint32_t>(entry.epoch), entry.counter}});
     }
   }
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  const Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!fd.open()) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
   const size_t size = slots * sizeof(Entry);
   // Reserved first: on a full disk a write to a mapped hole would be a SIGBUS.
-  int error = ::posix_fallocate(fd, 0, static_cast<off_t>(size));
+  int error = ::posix_fallocate(fd.get(), 0, static_cast<off_t>(size));
   void* address = MAP_FAILED;
   if (error == 0) {
-    const bool cut = ::ftruncate(fd, static_cast<off_t>(size)) == 0;
-    if (cut) address = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    const bool cut = ::ftruncate(fd.get(), static_cast<off_t>(size)) == 0;
+    if (cut) address = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
     error = errno;
   }
-  ::close(fd);
   if (address == MAP_FAILED) {
     return absl::ErrnoToStatus(error, absl::StrCat("cannot reserve ", size, " bytes for ", path));
   }

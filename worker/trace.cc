@@ -41,13 +41,9 @@ uint64_t RowsOf(const training::ClientTask& task, data::Split split) {
 }  // namespace
 
 absl::StatusOr<Trace> Trace::Open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
-  return Trace(path, fd);
-}
-
-Trace::~Trace() {
-  if (fd_ >= 0) ::close(fd_);
+  Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!fd.open()) return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
+  return Trace(path, std::move(fd));
 }
 
 absl::Status Trace::Write(const training::LocalPlan& plan, const training::ClientTask& task,
@@ -76,7 +72,7 @@ absl::Status Trace::Write(const training::LocalPlan& plan, const training::Clien
     absl::StrAppend(&line, "}");
   }
   absl::StrAppend(&line, "]}\n");
-  const ssize_t written = ::write(fd_, line.data(), line.size());
+  const ssize_t written = ::write(fd_.get(), line.data(), line.size());
   if (written == static_cast<ssize_t>(line.size())) return absl::OkStatus();
   return absl::ErrnoToStatus(written < 0 ? errno : ENOSPC, absl::StrCat("cannot write ", path_));
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "core/fd.h"
 #include "training/api/trainer.h"
 
 namespace macaw::worker {
@@ -20,10 +21,6 @@ namespace macaw::worker {
 class Trace {
  public:
   static absl::StatusOr<Trace> Open(const std::string& path);
-  Trace(Trace&& other) noexcept
-      : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
-  Trace& operator=(Trace&&) = delete;
-  ~Trace();
 
   // `norms_need_two_rows`: the model has batch norm, so a last batch of one row joined the one
   // before it.
@@ -31,10 +28,10 @@ class Trace {
                      bool norms_need_two_rows) const;
 
  private:
-  Trace(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  Trace(std::string path, Fd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
 
   std::string path_;
-  int fd_;
+  Fd fd_;
 };
 
 }  // namespace macaw::worker

@@ -65,19 +65,6 @@ std::vector<std::string> EnvironmentWith(
 
 }  // namespace
 
-Fd::Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-
-Fd& Fd::operator=(Fd&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
-Fd::~Fd() { Close(); }
-
-void Fd::Close() {
-  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-}
-
 absl::StatusOr<PipePair> MakePipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "cannot make a pipe");

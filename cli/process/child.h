@@ -8,24 +8,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "core/fd.h"
 
 namespace macaw::cli {
-
-// A file descriptor that closes itself. Movable.
-class Fd {
- public:
-  Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
-  Fd(Fd&& other) noexcept;
-  Fd& operator=(Fd&& other) noexcept;
-  ~Fd();
-  int get() const { return fd_; }
-  bool open() const { return fd_ >= 0; }
-  void Close();
-
- private:
-  int fd_ = -1;
-};
 
 struct PipePair {
   Fd read, write;  // both close on exec

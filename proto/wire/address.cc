@@ -14,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "core/fd.h"
 #include "core/status.h"
 
 namespace macaw::wire {
@@ -21,26 +22,12 @@ namespace {
 
 constexpr absl::string_view kUnix = "unix:";
 
-class Socket {
- public:
-  explicit Socket(int family) : fd_(socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-  ~Socket() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int fd() const { return fd_; }
-
- private:
-  const int fd_;
-};
-
 bool SomebodyListens(const std::string& path) {
-  const Socket socket(AF_UNIX);
+  const Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, path.data(), path.size());
-  return connect(socket.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ||
+  return connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ||
          errno == EAGAIN;  // a full backlog is a listener too
 }
 

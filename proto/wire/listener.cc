@@ -40,23 +40,21 @@ absl::Status Failed(const Address& address, int error) {
       absl::StrCat("cannot listen on ", address.Text(), ": ", std::strerror(error)));
 }
 
-absl::StatusOr<int> ListenAt(const Address& address, const sockaddr* at, socklen_t size) {
-  const int fd = socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) return Failed(address, errno);
+absl::StatusOr<Fd> ListenAt(const Address& address, const sockaddr* at, socklen_t size) {
+  Fd fd(socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.open()) return Failed(address, errno);
   const int on = 1;
-  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (at->sa_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (at->sa_family == AF_INET6) setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
   // Connections inherit it: no message waits for the next one.
-  if (at->sa_family != AF_UNIX) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  if (at->sa_family != AF_UNIX) setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   // Nobody but this user may connect to a socket's file, and nobody can before it listens.
-  if (bind(fd, at, size) == 0 &&
+  if (bind(fd.get(), at, size) == 0 &&
       (at->sa_family != AF_UNIX || chmod(address.path.c_str(), S_IRUSR | S_IWUSR) == 0) &&
-      listen(fd, kBacklog) == 0) {
+      listen(fd.get(), kBacklog) == 0) {
     return fd;
   }
-  const int reason = errno;
-  close(fd);
-  return Failed(address, reason);
+  return Failed(address, errno);
 }
 
 int PortOf(int fd) {
@@ -67,7 +65,7 @@ int PortOf(int fd) {
                                         : reinterpret_cast<sockaddr_in*>(&at)->sin_port);
 }
 
-absl::StatusOr<std::vector<int>> ListenOnPort(Address& address) {
+absl::StatusOr<std::vector<Fd>> ListenOnPort(Address& address) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
@@ -78,24 +76,23 @@ absl::StatusOr<std::vector<int>> ListenOnPort(Address& address) {
         absl::StrCat("cannot listen on ", address.Text(), ": ", gai_strerror(error)));
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> all(found, &freeaddrinfo);
-  std::vector<int> sockets;
+  std::vector<Fd> sockets;
   absl::Status refused;
   for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
     auto* const port = one->ai_family == AF_INET6
                            ? &reinterpret_cast<sockaddr_in6*>(one->ai_addr)->sin6_port
                            : &reinterpret_cast<sockaddr_in*>(one->ai_addr)->sin_port;
     *port = htons(static_cast<uint16_t>(address.port));  // a free one is then that of all
-    const absl::StatusOr<int> fd = ListenAt(address, one->ai_addr, one->ai_addrlen);
+    absl::StatusOr<Fd> fd = ListenAt(address, one->ai_addr, one->ai_addrlen);
     if (fd.ok()) {
-      sockets.push_back(*fd);
-      address.port = PortOf(*fd);
+      address.port = PortOf(fd->get());
+      sockets.push_back(*std::move(fd));
     } else if (refused.ok() || absl::IsAlreadyExists(fd.status())) {
       refused = fd.status();
     }
   }
   // A machine without IPv6 still has names with such an address; a port that is taken is an error.
   if (!sockets.empty() && !absl::IsAlreadyExists(refused)) return sockets;
-  for (const int fd : sockets) close(fd);
   return refused;
 }
 
@@ -109,9 +106,9 @@ int ReservedDescriptors() {
 absl::StatusOr<std::unique_ptr<Listener>> Listener::Bind(Address& address, int reserve) {
   auto listener = std::unique_ptr<Listener>(new Listener());
   listener->reserve_ = reserve;
-  listener->wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (listener->wake_ < 0) return Failed(address, errno);
-  listener->spare_ = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  listener->wake_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!listener->wake_.open()) return Failed(address, errno);
+  listener->spare_ = Fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!address.is_unix) {
     MACAW_ASSIGN_OR_RETURN(listener->sockets_, ListenOnPort(address));
     return listener;
@@ -119,22 +116,19 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Bind(Address& address, int r
   sockaddr_un at{};
   at.sun_family = AF_UNIX;
   std::memcpy(at.sun_path, address.path.data(), address.path.size());
-  MACAW_ASSIGN_OR_RETURN(const int fd,
+  MACAW_ASSIGN_OR_RETURN(Fd fd,
                          ListenAt(address, reinterpret_cast<const sockaddr*>(&at), sizeof(at)));
-  listener->sockets_.push_back(fd);
+  listener->sockets_.push_back(std::move(fd));
   listener->socket_file_ = address.path;
   return listener;
 }
 
 Listener::~Listener() {
   if (thread_.joinable()) {
-    eventfd_write(wake_, 1);
+    eventfd_write(wake_.get(), 1);
     thread_.join();
   }
   if (!socket_file_.empty()) unlink(socket_file_.c_str());
-  for (const int fd : sockets_) close(fd);
-  if (wake_ >= 0) close(wake_);
-  if (spare_ >= 0) close(spare_);
 }
 
 void Listener::Start(Accept accept) {
@@ -143,30 +137,26 @@ void Listener::Start(Accept accept) {
 }
 
 void Listener::HangUp(int listening) {
-  close(spare_);
-  const int fd = accept4(listening, nullptr, nullptr, SOCK_CLOEXEC);
-  if (fd >= 0) close(fd);
-  spare_ = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  spare_.Close();
+  Fd(accept4(listening, nullptr, nullptr, SOCK_CLOEXEC)).Close();
+  spare_ = Fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
 
 void Listener::Loop() {
   NameThisThread("listener");
-  std::vector<pollfd> waiting = {{.fd = wake_, .events = POLLIN, .revents = 0}};
-  for (const int fd : sockets_) waiting.push_back({.fd = fd, .events = POLLIN, .revents = 0});
+  std::vector<pollfd> waiting = {{.fd = wake_.get(), .events = POLLIN, .revents = 0}};
+  for (const Fd& fd : sockets_) waiting.push_back({.fd = fd.get(), .events = POLLIN, .revents = 0});
   while (true) {
     if (poll(waiting.data(), waiting.size(), -1) < 0 && errno != EINTR) return;
     if (waiting[0].revents != 0) return;
     for (const pollfd& listening : waiting) {
       if (listening.revents == 0) continue;
-      const int fd = accept4(listening.fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-      if (fd < 0 && (errno == EMFILE || errno == ENFILE)) HangUp(listening.fd);
-      if (fd < 0) continue;
+      Fd fd(accept4(listening.fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (!fd.open() && (errno == EMFILE || errno == ENFILE)) HangUp(listening.fd);
+      if (!fd.open()) continue;
       // The system gives the lowest free number: a high one says that nearly all are in use.
-      if (static_cast<rlim_t>(fd) + static_cast<rlim_t>(reserve_) >= MostDescriptors()) {
-        close(fd);
-      } else {
-        accept_(listening.fd, fd);
-      }
+      if (static_cast<rlim_t>(fd.get()) + static_cast<rlim_t>(reserve_) < MostDescriptors())
+        accept_(listening.fd, std::move(fd));
     }
   }
 }

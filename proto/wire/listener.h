@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "core/fd.h"
 #include "proto/wire/address.h"
 
 namespace macaw::wire {
@@ -16,7 +17,7 @@ namespace macaw::wire {
 // the reserve is left is hung up on, and may come again.
 class Listener {
  public:
-  using Accept = std::function<void(int listening, int connection)>;
+  using Accept = std::function<void(int listening, Fd connection)>;
 
   // Binds `address` and fills in its port. `reserve`: descriptors that are kept for others.
   static absl::StatusOr<std::unique_ptr<Listener>> Bind(Address& address, int reserve);
@@ -35,9 +36,9 @@ class Listener {
 
   int reserve_ = 0;
   std::string socket_file_;
-  std::vector<int> sockets_;  // one for each address of the name
-  int wake_ = -1;             // readable when it is over
-  int spare_ = -1;            // makes way for a connection that is to be hung up on
+  std::vector<Fd> sockets_;  // one for each address of the name
+  Fd wake_;                  // readable when it is over
+  Fd spare_;                 // makes way for a connection that is to be hung up on
   Accept accept_;
   std::thread thread_;
 };

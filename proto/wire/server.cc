@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "core/fd.h"
 #include "core/status.h"
 #include "proto/wire/address.h"
 #include "proto/wire/channel_settings.h"
@@ -45,10 +46,10 @@ class GrpcFleetServer final : public FleetServer {
           absl::StrCat("cannot listen on ", address.Text(), ": gRPC gave no reason"));
     }
     MACAW_ASSIGN_OR_RETURN(listener_, Listener::Bind(address, ReservedDescriptors()));
-    listener_->Start([acceptor = acceptor_.get()](int listening, int connection) {
+    listener_->Start([acceptor = acceptor_.get()](int listening, Fd connection) {
       grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
       parameters.listener_fd = listening;
-      parameters.fd = connection;
+      parameters.fd = connection.Release();  // gRPC closes it
       acceptor->HandleNewConnection(&parameters);
     });
     address_ = address.Text();

@@ -173,10 +173,11 @@ std::optional<JournalPart> DecodePart(absl::string_view head) {
 
 // ---- frames
 
-absl::Status WriteAll(int fd, std::vector<iovec> pieces, absl::string_view path) {
+absl::Status WriteAll(const Fd& fd, std::vector<iovec> pieces, absl::string_view path) {
   size_t at = 0;
   while (at < pieces.size()) {
-    const ssize_t written = ::writev(fd, pieces.data() + at, static_cast<int>(pieces.size() - at));
+    const ssize_t written =
+        ::writev(fd.get(), pieces.data() + at, static_cast<int>(pieces.size() - at));
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) return Failed("cannot write", path);
     auto rest = static_cast<size_t>(written);
@@ -194,7 +195,7 @@ uint64_t ChecksumOf(absl::string_view head, std::span<const std::byte> blob) {
   return Checksum(std::as_bytes(std::span(sums)));
 }
 
-absl::Status WriteFrame(int fd, absl::string_view head, std::span<const std::byte> blob,
+absl::Status WriteFrame(const Fd& fd, absl::string_view head, std::span<const std::byte> blob,
                         absl::string_view path) {
   ByteWriter sizes, foot;
   sizes.Put(uint64_t{head.size()});
@@ -242,14 +243,11 @@ absl::StatusOr<uint64_t> ForEachFrame(const std::string& path, const Use& use) {
   return at;
 }
 
-absl::StatusOr<int> OpenBehind(const std::string& path, uint64_t keep) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0) return Failed("cannot open", path);
-  if (::ftruncate(fd, static_cast<off_t>(keep)) != 0 || ::lseek(fd, 0, SEEK_END) < 0) {
-    absl::Status status = Failed("cannot cut", path);
-    ::close(fd);
-    return status;
-  }
+absl::StatusOr<Fd> OpenBehind(const std::string& path, uint64_t keep) {
+  Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd.open()) return Failed("cannot open", path);
+  if (::ftruncate(fd.get(), static_cast<off_t>(keep)) != 0 || ::lseek(fd.get(), 0, SEEK_END) < 0)
+    return Failed("cannot cut", path);
   return fd;
 }
 
@@ -326,30 +324,11 @@ absl::StatusOr<Journal> Journal::Continue(const std::string& folder) {
   return journal;
 }
 
-Journal::Journal(Journal&& other) noexcept : Journal(std::string()) { *this = std::move(other); }
-
-Journal& Journal::operator=(Journal&& other) noexcept {
-  std::swap(folder_, other.folder_);
-  std::swap(nodes_, other.nodes_);
-  std::swap(parts_, other.parts_);
-  std::swap(unsynced_, other.unsynced_);
-  std::swap(tables_, other.tables_);
-  return *this;
-}
-
-Journal::~Journal() {
-  if (nodes_ >= 0) ::close(nodes_);
-  if (parts_ >= 0) ::close(parts_);
-}
-
 absl::Status Journal::OpenParts(Round from) {
   const std::string path = PartsPath(folder_, from);
   MACAW_ASSIGN_OR_RETURN(const uint64_t keep, ForEachFrame(path, [](absl::string_view, uint64_t,
                                                                     uint64_t) { return true; }));
-  if (parts_ >= 0) {
-    MACAW_RETURN_IF_ERROR(Sync());
-    ::close(std::exchange(parts_, -1));
-  }
+  MACAW_RETURN_IF_ERROR(Sync());  // of the file before
   MACAW_ASSIGN_OR_RETURN(parts_, OpenBehind(path, keep));
   return SyncDirectory(folder_);
 }
@@ -370,7 +349,7 @@ absl::Status Journal::Add(const JournalPart& part) {
 
 absl::Status Journal::Sync() {
   if (!std::exchange(unsynced_, false)) return absl::OkStatus();
-  if (::fdatasync(parts_) != 0) return Failed("cannot sync", folder_);
+  if (::fdatasync(parts_.get()) != 0) return Failed("cannot sync", folder_);
   return absl::OkStatus();
 }
 

@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
+#include "core/fd.h"
 #include "core/ids.h"
 #include "proto/fleet/messages.h"
 
@@ -46,7 +47,7 @@ struct JournalPlace {
   uint64_t offset = 0, size = 0;
 };
 
-// What a journal holds. Parts are without the bytes of their sums, which PlaceOf finds.
+// What a journal holds. Parts are without the bytes of their sums, which ReadBlob reads.
 struct JournalContent {
   std::map<WorkerId, JournalNode> nodes;
   std::map<std::pair<WorkerId, uint64_t>, JournalPart> parts;  // by node and commit
@@ -63,9 +64,6 @@ class Journal {
   static absl::StatusOr<Journal> Begin(const std::string& folder, Round from);
   // Behind what is there.
   static absl::StatusOr<Journal> Continue(const std::string& folder);
-  Journal(Journal&& other) noexcept;
-  Journal& operator=(Journal&& other) noexcept;
-  ~Journal();
 
   // These hand the bytes to the system, which outlasts this process; Sync makes those of the parts
   // outlast the machine. A node that is lost there registers again.
@@ -80,7 +78,7 @@ class Journal {
   absl::Status OpenParts(Round from);
 
   std::string folder_;
-  int nodes_ = -1, parts_ = -1;
+  Fd nodes_, parts_;
   bool unsynced_ = false;
   absl::flat_hash_set<Digest> tables_;  // that the file of nodes has
 };

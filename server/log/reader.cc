@@ -77,28 +77,12 @@ void AppendFramed(const Entry& entry, std::string& out) {
 
 absl::StatusOr<Reader> Reader::Open(const std::string& path) {
   Reader reader(path);
-  reader.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (reader.fd_ < 0) return Failed("cannot open", path);
+  reader.fd_ = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!reader.fd_.open()) return Failed("cannot open", path);
   MACAW_ASSIGN_OR_RETURN(const absl::string_view head, reader.Look(kFileHead));
   MACAW_RETURN_IF_ERROR(CheckFileHead(head, path));
   reader.offset_ = kFileHead;
   return reader;
-}
-
-Reader::Reader(Reader&& other) noexcept : Reader(std::string()) { *this = std::move(other); }
-
-Reader& Reader::operator=(Reader&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(fd_, other.fd_);
-  std::swap(offset_, other.offset_);
-  std::swap(sequence_, other.sequence_);
-  std::swap(buffer_, other.buffer_);
-  std::swap(buffer_at_, other.buffer_at_);
-  return *this;
-}
-
-Reader::~Reader() {
-  if (fd_ >= 0) ::close(fd_);
 }
 
 absl::StatusOr<absl::string_view> Reader::Look(size_t bytes) {
@@ -109,8 +93,8 @@ absl::StatusOr<absl::string_view> Reader::Look(size_t bytes) {
     while (known < bytes) {
       // A damaged length must not take memory that the file does not fill: piece by piece.
       buffer_.resize(known + kReadAtOnce);
-      const ssize_t got =
-          ::pread(fd_, buffer_.data() + known, kReadAtOnce, static_cast<off_t>(offset_ + known));
+      const ssize_t got = ::pread(fd_.get(), buffer_.data() + known, kReadAtOnce,
+                                  static_cast<off_t>(offset_ + known));
       const int error = errno;
       buffer_.resize(known + static_cast<size_t>(std::max<ssize_t>(got, 0)));
       if (got < 0 && error == EINTR) continue;
@@ -167,7 +151,7 @@ absl::StatusOr<std::optional<Entry>> Reader::Next() {
 
 absl::StatusOr<uint64_t> Reader::TornBytes() const {
   struct stat info {};
-  if (::fstat(fd_, &info) != 0) return Failed("cannot read", path_);
+  if (::fstat(fd_.get(), &info) != 0) return Failed("cannot read", path_);
   const auto size = static_cast<uint64_t>(info.st_size);
   return size > offset_ ? size - offset_ : 0;
 }

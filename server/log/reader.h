@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "core/fd.h"
 #include "server/log/record.h"
 
 // The file rounds.log (numbers little-endian):
@@ -33,9 +34,6 @@ class Reader {
  public:
   // Refuses what is no log, and one of another version.
   static absl::StatusOr<Reader> Open(const std::string& path);
-  Reader(Reader&& other) noexcept;
-  Reader& operator=(Reader&& other) noexcept;
-  ~Reader();
 
   // The next record. Nothing: here the file ends, or its last record is torn; a later call looks
   // again. An error names the sequence number, the place in the file and what can be done.
@@ -54,7 +52,7 @@ class Reader {
   absl::Status Damage(absl::string_view what) const;
 
   std::string path_;
-  int fd_ = -1;
+  Fd fd_;
   uint64_t offset_ = 0;
   uint64_t sequence_ = 0;
   std::string buffer_;  // the file's bytes from buffer_at_

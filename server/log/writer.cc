@@ -30,11 +30,11 @@ absl::StatusOr<Writer> Writer::Open(const std::string& path, const Digest& run) 
   // A file that ends inside its head has just been made.
   if (size >= kFileHead) MACAW_RETURN_IF_ERROR(writer.ReadThrough(run));
   writer.cut_bytes_ = size - writer.offset_;
-  writer.fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-  if (writer.fd_ < 0) return Failed("cannot open", path);
-  if (::ftruncate(writer.fd_, static_cast<off_t>(writer.offset_)) != 0)
+  writer.fd_ = Fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+  if (!writer.fd_.open()) return Failed("cannot open", path);
+  if (::ftruncate(writer.fd_.get(), static_cast<off_t>(writer.offset_)) != 0)
     return Failed("cannot cut", path);
-  if (::lseek(writer.fd_, 0, SEEK_END) < 0) return Failed("cannot seek in", path);
+  if (::lseek(writer.fd_.get(), 0, SEEK_END) < 0) return Failed("cannot seek in", path);
   if (writer.offset_ == 0) {
     writer.collected_ = FileHead();
     MACAW_RETURN_IF_ERROR(writer.Write());
@@ -63,42 +63,17 @@ absl::Status Writer::ReadThrough(const Digest& run) {
   return absl::OkStatus();
 }
 
-Writer::Writer(Writer&& other) noexcept : Writer(std::string()) { *this = std::move(other); }
-
-Writer& Writer::operator=(Writer&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(fd_, other.fd_);
-  std::swap(offset_, other.offset_);
-  std::swap(sequence_, other.sequence_);
-  std::swap(last_ns_, other.last_ns_);
-  std::swap(first_wall_ns_, other.first_wall_ns_);
-  std::swap(cut_bytes_, other.cut_bytes_);
-  std::swap(replays_, other.replays_);
-  std::swap(collected_, other.collected_);
-  return *this;
-}
-
-Writer::~Writer() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 void Writer::Append(int64_t ns, Record record) {
   last_ns_ = std::max(ns, last_ns_);
   AppendFramed({.sequence = ++sequence_, .ns = last_ns_, .record = std::move(record)}, collected_);
 }
 
 absl::Status Writer::Write() {
-  absl::string_view rest = collected_;
-  while (!rest.empty()) {
-    const ssize_t written = ::write(fd_, rest.data(), rest.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) {
-      const absl::Status status = Failed("cannot write", path_);
-      // Half a record would be taken for a torn one; where even this fails, the error says it all.
-      if (::ftruncate(fd_, static_cast<off_t>(offset_)) == 0) ::lseek(fd_, 0, SEEK_END);
-      return status;
-    }
-    rest.remove_prefix(static_cast<size_t>(written));
+  if (!WriteAll(fd_, BytesOf(collected_))) {
+    const absl::Status status = Failed("cannot write", path_);
+    // Half a record would be taken for a torn one; where even this fails, the error says it all.
+    if (::ftruncate(fd_.get(), static_cast<off_t>(offset_)) == 0) ::lseek(fd_.get(), 0, SEEK_END);
+    return status;
   }
   offset_ += collected_.size();
   collected_.clear();
@@ -107,7 +82,7 @@ absl::Status Writer::Write() {
 
 absl::Status Writer::Sync() {
   MACAW_RETURN_IF_ERROR(Write());
-  if (::fdatasync(fd_) != 0) return Failed("cannot sync", path_);
+  if (::fdatasync(fd_.get()) != 0) return Failed("cannot sync", path_);
   return absl::OkStatus();
 }
 

@@ -5,20 +5,18 @@
 
 #include "absl/status/statusor.h"
 #include "core/digest.h"
+#include "core/fd.h"
 #include "server/log/record.h"
 
 namespace macaw::server::log {
 
 // Appends to a run's log. Records are collected and handed to the system by Write; Sync makes them
-// outlast the machine. Movable; one thread.
+// outlast the machine. What was not written is lost with the object. Movable; one thread.
 class Writer {
  public:
   // Goes on with the log of run `run` that is there, whatever it says; else begins one. A torn
   // record at its end is cut off; damage, and the log of another run, are errors.
   static absl::StatusOr<Writer> Open(const std::string& path, const Digest& run);
-  Writer(Writer&& other) noexcept;
-  Writer& operator=(Writer&& other) noexcept;
-  ~Writer();  // what was not written is lost
 
   uint64_t cut_bytes() const { return cut_bytes_; }  // of a torn record, when it was opened
   // What the log says already: when the first server began (Unix time; 0: this is the first), and
@@ -38,7 +36,7 @@ class Writer {
   absl::Status ReadThrough(const Digest& run);
 
   std::string path_;
-  int fd_ = -1;
+  Fd fd_;
   uint64_t offset_ = 0;  // everything before is in whole records
   uint64_t sequence_ = 0;
   int64_t last_ns_ = 0, first_wall_ns_ = 0;

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <vector>
 
+#include "core/fd.h"
 #include "core/files.h"
 #include "proto/wire/remote.h"
 #include "tests/proto/fake_handler.h"
@@ -24,19 +25,18 @@ namespace {
 
 using fleet::FakeHandler;
 
-int Connect(const std::string& path) {
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+Fd Connect(const std::string& path) {
+  Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un at{};
   at.sun_family = AF_UNIX;
   std::memcpy(at.sun_path, path.data(), path.size());
-  if (fd >= 0 && connect(fd, reinterpret_cast<const sockaddr*>(&at), sizeof(at)) == 0) return fd;
-  if (fd >= 0) close(fd);
-  return -1;
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&at), sizeof(at)) != 0) fd.Close();
+  return fd;
 }
 
-bool HungUp(int fd) {
+bool HungUp(const Fd& fd) {
   char byte;
-  return read(fd, &byte, 1) <= 0;  // else the server's settings, which it sends first
+  return read(fd.get(), &byte, 1) <= 0;  // else the server's settings, which it sends first
 }
 
 // In a process of its own, which may have few descriptors: connects until it is hung up on. The
@@ -54,18 +54,17 @@ bool HungUp(int fd) {
   check(server.ok(), "start");
   const auto link = *Dial({.server = folder.address()});
   check(link->Hello({1, 0, "before"}).ok(), "a call before");
-  std::vector<int> idle;
+  std::vector<Fd> idle;
   while (idle.size() < 1000) {
-    const int fd = Connect(folder.path());
-    check(fd >= 0, "the listener has used the last descriptor");
-    idle.push_back(fd);
-    if (HungUp(fd)) break;
+    idle.push_back(Connect(folder.path()));
+    check(idle.back().open(), "the listener has used the last descriptor");
+    if (HungUp(idle.back())) break;
   }
   check(idle.size() > 50 && idle.size() < 200, "hung up on at last");
   check(AtomicWriteFile(folder.folder() + "/checkpoint", "bytes").ok(), "a file");
   check(link->Hello({1, 0, "amid"}).ok(), "a call of a worker that was there");
   unlink((folder.folder() + "/checkpoint").c_str());
-  for (const int fd : idle) close(fd);
+  idle.clear();
   // Its end of them is closed when it has noticed.
   const auto late = *Dial({.server = folder.address()});
   while (!late->Hello({1, 0, "after"}).ok()) continue;
@@ -106,9 +105,8 @@ TEST(Listener, ListensOnEveryAddressOfAName) {
   at.sin_family = AF_INET;
   at.sin_port = htons(static_cast<uint16_t>(address.port));
   at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&at), sizeof(at)), 0);
-  close(fd);
+  const Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&at), sizeof(at)), 0);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "core/fd.h"
 #include "tests/support/temporary_folder.h"
 
 namespace macaw::testing_support {
@@ -44,10 +45,8 @@ class SmallDisk {
   static std::string Size(uint64_t bytes) { return absl::StrCat("size=", bytes); }
 
   static bool Write(const char* path, const std::string& text) {
-    const int fd = ::open(path, O_WRONLY | O_CLOEXEC);
-    const bool good = fd >= 0 && ::write(fd, text.data(), text.size()) >= 0;
-    if (fd >= 0) ::close(fd);
-    return good;
+    const Fd fd(::open(path, O_WRONLY | O_CLOEXEC));
+    return fd.open() && ::write(fd.get(), text.data(), text.size()) >= 0;
   }
   // Mounts of this process's own; not more than once.
   static bool OwnMounts() {

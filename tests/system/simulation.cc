@@ -18,6 +18,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "core/fd.h"
 #include "core/files.h"
 
 namespace macaw::testing_support {
@@ -128,20 +129,18 @@ std::string Simulation::digest() const {
 std::vector<nlohmann::json> Simulation::events() const { return EventsIn(folder_); }
 
 bool Simulation::WaitForChange(const std::string& path, const std::function<bool()>& found) const {
-  const int watch = ::inotify_init1(IN_CLOEXEC);
-  const int process = static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0));
-  ::inotify_add_watch(watch, path.c_str(), IN_MODIFY | IN_CREATE | IN_MOVED_TO);
+  const Fd watch(::inotify_init1(IN_CLOEXEC));
+  const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
+  ::inotify_add_watch(watch.get(), path.c_str(), IN_MODIFY | IN_CREATE | IN_MOVED_TO);
   bool done = false;
   while (!done) {
     done = found();
     if (done || !running()) break;
-    pollfd fds[] = {{.fd = watch, .events = POLLIN}, {.fd = process, .events = POLLIN}};
+    pollfd fds[] = {{.fd = watch.get(), .events = POLLIN}, {.fd = process.get(), .events = POLLIN}};
     ::poll(fds, 2, -1);
     char buffer[4096];
-    if ((fds[0].revents & POLLIN) != 0 && ::read(watch, buffer, sizeof(buffer)) < 0) break;
+    if ((fds[0].revents & POLLIN) != 0 && ::read(watch.get(), buffer, sizeof(buffer)) < 0) break;
   }
-  ::close(watch);
-  ::close(process);
   return done;
 }
 
@@ -223,12 +222,10 @@ lease_timeout = 5
 
 bool AllGone(const std::vector<pid_t>& processes) {
   for (const pid_t pid : processes) {
-    const int process = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
-    if (process < 0) continue;
-    pollfd fd{.fd = process, .events = POLLIN};
-    const int ready = ::poll(&fd, 1, 10000);
-    ::close(process);
-    if (ready == 0) return false;
+    const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    if (!process.open()) continue;
+    pollfd fd{.fd = process.get(), .events = POLLIN};
+    if (::poll(&fd, 1, 10000) == 0) return false;
   }
   return true;
 }

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/fd.h"
 #include "core/random.h"
 #include "tests/system/simulation.h"
 
@@ -96,8 +97,8 @@ inline std::string Slurp(const std::string& path) {
 // Blocks until one of the run's logs has this text (true) or the run has ended (false).
 inline bool WaitForLog(const Simulation& simulation, const std::string& text) {
   const std::string logs = simulation.folder() + "/logs";
-  const int watch = ::inotify_init1(IN_CLOEXEC);
-  ::inotify_add_watch(watch, logs.c_str(), IN_MODIFY | IN_CREATE);
+  const Fd watch(::inotify_init1(IN_CLOEXEC));
+  ::inotify_add_watch(watch.get(), logs.c_str(), IN_MODIFY | IN_CREATE);
   bool found = false;
   while (!found) {
     const bool running = simulation.running();
@@ -105,12 +106,11 @@ inline bool WaitForLog(const Simulation& simulation, const std::string& text) {
       found = found || Slurp(entry.path().string()).find(text) != std::string::npos;
     }
     if (found || !running) break;
-    pollfd fd{.fd = watch, .events = POLLIN};
+    pollfd fd{.fd = watch.get(), .events = POLLIN};
     ::poll(&fd, 1, 1000);  // also looks whether the run still goes on
     char buffer[4096];
-    if ((fd.revents & POLLIN) != 0 && ::read(watch, buffer, sizeof(buffer)) < 0) break;
+    if ((fd.revents & POLLIN) != 0 && ::read(watch.get(), buffer, sizeof(buffer)) < 0) break;
   }
-  ::close(watch);
   return found;
 }
 
