@@ -7,7 +7,7 @@
 
 namespace macaw {
 
-// Owns a file descriptor and closes it. Movable. Any thread may use the number while the owner lives.
+// Owns a file descriptor and closes it. Movable. Threads may share the number while it lives.
 class Fd {
  public:
   Fd() = default;

@@ -467,7 +467,7 @@ class CoordinatorImpl final : public Coordinator, private EngineHost {
 
   struct OpenLease {
     fleet::Reply<fleet::LeaseReply> reply;
-    // What must not be undone by a crash once this is answered: of a commit that asked for work, it.
+    // What a crash must not undo once this is answered: the commit, where one asked for the work.
     RunWriter::Safe safe = RunWriter::Safe::kFromThisProcess;
   };
   struct OpenCommit {

@@ -21,9 +21,9 @@
 //   RUN/journal/nodes          registrations, in their order
 //   RUN/journal/parts-ROUND    parts of this round and later ones, up to the next file's
 //
-// A file is a row of frames: u64 bytes of the head, u64 bytes of the blob behind it, head, blob, u64
-// checksum of both. Frames behind a torn one, as a crash leaves the last, do not count. Only the
-// run's owner may read them: they hold session numbers.
+// A file is a row of frames: u64 bytes of the head, u64 bytes of the blob behind it, head, blob,
+// u64 checksum of both. Frames behind a torn one, as a crash leaves the last, do not count. Only
+// the run's owner may read them: they hold session numbers.
 namespace macaw::server {
 
 // A registration: all that the engine takes from it.

@@ -78,7 +78,7 @@ TEST(FedOpt, YogiForgetsSlowerThanAdamOnceUpdatesShrink) {
 }
 
 TEST(FedOpt, BiasCorrectionMakesTheFirstStepsAsLongAsTheRate) {
-  // Keras' Adam from v = 0 on a constant gradient: m̂ = d, v̂ = d², so each step is η_g·d/(|d| + τ).
+  // Keras' Adam from v = 0 on a constant gradient: m̂ = d, v̂ = d², so a step is η_g·d/(|d| + τ).
   RoundLoop loop = Constant(
       "fedadam", {{"server_lr", .1}, {"v_init", 0.0}, {"bias_correction", true}, {"tau", 1e-9}});
   for (int t = 1; t <= 10; ++t) {
