@@ -48,7 +48,6 @@ absl::Status CheckView(const ChannelSpec& spec, ConstVectorView view) {
     return absl::InvalidArgumentError(absl::StrCat("channel '", spec.name, "': ", why));
   };
   if (view.empty()) return refuse("no vector was given");
-  if (view.device != Device::kCpu) return refuse("the vector is not in host memory");
   if (view.layout != spec.layout.get() && view.layout->digest() != spec.layout->digest()) {
     return refuse("the vector has another layout (names, shapes or dtype differ)");
   }

@@ -17,6 +17,7 @@
 #include "models/spec.h"
 #include "training/api/trainer.h"
 #include "training/fused/fused_trainer.h"
+#include "training/make_trainer.h"
 
 namespace macaw::bench {
 namespace {

@@ -18,11 +18,11 @@
 #include "bench/thread_clock.h"
 #include "core/random.h"
 #include "plan/run_plan.h"
-#include "scheduler/bound.h"
 #include "scheduler/cohort.h"
 #include "scheduler/estimator.h"
 #include "scheduler/policies/policies.h"
-#include "scheduler/virtual_round.h"
+#include "testing/bound.h"
+#include "testing/virtual_round.h"
 
 namespace macaw::bench {
 namespace {

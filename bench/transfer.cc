@@ -22,6 +22,7 @@
 #include "core/random.h"
 #include "proto/fleet/link.h"
 #include "proto/wire/remote.h"
+#include "proto/wire/shared_memory.h"
 
 namespace macaw::bench {
 namespace {
@@ -106,7 +107,8 @@ absl::Status Row(OneBlob& handler, fleet::FleetLink& link, uint64_t parameters) 
   const fleet::Blob up = fleet::Blob::Of(std::move(from));
   const fleet::Blob down = fleet::Blob::Of(RandomBytes(down_bytes, parameters + 1));
   handler.Serve(down);
-  const fleet::Blob name{.digest = down.digest, .size = down.size, .place = down.bytes->place()};
+  const fleet::Blob name{
+      .digest = down.digest, .size = down.size, .place = wire::PublishShared(down)};
   const double fetched = Best([&] { return link.Fetch(name).ok(); });
   fleet::CommitRequest request{.session = SessionId(1)};
   request.part = fleet::Part{.round = Round(1), .sums = up};

@@ -61,8 +61,6 @@ void AddSimulate(CLI::App& app, std::function<int()>& run) {
   command->add_flag("--trace", options->trace,
                     "Also write which rows each batch had: trace/ in the run's folder");
   command->add_flag("-q,--quiet", options->quiet, "No progress; print the run's folder only");
-  command->add_flag("-v,--verbose", options->verbose,
-                    "Debug lines, here and in the logs of server and workers");
   command->add_flag("--help-config", *help_config, "List every key of a configuration, and end");
   command->footer(
       "Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 130 interrupted (Ctrl-C; "

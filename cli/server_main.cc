@@ -45,7 +45,7 @@ constexpr Duration kCloseGrace = std::chrono::seconds(1);
 
 struct ServerArguments {
   std::string config, run_dir, listen, sync_state, replay, callers;
-  bool resume = false, verbose = false;
+  bool resume = false;
   int ready_fd = -1, report_fd = -1, lock_fd = -1;
   std::vector<uint64_t> state_reset;
   bool by_hand() const { return lock_fd < 0; }  // not by `macaw simulate`, which holds the folder
@@ -299,7 +299,6 @@ int Main(int argc, char** argv) {
   app.add_option("--state-reset", arguments.state_reset,
                  "With --resume: this client gives its state up and starts afresh")
       ->allow_extra_args(false);
-  app.add_flag("-v,--verbose", arguments.verbose, "Log a line a client");
   app.add_option("--ready-fd", arguments.ready_fd,
                  "Write the address to this descriptor once it can be dialled");
   app.add_option("--report-fd", arguments.report_fd,
@@ -315,7 +314,7 @@ int Main(int argc, char** argv) {
 
   KeepFreedMemory();
   ::signal(SIGPIPE, SIG_IGN);
-  InitLogging(arguments.verbose ? LogLevel::kDebug : LogLevel::kInfo, "macaw-server");
+  InitLogging("macaw-server");
   absl::StatusOr<SignalFd> signals = SignalFd::Open();
   const absl::StatusOr<int> code = signals.ok() ? Serve(arguments, *signals) : signals.status();
   return code.ok() ? *code : ReportError(code.status());

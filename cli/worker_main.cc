@@ -37,6 +37,7 @@
 #include "proto/wire/remote.h"
 #include "training/api/trainer.h"
 #include "training/doctor.h"
+#include "training/make_trainer.h"
 #include "worker/worker.h"
 
 namespace macaw::cli {
@@ -48,7 +49,7 @@ struct WorkerArguments {
   std::string clients, own;
   std::string scratch, state, state_url, trace;
   std::string describe_script, out;
-  bool server_syncs_state = false, verbose = false, doctor = false;
+  bool server_syncs_state = false, doctor = false;
 };
 
 // The lines that `macaw doctor` adds about LibTorch.
@@ -194,7 +195,6 @@ void AddOptions(CLI::App& app, WorkerArguments& arguments) {
   app.add_option("--describe-script", arguments.describe_script,
                  "Write what this scripted module (TorchScript) holds to --out, and end");
   app.add_option("--out", arguments.out, "The file that --describe-script writes (safetensors)");
-  app.add_flag("-v,--verbose", arguments.verbose, "Log a line a client");
   app.add_flag("--doctor", arguments.doctor, "Print what LibTorch can do here, and end");
 }
 
@@ -226,7 +226,7 @@ int Main(int argc, char** argv) {
   }
 
   ::signal(SIGPIPE, SIG_IGN);
-  InitLogging(arguments.verbose ? LogLevel::kDebug : LogLevel::kInfo, "macaw-worker");
+  InitLogging("macaw-worker");
   absl::Status status = EnsureOpenFiles();
   if (status.ok()) {
     absl::StatusOr<SignalFd> signals = SignalFd::Open();

@@ -8,8 +8,6 @@ namespace {
 
 spdlog::level::level_enum ToSpdlog(LogLevel level) {
   switch (level) {
-    case LogLevel::kDebug:
-      return spdlog::level::debug;
     case LogLevel::kInfo:
       return spdlog::level::info;
     case LogLevel::kWarning:
@@ -35,8 +33,8 @@ spdlog::logger& Sink() {
 
 }  // namespace
 
-void InitLogging(LogLevel minimum, const std::string& process) {
-  Sink().set_level(ToSpdlog(minimum));
+void InitLogging(const std::string& process) {
+  Sink().set_level(spdlog::level::info);
   Sink().set_pattern("%H:%M:%S.%e %^%L%$ " + process + " %v");
 }
 

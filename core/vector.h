@@ -15,7 +15,6 @@
 namespace macaw {
 
 enum class DType : uint8_t { kF32 = 0, kF64 = 1 };
-enum class Device : uint8_t { kCpu = 0, kCuda = 1 };
 
 constexpr size_t SizeOf(DType dtype) { return dtype == DType::kF32 ? 4 : 8; }
 absl::string_view Name(DType dtype);  // "float32", "float64"
@@ -70,12 +69,10 @@ class ParameterLayout {
 
 using LayoutPtr = std::shared_ptr<const ParameterLayout>;
 
-// A borrowed flat vector. It need not be in CPU memory: check `device` first. The typed accessors
-// assert the CPU and the dtype. The function that returns a view says how long its bytes live.
+// A borrowed flat vector. The function that returns a view says how long its bytes live.
 template <typename Byte>
 struct BasicVectorView {
   const ParameterLayout* layout = nullptr;
-  Device device = Device::kCpu;
   std::span<Byte> bytes;
 
   bool empty() const { return layout == nullptr; }
@@ -87,7 +84,7 @@ struct BasicVectorView {
     using Element = std::conditional_t<std::is_const_v<Byte>, const T, T>;
     return std::span<Element>(reinterpret_cast<Element*>(bytes.data()), bytes.size() / sizeof(T));
   }
-  operator BasicVectorView<const std::byte>() const { return {layout, device, bytes}; }
+  operator BasicVectorView<const std::byte>() const { return {layout, bytes}; }
 };
 using VectorView = BasicVectorView<std::byte>;
 using ConstVectorView = BasicVectorView<const std::byte>;
@@ -99,7 +96,7 @@ decltype(auto) DispatchDType(DType dtype, F&& f) {
   return dtype == DType::kF32 ? f(float{}) : f(double{});
 }
 
-// An owned vector on the CPU. Movable; copies are explicit.
+// An owned vector. Movable; copies are explicit.
 class FlatVector {
  public:
   FlatVector() = default;
@@ -111,8 +108,8 @@ class FlatVector {
 
   bool empty() const { return layout_ == nullptr; }
   const LayoutPtr& layout() const { return layout_; }
-  VectorView view() { return {layout_.get(), Device::kCpu, buffer_.bytes()}; }
-  ConstVectorView view() const { return {layout_.get(), Device::kCpu, buffer_.bytes()}; }
+  VectorView view() { return {layout_.get(), buffer_.bytes()}; }
+  ConstVectorView view() const { return {layout_.get(), buffer_.bytes()}; }
   template <typename T>
   std::span<T> As() {
     return buffer_.As<T>();

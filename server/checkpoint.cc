@@ -124,6 +124,40 @@ uint64_t ClientsIn(const Json& about) {
   return named ? clients : uint64_t{1} << 40;
 }
 
+// Everything but the vectors and the versions. Throws where a key is missing.
+absl::StatusOr<Checkpoint> FactsIn(const Json& about) {
+  Checkpoint checkpoint{
+      .round = Round(about.at("round").get<uint32_t>()),
+      .fingerprint = about.at("fingerprint").get<std::map<std::string, std::string>>(),
+      .owed_row = about.at("owed_row").get<std::string>(),
+      .metrics_bytes = about.at("metrics_bytes").get<uint64_t>(),
+      .clients_bytes = about.at("clients_bytes").get<uint64_t>(),
+      .seconds = about.at("seconds").get<double>()};
+  checkpoint.state.numbers = about.at("numbers").get<std::map<std::string, double>>();
+  const auto profile = about.at("profile").get<std::vector<std::string>>();
+  checkpoint.profile = {profile.at(0), profile.at(1), profile.at(2)};
+  MACAW_ASSIGN_OR_RETURN(checkpoint.data_digest,
+                         Digest::FromHex(about.at("data").get<std::string>()));
+  MACAW_ASSIGN_OR_RETURN(checkpoint.run_id, RunIdIn(about));
+  return checkpoint;
+}
+
+// The server's vectors. Throws where a layout is missing.
+using VectorsByName = decltype(algorithms::ServerState::vectors);
+absl::StatusOr<VectorsByName> VectorsIn(const SafetensorsFile& file, const Json& about,
+                                        const std::vector<LayoutPtr>& layouts) {
+  VectorsByName vectors;
+  for (const auto& [name, tensor] : file.tensors()) {
+    if (name == kVersions) continue;
+    MACAW_ASSIGN_OR_RETURN(const Digest digest,
+                           Digest::FromHex(about.at("layouts").at(name).get<std::string>()));
+    absl::StatusOr<FlatVector> vector = ReadVector(tensor, digest, layouts);
+    if (!vector.ok()) return Annotate(vector.status(), name);
+    vectors[name] = *std::move(vector);
+  }
+  return vectors;
+}
+
 }  // namespace
 
 absl::StatusOr<Round> WriteCheckpoint(const std::string& run_dir, const Checkpoint& checkpoint) {
@@ -227,32 +261,14 @@ absl::StatusOr<Checkpoint> ReadNewestCheckpoint(
       return absl::FailedPreconditionError(
           absl::StrCat(path, " has another checkpoint format than this program"));
     }
-    Checkpoint checkpoint{
-        .round = Round(about.at("round").get<uint32_t>()),
-        .fingerprint = about.at("fingerprint").get<std::map<std::string, std::string>>(),
-        .owed_row = about.at("owed_row").get<std::string>(),
-        .metrics_bytes = about.at("metrics_bytes").get<uint64_t>(),
-        .clients_bytes = about.at("clients_bytes").get<uint64_t>(),
-        .seconds = about.at("seconds").get<double>()};
-    checkpoint.state.numbers = about.at("numbers").get<std::map<std::string, double>>();
-    const auto profile = about.at("profile").get<std::vector<std::string>>();
-    checkpoint.profile = {profile.at(0), profile.at(1), profile.at(2)};
-    MACAW_ASSIGN_OR_RETURN(checkpoint.data_digest,
-                           Digest::FromHex(about.at("data").get<std::string>()));
+    MACAW_ASSIGN_OR_RETURN(Checkpoint checkpoint, FactsIn(about));
     MACAW_RETURN_IF_ERROR(CompareFingerprints(fingerprint, checkpoint.fingerprint, path));
-    MACAW_ASSIGN_OR_RETURN(checkpoint.run_id, RunIdIn(about));
     absl::StatusOr<VersionIndex> versions = VersionsIn(*file, ClientsIn(about));
     if (!versions.ok()) return damaged(versions.status().message());
     checkpoint.versions = *std::move(versions);
-    for (const auto& [name, tensor] : file->tensors()) {
-      if (name == kVersions) continue;
-      MACAW_ASSIGN_OR_RETURN(const Digest digest,
-                             Digest::FromHex(about.at("layouts").at(name).get<std::string>()));
-      absl::StatusOr<FlatVector> vector = ReadVector(tensor, digest, layouts);
-      if (!vector.ok())
-        return Annotate(vector.status(), absl::StrCat("cannot resume from ", path, ": ", name));
-      checkpoint.state.vectors[name] = *std::move(vector);
-    }
+    absl::StatusOr<VectorsByName> vectors = VectorsIn(*file, about, layouts);
+    if (!vectors.ok()) return Annotate(vectors.status(), absl::StrCat("cannot resume from ", path));
+    checkpoint.state.vectors = *std::move(vectors);
     return checkpoint;
   } catch (const std::exception& error) {
     return absl::FailedPreconditionError(

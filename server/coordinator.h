@@ -52,7 +52,7 @@ struct Outcome {
 };
 
 // Runs the rounds: owns the engine's thread, everything the run keeps on disk, and the answers to
-// every call of the fleet. Give it to wire::FleetServer (or a LocalLink) to be reached.
+// every call of the fleet. Give it to wire::FleetServer (or, in tests, a LocalLink) to be reached.
 class Coordinator : public fleet::FleetHandler {
  public:
   // `initial` is the model before round 1; a resume replaces it. Writes the new epoch, fsynced,

@@ -20,7 +20,8 @@ namespace {
 
 // The rows that a resumed run keeps, for the stop rule's memory. Refuses a run that the rule has
 // stopped already: one more round would give another result than stopping did.
-absl::Status Replay(const Options& options, const Checkpoint& checkpoint, StopWatch& stop_watch) {
+absl::Status Replay(const Options& options, const Checkpoint& checkpoint,
+                    EarlyStopping& early_stopping) {
   if (!options.stop.active()) return absl::OkStatus();
   MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(options.run_dir + "/metrics.jsonl"));
   std::optional<std::string> over;  // what the last row said
@@ -30,7 +31,7 @@ absl::Status Replay(const Options& options, const Checkpoint& checkpoint, StopWa
     if (!row.has_value())
       return absl::DataLossError(absl::StrCat(options.run_dir, "/metrics.jsonl is damaged"));
     if (const auto value = row->Get(options.stop.metric); value.has_value()) {
-      over = stop_watch.Observe(static_cast<uint32_t>(*row->Get("round")), *value);
+      over = early_stopping.Observe(static_cast<uint32_t>(*row->Get("round")), *value);
     }
   }
   if (over.has_value()) {
@@ -131,6 +132,81 @@ std::optional<Recovery> RecoverRound(const Options& options, Round checkpoint) {
   return std::nullopt;
 }
 
+// Of a run that begins.
+EngineOptions EngineOptionsOf(const Options& options, const ModelKeeper& keeper) {
+  return {.run = options.run,
+          .lease_timeout = options.lease_timeout,
+          .limits = {.deaths = options.max_deaths},
+          .workers = options.workers,
+          .evaluation_gates = options.stop.active(),
+          .given_up = options.given_up,
+          .stateful = keeper.stateful(),
+          .session_numbers = NewSessionNumber};
+}
+
+// The newest checkpoint of a run that is resumed. Nothing: the run begins with its first round.
+absl::StatusOr<std::optional<Checkpoint>> CheckpointToGoOnFrom(const Options& options,
+                                                               const ModelKeeper& keeper) {
+  if (!options.resume && HasCheckpoint(options.run_dir)) {
+    // The former run's rounds may be higher, and would then pass for this one's newest.
+    return absl::AlreadyExistsError(
+        absl::StrCat(options.run_dir,
+                     "/checkpoints holds those of another run: resume that one, "
+                     "or give this one a folder of its own"));
+  }
+  if (!options.resume) return std::nullopt;
+  if (!HasCheckpoint(options.run_dir)) {
+    MACAW_RETURN_IF_ERROR(CheckBeginsAgain(options));
+    return std::nullopt;
+  }
+  MACAW_ASSIGN_OR_RETURN(
+      Checkpoint checkpoint,
+      ReadNewestCheckpoint(options.run_dir, Fingerprint(options.run), keeper.Layouts()));
+  if (checkpoint.round.value >= options.run.rounds && checkpoint.owed_row.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat("the run in ", options.run_dir,
+                                                      " has done its ", checkpoint.round.value,
+                                                      " rounds; ask for more with --rounds"));
+  }
+  return checkpoint;
+}
+
+void TellThatItBegins(const Options& options) {
+  Logger("server").Warning(absl::StrCat("begins_again_from_round_1 there is no checkpoint in ",
+                                        options.run_dir, "/checkpoints to resume from"));
+}
+
+enum class GoesOn : uint8_t { kBetweenRounds, kInsideARound };
+
+// The run's folder, with its log, and its journal where commits are durable.
+absl::StatusOr<RunFolder> OpenFolder(const Options& options,
+                                     const std::optional<Checkpoint>& checkpoint, Round completed,
+                                     GoesOn goes_on) {
+  const bool inside = goes_on == GoesOn::kInsideARound;
+  MACAW_ASSIGN_OR_RETURN(
+      RunFolder folder,
+      RunFolder::Open(options.run_dir, checkpoint.has_value() ? &*checkpoint : nullptr,
+                      options.client_records,
+                      {.configuration = DigestOfRun(options.run),
+                       .completed = completed,
+                       .replays = options.replays,
+                       .reset_states = options.reset_states,
+                       .goes_on = inside}));
+  if (options.commit_durability) {
+    const std::string path = JournalFolder(options.run_dir);
+    MACAW_ASSIGN_OR_RETURN(Journal journal, inside
+                                                ? Journal::Continue(path)
+                                                : Journal::Begin(path, Round(completed.value + 1)));
+    folder.KeepJournal(std::move(journal));
+  }
+  if (folder.cut_from_log() > 0) {
+    Logger("server").Warning(absl::StrCat("log_cut file=", options.run_dir,
+                                          "/rounds.log bytes=", folder.cut_from_log(),
+                                          " a crash had torn its last record"));
+  }
+  folder.BeforeCheckpoint(options.before_checkpoint);
+  return folder;
+}
+
 }  // namespace
 
 absl::StatusOr<Opening> Open(Options options, FlatVector initial,
@@ -146,30 +222,14 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
   MACAW_ASSIGN_OR_RETURN(ModelKeeper keeper,
                          ModelKeeper::Make(*algorithm, std::move(setup), std::move(initial)));
 
-  EngineOptions engine{.run = options.run,
-                       .lease_timeout = options.lease_timeout,
-                       .limits = {.deaths = options.max_deaths},
-                       .workers = options.workers,
-                       .evaluation_gates = options.stop.active(),
-                       .given_up = options.given_up,
-                       .stateful = keeper.stateful(),
-                       .session_numbers = NewSessionNumber};
-  StopWatch stop_watch(options.stop);
+  EngineOptions engine = EngineOptionsOf(options, keeper);
+  EarlyStopping early_stopping(options.stop);
   std::optional<MetricsRow> owed_row;
-  std::optional<Checkpoint> checkpoint;
-  if (options.resume && !HasCheckpoint(options.run_dir)) {
-    MACAW_RETURN_IF_ERROR(CheckBeginsAgain(options));
-  } else if (options.resume) {
-    MACAW_ASSIGN_OR_RETURN(
-        checkpoint,
-        ReadNewestCheckpoint(options.run_dir, Fingerprint(options.run), keeper.Layouts()));
-    if (checkpoint->round.value >= options.run.rounds && checkpoint->owed_row.empty()) {
-      return absl::FailedPreconditionError(absl::StrCat("the run in ", options.run_dir,
-                                                        " has done its ", checkpoint->round.value,
-                                                        " rounds; ask for more with --rounds"));
-    }
+  MACAW_ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint,
+                         CheckpointToGoOnFrom(options, keeper));
+  if (checkpoint.has_value()) {
     MACAW_RETURN_IF_ERROR(keeper.Load(checkpoint->state));
-    MACAW_RETURN_IF_ERROR(Replay(options, *checkpoint, stop_watch));
+    MACAW_RETURN_IF_ERROR(Replay(options, *checkpoint, early_stopping));
     engine.completed = checkpoint->round.value;
     engine.data_digest = checkpoint->data_digest;
     engine.profile = checkpoint->profile;
@@ -178,18 +238,9 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
       owed_row = MetricsRow::Parse(options.run.task, checkpoint->owed_row);
       engine.evaluate_first = keeper.ModelBlob();
     }
-  } else if (HasCheckpoint(options.run_dir)) {
-    // The former run's rounds may be higher, and would then pass for this one's newest.
-    return absl::AlreadyExistsError(
-        absl::StrCat(options.run_dir,
-                     "/checkpoints holds those of another run: resume that one, "
-                     "or give this one a folder of its own"));
   }
   std::optional<Recovery> recovery = RecoverRound(options, Round(engine.completed));
-  if (options.resume && !checkpoint.has_value() && !recovery.has_value()) {
-    Logger("server").Warning(absl::StrCat("begins_again_from_round_1 there is no checkpoint in ",
-                                          options.run_dir, "/checkpoints to resume from"));
-  }
+  if (options.resume && !checkpoint.has_value() && !recovery.has_value()) TellThatItBegins(options);
   std::map<Round, std::string> rows;
   if (recovery.has_value()) {
     MACAW_ASSIGN_OR_RETURN(
@@ -197,28 +248,11 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
     for (const auto& [round, row] : rows) recovery->restored.evaluated.insert(round);
     engine.restored = std::move(recovery->restored);
   }
+  const Round completed = recovery.has_value() ? recovery->completed : Round(engine.completed);
   MACAW_ASSIGN_OR_RETURN(
       RunFolder folder,
-      RunFolder::Open(
-          options.run_dir, checkpoint.has_value() ? &*checkpoint : nullptr, options.client_records,
-          {.configuration = DigestOfRun(options.run),
-           .completed = recovery.has_value() ? recovery->completed : Round(engine.completed),
-           .replays = options.replays,
-           .reset_states = options.reset_states,
-           .goes_on = recovery.has_value()}));
-  if (options.commit_durability) {
-    const std::string path = JournalFolder(options.run_dir);
-    MACAW_ASSIGN_OR_RETURN(
-        Journal journal, recovery.has_value() ? Journal::Continue(path)
-                                              : Journal::Begin(path, Round(engine.completed + 1)));
-    folder.KeepJournal(std::move(journal));
-  }
-  if (folder.cut_from_log() > 0) {
-    Logger("server").Warning(absl::StrCat("log_cut file=", options.run_dir,
-                                          "/rounds.log bytes=", folder.cut_from_log(),
-                                          " a crash had torn its last record"));
-  }
-  folder.BeforeCheckpoint(options.before_checkpoint);
+      OpenFolder(options, checkpoint, completed,
+                 recovery.has_value() ? GoesOn::kInsideARound : GoesOn::kBetweenRounds));
   engine.epoch = folder.epoch();
   engine.run_id = folder.run_id();
   const double seconds_before = checkpoint.has_value() ? checkpoint->seconds : 0;
@@ -230,7 +264,7 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
       .folder = std::move(folder),
       .owed_row = std::move(owed_row),
       .seconds_before = seconds_before,
-      .stop_watch = std::move(stop_watch),
+      .early_stopping = std::move(early_stopping),
       .sums = recovery.has_value() ? std::move(recovery->sums) : decltype(Opening::sums)(),
       .rows = std::move(rows)};
 }

@@ -9,12 +9,12 @@
 #include "core/vector.h"
 #include "scheduler/plan.h"
 #include "server/coordinator.h"
+#include "server/early_stopping.h"
 #include "server/engine/round_engine.h"
 #include "server/journal/journal.h"
 #include "server/metrics.h"
 #include "server/model_keeper.h"
 #include "server/run_folder.h"
-#include "server/stop_watch.h"
 
 namespace macaw::server {
 
@@ -27,7 +27,7 @@ struct Opening {
   RunFolder folder;
   std::optional<MetricsRow> owed_row;  // its evaluation is still to be done, before any round
   double seconds_before = 0;           // spent by earlier sessions of the run
-  StopWatch stop_watch;                // has seen the rows that are kept
+  EarlyStopping early_stopping;        // has seen the rows that are kept
   // Of a run that goes on inside a round: where the sums of its parts lie, and the rows of rounds
   // since the checkpoint that were evaluated, which need not be again.
   absl::flat_hash_map<Digest, JournalPlace> sums;

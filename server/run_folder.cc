@@ -15,8 +15,8 @@
 #include "absl/strings/strip.h"
 #include "core/safetensors.h"
 #include "core/status.h"
+#include "server/early_stopping.h"
 #include "server/journal/recovery.h"
-#include "server/stop_watch.h"
 #include "training/api/metrics.h"
 
 namespace macaw::server {

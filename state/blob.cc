@@ -93,7 +93,7 @@ absl::StatusOr<AlignedBuffer> EncodeBlob(const Attempt& version,
   }
   for (size_t i = 0; i < items.size(); ++i) {
     const bool fits =
-        !items[i].empty() && items[i].device == Device::kCpu &&
+        !items[i].empty() &&
         (items[i].layout == schema[i].get() || items[i].layout->digest() == schema[i]->digest()) &&
         items[i].bytes.size() == schema[i]->bytes();
     if (!fits)
@@ -148,7 +148,7 @@ absl::StatusOr<ClientState> OpenBlob(BlobPtr blob, const Attempt& version,
   ClientState state;
   uint64_t offset = sizeof(header);
   for (const LayoutPtr& item : schema) {
-    state.items.push_back({item.get(), Device::kCpu, bytes.subspan(offset, item->bytes())});
+    state.items.push_back({item.get(), bytes.subspan(offset, item->bytes())});
     offset += item->bytes();
   }
   state.keep_alive = std::move(blob);

@@ -91,9 +91,9 @@ MUTANTS = {
          "@ for (const auto& r : part.included) states_.versions().Stage(r.attempt);"),
         ("a state becomes current before its round is done",
          "states_.versions().Stage(record.attempt);", "@\n  states_.versions().Close(part.round);")],
-    ("server/coordinator.cc", "server", "Resume.*"): [
+    ("server/run_host.cc", "server", "Resume.*"): [
         ("an interrupted round's states are current after a resume",
-         "/*closing=*/false);", "/*closing=*/true);")],
+         "StateVersions::Staged::kLeftOut);", "StateVersions::Staged::kIncluded);")],
 }
 
 

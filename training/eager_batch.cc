@@ -206,8 +206,7 @@ models::Outputs EagerBatch::OutputsAt(ConstVectorView point) {
   const at::NoGradGuard without_graph;
   // The bytes are only read; LibTorch has no tensor over constant memory.
   const std::span<std::byte> bytes(const_cast<std::byte*>(point.bytes.data()), point.bytes.size());
-  return network_.Forward(features_tensor_, models::ViewsOf({point.layout, point.device, bytes}),
-                          nullptr);
+  return network_.Forward(features_tensor_, models::ViewsOf({point.layout, bytes}), nullptr);
 }
 
 }  // namespace macaw::training

@@ -315,7 +315,7 @@ std::vector<at::Tensor> EagerTrainer::Reading(ConstVectorView point) {
   }
   // The bytes are only read; LibTorch has no tensor over constant memory.
   const std::span<std::byte> bytes(const_cast<std::byte*>(point.bytes.data()), point.bytes.size());
-  return models::ViewsOf({point.layout, Device::kCpu, bytes});
+  return models::ViewsOf({point.layout, bytes});
 }
 
 }  // namespace macaw::training

@@ -1,3 +1,5 @@
+#include "training/make_trainer.h"
+
 #include <optional>
 #include <utility>
 

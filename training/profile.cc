@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "training/api/trainer.h"
 #include "training/fused/fused_trainer.h"
+#include "training/make_trainer.h"
 
 namespace macaw::training {
 namespace {

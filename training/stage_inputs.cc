@@ -84,7 +84,7 @@ absl::StatusOr<ConstVectorView> SumOf(const std::vector<Term>& terms,
 
 absl::Status CheckVector(const models::ModelSpec& spec, ConstVectorView vector,
                          absl::string_view what) {
-  if (vector.empty() || vector.device != Device::kCpu) {
+  if (vector.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("the ", what, " vector is missing or not on the CPU"));
   }

@@ -10,6 +10,7 @@
 #include "algorithms/api/local_work.h"
 #include "core/status.h"
 #include "training/api/trainer.h"
+#include "worker/load_client.h"
 #include "worker/slot.h"
 
 namespace macaw::worker {
@@ -17,13 +18,12 @@ namespace {
 
 constexpr uint64_t kRows = 2;  // batch norm wants more than one value a channel
 
-data::Rows FirstOf(data::Rows rows) {
+void KeepFirst(data::Rows& rows) {
   if (rows.index.empty()) {
     rows.block.count = std::min(rows.block.count, kRows);
   } else {
     rows.index = rows.index.first(std::min<size_t>(rows.index.size(), kRows));
   }
-  return rows;
 }
 
 std::optional<ClientId> FirstWithRows(const data::Dataset& dataset) {
@@ -64,14 +64,11 @@ std::string InOneLine(absl::string_view message) {
 absl::Status Try(const RunContext& context, const data::Dataset& dataset, ClientId client) {
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<training::LocalTrainer> trainer,
                          MakeTrainerFor(context, dataset, /*work=*/nullptr));
-  training::ClientTask task{.seed = context.run.seed, .round = Round(1), .client = client};
-  for (const auto& [split, rows] : {std::pair(data::Split::kTrain, &task.train),
-                                    std::pair(data::Split::kValidation, &task.validation),
-                                    std::pair(data::Split::kTest, &task.test)}) {
-    if (dataset.Examples(client, split) == 0) continue;
-    MACAW_ASSIGN_OR_RETURN(data::Rows all, dataset.Client(client, split));
-    *rows = FirstOf(std::move(all));
-  }
+  // Its number in the run is not known yet; its place among this node's clients will do.
+  MACAW_ASSIGN_OR_RETURN(training::ClientTask task,
+                         LoadClient(context, dataset, {.client = client, .place = client}, Round(1),
+                                    Phase(0), /*work=*/nullptr));
+  for (data::Rows* rows : {&task.train, &task.validation, &task.test}) KeepFirst(*rows);
   const std::vector<FlatVector> down = Zeros(algorithms::DownLayouts(context.schema, Phase(0))),
                                 state = Zeros(LayoutsOf(context.schema.state));
   const std::vector<ConstVectorView> broadcast =

@@ -11,6 +11,7 @@
 #include "core/status.h"
 #include "state/range_digest.h"
 #include "training/api/straggler.h"
+#include "training/make_trainer.h"
 
 namespace macaw::worker {
 namespace {
@@ -102,32 +103,6 @@ absl::StatusOr<state::ClientState> Slot::ReadState(ClientId client, const Fence&
   return absl::DataLossError(state.status().message());
 }
 
-absl::StatusOr<data::Rows> Slot::RowsOf(const Subject& subject, data::Split split) const {
-  MACAW_ASSIGN_OR_RETURN(data::Rows rows, dataset_->Client(subject.place, split));
-  work_->Count();
-  const uint64_t clients = context_->run.clients;
-  rows.noise = {.seed = context_->run.seed,
-                .client = subject.client,
-                .split = split,
-                .clients = clients > 0 ? clients : dataset_->info().clients};
-  return rows;
-}
-
-absl::StatusOr<training::ClientTask> Slot::Load(const PhaseContext& phase,
-                                                const Subject& subject) const {
-  training::ClientTask task{.seed = context_->run.seed,
-                            .round = phase.round,
-                            .phase = phase.phase,
-                            .client = subject.client};
-  for (const auto& [split, rows] : {std::pair(data::Split::kTrain, &task.train),
-                                    std::pair(data::Split::kValidation, &task.validation),
-                                    std::pair(data::Split::kTest, &task.test)}) {
-    if (dataset_->Examples(subject.place, split) == 0) continue;
-    MACAW_ASSIGN_OR_RETURN(*rows, RowsOf(subject, split));
-  }
-  return task;
-}
-
 absl::StatusOr<fleet::ClientRecord> Slot::TrainOne(const PhaseContext& phase,
                                                    const fleet::Assignment& assignment,
                                                    const state::ClientState& state) {
@@ -138,7 +113,8 @@ absl::StatusOr<fleet::ClientRecord> Slot::TrainOne(const PhaseContext& phase,
     return absl::InternalError(absl::StrCat("client ", client.value, ": ", status.message()));
   };
   if (const absl::Status status = OpenSum(phase); !status.ok()) return ours(status);
-  absl::StatusOr<training::ClientTask> task = Load(phase, SubjectOf(assignment));
+  absl::StatusOr<training::ClientTask> task =
+      LoadClient(*context_, *dataset_, SubjectOf(assignment), phase.round, phase.phase, work_);
   if (!task.ok()) return ours(task.status());
   if (task->train.empty()) {
     return absl::NotFoundError(absl::StrCat("client ", client.value, " has no training rows"));
@@ -261,7 +237,8 @@ absl::StatusOr<fleet::EvaluationResult> Slot::Evaluate(const EvaluationContext& 
       rows = dataset_->CentralTest();
       break;
     case fleet::EvaluationKind::kClientTest: {
-      MACAW_ASSIGN_OR_RETURN(rows, RowsOf(SubjectOf(task), data::Split::kTest));
+      MACAW_ASSIGN_OR_RETURN(
+          rows, LoadRows(*context_, *dataset_, SubjectOf(task), data::Split::kTest, work_));
       begin = 0;
       end = rows.size();
       absl::StatusOr<state::ClientState> read = ReadState(task.client, task.state_version);
@@ -274,7 +251,8 @@ absl::StatusOr<fleet::EvaluationResult> Slot::Evaluate(const EvaluationContext& 
       break;
     }
     case fleet::EvaluationKind::kClientTrain: {
-      MACAW_ASSIGN_OR_RETURN(rows, RowsOf(SubjectOf(task), data::Split::kTrain));
+      MACAW_ASSIGN_OR_RETURN(
+          rows, LoadRows(*context_, *dataset_, SubjectOf(task), data::Split::kTrain, work_));
       break;
     }
     case fleet::EvaluationKind::kStateDigest:

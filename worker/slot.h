@@ -12,6 +12,7 @@
 #include "data/dataset.h"
 #include "proto/fleet/messages.h"
 #include "training/api/trainer.h"
+#include "worker/load_client.h"
 #include "worker/phase.h"
 
 namespace macaw::worker {
@@ -55,19 +56,10 @@ class Slot {
   Slot(const RunContext& context, const data::Dataset& dataset, WorkCounter& work,
        std::unique_ptr<training::LocalTrainer> trainer)
       : context_(&context), dataset_(&dataset), work_(&work), trainer_(std::move(trainer)) {}
-  // A client by its number in the run, which decides its randomness, and in the dataset, which
-  // decides its rows.
-  struct Subject {
-    ClientId client, place;
-  };
   template <typename Work>
   static Subject SubjectOf(const Work& work) {
     return {work.client, ClientId(work.place)};
   }
-  // A client's rows, with the key of the noise that belongs to them.
-  absl::StatusOr<data::Rows> RowsOf(const Subject& subject, data::Split split) const;
-  absl::StatusOr<training::ClientTask> Load(const PhaseContext& phase,
-                                            const Subject& subject) const;
   absl::StatusOr<fleet::ClientRecord> TrainOne(const PhaseContext& phase,
                                                const fleet::Assignment& assignment,
                                                const state::ClientState& state);

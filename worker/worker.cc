@@ -11,6 +11,7 @@
 #include "models/script.h"
 #include "proto/fleet/client_table.h"
 #include "training/api/trainer.h"
+#include "training/make_trainer.h"
 #include "worker/dry_run.h"
 #include "worker/patient_calls.h"
 #include "worker/session.h"
@@ -107,17 +108,14 @@ class RunStates {
   Digest run_;
 };
 
-}  // namespace
-
-absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::FleetLink& link,
-                 const algorithms::Registry& registry, std::stop_token stop) {
-  const Logger log("worker");
-  MACAW_ASSIGN_OR_RETURN(RunningMarker marker,
-                         RunningMarker::Open(options.scratch_dir, options.name, options.slots));
+// What the node says of itself; the numeric profile is known once the server has said what it runs.
+absl::StatusOr<fleet::RegisterRequest> RequestFor(const Options& options,
+                                                  const data::Dataset& dataset,
+                                                  const RunningMarker& marker) {
   std::random_device entropy;  // names this process; nothing of a result depends on it
   const data::DatasetInfo& info = dataset.info();
   MACAW_ASSIGN_OR_RETURN(const fleet::ClientTable table, TableOf(dataset, options.by_name));
-  fleet::RegisterRequest request{
+  return fleet::RegisterRequest{
       .name = options.name,
       .incarnation = (uint64_t{entropy()} << 32) | entropy(),
       .slots = options.slots,
@@ -131,6 +129,16 @@ absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::Fl
       .central_test_digest = info.test_digest.IsZero() ? info.digest : info.test_digest,
       .died_running = marker.died_running(),
       .volatile_state = options.state.ends_with_process()};
+}
+
+}  // namespace
+
+absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::FleetLink& link,
+                 const algorithms::Registry& registry, std::stop_token stop) {
+  const Logger log("worker");
+  MACAW_ASSIGN_OR_RETURN(RunningMarker marker,
+                         RunningMarker::Open(options.scratch_dir, options.name, options.slots));
+  MACAW_ASSIGN_OR_RETURN(fleet::RegisterRequest request, RequestFor(options, dataset, marker));
   Patience patience{.reconnect_for = options.reconnect_for, .seed = request.incarnation};
   uint64_t commits = 0;
   bool tried = false;
@@ -144,7 +152,7 @@ absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::Fl
     const PatientCalls calls(patience, stop);
     MACAW_ASSIGN_OR_RETURN(const fleet::HelloReply hello,
                            calls.Repeat([&] { return link.Hello({.program = "macaw-worker"}); }));
-    request.profile = ProfileFor(hello.run, info, options.instruction_set);
+    request.profile = ProfileFor(hello.run, dataset.info(), options.instruction_set);
     MACAW_ASSIGN_OR_RETURN(const fleet::RegisterReply registration,
                            calls.Repeat([&] { return link.Register(request); }));
     request.died_running.clear();

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "scheduler/plan.h"
-#include "scheduler/virtual_round.h"
+#include "testing/virtual_round.h"
 
 namespace macaw::bench {
 

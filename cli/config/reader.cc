@@ -347,7 +347,7 @@ absl::StatusOr<Override> ParseOverride(const std::string& text) {
 absl::StatusOr<Document> ParseDocument(const std::string& text, const std::string& name,
                                        const std::string& folder) {
   MACAW_ASSIGN_OR_RETURN(Value content, ParseToml(text, name));
-  Logger("config").Debug(absl::StrCat("parsed file=", name));
+  Logger("config").Info(absl::StrCat("read file=", name));
   return Document{name, folder, std::move(std::get<Table>(content.data))};
 }
 

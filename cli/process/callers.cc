@@ -25,14 +25,15 @@ std::string NewToken() {
 
 std::string Callers::Add(const std::string& node, std::vector<std::string> owns) {
   std::string token = NewToken();
-  by_token_[token] = {.role = fleet::Role::kNode, .node = node, .owns = std::move(owns)};
+  by_token_[token] = std::make_shared<const fleet::Caller>(
+      fleet::Caller{.role = fleet::Role::kNode, .node = node, .owns = std::move(owns)});
   return token;
 }
 
 absl::Status Callers::Write(const std::string& path) const {
   Json list = Json::array();
   for (const auto& [token, caller] : by_token_)
-    list.push_back({{"token", token}, {"node", caller.node}, {"owns", caller.owns}});
+    list.push_back({{"token", token}, {"node", caller->node}, {"owns", caller->owns}});
   return AtomicWriteFile(path, list.dump(1));
 }
 
@@ -49,7 +50,9 @@ absl::StatusOr<Callers> Callers::Read(const std::string& path) {
         return absl::InvalidArgumentError(absl::StrCat(
             path, ": an entry needs a node's name and a token of 16 characters or more"));
       }
-      if (!callers.by_token_.emplace(token, std::move(caller)).second)
+      if (!callers.by_token_
+               .emplace(token, std::make_shared<const fleet::Caller>(std::move(caller)))
+               .second)
         return absl::InvalidArgumentError(absl::StrCat(path, ": two nodes have the same token"));
     }
     return callers;
@@ -59,9 +62,11 @@ absl::StatusOr<Callers> Callers::Read(const std::string& path) {
   }
 }
 
-fleet::Caller Callers::Identify(absl::string_view token) const {
+fleet::CallerPtr Callers::Identify(absl::string_view token) const {
+  static const auto stranger =
+      std::make_shared<const fleet::Caller>(fleet::Caller{.role = fleet::Role::kStranger});
   const auto it = by_token_.find(token);
-  return it != by_token_.end() ? it->second : fleet::Caller{.role = fleet::Role::kStranger};
+  return it != by_token_.end() ? it->second : stranger;
 }
 
 }  // namespace macaw::cli

@@ -25,11 +25,11 @@ class Callers {
   // An error names the file and what is wrong in it.
   static absl::StatusOr<Callers> Read(const std::string& path);
 
-  // A stranger, unless the token is one of these.
-  fleet::Caller Identify(absl::string_view token) const;
+  // A stranger, unless the token is one of these. Never null.
+  fleet::CallerPtr Identify(absl::string_view token) const;
 
  private:
-  absl::flat_hash_map<std::string, fleet::Caller> by_token_;
+  absl::flat_hash_map<std::string, fleet::CallerPtr> by_token_;
 };
 
 }  // namespace macaw::cli

@@ -49,7 +49,7 @@ class Supervisor {
     for (uint32_t i = 0; i < options.workers; ++i) workers_[i].index = i;
   }
 
-  absl::StatusOr<RunEnd> Run() {
+  absl::StatusOr<SupervisedEnd> Run() {
     MACAW_RETURN_IF_ERROR(StartServer());
     // A service may have been stopped before its signal was waited for.
     MACAW_RETURN_IF_ERROR(OnChildSignals());
@@ -59,7 +59,7 @@ class Supervisor {
       MACAW_RETURN_IF_ERROR(WaitAndHandle());
     }
     MACAW_RETURN_IF_ERROR(failure_);
-    if (end_ == RunEnd::kFinished) MACAW_RETURN_IF_ERROR(LetWorkersLeave());
+    if (end_ == SupervisedEnd::kFinished) MACAW_RETURN_IF_ERROR(LetWorkersLeave());
     return end_;  // ~Child kills whoever is left
   }
 
@@ -162,12 +162,12 @@ class Supervisor {
       if (stopping_) {
         options_.say("killing everything");
         if (server_.has_value()) server_->Kill();
-        end_ = RunEnd::kKilled;
+        end_ = SupervisedEnd::kKilled;
         failure_ = absl::OkStatus();
       } else {
         options_.say("stopping: the open round is dropped, the rest is kept (again: kill)");
         StopServer();
-        end_ = RunEnd::kInterrupted;
+        end_ = SupervisedEnd::kInterrupted;
       }
     }
     return absl::OkStatus();
@@ -325,11 +325,11 @@ class Supervisor {
     const Exit exit = server_->Reap();
     MACAW_RETURN_IF_ERROR(ReadRows());
     server_.reset();
-    if (!failure_.ok() || end_ == RunEnd::kKilled) return absl::OkStatus();
+    if (!failure_.ok() || end_ == SupervisedEnd::kKilled) return absl::OkStatus();
     // A server that is interrupted before it can listen for signals dies of it.
-    const bool early = end_ == RunEnd::kInterrupted && exit.signal == SIGINT;
+    const bool early = end_ == SupervisedEnd::kInterrupted && exit.signal == SIGINT;
     if (exit.ok() || exit.code == kExitInterrupted || early) {
-      end_ = exit.ok() ? RunEnd::kFinished : RunEnd::kInterrupted;
+      end_ = exit.ok() ? SupervisedEnd::kFinished : SupervisedEnd::kInterrupted;
       return absl::OkStatus();
     }
     const std::string complaint = Complaint("macaw-server", exit, server_log_);
@@ -402,7 +402,7 @@ class Supervisor {
   // Children, and since when; nothing: waited for long enough.
   std::map<pid_t, std::optional<TimePoint>> stopped_;
   bool stopping_ = false;
-  RunEnd end_ = RunEnd::kFinished;
+  SupervisedEnd end_ = SupervisedEnd::kFinished;
   absl::Status failure_;
   std::optional<TimePoint> kill_at_;
   TimePoint report_at_{};  // when to look at the rows again
@@ -410,7 +410,7 @@ class Supervisor {
 
 }  // namespace
 
-absl::StatusOr<RunEnd> Supervise(const SupervisorOptions& options) {
+absl::StatusOr<SupervisedEnd> Supervise(const SupervisorOptions& options) {
   MACAW_ASSIGN_OR_RETURN(SignalFd signals, SignalFd::Open());
   MACAW_ASSIGN_OR_RETURN(SignalFd child_signals, SignalFd::OpenForChildren());
   return Supervisor(options, signals, child_signals).Run();

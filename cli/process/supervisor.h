@@ -43,7 +43,8 @@ struct SupervisorOptions {
   std::function<void(const std::string& message)> say;  // one line for people
 };
 
-enum class RunEnd : uint8_t {
+// How the children of a run ended.
+enum class SupervisedEnd : uint8_t {
   kFinished,
   kInterrupted,  // the server has dropped the open round and kept the rest
   kKilled,       // a second Ctrl-C: nothing was asked
@@ -58,6 +59,6 @@ enum class RunEnd : uint8_t {
 // its last error line; kFailedPrecondition (of the server) and kInvalidArgument (of a worker) are
 // those that would only come again. Call on the main thread, before any other thread exists
 // (signals are blocked meanwhile).
-absl::StatusOr<RunEnd> Supervise(const SupervisorOptions& options);
+absl::StatusOr<SupervisedEnd> Supervise(const SupervisorOptions& options);
 
 }  // namespace macaw::cli

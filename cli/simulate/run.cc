@@ -73,60 +73,38 @@ absl::StatusOr<std::vector<Node>> NodesOf(const Config& config, const std::strin
   return nodes;
 }
 
-}  // namespace
-
-absl::StatusOr<std::string> ProgramFolder() {
-  std::error_code error;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) return absl::ErrnoToStatus(error.value(), "cannot read /proc/self/exe");
-  return program.parent_path().string();
+// A Redis of the run's own, where the configuration asks for one.
+absl::StatusOr<std::optional<PrivateRedis>> StartRedis(const Config& config,
+                                                       const RunOptions& options) {
+  if (!options.stateful || config.node.state.store != "redis" || config.node.state.url != "spawn")
+    return std::nullopt;
+  MACAW_ASSIGN_OR_RETURN(PrivateRedis redis, PrivateRedis::Start(options.folder));
+  return std::optional<PrivateRedis>(std::move(redis));
 }
 
-absl::StatusOr<RunEnd> RunInChildren(const Config& config, const RunOptions& options) {
-  MACAW_ASSIGN_OR_RETURN(const std::string programs, ProgramFolder());
-  MACAW_ASSIGN_OR_RETURN(const std::string server, ProgramBeside(programs, "macaw-server"));
-  MACAW_ASSIGN_OR_RETURN(const std::string worker, ProgramBeside(programs, "macaw-worker"));
+void WriteToStandardError(absl::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
 
-  MACAW_ASSIGN_OR_RETURN(const SocketFolder private_folder, SocketFolder::Make());
-  std::string listen = config.node.server.listen;
-  if (listen.empty()) listen = absl::StrCat("unix:", private_folder.socket());
-  MACAW_ASSIGN_OR_RETURN(const std::vector<Node> nodes,
-                         NodesOf(config, options.folder, private_folder.callers()));
+// How the run's programs are called.
+struct Commands {
+  const RunOptions& options;
+  std::string server, worker;  // paths of the programs
+  std::string listen, callers;
+  const std::vector<Node>& nodes;
+  // States on this host are made durable beside the rounds, once a checkpoint is to name them.
+  std::string state_folder;
+  std::string state_url;  // of a Redis of the run's own; empty: there is none
+  bool server_syncs_state = false;
 
-  if (options.stateful) HandRedisPasswordOn(config);
-  std::optional<PrivateRedis> redis;  // outlives the workers
-  if (options.stateful && config.node.state.store == "redis" && config.node.state.url == "spawn") {
-    MACAW_ASSIGN_OR_RETURN(redis, PrivateRedis::Start(options.folder));
+  std::string LogOf(const std::string& name) const {
+    return absl::StrCat(options.folder, "/logs/", name, ".log");
   }
 
-  Progress progress({.terminal = ::isatty(STDERR_FILENO) != 0,
-                     .quiet = options.quiet,
-                     .width = TerminalWidth,
-                     .rounds = config.run.rounds,
-                     .cohort = config.run.cohort.size},
-                    SteadyClock(), [](absl::string_view text) {
-                      std::fwrite(text.data(), 1, text.size(), stderr);
-                      std::fflush(stderr);
-                    });
-
-  if (options.trace) MACAW_RETURN_IF_ERROR(MakeDirectories(options.folder + "/trace"));
-  const auto log = [&](const std::string& name) {
-    return absl::StrCat(options.folder, "/logs/", name, ".log");
-  };
-  // States on this host are made durable beside the rounds, once a checkpoint is to name them.
-  const std::string state_folder = redis.has_value() || config.node.state.path.empty()
-                                       ? options.folder + "/state"
-                                       : config.node.state.path;
-  const bool server_syncs_state = options.stateful && config.node.state.sync &&
-                                  (redis.has_value() || config.node.state.store == "disk");
-
-  SupervisorOptions supervisor;
-  supervisor.workers = static_cast<uint32_t>(nodes.size());
-  // A run that repeats another one is not resumed.
-  supervisor.restart_server = config.node.server.keeps_commits() && options.replay.empty();
-  supervisor.server = [&](const ServerStart& start) {
+  ChildSpec Server(const ServerStart& start) const {
     ChildSpec spec{.name = "macaw-server",
-                   .log = log("server"),
+                   .log = LogOf("server"),
                    .inherit = {start.ready_fd, start.report_fd, options.lock}};
     spec.argv = {server,
                  "--config",
@@ -142,20 +120,20 @@ absl::StatusOr<RunEnd> RunInChildren(const Config& config, const RunOptions& opt
                  "--lock-fd",
                  absl::StrCat(options.lock),
                  "--callers",
-                 private_folder.callers()};
+                 callers};
     if (server_syncs_state) spec.argv.insert(spec.argv.end(), {"--sync-state", state_folder});
     if (options.resume || start.again) spec.argv.push_back("--resume");
     if (!options.replay.empty()) spec.argv.insert(spec.argv.end(), {"--replay", options.replay});
     for (const uint64_t client : options.state_reset) {
       if (!start.again) spec.argv.insert(spec.argv.end(), {"--state-reset", absl::StrCat(client)});
     }
-    if (options.verbose) spec.argv.push_back("--verbose");
     return spec;
-  };
-  supervisor.worker = [&](uint32_t index, const std::string& address) {
+  }
+
+  ChildSpec Worker(uint32_t index, const std::string& address) const {
     const Node& node = nodes[index];
     ChildSpec spec{
-        .name = node.name, .log = log(node.name), .environment = {{kTokenVariable, node.token}}};
+        .name = node.name, .log = LogOf(node.name), .environment = {{kTokenVariable, node.token}}};
     spec.argv = {worker,
                  "--config",
                  options.node_file,
@@ -174,12 +152,65 @@ absl::StatusOr<RunEnd> RunInChildren(const Config& config, const RunOptions& opt
     spec.argv.insert(spec.argv.end(), node.data.begin(), node.data.end());
     // An owner's states are its own affair: it makes them durable itself.
     if (server_syncs_state && !node.owner()) spec.argv.push_back("--server-syncs-state");
-    if (redis.has_value()) spec.argv.insert(spec.argv.end(), {"--state-url", redis->url()});
+    if (!state_url.empty()) spec.argv.insert(spec.argv.end(), {"--state-url", state_url});
     if (options.trace)
       spec.argv.insert(spec.argv.end(),
                        {"--trace", absl::StrCat(options.folder, "/trace/", node.name, ".jsonl")});
-    if (options.verbose) spec.argv.push_back("--verbose");
     return spec;
+  }
+};
+
+}  // namespace
+
+absl::StatusOr<std::string> ProgramFolder() {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return absl::ErrnoToStatus(error.value(), "cannot read /proc/self/exe");
+  return program.parent_path().string();
+}
+
+absl::StatusOr<SupervisedEnd> RunInChildren(const Config& config, const RunOptions& options) {
+  MACAW_ASSIGN_OR_RETURN(const std::string programs, ProgramFolder());
+  MACAW_ASSIGN_OR_RETURN(const std::string server, ProgramBeside(programs, "macaw-server"));
+  MACAW_ASSIGN_OR_RETURN(const std::string worker, ProgramBeside(programs, "macaw-worker"));
+
+  MACAW_ASSIGN_OR_RETURN(const SocketFolder private_folder, SocketFolder::Make());
+  MACAW_ASSIGN_OR_RETURN(const std::vector<Node> nodes,
+                         NodesOf(config, options.folder, private_folder.callers()));
+
+  if (options.stateful) HandRedisPasswordOn(config);
+  // Outlives the workers.
+  MACAW_ASSIGN_OR_RETURN(std::optional<PrivateRedis> redis, StartRedis(config, options));
+
+  Progress progress({.terminal = ::isatty(STDERR_FILENO) != 0,
+                     .quiet = options.quiet,
+                     .width = TerminalWidth,
+                     .rounds = config.run.rounds,
+                     .cohort = config.run.cohort.size},
+                    SteadyClock(), &WriteToStandardError);
+
+  if (options.trace) MACAW_RETURN_IF_ERROR(MakeDirectories(options.folder + "/trace"));
+  const Commands commands{
+      .options = options,
+      .server = server,
+      .worker = worker,
+      .listen = config.node.server.listen.empty() ? absl::StrCat("unix:", private_folder.socket())
+                                             : config.node.server.listen,
+      .callers = private_folder.callers(),
+      .nodes = nodes,
+      .state_folder = redis.has_value() || config.node.state.path.empty() ? options.folder + "/state"
+                                                                     : config.node.state.path,
+      .state_url = redis.has_value() ? redis->url() : "",
+      .server_syncs_state = options.stateful && config.node.state.sync &&
+                            (redis.has_value() || config.node.state.store == "disk")};
+
+  SupervisorOptions supervisor;
+  supervisor.workers = static_cast<uint32_t>(nodes.size());
+  // A run that repeats another one is not resumed.
+  supervisor.restart_server = config.node.server.keeps_commits() && options.replay.empty();
+  supervisor.server = [&](const ServerStart& start) { return commands.Server(start); };
+  supervisor.worker = [&](uint32_t index, const std::string& address) {
+    return commands.Worker(index, address);
   };
   supervisor.on_row = [&](const std::string& row) {
     if (!progress.OnRow(row)) return false;
@@ -194,7 +225,7 @@ absl::StatusOr<RunEnd> RunInChildren(const Config& config, const RunOptions& opt
                                    .process = [&redis] { return redis->process(); }});
   }
 
-  absl::StatusOr<RunEnd> end = Supervise(supervisor);
+  absl::StatusOr<SupervisedEnd> end = Supervise(supervisor);
   progress.Finish();
   return end;
 }

@@ -23,12 +23,11 @@ struct RunOptions {
   std::string replay;                 // a log of rounds whose decisions this run repeats; "": none
   bool trace = false;  // workers write what each client's batches were to trace/ in the folder
   bool quiet = false;
-  bool verbose = false;
 };
 
 // Runs one resolved configuration in child processes (macaw-server, macaw-worker: beside this
 // program), showing progress on standard error.
-absl::StatusOr<RunEnd> RunInChildren(const Config& config, const RunOptions& options);
+absl::StatusOr<SupervisedEnd> RunInChildren(const Config& config, const RunOptions& options);
 
 // The folder that this program's file lies in.
 absl::StatusOr<std::string> ProgramFolder();

@@ -53,12 +53,12 @@ absl::Status RemoveRun(const std::string& path) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<RunFolder> Hold(const std::string& path) {
+absl::StatusOr<HeldFolder> Hold(const std::string& path) {
   MACAW_ASSIGN_OR_RETURN(Fd lock, LockFolder(path));
-  return RunFolder{path, std::move(lock)};
+  return HeldFolder{path, std::move(lock)};
 }
 
-absl::StatusOr<RunFolder> MakeAndHold(const std::string& path) {
+absl::StatusOr<HeldFolder> MakeAndHold(const std::string& path) {
   MACAW_RETURN_IF_ERROR(MakeDirectories(absl::StrCat(path, "/logs")));
   return Hold(path);
 }
@@ -93,8 +93,8 @@ bool IsTaken(const std::string& path) {
   return fs::exists(path, error) && !(fs::is_directory(path, error) && fs::is_empty(path, error));
 }
 
-absl::StatusOr<RunFolder> MakeRunFolder(const std::string& out, const std::string& name,
-                                        bool force) {
+absl::StatusOr<HeldFolder> MakeRunFolder(const std::string& out, const std::string& name,
+                                         bool force) {
   const std::string wanted = out.empty() ? absl::StrCat("runs/", name) : out;
   std::error_code ignored;
   if (fs::exists(wanted, ignored) && !fs::is_directory(wanted, ignored)) {
@@ -121,7 +121,7 @@ absl::StatusOr<RunFolder> MakeRunFolder(const std::string& out, const std::strin
   }
 }
 
-absl::StatusOr<RunFolder> OpenRunFolder(const std::string& path) {
+absl::StatusOr<HeldFolder> OpenRunFolder(const std::string& path) {
   if (!FileExists(path + "/config.toml")) {
     return absl::NotFoundError(
         absl::StrCat(path, " holds no run to resume: it has no config.toml"));

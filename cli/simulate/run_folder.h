@@ -9,7 +9,7 @@ namespace macaw::cli {
 
 // A run's folder, held against any other process that would run in it for as long as the object
 // lives.
-struct RunFolder {
+struct HeldFolder {
   std::string path;
   Fd lock;
 };
@@ -20,11 +20,11 @@ bool IsTaken(const std::string& path);
 // Makes the folder of a new run. `out` is a folder's path, which must be new or empty; "" stands
 // for runs/<name>, or runs/<name>-2, -3, … when that is taken. With `force` a run that is there
 // already is removed first: the files that a run writes, and nothing else.
-absl::StatusOr<RunFolder> MakeRunFolder(const std::string& out, const std::string& name,
-                                        bool force);
+absl::StatusOr<HeldFolder> MakeRunFolder(const std::string& out, const std::string& name,
+                                         bool force);
 
 // The folder of a run that goes on.
-absl::StatusOr<RunFolder> OpenRunFolder(const std::string& path);
+absl::StatusOr<HeldFolder> OpenRunFolder(const std::string& path);
 
 // A private folder for a socket and what only the run's processes should know, with a path short
 // enough for one (107 bytes); removed with the object. Those of processes that were killed before

@@ -18,7 +18,7 @@ namespace macaw::cli {
 
 // A run's client states, found by its folder alone.
 struct RunStates {
-  std::optional<RunFolder> held;  // against others that would run in it, where need be
+  std::optional<HeldFolder> held;  // against others that would run in it, where need be
   std::vector<algorithms::NamedLayout> items;
   std::vector<server::KeptVersions> checkpoints;  // the newest last
   std::optional<PrivateRedis> redis;              // outlives the store

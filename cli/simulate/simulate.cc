@@ -25,7 +25,6 @@
 #include "cli/simulate/run_states.h"
 #include "cli/simulate/script.h"
 #include "core/files.h"
-#include "core/logging.h"
 #include "core/spelling.h"
 #include "core/status.h"
 #include "data/dataset.h"
@@ -82,7 +81,7 @@ class Run {
 
   // A run that goes on replaces its files when its first round is done: until then it may be
   // refused, and then nothing has changed.
-  absl::StatusOr<RunEnd> Go() {
+  absl::StatusOr<SupervisedEnd> Go() {
     const bool resume = !options_.resume.empty();
     const std::string next = resume ? ".next" : "";
     const std::string config = folder_->path + "/config.toml", node = folder_->path + "/node.toml";
@@ -95,18 +94,18 @@ class Run {
       replaced = true;
       replacing = WriteFiles(config, node);
     };
-    const absl::StatusOr<RunEnd> end = RunInChildren(config_, {.folder = folder_->path,
-                                                               .config_file = config + next,
-                                                               .node_file = node + next,
-                                                               .lock = folder_->lock.get(),
-                                                               .on_row = replace,
-                                                               .resume = resume,
-                                                               .stateful = stateful_,
-                                                               .state_reset = options_.state_reset,
-                                                               .replay = options_.replay,
-                                                               .trace = options_.trace,
-                                                               .quiet = options_.quiet,
-                                                               .verbose = options_.verbose});
+    const absl::StatusOr<SupervisedEnd> end =
+        RunInChildren(config_, {.folder = folder_->path,
+                                .config_file = config + next,
+                                .node_file = node + next,
+                                .lock = folder_->lock.get(),
+                                .on_row = replace,
+                                .resume = resume,
+                                .stateful = stateful_,
+                                .state_reset = options_.state_reset,
+                                .replay = options_.replay,
+                                .trace = options_.trace,
+                                .quiet = options_.quiet});
     if (end.ok()) replace();
     std::error_code ignored;
     for (const std::string& file : {config, node}) {
@@ -238,7 +237,7 @@ class Run {
   const sdk::Catalogue& catalogue_;
   Config config_;
   bool stateful_ = false;
-  std::optional<RunFolder> folder_;
+  std::optional<HeldFolder> folder_;
 };
 
 // How one run went.
@@ -255,7 +254,7 @@ Ran RunOnce(const SimulateOptions& options, const Document& document,
   if (const absl::Status status = run.Compose(extra); !status.ok()) {
     return {.code = Report(status)};
   }
-  const absl::StatusOr<RunEnd> end = run.Go();
+  const absl::StatusOr<SupervisedEnd> end = run.Go();
   if (!end.ok()) {
     (void)Report(end.status());
     // What was refused, or would only come again, is not to be gone on with.
@@ -265,7 +264,7 @@ Ran RunOnce(const SimulateOptions& options, const Document& document,
         !refused && options.replay.empty() && server::HasCheckpoint(run.folder());
     return {.code = ExitCodeOf(end.status()), .go_on = can_go_on ? run.folder() : ""};
   }
-  if (*end != RunEnd::kFinished) {
+  if (*end != SupervisedEnd::kFinished) {
     return {
         .code = kExitInterrupted,
         .go_on = options.replay.empty() && server::HasCheckpoint(run.folder()) ? run.folder() : ""};
@@ -357,7 +356,6 @@ absl::StatusOr<int> RunSeeds(const SimulateOptions& options, const Document& doc
 }  // namespace
 
 int Simulate(const SimulateOptions& options) {
-  if (options.verbose) InitLogging(LogLevel::kDebug, "macaw");
   const absl::StatusOr<int> code = [&]() -> absl::StatusOr<int> {
     MACAW_ASSIGN_OR_RETURN(
         const Document document,

@@ -21,7 +21,6 @@ struct SimulateOptions {
   bool tcp = false;    // TCP loopback instead of a Unix socket
   bool trace = false;  // the workers write down every batch (trace/ in the run's folder)
   bool quiet = false;
-  bool verbose = false;  // debug lines, here and in the children's logs
 };
 
 // `macaw simulate`: composes the configuration, starts server and workers, shows how it goes,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,5 +22,8 @@ struct Caller {
   // The names of the clients that it may register as their owner; empty: any.
   std::vector<std::string> owns;
 };
+
+// Shared by the calls of one caller: an owner may have a million names.
+using CallerPtr = std::shared_ptr<const Caller>;
 
 }  // namespace macaw::fleet

@@ -66,7 +66,4 @@ class FleetLink {
   virtual uint64_t moved() const { return 0; }
 };
 
-// A link to a handler in the same process, which must outlive it: tests, and nothing is copied.
-std::unique_ptr<FleetLink> MakeLocalLink(FleetHandler& handler, Caller caller = {});
-
 }  // namespace macaw::fleet

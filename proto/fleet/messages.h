@@ -16,9 +16,16 @@
 #include "plan/run_plan.h"
 
 // What server and workers say to each other, as plain values: the only thing the two rooms share.
-// proto/wire carries them over gRPC; LocalLink (link.h) hands them over in one process. Durations
-// cross, clock times never do.
+// proto/wire carries them over gRPC. Durations cross, clock times never do.
 namespace macaw::fleet {
+
+// Where another process of the same user finds the bytes of a blob: a memory file that its owner
+// keeps open (proto/wire/shared_memory.h).
+struct SharedPlace {
+  int32_t process = 0;
+  int32_t file = -1;
+  bool operator==(const SharedPlace&) const = default;
+};
 
 // A content-addressed piece of bytes. `bytes` is null where only the name has arrived: fetch it by
 // digest.
@@ -30,17 +37,16 @@ struct Blob {
 
   static Blob Of(AlignedBuffer buffer) {
     const Digest digest = DigestOf(std::as_const(buffer).bytes());
-    buffer.Seal(digest);
     return {digest, buffer.size(), std::make_shared<const AlignedBuffer>(std::move(buffer))};
   }
   bool named() const { return !digest.IsZero(); }
 };
 
 // ---- Hello: before anything else, so that versions and limits are known
-// ---------------------------------------
+
 struct HelloRequest {
-  uint32_t major = 1,
-           minor = 0;   // of the protocol; another major is refused, an older minor is served
+  // Of the protocol: another major is refused, an older minor is served.
+  uint32_t major = 1, minor = 0;
   std::string program;  // "macaw-worker 0.1.0", for the log
 };
 struct HelloReply {
@@ -54,7 +60,7 @@ struct HelloReply {
 };
 
 // ---- Register: identity, capability, the clients that the node holds
-// ------------------------------------------------------------
+
 struct RegisterRequest {
   std::string name;          // stable over restarts: "worker-0"
   uint64_t incarnation = 0;  // random per process start; the same pair resumes a session
@@ -87,7 +93,7 @@ struct RegisterReply {
 };
 
 // ---- Lease: work, on a long poll; a commit may ask for it, too
-// ---------------------------------------------------------------
+
 struct LeaseRequest {
   SessionId session;
   uint32_t wanted = 0;       // slots with nothing to do; 0: all are busy, this asks ahead for them
@@ -152,7 +158,7 @@ struct LeaseReply {
 };
 
 // ---- Heartbeat: progress up, all leases renewed; directives down
-// ------------------------
+
 struct HeartbeatRequest {
   SessionId session;
   std::vector<Attempt> held;  // leased and not begun: the answer says which are no longer its own
@@ -168,7 +174,7 @@ struct HeartbeatReply {
 };
 
 // ---- Commit: the only call that counts anything (idempotent)
-// ---------------------------------------------------
+
 struct ClientRecord {
   Attempt attempt;
   uint32_t multiplicity = 1;
@@ -241,7 +247,7 @@ struct CommitReply {
 };
 
 // ---- Release: gives leased work back undone
-// ---------------------------------------------------------------
+
 struct ReleaseRequest {
   SessionId session;
   std::vector<Attempt> attempts;
@@ -251,7 +257,7 @@ struct ReleaseRequest {
 struct ReleaseReply {};
 
 // ---- Uploads: the verdict comes before any byte moves
-// ------------------------------------------------------------
+
 enum class BlobPurpose : uint8_t {
   kPopulation = 0,  // RegisterRequest::examples
   kSums = 1,        // Part::sums

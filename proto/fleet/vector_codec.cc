@@ -95,7 +95,7 @@ absl::StatusOr<std::vector<ConstVectorView>> DecodeVectors(std::span<const std::
     }
     if (!AllZero(bytes.subspan(at, begin - at)))
       return refuse("padding before vector ", i, " is not zero");
-    views.push_back({&layout, Device::kCpu, bytes.subspan(begin, layout.bytes())});
+    views.push_back({&layout, bytes.subspan(begin, layout.bytes())});
     at = begin + layout.bytes();
   }
   if (at != bytes.size()) return refuse(bytes.size() - at, " bytes after the last vector");

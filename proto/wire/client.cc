@@ -11,6 +11,7 @@
 #include "proto/wire/credentials.h"
 #include "proto/wire/refusal.h"
 #include "proto/wire/remote.h"
+#include "proto/wire/shared_memory.h"
 
 namespace macaw::wire {
 namespace {
@@ -121,7 +122,7 @@ class RemoteLink final : public fleet::FleetLink {
     }
     if (blob.place.has_value() && share_) {
       // Where it has gone meanwhile, the server will say so.
-      auto mapped = AlignedBuffer::Map(*blob.place, blob.digest, blob.size);
+      auto mapped = MapShared(*blob.place, blob.digest, blob.size);
       if (mapped.ok()) return fleet::Blob{blob.digest, blob.size, *std::move(mapped)};
     }
     return blobs_.Download(blob.digest, blob.size);
@@ -183,7 +184,7 @@ class RemoteLink final : public fleet::FleetLink {
 
   // `offer` says what for, in which session.
   absl::StatusOr<UploadVerdict> Upload(const fleet::Blob& blob, fleet::UploadOffer offer) {
-    const auto place = share_ && blob.bytes != nullptr ? blob.bytes->place() : std::nullopt;
+    const auto place = share_ ? PublishShared(blob) : std::nullopt;
     offer.digest = blob.digest;
     offer.size = blob.size;
     const v1::BeginUploadRequest begin = ToWire(PlacedOffer{offer, place});

@@ -71,7 +71,7 @@ inline absl::StatusOr<fleet::ReleaseReply> FromWire(const v1::ReleaseReply&) {
 
 struct PlacedOffer {
   fleet::UploadOffer offer;
-  std::optional<SharedPlace> place = {};
+  std::optional<fleet::SharedPlace> place = {};
 };
 v1::BeginUploadRequest ToWire(const PlacedOffer& offer);
 absl::StatusOr<PlacedOffer> FromWire(const v1::BeginUploadRequest& request);
@@ -87,8 +87,8 @@ absl::StatusOr<UploadAnswer> FromWire(const v1::BeginUploadReply& reply);
 v1::Fence ToWire(const Fence& fence);
 v1::Attempt ToWire(const Attempt& attempt);
 Attempt FromWire(const v1::Attempt& attempt);
-v1::SharedMemory ToWire(const SharedPlace& place);
-absl::StatusOr<SharedPlace> FromWire(const v1::SharedMemory& place);
+v1::SharedMemory ToWire(const fleet::SharedPlace& place);
+absl::StatusOr<fleet::SharedPlace> FromWire(const v1::SharedMemory& place);
 v1::EvaluationTask ToWire(const fleet::EvaluationTask& task);
 absl::StatusOr<fleet::EvaluationTask> FromWire(const v1::EvaluationTask& task);
 std::string ToWire(const Digest& digest);  // empty when zero

@@ -5,6 +5,7 @@
 #include "core/status.h"
 #include "proto/wire/convert.h"
 #include "proto/wire/fields.h"
+#include "proto/wire/shared_memory.h"
 
 // Shared pieces, hello, register, heartbeat, release, upload offers.
 namespace macaw::wire {
@@ -55,25 +56,25 @@ v1::Blob ToWire(const fleet::Blob& blob, const InlineRule& rule) {
   if (blob.bytes != nullptr && blob.size <= rule.max_inline) {
     m.set_inline_(blob.bytes->bytes().data(), blob.bytes->size());
   } else if (rule.share) {
-    const auto place = blob.bytes != nullptr ? blob.bytes->place() : std::nullopt;
-    if (place.has_value()) *m.mutable_shared() = ToWire(*place);
+    if (const auto place = PublishShared(blob); place.has_value())
+      *m.mutable_shared() = ToWire(*place);
   }
   return m;
 }
 
-v1::SharedMemory ToWire(const SharedPlace& place) {
+v1::SharedMemory ToWire(const fleet::SharedPlace& place) {
   v1::SharedMemory m;
   m.set_process(static_cast<uint64_t>(place.process));
   m.set_file(static_cast<uint64_t>(place.file));
   return m;
 }
 
-absl::StatusOr<SharedPlace> FromWire(const v1::SharedMemory& m) {
+absl::StatusOr<fleet::SharedPlace> FromWire(const v1::SharedMemory& m) {
   constexpr uint64_t kMost = std::numeric_limits<int32_t>::max();
   Fields f;
   const uint64_t process = f.Between<uint64_t>("process", m.process(), 1, kMost);
   const uint64_t file = f.Between<uint64_t>("file", m.file(), 0, kMost);
-  return f.Done(SharedPlace{static_cast<int32_t>(process), static_cast<int32_t>(file)});
+  return f.Done(fleet::SharedPlace{static_cast<int32_t>(process), static_cast<int32_t>(file)});
 }
 
 absl::StatusOr<fleet::Blob> FromWire(const v1::Blob& m) {

@@ -24,8 +24,9 @@ struct ServerOptions {
   uint64_t max_part_clients = uint64_t{1} << 20;  // a part that names more is refused unread
   Duration max_poll = FromSeconds(60);            // a longer wait for work is cut to this
   bool share_memory = true;  // on a private socket: blobs beyond inline are mapped, not sent
-  // Who calls with this token ("" where none came). Called on RPC threads. Default: a node, any.
-  std::function<fleet::Caller(absl::string_view token)> identify;
+  // Who calls with this token ("" where none came); never null. Called on RPC threads. Default: a
+  // node, any.
+  std::function<fleet::CallerPtr(absl::string_view token)> identify;
 };
 
 class FleetServer {

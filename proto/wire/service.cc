@@ -6,6 +6,7 @@
 #include "proto/wire/limits.h"
 #include "proto/wire/outline.h"
 #include "proto/wire/part_blob.h"
+#include "proto/wire/shared_memory.h"
 
 namespace macaw::wire {
 namespace {
@@ -149,14 +150,14 @@ auto LeaseRule(const ServiceState& state, std::vector<Digest> have) {
   };
 }
 
-absl::Status HandleCommit(ServiceState& state, const fleet::Caller& caller,
+absl::Status HandleCommit(ServiceState& state, const fleet::CallerPtr& caller,
                           v1::CommitRequest message, std::shared_ptr<Intake::Place> place,
                           Handle handle, grpc::ByteBuffer* reply) {
   const SessionId session(message.session());
   Digest records;
   if (message.has_part_blob()) {
     MACAW_ASSIGN_OR_RETURN(fleet::Blob blob, FromWire(message.part_blob()));
-    MACAW_RETURN_IF_ERROR(Resolve(state, caller, session, BlobPurpose::kRecords, blob));
+    MACAW_RETURN_IF_ERROR(Resolve(state, *caller, session, BlobPurpose::kRecords, blob));
     if (blob.bytes == nullptr) return Malformed("part_blob", "has no name");
     records = blob.digest;
     const absl::Status parsed =
@@ -170,7 +171,7 @@ absl::Status HandleCommit(ServiceState& state, const fleet::Caller& caller,
   MACAW_ASSIGN_OR_RETURN(fleet::CommitRequest request, FromWire(message));
   if (request.part.has_value()) {
     fleet::Blob& sums = request.part->sums;
-    MACAW_RETURN_IF_ERROR(Resolve(state, caller, session, BlobPurpose::kSums, sums));
+    MACAW_RETURN_IF_ERROR(Resolve(state, *caller, session, BlobPurpose::kSums, sums));
     // Only now that everything is at hand: a commit that has to be repeated finds what it has
     // uploaded.
     state.uploads.Claim(session, BlobPurpose::kRecords, records);
@@ -182,7 +183,7 @@ absl::Status HandleCommit(ServiceState& state, const fleet::Caller& caller,
   auto answer = ReplyTo<fleet::CommitReply>(
       std::move(handle), reply, std::move(convert),
       [&handler = state.handler, caller, session](const fleet::CommitReply& unheard) {
-        if (unheard.lease.has_value()) GiveBack(handler, caller, session, *unheard.lease);
+        if (unheard.lease.has_value()) GiveBack(handler, *caller, session, *unheard.lease);
       });
   // Judged when it is answered, or when the handler has let go of it: the next may come.
   auto leave = [place = std::weak_ptr(place),
@@ -191,7 +192,7 @@ absl::Status HandleCommit(ServiceState& state, const fleet::Caller& caller,
     std::move(answer)(std::move(judged));
   };
   request.hold = std::move(place);
-  state.handler.Commit(caller, std::move(request), std::move(leave));
+  state.handler.Commit(*caller, std::move(request), std::move(leave));
   return absl::OkStatus();
 }
 
@@ -211,8 +212,9 @@ ServiceState::ServiceState(const ServerOptions& server_options, fleet::FleetHand
       commits(options.intake_bytes),
       executor("wire", 2) {}
 
-fleet::Caller CallerOf(const ServiceState& state, const grpc::CallbackServerContext& context) {
-  if (!state.options.identify) return {};
+fleet::CallerPtr CallerOf(const ServiceState& state, const grpc::CallbackServerContext& context) {
+  static const auto anybody = std::make_shared<const fleet::Caller>();
+  if (!state.options.identify) return anybody;
   const auto& metadata = context.client_metadata();
   const auto token = metadata.find(kTokenKey);
   if (token == metadata.end()) return state.options.identify("");
@@ -234,14 +236,16 @@ grpc::ServerUnaryReactor* FleetService::Hello(Context* context, const v1::HelloR
         "major"));
   } else {
     state_->handler.Hello(
-        CallerOf(*state_, *context), *std::move(request),
-        ReplyTo<fleet::HelloReply>(handle, reply, [options = state_->options](fleet::HelloReply r) {
-          r.major = kProtocolMajor;
-          r.minor = kProtocolMinor;
-          r.max_inline_bytes = options.max_inline_bytes;
-          r.max_blob_bytes = options.max_blob_bytes;
-          return ToWire(r);
-        }));
+        *CallerOf(*state_, *context), *std::move(request),
+        ReplyTo<fleet::HelloReply>(handle, reply,
+                                   [most_inline = state_->options.max_inline_bytes,
+                                    most = state_->options.max_blob_bytes](fleet::HelloReply r) {
+                                     r.major = kProtocolMajor;
+                                     r.minor = kProtocolMinor;
+                                     r.max_inline_bytes = most_inline;
+                                     r.max_blob_bytes = most;
+                                     return ToWire(r);
+                                   }));
   }
   return call;
 }
@@ -260,7 +264,7 @@ grpc::ServerUnaryReactor* FleetService::Register(Context* context, const grpc::B
   } else {
     state_->executor.Post([state = state_.get(), caller = CallerOf(*state_, *context),
                            bytes = Take(bytes), hold = std::move(hold), handle, reply] {
-      if (absl::Status status = HandleRegister(*state, caller, bytes, handle, reply); !status.ok())
+      if (absl::Status status = HandleRegister(*state, *caller, bytes, handle, reply); !status.ok())
         handle.Refuse(status);
     });
   }
@@ -279,16 +283,16 @@ grpc::ServerUnaryReactor* FleetService::Lease(Context* context, const grpc::Byte
     return call;
   }
   auto convert = LeaseRule(*state_, timed->request.have);
-  const fleet::Caller caller = CallerOf(*state_, *context);
+  const fleet::CallerPtr caller = CallerOf(*state_, *context);
   auto answer = ReplyTo<fleet::LeaseReply>(
       handle, reply, std::move(convert),
       [&handler = state_->handler, caller, session = timed->request.session](
-          const fleet::LeaseReply& lease) { GiveBack(handler, caller, session, lease); });
+          const fleet::LeaseReply& lease) { GiveBack(handler, *caller, session, lease); });
   if (!known) {
     std::move(answer)(fleet::LeaseReply{.next = fleet::Next::kRegister});
   } else {
     const Duration wait = std::min(timed->wait, state_->options.max_poll);
-    state_->handler.Lease(caller, std::move(timed->request), wait, std::move(answer));
+    state_->handler.Lease(*caller, std::move(timed->request), wait, std::move(answer));
   }
   return call;
 }
@@ -306,7 +310,7 @@ grpc::ServerUnaryReactor* FleetService::Heartbeat(Context* context, const grpc::
   } else if (!known) {
     std::move(answer)(fleet::HeartbeatReply{.known = false});
   } else {
-    state_->handler.Heartbeat(CallerOf(*state_, *context), *std::move(request), std::move(answer));
+    state_->handler.Heartbeat(*CallerOf(*state_, *context), *std::move(request), std::move(answer));
   }
   return call;
 }
@@ -324,7 +328,7 @@ grpc::ServerUnaryReactor* FleetService::Release(Context* context, const grpc::By
   } else if (!known) {
     std::move(answer)(fleet::ReleaseReply{});  // its leases have ended with it
   } else {
-    state_->handler.Release(CallerOf(*state_, *context), *std::move(request), std::move(answer));
+    state_->handler.Release(*CallerOf(*state_, *context), *std::move(request), std::move(answer));
   }
   return call;
 }
@@ -390,7 +394,7 @@ grpc::ServerUnaryReactor* FleetService::BeginUpload(Context* context,
     handle.Refuse(request.status());
     return call;
   }
-  const fleet::Caller caller = CallerOf(*state_, *context);
+  const fleet::CallerPtr caller = CallerOf(*state_, *context);
   fleet::UploadOffer offer = request->offer;
   const bool population = offer.purpose == BlobPurpose::kPopulation;
   const bool records = offer.purpose == BlobPurpose::kRecords;
@@ -411,8 +415,7 @@ grpc::ServerUnaryReactor* FleetService::BeginUpload(Context* context,
   const auto begin = [offer, place, answer](ServiceState* state) {
     state->executor.Post([state, offer, place, answer] {
       std::shared_ptr<const AlignedBuffer> mapped;
-      if (place.has_value())
-        mapped = AlignedBuffer::Map(*place, offer.digest, offer.size).value_or(nullptr);
+      if (place.has_value()) mapped = MapShared(*place, offer.digest, offer.size).value_or(nullptr);
       const UploadStore::Begun begun = state->uploads.Begin(offer, std::move(mapped));
       answer({begun.verdict, begun.offset});
     });
@@ -420,14 +423,14 @@ grpc::ServerUnaryReactor* FleetService::BeginUpload(Context* context,
   // The reply holds the state: it may be called when the server has gone, and then finds the call
   // over.
   state_->handler.Offer(
-      caller, offer,
+      *caller, offer,
       fleet::AnswerOnce<UploadVerdict>([state = state_, caller, handle, offer, begin,
                                         answer](absl::StatusOr<UploadVerdict> verdict) {
         if (handle.over()) return;
         if (!verdict.ok()) return handle.Refuse(verdict.status());
         const bool found = *verdict == UploadVerdict::kHave &&
                            offer.purpose == BlobPurpose::kPopulation &&
-                           state->handler.FindBlob(caller, offer.digest) != nullptr;
+                           state->handler.FindBlob(*caller, offer.digest) != nullptr;
         if (*verdict == UploadVerdict::kSend || (*verdict == UploadVerdict::kHave && !found))
           return begin(state.get());
         answer({*verdict});

@@ -69,8 +69,8 @@ struct ServiceState {
                       // thread
 };
 
-// By the token in the call's metadata.
-fleet::Caller CallerOf(const ServiceState& state, const grpc::CallbackServerContext& context);
+// By the token in the call's metadata. Never null.
+fleet::CallerPtr CallerOf(const ServiceState& state, const grpc::CallbackServerContext& context);
 
 // What comes in a session, and whoever registers, is looked at as bytes first (outline.h).
 using FleetServiceBase =

@@ -104,7 +104,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* FleetService::Download(
   const Digest digest = f.ReadDigest("digest", message.digest());
   if (!f.status().ok()) return new DownloadStream(f.status());
   auto blob =
-      digest.IsZero() ? nullptr : state_->handler.FindBlob(CallerOf(*state_, *context), digest);
+      digest.IsZero() ? nullptr : state_->handler.FindBlob(*CallerOf(*state_, *context), digest);
   if (blob == nullptr) {
     return new DownloadStream(
         absl::NotFoundError(absl::StrCat("blob ", digest.Hex(), " is no longer served")));

@@ -101,7 +101,6 @@ class RoundEngine {
   const Roster& roster() const { return roster_; }
   // Of the first node that registered, which all others must have; nothing while nobody has.
   const std::optional<NumericProfile>& profile() const { return profile_; }
-  Round open_round() const { return phase_.round(); }
   uint32_t completed() const { return completed_; }
   // Whether a phase of the open round has moved the algorithm already: its state is not one to
   // keep.
@@ -115,7 +114,9 @@ class RoundEngine {
   // ---- client states
   // What a checkpoint of the last whole round must hold; `closing`: the open one is whole, and
   // Applied is about to say so.
-  VersionIndex SnapshotVersions(bool closing) { return states_.versions().Snapshot(closing); }
+  VersionIndex SnapshotVersions(StateVersions::Staged staged) {
+    return states_.versions().Snapshot(staged);
+  }
   // Older checkpoints than that of this round are gone for good.
   void CheckpointsFrom(Round oldest) { states_.versions().CheckpointsFrom(oldest); }
   // Over all client states (proto/fleet/state_digest.h), once a stateful run has come to its end.

@@ -106,11 +106,11 @@ void StateVersions::Close(Round round) {
   staged_.clear();
 }
 
-VersionIndex StateVersions::Snapshot(bool with_staged) {
+VersionIndex StateVersions::Snapshot(Staged staged) {
   VersionIndex snapshot = index_;
   snapshot_ = newest_;
   for (const Attempt& version : staged_) {
-    if (!with_staged) break;
+    if (staged == Staged::kLeftOut) break;
     snapshot.Set(version.client, version.fence);
     snapshot_ = std::max(snapshot_, version.fence);
   }

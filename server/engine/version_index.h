@@ -42,6 +42,9 @@ class VersionIndex {
 // thread.
 class StateVersions {
  public:
+  // The staged versions of a round count once it closes.
+  enum class Staged : uint8_t { kLeftOut, kIncluded };
+
   // `most_replaced` bounds how many replaced versions are remembered; one that is forgotten stays
   // in the store until it is swept.
   StateVersions(VersionIndex index, uint64_t most_replaced);
@@ -53,13 +56,12 @@ class StateVersions {
   void Stage(const Attempt& version) { staged_.push_back(version); }
   // In the order in which they were staged: of several of a client, the last counts.
   const std::vector<Attempt>& staged() const { return staged_; }
-  void DropStaged() { staged_.clear(); }
   // The round is done: what was staged is current.
   void Close(Round round);
 
   // What a checkpoint must hold, with or without what is staged. Versions made after it and
   // replaced before the next one are in no checkpoint at all.
-  VersionIndex Snapshot(bool with_staged);
+  VersionIndex Snapshot(Staged staged);
   // The checkpoints of this round and later are all there are.
   void CheckpointsFrom(Round oldest);
 

@@ -288,15 +288,12 @@ TEST(ExactSum, AcceptsAnEqualLayoutThatIsAnotherObject) {
   EXPECT_TRUE(Client(1, 1, Vector(3, DType::kF32), {1, 2, 3}).AddTo(sum).ok());
 }
 
-TEST(ExactSum, RefusesViewsThatAreCutOrNotInHostMemory) {
+TEST(ExactSum, RefusesViewsThatAreCut) {
   const LayoutPtr layout = Vector(3, DType::kF32);
   ExactSum sum = *ExactSum::Make({{.name = "w", .layout = layout}}, {});
   const FlatVector vector(layout);
   ConstVectorView view = vector.view();
   view.bytes = view.bytes.first(view.bytes.size() - 4);
-  EXPECT_FALSE(sum.Add({ClientId(1), 1, 1, {&view, 1}}).ok());
-  view = vector.view();
-  view.device = Device::kCuda;
   EXPECT_FALSE(sum.Add({ClientId(1), 1, 1, {&view, 1}}).ok());
 }
 
@@ -311,9 +308,7 @@ TEST(ExactSum, KeepsGapsZeroWhateverWasSent) {
 
 TEST(ExactSum, ALargeOneIsEncodedWhereOthersCanMapIt) {
   const ChannelSpec mean{.name = "m", .layout = Vector(200'000, DType::kF32)};
-  AlignedBuffer encoded = ExactSum::Make({mean}, {1, 1, 1, 1})->Encode();
-  encoded.Seal(DigestOf("whatever it holds"));
-  EXPECT_TRUE(encoded.place().has_value());
+  EXPECT_GE(ExactSum::Make({mean}, {1, 1, 1, 1})->Encode().memory_file(), 0);
 }
 
 // The largest values, weights and counts that a plan allows, all with the same sign: nothing may

@@ -7,7 +7,7 @@
 #include <sstream>
 #include <utility>
 
-#include "tests/support/public_data.h"
+#include "testing/public_data.h"
 
 namespace macaw::algorithms {
 namespace {

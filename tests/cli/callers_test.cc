@@ -6,7 +6,7 @@
 
 #include "cli/process/child.h"
 #include "core/files.h"
-#include "tests/support/temporary_folder.h"
+#include "testing/temporary_folder.h"
 
 namespace macaw::cli {
 namespace {
@@ -24,12 +24,12 @@ TEST(Callers, AreKnownByTheTokenThatTheyWereGiven) {
   ASSERT_TRUE(callers.Write(folder / "callers.json").ok());
   const auto read = Callers::Read(folder / "callers.json");
   ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_EQ(read->Identify(anna).role, Role::kNode);
-  EXPECT_EQ(read->Identify(anna).node, "anna");
-  EXPECT_THAT(read->Identify(anna).owns, testing::ElementsAre("7", "8"));
-  EXPECT_EQ(read->Identify(bert).node, "bert");
+  EXPECT_EQ(read->Identify(anna)->role, Role::kNode);
+  EXPECT_EQ(read->Identify(anna)->node, "anna");
+  EXPECT_THAT(read->Identify(anna)->owns, testing::ElementsAre("7", "8"));
+  EXPECT_EQ(read->Identify(bert)->node, "bert");
   for (const std::string& other : {std::string(), anna.substr(1), anna + "0"})
-    EXPECT_EQ(read->Identify(other).role, Role::kStranger) << other;
+    EXPECT_EQ(read->Identify(other)->role, Role::kStranger) << other;
 }
 
 TEST(Callers, AListThatIsNoneIsRefusedWithTheReason) {

@@ -10,7 +10,7 @@
 #include "cli/config/suggest.h"
 #include "cli/config/writer.h"
 #include "tests/cli/config_test_util.h"
-#include "tests/support/other_value.h"
+#include "testing/other_value.h"
 
 namespace macaw::cli {
 namespace {

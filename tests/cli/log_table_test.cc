@@ -4,7 +4,7 @@
 #include <string>
 
 #include "cli/log/table.h"
-#include "tests/server/random_record.h"
+#include "testing/random_record.h"
 
 namespace macaw::cli {
 namespace {

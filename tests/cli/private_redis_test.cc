@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/simulate/redis_files.h"
 #include "core/clock.h"
-#include "tests/support/temporary_folder.h"
+#include "testing/temporary_folder.h"
 
 #ifdef MACAW_REDIS
 #include "state/redis_store.h"

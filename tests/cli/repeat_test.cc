@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/files.h"
-#include "tests/support/temporary_folder.h"
+#include "testing/temporary_folder.h"
 
 namespace macaw::cli {
 namespace {

@@ -17,7 +17,7 @@
 #include "cli/simulate/overrides.h"
 #include "cli/simulate/run_folder.h"
 #include "core/files.h"
-#include "tests/support/temporary_folder.h"
+#include "testing/temporary_folder.h"
 
 namespace macaw::cli {
 namespace {

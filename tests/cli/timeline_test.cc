@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "tests/support/temporary_folder.h"
+#include "testing/temporary_folder.h"
 
 namespace macaw::cli {
 namespace {

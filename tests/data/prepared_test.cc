@@ -12,8 +12,8 @@
 #include "core/files.h"
 #include "core/safetensors.h"
 #include "data/overlap.h"
+#include "testing/python.h"
 #include "tests/data/test_files.h"
-#include "tests/support/python.h"
 
 namespace macaw::data {
 namespace {

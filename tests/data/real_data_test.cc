@@ -3,8 +3,8 @@
 
 #include <iostream>
 
+#include "testing/public_data.h"
 #include "tests/data/test_files.h"
-#include "tests/support/public_data.h"
 
 namespace macaw::data {
 namespace {

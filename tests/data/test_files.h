@@ -12,7 +12,7 @@
 #include "core/files.h"
 #include "data/dataset.h"
 #include "data/options.h"
-#include "tests/support/temporary_folder.h"
+#include "testing/temporary_folder.h"
 
 namespace macaw::data {
 

@@ -11,8 +11,8 @@
 #include "models/network.h"
 #include "models/one_thread.h"
 #include "models/script_module.h"
+#include "testing/temporary_folder.h"
 #include "tests/models/written_script.h"
-#include "tests/support/temporary_folder.h"
 
 namespace macaw::models {
 namespace {

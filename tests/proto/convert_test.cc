@@ -8,7 +8,8 @@
 #include <limits>
 
 #include "proto/wire/refusal.h"
-#include "tests/proto/random_message.h"
+#include "proto/wire/shared_memory.h"
+#include "testing/random_message.h"
 
 namespace macaw::wire {
 namespace {
@@ -124,14 +125,14 @@ TEST(Convert, BlobsRideInsideOnlyWhenSmallAndWanted) {
 
 TEST(Convert, TellsWhereABlobCanBeMappedWhenAllowed) {
   const fleet::Blob blob = fleet::Blob::Of(AlignedBuffer::Shareable(2 << 20));
-  ASSERT_TRUE(blob.bytes->place().has_value());
+  ASSERT_TRUE(PublishShared(blob).has_value());
   EXPECT_FALSE(ToWire(blob, InlineRule{}).has_shared());
   EXPECT_FALSE(ToWire(blob, InlineRule{.max_inline = 4 << 20, .share = true}).has_shared());
   EXPECT_FALSE(ToWire(blob, InlineRule{.have = {&blob.digest, 1}, .share = true}).has_shared());
   const auto told = FromWire(ToWire(blob, InlineRule{.share = true}));
   ASSERT_TRUE(told.ok()) << told.status();
   EXPECT_EQ(told->bytes, nullptr);
-  EXPECT_EQ(told->place, blob.bytes->place());
+  EXPECT_EQ(told->place, PublishShared(blob));
 }
 
 TEST(Convert, AnEmptyBlobIsNotAMissingOne) {

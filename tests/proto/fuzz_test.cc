@@ -7,7 +7,7 @@
 #include "proto/wire/limits.h"
 #include "proto/wire/refusal.h"
 #include "proto/wire/remote.h"
-#include "tests/proto/random_message.h"
+#include "testing/random_message.h"
 
 // Any byte string is accepted or refused with a reason, never a crash. Seeds are fixed, so that a
 // failure repeats.

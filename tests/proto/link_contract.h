@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "tests/proto/fake_handler.h"
+#include "testing/fake_handler.h"
 
 // What every FleetLink promises, whatever carries it. A fixture provides `handler_` and `link_`.
 namespace macaw::fleet {

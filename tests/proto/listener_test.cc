@@ -17,8 +17,8 @@
 #include "core/fd.h"
 #include "core/files.h"
 #include "proto/wire/remote.h"
-#include "tests/proto/fake_handler.h"
-#include "tests/proto/test_address.h"
+#include "testing/fake_handler.h"
+#include "testing/test_address.h"
 
 namespace macaw::wire {
 namespace {

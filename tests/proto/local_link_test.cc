@@ -1,3 +1,5 @@
+#include "testing/local_link.h"
+
 #include <gtest/gtest.h>
 
 #include "tests/proto/link_contract.h"

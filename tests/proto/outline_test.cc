@@ -6,7 +6,7 @@
 
 #include "proto/wire/chunk.h"
 #include "proto/wire/refusal.h"
-#include "tests/proto/random_message.h"
+#include "testing/random_message.h"
 
 namespace macaw::wire {
 namespace {

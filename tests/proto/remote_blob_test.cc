@@ -12,9 +12,10 @@
 #include "proto/wire/limits.h"
 #include "proto/wire/refusal.h"
 #include "proto/wire/remote.h"
+#include "proto/wire/shared_memory.h"
+#include "testing/test_address.h"
 #include "tests/proto/cutting_proxy.h"
 #include "tests/proto/link_contract.h"
-#include "tests/proto/test_address.h"
 
 // Bulk data between a real client and a real server.
 namespace macaw::wire {
@@ -294,14 +295,15 @@ TEST_F(RemoteBlob, SharesMemoryOverAPrivateSocket) {
   EXPECT_EQ(SharedBuffers(), 0);
 
   // Nobody serves this: it can only come from where it lies.
-  const auto fetched = link_->Fetch({blob.digest, blob.size, nullptr, blob.bytes->place()});
+  const auto fetched = link_->Fetch({blob.digest, blob.size, nullptr, PublishShared(blob)});
   ASSERT_TRUE(fetched.ok()) << fetched.status();
   ExpectSameBytes(*fetched, blob);
 }
 
 TEST_F(RemoteBlob, SendsWhatCannotBeShared) {
   const Blob blob = ShareableBlob(4 * kMiB + 8, 1);
-  const SharedPlace place = *blob.bytes->place(), nobodys = {.process = place.process, .file = 0};
+  const fleet::SharedPlace place = *PublishShared(blob),
+                           nobodys = {.process = place.process, .file = 0};
   for (const bool unix_socket : {true, false}) {
     const SocketFolder folder;
     Start({.listen = unix_socket ? folder.address() : ":0", .share_memory = !unix_socket});
@@ -309,7 +311,7 @@ TEST_F(RemoteBlob, SendsWhatCannotBeShared) {
     ExpectSameBytes(handler_.TakeCommitted().at(0).part->sums, blob);
     EXPECT_EQ(SharedBuffers(), 0);
     handler_.Serve(blob);
-    for (const SharedPlace& told : {place, nobodys}) {
+    for (const fleet::SharedPlace& told : {place, nobodys}) {
       const auto fetched = link_->Fetch({blob.digest, blob.size, nullptr, told});
       ASSERT_TRUE(fetched.ok()) << fetched.status();
       ExpectSameBytes(*fetched, blob);

@@ -15,9 +15,9 @@
 #include "proto/wire/address.h"
 #include "proto/wire/limits.h"
 #include "proto/wire/refusal.h"
+#include "testing/test_address.h"
 #include "tests/proto/cutting_proxy.h"
 #include "tests/proto/link_contract.h"
-#include "tests/proto/test_address.h"
 
 namespace macaw::fleet {
 
@@ -61,8 +61,9 @@ double SecondsOf(F&& f) {
 TEST(Remote, ACallersTokenSaysWhoItIs) {
   FakeHandler handler;
   const auto identify = [](absl::string_view token) {
-    return token == "secret" ? fleet::Caller{.role = fleet::Role::kNode, .node = "anna"}
-                             : fleet::Caller{.role = fleet::Role::kStranger};
+    return std::make_shared<const fleet::Caller>(
+        token == "secret" ? fleet::Caller{.role = fleet::Role::kNode, .node = "anna"}
+                          : fleet::Caller{.role = fleet::Role::kStranger});
   };
   const auto server = *FleetServer::Start({.listen = ":0", .identify = identify}, handler);
   for (const auto& [token, node] : {std::pair("secret", "anna"), {"guess", ""}, {"", ""}}) {

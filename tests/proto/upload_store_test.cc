@@ -8,7 +8,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "proto/wire/refusal.h"
-#include "tests/proto/fake_handler.h"
+#include "testing/fake_handler.h"
 
 namespace macaw::wire {
 namespace {

@@ -60,7 +60,7 @@ TEST(VectorCodec, LargeOnesCanBeMappedByTheirReceiver) {
   const FlatVector large(ParameterLayout::Scalars("w", 300'000, DType::kF32));
   const ConstVectorView view = large.view();
   const Blob blob = Blob::Of(EncodeVectors({&view, 1}));
-  EXPECT_TRUE(blob.bytes->place().has_value());
+  EXPECT_GE(blob.bytes->memory_file(), 0);
 }
 
 TEST(VectorCodec, EqualVectorsGiveEqualBytes) {

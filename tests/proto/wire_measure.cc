@@ -8,8 +8,8 @@
 #include <string>
 
 #include "proto/wire/remote.h"
-#include "tests/proto/fake_handler.h"
-#include "tests/proto/test_address.h"
+#include "testing/fake_handler.h"
+#include "testing/test_address.h"
 
 // Server and client as two processes over a Unix socket: latency of a unary call, throughput of a
 // large blob, and the server's peak memory above the blob itself.  wire_measure [MiB]

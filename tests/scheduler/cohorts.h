@@ -7,7 +7,7 @@
 #include "core/random.h"
 #include "scheduler/cohort.h"
 #include "scheduler/plan.h"
-#include "scheduler/virtual_round.h"
+#include "testing/virtual_round.h"
 
 namespace macaw::scheduler::testing {
 

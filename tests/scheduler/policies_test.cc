@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "scheduler/bound.h"
+#include "testing/bound.h"
 #include "tests/scheduler/cohorts.h"
 
 namespace macaw::scheduler {

@@ -1,13 +1,14 @@
-#include "scheduler/virtual_round.h"
+#include "testing/virtual_round.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 #include <set>
 
-#include "scheduler/bound.h"
+#include "worker/emulation.h"
 #include "scheduler/estimator.h"
 #include "scheduler/policies/policies.h"
+#include "testing/bound.h"
 #include "tests/scheduler/cohorts.h"
 #include "worker/emulation.h"
 

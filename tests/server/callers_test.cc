@@ -4,6 +4,7 @@
 #include <string>
 
 #include "proto/fleet/client_table.h"
+#include "testing/local_link.h"
 #include "tests/server/tiny_run.h"
 
 // Who may do what to a real coordinator.

@@ -12,6 +12,7 @@
 #include "core/safetensors.h"
 #include "proto/fleet/once.h"
 #include "scheduler/cohort.h"
+#include "testing/local_link.h"
 #include "tests/server/tiny_run.h"
 
 // A real coordinator with its threads, files and algorithm; only the workers are made by hand.

@@ -126,7 +126,7 @@ class FakeHost final : public EngineHost {
       durable_.completed = report.round.value;
       durable_.counted[report.round.value] = sum_;
       durable_.owes_evaluation = due;
-      durable_.versions.push_back(engine_->SnapshotVersions(/*closing=*/true));
+      durable_.versions.push_back(engine_->SnapshotVersions(StateVersions::Staged::kIncluded));
       if (durable_.versions.size() > 2) durable_.versions.pop_front();
       engine_->CheckpointsFrom(Round(report.round.value + 1 - durable_.versions.size()));
       engine_->Applied(false, due ? std::optional(BlobOf(report.round, Phase(9))) : std::nullopt,

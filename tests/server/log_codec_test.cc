@@ -7,7 +7,7 @@
 #include "server/log/codec.h"
 #include "server/log/json.h"
 #include "server/log/reader.h"
-#include "tests/server/random_record.h"
+#include "testing/random_record.h"
 
 namespace macaw::server::log {
 namespace {

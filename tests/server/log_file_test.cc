@@ -12,8 +12,8 @@
 #include "core/files.h"
 #include "server/log/reader.h"
 #include "server/log/writer.h"
-#include "tests/server/random_record.h"
-#include "tests/support/temporary_folder.h"
+#include "testing/random_record.h"
+#include "testing/temporary_folder.h"
 
 namespace macaw::server::log {
 namespace {

@@ -1,78 +1,7 @@
-#include "server/engine/round_engine.h"
+#include "tests/server/one_round.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "core/random.h"
-#include "scheduler/policies/policies.h"
-#include "tests/server/fake_host.h"
-#include "training/api/metrics.h"
-
-// The engine's rules one by one, with one worker in one round.
 namespace macaw::server {
 namespace {
-
-using testing_support::Durable;
-using testing_support::Examples;
-using testing_support::FakeHost;
-using testing_support::kCohort;
-using testing_support::kPopulation;
-using testing_support::Table;
-using testing_support::TestRun;
-
-class OneRound : public testing::Test {
- protected:
-  explicit OneRound(bool stateful = false, uint32_t rounds = 1)
-      : host_(durable_, rounds, 1),
-        engine_({.run = TestRun(rounds), .workers = 1, .stateful = stateful}, scheduler_, host_) {
-    host_.Bind(&engine_);
-  }
-  fleet::RegisterRequest Node(uint64_t incarnation = 1) {
-    return {.name = "w",
-            .incarnation = incarnation,
-            .slots = 2,
-            .input_shape = {2},
-            .classes = 2,
-            .clients = kPopulation,
-            .central_test_rows = 35};
-  }
-  SessionId Join(const fleet::RegisterRequest& node) {
-    const auto reply = engine_.Register(node, Table(), TimePoint{});
-    EXPECT_TRUE(reply.ok()) << reply.status();
-    while (host_.RunOne(random_, TimePoint{})) {
-    }
-    return reply.ok() ? reply->session : SessionId();
-  }
-  fleet::LeaseReply Lease(SessionId session) {
-    engine_.Lease(++ticket_, {.session = session, .wanted = 2, .running = running_}, FromSeconds(1),
-                  TimePoint{});
-    running_ = 1;
-    return host_.leases.contains(ticket_) ? host_.leases.at(ticket_) : fleet::LeaseReply{};
-  }
-
-  // What was leased, trained, with a state of each client.
-  static fleet::Part PartOf(const fleet::TrainingLease& lease) {
-    fleet::Part part{.round = lease.round, .broadcast = lease.broadcast.digest};
-    for (const auto& a : lease.assignments) {
-      part.included.push_back(
-          {.attempt = {a.client, a.fence},
-           .weight = a.weight,
-           .examples = Examples()[a.client.value],
-           .sums = std::vector<double>(training::SchemaFor(TaskKind::kClassification).sums.size()),
-           .has_state = true});
-    }
-    return part;
-  }
-
-  Durable durable_;
-  FakeHost host_;
-  scheduler::PlannedStealingScheduler scheduler_;
-  RoundEngine engine_;
-  RandomStream random_{{.seed = 1}};
-  Ticket ticket_ = 0;
-  uint64_t commits_ = 0;
-  uint32_t running_ = 0;  // after the first lease it holds something
-};
 
 TEST_F(OneRound, AClientThatKillsItsWorkerThreeTimesStopsTheRunByName) {
   std::optional<ClientId> poison;
@@ -286,7 +215,8 @@ TEST_F(ThreeRounds, ARoundThatLosesEveryClientMovesOn) {
   WholeRound(session, Clients::kLeftOut);
   EXPECT_FALSE(host_.ended.has_value()) << host_.error;
   EXPECT_EQ(engine_.completed(), 1u);
-  EXPECT_EQ(engine_.open_round(), Round(2));
+  WholeRound(session, Clients::kTrained);
+  EXPECT_EQ(engine_.completed(), 2u);
 }
 
 class TwelveRounds : public ThreeRounds {
@@ -305,127 +235,6 @@ TEST_F(TwelveRounds, FiveLostRoundsInARowEndTheRunWithTheFirstReason) {
   EXPECT_EQ(engine_.completed(), 7u);
   EXPECT_THAT(std::string(host_.error.message()), testing::HasSubstr("round 8"));
   EXPECT_THAT(std::string(host_.error.message()), testing::HasSubstr("no rows"));
-}
-
-class OneStatefulRound : public OneRound {
- protected:
-  OneStatefulRound() : OneRound(/*stateful=*/true) {}
-};
-
-TEST_F(OneStatefulRound, AStateIsCurrentOnceItsRoundIsDone) {
-  const SessionId session = Join(Node());
-  const fleet::Part part = PartOf(*Lease(session).training);
-  host_.Hold(++ticket_, {});
-  engine_.Commit(ticket_, {.session = session, .commit_id = 1, .part = part}, absl::OkStatus(),
-                 TimePoint{});
-  EXPECT_TRUE(engine_.SnapshotVersions(/*closing=*/false).empty());
-  EXPECT_EQ(engine_.SnapshotVersions(/*closing=*/true).size(), part.included.size());
-}
-
-TEST_F(OneStatefulRound, AStateOfAPartThatWasTurnedDownIsNeverCurrent) {
-  const SessionId session = Join(Node());
-  fleet::Part part = PartOf(*Lease(session).training);
-  part.included[0].weight += 1;
-  engine_.Commit(++ticket_, {.session = session, .commit_id = 1, .part = part}, absl::OkStatus(),
-                 TimePoint{});
-  EXPECT_EQ(host_.commits.at(ticket_).verdict, fleet::Verdict::kRefused);
-  EXPECT_TRUE(engine_.SnapshotVersions(/*closing=*/true).empty());
-}
-
-TEST_F(OneStatefulRound, AStateThatCannotBeReadStopsTheRunWithTheClientsName) {
-  const SessionId session = Join(Node());
-  const fleet::LeaseReply reply = Lease(session);
-  const fleet::Assignment& a = reply.training->assignments.at(0);
-  fleet::Part part{.round = Round(1), .broadcast = reply.training->broadcast.digest};
-  part.left_out.push_back({.attempt = {a.client, {a.fence.epoch, a.fence.counter + 100}},
-                           .reason = fleet::LeftOutReason::kState,
-                           .message = "not in the store"});
-  engine_.Commit(++ticket_, {.session = session, .commit_id = 1, .part = part}, absl::OkStatus(),
-                 TimePoint{});
-  EXPECT_FALSE(host_.ended.has_value()) << "somebody who is too late may say what he wants";
-  part.left_out[0].attempt.fence = a.fence;
-  engine_.Commit(++ticket_, {.session = session, .commit_id = 2, .part = part}, absl::OkStatus(),
-                 TimePoint{});
-  ASSERT_TRUE(host_.ended.has_value());
-  EXPECT_THAT(
-      std::string(host_.error.message()),
-      testing::AllOf(testing::HasSubstr(absl::StrCat("client ", a.client.value)),
-                     testing::HasSubstr("not in the store"), testing::HasSubstr("--state-reset")));
-}
-
-TEST_F(OneStatefulRound, AStateThatOneNodeCannotReadIsForAnotherAndWhatNoneCanReadStopsTheRun) {
-  const SessionId first = Join(Node());
-  fleet::RegisterRequest other = Node();
-  other.name = "v";
-  const SessionId second = Join(other);
-  running_ = 0;
-  const fleet::LeaseReply reply = Lease(first);
-  ASSERT_TRUE(reply.training.has_value());
-  const ClientId client = reply.training->assignments.at(0).client;
-  const auto report = [&](SessionId session, const fleet::TrainingLease& lease, Fence fence) {
-    fleet::Part part{.round = lease.round, .broadcast = lease.broadcast.digest};
-    part.left_out = {{.attempt = {client, fence},
-                      .reason = fleet::LeftOutReason::kState,
-                      .message = "not in the store"}};
-    engine_.Commit(++ticket_, {.session = session, .commit_id = ++commits_, .part = part},
-                   absl::OkStatus(), TimePoint{});
-    EXPECT_EQ(host_.commits.at(ticket_).verdict == fleet::Verdict::kAccepted,
-              !host_.ended.has_value());
-  };
-  report(first, *reply.training, reply.training->assignments[0].fence);
-  ASSERT_FALSE(host_.ended.has_value()) << host_.error;
-  for (int i = 0; i < 50; ++i) {  // who could not read it is not asked again
-    running_ = 1;
-    const fleet::LeaseReply again = Lease(first);
-    if (!again.training.has_value()) break;
-    for (const auto& a : again.training->assignments) EXPECT_NE(a.client, client);
-  }
-  // The other one gets it, once the plan sees that the first does not begin it.
-  Ticket poll = 0;
-  for (int i = 0; i < 200 && !host_.ended.has_value(); ++i) {
-    const TimePoint now = TimePoint{} + FromSeconds(0.1 * i);
-    if (poll == 0) {
-      poll = ++ticket_;
-      engine_.Lease(poll, {.session = second, .wanted = 2, .running = i > 0 ? 1u : 0u},
-                    FromSeconds(60), now);
-    }
-    engine_.Tick(now);
-    if (!host_.leases.contains(poll)) continue;
-    const std::optional<fleet::TrainingLease> theirs = host_.leases.at(poll).training;
-    poll = 0;
-    for (const auto& a : theirs.value_or(fleet::TrainingLease{}).assignments) {
-      if (a.client == client) report(second, *theirs, a.fence);
-    }
-  }
-  ASSERT_TRUE(host_.ended.has_value());
-  EXPECT_THAT(std::string(host_.error.message()),
-              testing::HasSubstr(absl::StrCat("client ", client.value)));
-}
-
-TEST_F(OneStatefulRound, StatesInMemoryAllowNoSecondWorkerAndEndWithTheirs) {
-  fleet::RegisterRequest node = Node();
-  node.volatile_state = true;
-  const SessionId session = Join(node);
-  fleet::RegisterRequest second = Node();
-  second.name = "v";
-  EXPECT_THAT(std::string(engine_.Register(second, Table(), TimePoint{}).status().message()),
-              testing::HasSubstr("no second worker"));
-  const fleet::LeaseReply reply = Lease(session);
-  fleet::Part part{.round = Round(1), .broadcast = reply.training->broadcast.digest};
-  for (const auto& a : reply.training->assignments) {
-    part.included.push_back(
-        {.attempt = {a.client, a.fence},
-         .weight = a.weight,
-         .examples = Examples()[a.client.value],
-         .sums = std::vector<double>(training::SchemaFor(TaskKind::kClassification).sums.size()),
-         .has_state = true});
-  }
-  host_.Hold(++ticket_, {});
-  engine_.Commit(ticket_, {.session = session, .commit_id = 1, .part = part}, absl::OkStatus(),
-                 TimePoint{});
-  engine_.Release({.session = session, .leaving = true}, TimePoint{});
-  ASSERT_TRUE(host_.ended.has_value());
-  EXPECT_THAT(std::string(host_.error.message()), testing::HasSubstr("in its memory and is gone"));
 }
 
 TEST_F(OneRound, AWrongWeightIsRefusedAndTheClientsAreLeasedAgain) {

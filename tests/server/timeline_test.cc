@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tests/support/temporary_folder.h"
+#include "testing/temporary_folder.h"
 
 namespace macaw::server {
 namespace {

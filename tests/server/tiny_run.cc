@@ -10,6 +10,7 @@
 #include "core/files.h"
 #include "proto/fleet/client_table.h"
 #include "proto/fleet/vector_codec.h"
+#include "testing/local_link.h"
 
 namespace macaw::server::testing_support {
 namespace {

@@ -12,7 +12,7 @@
 #include "plan/run_plan.h"
 #include "proto/fleet/link.h"
 #include "server/coordinator.h"
-#include "tests/support/temporary_folder.h"
+#include "testing/temporary_folder.h"
 
 // A run that can be computed by hand, and workers that are nothing but calls of the fleet's API.
 namespace macaw::server::testing_support {

@@ -11,7 +11,7 @@
 
 #include "core/files.h"
 #include "state/blob.h"
-#include "tests/state/small_disk.h"
+#include "testing/small_disk.h"
 #include "tests/state/states.h"
 
 namespace macaw::state {

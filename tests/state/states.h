@@ -6,7 +6,7 @@
 #include "core/ids.h"
 #include "core/vector.h"
 #include "state/client_state_store.h"
-#include "tests/support/temporary_folder.h"
+#include "testing/temporary_folder.h"
 
 namespace macaw::state {
 

@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "tests/support/temporary_folder.h"
+#include "testing/temporary_folder.h"
 
 namespace macaw::state {
 namespace {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/support/temporary_folder.h"
+#include "testing/temporary_folder.h"
 #include "tests/system/state_runs.h"
 
 namespace macaw {

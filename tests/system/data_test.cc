@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "core/files.h"
-#include "tests/support/temporary_folder.h"
+#include "testing/temporary_folder.h"
 #include "tests/system/simulation.h"
 
 namespace macaw {

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "tests/support/public_data.h"
+#include "testing/public_data.h"
 #include "tests/system/simulation.h"
 
 namespace macaw::testing_support {

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <string>
 
-#include "tests/support/temporary_folder.h"
+#include "testing/temporary_folder.h"
 #include "tests/system/simulation.h"
 
 namespace macaw {

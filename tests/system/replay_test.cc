@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "core/files.h"
-#include "tests/support/python.h"
+#include "testing/python.h"
 #include "tests/system/simulation.h"
 
 namespace macaw {

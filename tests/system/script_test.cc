@@ -6,8 +6,8 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "testing/temporary_folder.h"
 #include "tests/models/written_script.h"
-#include "tests/support/temporary_folder.h"
 #include "tests/system/simulation.h"
 
 namespace macaw {

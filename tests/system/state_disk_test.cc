@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/state/small_disk.h"
+#include "testing/small_disk.h"
 #include "tests/system/state_runs.h"
 
 namespace macaw {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "tests/support/python.h"
+#include "testing/python.h"
 
 namespace macaw {
 namespace {

@@ -106,7 +106,7 @@ TEST_P(EagerDeterminism, DoesNotCareWhereAModelIsStoredWhenEvaluating) {
     const FlatVector x = models::InitialModel(c.spec, 1);
     AlignedBuffer odd(c.spec.layout->bytes() + 8);
     std::memcpy(odd.bytes().data() + 8, View(x).bytes.data(), View(x).bytes.size());
-    const ConstVectorView moved{c.spec.layout.get(), Device::kCpu, odd.bytes().subspan(8)};
+    const ConstVectorView moved{c.spec.layout.get(), odd.bytes().subspan(8)};
     EXPECT_EQ(*trainer->Evaluate(View(x), examples.Classes(), 0, 33, 10),
               *trainer->Evaluate(moved, examples.Classes(), 0, 33, 10))
         << c.name;

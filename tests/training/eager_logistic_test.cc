@@ -5,7 +5,7 @@
 #include <cmath>
 #include <sstream>
 
-#include "tests/support/public_data.h"
+#include "testing/public_data.h"
 #include "tests/training/testing.h"
 
 namespace macaw::training {

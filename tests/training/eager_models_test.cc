@@ -6,6 +6,7 @@
 #include "models/network.h"
 #include "models/one_thread.h"
 #include "tests/training/testing.h"
+#include "training/make_trainer.h"
 
 namespace macaw::training {
 namespace {

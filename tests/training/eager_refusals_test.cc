@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "tests/training/testing.h"
+#include "training/make_trainer.h"
 
 namespace macaw::training {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "tests/training/testing.h"
 #include "training/fused/fused_trainer.h"
+#include "training/make_trainer.h"
 
 namespace macaw::training {
 namespace {

@@ -8,6 +8,7 @@
 #include "training/api/hooks.h"
 #include "training/fused/fused_trainer.h"
 #include "training/fused/isa.h"
+#include "training/make_trainer.h"
 
 namespace macaw::training {
 namespace {

@@ -8,6 +8,7 @@
 #include "models/named.h"
 #include "tests/training/testing.h"
 #include "training/fused/fused_trainer.h"
+#include "training/make_trainer.h"
 
 namespace macaw::training {
 namespace {

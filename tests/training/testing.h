@@ -11,6 +11,7 @@
 #include "core/random.h"
 #include "models/spec.h"
 #include "training/api/trainer.h"
+#include "training/make_trainer.h"
 
 namespace macaw::training {
 

@@ -18,7 +18,8 @@
 #include "absl/synchronization/mutex.h"
 #include "core/files.h"
 #include "proto/wire/remote.h"
-#include "tests/proto/test_address.h"
+#include "testing/local_link.h"
+#include "testing/test_address.h"
 #include "tests/worker/synthetic_run.h"
 #include "worker/worker.h"
 

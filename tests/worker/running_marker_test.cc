@@ -10,8 +10,8 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
-#include "tests/state/small_disk.h"
-#include "tests/support/temporary_folder.h"
+#include "testing/small_disk.h"
+#include "testing/temporary_folder.h"
 
 namespace macaw::worker {
 namespace {

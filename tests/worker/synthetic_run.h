@@ -5,7 +5,7 @@
 
 #include "data/dataset.h"
 #include "server/coordinator.h"
-#include "tests/support/temporary_folder.h"
+#include "testing/temporary_folder.h"
 
 // A small real run: logistic regression on generated clients.
 namespace macaw::worker::testing_support {

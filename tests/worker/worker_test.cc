@@ -11,8 +11,10 @@
 #include "absl/synchronization/notification.h"
 #include "core/files.h"
 #include "proto/fleet/client_table.h"
+#include "testing/local_link.h"
 #include "tests/worker/synthetic_run.h"
 #include "training/api/trainer.h"
+#include "training/make_trainer.h"
 #include "worker/running_marker.h"
 
 // A real worker and a real server, with nothing but a function call between them.

@@ -11,9 +11,9 @@ namespace macaw::server {
 
 // Decides when a run has gone far enough: fed each evaluated value of the rule's metric, in round
 // order.
-class StopWatch {
+class EarlyStopping {
  public:
-  explicit StopWatch(const StopRule& rule) : rule_(rule) {}
+  explicit EarlyStopping(const StopRule& rule) : rule_(rule) {}
   // Why the run should stop now, if it should.
   std::optional<std::string> Observe(uint32_t round, double value);
 

@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/fd.h"
-#include "tests/support/temporary_folder.h"
+#include "testing/temporary_folder.h"
 
 namespace macaw::testing_support {
 

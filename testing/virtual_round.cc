@@ -1,4 +1,4 @@
-#include "scheduler/virtual_round.h"
+#include "testing/virtual_round.h"
 
 #include <algorithm>
 #include <deque>

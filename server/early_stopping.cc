@@ -1,4 +1,4 @@
-#include "server/stop_watch.h"
+#include "server/early_stopping.h"
 
 #include <algorithm>
 #include <cmath>
@@ -47,7 +47,7 @@ absl::Status CheckStopRule(const StopRule& rule, const RunConfig& run) {
   return absl::OkStatus();
 }
 
-std::optional<std::string> StopWatch::Observe(uint32_t round, double value) {
+std::optional<std::string> EarlyStopping::Observe(uint32_t round, double value) {
   const bool higher = HigherIsBetter(rule_.metric);
   const auto better = [&](double a, double b) { return higher ? a > b : a < b; };
   const bool number = !std::isnan(value);  // a diverged run has not arrived

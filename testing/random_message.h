@@ -11,8 +11,8 @@
 #include "core/random.h"
 #include "macaw/v1/fleet.pb.h"
 #include "proto/wire/convert.h"
-#include "tests/proto/fake_handler.h"
-#include "tests/support/other_value.h"
+#include "testing/fake_handler.h"
+#include "testing/other_value.h"
 
 namespace macaw::wire {
 

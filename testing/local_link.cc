@@ -1,3 +1,5 @@
+#include "testing/local_link.h"
+
 #include <optional>
 #include <utility>
 

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "core/buffer.h"
+#include "core/digest.h"
+#include "proto/fleet/messages.h"
+
+// Large blobs on one host: the receiver maps the sender's memory file read-only instead of copying
+// it. The file's label holds the digest of its bytes, so that a reader notices when another file is
+// there. Thread-safe.
+namespace macaw::wire {
+
+// Makes the blob's bytes final and says where others find them, as long as the blob lives. A later
+// write to them crashes. Nothing for a blob that is in no memory file. May be called again.
+std::optional<fleet::SharedPlace> PublishShared(const fleet::Blob& blob);
+
+// Maps a published blob of another process (or of this one). The bytes stay valid after the owner
+// is gone. kNotFound unless a blob of that digest and size is there, for example when the owner has
+// freed it meanwhile. The digest is compared, not computed again.
+absl::StatusOr<std::shared_ptr<const AlignedBuffer>> MapShared(const fleet::SharedPlace& place,
+                                                               const Digest& digest, size_t size);
+
+}  // namespace macaw::wire

@@ -1,0 +1,253 @@
+// What the engine wants done, and what follows from it.
+#include <algorithm>
+#include <utility>
+
+#include "core/status.h"
+#include "server/run_threads.h"
+
+namespace macaw::server {
+namespace {
+
+Outcome::Kind KindOf(RunEnd end) {
+  return end == RunEnd::kFinished  ? Outcome::Kind::kFinished
+         : end == RunEnd::kStopped ? Outcome::Kind::kStopped
+                                   : Outcome::Kind::kInterrupted;
+}
+
+}  // namespace
+
+void RunThreads::Prepare(const PhaseOrder& order) {
+  if (!first_lease_at_.has_value()) first_lease_at_ = round_started_ = SteadyClock().Now();
+  PostSums([this, order] {
+    absl::StatusOr<fleet::Blob> blob = keeper_.Open(order);
+    if (blob.ok()) blobs_.Serve(*blob);
+    const uint64_t most_sums_bytes = keeper_.MostSumsBytes().value_or(0);
+    loop_.Post([this, order, most_sums_bytes, blob = std::move(blob)]() mutable {
+      most_sums_bytes_ = most_sums_bytes;
+      engine_.BroadcastReady(order.round, order.phase, std::move(blob), SteadyClock().Now());
+    });
+  });
+}
+
+void RunThreads::Add(Ticket commit) {
+  auto node = decoded_.extract(commit);
+  PostSums([this, commit, sum = std::move(node.mapped())]() mutable {
+    const absl::Status status = keeper_.Add(std::move(sum));
+    loop_.Post([this, commit, status] { engine_.PartAdded(commit, status, SteadyClock().Now()); });
+  });
+}
+
+void RunThreads::AddAgain(const fleet::Part& part) {
+  PostSums([this, part]() mutable {
+    const absl::Status status = DecodeAndAdd(std::move(part));
+    loop_.Post([this, status] { engine_.PartAdded(0, status, SteadyClock().Now()); });
+  });
+}
+
+void RunThreads::Apply(PhaseReport report) {
+  PostSums([this, report = std::make_shared<const PhaseReport>(std::move(report))] {
+    Closed closed{.another_phase = keeper_.Apply(report->round, report->phase),
+                  .report = report,
+                  .headroom = keeper_.headroom(),
+                  .rule = keeper_.metrics()};
+    if (closed.round_done()) {
+      if (EvaluationDue(options_.run, report->round)) {
+        closed.model = keeper_.ModelBlob();
+        blobs_.Serve(*closed.model);
+        closed.row = MetricsRow(options_.run.task, *report, closed.headroom, closed.rule);
+        if (options_.run.evaluation.train) {
+          closed.row->AddPenalty(options_.run.local.weight_decay, keeper_.Model());
+        }
+      }
+      const uint32_t every = options_.checkpoint_every;
+      const bool last = report->round.value == options_.run.rounds;  // Ended keeps that one
+      if (every > 0 && report->round.value % every == 0 && !last) closed.state = keeper_.Save();
+    }
+    loop_.Post([this, closed = std::move(closed)]() mutable { OnClosed(std::move(closed)); });
+  });
+}
+
+std::optional<std::string> RunThreads::Evaluated(const EvaluationSums& sums) {
+  owed_row_->AddEvaluation(sums);
+  const MetricsRow row = *std::exchange(owed_row_, std::nullopt);
+  WriteRow([row] { return row.Text(); });
+  const std::optional<std::string> stop = ObserveForStop(sums.round, row);
+  if (!sums.given_up.empty()) {
+    log_.Warning(absl::StrCat(
+        "evaluation_without round=", sums.round.value, " clients=", sums.given_up.size(),
+        " first=", sums.given_up.front().value, ": their states could not be read"));
+  }
+  Record(log::Evaluated{.round = sums.round, .stop = stop.value_or("")});
+  return stop;
+}
+
+std::optional<std::string> RunThreads::EvaluatedBefore(Round round) {
+  owed_row_.reset();
+  const std::string text = past_rows_.at(round);
+  WriteRow([text] { return text; });
+  const std::optional<MetricsRow> row = MetricsRow::Parse(options_.run.task, text);
+  return row.has_value() ? ObserveForStop(round, *row) : std::nullopt;
+}
+
+void RunThreads::Ended(RunEnd end, absl::Status status, std::string reason) {
+  ended_at_ = SteadyClock().Now();
+  log_.Info(absl::StrCat("run_over rounds=", engine_.completed(), status.ok() ? "" : " failed"));
+  static constexpr const char* kNames[] = {"finished", "stopped", "interrupted", "failed"};
+  log::RunEnded over{.how = static_cast<log::End>(end),
+                     .rounds = engine_.completed(),
+                     .why = status.ok() ? reason : std::string(status.message()),
+                     .states = engine_.state_digest().value_or(Digest())};
+  SummaryFacts facts{
+      .name = options_.run.name,
+      .algorithm = options_.run.algorithm.name,
+      .settings = options_.settings,
+      .seed = options_.run.seed,
+      .data_digest = DataDigest(),
+      .end = kNames[static_cast<int>(end)],
+      .reason = reason,
+      .seconds = Elapsed(),
+      .session_seconds = ToSeconds(*ended_at_ - first_lease_at_.value_or(*ended_at_)),
+      .session_rounds = engine_.completed() - first_round_,
+      .stop_metric = options_.stop.metric,
+      .profile = Profile()};
+  for (const auto& [session, bytes] : worker_memory_) facts.worker_memory.push_back(bytes);
+  facts.state_digest = engine_.state_digest();
+  Checkpoint checkpoint = CheckpointOf(Round(engine_.completed()), StateVersions::Staged::kLeftOut);
+  if (owed_row_.has_value()) checkpoint.owed_row = owed_row_->Text();
+  // An interrupted run is kept first: its results can be made again. Any other is kept last, so
+  // that a run whose checkpoint says that it is over has all its results. One that failed keeps
+  // the checkpoint it had, so that a resume repeats what led to the failure.
+  RunWriter::Ending ending{
+      .status = std::move(status),
+      .has_checkpoint = !checkpoint.data_digest.IsZero() && !engine_.mid_round(),
+      .checkpoint_first = end == RunEnd::kInterrupted,
+      .checkpoint = std::move(checkpoint),
+      .facts = std::move(facts)};
+  PostSums([this, end, whole = !engine_.mid_round(), over = std::move(over),
+            ending = std::move(ending)]() mutable {
+    ending.checkpoint.state = keeper_.Save();
+    const LayoutPtr layout = keeper_.Layouts().front();
+    ending.model = FlatVector::CopyOf(keeper_.Model(), layout);
+    ending.facts.model_digest = DigestOfValues(ending.model.view());
+    ending.facts.parameters = layout->count();
+    if (whole) over.model = ending.facts.model_digest;
+    Record(std::move(over));
+    Outcome outcome{.kind = KindOf(end),
+                    .rounds = ending.checkpoint.round.value,
+                    .reason = ending.facts.reason};
+    writer_.Finish(std::move(ending), [this,
+                                       outcome = std::move(outcome)](absl::Status written) mutable {
+      SetOutcome(written.ok() ? absl::StatusOr<Outcome>(std::move(outcome)) : std::move(written));
+    });
+  });
+}
+
+void RunThreads::JournalWhatItIsAbout(const log::Record& record) {
+  if (const auto* joined = std::get_if<log::NodeJoined>(&record)) {
+    writer_.Node({.node = joined->node,
+                  .session = engine_.nodes().At(joined->node).session,
+                  .request = *registering_});
+  } else if (const auto* accepted = std::get_if<log::Accepted>(&record)) {
+    fleet::Part part = *committing_->part;
+    std::erase_if(part.left_out, [&](const fleet::LeftOut& left) {
+      return std::ranges::none_of(accepted->given_up, [&](const log::GivenUp& given_up) {
+        return given_up.attempt == left.attempt;
+      });
+    });
+    writer_.Part({.node = accepted->node,
+                  .node_name = engine_.nodes().At(accepted->node).name,
+                  .commit = accepted->commit,
+                  .part = std::move(part)});
+  }
+}
+
+absl::Status RunThreads::DecodeAndAdd(fleet::Part part) {
+  const auto place = past_sums_.find(part.sums.digest);
+  if (place == past_sums_.end()) {
+    return absl::DataLossError(absl::StrCat("the journal lacks sums of round ", part.round.value));
+  }
+  MACAW_ASSIGN_OR_RETURN(part.sums, ReadBlob(place->second, part.sums.digest));
+  MACAW_ASSIGN_OR_RETURN(aggregation::ExactSum sum, keeper_.Decode(part));
+  return keeper_.Add(std::move(sum));
+}
+
+std::optional<std::string> RunThreads::ObserveForStop(Round round, const MetricsRow& row) {
+  if (!options_.stop.active()) return std::nullopt;
+  const auto value = row.Get(options_.stop.metric);
+  return value.has_value() ? early_stopping_.Observe(round.value, *value) : std::nullopt;
+}
+
+void RunThreads::OnClosed(Closed closed) {
+  const PhaseReport& report = *closed.report;
+  const TimePoint now = SteadyClock().Now();
+  writer_.Phase(closed.report, started_, now);
+  if (closed.another_phase.ok() && !engine_.redoing()) {
+    // Before the checkpoint: the log tells of every round that a checkpoint holds.
+    Record(log::Closed{.round = report.round,
+                       .phase = report.phase,
+                       .last = closed.round_done(),
+                       .counted = report.records.size(),
+                       .left_out = report.left_out.size(),
+                       .requeued = report.requeued,
+                       .seconds = closed.round_done() ? ToSeconds(now - round_started_) : 0,
+                       .model = closed.model.has_value() ? closed.model->digest : Digest()});
+  }
+  if (closed.round_done()) {
+    round_started_ = now;
+    if (options_.client_records) {
+      writer_.Clients(report.round, report.records, options_.run.task);
+    }
+    Checkpoint checkpoint;
+    if (closed.state.has_value()) {
+      checkpoint = CheckpointOf(report.round, StateVersions::Staged::kIncluded);
+      checkpoint.state = *std::move(closed.state);
+      if (closed.row.has_value()) checkpoint.owed_row = closed.row->Text();
+    }
+    if (closed.row.has_value()) {
+      owed_row_ = *std::move(closed.row);
+    } else {
+      // Its statistics are for the writer's thread: the next round need not wait for them.
+      WriteRow([task = options_.run.task, report = closed.report, headroom = closed.headroom,
+                rule = closed.rule] {
+        return MetricsRow(task, *report, headroom, rule).Text();
+      });
+    }
+    if (checkpoint.round.value > 0) {
+      writer_.Keep(std::move(checkpoint), [this](Round oldest) {
+        loop_.Post([this, oldest] { engine_.CheckpointsFrom(oldest); });
+      });
+    }
+  }
+  engine_.Applied(std::move(closed.another_phase), std::move(closed.model), SteadyClock().Now());
+}
+
+void RunThreads::WriteRow(std::function<std::string()> text) {
+  writer_.Row([this, text = std::move(text)] {
+    std::string row = text();
+    if (options_.on_row) options_.on_row(row);
+    return row;
+  });
+}
+
+Checkpoint RunThreads::CheckpointOf(Round round, StateVersions::Staged staged) {
+  return {.round = round,
+          .fingerprint = Fingerprint(options_.run),
+          .data_digest = DataDigest(),
+          .profile = Profile(),
+          .seconds = Elapsed(),
+          .run_id = run_id_,
+          .versions = engine_.SnapshotVersions(staged)};
+}
+
+void RunThreads::SetOutcome(absl::StatusOr<Outcome> outcome) {
+  absl::MutexLock lock(&mutex_);
+  outcome_ = std::move(outcome);
+  loop_.Post([this] { SayFarewell(); });
+}
+
+void RunThreads::Record(log::Record record) {
+  if (durable_commits_) JournalWhatItIsAbout(record);
+  writer_.Record(std::move(record), SteadyClock().Now() - started_, Elapsed());
+}
+
+}  // namespace macaw::server

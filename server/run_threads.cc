@@ -1,0 +1,258 @@
+#include "server/run_threads.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/status.h"
+
+namespace macaw::server {
+namespace {
+
+constexpr uint64_t kRefusalsTold = 1000;  // in log and events; who asks for ever fills no disk
+constexpr Duration kFarewell =
+    std::chrono::seconds(3);               // workers may take this long to hear that it is over
+constexpr uint64_t kSmallModel = 1 << 14;  // numbers; a few times 10 µs to decode or to apply
+
+// To a call about a round that this server has not come back to yet: the caller tries again.
+absl::Status NotYet() {
+  return absl::UnavailableError("the server is doing again what the one before it had done");
+}
+
+std::vector<JournalNode> SessionsOf(const Restored& restored) {
+  std::vector<JournalNode> sessions;
+  for (const Restored::Member& member : restored.members) {
+    if (member.there)
+      sessions.push_back(
+          {.node = member.node, .session = member.session, .request = member.request});
+  }
+  return sessions;
+}
+
+}  // namespace
+
+RunThreads::RunThreads(Opening opening)
+    : options_(std::move(opening.options)),
+      seconds_before_(opening.seconds_before),
+      started_(SteadyClock().Now()),
+      run_id_(opening.engine.run_id),
+      blobs_(opening.engine.evaluate_first),
+      sessions_(options_.lease_timeout),
+      durable_commits_(options_.commit_durability),
+      past_sums_(std::move(opening.sums)),
+      past_rows_(std::move(opening.rows)),
+      restored_(SessionsOf(opening.engine.restored)),
+      scheduler_(std::move(opening.scheduler)),
+      engine_(std::move(opening.engine), *scheduler_, *this),
+      owed_row_(std::move(opening.owed_row)),
+      early_stopping_(std::move(opening.early_stopping)),
+      keeper_(std::move(opening.keeper)),
+      small_model_(keeper_.Layouts().front()->size() <= kSmallModel),
+      writer_(std::move(opening.folder),
+              [this](const absl::Status& status) {
+                loop_.Post([this, status] { engine_.Abort(status); });
+              }),
+      loop_([this] { return NextDeadline(); }, [this] { OnDeadline(); },
+            [this] { writer_.Flush(); }) {
+  // Before anybody can call: whoever had a session still has it.
+  for (const JournalNode& node : restored_) {
+    sessions_.Add(node.session, node.request.name);
+    if (!node.request.owner) blobs_.Pin(node.request.table);
+  }
+  loop_.Post([this] {
+    for (const JournalNode& node : restored_) {
+      worker_memory_[node.session] = 0;
+      writer_.Worker(node.node, node.request.name, node.request.slots);
+    }
+    restored_.clear();
+    engine_.Resume(SteadyClock().Now());
+  });
+}
+
+RunThreads::~RunThreads() {
+  loop_.Post([this] { engine_.Interrupt(); });
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return outcome_.has_value(); };
+    mutex_.Await(absl::Condition(&over));
+  }
+  // The threads post to each other, at most engine → sums → engine once the run is over: let all
+  // of it run before the first of them goes away.
+  for (int pass = 0; pass < 3; ++pass) {
+    sums_.WaitIdle();
+    writer_.WaitIdle();
+    loop_.WaitIdle();
+  }
+}
+
+void RunThreads::Register(fleet::RegisterRequest request, absl::StatusOr<fleet::ClientTable> table,
+                          fleet::Reply<fleet::RegisterReply> reply) {
+  loop_.Post([this, request = std::move(request), table = std::move(table),
+              reply = std::move(reply)]() mutable {
+    registering_ = &request;
+    absl::StatusOr<fleet::RegisterReply> answer =
+        table.ok() ? engine_.Register(request, *std::move(table), SteadyClock().Now())
+                   : absl::StatusOr<fleet::RegisterReply>(table.status());
+    if (answer.ok()) {
+      if (!request.owner) blobs_.Pin(request.table);
+      sessions_.Add(answer->session, request.name);
+      // Known already where its first answer was lost.
+      if (worker_memory_.try_emplace(answer->session, 0).second)
+        writer_.Worker(engine_.nodes().Find(answer->session)->id, request.name, request.slots);
+      log_.Info(absl::StrCat("worker_joined name=", request.name, " slots=", request.slots));
+      if (!engine_.roster().begun()) {
+        log_.Info(absl::StrCat("waiting workers=", engine_.nodes().size(), "/", options_.workers,
+                               " clients=", engine_.roster().clients(), "/", options_.run.clients));
+      }
+    } else if (++refused_ <= kRefusalsTold) {
+      const char* last = refused_ == kRefusalsTold ? " (the last refusal that is told)" : "";
+      log_.Warning(absl::StrCat("worker_refused ", answer.status().message(), last));
+      Record(log::NodeRefused{.name = request.name,
+                              .why = absl::StrCat(answer.status().message(), last)});
+    }
+    registering_ = nullptr;
+    AnswerAfter(RunWriter::Safe::kFromThisProcess, std::move(reply), std::move(answer));
+  });
+}
+
+void RunThreads::Lease(fleet::LeaseRequest request, Duration wait,
+                       fleet::Reply<fleet::LeaseReply> reply) {
+  loop_.Post([this, request = std::move(request), wait, reply = std::move(reply)]() mutable {
+    AnswerNoOlderAsk(request.session);
+    const Ticket ticket = ++last_ticket_;
+    leases_.emplace(ticket, OpenLease{.reply = std::move(reply)});
+    engine_.Lease(ticket, request, wait, SteadyClock().Now());
+  });
+}
+
+void RunThreads::Heartbeat(fleet::HeartbeatRequest request,
+                           fleet::Reply<fleet::HeartbeatReply> reply) {
+  loop_.Post([this, request = std::move(request), reply = std::move(reply)]() mutable {
+    fleet::HeartbeatReply answer = engine_.Heartbeat(request, SteadyClock().Now());
+    if (answer.known) {
+      uint64_t& peak = worker_memory_[request.session];
+      peak = std::max(peak, request.memory_bytes);
+    }
+    std::move(reply)(std::move(answer));
+  });
+}
+
+void RunThreads::Commit(fleet::CommitRequest request, fleet::Reply<fleet::CommitReply> reply) {
+  // Decoded and checked into a buffer of its own first; only then is it judged, and only then
+  // added.
+  PostDecoding([this, request = std::move(request), reply = std::move(reply)]() mutable {
+    absl::Status decoded;
+    std::optional<aggregation::ExactSum> sum;
+    if (request.part.has_value() && !request.part->included.empty()) {
+      absl::StatusOr<aggregation::ExactSum> result = keeper_.Decode(*request.part);
+      if (result.ok()) {
+        sum = *std::move(result);
+      } else {
+        decoded = std::move(result).status();
+      }
+    }
+    if (request.part.has_value() && !durable_commits_) request.part->sums.bytes.reset();
+    loop_.Post([this, request = std::move(request), reply = std::move(reply),
+                decoded = std::move(decoded), sum = std::move(sum)]() mutable {
+      if (!engine_.caught_up()) return std::move(reply)(NotYet());
+      const Ticket ticket = ++last_ticket_;
+      AnswerNoOlderAsk(request.session);
+      if (request.ask.has_value()) request.ask->session = request.session;
+      commits_.emplace(ticket, OpenCommit{.session = request.session,
+                                          .reply = std::move(reply),
+                                          .ask = std::move(request.ask),
+                                          .wait = request.ask_wait});
+      if (sum.has_value()) decoded_.emplace(ticket, *std::move(sum));
+      committing_ = &request;
+      engine_.Commit(ticket, request, decoded, SteadyClock().Now());
+      committing_ = nullptr;
+    });
+  });
+}
+
+void RunThreads::Release(fleet::ReleaseRequest request, fleet::Reply<fleet::ReleaseReply> reply) {
+  loop_.Post([this, request = std::move(request), reply = std::move(reply)]() mutable {
+    engine_.Release(request, SteadyClock().Now());
+    std::move(reply)(fleet::ReleaseReply{});
+  });
+}
+
+void RunThreads::Offer(const fleet::UploadOffer& offer, fleet::Reply<fleet::UploadVerdict> reply) {
+  loop_.Post([this, offer, reply = std::move(reply)]() mutable {
+    if (!engine_.caught_up()) return std::move(reply)(NotYet());
+    fleet::UploadVerdict verdict = engine_.Offer(offer);
+    const bool sums = offer.purpose == fleet::BlobPurpose::kSums;
+    if (verdict == fleet::UploadVerdict::kSend && sums && offer.size > most_sums_bytes_)
+      verdict = fleet::UploadVerdict::kTooLarge;
+    std::move(reply)(verdict);
+  });
+}
+
+void RunThreads::AnswerLease(Ticket ticket, fleet::LeaseReply reply) {
+  auto node = leases_.extract(ticket);
+  if (!node.empty())
+    AnswerAfter(node.mapped().safe, std::move(node.mapped().reply), std::move(reply));
+}
+
+void RunThreads::AnswerCommit(Ticket ticket, fleet::CommitReply reply) {
+  auto node = commits_.extract(ticket);
+  if (node.empty()) return;
+  OpenCommit& commit = node.mapped();
+  const bool goes_on =
+      reply.verdict != fleet::Verdict::kRefused && reply.verdict != fleet::Verdict::kRegister;
+  if (!commit.ask.has_value() || !goes_on) {
+    return AnswerAfter(RunWriter::Safe::kFromTheMachine, std::move(commit.reply), std::move(reply));
+  }
+  // The engine is in the middle of a call; what is posted runs behind it.
+  loop_.Post([this, commit = std::move(commit), reply = std::move(reply)]() mutable {
+    const Ticket lease = ++last_ticket_;
+    leases_.emplace(lease,
+                    OpenLease{.reply =
+                                  [answer = std::move(commit.reply), reply = std::move(reply)](
+                                      absl::StatusOr<fleet::LeaseReply> leased) mutable {
+                                    if (leased.ok()) reply.lease = *std::move(leased);
+                                    std::move(answer)(std::move(reply));
+                                  },
+                              .safe = RunWriter::Safe::kFromTheMachine});
+    engine_.Lease(lease, *commit.ask, commit.wait, SteadyClock().Now());
+  });
+}
+
+void RunThreads::AnswerNoOlderAsk(SessionId session) {
+  for (auto& [ticket, commit] : commits_) {
+    if (commit.session == session) commit.ask.reset();
+  }
+}
+
+void RunThreads::SayFarewell() {
+  if (!ended_at_.has_value()) return;
+  absl::MutexLock lock(&mutex_);
+  if (!outcome_.has_value()) return;
+  farewell_said_ = farewell_said_ || engine_.nodes().everybody_told() ||
+                   SteadyClock().Now() >= *ended_at_ + kFarewell;
+}
+
+TimePoint RunThreads::NextDeadline() {
+  SayFarewell();
+  if (ended_at_.has_value()) return farewell_due() ? *ended_at_ + kFarewell : TimePoint::max();
+  return engine_.NextDeadline();
+}
+
+bool RunThreads::farewell_due() {  // everything is written, and somebody has not been told yet
+  absl::MutexLock lock(&mutex_);
+  return outcome_.has_value() && !farewell_said_;
+}
+
+absl::StatusOr<Outcome> RunThreads::Wait() {
+  absl::MutexLock lock(&mutex_);
+  const auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return outcome_.has_value() && farewell_said_;
+  };
+  mutex_.Await(absl::Condition(&over));
+  return *outcome_;
+}
+
+void RunThreads::Interrupt() {
+  loop_.Post([this] { engine_.Interrupt(); });
+}
+
+}  // namespace macaw::server

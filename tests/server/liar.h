@@ -1,0 +1,365 @@
+#pragma once
+
+#include "tests/server/lies.h"
+
+namespace macaw::server {
+
+// Makes every call of the fleet with lies in it, over a real socket.
+class Liar {
+ public:
+  Liar(const std::string& address, uint64_t seed, Pace& pace)
+      : address_(address),
+        channel_(grpc::CreateChannel(address, grpc::InsecureChannelCredentials())),
+        stub_(channel_),
+        worker_(*wire::Dial({.server = address, .token = TokenOf("liar")}), "liar"),
+        random_({.seed = seed}),
+        messages_(seed),
+        pace_(pace) {}
+
+  void Join() {
+    worker_.identity().incarnation = ++incarnation_;
+    const auto reply = worker_.Register();
+    ASSERT_TRUE(reply.ok()) << reply.status();
+    session_ = reply->session;
+    commits_ = 0;
+    lease_ = {};
+  }
+
+  void LieUntilTheCallsAreSpent() {
+    const google::protobuf::LogSilencer quiet;
+    while (pace_.calls() < kCalls) {
+      const int before = made_;
+      Act();
+      pace_.CountCalls(made_ - before);
+      if (made_ / 200 != before / 200) LookAtMemory();
+    }
+    fleet::ReleaseRequest leaving{.session = session_, .leaving = true};
+    Send("Release", wire::ToWire(leaving));
+  }
+
+  uint64_t peak() const { return peak_; }
+  const std::map<std::string, int>& answers() const { return answers_; }
+
+ private:
+  void Act() {
+    switch (random_.Below(16)) {
+      case 0:
+        return Register();
+      case 1:
+      case 2:
+      case 3:
+        return Lease();
+      case 4:
+        return Heartbeat();
+      case 5:
+      case 6:
+      case 7:
+      case 8:
+        return CommitALie();
+      case 9:
+        return CommitAnything();
+      case 10:
+        return Release();
+      case 11:
+        return Upload();
+      case 12:
+        return Download();
+      case 13:
+        return Garbage();
+      case 14:
+        return Mutated();
+      default:
+        return random_.Below(40) == 0 ? Flood() : Cancel();
+    }
+  }
+
+  // Its own session mostly, else any number.
+  SessionId ASession() {
+    return random_.Below(4) == 0
+               ? SessionId(random_.Below(2) ? random_.NextU64() : random_.Below(9))
+               : session_;
+  }
+
+  // The last answer where the call came to one.
+  std::optional<std::string> SendBytes(const std::string& method,
+                                       const std::vector<std::string>& messages,
+                                       Duration patience = FromSeconds(20)) {
+    ++made_;
+    grpc::ClientContext context;
+    context.AddMetadata(wire::kTokenKey, TokenOf("liar"));
+    context.set_deadline(std::chrono::system_clock::now() +
+                         std::chrono::duration_cast<std::chrono::milliseconds>(patience));
+    wire::BulkStream stream(stub_, "/macaw.v1.Fleet/" + method, context, FromSeconds(20));
+    std::optional<std::string> answer;
+    bool open = true;
+    for (const std::string& message : messages)
+      open = open && stream.Write(wire::FromString(message));
+    if (open && stream.WritesDone()) {
+      while (const auto got = stream.Read()) answer = wire::ToString(*got);
+    }
+    const absl::Status status = stream.Finish();
+    // A server that has gone would be neither refused nor answered.
+    EXPECT_FALSE(absl::IsUnavailable(status) &&
+                 wire::ReasonOf(status) == v1::Refusal::REASON_UNSPECIFIED)
+        << method << ": " << status;
+    ++answers_[absl::StrCat(method, " ", absl::StatusCodeToString(status.code()))];
+    return status.ok() ? answer : std::nullopt;
+  }
+  template <typename Message>
+  std::optional<std::string> Send(const std::string& method, const Message& message,
+                                  Duration patience = FromSeconds(20)) {
+    return SendBytes(method, {message.SerializeAsString()}, patience);
+  }
+
+  void Register() {
+    if (random_.Below(4) == 0) {
+      Send("Register", messages_.Make<v1::RegisterRequest>());
+      return;
+    }
+    if (random_.Below(3) == 0) {  // its session ends, with all that it holds
+      ++made_;
+      return Join();
+    }
+    fleet::RegisterRequest request = worker_.identity();
+    // An honest worker's name among them: its session would end with it.
+    const char* const names[] = {"liar", "worker-0", "worker-1", "nobody"};
+    request.name = names[random_.Below(4)];
+    request.incarnation = random_.NextU64();
+    switch (random_.Below(10)) {
+      case 0:
+        request.clients = random_.NextU64();
+        break;
+      case 1:
+        request.data_digest = DigestOf("other data");
+        break;
+      case 2:
+        request.central_test_rows = random_.NextU64();
+        break;
+      case 3:
+        request.classes = -1;
+        break;
+      case 4:
+        request.input_shape.assign(random_.Below(100'000), -3);
+        break;
+      case 5:
+        request.profile.trainer = std::string(100, 'x');
+        break;
+      case 6:
+        request.slots = 0;
+        break;
+      case 7:
+        request.name = "";
+        break;
+      case 8:
+        for (uint64_t n = random_.Below(1000); n > 0; --n)
+          request.died_running.push_back({ClientId(n % 8), {1, 1'000'000 + n}});
+        request.clients = 7;
+        break;
+      default:
+        request.table = fleet::RandomBlob(32, random_.NextU64());
+    }
+    Send("Register", wire::ToWire(request, {.max_inline = 1 << 20}));
+  }
+
+  void Lease(Duration patience = FromSeconds(20), Duration wait = {}) {
+    fleet::LeaseRequest request{.session = ASession(),
+                                .wanted = random_.NextU32() >> random_.Below(32),
+                                .running = random_.Below(2) ? 0 : random_.NextU32()};
+    for (uint64_t n = random_.Below(5); n > 0; --n)
+      request.have.push_back(DigestOf(std::to_string(n)));
+    const auto answer = Send("Lease", wire::ToWire(request, wait), patience);
+    v1::LeaseReply reply;
+    if (!answer.has_value() || request.session != session_ || !reply.ParseFromString(*answer))
+      return;
+    const auto lease = wire::FromWire(reply);
+    ASSERT_TRUE(lease.ok()) << lease.status();
+    if (lease->next == fleet::Next::kRegister) return Join();
+    if (lease->training.has_value() || lease->evaluation.has_value()) lease_ = *lease;
+  }
+
+  // Asks for work and hangs up before there is any.
+  void Cancel() { Lease(std::chrono::milliseconds(1 + random_.Below(3)), FromSeconds(30)); }
+
+  void Heartbeat() {
+    fleet::HeartbeatRequest request{.session = ASession(),
+                                    .progress = random_.NextU64(),
+                                    .memory_bytes = random_.Below(1 << 30)};
+    for (uint64_t n = random_.Below(2000); n > 0; --n)
+      request.held.push_back({ClientId(random_.Below(20)), {1, random_.Below(100)}});
+    for (uint64_t n = random_.Below(5); n > 0; --n) Send("Heartbeat", wire::ToWire(request));
+  }
+
+  void CommitALie() {
+    Lease();
+    CommitRequest request{.session = session_, .commit_id = ++commits_};
+    size_t lie = 0;
+    if (lease_.evaluation.has_value() && !lease_.evaluation->tasks.empty()) {
+      worker_.Evaluate(*lease_.evaluation, request);
+      for (fleet::EvaluationResult& result : request.evaluations)
+        LieAboutAnEvaluation(result, random_);
+    }
+    if (lease_.training.has_value() && !lease_.training->assignments.empty()) {
+      worker_.Train(*lease_.training, request);
+      std::vector<testing_support::Summand> summands;
+      for (const fleet::ClientRecord& record : request.part->included)
+        summands.push_back({record.attempt.client, record.weight, record.multiplicity});
+      request.part->sums = worker_.Sums(summands);
+      lie = random_.Below(Lies().size());
+      Lies()[lie](request, random_);
+    }
+    lease_ = {};
+    if (random_.Below(4) == 0) {
+      request.ask = fleet::LeaseRequest{.session = ASession(), .wanted = 1};
+      request.ask_wait = std::chrono::milliseconds(random_.Below(2));
+    }
+    const auto answer = Send(
+        "Commit", wire::ToWire(request, {.max_inline = random_.Below(8) == 0 ? 0u : 1u << 20}));
+    v1::CommitReply reply;
+    if (!answer.has_value() || !reply.ParseFromString(*answer)) return;
+    // A part that names nobody counts nothing.
+    EXPECT_FALSE(request.part.has_value() && !request.part->included.empty() &&
+                 reply.verdict() == v1::VERDICT_ACCEPTED)
+        << "lie " << lie << " was taken for the truth";
+  }
+
+  void CommitAnything() {
+    auto message = messages_.Make<v1::CommitRequest>();
+    message.set_session(ASession().value);
+    if (random_.Below(4) == 0) message.set_commit_id(UINT64_MAX - random_.Below(2));
+    message.mutable_ask()->set_wait_ns(0);
+    if (random_.Below(3) == 0) {
+      const fleet::Blob blob = fleet::RandomBlob(100, 1);
+      *message.mutable_part_blob() = wire::ToWire(blob, {.max_inline = random_.Below(2) * 1000});
+      if (random_.Below(2)) message.mutable_part_blob()->set_size((uint64_t{1} << 31) + 64);
+    }
+    Send("Commit", message);
+  }
+
+  void Release() {
+    auto message = messages_.Make<v1::ReleaseRequest>();
+    message.set_session(ASession().value);
+    message.set_leaving(random_.Below(10) == 0);
+    if (lease_.training.has_value() && random_.Below(2)) {
+      for (const fleet::Assignment& assignment : lease_.training->assignments)
+        *message.add_attempts() = wire::ToWire(Attempt{assignment.client, assignment.fence});
+    }
+    Send("Release", message);
+    if (message.leaving() && message.session() == session_.value) Join();
+  }
+
+  void Upload() {
+    const fleet::Blob blob = fleet::RandomBlob(1 + random_.Below(3000), random_.Below(50));
+    fleet::UploadOffer offer{
+        .purpose = static_cast<fleet::BlobPurpose>(random_.Below(3)),
+        .session = ASession(),
+        .digest = blob.digest,
+        .size = random_.Below(2) ? blob.size : random_.NextU64() >> random_.Below(64),
+        .round = Round(static_cast<uint32_t>(random_.Below(kRounds + 2))),
+        .commit_id = random_.Below(2) ? 0 : random_.NextU64()};
+    if (lease_.training.has_value()) offer.round = lease_.training->round;
+    if (random_.Below(4) == 0) offer.size = uint64_t{256} << 20;
+    auto begin = wire::ToWire(wire::PlacedOffer{.offer = offer});
+    if (random_.Below(8) == 0) begin.set_purpose(static_cast<v1::BeginUploadRequest::Purpose>(99));
+    if (random_.Below(4) == 0) {
+      begin.mutable_shared()->set_process(static_cast<uint32_t>(random_.NextU32()));
+      begin.mutable_shared()->set_file(random_.NextU32() >> random_.Below(32));
+    }
+    Send("BeginUpload", begin);
+    const size_t size = 1 + random_.Below(blob.size);
+    const std::string first =
+        wire::ToString(wire::EncodeChunk(blob.bytes, random_.Below(4) == 0 ? blob.size - size : 0,
+                                         size, blob.digest, offer.session));
+    SendBytes("Upload", {first, first});
+  }
+
+  void Download() {
+    v1::DownloadRequest message;
+    const bool real = lease_.training.has_value() && random_.Below(2);
+    message.set_digest(real ? wire::ToWire(lease_.training->broadcast.digest)
+                            : std::string(random_.Below(40), 'd'));
+    message.set_offset(random_.Below(2) ? 0 : random_.NextU64());
+    Send("Download", message);
+  }
+
+  static constexpr const char* kMethods[] = {"Hello",     "Register", "Lease",
+                                             "Heartbeat", "Commit",   "BeginUpload",
+                                             "Upload",    "Download", "Release"};
+  std::string AMethod() { return kMethods[random_.Below(std::size(kMethods))]; }
+
+  std::string Bytes(size_t size) {
+    std::string bytes(size, '\0');
+    for (char& c : bytes) c = static_cast<char>(random_.NextU32());
+    return bytes;
+  }
+
+  void Garbage() { SendBytes(AMethod(), {Bytes(random_.Below(200))}); }
+
+  // A message of any type, some of its bytes changed, to any method. The wait is not one that
+  // would keep the lies from going on.
+  void Mutated() {
+    std::string bytes;
+    uint64_t skip = random_.Below(17);
+    wire::ForEachConvertedMessage(messages_, [&](const auto& message, auto) {
+      if (skip-- == 0) bytes = message.SerializeAsString();
+    });
+    for (uint64_t n = random_.Below(4); n > 0 && !bytes.empty(); --n)
+      bytes[random_.Below(bytes.size())] = static_cast<char>(random_.NextU32());
+    SendBytes(AMethod(), {bytes}, std::chrono::milliseconds(200));
+  }
+
+  // Many messages at once that are small on the wire and large in memory, in its session and in
+  // none, over connections of their own.
+  void Flood() {
+    constexpr int kAtOnce = 24;
+    std::string entries;  // two bytes each
+    entries.reserve(wire::kMaxMessageBytes);
+    while (entries.size() + 32 < wire::kMaxMessageBytes) entries += {0x2a, 0x00};
+    std::vector<std::thread> callers;
+    for (int i = 0; i < kAtOnce; ++i) {
+      v1::CommitRequest head;
+      head.set_session(i % 2 == 0 ? session_.value : random_.NextU64());
+      head.set_commit_id(++commits_);
+      std::string bytes = head.SerializeAsString();
+      if (i % 3 != 0) {  // left_out of its part; else evaluations
+        bytes += '\x1a';
+        for (uint64_t n = entries.size(); n > 0; n >>= 7)
+          bytes += static_cast<char>(n >= 0x80 ? n | 0x80 : n);
+      }
+      bytes += entries;
+      callers.emplace_back([this, bytes = std::move(bytes)] {
+        grpc::GenericStub generic(
+            grpc::CreateChannel(address_, grpc::InsecureChannelCredentials()));
+        grpc::ClientContext context;
+        context.AddMetadata(wire::kTokenKey, TokenOf("liar"));
+        context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+        wire::BulkStream stream(generic, "/macaw.v1.Fleet/Commit", context, FromSeconds(20));
+        if (stream.Write(wire::FromString(bytes)) && stream.WritesDone()) stream.Read();
+      });
+    }
+    LookAtMemory();
+    for (std::thread& caller : callers) caller.join();
+    made_ += kAtOnce;
+    ++answers_["floods"];
+  }
+
+  void LookAtMemory() {
+    const auto now = ProportionalSetSize();
+    if (now.ok()) peak_ = std::max(peak_, *now);
+  }
+
+  const std::string address_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  grpc::GenericStub stub_;
+  FakeWorker worker_;
+  RandomStream random_;
+  wire::RandomMessage messages_;
+  Pace& pace_;
+  SessionId session_;
+  uint64_t incarnation_ = 0, commits_ = 0;
+  fleet::LeaseReply lease_;
+  int made_ = 0;
+  uint64_t peak_ = 0;
+  std::map<std::string, int> answers_;
+};
+
+}  // namespace macaw::server

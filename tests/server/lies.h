@@ -1,0 +1,187 @@
+#pragma once
+
+#include <google/protobuf/stubs/logging.h>
+#include <grpcpp/create_channel.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "core/memory.h"
+#include "core/random.h"
+#include "proto/wire/bulk_stream.h"
+#include "proto/wire/chunk.h"
+#include "proto/wire/convert.h"
+#include "proto/wire/limits.h"
+#include "proto/wire/refusal.h"
+#include "proto/wire/remote.h"
+#include "testing/random_message.h"
+#include "testing/test_address.h"
+#include "tests/server/tiny_run.h"
+
+// What a lying worker says, and the honest workers beside it (hostile_worker_test.cc).
+namespace macaw::server {
+
+using fleet::CommitRequest;
+using testing_support::FakeWorker;
+using testing_support::Finish;
+using testing_support::RunBytes;
+using testing_support::StartTiny;
+using testing_support::TemporaryFolder;
+using testing_support::TinyOptions;
+
+constexpr int kCalls = 10'000;
+constexpr uint32_t kRounds = 50;
+// Server, workers and the liar together. A sanitizer keeps what was freed for a while.
+#ifdef MACAW_SANITIZED
+constexpr uint64_t kMemoryBound = uint64_t{3} << 30;
+#else
+constexpr uint64_t kMemoryBound = uint64_t{384} << 20;
+#endif
+
+// Lets the rounds go on only as fast as the lies, so that the run lasts as long as they do.
+class Pace {
+ public:
+  void CountCalls(int calls) {
+    absl::MutexLock lock(&mutex_);
+    calls_ += calls;
+  }
+  int calls() {
+    absl::MutexLock lock(&mutex_);
+    return calls_;
+  }
+  void AwaitRound(uint32_t round) {
+    const int least = static_cast<int>(round - 1) * (kCalls / static_cast<int>(kRounds));
+    absl::MutexLock lock(&mutex_);
+    const auto due = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return calls_ >= least; };
+    mutex_.Await(absl::Condition(&due));
+  }
+
+ private:
+  absl::Mutex mutex_;
+  int calls_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+inline void WorkHonestly(FakeWorker& worker, Pace& pace) {
+  uint32_t round = 1;
+  while (true) {
+    pace.AwaitRound(std::min(round, kRounds));
+    const auto request = worker.Work();
+    if (!request.has_value()) return;
+    const fleet::CommitReply reply = worker.Commit(*request);
+    EXPECT_EQ(reply.verdict, fleet::Verdict::kAccepted) << reply.reason;
+    if (request->part.has_value()) round = request->part->round.value + 1;
+  }
+}
+
+// One detectable lie in a part that is right otherwise.
+using Lie = std::function<void(CommitRequest&, RandomStream&)>;
+
+inline fleet::ClientRecord& Any(CommitRequest& request, RandomStream& random) {
+  return request.part->included[random.Below(request.part->included.size())];
+}
+
+inline fleet::Blob Cut(const fleet::Blob& sums, size_t size) {
+  AlignedBuffer cut(size);
+  std::ranges::copy(sums.bytes->bytes().first(size), cut.bytes().begin());
+  return fleet::Blob::Of(std::move(cut));
+}
+
+inline const std::vector<Lie>& Lies() {
+  static const auto* const lies = new std::vector<Lie>{
+      [](CommitRequest& r, RandomStream& x) { Any(r, x).examples += 1 + x.Below(1 << 30); },
+      [](CommitRequest& r, RandomStream& x) { Any(r, x).weight *= 1.5 + x.Uniform(); },
+      [](CommitRequest& r, RandomStream& x) { Any(r, x).weight = x.Below(2) ? 1e308 : -1; },
+      [](CommitRequest& r, RandomStream& x) { Any(r, x).multiplicity = x.Below(2) ? 0 : 7; },
+      [](CommitRequest& r, RandomStream& x) { Any(r, x).steps = UINT64_MAX - x.Below(9); },
+      [](CommitRequest& r, RandomStream& x) { Any(r, x).sums[0] = 1e12; },
+      [](CommitRequest& r, RandomStream& x) { Any(r, x).sums[1] = std::nan(""); },
+      [](CommitRequest& r, RandomStream& x) { Any(r, x).sums[1] = 1e308; },
+      [](CommitRequest& r, RandomStream& x) { Any(r, x).sums[2] = -1; },
+      [](CommitRequest& r, RandomStream& x) { Any(r, x).sums[2] = Any(r, x).sums[0] + 1e6; },
+      [](CommitRequest& r, RandomStream& x) { Any(r, x).sums.resize(x.Below(3)); },
+      [](CommitRequest& r, RandomStream& x) { Any(r, x).personal_sums = {1}; },
+      [](CommitRequest& r, RandomStream& x) { Any(r, x).has_state = true; },
+      [](CommitRequest& r, RandomStream& x) { Any(r, x).train_seconds = std::nan(""); },
+      [](CommitRequest& r, RandomStream& x) { Any(r, x).attempt.client = ClientId(x.NextU64()); },
+      [](CommitRequest& r, RandomStream& x) { Any(r, x).attempt.fence.counter += 1 + x.Below(9); },
+      [](CommitRequest& r, RandomStream& x) { Any(r, x).attempt.fence.epoch += 1 + x.Below(9); },
+      [](CommitRequest& r, RandomStream&) { r.part->included.push_back(r.part->included[0]); },
+      [](CommitRequest& r, RandomStream&) { r.part->included.pop_back(); },
+      [](CommitRequest& r, RandomStream&) { r.part->included.resize(900, r.part->included[0]); },
+      [](CommitRequest& r, RandomStream& x) {
+        r.part->left_out.push_back({.attempt = Any(r, x).attempt, .message = "twice"});
+      },
+      [](CommitRequest& r, RandomStream& x) {
+        r.part->left_out.push_back({.attempt = {ClientId(x.Below(8)), {1, x.NextU64()}},
+                                    .reason = fleet::LeftOutReason::kState});
+      },
+      [](CommitRequest& r, RandomStream& x) { r.part->round = Round(x.NextU32()); },
+      [](CommitRequest& r, RandomStream&) { r.part->round.value += 1; },
+      [](CommitRequest& r, RandomStream& x) { r.part->phase = Phase(1 + x.Below(255)); },
+      [](CommitRequest& r, RandomStream&) { r.part->broadcast = DigestOf("another"); },
+      [](CommitRequest& r, RandomStream&) { r.part->sums = {}; },
+      [](CommitRequest& r, RandomStream& x) {
+        r.part->sums = Cut(r.part->sums, 1 + x.Below(r.part->sums.size - 1));
+      },
+      [](CommitRequest& r, RandomStream& x) {
+        r.part->sums = fleet::RandomBlob(1 + x.Below(5000), x.NextU64());
+      },
+      [](CommitRequest& r, RandomStream&) { r.part->sums.digest = DigestOf("not uploaded"); },
+      [](CommitRequest& r, RandomStream&) { r.part->sums.bytes = nullptr; },
+      [](CommitRequest& r, RandomStream& x) {
+        r.part->sums.bytes = nullptr;
+        r.part->sums.size = x.NextU64();
+      },
+      [](CommitRequest& r, RandomStream& x) { r.session = SessionId(x.NextU64()); },
+  };
+  return *lies;
+}
+
+inline void LieAboutAnEvaluation(fleet::EvaluationResult& result, RandomStream& random) {
+  switch (random.Below(8)) {
+    case 0:
+      result.sums = {1e12, 0.5e12, 1e12};
+      break;
+    case 1:
+      result.sums[2] = 1000 * result.sums[0] + 1;
+      break;
+    case 2:
+      result.sums[2] = -1;
+      break;
+    case 3:
+      result.sums[0] = std::nan("");
+      break;
+    case 4:
+      result.failure = "client 3's state is gone";
+      break;
+    case 5:
+      result.sums.clear();
+      break;
+    case 6:
+      result.sums[0] += 1;
+      break;
+    default:
+      result.task.fence.counter = random.NextU64();
+  }
+}
+
+inline std::string TokenOf(const std::string& node) { return "token of " + node; }
+
+inline fleet::CallerPtr Identify(absl::string_view token) {
+  for (const std::string node : {"liar", "worker-0", "worker-1", "worker-2"}) {
+    if (token == TokenOf(node)) {
+      return std::make_shared<const fleet::Caller>(
+          fleet::Caller{.role = fleet::Role::kNode, .node = node});
+    }
+  }
+  return std::make_shared<const fleet::Caller>(fleet::Caller{.role = fleet::Role::kStranger});
+}
+
+}  // namespace macaw::server

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/random.h"
+#include "scheduler/policies/policies.h"
+#include "server/engine/round_engine.h"
+#include "tests/server/fake_host.h"
+#include "training/api/metrics.h"
+
+// The engine's rules one by one, with one worker in one round.
+
+// An engine with one round to do, between a host and workers that are calls of the test.
+namespace macaw::server {
+
+using testing_support::Durable;
+using testing_support::Examples;
+using testing_support::FakeHost;
+using testing_support::kCohort;
+using testing_support::kPopulation;
+using testing_support::Table;
+using testing_support::TestRun;
+
+class OneRound : public testing::Test {
+ protected:
+  explicit OneRound(bool stateful = false, uint32_t rounds = 1)
+      : host_(durable_, rounds, 1),
+        engine_({.run = TestRun(rounds), .workers = 1, .stateful = stateful}, scheduler_, host_) {
+    host_.Bind(&engine_);
+  }
+  fleet::RegisterRequest Node(uint64_t incarnation = 1) {
+    return {.name = "w",
+            .incarnation = incarnation,
+            .slots = 2,
+            .input_shape = {2},
+            .classes = 2,
+            .clients = kPopulation,
+            .central_test_rows = 35};
+  }
+  SessionId Join(const fleet::RegisterRequest& node) {
+    const auto reply = engine_.Register(node, Table(), TimePoint{});
+    EXPECT_TRUE(reply.ok()) << reply.status();
+    while (host_.RunOne(random_, TimePoint{})) {
+    }
+    return reply.ok() ? reply->session : SessionId();
+  }
+  fleet::LeaseReply Lease(SessionId session) {
+    engine_.Lease(++ticket_, {.session = session, .wanted = 2, .running = running_}, FromSeconds(1),
+                  TimePoint{});
+    running_ = 1;
+    return host_.leases.contains(ticket_) ? host_.leases.at(ticket_) : fleet::LeaseReply{};
+  }
+
+  // What was leased, trained, with a state of each client.
+  static fleet::Part PartOf(const fleet::TrainingLease& lease) {
+    fleet::Part part{.round = lease.round, .broadcast = lease.broadcast.digest};
+    for (const auto& a : lease.assignments) {
+      part.included.push_back(
+          {.attempt = {a.client, a.fence},
+           .weight = a.weight,
+           .examples = Examples()[a.client.value],
+           .sums = std::vector<double>(training::SchemaFor(TaskKind::kClassification).sums.size()),
+           .has_state = true});
+    }
+    return part;
+  }
+
+  Durable durable_;
+  FakeHost host_;
+  scheduler::PlannedStealingScheduler scheduler_;
+  RoundEngine engine_;
+  RandomStream random_{{.seed = 1}};
+  Ticket ticket_ = 0;
+  uint64_t commits_ = 0;
+  uint32_t running_ = 0;  // after the first lease it holds something
+};
+
+}  // namespace macaw::server

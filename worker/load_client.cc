@@ -1,0 +1,36 @@
+#include "worker/load_client.h"
+
+#include <utility>
+
+#include "core/status.h"
+
+namespace macaw::worker {
+
+absl::StatusOr<data::Rows> LoadRows(const RunContext& context, const data::Dataset& dataset,
+                                    const Subject& subject, data::Split split, WorkCounter* work) {
+  MACAW_ASSIGN_OR_RETURN(data::Rows rows, dataset.Client(subject.place, split));
+  if (work != nullptr) work->Count();
+  const uint64_t clients = context.run.clients;
+  rows.noise = {.seed = context.run.seed,
+                .client = subject.client,
+                .split = split,
+                .clients = clients > 0 ? clients : dataset.info().clients};
+  return rows;
+}
+
+absl::StatusOr<training::ClientTask> LoadClient(const RunContext& context,
+                                                const data::Dataset& dataset,
+                                                const Subject& subject, Round round, Phase phase,
+                                                WorkCounter* work) {
+  training::ClientTask task{
+      .seed = context.run.seed, .round = round, .phase = phase, .client = subject.client};
+  for (const auto& [split, rows] : {std::pair(data::Split::kTrain, &task.train),
+                                    std::pair(data::Split::kValidation, &task.validation),
+                                    std::pair(data::Split::kTest, &task.test)}) {
+    if (dataset.Examples(subject.place, split) == 0) continue;
+    MACAW_ASSIGN_OR_RETURN(*rows, LoadRows(context, dataset, subject, split, work));
+  }
+  return task;
+}
+
+}  // namespace macaw::worker

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "core/work_counter.h"
+#include "data/dataset.h"
+#include "training/api/trainer.h"
+#include "worker/phase.h"
+
+namespace macaw::worker {
+
+// A client by its number in the run, which decides its randomness, and by its place in this node's
+// dataset, which decides its rows.
+struct Subject {
+  ClientId client, place;
+};
+
+// The client's rows of one split, with the key of the noise that belongs to them. Counts one piece
+// of work, unless `work` is null.
+absl::StatusOr<data::Rows> LoadRows(const RunContext& context, const data::Dataset& dataset,
+                                    const Subject& subject, data::Split split, WorkCounter* work);
+
+// What a trainer needs of a client for one turn: the rows of every split that it has.
+absl::StatusOr<training::ClientTask> LoadClient(const RunContext& context,
+                                                const data::Dataset& dataset,
+                                                const Subject& subject, Round round, Phase phase,
+                                                WorkCounter* work);
+
+}  // namespace macaw::worker
