@@ -74,8 +74,9 @@ class DeltaClient : public ClientAlgorithm {
   const double update_clip_;  // 0: no clipping
 };
 
-// Owns x and does x ← x + Step(Δ̄) once per round, with Δ̄ the cohort's result on the channel `mean`. Buffers (batch-norm statistics) change by the
-// plain mean of the clients' changes, whatever Step does with parameters. One thread.
+// Owns x and does x ← x + Step(Δ̄) once per round, with Δ̄ the cohort's result on the channel
+// `mean`. Buffers (batch-norm statistics) change by the plain mean of the clients' changes,
+// whatever Step does with parameters. One thread.
 class MeanDeltaServer : public ServerAlgorithm {
  public:
   MeanDeltaServer(const Setup& setup, FlatVector model, std::string mean = "delta");

@@ -72,17 +72,11 @@ server::Options OptionsFrom(const Config& config, const ServerArguments& argumen
   options.settings = SettingsJson(config, registry);
   options.run_dir = arguments.run_dir;
   options.resume = arguments.resume;
-  options.checkpoint_every = config.node.server.checkpoint_every;
-  options.commit_durability = config.node.server.keeps_commits();
-  options.lease_timeout = FromSeconds(config.node.server.lease_timeout);
-  options.workers = config.node.server.workers > 0
-                        ? config.node.server.workers
-                        : config.node.workers.processes + config.node.workers.owners;
-  options.client_records = config.node.server.client_records;
-  options.scheduling_policy = config.node.server.scheduling_policy;
+  options.config = config.node.server;
+  const worker::WorkersConfig& workers = config.node.workers;
+  if (options.config.workers == 0) options.config.workers = workers.processes + workers.owners;
   for (const uint64_t client : arguments.state_reset)
     options.reset_states.push_back(ClientId(client));
-  options.stop = config.node.server.stop;
   return options;
 }
 
@@ -169,7 +163,7 @@ void CloseWithin(Duration patience, std::unique_ptr<wire::FleetServer> fleet, in
 
 // A cohort's size varies where each client is drawn on its own; twice the mean and a thousand are
 // more than any draw.
-uint64_t MostClientsAPart(const RunConfig& run) {
+uint64_t MostClientsAPart(const RunPlan& run) {
   const double asked = static_cast<double>(run.cohort.size) * run.cohort.over_selection;
   return 1000 + 2 * static_cast<uint64_t>(std::min(asked, 1e15));
 }

@@ -29,8 +29,8 @@ const std::vector<std::pair<std::string, TaskKind>>& Tasks() {
 }
 
 // The keys of [run] that all nodes agree on.
-void AddRun(Section<RunConfig>& f) {
-  using R = RunConfig;
+void AddRun(Section<RunPlan>& f) {
+  using R = RunPlan;
   f.Add("run.name", &R::name, "default: the file's name").As(Role::kLabel);
   f.Add("run.rounds", &R::rounds, "how many rounds", AtLeast(1)).As(Role::kLength);
   f.Add("run.clients", &R::clients,
@@ -58,8 +58,8 @@ void AddRun(Section<RunConfig>& f) {
   plugins.As(Role::kDerived).in_file = false;
 }
 
-Section<RunConfig> MakePlanSection() {
-  using R = RunConfig;
+Section<RunPlan> MakePlanSection() {
+  using R = RunPlan;
   Section<R> f;
   AddRun(f);
   f.AddSection("data", &R::transform, TransformSection());
@@ -74,10 +74,10 @@ Section<RunConfig> MakePlanSection() {
   return f;
 }
 
-const Field<RunConfig>* Find(const std::string& key) {
+const Field<RunPlan>* Find(const std::string& key) {
   static const auto* const by_key = [] {
-    auto* map = new std::map<std::string, const Field<RunConfig>*>;
-    for (const Field<RunConfig>& field : PlanSection().fields()) map->emplace(field.key, &field);
+    auto* map = new std::map<std::string, const Field<RunPlan>*>;
+    for (const Field<RunPlan>& field : PlanSection().fields()) map->emplace(field.key, &field);
     return map;
   }();
   const auto found = by_key->find(key);
@@ -90,15 +90,15 @@ std::string PrefixOf(const AlgorithmConfig& algorithm) {
 
 }  // namespace
 
-const Section<RunConfig>& PlanSection() {
-  static const auto* const section = new Section<RunConfig>(MakePlanSection());
+const Section<RunPlan>& PlanSection() {
+  static const auto* const section = new Section<RunPlan>(MakePlanSection());
   return *section;
 }
 
-std::vector<Setting> SettingsOf(const RunConfig& plan) {
-  static const auto* const defaults = new RunConfig;
+std::vector<Setting> SettingsOf(const RunPlan& plan) {
+  static const auto* const defaults = new RunPlan;
   std::vector<Setting> settings;
-  for (const Field<RunConfig>& field : PlanSection().fields()) {
+  for (const Field<RunPlan>& field : PlanSection().fields()) {
     std::optional<Value> value = field.get(plan);
     if (value.has_value() && value != field.get(*defaults))
       settings.push_back({field.key, *std::move(value)});
@@ -108,11 +108,11 @@ std::vector<Setting> SettingsOf(const RunConfig& plan) {
   return settings;
 }
 
-absl::StatusOr<RunConfig> PlanOf(const std::vector<Setting>& settings) {
-  RunConfig plan;
+absl::StatusOr<RunPlan> PlanOf(const std::vector<Setting>& settings) {
+  RunPlan plan;
   std::vector<const Setting*> others;
   for (const Setting& setting : settings) {
-    const Field<RunConfig>* const field = Find(setting.key);
+    const Field<RunPlan>* const field = Find(setting.key);
     if (field == nullptr) {
       others.push_back(&setting);
     } else if (!field->set(plan, setting.value)) {
@@ -135,9 +135,9 @@ absl::StatusOr<RunConfig> PlanOf(const std::vector<Setting>& settings) {
       absl::StrCat("the run sets what this release does not know: ", absl::StrJoin(unknown, ", ")));
 }
 
-std::map<std::string, std::string> Fingerprint(const RunConfig& plan) {
+std::map<std::string, std::string> Fingerprint(const RunPlan& plan) {
   std::map<std::string, std::string> fingerprint;
-  for (const Field<RunConfig>& field : PlanSection().fields()) {
+  for (const Field<RunPlan>& field : PlanSection().fields()) {
     if (field.role != Role::kResult && field.role != Role::kDerived) continue;
     const std::optional<Value> value = field.get(plan);
     if (value.has_value() && field.Applies(plan)) fingerprint[field.key] = ToToml(*value);
@@ -147,7 +147,7 @@ std::map<std::string, std::string> Fingerprint(const RunConfig& plan) {
   return fingerprint;
 }
 
-double TotalWeight(const RunConfig& plan) {
+double TotalWeight(const RunPlan& plan) {
   switch (plan.cohort.weight) {
     case WeightPolicy::kUniform:
       return static_cast<double>(TrainClients(plan));

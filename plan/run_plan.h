@@ -20,7 +20,7 @@ namespace macaw {
 
 // What all nodes of a run agree on. The server sends it to each worker, and its digest is part of
 // every checkpoint. It holds no path, no address and nothing else that belongs to a single node.
-struct RunConfig {
+struct RunPlan {
   std::string name;
   std::vector<std::string> plugins;  // "NAME VERSION DIGEST" of each; the same on all nodes
   uint64_t seed = 0;                 // the default for sections without a seed of their own
@@ -39,31 +39,31 @@ struct RunConfig {
   EvaluationConfig evaluation;
   // M: a contribution with a larger |value| is refused (aggregation/channel.h).
   double contribution_bound = 65536;
-  friend bool operator==(const RunConfig&, const RunConfig&) = default;
+  friend bool operator==(const RunPlan&, const RunPlan&) = default;
 };
 
 // Every key but the parameters of the algorithm, with its whole name ("local.lr").
-const settings::Section<RunConfig>& PlanSection();
+const settings::Section<RunPlan>& PlanSection();
 
 // The settings that are not at their defaults, the algorithm's parameters among them
 // ("algorithm.fedprox.mu"): what travels and what PlanOf reads back to the same plan.
-std::vector<settings::Setting> SettingsOf(const RunConfig& plan);
+std::vector<settings::Setting> SettingsOf(const RunPlan& plan);
 
 // Errors: kInvalidArgument for a value out of its range; kUnimplemented for keys that this release
 // does not know. Both name the keys.
-absl::StatusOr<RunConfig> PlanOf(const std::vector<settings::Setting>& settings);
+absl::StatusOr<RunPlan> PlanOf(const std::vector<settings::Setting>& settings);
 
 // All that decides the bits of a result, as key → value. A run goes on only under an equal
 // fingerprint; its name and the number of its rounds may differ.
-std::map<std::string, std::string> Fingerprint(const RunConfig& plan);
+std::map<std::string, std::string> Fingerprint(const RunPlan& plan);
 
 // N in the papers: the number of clients that can train. Clients that are held out or have no rows
 // do not count.
-inline uint64_t TrainClients(const RunConfig& plan) {
+inline uint64_t TrainClients(const RunPlan& plan) {
   return plan.train_clients > 0 ? plan.train_clients : plan.clients;
 }
 
 // Σ w_i over the population, by the plan's weight policy.
-double TotalWeight(const RunConfig& plan);
+double TotalWeight(const RunPlan& plan);
 
 }  // namespace macaw

@@ -50,6 +50,12 @@ Section<ServerConfig> ServerSection() {
   f.Add("server.workers", &C::workers,
         "rounds begin with so many; 0: workers.processes and workers.owners", AtLeast(0))
       .As(Role::kCompute);
+  f.Add("server.max_deaths", &C::max_deaths,
+        "times that a client's worker may die while it trains the client, in one round", AtLeast(1))
+      .As(Role::kCompute);
+  f.Add("server.max_lost_rounds", &C::max_lost_rounds,
+        "rounds in a row without any client's contribution that end the run", AtLeast(1))
+      .As(Role::kCompute);
   return f;
 }
 

@@ -18,22 +18,13 @@
 namespace macaw::server {
 
 struct Options {
-  RunConfig run;
+  RunPlan run;
+  ServerConfig config;          // `out` is not read here: the folder is run_dir
   std::string settings = "{}";  // what differs from the defaults, for summary.json: a JSON object
   std::string run_dir;          // exists and is writable; everything a run leaves behind goes there
   bool resume = false;          // from run_dir's newest checkpoint; else it must not hold any
-  uint32_t checkpoint_every = 10;  // rounds; the last round is always kept
-  // Accepted commits outlive this process: after a crash a resume opens the same round again.
-  bool commit_durability = false;
-  Duration lease_timeout = FromSeconds(30);
-  uint32_t max_deaths =
-      3;  // attempts of one client that may die with their worker before the run stops
-  uint32_t workers = 1;  // rounds begin when this many have registered
-  std::string scheduling_policy = "planned_stealing";  // scheduler::SchedulingPolicies
   // Of a resumed run: these clients give their state up and start afresh.
   std::vector<ClientId> reset_states;
-  bool client_records = false;  // also write clients.jsonl, a row per client and round
-  StopRule stop;
   // Repeats the run with this name: whom its rounds did without is not trained here either.
   Digest replays;
   log::Decisions given_up;

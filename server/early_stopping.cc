@@ -15,7 +15,7 @@ bool HigherIsBetter(const std::string& metric) {
          metric.find("objective") == std::string::npos;
 }
 
-absl::Status CheckStopRule(const StopRule& rule, const RunConfig& run) {
+absl::Status CheckStopRule(const StopRule& rule, const RunPlan& run) {
   if (!rule.active()) return absl::OkStatus();
   std::vector<std::string> columns;
   for (const training::MetricRatio& ratio : training::SchemaFor(run.task).ratios) {

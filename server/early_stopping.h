@@ -28,6 +28,6 @@ class EarlyStopping {
 bool HigherIsBetter(const std::string& metric);
 
 // An error lists the columns that the task's rows have.
-absl::Status CheckStopRule(const StopRule& rule, const RunConfig& run);
+absl::Status CheckStopRule(const StopRule& rule, const RunPlan& run);
 
 }  // namespace macaw::server

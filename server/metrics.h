@@ -14,8 +14,9 @@
 namespace macaw::server {
 
 // One row of metrics.jsonl, built in two steps: what training says when the round closes, and what
-// evaluation says when that is done. `headroom` and `rule` are ModelKeeper's. Nothing measured with a clock is in a row, so that equal runs
-// have equal bytes; seconds are in events.jsonl. Columns: server/README.md.
+// evaluation says when that is done. `headroom` and `rule` are ModelKeeper's. Nothing measured
+// with a clock is in a row, so that equal runs have equal bytes; seconds are in events.jsonl.
+// Columns: server/README.md.
 class MetricsRow {
  public:
   MetricsRow(TaskKind task, const PhaseReport& report,

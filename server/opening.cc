@@ -22,7 +22,7 @@ namespace {
 // stopped already: one more round would give another result than stopping did.
 absl::Status Replay(const Options& options, const Checkpoint& checkpoint,
                     EarlyStopping& early_stopping) {
-  if (!options.stop.active()) return absl::OkStatus();
+  if (!options.config.stop.active()) return absl::OkStatus();
   MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(options.run_dir + "/metrics.jsonl"));
   std::optional<std::string> over;  // what the last row said
   for (const absl::string_view line :
@@ -30,7 +30,7 @@ absl::Status Replay(const Options& options, const Checkpoint& checkpoint,
     const auto row = MetricsRow::Parse(options.run.task, std::string(line));
     if (!row.has_value())
       return absl::DataLossError(absl::StrCat(options.run_dir, "/metrics.jsonl is damaged"));
-    if (const auto value = row->Get(options.stop.metric); value.has_value()) {
+    if (const auto value = row->Get(options.config.stop.metric); value.has_value()) {
       over = early_stopping.Observe(static_cast<uint32_t>(*row->Get("round")), *value);
     }
   }
@@ -57,7 +57,7 @@ absl::StatusOr<VersionIndex> VersionsAfter(const Options& options, const Checkpo
 }
 
 // Of everything that decides a result.
-Digest DigestOfRun(const RunConfig& run) {
+Digest DigestOfRun(const RunPlan& run) {
   Digester digester;
   for (const auto& [key, value] : Fingerprint(run)) digester.Add(key).Add(value);
   return digester.Finish();
@@ -82,7 +82,7 @@ absl::Status CheckBeginsAgain(const Options& options) {
     MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
     rows = static_cast<uint64_t>(std::ranges::count(text, '\n'));
   }
-  const uint64_t every = options.checkpoint_every;
+  const uint64_t every = options.config.checkpoint_every;
   const bool ended = rows > 0 && FileExists(options.run_dir + "/summary.json");
   if (ended || (every > 0 && rows > every)) {
     return absl::DataLossError(
@@ -118,7 +118,7 @@ absl::StatusOr<std::map<Round, std::string>> EvaluatedRows(const Options& option
 // Where the run's server died inside a round, all that is known of it. Nothing: the run goes back
 // to its checkpoint.
 std::optional<Recovery> RecoverRound(const Options& options, Round checkpoint) {
-  if (!options.commit_durability || !options.resume || !options.reset_states.empty())
+  if (!options.config.keeps_commits() || !options.resume || !options.reset_states.empty())
     return std::nullopt;
   absl::StatusOr<Recovery> recovery =
       Recover(options.run_dir, checkpoint, DigestOfRun(options.run));
@@ -135,10 +135,11 @@ std::optional<Recovery> RecoverRound(const Options& options, Round checkpoint) {
 // Of a run that begins.
 EngineOptions EngineOptionsOf(const Options& options, const ModelKeeper& keeper) {
   return {.run = options.run,
-          .lease_timeout = options.lease_timeout,
-          .limits = {.deaths = options.max_deaths},
-          .workers = options.workers,
-          .evaluation_gates = options.stop.active(),
+          .lease_timeout = FromSeconds(options.config.lease_timeout),
+          .limits = {.deaths = options.config.max_deaths,
+                     .lost_rounds = options.config.max_lost_rounds},
+          .workers = std::max(1U, options.config.workers),
+          .evaluation_gates = options.config.stop.active(),
           .given_up = options.given_up,
           .stateful = keeper.stateful(),
           .session_numbers = NewSessionNumber};
@@ -185,13 +186,13 @@ absl::StatusOr<RunFolder> OpenFolder(const Options& options,
   MACAW_ASSIGN_OR_RETURN(
       RunFolder folder,
       RunFolder::Open(options.run_dir, checkpoint.has_value() ? &*checkpoint : nullptr,
-                      options.client_records,
+                      options.config.client_records,
                       {.configuration = DigestOfRun(options.run),
                        .completed = completed,
                        .replays = options.replays,
                        .reset_states = options.reset_states,
                        .goes_on = inside}));
-  if (options.commit_durability) {
+  if (options.config.keeps_commits()) {
     const std::string path = JournalFolder(options.run_dir);
     MACAW_ASSIGN_OR_RETURN(Journal journal, inside
                                                 ? Journal::Continue(path)
@@ -211,10 +212,10 @@ absl::StatusOr<RunFolder> OpenFolder(const Options& options,
 
 absl::StatusOr<Opening> Open(Options options, FlatVector initial,
                              const algorithms::Registry& registry) {
-  MACAW_RETURN_IF_ERROR(CheckStopRule(options.stop, options.run));
-  MACAW_ASSIGN_OR_RETURN(
-      std::unique_ptr<scheduler::Scheduler> scheduler,
-      scheduler::MakeScheduler({.policy = options.scheduling_policy, .seed = options.run.seed}));
+  MACAW_RETURN_IF_ERROR(CheckStopRule(options.config.stop, options.run));
+  MACAW_ASSIGN_OR_RETURN(std::unique_ptr<scheduler::Scheduler> scheduler,
+                         scheduler::MakeScheduler({.policy = options.config.scheduling_policy,
+                                                   .seed = options.run.seed}));
   MACAW_ASSIGN_OR_RETURN(const algorithms::Description* algorithm,
                          registry.Find(options.run.algorithm.name));
   MACAW_ASSIGN_OR_RETURN(options.run.algorithm, registry.Complete(options.run.algorithm));
@@ -223,7 +224,7 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
                          ModelKeeper::Make(*algorithm, std::move(setup), std::move(initial)));
 
   EngineOptions engine = EngineOptionsOf(options, keeper);
-  EarlyStopping early_stopping(options.stop);
+  EarlyStopping early_stopping(options.config.stop);
   std::optional<MetricsRow> owed_row;
   MACAW_ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint,
                          CheckpointToGoOnFrom(options, keeper));

@@ -59,7 +59,7 @@ void RunThreads::Apply(PhaseReport report) {
           closed.row->AddPenalty(options_.run.local.weight_decay, keeper_.Model());
         }
       }
-      const uint32_t every = options_.checkpoint_every;
+      const uint32_t every = options_.config.checkpoint_every;
       const bool last = report->round.value == options_.run.rounds;  // Ended keeps that one
       if (every > 0 && report->round.value % every == 0 && !last) closed.state = keeper_.Save();
     }
@@ -108,7 +108,7 @@ void RunThreads::Ended(RunEnd end, absl::Status status, std::string reason) {
       .seconds = Elapsed(),
       .session_seconds = ToSeconds(*ended_at_ - first_lease_at_.value_or(*ended_at_)),
       .session_rounds = engine_.completed() - first_round_,
-      .stop_metric = options_.stop.metric,
+      .stop_metric = options_.config.stop.metric,
       .profile = Profile()};
   for (const auto& [session, bytes] : worker_memory_) facts.worker_memory.push_back(bytes);
   facts.state_digest = engine_.state_digest();
@@ -172,8 +172,8 @@ absl::Status RunThreads::DecodeAndAdd(fleet::Part part) {
 }
 
 std::optional<std::string> RunThreads::ObserveForStop(Round round, const MetricsRow& row) {
-  if (!options_.stop.active()) return std::nullopt;
-  const auto value = row.Get(options_.stop.metric);
+  if (!options_.config.stop.active()) return std::nullopt;
+  const auto value = row.Get(options_.config.stop.metric);
   return value.has_value() ? early_stopping_.Observe(round.value, *value) : std::nullopt;
 }
 
@@ -194,7 +194,7 @@ void RunThreads::OnClosed(Closed closed) {
   }
   if (closed.round_done()) {
     round_started_ = now;
-    if (options_.client_records) {
+    if (options_.config.client_records) {
       writer_.Clients(report.round, report.records, options_.run.task);
     }
     Checkpoint checkpoint;
@@ -208,9 +208,7 @@ void RunThreads::OnClosed(Closed closed) {
     } else {
       // Its statistics are for the writer's thread: the next round need not wait for them.
       WriteRow([task = options_.run.task, report = closed.report, headroom = closed.headroom,
-                rule = closed.rule] {
-        return MetricsRow(task, *report, headroom, rule).Text();
-      });
+                rule = closed.rule] { return MetricsRow(task, *report, headroom, rule).Text(); });
     }
     if (checkpoint.round.value > 0) {
       writer_.Keep(std::move(checkpoint), [this](Round oldest) {

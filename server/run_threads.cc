@@ -36,8 +36,8 @@ RunThreads::RunThreads(Opening opening)
       started_(SteadyClock().Now()),
       run_id_(opening.engine.run_id),
       blobs_(opening.engine.evaluate_first),
-      sessions_(options_.lease_timeout),
-      durable_commits_(options_.commit_durability),
+      sessions_(FromSeconds(options_.config.lease_timeout)),
+      durable_commits_(options_.config.keeps_commits()),
       past_sums_(std::move(opening.sums)),
       past_rows_(std::move(opening.rows)),
       restored_(SessionsOf(opening.engine.restored)),
@@ -100,8 +100,9 @@ void RunThreads::Register(fleet::RegisterRequest request, absl::StatusOr<fleet::
         writer_.Worker(engine_.nodes().Find(answer->session)->id, request.name, request.slots);
       log_.Info(absl::StrCat("worker_joined name=", request.name, " slots=", request.slots));
       if (!engine_.roster().begun()) {
-        log_.Info(absl::StrCat("waiting workers=", engine_.nodes().size(), "/", options_.workers,
-                               " clients=", engine_.roster().clients(), "/", options_.run.clients));
+        log_.Info(absl::StrCat("waiting workers=", engine_.nodes().size(), "/",
+                               options_.config.workers, " clients=", engine_.roster().clients(),
+                               "/", options_.run.clients));
       }
     } else if (++refused_ <= kRefusalsTold) {
       const char* last = refused_ == kRefusalsTold ? " (the last refusal that is told)" : "";

@@ -71,9 +71,9 @@ class RandomMessage {
   }
 
   // About half of the keys are not at their defaults.
-  RunConfig Plan() {
-    RunConfig plan;
-    for (const settings::Field<RunConfig>& field : PlanSection().fields()) {
+  RunPlan Plan() {
+    RunPlan plan;
+    for (const settings::Field<RunPlan>& field : PlanSection().fields()) {
       const std::optional<settings::Value> other = settings::OtherValue(field, plan);
       if (other.has_value() && stream_.Below(2) == 0) field.set(plan, *other);
     }

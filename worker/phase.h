@@ -17,7 +17,7 @@ namespace macaw::worker {
 // What a registration fixes for the length of a session: the run, its model and algorithm.
 // Immutable, shared by all slots.
 struct RunContext {
-  RunConfig run;
+  RunPlan run;
   uint32_t epoch = 0;
   std::string instruction_set = "auto";  // of this node's fused kernels
   models::ModelSpec spec;

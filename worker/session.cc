@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "algorithms/api/channels.h"
 #include "absl/synchronization/mutex.h"
+#include "algorithms/api/channels.h"
 #include "core/executor.h"
 #include "core/logging.h"
 #include "core/memory.h"

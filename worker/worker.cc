@@ -51,7 +51,7 @@ absl::Status CheckPlugins(const std::vector<std::string>& wanted,
 
 // Of the trainer that the run will get here. A server that does not say what it runs, or whose run
 // this worker cannot read, gets the eager trainer's and may refuse it.
-NumericProfile ProfileFor(const std::optional<RunConfig>& run, const data::DatasetInfo& info,
+NumericProfile ProfileFor(const std::optional<RunPlan>& run, const data::DatasetInfo& info,
                           const std::string& instruction_set) {
   if (!run.has_value()) return training::EagerProfile();
   const absl::StatusOr<models::ModelSpec> spec = models::BuildSpec(run->model, run->dtype);

@@ -29,7 +29,7 @@ struct Options {
   uint32_t run_slots = 0;     // how many those are; 0: only its own
   std::string
       scratch_dir;  // a folder of this node's own for what should outlive a crash; empty: none
-  std::vector<std::string> plugins;  // loaded here, as RunConfig::plugins; the run's must be these
+  std::vector<std::string> plugins;  // loaded here, as RunPlan::plugins; the run's must be these
   state::StoreOptions state;         // where the states of its clients are kept, if the run has any
   std::string script;  // the file of a run's scripted module (model.torchscript), if it has one
   std::string trace;   // a file to which each turn's batches are written (trace.h); empty: none

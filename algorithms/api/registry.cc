@@ -93,7 +93,7 @@ absl::Status Registry::Add(Description description) {
   return absl::OkStatus();
 }
 
-Setup SetupOf(const RunConfig& run, LayoutPtr layout) {
+Setup SetupOf(const RunPlan& run, LayoutPtr layout) {
   return {.config = run.algorithm,
           .layout = std::move(layout),
           .local = run.local,

@@ -61,7 +61,7 @@ absl::StatusOr<Schema> MakeSchema(const Description& description, const Setup& s
 absl::StatusOr<Schema> SchemaOf(const Description& description, const Setup& setup);
 
 // The setup of `run`. The parameters of its algorithm must be complete.
-Setup SetupOf(const RunConfig& run, LayoutPtr layout);
+Setup SetupOf(const RunPlan& run, LayoutPtr layout);
 
 // For Description::server and client, if the half's constructor has the same parameters.
 template <typename Half>

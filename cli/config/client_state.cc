@@ -16,7 +16,7 @@ constexpr char kPassword[] = "MACAW_REDIS_PASSWORD";
 
 absl::StatusOr<std::vector<algorithms::NamedLayout>> StateItemsOf(
     const Config& config, const models::ModelSpec& spec, const algorithms::Registry& registry) {
-  const RunConfig& run = config.run;
+  const RunPlan& run = config.run;
   MACAW_ASSIGN_OR_RETURN(const algorithms::Description* algorithm,
                          registry.Find(run.algorithm.name));
   MACAW_ASSIGN_OR_RETURN(algorithms::Schema schema,

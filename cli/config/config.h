@@ -31,7 +31,7 @@ using AlgorithmTables = std::map<std::string, std::map<std::string, ParameterVal
 
 // One file configures a run: what all nodes agree on and what this node alone decides.
 struct Config {
-  RunConfig run;
+  RunPlan run;
   NodeConfig node;
   AlgorithmTables algorithm_tables;  // [algorithm.NAME]; the chosen algorithm's table is complete
 };

@@ -39,7 +39,7 @@ std::string PersonalModelsNote(const Config& config, const data::Dataset& datase
 std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& spec,
                                  const data::Dataset& dataset,
                                  const algorithms::Registry& registry) {
-  const RunConfig& run = config.run;
+  const RunPlan& run = config.run;
   const auto algorithm = registry.Find(run.algorithm.name);
   if (!algorithm.ok()) return {};
   std::vector<std::string> notes;

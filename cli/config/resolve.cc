@@ -147,7 +147,7 @@ void FillNormalise(TransformConfig& transform, const data::DatasetInfo& info) {
   fill(transform.std, info.transform.std, 1.0);
 }
 
-bool IsResolved(const RunConfig& run) {
+bool IsResolved(const RunPlan& run) {
   return !run.model.input_shape.empty() && run.model.classes > 0 && run.task != TaskKind::kAuto &&
          run.cohort.fraction == 0 && run.transform.scale.has_value() &&
          !run.transform.mean.empty() && !run.transform.std.empty();

@@ -19,7 +19,7 @@ absl::Status Resolve(Config& config, const data::DatasetInfo& info,
                      const sdk::Catalogue& catalogue);
 
 // Whether nothing is left to be filled in.
-bool IsResolved(const RunConfig& run);
+bool IsResolved(const RunPlan& run);
 
 // Sets the keys of data.normalise that are not given from the data; afterwards all are given.
 void FillNormalise(TransformConfig& transform, const data::DatasetInfo& info);

@@ -40,7 +40,7 @@ Value Convert(const toml::node& node, const std::string& file, const Place& plac
     case toml::node_type::table: {
       Table table;
       for (const auto& [key, item] : *node.as_table()) {
-        table.emplace_back(std::string(key.str()), Convert(item, file, value.place));
+        table.push_back({std::string(key.str()), Convert(item, file, value.place)});
       }
       value.data = std::move(table);
       break;

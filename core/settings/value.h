@@ -16,11 +16,12 @@ struct Place {
 };
 
 struct Value;
+struct Entry;
 using Array = std::vector<Value>;
-using Table = std::vector<std::pair<std::string, Value>>;  // in the order of the file
+using Table = std::vector<Entry>;  // in the order of the file
 
-// A value of a setting, of the kinds that TOML has. std::monostate stands for dates and times, which
-// no key takes.
+// A value of a setting, of the kinds that TOML has. std::monostate stands for dates and times,
+// which no key takes.
 struct Value {
   std::variant<std::monostate, bool, int64_t, double, std::string, Array, Table> data;
   Place place{};
@@ -29,8 +30,18 @@ struct Value {
   const T* As() const {
     return std::get_if<T>(&data);
   }
-  friend bool operator==(const Value& a, const Value& b) { return a.data == b.data; }
+  friend bool operator==(const Value& a, const Value& b);
 };
+
+// A key of a table and its value. A std::pair would ask whether Value can be constructed while it
+// is still being defined, which clang 14 refuses.
+struct Entry {
+  std::string first;
+  Value second;
+  friend bool operator==(const Entry&, const Entry&) = default;
+};
+
+inline bool operator==(const Value& a, const Value& b) { return a.data == b.data; }
 
 // A value as shown in messages: `"fast"`, `3`, `[1, 2]`, `a table`.
 std::string Describe(const Value& value);

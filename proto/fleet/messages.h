@@ -56,7 +56,7 @@ struct HelloReply {
   uint64_t max_blob_bytes = 0;
   // What the run asks for, so that a worker can register with the numeric profile of the trainer
   // that it will use.
-  std::optional<RunConfig> run;
+  std::optional<RunPlan> run;
 };
 
 // ---- Register: identity, capability, the clients that the node holds
@@ -83,7 +83,7 @@ struct RegisterRequest {
 struct RegisterReply {
   SessionId session;
   uint32_t epoch = 0;
-  RunConfig run;
+  RunPlan run;
   Duration lease_timeout{};  // a lease not renewed for this long is given to others
   Duration heartbeat_every{};
   Digest run_id;  // names the run for ever, a resumed one too: whose states a store holds

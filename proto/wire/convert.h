@@ -25,8 +25,8 @@ absl::StatusOr<fleet::Blob> FromWire(
 
 // What is not at its default. A key that this release does not know is refused by its name, with
 // REASON_VERSION: whoever ignores it would train something else.
-v1::RunPlan ToWire(const RunConfig& plan);
-absl::StatusOr<RunConfig> FromWire(const v1::RunPlan& plan);
+v1::RunPlan ToWire(const RunPlan& plan);
+absl::StatusOr<RunPlan> FromWire(const v1::RunPlan& plan);
 v1::NumericProfile ToWire(const NumericProfile& profile);
 absl::StatusOr<NumericProfile> FromWire(const v1::NumericProfile& profile);
 

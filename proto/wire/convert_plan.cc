@@ -75,7 +75,7 @@ absl::StatusOr<NumericProfile> FromWire(const v1::NumericProfile& m) {
   return f.Done(std::move(profile));
 }
 
-v1::RunPlan ToWire(const RunConfig& plan) {
+v1::RunPlan ToWire(const RunPlan& plan) {
   v1::RunPlan m;
   for (const settings::Setting& setting : SettingsOf(plan)) {
     v1::Setting& sent = *m.add_settings();
@@ -85,12 +85,12 @@ v1::RunPlan ToWire(const RunConfig& plan) {
   return m;
 }
 
-absl::StatusOr<RunConfig> FromWire(const v1::RunPlan& m) {
+absl::StatusOr<RunPlan> FromWire(const v1::RunPlan& m) {
   Fields f;
   const std::vector<settings::Setting> settings = f.List(
       "settings", m.settings(), [](const v1::Setting& setting) { return FromWire(setting); });
   if (!f.status().ok()) return f.status();
-  absl::StatusOr<RunConfig> plan = PlanOf(settings);
+  absl::StatusOr<RunPlan> plan = PlanOf(settings);
   if (plan.ok()) return plan;
   if (absl::IsUnimplemented(plan.status())) {
     return Refuse(v1::Refusal::REASON_VERSION,

@@ -23,10 +23,10 @@ const Numbers& Q4Optimum();         // of Σ p_i f_i
 const Numbers& Q4UniformOptimum();  // of the plain mean
 
 // A federation in one function call: Configure → Prepare → trainer → Conclude → exact sum → Apply,
-// phase after phase. What a client keeps in a phase its next phase sees. Stragglers do a part of their
-// work (Options::cohort). The description's checks are not run; MakeSchema has tests of its own.
-// The tests of the built-in rules and of plug-ins both use it (sdk/README.md). An error of the test
-// itself ends the process.
+// phase after phase. What a client keeps in a phase its next phase sees. Stragglers do a part of
+// their work (Options::cohort). The description's checks are not run; MakeSchema has tests of its
+// own. The tests of the built-in rules and of plug-ins both use it (sdk/README.md). An error of
+// the test itself ends the process.
 class RoundLoop {
  public:
   struct Options {

@@ -9,7 +9,7 @@
 
 namespace macaw::server {
 
-absl::StatusOr<Draw> Draw::Make(const RunConfig& run, const Roster& roster) {
+absl::StatusOr<Draw> Draw::Make(const RunPlan& run, const Roster& roster) {
   MACAW_ASSIGN_OR_RETURN(auto sampler, scheduler::MakeSampler(run.cohort, roster.rows()));
   const Digest eligible = DigestOf(BytesOf(std::span<const uint32_t>(roster.rows())));
   return Draw(run, roster, std::move(sampler), eligible);

@@ -18,7 +18,7 @@ namespace macaw::server {
 class Draw {
  public:
   // After the roster has begun; both must outlive this.
-  static absl::StatusOr<Draw> Make(const RunConfig& run, const Roster& roster);
+  static absl::StatusOr<Draw> Make(const RunPlan& run, const Roster& roster);
 
   // By client; whom the run's straggler policy drops is missing.
   absl::StatusOr<std::vector<Seat>> Seats(Round round, const ClientStates& states) const;
@@ -26,13 +26,13 @@ class Draw {
   const Digest& eligible() const { return eligible_; }
 
  private:
-  Draw(const RunConfig& run, const Roster& roster,
-       std::unique_ptr<scheduler::CohortSampler> sampler, const Digest& eligible)
+  Draw(const RunPlan& run, const Roster& roster, std::unique_ptr<scheduler::CohortSampler> sampler,
+       const Digest& eligible)
       : run_(&run), roster_(&roster), sampler_(std::move(sampler)), eligible_(eligible) {}
   double WeightOf(ClientId client) const;
   uint64_t StepsOf(Round round, const scheduler::CohortEntry& entry) const;
 
-  const RunConfig* run_;
+  const RunPlan* run_;
   const Roster* roster_;
   std::unique_ptr<scheduler::CohortSampler> sampler_;
   Digest eligible_;

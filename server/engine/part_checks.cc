@@ -33,7 +33,7 @@ absl::Status CheckMetrics(TaskKind task, const fleet::ClientRecord& record) {
   return absl::OkStatus();
 }
 
-bool IsMoreThanLeased(const RunConfig& run, const fleet::ClientRecord& record, const Seat& seat) {
+bool IsMoreThanLeased(const RunPlan& run, const fleet::ClientRecord& record, const Seat& seat) {
   const double rows = std::max<double>(record.examples, 1);
   const uint64_t batch = run.local.batch_size;
   const auto steps = static_cast<double>(seat.entry.steps);
@@ -47,7 +47,7 @@ bool IsMoreThanLeased(const RunConfig& run, const fleet::ClientRecord& record, c
 
 }  // namespace
 
-absl::Status CheckPart(const RunConfig& run, bool keeps_states, const OpenPhase& phase,
+absl::Status CheckPart(const RunPlan& run, bool keeps_states, const OpenPhase& phase,
                        const fleet::Part& part) {
   for (const fleet::ClientRecord& record : part.included) {
     const uint64_t client = record.attempt.client.value;
@@ -83,7 +83,7 @@ absl::Status CheckPart(const RunConfig& run, bool keeps_states, const OpenPhase&
   return absl::OkStatus();
 }
 
-absl::Status CheckEvaluation(const RunConfig& run, bool keeps_states,
+absl::Status CheckEvaluation(const RunPlan& run, bool keeps_states,
                              const fleet::EvaluationTask& task,
                              const fleet::EvaluationResult& result) {
   const auto refuse = [&](const char* what) {

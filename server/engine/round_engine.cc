@@ -22,7 +22,7 @@ RoundEngine::RoundEngine(EngineOptions options, const scheduler::Scheduler& sche
       evaluation_(options_.epoch),
       states_(options_.stateful, options_.versions, options_.run.clients) {}
 
-bool EvaluationDue(const RunConfig& run, Round round) {
+bool EvaluationDue(const RunPlan& run, Round round) {
   const uint32_t every = run.evaluation.every;
   return round.value == run.rounds || (every > 0 && round.value % every == 0);
 }

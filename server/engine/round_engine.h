@@ -30,7 +30,7 @@
 namespace macaw::server {
 
 struct EngineOptions {
-  RunConfig run;
+  RunPlan run;
   uint32_t epoch = 1;
   Duration lease_timeout = FromSeconds(30);
   CompleteRounds::Limits limits;
@@ -52,7 +52,7 @@ struct EngineOptions {
 };
 
 // The last round is always evaluated.
-bool EvaluationDue(const RunConfig& run, Round round);
+bool EvaluationDue(const RunPlan& run, Round round);
 
 // The rounds of a run as a state machine: events in (calls of workers, finished work, time),
 // requests and records to the host out. It knows who is leased what and when a round may close; it

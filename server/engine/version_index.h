@@ -36,10 +36,10 @@ class VersionIndex {
   uint64_t size_ = 0;
 };
 
-// The versions over the rounds of a run. A version is staged when its part is accepted, in any phase
-// of a round; the round's later phases read it, and it becomes current when the round is done, so that a round which is dropped leaves nothing behind, and the
-// evaluation of the round before, which goes on beside it, still sees that round's states. One
-// thread.
+// The versions over the rounds of a run. A version is staged when its part is accepted, in any
+// phase of a round; the round's later phases read it, and it becomes current when the round is
+// done, so that a round which is dropped leaves nothing behind, and the evaluation of the round
+// before, which goes on beside it, still sees that round's states. One thread.
 class StateVersions {
  public:
   // The staged versions of a round count once it closes.

@@ -40,7 +40,7 @@ absl::Status RoundEngine::CheckNode(const fleet::RegisterRequest& request,
   if (request.name.empty() || request.slots == 0) return refuse("it has no name or no slots");
   if (request.slots > kMostSlots)
     return refuse(absl::StrCat("it has ", request.slots, " slots; at most ", kMostSlots));
-  const RunConfig& run = options_.run;
+  const RunPlan& run = options_.run;
   if (request.input_shape != run.model.input_shape) {
     return refuse("its examples have another shape than the run's model.input_shape");
   }

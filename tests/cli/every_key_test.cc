@@ -9,8 +9,8 @@
 #include "cli/config/settings.h"
 #include "cli/config/suggest.h"
 #include "cli/config/writer.h"
-#include "tests/cli/config_test_util.h"
 #include "testing/other_value.h"
+#include "tests/cli/config_test_util.h"
 
 namespace macaw::cli {
 namespace {
@@ -141,7 +141,7 @@ TEST(EveryKey, ThatDecidesAResultIsASettingOfTheSummary) {
 }
 
 TEST(EveryKey, OfThePlanTravelsAndCountsInTheFingerprintIfItDecidesBits) {
-  for (const settings::Field<RunConfig>& field : PlanSection().fields()) {
+  for (const settings::Field<RunPlan>& field : PlanSection().fields()) {
     SCOPED_TRACE(field.key);
     const Config before = WhereItApplies([&] {
       for (const Field& whole : AllFields()) {
@@ -149,11 +149,11 @@ TEST(EveryKey, OfThePlanTravelsAndCountsInTheFingerprintIfItDecidesBits) {
       }
       return Field{};  // not of a file: applies everywhere
     }());
-    RunConfig plan = before.run;
+    RunPlan plan = before.run;
     const std::optional<Value> value = OtherValue(field, plan);
     ASSERT_TRUE(value.has_value());
     ASSERT_TRUE(field.set(plan, *value));
-    const absl::StatusOr<RunConfig> there = PlanOf(SettingsOf(plan));
+    const absl::StatusOr<RunPlan> there = PlanOf(SettingsOf(plan));
     ASSERT_TRUE(there.ok()) << there.status();
     EXPECT_EQ(*there, plan);
     const bool decides = field.role == Role::kResult || field.role == Role::kDerived;

@@ -35,7 +35,7 @@ TEST(Convert, EveryFieldOfEveryMessageSurvivesBothWays) {
 }
 
 TEST(Convert, KeepsTheKindOfEveryAlgorithmParameter) {
-  RunConfig run;
+  RunPlan run;
   run.algorithm.name = "fedprox";
   run.algorithm.parameters = {{"flag", true},
                               {"count", int64_t{-3}},

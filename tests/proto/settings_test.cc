@@ -13,7 +13,7 @@ namespace {
 using testing::HasSubstr;
 
 fleet::HelloReply Hello() {
-  RunConfig run;
+  RunPlan run;
   run.rounds = 3;
   run.local.optimizer = "adam";
   return {.major = 1, .program = "server", .run = run};

@@ -29,7 +29,7 @@ size_t Checkpoints(const std::string& run_dir) {
 TEST(BeforeCheckpoint, IsCalledBeforeEachOne) {
   const TemporaryFolder folder;
   Options options = TinyOptions(folder.path(), 4);
-  options.checkpoint_every = 2;
+  options.config.checkpoint_every = 2;
   std::atomic<int> calls = 0;
   std::atomic<bool> first_was_early = false;
   options.before_checkpoint = [&] {
@@ -45,7 +45,7 @@ TEST(BeforeCheckpoint, IsCalledBeforeEachOne) {
 TEST(BeforeCheckpoint, WithoutItThereIsNoCheckpointAndTheRunEndsWithTheReason) {
   const TemporaryFolder folder;
   Options options = TinyOptions(folder.path(), 4);
-  options.checkpoint_every = 2;
+  options.config.checkpoint_every = 2;
   options.before_checkpoint = [] { return absl::DataLossError("the disk of the states is gone"); };
   const auto coordinator = StartTiny(options);
   FakeWorker worker(*coordinator);

@@ -125,7 +125,7 @@ TEST(Coordinator, GivesTheSameBytesWhoeverTrains) {
   Finish(TinyOptions(one.path(), 3));
   {
     Options options = TinyOptions(two.path(), 3);
-    options.workers = 2;
+    options.config.workers = 2;
     const auto coordinator = StartTiny(std::move(options));
     FakeWorker first(*coordinator, "first"), second(*coordinator, "second");
     ASSERT_TRUE(first.Register().ok());
@@ -307,7 +307,7 @@ TEST(Coordinator, LeasesNothingWithACommitThatItRefuses) {
 TEST(Coordinator, WritesOneRecordPerClientAndRoundWhenAsked) {
   const TemporaryFolder folder;
   Options options = TinyOptions(folder.path(), 2);
-  options.client_records = true;
+  options.config.client_records = true;
   Finish(options);
   const std::vector<std::string> rows = Lines(folder / "clients.jsonl");
   ASSERT_EQ(rows.size(), 8u);
@@ -363,7 +363,7 @@ TEST(Coordinator, StopsWithTheReasonWhenNobodyCouldBeTrained) {
 TEST(Coordinator, StopsNamingTheClientThatKillsItsWorkers) {
   const TemporaryFolder folder;
   Options options = TinyOptions(folder.path(), 2);
-  options.max_deaths = 2;
+  options.config.max_deaths = 2;
   const auto coordinator = StartTiny(std::move(options));
   FakeWorker worker(*coordinator);
   ASSERT_TRUE(worker.Register().ok());
@@ -405,7 +405,7 @@ TEST(Coordinator, SaysWhichFolderItCannotWrite) {
 TEST(Coordinator, EndsWithTheReasonWhenTheDiskFailsInMidRun) {
   const TemporaryFolder folder;
   Options options = TinyOptions(folder.path(), 1000);
-  options.checkpoint_every = 2;
+  options.config.checkpoint_every = 2;
   options.run.evaluation.every = 0;
   // Before the first checkpoint, on the thread that will ask for it.
   options.on_row = [&, done = false](const std::string&) mutable {

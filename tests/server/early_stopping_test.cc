@@ -48,7 +48,7 @@ TEST(EarlyStopping, DoesNotTakeWhatIsNotANumberForProgress) {
 }
 
 TEST(EarlyStopping, RefusesARuleThatCouldNeverFire) {
-  RunConfig run;
+  RunPlan run;
   run.evaluation.clients = true;
   const auto check = [&](const StopRule& rule) { return CheckStopRule(rule, run).ToString(); };
   EXPECT_EQ(check({}), "OK") << "no rule";

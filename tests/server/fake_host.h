@@ -21,8 +21,8 @@ namespace macaw::server::testing_support {
 inline constexpr uint64_t kPopulation = 40;
 inline constexpr uint64_t kCohort = 12;
 
-inline RunConfig TestRun(uint32_t rounds) {
-  RunConfig run;
+inline RunPlan TestRun(uint32_t rounds) {
+  RunPlan run;
   run.task = TaskKind::kClassification;
   run.rounds = rounds;
   run.model.input_shape = {2};

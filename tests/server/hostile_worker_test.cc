@@ -13,7 +13,7 @@ TEST(HostileWorker, TenThousandLiesNeitherEndNorChangeTheRun) {
   Finish(TinyOptions(undisturbed.path(), kRounds));
 
   Options options = TinyOptions(disturbed.path(), kRounds);
-  options.workers = 3;
+  options.config.workers = 3;
   const auto coordinator = StartTiny(std::move(options));
   const wire::SocketFolder socket;
   const auto server = *wire::FleetServer::Start(

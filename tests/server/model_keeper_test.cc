@@ -27,7 +27,7 @@ class ModelKeeperTest : public testing::Test {
   ModelKeeperTest() { Use("fedavg"); }
 
   void Use(const std::string& algorithm) {
-    RunConfig run = testing_support::TinyRun(1);
+    RunPlan run = testing_support::TinyRun(1);
     run.algorithm = *Registry().Complete({algorithm, {}});
     run.contribution_bound = kBound;
     setup_ = algorithms::SetupOf(run, TinyLayout());

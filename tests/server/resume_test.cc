@@ -29,8 +29,8 @@ class Interrupted : public testing::TestWithParam<uint32_t> {};
 TEST_P(Interrupted, AndResumedGivesTheBytesOfAnUndisturbedRun) {
   const TemporaryFolder whole, parts;
   Options options = TinyOptions(whole.path(), 4);
-  options.client_records = true;
-  options.checkpoint_every = 3;
+  options.config.client_records = true;
+  options.config.checkpoint_every = 3;
   Finish(options);
 
   options.run_dir = parts.path();
@@ -62,8 +62,8 @@ INSTANTIATE_TEST_SUITE_P(After, Interrupted, testing::Values(0u, 1u, 2u, 3u));
 TEST(Coordinator, GoesBackToTheCheckpointAfterACrash) {
   const TemporaryFolder whole, parts;
   Options options = TinyOptions(whole.path(), 4);
-  options.checkpoint_every = 2;
-  options.client_records = true;
+  options.config.checkpoint_every = 2;
+  options.config.client_records = true;
   Finish(options);
   options.run_dir = parts.path();
   {
@@ -140,8 +140,8 @@ void LoseCheckpoints(const TemporaryFolder& folder) {
 TEST(Resume, BeginsAgainWhenTheRunWasKilledBeforeItsFirstCheckpoint) {
   const TemporaryFolder whole, parts;
   Options options = TinyOptions(whole.path(), 4);
-  options.checkpoint_every = 3;
-  options.client_records = true;
+  options.config.checkpoint_every = 3;
+  options.config.client_records = true;
   Finish(options);
   options.run_dir = parts.path();
   RunHalf(options);
@@ -158,7 +158,7 @@ TEST(Resume, BeginsAgainWhenTheRunWasKilledBeforeItsFirstCheckpoint) {
 TEST(Resume, DoesNotThrowAwayWhatIsLeftOfARunThatHasLostItsCheckpoints) {
   const TemporaryFolder folder;
   Options options = TinyOptions(folder.path(), 4);
-  options.checkpoint_every = 1;
+  options.config.checkpoint_every = 1;
   RunHalf(options, 3);
   LoseCheckpoints(folder);
   const std::string rows = Slurp(folder / "metrics.jsonl");

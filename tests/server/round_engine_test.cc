@@ -62,7 +62,7 @@ TEST_F(OneRound, ANodeWithOtherDataOrAnotherProfileIsRefusedWithTheReason) {
 
 // It would be waited for in vain: the rest of its population comes from nowhere.
 TEST_F(OneRound, APopulationOfAnotherSizeThanTheRunsIsRefusedAtOnce) {
-  RunConfig run = TestRun(1);
+  RunPlan run = TestRun(1);
   run.clients = kPopulation;
   RoundEngine engine({.run = run}, scheduler_, host_);
   fleet::RegisterRequest node = Node();

@@ -99,7 +99,7 @@ TEST(RunLog, OpensAndClosesTheSameRoundsWhoeverTrains) {
   Finish(TinyOptions(one.path(), 3));
   {
     Options options = TinyOptions(two.path(), 3);
-    options.workers = 2;
+    options.config.workers = 2;
     const auto coordinator = StartTiny(std::move(options));
     FakeWorker first(*coordinator, "first"), second(*coordinator, "second");
     ASSERT_TRUE(first.Register().ok());
@@ -122,7 +122,7 @@ TEST(RunLog, OpensAndClosesTheSameRoundsWhoeverTrains) {
 TEST(RunLog, ARunThatWentDownAndGoesOnTellsEachRoundOnce) {
   const TemporaryFolder whole, parts;
   Options options = TinyOptions(whole.path(), 5);
-  options.checkpoint_every = 2;
+  options.config.checkpoint_every = 2;
   Finish(options);
   options.run_dir = parts.path();
   {

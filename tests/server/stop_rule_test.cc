@@ -30,7 +30,7 @@ Outcome RunWithRule(const std::string& run_dir, const StopRule& rule,
                     const std::vector<double>& accuracies,
                     const std::vector<uint32_t>& interruptions = {}) {
   Options options = TinyOptions(run_dir, static_cast<uint32_t>(accuracies.size()));
-  options.stop = rule;
+  options.config.stop = rule;
   const auto accuracy = [&](Round round) { return accuracies.at(round.value - 1); };
   for (const uint32_t round : interruptions) {
     const auto coordinator = StartTiny(options);
@@ -98,16 +98,16 @@ TEST(StopRule, DoesNotLetAStoppedRunBeResumedUnderTheSameRule) {
   EXPECT_EQ(RunWithRule(folder.path(), rule, {0.1, 0.6, 0.7, 0.9}).rounds, 2u);
   Options options = TinyOptions(folder.path(), 4);
   options.resume = true;
-  options.stop = rule;
+  options.config.stop = rule;
   EXPECT_THAT(StartError(options).ToString(), AllOf(HasSubstr("stopped"), HasSubstr("run.stop")));
-  options.stop.at_least = 0.65;
+  options.config.stop.at_least = 0.65;
   EXPECT_EQ(Finish(options).rounds, 4u) << "another rule may carry it on";
 }
 
 TEST(StopRule, IsCheckedBeforeAnythingIsWritten) {
   const TemporaryFolder folder;
   Options options = TinyOptions(folder.path(), 2);
-  options.stop = {.metric = "test_acuracy", .patience = 2};
+  options.config.stop = {.metric = "test_acuracy", .patience = 2};
   EXPECT_THAT(StartError(options).ToString(),
               AllOf(HasSubstr("test_acuracy"), HasSubstr("test_accuracy")));
   EXPECT_TRUE(fs::is_empty(folder.path()));

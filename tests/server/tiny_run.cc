@@ -19,15 +19,15 @@ constexpr uint64_t kClients = 8;
 constexpr uint64_t kTestRows = 25;
 
 algorithms::Setup TinySetup() {
-  RunConfig run = TinyRun(1);
+  RunPlan run = TinyRun(1);
   run.algorithm = *Registry().Complete(run.algorithm);
   return algorithms::SetupOf(run, TinyLayout());
 }
 
 }  // namespace
 
-RunConfig TinyRun(uint32_t rounds) {
-  RunConfig run;
+RunPlan TinyRun(uint32_t rounds) {
+  RunPlan run;
   run.task = TaskKind::kClassification;
   run.name = "tiny";
   run.rounds = rounds;
@@ -100,7 +100,7 @@ const algorithms::Registry& Registry() {
 }
 
 Options TinyOptions(const std::string& run_dir, uint32_t rounds) {
-  return {.run = TinyRun(rounds), .run_dir = run_dir, .checkpoint_every = 1};
+  return {.run = TinyRun(rounds), .config = {.checkpoint_every = 1}, .run_dir = run_dir};
 }
 
 std::unique_ptr<Coordinator> StartTiny(Options options) {

@@ -21,7 +21,7 @@ using macaw::testing_support::TemporaryFolder;
 
 // Eight clients with 3, 4, … 10 examples; four of them a round; a model of three weights and a
 // bias.
-RunConfig TinyRun(uint32_t rounds);
+RunPlan TinyRun(uint32_t rounds);
 LayoutPtr TinyLayout();
 FlatVector TinyModel();  // 1, 2, 3 and 4
 std::vector<uint32_t> TinyExamples();

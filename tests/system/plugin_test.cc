@@ -168,8 +168,9 @@ MACAW_PLUGIN("outside", "1", Contribute)
   }
 }
 
-// Top-k with error feedback, Gaussian noise with its ε, IFCA, PowerSGD: client state, random numbers
-// on the server, stages by what came out, state from one phase to the next, metrics of their own.
+// Top-k with error feedback, Gaussian noise with its ε, IFCA, PowerSGD: client state, random
+// numbers on the server, stages by what came out, state from one phase to the next, metrics of
+// their own.
 TEST_F(Plugin, RulesOutsideTheTreePassTheirTestsAndKeepTheLaw) {
   const std::string folder = root_ + "/rules";
   fs::copy(absl::StrCat(MACAW_SOURCE_DIR, "/tests/sdk/plugins"), folder);

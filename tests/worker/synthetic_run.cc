@@ -15,9 +15,9 @@ std::unique_ptr<data::Dataset> SyntheticClients() {
   return *std::move(dataset);
 }
 
-RunConfig SyntheticRun(const data::Dataset& dataset, uint32_t rounds) {
+RunPlan SyntheticRun(const data::Dataset& dataset, uint32_t rounds) {
   const data::DatasetInfo& info = dataset.info();
-  RunConfig run;
+  RunPlan run;
   run.name = "worker test";
   run.task = TaskKind::kClassification;
   run.seed = 5;

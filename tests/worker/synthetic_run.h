@@ -15,7 +15,7 @@ using macaw::testing_support::TemporaryFolder;
 // Twelve clients with 50 to 80 examples.
 std::unique_ptr<data::Dataset> SyntheticClients();
 // Six of them a round, evaluated every second round.
-RunConfig SyntheticRun(const data::Dataset& dataset, uint32_t rounds);
+RunPlan SyntheticRun(const data::Dataset& dataset, uint32_t rounds);
 
 const algorithms::Registry& Registry();
 std::unique_ptr<server::Coordinator> StartServer(server::Options options);

@@ -75,7 +75,7 @@ TEST(Worker, KeepsTheStatesOfItsClients) {
   const auto dataset = SyntheticClients();
   const auto run = [&](Options options) {
     const TemporaryFolder folder;
-    RunConfig config = SyntheticRun(*dataset, 5);
+    RunPlan config = SyntheticRun(*dataset, 5);
     config.algorithm.name = "scaffold";
     options.state.path = folder / "state";
     const auto server = StartServer({.run = config, .run_dir = folder.path()});
@@ -98,12 +98,12 @@ TEST(Worker, ReportsDittosGlobalLossAsFedAvgsAndThePersonalOneApart) {
   const auto dataset = SyntheticClients();
   const auto rows = [&](const std::string& algorithm) {
     const TemporaryFolder folder;
-    RunConfig config = SyntheticRun(*dataset, 3);
+    RunPlan config = SyntheticRun(*dataset, 3);
     config.algorithm.name = algorithm;
     Options options{.slots = 2};
     options.state.path = folder / "state";
     const auto server =
-        StartServer({.run = config, .run_dir = folder.path(), .client_records = true});
+        StartServer({.run = config, .config = {.client_records = true}, .run_dir = folder.path()});
     const absl::Status status = Work(*server, *dataset, std::move(options));
     EXPECT_TRUE(status.ok()) << status;
     EXPECT_TRUE(server->Wait().ok());
@@ -160,7 +160,7 @@ TEST(Worker, GivesItsClientsBackWhenAskedToStop) {
   const TemporaryFolder folder;
   absl::Notification under_way;
   server::Options options{.run = SyntheticRun(*dataset, 4), .run_dir = folder.path()};
-  options.lease_timeout = FromSeconds(3600);  // only giving them back can free them in time
+  options.config.lease_timeout = 3600;  // only giving them back can free them in time
   options.on_row = [&](const std::string&) {
     if (!under_way.HasBeenNotified()) under_way.Notify();
   };
@@ -192,7 +192,7 @@ TEST(Worker, StopsAtOnceWhileItWaitsForWork) {
   const auto dataset = SyntheticClients();
   const TemporaryFolder folder;
   server::Options options{.run = SyntheticRun(*dataset, 2), .run_dir = folder.path()};
-  options.workers = 2;  // the second never comes
+  options.config.workers = 2;  // the second never comes
   const auto server = StartServer(std::move(options));
   absl::Status status = absl::UnknownError("did not return");
   {
@@ -212,7 +212,7 @@ TEST(Worker, ReportsTheClientsThatItsFormerProcessDiedWith) {
   const auto dataset = SyntheticClients();
   const TemporaryFolder folder;
   server::Options options{.run = SyntheticRun(*dataset, 2), .run_dir = folder.path()};
-  options.max_deaths = 1;
+  options.config.max_deaths = 1;
   options.run.local.trainer = "eager";  // whose profile the first process will claim
   const auto server = StartServer(std::move(options));
   // A first process registers by hand, takes a client and dies with it.
@@ -366,7 +366,7 @@ TEST(Worker, RegistersAgainWhenTheServerHasForgottenIt) {
   const Result undisturbed = RunWith(*dataset, {.slots = 2});
   const TemporaryFolder folder;
   server::Options options{.run = SyntheticRun(*dataset, 4), .run_dir = folder.path()};
-  options.lease_timeout = FromSeconds(1);  // what the forgotten session held comes back by itself
+  options.config.lease_timeout = 1;  // what the forgotten session held comes back by itself
   const auto server = StartServer(std::move(options));
   BrokenLink link(fleet::MakeLocalLink(*server));
   link.forget_at = 3;

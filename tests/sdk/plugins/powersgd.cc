@@ -1,7 +1,8 @@
 // PowerSGD: Vogels, Karimireddy, Jaggi, "PowerSGD: Practical Low-Rank Gradient Compression for
 // Distributed Optimization", NeurIPS 2019, algorithms 1 and 2, on clients' updates. Each tensor of
 // two or more dimensions is a matrix M of n × m numbers, of which rank·(n + m) travel: in phase 0
-// P = M·Q, in phase 1 Q = Mᵀ·P̂. What M lacks of P̂·Qᵀ the client keeps. Other tensors travel whole.
+// P = M·Q, in phase 1 Q = Mᵀ·P̂. What M lacks of P̂·Qᵀ the client keeps. Other tensors travel
+// whole.
 #include <cmath>
 #include <string>
 #include <vector>
