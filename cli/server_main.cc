@@ -48,14 +48,14 @@ struct ServerArguments {
   bool resume = false;
   int ready_fd = -1, report_fd = -1, lock_fd = -1;
   std::vector<uint64_t> state_reset;
-  bool by_hand() const { return lock_fd < 0; }  // not by `macaw simulate`, which holds the folder
+  bool by_hand() const { return lock_fd < 0; }  // not by `macaw simulate`, which locks the folder
   std::string kept_config() const { return run_dir + "/config.toml"; }
-  std::string node_config() const { return run_dir + "/node.toml"; }  // the workers' part of it
+  std::string node_config() const { return run_dir + "/node.toml"; }  // the part for the workers
   std::string address_file() const { return run_dir + "/address"; }   // for workers with --run-dir
 };
 
-// A configuration that `macaw simulate` wrote stands alone; any other may leave out what its data
-// says.
+// A configuration that `macaw simulate` wrote is complete. Any other may leave out what follows
+// from its data.
 absl::StatusOr<Config> ReadResolved(const Document& document, const sdk::Catalogue& catalogue) {
   MACAW_ASSIGN_OR_RETURN(Config config, ReadConfig(document, {}, catalogue));
   if (IsResolved(config.run)) return config;
@@ -80,7 +80,7 @@ server::Options OptionsFrom(const Config& config, const ServerArguments& argumen
   return options;
 }
 
-// A server that goes on under workers that have outlived it listens where they look for it.
+// A restarted server listens at the old address, where its workers look for it.
 std::string ListenAt(const Config& config, const ServerArguments& arguments) {
   if (!arguments.listen.empty()) return arguments.listen;
   if (arguments.by_hand() && arguments.resume && config.node.server.keeps_commits()) {
@@ -90,7 +90,7 @@ std::string ListenAt(const Config& config, const ServerArguments& arguments) {
   return config.node.server.listen.empty() ? "127.0.0.1:0" : config.node.server.listen;
 }
 
-// Tells whoever waits (the parent, or people) where to dial.
+// Announces the address to dial, to the parent process or to the user.
 void Announce(const std::string& address, int ready_fd) {
   const std::string line = absl::StrCat(address, "\n");
   if (ready_fd < 0) {
@@ -101,8 +101,8 @@ void Announce(const std::string& address, int ready_fd) {
   ::close(ready_fd);
 }
 
-// Started by hand, the server leaves in the folder what `macaw simulate` would have written: the
-// configuration, from which --resume, `macaw state` and workers (--run-dir) go on.
+// Writes into the folder what `macaw simulate` would have written when the server is started by
+// hand: the configuration, which --resume, `macaw state` and workers (--run-dir) read.
 absl::Status KeepConfig(Config config, const ServerArguments& arguments) {
   std::error_code error;
   if (std::filesystem::equivalent(arguments.config, arguments.kept_config(), error)) {
@@ -117,8 +117,9 @@ absl::Status KeepConfig(Config config, const ServerArguments& arguments) {
       absl::StrCat("# What `macaw-server` ran, defaults included.\n", EffectiveToml(config)));
 }
 
-// Where the clients' states will be is for the workers to know. By hand they are told one by one,
-// so it is said before anybody waits for one that was not.
+// Checks where the clients' states will be. Only the workers use that place. When workers are
+// started by hand, each is told separately, so an error is reported here before anybody waits for a
+// worker that was not told.
 absl::Status CheckStates(const Config& config, const models::ModelSpec& spec,
                          const sdk::Catalogue& catalogue, const ServerArguments& arguments) {
   MACAW_ASSIGN_OR_RETURN(const std::vector<algorithms::NamedLayout> items,
@@ -141,13 +142,14 @@ absl::Status CheckStates(const Config& config, const models::ModelSpec& spec,
   return absl::OkStatus();
 }
 
-// Closes the connections once everything is on disk and the workers have been told. That is a
-// courtesy: neither a peer that holds one open nor a library that cannot start a thread any more
-// must keep the process from ending.
+// Closes the connections after everything is on disk and the workers have been told. Closing is a
+// courtesy: the process must end even if a peer holds a connection open, or a library cannot start
+// a thread any more.
 void CloseWithin(Duration patience, std::unique_ptr<wire::FleetServer> fleet, int code) {
   auto closed = std::make_shared<std::promise<void>>();
   std::future<void> over = closed->get_future();
-  // Not in the thread's care before there is one: with its last owner it would be closed here.
+  // The thread gets a plain pointer: if the thread cannot be started, an owner in its arguments
+  // would close the server here.
   wire::FleetServer* const open = fleet.release();
   try {
     std::thread([open, closed] {
@@ -155,14 +157,14 @@ void CloseWithin(Duration patience, std::unique_ptr<wire::FleetServer> fleet, in
       closed->set_value();
     }).detach();
     if (over.wait_for(patience) == std::future_status::ready) return;
-  } catch (const std::system_error&) {  // no thread to be had
+  } catch (const std::system_error&) {  // no thread could be started
   }
   Logger("server").Warning("connections_left_open");
   std::_Exit(code);
 }
 
-// A cohort's size varies where each client is drawn on its own; twice the mean and a thousand are
-// more than any draw.
+// The most clients that a part may have. The size of a cohort varies if each client is drawn on its
+// own; twice the mean plus a thousand is more than any draw.
 uint64_t MostClientsAPart(const RunPlan& run) {
   const double asked = static_cast<double>(run.cohort.size) * run.cohort.over_selection;
   return 1000 + 2 * static_cast<uint64_t>(std::min(asked, 1e15));
@@ -180,7 +182,7 @@ int ReportError(const absl::Status& status) {
   return Pointless(status) ? kExitUsage : kExitFailed;
 }
 
-// Says how the run ended; the exit code.
+// Prints how the run ended and returns the exit code.
 int Conclude(const absl::StatusOr<server::Outcome>& outcome) {
   if (!outcome.ok()) return ReportError(outcome.status());
   Logger("server").Info(absl::StrCat("run ended rounds=", outcome->rounds,
@@ -193,7 +195,7 @@ struct Prepared {
   sdk::Catalogue catalogue;
   Config config;
   FlatVector initial;  // the model before round 1
-  Fd lock;             // of the folder; not open where `macaw simulate` holds it
+  Fd lock;             // of the folder; not open if `macaw simulate` holds it
 };
 
 absl::StatusOr<Prepared> Prepare(const ServerArguments& arguments) {
@@ -211,7 +213,7 @@ absl::StatusOr<Prepared> Prepare(const ServerArguments& arguments) {
   return Prepared{std::move(catalogue), std::move(config), std::move(initial), std::move(lock)};
 }
 
-// Clients that the run in the log gave up are not trained in this one either.
+// Excludes the clients that the logged run gave up: they are not trained in this run either.
 absl::Status FollowLog(const std::string& file, server::Options& options) {
   MACAW_ASSIGN_OR_RETURN(const server::log::History history, server::log::ReadHistory(file));
   if (history.sessions().empty())
@@ -221,7 +223,7 @@ absl::Status FollowLog(const std::string& file, server::Options& options) {
   return absl::OkStatus();
 }
 
-// Answers the fleet's calls from here on.
+// Starts to answer the calls of the fleet.
 absl::StatusOr<std::unique_ptr<wire::FleetServer>> Listen(const Config& config,
                                                           const ServerArguments& arguments,
                                                           server::Coordinator& coordinator) {

@@ -69,7 +69,7 @@ std::string DefaultName() {
   return absl::StrCat(host, "-", ::getpid());
 }
 
-// Where the server says, in the folder that it shares with its workers, that it listens.
+// Reads the server's address from the folder that the server shares with its workers.
 absl::StatusOr<std::string> AddressIn(const std::string& run_dir) {
   const absl::StatusOr<std::string> text = ReadFile(run_dir + "/address");
   if (text.ok()) return std::string(absl::StripAsciiWhitespace(*text));
@@ -78,7 +78,7 @@ absl::StatusOr<std::string> AddressIn(const std::string& run_dir) {
                                           " first, or give --server"));
 }
 
-// What the command line leaves open is looked for in the run's folder, if one is named.
+// Takes what the command line leaves open from the run's folder, if one is named.
 absl::Status FillIn(WorkerArguments& arguments) {
   if (arguments.run_dir.empty()) return absl::OkStatus();
   if (arguments.server.empty()) {
@@ -112,7 +112,8 @@ absl::StatusOr<std::unique_ptr<data::Dataset>> DatasetOf(const WorkerArguments& 
   return data::TakeSubset(std::move(dataset), subset);
 }
 
-// Taken out of the environment, so that no program started from here has it.
+// Reads the token and removes it from the environment, so that no program started from here gets
+// it.
 std::string TokenOfThisProcess() {
   const char* const value = ::getenv(kTokenVariable);
   std::string token = value != nullptr ? value : "";

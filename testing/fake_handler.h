@@ -48,7 +48,7 @@ class FakeHandler final : public FleetHandler {
     {
       absl::MutexLock lock(&mutex_);
       last_wait_ = wait;
-      if (drop_) return;  // lets go of the reply
+      if (drop_) return;  // destroys the reply unanswered
       if (park_) {
         parked_.push_back(std::move(reply));
         return;
@@ -74,7 +74,7 @@ class FakeHandler final : public FleetHandler {
         answer.lease = lease_;
         last_wait_ = request.ask_wait;
       }
-      request.hold.reset();  // it is judged
+      request.hold.reset();  // the commit is judged
       committed_.push_back(std::move(request));
     }
     std::move(reply)(std::move(answer));

@@ -7,7 +7,8 @@
 
 namespace macaw::fleet {
 
-// A link to a handler in the same process, which must outlive it: tests, and nothing is copied.
+// A link, for tests, to a handler in the same process. It copies nothing. The handler must outlive
+// it.
 std::unique_ptr<FleetLink> MakeLocalLink(FleetHandler& handler, Caller caller = {});
 
 }  // namespace macaw::fleet

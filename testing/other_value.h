@@ -8,8 +8,8 @@
 
 namespace macaw::settings {
 
-// A value that `field` takes and that `section` does not have; nothing if none was found. So a test
-// can walk over every key, one that is added later, too.
+// A value that `field` accepts and that differs from its value in `section`; nothing if none was
+// found. Tests use it to walk over every key, including keys that are added later.
 template <typename S>
 std::optional<Value> OtherValue(const Field<S>& field, const S& section) {
   std::vector<Value> candidates;

@@ -14,7 +14,7 @@ inline std::string PublicData(const std::string& name) {
   return std::string(MACAW_SOURCE_DIR "/tests/data/public/") + name;
 }
 
-// Its text, unpacked. A missing file fails the test.
+// The unpacked text of such a file. A missing file fails the test.
 inline std::string PublicText(const std::string& name) {
   Digester ignored;
   const auto text = data::ReadSource(PublicData(name), ignored);

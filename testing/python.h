@@ -27,7 +27,8 @@ inline Finished RunShell(const std::string& command) {
   return result;
 }
 
-// MACAW_PYTHON, or the one that `./dev test` makes, with NumPy, PyTorch and safetensors.
+// The Python interpreter: MACAW_PYTHON, or the one that `./dev test` makes, with NumPy, PyTorch and
+// safetensors.
 inline std::string Python() {
   const char* named = ::getenv("MACAW_PYTHON");
   if (named != nullptr) return named;
@@ -35,7 +36,7 @@ inline std::string Python() {
   return ::access(made.c_str(), X_OK) == 0 ? made : "python3";
 }
 
-// "" where Python can import these modules ("torch, numpy"); else why the test must be skipped.
+// "" if Python can import these modules ("torch, numpy"); else why the test must be skipped.
 inline std::string WhyNoPython(const std::string& modules) {
   const Finished probe = RunShell(absl::StrCat(Python(), " -c 'import ", modules, "'"));
   if (probe.exit == 0) return "";

@@ -16,8 +16,8 @@
 
 namespace macaw::wire {
 
-// Fills every field of a message, by reflection, with random values that its conversion accepts: a
-// field that a conversion forgets is then seen as a difference, also one that is added later.
+// Fills every field of a message, by reflection, with random values that its conversion accepts. A
+// field that a conversion forgets then shows as a difference, even if the field is added later.
 class RandomMessage {
  public:
   explicit RandomMessage(uint64_t seed) : stream_({.seed = seed}) {}
@@ -70,7 +70,7 @@ class RandomMessage {
     }
   }
 
-  // About half of the keys are not at their defaults.
+  // A plan in which about half of the keys are not at their defaults.
   RunPlan Plan() {
     RunPlan plan;
     for (const settings::Field<RunPlan>& field : PlanSection().fields()) {

@@ -9,8 +9,8 @@
 
 namespace macaw::server::testing_support {
 
-// Fills every field of every kind of record by the list of fields, with random values: a field that
-// the codec forgets is seen as a difference, also one that is added later.
+// Fills every field of every kind of record with random values, by the list of fields. A field that
+// the codec forgets then shows as a difference, even if the field is added later.
 class RandomRecord {
  public:
   explicit RandomRecord(uint64_t seed) : stream_({.seed = seed}) {}

@@ -9,7 +9,7 @@
 
 namespace macaw::testing_support {
 
-// A fresh folder that goes away with the object.
+// A new folder that the destructor removes.
 class TemporaryFolder {
  public:
   TemporaryFolder() : path_(testing::TempDir() + "/macaw_XXXXXX") {
@@ -25,7 +25,7 @@ class TemporaryFolder {
   const std::string& path() const { return path_; }
   std::string operator/(const std::string& name) const { return path_ + "/" + name; }
 
-  // Writes a file, in folders that need not exist yet; its path.
+  // Writes a file and makes its folders if they do not exist. Returns the path of the file.
   std::string Write(const std::string& name, const std::string& bytes) const {
     const std::string file = *this / name;
     std::filesystem::create_directories(std::filesystem::path(file).parent_path());

@@ -11,13 +11,13 @@ namespace macaw::worker {
 // The worker processes of a host.
 struct WorkersConfig {
   uint32_t processes = 1;
-  uint32_t owners = 0;  // the first clients each get a process and a folder of their own
-  uint32_t slots = 0;   // per process; 0: the machine's cores, divided
+  uint32_t owners = 0;  // this many first clients each get a process and a folder of their own
+  uint32_t slots = 0;   // per process; 0: the machine's cores, divided among the processes
   std::string instruction_set = "auto";  // of the fused kernels (training/fused/isa.h)
   EmulationConfig emulation;
 };
 
-// The keys of [workers] and [emulation], with whole names.
+// The keys of [workers] and [emulation], with full names.
 settings::Section<WorkersConfig> WorkersSection();
 
 }  // namespace macaw::worker

@@ -16,7 +16,7 @@
 namespace macaw::worker {
 namespace {
 
-constexpr uint64_t kRows = 2;  // batch norm wants more than one value a channel
+constexpr uint64_t kRows = 2;  // batch norm needs more than one value per channel
 
 void KeepFirst(data::Rows& rows) {
   if (rows.index.empty()) {
@@ -51,8 +51,8 @@ std::vector<ConstVectorView> ViewsOf(const std::vector<FlatVector>& vectors) {
   return views;
 }
 
-// The first and the last line of a message: of the many of the TorchScript interpreter, those that
-// say what failed and why.
+// The first and the last line of a message. The TorchScript interpreter writes many lines; these
+// two say what failed and why.
 std::string InOneLine(absl::string_view message) {
   const std::vector<absl::string_view> lines =
       absl::StrSplit(message, '\n', absl::SkipWhitespace());
@@ -64,7 +64,7 @@ std::string InOneLine(absl::string_view message) {
 absl::Status Try(const RunContext& context, const data::Dataset& dataset, ClientId client) {
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<training::LocalTrainer> trainer,
                          MakeTrainerFor(context, dataset, /*work=*/nullptr));
-  // Its number in the run is not known yet; its place among this node's clients will do.
+  // The client's number in the run is not known yet. Its place among this node's clients is enough.
   MACAW_ASSIGN_OR_RETURN(training::ClientTask task,
                          LoadClient(context, dataset, {.client = client, .place = client}, Round(1),
                                     Phase(0), /*work=*/nullptr));

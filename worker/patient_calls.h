@@ -13,18 +13,19 @@
 namespace macaw::worker {
 
 struct Patience {
-  Duration reconnect_for{};    // how long nobody may answer
-  Duration reconnect_every{};  // as the server asks (RegisterReply); 0: it has not
-  uint64_t seed = 0;           // of the pauses: another in each process
+  Duration reconnect_for{};    // how long to try without an answer
+  Duration reconnect_every{};  // mean pause that the server asks for (RegisterReply); 0: none
+  uint64_t seed = 0;           // seed of the random pauses, different in each process
 };
 
-// Repeats calls while nobody answers: a server may be starting, restarting or busy. Thread-safe.
+// Repeats calls that get no answer, since a server may be starting, restarting or busy.
+// Thread-safe.
 class PatientCalls {
  public:
   PatientCalls(const Patience& patience, std::stop_token stop)
       : patience_(patience), stop_(std::move(stop)) {}
 
-  // `call` returns a StatusOr. Its last result; UNAVAILABLE when the patience has run out.
+  // `call` returns a StatusOr. Returns its last result, or UNAVAILABLE after `reconnect_for`.
   template <typename Call>
   auto Repeat(const Call& call) const -> decltype(call()) {
     const TimePoint give_up = SteadyClock().Now() + patience_.reconnect_for;
@@ -44,7 +45,7 @@ class PatientCalls {
     }
   }
 
-  // The pauses of one more call.
+  // The random pauses for one more call.
   RetryPace NewPace() const { return {patience_.reconnect_every, patience_.seed, ++calls_}; }
 
  private:

@@ -24,11 +24,11 @@ struct RunContext {
   algorithms::Schema schema;
   std::unique_ptr<algorithms::ClientAlgorithm> algorithm;
   StateKeeper* states = nullptr;  // null: the algorithm keeps no client states
-  const Trace* trace = nullptr;   // null: nobody asked for one
+  const Trace* trace = nullptr;   // null: no trace is written
 };
 
-// One (round, phase) as a worker sees it: what came down, and the grids its sums are on. Immutable,
-// shared.
+// One phase of a round, as a worker sees it: the broadcast, and the grids of its sums. Immutable,
+// shared by all slots.
 struct PhaseContext {
   Round round{};
   Phase phase{};

@@ -8,17 +8,17 @@
 
 namespace macaw::worker {
 
-// How long to wait before each next try of a call that nobody answered. Each pause is drawn between
-// half and one and a half of its mean, so that workers that lost the server together do not come
-// back together. One thread.
+// The pauses between the tries of a call that gets no answer. Each pause is drawn between half and
+// one and a half times its mean, so that workers that lost the server at the same time do not come
+// back at the same time. One thread.
 class RetryPace {
  public:
   static constexpr Duration kFirst = std::chrono::milliseconds(50);
   static constexpr Duration kLongest = std::chrono::seconds(2);
 
-  // `every`: the mean that the server asks for. 0: it has not said; kFirst then, and twice as long
-  // each time, up to kLongest. Equal seeds draw equal pauses; `call` tells the calls of one seed
-  // apart.
+  // `every`: the mean pause that the server asks for. 0: the server has not said; then the mean is
+  // kFirst and doubles each time, up to kLongest. Equal seeds draw equal pauses; `call` separates
+  // the calls of one seed.
   RetryPace(Duration every, uint64_t seed, uint64_t call)
       : every_(every),
         mean_(every > Duration{} ? every : kFirst),

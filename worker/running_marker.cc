@@ -34,7 +34,7 @@ absl::StatusOr<RunningMarker> RunningMarker::Open(const std::string& folder,
   const Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!fd.open()) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
   const size_t size = slots * sizeof(Entry);
-  // Reserved first: on a full disk a write to a mapped hole would be a SIGBUS.
+  // Reserves the space first: on a full disk, a write to a hole of a mapped file raises SIGBUS.
   int error = ::posix_fallocate(fd.get(), 0, static_cast<off_t>(size));
   void* address = MAP_FAILED;
   if (error == 0) {
@@ -65,8 +65,8 @@ void RunningMarker::Started(uint32_t slot, const Attempt& attempt) {
   Entry& entry = entries_[slot];
   entry.client = attempt.client.value;
   entry.epoch = attempt.fence.epoch;
-  // The counter makes the entry valid, so it must be seen last; the page outlives the process in
-  // the kernel's cache.
+  // The counter makes the entry valid, so it must become visible last. The page survives the
+  // process in the kernel's cache.
   std::atomic_ref<uint64_t>(entry.counter).store(attempt.fence.counter, std::memory_order_release);
 }
 

@@ -9,13 +9,13 @@
 
 namespace macaw::worker {
 
-// A few bytes on disk that say which attempts are being trained right now. They outlive a process
-// that is killed or crashes, so that its successor can tell the server, and a client that kills
-// every worker it meets is found by name. Each slot writes its own entry; no locks, no system
-// calls.
+// A small file that says which attempts are being trained right now. It survives when the process
+// crashes or is killed. The next process of the same name reports these attempts to the server, so
+// a client that kills every worker is found by name. Each slot writes its own entry, without locks
+// and system calls.
 class RunningMarker {
  public:
-  // An empty folder name gives a marker that remembers nothing.
+  // With an empty folder name the marker records nothing.
   static absl::StatusOr<RunningMarker> Open(const std::string& folder, const std::string& worker,
                                             uint32_t slots);
   RunningMarker(RunningMarker&& other) noexcept;

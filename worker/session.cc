@@ -27,12 +27,12 @@ namespace {
 constexpr Duration kPoll = std::chrono::seconds(30);
 constexpr Duration kPulse = std::chrono::seconds(1);  // at most this long between two heartbeats
 constexpr size_t kCachedBlobs = 3;
-// Of the time that asking for work takes: weight of the newest in the mean, and what more is a
-// broken connection.
+// For the mean time of a request for work: the weight of the newest time, and the limit above which
+// a time means a broken connection.
 constexpr double kMemory = 0.1, kLongestAsk = 1;
 
 // Sends heartbeats on a thread of its own until destroyed. `beat` returns how long to wait for the
-// next one; nothing to stop early.
+// next heartbeat, or nothing to stop.
 class Heart {
  public:
   explicit Heart(std::function<std::optional<Duration>()> beat)
@@ -99,14 +99,15 @@ class Session {
       end = Work();
     }
     if (end.ok() && *end == SessionEnd::kRunOver)
-      SendHeartbeat().IgnoreError();  // the last word on memory
+      SendHeartbeat().IgnoreError();  // reports the memory a last time
     pool_->Clear();
     return end;
   }
 
  private:
-  // Asks for work while slots still have some, so that a slot rarely waits for a round trip, or
-  // only with a slot idle where the server says so; commits when told to, and asks with that.
+  // Asks for work while slots still have some, so that a slot rarely waits for a round trip. If the
+  // server says so, it asks only with an idle slot. Commits when told to, and asks for work with
+  // the commit.
   absl::StatusOr<SessionEnd> Work() {
     bool commit_due = false;
     while (true) {
@@ -137,7 +138,7 @@ class Session {
         case fleet::Next::kRegister:
           return SessionEnd::kLost;
         case fleet::Next::kWait:
-          when_idle_ = true;  // there was nothing to ask ahead for
+          when_idle_ = true;  // nothing was left to ask for in advance
           break;
         case fleet::Next::kCommit:
           commit_due = true;
@@ -163,7 +164,8 @@ class Session {
     absl::StatusOr<fleet::LeaseReply> reply =
         calls_.Repeat([&] { return link_.Lease(request, kPoll); });
     leased_ = SteadyClock().Now();
-    // Only one that asks ahead is answered at once, so only that says how long asking takes.
+    // Only a request in advance is answered at once, so only its time says how long a request
+    // takes.
     if (request.wanted == 0) {
       const double took = std::min(ToSeconds(leased_ - asked), kLongestAsk);
       lease_seconds_ += kMemory * (took - lease_seconds_);
@@ -171,11 +173,12 @@ class Session {
     return reply;
   }
 
-  // True: commit once this is done, without asking again.
+  // Returns true if the worker should commit after this work, without asking again.
   absl::StatusOr<bool> Accept(const fleet::LeaseReply& reply) {
     if (reply.evaluation.has_value()) {
       absl::StatusOr<std::shared_ptr<const EvaluationContext>> evaluation = Open(*reply.evaluation);
-      // A model that is no longer served is of a round long over; its tasks have gone to others.
+      // A model that is no longer served belongs to a round that ended long ago. Its tasks have
+      // gone to others.
       if (!evaluation.ok() && !absl::IsNotFound(evaluation.status())) return evaluation.status();
       if (evaluation.ok()) {
         Expect(reply.evaluation->tasks);
@@ -184,7 +187,7 @@ class Session {
     }
     if (reply.training.has_value()) {
       absl::StatusOr<std::shared_ptr<const PhaseContext>> opened = Open(*reply.training);
-      if (absl::IsNotFound(opened.status())) {  // a lease of a round that is long over
+      if (absl::IsNotFound(opened.status())) {  // the lease belongs to a round that ended long ago
         GiveBack(*reply.training);
         return pool_->held() == 0;
       }
@@ -193,7 +196,7 @@ class Session {
       pool_->Enqueue(std::move(phase), reply.training->assignments, leased_);
       return reply.training->last;
     }
-    // Evaluation alone: its results should not wait for the next round.
+    // Only evaluations: their results should not wait for the next round.
     return pool_->held() == 0;
   }
 
@@ -262,12 +265,12 @@ class Session {
     return fetched;
   }
 
-  // Asks for the next work in the same call: nothing is held and all slots are idle once it is
-  // answered. What the server says to that, if it does.
+  // Asks for the next work in the same call. Nothing is held and all slots are idle once it is
+  // answered. Returns the server's answer to `ask`, if there is one.
   absl::StatusOr<std::optional<fleet::LeaseReply>> Commit() {
     MACAW_ASSIGN_OR_RETURN(Harvest harvest, pool_->TakeHarvest());
     if (harvest.empty()) return std::nullopt;
-    // States first: what a part names must be there to read, whatever happens next.
+    // States first: a state that a part names must be readable, whatever happens next.
     if (context_.states != nullptr) MACAW_RETURN_IF_ERROR(context_.states->Fence());
     fleet::CommitRequest request{.session = session_,
                                  .commit_id = ++commits_,
@@ -290,11 +293,12 @@ class Session {
     if (reply.verdict == fleet::Verdict::kRegister)
       return fleet::LeaseReply{.next = fleet::Next::kRegister};
     if (reply.verdict == fleet::Verdict::kRefused) {
-      // The same work would be refused again: better to end with the reason than to train for ever.
+      // The same work would be refused again. It is better to end with the reason than to train for
+      // ever.
       return absl::AbortedError(absl::StrCat("the server refused a commit: ", reply.reason));
     }
     if (reply.verdict == fleet::Verdict::kStale) {
-      // The server has taken the clients back; there is nothing left here to repeat.
+      // The server has taken the clients back; there is nothing to repeat here.
       log_.Warning(absl::StrCat("commit_turned_down ", reply.reason));
     }
     return std::move(reply.lease);
@@ -307,16 +311,17 @@ class Session {
     return link_.Heartbeat(request);
   }
 
-  // Grows with everything that this worker does for its leases.
+  // Grows with every piece of work for this worker's leases.
   uint64_t Progress() const {
     const uint64_t states = context_.states == nullptr ? 0 : context_.states->work_done();
     return pool_->work_done() + states + link_.moved();
   }
 
-  // When to send the next one: later where nobody answers, by `pace`; nothing: the session is over.
+  // When to send the next heartbeat: after a pause of `pace` if the server does not answer; nothing
+  // if the session is over.
   std::optional<Duration> Beat(RetryPace& pace) {
     const absl::StatusOr<fleet::HeartbeatReply> reply = SendHeartbeat();
-    // The working thread finds out by itself, and decides.
+    // The working thread notices this by itself and decides.
     if (!reply.ok()) return std::max(heartbeat_every_, pace.Next());
     pace = calls_.NewPace();
     if (reply->stop || !reply->known) {
@@ -340,9 +345,9 @@ class Session {
   const Logger log_{"worker"};
   const PatientCalls calls_;
   std::unique_ptr<SlotPool> pool_;
-  bool when_idle_ = false;    // the server's last word on when to ask
-  double lease_seconds_ = 0;  // that asking takes, moving
-  TimePoint leased_{};        // when the newest answer to it arrived
+  bool when_idle_ = false;    // whether the server asked for requests with an idle slot only
+  double lease_seconds_ = 0;  // moving mean of the time of a request for work
+  TimePoint leased_{};        // when the newest lease arrived
   std::shared_ptr<const PhaseContext> phase_;
   std::deque<fleet::Blob> cache_;
   std::atomic<bool> over_ = false;

@@ -14,20 +14,20 @@ namespace macaw::worker {
 
 enum class SessionEnd : uint8_t { kRunOver, kStopRequested, kLost };
 
-// What a session works with; all of it outlives the session.
+// What a session uses. All of it must outlive the session.
 struct SessionParts {
   const Options& options;
   const data::Dataset& dataset;
   fleet::FleetLink& link;
   const RunContext& context;
   RunningMarker& marker;
-  uint64_t& commits;  // made so far by this process, which numbers them
+  uint64_t& commits;  // commits of this process so far; the next id follows from it
   uint64_t seed = 0;  // of this process, for the pauses before it tries again
 };
 
-// One registration's life: leases clients, trains them, commits, until the run is over, the server
-// no longer knows the session, or `stop` (everything leased is given back). An error ends the
-// worker.
+// Runs one session: leases clients, trains them and commits. It ends when the run is over, when the
+// server no longer knows the session, or when `stop` is requested (all leases are given back). An
+// error ends the worker.
 absl::StatusOr<SessionEnd> RunSession(const SessionParts& parts,
                                       const fleet::RegisterReply& registration,
                                       std::stop_token stop);

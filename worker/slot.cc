@@ -16,10 +16,11 @@
 namespace macaw::worker {
 namespace {
 
-// Rows a forward pass sees at once. Part of the result's bits, so a constant and not an option.
+// Rows per forward pass. It influences the bits of the result, so it is a constant and not an
+// option.
 constexpr uint32_t kEvaluationBatch = 200;
 
-// Why a client is left out of the round, if that is its own doing.
+// Why a client is left out of the round, if the cause is the client itself.
 std::optional<fleet::LeftOutReason> OwnReason(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kOutOfRange:
@@ -108,7 +109,7 @@ absl::StatusOr<fleet::ClientRecord> Slot::TrainOne(const PhaseContext& phase,
                                                    const state::ClientState& state) {
   const TimePoint start = SteadyClock().Now();
   const ClientId client = assignment.client;
-  // Until the update exists, whatever fails is this node's or the algorithm's.
+  // Any failure before the update exists is a fault of this node or of the algorithm.
   const auto ours = [&](const absl::Status& status) {
     return absl::InternalError(absl::StrCat("client ", client.value, ": ", status.message()));
   };
@@ -192,7 +193,7 @@ absl::StatusOr<ConstVectorView> Slot::PointOf(const EvaluationContext& evaluatio
       .client = task.client,
       .examples = examples,
       .local = evaluation.local,
-      .broadcast = std::span(&evaluation.model, 1),  // all that an evaluation sends
+      .broadcast = std::span(&evaluation.model, 1),  // an evaluation sends nothing else
       .state = state.items,
       .first_turn = task.state_version.counter == 0,
       .seed = context_->run.seed,

@@ -17,14 +17,14 @@
 
 namespace macaw::worker {
 
-// What one slot has to show for a phase so far.
+// The results of a slot in the current phase.
 struct SlotResult {
   std::optional<aggregation::ExactSum> sum;
   std::vector<fleet::ClientRecord> included;
   std::vector<fleet::LeftOut> left_out;
 };
 
-// The trainer that the run asks for, on this node's data. It counts its batches in `work`, unless
+// The trainer that the run asks for, on this node's data. It counts its batches in `work` unless
 // that is null.
 absl::StatusOr<std::unique_ptr<training::LocalTrainer>> MakeTrainerFor(const RunContext& context,
                                                                        const data::Dataset& dataset,
@@ -34,22 +34,22 @@ absl::StatusOr<std::unique_ptr<training::LocalTrainer>> MakeTrainerFor(const Run
 // made it.
 class Slot {
  public:
-  // All of it must outlive the slot, which counts in `work` what it does: rows loaded, batches
+  // All arguments must outlive the slot. The slot counts its work in `work`: rows loaded, batches
   // trained on and evaluated, states digested.
   static absl::StatusOr<Slot> Make(const RunContext& context, const data::Dataset& dataset,
                                    WorkCounter& work);
 
-  // One client's turn, from its rows to the slot's sum. What is the client's own (no rows, an
-  // update that is not finite or out of bounds) leaves it out, with the reason. An error is this
-  // node's and must not decide a result: somebody else gets the client.
-  // `leased`: when its lease arrived.
+  // Trains one client and adds its update to the sum of the slot. A client whose own data is the
+  // cause (no rows, an update that is not finite or out of bounds) is left out, with the reason. An
+  // error is a fault of this node, which must not decide a result: another worker gets the client.
+  // `leased`: when the lease arrived.
   absl::Status Train(const PhaseContext& phase, const fleet::Assignment& assignment,
                      TimePoint leased);
   absl::StatusOr<fleet::EvaluationResult> Evaluate(const EvaluationContext& evaluation,
                                                    const fleet::EvaluationTask& task);
-  // The attempt's turn took that many seconds longer than its work (emulation).
+  // Records that the attempt took this many seconds longer than its work (emulation).
   void Lengthen(const Attempt& attempt, double seconds);
-  // Hands over what the slot has and starts afresh.
+  // Returns the results of the slot and clears them.
   SlotResult TakeResult() { return std::exchange(result_, {}); }
 
  private:
@@ -63,9 +63,9 @@ class Slot {
   absl::StatusOr<fleet::ClientRecord> TrainOne(const PhaseContext& phase,
                                                const fleet::Assignment& assignment,
                                                const state::ClientState& state);
-  // The state to begin with. kDataLoss is about this client's state, whatever is wrong with it.
+  // The client's state before training. kDataLoss for any fault of this client's state.
   absl::StatusOr<state::ClientState> ReadState(ClientId client, const Fence& version) const;
-  // What to evaluate of a client; `state` keeps it alive.
+  // The parameters to evaluate for a client; `state` keeps them alive.
   absl::StatusOr<ConstVectorView> PointOf(const EvaluationContext& evaluation,
                                           const fleet::EvaluationTask& task,
                                           const state::ClientState& state);

@@ -244,7 +244,7 @@ void SlotPool::Emulate(uint32_t index, Slot& slot, const TrainItem& train, Durat
   const double longer = ToSeconds(took) * (factor - 1) +
                         EmulatedPause(emulated_.config, round, train.assignment.client);
   if (!(longer > 0)) return;
-  // Slow hardware works all the time: the server should see that.
+  // Emulated slow hardware counts as working, and the server should see that.
   const TimePoint end = SteadyClock().Now() + FromSeconds(longer);
   for (TimePoint now = end - FromSeconds(longer); now < end; now = SteadyClock().Now()) {
     std::this_thread::sleep_for(std::min<Duration>(end - now, kEmulatedPiece));

@@ -32,46 +32,45 @@ struct Harvest {
   bool empty() const { return included.empty() && left_out.empty() && evaluations.empty(); }
 };
 
-// Where in an emulated run these slots stand (worker/emulation.h).
+// Which slots of the whole run these are, for emulation (worker/emulation.h).
 struct EmulatedSlots {
   EmulationConfig config;
   uint32_t first_slot = 0;
   uint32_t run_slots = 1;
 };
 
-// The slots' threads and the queue they take from, first come first served. Thread-safe; owned by a
-// session.
+// The threads of the slots and their queue, first in, first out. Thread-safe; owned by a session.
 class SlotPool {
  public:
-  // Waits until every slot has its replica, or returns the first error. What it is given must
-  // outlive it.
+  // Waits until every slot has its replica, or returns the first error. All arguments must outlive
+  // the pool.
   static absl::StatusOr<std::unique_ptr<SlotPool>> Start(const RunContext& context,
                                                          const data::Dataset& dataset,
                                                          uint32_t slots, EmulatedSlots emulated,
                                                          RunningMarker& marker);
-  ~SlotPool();  // drops what is queued, lets what is running finish, joins
+  ~SlotPool();  // drops the queue, waits for running items, joins the threads
 
-  // All training that is queued or unharvested must belong to one phase. `leased`: when the lease
-  // arrived.
+  // All training that is queued, or not yet taken by TakeHarvest, must belong to one phase.
+  // `leased`: when the lease arrived.
   void Enqueue(std::shared_ptr<const PhaseContext> phase,
                const std::vector<fleet::Assignment>& assignments, TimePoint leased);
   void Enqueue(std::shared_ptr<const EvaluationContext> evaluation,
                const std::vector<fleet::EvaluationTask>& tasks);
 
-  // Blocks until at most `low` items wait in the queue (0 … ) or Interrupt is called; then tells
-  // which.
+  // Blocks until at most `low` items are queued (returns true) or Interrupt is called (returns
+  // false).
   bool WaitForQueueBelow(size_t low) ABSL_LOCKS_EXCLUDED(mutex_);
   // Blocks until nothing is queued and some slot is idle, or Interrupt is called.
   bool WaitForIdleSlot() ABSL_LOCKS_EXCLUDED(mutex_);
   // Blocks until nothing is queued or running, or Interrupt is called.
   bool WaitIdle() ABSL_LOCKS_EXCLUDED(mutex_);
-  void Interrupt() ABSL_LOCKS_EXCLUDED(mutex_);  // makes both waits return false until Clear
+  void Interrupt() ABSL_LOCKS_EXCLUDED(mutex_);  // makes all waits return false until Clear
 
-  // Takes everything finished; call when idle. The first error of an evaluation is returned
-  // instead.
+  // Returns all finished work and clears it. Call when idle. If an evaluation failed, returns the
+  // first such error instead.
   absl::StatusOr<Harvest> TakeHarvest() ABSL_LOCKS_EXCLUDED(mutex_);
-  void Settle() ABSL_LOCKS_EXCLUDED(mutex_);  // the harvest is committed, or given up
-  // The first error of a slot: this node cannot go on. The waits return false once there is one.
+  void Settle() ABSL_LOCKS_EXCLUDED(mutex_);  // call when the harvest is committed or given up
+  // The first error of a slot: this node cannot go on. The waits return false after an error.
   absl::Status error() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Forgets the queue and everything finished; waits for what is running.
   void Clear() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -80,11 +79,11 @@ class SlotPool {
 
   std::vector<Attempt> Queued() const ABSL_LOCKS_EXCLUDED(mutex_);  // not yet begun
   size_t held() const ABSL_LOCKS_EXCLUDED(mutex_);  // queued, running or trained, and not settled
-  // Grows with whatever the slots do.
+  // Grows with every piece of work of the slots.
   uint64_t work_done() const;
   uint32_t idle() const ABSL_LOCKS_EXCLUDED(mutex_);  // slots for which nothing is queued
-  // How many queued clients the slots will have begun after `seconds`, by what clients took lately;
-  // 0 before there were any.
+  // How many queued clients the slots will begin within `seconds`, estimated from recent clients. 0
+  // before any client has finished.
   size_t QueueFor(double seconds) const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -116,8 +115,8 @@ class SlotPool {
   mutable absl::Mutex mutex_;
   std::deque<Item> queue_ ABSL_GUARDED_BY(mutex_);
   size_t running_ ABSL_GUARDED_BY(mutex_) = 0;
-  size_t ready_ ABSL_GUARDED_BY(mutex_) = 0;         // slots that have their replica, or failed to
-  double mean_seconds_ ABSL_GUARDED_BY(mutex_) = 0;  // of a client, moving; 0: none yet
+  size_t ready_ ABSL_GUARDED_BY(mutex_) = 0;         // slots that made their replica or failed
+  double mean_seconds_ ABSL_GUARDED_BY(mutex_) = 0;  // moving mean per client; 0: none yet
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status error_ ABSL_GUARDED_BY(mutex_);

@@ -10,9 +10,9 @@
 namespace macaw::worker {
 namespace {
 
-// Slots wait once so much is on its way to the store: it is slower than they are.
+// Slots wait when this much is queued for the store: then the store is slower than the slots.
 constexpr uint64_t kMostUnwritten = uint64_t{128} << 20;
-// What one read fetches: many small states, or one large one.
+// How much one read fetches: many small states, or one large state.
 constexpr uint64_t kReadBytes = uint64_t{256} << 10;
 constexpr uint64_t kMostTogether = 32;
 
@@ -74,7 +74,7 @@ absl::StatusOr<state::ClientState> StateKeeper::Read(const Attempt& version) {
   {
     const absl::MutexLock lock(&mutex_);
     if (ahead_.contains(version)) {
-      // Another slot may take it meanwhile: a client can be evaluated beside its training.
+      // Another slot may take the state meanwhile: a client can be evaluated while it trains.
       const auto ready = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
         const auto found = ahead_.find(version);
         return found == ahead_.end() || found->second.has_value();
@@ -116,7 +116,7 @@ void StateKeeper::WriteQueued() {
     const absl::MutexLock lock(&mutex_);
     blobs.swap(to_write_);
   }
-  if (blobs.empty()) return;  // they went along with those before
+  if (blobs.empty()) return;  // an earlier task wrote them
   uint64_t bytes = 0;
   for (const state::NamedBlob& named : blobs) bytes += named.blob->size();
   absl::Status status = store_->PutBlobs(blobs);

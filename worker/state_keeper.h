@@ -16,30 +16,30 @@
 
 namespace macaw::worker {
 
-// Client states between the slots and the store, so that no slot waits for a disk: the states of
-// the next clients are read ahead, in the order of the queue, and new ones are written behind. The
-// fence before a commit waits for all of them. Thread-safe.
+// Moves client states between the slots and the store, so that no slot waits for a disk. It reads
+// the states of the next clients ahead, in the order of the queue, and writes new states in the
+// background. Fence, called before a commit, waits for all writes. Thread-safe.
 class StateKeeper {
  public:
-  // Reads ahead as many states as keep so many slots busy.
+  // Reads ahead as many states as keep this number of slots busy.
   StateKeeper(std::unique_ptr<state::ClientStateStore> store, uint32_t slots);
 
-  // Which versions will be asked for, in this order. A version with counter 0 is none.
+  // Announces the versions that will be read, in this order. Counter 0: the client has no state.
   void Expect(std::span<const Attempt> versions) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The state to train or evaluate with; zeros where the client has none yet. kNotFound and
-  // kDataLoss name the client and are about its state; anything else is this node's trouble.
+  // The state to train or evaluate with; zeros if the client has none yet. kNotFound and kDataLoss
+  // name the client and concern its state. Any other error is a fault of this node.
   absl::StatusOr<state::ClientState> Read(const Attempt& version) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Takes a copy. Errors of the vectors are returned, those of the store by the next Fence.
+  // Takes a copy. Returns errors of the vectors; the next Fence returns errors of the store.
   absl::Status Write(const Attempt& version, std::span<const ConstVectorView> items)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Until everything written so far is in the store and durable; and forgets what was expected and
-  // never asked for. To call before a commit, with idle slots.
+  // Waits until everything written so far is durable in the store. Forgets the versions that were
+  // expected and never read. Call before a commit, with idle slots.
   absl::Status Fence() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // In the background; nothing depends on it.
+  // Deletes in the background. Nothing waits for it.
   void Delete(std::vector<Attempt> versions);
 
   const state::ClientStateStore& store() const { return *store_; }
@@ -48,7 +48,7 @@ class StateKeeper {
  private:
   using Ahead = std::optional<absl::StatusOr<state::ClientState>>;  // unset: being read
   void ReadMore() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Writes all that has gathered meanwhile, at once.
+  // Writes all queued states at once.
   void WriteQueued() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::unique_ptr<state::ClientStateStore> store_;
@@ -62,7 +62,8 @@ class StateKeeper {
   std::deque<Attempt> expected_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<Attempt, Ahead, state::VersionHash> ahead_ ABSL_GUARDED_BY(mutex_);
   std::vector<state::NamedBlob> to_write_ ABSL_GUARDED_BY(mutex_);
-  uint64_t unwritten_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes, those being written included
+  uint64_t unwritten_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes not yet written, including those being
+                                                    // written
   absl::Status write_error_ ABSL_GUARDED_BY(mutex_);
 
   Executor readers_{"state-read", 2};

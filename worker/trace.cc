@@ -57,7 +57,7 @@ absl::Status Trace::Write(const training::LocalPlan& plan, const training::Clien
     const training::Stage& stage = plan.stages[i];
     absl::StrAppend(&line, i == 0 ? "" : ",", "{\"kind\":\"", Name(stage.kind), "\"");
     if (stage.kind == training::StageKind::kTrain) {
-      // The order that every trainer walks: a function of the key, so it can be walked again.
+      // The same order as in every trainer: a function of the key, so it can be computed again.
       BatchOrder order;
       order.Start(key, static_cast<uint32_t>(i), RowsOf(task, stage.rows), stage.local,
                   norms_need_two_rows ? BatchOrder::Single::kJoin : BatchOrder::Single::kKeep);

@@ -10,14 +10,14 @@
 
 namespace macaw::worker {
 
-// Which rows every local step saw, for whoever wants to repeat a run with other code: a line of
-// JSON per turn,
+// Records which rows every local step saw, so that other code can repeat a run. One line of JSON
+// per turn:
 //
 //   {"round":1,"phase":0,"client":3,"rows":17,"stages":[{"kind":"train","batches":[[4,0],…]}]}
 //
-// Rows are numbered in the client's stored order; stages that train nothing have no batches. Turns
-// that did not count (of a worker that was killed, of a round that was run again) are in it, too,
-// and say the same. Thread-safe without a lock: a line is one append.
+// Rows are numbered in the client's stored order. Stages that train nothing have no batches. Turns
+// that did not count (of a killed worker, of a round that ran again) are recorded, too, with the
+// same contents. Thread-safe without a lock: a line is one append.
 class Trace {
  public:
   static absl::StatusOr<Trace> Open(const std::string& path);

@@ -20,7 +20,7 @@
 namespace macaw::worker {
 namespace {
 
-// What the server needs to know of the clients here.
+// The table of the clients of this node, for the server.
 absl::StatusOr<fleet::ClientTable> TableOf(const data::Dataset& dataset, bool by_name) {
   const data::DatasetInfo& info = dataset.info();
   fleet::ClientTable table;
@@ -37,7 +37,8 @@ absl::StatusOr<fleet::ClientTable> TableOf(const data::Dataset& dataset, bool by
   return table;
 }
 
-// Both sides run a plug-in's code: other bytes under one name would be two algorithms in one run.
+// Both sides run the code of a plug-in. Different bytes under one name would be two algorithms in
+// one run.
 absl::Status CheckPlugins(const std::vector<std::string>& wanted,
                           const std::vector<std::string>& loaded) {
   if (wanted == loaded) return absl::OkStatus();
@@ -49,8 +50,9 @@ absl::Status CheckPlugins(const std::vector<std::string>& wanted,
       " against ", text(loaded), "; give this node's `plugins` the same files"));
 }
 
-// Of the trainer that the run will get here. A server that does not say what it runs, or whose run
-// this worker cannot read, gets the eager trainer's and may refuse it.
+// The numeric profile of the trainer that the run will get here. If the server does not say what it
+// runs, or this worker cannot read the run, this is the profile of the eager trainer, and the
+// server may refuse it.
 NumericProfile ProfileFor(const std::optional<RunPlan>& run, const data::DatasetInfo& info,
                           const std::string& instruction_set) {
   if (!run.has_value()) return training::EagerProfile();
@@ -84,8 +86,8 @@ absl::StatusOr<RunContext> MakeRunContext(const Options& options,
   return context;
 }
 
-// The keeper of this run's client states: made when first needed, and kept over sessions. Null when
-// the algorithm keeps none.
+// The keeper of this run's client states. It is made when it is first needed and kept over
+// sessions. Null if the algorithm keeps no states.
 class RunStates {
  public:
   explicit RunStates(const Options& options) : options_(options) {}
@@ -108,11 +110,12 @@ class RunStates {
   Digest run_;
 };
 
-// What the node says of itself; the numeric profile is known once the server has said what it runs.
+// What the node reports about itself. The numeric profile is known once the server has sent its
+// run.
 absl::StatusOr<fleet::RegisterRequest> RequestFor(const Options& options,
                                                   const data::Dataset& dataset,
                                                   const RunningMarker& marker) {
-  std::random_device entropy;  // names this process; nothing of a result depends on it
+  std::random_device entropy;  // identifies this process; does not influence a result
   const data::DatasetInfo& info = dataset.info();
   MACAW_ASSIGN_OR_RETURN(const fleet::ClientTable table, TableOf(dataset, options.by_name));
   return fleet::RegisterRequest{
@@ -172,9 +175,10 @@ absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::Fl
                                                        .seed = request.incarnation},
                                                       registration, stop);
     if (stop.stop_requested()) break;
-    // Whatever ends a session that had begun may go better the next time: never the code of a
-    // refusal, which callers take as final. But for a full disk or store: the next attempt would
-    // find it as full. Who has not been answered says so: his caller may know why.
+    // An error that ends a session may not occur the next time, so it does not get the code of a
+    // refusal, which callers take as final. Exceptions: a full disk or store would still be full at
+    // the next attempt, and a call without an answer keeps its code, since the caller may know the
+    // reason.
     if (absl::IsResourceExhausted(end.status()) || absl::IsUnavailable(end.status())) {
       return end.status();
     }

@@ -15,21 +15,22 @@
 
 namespace macaw::worker {
 
-// Part of the node configuration: never leaves the node.
+// Part of the node's configuration; never leaves the node.
 struct Options {
   std::string name = "worker-0";  // stable over restarts
-  // How the run calls the dataset's clients: by their names, or by their numbers (where every node
-  // has the same).
+  // Whether the run identifies the clients of the dataset by name. Otherwise it uses their numbers,
+  // and every node has the same clients.
   bool by_name = false;
-  bool owner = false;                    // they are this node's own: nobody else trains them
+  bool owner = false;                    // the clients belong to this node: no other node trains
+                                         // them
   uint32_t slots = 1;                    // clients trained at the same time, one thread each
   std::string instruction_set = "auto";  // of the fused kernels
-  EmulationConfig emulation;  // uneven hardware, by the slots of the whole run; never a result
-  uint32_t first_slot = 0;    // number of its first slot among those
-  uint32_t run_slots = 0;     // how many those are; 0: only its own
+  EmulationConfig emulation;  // uneven hardware, per slot of the whole run; never changes a result
+  uint32_t first_slot = 0;    // number of its first slot in the run, from 0
+  uint32_t run_slots = 0;     // slots of the whole run; 0: only its own
   std::string
       scratch_dir;  // a folder of this node's own for what should outlive a crash; empty: none
-  std::vector<std::string> plugins;  // loaded here, as RunPlan::plugins; the run's must be these
+  std::vector<std::string> plugins;  // loaded by this node; must match RunPlan::plugins
   state::StoreOptions state;         // where the states of its clients are kept, if the run has any
   std::string script;  // the file of a run's scripted module (model.torchscript), if it has one
   std::string trace;   // a file to which each turn's batches are written (trace.h); empty: none
@@ -37,11 +38,11 @@ struct Options {
       FromSeconds(60);  // how long a lost server is looked for before giving up
 };
 
-// Leases clients, trains them one after another on each slot, adds their contributions up, commits
-// one part a round. Returns when the server says that the run is over (OK), when `stop` is
-// requested (leases are given back; OK), or with an error that names what cannot go on. `dataset`,
-// `link` and `registry` must outlive the call. A link that breaks is dialled again by itself; a
-// server that has restarted gets a new registration.
+// Leases clients, trains them one after another on each slot, adds up their contributions, and
+// commits one part per round. Returns OK when the server says that the run is over, or when `stop`
+// is requested (leases are given back). An error names what cannot go on. `dataset`, `link` and
+// `registry` must outlive the call. A broken link is dialled again. After a restart of the server
+// the worker registers again.
 absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::FleetLink& link,
                  const algorithms::Registry& registry, std::stop_token stop);
 

@@ -10,22 +10,22 @@
 
 namespace macaw::cli {
 
-// The name under which a process gets its token from its environment.
+// The environment variable from which a process gets its token.
 inline constexpr char kTokenVariable[] = "MACAW_TOKEN";
 
-// Who may call a server, by the secret that each was given: `macaw simulate` makes a token for
-// every worker that it starts and tells the server in a file that only this user can read.
+// Who may call a server, by secret token. `macaw simulate` makes a token for every worker that it
+// starts, and tells the server in a file that only this user can read.
 class Callers {
  public:
-  // The new node's token: 128 random bits, in hexadecimal. `owns`: names of clients that only this
-  // node trains.
+  // Adds a node and returns its token: 128 random bits, in hexadecimal. `owns`: names of clients
+  // that only this node trains.
   std::string Add(const std::string& node, std::vector<std::string> owns = {});
 
   absl::Status Write(const std::string& path) const;
   // An error names the file and what is wrong in it.
   static absl::StatusOr<Callers> Read(const std::string& path);
 
-  // A stranger, unless the token is one of these. Never null.
+  // The caller with this token; a stranger if the token is unknown. Never null.
   fleet::CallerPtr Identify(absl::string_view token) const;
 
  private:

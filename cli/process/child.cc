@@ -35,7 +35,7 @@ struct Launch {
   [[noreturn]] void Run() const {
     ::setpgid(0, 0);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != parent) ::_exit(127);  // it died before the line above took effect
+    if (::getppid() != parent) ::_exit(127);  // the parent died before the line above took effect
     sigset_t none;
     sigemptyset(&none);
     for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGCHLD}) ::signal(signal, SIG_DFL);
@@ -49,7 +49,7 @@ struct Launch {
   }
 };
 
-// NAME=VALUE of each, the added ones in place of this process's own.
+// The environment as NAME=VALUE. The added variables replace those of this process.
 std::vector<std::string> EnvironmentWith(
     const std::vector<std::pair<std::string, std::string>>& added) {
   std::vector<std::string> entries;
@@ -184,8 +184,8 @@ Exit Child::Reap() {
   Exit exit;
   int status = 0;
   pid_t got;
-  // What the process itself may have started goes with it: it is not reaped yet, so the group's id
-  // is still its own.
+  // Also kills what the process started. It is not reaped yet, so the id of the group is still its
+  // own.
   siginfo_t info{};
   do {
     got = ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT);
@@ -208,7 +208,7 @@ Exit Child::Reap() {
 std::string LastErrorLine(const std::string& log, uint64_t begin) {
   const absl::StatusOr<std::string> text = ReadFile(log);
   if (!text.ok() || text->size() < begin) return "";
-  // A crash may leave megabytes; the end is what counts.
+  // A crash may leave megabytes of output; the end is enough.
   constexpr size_t kTail = 1 << 16;
   absl::string_view tail = absl::string_view(*text).substr(begin);
   tail.remove_prefix(tail.size() - std::min(tail.size(), kTail));

@@ -21,26 +21,25 @@ struct ChildSpec {
   std::string name;               // for messages: "worker-0"
   std::vector<std::string> argv;  // argv[0]: the program's path
   std::string log;                // standard output and error are appended here
-  // Beside those of this process, which they replace.
+  // Added to the environment of this process, whose variables they replace.
   std::vector<std::pair<std::string, std::string>> environment;
   std::vector<int> inherit;  // descriptors that the child keeps under the same numbers
 };
 
 // How a process ended.
 struct Exit {
-  int code = 0;    // when it returned
-  int signal = 0;  // else: what killed it
-  // The line of its log, if any, in which it says why. Nothing of a process that was killed: what
-  // it wrote last has nothing to do with that, unless it ended itself by abort().
+  int code = 0;    // if it returned
+  int signal = 0;  // else: the signal that killed it
+  // The line of its log that says why it ended, if there is one. Empty for a process that was
+  // killed: its last output does not explain that. A process that called abort() is the exception.
   std::string words;
   bool ok() const { return code == 0 && signal == 0; }
   std::string Text() const;  // "exit code 3: …", "killed by signal 11 (Segmentation fault)"
 };
 
-// A child process in a process group of its own, so that a terminal's Ctrl-C does not reach it, and
-// tied to the calling thread: the kernel kills it when that thread's process ends in whatever way
-// (so spawn from the main thread). One owner, one thread. The destructor kills the whole group and
-// reaps.
+// A child process in a process group of its own, so that a terminal's Ctrl-C does not reach it. The
+// kernel kills it when the thread that spawned it ends, for any reason, so spawn from the main
+// thread. One owner, one thread. The destructor kills the whole group and reaps the process.
 class Child {
  public:
   // An error says that the program could not be started, and why.
@@ -54,7 +53,7 @@ class Child {
   int pidfd() const { return pidfd_.get(); }  // readable once the process has ended
   void Signal(int signal) const;              // to the process itself
   void Kill() const;                          // SIGKILL to the group
-  bool Stopped();                             // by SIGSTOP or one of its relatives, now
+  bool Stopped();                             // whether SIGSTOP or a similar signal has stopped it
   Exit Reap();                                // waits for the end; at most once
 
  private:
@@ -62,14 +61,15 @@ class Child {
   void Finish();
 
   std::string name_, log_;
-  uint64_t log_begin_ = 0;  // of what this process has written there
+  uint64_t log_begin_ = 0;  // where its own output begins in the log
   pid_t pid_ = -1;
   Fd pidfd_;
   bool stopped_ = false;
 };
 
-// What to show of a log whose writer failed, from the byte `begin` on: the last line in which a
-// program gives its error ("NAME: error: …"), else the last that speaks of an error, else the last.
+// The line to show from the log of a program that failed, searched from the byte `begin` on: the
+// last line in which a program gives its error ("NAME: error: …"), else the last line that mentions
+// an error, else the last line.
 std::string LastErrorLine(const std::string& log, uint64_t begin = 0);
 
 }  // namespace macaw::cli

@@ -9,7 +9,7 @@
 namespace macaw::cli {
 namespace {
 
-// A server with two workers has some 40 open, each worker more takes two.
+// A server with two workers has about 40 files open, and two more for each further worker.
 constexpr rlim_t kNeeded = 64, kPlenty = 65536;
 
 }  // namespace

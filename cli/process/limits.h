@@ -4,9 +4,9 @@
 
 namespace macaw::cli {
 
-// Raises this process's limit on open files (sockets and pipes count) as far as it may, when it is
-// low; its children inherit that. An error when even that is too little for a run: the libraries
-// underneath would crash on it one by one.
+// Raises this process's limit on open files (sockets and pipes count) as far as allowed, if the
+// limit is low. Children inherit it. Returns an error if even that is too little for a run: the
+// libraries would crash at the limit one by one.
 absl::Status EnsureOpenFiles();
 
 }  // namespace macaw::cli

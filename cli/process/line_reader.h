@@ -8,7 +8,7 @@
 
 namespace macaw::cli {
 
-// Lines that arrive on a descriptor in pieces. One thread.
+// Reads lines from a descriptor on which they may arrive in pieces. One thread.
 class LineReader {
  public:
   // Reads once (blocks unless something is there) and returns the lines that are complete now.

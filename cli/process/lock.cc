@@ -19,11 +19,11 @@
 namespace macaw::cli {
 namespace {
 
-// How long the children of a process that was killed may take to end, and how often that is asked:
-// nothing tells when a lock is given up.
+// How long the children of a killed process may take to end, and how often to try the lock again:
+// there is no event when a lock is released.
 constexpr Duration kLastBreath = std::chrono::seconds(5), kPause = std::chrono::milliseconds(10);
 
-// The number in a lock's file, of the process that took it; 0: none.
+// The number, in the lock file, of the process that took the lock; 0: none.
 pid_t HolderIn(const std::string& path) {
   const absl::StatusOr<std::string> text = ReadFile(path);
   int holder = 0;
@@ -31,8 +31,8 @@ pid_t HolderIn(const std::string& path) {
   return number ? holder : 0;
 }
 
-// Takes the lock, or waits for it where whoever took it is gone: then children of it, which the
-// kernel is just ending, have the last copies.
+// Takes the lock. If the process that took it is gone, waits: its children, which the kernel is
+// about to end, hold the last copies.
 bool Take(int lock, const std::string& path) {
   const TimePoint end = SteadyClock().Now() + kLastBreath;
   while (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
@@ -56,7 +56,7 @@ absl::StatusOr<Fd> LockFolder(const std::string& folder) {
         absl::StrCat("another process", holder == 0 ? "" : absl::StrCat(" (pid ", holder, ")"),
                      " is running in ", folder));
   }
-  // For the message above; on a full disk that goes without.
+  // For the message above. On a full disk the number is left out.
   const std::string holder = absl::StrCat(::getpid(), "\n");
   if (::ftruncate(lock.get(), 0) != 0 ||
       ::pwrite(lock.get(), holder.data(), holder.size(), 0) < 0) {

@@ -7,16 +7,16 @@
 
 namespace macaw::cli {
 
-// Holds a run's folder (which exists) against any other process that would write into it, by a lock
-// on FOLDER/.lock that lasts until the descriptor and all copies of it in child processes are
-// closed, in whatever way. Refused with the number of the process that holds it; where that one is
-// gone (killed), its children are ending and are waited for, for 5 s at most.
+// Locks a run's folder (which exists), so that no other process writes into it. The lock is on
+// FOLDER/.lock. It lasts until the descriptor and all its copies in child processes are closed. If
+// another process holds the lock, the error gives its number. If that process is gone (killed), its
+// children are about to end, and this call waits for them, for 5 s at most.
 absl::StatusOr<Fd> LockFolder(const std::string& folder);
 
-// The same without waiting or a message: nothing when the file is not there or is held.
+// Locks a file without waiting. Returns an empty Fd when the file is missing or locked.
 Fd TryLockFile(const std::string& path);
 
-// Makes a file that is held from the first moment at which others can see it.
+// Makes a file that is locked before other processes can see it.
 absl::StatusOr<Fd> MakeLockedFile(const std::string& path);
 
 }  // namespace macaw::cli

@@ -10,13 +10,13 @@
 
 namespace macaw::cli {
 
-// When a process that died is started again, and when that has become pointless. Pure: the caller
-// brings the time.
+// Decides when to restart a process that died, and when to give up. Pure: the caller passes the
+// time.
 class RestartPolicy {
  public:
-  // What makes the next start wait: all deaths of the last seconds, or only those since the run
-  // moved on. Of several workers one may die at every start while the others finish rounds; a
-  // single server that has finished one was well until then.
+  // Which deaths delay the next start: all deaths of the last seconds, or only those since the run
+  // made progress. Of several workers, one may die at every start while the others finish rounds. A
+  // single server that has finished a round was healthy until then.
   enum class BackOff : uint8_t { kAllDeaths, kFruitlessDeaths };
 
   static constexpr size_t kLimit = 5;
@@ -25,8 +25,8 @@ class RestartPolicy {
 
   explicit RestartPolicy(BackOff back_off = BackOff::kAllDeaths) : back_off_(back_off) {}
 
-  // The process died: how long to wait before its next start; nothing once it has died more than
-  // kLimit times within kLimitWindow while the run got nowhere.
+  // Records a death. Returns how long to wait before the next start, or nothing if the process has
+  // died more than kLimit times within kLimitWindow without progress of the run.
   std::optional<Duration> OnDeath(TimePoint now) {
     deaths_.push_back(now);
     while (now - deaths_.front() > kLimitWindow) deaths_.pop_front();
@@ -39,7 +39,7 @@ class RestartPolicy {
     if (back_off_ == BackOff::kFruitlessDeaths) start = std::max(start, last_progress_);
     return kBackOff[std::clamp<size_t>(since(start), 1, kBackOff.size()) - 1];
   }
-  // The run moved on (a round was closed): deaths before do not count towards the limit.
+  // Records progress (a round was closed): earlier deaths do not count towards the limit.
   void OnProgress(TimePoint now) { last_progress_ = now; }
 
  private:

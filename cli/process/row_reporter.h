@@ -4,9 +4,9 @@
 
 namespace macaw::cli {
 
-// The server's end of the pipe that carries finished rows to whoever shows the progress. Never
-// blocks the rounds: a reader that does not keep up (a stopped terminal) misses rows, which
-// metrics.jsonl has anyway. One thread.
+// The server's end of the pipe that carries finished rows to the process that shows the progress.
+// Never blocks the rounds: a reader that is too slow (a stopped terminal) misses rows, and
+// metrics.jsonl has all of them. One thread.
 class RowReporter {
  public:
   explicit RowReporter(int fd);  // -1: nobody listens

@@ -43,7 +43,7 @@ SignalFd::SignalFd(SignalFd&& other) noexcept
 SignalFd::~SignalFd() {
   if (!active_) return;
   while (fd_.open() && Take() != 0) {
-  }  // what is still pending was meant for us
+  }  // takes the pending signals, which were meant for this process
   ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 

@@ -11,9 +11,9 @@
 
 namespace macaw::cli {
 
-// Ctrl-C and its relatives as readable events instead of interruptions: while it lives, SIGINT,
-// SIGTERM and SIGHUP are blocked in the thread that made it and in those it starts. Make it before
-// any other thread. A SIGHUP that is ignored (nohup) stays so.
+// Makes SIGINT (Ctrl-C), SIGTERM and SIGHUP readable events instead of interruptions. While the
+// object lives, these signals are blocked in the thread that made it and in the threads that this
+// thread starts. Make it before any other thread. A SIGHUP that is ignored (nohup) stays ignored.
 class SignalFd {
  public:
   static absl::StatusOr<SignalFd> Open();
@@ -32,7 +32,8 @@ class SignalFd {
   bool active_ = false;
 };
 
-// A thread that hands every such signal to `on_signal`, for a main thread that blocks elsewhere.
+// A thread that passes each signal to `on_signal`, for a program whose main thread blocks
+// elsewhere.
 class SignalThread {
  public:
   SignalThread(SignalFd& signals, std::function<void(int signal)> on_signal);

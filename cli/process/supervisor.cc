@@ -21,12 +21,12 @@
 namespace macaw::cli {
 namespace {
 
-// How long the workers get to notice that the run is over, and the server to stop once a worker is
-// beyond help.
+// How long the workers have to notice that the run is over, and the server to stop after a worker
+// cannot be restarted any more.
 constexpr Duration kLeaveGrace = std::chrono::seconds(3);
 constexpr Duration kStopGrace = std::chrono::seconds(20);
-// Rows are looked at this often: a run may finish a thousand rounds a second, on cores that have
-// better things to do than to wake this process for each.
+// How often rows are read. A run may finish a thousand rounds a second; waking this process for
+// each of them would take time from the cores.
 constexpr Duration kReportPause = std::chrono::milliseconds(10);
 
 struct Worker {
@@ -35,10 +35,10 @@ struct Worker {
   std::optional<Child> child;
   std::optional<TimePoint> start_at;  // when to start it again
   RestartPolicy policy;
-  bool was_unanswered = false;  // it has given up waiting for an answer since the last round
+  bool was_unanswered = false;  // whether it got no answer (kExitUnanswered) since the last round
 };
 
-// One run's processes. Everything happens on one thread in one poll().
+// The processes of one run. Everything happens on one thread in one poll().
 class Supervisor {
  public:
   Supervisor(const SupervisorOptions& options, SignalFd& signals, SignalFd& child_signals)
@@ -51,7 +51,7 @@ class Supervisor {
 
   absl::StatusOr<SupervisedEnd> Run() {
     MACAW_RETURN_IF_ERROR(StartServer());
-    // A service may have been stopped before its signal was waited for.
+    // A service may already be stopped before this process waits for the signal.
     MACAW_RETURN_IF_ERROR(OnChildSignals());
     while (server_.has_value() || server_start_at_.has_value()) {
       MACAW_RETURN_IF_ERROR(StartDueServer());
@@ -60,7 +60,7 @@ class Supervisor {
     }
     MACAW_RETURN_IF_ERROR(failure_);
     if (end_ == SupervisedEnd::kFinished) MACAW_RETURN_IF_ERROR(LetWorkersLeave());
-    return end_;  // ~Child kills whoever is left
+    return end_;  // ~Child kills the remaining processes
   }
 
  private:
@@ -81,7 +81,7 @@ class Supervisor {
     MACAW_ASSIGN_OR_RETURN(server_, Child::Spawn(spec));
     ready_ = std::move(ready.read);
     report_ = std::move(report.read);
-    ready_lines_ = report_lines_ = LineReader();  // half a line of the one that died counts nothing
+    ready_lines_ = report_lines_ = LineReader();  // drops the half line of the server that died
     return absl::OkStatus();
   }
 
@@ -120,7 +120,7 @@ class Supervisor {
       if (!stopping_)
         watched.push_back({service.fd(), [this, &service] { return Attend(service); }});
     }
-    // Last, so that the rows it wrote and the workers it let go are seen first.
+    // The server comes last, so that its rows and the ends of its workers are handled first.
     if (server_.has_value())
       watched.push_back({server_->pidfd(), [this] { return OnServerEnd(); }});
 
@@ -175,13 +175,13 @@ class Supervisor {
 
   void StopServer() {
     stopping_ = true;
-    server_start_at_.reset();  // one that has died has kept what it could
+    server_start_at_.reset();  // no restart: a server that died has saved what it could
     if (!server_.has_value()) return;
     server_->Signal(SIGINT);
-    server_->Signal(SIGCONT);  // a stopped process would not hear of it
+    server_->Signal(SIGCONT);  // a stopped process would not get the other signal
   }
 
-  // All that live, with whether it is a worker.
+  // All live children, and whether each is a worker.
   std::vector<std::pair<Child*, bool>> Children() {
     std::vector<std::pair<Child*, bool>> children;
     if (server_.has_value()) children.emplace_back(&*server_, false);
@@ -263,15 +263,15 @@ class Supervisor {
     return absl::OkStatus();
   }
 
-  // What is in the pipe now. Not up to its end: something that the server started may hold the
-  // other side.
+  // Reads what is in the pipe now, but not up to its end: a process that the server started may
+  // hold the other end open.
   absl::Status ReadRows() {
     while (report_.open() && Readable(report_.get())) MACAW_RETURN_IF_ERROR(OnReport());
     return absl::OkStatus();
   }
 
   absl::Status OnWorkerEnd(Worker& worker) {
-    MACAW_RETURN_IF_ERROR(ReadRows());  // a round that is over is no reason to give up
+    MACAW_RETURN_IF_ERROR(ReadRows());  // a round that was just finished resets the limit
     const Exit exit = worker.child->Reap();
     worker.child.reset();
     if (stopping_) return absl::OkStatus();
@@ -297,8 +297,8 @@ class Supervisor {
           " times without a round being finished; ", Complaint(worker.name, exit, worker.log))));
     }
     if (exit.ok()) {
-      // Usually it was told that the run is over and the server is still writing; if not, the run
-      // needs it back.
+      // Usually the worker was told that the run is over, and the server is still writing. If not,
+      // the run needs the worker again.
       worker.start_at = Now() + kLeaveGrace;
       return absl::OkStatus();
     }
@@ -313,7 +313,7 @@ class Supervisor {
     return status.ok() ? status : GiveUp(std::move(status));
   }
 
-  // The run cannot go on, but the server is well: it may keep what is finished.
+  // The run cannot go on, but the server is healthy and may save what is finished.
   absl::Status GiveUp(absl::Status why) {
     failure_ = std::move(why);
     kill_at_ = Now() + kStopGrace;
@@ -326,7 +326,7 @@ class Supervisor {
     MACAW_RETURN_IF_ERROR(ReadRows());
     server_.reset();
     if (!failure_.ok() || end_ == SupervisedEnd::kKilled) return absl::OkStatus();
-    // A server that is interrupted before it can listen for signals dies of it.
+    // SIGINT kills a server that does not listen for signals yet.
     const bool early = end_ == SupervisedEnd::kInterrupted && exit.signal == SIGINT;
     if (exit.ok() || exit.code == kExitInterrupted || early) {
       end_ = exit.ok() ? SupervisedEnd::kFinished : SupervisedEnd::kInterrupted;
@@ -339,7 +339,7 @@ class Supervisor {
                                    : absl::AbortedError(complaint);
   }
 
-  // The workers live on: they look for it at the address where it was.
+  // The workers live on and look for the server at its old address.
   absl::Status StartServerAgain(const std::string& complaint) {
     const std::optional<Duration> wait = server_policy_.OnDeath(Now());
     if (!wait.has_value()) {
@@ -360,7 +360,7 @@ class Supervisor {
     const TimePoint deadline = Now() + kLeaveGrace;
     for (const Worker& worker : workers_) {
       if (worker.child.has_value())
-        worker.child->Signal(SIGTERM);  // it may not have heard from the server
+        worker.child->Signal(SIGTERM);  // the server may not have told it
     }
     while (true) {
       std::vector<pollfd> fds;
@@ -399,13 +399,13 @@ class Supervisor {
   std::vector<Worker> workers_;
   Fd ready_, report_;
   LineReader ready_lines_, report_lines_;
-  // Children, and since when; nothing: waited for long enough.
+  // Stopped children, and since when; no time: the wait for this child is over.
   std::map<pid_t, std::optional<TimePoint>> stopped_;
   bool stopping_ = false;
   SupervisedEnd end_ = SupervisedEnd::kFinished;
   absl::Status failure_;
   std::optional<TimePoint> kill_at_;
-  TimePoint report_at_{};  // when to look at the rows again
+  TimePoint report_at_{};  // when to read rows again
 };
 
 }  // namespace

@@ -12,17 +12,17 @@
 
 namespace macaw::cli {
 
-// Something else that a run cannot do without and that looks after itself (a private Redis).
+// Another service that the run needs and that manages its own process (a private Redis).
 struct Service {
   std::function<int()> fd;               // a descriptor: readable when there is something to do
-  std::function<absl::Status()> attend;  // does it; an error says why the run cannot go on
-  std::function<Child*()> process;       // null while there is none; may be left out
+  std::function<absl::Status()> attend;  // does this work; an error says why the run cannot go on
+  std::function<Child*()> process;       // null while there is no process; may be unset
 };
 
 struct ServerStart {
   int ready_fd = -1, report_fd = -1;
-  bool again = false;   // the one before it has crashed: this one goes on where it was
-  std::string address;  // where that one listened, and where the workers look for it; "": nowhere
+  bool again = false;   // the previous server crashed, and this one continues its run
+  std::string address;  // where the previous one listened and the workers look; "": nowhere
 };
 
 struct SupervisorOptions {
@@ -30,35 +30,36 @@ struct SupervisorOptions {
   // row of metrics.jsonl as one line to `report_fd`. It exits with kExitInterrupted when SIGINT
   // ended the run early.
   std::function<ChildSpec(const ServerStart& start)> server;
-  // A server that was killed by a signal is started again, under its workers.
+  // Whether a server that was killed by a signal is restarted while its workers live on.
   bool restart_server = false;
   std::function<ChildSpec(uint32_t index, const std::string& address)> worker;
   uint32_t workers = 1;
   std::vector<Service> services;
-  // A child that is stopped (SIGSTOP) is waited for this long, with a word to people. Then a worker
-  // is killed and started again; for the server or a service, the run ends.
+  // How long to wait for a child that is stopped (SIGSTOP), with a message to the user. After that
+  // a worker is killed and restarted; for the server or a service, the run ends.
   Duration patience = std::chrono::seconds(60);
-  // Whether the run has moved on: not where a server that was started again repeats a row.
+  // Gets each row. Returns whether the run made progress: false when a restarted server repeats a
+  // row.
   std::function<bool(const std::string& row)> on_row;
-  std::function<void(const std::string& message)> say;  // one line for people
+  std::function<void(const std::string& message)> say;  // prints one line for the user
 };
 
 // How the children of a run ended.
 enum class SupervisedEnd : uint8_t {
   kFinished,
   kInterrupted,  // the server has dropped the open round and kept the rest
-  kKilled,       // a second Ctrl-C: nothing was asked
+  kKilled,       // a second Ctrl-C: everything was killed at once
 };
 
-// Runs one server and its workers until the server ends. A worker that dies is started again
-// (restart_policy.h); one that was not answered (kExitUnanswered) once more, and the second time
-// without a round in between the run ends. The server's death ends everything, unless it was killed
-// by a signal and `restart_server` is set: then it is started again by the same policy, while the
-// workers live on. SIGINT, SIGTERM or SIGHUP asks the server to stop, a second one kills. Whatever
-// happens, no child outlives the call, nor this process. Errors name the child, how it ended and
-// its last error line; kFailedPrecondition (of the server) and kInvalidArgument (of a worker) are
-// those that would only come again. Call on the main thread, before any other thread exists
-// (signals are blocked meanwhile).
+// Runs one server and its workers until the server ends. A worker that dies is restarted
+// (restart_policy.h). A worker that got no answer (kExitUnanswered) is restarted once; if that
+// happens again before the next finished round, the run ends. If the server dies, the run ends,
+// unless a signal killed the server and `restart_server` is set: then it is restarted by the same
+// policy while the workers live on. SIGINT, SIGTERM or SIGHUP asks the server to stop; a second one
+// kills everything. No child outlives this call or this process, whatever happens. Errors name the
+// child, how it ended and its last error line. kFailedPrecondition (of the server) and
+// kInvalidArgument (of a worker) are errors that a restart would only repeat. Call on the main
+// thread, before any other thread exists (signals are blocked during the call).
 absl::StatusOr<SupervisedEnd> Supervise(const SupervisorOptions& options);
 
 }  // namespace macaw::cli

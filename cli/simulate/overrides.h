@@ -9,14 +9,15 @@
 
 namespace macaw::cli {
 
-// What the command line changes of the file, `--set` first, then the short forms in a fixed order.
-// The source of the data, as they or the document give it, decides what --clients means.
+// The changes that the command line makes to the configuration file: first `--set`, then the short
+// forms in a fixed order. The meaning of --clients depends on the data source, which these or the
+// document give.
 absl::StatusOr<std::vector<Override>> OverridesOf(const SimulateOptions& options,
                                                   const Document& document);
 
-// A run that goes on is the run that was begun: only where and how it is computed, what it writes
-// beside its results and a later end may change. The error names the first key that is something
-// else.
+// Checks that a resumed run is still the run that was begun. Only these may change: where and how
+// it is computed, what it writes beside its results, and a later end. The error names the first key
+// that must not change.
 absl::Status CheckResumable(const std::vector<Override>& overrides);
 
 }  // namespace macaw::cli

@@ -14,9 +14,9 @@ namespace macaw::cli {
 std::string OwnerFolder(const std::string& run, uint32_t owner);
 std::string OwnerName(uint32_t owner);
 
-// Rehearses a deployment on one machine: gives the first `config.node.workers.owners` clients a
-// folder each that holds only their own rows. Files that are there already are kept. An error
-// names the client that has no rows at all.
+// Rehearses a deployment on one machine: gives each of the first `config.node.workers.owners`
+// clients a folder that holds only its own rows. Existing files are kept. The error for a client
+// without any rows names it.
 absl::Status MakeOwners(const Config& config, const sdk::Catalogue& catalogue,
                         const std::string& run);
 

@@ -40,8 +40,8 @@ absl::StatusOr<PrivateRedis> PrivateRedis::Start(const std::string& run_folder) 
   ChildSpec spec{.name = "redis-server", .log = absl::StrCat(run_folder, "/logs/redis.log")};
   spec.argv = {program, "--port", "0", "--unixsocket", folder.socket(), "--unixsocketperm", "700",
                "--dir", data, "--save", "", "--appendonly", "yes",
-               // Not "everysec": while such a sync goes on, Redis answers writes that it has not
-               // handed to the kernel yet, and a kill would lose them.
+               // Not "everysec": during such a sync Redis confirms writes that it has not yet
+               // handed to the kernel, and a kill would lose them.
                "--appendfsync", "no", "--maxmemory-policy", "noeviction"};
   Fd timer(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   if (!timer.open()) return absl::ErrnoToStatus(errno, "cannot make a timer");
@@ -76,7 +76,7 @@ absl::Status PrivateRedis::Attend(const std::function<void(const std::string&)>&
                      " times without a round being finished; ", exit.Text(), " (", spec_.log, ")"));
   }
   say(absl::StrCat("redis-server died (", exit.Text(), "); starting it again on the same data"));
-  const auto ns = std::max<int64_t>(std::chrono::nanoseconds(*wait).count(), 1);  // 0 would disarm
+  const auto ns = std::max<int64_t>(std::chrono::nanoseconds(*wait).count(), 1);  // 0 disarms it
   const itimerspec at{.it_interval = {},
                       .it_value = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000}};
   if (::timerfd_settime(timer_.get(), 0, &at, nullptr) != 0)

@@ -12,23 +12,24 @@
 
 namespace macaw::cli {
 
-// A redis-server of one run's own: on a Unix socket in a private folder, its data in the run's. It
-// dies with the object and with this process; when it dies by itself, its owner starts it again on
-// the same data, as a resumed run does. One thread: the main one.
+// A redis-server that belongs to one run. It listens on a Unix socket in a private folder, and its
+// data is in the run's folder. It ends with the object and with this process. If it dies by itself,
+// its owner restarts it on the same data, as a resumed run does. Main thread only.
 class PrivateRedis {
  public:
-  // Finds redis-server on PATH. It may still be loading when this returns; workers wait for it.
-  // Its data is in RUN/state: whoever wants it to outlast a crash of the machine syncs that folder.
+  // Finds redis-server on PATH. It may still be loading when this returns; workers wait for it. Its
+  // data is in RUN/state. To keep the data through a crash of the machine, the caller must sync
+  // that folder.
   static absl::StatusOr<PrivateRedis> Start(const std::string& run_folder);
   std::string url() const { return "unix:" + folder_.socket(); }
 
-  // Readable once it has died or is due to be started again: time to call Attend.
+  // Readable when the server has died or its restart is due: call Attend then.
   int fd() const { return child_.has_value() ? child_->pidfd() : timer_.get(); }
   Child* process() { return child_.has_value() ? &*child_ : nullptr; }
-  // Starts it again, after a pause when it dies often; `say` gets a line about it. An error once
-  // that has become pointless, with Redis' last words.
+  // Restarts the server, after a pause if it dies often. `say` gets a line about it. When a restart
+  // has become pointless, returns an error with the last error line of Redis.
   absl::Status Attend(const std::function<void(const std::string&)>& say);
-  // The run has moved on: deaths before this do not count.
+  // The run made progress: earlier deaths do not count.
   void OnProgress();
 
  private:
@@ -39,7 +40,8 @@ class PrivateRedis {
         timer_(std::move(timer)) {}
   absl::Status Spawn();
 
-  // Swept when nobody writes into it any more: before the folder goes, after the child.
+  // The data folder. Its destructor sweeps the folder (SweepRedisFiles), after the child has ended
+  // and before the folder of the socket is removed.
   struct Data {
     explicit Data(std::string path) : folder(std::move(path)) {}
     Data(Data&& other) noexcept : folder(std::exchange(other.folder, "")) {}

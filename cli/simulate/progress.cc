@@ -24,7 +24,7 @@ std::optional<double> NumberAt(const nlohmann::json& row, const char* key) {
   return found->get<double>();
 }
 
-// Three digits that matter, without an exponent: "0.83", "12.3", "1230".
+// Three significant digits, without an exponent: "0.83", "12.3", "1230".
 std::string RateText(double rate) {
   if (rate >= 100) return absl::StrFormat("%.0f", rate);
   return rate >= 10 ? absl::StrFormat("%.1f", rate) : absl::StrFormat("%.2f", rate);
@@ -82,7 +82,7 @@ double Progress::RoundsPerSecond() const {
 }
 
 std::string Progress::Line(size_t room) const {
-  // In the order shown; the larger the rank, the sooner it is left out.
+  // In the order shown. The part with the largest rank is left out first.
   struct Part {
     std::string text;
     int rank;

@@ -13,15 +13,16 @@ namespace macaw::cli {
 
 struct ProgressOptions {
   bool terminal =
-      false;           // one live line, drawn again and again; else plain lines, about one a second
-  bool quiet = false;  // neither
-  // Of the terminal, in columns; asked before each drawing, for people change their windows.
+      false;           // one live line, redrawn at every step; else plain lines, about one a second
+  bool quiet = false;  // shows no progress
+  // The width of the terminal, in columns. Asked before each drawing, since the user may resize the
+  // window.
   std::function<size_t()> width = [] { return size_t{80}; };
   uint32_t rounds = 1;
   uint64_t cohort = 0;  // clients a round
 };
 
-// Shows people how a run gets on. Follows rows of metrics.jsonl; its rates are those of the last
+// Shows the user the progress of a run, from rows of metrics.jsonl. Its rates are those of the last
 // seconds. One thread.
 class Progress {
  public:
@@ -29,14 +30,14 @@ class Progress {
   Progress(ProgressOptions options, const Clock& clock,
            std::function<void(absl::string_view)> write);
 
-  // A JSON object; anything else is ignored, and so is a round that has been shown (a server that
-  // was started again repeats some). Whether it was a new one.
+  // Takes a row, a JSON object. Ignores anything else, and rounds that have been shown (a restarted
+  // server repeats some). Returns whether the row was new.
   bool OnRow(absl::string_view row);
   void Say(absl::string_view message);  // a line of its own; shown even when quiet
   void Finish();                        // shows the newest row and ends the live line
 
-  // The line as it stands, "round 37/200  loss 0.512 …", in at most `room` columns: what tells
-  // least is left out first.
+  // The current line, "round 37/200  loss 0.512 …", in at most `room` columns. The least important
+  // parts are left out first.
   std::string Line(size_t room = SIZE_MAX) const;
 
  private:

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 constexpr char kAppendOnly[] = "appendonlydir";
 constexpr char kManifest[] = "appendonly.aof.manifest";
 
-// Reads an append-only file: lines, and strings of a length told before.
+// Reads an append-only file: lines, and strings whose length is given before them.
 class Reader {
  public:
   explicit Reader(absl::string_view text) : text_(text) {}
@@ -32,7 +32,7 @@ class Reader {
   std::optional<uint64_t> Count(char kind) {
     const size_t end = text_.find("\r\n", at_);
     if (end == absl::string_view::npos) {
-      constexpr size_t kLongest = 24;  // what is longer is no count
+      constexpr size_t kLongest = 24;  // a longer line is not a count
       ran_out_ = text_.size() - at_ <= kLongest && (at_end() || text_[at_] == kind);
       return std::nullopt;
     }
@@ -115,10 +115,10 @@ absl::StatusOr<std::vector<std::string>> MendRedisFiles(const std::string& folde
   SweepRedisFiles(folder);
   const std::string append_only = absl::StrCat(folder, "/", kAppendOnly);
   MACAW_ASSIGN_OR_RETURN(std::vector<std::string> files, Increments(append_only));
-  if (!files.empty()) files.pop_back();  // Redis sees to the last one itself
+  if (!files.empty()) files.pop_back();  // Redis repairs the last one itself
   std::vector<std::string> cut;
   for (const std::string& path : files) {
-    if (!FileExists(path)) continue;  // Redis says so
+    if (!FileExists(path)) continue;  // Redis reports that
     uint64_t size = 0, whole = 0;
     {
       MACAW_ASSIGN_OR_RETURN(const MappedFile mapped, MappedFile::Open(path));

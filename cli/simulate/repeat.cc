@@ -87,7 +87,7 @@ absl::StatusOr<Repeat> Repeat::Open(const std::string& wanted, bool fixed, bool 
     for (const Json& run : json["runs"]) {
       if (!run.is_object() || !run.contains("seed") || !run["seed"].is_number_unsigned()) continue;
       const auto seed = run["seed"].get<uint64_t>();
-      // The run may have ended without this file having heard of it, or have been removed.
+      // The run may have ended without an entry in this file, or may have been removed.
       absl::StatusOr<RunResult> result = ReadResult(FolderAt(base, seed));
       if (result.ok() && result->seed != seed) {
         return absl::DataLossError(absl::StrCat(FolderAt(base, seed), " holds a run with seed ",

@@ -10,20 +10,21 @@
 
 namespace macaw::cli {
 
-// What makes two commands the same experiment: everything but the seed that decides a result.
+// Identifies an experiment: everything that decides a result, except the seed.
 struct ExperimentKey {
   std::string name, algorithm;
   std::string settings;  // a JSON object (SettingsJson), without the seed
 };
 
-// One configuration and all its seeds, as the file BASE-repeat.json keeps them; the runs are in
+// One configuration and all its seeds, as kept in the file BASE-repeat.json; the runs are in
 // BASE-seedS. The file is written before a run begins and after it ends, so that the same command
-// goes on after a crash. One thread.
+// continues after a crash. One thread.
 class Repeat {
  public:
-  // Finds the experiment's file, or a place for it. `wanted` is the BASE; where other files or runs
-  // have it, BASE-2, -3, … is taken, but with `fixed` (the user named it) it is an error that says
-  // what differs. With `force` the experiment begins anew in `wanted`, whatever is there.
+  // Opens the file of the experiment, or chooses a name for a new one. `wanted` is the BASE. If
+  // other files or runs use that name, takes BASE-2, BASE-3, …; with `fixed` (the user gave the
+  // name) it returns an error that says what differs. With `force` the experiment begins again in
+  // `wanted`, whatever is there.
   static absl::StatusOr<Repeat> Open(const std::string& wanted, bool fixed, bool force,
                                      ExperimentKey key, const std::vector<uint64_t>& seeds);
 
@@ -32,10 +33,10 @@ class Repeat {
   bool Begun(uint64_t seed) const { return runs_.contains(seed); }
   bool Done(uint64_t seed) const;
 
-  absl::Status Begin(uint64_t seed);  // on disk before the run's folder is
+  absl::Status Begin(uint64_t seed);  // written before the run's folder is made
   absl::Status Finish(RunResult result);
 
-  // Of all runs that are done, by seed: also those that another command made.
+  // The results of all finished runs, by seed, including those that another command made.
   std::vector<RunResult> Results() const;
 
  private:

@@ -31,7 +31,7 @@ T ValueOr(const Json& object, const char* key, T fallback) {
   }
 }
 
-// An object within `object`; an empty one where there is none. Lives as long as `object`.
+// The nested object in `object`, or an empty one. Valid as long as `object`.
 const Json& ObjectAt(const Json& object, const char* key) {
   static const Json kNone = Json::object();
   const auto found = object.find(key);
@@ -46,7 +46,7 @@ std::map<std::string, double> NumbersAt(const Json& object, const char* key) {
   return numbers;
 }
 
-// What an accuracy is without a model: one class out of as many as there are.
+// The accuracy of guessing: one divided by the number of classes.
 double GuessOf(const RunResult& result) {
   const auto found = result.settings.find("model.classes");
   double classes = 0;
@@ -54,7 +54,7 @@ double GuessOf(const RunResult& result) {
   return 1 / std::max(2.0, classes);  // a binary task has one output
 }
 
-// Of the training rows, then of the test rows; no statistics over clients.
+// Metrics of the training rows, then of the test rows; no statistics over clients.
 std::vector<std::string> MetricsToShow(const RunResult& result) {
   std::vector<std::string> metrics = {"train_loss", "test_loss", "test_accuracy"};
   for (const auto& [metric, best] : result.bests) {

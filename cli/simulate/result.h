@@ -10,7 +10,7 @@
 
 namespace macaw::cli {
 
-// What people want to know of a run that is over, from its summary.json.
+// The main results of a run that is over, from its summary.json.
 struct RunResult {
   struct Best {
     double value = 0;
@@ -33,9 +33,9 @@ struct RunResult {
 };
 absl::StatusOr<RunResult> ReadResult(const std::string& folder);
 
-// An accuracy that ended far under its best: it has lost more than a quarter of what the best had
-// gained over guessing (1 / classes). A best that had come less than a quarter of the way from
-// guessing to 1 is not one to lose.
+// An accuracy that ended far below its best: it lost more than a quarter of what the best had
+// gained over guessing (1 / classes). A best that gained less than a quarter of the way from
+// guessing to 1 is not considered.
 struct Drop {
   std::string metric;
   double last = 0, best = 0, guess = 0;

@@ -40,8 +40,8 @@ absl::StatusOr<std::string> ProgramBeside(const std::string& folder, const std::
 // A worker process of the run.
 struct Node {
   std::string name, token;
-  std::string folder;             // for what it keeps: the run's, or the owner's own
-  std::vector<std::string> data;  // the arguments that say which clients it has; none: all
+  std::string folder;             // folder for its files: the run's, or the owner's own
+  std::vector<std::string> data;  // arguments that select its clients; none: all
   uint32_t slots = 1, first_slot = 0;
   std::vector<std::string> owns;  // names of clients
   bool owner() const { return !owns.empty(); }
@@ -73,7 +73,7 @@ absl::StatusOr<std::vector<Node>> NodesOf(const Config& config, const std::strin
   return nodes;
 }
 
-// A Redis of the run's own, where the configuration asks for one.
+// The Redis of this run, if the configuration asks for one.
 absl::StatusOr<std::optional<PrivateRedis>> StartRedis(const Config& config,
                                                        const RunOptions& options) {
   if (!options.stateful || config.node.state.store != "redis" || config.node.state.url != "spawn")
@@ -87,15 +87,16 @@ void WriteToStandardError(absl::string_view text) {
   std::fflush(stderr);
 }
 
-// How the run's programs are called.
+// Makes the command lines of the programs of the run.
 struct Commands {
   const RunOptions& options;
   std::string server, worker;  // paths of the programs
   std::string listen, callers;
   const std::vector<Node>& nodes;
-  // States on this host are made durable beside the rounds, once a checkpoint is to name them.
+  // Set if the states are on this host: they are made durable beside the rounds, before a
+  // checkpoint names them.
   std::string state_folder;
-  std::string state_url;  // of a Redis of the run's own; empty: there is none
+  std::string state_url;  // of the Redis of this run; empty: there is none
   bool server_syncs_state = false;
 
   std::string LogOf(const std::string& name) const {
@@ -150,7 +151,7 @@ struct Commands {
                  "--state",
                  node.owner() ? node.folder + "/state" : state_folder};
     spec.argv.insert(spec.argv.end(), node.data.begin(), node.data.end());
-    // An owner's states are its own affair: it makes them durable itself.
+    // An owner makes its states durable itself.
     if (server_syncs_state && !node.owner()) spec.argv.push_back("--server-syncs-state");
     if (!state_url.empty()) spec.argv.insert(spec.argv.end(), {"--state-url", state_url});
     if (options.trace)
@@ -206,7 +207,7 @@ absl::StatusOr<SupervisedEnd> RunInChildren(const Config& config, const RunOptio
 
   SupervisorOptions supervisor;
   supervisor.workers = static_cast<uint32_t>(nodes.size());
-  // A run that repeats another one is not resumed.
+  // A run that repeats another one cannot be resumed.
   supervisor.restart_server = config.node.server.keeps_commits() && options.replay.empty();
   supervisor.server = [&](const ServerStart& start) { return commands.Server(start); };
   supervisor.worker = [&](uint32_t index, const std::string& address) {

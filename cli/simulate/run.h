@@ -14,12 +14,12 @@ struct RunOptions {
   std::string folder;       // exists
   std::string config_file;  // what the server reads, in the folder
   std::string node_file;    // what the workers read
-  int lock = -1;            // the descriptor that holds the folder; the server keeps it, too
+  int lock = -1;            // descriptor of the folder's lock; the server keeps it, too
   // Called with each finished round.
   std::function<void()> on_row = [] {};
   bool resume = false;
   bool stateful = false;              // clients keep a state between rounds
-  std::vector<uint64_t> state_reset;  // clients that give their state up; with `resume`
+  std::vector<uint64_t> state_reset;  // clients whose states are discarded; with `resume`
   std::string replay;                 // a log of rounds whose decisions this run repeats; "": none
   bool trace = false;  // workers write what each client's batches were to trace/ in the folder
   bool quiet = false;

@@ -66,7 +66,7 @@ absl::StatusOr<HeldFolder> MakeAndHold(const std::string& path) {
 constexpr char kSocketFolders[] = "/tmp/macaw-XXXXXX";
 constexpr char kSocketLock[] = "/.lock";
 
-// Removes the socket folders of this user that nobody holds any more.
+// Removes the socket folders of this user that no process holds any more.
 void SweepSocketFolders() {
   const fs::path pattern = kSocketFolders;
   const std::string name = pattern.filename().string();
@@ -80,7 +80,8 @@ void SweepSocketFolders() {
         info.st_uid != ::geteuid()) {
       continue;
     }
-    // Held while it is removed; one without the file is just being made, or somebody else's.
+    // The folder is locked while it is removed. A folder without the lock file is just being made,
+    // or belongs to another user.
     const Fd lock = TryLockFile(entry.path().string() + kSocketLock);
     if (lock.open()) fs::remove_all(entry.path(), ignored);
   }
@@ -105,7 +106,7 @@ absl::StatusOr<HeldFolder> MakeRunFolder(const std::string& out, const std::stri
   }
   if (!IsTaken(wanted)) return MakeAndHold(wanted);
   if (force) {
-    MACAW_RETURN_IF_ERROR(Hold(wanted).status());  // not under the feet of a run that goes on
+    MACAW_RETURN_IF_ERROR(Hold(wanted).status());  // fails if a process is running in it
     MACAW_RETURN_IF_ERROR(RemoveRun(wanted));
     return MakeAndHold(wanted);
   }

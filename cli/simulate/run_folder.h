@@ -7,14 +7,13 @@
 
 namespace macaw::cli {
 
-// A run's folder, held against any other process that would run in it for as long as the object
-// lives.
+// A run's folder. While the object lives, no other process can run in it.
 struct HeldFolder {
   std::string path;
   Fd lock;
 };
 
-// Whether something is there that is not an empty folder.
+// Whether something exists at `path`, other than an empty folder.
 bool IsTaken(const std::string& path);
 
 // Makes the folder of a new run. `out` is a folder's path, which must be new or empty; "" stands
@@ -23,12 +22,12 @@ bool IsTaken(const std::string& path);
 absl::StatusOr<HeldFolder> MakeRunFolder(const std::string& out, const std::string& name,
                                          bool force);
 
-// The folder of a run that goes on.
+// Opens the folder of a run that is resumed.
 absl::StatusOr<HeldFolder> OpenRunFolder(const std::string& path);
 
-// A private folder for a socket and what only the run's processes should know, with a path short
-// enough for one (107 bytes); removed with the object. Those of processes that were killed before
-// they could remove theirs are removed by the next Make.
+// A private folder for the socket of a run, and for files that only its processes should read. Its
+// path is short enough for a socket (107 bytes). The destructor removes it. Make also removes the
+// folders of processes that were killed.
 class SocketFolder {
  public:
   static absl::StatusOr<SocketFolder> Make();
@@ -36,13 +35,13 @@ class SocketFolder {
   SocketFolder& operator=(SocketFolder&& other) noexcept;
   ~SocketFolder();
   std::string socket() const { return path_ + "/fleet"; }
-  // Who may call: a file that only this user can read.
+  // The list of callers, a file that only this user can read.
   std::string callers() const { return path_ + "/callers.json"; }
 
  private:
   explicit SocketFolder(std::string path) : path_(std::move(path)) {}
   std::string path_;
-  Fd lock_;  // says that somebody lives here
+  Fd lock_;  // shows that the folder is in use
 };
 
 }  // namespace macaw::cli

@@ -26,16 +26,16 @@ namespace fs = std::filesystem;
 
 std::string NoteOf(const std::string& run) { return run + "/state/dropped"; }
 
-// Whether the states lie in a folder of this host, and then where.
+// The folder of the states, if they are in a folder of this host.
 std::optional<std::string> FolderOf(const Config& config, const std::string& run) {
   if (config.node.state.store == "disk") return StoreOptionsOf(config, run).path;
   if (config.node.state.store == "redis" && config.node.state.url == "spawn") return run + "/state";
   return std::nullopt;
 }
 
-// What the files of a folder take on the disk, holes not counted.
+// The disk space of the files of a folder, without holes.
 absl::StatusOr<uint64_t> BytesTaken(const std::string& folder) {
-  constexpr uint64_t kBlock = 512;  // of st_blocks, whatever the file system's are
+  constexpr uint64_t kBlock = 512;  // unit of st_blocks on every file system
   uint64_t bytes = 0;
   std::error_code error;
   for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
@@ -59,7 +59,7 @@ absl::Status OpenStoreOf(const Config& config, const std::string& run, RunStates
   state::StateSchema schema;
   for (const algorithms::NamedLayout& item : states.items) schema.push_back(item.layout);
   state::StoreOptions options = StoreOptionsOf(config, run);
-  options.cache_bytes = 0;  // everything is read once
+  options.cache_bytes = 0;  // no cache: everything is read once
   if (options.ends_with_process()) {
     return absl::FailedPreconditionError(
         absl::StrCat(run, ": its states were kept in memory and ended with the run"));
@@ -84,7 +84,7 @@ absl::Status OpenStoreOf(const Config& config, const std::string& run, RunStates
   return absl::OkStatus();
 }
 
-// Of a Redis that other runs may use, too: this run's versions and nothing else.
+// Deletes only the versions of this run: other runs may use the same Redis.
 absl::Status DeleteAll(const std::string& run) {
   MACAW_ASSIGN_OR_RETURN(const RunStates states, OpenRunStates(run, Use::kHeld));
   std::vector<Attempt> versions;

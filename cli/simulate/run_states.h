@@ -16,33 +16,33 @@
 
 namespace macaw::cli {
 
-// A run's client states, found by its folder alone.
+// A run's client states, opened from its folder alone.
 struct RunStates {
-  std::optional<HeldFolder> held;  // against others that would run in it, where need be
+  std::optional<HeldFolder> held;  // the lock of the folder, if it is needed (Use)
   std::vector<algorithms::NamedLayout> items;
   std::vector<server::KeptVersions> checkpoints;  // the newest last
   std::optional<PrivateRedis> redis;              // outlives the store
   std::unique_ptr<state::ClientStateStore> store;
-  const state::DiskStateStore* disk = nullptr;  // the store, where it is one
+  const state::DiskStateStore* disk = nullptr;  // the store, if it is a disk store
   const server::KeptVersions& newest() const { return checkpoints.back(); }
 };
 
-// kChange holds the run's folder, and so does kRead where a Redis of the run's own is started on
-// its data. kHeld: the caller holds it.
+// kChange locks the run's folder. kRead locks it only if a Redis is started on the run's data.
+// kHeld: the caller has locked it.
 enum class Use : uint8_t { kRead, kChange, kHeld };
 
 // Refuses a folder without a run, without a checkpoint or without states, and says which.
 absl::StatusOr<RunStates> OpenRunStates(const std::string& run, Use use = Use::kRead);
 
-// What the states of a run that is over take, and where: "1.2 GB in runs/x/state". Nothing where
-// they ended with the processes.
+// The space that the states of a finished run take, and where: "1.2 GB in runs/x/state". Empty if
+// the states ended with the processes.
 absl::StatusOr<std::string> RoomOfStates(const Config& config, const std::string& run);
 
-// state.keep = false: deletes the states of a run that is over, wherever they are, and leaves a
-// note in the run's folder. Nobody else may run in it.
+// For state.keep = false: deletes the states of a finished run, wherever they are, and leaves a
+// note in the run's folder. No other process may run in it.
 absl::Status DropStates(const Config& config, const std::string& run);
 
-// An error that says so where a run's states were dropped.
+// Returns an error if the states of the run were dropped.
 absl::Status CheckStatesKept(const std::string& run);
 
 }  // namespace macaw::cli

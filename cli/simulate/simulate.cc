@@ -62,8 +62,8 @@ std::string ModelLine(const Config& config, const models::ModelSpec& spec) {
                       spec.outputs, " outputs, ", Name(config.run.task));
 }
 
-// One run, from its configuration to its result on disk. The order matters: everything that can be
-// wrong with the configuration is found before a folder is made.
+// One run, from its configuration to its result on disk. The order matters: every error of the
+// configuration is found before a folder is made.
 class Run {
  public:
   Run(const SimulateOptions& options, const Document& document, const sdk::Catalogue& catalogue)
@@ -79,8 +79,8 @@ class Run {
     return resume ? ComposeResumed() : ComposeNew();
   }
 
-  // A run that goes on replaces its files when its first round is done: until then it may be
-  // refused, and then nothing has changed.
+  // A resumed run replaces its files when its first round is done. Until then it may be refused,
+  // and then nothing has changed.
   absl::StatusOr<SupervisedEnd> Go() {
     const bool resume = !options_.resume.empty();
     const std::string next = resume ? ".next" : "";
@@ -115,7 +115,7 @@ class Run {
     return end;
   }
 
-  // What clients keep, once the run is over: how much it is, or that it is dropped.
+  // Says, after the run, how much space the client states take, or that they are dropped.
   absl::Status LookAfterStates() const {
     if (!stateful_) return absl::OkStatus();
     MACAW_ASSIGN_OR_RETURN(const std::string room, RoomOfStates(config_, folder_->path));
@@ -212,12 +212,13 @@ class Run {
     stateful_ = !state.empty();
     if (!stateful_) return absl::OkStatus();
     MACAW_RETURN_IF_ERROR(CheckStateStore(config_, start));
-    // Before a folder is made and workers wait for it in vain; one of the run's own comes later.
+    // Checks the store before a folder is made and workers wait for it in vain. A Redis of the
+    // run's own is started later.
     return config_.node.state.url == "spawn" ? absl::OkStatus()
                                              : state::CheckReachable(StoreOptionsOf(config_, ""));
   }
 
-  // What the server reads, and what the workers read.
+  // Writes the configuration for the server and the one for the workers.
   absl::Status WriteFiles(const std::string& config, const std::string& node) {
     std::error_code ignored;
     config_.node.server.out =
@@ -243,11 +244,11 @@ class Run {
 // How one run went.
 struct Ran {
   int code = kExitOk;
-  std::string go_on;                // the folder to go on with, where that can work
+  std::string go_on;                // the folder to resume, if the run can be resumed
   std::optional<RunResult> result;  // of a run that is over
 };
 
-// Composes and runs once. Everything has been said, and the result is in the run's folder.
+// Composes and runs once. Prints all messages; the result is in the folder of the run.
 Ran RunOnce(const SimulateOptions& options, const Document& document,
             const sdk::Catalogue& catalogue, const std::vector<Override>& extra) {
   Run run(options, document, catalogue);
@@ -257,7 +258,7 @@ Ran RunOnce(const SimulateOptions& options, const Document& document,
   const absl::StatusOr<SupervisedEnd> end = run.Go();
   if (!end.ok()) {
     (void)Report(end.status());
-    // What was refused, or would only come again, is not to be gone on with.
+    // A run that was refused, or whose error would only repeat, is not resumed.
     const bool refused =
         absl::IsFailedPrecondition(end.status()) || absl::IsInvalidArgument(end.status());
     const bool can_go_on =
@@ -280,7 +281,8 @@ Ran RunOnce(const SimulateOptions& options, const Document& document,
   return {.result = *std::move(result)};
 }
 
-// The same command for a run of it that was begun before: where and how it is computed may be new.
+// The same command, for a run that an earlier command began. Where and how it is computed may have
+// changed.
 SimulateOptions GoingOnWith(const std::string& folder, const SimulateOptions& options) {
   SimulateOptions going_on = options;
   going_on.config = going_on.out = "";

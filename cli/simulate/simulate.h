@@ -13,9 +13,9 @@ struct SimulateOptions {
   std::string out;               // the run's folder; "": as configured
   std::string resume;            // folder of a run to go on with
   std::optional<std::string> clients, rounds, seed, processes, slots,
-      owners;                         // as written; checked like their keys
+      owners;                         // as the user wrote them; checked like their keys
   uint32_t repeat = 1;                // runs with seeds seed, seed+1, …
-  std::vector<uint64_t> state_reset;  // clients that start afresh; with `resume`
+  std::vector<uint64_t> state_reset;  // clients whose states are discarded; with `resume`
   std::string replay;  // a log of rounds whose decisions the run repeats (`macaw replay`)
   bool force = false;
   bool tcp = false;    // TCP loopback instead of a Unix socket
@@ -23,7 +23,7 @@ struct SimulateOptions {
   bool quiet = false;
 };
 
-// `macaw simulate`: composes the configuration, starts server and workers, shows how it goes,
+// `macaw simulate`: composes the configuration, starts server and workers, shows the progress,
 // prints the result. Returns the program's exit code; errors have been printed.
 int Simulate(const SimulateOptions& options);
 

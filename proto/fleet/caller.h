@@ -8,18 +8,18 @@
 namespace macaw::fleet {
 
 enum class Role : uint8_t {
-  kStranger,  // has not said who it is, or not in a way that is known here
+  kStranger,  // brought no token, or one that the server does not know
   kNode,      // trains clients
 };
 
-// Who makes a call, as the transport has found out (on a private socket by the token that a
-// supervisor gave its child). What a caller says of itself in a message is never believed.
+// Who makes a call. The transport finds this out; on a private socket it uses the token that the
+// supervisor gave to its child. What a caller writes about itself in a message is never trusted.
 struct Caller {
   Role role = Role::kNode;
-  // The node that it speaks for. Empty: whichever it says (a server that keeps no list of its
-  // callers, on loopback or a private socket).
+  // The node that the caller speaks for. Empty: any node that it names (a server on loopback or a
+  // private socket that keeps no list of its callers).
   std::string node;
-  // The names of the clients that it may register as their owner; empty: any.
+  // The names of the clients that the caller may register as their owner. Empty: any.
   std::vector<std::string> owns;
 };
 

@@ -12,7 +12,8 @@ namespace {
 
 constexpr size_t kLongestName = 128;
 
-// What a table holds, in its first 8 bytes; then rows, tokens and names, a line each.
+// Flags in the first 8 bytes of a table say what it holds. Then come rows, tokens and names, one
+// name per line.
 constexpr uint64_t kTokens = 1, kNames = 2;
 
 bool IsControl(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }

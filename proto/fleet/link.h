@@ -9,44 +9,46 @@
 
 namespace macaw::fleet {
 
-// Answers a call once, from any thread, now or later. A handler that goes away first must answer
-// with an error.
+// Answers one call, exactly once, from any thread, at any time. A handler that is destroyed before
+// it has answered must answer with an error first.
 template <typename T>
 using Reply = absl::AnyInvocable<void(absl::StatusOr<T>) &&>;
 
 // The server's side of the API, free of gRPC. Methods are called on RPC threads, many at once, and
-// must return at once: validate, post, answer later. Blobs in requests have arrived whole and match
-// their digests. `caller` is who the transport found it to be; what it may do is for the handler to
-// say.
+// must return at once: check the request, post it, answer later. Blobs in requests have arrived
+// whole and match their digests. `caller` is the caller that the transport identified; the handler
+// decides what this caller may do.
 class FleetHandler {
  public:
   virtual ~FleetHandler() = default;
   virtual void Hello(const Caller& caller, HelloRequest request, Reply<HelloReply> reply) = 0;
   virtual void Register(const Caller& caller, RegisterRequest request,
                         Reply<RegisterReply> reply) = 0;
-  // May be answered after up to `wait`; the caller's connection may be gone by then, which the
-  // answer survives.
+  // May be answered up to `wait` later. The connection may be closed by then; answering is still
+  // safe.
   virtual void Lease(const Caller& caller, LeaseRequest request, Duration wait,
                      Reply<LeaseReply> reply) = 0;
   virtual void Heartbeat(const Caller& caller, HeartbeatRequest request,
                          Reply<HeartbeatReply> reply) = 0;
-  // Where it asks for work, the answer may come as late as a lease's.
+  // If the request asks for work, the answer may take as long as the answer to Lease.
   virtual void Commit(const Caller& caller, CommitRequest request, Reply<CommitReply> reply) = 0;
   virtual void Release(const Caller& caller, ReleaseRequest request, Reply<ReleaseReply> reply) = 0;
-  // kNotNeeded: that commit has been accepted already. kTooLarge: no blob of this purpose is as
-  // large.
+  // kNotNeeded: that commit has already been accepted. kTooLarge: no blob of this purpose can be
+  // that large.
   virtual void Offer(const Caller& caller, UploadOffer offer, Reply<UploadVerdict> reply) = 0;
-  // Whether this session is open, whoever asks. Answers at once: a call in any other is turned down
-  // unread, and what has been uploaded in it is dropped.
+  // Whether this session is open, for any caller. Must answer at once. A call in a session that is
+  // not open is refused before it is parsed, and the uploads of that session are dropped.
   virtual bool Knows(SessionId session) const = 0;
-  // A blob that a lease has named, or null when it is no longer served, or not to this caller.
+  // A blob that a lease has named. Null when it is no longer served, or when this caller may not
+  // have it.
   virtual std::shared_ptr<const AlignedBuffer> FindBlob(const Caller& caller,
                                                         const Digest& digest) = 0;
 };
 
-// The worker's side: blocking calls, each with a deadline of the link's own. Thread-safe. Errors:
-// kUnavailable (no connection: try again), kDeadlineExceeded (maybe carried out: Commit may be
-// repeated, its id makes that harmless), anything else is an answer.
+// The worker's side: blocking calls, each with a deadline that the link sets. Thread-safe.
+// kUnavailable: no connection, try again. kDeadlineExceeded: the server may have carried out the
+// call; a Commit may be repeated, since its id makes that harmless. Any other error is the server's
+// answer.
 class FleetLink {
  public:
   virtual ~FleetLink() = default;
@@ -55,14 +57,14 @@ class FleetLink {
   virtual absl::StatusOr<LeaseReply> Lease(const LeaseRequest& request, Duration wait) = 0;
   virtual absl::StatusOr<HeartbeatReply> Heartbeat(const HeartbeatRequest& request) = 0;
   virtual absl::StatusOr<CommitReply> Commit(
-      const CommitRequest& request) = 0;  // moves large blobs first
+      const CommitRequest& request) = 0;  // uploads large blobs first
   virtual absl::StatusOr<ReleaseReply> Release(const ReleaseRequest& request) = 0;
-  // The blob's bytes: at once when they came inline, else downloaded and checked against the
-  // digest.
+  // Returns the blob with its bytes: at once if they came inline, else after downloading them and
+  // checking the digest.
   virtual absl::StatusOr<Blob> Fetch(const Blob& blob) = 0;
-  // Wakes every blocked call with kCancelled, now and from now on.
+  // Ends every blocked call, and every later call, with kCancelled.
   virtual void Shutdown() = 0;
-  // Pieces of blobs that have come or gone so far: grows while a call moves one.
+  // Number of blob chunks moved so far, in both directions. Grows while a call moves a blob.
   virtual uint64_t moved() const { return 0; }
 };
 

@@ -15,8 +15,8 @@
 #include "core/vector.h"
 #include "plan/run_plan.h"
 
-// What server and workers say to each other, as plain values: the only thing the two rooms share.
-// proto/wire carries them over gRPC. Durations cross, clock times never do.
+// The messages between server and workers, as plain structs. Server and worker share nothing else.
+// proto/wire carries them over gRPC. Messages hold durations, never clock times.
 namespace macaw::fleet {
 
 // Where another process of the same user finds the bytes of a blob: a memory file that its owner
@@ -27,13 +27,13 @@ struct SharedPlace {
   bool operator==(const SharedPlace&) const = default;
 };
 
-// A content-addressed piece of bytes. `bytes` is null where only the name has arrived: fetch it by
-// digest.
+// A content-addressed piece of bytes. `bytes` is null when only the digest has arrived;
+// FleetLink::Fetch then gets the bytes.
 struct Blob {
   Digest digest;
   uint64_t size = 0;
   std::shared_ptr<const AlignedBuffer> bytes;
-  std::optional<SharedPlace> place = {};  // of the sender's bytes, where it has told
+  std::optional<SharedPlace> place = {};  // of the sender's bytes, if the sender told it
 
   static Blob Of(AlignedBuffer buffer) {
     const Digest digest = DigestOf(std::as_const(buffer).bytes());
@@ -42,10 +42,10 @@ struct Blob {
   bool named() const { return !digest.IsZero(); }
 };
 
-// ---- Hello: before anything else, so that versions and limits are known
+// ---- Hello: the first call, which exchanges versions and limits
 
 struct HelloRequest {
-  // Of the protocol: another major is refused, an older minor is served.
+  // The version of the protocol. Another major is refused; an older minor is served.
   uint32_t major = 1, minor = 0;
   std::string program;  // "macaw-worker 0.1.0", for the log
 };
@@ -54,8 +54,8 @@ struct HelloReply {
   std::string program;
   uint64_t max_inline_bytes = 0;  // larger blobs are moved in chunks
   uint64_t max_blob_bytes = 0;
-  // What the run asks for, so that a worker can register with the numeric profile of the trainer
-  // that it will use.
+  // The run's configuration. With it the worker chooses its trainer, whose numeric profile it sends
+  // when it registers.
   std::optional<RunPlan> run;
 };
 
@@ -68,63 +68,64 @@ struct RegisterRequest {
   NumericProfile profile;
   std::vector<int64_t> input_shape;
   int64_t classes = 0;
-  // The clients whose rows it has: its holding. Nodes with equal digests have equal rows, and any
-  // of them may train a client of theirs; an owner's clients are trained by nobody else.
+  // The clients whose rows the node has (its holding). Nodes with equal digests have equal rows,
+  // and each of them may train any of these clients. An owner's clients are trained by the owner
+  // alone.
   Digest data_digest;    // of everything that decides those rows
-  uint64_t clients = 0;  // may be 0 where it has the central test set
+  uint64_t clients = 0;  // may be 0 if the node has the central test set
   Blob table;            // ClientTable::Encode (client_table.h)
   bool owner = false;
   uint64_t central_test_rows = 0;  // 0: it does not have the central test set
   Digest central_test_digest;      // of everything that decides its rows
   std::vector<Attempt>
       died_running;             // what a former process of this name was training when it died
-  bool volatile_state = false;  // the client states that it keeps end with its process
+  bool volatile_state = false;  // its stored client states are lost when its process ends
 };
 struct RegisterReply {
   SessionId session;
   uint32_t epoch = 0;
   RunPlan run;
-  Duration lease_timeout{};  // a lease not renewed for this long is given to others
+  Duration lease_timeout{};  // a lease that is not renewed for this long goes to another worker
   Duration heartbeat_every{};
-  Digest run_id;  // names the run for ever, a resumed one too: whose states a store holds
-  // After a broken connection ask again this often on average, each time after a random pause, so
-  // that a fleet does not come at once. 0: as often as the worker likes.
+  Digest run_id;  // id of the run for ever, also when resumed; names its states in a store
+  // Mean pause between two tries to reconnect. Each pause is random, so that the workers do not all
+  // reconnect at the same moment. 0: the worker chooses the pauses.
   Duration reconnect_every{};
 };
 
-// ---- Lease: work, on a long poll; a commit may ask for it, too
+// ---- Lease: asks for work by a long poll; a commit may ask for work, too
 
 struct LeaseRequest {
   SessionId session;
-  uint32_t wanted = 0;       // slots with nothing to do; 0: all are busy, this asks ahead for them
-  uint32_t running = 0;      // clients of this worker leased and not yet committed
+  uint32_t wanted = 0;       // idle slots; 0: all slots are busy and this asks in advance
+  uint32_t running = 0;      // clients that this worker has leased and not yet committed
   std::vector<Digest> have;  // blobs that need not be sent again
 };
 enum class Next : uint8_t {
   kWork = 0,      // training or evaluation below
-  kCommit = 1,    // nothing more for you in this round: commit what you have when it is done
-  kWait = 2,      // the poll ran out: ask again
+  kCommit = 1,    // no more work in this round: commit when the leased work is done
+  kWait = 2,      // the poll timed out: ask again
   kFinished = 3,  // the run is over: exit
-  kRegister = 4,  // unknown session (the server restarted, or took you for dead): register again
+  kRegister = 4,  // unknown session (the server restarted, or gave the worker up): register again
 };
 struct Assignment {
-  ClientId client;     // its number in the run: of its streams, its state, its record
-  uint64_t place = 0;  // among the clients of the node's holding: of its rows
+  ClientId client;     // number in the run: key of its random streams, state and record
+  uint64_t place = 0;  // index among the clients of the node: key of its rows
   Fence fence;
   uint32_t multiplicity = 1;
   double weight = 1;    // under the run's weight policy, without multiplicity
-  Fence state_version;  // the version to read; counter 0: none yet
+  Fence state_version;  // the state to read; counter 0: the client has none yet
 };
 struct TrainingLease {
   Round round{};
   Phase phase{};
-  Blob broadcast;  // EncodeVectors of Schema::down, as far as the phase sends it (vector_codec.h)
+  Blob broadcast;  // EncodeVectors of what the phase sends of Schema::down (vector_codec.h)
   double max_weight = 1, total_weight = 1;  // aggregation::GridOrder
   uint32_t max_multiplicity = 1;
   uint64_t total_multiplicity = 1;
   std::vector<Assignment> assignments;  // in the order to train them
   bool last =
-      false;  // the server holds nothing more for this round: commit after these, without asking
+      false;  // no more work in this round: commit after these clients, without another Lease
 };
 enum class EvaluationKind : uint8_t {
   kCentralTest = 0,
@@ -137,9 +138,9 @@ struct EvaluationTask {
   EvaluationKind kind = EvaluationKind::kCentralTest;
   ClientId client;              // kClientTest, kClientTrain
   uint64_t place = 0;           // of the client, as in an assignment
-  uint64_t begin = 0, end = 0;  // rows; kClientTest is always about all of them
-  Fence state_version;          // kClientTest: the client's; counter 0: none yet
-  std::vector<Attempt> states;  // kStateDigest: the stored versions, by client
+  uint64_t begin = 0, end = 0;  // range of rows; kClientTest always uses all rows
+  Fence state_version;          // kClientTest: the state to use; counter 0: the client has none yet
+  std::vector<Attempt> states;  // kStateDigest: the stored version of each client
 };
 struct EvaluationLease {
   Round round{};  // the model after this round
@@ -150,26 +151,27 @@ struct LeaseReply {
   Next next = Next::kWait;
   std::optional<TrainingLease> training;
   std::optional<EvaluationLease> evaluation;
-  // State versions that nothing names any more, each told to one worker, once: a lost message costs
-  // room in the store and nothing else. In the lease, because its rate is that of the rounds.
+  // State versions that are no longer needed and may be deleted. The server tells each version to
+  // one worker, once. If that message is lost, it only costs space in the store. The versions come
+  // with leases because leases keep pace with the rounds.
   std::vector<Attempt> deletable;
-  // Ask again only with a slot idle: what is left should not wait behind a running client.
+  // Ask again only when a slot is idle: the remaining clients should not wait behind a running one.
   bool when_idle = false;
 };
 
-// ---- Heartbeat: progress up, all leases renewed; directives down
+// ---- Heartbeat: reports progress and renews all leases; the reply brings directives
 
 struct HeartbeatRequest {
   SessionId session;
-  std::vector<Attempt> held;  // leased and not begun: the answer says which are no longer its own
+  std::vector<Attempt> held;  // leased and not begun; the reply names those that it has lost
   // Grows with every piece of work that the worker does (a minibatch, rows loaded, a state read or
-  // written), whatever its unit: two equal numbers in a row are a worker that stands still.
+  // written). It has no unit. If two heartbeats bring the same number, the worker made no progress.
   uint64_t progress = 0;
-  uint64_t memory_bytes = 0;  // PSS
+  uint64_t memory_bytes = 0;  // proportional set size (PSS)
 };
 struct HeartbeatReply {
   bool known = true;             // false: register again
-  std::vector<Attempt> dropped;  // held but no longer yours: stop them, do not commit them
+  std::vector<Attempt> dropped;  // no longer leased to this worker: stop them, do not commit them
   bool stop = false;             // the run is over or aborted
 };
 
@@ -182,10 +184,11 @@ struct ClientRecord {
   uint32_t examples = 0;  // training rows
   uint64_t steps = 0;
   std::vector<double> sums;                // MetricSchema::sums over its minibatches
-  std::vector<double> personal_sums = {};  // likewise, of the model that it keeps; empty: none
-  // Timings, never part of a result: reading its state, loading its rows, everything after.
+  std::vector<double> personal_sums = {};  // the same for its personal model; empty: none
+  // Seconds for reading the state, for loading the rows, and for everything after. Never part of a
+  // result.
   double state_seconds = 0, load_seconds = 0, train_seconds = 0;
-  uint32_t slot = 0;       // of its worker, from 0
+  uint32_t slot = 0;       // which slot of its worker, from 0
   double began_after = 0;  // seconds after its lease arrived
   bool has_state = false;  // a state blob was stored under this attempt
 };
@@ -204,9 +207,9 @@ struct LeftOut {
 struct Part {
   Round round{};
   Phase phase{};
-  Digest broadcast;                    // what it was trained from
+  Digest broadcast;                    // the broadcast that the clients were trained from
   std::vector<ClientRecord> included;  // exactly the attempts that `sums` holds
-  std::vector<LeftOut> left_out;       // clients that this round has to do without
+  std::vector<LeftOut> left_out;       // clients that contribute nothing to this round
   Blob sums;  // aggregation::ExactSum::Encode; unnamed when nobody is included
 };
 struct EvaluationResult {
@@ -222,12 +225,12 @@ struct CommitRequest {
       0;  // grows with every new commit of this incarnation; a repeat has the same id
   std::optional<Part> part;
   std::vector<EvaluationResult> evaluations;
-  // Asks for the next work in the same call, which saves the round a round trip: answered in the
-  // reply, as Lease would be, once the commit is judged.
+  // Asks for the next work in the same call, which saves a round trip. The reply answers it as
+  // Lease would, once the commit is judged.
   std::optional<LeaseRequest> ask;
-  Duration ask_wait{};  // that Lease's `wait`
-  // What the transport counts as being worked on, until the commit has been judged and this is
-  // gone. Never on the wire.
+  Duration ask_wait{};  // `wait` of that Lease
+  // The place of this commit among those that the transport admits at once (proto/wire/intake.h).
+  // The handler releases it once the commit is judged. Never sent.
   std::shared_ptr<const void> hold = {};
 };
 enum class Verdict : uint8_t {
@@ -241,17 +244,17 @@ enum class Verdict : uint8_t {
 struct CommitReply {
   Verdict verdict = Verdict::kRefused;
   std::string reason;
-  // To `ask`. May be missing, whatever the verdict, and is where that is kRefused or kRegister: who
-  // still wants work calls Lease.
+  // The answer to `ask`. May be missing with any verdict, and always is with kRefused and
+  // kRegister. A worker that still wants work then calls Lease.
   std::optional<LeaseReply> lease;
 };
 
-// ---- Release: gives leased work back undone
+// ---- Release: gives leased work back without a result
 
 struct ReleaseRequest {
   SessionId session;
   std::vector<Attempt> attempts;
-  std::vector<Fence> tasks = {};  // of evaluation
+  std::vector<Fence> tasks = {};  // evaluation tasks
   bool leaving = false;           // the worker shuts down: it gives everything back
 };
 struct ReleaseReply {};
@@ -259,13 +262,13 @@ struct ReleaseReply {};
 // ---- Uploads: the verdict comes before any byte moves
 
 enum class BlobPurpose : uint8_t {
-  kPopulation = 0,  // RegisterRequest::examples
+  kPopulation = 0,  // RegisterRequest::table
   kSums = 1,        // Part::sums
   kRecords = 2,     // a Part whose records do not fit a message
 };
 struct UploadOffer {
   BlobPurpose purpose = BlobPurpose::kSums;
-  SessionId session;  // 0 before registration, which the population alone is offered in
+  SessionId session;  // 0 for the population, which is offered before there is a session
   Digest digest;
   uint64_t size = 0;
   Round round{};           // of the part; 0: not a part

@@ -8,9 +8,9 @@
 
 namespace macaw::fleet {
 
-// Makes a Reply out of `answer` that calls it exactly once: with what the handler says, or, when
-// the handler lets go of the Reply without calling it, with kUnavailable. So a caller never waits
-// for an answer that cannot come.
+// Makes a Reply that calls `answer` exactly once: with the handler's value, or with kUnavailable if
+// the handler destroys the Reply without calling it. A caller therefore never waits for an answer
+// that cannot come.
 template <typename T>
 Reply<T> AnswerOnce(absl::AnyInvocable<void(absl::StatusOr<T>) &&> answer) {
   class Once {

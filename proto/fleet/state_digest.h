@@ -7,11 +7,12 @@
 
 namespace macaw::fleet {
 
-// How all current client states of a run get one name, whoever keeps which of them: each has a
-// digest over (client, content), and the name is over how many there are and the XOR of theirs. So
-// it may be put together from any sets of clients (state/range_digest.h gives the XOR of one).
-// Versions are left out: equal contents have equal digests however often a client was tried.
-constexpr uint64_t kStateRange = 1024;  // clients, that are asked for together
+// One digest for all current client states of a run, independent of which node keeps which state.
+// Each state has a digest over (client, content). The digest of the run is over the number of
+// states and the XOR of their digests, so it can be combined from any sets of clients
+// (state/range_digest.h gives the XOR of one set). Versions are not part of it: equal contents have
+// equal digests, however often a client was tried.
+constexpr uint64_t kStateRange = 1024;  // clients per request
 
 inline Digest CombineStateDigests(uint64_t states, std::span<const Digest> sums) {
   Digest all;

@@ -14,8 +14,8 @@ namespace macaw::fleet {
 // bytes, hence equal digests.
 AlignedBuffer EncodeVectors(std::span<const ConstVectorView> vectors);
 
-// Views into `bytes`, which must outlive them. Refuses anything but exactly these layouts, by
-// number and reason; any byte string is safe.
+// Views into `bytes`, which must outlive them. Refuses anything but exactly these layouts; the
+// error gives the number of the vector and the reason. Safe for any bytes.
 absl::StatusOr<std::vector<ConstVectorView>> DecodeVectors(std::span<const std::byte> bytes,
                                                            std::span<const LayoutPtr> layouts);
 

@@ -5,7 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-// Where a server listens, as people write it: "unix:/path/to/socket" or "host:port".
+// Where a server listens, as the user writes it: "unix:/path/to/socket" or "host:port".
 namespace macaw::wire {
 
 struct Address {
@@ -19,17 +19,17 @@ struct Address {
   std::string Text() const;    // as a person writes it
 };
 
-// Refuses by name: an empty or too long socket path (the system takes 107 bytes), a port that is
-// none.
+// Refuses an empty or too long socket path (the system's limit is 107 bytes) and an invalid port;
+// the error says which.
 absl::StatusOr<Address> ParseAddress(const std::string& text);
 
-// Whether `text` is a Unix socket: only this user's processes on this machine are at its other end,
-// so memory is shared over it, and blobs that come over it are not hashed a second time.
+// Whether `text` is a Unix socket. Only processes of this user on this machine can connect to one.
+// Both ends may therefore share memory, and blobs that arrive over it are not hashed again.
 bool IsPrivate(const std::string& text);
 
-// Makes way for a listener on a Unix socket: removes its file when nobody listens there.
-// kAlreadyExists when somebody does, or when a file that is no socket is in the way; kNotFound when
-// the folder is missing.
+// Prepares to listen on a Unix socket: removes a socket file on which nobody listens.
+// kAlreadyExists when somebody listens there, or when the file is not a socket. kNotFound when the
+// folder is missing.
 absl::Status PrepareListen(const Address& address);
 
 }  // namespace macaw::wire

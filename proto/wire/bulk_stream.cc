@@ -10,7 +10,7 @@ BulkStream::BulkStream(grpc::GenericStub& stub, const std::string& method,
                        grpc::ClientContext& context, Duration stall)
     : context_(context), stall_(stall) {
   stub.PrepareBidiStreamingCall(&context_, method, {}, this);
-  // Writes come from outside a reaction; the hold keeps the call's end from overtaking them.
+  // Writes start outside of a reaction. The hold keeps the call open until they are done.
   AddHold();
   StartRead(&incoming_);
   StartCall();
@@ -67,14 +67,14 @@ std::optional<grpc::ByteBuffer> BulkStream::Read(Duration patience) {
 absl::Status BulkStream::Finish() {
   {
     absl::MutexLock lock(&mutex_);
-    // An end by the server shows as a failed read, which may come a little after a failed write;
-    // everything else is ours to end.
+    // When the server ends the call, a read fails, perhaps a little after a failed write. In any
+    // other case this side ends the call.
     if (!write_good_) Await(read_ready_, stall_);
     if (!(read_ready_ && !read_good_)) context_.TryCancel();
   }
   RemoveHold();
   absl::MutexLock lock(&mutex_);
-  mutex_.Await(absl::Condition(&done_));  // always comes: cancelled calls end at once
+  mutex_.Await(absl::Condition(&done_));  // never waits long: a cancelled call ends at once
   if (stalled_) return absl::DeadlineExceededError("the connection stalled");
   return FromGrpc(status_);
 }

@@ -15,24 +15,24 @@
 
 namespace macaw::wire {
 
-// The client's end of Download and Upload: raw messages, blocking, with a limit on how long nothing
-// may move. One write and one read are always under way, so the caller's work on a chunk overlaps
-// the network's on the next. One thread uses it; the context may be cancelled from any.
+// The client's end of Download and Upload: raw messages, blocking calls, and a limit on the time
+// without progress. One write and one read are always in flight, so the caller works on one chunk
+// while the network moves the next. One thread uses the stream; any thread may cancel the context.
 class BulkStream final : private grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   // Starts the call. `context` carries the deadline and must outlive the stream.
   BulkStream(grpc::GenericStub& stub, const std::string& method, grpc::ClientContext& context,
              Duration stall);
-  ~BulkStream() override;  // cancels what is still open, and waits
+  ~BulkStream() override;  // cancels the call if it is still open, and waits for its end
 
-  // Hands over a message, waiting for the one before to leave. False: the call is over, Finish says
-  // why.
+  // Sends a message, after waiting until the previous one is sent. False: the call has ended, and
+  // Finish says why.
   bool Write(grpc::ByteBuffer message) ABSL_LOCKS_EXCLUDED(mutex_);
   bool WritesDone() ABSL_LOCKS_EXCLUDED(mutex_);
-  // The next message; nothing: the call is over, Finish says why.
+  // The next message; nullopt: the call has ended, and Finish says why.
   std::optional<grpc::ByteBuffer> Read() ABSL_LOCKS_EXCLUDED(mutex_) { return Read(stall_); }
   std::optional<grpc::ByteBuffer> Read(Duration patience) ABSL_LOCKS_EXCLUDED(mutex_);
-  // How the call ended; kDeadlineExceeded when it stalled. Ends it if it has not.
+  // Ends the call if it is still open. Returns its status: kDeadlineExceeded if it stalled.
   absl::Status Finish() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -41,15 +41,16 @@ class BulkStream final : private grpc::ClientBidiReactor<grpc::ByteBuffer, grpc:
   void OnWritesDoneDone(bool) override {}
   void OnDone(const grpc::Status& status) override ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Waits until the flag is set; false, and the call cancelled, when that takes too long.
+  // Waits until the flag is set. If that takes longer than `patience`, cancels the call and returns
+  // false.
   bool Await(const bool& flag, Duration patience) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   grpc::ClientContext& context_;
   const Duration stall_;
 
   absl::Mutex mutex_;
-  grpc::ByteBuffer outgoing_;  // gRPC's while !write_idle_
-  grpc::ByteBuffer incoming_;  // gRPC's while !read_ready_
+  grpc::ByteBuffer outgoing_;  // owned by gRPC while !write_idle_
+  grpc::ByteBuffer incoming_;  // owned by gRPC while !read_ready_
   bool write_idle_ ABSL_GUARDED_BY(mutex_) = true;
   bool write_good_ ABSL_GUARDED_BY(mutex_) = true;
   bool read_ready_ ABSL_GUARDED_BY(mutex_) = false;

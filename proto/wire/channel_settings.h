@@ -7,7 +7,7 @@
 
 #include "proto/wire/limits.h"
 
-// Every gRPC setting of ours, with its reason. Integers all.
+// Every gRPC setting that we make, with its reason. All values are integers.
 namespace macaw::wire {
 
 using ChannelSettings = std::vector<std::pair<const char*, int>>;
@@ -27,9 +27,8 @@ inline ChannelSettings CommonSettings() {
       {GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, 4 << 20},
       {GRPC_ARG_ENABLE_CENSUS, 0},
       {GRPC_ARG_ENABLE_CHANNELZ, 0},
-      // A dead peer is noticed while a long poll is parked. Both sides: a server closes clients
-      // that ping more often
-      // than it allows.
+      // Pings find a dead peer while a long poll waits. Both sides set this: a server closes
+      // clients that ping more often than it allows.
       {GRPC_ARG_KEEPALIVE_TIME_MS, 30'000},
       {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000},
       {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
@@ -44,10 +43,11 @@ inline ChannelSettings ServerSettings() {
       {
           {GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000},
           {GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0},
-          // A worker has a handful of calls open; each may bring a message before anybody looks.
+          // A worker has few open calls. Each may bring a message before the server has looked at
+          // it.
           {GRPC_ARG_MAX_CONCURRENT_STREAMS, 64},
-          // A connection that says nothing is hung up on, and one without calls: a worker's heart
-          // beats every second.
+          // A connection that sends nothing is closed, and so is one without calls: a worker sends
+          // a heartbeat every second.
           {GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 10'000},
           {GRPC_ARG_MAX_CONNECTION_IDLE_MS, 60'000},
       });
@@ -59,16 +59,17 @@ inline ChannelSettings ClientSettings() {
   settings.insert(
       settings.end(),
       {
-          // Retries are ours (only we know what may be repeated), and gRPC's cost a buffer per
-          // call.
+          // We repeat calls ourselves, since only we know which may be repeated. Retries by gRPC
+          // cost a buffer per call.
           {GRPC_ARG_ENABLE_RETRIES, 0},
           {GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1},
-          // A proxy from the environment has no business between a worker and its server.
+          // A proxy from the environment must not stand between a worker and its server.
           {GRPC_ARG_ENABLE_HTTP_PROXY, 0},
-          // A connection per link: one link's bulk data does not sit before another's heartbeat.
+          // One connection per link, so that bulk data of one link does not delay the heartbeat of
+          // another.
           {GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1},
-          // How long one attempt to connect may take. Between two of them the caller waits, not
-          // gRPC (connection.h).
+          // How long one attempt to connect may take. The caller, not gRPC, waits between two
+          // attempts (connection.h).
           {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 5'000},
           {GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5'000},
           {GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5'000},

@@ -24,7 +24,7 @@ class Cursor {
   }
   size_t left() const { return left_; }
 
-  // The next bytes that lie together, at most `most`; empty only at the end.
+  // The next contiguous bytes, at most `most`; empty only at the end.
   std::span<const std::byte> Take(size_t most) {
     while (slice_ < slices_.size() && at_ == slices_[slice_].size()) ++slice_, at_ = 0;
     if (slice_ == slices_.size()) return {};
@@ -110,7 +110,7 @@ grpc::ByteBuffer EncodeChunk(std::shared_ptr<const AlignedBuffer> blob, uint64_t
   for (int i = 0; i < 8; ++i) head.push_back(static_cast<char>(checksum >> (8 * i)));
   PutVarint(head, kDataTag);
   PutVarint(head, size);
-  // The slice holds a reference to the whole blob; gRPC lets go of it when the bytes have left.
+  // The slice holds a reference to the whole blob. gRPC releases it when the bytes are sent.
   auto* owner = new std::shared_ptr<const AlignedBuffer>(std::move(blob));
   const std::array<grpc::Slice, 2> slices = {
       grpc::Slice(head),
@@ -152,7 +152,7 @@ absl::StatusOr<ReceivedChunk> DecodeChunk(const grpc::ByteBuffer& buffer) {
         if (!in.ReadVarint(n) || n > in.left()) return Malformed("data", "cut off");
         if (n > kChunkBytes)
           return Refuse(v1::Refusal::REASON_TOO_LARGE, "data: a chunk is at most 1 MiB", "data");
-        chunk.data.clear();  // the last one counts, as protobuf has it
+        chunk.data.clear();  // as in protobuf, the last value of a field counts
         chunk.size = n;
         while (n > 0) {
           chunk.data.push_back(in.Take(n));

@@ -11,8 +11,8 @@
 #include "core/ids.h"
 #include "core/vector.h"
 
-// The message macaw.v1.Chunk, written and read by hand so that a blob's bytes go from its memory to
-// the socket and from the socket to its memory without a message object between.
+// The message macaw.v1.Chunk, encoded and decoded by hand: a blob's bytes go directly from its
+// memory to the socket and back, without a message object.
 namespace macaw::wire {
 
 // The chunk of `blob` at [offset, offset + size). The data is not copied: the buffer keeps `blob`
@@ -24,7 +24,7 @@ grpc::ByteBuffer EncodeChunk(std::shared_ptr<const AlignedBuffer> blob, uint64_t
 // object.
 struct ReceivedChunk {
   Digest digest;      // zero: absent
-  SessionId session;  // likewise
+  SessionId session;  // zero: absent
   uint64_t offset = 0;
   uint64_t checksum = 0;
   size_t size = 0;
@@ -32,11 +32,11 @@ struct ReceivedChunk {
   std::vector<grpc::Slice> slices;
 };
 
-// Any bytes are accepted or refused (REASON_MALFORMED, REASON_TOO_LARGE past kChunkBytes). The
-// checksum is not looked at: the receiver copies first and checks what it has copied.
+// Safe for any bytes. Refuses with REASON_MALFORMED, or with REASON_TOO_LARGE past kChunkBytes.
+// Does not check the checksum: the receiver copies the data first and then checks its copy.
 absl::StatusOr<ReceivedChunk> DecodeChunk(const grpc::ByteBuffer& buffer);
 
-// Ordinary messages in raw buffers.
+// Conversion between raw buffers and the bytes of ordinary messages.
 std::string ToString(const grpc::ByteBuffer& buffer);
 grpc::ByteBuffer FromString(const std::string& bytes);
 

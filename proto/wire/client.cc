@@ -19,7 +19,8 @@ namespace {
 using fleet::BlobPurpose;
 using fleet::UploadVerdict;
 
-constexpr int kUploadRounds = 3;  // of: call, hear that a blob is missing, upload it, call again
+constexpr int kUploadRounds = 3;  // a round: call, learn that a blob is missing, upload it, call
+                                  // again
 
 class RemoteLink final : public fleet::FleetLink {
  public:
@@ -78,8 +79,8 @@ class RemoteLink final : public fleet::FleetLink {
     const fleet::Blob sums = request.part.has_value() ? request.part->sums : fleet::Blob{};
     const fleet::Blob records = PackRecords(message, limits);
     for (int i = 0;; ++i) {
-      // What does not fit goes first: the verdict on it comes before any byte moves, and may make
-      // the rest needless.
+      // Blobs that do not fit the message are uploaded first. The verdict on an upload comes before
+      // any byte is sent, and may make the other uploads needless.
       for (const auto& [blob, purpose] :
            {std::pair(&sums, BlobPurpose::kSums), std::pair(&records, BlobPurpose::kRecords)}) {
         if (!blob->named() || (blob == &sums && blob->size <= limits.max_inline_bytes)) continue;
@@ -121,7 +122,7 @@ class RemoteLink final : public fleet::FleetLink {
                                                        limits.max_blob_bytes, " agreed in hello"));
     }
     if (blob.place.has_value() && share_) {
-      // Where it has gone meanwhile, the server will say so.
+      // If the blob is no longer there, the server will say so.
       auto mapped = MapShared(*blob.place, blob.digest, blob.size);
       if (mapped.ok()) return fleet::Blob{blob.digest, blob.size, *std::move(mapped)};
     }
@@ -156,7 +157,7 @@ class RemoteLink final : public fleet::FleetLink {
         Limits{std::min<uint64_t>(reply.max_inline_bytes, kMaxInlineBytes), reply.max_blob_bytes};
   }
 
-  // Of the last Hello, or of one made now.
+  // The reply of the last Hello, or of one that is made now.
   absl::StatusOr<Limits> GetLimits() {
     {
       absl::MutexLock lock(&mutex_);
@@ -167,7 +168,7 @@ class RemoteLink final : public fleet::FleetLink {
     return *limits_;
   }
 
-  // Puts the part aside as a blob when its records do not fit the message.
+  // Turns the part into a blob if its records do not fit the message.
   static fleet::Blob PackRecords(v1::CommitRequest& message, const Limits& limits) {
     if (!message.has_part()) return {};
     const size_t bytes = message.part().ByteSizeLong();
@@ -178,11 +179,11 @@ class RemoteLink final : public fleet::FleetLink {
     AlignedBuffer buffer = AlignedBuffer::Unset(bytes);
     message.part().SerializeToArray(buffer.bytes().data(), static_cast<int>(bytes));
     fleet::Blob blob = fleet::Blob::Of(std::move(buffer));
-    *message.mutable_part_blob() = ToWire(blob, InlineRule{});  // takes the place of `part`
+    *message.mutable_part_blob() = ToWire(blob, InlineRule{});  // replaces `part`
     return blob;
   }
 
-  // `offer` says what for, in which session.
+  // `offer` gives the purpose and the session.
   absl::StatusOr<UploadVerdict> Upload(const fleet::Blob& blob, fleet::UploadOffer offer) {
     const auto place = share_ ? PublishShared(blob) : std::nullopt;
     offer.digest = blob.digest;
@@ -194,7 +195,7 @@ class RemoteLink final : public fleet::FleetLink {
   }
 
   const ClientOptions options_;
-  const bool share_;  // memory with the server
+  const bool share_;  // whether memory is shared with the server
   OpenCalls calls_;
   Connection connection_;
   BlobMover blobs_;

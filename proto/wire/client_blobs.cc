@@ -19,13 +19,13 @@ using fleet::UploadVerdict;
 
 constexpr char kUploadMethod[] = "/macaw.v1.Fleet/Upload";
 constexpr char kDownloadMethod[] = "/macaw.v1.Fleet/Download";
-constexpr int kFruitlessTries = 5;  // in a row; progress starts the count anew
+constexpr int kFruitlessTries = 5;  // in a row; progress resets the count
 constexpr Duration kFirstPause = std::chrono::milliseconds(50);
 constexpr Duration kLongestPause = std::chrono::seconds(1);
 constexpr uint64_t kSlowestBytesPerSecond = 1
                                             << 20;  // a stream slower than this is cut and resumed
 
-// Breaks of the connection and damage on the way: the next try may go well.
+// Broken connections and damaged bytes: the next try may succeed.
 bool WorthAnotherTry(const absl::Status& status) {
   switch (ReasonOf(status)) {
     case v1::Refusal::REASON_CHECKSUM:
@@ -97,7 +97,7 @@ absl::StatusOr<UploadVerdict> BlobMover::Upload(const fleet::Blob& blob, Session
         absl::StrCat("upload: the bytes of ", blob.digest.Hex(), " are not at hand"));
   }
   const TimePoint patience_ends =
-      SteadyClock().Now() + options_.call_timeout;  // with a busy server
+      SteadyClock().Now() + options_.call_timeout;  // limit on the time with a busy server
   Duration pause = kFirstPause;
   uint64_t best = 0;
   for (int tries = 0; tries < kFruitlessTries;) {
@@ -144,8 +144,8 @@ absl::StatusOr<uint64_t> BlobMover::UploadFrom(const fleet::Blob& blob, SessionI
   const auto line = connection_.Dial([this] { return calls_.shut(); });
   grpc::GenericStub stub(line->channel);
   BulkStream stream(stub, kUploadMethod, call.context(), options_.stall_timeout);
-  // The first chunk is sent even when nothing is left to send: it names the blob, and the answer
-  // says how the server's check of the digest went.
+  // The first chunk is sent even when all bytes are on the server: it names the blob, and the
+  // answer gives the result of the server's digest check.
   uint64_t at = std::min(offset, blob.size - 1);
   for (bool first = true; at < blob.size; first = false) {
     const size_t size = std::min<uint64_t>(kChunkBytes, blob.size - at);
@@ -157,10 +157,10 @@ absl::StatusOr<uint64_t> BlobMover::UploadFrom(const fleet::Blob& blob, SessionI
     chunks_.Count();
   }
   std::optional<grpc::ByteBuffer> answer;
-  // After the last chunk the server still hashes what it has not yet.
+  // After the last chunk the server still has to hash the rest.
   if (at == blob.size && stream.WritesDone()) {
     answer = stream.Read(options_.stall_timeout + std::chrono::seconds(blob.size / (100 << 20)));
-    if (answer.has_value()) stream.Read();  // the end of the stream, and with it the status
+    if (answer.has_value()) stream.Read();  // reads the end of the stream, which brings the status
   }
   const absl::Status status = stream.Finish();
   connection_.CallEnded(line, status);
@@ -230,7 +230,7 @@ absl::Status BlobMover::DownloadFrom(const Digest& digest, AlignedBuffer& buffer
       return Refuse(v1::Refusal::REASON_CHECKSUM,
                     absl::StrCat("the chunk at ", offset, " arrived damaged"), "checksum", digest);
     }
-    // While gRPC reads the next chunk.
+    // Runs while gRPC reads the next chunk.
     if (verify_) digester.Add(std::span<const std::byte>(place));
     offset += chunk.size;
     chunks_.Count();

@@ -20,7 +20,8 @@ class OpenCalls {
  public:
   explicit OpenCalls(std::string token) : token_(std::move(token)) {}
 
-  // A ClientContext with a deadline and the caller's token, known here while it lives.
+  // A ClientContext with a deadline and the caller's token. OpenCalls knows the context while the
+  // Scope lives.
   class Scope {
    public:
     Scope(OpenCalls& calls, Duration timeout);
@@ -28,7 +29,7 @@ class OpenCalls {
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
     grpc::ClientContext& context() { return context_; }
-    // The call's status as the API promises it: kCancelled after Shutdown and never otherwise.
+    // The call's status as the API promises it: kCancelled after Shutdown, and only then.
     absl::Status Explain(absl::Status status) const;
 
    private:
@@ -36,9 +37,9 @@ class OpenCalls {
     grpc::ClientContext context_;
   };
 
-  void CancelAll() ABSL_LOCKS_EXCLUDED(mutex_);  // and everything that begins later
+  void CancelAll() ABSL_LOCKS_EXCLUDED(mutex_);  // also every call that begins later
   bool shut() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Waits; false when shut down meanwhile.
+  // Waits for `time`. False if CancelAll was called meanwhile.
   bool Pause(Duration time) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -48,20 +49,19 @@ class OpenCalls {
   std::set<grpc::ClientContext*> open_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Moves blobs in chunks, going on where a broken stream had come to. Thread-safe.
+// Moves blobs in chunks. After a broken stream it resumes where that stream stopped. Thread-safe.
 class BlobMover {
  public:
   // `connection` and `calls` must outlive it.
   BlobMover(Connection& connection, const ClientOptions& options, OpenCalls& calls);
 
   using Ask = absl::FunctionRef<absl::StatusOr<UploadAnswer>()>;  // BeginUpload
-  // Brings the blob that `ask` offers in this session to the server unless it has it or will not
-  // have it: kHave (it is there now),
-  // kNotNeeded, kStale or kTooLarge. kUnavailable when the server stays busy or the connection
-  // keeps breaking without progress.
+  // Uploads the blob that `ask` offers in this session, if the server wants it. kHave: the server
+  // has the blob now. kNotNeeded, kStale, kTooLarge: the server does not want it. kUnavailable: the
+  // server stays busy, or the connection keeps breaking without progress.
   absl::StatusOr<fleet::UploadVerdict> Upload(const fleet::Blob& blob, SessionId session, Ask ask);
-  // kNotFound when the server no longer serves it, kDataLoss when the bytes are not what the digest
-  // names (not asked of a private socket).
+  // kNotFound when the server no longer serves the blob. kDataLoss when the bytes do not match the
+  // digest, which is not checked over a private socket.
   absl::StatusOr<fleet::Blob> Download(const Digest& digest, uint64_t size);
   uint64_t moved() const { return chunks_.done(); }  // chunks, both ways
 
@@ -73,7 +73,7 @@ class BlobMover {
 
   Connection& connection_;
   const ClientOptions options_;
-  const bool verify_;  // downloads, against their digest
+  const bool verify_;  // whether downloads are checked against their digest
   OpenCalls& calls_;
   WorkCounter chunks_;
 };

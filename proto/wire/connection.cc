@@ -5,8 +5,8 @@
 namespace macaw::wire {
 namespace {
 
-// How long to wait for one attempt, which the call itself then waits for, too; and how often to
-// look whether to stop.
+// How long to wait for one attempt to connect (the call itself then waits for it, too), and how
+// often to check whether to stop.
 constexpr Duration kPatience = std::chrono::seconds(1);
 constexpr Duration kPiece = std::chrono::milliseconds(50);
 

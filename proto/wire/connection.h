@@ -15,9 +15,9 @@
 
 namespace macaw::wire {
 
-// The connection to a server. gRPC dials one that is broken again and again by itself, at a pace of
-// its own, and gets on with that only while somebody polls. Here each call dials once at most, so
-// the caller decides how often a server that is gone is looked for. Thread-safe.
+// The connection to a server. gRPC alone would redial a broken connection again and again at its
+// own pace, and only while somebody polls. Here each call dials at most once, so the caller decides
+// how often to look for a lost server. Thread-safe.
 class Connection {
  public:
   struct Line {
@@ -30,11 +30,11 @@ class Connection {
   explicit Connection(MakeChannel make)
       : make_(std::move(make)), line_(std::make_shared<Line>(make_())) {}
 
-  // For one call. Where it cannot be connected for now, the call fails with the reason. `stop` is
-  // asked now and then.
+  // The line for one call. If it cannot be connected now, the call fails with the reason. `stop` is
+  // polled while this waits.
   std::shared_ptr<Line> Dial(absl::FunctionRef<bool()> stop) ABSL_LOCKS_EXCLUDED(mutex_);
-  // After a call that failed with `status`: a line that could not be connected is not dialled again
-  // before the next call.
+  // Call this after a call failed with `status`. A line that could not be connected is not dialled
+  // again before the next call.
   void CallEnded(const std::shared_ptr<Line>& line, const absl::Status& status)
       ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -6,16 +6,17 @@
 #include "macaw/v1/fleet.pb.h"
 #include "proto/fleet/messages.h"
 
-// Between the plain structs and the wire's messages, both ways. ToWire cannot fail; FromWire
-// accepts a message or refuses it with a typed reason that names the field (refusal.h), whatever
-// the message holds. What only the engine can know (is this attempt current, are these sums
-// possible) is not asked here. Pure functions, thread-safe.
+// Conversion between the plain structs and the messages of the wire. ToWire cannot fail. FromWire
+// is safe for any message: it accepts the message, or refuses it with a typed reason that names the
+// field (refusal.h). It does not check what only the engine can know (whether an attempt is
+// current, whether sums are possible). Pure functions, thread-safe.
 namespace macaw::wire {
 
-// Blobs that are at hand and not larger than `max_inline` ride inside; the others go by name.
+// Says which blobs travel inside a message: those whose bytes are in memory and not larger than
+// `max_inline`. Of the others only the digest travels.
 struct InlineRule {
   uint64_t max_inline = 0;
-  std::span<const Digest> have;  // the receiver has these: by name, whatever their size
+  std::span<const Digest> have;  // the receiver has these: only their digests travel
   bool share = false;            // the receiver may map our memory
 };
 
@@ -23,8 +24,8 @@ v1::Blob ToWire(const fleet::Blob& blob, const InlineRule& rule);
 absl::StatusOr<fleet::Blob> FromWire(
     const v1::Blob& blob);  // checks inline bytes against the digest
 
-// What is not at its default. A key that this release does not know is refused by its name, with
-// REASON_VERSION: whoever ignores it would train something else.
+// The keys that are not at their defaults. FromWire refuses an unknown key by its name, with
+// REASON_VERSION: a node that ignored it would train something else.
 v1::RunPlan ToWire(const RunPlan& plan);
 absl::StatusOr<RunPlan> FromWire(const v1::RunPlan& plan);
 v1::NumericProfile ToWire(const NumericProfile& profile);

@@ -3,7 +3,7 @@
 #include "proto/wire/convert.h"
 #include "proto/wire/fields.h"
 
-// Commits: the only messages that grow with the clients.
+// Commits: the only messages whose size grows with the number of clients.
 namespace macaw::wire {
 namespace {
 
@@ -13,7 +13,7 @@ static_assert(v1::VERDICT_REGISTER == static_cast<int>(fleet::Verdict::kRegister
 v1::ClientRecords ToWire(const std::vector<fleet::ClientRecord>& records) {
   v1::ClientRecords m;
   bool repeated = false, read_states = false;
-  size_t personal = 0;  // sums of each
+  size_t personal = 0;  // number of personal sums per client
   for (const fleet::ClientRecord& record : records) {
     repeated |= record.multiplicity != 1;
     read_states |= record.state_seconds != 0;
@@ -27,7 +27,7 @@ v1::ClientRecords ToWire(const std::vector<fleet::ClientRecord>& records) {
     m.add_weight(record.weight);
     m.add_examples(record.examples);
     m.add_steps(record.steps);
-    m.mutable_sums()->Add(record.sums.begin(), record.sums.end());  // equally many of each
+    m.mutable_sums()->Add(record.sums.begin(), record.sums.end());  // equal number for each
     m.add_load_seconds(record.load_seconds);
     m.add_train_seconds(record.train_seconds);
     m.add_has_state(record.has_state);
@@ -68,7 +68,7 @@ absl::StatusOr<std::vector<fleet::ClientRecord>> FromWire(const v1::ClientRecord
     record.weight = f.NotNegativeAt("weight", m.weight(), i);
     record.examples = m.examples(i);
     record.steps = m.steps(i);
-    // Any double: the engine judges metrics.
+    // Accepts any double: the engine judges metrics.
     record.sums.assign(m.sums().begin() + i * sums, m.sums().begin() + (i + 1) * sums);
     record.personal_sums.assign(m.personal_sums().begin() + i * personal,
                                 m.personal_sums().begin() + (i + 1) * personal);

@@ -3,7 +3,7 @@
 #include "proto/wire/convert.h"
 #include "proto/wire/fields.h"
 
-// Leases: what a worker asks for and the work it gets.
+// Leases: the request for work and the work that the worker gets.
 namespace macaw::wire {
 namespace {
 

@@ -4,8 +4,8 @@
 #include "proto/wire/convert.h"
 #include "proto/wire/fields.h"
 
-// The plan of a run, and what a node computes with. Keys, types and ranges are the plan's own
-// (plan/run_plan.h): this file knows none of them.
+// The plan of a run, and the numeric profile of a node. The plan itself defines its keys, types and
+// ranges (plan/run_plan.h); this file knows none of them.
 namespace macaw::wire {
 namespace {
 

@@ -9,11 +9,11 @@
 #include "proto/wire/address.h"
 
 // The one place that decides how a connection is protected.
-//   Unix socket    insecure: the folder's and the socket's permissions say who may connect
-//   TCP loopback   insecure
-//   anything else  refused, until TLS comes with deployment
-// (LocalCredentials(UDS) would let tokens ride on a Unix socket; nothing uses tokens yet, and plain
-// is faster.)
+//  Unix socket    insecure: the permissions of folder and socket say who may connect
+//  TCP loopback   insecure
+//  anything else  refused, until TLS comes with deployment
+// (LocalCredentials(UDS) would allow gRPC call credentials on a Unix socket. Nothing uses them, and
+// a plain connection is faster.)
 namespace macaw::wire {
 
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentialsFor(

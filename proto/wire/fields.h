@@ -16,9 +16,9 @@
 
 namespace macaw::wire {
 
-// Reads the fields of one message and remembers the first that cannot be believed, so that a
-// conversion is one line a field and one check at the end. After an error every method returns a
-// harmless default. One thread.
+// Reads the fields of one message and remembers the first invalid one, so that a conversion is one
+// line per field and one check at the end. After an error every method returns a harmless default.
+// One thread.
 class Fields {
  public:
   const absl::Status& status() const { return status_; }
@@ -35,7 +35,7 @@ class Fields {
   }
 
   double Finite(absl::string_view field, double value);
-  double NotNegative(absl::string_view field, double value);  // finite too
+  double NotNegative(absl::string_view field, double value);  // also finite
   std::string Name(absl::string_view field, const std::string& value);
   Digest ReadDigest(absl::string_view field, const std::string& bytes);  // empty: zero
   Duration ReadDuration(absl::string_view field, int64_t nanoseconds);   // 0 … 1 year
@@ -50,7 +50,7 @@ class Fields {
     return E{};
   }
 
-  // A nested message that has been converted.
+  // The value of a nested message that has already been converted.
   template <typename T>
   T Sub(absl::string_view field, absl::StatusOr<T> value) {
     if (value.ok()) return *std::move(value);
@@ -58,8 +58,7 @@ class Fields {
     return T{};
   }
 
-  // One column of a message of columns: as many values as there are `rows`, or none if it may be
-  // absent.
+  // Checks a column of a message of columns: it has `rows` values, or none if it may be absent.
   template <typename Column>
   void CheckColumn(absl::string_view field, const Column& column, int rows,
                    bool may_be_absent = false) {
@@ -97,7 +96,7 @@ class Fields {
     return values;
   }
 
-  // `value` when every field was good.
+  // `value` if every field was valid, else the first error.
   template <typename T>
   absl::StatusOr<T> Done(T value) const {
     if (!status_.ok()) return status_;

@@ -11,10 +11,10 @@
 
 namespace macaw::wire {
 
-// Requests that have arrived and are not yet judged: one at a time in a session, and so many bytes
-// in all. Who finds no place is told to come again. No session can keep others waiting: what it has
-// here is one request, which goes as soon as the server has dealt with it. Thread-safe; may go
-// before what it has let in.
+// Limits the requests that have arrived and are not yet judged: to one per session, and to a number
+// of bytes in total. A request that finds no place is told to come again. No session can keep
+// others waiting: it has at most one request here, which leaves as soon as the server is done with
+// it. Thread-safe. Places may outlive the Intake.
 class Intake {
   struct State {
     explicit State(uint64_t most_bytes) : most(most_bytes) {}
@@ -50,8 +50,8 @@ class Intake {
 
   explicit Intake(uint64_t most_bytes) : state_(std::make_shared<State>(most_bytes)) {}
 
-  // Null when there is no place now. A request that is larger than everything gets in where it is
-  // alone. Outside of sessions (0), bytes alone are counted.
+  // Null when there is no place now. A request larger than the total gets a place when it is alone.
+  // Requests outside of sessions (0) are limited by bytes only.
   std::shared_ptr<Place> Enter(SessionId session, uint64_t bytes) {
     absl::MutexLock lock(&state_->mutex);
     const bool fits =

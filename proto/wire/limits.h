@@ -9,15 +9,15 @@ namespace macaw::wire {
 constexpr uint32_t kProtocolMajor = 1;
 constexpr uint32_t kProtocolMinor = 0;
 
-constexpr char kTokenKey[] = "macaw-token";  // of the metadata that says who calls
+constexpr char kTokenKey[] = "macaw-token";  // metadata key of the caller's token
 
 constexpr size_t kMaxMessageBytes = size_t{4} << 20;  // gRPC's own receive limit, kept
 constexpr size_t kChunkBytes = size_t{1} << 20;       // payload of one Chunk
 constexpr size_t kMaxPartBytes = size_t{1} << 20;  // a Part's records beyond this travel as a blob
 constexpr size_t kMaxInlineBytes = size_t{2}
-                                   << 20;  // what ServerOptions::max_inline_bytes may ask for
+                                   << 20;  // upper limit of ServerOptions::max_inline_bytes
 
 constexpr size_t kMaxNameBytes = 4096;  // names, layer lines, parameter texts
-constexpr size_t kMaxTextBytes = 2048;  // free text for people: cut by the sender
+constexpr size_t kMaxTextBytes = 2048;  // free text; the sender cuts it
 
 }  // namespace macaw::wire

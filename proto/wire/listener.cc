@@ -46,9 +46,9 @@ absl::StatusOr<Fd> ListenAt(const Address& address, const sockaddr* at, socklen_
   const int on = 1;
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   if (at->sa_family == AF_INET6) setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
-  // Connections inherit it: no message waits for the next one.
+  // Accepted connections inherit this option: no message waits for the next one.
   if (at->sa_family != AF_UNIX) setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  // Nobody but this user may connect to a socket's file, and nobody can before it listens.
+  // Only this user may connect to the socket's file. Nobody can connect before the socket listens.
   if (bind(fd.get(), at, size) == 0 &&
       (at->sa_family != AF_UNIX || chmod(address.path.c_str(), S_IRUSR | S_IWUSR) == 0) &&
       listen(fd.get(), kBacklog) == 0) {
@@ -82,7 +82,7 @@ absl::StatusOr<std::vector<Fd>> ListenOnPort(Address& address) {
     auto* const port = one->ai_family == AF_INET6
                            ? &reinterpret_cast<sockaddr_in6*>(one->ai_addr)->sin6_port
                            : &reinterpret_cast<sockaddr_in*>(one->ai_addr)->sin_port;
-    *port = htons(static_cast<uint16_t>(address.port));  // a free one is then that of all
+    *port = htons(static_cast<uint16_t>(address.port));  // all addresses share one free port
     absl::StatusOr<Fd> fd = ListenAt(address, one->ai_addr, one->ai_addrlen);
     if (fd.ok()) {
       address.port = PortOf(fd->get());
@@ -91,7 +91,8 @@ absl::StatusOr<std::vector<Fd>> ListenOnPort(Address& address) {
       refused = fd.status();
     }
   }
-  // A machine without IPv6 still has names with such an address; a port that is taken is an error.
+  // On a machine without IPv6 a name may still have an IPv6 address, which is skipped. A port that
+  // is in use is an error.
   if (!sockets.empty() && !absl::IsAlreadyExists(refused)) return sockets;
   return refused;
 }
@@ -154,7 +155,7 @@ void Listener::Loop() {
       Fd fd(accept4(listening.fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!fd.open() && (errno == EMFILE || errno == ENFILE)) HangUp(listening.fd);
       if (!fd.open()) continue;
-      // The system gives the lowest free number: a high one says that nearly all are in use.
+      // The system gives the lowest free number, so a high number means that nearly all are in use.
       if (static_cast<rlim_t>(fd.get()) + static_cast<rlim_t>(reserve_) < MostDescriptors())
         accept_(listening.fd, std::move(fd));
     }

@@ -11,10 +11,10 @@
 
 namespace macaw::wire {
 
-// Listens on an address and hands each new connection on, as long as this process has file
-// descriptors to spare. gRPC's own listener takes connections until none is left; the next
-// checkpoint then cannot open its file, and the listener stops for good. Whoever comes when only
-// the reserve is left is hung up on, and may come again.
+// Listens on an address and hands over each new connection, as long as this process has file
+// descriptors to spare. gRPC's own listener accepts connections until no descriptor is left. The
+// next checkpoint then cannot open its file, and the listener stops for good. This listener closes
+// a new connection at once when only the reserve is left; the caller may come again.
 class Listener {
  public:
   using Accept = std::function<void(int listening, Fd connection)>;
@@ -25,25 +25,26 @@ class Listener {
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  // From here on, on a thread of its own; `accept` owns the connection. Once.
+  // Starts to listen, on a thread of its own. `accept` owns each connection. Call once.
   void Start(Accept accept);
 
  private:
   Listener() = default;
   void Loop();
-  // When there is no descriptor at all: a caller that stays in line would keep the loop awake.
+  // Accepts and closes one connection when no descriptor is left at all. A connection that stayed
+  // in the queue would keep the loop awake.
   void HangUp(int listening);
 
   int reserve_ = 0;
   std::string socket_file_;
   std::vector<Fd> sockets_;  // one for each address of the name
-  Fd wake_;                  // readable when it is over
-  Fd spare_;                 // makes way for a connection that is to be hung up on
+  Fd wake_;                  // readable when the loop must end
+  Fd spare_;                 // closed to free a descriptor in HangUp
   Accept accept_;
   std::thread thread_;
 };
 
-// Of the descriptors that this process may have, those that connections leave to files.
+// How many descriptors of this process connections must leave free for files.
 int ReservedDescriptors();
 
 }  // namespace macaw::wire

@@ -18,7 +18,7 @@ using google::protobuf::io::CodedInputStream;
 
 constexpr int kDeepest = 16;  // deeper than any message of ours
 
-// What is read and counted so far.
+// The state of the reading and the counts so far.
 struct Reading {
   CodedInputStream& in;
   const uint64_t most;
@@ -58,7 +58,7 @@ struct Reading {
 
 absl::StatusOr<Outline> ReadOutline(const Descriptor& type, const grpc::ByteBuffer& bytes,
                                     uint64_t most_objects) {
-  grpc::ByteBuffer view(bytes);  // shares the bytes; the reader wants one it may change
+  grpc::ByteBuffer view(bytes);  // shares the bytes; the reader needs a buffer that it may change
   grpc::ProtoBufferReader reader(&view);
   CodedInputStream in(&reader);
   Reading reading{.in = in, .most = most_objects};

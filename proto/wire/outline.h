@@ -9,8 +9,8 @@ namespace google::protobuf {
 class Descriptor;
 }
 
-// A message's bytes, read without making objects of them: who is calling, and what parsing would
-// cost. Two bytes on the wire can be a hundred in memory.
+// What the bytes of a message tell before it is parsed: the session, and how many objects parsing
+// would make. Two bytes on the wire can become a hundred in memory.
 namespace macaw::wire {
 
 struct Outline {
@@ -18,8 +18,8 @@ struct Outline {
   uint64_t objects = 0;  // messages and strings inside, at any depth
 };
 
-// REASON_MALFORMED where the bytes are not a message of this type (a string that is not UTF-8 is
-// not looked for), REASON_TOO_LARGE where it holds more than `most_objects`.
+// REASON_MALFORMED when the bytes are not a message of this type (invalid UTF-8 is not detected).
+// REASON_TOO_LARGE when the message holds more than `most_objects` objects.
 absl::StatusOr<Outline> ReadOutline(const google::protobuf::Descriptor& type,
                                     const grpc::ByteBuffer& bytes, uint64_t most_objects);
 

@@ -13,10 +13,10 @@ namespace {
 
 using google::protobuf::internal::WireFormatLite;
 
-// The longest text of a client that was left out, and its row of numbers.
+// Upper limit for a left-out client: its longest text and its row of numbers.
 constexpr uint64_t kClientBytes = 2 * kMaxTextBytes;
 
-// How often the top-level field occurs; -1 where the bytes are no message.
+// How often the top-level field occurs; -1 if the bytes are not a message.
 int64_t CountField(std::span<const std::byte> bytes, int field) {
   google::protobuf::io::CodedInputStream stream(reinterpret_cast<const uint8_t*>(bytes.data()),
                                                 static_cast<int>(bytes.size()));
@@ -31,7 +31,7 @@ int64_t CountField(std::span<const std::byte> bytes, int field) {
 }  // namespace
 
 uint64_t MaxPartBlobBytes(uint64_t max_clients) {
-  constexpr uint64_t kMostBytes = uint64_t{1} << 30;  // protobuf counts in int
+  constexpr uint64_t kMostBytes = uint64_t{1} << 30;  // protobuf sizes are int
   return std::min(kMostBytes, kMaxInlineBytes + kMaxPartBytes +
                                   std::min(max_clients, kMostBytes / kClientBytes) * kClientBytes);
 }

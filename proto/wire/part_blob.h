@@ -9,15 +9,15 @@
 
 namespace macaw::wire {
 
-// Reads a Part whose records travelled as a blob. Bytes and clients left out are counted before
-// anything is parsed, since a message of a few bytes becomes an object of many: kInvalidArgument
+// Parses a Part whose records travelled as a blob. The size and the number of left-out clients are
+// checked before parsing, since a message of a few bytes becomes a large object. kInvalidArgument
 // beyond `max_clients` clients or MaxPartBlobBytes.
 absl::Status ParsePartBlob(std::span<const std::byte> bytes, uint64_t max_clients, v1::Part* part);
 
-// Whether a part that came inside its message names no more clients than that.
+// The same limit for a part that came inside its message: an error if it names more clients.
 absl::Status CheckClients(const v1::Part& part, uint64_t max_clients);
 
-// What a part that names `max_clients` clients may take, its sums apart.
+// The most bytes that a part with `max_clients` clients may have, without its sums.
 uint64_t MaxPartBlobBytes(uint64_t max_clients);
 
 }  // namespace macaw::wire

@@ -18,15 +18,15 @@ absl::Status Refuse(v1::Refusal::Reason reason, absl::string_view message,
 // REASON_UNSPECIFIED when the status carries no reason.
 v1::Refusal::Reason ReasonOf(const absl::Status& status);
 
-// A malformed field, and the same error seen from the message around it: Within("part",
-// Malformed("weight", …)).
+// Malformed: a field is invalid. Within: the same error with the path of the outer message, as in
+// Within("part", Malformed("weight", …)).
 absl::Status Malformed(absl::string_view field, absl::string_view why);
 absl::Status Within(absl::string_view outer, const absl::Status& status);
 
 grpc::Status ToGrpc(const absl::Status& status);
 absl::Status FromGrpc(const grpc::Status& status);
 
-// Free text for people: at most kMaxTextBytes, and only what a protobuf string may hold.
+// Makes a text safe to send: at most kMaxTextBytes, and only what a protobuf string may hold.
 std::string CleanText(absl::string_view text);
 
 }  // namespace macaw::wire

@@ -17,15 +17,15 @@ struct ServerOptions {
   uint64_t max_inline_bytes = 1 << 20;  // blobs up to this size ride inside a message
   uint64_t max_blob_bytes = uint64_t{4} << 30;
   uint64_t upload_budget_bytes = uint64_t{8} << 30;  // all uploads in memory at once; beyond: busy
-  // Likewise, of those that are offered before there are sessions.
+  // The same for uploads that are offered before there is a session.
   uint64_t population_budget_bytes = uint64_t{128} << 20;
-  // Commits that are being read at once; one larger than all is read alone. Beyond: busy.
+  // Total size of the commits that are read at once. A larger commit is read alone. Beyond: busy.
   uint64_t intake_bytes = uint64_t{256} << 20;
   uint64_t max_part_clients = uint64_t{1} << 20;  // a part that names more is refused unread
   Duration max_poll = FromSeconds(60);            // a longer wait for work is cut to this
   bool share_memory = true;  // on a private socket: blobs beyond inline are mapped, not sent
-  // Who calls with this token ("" where none came); never null. Called on RPC threads. Default: a
-  // node, any.
+  // The caller with this token ("": the call has none). Never null. Called on RPC threads. Default:
+  // every caller is a node, under any name.
   std::function<fleet::CallerPtr(absl::string_view token)> identify;
 };
 
@@ -36,7 +36,7 @@ class FleetServer {
   static absl::StatusOr<std::unique_ptr<FleetServer>> Start(const ServerOptions& options,
                                                             fleet::FleetHandler& handler);
   virtual ~FleetServer() = default;         // stops accepting, cancels what is open, waits
-  virtual std::string address() const = 0;  // as a client may dial it, with the real port
+  virtual std::string address() const = 0;  // for clients to dial, with the real port
 };
 
 struct ClientOptions {
@@ -44,11 +44,11 @@ struct ClientOptions {
   Duration call_timeout = FromSeconds(20);   // every call but a long poll and bulk data
   Duration stall_timeout = FromSeconds(30);  // bulk data: no chunk for this long
   bool share_memory = true;                  // as ServerOptions::share_memory
-  std::string token;                         // says who calls; empty: nobody in particular
+  std::string token;                         // identifies the caller; empty: none is sent
 };
 
-// Dials lazily; Hello tells whether anybody is there. Uploads and downloads resume at the last good
-// offset.
+// Connects at the first call, so only Hello shows whether a server is there. Uploads and downloads
+// resume at the last good offset.
 absl::StatusOr<std::unique_ptr<fleet::FleetLink>> Dial(const ClientOptions& options);
 
 }  // namespace macaw::wire

@@ -21,11 +21,11 @@ class GrpcFleetServer final : public FleetServer {
       : state_(std::make_shared<ServiceState>(options, handler)), service_(state_) {}
 
   ~GrpcFleetServer() override {
-    listener_.reset();  // nobody comes any more
+    listener_.reset();  // no new connections from here on
     if (server_ == nullptr) return;
-    // No grace: parked polls would outlast any. Cancelling ends every open call
-    // (UnaryCall::OnCancel), and what a commit had brought is either with the handler already or
-    // will be sent again.
+    // No grace period: waiting polls would outlast it. The cancellation ends every open call
+    // (UnaryCall::OnCancel). The handler already has the contents of a commit, or the worker will
+    // send it again.
     server_->Shutdown(std::chrono::system_clock::now());
     server_->Wait();
     state_->executor.WaitIdle();  // after this nothing calls the handler
@@ -64,7 +64,7 @@ class GrpcFleetServer final : public FleetServer {
   std::string address_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
-  std::unique_ptr<Listener> listener_;  // first to go
+  std::unique_ptr<Listener> listener_;  // destroyed first
 };
 
 }  // namespace

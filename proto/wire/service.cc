@@ -25,7 +25,7 @@ void Write(const Message& message, grpc::ByteBuffer* to) {
   grpc::SerializationTraits<Message>::Serialize(message, to, &own);
 }
 
-// Gives work back that its worker will never hear of.
+// Gives back work whose worker will never get the answer.
 void GiveBack(fleet::FleetHandler& handler, const fleet::Caller& caller, SessionId session,
               const fleet::LeaseReply& lease) {
   fleet::ReleaseRequest request{.session = session};
@@ -41,8 +41,8 @@ void GiveBack(fleet::FleetHandler& handler, const fleet::Caller& caller, Session
   handler.Release(caller, std::move(request), [](const absl::StatusOr<fleet::ReleaseReply>&) {});
 }
 
-// Turns the handler's answer into the RPC's end; `convert` makes the message. `unheard` is told of
-// an answer that comes when the caller has gone.
+// Ends the RPC with the handler's answer; `convert` makes the message. `unheard` gets an answer
+// that comes after the caller has gone.
 template <typename T, typename Response, typename Convert, typename Unheard>
 fleet::Reply<T> ReplyTo(Handle handle, Response* response, Convert convert, Unheard unheard) {
   return fleet::AnswerOnce<T>([handle, response, convert = std::move(convert),
@@ -66,15 +66,15 @@ fleet::Reply<T> ReplyTo(Handle handle, Response* response) {
   return ReplyTo<T>(std::move(handle), response, [](const T& value) { return ToWire(value); });
 }
 
-// The request as our own, without a copy: after the RPC has ended (the client may go at any moment)
-// gRPC frees it, while the executor may still be reading. The object was not made const, only
-// handed out so.
+// Takes the request without a copy. gRPC frees its request after the RPC has ended, which may
+// happen at any moment, while the executor may still be reading. The object itself is not const;
+// gRPC only passes it as const.
 template <typename Message>
 Message Take(const Message* request) {
   return std::move(*const_cast<Message*>(request));
 }
 
-// More entries than any request has need of: a client or a task of evaluation is a few.
+// More entries than any request needs: a client or an evaluation task is a few entries.
 uint64_t MostObjects(const ServerOptions& options) {
   constexpr uint64_t kMostOfTasks = 1 << 17;
   return kMostOfTasks + 4 * std::min(options.max_part_clients, uint64_t{1} << 32);
@@ -95,7 +95,7 @@ absl::StatusOr<Message> Parse(grpc::ByteBuffer bytes) {
   return message;
 }
 
-// A request in a session, once it is known to be one: nothing is made of any other.
+// Parses a request in a session only after it is known that the session is open.
 template <typename Message>
 absl::StatusOr<Message> ParseKnown(const ServiceState& state, const grpc::ByteBuffer& bytes,
                                    bool& known) {
@@ -108,8 +108,8 @@ absl::Status Busy(absl::string_view why) {
   return Refuse(v1::Refusal::REASON_BUSY, absl::StrCat(why, ": repeat the call"));
 }
 
-// Fills in the bytes of a blob that came by name only: those that this session has uploaded for
-// this purpose.
+// Fills in the bytes of a blob of which only the digest came: a blob that this session has uploaded
+// for this purpose.
 absl::Status Resolve(ServiceState& state, const fleet::Caller& caller, SessionId session,
                      fleet::BlobPurpose purpose, fleet::Blob& blob) {
   if (!blob.named() || blob.bytes != nullptr) return absl::OkStatus();
@@ -139,10 +139,10 @@ absl::Status HandleRegister(ServiceState& state, const fleet::Caller& caller,
   return absl::OkStatus();
 }
 
-// A message that is read faster than it is handed to another thread.
+// A message of this size is parsed faster than it is passed to another thread.
 constexpr size_t kSmallCommit = 64 << 10;
 
-// How a lease goes out: with the blobs in it that its receiver does not have.
+// How a lease is sent: with the blobs that its receiver does not have.
 auto LeaseRule(const ServiceState& state, std::vector<Digest> have) {
   return [max_inline = state.options.max_inline_bytes, have = std::move(have),
           share = state.share](const auto& reply) {
@@ -163,7 +163,7 @@ absl::Status HandleCommit(ServiceState& state, const fleet::CallerPtr& caller,
     const absl::Status parsed =
         ParsePartBlob(blob.bytes->bytes(), state.options.max_part_clients, message.mutable_part());
     if (!parsed.ok()) {
-      state.uploads.Claim(session, BlobPurpose::kRecords, records);  // never to be used again
+      state.uploads.Claim(session, BlobPurpose::kRecords, records);  // not needed again
       return parsed;
     }
   }
@@ -172,8 +172,8 @@ absl::Status HandleCommit(ServiceState& state, const fleet::CallerPtr& caller,
   if (request.part.has_value()) {
     fleet::Blob& sums = request.part->sums;
     MACAW_RETURN_IF_ERROR(Resolve(state, *caller, session, BlobPurpose::kSums, sums));
-    // Only now that everything is at hand: a commit that has to be repeated finds what it has
-    // uploaded.
+    // Claims the blobs only now that all of them are here: a commit that has to be repeated still
+    // finds what it has uploaded.
     state.uploads.Claim(session, BlobPurpose::kRecords, records);
     state.uploads.Claim(session, BlobPurpose::kSums, sums.digest);
   }
@@ -185,7 +185,8 @@ absl::Status HandleCommit(ServiceState& state, const fleet::CallerPtr& caller,
       [&handler = state.handler, caller, session](const fleet::CommitReply& unheard) {
         if (unheard.lease.has_value()) GiveBack(handler, *caller, session, *unheard.lease);
       });
-  // Judged when it is answered, or when the handler has let go of it: the next may come.
+  // The commit is judged when it is answered, or when the handler has released it. Then the next
+  // one may come.
   auto leave = [place = std::weak_ptr(place),
                 answer = std::move(answer)](absl::StatusOr<fleet::CommitReply> judged) mutable {
     if (const auto held = place.lock()) held->Leave();
@@ -326,7 +327,7 @@ grpc::ServerUnaryReactor* FleetService::Release(Context* context, const grpc::By
   if (!request.ok()) {
     std::move(answer)(request.status());
   } else if (!known) {
-    std::move(answer)(fleet::ReleaseReply{});  // its leases have ended with it
+    std::move(answer)(fleet::ReleaseReply{});  // the leases have ended with the session
   } else {
     state_->handler.Release(*CallerOf(*state_, *context), *std::move(request), std::move(answer));
   }
@@ -398,7 +399,7 @@ grpc::ServerUnaryReactor* FleetService::BeginUpload(Context* context,
   fleet::UploadOffer offer = request->offer;
   const bool population = offer.purpose == BlobPurpose::kPopulation;
   const bool records = offer.purpose == BlobPurpose::kRecords;
-  if (population) offer.session = {};  // one upload for all who offer it
+  if (population) offer.session = {};  // one upload shared by all who offer it
   if (!population && !state_->handler.Knows(offer.session)) {
     answer({UploadVerdict::kStale});
     return call;
@@ -408,8 +409,8 @@ grpc::ServerUnaryReactor* FleetService::BeginUpload(Context* context,
     answer({UploadVerdict::kTooLarge});
     return call;
   }
-  // Only sums are mapped: records are parsed where they lie, and the population is not taken at its
-  // sender's word.
+  // Only sums are mapped. Records are parsed in place, and the digest of the population is always
+  // checked.
   const bool sums = offer.purpose == BlobPurpose::kSums;
   const auto place = state_->share && sums ? request->place : std::nullopt;
   const auto begin = [offer, place, answer](ServiceState* state) {
@@ -420,7 +421,7 @@ grpc::ServerUnaryReactor* FleetService::BeginUpload(Context* context,
       answer({begun.verdict, begun.offset});
     });
   };
-  // The reply holds the state: it may be called when the server has gone, and then finds the call
+  // The reply keeps the state alive. It may be called after the server has gone; the call is then
   // over.
   state_->handler.Offer(
       *caller, offer,

@@ -13,13 +13,13 @@
 #include "proto/wire/remote.h"
 #include "proto/wire/upload_store.h"
 
-// The server's half of the API: handlers convert and call the FleetHandler, nothing else. Bulk data
-// by raw bytes.
+// The server's half of the API. RPC handlers only convert messages and call the FleetHandler. Bulk
+// data moves as raw bytes.
 namespace macaw::wire {
 
-// One unary RPC, which ends once: by its answer, by a refusal, or because the client (or the
-// server) has gone. Whoever wins End() calls Finish; until then gRPC keeps the RPC, its request and
-// its response alive, afterwards nobody touches them.
+// One unary RPC. It ends once: by its answer, by a refusal, or because the client or the server has
+// gone. The first to end it calls Finish. Until then gRPC keeps the RPC, its request and its
+// response alive; afterwards nobody may use them.
 class UnaryCall final : public grpc::ServerUnaryReactor {
  public:
   void OnCancel() override {
@@ -27,12 +27,13 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   }
   void OnDone() override { delete this; }
 
-  // What others hold instead of the call: may be used after the RPC has ended, and then does
-  // nothing. Copyable.
+  // A reference to the call, for everybody else. It may be used after the RPC has ended; then it
+  // does nothing. Copyable.
   class Handle {
    public:
     explicit Handle(UnaryCall* call) : call_(call), over_(call->over_) {}
-    // `fill` writes the response; it runs only if the RPC is still open. Whether it was.
+    // Ends the RPC with the response that `fill` writes. If the RPC has already ended, returns
+    // false and does not call `fill`.
     template <typename F>
     bool End(F&& fill) const {
       if (!Win(*over_)) return false;
@@ -55,24 +56,24 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   const std::shared_ptr<std::atomic<bool>> over_ = std::make_shared<std::atomic<bool>>(false);
 };
 
-// Outlives the service when a handler answers late. `executor` is the last member: it is drained
-// before the rest goes.
+// Outlives the service when a handler answers late. `executor` is the last member, so its tasks end
+// before the other members are destroyed.
 struct ServiceState {
   ServiceState(const ServerOptions& server_options, fleet::FleetHandler& fleet_handler);
 
   const ServerOptions options;
-  const bool share;  // memory with the callers
+  const bool share;  // whether memory is shared with callers
   fleet::FleetHandler& handler;
   UploadStore uploads;
-  Intake registrations, commits;  // that are being read
-  Executor executor;  // large messages, hashing, setting memory aside: what must not run on an RPC
-                      // thread
+  Intake registrations, commits;  // requests that are being read
+  Executor executor;  // for what must not run on an RPC thread: large messages, hashing, allocating
 };
 
-// By the token in the call's metadata. Never null.
+// The caller, found by the token in the metadata of the call. Never null.
 fleet::CallerPtr CallerOf(const ServiceState& state, const grpc::CallbackServerContext& context);
 
-// What comes in a session, and whoever registers, is looked at as bytes first (outline.h).
+// Registrations and calls in a session are raw methods: their bytes are checked before they are
+// parsed (outline.h).
 using FleetServiceBase =
     v1::Fleet::WithCallbackMethod_Hello<v1::Fleet::WithRawCallbackMethod_Register<
         v1::Fleet::WithRawCallbackMethod_Lease<v1::Fleet::WithRawCallbackMethod_Heartbeat<

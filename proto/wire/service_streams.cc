@@ -5,7 +5,8 @@
 #include "proto/wire/limits.h"
 #include "proto/wire/service.h"
 
-// Bulk data. One chunk at a time is with gRPC, so a stream holds 1 MiB however large its blob is.
+// Bulk data. gRPC holds one chunk at a time, so a stream takes 1 MiB of memory however large its
+// blob is.
 namespace macaw::wire {
 namespace {
 
@@ -40,8 +41,8 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   grpc::ByteBuffer chunk_;
 };
 
-// A cancelled stream ends like one that was closed early: its next read fails, and what has come is
-// kept.
+// A cancelled stream ends like one that was closed early: its next read fails, and the bytes that
+// have arrived are kept.
 class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
  public:
   UploadStream(UploadStore& uploads, grpc::ByteBuffer* reply) : uploads_(uploads), reply_(reply) {
@@ -73,8 +74,8 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   void End() {
     if (upload_ == nullptr) return Finish(ToGrpc(Malformed("chunk", "an upload without a chunk")));
     if (upload_->received() < upload_->size()) return Answer(upload_->received());
-    // The last bytes may still be in the hasher; it always comes to an end, so this object is there
-    // for it.
+    // The last bytes may still be in the hasher. Hashing always ends, so this object lives until
+    // then.
     upload_->WhenComplete([this](absl::Status status) {
       if (!status.ok()) return Finish(ToGrpc(status));
       Answer(upload_->size());

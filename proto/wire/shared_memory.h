@@ -14,13 +14,14 @@
 // there. Thread-safe.
 namespace macaw::wire {
 
-// Makes the blob's bytes final and says where others find them, as long as the blob lives. A later
-// write to them crashes. Nothing for a blob that is in no memory file. May be called again.
+// Makes the blob's bytes read-only and returns where other processes find them while the blob
+// lives. A later write to them crashes. Returns nullopt for a blob that is not in a memory file.
+// May be called again.
 std::optional<fleet::SharedPlace> PublishShared(const fleet::Blob& blob);
 
 // Maps a published blob of another process (or of this one). The bytes stay valid after the owner
-// is gone. kNotFound unless a blob of that digest and size is there, for example when the owner has
-// freed it meanwhile. The digest is compared, not computed again.
+// has ended. kNotFound when there is no blob of that digest and size, for example because the owner
+// has freed it. The digest is compared with the label, not computed again.
 absl::StatusOr<std::shared_ptr<const AlignedBuffer>> MapShared(const fleet::SharedPlace& place,
                                                                const Digest& digest, size_t size);
 

@@ -58,9 +58,9 @@ absl::Status Upload::Append(uint64_t offset, uint64_t checksum,
                     "offset", digest_);
     }
     if (offset < received_ || memory_->mapped != nullptr) {
-      // A repeat, whole or in part. The checksum is over the whole chunk and the kept part may not
-      // be touched, so only a chunk that begins where the kept bytes end is taken; a sender that
-      // follows the offsets never notices.
+      // The chunk repeats stored bytes, all or some. The checksum covers the whole chunk, and
+      // stored bytes must not be changed. So only a chunk that begins at the end of the stored
+      // bytes is taken. A sender that follows the offsets never meets this case.
       return offset + length <= received_
                  ? absl::OkStatus()
                  : Refuse(v1::Refusal::REASON_OFFSET,
@@ -114,7 +114,7 @@ void Upload::HashSome() {
     }
     hashing_ = hashed_ < received_;
     if (hashing_)
-      executor_.Post([self = shared_from_this()] { self->HashSome(); });  // lets others in between
+      executor_.Post([self = shared_from_this()] { self->HashSome(); });  // lets other tasks run
   }
   for (Done& f : done) std::move(f)(outcome);
 }
@@ -144,7 +144,7 @@ void Upload::WhenComplete(Done done) {
 }
 
 void Upload::Drop() {
-  std::shared_ptr<UploadMemory> memory;  // freed behind the lock
+  std::shared_ptr<UploadMemory> memory;  // freed after the lock is released
   std::vector<Done> done;
   absl::Status outcome;
   {
@@ -203,7 +203,7 @@ bool UploadStore::MakeRoom(const fleet::UploadOffer& offer) {
       if (!it->second.memory.expired()) return false;  // the handler works on it
     }
   } else {
-    // The one that has not been sent a byte for the longest time makes way.
+    // Drops uploads, the longest unused first, until there is room.
     uint64_t taken = 0;
     std::vector<Entry*> oldest;
     for (auto it = first; it != last; ++it) {
@@ -244,7 +244,7 @@ UploadStore::Begun UploadStore::Begin(const fleet::UploadOffer& offer,
       if (upload == nullptr || upload->complete()) return {UploadVerdict::kHave, 0};
       return {UploadVerdict::kSend, upload->received()};
     }
-    // It cannot have both sizes. The one of which bytes have come stays.
+    // One digest cannot have two sizes. The upload that has received bytes stays.
     const auto& upload = found->second.upload;
     if (shared && memory != nullptr && (upload == nullptr || upload->received() > 0))
       return {UploadVerdict::kBusy, 0};
@@ -253,7 +253,7 @@ UploadStore::Begun UploadStore::Begin(const fleet::UploadOffer& offer,
   if (!MakeRoom(offer)) return {UploadVerdict::kBusy, 0};
   std::erase_if(entries_, [](const auto& e) { return Gone(e.second); });
   std::shared_ptr<UploadMemory> memory;
-  used_->fetch_add(offer.size);  // only ever raised under the lock; the memory's end lowers it
+  used_->fetch_add(offer.size);  // raised only under the lock; ~UploadMemory lowers it
   try {
     memory = std::make_shared<UploadMemory>(
         mapped != nullptr ? AlignedBuffer() : AlignedBuffer::Unset(offer.size), mapped, used_);
@@ -295,7 +295,7 @@ void UploadStore::Claim(SessionId session, fleet::BlobPurpose purpose, const Dig
   const auto it = entries_.find({session, purpose, digest});
   if (it == entries_.end() || it->second.upload == nullptr || !it->second.upload->complete())
     return;
-  it->second.upload = nullptr;  // not dropped: who holds its bytes keeps them
+  it->second.upload = nullptr;  // not dropped: its holders keep the bytes
 }
 
 }  // namespace macaw::wire

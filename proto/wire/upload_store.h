@@ -17,11 +17,11 @@
 #include "core/vector.h"
 #include "proto/fleet/messages.h"
 
-// Blobs on their way into the server. No gRPC here.
+// Blobs that are being uploaded to the server. Does not use gRPC.
 namespace macaw::wire {
 
-// The bytes of a blob. They count as used until the last holder lets go, so that a budget counts
-// real memory.
+// The bytes of a blob. They count against the budget until the last holder releases them, so that
+// the budget counts real memory.
 struct UploadMemory {
   UploadMemory(AlignedBuffer own, std::shared_ptr<const AlignedBuffer> lent,
                std::shared_ptr<std::atomic<uint64_t>> counter)
@@ -31,39 +31,39 @@ struct UploadMemory {
   UploadMemory& operator=(const UploadMemory&) = delete;
   const AlignedBuffer& bytes() const { return mapped != nullptr ? *mapped : buffer; }
 
-  AlignedBuffer buffer;  // empty where its sender's memory is:
+  AlignedBuffer buffer;  // empty when the sender's memory is mapped:
   const std::shared_ptr<const AlignedBuffer> mapped;
   const std::shared_ptr<std::atomic<uint64_t>> used;
 };
 
-// One blob that arrives chunk by chunk, from one stream after another or from several at once (they
-// bring the same bytes, since its name is their digest). What has been kept is never written again,
-// so it is hashed on the executor while the rest is still coming. Thread-safe.
+// One blob that arrives in chunks, over one stream after another or over several at once (all bring
+// the same bytes, since the digest names them). Stored bytes are never written again, so the
+// executor hashes them while the rest arrives. Thread-safe.
 class Upload : public std::enable_shared_from_this<Upload> {
  public:
   using Done = absl::AnyInvocable<void(absl::Status) &&>;
 
-  // `verify`: hash the bytes against the digest. Mapped memory is complete from the start.
+  // `verify`: check the bytes against the digest. Mapped memory is complete from the start.
   Upload(const Digest& digest, std::shared_ptr<UploadMemory> memory, bool verify,
          const Clock& clock, Executor& executor);
 
   uint64_t size() const { return size_; }
   uint64_t received() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // All there, and the digest is right where it is verified.
+  // All bytes have arrived, and the digest matches if it is verified.
   bool complete() const ABSL_LOCKS_EXCLUDED(mutex_);
   bool failed() const ABSL_LOCKS_EXCLUDED(mutex_);  // the digest is wrong, or it was dropped
   TimePoint last_used() const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Keeps a chunk that begins at or before what is kept; the part that is kept already is skipped.
-  // On REASON_CHECKSUM and REASON_OFFSET everything before stays.
+  // Stores a chunk that begins at or before the end of the stored bytes; bytes that are already
+  // stored are skipped. After REASON_CHECKSUM or REASON_OFFSET all earlier bytes are kept.
   absl::Status Append(uint64_t offset, uint64_t checksum,
                       std::span<const std::span<const std::byte>> data) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Calls `done` when the last byte has been hashed (perhaps before returning): OK,
-  // REASON_DIGEST_MISMATCH, or REASON_NOT_BEGUN when it was dropped.
+  // Calls `done` when the last byte has been hashed (perhaps before this returns): with OK,
+  // REASON_DIGEST_MISMATCH, or REASON_NOT_BEGUN when the upload was dropped.
   void WhenComplete(Done done) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Lets go of the bytes, whoever still holds this object; who holds them keeps them.
+  // Releases the bytes. Others that hold the bytes keep them; others that hold this object do not.
   void Drop() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The bytes, once complete; else null.
@@ -79,10 +79,10 @@ class Upload : public std::enable_shared_from_this<Upload> {
   const bool verify_;
   const Clock& clock_;
   Executor& executor_;
-  Digester digester_;  // the hashing task's alone
+  Digester digester_;  // used by the hashing task alone
 
   mutable absl::Mutex mutex_;
-  // [0, received_) is constant, the rest belongs to Append. Null once dropped.
+  // Bytes [0, received_) are constant; only Append writes the rest. Null once dropped.
   std::shared_ptr<UploadMemory> memory_ ABSL_GUARDED_BY(mutex_);
   State state_ ABSL_GUARDED_BY(mutex_) = State::kReceiving;
   uint64_t received_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -92,24 +92,24 @@ class Upload : public std::enable_shared_from_this<Upload> {
   std::vector<Done> waiting_ ABSL_GUARDED_BY(mutex_);
 };
 
-// All uploads of a server, by session, purpose and digest: nobody sees, hinders or completes what
-// another session brings. A session has one upload of each purpose in memory. The population is
-// offered before there are sessions; such uploads share a budget of their own, by digest. What is
-// complete is held until a request has claimed it, afterwards for as long as the handler keeps it.
-// What goes by itself, at the next Begin: uploads that nobody touches for `idle`, those of sessions
-// that have ended, and those of rounds before that of the newest. Thread-safe.
+// All uploads of a server, by session, purpose and digest. No session sees, hinders or completes an
+// upload of another. A session has at most one upload of each purpose in memory. The population is
+// offered before there are sessions; such uploads are found by digest and have a budget of their
+// own. A complete blob is held until a request claims it, and afterwards as long as the handler
+// keeps it. Begin removes uploads that were not used for `idle`, uploads of sessions that have
+// ended, and uploads of rounds before the newest one. Thread-safe.
 class UploadStore {
  public:
   struct Options {
     uint64_t max_blob_bytes = 0;
     uint64_t budget_bytes = 0;  // all uploads whose bytes are in memory, claimed ones included
-    uint64_t population_budget_bytes = 0;  // likewise, of those outside of sessions
+    uint64_t population_budget_bytes = 0;  // the same for uploads outside of sessions
     Duration idle = FromSeconds(60);
-    // Whether digests are checked on arrival. The population's always is, since many callers share
-    // it, and every chunk has its checksum either way.
+    // Whether digests are checked on arrival. The digest of the population is always checked, since
+    // many callers share it. The checksum of a chunk is always checked, too.
     bool verify = true;
   };
-  // `open` says whether a session is; it, `clock` and `executor` must outlive the store.
+  // `open` says whether a session is open. `open`, `clock` and `executor` must outlive the store.
   UploadStore(const Options& options, std::function<bool(SessionId)> open, const Clock& clock,
               Executor& executor);
 
@@ -117,17 +117,17 @@ class UploadStore {
     fleet::UploadVerdict verdict = fleet::UploadVerdict::kBusy;  // kSend, kHave, kTooLarge or kBusy
     uint64_t offset = 0;
   };
-  // Sets memory aside, once however often the same blob is offered; unless its bytes are `mapped`
-  // already, which makes it complete. A session's former upload of this purpose is dropped; while
-  // the handler works on one, it is busy.
+  // Reserves memory, once even if the same blob is offered again. If its bytes are `mapped`, no
+  // memory is reserved and the upload is complete. The session's former upload of this purpose is
+  // dropped; while the handler works on it, the answer is kBusy.
   Begun Begin(const fleet::UploadOffer& offer,
               std::shared_ptr<const AlignedBuffer> mapped = nullptr) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Begun in this session and not dropped, or null.
+  // The upload that was begun in this session and not dropped, or null.
   std::shared_ptr<Upload> Find(SessionId session, const Digest& digest) ABSL_LOCKS_EXCLUDED(mutex_);
   // A complete blob of this session and purpose, or null.
   std::shared_ptr<const AlignedBuffer> Get(SessionId session, fleet::BlobPurpose purpose,
                                            const Digest& digest) ABSL_LOCKS_EXCLUDED(mutex_);
-  // From here on the blob lives only as long as its users.
+  // The store gives up the blob, which then lives only as long as its users hold it.
   void Claim(SessionId session, fleet::BlobPurpose purpose, const Digest& digest)
       ABSL_LOCKS_EXCLUDED(mutex_);
   uint64_t used_bytes() const { return used_->load(); }
@@ -137,17 +137,17 @@ class UploadStore {
   struct Entry {
     Round round{};
     std::shared_ptr<Upload> upload;      // null once claimed or dropped
-    std::weak_ptr<UploadMemory> memory;  // somebody may still use it
+    std::weak_ptr<UploadMemory> memory;  // not expired: still in use
   };
   using Entries = std::map<Key, Entry>;
 
   static bool Gone(const Entry& entry) { return entry.upload == nullptr && entry.memory.expired(); }
   static void Drop(Entry& entry);
   void Sweep(Round newest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Those of one session and purpose.
+  // The entries of one session and purpose.
   std::pair<Entries::iterator, Entries::iterator> Of(SessionId session, fleet::BlobPurpose purpose)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether there is room for this one, after others have made way for it.
+  // Drops other uploads if that is needed. Returns whether there is room for this one.
   bool MakeRoom(const fleet::UploadOffer& offer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
