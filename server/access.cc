@@ -13,12 +13,12 @@ using fleet::Role;
 struct Rule {
   Call call;
   const char* name;
-  // Of each role, what it may do it to; in the order of Whose.
+  // For each role: whether it may make the call, indexed by Whose.
   std::array<bool, 3> stranger, node;
 };
 
-// A session that is not known is answered "register again", which tells nothing. Who may see the
-// run's configuration (Hello) and models (Download) is one of its nodes.
+// A call in an unknown session is allowed: its answer is "register again", which reveals nothing.
+// Only nodes of the run may see its configuration (Hello) and models (Download).
 constexpr std::array<bool, 3> kNever = {false, false, false};
 constexpr std::array<bool, 3> kNotAnothers = {true, true, false};
 constexpr Rule kRules[] = {

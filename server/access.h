@@ -19,14 +19,15 @@ enum class Call : uint8_t {
   kDownload,
 };
 
-// Whose name or session a call is about.
+// The owner of the name or session in a call, as seen from the caller.
 enum class Whose : uint8_t {
-  kNobodys,  // a session that is not known (any more), or none
-  kOwn,      // the caller's
+  kNobodys,  // no session, or one that is not known (any more)
+  kOwn,      // the caller's own
   kAnothers,
 };
 
-// What each role may do: one table, in access.cc. OK, or kPermissionDenied with what to do.
+// Checks the call against the one table of what each role may do, in access.cc. Returns OK, or
+// kPermissionDenied with a message that says what to do.
 absl::Status CheckAccess(const fleet::Caller& caller, Call call, Whose whose);
 
 }  // namespace macaw::server

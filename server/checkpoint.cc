@@ -21,7 +21,7 @@ using Json = nlohmann::json;
 
 constexpr int kFormat = 1;
 constexpr size_t kKept = 2;
-constexpr char kVersions[] = "client_state_versions";  // no vector of an algorithm
+constexpr char kVersions[] = "client_state_versions";  // no algorithm has a vector of this name
 
 std::string FileName(Round round) {
   char name[40];
@@ -29,7 +29,7 @@ std::string FileName(Round round) {
   return name;
 }
 
-// Oldest first.
+// The checkpoints in the folder, the oldest first.
 std::vector<std::string> CheckpointFiles(const std::string& run_dir) {
   std::vector<std::string> files;
   std::error_code ignored;
@@ -43,7 +43,7 @@ std::vector<std::string> CheckpointFiles(const std::string& run_dir) {
   return files;
 }
 
-// Over the text and every tensor's name and bytes: a flipped bit anywhere shows.
+// Digest of the text and of every tensor's name and bytes, so that any flipped bit is detected.
 Digest DigestOfAll(const std::string& about,
                    const std::map<std::string, std::span<const std::byte>>& tensors) {
   Digester digester;
@@ -90,7 +90,7 @@ Round RoundOf(const std::string& path) {
   return Round(round);
 }
 
-// Over everything in the file, as it was written.
+// Whether the file's digest matches its content.
 bool DigestMatches(const SafetensorsFile& file) {
   std::map<std::string, std::span<const std::byte>> named;
   for (const auto& [name, tensor] : file.tensors()) named[name] = tensor.bytes;
@@ -111,11 +111,11 @@ absl::StatusOr<VersionIndex> VersionsIn(const SafetensorsFile& file, uint64_t cl
 }
 
 absl::StatusOr<Digest> RunIdIn(const Json& about) {
-  if (!about.contains("run_id")) return Digest{};  // written before runs had one
+  if (!about.contains("run_id")) return Digest{};  // written by a version without run_id
   return Digest::FromHex(about.at("run_id").get<std::string>());
 }
 
-// The population that the run had, which its fingerprint names.
+// The number of clients of the run, from its fingerprint.
 uint64_t ClientsIn(const Json& about) {
   const auto found = about.at("fingerprint").find("run.clients");
   uint64_t clients = 0;
@@ -124,7 +124,7 @@ uint64_t ClientsIn(const Json& about) {
   return named ? clients : uint64_t{1} << 40;
 }
 
-// Everything but the vectors and the versions. Throws where a key is missing.
+// Everything except the vectors and the versions. Throws if a key is missing.
 absl::StatusOr<Checkpoint> FactsIn(const Json& about) {
   Checkpoint checkpoint{
       .round = Round(about.at("round").get<uint32_t>()),
@@ -142,7 +142,7 @@ absl::StatusOr<Checkpoint> FactsIn(const Json& about) {
   return checkpoint;
 }
 
-// The server's vectors. Throws where a layout is missing.
+// The server's vectors. Throws if a layout is missing.
 using VectorsByName = decltype(algorithms::ServerState::vectors);
 absl::StatusOr<VectorsByName> VectorsIn(const SafetensorsFile& file, const Json& about,
                                         const std::vector<LayoutPtr>& layouts) {
@@ -253,7 +253,7 @@ absl::StatusOr<Checkpoint> ReadNewestCheckpoint(
   const std::string& text = file->metadata().at("macaw");
   if (!DigestMatches(*file)) return damaged("its digest does not match");
 
-  // The digest matched, so the text is as written; a key that is missing means another version
+  // The digest matched, so the text is as it was written. A missing key means that another version
   // wrote it.
   try {
     const Json about = Json::parse(text);

@@ -18,7 +18,7 @@ std::span<const std::byte> BytesOf(const fleet::Blob& blob) {
   return blob.bytes != nullptr ? blob.bytes->bytes() : std::span<const std::byte>();
 }
 
-// A node that owns clients may bring those that it was entered with.
+// An owner may only bring the clients with which it was entered.
 absl::Status CheckOwns(const fleet::Caller& caller, const fleet::RegisterRequest& request,
                        const fleet::ClientTable& table) {
   if (!request.owner || caller.owns.empty()) return absl::OkStatus();
@@ -31,8 +31,8 @@ absl::Status CheckOwns(const fleet::Caller& caller, const fleet::RegisterRequest
   return absl::OkStatus();
 }
 
-// The fleet's calls, on RPC threads: whether this caller may make the call, in this session. What
-// may be goes to the run's threads.
+// The fleet's calls, on RPC threads. Checks whether this caller may make the call in this session,
+// and passes an allowed call to RunThreads.
 class CoordinatorImpl final : public Coordinator {
  public:
   explicit CoordinatorImpl(Opening opening) : run_(std::move(opening)) {}
@@ -112,7 +112,7 @@ class CoordinatorImpl final : public Coordinator {
   void Interrupt() override { run_.Interrupt(); }
 
  private:
-  // Answers a call that the caller may not make in this session (RPC threads).
+  // If the caller may not make the call in this session, answers it with an error (RPC threads).
   template <typename T>
   bool Denied(const fleet::Caller& caller, Call call, SessionId session, fleet::Reply<T>& reply) {
     const std::optional<std::string> owner = run_.sessions().OwnerOf(session);

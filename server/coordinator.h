@@ -21,15 +21,16 @@ struct Options {
   RunPlan run;
   ServerConfig config;          // `out` is not read here: the folder is run_dir
   std::string settings = "{}";  // what differs from the defaults, for summary.json: a JSON object
-  std::string run_dir;          // exists and is writable; everything a run leaves behind goes there
-  bool resume = false;          // from run_dir's newest checkpoint; else it must not hold any
-  // Of a resumed run: these clients give their state up and start afresh.
+  std::string run_dir;          // must exist and be writable; all files of the run go there
+  bool resume = false;          // from run_dir's newest checkpoint; if false, it must hold none
+  // Only for a resumed run: these clients lose their states and start without one.
   std::vector<ClientId> reset_states;
-  // Repeats the run with this name: whom its rounds did without is not trained here either.
+  // replays: the run_id of the run that this one repeats; zero: none. given_up: the clients that
+  // the rounds of that run gave up, which are not trained here either.
   Digest replays;
   log::Decisions given_up;
-  // Called on the writer's thread before a checkpoint is written: makes durable what it will name
-  // and others have written (client states on this host). An error ends the run.
+  // Called on the writer's thread before a checkpoint is written. Makes durable what the checkpoint
+  // refers to but other processes have written (client states on this host). An error ends the run.
   std::function<absl::Status()> before_checkpoint;
   // Called on the writer's thread with each finished row of metrics.jsonl (a JSON object in one
   // line), just before it is written.
@@ -38,25 +39,26 @@ struct Options {
 
 struct Outcome {
   enum class Kind : uint8_t { kFinished, kStopped, kInterrupted } kind = Kind::kFinished;
-  uint32_t rounds = 0;  // completed in all, earlier sessions of a resumed run included
-  std::string reason;   // of kStopped, for people
+  uint32_t rounds = 0;  // completed rounds, including those of earlier sessions of the run
+  std::string reason;   // of kStopped, as a text for the user
 };
 
-// Runs the rounds: owns the engine's thread, everything the run keeps on disk, and the answers to
-// every call of the fleet. Give it to wire::FleetServer (or, in tests, a LocalLink) to be reached.
+// Runs the rounds. It owns the engine's thread and all files of the run, and answers every call of
+// the fleet. Workers reach it through wire::FleetServer, or in tests through a LocalLink. All
+// methods are thread-safe.
 class Coordinator : public fleet::FleetHandler {
  public:
-  // `initial` is the model before round 1; a resume replaces it. Writes the new epoch, fsynced,
+  // `initial` is the model before round 1; a resume replaces it. Writes and fsyncs the new epoch
   // before it returns. `registry` must outlive the coordinator.
   static absl::StatusOr<std::unique_ptr<Coordinator>> Start(Options options, FlatVector initial,
                                                             const algorithms::Registry& registry);
 
-  // Blocks until the run is over. An error names what failed; the run folder is then as after a
-  // crash: resumable.
+  // Blocks until the run is over. An error names what failed. The run folder is then as after a
+  // crash, and the run can be resumed.
   virtual absl::StatusOr<Outcome> Wait() = 0;
 
-  // Drops the open round, writes a checkpoint of the last whole one, and ends with kInterrupted.
-  // Thread-safe.
+  // Drops the open round, writes a checkpoint of the last complete round, and ends with
+  // kInterrupted. Thread-safe.
   virtual void Interrupt() = 0;
 };
 

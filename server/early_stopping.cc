@@ -50,7 +50,7 @@ absl::Status CheckStopRule(const StopRule& rule, const RunPlan& run) {
 std::optional<std::string> EarlyStopping::Observe(uint32_t round, double value) {
   const bool higher = HigherIsBetter(rule_.metric);
   const auto better = [&](double a, double b) { return higher ? a > b : a < b; };
-  const bool number = !std::isnan(value);  // a diverged run has not arrived
+  const bool number = !std::isnan(value);  // a diverged run has not reached `at_least`
   if (number && rule_.at_least.has_value() && !better(*rule_.at_least, value)) {
     return absl::StrCat(rule_.metric, " reached ", value, " in round ", round, " (asked for ",
                         *rule_.at_least, ")");

@@ -9,12 +9,12 @@
 
 namespace macaw::server {
 
-// Decides when a run has gone far enough: fed each evaluated value of the rule's metric, in round
-// order.
+// Decides when a run stops early. Observe must get each evaluated value of the rule's metric, in
+// round order. One thread.
 class EarlyStopping {
  public:
   explicit EarlyStopping(const StopRule& rule) : rule_(rule) {}
-  // Why the run should stop now, if it should.
+  // Returns the reason if the run should stop now.
   std::optional<std::string> Observe(uint32_t round, double value);
 
  private:
@@ -24,10 +24,11 @@ class EarlyStopping {
   uint32_t without_progress_ = 0;
 };
 
-// Larger is better for every metric but losses and errors.
+// True for every metric except losses and errors.
 bool HigherIsBetter(const std::string& metric);
 
-// An error lists the columns that the task's rows have.
+// Returns an error if the rule's metric is not a column of the task's rows; the error lists the
+// columns.
 absl::Status CheckStopRule(const StopRule& rule, const RunPlan& run);
 
 }  // namespace macaw::server

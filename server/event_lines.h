@@ -19,11 +19,11 @@ struct Event {
   friend bool operator==(const Event&, const Event&) = default;
 };
 
-// events.jsonl as it follows from the log of rounds: what people and scripts want to know of a
-// session, without who was leased what. One thread.
+// Makes the events of events.jsonl from the records of the log of rounds. They tell users and
+// scripts how a session went, without the leases. One thread.
 class EventLines {
  public:
-  // Of the session's next record: none, one or several.
+  // The events for the session's next record: none, one or several.
   std::vector<Event> Of(const log::Record& record);
 
  private:

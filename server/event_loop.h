@@ -10,21 +10,21 @@
 
 namespace macaw::server {
 
-// The engine's one thread: tasks in the order posted, and a callback when a deadline passes.
-// Thread-safe. Nothing polls: the thread sleeps until a task or the deadline.
+// The engine's one thread. Runs tasks in the order posted, and a callback when a deadline passes.
+// The thread sleeps until the next task or the deadline; it never polls. Thread-safe.
 class EventLoop {
  public:
   using Task = absl::AnyInvocable<void() &&>;
 
-  // `deadline` is asked after each batch of tasks; `on_deadline` runs when it has passed, `on_idle`
-  // when there is nothing more to run. All on the loop's thread.
+  // `deadline` is called after each batch of tasks. `on_deadline` is called when that deadline has
+  // passed, `on_idle` when there are no more tasks. All are called on the loop's thread.
   EventLoop(absl::AnyInvocable<TimePoint()> deadline, absl::AnyInvocable<void()> on_deadline,
             absl::AnyInvocable<void()> on_idle);
-  ~EventLoop();  // runs what was posted, then joins
+  ~EventLoop();  // runs the posted tasks, then joins the thread
 
   void Post(Task task) ABSL_LOCKS_EXCLUDED(mutex_);
   void WaitIdle() ABSL_LOCKS_EXCLUDED(
-      mutex_);  // until everything posted so far has run; not from the loop itself
+      mutex_);  // blocks until all tasks posted so far have run; not to be called on the loop
 
  private:
   void Loop() ABSL_LOCKS_EXCLUDED(mutex_);

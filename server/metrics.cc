@@ -29,7 +29,7 @@ MetricsRow::MetricsRow(TaskKind task, const PhaseReport& report,
   double examples = 0, steps = 0;
   std::vector<std::vector<double>> per_client, personal;
   for (const fleet::ClientRecord& record :
-       report.records) {  // by client id: the order of every sum below
+       report.records) {  // by client id, which fixes the order of every sum below
     examples += record.examples;
     steps += static_cast<double>(record.steps);
     per_client.push_back(record.sums);
@@ -73,7 +73,7 @@ void MetricsRow::AddClientStatistics(const std::string& prefix,
     for (const double value : values) mean += value;
     mean /= static_cast<double>(values.size());
     for (const double value : values) square += (value - mean) * (value - mean);
-    // A client whose loss is not a number sorts as the largest: plain < would not be an order.
+    // NaN sorts as the largest value, because < alone is not a strict weak order with NaN.
     std::sort(values.begin(), values.end(),
               [](double a, double b) { return std::isnan(b) ? !std::isnan(a) : a < b; });
     const size_t tenth = std::max<size_t>(1, values.size() / 10);
@@ -92,7 +92,7 @@ void MetricsRow::AddClientStatistics(const std::string& prefix,
 
 void MetricsRow::AddPenalty(double lambda, ConstVectorView model) {
   const double squared_norm = DispatchDType(model.dtype(), [&]<typename T>(T) {
-    double sum = 0;  // in layout order: the same bits everywhere
+    double sum = 0;  // added in layout order, so that all runs get the same bits
     for (const LayoutEntry& entry : model.layout->entries()) {
       if (entry.group != Group::kParameter) continue;  // buffers are not penalised
       for (const T value : model.As<T>().subspan(entry.offset, entry.size)) {
@@ -114,7 +114,7 @@ void MetricsRow::AddEvaluation(const EvaluationSums& sums) {
   if (sums.clients.empty()) return;
   std::vector<std::vector<double>> per_client;
   for (const EvaluationSums::ClientSums& client : sums.clients) per_client.push_back(client.sums);
-  AddTotal("clients_test_", per_client);  // by examples, over all clients' own test rows
+  AddTotal("clients_test_", per_client);  // example-weighted, over all clients' own test rows
   AddClientStatistics("clients_test_", per_client);
 }
 

@@ -13,10 +13,10 @@
 
 namespace macaw::server {
 
-// One row of metrics.jsonl, built in two steps: what training says when the round closes, and what
-// evaluation says when that is done. `headroom` and `rule` are ModelKeeper's. Nothing measured
-// with a clock is in a row, so that equal runs have equal bytes; seconds are in events.jsonl.
-// Columns: server/README.md.
+// One row of metrics.jsonl, built in two steps: the columns of training when the round closes, and
+// those of evaluation when the evaluation is done. `headroom` and `rule` come from ModelKeeper.
+// Nothing measured with a clock is in a row, so that equal runs have equal bytes; seconds are in
+// events.jsonl. The columns are described in server/README.md. One thread.
 class MetricsRow {
  public:
   MetricsRow(TaskKind task, const PhaseReport& report,
@@ -25,7 +25,8 @@ class MetricsRow {
   static std::optional<MetricsRow> Parse(TaskKind task,
                                          const std::string& text);  // from a checkpoint
 
-  // λ/2‖w‖² of the model after the round: its share of the objective that AddEvaluation reports.
+  // Adds λ/2‖w‖² of the model after the round. It is a term of the objective that AddEvaluation
+  // reports.
   void AddPenalty(double lambda, ConstVectorView model);
   void AddEvaluation(const EvaluationSums& sums);
   std::string Text() const;  // one line of JSON
@@ -33,7 +34,8 @@ class MetricsRow {
 
  private:
   MetricsRow() = default;
-  // Of everybody's rows together, and of the clients as such.
+  // AddTotal: columns over the rows of all clients together. AddClientStatistics: columns over the
+  // clients, such as the mean and the quantiles.
   void AddTotal(const std::string& prefix, const std::vector<std::vector<double>>& sums);
   void AddClientStatistics(const std::string& prefix, const std::vector<std::vector<double>>& sums);
   TaskKind task_ = TaskKind::kClassification;

@@ -33,7 +33,8 @@ absl::StatusOr<fleet::Blob> ModelKeeper::Open(const PhaseOrder& order) {
                                             ": its schema has no channel up in phase ",
                                             order.phase.value, ", which Apply asked for"));
   }
-  // Most algorithms send the model alone, which the last round's evaluation has asked for already.
+  // Most algorithms broadcast only the model. The evaluation of the last round may have encoded it
+  // already.
   if (down.size() == 1 && down[0].bytes.data() == Model().bytes.data()) return ModelBlob();
   return fleet::Blob::Of(fleet::EncodeVectors(down));
 }
@@ -64,7 +65,7 @@ absl::StatusOr<aggregation::ExactSum> ModelKeeper::Decode(const fleet::Part& par
     multiplicity += record.multiplicity;
     weight += record.multiplicity * record.weight;
   }
-  // A sum that weighs more than its clients would push later parts past what the round planned.
+  // If a sum weighed more than its clients, later parts would overflow the round's plan.
   if (sum.multiplicity() != multiplicity || !(std::fabs(sum.weight() - weight) <= 1e-9 * weight)) {
     return absl::InvalidArgumentError(absl::StrCat("the part names clients that weigh ", weight,
                                                    " but its sums hold ", sum.weight()));
@@ -88,7 +89,7 @@ absl::Status ModelKeeper::Add(aggregation::ExactSum&& sum) {
 
 absl::StatusOr<bool> ModelKeeper::Apply(Round round, Phase phase) {
   const std::vector<aggregation::ChannelSpec> channels = algorithms::UpChannels(schema_, phase);
-  if (!sum_.has_value()) {  // no part came
+  if (!sum_.has_value()) {  // no part was added
     MACAW_ASSIGN_OR_RETURN(sum_, aggregation::ExactSum::Make(channels, order_->grid));
   }
   MACAW_ASSIGN_OR_RETURN(aggregation::Aggregate aggregate,

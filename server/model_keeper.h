@@ -16,43 +16,43 @@
 
 namespace macaw::server {
 
-// Everything of a run that is made of vectors: the server half of the algorithm and the open
-// phase's exact sum. One thread (the coordinator's sum strand), so that nothing here needs a lock
-// and the engine never waits for arithmetic.
+// Holds all vectors of a run: the server half of the algorithm and the open phase's exact sum. One
+// thread (the sums thread), so that nothing here needs a lock and the engine never waits for
+// arithmetic.
 class ModelKeeper {
  public:
   static absl::StatusOr<ModelKeeper> Make(const algorithms::Description& algorithm,
                                           algorithms::Setup setup, FlatVector initial);
 
-  // Starts a phase: nothing added yet, the order's grids, and what goes down to the clients,
-  // encoded and named.
+  // Starts a phase with an empty sum and the grids of `order`. Returns the encoded broadcast for
+  // the clients, with its digest.
   absl::StatusOr<fleet::Blob> Open(const PhaseOrder& order);
 
-  // The largest sums that a part of the open phase can bring.
+  // The largest size of a part's sums in the open phase, in bytes.
   absl::StatusOr<uint64_t> MostSumsBytes() const;
-  // A part's sums, checked against the open phase; `clients` is how many its records name.
+  // Decodes a part's sums and checks them against the open phase and the part's records.
   absl::StatusOr<aggregation::ExactSum> Decode(const fleet::Part& part) const;
   absl::Status Add(aggregation::ExactSum&& sum);
 
-  // Divides and lets the algorithm move the model. True: the algorithm wants another phase.
+  // Divides the sum and lets the algorithm move the model. True: the algorithm wants another phase.
   absl::StatusOr<bool> Apply(Round round, Phase phase);
-  using Numbers = std::vector<std::pair<std::string, double>>;  // by name, in their order
-  // Largest |value| of each channel in the applied phases of the round, as a fraction of the
+  using Numbers = std::vector<std::pair<std::string, double>>;  // (name, value), in column order
+  // The largest |value| of each channel in the applied phases of the round, as a fraction of the
   // channel's bound.
   const Numbers& headroom() const { return headroom_; }
-  // The rule's own metrics in the applied phases of the round. A sum adds the phases' values up, of
-  // any other the last phase's counts.
+  // The algorithm's own metrics in the applied phases of the round. A metric of kind sum is added
+  // over the phases. Of any other metric the last phase's value is kept.
   Numbers metrics() const;
 
-  // What is evaluated and written: the rule's Result.
+  // The algorithm's Result: the model that is evaluated and written.
   ConstVectorView Model() const { return algorithm_->Result(); }
-  // That alone, encoded and named once however often it is asked for.
+  // Model() as an encoded blob with its digest. It is encoded once and cached until Model changes.
   fleet::Blob ModelBlob();
   algorithms::ServerState Save() const { return algorithm_->Save(); }
   absl::Status Load(const algorithms::ServerState& state);
   // Whether clients keep a state between rounds.
   bool stateful() const { return !schema_.state.empty(); }
-  // Every layout that a saved vector may have.
+  // All layouts that a saved vector may have.
   std::vector<LayoutPtr> Layouts() const;
 
  private:
@@ -69,7 +69,7 @@ class ModelKeeper {
   std::optional<fleet::Blob> model_blob_;  // until the model changes
   std::optional<PhaseOrder> order_;
   std::optional<aggregation::ExactSum> sum_;  // of the open phase; none before its first part
-  // Of the round.
+  // Metrics of the round.
   Numbers headroom_;
   std::map<std::string, double> metrics_;
 };

@@ -13,15 +13,15 @@
 
 namespace macaw::server {
 
-// The sessions that are open, for threads that must not wait for the engine's; and how often each
-// has sent heartbeats, so that a flood of them never reaches the engine. Thread-safe.
+// The open sessions, for threads that must not wait for the engine's thread. Also limits the rate
+// of heartbeats of each session, so that a flood of them never reaches the engine. Thread-safe.
 class OpenSessions {
  public:
   // Workers send a heartbeat three times a lease, and at least every second (worker/session.cc).
   explicit OpenSessions(Duration lease_timeout)
       : refill_(std::min<Duration>(lease_timeout / 3, std::chrono::seconds(1)) / kTimesTheRate) {}
 
-  // `owner`: the name of the node that speaks in it.
+  // `owner`: the name of the session's node.
   void Add(SessionId session, const std::string& owner) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     sessions_.try_emplace(session, Open{.owner = owner});
@@ -42,7 +42,8 @@ class OpenSessions {
   }
 
   enum class Beat : uint8_t { kUnknown, kDue, kTooSoon };
-  // Counts a heartbeat. Too soon: faster than ten times what is asked, for longer than a moment.
+  // Counts a heartbeat. kTooSoon: the session sends them at more than kTimesTheRate times the
+  // normal rate, and its burst of kBurst is used up.
   Beat Hear(SessionId session, TimePoint now) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     const auto it = sessions_.find(session);
@@ -60,7 +61,7 @@ class OpenSessions {
 
   struct Open {
     std::string owner;
-    TimePoint full{};  // of heartbeats, a token bucket: when it is full again
+    TimePoint full{};  // when the token bucket for its heartbeats will be full again
   };
 
   const Duration refill_;

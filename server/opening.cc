@@ -18,13 +18,13 @@
 namespace macaw::server {
 namespace {
 
-// The rows that a resumed run keeps, for the stop rule's memory. Refuses a run that the rule has
-// stopped already: one more round would give another result than stopping did.
+// Feeds the rows that a resumed run keeps to the stop rule. Returns an error if the rule has
+// already stopped the run, because one more round would change the result.
 absl::Status Replay(const Options& options, const Checkpoint& checkpoint,
                     EarlyStopping& early_stopping) {
   if (!options.config.stop.active()) return absl::OkStatus();
   MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(options.run_dir + "/metrics.jsonl"));
-  std::optional<std::string> over;  // what the last row said
+  std::optional<std::string> over;  // the rule's answer to the last row
   for (const absl::string_view line :
        absl::StrSplit(text.substr(0, checkpoint.metrics_bytes), '\n', absl::SkipEmpty())) {
     const auto row = MetricsRow::Parse(options.run.task, std::string(line));
@@ -42,7 +42,7 @@ absl::Status Replay(const Options& options, const Checkpoint& checkpoint,
   return absl::OkStatus();
 }
 
-// The client states that a resumed run goes on with.
+// The client states with which a resumed run continues.
 absl::StatusOr<VersionIndex> VersionsAfter(const Options& options, const Checkpoint& checkpoint) {
   VersionIndex versions = checkpoint.versions;
   for (const ClientId client : options.reset_states) {
@@ -56,21 +56,23 @@ absl::StatusOr<VersionIndex> VersionsAfter(const Options& options, const Checkpo
   return versions;
 }
 
-// Of everything that decides a result.
+// Digest of everything that decides a result.
 Digest DigestOfRun(const RunPlan& run) {
   Digester digester;
   for (const auto& [key, value] : Fingerprint(run)) digester.Add(key).Add(value);
   return digester.Finish();
 }
 
-// The system's random numbers: whoever speaks in a session has been given it.
+// Random numbers of the operating system. Session numbers are secret: only a node that was given
+// one can use its session.
 uint64_t NewSessionNumber() {
   std::random_device entropy;
   return uint64_t{entropy()} << 32 | entropy();
 }
 
-// A run that was killed before its first checkpoint begins again, under its own name. One that has
-// come further and has none has lost them; what is left of it is not thrown away unasked.
+// A run that was killed before its first checkpoint begins again, with the same run_id. A run that
+// came further but has no checkpoint has lost its checkpoints. That is an error, so that its other
+// files are not deleted without the user's consent.
 absl::Status CheckBeginsAgain(const Options& options) {
   const std::string none =
       absl::StrCat("there is no checkpoint in ", options.run_dir, "/checkpoints to resume from");
@@ -97,7 +99,7 @@ absl::Status CheckBeginsAgain(const Options& options) {
   return absl::OkStatus();
 }
 
-// The rows behind the checkpoint's whose rounds were evaluated.
+// The rows after those of the checkpoint; their rounds have been evaluated.
 absl::StatusOr<std::map<Round, std::string>> EvaluatedRows(const Options& options,
                                                            uint64_t checkpoint_bytes) {
   std::map<Round, std::string> rows;
@@ -108,15 +110,15 @@ absl::StatusOr<std::map<Round, std::string>> EvaluatedRows(const Options& option
   for (const absl::string_view line :
        absl::StrSplit(absl::string_view(text).substr(checkpoint_bytes), '\n', absl::SkipEmpty())) {
     const auto row = MetricsRow::Parse(options.run.task, std::string(line));
-    if (!row.has_value()) break;  // torn by a crash of the machine
+    if (!row.has_value()) break;  // the row was torn by a crash of the machine
     const Round round(static_cast<uint32_t>(*row->Get("round")));
     if (EvaluationDue(options.run, round)) rows[round] = std::string(line);
   }
   return rows;
 }
 
-// Where the run's server died inside a round, all that is known of it. Nothing: the run goes back
-// to its checkpoint.
+// The recovered state of a run whose server died inside a round. nullopt: the run continues from
+// its checkpoint.
 std::optional<Recovery> RecoverRound(const Options& options, Round checkpoint) {
   if (!options.config.keeps_commits() || !options.resume || !options.reset_states.empty())
     return std::nullopt;
@@ -132,7 +134,7 @@ std::optional<Recovery> RecoverRound(const Options& options, Round checkpoint) {
   return std::nullopt;
 }
 
-// Of a run that begins.
+// The engine's options for a new run.
 EngineOptions EngineOptionsOf(const Options& options, const ModelKeeper& keeper) {
   return {.run = options.run,
           .lease_timeout = FromSeconds(options.config.lease_timeout),
@@ -145,11 +147,12 @@ EngineOptions EngineOptionsOf(const Options& options, const ModelKeeper& keeper)
           .session_numbers = NewSessionNumber};
 }
 
-// The newest checkpoint of a run that is resumed. Nothing: the run begins with its first round.
+// The newest checkpoint of a resumed run. nullopt: the run begins with its first round.
 absl::StatusOr<std::optional<Checkpoint>> CheckpointToGoOnFrom(const Options& options,
                                                                const ModelKeeper& keeper) {
   if (!options.resume && HasCheckpoint(options.run_dir)) {
-    // The former run's rounds may be higher, and would then pass for this one's newest.
+    // The former run's checkpoints may have higher rounds, and would be taken for the newest ones
+    // of this run.
     return absl::AlreadyExistsError(
         absl::StrCat(options.run_dir,
                      "/checkpoints holds those of another run: resume that one, "
@@ -178,7 +181,7 @@ void TellThatItBegins(const Options& options) {
 
 enum class GoesOn : uint8_t { kBetweenRounds, kInsideARound };
 
-// The run's folder, with its log, and its journal where commits are durable.
+// Opens the run's folder with its log, and with its journal if commits are durable.
 absl::StatusOr<RunFolder> OpenFolder(const Options& options,
                                      const std::optional<Checkpoint>& checkpoint, Round completed,
                                      GoesOn goes_on) {

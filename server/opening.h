@@ -18,24 +18,25 @@
 
 namespace macaw::server {
 
-// Everything a run begins with: afresh, or as its newest checkpoint left it.
+// Everything that a run begins with, whether it is new or resumed from its newest checkpoint.
 struct Opening {
   Options options;  // with the algorithm's defaults filled in
   EngineOptions engine;
   std::unique_ptr<scheduler::Scheduler> scheduler;
   ModelKeeper keeper;
   RunFolder folder;
-  std::optional<MetricsRow> owed_row;  // its evaluation is still to be done, before any round
+  std::optional<MetricsRow> owed_row;  // its evaluation must be done before any round
   double seconds_before = 0;           // spent by earlier sessions of the run
-  EarlyStopping early_stopping;        // has seen the rows that are kept
-  // Of a run that goes on inside a round: where the sums of its parts lie, and the rows of rounds
-  // since the checkpoint that were evaluated, which need not be again.
+  EarlyStopping early_stopping;        // has observed the rows that are kept
+  // Only for a run that continues inside a round. sums: where the sums of its parts lie. rows: the
+  // rows of rounds since the checkpoint whose evaluation is done and is not repeated.
   absl::flat_hash_map<Digest, JournalPlace> sums;
   std::map<Round, std::string> rows;
 };
 
-// Refuses what cannot run, and what would give another result than the run that it resumes. Writes
-// the new epoch, fsynced, as its last act: a refusal leaves the folder as it was.
+// Returns an error if the run cannot run, or if it would give another result than the run that it
+// resumes. Writes and fsyncs the new epoch as its last step, so an error leaves the folder
+// unchanged.
 absl::StatusOr<Opening> Open(Options options, FlatVector initial,
                              const algorithms::Registry& registry);
 

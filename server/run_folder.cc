@@ -36,7 +36,8 @@ absl::StatusOr<uint32_t> CountEpochUp(const std::string& path) {
   return epoch + 1;
 }
 
-// Names the run for good: client states that it has left behind stay its own when it begins again.
+// The run's random name, which never changes. So client states that the run has left behind still
+// belong to it when it begins again.
 absl::StatusOr<Digest> RunIdIn(const std::string& path, const Checkpoint* resume) {
   if (resume != nullptr && !resume->run_id.IsZero()) return resume->run_id;
   if (FileExists(path)) {
@@ -45,14 +46,15 @@ absl::StatusOr<Digest> RunIdIn(const std::string& path, const Checkpoint* resume
     if (!id.ok()) return absl::DataLossError(absl::StrCat(path, " should hold the run's name"));
     return id;
   }
-  std::random_device entropy;  // nothing of a result depends on it
+  std::random_device entropy;  // results do not depend on it
   Digest id;
   for (uint8_t& byte : id.bytes) byte = static_cast<uint8_t>(entropy());
   MACAW_RETURN_IF_ERROR(AtomicWriteFile(path, absl::StrCat(id.Hex(), "\n")));
   return id;
 }
 
-// A resumed run goes on behind the rows that it had written by its checkpoint.
+// A resumed run continues after the rows that it had written before its checkpoint. Returns an
+// error if they are missing.
 absl::Status CheckRows(const std::string& path, uint64_t bytes) {
   if (bytes == 0) return absl::OkStatus();
   const char* way_out =
@@ -65,8 +67,8 @@ absl::Status CheckRows(const std::string& path, uint64_t bytes) {
                                           " when the checkpoint was written", way_out));
 }
 
-// What a process that was killed had begun to write: NAME.SUFFIX.part, the suffix 16 hexadecimal
-// digits (core/files.h).
+// Removes the files that a killed process had begun to write: NAME.SUFFIX.part, where the suffix
+// has 16 hexadecimal digits (core/files.h).
 void SweepParts(const std::string& folder) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
@@ -86,7 +88,7 @@ struct Extremes {
   Json last = Json::object();
 };
 
-// A metric of test rows over all of them, as opposed to a statistic over clients.
+// Whether a column is a metric over all test rows, as opposed to a statistic over clients.
 bool OfTestRows(absl::string_view column) {
   if (!absl::StartsWith(column, "test_") && !absl::StartsWith(column, "clients_test_"))
     return false;
@@ -106,8 +108,8 @@ void KeepBest(const std::string& metric, const Json& value, const Json& round, J
   if (better) bests[metric] = {{"value", value}, {"round", round}};
 }
 
-// One pass over metrics.jsonl: the last value of every column, where the chosen one and those of
-// test rows were best, and when the accuracy first reached the usual marks.
+// Reads metrics.jsonl once: the last value of every column, the best rows of the chosen column and
+// of those over test rows, and the first rounds at which the accuracy reached the usual thresholds.
 absl::StatusOr<Extremes> ReadExtremes(const std::string& path, std::string metric) {
   MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   std::vector<Json> rows;
@@ -173,7 +175,7 @@ absl::StatusOr<RunFolder> RunFolder::Open(const std::string& path, const Checkpo
   MACAW_ASSIGN_OR_RETURN(
       LineFile metrics,
       LineFile::Open(path + "/metrics.jsonl", resume == nullptr ? 0 : resume->metrics_bytes));
-  // Events tell what happened, also what a crash undid: a resumed run appends.
+  // Events also report what a crash has undone, so a resumed run appends to them.
   const std::string events_path = path + "/events.jsonl";
   uint64_t events_bytes = 0;
   if ((resume != nullptr || opened.goes_on) && FileExists(events_path)) {
@@ -201,7 +203,7 @@ absl::Status RunFolder::BeginSession(log::RunOpened opened) {
   opened.wall_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
                        std::chrono::system_clock::now().time_since_epoch())
                        .count();
-  // By the calendar's clock, since the machine may have been started in between; but not backwards.
+  // Uses the wall clock, because the machine may have been rebooted since. Never goes backwards.
   const int64_t first = log_.first_wall_ns() == 0 ? opened.wall_ns : log_.first_wall_ns();
   session_began_ns_ = std::max(opened.wall_ns - first, log_.last_ns());
   log_.Append(session_began_ns_, std::move(opened));
@@ -243,14 +245,14 @@ absl::Status RunFolder::AppendEvent(const Event& event, double seconds) {
   for (const auto& [name, value] : event.fields) {
     std::visit([&, &name = name](const auto& v) { line[name] = v; }, value);
   }
-  // Texts come from nodes; what is not UTF-8 must not end the program.
+  // Texts come from nodes. Text that is not UTF-8 must not end the program.
   return events_.Append(line.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 absl::StatusOr<Round> RunFolder::Keep(Checkpoint checkpoint) {
   if (before_checkpoint_) MACAW_RETURN_IF_ERROR(before_checkpoint_());
   MACAW_RETURN_IF_ERROR(metrics_.Sync());
-  MACAW_RETURN_IF_ERROR(log_.Sync());  // it tells of every round that a checkpoint holds
+  MACAW_RETURN_IF_ERROR(log_.Sync());  // the log must have every round before the checkpoint
   checkpoint.metrics_bytes = metrics_.offset();
   if (clients_.has_value()) {
     MACAW_RETURN_IF_ERROR(clients_->Sync());
@@ -265,13 +267,14 @@ absl::StatusOr<Round> RunFolder::Keep(Checkpoint checkpoint) {
 void RunFolder::DropJournal() {
   if (!journal_.has_value()) return;
   journal_.reset();
-  std::error_code ignored;  // what is left says that it is of no use: the log tells of the end
+  std::error_code ignored;  // a journal that stays is not used: the log has the end of the run
   std::filesystem::remove_all(JournalFolder(path_), ignored);
 }
 
 absl::Status RunFolder::SyncCommits() {
   if (journal_.has_value()) MACAW_RETURN_IF_ERROR(journal_->Sync());
-  // A round that the log says is closed has been evaluated, and its states may be gone by now.
+  // Rows before the log: a round that is closed in the log is not evaluated again, and its client
+  // states may be deleted by then.
   if (std::exchange(rows_unsynced_, false)) MACAW_RETURN_IF_ERROR(metrics_.Sync());
   return log_.Sync();
 }

@@ -17,7 +17,7 @@
 
 namespace macaw::server {
 
-// What summary.json says beside what metrics.jsonl already does.
+// The facts in summary.json that do not come from metrics.jsonl.
 struct SummaryFacts {
   std::string name;
   std::string algorithm;
@@ -25,26 +25,26 @@ struct SummaryFacts {
   uint64_t seed = 0;           // of the run
   Digest data_digest;          // of the clients and their rows
   std::string end;             // "finished", "stopped", "interrupted"
-  std::string reason;          // of a stop
-  double seconds = 0;          // spent, all sessions of a resumed run
-  double session_seconds = 0;  // this one
+  std::string reason;          // why the run stopped early
+  double seconds = 0;          // spent in all sessions of the run
+  double session_seconds = 0;  // spent in this session
   uint32_t session_rounds = 0;
   Digest model_digest;
   std::optional<Digest> state_digest;  // of a stateful run
   uint64_t parameters = 0;
   uint64_t server_memory = 0;  // bytes, peak PSS
   std::vector<uint64_t> worker_memory;
-  std::string stop_metric;  // decides "best"; empty: test_accuracy, else test_loss
+  std::string stop_metric;  // decides "best"; empty: a default (server/README.md)
   NumericProfile profile;
 };
 
-// Everything a run leaves behind in its folder. One thread (the coordinator's writer strand);
-// layout of the files in server/README.md.
+// Everything that a run leaves behind in its folder. The layout of the files is in
+// server/README.md. One thread (the writer's).
 class RunFolder {
  public:
-  // Counts the epoch up, fsynced. `resume`: rows after the checkpoint's offsets are cut off; else
-  // files start empty. Refuses, before anything is changed, a folder that has lost rows.
-  // `opened` begins the session in the log; its run, epoch and time are filled in.
+  // Increments the epoch and fsyncs it. `resume`: rows after the checkpoint's offsets are cut off;
+  // null: the files start empty. Returns an error, before it changes anything, if the folder has
+  // lost rows. `opened` begins the session in the log; its run, epoch and time are filled in.
   static absl::StatusOr<RunFolder> Open(const std::string& path, const Checkpoint* resume,
                                         bool client_records, log::RunOpened opened);
 
@@ -56,26 +56,27 @@ class RunFolder {
   }
   absl::Status AppendClients(Round round, const std::vector<fleet::ClientRecord>& records,
                              TaskKind task);
-  // To the log, where it is on its way until WriteLog, and what follows from it to events.jsonl.
+  // Appends the record to the log and its events to events.jsonl. The record is buffered until
+  // WriteLog. `since_start`: since the start of this session; `seconds`: spent on the run in all.
   absl::Status AppendRecord(log::Record record, Duration since_start, double seconds);
   absl::Status WriteLog() { return log_.Write(); }
-  // From now on what outlasts a crash is kept commit by commit; a later Keep starts the journal's
+  // From now on every commit is made durable in this journal. Each later Keep starts the journal's
   // next file.
   void KeepJournal(Journal journal) { journal_ = std::move(journal); }
   template <typename T>  // JournalNode or JournalPart
   absl::Status Journalize(const T& item) {
     return journal_.has_value() ? journal_->Add(item) : absl::OkStatus();
   }
-  void DropJournal();          // the run is over, or kept whole: nobody goes on inside a round
-  absl::Status SyncCommits();  // parts first: a record of one without its sums says nothing
-  uint64_t cut_from_log() const { return log_.cut_bytes(); }  // of a record that a crash had torn
+  void DropJournal();          // no server will continue inside a round of this run
+  absl::Status SyncCommits();  // syncs parts before the log: a record is useless without its sums
+  uint64_t cut_from_log() const { return log_.cut_bytes(); }  // of a record torn by a crash
   Timeline& timeline() { return timeline_; }
-  // Every Keep begins with it; an error is Keep's.
+  // Sets a step with which every Keep begins. Keep returns its error.
   void BeforeCheckpoint(std::function<absl::Status()> step) {
     before_checkpoint_ = std::move(step);
   }
-  // Fills in the offsets, makes the rows durable, then writes it. Returns the round of the oldest
-  // checkpoint that is still there.
+  // Fills in the checkpoint's offsets, makes the rows durable, then writes the checkpoint. Returns
+  // the round of the oldest checkpoint that is left.
   absl::StatusOr<Round> Keep(Checkpoint checkpoint);
   absl::Status WriteFinal(ConstVectorView model, const SummaryFacts& facts);
 

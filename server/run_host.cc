@@ -1,4 +1,4 @@
-// What the engine wants done, and what follows from it.
+// The EngineHost methods, and the results that come back from the other threads.
 #include <algorithm>
 #include <utility>
 
@@ -60,7 +60,7 @@ void RunThreads::Apply(PhaseReport report) {
         }
       }
       const uint32_t every = options_.config.checkpoint_every;
-      const bool last = report->round.value == options_.run.rounds;  // Ended keeps that one
+      const bool last = report->round.value == options_.run.rounds;  // Ended keeps that state
       if (every > 0 && report->round.value % every == 0 && !last) closed.state = keeper_.Save();
     }
     loop_.Post([this, closed = std::move(closed)]() mutable { OnClosed(std::move(closed)); });
@@ -114,9 +114,10 @@ void RunThreads::Ended(RunEnd end, absl::Status status, std::string reason) {
   facts.state_digest = engine_.state_digest();
   Checkpoint checkpoint = CheckpointOf(Round(engine_.completed()), StateVersions::Staged::kLeftOut);
   if (owed_row_.has_value()) checkpoint.owed_row = owed_row_->Text();
-  // An interrupted run is kept first: its results can be made again. Any other is kept last, so
-  // that a run whose checkpoint says that it is over has all its results. One that failed keeps
-  // the checkpoint it had, so that a resume repeats what led to the failure.
+  // For an interrupted run, the checkpoint is written first, because its results can be made again.
+  // For any other run it is written last, so that a run whose checkpoint is at the last round has
+  // all its results. A failed run keeps its old checkpoint, so that a resume repeats what led to
+  // the failure.
   RunWriter::Ending ending{
       .status = std::move(status),
       .has_checkpoint = !checkpoint.data_digest.IsZero() && !engine_.mid_round(),
@@ -182,7 +183,7 @@ void RunThreads::OnClosed(Closed closed) {
   const TimePoint now = SteadyClock().Now();
   writer_.Phase(closed.report, started_, now);
   if (closed.another_phase.ok() && !engine_.redoing()) {
-    // Before the checkpoint: the log tells of every round that a checkpoint holds.
+    // Written before the checkpoint, because the log must have every round of a checkpoint.
     Record(log::Closed{.round = report.round,
                        .phase = report.phase,
                        .last = closed.round_done(),
@@ -206,7 +207,7 @@ void RunThreads::OnClosed(Closed closed) {
     if (closed.row.has_value()) {
       owed_row_ = *std::move(closed.row);
     } else {
-      // Its statistics are for the writer's thread: the next round need not wait for them.
+      // Its statistics are computed on the writer's thread, so the next round need not wait.
       WriteRow([task = options_.run.task, report = closed.report, headroom = closed.headroom,
                 rule = closed.rule] { return MetricsRow(task, *report, headroom, rule).Text(); });
     }

@@ -8,12 +8,13 @@
 namespace macaw::server {
 namespace {
 
-constexpr uint64_t kRefusalsTold = 1000;  // in log and events; who asks for ever fills no disk
+constexpr uint64_t kRefusalsTold = 1000;  // refusals in log and events; the limit protects the disk
 constexpr Duration kFarewell =
-    std::chrono::seconds(3);               // workers may take this long to hear that it is over
-constexpr uint64_t kSmallModel = 1 << 14;  // numbers; a few times 10 µs to decode or to apply
+    std::chrono::seconds(3);               // time for workers to learn that the run is over
+constexpr uint64_t kSmallModel = 1 << 14;  // numbers; some tens of µs to decode or to apply
 
-// To a call about a round that this server has not come back to yet: the caller tries again.
+// The answer to a call about a round that this server has not reached again yet. The caller must
+// retry.
 absl::Status NotYet() {
   return absl::UnavailableError("the server is doing again what the one before it had done");
 }
@@ -53,7 +54,7 @@ RunThreads::RunThreads(Opening opening)
               }),
       loop_([this] { return NextDeadline(); }, [this] { OnDeadline(); },
             [this] { writer_.Flush(); }) {
-  // Before anybody can call: whoever had a session still has it.
+  // Restore the sessions before the first call, so that all workers keep theirs.
   for (const JournalNode& node : restored_) {
     sessions_.Add(node.session, node.request.name);
     if (!node.request.owner) blobs_.Pin(node.request.table);
@@ -75,8 +76,8 @@ RunThreads::~RunThreads() {
     const auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return outcome_.has_value(); };
     mutex_.Await(absl::Condition(&over));
   }
-  // The threads post to each other, at most engine → sums → engine once the run is over: let all
-  // of it run before the first of them goes away.
+  // The threads post to each other; after the end of the run at most engine → sums → engine. Let
+  // all these tasks run before the first thread is destroyed.
   for (int pass = 0; pass < 3; ++pass) {
     sums_.WaitIdle();
     writer_.WaitIdle();
@@ -95,7 +96,7 @@ void RunThreads::Register(fleet::RegisterRequest request, absl::StatusOr<fleet::
     if (answer.ok()) {
       if (!request.owner) blobs_.Pin(request.table);
       sessions_.Add(answer->session, request.name);
-      // Known already where its first answer was lost.
+      // The session is already known if the answer to the worker's first call was lost.
       if (worker_memory_.try_emplace(answer->session, 0).second)
         writer_.Worker(engine_.nodes().Find(answer->session)->id, request.name, request.slots);
       log_.Info(absl::StrCat("worker_joined name=", request.name, " slots=", request.slots));
@@ -138,8 +139,7 @@ void RunThreads::Heartbeat(fleet::HeartbeatRequest request,
 }
 
 void RunThreads::Commit(fleet::CommitRequest request, fleet::Reply<fleet::CommitReply> reply) {
-  // Decoded and checked into a buffer of its own first; only then is it judged, and only then
-  // added.
+  // The part is first decoded and checked in a buffer of its own, then judged, and then added.
   PostDecoding([this, request = std::move(request), reply = std::move(reply)]() mutable {
     absl::Status decoded;
     std::optional<aggregation::ExactSum> sum;
@@ -203,7 +203,7 @@ void RunThreads::AnswerCommit(Ticket ticket, fleet::CommitReply reply) {
   if (!commit.ask.has_value() || !goes_on) {
     return AnswerAfter(RunWriter::Safe::kFromTheMachine, std::move(commit.reply), std::move(reply));
   }
-  // The engine is in the middle of a call; what is posted runs behind it.
+  // The engine is inside a call and must not be called now. The posted task runs after that call.
   loop_.Post([this, commit = std::move(commit), reply = std::move(reply)]() mutable {
     const Ticket lease = ++last_ticket_;
     leases_.emplace(lease,
@@ -238,7 +238,7 @@ TimePoint RunThreads::NextDeadline() {
   return engine_.NextDeadline();
 }
 
-bool RunThreads::farewell_due() {  // everything is written, and somebody has not been told yet
+bool RunThreads::farewell_due() {
   absl::MutexLock lock(&mutex_);
   return outcome_.has_value() && !farewell_said_;
 }

@@ -25,19 +25,19 @@ namespace macaw::server {
 //   engine  the round engine, tickets of open calls, the row whose evaluation is owed   (loop_)
 //   sums    the algorithm's server half, the open sum, decoded parts                    (sums_)
 //   writer  the run folder                                                              (writer_)
-// RPC threads only post. Where a model is so small that handing it over costs more than adding it
-// up, the engine's thread does the sums' work, too.
+// RPC threads only post. For a model so small that the hand-over costs more than the addition, the
+// engine's thread also does the work of the sums thread.
 //
-// run_threads.cc: the calls of the fleet and their answers. run_host.cc: what the engine wants
-// done, and what follows from it.
+// run_threads.cc: the calls of the fleet and their answers. run_host.cc: the EngineHost methods,
+// and the results that come back from the other threads.
 class RunThreads final : private EngineHost {
  public:
   explicit RunThreads(Opening opening);
   ~RunThreads() override;
 
-  // ---- RPC threads: whether the caller may has been found out before (coordinator.cc)
+  // ---- RPC threads; coordinator.cc has already checked that the caller may make the call
 
-  // `table`: of the node's clients, or why it is refused.
+  // `table`: the decoded table of the node's clients, or why the node is refused.
   void Register(fleet::RegisterRequest request, absl::StatusOr<fleet::ClientTable> table,
                 fleet::Reply<fleet::RegisterReply> reply);
   void Lease(fleet::LeaseRequest request, Duration wait, fleet::Reply<fleet::LeaseReply> reply);
@@ -75,13 +75,14 @@ class RunThreads final : private EngineHost {
 
   struct OpenLease {
     fleet::Reply<fleet::LeaseReply> reply;
-    // What a crash must not undo once this is answered: the commit, where one asked for the work.
+    // How safe earlier writes must be before the answer. A lease that was asked for with a commit
+    // also acknowledges that commit, so it waits for the disk.
     RunWriter::Safe safe = RunWriter::Safe::kFromThisProcess;
   };
   struct OpenCommit {
     SessionId session;
     fleet::Reply<fleet::CommitReply> reply;
-    std::optional<fleet::LeaseRequest> ask;  // once the commit is judged
+    std::optional<fleet::LeaseRequest> ask;  // passed to the engine after the commit was judged
     Duration wait{};
   };
 
@@ -89,18 +90,19 @@ class RunThreads final : private EngineHost {
     absl::StatusOr<bool> another_phase;
     std::shared_ptr<const PhaseReport> report;
     ModelKeeper::Numbers headroom, rule;
-    std::optional<MetricsRow> row = std::nullopt;  // of a round whose evaluation is still to come
+    std::optional<MetricsRow> row =
+        std::nullopt;  // of a round whose evaluation is not complete yet
     std::optional<fleet::Blob> model = std::nullopt;              // to evaluate
     std::optional<algorithms::ServerState> state = std::nullopt;  // to keep
 
     bool round_done() const { return another_phase.ok() && !*another_phase; }
   };
 
-  // With durable commits what is answered has been written before: a server that comes after this
-  // one knows the session, the lease, the commit that somebody has been told of.
+  // With durable commits, everything that an answer tells is written before the answer is sent. So
+  // the next server knows every session, lease and commit that a worker knows.
   template <typename T, typename Answer>
   void AnswerAfter(RunWriter::Safe safe, fleet::Reply<T> reply, Answer answer) {
-    // Once the run is over nobody comes after, and who is told so need not wait for the disk.
+    // After the end of the run there is no next server, so the answer need not wait for the disk.
     if (!durable_commits_ || ended_at_.has_value()) return std::move(reply)(std::move(answer));
     writer_.After(safe, [reply = std::move(reply), answer = std::move(answer)]() mutable {
       std::move(reply)(std::move(answer));
@@ -108,23 +110,26 @@ class RunThreads final : private EngineHost {
   }
 
   // Engine thread:
-  // The log says what was decided; the journal keeps what it was decided about, and first.
+  // Writes the data of a decision (a registration, a part) to the journal. Must be called before
+  // the decision is written to the log.
   void JournalWhatItIsAbout(const log::Record& record);
   void OnClosed(Closed closed);
-  // A worker that calls again has given its former call up: work that went out there would be taken
-  // from where it is being done.
+  // Cancels the requests for work that came with older commits of this session. A worker that calls
+  // again no longer waits for its former call, so a lease in that answer would be lost.
   void AnswerNoOlderAsk(SessionId session);
   void WriteRow(std::function<std::string()> text);
   std::optional<std::string> ObserveForStop(Round round, const MetricsRow& row);
   Checkpoint CheckpointOf(Round round, StateVersions::Staged staged);
-  // Zero while the run has not begun: then there is nothing to go on from.
+  // Zero before the run has begun; then there is nothing to resume.
   Digest DataDigest() const {
     return engine_.roster().begun() ? engine_.roster().data_digest() : Digest();
   }
   NumericProfile Profile() const { return engine_.profile().value_or(NumericProfile()); }
-  void SayFarewell();  // asked again after every call and at the deadline
+  // Reports the outcome to Wait when all workers know that the run is over, or have had the time
+  // to learn it. Called again after every call and at the deadline.
+  void SayFarewell();
   TimePoint NextDeadline();
-  bool farewell_due();  // everything is written, and somebody has not been told yet
+  bool farewell_due();  // everything is written, but SayFarewell has not finished yet
   void OnDeadline() {
     if (!ended_at_.has_value()) engine_.Tick(SteadyClock().Now());
   }
@@ -134,7 +139,7 @@ class RunThreads final : private EngineHost {
   // Writer thread:
   void SetOutcome(absl::StatusOr<Outcome> outcome);
 
-  // What the round waits for goes before the decoding of parts that have only just arrived.
+  // PostSums: work for which the round waits. It runs before the decoding of newly arrived parts.
   template <typename Work>
   void PostSums(Work work) {
     small_model_ ? loop_.Post(std::move(work)) : sums_.PostUrgent(std::move(work));
@@ -160,7 +165,7 @@ class RunThreads final : private EngineHost {
   OpenSessions sessions_;
 
   const bool durable_commits_;
-  // Of the server before this one, where the run goes on inside a round.
+  // From the previous server, if the run continues inside a round.
   const absl::flat_hash_map<Digest, JournalPlace> past_sums_;
   const std::map<Round, std::string> past_rows_;
   std::vector<JournalNode> restored_;
@@ -171,14 +176,14 @@ class RunThreads final : private EngineHost {
   std::optional<MetricsRow> owed_row_;
   EarlyStopping early_stopping_;
   Ticket last_ticket_ = 0;
-  const fleet::RegisterRequest* registering_ = nullptr;  // while the engine looks at it
+  const fleet::RegisterRequest* registering_ = nullptr;  // during the engine's call only
   const fleet::CommitRequest* committing_ = nullptr;
   absl::flat_hash_map<Ticket, OpenLease> leases_;
   absl::flat_hash_map<Ticket, OpenCommit> commits_;
   std::map<Ticket, aggregation::ExactSum> decoded_;
-  uint64_t refused_ = 0;                         // registrations
-  uint64_t most_sums_bytes_ = 0;                 // of a part of the open phase
-  std::map<SessionId, uint64_t> worker_memory_;  // the most of each, in bytes
+  uint64_t refused_ = 0;                         // number of refused registrations
+  uint64_t most_sums_bytes_ = 0;                 // largest size of a part in the open phase
+  std::map<SessionId, uint64_t> worker_memory_;  // peak of each worker, in bytes
   TimePoint round_started_;
   const uint32_t first_round_ = engine_.completed();
   std::optional<TimePoint> first_lease_at_;

@@ -12,7 +12,7 @@ namespace {
 constexpr Duration kMemorySample =
     std::chrono::seconds(1);  // a sample of the PSS costs about a millisecond
 
-constexpr size_t kMostHeld = 64;  // writes: an engine that is never idle must not pile them up
+constexpr size_t kMostHeld = 64;  // writes; a limit for an engine that is never idle
 
 }  // namespace
 
@@ -30,16 +30,17 @@ void RunWriter::Hold(Executor::Task task) {
 }
 
 void RunWriter::Flush() {
-  absl::MutexLock lock(&mutex_);  // held while posting: two flushes keep their order
+  absl::MutexLock lock(&mutex_);  // held while posting, so that two flushes keep their order
   if (held_.empty()) return;
   ++flushes_;
   thread_.Post([this, tasks = std::exchange(held_, {})]() mutable {
     for (Executor::Task& task : tasks) {
       std::move(task)();
-      task = nullptr;  // with what it holds
+      task = nullptr;  // frees what the task holds
     }
     WriteLog();
-    // With more on its way, that is waited for, too: one wait for the disk does for both.
+    // If another flush is coming and a sync is due, let that flush answer. One wait for the disk is
+    // then enough for both.
     if (--flushes_ == 0 || !sync_due_) Answer();
   });
 }
@@ -117,7 +118,7 @@ void RunWriter::Keep(Checkpoint checkpoint, std::function<void(Round)> kept) {
     kept(oldest);
     return absl::OkStatus();
   });
-  Flush();  // a whole model: not to be held
+  Flush();  // a checkpoint holds a whole model, which should not stay in memory
 }
 
 void RunWriter::Finish(Ending ending, std::function<void(absl::Status)> done) {
@@ -126,7 +127,7 @@ void RunWriter::Finish(Ending ending, std::function<void(absl::Status)> done) {
 }
 
 absl::Status RunWriter::End(Ending& ending) {
-  if (error_.ok()) error_ = folder_.timeline().Close();  // however the rounds went
+  if (error_.ok()) error_ = folder_.timeline().Close();  // also after a failed run
   if (error_.ok()) error_ = folder_.WriteLog();
   MACAW_RETURN_IF_ERROR(ending.status);
   MACAW_RETURN_IF_ERROR(error_);

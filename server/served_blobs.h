@@ -13,8 +13,8 @@
 
 namespace macaw::server {
 
-// The blobs that workers may download: recent broadcasts and models, and those that stay (tables of
-// clients, which many workers name). Thread-safe.
+// The blobs that workers may download: recent broadcasts and models, and pinned blobs, which stay
+// (tables of clients, which many workers refer to). Thread-safe.
 class ServedBlobs {
  public:
   explicit ServedBlobs(std::optional<fleet::Blob> first) {
@@ -35,7 +35,7 @@ class ServedBlobs {
     pinned_.insert_or_assign(blob.digest, std::move(blob));
   }
 
-  // Null when it is not (or no longer) served.
+  // Null if the blob is not served, or no longer served.
   std::shared_ptr<const AlignedBuffer> Find(const Digest& digest) const
       ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
@@ -47,7 +47,7 @@ class ServedBlobs {
   }
 
  private:
-  static constexpr size_t kRecent = 4;  // what a slow download may still want
+  static constexpr size_t kRecent = 4;  // blobs; enough for slow downloads of older ones
 
   mutable absl::Mutex mutex_;
   std::deque<fleet::Blob> recent_ ABSL_GUARDED_BY(mutex_);

@@ -16,13 +16,13 @@ constexpr uint64_t kEventsPerStride = 50'000;  // some 6 MB
 constexpr uint64_t kSessionsPerEpoch = 100'000;
 constexpr std::string_view kEnd = "]\n";
 
-// Microseconds with three digits after the point.
+// Microseconds with three decimals.
 std::string Micros(Duration time) {
   const auto ns = std::max<int64_t>(time.count(), 0);
   return absl::StrCat(ns / 1000, ".", absl::Dec(ns % 1000, absl::kZeroPad3));
 }
 
-// A span of time; `args` is the inside of an object.
+// A span of time. `args`: the members of a JSON object, without braces.
 std::string Span(absl::string_view name, uint64_t process, uint32_t thread, Duration start,
                  Duration length, absl::string_view args) {
   return absl::StrCat(R"({"name":")", name, R"(","ph":"X","pid":)", process, R"(,"tid":)", thread,
@@ -43,9 +43,9 @@ double NumberAfter(absl::string_view line, absl::string_view key) {
   return at == absl::string_view::npos ? 0 : std::atof(line.data() + at + key.size());
 }
 
-// What an older session has left.
+// The content of the file that earlier sessions have left.
 struct Kept {
-  uint64_t bytes = 0;  // of whole lines, without the end of the list
+  uint64_t bytes = 0;  // size of the whole lines, without the end of the list
   uint64_t events = 0;
   Duration end{};  // of the last span
 };
@@ -79,7 +79,7 @@ absl::StatusOr<Timeline> Timeline::Open(const std::string& path, uint32_t epoch,
   return timeline;
 }
 
-// Sessions are counted anew when the server starts anew.
+// Worker numbers begin again at 1 when the server is restarted, so the epoch is part of the id.
 uint64_t Timeline::ProcessOf(WorkerId session) const {
   return epoch_ * kSessionsPerEpoch + session.value;
 }

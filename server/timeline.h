@@ -11,26 +11,27 @@
 
 namespace macaw::server {
 
-// A run's timeline.json: who trained when, in Chrome's trace format, for Perfetto, chrome://tracing
-// and `macaw timeline`. One process per worker with a thread per slot, and one for the server,
-// whose phases are cut into "prepare", "train" and "apply". Times are microseconds by the server's
-// clock; the sessions of a resumed run follow each other, what a crash has undone included. A turn
-// is put earlier than it was by the time that its lease took to arrive.
+// A run's timeline.json: when each client was trained, in Chrome's trace format, for Perfetto,
+// chrome://tracing and `macaw timeline`. It has one process per worker, with a thread per slot, and
+// one process for the server, whose phases are cut into "prepare", "train" and "apply". Times are
+// in microseconds on the server's clock. The sessions of a resumed run follow each other, including
+// rounds that a crash has undone. A turn is shown too early by the time that its lease took to
+// reach the worker.
 //
-// The file of any run stays at some tens of MB: after so many events only every second round is
-// written, then every fourth, and so on, and of a phase with more turns than that only some. One
-// thread.
+// The file of any run stays at some tens of MB: after a fixed number of events only every second
+// round is written, then every fourth, and so on. Of a phase with more turns than this number, only
+// some turns are written. One thread.
 class Timeline {
  public:
-  // `resume`: goes on after what the file holds.
+  // `resume`: appends to the file. False: starts an empty file.
   static absl::StatusOr<Timeline> Open(const std::string& path, uint32_t epoch, bool resume);
 
   absl::Status AddWorker(WorkerId session, const std::string& name, uint32_t slots);
-  // `origin`: when this session of the server began; `closed`: when the algorithm had moved the
+  // `origin`: start of this session of the server; `closed`: when the algorithm had moved the
   // model.
   absl::Status AddPhase(const PhaseReport& report, TimePoint origin, TimePoint closed);
-  // Ends the list, so that the file is JSON; what is added later is dropped. A run that is resumed
-  // opens it again.
+  // Ends the list, so that the file is valid JSON. Later additions are dropped. A resumed run opens
+  // the list again.
   absl::Status Close();
 
  private:
@@ -41,9 +42,9 @@ class Timeline {
 
   LineFile file_;
   uint32_t epoch_;
-  Duration before_{};    // the sessions before this one took
+  Duration before_{};    // total duration of the earlier sessions
   uint64_t events_ = 0;  // written at this stride
-  uint32_t stride_ = 1;  // of the rounds written
+  uint32_t stride_ = 1;  // every stride_-th round is written
   bool closed_ = false;
 };
 

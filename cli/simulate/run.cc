@@ -196,11 +196,12 @@ absl::StatusOr<SupervisedEnd> RunInChildren(const Config& config, const RunOptio
       .server = server,
       .worker = worker,
       .listen = config.node.server.listen.empty() ? absl::StrCat("unix:", private_folder.socket())
-                                             : config.node.server.listen,
+                                                  : config.node.server.listen,
       .callers = private_folder.callers(),
       .nodes = nodes,
-      .state_folder = redis.has_value() || config.node.state.path.empty() ? options.folder + "/state"
-                                                                     : config.node.state.path,
+      .state_folder = redis.has_value() || config.node.state.path.empty()
+                          ? options.folder + "/state"
+                          : config.node.state.path,
       .state_url = redis.has_value() ? redis->url() : "",
       .server_syncs_state = options.stateful && config.node.state.sync &&
                             (redis.has_value() || config.node.state.store == "disk")};

@@ -12,8 +12,8 @@
 
 namespace macaw::server {
 
-// Hands out fences: never the same twice, and those of an earlier server start are recognised by
-// their epoch.
+// Hands out fences. No fence is handed out twice. The epoch tells the fences of an earlier server
+// start from those of this one.
 class FenceSource {
  public:
   explicit FenceSource(uint32_t epoch) : epoch_(epoch) {}
@@ -31,9 +31,9 @@ class FenceSource {
 //     ^  <-----------'      '------------> given up   (left out by the part that was accepted)
 //     expired, worker lost, released, part refused
 //
-// A part is accepted whole, if every attempt in it is current and held by the worker that commits
-// it, or refused whole. Pure and single-threaded; everything else in the engine is built around
-// this table.
+// A part is accepted whole or refused whole. It is accepted if every attempt in it is current and
+// held by the worker that commits it. Pure and single-threaded. Everything else in the engine is
+// built around this table.
 class AttemptTable {
  public:
   enum class State : uint8_t { kQueued, kLeased, kCounted, kGivenUp };
@@ -43,31 +43,32 @@ class AttemptTable {
   // The client must be queued.
   Attempt Lease(ClientId client, WorkerId worker, TimePoint expires, FenceSource& fences);
 
-  // The client must be queued: leased again as an earlier server had leased it.
+  // Leases the client again, exactly as an earlier server had leased it. The client must be queued.
   void Restore(const Attempt& attempt, WorkerId worker, TimePoint expires);
 
-  // Moves the expiry of everything the worker holds.
+  // Sets the expiry of all leases of the worker.
   void Renew(WorkerId worker, TimePoint expires);
-  // Those of `attempts` that the worker does not hold (any more).
+  // Returns those of `attempts` that the worker does not hold, or no longer holds.
   std::vector<Attempt> NotHeld(WorkerId worker, std::span<const Attempt> attempts) const;
 
   // Each of these puts leased clients back into `queued` and returns the attempts that ended.
-  // Expire adds to `late` whose leases they were, each once.
+  // Expire adds to `late` each worker that held one of these leases, once.
   std::vector<Attempt> Expire(TimePoint now, std::vector<WorkerId>& late);
   std::vector<Attempt> DropWorker(WorkerId worker);
   std::vector<Attempt> Release(WorkerId worker, std::span<const Attempt> attempts);
 
-  // Whether `worker` may commit exactly these attempts: an error names the first that is not
-  // current, or is named twice. Changes nothing.
+  // Says whether `worker` may commit exactly these attempts. An error names the first attempt that
+  // is not current or is listed twice. Changes nothing.
   absl::Status Judge(WorkerId worker, std::span<const Attempt> attempts) const;
-  // After Judge said yes: the attempts are in the round's result, or will never be.
+  // Call these only after Judge returned OK. Count: the attempts are in the round's result. GiveUp:
+  // they will never be in it.
   void Count(std::span<const Attempt> attempts);
   void GiveUp(std::span<const Attempt> attempts);
-  // The client must be queued: its round does without it, and nobody is leased it.
+  // Gives up a client that nobody has leased. The client must be queued.
   void GiveUpQueued(ClientId client);
 
-  // When to call Expire: not after the next lease runs out, and seldom before. TimePoint::max()
-  // when nothing is leased. These two cost the same for any cohort.
+  // When to call Expire: never later than the next expiry of a lease, and seldom earlier.
+  // TimePoint::max() when nothing is leased. This and leased_to take constant time.
   TimePoint NextExpiry() const { return leased_ > 0 ? next_expiry_ : TimePoint::max(); }
   uint64_t leased_to(WorkerId worker) const;
   State StateOf(ClientId client) const;
@@ -78,8 +79,8 @@ class AttemptTable {
   uint64_t leased() const { return leased_; }
   uint64_t counted() const { return counted_; }
   uint64_t given_up() const { return given_up_; }
-  // Clients still in the round after it closed: those not given up, in the order given at
-  // construction.
+  // The clients that were not given up, in the order given to the constructor. Call it after the
+  // phase has closed.
   std::vector<ClientId> Remaining() const;
 
  private:
@@ -98,7 +99,7 @@ class AttemptTable {
 
   std::vector<ClientId> clients_;
   absl::flat_hash_map<ClientId, Entry> entries_;
-  absl::flat_hash_map<WorkerId, uint64_t> held_;  // leases of each
+  absl::flat_hash_map<WorkerId, uint64_t> held_;  // number of leases of each worker
   TimePoint next_expiry_ = TimePoint::max();
   uint64_t queued_ = 0, leased_ = 0, counted_ = 0, given_up_ = 0;
 };

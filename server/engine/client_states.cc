@@ -9,8 +9,8 @@ namespace macaw::server {
 namespace {
 
 constexpr uint64_t kLeastReplaced = 65536;    // replaced versions that are remembered
-constexpr size_t kMostDeletable = 4096;       // named per lease, which must fit a message
-constexpr size_t kMostKeptDeletable = 65536;  // of one holding, until a node of it asks
+constexpr size_t kMostDeletable = 4096;       // versions per lease, which must fit a message
+constexpr size_t kMostKeptDeletable = 65536;  // versions per holding, until one of its nodes asks
 
 }  // namespace
 
@@ -46,7 +46,8 @@ std::vector<Attempt> ClientStates::TakeDeletable(HoldingId holding, const Roster
   for (const Attempt& version : versions_.TakeDeletable(kMostDeletable)) {
     std::deque<Attempt>& theirs = of(roster.HoldingOf(version.client));
     theirs.push_back(version);
-    // Of an owner that stays away: what is forgotten is an orphan in its store, which is swept.
+    // The list of an absent owner must not grow without limit. A forgotten version stays in the
+    // owner's store until the store is swept.
     if (theirs.size() > kMostKeptDeletable) theirs.pop_front();
   }
   std::deque<Attempt>& ours = of(holding);

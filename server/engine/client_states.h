@@ -13,21 +13,21 @@
 
 namespace macaw::server {
 
-// What the engine knows of the states that clients keep between rounds: which version of each is
-// current, and which may be deleted, by the nodes that have them. Pure; one thread.
+// What the engine knows of the states that clients keep between rounds: which version of each state
+// is current, and which versions the nodes that store them may delete. Pure; one thread.
 class ClientStates {
  public:
-  // `keeps`: the run's algorithm keeps states. `versions`: of a resumed run.
+  // `keeps`: whether the run's algorithm keeps states. `versions`: the versions of a resumed run.
   ClientStates(bool keeps, VersionIndex versions, uint64_t clients);
 
   bool keeps() const { return keeps_; }
   StateVersions& versions() { return versions_; }
   const StateVersions& versions() const { return versions_; }
 
-  // Whether a node with such a store may join those that are there.
+  // Whether a node with such a state store may join the registered nodes (`others`).
   absl::Status CheckStore(const fleet::RegisterRequest& node, std::optional<HoldingId> holding,
                           const Nodes& others) const;
-  // Versions that nothing names any more, of this holding's clients; each is given out once.
+  // Versions of this holding's clients to which nothing refers any more. Each is returned once.
   std::vector<Attempt> TakeDeletable(HoldingId holding, const Roster& roster);
 
  private:
@@ -37,7 +37,7 @@ class ClientStates {
   std::vector<std::deque<Attempt>> deletable_;  // by holding
 };
 
-// Why the run stops over a state that cannot be read, and what can be done.
+// The error that ends a run because a state cannot be read. It says what the user can do.
 absl::Status Unreadable(ClientId client, const std::string& why);
 
 }  // namespace macaw::server

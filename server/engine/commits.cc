@@ -1,5 +1,6 @@
-// The only calls that count anything: a part is accepted whole, if every attempt in it is current,
-// or not at all. And what follows when nodes report that they cannot do what they were leased.
+// The calls that decide whether a part counts. A part is accepted whole, if every attempt in it is
+// current, or refused whole. Also decides what follows when nodes report that they cannot do the
+// work that they were leased.
 #include <algorithm>
 #include <utility>
 
@@ -25,7 +26,7 @@ void RoundEngine::Commit(Ticket ticket, const fleet::CommitRequest& request,
     return answer({.verdict = Verdict::kRefused, .reason = std::string(status.message())});
   }
   TakeEvaluations(*node, request.evaluations);
-  // A worker commits when it is idle: a task that it still has not reported is not being worked on.
+  // A worker commits when it is idle. So it does not work on any task that it has not reported yet.
   evaluation_.DropNode(node->id);
   fleet::CommitReply reply = Judge(ticket, *node, request, decoded);
   if (state_ == State::kEnded) reply = {.verdict = Verdict::kStale, .reason = "the run is over"};
@@ -36,7 +37,7 @@ void RoundEngine::Commit(Ticket ticket, const fleet::CommitRequest& request,
     if (request.part.has_value()) node->on_trial = false;
   }
   if (!adding)
-    answer(std::move(reply));  // else PartAdded answers: the sum is acknowledged once it is in
+    answer(std::move(reply));  // otherwise PartAdded answers it, once the sum has been added
   ServeAfterCommit(*node, now);
   Advance(now);
 }
@@ -56,7 +57,7 @@ fleet::CommitReply RoundEngine::Judge(Ticket ticket, Node& node,
                                  .commit = request.commit_id,
                                  .stale = verdict == Verdict::kStale,
                                  .why = std::string(why.message())});
-    // Nothing of the part counts, so what is still leased to this worker has to be trained again.
+    // Nothing of the part counts, so the clients still leased to this worker are queued again.
     if (current) {
       Record(
           phase_.Release(node.id, attempts, absl::StrCat("part of ", node.name, " turned down")));
@@ -113,7 +114,7 @@ absl::Status RoundEngine::CheckEvaluations(
     const Node& node, const std::vector<fleet::EvaluationResult>& results) const {
   for (const fleet::EvaluationResult& result : results) {
     const fleet::EvaluationTask* task = evaluation_.Find(node.id, result);
-    if (task == nullptr) continue;  // late: it counts nothing
+    if (task == nullptr) continue;  // the result is late and does not count
     MACAW_RETURN_IF_ERROR(CheckEvaluation(options_.run, states_.keeps(), *task, result));
   }
   return absl::OkStatus();
@@ -132,7 +133,7 @@ void RoundEngine::TakeEvaluations(const Node& node,
                                   const std::vector<fleet::EvaluationResult>& results) {
   for (const fleet::EvaluationResult& result : results) {
     const fleet::EvaluationTask* task = evaluation_.Find(node.id, result);
-    if (task == nullptr) continue;  // a worker that was late may well not find a replaced version
+    if (task == nullptr) continue;  // late; the state version may have been replaced meanwhile
     if (result.failure.empty()) {
       evaluation_.Complete(node.id, result);
       continue;

@@ -13,16 +13,16 @@
 
 namespace macaw::server {
 
-// Draws who trains in each round, and says what the engine needs to know of them. A function of
-// configuration and roster, but for the clients' states.
+// Draws the clients that train in each round, with what the engine needs to know of each. Depends
+// only on the configuration, the roster and, for Seat::state, the current client states.
 class Draw {
  public:
-  // After the roster has begun; both must outlive this.
+  // Call it after Roster::Begin. `run` and `roster` must outlive the result.
   static absl::StatusOr<Draw> Make(const RunPlan& run, const Roster& roster);
 
-  // By client; whom the run's straggler policy drops is missing.
+  // The seats, by client id. Clients that the run's straggler policy drops are not among them.
   absl::StatusOr<std::vector<Seat>> Seats(Round round, const ClientStates& states) const;
-  // Of the clients that can be drawn, and their rows.
+  // Digest of the clients that can be drawn and of their rows.
   const Digest& eligible() const { return eligible_; }
 
  private:

@@ -6,7 +6,7 @@
 namespace macaw::server {
 namespace {
 
-constexpr uint64_t kMostTasks = 8192;     // a lease and its answer must fit a message
+constexpr uint64_t kMostTasks = 8192;     // per lease: it and its answer must fit a message
 constexpr uint64_t kMostStateTasks = 16;  // each names up to fleet::kStateRange versions
 
 }  // namespace

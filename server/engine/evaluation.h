@@ -12,11 +12,12 @@
 
 namespace macaw::server {
 
-// The evaluation that goes on beside the rounds, of one model at a time, or of the client states at
-// the end of the run. Pure; one thread.
+// The evaluation that runs beside the rounds. It evaluates one model at a time, and digests the
+// client states at the end of the run. Pure; one thread.
 class Evaluation {
  public:
-  // Fences carry the server's epoch, and are not those of attempts, which shall be dense.
+  // `epoch`: the server's epoch, for the fences of the tasks. Tasks have a fence source of their
+  // own, so that the fences of attempts have no gaps.
   explicit Evaluation(uint32_t epoch) : fences_(epoch) {}
 
   void Open(EvaluationBoard board);
@@ -24,13 +25,14 @@ class Evaluation {
   bool done() const { return open() && board_->done(); }
   EvaluationSums Close();  // once done()
 
-  // An even share of what waits for those who have the node's rows. Nothing: there is none.
+  // Leases the node an even share of the tasks that wait for nodes with its rows. Returns nullopt
+  // if no such task waits.
   std::optional<fleet::EvaluationLease> Take(const Node& node, const Nodes& nodes,
                                              TimePoint expires);
-  // Whether tasks wait that only the central test set is needed for.
+  // Whether tasks on the central test set wait.
   bool central_waits() const { return open() && board_->waiting(EvaluationBoard::Central()) > 0; }
 
-  // The task that this is the result of; null: it comes too late.
+  // The task to which this result belongs. Null if the result comes too late.
   const fleet::EvaluationTask* Find(WorkerId node, const fleet::EvaluationResult& result) const {
     return open() ? board_->Find(node, result) : nullptr;
   }

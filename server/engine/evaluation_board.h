@@ -14,28 +14,28 @@
 
 namespace macaw::server {
 
-// What an evaluated round yields: sums in an order that no worker decides.
+// The result of a round's evaluation. The order of all sums is independent of the workers.
 struct EvaluationSums {
   Round round{};
-  std::vector<double> central;  // over the central test set, added in chunk order; empty: not asked
-  std::vector<double> train;    // over every client's training rows, by client id and chunk order
+  std::vector<double> central;  // of the central test set, added in chunk order; empty: not asked
+  std::vector<double> train;    // of all clients' training rows, added by client id, then chunk
   struct ClientSums {
     ClientId client;
     std::vector<double> sums;
   };
-  std::vector<Digest> states;       // of the sets of clients that were asked for
-  std::vector<ClientId> given_up;   // whose state could not be read: they are in none of these
-  std::vector<ClientSums> clients;  // every client's own test rows, by client id; empty: not asked
+  std::vector<Digest> states;       // one digest for each range of clients asked for (OfStates)
+  std::vector<ClientId> given_up;   // clients with unreadable states; the other fields omit them
+  std::vector<ClientSums> clients;  // of each client's test rows, by client id; empty: not asked
 };
 
-// The evaluation of one model, cut into tasks that depend on the configuration only (chunks of
-// `chunk` rows of the central test set and of each client's training rows; one task for a client's
-// test rows). A task is for those who have its rows: it waits in the queue of the central test set
-// or of its client's holding. Tasks are leased, expire and come back like clients do, and a result
-// counts once. Pure.
+// The evaluation of one model, cut into tasks. The cut depends on the configuration only: chunks of
+// `chunk` rows of the central test set and of each client's training rows, and one task for each
+// client's test rows. Only a node with a task's rows can do it, so a task waits in the queue of the
+// central test set or in the queue of its client's holding. Tasks are leased, expire and are queued
+// again like clients. A result counts once. Pure.
 class EvaluationBoard {
  public:
-  // What a worker may take from.
+  // A queue of tasks that need the same rows.
   using Queue = StrongId<struct EvaluationQueueTag, uint32_t>;
   static constexpr Queue Central() { return Queue(0); }
   static constexpr Queue Of(HoldingId holding) { return Queue(holding.value + 1); }
@@ -44,7 +44,8 @@ class EvaluationBoard {
   EvaluationBoard(Round round, fleet::Blob model, const EvaluationConfig& config,
                   const Roster& roster);
 
-  // Asks for the digests of a run's client states, a task for each range of clients of a holding.
+  // A board that asks for the digests of a run's client states. There is one task for each range of
+  // clients of a holding.
   static EvaluationBoard OfStates(Round round, const VersionIndex& versions, const Roster& roster);
 
   Round round() const { return round_; }
@@ -54,23 +55,23 @@ class EvaluationBoard {
     return queue.value < queues_.size() ? queues_[queue.value].waiting : 0;
   }
 
-  // Adds up to `count` of the queue's tasks to `taken`.
+  // Leases up to `count` of the queue's tasks to the worker and appends them to `taken`.
   void Take(WorkerId worker, Queue queue, size_t count, TimePoint expires, FenceSource& fences,
             std::vector<fleet::EvaluationTask>& taken);
-  // The task of this result as it was leased to this worker; null where the worker does not hold it
-  // (any more). What the result itself says of its task is only used to find it.
+  // The task of this result, as it was leased to this worker. Null if the worker does not hold it,
+  // or no longer holds it. The task fields of the result are only used to find the task.
   const fleet::EvaluationTask* Find(WorkerId worker, const fleet::EvaluationResult& result) const;
-  // False when the task is not current (given to somebody else since, or done).
+  // Returns false if the task is not current: it was leased to another worker since, or is done.
   bool Complete(WorkerId worker, const fleet::EvaluationResult& result);
-  // The task of this result cannot be done: the evaluation is complete without it.
+  // The task of this result cannot be done. The evaluation becomes complete without it.
   void GiveUp(WorkerId worker, const fleet::EvaluationResult& result);
-  // The task of this result goes to somebody else, if there is anybody.
+  // Queues the task of this result again, so that another worker can take it.
   void Refuse(WorkerId worker, const fleet::EvaluationResult& result);
   void Renew(WorkerId worker, TimePoint expires);
-  size_t Expire(TimePoint now);  // tasks that came back
+  size_t Expire(TimePoint now);  // returns the number of tasks that were queued again
   size_t DropWorker(WorkerId worker);
-  size_t Release(WorkerId worker, std::span<const Fence> tasks);  // given back undone
-  // When to call Expire: not after the next task runs out, and seldom before.
+  size_t Release(WorkerId worker, std::span<const Fence> tasks);  // the worker returns them undone
+  // When to call Expire: never later than the next expiry of a task, and seldom earlier.
   TimePoint NextExpiry() const { return by_fence_.empty() ? TimePoint::max() : next_expiry_; }
 
   EvaluationSums Report() const;  // once done()
@@ -100,7 +101,7 @@ class EvaluationBoard {
   std::vector<Slot> slots_;
   std::vector<Line> queues_;
   absl::flat_hash_map<uint64_t, size_t> by_fence_;  // leased slots
-  // What each worker was given since it last held nothing: its leased slots, and done ones.
+  // The slots that each worker was given since it last held none: leased ones and done ones.
   absl::flat_hash_map<WorkerId, std::vector<size_t>> held_;
   TimePoint next_expiry_ = TimePoint::max();
   size_t finished_ = 0;

@@ -17,33 +17,34 @@ namespace macaw::server {
 
 enum class RunEnd : uint8_t { kFinished, kStopped, kInterrupted, kFailed };
 
-// Everything the round engine asks for but does not do: vectors, files, answers. Called on the
-// engine's thread; must not block and must not call back into the engine before returning.
+// Everything that the round engine asks for but does not do itself: arithmetic on vectors, files,
+// answers to calls. All methods are called on the engine's thread. A method must not block, and
+// must not call the engine before it returns.
 class EngineHost {
  public:
   virtual ~EngineHost() = default;
-  // Encode the phase's broadcast and open its sum, then call RoundEngine::BroadcastReady.
+  // Encodes the phase's broadcast and opens its sum, then calls RoundEngine::BroadcastReady.
   virtual void Prepare(const PhaseOrder& order) = 0;
-  // Add the decoded sum that came with this commit to the phase's, then call PartAdded; or forget
-  // it.
+  // Add: adds the decoded sum that came with this commit to the phase's sum, then calls PartAdded.
+  // Discard: drops the decoded sum.
   virtual void Add(Ticket commit) = 0;
   virtual void Discard(Ticket commit) = 0;
-  // Add a part that an earlier server had accepted, of which only the names of its sums are at
-  // hand, then call PartAdded with ticket 0.
+  // Adds a part that an earlier server accepted, then calls PartAdded with ticket 0. The part names
+  // its sums by digest only; the host reads their bytes.
   virtual void AddAgain(const fleet::Part& part) = 0;
-  // Divide, let the algorithm move the model, then call Applied.
+  // Divides the sum, lets the algorithm move the model, then calls Applied.
   virtual void Apply(PhaseReport report) = 0;
-  // The round's evaluation is complete. Returns why the run should stop now, if it should.
+  // The round's evaluation is complete. Returns the reason if the run should stop now.
   virtual std::optional<std::string> Evaluated(const EvaluationSums& sums) = 0;
-  // Likewise of a round whose evaluation an earlier server had completed.
+  // The same for a round whose evaluation was completed by an earlier server.
   virtual std::optional<std::string> EvaluatedBefore(Round round) = 0;
   virtual void AnswerLease(Ticket ticket, fleet::LeaseReply reply) = 0;
   virtual void AnswerCommit(Ticket ticket, fleet::CommitReply reply) = 0;
-  // What has happened: for the run's log (server/log/record.h).
+  // Writes what has happened to the run's log (server/log/record.h).
   virtual void Record(log::Record record) = 0;
-  // Nobody speaks in this session any more.
+  // The session has ended; its node is gone or was replaced.
   virtual void SessionEnded(SessionId session) = 0;
-  // Called once, last. `status` is OK unless the run failed.
+  // The run has ended. Called once, as the last call. `status` is OK unless the run failed.
   virtual void Ended(RunEnd end, absl::Status status, std::string reason) = 0;
 };
 

@@ -5,7 +5,7 @@
 namespace macaw::server {
 namespace {
 
-constexpr size_t kMostReplaced = 4096;  // former processes that are remembered
+constexpr size_t kMostReplaced = 4096;  // replaced processes that are remembered
 
 }  // namespace
 

@@ -20,7 +20,7 @@
 
 namespace macaw::server {
 
-// A call for work that waits until there is some.
+// A call for work that waits until there is work.
 struct Poll {
   Ticket ticket = 0;
   TimePoint deadline{};
@@ -37,71 +37,73 @@ struct Node {
   std::string device;  // nodes with equal devices are equally fast
   HoldingId holding;
   bool central_test = false;    // it has the central test set
-  bool volatile_state = false;  // the client states that it keeps end with its process
-  uint64_t last_commit = 0;     // the newest that was accepted
-  // Its leases ran out: until a part of it counts it is given one client at a time.
+  bool volatile_state = false;  // it keeps client states in memory; they end with its process
+  uint64_t last_commit = 0;     // the newest commit of it that was accepted
+  // Its leases have expired. It gets one client at a time until one of its parts counts.
   bool on_trial = false;
-  bool told = false;  // that the run is over
+  bool told = false;  // it knows that the run is over
 
   TimePoint last_seen{};
-  uint64_t progress = 0;  // as it reported last, and when that last grew
-  TimePoint progressed{};
+  uint64_t progress = 0;   // as it reported last
+  TimePoint progressed{};  // when `progress` last grew
   std::optional<Poll> poll;
-  TimePoint look_again = TimePoint::max();  // while polling: may get now what it did not before
+  TimePoint look_again = TimePoint::max();  // while polling: when to try again to serve the poll
 };
 
-// The nodes that are there: by number, session, name and holding; and when one of them has been
-// silent for too long. Pure; one thread. A reference to a node holds until it is removed.
+// The registered nodes, by number, session, name and holding. Also finds nodes that have been
+// silent for too long. Pure; one thread. A reference to a node is valid until the node is removed.
 class Nodes {
  public:
-  // `patience`: a node that says nothing for this long is lost. An open poll counts as a word.
+  // `patience`: a node that sends nothing for this long is lost. A node with an open poll is not
+  // silent.
   explicit Nodes(Duration patience) : patience_(patience) {}
 
   Node* Find(SessionId session);
   const Node* Find(SessionId session) const;
-  Node* Hear(SessionId session, TimePoint now);  // Find, and it has been heard of
+  Node* Hear(SessionId session, TimePoint now);  // like Find; also sets last_seen
   Node* Named(const std::string& name);
   Node& At(WorkerId id) { return nodes_.at(id); }
   const Node& At(WorkerId id) const { return nodes_.at(id); }
   bool Knows(WorkerId id) const { return nodes_.contains(id); }
-  // Another process has taken over the name of the one with this incarnation.
+  // Whether a newer process has taken over this name from the process with this incarnation.
   bool WasReplaced(const std::string& name, uint64_t incarnation) const;
 
-  // Gives the node its number, unless it has one (restored), and counts it as heard of.
+  // Adds the node and sets last_seen. Gives it a number, unless it has one (a restored node).
   Node& Add(Node node, TimePoint now);
   Node Remove(WorkerId id);
-  // Numbers up to this one have been given out before.
+  // Numbers up to this one are in use already; new nodes get larger ones.
   void NumberFrom(WorkerId newest) { last_ = std::max(last_, newest.value); }
   void NoteReplaced(const Node& node);
 
   void Park(Node& node, Poll poll);
-  Poll Unpark(Node& node, TimePoint now);  // it must be parked
+  Poll Unpark(Node& node, TimePoint now);  // the node must be parked
   void LookAgain(Node& node, TimePoint when);
 
-  // The nodes with a holding's rows.
+  // The nodes that have a holding's rows.
   struct Team {
     std::set<WorkerId> members;
     uint64_t slots = 0;
   };
   const Team& Of(HoldingId holding) const;
   uint64_t slots() const { return slots_; }
-  uint64_t central_slots() const { return central_slots_; }  // of those with the central test set
+  uint64_t central_slots() const { return central_slots_; }  // of nodes with the central test set
 
   size_t size() const { return nodes_.size(); }
-  WorkerId newest() const { return WorkerId(last_); }  // ever
+  WorkerId newest() const { return WorkerId(last_); }  // the largest number ever given out
   auto begin() { return nodes_.begin(); }
   auto end() { return nodes_.end(); }
   auto begin() const { return nodes_.begin(); }
   auto end() const { return nodes_.end(); }
   bool everybody_told() const;
 
-  // What time has brought: nodes that have been silent for too long, polls that ran out.
+  // Nodes that have been silent for too long, and tickets of polls past their deadline.
   struct Elapsed {
     std::vector<WorkerId> silent;
     std::vector<Ticket> polls;
   };
   Elapsed Expire(TimePoint now);
-  // Not after Expire has something to say, and seldom before. Costs the same for any number.
+  // When to call Expire: never later than it has something to return, and seldom earlier. Takes
+  // constant time.
   TimePoint NextDeadline() const { return nodes_.empty() ? TimePoint::max() : next_; }
 
  private:
@@ -114,9 +116,9 @@ class Nodes {
   absl::flat_hash_map<std::string, WorkerId> by_name_;
   std::vector<Team> teams_;  // by holding
   uint64_t slots_ = 0, central_slots_ = 0;
-  uint32_t last_ = 0;  // number given out
+  uint32_t last_ = 0;  // the last number given out
   TimePoint next_ = TimePoint::max();
-  // (name, incarnation) of former processes, the newest ones.
+  // (name, incarnation) of processes that were replaced; only the newest are remembered.
   std::set<std::pair<std::string, uint64_t>> replaced_;
   std::deque<std::pair<std::string, uint64_t>> replaced_order_;
 };

@@ -7,15 +7,15 @@
 namespace macaw::server {
 namespace {
 
-// A lease costs a round trip of some 100 µs: a piece is worth at least this many seconds of
-// training, which is also how far apart two workers may end.
+// The least training time of a piece, in seconds; a lease costs a round trip of some 100 µs. This
+// is also how far apart the ends of two workers may lie.
 constexpr double kLeaseWorth = 2e-3;
-constexpr double kForEver = 1e8;  // seconds that still fit a Duration
+constexpr double kForEver = 1e8;  // seconds; fits a Duration
 
-// Seconds as a worker reports them, but within what the arithmetic of times can hold.
+// The seconds that a worker reports, limited so that they fit a Duration.
 double Seconds(double reported) { return std::min(reported, kForEver); }
 
-// Of its slots' time, as its worker reports it.
+// Slot time for the part in seconds, as its worker reports it.
 double SecondsOf(const fleet::Part& part) {
   double seconds = 0;
   for (const fleet::ClientRecord& record : part.included)
@@ -39,7 +39,7 @@ aggregation::GridOrder GridOf(const std::vector<Seat>& seats) {
     grid.max_multiplicity = std::max(grid.max_multiplicity, seat.entry.multiplicity);
     grid.total_multiplicity += seat.entry.multiplicity;
   }
-  // A cohort without a single row still needs a legal grid; its clients will all be left out.
+  // A cohort without any rows still needs a valid grid, although all its clients will be left out.
   grid.max_weight = std::max(grid.max_weight, 1.0);
   grid.total_weight = std::max(grid.total_weight, grid.max_weight);
   grid.max_multiplicity = std::max(grid.max_multiplicity, 1u);
@@ -126,7 +126,7 @@ PhaseReport OpenPhase::Close(uint32_t slots, TimePoint now) {
 }
 
 scheduler::Piece OpenPhase::TakePiece(const Node& node, uint32_t wanted, TimePoint now) {
-  // Who holds nothing of the phase is as good as idle, whatever it evaluates.
+  // A node without leases of this phase counts as idle, even if it evaluates.
   const bool holds = table_.leased_to(node.id) > 0;
   return QueueOf(node.holding)
       .Take({.worker = node.id,

@@ -19,38 +19,39 @@
 
 namespace macaw::server {
 
-// The open (round, phase): its cohort, who is leased whom, what has been counted, what has gone
-// wrong. Methods change it and return what is to be written down, if anything happened. Every
-// client waits in the queue of its holding, so that an owner's clients cannot go to anybody else.
-// Pure; one thread.
+// The open (round, phase): its cohort, which node holds which leases, what has been counted, what
+// has gone wrong. A method that changes it returns the record for the run's log, if anything
+// happened. Every client waits in the queue of its holding, so that an owner's clients are never
+// leased to another node. Pure; one thread.
 class OpenPhase {
  public:
-  // Fences carry the server's epoch.
+  // `epoch`: the server's epoch, which is part of every fence.
   explicit OpenPhase(uint32_t epoch) : fences_(epoch) {}
 
-  // ---- from one to the next
-  // The first phase of a round; seats by client.
+  // ---- opening and closing
+  // Opens the first phase of a round. `seats` are ordered by client id.
   void OpenRound(Round round, std::vector<Seat> seats, TimePoint now);
-  // The next phase, on the same clients but those that were given up. `versions`: of the states
-  // that clients have kept in this round's phases, the newest of a client last.
+  // Opens the next phase, with the same clients except those that were given up. `versions`: the
+  // state versions that clients have written in this round. The newest of a client comes last.
   void OpenNext(std::span<const Attempt> versions, TimePoint now);
-  // Its broadcast is there. Leases may begin once the queues are planned.
+  // The phase's broadcast is ready. Leases may begin once the queues are planned.
   log::RoundOpened Ready(fleet::Blob broadcast, const Digest& eligible, TimePoint now);
-  // The waiting clients of each holding, and the queue to hand them out by.
+  // Waiting: the waiting clients of each holding. Plan: sets the queue from which the holding's
+  // clients are handed out.
   std::vector<scheduler::Cohort> Waiting() const;
   void Plan(HoldingId holding, scheduler::DispatchQueue queue);
-  // What came of it, once the policy has let it close.
+  // Ends the phase and returns its result. Call it when the policy allows the phase to close.
   PhaseReport Close(uint32_t slots, TimePoint now);
 
   // ---- leases
   struct Handout {
     std::optional<fleet::TrainingLease> lease;
     std::optional<log::Leased> record;  // if there is a lease
-    bool when_idle = false;             // ask again only with a slot idle
+    bool when_idle = false;             // the node should ask again only when a slot is idle
     TimePoint look_again = TimePoint::max();
   };
-  // A piece for the node. `wanted`: its idle slots. `avoid`: whom somebody else had better train;
-  // they keep waiting.
+  // Leases the node a piece of its queue. `wanted`: the number of its idle slots. `avoid(client)`:
+  // whether another node should train the client; such clients stay in the queue.
   template <typename Avoid>
   Handout Take(const Node& node, uint32_t wanted, TimePoint expires, TimePoint now,
                const Avoid& avoid);
@@ -58,8 +59,8 @@ class OpenPhase {
   std::vector<Attempt> NotHeld(WorkerId node, std::span<const Attempt> attempts) const {
     return table_.NotHeld(node, attempts);
   }
-  // Each of these makes clients wait again. Nothing: nobody was concerned. Expire adds to `late`
-  // whose leases ran out.
+  // Each of these queues clients again. It returns nullopt if there was no such client. Expire adds
+  // to `late` the workers whose leases expired.
   std::optional<log::Requeued> Expire(TimePoint now, std::vector<WorkerId>& late);
   std::optional<log::Requeued> DropNode(WorkerId node, const std::string& why);
   std::optional<log::Requeued> Release(WorkerId node, std::span<const Attempt> attempts,
@@ -70,15 +71,15 @@ class OpenPhase {
   absl::Status Judge(WorkerId node, std::span<const Attempt> attempts) const {
     return table_.Judge(node, attempts);
   }
-  // After Judge said yes.
+  // Call it only after Judge returned OK.
   log::Accepted Accept(const Node& node, uint64_t commit, const fleet::Part& part);
   void Adding() { ++adding_; }  // an accepted part is on its way into the sum
   void Added() { --adding_; }
-  // Clients that the phase does without: waiting ones of these, by the server's decision.
+  // Gives up those of `clients` that are waiting. This is the server's decision, not a node's.
   std::optional<log::GaveUp> DoWithout(const std::vector<log::GivenUp>& clients);
 
-  // ---- as an earlier server left it
-  // The client is leased, as it was then.
+  // ---- restoring the phase of an earlier server
+  // Leases the client again, exactly as the earlier server had leased it.
   void Restore(const Attempt& attempt, WorkerId node, TimePoint expires);
 
   const PhaseOrder& order() const { return order_; }
@@ -98,7 +99,7 @@ class OpenPhase {
 
  private:
   void Open(Phase phase, TimePoint now);
-  Seat& SeatOf(ClientId client);  // who must be in the cohort
+  Seat& SeatOf(ClientId client);  // the client must be in the cohort
   scheduler::DispatchQueue& QueueOf(HoldingId holding);
   std::optional<log::Requeued> Requeue(std::vector<Attempt> ended, std::string why);
   scheduler::Piece TakePiece(const Node& node, uint32_t wanted, TimePoint now);
@@ -115,7 +116,7 @@ class OpenPhase {
   std::vector<scheduler::DispatchQueue> queues_;  // by holding
   fleet::Blob broadcast_;
   PhaseReport report_;
-  std::vector<fleet::LeftOut> left_out_before_;  // by the round's earlier phases
+  std::vector<fleet::LeftOut> left_out_before_;  // in the round's earlier phases
   uint64_t adding_ = 0;
 };
 
@@ -125,7 +126,7 @@ OpenPhase::Handout OpenPhase::Take(const Node& node, uint32_t wanted, TimePoint 
   scheduler::Piece piece = TakePiece(node, wanted, now);
   std::vector<scheduler::CohortEntry> kept;
   for (const scheduler::CohortEntry& entry : piece.clients) {
-    // On trial one at a time.
+    // A node on trial gets one client at a time.
     const bool take = (!node.on_trial || kept.empty()) && !avoid(entry.client);
     if (take) {
       kept.push_back(entry);

@@ -10,11 +10,11 @@
 namespace macaw::server {
 namespace {
 
-// A result is bounded by the work that was handed out: a rule may walk a client's rows more often
-// than [local] says, but not this many times as often.
+// A result is bounded by the work that was handed out. An algorithm may pass over a client's rows
+// more often than [local] says, but at most this many times as often.
 constexpr double kMostPasses = 1000;
-constexpr double kLargestMetric = 1e50;  // of a client's sums; a float32 loss is below 1e39
-constexpr double kMostRows = 1e15;       // of an evaluation whose rows only the worker knows
+constexpr double kLargestMetric = 1e50;  // limit of a client's sums; a float32 loss is below 1e39
+constexpr double kMostRows = 1e15;       // limit if only the worker knows the number of rows
 
 absl::Status CheckMetrics(TaskKind task, const fleet::ClientRecord& record) {
   const training::MetricSchema& schema = training::SchemaFor(task);
@@ -22,9 +22,9 @@ absl::Status CheckMetrics(TaskKind task, const fleet::ClientRecord& record) {
     return absl::InvalidArgumentError(
         absl::StrCat("client ", record.attempt.client.value, " reports ", why));
   };
-  const auto bounded = [](double sum) { return std::abs(sum) <= kLargestMetric; };  // no NaN
+  const auto bounded = [](double sum) { return std::abs(sum) <= kLargestMetric; };  // false for NaN
   for (const std::vector<double>* sums : {&record.sums, &record.personal_sums}) {
-    if (sums == &record.personal_sums && sums->empty()) continue;  // it keeps no model
+    if (sums == &record.personal_sums && sums->empty()) continue;  // no personal model
     if (sums->size() != schema.sums.size())
       return refuse(absl::StrCat(sums->size(), " metric sums, the task has ", schema.sums.size()));
     if (!training::CountsFit(schema, *sums) || !std::ranges::all_of(*sums, bounded))
@@ -101,7 +101,8 @@ absl::Status CheckEvaluation(const RunPlan& run, bool keeps_states,
                                   : absl::OkStatus();
   }
   const bool counted = training::CountsFit(training::SchemaFor(run.task), result.sums);
-  // How many tokens some rows have is not known here, nor how many test rows a client has.
+  // The server knows neither the number of tokens of a range of rows nor a client's number of test
+  // rows.
   const bool known =
       task.kind != fleet::EvaluationKind::kClientTest && run.task != TaskKind::kNextToken;
   const double most = known ? static_cast<double>(task.end - task.begin) : kMostRows;

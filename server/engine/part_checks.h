@@ -7,18 +7,18 @@
 
 namespace macaw::server {
 
-// Whether a part reports what its attempts were leased for: weights, rows, metrics and steps are
-// bounded by what was handed out. Call it after OpenPhase::Judge. `keeps_states`: the run's
-// algorithm does. The error says which client and why; changes nothing.
+// Checks a part against the leases of its attempts: weights, rows, metrics and steps are bounded by
+// the work that was handed out. Call it after OpenPhase::Judge. `keeps_states`: whether the run's
+// algorithm keeps client states. The error names the client and the reason. Changes nothing.
 absl::Status CheckPart(const RunPlan& run, bool keeps_states, const OpenPhase& phase,
                        const fleet::Part& part);
 
-// Likewise the result of an evaluation task.
+// Checks the result of an evaluation task in the same way.
 absl::Status CheckEvaluation(const RunPlan& run, bool keeps_states,
                              const fleet::EvaluationTask& task,
                              const fleet::EvaluationResult& result);
 
-// Included first, then left out.
+// The attempts of a part: included clients first, then those left out.
 std::vector<Attempt> AttemptsOf(const fleet::Part& part);
 
 }  // namespace macaw::server

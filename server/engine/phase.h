@@ -12,7 +12,7 @@
 
 namespace macaw::server {
 
-// What one (round, phase) is about, fixed before its first lease.
+// The fixed facts of one (round, phase). They are set before its first lease.
 struct PhaseOrder {
   Round round{};
   Phase phase{};
@@ -22,22 +22,22 @@ struct PhaseOrder {
 // A client of a round's cohort.
 struct Seat {
   scheduler::CohortEntry entry;
-  double weight = 1;    // under the run's weight policy, without its multiplicity
-  uint32_t tokens = 0;  // of its training rows, where they are sequences
+  double weight = 1;    // under the run's weight policy, without the multiplicity
+  uint32_t tokens = 0;  // in its training rows; 0 unless the rows are sequences
   HoldingId holding;
-  uint64_t place = 0;     // in the holding
-  Fence state;            // the version to read; counter 0: none yet
-  TimePoint leased_at{};  // when it went out last, in the open phase
+  uint64_t place = 0;     // index of the client in its holding
+  Fence state;            // the version of its state to read; counter 0: none yet
+  TimePoint leased_at{};  // time of its last lease in the open phase
 };
 
-// When what happened in a phase. Differs from run to run, like everything that is timed.
+// Times of a phase. They differ from run to run, like everything that is timed.
 struct PhaseTimes {
-  TimePoint opened{};    // its broadcast was asked for
-  TimePoint ready{};     // its broadcast was: it is planned, and leases begin
-  TimePoint gathered{};  // the last part was in the sum
+  TimePoint opened{};    // the broadcast was requested
+  TimePoint ready{};     // the broadcast was ready; planning and leases begin
+  TimePoint gathered{};  // the last part had been added to the sum
 };
 
-// One client's turn on a slot, by the server's clock; as its worker reports it.
+// One client's turn on a slot, as its worker reports it. Times are on the server's clock.
 struct Turn {
   ClientId client;
   WorkerId worker;
@@ -47,18 +47,18 @@ struct Turn {
   uint64_t steps = 0;
 };
 
-// What came of a phase, in client order.
+// The result of a phase. Lists are in client order unless a comment says otherwise.
 struct PhaseReport {
   Round round{};
   Phase phase{};
   uint64_t cohort = 0;                       // clients drawn
   std::vector<fleet::ClientRecord> records;  // exactly the clients in the sum
   std::vector<fleet::LeftOut> left_out;
-  std::vector<fleet::LeftOut> left_out_before;  // by the round's earlier phases, in their order
+  std::vector<fleet::LeftOut> left_out_before;  // in the round's earlier phases, in phase order
   uint64_t requeued = 0;  // attempts that ended without a result; differs from run to run
   PhaseTimes times;
-  uint32_t slots = 0;       // of the workers that were there when it closed
-  std::vector<Turn> turns;  // of the records, as they arrived
+  uint32_t slots = 0;       // of the workers registered when the phase closed
+  std::vector<Turn> turns;  // one per record, in the order of arrival
 };
 
 }  // namespace macaw::server

@@ -13,35 +13,35 @@
 
 namespace macaw::server {
 
-// What an earlier server of the run had come to when it died: read back from the run's log and its
-// journal (server/journal/). Rounds since the checkpoint are done again from the parts that were
-// accepted then, without training anybody; the open one goes on where it was.
+// The state in which an earlier server of the run died, read from the run's log and its journal
+// (server/journal/). Rounds that were closed since the checkpoint are done again from the parts
+// accepted then, without training. The open round continues where it was.
 struct Restored {
   struct Member {
     WorkerId node;
     SessionId session;
-    uint64_t last_commit = 0;  // the newest that was accepted
+    uint64_t last_commit = 0;  // the newest commit of it that was accepted
     fleet::RegisterRequest request;
     fleet::ClientTable table;
-    bool there = true;  // false: lost by then, but the run has its clients
+    bool there = true;  // false: the node was lost before, but its clients belong to the run
   };
   struct AcceptedPart {
     WorkerId node;
     std::string node_name;
-    fleet::Part part;  // its sums by name
+    fleet::Part part;  // names its sums by digest; without their bytes
   };
   struct PhaseStory {
     Digest broadcast;
-    std::vector<AcceptedPart> accepted;  // in their order
-    std::vector<log::GivenUp> gave_up;   // by the server's decision
-    std::map<Attempt, WorkerId> leased;  // still
+    std::vector<AcceptedPart> accepted;  // in the order of acceptance
+    std::vector<log::GivenUp> gave_up;   // clients that the server itself gave up
+    std::map<Attempt, WorkerId> leased;  // leases that were still open
     bool closed = false;
   };
-  std::vector<Member> members;  // in the order in which they came
+  std::vector<Member> members;  // in the order of registration
   std::map<std::pair<Round, Phase>, PhaseStory> phases;
-  WorkerId newest;            // number that any node has had
+  WorkerId newest;            // the largest number that any node has had
   bool begun = false;         // a round had been opened
-  std::set<Round> evaluated;  // whose rows are there
+  std::set<Round> evaluated;  // rounds whose metrics rows are on disk
 };
 
 }  // namespace macaw::server

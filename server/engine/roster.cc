@@ -13,7 +13,7 @@ namespace {
 
 absl::Status No(const std::string& why) { return absl::FailedPreconditionError(why); }
 
-// Takes the run of digits at the front, without leading zeros.
+// Removes the leading run of digits from `text` and returns it without leading zeros.
 absl::string_view TakeNumber(absl::string_view& text) {
   size_t end = 0;
   while (end < text.size() && absl::ascii_isdigit(static_cast<unsigned char>(text[end]))) ++end;
@@ -43,7 +43,7 @@ bool NameBefore(absl::string_view a, absl::string_view b) {
     }
   }
   if (a.empty() != b.empty()) return a.empty();
-  return whole_a < whole_b;  // "07" and "7" differ, and have an order
+  return whole_a < whole_b;  // "07" and "7" are different names and need an order
 }
 
 std::optional<HoldingId> Roster::Find(const Digest& data) const {
@@ -103,7 +103,7 @@ absl::Status Roster::CheckNew(const fleet::RegisterRequest& node,
   return absl::OkStatus();
 }
 
-// Who has brought a client of this name.
+// The holding that has a client of this name.
 std::optional<HoldingId> Roster::Named(const std::string& name) const {
   if (const auto it = names_.find(name); it != names_.end()) return it->second;
   uint64_t number = 0;
@@ -147,7 +147,7 @@ void Roster::Begin() {
     HoldingId holding;
     uint64_t place = 0;
   };
-  if (unnamed_.has_value() && At(*unnamed_).clients == clients_) {  // all of them, by place
+  if (unnamed_.has_value() && At(*unnamed_).clients == clients_) {  // it has all clients
     fleet::ClientTable& table = holdings_[unnamed_->value].content;
     rows_ = std::move(table.rows);
     tokens_ = std::move(table.tokens);

@@ -16,24 +16,24 @@
 namespace macaw::server {
 
 // A set of clients whose rows lie together: on one node (its owner), or on every node with the same
-// data. A client belongs to one holding and is trained by a node that has it. Numbered from 0 in
-// the order in which they became known.
+// data. A client belongs to one holding, and is trained by a node that has this holding. Holdings
+// are numbered from 0 in the order of registration.
 using HoldingId = StrongId<struct HoldingTag, uint32_t>;
 
-// The clients of a run: what they are called, how many rows each has, and who holds them. Nodes
-// bring holdings until the run begins; then the clients get the numbers 0 … N−1 in the order of
-// their names (digits compare as numbers: "7" < "10"), so that neither the order of arrival nor
-// the division among nodes decides a result. A simulation has one holding, whose client k is named
-// "k". Pure; one thread. Memory: 4 to 8 bytes a client, 16 to 20 with more than one holding.
+// The clients of a run: their names, their numbers of rows, and their holdings. Nodes bring
+// holdings until the run begins. Then the clients get the numbers 0 … N−1 in the order of their
+// names (digits compare as numbers: "7" < "10"). So neither the order of registration nor the
+// division among nodes changes a result. A simulation has one holding, whose client k is named "k".
+// Pure; one thread. Memory: 4 to 8 bytes per client, 16 to 20 with more than one holding.
 class Roster {
  public:
-  // Whether a node may come with this holding and test set; the error says why not, in words that
-  // go behind "worker X cannot join: ". Changes nothing.
+  // Whether a node with this holding and test set may register. The error says why not, in words
+  // that can follow "worker X cannot join: ". Changes nothing.
   absl::Status Check(const fleet::RegisterRequest& node, const fleet::ClientTable& table) const;
-  // After Check: the holding that the node has, which is new or known.
+  // Returns the node's holding, and adds it if it is new. Call it only after Check returned OK.
   HoldingId Add(const fleet::RegisterRequest& node, fleet::ClientTable table);
 
-  // Numbers the clients. Later nodes may only bring what is known.
+  // Numbers the clients. Nodes that register later may only bring known holdings.
   void Begin();
   bool begun() const { return begun_; }
 
@@ -41,15 +41,15 @@ class Roster {
   bool HasTable(const Digest& table) const { return tables_.contains(table); }
   uint64_t clients() const { return clients_; }
   uint32_t holdings() const { return static_cast<uint32_t>(holdings_.size()); }
-  // Nobody else may bring it; empty: any node with the same data.
+  // The only node that may bring the holding. Empty: any node with the same data may bring it.
   const std::string& owner_of(HoldingId holding) const { return At(holding).owner; }
-  uint64_t central_test_rows() const { return central_rows_; }  // 0: nobody has brought a test set
-  // Of everybody's data: of the only holding, or over all holdings by digest.
+  uint64_t central_test_rows() const { return central_rows_; }  // 0: no node has brought a test set
+  // Digest of all data of the run: of the only holding, or over all holdings ordered by digest.
   Digest data_digest() const;
 
-  // Once begun, by client:
+  // Available once begun, by client id:
   const std::vector<uint32_t>& rows() const { return rows_; }      // training rows
-  const std::vector<uint32_t>& tokens() const { return tokens_; }  // likewise; empty: no sequences
+  const std::vector<uint32_t>& tokens() const { return tokens_; }  // in them; empty: no sequences
   HoldingId HoldingOf(ClientId client) const {
     return holding_.empty() ? first_ : holding_[client.value];
   }
@@ -60,7 +60,7 @@ class Roster {
  private:
   struct Holding {
     Digest data;
-    Digest table;  // of what was said of its clients
+    Digest table;  // of the table of its clients
     std::string owner;
     std::string brought_by;
     uint64_t clients = 0;
@@ -75,10 +75,10 @@ class Roster {
   std::vector<Holding> holdings_;
   absl::flat_hash_map<Digest, HoldingId> by_data_;
   absl::flat_hash_set<Digest> tables_;
-  // Until the run begins: whose table has each name, and the table without names.
+  // Until the run begins: the holding in which each name occurs, and the holding without names.
   absl::flat_hash_map<std::string, HoldingId> names_;
   std::optional<HoldingId> unnamed_;
-  HoldingId first_;  // with clients
+  HoldingId first_;  // the first holding with clients
   bool sequences_ = false;
   uint64_t clients_ = 0;
   uint64_t central_rows_ = 0;
@@ -86,7 +86,7 @@ class Roster {
   std::string central_from_;
 
   std::vector<uint32_t> rows_, tokens_;
-  std::vector<HoldingId> holding_;  // empty: all are in `first_`, in its order
+  std::vector<HoldingId> holding_;  // by client; empty: all clients are in `first_`, in its order
   std::vector<uint64_t> place_;
 };
 

@@ -1,4 +1,4 @@
-// The story of a run: rounds opening and closing, evaluation, the end, and time. The calls of
+// The course of a run: opening and closing of rounds, evaluation, the end, and time. The calls of
 // workers are in worker_calls.cc, commits in commits.cc.
 #include "server/engine/round_engine.h"
 
@@ -52,7 +52,8 @@ void RoundEngine::Begin(TimePoint now) {
 void RoundEngine::NextRound(TimePoint now) {
   if (completed_ < options_.run.rounds) return OpenRound(Round(completed_ + 1), now);
   state_ = State::kDraining;
-  if (!evaluation_.open()) return Finish(RunEnd::kFinished, "", now);  // went down at the very end
+  // A resumed run has nothing left to do if the earlier server died after the last evaluation.
+  if (!evaluation_.open()) return Finish(RunEnd::kFinished, "", now);
   Advance(now);
 }
 
@@ -89,7 +90,7 @@ void RoundEngine::BroadcastReady(Round round, Phase phase, absl::StatusOr<fleet:
   Advance(now);
 }
 
-// Each holding's clients on the nodes that have it, as if it were alone.
+// Plans the clients of each holding on the nodes that have it, independently of other holdings.
 void RoundEngine::PlanQueues() {
   const std::vector<scheduler::Cohort> waiting = phase_.Waiting();
   for (uint32_t i = 0; i < waiting.size(); ++i) {
@@ -103,13 +104,14 @@ void RoundEngine::PlanQueue(HoldingId holding, const scheduler::Cohort& waiting,
   for (const WorkerId id : nodes_.Of(holding).members)
     workers.push_back({.worker = id, .slots = nodes_.At(id).slots, .costs = speeds.CostsOf(id)});
   const scheduler::Plan plan = scheduler_.Assign(waiting, workers);
-  // An owner's clients leave nothing to plan.
+  // An owner's clients can only go to the owner, so their plan is not worth a record.
   if (news && roster_.owner_of(holding).empty()) {
     host_.Record(
         log::Planned{.round = phase_.round(), .phase = phase_.phase(), .why = plan.reason});
   }
   scheduler::DispatchQueue queue(plan);
-  // Where nobody who has them is there, whoever comes takes from the common end of the queue.
+  // If no node has the holding now, put the clients into the queue's common end. Any node of the
+  // holding that joins later takes them from there.
   for (size_t i = 0; workers.empty() && i < waiting.entries.size(); ++i)
     queue.PutBack(waiting.entries[i]);
   phase_.Plan(holding, std::move(queue));
@@ -137,7 +139,7 @@ bool RoundEngine::MoveOnWithoutClients() {
   if (!redoing()) {
     host_.Record(log::RoundLost{.round = phase_.round(), .phase = phase_.phase(), .why = what});
   }
-  // A shorter run that has lost all its rounds has trained nothing either.
+  // Counts the rounds of this session only. A short run that has lost all its rounds ends, too.
   if (policy_.GoesOnAfterLost(lost_rounds_ + 1, options_.run.rounds - options_.completed))
     return true;
   Fail(absl::AbortedError(
@@ -218,7 +220,7 @@ void RoundEngine::Interrupt() {
   if (state_ == State::kEnded) return;
   interrupt_ = true;
   if (state_ != State::kClosing)
-    End(RunEnd::kInterrupted, absl::OkStatus(), "");  // else Applied ends it
+    End(RunEnd::kInterrupted, absl::OkStatus(), "");  // else Applied ends the run
 }
 
 void RoundEngine::Abort(absl::Status why) { Fail(std::move(why)); }
@@ -263,7 +265,7 @@ bool RoundEngine::ReadyToBegin() const {
          complete;
 }
 
-// ---- as an earlier server left it
+// ---- restoring the state of an earlier server
 
 void RoundEngine::Resume(TimePoint now) {
   for (Restored::Member& member : options_.restored.members) {

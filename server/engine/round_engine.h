@@ -34,92 +34,96 @@ struct EngineOptions {
   uint32_t epoch = 1;
   Duration lease_timeout = FromSeconds(30);
   CompleteRounds::Limits limits;
-  uint32_t workers = 1;           // that must have registered before the first round
+  uint32_t workers = 1;           // the first round begins when so many have registered
   bool evaluation_gates = false;  // the next round waits for the evaluation (a stop rule is set)
   uint32_t completed = 0;         // rounds already done (a resumed run)
-  std::optional<Digest> data_digest;      // of a resumed run: only nodes with the same data and
-  std::optional<NumericProfile> profile;  // profile may carry it on
+  std::optional<Digest> data_digest;      // a resumed run accepts only nodes with this data and
+  std::optional<NumericProfile> profile;  // this profile
   std::optional<fleet::Blob>
       evaluate_first;  // the model after `completed`, if its evaluation is still owed
   Digest run_id;
-  log::Decisions given_up;  // of a run that repeats another one: these are not trained
+  log::Decisions given_up;  // a run that repeats another one does not train these clients
   bool stateful = false;    // clients keep a state between rounds
   VersionIndex versions;    // of a resumed run
-  Restored restored;        // of one that goes on inside a round
-  // Makes the numbers of sessions; never 0, never twice. Default: 1, 2, 3, …, for tests. A server
-  // gives random ones.
+  Restored restored;        // of a run that continues inside a round
+  // Returns session numbers: never 0, and no number twice. Default: 1, 2, 3, … (for tests). A
+  // server uses random numbers.
   std::function<uint64_t()> session_numbers;
 };
 
 // The last round is always evaluated.
 bool EvaluationDue(const RunPlan& run, Round round);
 
-// The rounds of a run as a state machine: events in (calls of workers, finished work, time),
-// requests and records to the host out. It knows who is leased what and when a round may close; it
-// never sees a vector, a file, a socket or a clock. All methods on one thread.
+// The rounds of a run as a state machine. Its input is events: calls of workers, finished work of
+// the host, time. Its output is requests and records to the host. It knows which worker holds which
+// leases, and when a round may close. It never sees a vector, a file, a socket or a clock. All
+// methods must be called on one thread.
 //
 //   gathering → preparing → running → closing → preparing (next phase or round) → … → draining →
 //   ended
 //
-// Rule of acceptance: attempt_table.h. A phase closes when the policy lets it, every accepted part
-// has been added, and the evaluation of the round before is complete.
+// The rule of acceptance is in attempt_table.h. A phase closes when the policy allows it, every
+// accepted part has been added, and the evaluation of the previous round is complete.
 class RoundEngine {
  public:
   // `host` and `scheduler` must outlive the engine.
   RoundEngine(EngineOptions options, const scheduler::Scheduler& scheduler, EngineHost& host);
 
-  // Goes on where an earlier server was (EngineOptions::restored). Before any call of a worker.
+  // Continues where an earlier server died (EngineOptions::restored). Call it before any call of a
+  // worker.
   void Resume(TimePoint now);
 
   // ---- calls of workers (worker_calls.cc)
-  // `table` is what request.table names. An error is the reason for the refusal.
+  // `table` is the decoded blob request.table. An error is the reason for the refusal.
   absl::StatusOr<fleet::RegisterReply> Register(const fleet::RegisterRequest& request,
                                                 fleet::ClientTable table, TimePoint now);
   void Lease(Ticket ticket, const fleet::LeaseRequest& request, Duration wait, TimePoint now);
   fleet::HeartbeatReply Heartbeat(const fleet::HeartbeatRequest& request, TimePoint now);
-  // `decoded` is what became of the part's sums: OK and held by the host under `ticket`, or why
-  // not.
+  // `decoded`: OK if the part's sums were decoded and the host holds them under `ticket`; else the
+  // reason why not.
   void Commit(Ticket ticket, const fleet::CommitRequest& request, const absl::Status& decoded,
               TimePoint now);
   void Release(const fleet::ReleaseRequest& request, TimePoint now);
   fleet::UploadVerdict Offer(const fleet::UploadOffer& offer) const;
 
-  // ---- work the host has finished
+  // ---- work that the host has finished
   void BroadcastReady(Round round, Phase phase, absl::StatusOr<fleet::Blob> broadcast,
                       TimePoint now);
   void PartAdded(Ticket ticket, const absl::Status& status, TimePoint now);
-  // `model`: the blob to evaluate, when this was the round's last phase and its evaluation is due.
+  // `model`: the blob to evaluate, if this was the round's last phase and its evaluation is due.
   void Applied(absl::StatusOr<bool> another_phase, std::optional<fleet::Blob> model, TimePoint now);
 
-  // ---- time and people
+  // ---- time and interruptions
   void Tick(TimePoint now);
-  TimePoint NextDeadline() const;  // when Tick has something to do next
+  TimePoint NextDeadline() const;  // when to call Tick next
   void Interrupt();
   void Abort(absl::Status why);  // something outside the engine failed; the run ends as failed
 
   const Nodes& nodes() const { return nodes_; }
   const Roster& roster() const { return roster_; }
-  // Of the first node that registered, which all others must have; nothing while nobody has.
+  // The profile of the first node that registered. All others must have the same one. nullopt
+  // before the first registration.
   const std::optional<NumericProfile>& profile() const { return profile_; }
   uint32_t completed() const { return completed_; }
-  // Whether a phase of the open round has moved the algorithm already: its state is not one to
-  // keep.
+  // Whether a phase of the open round has already changed the algorithm's state. Such a state is
+  // between two rounds' states and must not be written to a checkpoint.
   bool mid_round() const { return phase_.phase().value > 0 && completed_ < phase_.round().value; }
-  // False while rounds that an earlier server had closed are done again: what workers have is of
-  // the round behind them, and can be judged then.
+  // False while rounds that an earlier server had closed are done again. The leases and parts of
+  // the workers belong to the open round after those, and can be judged only once it is open.
   bool caught_up() const { return options_.restored.phases.empty(); }
-  // The open phase was closed by an earlier server: it is done again, and nothing of it is news.
+  // Whether the open phase was closed by an earlier server and is now done again. Its events were
+  // reported then.
   bool redoing() const;
 
   // ---- client states
-  // What a checkpoint of the last whole round must hold; `closing`: the open one is whole, and
-  // Applied is about to say so.
+  // The versions for a checkpoint of the last complete round. `staged`: kIncluded if the open round
+  // is complete and Applied will be called next.
   VersionIndex SnapshotVersions(StateVersions::Staged staged) {
     return states_.versions().Snapshot(staged);
   }
-  // Older checkpoints than that of this round are gone for good.
+  // Checkpoints of rounds before `oldest` have been deleted.
   void CheckpointsFrom(Round oldest) { states_.versions().CheckpointsFrom(oldest); }
-  // Over all client states (proto/fleet/state_digest.h), once a stateful run has come to its end.
+  // Digest of all client states (proto/fleet/state_digest.h). Set when a stateful run has finished.
   const std::optional<Digest>& state_digest() const { return state_digest_; }
 
  private:
@@ -137,18 +141,19 @@ class RoundEngine {
   void Prepare();
   void PlanQueues();
   void PlanQueue(HoldingId holding, const scheduler::Cohort& waiting, bool news);
-  // Whatever is due: finishes the evaluation, closes the phase, ends the run.
+  // Does whatever is due: finishes the evaluation, closes the phase, ends the run.
   void Advance(TimePoint now);
   void OpenEvaluation(Round round, fleet::Blob model, TimePoint now);
   void CloseEvaluation(TimePoint now);
   void AfterEvaluation(const std::optional<std::string>& stop, TimePoint now);
-  // Notes a phase whose every client was given up. False: it was one too many; the run has ended.
+  // Notes that every client of the phase was given up. False: this happened too often in a row, and
+  // the run has ended.
   bool MoveOnWithoutClients();
-  // The run has done its rounds: ends it, in a stateful run once all states have been digested.
+  // Ends a run whose rounds are done. A stateful run ends only after all states were digested.
   void Finish(RunEnd end, std::string reason, TimePoint now);
   void End(RunEnd end, absl::Status status, std::string reason);
   void Fail(absl::Status status) { End(RunEnd::kFailed, std::move(status), ""); }
-  Restored::PhaseStory* Before();  // of the open phase, as an earlier server left it
+  Restored::PhaseStory* Before();  // the open phase as an earlier server left it; null if none
   void RestorePhase(const Restored::PhaseStory& before, TimePoint now);
 
   // ---- workers (worker_calls.cc)
@@ -158,12 +163,13 @@ class RoundEngine {
              TimePoint now);
   SessionId NewSession() const;
   void Lose(WorkerId id, const std::string& why, TimePoint now);
-  // Gives the node what there is for it. False: nothing.
+  // Answers the call with the work that there is for the node. False: there is none, and the call
+  // is not answered.
   bool Serve(Node& node, const fleet::LeaseRequest& request, Ticket ticket, TimePoint now);
   void ServeParked(TimePoint now);
   void ServeParked(Node& node, TimePoint now);
   void ServeAfterCommit(const Node& committed, TimePoint now);
-  // Those with this holding for whom nothing can come any more commit what they have.
+  // Tells the parked nodes of this holding to commit, if no more work can come for them.
   void DismissParked(HoldingId holding, TimePoint now);
   bool more_to_lease(HoldingId holding) const {
     return state_ == State::kRunning && phase_.waiting(holding);
@@ -175,7 +181,8 @@ class RoundEngine {
   absl::Status CheckEvaluations(const Node& node,
                                 const std::vector<fleet::EvaluationResult>& results) const;
   void TakeEvaluations(const Node& node, const std::vector<fleet::EvaluationResult>& results);
-  // The part without the clients whose states its node could not read, where others may.
+  // Returns the part without the clients whose states this node could not read but other nodes may
+  // read. These clients are queued again.
   fleet::Part WithoutUnreadable(const Node& node, fleet::Part part);
   void Accept(Ticket ticket, const Node& node, uint64_t commit_id, const fleet::Part& part);
   Remedy RemedyFor(Trouble trouble) const;
@@ -193,8 +200,8 @@ class RoundEngine {
 
   State state_ = State::kGathering;
   uint32_t completed_ = 0;    // rounds
-  uint32_t lost_rounds_ = 0;  // in a row, before the open one
-  bool round_lost_ = false;   // a phase of the open one lost every client
+  uint32_t lost_rounds_ = 0;  // number of rounds in a row before the open one that were lost
+  bool round_lost_ = false;   // a phase of the open round lost every client
   bool interrupt_ = false;
   std::optional<Ending> ending_;  // how the run ends once its client states have been digested
 
@@ -202,13 +209,13 @@ class RoundEngine {
   std::optional<NumericProfile> profile_;
   Nodes nodes_;
   Speeds speeds_;
-  std::optional<Draw> draw_;  // once the run has begun
+  std::optional<Draw> draw_;  // set when the run begins
   OpenPhase phase_;
   Troubles troubles_;
   Evaluation evaluation_;
   ClientStates states_;
   std::optional<Digest> state_digest_;
-  std::set<WorkerId> hold_nothing_;  // as they said before the engine had caught up
+  std::set<WorkerId> hold_nothing_;  // nodes that reported no leases before caught_up()
 };
 
 }  // namespace macaw::server

@@ -11,7 +11,8 @@
 
 namespace macaw::server {
 
-// How fast each node trains, learned for each phase of a round. Placement only, never a result.
+// Estimates how fast each node trains, for each phase of a round. The estimates affect placement
+// only, never a result. One thread.
 class Speeds {
  public:
   void Join(WorkerId node, const std::string& device) {

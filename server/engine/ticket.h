@@ -4,7 +4,7 @@
 
 namespace macaw::server {
 
-// Names a call that is waiting for its answer.
+// Identifies a call that waits for its answer.
 using Ticket = uint64_t;
 
 }  // namespace macaw::server

@@ -12,21 +12,21 @@
 
 namespace macaw::server {
 
-// The troubles of the open round: who said what about which client. A death counts once, and only
-// if it is of a lease that this node had when it was lost. Pure; one thread.
+// The troubles of the open round: which node reported which trouble with which client. A death
+// counts once, and only if the node held a lease of the client when it was lost. Pure; one thread.
 class Troubles {
  public:
   void Clear() { *this = {}; }
 
-  // These leases ended with their node.
+  // Notes that the node was lost with these leases.
   void LostWith(const std::string& node, std::span<const Attempt> leases);
-  // What the node's new process says its former one was training when it died. The troubles are
-  // filled in but for `candidates` and `owned`.
+  // `running`: the attempts that the node's former process was training when it died, as the new
+  // process reports them. Returns the troubles that count, without `candidates` and `owned`.
   std::vector<Trouble> Died(const std::string& node, std::span<const Attempt> running);
   Trouble StateUnreadable(const std::string& node, ClientId client);
-  // Whether the node has said that it cannot read the client's state.
+  // Whether the node has reported that it cannot read the client's state.
   bool CannotRead(const std::string& node, ClientId client) const;
-  // Whether one of those with the holding has not said so.
+  // Whether a node with this holding has not reported that it cannot read the client's state.
   bool SomebodyElse(const Nodes& nodes, HoldingId holding, ClientId client) const;
 
  private:
@@ -37,7 +37,7 @@ class Troubles {
   static Trouble Note(Trouble::Kind kind, ClientId client, const std::string& node,
                       Reports& reports);
 
-  std::map<Attempt, std::string> lost_leases_;  // and by which node
+  std::map<Attempt, std::string> lost_leases_;  // with the name of the node that was lost
   std::map<ClientId, Reports> deaths_, unreadable_;
 };
 

@@ -125,7 +125,7 @@ void StateVersions::CheckpointsFrom(Round oldest) {
 }
 
 std::vector<Attempt> StateVersions::TakeDeletable(size_t most) {
-  // From the end: there may be a million of them.
+  // Taken from the end, which costs the same for a million of them.
   const auto first =
       deletable_.end() - static_cast<long>(std::min<size_t>(most, deletable_.size()));
   std::vector<Attempt> taken(first, deletable_.end());

@@ -11,42 +11,43 @@
 
 namespace macaw::server {
 
-// Which version of each client's state is current: 8 bytes a client, in pages that are not there
-// before their first client keeps something. One thread.
+// The current version of each client's state. Memory: 8 bytes per client, in pages that are
+// allocated when their first client keeps a state. One thread.
 class VersionIndex {
  public:
-  // `counter` 0: none.
+  // The client's version. `counter` 0: it has none.
   Fence Get(ClientId client) const;
   void Set(ClientId client, const Fence& fence);
   void Clear(ClientId client);
   uint64_t size() const { return size_; }  // clients that keep a state
   bool empty() const { return size_ == 0; }
 
-  // Clients in pages of fleet::kStateRange, by id; the versions of one page, by client.
+  // pages: the number of pages; each covers fleet::kStateRange client ids. Page: the versions of
+  // one page, by client id.
   uint64_t pages() const { return pages_.size(); }
   std::vector<Attempt> Page(uint64_t page) const;
 
-  // (client, version) by client: what a checkpoint holds.
+  // Pairs (client, version) by client id, as a checkpoint holds them.
   std::vector<uint64_t> Encode() const;
-  // Refuses what Encode cannot have made for so many clients.
+  // Returns an error if Encode cannot have made `numbers` for `clients` clients.
   static absl::StatusOr<VersionIndex> Decode(std::span<const uint64_t> numbers, uint64_t clients);
 
  private:
-  std::vector<std::vector<uint64_t>> pages_;  // each empty, or kStateRange versions
+  std::vector<std::vector<uint64_t>> pages_;  // each is empty or has kStateRange versions
   uint64_t size_ = 0;
 };
 
-// The versions over the rounds of a run. A version is staged when its part is accepted, in any
-// phase of a round; the round's later phases read it, and it becomes current when the round is
-// done, so that a round which is dropped leaves nothing behind, and the evaluation of the round
-// before, which goes on beside it, still sees that round's states. One thread.
+// The state versions over the rounds of a run. A version is staged when its part is accepted, in
+// any phase of a round. The round's later phases read it. It becomes current when the round is
+// done. So a round that is dropped leaves nothing behind, and the evaluation of the previous round,
+// which runs beside the open one, still sees the states of its own round. One thread.
 class StateVersions {
  public:
   // The staged versions of a round count once it closes.
   enum class Staged : uint8_t { kLeftOut, kIncluded };
 
-  // `most_replaced` bounds how many replaced versions are remembered; one that is forgotten stays
-  // in the store until it is swept.
+  // `most_replaced` bounds how many replaced versions are remembered. A version that is forgotten
+  // stays in the store until the store is swept.
   StateVersions(VersionIndex index, uint64_t most_replaced);
 
   Fence Current(ClientId client) const { return index_.Get(client); }
@@ -54,33 +55,33 @@ class StateVersions {
   bool any() const { return !index_.empty() || !staged_.empty(); }
 
   void Stage(const Attempt& version) { staged_.push_back(version); }
-  // In the order in which they were staged: of several of a client, the last counts.
+  // In the order of staging. If a client has several, the last one counts.
   const std::vector<Attempt>& staged() const { return staged_; }
-  // The round is done: what was staged is current.
+  // The round is done: the staged versions become current.
   void Close(Round round);
 
-  // What a checkpoint must hold, with or without what is staged. Versions made after it and
-  // replaced before the next one are in no checkpoint at all.
+  // The versions for a checkpoint, with or without the staged ones. Versions that are made after
+  // one snapshot and replaced before the next are in no checkpoint.
   VersionIndex Snapshot(Staged staged);
-  // The checkpoints of this round and later are all there are.
+  // Checkpoints of rounds before `oldest` no longer exist.
   void CheckpointsFrom(Round oldest);
 
-  // Versions that neither the index nor a checkpoint names; each is given out once. Nobody can be
-  // reading them: they were replaced in a round that is closed.
+  // Up to `most` versions that are neither in the index nor in a checkpoint. Each is returned once.
+  // No worker can be reading them, because they were replaced in a round that is closed.
   std::vector<Attempt> TakeDeletable(size_t most);
 
  private:
   struct Replaced {
-    Round round{};  // the first whose checkpoint does not name it
+    Round round{};  // the first round whose checkpoint does not hold the version
     Attempt version;
   };
 
   VersionIndex index_;
   const uint64_t most_replaced_;
   std::vector<Attempt> staged_;
-  Fence newest_;                   // ever current
+  Fence newest_;                   // the newest version that was ever current
   Fence snapshot_;                 // newest_ when the last snapshot was taken
-  std::deque<Replaced> replaced_;  // may be named by a checkpoint; by round
+  std::deque<Replaced> replaced_;  // those that a checkpoint may still hold, by round
   std::deque<Attempt> deletable_;
 };
 

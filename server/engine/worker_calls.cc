@@ -1,5 +1,5 @@
-// What workers ask for, and what becomes of those who stop asking: registration, leases,
-// heartbeats, releases.
+// The calls of workers, except commits: registration, leases, heartbeats, releases, uploads. Also
+// the handling of workers that are lost.
 #include <algorithm>
 #include <utility>
 
@@ -12,14 +12,15 @@ namespace {
 
 using fleet::Next;
 
-// Only a lease that is asked for again soon is worth parking; this bounds what a request can ask.
+// The longest time for which a call for work is parked, whatever the request asks. Workers ask
+// again soon.
 constexpr Duration kLongestPoll = std::chrono::seconds(60);
-// A server that is started again on this host is back within a second.
+// A server that is restarted on this host is back within a second.
 constexpr Duration kReconnectEvery = std::chrono::milliseconds(100);
-constexpr uint64_t kMostChunks = 1 << 20;  // of the central test set: a task each, in memory
-constexpr uint32_t kMostSlots = 4096;      // of one node: more would hold most of any cohort
-// A node that is there but gets nothing done keeps its leases for so many times a lease's time:
-// a single step of a large model may take long.
+constexpr uint64_t kMostChunks = 1 << 20;  // of the central test set; each is a task in memory
+constexpr uint32_t kMostSlots = 4096;      // of one node; more would hold most of any cohort
+// A node that sends heartbeats but makes no progress keeps its leases for this many lease timeouts,
+// because a single step of a large model may take long.
 constexpr int kStuckLeases = 10;
 
 std::string ToString(const NumericProfile& profile) {
@@ -54,7 +55,7 @@ absl::Status RoundEngine::CheckNode(const fleet::RegisterRequest& request,
         "its test set of ", request.central_test_rows, " rows makes more than ", kMostChunks,
         " chunks of evaluation.chunk = ", run.evaluation.chunk, " rows: raise that"));
   }
-  const bool whole = request.clients > 0 && table.names.empty();  // a population, by number
+  const bool whole = request.clients > 0 && table.names.empty();  // the clients are numbered
   if (whole && run.clients != 0 && request.clients != run.clients) {
     return refuse(
         absl::StrCat("its data has ", request.clients, " clients, the run ", run.clients));
@@ -103,7 +104,7 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::Register
                                                       "\"; give every worker its own (--name)"));
   }
   if (Node* known = nodes_.Named(request.name); known != nullptr) {
-    if (known->incarnation == request.incarnation) {  // the answer was lost on the way
+    if (known->incarnation == request.incarnation) {  // our first answer was lost
       known->last_seen = now;
       reply.session = known->session;
       return reply;
@@ -178,9 +179,9 @@ void RoundEngine::Lease(Ticket ticket, const fleet::LeaseRequest& request, Durat
     node->told = true;
     return host_.AnswerLease(ticket, {.next = Next::kFinished});
   }
-  if (node->poll.has_value())  // its connection broke and it asks anew
+  if (node->poll.has_value())  // its connection broke, and it calls again
     host_.AnswerLease(nodes_.Unpark(*node, now).ticket, {.next = Next::kWait});
-  if (request.running == 0) {  // it holds nothing, so what it was leased last never arrived
+  if (request.running == 0) {  // it holds no leases, so its last lease never arrived
     Record(phase_.DropNode(node->id, absl::StrCat("a lease never reached ", node->name)));
     evaluation_.DropNode(node->id);
     if (!caught_up()) hold_nothing_.insert(node->id);
@@ -188,7 +189,8 @@ void RoundEngine::Lease(Ticket ticket, const fleet::LeaseRequest& request, Durat
   if (Serve(*node, request, ticket, now)) return DismissParked(node->holding, now);
   if (phase_.leased_to(node->id) > 0) {
     if (!more_to_lease(node->holding)) return host_.AnswerLease(ticket, {.next = Next::kCommit});
-    // It has asked ahead and shall ask again when it has need; a poll would keep it from that.
+    // The node has no idle slot and asked ahead. It should ask again when a slot is idle, and an
+    // open poll would prevent that.
     if (request.wanted == 0)
       return host_.AnswerLease(ticket, {.next = Next::kWait, .when_idle = true});
   }
@@ -199,8 +201,8 @@ void RoundEngine::Lease(Ticket ticket, const fleet::LeaseRequest& request, Durat
 
 bool RoundEngine::Serve(Node& node, const fleet::LeaseRequest& request, Ticket ticket,
                         TimePoint now) {
-  // Soon there will be training, too: what is to be evaluated goes out with it, so that no slot is
-  // idle at its end.
+  // Training begins soon. Evaluation tasks are leased together with it, so that no slot is idle at
+  // the end of the evaluation.
   if (state_ == State::kPreparing) return false;
   fleet::LeaseReply reply{.next = Next::kWork};
   const TimePoint expires = now + options_.lease_timeout;
@@ -208,8 +210,8 @@ bool RoundEngine::Serve(Node& node, const fleet::LeaseRequest& request, Ticket t
     const bool has = std::ranges::find(request.have, blob.digest) != request.have.end();
     if (has) blob = {.digest = blob.digest, .size = blob.size};
   };
-  // Evaluation first, an even share of it: its rows are waited for, and training evens the slots
-  // out afterwards.
+  // Lease evaluation first, in even shares: the metrics row waits for it, and the training that
+  // follows evens out the slots.
   reply.evaluation = evaluation_.Take(node, nodes_, expires);
   if (reply.evaluation.has_value()) {
     name_only(reply.evaluation->model);
@@ -248,7 +250,7 @@ void RoundEngine::ServeParked(TimePoint now) {
   for (uint32_t i = 0; i < roster_.holdings(); ++i) DismissParked(HoldingId(i), now);
 }
 
-// What a commit gives back is for those with its node's holding, or with the central test set.
+// Tasks that a commit returns are for nodes with the same holding, or with the central test set.
 void RoundEngine::ServeAfterCommit(const Node& committed, TimePoint now) {
   if (committed.central_test && evaluation_.central_waits()) return ServeParked(now);
   for (const WorkerId id : nodes_.Of(committed.holding).members) ServeParked(nodes_.At(id), now);
@@ -300,7 +302,7 @@ fleet::UploadVerdict RoundEngine::Offer(const fleet::UploadOffer& offer) const {
   }
   const Node* node = nodes_.Find(offer.session);
   if (node == nullptr) return fleet::UploadVerdict::kStale;
-  // Before the round: what was accepted stays so when its round is over.
+  // Checked before the round, because an accepted commit stays accepted when its round is over.
   if (offer.commit_id != 0 && offer.commit_id <= node->last_commit)
     return fleet::UploadVerdict::kNotNeeded;
   const bool wanted = state_ == State::kRunning && offer.round == phase_.round();

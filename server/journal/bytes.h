@@ -12,8 +12,8 @@
 
 namespace macaw::server {
 
-// Numbers and texts as bytes, little-endian, without names: for files that only the same program
-// reads again.
+// Writes numbers and texts as little-endian bytes without field names. For files that only this
+// program reads.
 class ByteWriter {
  public:
   void Put(uint64_t value) {
@@ -43,7 +43,8 @@ class ByteWriter {
   std::string out_;
 };
 
-// Reads them back. What is not there reads as zero, and ok() is false from then on.
+// Reads what ByteWriter wrote. Beyond the end of the bytes every value reads as zero, and ok() is
+// false from then on.
 class ByteReader {
  public:
   explicit ByteReader(absl::string_view bytes) : rest_(bytes) {}
@@ -59,7 +60,7 @@ class ByteReader {
     return value;
   }
   template <typename T>
-  T Small() {  // a number of a smaller type, or of an enumeration
+  T Small() {  // a number of a smaller type, or an enumerator
     return static_cast<T>(Number());
   }
   double Real() { return std::bit_cast<double>(Number()); }
@@ -77,7 +78,7 @@ class ByteReader {
     attempt.fence.counter = Number();
     return attempt;
   }
-  // Calls item() as often as was put; each takes a byte at least.
+  // Calls item() once for each item that PutAll wrote. Each item must take at least one byte.
   template <typename Item>
   void All(const Item& item) {
     const uint64_t count = Number();

@@ -33,7 +33,7 @@ std::string PartsPath(const std::string& folder, Round from) {
   return absl::StrCat(folder, "/", kPartsPrefix, from.value);
 }
 
-// The files of parts, by their first round.
+// The files with parts, by their first round.
 std::map<Round, std::string> PartsFiles(const std::string& folder) {
   std::map<Round, std::string> files;
   std::error_code ignored;
@@ -94,7 +94,7 @@ std::optional<JournalNode> DecodeNode(absl::string_view head) {
   return node;
 }
 
-// All but the bytes of its sums.
+// Encodes the part without the bytes of its sums.
 std::string Encode(const JournalPart& accepted) {
   const fleet::Part& part = accepted.part;
   ByteWriter out;
@@ -211,8 +211,8 @@ absl::Status WriteFrame(const Fd& fd, absl::string_view head, std::span<const st
   return WriteAll(fd, std::move(pieces), path);
 }
 
-// Calls `use(head, offset of the blob, its size)` for each whole frame of the file; false: the head
-// is not what it should be. Returns where the frames end.
+// Calls use(head, offset of the blob, size of the blob) for each whole frame of the file. `use`
+// returns false if the head is invalid. Returns the offset at which the frames end.
 template <typename Use>
 absl::StatusOr<uint64_t> ForEachFrame(const std::string& path, const Use& use) {
   if (!FileExists(path)) return 0;
@@ -269,7 +269,7 @@ absl::StatusOr<JournalContent> ReadJournal(const std::string& folder) {
   for (auto& [id, node] : content.nodes) {
     fleet::Blob& table = node.request.table;
     const auto place = tables.find(table.digest);
-    if (place == tables.end()) continue;  // it was sent none
+    if (place == tables.end()) continue;  // the node sent no table
     MACAW_ASSIGN_OR_RETURN(table, ReadBlob(place->second, table.digest));
   }
   for (const auto& [from, path] : PartsFiles(folder)) {
@@ -328,7 +328,7 @@ absl::Status Journal::OpenParts(Round from) {
   const std::string path = PartsPath(folder_, from);
   MACAW_ASSIGN_OR_RETURN(const uint64_t keep, ForEachFrame(path, [](absl::string_view, uint64_t,
                                                                     uint64_t) { return true; }));
-  MACAW_RETURN_IF_ERROR(Sync());  // of the file before
+  MACAW_RETURN_IF_ERROR(Sync());  // of the previous file
   MACAW_ASSIGN_OR_RETURN(parts_, OpenBehind(path, keep));
   return SyncDirectory(folder_);
 }
@@ -359,7 +359,7 @@ absl::Status Journal::OnCheckpoint(Round newest, Round oldest) {
   for (auto file = files.begin(); file != files.end(); ++file) {
     const auto next = std::next(file);
     if (next == files.end() || next->first.value > oldest.value + 1) break;
-    std::error_code ignored;  // what stays takes room and is read once more
+    std::error_code ignored;  // a file that stays only takes space and is read once more
     std::filesystem::remove(file->second, ignored);
   }
   return absl::OkStatus();

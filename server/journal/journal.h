@@ -14,26 +14,28 @@
 #include "core/ids.h"
 #include "proto/fleet/messages.h"
 
-// What a server of durability "commit" keeps beside the log, so that its successor can go on inside
-// a round: who had registered, in which session, and every part that was accepted since the newest
-// checkpoint. The log says what was decided; the journal holds what it was decided about.
+// The files that a server with durability "commit" keeps beside the log, so that the next server
+// can continue inside a round: the registered nodes with their sessions, and every part that was
+// accepted since the newest checkpoint. The log holds the decisions; the journal holds the data
+// about which they were made.
 //
-//   RUN/journal/nodes          registrations, in their order
-//   RUN/journal/parts-ROUND    parts of this round and later ones, up to the next file's
+//   RUN/journal/nodes          registrations, in order
+//   RUN/journal/parts-ROUND    parts from this round on, up to the round of the next file
 //
-// A file is a row of frames: u64 bytes of the head, u64 bytes of the blob behind it, head, blob,
-// u64 checksum of both. Frames behind a torn one, as a crash leaves the last, do not count. Only
-// the run's owner may read them: they hold session numbers.
+// A file is a sequence of frames: u64 size of the head in bytes, u64 size of the blob in bytes,
+// head, blob, u64 checksum of both. A crash can leave the last frame torn; a torn frame and all
+// bytes after it are ignored. Only the run's owner may read the files, because they hold session
+// numbers.
 namespace macaw::server {
 
-// A registration: all that the engine takes from it.
+// A registration, with everything that the engine takes from it.
 struct JournalNode {
   WorkerId node;
   SessionId session;
-  fleet::RegisterRequest request;  // its table with bytes
+  fleet::RegisterRequest request;  // with the bytes of its table
 };
 
-// A part as it was accepted.
+// An accepted part.
 struct JournalPart {
   WorkerId node;
   std::string node_name;
@@ -47,30 +49,33 @@ struct JournalPlace {
   uint64_t offset = 0, size = 0;
 };
 
-// What a journal holds. Parts are without the bytes of their sums, which ReadBlob reads.
+// The content of a journal. The parts lack the bytes of their sums; ReadBlob reads them.
 struct JournalContent {
   std::map<WorkerId, JournalNode> nodes;
   std::map<std::pair<WorkerId, uint64_t>, JournalPart> parts;  // by node and commit
   absl::flat_hash_map<Digest, JournalPlace> sums;
 };
 absl::StatusOr<JournalContent> ReadJournal(const std::string& folder);
-// Refuses bytes of another digest.
+// Returns an error if the bytes do not have this digest.
 absl::StatusOr<fleet::Blob> ReadBlob(const JournalPlace& place, const Digest& digest);
 
-// Writes it. Movable; one thread.
+// Writes a journal. Movable; one thread.
 class Journal {
  public:
-  // An empty one, whatever is in the folder. Parts come from round `from` on.
+  // Starts an empty journal and removes the old one in the folder, if any. Its parts belong to
+  // round `from` and later.
   static absl::StatusOr<Journal> Begin(const std::string& folder, Round from);
-  // Behind what is there.
+  // Appends to the journal in the folder.
   static absl::StatusOr<Journal> Continue(const std::string& folder);
 
-  // These hand the bytes to the system, which outlasts this process; Sync makes those of the parts
-  // outlast the machine. A node that is lost there registers again.
+  // Add passes the bytes to the operating system, so they survive this process. Sync makes the
+  // parts survive a crash of the machine. It does not sync nodes: a node that is lost in such a
+  // crash registers again.
   absl::Status Add(const JournalNode& node);
   absl::Status Add(const JournalPart& part);
   absl::Status Sync();
-  // There is a checkpoint of round `newest`, and none older than that of `oldest`.
+  // Tells the journal that there is a checkpoint of round `newest`, and none older than `oldest`.
+  // Starts the next file of parts, and removes files that are no longer needed.
   absl::Status OnCheckpoint(Round newest, Round oldest);
 
  private:
@@ -80,7 +85,7 @@ class Journal {
   std::string folder_;
   Fd nodes_, parts_;
   bool unsynced_ = false;
-  absl::flat_hash_set<Digest> tables_;  // that the file of nodes has
+  absl::flat_hash_set<Digest> tables_;  // tables whose bytes the file of nodes already has
 };
 
 }  // namespace macaw::server

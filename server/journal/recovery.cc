@@ -14,8 +14,8 @@
 namespace macaw::server {
 namespace {
 
-// Follows a log's records to its end: who was there, and how far each phase since the checkpoint
-// had come.
+// Follows a log's records to its end: which nodes were registered, and the progress of each phase
+// since the checkpoint.
 class Follower {
  public:
   explicit Follower(Round checkpoint) : checkpoint_(checkpoint) {}

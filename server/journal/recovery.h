@@ -9,17 +9,17 @@
 
 namespace macaw::server {
 
-// What the log and the journal of a run folder say of the moment at which its server died.
+// The state of a run at the moment when its server died, as the log and the journal tell it.
 struct Recovery {
   Restored restored;
   absl::flat_hash_map<Digest, JournalPlace> sums;
-  Round completed;  // the last whole round
+  Round completed;  // the last completed round
 };
 
-// `checkpoint`: the round of the checkpoint that is there, 0 for none. An error says why the run
-// cannot go on inside its round: it ended, it was not kept commit by commit, something is missing,
-// or it was another configuration's (`configuration`: the digest of what decides a result). Then it
-// goes back to the checkpoint.
+// Reads the log and the journal. `checkpoint`: the round of the newest checkpoint, 0 for none.
+// `configuration`: the digest of everything that decides a result. An error says why the run cannot
+// continue inside its round: it has ended, its commits were not durable, something is missing, or
+// it had another configuration. The run then continues from the checkpoint.
 absl::StatusOr<Recovery> Recover(const std::string& run_dir, Round checkpoint,
                                  const Digest& configuration);
 

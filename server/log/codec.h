@@ -9,13 +9,13 @@
 
 namespace macaw::server::log {
 
-// An entry's time and record as bytes: protobuf's wire format by the numbers of fields.h, with
-// clients and fences as columns of differences, so that a leased client costs about three bytes. A
-// field at its default takes none.
-void Encode(const Entry& entry, std::string& out);  // appends; without the sequence number
+// Encodes an entry's time and record in protobuf's wire format, with the field numbers of fields.h.
+// Clients and fences are columns of differences, so that a leased client costs about three bytes. A
+// field with its default value takes no bytes.
+void Encode(const Entry& entry, std::string& out);  // appends to `out`; omits the sequence number
 
-// A kind that is not known gives Unknown, a field that is not known is passed over. An error says
-// that the bytes are no record.
+// Decodes such bytes. An unknown kind gives Unknown; an unknown field is skipped. Returns an error
+// if the bytes are not a record.
 absl::StatusOr<Entry> Decode(absl::string_view bytes, uint64_t sequence);
 
 }  // namespace macaw::server::log

@@ -12,7 +12,7 @@
 namespace macaw::server::log {
 namespace {
 
-// Every function says whether the bytes make sense.
+// Every function returns whether the bytes are valid.
 
 bool TakeVarint(absl::string_view& bytes, uint64_t& value) {
   value = 0;
@@ -65,7 +65,7 @@ bool TakeRaw(absl::string_view& bytes, Raw& raw) {
   }
 }
 
-// visit(raw) for each field, until it returns false.
+// Calls visit(raw) for each field until it returns false.
 template <typename Visitor>
 bool TakeAll(absl::string_view bytes, Visitor&& visit) {
   Raw raw;

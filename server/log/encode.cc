@@ -26,7 +26,7 @@ void PutBytes(uint32_t number, absl::string_view bytes, std::string& out) {
   out.append(bytes.data(), bytes.size());
 }
 
-// A column: each value as its difference to the one before.
+// A column: each value is written as its difference to the previous one.
 template <typename Values, typename Get>
 void PutColumn(uint32_t number, const Values& values, Get get, std::string& out) {
   std::string column;
@@ -85,7 +85,7 @@ void Put(uint32_t number, const std::vector<ClientId>& clients, std::string& out
       number, clients, [](ClientId client) { return client.value; }, out);
 }
 
-// 1: clients, 2: counters of their fences, 3: the epochs, or the one that all have.
+// Fields: 1 clients, 2 counters of their fences, 3 the epochs, or one epoch if all are equal.
 template <typename Items, typename Get>
 void PutAttempts(uint32_t number, const Items& items, Get get, std::string& out) {
   if (items.empty()) return;
@@ -108,7 +108,7 @@ void Put(uint32_t number, const std::vector<Attempt>& attempts, std::string& out
       number, attempts, [](const Attempt& attempt) { return attempt; }, out);
 }
 
-// 1: clients, 2: multiplicities, absent when all are 1.
+// Fields: 1 clients, 2 multiplicities; field 2 is absent when all are 1.
 void Put(uint32_t number, const std::vector<Member>& cohort, std::string& out) {
   if (cohort.empty()) return;
   std::string columns;
@@ -119,7 +119,8 @@ void Put(uint32_t number, const std::vector<Member>& cohort, std::string& out) {
   PutBytes(number, columns, out);
 }
 
-// 1: attempts, 2: reasons, 3: the different texts, 4 and 5: which of them is message and tail.
+// Fields: 1 attempts, 2 reasons, 3 the distinct texts, 4 and 5 the indices in field 3 of message
+// and tail.
 void Put(uint32_t number, const std::vector<GivenUp>& given_up, std::string& out) {
   if (given_up.empty()) return;
   std::string columns, texts;

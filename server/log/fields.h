@@ -5,9 +5,9 @@
 
 #include "server/log/record.h"
 
-// The one list of what is in a record: number in the file, name in JSON. The codec and the JSON
-// printer are visitors of it. A number once used is never used for anything else; a new field or
-// kind takes a new one, and readers that do not know it pass it over.
+// The one list of the fields of each record, with their numbers in the file and their names in
+// JSON. The codec and the JSON printer visit this list. A number is never reused. A new field or
+// kind takes a new number; readers that do not know the number skip it.
 namespace macaw::server::log {
 
 template <typename T, typename Member>
@@ -19,14 +19,14 @@ struct Field {
 template <typename T, typename Member>
 Field(uint32_t, const char*, Member T::*) -> Field<T, Member>;
 
-// The kinds: the number of a record's payload in its entry, and its name.
+// A kind of record: the field number of its payload in the entry, and the kind's name.
 template <typename T>
 struct Kind {
   using Type = T;
   uint32_t number;
   const char* name;
 };
-inline constexpr uint32_t kTimeField = 1;  // of an entry; the kinds are its other fields
+inline constexpr uint32_t kTimeField = 1;  // of an entry; its other field is that of its kind
 inline constexpr std::tuple kKinds{Kind<RunOpened>{2, "run_opened"},
                                    Kind<NodeJoined>{3, "node_joined"},
                                    Kind<NodeRefused>{4, "node_refused"},

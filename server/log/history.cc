@@ -96,7 +96,7 @@ std::optional<std::string> PhaseDifference(const History::PhaseStory& recorded,
   if (!repeated.closed.has_value()) return "it was not done again";
   if (recorded.closed->counted != repeated.closed->counted)
     return "another number of clients counts";
-  // A digest of the model is there when its evaluation was due.
+  // The record has a digest of the model only if an evaluation was due.
   const Digest& model = recorded.closed->model;
   if (!model.IsZero() && !repeated.closed->model.IsZero() && model != repeated.closed->model)
     return "it ends with another model";

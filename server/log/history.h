@@ -12,24 +12,25 @@
 
 namespace macaw::server::log {
 
-// Whether a record still holds, or its round was done again.
+// Whether a record still counts, or is undone because its round was done again.
 enum class Standing : uint8_t { kCounts, kUndone };
 
-// Where the sessions of a log begin, and so what each of them undoes.
+// Where the sessions of a log begin. From this follows which records each session undoes. One
+// thread.
 class Sessions {
  public:
-  // In the order of the log.
+  // Call it in the order of the log.
   void Add(const Entry& entry);
   Standing Of(const Entry& entry) const;
 
  private:
-  std::vector<std::pair<uint64_t, Round>> begins_;  // sequence number, rounds completed before
+  std::vector<std::pair<uint64_t, Round>> begins_;  // (sequence number, rounds completed before)
 };
 
 using Decisions = std::map<std::pair<Round, Phase>, std::vector<GivenUp>>;
 
-// What a log says of the rounds that count: one that was done again after a crash is told once, as
-// it was done last.
+// The rounds of a run, as its log tells them. A round that was done again after a crash occurs
+// once, as it was done the last time. One thread.
 class History {
  public:
   struct PhaseStory {
@@ -39,13 +40,14 @@ class History {
   };
   using RoundStory = std::map<Phase, PhaseStory>;
 
-  // In the order of the log.
+  // Call it in the order of the log.
   void Add(const Record& record);
-  // What the world decided about the rounds that are done: whom each phase did without.
+  // The clients that each phase of the completed rounds gave up. These do not follow from the
+  // configuration; failures of clients and nodes decided them.
   Decisions decisions() const;
 
-  const std::map<Round, RoundStory>& rounds() const { return rounds_; }  // the open one, too
-  // Rounds that are done, those that the log does not tell of (it may begin later) included.
+  const std::map<Round, RoundStory>& rounds() const { return rounds_; }  // with the open one
+  // Number of completed rounds. Includes rounds before the log's first, if the log begins later.
   Round completed() const { return completed_; }
   const std::vector<RunOpened>& sessions() const { return sessions_; }
   const std::optional<RunEnded>& ended() const { return ended_; }  // of the last session
@@ -64,8 +66,8 @@ class History {
 
 absl::StatusOr<History> ReadHistory(const std::string& path);
 
-// Where the rounds of a run that repeats another one first differ from those, in words; nothing:
-// they are the same, and so is the model after the last of them that both tell of.
+// Describes the first difference between the rounds of a run and those of a run that repeats it.
+// nullopt: they are the same, and so is the model after the last round that is in both logs.
 std::optional<std::string> FirstDifference(const History& recorded, const History& repeated);
 
 }  // namespace macaw::server::log

@@ -91,7 +91,7 @@ std::string JsonOf(const Entry& entry, Standing standing) {
       },
       entry.record);
   if (standing == Standing::kUndone) object["undone"] = true;
-  // Texts come from nodes; what is not UTF-8 must not end the program.
+  // Texts come from nodes. Text that is not UTF-8 must not end the program.
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

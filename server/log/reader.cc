@@ -91,7 +91,7 @@ absl::StatusOr<absl::string_view> Reader::Look(size_t bytes) {
     buffer_.erase(0, offset_ - buffer_at_);
     buffer_at_ = offset_;
     while (known < bytes) {
-      // A damaged length must not take memory that the file does not fill: piece by piece.
+      // Read in pieces, so that a damaged length allocates no more memory than the file has bytes.
       buffer_.resize(known + kReadAtOnce);
       const ssize_t got = ::pread(fd_.get(), buffer_.data() + known, kReadAtOnce,
                                   static_cast<off_t>(offset_ + known));

@@ -17,37 +17,39 @@
 //   payload (codec.h)
 //   u64 XXH3 of all the record's bytes before
 //
-// A record's head has a checksum of its own, so that a damaged length is damage, and not a record
-// that seems to end behind the file. A record is torn, as a crash leaves the last one, when the
-// file ends inside it, or when nothing but zeros stands from its last eight bytes on: they were
-// never written. Anything else that does not fit is damage.
+// A record's head has its own checksum. So a damaged length is detected as damage, and is not taken
+// for a record that ends behind the end of the file. A crash can leave the last record torn. A
+// record is torn if the file ends inside it, or if all bytes from its last eight on are zero, which
+// means that they were never written. Any other mismatch is damage.
 namespace macaw::server::log {
 
 inline constexpr uint32_t kVersion = 1;
 inline constexpr size_t kFileHead = 24, kRecordHead = 16, kRecordFoot = 8;
 
-std::string FileHead();                               // of a new file
-void AppendFramed(const Entry& entry, std::string&);  // a whole record
+std::string FileHead();                               // the first bytes of every log file
+void AppendFramed(const Entry& entry, std::string&);  // appends the record with its frame
 
-// Reads a log, also one that is being written. Movable; one thread.
+// Reads a log, even while it is being written. Movable; one thread.
 class Reader {
  public:
-  // Refuses what is no log, and one of another version.
+  // Returns an error if the file is not a log, or a log of another version.
   static absl::StatusOr<Reader> Open(const std::string& path);
 
-  // The next record. Nothing: here the file ends, or its last record is torn; a later call looks
-  // again. An error names the sequence number, the place in the file and what can be done.
+  // Reads the next record. nullopt: the file ends here, or its last record is torn; a later call
+  // tries again. An error names the sequence number and the place in the file, and says what the
+  // user can do.
   absl::StatusOr<std::optional<Entry>> Next();
 
-  uint64_t offset() const { return offset_; }      // behind the last record that was read
-  uint64_t sequence() const { return sequence_; }  // its number; 0: none yet
-  // Bytes behind offset(), once Next has found nothing: of a torn record.
+  uint64_t offset() const { return offset_; }      // of the end of the last record that was read
+  uint64_t sequence() const { return sequence_; }  // of the last record that was read; 0: none yet
+  // Size of the torn record behind offset(), in bytes. Call it after Next has returned nullopt.
   absl::StatusOr<uint64_t> TornBytes() const;
 
  private:
   explicit Reader(std::string path) : path_(std::move(path)) {}
-  absl::StatusOr<absl::string_view> Look(size_t bytes);  // from offset_; fewer at the file's end
-  // Whether the file holds only zeros from this byte behind offset_ on.
+  // Up to `bytes` bytes from offset_; fewer at the end of the file.
+  absl::StatusOr<absl::string_view> Look(size_t bytes);
+  // Whether the file holds only zeros from offset_ + `from` on.
   absl::StatusOr<bool> NeverWritten(size_t from);
   absl::Status Damage(absl::string_view what) const;
 

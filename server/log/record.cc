@@ -9,9 +9,9 @@
 namespace macaw::server::log {
 namespace {
 
-constexpr size_t kHead = 1024, kTail = 1024;  // bytes of a message that are always enough
-constexpr size_t kLeast = 120;                // bytes that every message may have
-constexpr size_t kLongTexts = 16 << 10;  // bytes of a part's messages before they are cut to that
+constexpr size_t kHead = 1024, kTail = 1024;  // bytes that are kept of a long message
+constexpr size_t kLeast = 120;                // bytes that are kept of every message
+constexpr size_t kLongTexts = 16 << 10;  // bytes of a part's messages before only kLeast are kept
 
 bool InsideCharacter(absl::string_view text, size_t at) {
   return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80;

@@ -10,12 +10,14 @@
 #include "core/ids.h"
 #include "proto/fleet/messages.h"
 
-// What happened in a run, as values: the vocabulary of rounds.log. What the world decided is here
-// (who was there, who was first, who was given up); what the seed decides is here as far as a
-// reader wants to compare it. Which field has which number in the file: fields.h.
+// The records of rounds.log: what happened in a run, as values. They hold everything that the seed
+// does not decide (which nodes were registered, which node came first, which clients were given
+// up). Of what the seed decides, they hold what a reader may want to compare. The numbers of the
+// fields in the file are in fields.h.
 namespace macaw::server::log {
 
-// A set of clients that a node can train: how many, and the digest of what decides their rows.
+// A set of clients that a node can train. `data` is the digest of everything that decides their
+// rows.
 struct Holding {
   Digest data;
   uint64_t clients = 0;
@@ -29,26 +31,26 @@ struct Member {
   friend bool operator==(const Member&, const Member&) = default;
 };
 
-// A client that its round has to do without.
+// A client that is not part of its round's result.
 struct GivenUp {
   Attempt attempt;
   fleet::LeftOutReason reason = fleet::LeftOutReason::kFailed;
   std::string message;
-  std::string tail;  // of a message that was too long to keep: how it ended
+  std::string tail;  // the end of the message, if the message was too long and was cut
   friend bool operator==(const GivenUp&, const GivenUp&) = default;
 };
 
-// A server has begun to work on the run. Unless it goes on, what the log says before about rounds
-// after `completed` is undone: they are done again.
+// A server has begun a session of the run. Unless `goes_on` is true, all earlier records about
+// rounds after `completed` are undone: these rounds are done again.
 struct RunOpened {
   Digest run;                          // the run's random name, the same in every session
   uint32_t epoch = 0;                  // how many servers have been started on the folder
-  Digest configuration;                // of what decides the result (Describe)
+  Digest configuration;                // of everything that decides the result (Describe)
   Round completed;                     // 0: from the start
   int64_t wall_ns = 0;                 // Unix time
   Digest replays;                      // the name of the run that this one repeats; zero: none
-  std::vector<ClientId> reset_states;  // these clients gave their state up
-  // Nothing is undone: it goes on where the server before it was, with the same nodes.
+  std::vector<ClientId> reset_states;  // these clients lost their states
+  // Nothing is undone: the server continues where the previous one died, with the same nodes.
   bool goes_on = false;
   friend bool operator==(const RunOpened&, const RunOpened&) = default;
 };
@@ -84,21 +86,21 @@ struct Died {
   friend bool operator==(const Died&, const Died&) = default;
 };
 
-// The cohort is drawn, the broadcast is there, leases begin.
+// The cohort is drawn, the broadcast is ready, and leases begin.
 struct RoundOpened {
   Round round;
   Phase phase;
-  Digest eligible;  // of the clients that could be drawn, with their training rows
+  Digest eligible;  // of the clients that could be drawn and of their training rows
   std::vector<Member> cohort;
   double max_weight = 0, total_weight = 0;  // aggregation::GridOrder
   uint32_t max_multiplicity = 0;
   uint64_t total_multiplicity = 0;
-  Digest broadcast;  // what everybody trains from
+  Digest broadcast;  // of the blob from which all clients train
   uint64_t broadcast_bytes = 0;
   friend bool operator==(const RoundOpened&, const RoundOpened&) = default;
 };
 
-// Its clients are divided among nodes that have them.
+// The clients of a phase have been divided among the nodes that hold them.
 struct Planned {
   Round round;
   Phase phase;
@@ -114,7 +116,8 @@ struct Leased {
   friend bool operator==(const Leased&, const Leased&) = default;
 };
 
-// A part counts: what it includes and what it gives up are settled at once, so they are one record.
+// A part was accepted. It is one record, because the clients that it includes and those that it
+// gives up are settled together.
 struct Accepted {
   Round round;
   Phase phase;
@@ -122,23 +125,23 @@ struct Accepted {
   uint64_t commit = 0;
   std::vector<Attempt> included;
   std::vector<GivenUp> given_up;
-  Digest sums;         // the blob with their sums; zero when nobody is included
-  double seconds = 0;  // of its slots' time, as the node reports it
+  Digest sums;         // of the blob with the sums; zero when no client is included
+  double seconds = 0;  // time of the node's slots for this part, as the node reports it
   friend bool operator==(const Accepted&, const Accepted&) = default;
 };
 
-// A part of which nothing counts.
+// A part was refused or was stale. Nothing of it counts.
 struct TurnedDown {
   Round round;
   Phase phase;
   WorkerId node;
   uint64_t commit = 0;
-  bool stale = false;  // it came too late; else it was wrong
+  bool stale = false;  // true: it came too late; false: it was wrong
   std::string why;
   friend bool operator==(const TurnedDown&, const TurnedDown&) = default;
 };
 
-// Leases that ended without a result: their clients go out again.
+// Leases ended without a result. Their clients are queued again.
 struct Requeued {
   Round round;
   Phase phase;
@@ -147,8 +150,8 @@ struct Requeued {
   friend bool operator==(const Requeued&, const Requeued&) = default;
 };
 
-// Clients that a phase does without by the server's decision: a node that alone could train them
-// cannot, or the run repeats another one.
+// The server itself gave up clients of a phase: the only node that could train them cannot, or the
+// run repeats another run that gave them up.
 struct GaveUp {
   Round round;
   Phase phase;
@@ -172,31 +175,31 @@ struct Closed {
   uint64_t counted = 0;
   uint64_t left_out = 0;  // given up in this phase
   uint64_t requeued = 0;  // attempts that ended without a result
-  double seconds = 0;     // of a last phase: what the round took
-  Digest model;           // of the blob that goes to evaluation; zero: none was due
+  double seconds = 0;     // duration of the round; only set in its last phase
+  Digest model;           // of the blob to be evaluated; zero: no evaluation was due
   friend bool operator==(const Closed&, const Closed&) = default;
 };
 
 // The evaluation after this round is complete.
 struct Evaluated {
   Round round;
-  std::string stop;  // why the run is to stop now; empty: it goes on
+  std::string stop;  // why the run stops now; empty: it continues
   friend bool operator==(const Evaluated&, const Evaluated&) = default;
 };
 
 enum class End : uint8_t { kFinished = 0, kStopped = 1, kInterrupted = 2, kFailed = 3 };
 
-// The server leaves the run. One that was killed leaves without this record.
+// The server's session has ended. A server that was killed leaves no such record.
 struct RunEnded {
   End how = End::kFinished;
   uint32_t rounds = 0;  // completed in all
   std::string why;
-  Digest model;   // as in summary.json; zero when the model is one of a broken-off round
-  Digest states;  // likewise, of a run whose clients keep a state
+  Digest model;   // as in summary.json; zero if the run ended inside a round
+  Digest states;  // as in summary.json; zero unless clients keep states
   friend bool operator==(const RunEnded&, const RunEnded&) = default;
 };
 
-// Of a kind that this program does not know: a later version wrote it.
+// A record of a kind that this program does not know, because a later version wrote it.
 struct Unknown {
   uint32_t kind = 0;
   friend bool operator==(const Unknown&, const Unknown&) = default;
@@ -206,25 +209,25 @@ using Record = std::variant<RunOpened, NodeJoined, NodeRefused, NodeLost, Died, 
                             Planned, Leased, Accepted, TurnedDown, Requeued, RoundLost, Closed,
                             Evaluated, RunEnded, GaveUp, Unknown>;
 
-// A record in its place.
+// A record with its place in the log.
 struct Entry {
   uint64_t sequence = 0;  // 1, 2, 3, … through the whole file
-  int64_t ns = 0;         // since the first server began in the folder; never decreases
+  int64_t ns = 0;         // since the start of the folder's first server; never decreases
   Record record;
   friend bool operator==(const Entry&, const Entry&) = default;
 };
 
-// The round that a record is about, and its phase; {0, 0} for one that is about none.
+// The round and phase of a record; {0, 0} for a record that belongs to no round.
 std::pair<Round, Phase> PlaceOf(const Record& record);
 
 const char* NameOf(fleet::LeftOutReason reason);
 const char* NameOf(End end);
 
-// With texts cut so that a part costs some tens of kB whatever its clients report: of a long
-// message its beginning and its end, of those after the first few only the beginning. Cuts lie
-// between characters (UTF-8).
+// Converts, and cuts the messages so that a part costs some tens of kB whatever its clients report.
+// The beginning and the end of a long message are kept. Once the part's messages have filled 16 kB,
+// only a short beginning of each further message is kept. Cuts lie between UTF-8 characters.
 std::vector<GivenUp> GivenUpOf(const std::vector<fleet::LeftOut>& left_out);
-// As one text again.
+// The message and its tail as one text.
 std::string TextOf(const GivenUp& given_up);
 
 }  // namespace macaw::server::log

@@ -27,7 +27,7 @@ absl::StatusOr<Writer> Writer::Open(const std::string& path, const Digest& run) 
   if (FileExists(path)) {
     MACAW_ASSIGN_OR_RETURN(size, FileSize(path));
   }
-  // A file that ends inside its head has just been made.
+  // A file that ends inside its head was created just before a crash.
   if (size >= kFileHead) MACAW_RETURN_IF_ERROR(writer.ReadThrough(run));
   writer.cut_bytes_ = size - writer.offset_;
   writer.fd_ = Fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
@@ -71,7 +71,8 @@ void Writer::Append(int64_t ns, Record record) {
 absl::Status Writer::Write() {
   if (!WriteAll(fd_, BytesOf(collected_))) {
     const absl::Status status = Failed("cannot write", path_);
-    // Half a record would be taken for a torn one; where even this fails, the error says it all.
+    // Remove the partly written record, so that the next one does not follow half a record. If this
+    // fails too, the returned error is enough.
     if (::ftruncate(fd_.get(), static_cast<off_t>(offset_)) == 0) ::lseek(fd_.get(), 0, SEEK_END);
     return status;
   }

@@ -10,26 +10,27 @@
 
 namespace macaw::server::log {
 
-// Appends to a run's log. Records are collected and handed to the system by Write; Sync makes them
-// outlast the machine. What was not written is lost with the object. Movable; one thread.
+// Appends to a run's log. Append collects records, Write passes them to the operating system, and
+// Sync makes them survive a crash of the machine. Records that were not written are lost with the
+// object. Movable; one thread.
 class Writer {
  public:
-  // Goes on with the log of run `run` that is there, whatever it says; else begins one. A torn
-  // record at its end is cut off; damage, and the log of another run, are errors.
+  // Opens the log of run `run` for appending, or creates it. A torn record at its end is cut off.
+  // Returns an error if the log is damaged or belongs to another run.
   static absl::StatusOr<Writer> Open(const std::string& path, const Digest& run);
 
-  uint64_t cut_bytes() const { return cut_bytes_; }  // of a torn record, when it was opened
-  // What the log says already: when the first server began (Unix time; 0: this is the first), and
-  // the time of the last record.
+  uint64_t cut_bytes() const { return cut_bytes_; }  // size of the torn record that Open cut off
+  // From the records that the log had at Open: the start of the first server (Unix time; 0: this
+  // is the first), and the time of the last record. Both in nanoseconds.
   int64_t first_wall_ns() const { return first_wall_ns_; }
   int64_t last_ns() const { return last_ns_; }
-  // Whether the run repeats another one.
+  // Whether the run repeats another run.
   bool replays() const { return replays_; }
 
-  // A time before that of the last record is taken for the same as that.
+  // If `ns` is before the last record's time, the record gets the last record's time.
   void Append(int64_t ns, Record record);
   absl::Status Write();
-  absl::Status Sync();  // writes, too
+  absl::Status Sync();  // calls Write first
 
  private:
   explicit Writer(std::string path) : path_(std::move(path)) {}
@@ -37,7 +38,7 @@ class Writer {
 
   std::string path_;
   Fd fd_;
-  uint64_t offset_ = 0;  // everything before is in whole records
+  uint64_t offset_ = 0;  // all bytes before it belong to complete records
   uint64_t sequence_ = 0;
   int64_t last_ns_ = 0, first_wall_ns_ = 0;
   uint64_t cut_bytes_ = 0;

@@ -10,7 +10,7 @@ namespace {
 
 using fleet::Role;
 
-// Every role, call and object: what is not listed here is refused.
+// All combinations of role, call and object. Every combination that is not listed here is refused.
 TEST(Access, IsWhatThisListSays) {
   const Call calls[] = {Call::kHello,  Call::kRegister, Call::kLease, Call::kHeartbeat,
                         Call::kCommit, Call::kRelease,  Call::kOffer, Call::kDownload};

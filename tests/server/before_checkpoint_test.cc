@@ -8,7 +8,8 @@
 #include "server/coordinator.h"
 #include "tests/server/tiny_run.h"
 
-// What others have written and a checkpoint names is made durable first, or there is no checkpoint.
+// Files of other processes to which a checkpoint refers are made durable first. If that fails, no
+// checkpoint is written.
 namespace macaw::server {
 namespace {
 
@@ -50,7 +51,7 @@ TEST(BeforeCheckpoint, WithoutItThereIsNoCheckpointAndTheRunEndsWithTheReason) {
   const auto coordinator = StartTiny(options);
   FakeWorker worker(*coordinator);
   ASSERT_TRUE(worker.Register().ok());
-  while (const auto request = worker.Work()) (void)worker.Commit(*request);  // to wherever it ends
+  while (const auto request = worker.Work()) (void)worker.Commit(*request);  // until the run ends
   const auto outcome = coordinator->Wait();
   EXPECT_FALSE(outcome.ok());
   EXPECT_THAT(std::string(outcome.status().message()), HasSubstr("the disk of the states is gone"));

@@ -7,7 +7,7 @@
 #include "testing/local_link.h"
 #include "tests/server/tiny_run.h"
 
-// Who may do what to a real coordinator.
+// Access control of a real coordinator.
 namespace macaw::server {
 namespace {
 
@@ -49,7 +49,7 @@ TEST(Callers, AStrangerIsToldNothing) {
   EXPECT_EQ(honest.Commit(part).verdict, fleet::Verdict::kAccepted);
 }
 
-// Session numbers are secret, but a caller is judged by who it is.
+// Session numbers are secret, but access depends on the caller's identity, not on knowing a number.
 TEST(Callers, ANodeSpeaksForItselfOnly) {
   const TemporaryFolder quiet, disturbed;
   Finish(TinyOptions(quiet.path(), 2));

@@ -101,7 +101,7 @@ TEST(Checkpoint, IsRefusedWithAnyByteChanged) {
   uint64_t header_size = 0;
   std::memcpy(&header_size, whole.data(), sizeof(header_size));
   const size_t data = sizeof(header_size) + header_size;
-  const size_t blank = whole.find_last_not_of(' ', data - 1) + 1;  // up to `data`: says nothing
+  const size_t blank = whole.find_last_not_of(' ', data - 1) + 1;  // from here to `data` is padding
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
   const auto put = [&](size_t at, char byte) {
     file.seekp(static_cast<std::streamoff>(at));

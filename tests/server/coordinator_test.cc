@@ -15,7 +15,7 @@
 #include "testing/local_link.h"
 #include "tests/server/tiny_run.h"
 
-// A real coordinator with its threads, files and algorithm; only the workers are made by hand.
+// Tests of a real coordinator with its threads, files and algorithm. Only the workers are fakes.
 namespace macaw::server {
 namespace {
 
@@ -165,11 +165,12 @@ TEST(Coordinator, KnowsACommitThatItHasAcceptedAlsoWhenItsRoundIsOver) {
                                  .commit_id = request->commit_id};
   EXPECT_EQ(Offered(*coordinator, offer), fleet::UploadVerdict::kSend);
   EXPECT_EQ(worker.Commit(*request).verdict, fleet::Verdict::kAccepted);
-  // Its answer was lost, and the worker brings it again: while the round is open, and behind it.
+  // The answer was lost, and the worker offers the same upload again: in the open round, and after
+  // it.
   EXPECT_EQ(Offered(*coordinator, offer), fleet::UploadVerdict::kNotNeeded);
   EXPECT_EQ(worker.WorkOnPart()->part->round, Round(2));
   EXPECT_EQ(Offered(*coordinator, offer), fleet::UploadVerdict::kNotNeeded);
-  fleet::UploadOffer late = offer;  // of another commit, which has missed its round
+  fleet::UploadOffer late = offer;  // of another commit, which is too late for its round
   late.commit_id = 1000;
   EXPECT_EQ(Offered(*coordinator, late), fleet::UploadVerdict::kStale);
   worker.GiveBackEverything();
@@ -207,7 +208,7 @@ TEST(Coordinator, AFloodOfHeartbeatsDoesNotReachTheEngine) {
   const auto coordinator = StartTiny(TinyOptions(folder.path(), 1));
   FakeWorker worker(*coordinator);
   ASSERT_TRUE(worker.Register().ok());
-  const Attempt never{ClientId(1), {1, 1000}};  // what the engine says is not its own
+  const Attempt never{ClientId(1), {1, 1000}};  // the engine answers that the node does not hold it
   int heard = 0;
   for (int i = 0; i < 1000; ++i) {
     const auto reply = worker.link().Heartbeat({.session = worker.session(), .held = {never}});
@@ -215,7 +216,7 @@ TEST(Coordinator, AFloodOfHeartbeatsDoesNotReachTheEngine) {
     EXPECT_TRUE(reply->known);
     heard += reply->dropped.empty() ? 0 : 1;
   }
-  EXPECT_GE(heard, 20);  // a few in a row are as good as any
+  EXPECT_GE(heard, 20);  // a short burst is allowed
   EXPECT_LT(heard, 500);
   EXPECT_FALSE(worker.link().Heartbeat({.session = SessionId(3)})->known);
   worker.RunToEnd();
@@ -241,7 +242,7 @@ TEST(Coordinator, AnswersACommitThatAsksWithTheNextWork) {
   ASSERT_TRUE(first.lease.has_value());
   ASSERT_TRUE(first.lease->evaluation.has_value());
 
-  // The answer was lost: the same work once more, under fences of its own.
+  // The answer was lost. The repeated commit gets the same work again, with new fences.
   const fleet::CommitReply again = worker.Commit(part);
   EXPECT_EQ(again.verdict, fleet::Verdict::kDuplicate);
   ASSERT_TRUE(again.lease.has_value());
@@ -257,8 +258,8 @@ TEST(Coordinator, AnswersACommitThatAsksWithTheNextWork) {
   EXPECT_TRUE(coordinator->Wait().ok());
 }
 
-// The connection breaks while a part is being added, and the commit is repeated: the second call's
-// work stays its own.
+// The connection breaks while a part is being added, and the worker repeats the commit. The work
+// that the second call gets must not be taken back by the first call.
 TEST(Coordinator, AnswersTheAskOfTheNewestCallOnly) {
   constexpr int kRounds = 300;
   const TemporaryFolder folder;
@@ -369,7 +370,7 @@ TEST(Coordinator, StopsNamingTheClientThatKillsItsWorkers) {
   ASSERT_TRUE(worker.Register().ok());
   ClientId victim;
   for (uint64_t death = 1; death <= 2; ++death) {
-    const auto request = worker.WorkOnPart();  // and dies before it commits
+    const auto request = worker.WorkOnPart();  // the worker dies before it commits
     ASSERT_TRUE(request.has_value());
     Attempt running = request->part->included[0].attempt;
     for (const auto& record : request->part->included) {
@@ -407,7 +408,7 @@ TEST(Coordinator, EndsWithTheReasonWhenTheDiskFailsInMidRun) {
   Options options = TinyOptions(folder.path(), 1000);
   options.config.checkpoint_every = 2;
   options.run.evaluation.every = 0;
-  // Before the first checkpoint, on the thread that will ask for it.
+  // Called before the first checkpoint, on the thread that will write it.
   options.on_row = [&, done = false](const std::string&) mutable {
     if (std::exchange(done, true)) return;
     fs::remove_all(folder / "checkpoints");

@@ -13,8 +13,8 @@
 
 // The model test of the engine: fake workers, a fake algorithm and a fake clock, driven by a seeded
 // schedule of leases, commits, repeats, kills, pauses, late wake-ups, releases, refused parts and
-// server restarts. Whatever the schedule, every round must count exactly the clients it should,
-// once each.
+// server restarts. Under every schedule, each round must count exactly the expected clients, once
+// each.
 namespace macaw::server {
 namespace {
 
@@ -28,7 +28,7 @@ using testing_support::kPopulation;
 using testing_support::Table;
 using testing_support::TestRun;
 
-// A worker as the engine sees one: honest, but it may stall, die, repeat itself or come back late.
+// A worker as the engine sees it. It is honest, but it may stall, die, repeat calls or return late.
 struct FakeWorker {
   std::string name;
   uint64_t incarnation = 1;
@@ -47,10 +47,10 @@ struct FakeWorker {
   std::optional<fleet::CommitRequest> last;                     // for repeats
 };
 
-// How the clients lie with the workers.
+// How the clients are divided among the workers.
 enum class Division : uint8_t {
   kShared,  // every worker has all of them
-  kOwned,   // but for the last worker each owns four; the last has the rest, and the test set
+  kOwned,   // each worker owns four; the last has the other clients and the test set
 };
 constexpr uint64_t kOwned = 4;
 
@@ -67,7 +67,7 @@ class World {
     StartServer();
   }
 
-  // Runs random actions until the run has ended, with `chaos` bad luck per thousand actions.
+  // Runs random actions until the run has ended. `chaos` of a thousand actions are failures.
   void Run(uint64_t chaos) {
     lost_answers_ = chaos;
     for (int step = 0; step < 200000 && !(host_->ended.has_value()); ++step) {
@@ -93,7 +93,7 @@ class World {
       EXPECT_EQ(durable_.evaluated.contains(round), round % 2 == 0 || round == rounds_) << round;
     }
   }
-  // Every client has had as many turns as it was counted, a phase each, on top of each other.
+  // Each client's state has one turn for each phase in which the client was counted.
   void ExpectEveryTurnInTheStates() const {
     std::map<uint64_t, uint32_t> expected;
     for (const auto& [round, clients] : durable_.counted) {
@@ -114,14 +114,14 @@ class World {
   const Durable& durable() const { return durable_; }
 
  private:
-  // Each seed has its policy: time decides placement and never what is counted.
+  // The seed selects the policy: policies affect placement, never which clients are counted.
   static std::unique_ptr<scheduler::Scheduler> PolicyOf(uint64_t seed) {
     const auto policies = scheduler::SchedulingPolicies();
     return *scheduler::MakeScheduler({.policy = policies[seed % policies.size()].first});
   }
   void StartServer() {
     ++durable_.epoch;
-    // A checkpoint lies at a whole round; what was evaluated of an owed round is asked again.
+    // A checkpoint is between two rounds. An evaluation that was not complete is done again.
     std::optional<fleet::Blob> owed;
     if (durable_.owes_evaluation) owed = FakeHost::BlobOf(Round(durable_.completed), Phase(9));
     engine_.reset();
@@ -159,7 +159,8 @@ class World {
     return durable_.versions.empty() ? VersionIndex() : durable_.versions.back();
   }
 
-  // What a lease says may go. No checkpoint names it, nor the index, and never will.
+  // Deletes the versions that a lease allows to delete. No checkpoint has them, nor the index, and
+  // none ever will.
   void Delete(const std::vector<Attempt>& versions) {
     for (const Attempt& version : versions) {
       for (const VersionIndex& checkpoint : durable_.versions)
@@ -168,12 +169,12 @@ class World {
     }
   }
 
-  // A turn: reads the version it was leased with, leaves one more than that.
+  // One turn of a client: reads the leased version of its state, and writes that number plus one.
   void TakeTurn(const fleet::Assignment& assignment) {
     uint32_t turns = 0;
     if (assignment.state_version.counter != 0) {
       const auto found = durable_.states.find({assignment.client, assignment.state_version});
-      if (found == durable_.states.end()) return;  // only who is far too late finds nothing
+      if (found == durable_.states.end()) return;  // happens only to a worker that is far too late
       turns = found->second;
     }
     durable_.states[{assignment.client, assignment.fence}] = turns + 1;
@@ -189,11 +190,11 @@ class World {
         break;  // SIGSTOP, SIGCONT
       case 2:
         now_ += FromSeconds(6);
-        break;  // everybody's lease runs out
+        break;  // all leases expire
       case 3:
         if (random_.Below(4) == 0) StartServer();
         break;
-      case 4:  // gives some clients back
+      case 4:  // releases some clients
         if (worker.registered && !worker.held.empty() && !worker.asleep &&
             !worker.sent.has_value()) {
           engine_->Release(
@@ -268,7 +269,7 @@ class World {
     const auto it = host_->leases.find(*worker.poll);
     if (it == host_->leases.end()) return;
     worker.poll.reset();
-    if (random_.Below(1000) < lost_answers_) return;  // on the way back
+    if (random_.Below(1000) < lost_answers_) return;  // the answer was lost
     const fleet::LeaseReply& reply = it->second;
     Delete(reply.deletable);
     if (reply.next == fleet::Next::kRegister) worker.registered = false;

@@ -81,7 +81,7 @@ TEST(EvaluationBoard, CutsEveryClientsTrainingRowsAndAddsThemInTheirOrder) {
                         Everything());
   FenceSource fences(1);
   const auto tasks = Take(board, kAnna, kClients, 10, 5, fences);
-  ASSERT_EQ(tasks.size(), 6u);  // 3, 400 + 400 + 150, 1, 1; the client without rows is not asked
+  ASSERT_EQ(tasks.size(), 6u);  // 3, 400 + 400 + 150, 1, 1; none for the client without rows
   EXPECT_EQ(tasks[3].client, ClientId(2));
   EXPECT_EQ(tasks[3].begin, 800u);
   EXPECT_EQ(tasks[3].end, 950u);
@@ -91,7 +91,7 @@ TEST(EvaluationBoard, CutsEveryClientsTrainingRowsAndAddsThemInTheirOrder) {
   EXPECT_TRUE(board.Report().clients.empty());
 }
 
-// Anna has clients 0 and 2, Bert 1, and only Bert the central test set.
+// Anna has clients 0 and 2. Bert has client 1. Only Bert has the central test set.
 TEST(EvaluationBoard, KeepsTasksForThoseWhoHaveTheRows) {
   Roster roster;
   const HoldingId annas =

@@ -78,7 +78,7 @@ TEST(EventLines, OfARoundOfTwoPhasesTellEveryClientThatWasLeftOutOnceItIsOver) {
                                  {"requeued", int64_t{4}},
                                  {"seconds", 2.5}}},
                           left_out(3, "a"), left_out(8, "b"), left_out(5, "c")));
-  // The next round begins with none.
+  // The next round begins with no clients left out.
   lines.Of(log::RoundOpened{.round = Round(7)});
   EXPECT_EQ(lines.Of(log::Closed{.round = Round(7), .last = true}).size(), 1u);
 }

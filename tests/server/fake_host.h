@@ -15,7 +15,7 @@
 #include "server/engine/round_engine.h"
 #include "tests/server/log_law.h"
 
-// The engine's surroundings without vectors, threads, clock and files.
+// Fakes of what surrounds the engine, without vectors, threads, a clock or files.
 namespace macaw::server::testing_support {
 
 inline constexpr uint64_t kPopulation = 40;
@@ -40,7 +40,7 @@ inline std::vector<uint32_t> Examples() {
 
 inline fleet::ClientTable Table() { return {.rows = Examples()}; }
 
-// Some clients cannot be trained in some rounds, whoever tries.
+// Some clients cannot be trained in some rounds, on any worker.
 inline bool IsLeftOut(Round round, ClientId client) {
   return (round.value * 31 + client.value * 17) % 11 == 0;
 }
@@ -55,7 +55,7 @@ inline std::set<ClientId> Expected(Round round) {
   return expected;
 }
 
-// What survives a crash of the server: what checkpoints hold.
+// The state that survives a crash of the server: the content of the checkpoints.
 struct Durable {
   uint32_t epoch = 0;
   uint32_t completed = 0;
@@ -63,11 +63,12 @@ struct Durable {
   std::map<uint32_t, std::set<ClientId>> counted;  // by round
   std::set<uint32_t> evaluated;
   std::deque<VersionIndex> versions;  // of the newest two checkpoints
-  // The store of client states: how many turns each version counts.
+  // The store of client states: the number of turns in each version.
   std::map<Attempt, uint32_t> states;
 };
 
-// Carries out what the engine asks for, later and in any order, and checks each round by a list.
+// Does what the engine asks for, later and in any order. Checks the clients of each round against a
+// list.
 class FakeHost final : public EngineHost {
  public:
   FakeHost(Durable& durable, uint32_t rounds, int phases)
@@ -113,7 +114,7 @@ class FakeHost final : public EngineHost {
       EXPECT_LE(report.times.opened, report.times.ready);
       EXPECT_LE(report.times.ready, report.times.gathered);
       EXPECT_LE(report.times.gathered, now);
-      // The clients that were left out are those of the first phase, and every later report knows.
+      // Clients are left out in the first phase. Every later report of the round lists them.
       std::set<ClientId> left_out;
       for (const auto* part : {&report.left_out_before, &report.left_out}) {
         for (const fleet::LeftOut& left : *part) left_out.insert(left.attempt.client);
@@ -148,7 +149,7 @@ class FakeHost final : public EngineHost {
     EXPECT_TRUE(leases.emplace(ticket, std::move(reply)).second) << "a call was answered twice";
   }
   void AnswerCommit(Ticket ticket, fleet::CommitReply reply) override {
-    if (ticket == 0) return;  // nobody waits for a part that is added again
+    if (ticket == 0) return;  // no call waits for a part that is added again
     EXPECT_TRUE(commits.emplace(ticket, std::move(reply)).second) << "a call was answered twice";
   }
   void SessionEnded(SessionId) override {}
@@ -161,13 +162,13 @@ class FakeHost final : public EngineHost {
 
   bool RunOne(RandomStream& random, TimePoint now) {
     if (later_.empty()) return false;
-    const size_t pick = random.Below(later_.size());  // an executor's order is not ours to know
+    const size_t pick = random.Below(later_.size());  // an executor's order is unspecified
     auto work = std::move(later_[pick]);
     later_.erase(later_.begin() + static_cast<long>(pick));
     work(now);
     return true;
   }
-  // What the sums from now on hold, instead of everybody but those of IsLeftOut.
+  // The clients that each sum holds from now on. Default: all clients except those of IsLeftOut.
   void Expect(std::set<ClientId> clients) { expected_ = std::move(clients); }
   void Hold(Ticket ticket, std::vector<ClientId> part) { parts_[ticket] = std::move(part); }
   size_t held() const { return parts_.size(); }

@@ -68,8 +68,8 @@ class HandOut : public testing::Test {
   SessionId first_, second_;
 };
 
-// Nothing is known of its speed, so it gets one client and is to ask when it has done it; asking
-// ahead is answered at once, since the poll would keep it from asking when it has need.
+// The worker's speed is unknown, so it gets one client and must ask again when it has trained it. A
+// call that asks ahead is answered at once, because an open poll would prevent the later call.
 TEST_F(HandOut, WhoAsksAheadInVainIsToldToAskWithASlotIdle) {
   Start("planned_stealing");
   const Ticket work = Ask(first_, 1, 0);
@@ -92,7 +92,7 @@ TEST_F(HandOut, WhoeverIsIdleGetsWhatIsLeftUntilNothingIs) {
     engine_->Heartbeat({.session = first_}, now_);
     engine_->Heartbeat({.session = second_}, now_);
     engine_->Tick(now_);
-    if (!Answered(last)) continue;  // the second worker may still want it
+    if (!Answered(last)) continue;  // it waits while the second worker may still get the client
     leased += Leased(last);
     if (leased < kCohort) last = Ask(first_, 1, 1);
   }
@@ -100,8 +100,8 @@ TEST_F(HandOut, WhoeverIsIdleGetsWhatIsLeftUntilNothingIs) {
   EXPECT_EQ(Answer(Ask(first_, 1, 1)).next, fleet::Next::kCommit);
 }
 
-// A worker with a finished queue of its own waits for what others may leave; once they have taken
-// theirs there is nothing to wait for.
+// A worker whose own queue is finished waits for clients of other workers' queues. Once the others
+// have taken all their clients, there is nothing to wait for.
 TEST_F(HandOut, WhoWaitsInVainIsToldToCommit) {
   Start("round_robin");
   EXPECT_EQ(Leased(Ask(first_, 1, 0)), kCohort / 2);

@@ -7,7 +7,7 @@
 #include "server/coordinator.h"
 #include "tests/server/tiny_run.h"
 
-// What a worker may send that is not a part of this round, and what the server makes of it.
+// Commits that are not a valid part of the open round, and the server's answers to them.
 namespace macaw::server {
 namespace {
 
@@ -160,7 +160,7 @@ TEST_P(HostileCommit, IsAnsweredWithATypeAndCountsNothing) {
   EXPECT_EQ(reply.verdict, GetParam().verdict) << reply.reason;
   EXPECT_THAT(reply.reason, HasSubstr(GetParam().reason));
 
-  worker.GiveBackEverything();  // what the refusal has not taken back already
+  worker.GiveBackEverything();  // all leases that the refusal has not ended already
   const auto again = worker.WorkOnPart();
   ASSERT_TRUE(again.has_value());
   EXPECT_EQ(again->part->included.size(), 4u) << "all four have to be trained again";
@@ -215,7 +215,7 @@ TEST_P(HostileEvaluationTest, IsRefusedAndNeitherEndsNorChangesTheRun) {
       const fleet::CommitReply reply = worker.Commit(lie);
       EXPECT_EQ(reply.verdict, fleet::Verdict::kRefused);
       EXPECT_THAT(reply.reason, HasSubstr(GetParam().reason));
-      request->evaluations.clear();  // they were taken back, and go out again
+      request->evaluations.clear();  // these tasks have been queued again
     }
     EXPECT_EQ(worker.Commit(*request).verdict, fleet::Verdict::kAccepted);
   }

@@ -1,10 +1,10 @@
 #include "tests/server/liar.h"
 
-// A worker that lies in every field, beside three honest ones, over a real socket. It has joined
-// the run and holds real leases; the sessions of others are not known to it. What no server can
-// tell from the truth is left out: a false loss (NaN is that of a model that has diverged) or
-// update within the bounds, clients of its own that it leaves out or lets die, and (until callers
-// have names of their own) another worker's name.
+// A worker that sends false values in every field, beside three honest workers, over a real socket.
+// It has joined the run and holds real leases. It does not know the sessions of other workers. The
+// test omits lies that no server can detect: a false loss within the bounds (NaN is the loss of a
+// model that has diverged), a false update within the bounds, its own clients that it leaves out or
+// lets die, and (until callers have names of their own) another worker's name.
 namespace macaw::server {
 namespace {
 
@@ -33,7 +33,7 @@ TEST(HostileWorker, TenThousandLiesNeitherEndNorChangeTheRun) {
   for (const auto& worker : honest)
     threads.emplace_back([&worker, &pace] { WorkHonestly(*worker, pace); });
   liar.LieUntilTheCallsAreSpent();
-  pace.CountCalls(kCalls);  // nobody waits any more
+  pace.CountCalls(kCalls);  // releases the workers that wait
   for (std::thread& thread : threads) thread.join();
   const auto outcome = coordinator->Wait();
   ASSERT_TRUE(outcome.ok()) << outcome.status();
@@ -43,7 +43,7 @@ TEST(HostileWorker, TenThousandLiesNeitherEndNorChangeTheRun) {
   EXPECT_EQ(got.digest, want.digest);
   EXPECT_EQ(got.model, want.model);
   EXPECT_LT(liar.peak() - before, kMemoryBound);
-  // The lies went all the way in, and floods were among them.
+  // The lies reached the engine, and there were floods among them.
   for (const char* answer : {"Register FAILED_PRECONDITION", "Lease OK", "Heartbeat OK",
                              "Commit OK", "Commit INVALID_ARGUMENT", "BeginUpload OK", "Upload OK",
                              "Download OK", "Release OK", "floods"}) {

@@ -101,7 +101,8 @@ TEST_F(JournalTest, GivesBackWhatItWasGiven) {
   EXPECT_EQ(sums.digest, written.sums.digest);
 }
 
-// Wherever a crash cuts the file, the parts before are there, and what is written next follows.
+// A crash may cut the file at any byte. The parts before the cut can be read, and later parts can
+// be appended.
 TEST_F(JournalTest, ATornPartDoesNotCountAndIsWrittenOver) {
   std::vector<uint64_t> ends;
   {
@@ -144,7 +145,7 @@ TEST_F(JournalTest, KeepsThePartsThatTheOldestCheckpointNeeds) {
   Journal journal = *Journal::Begin(folder_, Round(1));
   for (uint32_t round = 1; round <= 6; ++round) {
     ASSERT_TRUE(journal.Add(PartOf(1, round, round)).ok());
-    // Of every second round a checkpoint is kept, the newest two at a time.
+    // Every second round has a checkpoint, and the newest two checkpoints are kept.
     if (round % 2 == 1) continue;
     ASSERT_TRUE(journal.OnCheckpoint(Round(round), Round(std::max(2u, round - 2))).ok());
   }

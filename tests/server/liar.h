@@ -4,7 +4,7 @@
 
 namespace macaw::server {
 
-// Makes every call of the fleet with lies in it, over a real socket.
+// A worker that makes every call of the fleet with false values, over a real socket.
 class Liar {
  public:
   Liar(const std::string& address, uint64_t seed, Pace& pace)
@@ -73,14 +73,14 @@ class Liar {
     }
   }
 
-  // Its own session mostly, else any number.
+  // Mostly its own session, otherwise a random number.
   SessionId ASession() {
     return random_.Below(4) == 0
                ? SessionId(random_.Below(2) ? random_.NextU64() : random_.Below(9))
                : session_;
   }
 
-  // The last answer where the call came to one.
+  // The last answer, if the call got one.
   std::optional<std::string> SendBytes(const std::string& method,
                                        const std::vector<std::string>& messages,
                                        Duration patience = FromSeconds(20)) {
@@ -98,7 +98,7 @@ class Liar {
       while (const auto got = stream.Read()) answer = wire::ToString(*got);
     }
     const absl::Status status = stream.Finish();
-    // A server that has gone would be neither refused nor answered.
+    // A server that had crashed would neither refuse nor answer.
     EXPECT_FALSE(absl::IsUnavailable(status) &&
                  wire::ReasonOf(status) == v1::Refusal::REASON_UNSPECIFIED)
         << method << ": " << status;
@@ -116,12 +116,13 @@ class Liar {
       Send("Register", messages_.Make<v1::RegisterRequest>());
       return;
     }
-    if (random_.Below(3) == 0) {  // its session ends, with all that it holds
+    if (random_.Below(3) == 0) {  // its session ends, and with it all its leases
       ++made_;
       return Join();
     }
     fleet::RegisterRequest request = worker_.identity();
-    // An honest worker's name among them: its session would end with it.
+    // worker-0 and worker-1 are honest workers. A registration under such a name, if it were
+    // accepted, would end the honest worker's session.
     const char* const names[] = {"liar", "worker-0", "worker-1", "nobody"};
     request.name = names[random_.Below(4)];
     request.incarnation = random_.NextU64();
@@ -177,7 +178,7 @@ class Liar {
     if (lease->training.has_value() || lease->evaluation.has_value()) lease_ = *lease;
   }
 
-  // Asks for work and hangs up before there is any.
+  // Asks for work and closes the connection before the answer.
   void Cancel() { Lease(std::chrono::milliseconds(1 + random_.Below(3)), FromSeconds(30)); }
 
   void Heartbeat() {
@@ -216,7 +217,7 @@ class Liar {
         "Commit", wire::ToWire(request, {.max_inline = random_.Below(8) == 0 ? 0u : 1u << 20}));
     v1::CommitReply reply;
     if (!answer.has_value() || !reply.ParseFromString(*answer)) return;
-    // A part that names nobody counts nothing.
+    // A part without clients counts nothing.
     EXPECT_FALSE(request.part.has_value() && !request.part->included.empty() &&
                  reply.verdict() == v1::VERDICT_ACCEPTED)
         << "lie " << lie << " was taken for the truth";
@@ -294,8 +295,8 @@ class Liar {
 
   void Garbage() { SendBytes(AMethod(), {Bytes(random_.Below(200))}); }
 
-  // A message of any type, some of its bytes changed, to any method. The wait is not one that
-  // would keep the lies from going on.
+  // Sends a message of any type, with some bytes changed, to any method. The wait is short, so that
+  // the next lies are not delayed.
   void Mutated() {
     std::string bytes;
     uint64_t skip = random_.Below(17);
@@ -307,8 +308,8 @@ class Liar {
     SendBytes(AMethod(), {bytes}, std::chrono::milliseconds(200));
   }
 
-  // Many messages at once that are small on the wire and large in memory, in its session and in
-  // none, over connections of their own.
+  // Sends many messages at once that are small on the wire and large in memory. Some are in its own
+  // session and some in none. Each has its own connection.
   void Flood() {
     constexpr int kAtOnce = 24;
     std::string entries;  // two bytes each
@@ -320,7 +321,7 @@ class Liar {
       head.set_session(i % 2 == 0 ? session_.value : random_.NextU64());
       head.set_commit_id(++commits_);
       std::string bytes = head.SerializeAsString();
-      if (i % 3 != 0) {  // left_out of its part; else evaluations
+      if (i % 3 != 0) {  // entries are left_out of its part, otherwise evaluations
         bytes += '\x1a';
         for (uint64_t n = entries.size(); n > 0; n >>= 7)
           bytes += static_cast<char>(n >= 0x80 ? n | 0x80 : n);

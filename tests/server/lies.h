@@ -25,7 +25,8 @@
 #include "testing/test_address.h"
 #include "tests/server/tiny_run.h"
 
-// What a lying worker says, and the honest workers beside it (hostile_worker_test.cc).
+// The false values that a lying worker sends, and the honest workers beside it
+// (hostile_worker_test.cc).
 namespace macaw::server {
 
 using fleet::CommitRequest;
@@ -38,14 +39,15 @@ using testing_support::TinyOptions;
 
 constexpr int kCalls = 10'000;
 constexpr uint32_t kRounds = 50;
-// Server, workers and the liar together. A sanitizer keeps what was freed for a while.
+// Memory of the server, the workers and the liar together. A sanitizer keeps freed memory for a
+// while.
 #ifdef MACAW_SANITIZED
 constexpr uint64_t kMemoryBound = uint64_t{3} << 30;
 #else
 constexpr uint64_t kMemoryBound = uint64_t{384} << 20;
 #endif
 
-// Lets the rounds go on only as fast as the lies, so that the run lasts as long as they do.
+// Slows the rounds down to the speed of the lies, so that the run lasts until the last lie.
 class Pace {
  public:
   void CountCalls(int calls) {
@@ -80,7 +82,7 @@ inline void WorkHonestly(FakeWorker& worker, Pace& pace) {
   }
 }
 
-// One detectable lie in a part that is right otherwise.
+// One detectable lie in an otherwise correct part.
 using Lie = std::function<void(CommitRequest&, RandomStream&)>;
 
 inline fleet::ClientRecord& Any(CommitRequest& request, RandomStream& random) {

@@ -40,7 +40,7 @@ TEST(LogCodec, NoBytesMakeItFail) {
     for (int changes = 0; changes < 4; ++changes)
       bytes[stream.Below(bytes.size())] = static_cast<char>(stream.NextU32());
     bytes.resize(1 + stream.Below(bytes.size()));
-    const absl::StatusOr<Entry> read = Decode(bytes, 1);  // an error, or some record
+    const absl::StatusOr<Entry> read = Decode(bytes, 1);  // returns an error or any record
     if (read.ok()) {
       EXPECT_TRUE(nlohmann::json::accept(JsonOf(*read)));
     }
@@ -48,7 +48,7 @@ TEST(LogCodec, NoBytesMakeItFail) {
 }
 
 TEST(LogCodec, KindsAndFieldsOfALaterVersionArePassedOver) {
-  // A node that left, with two fields more than are known: a number (100) and a text (101).
+  // A NodeLost record with two unknown fields: a number (100) and a text (101).
   std::string record = BytesOf({.ns = 9, .record = NodeLost{.node = WorkerId(3), .why = "gone"}});
   std::string payload = record.substr(4);  // behind time and the payload's tag and length
   ASSERT_EQ(static_cast<size_t>(record[3]), payload.size());
@@ -78,7 +78,7 @@ TEST(LogCodec, ARoundOfAThousandClientsCostsTensOfKilobytes) {
     leased.attempts.push_back(attempt);
     if (i % 2 == 0) {
       accepted.included.push_back(attempt);
-    } else {  // each with a long complaint of its own
+    } else {  // each has its own long message
       left_out.push_back({.attempt = attempt,
                           .message = absl::StrCat("client ", i, ": ", std::string(5000, 'x'))});
     }

@@ -49,7 +49,7 @@ ReadAll Read(const std::string& path) {
   return all;
 }
 
-// A log of a few random records; where each of them begins, and the end.
+// A log of a few random records, with the offset of each record and of the end.
 struct Sample {
   TemporaryFolder folder;
   std::string path = folder / "rounds.log";
@@ -127,7 +127,8 @@ TEST(LogFile, ATornRecordIsCutOffWhereverItEnds) {
 }
 
 TEST(LogFile, ARecordWhoseEndWasNeverWrittenIsTorn) {
-  // As some file systems leave it when the machine goes down: the size is there, the bytes are not.
+  // Some file systems leave such a file when the machine crashes: its size is right, its bytes are
+  // missing.
   for (uint64_t seed = 0; seed < 3; ++seed) {
     Sample sample(seed);
     const uint64_t last = sample.places[sample.places.size() - 2];
@@ -137,7 +138,7 @@ TEST(LogFile, ARecordWhoseEndWasNeverWrittenIsTorn) {
         bytes.resize(sample.bytes.size() + more);
         Replace(sample.path, bytes);
         const ReadAll read = Read(sample.path);
-        // A head of which only a piece is there cannot be told from a damaged one.
+        // A partly written head looks like a damaged one.
         if (!read.status.ok() && from > last && from < last + kRecordHead) continue;
         ASSERT_TRUE(read.status.ok()) << read.status << " from " << from;
         EXPECT_EQ(read.entries.size(), 3u);

@@ -10,8 +10,9 @@
 
 namespace macaw::server::testing_support {
 
-// What every session's records obey: they tell of each client of an open phase at every moment
-// whether it waits, who has it, or what became of it. So the state of a round can be had from them.
+// A law for the records of every session: at every moment they say for each client of an open phase
+// whether it waits, which node has it leased, or how it was settled. So the state of a round can be
+// restored from the records.
 class LogLaw {
  public:
   void Add(const log::Record& record) {

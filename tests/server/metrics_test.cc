@@ -20,7 +20,8 @@ fleet::ClientRecord Record(uint64_t client, uint32_t examples, uint64_t steps,
           .sums = std::move(sums)};
 }
 
-// Losses 1, 2, 3 and 4; accuracies 1, 0.5, 0.25 and 0; by far the most examples on the first.
+// Losses 1, 2, 3 and 4; accuracies 1, 0.5, 0.25 and 0. The first client has by far the most
+// examples.
 PhaseReport FourClients() {
   return {.round = Round(7),
           .cohort = 5,
@@ -69,7 +70,7 @@ TEST(MetricsRow, NamesTheLossesOfPersonalModelsApart) {
 
 TEST(MetricsRow, SpreadsOverClientsLikeNumPy) {
   const Json json = Json::parse(MetricsRow(TaskKind::kClassification, FourClients(), {}).Text());
-  // numpy.quantile([1, 2, 3, 4], [.1, .5, .9]) and friends.
+  // Expected values are from numpy.quantile([1, 2, 3, 4], [.1, .5, .9]) and similar calls.
   EXPECT_DOUBLE_EQ(json["train_client_loss_mean"], 2.5);
   EXPECT_DOUBLE_EQ(json["train_client_loss_std"], std::sqrt(1.25));
   EXPECT_DOUBLE_EQ(json["train_client_loss_p10"], 1.3);
@@ -151,7 +152,7 @@ TEST(MetricsRow, ComesBackFromItsText) {
   ASSERT_TRUE(parsed.has_value());
   EXPECT_EQ(parsed->Text(), text);
   EXPECT_EQ(*parsed->Get("used_bound_delta"), 0.1 + 0.2) << "to the last bit";
-  // What a resumed run adds to it is what it would have added before.
+  // A resumed run adds the same columns to the row as the first run would have.
   const EvaluationSums sums{.round = Round(3), .central = {3, 1, 2}};
   row.AddEvaluation(sums);
   parsed->AddEvaluation(sums);

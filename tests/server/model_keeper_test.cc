@@ -69,7 +69,7 @@ TEST_F(ModelKeeperTest, TakesNoVectorsOfOtherClientsThanThePartNames) {
   ASSERT_TRUE(keeper_->Open(Order(1)).ok());
   fleet::Part part = Part(1, {1, 5});
   EXPECT_TRUE(keeper_->Decode(part).ok());
-  part.included[1].attempt.client = ClientId(6);  // who weighs as much as client 5
+  part.included[1].attempt.client = ClientId(6);  // has the same weight as client 5
   EXPECT_THAT(keeper_->Decode(part).status().ToString(), HasSubstr("other clients"));
 }
 
@@ -93,7 +93,7 @@ TEST_F(ModelKeeperTest, SendsOnlyTheChannelsOfThePhase) {
   EXPECT_GE(second, 3 * vector);
 }
 
-// FedAvg that counts clients and says what it spent.
+// FedAvg that also reports metrics: the number of clients, and what it spent.
 class Spending final : public algorithms::MeanDeltaServer {
  public:
   using MeanDeltaServer::MeanDeltaServer;
@@ -120,7 +120,7 @@ class RuleMetrics : public ModelKeeperTest {
     schema_ = *algorithms::SchemaOf(rule_, setup_);
   }
 
-  // Clients 1 and 5, of which each claims `clipped`.
+  // A part of clients 1 and 5, each of which reports `clipped`.
   fleet::Part PartOf(double clipped) {
     fleet::Part part = Part(1, {1, 5});
     auto sum =
@@ -153,7 +153,7 @@ TEST_F(RuleMetrics, OfClientsAndOfTheServerAreKeptForTheRow) {
   EXPECT_EQ(keeper_->metrics(), (ModelKeeper::Numbers{{"clipped", 1.5}, {"epsilon", 0.5}}));
   ASSERT_EQ(keeper_->headroom().size(), 1u) << "a metric has no column used_bound_…";
   ASSERT_TRUE(keeper_->Open(Order(2)).ok());
-  ASSERT_TRUE(keeper_->Apply(Round(2), Phase(0)).ok());  // nobody came
+  ASSERT_TRUE(keeper_->Apply(Round(2), Phase(0)).ok());  // no client was counted
   EXPECT_EQ(keeper_->metrics(), (ModelKeeper::Numbers{{"clipped", 0}, {"epsilon", 1}}));
 }
 

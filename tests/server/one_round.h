@@ -9,9 +9,9 @@
 #include "tests/server/fake_host.h"
 #include "training/api/metrics.h"
 
-// The engine's rules one by one, with one worker in one round.
+// For tests of single rules of the engine, with one worker in one round.
 
-// An engine with one round to do, between a host and workers that are calls of the test.
+// An engine with one round to do. The test itself plays the host and the workers.
 namespace macaw::server {
 
 using testing_support::Durable;
@@ -52,7 +52,7 @@ class OneRound : public testing::Test {
     return host_.leases.contains(ticket_) ? host_.leases.at(ticket_) : fleet::LeaseReply{};
   }
 
-  // What was leased, trained, with a state of each client.
+  // The part for a lease, with a state version for each client.
   static fleet::Part PartOf(const fleet::TrainingLease& lease) {
     fleet::Part part{.round = lease.round, .broadcast = lease.broadcast.digest};
     for (const auto& a : lease.assignments) {
@@ -73,7 +73,7 @@ class OneRound : public testing::Test {
   RandomStream random_{{.seed = 1}};
   Ticket ticket_ = 0;
   uint64_t commits_ = 0;
-  uint32_t running_ = 0;  // after the first lease it holds something
+  uint32_t running_ = 0;  // not 0 after the first lease
 };
 
 }  // namespace macaw::server

@@ -1,4 +1,4 @@
-// A run that repeats another one from its log.
+// Tests of a run that repeats another run from its log.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using testing_support::Summand;
 using testing_support::TemporaryFolder;
 using testing_support::TinyOptions;
 
-// Takes clients out of a part, as if their training had failed; all of them where `keep` is 0.
+// Moves all clients of a part but the first `keep` to left_out, as if their training had failed.
 fleet::CommitRequest WithoutSome(const FakeWorker& worker, fleet::CommitRequest request,
                                  size_t keep) {
   fleet::Part& part = *request.part;
@@ -38,7 +38,7 @@ fleet::CommitRequest WithoutSome(const FakeWorker& worker, fleet::CommitRequest 
   return request;
 }
 
-// Four rounds; in the second two clients cannot be trained, in the third none can.
+// Four rounds. In round 2, two clients cannot be trained. In round 3, no client can be trained.
 void RunWithMisfortune(Options options) {
   const auto coordinator = StartTiny(std::move(options));
   FakeWorker worker(*coordinator);
@@ -72,7 +72,7 @@ TEST(Replay, ClientsThatTheRunDidWithoutAreNotTrainedAndTheModelIsTheSame) {
   const log::History recorded = HistoryOf(first);
   EXPECT_EQ(recorded.decisions().size(), 2u);
   EXPECT_EQ(recorded.decisions().at({Round(3), Phase(0)}).size(), 4u);
-  Finish(Repeating(recorded, again));  // by an honest worker, which could train everybody
+  Finish(Repeating(recorded, again));  // with an honest worker, which could train all clients
   EXPECT_EQ(log::FirstDifference(recorded, HistoryOf(again)), std::nullopt);
   EXPECT_EQ(RunBytes(first.path()).model, RunBytes(again.path()).model);
 

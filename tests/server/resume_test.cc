@@ -8,7 +8,7 @@
 #include "server/coordinator.h"
 #include "tests/server/tiny_run.h"
 
-// Runs that are interrupted or crash, and are carried on.
+// Runs that are interrupted or crash, and are then resumed.
 namespace macaw::server {
 namespace {
 
@@ -40,7 +40,7 @@ TEST_P(Interrupted, AndResumedGivesTheBytesOfAnUndisturbedRun) {
     FakeWorker worker(*coordinator);
     ASSERT_TRUE(worker.Register().ok());
     if (committed > 0) worker.RunThrough(committed);
-    ASSERT_TRUE(worker.WorkOnPart().has_value());  // in mid-round, with the row before still owed
+    ASSERT_TRUE(worker.WorkOnPart().has_value());  // inside a round; the previous row is still owed
     coordinator->Interrupt();
     EXPECT_FALSE(worker.Work().has_value());
     const auto outcome = coordinator->Wait();
@@ -71,7 +71,7 @@ TEST(Coordinator, GoesBackToTheCheckpointAfterACrash) {
     FakeWorker worker(*coordinator);
     ASSERT_TRUE(worker.Register().ok());
     worker.RunThrough(3);
-    // A crash keeps no last checkpoint: the folder is copied while the run is on, and only the copy
+    // A crash writes no last checkpoint. So the folder is copied during the run, and only the copy
     // is used.
     ASSERT_TRUE(worker.WorkOnPart().has_value());
     coordinator->Interrupt();
@@ -111,7 +111,7 @@ TEST(Resume, RefusesAnotherConfigurationByTheKeyThatDiffers) {
   options.run = testing_support::TinyRun(4);
   options.run.algorithm.name = "fedprox";
   EXPECT_THAT(StartError(options).ToString(), HasSubstr("algorithm."));
-  options.run = testing_support::TinyRun(6);  // longer is no other configuration
+  options.run = testing_support::TinyRun(6);  // more rounds are still the same configuration
   EXPECT_EQ(Finish(options).rounds, 6u);
 }
 
@@ -131,7 +131,7 @@ TEST(Resume, RefusesADamagedCheckpointAndSaysWhatToDo) {
   EXPECT_EQ(Finish(options).rounds, 4u) << "the advice helps";
 }
 
-// What a kill leaves before the first checkpoint: some rows, and nothing to go on from.
+// The folder of a run that was killed before its first checkpoint: some rows, but no checkpoint.
 void LoseCheckpoints(const TemporaryFolder& folder) {
   fs::remove_all(folder / "checkpoints");
   fs::remove(folder / "summary.json");
@@ -215,7 +215,7 @@ TEST(Resume, RefusesAnEmptyFolderAndAFinishedRun) {
 TEST(Resume, KnowsNoStatesOfTheRoundThatWasCutShort) {
   const TemporaryFolder folder;
   Options options = TinyOptions(folder.path(), 4);
-  options.run.algorithm.name = "ditto";  // sends what FedAvg sends, and keeps a state
+  options.run.algorithm.name = "ditto";  // same messages as FedAvg, but with client states
   VersionIndex first_round;
   {
     const auto coordinator = StartTiny(options);

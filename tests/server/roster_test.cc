@@ -20,7 +20,7 @@ struct Node {
   fleet::ClientTable table;
 };
 
-// Holds the clients of these names, with `rows` each.
+// A node that holds the clients with these names, with `rows` rows each.
 Node Holder(const std::string& name, std::vector<std::string> clients, uint32_t rows = 5) {
   Node node;
   node.table.rows.assign(clients.size(), rows);
@@ -38,7 +38,7 @@ Node Owner(const std::string& name, std::vector<std::string> clients, uint32_t r
   return node;
 }
 
-// Has the clients 0 … n−1 of one population.
+// A node that has the clients 0 … n−1 of one population.
 Node Everybody(const std::string& name, std::vector<uint32_t> rows) {
   Node node;
   node.table.rows = std::move(rows);
@@ -71,7 +71,7 @@ TEST(Roster, NumbersAWholePopulationByPlace) {
   EXPECT_EQ(roster.data_digest(), DigestOf("the population"));
 }
 
-// The division among nodes and the order of their arrival decide nothing.
+// The division among nodes and the order of their registration do not change the numbers.
 TEST(Roster, NumbersClientsByTheirNamesWhoeverBringsThemAndWhenever) {
   RandomStream stream({.seed = 4});
   std::vector<uint32_t> rows;

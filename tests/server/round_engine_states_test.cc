@@ -1,4 +1,4 @@
-// The round engine and the versions of client states.
+// Tests of the round engine with versions of client states.
 #include "tests/server/one_round.h"
 
 namespace macaw::server {
@@ -72,13 +72,13 @@ TEST_F(OneStatefulRound, AStateThatOneNodeCannotReadIsForAnotherAndWhatNoneCanRe
   };
   report(first, *reply.training, reply.training->assignments[0].fence);
   ASSERT_FALSE(host_.ended.has_value()) << host_.error;
-  for (int i = 0; i < 50; ++i) {  // who could not read it is not asked again
+  for (int i = 0; i < 50; ++i) {  // a node that could not read the state is not asked again
     running_ = 1;
     const fleet::LeaseReply again = Lease(first);
     if (!again.training.has_value()) break;
     for (const auto& a : again.training->assignments) EXPECT_NE(a.client, client);
   }
-  // The other one gets it, once the plan sees that the first does not begin it.
+  // The other node gets the client, once the plan sees that the first node does not begin it.
   Ticket poll = 0;
   for (int i = 0; i < 200 && !host_.ended.has_value(); ++i) {
     const TimePoint now = TimePoint{} + FromSeconds(0.1 * i);

@@ -60,7 +60,7 @@ TEST_F(OneRound, ANodeWithOtherDataOrAnotherProfileIsRefusedWithTheReason) {
   EXPECT_FALSE(engine_.Register(other, Table(), TimePoint{}).ok());
 }
 
-// It would be waited for in vain: the rest of its population comes from nowhere.
+// Such a run would wait forever, because no node has the rest of the population.
 TEST_F(OneRound, APopulationOfAnotherSizeThanTheRunsIsRefusedAtOnce) {
   RunPlan run = TestRun(1);
   run.clients = kPopulation;
@@ -123,7 +123,7 @@ class ThreeRounds : public OneRound {
  protected:
   explicit ThreeRounds(uint32_t rounds = 3) : OneRound(/*stateful=*/false, rounds) {}
   void Step() { ASSERT_TRUE(host_.RunOne(random_, TimePoint{})); }
-  // From the first lease of a round to the preparation of the next, which is still to be done.
+  // From the first lease of a round to the request to prepare the next round.
   void TrainRound(SessionId session) {
     running_ = 0;
     fleet::Part part;
@@ -147,15 +147,15 @@ class ThreeRounds : public OneRound {
     host_.Hold(++ticket_, trained);
     engine_.Commit(ticket_, {.session = session, .commit_id = ++commits_, .part = part},
                    absl::OkStatus(), TimePoint{});
-    Step();  // it is added
-    Step();  // and the round applied
+    Step();  // the part is added
+    Step();  // the round is applied
   }
   void Drain() {
     while (host_.RunOne(random_, TimePoint{})) {
     }
   }
   enum class Clients : uint8_t { kTrained, kLeftOut };
-  // A whole round, its evaluation and the host's work included.
+  // A whole round, including its evaluation and the host's work.
   void WholeRound(SessionId session, Clients clients) {
     Drain();
     running_ = 0;

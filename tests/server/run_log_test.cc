@@ -1,4 +1,4 @@
-// The log that a run leaves: of any workers, interrupted or not.
+// Tests of the log that a run leaves, with different workers, and with or without interruptions.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ std::vector<log::Record> RecordsOf(const TemporaryFolder& folder) {
   return records;
 }
 
-// What does not depend on who trained, when.
+// The records that do not depend on which worker trained which client, and when.
 template <typename T>
 std::vector<T> Of(const std::vector<log::Record>& records) {
   std::vector<T> found;
@@ -134,7 +134,7 @@ TEST(RunLog, ARunThatWentDownAndGoesOnTellsEachRoundOnce) {
     coordinator->Interrupt();
     EXPECT_TRUE(coordinator->Wait().ok());
   }
-  // As after a crash in round 4: the newest checkpoint is that of round 2, the log knows more.
+  // The state after a crash in round 4: the newest checkpoint is of round 2, the log goes further.
   ASSERT_TRUE(std::filesystem::remove(parts / "checkpoints/round-00000003.safetensors"));
   options.resume = true;
   Finish(options);

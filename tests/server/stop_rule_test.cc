@@ -7,7 +7,7 @@
 #include "server/coordinator.h"
 #include "tests/server/tiny_run.h"
 
-// The rule that ends a run early.
+// Tests of the stop rule.
 namespace macaw::server {
 namespace {
 
@@ -25,7 +25,8 @@ using testing_support::TemporaryFolder;
 using testing_support::TinyOptions;
 using Json = nlohmann::json;
 
-// Runs with these accuracies after rounds 1, 2, …; interrupted in each of `interruptions` first.
+// Runs with these accuracies after rounds 1, 2, …. Before that, interrupts and resumes the run in
+// each round of `interruptions`.
 Outcome RunWithRule(const std::string& run_dir, const StopRule& rule,
                     const std::vector<double>& accuracies,
                     const std::vector<uint32_t>& interruptions = {}) {

@@ -42,7 +42,7 @@ class TimelineFile : public ::testing::Test {
   }
   std::string Text() const { return *ReadFile(path_); }
   Json Events() const { return Json::parse(Text()); }
-  // The rounds whose span is in the file.
+  // The rounds that have a span in the file.
   std::vector<int> Rounds() const {
     std::vector<int> rounds;
     for (const Json& event : Events()) {
@@ -91,10 +91,10 @@ TEST_F(TimelineFile, OfAResumedRunGoesOnAfterWholeLines) {
     ASSERT_TRUE(timeline.Close().ok());
   }
   {
-    Timeline timeline = Open(2, true);  // the first session ended well
+    Timeline timeline = Open(2, true);  // the first session has closed the file
     Add(timeline, 2);
   }
-  ASSERT_TRUE(AtomicWriteFile(path_, Text() + ",{\"name\":\"cut o").ok());  // this one was killed
+  ASSERT_TRUE(AtomicWriteFile(path_, Text() + ",{\"name\":\"cut o").ok());  // session 2, killed
   Timeline timeline = Open(3, true);
   Add(timeline, 3);
   ASSERT_TRUE(timeline.Close().ok());

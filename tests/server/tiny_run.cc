@@ -46,7 +46,7 @@ LayoutPtr TinyLayout() {
 }
 
 namespace {
-// Calls f(j, element) for the four numbers, gaps left out.
+// Calls f(j, element) for the four numbers and skips the gaps between them.
 template <typename F>
 void ForEachNumber(const ParameterLayout& layout, const F& f) {
   uint64_t j = 0;
@@ -155,7 +155,7 @@ std::optional<fleet::CommitRequest> FakeWorker::Work() {
       case fleet::Next::kCommit:
         break;
       case fleet::Next::kWork:
-        // Like a real worker: what was evaluated alone is committed at once.
+        // Like a real worker, commits at once if there are only evaluation results.
         if (reply.training.has_value() ? !reply.training->last : request.part.has_value()) continue;
         break;
       default:

@@ -14,21 +14,22 @@
 #include "server/coordinator.h"
 #include "testing/temporary_folder.h"
 
-// A run that can be computed by hand, and workers that are nothing but calls of the fleet's API.
+// A run that can be computed by hand, with workers that consist only of calls of the fleet's API.
 namespace macaw::server::testing_support {
 
 using macaw::testing_support::TemporaryFolder;
 
-// Eight clients with 3, 4, … 10 examples; four of them a round; a model of three weights and a
-// bias.
+// Eight clients with 3, 4, … 10 examples. Four of them train in each round. The model has three
+// weights and a bias.
 RunPlan TinyRun(uint32_t rounds);
 LayoutPtr TinyLayout();
 FlatVector TinyModel();  // 1, 2, 3 and 4
 std::vector<uint32_t> TinyExamples();
-// What client k sends when the model is x: half its way to the point with (k + j) in place j.
+// What client k sends when the model is x: half of the difference to the point that has (k + j) in
+// place j.
 FlatVector TinyDelta(ClientId client, ConstVectorView model);
 
-std::string Slurp(const std::string& path);  // fails the test when it cannot be read
+std::string Slurp(const std::string& path);  // fails the test if the file cannot be read
 std::vector<std::string> Lines(const std::string& path);
 
 struct Summand {
@@ -46,31 +47,30 @@ class FakeWorker {
   fleet::RegisterRequest& identity() { return identity_; }  // change it before Register
   absl::StatusOr<fleet::RegisterReply> Register();
   fleet::LeaseReply Lease();
-  // Leases and trains (and evaluates) until something is due to be committed; nothing when the run
-  // is over.
+  // Leases, trains and evaluates until a commit is due, and returns it. nullopt: the run is over.
   std::optional<fleet::CommitRequest> Work();
-  // The same until there is a part; what is evaluated before is committed on the way.
+  // The same, but until the commit has a part. Commits evaluation results on the way.
   std::optional<fleet::CommitRequest> WorkOnPart();
   fleet::CommitReply Commit(const fleet::CommitRequest& request);
   void GiveBackEverything();
-  // Works and commits honestly until `last_round` has been committed, or to the end of the run.
+  // Works and commits honestly until `last_round` has been committed, or until the end of the run.
   void RunThrough(uint32_t last_round);
   void RunToEnd() { RunThrough(UINT32_MAX); }
 
-  // What an honest worker adds to its commit for a lease; the sums of the clients are still to be
-  // made.
+  // Adds the results of a lease to the commit, as an honest worker does. Does not make the sums of
+  // the clients.
   void Train(const fleet::TrainingLease& lease, fleet::CommitRequest& request);
   void Evaluate(const fleet::EvaluationLease& lease, fleet::CommitRequest& request) const;
 
   SessionId session() const { return session_; }
   fleet::FleetLink& link() { return *link_; }
-  // The sums that these clients would give in the round last leased, on any channels.
+  // The sums of these clients in the last leased round, on any channels.
   fleet::Blob Sums(const std::vector<Summand>& summands,
                    std::vector<aggregation::ChannelSpec> channels) const;
   fleet::Blob Sums(const std::vector<Summand>& summands) const { return Sums(summands, channels_); }
   const std::vector<aggregation::ChannelSpec>& channels() const { return channels_; }
 
-  // The test accuracy that it reports of the model after a round.
+  // Sets the test accuracy that it reports for the model after each round.
   std::function<double(Round)> accuracy = [](Round) { return 0.5; };
 
  private:
@@ -87,11 +87,11 @@ class FakeWorker {
 // The built-in algorithms.
 const algorithms::Registry& Registry();
 Options TinyOptions(const std::string& run_dir, uint32_t rounds);
-std::unique_ptr<Coordinator> StartTiny(Options options);  // fails the test when it cannot
+std::unique_ptr<Coordinator> StartTiny(Options options);  // fails the test on an error
 absl::Status StartError(Options options);
-Outcome Finish(Options options);  // with one worker; fails the test when it cannot
+Outcome Finish(Options options);  // with one worker; fails the test on an error
 
-// Everything of a run that must not depend on how it was carried out.
+// The parts of a run's result that must not depend on how the run was executed.
 struct RunBytes {
   explicit RunBytes(const std::string& run_dir);
   std::string metrics, model, digest;
