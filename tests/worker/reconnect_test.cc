@@ -26,6 +26,7 @@
 namespace macaw::worker {
 namespace {
 
+using testing_support::OptionsOf;
 using testing_support::Registry;
 using testing_support::StartServer;
 using testing_support::SyntheticClients;
@@ -229,8 +230,7 @@ class Reconnect : public testing::Test {
   }
   std::string Undisturbed() {
     const TemporaryFolder folder;
-    const auto server =
-        StartServer({.run = SyntheticRun(*dataset_, kRounds), .run_dir = folder.path()});
+    const auto server = StartServer(OptionsOf(SyntheticRun(*dataset_, kRounds), folder.path()));
     const auto link = fleet::MakeLocalLink(*server);
     EXPECT_TRUE(worker::Run({.slots = 2}, *dataset_, *link, Registry(), {}).ok());
     EXPECT_TRUE(server->Wait().ok());
@@ -250,8 +250,7 @@ class Reconnect : public testing::Test {
   template <typename WhileDead>
   int RunWithDeathsAt(Moment moment, const Options& options, WhileDead while_dead) {
     const TemporaryFolder folder;
-    const auto run =
-        StartServer({.run = SyntheticRun(*dataset_, kRounds), .run_dir = folder.path()});
+    const auto run = StartServer(OptionsOf(SyntheticRun(*dataset_, kRounds), folder.path()));
     DyingServer server(*run);
     std::unique_ptr<wire::FleetServer> process = Listen(server);
     const auto link = *wire::Dial({.server = socket_.address(), .share_memory = false});

@@ -23,6 +23,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing_support::OptionsOf;
 using testing_support::Registry;
 using testing_support::StartServer;
 using testing_support::SyntheticClients;
@@ -52,7 +53,7 @@ struct Result {
 
 Result RunWith(const data::Dataset& dataset, Options options, uint32_t rounds = 4) {
   const TemporaryFolder folder;
-  const auto server = StartServer({.run = SyntheticRun(dataset, rounds), .run_dir = folder.path()});
+  const auto server = StartServer(OptionsOf(SyntheticRun(dataset, rounds), folder.path()));
   const absl::Status status = Work(*server, dataset, std::move(options));
   EXPECT_TRUE(status.ok()) << status;
   const auto outcome = server->Wait();
@@ -78,7 +79,7 @@ TEST(Worker, KeepsTheStatesOfItsClients) {
     RunPlan config = SyntheticRun(*dataset, 5);
     config.algorithm.name = "scaffold";
     options.state.path = folder / "state";
-    const auto server = StartServer({.run = config, .run_dir = folder.path()});
+    const auto server = StartServer(OptionsOf(config, folder.path()));
     const absl::Status status = Work(*server, *dataset, std::move(options));
     EXPECT_TRUE(status.ok()) << status;
     EXPECT_TRUE(server->Wait().ok());
@@ -102,8 +103,7 @@ TEST(Worker, ReportsDittosGlobalLossAsFedAvgsAndThePersonalOneApart) {
     config.algorithm.name = algorithm;
     Options options{.slots = 2};
     options.state.path = folder / "state";
-    const auto server =
-        StartServer({.run = config, .config = {.client_records = true}, .run_dir = folder.path()});
+    const auto server = StartServer(OptionsOf(config, folder.path(), {.client_records = true}));
     const absl::Status status = Work(*server, *dataset, std::move(options));
     EXPECT_TRUE(status.ok()) << status;
     EXPECT_TRUE(server->Wait().ok());
@@ -133,7 +133,7 @@ TEST(Worker, SharesARunWithOthers) {
   const Result alone = RunWith(*dataset, {.slots = 2});
   const TemporaryFolder folder;
   const auto server =
-      StartServer({.run = SyntheticRun(*dataset, 4), .run_dir = folder.path(), .workers = 2});
+      StartServer(OptionsOf(SyntheticRun(*dataset, 4), folder.path(), {.workers = 2}));
   absl::Status first;
   {
     const std::jthread beside(
@@ -338,7 +338,7 @@ TEST(Worker, RepeatsACommitWhoseAnswerWasLostAndIsCountedOnce) {
   const auto dataset = SyntheticClients();
   const Result undisturbed = RunWith(*dataset, {.slots = 2});
   const TemporaryFolder folder;
-  const auto server = StartServer({.run = SyntheticRun(*dataset, 4), .run_dir = folder.path()});
+  const auto server = StartServer(OptionsOf(SyntheticRun(*dataset, 4), folder.path()));
   BrokenLink link(fleet::MakeLocalLink(*server));
   link.lose_answers = true;
   const absl::Status status = worker::Run({.slots = 2}, *dataset, link, Registry(), {});
@@ -352,7 +352,7 @@ TEST(Worker, AsksAgainWhatACommitAskedInVain) {
   const auto dataset = SyntheticClients();
   const Result undisturbed = RunWith(*dataset, {.slots = 2});
   const TemporaryFolder folder;
-  const auto server = StartServer({.run = SyntheticRun(*dataset, 4), .run_dir = folder.path()});
+  const auto server = StartServer(OptionsOf(SyntheticRun(*dataset, 4), folder.path()));
   BrokenLink link(fleet::MakeLocalLink(*server));
   link.drop_questions = true;
   const absl::Status status = worker::Run({.slots = 2}, *dataset, link, Registry(), {});
@@ -380,7 +380,7 @@ TEST(Worker, RegistersAgainWhenTheServerHasForgottenIt) {
 TEST(Worker, GivesUpOnAServerThatStaysSilent) {
   const auto dataset = SyntheticClients();
   const TemporaryFolder folder;
-  const auto server = StartServer({.run = SyntheticRun(*dataset, 2), .run_dir = folder.path()});
+  const auto server = StartServer(OptionsOf(SyntheticRun(*dataset, 2), folder.path()));
   BrokenLink link(fleet::MakeLocalLink(*server));
   link.lease_error = absl::UnavailableError("connection refused");
   const absl::Status status =
