@@ -32,10 +32,9 @@ RunPlan SyntheticRun(const data::Dataset& dataset, uint32_t rounds) {
   return run;
 }
 
-server::Options OptionsOf(RunPlan run, const std::string& folder, server::ServerConfig config) {
+server::Options OptionsOf(RunPlan run, const std::string& folder) {
   server::Options options;
   options.run = std::move(run);
-  options.config = std::move(config);
   options.run_dir = folder;
   return options;
 }

@@ -17,7 +17,7 @@ std::unique_ptr<data::Dataset> SyntheticClients();
 // Six of them a round, evaluated every second round.
 RunPlan SyntheticRun(const data::Dataset& dataset, uint32_t rounds);
 // What a server of that run in `folder` is started with.
-server::Options OptionsOf(RunPlan run, const std::string& folder, server::ServerConfig config = {});
+server::Options OptionsOf(RunPlan run, const std::string& folder);
 
 const algorithms::Registry& Registry();
 std::unique_ptr<server::Coordinator> StartServer(server::Options options);

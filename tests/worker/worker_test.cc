@@ -103,7 +103,9 @@ TEST(Worker, ReportsDittosGlobalLossAsFedAvgsAndThePersonalOneApart) {
     config.algorithm.name = algorithm;
     Options options{.slots = 2};
     options.state.path = folder / "state";
-    const auto server = StartServer(OptionsOf(config, folder.path(), {.client_records = true}));
+    server::Options told = OptionsOf(config, folder.path());
+    told.config.client_records = true;
+    const auto server = StartServer(std::move(told));
     const absl::Status status = Work(*server, *dataset, std::move(options));
     EXPECT_TRUE(status.ok()) << status;
     EXPECT_TRUE(server->Wait().ok());
@@ -132,8 +134,9 @@ TEST(Worker, SharesARunWithOthers) {
   const auto dataset = SyntheticClients();
   const Result alone = RunWith(*dataset, {.slots = 2});
   const TemporaryFolder folder;
-  const auto server =
-      StartServer(OptionsOf(SyntheticRun(*dataset, 4), folder.path(), {.workers = 2}));
+  server::Options options = OptionsOf(SyntheticRun(*dataset, 4), folder.path());
+  options.config.workers = 2;
+  const auto server = StartServer(std::move(options));
   absl::Status first;
   {
     const std::jthread beside(
@@ -159,7 +162,7 @@ TEST(Worker, GivesItsClientsBackWhenAskedToStop) {
   const Result undisturbed = RunWith(*dataset, {.slots = 2});
   const TemporaryFolder folder;
   absl::Notification under_way;
-  server::Options options{.run = SyntheticRun(*dataset, 4), .run_dir = folder.path()};
+  server::Options options = OptionsOf(SyntheticRun(*dataset, 4), folder.path());
   options.config.lease_timeout = 3600;  // only giving them back can free them in time
   options.on_row = [&](const std::string&) {
     if (!under_way.HasBeenNotified()) under_way.Notify();
@@ -191,7 +194,7 @@ TEST(Worker, GivesItsClientsBackWhenAskedToStop) {
 TEST(Worker, StopsAtOnceWhileItWaitsForWork) {
   const auto dataset = SyntheticClients();
   const TemporaryFolder folder;
-  server::Options options{.run = SyntheticRun(*dataset, 2), .run_dir = folder.path()};
+  server::Options options = OptionsOf(SyntheticRun(*dataset, 2), folder.path());
   options.config.workers = 2;  // the second never comes
   const auto server = StartServer(std::move(options));
   absl::Status status = absl::UnknownError("did not return");
@@ -211,7 +214,7 @@ TEST(Worker, StopsAtOnceWhileItWaitsForWork) {
 TEST(Worker, ReportsTheClientsThatItsFormerProcessDiedWith) {
   const auto dataset = SyntheticClients();
   const TemporaryFolder folder;
-  server::Options options{.run = SyntheticRun(*dataset, 2), .run_dir = folder.path()};
+  server::Options options = OptionsOf(SyntheticRun(*dataset, 2), folder.path());
   options.config.max_deaths = 1;
   options.run.local.trainer = "eager";  // whose profile the first process will claim
   const auto server = StartServer(std::move(options));
@@ -250,7 +253,7 @@ TEST(Worker, ReportsTheClientsThatItsFormerProcessDiedWith) {
 TEST(Worker, MakesARunThatDivergesStopWithTheReason) {
   const auto dataset = SyntheticClients();
   const TemporaryFolder folder;
-  server::Options options{.run = SyntheticRun(*dataset, 9), .run_dir = folder.path()};
+  server::Options options = OptionsOf(SyntheticRun(*dataset, 9), folder.path());
   options.run.local.lr = 1e30;
   const auto server = StartServer(std::move(options));
   const absl::Status status = Work(*server, *dataset, {.slots = 2});
@@ -262,7 +265,7 @@ TEST(Worker, MakesARunThatDivergesStopWithTheReason) {
 TEST(Worker, RefusesAConfigurationThatCannotTrainBeforeItTakesAClient) {
   const auto dataset = SyntheticClients();
   const TemporaryFolder folder;
-  server::Options options{.run = SyntheticRun(*dataset, 3), .run_dir = folder.path()};
+  server::Options options = OptionsOf(SyntheticRun(*dataset, 3), folder.path());
   options.run.task = TaskKind::kRegression;  // of rows that have classes
   options.run.model.classes = 1;
   const auto server = StartServer(std::move(options));
@@ -277,7 +280,7 @@ TEST(Worker, RefusesAConfigurationThatCannotTrainBeforeItTakesAClient) {
 TEST(Worker, SaysWhyTheServerDoesNotTakeIt) {
   const auto dataset = SyntheticClients();
   const TemporaryFolder folder;
-  server::Options options{.run = SyntheticRun(*dataset, 2), .run_dir = folder.path()};
+  server::Options options = OptionsOf(SyntheticRun(*dataset, 2), folder.path());
   options.run.clients = 13;
   const auto server = StartServer(std::move(options));
   EXPECT_THAT(Work(*server, *dataset, {.slots = 1}).ToString(),
@@ -365,7 +368,7 @@ TEST(Worker, RegistersAgainWhenTheServerHasForgottenIt) {
   const auto dataset = SyntheticClients();
   const Result undisturbed = RunWith(*dataset, {.slots = 2});
   const TemporaryFolder folder;
-  server::Options options{.run = SyntheticRun(*dataset, 4), .run_dir = folder.path()};
+  server::Options options = OptionsOf(SyntheticRun(*dataset, 4), folder.path());
   options.config.lease_timeout = 1;  // what the forgotten session held comes back by itself
   const auto server = StartServer(std::move(options));
   BrokenLink link(fleet::MakeLocalLink(*server));
