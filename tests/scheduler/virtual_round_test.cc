@@ -5,7 +5,6 @@
 #include <map>
 #include <set>
 
-#include "worker/emulation.h"
 #include "scheduler/estimator.h"
 #include "scheduler/policies/policies.h"
 #include "testing/bound.h"
