@@ -128,7 +128,8 @@ TEST(EveryKey, ThatARunKeepsIsRefusedToAResume) {
 
 TEST(EveryKey, ThatDecidesAResultIsASettingOfTheSummary) {
   ForEveryKey([](const Field& field, const Config& before, const Config& after) {
-    const algorithms::Registry& registry = sdk::Catalogue::Builtins().algorithms();
+    static const sdk::Catalogue catalogue = sdk::Catalogue::Builtins();
+    const algorithms::Registry& registry = catalogue.algorithms();
     const bool shown = field.role == Role::kResult || field.role == Role::kLength;
     const bool elsewhere = field.key == "run.seed" || field.key == "algorithm.name" ||
                            (field.hidden && field.hidden(after));

@@ -34,7 +34,7 @@ void ExpectRoundTrip(const Dataset& dataset, const std::string& path) {
   EXPECT_EQ(a.feature_type, b.feature_type);
   EXPECT_EQ(a.input_shape, b.input_shape);
   EXPECT_EQ(a.classes, b.classes);
-  EXPECT_EQ(a.transform.scale, b.transform.scale);
+  EXPECT_EQ(a.transform.scale.value_or(1.0), b.transform.scale.value_or(1.0));
   EXPECT_EQ(a.clients, b.clients);
   EXPECT_EQ(a.train_examples, b.train_examples);
   EXPECT_EQ(a.test_examples, b.test_examples);
