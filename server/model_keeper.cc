@@ -21,7 +21,7 @@ absl::StatusOr<ModelKeeper> ModelKeeper::Make(const algorithms::Description& alg
   return keeper;
 }
 
-absl::StatusOr<fleet::Blob> ModelKeeper::Open(const PhaseOrder& order) {
+absl::StatusOr<fleet::Broadcast> ModelKeeper::Open(const PhaseOrder& order) {
   sum_.reset();
   order_ = order;
   MACAW_ASSIGN_OR_RETURN(const algorithms::Broadcast broadcast,
@@ -33,10 +33,23 @@ absl::StatusOr<fleet::Blob> ModelKeeper::Open(const PhaseOrder& order) {
                                             ": its schema has no channel up in phase ",
                                             order.phase.value, ", which Apply asked for"));
   }
-  // Most algorithms broadcast only the model. The evaluation of the last round may have encoded it
-  // already.
-  if (down.size() == 1 && down[0].bytes.data() == Model().bytes.data()) return ModelBlob();
-  return fleet::Blob::Of(fleet::EncodeVectors(down));
+  std::vector<fleet::Blob> channels;
+  size_t next = 0;
+  for (const algorithms::DownChannel& channel : schema_.down) {
+    if (algorithms::InPhase(channel.phases, order.phase))
+      channels.push_back(Encode(channel.name, down[next++]));
+  }
+  return fleet::Broadcast::Of(std::move(channels));
+}
+
+fleet::Blob ModelKeeper::Encode(const std::string& channel, const ConstVectorView& vector) {
+  // The evaluation of the last round may have encoded the model already.
+  if (vector.bytes.data() == Model().bytes.data()) return ModelBlob();
+  fleet::Blob& sent = sent_[channel];
+  if (sent.bytes == nullptr || !fleet::Holds(sent.bytes->bytes(), vector)) {
+    sent = fleet::Blob::Of(fleet::EncodeVectors({&vector, 1}));
+  }
+  return sent;
 }
 
 absl::StatusOr<uint64_t> ModelKeeper::MostSumsBytes() const {

@@ -24,9 +24,9 @@ class ModelKeeper {
   static absl::StatusOr<ModelKeeper> Make(const algorithms::Description& algorithm,
                                           algorithms::Setup setup, FlatVector initial);
 
-  // Starts a phase with an empty sum and the grids of `order`. Returns the encoded broadcast for
-  // the clients, with its digest.
-  absl::StatusOr<fleet::Blob> Open(const PhaseOrder& order);
+  // Starts a phase with an empty sum and the grids of `order`. Returns what the clients get. A
+  // channel that holds the same bytes as when it was sent last is the same blob.
+  absl::StatusOr<fleet::Broadcast> Open(const PhaseOrder& order);
 
   // The largest size of a part's sums in the open phase, in bytes.
   absl::StatusOr<uint64_t> MostSumsBytes() const;
@@ -57,6 +57,8 @@ class ModelKeeper {
 
  private:
   ModelKeeper() = default;
+  // A channel down as a blob.
+  fleet::Blob Encode(const std::string& channel, const ConstVectorView& vector);
   void TakeMetrics(Phase phase, aggregation::Aggregate& aggregate);
   algorithms::ServerContext ContextOf(Round round, Phase phase) {
     return {
@@ -66,7 +68,8 @@ class ModelKeeper {
   LayoutPtr layout_;
   uint64_t seed_ = 0;  // the run's
   std::unique_ptr<algorithms::ServerAlgorithm> algorithm_;
-  std::optional<fleet::Blob> model_blob_;  // until the model changes
+  std::optional<fleet::Blob> model_blob_;   // until the model changes
+  std::map<std::string, fleet::Blob> sent_;  // by channel: its newest blob
   std::optional<PhaseOrder> order_;
   std::optional<aggregation::ExactSum> sum_;  // of the open phase; none before its first part
   // Metrics of the round.

@@ -19,12 +19,12 @@ Outcome::Kind KindOf(RunEnd end) {
 void RunThreads::Prepare(const PhaseOrder& order) {
   if (!first_lease_at_.has_value()) first_lease_at_ = round_started_ = SteadyClock().Now();
   PostSums([this, order] {
-    absl::StatusOr<fleet::Blob> blob = keeper_.Open(order);
-    if (blob.ok()) blobs_.Serve(*blob);
+    absl::StatusOr<fleet::Broadcast> broadcast = keeper_.Open(order);
+    if (broadcast.ok()) blobs_.Serve(broadcast->channels);
     const uint64_t most_sums_bytes = keeper_.MostSumsBytes().value_or(0);
-    loop_.Post([this, order, most_sums_bytes, blob = std::move(blob)]() mutable {
+    loop_.Post([this, order, most_sums_bytes, broadcast = std::move(broadcast)]() mutable {
       most_sums_bytes_ = most_sums_bytes;
-      engine_.BroadcastReady(order.round, order.phase, std::move(blob), SteadyClock().Now());
+      engine_.BroadcastReady(order.round, order.phase, std::move(broadcast), SteadyClock().Now());
     });
   });
 }
@@ -53,7 +53,7 @@ void RunThreads::Apply(PhaseReport report) {
     if (closed.round_done()) {
       if (EvaluationDue(options_.run, report->round)) {
         closed.model = keeper_.ModelBlob();
-        blobs_.Serve(*closed.model);
+        blobs_.Serve({*closed.model});
         closed.row = MetricsRow(options_.run.task, *report, closed.headroom, closed.rule);
         if (options_.run.evaluation.train) {
           closed.row->AddPenalty(options_.run.local.weight_decay, keeper_.Model());

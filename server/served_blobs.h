@@ -1,10 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <deque>
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -18,15 +20,16 @@ namespace macaw::server {
 class ServedBlobs {
  public:
   explicit ServedBlobs(std::optional<fleet::Blob> first) {
-    if (first.has_value()) recent_.push_back(*std::move(first));
+    if (first.has_value()) recent_.push_back({*std::move(first)});
   }
 
-  void Serve(const fleet::Blob& blob) ABSL_LOCKS_EXCLUDED(mutex_) {
+  // A model, or the channels of a broadcast.
+  void Serve(const std::vector<fleet::Blob>& blobs) ABSL_LOCKS_EXCLUDED(mutex_) {
+    constexpr auto kDigest = &fleet::Blob::digest;
     absl::MutexLock lock(&mutex_);
-    for (const fleet::Blob& known : recent_) {
-      if (known.digest == blob.digest) return;
-    }
-    recent_.push_back(blob);
+    // An evaluated model is often the next broadcast.
+    if (!recent_.empty() && std::ranges::equal(recent_.back(), blobs, {}, kDigest, kDigest)) return;
+    recent_.push_back(blobs);
     if (recent_.size() > kRecent) recent_.pop_front();
   }
 
@@ -40,17 +43,18 @@ class ServedBlobs {
       ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     if (const auto it = pinned_.find(digest); it != pinned_.end()) return it->second.bytes;
-    for (const fleet::Blob& blob : recent_) {
-      if (blob.digest == digest) return blob.bytes;
+    for (const std::vector<fleet::Blob>& blobs : recent_) {
+      const auto blob = std::ranges::find(blobs, digest, &fleet::Blob::digest);
+      if (blob != blobs.end()) return blob->bytes;
     }
     return nullptr;
   }
 
  private:
-  static constexpr size_t kRecent = 4;  // blobs; enough for slow downloads of older ones
+  static constexpr size_t kRecent = 4;  // enough for slow downloads of older ones
 
   mutable absl::Mutex mutex_;
-  std::deque<fleet::Blob> recent_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::vector<fleet::Blob>> recent_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<Digest, fleet::Blob> pinned_ ABSL_GUARDED_BY(mutex_);
 };
 

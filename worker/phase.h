@@ -32,7 +32,7 @@ struct RunContext {
 struct PhaseContext {
   Round round{};
   Phase phase{};
-  fleet::Blob broadcast;                 // keeps the views below alive
+  fleet::Broadcast broadcast;            // keeps the views below alive
   std::vector<ConstVectorView> vectors;  // parallel to Schema::down; empty: not sent in this phase
   aggregation::GridOrder order;
   LocalConfig local;  // with the round's learning rate

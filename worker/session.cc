@@ -26,7 +26,6 @@ namespace {
 
 constexpr Duration kPoll = std::chrono::seconds(30);
 constexpr Duration kPulse = std::chrono::seconds(1);  // at most this long between two heartbeats
-constexpr size_t kCachedBlobs = 3;
 // For the mean time of a request for work: the weight of the newest time, and the limit above which
 // a time means a broken connection.
 constexpr double kMemory = 0.1, kLongestAsk = 1;
@@ -229,11 +228,9 @@ class Session {
                     .total_multiplicity = lease.total_multiplicity};
     phase->local = context_.run.local;
     phase->local.lr *= training::ScheduleFactor(phase->local.lr_schedule, lease.round.value);
-    MACAW_ASSIGN_OR_RETURN(phase->broadcast, Fetch(lease.broadcast));
-    MACAW_ASSIGN_OR_RETURN(
-        const std::vector<ConstVectorView> sent,
-        fleet::DecodeVectors(phase->broadcast.bytes->bytes(),
-                             algorithms::DownLayouts(context_.schema, lease.phase)));
+    phase->broadcast = lease.broadcast;
+    MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> sent,
+                           FetchChannels(lease.phase, phase->broadcast));
     phase->vectors = algorithms::ParallelToDown(context_.schema, lease.phase, sent);
     phase_ = std::move(phase);
     return phase_;
@@ -255,13 +252,36 @@ class Session {
     return evaluation;
   }
 
+  // Gets the bytes of the broadcast. Returns its vectors, which are valid as long as `broadcast`.
+  absl::StatusOr<std::vector<ConstVectorView>> FetchChannels(Phase phase,
+                                                             fleet::Broadcast& broadcast) {
+    const std::vector<LayoutPtr> layouts = algorithms::DownLayouts(context_.schema, phase);
+    if (broadcast.channels.size() != layouts.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("the server sent ", broadcast.channels.size(),
+                                                     " channels where phase ", phase.value,
+                                                     " of the algorithm has ", layouts.size()));
+    }
+    std::vector<ConstVectorView> vectors;
+    for (size_t i = 0; i < layouts.size(); ++i) {
+      fleet::Blob& channel = broadcast.channels[i];
+      MACAW_ASSIGN_OR_RETURN(channel, Fetch(channel));
+      MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> one,
+                             fleet::DecodeVectors(channel.bytes->bytes(), {&layouts[i], 1}));
+      vectors.push_back(one[0]);
+    }
+    return vectors;
+  }
+
   absl::StatusOr<fleet::Blob> Fetch(const fleet::Blob& blob) {
-    for (const fleet::Blob& cached : cache_) {
-      if (cached.digest == blob.digest) return cached;
+    const auto cached = std::ranges::find(cache_, blob.digest, &fleet::Blob::digest);
+    if (cached != cache_.end()) {
+      std::rotate(cached, cached + 1, cache_.end());  // the newest use is last
+      return cache_.back();
     }
     MACAW_ASSIGN_OR_RETURN(fleet::Blob fetched, calls_.Repeat([&] { return link_.Fetch(blob); }));
     cache_.push_back(fetched);
-    if (cache_.size() > kCachedBlobs) cache_.pop_front();
+    // Room for a phase's channels, the model under evaluation, and the newest model before it.
+    if (cache_.size() > context_.schema.down.size() + 2) cache_.pop_front();
     return fetched;
   }
 
@@ -280,7 +300,7 @@ class Session {
     if (harvest.phase != nullptr) {
       fleet::Part part{.round = harvest.phase->round,
                        .phase = harvest.phase->phase,
-                       .broadcast = harvest.phase->broadcast.digest,
+                       .broadcast = harvest.phase->broadcast.name,
                        .included = std::move(harvest.included),
                        .left_out = std::move(harvest.left_out)};
       if (harvest.sum.has_value()) part.sums = fleet::Blob::Of(harvest.sum->Encode());
@@ -349,7 +369,7 @@ class Session {
   double lease_seconds_ = 0;  // moving mean of the time of a request for work
   TimePoint leased_{};        // when the newest lease arrived
   std::shared_ptr<const PhaseContext> phase_;
-  std::deque<fleet::Blob> cache_;
+  std::deque<fleet::Blob> cache_;  // the one used last is last
   std::atomic<bool> over_ = false;
   std::atomic<bool> lost_ = false;
 };

@@ -42,6 +42,18 @@ struct Blob {
   bool named() const { return !digest.IsZero(); }
 };
 
+// What a phase sends to its clients: a blob a channel, each EncodeVectors of one vector
+// (vector_codec.h), for the channels of Schema::down that the phase sends, in their order. A channel
+// that did not change keeps its digest, so a worker that still has its blob does not fetch it again.
+struct Broadcast {
+  Digest name;  // of the whole, for parts, log and journal
+  std::vector<Blob> channels;
+
+  // Named by the digest of the only channel, or by the digest over the digests of all.
+  static Broadcast Of(std::vector<Blob> channels);
+  uint64_t size() const;  // of all channels, in bytes
+};
+
 // ---- Hello: the first call, which exchanges versions and limits
 
 struct HelloRequest {
@@ -119,7 +131,7 @@ struct Assignment {
 struct TrainingLease {
   Round round{};
   Phase phase{};
-  Blob broadcast;  // EncodeVectors of what the phase sends of Schema::down (vector_codec.h)
+  Broadcast broadcast;
   double max_weight = 1, total_weight = 1;  // aggregation::GridOrder
   uint32_t max_multiplicity = 1;
   uint64_t total_multiplicity = 1;
@@ -207,7 +219,7 @@ struct LeftOut {
 struct Part {
   Round round{};
   Phase phase{};
-  Digest broadcast;                    // the broadcast that the clients were trained from
+  Digest broadcast;                    // name of the broadcast that the clients were trained from
   std::vector<ClientRecord> included;  // exactly the attempts that `sums` holds
   std::vector<LeftOut> left_out;       // clients that contribute nothing to this round
   Blob sums;  // aggregation::ExactSum::Encode; unnamed when nobody is included

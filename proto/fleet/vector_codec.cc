@@ -102,4 +102,12 @@ absl::StatusOr<std::vector<ConstVectorView>> DecodeVectors(std::span<const std::
   return views;
 }
 
+bool Holds(std::span<const std::byte> bytes, const ConstVectorView& vector) {
+  constexpr uint64_t kBegin = Aligned(kFixed + kPerVector);
+  return bytes.size() == kBegin + vector.bytes.size() &&
+         Get<decltype(Digest::bytes)>(bytes, kFixed) == vector.layout->digest().bytes &&
+         (vector.bytes.empty() ||
+          std::memcmp(bytes.data() + kBegin, vector.bytes.data(), vector.bytes.size()) == 0);
+}
+
 }  // namespace macaw::fleet

@@ -19,4 +19,7 @@ AlignedBuffer EncodeVectors(std::span<const ConstVectorView> vectors);
 absl::StatusOr<std::vector<ConstVectorView>> DecodeVectors(std::span<const std::byte> bytes,
                                                            std::span<const LayoutPtr> layouts);
 
+// Whether `bytes`, which EncodeVectors made of one vector, are what it would make of this one.
+bool Holds(std::span<const std::byte> bytes, const ConstVectorView& vector);
+
 }  // namespace macaw::fleet

@@ -62,7 +62,8 @@ v1::TrainingLease ToWire(const fleet::TrainingLease& lease, const InlineRule& ru
   v1::TrainingLease m;
   m.set_round(lease.round.value);
   m.set_phase(lease.phase.value);
-  if (lease.broadcast.named()) *m.mutable_broadcast() = wire::ToWire(lease.broadcast, rule);
+  for (const fleet::Blob& channel : lease.broadcast.channels)
+    *m.add_broadcast() = wire::ToWire(channel, rule);
   m.set_max_weight(lease.max_weight);
   m.set_total_weight(lease.total_weight);
   m.set_max_multiplicity(lease.max_multiplicity);
@@ -77,7 +78,8 @@ absl::StatusOr<fleet::TrainingLease> FromWire(const v1::TrainingLease& m) {
   fleet::TrainingLease lease;
   lease.round = Round(m.round());
   lease.phase = Phase(static_cast<uint8_t>(f.Between<uint32_t>("phase", m.phase(), 0, 255)));
-  lease.broadcast = f.Sub("broadcast", wire::FromWire(m.broadcast()));
+  lease.broadcast = fleet::Broadcast::Of(f.List(
+      "broadcast", m.broadcast(), [](const v1::Blob& channel) { return wire::FromWire(channel); }));
   lease.max_weight = f.NotNegative("max_weight", m.max_weight());
   lease.total_weight = f.NotNegative("total_weight", m.total_weight());
   lease.max_multiplicity = m.max_multiplicity();

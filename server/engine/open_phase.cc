@@ -82,7 +82,7 @@ void OpenPhase::Open(Phase phase, TimePoint now) {
              .times = {.opened = now, .ready = now}};
 }
 
-log::RoundOpened OpenPhase::Ready(fleet::Blob broadcast, const Digest& eligible, TimePoint now) {
+log::RoundOpened OpenPhase::Ready(fleet::Broadcast broadcast, const Digest& eligible, TimePoint now) {
   broadcast_ = std::move(broadcast);
   report_.times.ready = now;
   log::RoundOpened opened{.round = order_.round,
@@ -92,8 +92,8 @@ log::RoundOpened OpenPhase::Ready(fleet::Blob broadcast, const Digest& eligible,
                           .total_weight = order_.grid.total_weight,
                           .max_multiplicity = order_.grid.max_multiplicity,
                           .total_multiplicity = order_.grid.total_multiplicity,
-                          .broadcast = broadcast_.digest,
-                          .broadcast_bytes = broadcast_.size};
+                          .broadcast = broadcast_.name,
+                          .broadcast_bytes = broadcast_.size()};
   opened.cohort.reserve(seats_.size());
   for (const Seat& seat : seats_)
     opened.cohort.push_back({.client = seat.entry.client, .multiplicity = seat.entry.multiplicity});

@@ -35,7 +35,7 @@ class OpenPhase {
   // state versions that clients have written in this round. The newest of a client comes last.
   void OpenNext(std::span<const Attempt> versions, TimePoint now);
   // The phase's broadcast is ready. Leases may begin once the queues are planned.
-  log::RoundOpened Ready(fleet::Blob broadcast, const Digest& eligible, TimePoint now);
+  log::RoundOpened Ready(fleet::Broadcast broadcast, const Digest& eligible, TimePoint now);
   // Waiting: the waiting clients of each holding. Plan: sets the queue from which the holding's
   // clients are handed out.
   std::vector<scheduler::Cohort> Waiting() const;
@@ -85,7 +85,7 @@ class OpenPhase {
   const PhaseOrder& order() const { return order_; }
   Round round() const { return order_.round; }
   Phase phase() const { return order_.phase; }
-  const fleet::Blob& broadcast() const { return broadcast_; }
+  const fleet::Broadcast& broadcast() const { return broadcast_; }
   const std::vector<Seat>& seats() const { return seats_; }
   const Seat* Find(ClientId client) const;
   const PhaseReport& report() const { return report_; }
@@ -114,7 +114,7 @@ class OpenPhase {
   std::vector<Seat> seats_;  // by client
   AttemptTable table_{{}};
   std::vector<scheduler::DispatchQueue> queues_;  // by holding
-  fleet::Blob broadcast_;
+  fleet::Broadcast broadcast_;
   PhaseReport report_;
   std::vector<fleet::LeftOut> left_out_before_;  // in the round's earlier phases
   uint64_t adding_ = 0;

@@ -78,7 +78,7 @@ absl::Status CheckPart(const RunPlan& run, bool keeps_states, const OpenPhase& p
                        " is left out for its state, but the run's algorithm keeps none"));
     }
   }
-  if (part.broadcast != phase.broadcast().digest)
+  if (part.broadcast != phase.broadcast().name)
     return absl::InvalidArgumentError("it was trained from another broadcast");
   return absl::OkStatus();
 }

@@ -70,7 +70,7 @@ void RoundEngine::Prepare() {
   host_.Prepare(phase_.order());
 }
 
-void RoundEngine::BroadcastReady(Round round, Phase phase, absl::StatusOr<fleet::Blob> broadcast,
+void RoundEngine::BroadcastReady(Round round, Phase phase, absl::StatusOr<fleet::Broadcast> broadcast,
                                  TimePoint now) {
   if (state_ != State::kPreparing || round != phase_.round() || phase != phase_.phase()) return;
   if (!broadcast.ok()) return Fail(broadcast.status());
@@ -292,7 +292,7 @@ bool RoundEngine::redoing() const {
 }
 
 void RoundEngine::RestorePhase(const Restored::PhaseStory& before, TimePoint now) {
-  if (before.broadcast != phase_.broadcast().digest) {
+  if (before.broadcast != phase_.broadcast().name) {
     return Fail(absl::DataLossError(absl::StrCat(
         "round ", phase_.round().value,
         " begins from another model than the run's log says it did: its checkpoint or its journal "

@@ -87,7 +87,7 @@ class RoundEngine {
   fleet::UploadVerdict Offer(const fleet::UploadOffer& offer) const;
 
   // ---- work that the host has finished
-  void BroadcastReady(Round round, Phase phase, absl::StatusOr<fleet::Blob> broadcast,
+  void BroadcastReady(Round round, Phase phase, absl::StatusOr<fleet::Broadcast> broadcast,
                       TimePoint now);
   void PartAdded(Ticket ticket, const absl::Status& status, TimePoint now);
   // `model`: the blob to evaluate, if this was the round's last phase and its evaluation is due.

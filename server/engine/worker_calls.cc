@@ -231,7 +231,8 @@ bool RoundEngine::Serve(Node& node, const fleet::LeaseRequest& request, Ticket t
     nodes_.LookAgain(node, handout.look_again);
     Record(std::move(handout.record));
     reply.training = std::move(handout.lease);
-    if (reply.training.has_value()) name_only(reply.training->broadcast);
+    if (reply.training.has_value())
+      std::ranges::for_each(reply.training->broadcast.channels, name_only);
   }
   if (!reply.training.has_value() && !reply.evaluation.has_value()) return false;
   reply.deletable = states_.TakeDeletable(node.holding, roster_);

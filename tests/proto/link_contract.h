@@ -25,7 +25,7 @@ inline LeaseReply WorkWith(const Blob& broadcast) {
   reply.next = Next::kWork;
   reply.training.emplace();
   reply.training->round = Round(3);
-  reply.training->broadcast = broadcast;
+  reply.training->broadcast = Broadcast::Of({broadcast});
   reply.training->assignments.push_back(
       {.client = ClientId(5), .place = 3, .fence = {1, 2}, .weight = 10.0});
   return reply;
@@ -94,7 +94,7 @@ TYPED_TEST_P(LinkContract, BringsBroadcastAndSumsWhole) {
     this->handler().SetLease(WorkWith(broadcast));
     const auto lease = this->link().Lease({SessionId(7), 1, 0, {}}, FromSeconds(5));
     ASSERT_TRUE(lease.ok()) << lease.status();
-    const auto fetched = this->link().Fetch(lease->training->broadcast);
+    const auto fetched = this->link().Fetch(lease->training->broadcast.channels[0]);
     ASSERT_TRUE(fetched.ok()) << fetched.status();
     ExpectSameBytes(*fetched, broadcast);
 
@@ -120,7 +120,7 @@ TYPED_TEST_P(LinkContract, CommitsAndAsksInOneCall) {
   ASSERT_TRUE(committed->lease.has_value());
   ASSERT_TRUE(committed->lease->training.has_value());
   EXPECT_EQ(committed->lease->training->assignments.at(0).client, ClientId(5));
-  EXPECT_EQ(committed->lease->training->broadcast.digest, broadcast.digest);
+  EXPECT_EQ(committed->lease->training->broadcast.name, broadcast.digest);
 
   const auto got = this->handler().TakeCommitted();
   ASSERT_EQ(got.size(), 1u);
@@ -186,7 +186,7 @@ TYPED_TEST_P(LinkContract, ServesManyThreads) {
       for (int i = 0; i < 5; ++i) {
         const auto lease = this->link().Lease({SessionId(7), 1, 0, {}}, FromSeconds(5));
         ASSERT_TRUE(lease.ok()) << lease.status();
-        const auto fetched = this->link().Fetch(lease->training->broadcast);
+        const auto fetched = this->link().Fetch(lease->training->broadcast.channels[0]);
         ASSERT_TRUE(fetched.ok()) << fetched.status();
         ExpectSameBytes(*fetched, broadcast);
         CommitRequest request = PartWith(sums);

@@ -193,10 +193,11 @@ TEST(Remote, DoesNotSendWhatTheWorkerHas) {
   const auto link = *Dial({.server = server->address()});
   const fleet::Blob broadcast = fleet::RandomBlob(1000, 1);
   handler.SetLease(fleet::WorkWith(broadcast));
-  EXPECT_NE(link->Lease({SessionId(1), 1, 0, {}}, {})->training->broadcast.bytes, nullptr);
+  EXPECT_NE(link->Lease({SessionId(1), 1, 0, {}}, {})->training->broadcast.channels[0].bytes,
+            nullptr);
   const auto known = link->Lease({SessionId(1), 1, 0, {broadcast.digest}}, {});
-  EXPECT_EQ(known->training->broadcast.bytes, nullptr);
-  EXPECT_EQ(known->training->broadcast.digest, broadcast.digest);
+  EXPECT_EQ(known->training->broadcast.channels[0].bytes, nullptr);
+  EXPECT_EQ(known->training->broadcast.name, broadcast.digest);
 }
 
 TEST(Remote, NobodyThereIsUnavailableAndASlowAnswerIsPastItsDeadline) {

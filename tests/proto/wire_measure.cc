@@ -40,7 +40,7 @@ class MeasuringHandler final : public fleet::FleetHandler {
     fleet::LeaseReply lease;
     lease.next = fleet::Next::kWork;
     lease.training.emplace();
-    lease.training->broadcast = blob_;
+    lease.training->broadcast = fleet::Broadcast::Of({blob_});
     std::move(reply)(lease);
   }
   void Heartbeat(const fleet::Caller&, fleet::HeartbeatRequest,
@@ -99,7 +99,7 @@ int Measure(const std::string& address, size_t mib) {
 
   const auto lease = link->Lease({}, {});
   TimePoint start = SteadyClock().Now();
-  const auto fetched = link->Fetch(lease->training->broadcast);
+  const auto fetched = link->Fetch(lease->training->broadcast.channels[0]);
   if (!fetched.ok()) return std::fprintf(stderr, "%s\n", fetched.status().ToString().c_str()), 1;
   std::printf("download: %.2f GB/s\n",
               fetched->size / 1e9 / ToSeconds(SteadyClock().Now() - start));

@@ -279,7 +279,7 @@ class World {
         worker.held.clear();
       worker.round = reply.training->round;
       worker.phase = reply.training->phase;
-      worker.broadcast = reply.training->broadcast.digest;
+      worker.broadcast = reply.training->broadcast.name;
       for (const auto& assignment : reply.training->assignments) {
         worker.held.push_back(assignment);
         ExpectHeldBy(worker, assignment.client, assignment.place);

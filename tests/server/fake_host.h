@@ -79,7 +79,8 @@ class FakeHost final : public EngineHost {
     order_ = order;
     sum_.clear();
     later_.push_back([this, order](TimePoint now) {
-      engine_->BroadcastReady(order.round, order.phase, BlobOf(order.round, order.phase), now);
+      engine_->BroadcastReady(order.round, order.phase,
+                              fleet::Broadcast::Of({BlobOf(order.round, order.phase)}), now);
     });
   }
   void Add(Ticket ticket) override {

@@ -276,7 +276,7 @@ class Liar {
   void Download() {
     v1::DownloadRequest message;
     const bool real = lease_.training.has_value() && random_.Below(2);
-    message.set_digest(real ? wire::ToWire(lease_.training->broadcast.digest)
+    message.set_digest(real ? wire::ToWire(lease_.training->broadcast.channels[0].digest)
                             : std::string(random_.Below(40), 'd'));
     message.set_offset(random_.Below(2) ? 0 : random_.NextU64());
     Send("Download", message);

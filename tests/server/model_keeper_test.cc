@@ -49,7 +49,7 @@ class ModelKeeperTest : public testing::Test {
     for (const uint64_t client : clients) {
       const double weight = client == 1 ? 2 : 4;
       const FlatVector delta = TinyDelta(ClientId(client), keeper_->Model());
-      const ConstVectorView values[] = {delta.view()};
+      const std::vector<ConstVectorView> values(channels_.size(), delta.view());
       EXPECT_TRUE(sum.Add({.client = ClientId(client), .weight = weight, .values = values}).ok());
       part.included.push_back({.attempt = {ClientId(client), {1, client}}, .weight = weight});
     }
@@ -86,11 +86,30 @@ TEST_F(ModelKeeperTest, SendsOnlyTheChannelsOfThePhase) {
   Use("mime");  // with momentum: x, c and m
   const uint64_t vector = TinyLayout()->bytes();
   PhaseOrder order = Order(1);
-  const uint64_t first = keeper_->Open(order)->size;  // x
+  const fleet::Broadcast first = *keeper_->Open(order);  // x
   order.phase = Phase(1);
-  const uint64_t second = keeper_->Open(order)->size;  // x, c, m
-  EXPECT_LT(first, 2 * vector);
-  EXPECT_GE(second, 3 * vector);
+  const fleet::Broadcast second = *keeper_->Open(order);  // x, c, m
+  EXPECT_LT(first.size(), 2 * vector);
+  EXPECT_EQ(second.channels.size(), 3u);
+  EXPECT_GE(second.size(), 3 * vector);
+  EXPECT_EQ(second.channels[0].digest, first.name) << "x did not change between the phases";
+  EXPECT_EQ(second.channels[0].bytes, first.channels[0].bytes) << "and is not encoded again";
+}
+
+TEST_F(ModelKeeperTest, SendsAChannelThatDidNotChangeAsTheSameBlob) {
+  Use("scaffold");  // x and c
+  const fleet::Broadcast first = *keeper_->Open(Order(1));
+  ASSERT_EQ(first.channels.size(), 2u);
+  // Nobody takes part in round 1, and clients 1 and 5 change both in round 2.
+  ASSERT_TRUE(keeper_->Apply(Round(1), Phase(0)).ok());
+  const fleet::Broadcast second = *keeper_->Open(Order(2));
+  EXPECT_EQ(second.name, first.name);
+  EXPECT_EQ(second.channels[1].bytes, first.channels[1].bytes) << "the same memory";
+  ASSERT_TRUE(keeper_->Add(*keeper_->Decode(Part(2, {1, 5}))).ok());
+  ASSERT_TRUE(keeper_->Apply(Round(2), Phase(0)).ok());
+  const fleet::Broadcast third = *keeper_->Open(Order(3));
+  EXPECT_NE(third.name, second.name);
+  for (const size_t c : {0, 1}) EXPECT_NE(third.channels[c].digest, second.channels[c].digest) << c;
 }
 
 // FedAvg that also reports metrics: the number of clients, and what it spent.
@@ -182,11 +201,12 @@ TEST_F(RuleMetrics, NoBytesOfAPartMakeOneLargerThanItsClientsMayClaim) {
 }
 
 TEST_F(ModelKeeperTest, SendsTheModelUnderItsDigest) {
-  const auto blob = keeper_->Open(Order(1));
-  ASSERT_TRUE(blob.ok()) << blob.status();
-  EXPECT_EQ(blob->digest, keeper_->ModelBlob().digest) << "FedAvg sends the model and no more";
+  const auto broadcast = keeper_->Open(Order(1));
+  ASSERT_TRUE(broadcast.ok()) << broadcast.status();
+  ASSERT_EQ(broadcast->channels.size(), 1u) << "FedAvg sends the model and no more";
+  EXPECT_EQ(broadcast->name, keeper_->ModelBlob().digest);
   const LayoutPtr layouts[] = {TinyLayout()};
-  const auto views = fleet::DecodeVectors(blob->bytes->bytes(), layouts);
+  const auto views = fleet::DecodeVectors(broadcast->channels[0].bytes->bytes(), layouts);
   ASSERT_TRUE(views.ok()) << views.status();
   EXPECT_TRUE(std::ranges::equal(views->front().bytes, keeper_->Model().bytes));
 }

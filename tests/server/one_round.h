@@ -54,7 +54,7 @@ class OneRound : public testing::Test {
 
   // The part for a lease, with a state version for each client.
   static fleet::Part PartOf(const fleet::TrainingLease& lease) {
-    fleet::Part part{.round = lease.round, .broadcast = lease.broadcast.digest};
+    fleet::Part part{.round = lease.round, .broadcast = lease.broadcast.name};
     for (const auto& a : lease.assignments) {
       part.included.push_back(
           {.attempt = {a.client, a.fence},

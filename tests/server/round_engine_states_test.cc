@@ -34,7 +34,7 @@ TEST_F(OneStatefulRound, AStateThatCannotBeReadStopsTheRunWithTheClientsName) {
   const SessionId session = Join(Node());
   const fleet::LeaseReply reply = Lease(session);
   const fleet::Assignment& a = reply.training->assignments.at(0);
-  fleet::Part part{.round = Round(1), .broadcast = reply.training->broadcast.digest};
+  fleet::Part part{.round = Round(1), .broadcast = reply.training->broadcast.name};
   part.left_out.push_back({.attempt = {a.client, {a.fence.epoch, a.fence.counter + 100}},
                            .reason = fleet::LeftOutReason::kState,
                            .message = "not in the store"});
@@ -61,7 +61,7 @@ TEST_F(OneStatefulRound, AStateThatOneNodeCannotReadIsForAnotherAndWhatNoneCanRe
   ASSERT_TRUE(reply.training.has_value());
   const ClientId client = reply.training->assignments.at(0).client;
   const auto report = [&](SessionId session, const fleet::TrainingLease& lease, Fence fence) {
-    fleet::Part part{.round = lease.round, .broadcast = lease.broadcast.digest};
+    fleet::Part part{.round = lease.round, .broadcast = lease.broadcast.name};
     part.left_out = {{.attempt = {client, fence},
                       .reason = fleet::LeftOutReason::kState,
                       .message = "not in the store"}};
@@ -109,7 +109,7 @@ TEST_F(OneStatefulRound, StatesInMemoryAllowNoSecondWorkerAndEndWithTheirs) {
   EXPECT_THAT(std::string(engine_.Register(second, Table(), TimePoint{}).status().message()),
               testing::HasSubstr("no second worker"));
   const fleet::LeaseReply reply = Lease(session);
-  fleet::Part part{.round = Round(1), .broadcast = reply.training->broadcast.digest};
+  fleet::Part part{.round = Round(1), .broadcast = reply.training->broadcast.name};
   for (const auto& a : reply.training->assignments) {
     part.included.push_back(
         {.attempt = {a.client, a.fence},

@@ -240,7 +240,7 @@ TEST_F(TwelveRounds, FiveLostRoundsInARowEndTheRunWithTheFirstReason) {
 TEST_F(OneRound, AWrongWeightIsRefusedAndTheClientsAreLeasedAgain) {
   const SessionId session = Join(Node());
   const fleet::LeaseReply reply = Lease(session);
-  fleet::Part part{.round = Round(1), .broadcast = reply.training->broadcast.digest};
+  fleet::Part part{.round = Round(1), .broadcast = reply.training->broadcast.name};
   for (const auto& a : reply.training->assignments) {
     part.included.push_back(
         {.attempt = {a.client, a.fence},

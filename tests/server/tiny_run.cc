@@ -185,15 +185,15 @@ void FakeWorker::Train(const fleet::TrainingLease& lease, fleet::CommitRequest& 
             .total_weight = lease.total_weight,
             .max_multiplicity = lease.max_multiplicity,
             .total_multiplicity = lease.total_multiplicity};
-  const auto broadcast = link_->Fetch(lease.broadcast);
+  const auto broadcast = link_->Fetch(lease.broadcast.channels[0]);
   ASSERT_TRUE(broadcast.ok()) << broadcast.status();
   const LayoutPtr layouts[] = {TinyLayout()};
   const auto views = fleet::DecodeVectors(broadcast->bytes->bytes(), layouts);
   ASSERT_TRUE(views.ok()) << views.status();
   model_ = FlatVector::CopyOf(views->front(), TinyLayout());
   if (!request.part.has_value()) {
-    request.part = fleet::Part{
-        .round = lease.round, .phase = lease.phase, .broadcast = lease.broadcast.digest};
+    request.part =
+        fleet::Part{.round = lease.round, .phase = lease.phase, .broadcast = lease.broadcast.name};
   }
   for (const fleet::Assignment& assignment : lease.assignments) {
     const auto rows = static_cast<double>(assignment.client.value + 3);

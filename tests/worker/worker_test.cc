@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -128,6 +129,57 @@ TEST(Worker, ReportsDittosGlobalLossAsFedAvgsAndThePersonalOneApart) {
   }
   // The personal models are ahead of the common one on their own rows.
   EXPECT_LT(ditto[2]["personal_train_loss"], ditto[2]["train_loss"]);
+}
+
+// Counts how often a worker gets a blob that it has not kept.
+class CountingLink final : public fleet::FleetLink {
+ public:
+  explicit CountingLink(fleet::FleetLink& link) : link_(link) {}
+  std::map<Digest, int> fetched;
+
+  absl::StatusOr<fleet::HelloReply> Hello(const fleet::HelloRequest& request) override {
+    return link_.Hello(request);
+  }
+  absl::StatusOr<fleet::RegisterReply> Register(const fleet::RegisterRequest& request) override {
+    return link_.Register(request);
+  }
+  absl::StatusOr<fleet::LeaseReply> Lease(const fleet::LeaseRequest& request,
+                                          Duration wait) override {
+    return link_.Lease(request, wait);
+  }
+  absl::StatusOr<fleet::HeartbeatReply> Heartbeat(const fleet::HeartbeatRequest& request) override {
+    return link_.Heartbeat(request);
+  }
+  absl::StatusOr<fleet::CommitReply> Commit(const fleet::CommitRequest& request) override {
+    return link_.Commit(request);
+  }
+  absl::StatusOr<fleet::ReleaseReply> Release(const fleet::ReleaseRequest& request) override {
+    return link_.Release(request);
+  }
+  absl::StatusOr<fleet::Blob> Fetch(const fleet::Blob& blob) override {
+    ++fetched[blob.digest];
+    return link_.Fetch(blob);
+  }
+  void Shutdown() override { link_.Shutdown(); }
+
+ private:
+  fleet::FleetLink& link_;
+};
+
+TEST(Worker, FetchesAChannelOnceAsLongAsItDoesNotChange) {
+  const auto dataset = SyntheticClients();
+  const TemporaryFolder folder;
+  RunPlan config = SyntheticRun(*dataset, 4);
+  config.algorithm.name = "mime";  // its first phase sends x; its second x, c and m
+  const auto server = StartServer(OptionsOf(config, folder.path()));
+  const auto link = fleet::MakeLocalLink(*server);
+  CountingLink counting(*link);
+  const absl::Status status = worker::Run({.slots = 2}, *dataset, counting, Registry(), {});
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_TRUE(server->Wait().ok());
+  for (const auto& [digest, times] : counting.fetched) EXPECT_EQ(times, 1) << digest.Hex();
+  // In each round x, c and m change. After the last round the new x is evaluated.
+  EXPECT_EQ(counting.fetched.size(), 4u * 3 + 1);
 }
 
 TEST(Worker, SharesARunWithOthers) {

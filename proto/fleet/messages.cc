@@ -1,0 +1,25 @@
+#include "proto/fleet/messages.h"
+
+namespace macaw::fleet {
+
+Broadcast Broadcast::Of(std::vector<Blob> channels) {
+  if (channels.size() == 1) {
+    const Digest name = channels[0].digest;
+    return {name, std::move(channels)};
+  }
+  std::vector<std::byte> digests;
+  digests.reserve(channels.size() * sizeof(Digest::bytes));
+  for (const Blob& channel : channels) {
+    const auto bytes = std::as_bytes(std::span(channel.digest.bytes));
+    digests.insert(digests.end(), bytes.begin(), bytes.end());
+  }
+  return {DigestOf(digests), std::move(channels)};
+}
+
+uint64_t Broadcast::size() const {
+  uint64_t size = 0;
+  for (const Blob& channel : channels) size += channel.size;
+  return size;
+}
+
+}  // namespace macaw::fleet
