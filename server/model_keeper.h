@@ -68,7 +68,7 @@ class ModelKeeper {
   LayoutPtr layout_;
   uint64_t seed_ = 0;  // the run's
   std::unique_ptr<algorithms::ServerAlgorithm> algorithm_;
-  std::optional<fleet::Blob> model_blob_;   // until the model changes
+  std::optional<fleet::Blob> model_blob_;    // until the model changes
   std::map<std::string, fleet::Blob> sent_;  // by channel: its newest blob
   std::optional<PhaseOrder> order_;
   std::optional<aggregation::ExactSum> sum_;  // of the open phase; none before its first part

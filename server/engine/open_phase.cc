@@ -82,7 +82,8 @@ void OpenPhase::Open(Phase phase, TimePoint now) {
              .times = {.opened = now, .ready = now}};
 }
 
-log::RoundOpened OpenPhase::Ready(fleet::Broadcast broadcast, const Digest& eligible, TimePoint now) {
+log::RoundOpened OpenPhase::Ready(fleet::Broadcast broadcast, const Digest& eligible,
+                                  TimePoint now) {
   broadcast_ = std::move(broadcast);
   report_.times.ready = now;
   log::RoundOpened opened{.round = order_.round,

@@ -70,8 +70,8 @@ void RoundEngine::Prepare() {
   host_.Prepare(phase_.order());
 }
 
-void RoundEngine::BroadcastReady(Round round, Phase phase, absl::StatusOr<fleet::Broadcast> broadcast,
-                                 TimePoint now) {
+void RoundEngine::BroadcastReady(Round round, Phase phase,
+                                 absl::StatusOr<fleet::Broadcast> broadcast, TimePoint now) {
   if (state_ != State::kPreparing || round != phase_.round() || phase != phase_.phase()) return;
   if (!broadcast.ok()) return Fail(broadcast.status());
   log::RoundOpened opened = phase_.Ready(*std::move(broadcast), draw_->eligible(), now);
