@@ -43,8 +43,9 @@ struct Blob {
 };
 
 // What a phase sends to its clients: a blob a channel, each EncodeVectors of one vector
-// (vector_codec.h), for the channels of Schema::down that the phase sends, in their order. A channel
-// that did not change keeps its digest, so a worker that still has its blob does not fetch it again.
+// (vector_codec.h), for the channels of Schema::down that the phase sends, in their order. A
+// channel that did not change keeps its digest, so a worker that still has its blob does not fetch
+// it again.
 struct Broadcast {
   Digest name;  // of the whole, for parts, log and journal
   std::vector<Blob> channels;
