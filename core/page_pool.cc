@@ -93,7 +93,9 @@ PagePool& ThePagePool() {
   return *pool;
 }
 
-PagePool::PagePool() { kept_.reserve(2 * kPatience); }  // so that Give never has to allocate
+PagePool::PagePool(size_t most_bytes) : most_bytes_(most_bytes) {
+  kept_.reserve(2 * kPatience);  // so that Give never has to allocate
+}
 
 PageBlock PagePool::Take(size_t bytes, Pages pages) {
   if (pages == Pages::kPrivate) bytes = RoundUp(bytes, PageBytes());
@@ -106,7 +108,7 @@ PageBlock PagePool::Take(size_t bytes, Pages pages) {
 }
 
 void PagePool::Give(const PageBlock& block) {
-  if (block.bytes > kMostBytes) return Unmap(block);
+  if (block.bytes > most_bytes_) return Unmap(block);
   {
     const absl::MutexLock lock(&mutex_);
     kept_.push_back({block, ++given_});
@@ -136,7 +138,7 @@ bool PagePool::UnmapOldest(Which which) {
   {
     const absl::MutexLock lock(&mutex_);
     if (kept_.empty()) return false;
-    const bool surplus = bytes_ > kMostBytes || given_ - kept_.front().given > kPatience;
+    const bool surplus = bytes_ > most_bytes_ || given_ - kept_.front().given > kPatience;
     if (which == Which::kSurplus && !surplus) return false;
     oldest = kept_.front().block;
     kept_.erase(kept_.begin());

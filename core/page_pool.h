@@ -29,7 +29,10 @@ struct PageBlock {
 // nobody asks for go back to the system. Thread-safe.
 class PagePool {
  public:
-  PagePool();
+  static constexpr size_t kMostBytes = size_t{256} << 20;
+
+  // Keeps at most that many bytes; 0: none.
+  explicit PagePool(size_t most_bytes = kMostBytes);
   PagePool(const PagePool&) = delete;  // and never destroyed: buffers may outlive other objects
   PagePool& operator=(const PagePool&) = delete;
 
@@ -39,7 +42,6 @@ class PagePool {
   void Give(const PageBlock& block) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  static constexpr size_t kMostBytes = size_t{512} << 20;
   static constexpr uint64_t kPatience = 64;  // blocks given back since; some rounds' worth
   enum class Which : uint8_t { kSurplus, kAny };
   struct Kept {
@@ -51,6 +53,7 @@ class PagePool {
   // False when there was none to unmap.
   bool UnmapOldest(Which which) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  const size_t most_bytes_;
   absl::Mutex mutex_;
   std::vector<Kept> kept_ ABSL_GUARDED_BY(mutex_);  // oldest first
   size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;

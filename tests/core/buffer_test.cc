@@ -53,9 +53,9 @@ TEST(AlignedBuffer, MemoryThatNobodyAsksForIsGivenBack) {
   };
   for (size_t i = 0; i < 200; ++i) AlignedBuffer::Shareable(kMiB + 64 * i);
   EXPECT_LE(files(), 70);
-  // Neither does it keep more than half a gigabyte.
-  for (size_t i = 0; i < 5; ++i) AlignedBuffer::Shareable(150 * kMiB + 64 * i);
-  EXPECT_LE(files(), 3);
+  // Neither does it keep more than a quarter of a gigabyte.
+  for (size_t i = 0; i < 5; ++i) AlignedBuffer::Shareable(100 * kMiB + 64 * i);
+  EXPECT_LE(files(), 2);
 }
 
 }  // namespace
