@@ -2,44 +2,54 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "training/api/metrics.h"
+#include "core/spelling.h"
 
 namespace macaw::server {
+namespace {
+
+absl::Status NoSuchColumn(const std::string& metric, const std::vector<MetricColumn>& columns) {
+  std::vector<std::string> all, totals;
+  std::string statistic;
+  for (const MetricColumn& column : columns) {
+    all.push_back(column.name);
+    if (!column.statistic) totals.push_back(column.name);
+    if (column.statistic) statistic = column.name;
+  }
+  const std::string near = NearestWord(metric, all);
+  return absl::InvalidArgumentError(
+      absl::StrCat("run.stop.metric is \"", metric, "\", and this run has no such column",
+                   near.empty() ? "." : absl::StrCat("; did you mean \"", near, "\"?"),
+                   " A run can be stopped by: ", absl::StrJoin(totals, ", "),
+                   "; and by statistics over clients, such as ", statistic));
+}
+
+}  // namespace
 
 bool HigherIsBetter(const std::string& metric) {
   return metric.find("loss") == std::string::npos && metric.find("mae") == std::string::npos &&
          metric.find("objective") == std::string::npos;
 }
 
-absl::Status CheckStopRule(const StopRule& rule, const RunPlan& run) {
+absl::Status CheckStopRule(const StopRule& rule, const RunPlan& run,
+                           const std::vector<MetricColumn>& columns) {
+  using Of = MetricColumn::Of;
   if (!rule.active()) return absl::OkStatus();
-  std::vector<std::string> columns;
-  for (const training::MetricRatio& ratio : training::SchemaFor(run.task).ratios) {
-    columns.push_back("test_" + ratio.name);
-    columns.push_back("clients_test_" + ratio.name);
-    columns.push_back("clients_train_" + ratio.name);
-  }
-  columns.push_back("train_objective");
-  if (std::find(columns.begin(), columns.end(), rule.metric) == columns.end()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("run.stop.metric is \"", rule.metric,
-                     "\"; a run can be stopped by: ", absl::StrJoin(columns, ", ")));
-  }
-  const bool train = rule.metric.find("train") != std::string::npos;
-  const bool clients = !train && rule.metric.starts_with("clients_");
+  const auto column = std::ranges::find(columns, rule.metric, &MetricColumn::name);
+  if (column == columns.end()) return NoSuchColumn(rule.metric, columns);
   const EvaluationConfig& evaluation = run.evaluation;
-  const bool asked = train ? evaluation.train : clients ? evaluation.clients : evaluation.central;
-  if (evaluation.every == 0 || !asked) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("run.stop.metric \"", rule.metric,
-                     "\" is never evaluated: set evaluation.every and evaluation.",
-                     train     ? "splits with \"train\""
-                     : clients ? "clients"
-                               : "central"));
+  std::vector<const char*> missing;
+  if (evaluation.every == 0) missing.push_back("evaluation.every");
+  if (column->of == Of::kCentral && !evaluation.central) missing.push_back("evaluation.central");
+  if (column->of == Of::kClients && !evaluation.clients) missing.push_back("evaluation.clients");
+  if (column->of == Of::kTrainingRows && !evaluation.train)
+    missing.push_back("evaluation.splits with \"train\"");
+  if (!missing.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("run.stop.metric \"", rule.metric,
+                                                   "\" is never evaluated: set ",
+                                                   absl::StrJoin(missing, " and ")));
   }
   if (!rule.at_least.has_value() && rule.patience == 0) {
     return absl::InvalidArgumentError("run.stop needs at_least, patience, or both");

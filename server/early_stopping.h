@@ -2,15 +2,17 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "plan/run_plan.h"
 #include "server/coordinator.h"
+#include "server/metrics.h"
 
 namespace macaw::server {
 
-// Decides when a run stops early. Observe must get each evaluated value of the rule's metric, in
-// round order. One thread.
+// Decides when a run stops early. Observe must get the rule's metric of every round after which the
+// model is evaluated, in round order. One thread.
 class EarlyStopping {
  public:
   explicit EarlyStopping(const StopRule& rule) : rule_(rule) {}
@@ -24,11 +26,13 @@ class EarlyStopping {
   uint32_t without_progress_ = 0;
 };
 
-// True for every metric except losses and errors.
+// True for every column except losses and errors: those with "loss", "mae" or "objective" in their
+// names.
 bool HigherIsBetter(const std::string& metric);
 
-// Returns an error if the rule's metric is not a column of the task's rows; the error lists the
-// columns.
-absl::Status CheckStopRule(const StopRule& rule, const RunPlan& run);
+// Returns an error if the rule can never end the run: if its metric is none of the run's columns
+// (the error lists them and names the most similar one), or one that is never evaluated.
+absl::Status CheckStopRule(const StopRule& rule, const RunPlan& run,
+                           const std::vector<MetricColumn>& columns);
 
 }  // namespace macaw::server

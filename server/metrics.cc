@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -20,7 +21,45 @@ double Quantile(const std::vector<double>& sorted, double q) {
   return sorted[low] + (position - static_cast<double>(low)) * (sorted[high] - sorted[low]);
 }
 
+std::string StatisticName(absl::string_view metric, absl::string_view statistic) {
+  return absl::StrCat(metric, "_", statistic);
+}
+
 }  // namespace
+
+std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Description& algorithm,
+                                        const algorithms::Schema& schema) {
+  using Of = MetricColumn::Of;
+  std::vector<MetricColumn> columns;
+  const auto add_totals = [&](const std::string& prefix, Of of) {
+    for (const training::MetricRatio& ratio : training::SchemaFor(task).ratios)
+      columns.push_back({prefix + ratio.name, of});
+  };
+  const auto add_statistics = [&](const std::string& prefix, Of of) {
+    for (const training::MetricRatio& ratio : training::SchemaFor(task).ratios) {
+      for (const char* statistic : kClientStatistics)
+        columns.push_back({StatisticName(prefix + ratio.name, statistic), of, true});
+    }
+  };
+  add_totals("test_", Of::kCentral);
+  add_totals("clients_test_", Of::kClients);
+  add_statistics("clients_test_", Of::kClients);
+  add_totals("clients_train_", Of::kTrainingRows);
+  columns.push_back({"l2_penalty", Of::kTrainingRows});
+  columns.push_back({"train_objective", Of::kTrainingRows});
+  add_totals("train_", Of::kTraining);
+  add_statistics("train_client_", Of::kTraining);
+  if (algorithm.has_personal_models) {
+    add_totals("personal_train_", Of::kTraining);
+    add_statistics("personal_train_client_", Of::kTraining);
+  }
+  for (const algorithms::MetricSpec& metric : schema.metrics)
+    columns.push_back({"rule_" + metric.name});
+  for (const aggregation::ChannelSpec& channel : schema.up)
+    columns.push_back({"used_bound_" + channel.name});
+  for (const char* name : {"clients", "left_out", "examples", "steps"}) columns.push_back({name});
+  return columns;
+}
 
 MetricsRow::MetricsRow(TaskKind task, const PhaseReport& report,
                        const std::vector<std::pair<std::string, double>>& headroom,
@@ -80,13 +119,17 @@ void MetricsRow::AddClientStatistics(const std::string& prefix,
     double worst = 0;
     for (size_t i = 0; i < tenth; ++i)
       worst += ratio.higher_is_better ? values[i] : values[values.size() - 1 - i];
-    const std::string name = absl::StrCat(prefix, ratio.name, "_");
-    columns_.emplace_back(name + "mean", mean);
-    columns_.emplace_back(name + "std", std::sqrt(square / static_cast<double>(values.size())));
-    columns_.emplace_back(name + "worst10", worst / static_cast<double>(tenth));
-    columns_.emplace_back(name + "p10", Quantile(values, 0.1));
-    columns_.emplace_back(name + "p50", Quantile(values, 0.5));
-    columns_.emplace_back(name + "p90", Quantile(values, 0.9));
+    const double statistics[] = {mean,
+                                 std::sqrt(square / static_cast<double>(values.size())),
+                                 worst / static_cast<double>(tenth),
+                                 Quantile(values, 0.1),
+                                 Quantile(values, 0.5),
+                                 Quantile(values, 0.9)};
+    static_assert(std::size(statistics) == std::size(kClientStatistics));
+    for (size_t i = 0; i < std::size(statistics); ++i) {
+      columns_.emplace_back(StatisticName(prefix + ratio.name, kClientStatistics[i]),
+                            statistics[i]);
+    }
   }
 }
 

@@ -6,12 +6,30 @@
 #include <utility>
 #include <vector>
 
+#include "algorithms/api/registry.h"
 #include "core/vector.h"
 #include "plan/run_plan.h"
 #include "server/engine/evaluation_board.h"
 #include "server/engine/host.h"
 
 namespace macaw::server {
+
+// A statistic over clients is a metric's column with _ and one of these behind it.
+inline constexpr const char* kClientStatistics[] = {"mean", "std", "worst10", "p10", "p50", "p90"};
+
+// A column that the rows of a run can have.
+struct MetricColumn {
+  enum class Of : uint8_t { kTraining, kCentral, kClients, kTrainingRows };  // what is evaluated
+
+  std::string name;
+  Of of = Of::kTraining;
+  bool statistic = false;  // over clients
+};
+
+// All columns but `round`. A statistic or a metric is absent from rows to which no client
+// contributed.
+std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Description& algorithm,
+                                        const algorithms::Schema& schema);
 
 // One row of metrics.jsonl, built in two steps: the columns of training when the round closes, and
 // those of evaluation when the evaluation is done. `headroom` and `rule` come from ModelKeeper.

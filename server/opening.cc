@@ -18,7 +18,7 @@
 namespace macaw::server {
 namespace {
 
-// Feeds the rows that a resumed run keeps to the stop rule. Returns an error if the rule has
+// Feeds the evaluated rows that a resumed run keeps to the stop rule. Returns an error if the rule has
 // already stopped the run, because one more round would change the result.
 absl::Status Replay(const Options& options, const Checkpoint& checkpoint,
                     EarlyStopping& early_stopping) {
@@ -30,9 +30,10 @@ absl::Status Replay(const Options& options, const Checkpoint& checkpoint,
     const auto row = MetricsRow::Parse(options.run.task, std::string(line));
     if (!row.has_value())
       return absl::DataLossError(absl::StrCat(options.run_dir, "/metrics.jsonl is damaged"));
-    if (const auto value = row->Get(options.config.stop.metric); value.has_value()) {
-      over = early_stopping.Observe(static_cast<uint32_t>(*row->Get("round")), *value);
-    }
+    const Round round(static_cast<uint32_t>(*row->Get("round")));
+    const auto value = row->Get(options.config.stop.metric);
+    if (value.has_value() && EvaluationDue(options.run, round))
+      over = early_stopping.Observe(round.value, *value);
   }
   if (over.has_value()) {
     return absl::FailedPreconditionError(absl::StrCat("the run in ", options.run_dir,
@@ -211,20 +212,29 @@ absl::StatusOr<RunFolder> OpenFolder(const Options& options,
   return folder;
 }
 
+// The keeper of the initial model. Returns an error if the algorithm refuses the run, or if the run
+// will not have the column that its stop rule waits for.
+absl::StatusOr<ModelKeeper> KeeperOf(const Options& options, FlatVector initial,
+                                     const algorithms::Registry& registry) {
+  MACAW_ASSIGN_OR_RETURN(const algorithms::Description* algorithm,
+                         registry.Find(options.run.algorithm.name));
+  algorithms::Setup setup = algorithms::SetupOf(options.run, initial.layout());
+  MACAW_ASSIGN_OR_RETURN(const algorithms::Schema schema,
+                         algorithms::MakeSchema(*algorithm, setup));
+  MACAW_RETURN_IF_ERROR(CheckStopRule(options.config.stop, options.run,
+                                      MetricColumns(options.run.task, *algorithm, schema)));
+  return ModelKeeper::Make(*algorithm, std::move(setup), std::move(initial));
+}
+
 }  // namespace
 
 absl::StatusOr<Opening> Open(Options options, FlatVector initial,
                              const algorithms::Registry& registry) {
-  MACAW_RETURN_IF_ERROR(CheckStopRule(options.config.stop, options.run));
   MACAW_ASSIGN_OR_RETURN(std::unique_ptr<scheduler::Scheduler> scheduler,
                          scheduler::MakeScheduler({.policy = options.config.scheduling_policy,
                                                    .seed = options.run.seed}));
-  MACAW_ASSIGN_OR_RETURN(const algorithms::Description* algorithm,
-                         registry.Find(options.run.algorithm.name));
   MACAW_ASSIGN_OR_RETURN(options.run.algorithm, registry.Complete(options.run.algorithm));
-  algorithms::Setup setup = algorithms::SetupOf(options.run, initial.layout());
-  MACAW_ASSIGN_OR_RETURN(ModelKeeper keeper,
-                         ModelKeeper::Make(*algorithm, std::move(setup), std::move(initial)));
+  MACAW_ASSIGN_OR_RETURN(ModelKeeper keeper, KeeperOf(options, std::move(initial), registry));
 
   EngineOptions engine = EngineOptionsOf(options, keeper);
   EarlyStopping early_stopping(options.config.stop);

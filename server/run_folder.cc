@@ -11,12 +11,14 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "core/safetensors.h"
 #include "core/status.h"
 #include "server/early_stopping.h"
 #include "server/journal/recovery.h"
+#include "server/metrics.h"
 #include "training/api/metrics.h"
 
 namespace macaw::server {
@@ -92,10 +94,9 @@ struct Extremes {
 bool OfTestRows(absl::string_view column) {
   if (!absl::StartsWith(column, "test_") && !absl::StartsWith(column, "clients_test_"))
     return false;
-  for (const char* statistic : {"_mean", "_std", "_worst10", "_p10", "_p50", "_p90"}) {
-    if (absl::EndsWith(column, statistic)) return false;
-  }
-  return true;
+  return std::ranges::none_of(kClientStatistics, [column](const char* statistic) {
+    return absl::EndsWith(column, absl::StrCat("_", statistic));
+  });
 }
 
 void KeepBest(const std::string& metric, const Json& value, const Json& round, Json& bests) {

@@ -47,26 +47,65 @@ TEST(EarlyStopping, DoesNotTakeWhatIsNotANumberForProgress) {
   EXPECT_TRUE(rule.Observe(4, std::nan("")).has_value());
 }
 
+// The columns of a run with an algorithm that has a metric of its own, and one channel up.
+std::vector<MetricColumn> Columns(TaskKind task, bool personal = false) {
+  algorithms::Description algorithm;
+  algorithm.has_personal_models = personal;
+  algorithms::Schema schema;
+  schema.up = {{.name = "delta"}};
+  schema.metrics = {{"epsilon", std::nullopt}};
+  return MetricColumns(task, algorithm, schema);
+}
+
+std::string Check(const StopRule& rule, const RunPlan& run, bool personal = false) {
+  return CheckStopRule(rule, run, Columns(run.task, personal)).ToString();
+}
+
+TEST(EarlyStopping, TakesEveryColumnThatTheRunWillHave) {
+  RunPlan run;
+  run.task = TaskKind::kClassification;
+  run.evaluation.clients = run.evaluation.train = true;
+  for (const char* metric :
+       {"rule_epsilon", "used_bound_delta", "train_loss", "train_client_accuracy_p10", "left_out",
+        "test_accuracy", "clients_test_accuracy", "clients_test_loss_worst10",
+        "clients_train_accuracy", "l2_penalty", "train_objective"}) {
+    EXPECT_EQ(Check({.metric = metric, .patience = 1}, run), "OK") << metric;
+  }
+  const StopRule personal{.metric = "personal_train_loss", .patience = 1};
+  EXPECT_EQ(Check(personal, run, /*personal=*/true), "OK");
+  EXPECT_NE(Check(personal, run), "OK") << "this algorithm has no personal models";
+  EXPECT_EQ(Check({}, run), "OK") << "no rule";
+}
+
+TEST(EarlyStopping, RefusesAMetricThatTheRunDoesNotHaveAndNamesTheNearest) {
+  RunPlan run;
+  run.task = TaskKind::kClassification;
+  EXPECT_THAT(Check({.metric = "rule_epsilom", .patience = 1}, run),
+              AllOf(HasSubstr("run.stop.metric"), HasSubstr("did you mean \"rule_epsilon\"")));
+  EXPECT_THAT(Check({.metric = "train_client_loss_p99", .patience = 1}, run),
+              HasSubstr("did you mean \"train_client_loss_p90\""));
+  EXPECT_THAT(Check({.metric = "accuracy", .patience = 1}, run),
+              AllOf(HasSubstr("test_accuracy"), HasSubstr("rule_epsilon")));
+  run.task = TaskKind::kRegression;
+  EXPECT_THAT(Check({.metric = "test_accuracy", .patience = 1}, run), HasSubstr("test_mae"));
+}
+
 TEST(EarlyStopping, RefusesARuleThatCouldNeverFire) {
   RunPlan run;
-  run.evaluation.clients = true;
-  const auto check = [&](const StopRule& rule) { return CheckStopRule(rule, run).ToString(); };
-  EXPECT_EQ(check({}), "OK") << "no rule";
-  EXPECT_EQ(check({.metric = "clients_test_accuracy", .patience = 1}), "OK");
-  EXPECT_THAT(check({.metric = "accuracy", .patience = 1}),
-              AllOf(HasSubstr("run.stop.metric"), HasSubstr("test_accuracy")));
-  EXPECT_THAT(check({.metric = "test_accuracy"}), HasSubstr("at_least, patience"));
+  EXPECT_THAT(Check({.metric = "test_accuracy"}, run), HasSubstr("at_least, patience"));
   run.evaluation.clients = false;
-  EXPECT_THAT(check({.metric = "clients_test_loss", .patience = 1}),
-              HasSubstr("evaluation.clients"));
-  run.evaluation.train = true;
-  EXPECT_EQ(check({.metric = "train_objective", .patience = 1}), "OK");
+  for (const char* metric : {"clients_test_loss", "clients_test_loss_p90"}) {
+    EXPECT_THAT(Check({.metric = metric, .patience = 1}, run), HasSubstr("evaluation.clients"));
+  }
   run.evaluation.train = false;
-  EXPECT_THAT(check({.metric = "clients_train_loss", .patience = 1}),
-              HasSubstr("splits with \"train\""));
-  EXPECT_EQ(check({.metric = "test_loss", .patience = 1}), "OK");
-  run.task = TaskKind::kRegression;
-  EXPECT_THAT(check({.metric = "test_accuracy", .patience = 1}), HasSubstr("test_mae"));
+  for (const char* metric : {"clients_train_loss", "train_objective", "l2_penalty"}) {
+    EXPECT_THAT(Check({.metric = metric, .patience = 1}, run), HasSubstr("splits with \"train\""));
+  }
+  run.evaluation.central = false;
+  EXPECT_THAT(Check({.metric = "test_loss", .patience = 1}, run), HasSubstr("evaluation.central"));
+  EXPECT_EQ(Check({.metric = "train_loss", .patience = 1}, run), "OK");
+  run.evaluation.every = 0;
+  EXPECT_THAT(Check({.metric = "train_loss", .patience = 1}, run), HasSubstr("evaluation.every"));
 }
 
 }  // namespace

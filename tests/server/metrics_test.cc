@@ -6,6 +6,9 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
+
+#include "training/api/metrics.h"
 
 namespace macaw::server {
 namespace {
@@ -172,6 +175,31 @@ TEST(MetricsRow, HasTheRulesOwnMetricsUnderTheirNames) {
   EXPECT_EQ(json["used_bound_delta"], .5);
   EXPECT_EQ(json["rule_clip_rate"], .25);
   EXPECT_TRUE(json["rule_epsilon"].is_null()) << "no row holds what is not a number";
+}
+
+TEST(MetricsRow, HasTheListedColumnsAndNoOthers) {
+  algorithms::Description algorithm;
+  algorithm.has_personal_models = true;
+  algorithms::Schema schema;
+  schema.up = {{.name = "delta"}};
+  schema.metrics = {{"epsilon", std::nullopt}};
+  const FlatVector model(ParameterLayout::Scalars("w", 3, DType::kF32));
+  for (const TaskKind task : {TaskKind::kClassification, TaskKind::kBinary, TaskKind::kRegression,
+                              TaskKind::kNextToken}) {
+    const std::vector<double> sums(training::SchemaFor(task).sums.size(), 1);
+    PhaseReport report{.round = Round(1), .records = {Record(0, 1, 1, sums)}};
+    report.records[0].personal_sums = sums;
+    MetricsRow row(task, report, {{"delta", 0.5}}, {{"epsilon", 1}});
+    row.AddPenalty(0.5, model.view());
+    row.AddEvaluation(
+        {.round = Round(1), .central = sums, .train = sums, .clients = {{ClientId(0), sums}}});
+    std::set<std::string> written, listed = {"round"};
+    const Json json = Json::parse(row.Text());
+    for (const auto& [name, value] : json.items()) written.insert(name);
+    for (const MetricColumn& column : MetricColumns(task, algorithm, schema))
+      EXPECT_TRUE(listed.insert(column.name).second) << column.name;
+    EXPECT_EQ(listed, written);
+  }
 }
 
 }  // namespace

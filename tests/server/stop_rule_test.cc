@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 
+#include "algorithms/mean_delta.h"
 #include "server/coordinator.h"
 #include "tests/server/tiny_run.h"
 
@@ -17,24 +19,27 @@ using testing::HasSubstr;
 using testing_support::FakeWorker;
 using testing_support::Finish;
 using testing_support::Lines;
+using testing_support::Registry;
 using testing_support::RunBytes;
 using testing_support::Slurp;
 using testing_support::StartError;
 using testing_support::StartTiny;
 using testing_support::TemporaryFolder;
+using testing_support::TinyModel;
 using testing_support::TinyOptions;
 using Json = nlohmann::json;
 
-// Runs with these accuracies after rounds 1, 2, …. Before that, interrupts and resumes the run in
-// each round of `interruptions`.
-Outcome RunWithRule(const std::string& run_dir, const StopRule& rule,
-                    const std::vector<double>& accuracies,
-                    const std::vector<uint32_t>& interruptions = {}) {
-  Options options = TinyOptions(run_dir, static_cast<uint32_t>(accuracies.size()));
-  options.config.stop = rule;
-  const auto accuracy = [&](Round round) { return accuracies.at(round.value - 1); };
+// Runs to the end. Before that, interrupts and resumes the run in each round of `interruptions`.
+Outcome RunInPieces(Options options, const algorithms::Registry& registry,
+                    const std::function<double(Round)>& accuracy,
+                    const std::vector<uint32_t>& interruptions) {
+  const auto start = [&] {
+    auto coordinator = Coordinator::Start(options, TinyModel(), registry);
+    EXPECT_TRUE(coordinator.ok()) << coordinator.status();
+    return *std::move(coordinator);
+  };
   for (const uint32_t round : interruptions) {
-    const auto coordinator = StartTiny(options);
+    const auto coordinator = start();
     FakeWorker worker(*coordinator);
     worker.accuracy = accuracy;
     EXPECT_TRUE(worker.Register().ok());
@@ -45,7 +50,7 @@ Outcome RunWithRule(const std::string& run_dir, const StopRule& rule,
     EXPECT_TRUE(coordinator->Wait().ok());
     options.resume = true;
   }
-  const auto coordinator = StartTiny(options);
+  const auto coordinator = start();
   FakeWorker worker(*coordinator);
   worker.accuracy = accuracy;
   EXPECT_TRUE(worker.Register().ok());
@@ -53,6 +58,17 @@ Outcome RunWithRule(const std::string& run_dir, const StopRule& rule,
   const auto outcome = coordinator->Wait();
   EXPECT_TRUE(outcome.ok()) << outcome.status();
   return outcome.ok() ? *outcome : Outcome{};
+}
+
+// Runs with these accuracies after rounds 1, 2, ….
+Outcome RunWithRule(const std::string& run_dir, const StopRule& rule,
+                    const std::vector<double>& accuracies,
+                    const std::vector<uint32_t>& interruptions = {}) {
+  Options options = TinyOptions(run_dir, static_cast<uint32_t>(accuracies.size()));
+  options.config.stop = rule;
+  return RunInPieces(
+      options, Registry(), [&](Round round) { return accuracies.at(round.value - 1); },
+      interruptions);
 }
 
 TEST(StopRule, EndsTheRunWhenTheMetricIsGoodEnough) {
@@ -83,6 +99,44 @@ TEST(StopRule, EndsTheRunWhenPatienceRunsOutAlsoAcrossAResume) {
   }
   const TemporaryFolder often;
   EXPECT_EQ(RunWithRule(often.path(), rule, accuracies, {2, 3, 4}).rounds, 5u);
+}
+
+// FedAvg that counts a budget down, as a rule with differential privacy does.
+class Spending final : public algorithms::MeanDeltaServer {
+ public:
+  using MeanDeltaServer::MeanDeltaServer;
+  absl::StatusOr<algorithms::AfterApply> Apply(const algorithms::ServerContext& context,
+                                               aggregation::Aggregate aggregate) override {
+    context.Report("epsilon", 0.5 * context.round.value);
+    return MeanDeltaServer::Apply(context, std::move(aggregate));
+  }
+};
+
+TEST(StopRule, EndsTheRunByAMetricOfTheAlgorithmsOwn) {
+  algorithms::Description spending = **Registry().Find("fedavg");
+  spending.name = "spending";
+  spending.schema = [](const algorithms::Setup& setup) -> absl::StatusOr<algorithms::Schema> {
+    algorithms::Schema schema = algorithms::MeanDeltaSchema(setup);
+    schema.metrics = {{"epsilon", std::nullopt}};
+    return schema;
+  };
+  spending.server = algorithms::MakeServer<Spending>;
+  algorithms::Registry registry;
+  ASSERT_TRUE(registry.Add(spending).ok());
+
+  // 1.5 are spent in round 3. The rule looks when the model is evaluated, so after round 4.
+  for (const std::vector<uint32_t>& interruptions : {std::vector<uint32_t>{}, {3}}) {
+    const TemporaryFolder folder;
+    Options options = TinyOptions(folder.path(), 9);
+    options.run.algorithm.name = "spending";
+    options.run.evaluation.every = 2;
+    options.config.stop = {.metric = "rule_epsilon", .at_least = 1.5};
+    const Outcome outcome = RunInPieces(
+        options, registry, [](Round) { return 0.5; }, interruptions);
+    EXPECT_EQ(outcome.kind, Outcome::Kind::kStopped);
+    EXPECT_EQ(outcome.rounds, 4u);
+    EXPECT_THAT(outcome.reason, AllOf(HasSubstr("rule_epsilon"), HasSubstr("1.5")));
+  }
 }
 
 TEST(StopRule, LetsARunFinishThatNeverGetsThere) {
