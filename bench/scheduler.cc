@@ -136,7 +136,7 @@ std::string TimePlanners() {
     std::ranges::sort(rows, std::greater<>());
     const double best = Shortest([&] {
       const scheduler::Plan plan = scheduler::PlannedStealingScheduler().Assign(cohort, workers);
-      if (plan.queues.size() != slots) std::abort();
+      if (plan.queues.size() != workers.size()) std::abort();
     });
     std::string parrot = "not run";
     if (clients <= 10000) {
