@@ -7,6 +7,7 @@
 #include <barrier>
 #include <chrono>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -154,6 +155,41 @@ class BareSlot {
   training::BatchOrder order_;
 };
 
+// The cohorts, round after round, the clients with the most examples first.
+class Draws {
+ public:
+  static absl::StatusOr<Draws> Make(const cli::Config& config, const data::Dataset& dataset) {
+    Draws draws;
+    for (size_t i = 0; i < dataset.info().clients; ++i)
+      draws.examples_.push_back(dataset.Examples(ClientId(i), data::Split::kTrain));
+    MACAW_ASSIGN_OR_RETURN(draws.sampler_,
+                           scheduler::MakeSampler(config.run.cohort, draws.examples_));
+    return draws;
+  }
+
+  void Next() {
+    cohort_ = sampler_->Sample(Round(++round_)).entries;
+    std::stable_sort(cohort_.begin(), cohort_.end(),
+                     [](const auto& a, const auto& b) { return a.load > b.load; });
+    total_examples_ = 0;
+    for (const auto& entry : cohort_) total_examples_ += examples_[entry.client.value];
+  }
+
+  uint32_t round() const { return round_; }  // 0 before the first
+  size_t size() const { return cohort_.size(); }
+  ClientId client(size_t i) const { return cohort_[i].client; }
+  float share(size_t i) const {
+    return static_cast<float>(examples_[client(i).value] / total_examples_);
+  }
+
+ private:
+  std::vector<uint32_t> examples_;
+  std::unique_ptr<scheduler::CohortSampler> sampler_;
+  std::vector<scheduler::CohortEntry> cohort_;
+  double total_examples_ = 0;
+  uint32_t round_ = 0;
+};
+
 }  // namespace
 
 absl::StatusOr<std::vector<RoundTime>> RunBareLoop(const cli::Config& config,
@@ -163,23 +199,7 @@ absl::StatusOr<std::vector<RoundTime>> RunBareLoop(const cli::Config& config,
     return absl::InvalidArgumentError(absl::StrCat("the bare loop has no model ", spec.name));
   }
   MACAW_ASSIGN_OR_RETURN(FlatVector model, cli::InitialWeights(config, spec));
-  std::vector<uint32_t> examples(dataset.info().clients);
-  for (size_t i = 0; i < examples.size(); ++i) {
-    examples[i] = dataset.Examples(ClientId(i), data::Split::kTrain);
-  }
-  MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<scheduler::CohortSampler> sampler,
-                         scheduler::MakeSampler(config.run.cohort, examples));
-
-  std::vector<scheduler::CohortEntry> cohort;
-  double total_examples = 0;
-  uint32_t round = 0;
-  const auto draw = [&] {
-    cohort = sampler->Sample(Round(++round)).entries;
-    std::stable_sort(cohort.begin(), cohort.end(),
-                     [](const auto& a, const auto& b) { return a.load > b.load; });
-    total_examples = 0;
-    for (const auto& entry : cohort) total_examples += examples[entry.client.value];
-  };
+  MACAW_ASSIGN_OR_RETURN(Draws draws, Draws::Make(config, dataset));
 
   std::vector<std::optional<BareSlot>> threads(slots);
   std::vector<RoundTime> times;
@@ -188,7 +208,7 @@ absl::StatusOr<std::vector<RoundTime>> RunBareLoop(const cli::Config& config,
   std::vector<absl::Status> errors(slots);
   Clock::time_point begin;
   const auto close = [&]() noexcept {
-    if (round > 0) {
+    if (draws.round() > 0) {
       const std::span<float> values = model.As<float>();
       std::fill(values.begin(), values.end(), 0.0f);
       for (auto& slot : threads) slot->AddTo(values);
@@ -199,7 +219,7 @@ absl::StatusOr<std::vector<RoundTime>> RunBareLoop(const cli::Config& config,
       begin = Clock::now();
     }
     next = 0;
-    if (round < config.run.rounds) draw();
+    if (draws.round() < config.run.rounds) draws.Next();
   };
   std::barrier barrier(slots, close);
   const auto run = [&](uint32_t index) {
@@ -207,11 +227,8 @@ absl::StatusOr<std::vector<RoundTime>> RunBareLoop(const cli::Config& config,
     threads[index].emplace(config, dataset, spec.layout);
     for (uint32_t r = 1; r <= config.run.rounds; ++r) {
       barrier.arrive_and_wait();
-      for (size_t i = next++; i < cohort.size(); i = next++) {
-        const ClientId client = cohort[i].client;
-        const double share = examples[client.value] / total_examples;
-        const auto taken =
-            threads[index]->Train(model, Round(r), client, static_cast<float>(share));
+      for (size_t i = next++; i < draws.size(); i = next++) {
+        const auto taken = threads[index]->Train(model, Round(r), draws.client(i), draws.share(i));
         if (!taken.ok()) errors[index] = taken.status();
         steps += taken.value_or(0);
       }

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +18,7 @@
 #include "bench/scheduler/worlds.h"
 #include "bench/thread_clock.h"
 #include "core/random.h"
+#include "core/status.h"
 #include "plan/run_plan.h"
 #include "scheduler/cohort.h"
 #include "scheduler/estimator.h"
@@ -241,54 +243,54 @@ std::string Verdict(const std::vector<Row>& rows, const std::vector<Entrant>& en
                       " cells.", above.empty() ? "" : " Above:\n", above, "\n");
 }
 
-int Main(int count, char** arguments) {
+struct Told {
   std::string out = "runs/scheduler", only;
   uint32_t rounds = 200;
   bool times = true;
+};
+
+// Nothing: an argument that there is not.
+std::optional<Told> Read(int count, char** arguments) {
+  Told told;
   for (int i = 1; i < count; ++i) {
     const std::string argument = arguments[i];
     if (argument == "--out" && i + 1 < count) {
-      out = arguments[++i];
+      told.out = arguments[++i];
     } else if (argument == "--only" && i + 1 < count) {
-      only = arguments[++i];
+      told.only = arguments[++i];
     } else if (argument == "--rounds" && i + 1 < count) {
-      rounds = static_cast<uint32_t>(std::max(std::atoi(arguments[++i]), 2));
+      told.rounds = static_cast<uint32_t>(std::max(std::atoi(arguments[++i]), 2));
     } else if (argument == "--no-times") {
-      times = false;
+      told.times = false;
     } else {
-      std::fprintf(
-          stderr,
-          "usage: bench_scheduler [--out PREFIX] [--only TEXT IN A CELL'S NAME] [--rounds N] "
-          "[--no-times]\n");
-      return 2;
+      return std::nullopt;
     }
   }
-  const std::vector<Entrant> entrants = Entrants();
+  return told;
+}
+
+// Runs all worlds whose names contain `only`, and prints a line for each.
+absl::StatusOr<std::vector<Row>> RunWorlds(const Told& told, const std::vector<Entrant>& entrants) {
+  const std::string speakers = absl::StrCat(MACAW_SOURCE_DIR, "/bench/scheduler/speakers.txt");
   std::map<std::string, std::vector<uint32_t>> sizes;
   std::vector<Row> rows;
   for (World world : AllWorlds()) {
-    if (!only.empty() && world.name().find(only) == std::string::npos) continue;
-    world.rounds = rounds;
+    if (!told.only.empty() && world.name().find(told.only) == std::string::npos) continue;
+    world.rounds = told.rounds;
     if (!sizes.contains(world.sizes)) {
-      auto made =
-          MakeSizes(world.sizes, absl::StrCat(MACAW_SOURCE_DIR, "/bench/scheduler/speakers.txt"));
-      if (!made.ok()) {
-        std::fprintf(stderr, "%s\n", std::string(made.status().message()).c_str());
-        return 1;
-      }
-      sizes[world.sizes] = *std::move(made);
+      MACAW_ASSIGN_OR_RETURN(sizes[world.sizes], MakeSizes(world.sizes, speakers));
     }
-    auto row = RunWorld(world, sizes[world.sizes], entrants);
-    if (!row.ok()) {
-      std::fprintf(stderr, "%s\n", std::string(row.status().message()).c_str());
-      return 1;
-    }
+    MACAW_ASSIGN_OR_RETURN(Row row, RunWorld(world, sizes[world.sizes], entrants));
     std::printf("%-52s", world.name().c_str());
-    for (const Cell& cell : row->cells) std::printf(" %6.3f", cell.mean);
+    for (const Cell& cell : row.cells) std::printf(" %6.3f", cell.mean);
     std::printf("\n");
     std::fflush(stdout);
-    rows.push_back(*std::move(row));
+    rows.push_back(std::move(row));
   }
+  return rows;
+}
+
+std::string Plot(const std::vector<Row>& rows, const std::vector<Entrant>& entrants) {
   std::vector<std::string> names;
   std::vector<DotRow> dots;
   for (const Entrant& entrant : entrants) names.push_back(entrant.name);
@@ -298,18 +300,35 @@ int Main(int count, char** arguments) {
     for (const Cell& cell : row.cells) dot.values.push_back(cell.mean);
     dots.push_back(std::move(dot));
   }
+  return DotPlot("Mean makespan ÷ lower bound at 30 % noise (2 stands for 2 and more)", names, dots,
+                 2);
+}
+
+int Main(int count, char** arguments) {
+  const std::optional<Told> told = Read(count, arguments);
+  if (!told.has_value()) {
+    std::fprintf(stderr,
+                 "usage: bench_scheduler [--out PREFIX] [--only TEXT IN A CELL'S NAME] "
+                 "[--rounds N] [--no-times]\n");
+    return 2;
+  }
+  const std::vector<Entrant> entrants = Entrants();
+  const absl::StatusOr<std::vector<Row>> rows = RunWorlds(*told, entrants);
+  if (!rows.ok()) {
+    std::fprintf(stderr, "%s\n", std::string(rows.status().message()).c_str());
+    return 1;
+  }
   std::string text = absl::StrCat(
-      "Makespan ÷ lower bound over ", rounds, " rounds, seed ", kSeed,
+      "Makespan ÷ lower bound over ", told->rounds, " rounds, seed ", kSeed,
       ": **mean** ± 95 % confidence, 95th percentile; bold: best or within 0.5 % of it.\n\n",
-      Table(rows, entrants), "\n", Verdict(rows, entrants));
-  if (times) {
+      Table(*rows, entrants), "\n", Verdict(*rows, entrants));
+  if (told->times) {
     absl::StrAppend(&text, "| | ours | Parrot's, written anew in C++ |\n|---|---|---|\n",
                     TimePlanners());
   }
-  std::ofstream(out + ".md") << text;
-  std::ofstream(out + ".csv") << Csv(rows, entrants);
-  std::ofstream(out + ".svg") << DotPlot(
-      "Mean makespan ÷ lower bound at 30 % noise (2 stands for 2 and more)", names, dots, 2);
+  std::ofstream(told->out + ".md") << text;
+  std::ofstream(told->out + ".csv") << Csv(*rows, entrants);
+  std::ofstream(told->out + ".svg") << Plot(*rows, entrants);
   std::printf("\n%s", text.substr(text.find("planned_stealing is best")).c_str());
   return 0;
 }

@@ -18,6 +18,19 @@
 namespace macaw::cli {
 namespace {
 
+// Options that set a key of the configuration.
+void AddShortForms(CLI::App& command, SimulateOptions& options) {
+  command.add_option("--clients", options.clients,
+                     "Population: partition.clients or data.synthetic.clients");
+  command.add_option("--rounds", options.rounds, "run.rounds");
+  command.add_option("--seed", options.seed, "run.seed");
+  command.add_option("--processes", options.processes, "workers.processes");
+  command.add_option("--slots", options.slots, "workers.slots: clients at a time in each process");
+  command.add_option("--owners", options.owners,
+                     "workers.owners: so many of the first clients train in a process of their "
+                     "own, which has no rows but theirs");
+}
+
 void AddSimulate(CLI::App& app, std::function<int()>& run) {
   CLI::App* command = app.add_subcommand("simulate", "Train a model over simulated clients");
   auto options = std::make_shared<SimulateOptions>();
@@ -32,16 +45,7 @@ void AddSimulate(CLI::App& app, std::function<int()>& run) {
   CLI::Option* resume =
       command->add_option("--resume", options->resume, "Go on with the run in this folder")
           ->excludes(config);
-  command->add_option("--clients", options->clients,
-                      "Population: partition.clients or data.synthetic.clients");
-  command->add_option("--rounds", options->rounds, "run.rounds");
-  command->add_option("--seed", options->seed, "run.seed");
-  command->add_option("--processes", options->processes, "workers.processes");
-  command->add_option("--slots", options->slots,
-                      "workers.slots: clients at a time in each process");
-  command->add_option("--owners", options->owners,
-                      "workers.owners: so many of the first clients train in a process of their "
-                      "own, which has no rows but theirs");
+  AddShortForms(*command, *options);
   command
       ->add_option(
           "--repeat", options->repeat,

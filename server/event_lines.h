@@ -27,8 +27,25 @@ class EventLines {
   std::vector<Event> Of(const log::Record& record);
 
  private:
+  using Events = std::vector<Event>;
+  Events Lines(const log::NodeJoined& joined);
+  Events Lines(const log::NodeRefused& refused);
+  Events Lines(const log::NodeLost& lost);
+  Events Lines(const log::Died& died);
+  Events Lines(const log::RoundOpened& opened);
+  Events Lines(const log::Planned& planned);
+  Events Lines(const log::Accepted& accepted);
+  Events Lines(const log::GaveUp& gave_up);
+  Events Lines(const log::TurnedDown& down);
+  Events Lines(const log::Requeued& requeued);
+  Events Lines(const log::RoundLost& lost);
+  Events Lines(const log::Closed& closed);
+  Events Lines(const log::RunEnded& ended);
+  static Events Lines(const log::RunOpened&) { return {}; }
+  static Events Lines(const log::Leased&) { return {}; }
+  static Events Lines(const log::Evaluated&) { return {}; }
+  static Events Lines(const log::Unknown&) { return {}; }
   std::string NameOf(WorkerId node) const;
-  std::vector<Event> OfClosed(const log::Closed& closed);
 
   std::map<WorkerId, std::string> names_;
   uint64_t left_out_ = 0;               // in the open round's closed phases

@@ -34,6 +34,32 @@ std::optional<fleet::LeftOutReason> OwnReason(const absl::Status& status) {
   }
 }
 
+// A failure that is a fault of this node or of the algorithm, and not of the client's own data.
+absl::Status OurFault(ClientId client, const absl::Status& status) {
+  return absl::InternalError(absl::StrCat("client ", client.value, ": ", status.message()));
+}
+
+bool LossesAreFinite(const std::vector<training::StageOutcome>& outcomes) {
+  return std::ranges::all_of(outcomes, [](const training::StageOutcome& outcome) {
+    return std::ranges::all_of(outcome.sums, [](double sum) { return std::isfinite(sum); });
+  });
+}
+
+// A record with the client's work alone: all steps, and the losses of the last stage under each
+// name.
+fleet::ClientRecord RecordOf(const algorithms::LocalWork& work, TaskKind task) {
+  fleet::ClientRecord record;
+  record.sums.assign(training::SchemaFor(task).sums.size(), 0.0);
+  for (size_t i = 0; i < work.outcomes.size(); ++i) {
+    const training::Stage& stage = work.plan.stages[i];
+    if (stage.kind != training::StageKind::kTrain) continue;
+    record.steps += work.outcomes[i].steps;
+    const bool personal = stage.losses == training::Losses::kPersonal;
+    (personal ? record.personal_sums : record.sums) = work.outcomes[i].sums;
+  }
+  return record;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<training::LocalTrainer>> MakeTrainerFor(const RunContext& context,
@@ -109,14 +135,10 @@ absl::StatusOr<fleet::ClientRecord> Slot::TrainOne(const PhaseContext& phase,
                                                    const state::ClientState& state) {
   const TimePoint start = SteadyClock().Now();
   const ClientId client = assignment.client;
-  // Any failure before the update exists is a fault of this node or of the algorithm.
-  const auto ours = [&](const absl::Status& status) {
-    return absl::InternalError(absl::StrCat("client ", client.value, ": ", status.message()));
-  };
-  if (const absl::Status status = OpenSum(phase); !status.ok()) return ours(status);
+  if (const absl::Status status = OpenSum(phase); !status.ok()) return OurFault(client, status);
   absl::StatusOr<training::ClientTask> task =
       LoadClient(*context_, *dataset_, SubjectOf(assignment), phase.round, phase.phase, work_);
-  if (!task.ok()) return ours(task.status());
+  if (!task.ok()) return OurFault(client, task.status());
   if (task->train.empty()) {
     return absl::NotFoundError(absl::StrCat("client ", client.value, " has no training rows"));
   }
@@ -137,51 +159,47 @@ absl::StatusOr<fleet::ClientRecord> Slot::TrainOne(const PhaseContext& phase,
   const absl::StatusOr<algorithms::LocalWork> work = algorithms::CarryOut(
       *context_->algorithm, context, workspace_,
       [&](const training::LocalPlan& plan) { return trainer_->Run(plan, *task); });
-  if (!work.ok()) return ours(work.status());
-  const std::vector<training::Stage>& stages = work->plan.stages;
-  const std::vector<training::StageOutcome>& outcomes = work->outcomes;
-  for (const training::StageOutcome& outcome : outcomes) {
-    if (std::ranges::all_of(outcome.sums, [](double sum) { return std::isfinite(sum); })) continue;
+  if (!work.ok()) return OurFault(client, work.status());
+  if (!LossesAreFinite(work->outcomes)) {
     return absl::InvalidArgumentError(
         absl::StrCat("client ", client.value, ": its loss is not finite"));
   }
   if (context_->trace != nullptr) {
     const absl::Status traced =
         context_->trace->Write(work->plan, *task, context_->spec.has_buffers());
-    if (!traced.ok()) return ours(traced);
+    if (!traced.ok()) return OurFault(client, traced);
   }
+  MACAW_ASSIGN_OR_RETURN(const bool has_state, Conclude(context, assignment, work->outcomes));
+  fleet::ClientRecord record = RecordOf(*work, context_->run.task);
+  record.attempt = {client, assignment.fence};
+  record.multiplicity = assignment.multiplicity;
+  record.weight = assignment.weight;
+  record.examples = context.examples;
+  record.load_seconds = ToSeconds(loaded - start);
+  record.train_seconds = ToSeconds(SteadyClock().Now() - loaded);
+  record.has_state = has_state;
+  return record;
+}
+
+absl::StatusOr<bool> Slot::Conclude(const algorithms::ClientContext& context,
+                                    const fleet::Assignment& assignment,
+                                    std::span<const training::StageOutcome> outcomes) {
+  const ClientId client = assignment.client;
   const absl::StatusOr<algorithms::ClientResult> result =
       context_->algorithm->Conclude(context, outcomes, workspace_);
-  if (!result.ok()) return ours(result.status());
-  const auto up = algorithms::UpViews(context_->schema, phase.phase, *result, workspace_);
-  if (!up.ok()) return ours(up.status());
+  if (!result.ok()) return OurFault(client, result.status());
+  const auto up = algorithms::UpViews(context_->schema, context.phase, *result, workspace_);
+  if (!up.ok()) return OurFault(client, up.status());
   const auto next_state = algorithms::StateViews(context_->schema, *result);
-  if (!next_state.ok()) return ours(next_state.status());
+  if (!next_state.ok()) return OurFault(client, next_state.status());
   MACAW_RETURN_IF_ERROR(result_.sum->Add({.client = client,
                                           .weight = assignment.weight,
                                           .multiplicity = assignment.multiplicity,
                                           .values = *up}));
-  const bool has_state = !next_state->empty();
-  if (has_state) {
-    const absl::Status kept = context_->states->Write({client, assignment.fence}, *next_state);
-    if (!kept.ok()) return ours(kept);
-  }
-  fleet::ClientRecord record{.attempt = {client, assignment.fence},
-                             .multiplicity = assignment.multiplicity,
-                             .weight = assignment.weight,
-                             .examples = context.examples,
-                             .load_seconds = ToSeconds(loaded - start),
-                             .train_seconds = ToSeconds(SteadyClock().Now() - loaded),
-                             .has_state = has_state};
-  // All steps, and the losses of the last stage under each name.
-  record.sums.assign(training::SchemaFor(context_->run.task).sums.size(), 0.0);
-  for (size_t i = 0; i < outcomes.size(); ++i) {
-    if (stages[i].kind != training::StageKind::kTrain) continue;
-    record.steps += outcomes[i].steps;
-    const bool personal = stages[i].losses == training::Losses::kPersonal;
-    (personal ? record.personal_sums : record.sums) = outcomes[i].sums;
-  }
-  return record;
+  if (next_state->empty()) return false;
+  const absl::Status kept = context_->states->Write({client, assignment.fence}, *next_state);
+  if (!kept.ok()) return OurFault(client, kept);
+  return true;
 }
 
 absl::StatusOr<ConstVectorView> Slot::PointOf(const EvaluationContext& evaluation,

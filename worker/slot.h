@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -63,6 +64,10 @@ class Slot {
   absl::StatusOr<fleet::ClientRecord> TrainOne(const PhaseContext& phase,
                                                const fleet::Assignment& assignment,
                                                const state::ClientState& state);
+  // Adds the client's update to the sum and keeps its state. True: it has one.
+  absl::StatusOr<bool> Conclude(const algorithms::ClientContext& context,
+                                const fleet::Assignment& assignment,
+                                std::span<const training::StageOutcome> outcomes);
   // The client's state before training. kDataLoss for any fault of this client's state.
   absl::StatusOr<state::ClientState> ReadState(ClientId client, const Fence& version) const;
   // The parameters to evaluate for a client; `state` keeps them alive.

@@ -161,6 +161,28 @@ struct Commands {
   }
 };
 
+absl::StatusOr<Commands> CommandsOf(const Config& config, const RunOptions& options,
+                                    const SocketFolder& sockets, const std::vector<Node>& nodes,
+                                    const std::optional<PrivateRedis>& redis) {
+  MACAW_ASSIGN_OR_RETURN(const std::string programs, ProgramFolder());
+  MACAW_ASSIGN_OR_RETURN(const std::string server, ProgramBeside(programs, "macaw-server"));
+  MACAW_ASSIGN_OR_RETURN(const std::string worker, ProgramBeside(programs, "macaw-worker"));
+  const std::string& listen = config.node.server.listen;
+  const state::StateConfig& state = config.node.state;
+  return Commands{.options = options,
+                  .server = server,
+                  .worker = worker,
+                  .listen = listen.empty() ? absl::StrCat("unix:", sockets.socket()) : listen,
+                  .callers = sockets.callers(),
+                  .nodes = nodes,
+                  .state_folder = redis.has_value() || state.path.empty()
+                                      ? options.folder + "/state"
+                                      : state.path,
+                  .state_url = redis.has_value() ? redis->url() : "",
+                  .server_syncs_state = options.stateful && state.sync &&
+                                        (redis.has_value() || state.store == "disk")};
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> ProgramFolder() {
@@ -171,10 +193,6 @@ absl::StatusOr<std::string> ProgramFolder() {
 }
 
 absl::StatusOr<SupervisedEnd> RunInChildren(const Config& config, const RunOptions& options) {
-  MACAW_ASSIGN_OR_RETURN(const std::string programs, ProgramFolder());
-  MACAW_ASSIGN_OR_RETURN(const std::string server, ProgramBeside(programs, "macaw-server"));
-  MACAW_ASSIGN_OR_RETURN(const std::string worker, ProgramBeside(programs, "macaw-worker"));
-
   MACAW_ASSIGN_OR_RETURN(const SocketFolder private_folder, SocketFolder::Make());
   MACAW_ASSIGN_OR_RETURN(const std::vector<Node> nodes,
                          NodesOf(config, options.folder, private_folder.callers()));
@@ -191,20 +209,8 @@ absl::StatusOr<SupervisedEnd> RunInChildren(const Config& config, const RunOptio
                     SteadyClock(), &WriteToStandardError);
 
   if (options.trace) MACAW_RETURN_IF_ERROR(MakeDirectories(options.folder + "/trace"));
-  const Commands commands{
-      .options = options,
-      .server = server,
-      .worker = worker,
-      .listen = config.node.server.listen.empty() ? absl::StrCat("unix:", private_folder.socket())
-                                                  : config.node.server.listen,
-      .callers = private_folder.callers(),
-      .nodes = nodes,
-      .state_folder = redis.has_value() || config.node.state.path.empty()
-                          ? options.folder + "/state"
-                          : config.node.state.path,
-      .state_url = redis.has_value() ? redis->url() : "",
-      .server_syncs_state = options.stateful && config.node.state.sync &&
-                            (redis.has_value() || config.node.state.store == "disk")};
+  MACAW_ASSIGN_OR_RETURN(const Commands commands,
+                         CommandsOf(config, options, private_folder, nodes, redis));
 
   SupervisorOptions supervisor;
   supervisor.workers = static_cast<uint32_t>(nodes.size());

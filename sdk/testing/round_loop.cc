@@ -128,18 +128,22 @@ ClientContext RoundLoop::Context(size_t client, const std::vector<FlatVector>& k
   return context;
 }
 
-absl::Status RoundLoop::Round(const std::vector<size_t>& cohort, const std::set<size_t>& lost) {
-  ++round_;
-  // A client that is named m times trains once and counts m times.
-  std::vector<std::pair<size_t, uint32_t>> turns;
+std::vector<RoundLoop::Turn> RoundLoop::TurnsOf(const std::vector<size_t>& cohort) {
+  std::vector<Turn> turns;
   for (const size_t client : cohort) {
-    const auto known = std::ranges::find(turns, client, &std::pair<size_t, uint32_t>::first);
+    const auto known = std::ranges::find(turns, client, &Turn::client);
     if (known == turns.end()) {
-      turns.emplace_back(client, 1);
+      turns.push_back({client, 1});
     } else {
-      ++known->second;
+      ++known->multiplicity;
     }
   }
+  return turns;
+}
+
+absl::Status RoundLoop::Round(const std::vector<size_t>& cohort, const std::set<size_t>& lost) {
+  ++round_;
+  const std::vector<Turn> turns = TurnsOf(cohort);
   aggregation::GridOrder order{.total_multiplicity = std::max<size_t>(1, cohort.size())};
   for (const auto& [client, multiplicity] : turns) {
     const double weight = multiplicity * population_[client].examples;
@@ -159,7 +163,8 @@ absl::Status RoundLoop::Round(const std::vector<size_t>& cohort, const std::set<
     const std::vector<ConstVectorView> broadcast = ParallelToDown(schema_, phase, sent);
     MACAW_ASSIGN_OR_RETURN(aggregation::ExactSum sum,
                            aggregation::ExactSum::Make(UpChannels(schema_, phase), order));
-    for (const auto& [client, multiplicity] : turns) {
+    for (const Turn& turn : turns) {
+      const size_t client = turn.client;
       workspace_.Reset();
       const auto kept = staged.find(client);
       ClientContext context =
@@ -175,7 +180,7 @@ absl::Status RoundLoop::Round(const std::vector<size_t>& cohort, const std::set<
                              UpViews(schema_, phase, result, workspace_));
       MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> state, StateViews(schema_, result));
       if (lost.contains(client)) continue;
-      MACAW_RETURN_IF_ERROR(sum.Add({ClientId(client), context.weight, multiplicity, up}));
+      MACAW_RETURN_IF_ERROR(sum.Add({ClientId(client), context.weight, turn.multiplicity, up}));
       std::vector<FlatVector> next;
       for (size_t item = 0; item < state.size(); ++item)
         next.push_back(FlatVector::CopyOf(state[item], schema_.state[item].layout));

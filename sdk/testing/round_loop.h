@@ -76,6 +76,12 @@ class RoundLoop {
   absl::Status ResumeFrom(const RoundLoop& other);
 
  private:
+  // A client that is named m times trains once and counts m times.
+  struct Turn {
+    size_t client;
+    uint32_t multiplicity;
+  };
+  static std::vector<Turn> TurnsOf(const std::vector<size_t>& cohort);
   ServerContext About(Phase phase);
   ClientContext Context(size_t client, const std::vector<FlatVector>& kept,
                         std::span<const ConstVectorView> broadcast);
