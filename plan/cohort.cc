@@ -13,6 +13,7 @@ settings::Section<CohortConfig> CohortSection() {
     return cohort.size == 0;
   });
   f.Add("fraction", &C::fraction, "… or a fraction of the population", AboveUpTo(0, 1))
+      .InsteadOf({"size"})
       .Hidden([](const C& cohort) { return cohort.fraction == 0; });
   f.AddChoice("sampling", &C::sampling,
               {"uniform", "proportional", "poisson", "sweep", "available"},

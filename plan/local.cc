@@ -29,9 +29,9 @@ settings::Section<LocalConfig> LocalSection() {
   f.Add("epochs", &L::epochs, "passes over a client's rows", AtLeast(1)).Hidden([](const L& local) {
     return local.steps > 0;
   });
-  f.Add("steps", &L::steps, "… or exactly so many steps", AtLeast(1)).Hidden([](const L& local) {
-    return local.steps == 0;
-  });
+  f.Add("steps", &L::steps, "… or exactly so many steps", AtLeast(1))
+      .InsteadOf({"epochs"})
+      .Hidden([](const L& local) { return local.steps == 0; });
   f.Add("batch_size", &L::batch_size, "rows a step; 0: all of them", AtLeast(0));
   f.AddChoice("optimizer", &L::optimizer, {"sgd", "adam", "adamw"},
               "of the local steps; its state starts afresh each round");

@@ -10,7 +10,8 @@ settings::Section<ModelConfig> ModelSection() {
   f.Add("name", &ModelConfig::name, "a name of `macaw models`").Hidden([](const ModelConfig& m) {
     return m.name == "layers" || m.name == "torchscript";
   });
-  f.Add("layers", &ModelConfig::layers, "… or the layers: [\"conv 32 5 pad 2\", \"relu\", …]");
+  f.Add("layers", &ModelConfig::layers, "… or the layers: [\"conv 32 5 pad 2\", \"relu\", …]")
+      .InsteadOf({"name"});
   f.Add("script_digest", &ModelConfig::script_digest,
         "of the file model.torchscript, which every worker's must have; filled in")
       .As(Role::kDerived);

@@ -40,6 +40,7 @@ Section<NodeConfig> NodeSection(const std::vector<std::string>& data_sources) {
   f.AddSection("partition", &N::partition, data::PartitionSection());
   f.AddPath("model.torchscript", &N::model_script,
             "… or a scripted module (torch.jit.save), whose values it starts from")
+      .InsteadOf({"model.name", "model.layers"})
       .As(Role::kResult);
   f.AddPath("model.init", &N::model_init,
             "safetensors file to start from, or \"zero\"; default: from the seed")
@@ -52,7 +53,7 @@ Section<NodeConfig> NodeSection(const std::vector<std::string>& data_sources) {
   return f;
 }
 
-std::vector<Field> AllFields(const std::vector<std::string>& data_sources) {
+std::vector<Field> FieldsWith(const std::vector<std::string>& data_sources) {
   // In a table of both, the plan's keys are first, but for [data]: its source is.
   Section<NodeConfig> node = NodeSection(data_sources);
   Section<Config> all;
@@ -69,12 +70,9 @@ std::vector<Field> AllFields(const std::vector<std::string>& data_sources) {
   return std::move(all.fields());
 }
 
-std::vector<Rivals> AllRivals() {
-  return {{"cohort.size", "cohort.fraction"},
-          {"local.epochs", "local.steps"},
-          {"model.name", "model.layers"},
-          {"model.name", "model.torchscript"},
-          {"model.layers", "model.torchscript"}};
+const std::vector<Field>& AllFields() {
+  static const auto* const fields = new std::vector<Field>(FieldsWith({}));
+  return *fields;
 }
 
 }  // namespace macaw::cli

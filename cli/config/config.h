@@ -43,13 +43,8 @@ settings::Section<NodeConfig> NodeSection(const std::vector<std::string>& data_s
 
 // Every key of a file, except those of [algorithm.NAME], which the registry knows. In the order of
 // the effective file.
-std::vector<Field> AllFields(const std::vector<std::string>& data_sources = {});
-
-// Two keys for the same thing. A source of settings may give only one of them, and one that is
-// given later (`--set`) replaces the other.
-struct Rivals {
-  std::string first, second;
-};
-std::vector<Rivals> AllRivals();
+const std::vector<Field>& AllFields();
+// The same, with what plug-ins add to the values of data.source.
+std::vector<Field> FieldsWith(const std::vector<std::string>& data_sources);
 
 }  // namespace macaw::cli

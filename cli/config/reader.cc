@@ -60,18 +60,19 @@ std::optional<ParameterValue> AsParameter(const Value& value, const ParameterVal
   return std::nullopt;
 }
 
-// Every key, with the words that plug-ins add.
-std::vector<Field> FieldsWith(const sdk::Catalogue& catalogue) {
+std::vector<std::string> DataSourcesOf(const sdk::Catalogue& catalogue) {
   std::vector<std::string> sources;
   for (const auto& [name, source] : catalogue.data_sources()) sources.push_back(name);
-  return AllFields(sources);
+  return sources;
 }
 
 // Fills a Config from several sources, the file first.
 class Reader {
  public:
   explicit Reader(const sdk::Catalogue& catalogue)
-      : catalogue_(catalogue), registry_(catalogue.algorithms()), fields_(FieldsWith(catalogue)) {
+      : catalogue_(catalogue),
+        registry_(catalogue.algorithms()),
+        fields_(FieldsWith(DataSourcesOf(catalogue))) {
     for (const Field& field : fields_) by_path_.emplace(field.key, &field);
   }
 
@@ -125,10 +126,11 @@ class Reader {
   absl::Status ReadDocument(const Document& document) {
     folder_ = document.folder;
     MACAW_RETURN_IF_ERROR(ReadTable("", document.content));
-    for (const Rivals& rivals : AllRivals()) {
-      if (given_.contains(rivals.first) && given_.contains(rivals.second)) {
-        return At(places_[rivals.second],
-                  absl::StrCat(rivals.second, " and ", rivals.first,
+    for (const Field& field : fields_) {
+      for (const std::string& other : field.instead_of) {
+        if (!given_.contains(field.key) || !given_.contains(other)) continue;
+        return At(places_[field.key],
+                  absl::StrCat(field.key, " and ", other,
                                " say the same thing in two ways; give one of them"));
       }
     }
@@ -141,13 +143,11 @@ class Reader {
     // If a key takes words only, an override that looks like another type is still a word (--set
     // run.name=7).
     const auto field = by_path_.find(override.key);
-    if (field != by_path_.end() && field->second->expected == "a string" &&
-        value.As<std::string>() == nullptr) {
+    if (field == by_path_.end()) return ReadEntry(override.key, value);
+    if (field->second->expected == "a string" && value.As<std::string>() == nullptr)
       value.data = override.value;
-    }
-    for (const Rivals& rivals : AllRivals()) {
-      if (override.key == rivals.first) Forget(rivals.second);
-      if (override.key == rivals.second) Forget(rivals.first);
+    for (const Field& other : fields_) {
+      if (other.Excludes(*field->second)) Forget(other.key);
     }
     return ReadEntry(override.key, value);
   }

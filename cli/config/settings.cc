@@ -74,7 +74,7 @@ Json LastPart(const Value& path) {
 }  // namespace
 
 bool OnlyComputes(const std::string& key) {
-  const std::vector<Field> fields = AllFields();
+  const std::vector<Field>& fields = AllFields();
   const std::vector<const Field*> under = Under(fields, key);
   return !under.empty() && std::ranges::all_of(under, [](const Field* field) {
     return field->role == Role::kCompute;
@@ -83,14 +83,14 @@ bool OnlyComputes(const std::string& key) {
 
 bool IsKeptByAResume(const std::string& key) {
   if (absl::StartsWith(key, "algorithm.")) return true;
-  const std::vector<Field> fields = AllFields();
+  const std::vector<Field>& fields = AllFields();
   return !std::ranges::all_of(Under(fields, key),
                               [](const Field* field) { return MayChange(*field); });
 }
 
 std::vector<std::string> KeysThatMayChange() {
   std::vector<std::string> keys;
-  const std::vector<Field> fields = AllFields();
+  const std::vector<Field>& fields = AllFields();
   for (const Field& field : fields) {
     if (!MayChange(field)) continue;
     const std::string table = field.key.substr(0, field.key.rfind('.'));

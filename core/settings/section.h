@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -50,6 +51,10 @@ constexpr Range AboveUpTo(double x, double y) {
   return {.least = x, .most = y, .open_least = true};
 }
 
+inline bool Contains(const std::vector<std::string>& words, const std::string& word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
 // One key of a struct S.
 template <typename S>
 struct Field {
@@ -62,6 +67,9 @@ struct Field {
   bool in_file = true;   // false: no key of the file, only of what nodes tell each other
   // The words that a choice takes, for "did you mean"; of a path, words that are not paths.
   std::vector<std::string> choices;
+  // Other keys of the section for the same thing. A source of settings gives one of them, and one
+  // that is given later (--set) replaces the others.
+  std::vector<std::string> instead_of;
 
   // Sets the value. Returns false and changes nothing if the value is not what `expected` says.
   std::function<bool(S&, const Value&)> set;
@@ -73,6 +81,9 @@ struct Field {
   std::function<bool(const S&)> applies;
   std::string needs;  // `applies` in words; then giving the key otherwise is an error
 
+  bool Excludes(const Field& other) const {
+    return Contains(instead_of, other.key) || Contains(other.instead_of, key);
+  }
   bool Applies(const S& section) const { return !applies || applies(section); }
   // The value that a file has, and nothing if it leaves the key out.
   std::optional<Value> Shown(const S& section) const {
@@ -84,6 +95,7 @@ struct Field {
   Field& Hidden(std::function<bool(const S&)> when) { return (hidden = std::move(when), *this); }
   Field& Expecting(std::string what) { return (expected = std::move(what), *this); }
   Field& OrWord(std::string word) { return (choices.push_back(std::move(word)), *this); }
+  Field& InsteadOf(std::vector<std::string> keys) { return (instead_of = std::move(keys), *this); }
   // Without `words`, the key is left out of files and accepted all the same.
   Field& Needs(std::function<bool(const S&)> when, std::string words = "") {
     return (applies = std::move(when), needs = std::move(words), *this);
@@ -260,9 +272,12 @@ class Section {
   // The fields of a member that is a section itself. `prefix`: "" or the name of its table.
   template <typename Sub>
   void AddSection(absl::string_view prefix, Sub S::*member, const Section<Sub>& section) {
+    const auto whole = [prefix](const std::string& key) {
+      return prefix.empty() ? key : absl::StrCat(prefix, ".", key);
+    };
     for (const Field<Sub>& sub : section.fields()) {
       Field<S>& field = fields_.emplace_back();
-      field.key = prefix.empty() ? sub.key : absl::StrCat(prefix, ".", sub.key);
+      field.key = whole(sub.key);
       field.help = sub.help;
       field.expected = sub.expected;
       field.role = sub.role;
@@ -270,6 +285,7 @@ class Section {
       field.is_seed = sub.is_seed;
       field.in_file = sub.in_file;
       field.choices = sub.choices;
+      for (const std::string& other : sub.instead_of) field.instead_of.push_back(whole(other));
       field.needs = sub.needs;
       field.set = [set = sub.set, member](S& s, const Value& value) {
         return set(s.*member, value);
@@ -289,13 +305,6 @@ class Section {
   std::vector<Field<S>>& fields() { return fields_; }
 
  private:
-  static bool Contains(const std::vector<std::string>& words, const std::string& word) {
-    for (const std::string& one : words) {
-      if (one == word) return true;
-    }
-    return false;
-  }
-
   template <typename T>
   Field<S>& Put(std::string key, std::string expected, std::string help, T S::*member,
                 std::function<bool(S&, const Value&)> set,

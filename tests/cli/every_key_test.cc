@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "cli/config/settings.h"
@@ -44,15 +45,10 @@ Config WhereItApplies(const Field& key) {
   return config;
 }
 
-// As the reader does when a key is given: its rivals are forgotten.
-void ForgetRivals(Config& config, const std::string& key) {
-  for (const Field& field : AllFields()) {
-    for (const Rivals& rivals : AllRivals()) {
-      if ((rivals.first == key && rivals.second == field.key) ||
-          (rivals.second == key && rivals.first == field.key)) {
-        field.reset(config);
-      }
-    }
+// As the reader does when a key is given: other keys for the same thing are forgotten.
+void ForgetOthers(Config& config, const Field& given) {
+  for (const Field& other : AllFields()) {
+    if (other.Excludes(given)) other.reset(config);
   }
 }
 
@@ -63,16 +59,34 @@ void ForEveryKey(const Test& test) {
   for (const Field& field : AllFields()) {
     SCOPED_TRACE(field.key);
     Config before = WhereItApplies(field);
-    ForgetRivals(before, field.key);
+    ForgetOthers(before, field);
     Config after = before;
     const std::optional<Value> value = OtherValue(field, before);
     ASSERT_TRUE(value.has_value()) << "no other value was found for a test";
     ASSERT_TRUE(field.set(after, *value));
-    ForgetRivals(after, field.key);
+    ForgetOthers(after, field);
     test(field, before, after);
     ++keys;
   }
   EXPECT_GT(keys, 100u);
+}
+
+TEST(EveryKey, ForTheSameThingAsAnotherNamesAKeyThatThereIs) {
+  std::map<std::string, Field> keys;
+  for (const Field& field : AllFields()) keys.emplace(field.key, field);
+  std::set<std::string> pairs;
+  for (const auto& [key, field] : keys) {
+    for (const std::string& other : field.instead_of) {
+      ASSERT_TRUE(keys.contains(other)) << other;
+      EXPECT_TRUE(field.Excludes(keys.at(other)) && keys.at(other).Excludes(field));
+      pairs.insert(absl::StrCat(other, " | ", key));
+    }
+    EXPECT_FALSE(field.Excludes(field));
+  }
+  EXPECT_THAT(pairs, testing::UnorderedElementsAre(
+                         "cohort.size | cohort.fraction", "local.epochs | local.steps",
+                         "model.name | model.layers", "model.name | model.torchscript",
+                         "model.layers | model.torchscript"));
 }
 
 TEST(EveryKey, IsExplainedWithItsDefaultAndItsRange) {
@@ -87,7 +101,7 @@ TEST(EveryKey, IsExplainedWithItsDefaultAndItsRange) {
 
 TEST(EveryKey, SurvivesTheEffectiveFile) {
   ForEveryKey([](const Field& field, const Config&, const Config& after) {
-    if (field.hidden && field.hidden(after)) return;  // its rival is what counts
+    if (field.hidden && field.hidden(after)) return;  // another key for the same thing counts
     const auto document = ParseDocument(EffectiveToml(after), "effective.toml", "/elsewhere");
     ASSERT_TRUE(document.ok()) << document.status();
     const auto again = ReadNodeConfig(*document, {}, TestCatalogue());
