@@ -25,6 +25,8 @@ using testing_support::FakeHost;
 using testing_support::IsLeftOut;
 using testing_support::kCohort;
 using testing_support::kPopulation;
+using testing_support::NodeWithEverybody;
+using testing_support::RecordOf;
 using testing_support::Table;
 using testing_support::TestRun;
 
@@ -240,16 +242,13 @@ class World {
       if (division_ == Division::kOwned) table.names.push_back(absl::StrCat("client ", client));
     }
     const bool owner = division_ == Division::kOwned && &worker != &workers_.back();
-    const auto reply = engine_->Register({.name = worker.name,
-                                          .incarnation = worker.incarnation,
-                                          .slots = 2,
-                                          .input_shape = {2},
-                                          .classes = 2,
-                                          .data_digest = DigestOf(absl::StrCat(begin, " to ", end)),
-                                          .clients = end - begin,
-                                          .owner = owner,
-                                          .central_test_rows = owner ? uint64_t{0} : uint64_t{35}},
-                                         table, now_);
+    fleet::RegisterRequest node = NodeWithEverybody(worker.name, /*slots=*/2);
+    node.incarnation = worker.incarnation;
+    node.data_digest = DigestOf(absl::StrCat(begin, " to ", end));
+    node.clients = end - begin;
+    node.owner = owner;
+    if (owner) node.central_test_rows = 0;
+    const auto reply = engine_->Register(node, table, now_);
     ASSERT_TRUE(reply.ok()) << reply.status();
     worker.session = reply->session;
     worker.registered = true;
@@ -323,12 +322,7 @@ class World {
           part.left_out.push_back(
               {.attempt = attempt, .reason = fleet::LeftOutReason::kNotFinite, .message = "NaN"});
         } else {
-          part.included.push_back({.attempt = attempt,
-                                   .weight = a.weight,
-                                   .examples = Examples()[a.client.value],
-                                   .sums = std::vector<double>(
-                                       training::SchemaFor(TaskKind::kClassification).sums.size()),
-                                   .has_state = true});
+          part.included.push_back(RecordOf(a));
           TakeTurn(a);
           included.push_back(a.client);
         }

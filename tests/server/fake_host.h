@@ -14,12 +14,14 @@
 #include "core/random.h"
 #include "server/engine/round_engine.h"
 #include "tests/server/log_law.h"
+#include "training/api/metrics.h"
 
 // Fakes of what surrounds the engine, without vectors, threads, a clock or files.
 namespace macaw::server::testing_support {
 
 inline constexpr uint64_t kPopulation = 40;
 inline constexpr uint64_t kCohort = 12;
+inline constexpr uint64_t kCentralTestRows = 35;
 
 inline RunPlan TestRun(uint32_t rounds) {
   RunPlan run;
@@ -39,6 +41,26 @@ inline std::vector<uint32_t> Examples() {
 }
 
 inline fleet::ClientTable Table() { return {.rows = Examples()}; }
+
+// A node with the whole population.
+inline fleet::RegisterRequest NodeWithEverybody(const std::string& name, uint32_t slots) {
+  return {.name = name,
+          .incarnation = 1,
+          .slots = slots,
+          .input_shape = {2},
+          .classes = 2,
+          .clients = kPopulation,
+          .central_test_rows = kCentralTestRows};
+}
+
+// An honest worker's record of a client, with a new version of its state.
+inline fleet::ClientRecord RecordOf(const fleet::Assignment& assignment) {
+  return {.attempt = {assignment.client, assignment.fence},
+          .weight = assignment.weight,
+          .examples = Examples()[assignment.client.value],
+          .sums = std::vector<double>(training::SchemaFor(TaskKind::kClassification).sums.size()),
+          .has_state = true};
+}
 
 // Some clients cannot be trained in some rounds, on any worker.
 inline bool IsLeftOut(Round round, ClientId client) {
@@ -136,7 +158,7 @@ class FakeHost final : public EngineHost {
     });
   }
   std::optional<std::string> Evaluated(const EvaluationSums& sums) override {
-    EXPECT_EQ(sums.central[0], 35);
+    EXPECT_EQ(sums.central[0], kCentralTestRows);
     EXPECT_TRUE(durable_.evaluated.insert(sums.round.value).second);
     durable_.owes_evaluation = false;
     return std::nullopt;
@@ -168,6 +190,10 @@ class FakeHost final : public EngineHost {
     later_.erase(later_.begin() + static_cast<long>(pick));
     work(now);
     return true;
+  }
+  void RunAll(RandomStream& random, TimePoint now) {
+    while (RunOne(random, now)) {
+    }
   }
   // The clients that each sum holds from now on. Default: all clients except those of IsLeftOut.
   void Expect(std::set<ClientId> clients) { expected_ = std::move(clients); }

@@ -13,10 +13,9 @@ namespace macaw::server {
 namespace {
 
 using testing_support::Durable;
-using testing_support::Examples;
 using testing_support::FakeHost;
 using testing_support::kCohort;
-using testing_support::kPopulation;
+using testing_support::NodeWithEverybody;
 using testing_support::Table;
 using testing_support::TestRun;
 
@@ -30,20 +29,10 @@ class HandOut : public testing::Test {
     host_->Bind(engine_.get());
     first_ = Join("first");
     second_ = Join("second");
-    while (host_->RunOne(random_, now_)) {
-    }
+    host_->RunAll(random_, now_);
   }
   SessionId Join(const std::string& name) {
-    return engine_
-        ->Register({.name = name,
-                    .incarnation = 1,
-                    .slots = 1,
-                    .input_shape = {2},
-                    .classes = 2,
-                    .clients = kPopulation,
-                    .central_test_rows = 35},
-                   Table(), now_)
-        ->session;
+    return engine_->Register(NodeWithEverybody(name, /*slots=*/1), Table(), now_)->session;
   }
   Ticket Ask(SessionId session, uint32_t wanted, uint32_t running) {
     engine_->Lease(++tickets_, {.session = session, .wanted = wanted, .running = running},

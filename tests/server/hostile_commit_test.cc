@@ -12,6 +12,7 @@ namespace macaw::server {
 namespace {
 
 using testing::HasSubstr;
+using testing_support::CutTo;
 using testing_support::FakeWorker;
 using testing_support::Finish;
 using testing_support::RunBytes;
@@ -68,9 +69,7 @@ std::vector<Hostility> Hostilities() {
        }},
       {"TruncatedSums", Verdict::kRefused, "bytes",
        [](FakeWorker&, CommitRequest& request) {
-         AlignedBuffer half(request.part->sums.size / 2);
-         std::memcpy(half.bytes().data(), request.part->sums.bytes->bytes().data(), half.size());
-         request.part->sums = fleet::Blob::Of(std::move(half));
+         request.part->sums = CutTo(request.part->sums, request.part->sums.size / 2);
        }},
       {"NoSumsAtAll", Verdict::kRefused, "brings no sums",
        [](FakeWorker&, CommitRequest& request) { request.part->sums = {}; }},

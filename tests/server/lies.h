@@ -30,6 +30,7 @@
 namespace macaw::server {
 
 using fleet::CommitRequest;
+using testing_support::CutTo;
 using testing_support::FakeWorker;
 using testing_support::Finish;
 using testing_support::RunBytes;
@@ -89,12 +90,6 @@ inline fleet::ClientRecord& Any(CommitRequest& request, RandomStream& random) {
   return request.part->included[random.Below(request.part->included.size())];
 }
 
-inline fleet::Blob Cut(const fleet::Blob& sums, size_t size) {
-  AlignedBuffer cut(size);
-  std::ranges::copy(sums.bytes->bytes().first(size), cut.bytes().begin());
-  return fleet::Blob::Of(std::move(cut));
-}
-
 inline const std::vector<Lie>& Lies() {
   static const auto* const lies = new std::vector<Lie>{
       [](CommitRequest& r, RandomStream& x) { Any(r, x).examples += 1 + x.Below(1 << 30); },
@@ -130,7 +125,7 @@ inline const std::vector<Lie>& Lies() {
       [](CommitRequest& r, RandomStream&) { r.part->broadcast = DigestOf("another"); },
       [](CommitRequest& r, RandomStream&) { r.part->sums = {}; },
       [](CommitRequest& r, RandomStream& x) {
-        r.part->sums = Cut(r.part->sums, 1 + x.Below(r.part->sums.size - 1));
+        r.part->sums = CutTo(r.part->sums, 1 + x.Below(r.part->sums.size - 1));
       },
       [](CommitRequest& r, RandomStream& x) {
         r.part->sums = fleet::RandomBlob(1 + x.Below(5000), x.NextU64());

@@ -7,7 +7,6 @@
 #include "scheduler/policies/policies.h"
 #include "server/engine/round_engine.h"
 #include "tests/server/fake_host.h"
-#include "training/api/metrics.h"
 
 // For tests of single rules of the engine, with one worker in one round.
 
@@ -19,6 +18,8 @@ using testing_support::Examples;
 using testing_support::FakeHost;
 using testing_support::kCohort;
 using testing_support::kPopulation;
+using testing_support::NodeWithEverybody;
+using testing_support::RecordOf;
 using testing_support::Table;
 using testing_support::TestRun;
 
@@ -29,20 +30,15 @@ class OneRound : public testing::Test {
         engine_({.run = TestRun(rounds), .workers = 1, .stateful = stateful}, scheduler_, host_) {
     host_.Bind(&engine_);
   }
-  fleet::RegisterRequest Node(uint64_t incarnation = 1) {
-    return {.name = "w",
-            .incarnation = incarnation,
-            .slots = 2,
-            .input_shape = {2},
-            .classes = 2,
-            .clients = kPopulation,
-            .central_test_rows = 35};
+  static fleet::RegisterRequest Node(uint64_t incarnation = 1) {
+    fleet::RegisterRequest node = NodeWithEverybody("w", /*slots=*/2);
+    node.incarnation = incarnation;
+    return node;
   }
   SessionId Join(const fleet::RegisterRequest& node) {
     const auto reply = engine_.Register(node, Table(), TimePoint{});
     EXPECT_TRUE(reply.ok()) << reply.status();
-    while (host_.RunOne(random_, TimePoint{})) {
-    }
+    host_.RunAll(random_, TimePoint{});
     return reply.ok() ? reply->session : SessionId();
   }
   fleet::LeaseReply Lease(SessionId session) {
@@ -55,14 +51,7 @@ class OneRound : public testing::Test {
   // The part for a lease, with a state version for each client.
   static fleet::Part PartOf(const fleet::TrainingLease& lease) {
     fleet::Part part{.round = lease.round, .broadcast = lease.broadcast.name};
-    for (const auto& a : lease.assignments) {
-      part.included.push_back(
-          {.attempt = {a.client, a.fence},
-           .weight = a.weight,
-           .examples = Examples()[a.client.value],
-           .sums = std::vector<double>(training::SchemaFor(TaskKind::kClassification).sums.size()),
-           .has_state = true});
-    }
+    for (const auto& a : lease.assignments) part.included.push_back(RecordOf(a));
     return part;
   }
 

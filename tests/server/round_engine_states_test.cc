@@ -109,15 +109,7 @@ TEST_F(OneStatefulRound, StatesInMemoryAllowNoSecondWorkerAndEndWithTheirs) {
   EXPECT_THAT(std::string(engine_.Register(second, Table(), TimePoint{}).status().message()),
               testing::HasSubstr("no second worker"));
   const fleet::LeaseReply reply = Lease(session);
-  fleet::Part part{.round = Round(1), .broadcast = reply.training->broadcast.name};
-  for (const auto& a : reply.training->assignments) {
-    part.included.push_back(
-        {.attempt = {a.client, a.fence},
-         .weight = a.weight,
-         .examples = Examples()[a.client.value],
-         .sums = std::vector<double>(training::SchemaFor(TaskKind::kClassification).sums.size()),
-         .has_state = true});
-  }
+  const fleet::Part part = PartOf(*reply.training);
   host_.Hold(++ticket_, {});
   engine_.Commit(ticket_, {.session = session, .commit_id = 1, .part = part}, absl::OkStatus(),
                  TimePoint{});

@@ -150,14 +150,10 @@ class ThreeRounds : public OneRound {
     Step();  // the part is added
     Step();  // the round is applied
   }
-  void Drain() {
-    while (host_.RunOne(random_, TimePoint{})) {
-    }
-  }
   enum class Clients : uint8_t { kTrained, kLeftOut };
   // A whole round, including its evaluation and the host's work.
   void WholeRound(SessionId session, Clients clients) {
-    Drain();
+    host_.RunAll(random_, TimePoint{});
     running_ = 0;
     std::set<ClientId> trained;
     host_.Expect(std::set<ClientId>{});
@@ -190,7 +186,7 @@ class ThreeRounds : public OneRound {
       host_.Expect(trained);
       host_.Hold(++ticket_, std::move(part));
       engine_.Commit(ticket_, request, absl::OkStatus(), TimePoint{});
-      Drain();
+      host_.RunAll(random_, TimePoint{});
       EXPECT_EQ(host_.commits.at(ticket_).verdict, fleet::Verdict::kAccepted);
     }
   }
@@ -240,13 +236,10 @@ TEST_F(TwelveRounds, FiveLostRoundsInARowEndTheRunWithTheFirstReason) {
 TEST_F(OneRound, AWrongWeightIsRefusedAndTheClientsAreLeasedAgain) {
   const SessionId session = Join(Node());
   const fleet::LeaseReply reply = Lease(session);
-  fleet::Part part{.round = Round(1), .broadcast = reply.training->broadcast.name};
-  for (const auto& a : reply.training->assignments) {
-    part.included.push_back(
-        {.attempt = {a.client, a.fence},
-         .weight = a.weight + 1,
-         .examples = Examples()[a.client.value],
-         .sums = std::vector<double>(training::SchemaFor(TaskKind::kClassification).sums.size())});
+  fleet::Part part = PartOf(*reply.training);
+  for (fleet::ClientRecord& record : part.included) {
+    record.weight += 1;
+    record.has_state = false;
   }
   engine_.Commit(++ticket_, {.session = session, .commit_id = 1, .part = part}, absl::OkStatus(),
                  TimePoint{});

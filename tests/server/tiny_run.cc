@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -88,6 +89,12 @@ std::string Slurp(const std::string& path) {
 std::vector<std::string> Lines(const std::string& path) {
   const std::string text = Slurp(path);
   return absl::StrSplit(text, '\n', absl::SkipEmpty());
+}
+
+fleet::Blob CutTo(const fleet::Blob& blob, size_t size) {
+  AlignedBuffer cut(size);
+  std::ranges::copy(blob.bytes->bytes().first(size), cut.bytes().begin());
+  return fleet::Blob::Of(std::move(cut));
 }
 
 const algorithms::Registry& Registry() {

@@ -32,6 +32,9 @@ FlatVector TinyDelta(ClientId client, ConstVectorView model);
 std::string Slurp(const std::string& path);  // fails the test if the file cannot be read
 std::vector<std::string> Lines(const std::string& path);
 
+// The first `size` bytes of a blob.
+fleet::Blob CutTo(const fleet::Blob& blob, size_t size);
+
 struct Summand {
   ClientId client;
   double weight = 1;
