@@ -1,6 +1,6 @@
 // What the page pool saves: microseconds to take a block, to fill it from another one, and to give
-// it back. Once with a pool that keeps blocks, and once with one that keeps none, so that the system
-// maps and clears the pages of every block. The two take turns; every figure is a median.
+// it back. Once with a pool that keeps blocks, and once with one that keeps none, so that the
+// system maps and clears the pages of every block. The two take turns; every figure is a median.
 //
 //   bench_pages [REPETITIONS]
 

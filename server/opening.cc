@@ -18,8 +18,8 @@
 namespace macaw::server {
 namespace {
 
-// Feeds the evaluated rows that a resumed run keeps to the stop rule. Returns an error if the rule has
-// already stopped the run, because one more round would change the result.
+// Feeds the evaluated rows that a resumed run keeps to the stop rule. Returns an error if the rule
+// has already stopped the run, because one more round would change the result.
 absl::Status Replay(const Options& options, const Checkpoint& checkpoint,
                     EarlyStopping& early_stopping) {
   if (!options.config.stop.active()) return absl::OkStatus();
