@@ -38,11 +38,10 @@ struct Job {
   std::string config;
 };
 
-std::vector<Job> Jobs(const std::string& images, const std::string& trainer) {
+std::vector<Job> Jobs(const std::string& images, const std::string& backend) {
   const std::string common =
-      "[evaluation]\nevery = 0\n[workers]\nprocesses = 1\n"
-      "[run]\nseed = 1\ncheckpoint_every = 100000\n";
-  const std::string local = absl::StrCat("[local]\ntrainer = \"", trainer, "\"\n");
+      absl::StrCat("[evaluation]\nevery = 0\n[workers]\nprocesses = 1\nbackend = \"", backend,
+                   "\"\n[run]\nseed = 1\ncheckpoint_every = 100000\n");
   return {
       {"logistic", 20,
        absl::StrCat(common, R"(
@@ -59,7 +58,7 @@ name = "logistic"
 [cohort]
 size = 100
 )",
-                    local, "batch_size = 10\nlr = 0.01\n")},
+                    "[local]\nbatch_size = 10\nlr = 0.01\n")},
       {"simple_cnn", 6,
        absl::StrCat(common, "[data]\nsource = \"idx\"\npath = \"", images, R"("
 [partition]
@@ -70,7 +69,7 @@ name = "simple_cnn"
 [cohort]
 size = 20
 )",
-                    local, "batch_size = 20\nlr = 0.05\n")},
+                    "[local]\nbatch_size = 20\nlr = 0.05\n")},
       {"resnet18_gn", 2,
        absl::StrCat(common, "[data]\nsource = \"idx\"\npath = \"", images, R"("
 [partition]
@@ -81,14 +80,14 @@ name = "resnet18_gn"
 [cohort]
 size = 20
 )",
-                    local, "batch_size = 20\nlr = 0.05\n")},
+                    "[local]\nbatch_size = 20\nlr = 0.05\n")},
   };
 }
 
 struct Options {
   std::string images = MACAW_SOURCE_DIR "/examples/data/mnist";
   std::vector<std::string> jobs = {"logistic", "simple_cnn"};
-  std::string trainer = "eager";
+  std::string backend = "torch";
   std::vector<uint32_t> slots = {1, 2};
   uint32_t repetitions = 5;
   bool plain_malloc = false;
@@ -246,7 +245,7 @@ absl::Status MeasureAll(const Options& options) {
   std::printf("%-11s %5s | %8s %8s | %8s %8s | %6s %13s %8s | %s\n", "job", "slots", "median",
               "best", "median", "best", "median", "(min-max)", "best", "ms/round");
   absl::Status status;
-  for (const Job& job : Jobs(options.images, options.trainer)) {
+  for (const Job& job : Jobs(options.images, options.backend)) {
     if (std::find(options.jobs.begin(), options.jobs.end(), job.name) == options.jobs.end())
       continue;
     for (const uint32_t slots : options.slots) {
@@ -268,7 +267,7 @@ int Main(int argc, char** argv) {
   app.add_option("--repetitions", options.repetitions, "Turns of each (default: 5)")
       ->check(CLI::Range(1, 1000));
   app.add_option("--images", options.images, "Folder of the MNIST files");
-  app.add_option("--trainer", options.trainer, "Macaw's local.trainer (default: eager)");
+  app.add_option("--backend", options.backend, "Macaw's workers.backend (default: torch)");
   app.add_flag("--plain-malloc", options.plain_malloc,
                "The bare loop leaves malloc as it comes (Macaw tells it to keep freed memory)");
   app.add_option("--bare", options.bare,

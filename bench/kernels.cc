@@ -17,7 +17,7 @@
 #include "models/spec.h"
 #include "training/api/trainer.h"
 #include "training/fused/fused_trainer.h"
-#include "training/make_trainer.h"
+#include "training/torch/torch_backend.h"
 
 namespace macaw::bench {
 namespace {
@@ -122,7 +122,7 @@ int Main(const std::string& model, const std::string& wanted) {
     if (!model.empty() && model != job.name) continue;
     const Client client(job);
     const double gflop = 1e-9 * FlopsOf(client.setup().spec, job.batch);
-    const auto eager = training::MakeEagerTrainer(client.setup());
+    const auto eager = training::TorchBackend().MakeTrainer(client.setup());
     if (!eager.ok()) continue;
     const double eager_time = client.Time(**eager);
     for (const Isa isa : training::fused::SupportedIsas()) {

@@ -64,11 +64,13 @@ void AddSimulate(CLI::App& app, std::function<int()>& run) {
                     "TCP loopback between server and workers, not a Unix socket");
   command->add_flag("--trace", options->trace,
                     "Also write which rows each batch had: trace/ in the run's folder");
+  command->add_flag("--check", options->check,
+                    "Check the configuration, the data and the back ends, and end without a run");
   command->add_flag("-q,--quiet", options->quiet, "No progress; print the run's folder only");
   command->add_flag("--help-config", *help_config, "List every key of a configuration, and end");
   command->footer(
-      "Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 130 interrupted (Ctrl-C; "
-      "resumable).");
+      "Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 5 a back end is missing, "
+      "130 interrupted (Ctrl-C; resumable).");
   command->final_callback([=, &run] {
     if (*help_config) {
       run = PrintConfigHelp;

@@ -1,5 +1,4 @@
-// macaw-worker: leases clients from a server and trains them on this machine. The one program that
-// links LibTorch.
+// macaw-worker: leases clients from a server and trains them on this machine.
 #include <signal.h>
 #include <unistd.h>
 
@@ -26,6 +25,7 @@
 #include "cli/process/callers.h"
 #include "cli/process/exit.h"
 #include "cli/process/limits.h"
+#include "cli/process/programs.h"
 #include "cli/process/signals.h"
 #include "core/files.h"
 #include "core/logging.h"
@@ -33,11 +33,8 @@
 #include "core/status.h"
 #include "data/options.h"
 #include "data/subset.h"
-#include "models/describe_script.h"
 #include "proto/wire/remote.h"
-#include "training/api/trainer.h"
-#include "training/doctor.h"
-#include "training/make_trainer.h"
+#include "training/backends.h"
 #include "worker/worker.h"
 
 namespace macaw::cli {
@@ -52,15 +49,31 @@ struct WorkerArguments {
   bool server_syncs_state = false, doctor = false;
 };
 
-// The lines that `macaw doctor` adds about LibTorch.
+// The back ends of this program, and the modules that lie beside it.
+training::Backends BackendsHere() {
+  const absl::StatusOr<std::string> programs = ProgramFolder();
+  return training::Backends(programs.ok() ? training::Backends::FolderBeside(*programs) : "");
+}
+
+// The lines that `macaw doctor` adds about the back ends.
 void PrintDoctor() {
-  const NumericProfile profile = training::EagerProfile();
-  const double gflops = training::MeasureBlas();
-  std::cout << absl::StrFormat("%-12s %s, kernels for %s\n", "libtorch", profile.libraries,
-                               profile.instruction_set)
-            << absl::StrFormat(
-                   "%-12s %.0f GFLOP/s on one thread%s\n", "blas", gflops,
-                   gflops < 5 ? "; that is slow: is LibTorch using a reference BLAS?" : "");
+  training::Backends backends = BackendsHere();
+  std::vector<std::string> names = backends.Installed();
+  if (std::ranges::find(names, training::kTorchBackend) == names.end())
+    names.emplace_back(training::kTorchBackend);
+  for (const std::string& name : names) {
+    const absl::StatusOr<const training::Backend*> backend = backends.Find(name);
+    std::cout << absl::StrFormat(
+        "%-12s %s: %s\n", "back end", name,
+        backend.ok() ? (*backend)->Report() : std::string(backend.status().message()));
+  }
+}
+
+absl::Status DescribeScript(const WorkerArguments& arguments) {
+  training::Backends backends = BackendsHere();
+  MACAW_ASSIGN_OR_RETURN(const training::Backend* const torch,
+                         backends.Find(training::kTorchBackend));
+  return torch->DescribeScript(arguments.describe_script, arguments.out);
 }
 
 std::string DefaultName() {
@@ -141,6 +154,7 @@ absl::Status Work(const WorkerArguments& arguments, SignalFd& signals) {
   options.by_name = !arguments.clients.empty() || !arguments.own.empty();
   options.owner = !arguments.own.empty();
   options.slots = arguments.slots > 0 ? arguments.slots : SlotsPerProcess(config.node.workers);
+  options.backend = config.node.workers.backend;
   options.instruction_set = config.node.workers.instruction_set;
   options.emulation = config.node.workers.emulation;
   options.first_slot = arguments.first_slot;
@@ -153,7 +167,8 @@ absl::Status Work(const WorkerArguments& arguments, SignalFd& signals) {
   if (arguments.server_syncs_state) options.state.sync = false;
   options.script = config.node.model_script;
   options.trace = arguments.trace;
-  return worker::Run(options, *dataset, *link, catalogue.algorithms(), stop.get_token());
+  training::Backends backends = BackendsHere();
+  return worker::Run(options, *dataset, *link, catalogue.algorithms(), backends, stop.get_token());
 }
 
 // Whether another start would end the same way: the supervisor does not try then.
@@ -196,7 +211,7 @@ void AddOptions(CLI::App& app, WorkerArguments& arguments) {
   app.add_option("--describe-script", arguments.describe_script,
                  "Write what this scripted module (TorchScript) holds to --out, and end");
   app.add_option("--out", arguments.out, "The file that --describe-script writes (safetensors)");
-  app.add_flag("--doctor", arguments.doctor, "Print what LibTorch can do here, and end");
+  app.add_flag("--doctor", arguments.doctor, "Print the back ends and what they can do, and end");
 }
 
 int Main(int argc, char** argv) {
@@ -212,10 +227,10 @@ int Main(int argc, char** argv) {
     return kExitOk;
   }
   if (!arguments.describe_script.empty()) {
-    const absl::Status status = models::DescribeScript(arguments.describe_script, arguments.out);
+    const absl::Status status = DescribeScript(arguments);
     if (status.ok()) return kExitOk;
     std::cerr << "macaw-worker: error: " << status.message() << std::endl;
-    return kExitUsage;
+    return training::IsMissingBackend(status) ? kExitMissingBackend : kExitUsage;
   }
   if (const absl::Status status = FillIn(arguments); !status.ok()) {
     std::cerr << "macaw-worker: error: " << status.message() << std::endl;
@@ -235,6 +250,7 @@ int Main(int argc, char** argv) {
   }
   if (status.ok()) return kExitOk;
   std::cerr << "macaw-worker: error: " << status.message() << std::endl;
+  if (training::IsMissingBackend(status)) return kExitMissingBackend;
   if (absl::IsUnavailable(status)) return kExitUnanswered;
   if (absl::IsResourceExhausted(status)) return kExitNoRoom;
   return Pointless(status) ? kExitUsage : kExitFailed;

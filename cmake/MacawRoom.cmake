@@ -14,6 +14,18 @@ function(macaw_room name)
   add_library(macaw::${name} ALIAS macaw_${name})
 endfunction()
 
+# macaw_loads_modules(program): a plug-in or a back end takes what it uses of these rooms from the program that loads
+# it, so that a process has one copy of each. So the program exports its symbols, and has all objects of the rooms
+# and not only those that it uses itself.
+set(MACAW_SDK_ROOMS core plan data aggregation models_spec training_api algorithms_api algorithms sdk)
+function(macaw_loads_modules target)
+  foreach(room IN LISTS MACAW_SDK_ROOMS)
+    target_sources(${target} PRIVATE $<TARGET_OBJECTS:macaw_${room}>)
+    target_link_libraries(${target} PRIVATE macaw::${room})
+  endforeach()
+  set_target_properties(${target} PROPERTIES ENABLE_EXPORTS ON)
+endfunction()
+
 # macaw_test(core LABEL unit SOURCES a_test.cc ... LINKS macaw::core) : one test binary per room; every TEST in it
 # becomes a ctest test of its own. Labels: unit (fast), slow.
 function(macaw_test name)

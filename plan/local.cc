@@ -51,7 +51,6 @@ settings::Section<LocalConfig> LocalSection() {
   f.Add("label_smoothing", &L::label_smoothing, "of the loss", Below(0, 1));
   f.Add("drop_last", &L::drop_last, "leave out a last batch that is not full");
   f.Add("shuffle", &L::shuffle, "false: batches in stored order");
-  f.AddChoice("trainer", &L::trainer, {"auto", "eager", "fused"}, "back end of the local steps");
   f.AddSection("lr_schedule", &L::lr_schedule, ScheduleSection());
   return f;
 }

@@ -38,7 +38,6 @@ struct LocalConfig {
   double label_smoothing = 0;         // [0, 1)
   bool drop_last = false;             // skips a last batch that is not full
   bool shuffle = true;                // false: batches in stored order
-  std::string trainer = "auto";       // "auto", "eager", "fused"
   friend bool operator==(const LocalConfig&, const LocalConfig&) = default;
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "absl/status/status.h"
-#include "sdk/build_tag.h"
+#include "core/build_tag.h"
 #include "sdk/catalogue.h"
 
 namespace macaw::sdk {

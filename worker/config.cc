@@ -36,6 +36,13 @@ Section<WorkersConfig> WorkersSection() {
         Between(0, 10000));
   f.Add("workers.slots", &W::slots, "clients at a time in each; 0: the cores, shared out",
         Between(0, 4096));
+  f.AddPath(
+       "workers.backend", &W::backend,
+       "what trains the clients: the fused kernels, LibTorch, or a module of your own; auto: the "
+       "fused kernels where they can. It decides the last bits, so all workers of a run need "
+       "the same")
+      .Expecting("\"auto\", \"fused\", \"torch\" or a path")
+      .choices = {"auto", "fused", "torch"};
   f.AddChoice("workers.instruction_set", &W::instruction_set,
               {"auto", "portable", "sse4", "avx2", "avx512", "neon"},
               "of the fused kernels; auto: the processor's best. It decides the last bits, so all "

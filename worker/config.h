@@ -13,6 +13,7 @@ struct WorkersConfig {
   uint32_t processes = 1;
   uint32_t owners = 0;  // this many first clients each get a process and a folder of their own
   uint32_t slots = 0;   // per process; 0: the machine's cores, divided among the processes
+  std::string backend = "auto";          // that trains the clients (training/backends.h)
   std::string instruction_set = "auto";  // of the fused kernels (training/fused/isa.h)
   EmulationConfig emulation;
 };

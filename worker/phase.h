@@ -9,6 +9,7 @@
 #include "models/spec.h"
 #include "plan/run_plan.h"
 #include "proto/fleet/messages.h"
+#include "training/backends.h"
 #include "worker/state_keeper.h"
 #include "worker/trace.h"
 
@@ -19,7 +20,10 @@ namespace macaw::worker {
 struct RunContext {
   RunPlan run;
   uint32_t epoch = 0;
-  std::string instruction_set = "auto";  // of this node's fused kernels
+  training::Backends* backends = nullptr;
+  // Of the node: TrainerSetup's fields of these names.
+  std::string backend = "auto", instruction_set = "auto";
+  bool hooks = false;
   models::ModelSpec spec;
   algorithms::Schema schema;
   std::unique_ptr<algorithms::ClientAlgorithm> algorithm;

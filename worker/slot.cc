@@ -11,7 +11,6 @@
 #include "core/status.h"
 #include "state/range_digest.h"
 #include "training/api/straggler.h"
-#include "training/make_trainer.h"
 
 namespace macaw::worker {
 namespace {
@@ -65,14 +64,12 @@ fleet::ClientRecord RecordOf(const algorithms::LocalWork& work, TaskKind task) {
 absl::StatusOr<std::unique_ptr<training::LocalTrainer>> MakeTrainerFor(const RunContext& context,
                                                                        const data::Dataset& dataset,
                                                                        WorkCounter* work) {
-  return training::MakeTrainer({.spec = context.spec,
-                                .task = context.run.task,
-                                .local = context.run.local,
-                                .transform = context.run.transform,
-                                .feature_type = dataset.info().feature_type,
-                                .dtype = context.run.dtype,
-                                .instruction_set = context.instruction_set,
-                                .work = work});
+  auto setup = training::TrainerSetup::Of(context.run, context.spec, dataset.info().feature_type);
+  setup.hooks = context.hooks;
+  setup.backend = context.backend;
+  setup.instruction_set = context.instruction_set;
+  setup.work = work;
+  return context.backends->MakeTrainer(setup);
 }
 
 absl::StatusOr<Slot> Slot::Make(const RunContext& context, const data::Dataset& dataset,

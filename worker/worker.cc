@@ -11,7 +11,7 @@
 #include "models/script.h"
 #include "proto/fleet/client_table.h"
 #include "training/api/trainer.h"
-#include "training/make_trainer.h"
+#include "training/backends.h"
 #include "worker/dry_run.h"
 #include "worker/patient_calls.h"
 #include "worker/session.h"
@@ -50,28 +50,35 @@ absl::Status CheckPlugins(const std::vector<std::string>& wanted,
       " against ", text(loaded), "; give this node's `plugins` the same files"));
 }
 
-// The numeric profile of the trainer that the run will get here. If the server does not say what it
-// runs, or this worker cannot read the run, this is the profile of the eager trainer, and the
-// server may refuse it.
-NumericProfile ProfileFor(const std::optional<RunPlan>& run, const data::DatasetInfo& info,
-                          const std::string& instruction_set) {
-  if (!run.has_value()) return training::EagerProfile();
-  const absl::StatusOr<models::ModelSpec> spec = models::BuildSpec(run->model, run->dtype);
-  if (!spec.ok()) return training::EagerProfile();
-  return training::ProfileOf({.spec = *spec,
-                              .task = run->task,
-                              .local = run->local,
-                              .transform = run->transform,
-                              .feature_type = info.feature_type,
-                              .dtype = run->dtype,
-                              .instruction_set = instruction_set});
+// The numeric profile of the trainers that the run gets here. An error says what this node lacks to
+// train it. If the server does not say what it runs, this is the profile of the fused back end.
+absl::StatusOr<NumericProfile> ProfileFor(const std::optional<RunPlan>& run,
+                                          const data::DatasetInfo& info, const Options& options,
+                                          const algorithms::Registry& registry,
+                                          training::Backends& backends) {
+  training::TrainerSetup setup;
+  if (run.has_value()) {
+    MACAW_RETURN_IF_ERROR(CheckPlugins(run->plugins, options.plugins));
+    MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, models::BuildSpec(run->model, run->dtype));
+    MACAW_ASSIGN_OR_RETURN(const algorithms::Description* algorithm,
+                           registry.Find(run->algorithm.name));
+    setup = training::TrainerSetup::Of(*run, spec, info.feature_type);
+    setup.hooks = algorithm->has_hooks;
+  }
+  setup.instruction_set = options.instruction_set;
+  if (!run.has_value()) return training::FusedBackend().Profile(setup);
+  setup.backend = options.backend;
+  return backends.ProfileOf(setup);
 }
 
 absl::StatusOr<RunContext> MakeRunContext(const Options& options,
                                           const fleet::RegisterReply& registration,
-                                          const algorithms::Registry& registry) {
+                                          const algorithms::Registry& registry,
+                                          training::Backends& backends) {
   RunContext context{.run = registration.run,
                      .epoch = registration.epoch,
+                     .backends = &backends,
+                     .backend = options.backend,
                      .instruction_set = options.instruction_set};
   MACAW_ASSIGN_OR_RETURN(context.spec, models::BuildSpec(context.run.model, context.run.dtype));
   if (context.spec.is_script()) {
@@ -83,6 +90,7 @@ absl::StatusOr<RunContext> MakeRunContext(const Options& options,
   const algorithms::Setup setup = algorithms::SetupOf(context.run, context.spec.layout);
   MACAW_ASSIGN_OR_RETURN(context.schema, algorithms::MakeSchema(*algorithm, setup));
   MACAW_ASSIGN_OR_RETURN(context.algorithm, algorithm->client(setup));
+  context.hooks = algorithm->has_hooks;
   return context;
 }
 
@@ -137,7 +145,8 @@ absl::StatusOr<fleet::RegisterRequest> RequestFor(const Options& options,
 }  // namespace
 
 absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::FleetLink& link,
-                 const algorithms::Registry& registry, std::stop_token stop) {
+                 const algorithms::Registry& registry, training::Backends& backends,
+                 std::stop_token stop) {
   const Logger log("worker");
   MACAW_ASSIGN_OR_RETURN(RunningMarker marker,
                          RunningMarker::Open(options.scratch_dir, options.name, options.slots));
@@ -155,13 +164,15 @@ absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::Fl
     const PatientCalls calls(patience, stop);
     MACAW_ASSIGN_OR_RETURN(const fleet::HelloReply hello,
                            calls.Repeat([&] { return link.Hello({.program = "macaw-worker"}); }));
-    request.profile = ProfileFor(hello.run, dataset.info(), options.instruction_set);
+    MACAW_ASSIGN_OR_RETURN(request.profile,
+                           ProfileFor(hello.run, dataset.info(), options, registry, backends));
     MACAW_ASSIGN_OR_RETURN(const fleet::RegisterReply registration,
                            calls.Repeat([&] { return link.Register(request); }));
     request.died_running.clear();
     patience.reconnect_every = registration.reconnect_every;
     MACAW_RETURN_IF_ERROR(CheckPlugins(registration.run.plugins, options.plugins));
-    MACAW_ASSIGN_OR_RETURN(RunContext context, MakeRunContext(options, registration, registry));
+    MACAW_ASSIGN_OR_RETURN(RunContext context,
+                           MakeRunContext(options, registration, registry, backends));
     if (!std::exchange(tried, true)) MACAW_RETURN_IF_ERROR(TryOneBatch(context, dataset));
     if (trace.has_value()) context.trace = &*trace;
     MACAW_ASSIGN_OR_RETURN(context.states, states.Of(context, registration.run_id));

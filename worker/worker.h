@@ -11,6 +11,7 @@
 #include "data/dataset.h"
 #include "proto/fleet/link.h"
 #include "state/open.h"
+#include "training/backends.h"
 #include "worker/emulation.h"
 
 namespace macaw::worker {
@@ -24,6 +25,7 @@ struct Options {
   bool owner = false;                    // the clients belong to this node: no other node trains
                                          // them
   uint32_t slots = 1;                    // clients trained at the same time, one thread each
+  std::string backend = "auto";          // TrainerSetup::backend
   std::string instruction_set = "auto";  // of the fused kernels
   EmulationConfig emulation;  // uneven hardware, per slot of the whole run; never changes a result
   uint32_t first_slot = 0;    // number of its first slot in the run, from 0
@@ -40,10 +42,11 @@ struct Options {
 
 // Leases clients, trains them one after another on each slot, adds up their contributions, and
 // commits one part per round. Returns OK when the server says that the run is over, or when `stop`
-// is requested (leases are given back). An error names what cannot go on. `dataset`, `link` and
-// `registry` must outlive the call. A broken link is dialled again. After a restart of the server
-// the worker registers again.
+// is requested (leases are given back). An error names what cannot go on. All that is
+// passed by reference must outlive the call. A broken link is dialled again. After a restart of the
+// server the worker registers again.
 absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::FleetLink& link,
-                 const algorithms::Registry& registry, std::stop_token stop);
+                 const algorithms::Registry& registry, training::Backends& backends,
+                 std::stop_token stop);
 
 }  // namespace macaw::worker

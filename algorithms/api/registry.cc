@@ -119,11 +119,6 @@ absl::StatusOr<Schema> MakeSchema(const Description& description, const Setup& s
     if (const absl::Status status = description.check(setup); !status.ok())
       return refuse(status.message());
   }
-  if (description.has_hooks && setup.local.trainer == "fused") {
-    return refuse(
-        "local.trainer = \"fused\" cannot carry out its local steps, which have hooks (a loss or a "
-        "gradient rule of their own): use \"auto\" or \"eager\"");
-  }
   MACAW_ASSIGN_OR_RETURN(Schema schema, SchemaOf(description, setup));
   const auto twice = [&](absl::string_view why) {
     return refuse(absl::StrCat("cohort.sampling = \"", setup.cohort.sampling,

@@ -34,8 +34,8 @@ struct Description {
   std::string remarks = {};  // what to know before choosing it; shown by `macaw algorithms NAME`
   std::string plugin = {};   // that it is from; filled in when that is loaded. Empty: a built-in
 
-  // Some stage has hooks (training/api/hooks.h), which only the eager trainer can run. With it,
-  // local.trainer = "fused" is refused before the run.
+  // Some stage has hooks (training/api/hooks.h), which only LibTorch can run. Without this a run
+  // does not ask for that back end before it begins.
   bool has_hooks = false;
   // EvaluationPoint returns each client's own model, so the test accuracy is that of the clients'
   // models.
@@ -53,8 +53,8 @@ struct Description {
 };
 
 // The schema of a run, which server and workers both start from. Refuses, with the reason: a run
-// that the algorithm is not made for; a trainer that cannot carry out its stages; sampling with
-// replacement, if each client's state or update must be unique.
+// that the algorithm is not made for; sampling with replacement, if each client's state or update
+// must be unique.
 absl::StatusOr<Schema> MakeSchema(const Description& description, const Setup& setup);
 
 // The same without the refusals: the description's schema, checked and with the names for messages.

@@ -29,20 +29,20 @@ epochs = 1
 batch_size = {job.batch}
 lr = {lr}
 shuffle = false
-trainer = "{trainer}"
 [evaluation]
 every = 0
 [workers]
 processes = 1
+backend = "{backend}"
 """
 
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """The `macaw` to run and the trainer to ask it for ("auto" unless the user says otherwise)."""
+    """The `macaw` to run and the back end to ask it for ("auto" unless the user says otherwise)."""
 
     path: pathlib.Path
-    trainer: str
+    backend: str
 
     def command(
         self,
@@ -59,7 +59,7 @@ class Program:
             CONFIG.format(
                 job=job,
                 lr=LR,
-                trainer=self.trainer,
+                backend=self.backend,
                 records="true" if records else "false",
                 data=inputs / f"{job.data}.safetensors",
                 initial=inputs / f"init-{job.name}.safetensors",

@@ -53,7 +53,7 @@ def arguments():
     parser.add_argument(
         "--checked", type=int, help="losses are compared after round 1 and this (default: 20)"
     )
-    parser.add_argument("--trainer", default="auto", help="Macaw's local.trainer (default: auto)")
+    parser.add_argument("--backend", default="auto", help="Macaw's workers.backend (default: auto)")
     parser.add_argument(
         "--macaw", type=pathlib.Path, default=ROOT / "build/bin/macaw", help="the program"
     )
@@ -158,7 +158,7 @@ def run_all(told, jobs, systems, environments, inputs) -> dict:
     """The sweeps: every repetition goes through all jobs, every job through all systems."""
     folder = told.out / "work"
     folder.mkdir(parents=True, exist_ok=True)
-    program = macaw.Program(told.macaw, told.trainer)
+    program = macaw.Program(told.macaw, told.backend)
     seconds = 2.0 if told.quick else 4.0  # of Macaw's timed rounds
     sweep = Sweep(program, environments, inputs, folder, told.checked, seconds, told.minutes)
     results = {job.name: {"title": job.title, "systems": {}} for job in jobs}
@@ -201,7 +201,7 @@ def main() -> None:
                 "lr": LR,
                 "checked": told.checked,
                 "tolerance": TOLERANCE,
-                "trainer": told.trainer,
+                "backend": told.backend,
             },
             "jobs": run_all(told, jobs, systems, environments, inputs),
         }

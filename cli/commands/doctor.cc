@@ -17,7 +17,7 @@
 #include "cli/commands/commands.h"
 #include "cli/process/child.h"
 #include "cli/process/exit.h"
-#include "cli/simulate/run.h"
+#include "cli/process/programs.h"
 #include "core/files.h"
 #include "core/status.h"
 
@@ -107,11 +107,11 @@ void PrintGpus() {
   if (count == 0) Line("gpu", "none (the CPU trainers need none)");
 }
 
-void PrintLibTorch() {
+void PrintBackends() {
   const absl::StatusOr<std::string> folder = ProgramFolder();
   const std::string text = folder.ok() ? OutputOf({*folder + "/macaw-worker", "--doctor"}) : "";
   if (text.empty()) {
-    Line("libtorch", "macaw-worker is missing beside macaw or does not start");
+    Line("back end", "macaw-worker is missing beside macaw or does not start");
     return;
   }
   std::cout << text;
@@ -133,7 +133,7 @@ int Doctor() {
   Line("redis", redis.empty() ? "no redis-server (needed for client state on many hosts only)"
                               : absl::StripAsciiWhitespace(OutputOf({redis, "--version"})));
   PrintGpus();
-  PrintLibTorch();
+  PrintBackends();
   return kExitOk;
 }
 

@@ -190,11 +190,6 @@ absl::Status Resolve(Config& config, const data::DatasetInfo& info,
   MACAW_RETURN_IF_ERROR(ResolveTransform(config, info));
   MACAW_RETURN_IF_ERROR(ResolveClassNames(config, info));
   MACAW_RETURN_IF_ERROR(ResolveCohort(config, info));
-  if (config.run.local.trainer == "fused" && config.run.dtype == DType::kF64) {
-    return absl::InvalidArgumentError(
-        "local.trainer = \"fused\" computes in float32, but run.dtype is \"float64\": leave the "
-        "trainer to \"auto\"");
-  }
   Schedule& schedule = config.run.local.lr_schedule;
   if (schedule.kind == "cosine" && schedule.rounds == 0) schedule.rounds = config.run.rounds;
   return absl::OkStatus();

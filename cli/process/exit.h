@@ -13,6 +13,7 @@ constexpr int kExitUnanswered = 3;  // of a worker: the server, or the Redis wit
                                     // states, has not answered for as long as it waits
 constexpr int kExitNoRoom = 4;      // of a worker: no disk space or memory left; a restart does not
                                     // help until there is some
+constexpr int kExitMissingBackend = 5;  // the run needs a back end that is not installed here
 constexpr int kExitInterrupted = 130;
 
 // The exit code of a command that ended with this status: kExitUsage if the user's input is wrong

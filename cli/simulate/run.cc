@@ -13,6 +13,7 @@
 #include "cli/config/client_state.h"
 #include "cli/config/resolve.h"
 #include "cli/process/callers.h"
+#include "cli/process/programs.h"
 #include "cli/simulate/owners.h"
 #include "cli/simulate/private_redis.h"
 #include "cli/simulate/progress.h"
@@ -184,13 +185,6 @@ absl::StatusOr<Commands> CommandsOf(const Config& config, const RunOptions& opti
 }
 
 }  // namespace
-
-absl::StatusOr<std::string> ProgramFolder() {
-  std::error_code error;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) return absl::ErrnoToStatus(error.value(), "cannot read /proc/self/exe");
-  return program.parent_path().string();
-}
 
 absl::StatusOr<SupervisedEnd> RunInChildren(const Config& config, const RunOptions& options) {
   MACAW_ASSIGN_OR_RETURN(const SocketFolder private_folder, SocketFolder::Make());

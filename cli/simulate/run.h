@@ -29,7 +29,4 @@ struct RunOptions {
 // program), showing progress on standard error.
 absl::StatusOr<SupervisedEnd> RunInChildren(const Config& config, const RunOptions& options);
 
-// The folder that this program's file lies in.
-absl::StatusOr<std::string> ProgramFolder();
-
 }  // namespace macaw::cli

@@ -6,12 +6,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "cli/process/child.h"
-#include "cli/simulate/run.h"
+#include "cli/process/exit.h"
+#include "cli/process/programs.h"
 #include "cli/simulate/run_folder.h"
 #include "core/digest.h"
 #include "core/files.h"
 #include "core/safetensors.h"
 #include "core/status.h"
+#include "training/backends.h"
 
 namespace macaw::cli {
 
@@ -26,6 +28,9 @@ absl::StatusOr<std::string> DescribeScript(Config& config) {
                                                 config.node.model_script, "--out", out},
                                        .log = log}));
   const Exit end = worker.Reap();
+  if (end.code == kExitMissingBackend) {
+    return training::MissingBackend(training::kTorchBackend, "a scripted module needs LibTorch");
+  }
   if (!end.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("model.torchscript: ", end.Text()));
   }

@@ -16,6 +16,7 @@
 #include "cli/config/resolve.h"
 #include "cli/config/settings.h"
 #include "cli/config/writer.h"
+#include "cli/simulate/backend.h"
 #include "cli/simulate/overrides.h"
 #include "cli/simulate/owners.h"
 #include "cli/simulate/repeat.h"
@@ -29,6 +30,7 @@
 #include "core/status.h"
 #include "data/dataset.h"
 #include "server/checkpoint.h"
+#include "training/backends.h"
 
 namespace macaw::cli {
 namespace {
@@ -142,6 +144,7 @@ class Run {
     const bool own_values = !script_values.empty() && config_.node.model_init.empty();
     if (!own_values) MACAW_RETURN_IF_ERROR(InitialWeights(config_, spec).status());
     MACAW_RETURN_IF_ERROR(CheckState(spec, Start::kNew));
+    if (options_.check) return absl::OkStatus();
     const std::string out = options_.out.empty() ? config_.node.server.out : options_.out;
     MACAW_ASSIGN_OR_RETURN(folder_, MakeRunFolder(out, config_.run.name, options_.force));
     Say("run", folder_->path);
@@ -167,9 +170,11 @@ class Run {
                        "; a run that goes on keeps it: the owners have rows and states"));
     }
     MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(config_));
+    MACAW_RETURN_IF_ERROR(CheckBackend(config_, spec, catalogue_.algorithms()));
     const bool begins_again = !server::HasCheckpoint(options_.resume);  // if the server agrees
     MACAW_RETURN_IF_ERROR(CheckState(spec, begins_again ? Start::kNew : Start::kResumed));
     MACAW_RETURN_IF_ERROR(CheckStatesKept(options_.resume));
+    if (options_.check) return absl::OkStatus();
     MACAW_ASSIGN_OR_RETURN(folder_, OpenRunFolder(options_.resume));
     Say("resume", absl::StrCat(folder_->path, begins_again ? ": it has no checkpoint yet, so the "
                                                              "run begins again from round 1"
@@ -186,6 +191,7 @@ class Run {
     Say("data", DataLine(info));
     if (info.feature_type != data::FeatureType::kI32)
       Say("normalise", NormaliseText(config_.run.transform));
+    MACAW_RETURN_IF_ERROR(CheckBackend(config_, spec, catalogue_.algorithms()));
     for (const std::string& note : info.notes) Say("note", note);
     Say("model", ModelLine(config_, spec));
     Say("rounds",
@@ -253,8 +259,10 @@ Ran RunOnce(const SimulateOptions& options, const Document& document,
             const sdk::Catalogue& catalogue, const std::vector<Override>& extra) {
   Run run(options, document, catalogue);
   if (const absl::Status status = run.Compose(extra); !status.ok()) {
-    return {.code = Report(status)};
+    const int code = Report(status);
+    return {.code = training::IsMissingBackend(status) ? kExitMissingBackend : code};
   }
+  if (options.check) return {};
   const absl::StatusOr<SupervisedEnd> end = run.Go();
   if (!end.ok()) {
     (void)Report(end.status());

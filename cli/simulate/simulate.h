@@ -20,6 +20,7 @@ struct SimulateOptions {
   bool force = false;
   bool tcp = false;    // TCP loopback instead of a Unix socket
   bool trace = false;  // the workers write down every batch (trace/ in the run's folder)
+  bool check = false;  // find every error that can be found before a run, and end
   bool quiet = false;
 };
 

@@ -58,20 +58,6 @@ TEST(Refusals, RulesThatLookAtEachUpdateTakeAClientOnce) {
   }
 }
 
-TEST(Refusals, RulesWithHooksNotOnTheFusedTrainer) {
-  for (const std::string name : {"mime", "mimelite"}) {
-    auto setup = SetupOf(name);
-    setup.local.trainer = "fused";
-    EXPECT_THAT(Refusal(setup),
-                AllOf(HasSubstr("algorithm " + name), HasSubstr("hooks"), HasSubstr("\"auto\"")));
-    setup.local.trainer = "auto";
-    EXPECT_EQ(Refusal(setup), "");
-  }
-  auto fedavg = SetupOf("fedavg");
-  fedavg.local.trainer = "fused";
-  EXPECT_EQ(Refusal(fedavg), "");
-}
-
 TEST(Notes, SayThatAPlainMeanIsAnotherObjectiveThanFedAvgs) {
   const auto notes = [](const macaw::algorithms::Setup& setup) {
     const Description rule = Builtin(setup.config.name);

@@ -102,9 +102,9 @@ class_weights = [1, 2.5]
 label_smoothing = 0.1
 drop_last = true
 shuffle = false
-trainer = "eager"
 [workers]
 processes = 3
+backend = "torch"
 instruction_set = "portable"
 owners = 5
 slots = 2

@@ -85,16 +85,16 @@ TEST(Data, InfoShowsTheNormalisationInEffectAndSoDoesARun) {
 
 // With a rate that moves nothing, training rates every row once, as evaluation does.
 TEST(Data, AClientsNoiseIsInTrainingAndInEvaluation) {
-  for (const char* trainer : {"fused", "eager"}) {
-    Simulation run(trainer, {testing_support::WriteConfig("noise"), "--rounds", "1", "--set",
+  for (const char* backend : {"fused", "torch"}) {
+    Simulation run(backend, {testing_support::WriteConfig("noise"), "--rounds", "1", "--set",
                              "data.client_noise=3", "--set", "model.name=logistic", "--set",
                              "partition.clients=20", "--set", "cohort.size=20", "--set",
                              "local.lr=1e-12", "--set", "evaluation.splits=[\"train\"]", "--set",
-                             absl::StrCat("local.trainer=", trainer)});
+                             absl::StrCat("workers.backend=", backend)});
     ASSERT_EQ(run.Wait(), 0) << run.output();
     const auto final = run.summary()["final"];
     const double trained = final["train_loss"].get<double>();
-    EXPECT_NEAR(final["clients_train_loss"].get<double>() / trained, 1, 1e-5) << trainer;
+    EXPECT_NEAR(final["clients_train_loss"].get<double>() / trained, 1, 1e-5) << backend;
   }
 }
 

@@ -45,7 +45,7 @@ TEST_F(ScriptRun, IsTheRunOfTheEqualLayers) {
         "layers", {config_, "--set",
                    R"(model.layers=["flatten", "linear 16", "batchnorm", "relu", "linear 10"])",
                    "--set", absl::StrCat("model.init=", script.folder(), "/model-init.safetensors"),
-                   "--set", "run.dtype=" + dtype, "--set", "local.trainer=eager"});
+                   "--set", "run.dtype=" + dtype, "--set", "workers.backend=torch"});
     ASSERT_EQ(layers.Wait(), 0) << layers.output();
     EXPECT_EQ(script.digest().size(), 64u);
     EXPECT_EQ(script.digest(), layers.digest());

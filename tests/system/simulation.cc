@@ -181,8 +181,12 @@ std::vector<pid_t> Simulation::Children(const std::string& program) const {
 }
 
 Printed RunMacaw(const std::string& arguments) {
+  return RunProgram(MACAW_BIN_DIR "/macaw", arguments);
+}
+
+Printed RunProgram(const std::string& program, const std::string& arguments) {
   Printed printed;
-  FILE* pipe = ::popen((MACAW_BIN_DIR "/macaw " + arguments + " 2>&1").c_str(), "r");
+  FILE* pipe = ::popen(absl::StrCat(program, " ", arguments, " 2>&1").c_str(), "r");
   char buffer[4096];
   for (size_t n; (n = std::fread(buffer, 1, sizeof(buffer), pipe)) > 0;)
     printed.text.append(buffer, n);

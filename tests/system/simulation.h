@@ -51,12 +51,13 @@ class Simulation {
   mutable int exit_ = -1;
 };
 
-// What `macaw ARGUMENTS` (for a shell) prints, both streams, and its exit code.
+// What a program prints, both streams, and its exit code.
 struct Printed {
   int exit = -1;
   std::string text;
 };
-Printed RunMacaw(const std::string& arguments);
+Printed RunMacaw(const std::string& arguments);  // for a shell
+Printed RunProgram(const std::string& program, const std::string& arguments);
 
 // A small, complete job on the committed images: three rounds of a small network in about a second.
 std::string WriteConfig(const std::string& name, const std::string& more = "");

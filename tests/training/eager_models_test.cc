@@ -6,7 +6,7 @@
 #include "models/network.h"
 #include "models/one_thread.h"
 #include "tests/training/testing.h"
-#include "training/make_trainer.h"
+#include "training/torch/torch_backend.h"
 
 namespace macaw::training {
 namespace {
@@ -118,13 +118,13 @@ TEST(EagerTrainer, HasLibTorchsCrossEntropy) {
   }
 }
 
-TEST(EagerProfile, NamesWhatTheBitsDependOn) {
-  const NumericProfile profile = EagerProfile();
-  EXPECT_EQ(profile.trainer, "eager");
+TEST(TorchBackend, ProfileNamesWhatTheBitsDependOn) {
+  const NumericProfile profile = TorchBackend().Profile({});
+  EXPECT_EQ(profile.trainer, "torch");
   EXPECT_NE(profile.libraries.find("libtorch 2."), std::string::npos) << profile.libraries;
   EXPECT_NE(profile.libraries.find("glibc 2."), std::string::npos) << profile.libraries;
   EXPECT_FALSE(profile.instruction_set.empty());
-  EXPECT_EQ(profile, EagerProfile());
+  EXPECT_EQ(profile, TorchBackend().Profile({}));
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "tests/training/testing.h"
-#include "training/make_trainer.h"
+#include "training/torch/torch_backend.h"
 
 namespace macaw::training {
 namespace {
@@ -88,17 +88,14 @@ TEST(EagerTrainer, GoesOnWhenALossIsNotFinite) {
   EXPECT_EQ(outcome.sums[2], 0);  // none is correct
 }
 
-TEST(MakeTrainer, RefusesUnsupportedSetups) {
+TEST(TorchBackend, RefusesUnsupportedSetups) {
   TrainerSetup setup;
   setup.spec = SpecOf({"linear 3"}, {4}, 3, DType::kF32);
   const auto error = [](const TrainerSetup& s) {
-    return std::string(MakeTrainer(s).status().message());
+    return std::string(TorchBackend().MakeTrainer(s).status().message());
   };
   EXPECT_EQ(error(setup), "");
   TrainerSetup wrong = setup;
-  wrong.local.trainer = "graph";
-  EXPECT_THAT(error(wrong), HasSubstr("local.trainer"));
-  wrong = setup;
   wrong.dtype = DType::kF64;
   EXPECT_THAT(error(wrong), HasSubstr("another dtype"));
   wrong = setup;

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "tests/training/testing.h"
-#include "training/make_trainer.h"
+#include "training/torch/torch_backend.h"
 
 namespace macaw::training {
 namespace {
@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<LocalTrainer>> Make(const models::ModelSpec& spec
   setup.task = task;
   setup.feature_type = type;
   setup.dtype = spec.layout->dtype();
-  return MakeTrainer(setup);
+  return TorchBackend().MakeTrainer(setup);
 }
 
 std::unique_ptr<LocalTrainer> Trainer(const models::ModelSpec& spec) {

@@ -5,7 +5,7 @@
 
 #include "tests/training/testing.h"
 #include "training/fused/fused_trainer.h"
-#include "training/make_trainer.h"
+#include "training/torch/torch_backend.h"
 
 namespace macaw::training {
 namespace {
@@ -160,7 +160,7 @@ TEST_P(FusedAgreement, OfAClientsWorkOnRandomModels) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     RandomCase random(seed);
     const TrainerSetup setup = random.Setup();
-    const auto eager = MustMake(MakeEagerTrainer(setup));
+    const auto eager = MustMake(TorchBackend().MakeTrainer(setup));
     const auto fused = MustMake(fused::FusedTrainer::Make(setup, GetParam()));
     ASSERT_TRUE(eager != nullptr && fused != nullptr);
     const FlatVector start = random.Vector(0.2), anchor = random.Vector(0.1),
@@ -200,7 +200,7 @@ TEST_P(FusedAgreement, OfACorrectionThatIsASumOfPoints) {
   TrainerSetup setup;
   setup.spec = spec;
   setup.dtype = DType::kF32;
-  const auto eager = MustMake(MakeEagerTrainer(setup));
+  const auto eager = MustMake(TorchBackend().MakeTrainer(setup));
   const auto fused = MustMake(fused::FusedTrainer::Make(setup, GetParam()));
   const FlatVector start = models::InitialModel(spec, 1), mean = models::InitialModel(spec, 2);
   const Examples examples = RandomExamples(30, 9, 5, 3);

@@ -8,7 +8,7 @@
 #include "models/named.h"
 #include "tests/training/testing.h"
 #include "training/fused/fused_trainer.h"
-#include "training/make_trainer.h"
+#include "training/torch/torch_backend.h"
 
 namespace macaw::training {
 namespace {
@@ -100,7 +100,7 @@ TEST_P(FusedConvAgreement, OfAClientsWork) {
     setup.spec = SpecOf(job.layers, job.input, job.classes, DType::kF32);
     setup.local = job.local;
     setup.dtype = DType::kF32;
-    auto eager = MakeEagerTrainer(setup);
+    auto eager = TorchBackend().MakeTrainer(setup);
     auto fused = fused::FusedTrainer::Make(setup, GetParam());
     ASSERT_TRUE(eager.ok()) << eager.status();
     ASSERT_TRUE(fused.ok()) << fused.status();

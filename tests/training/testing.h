@@ -11,7 +11,7 @@
 #include "core/random.h"
 #include "models/spec.h"
 #include "training/api/trainer.h"
-#include "training/make_trainer.h"
+#include "training/torch/torch_backend.h"
 
 namespace macaw::training {
 
@@ -90,8 +90,7 @@ inline std::unique_ptr<LocalTrainer> TrainerOf(const models::ModelSpec& spec, Ta
   setup.spec = spec;
   setup.task = task;
   setup.dtype = spec.layout->dtype();
-  setup.local.trainer = "eager";
-  absl::StatusOr<std::unique_ptr<LocalTrainer>> trainer = MakeTrainer(setup);
+  absl::StatusOr<std::unique_ptr<LocalTrainer>> trainer = TorchBackend().MakeTrainer(setup);
   EXPECT_TRUE(trainer.ok()) << trainer.status();
   return *std::move(trainer);
 }

@@ -26,6 +26,7 @@
 namespace macaw::worker {
 namespace {
 
+using testing_support::OnlyFused;
 using testing_support::OptionsOf;
 using testing_support::Registry;
 using testing_support::StartServer;
@@ -232,7 +233,7 @@ class Reconnect : public testing::Test {
     const TemporaryFolder folder;
     const auto server = StartServer(OptionsOf(SyntheticRun(*dataset_, kRounds), folder.path()));
     const auto link = fleet::MakeLocalLink(*server);
-    EXPECT_TRUE(worker::Run({.slots = 2}, *dataset_, *link, Registry(), {}).ok());
+    EXPECT_TRUE(worker::Run({.slots = 2}, *dataset_, *link, Registry(), OnlyFused(), {}).ok());
     EXPECT_TRUE(server->Wait().ok());
     return DigestIn(folder.path());
   }
@@ -259,7 +260,7 @@ class Reconnect : public testing::Test {
     server.DieAt(moment);
     {
       const std::jthread worker([&] {
-        status = worker::Run(options, watched_, *link, Registry(), {});
+        status = worker::Run(options, watched_, *link, Registry(), OnlyFused(), {});
         server.WorkerLeft();
       });
       while (server.AwaitDeath()) {

@@ -21,6 +21,7 @@ class SlotPoolTest : public testing::Test {
     context_.run = testing_support::SyntheticRun(*dataset_, 1);
     context_.run.algorithm = *Registry().Complete(context_.run.algorithm);
     context_.epoch = 1;
+    context_.backends = &testing_support::OnlyFused();
     context_.spec = *models::BuildSpec(context_.run.model, context_.run.dtype);
     const algorithms::Description& fedavg = **Registry().Find("fedavg");
     const algorithms::Setup setup{.config = context_.run.algorithm,
@@ -91,30 +92,26 @@ TEST_F(SlotPoolTest, AddsUpToTheSameBytesOnAnyNumberOfSlots) {
   EXPECT_EQ(fleet::Blob::Of(one.sum->Encode()).digest, fleet::Blob::Of(four.sum->Encode()).digest);
 }
 
-TEST_F(SlotPoolTest, CountsEveryBatchAsWorkWhicheverTrainerDoesIt) {
-  for (const char* trainer : {"fused", "eager"}) {
-    SCOPED_TRACE(trainer);
-    context_.run.local.trainer = trainer;
-    const auto pool = Start(2);
-    EXPECT_EQ(pool->work_done(), 0u);
-    pool->Enqueue(Phase1(), Assignments(0, 12), TimePoint{});
-    ASSERT_TRUE(pool->WaitIdle());
-    const uint64_t trained = pool->work_done();
-    uint64_t steps = 0;
-    const auto harvest = pool->TakeHarvest();
-    ASSERT_TRUE(harvest.ok()) << harvest.status();
-    for (const fleet::ClientRecord& record : harvest->included) steps += record.steps;
-    EXPECT_GE(trained, 12 + steps) << "the rows of 12 clients, and each minibatch";
+TEST_F(SlotPoolTest, CountsEveryBatchAsWork) {
+  const auto pool = Start(2);
+  EXPECT_EQ(pool->work_done(), 0u);
+  pool->Enqueue(Phase1(), Assignments(0, 12), TimePoint{});
+  ASSERT_TRUE(pool->WaitIdle());
+  const uint64_t trained = pool->work_done();
+  uint64_t steps = 0;
+  const auto harvest = pool->TakeHarvest();
+  ASSERT_TRUE(harvest.ok()) << harvest.status();
+  for (const fleet::ClientRecord& record : harvest->included) steps += record.steps;
+  EXPECT_GE(trained, 12 + steps) << "the rows of 12 clients, and each minibatch";
 
-    auto evaluation = std::make_shared<EvaluationContext>();
-    evaluation->round = Round(1);
-    evaluation->model = model_.view();
-    const uint64_t rows = dataset_->CentralTest().size();
-    ASSERT_GT(rows, 0u);
-    pool->Enqueue(std::move(evaluation), {{.fence = {1, 1}, .end = rows}});
-    ASSERT_TRUE(pool->WaitIdle());
-    EXPECT_GE(pool->work_done(), trained + (rows + 199) / 200);
-  }
+  auto evaluation = std::make_shared<EvaluationContext>();
+  evaluation->round = Round(1);
+  evaluation->model = model_.view();
+  const uint64_t rows = dataset_->CentralTest().size();
+  ASSERT_GT(rows, 0u);
+  pool->Enqueue(std::move(evaluation), {{.fence = {1, 1}, .end = rows}});
+  ASSERT_TRUE(pool->WaitIdle());
+  EXPECT_GE(pool->work_done(), trained + (rows + 199) / 200);
 }
 
 TEST_F(SlotPoolTest, CountsTheTimeOfSlowHardwareAsWork) {
@@ -221,8 +218,8 @@ TEST_F(SlotPoolTest, SaysWhichEvaluationIsImpossible) {
   EXPECT_THAT(pool->error().ToString(), HasSubstr("after round 3"));
 }
 
-TEST_F(SlotPoolTest, DoesNotStartWithATrainerThatDoesNotExist) {
-  context_.run.local.trainer = "quantum";
+TEST_F(SlotPoolTest, DoesNotStartWithABackEndThatDoesNotExist) {
+  context_.backend = "/quantum.so";
   const auto pool = SlotPool::Start(context_, *dataset_, 2, {}, marker_);
   EXPECT_THAT(pool.status().ToString(), HasSubstr("quantum"));
 }

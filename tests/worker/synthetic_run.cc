@@ -48,6 +48,11 @@ const algorithms::Registry& Registry() {
   return *registry;
 }
 
+training::Backends& OnlyFused() {
+  static auto* const backends = new training::Backends("");
+  return *backends;
+}
+
 std::unique_ptr<server::Coordinator> StartServer(server::Options options) {
   const auto spec = models::BuildSpec(options.run.model, options.run.dtype);
   EXPECT_TRUE(spec.ok()) << spec.status();

@@ -6,6 +6,7 @@
 #include "data/dataset.h"
 #include "server/coordinator.h"
 #include "testing/temporary_folder.h"
+#include "training/backends.h"
 
 // A small real run: logistic regression on generated clients.
 namespace macaw::worker::testing_support {
@@ -20,6 +21,8 @@ RunPlan SyntheticRun(const data::Dataset& dataset, uint32_t rounds);
 server::Options OptionsOf(RunPlan run, const std::string& folder);
 
 const algorithms::Registry& Registry();
+// Back ends without modules.
+training::Backends& OnlyFused();
 std::unique_ptr<server::Coordinator> StartServer(server::Options options);
 
 }  // namespace macaw::worker::testing_support

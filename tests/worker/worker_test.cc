@@ -15,7 +15,7 @@
 #include "testing/local_link.h"
 #include "tests/worker/synthetic_run.h"
 #include "training/api/trainer.h"
-#include "training/make_trainer.h"
+#include "training/backends.h"
 #include "worker/running_marker.h"
 
 // A real worker and a real server, with nothing but a function call between them.
@@ -24,6 +24,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing_support::OnlyFused;
 using testing_support::OptionsOf;
 using testing_support::Registry;
 using testing_support::StartServer;
@@ -35,7 +36,7 @@ using Json = nlohmann::json;
 absl::Status Work(server::Coordinator& server, const data::Dataset& dataset, Options options,
                   std::stop_token stop = {}) {
   const auto link = fleet::MakeLocalLink(server);
-  return worker::Run(options, dataset, *link, Registry(), stop);
+  return worker::Run(options, dataset, *link, Registry(), OnlyFused(), stop);
 }
 
 struct Result {
@@ -174,7 +175,8 @@ TEST(Worker, FetchesAChannelOnceAsLongAsItDoesNotChange) {
   const auto server = StartServer(OptionsOf(config, folder.path()));
   const auto link = fleet::MakeLocalLink(*server);
   CountingLink counting(*link);
-  const absl::Status status = worker::Run({.slots = 2}, *dataset, counting, Registry(), {});
+  const absl::Status status =
+      worker::Run({.slots = 2}, *dataset, counting, Registry(), OnlyFused(), {});
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_TRUE(server->Wait().ok());
   for (const auto& [digest, times] : counting.fetched) EXPECT_EQ(times, 1) << digest.Hex();
@@ -268,7 +270,6 @@ TEST(Worker, ReportsTheClientsThatItsFormerProcessDiedWith) {
   const TemporaryFolder folder;
   server::Options options = OptionsOf(SyntheticRun(*dataset, 2), folder.path());
   options.config.max_deaths = 1;
-  options.run.local.trainer = "eager";  // whose profile the first process will claim
   const auto server = StartServer(std::move(options));
   // A first process registers by hand, takes a client and dies with it.
   const auto link = fleet::MakeLocalLink(*server);
@@ -277,7 +278,7 @@ TEST(Worker, ReportsTheClientsThatItsFormerProcessDiedWith) {
     table.rows.push_back(dataset->Examples(ClientId(k), data::Split::kTrain));
   const auto registered = link->Register({.name = "fragile",
                                           .incarnation = 1,
-                                          .profile = training::EagerProfile(),
+                                          .profile = training::FusedBackend().Profile({}),
                                           .input_shape = dataset->info().input_shape,
                                           .classes = dataset->info().classes,
                                           .data_digest = dataset->info().digest,
@@ -396,7 +397,8 @@ TEST(Worker, RepeatsACommitWhoseAnswerWasLostAndIsCountedOnce) {
   const auto server = StartServer(OptionsOf(SyntheticRun(*dataset, 4), folder.path()));
   BrokenLink link(fleet::MakeLocalLink(*server));
   link.lose_answers = true;
-  const absl::Status status = worker::Run({.slots = 2}, *dataset, link, Registry(), {});
+  const absl::Status status =
+      worker::Run({.slots = 2}, *dataset, link, Registry(), OnlyFused(), {});
   EXPECT_TRUE(status.ok()) << status;
   ASSERT_TRUE(server->Wait().ok());
   EXPECT_EQ(undisturbed.digest, Result(folder.path()).digest);
@@ -410,7 +412,8 @@ TEST(Worker, AsksAgainWhatACommitAskedInVain) {
   const auto server = StartServer(OptionsOf(SyntheticRun(*dataset, 4), folder.path()));
   BrokenLink link(fleet::MakeLocalLink(*server));
   link.drop_questions = true;
-  const absl::Status status = worker::Run({.slots = 2}, *dataset, link, Registry(), {});
+  const absl::Status status =
+      worker::Run({.slots = 2}, *dataset, link, Registry(), OnlyFused(), {});
   EXPECT_TRUE(status.ok()) << status;
   ASSERT_TRUE(server->Wait().ok());
   EXPECT_EQ(undisturbed.digest, Result(folder.path()).digest);
@@ -425,7 +428,8 @@ TEST(Worker, RegistersAgainWhenTheServerHasForgottenIt) {
   const auto server = StartServer(std::move(options));
   BrokenLink link(fleet::MakeLocalLink(*server));
   link.forget_at = 3;
-  const absl::Status status = worker::Run({.slots = 2}, *dataset, link, Registry(), {});
+  const absl::Status status =
+      worker::Run({.slots = 2}, *dataset, link, Registry(), OnlyFused(), {});
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_EQ(link.registrations, 2);
   ASSERT_TRUE(server->Wait().ok());
@@ -438,8 +442,8 @@ TEST(Worker, GivesUpOnAServerThatStaysSilent) {
   const auto server = StartServer(OptionsOf(SyntheticRun(*dataset, 2), folder.path()));
   BrokenLink link(fleet::MakeLocalLink(*server));
   link.lease_error = absl::UnavailableError("connection refused");
-  const absl::Status status =
-      worker::Run({.slots = 1, .reconnect_for = FromSeconds(0.2)}, *dataset, link, Registry(), {});
+  const absl::Status status = worker::Run({.slots = 1, .reconnect_for = FromSeconds(0.2)}, *dataset,
+                                          link, Registry(), OnlyFused(), {});
   EXPECT_THAT(status.ToString(),
               AllOf(HasSubstr("has not answered for 0.2 s"), HasSubstr("connection refused")));
 }

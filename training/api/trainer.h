@@ -13,6 +13,7 @@
 #include "data/dataset.h"
 #include "models/spec.h"
 #include "plan/local.h"
+#include "plan/run_plan.h"
 #include "plan/task.h"
 #include "plan/transform.h"
 #include "training/api/stage.h"
@@ -49,21 +50,27 @@ class LocalTrainer {
   virtual absl::StatusOr<MetricSums> Evaluate(ConstVectorView model, const data::Rows& rows,
                                               uint64_t begin, uint64_t end, uint32_t batch) = 0;
 
-  virtual std::string name() const = 0;  // "eager"
+  virtual std::string name() const = 0;  // of its back end: "torch"
 };
 
 // What is the same for all clients of a run.
 struct TrainerSetup {
   models::ModelSpec spec;
   TaskKind task = TaskKind::kClassification;
-  LocalConfig local;  // class weights, label smoothing, choice of trainer
+  LocalConfig local;  // class weights, label smoothing, optimizer
   TransformConfig transform;
   data::FeatureType feature_type = data::FeatureType::kF32;
   DType dtype = DType::kF32;
+  bool hooks = false;            // whether the algorithm has hooks (Description::has_hooks)
+  std::string backend = "auto";  // workers.backend: "auto", a name, or the path of a module
   // Of the fused kernels: a name of training/fused/isa.h, or "auto" for the best one here.
   std::string instruction_set = "auto";
   // Counts every batch that is trained on or evaluated; outlives the trainer. Null: nobody asks.
   WorkCounter* work = nullptr;
+
+  // What the plan says of it; the rest is the node's.
+  static TrainerSetup Of(const RunPlan& run, const models::ModelSpec& spec,
+                         data::FeatureType feature_type);
 };
 
 }  // namespace macaw::training

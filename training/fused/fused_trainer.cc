@@ -75,16 +75,6 @@ absl::Status Supports(const TrainerSetup& setup) {
   return Program::Compile(setup.spec, SupportedIsas().front()).status();
 }
 
-absl::Status Prefers(const TrainerSetup& setup, Isa isa) {
-  // Measured (bench/README.md): portable code is faster than a tensor library on logistic
-  // regression and LeNet, and half as fast on a network of 200,000 weights. With vector
-  // instructions it is always faster.
-  constexpr uint64_t kMostPortable = 100000;
-  if (isa != Isa::kPortable || setup.spec.layout->size() <= kMostPortable) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat("without vector instructions it is slower on ",
-                                               setup.spec.layout->size(), " numbers"));
-}
-
 absl::Status Supports(const Stage& stage) {
   if (stage.hooks != nullptr) return absl::UnimplementedError("a stage has hooks");
   if (stage.local.optimizer != "sgd") {
@@ -136,8 +126,8 @@ absl::StatusOr<std::vector<StageOutcome>> FusedTrainer::Run(const LocalPlan& pla
     if (const absl::Status status = Supports(*stage); !status.ok()) {
       return absl::InvalidArgumentError(
           absl::StrCat("client ", task.client.value, ": ", status.message(),
-                       ", which the fused trainer cannot do: set local.trainer to \"",
-                       i < plan.stages.size() ? "auto" : "eager", "\""));
+                       ", which the fused trainer cannot do: set workers.backend to \"",
+                       i < plan.stages.size() ? "auto" : "torch", "\""));
     }
     if (ends_.size() <= i) ends_.resize(i + 1);
     absl::StatusOr<StageOutcome> outcome = RunStage(*stage, i, outcomes, task);

@@ -23,11 +23,8 @@ namespace macaw::training::fused {
 constexpr int kVersion = 2;
 
 // Whether this trainer can do what the run asks of every stage. An error says briefly what it
-// cannot do (a layer, float64, ...), so that the caller can choose the eager trainer.
+// cannot do (a layer, float64, ...), so that the caller can choose another back end.
 absl::Status Supports(const TrainerSetup& setup);
-// Whether this trainer is also expected to be faster, for `local.trainer = "auto"`. An error says
-// briefly why not.
-absl::Status Prefers(const TrainerSetup& setup, Isa isa);
 // Whether it can carry out a stage: no hooks, SGD, and clipping of the gradient only.
 absl::Status Supports(const Stage& stage);
 

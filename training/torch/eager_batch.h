@@ -14,7 +14,7 @@
 #include "models/network.h"
 #include "training/hooks.h"
 #include "training/objective.h"
-#include "training/replica.h"
+#include "training/torch/replica.h"
 
 namespace macaw::training {
 

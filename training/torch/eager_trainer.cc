@@ -1,4 +1,4 @@
-#include "training/eager_trainer.h"
+#include "training/torch/eager_trainer.h"
 
 #include <ATen/ATen.h>
 

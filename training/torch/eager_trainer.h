@@ -9,10 +9,10 @@
 #include "models/network.h"
 #include "training/api/trainer.h"
 #include "training/batch_order.h"
-#include "training/eager_batch.h"
 #include "training/local_optimizer.h"
 #include "training/objective.h"
-#include "training/replica.h"
+#include "training/torch/eager_batch.h"
+#include "training/torch/replica.h"
 
 namespace macaw::training {
 
@@ -28,7 +28,7 @@ class EagerTrainer final : public LocalTrainer {
                                                 const ClientTask& task) override;
   absl::StatusOr<MetricSums> Evaluate(ConstVectorView model, const data::Rows& rows, uint64_t begin,
                                       uint64_t end, uint32_t batch) override;
-  std::string name() const override { return "eager"; }
+  std::string name() const override { return "torch"; }
 
  private:
   // A stage with everything it refers to, found and checked.

@@ -1,4 +1,4 @@
-#include "training/replica.h"
+#include "training/torch/replica.h"
 
 #include <ATen/ATen.h>
 

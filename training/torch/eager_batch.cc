@@ -1,4 +1,4 @@
-#include "training/eager_batch.h"
+#include "training/torch/eager_batch.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "absl/status/status.h"
+#include "algorithms/api/registry.h"
+#include "cli/config/config.h"
+#include "models/spec.h"
+
+namespace macaw::cli {
+
+// Whether the workers of this installation can train a resolved run, before a folder is made and
+// workers are started in vain. Loads no back end. training::IsMissingBackend says whether the error
+// is that one is not installed.
+absl::Status CheckBackend(const Config& config, const models::ModelSpec& spec,
+                          const algorithms::Registry& algorithms);
+
+}  // namespace macaw::cli

@@ -1,0 +1,2 @@
+// A shared library that is no back end.
+int nothing = 0;

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/build_tag.h"
+#include "training/api/trainer.h"
+
+namespace macaw::training {
+
+// Makes trainers of one kind: "fused", the CPU kernels that are part of every worker, or one of a
+// module (a shared library that is loaded when a run needs it, training/backends.h). Thread-safe.
+// Lives until the process ends.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  // What workers.backend and the numeric profile call it.
+  virtual std::string name() const = 0;
+  // OK if it can do what the run asks of every stage. An error says briefly what it cannot do: "it
+  // computes in float32 only". Depends on the setup alone.
+  virtual absl::Status Supports(const TrainerSetup& setup) const = 0;
+  // All that decides the bits of its trainers' results.
+  virtual NumericProfile Profile(const TrainerSetup& setup) const = 0;
+  virtual absl::StatusOr<std::unique_ptr<LocalTrainer>> MakeTrainer(
+      const TrainerSetup& setup) const = 0;
+
+  // Its versions and what they can do on this machine, one line, for `macaw doctor`. May take a
+  // second.
+  virtual std::string Report() const = 0;
+  // Reads a scripted module (TorchScript) and writes what it holds to `out` (models/script.h).
+  virtual absl::Status DescribeScript(const std::string& script, const std::string& out) const;
+};
+
+// The only symbol that a module exports. The tag comes first and is checked before anything else is
+// read.
+struct BackendEntry {
+  const char* build_tag;
+  const Backend* (*backend)();
+};
+
+}  // namespace macaw::training
+
+// Write MACAW_BACKEND(function) once in a module, outside any namespace. The function returns the
+// module's back end.
+#define MACAW_BACKEND(function)                                                          \
+  extern "C" __attribute__((visibility("default"))) const macaw::training::BackendEntry* \
+  macaw_backend() {                                                                      \
+    static constexpr macaw::training::BackendEntry kEntry = {MACAW_BUILD_TAG, function}; \
+    return &kEntry;                                                                      \
+  }

@@ -1,0 +1,203 @@
+#include "training/backends.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "core/logging.h"
+#include "core/status.h"
+#include "training/fused/fused_trainer.h"
+
+namespace macaw::training {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kPrefix[] = "libmacaw_", kSuffix[] = ".so";
+constexpr char kMissing[] = "macaw/missing-backend";  // marks the status of IsMissingBackend
+
+// Loads a module. It takes the symbols of Macaw's rooms from the program, so a process has one copy
+// of each.
+absl::StatusOr<const Backend*> LoadModule(const std::string& file) {
+  const auto refuse = [&](auto&&... why) {
+    return absl::FailedPreconditionError(absl::StrCat("back end ", file, ": ", why...));
+  };
+  void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* const why = ::dlerror();
+    return refuse(why == nullptr ? "it cannot be loaded" : why);
+  }
+  const auto entry = reinterpret_cast<const BackendEntry* (*)()>(::dlsym(library, "macaw_backend"));
+  if (entry == nullptr) {
+    ::dlclose(library);
+    return refuse("it is no back end: it has no MACAW_BACKEND(…)");
+  }
+  if (absl::string_view(entry()->build_tag) != MACAW_BUILD_TAG) {
+    const std::string theirs = entry()->build_tag;
+    ::dlclose(library);
+    return refuse("it was built for (", theirs, "), this program is (", MACAW_BUILD_TAG,
+                  "): build it again");
+  }
+  return entry()->backend();
+}
+
+// Gives each plan to the first back end, or to the second one if the first cannot carry out its
+// stages. The stages that LocalPlan::more adds are not asked.
+class TwoTrainers final : public LocalTrainer {
+ public:
+  TwoTrainers(const TrainerSetup& setup, std::unique_ptr<LocalTrainer> fused, Backends& backends)
+      : setup_(setup), fused_(std::move(fused)), backends_(backends) {}
+
+  absl::StatusOr<std::vector<StageOutcome>> Run(const LocalPlan& plan,
+                                                const ClientTask& task) override {
+    absl::Status fits;
+    for (const Stage& stage : plan.stages) fits.Update(fused::Supports(stage));
+    if (fits.ok()) return fused_->Run(plan, task);
+    if (other_ == nullptr) {
+      MACAW_ASSIGN_OR_RETURN(const Backend* const torch, backends_.Find(kTorchBackend));
+      Logger("training").Info(absl::StrCat("backend=torch because \"", fits.message(), "\""));
+      MACAW_ASSIGN_OR_RETURN(other_, torch->MakeTrainer(setup_));
+    }
+    return other_->Run(plan, task);
+  }
+  absl::StatusOr<MetricSums> Evaluate(ConstVectorView model, const data::Rows& rows, uint64_t begin,
+                                      uint64_t end, uint32_t batch) override {
+    return fused_->Evaluate(model, rows, begin, end, batch);
+  }
+  std::string name() const override { return fused_->name(); }
+
+ private:
+  const TrainerSetup setup_;
+  const std::unique_ptr<LocalTrainer> fused_;
+  Backends& backends_;
+  std::unique_ptr<LocalTrainer> other_;  // made by the first plan that needs it
+};
+
+}  // namespace
+
+absl::Status MissingBackend(const std::string& name, absl::string_view why) {
+  absl::Status status = absl::FailedPreconditionError(absl::StrCat(
+      why,
+      name == kTorchBackend
+          ? ", and the LibTorch back end is not installed here: `./dev setup torch` fetches it "
+            "(530 MB)"
+          : ", and there is no such file"));
+  status.SetPayload(kMissing, absl::Cord(name));
+  return status;
+}
+
+bool IsMissingBackend(const absl::Status& status) {
+  return status.GetPayload(kMissing).has_value();
+}
+
+absl::StatusOr<std::vector<std::string>> BackendsFor(const TrainerSetup& setup) {
+  const absl::Status fused = FusedBackend().Supports(setup);
+  if (setup.backend == kFusedBackend) {
+    if (!fused.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "workers.backend is \"fused\", but ", fused.message(), ": use \"auto\" or \"torch\""));
+    }
+    if (setup.hooks) {
+      return absl::InvalidArgumentError(
+          "workers.backend is \"fused\", but the algorithm's local steps have hooks (a loss or a "
+          "correction of its own), which need LibTorch: use \"auto\" or \"torch\"");
+    }
+    return std::vector<std::string>{kFusedBackend};
+  }
+  if (setup.backend != "auto") return std::vector<std::string>{setup.backend};
+  if (!fused.ok()) return std::vector<std::string>{kTorchBackend};
+  if (setup.hooks) return std::vector<std::string>{kFusedBackend, kTorchBackend};
+  return std::vector<std::string>{kFusedBackend};
+}
+
+std::string Backends::FolderBeside(const std::string& programs) {
+  return (fs::path(programs) / ".." / "lib" / "macaw").lexically_normal().string();
+}
+
+std::string Backends::FileOf(const std::string& name) const {
+  if (absl::StrContains(name, '/')) return name;
+  return absl::StrCat(folder_, "/", kPrefix, name, kSuffix);
+}
+
+bool Backends::IsInstalled(const std::string& name) const {
+  std::error_code error;
+  return name == kFusedBackend || fs::exists(FileOf(name), error);
+}
+
+absl::StatusOr<const Backend*> Backends::Find(const std::string& name) {
+  if (name == kFusedBackend) return &FusedBackend();
+  const absl::MutexLock lock(&mutex_);
+  if (const auto it = loaded_.find(name); it != loaded_.end()) return it->second;
+  if (!IsInstalled(name)) return MissingBackend(name, absl::StrCat("it asks for \"", name, "\""));
+  MACAW_ASSIGN_OR_RETURN(const Backend* const backend, LoadModule(FileOf(name)));
+  loaded_.emplace(name, backend);
+  return backend;
+}
+
+absl::Status Backends::CheckFor(const TrainerSetup& setup) const {
+  MACAW_ASSIGN_OR_RETURN(const std::vector<std::string> names, BackendsFor(setup));
+  for (const std::string& name : names) {
+    if (IsInstalled(name)) continue;
+    const absl::Status fused = FusedBackend().Supports(setup);
+    return MissingBackend(
+        name, setup.backend != "auto" ? absl::StrCat("workers.backend is \"", name, "\"")
+              : fused.ok() ? "the algorithm's local steps have hooks, which need LibTorch"
+                           : absl::StrCat("the fused kernels cannot train this run (",
+                                          fused.message(), ")"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<LocalTrainer>> Backends::MakeTrainer(const TrainerSetup& setup) {
+  MACAW_RETURN_IF_ERROR(CheckFor(setup));
+  MACAW_ASSIGN_OR_RETURN(const std::vector<std::string> names, BackendsFor(setup));
+  MACAW_ASSIGN_OR_RETURN(const Backend* const backend, Find(names.front()));
+  if (setup.backend == "auto" && names.front() != kFusedBackend) {
+    Logger("training")
+        .Info(absl::StrCat("backend=", names.front(), " because \"",
+                           FusedBackend().Supports(setup).message(), "\""));
+  }
+  if (const absl::Status fits = backend->Supports(setup); !fits.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the back end ", names.front(), " cannot train the run: ", fits.message()));
+  }
+  MACAW_ASSIGN_OR_RETURN(std::unique_ptr<LocalTrainer> trainer, backend->MakeTrainer(setup));
+  if (setup.backend != "auto" || names.front() != kFusedBackend) return trainer;
+  return std::make_unique<TwoTrainers>(setup, std::move(trainer), *this);
+}
+
+absl::StatusOr<NumericProfile> Backends::ProfileOf(const TrainerSetup& setup) {
+  MACAW_RETURN_IF_ERROR(CheckFor(setup));
+  MACAW_ASSIGN_OR_RETURN(const std::vector<std::string> names, BackendsFor(setup));
+  MACAW_ASSIGN_OR_RETURN(const Backend* const backend, Find(names.front()));
+  NumericProfile profile = backend->Profile(setup);
+  for (size_t i = 1; i < names.size(); ++i) {
+    MACAW_ASSIGN_OR_RETURN(const Backend* const other, Find(names[i]));
+    const NumericProfile theirs = other->Profile(setup);
+    absl::StrAppend(&profile.libraries, ", ", theirs.libraries, ", ", theirs.instruction_set);
+  }
+  return profile;
+}
+
+std::vector<std::string> Backends::Installed() const {
+  std::vector<std::string> modules;
+  std::error_code error;
+  for (const fs::directory_entry& file : fs::directory_iterator(folder_, error)) {
+    const std::string name = file.path().filename().string();
+    absl::string_view middle = name;
+    if (absl::ConsumePrefix(&middle, kPrefix) && absl::ConsumeSuffix(&middle, kSuffix))
+      modules.emplace_back(middle);
+  }
+  std::ranges::sort(modules);
+  modules.insert(modules.begin(), kFusedBackend);
+  return modules;
+}
+
+}  // namespace macaw::training

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "training/api/backend.h"
+
+namespace macaw::training {
+
+inline constexpr char kFusedBackend[] = "fused";
+inline constexpr char kTorchBackend[] = "torch";
+
+// The back end that is part of every program here: training/fused.
+const Backend& FusedBackend();
+
+// Which back ends train a run: the first one, and for stages that it cannot carry out (hooks) the
+// second, if there is one. TrainerSetup::backend names the first. "auto" is "fused" where that
+// supports the run, else "torch". The choice depends on the setup alone and never on what is
+// installed, because it decides the bits of the result. An error says why the named one cannot
+// train the run.
+absl::StatusOr<std::vector<std::string>> BackendsFor(const TrainerSetup& setup);
+
+// The back ends that this process can use. A module is loaded when it is first asked for, and stays
+// loaded until the process ends. Thread-safe.
+class Backends {
+ public:
+  // `folder` has the modules, as libmacaw_NAME.so.
+  explicit Backends(std::string folder) : folder_(std::move(folder)) {}
+  // In an installation and in a build folder, modules lie in ../lib/macaw of the programs' folder.
+  static std::string FolderBeside(const std::string& programs);
+
+  // A name, or the path of a module (with a slash). If there is no such module, the error says how
+  // to get it, and IsMissingBackend is true of it. Other errors say what is wrong with the file.
+  absl::StatusOr<const Backend*> Find(const std::string& name);
+  // Whether what BackendsFor names can be found. Loads nothing. The error of a missing back end also
+  // says why the run needs it.
+  absl::Status CheckFor(const TrainerSetup& setup) const;
+  absl::StatusOr<std::unique_ptr<LocalTrainer>> MakeTrainer(const TrainerSetup& setup);
+  // The profile of the trainers that MakeTrainer makes.
+  absl::StatusOr<NumericProfile> ProfileOf(const TrainerSetup& setup);
+
+  // The names of those that can be found here, "fused" first.
+  std::vector<std::string> Installed() const;
+
+ private:
+  std::string FileOf(const std::string& name) const;
+  bool IsInstalled(const std::string& name) const;
+
+  const std::string folder_;
+  absl::Mutex mutex_;
+  std::map<std::string, const Backend*> loaded_ ABSL_GUARDED_BY(mutex_);  // modules, by name
+};
+
+// The error of a run that needs a back end which is not installed; `why` it does.
+absl::Status MissingBackend(const std::string& name, absl::string_view why);
+bool IsMissingBackend(const absl::Status& status);
+
+}  // namespace macaw::training

@@ -1,0 +1,85 @@
+#include "training/torch/torch_backend.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Version.h>
+#include <gnu/libc-version.h>
+#include <torch/version.h>
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "core/clock.h"
+#include "models/describe_script.h"
+#include "models/one_thread.h"
+#include "training/torch/eager_trainer.h"
+
+namespace macaw::training {
+namespace {
+
+// MKL and oneDNN also choose their kernels by the processor's manufacturer.
+absl::string_view Maker() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_is("intel")) return "intel";
+  if (__builtin_cpu_is("amd")) return "amd";
+#endif
+  return "other";
+}
+
+// GFLOP/s of LibTorch's matrix product in float32, on one thread: the best of several products.
+double MeasureBlas() {
+  models::UseOneThread();
+  constexpr int64_t kSize = 768;
+  const at::Tensor a = at::rand({kSize, kSize}), b = at::rand({kSize, kSize});
+  at::Tensor product = at::mm(a, b);
+  double best = 0;
+  for (int i = 0; i < 8; ++i) {
+    const TimePoint begin = SteadyClock().Now();
+    at::mm_out(product, a, b);
+    best =
+        std::max(best, 2.0 * kSize * kSize * kSize / ToSeconds(SteadyClock().Now() - begin) / 1e9);
+  }
+  return best;
+}
+
+class Torch final : public Backend {
+ public:
+  std::string name() const override { return "torch"; }
+
+  absl::Status Supports(const TrainerSetup&) const override { return absl::OkStatus(); }
+
+  NumericProfile Profile(const TrainerSetup&) const override {
+    return {
+        .trainer = name(),
+        .instruction_set =
+            absl::StrCat(absl::AsciiStrToLower(at::get_cpu_capability()), " ", Maker()),
+        .libraries = absl::StrCat("libtorch ", TORCH_VERSION, ", glibc ", gnu_get_libc_version())};
+  }
+
+  absl::StatusOr<std::unique_ptr<LocalTrainer>> MakeTrainer(
+      const TrainerSetup& setup) const override {
+    return EagerTrainer::Make(setup);
+  }
+
+  std::string Report() const override {
+    const NumericProfile profile = Profile({});
+    const double gflops = MeasureBlas();
+    return absl::StrFormat("%s, kernels for %s, matrix product %.0f GFLOP/s on one thread%s",
+                           profile.libraries, profile.instruction_set, gflops,
+                           gflops < 5 ? "; that is slow: is it using a reference BLAS?" : "");
+  }
+
+  absl::Status DescribeScript(const std::string& script, const std::string& out) const override {
+    return models::DescribeScript(script, out);
+  }
+};
+
+}  // namespace
+
+const Backend& TorchBackend() {
+  static const Torch backend;
+  return backend;
+}
+
+}  // namespace macaw::training
