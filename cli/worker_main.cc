@@ -29,7 +29,6 @@
 #include "cli/process/signals.h"
 #include "core/files.h"
 #include "core/logging.h"
-#include "core/memory.h"
 #include "core/status.h"
 #include "data/options.h"
 #include "data/subset.h"
@@ -216,7 +215,6 @@ void AddOptions(CLI::App& app, WorkerArguments& arguments) {
 
 int Main(int argc, char** argv) {
   ExplainUncaught("macaw-worker");
-  KeepFreedMemory();
   WorkerArguments arguments;
   CLI::App app("A worker: leases clients from a server and trains them here", "macaw-worker");
   app.set_version_flag("--version", "macaw-worker " MACAW_VERSION);

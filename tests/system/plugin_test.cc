@@ -70,6 +70,27 @@ class Plugin : public testing::Test {
   const std::string root_, sdk_;
 };
 
+// A plug-in may call any function of these rooms, also one that the program itself never calls.
+TEST(Programs, HaveTheRoomsOfTheSdkWhole) {
+  const std::string build = MACAW_BIN_DIR "/..";
+  const std::string archives =
+      Shell(absl::StrCat("cd ", build, " && ls core/libmacaw_core.a plan/libmacaw_plan.a ",
+                         "data/libmacaw_data.a aggregation/libmacaw_aggregation.a ",
+                         "models/libmacaw_models_spec.a training/libmacaw_training_api.a ",
+                         "algorithms/libmacaw_algorithms_api.a algorithms/libmacaw_algorithms.a ",
+                         "sdk/libmacaw_sdk.a | tr '\\n' ' '"))
+          .text;
+  for (const char* file :
+       {"bin/macaw", "bin/macaw-server", "bin/macaw-worker", "sdk/libmacaw_testing.so"}) {
+    const Output missing = Shell(absl::StrCat(
+        "cd ", build, " && nm -D --defined-only ", file,
+        " | awk '{print $3}' | sort -u > /tmp/$$.has && nm -g --defined-only ", archives,
+        " 2>/dev/null | awk '$2 == \"T\" {print $3}' | sort -u | comm -23 - /tmp/$$.has",
+        "; rm /tmp/$$.has"));
+    EXPECT_EQ(missing.text, "") << file;
+  }
+}
+
 TEST_F(Plugin, ANewProjectBuildsPassesItsTestsAndKeepsTheLaw) {
   const std::string folder = NewProject("moon");
   const Output built = Build(folder);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "core/clock.h"
+#include "core/memory.h"
 #include "models/describe_script.h"
 #include "models/one_thread.h"
 #include "training/torch/eager_trainer.h"
@@ -78,7 +79,10 @@ class Torch final : public Backend {
 }  // namespace
 
 const Backend& TorchBackend() {
-  static const Torch backend;
+  static const Torch backend = [] {
+    KeepFreedMemory();  // LibTorch allocates and frees its activations in every step
+    return Torch();
+  }();
   return backend;
 }
 
