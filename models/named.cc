@@ -144,6 +144,17 @@ absl::StatusOr<Lines> LayersOf(const ModelConfig& config) {
                                                  ", or a list of your own in [model] layers"));
 }
 
+std::vector<ModelConfig> ExampleConfigs() {
+  std::vector<ModelConfig> configs;
+  for (const Entry& entry : Entries()) {
+    ModelConfig& config = configs.emplace_back();
+    config.name = std::string(entry.name);
+    config.input_shape = entry.example;
+    config.classes = 10;
+  }
+  return configs;
+}
+
 std::vector<NamedModel> NamedModels() {
   std::vector<NamedModel> models;
   for (const Entry& entry : Entries()) {

@@ -12,4 +12,7 @@ namespace macaw::models {
 // write them. For an unknown name, the error lists the known ones.
 absl::StatusOr<std::vector<std::string>> LayersOf(const ModelConfig& config);
 
+// A configuration of each built-in model, for an input that it is made for and ten outputs.
+std::vector<ModelConfig> ExampleConfigs();
+
 }  // namespace macaw::models

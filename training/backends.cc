@@ -84,11 +84,10 @@ class TwoTrainers final : public LocalTrainer {
 
 absl::Status MissingBackend(const std::string& name, absl::string_view why) {
   absl::Status status = absl::FailedPreconditionError(absl::StrCat(
-      why,
+      why, why.empty() ? "" : ", and ",
       name == kTorchBackend
-          ? ", and the LibTorch back end is not installed here: `./dev setup torch` fetches it "
-            "(530 MB)"
-          : ", and there is no such file"));
+          ? "the LibTorch back end is not installed here: `./dev setup torch` fetches it (530 MB)"
+          : absl::StrCat("there is no back end \"", name, "\" here")));
   status.SetPayload(kMissing, absl::Cord(name));
   return status;
 }

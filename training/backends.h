@@ -56,7 +56,7 @@ class Backends {
   std::map<std::string, const Backend*> loaded_ ABSL_GUARDED_BY(mutex_);  // modules, by name
 };
 
-// The error of a run that needs a back end which is not installed; `why` it does.
+// The error of a run that needs a back end which is not installed; `why` it does, or empty.
 absl::Status MissingBackend(const std::string& name, absl::string_view why);
 bool IsMissingBackend(const absl::Status& status);
 

@@ -1,4 +1,5 @@
 #include <iostream>
+#include <set>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
@@ -11,9 +12,11 @@
 #include "cli/process/exit.h"
 #include "core/status.h"
 #include "data/partition.h"
+#include "models/named.h"
 #include "models/parse.h"
 #include "models/spec.h"
 #include "sdk/loader.h"
+#include "training/backends.h"
 
 namespace macaw::cli {
 namespace {
@@ -105,14 +108,29 @@ void PrintDescription(const algorithms::Registry& registry,
   if (!algorithm.remarks.empty()) std::cout << "\n" << Wrapped(algorithm.remarks) << "\n";
 }
 
+// The built-in models that `workers.backend = "auto"` gives to LibTorch.
+std::set<std::string> ForLibTorch() {
+  std::set<std::string> names;
+  for (const ModelConfig& config : models::ExampleConfigs()) {
+    const absl::StatusOr<models::ModelSpec> spec = models::BuildSpec(config, DType::kF32);
+    if (!spec.ok()) continue;
+    const auto features = spec->takes_tokens() ? data::FeatureType::kI32 : data::FeatureType::kF32;
+    const auto backends = training::BackendsFor(training::TrainerSetup::Of({}, *spec, features));
+    if (backends.ok() && backends->front() == training::kTorchBackend) names.insert(config.name);
+  }
+  return names;
+}
+
 }  // namespace
 
 int ListModels(const ListCommand& command) {
   const absl::StatusOr<sdk::Catalogue> catalogue = CatalogueOf(command);
   if (!catalogue.ok()) return Report(catalogue.status());
+  const std::set<std::string> for_libtorch = ForLibTorch();
   std::cout << "model.name\n";
   for (const models::NamedModel& model : models::NamedModels()) {
-    std::cout << absl::StrFormat("  %-12s %s\n  %-12s %s\n", model.name, model.summary, "",
+    std::cout << absl::StrFormat("  %-12s %s%s\n  %-12s %s\n", model.name, model.summary,
+                                 for_libtorch.contains(model.name) ? " (needs LibTorch)" : "", "",
                                  absl::StrJoin(model.layers, " · "));
   }
   for (const auto& [name, model] : catalogue->models())

@@ -275,7 +275,7 @@ class Supervisor {
     const Exit exit = worker.child->Reap();
     worker.child.reset();
     if (stopping_) return absl::OkStatus();
-    if (exit.code == kExitUsage)
+    if (exit.code == kExitUsage || exit.code == kExitMissingBackend)
       return GiveUp(absl::InvalidArgumentError(Complaint(worker.name, exit, worker.log)));
     if (exit.code == kExitNoRoom)
       return GiveUp(absl::ResourceExhaustedError(Complaint(worker.name, exit, worker.log)));

@@ -81,9 +81,9 @@ const std::map<std::string, Room>& Rooms() {
         {"nlohmann"}}},
       {"cli/compare", {{"core", "plan", "algorithms/api", "cli/config", "cli/simulate"}, {}}},
       {"cli/commands",
-       {{"core", "plan", "proto/fleet", "data", "state", "models", "algorithms/api", "sdk",
-         "server/log", "cli/config", "cli/process", "cli/log", "cli/timeline", "cli/simulate",
-         "cli/compare"},
+       {{"core", "plan", "proto/fleet", "data", "state", "models", "training", "training/api",
+         "algorithms/api", "sdk", "server/log", "cli/config", "cli/process", "cli/log",
+         "cli/timeline", "cli/simulate", "cli/compare"},
         {}}},
       // The three programs: here the rooms are put together.
       {"cli",

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "models/named.h"
 #include "models/spec.h"
 #include "testing/temporary_folder.h"
 #include "tests/training/testing.h"
@@ -52,6 +53,18 @@ TEST(BackendsFor, TakesTheFusedOneWhereItCan) {
   EXPECT_THAT(names(WithHooks(SetupOf(kDense, "auto"))), ElementsAre("fused", "torch"));
   EXPECT_THAT(names(WithHooks(SetupOf(kNormed, "auto"))), ElementsAre("torch"));
   EXPECT_THAT(names(WithHooks(SetupOf(kDense, "torch"))), ElementsAre("torch"));
+}
+
+TEST(BackendsFor, GivesTheSmallNamedModelsToTheFusedOne) {
+  std::vector<std::string> fused, torch;
+  for (const ModelConfig& config : models::ExampleConfigs()) {
+    TrainerSetup setup;
+    setup.spec = *models::BuildSpec(config, DType::kF32);
+    if (setup.spec.takes_tokens()) setup.feature_type = data::FeatureType::kI32;
+    (BackendsFor(setup)->front() == kFusedBackend ? fused : torch).push_back(config.name);
+  }
+  EXPECT_THAT(fused, ElementsAre("logistic", "mlp", "lenet5", "cnn", "simple_cnn"));
+  EXPECT_THAT(torch, ElementsAre("resnet18", "resnet18_gn", "vgg11", "char_lstm"));
 }
 
 TEST(BackendsFor, SaysWhyTheFusedOneCannot) {
