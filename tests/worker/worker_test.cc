@@ -276,9 +276,10 @@ TEST(Worker, ReportsTheClientsThatItsFormerProcessDiedWith) {
   fleet::ClientTable table;
   for (uint64_t k = 0; k < dataset->info().clients; ++k)
     table.rows.push_back(dataset->Examples(ClientId(k), data::Split::kTrain));
+  const training::TrainerSetup setup;
   const auto registered = link->Register({.name = "fragile",
                                           .incarnation = 1,
-                                          .profile = training::FusedBackend().Profile({}),
+                                          .profile = training::FusedBackend().Profile(setup),
                                           .input_shape = dataset->info().input_shape,
                                           .classes = dataset->info().classes,
                                           .data_digest = dataset->info().digest,
