@@ -174,7 +174,7 @@ void Advise(std::span<const std::byte> mapped, Access access) {
             access == Access::kScattered ? MADV_RANDOM : MADV_NORMAL);
 }
 
-absl::StatusOr<LineFile> LineFile::Open(const std::string& path, uint64_t keep_bytes) {
+absl::StatusOr<LineFile> LineFile::Open(const std::string& path, uint64_t keep_bytes, Tail tail) {
   LineFile file;
   file.path_ = path;
   file.fd_ = Fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
@@ -185,10 +185,10 @@ absl::StatusOr<LineFile> LineFile::Open(const std::string& path, uint64_t keep_b
                                             " bytes, but the checkpoint was written after ",
                                             keep_bytes, "; it was cut or replaced"));
   }
-  if (::ftruncate(file.fd_.get(), static_cast<off_t>(keep_bytes)) != 0)
-    return Failed("cannot cut", path);
-  if (::lseek(file.fd_.get(), 0, SEEK_END) < 0) return Failed("cannot seek in", path);
   file.offset_ = keep_bytes;
+  if (tail == Tail::kCut) MACAW_RETURN_IF_ERROR(file.CutTail());
+  if (::lseek(file.fd_.get(), static_cast<off_t>(keep_bytes), SEEK_SET) < 0)
+    return Failed("cannot seek in", path);
   return file;
 }
 
@@ -201,6 +201,11 @@ absl::Status LineFile::Append(absl::string_view line) {
     return status;
   }
   offset_ += text.size();
+  return absl::OkStatus();
+}
+
+absl::Status LineFile::CutTail() {
+  if (::ftruncate(fd_.get(), static_cast<off_t>(offset_)) != 0) return Failed("cannot cut", path_);
   return absl::OkStatus();
 }
 

@@ -74,11 +74,16 @@ void Advise(std::span<const std::byte> mapped, Access access);
 // all.
 class LineFile {
  public:
-  // Keeps the first `keep_bytes` of an existing file. A resumed run passes the size that its
-  // checkpoint recorded.
-  static absl::StatusOr<LineFile> Open(const std::string& path, uint64_t keep_bytes);
+  enum class Tail : uint8_t { kCut, kWriteOver };
+
+  // Goes on behind the first `keep_bytes` of an existing file. A resumed run passes the size that
+  // its checkpoint recorded. kWriteOver: what follows stays until it is written over, for a caller
+  // that will write the same lines again and may die before.
+  static absl::StatusOr<LineFile> Open(const std::string& path, uint64_t keep_bytes,
+                                       Tail tail = Tail::kCut);
   absl::Status Append(absl::string_view line);  // adds the newline
   absl::Status Sync();
+  absl::Status CutTail();  // what lies behind the last line
   uint64_t offset() const { return offset_; }
 
  private:

@@ -118,20 +118,59 @@ absl::StatusOr<std::map<Round, std::string>> EvaluatedRows(const Options& option
   return rows;
 }
 
-// The recovered state of a run whose server died inside a round. nullopt: the run continues from
-// its checkpoint.
-std::optional<Recovery> RecoverRound(const Options& options, Round checkpoint) {
+// The first round whose row is lost although later rounds were closed. Those are done again without
+// workers, so its model could not be evaluated.
+std::optional<Round> LostRow(const Options& options, Round first, const Restored& restored,
+                             const std::map<Round, std::string>& rows) {
+  for (const auto& [round_and_phase, story] : restored.phases) {
+    // With a stop rule a round opens only when the one before it is evaluated.
+    if (!story.closed && !options.config.stop.active()) continue;
+    for (Round before = first; before < round_and_phase.first; before = Round(before.value + 1)) {
+      if (EvaluationDue(options.run, before) && !rows.contains(before)) return before;
+    }
+  }
+  return std::nullopt;
+}
+
+// A run whose server died inside a round.
+struct InsideARound {
+  Recovery recovery;
+  std::map<Round, std::string> rows;  // of rounds after the checkpoint that were evaluated
+};
+
+absl::StatusOr<InsideARound> Restore(const Options& options,
+                                     const std::optional<Checkpoint>& checkpoint) {
+  const Round round = checkpoint.has_value() ? checkpoint->round : Round(0);
+  const bool owes_row = checkpoint.has_value() && !checkpoint->owed_row.empty();
+  InsideARound inside;
+  MACAW_ASSIGN_OR_RETURN(inside.recovery,
+                         Recover(options.run_dir, round, DigestOfRun(options.run)));
+  MACAW_ASSIGN_OR_RETURN(
+      inside.rows, EvaluatedRows(options, checkpoint.has_value() ? checkpoint->metrics_bytes : 0));
+  const std::optional<Round> lost = LostRow(options, owes_row ? round : Round(round.value + 1),
+                                            inside.recovery.restored, inside.rows);
+  if (lost.has_value()) {
+    return absl::DataLossError(
+        absl::StrCat("metrics.jsonl has lost the row of round ", lost->value));
+  }
+  for (const auto& [evaluated, row] : inside.rows)
+    inside.recovery.restored.evaluated.insert(evaluated);
+  return inside;
+}
+
+// nullopt: the run continues from its checkpoint.
+std::optional<InsideARound> RecoverRound(const Options& options,
+                                         const std::optional<Checkpoint>& checkpoint) {
   if (!options.config.keeps_commits() || !options.resume || !options.reset_states.empty())
     return std::nullopt;
-  absl::StatusOr<Recovery> recovery =
-      Recover(options.run_dir, checkpoint, DigestOfRun(options.run));
-  if (recovery.ok()) {
-    Logger("server").Info(absl::StrCat("goes_on_after_round ", recovery->completed.value));
-    return *std::move(recovery);
+  absl::StatusOr<InsideARound> inside = Restore(options, checkpoint);
+  if (inside.ok()) {
+    Logger("server").Info(absl::StrCat("goes_on_after_round ", inside->recovery.completed.value));
+    return *std::move(inside);
   }
   Logger("server").Warning(
-      absl::StrCat("goes_back_to_round ", checkpoint.value,
-                   " the open round cannot go on: ", recovery.status().message()));
+      absl::StrCat("goes_back_to_round ", checkpoint.has_value() ? checkpoint->round.value : 0,
+                   " the open round cannot go on: ", inside.status().message()));
   return std::nullopt;
 }
 
@@ -253,20 +292,13 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
       engine.evaluate_first = keeper.ModelBlob();
     }
   }
-  std::optional<Recovery> recovery = RecoverRound(options, Round(engine.completed));
-  if (options.resume && !checkpoint.has_value() && !recovery.has_value()) TellThatItBegins(options);
-  std::map<Round, std::string> rows;
-  if (recovery.has_value()) {
-    MACAW_ASSIGN_OR_RETURN(
-        rows, EvaluatedRows(options, checkpoint.has_value() ? checkpoint->metrics_bytes : 0));
-    for (const auto& [round, row] : rows) recovery->restored.evaluated.insert(round);
-    engine.restored = std::move(recovery->restored);
-  }
-  const Round completed = recovery.has_value() ? recovery->completed : Round(engine.completed);
-  MACAW_ASSIGN_OR_RETURN(
-      RunFolder folder,
-      OpenFolder(options, checkpoint, completed,
-                 recovery.has_value() ? GoesOn::kInsideARound : GoesOn::kBetweenRounds));
+  std::optional<InsideARound> inside = RecoverRound(options, checkpoint);
+  if (options.resume && !checkpoint.has_value() && !inside.has_value()) TellThatItBegins(options);
+  if (inside.has_value()) engine.restored = std::move(inside->recovery.restored);
+  const Round completed = inside.has_value() ? inside->recovery.completed : Round(engine.completed);
+  MACAW_ASSIGN_OR_RETURN(RunFolder folder, OpenFolder(options, checkpoint, completed,
+                                                      inside.has_value() ? GoesOn::kInsideARound
+                                                                         : GoesOn::kBetweenRounds));
   engine.epoch = folder.epoch();
   engine.run_id = folder.run_id();
   const double seconds_before = checkpoint.has_value() ? checkpoint->seconds : 0;
@@ -279,8 +311,8 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
       .owed_row = std::move(owed_row),
       .seconds_before = seconds_before,
       .early_stopping = std::move(early_stopping),
-      .sums = recovery.has_value() ? std::move(recovery->sums) : decltype(Opening::sums)(),
-      .rows = std::move(rows)};
+      .sums = inside.has_value() ? std::move(inside->recovery.sums) : decltype(Opening::sums)(),
+      .rows = inside.has_value() ? std::move(inside->rows) : decltype(Opening::rows)()};
 }
 
 }  // namespace macaw::server

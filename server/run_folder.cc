@@ -173,9 +173,12 @@ absl::StatusOr<RunFolder> RunFolder::Open(const std::string& path, const Checkpo
         "(macaw replay --force)"));
   }
   MACAW_ASSIGN_OR_RETURN(const uint32_t epoch, CountEpochUp(path + "/epoch"));
+  // A run that goes on inside a round writes the same rows again. Until then they are needed: a
+  // round whose row is lost has to be evaluated again.
   MACAW_ASSIGN_OR_RETURN(
       LineFile metrics,
-      LineFile::Open(path + "/metrics.jsonl", resume == nullptr ? 0 : resume->metrics_bytes));
+      LineFile::Open(path + "/metrics.jsonl", resume == nullptr ? 0 : resume->metrics_bytes,
+                     opened.goes_on ? LineFile::Tail::kWriteOver : LineFile::Tail::kCut));
   // Events also report what a crash has undone, so a resumed run appends to them.
   const std::string events_path = path + "/events.jsonl";
   uint64_t events_bytes = 0;
@@ -281,6 +284,7 @@ absl::Status RunFolder::SyncCommits() {
 }
 
 absl::Status RunFolder::WriteFinal(ConstVectorView model, const SummaryFacts& facts) {
+  MACAW_RETURN_IF_ERROR(metrics_.CutTail());  // of rounds that were not done again
   MACAW_RETURN_IF_ERROR(WriteModel(path_ + "/model.safetensors", model, {{"run", facts.name}}));
   MACAW_ASSIGN_OR_RETURN(const Extremes extremes,
                          ReadExtremes(path_ + "/metrics.jsonl", facts.stop_metric));

@@ -22,6 +22,7 @@ extern "C" int fsync(int fd) {
   Synced().insert(std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd), ignored));
   return static_cast<int>(syscall(SYS_fsync, fd));
 }
+#include "testing/temporary_folder.h"
 
 namespace macaw {
 namespace {
@@ -84,6 +85,23 @@ TEST(AtomicFile, AppearsCompletelyOrNotAtAll) {
   EXPECT_FALSE(FileExists(path));
   ASSERT_TRUE(std::move(file).Commit().ok());
   EXPECT_EQ(*ReadFile(path), "one,second");
+}
+
+TEST(LineFile, WritesOverItsTailAndLosesNothingInBetween) {
+  const testing_support::TemporaryFolder folder;
+  const std::string path = folder / "rows";
+  {
+    LineFile file = *LineFile::Open(path, 0);
+    for (const char* line : {"one", "two", "three"}) ASSERT_TRUE(file.Append(line).ok());
+  }
+  LineFile file = *LineFile::Open(path, 4, LineFile::Tail::kWriteOver);
+  EXPECT_EQ(file.offset(), 4u);
+  EXPECT_EQ(*ReadFile(path), "one\ntwo\nthree\n") << "a process that dies here has lost nothing";
+  ASSERT_TRUE(file.Append("two").ok());
+  EXPECT_EQ(*ReadFile(path), "one\ntwo\nthree\n");
+  EXPECT_EQ(file.offset(), 8u);
+  ASSERT_TRUE(file.CutTail().ok());
+  EXPECT_EQ(*ReadFile(path), "one\ntwo\n");
 }
 
 TEST(LineFile, ContinuesAtTheOffsetOfACheckpoint) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <filesystem>
 #include <map>
 #include <set>
 #include <string>
@@ -12,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "core/files.h"
 #include "core/random.h"
 #include "tests/system/state_runs.h"
 
@@ -86,6 +88,29 @@ TEST(TrainedTwice, CountsWhatADeadServerHadHandedOutAndTheNextOneHandsOutAgain) 
             1)
       << "it says so itself";
   EXPECT_EQ(TrainedTwiceIn(leased + opened(2) + attempts("leased", 5, "2.1")), 0);
+}
+
+// Rounds that were closed are done again without workers, so nobody could evaluate such a model.
+TEST(Durability, ARunThatHasLostTheRowOfAClosedRoundGoesBackToItsCheckpoint) {
+  const std::vector<std::string> job = SlowerStateful("fedavg", "8");
+  Simulation undisturbed("undisturbed", Plus(job, {"--set", "emulation.pause_probability=0"}));
+  ASSERT_EQ(undisturbed.Wait(), 0) << undisturbed.output();
+  Simulation killed("killed", Plus(job, {"--set", "server.durability=commit", "--set",
+                                         "run.checkpoint_every=4", "--set", "evaluation.every=1"}));
+  ASSERT_TRUE(killed.WaitForEvent(RoundDone(7)));
+  killed.Signal(SIGKILL);
+  killed.Wait();
+  const std::string path = killed.folder() + "/metrics.jsonl";
+  const std::string rows = *ReadFile(path);
+  size_t end = 0;
+  for (int row = 0; row < 4; ++row) end = rows.find('\n', end) + 1;
+  ASSERT_GT(rows.size(), end) << "rounds after the checkpoint";
+  std::filesystem::resize_file(path, end);
+  Simulation resumed("resumed", {"--resume", killed.folder()});
+  ASSERT_EQ(resumed.Wait(), 0) << resumed.output();
+  EXPECT_NE(ReadFile(killed.folder() + "/logs/server.log")->find("goes_back_to_round 4"),
+            std::string::npos);
+  EXPECT_EQ(resumed.digest(), undisturbed.digest());
 }
 
 // A run whose server dies twice in each round but the first.

@@ -96,7 +96,7 @@ TEST_P(FusedTrainerBits, DoNotDependOnWhenAStageWasAddedToThePlan) {
     EXPECT_EQ(BytesOf(MustRun(*trainer, AddedLater(plan, count), task)), expected) << count;
 }
 
-TEST(FusedTrainer, SaysThatAnAddedStageNeedsTheEagerTrainer) {
+TEST(FusedTrainer, SaysThatAnAddedStageNeedsLibTorch) {
   const models::ModelSpec spec = Mlp();
   const FlatVector start = models::InitialModel(spec, 4);
   const Examples examples = RandomExamples(45, 19, 7, 1);
@@ -105,7 +105,7 @@ TEST(FusedTrainer, SaysThatAnAddedStageNeedsTheEagerTrainer) {
   const auto trainer = FusedOf(spec, fused::SupportedIsas().front());
   const absl::Status status =
       trainer->Run(AddedLater(plan, 1), TaskOf(examples.Classes())).status();
-  EXPECT_THAT(std::string(status.message()), HasSubstr("\"eager\""));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("\"torch\""));
 }
 
 TEST_P(FusedTrainerBits, OfAnEvaluationAreThoseOfItsRows) {

@@ -53,11 +53,12 @@ training::Backends& OnlyFused() {
   return *backends;
 }
 
-std::unique_ptr<server::Coordinator> StartServer(server::Options options) {
+std::unique_ptr<server::Coordinator> StartServer(server::Options options,
+                                                 const algorithms::Registry& registry) {
   const auto spec = models::BuildSpec(options.run.model, options.run.dtype);
   EXPECT_TRUE(spec.ok()) << spec.status();
-  auto coordinator = server::Coordinator::Start(
-      std::move(options), models::InitialModel(*spec, /*seed=*/1), Registry());
+  auto coordinator = server::Coordinator::Start(std::move(options),
+                                                models::InitialModel(*spec, /*seed=*/1), registry);
   EXPECT_TRUE(coordinator.ok()) << coordinator.status();
   return coordinator.ok() ? *std::move(coordinator) : nullptr;
 }

@@ -23,6 +23,7 @@ server::Options OptionsOf(RunPlan run, const std::string& folder);
 const algorithms::Registry& Registry();
 // Back ends without modules.
 training::Backends& OnlyFused();
-std::unique_ptr<server::Coordinator> StartServer(server::Options options);
+std::unique_ptr<server::Coordinator> StartServer(server::Options options,
+                                                 const algorithms::Registry& registry = Registry());
 
 }  // namespace macaw::worker::testing_support

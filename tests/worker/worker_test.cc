@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_split.h"
 #include "absl/synchronization/notification.h"
+#include "algorithms/mean_delta.h"
 #include "core/files.h"
 #include "proto/fleet/client_table.h"
 #include "testing/local_link.h"
@@ -167,21 +168,49 @@ class CountingLink final : public fleet::FleetLink {
   fleet::FleetLink& link_;
 };
 
+// FedAvg that also sends a vector which never changes.
+class WithABase final : public algorithms::MeanDeltaServer {
+ public:
+  WithABase(const algorithms::Setup& setup, FlatVector model)
+      : MeanDeltaServer(setup, std::move(model)), base_(setup.layout) {}
+  absl::StatusOr<algorithms::Broadcast> Configure(const algorithms::ServerContext&) const override {
+    return algorithms::Broadcast{{"model", Model()}, {"base", base_.view()}};
+  }
+
+ private:
+  const FlatVector base_;
+};
+
+algorithms::Registry RegistryWithABase() {
+  algorithms::Description rule = **Registry().Find("fedavg");
+  rule.name = "based";
+  rule.schema = [](const algorithms::Setup& setup) -> absl::StatusOr<algorithms::Schema> {
+    algorithms::Schema schema = algorithms::MeanDeltaSchema(setup);
+    schema.down.push_back({.name = "base", .layout = setup.layout});
+    return schema;
+  };
+  rule.server = algorithms::MakeServer<WithABase>;
+  algorithms::Registry registry;
+  EXPECT_TRUE(registry.Add(std::move(rule)).ok());
+  return registry;
+}
+
 TEST(Worker, FetchesAChannelOnceAsLongAsItDoesNotChange) {
   const auto dataset = SyntheticClients();
   const TemporaryFolder folder;
   RunPlan config = SyntheticRun(*dataset, 4);
-  config.algorithm.name = "mime";  // its first phase sends x; its second x, c and m
-  const auto server = StartServer(OptionsOf(config, folder.path()));
+  config.algorithm.name = "based";
+  const algorithms::Registry registry = RegistryWithABase();
+  const auto server = StartServer(OptionsOf(config, folder.path()), registry);
   const auto link = fleet::MakeLocalLink(*server);
   CountingLink counting(*link);
   const absl::Status status =
-      worker::Run({.slots = 2}, *dataset, counting, Registry(), OnlyFused(), {});
+      worker::Run({.slots = 2}, *dataset, counting, registry, OnlyFused(), {});
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_TRUE(server->Wait().ok());
   for (const auto& [digest, times] : counting.fetched) EXPECT_EQ(times, 1) << digest.Hex();
-  // In each round x, c and m change. After the last round the new x is evaluated.
-  EXPECT_EQ(counting.fetched.size(), 4u * 3 + 1);
+  // The base, the model of each round, and the last one, which is evaluated.
+  EXPECT_EQ(counting.fetched.size(), 1u + 4 + 1);
 }
 
 TEST(Worker, SharesARunWithOthers) {
