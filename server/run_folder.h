@@ -43,8 +43,9 @@ struct SummaryFacts {
 class RunFolder {
  public:
   // Increments the epoch and fsyncs it. `resume`: rows after the checkpoint's offsets are cut off,
-  // or written over if the session goes on inside a round; null: the files start empty. Returns an error, before it changes anything, if the folder has
-  // lost rows. `opened` begins the session in the log; its run, epoch and time are filled in.
+  // or written over if the session goes on inside a round; null: the files start empty. Returns an
+  // error, before it changes anything, if the folder has lost rows. `opened` begins the session in
+  // the log; its run, epoch and time are filled in.
   static absl::StatusOr<RunFolder> Open(const std::string& path, const Checkpoint* resume,
                                         bool client_records, log::RunOpened opened);
 

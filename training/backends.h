@@ -37,8 +37,8 @@ class Backends {
   // A name, or the path of a module (with a slash). If there is no such module, the error says how
   // to get it, and IsMissingBackend is true of it. Other errors say what is wrong with the file.
   absl::StatusOr<const Backend*> Find(const std::string& name);
-  // Whether what BackendsFor names can be found. Loads nothing. The error of a missing back end also
-  // says why the run needs it.
+  // Whether what BackendsFor names can be found. Loads nothing. The error of a missing back end
+  // also says why the run needs it.
   absl::Status CheckFor(const TrainerSetup& setup) const;
   absl::StatusOr<std::unique_ptr<LocalTrainer>> MakeTrainer(const TrainerSetup& setup);
   // The profile of the trainers that MakeTrainer makes.
