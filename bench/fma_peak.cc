@@ -6,8 +6,8 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "bench/fma_peak.cc"
-#include "training/fused/targets.h"
-// targets.h comes before what reads it.
+#include "core/isa_targets.h"
+// isa_targets.h comes before what reads it.
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "training/fused/gemm-inl.h"

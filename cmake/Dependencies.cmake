@@ -12,7 +12,7 @@ find_package(CLI11 CONFIG REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(sodium REQUIRED IMPORTED_TARGET libsodium)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
-# Highway's headers alone: which kernels run is our own choice (training/fused/isa.h), so nothing links its library.
+# Highway's headers alone: which kernels run is our own choice (core/isa.h), so nothing links its library.
 find_path(MACAW_HIGHWAY_INCLUDE hwy/highway.h REQUIRED)
 if(MACAW_REDIS)
   pkg_check_modules(hiredis REQUIRED IMPORTED_TARGET hiredis)

@@ -30,7 +30,7 @@ const char kAnything[] = "anything";
 // The most specific folder decides: "algorithms/api" before "algorithms".
 const std::map<std::string, Room>& Rooms() {
   static const std::map<std::string, Room> rooms = {
-      {"core", {{}, {"spdlog", "nlohmann", "sodium", "xxhash"}}},
+      {"core", {{}, {"spdlog", "nlohmann", "sodium", "xxhash", "highway"}}},
       {"plan", {{"core"}, {}}},
       {"proto/fleet", {{"core", "plan"}, {}}},
       {"proto/wire", {{"core", "plan", "proto/fleet"}, {"grpc", "protobuf"}}},

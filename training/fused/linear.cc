@@ -7,8 +7,8 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "training/fused/linear.cc"
-#include "training/fused/targets.h"
-// targets.h must come before foreach_target.h, which reads its macros.
+#include "core/isa_targets.h"
+// isa_targets.h must come before foreach_target.h, which reads its macros.
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "training/fused/gemm-inl.h"

@@ -6,7 +6,7 @@
 //   #include <...>  // everything else that it needs
 //   #undef HWY_TARGET_INCLUDE
 //   #define HWY_TARGET_INCLUDE "training/fused/foo.cc"
-//   #include "training/fused/targets.h"
+//   #include "core/isa_targets.h"
 //   #include "hwy/foreach_target.h"  // reads this file again for each instruction set but one
 //   #include "hwy/highway.h"
 //   HWY_BEFORE_NAMESPACE();
@@ -30,8 +30,8 @@
 #define HWY_DISABLED_TARGETS \
   (HWY_SSSE3 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 
+#include "core/isa.h"
 #include "hwy/detect_targets.h"
-#include "training/fused/isa.h"
 
 #if HWY_TARGETS & HWY_AVX3
 #define MACAW_AVX512_CASE(make, ...) \

@@ -1,0 +1,65 @@
+// How fast blobs are named: DigestOf (libsodium, one BLAKE2b chain) beside BlobDigest on each
+// instruction set with one thread, and on the best one with all cores. GB/s, best of several.
+//
+//   bench_digest [LARGEST IN MB]
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/blob_digest.h"
+#include "core/buffer.h"
+#include "core/random.h"
+
+namespace macaw::bench {
+namespace {
+
+template <typename F>
+double Rate(size_t bytes, const F& run) {
+  using Clock = std::chrono::steady_clock;
+  double best = std::numeric_limits<double>::infinity();
+  double spent = 0;
+  for (int i = 0; i < 2000 && (i < 3 || spent < 1.0); ++i) {
+    const auto begin = Clock::now();
+    if (run().IsZero()) return 0;
+    const double took = std::chrono::duration<double>(Clock::now() - begin).count();
+    best = std::min(best, took);
+    spent += took;
+  }
+  return 1e-9 * static_cast<double>(bytes) / best;
+}
+
+void Main(double largest) {
+  const std::vector<Isa> isas = SupportedIsas();
+  const size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  std::printf("%11s | %9s |", "bytes", "DigestOf");
+  for (const Isa isa : isas) std::printf(" %9s", std::string(Name(isa)).c_str());
+  std::printf(" | %9s, %zu threads\n", std::string(Name(isas.front())).c_str(), cores);
+  const double sizes[] = {64 << 10, 1 << 20, 2 << 20, 4 << 20, 8 << 20, 45e6, 400e6};
+  for (const double size : sizes) {
+    if (size > largest) break;
+    AlignedBuffer buffer = AlignedBuffer::Shareable(static_cast<size_t>(size) / 8 * 8);
+    RandomStream({.seed = 1}).FillU64(buffer.As<uint64_t>());
+    const std::span<const std::byte> bytes = buffer.bytes();
+    std::printf("%11zu | %9.2f |", bytes.size(),
+                Rate(bytes.size(), [&] { return DigestOf(bytes); }));
+    for (const Isa isa : isas) {
+      std::printf(" %9.2f", Rate(bytes.size(), [&] { return BlobDigestWith(isa, 1, bytes); }));
+    }
+    std::printf(" | %9.2f\n",
+                Rate(bytes.size(), [&] { return BlobDigestWith(isas.front(), cores, bytes); }));
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace
+}  // namespace macaw::bench
+
+int main(int argc, char** argv) {
+  macaw::bench::Main(argc > 1 ? 1e6 * std::atof(argv[1]) : 400e6);
+  return 0;
+}

@@ -1,0 +1,100 @@
+#include "core/blob_digest.h"
+
+#include <sodium.h>
+
+#include <algorithm>
+#include <atomic>
+#include <system_error>
+#include <thread>
+
+#include "core/digest_lanes.h"
+
+namespace macaw {
+namespace {
+
+Isa BestIsa() {
+  static const Isa best = SupportedIsas().front();
+  return best;
+}
+
+uint64_t LeavesOf(uint64_t size) { return (size + kBlobLeafBytes - 1) / kBlobLeafBytes; }
+
+// The digests of whole leaves, and perhaps a shorter one at the end.
+std::vector<Digest> HashLeaves(Isa isa, std::span<const std::byte> bytes) {
+  std::vector<const std::byte*> whole;
+  for (size_t at = 0; bytes.size() - at >= kBlobLeafBytes; at += kBlobLeafBytes)
+    whole.push_back(bytes.data() + at);
+  std::vector<Digest> leaves = DigestsOfEqualLength(isa, whole, kBlobLeafBytes);
+  const auto rest = bytes.subspan(whole.size() * kBlobLeafBytes);
+  if (!rest.empty()) leaves.push_back(DigestOf(rest));
+  return leaves;
+}
+
+// The name of a blob with these leaves.
+Digest NameOf(uint64_t size, std::span<const Digest> leaves) {
+  if (size == 0) return DigestOf(std::span<const std::byte>());
+  if (leaves.size() == 1) return leaves[0];
+  static constexpr unsigned char kRoot[] = "macaw blob root";
+  static_assert(sizeof(kRoot) == crypto_generichash_blake2b_PERSONALBYTES);
+  std::array<unsigned char, 8> length;
+  for (int i = 0; i < 8; ++i) length[i] = static_cast<unsigned char>(size >> (8 * i));
+  crypto_generichash_blake2b_state hash;
+  Digest root;
+  crypto_generichash_blake2b_init_salt_personal(&hash, nullptr, 0, root.bytes.size(), nullptr,
+                                                kRoot);
+  crypto_generichash_blake2b_update(&hash, length.data(), length.size());
+  for (const Digest& leaf : leaves)
+    crypto_generichash_blake2b_update(&hash, leaf.bytes.data(), leaf.bytes.size());
+  crypto_generichash_blake2b_final(&hash, root.bytes.data(), root.bytes.size());
+  return root;
+}
+
+}  // namespace
+
+Digest BlobDigest(std::span<const std::byte> bytes) {
+  return BlobDigestWith(BestIsa(), std::max(1u, std::thread::hardware_concurrency()), bytes);
+}
+
+Digest BlobDigestWith(Isa isa, size_t threads, std::span<const std::byte> bytes) {
+  if (bytes.size() <= kBlobLeafBytes) return DigestOf(bytes);
+  std::vector<Digest> leaves(LeavesOf(bytes.size()));
+  // Each thread takes the next group of leaves until there is none.
+  const size_t lanes = DigestLanes(isa);
+  const size_t group = lanes * kBlobLeafBytes;
+  std::atomic<size_t> next = 0;
+  const auto work = [&] {
+    for (size_t first; (first = next.fetch_add(lanes)) < leaves.size();) {
+      const auto rest = bytes.subspan(first * kBlobLeafBytes);
+      std::ranges::copy(HashLeaves(isa, rest.first(std::min(group, rest.size()))),
+                        leaves.begin() + static_cast<ptrdiff_t>(first));
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    const size_t most = std::min(threads, (leaves.size() + lanes - 1) / lanes);
+    try {
+      while (others.size() + 1 < most) others.emplace_back(work);
+    } catch (const std::system_error&) {
+      // The system gives no more threads, so there are fewer.
+    }
+    work();
+  }
+  return NameOf(bytes.size(), leaves);
+}
+
+BlobDigester::BlobDigester(uint64_t size)
+    : size_(size), wanted_(std::min(size, DigestLanes(BestIsa()) * kBlobLeafBytes)) {
+  leaves_.reserve(LeavesOf(size));
+}
+
+void BlobDigester::Add(std::span<const std::byte> arrived) {
+  if (arrived.size() < wanted()) return;
+  std::ranges::copy(HashLeaves(BestIsa(), arrived.subspan(hashed_, wanted_ - hashed_)),
+                    std::back_inserter(leaves_));
+  hashed_ = wanted_;
+  wanted_ += std::min(size_ - wanted_, DigestLanes(BestIsa()) * kBlobLeafBytes);
+}
+
+Digest BlobDigester::Finish() const { return NameOf(size_, leaves_); }
+
+}  // namespace macaw
