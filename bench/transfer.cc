@@ -1,6 +1,6 @@
 // How fast blobs travel between server and worker, beside memcpy: a broadcast of 4 bytes a
 // parameter down and a sum of 8 bytes a parameter up, over a private Unix socket, for 1e3 … 1e8
-// parameters. Naming a blob (BLAKE2b-256) is a column of its own. Best of several. Beyond 1 MiB the
+// parameters. Naming a blob (BlobDigest) is a column of its own. Best of several. Beyond 1 MiB the
 // other side maps the blob, page by page; "send" has it sent instead.
 //
 //   bench_transfer [LARGEST [send]]
@@ -19,6 +19,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "core/blob_digest.h"
 #include "core/random.h"
 #include "proto/fleet/link.h"
 #include "proto/wire/remote.h"
@@ -103,7 +104,7 @@ absl::Status Row(OneBlob& handler, fleet::FleetLink& link, uint64_t parameters) 
     return true;
   });
   to = AlignedBuffer();
-  const double named = Best([&] { return !DigestOf(std::as_const(from).bytes()).IsZero(); });
+  const double named = Best([&] { return !BlobDigest(std::as_const(from).bytes()).IsZero(); });
   const fleet::Blob up = fleet::Blob::Of(std::move(from));
   const fleet::Blob down = fleet::Blob::Of(RandomBytes(down_bytes, parameters + 1));
   handler.Serve(down);

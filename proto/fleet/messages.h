@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/blob_digest.h"
 #include "core/clock.h"
 #include "core/digest.h"
 #include "core/ids.h"
@@ -27,7 +28,7 @@ struct SharedPlace {
   bool operator==(const SharedPlace&) const = default;
 };
 
-// A content-addressed piece of bytes. `bytes` is null when only the digest has arrived;
+// A piece of bytes, named by its BlobDigest. `bytes` is null when only the digest has arrived;
 // FleetLink::Fetch then gets the bytes.
 struct Blob {
   Digest digest;
@@ -36,7 +37,7 @@ struct Blob {
   std::optional<SharedPlace> place = {};  // of the sender's bytes, if the sender told it
 
   static Blob Of(AlignedBuffer buffer) {
-    const Digest digest = DigestOf(std::as_const(buffer).bytes());
+    const Digest digest = BlobDigest(std::as_const(buffer).bytes());
     return {digest, buffer.size(), std::make_shared<const AlignedBuffer>(std::move(buffer))};
   }
   bool named() const { return !digest.IsZero(); }

@@ -180,7 +180,7 @@ absl::StatusOr<fleet::Blob> BlobMover::Download(const Digest& digest, uint64_t s
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(absl::StrCat("no memory for a blob of ", size, " bytes"));
   }
-  Digester digester;
+  BlobDigester digester(size);
   uint64_t offset = 0;
   Duration pause = kFirstPause;
   for (int tries = 0; offset < size;) {
@@ -205,7 +205,7 @@ absl::StatusOr<fleet::Blob> BlobMover::Download(const Digest& digest, uint64_t s
 }
 
 absl::Status BlobMover::DownloadFrom(const Digest& digest, AlignedBuffer& buffer, uint64_t& offset,
-                                     Digester& digester) {
+                                     BlobDigester& digester) {
   OpenCalls::Scope call(calls_, DeadlineFor(buffer.size() - offset));
   const auto line = connection_.Dial([this] { return calls_.shut(); });
   grpc::GenericStub stub(line->channel);
@@ -230,9 +230,9 @@ absl::Status BlobMover::DownloadFrom(const Digest& digest, AlignedBuffer& buffer
       return Refuse(v1::Refusal::REASON_CHECKSUM,
                     absl::StrCat("the chunk at ", offset, " arrived damaged"), "checksum", digest);
     }
-    // Runs while gRPC reads the next chunk.
-    if (verify_) digester.Add(std::span<const std::byte>(place));
     offset += chunk.size;
+    // Runs while gRPC reads the next chunk.
+    if (verify_) digester.Add(std::as_const(buffer).bytes().first(offset));
     chunks_.Count();
   }
   const absl::Status status = stream.Finish();

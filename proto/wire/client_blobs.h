@@ -8,6 +8,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/synchronization/mutex.h"
+#include "core/blob_digest.h"
 #include "core/work_counter.h"
 #include "proto/wire/connection.h"
 #include "proto/wire/convert.h"
@@ -68,7 +69,7 @@ class BlobMover {
  private:
   absl::StatusOr<uint64_t> UploadFrom(const fleet::Blob& blob, SessionId session, uint64_t offset);
   absl::Status DownloadFrom(const Digest& digest, AlignedBuffer& buffer, uint64_t& offset,
-                            Digester& digester);
+                            BlobDigester& digester);
   Duration DeadlineFor(uint64_t bytes) const;
 
   Connection& connection_;

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <limits>
 
+#include "core/blob_digest.h"
 #include "core/status.h"
 #include "proto/wire/convert.h"
 #include "proto/wire/fields.h"
@@ -95,7 +96,7 @@ absl::StatusOr<fleet::Blob> FromWire(const v1::Blob& m) {
   }
   auto buffer = std::make_shared<AlignedBuffer>(AlignedBuffer::Unset(m.inline_().size()));
   if (m.size() > 0) std::memcpy(buffer->bytes().data(), m.inline_().data(), m.size());
-  if (DigestOf(std::as_const(*buffer).bytes()) != blob.digest) {
+  if (BlobDigest(std::as_const(*buffer).bytes()) != blob.digest) {
     return Refuse(v1::Refusal::REASON_DIGEST_MISMATCH,
                   "inline: the bytes are not those that the digest names", "inline", blob.digest);
   }

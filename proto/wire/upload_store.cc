@@ -17,7 +17,9 @@ Upload::Upload(const Digest& digest, std::shared_ptr<UploadMemory> memory, bool 
       verify_(verify),
       clock_(clock),
       executor_(executor),
+      digester_(size_),
       memory_(std::move(memory)),
+      wanted_(digester_.wanted()),
       last_used_(clock.Now()) {
   if (memory_->mapped == nullptr) return;
   state_ = State::kComplete;
@@ -82,7 +84,7 @@ absl::Status Upload::Append(uint64_t offset, uint64_t checksum,
       state_ = State::kComplete;
       done = std::exchange(waiting_, {});
     }
-    start_hashing = verify_ && !hashing_ && hashed_ < received_;
+    start_hashing = verify_ && !hashing_ && received_ >= wanted_;
     hashing_ = hashing_ || start_hashing;
   }
   for (Done& f : done) std::move(f)(absl::OkStatus());
@@ -91,28 +93,27 @@ absl::Status Upload::Append(uint64_t offset, uint64_t checksum,
 }
 
 void Upload::HashSome() {
-  uint64_t begin, end;
+  uint64_t arrived;
   std::shared_ptr<const UploadMemory> memory;
   {
     absl::MutexLock lock(&mutex_);
     if (memory_ == nullptr) return;
     memory = memory_;
-    begin = hashed_;
-    end = std::min<uint64_t>(received_, begin + kChunkBytes);
+    arrived = received_;
   }
-  digester_.Add(memory->buffer.bytes().subspan(begin, end - begin));
+  digester_.Add(memory->buffer.bytes().first(arrived));
   std::vector<Done> done;
   absl::Status outcome;
   {
     absl::MutexLock lock(&mutex_);
     if (state_ == State::kDropped) return;
-    hashed_ = end;
-    if (hashed_ == size_) {
+    wanted_ = digester_.wanted();
+    if (digester_.done()) {
       state_ = digester_.Finish() == digest_ ? State::kComplete : State::kFailed;
       done = std::exchange(waiting_, {});
       outcome = Outcome();
     }
-    hashing_ = hashed_ < received_;
+    hashing_ = received_ >= wanted_;
     if (hashing_)
       executor_.Post([self = shared_from_this()] { self->HashSome(); });  // lets other tasks run
   }

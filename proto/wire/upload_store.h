@@ -11,6 +11,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "core/blob_digest.h"
 #include "core/clock.h"
 #include "core/digest.h"
 #include "core/executor.h"
@@ -79,14 +80,14 @@ class Upload : public std::enable_shared_from_this<Upload> {
   const bool verify_;
   const Clock& clock_;
   Executor& executor_;
-  Digester digester_;  // used by the hashing task alone
+  BlobDigester digester_;  // used by the hashing task alone
 
   mutable absl::Mutex mutex_;
   // Bytes [0, received_) are constant; only Append writes the rest. Null once dropped.
   std::shared_ptr<UploadMemory> memory_ ABSL_GUARDED_BY(mutex_);
   State state_ ABSL_GUARDED_BY(mutex_) = State::kReceiving;
   uint64_t received_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t hashed_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t wanted_ ABSL_GUARDED_BY(mutex_);  // digester_.wanted()
   bool hashing_ ABSL_GUARDED_BY(mutex_) = false;
   TimePoint last_used_ ABSL_GUARDED_BY(mutex_);
   std::vector<Done> waiting_ ABSL_GUARDED_BY(mutex_);

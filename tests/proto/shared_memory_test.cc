@@ -57,7 +57,7 @@ TEST(SharedMemory, AMappingOutlivesTheOwner) {
   kill(owner, SIGKILL);
   ASSERT_EQ(waitpid(owner, nullptr, 0), owner);
   ASSERT_TRUE(mapped.ok()) << mapped.status();
-  EXPECT_EQ(DigestOf((*mapped)->bytes()), digest);
+  EXPECT_EQ(BlobDigest((*mapped)->bytes()), digest);
   // Only the owner can pass it on.
   EXPECT_FALSE(PublishShared({digest, kSize, *mapped}).has_value());
   EXPECT_FALSE(Maps(place, digest, kSize));
@@ -85,7 +85,7 @@ TEST(SharedMemory, IsReusedWhenNobodyReadsItAnyMore) {
     // While somebody reads, the bytes stay and the next buffer gets other memory.
     AlignedBuffer other = AlignedBuffer::Shareable(kSize);
     std::ranges::fill(other.bytes(), std::byte{1});
-    EXPECT_EQ(DigestOf(reader->bytes()), digest);
+    EXPECT_EQ(BlobDigest(reader->bytes()), digest);
     EXPECT_TRUE(Maps(place, digest, kSize));
     const Blob others = Blob::Of(std::move(other));
     EXPECT_NE(PublishShared(others), place);

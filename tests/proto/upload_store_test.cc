@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -117,6 +118,38 @@ TEST_F(UploadStoreTest, ThrowsAwayWhatTheDigestDoesNotName) {
   done.WaitForNotification();
   EXPECT_EQ(store_.Find(kSession, liar.digest), nullptr);
   EXPECT_EQ(Begin(liar.digest, 3000).offset, 0u);  // from the start
+}
+
+TEST_F(UploadStoreTest, ChecksEveryLeafOfALargeBlob) {
+  constexpr uint64_t kMiB = 1 << 20, kSize = 19 * kMiB + 5;
+  UploadStore store(
+      {.max_blob_bytes = 2 * kSize, .budget_bytes = 2 * kSize}, [](SessionId) { return true; },
+      clock_, executor_);
+  const Blob blob = RandomBlob(kSize, 1);
+  const auto bytes = blob.bytes->bytes();
+  // Sends the blob with one byte changed, or none, and returns the store's judgement.
+  const auto send = [&](std::optional<uint64_t> wrong) {
+    store.Begin({.session = kSession, .digest = blob.digest, .size = kSize});
+    const auto upload = store.Find(kSession, blob.digest);
+    for (uint64_t at = 0; at < kSize; at += kMiB) {
+      std::vector<std::byte> chunk(bytes.begin() + at, bytes.begin() + std::min(kSize, at + kMiB));
+      if (wrong >= at && wrong < at + chunk.size()) chunk[*wrong - at] ^= std::byte{1};
+      const std::array<std::span<const std::byte>, 1> pieces = {chunk};
+      EXPECT_TRUE(upload->Append(at, Checksum(pieces[0]), pieces).ok());
+    }
+    absl::Notification done;
+    absl::Status result;
+    upload->WhenComplete([&](absl::Status status) {
+      result = status;
+      done.Notify();
+    });
+    done.WaitForNotification();
+    executor_.WaitIdle();  // until it no longer holds the bytes
+    return result;
+  };
+  for (const uint64_t wrong : {uint64_t{0}, 8 * kMiB, 19 * kMiB - 1, kSize - 1})
+    EXPECT_EQ(ReasonOf(send(wrong)), v1::Refusal::REASON_DIGEST_MISMATCH) << wrong;
+  EXPECT_TRUE(send(std::nullopt).ok());
 }
 
 TEST_F(UploadStoreTest, WithoutVerifyingTakesTheDigestAtItsWordAndChunksNot) {
