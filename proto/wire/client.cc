@@ -27,6 +27,7 @@ class RemoteLink final : public fleet::FleetLink {
   RemoteLink(const ClientOptions& options, Connection::MakeChannel make)
       : options_(options),
         share_(options.share_memory && IsPrivate(options.server)),
+        inline_bytes_(IsPrivate(options.server) ? InlineBytes::kTrust : InlineBytes::kVerify),
         calls_(options.token),
         connection_(std::move(make)),
         blobs_(connection_, options, calls_) {}
@@ -148,7 +149,11 @@ class RemoteLink final : public fleet::FleetLink {
     const absl::Status status = FromGrpc((line->stub.*method)(&call.context(), request, &reply));
     connection_.CallEnded(line, status);
     MACAW_RETURN_IF_ERROR(call.Explain(status));
-    return FromWire(reply);
+    if constexpr (requires { FromWire(reply, inline_bytes_); }) {
+      return FromWire(reply, inline_bytes_);
+    } else {
+      return FromWire(reply);
+    }
   }
 
   void Remember(const fleet::HelloReply& reply) {
@@ -196,6 +201,7 @@ class RemoteLink final : public fleet::FleetLink {
 
   const ClientOptions options_;
   const bool share_;  // whether memory is shared with the server
+  const InlineBytes inline_bytes_;
   OpenCalls calls_;
   Connection connection_;
   BlobMover blobs_;

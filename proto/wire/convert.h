@@ -20,9 +20,13 @@ struct InlineRule {
   bool share = false;            // the receiver may map our memory
 };
 
+// Whether bytes that travel inside a message are checked against their digest. Over a private
+// socket (address.h) they are not, like all other blobs there.
+enum class InlineBytes : uint8_t { kVerify, kTrust };
+
 v1::Blob ToWire(const fleet::Blob& blob, const InlineRule& rule);
-absl::StatusOr<fleet::Blob> FromWire(
-    const v1::Blob& blob);  // checks inline bytes against the digest
+absl::StatusOr<fleet::Blob> FromWire(const v1::Blob& blob,
+                                     InlineBytes inline_bytes = InlineBytes::kVerify);
 
 // The keys that are not at their defaults. FromWire refuses an unknown key by its name, with
 // REASON_VERSION: a node that ignored it would train something else.
@@ -37,6 +41,7 @@ v1::HelloReply ToWire(const fleet::HelloReply& reply);
 absl::StatusOr<fleet::HelloReply> FromWire(const v1::HelloReply& reply);
 
 v1::RegisterRequest ToWire(const fleet::RegisterRequest& request, const InlineRule& rule);
+// Always verifies the table of clients, which nodes share by its digest.
 absl::StatusOr<fleet::RegisterRequest> FromWire(const v1::RegisterRequest& request);
 v1::RegisterReply ToWire(const fleet::RegisterReply& reply);
 absl::StatusOr<fleet::RegisterReply> FromWire(const v1::RegisterReply& reply);
@@ -48,7 +53,8 @@ struct TimedLeaseRequest {
 v1::LeaseRequest ToWire(const fleet::LeaseRequest& request, Duration wait);
 absl::StatusOr<TimedLeaseRequest> FromWire(const v1::LeaseRequest& request);
 v1::LeaseReply ToWire(const fleet::LeaseReply& reply, const InlineRule& rule);
-absl::StatusOr<fleet::LeaseReply> FromWire(const v1::LeaseReply& reply);
+absl::StatusOr<fleet::LeaseReply> FromWire(const v1::LeaseReply& reply,
+                                           InlineBytes inline_bytes = InlineBytes::kVerify);
 
 v1::HeartbeatRequest ToWire(const fleet::HeartbeatRequest& request);
 absl::StatusOr<fleet::HeartbeatRequest> FromWire(const v1::HeartbeatRequest& request);
@@ -56,12 +62,15 @@ v1::HeartbeatReply ToWire(const fleet::HeartbeatReply& reply);
 absl::StatusOr<fleet::HeartbeatReply> FromWire(const v1::HeartbeatReply& reply);
 
 v1::Part ToWire(const fleet::Part& part, const InlineRule& rule);
-absl::StatusOr<fleet::Part> FromWire(const v1::Part& part);
+absl::StatusOr<fleet::Part> FromWire(const v1::Part& part,
+                                     InlineBytes inline_bytes = InlineBytes::kVerify);
 v1::CommitRequest ToWire(const fleet::CommitRequest& request, const InlineRule& rule);
-absl::StatusOr<fleet::CommitRequest> FromWire(
-    const v1::CommitRequest& request);  // part_blob must be resolved
+// `part_blob` must have been resolved.
+absl::StatusOr<fleet::CommitRequest> FromWire(const v1::CommitRequest& request,
+                                              InlineBytes inline_bytes = InlineBytes::kVerify);
 v1::CommitReply ToWire(const fleet::CommitReply& reply, const InlineRule& rule);
-absl::StatusOr<fleet::CommitReply> FromWire(const v1::CommitReply& reply);
+absl::StatusOr<fleet::CommitReply> FromWire(const v1::CommitReply& reply,
+                                            InlineBytes inline_bytes = InlineBytes::kVerify);
 
 v1::ReleaseRequest ToWire(const fleet::ReleaseRequest& request);
 absl::StatusOr<fleet::ReleaseRequest> FromWire(const v1::ReleaseRequest& request);

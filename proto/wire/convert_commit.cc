@@ -124,7 +124,7 @@ v1::Part ToWire(const fleet::Part& part, const InlineRule& rule) {
   return m;
 }
 
-absl::StatusOr<fleet::Part> FromWire(const v1::Part& m) {
+absl::StatusOr<fleet::Part> FromWire(const v1::Part& m, InlineBytes inline_bytes) {
   Fields f;
   fleet::Part part;
   part.round = Round(m.round());
@@ -133,7 +133,7 @@ absl::StatusOr<fleet::Part> FromWire(const v1::Part& m) {
   part.included = f.Sub("included", FromWire(m.included()));
   part.left_out =
       f.List("left_out", m.left_out(), [](const v1::LeftOut& l) { return FromWire(l); });
-  part.sums = f.Sub("sums", FromWire(m.sums()));
+  part.sums = f.Sub("sums", FromWire(m.sums(), inline_bytes));
   return f.Done(std::move(part));
 }
 
@@ -154,13 +154,14 @@ v1::CommitRequest ToWire(const fleet::CommitRequest& request, const InlineRule& 
   return m;
 }
 
-absl::StatusOr<fleet::CommitRequest> FromWire(const v1::CommitRequest& m) {
+absl::StatusOr<fleet::CommitRequest> FromWire(const v1::CommitRequest& m,
+                                              InlineBytes inline_bytes) {
   Fields f;
   fleet::CommitRequest request;
   request.session = SessionId(m.session());
   request.commit_id = m.commit_id();
   f.Require(!m.has_part_blob(), "part_blob", "has not been resolved");
-  if (m.has_part()) request.part = f.Sub("part", FromWire(m.part()));
+  if (m.has_part()) request.part = f.Sub("part", FromWire(m.part(), inline_bytes));
   request.evaluations = f.List("evaluations", m.evaluations(),
                                [](const v1::EvaluationResult& r) { return FromWire(r); });
   if (m.has_ask()) {
@@ -179,12 +180,12 @@ v1::CommitReply ToWire(const fleet::CommitReply& reply, const InlineRule& rule) 
   return m;
 }
 
-absl::StatusOr<fleet::CommitReply> FromWire(const v1::CommitReply& m) {
+absl::StatusOr<fleet::CommitReply> FromWire(const v1::CommitReply& m, InlineBytes inline_bytes) {
   Fields f;
   fleet::CommitReply reply;
   reply.verdict = f.Enum("verdict", m.verdict(), fleet::Verdict::kRegister);
   reply.reason = f.Name("reason", m.reason());
-  if (m.has_lease()) reply.lease = f.Sub("lease", FromWire(m.lease()));
+  if (m.has_lease()) reply.lease = f.Sub("lease", FromWire(m.lease(), inline_bytes));
   return f.Done(std::move(reply));
 }
 

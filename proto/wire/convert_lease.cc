@@ -73,13 +73,16 @@ v1::TrainingLease ToWire(const fleet::TrainingLease& lease, const InlineRule& ru
   return m;
 }
 
-absl::StatusOr<fleet::TrainingLease> FromWire(const v1::TrainingLease& m) {
+absl::StatusOr<fleet::TrainingLease> FromWire(const v1::TrainingLease& m,
+                                              InlineBytes inline_bytes) {
   Fields f;
   fleet::TrainingLease lease;
   lease.round = Round(m.round());
   lease.phase = Phase(static_cast<uint8_t>(f.Between<uint32_t>("phase", m.phase(), 0, 255)));
-  lease.broadcast = fleet::Broadcast::Of(f.List(
-      "broadcast", m.broadcast(), [](const v1::Blob& channel) { return wire::FromWire(channel); }));
+  lease.broadcast =
+      fleet::Broadcast::Of(f.List("broadcast", m.broadcast(), [=](const v1::Blob& channel) {
+        return wire::FromWire(channel, inline_bytes);
+      }));
   lease.max_weight = f.NotNegative("max_weight", m.max_weight());
   lease.total_weight = f.NotNegative("total_weight", m.total_weight());
   lease.max_multiplicity = m.max_multiplicity();
@@ -89,11 +92,12 @@ absl::StatusOr<fleet::TrainingLease> FromWire(const v1::TrainingLease& m) {
   return f.Done(std::move(lease));
 }
 
-absl::StatusOr<fleet::EvaluationLease> FromWire(const v1::EvaluationLease& m) {
+absl::StatusOr<fleet::EvaluationLease> FromWire(const v1::EvaluationLease& m,
+                                                InlineBytes inline_bytes) {
   Fields f;
   fleet::EvaluationLease lease;
   lease.round = Round(m.round());
-  lease.model = f.Sub("model", wire::FromWire(m.model()));
+  lease.model = f.Sub("model", wire::FromWire(m.model(), inline_bytes));
   lease.tasks = f.List("tasks", m.tasks(),
                        [](const v1::EvaluationTask& task) { return wire::FromWire(task); });
   return f.Done(std::move(lease));
@@ -168,12 +172,13 @@ v1::LeaseReply ToWire(const fleet::LeaseReply& reply, const InlineRule& rule) {
   return m;
 }
 
-absl::StatusOr<fleet::LeaseReply> FromWire(const v1::LeaseReply& m) {
+absl::StatusOr<fleet::LeaseReply> FromWire(const v1::LeaseReply& m, InlineBytes inline_bytes) {
   Fields f;
   fleet::LeaseReply reply;
   reply.next = f.Enum("next", m.next(), fleet::Next::kRegister);
-  if (m.has_training()) reply.training = f.Sub("training", FromWire(m.training()));
-  if (m.has_evaluation()) reply.evaluation = f.Sub("evaluation", FromWire(m.evaluation()));
+  if (m.has_training()) reply.training = f.Sub("training", FromWire(m.training(), inline_bytes));
+  if (m.has_evaluation())
+    reply.evaluation = f.Sub("evaluation", FromWire(m.evaluation(), inline_bytes));
   f.Require(reply.next != fleet::Next::kWork || m.has_training() || m.has_evaluation(), "next",
             "work without any work in it");
   for (const v1::Attempt& version : m.deletable()) reply.deletable.push_back(FromWire(version));

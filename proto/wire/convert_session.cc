@@ -78,7 +78,7 @@ absl::StatusOr<fleet::SharedPlace> FromWire(const v1::SharedMemory& m) {
   return f.Done(fleet::SharedPlace{static_cast<int32_t>(process), static_cast<int32_t>(file)});
 }
 
-absl::StatusOr<fleet::Blob> FromWire(const v1::Blob& m) {
+absl::StatusOr<fleet::Blob> FromWire(const v1::Blob& m, InlineBytes inline_bytes) {
   Fields f;
   fleet::Blob blob;
   blob.digest = f.ReadDigest("digest", m.digest());
@@ -96,7 +96,8 @@ absl::StatusOr<fleet::Blob> FromWire(const v1::Blob& m) {
   }
   auto buffer = std::make_shared<AlignedBuffer>(AlignedBuffer::Unset(m.inline_().size()));
   if (m.size() > 0) std::memcpy(buffer->bytes().data(), m.inline_().data(), m.size());
-  if (BlobDigest(std::as_const(*buffer).bytes()) != blob.digest) {
+  if (inline_bytes == InlineBytes::kVerify &&
+      BlobDigest(std::as_const(*buffer).bytes()) != blob.digest) {
     return Refuse(v1::Refusal::REASON_DIGEST_MISMATCH,
                   "inline: the bytes are not those that the digest names", "inline", blob.digest);
   }

@@ -156,7 +156,7 @@ absl::Status HandleCommit(ServiceState& state, const fleet::CallerPtr& caller,
   const SessionId session(message.session());
   Digest records;
   if (message.has_part_blob()) {
-    MACAW_ASSIGN_OR_RETURN(fleet::Blob blob, FromWire(message.part_blob()));
+    MACAW_ASSIGN_OR_RETURN(fleet::Blob blob, FromWire(message.part_blob(), state.inline_bytes));
     MACAW_RETURN_IF_ERROR(Resolve(state, *caller, session, BlobPurpose::kRecords, blob));
     if (blob.bytes == nullptr) return Malformed("part_blob", "has no name");
     records = blob.digest;
@@ -168,7 +168,7 @@ absl::Status HandleCommit(ServiceState& state, const fleet::CallerPtr& caller,
     }
   }
   MACAW_RETURN_IF_ERROR(CheckClients(message.part(), state.options.max_part_clients));
-  MACAW_ASSIGN_OR_RETURN(fleet::CommitRequest request, FromWire(message));
+  MACAW_ASSIGN_OR_RETURN(fleet::CommitRequest request, FromWire(message, state.inline_bytes));
   if (request.part.has_value()) {
     fleet::Blob& sums = request.part->sums;
     MACAW_RETURN_IF_ERROR(Resolve(state, *caller, session, BlobPurpose::kSums, sums));
@@ -202,6 +202,7 @@ absl::Status HandleCommit(ServiceState& state, const fleet::CallerPtr& caller,
 ServiceState::ServiceState(const ServerOptions& server_options, fleet::FleetHandler& fleet_handler)
     : options(server_options),
       share(options.share_memory && IsPrivate(options.listen)),
+      inline_bytes(IsPrivate(options.listen) ? InlineBytes::kTrust : InlineBytes::kVerify),
       handler(fleet_handler),
       uploads(
           {.max_blob_bytes = options.max_blob_bytes,

@@ -63,6 +63,7 @@ struct ServiceState {
 
   const ServerOptions options;
   const bool share;  // whether memory is shared with callers
+  const InlineBytes inline_bytes;
   fleet::FleetHandler& handler;
   UploadStore uploads;
   Intake registrations, commits;  // requests that are being read

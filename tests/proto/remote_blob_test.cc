@@ -119,6 +119,48 @@ TEST_F(RemoteBlob, BytesThatAreNotTheDigestsAreRefused) {
             v1::Refusal::REASON_DIGEST_MISMATCH);
 }
 
+// Bytes that travel inside a message and are not those of their digest, both ways.
+Blob InlineLiar() {
+  Blob liar = RandomBlob(1000, 1);
+  liar.digest = DigestOf("something else");
+  return liar;
+}
+fleet::LeaseReply LeaseOf(const Blob& broadcast) {
+  fleet::LeaseReply reply{.next = fleet::Next::kWork};
+  reply.training = fleet::TrainingLease{.round = Round(1)};
+  reply.training->broadcast = fleet::Broadcast::Of({broadcast});
+  return reply;
+}
+
+TEST_F(RemoteBlob, InlineBytesThatAreNotTheDigestsAreRefusedOverTcp) {
+  Start({});
+  EXPECT_EQ(ReasonOf(link_->Commit(PartWith(InlineLiar())).status()),
+            v1::Refusal::REASON_DIGEST_MISMATCH);
+  EXPECT_TRUE(handler_.TakeCommitted().empty());
+  handler_.SetLease(LeaseOf(InlineLiar()));
+  EXPECT_EQ(ReasonOf(link_->Lease({.session = SessionId(1)}, {}).status()),
+            v1::Refusal::REASON_DIGEST_MISMATCH);
+  auto asking = PartWith(RandomBlob(1000, 2));
+  asking.ask = fleet::LeaseRequest{.session = SessionId(1)};
+  EXPECT_EQ(ReasonOf(link_->Commit(asking).status()), v1::Refusal::REASON_DIGEST_MISMATCH);
+}
+
+TEST_F(RemoteBlob, APrivateSocketTakesInlineBytesAtTheirDigestsWord) {
+  const SocketFolder folder;
+  Start({.listen = folder.address()});
+  const Blob liar = InlineLiar();
+  const auto committed = link_->Commit(PartWith(liar));
+  ASSERT_TRUE(committed.ok()) << committed.status();
+  ExpectSameBytes(handler_.TakeCommitted().at(0).part->sums, liar);
+  handler_.SetLease(LeaseOf(liar));
+  const auto leased = link_->Lease({.session = SessionId(1)}, {});
+  ASSERT_TRUE(leased.ok()) << leased.status();
+  ExpectSameBytes(leased->training->broadcast.channels.at(0), liar);
+  // The table of clients is checked here, too, since nodes share it by its digest.
+  fleet::RegisterRequest request{.name = "anna", .clients = 200, .table = liar};
+  EXPECT_EQ(ReasonOf(link_->Register(request).status()), v1::Refusal::REASON_DIGEST_MISMATCH);
+}
+
 TEST_F(RemoteBlob, AWrongSizeIsAnErrorAndNotAWait) {
   Start({});
   const Blob blob = RandomBlob(3 * kMiB, 1);

@@ -4,7 +4,8 @@
 // It has joined the run and holds real leases. It does not know the sessions of other workers. The
 // test omits lies that no server can detect: a false loss within the bounds (NaN is the loss of a
 // model that has diverged), a false update within the bounds, its own clients that it leaves out or
-// lets die, and (until callers have names of their own) another worker's name.
+// lets die, and (until callers have names of their own) another worker's name. It also omits sums
+// under a wrong digest, which a private socket does not check (tests/proto/remote_blob_test.cc).
 namespace macaw::server {
 namespace {
 

@@ -130,7 +130,9 @@ inline const std::vector<Lie>& Lies() {
       [](CommitRequest& r, RandomStream& x) {
         r.part->sums = fleet::RandomBlob(1 + x.Below(5000), x.NextU64());
       },
-      [](CommitRequest& r, RandomStream&) { r.part->sums.digest = DigestOf("not uploaded"); },
+      [](CommitRequest& r, RandomStream&) {
+        r.part->sums = {.digest = DigestOf("not uploaded"), .size = r.part->sums.size};
+      },
       [](CommitRequest& r, RandomStream&) { r.part->sums.bytes = nullptr; },
       [](CommitRequest& r, RandomStream& x) {
         r.part->sums.bytes = nullptr;
