@@ -15,7 +15,7 @@
 #include "bench/bare_loop.h"
 #include "cli/config/reader.h"
 #include "cli/config/resolve.h"
-#include "cli/process/child.h"
+#include "core/child.h"
 #include "core/files.h"
 #include "core/memory.h"
 #include "core/status.h"
@@ -111,9 +111,8 @@ absl::StatusOr<Times> RunBare(const Options& options) {
 
 absl::Status RunChild(const std::vector<std::string>& argv, const std::string& log) {
   fs::remove(log);
-  MACAW_ASSIGN_OR_RETURN(cli::Child child,
-                         cli::Child::Spawn({.name = argv[0], .argv = argv, .log = log}));
-  const cli::Exit exit = child.Reap();
+  MACAW_ASSIGN_OR_RETURN(Child child, Child::Spawn({.name = argv[0], .argv = argv, .log = log}));
+  const Exit exit = child.Reap();
   if (exit.ok()) return absl::OkStatus();
   return absl::InternalError(absl::StrCat(argv[0], " ended with ", exit.Text()));
 }

@@ -20,8 +20,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "cli/process/child.h"
 #include "cli/simulate/private_redis.h"
+#include "core/child.h"
 #include "core/clock.h"
 #include "core/fd.h"
 #include "core/files.h"

@@ -150,11 +150,15 @@ absl::Status Work(const WorkerArguments& arguments, SignalFd& signals) {
 
   worker::Options options;
   options.name = arguments.name.empty() ? DefaultName() : arguments.name;
-  options.by_name = !arguments.clients.empty() || !arguments.own.empty();
+  options.by_name =
+      !arguments.clients.empty() || !arguments.own.empty() || dataset->info().declared;
   options.owner = !arguments.own.empty();
   options.slots = arguments.slots > 0 ? arguments.slots : SlotsPerProcess(config.node.workers);
   options.backend = config.node.workers.backend;
   options.instruction_set = config.node.workers.instruction_set;
+  options.program = {.command = config.node.workers.command,
+                     .folder = config.node.workers.folder,
+                     .turn_seconds = config.node.workers.turn_seconds};
   options.emulation = config.node.workers.emulation;
   options.first_slot = arguments.first_slot;
   options.run_slots = config.node.workers.processes * options.slots;

@@ -48,6 +48,7 @@ struct Rows {
   std::span<const uint32_t> index;
   std::shared_ptr<const void> keep_alive;
   NoiseKey noise;
+  std::string client_name;  // in its dataset; empty: nobody's (the central test set)
 
   uint64_t size() const { return index.empty() ? block.count : index.size(); }
   bool empty() const { return size() == 0; }
@@ -74,6 +75,9 @@ struct DatasetInfo {
   uint64_t test_examples = 0;   // of the central test set
   double mean_classes_per_client = 0;  // 0 when unknown (generated on demand)
   std::vector<std::string> notes;      // for people: what else the division did, one line each
+  // The rows are counted here and lie elsewhere: `features` and labels of all blocks are null. Only
+  // a program of the owner's can train them (training/process).
+  bool declared = false;
   Digest digest;       // of everything that decides the rows; part of a run's fingerprint
   Digest test_digest;  // the same for the central test set alone; zero: use `digest`
 };

@@ -110,6 +110,11 @@ absl::StatusOr<std::vector<std::string>> BackendsFor(const TrainerSetup& setup) 
     }
     return std::vector<std::string>{kFusedBackend};
   }
+  if (setup.backend == kProcessBackend && setup.program.command.empty()) {
+    return absl::InvalidArgumentError(
+        "workers.backend is \"process\", but workers.command is missing: the program to run, such "
+        "as [\"python3\", \"train.py\"]");
+  }
   if (setup.backend != "auto") return std::vector<std::string>{setup.backend};
   if (!fused.ok()) return std::vector<std::string>{kTorchBackend};
   if (setup.hooks) return std::vector<std::string>{kFusedBackend, kTorchBackend};
@@ -127,11 +132,12 @@ std::string Backends::FileOf(const std::string& name) const {
 
 bool Backends::IsInstalled(const std::string& name) const {
   std::error_code error;
-  return name == kFusedBackend || fs::exists(FileOf(name), error);
+  return name == kFusedBackend || name == kProcessBackend || fs::exists(FileOf(name), error);
 }
 
 absl::StatusOr<const Backend*> Backends::Find(const std::string& name) {
   if (name == kFusedBackend) return &FusedBackend();
+  if (name == kProcessBackend) return &ProcessBackend();
   const absl::MutexLock lock(&mutex_);
   if (const auto it = loaded_.find(name); it != loaded_.end()) return it->second;
   if (!IsInstalled(name)) return MissingBackend(name, absl::StrCat("it asks for \"", name, "\""));
@@ -176,10 +182,10 @@ absl::StatusOr<NumericProfile> Backends::ProfileOf(const TrainerSetup& setup) {
   MACAW_RETURN_IF_ERROR(CheckFor(setup));
   MACAW_ASSIGN_OR_RETURN(const std::vector<std::string> names, BackendsFor(setup));
   MACAW_ASSIGN_OR_RETURN(const Backend* const backend, Find(names.front()));
-  NumericProfile profile = backend->Profile(setup);
+  MACAW_ASSIGN_OR_RETURN(NumericProfile profile, backend->Profile(setup));
   for (size_t i = 1; i < names.size(); ++i) {
     MACAW_ASSIGN_OR_RETURN(const Backend* const other, Find(names[i]));
-    const NumericProfile theirs = other->Profile(setup);
+    MACAW_ASSIGN_OR_RETURN(const NumericProfile theirs, other->Profile(setup));
     absl::StrAppend(&profile.libraries, ", ", theirs.libraries, ", ", theirs.instruction_set);
   }
   return profile;
@@ -195,7 +201,7 @@ std::vector<std::string> Backends::Installed() const {
       modules.emplace_back(middle);
   }
   std::ranges::sort(modules);
-  modules.insert(modules.begin(), kFusedBackend);
+  modules.insert(modules.begin(), {kFusedBackend, kProcessBackend});
   return modules;
 }
 

@@ -14,9 +14,12 @@ namespace macaw::training {
 
 inline constexpr char kFusedBackend[] = "fused";
 inline constexpr char kTorchBackend[] = "torch";
+inline constexpr char kProcessBackend[] = "process";
 
-// The back end that is part of every program here: training/fused.
+// The back ends that are part of every program here: training/fused, and training/process, which
+// hands the work to a program of the owner's.
 const Backend& FusedBackend();
+const Backend& ProcessBackend();
 
 // Which back ends train a run: the first one, and for stages that it cannot carry out (hooks) the
 // second, if there is one. TrainerSetup::backend names the first. "auto" is "fused" where that
@@ -44,7 +47,7 @@ class Backends {
   // The profile of the trainers that MakeTrainer makes.
   absl::StatusOr<NumericProfile> ProfileOf(const TrainerSetup& setup);
 
-  // The names of those that can be found here, "fused" first.
+  // The names of those that can be found here, "fused" and "process" first.
   std::vector<std::string> Installed() const;
 
  private:

@@ -2,6 +2,7 @@
 
 namespace macaw::worker {
 
+using settings::Above;
 using settings::AtLeast;
 using settings::Between;
 using settings::Role;
@@ -38,15 +39,25 @@ Section<WorkersConfig> WorkersSection() {
         Between(0, 4096));
   f.AddPath(
        "workers.backend", &W::backend,
-       "what trains the clients: the fused kernels, LibTorch, or a module of your own; auto: the "
-       "fused kernels where they can. It decides the last bits, so all workers of a run need "
-       "the same")
-      .Expecting("\"auto\", \"fused\", \"torch\" or a path")
-      .choices = {"auto", "fused", "torch"};
+       "what trains the clients: the fused kernels, LibTorch, workers.command, or a module of your "
+       "own; auto: the fused kernels where they can. It decides the last bits, so all workers of "
+       "a run need the same (but see server.mixed_profiles)")
+      .Expecting("\"auto\", \"fused\", \"torch\", \"process\" or a path")
+      .choices = {"auto", "fused", "torch", "process"};
   f.AddChoice("workers.instruction_set", &W::instruction_set,
               {"auto", "portable", "sse4", "avx2", "avx512", "neon"},
               "of the fused kernels; auto: the processor's best. It decides the last bits, so all "
               "workers of a run need the same");
+  const auto by_program = [](const W& workers) { return workers.backend == "process"; };
+  f.Add("workers.command", &W::command,
+        "your own training program with its arguments, one process a slot (training/README.md)")
+      .Needs(by_program, "workers.backend = \"process\"");
+  f.AddPath("workers.folder", &W::folder, "where workers.command runs; default: beside this file")
+      .Needs(by_program, "workers.backend = \"process\"");
+  f.Add("workers.turn_seconds", &W::turn_seconds,
+        "the longest that workers.command may take for a client; then it is started again",
+        Above(0))
+      .Needs(by_program);
   f.AddSection("", &W::emulation, EmulationSection());
   for (settings::Field<W>& field : f.fields()) field.role = Role::kCompute;
   return f;

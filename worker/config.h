@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/settings/section.h"
 #include "worker/emulation.h"
@@ -15,6 +16,11 @@ struct WorkersConfig {
   uint32_t slots = 0;   // per process; 0: the machine's cores, divided among the processes
   std::string backend = "auto";          // that trains the clients (training/backends.h)
   std::string instruction_set = "auto";  // of the fused kernels (training/fused/isa.h)
+  // Of backend = "process" (training/process): the program, the folder in which it runs, and the
+  // longest that one of its turns may take.
+  std::vector<std::string> command;
+  std::string folder;
+  double turn_seconds = 3600;
   EmulationConfig emulation;
 };
 

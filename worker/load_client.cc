@@ -10,6 +10,7 @@ absl::StatusOr<data::Rows> LoadRows(const RunContext& context, const data::Datas
                                     const Subject& subject, data::Split split, WorkCounter* work) {
   MACAW_ASSIGN_OR_RETURN(data::Rows rows, dataset.Client(subject.place, split));
   if (work != nullptr) work->Count();
+  rows.client_name = dataset.ClientName(subject.place);
   const uint64_t clients = context.run.clients;
   rows.noise = {.seed = context.run.seed,
                 .client = subject.client,

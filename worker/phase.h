@@ -23,6 +23,7 @@ struct RunContext {
   training::Backends* backends = nullptr;
   // Of the node: TrainerSetup's fields of these names.
   std::string backend = "auto", instruction_set = "auto";
+  training::ProgramOptions program;
   bool hooks = false;
   models::ModelSpec spec;
   algorithms::Schema schema;

@@ -21,6 +21,7 @@ constexpr uint32_t kEvaluationBatch = 200;
 
 // Why a client is left out of the round, if the cause is the client itself.
 std::optional<fleet::LeftOutReason> OwnReason(const absl::Status& status) {
+  if (training::IsClientFault(status)) return fleet::LeftOutReason::kFailed;
   switch (status.code()) {
     case absl::StatusCode::kOutOfRange:
       return fleet::LeftOutReason::kOutOfBound;
@@ -63,19 +64,22 @@ fleet::ClientRecord RecordOf(const algorithms::LocalWork& work, TaskKind task) {
 
 absl::StatusOr<std::unique_ptr<training::LocalTrainer>> MakeTrainerFor(const RunContext& context,
                                                                        const data::Dataset& dataset,
-                                                                       WorkCounter* work) {
+                                                                       WorkCounter* work,
+                                                                       uint32_t slot) {
   auto setup = training::TrainerSetup::Of(context.run, context.spec, dataset.info().feature_type);
   setup.hooks = context.hooks;
   setup.backend = context.backend;
   setup.instruction_set = context.instruction_set;
+  setup.program = context.program;
+  setup.slot = slot;
   setup.work = work;
   return context.backends->MakeTrainer(setup);
 }
 
 absl::StatusOr<Slot> Slot::Make(const RunContext& context, const data::Dataset& dataset,
-                                WorkCounter& work) {
+                                WorkCounter& work, uint32_t number) {
   MACAW_ASSIGN_OR_RETURN(std::unique_ptr<training::LocalTrainer> trainer,
-                         MakeTrainerFor(context, dataset, &work));
+                         MakeTrainerFor(context, dataset, &work, number));
   return Slot(context, dataset, work, std::move(trainer));
 }
 
@@ -156,6 +160,7 @@ absl::StatusOr<fleet::ClientRecord> Slot::TrainOne(const PhaseContext& phase,
   const absl::StatusOr<algorithms::LocalWork> work = algorithms::CarryOut(
       *context_->algorithm, context, workspace_,
       [&](const training::LocalPlan& plan) { return trainer_->Run(plan, *task); });
+  if (training::IsClientFault(work.status())) return work.status();
   if (!work.ok()) return OurFault(client, work.status());
   if (!LossesAreFinite(work->outcomes)) {
     return absl::InvalidArgumentError(

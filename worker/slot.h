@@ -26,19 +26,20 @@ struct SlotResult {
 };
 
 // The trainer that the run asks for, on this node's data. It counts its batches in `work` unless
-// that is null.
+// that is null. `slot`: of this node, for its log.
 absl::StatusOr<std::unique_ptr<training::LocalTrainer>> MakeTrainerFor(const RunContext& context,
                                                                        const data::Dataset& dataset,
-                                                                       WorkCounter* work);
+                                                                       WorkCounter* work,
+                                                                       uint32_t slot = 0);
 
 // One place to train: a replica, its buffers and its own exact sum. Used by the one thread that
 // made it.
 class Slot {
  public:
   // All arguments must outlive the slot. The slot counts its work in `work`: rows loaded, batches
-  // trained on and evaluated, states digested.
+  // trained on and evaluated, states digested. `number`: among this node's slots.
   static absl::StatusOr<Slot> Make(const RunContext& context, const data::Dataset& dataset,
-                                   WorkCounter& work);
+                                   WorkCounter& work, uint32_t number = 0);
 
   // Trains one client and adds its update to the sum of the slot. A client whose own data is the
   // cause (no rows, an update that is not finite or out of bounds) is left out, with the reason. An

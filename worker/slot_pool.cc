@@ -197,7 +197,7 @@ size_t SlotPool::QueueFor(double seconds) const {
 void SlotPool::Loop(uint32_t index) {
   NameThisThread(absl::StrCat("slot-", index));
   {
-    absl::StatusOr<Slot> slot = Slot::Make(context_, dataset_, work_[index]);
+    absl::StatusOr<Slot> slot = Slot::Make(context_, dataset_, work_[index], index);
     absl::MutexLock lock(&mutex_);
     if (slot.ok()) {
       slots_[index] = *std::move(slot);

@@ -68,6 +68,7 @@ absl::StatusOr<NumericProfile> ProfileFor(const std::optional<RunPlan>& run,
   setup.instruction_set = options.instruction_set;
   if (!run.has_value()) return training::FusedBackend().Profile(setup);
   setup.backend = options.backend;
+  setup.program = options.program;
   return backends.ProfileOf(setup);
 }
 
@@ -79,7 +80,8 @@ absl::StatusOr<RunContext> MakeRunContext(const Options& options,
                      .epoch = registration.epoch,
                      .backends = &backends,
                      .backend = options.backend,
-                     .instruction_set = options.instruction_set};
+                     .instruction_set = options.instruction_set,
+                     .program = options.program};
   MACAW_ASSIGN_OR_RETURN(context.spec, models::BuildSpec(context.run.model, context.run.dtype));
   if (context.spec.is_script()) {
     MACAW_ASSIGN_OR_RETURN(context.spec.script,
@@ -148,6 +150,12 @@ absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::Fl
                  const algorithms::Registry& registry, training::Backends& backends,
                  std::stop_token stop) {
   const Logger log("worker");
+  if (dataset.info().declared && options.backend != training::kProcessBackend) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the data is only declared: ", dataset.info().name,
+        " says how many rows there are, and only "
+        "a program of yours can read them; set workers.backend = \"process\" and workers.command"));
+  }
   MACAW_ASSIGN_OR_RETURN(RunningMarker marker,
                          RunningMarker::Open(options.scratch_dir, options.name, options.slots));
   MACAW_ASSIGN_OR_RETURN(fleet::RegisterRequest request, RequestFor(options, dataset, marker));

@@ -27,6 +27,7 @@ struct Options {
   uint32_t slots = 1;                    // clients trained at the same time, one thread each
   std::string backend = "auto";          // TrainerSetup::backend
   std::string instruction_set = "auto";  // of the fused kernels
+  training::ProgramOptions program;      // of the back end "process"
   EmulationConfig emulation;  // uneven hardware, per slot of the whole run; never changes a result
   uint32_t first_slot = 0;    // number of its first slot in the run, from 0
   uint32_t run_slots = 0;     // slots of the whole run; 0: only its own

@@ -15,9 +15,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cli/commands/commands.h"
-#include "cli/process/child.h"
 #include "cli/process/exit.h"
 #include "cli/process/programs.h"
+#include "core/child.h"
 #include "core/files.h"
 #include "core/status.h"
 

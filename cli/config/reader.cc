@@ -230,6 +230,9 @@ class Reader {
                 absl::StrCat(field.key, " must be ", field.expected, ", found ", Describe(value),
                              DidYouMean(meant.empty() ? "" : absl::StrCat("\"", meant, "\""))));
     }
+    // A program runs beside the file that names it, unless the file names a folder, too.
+    if (field.key == "workers.command" && !given_.contains("workers.folder"))
+      config_.node.workers.folder = folder_;
     given_.insert(field.key);
     places_[field.key] = value.place;
     return absl::OkStatus();

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "absl/status/statusor.h"
-#include "cli/process/child.h"
+#include "core/child.h"
 
 namespace macaw::cli {
 

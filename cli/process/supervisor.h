@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "cli/process/child.h"
 #include "cli/process/exit.h"
+#include "core/child.h"
 #include "core/clock.h"
 
 namespace macaw::cli {

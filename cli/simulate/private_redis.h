@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "cli/process/child.h"
 #include "cli/process/restart_policy.h"
 #include "cli/simulate/run_folder.h"
+#include "core/child.h"
 
 namespace macaw::cli {
 

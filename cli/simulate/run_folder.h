@@ -3,7 +3,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "cli/process/child.h"
+#include "core/child.h"
 
 namespace macaw::cli {
 

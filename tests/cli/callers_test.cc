@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
-#include "cli/process/child.h"
+#include "core/child.h"
 #include "core/files.h"
 #include "testing/temporary_folder.h"
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "cli/process/child.h"
+#include "core/child.h"
 #include "core/files.h"
 
 namespace macaw::cli {

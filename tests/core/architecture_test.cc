@@ -41,6 +41,8 @@ const std::map<std::string, Room>& Rooms() {
       {"models", {{"core", "plan"}, {"torch"}}},
       {"training/api", {{"core", "plan", "data", "models"}, {}}},
       {"training", {{"core", "plan", "data", "models", "training/api"}, {"torch", "highway"}}},
+      {"training/process",
+       {{"core", "plan", "data", "models", "training", "training/api"}, {"nlohmann"}}},
       {"training/torch",
        {{"core", "plan", "data", "models", "training", "training/api"}, {"torch"}}},
       {"algorithms/api", {{"core", "plan", "aggregation", "training/api", "data"}, {}}},

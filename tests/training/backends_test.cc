@@ -138,8 +138,9 @@ TEST(Backends, ListWhatIsInstalled) {
   const TemporaryFolder folder;
   for (const char* name : {"libmacaw_torch.so", "libmacaw_cuda.so", "libother.so", "notes.txt"})
     std::ofstream(folder / name) << "";
-  EXPECT_THAT(Backends(folder.path()).Installed(), ElementsAre("fused", "cuda", "torch"));
-  EXPECT_THAT(Backends("/no/such/folder").Installed(), ElementsAre("fused"));
+  EXPECT_THAT(Backends(folder.path()).Installed(),
+              ElementsAre("fused", "process", "cuda", "torch"));
+  EXPECT_THAT(Backends("/no/such/folder").Installed(), ElementsAre("fused", "process"));
 }
 
 #ifdef MACAW_MODULES

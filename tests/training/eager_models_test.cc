@@ -120,12 +120,12 @@ TEST(EagerTrainer, HasLibTorchsCrossEntropy) {
 
 TEST(TorchBackend, ProfileNamesWhatTheBitsDependOn) {
   const TrainerSetup setup;
-  const NumericProfile profile = TorchBackend().Profile(setup);
+  const NumericProfile profile = *TorchBackend().Profile(setup);
   EXPECT_EQ(profile.trainer, "torch");
   EXPECT_NE(profile.libraries.find("libtorch 2."), std::string::npos) << profile.libraries;
   EXPECT_NE(profile.libraries.find("glibc 2."), std::string::npos) << profile.libraries;
   EXPECT_FALSE(profile.instruction_set.empty());
-  EXPECT_EQ(profile, TorchBackend().Profile(setup));
+  EXPECT_EQ(profile, *TorchBackend().Profile(setup));
 }
 
 }  // namespace

@@ -11,8 +11,9 @@ class Own final : public macaw::training::Backend {
     if (setup.task == macaw::TaskKind::kClassification) return absl::OkStatus();
     return absl::UnimplementedError("it knows classification only");
   }
-  macaw::NumericProfile Profile(const macaw::training::TrainerSetup&) const override {
-    return {.trainer = "own", .instruction_set = "any", .libraries = "own 7"};
+  absl::StatusOr<macaw::NumericProfile> Profile(
+      const macaw::training::TrainerSetup&) const override {
+    return macaw::NumericProfile{.trainer = "own", .instruction_set = "any", .libraries = "own 7"};
   }
   absl::StatusOr<std::unique_ptr<macaw::training::LocalTrainer>> MakeTrainer(
       const macaw::training::TrainerSetup& setup) const override {

@@ -308,7 +308,7 @@ TEST(Worker, ReportsTheClientsThatItsFormerProcessDiedWith) {
   const training::TrainerSetup setup;
   const auto registered = link->Register({.name = "fragile",
                                           .incarnation = 1,
-                                          .profile = training::FusedBackend().Profile(setup),
+                                          .profile = *training::FusedBackend().Profile(setup),
                                           .input_shape = dataset->info().input_shape,
                                           .classes = dataset->info().classes,
                                           .data_digest = dataset->info().digest,

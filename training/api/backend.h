@@ -22,8 +22,8 @@ class Backend {
   // OK if it can do what the run asks of every stage. An error says briefly what it cannot do: "it
   // computes in float32 only". Depends on the setup alone.
   virtual absl::Status Supports(const TrainerSetup& setup) const = 0;
-  // All that decides the bits of its trainers' results.
-  virtual NumericProfile Profile(const TrainerSetup& setup) const = 0;
+  // All that decides the bits of its trainers' results. An error says why there are none.
+  virtual absl::StatusOr<NumericProfile> Profile(const TrainerSetup& setup) const = 0;
   virtual absl::StatusOr<std::unique_ptr<LocalTrainer>> MakeTrainer(
       const TrainerSetup& setup) const = 0;
 

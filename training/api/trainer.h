@@ -32,6 +32,10 @@ struct ClientTask {
   data::Rows test;
 };
 
+// The error of a turn that failed for this client only: the trainer goes on with the next one.
+absl::Status ClientFault(absl::string_view message);
+bool IsClientFault(const absl::Status& status);
+
 // Carries out local plans on one slot. It owns the slot's replica (a flat vector; parameters,
 // gradient and momentum are views of it) and its batch buffers, and allocates them once. Used by
 // one thread, the one that created it. The bits of an outcome depend on the plan, the task and the
@@ -40,8 +44,9 @@ class LocalTrainer {
  public:
   virtual ~LocalTrainer() = default;
 
-  // Errors name the client and the stage. A diverged update (a loss that is not finite) is *not* an
-  // error here: it is refused where it is added, in the same way for every trainer.
+  // Errors name the client and the stage. A ClientFault leaves the client out of the round; others
+  // end the node's work. A diverged update (a loss that is not finite) is *not* an error here: it
+  // is refused where it is added, in the same way for every trainer.
   virtual absl::StatusOr<std::vector<StageOutcome>> Run(const LocalPlan& plan,
                                                         const ClientTask& task) = 0;
 
@@ -51,6 +56,14 @@ class LocalTrainer {
                                               uint64_t begin, uint64_t end, uint32_t batch) = 0;
 
   virtual std::string name() const = 0;  // of its back end: "torch"
+};
+
+// The owner's own training program (training/process), of the node.
+struct ProgramOptions {
+  std::vector<std::string> command;  // workers.command
+  std::string folder;                // in which it runs; empty: where this process does
+  double turn_seconds = 3600;        // the longest that one answer may take
+  friend bool operator==(const ProgramOptions&, const ProgramOptions&) = default;
 };
 
 // What is the same for all clients of a run.
@@ -65,6 +78,8 @@ struct TrainerSetup {
   std::string backend = "auto";  // workers.backend: "auto", a name, or the path of a module
   // Of the fused kernels: a name of training/fused/isa.h, or "auto" for the best one here.
   std::string instruction_set = "auto";
+  ProgramOptions program;  // of the back end "process"
+  uint32_t slot = 0;       // of this node, for its log
   // Counts every batch that is trained on or evaluated; outlives the trainer. Null: nobody asks.
   WorkCounter* work = nullptr;
 

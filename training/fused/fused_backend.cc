@@ -19,11 +19,11 @@ class Fused final : public Backend {
 
   absl::Status Supports(const TrainerSetup& setup) const override { return fused::Supports(setup); }
 
-  NumericProfile Profile(const TrainerSetup& setup) const override {
+  absl::StatusOr<NumericProfile> Profile(const TrainerSetup& setup) const override {
     const absl::StatusOr<fused::Isa> isa = fused::ChooseIsa(setup.instruction_set);
-    return {.trainer = kFusedBackend,
-            .instruction_set = std::string(isa.ok() ? fused::Name(*isa) : "none"),
-            .libraries = Libraries()};
+    return NumericProfile{.trainer = kFusedBackend,
+                          .instruction_set = std::string(isa.ok() ? fused::Name(*isa) : "none"),
+                          .libraries = Libraries()};
   }
 
   absl::StatusOr<std::unique_ptr<LocalTrainer>> MakeTrainer(

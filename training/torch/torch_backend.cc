@@ -50,8 +50,8 @@ class Torch final : public Backend {
 
   absl::Status Supports(const TrainerSetup&) const override { return absl::OkStatus(); }
 
-  NumericProfile Profile(const TrainerSetup&) const override {
-    return {
+  absl::StatusOr<NumericProfile> Profile(const TrainerSetup&) const override {
+    return NumericProfile{
         .trainer = name(),
         .instruction_set =
             absl::StrCat(absl::AsciiStrToLower(at::get_cpu_capability()), " ", Maker()),
@@ -64,7 +64,7 @@ class Torch final : public Backend {
   }
 
   std::string Report() const override {
-    const NumericProfile profile = Profile({});
+    const NumericProfile profile = *Profile({});
     const double gflops = MeasureBlas();
     return absl::StrFormat("%s, kernels for %s, matrix product %.0f GFLOP/s on one thread%s",
                            profile.libraries, profile.instruction_set, gflops,

@@ -1,4 +1,4 @@
-#include "cli/process/child.h"
+#include "core/child.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -21,7 +21,7 @@
 #include "core/files.h"
 #include "core/status.h"
 
-namespace macaw::cli {
+namespace macaw {
 namespace {
 
 // Everything the child does before exec. Only async-signal-safe calls: the parent may have had
@@ -30,7 +30,8 @@ struct Launch {
   std::vector<char*> argv, environment;
   std::vector<int> inherit;
   pid_t parent = 0;
-  int null = -1, log = -1, failure = -1;
+  const char* folder = nullptr;
+  int null = -1, output = -1, failure = -1;
 
   [[noreturn]] void Run() const {
     ::setpgid(0, 0);
@@ -40,7 +41,8 @@ struct Launch {
     sigemptyset(&none);
     for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGCHLD}) ::signal(signal, SIG_DFL);
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
-    bool good = ::dup2(null, 0) >= 0 && ::dup2(log, 1) >= 0 && ::dup2(log, 2) >= 0;
+    bool good = ::dup2(null, 0) >= 0 && ::dup2(output, 1) >= 0 && ::dup2(output, 2) >= 0;
+    if (folder != nullptr) good = good && ::chdir(folder) == 0;
     for (const int fd : inherit) good = good && ::fcntl(fd, F_SETFD, 0) == 0;
     if (good) ::execve(argv[0], argv.data(), environment.data());
     const int error = errno;
@@ -85,13 +87,15 @@ std::string Exit::Text() const {
 absl::StatusOr<Child> Child::Spawn(const ChildSpec& spec) {
   MACAW_ASSIGN_OR_RETURN(PipePair failure, MakePipe());
   const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  const Fd log(::open(spec.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  if (!null.open() || !log.open())
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", spec.log));
-
+  if (!null.open()) return absl::ErrnoToStatus(errno, "cannot open /dev/null");
+  Fd log;
   struct stat before {};
-  if (::fstat(log.get(), &before) != 0)
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot look at ", spec.log));
+  if (spec.output < 0) {
+    log = Fd(::open(spec.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+    if (!log.open()) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", spec.log));
+    if (::fstat(log.get(), &before) != 0)
+      return absl::ErrnoToStatus(errno, absl::StrCat("cannot look at ", spec.log));
+  }
 
   Launch launch;
   for (const std::string& argument : spec.argv)
@@ -103,12 +107,13 @@ absl::StatusOr<Child> Child::Spawn(const ChildSpec& spec) {
   launch.inherit = spec.inherit;
   launch.parent = ::getpid();
   launch.null = null.get();
-  launch.log = log.get();
+  launch.output = spec.output < 0 ? log.get() : spec.output;
+  if (!spec.folder.empty()) launch.folder = spec.folder.c_str();
   launch.failure = failure.write.get();
 
   Child child;
   child.name_ = spec.name;
-  child.log_ = spec.log;
+  if (spec.output < 0) child.log_ = spec.log;
   child.log_begin_ = static_cast<uint64_t>(before.st_size);
   child.pid_ = ::fork();
   if (child.pid_ < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot start ", spec.name));
@@ -128,7 +133,9 @@ absl::StatusOr<Child> Child::Spawn(const ChildSpec& spec) {
     got = ::read(failure.read.get(), &error, sizeof(error));
   } while (got < 0 && errno == EINTR);
   if (got == static_cast<ssize_t>(sizeof(error))) {
-    return absl::ErrnoToStatus(error, absl::StrCat("cannot run ", spec.argv[0]));
+    return absl::ErrnoToStatus(
+        error, absl::StrCat("cannot run ", spec.argv[0],
+                            spec.folder.empty() ? "" : absl::StrCat(" in ", spec.folder)));
   }
   return child;
 }
@@ -201,7 +208,8 @@ Exit Child::Reap() {
   } else {
     exit.code = WEXITSTATUS(status);
   }
-  if (exit.code != 0 || exit.signal == SIGABRT) exit.words = LastErrorLine(log_, log_begin_);
+  if (!log_.empty() && (exit.code != 0 || exit.signal == SIGABRT))
+    exit.words = LastErrorLine(log_, log_begin_);
   return exit;
 }
 
@@ -223,4 +231,4 @@ std::string LastErrorLine(const std::string& log, uint64_t begin) {
   return !verdict.empty() ? verdict : !last_error.empty() ? last_error : last;
 }
 
-}  // namespace macaw::cli
+}  // namespace macaw

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "core/fd.h"
 
-namespace macaw::cli {
+namespace macaw {
 
 struct PipePair {
   Fd read, write;  // both close on exec
@@ -20,7 +20,9 @@ absl::StatusOr<PipePair> MakePipe();
 struct ChildSpec {
   std::string name;               // for messages: "worker-0"
   std::vector<std::string> argv;  // argv[0]: the program's path
-  std::string log;                // standard output and error are appended here
+  std::string log;                // standard output and error are appended here, unless …
+  int output = -1;                // … they go to this descriptor
+  std::string folder;             // it starts there; empty: where this process is
   // Added to the environment of this process, whose variables they replace.
   std::vector<std::pair<std::string, std::string>> environment;
   std::vector<int> inherit;  // descriptors that the child keeps under the same numbers
@@ -30,8 +32,9 @@ struct ChildSpec {
 struct Exit {
   int code = 0;    // if it returned
   int signal = 0;  // else: the signal that killed it
-  // The line of its log that says why it ended, if there is one. Empty for a process that was
-  // killed: its last output does not explain that. A process that called abort() is the exception.
+  // The line of its log that says why it ended, if there is a log and such a line. Empty for a
+  // process that was killed: its last output does not explain that. A process that called abort()
+  // is the exception.
   std::string words;
   bool ok() const { return code == 0 && signal == 0; }
   std::string Text() const;  // "exit code 3: …", "killed by signal 11 (Segmentation fault)"
@@ -72,4 +75,4 @@ class Child {
 // an error, else the last line.
 std::string LastErrorLine(const std::string& log, uint64_t begin = 0);
 
-}  // namespace macaw::cli
+}  // namespace macaw

@@ -1,0 +1,277 @@
+// A program of the owner's as a trainer: what it is told, what comes back, and what happens when it
+// fails. tests/training/own_program.cc is the program.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "core/files.h"
+#include "models/spec.h"
+#include "testing/temporary_folder.h"
+#include "tests/training/testing.h"
+#include "training/api/hooks.h"
+#include "training/backends.h"
+
+namespace macaw::training {
+namespace {
+
+using macaw::testing_support::TemporaryFolder;
+using testing::AllOf;
+using testing::HasSubstr;
+using Json = nlohmann::json;
+
+class OwnersProgram : public testing::Test {
+ protected:
+  TrainerSetup Setup(const std::string& mode, const std::string& rows = "") const {
+    TrainerSetup setup;
+    setup.spec = SpecOf({"linear 3"}, {4}, 3, DType::kF32);
+    setup.backend = kProcessBackend;
+    setup.program = {.command = {MACAW_OWN_PROGRAM, folder_ / "starts", mode},
+                     .folder = folder_.path()};
+    if (!rows.empty()) setup.program.command.push_back(rows);
+    return setup;
+  }
+  std::unique_ptr<LocalTrainer> Make(const TrainerSetup& setup) {
+    absl::StatusOr<std::unique_ptr<LocalTrainer>> trainer = backends_.MakeTrainer(setup);
+    EXPECT_TRUE(trainer.ok()) << trainer.status();
+    return *std::move(trainer);
+  }
+  ClientTask Task(uint64_t client) const {
+    ClientTask task = TaskOf(examples_.Classes());
+    task.client = ClientId(client);
+    task.train.client_name = absl::StrCat("silo-", client);
+    return task;
+  }
+  absl::StatusOr<std::vector<StageOutcome>> Turn(LocalTrainer& trainer, uint64_t client) {
+    return trainer.Run({.stages = {StageFrom(View(start_), 0.1)}}, Task(client));
+  }
+  // The reason for which a client is left out.
+  std::string Fault(LocalTrainer& trainer, uint64_t client) {
+    const absl::Status status = Turn(trainer, client).status();
+    EXPECT_TRUE(IsClientFault(status)) << status;
+    return std::string(status.message());
+  }
+  size_t starts() const { return ReadFile(folder_ / "starts")->size(); }
+
+  const TemporaryFolder folder_;
+  Backends backends_{""};
+  const FlatVector start_ = models::InitialModel(Setup("plain").spec, 2);
+  const Examples examples_ = RandomExamples(20, 4, 3, 1);
+};
+
+TEST_F(OwnersProgram, TrainsAsTheFusedKernelsDoWhereItDoesTheSame) {
+  std::ofstream rows(folder_ / "rows");
+  rows.precision(9);
+  rows << 4 << "\n";
+  const data::Rows train = examples_.Classes();
+  for (size_t i = 0; i < 20; ++i) {
+    rows << train.block.classes[i];
+    for (size_t j = 0; j < 4; ++j)
+      rows << " " << reinterpret_cast<const float*>(train.block.features)[i * 4 + j];
+    rows << "\n";
+  }
+  rows.close();
+  const auto own = Make(Setup("plain", folder_ / "rows"));
+  const auto fused = *FusedBackend().MakeTrainer(Setup("plain"));
+  Stage stage = StageFrom(View(start_), 0.3);
+  stage.local.steps = 5;
+  const StageOutcome theirs = MustRun(*own, {.stages = {stage}}, Task(0))[0],
+                     ours = MustRun(*fused, {.stages = {stage}}, Task(0))[0];
+  for (size_t i = 0; i < ours.end.size(); ++i)
+    EXPECT_NEAR(theirs.end.As<float>()[i], ours.end.As<float>()[i], 1e-6) << i;
+  EXPECT_EQ(theirs.steps, ours.steps);
+  EXPECT_EQ(theirs.examples, ours.examples);
+  EXPECT_DOUBLE_EQ(theirs.rate_sum, ours.rate_sum);
+  EXPECT_DOUBLE_EQ(theirs.a_norm1, ours.a_norm1);
+  EXPECT_EQ(theirs.sums[0], ours.sums[0]);
+  EXPECT_NEAR(theirs.sums[1], ours.sums[1], 1e-4);
+}
+
+TEST_F(OwnersProgram, IsToldWhoTrainsAndAllOfLocal) {
+  const auto trainer = Make(Setup("plain"));
+  ASSERT_TRUE(Turn(*trainer, 11).ok());
+  const Json told = Json::parse(*ReadFile(folder_ / "train.json"));
+  EXPECT_EQ(told["name"], "silo-11");
+  EXPECT_EQ(told["rows"], 20);
+  EXPECT_EQ(told["round"], 3);
+  EXPECT_EQ(told["local"]["lr"], 0.1);
+  const settings::Section<LocalConfig> section = LocalSection();
+  for (const auto& field : section.fields())
+    EXPECT_NE(told["local"].contains(field.key), field.key.starts_with("lr_schedule."))
+        << field.key;
+}
+
+TEST_F(OwnersProgram, GetsCorrectionAndAnchor) {
+  const auto trainer = Make(Setup("corrects"));
+  const FlatVector pull = models::InitialModel(Setup("plain").spec, 3);
+  Stage stage = StageFrom(View(start_), 0.1);
+  stage.correction = {
+      .mu = 0.5, .anchor = pull.view(), .v = {{pull.view(), 2}, {View(start_), -1}}};
+  const ConstVectorView end = MustRun(*trainer, {.stages = {stage}}, Task(0))[0].end;
+  EXPECT_FLOAT_EQ(end.As<float>()[0], 2.5F * pull.As<float>()[0]);
+}
+
+TEST_F(OwnersProgram, CannotChangeGapsAndParametersThatAreNotTrained) {
+  const auto trainer = Make(Setup("plain"));
+  Stage stage = StageFrom(View(start_), 0.1);
+  stage.trainable = std::make_shared<std::vector<bool>>(std::vector<bool>{true, false});
+  const ConstVectorView end = MustRun(*trainer, {.stages = {stage}}, Task(0))[0].end;
+  const auto entries = end.layout->entries();
+  std::vector<float> expected(end.size(), 0.0F);
+  for (size_t i = 0; i < entries[0].size; ++i) expected[i] = start_.As<float>()[i] + 1;
+  for (size_t i = 0; i < entries[1].size; ++i)
+    expected[entries[1].offset + i] = start_.As<float>()[entries[1].offset + i];
+  EXPECT_THAT(end.As<float>(), testing::ElementsAreArray(expected));
+  EXPECT_GT(end.size(), entries[0].size + entries[1].size) << "there are gaps";
+}
+
+TEST_F(OwnersProgram, KeepsTheEndsOfEarlierStages) {
+  const auto trainer = Make(Setup("plain"));
+  Stage second = StageFrom(StageEnd{0}, 0.1);
+  const auto outcomes =
+      MustRun(*trainer, {.stages = {StageFrom(View(start_), 0.1), second}}, Task(0));
+  EXPECT_FLOAT_EQ(outcomes[0].end.As<float>()[0], start_.As<float>()[0] + 1);
+  EXPECT_FLOAT_EQ(outcomes[1].end.As<float>()[0], start_.As<float>()[0] + 2);
+}
+
+TEST_F(OwnersProgram, ThatDiesLeavesItsClientOutAndIsStartedAgain) {
+  const auto trainer = Make(Setup("plain"));
+  const size_t before = starts();
+  EXPECT_THAT(Fault(*trainer, 1),
+              AllOf(HasSubstr("client 1"), HasSubstr("exit code 3: the disk is on fire")));
+  EXPECT_TRUE(Turn(*trainer, 0).ok());
+  EXPECT_EQ(starts(), before + 1);
+  EXPECT_THAT(Fault(*trainer, 2), HasSubstr("killed by signal 9"));
+  EXPECT_TRUE(Turn(*trainer, 0).ok());
+  EXPECT_EQ(starts(), before + 2);
+}
+
+TEST_F(OwnersProgram, ThatTakesTooLongIsKilledAndStartedAgain) {
+  TrainerSetup setup = Setup("plain");
+  setup.program.turn_seconds = 0.5;
+  const auto trainer = Make(setup);
+  EXPECT_THAT(Fault(*trainer, 3), HasSubstr("longer than 0.5 s (workers.turn_seconds)"));
+  EXPECT_TRUE(Turn(*trainer, 0).ok());
+}
+
+TEST_F(OwnersProgram, ThatAnswersNonsenseIsStartedAgain) {
+  const auto trainer = Make(Setup("plain"));
+  for (const auto& [client, why] : std::vector<std::pair<uint64_t, std::string>>{
+           {4, "loss 0.3"}, {7, "the id"}, {8, "\"loss\""}, {9, "no rows can give"}}) {
+    const size_t before = starts();
+    EXPECT_THAT(Fault(*trainer, client), AllOf(HasSubstr("cannot be understood"), HasSubstr(why)));
+    EXPECT_TRUE(Turn(*trainer, 0).ok());
+    EXPECT_EQ(starts(), before + 1);
+  }
+}
+
+TEST_F(OwnersProgram, ThatSaysWhatWentWrongIsNotStartedAgain) {
+  const auto trainer = Make(Setup("plain"));
+  const size_t before = starts();
+  for (int turn = 0; turn < 5; ++turn)
+    EXPECT_THAT(Fault(*trainer, 5), HasSubstr("ValueError: no rows (train.py:12)"));
+  EXPECT_TRUE(Turn(*trainer, 0).ok());
+  EXPECT_EQ(starts(), before);
+}
+
+TEST_F(OwnersProgram, MayDivergeAsAnyTrainer) {
+  const auto trainer = Make(Setup("plain"));
+  const auto weights = Turn(*trainer, 6), losses = Turn(*trainer, 10);
+  ASSERT_TRUE(weights.ok() && losses.ok()) << "whoever adds it refuses it";
+  EXPECT_TRUE(std::isnan((*losses)[0].sums[1]));
+}
+
+TEST_F(OwnersProgram, ThatFailsThreeTimesInARowEndsTheWork) {
+  const auto trainer = Make(Setup("dies"));
+  EXPECT_THAT(Fault(*trainer, 0), HasSubstr("exit code 7"));
+  EXPECT_THAT(Fault(*trainer, 0), HasSubstr("exit code 7"));
+  const absl::Status status = Turn(*trainer, 0).status();
+  EXPECT_FALSE(IsClientFault(status));
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("exit code 7"), HasSubstr("3 times in a row")));
+}
+
+TEST_F(OwnersProgram, ThatDoesNotStartIsSaidBeforeTheRun) {
+  for (const absl::Status& status : {backends_.ProfileOf(Setup("broken")).status(),
+                                     backends_.MakeTrainer(Setup("broken")).status()}) {
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("workers.command"), HasSubstr("No module named 'jax'")));
+  }
+  TrainerSetup none = Setup("plain");
+  none.program.command = {"/no/such/program"};
+  EXPECT_THAT(std::string(backends_.ProfileOf(none).status().message()),
+              HasSubstr("/no/such/program"));
+  none.program.command.clear();
+  EXPECT_THAT(std::string(backends_.CheckFor(none).message()), HasSubstr("workers.command"));
+}
+
+TEST_F(OwnersProgram, NamesItselfAndIsStartedOnceForNameAndFirstSlot) {
+  const TrainerSetup setup = Setup("plain");
+  const NumericProfile profile = *backends_.ProfileOf(setup);
+  EXPECT_EQ(profile.trainer, "process");
+  EXPECT_EQ(profile.libraries, "own program plain");
+  { const auto tried = Make(setup); }
+  const auto trainer = Make(setup);
+  EXPECT_TRUE(Turn(*trainer, 0).ok());
+  EXPECT_EQ(starts(), 1u);
+  const auto second_slot = Make(setup);
+  EXPECT_EQ(starts(), 2u);
+}
+
+TEST_F(OwnersProgram, RefusesWhatItCannotDo) {
+  const auto trainer = Make(Setup("plain"));
+  const auto refusal = [&](const Stage& stage) {
+    const absl::Status status = trainer->Run({.stages = {stage}}, Task(0)).status();
+    EXPECT_FALSE(status.ok() || IsClientFault(status)) << status;
+    return std::string(status.message());
+  };
+  Stage stage = StageFrom(View(start_), 0.1);
+  stage.correction.mu = 0.1;
+  EXPECT_THAT(refusal(stage), AllOf(HasSubstr("correction"), HasSubstr("own program plain")));
+  stage.correction = {.v = {{View(start_)}}};
+  EXPECT_THAT(refusal(stage), HasSubstr("correction"));
+  stage = StageFrom(View(start_), 0.1);
+  stage.kind = StageKind::kGradient;
+  EXPECT_THAT(refusal(stage), HasSubstr("gradient"));
+  stage.kind = StageKind::kLoss;
+  EXPECT_THAT(refusal(stage), HasSubstr("loss"));
+  stage = StageFrom(View(start_), 0.1);
+  stage.hooks = std::make_shared<Hooks>();
+  EXPECT_THAT(refusal(stage), HasSubstr("hook"));
+  TrainerSetup hooked = Setup("plain");
+  hooked.hooks = true;
+  EXPECT_THAT(std::string(backends_.MakeTrainer(hooked).status().message()), HasSubstr("hooks"));
+}
+
+TEST_F(OwnersProgram, EvaluatesItsOwnRows) {
+  const auto trainer = Make(Setup("corrects"));
+  data::Rows rows = examples_.Classes();
+  const auto sums = [&](uint64_t client) {
+    rows.noise.client = ClientId(client);
+    return trainer->Evaluate(View(start_), rows, 5, 15, 200);
+  };
+  EXPECT_THAT(*sums(0),
+              testing::ElementsAre(10, testing::DoubleEq(10.0 * start_.As<float>()[0]), 1));
+  EXPECT_TRUE(sums(1).ok()) << "it died the first time, and was asked again";
+  EXPECT_THAT(std::string(sums(5).status().message()), HasSubstr("no test rows"));
+  const auto plain = Make(Setup("plain"));
+  EXPECT_THAT(plain->Evaluate(View(start_), rows, 0, 1, 200).status(),
+              testing::Property(&absl::Status::code, absl::StatusCode::kUnimplemented));
+}
+
+TEST_F(OwnersProgram, CountsAsWorkingWhileItTrains) {
+  WorkCounter work;
+  TrainerSetup setup = Setup("plain");
+  setup.work = &work;
+  const auto trainer = Make(setup);
+  const uint64_t before = work.done();
+  ASSERT_TRUE(Turn(*trainer, 0).ok());
+  EXPECT_GT(work.done(), before);
+}
+
+}  // namespace
+}  // namespace macaw::training

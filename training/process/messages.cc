@@ -1,0 +1,224 @@
+#include "training/process/messages.h"
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "core/status.h"
+#include "training/stage_inputs.h"
+
+namespace macaw::training::process {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr uint64_t kMostSteps = 100'000'000;  // of a turn
+
+std::string Line(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Json ToJson(const settings::Value& value) {
+  return std::visit(
+      [](const auto& data) -> Json {
+        using T = std::decay_t<decltype(data)>;
+        if constexpr (std::is_same_v<T, settings::Array>) {
+          Json array = Json::array();
+          for (const settings::Value& item : data) array.push_back(ToJson(item));
+          return array;
+        } else if constexpr (std::is_same_v<T, std::monostate> ||
+                             std::is_same_v<T, settings::Table>) {
+          return nullptr;  // no key of [local] has such a value
+        } else {
+          return data;
+        }
+      },
+      value.data);
+}
+
+// Every key of [local], without the schedule, which is part of lr.
+Json ToJson(const LocalConfig& local) {
+  static const settings::Section<LocalConfig> section = LocalSection();
+  Json json = Json::object();
+  for (const settings::Field<LocalConfig>& field : section.fields()) {
+    if (absl::StartsWith(field.key, "lr_schedule.")) continue;
+    const std::optional<settings::Value> value = field.get(local);
+    json[field.key] = value.has_value() ? ToJson(*value) : Json::array();  // an empty list
+  }
+  return json;
+}
+
+const char* NameOf(data::Split split) {
+  switch (split) {
+    case data::Split::kValidation:
+      return "validation";
+    case data::Split::kTest:
+      return "test";
+    case data::Split::kTrain:
+      break;
+  }
+  return "train";
+}
+
+absl::Status Wrong(absl::string_view line, absl::string_view why) {
+  constexpr size_t kShown = 200;
+  return absl::DataLossError(absl::StrCat("its program answered what cannot be understood (", why,
+                                          "): ", line.substr(0, kShown)));
+}
+
+// An object with this number under "id".
+absl::StatusOr<Json> ObjectIn(absl::string_view line, uint64_t id) {
+  Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return Wrong(line, "not a JSON object");
+  const auto found = json.find("id");
+  if (found == json.end() || !found->is_number_unsigned() || found->get<uint64_t>() != id)
+    return Wrong(line, absl::StrCat("the id of the question is ", id));
+  return json;
+}
+
+std::optional<uint64_t> CountIn(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_number_unsigned()) return std::nullopt;
+  return found->get<uint64_t>();
+}
+
+// {"kind": "ValueError", "message": "...", "where": "train.py:12"}
+std::string ErrorIn(const Json& error) {
+  const auto text = [&](const char* key) {
+    const auto found = error.is_object() ? error.find(key) : error.end();
+    return found != error.end() && found->is_string() ? found->get<std::string>() : "";
+  };
+  const std::string kind = text("kind"), message = text("message"), where = text("where");
+  if (kind.empty() && message.empty()) return "an error without words";
+  return absl::StrCat(kind, kind.empty() || message.empty() ? "" : ": ", message,
+                      where.empty() ? "" : absl::StrCat(" (", where, ")"));
+}
+
+// The sums under "sums", by the names of the task. JSON has no NaN: null stands for it. `rows`: the
+// number of examples where they are left out and may be.
+absl::StatusOr<MetricSums> SumsIn(const Json& json, absl::string_view line, TaskKind task,
+                                  std::optional<uint64_t> rows) {
+  const MetricSchema& schema = SchemaFor(task);
+  const auto found = json.find("sums");
+  if (found == json.end() || !found->is_object()) return Wrong(line, "\"sums\" is missing");
+  MetricSums sums(schema.sums.size(), 0.0);
+  if (rows.has_value()) sums[0] = static_cast<double>(*rows);
+  for (size_t i = 0; i < sums.size(); ++i) {
+    const auto sum = found->find(schema.sums[i]);
+    if (sum == found->end()) {
+      if (rows.has_value() && i != 1) continue;
+      return Wrong(line, absl::StrCat("sums has no \"", schema.sums[i], "\""));
+    }
+    if (!sum->is_number() && !sum->is_null())
+      return Wrong(line, absl::StrCat("\"", schema.sums[i], "\" is not a number"));
+    sums[i] = sum->is_null() ? std::numeric_limits<double>::quiet_NaN() : sum->get<double>();
+  }
+  if (!CountsFit(schema, sums)) return Wrong(line, "no rows can give these sums");
+  return sums;
+}
+
+}  // namespace
+
+std::string HelloLine(const TrainerSetup& setup, const SharedVectors& memory) {
+  const ParameterLayout& layout = *setup.spec.layout;
+  Json tensors = Json::array();
+  for (const LayoutEntry& entry : layout.entries()) {
+    tensors.push_back({{"name", entry.name},
+                       {"shape", entry.shape},
+                       {"offset", entry.offset * SizeOf(layout.dtype())},
+                       {"buffer", entry.group == Group::kBuffer}});
+  }
+  return Line({{"macaw", kProtocol},
+               {"model", setup.spec.name},
+               {"input_shape", setup.spec.input_shape},
+               {"outputs", setup.spec.outputs},
+               {"task", Name(setup.task)},
+               {"sums", SchemaFor(setup.task).sums},
+               {"dtype", std::string(Name(layout.dtype()))},
+               {"layout", std::move(tensors)},
+               {"memory",
+                {{"bytes", memory.bytes()},
+                 {"start", memory.OffsetOf(SharedVectors::kStart)},
+                 {"end", memory.OffsetOf(SharedVectors::kEnd)},
+                 {"correction", memory.OffsetOf(SharedVectors::kCorrection)},
+                 {"anchor", memory.OffsetOf(SharedVectors::kAnchor)}}},
+               {"local", ToJson(setup.local)}});
+}
+
+absl::StatusOr<Ready> ParseReady(absl::string_view line) {
+  const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return Wrong(line, "not a JSON object");
+  if (json.contains("error")) return absl::AbortedError(ErrorIn(json["error"]));
+  const std::optional<uint64_t> protocol = CountIn(json, "ready");
+  if (protocol != kProtocol)
+    return Wrong(line, absl::StrCat("\"ready\" is the protocol's version, here ", kProtocol));
+  Ready ready;
+  const auto name = json.find("name");
+  if (name == json.end() || !name->is_string() || name->get<std::string>().empty())
+    return Wrong(line, "\"name\" is missing");
+  ready.name = name->get<std::string>();
+  for (const auto& [key, flag] :
+       {std::pair("corrections", &ready.corrections), std::pair("evaluates", &ready.evaluates)}) {
+    const auto found = json.find(key);
+    if (found == json.end() || !found->is_boolean())
+      return Wrong(line, absl::StrCat("\"", key, "\" is true or false"));
+    *flag = found->get<bool>();
+  }
+  return ready;
+}
+
+std::string TrainLine(uint64_t id, const Stage& stage, size_t number, const ClientTask& task) {
+  const AffineCorrection& correction = stage.correction;
+  const data::Rows& rows = RowsOf(task, stage.rows);
+  Json train = {{"client", task.client.value},
+                {"name", task.train.client_name},
+                {"round", task.round.value},
+                {"phase", task.phase.value},
+                {"stage", number},
+                {"seed", task.seed},
+                {"split", NameOf(stage.rows)},
+                {"rows", rows.size()},
+                {"local", ToJson(stage.local)},
+                {"mu", correction.mu},
+                {"anchor", correction.anchor.has_value()},
+                {"correction", !correction.v.empty()},
+                {"personal", stage.losses == Losses::kPersonal}};
+  train["trainable"] = stage.trainable != nullptr ? Json(*stage.trainable) : Json(nullptr);
+  return Line({{"id", id}, {"train", std::move(train)}});
+}
+
+std::string EvaluateLine(uint64_t id, const data::Rows& rows, uint64_t begin, uint64_t end) {
+  return Line({{"id", id},
+               {"evaluate",
+                {{"client", rows.noise.client.value},
+                 {"name", rows.client_name},
+                 {"split", NameOf(rows.noise.split)},
+                 {"begin", begin},
+                 {"end", end}}}});
+}
+
+absl::StatusOr<Answer> ParseTrained(absl::string_view line, uint64_t id, TaskKind task) {
+  MACAW_ASSIGN_OR_RETURN(const Json json, ObjectIn(line, id));
+  if (json.contains("error")) return Answer{.error = ErrorIn(json["error"])};
+  const std::optional<uint64_t> rows = CountIn(json, "rows"), steps = CountIn(json, "steps");
+  if (!rows.has_value() || !steps.has_value() || *steps > kMostSteps)
+    return Wrong(line, "\"rows\" and \"steps\" are whole numbers");
+  Answer answer{.rows = *rows, .steps = *steps};
+  MACAW_ASSIGN_OR_RETURN(answer.sums, SumsIn(json, line, task, rows));
+  return answer;
+}
+
+absl::StatusOr<Answer> ParseEvaluated(absl::string_view line, uint64_t id, TaskKind task) {
+  MACAW_ASSIGN_OR_RETURN(const Json json, ObjectIn(line, id));
+  if (json.contains("error")) return Answer{.error = ErrorIn(json["error"])};
+  Answer answer;
+  MACAW_ASSIGN_OR_RETURN(answer.sums, SumsIn(json, line, task, std::nullopt));
+  return answer;
+}
+
+}  // namespace macaw::training::process

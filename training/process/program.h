@@ -1,0 +1,58 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "core/child.h"
+#include "core/clock.h"
+#include "core/fd.h"
+#include "core/work_counter.h"
+#include "training/api/trainer.h"
+
+namespace macaw::training::process {
+
+// The owner's program as a child process that answers a line with a line. It finds its end of the
+// channel and the memory file under the numbers in MACAW_CHANNEL and MACAW_MEMORY. What it prints
+// goes to the log of this process. It is killed when the thread that started it ends. One thread at
+// a time.
+class Program {
+ public:
+  // `memory`: a descriptor of this process; it must live until the program has answered once.
+  static absl::StatusOr<std::unique_ptr<Program>> Start(const ProgramOptions& options, int memory);
+  ~Program();  // closes the channel, on which the program should end, and kills it if it does not
+
+  // Sends a line and returns the answer. Counts a piece of work
+  // when it has it, and one a second while it waits. An
+  // error says how the program ended, or that it took too long; it is no longer there then.
+  absl::StatusOr<std::string> Ask(absl::string_view line, WorkCounter* work);
+  // Its lines in the log begin with this.
+  void set_slot(uint32_t slot) { slot_ = slot; }
+
+ private:
+  Program(const ProgramOptions& options, Child child, Fd channel, Fd output)
+      : options_(options),
+        child_(std::move(child)),
+        channel_(std::move(channel)),
+        output_(std::move(output)) {}
+
+  // Moves what can be moved now. False: the program has closed its end.
+  bool Send(std::string& line);
+  bool Receive();
+  void ReadOutput();
+  void Print(absl::string_view line);
+  // Waits for the program until `deadline`, at most; then kills it. How it ended.
+  Exit End(TimePoint deadline);
+
+  const ProgramOptions options_;
+  Child child_;
+  Fd channel_, output_;
+  uint32_t slot_ = 0;
+  bool ended_ = false;
+  std::string received_;   // of the channel, without the lines that were returned
+  std::string printed_;    // the beginning of a line
+  std::string last_line_;  // that it printed
+};
+
+}  // namespace macaw::training::process
