@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_join.h"
 #include "core/status.h"
+#include "data/declared.h"
 #include "data/options.h"
 #include "data/pooled.h"
 #include "data/prepared.h"
@@ -57,6 +58,13 @@ absl::StatusOr<DatasetPtr> OpenPrepared(const DataOptions& data,
   return Divide(std::move(file.examples), data, partition);
 }
 
+absl::StatusOr<DatasetPtr> OpenDeclared(const DataOptions& data,
+                                        const PartitionOptions& partition) {
+  if (partition.scheme == "auto" || partition.scheme == "natural") return ReadDeclared(data.path);
+  return absl::InvalidArgumentError(absl::StrCat("partition.scheme = ", partition.scheme, ", but ",
+                                                 data.path, " declares its own clients"));
+}
+
 struct Source {
   const char* name;
   Open open;
@@ -78,6 +86,9 @@ constexpr Source kSources[] = {
      "data.client_column by name or number"},
     {"prepared", OpenPrepared,
      "one mapped safetensors file with its clients (data/README.md writes one)"},
+    {"declared", OpenDeclared,
+     "JSON with clients and their numbers of rows, which only your own program reads "
+     "(workers.backend = \"process\")"},
 };
 
 absl::Status Check(const DataOptions& data) {

@@ -181,6 +181,10 @@ absl::Status WriteRows(const Dataset& dataset, const Rows& central, RowWriter& w
 }  // namespace
 
 absl::Status WritePrepared(const Dataset& dataset, const std::string& path) {
+  if (dataset.info().declared) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(dataset.info().name, " only declares its rows: they cannot be written"));
+  }
   const Rows central = dataset.CentralTest();
   const Index index = IndexOf(dataset, central);
   if (index.rows == 0) {
