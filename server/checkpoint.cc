@@ -124,6 +124,10 @@ uint64_t ClientsIn(const Json& about) {
   return named ? clients : uint64_t{1} << 40;
 }
 
+Json ToJson(const NumericProfile& profile) {
+  return {profile.trainer, profile.instruction_set, profile.libraries};
+}
+
 // Everything except the vectors and the versions. Throws if a key is missing.
 absl::StatusOr<Checkpoint> FactsIn(const Json& about) {
   Checkpoint checkpoint{
@@ -134,8 +138,10 @@ absl::StatusOr<Checkpoint> FactsIn(const Json& about) {
       .clients_bytes = about.at("clients_bytes").get<uint64_t>(),
       .seconds = about.at("seconds").get<double>()};
   checkpoint.state.numbers = about.at("numbers").get<std::map<std::string, double>>();
-  const auto profile = about.at("profile").get<std::vector<std::string>>();
-  checkpoint.profile = {profile.at(0), profile.at(1), profile.at(2)};
+  auto profiles = about.value("more_profiles", std::vector<std::vector<std::string>>());
+  profiles.insert(profiles.begin(), about.at("profile").get<std::vector<std::string>>());
+  for (const std::vector<std::string>& profile : profiles)
+    checkpoint.profiles.push_back({profile.at(0), profile.at(1), profile.at(2)});
   MACAW_ASSIGN_OR_RETURN(checkpoint.data_digest,
                          Digest::FromHex(about.at("data").get<std::string>()));
   MACAW_ASSIGN_OR_RETURN(checkpoint.run_id, RunIdIn(about));
@@ -162,20 +168,22 @@ absl::StatusOr<VectorsByName> VectorsIn(const SafetensorsFile& file, const Json&
 
 absl::StatusOr<Round> WriteCheckpoint(const std::string& run_dir, const Checkpoint& checkpoint) {
   MACAW_RETURN_IF_ERROR(MakeDirectories(run_dir + "/checkpoints"));
+  std::vector<NumericProfile> profiles = checkpoint.profiles;
+  if (profiles.empty()) profiles.emplace_back();  // nobody has registered
   Json about = {{"format", kFormat},
                 {"round", checkpoint.round.value},
                 {"numbers", checkpoint.state.numbers},
                 {"fingerprint", checkpoint.fingerprint},
                 {"data", checkpoint.data_digest.Hex()},
-                {"profile",
-                 {checkpoint.profile.trainer, checkpoint.profile.instruction_set,
-                  checkpoint.profile.libraries}},
+                {"profile", ToJson(profiles.front())},
                 {"owed_row", checkpoint.owed_row},
                 {"metrics_bytes", checkpoint.metrics_bytes},
                 {"clients_bytes", checkpoint.clients_bytes},
                 {"seconds", checkpoint.seconds},
                 {"run_id", checkpoint.run_id.Hex()},
                 {"clients_with_state", checkpoint.versions.size()}};
+  for (size_t i = 1; i < profiles.size(); ++i)
+    about["more_profiles"].push_back(ToJson(profiles[i]));
   std::vector<TensorToWrite> tensors;
   std::map<std::string, std::span<const std::byte>> named;
   for (const auto& [name, vector] : checkpoint.state.vectors) {

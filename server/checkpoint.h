@@ -22,7 +22,7 @@ struct Checkpoint {
   algorithms::ServerState state;                   // the model is among its vectors
   std::map<std::string, std::string> fingerprint;  // Fingerprint(plan)
   Digest data_digest;                              // of the workers' data
-  NumericProfile profile;
+  std::vector<NumericProfile> profiles;            // of all workers so far, each once
   std::string owed_row;        // the round's metrics row, if its evaluation was still running
   uint64_t metrics_bytes = 0;  // size of metrics.jsonl without the owed row
   uint64_t clients_bytes = 0;  // size of clients.jsonl

@@ -50,6 +50,10 @@ Section<ServerConfig> ServerSection() {
   f.Add("server.workers", &C::workers,
         "rounds begin with so many; 0: workers.processes and workers.owners", AtLeast(0))
       .As(Role::kCompute);
+  f.Add("server.mixed_profiles", &C::mixed_profiles,
+        "accept workers that compute other last bits (instruction set, back end, versions); the "
+        "summary then says \"reproducible\": false")
+      .As(Role::kCompute);
   f.Add("server.max_deaths", &C::max_deaths,
         "times that a client's worker may die while it trains the client, in one round", AtLeast(1))
       .As(Role::kCompute);

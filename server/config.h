@@ -32,6 +32,9 @@ struct ServerConfig {
   std::string durability = "checkpoint";
   double lease_timeout = 30;  // seconds without a heartbeat until a lease expires
   uint32_t workers = 0;       // rounds begin when this many have registered; 0: as in [workers]
+  // Workers may have other numeric profiles than the run's; then its summary says that it cannot be
+  // reproduced.
+  bool mixed_profiles = false;
   // Deaths of one client's workers in one round, and rounds in a row that lose every client, until
   // the policy acts (engine/round_policy.h).
   uint32_t max_deaths = 3;

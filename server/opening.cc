@@ -182,6 +182,7 @@ EngineOptions EngineOptionsOf(const Options& options, const ModelKeeper& keeper)
                      .lost_rounds = options.config.max_lost_rounds},
           .workers = std::max(1U, options.config.workers),
           .evaluation_gates = options.config.stop.active(),
+          .mixed_profiles = options.config.mixed_profiles,
           .given_up = options.given_up,
           .stateful = keeper.stateful(),
           .session_numbers = NewSessionNumber};
@@ -285,7 +286,7 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
     MACAW_RETURN_IF_ERROR(Replay(options, *checkpoint, early_stopping));
     engine.completed = checkpoint->round.value;
     engine.data_digest = checkpoint->data_digest;
-    engine.profile = checkpoint->profile;
+    engine.profiles = checkpoint->profiles;
     MACAW_ASSIGN_OR_RETURN(engine.versions, VersionsAfter(options, *checkpoint));
     if (!checkpoint->owed_row.empty()) {
       owed_row = MetricsRow::Parse(options.run.task, checkpoint->owed_row);

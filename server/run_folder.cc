@@ -310,10 +310,15 @@ absl::Status RunFolder::WriteFinal(ConstVectorView model, const SummaryFacts& fa
       {"bests", extremes.bests},
       {"rounds_to", extremes.rounds_to},
       {"peak_memory_bytes", {{"server", facts.server_memory}, {"workers", facts.worker_memory}}},
-      {"profile",
-       {{"trainer", facts.profile.trainer},
-        {"instruction_set", facts.profile.instruction_set},
-        {"libraries", facts.profile.libraries}}}};
+      {"reproducible", facts.profiles.size() <= 1}};
+  Json profiles = Json::array();
+  for (const NumericProfile& profile : facts.profiles) {
+    profiles.push_back({{"trainer", profile.trainer},
+                        {"instruction_set", profile.instruction_set},
+                        {"libraries", profile.libraries}});
+  }
+  if (!profiles.empty()) summary["profile"] = profiles.front();
+  if (profiles.size() > 1) summary["profiles"] = std::move(profiles);
   if (facts.state_digest.has_value()) summary["state_digest"] = facts.state_digest->Hex();
   return AtomicWriteFile(path_ + "/summary.json", summary.dump(2) + "\n");
 }

@@ -34,8 +34,8 @@ struct SummaryFacts {
   uint64_t parameters = 0;
   uint64_t server_memory = 0;  // bytes, peak PSS
   std::vector<uint64_t> worker_memory;
-  std::string stop_metric;  // decides "best"; empty: a default (server/README.md)
-  NumericProfile profile;
+  std::string stop_metric;               // decides "best"; empty: a default (server/README.md)
+  std::vector<NumericProfile> profiles;  // of all workers, each once
 };
 
 // Everything that a run leaves behind in its folder. The layout of the files is in

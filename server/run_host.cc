@@ -109,7 +109,7 @@ void RunThreads::Ended(RunEnd end, absl::Status status, std::string reason) {
       .session_seconds = ToSeconds(*ended_at_ - first_lease_at_.value_or(*ended_at_)),
       .session_rounds = engine_.completed() - first_round_,
       .stop_metric = options_.config.stop.metric,
-      .profile = Profile()};
+      .profiles = engine_.profiles()};
   for (const auto& [session, bytes] : worker_memory_) facts.worker_memory.push_back(bytes);
   facts.state_digest = engine_.state_digest();
   Checkpoint checkpoint = CheckpointOf(Round(engine_.completed()), StateVersions::Staged::kLeftOut);
@@ -232,7 +232,7 @@ Checkpoint RunThreads::CheckpointOf(Round round, StateVersions::Staged staged) {
   return {.round = round,
           .fingerprint = Fingerprint(options_.run),
           .data_digest = DataDigest(),
-          .profile = Profile(),
+          .profiles = engine_.profiles(),
           .seconds = Elapsed(),
           .run_id = run_id_,
           .versions = engine_.SnapshotVersions(staged)};

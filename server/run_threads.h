@@ -124,7 +124,6 @@ class RunThreads final : private EngineHost {
   Digest DataDigest() const {
     return engine_.roster().begun() ? engine_.roster().data_digest() : Digest();
   }
-  NumericProfile Profile() const { return engine_.profile().value_or(NumericProfile()); }
   // Reports the outcome to Wait when all workers know that the run is over, or have had the time
   // to learn it. Called again after every call and at the deadline.
   void SayFarewell();

@@ -17,6 +17,7 @@ RoundEngine::RoundEngine(EngineOptions options, const scheduler::Scheduler& sche
       host_(host),
       policy_(options_.limits),
       completed_(options_.completed),
+      profiles_(options_.profiles),
       nodes_(options_.lease_timeout),
       phase_(options_.epoch),
       evaluation_(options_.epoch),

@@ -37,8 +37,9 @@ struct EngineOptions {
   uint32_t workers = 1;           // the first round begins when so many have registered
   bool evaluation_gates = false;  // the next round waits for the evaluation (a stop rule is set)
   uint32_t completed = 0;         // rounds already done (a resumed run)
-  std::optional<Digest> data_digest;      // a resumed run accepts only nodes with this data and
-  std::optional<NumericProfile> profile;  // this profile
+  std::optional<Digest> data_digest;     // a resumed run accepts only nodes with this data and
+  std::vector<NumericProfile> profiles;  // the first of these profiles, unless …
+  bool mixed_profiles = false;           // … nodes with any profile may join
   std::optional<fleet::Blob>
       evaluate_first;  // the model after `completed`, if its evaluation is still owed
   Digest run_id;
@@ -101,9 +102,9 @@ class RoundEngine {
 
   const Nodes& nodes() const { return nodes_; }
   const Roster& roster() const { return roster_; }
-  // The profile of the first node that registered. All others must have the same one. nullopt
-  // before the first registration.
-  const std::optional<NumericProfile>& profile() const { return profile_; }
+  // Of all nodes that ever registered, in order and each once. More than one only with
+  // EngineOptions::mixed_profiles; then the run cannot be reproduced.
+  const std::vector<NumericProfile>& profiles() const { return profiles_; }
   uint32_t completed() const { return completed_; }
   // Whether a phase of the open round has already changed the algorithm's state. Such a state is
   // between two rounds' states and must not be written to a checkpoint.
@@ -206,7 +207,7 @@ class RoundEngine {
   std::optional<Ending> ending_;  // how the run ends once its client states have been digested
 
   Roster roster_;
-  std::optional<NumericProfile> profile_;
+  std::vector<NumericProfile> profiles_;
   Nodes nodes_;
   Speeds speeds_;
   std::optional<Draw> draw_;  // set when the run begins

@@ -64,11 +64,6 @@ absl::Status RoundEngine::CheckNode(const fleet::RegisterRequest& request,
     return refuse(
         "its data (files, partition or seed) differs from what the checkpoint was trained on");
   }
-  if (options_.profile.has_value() && *options_.profile != request.profile) {
-    return refuse(absl::StrCat("its numeric profile ", ToString(request.profile),
-                               " differs from the checkpoint's ", ToString(*options_.profile),
-                               ", so the run would not be the same"));
-  }
   if (request.clients > 0 && run.cohort.weight == WeightPolicy::kTokens && table.tokens.empty())
     return refuse("cohort.weight is \"tokens\", but its data does not hold sequences");
   if (const absl::Status status = roster_.Check(request, table); !status.ok())
@@ -79,10 +74,12 @@ absl::Status RoundEngine::CheckNode(const fleet::RegisterRequest& request,
     return refuse(absl::StrCat("with its ", request.clients, " clients there are ", clients,
                                ", the run has ", run.clients));
   }
-  if (profile_.has_value() && request.profile != *profile_) {
-    return refuse(absl::StrCat("its numeric profile ", ToString(request.profile),
-                               " differs from the run's ", ToString(*profile_),
-                               ", so its results would not be reproducible"));
+  if (!options_.mixed_profiles && !profiles_.empty() && request.profile != profiles_.front()) {
+    return refuse(
+        absl::StrCat("its numeric profile ", ToString(request.profile), " differs from the run's ",
+                     ToString(profiles_.front()),
+                     ", so its results would not be reproducible; server.mixed_profiles = "
+                     "true accepts that"));
   }
   return absl::OkStatus();
 }
@@ -128,7 +125,8 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::Register
 
 Node& RoundEngine::Join(const fleet::RegisterRequest& request, fleet::ClientTable table, Node node,
                         TimePoint now) {
-  if (!profile_.has_value()) profile_ = request.profile;
+  if (std::ranges::find(profiles_, request.profile) == profiles_.end())
+    profiles_.push_back(request.profile);
   node.name = request.name;
   node.incarnation = request.incarnation;
   node.slots = request.slots;

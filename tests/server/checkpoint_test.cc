@@ -29,7 +29,7 @@ Checkpoint Example(uint32_t round) {
   Checkpoint checkpoint{.round = Round(round),
                         .fingerprint = {{"local.lr", "0.1"}, {"run.seed", "3"}},
                         .data_digest = DigestOf("the data"),
-                        .profile = {"eager", "avx2", "libtorch 1"},
+                        .profiles = {{"eager", "avx2", "libtorch 1"}, {"process", "any", "mine 2"}},
                         .owed_row = "{\"round\":5,\"text\":\"\\u00e4 \\\"quoted\\\"\"}",
                         .metrics_bytes = uint64_t{1} << 40,
                         .clients_bytes = 77,
@@ -57,7 +57,7 @@ TEST(Checkpoint, ComesBackBitForBit) {
   EXPECT_EQ(read->round, Round(5));
   EXPECT_EQ(read->fingerprint, written.fingerprint);
   EXPECT_EQ(read->data_digest, written.data_digest);
-  EXPECT_EQ(read->profile, written.profile);
+  EXPECT_EQ(read->profiles, written.profiles);
   EXPECT_EQ(read->owed_row, written.owed_row);
   EXPECT_EQ(read->metrics_bytes, written.metrics_bytes);
   EXPECT_EQ(read->clients_bytes, 77u);

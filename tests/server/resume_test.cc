@@ -3,7 +3,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
+#include "core/files.h"
 #include "server/checkpoint.h"
 #include "server/coordinator.h"
 #include "tests/server/tiny_run.h"
@@ -246,6 +248,30 @@ TEST(Resume, KnowsNoStatesOfTheRoundThatWasCutShort) {
   EXPECT_EQ(kept->back().versions.Encode(), first_round.Encode());
 }
 
+TEST(Resume, RemembersTheProfilesOfEarlierWorkers) {
+  for (const std::string libraries : {"1", "2"}) {
+    const TemporaryFolder folder;
+    Options options = TinyOptions(folder.path(), 4);
+    RunHalf(options);
+    options.resume = true;
+    options.config.mixed_profiles = true;
+    const auto coordinator = StartTiny(options);
+    FakeWorker worker(*coordinator);
+    worker.identity().profile.libraries = libraries;
+    ASSERT_TRUE(worker.Register().ok());
+    worker.RunToEnd();
+    ASSERT_TRUE(coordinator->Wait().ok());
+    const auto summary = nlohmann::json::parse(*ReadFile(folder / "summary.json"));
+    const bool same = libraries == "1";
+    EXPECT_EQ(summary["reproducible"], same);
+    EXPECT_EQ(summary["profile"]["libraries"], "1") << "of the first worker";
+    EXPECT_EQ(summary.contains("profiles"), !same);
+    if (!same) {
+      EXPECT_EQ(summary["profiles"][1]["libraries"], "2");
+    }
+  }
+}
+
 TEST(Resume, RefusesWorkersWithOtherDataOrAnotherProfile) {
   const TemporaryFolder folder;
   Options options = TinyOptions(folder.path(), 4);
@@ -256,7 +282,7 @@ TEST(Resume, RefusesWorkersWithOtherDataOrAnotherProfile) {
   data.identity().data_digest = DigestOf("something else");
   EXPECT_THAT(data.Register().status().ToString(), HasSubstr("what the checkpoint was trained on"));
   profile.identity().profile.libraries = "2";
-  EXPECT_THAT(profile.Register().status().ToString(), HasSubstr("differs from the checkpoint's"));
+  EXPECT_THAT(profile.Register().status().ToString(), HasSubstr("differs from the run's"));
   ASSERT_TRUE(fits.Register().ok());
   fits.RunToEnd();
   EXPECT_TRUE(coordinator->Wait().ok());

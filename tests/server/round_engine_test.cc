@@ -60,6 +60,24 @@ TEST_F(OneRound, ANodeWithOtherDataOrAnotherProfileIsRefusedWithTheReason) {
   EXPECT_FALSE(engine_.Register(other, Table(), TimePoint{}).ok());
 }
 
+TEST_F(OneRound, ANodeWithAnotherProfileJoinsWhereTheRunMixesThem) {
+  fleet::RegisterRequest other = Node();
+  other.name = "v";
+  other.profile = {"process", "any", "their own 2"};
+  Join(Node());
+  EXPECT_THAT(std::string(engine_.Register(other, Table(), TimePoint{}).status().message()),
+              testing::HasSubstr("server.mixed_profiles"));
+  EXPECT_EQ(engine_.profiles().size(), 1u);
+
+  Durable durable;
+  FakeHost host(durable, 1, 1);
+  RoundEngine mixed({.run = TestRun(1), .workers = 2, .mixed_profiles = true}, scheduler_, host);
+  host.Bind(&mixed);
+  for (const fleet::RegisterRequest& node : {Node(), other})
+    EXPECT_TRUE(mixed.Register(node, Table(), TimePoint{}).ok());
+  EXPECT_THAT(mixed.profiles(), testing::ElementsAre(Node().profile, other.profile));
+}
+
 // Such a run would wait forever, because no node has the rest of the population.
 TEST_F(OneRound, APopulationOfAnotherSizeThanTheRunsIsRefusedAtOnce) {
   RunPlan run = TestRun(1);
