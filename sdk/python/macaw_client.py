@@ -1,0 +1,137 @@
+"""Makes a training function a client of a Macaw fleet (training/README.md, "Your own program").
+
+Copy this file beside your program; it needs NumPy alone. The worker starts the program by
+`workers.command` and keeps it, so whatever it loads before serve() is there for every turn.
+
+    import macaw_client
+
+    def train(weights, task):              # weights: {"0.weight": array, …}, to change in place
+        ...                                # your epochs on the rows of task.name, by task.local["lr"]
+        return None, rows, steps, losses   # rows used, steps taken, the sum of the rows' losses
+
+    macaw_client.serve(train, name="hospital trainer 2.1, torch 2.4")
+"""
+import json
+import math
+import mmap
+import os
+import socket
+import sys
+import traceback
+
+import numpy as np
+
+PROTOCOL = 1
+
+
+class Task:
+    """What the worker asks for. Of both kinds: client (its number in the run), name (its name in your
+    declared data), split ("train", "validation", "test") and sums, the run's names for `losses`.
+    To train: round, phase, stage, seed, rows (how many were declared), local (the keys of [local] as a
+    dict; lr has the round's schedule in it), trainable (the names of the tensors to train), personal;
+    mu, anchor and correction: add mu * (w - anchor) + correction to each gradient, before weight
+    decay and momentum (only of serve(…, corrections=True)). To evaluate: rows begin to end - 1."""
+
+    def __init__(self, fields):
+        self.__dict__.update(fields)
+
+    def random(self):
+        """A generator that depends on the run's seed, the round and the client: the same each time."""
+        return np.random.default_rng([self.seed, self.round, self.phase, self.stage, self.client])
+
+
+class _Memory:
+    """The vectors that program and worker share, as arrays by name."""
+
+    def __init__(self, hello):
+        self.places = hello["memory"]
+        self.layout = hello["layout"]
+        self.dtype = np.dtype(hello["dtype"])
+        self.bytes = mmap.mmap(int(os.environ["MACAW_MEMORY"]), self.places["bytes"])
+
+    def arrays(self, place):
+        at = self.places[place]
+        return {t["name"]: np.ndarray(t["shape"], self.dtype, self.bytes, at + t["offset"])
+                for t in self.layout}
+
+    def take(self, weights):
+        """Checks what a train function gave back, and writes what is not there yet."""
+        ends = self.arrays("end")
+        if not isinstance(weights, dict) or weights.keys() != ends.keys():
+            names = sorted(weights) if isinstance(weights, dict) else type(weights).__name__
+            raise TypeError(f"train returned {names} instead of the weights {sorted(ends)}")
+        for name, end in ends.items():
+            array = weights[name]
+            array = array.detach().cpu().numpy() if hasattr(array, "detach") else np.asarray(array)
+            if array.shape != end.shape or array.dtype != end.dtype:
+                raise TypeError(f"train returned {name} as {array.dtype}{list(array.shape)}, "
+                                f"the model has {end.dtype}{list(end.shape)}")
+            if not np.shares_memory(array, end):
+                end[...] = array
+
+
+def _sums(losses):
+    sums = losses if isinstance(losses, dict) else {"loss": losses}
+    return {name: float(x) if math.isfinite(x) else None for name, x in sums.items()}  # JSON has no NaN
+
+
+def _train(train, memory, task):
+    starts, weights = memory.arrays("start"), memory.arrays("end")
+    for name, start in starts.items():
+        start.flags.writeable = False
+        weights[name][...] = start
+    task.anchor = memory.arrays("anchor") if task.anchor else starts
+    task.correction = memory.arrays("correction") if task.correction else None
+    entries = [t["name"] for t in memory.layout if not t["buffer"]]
+    kept = {t["name"]: keep for t, keep in zip(memory.layout, task.trainable or [])}
+    task.trainable = {name for name in entries if kept.get(name, True)}
+    answer = train(weights, task)
+    if not isinstance(answer, tuple) or len(answer) != 4:
+        raise TypeError("train must return (weights or None, rows, steps, losses)")
+    memory.take(weights if answer[0] is None else answer[0])
+    return {"rows": int(answer[1]), "steps": int(answer[2]), "sums": _sums(answer[3])}
+
+
+def _error(error):
+    traceback.print_exc()  # to the worker's log
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [f for f in frames if f.filename != __file__] or frames
+    where = f"{os.path.basename(theirs[-1].filename)}:{theirs[-1].lineno}"
+    return {"error": {"kind": type(error).__name__, "message": str(error), "where": where}}
+
+
+def serve(train, evaluate=None, name="a Python program", corrections=False):
+    """Answers the worker until it ends. train(weights, task) returns (weights or None for those that
+    it changed in place, rows, steps, losses); evaluate(weights, task) returns the sums that task.sums
+    names, as a dict. An exception leaves the client out of the round, with the exception's words.
+    `name` becomes part of the run's numeric profile: put versions into it."""
+    if "MACAW_CHANNEL" not in os.environ:
+        sys.exit("this program is started by macaw-worker: set workers.backend = \"process\" and "
+                 f"workers.command = [\"python3\", {json.dumps(sys.argv[0])}]")
+    sys.stdout.reconfigure(line_buffering=True)
+    for variable in ("MACAW_CHANNEL", "MACAW_MEMORY"):  # not for programs that you start
+        os.set_inheritable(int(os.environ[variable]), False)
+    channel = socket.socket(fileno=int(os.environ["MACAW_CHANNEL"]))
+    lines = channel.makefile("r", encoding="utf-8")
+
+    def say(answer):
+        channel.sendall((json.dumps(answer, allow_nan=False) + "\n").encode())
+
+    hello = json.loads(lines.readline())
+    if hello.get("macaw") != PROTOCOL:
+        sys.exit(f"the worker speaks version {hello.get('macaw')}, this macaw_client.py {PROTOCOL}")
+    memory = _Memory(hello)
+    say({"ready": PROTOCOL, "name": name, "corrections": corrections,
+         "evaluates": evaluate is not None})
+    for line in lines:
+        question = json.loads(line)
+        try:
+            if "train" in question:
+                task = Task({**question["train"], "sums": hello["sums"]})
+                answer = _train(train, memory, task)
+            else:
+                task = Task({**question["evaluate"], "sums": hello["sums"]})
+                answer = {"sums": _sums(evaluate(memory.arrays("start"), task))}
+        except Exception as error:  # the client's own doing: the next one may fare better
+            answer = _error(error)
+        say({"id": question["id"], **answer})
