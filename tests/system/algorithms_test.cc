@@ -139,7 +139,7 @@ std::vector<Case> Cases() {
 
 class AlgorithmLaw : public testing::TestWithParam<Case> {
  protected:
-  // FedBN needs norms; with them everything is the eager trainer's, which only it shall be.
+  // FedBN needs norms, and LibTorch trains those. The other rules stay with the fused kernels.
   std::string Config() const {
     return Small(folder_, GetParam().name == "fedbn"
                               ? R"("linear 12", "batchnorm", "relu", "linear 10")"

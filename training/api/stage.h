@@ -17,10 +17,10 @@
 namespace macaw::training {
 
 // What a client does in a round is described by data, not by code: the client half of an algorithm
-// writes a short list of stages, and any trainer (eager, fused, ...) can carry it out without
+// writes a short list of stages, and the trainer of any back end can carry it out without
 // knowing the algorithm. No LibTorch here.
 
-// Training/api/hooks.h: a loss or a gradient rule beyond the formula below; eager trainer only.
+// A loss or a gradient rule beyond the formula below (training/api/hooks.h); LibTorch only.
 struct Hooks;
 
 // The result of stage `stage` of the same plan.

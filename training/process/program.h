@@ -23,9 +23,9 @@ class Program {
   static absl::StatusOr<std::unique_ptr<Program>> Start(const ProgramOptions& options, int memory);
   ~Program();  // closes the channel, on which the program should end, and kills it if it does not
 
-  // Sends a line and returns the answer. Counts a piece of work
-  // when it has it, and one a second while it waits. An
-  // error says how the program ended, or that it took too long; it is no longer there then.
+  // Sends a line and returns the answer. Counts a piece of work when it has it, and one a second
+  // while it waits. An error says how the program ended, or that it took too long; the program is
+  // gone then.
   absl::StatusOr<std::string> Ask(absl::string_view line, WorkCounter* work);
   // Its lines in the log begin with this.
   void set_slot(uint32_t slot) { slot_ = slot; }
