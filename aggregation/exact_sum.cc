@@ -8,19 +8,11 @@
 
 #include "aggregation/exact_sum_state.h"
 #include "aggregation/fold_kernels.h"
+#include "core/parallel_for.h"
 #include "core/status.h"
 
 namespace macaw::aggregation {
 namespace {
-
-// Resets a channel: sums to zero, maxima to the key below all others.
-void Clear(std::span<int64_t> integers, Reduction reduction) {
-  if (reduction == Reduction::kMax) {
-    std::ranges::fill(integers, kNoKey);
-  } else if (!integers.empty()) {
-    std::memset(integers.data(), 0, integers.size_bytes());  // three times as fast as std::fill
-  }
-}
 
 // The slow path after LargestMagnitude found a bad value: finds it and names its place.
 absl::Status DescribeOffender(const ChannelSpec& spec, ConstVectorView view) {
@@ -83,8 +75,8 @@ bool ExactSum::State::Has(size_t channel, ClientId client) const {
 void ExactSum::State::Fold(size_t channel, ConstVectorView view, const Contribution& contribution) {
   const FoldKernels& kernels = BestKernels();
   const bool f32 = view.dtype() == DType::kF32;
-  const uint64_t count = view.size();
-  int64_t* integers = channels[channel].all().data();
+  const bool first = clients == 0;
+  const uint64_t n = view.size();
   const Reduction reduction = spec(channel).reduction;
   if (reduction == Reduction::kCollect) {
     std::vector<Collected>& collected = channels[channel].collected;
@@ -92,41 +84,48 @@ void ExactSum::State::Fold(size_t channel, ConstVectorView view, const Contribut
         std::ranges::lower_bound(collected, contribution.client, {}, &Collected::client);
     collected.insert(place, {contribution.client, contribution.multiplicity,
                              FlatVector::CopyOf(view, spec(channel).layout)});
-  } else if (reduction == Reduction::kMax) {
-    f32 ? kernels.max_f32(view.As<float>().data(), integers, count)
-        : kernels.max_f64(view.As<double>().data(), integers, count);
+    return;
+  }
+  const std::span<const int64_t> before = channels[channel].integers;
+  const std::span<int64_t> own = Own(channel);
+  if (before.data() != own.data() && !first)
+    ParallelCopy(std::as_bytes(before), std::as_writable_bytes(own).data());
+  channels[channel].integers = own;
+  int64_t* const integers = own.data();
+  if (reduction == Reduction::kMax) {
+    const auto fold32 = first ? kernels.key_f32 : kernels.max_f32;
+    const auto fold64 = first ? kernels.key_f64 : kernels.max_f64;
+    f32 ? fold32(view.As<float>().data(), integers, n)
+        : fold64(view.As<double>().data(), integers, n);
   } else {
     const Grid& grid = plan->grids[channel];
     const double factor = reduction == Reduction::kWeightedMean
                               ? contribution.multiplicity * contribution.weight
                               : contribution.multiplicity;
     const double scale = std::ldexp(factor, grid.bits);
-    f32 ? kernels.add_f32(view.As<float>().data(), scale, integers, count)
-        : kernels.add_f64(view.As<double>().data(), scale, std::ldexp(1.0, grid.limb_bits),
-                          integers, count);
+    const double step = std::ldexp(1.0, grid.limb_bits);
+    const auto fold32 = first ? kernels.set_f32 : kernels.add_f32;
+    const auto fold64 = first ? kernels.set_f64 : kernels.add_f64;
+    f32 ? fold32(view.As<float>().data(), scale, integers, n)
+        : fold64(view.As<double>().data(), scale, step, integers, n);
   }
 }
 
-ExactSum::State::State(std::shared_ptr<const Plan> made_from, Integers integers)
-    : plan(std::move(made_from)) {
+ExactSum::State::State(std::shared_ptr<const Plan> made_from) : plan(std::move(made_from)) {
+  channels.resize(plan->channels.size());
   largest.resize(plan->channels.size());
-  for (size_t c = 0; c < plan->channels.size(); ++c) {
-    Channel& channel = channels.emplace_back();
-    if (spec(c).reduction == Reduction::kCollect) continue;
-    const size_t bytes = size(c) * plan->grids[c].limbs * sizeof(int64_t);
-    channel.integers =
-        integers == Integers::kZero ? AlignedBuffer(bytes) : AlignedBuffer::Unset(bytes);
-  }
+}
+
+std::span<int64_t> ExactSum::State::Own(size_t channel) {
+  AlignedBuffer& own = channels[channel].own;
+  const size_t bytes = count(channel) * sizeof(int64_t);
+  if (own.size() != bytes) own = AlignedBuffer::Unset(bytes);
+  return own.As<int64_t>();
 }
 
 absl::StatusOr<ExactSum> ExactSum::Make(std::vector<ChannelSpec> channels, const GridOrder& order) {
   MACAW_ASSIGN_OR_RETURN(std::shared_ptr<const Plan> plan, Plan::Make(std::move(channels), order));
-  ExactSum sum(std::make_unique<State>(std::move(plan), State::Integers::kZero));
-  State& s = *sum.state_;
-  for (size_t c = 0; c < s.channels.size(); ++c) {
-    if (s.spec(c).reduction == Reduction::kMax) Clear(s.channels[c].all(), Reduction::kMax);
-  }
-  return sum;
+  return ExactSum(std::make_unique<State>(std::move(plan)));
 }
 
 absl::Status ExactSum::Add(const Contribution& contribution) {
@@ -174,69 +173,81 @@ absl::Status ExactSum::Add(const Contribution& contribution) {
     s.Fold(c, contribution.values[c], contribution);
     s.channels[c].max_abs = std::max(s.channels[c].max_abs, s.largest[c]);
   }
+  s.encoded = nullptr;
   ++s.clients;
   s.multiplicity += m;
   s.weight += units;
   return absl::OkStatus();
 }
 
-absl::Status ExactSum::Merge(ExactSum&& other) {
-  State& s = *state_;
-  State& o = *other.state_;
-  if (s.plan != o.plan && s.plan->digest != o.plan->digest) {
+absl::Status ExactSum::State::CheckMerge(const State& other) const {
+  if (plan != other.plan && plan->digest != other.plan->digest) {
     return absl::InvalidArgumentError(
         "the sums were made for different channels, bounds or cohorts");
   }
-  if (s.multiplicity + o.multiplicity > s.plan->order.total_multiplicity ||
-      s.weight + o.weight > s.plan->weight_limit) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "sums of ", s.multiplicity, " and ", o.multiplicity,
-        " clients weigh more than the planned ", s.plan->order.total_multiplicity,
-        " clients weighing ", s.plan->order.total_weight, ": was somebody added twice?"));
+  const GridOrder& order = plan->order;
+  if (multiplicity + other.multiplicity > order.total_multiplicity ||
+      weight + other.weight > plan->weight_limit) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("sums of ", multiplicity, " and ", other.multiplicity,
+                     " clients weigh more than the planned ", order.total_multiplicity,
+                     " clients weighing ", order.total_weight, ": was somebody added twice?"));
   }
-  for (size_t c = 0; c < s.channels.size(); ++c) {
-    for (const State::Collected& theirs : o.channels[c].collected) {
-      if (s.Has(c, theirs.client)) {
-        return absl::AlreadyExistsError(absl::StrCat("channel '", s.spec(c).name,
+  for (size_t c = 0; c < channels.size(); ++c) {
+    for (const Collected& theirs : other.channels[c].collected) {
+      if (Has(c, theirs.client)) {
+        return absl::AlreadyExistsError(absl::StrCat("channel '", spec(c).name,
                                                      "' has the vector of client ",
                                                      theirs.client.value, " already"));
       }
     }
   }
+  return absl::OkStatus();
+}
 
+void Combine(Reduction reduction, std::span<const int64_t* const> parts, int64_t* out,
+             size_t count) {
+  constexpr size_t kCached = size_t{1} << 14;  // integers that stay in a core's cache meanwhile
+  const FoldKernels& kernels = BestKernels();
+  const auto merge = reduction == Reduction::kMax ? kernels.merge_max : kernels.merge_add;
+  ParallelFor(count, kGrain, [&](size_t begin, size_t end) {
+    for (size_t at = begin; at < end; at += kCached) {
+      const size_t size = std::min(kCached, end - at);
+      if (parts[0] != out) std::memcpy(out + at, parts[0] + at, size * sizeof(int64_t));
+      for (const int64_t* part : parts.subspan(1)) merge(part + at, out + at, size);
+    }
+  });
+}
+
+absl::Status ExactSum::Merge(ExactSum&& other) {
+  State& s = *state_;
+  State& o = *other.state_;
+  MACAW_RETURN_IF_ERROR(s.CheckMerge(o));
   if (s.clients == 0) {
     state_ = std::move(other.state_);
     return absl::OkStatus();
   }
-  const FoldKernels& kernels = BestKernels();
+  if (o.clients == 0) return absl::OkStatus();
   for (size_t c = 0; c < s.channels.size(); ++c) {
     State::Channel& mine = s.channels[c];
     State::Channel& theirs = o.channels[c];
-    const auto merge =
-        s.spec(c).reduction == Reduction::kMax ? kernels.merge_max : kernels.merge_add;
-    merge(theirs.all().data(), mine.all().data(), mine.all().size());
+    if (const uint64_t count = s.count(c); count != 0) {
+      const int64_t* const parts[] = {mine.integers.data(), theirs.integers.data()};
+      const std::span<int64_t> own = s.Own(c);
+      Combine(s.spec(c).reduction, parts, own.data(), count);
+      mine.integers = own;
+    }
     mine.max_abs = std::max(mine.max_abs, theirs.max_abs);
     const auto middle = static_cast<ptrdiff_t>(mine.collected.size());
     std::ranges::move(theirs.collected, std::back_inserter(mine.collected));
     std::ranges::inplace_merge(mine.collected, mine.collected.begin() + middle, {},
                                &State::Collected::client);
   }
+  s.encoded = nullptr;
   s.clients += o.clients;
   s.multiplicity += o.multiplicity;
   s.weight += o.weight;
   return absl::OkStatus();
-}
-
-void ExactSum::Reset() {
-  for (size_t c = 0; c < state_->channels.size(); ++c) {
-    State::Channel& channel = state_->channels[c];
-    Clear(channel.all(), state_->spec(c).reduction);
-    channel.max_abs = 0;
-    channel.collected.clear();
-  }
-  state_->clients = 0;
-  state_->multiplicity = 0;
-  state_->weight = 0;
 }
 
 bool ExactSum::CollectedFrom(std::span<const std::pair<ClientId, uint32_t>> clients) const {

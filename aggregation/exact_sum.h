@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "aggregation/channel.h"
+#include "core/buffer.h"
 #include "core/vector.h"
 
 namespace macaw::aggregation {
@@ -29,12 +30,13 @@ struct Aggregate {
 };
 
 // Exact sums of clients' contributions over all channels. Each slot adds to its own sum, a worker
-// merges its slots' sums, and the server merges the workers' sums. Integer addition is associative,
-// so the result has the same bits for any tree, order or number of workers.
+// encodes the sum of its slots' sums, and the server merges the workers' sums. Integer addition is
+// associative, so the result has the same bits for any tree, order or number of workers.
 //
-// Add (many times, one thread) → Merge (any tree) → Report (once, at the root)
+// Add (many times, one thread) → Encode, Decode, Merge (any tree) → Report (once, at the root)
 //
-// Not thread-safe; give each thread its own. Movable.
+// Not thread-safe; give each thread its own. Large sums are encoded, checked, merged and reported
+// by all cores (core/parallel_for.h). Movable.
 class ExactSum {
  public:
   static absl::StatusOr<ExactSum> Make(std::vector<ChannelSpec> channels, const GridOrder& order);
@@ -47,15 +49,14 @@ class ExactSum {
   // channel, the tensor and the value.
   absl::Status Add(const Contribution& contribution);
 
-  // Adds another sum with the same channels and order, and consumes it. An empty sum takes over the
-  // other's memory instead of adding. If the totals would exceed what the order planned (some
+  // Adds another sum with the same channels and order, and consumes it. A sum of nobody takes over
+  // the other's memory instead of adding. If the totals would exceed what the order planned (some
   // client was added twice), returns an error and changes nothing.
   absl::Status Merge(ExactSum&& other);
 
   // Divides, once per round. Consumes the sum.
   absl::StatusOr<Aggregate> Report() &&;
 
-  void Reset();  // sets it to zero and keeps the memory
   uint64_t clients() const;
   uint64_t multiplicity() const;  // Σ m
   double weight() const;          // Σ m·w, rounded to the grid of the weights
@@ -66,12 +67,16 @@ class ExactSum {
 
   // The wire form: a header with counts and weights, then the integers, little-endian, 64-byte
   // aligned. Decode checks sizes, counts and magnitudes against the channels and the order before
-  // it uses anything, so any bytes give either a valid sum or an error.
+  // it uses anything, so any bytes give either a valid sum or an error. A decoded sum reads its
+  // integers from `bytes`, which must not change any more, until something is added to it.
   AlignedBuffer Encode() const;
+  // The wire form of all of `sums` together, which are not empty and stay as they are. Reads each
+  // of them once. Errors as of Merge.
+  static absl::StatusOr<AlignedBuffer> EncodeTogether(std::span<const ExactSum> sums);
   // The largest size that Encode can give for the order's whole cohort.
   static absl::StatusOr<uint64_t> MostEncodedBytes(std::vector<ChannelSpec> channels,
                                                    const GridOrder& order);
-  static absl::StatusOr<ExactSum> Decode(std::span<const std::byte> bytes,
+  static absl::StatusOr<ExactSum> Decode(std::shared_ptr<const AlignedBuffer> bytes,
                                          std::vector<ChannelSpec> channels, const GridOrder& order);
 
  private:

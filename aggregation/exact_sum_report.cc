@@ -1,9 +1,11 @@
 #include <cmath>
+#include <cstring>
 #include <utility>
 
 #include "aggregation/exact_sum.h"
 #include "aggregation/exact_sum_state.h"
 #include "aggregation/fold_kernels.h"
+#include "core/parallel_for.h"
 #include "core/status.h"
 
 // The only division of a round, and the only conversion from integers to floating point. It runs
@@ -64,13 +66,6 @@ struct Divisor {
   int bits = 0;  // of the channel's grid
 };
 
-void DivideF32(std::span<const int64_t> sums, const Divisor& divisor, std::span<float> out) {
-  const double unit = std::ldexp(1.0, -divisor.bits);
-  for (size_t i = 0; i < out.size(); ++i) {
-    out[i] = static_cast<float>(static_cast<double>(sums[i]) * unit / divisor.value.high);
-  }
-}
-
 void DivideF64(const int64_t* limbs, uint64_t stride, const Grid& grid, const Divisor& divisor,
                std::span<double> out) {
   const double unit = std::ldexp(1.0, -divisor.bits);
@@ -84,6 +79,20 @@ void DivideF64(const int64_t* limbs, uint64_t stride, const Grid& grid, const Di
     sum = Plus(sum, FromInteger(first));
     out[i] = Quotient(Scaled(sum, unit), divisor.value);
   }
+}
+
+void ZeroGaps(FlatVector& vector) {
+  const size_t width = SizeOf(vector.layout()->dtype());
+  const std::span<std::byte> bytes = vector.view().bytes;
+  uint64_t at = 0;  // the end of the tensor before
+  const auto zero_until = [&](uint64_t next) {
+    if (next > at) std::memset(bytes.data() + at * width, 0, (next - at) * width);
+  };
+  for (const LayoutEntry& entry : vector.layout()->entries()) {
+    zero_until(entry.offset);
+    at = entry.offset + entry.size;
+  }
+  zero_until(vector.layout()->size());
 }
 
 }  // namespace
@@ -116,24 +125,32 @@ absl::StatusOr<Aggregate> ExactSum::Report() && {
     const bool nothing = weighted ? s.weight == 0 : s.multiplicity == 0;
     if (nothing && spec.reduction != Reduction::kFixedSum) continue;
 
-    result.value = FlatVector(
-        spec.layout);  // zero, so that the gaps between tensors stay zero whatever was sent
+    // Sums of nobody are zero, and the gaps between tensors stay zero whatever was sent.
+    if (s.clients == 0) {
+      result.value = FlatVector(spec.layout);
+      continue;
+    }
+    result.value = FlatVector::Unset(spec.layout);
+    ZeroGaps(result.value);
     Divisor divisor{FromInteger(static_cast<int64_t>(s.multiplicity)), grid.bits};
     if (weighted)
       divisor.value = Scaled(FromInteger(s.weight), std::ldexp(1.0, -s.plan->weight_bits));
     if (spec.reduction == Reduction::kFixedSum) divisor.value = {spec.divisor, 0};
-    const std::span<const int64_t> sums = channel.all();
     DispatchDType(spec.layout->dtype(), [&]<typename T>(T) {
       for (const LayoutEntry& entry : spec.layout->entries()) {
-        const std::span<T> out = result.value.As<T>().subspan(entry.offset, entry.size);
-        const std::span<const int64_t> from = sums.subspan(entry.offset);
-        if (spec.reduction == Reduction::kMax) {
-          for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<T>(FromOrderedKey(from[i]));
-        } else if constexpr (std::is_same_v<T, float>) {
-          DivideF32(from, divisor, out);
-        } else {
-          DivideF64(from.data(), s.size(c), grid, divisor, out);
-        }
+        ParallelFor(entry.size, kGrain, [&](size_t begin, size_t end) {
+          const std::span<T> out = result.value.As<T>().subspan(entry.offset + begin, end - begin);
+          const int64_t* const from = channel.integers.data() + entry.offset + begin;
+          if (spec.reduction == Reduction::kMax) {
+            for (size_t i = 0; i < out.size(); ++i)
+              out[i] = static_cast<T>(FromOrderedKey(from[i]));
+          } else if constexpr (std::is_same_v<T, float>) {
+            BestKernels().divide_f32(from, std::ldexp(1.0, -grid.bits), divisor.value.high,
+                                     out.data(), out.size());
+          } else {
+            DivideF64(from, s.size(c), grid, divisor, out);
+          }
+        });
       }
     });
   }

@@ -7,6 +7,7 @@
 
 #include "aggregation/exact_sum.h"
 #include "aggregation/plan.h"
+#include "core/buffer.h"
 #include "core/vector.h"
 
 namespace macaw::aggregation {
@@ -20,19 +21,19 @@ struct ExactSum::State {
     FlatVector vector;
   };
   struct Channel {
-    AlignedBuffer integers;  // limbs · size, limb by limb; empty for kCollect
+    // limbs · size, limb by limb; empty for kCollect. Without any client they have no value yet:
+    // the first contribution is stored, not added. They lie in `own`, or in `encoded` while nothing
+    // has been added to a decoded sum.
+    std::span<const int64_t> integers;
+    AlignedBuffer own;
     double max_abs = 0;
     std::vector<Collected> collected;  // sorted by client; kCollect only
-
-    std::span<int64_t> all() { return integers.As<int64_t>(); }
-    std::span<const int64_t> all() const { return integers.As<int64_t>(); }
   };
 
-  // Allocates the integers, as zeros or with arbitrary contents that the caller overwrites.
-  enum class Integers { kZero, kUnset };
-  State(std::shared_ptr<const Plan> made_from, Integers integers);
+  explicit State(std::shared_ptr<const Plan> made_from);
 
   std::shared_ptr<const Plan> plan;
+  std::shared_ptr<const AlignedBuffer> encoded;  // of a decoded sum
   uint64_t clients = 0;
   uint64_t multiplicity = 0;
   int64_t weight = 0;  // Σ m·w in the plan's weight units
@@ -41,18 +42,40 @@ struct ExactSum::State {
 
   const ChannelSpec& spec(size_t channel) const { return plan->channels[channel]; }
   uint64_t size(size_t channel) const { return spec(channel).layout->size(); }
+  // How many integers the channel has.
+  uint64_t count(size_t channel) const {
+    return spec(channel).reduction == Reduction::kCollect
+               ? 0
+               : size(channel) * plan->grids[channel].limbs;
+  }
+  // The channel's own integers, for writing. Allocates them when it has none; then they have
+  // arbitrary contents, and `integers` is as it was.
+  std::span<int64_t> Own(size_t channel);
 
   // Adds one checked vector to one channel.
   void Fold(size_t channel, ConstVectorView view, const Contribution& contribution);
   // Whether a kCollect channel has this client's vector already.
   bool Has(size_t channel, ClientId client) const;
 
-  // For Decode: reads the blocks of a wire form, then refuses values that no valid sum of so many
+  // The wire form of their sum. All have the same plan, and CheckMerge has passed them.
+  static AlignedBuffer Encode(std::span<const State* const> states);
+  // Whether `other` may be added to this sum.
+  absl::Status CheckMerge(const State& other) const;
+
+  // For Decode: finds the blocks of `encoded`, then refuses values that no valid sum of so many
   // clients can have.
-  absl::Status ReadBlocks(std::span<const std::byte> bytes);
+  absl::Status ReadBlocks();
   absl::Status ReadCollected(size_t channel, std::span<const std::byte> bytes);
   absl::Status Check() const;
 };
+
+// Elements that one thread handles at once where several share a vector's work: 1 MiB of integers.
+inline constexpr size_t kGrain = size_t{1} << 17;
+
+// out = the sum, or the maximum, of `parts`, each with `count` integers. `out` may be one of them
+// only if it is the first.
+void Combine(Reduction reduction, std::span<const int64_t* const> parts, int64_t* out,
+             size_t count);
 
 // The largest |value|; NaN or infinity if the vector holds one.
 double LargestMagnitude(ConstVectorView view);

@@ -6,6 +6,7 @@
 #include "aggregation/exact_sum.h"
 #include "aggregation/exact_sum_state.h"
 #include "aggregation/fold_kernels.h"
+#include "core/parallel_for.h"
 #include "core/status.h"
 
 // The wire form. All little-endian; every block begins on 64 bytes.
@@ -64,6 +65,17 @@ T Read(std::span<const std::byte> bytes, uint64_t offset) {
   return value;
 }
 
+// The smallest and the largest of `integers`; both 0 if there are none.
+FoldKernels::Span SpanOf(std::span<const int64_t> integers) {
+  if (integers.empty()) return {};
+  std::vector<FoldKernels::Span> pieces((integers.size() - 1) / kGrain + 1);
+  ParallelFor(integers.size(), kGrain, [&](size_t begin, size_t end) {
+    pieces[begin / kGrain] = BestKernels().span(integers.data() + begin, end - begin);
+  });
+  return {std::ranges::min(pieces, {}, &FoldKernels::Span::low).low,
+          std::ranges::max(pieces, {}, &FoldKernels::Span::high).high};
+}
+
 absl::Status Refused(absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat("encoded sum refused: ", why));
 }
@@ -72,15 +84,51 @@ absl::Status Refused(absl::string_view why) {
 
 uint64_t ExactSum::bytes() const {
   uint64_t bytes = HeadBytes(state_->channels.size());
-  for (const State::Channel& channel : state_->channels) bytes += Padded(channel.integers.size());
+  for (size_t c = 0; c < state_->channels.size(); ++c)
+    bytes += Padded(state_->count(c) * sizeof(int64_t));
   return bytes;
 }
 
-AlignedBuffer ExactSum::Encode() const {
-  const State& s = *state_;
-  uint64_t size = bytes();
-  for (size_t c = 0; c < s.channels.size(); ++c)
-    size += s.channels[c].collected.size() * CollectedBytes(s.spec(c));
+AlignedBuffer ExactSum::Encode() const { return State::Encode({{state_.get()}}); }
+
+absl::StatusOr<AlignedBuffer> ExactSum::EncodeTogether(std::span<const ExactSum> sums) {
+  // The counts of the sums so far, and whose vectors they have collected.
+  State all(sums.front().state_->plan);
+  std::vector<const State*> states;
+  for (const ExactSum& sum : sums) {
+    const State& state = *sum.state_;
+    MACAW_RETURN_IF_ERROR(all.CheckMerge(state));
+    all.multiplicity += state.multiplicity;
+    all.weight += state.weight;
+    for (size_t c = 0; c < state.channels.size(); ++c) {
+      std::vector<State::Collected>& collected = all.channels[c].collected;
+      for (const State::Collected& entry : state.channels[c].collected)
+        collected.push_back({.client = entry.client});
+      std::ranges::sort(collected, {}, &State::Collected::client);
+    }
+    states.push_back(&state);
+  }
+  return State::Encode(states);
+}
+
+AlignedBuffer ExactSum::State::Encode(std::span<const State* const> states) {
+  const State& shape = *states.front();
+  Header header{.channels = static_cast<uint32_t>(shape.channels.size()),
+                .plan = shape.plan->digest.bytes};
+  uint64_t size = HeadBytes(shape.channels.size());
+  for (size_t c = 0; c < shape.channels.size(); ++c)
+    size += Padded(shape.count(c) * sizeof(int64_t));
+  std::vector<const State*> parts;  // those with clients
+  for (const State* state : states) {
+    if (state->clients == 0) continue;
+    parts.push_back(state);
+    header.clients += state->clients;
+    header.multiplicity += state->multiplicity;
+    header.weight += state->weight;
+    for (size_t c = 0; c < shape.channels.size(); ++c)
+      size += state->channels[c].collected.size() * CollectedBytes(shape.spec(c));
+  }
+
   AlignedBuffer buffer = AlignedBuffer::Shareable(size);
   std::byte* const out = buffer.bytes().data();
   uint64_t offset = 0;
@@ -92,27 +140,40 @@ AlignedBuffer ExactSum::Encode() const {
     std::memset(out + offset, 0, Padded(offset) - offset);
     offset = Padded(offset);
   };
-
-  const Header header{.channels = static_cast<uint32_t>(s.channels.size()),
-                      .plan = s.plan->digest.bytes,
-                      .clients = s.clients,
-                      .multiplicity = s.multiplicity,
-                      .weight = s.weight};
   put(&header, sizeof(header));
-  for (const State::Channel& channel : s.channels) {
-    const ChannelHeader head{channel.max_abs, channel.collected.size()};
+  for (size_t c = 0; c < shape.channels.size(); ++c) {
+    ChannelHeader head;
+    for (const State* part : parts) {
+      head.max_abs = std::max(head.max_abs, part->channels[c].max_abs);
+      head.collected += part->channels[c].collected.size();
+    }
     put(&head, sizeof(head));
   }
   pad();
-  for (const State::Channel& channel : s.channels) {
-    put(channel.integers.bytes().data(), channel.integers.size());
+  for (size_t c = 0; c < shape.channels.size(); ++c) {
+    const Reduction reduction = shape.spec(c).reduction;
+    const uint64_t count = shape.count(c);
+    auto* const integers = reinterpret_cast<int64_t*>(out + offset);
+    if (parts.empty()) {
+      std::fill_n(integers, count, reduction == Reduction::kMax ? kNoKey : 0);
+    } else if (count != 0) {
+      std::vector<const int64_t*> from;
+      for (const State* part : parts) from.push_back(part->channels[c].integers.data());
+      Combine(reduction, from, integers, count);
+    }
+    offset += count * sizeof(int64_t);
     pad();
   }
-  for (const State::Channel& channel : s.channels) {
-    for (const State::Collected& entry : channel.collected) {
-      const CollectedHeader head{entry.client.value, entry.multiplicity};
+  for (size_t c = 0; c < shape.channels.size(); ++c) {
+    std::vector<const Collected*> all;
+    for (const State* part : parts) {
+      for (const Collected& entry : part->channels[c].collected) all.push_back(&entry);
+    }
+    std::ranges::sort(all, {}, [](const Collected* entry) { return entry->client; });
+    for (const Collected* entry : all) {
+      const CollectedHeader head{entry->client.value, entry->multiplicity};
       put(&head, sizeof(head));
-      const auto bytes = entry.vector.view().bytes;
+      const auto bytes = entry->vector.view().bytes;
       put(bytes.data(), bytes.size());
       pad();
     }
@@ -134,10 +195,10 @@ absl::StatusOr<uint64_t> ExactSum::MostEncodedBytes(std::vector<ChannelSpec> cha
   return bytes;
 }
 
-absl::StatusOr<ExactSum> ExactSum::Decode(std::span<const std::byte> bytes,
+absl::StatusOr<ExactSum> ExactSum::Decode(std::shared_ptr<const AlignedBuffer> encoded,
                                           std::vector<ChannelSpec> channels,
                                           const GridOrder& order) {
-  // Check the header first, so that nothing is allocated for a sum of another plan.
+  const std::span<const std::byte> bytes = encoded->bytes();
   MACAW_ASSIGN_OR_RETURN(const std::shared_ptr<const Plan> plan,
                          Plan::Make(std::move(channels), order));
   if (bytes.size() < sizeof(Header)) return Refused("it is shorter than a header");
@@ -150,19 +211,21 @@ absl::StatusOr<ExactSum> ExactSum::Decode(std::span<const std::byte> bytes,
   if (header.plan != plan->digest.bytes || header.channels != plan->channels.size()) {
     return Refused("it was made for other channels, bounds or another cohort");
   }
-  ExactSum sum(std::make_unique<State>(plan, State::Integers::kUnset));
+  ExactSum sum(std::make_unique<State>(plan));
   State& s = *sum.state_;
+  s.encoded = std::move(encoded);
   s.clients = header.clients;
   s.multiplicity = header.multiplicity;
   s.weight = header.weight;
-  MACAW_RETURN_IF_ERROR(s.ReadBlocks(bytes));
+  MACAW_RETURN_IF_ERROR(s.ReadBlocks());
   MACAW_RETURN_IF_ERROR(s.Check());
   return sum;
 }
 
-absl::Status ExactSum::State::ReadBlocks(std::span<const std::byte> bytes) {
-  uint64_t offset = HeadBytes(channels.size());
-  for (const Channel& channel : channels) offset += Padded(channel.integers.size());
+absl::Status ExactSum::State::ReadBlocks() {
+  const std::span<const std::byte> bytes = encoded->bytes();
+  uint64_t offset = HeadBytes(channels.size());  // of the collected vectors
+  for (size_t c = 0; c < channels.size(); ++c) offset += Padded(count(c) * sizeof(int64_t));
   if (bytes.size() < offset) {
     return Refused(
         absl::StrCat("it has ", bytes.size(), " bytes, its channels alone need ", offset));
@@ -172,10 +235,8 @@ absl::Status ExactSum::State::ReadBlocks(std::span<const std::byte> bytes) {
     Channel& channel = channels[c];
     const auto head = Read<ChannelHeader>(bytes, sizeof(Header) + c * sizeof(ChannelHeader));
     channel.max_abs = head.max_abs;
-    if (const size_t size = channel.integers.size(); size != 0) {
-      std::memcpy(channel.integers.bytes().data(), bytes.data() + block, size);
-      block += Padded(size);
-    }
+    channel.integers = {reinterpret_cast<const int64_t*>(bytes.data() + block), count(c)};
+    block += Padded(channel.integers.size_bytes());
     const uint64_t expected = spec(c).reduction == Reduction::kCollect ? clients : 0;
     if (head.collected != expected ||
         head.collected > (bytes.size() - offset) / CollectedBytes(spec(c))) {
@@ -233,7 +294,7 @@ absl::Status ExactSum::State::Check() const {
       return refuse(absl::StrCat("claims a largest value of ", channel.max_abs));
     }
     const auto span_of = [&](int limb) {
-      return BestKernels().span(channel.all().data() + limb * size(c), size(c));
+      return SpanOf(channel.integers.subspan(limb * size(c), size(c)));
     };
     switch (spec(c).reduction) {
       case Reduction::kCollect: {

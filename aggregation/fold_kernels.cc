@@ -43,9 +43,19 @@ MACAW_INLINE uint64_t LargestF64(const double* values, size_t count) {
   return static_cast<uint64_t>(largest);
 }
 
-MACAW_INLINE void AddF32(const float* __restrict values, double scale, int64_t* __restrict sums,
-                         size_t count) {
-  for (size_t i = 0; i < count; ++i) sums[i] += Integer(double{values[i]} * scale + kMagic);
+// Whether the sums have a value already.
+enum class Into { kSum, kUnset };
+
+template <Into into>
+MACAW_INLINE void Put(int64_t integer, int64_t& sum) {
+  sum = into == Into::kSum ? sum + integer : integer;
+}
+
+template <Into into>
+MACAW_INLINE void FoldF32(const float* __restrict values, double scale, int64_t* __restrict sums,
+                          size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    Put<into>(Integer(double{values[i]} * scale + kMagic), sums[i]);
 }
 
 // The upper half of a double's bits (Veltkamp's splitting), so that products of halves are exact.
@@ -54,9 +64,10 @@ MACAW_INLINE double UpperHalf(double x) {
   return c - (c - x);
 }
 
-MACAW_INLINE void AddF64(const double* __restrict values, double scale, double step,
-                         int64_t* __restrict first, int64_t* __restrict second,
-                         int64_t* __restrict third, size_t count) {
+template <Into into>
+MACAW_INLINE void FoldF64(const double* __restrict values, double scale, double step,
+                          int64_t* __restrict first, int64_t* __restrict second,
+                          int64_t* __restrict third, size_t count) {
   const double scale_upper = UpperHalf(scale);
   const double scale_lower = scale - scale_upper;
   for (size_t i = 0; i < count; ++i) {
@@ -75,15 +86,18 @@ MACAW_INLINE void AddF64(const double* __restrict values, double scale, double s
     const double e1 = e_rest + kMagic;
     const double e_last = (e_rest - (e1 - kMagic)) * step;
 
-    first[i] += Integer(p0);
-    second[i] += Integer(p1) + Integer(e1);
-    third[i] += Integer(p_last + kMagic) + Integer(e_last + kMagic);
+    Put<into>(Integer(p0), first[i]);
+    Put<into>(Integer(p1) + Integer(e1), second[i]);
+    Put<into>(Integer(p_last + kMagic) + Integer(e_last + kMagic), third[i]);
   }
 }
 
-template <typename T>
+template <Into into, typename T>
 MACAW_INLINE void MaxOf(const T* __restrict values, int64_t* __restrict sums, size_t count) {
-  for (size_t i = 0; i < count; ++i) sums[i] = std::max(sums[i], KeyOf(double{values[i]}));
+  for (size_t i = 0; i < count; ++i) {
+    const int64_t key = KeyOf(double{values[i]});
+    sums[i] = into == Into::kSum ? std::max(sums[i], key) : key;
+  }
 }
 
 MACAW_INLINE void MergeAdd(const int64_t* __restrict from, int64_t* __restrict into, size_t count) {
@@ -104,24 +118,42 @@ MACAW_INLINE FoldKernels::Span SpanOf(const int64_t* sums, size_t count) {
   return {low, high};
 }
 
+MACAW_INLINE void DivideF32(const int64_t* __restrict sums, double unit, double divisor,
+                            float* __restrict out, size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    out[i] = static_cast<float>(static_cast<double>(sums[i]) * unit / divisor);
+}
+
 // One table of functions per instruction set, each compiled with `attribute`.
 #define MACAW_FOLD_TABLE(set, attribute)                                                        \
   namespace set {                                                                               \
   attribute uint32_t Largest32(const float* v, size_t n) { return LargestF32(v, n); }           \
   attribute uint64_t Largest64(const double* v, size_t n) { return LargestF64(v, n); }          \
   attribute void Add32(const float* v, double scale, int64_t* s, size_t n) {                    \
-    AddF32(v, scale, s, n);                                                                     \
+    FoldF32<Into::kSum>(v, scale, s, n);                                                        \
+  }                                                                                             \
+  attribute void Set32(const float* v, double scale, int64_t* s, size_t n) {                    \
+    FoldF32<Into::kUnset>(v, scale, s, n);                                                      \
   }                                                                                             \
   attribute void Add64(const double* v, double scale, double step, int64_t* s, size_t n) {      \
-    AddF64(v, scale, step, s, s + n, s + 2 * n, n);                                             \
+    FoldF64<Into::kSum>(v, scale, step, s, s + n, s + 2 * n, n);                                \
   }                                                                                             \
-  attribute void Max32(const float* v, int64_t* s, size_t n) { MaxOf(v, s, n); }                \
-  attribute void Max64(const double* v, int64_t* s, size_t n) { MaxOf(v, s, n); }               \
+  attribute void Set64(const double* v, double scale, double step, int64_t* s, size_t n) {      \
+    FoldF64<Into::kUnset>(v, scale, step, s, s + n, s + 2 * n, n);                              \
+  }                                                                                             \
+  attribute void Max32(const float* v, int64_t* s, size_t n) { MaxOf<Into::kSum>(v, s, n); }    \
+  attribute void Max64(const double* v, int64_t* s, size_t n) { MaxOf<Into::kSum>(v, s, n); }   \
+  attribute void Key32(const float* v, int64_t* s, size_t n) { MaxOf<Into::kUnset>(v, s, n); }  \
+  attribute void Key64(const double* v, int64_t* s, size_t n) { MaxOf<Into::kUnset>(v, s, n); } \
   attribute void Add(const int64_t* from, int64_t* into, size_t n) { MergeAdd(from, into, n); } \
   attribute void Max(const int64_t* from, int64_t* into, size_t n) { MergeMax(from, into, n); } \
   attribute FoldKernels::Span Ends(const int64_t* s, size_t n) { return SpanOf(s, n); }         \
-  constexpr FoldKernels kKernels = {#set,  Largest32, Largest64, Add32, Add64,                  \
-                                    Max32, Max64,     Add,       Max,   Ends};                  \
+  attribute void Divide32(const int64_t* s, double unit, double d, float* out, size_t n) {      \
+    DivideF32(s, unit, d, out, n);                                                              \
+  }                                                                                             \
+  constexpr FoldKernels kKernels = {#set,  Largest32, Largest64, Add32, Set32,                  \
+                                    Add64, Set64,     Max32,     Max64, Key32,                  \
+                                    Key64, Add,       Max,       Ends,  Divide32};              \
   }
 
 MACAW_FOLD_TABLE(plain, )

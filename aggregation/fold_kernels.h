@@ -25,24 +25,32 @@ struct FoldKernels {
   uint32_t (*largest_f32)(const float* values, size_t count);
   uint64_t (*largest_f64)(const double* values, size_t count);
 
-  // sums[i] += round(values[i] · scale); scale = m·w·2^bits.
+  // sums[i] += round(values[i] · scale); scale = m·w·2^bits. The set_ functions store where the add_
+  // functions add, for the first vector of a sum.
   void (*add_f32)(const float* values, double scale, int64_t* sums, size_t count);
+  void (*set_f32)(const float* values, double scale, int64_t* sums, size_t count);
 
   // Splits the product values[i] · scale into an exact pair (p, e) (Dekker 1971) and adds it to
   // three limbs of `count` integers each. Limb 0 gets round(p). Limb 1 gets the remainder of p plus
   // e, times `step` = 2^limb_bits, rounded. Limb 2 gets what is then left, times `step` again,
   // rounded. Only this last rounding loses information.
   void (*add_f64)(const double* values, double scale, double step, int64_t* sums, size_t count);
+  void (*set_f64)(const double* values, double scale, double step, int64_t* sums, size_t count);
 
-  // sums[i] = max(sums[i], OrderedKey(values[i])).
+  // sums[i] = max(sums[i], OrderedKey(values[i])), and sums[i] = OrderedKey(values[i]).
   void (*max_f32)(const float* values, int64_t* sums, size_t count);
   void (*max_f64)(const double* values, int64_t* sums, size_t count);
+  void (*key_f32)(const float* values, int64_t* sums, size_t count);
+  void (*key_f64)(const double* values, int64_t* sums, size_t count);
 
   // Integer addition and maximum of two sums.
   void (*merge_add)(const int64_t* from, int64_t* into, size_t count);
   void (*merge_max)(const int64_t* from, int64_t* into, size_t count);
 
   Span (*span)(const int64_t* sums, size_t count);
+
+  // out[i] = sums[i] · unit ÷ divisor, rounded after each operation.
+  void (*divide_f32)(const int64_t* sums, double unit, double divisor, float* out, size_t count);
 };
 
 // The widest set that this machine can run.

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "algorithms/api/vector_math.h"
+#include "core/parallel_for.h"
 #include "core/status.h"
 #include "training/api/schedule.h"
 
@@ -161,7 +162,11 @@ absl::Status MeanDeltaServer::Move(Round round, const FlatVector& mean_delta) {
 }
 
 void MeanDeltaServer::Step(double server_lr, ConstVectorView mean_delta, VectorView model) {
-  Axpy(server_lr, mean_delta, model);
+  constexpr size_t kPiece = size_t{1} << 20;  // bytes
+  ParallelFor(model.bytes.size(), kPiece, [&](size_t begin, size_t end) {
+    Axpy(server_lr, {mean_delta.layout, mean_delta.bytes.subspan(begin, end - begin)},
+         {model.layout, model.bytes.subspan(begin, end - begin)});
+  });
 }
 
 }  // namespace macaw::algorithms

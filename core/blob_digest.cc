@@ -3,11 +3,9 @@
 #include <sodium.h>
 
 #include <algorithm>
-#include <atomic>
-#include <system_error>
-#include <thread>
 
 #include "core/digest_lanes.h"
+#include "core/parallel_for.h"
 
 namespace macaw {
 namespace {
@@ -18,6 +16,9 @@ Isa BestIsa() {
 }
 
 uint64_t LeavesOf(uint64_t size) { return (size + kBlobLeafBytes - 1) / kBlobLeafBytes; }
+
+// What BlobDigester hashes at once: whole groups of leaves on every instruction set.
+constexpr uint64_t kStepBytes = 16 * kBlobLeafBytes;
 
 // The digests of whole leaves, and perhaps a shorter one at the end.
 std::vector<Digest> HashLeaves(Isa isa, std::span<const std::byte> bytes) {
@@ -52,38 +53,25 @@ Digest NameOf(uint64_t size, std::span<const Digest> leaves) {
 }  // namespace
 
 Digest BlobDigest(std::span<const std::byte> bytes) {
-  return BlobDigestWith(BestIsa(), std::max(1u, std::thread::hardware_concurrency()), bytes);
+  return BlobDigestWith(BestIsa(), SIZE_MAX, bytes);
 }
 
 Digest BlobDigestWith(Isa isa, size_t threads, std::span<const std::byte> bytes) {
   if (bytes.size() <= kBlobLeafBytes) return DigestOf(bytes);
   std::vector<Digest> leaves(LeavesOf(bytes.size()));
-  // Each thread takes the next group of leaves until there is none.
-  const size_t lanes = DigestLanes(isa);
-  const size_t group = lanes * kBlobLeafBytes;
-  std::atomic<size_t> next = 0;
-  const auto work = [&] {
-    for (size_t first; (first = next.fetch_add(lanes)) < leaves.size();) {
-      const auto rest = bytes.subspan(first * kBlobLeafBytes);
-      std::ranges::copy(HashLeaves(isa, rest.first(std::min(group, rest.size()))),
-                        leaves.begin() + static_cast<ptrdiff_t>(first));
-    }
-  };
-  {
-    std::vector<std::jthread> others;
-    const size_t most = std::min(threads, (leaves.size() + lanes - 1) / lanes);
-    try {
-      while (others.size() + 1 < most) others.emplace_back(work);
-    } catch (const std::system_error&) {
-      // The system gives no more threads, so there are fewer.
-    }
-    work();
-  }
+  ParallelFor(
+      leaves.size(), DigestLanes(isa),
+      [&](size_t first, size_t end) {
+        const auto rest = bytes.subspan(first * kBlobLeafBytes);
+        const auto group = rest.first(std::min((end - first) * kBlobLeafBytes, rest.size()));
+        std::ranges::copy(HashLeaves(isa, group), leaves.begin() + static_cast<ptrdiff_t>(first));
+      },
+      threads);
   return NameOf(bytes.size(), leaves);
 }
 
 BlobDigester::BlobDigester(uint64_t size)
-    : size_(size), wanted_(std::min(size, DigestLanes(BestIsa()) * kBlobLeafBytes)) {
+    : size_(size), wanted_(std::min(size, kStepBytes)) {
   leaves_.reserve(LeavesOf(size));
 }
 
@@ -92,7 +80,7 @@ void BlobDigester::Add(std::span<const std::byte> arrived) {
   std::ranges::copy(HashLeaves(BestIsa(), arrived.subspan(hashed_, wanted_ - hashed_)),
                     std::back_inserter(leaves_));
   hashed_ = wanted_;
-  wanted_ += std::min(size_ - wanted_, DigestLanes(BestIsa()) * kBlobLeafBytes);
+  wanted_ += std::min(size_ - wanted_, kStepBytes);
 }
 
 Digest BlobDigester::Finish() const { return NameOf(size_, leaves_); }

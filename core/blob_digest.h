@@ -18,7 +18,7 @@
 // last one is. So two blobs have one name only if BLAKE2b has a collision.
 namespace macaw {
 
-inline constexpr uint64_t kBlobLeafBytes = 1 << 20;
+inline constexpr uint64_t kBlobLeafBytes = 1 << 16;
 
 // Uses the best instruction set, and a thread for each core where there is work for them: beyond
 // the first DigestLanes leaves. Any thread may call it.
@@ -37,7 +37,7 @@ class BlobDigester {
   uint64_t wanted() const { return done() ? UINT64_MAX : wanted_; }
   bool done() const { return hashed_ == size_; }
   // Hashes the next leaves if `arrived`, the blob's first bytes, has all of them. One call hashes
-  // a few MiB at most, which takes a few milliseconds.
+  // 1 MiB at most, which takes a millisecond or two.
   void Add(std::span<const std::byte> arrived);
   Digest Finish() const;  // once it is done
 

@@ -70,15 +70,13 @@ PageBlock NewBlock(size_t bytes, Pages pages) {
   return {static_cast<std::byte*>(data), bytes, file.Release(), true};
 }
 
-// Takes a block in a file out of circulation. False while another process has it mapped. A process
-// that tries to map it later finds no label there and refuses it.
+// Takes a block in a file out of circulation. False while another process reads it. A process that
+// tries to map it later finds no label there and refuses it.
 bool Withdraw(const PageBlock& block) {
   if (flock(block.file, LOCK_EX | LOCK_NB) != 0) return false;
-  const bool ours = mprotect(block.data, block.bytes, PROT_READ | PROT_WRITE) == 0;
-  if (ours)
-    std::memset(block.data + block.bytes - PageBlock::kLabelBytes, 0, PageBlock::kLabelBytes);
+  std::memset(block.data + block.bytes - PageBlock::kLabelBytes, 0, PageBlock::kLabelBytes);
   flock(block.file, LOCK_UN);
-  return ours;
+  return true;
 }
 
 void Unmap(const PageBlock& block) {

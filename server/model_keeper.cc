@@ -66,8 +66,8 @@ absl::StatusOr<aggregation::ExactSum> ModelKeeper::Decode(const fleet::Part& par
     return absl::InvalidArgumentError("the part names clients but brings no sums");
   MACAW_ASSIGN_OR_RETURN(
       aggregation::ExactSum sum,
-      aggregation::ExactSum::Decode(part.sums.bytes->bytes(),
-                                    algorithms::UpChannels(schema_, order_->phase), order_->grid));
+      aggregation::ExactSum::Decode(part.sums.bytes, algorithms::UpChannels(schema_, order_->phase),
+                                    order_->grid));
   if (sum.clients() != part.included.size()) {
     return absl::InvalidArgumentError(absl::StrCat("the part names ", part.included.size(),
                                                    " clients but its sums hold ", sum.clients()));

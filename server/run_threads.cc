@@ -11,7 +11,7 @@ namespace {
 constexpr uint64_t kRefusalsTold = 1000;  // refusals in log and events; the limit protects the disk
 constexpr Duration kFarewell =
     std::chrono::seconds(3);               // time for workers to learn that the run is over
-constexpr uint64_t kSmallModel = 1 << 14;  // numbers; some tens of µs to decode or to apply
+constexpr uint64_t kSmallModel = 1 << 17;  // numbers; some 0.2 ms to decode, apply or encode
 
 // The answer to a call about a round that this server has not reached again yet. The caller must
 // retry.

@@ -288,7 +288,7 @@ class Session {
   // Asks for the next work in the same call. Nothing is held and all slots are idle once it is
   // answered. Returns the server's answer to `ask`, if there is one.
   absl::StatusOr<std::optional<fleet::LeaseReply>> Commit() {
-    MACAW_ASSIGN_OR_RETURN(Harvest harvest, pool_->TakeHarvest());
+    Harvest harvest = pool_->TakeHarvest();
     if (harvest.empty()) return std::nullopt;
     // States first: a state that a part names must be readable, whatever happens next.
     if (context_.states != nullptr) MACAW_RETURN_IF_ERROR(context_.states->Fence());
@@ -303,7 +303,11 @@ class Session {
                        .broadcast = harvest.phase->broadcast.name,
                        .included = std::move(harvest.included),
                        .left_out = std::move(harvest.left_out)};
-      if (harvest.sum.has_value()) part.sums = fleet::Blob::Of(harvest.sum->Encode());
+      if (!harvest.sums.empty()) {
+        MACAW_ASSIGN_OR_RETURN(AlignedBuffer sums,
+                               aggregation::ExactSum::EncodeTogether(harvest.sums));
+        part.sums = fleet::Blob::Of(std::move(sums));
+      }
       request.part = std::move(part);
     }
     MACAW_ASSIGN_OR_RETURN(fleet::CommitReply reply,

@@ -105,7 +105,7 @@ void SlotPool::Interrupt() {
   interrupted_ = true;
 }
 
-absl::StatusOr<Harvest> SlotPool::TakeHarvest() {
+Harvest SlotPool::TakeHarvest() {
   absl::MutexLock lock(&mutex_);
   Harvest harvest;
   harvest.phase = std::exchange(phase_, nullptr);
@@ -115,13 +115,8 @@ absl::StatusOr<Harvest> SlotPool::TakeHarvest() {
     for (fleet::ClientRecord& record : result.included) record.slot = index;
     std::move(result.included.begin(), result.included.end(), std::back_inserter(harvest.included));
     std::move(result.left_out.begin(), result.left_out.end(), std::back_inserter(harvest.left_out));
-    if (!result.sum.has_value() || result.sum->clients() == 0) continue;
-    if (!harvest.sum.has_value()) {
-      harvest.sum = std::move(result.sum);
-    } else {
-      MACAW_RETURN_IF_ERROR(harvest.sum->Merge(*std::move(result.sum)));
-      work_[index].Count();
-    }
+    if (result.sum.has_value() && result.sum->clients() > 0)
+      harvest.sums.push_back(*std::move(result.sum));
   }
   return harvest;
 }

@@ -25,7 +25,7 @@ namespace macaw::worker {
 // What a worker has finished and not yet committed.
 struct Harvest {
   std::shared_ptr<const PhaseContext> phase;  // null: no training
-  std::optional<aggregation::ExactSum> sum;   // of all slots; unset when nobody is included
+  std::vector<aggregation::ExactSum> sums;    // of the slots that trained somebody
   std::vector<fleet::ClientRecord> included;
   std::vector<fleet::LeftOut> left_out;
   std::vector<fleet::EvaluationResult> evaluations;
@@ -66,9 +66,8 @@ class SlotPool {
   bool WaitIdle() ABSL_LOCKS_EXCLUDED(mutex_);
   void Interrupt() ABSL_LOCKS_EXCLUDED(mutex_);  // makes all waits return false until Clear
 
-  // Returns all finished work and clears it. Call when idle. If an evaluation failed, returns the
-  // first such error instead.
-  absl::StatusOr<Harvest> TakeHarvest() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Returns all finished work and clears it. Call when idle.
+  Harvest TakeHarvest() ABSL_LOCKS_EXCLUDED(mutex_);
   void Settle() ABSL_LOCKS_EXCLUDED(mutex_);  // call when the harvest is committed or given up
   // The first error of a slot: this node cannot go on. The waits return false after an error.
   absl::Status error() const ABSL_LOCKS_EXCLUDED(mutex_);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "core/parallel_for.h"
 
 namespace macaw::fleet {
 namespace {
@@ -51,7 +52,7 @@ AlignedBuffer EncodeVectors(std::span<const ConstVectorView> vectors) {
     Put(out, kFixed + i * kPerVector + 32, static_cast<uint64_t>(v.bytes.size()));
     std::memset(out.data() + at, 0, Aligned(at) - at);
     at = Aligned(at);
-    if (!v.bytes.empty()) std::memcpy(out.data() + at, v.bytes.data(), v.bytes.size());
+    ParallelCopy(v.bytes, out.data() + at);
     at += v.bytes.size();
   }
   return buffer;

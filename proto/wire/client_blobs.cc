@@ -232,7 +232,8 @@ absl::Status BlobMover::DownloadFrom(const Digest& digest, AlignedBuffer& buffer
     }
     offset += chunk.size;
     // Runs while gRPC reads the next chunk.
-    if (verify_) digester.Add(std::as_const(buffer).bytes().first(offset));
+    while (verify_ && digester.wanted() <= offset)
+      digester.Add(std::as_const(buffer).bytes().first(offset));
     chunks_.Count();
   }
   const absl::Status status = stream.Finish();

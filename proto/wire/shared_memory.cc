@@ -6,14 +6,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <deque>
 #include <string>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "core/fd.h"
 #include "core/page_pool.h"
 
@@ -26,7 +30,91 @@ size_t LabelAt(size_t size) {
   return AlignedBuffer::MemoryFileBytes(size) - PageBlock::kLabelBytes;
 }
 
-void Unmap(std::byte* data, size_t mapped, int) { munmap(data, mapped); }
+// Memory files of other processes that stay mapped while nobody reads them. An owner uses its files
+// again, in the next round, and mapping takes longer than reading what lies there. A mapping keeps
+// its memory alive when the owner has freed it, so few are kept, and none for long.
+class IdleMappings {
+ public:
+  // What a file is while somebody has it open or mapped.
+  struct File {
+    dev_t device;
+    ino_t inode;
+    size_t bytes;
+    bool operator==(const File&) const = default;
+  };
+
+  // The file's mapping, which now belongs to the caller; null: there is none.
+  std::byte* Take(const File& file) ABSL_LOCKS_EXCLUDED(mutex_) {
+    const absl::MutexLock lock(&mutex_);
+    ++calls_;
+    const auto found = std::ranges::find(idle_, file, &Idle::file);
+    std::byte* const data = found == idle_.end() ? nullptr : found->data;
+    if (found != idle_.end()) {
+      bytes_ -= file.bytes;
+      idle_.erase(found);
+    }
+    UnmapSurplus();
+    return data;
+  }
+  void Give(const File& file, std::byte* data) ABSL_LOCKS_EXCLUDED(mutex_) {
+    const absl::MutexLock lock(&mutex_);
+    idle_.push_back({file, data, calls_});
+    bytes_ += file.bytes;
+    UnmapSurplus();
+  }
+
+ private:
+  static constexpr uint64_t kPatience = 64;  // calls of Take since; some rounds' worth
+  struct Idle {
+    File file;
+    std::byte* data;
+    uint64_t since;
+  };
+
+  void UnmapSurplus() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    while (!idle_.empty() &&
+           (bytes_ > PagePool::kMostBytes || calls_ - idle_.front().since > kPatience)) {
+      munmap(idle_.front().data, idle_.front().file.bytes);
+      bytes_ -= idle_.front().file.bytes;
+      idle_.pop_front();
+    }
+  }
+
+  absl::Mutex mutex_;
+  std::deque<Idle> idle_ ABSL_GUARDED_BY(mutex_);  // oldest first
+  size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t calls_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+IdleMappings& TheIdleMappings() {
+  static auto* const mappings = new IdleMappings();
+  return *mappings;
+}
+
+// A mapped file that somebody reads.
+class Mapping {
+ public:
+  Mapping(Fd locked, const IdleMappings::File& file, std::byte* data, size_t size)
+      : locked_(std::move(locked)),
+        file_(file),
+        data_(data),
+        buffer_(AlignedBuffer::Adopt(
+            data, size, [](std::byte*, size_t, int) {}, 0, -1)) {}
+  Mapping(const Mapping&) = delete;
+  ~Mapping() {
+    // Closing is not enough: what is mapped keeps the lock.
+    flock(locked_.get(), LOCK_UN);
+    TheIdleMappings().Give(file_, data_);
+  }
+
+  const AlignedBuffer& buffer() const { return buffer_; }
+
+ private:
+  const Fd locked_;  // while it is locked the owner does not reuse the memory
+  const IdleMappings::File file_;
+  std::byte* const data_;
+  const AlignedBuffer buffer_;
+};
 
 }  // namespace
 
@@ -37,8 +125,6 @@ std::optional<fleet::SharedPlace> PublishShared(const fleet::Blob& blob) {
   const auto label_at = static_cast<off_t>(LabelAt(blob.bytes->size()));
   if (pwrite(file, digest.data(), digest.size(), label_at) != static_cast<ssize_t>(digest.size()))
     return std::nullopt;
-  mprotect(const_cast<std::byte*>(blob.bytes->bytes().data()),
-           AlignedBuffer::MemoryFileBytes(blob.bytes->size()), PROT_READ);
   return fleet::SharedPlace{.process = getpid(), .file = file};
 }
 
@@ -65,21 +151,17 @@ absl::StatusOr<std::shared_ptr<const AlignedBuffer>> MapShared(const fleet::Shar
   constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
   const int seals = fcntl(file.get(), F_GET_SEALS);
   if (seals < 0 || (seals & kSeals) != kSeals) return refuse("not sealed");
-  void* const data = mmap(nullptr, bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, file.get(), 0);
-  if (data == MAP_FAILED) return refuse(strerror(errno));
-  const auto* const label = static_cast<const std::byte*>(data) + LabelAt(size);
-  if (std::memcmp(label, digest.bytes.data(), digest.bytes.size()) != 0) {
-    munmap(data, bytes);
-    return refuse("another digest");
+  const IdleMappings::File mapped = {status.st_dev, status.st_ino, bytes};
+  std::byte* data = TheIdleMappings().Take(mapped);
+  if (data == nullptr) {
+    void* const made = mmap(nullptr, bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, file.get(), 0);
+    if (made == MAP_FAILED) return refuse(strerror(errno));
+    data = static_cast<std::byte*>(made);
   }
-  struct Mapping {
-    Fd file;  // holds the lock, so it is closed after the bytes are unmapped
-    AlignedBuffer buffer;
-  };
-  const auto mapping = std::make_shared<Mapping>(
-      Mapping{std::move(file),
-              AlignedBuffer::Adopt(static_cast<std::byte*>(data), size, &Unmap, bytes, -1)});
-  return std::shared_ptr<const AlignedBuffer>(mapping, &mapping->buffer);
+  const auto mapping = std::make_shared<const Mapping>(std::move(file), mapped, data, size);
+  if (std::memcmp(data + LabelAt(size), digest.bytes.data(), digest.bytes.size()) != 0)
+    return refuse("another digest");
+  return std::shared_ptr<const AlignedBuffer>(mapping, &mapping->buffer());
 }
 
 }  // namespace macaw::wire

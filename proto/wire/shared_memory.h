@@ -14,14 +14,14 @@
 // there. Thread-safe.
 namespace macaw::wire {
 
-// Makes the blob's bytes read-only and returns where other processes find them while the blob
-// lives. A later write to them crashes. Returns nullopt for a blob that is not in a memory file.
-// May be called again.
+// Returns where other processes find the blob's bytes while it lives; nullopt for a blob that is
+// not in a memory file. The bytes must not change any more. May be called again.
 std::optional<fleet::SharedPlace> PublishShared(const fleet::Blob& blob);
 
 // Maps a published blob of another process (or of this one). The bytes stay valid after the owner
 // has ended. kNotFound when there is no blob of that digest and size, for example because the owner
-// has freed it. The digest is compared with the label, not computed again.
+// has freed it. The digest is compared with the label, not computed again. The file stays mapped for
+// a while after the last reader, because owners use their files again.
 absl::StatusOr<std::shared_ptr<const AlignedBuffer>> MapShared(const fleet::SharedPlace& place,
                                                                const Digest& digest, size_t size);
 

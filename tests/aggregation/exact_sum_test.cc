@@ -146,14 +146,41 @@ TEST(ExactSum, OrderAndTreeDoNotMatter) {
   }
 }
 
-TEST(ExactSum, ResetStartsAfresh) {
-  const TestCohort cohort(AllKinds(37), 5, 3);
-  ExactSum sum = cohort.Empty();
-  const std::vector<std::byte> empty = Bytes(sum);
-  for (const TestClient& client : cohort.clients) ASSERT_TRUE(client.AddTo(sum).ok());
-  EXPECT_NE(Bytes(sum), empty);
-  sum.Reset();
-  EXPECT_EQ(Bytes(sum), empty);
+TEST(ExactSum, EncodesSeveralTogetherAsTheirSum) {
+  // So large that several threads share the work.
+  const TestCohort cohort(AllKinds(300'001), 4, 3);
+  std::vector<ExactSum> sums;
+  for (int i = 0; i < 4; ++i) sums.push_back(cohort.Empty());  // the last one stays empty
+  ExactSum flat = cohort.Empty();
+  for (size_t i = 0; i < cohort.clients.size(); ++i) {
+    ASSERT_TRUE(cohort.clients[i].AddTo(sums[i % 3]).ok());
+    ASSERT_TRUE(cohort.clients[i].AddTo(flat).ok());
+  }
+  const std::vector<std::byte> first = Bytes(sums[0]);
+  const absl::StatusOr<AlignedBuffer> together = ExactSum::EncodeTogether(sums);
+  ASSERT_TRUE(together.ok()) << together.status();
+  EXPECT_TRUE(std::ranges::equal(together->bytes(), Bytes(flat)));
+  EXPECT_EQ(Bytes(sums[0]), first) << "the sums stay as they are";
+
+  sums.push_back(cohort.Empty());
+  ASSERT_TRUE(cohort.clients[0].AddTo(sums.back()).ok());
+  EXPECT_FALSE(ExactSum::EncodeTogether(sums).ok()) << "the first client is in two of them";
+}
+
+TEST(ExactSum, TheFirstVectorOfASumNeedsNoZeroes) {
+  // Buffers of this size come from a pool, with what was written to them before.
+  constexpr int64_t kCount = 1 << 20;
+  const LayoutPtr layout = Vector(kCount, DType::kF32);
+  const ChannelSpec mean{.name = "w", .layout = layout, .reduction = Reduction::kMean};
+  const TestClient client = Client(1, 1, layout, std::vector<double>(kCount, 0.5));
+  for (int round = 0; round < 2; ++round) {
+    ExactSum sum = *ExactSum::Make({mean}, {1, 2, 1, 2});
+    ASSERT_TRUE(client.AddTo(sum).ok());
+    ASSERT_TRUE(client.AddTo(sum).ok());
+    const Aggregate result = *std::move(sum).Report();
+    const auto values = result.channels[0].value.As<float>();
+    EXPECT_EQ(std::ranges::count(values, 0.5F), kCount) << "round " << round;
+  }
 }
 
 TEST(ExactSum, F32MeanIsWithinTheGridOfTheExactOne) {
@@ -327,12 +354,16 @@ TEST(ExactSum, HoldsAtTheLimits) {
       for (int c = 0; c < 2; ++c) client.vectors.push_back(Filled(layout, {65536, -65536}));
       for (uint64_t i = 0; i < kClients; ++i)
         ASSERT_TRUE(client.AddTo(i % 2 == 0 ? sum : other).ok());
-      ASSERT_TRUE(ExactSum::Decode(sum.Encode().bytes(), {weighted, mean}, order).ok());
+      ASSERT_TRUE(
+          ExactSum::Decode(std::make_shared<AlignedBuffer>(sum.Encode()), {weighted, mean}, order)
+              .ok());
       ExactSum extra = *ExactSum::Make({weighted, mean}, order);
       ASSERT_TRUE(client.AddTo(extra).ok());
 
       ASSERT_TRUE(sum.Merge(std::move(other)).ok());
-      ASSERT_TRUE(ExactSum::Decode(sum.Encode().bytes(), {weighted, mean}, order).ok());
+      ASSERT_TRUE(
+          ExactSum::Decode(std::make_shared<AlignedBuffer>(sum.Encode()), {weighted, mean}, order)
+              .ok());
       const std::vector<std::byte> full = Bytes(sum);
       EXPECT_FALSE(client.AddTo(sum).ok());
       EXPECT_FALSE(sum.Merge(std::move(extra)).ok());

@@ -18,7 +18,9 @@ class ExactSumWire : public ::testing::Test {
   }
 
   absl::StatusOr<ExactSum> Decode(std::span<const std::byte> bytes) const {
-    return ExactSum::Decode(bytes, cohort_.channels, cohort_.order);
+    const auto encoded = std::make_shared<AlignedBuffer>(bytes.size());
+    std::ranges::copy(bytes, encoded->bytes().begin());
+    return ExactSum::Decode(encoded, cohort_.channels, cohort_.order);
   }
   template <typename T>
   std::vector<std::byte> With(size_t offset, T value) const {
@@ -56,13 +58,30 @@ TEST_F(ExactSumWire, ADecodedSumGoesOnAdding) {
   EXPECT_EQ(Bytes(sum), Bytes(flat));
 }
 
+TEST_F(ExactSumWire, ADecodedSumLeavesTheBytesAsTheyAre) {
+  const auto encoded = std::make_shared<AlignedBuffer>(bytes_.size());
+  std::ranges::copy(bytes_, encoded->bytes().begin());
+  ExactSum added = *ExactSum::Decode(encoded, cohort_.channels, cohort_.order);
+  ExactSum merged = *ExactSum::Decode(encoded, cohort_.channels, cohort_.order);
+  ExactSum rest = cohort_.Empty();
+  ASSERT_TRUE(cohort_.clients[7].AddTo(rest).ok());
+  ASSERT_TRUE(cohort_.clients[7].AddTo(added).ok());
+  ASSERT_TRUE(merged.Merge(std::move(rest)).ok());
+  EXPECT_NE(Bytes(merged), bytes_);
+  EXPECT_EQ(Bytes(merged), Bytes(added));
+  EXPECT_TRUE(std::ranges::equal(encoded->bytes(), bytes_));
+  EXPECT_EQ(encoded.use_count(), 1) << "a sum with integers of its own lets go of them";
+}
+
 TEST_F(ExactSumWire, RefusesAnotherCohortsSum) {
   GridOrder order = cohort_.order;
   order.total_weight += 1;
-  EXPECT_FALSE(ExactSum::Decode(bytes_, cohort_.channels, order).ok());
+  const auto encoded = std::make_shared<AlignedBuffer>(bytes_.size());
+  std::ranges::copy(bytes_, encoded->bytes().begin());
+  EXPECT_FALSE(ExactSum::Decode(encoded, cohort_.channels, order).ok());
   std::vector<ChannelSpec> channels = cohort_.channels;
   channels[0].name = "other";
-  EXPECT_FALSE(ExactSum::Decode(bytes_, channels, cohort_.order).ok());
+  EXPECT_FALSE(ExactSum::Decode(encoded, channels, cohort_.order).ok());
 }
 
 TEST_F(ExactSumWire, RefusesEveryPrefixAndAnythingLonger) {

@@ -67,14 +67,26 @@ TEST(FoldKernels, EveryInstructionSetGivesTheSameBits) {
         all.insert(all.end(), more.begin(), more.end());
       };
       std::vector<int64_t> one(count), three(3 * count), most(count, kNoKey);
+      std::vector<int64_t> set_one(count, 7), set_three(3 * count, 7), keys(count, 7);
+      kernels.set_f32(f32.data(), 1234567.8, set_one.data(), count);
+      kernels.set_f64(f64.data(), 1234567.8, 0x1p41, set_three.data(), count);
+      kernels.key_f32(f32.data(), keys.data(), count);
       kernels.add_f32(f32.data(), 1234567.8, one.data(), count);
       kernels.add_f64(f64.data(), 1234567.8, 0x1p41, three.data(), count);
       kernels.max_f32(f32.data(), most.data(), count);
+      EXPECT_EQ(set_one, one) << "what is stored is what would be added to zero";
+      EXPECT_EQ(set_three, three);
+      EXPECT_EQ(keys, most);
+      kernels.key_f64(f64.data(), keys.data(), count);
+      keep(keys);
       kernels.max_f64(f64.data(), most.data(), count);
       keep(one), keep(three), keep(most);
       kernels.merge_add(three.data(), one.data(), count);
       kernels.merge_max(three.data(), most.data(), count);
       keep(one), keep(most);
+      std::vector<float> divided(count);
+      kernels.divide_f32(three.data(), 0x1p-41, 1234567.8, divided.data(), count);
+      for (const float value : divided) all.push_back(std::bit_cast<int32_t>(value));
       const auto [low, high] = kernels.span(three.data(), three.size());
       keep({low, high, kernels.largest_f32(f32.data(), count),
             static_cast<int64_t>(kernels.largest_f64(f64.data(), count))});

@@ -11,7 +11,7 @@
 namespace macaw {
 namespace {
 
-constexpr uint64_t kMiB = 1 << 20;
+constexpr uint64_t kLeaf = kBlobLeafBytes;
 
 std::vector<std::byte> RandomBytes(size_t size, uint64_t seed) {
   std::vector<uint64_t> words(size / 8 + 1);
@@ -33,16 +33,16 @@ std::vector<size_t> Sizes() {
           127,
           128,
           129,
-          kMiB - 1,
-          kMiB,
-          kMiB + 1,
-          2 * kMiB,
-          3 * kMiB + 5,
-          8 * kMiB,
-          8 * kMiB + 1,
-          9 * kMiB,
-          10 * kMiB - 1,
-          17 * kMiB + 12345};
+          kLeaf - 1,
+          kLeaf,
+          kLeaf + 1,
+          2 * kLeaf,
+          3 * kLeaf + 5,
+          8 * kLeaf,
+          8 * kLeaf + 1,
+          9 * kLeaf,
+          10 * kLeaf - 1,
+          17 * kLeaf + 12345};
 }
 
 class OnEachInstructionSet : public testing::TestWithParam<Isa> {};
@@ -93,40 +93,40 @@ INSTANTIATE_TEST_SUITE_P(OnEach, OnEachInstructionSet, testing::ValuesIn(Support
 TEST(BlobDigest, OfASmallBlobIsItsPlainDigest) {
   for (const size_t size : Sizes()) {
     const auto bytes = RandomBytes(size, 3);
-    EXPECT_EQ(BlobDigest(bytes) == DigestOf(bytes), size <= kMiB) << size;
+    EXPECT_EQ(BlobDigest(bytes) == DigestOf(bytes), size <= kLeaf) << size;
   }
 }
 
 // Values of Python: hashlib.blake2b(size as 8 bytes + digests of the leaves, digest_size=32,
 // person=b"macaw blob root\0").
 TEST(BlobDigest, OfALargeBlobIsThatOfItsLeavesAndSize) {
-  EXPECT_EQ(BlobDigest(CountedBytes(kMiB + 1)).Hex(),
-            "87838ea957cb0d2fb6a95ad48c2890c43354e7524c4daec0f7344033135922ff");
-  EXPECT_EQ(BlobDigest(CountedBytes(9 * kMiB + 5)).Hex(),
-            "4bad8b0211cc7aa76297fd7273de83154d7e3e5c68181dda6d5554ae14e929a5");
+  EXPECT_EQ(BlobDigest(CountedBytes(kLeaf + 1)).Hex(),
+            "c4144ccdcfa6d2e491a6ed07e07bca652771d40ab5a412dc34b39d417cf9d506");
+  EXPECT_EQ(BlobDigest(CountedBytes(9 * kLeaf + 5)).Hex(),
+            "f0cb71d2ae73a5ddc790d1e0161458f025ff739cefac667a24e2d5b34eab4a63");
 }
 
 TEST(BlobDigest, ChangesWithEveryLeafAndWithTheirOrder) {
-  const auto bytes = RandomBytes(3 * kMiB + 7, 4);
+  const auto bytes = RandomBytes(3 * kLeaf + 7, 4);
   const Digest name = BlobDigest(bytes);
-  for (const size_t at : {size_t{0}, size_t{kMiB}, size_t{3 * kMiB - 1}, bytes.size() - 1}) {
+  for (const size_t at : {size_t{0}, size_t{kLeaf}, size_t{3 * kLeaf - 1}, bytes.size() - 1}) {
     auto other = bytes;
     other[at] ^= std::byte{1};
     EXPECT_NE(BlobDigest(other), name) << at;
   }
   auto swapped = bytes;
-  std::swap_ranges(swapped.begin(), swapped.begin() + kMiB, swapped.begin() + kMiB);
+  std::swap_ranges(swapped.begin(), swapped.begin() + kLeaf, swapped.begin() + kLeaf);
   EXPECT_NE(BlobDigest(swapped), name);
-  EXPECT_NE(BlobDigest(std::span(bytes).first(3 * kMiB)), name);
+  EXPECT_NE(BlobDigest(std::span(bytes).first(3 * kLeaf)), name);
 }
 
 // A small blob can hold any text, also the one over which the root of a large blob is taken.
 TEST(BlobDigest, OfALargeBlobIsNotThatOfASmallOneWithTheRootsText) {
-  const auto bytes = RandomBytes(2 * kMiB, 5);
+  const auto bytes = RandomBytes(2 * kLeaf, 5);
   Digester plain;
   plain.Add(uint64_t{bytes.size()});
-  for (const size_t at : {size_t{0}, size_t{kMiB}}) {
-    const Digest leaf = DigestOf(std::span(bytes).subspan(at, kMiB));
+  for (const size_t at : {size_t{0}, size_t{kLeaf}}) {
+    const Digest leaf = DigestOf(std::span(bytes).subspan(at, kLeaf));
     plain.Add(std::as_bytes(std::span(leaf.bytes)));
   }
   EXPECT_NE(BlobDigest(bytes), plain.Finish());
@@ -139,7 +139,7 @@ TEST(BlobDigester, NamesABlobThatArrivesInPieces) {
     BlobDigester digester(size);
     for (size_t arrived = 0; arrived < size;) {
       EXPECT_FALSE(digester.done()) << size;
-      arrived = std::min(size, arrived + 1 + random.Below(2 * kMiB));
+      arrived = std::min(size, arrived + 1 + random.Below(2 * kLeaf));
       while (arrived >= digester.wanted()) digester.Add(std::span(bytes).first(arrived));
     }
     ASSERT_TRUE(digester.done()) << size;
@@ -148,13 +148,13 @@ TEST(BlobDigester, NamesABlobThatArrivesInPieces) {
 }
 
 TEST(BlobDigester, HashesAFewLeavesACallAndNoneTwice) {
-  const size_t size = 40 * kMiB + 9;
+  const size_t size = 40 * kLeaf + 9;
   const auto bytes = RandomBytes(size, 7);
   BlobDigester digester(size);
   for (uint64_t before = 0; !digester.done();) {
     const uint64_t wanted = digester.wanted();
     EXPECT_GT(wanted, before);
-    EXPECT_LE(wanted, before + 8 * kMiB);
+    EXPECT_LE(wanted, before + 16 * kLeaf);
     digester.Add(std::span(bytes).first(wanted - 1));
     EXPECT_EQ(digester.wanted(), wanted) << "a byte is missing";
     digester.Add(bytes);

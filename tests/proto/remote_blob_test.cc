@@ -1,13 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
-#include <map>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "proto/wire/limits.h"
 #include "proto/wire/refusal.h"
@@ -304,17 +304,16 @@ Blob ShareableBlob(size_t size, uint64_t seed) {
   return Blob::Of(std::move(copy));
 }
 
-// Buffers that are mapped by their owner and once more: the other side is this process, too.
+// Buffers that the other side reads where they lie, by its locks: it is this process, too.
 int SharedBuffers() {
-  std::ifstream maps("/proc/self/maps");
-  std::map<std::string, int> by_inode;
-  for (std::string line; std::getline(maps, line);) {
-    if (!absl::StrContains(line, "memfd:macaw-buffer")) continue;
+  std::ifstream locks("/proc/locks");
+  const std::string ours = absl::StrCat(getpid());
+  int readers = 0;
+  for (std::string line; std::getline(locks, line);) {
     const std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipWhitespace());
-    ++by_inode[words.at(4)];
+    readers += words.at(1) == "FLOCK" && words.at(3) == "READ" && words.at(4) == ours;
   }
-  return static_cast<int>(
-      std::ranges::count_if(by_inode, [](const auto& entry) { return entry.second == 2; }));
+  return readers;
 }
 
 TEST_F(RemoteBlob, SharesMemoryOverAPrivateSocket) {

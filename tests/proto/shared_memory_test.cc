@@ -135,10 +135,30 @@ TEST(SharedMemory, RefusesToMapWhatIsNoBlobOfThatDigest) {
   EXPECT_FALSE(Maps({.process = getpid(), .file = loose.get()}, digest, 2 * kMiB));
 }
 
-TEST(SharedMemoryDeathTest, AWriteAfterPublishingCrashes) {
-  const Blob blob = BlobOf(2 * kMiB);
-  ASSERT_TRUE(PublishShared(blob).has_value());
-  EXPECT_DEATH(*const_cast<std::byte*>(blob.bytes->bytes().data()) = std::byte{1}, "");
+TEST(SharedMemory, AFileThatWasReadBeforeIsMappedOnce) {
+  constexpr size_t kSize = 6 * kMiB + 24;  // no other test uses this size
+  const std::byte* first = nullptr;
+  for (int round = 0; round < 3; ++round) {
+    AlignedBuffer buffer = AlignedBuffer::Shareable(kSize);
+    std::ranges::fill(buffer.bytes(), static_cast<std::byte>(round));
+    const Blob blob = Blob::Of(std::move(buffer));
+    const SharedPlace place = PublishShared(blob).value();
+    const auto mapped = MapShared(place, blob.digest, kSize);
+    ASSERT_TRUE(mapped.ok()) << mapped.status();
+    EXPECT_EQ(BlobDigest((*mapped)->bytes()), blob.digest) << "the bytes of this round";
+    if (first == nullptr) first = (*mapped)->bytes().data();
+    EXPECT_EQ((*mapped)->bytes().data(), first);
+  }
+}
+
+TEST(SharedMemory, TwoReadersOfAFileDoNotHinderEachOther) {
+  constexpr size_t kSize = 2 * kMiB + 24;
+  const Blob blob = BlobOf(kSize);
+  const SharedPlace place = PublishShared(blob).value();
+  std::optional one = *MapShared(place, blob.digest, kSize);
+  const auto two = *MapShared(place, blob.digest, kSize);
+  one.reset();
+  EXPECT_EQ(BlobDigest(two->bytes()), blob.digest);
 }
 
 }  // namespace

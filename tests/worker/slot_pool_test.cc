@@ -70,12 +70,11 @@ class SlotPoolTest : public testing::Test {
     const auto pool = Start(slots);
     pool->Enqueue(Phase1(), Assignments(0, 12), TimePoint{});
     EXPECT_TRUE(pool->WaitIdle());
-    auto harvest = pool->TakeHarvest();
-    EXPECT_TRUE(harvest.ok()) << harvest.status();
+    Harvest harvest = pool->TakeHarvest();
     EXPECT_EQ(pool->held(), 12u) << "until the harvest is committed";
     pool->Settle();
     EXPECT_EQ(pool->held(), 0u);
-    return *std::move(harvest);
+    return harvest;
   }
 
   std::unique_ptr<data::Dataset> dataset_;
@@ -86,10 +85,11 @@ class SlotPoolTest : public testing::Test {
 
 TEST_F(SlotPoolTest, AddsUpToTheSameBytesOnAnyNumberOfSlots) {
   const Harvest one = TrainAll(1), four = TrainAll(4);
-  ASSERT_TRUE(one.sum.has_value() && four.sum.has_value());
+  ASSERT_THAT(one.sums, SizeIs(1));
   EXPECT_THAT(one.included, SizeIs(12));
   EXPECT_THAT(four.included, SizeIs(12));
-  EXPECT_EQ(fleet::Blob::Of(one.sum->Encode()).digest, fleet::Blob::Of(four.sum->Encode()).digest);
+  EXPECT_EQ(fleet::Blob::Of(*aggregation::ExactSum::EncodeTogether(one.sums)).digest,
+            fleet::Blob::Of(*aggregation::ExactSum::EncodeTogether(four.sums)).digest);
 }
 
 TEST_F(SlotPoolTest, CountsEveryBatchAsWork) {
@@ -99,9 +99,8 @@ TEST_F(SlotPoolTest, CountsEveryBatchAsWork) {
   ASSERT_TRUE(pool->WaitIdle());
   const uint64_t trained = pool->work_done();
   uint64_t steps = 0;
-  const auto harvest = pool->TakeHarvest();
-  ASSERT_TRUE(harvest.ok()) << harvest.status();
-  for (const fleet::ClientRecord& record : harvest->included) steps += record.steps;
+  const Harvest harvest = pool->TakeHarvest();
+  for (const fleet::ClientRecord& record : harvest.included) steps += record.steps;
   EXPECT_GE(trained, 12 + steps) << "the rows of 12 clients, and each minibatch";
 
   auto evaluation = std::make_shared<EvaluationContext>();
@@ -131,13 +130,14 @@ TEST_F(SlotPoolTest, LeavesOutAClientThatCannotBeAddedWithTheReason) {
   assignments.push_back({.client = ClientId(4), .place = 4, .fence = {1, 51}, .weight = 101});
   pool->Enqueue(Phase1(), assignments, TimePoint{});
   ASSERT_TRUE(pool->WaitIdle());
-  const auto harvest = pool->TakeHarvest();
-  ASSERT_TRUE(harvest.ok()) << harvest.status();
-  EXPECT_THAT(harvest->included, SizeIs(3));
-  ASSERT_THAT(harvest->left_out, SizeIs(1));
-  EXPECT_EQ(harvest->left_out[0].attempt.client, ClientId(4));
-  EXPECT_THAT(harvest->left_out[0].message, HasSubstr("101"));
-  EXPECT_EQ(harvest->sum->clients(), 3u) << "what is left out leaves no trace";
+  const Harvest harvest = pool->TakeHarvest();
+  EXPECT_THAT(harvest.included, SizeIs(3));
+  ASSERT_THAT(harvest.left_out, SizeIs(1));
+  EXPECT_EQ(harvest.left_out[0].attempt.client, ClientId(4));
+  EXPECT_THAT(harvest.left_out[0].message, HasSubstr("101"));
+  uint64_t added = 0;
+  for (const aggregation::ExactSum& sum : harvest.sums) added += sum.clients();
+  EXPECT_EQ(added, 3u) << "what is left out leaves no trace";
 }
 
 TEST_F(SlotPoolTest, LeavesOutClientsThatDiverge) {
@@ -146,11 +146,10 @@ TEST_F(SlotPoolTest, LeavesOutClientsThatDiverge) {
   phase->local.lr = 1e30;
   pool->Enqueue(phase, Assignments(0, 4), TimePoint{});
   ASSERT_TRUE(pool->WaitIdle());
-  const auto harvest = pool->TakeHarvest();
-  ASSERT_TRUE(harvest.ok()) << harvest.status();
-  EXPECT_THAT(harvest->included, IsEmpty());
-  EXPECT_THAT(harvest->left_out, SizeIs(4));
-  EXPECT_FALSE(harvest->sum.has_value());
+  const Harvest harvest = pool->TakeHarvest();
+  EXPECT_THAT(harvest.included, IsEmpty());
+  EXPECT_THAT(harvest.left_out, SizeIs(4));
+  EXPECT_THAT(harvest.sums, IsEmpty());
 }
 
 TEST_F(SlotPoolTest, DropsWhatHasNotStarted) {
@@ -162,7 +161,7 @@ TEST_F(SlotPoolTest, DropsWhatHasNotStarted) {
   for (uint64_t k = 3; k < 6; ++k) last.push_back({ClientId(k), {1, k + 1}});
   pool->Drop(last);
   ASSERT_TRUE(pool->WaitIdle());
-  EXPECT_THAT(pool->TakeHarvest()->included, SizeIs(3));
+  EXPECT_THAT(pool->TakeHarvest().included, SizeIs(3));
 }
 
 TEST_F(SlotPoolTest, WakesWhoWaitsWhenInterruptedAndStartsCleanAfterClear) {
@@ -175,10 +174,10 @@ TEST_F(SlotPoolTest, WakesWhoWaitsWhenInterruptedAndStartsCleanAfterClear) {
   EXPECT_THAT(pool->Queued(), IsEmpty());
   EXPECT_EQ(pool->held(), 0u);
   EXPECT_TRUE(pool->WaitIdle());
-  EXPECT_TRUE(pool->TakeHarvest()->empty());
+  EXPECT_TRUE(pool->TakeHarvest().empty());
   pool->Enqueue(Phase1(), Assignments(0, 1), TimePoint{});
   ASSERT_TRUE(pool->WaitIdle());
-  EXPECT_THAT(pool->TakeHarvest()->included, SizeIs(1));
+  EXPECT_THAT(pool->TakeHarvest().included, SizeIs(1));
 }
 
 TEST_F(SlotPoolTest, EvaluatesRowsWhoeverAsksForThem) {
@@ -194,17 +193,16 @@ TEST_F(SlotPoolTest, EvaluatesRowsWhoeverAsksForThem) {
        {.fence = {1, 2}, .begin = rows / 2, .end = rows},
        {.fence = {1, 3}, .kind = fleet::EvaluationKind::kClientTest, .client = ClientId(2)}});
   ASSERT_TRUE(pool->WaitIdle());
-  const auto harvest = pool->TakeHarvest();
-  ASSERT_TRUE(harvest.ok()) << harvest.status();
-  EXPECT_EQ(harvest->phase, nullptr);
+  const Harvest harvest = pool->TakeHarvest();
+  EXPECT_EQ(harvest.phase, nullptr);
   double central = 0;
-  for (const fleet::EvaluationResult& result : harvest->evaluations) {
+  for (const fleet::EvaluationResult& result : harvest.evaluations) {
     if (result.task.kind == fleet::EvaluationKind::kCentralTest)
       central += result.sums[0];
     else
       EXPECT_EQ(result.sums[0], dataset_->Examples(ClientId(2), data::Split::kTest));
   }
-  EXPECT_THAT(harvest->evaluations, SizeIs(3));
+  EXPECT_THAT(harvest.evaluations, SizeIs(3));
   EXPECT_EQ(central, static_cast<double>(rows));
 }
 
