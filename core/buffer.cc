@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kAlignment = AlignedBuffer::kAlignment;
 constexpr size_t kLarge = size_t{4} << 20;  // buffers from this size on get pages of their own
-constexpr size_t kSmallestShareable = size_t{1} << 20;  // smaller ones are sent, not mapped
+constexpr size_t kSmallestShareable = size_t{1} << 17;  // smaller ones are sent, not mapped
 
 size_t RoundUp(size_t size) {
   return (std::max<size_t>(size, 1) + kAlignment - 1) / kAlignment * kAlignment;

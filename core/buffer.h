@@ -21,7 +21,7 @@ class AlignedBuffer {
   // A buffer with arbitrary contents, for a caller that writes every byte. It saves clearing a
   // large model that is then overwritten.
   static AlignedBuffer Unset(size_t size);
-  // Like Unset, but from 1 MiB on in a memory file that other processes can map
+  // Like Unset, but from 128 KiB on in a memory file that other processes can map
   // (proto/wire/shared_memory.h). Where the system has none it is an ordinary buffer.
   static AlignedBuffer Shareable(size_t size);
   // Memory of somebody else, which `release` gives back.

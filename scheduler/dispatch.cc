@@ -22,6 +22,9 @@ constexpr double kShare = 0.25;
 // unless the worker's times are so certain that nobody else will want the client.
 constexpr size_t kAheadPerSlot = 8;
 constexpr double kCertain = 0.1;
+// A worker that shares its queue with nobody gets the work of so many seconds at once. One that
+// joins meanwhile waits that long for its share.
+constexpr double kAlone = 1;
 // The weight of the plan's costs against the times observed in this round, in clients.
 constexpr double kBeliefKnown = 8, kBeliefUnknown = 0.25;
 // The remaining time of a client that should already have ended: a fraction of its planned time
@@ -174,10 +177,12 @@ Piece DispatchQueue::TakeGuided(Worker& worker, const Ask& ask) {
   Piece piece;
   const bool known = worker.info.costs.known || worker.planned > 0;
   const double pace = Pace(worker);
-  const double budget = known ? std::max(kShare * worker.queued,
-                                         pace > 0 ? ask.least_seconds * ask.slots / pace : 0.0)
-                              : 0.0;
-  const bool certain = worker.info.costs.known && worker.info.costs.uncertainty < kCertain;
+  const bool alone = workers_.size() == 1;
+  const double worth = alone ? std::max(ask.least_seconds, kAlone) : ask.least_seconds;
+  const double budget =
+      known ? std::max(kShare * worker.queued, pace > 0 ? worth * ask.slots / pace : 0.0) : 0.0;
+  const bool certain =
+      alone || (worker.info.costs.known && worker.info.costs.uncertainty < kCertain);
   const size_t least = certain ? std::max(ask.idle, 1u) : ask.idle;  // clients
   double seconds = 0;
   // Clients that came back go before all others.
@@ -202,7 +207,7 @@ Piece DispatchQueue::TakeGuided(Worker& worker, const Ask& ask) {
     }
   }
   piece.when_idle =
-      !known || piece.clients.empty() || (!certain && size_ <= kAheadPerSlot * slots_);
+      piece.clients.empty() || (!known && !alone) || (!certain && size_ <= kAheadPerSlot * slots_);
   if (piece.clients.empty() && size_ > 0) {
     const double patience = kPatience * mean_seconds_ * pace;
     piece.look_again =

@@ -32,7 +32,8 @@ struct Piece {
 };
 
 // Hands out a plan piece by piece, in the way that Plan::hand_out says. With kGuided, a worker gets
-// a fraction of its remaining queue, at least one client for each idle slot. Clients that are not
+// a fraction of its remaining queue, at least one client for each idle slot; a worker that is alone
+// gets a second's work. Clients that are not
 // handed out are planned anew (placement.h), assuming that busy slots become free when their
 // clients are expected to end: from time to time while many clients remain, at each request towards
 // the end, and when the worker's queue is empty. A slot that would only delay the end gets nothing.

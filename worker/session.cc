@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -123,7 +124,7 @@ class Session {
         const bool due =
             when_idle_
                 ? pool_->WaitForIdleSlot()
-                : pool_->WaitForQueueBelow(options_.slots - 1 + pool_->QueueFor(lease_seconds_));
+                : pool_->WaitForQueueBelow(options_.slots - 1 + pool_->QueueFor(LongLease()));
         if (!due) continue;
         MACAW_ASSIGN_OR_RETURN(reply, Lease());
       }
@@ -157,6 +158,9 @@ class Session {
     return request;
   }
 
+  // Few requests take longer (Jacobson, "Congestion Avoidance and Control", SIGCOMM 1988).
+  double LongLease() const { return lease_seconds_ + 4 * lease_deviation_; }
+
   absl::StatusOr<fleet::LeaseReply> Lease() {
     const fleet::LeaseRequest request = Ask(pool_->idle(), pool_->held());
     const TimePoint asked = SteadyClock().Now();
@@ -167,6 +171,7 @@ class Session {
     // takes.
     if (request.wanted == 0) {
       const double took = std::min(ToSeconds(leased_ - asked), kLongestAsk);
+      lease_deviation_ += kMemory * (std::fabs(took - lease_seconds_) - lease_deviation_);
       lease_seconds_ += kMemory * (took - lease_seconds_);
     }
     return reply;
@@ -369,9 +374,10 @@ class Session {
   const Logger log_{"worker"};
   const PatientCalls calls_;
   std::unique_ptr<SlotPool> pool_;
-  bool when_idle_ = false;    // whether the server asked for requests with an idle slot only
-  double lease_seconds_ = 0;  // moving mean of the time of a request for work
-  TimePoint leased_{};        // when the newest lease arrived
+  bool when_idle_ = false;  // whether the server asked for requests with an idle slot only
+  // Moving means of the time of a request for work, and of how far a request is from that mean.
+  double lease_seconds_ = 0, lease_deviation_ = 0;
+  TimePoint leased_{};  // when the newest lease arrived
   std::shared_ptr<const PhaseContext> phase_;
   std::deque<fleet::Blob> cache_;  // the one used last is last
   std::atomic<bool> over_ = false;

@@ -76,15 +76,18 @@ class RemoteLink final : public fleet::FleetLink {
 
   absl::StatusOr<fleet::CommitReply> Commit(const fleet::CommitRequest& request) override {
     MACAW_ASSIGN_OR_RETURN(const Limits limits, GetLimits());
-    v1::CommitRequest message = ToWire(request, InlineRule{limits.max_inline_bytes, {}});
+    v1::CommitRequest message = ToWire(request, InlineRule{limits.max_inline_bytes, {}, share_});
     const fleet::Blob sums = request.part.has_value() ? request.part->sums : fleet::Blob{};
+    const bool sums_inside = message.part().sums().has_inline_();
+    const bool sums_told = message.part().sums().has_shared();
     const fleet::Blob records = PackRecords(message, limits);
     for (int i = 0;; ++i) {
-      // Blobs that do not fit the message are uploaded first. The verdict on an upload comes before
-      // any byte is sent, and may make the other uploads needless.
+      // Blobs that do not fit the message are uploaded first, shared sums only when the server could
+      // not map them. The verdict on an upload comes before any byte is sent, and may make the other
+      // uploads needless.
       for (const auto& [blob, purpose] :
            {std::pair(&sums, BlobPurpose::kSums), std::pair(&records, BlobPurpose::kRecords)}) {
-        if (!blob->named() || (blob == &sums && blob->size <= limits.max_inline_bytes)) continue;
+        if (!blob->named() || (blob == &sums && (sums_inside || (sums_told && i == 0)))) continue;
         MACAW_ASSIGN_OR_RETURN(const UploadVerdict verdict,
                                Upload(*blob, {.purpose = purpose,
                                               .session = request.session,

@@ -12,8 +12,9 @@
 // current, whether sums are possible). Pure functions, thread-safe.
 namespace macaw::wire {
 
-// Says which blobs travel inside a message: those whose bytes are in memory and not larger than
-// `max_inline`. Of the others only the digest travels.
+// Says how a blob travels in a message: as a place to map it from, if `share` and it is in a memory
+// file; else whole, if its bytes are in memory and not larger than `max_inline`; else as its digest
+// alone.
 struct InlineRule {
   uint64_t max_inline = 0;
   std::span<const Digest> have;  // the receiver has these: only their digests travel

@@ -54,11 +54,10 @@ v1::Blob ToWire(const fleet::Blob& blob, const InlineRule& rule) {
   m.set_size(blob.size);
   const bool there = std::ranges::find(rule.have, blob.digest) != rule.have.end();
   if (there) return m;
-  if (blob.bytes != nullptr && blob.size <= rule.max_inline) {
+  if (const auto place = rule.share ? PublishShared(blob) : std::nullopt; place.has_value()) {
+    *m.mutable_shared() = ToWire(*place);
+  } else if (blob.bytes != nullptr && blob.size <= rule.max_inline) {
     m.set_inline_(blob.bytes->bytes().data(), blob.bytes->size());
-  } else if (rule.share) {
-    if (const auto place = PublishShared(blob); place.has_value())
-      *m.mutable_shared() = ToWire(*place);
   }
   return m;
 }

@@ -128,6 +128,23 @@ absl::Status Resolve(ServiceState& state, const fleet::Caller& caller, SessionId
   return absl::OkStatus();
 }
 
+// Maps sums whose sender only says where they lie. If that fails, or there is no room for them,
+// Resolve will not find them, and the sender uploads them.
+void MapSums(ServiceState& state, SessionId session, uint64_t commit_id, const fleet::Part& part) {
+  const fleet::Blob& sums = part.sums;
+  if (!state.share || !sums.place.has_value() || sums.size > state.options.max_blob_bytes) return;
+  if (state.uploads.Get(session, BlobPurpose::kSums, sums.digest) != nullptr) return;
+  auto mapped = MapShared(*sums.place, sums.digest, sums.size);
+  if (!mapped.ok()) return;
+  state.uploads.Begin({.purpose = BlobPurpose::kSums,
+                       .session = session,
+                       .digest = sums.digest,
+                       .size = sums.size,
+                       .round = part.round,
+                       .commit_id = commit_id},
+                      *std::move(mapped));
+}
+
 absl::Status HandleRegister(ServiceState& state, const fleet::Caller& caller,
                             grpc::ByteBuffer bytes, Handle handle, grpc::ByteBuffer* reply) {
   MACAW_ASSIGN_OR_RETURN(const auto message, Parse<v1::RegisterRequest>(std::move(bytes)));
@@ -171,6 +188,7 @@ absl::Status HandleCommit(ServiceState& state, const fleet::CallerPtr& caller,
   MACAW_ASSIGN_OR_RETURN(fleet::CommitRequest request, FromWire(message, state.inline_bytes));
   if (request.part.has_value()) {
     fleet::Blob& sums = request.part->sums;
+    MapSums(state, session, request.commit_id, *request.part);
     MACAW_RETURN_IF_ERROR(Resolve(state, *caller, session, BlobPurpose::kSums, sums));
     // Claims the blobs only now that all of them are here: a commit that has to be repeated still
     // finds what it has uploaded.
