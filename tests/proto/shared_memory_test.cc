@@ -104,7 +104,7 @@ TEST(SharedMemory, IsReusedWhenNobodyReadsItAnyMore) {
 }
 
 TEST(SharedMemory, SmallAndOrdinaryBuffersAreNotShared) {
-  EXPECT_FALSE(PublishShared(BlobOf(kMiB - 8)).has_value());
+  EXPECT_FALSE(PublishShared(BlobOf(kMiB / 8 - 8)).has_value());
   EXPECT_FALSE(PublishShared(Blob::Of(AlignedBuffer(8 * kMiB))).has_value());
   EXPECT_FALSE(PublishShared(Blob{.digest = DigestOf("only a name"), .size = 11}).has_value());
 }
