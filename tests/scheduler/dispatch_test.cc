@@ -110,6 +110,34 @@ TEST(DispatchQueue, APieceHasAtLeastTheMinimumWork) {
   EXPECT_EQ(queue.Take({.worker = WorkerId(1), .least_seconds = 30}).clients.size(), 6u);
 }
 
+TEST(DispatchQueue, AWorkerThatIsAloneGetsASecondsWorkAtOnceAndAlwaysAsksAhead) {
+  const Costs millisecond = kKnown.Slower(1e-3);
+  DispatchQueue queue(Planned("planned_stealing", std::vector<uint64_t>(1000, 5),
+                              {{WorkerId(1), 2, millisecond}}));  // 5 ms a client
+  const Piece first = queue.Take({.worker = WorkerId(1), .slots = 2, .idle = 2});
+  EXPECT_NEAR(first.clients.size(), 400, 1) << "a second on two slots is more than a quarter";
+  EXPECT_FALSE(first.when_idle);
+  double now = 0;
+  for (int asks = 0; !queue.empty(); ++asks) {
+    ASSERT_LT(asks, 3);
+    now += 1;
+    const Piece piece = queue.Take({.worker = WorkerId(1), .slots = 2, .idle = 0, .now = now});
+    EXPECT_FALSE(piece.clients.empty()) << "it asks before a slot is idle, also at the end";
+    EXPECT_FALSE(piece.when_idle);
+  }
+}
+
+TEST(DispatchQueue, AWorkerThatJoinsTakesItsShareOfWhatIsLeft) {
+  const Costs second{.known = true};
+  DispatchQueue queue(
+      Planned("planned_stealing", std::vector<uint64_t>(100, 5), {{WorkerId(1), 1, second}}));
+  EXPECT_EQ(queue.Take({.worker = WorkerId(1)}).clients.size(), 25u);
+  EXPECT_FALSE(queue.Take({.worker = WorkerId(2), .now = 1}).clients.empty());
+  const size_t left = queue.size();
+  EXPECT_LT(queue.Take({.worker = WorkerId(1), .now = 120}).clients.size(), left / 2)
+      << "it is no longer alone";
+}
+
 TEST(DispatchQueue, AWorkerWithoutTimesIsTriedWithOneClient) {
   DispatchQueue queue(
       Planned("planned_stealing", std::vector<uint64_t>(64, 5), {{WorkerId(1), 2}, {WorkerId(2)}}));
