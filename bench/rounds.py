@@ -1,10 +1,11 @@
-"""How full slots are and what a round costs besides training, by `macaw timeline`.
+"""How full slots are and what a round costs besides training, by a run's timeline.
 
     ./dev bench rounds [--rounds N] [--repetitions N] [--old MACAW] [JOB…]
 
 Jobs: lenet5 (the quick start, two slots), lenet5-2x1 (two processes of a slot), simple_cnn (1.2 million weights) and
 resnet18 (11 million, LibTorch), on the images under examples/. With --old, the programs of another build take turns
-with this one's, and the last table has the ratios. Prints medians over the repetitions; nothing else should run.
+with this one's, and the last table has the ratios. Prints the milliseconds of the median round, as `macaw timeline` cuts
+it, and medians over the repetitions; nothing else should run.
 """
 
 import argparse
@@ -25,7 +26,24 @@ JOBS = {
     "simple_cnn": ["--slots", "2", "--set", "model.name=simple_cnn", *LARGE],
     "resnet18": ["--slots", "2", "--set", "model.name=resnet18_gn", *LARGE],
 }
-PARTS = ["prepare", "hand out", "train", "commit", "apply", "whole"]
+PARTS = ["prepare", "hand out", "train", "commit", "apply"]
+
+
+def parts_of(timeline: list) -> list:
+    """Of each round: the milliseconds of its parts."""
+    rounds = {}
+    for event in timeline:
+        if event["ph"] != "X":
+            continue
+        name, begin = event["name"].split()[0], event["ts"]
+        rounds.setdefault(event["args"]["round"], {}).setdefault(name, []).append((begin, begin + event["dur"]))
+    parts = []
+    for spans in rounds.values():
+        (prepare, prepared), (apply, applied) = spans["prepare"][0], spans["apply"][0]
+        first, last = min(begin for begin, _ in spans["client"]), max(end for _, end in spans["client"])
+        marks = [prepare, prepared, first, last, apply, applied]
+        parts.append([(end - begin) / 1e3 for begin, end in zip(marks, marks[1:])])
+    return parts
 
 
 def measure(macaw: pathlib.Path, job: str, rounds: int) -> dict:
@@ -37,10 +55,11 @@ def measure(macaw: pathlib.Path, job: str, rounds: int) -> dict:
         command += ["--out", out, "--quiet"]
         subprocess.run([str(word) for word in command], check=True, capture_output=True, cwd=ROOT)
         told = subprocess.run([str(macaw), "timeline", str(out)], check=True, capture_output=True, text=True).stdout
-        figures = {part: float(re.search(rf"^  {part} +([\d.]+) ms", told, re.M)[1]) for part in PARTS}
+        parts = parts_of(json.loads((out / "timeline.json").read_text()))
+        figures = {name: statistics.median(times) for name, times in zip(PARTS, zip(*parts))}
+        figures["besides training"] = statistics.median(sum(times) - times[2] for times in parts)
         busy = re.search(r"busy ([\d.]+) % of the time, ([\d.]+) % while", told)
         figures["busy"], figures["busy while training"] = float(busy[1]), float(busy[2])
-        figures["besides training"] = figures["whole"] - figures["train"]
         figures["digest"] = json.loads((out / "summary.json").read_text())["model_digest"]
         return figures
 
@@ -72,7 +91,7 @@ def main() -> None:
         key: {column: statistics.median(run[column] for run in figures) for column in columns}
         for key, figures in runs.items()
     }
-    print("milliseconds of a round; percent of the time that slots are busy\n")
+    print("milliseconds of the median round; percent of the time that slots are busy\n")
     table({f"{job} ({who})" if told.old else job: medians[job, who] for job, who in sorted(runs)}, columns)
     if not told.old:
         return

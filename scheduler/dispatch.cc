@@ -19,8 +19,11 @@ constexpr size_t kEndPerSlot = 2;
 // three times as slow ends about in time.
 constexpr double kShare = 0.25;
 // With at most this many clients per slot remaining, no client should wait behind a running one,
-// unless the worker's times are so certain that nobody else will want the client.
+// unless the worker's times are so certain that nobody else will want the client. Waiting can cost
+// a client's time at the end of the round, not waiting costs a request for each of these clients. So
+// there are fewer of them where a client is worth less than this many requests.
 constexpr size_t kAheadPerSlot = 8;
+constexpr double kWorthWaiting = 4;
 constexpr double kCertain = 0.1;
 // A worker that shares its queue with nobody gets the work of so many seconds at once. One that
 // joins meanwhile waits that long for its share.
@@ -206,8 +209,11 @@ Piece DispatchQueue::TakeGuided(Worker& worker, const Ask& ask) {
       last->queue.pop_back();
     }
   }
-  piece.when_idle =
-      piece.clients.empty() || (!known && !alone) || (!certain && size_ <= kAheadPerSlot * slots_);
+  const double requests =
+      ask.least_seconds > 0 ? mean_seconds_ * pace / ask.least_seconds : kWorthWaiting;
+  const double few = kAheadPerSlot * std::min(requests / kWorthWaiting, 1.0);
+  piece.when_idle = piece.clients.empty() || (!known && !alone) ||
+                    (!certain && static_cast<double>(size_) <= few * static_cast<double>(slots_));
   if (piece.clients.empty() && size_ > 0) {
     const double patience = kPatience * mean_seconds_ * pace;
     piece.look_again =

@@ -1,6 +1,7 @@
 #include "worker/slot_pool.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "core/clock.h"
@@ -186,7 +187,7 @@ size_t SlotPool::QueueFor(double seconds) const {
   absl::MutexLock lock(&mutex_);
   if (!(mean_seconds_ > 0)) return 0;
   const double clients = seconds / mean_seconds_ * static_cast<double>(slots_.size());
-  return static_cast<size_t>(std::min(clients, kMostAhead));
+  return static_cast<size_t>(std::ceil(std::min(clients, kMostAhead)));
 }
 
 void SlotPool::Loop(uint32_t index) {
