@@ -1,5 +1,6 @@
 #include "training/stage_inputs.h"
 
+#include <cstring>
 #include <utility>
 #include <variant>
 
@@ -38,6 +39,36 @@ absl::StatusOr<const Stage*> StageSequence::Next(const std::vector<StageOutcome>
     }
   }
   return index < added_.size() ? &added_[index] : nullptr;
+}
+
+absl::StatusOr<std::vector<StageOutcome>> RunStages(
+    const LocalPlan& plan, ClientId client,
+    absl::FunctionRef<absl::StatusOr<StageOutcome>(const Stage&, const std::vector<StageOutcome>&)>
+        run,
+    KeptEnds* keep) {
+  StageSequence stages(plan);
+  std::vector<StageOutcome> outcomes;
+  outcomes.reserve(plan.stages.size());
+  while (true) {
+    MACAW_ASSIGN_OR_RETURN(const Stage* stage, stages.Next(outcomes));
+    if (stage == nullptr) return outcomes;
+    if (keep != nullptr && !outcomes.empty() && !outcomes.back().end.empty()) {
+      const size_t last = outcomes.size() - 1;
+      if (keep->ends.size() <= last) keep->ends.resize(last + 1);
+      FlatVector& kept = keep->ends[last];
+      if (kept.empty()) kept = FlatVector(keep->layout);
+      const std::span<const std::byte> end = outcomes[last].end.bytes;
+      std::memcpy(kept.view().bytes.data(), end.data(), end.size());
+      outcomes[last].end = kept.view();
+    }
+    absl::StatusOr<StageOutcome> outcome = run(*stage, outcomes);
+    if (!outcome.ok()) {
+      const absl::Status status = Annotate(
+          outcome.status(), absl::StrCat("client ", client.value, ": stage ", outcomes.size()));
+      return IsClientFault(outcome.status()) ? ClientFault(status.message()) : status;
+    }
+    outcomes.push_back(*std::move(outcome));
+  }
 }
 
 const data::Rows& RowsOf(const ClientTask& task, data::Split split) {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -10,7 +11,8 @@
 
 namespace macaw::training {
 
-// Finds and checks what a stage works on; the part of a trainer that is the same for all of them.
+// Walks through a plan's stages, finds and checks what a stage works on: the part of a trainer that
+// is the same for all of them.
 
 // The stages of a plan, one after the other, with those that LocalPlan::more adds. An added stage
 // may give an earlier one's end by its view; it is turned into a StageEnd, because a trainer may
@@ -26,6 +28,20 @@ class StageSequence {
   const LocalPlan& plan_;
   std::vector<Stage> added_;
 };
+
+// The ends of a plan's stages, for a trainer that overwrites an end when the next stage begins.
+struct KeptEnds {
+  LayoutPtr layout;
+  std::vector<FlatVector> ends;  // by stage; kept for the next plan
+};
+
+// Runs a plan's stages by `run`, which gets the outcomes of the stages before. With `keep`, their
+// ends are copied there first. Errors name the client and the stage; a ClientFault stays one.
+absl::StatusOr<std::vector<StageOutcome>> RunStages(
+    const LocalPlan& plan, ClientId client,
+    absl::FunctionRef<absl::StatusOr<StageOutcome>(const Stage&, const std::vector<StageOutcome>&)>
+        run,
+    KeptEnds* keep = nullptr);
 
 const data::Rows& RowsOf(const ClientTask& task, data::Split split);
 

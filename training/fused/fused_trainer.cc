@@ -116,26 +116,19 @@ FusedTrainer::FusedTrainer(const TrainerSetup& setup, Isa isa, Program program, 
 
 absl::StatusOr<std::vector<StageOutcome>> FusedTrainer::Run(const LocalPlan& plan,
                                                             const ClientTask& task) {
-  StageSequence stages(plan);
-  std::vector<StageOutcome> outcomes;
-  outcomes.reserve(plan.stages.size());
-  while (true) {
-    MACAW_ASSIGN_OR_RETURN(const Stage* stage, stages.Next(outcomes));
-    if (stage == nullptr) return outcomes;
-    const size_t i = outcomes.size();
-    if (const absl::Status status = Supports(*stage); !status.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("client ", task.client.value, ": ", status.message(),
-                       ", which the fused trainer cannot do: set workers.backend to \"",
-                       i < plan.stages.size() ? "auto" : "torch", "\""));
-    }
-    if (ends_.size() <= i) ends_.resize(i + 1);
-    absl::StatusOr<StageOutcome> outcome = RunStage(*stage, i, outcomes, task);
-    if (!outcome.ok()) {
-      return Annotate(outcome.status(), absl::StrCat("client ", task.client.value, ": stage ", i));
-    }
-    outcomes.push_back(*std::move(outcome));
-  }
+  return RunStages(
+      plan, task.client,
+      [&](const Stage& stage,
+          const std::vector<StageOutcome>& before) -> absl::StatusOr<StageOutcome> {
+        const size_t i = before.size();
+        if (const absl::Status status = Supports(stage); !status.ok()) {
+          return absl::InvalidArgumentError(absl::StrCat(
+              status.message(), ", which the fused trainer cannot do: set workers.backend to \"",
+              i < plan.stages.size() ? "auto" : "torch", "\""));
+        }
+        if (ends_.size() <= i) ends_.resize(i + 1);
+        return RunStage(stage, i, before, task);
+      });
 }
 
 absl::StatusOr<StageOutcome> FusedTrainer::RunStage(const Stage& stage, size_t index,

@@ -124,21 +124,12 @@ class ProcessTrainer final : public LocalTrainer {
 
   absl::StatusOr<std::vector<StageOutcome>> Run(const LocalPlan& plan,
                                                 const ClientTask& task) override {
-    StageSequence stages(plan);
-    std::vector<StageOutcome> outcomes;
-    while (true) {
-      MACAW_ASSIGN_OR_RETURN(const Stage* stage, stages.Next(outcomes));
-      if (stage == nullptr) return outcomes;
-      KeepLastEnd(outcomes);
-      absl::StatusOr<StageOutcome> outcome = Train(*stage, outcomes, task);
-      if (!outcome.ok()) {
-        const absl::Status status =
-            Annotate(outcome.status(),
-                     absl::StrCat("client ", task.client.value, ": stage ", outcomes.size()));
-        return IsClientFault(outcome.status()) ? ClientFault(status.message()) : status;
-      }
-      outcomes.push_back(*std::move(outcome));
-    }
+    return RunStages(
+        plan, task.client,
+        [&](const Stage& stage, const std::vector<StageOutcome>& before) {
+          return Train(stage, before, task);
+        },
+        &kept_);  // all stages use one place in the shared memory
   }
 
   absl::StatusOr<MetricSums> Evaluate(ConstVectorView model, const data::Rows& rows, uint64_t begin,
@@ -172,16 +163,6 @@ class ProcessTrainer final : public LocalTrainer {
   std::string name() const override { return kProcessBackend; }
 
  private:
-  // The program reuses its memory in the next stage.
-  void KeepLastEnd(std::vector<StageOutcome>& outcomes) {
-    if (outcomes.empty() || outcomes.back().end.empty()) return;
-    const size_t last = outcomes.size() - 1;
-    if (ends_.size() <= last) ends_.resize(last + 1);
-    if (ends_[last].empty()) ends_[last] = FlatVector(setup_.spec.layout);
-    Copy(outcomes[last].end, ends_[last].view());
-    outcomes[last].end = std::as_const(ends_[last]).view();
-  }
-
   absl::Status CheckStage(const Stage& stage, const Ready& ready) const {
     const auto refuse = [&](auto&&... what) {
       return absl::UnimplementedError(
@@ -278,7 +259,7 @@ class ProcessTrainer final : public LocalTrainer {
   uint64_t questions_ = 0;
   int failures_ = 0;  // since the last turn that succeeded
   FlatVector v_sum_;
-  std::vector<FlatVector> ends_;  // of the stages before the last one
+  KeptEnds kept_{.layout = setup_.spec.layout, .ends = {}};
 };
 
 class Process final : public Backend {

@@ -92,33 +92,18 @@ EagerTrainer::EagerTrainer(const TrainerSetup& setup, Objective objective)
       plain_(objective.Plain()),
       batch_(network_, gather_, setup.task, setup.dtype, setup.work),
       replica_(setup.spec.layout),
-      optimizer_(setup.spec.layout) {}
+      optimizer_(setup.spec.layout),
+      kept_{.layout = setup.spec.layout, .ends = {}} {}
 
 absl::StatusOr<std::vector<StageOutcome>> EagerTrainer::Run(const LocalPlan& plan,
                                                             const ClientTask& task) {
   models::UseOneThread();
-  StageSequence stages(plan);
-  std::vector<StageOutcome> outcomes;
-  outcomes.reserve(plan.stages.size());
-  while (true) {
-    MACAW_ASSIGN_OR_RETURN(const Stage* stage, stages.Next(outcomes));
-    if (stage == nullptr) return outcomes;
-    const size_t i = outcomes.size();
-    if (i > 0 && !outcomes[i - 1].end.empty()) {
-      // The next stage uses the same replica.
-      if (ends_.size() < i) ends_.resize(i);
-      if (ends_[i - 1].empty()) ends_[i - 1] = FlatVector(network_.spec().layout);
-      const ConstVectorView end = outcomes[i - 1].end;
-      std::memcpy(ends_[i - 1].view().bytes.data(), end.bytes.data(), end.bytes.size());
-      outcomes[i - 1].end = ends_[i - 1].view();
-    }
-    absl::StatusOr<StageOutcome> outcome =
-        Caught([&] { return RunStage(*stage, i, outcomes, task); });
-    if (!outcome.ok()) {
-      return Annotate(outcome.status(), absl::StrCat("client ", task.client.value, ": stage ", i));
-    }
-    outcomes.push_back(*std::move(outcome));
-  }
+  return RunStages(
+      plan, task.client,
+      [&](const Stage& stage, const std::vector<StageOutcome>& before) {
+        return Caught([&] { return RunStage(stage, before.size(), before, task); });
+      },
+      &kept_);  // all stages use one replica
 }
 
 absl::StatusOr<StageOutcome> EagerTrainer::RunStage(const Stage& stage, size_t index,

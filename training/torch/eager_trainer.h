@@ -11,6 +11,7 @@
 #include "training/batch_order.h"
 #include "training/local_optimizer.h"
 #include "training/objective.h"
+#include "training/stage_inputs.h"
 #include "training/torch/eager_batch.h"
 #include "training/torch/replica.h"
 
@@ -63,9 +64,9 @@ class EagerTrainer final : public LocalTrainer {
   Replica replica_;
   BatchOrder order_;
   LocalOptimizer optimizer_;
-  std::vector<FlatVector> ends_;  // of all stages but the last, whose end stays in the replica
-  FlatVector v_sum_;              // sum of a correction's terms
-  FlatVector aligned_;            // a copy of a point that is not 64-byte aligned
+  KeptEnds kept_;       // of all stages but the last, whose end stays in the replica
+  FlatVector v_sum_;    // sum of a correction's terms
+  FlatVector aligned_;  // a copy of a point that is not 64-byte aligned
   std::vector<uint32_t> positions_;
 };
 
