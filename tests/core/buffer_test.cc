@@ -38,7 +38,7 @@ TEST(AlignedBuffer, IsEmptyAfterAMove) {
   const AlignedBuffer to = std::move(from);
   EXPECT_EQ(to.memory_file(), file);
   EXPECT_EQ(from.memory_file(), -1);  // NOLINT(bugprone-use-after-move)
-  EXPECT_EQ(AlignedBuffer::Shareable(kMiB - 8).memory_file(), -1);
+  EXPECT_EQ(AlignedBuffer::Shareable(kMiB / 8 - 8).memory_file(), -1);
 }
 
 TEST(AlignedBuffer, MemoryThatNobodyAsksForIsGivenBack) {
