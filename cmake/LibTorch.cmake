@@ -1,6 +1,6 @@
 # The CPU half of the pinned wheel, as an imported target of our own. The wheel's own package file would drag
 # libtorch_cuda into every program; libtorch_cpu alone starts in 0.3 s and needs nothing but two small CUDA
-# runtime libraries, which `./dev setup` puts beside it.
+# runtime libraries, which `./dev setup torch` puts beside it.
 file(SHA256 ${PROJECT_SOURCE_DIR}/deps.lock lock_digest)
 string(SUBSTRING ${lock_digest} 0 12 lock_id)
 set(MACAW_LIBTORCH_ROOT ${PROJECT_SOURCE_DIR}/.deps/libtorch-${lock_id} CACHE PATH
@@ -9,15 +9,19 @@ set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_
 set(torch_root ${MACAW_LIBTORCH_ROOT}/torch)
 set(cuda_lib ${MACAW_LIBTORCH_ROOT}/nvidia/cu13/lib)
 if(NOT EXISTS ${torch_root}/lib/libtorch_cpu.so)
-  message(FATAL_ERROR "LibTorch is not at ${torch_root}: run ./dev setup")
+  message(FATAL_ERROR "LibTorch is not at ${torch_root}: run ./dev setup torch")
 endif()
+# All that libmacaw_torch.so loads of it. An installation has them in one folder (training/CMakeLists.txt).
+set(MACAW_LIBTORCH_LIBRARIES
+  ${torch_root}/lib/libtorch_cpu.so ${torch_root}/lib/libc10.so ${torch_root}/lib/libgomp.so.1
+  ${cuda_lib}/libcudart.so.13 ${cuda_lib}/libcupti.so.13)
 
 add_library(macaw_torch_cpu INTERFACE)
 add_library(macaw::torch_cpu ALIAS macaw_torch_cpu)
 target_include_directories(macaw_torch_cpu SYSTEM INTERFACE
   ${torch_root}/include ${torch_root}/include/torch/csrc/api/include)
 target_compile_definitions(macaw_torch_cpu INTERFACE _GLIBCXX_USE_CXX11_ABI=1)
-target_link_options(macaw_torch_cpu INTERFACE
-  -Wl,-rpath,${torch_root}/lib -Wl,-rpath,${cuda_lib} -Wl,-rpath-link,${cuda_lib} -Wl,--allow-shlib-undefined)
+# CMake gives what is built the run path of the two libraries, and takes it away on installing.
+target_link_options(macaw_torch_cpu INTERFACE -Wl,-rpath-link,${cuda_lib} -Wl,--allow-shlib-undefined)
 target_link_libraries(macaw_torch_cpu INTERFACE
   -Wl,--no-as-needed ${torch_root}/lib/libtorch_cpu.so ${torch_root}/lib/libc10.so -Wl,--as-needed Threads::Threads)

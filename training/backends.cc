@@ -82,16 +82,6 @@ class TwoTrainers final : public LocalTrainer {
 
 }  // namespace
 
-absl::Status MissingBackend(const std::string& name, absl::string_view why) {
-  absl::Status status = absl::FailedPreconditionError(absl::StrCat(
-      why, why.empty() ? "" : ", and ",
-      name == kTorchBackend
-          ? "the LibTorch back end is not installed here: `./dev setup torch` fetches it (530 MB)"
-          : absl::StrCat("there is no back end \"", name, "\" here")));
-  status.SetPayload(kMissing, absl::Cord(name));
-  return status;
-}
-
 bool IsMissingBackend(const absl::Status& status) {
   return status.GetPayload(kMissing).has_value();
 }
@@ -125,6 +115,23 @@ std::string Backends::FolderBeside(const std::string& programs) {
   return (fs::path(programs) / ".." / "lib" / "macaw").lexically_normal().string();
 }
 
+absl::Status Backends::Missing(const std::string& name, absl::string_view why) const {
+  std::error_code error;
+  // The folder that `folder_` is lib/macaw of: a build folder, or where a package was installed.
+  const bool built_here =
+      fs::exists(fs::path(folder_).parent_path().parent_path() / "CMakeCache.txt", error);
+  std::string text = absl::StrCat("there is no back end \"", name, "\" here");
+  if (name == kTorchBackend) {
+    text = absl::StrCat("the LibTorch back end is not installed here: ",
+                        built_here ? "`./dev setup torch` fetches it (530 MB)"
+                                   : "install the package macaw-backend-torch");
+  }
+  absl::Status status =
+      absl::FailedPreconditionError(absl::StrCat(why, why.empty() ? "" : ", and ", text));
+  status.SetPayload(kMissing, absl::Cord(name));
+  return status;
+}
+
 std::string Backends::FileOf(const std::string& name) const {
   if (absl::StrContains(name, '/')) return name;
   return absl::StrCat(folder_, "/", kPrefix, name, kSuffix);
@@ -140,7 +147,7 @@ absl::StatusOr<const Backend*> Backends::Find(const std::string& name) {
   if (name == kProcessBackend) return &ProcessBackend();
   const absl::MutexLock lock(&mutex_);
   if (const auto it = loaded_.find(name); it != loaded_.end()) return it->second;
-  if (!IsInstalled(name)) return MissingBackend(name, absl::StrCat("it asks for \"", name, "\""));
+  if (!IsInstalled(name)) return Missing(name, absl::StrCat("it asks for \"", name, "\""));
   MACAW_ASSIGN_OR_RETURN(const Backend* const backend, LoadModule(FileOf(name)));
   loaded_.emplace(name, backend);
   return backend;
@@ -151,11 +158,11 @@ absl::Status Backends::CheckFor(const TrainerSetup& setup) const {
   for (const std::string& name : names) {
     if (IsInstalled(name)) continue;
     const absl::Status fused = FusedBackend().Supports(setup);
-    return MissingBackend(
-        name, setup.backend != "auto" ? absl::StrCat("workers.backend is \"", name, "\"")
-              : fused.ok() ? "the algorithm's local steps have hooks, which need LibTorch"
-                           : absl::StrCat("the fused kernels cannot train this run (",
-                                          fused.message(), ")"));
+    return Missing(name, setup.backend != "auto" ? absl::StrCat("workers.backend is \"", name, "\"")
+                         : fused.ok()
+                             ? "the algorithm's local steps have hooks, which need LibTorch"
+                             : absl::StrCat("the fused kernels cannot train this run (",
+                                            fused.message(), ")"));
   }
   return absl::OkStatus();
 }

@@ -37,8 +37,8 @@ class Backends {
   // In an installation and in a build folder, modules lie in ../lib/macaw of the programs' folder.
   static std::string FolderBeside(const std::string& programs);
 
-  // A name, or the path of a module (with a slash). If there is no such module, the error says how
-  // to get it, and IsMissingBackend is true of it. Other errors say what is wrong with the file.
+  // A name, or the path of a module (with a slash). If there is no such module, the error is
+  // Missing's. Other errors say what is wrong with the file.
   absl::StatusOr<const Backend*> Find(const std::string& name);
   // Whether what BackendsFor names can be found. Loads nothing. The error of a missing back end
   // also says why the run needs it.
@@ -46,6 +46,10 @@ class Backends {
   absl::StatusOr<std::unique_ptr<LocalTrainer>> MakeTrainer(const TrainerSetup& setup);
   // The profile of the trainers that MakeTrainer makes.
   absl::StatusOr<NumericProfile> ProfileOf(const TrainerSetup& setup);
+
+  // The error of a run that needs a back end which is not installed; it says how to get it. `why`:
+  // the reason why the run needs it, or empty.
+  absl::Status Missing(const std::string& name, absl::string_view why) const;
 
   // The names of those that can be found here, "fused" and "process" first.
   std::vector<std::string> Installed() const;
@@ -59,8 +63,7 @@ class Backends {
   std::map<std::string, const Backend*> loaded_ ABSL_GUARDED_BY(mutex_);  // modules, by name
 };
 
-// The error of a run that needs a back end which is not installed; `why` it does, or empty.
-absl::Status MissingBackend(const std::string& name, absl::string_view why);
+// Whether it is the error of Backends::Missing.
 bool IsMissingBackend(const absl::Status& status);
 
 }  // namespace macaw::training

@@ -29,7 +29,8 @@ absl::StatusOr<std::string> DescribeScript(Config& config) {
                                        .log = log}));
   const Exit end = worker.Reap();
   if (end.code == kExitMissingBackend) {
-    return training::MissingBackend(training::kTorchBackend, "a scripted module needs LibTorch");
+    return training::Backends(training::Backends::FolderBeside(programs))
+        .Missing(training::kTorchBackend, "a scripted module needs LibTorch");
   }
   if (!end.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("model.torchscript: ", end.Text()));

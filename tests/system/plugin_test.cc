@@ -1,5 +1,5 @@
-// Plug-ins as their authors meet them: the SDK is installed, a project is written, built and tested
-// outside the tree, and its library is used by a run.
+// Plug-ins as their authors meet them: the SDK is installed as its packages are, a project is
+// written, built and tested outside the tree, and its library is used by a run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "core/files.h"
+#include "tests/system/installed.h"
 #include "tests/system/simulation.h"
 
 namespace macaw {
@@ -35,7 +36,7 @@ Output Shell(const std::string& command) {
   return {code, *ReadFile(log)};
 }
 
-// The SDK is installed where no other test looks.
+// Programs and SDK are installed where no other test looks.
 class Plugin : public testing::Test {
  protected:
   // A folder for each test: they run side by side.
@@ -45,9 +46,7 @@ class Plugin : public testing::Test {
         sdk_(root_ + "/sdk") {
     fs::remove_all(root_);
     fs::create_directories(root_);
-    const Output installed = Shell(
-        absl::StrCat("cmake --install ", MACAW_BIN_DIR, "/.. --component sdk --prefix ", sdk_));
-    EXPECT_EQ(installed.code, 0) << installed.text;
+    testing_support::Install({"programs", "sdk"}, sdk_);
   }
 
   std::string NewProject(const std::string& name) {
@@ -58,8 +57,8 @@ class Plugin : public testing::Test {
   }
   Output Build(const std::string& folder) {
     return Shell(absl::StrCat("cmake -G Ninja -S ", folder, " -B ", folder,
-                              "/build -Dmacaw_DIR=", sdk_, "/lib/cmake/macaw -DMACAW=", kMacaw,
-                              " && cmake --build ", folder, "/build"));
+                              "/build -Dmacaw_DIR=", sdk_, "/lib/cmake/macaw -DMACAW=", sdk_,
+                              "/bin/macaw", " && cmake --build ", folder, "/build"));
   }
   static void Replace(const std::string& file, const std::string& what, const std::string& with) {
     const std::string text = *ReadFile(file);
@@ -93,6 +92,11 @@ TEST(Programs, HaveTheRoomsOfTheSdkWhole) {
 
 TEST_F(Plugin, ANewProjectBuildsPassesItsTestsAndKeepsTheLaw) {
   const std::string folder = NewProject("moon");
+  const Output without = Build(folder);
+  EXPECT_NE(without.code, 0);
+  EXPECT_THAT(without.text, HasSubstr("macaw-backend-torch-dev")) << "its loss needs LibTorch";
+
+  testing_support::Install({"torch", "libtorch", "libtorch_dev"}, sdk_);
   const Output built = Build(folder);
   ASSERT_EQ(built.code, 0) << built.text;
   const Output tested =

@@ -1,4 +1,5 @@
-// The programs on a machine without LibTorch: what they link, what they train, and what they say.
+// The package of the programs on a machine without LibTorch: what it links, what it trains, and
+// what it says.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/files.h"
 #include "testing/temporary_folder.h"
+#include "tests/system/installed.h"
 #include "tests/system/simulation.h"
 
 namespace macaw {
@@ -23,16 +25,10 @@ using testing_support::Printed;
 using testing_support::Simulation;
 using testing_support::TemporaryFolder;
 
-// The three programs in a folder that has no back end beside it.
+// The three programs, installed without a back end beside them.
 class WithoutModules : public testing::Test {
  protected:
-  WithoutModules() {
-    fs::create_directory(folder_ / "bin");
-    for (const char* program : {"macaw", "macaw-server", "macaw-worker"}) {
-      fs::copy_file(absl::StrCat(MACAW_BIN_DIR, "/", program),
-                    absl::StrCat(folder_ / "bin", "/", program));
-    }
-  }
+  WithoutModules() { testing_support::Install({"programs"}, folder_.path()); }
   Printed Run(const std::string& arguments) {
     return testing_support::RunProgram(folder_ / "bin/macaw", arguments);
   }
@@ -64,7 +60,7 @@ TEST_F(WithoutModules, SayBeforeTheRunWhatItNeedsThatIsNotThere) {
   const auto missing = [&](const std::string& settings) {
     const Printed printed = Simulate(settings);
     EXPECT_EQ(printed.exit, 5) << printed.text;
-    EXPECT_THAT(printed.text, HasSubstr("./dev setup torch"));
+    EXPECT_THAT(printed.text, HasSubstr("install the package macaw-backend-torch"));
     EXPECT_FALSE(fs::exists(out_)) << "no folder is made in vain";
     return printed.text;
   };
@@ -88,7 +84,7 @@ TEST_F(WithoutModules, AreCheckedWithoutARun) {
 TEST_F(WithoutModules, AreNamedByTheDoctor) {
   const Printed doctor = Run("doctor");
   EXPECT_THAT(doctor.text, AllOf(HasSubstr("fused: macaw-fused"), HasSubstr("torch: ")));
-  EXPECT_THAT(doctor.text, HasSubstr("./dev setup torch"));
+  EXPECT_THAT(doctor.text, HasSubstr("install the package macaw-backend-torch"));
 }
 
 }  // namespace

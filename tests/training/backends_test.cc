@@ -93,12 +93,22 @@ TEST(Backends, SayWhatIsMissingAndWhy) {
     return ErrorOf(status);
   };
   EXPECT_THAT(missing(SetupOf(kNormed, "auto")),
-              AllOf(HasSubstr("layer 2"), HasSubstr("./dev setup torch")));
+              AllOf(HasSubstr("layer 2"), HasSubstr("the package macaw-backend-torch")));
   EXPECT_THAT(missing(SetupOf(kDense, "auto", DType::kF64)), HasSubstr("float32"));
   EXPECT_THAT(missing(WithHooks(SetupOf(kDense, "auto"))), HasSubstr("hooks"));
   EXPECT_THAT(missing(SetupOf(kDense, "torch")), HasSubstr("workers.backend is \"torch\""));
   EXPECT_THAT(missing(SetupOf(kDense, folder / "mine.so")), HasSubstr("mine.so"));
   EXPECT_FALSE(IsMissingBackend(none.CheckFor(SetupOf(kNormed, "fused")))) << "a wrong key";
+}
+
+TEST(Backends, SayInABuildFolderThatDevFetchesLibTorch) {
+  const TemporaryFolder folder;
+  const Backends none(Backends::FolderBeside(folder / "bin"));
+  const TrainerSetup setup = SetupOf(kNormed, "auto");
+  EXPECT_THAT(ErrorOf(none.CheckFor(setup)), HasSubstr("the package macaw-backend-torch"));
+  std::ofstream(folder / "CMakeCache.txt") << "";
+  EXPECT_THAT(ErrorOf(none.CheckFor(setup)),
+              AllOf(HasSubstr("./dev setup torch"), Not(HasSubstr("package"))));
 }
 
 TEST(Backends, ProfileIsOfTheTrainersThatRun) {

@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# Tries the packages that `./dev package` made, as somebody who has just got them: the .debs, and the tarballs. Each kind
+# is unpacked into an empty folder, so nothing is installed and root is not needed. Some minutes.
+#   deploy/try_packages.sh [FOLDER]        (default: build/packages)
+set -euo pipefail
+
+packages=$(readlink -f "${1:-build/packages}")
+root=$(mktemp -d)
+trap 'rm -rf "$root"' EXIT
+say() { printf '\033[1m[packages]\033[0m %s\n' "$*"; }
+die() { printf '[packages] error: %s\n' "$*" >&2; exit 1; }
+
+# unpack KIND PACKAGE FOLDER: false where there is no such package.
+unpack() {
+  local file
+  case $1 in
+    deb) file=$(find "$packages" -name "$2_*.deb"); [ -n "$file" ] && dpkg-deb -x "$file" "$3" && ln -sfn usr "$3/prefix" ;;
+    tar) file=$(find "$packages" -name "$2-[0-9]*.tar.xz"); [ -n "$file" ] && tar -xf "$file" -C "$3" &&
+         ln -sfn "$(ls "$3" | grep -m1 '^macaw-')" "$3/prefix" ;;
+  esac
+}
+
+# What the module and the programs load must exist, here or in the system, and nothing of it in a build folder.
+check_libraries() {
+  local file
+  for file in "$@"; do
+    if ldd "$file" | grep -E 'not found|/\.deps/'; then die "$file does not find its libraries"; fi
+  done
+}
+
+try() {
+  local kind=$1 folder=$root/$1
+  local prefix=$folder/prefix
+  local macaw=$prefix/bin/macaw examples=$prefix/share/doc/macaw/examples
+  mkdir -p "$folder/runs"
+  unpack "$kind" macaw "$folder" || die "there is no package macaw in $packages: run ./dev package"
+  say "$kind: $(du -sh "$folder/." | cut -f1) of programs and examples; the quick start"
+  check_libraries "$prefix"/bin/*
+  "$macaw" doctor | grep 'back end'
+  "$macaw" simulate "$examples/quickstart.toml" --out "$folder/runs/quickstart" --quiet
+  "$macaw" simulate --resume "$folder/runs/quickstart" --rounds 102 --quiet
+
+  local torch=(simulate "$examples/quickstart.toml" --out "$folder/runs/double" --rounds 2 --quiet --set run.dtype=float64)
+  local code=0
+  "$macaw" "${torch[@]}" || code=$?
+  [ $code -eq 5 ] || die "without the LibTorch back end the exit code is $code instead of 5"
+  if unpack "$kind" macaw-backend-torch "$folder"; then
+    say "$kind: the LibTorch back end"
+    check_libraries "$prefix/lib/macaw/libmacaw_torch.so"
+    "$macaw" "${torch[@]}"
+  fi
+  if [ "$kind" = deb ]; then
+    unpack deb macaw-dev "$folder" || die "there is no package macaw-dev"
+    unpack deb macaw-backend-torch-dev "$folder" || return 0
+  elif [ ! -e "$prefix/include/macaw/libtorch" ]; then
+    return 0
+  fi
+  say "$kind: a plug-in with a loss of its own"
+  "$macaw" plugin new moon --out "$folder/moon"
+  cmake -S "$folder/moon" -B "$folder/moon/build" -Dmacaw_DIR="$prefix/lib/cmake/macaw" -DMACAW="$macaw" >/dev/null
+  cmake --build "$folder/moon/build"
+  ctest --test-dir "$folder/moon/build" --output-on-failure
+}
+
+try deb
+try tar
+say "done"
