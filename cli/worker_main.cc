@@ -62,9 +62,12 @@ void PrintDoctor() {
     names.emplace_back(training::kTorchBackend);
   for (const std::string& name : names) {
     const absl::StatusOr<const training::Backend*> backend = backends.Find(name);
+    const absl::Status error = training::IsMissingBackend(backend.status())
+                                   ? backends.Missing(name, "")
+                                   : backend.status();
     std::cout << absl::StrFormat(
         "%-12s %s: %s\n", "back end", name,
-        backend.ok() ? (*backend)->Report() : std::string(backend.status().message()));
+        backend.ok() ? (*backend)->Report() : std::string(error.message()));
   }
 }
 

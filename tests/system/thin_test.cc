@@ -83,7 +83,8 @@ TEST_F(WithoutModules, AreCheckedWithoutARun) {
 
 TEST_F(WithoutModules, AreNamedByTheDoctor) {
   const Printed doctor = Run("doctor");
-  EXPECT_THAT(doctor.text, AllOf(HasSubstr("fused: macaw-fused"), HasSubstr("torch: ")));
+  EXPECT_THAT(doctor.text,
+              AllOf(HasSubstr("fused: macaw-fused"), HasSubstr("torch: the LibTorch")));
   EXPECT_THAT(doctor.text, HasSubstr("install the package macaw-backend-torch"));
 }
 
