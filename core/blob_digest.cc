@@ -70,8 +70,7 @@ Digest BlobDigestWith(Isa isa, size_t threads, std::span<const std::byte> bytes)
   return NameOf(bytes.size(), leaves);
 }
 
-BlobDigester::BlobDigester(uint64_t size)
-    : size_(size), wanted_(std::min(size, kStepBytes)) {
+BlobDigester::BlobDigester(uint64_t size) : size_(size), wanted_(std::min(size, kStepBytes)) {
   leaves_.reserve(LeavesOf(size));
 }
 

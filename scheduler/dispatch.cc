@@ -20,8 +20,8 @@ constexpr size_t kEndPerSlot = 2;
 constexpr double kShare = 0.25;
 // With at most this many clients per slot remaining, no client should wait behind a running one,
 // unless the worker's times are so certain that nobody else will want the client. Waiting can cost
-// a client's time at the end of the round, not waiting costs a request for each of these clients. So
-// there are fewer of them where a client is worth less than this many requests.
+// a client's time at the end of the round, not waiting costs a request for each of these clients.
+// So there are fewer of them where a client is worth less than this many requests.
 constexpr size_t kAheadPerSlot = 8;
 constexpr double kWorthWaiting = 4;
 constexpr double kCertain = 0.1;

@@ -81,8 +81,8 @@ class SlotPool {
   // Grows with every piece of work of the slots.
   uint64_t work_done() const;
   uint32_t idle() const ABSL_LOCKS_EXCLUDED(mutex_);  // slots for which nothing is queued
-  // How many queued clients the slots will begin within `seconds`, estimated from recent clients and
-  // rounded up. 0 before any client has finished.
+  // How many queued clients the slots will begin within `seconds`, estimated from recent clients
+  // and rounded up. 0 before any client has finished.
   size_t QueueFor(double seconds) const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

@@ -82,9 +82,9 @@ class RemoteLink final : public fleet::FleetLink {
     const bool sums_told = message.part().sums().has_shared();
     const fleet::Blob records = PackRecords(message, limits);
     for (int i = 0;; ++i) {
-      // Blobs that do not fit the message are uploaded first, shared sums only when the server could
-      // not map them. The verdict on an upload comes before any byte is sent, and may make the other
-      // uploads needless.
+      // Blobs that do not fit the message are uploaded first, shared sums only when the server
+      // could not map them. The verdict on an upload comes before any byte is sent, and may make
+      // the other uploads needless.
       for (const auto& [blob, purpose] :
            {std::pair(&sums, BlobPurpose::kSums), std::pair(&records, BlobPurpose::kRecords)}) {
         if (!blob->named() || (blob == &sums && (sums_inside || (sums_told && i == 0)))) continue;

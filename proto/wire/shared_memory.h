@@ -20,8 +20,8 @@ std::optional<fleet::SharedPlace> PublishShared(const fleet::Blob& blob);
 
 // Maps a published blob of another process (or of this one). The bytes stay valid after the owner
 // has ended. kNotFound when there is no blob of that digest and size, for example because the owner
-// has freed it. The digest is compared with the label, not computed again. The file stays mapped for
-// a while after the last reader, because owners use their files again.
+// has freed it. The digest is compared with the label, not computed again. The file stays mapped
+// for a while after the last reader, because owners use their files again.
 absl::StatusOr<std::shared_ptr<const AlignedBuffer>> MapShared(const fleet::SharedPlace& place,
                                                                const Digest& digest, size_t size);
 
