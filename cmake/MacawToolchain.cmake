@@ -22,7 +22,7 @@ if(CCACHE)
       CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} ${CCACHE})
 endif()
 find_program(LLD ld.lld)
-if(LLD)
+if(LLD AND NOT CMAKE_CROSSCOMPILING)  # a cross compiler looks for a linker under its own prefix
   add_link_options(-fuse-ld=lld)
 endif()
 

@@ -215,7 +215,7 @@ TEST(ExactSum, F64MeanIsTheRoundedExactOne) {
   for (const TestClient& client : cohort.clients) ASSERT_TRUE(client.AddTo(sum).ok());
   const Aggregate result = *std::move(sum).Report();
   for (size_t i = 0; i < 1000; ++i) {
-    __extension__ __float128 exact = 0;
+    _Float128 exact = 0;  // a type of glibc's, for every processor
     for (const TestClient& client : cohort.clients) {
       exact += static_cast<decltype(exact)>(client.weight * client.multiplicity) *
                client.vectors[0].As<double>()[i];

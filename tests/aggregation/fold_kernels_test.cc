@@ -41,7 +41,7 @@ TEST(FoldKernels, F64LimbsHoldTheExactProduct) {
       const double scale = std::ldexp(1 + random.Uniform(), 40);
       int64_t limbs[3] = {};
       kernels.add_f64(&value, scale, 0x1p48, limbs, 1);
-      __extension__ using Quad = __float128;
+      using Quad = _Float128;
       const Quad held = static_cast<Quad>(limbs[0]) + static_cast<Quad>(limbs[1]) * 0x1p-48 +
                         static_cast<Quad>(limbs[2]) * 0x1p-96;
       const Quad error = held - static_cast<Quad>(value) * static_cast<Quad>(scale);

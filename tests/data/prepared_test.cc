@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "absl/strings/str_join.h"
+#include "core/buffer.h"
 #include "core/files.h"
 #include "core/safetensors.h"
 #include "data/overlap.h"
@@ -79,6 +80,16 @@ uint64_t BytesInMemory(const std::string& path) {
   return page * static_cast<uint64_t>(std::ranges::count_if(pages, [](auto p) { return p & 1; }));
 }
 
+// qemu's user emulation drops every hint about memory, even one that does not exist; the kernel then
+// reads ahead.
+bool HintsAreDropped() {
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  AlignedBuffer memory(2 * page);
+  const auto begin = (reinterpret_cast<uintptr_t>(memory.bytes().data()) + page - 1) / page * page;
+  constexpr int kNoSuchHint = 12345;
+  return ::madvise(reinterpret_cast<void*>(begin), page, kNoSuchHint) == 0;
+}
+
 TEST(PreparedFile, OpensAFileOfGigabytesAtOnceAndServesItInPlace) {
   // A sparse file: 2.4 GB of zeros after the tables, on disk a few pages.
   constexpr uint64_t kClients = 100000, kRowsEach = 24, kPixels = 1000;
@@ -104,13 +115,15 @@ TEST(PreparedFile, OpensAFileOfGigabytesAtOnceAndServesItInPlace) {
 
   const auto dataset = OpenDataset(Prepared(path), {});
   ASSERT_TRUE(dataset.ok()) << dataset.status();
-  EXPECT_LT(BytesInMemory(path), kRows * kPixels / 10) << "opening must not read the rows";
+  const uint64_t in_memory = BytesInMemory(path);
   EXPECT_EQ((*dataset)->info().clients, kClients);
   const Rows a = *(*dataset)->Client(ClientId(7), Split::kTrain),
              b = *(*dataset)->Client(ClientId(8), Split::kTrain);
   EXPECT_TRUE(a.index.empty());
   EXPECT_EQ(a.size(), kRowsEach);
   EXPECT_EQ(b.block.features - a.block.features, static_cast<ptrdiff_t>(kRowsEach * kPixels));
+  if (HintsAreDropped()) GTEST_SKIP() << "an emulator drops the hint that rows are read singly";
+  EXPECT_LT(in_memory, kRows * kPixels / 10) << "opening must not read the rows";
 }
 
 // Small valid tensors; each test damages one of them.
