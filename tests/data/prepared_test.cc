@@ -80,8 +80,8 @@ uint64_t BytesInMemory(const std::string& path) {
   return page * static_cast<uint64_t>(std::ranges::count_if(pages, [](auto p) { return p & 1; }));
 }
 
-// qemu's user emulation drops every hint about memory, even one that does not exist; the kernel then
-// reads ahead.
+// qemu's user emulation drops every hint about memory, even one that does not exist; the kernel
+// then reads ahead.
 bool HintsAreDropped() {
   const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   AlignedBuffer memory(2 * page);
