@@ -31,9 +31,10 @@ const char kAnything[] = "anything";
 const std::map<std::string, Room>& Rooms() {
   static const std::map<std::string, Room> rooms = {
       {"core", {{}, {"spdlog", "nlohmann", "sodium", "xxhash", "highway"}}},
+      {"identity", {{"core"}, {"openssl", "nlohmann"}}},
       {"plan", {{"core"}, {}}},
       {"proto/fleet", {{"core", "plan"}, {}}},
-      {"proto/wire", {{"core", "plan", "proto/fleet"}, {"grpc", "protobuf"}}},
+      {"proto/wire", {{"core", "identity", "plan", "proto/fleet"}, {"grpc", "protobuf"}}},
       {"data", {{"core", "plan"}, {"zlib", "nlohmann"}}},
       {"aggregation", {{"core"}, {"nccl"}}},
       {"scheduler", {{"core", "plan"}, {}}},
@@ -74,7 +75,7 @@ const std::map<std::string, Room>& Rooms() {
        {{"core", "plan", "data", "models", "scheduler", "state", "algorithms/api", "sdk", "server",
          "worker"},
         {"toml++", "nlohmann"}}},
-      {"cli/process", {{"core", "proto/fleet"}, {"nlohmann"}}},
+      {"cli/process", {{"core", "identity", "proto/fleet"}, {"nlohmann"}}},
       {"cli/log", {{"core", "server/log"}, {}}},
       {"cli/timeline", {{"core"}, {"nlohmann"}}},
       {"cli/simulate",
@@ -83,17 +84,17 @@ const std::map<std::string, Room>& Rooms() {
         {"nlohmann"}}},
       {"cli/compare", {{"core", "plan", "algorithms/api", "cli/config", "cli/simulate"}, {}}},
       {"cli/commands",
-       {{"core", "plan", "proto/fleet", "data", "state", "models", "training", "training/api",
-         "algorithms/api", "sdk", "server/log", "cli/config", "cli/process", "cli/log",
-         "cli/timeline", "cli/simulate", "cli/compare"},
+       {{"core", "identity", "plan", "proto/fleet", "data", "state", "models", "training",
+         "training/api", "algorithms/api", "sdk", "server/log", "cli/config", "cli/process",
+         "cli/log", "cli/timeline", "cli/simulate", "cli/compare"},
         {}}},
       // The three programs: here the rooms are put together.
       {"cli",
-       {{"core",         "plan",         "proto/fleet",    "proto/wire",  "data",
-         "aggregation",  "scheduler",    "state",          "models",      "training",
-         "training/api", "algorithms",   "algorithms/api", "sdk",         "server",
-         "server/log",   "worker",       "cli/config",     "cli/process", "cli/simulate",
-         "cli/compare",  "cli/commands", "cli/log",        "cli/timeline"},
+       {{"core",         "identity",     "plan",         "proto/fleet",    "proto/wire",
+         "data",         "aggregation",  "scheduler",    "state",          "models",
+         "training",     "training/api", "algorithms",   "algorithms/api", "sdk",
+         "server",       "server/log",   "worker",       "cli/config",     "cli/process",
+         "cli/simulate", "cli/compare",  "cli/commands", "cli/log",        "cli/timeline"},
         {"CLI", "nlohmann"}}},
       // No room above may include these: none of them names them.
       {"testing", {{kAnything}, {kAnything}}},
@@ -112,7 +113,7 @@ std::string LibraryOf(const std::string& header) {
       {"zlib", "zlib"},      {"hiredis/", "hiredis"},   {"torch/", "torch"},
       {"ATen/", "torch"},    {"c10/", "torch"},         {"nccl", "nccl"},
       {"cuda", "cuda"},      {"toml++/", "toml++"},     {"CLI/", "CLI"},
-      {"hwy/", "highway"}};
+      {"hwy/", "highway"},   {"openssl/", "openssl"}};
   for (const auto& [prefix, library] : prefixes) {
     if (absl::StartsWith(header, prefix)) return library;
   }
@@ -181,8 +182,8 @@ TEST(Architecture, EveryIncludePointsUpTheTableOfRooms) {
 
 TEST(Architecture, EveryRoomHasAPageThatSaysWhatItDecides) {
   for (const char* room :
-       {"core", "proto", "data", "aggregation", "scheduler", "state", "models", "training",
-        "algorithms", "sdk", "server", "worker", "cli", "deploy", "bench", "testing"}) {
+       {"core", "identity", "proto", "data", "aggregation", "scheduler", "state", "models",
+        "training", "algorithms", "sdk", "server", "worker", "cli", "deploy", "bench", "testing"}) {
     const auto text = ReadFile(absl::StrCat(MACAW_SOURCE_DIR, "/", room, "/README.md"));
     EXPECT_TRUE(text.ok()) << room << " has no README.md";
   }

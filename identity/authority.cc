@@ -1,0 +1,221 @@
+#include "identity/authority.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/files.h"
+#include "core/status.h"
+#include "identity/verify.h"
+
+namespace macaw::identity {
+namespace {
+
+// More certificates than this are not remembered at once: the others are checked again.
+constexpr size_t kMaxChecked = 1 << 16;
+
+std::string KeyFile(const std::string& folder) { return absl::StrCat(folder, "/authority.key"); }
+std::string CertificateFile(const std::string& folder) {
+  return absl::StrCat(folder, "/authority.crt");
+}
+
+Validity From(absl::Time now, absl::Duration lifetime) {
+  return {now - kBackdated, now + lifetime};
+}
+
+absl::StatusOr<Certificate> CertifyServer(const Issuer& issuer, const IdentityFiles& files,
+                                          absl::Time now) {
+  MACAW_ASSIGN_OR_RETURN(const PrivateKey key, ReadOrMakeKey(files.key));
+  MACAW_ASSIGN_OR_RETURN(const std::string request, MakeRequest(key));
+  MACAW_ASSIGN_OR_RETURN(
+      const Certificate certificate,
+      Issue(issuer, request, {"server", Role::kServer}, From(now, kServerLifetime)));
+  MACAW_RETURN_IF_ERROR(AtomicWriteFile(files.certificate, certificate.Pem()));
+  return certificate;
+}
+
+IdentityFiles ServerFiles(const std::string& folder) {
+  return {absl::StrCat(folder, "/server.key"), absl::StrCat(folder, "/server.crt"),
+          CertificateFile(folder)};
+}
+
+}  // namespace
+
+bool IsDue(const Certificate& certificate, absl::Time now) {
+  const Validity& validity = certificate.validity();
+  const absl::Duration lifetime = validity.until - validity.from - kBackdated;
+  return validity.until - now < lifetime / 3;
+}
+
+absl::Status Authority::Create(const std::string& folder, const std::string& name, absl::Time now) {
+  MACAW_RETURN_IF_ERROR(CheckName(name));
+  MACAW_RETURN_IF_ERROR(MakeDirectories(folder));
+  if (FileExists(CertificateFile(folder))) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        folder,
+        " holds an authority already; with a new one all its nodes would be strangers. "
+        "Name another folder"));
+  }
+  MACAW_ASSIGN_OR_RETURN(const PrivateKey key, ReadOrMakeKey(KeyFile(folder)));
+  MACAW_ASSIGN_OR_RETURN(const Certificate certificate,
+                         MakeAuthorityCertificate(key, name, From(now, kAuthorityLifetime)));
+  MACAW_RETURN_IF_ERROR(CertifyServer({key, certificate}, ServerFiles(folder), now).status());
+  MACAW_RETURN_IF_ERROR(ChainedLog::Open(absl::StrCat(folder, "/registry.jsonl")).status());
+  return AtomicWriteFile(CertificateFile(folder), certificate.Pem());  // last: all of it is there
+}
+
+absl::StatusOr<std::unique_ptr<Authority>> Authority::Open(const std::string& folder) {
+  if (!FileExists(CertificateFile(folder))) {
+    return absl::NotFoundError(absl::StrCat(
+        folder, " holds no authority: make one with `macaw pki init --dir ", folder, "`"));
+  }
+  MACAW_ASSIGN_OR_RETURN(NodeIdentity own, ReadIdentity({KeyFile(folder), CertificateFile(folder),
+                                                         CertificateFile(folder)}));
+  MACAW_ASSIGN_OR_RETURN(ChainedLog registry,
+                         ChainedLog::Open(absl::StrCat(folder, "/registry.jsonl")));
+  auto authority = std::unique_ptr<Authority>(
+      new Authority(folder, std::move(own.key), std::move(own.authority), std::move(registry)));
+  absl::MutexLock lock(&authority->mutex_);
+  MACAW_RETURN_IF_ERROR(authority->ReadOn());
+  return authority;
+}
+
+Authority::Authority(std::string folder, PrivateKey key, Certificate certificate,
+                     ChainedLog registry)
+    : folder_(std::move(folder)),
+      key_(std::move(key)),
+      certificate_(std::move(certificate)),
+      server_files_(ServerFiles(folder_)),
+      log_(std::move(registry)) {}
+
+absl::Status Authority::ReadOn() {
+  return log_.ReadOn([this](const LogEntry& entry)
+                         ABSL_NO_THREAD_SAFETY_ANALYSIS { return registry_.Apply(entry); });
+}
+
+absl::Status Authority::Enter(absl::FunctionRef<absl::StatusOr<LogEntry>()> make) {
+  return log_.Append([this](const LogEntry& entry)
+                         ABSL_NO_THREAD_SAFETY_ANALYSIS { return registry_.Apply(entry); },
+                     make);
+}
+
+absl::StatusOr<std::string> Authority::InviteNode(const NewNode& node, absl::Time now) {
+  const Subject& subject = node.grant.subject;
+  MACAW_RETURN_IF_ERROR(CheckName(subject.name));
+  if (subject.role == Role::kServer || subject.role == Role::kAuthority)
+    return absl::InvalidArgumentError("invite a device, a worker or an operator");
+  if (node.lifetime < absl::Seconds(3) || node.open_for < absl::Seconds(1))
+    return absl::InvalidArgumentError("a certificate lives 3 seconds or more, an invite 1 or more");
+  MACAW_ASSIGN_OR_RETURN(const Invite invite, Invite::To(certificate_));
+  absl::MutexLock lock(&mutex_);
+  MACAW_RETURN_IF_ERROR(Enter([&]() -> absl::StatusOr<LogEntry> {
+    return Invited(node.grant, invite.SecretDigest(), node.lifetime, now + node.open_for, now);
+  }));
+  return invite.Code();
+}
+
+absl::StatusOr<Certificate> Authority::Enrol(const Invite& invite, absl::string_view request,
+                                             absl::Time now) {
+  absl::MutexLock lock(&mutex_);
+  absl::StatusOr<Certificate> certificate = absl::UnknownError("");
+  const absl::Status entered = Enter([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS
+                                     -> absl::StatusOr<LogEntry> {
+    const Digest secret = invite.SecretDigest();
+    const NodeRecord* const node = registry_.FindInvited(secret);
+    if (node == nullptr) {
+      return absl::UnauthenticatedError(
+          "this invite is not known here, or a later one or a revocation has replaced it: ask the "
+          "operator for a new one");
+    }
+    if (now >= node->invite_until) {
+      return absl::UnauthenticatedError(
+          absl::StrCat("the invite of \"", node->grant->subject.name,
+                       "\" has run out: ask the operator for a new one"));
+    }
+    certificate =
+        Issue({key_, certificate_}, request, node->grant->subject, From(now, node->lifetime));
+    if (!certificate.ok()) return certificate.status();
+    if (!node->invite.has_value() && certificate->KeyDigest() != node->key) {
+      return absl::UnauthenticatedError(
+          absl::StrCat("the invite of \"", node->grant->subject.name,
+                       "\" was used already, with another key. If that was not you, revoke it"));
+    }
+    return Enrolled(*certificate, secret, now);
+  });
+  MACAW_RETURN_IF_ERROR(entered);
+  return certificate;
+}
+
+absl::StatusOr<Certificate> Authority::Renew(const Certificate& current, absl::string_view request,
+                                             absl::Time now) {
+  absl::MutexLock lock(&mutex_);
+  absl::StatusOr<Certificate> certificate = absl::UnknownError("");
+  const absl::Status entered =
+      Enter([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS -> absl::StatusOr<LogEntry> {
+        const NodeRecord* const node = registry_.Find(current.subject().name);
+        if (node == nullptr || node->certificates.empty())
+          return absl::UnauthenticatedError("the certificate was revoked");
+        certificate =
+            Issue({key_, certificate_}, request, node->grant->subject, From(now, node->lifetime));
+        if (!certificate.ok()) return certificate.status();
+        return Renewed(*certificate, now);
+      });
+  MACAW_RETURN_IF_ERROR(entered);
+  return certificate;
+}
+
+absl::Status Authority::Revoke(const std::string& name, const std::string& why, absl::Time now) {
+  absl::MutexLock lock(&mutex_);
+  return Enter([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS -> absl::StatusOr<LogEntry> {
+    const NodeRecord* const node = registry_.Find(name);
+    if (node == nullptr) {
+      return absl::NotFoundError(
+          absl::StrCat("no node \"", name, "\" was ever invited (`macaw pki list` names them)"));
+    }
+    return Revoked(name, why, now);
+  });
+}
+
+absl::StatusOr<std::shared_ptr<const Grant>> Authority::Identify(absl::string_view certificate,
+                                                                 absl::Time now) {
+  absl::MutexLock lock(&mutex_);
+  MACAW_RETURN_IF_ERROR(ReadOn());
+  auto it = checked_.find(certificate);
+  if (it == checked_.end()) {
+    absl::StatusOr<Certificate> read = Certificate::FromPem(certificate);
+    if (!read.ok()) return absl::UnauthenticatedError(read.status().message());
+    MACAW_RETURN_IF_ERROR(Verify(*read, certificate_, Side::kClient, now));
+    if (checked_.size() >= kMaxChecked) checked_.clear();
+    it = checked_.emplace(certificate, *std::move(read)).first;
+  }
+  const Certificate& known = it->second;
+  MACAW_RETURN_IF_ERROR(CheckTime(known, now));
+  const NodeRecord* const node = registry_.Find(known.subject().name);
+  if (node != nullptr && std::ranges::find(node->certificates, known.serial(), &Issued::serial) !=
+                             node->certificates.end()) {
+    return node->grant;
+  }
+  return absl::UnauthenticatedError(absl::StrCat(
+      "the certificate of \"", known.subject().name, "\" ",
+      node != nullptr && node->revoked.has_value()
+          ? absl::StrCat("was revoked: ", *node->revoked)
+          : std::string("is not in the registry: the node has enrolled again since, or another "
+                        "server of this authority signed it")));
+}
+
+absl::StatusOr<std::vector<NodeRecord>> Authority::Nodes() {
+  absl::MutexLock lock(&mutex_);
+  MACAW_RETURN_IF_ERROR(ReadOn());
+  std::vector<NodeRecord> nodes;
+  for (const auto& [name, node] : registry_.nodes()) nodes.push_back(node);
+  return nodes;
+}
+
+absl::StatusOr<bool> Authority::RenewServer(absl::Time now) {
+  MACAW_ASSIGN_OR_RETURN(const NodeIdentity server, ReadIdentity(server_files_));
+  if (!IsDue(server.certificate, now)) return false;
+  MACAW_RETURN_IF_ERROR(CertifyServer({key_, certificate_}, server_files_, now).status());
+  return true;
+}
+
+}  // namespace macaw::identity

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "identity/certificate.h"
+#include "identity/chained_log.h"
+#include "identity/invite.h"
+#include "identity/node_files.h"
+#include "identity/registry.h"
+
+namespace macaw::identity {
+
+// The lifetimes of what an authority signs.
+inline constexpr absl::Duration kAuthorityLifetime = absl::Hours(24 * 3650);
+inline constexpr absl::Duration kServerLifetime = absl::Hours(24 * 90);
+inline constexpr absl::Duration kNodeLifetime = absl::Hours(24 * 30);
+inline constexpr absl::Duration kInviteLifetime = absl::Hours(24);
+// Certificates begin so long before they are made: a clock may be slow by as much.
+inline constexpr absl::Duration kBackdated = absl::Hours(24);
+
+// Whether a certificate should be renewed: less than a third of its lifetime is left.
+bool IsDue(const Certificate& certificate, absl::Time now);
+
+struct NewNode {
+  Grant grant;
+  absl::Duration lifetime = kNodeLifetime;    // of its certificates
+  absl::Duration open_for = kInviteLifetime;  // how long the invite may be used
+};
+
+// The authority of a fleet: a folder with its key, the server's certificate, and a registry of the
+// nodes. A server and any number of `macaw pki` processes may use it at once. Thread-safe.
+//
+//   authority.key, authority.crt   signs; the certificate is what nodes trust
+//   server.key, server.crt         the server's
+//   registry.jsonl                 who was invited, enrolled, renewed and revoked (ChainedLog)
+//   audit.jsonl                    what the server refused (identity/audit.h)
+class Authority {
+ public:
+  // Makes the folder's files. kAlreadyExists when there is an authority: a new one would make all
+  // its nodes strangers.
+  static absl::Status Create(const std::string& folder, const std::string& name, absl::Time now);
+  static absl::StatusOr<std::unique_ptr<Authority>> Open(const std::string& folder);
+
+  const Certificate& certificate() const { return certificate_; }
+  // With which a server shows who it is.
+  const IdentityFiles& server_files() const { return server_files_; }
+
+  // Returns the code of the invite. A further invite for a name replaces one that is open; the
+  // node's present certificate stays good until the new one is used.
+  absl::StatusOr<std::string> InviteNode(const NewNode& node, absl::Time now);
+  // The certificate for an invite's secret. It can be used once, and again for the same key as long
+  // as the invite is the node's newest: an answer may be lost on the way.
+  absl::StatusOr<Certificate> Enrol(const Invite& invite, absl::string_view request,
+                                    absl::Time now);
+  // A later certificate for the same subject. `current` was identified before.
+  absl::StatusOr<Certificate> Renew(const Certificate& current, absl::string_view request,
+                                    absl::Time now);
+  absl::Status Revoke(const std::string& name, const std::string& why, absl::Time now);
+
+  // Who presents this certificate (PEM). kUnauthenticated with the reason when nobody should
+  // believe it. Sees at once what another process has entered in the registry.
+  absl::StatusOr<std::shared_ptr<const Grant>> Identify(absl::string_view certificate,
+                                                        absl::Time now);
+  absl::StatusOr<std::vector<NodeRecord>> Nodes();
+
+  // Signs a new certificate for the server when the present one is due. True: it has changed.
+  absl::StatusOr<bool> RenewServer(absl::Time now);
+
+ private:
+  Authority(std::string folder, PrivateKey key, Certificate certificate, ChainedLog registry);
+  absl::Status ReadOn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Adds what `make` returns when nothing has changed since.
+  absl::Status Enter(absl::FunctionRef<absl::StatusOr<LogEntry>()> make)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const std::string folder_;
+  const PrivateKey key_;
+  const Certificate certificate_;
+  const IdentityFiles server_files_;
+  absl::Mutex mutex_;
+  ChainedLog log_ ABSL_GUARDED_BY(mutex_);
+  Registry registry_ ABSL_GUARDED_BY(mutex_);
+  // Certificates that passed the signature check, by their text.
+  absl::flat_hash_map<std::string, Certificate> checked_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace macaw::identity

@@ -1,0 +1,109 @@
+#include "identity/chained_log.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "core/status.h"
+
+namespace macaw::identity {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+absl::Status Failed(absl::string_view what, const std::string& path) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("cannot ", what, " ", path, ": ", std::strerror(errno)));
+}
+
+std::string LineOf(const LogEntry& entry, const Digest& before) {
+  Json line;
+  line["n"] = entry.number;
+  line["time"] = absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", entry.time, absl::UTCTimeZone());
+  line["what"] = entry.what;
+  line["details"] = Json::object();
+  for (const auto& [key, value] : entry.details) line["details"][key] = value;
+  line["before"] = before.Hex();
+  // Bytes that are no UTF-8 come from outside: they are replaced, not refused.
+  return line.dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
+}  // namespace
+
+absl::StatusOr<ChainedLog> ChainedLog::Open(const std::string& path) {
+  Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd.open()) return Failed("open", path);
+  return ChainedLog(path, std::move(fd));
+}
+
+absl::StatusOr<LogEntry> ChainedLog::Parse(absl::string_view line) const {
+  const auto broken = [this](absl::string_view why) {
+    return absl::DataLossError(absl::StrCat(path_, ", line ", lines_ + 1, ": ", why));
+  };
+  try {
+    const Json json = Json::parse(line);
+    LogEntry entry;
+    entry.number = json.at("n").get<uint64_t>();
+    entry.what = json.at("what").get<std::string>();
+    for (const auto& [key, value] : json.at("details").items())
+      entry.details[key] = value.get<std::string>();
+    std::string error;
+    if (!absl::ParseTime("%Y-%m-%dT%H:%M:%SZ", json.at("time").get<std::string>(), &entry.time,
+                         &error)) {
+      return broken(absl::StrCat("its time cannot be read: ", error));
+    }
+    if (entry.number != lines_ + 1 || json.at("before").get<std::string>() != head_.Hex())
+      return broken("does not follow from the line before it: the file was changed");
+    return entry;
+  } catch (const Json::exception& error) {
+    return broken(error.what());
+  }
+}
+
+absl::Status ChainedLog::ReadOn(Visit visit) {
+  struct stat info {};
+  if (::fstat(fd_.get(), &info) != 0) return Failed("look at", path_);
+  const auto size = static_cast<uint64_t>(info.st_size);
+  if (size == offset_) return absl::OkStatus();
+  if (size < offset_) return absl::DataLossError(absl::StrCat(path_, " has become shorter"));
+  std::string text(size - offset_, '\0');
+  const ssize_t read = ::pread(fd_.get(), text.data(), text.size(), static_cast<off_t>(offset_));
+  if (read < 0) return Failed("read", path_);
+  text.resize(static_cast<size_t>(read));
+  size_t begin = 0;
+  for (size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', begin)) {
+    const absl::string_view line = absl::string_view(text).substr(begin, end - begin);
+    MACAW_ASSIGN_OR_RETURN(const LogEntry entry, Parse(line));
+    MACAW_RETURN_IF_ERROR(visit(entry));
+    offset_ += line.size() + 1;
+    ++lines_;
+    head_ = DigestOf(line);
+    begin = end + 1;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ChainedLog::Append(Visit visit, absl::FunctionRef<absl::StatusOr<LogEntry>()> make) {
+  if (::flock(fd_.get(), LOCK_EX) != 0) return Failed("lock", path_);
+  const absl::Cleanup unlock = [this] { ::flock(fd_.get(), LOCK_UN); };
+  MACAW_RETURN_IF_ERROR(ReadOn(visit));
+  MACAW_ASSIGN_OR_RETURN(LogEntry entry, make());
+  entry.number = lines_ + 1;
+  const std::string line = absl::StrCat(LineOf(entry, head_), "\n");
+  // Cuts off a line that a crash left incomplete.
+  if (::ftruncate(fd_.get(), static_cast<off_t>(offset_)) != 0 ||
+      !WriteAllAt(fd_, BytesOf(line), offset_) || ::fdatasync(fd_.get()) != 0) {
+    return Failed("write to", path_);
+  }
+  return ReadOn(visit);
+}
+
+}  // namespace macaw::identity

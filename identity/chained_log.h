@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/container/btree_map.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "core/digest.h"
+#include "core/fd.h"
+
+namespace macaw::identity {
+
+struct LogEntry {
+  uint64_t number = 0;  // 1, 2, 3, …; given by Append
+  absl::Time time;      // whole seconds are kept
+  std::string what;
+  absl::btree_map<std::string, std::string> details;
+};
+
+// A file of JSON lines to which lines are only ever added. Each line holds the digest of the line
+// before it, so a line that is changed, taken out or put in breaks the chain. Several processes may
+// share the file. A line that a crash left incomplete was never acknowledged and is cut off. One
+// thread.
+class ChainedLog {
+ public:
+  using Visit = absl::FunctionRef<absl::Status(const LogEntry&)>;
+
+  // Opens the file, or creates it for this user alone.
+  static absl::StatusOr<ChainedLog> Open(const std::string& path);
+
+  // Hands over each line that was added since the last call, by whichever process. kDataLoss names
+  // the first line that breaks the chain.
+  absl::Status ReadOn(Visit visit);
+  // Locks out other processes, reads on, and adds what `make` returns, durably. An error of `make`
+  // is returned and nothing is added. The new line is handed to `visit`, too.
+  absl::Status Append(Visit visit, absl::FunctionRef<absl::StatusOr<LogEntry>()> make);
+
+  uint64_t lines() const { return lines_; }
+  // The digest of the last line read. Whoever keeps it elsewhere can tell that lines were cut off
+  // the end.
+  const Digest& head() const { return head_; }
+
+ private:
+  ChainedLog(std::string path, Fd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
+  absl::StatusOr<LogEntry> Parse(absl::string_view line) const;
+
+  std::string path_;
+  Fd fd_;
+  uint64_t offset_ = 0;  // behind the last line read
+  uint64_t lines_ = 0;
+  Digest head_;
+};
+
+}  // namespace macaw::identity

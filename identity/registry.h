@@ -1,0 +1,67 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "core/digest.h"
+#include "identity/certificate.h"
+#include "identity/chained_log.h"
+
+namespace macaw::identity {
+
+// Who may present a certificate, and for which clients it speaks.
+struct Grant {
+  Subject subject;
+  std::vector<std::string> owns;  // names of its clients
+  bool owns_any = false;          // of any name
+};
+
+struct Issued {
+  std::string serial;
+  absl::Time until;
+};
+
+// What an authority knows of a node.
+struct NodeRecord {
+  std::shared_ptr<const Grant> grant;  // of the newest invite
+  absl::Duration lifetime;             // of its certificates
+  // An invite that was not used yet.
+  std::optional<Digest> invite;
+  absl::Time invite_until;
+  // The invite that it enrolled with, and the key that it brought.
+  Digest used, key;
+  std::vector<Issued> certificates;  // since it enrolled; all of them are good
+  absl::Time last_issued;
+  std::optional<std::string> revoked;  // why
+};
+
+// The nodes of a fleet, as the lines of a registry tell. A value; the functions beside it make the
+// lines.
+class Registry {
+ public:
+  absl::Status Apply(const LogEntry& entry);
+  const NodeRecord* Find(absl::string_view name) const;
+  // The node whose newest invite this is, whether it was used or not.
+  const NodeRecord* FindInvited(const Digest& secret) const;
+  const absl::btree_map<std::string, NodeRecord>& nodes() const { return nodes_; }
+
+ private:
+  void Forget(NodeRecord& node);  // the invites of the node
+
+  absl::btree_map<std::string, NodeRecord> nodes_;
+  absl::flat_hash_map<Digest, std::string> invited_;  // secret → name
+};
+
+LogEntry Invited(const Grant& grant, const Digest& secret, absl::Duration lifetime,
+                 absl::Time until, absl::Time now);
+LogEntry Enrolled(const Certificate& certificate, const Digest& secret, absl::Time now);
+LogEntry Renewed(const Certificate& certificate, absl::Time now);
+LogEntry Revoked(const std::string& name, const std::string& why, absl::Time now);
+
+}  // namespace macaw::identity

@@ -1,0 +1,158 @@
+#include "identity/authority.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/files.h"
+#include "identity/verify.h"
+#include "testing/temporary_folder.h"
+
+namespace macaw::identity {
+namespace {
+
+using testing::HasSubstr;
+
+const absl::Time kNow = absl::FromUnixSeconds(1'800'000'000);
+
+class AuthorityTest : public testing::Test {
+ protected:
+  AuthorityTest() {
+    EXPECT_TRUE(Authority::Create(folder_.path(), "fleet", kNow).ok());
+    authority_ = *Authority::Open(folder_.path());
+  }
+  Invite InviteFor(const std::string& name, NewNode node = {}) {
+    node.grant.subject.name = name;
+    if (node.grant.owns.empty()) node.grant.owns = {name};
+    return *Invite::FromCode(*authority_->InviteNode(node, kNow));
+  }
+  absl::StatusOr<Certificate> Enrol(const Invite& invite, const PrivateKey& key,
+                                    absl::Time now = kNow) {
+    return authority_->Enrol(invite, *MakeRequest(key), now);
+  }
+  absl::Status Identify(const Certificate& certificate, absl::Time now = kNow) {
+    return authority_->Identify(certificate.Pem(), now).status();
+  }
+
+  testing_support::TemporaryFolder folder_;
+  std::unique_ptr<Authority> authority_;
+  const PrivateKey key_ = *PrivateKey::Generate();
+};
+
+TEST_F(AuthorityTest, EnrolsANodeWithItsInviteAndThenKnowsIt) {
+  const Invite invite = InviteFor("phone-7");
+  EXPECT_TRUE(invite.Pins(authority_->certificate()));
+  const auto certificate = Enrol(invite, key_);
+  ASSERT_TRUE(certificate.ok()) << certificate.status();
+  EXPECT_EQ(certificate->subject(), (Subject{"phone-7", Role::kDevice}));
+  EXPECT_TRUE(certificate->IsOf(key_));
+  const auto grant = authority_->Identify(certificate->Pem(), kNow);
+  ASSERT_TRUE(grant.ok()) << grant.status();
+  EXPECT_THAT((*grant)->owns, testing::ElementsAre("phone-7"));
+  EXPECT_FALSE((*grant)->owns_any);
+}
+
+TEST_F(AuthorityTest, TakesAnInviteOnceButAgainForTheSameKey) {
+  const Invite invite = InviteFor("phone-7");
+  const Certificate lost = *Enrol(invite, key_);  // suppose that the answer was lost
+  const auto again = Enrol(invite, key_);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(Identify(*again).ok());
+  const auto thief = Enrol(invite, *PrivateKey::Generate());
+  EXPECT_TRUE(absl::IsUnauthenticated(thief.status()));
+  EXPECT_THAT(thief.status().message(), HasSubstr("was used already, with another key"));
+}
+
+TEST_F(AuthorityTest, RefusesAnInviteThatIsLateReplacedOrMadeUp) {
+  const Invite late = InviteFor("late");
+  EXPECT_THAT(Enrol(late, key_, kNow + kInviteLifetime).status().message(), HasSubstr("run out"));
+  const Invite first = InviteFor("twice"), second = InviteFor("twice");
+  EXPECT_THAT(Enrol(first, key_).status().message(), HasSubstr("not known here"));
+  EXPECT_TRUE(Enrol(second, key_).ok());
+  Invite made_up = second;
+  made_up.secret[0] ^= 1;
+  EXPECT_TRUE(absl::IsUnauthenticated(Enrol(made_up, key_).status()));
+}
+
+TEST_F(AuthorityTest, RevocationBitesAtOnceAlsoFromAnotherProcess) {
+  const Certificate certificate = *Enrol(InviteFor("phone-7"), key_);
+  ASSERT_TRUE(Identify(certificate).ok());
+  const auto other = *Authority::Open(folder_.path());
+  ASSERT_TRUE(other->Revoke("phone-7", "lost in a bus", kNow).ok());
+  const absl::Status status = Identify(certificate);
+  EXPECT_TRUE(absl::IsUnauthenticated(status));
+  EXPECT_THAT(status.message(), HasSubstr("was revoked: lost in a bus"));
+  EXPECT_TRUE(
+      absl::IsUnauthenticated(authority_->Renew(certificate, *MakeRequest(key_), kNow).status()));
+  EXPECT_TRUE(absl::IsNotFound(other->Revoke("nobody", "", kNow)));
+  // A new invite lets it in again, with a certificate of its own.
+  const Certificate later = *Enrol(InviteFor("phone-7"), key_);
+  EXPECT_TRUE(Identify(later).ok());
+  EXPECT_FALSE(Identify(certificate).ok());
+}
+
+TEST_F(AuthorityTest, ANodeThatEnrolsAgainPutsItsOldCertificateOutOfUse) {
+  const Certificate old = *Enrol(InviteFor("phone-7"), key_);
+  const Invite invite = InviteFor("phone-7");
+  EXPECT_TRUE(Identify(old).ok());  // until the invite is used
+  ASSERT_TRUE(Enrol(invite, *PrivateKey::Generate()).ok());
+  EXPECT_THAT(Identify(old).message(), HasSubstr("has enrolled again"));
+}
+
+TEST_F(AuthorityTest, RenewsWithoutPuttingThePresentCertificateOutOfUse) {
+  const Certificate first = *Enrol(InviteFor("phone-7"), key_);
+  EXPECT_FALSE(IsDue(first, kNow + kNodeLifetime / 2));
+  const absl::Time later = kNow + 3 * kNodeLifetime / 4;
+  EXPECT_TRUE(IsDue(first, later));
+  const auto second = authority_->Renew(first, *MakeRequest(key_), later);
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_TRUE(Identify(first, later).ok());
+  EXPECT_TRUE(Identify(*second, later + kNodeLifetime / 2).ok());
+  EXPECT_THAT(Identify(first, kNow + kNodeLifetime).message(), HasSubstr("renew it"));
+}
+
+TEST_F(AuthorityTest, ChangesNoFileOfANodeAndNoneOfTheServerWhenItTakesInAnother) {
+  const std::string before =
+      *ReadFile(folder_ / "server.crt") + *ReadFile(folder_ / "authority.crt");
+  const Certificate first = *Enrol(InviteFor("a"), key_);
+  ASSERT_TRUE(Enrol(InviteFor("b"), *PrivateKey::Generate()).ok());
+  EXPECT_TRUE(Identify(first).ok());
+  EXPECT_EQ(*ReadFile(folder_ / "server.crt") + *ReadFile(folder_ / "authority.crt"), before);
+}
+
+TEST_F(AuthorityTest, RenewsTheServersCertificateWhenItIsDue) {
+  EXPECT_FALSE(*authority_->RenewServer(kNow));
+  const absl::Time later = kNow + 3 * kServerLifetime / 4;
+  EXPECT_TRUE(*authority_->RenewServer(later));
+  EXPECT_FALSE(*authority_->RenewServer(later));
+  const auto server = ReadIdentity(authority_->server_files());
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_TRUE(Verify(server->certificate, authority_->certificate(), Side::kServer, later).ok());
+}
+
+TEST_F(AuthorityTest, IsNotMadeOverAnotherOne) {
+  EXPECT_TRUE(absl::IsAlreadyExists(Authority::Create(folder_.path(), "again", kNow)));
+  EXPECT_TRUE(authority_->Identify(Enrol(InviteFor("a"), key_)->Pem(), kNow).ok());
+  EXPECT_THAT(Authority::Open(folder_ / "nothing").status().message(),
+              HasSubstr("macaw pki init --dir"));
+}
+
+TEST_F(AuthorityTest, KeepsNoSecretOfAnInvite) {
+  const Invite invite = InviteFor("a");
+  const std::string registry = *ReadFile(folder_ / "registry.jsonl");
+  EXPECT_EQ(registry.find(invite.Code()), std::string::npos);
+  EXPECT_THAT(registry, HasSubstr(invite.SecretDigest().Hex()));
+}
+
+TEST_F(AuthorityTest, InvitesNoServerAndNoNonsense) {
+  NewNode node;
+  node.grant.subject = {"x", Role::kServer};
+  EXPECT_FALSE(authority_->InviteNode(node, kNow).ok());
+  node.grant.subject = {"../x", Role::kDevice};
+  EXPECT_FALSE(authority_->InviteNode(node, kNow).ok());
+  node.grant.subject = {"x", Role::kDevice};
+  node.lifetime = absl::Seconds(1);
+  EXPECT_FALSE(authority_->InviteNode(node, kNow).ok());
+}
+
+}  // namespace
+}  // namespace macaw::identity
