@@ -7,6 +7,7 @@
 
 #include "cli/commands/commands.h"
 #include "cli/commands/log.h"
+#include "cli/commands/pki.h"
 #include "cli/commands/plugin.h"
 #include "cli/commands/replay.h"
 #include "cli/commands/state.h"
@@ -100,13 +101,15 @@ void AddData(CLI::App& app, std::function<int()>& run) {
     command->add_option("--set", options->set, "Change a key: section.key=value")
         ->allow_extra_args(false);
     if (writes) {
-      command->add_option("--out,-o", options->out, "The file to write")->required();
-      command->add_flag("--force", options->force, "Replace the file if it exists");
+      command->add_option("--out,-o", options->out, "The file (shards: the folder) to write")
+          ->required();
+      command->add_flag("--force", options->force, "Replace what is there");
     }
     command->final_callback([=, &run] { run = [options, action] { return action(*options); }; });
   };
   add("info", "Clients, examples, shapes, classes", false, DataInfo);
   add("prepare", "Write one file that is mapped, not read (safetensors)", true, DataPrepare);
+  add("shards", "Write a file for each client, for a rehearsal of a fleet", true, DataShards);
   add("export-partition", "Write which rows each client has (JSON)", true, DataExportPartition);
 }
 
@@ -243,6 +246,65 @@ void AddCompare(CLI::App& app, std::function<int()>& run) {
   command->final_callback([=, &run] { run = [options] { return CompareRuns(*options); }; });
 }
 
+void AddPki(CLI::App& app, std::function<int()>& run) {
+  CLI::App* pki = app.add_subcommand("pki", "The nodes of a fleet: invite, list, revoke");
+  pki->require_subcommand(1);
+  const auto add = [&](const std::string& name, const std::string& help) {
+    CLI::App* command = pki->add_subcommand(name, help);
+    auto folder = std::make_shared<std::string>("pki");
+    command->add_option("--dir", *folder, "The authority's folder")->capture_default_str();
+    return std::pair(command, folder);
+  };
+  auto name = std::make_shared<std::string>(), why = std::make_shared<std::string>();
+  const auto [init, init_folder] = add("init", "Make the authority of a new fleet");
+  *name = "macaw";
+  init->add_option("--name", *name, "What the fleet is called")->capture_default_str();
+  init->final_callback(
+      [=, folder = init_folder, &run] { run = [=] { return PkiInit(*folder, *name); }; });
+
+  const auto [invite, invite_folder] = add("invite", "Print a code with which one node may enrol");
+  auto options = std::make_shared<PkiInvite>();
+  options->role = "device";
+  invite->add_option("NAME", options->name, "The node's name, for ever")->required();
+  invite
+      ->add_option("--role", options->role,
+                   "device: trains its own clients alone; worker: also shared ones; operator")
+      ->capture_default_str();
+  invite
+      ->add_option("--clients", options->clients,
+                   "Names of the clients that it owns, or * (default: one, named like the node)")
+      ->delimiter(',');
+  invite->add_option("--lifetime", options->lifetime, "Of its certificates (default: 30d)");
+  invite->add_option("--open-for", options->open_for, "How long the code is good (default: 1d)");
+  invite->final_callback([=, folder = invite_folder, &run] {
+    options->folder = *folder;
+    run = [=] { return PkiInviteNode(*options); };
+  });
+
+  const auto [list, list_folder] = add("list", "The nodes, and what they may do");
+  auto json = std::make_shared<bool>(false);
+  list->add_flag("--json", *json, "As JSON");
+  list->final_callback(
+      [=, folder = list_folder, &run] { run = [=] { return PkiList(*folder, *json); }; });
+
+  const auto [revoke, revoke_folder] = add("revoke", "Shut a node out, from its next call on");
+  auto node = std::make_shared<std::string>();
+  revoke->add_option("NAME", *node, "The node")->required();
+  revoke->add_option("--why", *why, "For the registry; the node is told, too");
+  revoke->final_callback(
+      [=, folder = revoke_folder, &run] { run = [=] { return PkiRevoke(*folder, *node, *why); }; });
+}
+
+void AddAudit(CLI::App& app, std::function<int()>& run) {
+  CLI::App* audit = app.add_subcommand("audit", "Who was let in and who was refused");
+  audit->require_subcommand(1);
+  CLI::App* verify = audit->add_subcommand("verify", "Check that no line was changed or taken out");
+  auto path = std::make_shared<std::string>(), head = std::make_shared<std::string>();
+  verify->add_option("PATH", *path, "An authority's folder, or one of its files")->required();
+  verify->add_option("--head", *head, "What the digest of the last line must be");
+  verify->final_callback([=, &run] { run = [=] { return AuditVerify(*path, *head); }; });
+}
+
 int Main(int argc, char** argv) {
   ExplainUncaught("macaw");
   CLI::App app("Macaw: federated learning, simulated and deployed with the same programs", "macaw");
@@ -258,6 +320,8 @@ int Main(int argc, char** argv) {
   AddLog(app, run);
   AddReplay(app, run);
   AddCompare(app, run);
+  AddPki(app, run);
+  AddAudit(app, run);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -17,6 +17,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "cli/certificates.h"
 #include "cli/config/client_state.h"
 #include "cli/config/reader.h"
 #include "cli/config/resolve.h"
@@ -33,6 +35,9 @@
 #include "core/memory.h"
 #include "core/status.h"
 #include "data/dataset.h"
+#include "identity/audit.h"
+#include "identity/authority.h"
+#include "proto/wire/address.h"
 #include "proto/wire/remote.h"
 #include "server/checkpoint.h"
 #include "server/coordinator.h"
@@ -44,7 +49,7 @@ namespace {
 constexpr Duration kCloseGrace = std::chrono::seconds(1);
 
 struct ServerArguments {
-  std::string config, run_dir, listen, sync_state, replay, callers;
+  std::string config, run_dir, listen, sync_state, replay, callers, authority;
   bool resume = false;
   int ready_fd = -1, report_fd = -1, lock_fd = -1;
   std::vector<uint64_t> state_reset;
@@ -223,12 +228,37 @@ absl::Status FollowLog(const std::string& file, server::Options& options) {
   return absl::OkStatus();
 }
 
+// The authority of the fleet, and what a server does for it while it runs.
+struct Doorkeeper {
+  std::unique_ptr<identity::Authority> authority;
+  std::unique_ptr<identity::Audit> audit;
+  std::unique_ptr<CertificateKeeper> keeper;
+};
+
+// `folder`: of the authority; "": there is none.
+absl::StatusOr<Doorkeeper> OpenDoor(const std::string& folder) {
+  Doorkeeper door;
+  if (folder.empty()) return door;
+  MACAW_ASSIGN_OR_RETURN(door.authority, identity::Authority::Open(folder));
+  MACAW_ASSIGN_OR_RETURN(door.audit, identity::Audit::Open(folder + "/audit.jsonl"));
+  MACAW_RETURN_IF_ERROR(door.authority->RenewServer(absl::Now()).status());
+  door.keeper = std::make_unique<CertificateKeeper>(*door.authority);
+  return door;
+}
+
 // Starts to answer the calls of the fleet.
 absl::StatusOr<std::unique_ptr<wire::FleetServer>> Listen(const Config& config,
                                                           const ServerArguments& arguments,
+                                                          const Doorkeeper& door,
                                                           server::Coordinator& coordinator) {
   wire::ServerOptions options{.listen = ListenAt(config, arguments),
-                              .max_part_clients = MostClientsAPart(config.run)};
+                              .max_part_clients = MostClientsAPart(config.run),
+                              .authority = door.authority.get(),
+                              .audit = door.audit.get()};
+  if (door.authority == nullptr && arguments.by_hand() && !wire::IsPrivate(options.listen)) {
+    std::cout << "connections are not encrypted, and everybody on this machine may join: "
+              << "--authority (made by `macaw pki init`) changes both" << std::endl;
+  }
   if (!arguments.callers.empty()) {
     MACAW_ASSIGN_OR_RETURN(Callers callers, Callers::Read(arguments.callers));
     options.identify = [callers = std::move(callers)](absl::string_view token) {
@@ -249,6 +279,9 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
   MACAW_RETURN_IF_ERROR(EnsureOpenFiles());
   MACAW_ASSIGN_OR_RETURN(Prepared prepared, Prepare(arguments));
   const algorithms::Registry& registry = prepared.catalogue.algorithms();
+  MACAW_ASSIGN_OR_RETURN(const Doorkeeper door, OpenDoor(arguments.authority.empty()
+                                                             ? prepared.config.node.server.authority
+                                                             : arguments.authority));
 
   server::Options options = OptionsFrom(prepared.config, arguments, registry);
   if (!arguments.replay.empty()) MACAW_RETURN_IF_ERROR(FollowLog(arguments.replay, options));
@@ -265,7 +298,7 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
   const SignalThread watcher(signals, [&coordinator](int) { coordinator->Interrupt(); });
   if (arguments.by_hand()) MACAW_RETURN_IF_ERROR(KeepConfig(prepared.config, arguments));
   MACAW_ASSIGN_OR_RETURN(std::unique_ptr<wire::FleetServer> fleet,
-                         Listen(prepared.config, arguments, *coordinator));
+                         Listen(prepared.config, arguments, door, *coordinator));
 
   const int code = Conclude(coordinator->Wait());
   CloseWithin(kCloseGrace, std::move(fleet), code);
@@ -291,6 +324,10 @@ int Main(int argc, char** argv) {
   app.add_option("--callers", arguments.callers,
                  "A JSON list of {\"node\": NAME, \"token\": SECRET}: nobody else is answered "
                  "(default: everybody who can reach the address)");
+  app.add_option("--authority", arguments.authority,
+                 "The folder that `macaw pki init` made: TLS, and only nodes with a certificate "
+                 "are answered (default: server.authority)")
+      ->excludes("--callers");
   app.add_flag("--resume", arguments.resume, "Go on from the newest checkpoint of the folder");
   app.add_option("--state-reset", arguments.state_reset,
                  "With --resume: this client gives its state up and starts afresh")

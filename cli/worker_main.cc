@@ -4,10 +4,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdlib>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -19,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "cli/certificates.h"
 #include "cli/config/client_state.h"
 #include "cli/config/reader.h"
 #include "cli/config/resolve.h"
@@ -32,6 +35,7 @@
 #include "core/status.h"
 #include "data/options.h"
 #include "data/subset.h"
+#include "identity/node_files.h"
 #include "proto/wire/remote.h"
 #include "training/backends.h"
 #include "worker/worker.h"
@@ -39,12 +43,16 @@
 namespace macaw::cli {
 namespace {
 
+// A device waits for its server through nights and holidays.
+constexpr Duration kForEver = std::chrono::hours(24 * 365 * 10);
+
 struct WorkerArguments {
   std::string config, run_dir, server, name;
   uint32_t slots = 0, first_slot = 0;
   std::string clients, own;
   std::string scratch, state, state_url, trace;
   std::string describe_script, out;
+  std::string identity, code;  // of `macaw-worker enrol`
   bool server_syncs_state = false, doctor = false;
 };
 
@@ -136,6 +144,24 @@ std::string TokenOfThisProcess() {
   return token;
 }
 
+// How a node of a fleet beyond this host shows who it is; none where the node file names no
+// identity.
+std::optional<identity::IdentityFiles> IdentityOf(const Config& config) {
+  if (config.node.fleet.identity.empty()) return std::nullopt;
+  return identity::IdentityFiles::In(config.node.fleet.identity);
+}
+
+// A node has the name of its certificate; any other process the one that it is given.
+absl::StatusOr<std::string> NameOf(const WorkerArguments& arguments,
+                                   const std::optional<identity::IdentityFiles>& files) {
+  if (!files.has_value()) return arguments.name.empty() ? DefaultName() : arguments.name;
+  MACAW_ASSIGN_OR_RETURN(const identity::NodeIdentity own, identity::ReadIdentity(*files));
+  const std::string& name = own.certificate.subject().name;
+  if (arguments.name.empty() || arguments.name == name) return name;
+  return absl::InvalidArgumentError(absl::StrCat("--name ", arguments.name, ": the certificate of ",
+                                                 files->certificate, " says ", name));
+}
+
 absl::Status Work(const WorkerArguments& arguments, SignalFd& signals) {
   std::stop_source stop;
   const SignalThread watcher(signals, [&stop](int) { stop.request_stop(); });
@@ -144,18 +170,24 @@ absl::Status Work(const WorkerArguments& arguments, SignalFd& signals) {
   MACAW_ASSIGN_OR_RETURN(const Config config, ReadNodeConfig(document, {}, catalogue));
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
                          DatasetOf(arguments, config, catalogue));
-  const std::string server =
-      arguments.server.empty() ? config.node.server.listen : arguments.server;
+  const worker::FleetConfig& node = config.node.fleet;
+  std::string server = arguments.server.empty() ? node.server : arguments.server;
+  if (server.empty()) server = config.node.server.listen;
   if (server.empty())
-    return absl::InvalidArgumentError("no server to dial: give --server or server.listen");
-  MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<fleet::FleetLink> link,
-                         wire::Dial({.server = server, .token = TokenOfThisProcess()}));
+    return absl::InvalidArgumentError("no server to dial: give --server or node.server");
+  const std::optional<identity::IdentityFiles> identity = IdentityOf(config);
+  MACAW_ASSIGN_OR_RETURN(const std::string name, NameOf(arguments, identity));
+  MACAW_ASSIGN_OR_RETURN(
+      const std::unique_ptr<fleet::FleetLink> link,
+      wire::Dial({.server = server, .token = TokenOfThisProcess(), .identity = identity}));
+  std::optional<CertificateKeeper> keeper;
+  if (identity.has_value()) keeper.emplace(server, *identity);
 
   worker::Options options;
-  options.name = arguments.name.empty() ? DefaultName() : arguments.name;
-  options.by_name =
-      !arguments.clients.empty() || !arguments.own.empty() || dataset->info().declared;
-  options.owner = !arguments.own.empty();
+  options.name = name;
+  if (identity.has_value()) options.reconnect_for = kForEver;
+  options.owner = node.owner || !arguments.own.empty();
+  options.by_name = !arguments.clients.empty() || options.owner || dataset->info().declared;
   options.slots = arguments.slots > 0 ? arguments.slots : SlotsPerProcess(config.node.workers);
   options.backend = config.node.workers.backend;
   options.instruction_set = config.node.workers.instruction_set;
@@ -181,16 +213,18 @@ absl::Status Work(const WorkerArguments& arguments, SignalFd& signals) {
 bool Pointless(const absl::Status& status) {
   return absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status) ||
          absl::IsNotFound(status) || absl::IsDataLoss(status) || absl::IsUnimplemented(status) ||
-         absl::IsPermissionDenied(status);
+         absl::IsPermissionDenied(status) || absl::IsUnauthenticated(status);
 }
 
 void AddOptions(CLI::App& app, WorkerArguments& arguments) {
-  app.add_option("--config", arguments.config,
-                 "This node's configuration: [data], [partition], [workers], [state] (TOML)");
+  app.add_option(
+      "--config", arguments.config,
+      "This node's configuration: [node], [data], [partition], [workers], [state] (TOML)");
   app.add_option("--run-dir", arguments.run_dir,
                  "The folder of a run on this host: gives --config, --server, --scratch and "
                  "--state what is not given");
-  app.add_option("--server", arguments.server, "host:port or unix:PATH (default: server.listen)");
+  app.add_option("--server", arguments.server,
+                 "host:port or unix:PATH (default: node.server, or server.listen)");
   app.add_option("--name", arguments.name,
                  "Stable over restarts (default: host name and process id)");
   app.add_option("--slots", arguments.slots,
@@ -218,6 +252,21 @@ void AddOptions(CLI::App& app, WorkerArguments& arguments) {
                  "Write what this scripted module (TorchScript) holds to --out, and end");
   app.add_option("--out", arguments.out, "The file that --describe-script writes (safetensors)");
   app.add_flag("--doctor", arguments.doctor, "Print the back ends and what they can do, and end");
+  CLI::App* enrol = app.add_subcommand(
+      "enrol", "Get this node's certificate with the code of `macaw pki invite`");
+  enrol->add_option("--server", arguments.server, "host:port of the fleet's server")->required();
+  enrol
+      ->add_option("--identity", arguments.identity,
+                   "The folder for the node's key and certificates (node.identity)")
+      ->required();
+  enrol->add_option("CODE", arguments.code, "What `macaw pki invite` printed")->required();
+}
+
+int Enrol(const WorkerArguments& arguments) {
+  const absl::Status status = EnrolNode(arguments.server, arguments.identity, arguments.code);
+  if (status.ok()) return kExitOk;
+  std::cerr << "macaw-worker: error: " << status.message() << std::endl;
+  return absl::IsUnavailable(status) ? kExitUnanswered : kExitUsage;
 }
 
 int Main(int argc, char** argv) {
@@ -227,6 +276,7 @@ int Main(int argc, char** argv) {
   app.set_version_flag("--version", "macaw-worker " MACAW_VERSION);
   AddOptions(app, arguments);
   CLI11_PARSE(app, argc, argv);
+  if (!arguments.code.empty()) return Enrol(arguments);
   if (arguments.doctor) {
     PrintDoctor();
     return kExitOk;

@@ -30,7 +30,9 @@ absl::StatusOr<Certificate> CertifyServer(const Issuer& issuer, const IdentityFi
   MACAW_ASSIGN_OR_RETURN(
       const Certificate certificate,
       Issue(issuer, request, {"server", Role::kServer}, From(now, kServerLifetime)));
-  MACAW_RETURN_IF_ERROR(AtomicWriteFile(files.certificate, certificate.Pem()));
+  // With the authority's, which a node that enrols must see to compare it with its invite.
+  MACAW_RETURN_IF_ERROR(AtomicWriteFile(
+      files.certificate, absl::StrCat(certificate.Pem(), issuer.certificate.Pem())));
   return certificate;
 }
 

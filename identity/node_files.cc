@@ -22,6 +22,11 @@ IdentityFiles IdentityFiles::In(const std::string& folder) {
 }
 
 absl::StatusOr<NodeIdentity> ReadIdentity(const IdentityFiles& files) {
+  if (!FileExists(files.certificate)) {
+    return absl::NotFoundError(
+        absl::StrCat("there is no ", files.certificate,
+                     ": this node has not enrolled yet (macaw-worker enrol)"));
+  }
   MACAW_ASSIGN_OR_RETURN(const std::string key_pem, ReadFile(files.key));
   MACAW_ASSIGN_OR_RETURN(const std::string certificate_pem, ReadFile(files.certificate));
   MACAW_ASSIGN_OR_RETURN(const std::string authority_pem, ReadFile(files.authority));

@@ -8,8 +8,9 @@ namespace macaw::identity {
 
 enum class Side : uint8_t { kServer, kClient };
 
-// Checks that `authority` signed the certificate for somebody on this side of a connection, and that
-// it is valid at `now`. kUnauthenticated with the reason in words; for a time, by how much it is off.
+// Checks that `authority` signed the certificate for somebody on this side of a connection, and
+// that it is valid at `now`. kUnauthenticated with the reason in words; for a time, by how much it
+// is off.
 absl::Status Verify(const Certificate& certificate, const Certificate& authority, Side side,
                     absl::Time now);
 // The last of these checks alone.

@@ -13,8 +13,8 @@ using fleet::Role;
 struct Rule {
   Call call;
   const char* name;
-  // For each role: whether it may make the call, indexed by Whose.
-  std::array<bool, 3> stranger, node;
+  // Whether a node or device may make the call, indexed by Whose. Nobody else may make any.
+  std::array<bool, 3> node;
 };
 
 // A call in an unknown session is allowed: its answer is "register again", which reveals nothing.
@@ -22,27 +22,33 @@ struct Rule {
 constexpr std::array<bool, 3> kNever = {false, false, false};
 constexpr std::array<bool, 3> kNotAnothers = {true, true, false};
 constexpr Rule kRules[] = {
-    {Call::kHello, "Hello", kNever, kNotAnothers},
-    {Call::kRegister, "Register", kNever, {false, true, false}},
-    {Call::kLease, "Lease", kNever, kNotAnothers},
-    {Call::kHeartbeat, "Heartbeat", kNever, kNotAnothers},
-    {Call::kCommit, "Commit", kNever, kNotAnothers},
-    {Call::kRelease, "Release", kNever, kNotAnothers},
-    {Call::kOffer, "BeginUpload", kNever, kNotAnothers},
-    {Call::kDownload, "Download", kNever, kNotAnothers},
+    {Call::kHello, "Hello", kNotAnothers},
+    {Call::kRegister, "Register", {false, true, false}},
+    {Call::kLease, "Lease", kNotAnothers},
+    {Call::kHeartbeat, "Heartbeat", kNotAnothers},
+    {Call::kCommit, "Commit", kNotAnothers},
+    {Call::kRelease, "Release", kNotAnothers},
+    {Call::kOffer, "BeginUpload", kNotAnothers},
+    {Call::kDownload, "Download", kNotAnothers},
 };
 
 }  // namespace
 
 absl::Status CheckAccess(const fleet::Caller& caller, Call call, Whose whose) {
   const Rule& rule = *std::ranges::find(kRules, call, &Rule::call);
-  const std::array<bool, 3>& row = caller.role == Role::kNode ? rule.node : rule.stranger;
+  const bool trains = caller.role == Role::kNode || caller.role == Role::kDevice;
+  const std::array<bool, 3>& row = trains ? rule.node : kNever;
   if (row[static_cast<size_t>(whose)]) return absl::OkStatus();
   if (caller.role == Role::kStranger) {
     return absl::PermissionDeniedError(
         absl::StrCat(rule.name,
                      ": this server answers the nodes of its run only; give the worker "
-                     "the token of one of them (MACAW_TOKEN)"));
+                     "a certificate (macaw-worker enrol), or the token of one of them "
+                     "(MACAW_TOKEN)"));
+  }
+  if (!trains) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(rule.name, ": \"", caller.node, "\" is an operator and trains nothing"));
   }
   return absl::PermissionDeniedError(
       absl::StrCat(rule.name, ": \"", caller.node, "\" speaks for itself and for no other node"));

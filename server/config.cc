@@ -40,6 +40,10 @@ Section<ServerConfig> ServerSection() {
       .As(Role::kCompute);
   f.Add("server.listen", &C::listen, "host:port or unix:PATH; default: a private Unix socket")
       .As(Role::kCompute);
+  f.AddPath("server.authority", &C::authority,
+            "folder that `macaw pki init` made: connections are encrypted, and only nodes with a "
+            "certificate are answered. Needed for addresses beyond this machine")
+      .As(Role::kCompute);
   f.AddChoice("server.durability", &C::durability, {"checkpoint", "commit"},
               "what a crash of the server leaves: the newest checkpoint, or also every commit "
               "accepted since; `macaw simulate` then starts it again")

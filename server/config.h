@@ -26,7 +26,8 @@ struct ServerConfig {
   bool client_records = false;     // also write clients.jsonl
   StopRule stop;
   std::string scheduling_policy = "planned_stealing";  // a name of scheduler::SchedulingPolicies
-  std::string listen;  // "": a private Unix socket, for `macaw simulate`
+  std::string listen;     // "": a private Unix socket, for `macaw simulate`
+  std::string authority;  // folder of the fleet's authority (identity/authority.h): TLS; "": plain
   // "checkpoint" or "commit": what survives a crash of the server. With "commit", accepted commits
   // are durable, and a resume opens the same round again.
   std::string durability = "checkpoint";

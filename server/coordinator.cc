@@ -18,9 +18,15 @@ std::span<const std::byte> BytesOf(const fleet::Blob& blob) {
   return blob.bytes != nullptr ? blob.bytes->bytes() : std::span<const std::byte>();
 }
 
-// An owner may only bring the clients with which it was entered.
+// A device brings clients of its own, and an owner only those with which it was entered.
 absl::Status CheckOwns(const fleet::Caller& caller, const fleet::RegisterRequest& request,
                        const fleet::ClientTable& table) {
+  if (!request.owner && caller.role == fleet::Role::kDevice) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("\"", caller.node,
+                     "\" is a device and trains its own clients alone: set node.owner = true "
+                     "in its file, or invite it with --role worker"));
+  }
   if (!request.owner || caller.owns.empty()) return absl::OkStatus();
   for (uint64_t place = 0; place < table.clients(); ++place) {
     const std::string name = table.NameOf(place);

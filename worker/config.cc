@@ -27,6 +27,19 @@ Section<EmulationConfig> EmulationSection() {
 
 }  // namespace
 
+Section<FleetConfig> FleetSection() {
+  using F = FleetConfig;
+  Section<F> f;
+  f.Add("node.server", &F::server, "host:port of the fleet's server, for a worker of its own");
+  f.AddPath("node.identity", &F::identity,
+            "folder with the node's key and certificates, which `macaw-worker enrol` fills");
+  f.Add("node.owner", &F::owner,
+        "the clients of [data] are this node's own: nobody else trains them, and their rows never "
+        "leave it");
+  for (settings::Field<F>& field : f.fields()) field.role = Role::kCompute;
+  return f;
+}
+
 Section<WorkersConfig> WorkersSection() {
   using W = WorkersConfig;
   Section<W> f;

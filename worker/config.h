@@ -9,6 +9,16 @@
 
 namespace macaw::worker {
 
+// A node of a fleet that runs beyond this host.
+struct FleetConfig {
+  std::string server;    // host:port
+  std::string identity;  // folder with node.key, node.crt and authority.crt (identity/node_files.h)
+  bool owner = false;    // the clients of [data] are this node's own: nobody else trains them
+};
+
+// The keys of [node], with full names.
+settings::Section<FleetConfig> FleetSection();
+
 // The worker processes of a host.
 struct WorkersConfig {
   uint32_t processes = 1;

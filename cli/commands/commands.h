@@ -19,6 +19,9 @@ struct DataCommand {
 int DataInfo(const DataCommand& command);
 int DataPrepare(const DataCommand& command);
 int DataExportPartition(const DataCommand& command);
+// Writes a prepared file for each client into the folder `out`: NAME.safetensors, as its owner would
+// have it.
+int DataShards(const DataCommand& command);
 
 // What to list besides the built-ins: plug-ins, and a configuration that names plug-ins.
 struct ListCommand {

@@ -14,6 +14,7 @@
 #include "cli/config/reader.h"
 #include "cli/config/resolve.h"
 #include "cli/process/exit.h"
+#include "core/files.h"
 #include "core/status.h"
 #include "data/dataset.h"
 #include "data/detect.h"
@@ -21,6 +22,7 @@
 #include "data/partition_file.h"
 #include "data/prepared.h"
 #include "data/source_file.h"
+#include "data/subset.h"
 
 namespace macaw::cli {
 namespace {
@@ -165,6 +167,39 @@ int DataPrepare(const DataCommand& command) {
             << opened->dataset->info().train_examples
             << " training examples; use it with [data] source = \"prepared\"\n";
   PrintNotes(*opened->dataset);
+  return kExitOk;
+}
+
+int DataShards(const DataCommand& command) {
+  const auto write = [&]() -> absl::StatusOr<uint64_t> {
+    std::error_code error;
+    if (!command.force && std::filesystem::exists(command.out, error)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(command.out, " exists already; --force writes into it"));
+    }
+    MACAW_ASSIGN_OR_RETURN(const Opened opened, Open(command));
+    MACAW_RETURN_IF_ERROR(MakeDirectories(command.out));
+    const data::Dataset& dataset = *opened.dataset;
+    const uint64_t clients = dataset.info().clients;
+    for (uint64_t client = 0; client < clients; ++client) {
+      const std::string name = dataset.ClientName(ClientId(client));
+      if (name.empty() || name[0] == '.' || absl::StrContains(name, '/')) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("a file cannot be named like client \"", name, "\""));
+      }
+      MACAW_ASSIGN_OR_RETURN(
+          const std::unique_ptr<data::Dataset> shard,
+          data::SubsetOf(dataset, {.begin = client, .end = client + 1, .central_test = false}));
+      MACAW_RETURN_IF_ERROR(Annotate(
+          data::WritePrepared(*shard, absl::StrCat(command.out, "/", name, ".safetensors")),
+          absl::StrCat("client ", name)));
+    }
+    return clients;
+  };
+  const absl::StatusOr<uint64_t> written = write();
+  if (!written.ok()) return Report(written.status());
+  std::cout << *written << " files in " << command.out << ", one a client: [data] source = "
+            << "\"prepared\", path = …, and node.owner = true" << std::endl;
   return kExitOk;
 }
 

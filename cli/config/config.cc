@@ -16,8 +16,8 @@ namespace {
 
 // The order of the tables in a file. Keys without a table come first, as TOML wants it.
 constexpr absl::string_view kTables[] = {
-    "",      "run",        "data",    "partition", "model",     "algorithm", "cohort",
-    "local", "evaluation", "workers", "emulation", "scheduler", "server",    "state"};
+    "",           "run",     "data",      "partition", "model",  "algorithm", "cohort", "local",
+    "evaluation", "workers", "emulation", "scheduler", "server", "node",      "state"};
 
 size_t TableOf(absl::string_view key) {
   const size_t dot = key.find('.');
@@ -49,6 +49,7 @@ Section<NodeConfig> NodeSection(const std::vector<std::string>& data_sources) {
       .As(Role::kResult);
   f.AddSection("", &N::workers, worker::WorkersSection());
   f.AddSection("", &N::server, server::ServerSection());
+  f.AddSection("", &N::fleet, worker::FleetSection());
   f.AddSection("state", &N::state, state::StateSection());
   return f;
 }

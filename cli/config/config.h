@@ -23,6 +23,7 @@ struct NodeConfig {
   data::DataOptions data;
   data::PartitionOptions partition;
   server::ServerConfig server;
+  worker::FleetConfig fleet;
   worker::WorkersConfig workers;
   state::StateConfig state;
 };

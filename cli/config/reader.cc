@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "cli/config/resolve.h"
 #include "cli/config/suggest.h"
 #include "cli/config/toml.h"
 #include "core/files.h"
@@ -90,7 +91,8 @@ class Reader {
 
   absl::StatusOr<Config> Finish(const std::string& file) && {
     const Place place{file};
-    MACAW_RETURN_IF_ERROR(CheckSource(place));
+    // A fleet's server has no data: its file says what would follow from them.
+    if (!IsResolved(config_.run)) MACAW_RETURN_IF_ERROR(CheckSource(place));
     if (config_.run.model.name.empty() && config_.run.model.layers.empty() &&
         config_.node.model_script.empty()) {
       return At(place,

@@ -8,12 +8,15 @@
 namespace macaw::fleet {
 
 enum class Role : uint8_t {
-  kStranger,  // brought no token, or one that the server does not know
-  kNode,      // trains clients
+  kStranger,  // brought no token and no certificate, or one that the server does not believe
+  kNode,      // trains clients: its own, and those whose rows many nodes have
+  kDevice,    // trains its own clients alone
+  kOperator,  // trains nothing; changes runs and nodes
 };
 
-// Who makes a call. The transport finds this out; on a private socket it uses the token that the
-// supervisor gave to its child. What a caller writes about itself in a message is never trusted.
+// Who makes a call. The transport finds this out, by a certificate or, on a private socket, by the
+// token that the supervisor gave to its child. What a caller writes about itself in a message is
+// never trusted.
 struct Caller {
   Role role = Role::kNode;
   // The node that the caller speaks for. Empty: any node that it names (a server on loopback or a

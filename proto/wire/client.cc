@@ -216,7 +216,7 @@ class RemoteLink final : public fleet::FleetLink {
 
 absl::StatusOr<std::unique_ptr<fleet::FleetLink>> Dial(const ClientOptions& options) {
   MACAW_ASSIGN_OR_RETURN(const Address address, ParseAddress(options.server));
-  MACAW_ASSIGN_OR_RETURN(auto credentials, ChannelCredentialsFor(address));
+  MACAW_ASSIGN_OR_RETURN(auto credentials, ChannelCredentialsFor(address, options.identity));
   grpc::ChannelArguments arguments;
   for (const auto& [key, value] : ClientSettings()) arguments.SetInt(key, value);
   return std::make_unique<RemoteLink>(options, [target = address.Target(), credentials, arguments] {

@@ -2,11 +2,19 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "identity/node_files.h"
 #include "proto/fleet/link.h"
+
+namespace macaw::identity {
+class Audit;
+class Authority;
+struct Invite;
+}  // namespace macaw::identity
 
 // The fleet API over gRPC. Only this folder knows gRPC and generated protobuf types.
 namespace macaw::wire {
@@ -27,6 +35,11 @@ struct ServerOptions {
   // The caller with this token ("": the call has none). Never null. Called on RPC threads. Default:
   // every caller is a node, under any name.
   std::function<fleet::CallerPtr(absl::string_view token)> identify;
+  // With an authority, a TCP address is served over TLS, callers are known by their certificates,
+  // and nodes may enrol. Must outlive the server. Without one, only a Unix socket or a loopback
+  // address may be served.
+  identity::Authority* authority = nullptr;
+  identity::Audit* audit = nullptr;  // told of every refused call, if there is an authority
 };
 
 class FleetServer {
@@ -45,10 +58,21 @@ struct ClientOptions {
   Duration stall_timeout = FromSeconds(30);  // bulk data: no chunk for this long
   bool share_memory = true;                  // as ServerOptions::share_memory
   std::string token;                         // identifies the caller; empty: none is sent
+  // The files with which the caller shows who it is and knows the server, over TLS. Without them,
+  // only a Unix socket or a loopback address is dialled, in plain text.
+  std::optional<identity::IdentityFiles> identity;
 };
 
 // Connects at the first call, so only Hello shows whether a server is there. Uploads and downloads
 // resume at the last good offset.
 absl::StatusOr<std::unique_ptr<fleet::FleetLink>> Dial(const ClientOptions& options);
+
+// Gets a node's first certificate: makes a key in `files`, unless there is one, asks the server for
+// a certificate and writes it and the authority's. Refuses a server of another authority than the
+// invite's.
+absl::Status Enrol(const std::string& server, const identity::Invite& invite,
+                   const identity::IdentityFiles& files);
+// Asks for a later certificate and replaces the one in `files`.
+absl::Status RenewCertificate(const std::string& server, const identity::IdentityFiles& files);
 
 }  // namespace macaw::wire

@@ -8,6 +8,8 @@
 #include "proto/wire/address.h"
 #include "proto/wire/channel_settings.h"
 #include "proto/wire/credentials.h"
+#include "proto/wire/enrolment.h"
+#include "proto/wire/gate.h"
 #include "proto/wire/listener.h"
 #include "proto/wire/remote.h"
 #include "proto/wire/service.h"
@@ -17,8 +19,13 @@ namespace {
 
 class GrpcFleetServer final : public FleetServer {
  public:
-  GrpcFleetServer(const ServerOptions& options, fleet::FleetHandler& handler)
-      : state_(std::make_shared<ServiceState>(options, handler)), service_(state_) {}
+  // `gate`: null for a server without TLS.
+  GrpcFleetServer(const ServerOptions& options, std::shared_ptr<Gate> gate,
+                  fleet::FleetHandler& handler)
+      : gate_(std::move(gate)),
+        state_(std::make_shared<ServiceState>(options, gate_, handler)),
+        service_(state_),
+        enrolment_(gate_) {}
 
   ~GrpcFleetServer() override {
     listener_.reset();  // no new connections from here on
@@ -32,9 +39,12 @@ class GrpcFleetServer final : public FleetServer {
   }
 
   absl::Status Listen(Address address) {
-    MACAW_ASSIGN_OR_RETURN(auto credentials, ServerCredentialsFor(address));
+    std::optional<identity::IdentityFiles> files;
+    if (gate_ != nullptr) files = gate_->authority().server_files();
+    MACAW_ASSIGN_OR_RETURN(auto credentials, ServerCredentialsFor(address, files));
     MACAW_RETURN_IF_ERROR(PrepareListen(address));
     grpc::ServerBuilder builder;
+    if (gate_ != nullptr) AddGate(builder, *credentials);
     for (const auto& [key, value] : ServerSettings()) builder.AddChannelArgument(key, value);
     builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
     acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
@@ -59,8 +69,18 @@ class GrpcFleetServer final : public FleetServer {
   std::string address() const override { return address_; }
 
  private:
+  void AddGate(grpc::ServerBuilder& builder, grpc::ServerCredentials& credentials) {
+    credentials.SetAuthMetadataProcessor(RefuseStrangers(gate_));
+    std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> factories;
+    factories.push_back(AuditRefusals(gate_));
+    builder.experimental().SetInterceptorCreators(std::move(factories));
+    builder.RegisterService(&enrolment_);
+  }
+
+  const std::shared_ptr<Gate> gate_;
   const std::shared_ptr<ServiceState> state_;
   FleetService service_;
+  EnrolmentService enrolment_;
   std::string address_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
@@ -77,7 +97,10 @@ absl::StatusOr<std::unique_ptr<FleetServer>> FleetServer::Start(const ServerOpti
                                                    kMaxInlineBytes));
   }
   MACAW_ASSIGN_OR_RETURN(Address address, ParseAddress(options.listen));
-  auto server = std::make_unique<GrpcFleetServer>(options, handler);
+  std::shared_ptr<Gate> gate;
+  if (options.authority != nullptr && UsesTls(address))
+    gate = std::make_shared<Gate>(*options.authority, options.audit);
+  auto server = std::make_unique<GrpcFleetServer>(options, std::move(gate), handler);
   MACAW_RETURN_IF_ERROR(server->Listen(std::move(address)));
   return server;
 }

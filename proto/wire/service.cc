@@ -217,10 +217,12 @@ absl::Status HandleCommit(ServiceState& state, const fleet::CallerPtr& caller,
 
 }  // namespace
 
-ServiceState::ServiceState(const ServerOptions& server_options, fleet::FleetHandler& fleet_handler)
+ServiceState::ServiceState(const ServerOptions& server_options, std::shared_ptr<Gate> server_gate,
+                           fleet::FleetHandler& fleet_handler)
     : options(server_options),
       share(options.share_memory && IsPrivate(options.listen)),
       inline_bytes(IsPrivate(options.listen) ? InlineBytes::kTrust : InlineBytes::kVerify),
+      gate(std::move(server_gate)),
       handler(fleet_handler),
       uploads(
           {.max_blob_bytes = options.max_blob_bytes,
@@ -234,6 +236,10 @@ ServiceState::ServiceState(const ServerOptions& server_options, fleet::FleetHand
 
 fleet::CallerPtr CallerOf(const ServiceState& state, const grpc::CallbackServerContext& context) {
   static const auto anybody = std::make_shared<const fleet::Caller>();
+  static const auto stranger =
+      std::make_shared<const fleet::Caller>(fleet::Caller{.role = fleet::Role::kStranger});
+  if (state.gate != nullptr)
+    return state.gate->Identify(*context.auth_context()).value_or(stranger);
   if (!state.options.identify) return anybody;
   const auto& metadata = context.client_metadata();
   const auto token = metadata.find(kTokenKey);

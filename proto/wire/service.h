@@ -8,6 +8,7 @@
 #include "macaw/v1/fleet.grpc.pb.h"
 #include "proto/fleet/link.h"
 #include "proto/wire/convert.h"
+#include "proto/wire/gate.h"
 #include "proto/wire/intake.h"
 #include "proto/wire/refusal.h"
 #include "proto/wire/remote.h"
@@ -59,18 +60,22 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
 // Outlives the service when a handler answers late. `executor` is the last member, so its tasks end
 // before the other members are destroyed.
 struct ServiceState {
-  ServiceState(const ServerOptions& server_options, fleet::FleetHandler& fleet_handler);
+  // `server_gate`: null where callers are known by their tokens, or not at all.
+  ServiceState(const ServerOptions& server_options, std::shared_ptr<Gate> server_gate,
+               fleet::FleetHandler& fleet_handler);
 
   const ServerOptions options;
   const bool share;  // whether memory is shared with callers
   const InlineBytes inline_bytes;
+  const std::shared_ptr<Gate> gate;
   fleet::FleetHandler& handler;
   UploadStore uploads;
   Intake registrations, commits;  // requests that are being read
   Executor executor;  // for what must not run on an RPC thread: large messages, hashing, allocating
 };
 
-// The caller, found by the token in the metadata of the call. Never null.
+// The caller, by the certificate of the connection or the token in the metadata of the call. Never
+// null.
 fleet::CallerPtr CallerOf(const ServiceState& state, const grpc::CallbackServerContext& context);
 
 // Registrations and calls in a session are raw methods: their bytes are checked before they are

@@ -87,7 +87,7 @@ const std::map<std::string, Room>& Rooms() {
        {{"core", "identity", "plan", "proto/fleet", "data", "state", "models", "training",
          "training/api", "algorithms/api", "sdk", "server/log", "cli/config", "cli/process",
          "cli/log", "cli/timeline", "cli/simulate", "cli/compare"},
-        {}}},
+        {"nlohmann"}}},
       // The three programs: here the rooms are put together.
       {"cli",
        {{"core",         "identity",     "plan",         "proto/fleet",    "proto/wire",

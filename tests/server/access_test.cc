@@ -15,11 +15,13 @@ TEST(Access, IsWhatThisListSays) {
   const Call calls[] = {Call::kHello,  Call::kRegister, Call::kLease, Call::kHeartbeat,
                         Call::kCommit, Call::kRelease,  Call::kOffer, Call::kDownload};
   std::set<std::tuple<Role, Call, Whose>> allowed;
-  for (const Call call : calls) {
-    allowed.insert({Role::kNode, call, Whose::kOwn});
-    if (call != Call::kRegister) allowed.insert({Role::kNode, call, Whose::kNobodys});
+  for (const Role role : {Role::kNode, Role::kDevice}) {
+    for (const Call call : calls) {
+      allowed.insert({role, call, Whose::kOwn});
+      if (call != Call::kRegister) allowed.insert({role, call, Whose::kNobodys});
+    }
   }
-  for (const Role role : {Role::kStranger, Role::kNode}) {
+  for (const Role role : {Role::kStranger, Role::kNode, Role::kDevice, Role::kOperator}) {
     for (const Call call : calls) {
       for (const Whose whose : {Whose::kNobodys, Whose::kOwn, Whose::kAnothers}) {
         const absl::Status status = CheckAccess({.role = role, .node = "w"}, call, whose);

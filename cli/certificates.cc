@@ -1,0 +1,96 @@
+#include "cli/certificates.h"
+
+#include <algorithm>
+#include <iostream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "core/executor.h"
+#include "core/files.h"
+#include "core/logging.h"
+#include "core/status.h"
+#include "identity/invite.h"
+#include "proto/wire/remote.h"
+
+namespace macaw::cli {
+namespace {
+
+constexpr absl::Duration kLongest = absl::Hours(1);
+constexpr absl::Duration kShortest = absl::Milliseconds(200);
+
+// When to look again: sooner where little is left.
+absl::Duration NextLook(const identity::IdentityFiles& files) {
+  const auto own = identity::ReadIdentity(files);
+  if (!own.ok()) return absl::Minutes(1);
+  const absl::Duration left = own->certificate.validity().until - absl::Now();
+  return std::clamp(left / 10, kShortest, kLongest);
+}
+
+std::function<absl::Status()> ByServer(std::string server, identity::IdentityFiles files) {
+  return [server = std::move(server), files = std::move(files)]() -> absl::Status {
+    MACAW_ASSIGN_OR_RETURN(const identity::NodeIdentity own, identity::ReadIdentity(files));
+    if (!identity::IsDue(own.certificate, absl::Now())) return absl::OkStatus();
+    MACAW_RETURN_IF_ERROR(wire::RenewCertificate(server, files));
+    Logger("identity").Info("certificate_renewed");
+    return absl::OkStatus();
+  };
+}
+
+std::function<absl::Status()> ByAuthority(identity::Authority& authority) {
+  return [&authority]() -> absl::Status {
+    MACAW_ASSIGN_OR_RETURN(const bool renewed, authority.RenewServer(absl::Now()));
+    if (renewed) Logger("identity").Info("certificate_renewed");
+    return absl::OkStatus();
+  };
+}
+
+}  // namespace
+
+CertificateKeeper::CertificateKeeper(identity::Authority& authority)
+    : CertificateKeeper(authority.server_files(), ByAuthority(authority)) {}
+
+CertificateKeeper::CertificateKeeper(std::string server, identity::IdentityFiles files)
+    : CertificateKeeper(files, ByServer(std::move(server), files)) {}
+
+CertificateKeeper::CertificateKeeper(identity::IdentityFiles files,
+                                     std::function<absl::Status()> renew)
+    : files_(std::move(files)), renew_(std::move(renew)), thread_([this] { Loop(); }) {}
+
+CertificateKeeper::~CertificateKeeper() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stop_ = true;
+  }
+  thread_.join();
+}
+
+void CertificateKeeper::Loop() {
+  NameThisThread("certificate");
+  while (true) {
+    if (const absl::Status status = renew_(); !status.ok())
+      Logger("identity").Warning(absl::StrCat("certificate_not_renewed why=", status.message()));
+    absl::MutexLock lock(&mutex_);
+    if (mutex_.AwaitWithTimeout(absl::Condition(&stop_), NextLook(files_))) return;
+  }
+}
+
+absl::Status EnrolNode(const std::string& server, const std::string& folder,
+                       const std::string& code) {
+  MACAW_ASSIGN_OR_RETURN(const identity::Invite invite, identity::Invite::FromCode(code));
+  MACAW_RETURN_IF_ERROR(MakeDirectories(folder));
+  const identity::IdentityFiles files = identity::IdentityFiles::In(folder);
+  MACAW_RETURN_IF_ERROR(wire::Enrol(server, invite, files));
+  MACAW_ASSIGN_OR_RETURN(const identity::NodeIdentity own, identity::ReadIdentity(files));
+  const identity::Certificate& certificate = own.certificate;
+  std::cout << "enrolled as " << identity::Name(certificate.subject().role) << " \""
+            << certificate.subject().name << "\" of \"" << own.authority.subject().name
+            << "\"; the certificate is good until "
+            << absl::FormatTime("%Y-%m-%d %H:%M UTC", certificate.validity().until,
+                                absl::UTCTimeZone())
+            << " and renews itself\nnode file  [node]\n           server = \"" << server
+            << "\"\n           identity = \"" << folder << "\"" << std::endl;
+  return absl::OkStatus();
+}
+
+}  // namespace macaw::cli

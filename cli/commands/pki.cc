@@ -1,0 +1,170 @@
+#include "cli/commands/pki.h"
+
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "cli/process/exit.h"
+#include "core/files.h"
+#include "core/status.h"
+#include "identity/authority.h"
+
+namespace macaw::cli {
+namespace {
+
+using identity::Authority;
+using identity::NodeRecord;
+
+// "90s", "30m", "12h", "30d".
+absl::StatusOr<absl::Duration> ParseTime(absl::string_view option, absl::string_view text,
+                                         absl::Duration otherwise) {
+  if (text.empty()) return otherwise;
+  int64_t days = 0;
+  absl::Duration duration;
+  if (absl::EndsWith(text, "d") && absl::SimpleAtoi(text.substr(0, text.size() - 1), &days)) {
+    duration = days * absl::Hours(24);
+  } else if (!absl::ParseDuration(text, &duration)) {
+    duration = absl::ZeroDuration();
+  }
+  if (duration > absl::ZeroDuration() && duration < identity::kAuthorityLifetime) return duration;
+  return absl::InvalidArgumentError(
+      absl::StrCat(option, " ", text, ": not a time, as in 90s, 30m, 12h or 30d"));
+}
+
+std::string Words(absl::Time time) {
+  return absl::FormatTime("%Y-%m-%d %H:%M", time, absl::UTCTimeZone());
+}
+
+// What the node can do at this moment.
+std::string StateOf(const NodeRecord& node, absl::Time now) {
+  std::vector<std::string> parts;
+  if (node.revoked.has_value()) {
+    parts.push_back(absl::StrCat("revoked", node.revoked->empty() ? "" : ": ", *node.revoked));
+  } else if (!node.certificates.empty()) {
+    const absl::Time until = node.certificates.back().until;
+    parts.push_back(absl::StrCat(now < until ? "enrolled until " : "ran out ", Words(until)));
+  }
+  if (node.invite.has_value()) {
+    parts.push_back(absl::StrCat(now < node.invite_until ? "invited until " : "invite ran out ",
+                                 Words(node.invite_until)));
+  }
+  return absl::StrJoin(parts, ", ");
+}
+
+std::string ClientsOf(const identity::Grant& grant) {
+  constexpr size_t kMost = 5;
+  if (grant.owns_any) return "any";
+  if (grant.owns.size() <= kMost) return absl::StrJoin(grant.owns, " ");
+  return absl::StrCat(absl::StrJoin(grant.owns.begin(), grant.owns.begin() + kMost, " "), " … (",
+                      grant.owns.size(), ")");
+}
+
+absl::Status Invite(const PkiInvite& command) {
+  MACAW_ASSIGN_OR_RETURN(const auto authority, Authority::Open(command.folder));
+  identity::NewNode node;
+  identity::Grant& grant = node.grant;
+  grant.subject.name = command.name;
+  MACAW_ASSIGN_OR_RETURN(grant.subject.role, identity::ParseRole(command.role));
+  grant.owns = command.clients;
+  grant.owns_any = command.clients == std::vector<std::string>{"*"};
+  if (grant.owns_any) grant.owns.clear();
+  if (command.clients.empty()) grant.owns = {command.name};
+  MACAW_ASSIGN_OR_RETURN(node.lifetime, ParseTime("--lifetime", command.lifetime, node.lifetime));
+  MACAW_ASSIGN_OR_RETURN(node.open_for, ParseTime("--open-for", command.open_for, node.open_for));
+  MACAW_ASSIGN_OR_RETURN(const std::string code, authority->InviteNode(node, absl::Now()));
+  // The code alone is on standard output, for scripts.
+  std::cout << code << std::endl;
+  std::cerr << "good once, until " << Words(absl::Now() + node.open_for) << " UTC. On the "
+            << command.role << ":\n  macaw-worker enrol --server HOST:PORT --identity FOLDER "
+            << "CODE" << std::endl;
+  return absl::OkStatus();
+}
+
+absl::Status List(const std::string& folder, bool json) {
+  MACAW_ASSIGN_OR_RETURN(const auto authority, Authority::Open(folder));
+  MACAW_ASSIGN_OR_RETURN(const std::vector<NodeRecord> nodes, authority->Nodes());
+  const absl::Time now = absl::Now();
+  if (json) {
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (const NodeRecord& node : nodes) {
+      nlohmann::ordered_json entry;
+      entry["name"] = node.grant->subject.name;
+      entry["role"] = std::string(identity::Name(node.grant->subject.role));
+      entry["state"] = StateOf(node, now);
+      entry["revoked"] = node.revoked.has_value();
+      entry["enrolled"] = !node.certificates.empty();
+      entry["clients"] = node.grant->owns;
+      entry["any_client"] = node.grant->owns_any;
+      list.push_back(std::move(entry));
+    }
+    std::cout << list.dump(1) << std::endl;
+    return absl::OkStatus();
+  }
+  std::cout << absl::StrFormat("%-24s %-9s %-34s %s\n", "node", "role", "state (UTC)", "clients");
+  for (const NodeRecord& node : nodes) {
+    std::cout << absl::StrFormat("%-24s %-9s %-34s %s\n", node.grant->subject.name,
+                                 identity::Name(node.grant->subject.role), StateOf(node, now),
+                                 ClientsOf(*node.grant));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VerifyFile(const std::string& path, const std::string& head) {
+  if (!FileExists(path)) return absl::NotFoundError(absl::StrCat("there is no ", path));
+  MACAW_ASSIGN_OR_RETURN(auto log, identity::ChainedLog::Open(path));
+  MACAW_RETURN_IF_ERROR(log.ReadOn([](const identity::LogEntry&) { return absl::OkStatus(); }));
+  if (!head.empty() && head != log.head().Hex()) {
+    return absl::DataLossError(absl::StrCat(
+        path, ": its last line is not the one that --head names: lines were added or cut off"));
+  }
+  std::cout << path << ": " << log.lines() << " lines, unbroken, head " << log.head().Hex()
+            << std::endl;
+  return absl::OkStatus();
+}
+
+absl::Status Verify(const std::string& path, const std::string& head) {
+  if (!std::filesystem::is_directory(path)) return VerifyFile(path, head);
+  if (!head.empty())
+    return absl::InvalidArgumentError("--head is of one file: name registry.jsonl or audit.jsonl");
+  MACAW_RETURN_IF_ERROR(VerifyFile(path + "/registry.jsonl", ""));
+  const std::string audit = path + "/audit.jsonl";  // there once a server has run
+  return FileExists(audit) ? VerifyFile(audit, "") : absl::OkStatus();
+}
+
+}  // namespace
+
+int PkiInit(const std::string& folder, const std::string& name) {
+  const absl::Status status = Authority::Create(folder, name, absl::Now());
+  if (!status.ok()) return Report(status);
+  std::cout << "made the authority \"" << name << "\" in " << folder
+            << ". Its key must not get lost or out.\n"
+            << "serve    macaw-server --config RUN.toml --run-dir DIR --listen 0.0.0.0:47100 "
+            << "--authority " << folder << "\n"
+            << "invite   macaw pki invite --dir " << folder << " NAME" << std::endl;
+  return kExitOk;
+}
+
+int PkiInviteNode(const PkiInvite& invite) { return Report(Invite(invite)); }
+
+int PkiList(const std::string& folder, bool json) { return Report(List(folder, json)); }
+
+int PkiRevoke(const std::string& folder, const std::string& name, const std::string& why) {
+  const auto revoke = [&]() -> absl::Status {
+    MACAW_ASSIGN_OR_RETURN(const auto authority, Authority::Open(folder));
+    return authority->Revoke(name, why, absl::Now());
+  };
+  return Report(revoke());
+}
+
+int AuditVerify(const std::string& path, const std::string& head) {
+  return Report(Verify(path, head));
+}
+
+}  // namespace macaw::cli

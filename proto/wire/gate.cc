@@ -1,0 +1,106 @@
+#include "proto/wire/gate.h"
+
+#include <grpc/grpc_security_constants.h>
+#include <grpcpp/security/auth_context.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "core/status.h"
+
+namespace macaw::wire {
+namespace {
+
+constexpr absl::string_view kEnrol = "/macaw.v1.Enrolment/Enrol";
+
+std::string PropertyOf(const grpc::AuthContext& connection, const char* name) {
+  const std::vector<grpc::string_ref> values = connection.FindPropertyValues(name);
+  return values.empty() ? "" : std::string(values[0].data(), values[0].size());
+}
+
+fleet::CallerPtr CallerWith(const identity::Grant& grant) {
+  fleet::Caller caller{.node = grant.subject.name};
+  switch (grant.subject.role) {
+    case identity::Role::kDevice:
+      caller.role = fleet::Role::kDevice;
+      break;
+    case identity::Role::kWorker:
+      caller.role = fleet::Role::kNode;
+      break;
+    case identity::Role::kOperator:
+      caller.role = fleet::Role::kOperator;
+      break;
+    case identity::Role::kServer:
+    case identity::Role::kAuthority:
+      caller.role = fleet::Role::kStranger;
+      break;
+  }
+  if (!grant.owns_any) caller.owns = grant.owns;
+  return std::make_shared<const fleet::Caller>(std::move(caller));
+}
+
+class StrangerCheck final : public grpc::AuthMetadataProcessor {
+ public:
+  explicit StrangerCheck(std::shared_ptr<Gate> gate) : gate_(std::move(gate)) {}
+  bool IsBlocking() const override { return false; }
+
+  grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext* connection,
+                       OutputMetadata*, OutputMetadata*) override {
+    const auto path = metadata.find(":path");
+    const absl::string_view call =
+        path != metadata.end() ? absl::string_view(path->second.data(), path->second.size()) : "";
+    if (call == kEnrol) return grpc::Status::OK;
+    const absl::Status status = gate_->Identify(*connection).status();
+    if (status.ok()) return grpc::Status::OK;
+    gate_->Refused(NameIn(*connection), PropertyOf(*connection, "peer"), call, status.message());
+    return {grpc::StatusCode::UNAUTHENTICATED, std::string(status.message())};
+  }
+
+ private:
+  const std::shared_ptr<Gate> gate_;
+};
+
+}  // namespace
+
+std::string CertificateOf(const grpc::AuthContext& connection) {
+  return PropertyOf(connection, GRPC_X509_PEM_CERT_PROPERTY_NAME);
+}
+
+std::string NameIn(const grpc::AuthContext& connection) {
+  return PropertyOf(connection, GRPC_X509_CN_PROPERTY_NAME);
+}
+
+absl::StatusOr<fleet::CallerPtr> Gate::Identify(const grpc::AuthContext& connection) {
+  const std::string certificate = CertificateOf(connection);
+  if (certificate.empty()) {
+    return absl::UnauthenticatedError(
+        "the caller has shown no certificate: enrol the node first (macaw-worker enrol)");
+  }
+  MACAW_ASSIGN_OR_RETURN(const std::shared_ptr<const identity::Grant> grant,
+                         authority_.Identify(certificate, absl::Now()));
+  absl::MutexLock lock(&mutex_);
+  auto& [known, caller] = callers_[grant->subject.name];
+  if (known != grant) {
+    known = grant;
+    caller = CallerWith(*grant);
+  }
+  return caller;
+}
+
+void Gate::Refused(const grpc::ServerContextBase& context, absl::string_view call,
+                   absl::string_view why) const {
+  Refused(NameIn(*context.auth_context()), context.peer(), call, why);
+}
+
+void Gate::Refused(const std::string& who, absl::string_view from, absl::string_view call,
+                   absl::string_view why) const {
+  if (audit_ == nullptr) return;
+  audit_->Refused(
+      {.who = who, .from = std::string(from), .call = std::string(call), .why = std::string(why)},
+      absl::Now());
+}
+
+std::shared_ptr<grpc::AuthMetadataProcessor> RefuseStrangers(std::shared_ptr<Gate> gate) {
+  return std::make_shared<StrangerCheck>(std::move(gate));
+}
+
+}  // namespace macaw::wire

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <grpcpp/security/auth_metadata_processor.h>
+#include <grpcpp/server_context.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "identity/audit.h"
+#include "identity/authority.h"
+#include "proto/fleet/caller.h"
+
+namespace macaw::wire {
+
+// Who makes the calls of a connection over TLS, by its certificate. Thread-safe.
+class Gate {
+ public:
+  // Both must outlive the gate; `audit` may be null.
+  Gate(identity::Authority& authority, identity::Audit* audit)
+      : authority_(authority), audit_(audit) {}
+
+  // The caller of a connection, or why its certificate (or the lack of one) is not believed. Asked
+  // at each call: a certificate may be revoked, or run out, while the connection lives.
+  absl::StatusOr<fleet::CallerPtr> Identify(const grpc::AuthContext& connection);
+
+  // Enters a refused call in the audit log.
+  void Refused(const grpc::ServerContextBase& context, absl::string_view call,
+               absl::string_view why) const;
+  void Refused(const std::string& who, absl::string_view from, absl::string_view call,
+               absl::string_view why) const;
+
+  identity::Authority& authority() const { return authority_; }
+
+ private:
+  identity::Authority& authority_;
+  identity::Audit* const audit_;
+  absl::Mutex mutex_;
+  // A caller for each grant, made once: an owner may have a million names.
+  absl::flat_hash_map<std::string,
+                      std::pair<std::shared_ptr<const identity::Grant>, fleet::CallerPtr>>
+      callers_ ABSL_GUARDED_BY(mutex_);
+};
+
+// The certificate that the other end of a connection has shown (PEM), or "".
+std::string CertificateOf(const grpc::AuthContext& connection);
+// The name in it, believed or not; for logs.
+std::string NameIn(const grpc::AuthContext& connection);
+
+// Refuses a call before its first byte is read, unless the caller is known or the call is Enrol.
+std::shared_ptr<grpc::AuthMetadataProcessor> RefuseStrangers(std::shared_ptr<Gate> gate);
+
+}  // namespace macaw::wire
