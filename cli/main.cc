@@ -246,6 +246,20 @@ void AddCompare(CLI::App& app, std::function<int()>& run) {
   command->final_callback([=, &run] { run = [options] { return CompareRuns(*options); }; });
 }
 
+void AddPlan(CLI::App& app, std::function<int()>& run) {
+  CLI::App* command =
+      app.add_subcommand("plan", "Write what a server without data needs to run a configuration");
+  auto options = std::make_shared<DataCommand>();
+  command->add_option("CONFIG", options->source, "A configuration that can be simulated")
+      ->required();
+  command->add_option("--set", options->set, "Change a key: section.key=value")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  command->add_option("--out,-o", options->out, "The file to write")->required();
+  command->add_flag("--force", options->force, "Replace the file if it exists");
+  command->final_callback([=, &run] { run = [options] { return WritePlan(*options); }; });
+}
+
 void AddPki(CLI::App& app, std::function<int()>& run) {
   CLI::App* pki = app.add_subcommand("pki", "The nodes of a fleet: invite, list, revoke");
   pki->require_subcommand(1);
@@ -320,6 +334,7 @@ int Main(int argc, char** argv) {
   AddLog(app, run);
   AddReplay(app, run);
   AddCompare(app, run);
+  AddPlan(app, run);
   AddPki(app, run);
   AddAudit(app, run);
   try {

@@ -23,6 +23,9 @@ int DataExportPartition(const DataCommand& command);
 // have it.
 int DataShards(const DataCommand& command);
 
+// Writes the file of a server that has no data: what `source` and its data say, without them.
+int WritePlan(const DataCommand& command);
+
 // What to list besides the built-ins: plug-ins, and a configuration that names plug-ins.
 struct ListCommand {
   std::vector<std::string> plugins;

@@ -1,6 +1,7 @@
 #include "cli/config/writer.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -54,6 +55,15 @@ void AddKeys(TomlText& text, const std::vector<settings::Field<S>>& fields, cons
   }
 }
 
+void AddAlgorithms(TomlText& text, const Config& config) {
+  for (const auto& [name, parameters] : config.algorithm_tables) {
+    const std::string table = absl::StrCat("algorithm.", TomlKey(name));
+    for (const auto& [key, value] : parameters) {
+      text.Add(absl::StrCat(table, ".", key), absl::StrCat(TomlKey(key), " = ", ToToml(value)));
+    }
+  }
+}
+
 std::string RangeText(const algorithms::ParameterSpec& spec) {
   if (!spec.choices.empty()) return absl::StrJoin(spec.choices, " | ");
   std::string text = std::holds_alternative<bool>(spec.default_value)          ? "true or false"
@@ -73,12 +83,23 @@ std::string ToToml(const ParameterValue& value) { return ToToml(ToValue(value));
 std::string EffectiveToml(const Config& config) {
   TomlText text;
   AddKeys(text, AllFields(), config);
-  for (const auto& [name, parameters] : config.algorithm_tables) {
-    const std::string table = absl::StrCat("algorithm.", TomlKey(name));
-    for (const auto& [key, value] : parameters) {
-      text.Add(absl::StrCat(table, ".", key), absl::StrCat(TomlKey(key), " = ", ToToml(value)));
-    }
+  AddAlgorithms(text, config);
+  return std::move(text).Finish();
+}
+
+std::string ServerToml(const Config& config) {
+  std::set<std::string> keys;
+  const settings::Section<RunPlan> plan = PlanSection();
+  for (const auto& field : plan.fields()) keys.insert(field.key);
+  const settings::Section<server::ServerConfig> own = server::ServerSection();
+  for (const auto& field : own.fields()) keys.insert(field.key);
+  std::vector<Field> kept;
+  for (const Field& field : AllFields()) {
+    if (keys.contains(field.key) && !field.is_path) kept.push_back(field);
   }
+  TomlText text;
+  AddKeys(text, kept, config);
+  AddAlgorithms(text, config);
   return std::move(text).Finish();
 }
 

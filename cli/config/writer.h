@@ -14,6 +14,10 @@ std::string EffectiveToml(const Config& config);
 // The keys of the node alone: what a worker of the run reads.
 std::string NodeToml(const NodeConfig& node);
 
+// What a server needs that has no data: the run's plan and the server's own keys, and no path. The
+// plan must be resolved.
+std::string ServerToml(const Config& config);
+
 // Every key with its default, range and meaning, as a commented file: `macaw simulate
 // --help-config`.
 std::string ConfigHelp(const algorithms::Registry& registry);

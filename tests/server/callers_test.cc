@@ -100,5 +100,23 @@ TEST(Callers, AnOwnerBringsTheClientsThatItWasEnteredWith) {
   EXPECT_TRUE(bring("7").ok());
 }
 
+TEST(Callers, ADeviceBringsItsOwnClientsAndTrainsNoOthers) {
+  const TemporaryFolder folder;
+  const auto coordinator = StartTiny(TinyOptions(folder.path(), 1));
+  const Caller device = {.role = Role::kDevice, .node = "phone-7", .owns = {"phone-7"}};
+  FakeWorker worker(fleet::MakeLocalLink(*coordinator, device), "phone-7");
+  const absl::Status status = worker.Register().status();  // with clients that others have, too
+  EXPECT_EQ(status.code(), StatusCode::kPermissionDenied);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("trains its own clients alone"));
+}
+
+TEST(Callers, AnOperatorTrainsNothing) {
+  const TemporaryFolder folder;
+  const auto coordinator = StartTiny(TinyOptions(folder.path(), 1));
+  FakeWorker worker(
+      fleet::MakeLocalLink(*coordinator, Caller{.role = Role::kOperator, .node = "anna"}), "anna");
+  EXPECT_THAT(std::string(worker.Register().status().message()), HasSubstr("is an operator"));
+}
+
 }  // namespace
 }  // namespace macaw::server

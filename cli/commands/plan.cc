@@ -1,0 +1,54 @@
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "cli/commands/commands.h"
+#include "cli/config/reader.h"
+#include "cli/config/resolve.h"
+#include "cli/config/writer.h"
+#include "cli/process/exit.h"
+#include "core/files.h"
+#include "core/status.h"
+#include "data/dataset.h"
+
+namespace macaw::cli {
+namespace {
+
+absl::Status Write(const DataCommand& command) {
+  if (!command.force && FileExists(command.out)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(command.out, " exists already; --force replaces it"));
+  }
+  std::vector<Override> overrides;
+  for (const std::string& text : command.set) {
+    MACAW_ASSIGN_OR_RETURN(Override override, ParseOverride(text));
+    overrides.push_back(std::move(override));
+  }
+  MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(command.source));
+  MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(document, overrides));
+  MACAW_ASSIGN_OR_RETURN(Config config, ReadConfig(document, overrides, catalogue));
+  if (!config.node.model_script.empty() || !config.node.model_init.empty()) {
+    return absl::UnimplementedError(
+        "model.torchscript and model.init name files of the server's own: write them into the "
+        "server's file by hand");
+  }
+  MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
+                         catalogue.OpenDataset(config.node.data, config.node.partition));
+  MACAW_RETURN_IF_ERROR(Resolve(config, dataset->info(), catalogue));
+  return AtomicWriteFile(command.out, absl::StrCat("# The plan of ", command.source,
+                                                   " for a server without data (`macaw plan`).\n",
+                                                   ServerToml(config)));
+}
+
+}  // namespace
+
+int WritePlan(const DataCommand& command) {
+  const absl::Status status = Write(command);
+  if (!status.ok()) return Report(status);
+  std::cout << "macaw-server --config " << command.out << " --run-dir DIR --listen HOST:PORT "
+            << "--authority FOLDER" << std::endl;
+  return kExitOk;
+}
+
+}  // namespace macaw::cli

@@ -1,0 +1,132 @@
+// Fleets: an authority, a server without data, and devices that enrol and train over mutual TLS
+// (deploy/fleet.sh); and the commands for it by hand.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "core/files.h"
+#include "testing/public_data.h"
+#include "testing/temporary_folder.h"
+#include "tests/system/installed.h"
+#include "tests/system/simulation.h"
+
+namespace macaw {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using testing_support::Printed;
+using testing_support::RunProgram;
+using testing_support::TemporaryFolder;
+
+constexpr char kQuickstart[] = MACAW_SOURCE_DIR "/examples/quickstart.toml";
+
+Printed Rehearse(const std::string& arguments) {
+  return RunProgram(MACAW_SOURCE_DIR "/deploy/fleet.sh",
+                    absl::StrCat("--bin ", MACAW_BIN_DIR, " ", arguments));
+}
+
+Printed Macaw(const std::string& arguments) {
+  return RunProgram(MACAW_BIN_DIR "/macaw", arguments);
+}
+
+Printed Worker(const std::string& arguments) {
+  return RunProgram(MACAW_BIN_DIR "/macaw-worker", arguments);
+}
+
+// A device is killed and enrols again in the middle; the script compares the models.
+TEST(Fleet, OfDevicesOverTlsEndsWithTheModelOfTheSimulation) {
+  const TemporaryFolder folder;
+  const Printed printed = Rehearse(absl::StrCat("--devices 8 --rounds 4 --keep ", folder.path()));
+  EXPECT_EQ(printed.exit, 0) << printed.text;
+  EXPECT_THAT(printed.text, HasSubstr("\nsame\n"));
+  // All of it was in the logs, and nobody was refused but the device with its old certificate.
+  const Printed log = Macaw("log " + folder / "run");
+  EXPECT_THAT(log.text, HasSubstr("device-1"));
+  const Printed list = Macaw("pki list --json --dir " + folder / "authority");
+  EXPECT_THAT(list.text, HasSubstr("\"name\": \"device-7\""));
+  EXPECT_THAT(*ReadFile(folder / "server.toml"), Not(HasSubstr("path")));
+}
+
+TEST(Fleet, KeepsTheStatesOfScaffoldOnTheDevices) {
+  const Printed printed = Rehearse("--devices 5 --rounds 4 --algorithm scaffold");
+  EXPECT_EQ(printed.exit, 0) << printed.text;
+  EXPECT_THAT(printed.text, Not(HasSubstr("none")));  // there are digests of states, too
+}
+
+TEST(Fleet, AServersFileNeedsNoData) {
+  const TemporaryFolder folder;
+  const std::string plan = folder / "server.toml";
+  const Printed written = Macaw(absl::StrCat("plan ", kQuickstart, " --out ", plan));
+  ASSERT_EQ(written.exit, 0) << written.text;
+  const std::string text = *ReadFile(plan);
+  EXPECT_THAT(text, HasSubstr("input_shape = [1, 28, 28]"));
+  EXPECT_THAT(text, HasSubstr("clients = 1000"));
+  EXPECT_THAT(text, Not(HasSubstr("source =")));
+  EXPECT_THAT(Macaw(absl::StrCat("plan ", kQuickstart, " --out ", plan)).text,
+              HasSubstr("exists already"));
+  // There is nothing to simulate in it.
+  EXPECT_NE(Macaw(absl::StrCat("simulate ", plan, " --check")).exit, 0);
+}
+
+TEST(Fleet, ShardsAreTheClientsOfADataSet) {
+  const TemporaryFolder folder;
+  const std::string out = folder / "shards";
+  const std::string command =
+      absl::StrCat("data shards ", kQuickstart, " --set partition.clients=5 --out ", out);
+  const Printed written = Macaw(command);
+  ASSERT_EQ(written.exit, 0) << written.text;
+  EXPECT_THAT(written.text, HasSubstr("5 files"));
+  EXPECT_THAT(Macaw(absl::StrCat("data info ", out, "/4.safetensors")).text,
+              testing::ContainsRegex("clients +1\n"));
+  EXPECT_THAT(Macaw(command).text, HasSubstr("exists already"));
+}
+
+class Pki : public testing::Test {
+ protected:
+  Pki() { EXPECT_EQ(Macaw("pki init --dir " + authority_).exit, 0); }
+  const TemporaryFolder folder_;
+  const std::string authority_ = folder_ / "authority";
+};
+
+TEST_F(Pki, SaysWhatIsWrongWithACommand) {
+  const std::string in = " --dir " + authority_;
+  EXPECT_THAT(Macaw("pki init" + in).text, HasSubstr("holds an authority already"));
+  EXPECT_THAT(Macaw("pki invite a/b" + in).text, HasSubstr("is no name for a node"));
+  EXPECT_THAT(Macaw("pki invite a --role king" + in).text, HasSubstr("\"king\" is no role"));
+  EXPECT_THAT(Macaw("pki invite a --open-for soon" + in).text, HasSubstr("as in 90s, 30m"));
+  EXPECT_THAT(Macaw("pki revoke nobody" + in).text, HasSubstr("was ever invited"));
+  EXPECT_THAT(Macaw("pki list --dir /nowhere").text, HasSubstr("macaw pki init --dir /nowhere"));
+}
+
+TEST_F(Pki, AChangedRegistryIsNoticed) {
+  ASSERT_EQ(Macaw("pki invite phone-7 --dir " + authority_).exit, 0);
+  ASSERT_EQ(Macaw("pki invite phone-8 --dir " + authority_).exit, 0);
+  EXPECT_THAT(Macaw("audit verify " + authority_).text, HasSubstr("2 lines, unbroken"));
+  const std::string registry = authority_ + "/registry.jsonl";
+  const std::string changed =
+      absl::StrReplaceAll(*ReadFile(registry), {{"\"phone-7\"", "\"phone-6\""}});
+  ASSERT_TRUE(AtomicWriteFile(registry, changed).ok());
+  const Printed printed = Macaw("audit verify " + authority_);
+  EXPECT_NE(printed.exit, 0);
+  EXPECT_THAT(printed.text, HasSubstr("line 2: does not follow from the line before it"));
+}
+
+TEST_F(Pki, AWorkerSaysWhatIsWrongWithItsIdentity) {
+  const std::string node =
+      folder_.Write("node.toml",
+                    "[node]\nserver = \"127.0.0.1:1\"\nidentity = \"identity\"\n"
+                    "[data]\nsource = \"synthetic\"\nsynthetic.clients = 3\n");
+  EXPECT_THAT(Worker("--config " + node).text, HasSubstr("has not enrolled yet"));
+  EXPECT_THAT(
+      Worker("enrol --server 127.0.0.1:1 --identity " + folder_ / "identity" + " MACAW-77").text,
+      HasSubstr("the invite is incomplete"));
+}
+
+}  // namespace
+}  // namespace macaw
