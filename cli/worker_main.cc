@@ -22,6 +22,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "cli/certificates.h"
+#include "cli/check_node.h"
 #include "cli/config/client_state.h"
 #include "cli/config/reader.h"
 #include "cli/config/resolve.h"
@@ -53,6 +54,8 @@ struct WorkerArguments {
   std::string scratch, state, state_url, trace;
   std::string describe_script, out;
   std::string identity, code;  // of `macaw-worker enrol`
+  bool check = false;
+  std::string plan;  // of `macaw-worker check`
   bool server_syncs_state = false, doctor = false;
 };
 
@@ -162,32 +165,14 @@ absl::StatusOr<std::string> NameOf(const WorkerArguments& arguments,
                                                  files->certificate, " says ", name));
 }
 
-absl::Status Work(const WorkerArguments& arguments, SignalFd& signals) {
-  std::stop_source stop;
-  const SignalThread watcher(signals, [&stop](int) { stop.request_stop(); });
-  MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(arguments.config));
-  MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(document, {}));
-  MACAW_ASSIGN_OR_RETURN(const Config config, ReadNodeConfig(document, {}, catalogue));
-  MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
-                         DatasetOf(arguments, config, catalogue));
+worker::Options OptionsOf(const WorkerArguments& arguments, const Config& config,
+                          const data::Dataset& dataset, const sdk::Catalogue& catalogue) {
   const worker::FleetConfig& node = config.node.fleet;
-  std::string server = arguments.server.empty() ? node.server : arguments.server;
-  if (server.empty()) server = config.node.server.listen;
-  if (server.empty())
-    return absl::InvalidArgumentError("no server to dial: give --server or node.server");
-  const std::optional<identity::IdentityFiles> identity = IdentityOf(config);
-  MACAW_ASSIGN_OR_RETURN(const std::string name, NameOf(arguments, identity));
-  MACAW_ASSIGN_OR_RETURN(
-      const std::unique_ptr<fleet::FleetLink> link,
-      wire::Dial({.server = server, .token = TokenOfThisProcess(), .identity = identity}));
-  std::optional<CertificateKeeper> keeper;
-  if (identity.has_value()) keeper.emplace(server, *identity);
-
   worker::Options options;
-  options.name = name;
-  if (identity.has_value()) options.reconnect_for = kForEver;
+  if (!node.identity.empty()) options.reconnect_for = kForEver;
   options.owner = node.owner || !arguments.own.empty();
-  options.by_name = !arguments.clients.empty() || options.owner || dataset->info().declared;
+  options.by_name = !arguments.clients.empty() || options.owner || dataset.info().declared;
+  options.accept = node.accept;
   options.slots = arguments.slots > 0 ? arguments.slots : SlotsPerProcess(config.node.workers);
   options.backend = config.node.workers.backend;
   options.instruction_set = config.node.workers.instruction_set;
@@ -205,7 +190,33 @@ absl::Status Work(const WorkerArguments& arguments, SignalFd& signals) {
   if (arguments.server_syncs_state) options.state.sync = false;
   options.script = config.node.model_script;
   options.trace = arguments.trace;
+  return options;
+}
+
+absl::Status Work(const WorkerArguments& arguments, SignalFd& signals) {
+  std::stop_source stop;
+  const SignalThread watcher(signals, [&stop](int) { stop.request_stop(); });
+  MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(arguments.config));
+  MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(document, {}));
+  MACAW_ASSIGN_OR_RETURN(const Config config, ReadNodeConfig(document, {}, catalogue));
+  MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
+                         DatasetOf(arguments, config, catalogue));
+  worker::Options options = OptionsOf(arguments, config, *dataset, catalogue);
   training::Backends backends = BackendsHere();
+  if (arguments.check)
+    return CheckNode(config, arguments.plan, options, *dataset, catalogue, backends);
+
+  std::string server = arguments.server.empty() ? config.node.fleet.server : arguments.server;
+  if (server.empty()) server = config.node.server.listen;
+  if (server.empty())
+    return absl::InvalidArgumentError("no server to dial: give --server or node.server");
+  const std::optional<identity::IdentityFiles> identity = IdentityOf(config);
+  MACAW_ASSIGN_OR_RETURN(options.name, NameOf(arguments, identity));
+  MACAW_ASSIGN_OR_RETURN(
+      const std::unique_ptr<fleet::FleetLink> link,
+      wire::Dial({.server = server, .token = TokenOfThisProcess(), .identity = identity}));
+  std::optional<CertificateKeeper> keeper;
+  if (identity.has_value()) keeper.emplace(server, *identity);
   return worker::Run(options, *dataset, *link, catalogue.algorithms(), backends, stop.get_token());
 }
 
@@ -259,6 +270,12 @@ void AddOptions(CLI::App& app, WorkerArguments& arguments) {
       ->add_option("--identity", arguments.identity,
                    "The folder for the node's key and certificates (node.identity)")
       ->required();
+  CLI::App* check = app.add_subcommand(
+      "check", "Read this node's data, train one step, and say what is wrong; sends nothing");
+  check->add_option("--config", arguments.config, "This node's configuration")->required();
+  check->add_option("--plan", arguments.plan,
+                    "A server's file (`macaw plan`): try this run instead of a small one");
+  check->callback([&arguments] { arguments.check = true; });
   enrol->add_option("CODE", arguments.code, "What `macaw pki invite` printed")->required();
 }
 

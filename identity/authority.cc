@@ -31,8 +31,8 @@ absl::StatusOr<Certificate> CertifyServer(const Issuer& issuer, const IdentityFi
       const Certificate certificate,
       Issue(issuer, request, {"server", Role::kServer}, From(now, kServerLifetime)));
   // With the authority's, which a node that enrols must see to compare it with its invite.
-  MACAW_RETURN_IF_ERROR(AtomicWriteFile(
-      files.certificate, absl::StrCat(certificate.Pem(), issuer.certificate.Pem())));
+  MACAW_RETURN_IF_ERROR(AtomicWriteFile(files.certificate,
+                                        absl::StrCat(certificate.Pem(), issuer.certificate.Pem())));
   return certificate;
 }
 

@@ -21,8 +21,8 @@ struct NodeIdentity {
   Certificate authority;
 };
 
-// Reads the files and checks that the certificate is of the key. Whether the authority signed it, and
-// whether its time has come, is for others to check.
+// Reads the files and checks that the certificate is of the key. Whether the authority signed it,
+// and whether its time has come, is for others to check.
 absl::StatusOr<NodeIdentity> ReadIdentity(const IdentityFiles& files);
 
 // Writes a file that only this user can read, as AtomicWriteFile does.

@@ -64,6 +64,10 @@ class CoordinatorImpl final : public Coordinator {
         fleet::ClientTable::Decode(BytesOf(request.table), request.clients);
     absl::Status status = CheckAccess(caller, Call::kRegister, whose);
     if (status.ok() && table.ok()) status = CheckOwns(caller, request, *table);
+    if (status.ok() && !request.declined.empty()) {
+      status = absl::FailedPreconditionError(
+          absl::StrCat("its owner does not accept the run: ", request.declined));
+    }
     if (!status.ok()) table = std::move(status);
     run_.Register(std::move(request), std::move(table), std::move(reply));
   }

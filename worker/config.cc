@@ -36,6 +36,7 @@ Section<FleetConfig> FleetSection() {
   f.Add("node.owner", &F::owner,
         "the clients of [data] are this node's own: nobody else trains them, and their rows never "
         "leave it");
+  f.AddSection("accept", &F::accept, AcceptSection());
   for (settings::Field<F>& field : f.fields()) field.role = Role::kCompute;
   return f;
 }

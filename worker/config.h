@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/settings/section.h"
+#include "worker/acceptance.h"
 #include "worker/emulation.h"
 
 namespace macaw::worker {
@@ -14,9 +15,10 @@ struct FleetConfig {
   std::string server;    // host:port
   std::string identity;  // folder with node.key, node.crt and authority.crt (identity/node_files.h)
   bool owner = false;    // the clients of [data] are this node's own: nobody else trains them
+  AcceptConfig accept;   // what its owner lets it be used for
 };
 
-// The keys of [node], with full names.
+// The keys of [node] and [accept], with full names.
 settings::Section<FleetConfig> FleetSection();
 
 // The worker processes of a host.

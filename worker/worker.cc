@@ -144,7 +144,43 @@ absl::StatusOr<fleet::RegisterRequest> RequestFor(const Options& options,
       .volatile_state = options.state.ends_with_process()};
 }
 
+uint64_t LargestClient(const data::Dataset& dataset) {
+  uint64_t largest = 0;
+  for (ClientId client; client.value < dataset.info().clients; ++client.value)
+    largest = std::max<uint64_t>(largest, dataset.Examples(client, data::Split::kTrain));
+  return largest;
+}
+
+// Tells the server of a run that this node's owner does not accept, and returns why.
+absl::Status CheckOwner(const Options& options, const data::Dataset& dataset, const RunPlan& run,
+                        const PatientCalls& calls, fleet::FleetLink& link,
+                        fleet::RegisterRequest request) {
+  MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, models::BuildSpec(run.model, run.dtype));
+  const absl::Status accepted =
+      CheckAccepted(options.accept, run, spec.layout->count(), LargestClient(dataset));
+  if (accepted.ok()) return accepted;
+  request.declined = std::string(accepted.message());
+  // The answer is an error in any case.
+  (void)calls.Repeat([&] { return link.Register(request); });
+  return Annotate(accepted, "the owner of this node does not accept the run");
+}
+
 }  // namespace
+
+absl::StatusOr<Trial> Try(const Options& options, const data::Dataset& dataset, const RunPlan& run,
+                          const algorithms::Registry& registry, training::Backends& backends) {
+  MACAW_ASSIGN_OR_RETURN(const NumericProfile profile,
+                         ProfileFor(run, dataset.info(), options, registry, backends));
+  MACAW_ASSIGN_OR_RETURN(const RunContext context,
+                         MakeRunContext(options, {.run = run}, registry, backends));
+  Trial trial{.profile = absl::StrCat(profile.trainer, ", ", profile.instruction_set),
+              .parameters = context.spec.layout->count(),
+              .largest = LargestClient(dataset)};
+  trial.steps = NominalSteps(run.local, trial.largest);
+  MACAW_RETURN_IF_ERROR(CheckAccepted(options.accept, run, trial.parameters, trial.largest));
+  MACAW_RETURN_IF_ERROR(TryOneBatch(context, dataset));
+  return trial;
+}
 
 absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::FleetLink& link,
                  const algorithms::Registry& registry, training::Backends& backends,
@@ -174,6 +210,9 @@ absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::Fl
                            calls.Repeat([&] { return link.Hello({.program = "macaw-worker"}); }));
     MACAW_ASSIGN_OR_RETURN(request.profile,
                            ProfileFor(hello.run, dataset.info(), options, registry, backends));
+    if (hello.run.has_value()) {
+      MACAW_RETURN_IF_ERROR(CheckOwner(options, dataset, *hello.run, calls, link, request));
+    }
     MACAW_ASSIGN_OR_RETURN(const fleet::RegisterReply registration,
                            calls.Repeat([&] { return link.Register(request); }));
     request.died_running.clear();

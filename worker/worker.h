@@ -7,11 +7,14 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "algorithms/api/registry.h"
 #include "data/dataset.h"
+#include "plan/run_plan.h"
 #include "proto/fleet/link.h"
 #include "state/open.h"
 #include "training/backends.h"
+#include "worker/acceptance.h"
 #include "worker/emulation.h"
 
 namespace macaw::worker {
@@ -35,15 +38,30 @@ struct Options {
       scratch_dir;  // a folder of this node's own for what should outlive a crash; empty: none
   std::vector<std::string> plugins;  // loaded by this node; must match RunPlan::plugins
   state::StoreOptions state;         // where the states of its clients are kept, if the run has any
-  std::string script;  // the file of a run's scripted module (model.torchscript), if it has one
-  std::string trace;   // a file to which each turn's batches are written (trace.h); empty: none
+  std::string script;   // the file of a run's scripted module (model.torchscript), if it has one
+  AcceptConfig accept;  // which runs this node takes part in
+  std::string trace;    // a file to which each turn's batches are written (trace.h); empty: none
   Duration reconnect_for =
       FromSeconds(60);  // how long a lost server is looked for before giving up
 };
 
+// What a node's owner learns before the node joins a run.
+struct Trial {
+  std::string profile;      // the back end and its numeric profile
+  uint64_t parameters = 0;  // of the model
+  uint64_t largest = 0;     // training rows of its largest client
+  uint64_t steps = 0;       // local steps of that client's turn
+};
+
+// Trains one step of a run on this node's data, without a server. An error says what is wrong:
+// kPermissionDenied if the owner does not accept the run.
+absl::StatusOr<Trial> Try(const Options& options, const data::Dataset& dataset, const RunPlan& run,
+                          const algorithms::Registry& registry, training::Backends& backends);
+
 // Leases clients, trains them one after another on each slot, adds up their contributions, and
 // commits one part per round. Returns OK when the server says that the run is over, or when `stop`
-// is requested (leases are given back). An error names what cannot go on. All that is
+// is requested (leases are given back). An error names what cannot go on; kPermissionDenied: the
+// node's owner does not accept the run, and the server was told. All that is
 // passed by reference must outlive the call. A broken link is dialled again. After a restart of the
 // server the worker registers again.
 absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::FleetLink& link,

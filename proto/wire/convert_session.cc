@@ -161,6 +161,7 @@ v1::RegisterRequest ToWire(const fleet::RegisterRequest& request, const InlineRu
   m.set_volatile_state(request.volatile_state);
   m.set_owner(request.owner);
   m.set_central_test_digest(ToWire(request.central_test_digest));
+  m.set_declined(CleanText(request.declined));
   return m;
 }
 
@@ -189,6 +190,7 @@ absl::StatusOr<fleet::RegisterRequest> FromWire(const v1::RegisterRequest& m) {
   request.owner = m.owner();
   request.central_test_digest = f.ReadDigest("central_test_digest", m.central_test_digest());
   request.volatile_state = m.volatile_state();
+  request.declined = CleanText(m.declined());
   return f.Done(std::move(request));
 }
 

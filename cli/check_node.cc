@@ -1,0 +1,83 @@
+#include "cli/check_node.h"
+
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "cli/config/reader.h"
+#include "cli/config/resolve.h"
+#include "core/status.h"
+#include "identity/node_files.h"
+#include "identity/verify.h"
+
+namespace macaw::cli {
+namespace {
+
+void Line(absl::string_view what, absl::string_view text) {
+  std::cout << absl::StrFormat("%-10s %s\n", what, text) << std::flush;
+}
+
+absl::Status PrintIdentity(const std::string& folder) {
+  if (folder.empty()) {
+    Line("identity", "none (node.identity): only a server on this machine can be reached");
+    return absl::OkStatus();
+  }
+  MACAW_ASSIGN_OR_RETURN(const identity::NodeIdentity own,
+                         identity::ReadIdentity(identity::IdentityFiles::In(folder)));
+  MACAW_RETURN_IF_ERROR(
+      identity::Verify(own.certificate, own.authority, identity::Side::kClient, absl::Now()));
+  const identity::Certificate& certificate = own.certificate;
+  Line("identity",
+       absl::StrCat(identity::Name(certificate.subject().role), " \"", certificate.subject().name,
+                    "\" of \"", own.authority.subject().name, "\", until ",
+                    absl::FormatTime("%Y-%m-%d %H:%M UTC", certificate.validity().until,
+                                     absl::UTCTimeZone())));
+  return absl::OkStatus();
+}
+
+// The plan of a server's file, or a small one for this data.
+absl::StatusOr<RunPlan> PlanFor(const std::string& file, const Config& node,
+                                const data::Dataset& dataset, const sdk::Catalogue& catalogue) {
+  if (!file.empty()) {
+    MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(file));
+    MACAW_ASSIGN_OR_RETURN(const Config config, ReadConfig(document, {}, catalogue));
+    if (IsResolved(config.run)) return config.run;
+    return absl::InvalidArgumentError(absl::StrCat(
+        file, " leaves open what follows from its data: write a server's file with `macaw plan`"));
+  }
+  Config sample = node;
+  sample.run.model.name = "logistic";
+  sample.run.cohort.size = 1;
+  MACAW_ASSIGN_OR_RETURN(sample.run.algorithm, catalogue.algorithms().Complete({"fedavg", {}}));
+  sample.run.plugins = catalogue.plugins();
+  MACAW_RETURN_IF_ERROR(Resolve(sample, dataset.info(), catalogue));
+  return sample.run;
+}
+
+}  // namespace
+
+absl::Status CheckNode(const Config& config, const std::string& plan,
+                       const worker::Options& options, const data::Dataset& dataset,
+                       const sdk::Catalogue& catalogue, training::Backends& backends) {
+  MACAW_RETURN_IF_ERROR(PrintIdentity(config.node.fleet.identity));
+  const data::DatasetInfo& info = dataset.info();
+  Line("data",
+       absl::StrCat(info.clients, info.clients == 1 ? " client, " : " clients, ",
+                    info.train_examples, " training rows of shape [",
+                    absl::StrJoin(info.input_shape, ", "), "], ", info.classes, " classes; ",
+                    options.owner ? "its own (node.owner)" : "shared with other workers"));
+  MACAW_ASSIGN_OR_RETURN(const RunPlan run, PlanFor(plan, config, dataset, catalogue));
+  MACAW_ASSIGN_OR_RETURN(const worker::Trial trial,
+                         worker::Try(options, dataset, run, catalogue.algorithms(), backends));
+  Line("back end", trial.profile);
+  Line("trained", absl::StrCat("one step of ", run.algorithm.name, " on ", run.model.name, ", ",
+                               trial.parameters, " parameters; its largest client has ",
+                               trial.largest, " rows, ", trial.steps, " steps a round"));
+  Line("ready", plan.empty() ? "for runs on such data; with --plan FILE a certain run is tried"
+                             : "for this run");
+  return absl::OkStatus();
+}
+
+}  // namespace macaw::cli

@@ -1,0 +1,102 @@
+#include "worker/acceptance.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/files.h"
+#include "testing/local_link.h"
+#include "testing/temporary_folder.h"
+#include "tests/worker/synthetic_run.h"
+#include "worker/worker.h"
+
+namespace macaw::worker {
+namespace {
+
+using testing::HasSubstr;
+using testing_support::OnlyFused;
+using testing_support::OptionsOf;
+using testing_support::Registry;
+using testing_support::StartServer;
+using testing_support::SyntheticClients;
+using testing_support::SyntheticRun;
+using testing_support::TemporaryFolder;
+
+RunPlan ARun() {
+  RunPlan run;
+  run.algorithm.name = "scaffold";
+  run.model.name = "lenet5";
+  run.local.epochs = 3;
+  run.local.batch_size = 10;
+  return run;
+}
+
+absl::Status Check(const AcceptConfig& accept) { return CheckAccepted(accept, ARun(), 61'706, 95); }
+
+TEST(Acceptance, NamesTheKeyThatDoesNotLetARunIn) {
+  EXPECT_TRUE(Check({}).ok());
+  EXPECT_TRUE(Check({.algorithms = {"fedavg", "scaffold"},
+                     .models = {"lenet5"},
+                     .max_parameters = 61'706,
+                     .max_steps = 30})
+                  .ok());
+  const auto why = [](const AcceptConfig& accept) {
+    const absl::Status status = Check(accept);
+    EXPECT_TRUE(absl::IsPermissionDenied(status)) << status;
+    return std::string(status.message());
+  };
+  EXPECT_EQ(why({.algorithms = {"fedavg", "fedprox"}}),
+            "the algorithm is \"scaffold\", and accept.algorithms is fedavg, fedprox");
+  EXPECT_EQ(why({.models = {"mlp"}}), "the model is \"lenet5\", and accept.models is mlp");
+  EXPECT_EQ(why({.max_parameters = 61'705}),
+            "the model's parameters are 61706, and accept.max_parameters is 61705");
+  EXPECT_EQ(why({.max_steps = 29}),
+            "a client's local steps in a round are 30, and accept.max_steps is 29");
+}
+
+TEST(Acceptance, CountsTheStepsThatATurnTakes) {
+  LocalConfig local;
+  local.epochs = 2;
+  local.batch_size = 10;
+  EXPECT_EQ(NominalSteps(local, 95), 20u);
+  local.drop_last = true;
+  EXPECT_EQ(NominalSteps(local, 95), 18u);
+  local.batch_size = 0;
+  EXPECT_EQ(NominalSteps(local, 95), 2u);
+  local.steps = 7;
+  EXPECT_EQ(NominalSteps(local, 95), 7u);
+}
+
+TEST(Acceptance, ARefusalIsAReasonOnTheServerAndTheRunWaitsForOthers) {
+  const auto dataset = SyntheticClients();
+  const TemporaryFolder folder;
+  const auto server = StartServer(OptionsOf(SyntheticRun(*dataset, 2), folder.path()));
+  const auto work = [&](Options options) {
+    const auto link = fleet::MakeLocalLink(*server);
+    return worker::Run(options, *dataset, *link, Registry(), OnlyFused(), {});
+  };
+  const absl::Status refused = work({.name = "phone-7", .accept = {.algorithms = {"fedprox"}}});
+  EXPECT_TRUE(absl::IsPermissionDenied(refused)) << refused;
+  EXPECT_THAT(refused.message(), HasSubstr("the owner of this node does not accept the run: "));
+  EXPECT_TRUE(work({.name = "phone-8"}).ok());
+  EXPECT_TRUE(server->Wait().ok());
+  const std::string events = *ReadFile(folder / "events.jsonl");
+  EXPECT_THAT(events, HasSubstr("phone-7"));
+  EXPECT_THAT(events, HasSubstr("its owner does not accept the run: the algorithm is"));
+}
+
+TEST(Acceptance, ATrialTrainsAStepWithoutAServer) {
+  const auto dataset = SyntheticClients();
+  const auto trial = Try({}, *dataset, SyntheticRun(*dataset, 2), Registry(), OnlyFused());
+  ASSERT_TRUE(trial.ok()) << trial.status();
+  EXPECT_GT(trial->parameters, 0u);
+  EXPECT_GT(trial->largest, 0u);
+  RunPlan wrong = SyntheticRun(*dataset, 2);
+  wrong.model.input_shape = {7};
+  EXPECT_FALSE(Try({}, *dataset, wrong, Registry(), OnlyFused()).ok());
+  EXPECT_TRUE(absl::IsPermissionDenied(Try({.accept = {.max_steps = 1}}, *dataset,
+                                           SyntheticRun(*dataset, 2), Registry(), OnlyFused())
+                                           .status()));
+}
+
+}  // namespace
+}  // namespace macaw::worker
