@@ -94,7 +94,7 @@ struct RegisterRequest {
   std::vector<Attempt>
       died_running;             // what a former process of this name was training when it died
   bool volatile_state = false;  // its stored client states are lost when its process ends
-  std::string declined;  // why the node's owner does not let it join the run; "": it joins
+  std::string declined;         // why the node's owner does not let it join the run; "": it joins
 };
 struct RegisterReply {
   SessionId session;
