@@ -13,8 +13,9 @@
 
 namespace macaw::cli {
 
-// A thread that renews a certificate before it ends. Connections that are open keep the old one;
-// new ones show the new one within a second (proto/wire/credentials.h).
+// A thread that renews a certificate before it ends. A server's open connections keep the old one,
+// and new ones show the new one within a second. A node makes its next call on a new connection
+// (proto/wire/connection.h).
 class CertificateKeeper {
  public:
   // Renews a server's certificate, by its own authority.

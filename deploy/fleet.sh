@@ -2,11 +2,13 @@
 # A fleet on one machine, from nothing: an authority, a server without data, devices that enrol with one shard each and
 # train over mutual TLS; one of them is killed, loses its identity and enrols again. Then the simulation of the same
 # shards, and whether both end with the same model.
-#   deploy/fleet.sh [--devices N] [--rounds N] [--algorithm NAME] [--namespaces] [--bin FOLDER] [--keep FOLDER]
-# --namespaces gives each device a network namespace of its own (root). Exit code 0: the same model.
+#   deploy/fleet.sh [--devices N] [--rounds N] [--algorithm NAME] [--lifetime TIME] [--namespaces] [--config FILE]
+#                   [--bin FOLDER] [--keep FOLDER]
+# --lifetime: of the devices' certificates, which renew themselves. --namespaces gives each device a network namespace
+# of its own (root). Exit code 0: the same model.
 set -euo pipefail
 
-devices=8 rounds=6 algorithm=fedavg namespaces=no keep= config=
+devices=8 rounds=6 algorithm=fedavg namespaces=no keep= config= lifetime=30d
 programs=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/build/bin
 while (($#)); do
   case $1 in
@@ -16,8 +18,9 @@ while (($#)); do
     --bin) programs=$2; shift ;;
     --config) config=$2; shift ;;
     --keep) keep=$2; shift ;;
+    --lifetime) lifetime=$2; shift ;;
     --namespaces) namespaces=yes ;;
-    -h | --help) sed -n '2,7p' "${BASH_SOURCE[0]}" | cut -c3-; exit 0 ;;
+    -h | --help) sed -n '2,9p' "${BASH_SOURCE[0]}" | cut -c3-; exit 0 ;;
     *) echo "fleet.sh: unknown option $1 (--help lists them)" >&2; exit 2 ;;
   esac
   shift
@@ -102,7 +105,8 @@ join() {
   local device=$1 folder=$2 name=device-$1 role=device clients=$1 code
   shift 2
   if [[ $device == "$devices" ]]; then name=tester role=worker clients=tester; fi
-  code=$("$programs/macaw" pki invite --dir "$home/authority" "$name" --role "$role" --clients "$clients" 2>/dev/null)
+  code=$("$programs/macaw" pki invite --dir "$home/authority" "$name" --role "$role" --clients "$clients" \
+    --lifetime "$lifetime" 2>/dev/null)
   at "$device" "$programs/macaw-worker" enrol --server "$address" --identity "$folder/identity" "$code" >> "$folder/log"
   at "$device" "$programs/macaw-worker" --config "$folder/node.toml" --scratch "$folder/scratch" \
     --state "$folder/state" "$@" >> "$folder/log" 2>&1 &

@@ -14,8 +14,8 @@ struct x509_st;
 
 namespace macaw::identity {
 
-// What the holder of a certificate may be. A device trains the clients that it owns and no others; a
-// worker also trains clients whose rows many workers have; an operator changes runs and nodes.
+// What the holder of a certificate may be. A device trains the clients that it owns and no others;
+// a worker also trains clients whose rows many workers have; an operator changes runs and nodes.
 enum class Role : uint8_t { kAuthority, kServer, kDevice, kWorker, kOperator };
 absl::string_view Name(Role role);  // "device"
 absl::StatusOr<Role> ParseRole(absl::string_view name);

@@ -19,8 +19,8 @@ struct DataCommand {
 int DataInfo(const DataCommand& command);
 int DataPrepare(const DataCommand& command);
 int DataExportPartition(const DataCommand& command);
-// Writes a prepared file for each client into the folder `out`: NAME.safetensors, as its owner would
-// have it.
+// Writes a prepared file for each client into the folder `out`: NAME.safetensors, as its owner
+// would have it.
 int DataShards(const DataCommand& command);
 
 // Writes the file of a server that has no data: what `source` and its data say, without them.

@@ -1,4 +1,5 @@
 #include <grpcpp/create_channel.h>
+#include <sys/stat.h>
 
 #include <utility>
 
@@ -19,17 +20,25 @@ namespace {
 using fleet::BlobPurpose;
 using fleet::UploadVerdict;
 
+// When a file was last changed, in nanoseconds; 0: there is none.
+int64_t ChangeTime(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return 0;
+  return info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec;
+}
+
 constexpr int kUploadRounds = 3;  // a round: call, learn that a blob is missing, upload it, call
                                   // again
 
 class RemoteLink final : public fleet::FleetLink {
  public:
-  RemoteLink(const ClientOptions& options, Connection::MakeChannel make)
+  RemoteLink(const ClientOptions& options, Connection::MakeChannel make,
+             Connection::Version version)
       : options_(options),
         share_(options.share_memory && IsPrivate(options.server)),
         inline_bytes_(IsPrivate(options.server) ? InlineBytes::kTrust : InlineBytes::kVerify),
         calls_(options.token),
-        connection_(std::move(make)),
+        connection_(std::move(make), std::move(version)),
         blobs_(connection_, options, calls_) {}
   ~RemoteLink() override { calls_.CancelAll(); }
 
@@ -216,12 +225,20 @@ class RemoteLink final : public fleet::FleetLink {
 
 absl::StatusOr<std::unique_ptr<fleet::FleetLink>> Dial(const ClientOptions& options) {
   MACAW_ASSIGN_OR_RETURN(const Address address, ParseAddress(options.server));
-  MACAW_ASSIGN_OR_RETURN(auto credentials, ChannelCredentialsFor(address, options.identity));
+  auto credentials = ChannelCredentialsFor(address, options.identity);
+  MACAW_RETURN_IF_ERROR(credentials.status());
   grpc::ChannelArguments arguments;
   for (const auto& [key, value] : ClientSettings()) arguments.SetInt(key, value);
-  return std::make_unique<RemoteLink>(options, [target = address.Target(), credentials, arguments] {
-    return grpc::CreateCustomChannel(target, credentials, arguments);
-  });
+  const auto make = [address, arguments, identity = options.identity,
+                     credentials = *std::move(credentials)]() mutable {
+    // With the certificate that is in the files now. If they cannot be read, with the last one.
+    if (auto fresh = ChannelCredentialsFor(address, identity); fresh.ok()) credentials = *fresh;
+    return grpc::CreateCustomChannel(address.Target(), credentials, arguments);
+  };
+  const auto version = [identity = options.identity] {
+    return identity.has_value() ? ChangeTime(identity->certificate) : 0;
+  };
+  return std::make_unique<RemoteLink>(options, make, version);
 }
 
 }  // namespace macaw::wire

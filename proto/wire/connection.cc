@@ -15,6 +15,7 @@ constexpr Duration kPiece = std::chrono::milliseconds(50);
 std::shared_ptr<Connection::Line> Connection::Dial(absl::FunctionRef<bool()> stop) {
   const std::shared_ptr<Line> line = [this] {
     absl::MutexLock lock(&mutex_);
+    if (line_->version != version_()) line_ = MakeLine();
     return line_;
   }();
   const TimePoint end = SteadyClock().Now() + kPatience;
@@ -31,7 +32,7 @@ void Connection::CallEnded(const std::shared_ptr<Line>& line, const absl::Status
   const auto state = line->channel->GetState(/*try_to_connect=*/false);
   if (state == GRPC_CHANNEL_READY || state == GRPC_CHANNEL_IDLE) return;
   absl::MutexLock lock(&mutex_);
-  if (line_ == line) line_ = std::make_shared<Line>(make_());
+  if (line_ == line) line_ = MakeLine();
 }
 
 }  // namespace macaw::wire

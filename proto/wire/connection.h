@@ -21,14 +21,18 @@ namespace macaw::wire {
 class Connection {
  public:
   struct Line {
-    explicit Line(std::shared_ptr<grpc::Channel> made) : channel(std::move(made)), stub(channel) {}
+    Line(std::shared_ptr<grpc::Channel> made, int64_t made_with)
+        : channel(std::move(made)), stub(channel), version(made_with) {}
     const std::shared_ptr<grpc::Channel> channel;
     v1::Fleet::Stub stub;
+    const int64_t version;
   };
   using MakeChannel = std::function<std::shared_ptr<grpc::Channel>()>;
+  // Changes when later calls need a new channel: this end has a new certificate.
+  using Version = std::function<int64_t()>;
 
-  explicit Connection(MakeChannel make)
-      : make_(std::move(make)), line_(std::make_shared<Line>(make_())) {}
+  Connection(MakeChannel make, Version version)
+      : make_(std::move(make)), version_(std::move(version)), line_(MakeLine()) {}
 
   // The line for one call. If it cannot be connected now, the call fails with the reason. `stop` is
   // polled while this waits.
@@ -39,7 +43,13 @@ class Connection {
       ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
+  std::shared_ptr<Line> MakeLine() const {
+    const int64_t version = version_();  // before the channel: it may be newer, never older
+    return std::make_shared<Line>(make_(), version);
+  }
+
   const MakeChannel make_;
+  const Version version_;
   absl::Mutex mutex_;
   std::shared_ptr<Line> line_ ABSL_GUARDED_BY(mutex_);
 };

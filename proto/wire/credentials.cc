@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <utility>
+#include <vector>
 
 #include "absl/base/call_once.h"
 #include "absl/time/clock.h"
@@ -119,8 +120,10 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsFor(
   MACAW_RETURN_IF_ERROR(identity::CheckTime(own.certificate, absl::Now()));
   PrepareTls();
   grpc::experimental::TlsChannelCredentialsOptions options;
-  options.set_certificate_provider(std::make_shared<FileWatcherCertificateProvider>(
-      files->key, files->certificate, kWatchSeconds));
+  options.set_certificate_provider(
+      std::make_shared<grpc::experimental::StaticDataCertificateProvider>(
+          std::vector<grpc::experimental::IdentityKeyCertPair>{
+              {own.key.Pem(), own.certificate.Pem()}}));
   options.watch_identity_key_cert_pairs();
   UseCheck(options, [authority = own.authority](const std::string& leaf, const std::string&) {
     const auto certificate = Certificate::FromPem(leaf);

@@ -9,10 +9,12 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "core/fd.h"
+#include "core/random.h"
 #include "identity/audit.h"
 #include "identity/openssl.h"
 #include "macaw/v1/fleet.grpc.pb.h"
@@ -152,6 +154,21 @@ TEST_F(TlsTest, ACertificateThatRunsOutIsRefusedOnAnOpenConnection) {
   EXPECT_THAT(AuditText(), HasSubstr("was valid until"));
 }
 
+TEST_F(TlsTest, ALinkGoesOnWithTheCertificateThatReplacedItsFirst) {
+  const IdentityFiles files =
+      authority_.Certified("phone-7", Role::kDevice, absl::Now(), absl::Seconds(3));
+  const auto link = *DialAs(files);
+  ASSERT_TRUE(link->Hello({1, 0, "test"}).ok());
+  // With a further invite, the next certificate lives for a month.
+  authority_.InviteFor("phone-7");
+  ASSERT_TRUE(RenewCertificate(server_->address(), files).ok());
+  const absl::Time over = absl::Now() + absl::Seconds(3);
+  while (absl::Now() < over) {
+    const absl::Status status = link->Hello({1, 0, "test"}).status();
+    ASSERT_TRUE(status.ok()) << status;
+  }
+}
+
 TEST_F(TlsTest, AnInviteIsGoodOnceAndForItsOwnFleetAlone) {
   const auto invite = authority_.InviteFor("phone-7");
   const IdentityFiles files = authority_.FilesOf("phone-7");
@@ -183,16 +200,36 @@ TEST_F(TlsTest, ANodeRenewsItsCertificateAndKeepsItsKey) {
   EXPECT_FALSE(RenewCertificate(server_->address(), files).ok());
 }
 
-// Whether the server shakes hands with a client that speaks at most this version.
-bool ShakesHands(const std::string& address, int version) {
+Fd ConnectTo(const std::string& address) {
   int port = 0;
   EXPECT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));
-  const Fd fd(socket(AF_INET, SOCK_STREAM, 0));
+  Fd fd(socket(AF_INET, SOCK_STREAM, 0));
   sockaddr_in at{};
   at.sin_family = AF_INET;
   at.sin_port = htons(static_cast<uint16_t>(port));
   at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&at), sizeof(at)), 0);
+  return fd;
+}
+
+TEST_F(TlsTest, GarbageAndSilentConnectionsKeepNobodyOut) {
+  RandomStream random(StreamKey{.seed = 1});
+  std::vector<Fd> strangers;
+  for (int i = 0; i < 60; ++i) {
+    strangers.push_back(ConnectTo(server_->address()));
+    if (i % 3 == 0) continue;  // says nothing
+    std::string bytes(100 + 50 * static_cast<size_t>(i), '\0');
+    for (char& byte : bytes) byte = static_cast<char>(random.Below(256));
+    // Half of these begin like a handshake: a record of TLS and its length.
+    if (i % 3 == 1) bytes.replace(0, 5, std::string("\x16\x03\x01\x02\x00", 5));
+    EXPECT_TRUE(WriteAll(strangers.back(), BytesOf(bytes)));
+  }
+  EXPECT_TRUE(HelloAs(authority_.Certified("phone-7")).ok());
+}
+
+// Whether the server shakes hands with a client that speaks at most this version.
+bool ShakesHands(const std::string& address, int version) {
+  const Fd fd = ConnectTo(address);
   const std::unique_ptr<SSL_CTX, identity::FreeWith<SSL_CTX_free>> context(
       SSL_CTX_new(TLS_client_method()));
   SSL_CTX_set_max_proto_version(context.get(), version);
