@@ -301,6 +301,17 @@ void AddPki(CLI::App& app, std::function<int()>& run) {
   list->final_callback(
       [=, folder = list_folder, &run] { run = [=] { return PkiList(*folder, *json); }; });
 
+  const auto [assign, assign_folder] = add("assign", "Give an enrolled node other clients");
+  auto clients = std::make_shared<std::vector<std::string>>();
+  auto assigned = std::make_shared<std::string>();
+  assign->add_option("NAME", *assigned, "The node")->required();
+  assign->add_option("--clients", *clients, "All that it owns from now on, or *")
+      ->required()
+      ->delimiter(',');
+  assign->final_callback([=, folder = assign_folder, &run] {
+    run = [=] { return PkiAssign(*folder, *assigned, *clients); };
+  });
+
   const auto [revoke, revoke_folder] = add("revoke", "Shut a node out, from its next call on");
   auto node = std::make_shared<std::string>();
   revoke->add_option("NAME", *node, "The node")->required();

@@ -129,20 +129,21 @@ absl::StatusOr<Certificate> Authority::Enrol(const Invite& invite, absl::string_
           "this invite is not known here, or a later one or a revocation has replaced it: ask the "
           "operator for a new one");
     }
-    if (now >= node->invite_until) {
+    const OpenInvite& open = *node->invite;
+    const std::string& name = open.grant->subject.name;
+    if (now >= open.until) {
       return absl::UnauthenticatedError(
-          absl::StrCat("the invite of \"", node->grant->subject.name,
-                       "\" has run out: ask the operator for a new one"));
+          absl::StrCat("the invite of \"", name, "\" has run out: ask the operator for a new one"));
     }
     certificate =
-        Issue({key_, certificate_}, request, node->grant->subject, From(now, node->lifetime));
+        Issue({key_, certificate_}, request, open.grant->subject, From(now, open.lifetime));
     if (!certificate.ok()) return certificate.status();
-    if (!node->invite.has_value() && certificate->KeyDigest() != node->key) {
+    if (open.used && certificate->KeyDigest() != node->key) {
       return absl::UnauthenticatedError(
-          absl::StrCat("the invite of \"", node->grant->subject.name,
+          absl::StrCat("the invite of \"", name,
                        "\" was used already, with another key. If that was not you, revoke it"));
     }
-    return Enrolled(*certificate, secret, now);
+    return Enrolled(*certificate, now);
   });
   MACAW_RETURN_IF_ERROR(entered);
   return certificate;
@@ -164,6 +165,19 @@ absl::StatusOr<Certificate> Authority::Renew(const Certificate& current, absl::s
       });
   MACAW_RETURN_IF_ERROR(entered);
   return certificate;
+}
+
+absl::Status Authority::Assign(const std::string& name, const std::vector<std::string>& owns,
+                               bool owns_any, absl::Time now) {
+  absl::MutexLock lock(&mutex_);
+  return Enter([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS -> absl::StatusOr<LogEntry> {
+    const NodeRecord* const node = registry_.Find(name);
+    if (node == nullptr || node->certificates.empty()) {
+      return absl::NotFoundError(
+          absl::StrCat("no node \"", name, "\" is enrolled (`macaw pki list` names them)"));
+    }
+    return Assigned(name, owns, owns_any, now);
+  });
 }
 
 absl::Status Authority::Revoke(const std::string& name, const std::string& why, absl::Time now) {
@@ -205,12 +219,10 @@ absl::StatusOr<std::shared_ptr<const Grant>> Authority::Identify(absl::string_vi
                         "server of this authority signed it")));
 }
 
-absl::StatusOr<std::vector<NodeRecord>> Authority::Nodes() {
+absl::StatusOr<absl::btree_map<std::string, NodeRecord>> Authority::Nodes() {
   absl::MutexLock lock(&mutex_);
   MACAW_RETURN_IF_ERROR(ReadOn());
-  std::vector<NodeRecord> nodes;
-  for (const auto& [name, node] : registry_.nodes()) nodes.push_back(node);
-  return nodes;
+  return registry_.nodes();
 }
 
 absl::StatusOr<bool> Authority::RenewServer(absl::Time now) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -53,8 +54,8 @@ class Authority {
   // With which a server shows who it is.
   const IdentityFiles& server_files() const { return server_files_; }
 
-  // Returns the code of the invite. A further invite for a name replaces one that is open; the
-  // node's present certificate stays good until the new one is used.
+  // Returns the code of the invite. A further invite for a name replaces the one before. The node's
+  // certificate, role and clients stay as they are until the invite is used.
   absl::StatusOr<std::string> InviteNode(const NewNode& node, absl::Time now);
   // The certificate for an invite's secret. It can be used once, and again for the same key as long
   // as the invite is the node's newest: an answer may be lost on the way.
@@ -63,13 +64,16 @@ class Authority {
   // A later certificate for the same subject. `current` was identified before.
   absl::StatusOr<Certificate> Renew(const Certificate& current, absl::string_view request,
                                     absl::Time now);
+  // Gives an enrolled node other clients, from its next registration on. No file of it changes.
+  absl::Status Assign(const std::string& name, const std::vector<std::string>& owns, bool owns_any,
+                      absl::Time now);
   absl::Status Revoke(const std::string& name, const std::string& why, absl::Time now);
 
   // Who presents this certificate (PEM). kUnauthenticated with the reason when nobody should
   // believe it. Sees at once what another process has entered in the registry.
   absl::StatusOr<std::shared_ptr<const Grant>> Identify(absl::string_view certificate,
                                                         absl::Time now);
-  absl::StatusOr<std::vector<NodeRecord>> Nodes();
+  absl::StatusOr<absl::btree_map<std::string, NodeRecord>> Nodes();  // by their names
 
   // Signs a new certificate for the server when the present one is due. True: it has changed.
   absl::StatusOr<bool> RenewServer(absl::Time now);

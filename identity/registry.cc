@@ -14,6 +14,7 @@ namespace {
 constexpr char kInvited[] = "invited";
 constexpr char kEnrolled[] = "enrolled";
 constexpr char kRenewed[] = "renewed";
+constexpr char kAssigned[] = "assigned";
 constexpr char kRevoked[] = "revoked";
 constexpr char kAnyClient[] = "any";
 
@@ -46,6 +47,19 @@ class Details {
   const char* missing_ = nullptr;
 };
 
+std::string ClientsText(const std::vector<std::string>& owns, bool owns_any) {
+  return owns_any ? kAnyClient : nlohmann::json(owns).dump();
+}
+
+void ReadClients(const std::string& text, Grant& grant) {
+  grant.owns.clear();
+  grant.owns_any = text == kAnyClient;
+  if (grant.owns_any) return;
+  for (const auto& client : nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false)) {
+    if (client.is_string()) grant.owns.push_back(client.get<std::string>());
+  }
+}
+
 LogEntry Certified(const char* what, const Certificate& certificate, absl::Time now) {
   return {.time = now,
           .what = what,
@@ -56,53 +70,59 @@ LogEntry Certified(const char* what, const Certificate& certificate, absl::Time 
 
 }  // namespace
 
+absl::Status Registry::ApplyInvited(const LogEntry& entry, NodeRecord& node) {
+  Details details(entry);
+  auto grant = std::make_shared<Grant>();
+  MACAW_ASSIGN_OR_RETURN(grant->subject.role, ParseRole(details.Text("role")));
+  grant->subject.name = details.Text("name");
+  ReadClients(details.Text("owns"), *grant);
+  if (node.invite.has_value()) invited_.erase(node.invite->secret);
+  OpenInvite& invite = node.invite.emplace();
+  MACAW_ASSIGN_OR_RETURN(invite.secret, Digest::FromHex(details.Text("secret")));
+  invite.until = details.Time("until");
+  invite.lifetime = absl::Seconds(details.Number("lifetime"));
+  invite.grant = std::move(grant);
+  invited_[invite.secret] = details.Text("name");
+  return details.status();
+}
+
+absl::Status Registry::ApplyEnrolled(const LogEntry& entry, NodeRecord& node) {
+  Details details(entry);
+  if (!node.invite.has_value()) {
+    return absl::DataLossError(
+        absl::StrCat("entry ", entry.number, " of the registry enrols a node without an invite"));
+  }
+  MACAW_ASSIGN_OR_RETURN(node.key, Digest::FromHex(details.Text("key")));
+  node.grant = node.invite->grant;
+  node.lifetime = node.invite->lifetime;
+  node.invite->used = true;
+  node.certificates.clear();
+  node.revoked.reset();
+  return details.status();
+}
+
 absl::Status Registry::Apply(const LogEntry& entry) {
   Details details(entry);
-  const std::string name = details.Text("name");
-  NodeRecord& node = nodes_[name];
+  NodeRecord& node = nodes_[details.Text("name")];
   if (entry.what == kInvited) {
-    auto grant = std::make_shared<Grant>();
-    MACAW_ASSIGN_OR_RETURN(grant->subject.role, ParseRole(details.Text("role")));
-    grant->subject.name = name;
-    const std::string owns = details.Text("owns");
-    grant->owns_any = owns == kAnyClient;
-    if (!grant->owns_any) {
-      const auto list = nlohmann::json::parse(owns, nullptr, /*allow_exceptions=*/false);
-      for (const auto& client : list) {
-        if (client.is_string()) grant->owns.push_back(client.get<std::string>());
-      }
-    }
-    MACAW_ASSIGN_OR_RETURN(const Digest secret, Digest::FromHex(details.Text("secret")));
-    Forget(node);
-    node.invite = secret;
-    node.invite_until = details.Time("until");
-    node.lifetime = absl::Seconds(details.Number("lifetime"));
-    node.grant = std::move(grant);
-    invited_[secret] = name;
+    MACAW_RETURN_IF_ERROR(ApplyInvited(entry, node));
   } else if (entry.what == kEnrolled || entry.what == kRenewed) {
-    if (entry.what == kEnrolled) {
-      MACAW_ASSIGN_OR_RETURN(node.used, Digest::FromHex(details.Text("secret")));
-      MACAW_ASSIGN_OR_RETURN(node.key, Digest::FromHex(details.Text("key")));
-      node.invite.reset();
-      node.certificates.clear();
-      node.revoked.reset();
-    }
+    if (entry.what == kEnrolled) MACAW_RETURN_IF_ERROR(ApplyEnrolled(entry, node));
     std::erase_if(node.certificates,
                   [&](const Issued& issued) { return issued.until <= entry.time; });
     node.certificates.push_back({details.Text("serial"), details.Time("until")});
     node.last_issued = entry.time;
+  } else if (entry.what == kAssigned && node.grant != nullptr) {
+    auto grant = std::make_shared<Grant>(*node.grant);
+    ReadClients(details.Text("owns"), *grant);
+    node.grant = std::move(grant);
   } else if (entry.what == kRevoked) {
-    Forget(node);
+    if (node.invite.has_value()) invited_.erase(node.invite->secret);
+    node.invite.reset();
     node.certificates.clear();
     node.revoked = details.Text("why");
   }  // an entry of a later version says nothing to this one
   return details.status();
-}
-
-void Registry::Forget(NodeRecord& node) {
-  if (node.invite.has_value()) invited_.erase(*node.invite);
-  invited_.erase(node.used);
-  node.invite.reset();
 }
 
 const NodeRecord* Registry::Find(absl::string_view name) const {
@@ -121,21 +141,27 @@ LogEntry Invited(const Grant& grant, const Digest& secret, absl::Duration lifeti
           .what = kInvited,
           .details = {{"name", grant.subject.name},
                       {"role", std::string(Name(grant.subject.role))},
-                      {"owns", grant.owns_any ? kAnyClient : nlohmann::json(grant.owns).dump()},
+                      {"owns", ClientsText(grant.owns, grant.owns_any)},
                       {"secret", secret.Hex()},
                       {"lifetime", absl::StrCat(absl::ToInt64Seconds(lifetime))},
                       {"until", Seconds(until)}}};
 }
 
-LogEntry Enrolled(const Certificate& certificate, const Digest& secret, absl::Time now) {
+LogEntry Enrolled(const Certificate& certificate, absl::Time now) {
   LogEntry entry = Certified(kEnrolled, certificate, now);
-  entry.details["secret"] = secret.Hex();
   entry.details["key"] = certificate.KeyDigest().Hex();
   return entry;
 }
 
 LogEntry Renewed(const Certificate& certificate, absl::Time now) {
   return Certified(kRenewed, certificate, now);
+}
+
+LogEntry Assigned(const std::string& name, const std::vector<std::string>& owns, bool owns_any,
+                  absl::Time now) {
+  return {.time = now,
+          .what = kAssigned,
+          .details = {{"name", name}, {"owns", ClientsText(owns, owns_any)}}};
 }
 
 LogEntry Revoked(const std::string& name, const std::string& why, absl::Time now) {

@@ -27,16 +27,22 @@ struct Issued {
   absl::Time until;
 };
 
+// An invite. It becomes a node's grant when it is used.
+struct OpenInvite {
+  std::shared_ptr<const Grant> grant;
+  absl::Duration lifetime;  // of the certificates
+  Digest secret;
+  absl::Time until;
+  bool used = false;  // the node may come again with the same key until then
+};
+
 // What an authority knows of a node.
 struct NodeRecord {
-  std::shared_ptr<const Grant> grant;  // of the newest invite
+  std::shared_ptr<const Grant> grant;  // null before it enrolled
   absl::Duration lifetime;             // of its certificates
-  // An invite that was not used yet.
-  std::optional<Digest> invite;
-  absl::Time invite_until;
-  // The invite that it enrolled with, and the key that it brought.
-  Digest used, key;
-  std::vector<Issued> certificates;  // since it enrolled; all of them are good
+  std::optional<OpenInvite> invite;    // the newest one
+  Digest key;                          // with which it enrolled
+  std::vector<Issued> certificates;    // since it enrolled; all of them are good
   absl::Time last_issued;
   std::optional<std::string> revoked;  // why
 };
@@ -52,7 +58,8 @@ class Registry {
   const absl::btree_map<std::string, NodeRecord>& nodes() const { return nodes_; }
 
  private:
-  void Forget(NodeRecord& node);  // the invites of the node
+  absl::Status ApplyInvited(const LogEntry& entry, NodeRecord& node);
+  absl::Status ApplyEnrolled(const LogEntry& entry, NodeRecord& node);
 
   absl::btree_map<std::string, NodeRecord> nodes_;
   absl::flat_hash_map<Digest, std::string> invited_;  // secret → name
@@ -60,8 +67,11 @@ class Registry {
 
 LogEntry Invited(const Grant& grant, const Digest& secret, absl::Duration lifetime,
                  absl::Time until, absl::Time now);
-LogEntry Enrolled(const Certificate& certificate, const Digest& secret, absl::Time now);
+LogEntry Enrolled(const Certificate& certificate, absl::Time now);
 LogEntry Renewed(const Certificate& certificate, absl::Time now);
+// The node has other clients from now on.
+LogEntry Assigned(const std::string& name, const std::vector<std::string>& owns, bool owns_any,
+                  absl::Time now);
 LogEntry Revoked(const std::string& name, const std::string& why, absl::Time now);
 
 }  // namespace macaw::identity

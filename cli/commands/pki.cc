@@ -51,11 +51,18 @@ std::string StateOf(const NodeRecord& node, absl::Time now) {
     const absl::Time until = node.certificates.back().until;
     parts.push_back(absl::StrCat(now < until ? "enrolled until " : "ran out ", Words(until)));
   }
-  if (node.invite.has_value()) {
-    parts.push_back(absl::StrCat(now < node.invite_until ? "invited until " : "invite ran out ",
-                                 Words(node.invite_until)));
+  if (node.invite.has_value() && !node.invite->used) {
+    parts.push_back(absl::StrCat(now < node.invite->until ? "invited until " : "invite ran out ",
+                                 Words(node.invite->until)));
   }
   return absl::StrJoin(parts, ", ");
+}
+
+// What the node is, or will be when it uses its invite.
+identity::Grant GrantOf(const std::string& name, const NodeRecord& node) {
+  if (node.grant != nullptr) return *node.grant;
+  if (node.invite.has_value()) return *node.invite->grant;
+  return {.subject = {.name = name}};  // it was revoked before it enrolled
 }
 
 std::string ClientsOf(const identity::Grant& grant) {
@@ -66,15 +73,18 @@ std::string ClientsOf(const identity::Grant& grant) {
                       grant.owns.size(), ")");
 }
 
+void SetClients(const std::vector<std::string>& clients, identity::Grant& grant) {
+  grant.owns_any = clients == std::vector<std::string>{"*"};
+  if (!grant.owns_any) grant.owns = clients;
+}
+
 absl::Status Invite(const PkiInvite& command) {
   MACAW_ASSIGN_OR_RETURN(const auto authority, Authority::Open(command.folder));
   identity::NewNode node;
   identity::Grant& grant = node.grant;
   grant.subject.name = command.name;
   MACAW_ASSIGN_OR_RETURN(grant.subject.role, identity::ParseRole(command.role));
-  grant.owns = command.clients;
-  grant.owns_any = command.clients == std::vector<std::string>{"*"};
-  if (grant.owns_any) grant.owns.clear();
+  SetClients(command.clients, grant);
   if (command.clients.empty()) grant.owns = {command.name};
   MACAW_ASSIGN_OR_RETURN(node.lifetime, ParseTime("--lifetime", command.lifetime, node.lifetime));
   MACAW_ASSIGN_OR_RETURN(node.open_for, ParseTime("--open-for", command.open_for, node.open_for));
@@ -89,29 +99,30 @@ absl::Status Invite(const PkiInvite& command) {
 
 absl::Status List(const std::string& folder, bool json) {
   MACAW_ASSIGN_OR_RETURN(const auto authority, Authority::Open(folder));
-  MACAW_ASSIGN_OR_RETURN(const std::vector<NodeRecord> nodes, authority->Nodes());
+  MACAW_ASSIGN_OR_RETURN(const auto nodes, authority->Nodes());
   const absl::Time now = absl::Now();
   if (json) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
-    for (const NodeRecord& node : nodes) {
+    for (const auto& [name, node] : nodes) {
       nlohmann::ordered_json entry;
-      entry["name"] = node.grant->subject.name;
-      entry["role"] = std::string(identity::Name(node.grant->subject.role));
+      const identity::Grant grant = GrantOf(name, node);
+      entry["name"] = name;
+      entry["role"] = std::string(identity::Name(grant.subject.role));
       entry["state"] = StateOf(node, now);
       entry["revoked"] = node.revoked.has_value();
       entry["enrolled"] = !node.certificates.empty();
-      entry["clients"] = node.grant->owns;
-      entry["any_client"] = node.grant->owns_any;
+      entry["clients"] = grant.owns;
+      entry["any_client"] = grant.owns_any;
       list.push_back(std::move(entry));
     }
     std::cout << list.dump(1) << std::endl;
     return absl::OkStatus();
   }
   std::cout << absl::StrFormat("%-24s %-9s %-34s %s\n", "node", "role", "state (UTC)", "clients");
-  for (const NodeRecord& node : nodes) {
-    std::cout << absl::StrFormat("%-24s %-9s %-34s %s\n", node.grant->subject.name,
-                                 identity::Name(node.grant->subject.role), StateOf(node, now),
-                                 ClientsOf(*node.grant));
+  for (const auto& [name, node] : nodes) {
+    const identity::Grant grant = GrantOf(name, node);
+    std::cout << absl::StrFormat("%-24s %-9s %-34s %s\n", name, identity::Name(grant.subject.role),
+                                 StateOf(node, now), ClientsOf(grant));
   }
   return absl::OkStatus();
 }
@@ -154,6 +165,17 @@ int PkiInit(const std::string& folder, const std::string& name) {
 int PkiInviteNode(const PkiInvite& invite) { return Report(Invite(invite)); }
 
 int PkiList(const std::string& folder, bool json) { return Report(List(folder, json)); }
+
+int PkiAssign(const std::string& folder, const std::string& name,
+              const std::vector<std::string>& clients) {
+  const auto assign = [&]() -> absl::Status {
+    MACAW_ASSIGN_OR_RETURN(const auto authority, Authority::Open(folder));
+    identity::Grant grant;
+    SetClients(clients, grant);
+    return authority->Assign(name, grant.owns, grant.owns_any, absl::Now());
+  };
+  return Report(assign());
+}
 
 int PkiRevoke(const std::string& folder, const std::string& name, const std::string& why) {
   const auto revoke = [&]() -> absl::Status {

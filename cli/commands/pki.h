@@ -15,6 +15,8 @@ struct PkiInvite {
 int PkiInit(const std::string& folder, const std::string& name);
 int PkiInviteNode(const PkiInvite& invite);
 int PkiList(const std::string& folder, bool json);
+int PkiAssign(const std::string& folder, const std::string& name,
+              const std::vector<std::string>& clients);
 int PkiRevoke(const std::string& folder, const std::string& name, const std::string& why);
 
 // Checks the chains of a registry or an audit log, or of both in an authority's folder. `head`: the

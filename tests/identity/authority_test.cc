@@ -98,6 +98,25 @@ TEST_F(AuthorityTest, ANodeThatEnrolsAgainPutsItsOldCertificateOutOfUse) {
   EXPECT_THAT(Identify(old).message(), HasSubstr("has enrolled again"));
 }
 
+TEST_F(AuthorityTest, AnInviteChangesNothingBeforeItIsUsed) {
+  const Certificate device = *Enrol(InviteFor("phone-7"), key_);
+  NewNode as_operator;
+  as_operator.grant.subject.role = Role::kOperator;
+  const Invite invite = InviteFor("phone-7", as_operator);
+  EXPECT_EQ((*authority_->Identify(device.Pem(), kNow))->subject.role, Role::kDevice);
+  EXPECT_EQ(authority_->Renew(device, *MakeRequest(key_), kNow)->subject().role, Role::kDevice);
+  EXPECT_EQ(Enrol(invite, key_)->subject().role, Role::kOperator);
+}
+
+TEST_F(AuthorityTest, GivesANodeOtherClientsWithoutANewCertificate) {
+  const Certificate device = *Enrol(InviteFor("phone-7"), key_);
+  ASSERT_TRUE(authority_->Assign("phone-7", {"a", "b"}, false, kNow).ok());
+  EXPECT_THAT((*authority_->Identify(device.Pem(), kNow))->owns, testing::ElementsAre("a", "b"));
+  ASSERT_TRUE(authority_->Assign("phone-7", {}, true, kNow).ok());
+  EXPECT_TRUE((*authority_->Identify(device.Pem(), kNow))->owns_any);
+  EXPECT_TRUE(absl::IsNotFound(authority_->Assign("nobody", {}, true, kNow)));
+}
+
 TEST_F(AuthorityTest, RenewsWithoutPuttingThePresentCertificateOutOfUse) {
   const Certificate first = *Enrol(InviteFor("phone-7"), key_);
   EXPECT_FALSE(IsDue(first, kNow + kNodeLifetime / 2));
