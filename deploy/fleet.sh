@@ -37,13 +37,6 @@ declare -a device_pids=()
 began=$(date +%s.%N)
 say() { printf '%6.1f s  %s\n' "$(awk "BEGIN {print $(date +%s.%N) - $began}")" "$*"; }
 
-# Runs a command where device $1 lives.
-at() {
-  local device=$1
-  shift
-  if [[ $namespaces == yes ]]; then ip netns exec "macaw-$device" "$@"; else "$@"; fi
-}
-
 make_namespaces() { # a bridge with the server on it, and a cable to each device
   ip link add macaw0 type bridge
   ip address add 10.77.0.1/16 dev macaw0
@@ -102,13 +95,14 @@ say "authority and server, $address"
 
 # join NUMBER FOLDER [worker's arguments]: invites the device, enrols it and starts it. Its node file is in the folder.
 join() {
-  local device=$1 folder=$2 name=device-$1 role=device clients=$1 code
+  local device=$1 folder=$2 name=device-$1 role=device clients=$1 code where=()
   shift 2
+  if [[ $namespaces == yes ]]; then where=(ip netns exec "macaw-$device"); fi
   if [[ $device == "$devices" ]]; then name=tester role=worker clients=tester; fi
   code=$("$programs/macaw" pki invite --dir "$home/authority" "$name" --role "$role" --clients "$clients" \
     --lifetime "$lifetime" 2>/dev/null)
-  at "$device" "$programs/macaw-worker" enrol --server "$address" --identity "$folder/identity" "$code" >> "$folder/log"
-  at "$device" "$programs/macaw-worker" --config "$folder/node.toml" --scratch "$folder/scratch" \
+  "${where[@]}" "$programs/macaw-worker" enrol --server "$address" --identity "$folder/identity" "$code" >> "$folder/log"
+  "${where[@]}" "$programs/macaw-worker" --config "$folder/node.toml" --scratch "$folder/scratch" \
     --state "$folder/state" "$@" >> "$folder/log" 2>&1 &
   device_pids[device]=$!
 }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 
 #include "absl/strings/ascii.h"
@@ -39,6 +40,18 @@ Printed Worker(const std::string& arguments) {
   return RunProgram(MACAW_BIN_DIR "/macaw-worker", arguments);
 }
 
+// The command lines of the processes that have `text` in theirs.
+std::string ProcessesThatName(const std::string& text) {
+  std::string found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string folder = entry.path().string();
+    if (!absl::ascii_isdigit(static_cast<unsigned char>(folder.back()))) continue;
+    const absl::StatusOr<std::string> line = ReadFile(folder + "/cmdline");
+    if (line.ok() && absl::StrContains(*line, text)) absl::StrAppend(&found, *line, "\n");
+  }
+  return found;
+}
+
 // A device is killed and enrols again in the middle; the script compares the models.
 TEST(Fleet, OfDevicesOverTlsEndsWithTheModelOfTheSimulation) {
   const TemporaryFolder folder;
@@ -46,6 +59,8 @@ TEST(Fleet, OfDevicesOverTlsEndsWithTheModelOfTheSimulation) {
       Rehearse(absl::StrCat("--devices 8 --rounds 8 --lifetime 3s --keep ", folder.path()));
   EXPECT_EQ(printed.exit, 0) << printed.text;
   EXPECT_THAT(printed.text, HasSubstr("\nsame\n"));
+  // Nobody is left over: each device has heard that the run is over, or was stopped.
+  EXPECT_EQ(ProcessesThatName(folder.path()), "");
   // Certificates of three seconds were renewed under the run.
   EXPECT_THAT(*ReadFile(folder / "authority/registry.jsonl"), HasSubstr("\"renewed\""));
   const Printed list = Macaw("pki list --json --dir " + folder / "authority");
