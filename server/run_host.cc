@@ -46,6 +46,7 @@ void RunThreads::AddAgain(const fleet::Part& part) {
 
 void RunThreads::Apply(PhaseReport report) {
   PostSums([this, report = std::make_shared<const PhaseReport>(std::move(report))] {
+    if (!report->dropped.empty()) keeper_.DropSum();
     Closed closed{.another_phase = keeper_.Apply(report->round, report->phase),
                   .report = report,
                   .headroom = keeper_.headroom(),

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -35,6 +36,7 @@ struct Restored {
     std::vector<AcceptedPart> accepted;  // in the order of acceptance
     std::vector<log::GivenUp> gave_up;   // clients that the server itself gave up
     std::map<Attempt, WorkerId> leased;  // leases that were still open
+    std::string dropped;                 // why the server dropped the round; empty: it did not
     bool closed = false;
   };
   std::vector<Member> members;  // in the order of registration

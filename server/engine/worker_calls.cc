@@ -92,7 +92,7 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::Register
   fleet::RegisterReply reply{.epoch = options_.epoch,
                              .run = options_.run,
                              .lease_timeout = options_.lease_timeout,
-                             .heartbeat_every = options_.lease_timeout / 3,
+                             .heartbeat_every = HeartbeatEvery(),
                              .run_id = options_.run_id,
                              .reconnect_every = kReconnectEvery};
   if (nodes_.WasReplaced(request.name, request.incarnation)) {
@@ -199,6 +199,11 @@ void RoundEngine::Lease(Ticket ticket, const fleet::LeaseRequest& request, Durat
 
 bool RoundEngine::Serve(Node& node, const fleet::LeaseRequest& request, Ticket ticket,
                         TimePoint now) {
+  // Its results are of clients that were taken back, and would spoil a part with new ones.
+  if (request.running > 0 && phase_.leased_to(node.id) == 0 && caught_up()) {
+    host_.AnswerLease(ticket, {.next = Next::kCommit});
+    return true;
+  }
   // Training begins soon. Evaluation tasks are leased together with it, so that no slot is idle at
   // the end of the evaluation.
   if (state_ == State::kPreparing) return false;
@@ -304,7 +309,9 @@ fleet::UploadVerdict RoundEngine::Offer(const fleet::UploadOffer& offer) const {
   // Checked before the round, because an accepted commit stays accepted when its round is over.
   if (offer.commit_id != 0 && offer.commit_id <= node->last_commit)
     return fleet::UploadVerdict::kNotNeeded;
-  const bool wanted = state_ == State::kRunning && offer.round == phase_.round();
+  // A node without leases has nothing that can count: its round is over, or went on without it.
+  const bool wanted =
+      state_ == State::kRunning && offer.round == phase_.round() && phase_.leased_to(node->id) > 0;
   return wanted ? fleet::UploadVerdict::kSend : fleet::UploadVerdict::kStale;
 }
 

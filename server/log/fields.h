@@ -42,7 +42,8 @@ inline constexpr std::tuple kKinds{Kind<RunOpened>{2, "run_opened"},
                                    Kind<Closed>{14, "closed"},
                                    Kind<Evaluated>{15, "evaluated"},
                                    Kind<RunEnded>{16, "run_ended"},
-                                   Kind<GaveUp>{17, "gave_up"}};
+                                   Kind<GaveUp>{17, "gave_up"},
+                                   Kind<Extended>{18, "extended"}};
 static_assert(std::tuple_size_v<decltype(kKinds)> + 1 == std::variant_size_v<Record>,
               "every kind but Unknown has its number");
 
@@ -118,9 +119,14 @@ constexpr auto FieldsOf(std::type_identity<GaveUp>) {
   return std::tuple(Field{1, "round", &GaveUp::round}, Field{2, "phase", &GaveUp::phase},
                     Field{3, "given_up", &GaveUp::given_up});
 }
+constexpr auto FieldsOf(std::type_identity<Extended>) {
+  return std::tuple(Field{1, "round", &Extended::round}, Field{2, "phase", &Extended::phase},
+                    Field{3, "counted", &Extended::counted},
+                    Field{4, "missing", &Extended::missing}, Field{5, "needed", &Extended::needed});
+}
 constexpr auto FieldsOf(std::type_identity<RoundLost>) {
   return std::tuple(Field{1, "round", &RoundLost::round}, Field{2, "phase", &RoundLost::phase},
-                    Field{3, "why", &RoundLost::why});
+                    Field{3, "why", &RoundLost::why}, Field{4, "dropped", &RoundLost::dropped});
 }
 constexpr auto FieldsOf(std::type_identity<Closed>) {
   return std::tuple(Field{1, "round", &Closed::round}, Field{2, "phase", &Closed::phase},

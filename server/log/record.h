@@ -150,8 +150,9 @@ struct Requeued {
   friend bool operator==(const Requeued&, const Requeued&) = default;
 };
 
-// The server itself gave up clients of a phase: the only node that could train them cannot, or the
-// run repeats another run that gave them up.
+// The server itself gave up clients of a phase: the only node that could train them cannot, the
+// phase closed without them, or the run repeats another run that gave them up. An attempt has a
+// fence if the client was leased.
 struct GaveUp {
   Round round;
   Phase phase;
@@ -159,11 +160,23 @@ struct GaveUp {
   friend bool operator==(const GaveUp&, const GaveUp&) = default;
 };
 
+// The phase's deadline has passed with too few clients counted, and the phase waits on.
+struct Extended {
+  Round round;
+  Phase phase;
+  uint64_t counted = 0, missing = 0;  // clients
+  uint64_t needed = 0;                // clients that must be counted
+  friend bool operator==(const Extended&, const Extended&) = default;
+};
+
 // Every client of a phase was given up.
 struct RoundLost {
   Round round;
   Phase phase;
   std::string why;
+  // The server dropped the round because too few clients were counted. Nothing of the round counts:
+  // neither clients that this phase had counted nor states that were stored in the round.
+  bool dropped = false;
   friend bool operator==(const RoundLost&, const RoundLost&) = default;
 };
 
@@ -207,7 +220,7 @@ struct Unknown {
 
 using Record = std::variant<RunOpened, NodeJoined, NodeRefused, NodeLost, Died, RoundOpened,
                             Planned, Leased, Accepted, TurnedDown, Requeued, RoundLost, Closed,
-                            Evaluated, RunEnded, GaveUp, Unknown>;
+                            Evaluated, RunEnded, GaveUp, Extended, Unknown>;
 
 // A record with its place in the log.
 struct Entry {

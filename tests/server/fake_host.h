@@ -125,6 +125,7 @@ class FakeHost final : public EngineHost {
   }
   void Apply(PhaseReport report) override {
     later_.push_back([this, report](TimePoint now) {
+      if (!report.dropped.empty()) sum_.clear();
       EXPECT_EQ(sum_, expected_.value_or(Expected(report.round)));
       std::set<ClientId> recorded;
       for (const auto& record : report.records) recorded.insert(record.attempt.client);
@@ -176,7 +177,10 @@ class FakeHost final : public EngineHost {
     EXPECT_TRUE(commits.emplace(ticket, std::move(reply)).second) << "a call was answered twice";
   }
   void SessionEnded(SessionId) override {}
-  void Record(log::Record record) override { law.Add(record); }
+  void Record(log::Record record) override {
+    law.Add(record);
+    if (on_record) on_record(record);
+  }
   void Ended(RunEnd end, absl::Status status, std::string) override {
     EXPECT_FALSE(ended.has_value());
     ended = end;
@@ -207,6 +211,7 @@ class FakeHost final : public EngineHost {
   std::map<Ticket, fleet::LeaseReply> leases;
   std::map<Ticket, fleet::CommitReply> commits;
   LogLaw law;  // checks every record
+  std::function<void(const log::Record&)> on_record;
   std::optional<RunEnd> ended;
   absl::Status error;
 

@@ -25,6 +25,7 @@ class LogLaw {
       EXPECT_EQ(opened->phase.value > 0, opened->round == round_ && rounds_ > 0);
       rounds_ += opened->phase.value == 0 ? 1 : 0;
       round_ = opened->round;
+      counted_ = 0;
       phase_ = opened->phase;
       for (const log::Member& member : opened->cohort) waiting_.insert(member.client);
       EXPECT_FALSE(opened->eligible.IsZero());
@@ -39,14 +40,31 @@ class LogLaw {
     } else if (const auto* accepted = std::get_if<log::Accepted>(&record)) {
       ExpectHere(*accepted);
       for (const Attempt& attempt : accepted->included) Settle(attempt, accepted->node);
+      counted_ += accepted->included.size();
       for (const log::GivenUp& given_up : accepted->given_up)
         Settle(given_up.attempt, accepted->node);
       settled_ += accepted->included.size() + accepted->given_up.size();
     } else if (const auto* gave_up = std::get_if<log::GaveUp>(&record)) {
       ExpectHere(*gave_up);
-      for (const log::GivenUp& given_up : gave_up->given_up)
-        EXPECT_EQ(waiting_.erase(given_up.attempt.client), 1u);
+      for (const log::GivenUp& given_up : gave_up->given_up) {
+        EXPECT_EQ(waiting_.erase(given_up.attempt.client) + leased_.erase(given_up.attempt), 1u)
+            << "client " << given_up.attempt.client;
+      }
       settled_ += gave_up->given_up.size();
+    } else if (const auto* extended = std::get_if<log::Extended>(&record)) {
+      ExpectHere(*extended);
+      EXPECT_EQ(extended->missing, waiting_.size() + leased_.size());
+      EXPECT_EQ(extended->counted, counted_);
+      EXPECT_LT(extended->counted, extended->needed);
+    } else if (const auto* lost_round = std::get_if<log::RoundLost>(&record)) {
+      ExpectHere(*lost_round);
+      if (lost_round->dropped) {
+        settled_ += waiting_.size() + leased_.size();
+        waiting_.clear();
+        leased_.clear();
+        counted_ = 0;
+      }
+      EXPECT_EQ(counted_, 0u);
     } else if (const auto* requeued = std::get_if<log::Requeued>(&record)) {
       ExpectHere(*requeued);
       for (const Attempt& attempt : requeued->attempts) {
@@ -79,6 +97,7 @@ class LogLaw {
   std::map<Attempt, WorkerId> leased_;
   uint32_t rounds_ = 0;
   uint64_t settled_ = 0;
+  uint64_t counted_ = 0;  // clients in the open phase
 };
 
 }  // namespace macaw::server::testing_support

@@ -62,7 +62,7 @@ log::History HistoryOf(const TemporaryFolder& folder) {
 Options Repeating(const log::History& history, const TemporaryFolder& folder) {
   Options options = TinyOptions(folder.path(), history.completed().value);
   options.replays = history.sessions().front().run;
-  options.given_up = history.decisions();
+  options.decisions = history.decisions();
   return options;
 }
 
@@ -71,7 +71,7 @@ TEST(Replay, ClientsThatTheRunDidWithoutAreNotTrainedAndTheModelIsTheSame) {
   RunWithMisfortune(TinyOptions(first.path(), 4));
   const log::History recorded = HistoryOf(first);
   EXPECT_EQ(recorded.decisions().size(), 2u);
-  EXPECT_EQ(recorded.decisions().at({Round(3), Phase(0)}).size(), 4u);
+  EXPECT_EQ(recorded.decisions().at({Round(3), Phase(0)}).given_up.size(), 4u);
   Finish(Repeating(recorded, again));  // with an honest worker, which could train all clients
   EXPECT_EQ(log::FirstDifference(recorded, HistoryOf(again)), std::nullopt);
   EXPECT_EQ(RunBytes(first.path()).model, RunBytes(again.path()).model);
