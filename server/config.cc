@@ -35,6 +35,9 @@ Section<RoundRules> RoundSection() {
               {{"extend", R::BelowQuorum::kExtend}, {"drop", R::BelowQuorum::kDrop}},
               "a round with fewer clients than the quorum waits on, or is dropped: nothing of it "
               "counts");
+  f.Add("present_within", &R::present_within,
+        "only clients are drawn whose nodes have been heard within so many seconds; 0: all",
+        AtLeast(0));
   for (settings::Field<R>& field : f.fields()) field.role = Role::kCompute;
   return f;
 }

@@ -83,6 +83,13 @@ std::vector<Event> EventLines::Lines(const log::Requeued& requeued) {
             {"why", requeued.why}}}};
 }
 
+std::vector<Event> EventLines::Lines(const log::Waiting& waiting) {
+  return {{"waiting",
+           {{"round", int64_t{waiting.round.value}},
+            {"present", Number(waiting.present)},
+            {"needed", Number(waiting.needed)}}}};
+}
+
 std::vector<Event> EventLines::Lines(const log::Extended& extended) {
   return {{"extended",
            {{"round", int64_t{extended.round.value}},

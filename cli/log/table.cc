@@ -82,6 +82,10 @@ Cells Of(const log::TurnedDown& part) {
   return {.why = absl::StrCat(part.stale ? "too late: " : "wrong: ", part.why)};
 }
 Cells Of(const log::Requeued& back) { return {.clients = back.attempts.size(), .why = back.why}; }
+Cells Of(const log::Waiting& waiting) {
+  return {.clients = waiting.present,
+          .why = absl::StrCat("too few are present, a round asks ", waiting.needed)};
+}
 Cells Of(const log::Extended& extended) {
   return {.clients = extended.counted,
           .why = absl::StrCat("below its quorum of ", Count(extended.needed, "client"),

@@ -33,6 +33,7 @@ struct Restored {
   };
   struct PhaseStory {
     Digest broadcast;
+    std::vector<ClientId> present;       // log::RoundOpened::present
     std::vector<AcceptedPart> accepted;  // in the order of acceptance
     std::vector<log::GivenUp> gave_up;   // clients that the server itself gave up
     std::map<Attempt, WorkerId> leased;  // leases that were still open

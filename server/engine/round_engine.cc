@@ -36,10 +36,13 @@ void RoundEngine::Begin(TimePoint now) {
         "the workers' data (files, partition or seed) differs from what the checkpoint was trained "
         "on"));
   }
-  roster_.Begin();
+  roster_.Begin(options_.run.cohort.eligible);
   absl::StatusOr<Draw> draw = Draw::Make(options_.run, roster_);
   if (!draw.ok()) return Fail(draw.status());
   draw_ = *std::move(draw);
+  if (options_.round.present_within > 0) {
+    if (const absl::Status status = draw_->CheckCanChange(); !status.ok()) return Fail(status);
+  }
   if (options_.evaluate_first.has_value())
     OpenEvaluation(Round(completed_), *options_.evaluate_first, now);
   if (state_ == State::kEnded || ending_.has_value()) return;
@@ -59,11 +62,55 @@ void RoundEngine::NextRound(TimePoint now) {
 }
 
 void RoundEngine::OpenRound(Round round, TimePoint now) {
+  std::optional<std::vector<ClientId>> present = PresentFor(round, now);
+  if (!present.has_value()) {
+    state_ = State::kWaiting;
+    return;
+  }
+  if (const absl::Status status = draw_->Among(*std::move(present)); !status.ok())
+    return Fail(status);
   absl::StatusOr<std::vector<Seat>> seats = draw_->Seats(round, states_);
   if (!seats.ok()) return Fail(seats.status());
   troubles_.Clear();
   phase_.OpenRound(round, *std::move(seats), now);
   Prepare();
+}
+
+std::optional<std::vector<ClientId>> RoundEngine::PresentFor(Round round, TimePoint now) {
+  const std::pair first(round, Phase(0));
+  const auto before = options_.restored.phases.find(first);
+  if (before != options_.restored.phases.end()) return before->second.present;
+  const auto decided = options_.decisions.find(first);
+  if (decided != options_.decisions.end()) return decided->second.present;
+  if (options_.round.present_within <= 0) return std::vector<ClientId>();
+  std::vector<ClientId> present = Present(now);
+  const uint64_t drawable = draw_->Drawable(present);
+  if (drawable < draw_->needed()) {
+    if (std::exchange(said_waiting_, round) != round) {
+      host_.Record(log::Waiting{.round = round, .present = drawable, .needed = draw_->needed()});
+    }
+    return std::nullopt;
+  }
+  const bool everybody =
+      present.size() == 2 && present[1].value - present[0].value == roster_.clients();
+  return everybody ? std::vector<ClientId>() : present;
+}
+
+std::vector<ClientId> RoundEngine::Present(TimePoint now) const {
+  const TimePoint since = now - FromSeconds(options_.round.present_within);
+  std::vector<bool> here(roster_.holdings());
+  for (const auto& [id, node] : nodes_) {
+    if (node.poll.has_value() || node.last_seen >= since) here[node.holding.value] = true;
+  }
+  std::vector<ClientId> ranges;
+  bool inside = false;
+  for (ClientId client; client.value < roster_.clients(); ++client.value) {
+    if (here[roster_.HoldingOf(client).value] == inside) continue;
+    ranges.push_back(client);
+    inside = !inside;
+  }
+  if (inside) ranges.push_back(ClientId(roster_.clients()));
+  return ranges;
 }
 
 void RoundEngine::Prepare() {
@@ -76,6 +123,7 @@ void RoundEngine::BroadcastReady(Round round, Phase phase,
   if (state_ != State::kPreparing || round != phase_.round() || phase != phase_.phase()) return;
   if (!broadcast.ok()) return Fail(broadcast.status());
   log::RoundOpened opened = phase_.Ready(*std::move(broadcast), draw_->eligible(), now);
+  if (phase == Phase(0)) opened.present = draw_->present();
   if (const Restored::PhaseStory* before = Before(); before != nullptr) {
     RestorePhase(*before, now);
     if (state_ == State::kEnded) return;
@@ -226,6 +274,7 @@ void RoundEngine::Tick(TimePoint now) {
   evaluation_.Expire(now);
   if (state_ == State::kEnded) return;
   PassDeadline(now);
+  Retry(now);
   ServeParked(now);
   Advance(now);
 }

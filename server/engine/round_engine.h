@@ -61,7 +61,7 @@ bool EvaluationDue(const RunPlan& run, Round round);
 // leases, and when a round may close. It never sees a vector, a file, a socket or a clock. All
 // methods must be called on one thread.
 //
-//   gathering → preparing → running → closing → preparing (next phase or round) → … → draining →
+//   gathering → (waiting →) preparing → running → closing → preparing (next phase or round) → … → draining →
 //   ended
 //
 // The rule of acceptance is in attempt_table.h. A phase closes when the policy allows it, every
@@ -131,7 +131,15 @@ class RoundEngine {
   const std::optional<Digest>& state_digest() const { return state_digest_; }
 
  private:
-  enum class State : uint8_t { kGathering, kPreparing, kRunning, kClosing, kDraining, kEnded };
+  enum class State : uint8_t {
+    kGathering,
+    kWaiting,
+    kPreparing,
+    kRunning,
+    kClosing,
+    kDraining,
+    kEnded
+  };
   struct Ending {
     RunEnd end = RunEnd::kFinished;
     std::string reason;
@@ -142,6 +150,13 @@ class RoundEngine {
   void Begin(TimePoint now);
   void NextRound(TimePoint now);
   void OpenRound(Round round, TimePoint now);
+  // The clients from which the round is drawn, as ranges; empty: everybody. nullopt: too few.
+  std::optional<std::vector<ClientId>> PresentFor(Round round, TimePoint now);
+  std::vector<ClientId> Present(TimePoint now) const;
+  // A node was heard: opens the round that waits for clients, if they are enough now.
+  void Retry(TimePoint now) {
+    if (state_ == State::kWaiting) OpenRound(Round(completed_ + 1), now);
+  }
   void Prepare();
   void PlanQueues();
   void PlanQueue(HoldingId holding, const scheduler::Cohort& waiting, bool news);
@@ -221,6 +236,7 @@ class RoundEngine {
   TimePoint deadline_ = TimePoint::max();  // of the open phase, or the end of its extension
   bool overdue_ = false;                   // the open phase's deadline has passed
   bool interrupt_ = false;
+  Round said_waiting_;            // the last round that had to wait for clients
   std::optional<Ending> ending_;  // how the run ends once its client states have been digested
 
   Roster roster_;

@@ -84,6 +84,8 @@ struct RoundRules {
   double quorum = 1;    // share of the round's cohort that must be counted
   uint64_t enough = 0;  // close as soon as so many clients are counted; 0: all
   BelowQuorum below_quorum = BelowQuorum::kExtend;
+  // Only clients are drawn whose nodes have been heard within so many seconds; 0: all clients.
+  double present_within = 0;
 
   // The number of clients that must be counted: the quorum, but at least one client.
   uint64_t Needed(uint64_t drawn) const;

@@ -120,6 +120,7 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::Register
                       .holdings = {{.data = request.data_digest, .clients = request.clients}}});
   OnDeaths(request.name, request.died_running);
   if (ReadyToBegin()) Begin(now);
+  Retry(now);
   return reply;
 }
 
@@ -177,6 +178,7 @@ void RoundEngine::Lease(Ticket ticket, const fleet::LeaseRequest& request, Durat
     node->told = true;
     return host_.AnswerLease(ticket, {.next = Next::kFinished});
   }
+  Retry(now);
   if (node->poll.has_value())  // its connection broke, and it calls again
     host_.AnswerLease(nodes_.Unpark(*node, now).ticket, {.next = Next::kWait});
   if (request.running == 0) {  // it holds no leases, so its last lease never arrived
@@ -276,6 +278,7 @@ fleet::HeartbeatReply RoundEngine::Heartbeat(const fleet::HeartbeatRequest& requ
                                              TimePoint now) {
   Node* node = nodes_.Hear(request.session, now);
   if (node == nullptr) return {.known = false};
+  Retry(now);
   fleet::HeartbeatReply reply{.stop = state_ == State::kEnded};
   if (reply.stop) node->told = true;
   if (request.progress > node->progress) {

@@ -26,6 +26,7 @@ class Follower {
 
   struct Phase {
     Digest broadcast;
+    std::vector<ClientId> present;
     std::vector<std::pair<WorkerId, uint64_t>> accepted;  // node and commit
     std::vector<log::GivenUp> gave_up;
     std::map<Attempt, WorkerId> leased;
@@ -59,7 +60,8 @@ class Follower {
   void On(const log::RoundOpened& opened) {
     begun = true;
     if (opened.round > checkpoint_)
-      phases[{opened.round, opened.phase}] = {.broadcast = opened.broadcast};
+      phases[{opened.round, opened.phase}] = {.broadcast = opened.broadcast,
+                                              .present = opened.present};
   }
   void On(const log::Leased& leased) {
     if (Phase* phase = Of(leased); phase != nullptr) {
@@ -160,6 +162,7 @@ absl::StatusOr<Recovery> Recover(const std::string& run_dir, Round checkpoint,
   };
   for (auto& [place, phase] : log.phases) {
     Restored::PhaseStory story{.broadcast = phase.broadcast,
+                               .present = std::move(phase.present),
                                .gave_up = std::move(phase.gave_up),
                                .leased = std::move(phase.leased),
                                .dropped = std::move(phase.dropped),

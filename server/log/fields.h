@@ -43,7 +43,8 @@ inline constexpr std::tuple kKinds{Kind<RunOpened>{2, "run_opened"},
                                    Kind<Evaluated>{15, "evaluated"},
                                    Kind<RunEnded>{16, "run_ended"},
                                    Kind<GaveUp>{17, "gave_up"},
-                                   Kind<Extended>{18, "extended"}};
+                                   Kind<Extended>{18, "extended"},
+                                   Kind<Waiting>{19, "waiting"}};
 static_assert(std::tuple_size_v<decltype(kKinds)> + 1 == std::variant_size_v<Record>,
               "every kind but Unknown has its number");
 
@@ -89,7 +90,12 @@ constexpr auto FieldsOf(std::type_identity<RoundOpened>) {
                     Field{7, "max_multiplicity", &RoundOpened::max_multiplicity},
                     Field{8, "total_multiplicity", &RoundOpened::total_multiplicity},
                     Field{9, "broadcast", &RoundOpened::broadcast},
-                    Field{10, "broadcast_bytes", &RoundOpened::broadcast_bytes});
+                    Field{10, "broadcast_bytes", &RoundOpened::broadcast_bytes},
+                    Field{11, "present", &RoundOpened::present});
+}
+constexpr auto FieldsOf(std::type_identity<Waiting>) {
+  return std::tuple(Field{1, "round", &Waiting::round}, Field{2, "present", &Waiting::present},
+                    Field{3, "needed", &Waiting::needed});
 }
 constexpr auto FieldsOf(std::type_identity<Planned>) {
   return std::tuple(Field{1, "round", &Planned::round}, Field{2, "phase", &Planned::phase},

@@ -43,6 +43,7 @@ Decisions History::decisions() const {
       for (const auto& [client, given_up] : story.given_up)
         decisions[{round, phase}].given_up.push_back(given_up);
       if (story.dropped) decisions[{round, phase}].dropped = true;
+      if (!story.opened.present.empty()) decisions[{round, phase}].present = story.opened.present;
     }
   }
   return decisions;

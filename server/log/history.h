@@ -30,7 +30,8 @@ class Sessions {
 // What the world decided about a phase. It does not follow from the configuration.
 struct Decision {
   std::vector<GivenUp> given_up;
-  bool dropped = false;  // RoundLost::dropped
+  bool dropped = false;           // RoundLost::dropped
+  std::vector<ClientId> present;  // RoundOpened::present
 };
 using Decisions = std::map<std::pair<Round, Phase>, Decision>;
 

@@ -86,6 +86,13 @@ struct Died {
   friend bool operator==(const Died&, const Died&) = default;
 };
 
+// Too few clients are present (round.present_within) to open the round. Written once a round.
+struct Waiting {
+  Round round;
+  uint64_t present = 0, needed = 0;  // clients that can be drawn
+  friend bool operator==(const Waiting&, const Waiting&) = default;
+};
+
 // The cohort is drawn, the broadcast is ready, and leases begin.
 struct RoundOpened {
   Round round;
@@ -97,6 +104,9 @@ struct RoundOpened {
   uint64_t total_multiplicity = 0;
   Digest broadcast;  // of the blob from which all clients train
   uint64_t broadcast_bytes = 0;
+  // The clients that were present, if the round was drawn only from those and they were not
+  // everybody: the first number and the one after the last of each range, one range after the other.
+  std::vector<ClientId> present;
   friend bool operator==(const RoundOpened&, const RoundOpened&) = default;
 };
 
@@ -220,7 +230,7 @@ struct Unknown {
 
 using Record = std::variant<RunOpened, NodeJoined, NodeRefused, NodeLost, Died, RoundOpened,
                             Planned, Leased, Accepted, TurnedDown, Requeued, RoundLost, Closed,
-                            Evaluated, RunEnded, GaveUp, Extended, Unknown>;
+                            Evaluated, RunEnded, GaveUp, Extended, Waiting, Unknown>;
 
 // A record with its place in the log.
 struct Entry {
