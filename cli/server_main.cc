@@ -218,13 +218,14 @@ absl::StatusOr<Prepared> Prepare(const ServerArguments& arguments) {
   return Prepared{std::move(catalogue), std::move(config), std::move(initial), std::move(lock)};
 }
 
-// Excludes the clients that the logged run gave up: they are not trained in this run either.
+// Decides in each round what was decided in the logged run: which clients are given up, and whether
+// the round is dropped.
 absl::Status FollowLog(const std::string& file, server::Options& options) {
   MACAW_ASSIGN_OR_RETURN(const server::log::History history, server::log::ReadHistory(file));
   if (history.sessions().empty())
     return absl::DataLossError(absl::StrCat(file, " tells of no run"));
   options.replays = history.sessions().front().run;
-  options.given_up = history.decisions();
+  options.decisions = history.decisions();
   return absl::OkStatus();
 }
 

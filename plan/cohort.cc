@@ -25,6 +25,11 @@ settings::Section<CohortConfig> CohortSection() {
                {"tokens", WeightPolicy::kTokens}},
               "a client's weight in the mean: its training examples, 1, or its tokens");
   f.AddSeed("seed", &C::seed, "default: run.seed");
+  f.Add("eligible", &C::eligible,
+        "names of the clients that may be drawn, * for any text and ? for any character; default: "
+        "everybody");
+  f.Add("min_rows", &C::min_rows, "training rows that a client needs to be drawn; default: 1",
+        AtLeast(1));
   f.Add("straggler_fraction", &C::straggler_fraction,
         "of the clients: too slow for their whole work in a round", Between(0, 1));
   f.AddChoice("straggler_policy", &C::straggler_policy, {"partial", "drop"},

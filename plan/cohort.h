@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "core/settings/section.h"
 
@@ -15,6 +17,10 @@ struct CohortConfig {
   std::string sampling = "uniform";  // a name of scheduler/cohort.h
   WeightPolicy weight = WeightPolicy::kExamples;
   uint64_t seed = 0;
+  // Who may be drawn: clients whose names match one of these patterns ("*" is any text, "?" any
+  // character; none: everybody) and that have at least so many training rows.
+  std::vector<std::string> eligible;
+  std::optional<uint32_t> min_rows;
   // Clients that are too slow to do their whole work, drawn from `seed` in each round
   // (training/api/straggler.h).
   double straggler_fraction = 0;

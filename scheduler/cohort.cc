@@ -148,6 +148,12 @@ absl::StatusOr<std::unique_ptr<CohortSampler>> MakeDraw(const CohortConfig& conf
 
 }  // namespace
 
+uint64_t AskedClients(const CohortConfig& config) {
+  // 1.1 times 100 should be 110 clients, although the double 1.1 is a little larger than 1.1.
+  const double asked = std::ceil(static_cast<double>(config.size) * config.over_selection - 1e-9);
+  return static_cast<uint64_t>(std::min(asked, 9e18));
+}
+
 absl::StatusOr<std::unique_ptr<CohortSampler>> MakeSampler(const CohortConfig& config,
                                                            std::span<const uint32_t> examples) {
   if (!(config.over_selection >= 1) || !std::isfinite(config.over_selection)) {
@@ -161,10 +167,8 @@ absl::StatusOr<std::unique_ptr<CohortSampler>> MakeSampler(const CohortConfig& c
                      "cohort.sampling = \"",
                      config.sampling, "\" is for: use \"uniform\" or \"available\""));
   }
-  // 1.1 times 100 should be 110 clients, although the double 1.1 is a little larger than 1.1.
-  const double asked = std::ceil(static_cast<double>(config.size) * config.over_selection - 1e-9);
   MACAW_ASSIGN_OR_RETURN(std::unique_ptr<CohortSampler> candidates,
-                         MakeDraw(config, static_cast<uint64_t>(std::min(asked, 9e18)), examples));
+                         MakeDraw(config, AskedClients(config), examples));
   return MakeOverSelection({.keep = config.size,
                             .device_spread = config.device_spread,
                             .round_spread = config.round_spread,

@@ -36,6 +36,9 @@ class CohortSampler {
   virtual Cohort Sample(Round round) const = 0;
 };
 
+// How many clients a round asks: cohort.size, or more with over-selection.
+uint64_t AskedClients(const CohortConfig& config);
+
 // `examples[k]` is the number of client k's training rows; it must outlive the sampler. Errors name
 // the key of [cohort] to change.
 absl::StatusOr<std::unique_ptr<CohortSampler>> MakeSampler(const CohortConfig& config,

@@ -6,6 +6,7 @@ namespace macaw::server {
 
 using settings::Above;
 using settings::AtLeast;
+using settings::Between;
 using settings::Role;
 using settings::Section;
 
@@ -18,6 +19,26 @@ Section<StopRule> StopSection() {
   f.Add("patience", &StopRule::patience, "… has not improved for so many evaluations", AtLeast(1))
       .Hidden([](const StopRule& rule) { return rule.patience == 0; });
   for (settings::Field<StopRule>& field : f.fields()) field.role = Role::kLength;
+  return f;
+}
+
+Section<RoundRules> RoundSection() {
+  using R = RoundRules;
+  Section<R> f;
+  f.Add("deadline", &R::deadline,
+        "seconds after which a round (each phase of it) closes without the clients that are "
+        "missing; 0: it waits for all",
+        AtLeast(0));
+  f.Add("quorum", &R::quorum, "share of the round's clients that must be counted", Between(0, 1));
+  f.Add("enough", &R::enough, "close as soon as so many clients are counted; 0: all", AtLeast(0));
+  f.AddChoice("below_quorum", &R::below_quorum,
+              {{"extend", R::BelowQuorum::kExtend}, {"drop", R::BelowQuorum::kDrop}},
+              "a round with fewer clients than the quorum waits on, or is dropped: nothing of it "
+              "counts");
+  f.Add("present_within", &R::present_within,
+        "only clients are drawn whose nodes have been heard within so many seconds; 0: all",
+        AtLeast(0));
+  for (settings::Field<R>& field : f.fields()) field.role = Role::kCompute;
   return f;
 }
 
@@ -64,6 +85,7 @@ Section<ServerConfig> ServerSection() {
   f.Add("server.max_lost_rounds", &C::max_lost_rounds,
         "rounds in a row without any client's contribution that end the run", AtLeast(1))
       .As(Role::kCompute);
+  f.AddSection("round", &C::round, RoundSection());
   return f;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/settings/section.h"
+#include "server/engine/round_policy.h"
 
 namespace macaw::server {
 
@@ -40,10 +41,11 @@ struct ServerConfig {
   // the policy acts (engine/round_policy.h).
   uint32_t max_deaths = 3;
   uint32_t max_lost_rounds = 5;
+  RoundRules round;
   bool keeps_commits() const { return durability == "commit"; }
 };
 
-// The keys of [scheduler], of [server], and of [run] as far as only the server needs them, with
+// The keys of [scheduler], of [server], of [round], and of [run] as far as only the server needs them, with
 // their full names.
 settings::Section<ServerConfig> ServerSection();
 

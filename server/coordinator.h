@@ -25,10 +25,10 @@ struct Options {
   bool resume = false;          // from run_dir's newest checkpoint; if false, it must hold none
   // Only for a resumed run: these clients lose their states and start without one.
   std::vector<ClientId> reset_states;
-  // replays: the run_id of the run that this one repeats; zero: none. given_up: the clients that
-  // the rounds of that run gave up, which are not trained here either.
+  // replays: the run_id of the run that this one repeats; zero: none. decisions: what was decided
+  // in the rounds of that run, and so in this one. config.round then has no effect.
   Digest replays;
-  log::Decisions given_up;
+  log::Decisions decisions;
   // Called on the writer's thread before a checkpoint is written. Makes durable what the checkpoint
   // refers to but other processes have written (client states on this host). An error ends the run.
   std::function<absl::Status()> before_checkpoint;

@@ -83,6 +83,21 @@ std::vector<Event> EventLines::Lines(const log::Requeued& requeued) {
             {"why", requeued.why}}}};
 }
 
+std::vector<Event> EventLines::Lines(const log::Waiting& waiting) {
+  return {{"waiting",
+           {{"round", int64_t{waiting.round.value}},
+            {"present", Number(waiting.present)},
+            {"needed", Number(waiting.needed)}}}};
+}
+
+std::vector<Event> EventLines::Lines(const log::Extended& extended) {
+  return {{"extended",
+           {{"round", int64_t{extended.round.value}},
+            {"counted", Number(extended.counted)},
+            {"needed", Number(extended.needed)},
+            {"missing", Number(extended.missing)}}}};
+}
+
 std::vector<Event> EventLines::Lines(const log::RoundLost& lost) {
   return {{"round_lost", {{"round", int64_t{lost.round.value}}, {"why", lost.why}}}};
 }

@@ -38,6 +38,8 @@ class EventLines {
   Events Lines(const log::GaveUp& gave_up);
   Events Lines(const log::TurnedDown& down);
   Events Lines(const log::Requeued& requeued);
+  static Events Lines(const log::Waiting& waiting);
+  static Events Lines(const log::Extended& extended);
   Events Lines(const log::RoundLost& lost);
   Events Lines(const log::Closed& closed);
   Events Lines(const log::RunEnded& ended);

@@ -34,6 +34,8 @@ class ModelKeeper {
   absl::StatusOr<aggregation::ExactSum> Decode(const fleet::Part& part) const;
   absl::Status Add(aggregation::ExactSum&& sum);
 
+  // Forgets the open phase's sum: Apply then moves the model as if no client had been counted.
+  void DropSum() { sum_.reset(); }
   // Divides the sum and lets the algorithm move the model. True: the algorithm wants another phase.
   absl::StatusOr<bool> Apply(Round round, Phase phase);
   using Numbers = std::vector<std::pair<std::string, double>>;  // (name, value), in column order

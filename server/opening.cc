@@ -147,6 +147,9 @@ absl::StatusOr<InsideARound> Restore(const Options& options,
                          Recover(options.run_dir, round, DigestOfRun(options.run)));
   MACAW_ASSIGN_OR_RETURN(
       inside.rows, EvaluatedRows(options, checkpoint.has_value() ? checkpoint->metrics_bytes : 0));
+  // A round that the log does not close may end otherwise now (which clients come in time).
+  std::erase_if(inside.rows,
+                [&](const auto& row) { return row.first > inside.recovery.completed; });
   const std::optional<Round> lost = LostRow(options, owes_row ? round : Round(round.value + 1),
                                             inside.recovery.restored, inside.rows);
   if (lost.has_value()) {
@@ -176,14 +179,16 @@ std::optional<InsideARound> RecoverRound(const Options& options,
 
 // The engine's options for a new run.
 EngineOptions EngineOptionsOf(const Options& options, const ModelKeeper& keeper) {
+  const bool repeats = !options.replays.IsZero();
   return {.run = options.run,
           .lease_timeout = FromSeconds(options.config.lease_timeout),
           .limits = {.deaths = options.config.max_deaths,
-                     .lost_rounds = options.config.max_lost_rounds},
+                     .lost_rounds = repeats ? 0 : options.config.max_lost_rounds},
           .workers = std::max(1U, options.config.workers),
           .evaluation_gates = options.config.stop.active(),
           .mixed_profiles = options.config.mixed_profiles,
-          .given_up = options.given_up,
+          .round = repeats ? RoundRules() : options.config.round,
+          .decisions = options.decisions,
           .stateful = keeper.stateful(),
           .session_numbers = NewSessionNumber};
 }

@@ -46,6 +46,7 @@ void RunThreads::AddAgain(const fleet::Part& part) {
 
 void RunThreads::Apply(PhaseReport report) {
   PostSums([this, report = std::make_shared<const PhaseReport>(std::move(report))] {
+    if (!report->dropped.empty()) keeper_.DropSum();
     Closed closed{.another_phase = keeper_.Apply(report->round, report->phase),
                   .report = report,
                   .headroom = keeper_.headroom(),
@@ -244,7 +245,22 @@ void RunThreads::SetOutcome(absl::StatusOr<Outcome> outcome) {
   loop_.Post([this] { SayFarewell(); });
 }
 
+void RunThreads::TellWhatIsWaitedFor(const log::Record& record) const {
+  if (const auto* waiting = std::get_if<log::Waiting>(&record)) {
+    log_.Info(absl::StrCat("waiting_for_clients round=", waiting->round.value,
+                           " present=", waiting->present, " needed=", waiting->needed));
+  } else if (const auto* extended = std::get_if<log::Extended>(&record)) {
+    log_.Info(absl::StrCat("deadline_extended round=", extended->round.value,
+                           " counted=", extended->counted, " needed=", extended->needed,
+                           " missing=", extended->missing));
+  } else if (const auto* lost = std::get_if<log::RoundLost>(&record);
+             lost != nullptr && lost->dropped) {
+    log_.Warning(absl::StrCat("round_dropped ", lost->why));
+  }
+}
+
 void RunThreads::Record(log::Record record) {
+  TellWhatIsWaitedFor(record);
   if (durable_commits_) JournalWhatItIsAbout(record);
   writer_.Record(std::move(record), SteadyClock().Now() - started_, Elapsed());
 }

@@ -113,6 +113,7 @@ class RunThreads final : private EngineHost {
   // Writes the data of a decision (a registration, a part) to the journal. Must be called before
   // the decision is written to the log.
   void JournalWhatItIsAbout(const log::Record& record);
+  void TellWhatIsWaitedFor(const log::Record& record) const;  // in the server's own log
   void OnClosed(Closed closed);
   // Cancels the requests for work that came with older commits of this session. A worker that calls
   // again no longer waits for its former call, so a lease in that answer would be lost.

@@ -208,6 +208,11 @@ absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::Fl
     const PatientCalls calls(patience, stop);
     MACAW_ASSIGN_OR_RETURN(const fleet::HelloReply hello,
                            calls.Repeat([&] { return link.Hello({.program = "macaw-worker"}); }));
+    if (hello.run.has_value() && !hello.run->cohort.eligible.empty()) {
+      // The server chooses clients by their names.
+      MACAW_ASSIGN_OR_RETURN(const fleet::ClientTable table, TableOf(dataset, /*by_name=*/true));
+      request.table = fleet::Blob::Of(table.Encode());
+    }
     MACAW_ASSIGN_OR_RETURN(request.profile,
                            ProfileFor(hello.run, dataset.info(), options, registry, backends));
     if (hello.run.has_value()) {

@@ -82,7 +82,18 @@ Cells Of(const log::TurnedDown& part) {
   return {.why = absl::StrCat(part.stale ? "too late: " : "wrong: ", part.why)};
 }
 Cells Of(const log::Requeued& back) { return {.clients = back.attempts.size(), .why = back.why}; }
-Cells Of(const log::RoundLost& lost) { return {.why = lost.why}; }
+Cells Of(const log::Waiting& waiting) {
+  return {.clients = waiting.present,
+          .why = absl::StrCat("too few are present, a round asks ", waiting.needed)};
+}
+Cells Of(const log::Extended& extended) {
+  return {.clients = extended.counted,
+          .why = absl::StrCat("below its quorum of ", Count(extended.needed, "client"),
+                              " at its deadline; waits for ", extended.missing)};
+}
+Cells Of(const log::RoundLost& lost) {
+  return {.why = absl::StrCat(lost.dropped ? "dropped: " : "", lost.why)};
+}
 Cells Of(const log::Closed& closed) {
   std::string why;
   const auto add = [&](const std::string& text) {
@@ -94,7 +105,9 @@ Cells Of(const log::Closed& closed) {
   if (!closed.model.IsZero()) add(absl::StrCat("model ", Short(closed.model)));
   return {.clients = closed.counted, .why = why};
 }
-Cells Of(const log::GaveUp&) { return {.why = "as in the run that is repeated"}; }
+Cells Of(const log::GaveUp& gave_up) {
+  return {.clients = gave_up.given_up.size(), .why = "by the server"};
+}
 Cells Of(const log::Evaluated& evaluated) { return {.why = evaluated.stop}; }
 Cells Of(const log::RunEnded& run) {
   std::string why = absl::StrCat(log::NameOf(run.how), " after ", Count(run.rounds, "round"));

@@ -213,6 +213,11 @@ enum class LeftOutReason : uint8_t {
   kNoData = 2,      // no training rows, or they could not be read
   kState = 3,       // its state is missing or corrupt
   kFailed = 4,      // the trainer or the algorithm returned an error
+  kDeclined = 5,    // its node does not want to train it now
+  // Only the server gives these reasons, and no node may send them.
+  kTooSlow = 6,    // its node is there, but had no result at the round's deadline
+  kGone = 7,       // no node that has it was there at the round's deadline
+  kNotNeeded = 8,  // enough other clients were counted, or the round was dropped
 };
 struct LeftOut {
   Attempt attempt;

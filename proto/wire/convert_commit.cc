@@ -7,7 +7,8 @@
 namespace macaw::wire {
 namespace {
 
-static_assert(v1::LEFT_OUT_REASON_FAILED == static_cast<int>(fleet::LeftOutReason::kFailed) + 1);
+static_assert(v1::LEFT_OUT_REASON_DECLINED ==
+              static_cast<int>(fleet::LeftOutReason::kDeclined) + 1);
 static_assert(v1::VERDICT_REGISTER == static_cast<int>(fleet::Verdict::kRegister) + 1);
 
 v1::ClientRecords ToWire(const std::vector<fleet::ClientRecord>& records) {
@@ -95,7 +96,7 @@ absl::StatusOr<fleet::LeftOut> FromWire(const v1::LeftOut& m) {
   Fields f;
   fleet::LeftOut left_out;
   left_out.attempt = wire::FromWire(m.attempt());
-  left_out.reason = f.Enum("reason", m.reason(), fleet::LeftOutReason::kFailed);
+  left_out.reason = f.Enum("reason", m.reason(), fleet::LeftOutReason::kDeclined);
   left_out.message = f.Name("message", m.message());
   return f.Done(std::move(left_out));
 }

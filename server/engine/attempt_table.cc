@@ -154,6 +154,19 @@ void AttemptTable::GiveUp(std::span<const Attempt> attempts) {
   Settle(attempts, State::kGivenUp, given_up_);
 }
 
+void AttemptTable::GiveUpAll() {
+  for (auto& [client, entry] : entries_) entry.state = State::kGivenUp;
+  held_.clear();
+  given_up_ = entries_.size();
+  queued_ = leased_ = counted_ = 0;
+}
+
+std::pair<Attempt, WorkerId> AttemptTable::LeaseOf(ClientId client) const {
+  const Entry& entry = entries_.at(client);
+  assert(entry.state == State::kLeased);
+  return {{client, entry.fence}, entry.worker};
+}
+
 uint64_t AttemptTable::leased_to(WorkerId worker) const {
   const auto held = held_.find(worker);
   return held == held_.end() ? 0 : held->second;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -30,6 +31,8 @@ class FenceSource {
 //   queued ------> leased(attempt) ------> counted
 //     ^  <-----------'      '------------> given up   (left out by the part that was accepted)
 //     expired, worker lost, released, part refused
+//
+// The server itself can give up a client in any state.
 //
 // A part is accepted whole or refused whole. It is accepted if every attempt in it is current and
 // held by the worker that commits it. Pure and single-threaded. Everything else in the engine is
@@ -66,12 +69,16 @@ class AttemptTable {
   void GiveUp(std::span<const Attempt> attempts);
   // Gives up a client that nobody has leased. The client must be queued.
   void GiveUpQueued(ClientId client);
+  // Gives up every client, also those that were counted.
+  void GiveUpAll();
 
   // When to call Expire: never later than the next expiry of a lease, and seldom earlier.
   // TimePoint::max() when nothing is leased. This and leased_to take constant time.
   TimePoint NextExpiry() const { return leased_ > 0 ? next_expiry_ : TimePoint::max(); }
   uint64_t leased_to(WorkerId worker) const;
   State StateOf(ClientId client) const;
+  // The client's current attempt and the worker that holds it. The client must be leased.
+  std::pair<Attempt, WorkerId> LeaseOf(ClientId client) const;
   bool closed() const {
     return queued_ == 0 && leased_ == 0;
   }  // every client is counted or given up

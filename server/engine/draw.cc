@@ -9,14 +9,96 @@
 
 namespace macaw::server {
 
+namespace {
+
+bool Filters(const CohortConfig& cohort) {
+  return !cohort.eligible.empty() || cohort.min_rows.has_value();
+}
+
+// The rows of each client, 0 for those that are not eligible. Empty: everybody is.
+std::vector<uint32_t> EligibleRows(const CohortConfig& cohort, const Roster& roster) {
+  if (!Filters(cohort)) return {};
+  std::vector<uint32_t> rows = roster.rows();
+  for (uint64_t client = 0; client < rows.size(); ++client) {
+    if (rows[client] < cohort.min_rows.value_or(1) || !roster.MayBeDrawn(ClientId(client)))
+      rows[client] = 0;
+  }
+  return rows;
+}
+
+absl::Status CheckSampling(const CohortConfig& cohort, absl::string_view keys) {
+  if (cohort.sampling != "poisson") return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("cohort.sampling = \"poisson\" draws each client with the chance cohort.size ÷ "
+                   "population, which ",
+                   keys, " would change: use \"uniform\""));
+}
+
+}  // namespace
+
+absl::StatusOr<Draw::Pool> Draw::PoolOf(const RunPlan& run, const Roster& roster,
+                                        std::vector<uint32_t> rows) {
+  Pool pool{.rows = std::move(rows)};
+  const std::span<const uint32_t> all = pool.rows.empty() ? roster.rows() : pool.rows;
+  MACAW_ASSIGN_OR_RETURN(pool.sampler, scheduler::MakeSampler(run.cohort, all));
+  pool.digest = DigestOf(BytesOf(all));
+  return pool;
+}
+
 absl::StatusOr<Draw> Draw::Make(const RunPlan& run, const Roster& roster) {
-  MACAW_ASSIGN_OR_RETURN(auto sampler, scheduler::MakeSampler(run.cohort, roster.rows()));
-  const Digest eligible = DigestOf(BytesOf(std::span<const uint32_t>(roster.rows())));
-  return Draw(run, roster, std::move(sampler), eligible);
+  std::vector<uint32_t> rows = EligibleRows(run.cohort, roster);
+  if (Filters(run.cohort)) {
+    MACAW_RETURN_IF_ERROR(CheckSampling(run.cohort, "cohort.eligible or cohort.min_rows"));
+    const auto left = rows.size() - static_cast<size_t>(std::ranges::count(rows, 0U));
+    if (left < scheduler::AskedClients(run.cohort)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "cohort.eligible and cohort.min_rows leave ", left, " of ", rows.size(),
+          " clients to draw from, but a round asks ", scheduler::AskedClients(run.cohort),
+          " (cohort.size, cohort.over_selection)"));
+    }
+  }
+  MACAW_ASSIGN_OR_RETURN(Pool everybody, PoolOf(run, roster, std::move(rows)));
+  return Draw(run, roster, std::move(everybody));
+}
+
+absl::Status Draw::CheckCanChange() const {
+  MACAW_RETURN_IF_ERROR(CheckSampling(run_->cohort, "round.present_within"));
+  if (run_->cohort.sampling != "sweep") return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "cohort.sampling = \"sweep\" draws everybody once before anybody again, which cannot be kept "
+      "with round.present_within: use \"uniform\"");
+}
+
+absl::Status Draw::Among(std::vector<ClientId> present) {
+  present_ = std::move(present);
+  some_.reset();
+  if (present_.empty()) return absl::OkStatus();
+  const std::vector<uint32_t>& all = EverybodysRows();
+  std::vector<uint32_t> rows(all.size(), 0);
+  for (size_t i = 0; i + 1 < present_.size(); i += 2) {
+    const uint64_t end = std::min<uint64_t>(present_[i + 1].value, rows.size());
+    for (uint64_t client = present_[i].value; client < end; ++client) rows[client] = all[client];
+  }
+  MACAW_ASSIGN_OR_RETURN(some_, PoolOf(*run_, *roster_, std::move(rows)));
+  return absl::OkStatus();
+}
+
+uint64_t Draw::Drawable(const std::vector<ClientId>& present) const {
+  uint64_t drawable = 0;
+  for (size_t i = 0; i + 1 < present.size(); i += 2) {
+    for (uint64_t client = present[i].value; client < present[i + 1].value; ++client)
+      drawable += EverybodysRows()[client] > 0 ? 1 : 0;
+  }
+  return drawable;
+}
+
+uint64_t Draw::needed() const {
+  // With replacement, one client can be the whole cohort.
+  return run_->cohort.sampling == "proportional" ? 1 : scheduler::AskedClients(run_->cohort);
 }
 
 absl::StatusOr<std::vector<Seat>> Draw::Seats(Round round, const ClientStates& states) const {
-  const scheduler::Cohort cohort = sampler_->Sample(round);
+  const scheduler::Cohort cohort = pool().sampler->Sample(round);
   const bool drop = run_->cohort.straggler_policy == "drop";
   std::vector<Seat> seats;
   seats.reserve(cohort.entries.size());

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -14,28 +17,52 @@
 namespace macaw::server {
 
 // Draws the clients that train in each round, with what the engine needs to know of each. Depends
-// only on the configuration, the roster and, for Seat::state, the current client states.
+// only on the configuration, the roster, the clients that are present (Among) and, for Seat::state,
+// the current client states.
 class Draw {
  public:
-  // Call it after Roster::Begin. `run` and `roster` must outlive the result.
+  // Call it after Roster::Begin. `run` and `roster` must outlive the result. An error names the key
+  // of [cohort] to change.
   static absl::StatusOr<Draw> Make(const RunPlan& run, const Roster& roster);
+
+  // Whether Among may be called: whether the sampler's promise holds for changing populations.
+  absl::Status CheckCanChange() const;
+  // From now on, draws from those of `present` that are eligible. `present`: ranges of client
+  // numbers, as in log::RoundOpened; empty: everybody.
+  absl::Status Among(std::vector<ClientId> present);
+  const std::vector<ClientId>& present() const { return present_; }
+  // The number of clients in these ranges that can be drawn, and how many there must be.
+  uint64_t Drawable(const std::vector<ClientId>& present) const;
+  uint64_t needed() const;
 
   // The seats, by client id. Clients that the run's straggler policy drops are not among them.
   absl::StatusOr<std::vector<Seat>> Seats(Round round, const ClientStates& states) const;
   // Digest of the clients that can be drawn and of their rows.
-  const Digest& eligible() const { return eligible_; }
+  const Digest& eligible() const { return pool().digest; }
 
  private:
-  Draw(const RunPlan& run, const Roster& roster, std::unique_ptr<scheduler::CohortSampler> sampler,
-       const Digest& eligible)
-      : run_(&run), roster_(&roster), sampler_(std::move(sampler)), eligible_(eligible) {}
+  // Clients to draw from.
+  struct Pool {
+    std::vector<uint32_t> rows;  // by client, 0: cannot be drawn; empty: those of the roster
+    std::unique_ptr<scheduler::CohortSampler> sampler;  // refers to the rows
+    Digest digest;
+  };
+  Draw(const RunPlan& run, const Roster& roster, Pool everybody)
+      : run_(&run), roster_(&roster), everybody_(std::move(everybody)) {}
+  static absl::StatusOr<Pool> PoolOf(const RunPlan& run, const Roster& roster,
+                                     std::vector<uint32_t> rows);
+  const std::vector<uint32_t>& EverybodysRows() const {
+    return everybody_.rows.empty() ? roster_->rows() : everybody_.rows;
+  }
+  const Pool& pool() const { return some_.has_value() ? *some_ : everybody_; }
   double WeightOf(ClientId client) const;
   uint64_t StepsOf(Round round, const scheduler::CohortEntry& entry) const;
 
   const RunPlan* run_;
   const Roster* roster_;
-  std::unique_ptr<scheduler::CohortSampler> sampler_;
-  Digest eligible_;
+  Pool everybody_;
+  std::optional<Pool> some_;  // while only some are present
+  std::vector<ClientId> present_;
 };
 
 }  // namespace macaw::server

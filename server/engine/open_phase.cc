@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 
 namespace macaw::server {
@@ -53,6 +54,7 @@ void OpenPhase::OpenRound(Round round, std::vector<Seat> seats, TimePoint now) {
   seats_ = std::move(seats);
   left_out_before_.clear();
   order_ = {.round = round};
+  drawn_ = seats_.size();
   Open(Phase(0), now);
 }
 
@@ -240,12 +242,34 @@ std::optional<log::GaveUp> OpenPhase::DoWithout(const std::vector<log::GivenUp>&
     table_.GiveUpQueued(client);
     const Seat& seat = *Find(client);
     QueueOf(seat.holding).Remove(client);
-    report_.left_out.push_back(
-        {.attempt = {.client = client}, .reason = one.reason, .message = TextOf(one)});
-    gave_up.given_up.push_back(one);
+    NoteGivenUp(one, gave_up);
   }
   if (gave_up.given_up.empty()) return std::nullopt;
   return gave_up;
+}
+
+void OpenPhase::NoteGivenUp(const log::GivenUp& given_up, log::GaveUp& gave_up) {
+  report_.left_out.push_back(
+      {.attempt = given_up.attempt, .reason = given_up.reason, .message = TextOf(given_up)});
+  gave_up.given_up.push_back(given_up);
+}
+
+log::RoundLost OpenPhase::Drop(const std::string& why) {
+  std::set<ClientId> noted;
+  for (const fleet::LeftOut& left : report_.left_out) noted.insert(left.attempt.client);
+  for (const Seat& seat : seats_) {
+    const ClientId client = seat.entry.client;
+    if (noted.contains(client)) continue;
+    report_.left_out.push_back({.attempt = {.client = client},
+                                .reason = fleet::LeftOutReason::kNotNeeded,
+                                .message = "the round was dropped"});
+  }
+  table_.GiveUpAll();
+  queues_.clear();
+  report_.records.clear();
+  report_.turns.clear();
+  report_.dropped = why;
+  return {.round = order_.round, .phase = order_.phase, .why = why, .dropped = true};
 }
 
 void OpenPhase::Restore(const Attempt& attempt, WorkerId node, TimePoint expires) {
@@ -253,7 +277,8 @@ void OpenPhase::Restore(const Attempt& attempt, WorkerId node, TimePoint expires
 }
 
 Standing OpenPhase::standing() const {
-  return {.cohort = report_.cohort,
+  return {.drawn = drawn_,
+          .cohort = report_.cohort,
           .waiting = table_.queued(),
           .leased = table_.leased(),
           .counted = table_.counted(),

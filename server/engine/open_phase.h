@@ -75,8 +75,17 @@ class OpenPhase {
   log::Accepted Accept(const Node& node, uint64_t commit, const fleet::Part& part);
   void Adding() { ++adding_; }  // an accepted part is on its way into the sum
   void Added() { --adding_; }
-  // Gives up those of `clients` that are waiting. This is the server's decision, not a node's.
+
+  // ---- decisions of the server, not of a node
+  // Gives up those of `clients` that are waiting.
   std::optional<log::GaveUp> DoWithout(const std::vector<log::GivenUp>& clients);
+  // Gives up all clients that are waiting or leased. `why(seat, node)` returns a log::GivenUp with
+  // reason and message; `node` has the client leased, nullopt: the client waits.
+  template <typename Why>
+  std::optional<log::GaveUp> GiveUpMissing(const Why& why);
+  // Gives up every client, also those that were counted. The phase's sum must not be used.
+  log::RoundLost Drop(const std::string& why);
+  bool dropped() const { return !report_.dropped.empty(); }
 
   // ---- restoring the phase of an earlier server
   // Leases the client again, exactly as the earlier server had leased it.
@@ -99,6 +108,7 @@ class OpenPhase {
 
  private:
   void Open(Phase phase, TimePoint now);
+  void NoteGivenUp(const log::GivenUp& given_up, log::GaveUp& gave_up);
   Seat& SeatOf(ClientId client);  // the client must be in the cohort
   scheduler::DispatchQueue& QueueOf(HoldingId holding);
   std::optional<log::Requeued> Requeue(std::vector<Attempt> ended, std::string why);
@@ -118,7 +128,32 @@ class OpenPhase {
   PhaseReport report_;
   std::vector<fleet::LeftOut> left_out_before_;  // in the round's earlier phases
   uint64_t adding_ = 0;
+  uint64_t drawn_ = 0;  // clients in the round's first phase
 };
+
+template <typename Why>
+std::optional<log::GaveUp> OpenPhase::GiveUpMissing(const Why& why) {
+  log::GaveUp gave_up{.round = order_.round, .phase = order_.phase};
+  for (const Seat& seat : seats_) {
+    const ClientId client = seat.entry.client;
+    const AttemptTable::State state = table_.StateOf(client);
+    if (state == AttemptTable::State::kQueued) {
+      log::GivenUp one = why(seat, std::nullopt);
+      one.attempt = {.client = client};
+      table_.GiveUpQueued(client);
+      NoteGivenUp(one, gave_up);
+    } else if (state == AttemptTable::State::kLeased) {
+      const auto [attempt, node] = table_.LeaseOf(client);
+      log::GivenUp one = why(seat, std::optional<WorkerId>(node));
+      one.attempt = attempt;
+      table_.GiveUp({&attempt, 1});
+      NoteGivenUp(one, gave_up);
+    }
+  }
+  queues_.clear();  // nobody waits any more
+  if (gave_up.given_up.empty()) return std::nullopt;
+  return gave_up;
+}
 
 template <typename Avoid>
 OpenPhase::Handout OpenPhase::Take(const Node& node, uint32_t wanted, TimePoint expires,

@@ -72,6 +72,11 @@ absl::Status CheckPart(const RunPlan& run, bool keeps_states, const OpenPhase& p
     }
   }
   for (const fleet::LeftOut& left : part.left_out) {
+    if (left.reason > fleet::LeftOutReason::kDeclined) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("client ", left.attempt.client.value,
+                       " is left out for a reason that only the server gives"));
+    }
     if (left.reason == fleet::LeftOutReason::kState && !keeps_states) {
       return absl::InvalidArgumentError(
           absl::StrCat("client ", left.attempt.client.value,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "aggregation/channel.h"
@@ -55,6 +56,7 @@ struct PhaseReport {
   std::vector<fleet::ClientRecord> records;  // exactly the clients in the sum
   std::vector<fleet::LeftOut> left_out;
   std::vector<fleet::LeftOut> left_out_before;  // in the round's earlier phases, in phase order
+  std::string dropped;    // why the server dropped the round; empty: it did not
   uint64_t requeued = 0;  // attempts that ended without a result; differs from run to run
   PhaseTimes times;
   uint32_t slots = 0;       // of the workers registered when the phase closed

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -32,9 +33,11 @@ struct Restored {
   };
   struct PhaseStory {
     Digest broadcast;
+    std::vector<ClientId> present;       // log::RoundOpened::present
     std::vector<AcceptedPart> accepted;  // in the order of acceptance
     std::vector<log::GivenUp> gave_up;   // clients that the server itself gave up
     std::map<Attempt, WorkerId> leased;  // leases that were still open
+    std::string dropped;                 // why the server dropped the round; empty: it did not
     bool closed = false;
   };
   std::vector<Member> members;  // in the order of registration

@@ -46,6 +46,29 @@ bool NameBefore(absl::string_view a, absl::string_view b) {
   return whole_a < whole_b;  // "07" and "7" are different names and need an order
 }
 
+bool NameMatches(absl::string_view name, absl::string_view pattern) {
+  size_t n = 0, p = 0;
+  // The last "*", and where the text that it stands for ends so far.
+  std::optional<size_t> star;
+  size_t end = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      end = n;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
+      ++p;
+      ++n;
+    } else if (star.has_value()) {
+      p = *star + 1;
+      n = ++end;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
 std::optional<HoldingId> Roster::Find(const Digest& data) const {
   const auto it = by_data_.find(data);
   return it != by_data_.end() ? std::optional(it->second) : std::nullopt;
@@ -139,8 +162,13 @@ HoldingId Roster::Add(const fleet::RegisterRequest& node, fleet::ClientTable tab
   return id;
 }
 
-void Roster::Begin() {
+void Roster::Begin(const std::vector<std::string>& eligible) {
   begun_ = true;
+  const auto note = [&](const std::string& name) {
+    if (eligible.empty()) return;
+    matches_.push_back(std::ranges::any_of(
+        eligible, [&](const std::string& pattern) { return NameMatches(name, pattern); }));
+  };
   names_ = {};
   struct Named {
     std::string name;
@@ -151,6 +179,7 @@ void Roster::Begin() {
     fleet::ClientTable& table = holdings_[unnamed_->value].content;
     rows_ = std::move(table.rows);
     tokens_ = std::move(table.tokens);
+    for (uint64_t client = 0; client < clients_; ++client) note(absl::StrCat(client));
     table = {};
     return;
   }
@@ -169,6 +198,7 @@ void Roster::Begin() {
     if (!table.tokens.empty()) tokens_.push_back(table.tokens[client.place]);
     holding_.push_back(client.holding);
     place_.push_back(client.place);
+    note(client.name);
   }
   for (Holding& holding : holdings_) holding.content = {};
 }

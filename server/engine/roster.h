@@ -33,8 +33,9 @@ class Roster {
   // Returns the node's holding, and adds it if it is new. Call it only after Check returned OK.
   HoldingId Add(const fleet::RegisterRequest& node, fleet::ClientTable table);
 
-  // Numbers the clients. Nodes that register later may only bring known holdings.
-  void Begin();
+  // Numbers the clients. Nodes that register later may only bring known holdings. `eligible`:
+  // patterns of the names of the clients that may be drawn; none: everybody.
+  void Begin(const std::vector<std::string>& eligible = {});
   bool begun() const { return begun_; }
 
   std::optional<HoldingId> Find(const Digest& data) const;
@@ -52,6 +53,9 @@ class Roster {
   const std::vector<uint32_t>& tokens() const { return tokens_; }  // in them; empty: no sequences
   HoldingId HoldingOf(ClientId client) const {
     return holding_.empty() ? first_ : holding_[client.value];
+  }
+  bool MayBeDrawn(ClientId client) const {  // by its name
+    return matches_.empty() || matches_[client.value];
   }
   uint64_t PlaceOf(ClientId client) const {  // in its holding
     return place_.empty() ? client.value : place_[client.value];
@@ -88,9 +92,13 @@ class Roster {
   std::vector<uint32_t> rows_, tokens_;
   std::vector<HoldingId> holding_;  // by client; empty: all clients are in `first_`, in its order
   std::vector<uint64_t> place_;
+  std::vector<bool> matches_;  // by client; empty: everybody may be drawn
 };
 
 // The order of clients' names: runs of digits compare as numbers, everything else by byte.
 bool NameBefore(absl::string_view a, absl::string_view b);
+
+// Whether the name matches the whole pattern: "*" is any text, "?" any one byte.
+bool NameMatches(absl::string_view name, absl::string_view pattern);
 
 }  // namespace macaw::server

@@ -1,5 +1,5 @@
-// The course of a run: opening and closing of rounds, evaluation, the end, and time. The calls of
-// workers are in worker_calls.cc, commits in commits.cc.
+// The course of a run: opening of rounds, evaluation, the end, and time. When rounds close is in
+// closing.cc, the calls of workers in worker_calls.cc, commits in commits.cc.
 #include "server/engine/round_engine.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ RoundEngine::RoundEngine(EngineOptions options, const scheduler::Scheduler& sche
     : options_(std::move(options)),
       scheduler_(scheduler),
       host_(host),
-      policy_(options_.limits),
+      policy_(options_.limits, options_.round),
       completed_(options_.completed),
       profiles_(options_.profiles),
       nodes_(options_.lease_timeout),
@@ -36,10 +36,13 @@ void RoundEngine::Begin(TimePoint now) {
         "the workers' data (files, partition or seed) differs from what the checkpoint was trained "
         "on"));
   }
-  roster_.Begin();
+  roster_.Begin(options_.run.cohort.eligible);
   absl::StatusOr<Draw> draw = Draw::Make(options_.run, roster_);
   if (!draw.ok()) return Fail(draw.status());
   draw_ = *std::move(draw);
+  if (options_.round.present_within > 0) {
+    if (const absl::Status status = draw_->CheckCanChange(); !status.ok()) return Fail(status);
+  }
   if (options_.evaluate_first.has_value())
     OpenEvaluation(Round(completed_), *options_.evaluate_first, now);
   if (state_ == State::kEnded || ending_.has_value()) return;
@@ -59,11 +62,55 @@ void RoundEngine::NextRound(TimePoint now) {
 }
 
 void RoundEngine::OpenRound(Round round, TimePoint now) {
+  std::optional<std::vector<ClientId>> present = PresentFor(round, now);
+  if (!present.has_value()) {
+    state_ = State::kWaiting;
+    return;
+  }
+  if (const absl::Status status = draw_->Among(*std::move(present)); !status.ok())
+    return Fail(status);
   absl::StatusOr<std::vector<Seat>> seats = draw_->Seats(round, states_);
   if (!seats.ok()) return Fail(seats.status());
   troubles_.Clear();
   phase_.OpenRound(round, *std::move(seats), now);
   Prepare();
+}
+
+std::optional<std::vector<ClientId>> RoundEngine::PresentFor(Round round, TimePoint now) {
+  const std::pair first(round, Phase(0));
+  const auto before = options_.restored.phases.find(first);
+  if (before != options_.restored.phases.end()) return before->second.present;
+  const auto decided = options_.decisions.find(first);
+  if (decided != options_.decisions.end()) return decided->second.present;
+  if (options_.round.present_within <= 0) return std::vector<ClientId>();
+  std::vector<ClientId> present = Present(now);
+  const uint64_t drawable = draw_->Drawable(present);
+  if (drawable < draw_->needed()) {
+    if (std::exchange(said_waiting_, round) != round) {
+      host_.Record(log::Waiting{.round = round, .present = drawable, .needed = draw_->needed()});
+    }
+    return std::nullopt;
+  }
+  const bool everybody =
+      present.size() == 2 && present[1].value - present[0].value == roster_.clients();
+  return everybody ? std::vector<ClientId>() : present;
+}
+
+std::vector<ClientId> RoundEngine::Present(TimePoint now) const {
+  const TimePoint since = now - FromSeconds(options_.round.present_within);
+  std::vector<bool> here(roster_.holdings());
+  for (const auto& [id, node] : nodes_) {
+    if (node.poll.has_value() || node.last_seen >= since) here[node.holding.value] = true;
+  }
+  std::vector<ClientId> ranges;
+  bool inside = false;
+  for (ClientId client; client.value < roster_.clients(); ++client.value) {
+    if (here[roster_.HoldingOf(client).value] == inside) continue;
+    ranges.push_back(client);
+    inside = !inside;
+  }
+  if (inside) ranges.push_back(ClientId(roster_.clients()));
+  return ranges;
 }
 
 void RoundEngine::Prepare() {
@@ -76,16 +123,21 @@ void RoundEngine::BroadcastReady(Round round, Phase phase,
   if (state_ != State::kPreparing || round != phase_.round() || phase != phase_.phase()) return;
   if (!broadcast.ok()) return Fail(broadcast.status());
   log::RoundOpened opened = phase_.Ready(*std::move(broadcast), draw_->eligible(), now);
+  if (phase == Phase(0)) opened.present = draw_->present();
   if (const Restored::PhaseStory* before = Before(); before != nullptr) {
     RestorePhase(*before, now);
     if (state_ == State::kEnded) return;
     if (!before->closed) options_.restored.phases.erase({round, phase});
   } else {
     host_.Record(std::move(opened));
-    const auto decided = options_.given_up.find({round, phase});
-    if (decided != options_.given_up.end()) Record(phase_.DoWithout(decided->second));
+    const auto decided = options_.decisions.find({round, phase});
+    if (decided != options_.decisions.end()) {
+      Record(phase_.DoWithout(decided->second.given_up));
+      if (decided->second.dropped) DropRound("as in the run that is repeated");
+    }
   }
   PlanQueues();
+  SetDeadline(now);
   state_ = State::kRunning;
   ServeParked(now);
   Advance(now);
@@ -116,37 +168,6 @@ void RoundEngine::PlanQueue(HoldingId holding, const scheduler::Cohort& waiting,
   for (size_t i = 0; workers.empty() && i < waiting.entries.size(); ++i)
     queue.PutBack(waiting.entries[i]);
   phase_.Plan(holding, std::move(queue));
-}
-
-void RoundEngine::Advance(TimePoint now) {
-  if (state_ == State::kEnded) return;
-  if (evaluation_.done()) CloseEvaluation(now);
-  if (state_ != State::kRunning || !policy_.MayClose(phase_.standing())) return;
-  if (phase_.adding() || evaluation_.open()) return;
-  const PhaseReport& report = phase_.report();
-  if (report.records.empty() && !report.left_out.empty() && !MoveOnWithoutClients()) return;
-  state_ = State::kClosing;
-  host_.Apply(phase_.Close(static_cast<uint32_t>(nodes_.slots()), now));
-}
-
-bool RoundEngine::MoveOnWithoutClients() {
-  round_lost_ = true;
-  const std::vector<fleet::LeftOut>& lost = phase_.report().left_out;
-  const auto first = std::ranges::min_element(
-      lost, {}, [](const fleet::LeftOut& left) { return left.attempt.client; });
-  const std::string what = absl::StrCat("round ", phase_.round().value, ": all ", lost.size(),
-                                        " clients had to be left out; client ",
-                                        first->attempt.client.value, ": ", first->message);
-  if (!redoing()) {
-    host_.Record(log::RoundLost{.round = phase_.round(), .phase = phase_.phase(), .why = what});
-  }
-  // Counts the rounds of this session only. A short run that has lost all its rounds ends, too.
-  if (policy_.GoesOnAfterLost(lost_rounds_ + 1, options_.run.rounds - options_.completed))
-    return true;
-  Fail(absl::AbortedError(
-      lost_rounds_ == 0 ? what
-                        : absl::StrCat(what, " (as in the ", lost_rounds_, " rounds before)")));
-  return false;
 }
 
 void RoundEngine::Applied(absl::StatusOr<bool> another_phase, std::optional<fleet::Blob> model,
@@ -252,12 +273,15 @@ void RoundEngine::Tick(TimePoint now) {
   }
   evaluation_.Expire(now);
   if (state_ == State::kEnded) return;
+  PassDeadline(now);
+  Retry(now);
   ServeParked(now);
   Advance(now);
 }
 
 TimePoint RoundEngine::NextDeadline() const {
-  return std::min({phase_.NextExpiry(), evaluation_.NextExpiry(), nodes_.NextDeadline()});
+  return std::min(
+      {phase_.NextExpiry(), evaluation_.NextExpiry(), nodes_.NextDeadline(), deadline_});
 }
 
 bool RoundEngine::ReadyToBegin() const {
@@ -301,6 +325,12 @@ void RoundEngine::RestorePhase(const Restored::PhaseStory& before, TimePoint now
   }
   const TimePoint expires = now + options_.lease_timeout;
   phase_.DoWithout(before.gave_up);
+  if (!before.dropped.empty()) {
+    phase_.Drop(before.dropped);
+    states_.versions().DropStaged();
+    if (!before.closed) hold_nothing_.clear();
+    return;
+  }
   for (const Restored::AcceptedPart& accepted : before.accepted) {
     for (const Attempt& attempt : AttemptsOf(accepted.part))
       phase_.Restore(attempt, accepted.node, expires);

@@ -43,10 +43,11 @@ struct EngineOptions {
   std::optional<fleet::Blob>
       evaluate_first;  // the model after `completed`, if its evaluation is still owed
   Digest run_id;
-  log::Decisions given_up;  // a run that repeats another one does not train these clients
-  bool stateful = false;    // clients keep a state between rounds
-  VersionIndex versions;    // of a resumed run
-  Restored restored;        // of a run that continues inside a round
+  RoundRules round;          // when rounds end
+  log::Decisions decisions;  // of the run that this one repeats; `round` should be the default
+  bool stateful = false;     // clients keep a state between rounds
+  VersionIndex versions;     // of a resumed run
+  Restored restored;         // of a run that continues inside a round
   // Returns session numbers: never 0, and no number twice. Default: 1, 2, 3, … (for tests). A
   // server uses random numbers.
   std::function<uint64_t()> session_numbers;
@@ -60,11 +61,13 @@ bool EvaluationDue(const RunPlan& run, Round round);
 // leases, and when a round may close. It never sees a vector, a file, a socket or a clock. All
 // methods must be called on one thread.
 //
-//   gathering → preparing → running → closing → preparing (next phase or round) → … → draining →
+//   gathering → (waiting →) preparing → running → closing → preparing (next phase or round) → … → draining →
 //   ended
 //
 // The rule of acceptance is in attempt_table.h. A phase closes when the policy allows it, every
-// accepted part has been added, and the evaluation of the previous round is complete.
+// accepted part has been added, and the evaluation of the previous round is complete. A client that
+// the policy does not wait for is given up in a record; what follows from that (later answers, the
+// model) comes after the record.
 class RoundEngine {
  public:
   // `host` and `scheduler` must outlive the engine.
@@ -128,7 +131,15 @@ class RoundEngine {
   const std::optional<Digest>& state_digest() const { return state_digest_; }
 
  private:
-  enum class State : uint8_t { kGathering, kPreparing, kRunning, kClosing, kDraining, kEnded };
+  enum class State : uint8_t {
+    kGathering,
+    kWaiting,
+    kPreparing,
+    kRunning,
+    kClosing,
+    kDraining,
+    kEnded
+  };
   struct Ending {
     RunEnd end = RunEnd::kFinished;
     std::string reason;
@@ -139,23 +150,42 @@ class RoundEngine {
   void Begin(TimePoint now);
   void NextRound(TimePoint now);
   void OpenRound(Round round, TimePoint now);
+  // The clients from which the round is drawn, as ranges; empty: everybody. nullopt: too few.
+  std::optional<std::vector<ClientId>> PresentFor(Round round, TimePoint now);
+  std::vector<ClientId> Present(TimePoint now) const;
+  // A node was heard: opens the round that waits for clients, if they are enough now.
+  void Retry(TimePoint now) {
+    if (state_ == State::kWaiting) OpenRound(Round(completed_ + 1), now);
+  }
   void Prepare();
   void PlanQueues();
   void PlanQueue(HoldingId holding, const scheduler::Cohort& waiting, bool news);
-  // Does whatever is due: finishes the evaluation, closes the phase, ends the run.
-  void Advance(TimePoint now);
   void OpenEvaluation(Round round, fleet::Blob model, TimePoint now);
   void CloseEvaluation(TimePoint now);
   void AfterEvaluation(const std::optional<std::string>& stop, TimePoint now);
-  // Notes that every client of the phase was given up. False: this happened too often in a row, and
-  // the run has ended.
-  bool MoveOnWithoutClients();
   // Ends a run whose rounds are done. A stateful run ends only after all states were digested.
   void Finish(RunEnd end, std::string reason, TimePoint now);
   void End(RunEnd end, absl::Status status, std::string reason);
   void Fail(absl::Status status) { End(RunEnd::kFailed, std::move(status), ""); }
   Restored::PhaseStory* Before();  // the open phase as an earlier server left it; null if none
   void RestorePhase(const Restored::PhaseStory& before, TimePoint now);
+
+  // ---- the end of a phase (closing.cc)
+  // Does whatever is due: finishes the evaluation, closes the phase, ends the run.
+  void Advance(TimePoint now);
+  Standing Progress() const;
+  Duration HeartbeatEvery() const { return options_.lease_timeout / 3; }
+  // Asks the policy about the running phase and does what it says. False: the phase goes on.
+  bool MayClose(TimePoint now);
+  void SetDeadline(TimePoint now);
+  void PassDeadline(TimePoint now);
+  void GiveUpMissing(Course course, TimePoint now);
+  // The server's reason to give a client up that did not come in time. `node` has it leased.
+  log::GivenUp WhyLate(const Seat& seat, std::optional<WorkerId> node, TimePoint now) const;
+  void DropRound(const std::string& why);
+  // Notes that every client of the phase was given up. False: this happened too often in a row, and
+  // the run has ended.
+  bool MoveOnWithoutClients();
 
   // ---- workers (worker_calls.cc)
   absl::Status CheckNode(const fleet::RegisterRequest& request,
@@ -197,13 +227,16 @@ class RoundEngine {
   EngineOptions options_;
   const scheduler::Scheduler& scheduler_;
   EngineHost& host_;
-  const CompleteRounds policy_;
+  const TimelyRounds policy_;
 
   State state_ = State::kGathering;
   uint32_t completed_ = 0;    // rounds
   uint32_t lost_rounds_ = 0;  // number of rounds in a row before the open one that were lost
   bool round_lost_ = false;   // a phase of the open round lost every client
+  TimePoint deadline_ = TimePoint::max();  // of the open phase, or the end of its extension
+  bool overdue_ = false;                   // the open phase's deadline has passed
   bool interrupt_ = false;
+  Round said_waiting_;            // the last round that had to wait for clients
   std::optional<Ending> ending_;  // how the run ends once its client states have been digested
 
   Roster roster_;

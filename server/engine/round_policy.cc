@@ -1,11 +1,12 @@
 #include "server/engine/round_policy.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace macaw::server {
 
-bool CompleteRounds::MayClose(const Standing& standing) const {
-  return standing.waiting == 0 && standing.leased == 0;
+Course CompleteRounds::Decide(const Standing& standing) const {
+  return standing.complete() ? Course::kClose : Course::kWait;
 }
 
 Remedy CompleteRounds::OnTrouble(const Trouble& trouble) const {
@@ -22,7 +23,25 @@ Remedy CompleteRounds::OnTrouble(const Trouble& trouble) const {
 }
 
 bool CompleteRounds::GoesOnAfterLost(uint32_t in_a_row, uint32_t rounds) const {
-  return in_a_row < std::min(limits_.lost_rounds, rounds);
+  return limits_.lost_rounds == 0 || in_a_row < std::min(limits_.lost_rounds, rounds);
+}
+
+uint64_t RoundRules::Needed(uint64_t drawn) const {
+  // 0.7 times 10 is 7 clients, although the product of the doubles is a little more than 7.
+  const double share = std::ceil(quorum * static_cast<double>(drawn) - 1e-9);
+  return std::min(drawn, std::max<uint64_t>(1, static_cast<uint64_t>(std::max(0.0, share))));
+}
+
+Course TimelyRounds::Decide(const Standing& standing) const {
+  const bool enough = rules_.enough > 0 && standing.counted >= rules_.enough;
+  const bool quorum = enough || standing.counted >= rules_.Needed(standing.drawn);
+  const bool drops = rules_.below_quorum == RoundRules::BelowQuorum::kDrop;
+  if (standing.complete())
+    return quorum || !drops || standing.cohort == 0 ? Course::kClose : Course::kDropRound;
+  if (enough) return Course::kCloseWithEnough;
+  if (!standing.overdue) return Course::kWait;
+  if (quorum) return Course::kCloseAtDeadline;
+  return drops ? Course::kDropRound : Course::kWait;
 }
 
 }  // namespace macaw::server

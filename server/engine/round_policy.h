@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 
 #include "core/ids.h"
 
@@ -9,9 +8,22 @@ namespace macaw::server {
 
 // The progress of the open phase, in clients.
 struct Standing {
+  uint64_t drawn = 0;  // in the round's first phase
   uint64_t cohort = 0;
   uint64_t waiting = 0, leased = 0;    // not settled yet
   uint64_t counted = 0, given_up = 0;  // settled
+  bool overdue = false;                // the phase's deadline has passed
+
+  bool complete() const { return waiting == 0 && leased == 0; }
+};
+
+// What to do with the open phase.
+enum class Course : uint8_t {
+  kWait,
+  kClose,            // every client is settled
+  kCloseAtDeadline,  // the clients that are missing are too late
+  kCloseWithEnough,  // the clients that are missing are not needed
+  kDropRound,        // too few clients were counted: none of them counts
 };
 
 // A node's report of a failure with a client of the open round that lies outside the client's own
@@ -36,8 +48,9 @@ enum class Remedy : uint8_t { kTryAgain, kGiveUpClient, kEndRun };
 class RoundPolicy {
  public:
   virtual ~RoundPolicy() = default;
-  // Called whenever a client was settled. May return true only if no client is waiting or leased.
-  virtual bool MayClose(const Standing& standing) const = 0;
+  // Called whenever a client was settled, and when the deadline has passed. Does not return kClose
+  // while a client is waiting or leased.
+  virtual Course Decide(const Standing& standing) const = 0;
   virtual Remedy OnTrouble(const Trouble& trouble) const = 0;
   // Whether a run of `rounds` rounds continues after `in_a_row` rounds in a row lost every client.
   virtual bool GoesOnAfterLost(uint32_t in_a_row, uint32_t rounds) const = 0;
@@ -47,20 +60,50 @@ class RoundPolicy {
 // given up for the round. A client that any node can train ends the run when several nodes, or the
 // only node, have the same trouble with it: then the data, the program or a disk is broken, and
 // every later round would fail in the same way.
-class CompleteRounds final : public RoundPolicy {
+class CompleteRounds : public RoundPolicy {
  public:
   struct Limits {
-    uint32_t deaths = 3;       // workers that died while training one client, in one round
-    uint32_t lost_rounds = 5;  // in a row; a shorter run ends when all its rounds were lost
+    uint32_t deaths = 3;  // workers that died while training one client, in one round
+    uint32_t lost_rounds =
+        5;  // in a row; a shorter run ends when all its rounds were lost. 0: none
   };
   CompleteRounds() = default;
   explicit CompleteRounds(const Limits& limits) : limits_(limits) {}
-  bool MayClose(const Standing& standing) const override;
+  Course Decide(const Standing& standing) const override;
   Remedy OnTrouble(const Trouble& trouble) const override;
   bool GoesOnAfterLost(uint32_t in_a_row, uint32_t rounds) const override;
 
  private:
   Limits limits_;
+};
+
+// When a round may end without all its clients ([round]).
+struct RoundRules {
+  enum class BelowQuorum : uint8_t { kExtend, kDrop };
+  double deadline = 0;  // seconds after a phase opened; 0: none
+  double quorum = 1;    // share of the round's cohort that must be counted
+  uint64_t enough = 0;  // close as soon as so many clients are counted; 0: all
+  BelowQuorum below_quorum = BelowQuorum::kExtend;
+  // Only clients are drawn whose nodes have been heard within so many seconds; 0: all clients.
+  double present_within = 0;
+
+  // The number of clients that must be counted: the quorum, but at least one client.
+  uint64_t Needed(uint64_t drawn) const;
+};
+
+// Rounds that do not wait for everybody.
+//   counted = enough             closes at once
+//   deadline, quorum counted     closes without the missing clients
+//   deadline, below the quorum   waits until the quorum is counted, or drops the round
+// If no client is missing, the round closes; with kDrop only if the quorum is counted.
+class TimelyRounds final : public CompleteRounds {
+ public:
+  TimelyRounds(const Limits& limits, const RoundRules& rules)
+      : CompleteRounds(limits), rules_(rules) {}
+  Course Decide(const Standing& standing) const override;
+
+ private:
+  const RoundRules rules_;
 };
 
 }  // namespace macaw::server

@@ -59,6 +59,9 @@ class StateVersions {
   const std::vector<Attempt>& staged() const { return staged_; }
   // The round is done: the staged versions become current.
   void Close(Round round);
+  // The round was dropped: its staged versions never become current. They stay in the store until
+  // the store is swept.
+  void DropStaged() { staged_.clear(); }
 
   // The versions for a checkpoint, with or without the staged ones. Versions that are made after
   // one snapshot and replaced before the next are in no checkpoint.

@@ -92,7 +92,7 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::Register
   fleet::RegisterReply reply{.epoch = options_.epoch,
                              .run = options_.run,
                              .lease_timeout = options_.lease_timeout,
-                             .heartbeat_every = options_.lease_timeout / 3,
+                             .heartbeat_every = HeartbeatEvery(),
                              .run_id = options_.run_id,
                              .reconnect_every = kReconnectEvery};
   if (nodes_.WasReplaced(request.name, request.incarnation)) {
@@ -120,6 +120,7 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::Register
                       .holdings = {{.data = request.data_digest, .clients = request.clients}}});
   OnDeaths(request.name, request.died_running);
   if (ReadyToBegin()) Begin(now);
+  Retry(now);
   return reply;
 }
 
@@ -177,6 +178,7 @@ void RoundEngine::Lease(Ticket ticket, const fleet::LeaseRequest& request, Durat
     node->told = true;
     return host_.AnswerLease(ticket, {.next = Next::kFinished});
   }
+  Retry(now);
   if (node->poll.has_value())  // its connection broke, and it calls again
     host_.AnswerLease(nodes_.Unpark(*node, now).ticket, {.next = Next::kWait});
   if (request.running == 0) {  // it holds no leases, so its last lease never arrived
@@ -199,6 +201,11 @@ void RoundEngine::Lease(Ticket ticket, const fleet::LeaseRequest& request, Durat
 
 bool RoundEngine::Serve(Node& node, const fleet::LeaseRequest& request, Ticket ticket,
                         TimePoint now) {
+  // Its results are of clients that were taken back, and would spoil a part with new ones.
+  if (request.running > 0 && phase_.leased_to(node.id) == 0 && caught_up()) {
+    host_.AnswerLease(ticket, {.next = Next::kCommit});
+    return true;
+  }
   // Training begins soon. Evaluation tasks are leased together with it, so that no slot is idle at
   // the end of the evaluation.
   if (state_ == State::kPreparing) return false;
@@ -271,6 +278,7 @@ fleet::HeartbeatReply RoundEngine::Heartbeat(const fleet::HeartbeatRequest& requ
                                              TimePoint now) {
   Node* node = nodes_.Hear(request.session, now);
   if (node == nullptr) return {.known = false};
+  Retry(now);
   fleet::HeartbeatReply reply{.stop = state_ == State::kEnded};
   if (reply.stop) node->told = true;
   if (request.progress > node->progress) {
@@ -304,7 +312,9 @@ fleet::UploadVerdict RoundEngine::Offer(const fleet::UploadOffer& offer) const {
   // Checked before the round, because an accepted commit stays accepted when its round is over.
   if (offer.commit_id != 0 && offer.commit_id <= node->last_commit)
     return fleet::UploadVerdict::kNotNeeded;
-  const bool wanted = state_ == State::kRunning && offer.round == phase_.round();
+  // A node without leases has nothing that can count: its round is over, or went on without it.
+  const bool wanted =
+      state_ == State::kRunning && offer.round == phase_.round() && phase_.leased_to(node->id) > 0;
   return wanted ? fleet::UploadVerdict::kSend : fleet::UploadVerdict::kStale;
 }
 

@@ -26,9 +26,11 @@ class Follower {
 
   struct Phase {
     Digest broadcast;
+    std::vector<ClientId> present;
     std::vector<std::pair<WorkerId, uint64_t>> accepted;  // node and commit
     std::vector<log::GivenUp> gave_up;
     std::map<Attempt, WorkerId> leased;
+    std::string dropped;
     bool closed = false;
   };
   std::map<std::pair<Round, macaw::Phase>, Phase> phases;
@@ -58,7 +60,8 @@ class Follower {
   void On(const log::RoundOpened& opened) {
     begun = true;
     if (opened.round > checkpoint_)
-      phases[{opened.round, opened.phase}] = {.broadcast = opened.broadcast};
+      phases[{opened.round, opened.phase}] = {.broadcast = opened.broadcast,
+                                              .present = opened.present};
   }
   void On(const log::Leased& leased) {
     if (Phase* phase = Of(leased); phase != nullptr) {
@@ -80,7 +83,14 @@ class Follower {
   void On(const log::GaveUp& gave_up) {
     if (Phase* phase = Of(gave_up); phase != nullptr) {
       phase->gave_up.insert(phase->gave_up.end(), gave_up.given_up.begin(), gave_up.given_up.end());
+      for (const log::GivenUp& one : gave_up.given_up) phase->leased.erase(one.attempt);
     }
+  }
+  void On(const log::RoundLost& lost) {
+    Phase* phase = Of(lost);
+    if (phase == nullptr || !lost.dropped) return;
+    phase->dropped = lost.why;
+    phase->leased.clear();
   }
   void On(const log::Closed& closed) {
     if (Phase* phase = Of(closed); phase != nullptr) phase->closed = true;
@@ -152,8 +162,10 @@ absl::StatusOr<Recovery> Recover(const std::string& run_dir, Round checkpoint,
   };
   for (auto& [place, phase] : log.phases) {
     Restored::PhaseStory story{.broadcast = phase.broadcast,
+                               .present = std::move(phase.present),
                                .gave_up = std::move(phase.gave_up),
                                .leased = std::move(phase.leased),
+                               .dropped = std::move(phase.dropped),
                                .closed = phase.closed};
     for (const auto& [node, commit] : phase.accepted) {
       const auto part = journal.parts.find({node, commit});

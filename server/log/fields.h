@@ -42,7 +42,9 @@ inline constexpr std::tuple kKinds{Kind<RunOpened>{2, "run_opened"},
                                    Kind<Closed>{14, "closed"},
                                    Kind<Evaluated>{15, "evaluated"},
                                    Kind<RunEnded>{16, "run_ended"},
-                                   Kind<GaveUp>{17, "gave_up"}};
+                                   Kind<GaveUp>{17, "gave_up"},
+                                   Kind<Extended>{18, "extended"},
+                                   Kind<Waiting>{19, "waiting"}};
 static_assert(std::tuple_size_v<decltype(kKinds)> + 1 == std::variant_size_v<Record>,
               "every kind but Unknown has its number");
 
@@ -88,7 +90,12 @@ constexpr auto FieldsOf(std::type_identity<RoundOpened>) {
                     Field{7, "max_multiplicity", &RoundOpened::max_multiplicity},
                     Field{8, "total_multiplicity", &RoundOpened::total_multiplicity},
                     Field{9, "broadcast", &RoundOpened::broadcast},
-                    Field{10, "broadcast_bytes", &RoundOpened::broadcast_bytes});
+                    Field{10, "broadcast_bytes", &RoundOpened::broadcast_bytes},
+                    Field{11, "present", &RoundOpened::present});
+}
+constexpr auto FieldsOf(std::type_identity<Waiting>) {
+  return std::tuple(Field{1, "round", &Waiting::round}, Field{2, "present", &Waiting::present},
+                    Field{3, "needed", &Waiting::needed});
 }
 constexpr auto FieldsOf(std::type_identity<Planned>) {
   return std::tuple(Field{1, "round", &Planned::round}, Field{2, "phase", &Planned::phase},
@@ -118,9 +125,14 @@ constexpr auto FieldsOf(std::type_identity<GaveUp>) {
   return std::tuple(Field{1, "round", &GaveUp::round}, Field{2, "phase", &GaveUp::phase},
                     Field{3, "given_up", &GaveUp::given_up});
 }
+constexpr auto FieldsOf(std::type_identity<Extended>) {
+  return std::tuple(Field{1, "round", &Extended::round}, Field{2, "phase", &Extended::phase},
+                    Field{3, "counted", &Extended::counted},
+                    Field{4, "missing", &Extended::missing}, Field{5, "needed", &Extended::needed});
+}
 constexpr auto FieldsOf(std::type_identity<RoundLost>) {
   return std::tuple(Field{1, "round", &RoundLost::round}, Field{2, "phase", &RoundLost::phase},
-                    Field{3, "why", &RoundLost::why});
+                    Field{3, "why", &RoundLost::why}, Field{4, "dropped", &RoundLost::dropped});
 }
 constexpr auto FieldsOf(std::type_identity<Closed>) {
   return std::tuple(Field{1, "round", &Closed::round}, Field{2, "phase", &Closed::phase},

@@ -41,7 +41,9 @@ Decisions History::decisions() const {
     if (round > completed_) break;
     for (const auto& [phase, story] : phases) {
       for (const auto& [client, given_up] : story.given_up)
-        decisions[{round, phase}].push_back(given_up);
+        decisions[{round, phase}].given_up.push_back(given_up);
+      if (story.dropped) decisions[{round, phase}].dropped = true;
+      if (!story.opened.present.empty()) decisions[{round, phase}].present = story.opened.present;
     }
   }
   return decisions;
@@ -65,6 +67,9 @@ void History::Add(const Record& record) {
     AddGivenUp(accepted->round, accepted->phase, accepted->given_up);
   } else if (const auto* gave_up = std::get_if<GaveUp>(&record)) {
     AddGivenUp(gave_up->round, gave_up->phase, gave_up->given_up);
+  } else if (const auto* lost = std::get_if<RoundLost>(&record)) {
+    if (PhaseStory* phase = Find(lost->round, lost->phase); phase != nullptr)
+      phase->dropped = lost->dropped;
   } else if (const auto* closed = std::get_if<Closed>(&record)) {
     if (PhaseStory* phase = Find(closed->round, closed->phase); phase != nullptr)
       phase->closed = *closed;
@@ -92,6 +97,8 @@ std::optional<std::string> PhaseDifference(const History::PhaseStory& recorded,
     return absl::StrCat(repeated.given_up.size(), " clients had to be left out instead of ",
                         recorded.given_up.size(), ", or other ones");
   }
+  if (recorded.dropped != repeated.dropped)
+    return recorded.dropped ? "it was dropped then and not now" : "it was dropped now and not then";
   if (!recorded.closed.has_value()) return std::nullopt;
   if (!repeated.closed.has_value()) return "it was not done again";
   if (recorded.closed->counted != repeated.closed->counted)

@@ -27,7 +27,13 @@ class Sessions {
   std::vector<std::pair<uint64_t, Round>> begins_;  // (sequence number, rounds completed before)
 };
 
-using Decisions = std::map<std::pair<Round, Phase>, std::vector<GivenUp>>;
+// What the world decided about a phase. It does not follow from the configuration.
+struct Decision {
+  std::vector<GivenUp> given_up;
+  bool dropped = false;           // RoundLost::dropped
+  std::vector<ClientId> present;  // RoundOpened::present
+};
+using Decisions = std::map<std::pair<Round, Phase>, Decision>;
 
 // The rounds of a run, as its log tells them. A round that was done again after a crash occurs
 // once, as it was done the last time. One thread.
@@ -36,14 +42,14 @@ class History {
   struct PhaseStory {
     RoundOpened opened;
     std::map<ClientId, GivenUp> given_up;
+    bool dropped = false;
     std::optional<Closed> closed;
   };
   using RoundStory = std::map<Phase, PhaseStory>;
 
   // Call it in the order of the log.
   void Add(const Record& record);
-  // The clients that each phase of the completed rounds gave up. These do not follow from the
-  // configuration; failures of clients and nodes decided them.
+  // What was decided in the completed rounds.
   Decisions decisions() const;
 
   const std::map<Round, RoundStory>& rounds() const { return rounds_; }  // with the open one

@@ -58,6 +58,14 @@ const char* NameOf(fleet::LeftOutReason reason) {
       return "state";
     case fleet::LeftOutReason::kFailed:
       return "failed";
+    case fleet::LeftOutReason::kDeclined:
+      return "declined";
+    case fleet::LeftOutReason::kTooSlow:
+      return "too_slow";
+    case fleet::LeftOutReason::kGone:
+      return "gone";
+    case fleet::LeftOutReason::kNotNeeded:
+      return "not_needed";
   }
   return "unknown";
 }

@@ -86,6 +86,13 @@ struct Died {
   friend bool operator==(const Died&, const Died&) = default;
 };
 
+// Too few clients are present (round.present_within) to open the round. Written once a round.
+struct Waiting {
+  Round round;
+  uint64_t present = 0, needed = 0;  // clients that can be drawn
+  friend bool operator==(const Waiting&, const Waiting&) = default;
+};
+
 // The cohort is drawn, the broadcast is ready, and leases begin.
 struct RoundOpened {
   Round round;
@@ -97,6 +104,9 @@ struct RoundOpened {
   uint64_t total_multiplicity = 0;
   Digest broadcast;  // of the blob from which all clients train
   uint64_t broadcast_bytes = 0;
+  // The clients that were present, if the round was drawn only from those and they were not
+  // everybody: the first number and the one after the last of each range, one range after the other.
+  std::vector<ClientId> present;
   friend bool operator==(const RoundOpened&, const RoundOpened&) = default;
 };
 
@@ -150,8 +160,9 @@ struct Requeued {
   friend bool operator==(const Requeued&, const Requeued&) = default;
 };
 
-// The server itself gave up clients of a phase: the only node that could train them cannot, or the
-// run repeats another run that gave them up.
+// The server itself gave up clients of a phase: the only node that could train them cannot, the
+// phase closed without them, or the run repeats another run that gave them up. An attempt has a
+// fence if the client was leased.
 struct GaveUp {
   Round round;
   Phase phase;
@@ -159,11 +170,23 @@ struct GaveUp {
   friend bool operator==(const GaveUp&, const GaveUp&) = default;
 };
 
+// The phase's deadline has passed with too few clients counted, and the phase waits on.
+struct Extended {
+  Round round;
+  Phase phase;
+  uint64_t counted = 0, missing = 0;  // clients
+  uint64_t needed = 0;                // clients that must be counted
+  friend bool operator==(const Extended&, const Extended&) = default;
+};
+
 // Every client of a phase was given up.
 struct RoundLost {
   Round round;
   Phase phase;
   std::string why;
+  // The server dropped the round because too few clients were counted. Nothing of the round counts:
+  // neither clients that this phase had counted nor states that were stored in the round.
+  bool dropped = false;
   friend bool operator==(const RoundLost&, const RoundLost&) = default;
 };
 
@@ -207,7 +230,7 @@ struct Unknown {
 
 using Record = std::variant<RunOpened, NodeJoined, NodeRefused, NodeLost, Died, RoundOpened,
                             Planned, Leased, Accepted, TurnedDown, Requeued, RoundLost, Closed,
-                            Evaluated, RunEnded, GaveUp, Unknown>;
+                            Evaluated, RunEnded, GaveUp, Extended, Waiting, Unknown>;
 
 // A record with its place in the log.
 struct Entry {

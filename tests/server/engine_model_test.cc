@@ -56,14 +56,24 @@ enum class Division : uint8_t {
 };
 constexpr uint64_t kOwned = 4;
 
+// How rounds end: without all clients, or as in a run that is repeated.
+struct Ends {
+  RoundRules rules;
+  log::Decisions decisions;
+  bool early() const {
+    return rules.deadline > 0 || rules.enough > 0 || rules.present_within > 0 || !decisions.empty();
+  }
+};
+
 class World {
  public:
   World(uint64_t seed, uint32_t rounds, int phases, int workers,
-        Division division = Division::kShared)
+        Division division = Division::kShared, Ends ends = {})
       : random_({.seed = seed}),
         rounds_(rounds),
         phases_(phases),
         division_(division),
+        ends_(std::move(ends)),
         scheduler_(PolicyOf(seed)) {
     for (int i = 0; i < workers; ++i) workers_.push_back({.name = absl::StrCat("w", i)});
     StartServer();
@@ -111,6 +121,24 @@ class World {
     EXPECT_EQ(found, expected);
     EXPECT_TRUE(engine_->state_digest().has_value());
   }
+  // Whoever was not waited for was given up as the rules say.
+  void ExpectRoundsEndedByTheRules() const {
+    const RoundRules& rules = ends_.rules;
+    for (const auto& [round, phases] : history_.rounds()) {
+      for (const auto& [phase, story] : phases) {
+        if (!story.closed.has_value() || story.dropped) continue;
+        const uint64_t counted = story.closed->counted;
+        for (const auto& [client, given_up] : story.given_up) {
+          if (given_up.reason == fleet::LeftOutReason::kNotNeeded) {
+            EXPECT_GE(counted, rules.enough) << "round " << round;
+          } else if (given_up.reason >= fleet::LeftOutReason::kTooSlow) {
+            EXPECT_GE(counted, rules.Needed(kCohort)) << "round " << round;
+          }
+        }
+      }
+    }
+  }
+  const log::History& history() const { return history_; }
   uint64_t deleted() const { return deleted_; }
   Digest state_digest() const { return engine_->state_digest().value_or(Digest{}); }
   const Durable& durable() const { return durable_; }
@@ -128,17 +156,23 @@ class World {
     if (durable_.owes_evaluation) owed = FakeHost::BlobOf(Round(durable_.completed), Phase(9));
     engine_.reset();
     host_ = std::make_unique<FakeHost>(durable_, rounds_, phases_);
-    engine_ = std::make_unique<RoundEngine>(EngineOptions{.run = TestRun(rounds_),
-                                                          .epoch = durable_.epoch,
-                                                          .lease_timeout = FromSeconds(5),
-                                                          .limits = {.deaths = 1000000},
-                                                          .workers = WorkersToBegin(),
-                                                          .completed = durable_.completed,
-                                                          .evaluate_first = owed,
-                                                          .stateful = true,
-                                                          .versions = Newest()},
-                                            *scheduler_, *host_);
+    engine_ =
+        std::make_unique<RoundEngine>(EngineOptions{.run = TestRun(rounds_),
+                                                    .epoch = durable_.epoch,
+                                                    .lease_timeout = FromSeconds(5),
+                                                    .limits = {.deaths = 1000000, .lost_rounds = 0},
+                                                    .workers = WorkersToBegin(),
+                                                    .completed = durable_.completed,
+                                                    .evaluate_first = owed,
+                                                    .round = ends_.rules,
+                                                    .decisions = ends_.decisions,
+                                                    .stateful = true,
+                                                    .versions = Newest()},
+                                      *scheduler_, *host_);
     host_->Bind(engine_.get());
+    history_.Add(log::RunOpened{.epoch = durable_.epoch, .completed = Round(durable_.completed)});
+    host_->on_record = [this](const log::Record& record) { history_.Add(record); };
+    if (ends_.early()) host_->ExpectAsRecorded();
     for (FakeWorker& worker : workers_) {
       worker.poll.reset();
       worker.sent.reset();  // the answer never comes
@@ -229,6 +263,7 @@ class World {
     if (worker.poll.has_value()) return FinishPoll(worker);
     if (random_.Below(6) == 0) return Heartbeat(worker);
     const bool work = !worker.held.empty() || !worker.tasks.empty();
+    if (!work) must_commit_.erase(worker.name);  // all that it had was taken back
     if (work && (must_commit_.contains(worker.name) || random_.Below(3) == 0))
       return SendCommit(worker);
     if (!must_commit_.contains(worker.name)) Poll(worker);
@@ -364,6 +399,8 @@ class World {
   const uint32_t rounds_;
   const int phases_;
   const Division division_;
+  const Ends ends_;
+  log::History history_;
   uint64_t lost_answers_ = 0;  // per thousand
   const std::unique_ptr<scheduler::Scheduler> scheduler_;
   Durable durable_;
@@ -433,6 +470,46 @@ TEST(EngineModel, OwnersGiveWhatOneWorkerGivesWhateverHappens) {
     EXPECT_EQ(owned.state_digest(), quiet.state_digest());
     if (testing::Test::HasFailure()) return;
   }
+}
+
+RoundRules RulesOf(uint64_t seed) {
+  RoundRules rules{.deadline = 1.0 + static_cast<double>(seed % 4),
+                   .quorum = 0.25 * static_cast<double>(seed % 5)};
+  if (seed % 3 == 0) rules.enough = 3 + seed % 8;
+  if (seed % 2 == 0) rules.below_quorum = RoundRules::BelowQuorum::kDrop;
+  if (seed % 7 < 3) rules.present_within = 2;
+  return rules;
+}
+
+TEST(EngineModel, RoundsThatEndWithoutEverybodyCountWhatTheirRecordsSayAndAreRepeatedFromThem) {
+  uint64_t missed = 0, dropped = 0, absent = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(seed);
+    const uint32_t rounds = 2 + seed % 4;
+    const int phases = seed % 5 == 4 ? 2 : 1;
+    const Division division = seed % 2 == 0 ? Division::kShared : Division::kOwned;
+    World world(seed, rounds, phases, 1 + static_cast<int>(seed % 6), division,
+                {.rules = RulesOf(seed / 2)});
+    world.Run(10 * (seed % 7));
+    world.ExpectRoundsEndedByTheRules();
+    ASSERT_EQ(world.durable().counted.size(), rounds);
+    for (const auto& [place, decision] : world.history().decisions()) {
+      missed += decision.given_up.size();
+      dropped += decision.dropped ? 1 : 0;
+      absent += decision.present.empty() ? 0 : 1;
+    }
+    // The names of the clients must be the same, so that they have the same numbers.
+    World again(seed + 1, rounds, phases, division == Division::kShared ? 2 : 1, division,
+                {.decisions = world.history().decisions()});
+    again.Run(0);
+    EXPECT_EQ(again.durable().counted, world.durable().counted);
+    EXPECT_EQ(again.state_digest(), world.state_digest());
+    EXPECT_EQ(log::FirstDifference(world.history(), again.history()), std::nullopt);
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(missed, 500u) << "the schedules should have missed clients";
+  EXPECT_GT(dropped, 10u);
+  EXPECT_GT(absent, 5u);
 }
 
 }  // namespace

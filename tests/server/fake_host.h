@@ -125,6 +125,8 @@ class FakeHost final : public EngineHost {
   }
   void Apply(PhaseReport report) override {
     later_.push_back([this, report](TimePoint now) {
+      if (!report.dropped.empty()) sum_.clear();
+      if (as_recorded_) expected_ = law.counted();
       EXPECT_EQ(sum_, expected_.value_or(Expected(report.round)));
       std::set<ClientId> recorded;
       for (const auto& record : report.records) recorded.insert(record.attempt.client);
@@ -145,7 +147,12 @@ class FakeHost final : public EngineHost {
       EXPECT_EQ(left_out.size(), kCohort - sum_.size());
       for (const ClientId client : left_out)
         EXPECT_TRUE(expected_.has_value() || IsLeftOut(report.round, client));
-      if (report.phase.value + 1 < phases_) return engine_->Applied(true, std::nullopt, now);
+      const bool last = report.phase.value + 1 == phases_;
+      if (on_record) {  // a coordinator would record it here
+        on_record(log::Closed{
+            .round = report.round, .phase = report.phase, .last = last, .counted = sum_.size()});
+      }
+      if (!last) return engine_->Applied(true, std::nullopt, now);
       const bool due = EvaluationDue(TestRun(rounds_), report.round);
       durable_.completed = report.round.value;
       durable_.counted[report.round.value] = sum_;
@@ -176,7 +183,10 @@ class FakeHost final : public EngineHost {
     EXPECT_TRUE(commits.emplace(ticket, std::move(reply)).second) << "a call was answered twice";
   }
   void SessionEnded(SessionId) override {}
-  void Record(log::Record record) override { law.Add(record); }
+  void Record(log::Record record) override {
+    law.Add(record);
+    if (on_record) on_record(record);
+  }
   void Ended(RunEnd end, absl::Status status, std::string) override {
     EXPECT_FALSE(ended.has_value());
     ended = end;
@@ -197,6 +207,8 @@ class FakeHost final : public EngineHost {
   }
   // The clients that each sum holds from now on. Default: all clients except those of IsLeftOut.
   void Expect(std::set<ClientId> clients) { expected_ = std::move(clients); }
+  // From now on, those that the records say were counted.
+  void ExpectAsRecorded() { as_recorded_ = true; }
   void Hold(Ticket ticket, std::vector<ClientId> part) { parts_[ticket] = std::move(part); }
   size_t held() const { return parts_.size(); }
 
@@ -207,6 +219,7 @@ class FakeHost final : public EngineHost {
   std::map<Ticket, fleet::LeaseReply> leases;
   std::map<Ticket, fleet::CommitReply> commits;
   LogLaw law;  // checks every record
+  std::function<void(const log::Record&)> on_record;
   std::optional<RunEnd> ended;
   absl::Status error;
 
@@ -218,6 +231,7 @@ class FakeHost final : public EngineHost {
   PhaseOrder order_;
   std::set<ClientId> sum_;
   std::optional<std::set<ClientId>> expected_;
+  bool as_recorded_ = false;
   std::deque<std::function<void(TimePoint)>> later_;
   std::map<Ticket, std::vector<ClientId>> parts_;
 };

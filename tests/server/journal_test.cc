@@ -8,6 +8,8 @@
 
 #include "core/files.h"
 #include "proto/fleet/client_table.h"
+#include "server/journal/recovery.h"
+#include "server/log/writer.h"
 
 namespace macaw::server {
 namespace {
@@ -161,6 +163,38 @@ TEST_F(JournalTest, OnlyItsOwnerMayReadIt) {
   using std::filesystem::perms;
   const perms others = perms::group_all | perms::others_all;
   EXPECT_EQ(std::filesystem::status(folder_ + "/nodes").permissions() & others, perms::none);
+}
+
+TEST_F(JournalTest, WhatAServerDecidedBeforeItWasKilledIsRecovered) {
+  const std::string run = folder_ + "-run";
+  std::filesystem::remove_all(run);
+  ASSERT_TRUE(MakeDirectories(run).ok());
+  absl::StatusOr<Journal> journal = Journal::Begin(JournalFolder(run), Round(1));
+  ASSERT_TRUE(journal.ok()) << journal.status();
+  ASSERT_TRUE(journal->Add(NodeOf(1)).ok());
+  const Attempt leased{ClientId(1), {1, 1}}, counted{ClientId(2), {1, 2}};
+  for (const bool dropped : {false, true}) {
+    std::filesystem::remove(run + "/rounds.log");
+    absl::StatusOr<log::Writer> writer = log::Writer::Open(run + "/rounds.log", DigestOf("run"));
+    ASSERT_TRUE(writer.ok()) << writer.status();
+    const auto append = [&](log::Record record) { writer->Append(0, std::move(record)); };
+    append(log::RunOpened{.run = DigestOf("run"), .epoch = 1, .configuration = DigestOf("c")});
+    append(log::NodeJoined{.node = WorkerId(1), .name = "w1"});
+    append(log::RoundOpened{.round = Round(1), .broadcast = DigestOf("model")});
+    append(log::Leased{.round = Round(1), .node = WorkerId(1), .attempts = {leased, counted}});
+    append(
+        log::GaveUp{.round = Round(1),
+                    .given_up = {{.attempt = leased, .reason = fleet::LeftOutReason::kTooSlow}}});
+    if (dropped) append(log::RoundLost{.round = Round(1), .why = "too few", .dropped = true});
+    ASSERT_TRUE(writer->Sync().ok());
+    const absl::StatusOr<Recovery> recovery = Recover(run, Round(0), DigestOf("c"));
+    ASSERT_TRUE(recovery.ok()) << recovery.status();
+    const Restored::PhaseStory& story = recovery->restored.phases.at({Round(1), Phase(0)});
+    EXPECT_EQ(story.gave_up.size(), 1u);
+    EXPECT_FALSE(story.leased.contains(leased));
+    EXPECT_EQ(story.leased.contains(counted), !dropped);
+    EXPECT_EQ(story.dropped, dropped ? "too few" : "");
+  }
 }
 
 }  // namespace

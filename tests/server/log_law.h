@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "server/log/record.h"
@@ -25,10 +27,21 @@ class LogLaw {
       EXPECT_EQ(opened->phase.value > 0, opened->round == round_ && rounds_ > 0);
       rounds_ += opened->phase.value == 0 ? 1 : 0;
       round_ = opened->round;
+      counted_.clear();
       phase_ = opened->phase;
-      for (const log::Member& member : opened->cohort) waiting_.insert(member.client);
+      for (const log::Member& member : opened->cohort) {
+        waiting_.insert(member.client);
+        EXPECT_TRUE(opened->present.empty() || Contains(opened->present, member.client))
+            << "client " << member.client;
+      }
+      EXPECT_TRUE(opened->phase.value == 0 || opened->present.empty());
+      EXPECT_TRUE(std::ranges::is_sorted(opened->present));
       EXPECT_FALSE(opened->eligible.IsZero());
       EXPECT_FALSE(opened->broadcast.IsZero());
+    } else if (const auto* waits = std::get_if<log::Waiting>(&record)) {
+      EXPECT_TRUE(waiting_.empty() && leased_.empty()) << "the round before has not ended";
+      EXPECT_LT(waits->present, waits->needed);
+      EXPECT_GT(waits->round, std::exchange(waited_, waits->round)) << "once a round";
     } else if (const auto* leased = std::get_if<log::Leased>(&record)) {
       ExpectHere(*leased);
       EXPECT_TRUE(nodes_.contains(leased->node));
@@ -39,14 +52,31 @@ class LogLaw {
     } else if (const auto* accepted = std::get_if<log::Accepted>(&record)) {
       ExpectHere(*accepted);
       for (const Attempt& attempt : accepted->included) Settle(attempt, accepted->node);
+      for (const Attempt& attempt : accepted->included) counted_.insert(attempt.client);
       for (const log::GivenUp& given_up : accepted->given_up)
         Settle(given_up.attempt, accepted->node);
       settled_ += accepted->included.size() + accepted->given_up.size();
     } else if (const auto* gave_up = std::get_if<log::GaveUp>(&record)) {
       ExpectHere(*gave_up);
-      for (const log::GivenUp& given_up : gave_up->given_up)
-        EXPECT_EQ(waiting_.erase(given_up.attempt.client), 1u);
+      for (const log::GivenUp& given_up : gave_up->given_up) {
+        EXPECT_EQ(waiting_.erase(given_up.attempt.client) + leased_.erase(given_up.attempt), 1u)
+            << "client " << given_up.attempt.client;
+      }
       settled_ += gave_up->given_up.size();
+    } else if (const auto* extended = std::get_if<log::Extended>(&record)) {
+      ExpectHere(*extended);
+      EXPECT_EQ(extended->missing, waiting_.size() + leased_.size());
+      EXPECT_EQ(extended->counted, counted_.size());
+      EXPECT_LT(extended->counted, extended->needed);
+    } else if (const auto* lost_round = std::get_if<log::RoundLost>(&record)) {
+      ExpectHere(*lost_round);
+      if (lost_round->dropped) {
+        settled_ += waiting_.size() + leased_.size();
+        waiting_.clear();
+        leased_.clear();
+        counted_.clear();
+      }
+      EXPECT_TRUE(counted_.empty());
     } else if (const auto* requeued = std::get_if<log::Requeued>(&record)) {
       ExpectHere(*requeued);
       for (const Attempt& attempt : requeued->attempts) {
@@ -56,14 +86,19 @@ class LogLaw {
     }
   }
 
-  uint32_t rounds() const { return rounds_; }    // opened
-  uint64_t settled() const { return settled_; }  // clients, over all phases
+  uint32_t rounds() const { return rounds_; }                     // opened
+  uint64_t settled() const { return settled_; }                   // clients, over all phases
+  const std::set<ClientId>& counted() const { return counted_; }  // in the open phase
 
  private:
   template <typename T>
   void ExpectHere(const T& record) {
     EXPECT_EQ(record.round, round_);
     EXPECT_EQ(record.phase, phase_);
+  }
+  static bool Contains(const std::vector<ClientId>& ranges, ClientId client) {
+    const auto after = std::ranges::upper_bound(ranges, client);
+    return (after - ranges.begin()) % 2 == 1;
   }
   void Settle(const Attempt& attempt, WorkerId node) {
     const auto lease = leased_.find(attempt);
@@ -73,12 +108,13 @@ class LogLaw {
   }
 
   std::set<WorkerId> nodes_;
-  Round round_;
+  Round round_, waited_;
   Phase phase_;
   std::set<ClientId> waiting_;
   std::map<Attempt, WorkerId> leased_;
   uint32_t rounds_ = 0;
   uint64_t settled_ = 0;
+  std::set<ClientId> counted_;  // in the open phase
 };
 
 }  // namespace macaw::server::testing_support

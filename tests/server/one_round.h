@@ -39,6 +39,7 @@ class OneRound : public testing::Test {
     const auto reply = engine_.Register(node, Table(), TimePoint{});
     EXPECT_TRUE(reply.ok()) << reply.status();
     host_.RunAll(random_, TimePoint{});
+    running_ = 0;
     return reply.ok() ? reply->session : SessionId();
   }
   fleet::LeaseReply Lease(SessionId session) {
@@ -62,7 +63,7 @@ class OneRound : public testing::Test {
   RandomStream random_{{.seed = 1}};
   Ticket ticket_ = 0;
   uint64_t commits_ = 0;
-  uint32_t running_ = 0;  // not 0 after the first lease
+  uint32_t running_ = 0;  // clients that the worker says it holds; not 0 after its first lease
 };
 
 }  // namespace macaw::server

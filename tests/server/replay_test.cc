@@ -38,6 +38,14 @@ fleet::CommitRequest WithoutSome(const FakeWorker& worker, fleet::CommitRequest 
   return request;
 }
 
+// Takes all clients of a part but the first `keep` out of it, as if they were not trained yet.
+fleet::CommitRequest OnlyTheFirst(const FakeWorker& worker, fleet::CommitRequest request,
+                                  size_t keep) {
+  request = WithoutSome(worker, std::move(request), keep);
+  request.part->left_out.clear();
+  return request;
+}
+
 // Four rounds. In round 2, two clients cannot be trained. In round 3, no client can be trained.
 void RunWithMisfortune(Options options) {
   const auto coordinator = StartTiny(std::move(options));
@@ -62,7 +70,7 @@ log::History HistoryOf(const TemporaryFolder& folder) {
 Options Repeating(const log::History& history, const TemporaryFolder& folder) {
   Options options = TinyOptions(folder.path(), history.completed().value);
   options.replays = history.sessions().front().run;
-  options.given_up = history.decisions();
+  options.decisions = history.decisions();
   return options;
 }
 
@@ -71,7 +79,7 @@ TEST(Replay, ClientsThatTheRunDidWithoutAreNotTrainedAndTheModelIsTheSame) {
   RunWithMisfortune(TinyOptions(first.path(), 4));
   const log::History recorded = HistoryOf(first);
   EXPECT_EQ(recorded.decisions().size(), 2u);
-  EXPECT_EQ(recorded.decisions().at({Round(3), Phase(0)}).size(), 4u);
+  EXPECT_EQ(recorded.decisions().at({Round(3), Phase(0)}).given_up.size(), 4u);
   Finish(Repeating(recorded, again));  // with an honest worker, which could train all clients
   EXPECT_EQ(log::FirstDifference(recorded, HistoryOf(again)), std::nullopt);
   EXPECT_EQ(RunBytes(first.path()).model, RunBytes(again.path()).model);
@@ -80,6 +88,45 @@ TEST(Replay, ClientsThatTheRunDidWithoutAreNotTrainedAndTheModelIsTheSame) {
   const auto difference = log::FirstDifference(recorded, HistoryOf(undisturbed));
   ASSERT_TRUE(difference.has_value()) << "without the decisions it is another model";
   EXPECT_THAT(*difference, HasSubstr("round 2"));
+}
+
+// Four rounds. Round 2 ends with the first three of its four clients. In round 3 only two clients
+// can be trained, so it is dropped.
+TEST(Replay, RoundsThatEndedEarlyOrWereDroppedAreRepeatedFromTheLog) {
+  const TemporaryFolder first, again;
+  Options options = TinyOptions(first.path(), 4);
+  options.config.round = {
+      .quorum = 0.75, .enough = 3, .below_quorum = RoundRules::BelowQuorum::kDrop};
+  {
+    const auto coordinator = StartTiny(options);
+    FakeWorker worker(*coordinator);
+    ASSERT_TRUE(worker.Register().ok());
+    worker.RunThrough(1);
+    const auto second = worker.WorkOnPart();
+    ASSERT_TRUE(second.has_value());
+    EXPECT_EQ(worker.Commit(OnlyTheFirst(worker, *second, 3)).verdict, fleet::Verdict::kAccepted);
+    const auto third = worker.WorkOnPart();
+    ASSERT_TRUE(third.has_value());
+    EXPECT_EQ(third->part->round, Round(3));
+    EXPECT_EQ(worker.Commit(WithoutSome(worker, *third, 2)).verdict, fleet::Verdict::kAccepted);
+    worker.RunToEnd();
+    ASSERT_TRUE(coordinator->Wait().ok());
+  }
+  const log::History recorded = HistoryOf(first);
+  const log::Decisions decisions = recorded.decisions();
+  ASSERT_EQ(decisions.at({Round(2), Phase(0)}).given_up.size(), 1u);
+  EXPECT_EQ(decisions.at({Round(2), Phase(0)}).given_up[0].reason,
+            fleet::LeftOutReason::kNotNeeded);
+  EXPECT_TRUE(decisions.at({Round(3), Phase(0)}).dropped);
+  EXPECT_EQ(recorded.rounds().at(Round(3)).at(Phase(0)).closed->counted, 0u);
+  // The model does not move in a round that is dropped, so round 4 begins with the same one.
+  EXPECT_EQ(recorded.rounds().at(Round(3)).at(Phase(0)).opened.broadcast,
+            recorded.rounds().at(Round(4)).at(Phase(0)).opened.broadcast);
+  Options repeating = Repeating(recorded, again);
+  repeating.config.round = options.config.round;  // has no effect
+  Finish(repeating);
+  EXPECT_EQ(log::FirstDifference(recorded, HistoryOf(again)), std::nullopt);
+  EXPECT_EQ(RunBytes(first.path()).model, RunBytes(again.path()).model);
 }
 
 TEST(Replay, TheFirstRoundThatDiffersIsNamed) {

@@ -206,6 +206,7 @@ class ThreeRounds : public OneRound {
       engine_.Commit(ticket_, request, absl::OkStatus(), TimePoint{});
       host_.RunAll(random_, TimePoint{});
       EXPECT_EQ(host_.commits.at(ticket_).verdict, fleet::Verdict::kAccepted);
+      running_ = 0;
     }
   }
 };
@@ -262,6 +263,7 @@ TEST_F(OneRound, AWrongWeightIsRefusedAndTheClientsAreLeasedAgain) {
   engine_.Commit(++ticket_, {.session = session, .commit_id = 1, .part = part}, absl::OkStatus(),
                  TimePoint{});
   EXPECT_EQ(host_.commits.at(ticket_).verdict, fleet::Verdict::kRefused);
+  running_ = 0;
   std::set<ClientId> again;
   for (int i = 0; i < 20; ++i) {
     const fleet::LeaseReply more = Lease(session);

@@ -21,9 +21,44 @@ Remedy After(Kind kind, uint32_t times, uint32_t nodes, uint32_t candidates, boo
 
 TEST(RoundPolicy, APhaseClosesWhenNobodyIsWaitedFor) {
   const CompleteRounds policy;
-  EXPECT_FALSE(policy.MayClose({.cohort = 3, .waiting = 1, .counted = 2}));
-  EXPECT_FALSE(policy.MayClose({.cohort = 3, .leased = 1, .counted = 2}));
-  EXPECT_TRUE(policy.MayClose({.cohort = 3, .counted = 2, .given_up = 1}));
+  EXPECT_EQ(policy.Decide({.cohort = 3, .waiting = 1, .counted = 2}), Course::kWait);
+  EXPECT_EQ(policy.Decide({.cohort = 3, .leased = 1, .counted = 2}), Course::kWait);
+  EXPECT_EQ(policy.Decide({.cohort = 3, .counted = 2, .given_up = 1}), Course::kClose);
+}
+
+TEST(RoundPolicy, WithoutKeysOfRoundOnlyTheSettledPhaseCloses) {
+  const TimelyRounds timely({}, {});
+  const CompleteRounds complete;
+  for (uint64_t waiting = 0; waiting < 3; ++waiting) {
+    for (uint64_t counted = 0; counted < 3; ++counted) {
+      const Standing standing{.drawn = 4, .cohort = 4, .waiting = waiting, .counted = counted};
+      EXPECT_EQ(timely.Decide(standing), complete.Decide(standing));
+    }
+  }
+}
+
+TEST(RoundPolicy, TheQuorumIsAShareOfTheRoundsCohortAndAtLeastOneClient) {
+  EXPECT_EQ((RoundRules{.quorum = 0.7}.Needed(10)), 7u);
+  EXPECT_EQ((RoundRules{.quorum = 0.71}.Needed(10)), 8u);
+  EXPECT_EQ((RoundRules{.quorum = 1}.Needed(10)), 10u);
+  EXPECT_EQ((RoundRules{.quorum = 0}.Needed(10)), 1u);
+  EXPECT_EQ((RoundRules{.quorum = 0}.Needed(0)), 0u);
+}
+
+TEST(RoundPolicy, WhatHappensAtTheDeadlineDependsOnTheQuorum) {
+  const RoundRules rules{.deadline = 9, .quorum = 0.5};
+  Standing standing{.drawn = 4, .cohort = 4, .leased = 3, .counted = 1};
+  const TimelyRounds extends({}, rules);
+  RoundRules dropping = rules;
+  dropping.below_quorum = RoundRules::BelowQuorum::kDrop;
+  const TimelyRounds drops({}, dropping);
+  EXPECT_EQ(drops.Decide(standing), Course::kWait);
+  standing.overdue = true;
+  EXPECT_EQ(extends.Decide(standing), Course::kWait);
+  EXPECT_EQ(drops.Decide(standing), Course::kDropRound);
+  standing.counted = 2;
+  EXPECT_EQ(extends.Decide(standing), Course::kCloseAtDeadline);
+  EXPECT_EQ(drops.Decide(standing), Course::kCloseAtDeadline);
 }
 
 TEST(RoundPolicy, OneNodeEndsNoRunWhileAnotherCouldDoItsWork) {

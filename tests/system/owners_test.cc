@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/files.h"
 #include "core/random.h"
 #include "testing/temporary_folder.h"
 #include "tests/system/simulation.h"
@@ -130,6 +131,60 @@ TEST(OwnersFault, OwnersThatAreKilledComeBackUnderTheirNameAndChangeNothing) {
   for (const auto& event : disturbed.events()) lost += event["event"] == "worker_lost" ? 1 : 0;
   EXPECT_GT(lost, 0);
   EXPECT_EQ(BytesOf(disturbed), BytesOf(quiet));
+}
+
+// The process of an owner's worker; -1: there is none.
+pid_t WorkerOf(const Simulation& simulation, const std::string& owner) {
+  for (const pid_t pid : simulation.Children("macaw-worker")) {
+    const auto arguments = ReadFile(absl::StrCat("/proc/", pid, "/cmdline"));
+    if (arguments.ok() && arguments->find("/" + owner + "/data") != std::string::npos) return pid;
+  }
+  return -1;
+}
+
+TEST(OwnersDeadline, ARoundClosesWithoutAStoppedOwnerAndIsReplayedToTheSameModel) {
+  Simulation run("deadline", {WriteConfig("deadline"),
+                              "--rounds",
+                              "4",
+                              "--owners",
+                              "4",
+                              "--set",
+                              "partition.clients=5",
+                              "--set",
+                              "cohort.size=5",
+                              "--set",
+                              "model.name=mlp",
+                              "--set",
+                              "algorithm.name=scaffold",
+                              "--set",
+                              "emulation.pause_probability=1",
+                              "--set",
+                              "emulation.pause_seconds=0.3",
+                              "--set",
+                              "round.deadline=3",
+                              "--set",
+                              "round.quorum=0.2",
+                              "--set",
+                              "round.present_within=60"});
+  ASSERT_TRUE(run.WaitForEvent([](const nlohmann::json& event) {
+    return event["event"] == "round" && event["round"] == 1;
+  })) << run.output();
+  const pid_t stopped = WorkerOf(run, "owner-2");
+  ASSERT_GT(stopped, 0);
+  ::kill(stopped, SIGSTOP);
+  const bool closed = run.WaitForEvent([](const nlohmann::json& event) {
+    return event["event"] == "left_out" && event["client"] == 2;
+  });
+  ::kill(stopped, SIGCONT);
+  ASSERT_TRUE(closed) << run.output();
+  ASSERT_EQ(run.Wait(), 0) << run.output();
+
+  const std::string again = run.folder() + "-again";
+  const testing_support::Printed replay = RunMacaw("replay " + run.folder() + " --out " + again);
+  EXPECT_EQ(replay.exit, 0) << replay.text;
+  EXPECT_NE(replay.text.find("same       6 rounds, and the same model: " + run.digest()),
+            std::string::npos)
+      << replay.text;
 }
 
 TEST(OwnersInput, MoreOwnersThanClientsAreRefusedBeforeAnythingStarts) {

@@ -1,0 +1,135 @@
+// The end of a phase: when it closes, without whom, and what a round without any client means.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "core/status.h"
+#include "server/engine/round_engine.h"
+
+namespace macaw::server {
+namespace {
+
+std::string Clients(uint64_t count) {
+  return absl::StrCat(count, count == 1 ? " client" : " clients");
+}
+
+}  // namespace
+
+void RoundEngine::Advance(TimePoint now) {
+  if (state_ == State::kEnded) return;
+  if (evaluation_.done()) CloseEvaluation(now);
+  if (state_ != State::kRunning || !MayClose(now)) return;
+  if (phase_.adding() || evaluation_.open()) return;
+  const PhaseReport& report = phase_.report();
+  if (report.records.empty() && !report.left_out.empty() && !MoveOnWithoutClients()) return;
+  state_ = State::kClosing;
+  host_.Apply(phase_.Close(static_cast<uint32_t>(nodes_.slots()), now));
+}
+
+Standing RoundEngine::Progress() const {
+  Standing standing = phase_.standing();
+  standing.overdue = overdue_;
+  return standing;
+}
+
+bool RoundEngine::MayClose(TimePoint now) {
+  const Standing standing = Progress();
+  // An earlier server has decided, perhaps by other rules.
+  if (phase_.dropped() || redoing()) return standing.complete();
+  const Course course = policy_.Decide(standing);
+  if (course == Course::kWait) return false;
+  deadline_ = TimePoint::max();
+  if (course == Course::kClose) return true;
+  GiveUpMissing(course, now);
+  if (course == Course::kDropRound) {
+    const uint64_t needed = options_.round.Needed(standing.drawn);
+    DropRound(absl::StrCat("round ", phase_.round().value, ": ", standing.counted, " of ",
+                           Clients(standing.drawn), " counted, ", needed,
+                           " needed (round.quorum)"));
+  }
+  // Nodes that hold leases of those clients and wait for more work must commit first.
+  ServeParked(now);
+  return state_ == State::kRunning;
+}
+
+// ---- the deadline
+
+void RoundEngine::SetDeadline(TimePoint now) {
+  const bool timed = options_.round.deadline > 0 && !redoing() && !phase_.dropped();
+  deadline_ = timed ? now + FromSeconds(options_.round.deadline) : TimePoint::max();
+  overdue_ = false;
+}
+
+void RoundEngine::PassDeadline(TimePoint now) {
+  if (state_ != State::kRunning || now < deadline_) return;
+  overdue_ = true;
+  deadline_ = now + FromSeconds(options_.round.deadline);
+  const Standing standing = Progress();
+  if (policy_.Decide(standing) != Course::kWait) return;  // Advance does the rest
+  host_.Record(log::Extended{.round = phase_.round(),
+                             .phase = phase_.phase(),
+                             .counted = standing.counted,
+                             .missing = standing.waiting + standing.leased,
+                             .needed = options_.round.Needed(standing.drawn)});
+}
+
+// ---- clients that are not waited for
+
+void RoundEngine::GiveUpMissing(Course course, TimePoint now) {
+  const uint64_t counted = phase_.standing().counted;
+  Record(phase_.GiveUpMissing([&](const Seat& seat, std::optional<WorkerId> node) {
+    if (course != Course::kCloseWithEnough) return WhyLate(seat, node, now);
+    return log::GivenUp{.reason = fleet::LeftOutReason::kNotNeeded,
+                        .message = absl::StrCat(Clients(counted), " were enough (round.enough)")};
+  }));
+}
+
+log::GivenUp RoundEngine::WhyLate(const Seat& seat, std::optional<WorkerId> node,
+                                  TimePoint now) const {
+  using fleet::LeftOutReason;
+  if (!node.has_value()) {
+    if (nodes_.Of(seat.holding).members.empty())
+      return {.reason = LeftOutReason::kGone, .message = "no node that has it is registered"};
+    return {.reason = LeftOutReason::kTooSlow,
+            .message = "no node had asked for it at the deadline"};
+  }
+  const Node& holder = nodes_.At(*node);
+  const Duration silent = holder.poll.has_value() ? Duration{} : now - holder.last_seen;
+  if (silent > HeartbeatEvery()) {
+    return {.reason = LeftOutReason::kGone,
+            .message = absl::StrFormat("%s has been silent for %.0f s at the deadline", holder.name,
+                                       ToSeconds(silent))};
+  }
+  return {.reason = LeftOutReason::kTooSlow,
+          .message = absl::StrCat(holder.name, " had not committed it at the deadline")};
+}
+
+void RoundEngine::DropRound(const std::string& why) {
+  states_.versions().DropStaged();
+  host_.Record(phase_.Drop(why));
+}
+
+bool RoundEngine::MoveOnWithoutClients() {
+  round_lost_ = true;
+  const std::vector<fleet::LeftOut>& lost = phase_.report().left_out;
+  const auto first = std::ranges::min_element(
+      lost, {}, [](const fleet::LeftOut& left) { return left.attempt.client; });
+  std::string what = phase_.report().dropped;
+  if (!phase_.dropped()) {
+    what = absl::StrCat("round ", phase_.round().value, ": all ", lost.size(),
+                        " clients had to be left out; client ", first->attempt.client.value, ": ",
+                        first->message);
+    if (!redoing()) {
+      host_.Record(log::RoundLost{.round = phase_.round(), .phase = phase_.phase(), .why = what});
+    }
+  }
+  // Counts the rounds of this session only. A short run that has lost all its rounds ends, too.
+  if (policy_.GoesOnAfterLost(lost_rounds_ + 1, options_.run.rounds - options_.completed))
+    return true;
+  Fail(absl::AbortedError(
+      lost_rounds_ == 0 ? what
+                        : absl::StrCat(what, " (as in the ", lost_rounds_, " rounds before)")));
+  return false;
+}
+
+}  // namespace macaw::server

@@ -1,0 +1,200 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/random.h"
+#include "scheduler/policies/policies.h"
+#include "server/engine/draw.h"
+#include "server/engine/round_engine.h"
+#include "tests/server/fake_host.h"
+
+// From whom the cohort of a round is drawn.
+namespace macaw::server {
+namespace {
+
+using testing::Each;
+using testing::HasSubstr;
+using testing::Lt;
+using testing_support::Durable;
+using testing_support::Examples;
+using testing_support::FakeHost;
+using testing_support::kCohort;
+using testing_support::kPopulation;
+using testing_support::NodeWithEverybody;
+using testing_support::TestRun;
+
+std::vector<ClientId> DrawnFrom(const Draw& draw) {
+  std::vector<ClientId> drawn;
+  for (uint32_t round = 1; round <= 50; ++round) {
+    const auto seats = draw.Seats(Round(round), ClientStates(false, {}, kPopulation));
+    EXPECT_TRUE(seats.ok()) << seats.status();
+    for (const Seat& seat : seats.value()) drawn.push_back(seat.entry.client);
+  }
+  return drawn;
+}
+
+// A population whose clients 0 … 19 are named "phone-k" and the others "lab-k".
+struct Named {
+  explicit Named(const RunPlan& run) {
+    fleet::ClientTable table{.rows = Examples()};
+    for (uint64_t k = 0; k < kPopulation; ++k)
+      table.names.push_back(absl::StrCat(k < 20 ? "a-phone-" : "b-lab-", k));
+    roster.Add(NodeWithEverybody("w", 1), table);
+    roster.Begin(run.cohort.eligible);
+  }
+  Roster roster;
+};
+
+TEST(NamePattern, StarIsAnyTextAndQuestionMarkOneCharacter) {
+  EXPECT_TRUE(NameMatches("phone-7", "phone-*"));
+  EXPECT_TRUE(NameMatches("phone-7", "*-7"));
+  EXPECT_TRUE(NameMatches("phone-7", "ph*e-?"));
+  EXPECT_TRUE(NameMatches("", "*"));
+  EXPECT_TRUE(NameMatches("aab", "*ab"));
+  EXPECT_FALSE(NameMatches("phone-17", "phone-?"));
+  EXPECT_FALSE(NameMatches("phone-7", "phone"));
+  EXPECT_FALSE(NameMatches("phone", "phone?"));
+  EXPECT_FALSE(NameMatches("", "?"));
+}
+
+TEST(Eligible, OnlyClientsWhoseNamesMatchAreDrawn) {
+  RunPlan run = TestRun(1);
+  run.cohort.eligible = {"a-phone-*"};
+  const Named named(run);
+  const auto draw = Draw::Make(run, named.roster);
+  ASSERT_TRUE(draw.ok()) << draw.status();
+  EXPECT_THAT(DrawnFrom(*draw), Each(Lt(ClientId(20))));
+}
+
+TEST(Eligible, ClientsWithTooFewRowsAreNotDrawn) {
+  RunPlan run = TestRun(1);
+  run.cohort.min_rows = 6;
+  const Named named(run);
+  const auto draw = Draw::Make(run, named.roster);
+  ASSERT_TRUE(draw.ok()) << draw.status();
+  for (const ClientId client : DrawnFrom(*draw)) EXPECT_GE(Examples()[client.value], 6u);
+}
+
+TEST(Eligible, TooFewForACohortAreRefusedWithTheKeys) {
+  RunPlan run = TestRun(1);
+  run.cohort.eligible = {"a-phone-?"};
+  const Named named(run);
+  const absl::Status refused = Draw::Make(run, named.roster).status();
+  EXPECT_THAT(std::string(refused.message()),
+              testing::AllOf(HasSubstr("cohort.eligible"), HasSubstr("10 of 40")));
+  run.cohort.eligible = {"*"};
+  run.cohort.sampling = "poisson";
+  EXPECT_THAT(std::string(Draw::Make(run, named.roster).status().message()), HasSubstr("poisson"));
+}
+
+TEST(Eligible, AmongThePresentOnlyThoseAreDrawnAndAmongAllTheSameAsWithoutTheKey) {
+  const RunPlan run = TestRun(1);
+  const Named named(run);
+  absl::StatusOr<Draw> draw = Draw::Make(run, named.roster);
+  ASSERT_TRUE(draw.ok()) << draw.status();
+  const std::vector<ClientId> before = DrawnFrom(*draw);
+  const Digest everybody = draw->eligible();
+  const std::vector<ClientId> present = {ClientId(3), ClientId(9), ClientId(30), ClientId(40)};
+  EXPECT_EQ(draw->Drawable(present), 16u);
+  ASSERT_TRUE(draw->Among(present).ok());
+  EXPECT_NE(draw->eligible(), everybody);
+  for (const ClientId client : DrawnFrom(*draw)) {
+    EXPECT_TRUE((client >= ClientId(3) && client < ClientId(9)) || client >= ClientId(30))
+        << client;
+  }
+  ASSERT_TRUE(draw->Among({}).ok());
+  EXPECT_EQ(DrawnFrom(*draw), before);
+  EXPECT_EQ(draw->eligible(), everybody);
+}
+
+// Two owners with twenty clients each. A round asks twelve.
+class Present : public testing::Test {
+ protected:
+  void Start(double within, log::Decisions decisions = {}) {
+    host_ = std::make_unique<FakeHost>(durable_, 1, 1);
+    host_->on_record = [this](const log::Record& record) {
+      if (const auto* opened = std::get_if<log::RoundOpened>(&record)) opened_ = *opened;
+      if (const auto* waiting = std::get_if<log::Waiting>(&record)) waiting_.push_back(*waiting);
+    };
+    RunPlan run = TestRun(1);
+    run.cohort.size = cohort_;
+    engine_ = std::make_unique<RoundEngine>(EngineOptions{.run = run,
+                                                          .lease_timeout = FromSeconds(1000),
+                                                          .workers = 2,
+                                                          .round = {.present_within = within},
+                                                          .decisions = std::move(decisions)},
+                                            scheduler_, *host_);
+    host_->Bind(engine_.get());
+    first_ = Join("first", 0);
+    now_ += FromSeconds(60);
+    second_ = Join("second", 20);
+    host_->RunAll(random_, now_);
+  }
+  SessionId Join(const std::string& name, uint64_t begin) {
+    fleet::ClientTable table;
+    for (uint64_t client = begin; client < begin + 20; ++client) {
+      table.rows.push_back(Examples()[client]);
+      table.names.push_back(absl::StrCat("client ", client));
+    }
+    fleet::RegisterRequest node = NodeWithEverybody(name, 1);
+    node.data_digest = DigestOf(name);
+    node.clients = 20;
+    node.owner = true;
+    const auto reply = engine_->Register(node, table, now_);
+    EXPECT_TRUE(reply.ok()) << reply.status();
+    return reply->session;
+  }
+
+  uint64_t cohort_ = kCohort;
+  Durable durable_;
+  std::unique_ptr<FakeHost> host_;
+  scheduler::PlannedStealingScheduler scheduler_;
+  std::unique_ptr<RoundEngine> engine_;
+  RandomStream random_{{.seed = 1}};
+  TimePoint now_{};
+  SessionId first_, second_;
+  std::optional<log::RoundOpened> opened_;
+  std::vector<log::Waiting> waiting_;
+};
+
+TEST_F(Present, OnlyClientsOfNodesThatWereHeardOfLatelyAreDrawnAndTheLogSaysWho) {
+  Start(/*within=*/30);
+  ASSERT_TRUE(opened_.has_value());
+  EXPECT_THAT(opened_->present, testing::ElementsAre(ClientId(20), ClientId(40)));
+  for (const log::Member& member : opened_->cohort) EXPECT_GE(member.client, ClientId(20));
+}
+
+TEST_F(Present, WhenEverybodyIsThereTheLogDoesNotNameThem) {
+  Start(/*within=*/90);
+  ASSERT_TRUE(opened_.has_value());
+  EXPECT_TRUE(opened_->present.empty());
+}
+
+TEST_F(Present, ARoundWaitsForEnoughClientsAndSaysSoOnce) {
+  cohort_ = 25;
+  Start(/*within=*/30);
+  EXPECT_FALSE(opened_.has_value());
+  engine_->Heartbeat({.session = second_}, now_);
+  engine_->Tick(now_);
+  ASSERT_EQ(waiting_.size(), 1u);
+  EXPECT_EQ(waiting_[0].present, 20u);
+  EXPECT_EQ(waiting_[0].needed, 25u);
+  engine_->Heartbeat({.session = first_}, now_);
+  host_->RunAll(random_, now_);
+  ASSERT_TRUE(opened_.has_value());
+  EXPECT_TRUE(opened_->present.empty());
+}
+
+TEST_F(Present, ARunThatRepeatsAnotherDrawsFromThoseThatWerePresentThen) {
+  Start(/*within=*/0, {{{Round(1), Phase(0)}, {.present = {ClientId(0), ClientId(15)}}}});
+  ASSERT_TRUE(opened_.has_value());
+  EXPECT_THAT(opened_->present, testing::ElementsAre(ClientId(0), ClientId(15)));
+  for (const log::Member& member : opened_->cohort) EXPECT_LT(member.client, ClientId(15));
+}
+
+}  // namespace
+}  // namespace macaw::server
