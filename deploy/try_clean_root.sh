@@ -2,7 +2,7 @@
 # Tries the .debs that `./dev package` made on a clean Debian 12: a new root, the packages and what they depend on, and in
 # it the rehearsal of a fleet by the programs as installed (deploy/fleet.sh). Needs root, mmdebstrap, and Debian's mirrors.
 #   deploy/try_clean_root.sh [--packages FOLDER] [--root FOLDER] [OPTIONS OF fleet.sh]
-# --root keeps the root, or uses that of an image (deploy/container/build.sh --root) as it is. Exit code 0: the same model.
+# --root keeps the root, or uses one that is there: a clean one, or that of an image (deploy/container/build.sh --root). Exit code 0: the same model.
 set -euo pipefail
 
 packages=build/packages root= fleet=()
@@ -32,15 +32,16 @@ if [[ ! -e $root/usr/bin/macaw ]]; then
   shopt -s nullglob
   debs=("$packages"/macaw_*.deb "$packages"/macaw-server_*.deb "$packages"/macaw-worker_*.deb)
   ((${#debs[@]} == 3)) || die "$packages does not hold the packages macaw, macaw-server and macaw-worker (./dev package)"
-  quietly mmdebstrap --variant=minbase bookworm "$root"
+  [[ -e $root/usr/bin/dpkg ]] || quietly mmdebstrap --variant=minbase bookworm "$root"
   say "a clean Debian 12"
   mkdir "$root/packages"
   cp "${debs[@]}" "$root/packages"
-  # First a device's package alone: dpkg names what is missing, apt fetches it.
-  if inside dpkg --install /packages/macaw-worker_*.deb > "$log" 2>&1; then die "macaw-worker declares no dependency"; fi
-  quietly inside apt-get install --fix-broken --yes --no-install-recommends
+  # First a device's package alone, with what apt fetches for it; the others need nothing more.
+  quietly inside sh -c 'apt-get update && apt-get install --yes --no-install-recommends /packages/macaw-worker_*.deb'
+  inside apt-get clean
+  rm -rf "$root"/var/lib/apt/lists/*
   say "macaw-worker, and the $(grep -c '^Setting up lib' "$log") libraries that it needs"
-  quietly inside sh -c 'dpkg --install /packages/*.deb'
+  quietly inside sh -c 'dpkg --install /packages/macaw*.deb'
   say "macaw-server and macaw"
 fi
 for program in macaw macaw-server macaw-worker; do
