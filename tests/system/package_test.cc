@@ -125,7 +125,7 @@ TEST_F(Package, OfTheServerHasAPlanThatItRuns) {
   HoldsComponents({"server"});
   const std::string plan = *ReadFile(root_ + "/share/doc/macaw-server/run.toml");
   const std::string here =
-      folder_.Write("run.toml", absl::StrReplaceAll(plan, {{"0.0.0.0:47124", "127.0.0.1:0"}}));
+      folder_.Write("run.toml", absl::StrReplaceAll(plan, {{"0.0.0.0:47100", "127.0.0.1:0"}}));
   testing_support::Program server(
       "macaw-server", {"--resume-if-begun", "--config", here, "--run-dir", folder_ / "run"});
   EXPECT_TRUE(server.WaitFor("listening on 127.0.0.1:")) << server.text();
