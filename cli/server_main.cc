@@ -28,6 +28,7 @@
 #include "cli/process/exit.h"
 #include "cli/process/limits.h"
 #include "cli/process/lock.h"
+#include "cli/process/notify.h"
 #include "cli/process/row_reporter.h"
 #include "cli/process/signals.h"
 #include "core/files.h"
@@ -50,7 +51,7 @@ constexpr Duration kCloseGrace = std::chrono::seconds(1);
 
 struct ServerArguments {
   std::string config, run_dir, listen, sync_state, replay, callers, authority;
-  bool resume = false;
+  bool resume = false, resume_if_begun = false;
   int ready_fd = -1, report_fd = -1, lock_fd = -1;
   std::vector<uint64_t> state_reset;
   bool by_hand() const { return lock_fd < 0; }  // not by `macaw simulate`, which locks the folder
@@ -179,7 +180,7 @@ uint64_t MostClientsAPart(const RunPlan& run) {
 bool Pointless(const absl::Status& status) {
   return absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status) ||
          absl::IsAlreadyExists(status) || absl::IsNotFound(status) || absl::IsDataLoss(status) ||
-         absl::IsAborted(status) || absl::IsUnimplemented(status);
+         absl::IsAborted(status) || absl::IsUnimplemented(status) || absl::IsOutOfRange(status);
 }
 
 int ReportError(const absl::Status& status) {
@@ -273,7 +274,14 @@ absl::StatusOr<std::unique_ptr<wire::FleetServer>> Listen(const Config& config,
         AtomicWriteFile(arguments.address_file(), absl::StrCat(fleet->address(), "\n")));
   }
   Announce(fleet->address(), arguments.ready_fd);
+  NotifyManager("READY=1");
   return fleet;
+}
+
+absl::StatusOr<server::Outcome> AwaitEnd(server::Coordinator& coordinator) {
+  const Watchdog watchdog(
+      [&coordinator] { coordinator.AskEngine([] { NotifyManager("WATCHDOG=1"); }); });
+  return coordinator.Wait();
 }
 
 absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
@@ -301,7 +309,7 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
   MACAW_ASSIGN_OR_RETURN(std::unique_ptr<wire::FleetServer> fleet,
                          Listen(prepared.config, arguments, door, *coordinator));
 
-  const int code = Conclude(coordinator->Wait());
+  const int code = Conclude(AwaitEnd(*coordinator));
   CloseWithin(kCloseGrace, std::move(fleet), code);
   return code;
 }
@@ -330,6 +338,9 @@ int Main(int argc, char** argv) {
                  "are answered (default: server.authority)")
       ->excludes("--callers");
   app.add_flag("--resume", arguments.resume, "Go on from the newest checkpoint of the folder");
+  app.add_flag("--resume-if-begun", arguments.resume_if_begun,
+               "For service managers: --resume if a run has begun in the folder, else begin it; "
+               "nothing if it is over");
   app.add_option("--state-reset", arguments.state_reset,
                  "With --resume: this client gives its state up and starts afresh")
       ->allow_extra_args(false);
@@ -340,6 +351,7 @@ int Main(int argc, char** argv) {
   app.add_option("--lock-fd", arguments.lock_fd,
                  "A descriptor that holds the run's folder already (`macaw simulate` gives it)");
   CLI11_PARSE(app, argc, argv);
+  if (arguments.resume_if_begun) arguments.resume |= server::HasBegun(arguments.run_dir);
   if (arguments.config.empty() && arguments.resume) arguments.config = arguments.kept_config();
   if (arguments.config.empty()) {
     std::cerr << "macaw-server: error: --config is required, or --resume" << std::endl;
@@ -351,6 +363,10 @@ int Main(int argc, char** argv) {
   InitLogging("macaw-server");
   absl::StatusOr<SignalFd> signals = SignalFd::Open();
   const absl::StatusOr<int> code = signals.ok() ? Serve(arguments, *signals) : signals.status();
+  if (arguments.resume_if_begun && absl::IsOutOfRange(code.status())) {
+    Logger("server").Info(absl::StrCat("nothing_to_do ", code.status().message()));
+    return kExitOk;
+  }
   return code.ok() ? *code : ReportError(code.status());
 }
 

@@ -9,7 +9,9 @@
 set -euo pipefail
 
 devices=8 rounds=6 algorithm=fedavg namespaces=no keep= config= lifetime=30d
-programs=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/build/bin
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+programs=$here/build/bin
+[[ -x $programs/macaw ]] || programs=$(dirname "$(command -v macaw || echo "$programs/macaw")") # those installed
 while (($#)); do
   case $1 in
     --devices) devices=$2; shift ;;
@@ -27,7 +29,7 @@ while (($#)); do
 done
 [[ $devices -ge 3 ]] || { echo "fleet.sh: --devices must be 3 or more" >&2; exit 2; }
 [[ -x $programs/macaw ]] || { echo "fleet.sh: no programs in $programs (./dev build, or --bin)" >&2; exit 2; }
-config=${config:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/examples/quickstart.toml}
+config=${config:-$here/examples/quickstart.toml}
 
 home=${keep:-$(mktemp -d)}
 mkdir -p "$home"

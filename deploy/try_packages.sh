@@ -34,6 +34,9 @@ try() {
   local macaw=$prefix/bin/macaw examples=$prefix/share/doc/macaw/examples
   mkdir -p "$folder/runs"
   unpack "$kind" macaw "$folder" || die "there is no package macaw in $packages: run ./dev package"
+  if [ "$kind" = deb ]; then
+    unpack deb macaw-server "$folder" && unpack deb macaw-worker "$folder" || die "a package of a program is missing"
+  fi
   say "$kind: $(du -sh "$folder/." | cut -f1) of programs and examples; the quick start"
   check_libraries "$prefix"/bin/*
   "$macaw" doctor | grep 'back end'

@@ -236,6 +236,10 @@ absl::StatusOr<std::vector<KeptVersions>> ReadKeptVersions(const std::string& ru
 
 bool HasCheckpoint(const std::string& run_dir) { return !CheckpointFiles(run_dir).empty(); }
 
+bool HasBegun(const std::string& run_dir) {
+  return FileExists(run_dir + "/epoch") || FileExists(run_dir + "/config.toml");
+}
+
 absl::StatusOr<Checkpoint> ReadNewestCheckpoint(
     const std::string& run_dir, const std::map<std::string, std::string>& fingerprint,
     const std::vector<LayoutPtr>& layouts) {

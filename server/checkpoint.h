@@ -46,6 +46,8 @@ struct KeptVersions {
 absl::StatusOr<std::vector<KeptVersions>> ReadKeptVersions(const std::string& run_dir);
 
 bool HasCheckpoint(const std::string& run_dir);
+// A run has begun in this folder; it may have been killed before its first checkpoint.
+bool HasBegun(const std::string& run_dir);
 
 // Reads the newest checkpoint. It is an error if there is none, if it is damaged (a digest over
 // everything is checked), or if it belongs to another run (the error names the first key that

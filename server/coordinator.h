@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "algorithms/api/registry.h"
 #include "core/clock.h"
@@ -49,7 +50,8 @@ struct Outcome {
 class Coordinator : public fleet::FleetHandler {
  public:
   // `initial` is the model before round 1; a resume replaces it. Writes and fsyncs the new epoch
-  // before it returns. `registry` must outlive the coordinator.
+  // before it returns. OutOfRange: the run is over, so a resume has nothing to do. `registry` must
+  // outlive the coordinator.
   static absl::StatusOr<std::unique_ptr<Coordinator>> Start(Options options, FlatVector initial,
                                                             const algorithms::Registry& registry);
 
@@ -60,6 +62,10 @@ class Coordinator : public fleet::FleetHandler {
   // Drops the open round, writes a checkpoint of the last complete round, and ends with
   // kInterrupted. Thread-safe.
   virtual void Interrupt() = 0;
+
+  // Calls `then` on the engine's thread, after everything that was posted to it before. A thread
+  // that hangs never calls it.
+  virtual void AskEngine(absl::AnyInvocable<void() &&> then) = 0;
 };
 
 }  // namespace macaw::server

@@ -36,9 +36,8 @@ absl::Status Replay(const Options& options, const Checkpoint& checkpoint,
       over = early_stopping.Observe(round.value, *value);
   }
   if (over.has_value()) {
-    return absl::FailedPreconditionError(absl::StrCat("the run in ", options.run_dir,
-                                                      " has stopped: ", *over,
-                                                      "; change run.stop to carry it on"));
+    return absl::OutOfRangeError(absl::StrCat("the run in ", options.run_dir, " has stopped: ",
+                                              *over, "; change run.stop to carry it on"));
   }
   return absl::OkStatus();
 }
@@ -77,7 +76,7 @@ uint64_t NewSessionNumber() {
 absl::Status CheckBeginsAgain(const Options& options) {
   const std::string none =
       absl::StrCat("there is no checkpoint in ", options.run_dir, "/checkpoints to resume from");
-  if (!FileExists(options.run_dir + "/epoch") && !FileExists(options.run_dir + "/config.toml"))
+  if (!HasBegun(options.run_dir))
     return absl::NotFoundError(absl::StrCat(none, ", and no run has begun there"));
   uint64_t rows = 0;
   const std::string path = options.run_dir + "/metrics.jsonl";
@@ -213,9 +212,9 @@ absl::StatusOr<std::optional<Checkpoint>> CheckpointToGoOnFrom(const Options& op
       Checkpoint checkpoint,
       ReadNewestCheckpoint(options.run_dir, Fingerprint(options.run), keeper.Layouts()));
   if (checkpoint.round.value >= options.run.rounds && checkpoint.owed_row.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat("the run in ", options.run_dir,
-                                                      " has done its ", checkpoint.round.value,
-                                                      " rounds; ask for more with --rounds"));
+    return absl::OutOfRangeError(absl::StrCat("the run in ", options.run_dir, " has done its ",
+                                              checkpoint.round.value,
+                                              " rounds; ask for more with --rounds"));
   }
   return checkpoint;
 }

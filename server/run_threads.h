@@ -50,6 +50,7 @@ class RunThreads final : private EngineHost {
 
   absl::StatusOr<Outcome> Wait();
   void Interrupt();
+  void AskEngine(absl::AnyInvocable<void() &&> then) { loop_.Post(std::move(then)); }
   const Options& options() const { return options_; }
   OpenSessions& sessions() { return sessions_; }
   const OpenSessions& sessions() const { return sessions_; }

@@ -83,6 +83,25 @@ TEST_F(ByHand, AnInterruptedRunGoesOnWithItsFolderAlone) {
   EXPECT_EQ(testing_support::Slurp(run_ + "/metrics.jsonl"), simulated_.metrics);
 }
 
+// As a service manager does it: the same command each time.
+TEST_F(ByHand, ResumeIfBegunBeginsOnceAndGoesOnAfterwards) {
+  {
+    const auto server = Server({"--resume-if-begun", "--config", config_});
+    ::kill(server->pid(), SIGTERM);
+    EXPECT_EQ(server->Wait(), 130) << server->text();
+  }
+  const std::string epoch = testing_support::Slurp(run_ + "/run-id");
+  const auto server = Server({"--resume-if-begun", "--config", config_});
+  Program worker("macaw-worker", {"--run-dir", run_, "--name", "a"});
+  EXPECT_EQ(worker.Wait(), 0) << worker.text();
+  EXPECT_EQ(server->Wait(), 0) << server->text();
+  EXPECT_EQ(testing_support::Slurp(run_ + "/run-id"), epoch);
+  EXPECT_EQ(testing_support::Slurp(run_ + "/metrics.jsonl"), simulated_.metrics);
+  Program again("macaw-server", {"--resume-if-begun", "--run-dir", run_, "--config", config_});
+  EXPECT_EQ(again.Wait(), 0) << again.text();
+  EXPECT_THAT(again.text(), HasSubstr("nothing_to_do"));
+}
+
 TEST_F(ByHand, AServerThatWasKilledGoesOnUnderItsWorkersWhereTheyLookForIt) {
   std::string text = testing_support::Slurp(config_);
   for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{

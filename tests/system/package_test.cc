@@ -8,11 +8,13 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "core/files.h"
 #include "testing/public_data.h"
 #include "testing/temporary_folder.h"
 #include "tests/system/installed.h"
+#include "tests/system/program.h"
 #include "tests/system/simulation.h"
 
 namespace macaw {
@@ -42,7 +44,7 @@ class Package : public testing::Test {
 };
 
 TEST_F(Package, OfTheProgramsRunsAndResumesAnywhere) {
-  HoldsComponents({"programs"});
+  HoldsComponents(testing_support::kPrograms);
   const Printed doctor = Macaw("doctor");
   EXPECT_EQ(doctor.exit, 0) << doctor.text;
   EXPECT_THAT(doctor.text, HasSubstr("fused: macaw-fused"));
@@ -64,7 +66,7 @@ TEST_F(Package, OfTheProgramsRunsAndResumesAnywhere) {
 }
 
 TEST_F(Package, OfTheLibTorchBackEndNeedsNothingBesideIt) {
-  HoldsComponents({"programs", "torch", "libtorch"});
+  HoldsComponents({"command", "server", "worker", "torch", "libtorch"});
   const Printed needed = RunProgram("ldd", root_ + "/lib/macaw/libmacaw_torch.so");
   ASSERT_EQ(needed.exit, 0) << needed.text;
   for (const char* library :
@@ -77,8 +79,60 @@ TEST_F(Package, OfTheLibTorchBackEndNeedsNothingBesideIt) {
   EXPECT_EQ(run.exit, 0) << run.text;
 }
 
+TEST_F(Package, OfADeviceHoldsTheWorkerAlone) {
+  HoldsComponents({"worker"});
+  EXPECT_TRUE(fs::exists(root_ + "/bin/macaw-worker"));
+  EXPECT_FALSE(fs::exists(root_ + "/bin/macaw-server"));
+  EXPECT_FALSE(fs::exists(root_ + "/bin/macaw"));
+  EXPECT_TRUE(fs::exists(root_ + "/share/macaw/macaw_client.py"));  // for a program of the owner's
+  EXPECT_EQ(RunProgram(root_ + "/bin/macaw-worker", "--doctor").exit, 0);
+}
+
+// A unit's program as it lies here, and an instance's name in place of the template's.
+std::string UnitFor(const std::string& root, const std::string& unit, const std::string& to) {
+  std::string text = *ReadFile(root + "/lib/systemd/system/" + unit);
+  text = absl::StrReplaceAll(text, {{"=/usr/bin/", absl::StrCat("=", root, "/bin/")}});
+  EXPECT_TRUE(AtomicWriteFile(to, text).ok());
+  return to;
+}
+
+TEST_F(Package, OfAServiceHasAUnitThatSystemdReads) {
+  HoldsComponents({"server", "worker"});
+  const std::string server =
+      UnitFor(root_, "macaw-server@.service", folder_ / "macaw-server@run.service");
+  const std::string worker =
+      UnitFor(root_, "macaw-worker.service", folder_ / "macaw-worker.service");
+  // What they start must understand its arguments.
+  for (const std::string option : {"--resume-if-begun", "--config", "--run-dir", "--authority"}) {
+    EXPECT_THAT(*ReadFile(server), HasSubstr(option + " "));
+    EXPECT_THAT(RunProgram(root_ + "/bin/macaw-server", "--help").text, HasSubstr(option));
+  }
+  if (RunProgram("command", "-v systemd-analyze").exit != 0) {
+    GTEST_SKIP() << "systemd-analyze is not installed";
+  }
+  for (const std::string& unit : {server, worker}) {
+    const Printed verified = RunProgram("systemd-analyze", "verify --man=no " + unit);
+    EXPECT_EQ(verified.exit, 0);
+    EXPECT_EQ(verified.text, "") << "a warning is a key that has no effect";
+    const Printed open =
+        RunProgram("systemd-analyze", "security --offline=yes --threshold=20 " + unit);
+    EXPECT_EQ(open.exit, 0) << "exposed more than 2.0 of 10:\n" << open.text;
+  }
+}
+
+// A plan that an administrator copies and changes.
+TEST_F(Package, OfTheServerHasAPlanThatItRuns) {
+  HoldsComponents({"server"});
+  const std::string plan = *ReadFile(root_ + "/share/doc/macaw-server/run.toml");
+  const std::string here =
+      folder_.Write("run.toml", absl::StrReplaceAll(plan, {{"0.0.0.0:47100", "127.0.0.1:0"}}));
+  testing_support::Program server(
+      "macaw-server", {"--resume-if-begun", "--config", here, "--run-dir", folder_ / "run"});
+  EXPECT_TRUE(server.WaitFor("listening on 127.0.0.1:")) << server.text();
+}
+
 TEST_F(Package, NamesNoFolderOfTheMachineThatBuiltIt) {
-  HoldsComponents({"programs", "torch", "sdk"});
+  HoldsComponents({"command", "server", "worker", "torch", "sdk"});
   // As a path of its own, and not as the end of a longer one such as include/macaw.
   const Printed named = RunProgram(
       "grep", absl::StrCat("-rlaE '(^|[^A-Za-z0-9_./-])(", MACAW_SOURCE_DIR, "|",

@@ -46,7 +46,7 @@ class Plugin : public testing::Test {
         sdk_(root_ + "/sdk") {
     fs::remove_all(root_);
     fs::create_directories(root_);
-    testing_support::Install({"programs", "sdk"}, sdk_);
+    testing_support::Install({"command", "server", "worker", "sdk"}, sdk_);
   }
 
   std::string NewProject(const std::string& name) {

@@ -28,7 +28,7 @@ using testing_support::TemporaryFolder;
 // The three programs, installed without a back end beside them.
 class WithoutModules : public testing::Test {
  protected:
-  WithoutModules() { testing_support::Install({"programs"}, folder_.path()); }
+  WithoutModules() { testing_support::Install(testing_support::kPrograms, folder_.path()); }
   Printed Run(const std::string& arguments) {
     return testing_support::RunProgram(folder_ / "bin/macaw", arguments);
   }
