@@ -3,8 +3,8 @@
 #include "proto/wire/convert.h"
 #include "proto/wire/fields.h"
 
-// Commits: the only messages whose size grows with the number of clients. The overloads for parts of
-// messages are static: in an unnamed namespace they would hide those of convert.h.
+// Commits: the only messages whose size grows with the number of clients. The overloads for parts
+// of messages are static: in an unnamed namespace they would hide those of convert.h.
 namespace macaw::wire {
 
 static_assert(v1::LEFT_OUT_REASON_FAILED == static_cast<int>(fleet::LeftOutReason::kFailed) + 1);
