@@ -15,11 +15,11 @@
 namespace macaw::aggregation {
 namespace {
 
-constexpr double kMagic = 0x1.8p52;
-constexpr auto kMagicBits = std::bit_cast<int64_t>(kMagic);
+constexpr double kRounder = 0x1.8p52;
+constexpr auto kRounderBits = std::bit_cast<int64_t>(kRounder);
 
-MACAW_INLINE int64_t Integer(double rounded_plus_magic) {
-  return std::bit_cast<int64_t>(rounded_plus_magic) - kMagicBits;
+MACAW_INLINE int64_t Integer(double rounded_plus_rounder) {
+  return std::bit_cast<int64_t>(rounded_plus_rounder) - kRounderBits;
 }
 
 MACAW_INLINE int64_t KeyOf(double value) {
@@ -55,7 +55,7 @@ template <Into into>
 MACAW_INLINE void FoldF32(const float* __restrict values, double scale, int64_t* __restrict sums,
                           size_t count) {
   for (size_t i = 0; i < count; ++i)
-    Put<into>(Integer(double{values[i]} * scale + kMagic), sums[i]);
+    Put<into>(Integer(double{values[i]} * scale + kRounder), sums[i]);
 }
 
 // The upper half of a double's bits (Veltkamp's splitting), so that products of halves are exact.
@@ -77,18 +77,18 @@ MACAW_INLINE void FoldF64(const double* __restrict values, double scale, double 
     const double e = ((upper * scale_upper - p) + upper * scale_lower + lower * scale_upper) +
                      lower * scale_lower;
 
-    const double p0 = p + kMagic;
+    const double p0 = p + kRounder;
     const double p_rest =
-        (p - (p0 - kMagic)) * step;  // exact: the rounding error times a power of two
-    const double p1 = p_rest + kMagic;
-    const double p_last = (p_rest - (p1 - kMagic)) * step;
+        (p - (p0 - kRounder)) * step;  // exact: the rounding error times a power of two
+    const double p1 = p_rest + kRounder;
+    const double p_last = (p_rest - (p1 - kRounder)) * step;
     const double e_rest = e * step;
-    const double e1 = e_rest + kMagic;
-    const double e_last = (e_rest - (e1 - kMagic)) * step;
+    const double e1 = e_rest + kRounder;
+    const double e_last = (e_rest - (e1 - kRounder)) * step;
 
     Put<into>(Integer(p0), first[i]);
     Put<into>(Integer(p1) + Integer(e1), second[i]);
-    Put<into>(Integer(p_last + kMagic) + Integer(e_last + kMagic), third[i]);
+    Put<into>(Integer(p_last + kRounder) + Integer(e_last + kRounder), third[i]);
   }
 }
 

@@ -14,7 +14,7 @@
 namespace macaw::algorithms {
 namespace {
 
-LayoutPtr OneNumber() { return ParameterLayout::Scalars("tau", 1, DType::kF64); }
+LayoutPtr TauLayout() { return ParameterLayout::Scalars("tau", 1, DType::kF64); }
 
 class FedNovaClient final : public DeltaClient {
  public:
@@ -22,7 +22,7 @@ class FedNovaClient final : public DeltaClient {
       : DeltaClient(setup),
         mu_(setup.Get<double>("mu")),
         count_steps_(setup.Get<std::string>("tau_eff") == "steps"),
-        number_(OneNumber()) {}
+        number_(TauLayout()) {}
 
   absl::StatusOr<ClientResult> Conclude(const ClientContext& context,
                                         std::span<const training::StageOutcome> outcomes,
@@ -74,7 +74,7 @@ absl::StatusOr<Schema> FedNovaSchema(const Setup& setup) {
   Schema schema = MeanDeltaSchema(setup);
   schema.up[0].name = "direction";
   schema.up.push_back(
-      {.name = "tau", .layout = OneNumber(), .reduction = schema.up[0].reduction, .bound = 0x1p40});
+      {.name = "tau", .layout = TauLayout(), .reduction = schema.up[0].reduction, .bound = 0x1p40});
   return schema;
 }
 

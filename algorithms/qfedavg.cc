@@ -15,12 +15,12 @@
 namespace macaw::algorithms {
 namespace {
 
-LayoutPtr OneNumber() { return ParameterLayout::Scalars("h", 1, DType::kF64); }
+LayoutPtr HLayout() { return ParameterLayout::Scalars("h", 1, DType::kF64); }
 
 class QFedAvgClient final : public DeltaClient {
  public:
   explicit QFedAvgClient(const Setup& setup)
-      : DeltaClient(setup), q_(setup.Get<double>("q")), number_(OneNumber()) {}
+      : DeltaClient(setup), q_(setup.Get<double>("q")), number_(HLayout()) {}
 
   absl::StatusOr<training::LocalPlan> Prepare(const ClientContext& context,
                                               Workspace& workspace) const override {
@@ -72,7 +72,7 @@ absl::StatusOr<Schema> QFedAvgSchema(const Setup& setup) {
   Schema schema = MeanDeltaSchema(setup);
   schema.up[0].reduction = aggregation::Reduction::kMean;
   schema.up.push_back({.name = "h",
-                       .layout = OneNumber(),
+                       .layout = HLayout(),
                        .reduction = aggregation::Reduction::kMean,
                        .bound = 0x1p60});
   return schema;

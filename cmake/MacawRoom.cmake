@@ -1,9 +1,18 @@
-# macaw_room(core SOURCES a.cc b.cc LINKS absl::status ... PRIVATE_LINKS spdlog::spdlog)
-# One static library per room (or per torch-free half of one). Includes are written from the project's root.
+# macaw_unity(target): with MACAW_UNITY, its sources are compiled eight at a time. So names that are local to a source
+# must differ from those of the other sources of the room. Sources with compile options of their own stay alone.
+function(macaw_unity target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${MACAW_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+endfunction()
+
+# macaw_room(core SOURCES a.cc b.cc ALONE c.cc LINKS absl::status ... PRIVATE_LINKS spdlog::spdlog)
+# One static library per room (or per torch-free half of one). Includes are written from the project's root. ALONE: the
+# sources that are never compiled together with others (kernels, what names LibTorch).
 function(macaw_room name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
-  if(ARG_SOURCES)
-    add_library(macaw_${name} STATIC ${ARG_SOURCES})
+  cmake_parse_arguments(ARG "" "" "SOURCES;ALONE;LINKS;PRIVATE_LINKS" ${ARGN})
+  if(ARG_SOURCES OR ARG_ALONE)
+    add_library(macaw_${name} STATIC ${ARG_SOURCES} ${ARG_ALONE})
+    macaw_unity(macaw_${name})
+    set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     target_include_directories(macaw_${name} PUBLIC ${PROJECT_SOURCE_DIR})
     target_link_libraries(macaw_${name} PUBLIC ${ARG_LINKS} PRIVATE ${ARG_PRIVATE_LINKS} macaw_warnings)
   else()

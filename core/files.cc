@@ -18,12 +18,8 @@
 namespace macaw {
 namespace {
 
-absl::Status Failed(absl::string_view what, const std::string& path, int error = errno) {
-  return absl::ErrnoToStatus(error, absl::StrCat(what, " ", path));
-}
-
 absl::Status WriteAll(const Fd& fd, std::span<const std::byte> bytes, const std::string& path) {
-  return macaw::WriteAll(fd, bytes) ? absl::OkStatus() : Failed("cannot write", path);
+  return macaw::WriteAll(fd, bytes) ? absl::OkStatus() : FileError("cannot write", path);
 }
 
 // A temporary name that no other writer of this file uses. The process id is not enough: two
@@ -36,9 +32,13 @@ std::string AsideOf(const std::string& path) {
 
 }  // namespace
 
+absl::Status FileError(absl::string_view what, absl::string_view path, int error) {
+  return absl::ErrnoToStatus(error, absl::StrCat(what, " ", path));
+}
+
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.open()) return Failed("cannot open", path);
+  if (!file.open()) return FileError("cannot open", path);
   std::string text;
   char buffer[1 << 16];
   while (true) {
@@ -46,7 +46,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
     if (n == 0) return text;
     if (n < 0) {
       if (errno == EINTR) continue;
-      return Failed("cannot read", path);
+      return FileError("cannot read", path);
     }
     text.append(buffer, static_cast<size_t>(n));
   }
@@ -54,7 +54,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
 
 absl::StatusOr<uint64_t> FileSize(const std::string& path) {
   struct stat info {};
-  if (::stat(path.c_str(), &info) != 0) return Failed("cannot look at", path);
+  if (::stat(path.c_str(), &info) != 0) return FileError("cannot look at", path);
   return static_cast<uint64_t>(info.st_size);
 }
 
@@ -62,8 +62,8 @@ bool FileExists(const std::string& path) { return ::access(path.c_str(), F_OK) =
 
 absl::Status SyncDirectory(const std::string& path) {
   const Fd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!folder.open()) return Failed("cannot open folder", path);
-  if (::fsync(folder.get()) != 0) return Failed("cannot sync folder", path);
+  if (!folder.open()) return FileError("cannot open folder", path);
+  if (::fsync(folder.get()) != 0) return FileError("cannot sync folder", path);
   return absl::OkStatus();
 }
 
@@ -77,7 +77,7 @@ absl::Status MakeDirectories(const std::string& path) {
     missing.push_back(folder);
   }
   std::filesystem::create_directories(path, error);
-  if (error) return Failed("cannot create folder", path, error.value());
+  if (error) return FileError("cannot create folder", path, error.value());
   for (const std::filesystem::path& folder : missing) {
     const std::string above = folder.parent_path().string();
     MACAW_RETURN_IF_ERROR(SyncDirectory(above.empty() ? "." : above));
@@ -89,10 +89,10 @@ absl::Status AtomicWriteFile(const std::string& path, std::span<const std::byte>
   const std::string aside = AsideOf(path);
   const auto write_aside = [&]() -> absl::Status {
     const Fd file(::open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (!file.open()) return Failed("cannot create", aside);
+    if (!file.open()) return FileError("cannot create", aside);
     MACAW_RETURN_IF_ERROR(WriteAll(file, bytes, aside));
-    if (::fsync(file.get()) != 0) return Failed("cannot sync", aside);
-    if (::rename(aside.c_str(), path.c_str()) != 0) return Failed("cannot rename into", path);
+    if (::fsync(file.get()) != 0) return FileError("cannot sync", aside);
+    if (::rename(aside.c_str(), path.c_str()) != 0) return FileError("cannot rename into", path);
     return absl::OkStatus();
   };
   if (absl::Status status = write_aside(); !status.ok()) {
@@ -112,7 +112,7 @@ absl::StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
   file.path_ = path;
   file.aside_ = AsideOf(path);
   file.fd_ = Fd(::open(file.aside_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (!file.fd_.open()) return Failed("cannot create", file.aside_);
+  if (!file.fd_.open()) return FileError("cannot create", file.aside_);
   return file;
 }
 
@@ -128,12 +128,12 @@ AtomicFile::~AtomicFile() {
 }
 
 absl::Status AtomicFile::WriteAt(uint64_t offset, std::span<const std::byte> bytes) {
-  return WriteAllAt(fd_, bytes, offset) ? absl::OkStatus() : Failed("cannot write", aside_);
+  return WriteAllAt(fd_, bytes, offset) ? absl::OkStatus() : FileError("cannot write", aside_);
 }
 
 absl::Status AtomicFile::Commit() && {
-  if (::fsync(fd_.get()) != 0) return Failed("cannot sync", aside_);
-  if (::rename(aside_.c_str(), path_.c_str()) != 0) return Failed("cannot rename into", path_);
+  if (::fsync(fd_.get()) != 0) return FileError("cannot sync", aside_);
+  if (::rename(aside_.c_str(), path_.c_str()) != 0) return FileError("cannot rename into", path_);
   fd_.Close();
   const std::string folder = std::filesystem::path(path_).parent_path().string();
   return SyncDirectory(folder.empty() ? "." : folder);
@@ -141,16 +141,16 @@ absl::Status AtomicFile::Commit() && {
 
 absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.open()) return Failed("cannot open", path);
+  if (!file.open()) return FileError("cannot open", path);
   struct stat info {};
-  if (::fstat(file.get(), &info) != 0) return Failed("cannot look at", path);
+  if (::fstat(file.get(), &info) != 0) return FileError("cannot look at", path);
   if (!S_ISREG(info.st_mode))
     return absl::InvalidArgumentError(absl::StrCat(path, " is not a regular file"));
   MappedFile mapped;
   const auto size = static_cast<size_t>(info.st_size);
   if (size == 0) return mapped;
   void* address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
-  if (address == MAP_FAILED) return Failed("cannot map", path);
+  if (address == MAP_FAILED) return FileError("cannot map", path);
   mapped.bytes_ = {static_cast<const std::byte*>(address), size};
   return mapped;
 }
@@ -178,7 +178,7 @@ absl::StatusOr<LineFile> LineFile::Open(const std::string& path, uint64_t keep_b
   LineFile file;
   file.path_ = path;
   file.fd_ = Fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
-  if (!file.fd_.open()) return Failed("cannot open", path);
+  if (!file.fd_.open()) return FileError("cannot open", path);
   MACAW_ASSIGN_OR_RETURN(const uint64_t size, FileSize(path));
   if (size < keep_bytes) {
     return absl::DataLossError(absl::StrCat(path, " has ", size,
@@ -188,7 +188,7 @@ absl::StatusOr<LineFile> LineFile::Open(const std::string& path, uint64_t keep_b
   file.offset_ = keep_bytes;
   if (tail == Tail::kCut) MACAW_RETURN_IF_ERROR(file.CutTail());
   if (::lseek(file.fd_.get(), static_cast<off_t>(keep_bytes), SEEK_SET) < 0)
-    return Failed("cannot seek in", path);
+    return FileError("cannot seek in", path);
   return file;
 }
 
@@ -205,12 +205,13 @@ absl::Status LineFile::Append(absl::string_view line) {
 }
 
 absl::Status LineFile::CutTail() {
-  if (::ftruncate(fd_.get(), static_cast<off_t>(offset_)) != 0) return Failed("cannot cut", path_);
+  if (::ftruncate(fd_.get(), static_cast<off_t>(offset_)) != 0)
+    return FileError("cannot cut", path_);
   return absl::OkStatus();
 }
 
 absl::Status LineFile::Sync() {
-  if (::fsync(fd_.get()) != 0) return Failed("cannot sync", path_);
+  if (::fsync(fd_.get()) != 0) return FileError("cannot sync", path_);
   return absl::OkStatus();
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -13,6 +14,9 @@
 namespace macaw {
 
 // Every error names the path and the system's reason. All functions are thread-safe.
+
+// "cannot open /some/file: No such file or directory"
+absl::Status FileError(absl::string_view what, absl::string_view path, int error = errno);
 
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 absl::StatusOr<uint64_t> FileSize(const std::string& path);

@@ -12,10 +12,10 @@
 namespace macaw {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr uint64_t kMaxHeader = uint64_t{1} << 27;
-constexpr uint64_t kAlignment = 64;
+constexpr uint64_t kHeaderAlignment = 64;
 
 uint64_t WidthOf(const std::string& dtype) {
   static const absl::flat_hash_map<std::string, uint64_t> widths = {
@@ -25,7 +25,7 @@ uint64_t WidthOf(const std::string& dtype) {
   return it == widths.end() ? 0 : it->second;
 }
 
-absl::StatusOr<TensorRef> ParseTensor(const Json& json, std::span<const std::byte> data) {
+absl::StatusOr<TensorRef> ParseTensor(const OrderedJson& json, std::span<const std::byte> data) {
   if (!json.is_object() || !json.contains("dtype") || !json["dtype"].is_string() ||
       !json.contains("shape") || !json["shape"].is_array() || !json.contains("data_offsets") ||
       !json["data_offsets"].is_array() || json["data_offsets"].size() != 2) {
@@ -36,7 +36,7 @@ absl::StatusOr<TensorRef> ParseTensor(const Json& json, std::span<const std::byt
   if (width == 0)
     return absl::InvalidArgumentError(absl::StrCat("unknown dtype \"", tensor.dtype, "\""));
   uint64_t bytes = width;
-  for (const Json& extent : json["shape"]) {
+  for (const OrderedJson& extent : json["shape"]) {
     if (!extent.is_number_unsigned())
       return absl::InvalidArgumentError("shape holds something else than sizes");
     tensor.shape.push_back(extent.get<uint64_t>());
@@ -44,7 +44,7 @@ absl::StatusOr<TensorRef> ParseTensor(const Json& json, std::span<const std::byt
       return absl::InvalidArgumentError("shape is too large");
     }
   }
-  const Json& offsets = json["data_offsets"];
+  const OrderedJson& offsets = json["data_offsets"];
   if (!offsets[0].is_number_unsigned() || !offsets[1].is_number_unsigned()) {
     return absl::InvalidArgumentError("data_offsets are not two sizes");
   }
@@ -95,7 +95,8 @@ absl::StatusOr<SafetensorsFile> SafetensorsFile::Parse(std::span<const std::byte
     return refuse(absl::StrCat("its header of ", header_size, " bytes does not fit the file"));
   }
   const char* text = reinterpret_cast<const char*>(bytes.data()) + 8;
-  const Json header = Json::parse(text, text + header_size, nullptr, /*allow_exceptions=*/false);
+  const OrderedJson header =
+      OrderedJson::parse(text, text + header_size, nullptr, /*allow_exceptions=*/false);
   if (!header.is_object()) return refuse("its header is not a JSON object");
   SafetensorsFile file;
   file.path_ = name;
@@ -129,7 +130,7 @@ absl::StatusOr<TensorRef> SafetensorsFile::Get(const std::string& name,
 
 std::string SafetensorsHeader(const std::vector<TensorSize>& tensors,
                               const std::map<std::string, std::string>& metadata) {
-  Json header = Json::object();
+  OrderedJson header = OrderedJson::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   uint64_t offset = 0;
   for (const TensorSize& tensor : tensors) {
@@ -138,8 +139,9 @@ std::string SafetensorsHeader(const std::vector<TensorSize>& tensors,
                            {"data_offsets", {offset, offset + tensor.bytes}}};
     offset += tensor.bytes;
   }
-  std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
-  text.resize((8 + text.size() + kAlignment - 1) / kAlignment * kAlignment - 8, ' ');
+  std::string text = header.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+  text.resize((8 + text.size() + kHeaderAlignment - 1) / kHeaderAlignment * kHeaderAlignment - 8,
+              ' ');
   std::string bytes(8, '\0');
   const uint64_t size = text.size();
   std::memcpy(bytes.data(), &size, 8);

@@ -11,11 +11,11 @@
 namespace macaw {
 namespace {
 
-constexpr uint64_t kAlignment = 64;                   // bytes
+constexpr uint64_t kTensorAlignment = 64;             // bytes
 constexpr uint64_t kMaxElements = uint64_t{1} << 40;  // larger sizes are taken for damage
 
 uint64_t RoundUp(uint64_t elements, DType dtype) {
-  const uint64_t step = kAlignment / SizeOf(dtype);
+  const uint64_t step = kTensorAlignment / SizeOf(dtype);
   return (elements + step - 1) / step * step;
 }
 
@@ -80,6 +80,12 @@ const LayoutEntry* ParameterLayout::Find(absl::string_view name) const {
 }
 
 FlatVector::FlatVector(LayoutPtr layout) : layout_(std::move(layout)), buffer_(layout_->bytes()) {}
+
+std::vector<FlatVector> Zeros(std::span<const LayoutPtr> layouts) {
+  std::vector<FlatVector> vectors;
+  for (const LayoutPtr& layout : layouts) vectors.emplace_back(layout);
+  return vectors;
+}
 
 FlatVector FlatVector::Unset(LayoutPtr layout) {
   FlatVector vector;

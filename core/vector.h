@@ -124,6 +124,9 @@ class FlatVector {
   AlignedBuffer buffer_;
 };
 
+// One vector a layout, all zero.
+std::vector<FlatVector> Zeros(std::span<const LayoutPtr> layouts);
+
 // BLAKE2b-256 over the tensors' bytes in layout order, without gaps: the model_digest of
 // summary.json.
 Digest DigestOfValues(ConstVectorView view);

@@ -22,7 +22,7 @@ RandomStream Stream(const PartitionOptions& options, uint64_t what, uint64_t whi
                        .client = ClientId(which),
                        .extra = what});
 }
-enum What : uint64_t { kOrder = 1, kShares = 2, kClassOrder = 3, kDeal = 4, kRest = 5 };
+enum PartitionDraw : uint64_t { kOrder = 1, kShares = 2, kClassOrder = 3, kDeal = 4, kRest = 5 };
 
 Positions Shuffled(uint64_t count, RandomStream stream) {
   Positions positions(count);

@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-const std::string kTest = "test", kValidation = "validation", kClientTest = "client_test";
+const std::string kTestKey = "test", kValidationKey = "validation", kClientTestKey = "client_test";
 
 struct NamedLists {
   std::vector<std::string> names;
@@ -37,24 +37,24 @@ class PartitionEvents : public nlohmann::json_sax<Json> {
 
   bool key(string_t& name) override {
     if (depth_ == 1) section_ = name;
-    if (depth_ == 1 && (name == kValidation || name == kClientTest)) whole = true;
+    if (depth_ == 1 && (name == kValidationKey || name == kClientTestKey)) whole = true;
     name_ = name;
     return true;
   }
   bool start_object(size_t) override {
     const bool expected =
-        depth_ == 0 || (depth_ == 1 && (section_ == kValidation || section_ == kClientTest));
+        depth_ == 0 || (depth_ == 1 && (section_ == kValidationKey || section_ == kClientTestKey));
     ++depth_;
     return expected || Fail("\"", name_, "\" is an object; expected a list of rows");
   }
   bool start_array(size_t) override {
-    if (depth_ == 1 && section_ == kTest) {
+    if (depth_ == 1 && section_ == kTestKey) {
       if (std::exchange(has_test, true)) return Fail("\"test\" comes twice");
       into_ = &test;
-    } else if (depth_ == 1 && section_ != kValidation && section_ != kClientTest) {
+    } else if (depth_ == 1 && section_ != kValidationKey && section_ != kClientTestKey) {
       list_ = &train;
     } else if (depth_ == 2 && into_ == nullptr) {
-      list_ = section_ == kValidation ? &validation : &client_test;
+      list_ = section_ == kValidationKey ? &validation : &client_test;
     } else {
       return Fail("a list where none belongs, at \"", name_, "\"");
     }
@@ -150,9 +150,9 @@ absl::Status CheckRows(const Division& division, uint64_t rows) {
     }
     return absl::OkStatus();
   };
-  MACAW_RETURN_IF_ERROR(refuse_test(division.central_test, kTest));
+  MACAW_RETURN_IF_ERROR(refuse_test(division.central_test, kTestKey));
   for (uint64_t c = 0; c < division.clients(); ++c) {
-    MACAW_RETURN_IF_ERROR(refuse_test(division.Of(ClientId(c), Split::kTest), kClientTest));
+    MACAW_RETURN_IF_ERROR(refuse_test(division.Of(ClientId(c), Split::kTest), kClientTestKey));
   }
   return absl::OkStatus();
 }
@@ -191,8 +191,9 @@ absl::StatusOr<Division> Assemble(PartitionEvents& events, const Examples& examp
   Division division{.names = events.train.names};
   if (events.whole) {
     MACAW_ASSIGN_OR_RETURN(const RowLists validation,
-                           InOrder(events.validation, clients, kValidation));
-    MACAW_ASSIGN_OR_RETURN(const RowLists test, InOrder(events.client_test, clients, kClientTest));
+                           InOrder(events.validation, clients, kValidationKey));
+    MACAW_ASSIGN_OR_RETURN(const RowLists test,
+                           InOrder(events.client_test, clients, kClientTestKey));
     for (uint64_t c = 0; c < clients.size(); ++c) {
       for (const RowLists* lists : {&std::as_const(events.train.lists), &validation, &test}) {
         const std::span<const uint32_t> rows = lists->Of(c);
@@ -246,16 +247,16 @@ absl::Status ExportPartition(const Dataset& dataset, const std::string& path) {
   std::string text = "{";
   for (uint64_t c = 0; c < division.clients(); ++c) {
     const std::string name = pooled->ClientName(ClientId(c));
-    if (name == kTest || name == kValidation || name == kClientTest) {
+    if (name == kTestKey || name == kValidationKey || name == kClientTestKey) {
       return absl::FailedPreconditionError(absl::StrCat(
           "client ", c, " is called \"", name, "\", which is a reserved key of partition files"));
     }
     AppendList(text, name, division.Of(ClientId(c), Split::kTrain));
     text += ",\n";
   }
-  AppendList(text, kTest, division.central_test);
+  AppendList(text, kTestKey, division.central_test);
   for (const auto& [section, split] :
-       {std::pair{kValidation, Split::kValidation}, std::pair{kClientTest, Split::kTest}}) {
+       {std::pair{kValidationKey, Split::kValidation}, std::pair{kClientTestKey, Split::kTest}}) {
     absl::StrAppend(&text, ",\n\"", section, "\":{");
     bool first = true;
     for (uint64_t c = 0; c < division.clients(); ++c) {

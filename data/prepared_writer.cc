@@ -15,7 +15,7 @@
 namespace macaw::data {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr Split kSplits[] = {Split::kTrain, Split::kValidation, Split::kTest};
 constexpr const char* kOffsetNames[] = {"train_offsets", "val_offsets", "test_offsets"};
@@ -85,12 +85,13 @@ std::map<std::string, std::string> Metadata(const DatasetInfo& info) {
   for (const auto& [key, names] :
        {std::pair{"class_names", &info.class_names}, {"feature_names", &info.feature_names}}) {
     if (!names->empty())
-      metadata[key] = Json(*names).dump(-1, ' ', false, Json::error_handler_t::replace);
+      metadata[key] =
+          OrderedJson(*names).dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
   }
   const auto number = [](std::string* out, double x) {
-    *out += Json(x).dump();
+    *out += OrderedJson(x).dump();
   };  // the shortest exact form
-  metadata["scale"] = Json(info.transform.scale.value_or(1.0)).dump();
+  metadata["scale"] = OrderedJson(info.transform.scale.value_or(1.0)).dump();
   if (!info.transform.mean.empty())
     metadata["mean"] = absl::StrJoin(info.transform.mean, ",", number);
   if (!info.transform.std.empty()) metadata["std"] = absl::StrJoin(info.transform.std, ",", number);

@@ -7,9 +7,9 @@
 namespace macaw::data {
 namespace {
 
-enum What : uint64_t { kHeldout = 1, kTestSet = 2, kValidation = 3 };
+enum SplitDraw : uint64_t { kHeldout = 1, kTestSet = 2, kValidation = 3 };
 
-RandomStream Stream(const DataOptions& options, What what, uint64_t client = 0) {
+RandomStream Stream(const DataOptions& options, SplitDraw what, uint64_t client = 0) {
   return RandomStream({.seed = options.seed,
                        .purpose = Purpose::kSplit,
                        .client = ClientId(client),

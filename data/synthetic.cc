@@ -26,7 +26,7 @@ constexpr uint64_t kCentralClients = 1000;
 constexpr uint64_t kResidentClients = 100000, kResidentBytes = uint64_t{1} << 30;
 constexpr uint64_t kRowBytes = kFeatures * sizeof(float);
 
-enum What : uint64_t { kRows = 0, kSizes = 1, kShared = 2 };
+enum SyntheticDraw : uint64_t { kRows = 0, kSizes = 1, kShared = 2 };
 
 // e^x for |x| < 700, without libm, whose last bit depends on the processor: x = k·ln 2 + r, and the
 // series of e^r.

@@ -11,7 +11,7 @@
 namespace macaw::server {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // Linear interpolation between order statistics (NumPy's default).
 double Quantile(const std::vector<double>& sorted, double q) {
@@ -162,7 +162,7 @@ void MetricsRow::AddEvaluation(const EvaluationSums& sums) {
 }
 
 std::string MetricsRow::Text() const {
-  Json row = Json::object();
+  OrderedJson row = OrderedJson::object();
   for (const auto& [name, value] : columns_) {
     if (!std::isfinite(value)) {
       row[name] = nullptr;
@@ -176,7 +176,7 @@ std::string MetricsRow::Text() const {
 }
 
 std::optional<MetricsRow> MetricsRow::Parse(TaskKind task, const std::string& text) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const OrderedJson json = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("round")) return std::nullopt;
   MetricsRow row;
   row.task_ = task;

@@ -24,7 +24,7 @@
 namespace macaw::server {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 absl::StatusOr<uint32_t> CountEpochUp(const std::string& path) {
   uint32_t epoch = 0;
@@ -84,10 +84,10 @@ void SweepParts(const std::string& folder) {
 }
 
 struct Extremes {
-  Json best = Json::object();
-  Json bests = Json::object();
-  Json rounds_to = Json::object();
-  Json last = Json::object();
+  OrderedJson best = OrderedJson::object();
+  OrderedJson bests = OrderedJson::object();
+  OrderedJson rounds_to = OrderedJson::object();
+  OrderedJson last = OrderedJson::object();
 };
 
 // Whether a column is a metric over all test rows, as opposed to a statistic over clients.
@@ -99,7 +99,8 @@ bool OfTestRows(absl::string_view column) {
   });
 }
 
-void KeepBest(const std::string& metric, const Json& value, const Json& round, Json& bests) {
+void KeepBest(const std::string& metric, const OrderedJson& value, const OrderedJson& round,
+              OrderedJson& bests) {
   if (!value.is_number()) return;
   const auto so_far = bests.find(metric);
   const bool better =
@@ -113,15 +114,15 @@ void KeepBest(const std::string& metric, const Json& value, const Json& round, J
 // of those over test rows, and the first rounds at which the accuracy reached the usual thresholds.
 absl::StatusOr<Extremes> ReadExtremes(const std::string& path, std::string metric) {
   MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  std::vector<Json> rows;
+  std::vector<OrderedJson> rows;
   for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
-    rows.push_back(Json::parse(line, nullptr, /*allow_exceptions=*/false));
+    rows.push_back(OrderedJson::parse(line, nullptr, /*allow_exceptions=*/false));
     if (!rows.back().is_object())
       return absl::DataLossError(absl::StrCat(path, " holds a line that is not JSON"));
   }
   if (metric.empty()) {
     const auto has = [&](const char* name) {
-      for (const Json& row : rows) {
+      for (const OrderedJson& row : rows) {
         if (row.contains(name)) return true;
       }
       return false;
@@ -133,7 +134,7 @@ absl::StatusOr<Extremes> ReadExtremes(const std::string& path, std::string metri
   }
   const bool higher = HigherIsBetter(metric);
   Extremes extremes;
-  for (const Json& row : rows) {
+  for (const OrderedJson& row : rows) {
     for (const auto& [name, value] : row.items()) {
       extremes.last[name] = value;
       if (OfTestRows(name)) KeepBest(name, value, row["round"], extremes.bests);
@@ -226,17 +227,17 @@ absl::Status RunFolder::AppendClients(Round round, const std::vector<fleet::Clie
   if (!clients_.has_value()) return absl::OkStatus();
   const training::MetricSchema schema = training::SchemaFor(task);
   for (const fleet::ClientRecord& record : records) {
-    Json row = {{"round", round.value},
-                {"client", record.attempt.client.value},
-                {"examples", record.examples},
-                {"steps", record.steps},
-                {"weight", record.weight}};
+    OrderedJson row = {{"round", round.value},
+                       {"client", record.attempt.client.value},
+                       {"examples", record.examples},
+                       {"steps", record.steps},
+                       {"weight", record.weight}};
     for (const auto& [prefix, sums] :
          {std::pair("", &record.sums), std::pair("personal_", &record.personal_sums)}) {
       if (sums->size() != schema.sums.size()) continue;
       for (const training::MetricRatio& ratio : schema.ratios) {
         const double value = (*sums)[ratio.numerator] / (*sums)[ratio.denominator];
-        row[prefix + ratio.name] = std::isfinite(value) ? Json(value) : Json(nullptr);
+        row[prefix + ratio.name] = std::isfinite(value) ? OrderedJson(value) : OrderedJson(nullptr);
       }
     }
     MACAW_RETURN_IF_ERROR(clients_->Append(row.dump()));
@@ -245,12 +246,13 @@ absl::Status RunFolder::AppendClients(Round round, const std::vector<fleet::Clie
 }
 
 absl::Status RunFolder::AppendEvent(const Event& event, double seconds) {
-  Json line = {{"t", std::round(seconds * 1e6) / 1e6}, {"epoch", epoch_}, {"event", event.kind}};
+  OrderedJson line = {
+      {"t", std::round(seconds * 1e6) / 1e6}, {"epoch", epoch_}, {"event", event.kind}};
   for (const auto& [name, value] : event.fields) {
     std::visit([&, &name = name](const auto& v) { line[name] = v; }, value);
   }
   // Texts come from nodes. Text that is not UTF-8 must not end the program.
-  return events_.Append(line.dump(-1, ' ', false, Json::error_handler_t::replace));
+  return events_.Append(line.dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
 }
 
 absl::StatusOr<Round> RunFolder::Keep(Checkpoint checkpoint) {
@@ -288,13 +290,13 @@ absl::Status RunFolder::WriteFinal(ConstVectorView model, const SummaryFacts& fa
   MACAW_RETURN_IF_ERROR(WriteModel(path_ + "/model.safetensors", model, {{"run", facts.name}}));
   MACAW_ASSIGN_OR_RETURN(const Extremes extremes,
                          ReadExtremes(path_ + "/metrics.jsonl", facts.stop_metric));
-  Json final = extremes.last;
-  const auto rounds = final.contains("round") ? final["round"] : Json(0);
+  OrderedJson final = extremes.last;
+  const auto rounds = final.contains("round") ? final["round"] : OrderedJson(0);
   final.erase("round");
-  Json summary = {
+  OrderedJson summary = {
       {"name", facts.name},
       {"algorithm", facts.algorithm},
-      {"settings", Json::parse(facts.settings, nullptr, /*allow_exceptions=*/false)},
+      {"settings", OrderedJson::parse(facts.settings, nullptr, /*allow_exceptions=*/false)},
       {"seed", facts.seed},
       {"data_digest", facts.data_digest.Hex()},
       {"end", facts.end},
@@ -311,7 +313,7 @@ absl::Status RunFolder::WriteFinal(ConstVectorView model, const SummaryFacts& fa
       {"rounds_to", extremes.rounds_to},
       {"peak_memory_bytes", {{"server", facts.server_memory}, {"workers", facts.worker_memory}}},
       {"reproducible", facts.profiles.size() <= 1}};
-  Json profiles = Json::array();
+  OrderedJson profiles = OrderedJson::array();
   for (const NumericProfile& profile : facts.profiles) {
     profiles.push_back({{"trainer", profile.trainer},
                         {"instruction_set", profile.instruction_set},

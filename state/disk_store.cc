@@ -23,13 +23,13 @@ namespace fs = std::filesystem;
 constexpr uint64_t kSegmentBytes = uint64_t{64} << 20;  // approximate size of a full file
 constexpr uint64_t kMostSlots = 65536;
 constexpr uint64_t kLarge = 65536;  // larger records begin at a block of their own
-constexpr uint64_t kBlock = 4096;
 constexpr size_t kOpenFiles = 32;
 constexpr char kSuffix[] = ".states";
 
 Segment::Shape ShapeFor(const StateSchema& schema) {
   const uint64_t record = BlobBytes(schema);
-  const uint64_t stride = record < kLarge ? record : (record + kBlock - 1) / kBlock * kBlock;
+  const uint64_t stride =
+      record < kLarge ? record : (record + Segment::kBlock - 1) / Segment::kBlock * Segment::kBlock;
   const uint64_t slots =
       std::clamp<uint64_t>(std::bit_floor(kSegmentBytes / stride), 1, kMostSlots);
   return {.record = record, .stride = stride, .slots = slots};

@@ -18,7 +18,7 @@ namespace macaw::state {
 namespace {
 
 constexpr uint64_t kChunk = uint64_t{1} << 20;
-constexpr size_t kMostTogether = 512;               // versions per pipeline
+constexpr size_t kMostPipelined = 512;              // versions per pipeline
 constexpr uint64_t kMostBytes = uint64_t{4} << 20;  // bytes per pipeline, plus one version
 
 absl::string_view TextOf(const redisReply& reply) { return {reply.str, reply.len}; }
@@ -76,7 +76,7 @@ std::vector<std::string> RedisStateStore::KeysOf(const Attempt& version) const {
 }
 
 size_t RedisStateStore::Together() const {
-  return static_cast<size_t>(std::clamp<uint64_t>(kMostBytes / bytes_, 1, kMostTogether));
+  return static_cast<size_t>(std::clamp<uint64_t>(kMostBytes / bytes_, 1, kMostPipelined));
 }
 
 absl::Status RedisStateStore::PutBlob(const Attempt& version, BlobPtr blob) {
@@ -174,7 +174,7 @@ absl::StatusOr<bool> RedisStateStore::Contains(const Attempt& version) const {
 
 absl::Status RedisStateStore::Delete(std::span<const Attempt> versions) {
   while (!versions.empty()) {
-    const size_t count = std::min(kMostTogether, versions.size());
+    const size_t count = std::min(kMostPipelined, versions.size());
     std::vector<std::vector<std::string>> keys;
     for (const Attempt& version : versions.first(count)) keys.push_back(KeysOf(version));
     std::vector<RedisCommand> commands;

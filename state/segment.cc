@@ -16,7 +16,6 @@
 namespace macaw::state {
 namespace {
 
-constexpr uint64_t kBlock = 4096;           // the smallest unit that file systems free
 constexpr uint64_t kWorthStarting = 65536;  // bytes
 constexpr uint64_t kMark = 128;             // bytes at a slot's start that tell whether it is empty
 constexpr uint64_t kStatUnit = 512;         // the unit of st_blocks

@@ -17,6 +17,8 @@ namespace macaw::state {
 // bytes are zero. Thread-safe, also between processes, as long as no two write the same slot.
 class Segment {
  public:
+  static constexpr uint64_t kBlock = 4096;  // the smallest unit that file systems free
+
   struct Shape {
     uint64_t record = 0;  // bytes written and read
     uint64_t stride = 0;  // distance between slots in bytes

@@ -33,12 +33,6 @@ std::optional<ClientId> FirstWithRows(const data::Dataset& dataset) {
   return std::nullopt;
 }
 
-std::vector<FlatVector> Zeros(const std::vector<LayoutPtr>& layouts) {
-  std::vector<FlatVector> vectors;
-  for (const LayoutPtr& layout : layouts) vectors.emplace_back(layout);
-  return vectors;
-}
-
 std::vector<LayoutPtr> LayoutsOf(const std::vector<algorithms::NamedLayout>& items) {
   std::vector<LayoutPtr> layouts;
   for (const algorithms::NamedLayout& item : items) layouts.push_back(item.layout);

@@ -29,7 +29,7 @@ constexpr Duration kPoll = std::chrono::seconds(30);
 constexpr Duration kPulse = std::chrono::seconds(1);  // at most this long between two heartbeats
 // For the mean time of a request for work: the weight of the newest time, and the limit above which
 // a time means a broken connection.
-constexpr double kMemory = 0.1, kLongestAsk = 1;
+constexpr double kLeaseMemory = 0.1, kLongestAsk = 1;
 
 // Sends heartbeats on a thread of its own until destroyed. `beat` returns how long to wait for the
 // next heartbeat, or nothing to stop.
@@ -171,8 +171,8 @@ class Session {
     // takes.
     if (request.wanted == 0) {
       const double took = std::min(ToSeconds(leased_ - asked), kLongestAsk);
-      lease_deviation_ += kMemory * (std::fabs(took - lease_seconds_) - lease_deviation_);
-      lease_seconds_ += kMemory * (took - lease_seconds_);
+      lease_deviation_ += kLeaseMemory * (std::fabs(took - lease_seconds_) - lease_deviation_);
+      lease_seconds_ += kLeaseMemory * (took - lease_seconds_);
     }
     return reply;
   }

@@ -11,7 +11,7 @@
 namespace macaw::worker {
 namespace {
 
-constexpr double kMemory = 0.05;  // weight of the newest item in the mean
+constexpr double kItemMemory = 0.05;  // weight of the newest item in the mean
 constexpr double kMostAhead = 4096;
 constexpr Duration kEmulatedPiece =
     std::chrono::milliseconds(100);  // of work, in the server's eyes
@@ -214,7 +214,7 @@ void SlotPool::Loop(uint32_t index) {
         --running_;
         if (std::holds_alternative<TrainItem>(*item)) {
           const double took = ToSeconds(SteadyClock().Now() - began);
-          mean_seconds_ += (mean_seconds_ > 0 ? kMemory : 1) * (took - mean_seconds_);
+          mean_seconds_ += (mean_seconds_ > 0 ? kItemMemory : 1) * (took - mean_seconds_);
         }
         item.reset();
       }

@@ -16,12 +16,6 @@ constexpr uint64_t kMostUnwritten = uint64_t{128} << 20;
 constexpr uint64_t kReadBytes = uint64_t{256} << 10;
 constexpr uint64_t kMostTogether = 32;
 
-std::vector<FlatVector> Zeros(const state::StateSchema& schema) {
-  std::vector<FlatVector> zeros;
-  for (const LayoutPtr& layout : schema) zeros.emplace_back(layout);
-  return zeros;
-}
-
 }  // namespace
 
 StateKeeper::StateKeeper(std::unique_ptr<state::ClientStateStore> store, uint32_t slots)

@@ -24,7 +24,7 @@
 namespace macaw::cli {
 namespace {
 
-void Line(absl::string_view what, absl::string_view text) {
+void PrintFact(absl::string_view what, absl::string_view text) {
   std::cout << absl::StrFormat("%-12s %s\n", what, text);
 }
 
@@ -92,26 +92,26 @@ void PrintDisk() {
   if (::statvfs(folder.c_str(), &info) != 0) return;
   const double free = static_cast<double>(info.f_bavail) * static_cast<double>(info.f_frsize);
   std::error_code error;
-  Line("disk", absl::StrCat(Gibibytes(free), " free for ",
-                            std::filesystem::absolute("runs", error).string(),
-                            ::access(folder.c_str(), W_OK) == 0 ? "" : " (not writable)"));
+  PrintFact("disk", absl::StrCat(Gibibytes(free), " free for ",
+                                 std::filesystem::absolute("runs", error).string(),
+                                 ::access(folder.c_str(), W_OK) == 0 ? "" : " (not writable)"));
 }
 
 void PrintGpus() {
   std::error_code error;
   size_t count = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/driver/nvidia/gpus", error)) {
-    Line("gpu", ProcValue(entry.path().string() + "/information", "Model"));
+    PrintFact("gpu", ProcValue(entry.path().string() + "/information", "Model"));
     ++count;
   }
-  if (count == 0) Line("gpu", "none (the CPU trainers need none)");
+  if (count == 0) PrintFact("gpu", "none (the CPU trainers need none)");
 }
 
 void PrintBackends() {
   const absl::StatusOr<std::string> folder = ProgramFolder();
   const std::string text = folder.ok() ? OutputOf({*folder + "/macaw-worker", "--doctor"}) : "";
   if (text.empty()) {
-    Line("back end", "macaw-worker is missing beside macaw or does not start");
+    PrintFact("back end", "macaw-worker is missing beside macaw or does not start");
     return;
   }
   std::cout << text;
@@ -120,18 +120,18 @@ void PrintBackends() {
 }  // namespace
 
 int Doctor() {
-  Line("macaw", MACAW_VERSION);
-  Line("kernel",
-       absl::StripAsciiWhitespace(ReadFile("/proc/sys/kernel/osrelease").value_or("unknown")));
-  Line("cpu", absl::StrCat(ProcValue("/proc/cpuinfo", "model name"), ", ",
-                           std::thread::hardware_concurrency(), " cores"));
-  Line("vectors", VectorExtensions());
-  Line("memory",
-       absl::StrCat(MemoryText("MemTotal"), ", ", MemoryText("MemAvailable"), " available"));
+  PrintFact("macaw", MACAW_VERSION);
+  PrintFact("kernel",
+            absl::StripAsciiWhitespace(ReadFile("/proc/sys/kernel/osrelease").value_or("unknown")));
+  PrintFact("cpu", absl::StrCat(ProcValue("/proc/cpuinfo", "model name"), ", ",
+                                std::thread::hardware_concurrency(), " cores"));
+  PrintFact("vectors", VectorExtensions());
+  PrintFact("memory",
+            absl::StrCat(MemoryText("MemTotal"), ", ", MemoryText("MemAvailable"), " available"));
   PrintDisk();
   const std::string redis = FindProgram("redis-server");
-  Line("redis", redis.empty() ? "no redis-server (needed for client state on many hosts only)"
-                              : absl::StripAsciiWhitespace(OutputOf({redis, "--version"})));
+  PrintFact("redis", redis.empty() ? "no redis-server (needed for client state on many hosts only)"
+                                   : absl::StripAsciiWhitespace(OutputOf({redis, "--version"})));
   PrintGpus();
   PrintBackends();
   return kExitOk;

@@ -54,7 +54,7 @@ absl::StatusOr<std::string> RoomTaken(const RunStates& states) {
                       usage.files == 1 ? " file" : " files");
 }
 
-void Line(absl::string_view what, absl::string_view text) {
+void PrintRow(absl::string_view what, absl::string_view text) {
   std::cout << absl::StrFormat("%-14s %s\n", what, text);
 }
 
@@ -63,18 +63,18 @@ absl::Status List(const std::string& run) {
   uint64_t stored = 0;
   MACAW_ASSIGN_OR_RETURN(const std::vector<Attempt> orphans, Orphans(states, stored));
   for (const algorithms::NamedLayout& item : states.items) {
-    Line("item",
-         absl::StrCat(item.name, ", ", item.layout->count(), " ", Name(item.layout->dtype())));
+    PrintRow("item",
+             absl::StrCat(item.name, ", ", item.layout->count(), " ", Name(item.layout->dtype())));
   }
-  Line("a state", absl::StrCat(state::BlobBytes(states.store->schema()), " bytes"));
+  PrintRow("a state", absl::StrCat(state::BlobBytes(states.store->schema()), " bytes"));
   MACAW_ASSIGN_OR_RETURN(const std::string room, RoomTaken(states));
-  Line("stored", absl::StrCat(stored, " versions", room));
+  PrintRow("stored", absl::StrCat(stored, " versions", room));
   for (const server::KeptVersions& checkpoint : states.checkpoints) {
-    Line("checkpoint", absl::StrCat("after round ", checkpoint.round.value, ": ",
-                                    checkpoint.versions.size(), " clients with a state"));
+    PrintRow("checkpoint", absl::StrCat("after round ", checkpoint.round.value, ": ",
+                                        checkpoint.versions.size(), " clients with a state"));
   }
-  Line("orphans", absl::StrCat(orphans.size(), " versions that no checkpoint names",
-                               orphans.empty() ? "" : " (macaw state gc)"));
+  PrintRow("orphans", absl::StrCat(orphans.size(), " versions that no checkpoint names",
+                                   orphans.empty() ? "" : " (macaw state gc)"));
   return absl::OkStatus();
 }
 
@@ -92,9 +92,9 @@ absl::Status Verify(const std::string& run) {
         bad.push_back(std::string(state.status().message()));
       }
     });
-    Line("checkpoint",
-         absl::StrCat("after round ", checkpoint.round.value, ": ", checkpoint.versions.size(),
-                      " versions, ", bytes, " bytes of state"));
+    PrintRow("checkpoint",
+             absl::StrCat("after round ", checkpoint.round.value, ": ", checkpoint.versions.size(),
+                          " versions, ", bytes, " bytes of state"));
   }
   for (const std::string& why : bad) std::cout << "  " << why << "\n";
   if (failures > 0) {
@@ -110,7 +110,7 @@ absl::Status Verify(const std::string& run) {
     MACAW_ASSIGN_OR_RETURN(const Digest digest, state::DigestOfRange(*states.store, versions));
     ranges.push_back(digest);
   }
-  Line("state_digest", fleet::CombineStateDigests(index.size(), ranges).Hex());
+  PrintRow("state_digest", fleet::CombineStateDigests(index.size(), ranges).Hex());
   return absl::OkStatus();
 }
 
@@ -121,8 +121,8 @@ absl::Status Sweep(const std::string& run) {
   MACAW_RETURN_IF_ERROR(states.store->Delete(orphans));
   MACAW_RETURN_IF_ERROR(states.store->Flush());
   MACAW_ASSIGN_OR_RETURN(const std::string room, RoomTaken(states));
-  Line("deleted", absl::StrCat(orphans.size(), " of ", stored, " versions"));
-  Line("left", absl::StrCat(stored - orphans.size(), " versions", room));
+  PrintRow("deleted", absl::StrCat(orphans.size(), " of ", stored, " versions"));
+  PrintRow("left", absl::StrCat(stored - orphans.size(), " versions", room));
   return absl::OkStatus();
 }
 
@@ -163,23 +163,24 @@ absl::Status Show(const std::string& run, ClientId client) {
   const Attempt version{client, fence};
   MACAW_ASSIGN_OR_RETURN(state::BlobPtr blob, states.store->GetBlob(version));
   MACAW_ASSIGN_OR_RETURN(const state::BlobHeader header, state::ReadHeader(blob->bytes()));
-  Line("client", absl::StrCat(client.value, ", after round ", states.newest().round.value));
-  Line("version", absl::StrCat(header.version.fence.epoch, ".", header.version.fence.counter,
-                               " (start of the server, attempt)"));
-  Line("format", absl::StrCat(header.format));
-  Line("schema", header.schema.Hex());
-  Line("checksum", absl::StrFormat("%016x (XXH3-64)", header.checksum));
-  Line("bytes", absl::StrCat(blob->size(), ", of which ", header.payload, " of state"));
+  PrintRow("client", absl::StrCat(client.value, ", after round ", states.newest().round.value));
+  PrintRow("version", absl::StrCat(header.version.fence.epoch, ".", header.version.fence.counter,
+                                   " (start of the server, attempt)"));
+  PrintRow("format", absl::StrCat(header.format));
+  PrintRow("schema", header.schema.Hex());
+  PrintRow("checksum", absl::StrFormat("%016x (XXH3-64)", header.checksum));
+  PrintRow("bytes", absl::StrCat(blob->size(), ", of which ", header.payload, " of state"));
   MACAW_ASSIGN_OR_RETURN(const state::ClientState state,
                          state::OpenBlob(std::move(blob), version, states.store->schema()));
   for (size_t i = 0; i < states.items.size(); ++i) {
     const Norms norms = NormsOf(state.items[i]);
-    Line("item", absl::StrFormat("%s, %d %s: norm %.9g, largest %.9g%s", states.items[i].name,
-                                 states.items[i].layout->count(),
-                                 Name(states.items[i].layout->dtype()), norms.two, norms.largest,
-                                 norms.not_finite == 0 ? ""
-                                                       : absl::StrCat(", and ", norms.not_finite,
-                                                                      " that are not finite")));
+    PrintRow("item", absl::StrFormat(
+                         "%s, %d %s: norm %.9g, largest %.9g%s", states.items[i].name,
+                         states.items[i].layout->count(), Name(states.items[i].layout->dtype()),
+                         norms.two, norms.largest,
+                         norms.not_finite == 0
+                             ? ""
+                             : absl::StrCat(", and ", norms.not_finite, " that are not finite")));
   }
   return absl::OkStatus();
 }
@@ -205,8 +206,8 @@ absl::Status Export(const std::string& run, ClientId client, const std::string& 
                        {{"client", absl::StrCat(client.value)},
                         {"round", absl::StrCat(states.newest().round.value)},
                         {"version", absl::StrCat(version.epoch, ".", version.counter)}}));
-  Line("written", absl::StrCat(out, ": ", tensors.size(), " tensors of client ", client.value,
-                               " after round ", states.newest().round.value));
+  PrintRow("written", absl::StrCat(out, ": ", tensors.size(), " tensors of client ", client.value,
+                                   " after round ", states.newest().round.value));
   return absl::OkStatus();
 }
 

@@ -15,7 +15,7 @@
 namespace macaw::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 using settings::Role;
 
 // Whether a key decides what is trained or for how long. The summary shows the seed and the
@@ -38,18 +38,18 @@ bool MayChange(const Field& field) {
   return field.role == Role::kCompute || field.role == Role::kLength;
 }
 
-Json ToJson(const Value& value) {
+OrderedJson ToJson(const Value& value) {
   return std::visit(
-      [](const auto& data) -> Json {
+      [](const auto& data) -> OrderedJson {
         using T = std::decay_t<decltype(data)>;
         if constexpr (std::is_same_v<T, std::monostate>) {
           return nullptr;
         } else if constexpr (std::is_same_v<T, Array>) {
-          Json array = Json::array();
+          OrderedJson array = OrderedJson::array();
           for (const Value& item : data) array.push_back(ToJson(item));
           return array;
         } else if constexpr (std::is_same_v<T, Table>) {
-          Json table = Json::object();
+          OrderedJson table = OrderedJson::object();
           for (const auto& [key, item] : data) table[key] = ToJson(item);
           return table;
         } else {
@@ -59,11 +59,11 @@ Json ToJson(const Value& value) {
       value.data);
 }
 
-Json ToJson(const ParameterValue& value) {
-  return std::visit([](const auto& plain) -> Json { return plain; }, value);
+OrderedJson ToJson(const ParameterValue& value) {
+  return std::visit([](const auto& plain) -> OrderedJson { return plain; }, value);
 }
 
-Json LastPart(const Value& path) {
+OrderedJson LastPart(const Value& path) {
   const std::string* text = path.As<std::string>();
   if (text == nullptr) return ToJson(path);
   std::filesystem::path file(*text);
@@ -103,7 +103,7 @@ std::vector<std::string> KeysThatMayChange() {
 }
 
 std::string SettingsJson(const Config& config, const algorithms::Registry& registry) {
-  Json settings = Json::object();
+  OrderedJson settings = OrderedJson::object();
   const Config defaults;
   if (!config.run.plugins.empty()) settings["plugins"] = config.run.plugins;
   for (const Field& field : AllFields()) {
@@ -111,7 +111,7 @@ std::string SettingsJson(const Config& config, const algorithms::Registry& regis
     const std::optional<Value> value = field.Shown(config);
     if (!IsSetting(field) || !value.has_value()) continue;
     if (field.is_seed && *value == Value{static_cast<int64_t>(config.run.seed)}) continue;
-    const Json json = field.is_path ? LastPart(*value) : ToJson(*value);
+    const OrderedJson json = field.is_path ? LastPart(*value) : ToJson(*value);
     const std::optional<Value> otherwise = field.get(defaults);
     if (otherwise.has_value() && ToJson(*otherwise) == json) continue;
     settings[key] = json;

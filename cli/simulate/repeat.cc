@@ -14,7 +14,7 @@
 namespace macaw::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 std::string FileOf(const std::string& base) { return base + "-repeat.json"; }
 
@@ -22,9 +22,9 @@ std::string FolderAt(const std::string& base, uint64_t seed) {
   return absl::StrCat(base, "-seed", seed);
 }
 
-absl::StatusOr<Json> ReadExperiment(const std::string& file) {
+absl::StatusOr<OrderedJson> ReadExperiment(const std::string& file) {
   MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  OrderedJson json = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
   const bool whole = json.is_object() && json.contains("runs") && json["runs"].is_array();
   if (!whole) {
     return absl::DataLossError(
@@ -34,25 +34,26 @@ absl::StatusOr<Json> ReadExperiment(const std::string& file) {
 }
 
 // "algorithm fedavg there, scaffold here; local.lr 0.1 there, 0.05 here"; "" where nothing differs.
-std::string Difference(const Json& file, const ExperimentKey& key) {
+std::string Difference(const OrderedJson& file, const ExperimentKey& key) {
   std::vector<std::string> parts;
-  const auto compare = [&](const std::string& what, const Json& there, const Json& here) {
-    const auto text = [](const Json& value) {
+  const auto compare = [&](const std::string& what, const OrderedJson& there,
+                           const OrderedJson& here) {
+    const auto text = [](const OrderedJson& value) {
       return value.is_null() ? "the default" : value.dump();
     };
     if (there != here)
       parts.push_back(absl::StrCat(what, " ", text(there), " there, ", text(here), " here"));
   };
-  const auto member = [](const Json& object, const std::string& name) {
-    return object.is_object() && object.contains(name) ? object[name] : Json();
+  const auto member = [](const OrderedJson& object, const std::string& name) {
+    return object.is_object() && object.contains(name) ? object[name] : OrderedJson();
   };
   compare("algorithm.name", member(file, "algorithm"), key.algorithm);
-  const Json there = member(file, "settings");
+  const OrderedJson there = member(file, "settings");
   if (!there.is_object()) return "it does not say of which configuration";
-  const Json here = Json::parse(key.settings);
+  const OrderedJson here = OrderedJson::parse(key.settings);
   for (const auto& [name, value] : there.items()) compare(name, value, member(here, name));
   for (const auto& [name, value] : here.items()) {
-    if (!there.contains(name)) compare(name, Json(), value);
+    if (!there.contains(name)) compare(name, OrderedJson(), value);
   }
   return absl::StrJoin(parts, "; ");
 }
@@ -75,7 +76,7 @@ absl::StatusOr<Repeat> Repeat::Open(const std::string& wanted, bool fixed, bool 
           " is there already, and not of such an experiment: name another --out, or replace it "
           "with --force"));
     }
-    MACAW_ASSIGN_OR_RETURN(const Json json, ReadExperiment(file));
+    MACAW_ASSIGN_OR_RETURN(const OrderedJson json, ReadExperiment(file));
     const std::string difference = Difference(json, key);
     if (!difference.empty()) {
       if (!fixed) continue;
@@ -84,7 +85,7 @@ absl::StatusOr<Repeat> Repeat::Open(const std::string& wanted, bool fixed, bool 
                        "): name another --out, or replace it with --force"));
     }
     Repeat repeat(base, std::move(key));
-    for (const Json& run : json["runs"]) {
+    for (const OrderedJson& run : json["runs"]) {
       if (!run.is_object() || !run.contains("seed") || !run["seed"].is_number_unsigned()) continue;
       const auto seed = run["seed"].get<uint64_t>();
       // The run may have ended without an entry in this file, or may have been removed.
@@ -130,15 +131,15 @@ std::vector<RunResult> Repeat::Results() const {
 }
 
 absl::Status Repeat::Write() const {
-  Json json = {{"name", key_.name},
-               {"algorithm", key_.algorithm},
-               {"settings", Json::parse(key_.settings)},
-               {"seeds", Json::array()},
-               {"runs", Json::array()},
-               {"metrics", Json::object()}};
+  OrderedJson json = {{"name", key_.name},
+                      {"algorithm", key_.algorithm},
+                      {"settings", OrderedJson::parse(key_.settings)},
+                      {"seeds", OrderedJson::array()},
+                      {"runs", OrderedJson::array()},
+                      {"metrics", OrderedJson::object()}};
   for (const auto& [seed, run] : runs_) {
     json["seeds"].push_back(seed);
-    Json entry = {{"folder", run.folder}, {"seed", seed}};
+    OrderedJson entry = {{"folder", run.folder}, {"seed", seed}};
     if (run.done()) {
       entry.update({{"end", run.end},
                     {"rounds", run.rounds},
@@ -159,9 +160,9 @@ absl::Status Repeat::Write() const {
 }
 
 absl::StatusOr<std::vector<std::string>> FoldersOfRepeat(const std::string& file) {
-  MACAW_ASSIGN_OR_RETURN(const Json json, ReadExperiment(file));
+  MACAW_ASSIGN_OR_RETURN(const OrderedJson json, ReadExperiment(file));
   std::vector<std::string> folders;
-  for (const Json& run : json["runs"]) {
+  for (const OrderedJson& run : json["runs"]) {
     if (!run.is_object() || !run.contains("folder") || !run["folder"].is_string()) continue;
     // The file and the runs may have been moved together.
     const std::filesystem::path name =

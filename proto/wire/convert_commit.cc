@@ -3,15 +3,15 @@
 #include "proto/wire/convert.h"
 #include "proto/wire/fields.h"
 
-// Commits: the only messages whose size grows with the number of clients.
+// Commits: the only messages whose size grows with the number of clients. The overloads for parts
+// of messages are static: in an unnamed namespace they would hide those of convert.h.
 namespace macaw::wire {
-namespace {
 
 static_assert(v1::LEFT_OUT_REASON_DECLINED ==
               static_cast<int>(fleet::LeftOutReason::kDeclined) + 1);
 static_assert(v1::VERDICT_REGISTER == static_cast<int>(fleet::Verdict::kRegister) + 1);
 
-v1::ClientRecords ToWire(const std::vector<fleet::ClientRecord>& records) {
+static v1::ClientRecords ToWire(const std::vector<fleet::ClientRecord>& records) {
   v1::ClientRecords m;
   bool repeated = false, read_states = false;
   size_t personal = 0;  // number of personal sums per client
@@ -41,7 +41,7 @@ v1::ClientRecords ToWire(const std::vector<fleet::ClientRecord>& records) {
   return m;
 }
 
-absl::StatusOr<std::vector<fleet::ClientRecord>> FromWire(const v1::ClientRecords& m) {
+static absl::StatusOr<std::vector<fleet::ClientRecord>> FromWire(const v1::ClientRecords& m) {
   Fields f;
   const int clients = m.client_size();
   f.CheckColumn("epoch", m.epoch(), clients);
@@ -84,35 +84,33 @@ absl::StatusOr<std::vector<fleet::ClientRecord>> FromWire(const v1::ClientRecord
   return f.Done(std::move(records));
 }
 
-v1::LeftOut ToWire(const fleet::LeftOut& left_out) {
+static v1::LeftOut ToWire(const fleet::LeftOut& left_out) {
   v1::LeftOut m;
-  *m.mutable_attempt() = wire::ToWire(left_out.attempt);
+  *m.mutable_attempt() = ToWire(left_out.attempt);
   m.set_reason(ToWireEnum<v1::LeftOutReason>(left_out.reason));
   m.set_message(CleanText(left_out.message));
   return m;
 }
 
-absl::StatusOr<fleet::LeftOut> FromWire(const v1::LeftOut& m) {
+static absl::StatusOr<fleet::LeftOut> FromWire(const v1::LeftOut& m) {
   Fields f;
   fleet::LeftOut left_out;
-  left_out.attempt = wire::FromWire(m.attempt());
+  left_out.attempt = FromWire(m.attempt());
   left_out.reason = f.Enum("reason", m.reason(), fleet::LeftOutReason::kDeclined);
   left_out.message = f.Name("message", m.message());
   return f.Done(std::move(left_out));
 }
 
-absl::StatusOr<fleet::EvaluationResult> FromWire(const v1::EvaluationResult& m) {
+static absl::StatusOr<fleet::EvaluationResult> FromWire(const v1::EvaluationResult& m) {
   Fields f;
   fleet::EvaluationResult result;
-  result.task = f.Sub("task", wire::FromWire(m.task()));
+  result.task = f.Sub("task", FromWire(m.task()));
   result.round = Round(m.round());
   result.sums.assign(m.sums().begin(), m.sums().end());
   result.failure = f.Name("failure", m.failure());
   result.digest = f.ReadDigest("digest", m.digest());
   return f.Done(std::move(result));
 }
-
-}  // namespace
 
 v1::Part ToWire(const fleet::Part& part, const InlineRule& rule) {
   v1::Part m;

@@ -5,15 +5,14 @@
 
 // Leases: the request for work and the work that the worker gets.
 namespace macaw::wire {
-namespace {
 
 static_assert(v1::NEXT_REGISTER == static_cast<int>(fleet::Next::kRegister) + 1);
 static_assert(v1::EVALUATION_KIND_STATE_DIGEST ==
               static_cast<int>(fleet::EvaluationKind::kStateDigest) + 1);
 
-Fence FromWire(const v1::Fence& m) { return {m.epoch(), m.counter()}; }
+static Fence FromWire(const v1::Fence& m) { return {m.epoch(), m.counter()}; }
 
-v1::Assignments ToWire(const std::vector<fleet::Assignment>& assignments) {
+static v1::Assignments ToWire(const std::vector<fleet::Assignment>& assignments) {
   v1::Assignments m;
   const bool repeated = std::any_of(assignments.begin(), assignments.end(),
                                     [](const auto& a) { return a.multiplicity != 1; });
@@ -35,7 +34,7 @@ v1::Assignments ToWire(const std::vector<fleet::Assignment>& assignments) {
   return m;
 }
 
-absl::StatusOr<std::vector<fleet::Assignment>> FromWire(const v1::Assignments& m) {
+static absl::StatusOr<std::vector<fleet::Assignment>> FromWire(const v1::Assignments& m) {
   Fields f;
   const int clients = m.client_size();
   f.CheckColumn("epoch", m.epoch(), clients);
@@ -58,12 +57,12 @@ absl::StatusOr<std::vector<fleet::Assignment>> FromWire(const v1::Assignments& m
   return f.Done(std::move(assignments));
 }
 
-v1::TrainingLease ToWire(const fleet::TrainingLease& lease, const InlineRule& rule) {
+static v1::TrainingLease ToWire(const fleet::TrainingLease& lease, const InlineRule& rule) {
   v1::TrainingLease m;
   m.set_round(lease.round.value);
   m.set_phase(lease.phase.value);
   for (const fleet::Blob& channel : lease.broadcast.channels)
-    *m.add_broadcast() = wire::ToWire(channel, rule);
+    *m.add_broadcast() = ToWire(channel, rule);
   m.set_max_weight(lease.max_weight);
   m.set_total_weight(lease.total_weight);
   m.set_max_multiplicity(lease.max_multiplicity);
@@ -73,15 +72,15 @@ v1::TrainingLease ToWire(const fleet::TrainingLease& lease, const InlineRule& ru
   return m;
 }
 
-absl::StatusOr<fleet::TrainingLease> FromWire(const v1::TrainingLease& m,
-                                              InlineBytes inline_bytes) {
+static absl::StatusOr<fleet::TrainingLease> FromWire(const v1::TrainingLease& m,
+                                                     InlineBytes inline_bytes) {
   Fields f;
   fleet::TrainingLease lease;
   lease.round = Round(m.round());
   lease.phase = Phase(static_cast<uint8_t>(f.Between<uint32_t>("phase", m.phase(), 0, 255)));
   lease.broadcast =
       fleet::Broadcast::Of(f.List("broadcast", m.broadcast(), [=](const v1::Blob& channel) {
-        return wire::FromWire(channel, inline_bytes);
+        return FromWire(channel, inline_bytes);
       }));
   lease.max_weight = f.NotNegative("max_weight", m.max_weight());
   lease.total_weight = f.NotNegative("total_weight", m.total_weight());
@@ -92,18 +91,16 @@ absl::StatusOr<fleet::TrainingLease> FromWire(const v1::TrainingLease& m,
   return f.Done(std::move(lease));
 }
 
-absl::StatusOr<fleet::EvaluationLease> FromWire(const v1::EvaluationLease& m,
-                                                InlineBytes inline_bytes) {
+static absl::StatusOr<fleet::EvaluationLease> FromWire(const v1::EvaluationLease& m,
+                                                       InlineBytes inline_bytes) {
   Fields f;
   fleet::EvaluationLease lease;
   lease.round = Round(m.round());
-  lease.model = f.Sub("model", wire::FromWire(m.model(), inline_bytes));
-  lease.tasks = f.List("tasks", m.tasks(),
-                       [](const v1::EvaluationTask& task) { return wire::FromWire(task); });
+  lease.model = f.Sub("model", FromWire(m.model(), inline_bytes));
+  lease.tasks =
+      f.List("tasks", m.tasks(), [](const v1::EvaluationTask& task) { return FromWire(task); });
   return f.Done(std::move(lease));
 }
-
-}  // namespace
 
 v1::LeaseRequest ToWire(const fleet::LeaseRequest& request, Duration wait) {
   v1::LeaseRequest m;

@@ -7,9 +7,8 @@
 // The plan of a run, and the numeric profile of a node. The plan itself defines its keys, types and
 // ranges (plan/run_plan.h); this file knows none of them.
 namespace macaw::wire {
-namespace {
 
-v1::Value ToWire(const settings::Value& value) {
+static v1::Value ToWire(const settings::Value& value) {
   v1::Value m;
   if (const bool* flag = value.As<bool>()) m.set_boolean(*flag);
   if (const int64_t* integer = value.As<int64_t>()) m.set_integer(*integer);
@@ -22,7 +21,7 @@ v1::Value ToWire(const settings::Value& value) {
   return m;
 }
 
-absl::StatusOr<settings::Value> PlainFromWire(const v1::Value& m) {
+static absl::StatusOr<settings::Value> PlainFromWire(const v1::Value& m) {
   Fields f;
   switch (m.value_case()) {
     case v1::Value::kBoolean:
@@ -41,22 +40,20 @@ absl::StatusOr<settings::Value> PlainFromWire(const v1::Value& m) {
   return Malformed("value", "absent, or of a kind this program does not know");
 }
 
-absl::StatusOr<settings::Value> FromWire(const v1::Value& m) {
+static absl::StatusOr<settings::Value> FromWire(const v1::Value& m) {
   if (m.value_case() != v1::Value::kList) return PlainFromWire(m);
   Fields f;
   settings::Array values = f.List("values", m.list().values(), PlainFromWire);
   return f.Done(settings::Value{std::move(values)});
 }
 
-absl::StatusOr<settings::Setting> FromWire(const v1::Setting& m) {
+static absl::StatusOr<settings::Setting> FromWire(const v1::Setting& m) {
   Fields f;
   settings::Setting setting;
   setting.key = f.Name("key", m.key());
   setting.value = f.Sub("value", FromWire(m.value()));
   return f.Done(std::move(setting));
 }
-
-}  // namespace
 
 v1::NumericProfile ToWire(const NumericProfile& profile) {
   v1::NumericProfile m;

@@ -24,10 +24,6 @@ namespace {
 constexpr uint64_t kFrameHead = 16, kFrameFoot = 8;
 constexpr absl::string_view kPartsPrefix = "parts-";
 
-absl::Status Failed(absl::string_view what, absl::string_view path) {
-  return absl::ErrnoToStatus(errno, absl::StrCat(what, " ", path));
-}
-
 std::string NodesPath(const std::string& folder) { return folder + "/nodes"; }
 std::string PartsPath(const std::string& folder, Round from) {
   return absl::StrCat(folder, "/", kPartsPrefix, from.value);
@@ -179,7 +175,7 @@ absl::Status WriteAll(const Fd& fd, std::vector<iovec> pieces, absl::string_view
     const ssize_t written =
         ::writev(fd.get(), pieces.data() + at, static_cast<int>(pieces.size() - at));
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return Failed("cannot write", path);
+    if (written < 0) return FileError("cannot write", path);
     auto rest = static_cast<size_t>(written);
     for (; at < pieces.size() && rest >= pieces[at].iov_len; ++at) rest -= pieces[at].iov_len;
     if (at < pieces.size()) {
@@ -245,9 +241,9 @@ absl::StatusOr<uint64_t> ForEachFrame(const std::string& path, const Use& use) {
 
 absl::StatusOr<Fd> OpenBehind(const std::string& path, uint64_t keep) {
   Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-  if (!fd.open()) return Failed("cannot open", path);
+  if (!fd.open()) return FileError("cannot open", path);
   if (::ftruncate(fd.get(), static_cast<off_t>(keep)) != 0 || ::lseek(fd.get(), 0, SEEK_END) < 0)
-    return Failed("cannot cut", path);
+    return FileError("cannot cut", path);
   return fd;
 }
 
@@ -349,7 +345,7 @@ absl::Status Journal::Add(const JournalPart& part) {
 
 absl::Status Journal::Sync() {
   if (!std::exchange(unsynced_, false)) return absl::OkStatus();
-  if (::fdatasync(parts_.get()) != 0) return Failed("cannot sync", folder_);
+  if (::fdatasync(parts_.get()) != 0) return FileError("cannot sync", folder_);
   return absl::OkStatus();
 }
 

@@ -8,12 +8,12 @@
 namespace macaw::server::log {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 std::string FenceText(const Fence& fence) { return absl::StrCat(fence.epoch, ".", fence.counter); }
 
 template <typename T>
-Json ValueOf(const T& value) {
+OrderedJson ValueOf(const T& value) {
   if constexpr (requires { typename T::rep; }) {
     return value.value;
   } else if constexpr (std::is_same_v<T, Digest>) {
@@ -25,28 +25,28 @@ Json ValueOf(const T& value) {
   }
 }
 
-Json ValueOf(const std::vector<ClientId>& clients) {
-  Json list = Json::array();
+OrderedJson ValueOf(const std::vector<ClientId>& clients) {
+  OrderedJson list = OrderedJson::array();
   for (const ClientId client : clients) list.push_back(client.value);
   return list;
 }
 
-Json ValueOf(const std::vector<Attempt>& attempts) {
-  Json list = Json::array();
+OrderedJson ValueOf(const std::vector<Attempt>& attempts) {
+  OrderedJson list = OrderedJson::array();
   for (const Attempt& attempt : attempts)
     list.push_back({{"client", attempt.client.value}, {"fence", FenceText(attempt.fence)}});
   return list;
 }
 
-Json ValueOf(const std::vector<Member>& cohort) {
-  Json list = Json::array();
+OrderedJson ValueOf(const std::vector<Member>& cohort) {
+  OrderedJson list = OrderedJson::array();
   for (const Member& member : cohort)
     list.push_back({{"client", member.client.value}, {"times", member.multiplicity}});
   return list;
 }
 
-Json ValueOf(const std::vector<GivenUp>& given_up) {
-  Json list = Json::array();
+OrderedJson ValueOf(const std::vector<GivenUp>& given_up) {
+  OrderedJson list = OrderedJson::array();
   for (const GivenUp& one : given_up) {
     list.push_back({{"client", one.attempt.client.value},
                     {"fence", FenceText(one.attempt.fence)},
@@ -57,10 +57,10 @@ Json ValueOf(const std::vector<GivenUp>& given_up) {
   return list;
 }
 
-Json ValueOf(const std::vector<Holding>& holdings);
+OrderedJson ValueOf(const std::vector<Holding>& holdings);
 
 template <typename T>
-void AddFields(const T& record, Json& object) {
+void AddFields(const T& record, OrderedJson& object) {
   ForEachField(record, [&](const auto& field, const auto& value) {
     if constexpr (std::is_same_v<std::decay_t<decltype(value)>, Digest>) {
       if (value.IsZero()) return;
@@ -69,16 +69,17 @@ void AddFields(const T& record, Json& object) {
   });
 }
 
-Json ValueOf(const std::vector<Holding>& holdings) {
-  Json list = Json::array();
-  for (const Holding& holding : holdings) AddFields(holding, list.emplace_back(Json::object()));
+OrderedJson ValueOf(const std::vector<Holding>& holdings) {
+  OrderedJson list = OrderedJson::array();
+  for (const Holding& holding : holdings)
+    AddFields(holding, list.emplace_back(OrderedJson::object()));
   return list;
 }
 
 }  // namespace
 
 std::string JsonOf(const Entry& entry, Standing standing) {
-  Json object = {{"seq", entry.sequence}, {"t", static_cast<double>(entry.ns) / 1e9}};
+  OrderedJson object = {{"seq", entry.sequence}, {"t", static_cast<double>(entry.ns) / 1e9}};
   std::visit(
       [&]<typename T>(const T& record) {
         if constexpr (std::is_same_v<T, Unknown>) {
@@ -92,7 +93,7 @@ std::string JsonOf(const Entry& entry, Standing standing) {
       entry.record);
   if (standing == Standing::kUndone) object["undone"] = true;
   // Texts come from nodes. Text that is not UTF-8 must not end the program.
-  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return object.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 }  // namespace macaw::server::log

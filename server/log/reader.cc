@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/digest.h"
+#include "core/files.h"
 #include "core/status.h"
 #include "server/log/codec.h"
 
@@ -33,10 +34,6 @@ T NumberAt(absl::string_view bytes, size_t at) {
 
 uint32_t ShortChecksum(absl::string_view bytes) {
   return static_cast<uint32_t>(Checksum(BytesOf(bytes)));
-}
-
-absl::Status Failed(absl::string_view what, const std::string& path) {
-  return absl::ErrnoToStatus(errno, absl::StrCat(what, " ", path));
 }
 
 absl::Status CheckFileHead(absl::string_view head, const std::string& path) {
@@ -78,7 +75,7 @@ void AppendFramed(const Entry& entry, std::string& out) {
 absl::StatusOr<Reader> Reader::Open(const std::string& path) {
   Reader reader(path);
   reader.fd_ = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!reader.fd_.open()) return Failed("cannot open", path);
+  if (!reader.fd_.open()) return FileError("cannot open", path);
   MACAW_ASSIGN_OR_RETURN(const absl::string_view head, reader.Look(kFileHead));
   MACAW_RETURN_IF_ERROR(CheckFileHead(head, path));
   reader.offset_ = kFileHead;
@@ -99,7 +96,7 @@ absl::StatusOr<absl::string_view> Reader::Look(size_t bytes) {
       buffer_.resize(known + static_cast<size_t>(std::max<ssize_t>(got, 0)));
       if (got < 0 && error == EINTR) continue;
       errno = error;
-      if (got < 0) return Failed("cannot read", path_);
+      if (got < 0) return FileError("cannot read", path_);
       if (got == 0) break;
       known = buffer_.size();
     }
@@ -151,7 +148,7 @@ absl::StatusOr<std::optional<Entry>> Reader::Next() {
 
 absl::StatusOr<uint64_t> Reader::TornBytes() const {
   struct stat info {};
-  if (::fstat(fd_.get(), &info) != 0) return Failed("cannot read", path_);
+  if (::fstat(fd_.get(), &info) != 0) return FileError("cannot read", path_);
   const auto size = static_cast<uint64_t>(info.st_size);
   return size > offset_ ? size - offset_ : 0;
 }

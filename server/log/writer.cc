@@ -13,14 +13,6 @@
 #include "server/log/reader.h"
 
 namespace macaw::server::log {
-namespace {
-
-absl::Status Failed(absl::string_view what, const std::string& path) {
-  return absl::ErrnoToStatus(errno, absl::StrCat(what, " ", path));
-}
-
-}  // namespace
-
 absl::StatusOr<Writer> Writer::Open(const std::string& path, const Digest& run) {
   Writer writer(path);
   uint64_t size = 0;
@@ -31,10 +23,10 @@ absl::StatusOr<Writer> Writer::Open(const std::string& path, const Digest& run) 
   if (size >= kFileHead) MACAW_RETURN_IF_ERROR(writer.ReadThrough(run));
   writer.cut_bytes_ = size - writer.offset_;
   writer.fd_ = Fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
-  if (!writer.fd_.open()) return Failed("cannot open", path);
+  if (!writer.fd_.open()) return FileError("cannot open", path);
   if (::ftruncate(writer.fd_.get(), static_cast<off_t>(writer.offset_)) != 0)
-    return Failed("cannot cut", path);
-  if (::lseek(writer.fd_.get(), 0, SEEK_END) < 0) return Failed("cannot seek in", path);
+    return FileError("cannot cut", path);
+  if (::lseek(writer.fd_.get(), 0, SEEK_END) < 0) return FileError("cannot seek in", path);
   if (writer.offset_ == 0) {
     writer.collected_ = FileHead();
     MACAW_RETURN_IF_ERROR(writer.Write());
@@ -70,7 +62,7 @@ void Writer::Append(int64_t ns, Record record) {
 
 absl::Status Writer::Write() {
   if (!WriteAll(fd_, BytesOf(collected_))) {
-    const absl::Status status = Failed("cannot write", path_);
+    const absl::Status status = FileError("cannot write", path_);
     // Remove the partly written record, so that the next one does not follow half a record. If this
     // fails too, the returned error is enough.
     if (::ftruncate(fd_.get(), static_cast<off_t>(offset_)) == 0) ::lseek(fd_.get(), 0, SEEK_END);
@@ -83,7 +75,7 @@ absl::Status Writer::Write() {
 
 absl::Status Writer::Sync() {
   MACAW_RETURN_IF_ERROR(Write());
-  if (::fdatasync(fd_.get()) != 0) return Failed("cannot sync", path_);
+  if (::fdatasync(fd_.get()) != 0) return FileError("cannot sync", path_);
   return absl::OkStatus();
 }
 

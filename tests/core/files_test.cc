@@ -1,5 +1,6 @@
 #include "core/files.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -27,10 +28,20 @@ extern "C" int fsync(int fd) {
 namespace macaw {
 namespace {
 
+using ::testing::HasSubstr;
+
 std::string TempPath(const std::string& name) {
   const std::string folder = testing::TempDir() + "/macaw_files_test";
   std::filesystem::create_directories(folder);
   return folder + "/" + name;
+}
+
+TEST(FileError, NamesThePathAndTheReason) {
+  errno = ENOENT;
+  const absl::Status missing = FileError("cannot open", "/some/file");
+  EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(missing.message(), HasSubstr("cannot open /some/file: No such file"));
+  EXPECT_EQ(FileError("cannot write", "f", EACCES).code(), absl::StatusCode::kPermissionDenied);
 }
 
 TEST(AtomicWriteFile, ReplacesTheWholeContent) {

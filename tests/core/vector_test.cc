@@ -41,6 +41,16 @@ TEST(ParameterLayout, DigestTellsNamesShapesAndDtypeApart) {
   EXPECT_NE(base, digest("w", {2, 3}, DType::kF64));
 }
 
+TEST(Zeros, AreOneVectorALayout) {
+  const LayoutPtr one = ParameterLayout::Scalars("a", 1, DType::kF64),
+                  three = ParameterLayout::Scalars("b", 3, DType::kF64);
+  const std::vector<FlatVector> vectors = Zeros(std::vector<LayoutPtr>{one, three});
+  ASSERT_EQ(vectors.size(), 2u);
+  EXPECT_EQ(vectors[0].layout(), one);
+  EXPECT_EQ(vectors[1].layout(), three);
+  for (const double value : vectors[1].As<double>()) EXPECT_EQ(value, 0);
+}
+
 TEST(DigestOfValues, LeavesTheGapsOut) {
   const LayoutPtr layout = *ParameterLayout::Make({{.name = "w", .shape = {3}}}, DType::kF32);
   FlatVector vector(layout);
