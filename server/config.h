@@ -45,8 +45,8 @@ struct ServerConfig {
   bool keeps_commits() const { return durability == "commit"; }
 };
 
-// The keys of [scheduler], of [server], of [round], and of [run] as far as only the server needs them, with
-// their full names.
+// The keys of [scheduler], of [server], of [round], and of [run] as far as only the server needs
+// them, with their full names.
 settings::Section<ServerConfig> ServerSection();
 
 }  // namespace macaw::server

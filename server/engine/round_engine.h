@@ -61,8 +61,8 @@ bool EvaluationDue(const RunPlan& run, Round round);
 // leases, and when a round may close. It never sees a vector, a file, a socket or a clock. All
 // methods must be called on one thread.
 //
-//   gathering → (waiting →) preparing → running → closing → preparing (next phase or round) → … → draining →
-//   ended
+//   gathering → (waiting →) preparing → running → closing → preparing (next phase or round) → …
+//     → draining → ended
 //
 // The rule of acceptance is in attempt_table.h. A phase closes when the policy allows it, every
 // accepted part has been added, and the evaluation of the previous round is complete. A client that

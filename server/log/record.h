@@ -104,8 +104,8 @@ struct RoundOpened {
   uint64_t total_multiplicity = 0;
   Digest broadcast;  // of the blob from which all clients train
   uint64_t broadcast_bytes = 0;
-  // The clients that were present, if the round was drawn only from those and they were not
-  // everybody: the first number and the one after the last of each range, one range after the other.
+  // The clients that were present, if the round was drawn from those alone and they were not all:
+  // of each range the first number and the one after the last, one range after the other.
   std::vector<ClientId> present;
   friend bool operator==(const RoundOpened&, const RoundOpened&) = default;
 };
