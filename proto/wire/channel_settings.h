@@ -43,9 +43,6 @@ inline ChannelSettings ServerSettings() {
       {
           {GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000},
           {GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0},
-          // Whoever connects and does not finish its handshake is hung up on. A slow device needs
-          // some seconds.
-          {GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 30'000},
           // A worker has few open calls. Each may bring a message before the server has looked at
           // it.
           {GRPC_ARG_MAX_CONCURRENT_STREAMS, 64},

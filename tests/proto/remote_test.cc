@@ -315,9 +315,9 @@ TEST(Listening, RefusesBadAddressesByName) {
               HasSubstr("there is no folder /tmp/no/such/folder/"));
   EXPECT_THAT(why("localhost"), HasSubstr("neither unix:/path nor host:port"));
   EXPECT_THAT(why("localhost:70000"), HasSubstr("0 to 65535"));
-  EXPECT_THAT(why("0.0.0.0:0"), HasSubstr("need TLS"));
+  EXPECT_THAT(why("0.0.0.0:0"), HasSubstr("need certificates"));
   EXPECT_THAT(std::string(Dial({.server = "example.org:443"}).status().message()),
-              HasSubstr("need TLS"));
+              HasSubstr("need certificates"));
   EXPECT_FALSE(
       FleetServer::Start({.listen = ":0", .max_inline_bytes = kMaxInlineBytes + 1}, handler).ok());
 }
