@@ -169,7 +169,10 @@ worker::Options OptionsOf(const WorkerArguments& arguments, const Config& config
                           const data::Dataset& dataset, const sdk::Catalogue& catalogue) {
   const worker::FleetConfig& node = config.node.fleet;
   worker::Options options;
-  if (!node.identity.empty()) options.reconnect_for = kForEver;
+  if (!node.identity.empty()) {
+    options.reconnect_for = kForEver;
+    options.longest_pause = std::chrono::minutes(1);
+  }
   options.owner = node.owner || !arguments.own.empty();
   options.by_name = !arguments.clients.empty() || options.owner || dataset.info().declared;
   options.accept = node.accept;

@@ -35,6 +35,14 @@ class OpenSessions {
     return sessions_.contains(session);
   }
 
+  // The mean of the first pause after which a node should look for a lost server. Sessions are
+  // opened one after another and get a pause that fits their number, so that all of them come back
+  // at about kComebacksPerSecond.
+  Duration ReconnectEvery() const ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    return Duration(std::chrono::seconds(sessions_.size())) / kComebacksPerSecond;
+  }
+
   std::optional<std::string> OwnerOf(SessionId session) const ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     const auto it = sessions_.find(session);
@@ -58,6 +66,8 @@ class OpenSessions {
  private:
   static constexpr int kTimesTheRate = 10;
   static constexpr int kBurst = 20;
+  // A TLS handshake with certificates from both sides takes 4 ms of a processor.
+  static constexpr int kComebacksPerSecond = 100;
 
   struct Open {
     std::string owner;

@@ -96,6 +96,7 @@ void RunThreads::Register(fleet::RegisterRequest request, absl::StatusOr<fleet::
     if (answer.ok()) {
       if (!request.owner) blobs_.Pin(request.table);
       sessions_.Add(answer->session, request.name);
+      answer->reconnect_every = std::max(answer->reconnect_every, sessions_.ReconnectEvery());
       // The session is already known if the answer to the worker's first call was lost.
       if (worker_memory_.try_emplace(answer->session, 0).second)
         writer_.Worker(engine_.nodes().Find(answer->session)->id, request.name, request.slots);

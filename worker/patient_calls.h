@@ -1,20 +1,25 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <stop_token>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "core/clock.h"
+#include "core/logging.h"
+#include "worker/outage.h"
 #include "worker/retry_pace.h"
 
 namespace macaw::worker {
 
 struct Patience {
   Duration reconnect_for{};    // how long to try without an answer
-  Duration reconnect_every{};  // mean pause that the server asks for (RegisterReply); 0: none
+  Duration longest_pause{};    // how far the mean pause grows
+  Duration reconnect_every{};  // first mean pause, as the server asks for (RegisterReply); 0: none
   uint64_t seed = 0;           // seed of the random pauses, different in each process
 };
 
@@ -25,28 +30,34 @@ class PatientCalls {
   PatientCalls(const Patience& patience, std::stop_token stop)
       : patience_(patience), stop_(std::move(stop)) {}
 
-  // `call` returns a StatusOr. Returns its last result, or UNAVAILABLE after `reconnect_for`.
+  // `call` returns a StatusOr. Returns its last result, or UNAVAILABLE after `reconnect_for`. Says
+  // in the log why it waits.
   template <typename Call>
   auto Repeat(const Call& call) const -> decltype(call()) {
     const TimePoint give_up = SteadyClock().Now() + patience_.reconnect_for;
     RetryPace pace = NewPace();
+    Outage outage(SteadyClock(), [this](const std::string& line) { log_.Warning(line); });
     while (true) {
       auto result = call();
       const bool unanswered =
           absl::IsUnavailable(result.status()) || absl::IsDeadlineExceeded(result.status());
-      if (result.ok() || !unanswered || stop_.stop_requested()) return result;
-      const Duration pause = pace.Next();
-      if (SteadyClock().Now() + pause >= give_up) {
+      if (!unanswered) outage.Answered();
+      if (!unanswered || stop_.stop_requested()) return result;
+      outage.NoAnswer(result.status());
+      const Duration left = give_up - SteadyClock().Now();
+      if (left <= Duration{}) {
         return absl::UnavailableError(absl::StrCat("the server has not answered for ",
                                                    ToSeconds(patience_.reconnect_for),
                                                    " s: ", result.status().message()));
       }
-      WaitFor(pause);
+      WaitFor(std::min(pace.Next(), left));  // there is a last try at the end
     }
   }
 
   // The random pauses for one more call.
-  RetryPace NewPace() const { return {patience_.reconnect_every, patience_.seed, ++calls_}; }
+  RetryPace NewPace() const {
+    return {patience_.reconnect_every, patience_.longest_pause, patience_.seed, ++calls_};
+  }
 
  private:
   // Returns early when a stop is requested.
@@ -63,6 +74,7 @@ class PatientCalls {
 
   const Patience patience_;
   const std::stop_token stop_;
+  const Logger log_{"worker"};
   mutable std::atomic<uint64_t> calls_ = 0;
 };
 

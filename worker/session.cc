@@ -73,6 +73,7 @@ class Session {
         heartbeat_every_(std::min(registration.heartbeat_every, kPulse)),
         stop_(std::move(stop)),
         calls_({.reconnect_for = options_.reconnect_for,
+                .longest_pause = options_.longest_pause,
                 .reconnect_every = registration.reconnect_every,
                 .seed = parts.seed},
                stop_) {}

@@ -195,7 +195,9 @@ absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::Fl
   MACAW_ASSIGN_OR_RETURN(RunningMarker marker,
                          RunningMarker::Open(options.scratch_dir, options.name, options.slots));
   MACAW_ASSIGN_OR_RETURN(fleet::RegisterRequest request, RequestFor(options, dataset, marker));
-  Patience patience{.reconnect_for = options.reconnect_for, .seed = request.incarnation};
+  Patience patience{.reconnect_for = options.reconnect_for,
+                    .longest_pause = options.longest_pause,
+                    .seed = request.incarnation};
   uint64_t commits = 0;
   bool tried = false;
   RunStates states(options);

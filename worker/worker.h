@@ -42,7 +42,8 @@ struct Options {
   AcceptConfig accept;  // which runs this node takes part in
   std::string trace;    // a file to which each turn's batches are written (trace.h); empty: none
   Duration reconnect_for =
-      FromSeconds(60);  // how long a lost server is looked for before giving up
+      FromSeconds(60);                      // how long a lost server is looked for before giving up
+  Duration longest_pause = FromSeconds(2);  // the mean pause between two tries doubles up to this
 };
 
 // What a node's owner learns before the node joins a run.
