@@ -41,9 +41,9 @@ fleet::CommitRequest WithoutSome(const FakeWorker& worker, fleet::CommitRequest 
 // Takes all clients of a part but the first `keep` out of it, as if they were not trained yet.
 fleet::CommitRequest OnlyTheFirst(const FakeWorker& worker, fleet::CommitRequest request,
                                   size_t keep) {
-  request = WithoutSome(worker, std::move(request), keep);
-  request.part->left_out.clear();
-  return request;
+  fleet::CommitRequest rest = WithoutSome(worker, std::move(request), keep);
+  rest.part->left_out.clear();
+  return rest;
 }
 
 // Four rounds. In round 2, two clients cannot be trained. In round 3, no client can be trained.
