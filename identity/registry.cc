@@ -111,7 +111,6 @@ absl::Status Registry::Apply(const LogEntry& entry) {
     std::erase_if(node.certificates,
                   [&](const Issued& issued) { return issued.until <= entry.time; });
     node.certificates.push_back({details.Text("serial"), details.Time("until")});
-    node.last_issued = entry.time;
   } else if (entry.what == kAssigned && node.grant != nullptr) {
     auto grant = std::make_shared<Grant>(*node.grant);
     ReadClients(details.Text("owns"), *grant);

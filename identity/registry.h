@@ -43,7 +43,6 @@ struct NodeRecord {
   std::optional<OpenInvite> invite;    // the newest one
   Digest key;                          // with which it enrolled
   std::vector<Issued> certificates;    // since it enrolled; all of them are good
-  absl::Time last_issued;
   std::optional<std::string> revoked;  // why
 };
 

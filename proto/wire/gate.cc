@@ -86,11 +86,6 @@ absl::StatusOr<fleet::CallerPtr> Gate::Identify(const grpc::AuthContext& connect
   return caller;
 }
 
-void Gate::Refused(const grpc::ServerContextBase& context, absl::string_view call,
-                   absl::string_view why) const {
-  Refused(NameIn(*context.auth_context()), context.peer(), call, why);
-}
-
 void Gate::Refused(const std::string& who, absl::string_view from, absl::string_view call,
                    absl::string_view why) const {
   if (audit_ == nullptr) return;

@@ -29,8 +29,6 @@ class Gate {
   absl::StatusOr<fleet::CallerPtr> Identify(const grpc::AuthContext& connection);
 
   // Enters a refused call in the audit log.
-  void Refused(const grpc::ServerContextBase& context, absl::string_view call,
-               absl::string_view why) const;
   void Refused(const std::string& who, absl::string_view from, absl::string_view call,
                absl::string_view why) const;
 
