@@ -1,10 +1,14 @@
 // The `macaw` command: simulate, compare, data, models, algorithms, partitions, plugin, state,
-// timeline, log, replay, doctor. Links no LibTorch.
+// timeline, log, replay, doctor. Links no LibTorch. `admin` and `doctor --server` are macaw-admin.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/log.h"
 #include "cli/commands/pki.h"
@@ -14,6 +18,7 @@
 #include "cli/commands/timeline.h"
 #include "cli/process/exit.h"
 #include "cli/process/limits.h"
+#include "cli/process/programs.h"
 #include "cli/simulate/simulate.h"
 
 namespace macaw::cli {
@@ -127,9 +132,10 @@ void AddLists(CLI::App& app, std::function<int()>& run) {
   app.add_subcommand("partitions", "List the ways to divide data")->final_callback([&run] {
     run = ListPartitions;
   });
-  app.add_subcommand("doctor", "What this machine offers a run")->final_callback([&run] {
-    run = Doctor;
-  });
+  app.add_subcommand("doctor",
+                     "What this machine offers a run; with --server ADDR, whether that server can "
+                     "be reached")
+      ->final_callback([&run] { run = Doctor; });
   CLI::App* algorithms =
       app.add_subcommand("algorithms", "List the algorithms, or one's parameters");
   auto name = std::make_shared<std::string>();
@@ -206,9 +212,14 @@ void AddLog(CLI::App& app, std::function<int()>& run) {
 
 void AddReplay(CLI::App& app, std::function<int()>& run) {
   CLI::App* command =
-      app.add_subcommand("replay", "Run a simulation again as its log says, and compare");
+      app.add_subcommand("replay", "Simulate a run again as its log says, and compare");
   auto options = std::make_shared<ReplayCommand>();
   command->add_option("RUN", options->run, "The run's folder")->required();
+  command->add_option("--config", options->config,
+                      "The simulation of a deployed run, whose server has no data; default: the "
+                      "configuration in RUN");
+  command->add_option("--set", options->set, "Change a key of it: section.key=value")
+      ->allow_extra_args(false);
   command->add_option("--out,-o", options->out, "The folder of the repeated run")->required();
   command->add_option("--processes", options->processes, "workers.processes");
   command->add_option("--slots", options->slots,
@@ -330,7 +341,28 @@ void AddAudit(CLI::App& app, std::function<int()>& run) {
   verify->final_callback([=, &run] { run = [=] { return AuditVerify(*path, *head); }; });
 }
 
+// Whether another program does the command: one that links gRPC.
+bool IsForAdmin(int argc, char** argv) {
+  if (argc < 2) return false;
+  const std::string command = argv[1];
+  const auto names_server = [](const char* argument) {
+    return std::string(argument).starts_with("--server");
+  };
+  return command == "admin" ||
+         (command == "doctor" && std::any_of(argv + 2, argv + argc, names_server));
+}
+
+// Becomes macaw-admin. Returns only if that fails.
+int BecomeAdmin(char** argv) {
+  const absl::StatusOr<std::string> folder = ProgramFolder();
+  if (!folder.ok()) return Report(folder.status());
+  const std::string program = *folder + "/macaw-admin";
+  ::execv(program.c_str(), argv);
+  return Report(absl::NotFoundError(absl::StrCat(program, " is missing beside macaw")));
+}
+
 int Main(int argc, char** argv) {
+  if (IsForAdmin(argc, argv)) return BecomeAdmin(argv);
   ExplainUncaught("macaw");
   CLI::App app("Macaw: federated learning, simulated and deployed with the same programs", "macaw");
   app.set_version_flag("--version", "macaw " MACAW_VERSION);
@@ -348,6 +380,7 @@ int Main(int argc, char** argv) {
   AddPlan(app, run);
   AddPki(app, run);
   AddAudit(app, run);
+  app.add_subcommand("admin", "See and steer a run while it goes on");  // for the list; see above
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -38,7 +38,9 @@
 #include "data/dataset.h"
 #include "identity/audit.h"
 #include "identity/authority.h"
+#include "proto/http/web_server.h"
 #include "proto/wire/address.h"
+#include "proto/wire/admin.h"
 #include "proto/wire/remote.h"
 #include "server/checkpoint.h"
 #include "server/coordinator.h"
@@ -148,15 +150,22 @@ absl::Status CheckStates(const Config& config, const models::ModelSpec& spec,
   return absl::OkStatus();
 }
 
+// Everything that answers calls.
+struct Listeners {
+  std::unique_ptr<wire::FleetServer> fleet;
+  std::unique_ptr<wire::AdminServer> admin;  // may be null
+  std::unique_ptr<http::WebServer> web;      // may be null
+};
+
 // Closes the connections after everything is on disk and the workers have been told. Closing is a
 // courtesy: the process must end even if a peer holds a connection open, or a library cannot start
 // a thread any more.
-void CloseWithin(Duration patience, std::unique_ptr<wire::FleetServer> fleet, int code) {
+void CloseWithin(Duration patience, std::unique_ptr<Listeners> listeners, int code) {
   auto closed = std::make_shared<std::promise<void>>();
   std::future<void> over = closed->get_future();
   // The thread gets a plain pointer: if the thread cannot be started, an owner in its arguments
   // would close the server here.
-  wire::FleetServer* const open = fleet.release();
+  Listeners* const open = listeners.release();
   try {
     std::thread([open, closed] {
       delete open;
@@ -284,6 +293,58 @@ absl::StatusOr<server::Outcome> AwaitEnd(server::Coordinator& coordinator) {
   return coordinator.Wait();
 }
 
+// Starts to answer operators: in the run's folder, unless the configuration says where. A folder in
+// which no socket can be made (its path is too long, or the file system has none) does without.
+absl::StatusOr<std::unique_ptr<wire::AdminServer>> ListenToOperators(
+    const server::ServerConfig& config, const ServerArguments& arguments,
+    server::Coordinator& coordinator) {
+  const std::string file = arguments.run_dir + "/admin-address";
+  std::error_code ignored;
+  std::filesystem::remove(file, ignored);  // of an earlier session
+  if (config.admin == "off") return nullptr;
+  if (!config.admin.empty()) {
+    MACAW_ASSIGN_OR_RETURN(auto admin,
+                           wire::AdminServer::Start(config.admin, coordinator.operations()));
+    MACAW_RETURN_IF_ERROR(AtomicWriteFile(file, absl::StrCat(admin->address(), "\n")));
+    return admin;
+  }
+  auto admin = wire::AdminServer::Start(absl::StrCat("unix:", arguments.run_dir, "/admin.sock"),
+                                        coordinator.operations());
+  if (admin.ok()) return admin;
+  Logger("server").Warning(absl::StrCat("no_operators ", admin.status().message(),
+                                        "; server.admin can name another address"));
+  return nullptr;
+}
+
+absl::StatusOr<std::unique_ptr<http::WebServer>> ListenForBrowsers(
+    const server::ServerConfig& config, const ServerArguments& arguments,
+    server::Coordinator& coordinator) {
+  if (config.http.empty()) return nullptr;
+  MACAW_ASSIGN_OR_RETURN(const wire::Address address, wire::ParseAddress(config.http));
+  if (address.is_unix)
+    return absl::InvalidArgumentError("server.http must be host:port, not a Unix socket");
+  http::WebOptions options{.host = address.host.empty() ? "127.0.0.1" : address.host,
+                           .port = address.port,
+                           .rows = arguments.run_dir + "/metrics.jsonl"};
+  if (!config.http_token.empty()) {
+    MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(config.http_token));
+    options.token = std::string(absl::StripAsciiWhitespace(text.substr(0, text.find('\n'))));
+    if (options.token.empty())
+      return absl::InvalidArgumentError(
+          absl::StrCat("server.http_token: the first line of ", config.http_token, " is empty"));
+  } else if (!address.IsLoopback()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("server.http = \"", config.http,
+                     "\" is not a loopback address, and whoever reaches it sees the run: name a "
+                     "file with a token in server.http_token, or use 127.0.0.1"));
+  }
+  MACAW_ASSIGN_OR_RETURN(auto web, http::WebServer::Start(options, coordinator.operations()));
+  Logger("server").Info(absl::StrCat("status_page http://", options.host, ":", web->port(), "/"));
+  if (arguments.by_hand())
+    std::cout << "status page at http://" << options.host << ":" << web->port() << "/" << std::endl;
+  return web;
+}
+
 absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
   MACAW_RETURN_IF_ERROR(EnsureOpenFiles());
   MACAW_ASSIGN_OR_RETURN(Prepared prepared, Prepare(arguments));
@@ -306,11 +367,14 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
       server::Coordinator::Start(std::move(options), std::move(prepared.initial), registry));
   const SignalThread watcher(signals, [&coordinator](int) { coordinator->Interrupt(); });
   if (arguments.by_hand()) MACAW_RETURN_IF_ERROR(KeepConfig(prepared.config, arguments));
-  MACAW_ASSIGN_OR_RETURN(std::unique_ptr<wire::FleetServer> fleet,
-                         Listen(prepared.config, arguments, door, *coordinator));
+  auto listeners = std::make_unique<Listeners>();
+  const server::ServerConfig& own = prepared.config.node.server;
+  MACAW_ASSIGN_OR_RETURN(listeners->admin, ListenToOperators(own, arguments, *coordinator));
+  MACAW_ASSIGN_OR_RETURN(listeners->web, ListenForBrowsers(own, arguments, *coordinator));
+  MACAW_ASSIGN_OR_RETURN(listeners->fleet, Listen(prepared.config, arguments, door, *coordinator));
 
   const int code = Conclude(AwaitEnd(*coordinator));
-  CloseWithin(kCloseGrace, std::move(fleet), code);
+  CloseWithin(kCloseGrace, std::move(listeners), code);
   return code;
 }
 

@@ -12,6 +12,8 @@ find_package(CLI11 CONFIG REQUIRED)
 
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(sodium REQUIRED IMPORTED_TARGET libsodium)
+pkg_check_modules(httplib REQUIRED IMPORTED_TARGET cpp-httplib)
+pkg_check_modules(prometheus REQUIRED IMPORTED_TARGET prometheus-cpp-core)  # its text format; no server
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 # Highway's headers alone: which kernels run is our own choice (core/isa.h), so nothing links its library.
 find_path(MACAW_HIGHWAY_INCLUDE hwy/highway.h REQUIRED)

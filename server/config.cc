@@ -65,6 +65,17 @@ Section<ServerConfig> ServerSection() {
             "folder that `macaw pki init` made: connections are encrypted, and only nodes with a "
             "certificate are answered. Needed for addresses beyond this machine")
       .As(Role::kCompute);
+  f.Add("server.admin", &C::admin,
+        "where `macaw admin` reaches the server: unix:PATH or a loopback host:port; default: "
+        "admin.sock in the run's folder; \"off\": nowhere")
+      .As(Role::kCompute);
+  f.Add("server.http", &C::http,
+        "host:port of a status page and of Prometheus' /metrics (\"127.0.0.1:0\"); default: none")
+      .As(Role::kCompute);
+  f.AddPath("server.http_token", &C::http_token,
+            "a file whose first line is the token that the status page asks for; needed where "
+            "server.http is not loopback")
+      .As(Role::kCompute);
   f.AddChoice("server.durability", &C::durability, {"checkpoint", "commit"},
               "what a crash of the server leaves: the newest checkpoint, or also every commit "
               "accepted since; `macaw simulate` then starts it again")

@@ -121,6 +121,7 @@ class CoordinatorImpl final : public Coordinator {
   absl::StatusOr<Outcome> Wait() override { return run_.Wait(); }
   void Interrupt() override { run_.Interrupt(); }
   void AskEngine(absl::AnyInvocable<void() &&> then) override { run_.AskEngine(std::move(then)); }
+  admin::AdminHandler& operations() override { return run_; }
 
  private:
   // If the caller may not make the call in this session, answers it with an error (RPC threads).

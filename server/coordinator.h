@@ -12,6 +12,7 @@
 #include "core/clock.h"
 #include "core/vector.h"
 #include "plan/run_plan.h"
+#include "proto/admin/handler.h"
 #include "proto/fleet/link.h"
 #include "server/config.h"
 #include "server/log/history.h"
@@ -66,6 +67,9 @@ class Coordinator : public fleet::FleetHandler {
   // Calls `then` on the engine's thread, after everything that was posted to it before. A thread
   // that hangs never calls it.
   virtual void AskEngine(absl::AnyInvocable<void() &&> then) = 0;
+
+  // What operators see and ask for. Outlives no call: end every caller before the coordinator.
+  virtual admin::AdminHandler& operations() = 0;
 };
 
 }  // namespace macaw::server

@@ -123,6 +123,13 @@ std::vector<Event> EventLines::Lines(const log::Closed& closed) {
   return events;
 }
 
+std::vector<Event> EventLines::Lines(const log::Operated& operated) {
+  Event event{log::NameOf(operated.action), {{"by", operated.by}, {"why", operated.why}}};
+  if (!operated.name.empty()) event.fields.emplace_back("worker", operated.name);
+  if (operated.round.value > 0) event.fields.emplace_back("round", int64_t{operated.round.value});
+  return {event};
+}
+
 std::vector<Event> EventLines::Lines(const log::RunEnded& ended) {
   return {{absl::StrCat("run_", log::NameOf(ended.how)),
            {{"rounds", int64_t{ended.rounds}}, {"why", ended.why}}}};

@@ -43,6 +43,7 @@ class EventLines {
   Events Lines(const log::RoundLost& lost);
   Events Lines(const log::Closed& closed);
   Events Lines(const log::RunEnded& ended);
+  Events Lines(const log::Operated& operated);
   static Events Lines(const log::RunOpened&) { return {}; }
   static Events Lines(const log::Leased&) { return {}; }
   static Events Lines(const log::Evaluated&) { return {}; }

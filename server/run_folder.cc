@@ -252,7 +252,17 @@ absl::Status RunFolder::AppendEvent(const Event& event, double seconds) {
     std::visit([&, &name = name](const auto& v) { line[name] = v; }, value);
   }
   // Texts come from nodes. Text that is not UTF-8 must not end the program.
-  return events_.Append(line.dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
+  std::string text = line.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+  MACAW_RETURN_IF_ERROR(events_.Append(text));
+  if (feed_ != nullptr) feed_->Append(std::move(text));
+  return absl::OkStatus();
+}
+
+absl::Status RunFolder::TellEvents(admin::EventFeed& feed) {
+  MACAW_ASSIGN_OR_RETURN(const std::string earlier, ReadFile(path_ + "/events.jsonl"));
+  feed.StartAfter(static_cast<uint64_t>(std::ranges::count(earlier, '\n')));
+  feed_ = &feed;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Round> RunFolder::Keep(Checkpoint checkpoint) {

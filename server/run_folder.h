@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "core/files.h"
 #include "core/vector.h"
+#include "proto/admin/event_feed.h"
 #include "server/checkpoint.h"
 #include "server/event_lines.h"
 #include "server/journal/journal.h"
@@ -61,6 +62,8 @@ class RunFolder {
   // WriteLog. `since_start`: since the start of this session; `seconds`: spent on the run in all.
   absl::Status AppendRecord(log::Record record, Duration since_start, double seconds);
   absl::Status WriteLog() { return log_.Write(); }
+  // From now on each line of events.jsonl is also given to `feed`, which must outlive the folder.
+  absl::Status TellEvents(admin::EventFeed& feed);
   // From now on every commit is made durable in this journal. Each later Keep starts the journal's
   // next file.
   void KeepJournal(Journal journal) { journal_ = std::move(journal); }
@@ -99,6 +102,7 @@ class RunFolder {
   log::Writer log_;
   int64_t session_began_ns_ = 0;  // on the log's clock
   Timeline timeline_;
+  admin::EventFeed* feed_ = nullptr;
   std::optional<LineFile> clients_;
   std::optional<Journal> journal_;
   bool rows_unsynced_ = false;

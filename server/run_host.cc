@@ -98,6 +98,8 @@ void RunThreads::Ended(RunEnd end, absl::Status status, std::string reason) {
                      .rounds = engine_.completed(),
                      .why = status.ok() ? reason : std::string(status.message()),
                      .states = engine_.state_digest().value_or(Digest())};
+  ended_how_ = kNames[static_cast<int>(end)];
+  ended_why_ = over.why;
   SummaryFacts facts{
       .name = options_.run.name,
       .algorithm = options_.run.algorithm.name,
@@ -224,6 +226,7 @@ void RunThreads::OnClosed(Closed closed) {
 void RunThreads::WriteRow(std::function<std::string()> text) {
   writer_.Row([this, text = std::move(text)] {
     std::string row = text();
+    latest_row_.Set(row);
     if (options_.on_row) options_.on_row(row);
     return row;
   });
@@ -240,6 +243,7 @@ Checkpoint RunThreads::CheckpointOf(Round round, StateVersions::Staged staged) {
 }
 
 void RunThreads::SetOutcome(absl::StatusOr<Outcome> outcome) {
+  events_.Close();
   absl::MutexLock lock(&mutex_);
   outcome_ = std::move(outcome);
   loop_.Post([this] { SayFarewell(); });

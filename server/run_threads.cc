@@ -54,6 +54,7 @@ RunThreads::RunThreads(Opening opening)
               }),
       loop_([this] { return NextDeadline(); }, [this] { OnDeadline(); },
             [this] { writer_.Flush(); }) {
+  writer_.TellEvents(events_);
   // Restore the sessions before the first call, so that all workers keep theirs.
   for (const JournalNode& node : restored_) {
     sessions_.Add(node.session, node.request.name);
@@ -106,6 +107,8 @@ void RunThreads::Register(fleet::RegisterRequest request, absl::StatusOr<fleet::
                                options_.config.workers, " clients=", engine_.roster().clients(),
                                "/", options_.run.clients));
       }
+    } else if (absl::IsUnavailable(answer.status())) {
+      // It tries again and again, and the log says already why it may not come (in quarantine).
     } else if (++refused_ <= kRefusalsTold) {
       const char* last = refused_ == kRefusalsTold ? " (the last refusal that is told)" : "";
       log_.Warning(absl::StrCat("worker_refused ", answer.status().message(), last));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -29,8 +30,8 @@ namespace macaw::server {
 // engine's thread also does the work of the sums thread.
 //
 // run_threads.cc: the calls of the fleet and their answers. run_host.cc: the EngineHost methods,
-// and the results that come back from the other threads.
-class RunThreads final : private EngineHost {
+// and the results that come back from the other threads. run_operators.cc: the calls of operators.
+class RunThreads final : public admin::AdminHandler, private EngineHost {
  public:
   explicit RunThreads(Opening opening);
   ~RunThreads() override;
@@ -45,6 +46,12 @@ class RunThreads final : private EngineHost {
   void Commit(fleet::CommitRequest request, fleet::Reply<fleet::CommitReply> reply);
   void Release(fleet::ReleaseRequest request, fleet::Reply<fleet::ReleaseReply> reply);
   void Offer(const fleet::UploadOffer& offer, fleet::Reply<fleet::UploadVerdict> reply);
+
+  // ---- operators, on any thread (run_operators.cc)
+
+  void Status(fleet::Reply<admin::RunStatus> reply) override;
+  void Apply(admin::Change change, fleet::Reply<admin::Changed> reply) override;
+  admin::EventFeed& events() override { return events_; }
 
   // ---- any thread
 
@@ -164,6 +171,8 @@ class RunThreads final : private EngineHost {
 
   ServedBlobs blobs_;  // broadcasts, models to evaluate, the population
   OpenSessions sessions_;
+  admin::EventFeed events_;
+  admin::LatestRow latest_row_;
 
   const bool durable_commits_;
   // From the previous server, if the run continues inside a round.
@@ -189,6 +198,9 @@ class RunThreads final : private EngineHost {
   const uint32_t first_round_ = engine_.completed();
   std::optional<TimePoint> first_lease_at_;
   std::optional<TimePoint> ended_at_;
+  std::string ended_how_, ended_why_;
+  // The newest changes of operators and their answers, for repeats.
+  std::deque<std::pair<std::string, absl::StatusOr<std::string>>> changes_;
 
   // sums thread
   ModelKeeper keeper_;

@@ -19,6 +19,10 @@ constexpr size_t kMostHeld = 64;  // writes; a limit for an engine that is never
 RunWriter::RunWriter(RunFolder folder, std::function<void(absl::Status)> failed)
     : failed_(std::move(failed)), folder_(std::move(folder)) {}
 
+void RunWriter::TellEvents(admin::EventFeed& feed) {
+  Write([this, &feed] { return folder_.TellEvents(feed); });
+}
+
 void RunWriter::Hold(Executor::Task task) {
   bool many = false;
   {
@@ -152,7 +156,7 @@ void RunWriter::SampleMemory() {
   if (memory_peak_ > 0 && now - memory_sampled_ < kMemorySample) return;
   memory_sampled_ = now;
   if (const auto bytes = ProportionalSetSize(); bytes.ok())
-    memory_peak_ = std::max(memory_peak_, *bytes);
+    memory_peak_ = std::max(memory_peak_.load(), *bytes);
 }
 
 }  // namespace macaw::server

@@ -29,6 +29,11 @@ class RunWriter {
 
   void Flush() ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // From now on each line of events.jsonl is also given to `feed`, once it is written. `feed` must
+  // outlive this.
+  void TellEvents(admin::EventFeed& feed);
+  uint64_t memory_peak() const { return memory_peak_; }  // of this process, in bytes; any thread
+
   // Writes a row of metrics.jsonl, and samples the memory of this process. `text` is called on the
   // writer's thread.
   void Row(std::function<std::string()> text);
@@ -83,7 +88,7 @@ class RunWriter {
   // the writer's thread
   RunFolder folder_;
   absl::Status error_;
-  uint64_t memory_peak_ = 0;  // bytes, PSS
+  std::atomic<uint64_t> memory_peak_ = 0;  // bytes, PSS
   TimePoint memory_sampled_{};
   std::vector<Executor::Task> answers_;
   bool sync_due_ = false;  // one of the answers needs kFromTheMachine

@@ -66,6 +66,9 @@ class RandomRecord {
     Fill(attempt.fence.epoch);
     Fill(attempt.fence.counter);
   }
+  void Fill(log::Operation& operation) {
+    operation = static_cast<log::Operation>(1 + stream_.Below(6));
+  }
   void Fill(log::Member& member) {
     Fill(member.client);
     member.multiplicity = stream_.Below(2) == 0 ? 1 : stream_.NextU32();

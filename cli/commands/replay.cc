@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "cli/config/reader.h"
 #include "cli/process/exit.h"
 #include "cli/simulate/simulate.h"
 #include "core/files.h"
@@ -53,12 +54,26 @@ std::string Advice(const log::History& recorded, const log::History& repeated) {
   return "";
 }
 
+// The configuration to simulate. Refuses that of a server without data.
+absl::StatusOr<std::string> ConfigurationOf(const ReplayCommand& command) {
+  if (!command.config.empty()) return command.config;
+  const std::string own = command.run + "/config.toml";
+  MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(own));
+  MACAW_ASSIGN_OR_RETURN(const std::optional<Value> source, Lookup(document, {}, "data.source"));
+  if (source.has_value()) return own;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the server of ", command.run,
+      " had no data: --config names the simulation that has it (with --set, as it was planned)"));
+}
+
 absl::StatusOr<int> Repeat(const ReplayCommand& command) {
   MACAW_ASSIGN_OR_RETURN(const log::History recorded, ReadRepeatable(command.run));
   std::error_code ignored;
   if (std::filesystem::equivalent(command.run, command.out, ignored))
     return absl::InvalidArgumentError("--out is the run itself: name another folder");
-  const int code = Simulate({.config = command.run + "/config.toml",
+  MACAW_ASSIGN_OR_RETURN(const std::string config, ConfigurationOf(command));
+  const int code = Simulate({.config = config,
+                             .set = command.set,
                              .out = command.out,
                              .rounds = absl::StrCat(recorded.completed().value),
                              .processes = command.processes,

@@ -108,6 +108,11 @@ Cells Of(const log::Closed& closed) {
 Cells Of(const log::GaveUp& gave_up) {
   return {.clients = gave_up.given_up.size(), .why = "by the server"};
 }
+Cells Of(const log::Operated& operated) {
+  std::string why = absl::StrCat(log::NameOf(operated.action), " by ", operated.by);
+  if (!operated.why.empty()) absl::StrAppend(&why, ": ", operated.why);
+  return {.who = operated.name, .why = why};
+}
 Cells Of(const log::Evaluated& evaluated) { return {.why = evaluated.stop}; }
 Cells Of(const log::RunEnded& run) {
   std::string why = absl::StrCat(log::NameOf(run.how), " after ", Count(run.rounds, "round"));

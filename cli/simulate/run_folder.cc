@@ -41,6 +41,8 @@ constexpr const char* kRunFiles[] = {"config.toml",
                                      "node.toml",
                                      "node.toml.next",
                                      "rounds.log",
+                                     "admin.sock",
+                                     "admin-address",
                                      "owners"};
 
 absl::Status RemoveRun(const std::string& path) {

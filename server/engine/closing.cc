@@ -18,7 +18,7 @@ std::string Clients(uint64_t count) {
 void RoundEngine::Advance(TimePoint now) {
   if (state_ == State::kEnded) return;
   if (evaluation_.done()) CloseEvaluation(now);
-  if (state_ != State::kRunning || !MayClose(now)) return;
+  if (state_ != State::kRunning || orders_.abort || !MayClose(now)) return;
   if (phase_.adding() || evaluation_.open()) return;
   const PhaseReport& report = phase_.report();
   if (report.records.empty() && !report.left_out.empty() && !MoveOnWithoutClients()) return;

@@ -107,6 +107,7 @@ void RoundEngine::PartAdded(Ticket ticket, const absl::Status& status, TimePoint
     return Fail(Annotate(status, "an accepted part could not be added"));
   }
   host_.AnswerCommit(ticket, {.verdict = Verdict::kAccepted});
+  BeginPhaseAgain(now);
   Advance(now);
 }
 

@@ -25,6 +25,18 @@ class Evaluation {
   bool done() const { return open() && board_->done(); }
   EvaluationSums Close();  // once done()
 
+  struct Progress {
+    Round round{};
+    uint64_t tasks = 0, done = 0;
+  };
+  Progress progress() const {  // zeros while no evaluation is open
+    return open() ? Progress{board_->round(), board_->tasks(), board_->finished()} : Progress();
+  }
+  // The number of tasks that each node holds, if any.
+  absl::flat_hash_map<WorkerId, uint64_t> Held() const {
+    return open() ? board_->Held() : absl::flat_hash_map<WorkerId, uint64_t>();
+  }
+
   // Leases the node an even share of the tasks that wait for nodes with its rows. Returns nullopt
   // if no such task waits.
   std::optional<fleet::EvaluationLease> Take(const Node& node, const Nodes& nodes,

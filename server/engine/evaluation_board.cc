@@ -127,6 +127,12 @@ void EvaluationBoard::Refuse(WorkerId worker, const fleet::EvaluationResult& res
   Return(place);
 }
 
+absl::flat_hash_map<WorkerId, uint64_t> EvaluationBoard::Held() const {
+  absl::flat_hash_map<WorkerId, uint64_t> held;
+  for (const auto& [fence, i] : by_fence_) ++held[slots_[i].worker];
+  return held;
+}
+
 void EvaluationBoard::Renew(WorkerId worker, TimePoint expires) {
   const auto held = held_.find(worker);
   if (held == held_.end()) return;

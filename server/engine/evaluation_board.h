@@ -51,6 +51,9 @@ class EvaluationBoard {
   Round round() const { return round_; }
   const fleet::Blob& model() const { return model_; }
   bool done() const { return finished_ == slots_.size(); }
+  uint64_t tasks() const { return slots_.size(); }
+  uint64_t finished() const { return finished_; }
+  absl::flat_hash_map<WorkerId, uint64_t> Held() const;  // tasks that each worker has leased
   uint64_t waiting(Queue queue) const {
     return queue.value < queues_.size() ? queues_[queue.value].waiting : 0;
   }

@@ -34,6 +34,8 @@ class OpenPhase {
   // Opens the next phase, with the same clients except those that were given up. `versions`: the
   // state versions that clients have written in this round. The newest of a client comes last.
   void OpenNext(std::span<const Attempt> versions, TimePoint now);
+  // Forgets everything that has happened in the phase: all its clients wait again.
+  void Reopen(TimePoint now) { Open(order_.phase, now); }
   // The phase's broadcast is ready. Leases may begin once the queues are planned.
   log::RoundOpened Ready(fleet::Broadcast broadcast, const Digest& eligible, TimePoint now);
   // Waiting: the waiting clients of each holding. Plan: sets the queue from which the holding's

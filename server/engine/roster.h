@@ -44,6 +44,7 @@ class Roster {
   uint32_t holdings() const { return static_cast<uint32_t>(holdings_.size()); }
   // The only node that may bring the holding. Empty: any node with the same data may bring it.
   const std::string& owner_of(HoldingId holding) const { return At(holding).owner; }
+  uint64_t clients_of(HoldingId holding) const { return At(holding).clients; }
   uint64_t central_test_rows() const { return central_rows_; }  // 0: no node has brought a test set
   // Digest of all data of the run: of the only holding, or over all holdings ordered by digest.
   Digest data_digest() const;

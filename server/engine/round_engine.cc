@@ -54,6 +54,12 @@ void RoundEngine::Begin(TimePoint now) {
 }
 
 void RoundEngine::NextRound(TimePoint now) {
+  if (completed_ < options_.run.rounds && caught_up() && (orders_.drain || orders_.pause)) {
+    state_ = State::kDraining;  // an evaluation may go on
+    if (orders_.drain) return EndDrained();
+    if (!orders_.held.has_value()) orders_.held = now;
+    return;
+  }
   if (completed_ < options_.run.rounds) return OpenRound(Round(completed_ + 1), now);
   state_ = State::kDraining;
   // A resumed run has nothing left to do if the earlier server died after the last evaluation.
@@ -115,6 +121,7 @@ std::vector<ClientId> RoundEngine::Present(TimePoint now) const {
 
 void RoundEngine::Prepare() {
   state_ = State::kPreparing;
+  staged_before_phase_ = states_.versions().staged().size();
   host_.Prepare(phase_.order());
 }
 

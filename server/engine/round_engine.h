@@ -12,6 +12,7 @@
 #include "core/clock.h"
 #include "core/ids.h"
 #include "plan/run_plan.h"
+#include "proto/admin/handler.h"
 #include "proto/fleet/messages.h"
 #include "scheduler/plan.h"
 #include "server/engine/client_states.h"
@@ -20,6 +21,7 @@
 #include "server/engine/host.h"
 #include "server/engine/nodes.h"
 #include "server/engine/open_phase.h"
+#include "server/engine/orders.h"
 #include "server/engine/restored.h"
 #include "server/engine/roster.h"
 #include "server/engine/round_policy.h"
@@ -103,6 +105,13 @@ class RoundEngine {
   void Interrupt();
   void Abort(absl::Status why);  // something outside the engine failed; the run ends as failed
 
+  // ---- operators (operations.cc)
+  // Makes the change and returns what follows from it, in words. An error says why it cannot be
+  // made; then nothing has changed.
+  absl::StatusOr<std::string> Operate(const admin::Change& change, TimePoint now);
+  // Fills in everything of the status that the engine knows.
+  void Describe(admin::RunStatus& status, TimePoint now) const;
+
   const Nodes& nodes() const { return nodes_; }
   const Roster& roster() const { return roster_; }
   // Of all nodes that ever registered, in order and each once. More than one only with
@@ -155,7 +164,7 @@ class RoundEngine {
   std::vector<ClientId> Present(TimePoint now) const;
   // A node was heard: opens the round that waits for clients, if they are enough now.
   void Retry(TimePoint now) {
-    if (state_ == State::kWaiting) OpenRound(Round(completed_ + 1), now);
+    if (state_ == State::kWaiting) NextRound(now);
   }
   void Prepare();
   void PlanQueues();
@@ -186,6 +195,24 @@ class RoundEngine {
   // Notes that every client of the phase was given up. False: this happened too often in a row, and
   // the run has ended.
   bool MoveOnWithoutClients();
+
+  // ---- operators (operations.cc)
+  absl::StatusOr<std::string> Pause(const admin::Change& change);
+  absl::StatusOr<std::string> GoOn(const admin::Change& change, TimePoint now);
+  absl::StatusOr<std::string> Drain(const admin::Change& change);
+  absl::StatusOr<std::string> AbortRound(const admin::Change& change, TimePoint now);
+  absl::StatusOr<std::string> Quarantine(const admin::Change& change, TimePoint now);
+  absl::StatusOr<std::string> Admit(const admin::Change& change);
+  void RecordOperation(const admin::Change& change);
+  void EndDrained();
+  // If an operator has asked for it, and no part is being added: drops what the open phase has, and
+  // begins it again.
+  void BeginPhaseAgain(TimePoint now);
+  absl::Status CheckQuarantine(const std::string& name) const;
+  admin::RunState RunStateNow() const;
+  admin::Step StepNow() const;
+  void DescribeMissing(admin::RunStatus& status) const;
+  void DescribeNodes(admin::RunStatus& status, TimePoint now) const;
 
   // ---- workers (worker_calls.cc)
   absl::Status CheckNode(const fleet::RegisterRequest& request,
@@ -238,6 +265,7 @@ class RoundEngine {
   bool interrupt_ = false;
   Round said_waiting_;            // the last round that had to wait for clients
   std::optional<Ending> ending_;  // how the run ends once its client states have been digested
+  Orders orders_;                 // of operators
 
   Roster roster_;
   std::vector<NumericProfile> profiles_;
@@ -248,6 +276,7 @@ class RoundEngine {
   Troubles troubles_;
   Evaluation evaluation_;
   ClientStates states_;
+  size_t staged_before_phase_ = 0;  // state versions that the round's earlier phases staged
   std::optional<Digest> state_digest_;
   std::set<WorkerId> hold_nothing_;  // nodes that reported no leases before caught_up()
 };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <span>
@@ -55,6 +56,8 @@ class StateVersions {
   bool any() const { return !index_.empty() || !staged_.empty(); }
 
   void Stage(const Attempt& version) { staged_.push_back(version); }
+  // Forgets all staged versions but the first `keep`. The store may delete them (`macaw state gc`).
+  void Unstage(size_t keep) { staged_.resize(std::min(keep, staged_.size())); }
   // In the order of staging. If a client has several, the last one counts.
   const std::vector<Attempt>& staged() const { return staged_; }
   // The round is done: the staged versions become current.

@@ -87,6 +87,7 @@ absl::Status RoundEngine::CheckNode(const fleet::RegisterRequest& request,
 absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::RegisterRequest& request,
                                                            fleet::ClientTable table,
                                                            TimePoint now) {
+  MACAW_RETURN_IF_ERROR(CheckQuarantine(request.name));
   MACAW_RETURN_IF_ERROR(CheckNode(request, table));
   MACAW_RETURN_IF_ERROR(states_.CheckStore(request, roster_.Find(request.data_digest), nodes_));
   fleet::RegisterReply reply{.epoch = options_.epoch,

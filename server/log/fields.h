@@ -44,7 +44,8 @@ inline constexpr std::tuple kKinds{Kind<RunOpened>{2, "run_opened"},
                                    Kind<RunEnded>{16, "run_ended"},
                                    Kind<GaveUp>{17, "gave_up"},
                                    Kind<Extended>{18, "extended"},
-                                   Kind<Waiting>{19, "waiting"}};
+                                   Kind<Waiting>{19, "waiting"},
+                                   Kind<Operated>{20, "operated"}};
 static_assert(std::tuple_size_v<decltype(kKinds)> + 1 == std::variant_size_v<Record>,
               "every kind but Unknown has its number");
 
@@ -148,6 +149,12 @@ constexpr auto FieldsOf(std::type_identity<RunEnded>) {
   return std::tuple(Field{1, "how", &RunEnded::how}, Field{2, "rounds", &RunEnded::rounds},
                     Field{3, "why", &RunEnded::why}, Field{4, "model", &RunEnded::model},
                     Field{5, "states", &RunEnded::states});
+}
+
+constexpr auto FieldsOf(std::type_identity<Operated>) {
+  return std::tuple(Field{1, "action", &Operated::action}, Field{2, "by", &Operated::by},
+                    Field{3, "name", &Operated::name}, Field{4, "round", &Operated::round},
+                    Field{5, "why", &Operated::why});
 }
 
 // visit(field, value) for each field of `record`.

@@ -18,7 +18,7 @@ OrderedJson ValueOf(const T& value) {
     return value.value;
   } else if constexpr (std::is_same_v<T, Digest>) {
     return value.Hex();
-  } else if constexpr (std::is_same_v<T, End>) {
+  } else if constexpr (std::is_same_v<T, End> || std::is_same_v<T, Operation>) {
     return NameOf(value);
   } else {
     return value;

@@ -84,6 +84,24 @@ const char* NameOf(End end) {
   return "unknown";
 }
 
+const char* NameOf(Operation operation) {
+  switch (operation) {
+    case Operation::kPause:
+      return "pause";
+    case Operation::kResume:
+      return "resume";
+    case Operation::kDrain:
+      return "drain";
+    case Operation::kAbortRound:
+      return "abort_round";
+    case Operation::kQuarantine:
+      return "quarantine";
+    case Operation::kAdmit:
+      return "admit";
+  }
+  return "unknown";
+}
+
 std::vector<GivenUp> GivenUpOf(const std::vector<fleet::LeftOut>& left_out) {
   std::vector<GivenUp> all;
   all.reserve(left_out.size());

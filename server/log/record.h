@@ -222,6 +222,27 @@ struct RunEnded {
   friend bool operator==(const RunEnded&, const RunEnded&) = default;
 };
 
+enum class Operation : uint8_t {
+  kPause = 1,
+  kResume = 2,
+  kDrain = 3,
+  kAbortRound = 4,
+  kQuarantine = 5,
+  kAdmit = 6,
+};
+
+// An operator has changed the course of the run. After kAbortRound, the round's open phase begins
+// again from the same broadcast: a second RoundOpened follows, and what was leased and accepted in
+// the phase before is undone.
+struct Operated {
+  Operation action = Operation::kPause;
+  std::string by;    // who asked, as the server knows it
+  std::string name;  // kQuarantine, kAdmit: of the node
+  Round round;       // kAbortRound
+  std::string why;
+  friend bool operator==(const Operated&, const Operated&) = default;
+};
+
 // A record of a kind that this program does not know, because a later version wrote it.
 struct Unknown {
   uint32_t kind = 0;
@@ -230,7 +251,7 @@ struct Unknown {
 
 using Record = std::variant<RunOpened, NodeJoined, NodeRefused, NodeLost, Died, RoundOpened,
                             Planned, Leased, Accepted, TurnedDown, Requeued, RoundLost, Closed,
-                            Evaluated, RunEnded, GaveUp, Extended, Waiting, Unknown>;
+                            Evaluated, RunEnded, GaveUp, Extended, Waiting, Operated, Unknown>;
 
 // A record with its place in the log.
 struct Entry {
@@ -245,6 +266,7 @@ std::pair<Round, Phase> PlaceOf(const Record& record);
 
 const char* NameOf(fleet::LeftOutReason reason);
 const char* NameOf(End end);
+const char* NameOf(Operation operation);
 
 // Converts, and cuts the messages so that a part costs some tens of kB whatever its clients report.
 // The beginning and the end of a long message are kept. Once the part's messages have filled 16 kB,

@@ -85,6 +85,8 @@ class World {
     for (int step = 0; step < 200000 && !(host_->ended.has_value()); ++step) {
       now_ += FromSeconds(0.05);
       FakeWorker& worker = workers_[random_.Below(workers_.size())];
+      if (random_.Below(500) == 0)
+        (void)engine_->Operate({.action = admin::Action::kResume, .by = "ada"}, now_);
       if (random_.Below(1000) < chaos) {
         Misfortune(worker);
       } else if (random_.Below(3) == 0) {
@@ -217,7 +219,7 @@ class World {
   }
 
   void Misfortune(FakeWorker& worker) {
-    switch (random_.Below(6)) {
+    switch (random_.Below(8)) {
       case 0:  // kill -9 and restart
         worker = {.name = worker.name, .incarnation = worker.incarnation + 1};
         break;
@@ -249,6 +251,16 @@ class World {
           engine_->Commit(ticket, repeat, absl::DataLossError("sums do not decode"), now_);
           EXPECT_NE(host_->commits.at(ticket).verdict, fleet::Verdict::kAccepted);
         }
+        break;
+      case 6: {  // an operator drops what the open round has
+        admin::RunStatus status;
+        engine_->Describe(status, now_);
+        (void)engine_->Operate(
+            {.action = admin::Action::kAbortRound, .by = "ada", .round = status.round}, now_);
+        break;
+      }
+      case 7:  // an operator pauses the run for a while
+        (void)engine_->Operate({.action = admin::Action::kPause, .by = "ada"}, now_);
         break;
     }
   }

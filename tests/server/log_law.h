@@ -23,9 +23,18 @@ class LogLaw {
     } else if (const auto* lost = std::get_if<log::NodeLost>(&record)) {
       EXPECT_EQ(nodes_.erase(lost->node), 1u);
     } else if (const auto* opened = std::get_if<log::RoundOpened>(&record)) {
+      if (aborted_) {
+        waiting_.clear();
+        leased_.clear();
+      }
       EXPECT_TRUE(waiting_.empty() && leased_.empty()) << "the phase before has not ended";
-      EXPECT_EQ(opened->phase.value > 0, opened->round == round_ && rounds_ > 0);
-      rounds_ += opened->phase.value == 0 ? 1 : 0;
+      const bool again = std::exchange(aborted_, false);
+      if (again) {
+        EXPECT_EQ(std::pair(opened->round, opened->phase), std::pair(round_, phase_));
+      } else {
+        EXPECT_EQ(opened->phase.value > 0, opened->round == round_ && rounds_ > 0);
+        rounds_ += opened->phase.value == 0 ? 1 : 0;
+      }
       round_ = opened->round;
       counted_.clear();
       phase_ = opened->phase;
@@ -83,6 +92,10 @@ class LogLaw {
         EXPECT_EQ(leased_.erase(attempt), 1u) << "client " << attempt.client;
         waiting_.insert(attempt.client);
       }
+    } else if (const auto* operated = std::get_if<log::Operated>(&record)) {
+      if (operated->action != log::Operation::kAbortRound) return;
+      EXPECT_EQ(operated->round, round_);
+      aborted_ = true;
     }
   }
 
@@ -110,6 +123,7 @@ class LogLaw {
   std::set<WorkerId> nodes_;
   Round round_, waited_;
   Phase phase_;
+  bool aborted_ = false;  // the open phase begins again
   std::set<ClientId> waiting_;
   std::map<Attempt, WorkerId> leased_;
   uint32_t rounds_ = 0;

@@ -66,6 +66,17 @@ TEST(Fleet, OfDevicesOverTlsEndsWithTheModelOfTheSimulation) {
   const Printed list = Macaw("pki list --json --dir " + folder / "authority");
   EXPECT_THAT(list.text, HasSubstr("\"name\": \"device-7\""));
   EXPECT_THAT(*ReadFile(folder / "server.toml"), Not(HasSubstr("path")));
+  // The log of the fleet is enough to simulate its run again.
+  const std::string replay =
+      absl::StrCat("replay ", folder / "run", " --out ", folder / "replayed");
+  const Printed without = Macaw(replay);
+  EXPECT_EQ(without.exit, 2) << without.text;
+  EXPECT_THAT(without.text, HasSubstr("--config"));
+  const Printed same = Macaw(
+      absl::StrCat(replay, " --config ", kQuickstart,
+                   " --set partition.clients=8 --set cohort.size=4 --set evaluation.every=1"));
+  EXPECT_EQ(same.exit, 0) << same.text;
+  EXPECT_THAT(same.text, HasSubstr("same       8 rounds, and the same model: "));
 }
 
 TEST(Fleet, KeepsTheStatesOfScaffoldOnTheDevices) {

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+// What `macaw admin` prints, made of the server's status (JSON, proto/admin/status.h).
+namespace macaw::cli {
+
+absl::StatusOr<std::string> StatusView(const std::string& json);  // a few lines
+absl::StatusOr<std::string> NodesView(const std::string& json);   // a table
+
+// A line of `macaw admin watch`. `key` is the same as long as only times have changed.
+struct WatchLine {
+  std::string text, key;
+  bool ended = false;
+};
+absl::StatusOr<WatchLine> WatchView(const std::string& json);
+
+// The open round; for `abort-round` without a number.
+absl::StatusOr<uint32_t> RoundOf(const std::string& json);
+
+}  // namespace macaw::cli

@@ -1,0 +1,309 @@
+// macaw-admin: what `macaw admin` and `macaw doctor --server` run. A program of its own, because
+// `macaw` starts in half the time without gRPC.
+#include <netdb.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/admin/view.h"
+#include "cli/process/exit.h"
+#include "cli/process/signals.h"
+#include "core/files.h"
+#include "core/status.h"
+#include "identity/node_files.h"
+#include "proto/wire/address.h"
+#include "proto/wire/admin.h"
+#include "proto/wire/remote.h"
+
+namespace macaw::cli {
+namespace {
+
+using admin::Action;
+
+struct AdminArguments {
+  std::string run, server, node, reason;
+  uint32_t round = 0;
+  uint64_t from = 0;
+  bool json = false, events = false;
+};
+
+// ---- finding the server
+
+// The address of the run's server, or why there is none.
+absl::StatusOr<std::string> AddressOf(const AdminArguments& arguments) {
+  if (!arguments.server.empty()) return arguments.server;
+  const std::string& run = arguments.run;
+  if (!FileExists(run + "/config.toml"))
+    return absl::NotFoundError(absl::StrCat(run, " is not the folder of a run"));
+  const absl::StatusOr<std::string> written = ReadFile(run + "/admin-address");
+  if (written.ok()) return std::string(absl::StripAsciiWhitespace(*written));
+  return absl::StrCat("unix:", run, "/admin.sock");
+}
+
+// An error of a call, in words for people.
+absl::Status Explain(const AdminArguments& arguments, const absl::Status& status) {
+  if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) return status;
+  if (arguments.run.empty()) {
+    return absl::UnavailableError(
+        absl::StrCat("no server answers operators at ", arguments.server, ": ", status.message()));
+  }
+  const bool over = FileExists(arguments.run + "/summary.json");
+  return absl::UnavailableError(absl::StrCat(
+      over ? absl::StrCat("the run in ", arguments.run, " has ended (`macaw log ", arguments.run,
+                          "` tells how)")
+           : absl::StrCat("no server works on ", arguments.run),
+      "; macaw simulate --resume ", arguments.run, " goes on with a run that was interrupted"));
+}
+
+// Who this is, for the log. A name and no proof: whoever can open the socket is this user.
+std::string Operator() {
+  const char* user = std::getenv("USER");
+  char host[256] = "";
+  ::gethostname(host, sizeof(host) - 1);
+  return absl::StrCat(user != nullptr ? user : absl::StrCat("uid ", ::getuid()), "@", host);
+}
+
+// ---- commands
+
+absl::Status Show(const AdminArguments& arguments, wire::AdminClient& server,
+                  absl::StatusOr<std::string> (*view)(const std::string&)) {
+  MACAW_ASSIGN_OR_RETURN(const std::string json, server.Status());
+  if (arguments.json) {
+    std::cout << json << std::endl;
+    return absl::OkStatus();
+  }
+  MACAW_ASSIGN_OR_RETURN(const std::string text, view(json));
+  std::cout << text << std::flush;
+  return absl::OkStatus();
+}
+
+absl::Status WatchEvents(const AdminArguments& arguments, wire::AdminClient& server) {
+  uint64_t next = arguments.from;
+  return server.Watch(arguments.from, [&](uint64_t number, const std::string& line) {
+    if (next != 0 && number > next)
+      std::cerr << number - next << " earlier events are in events.jsonl" << std::endl;
+    next = number + 1;
+    std::cout << line << std::endl;
+    return true;
+  });
+}
+
+absl::Status Watch(const AdminArguments& arguments, wire::AdminClient& server) {
+  if (arguments.events) return WatchEvents(arguments, server);
+  MACAW_ASSIGN_OR_RETURN(const SignalFd signals, SignalFd::Open());
+  const bool screen = ::isatty(STDOUT_FILENO) == 1;
+  std::string before;
+  while (true) {
+    absl::StatusOr<std::string> json = server.Status();
+    if (!json.ok() && !before.empty()) {  // it was there: the run is over
+      if (screen) std::cout << "\n";
+      std::cout << Explain(arguments, json.status()).message() << std::endl;
+      return absl::OkStatus();
+    }
+    MACAW_RETURN_IF_ERROR(json.status());
+    MACAW_ASSIGN_OR_RETURN(const WatchLine line, WatchView(*json));
+    const bool news = line.key != before;
+    if (arguments.json && news) std::cout << *json << std::endl;
+    if (!arguments.json && news) std::cout << (screen && !before.empty() ? "\n" : "") << line.text;
+    if (!arguments.json && !news && screen) std::cout << "\r\x1b[K" << line.text;
+    if (!arguments.json && news && !screen) std::cout << "\n";
+    std::cout << std::flush;
+    before = line.key;
+    pollfd ends{.fd = signals.fd(), .events = POLLIN, .revents = 0};
+    if (line.ended || ::poll(&ends, 1, /*timeout, in ms=*/1000) > 0) {
+      if (screen) std::cout << std::endl;
+      return absl::OkStatus();
+    }
+  }
+}
+
+absl::Status Change(const AdminArguments& arguments, wire::AdminClient& server, Action action) {
+  admin::Change change{.action = action,
+                       .by = Operator(),
+                       .reason = arguments.reason,
+                       .node = arguments.node,
+                       .round = arguments.round};
+  if (action == Action::kAbortRound && change.round == 0) {
+    MACAW_ASSIGN_OR_RETURN(const std::string json, server.Status());
+    MACAW_ASSIGN_OR_RETURN(change.round, RoundOf(json));
+  }
+  MACAW_ASSIGN_OR_RETURN(const admin::Changed changed, server.Apply(std::move(change)));
+  std::cout << changed.text << std::endl;
+  return absl::OkStatus();
+}
+
+using Command = std::function<absl::Status(const AdminArguments&, wire::AdminClient&)>;
+
+absl::Status RunCommand(const AdminArguments& arguments, const Command& command) {
+  MACAW_ASSIGN_OR_RETURN(const std::string address, AddressOf(arguments));
+  MACAW_ASSIGN_OR_RETURN(const auto server, wire::AdminClient::Dial(address));
+  return Explain(arguments, command(arguments, *server));
+}
+
+// ---- macaw doctor --server
+
+void Line(absl::string_view what, absl::string_view text) {
+  std::cout << absl::StrFormat("%-12s %s", what, text) << std::endl;
+}
+
+absl::Status CheckName(const wire::Address& address) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  const int error = ::getaddrinfo(address.host.c_str(), nullptr, &hints, &found);
+  if (error != 0) {
+    return absl::NotFoundError(absl::StrCat("the name \"", address.host, "\" has no address (",
+                                            ::gai_strerror(error),
+                                            "): check its spelling, DNS and /etc/hosts"));
+  }
+  std::string list;
+  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
+    char text[NI_MAXHOST] = "";
+    ::getnameinfo(one->ai_addr, one->ai_addrlen, text, sizeof(text), nullptr, 0, NI_NUMERICHOST);
+    absl::StrAppend(&list, list.empty() ? "" : ", ", text);
+  }
+  ::freeaddrinfo(found);
+  Line("name", absl::StrCat(address.host, " is ", list));
+  return absl::OkStatus();
+}
+
+// What an answer of the server, or its lack, means.
+absl::Status ExplainHello(const wire::Address& address, const absl::Status& status) {
+  const std::string why(status.message());
+  if (absl::IsUnimplemented(status)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(address.Text(),
+                     " speaks gRPC, but is no server for workers: is it the operators' address "
+                     "(server.admin)? Workers dial server.listen"));
+  }
+  if (absl::IsPermissionDenied(status))
+    return absl::PermissionDeniedError(absl::StrCat("the server answers, and refuses: ", why));
+  if (absl::IsFailedPrecondition(status))
+    return absl::FailedPreconditionError(
+        absl::StrCat("the server answers, and speaks another version: ", why,
+                     "; install the same version of Macaw on both"));
+  if (absl::StrContains(why, "onnection refused"))
+    return absl::UnavailableError(absl::StrCat("nobody listens at ", address.Text(),
+                                               ": is the server running, and is the port right?"));
+  if (absl::StrContains(why, "imed out") || absl::IsDeadlineExceeded(status))
+    return absl::UnavailableError(
+        absl::StrCat(address.Text(),
+                     " does not answer: a firewall may drop the packets, or something else than "
+                     "a server of Macaw listens there"));
+  if (absl::StrContains(why, "o such file"))
+    return absl::NotFoundError(absl::StrCat(address.path, " is missing: no server listens there"));
+  return absl::UnavailableError(
+      absl::StrCat(address.Text(), " gave no answer of a server of Macaw: ", why,
+                   "; a server with certificates answers nodes that show theirs (--identity)"));
+}
+
+// `identity`: a node's folder with its key and certificates; empty: a plain connection.
+absl::Status Doctor(const std::string& server, const std::string& identity) {
+  MACAW_ASSIGN_OR_RETURN(const wire::Address address, wire::ParseAddress(server));
+  if (!address.is_unix && !address.host.empty()) MACAW_RETURN_IF_ERROR(CheckName(address));
+  const char* token = std::getenv("MACAW_TOKEN");
+  wire::ClientOptions options{
+      .server = server, .call_timeout = FromSeconds(5), .token = token != nullptr ? token : ""};
+  if (!identity.empty()) options.identity = identity::IdentityFiles::In(identity);
+  MACAW_ASSIGN_OR_RETURN(const auto link, wire::Dial(options));
+  const absl::StatusOr<fleet::HelloReply> hello = link->Hello({.program = "macaw-doctor"});
+  if (!hello.ok()) return ExplainHello(address, hello.status());
+  Line("port", absl::StrCat(address.Text(), " answers"));
+  Line("server", absl::StrCat(hello->program, ", protocol ", hello->major, ".", hello->minor));
+  if (hello->run.has_value()) {
+    Line("run", absl::StrCat(hello->run->name, ", ", hello->run->rounds, " rounds of ",
+                             hello->run->algorithm.name));
+  }
+  return absl::OkStatus();
+}
+
+// ---- the command line
+
+CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& help,
+                     std::shared_ptr<AdminArguments> arguments, std::function<int()>& run,
+                     Command command) {
+  CLI::App* added = app.add_subcommand(name, help);
+  added->fallthrough();
+  added->final_callback([arguments, command = std::move(command), &run] {
+    run = [arguments, command] {
+      if (arguments->run.empty() == arguments->server.empty()) {
+        return Report(absl::InvalidArgumentError(
+            "which run? --run-dir RUN, or --server ADDR of its operators' address"));
+      }
+      return Report(RunCommand(*arguments, command));
+    };
+  });
+  return added;
+}
+
+void AddAdmin(CLI::App& app, std::function<int()>& run) {
+  CLI::App* admin = app.add_subcommand("admin", "See and steer a run while it goes on");
+  admin->require_subcommand(1);
+  auto arguments = std::make_shared<AdminArguments>();
+  admin->add_option("--run-dir", arguments->run, "The run's folder, on this machine");
+  admin->add_option("--server", arguments->server,
+                    "The operators' address of its server (server.admin)");
+  admin->add_flag("--json", arguments->json, "JSON instead of tables");
+  admin->add_option("--reason", arguments->reason, "Of a change, for the run's log");
+  const auto add = [&](const char* name, const char* help, Command command) {
+    return AddCommand(*admin, name, help, arguments, run, std::move(command));
+  };
+  add("status", "State, open round, what it waits for",
+      [](const auto& a, auto& server) { return Show(a, server, StatusView); });
+  add("nodes", "Who is there, and what each does",
+      [](const auto& a, auto& server) { return Show(a, server, NodesView); });
+  CLI::App* watch = add("watch", "Print what the run waits for whenever it changes", Watch);
+  watch->add_flag("--events", arguments->events, "Print the lines of events.jsonl instead");
+  watch->add_option("--from", arguments->from, "With --events: from this line on (first: 1)");
+  const auto change = [&](const char* name, const char* help, Action action) {
+    return add(name, help,
+               [action](const auto& a, auto& server) { return Change(a, server, action); });
+  };
+  change("pause", "Open no further round after the open one", Action::kPause);
+  change("resume", "Go on after a pause", Action::kResume);
+  change("drain", "End the run after the open round; it can be resumed", Action::kDrain);
+  change("abort-round", "Begin the open round again; the result does not change",
+         Action::kAbortRound)
+      ->add_option("--round", arguments->round, "Only if this round is the open one");
+  change("quarantine", "Send a node away until it is admitted", Action::kQuarantine)
+      ->add_option("NODE", arguments->node, "Its name")
+      ->required();
+  change("admit", "Let a node come back", Action::kAdmit)
+      ->add_option("NODE", arguments->node, "Its name")
+      ->required();
+}
+
+int Main(int argc, char** argv) {
+  ExplainUncaught("macaw");
+  CLI::App app("What `macaw admin` and `macaw doctor --server` run", "macaw");
+  app.require_subcommand(1);
+  std::function<int()> run;
+  AddAdmin(app, run);
+  auto server = std::make_shared<std::string>();
+  CLI::App* doctor = app.add_subcommand("doctor", "Whether a server can be reached");
+  doctor->add_option("--server", *server, "As a worker dials it")->required();
+  auto identity = std::make_shared<std::string>();
+  doctor->add_option("--identity", *identity, "The node's folder, where the server asks for one");
+  doctor->final_callback([=, &run] { run = [=] { return Report(Doctor(*server, *identity)); }; });
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kExitOk : kExitUsage;
+  }
+  return run();
+}
+
+}  // namespace
+}  // namespace macaw::cli
+
+int main(int argc, char** argv) { return macaw::cli::Main(argc, argv); }

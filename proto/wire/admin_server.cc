@@ -1,0 +1,237 @@
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "absl/synchronization/mutex.h"
+#include "core/fd.h"
+#include "core/status.h"
+#include "macaw/v1/admin.grpc.pb.h"
+#include "proto/fleet/once.h"
+#include "proto/wire/address.h"
+#include "proto/wire/admin.h"
+#include "proto/wire/channel_settings.h"
+#include "proto/wire/credentials.h"
+#include "proto/wire/listener.h"
+#include "proto/wire/refusal.h"
+#include "proto/wire/service.h"
+
+namespace macaw::wire {
+namespace {
+
+using Context = grpc::CallbackServerContext;
+constexpr size_t kLinesAtOnce = 64;
+constexpr size_t kMostText = 1000;  // bytes of a name or a reason
+
+// Sends the lines of a feed to one caller. The feed may call Go at any time, also when the call is
+// over, so it shares the object.
+class WatchCall final : public grpc::ServerWriteReactor<v1::Event>,
+                        public std::enable_shared_from_this<WatchCall> {
+ public:
+  static WatchCall* Start(admin::EventFeed& feed, uint64_t from) {
+    const auto call = std::make_shared<WatchCall>(feed, from);
+    call->self_ = call;
+    call->Go();
+    return call.get();
+  }
+  WatchCall(admin::EventFeed& feed, uint64_t from)
+      : feed_(feed), next_(from == 0 ? feed.next() : from) {}
+
+  void OnWriteDone(bool ok) override {
+    if (!ok) return End(grpc::Status(grpc::StatusCode::CANCELLED, "the caller has gone"));
+    Go();
+  }
+  void OnCancel() override { End(grpc::Status(grpc::StatusCode::CANCELLED, "the call was ended")); }
+  void OnDone() override {
+    feed_.Forget(waiter_);
+    self_.reset();
+  }
+
+ private:
+  // Sends the next line, or waits for it, or ends the call. There is one write or one waiter at a
+  // time, so this never runs twice at once.
+  void Go() {
+    if (sent_ == batch_.lines.size()) {
+      batch_ = feed_.Read(next_, kLinesAtOnce);
+      sent_ = 0;
+    }
+    if (sent_ < batch_.lines.size()) return Write();
+    if (batch_.closed) return End(grpc::Status::OK);
+    waiter_ = feed_.WhenThereIs(next_, [call = shared_from_this()] { call->Go(); });
+  }
+
+  void Write() {
+    absl::MutexLock lock(&mutex_);
+    if (over_) return;
+    event_.set_sequence(batch_.first + sent_);
+    event_.set_json(batch_.lines[sent_]);
+    next_ = event_.sequence() + 1;
+    ++sent_;
+    StartWrite(&event_);
+  }
+
+  void End(const grpc::Status& status) {
+    absl::MutexLock lock(&mutex_);
+    if (!std::exchange(over_, true)) Finish(status);
+  }
+
+  std::shared_ptr<WatchCall> self_;  // until gRPC is done with it
+  admin::EventFeed& feed_;
+  uint64_t next_;
+  admin::EventFeed::Batch batch_;
+  size_t sent_ = 0;
+  v1::Event event_;
+  // Of the waiter, for Forget. An older number at worst, when the news came at once: then the
+  // forgotten waiter holds this object until the next line.
+  std::atomic<uint64_t> waiter_ = 0;
+  absl::Mutex mutex_;
+  bool over_ ABSL_GUARDED_BY(mutex_) = false;  // Finish was called
+};
+
+class AdminService final : public v1::Admin::CallbackService {
+ public:
+  explicit AdminService(admin::AdminHandler& handler) : handler_(handler) {}
+
+  grpc::ServerUnaryReactor* Status(Context*, const v1::StatusRequest*,
+                                   v1::StatusReply* reply) override {
+    auto* call = new UnaryCall;
+    const UnaryCall::Handle handle(call);
+    handler_.Status(fleet::AnswerOnce<admin::RunStatus>(
+        [handle, reply](const absl::StatusOr<admin::RunStatus>& status) {
+          handle.End([&]() -> absl::Status {
+            if (!status.ok()) return status.status();
+            reply->set_json(admin::JsonOf(*status));
+            return absl::OkStatus();
+          });
+        }));
+    return call;
+  }
+
+  grpc::ServerWriteReactor<v1::Event>* Watch(Context*, const v1::WatchRequest* request) override {
+    return WatchCall::Start(handler_.events(), request->from_sequence());
+  }
+
+  grpc::ServerUnaryReactor* Pause(Context*, const v1::ChangeRequest* request,
+                                  v1::ChangeReply* reply) override {
+    return Apply({.action = admin::Action::kPause}, *request, reply);
+  }
+  grpc::ServerUnaryReactor* Resume(Context*, const v1::ChangeRequest* request,
+                                   v1::ChangeReply* reply) override {
+    return Apply({.action = admin::Action::kResume}, *request, reply);
+  }
+  grpc::ServerUnaryReactor* Drain(Context*, const v1::ChangeRequest* request,
+                                  v1::ChangeReply* reply) override {
+    return Apply({.action = admin::Action::kDrain}, *request, reply);
+  }
+  grpc::ServerUnaryReactor* AbortRound(Context*, const v1::AbortRoundRequest* request,
+                                       v1::ChangeReply* reply) override {
+    return Apply({.action = admin::Action::kAbortRound, .round = request->round()},
+                 request->change(), reply);
+  }
+  grpc::ServerUnaryReactor* Quarantine(Context*, const v1::NodeRequest* request,
+                                       v1::ChangeReply* reply) override {
+    return Apply({.action = admin::Action::kQuarantine, .node = request->name()}, request->change(),
+                 reply);
+  }
+  grpc::ServerUnaryReactor* Admit(Context*, const v1::NodeRequest* request,
+                                  v1::ChangeReply* reply) override {
+    return Apply({.action = admin::Action::kAdmit, .node = request->name()}, request->change(),
+                 reply);
+  }
+
+ private:
+  grpc::ServerUnaryReactor* Apply(admin::Change change, const v1::ChangeRequest& request,
+                                  v1::ChangeReply* reply) {
+    auto* call = new UnaryCall;
+    const UnaryCall::Handle handle(call);
+    change.request_id = request.request_id();
+    change.by = request.by();
+    change.reason = request.reason();
+    if (change.request_id.size() != 16) {
+      handle.Refuse(Malformed("request_id", "must have 16 bytes"));
+      return call;
+    }
+    if (std::max({change.by.size(), change.reason.size(), change.node.size()}) > kMostText) {
+      handle.Refuse(Malformed("change", absl::StrCat("a text is longer than ", kMostText)));
+      return call;
+    }
+    handler_.Apply(std::move(change),
+                   fleet::AnswerOnce<admin::Changed>(
+                       [handle, reply](const absl::StatusOr<admin::Changed>& said) {
+                         handle.End([&]() -> absl::Status {
+                           if (!said.ok()) return said.status();
+                           reply->set_text(CleanText(said->text));
+                           return absl::OkStatus();
+                         });
+                       }));
+    return call;
+  }
+
+  admin::AdminHandler& handler_;
+};
+
+class GrpcAdminServer final : public AdminServer {
+ public:
+  explicit GrpcAdminServer(admin::AdminHandler& handler) : service_(handler) {}
+
+  ~GrpcAdminServer() override {
+    listener_.reset();  // no new connections from here on
+    if (server_ == nullptr) return;
+    server_->Shutdown(std::chrono::system_clock::now());
+    server_->Wait();
+  }
+
+  absl::Status Listen(Address address) {
+    // The one line that says how operators' connections are protected: on a Unix socket and on
+    // loopback they are plain, anything else is refused.
+    MACAW_ASSIGN_OR_RETURN(auto credentials, ServerCredentialsFor(address, std::nullopt));
+    MACAW_RETURN_IF_ERROR(PrepareListen(address));
+    grpc::ServerBuilder builder;
+    for (const auto& [key, value] : ServerSettings()) builder.AddChannelArgument(key, value);
+    acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
+    builder.RegisterService(&service_);
+    // The health service is a switch of the whole process. (Reflection is not served: its library
+    // adds itself to every server of a process that links it, also to that of the workers.)
+    grpc::EnableDefaultHealthCheckService(true);
+    server_ = builder.BuildAndStart();
+    grpc::EnableDefaultHealthCheckService(false);
+    if (server_ == nullptr) {
+      return absl::InternalError(
+          absl::StrCat("cannot listen on ", address.Text(), ": gRPC gave no reason"));
+    }
+    MACAW_ASSIGN_OR_RETURN(listener_, Listener::Bind(address, ReservedDescriptors()));
+    listener_->Start([acceptor = acceptor_.get()](int listening, Fd connection) {
+      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
+      parameters.listener_fd = listening;
+      parameters.fd = connection.Release();  // gRPC closes it
+      acceptor->HandleNewConnection(&parameters);
+    });
+    address_ = address.Text();
+    return absl::OkStatus();
+  }
+
+  std::string address() const override { return address_; }
+
+ private:
+  AdminService service_;
+  std::string address_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<Listener> listener_;  // destroyed first
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<AdminServer>> AdminServer::Start(const std::string& listen,
+                                                                admin::AdminHandler& handler) {
+  MACAW_ASSIGN_OR_RETURN(Address address, ParseAddress(listen));
+  auto server = std::make_unique<GrpcAdminServer>(handler);
+  MACAW_RETURN_IF_ERROR(server->Listen(std::move(address)));
+  return server;
+}
+
+}  // namespace macaw::wire

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "core/clock.h"
+#include "proto/admin/status.h"
+
+namespace macaw::server {
+
+// What operators have asked for and the engine has not done yet, or goes on to do.
+struct Orders {
+  bool pause = false;             // no round is opened
+  std::optional<TimePoint> held;  // since when the next round waits because of `pause`
+  bool drain = false;             // the run ends when the open round is done
+  std::string drained_by;
+  bool abort = false;  // the open phase begins again as soon as no part of it is being added
+  std::map<std::string, admin::Quarantined> quarantine;  // by name of the node
+};
+
+}  // namespace macaw::server

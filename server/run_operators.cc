@@ -1,0 +1,56 @@
+// The calls of operators.
+#include <algorithm>
+#include <utility>
+
+#include "core/status.h"
+#include "server/run_threads.h"
+#include "server/waits_for.h"
+
+namespace macaw::server {
+namespace {
+
+constexpr size_t kChangesRemembered = 256;
+
+}  // namespace
+
+void RunThreads::Status(fleet::Reply<admin::RunStatus> reply) {
+  loop_.Post([this, reply = std::move(reply)]() mutable {
+    admin::RunStatus status{.run = options_.run.name};
+    engine_.Describe(status, SteadyClock().Now());
+    status.seconds = Elapsed();
+    if (status.state == admin::RunState::kWaiting) {
+      status.step_seconds = ToSeconds(SteadyClock().Now() - started_);
+    }
+    status.ended = ended_how_;
+    status.ending_reason = ended_why_;
+    status.latest_row = latest_row_.Get();
+    status.memory_bytes = writer_.memory_peak();
+    size_t i = 0;  // the nodes are described in the engine's order
+    for (const auto& [id, node] : engine_.nodes()) {
+      const auto memory = worker_memory_.find(node.session);
+      if (memory != worker_memory_.end()) status.nodes[i].memory_bytes = memory->second;
+      ++i;
+    }
+    status.waits_for = WaitsFor(status);
+    std::move(reply)(std::move(status));
+  });
+}
+
+void RunThreads::Apply(admin::Change change, fleet::Reply<admin::Changed> reply) {
+  loop_.Post([this, change = std::move(change), reply = std::move(reply)]() mutable {
+    const auto answer = [&](const absl::StatusOr<std::string>& said) {
+      if (!said.ok()) return std::move(reply)(said.status());
+      std::move(reply)(admin::Changed{.text = *said});
+    };
+    const auto before =
+        std::ranges::find(changes_, change.request_id, &decltype(changes_)::value_type::first);
+    if (before != changes_.end() && !change.request_id.empty()) return answer(before->second);
+    const absl::StatusOr<std::string> said = engine_.Operate(change, SteadyClock().Now());
+    if (said.ok()) log_.Info(absl::StrCat("operator by=", change.by, " ", *said));
+    changes_.emplace_back(change.request_id, said);
+    if (changes_.size() > kChangesRemembered) changes_.pop_front();
+    answer(said);
+  });
+}
+
+}  // namespace macaw::server

@@ -1,0 +1,55 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "cli/admin/view.h"
+
+namespace macaw::cli {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+std::string Json(const std::string& waits_for, const std::string& state = "running") {
+  return absl::StrCat(R"({"run": "a", "state": ")", state,
+                      R"(", "round": 3, "rounds": 10, "completed": 2, "cohort": 10, "counted": 8,
+      "leased": 2, "waits_for": ")",
+                      waits_for,
+                      R"(", "latest_row": {"round": 2, "test_accuracy": 0.5},
+      "nodes": [{"name": "x\u001b[2Jy", "slots": 4, "leased": 2, "silent_seconds": 41.2,
+                 "doing": "trains 2 clients", "owner": true}],
+      "quarantine": [{"node": "phone-7", "by": "ada", "reason": "lost"}]})");
+}
+
+TEST(AdminView, AStatusHasTheSentenceTheRoundAndTheQuarantine) {
+  EXPECT_THAT(*StatusView(Json("8 of 10 clients")),
+              AllOf(HasSubstr("8 of 10 clients"), HasSubstr("3 of 10, 2 done"),
+                    HasSubstr("test_accuracy 0.5"), HasSubstr("phone-7, by ada: lost")));
+}
+
+TEST(AdminView, ANodesNameCannotSteerTheTerminal) {
+  const std::string table = *NodesView(Json("nothing"));
+  EXPECT_THAT(table, AllOf(HasSubstr("x?[2Jy"), Not(HasSubstr("\x1b")), HasSubstr("41 s"),
+                           HasSubstr("owns its clients")));
+}
+
+TEST(AdminView, AWatchedLineIsNewsUnlessOnlyTimesHaveChanged) {
+  const auto key = [](const std::string& waits) { return WatchView(Json(waits))->key; };
+  EXPECT_EQ(key("8 of 10 clients: a silent for 41 s"), key("8 of 10 clients: a silent for 42 s"));
+  EXPECT_EQ(key("paused for 119 s"), key("paused for 3 s"));
+  EXPECT_NE(key("8 of 10 clients"), key("9 of 10 clients"));
+  EXPECT_NE(key("8 of 10 clients: a2 silent for 41 s"), key("8 of 10 clients: a3 silent for 41 s"));
+  EXPECT_TRUE(WatchView(Json("over", "ended"))->ended);
+}
+
+TEST(AdminView, AnotherKindOfAnswerIsAnError) {
+  for (const std::string text : {"", "[]", "{}", "{\"state\": 3}"}) {
+    EXPECT_FALSE(StatusView(text).ok());
+    EXPECT_FALSE(NodesView(text).ok());
+    EXPECT_FALSE(WatchView(text).ok());
+  }
+}
+
+}  // namespace
+}  // namespace macaw::cli

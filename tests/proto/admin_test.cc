@@ -1,0 +1,181 @@
+// The operator's protocol over a real connection, with a handler that only remembers.
+#include "proto/wire/admin.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "absl/synchronization/notification.h"
+#include "proto/wire/remote.h"
+#include "testing/temporary_folder.h"
+
+namespace macaw::wire {
+namespace {
+
+using admin::Action;
+using testing::HasSubstr;
+using testing_support::TemporaryFolder;
+
+class FakeRun final : public admin::AdminHandler {
+ public:
+  void Status(fleet::Reply<admin::RunStatus> reply) override {
+    if (!answers) return;  // lets go of the call
+    admin::RunStatus status{.run = "a run", .round = 7, .waits_for = "phone-7"};
+    status.nodes = {{.name = "caf\xe9 <script>", .leased = 3}};  // not UTF-8
+    std::move(reply)(std::move(status));
+  }
+  void Apply(admin::Change change, fleet::Reply<admin::Changed> reply) override {
+    changes.push_back(change);
+    if (change.node == "nobody") return std::move(reply)(absl::NotFoundError("no such node"));
+    std::move(reply)(admin::Changed{.text = "done"});
+  }
+  admin::EventFeed& events() override { return feed; }
+
+  bool answers = true;
+  std::vector<admin::Change> changes;
+  admin::EventFeed feed{4};
+};
+
+class Admin : public testing::Test {
+ protected:
+  Admin() : server_(*AdminServer::Start("unix:" + socket_, run_)) {}
+  std::unique_ptr<AdminClient> Client() const { return *AdminClient::Dial(server_->address()); }
+
+  const TemporaryFolder folder_;
+  const std::string socket_ = folder_ / "admin.sock";
+  FakeRun run_;
+  std::unique_ptr<AdminServer> server_;
+};
+
+TEST_F(Admin, TheSocketIsForThisUserAlone) {
+  struct stat info {};
+  ASSERT_EQ(::stat(socket_.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+  server_.reset();
+  EXPECT_FALSE(std::filesystem::exists(socket_));
+}
+
+TEST_F(Admin, AStatusIsJsonWhateverANodeIsCalled) {
+  const auto json = nlohmann::json::parse(Client()->Status().value());
+  EXPECT_EQ(json["run"], "a run");
+  EXPECT_EQ(json["round"], 7);
+  EXPECT_EQ(json["nodes"][0]["leased"], 3);
+}
+
+TEST_F(Admin, EveryChangeArrivesAsItWasAsked) {
+  const auto client = Client();
+  for (const Action action : {Action::kPause, Action::kResume, Action::kDrain, Action::kAbortRound,
+                              Action::kQuarantine, Action::kAdmit}) {
+    const auto said =
+        client->Apply({.action = action, .by = "ada", .reason = "why", .node = "n", .round = 3});
+    ASSERT_TRUE(said.ok()) << said.status();
+    const admin::Change& change = run_.changes.back();
+    EXPECT_EQ(change.action, action);
+    EXPECT_EQ(change.by, "ada");
+    EXPECT_EQ(change.reason, "why");
+    EXPECT_EQ(change.request_id.size(), 16u);
+    EXPECT_EQ(change.round, action == Action::kAbortRound ? 3u : 0u);
+    const bool node = action == Action::kQuarantine || action == Action::kAdmit;
+    EXPECT_EQ(change.node, node ? "n" : "");
+  }
+  EXPECT_NE(run_.changes[0].request_id, run_.changes[1].request_id);
+  const auto refused = client->Apply({.action = Action::kAdmit, .node = "nobody"});
+  EXPECT_TRUE(absl::IsNotFound(refused.status()));
+  EXPECT_FALSE(client->Apply({.request_id = "short", .action = Action::kPause}).ok());
+  EXPECT_FALSE(client->Apply({.action = Action::kPause, .reason = std::string(5000, 'x')}).ok());
+}
+
+TEST_F(Admin, ACallThatTheRunLetsGoOfIsAnError) {
+  run_.answers = false;
+  EXPECT_TRUE(absl::IsUnavailable(Client()->Status().status()));
+}
+
+TEST_F(Admin, AWatcherGetsWhatIsKeptAndThenWhatComes) {
+  for (int i = 1; i <= 6; ++i) run_.feed.Append(absl::StrCat("line ", i));  // keeps four
+  std::vector<std::string> got;
+  const absl::Status status = Client()->Watch(1, [&](uint64_t number, const std::string& line) {
+    got.push_back(absl::StrCat(number, ": ", line));
+    if (number == 6) run_.feed.Append("line 7");  // while the watcher waits or soon will
+    if (number == 7) run_.feed.Close();
+    return true;
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(
+      got, testing::ElementsAre("3: line 3", "4: line 4", "5: line 5", "6: line 6", "7: line 7"));
+}
+
+TEST_F(Admin, AWatcherMayGoAndAServerEndsUnderOneThatWaits) {
+  run_.feed.Append("line 1");
+  EXPECT_TRUE(Client()->Watch(1, [](uint64_t, const std::string&) { return false; }).ok());
+  absl::Notification waits;
+  std::thread watcher([&] {
+    const absl::Status status = Client()->Watch(1, [&](uint64_t, const std::string&) {
+      waits.Notify();
+      return true;
+    });
+    EXPECT_FALSE(status.ok());
+  });
+  waits.WaitForNotification();
+  server_.reset();
+  watcher.join();
+  run_.feed.Append("line 2");  // finds nobody
+}
+
+TEST_F(Admin, ManyWatchersGetEveryLineOnceWhileLinesAreWritten) {
+  admin::EventFeed& feed = run_.feed;
+  feed.Append("line 1");
+  std::vector<std::thread> watchers;
+  for (int i = 0; i < 4; ++i) {
+    watchers.emplace_back([&] {
+      uint64_t last = 0;
+      const absl::Status status = Client()->Watch(1, [&](uint64_t number, const std::string&) {
+        EXPECT_GT(number, last);
+        last = number;
+        return true;
+      });
+      EXPECT_TRUE(status.ok()) << status;
+      EXPECT_EQ(last, 500u);
+    });
+  }
+  for (int i = 2; i <= 500; ++i) feed.Append(absl::StrCat("line ", i));
+  feed.Close();
+  for (std::thread& watcher : watchers) watcher.join();
+}
+
+TEST_F(Admin, GrpcsHealthServiceAnswersHereAndTheWorkersProtocolDoesNot) {
+  // Called by name with an empty message.
+  const auto calls = [](const std::string& address, const std::string& method) {
+    const auto channel = grpc::CreateChannel(address, grpc::InsecureChannelCredentials());
+    grpc::ClientContext context;
+    grpc::CompletionQueue queue;
+    grpc::GenericStub stub(channel);
+    const grpc::Slice empty;
+    const grpc::ByteBuffer nothing(&empty, 1);
+    auto call = stub.PrepareUnaryCall(&context, method, nothing, &queue);
+    call->StartCall();
+    grpc::ByteBuffer reply;
+    grpc::Status status;
+    call->Finish(&reply, &status, nullptr);
+    void* tag = nullptr;
+    bool ok = false;
+    queue.Next(&tag, &ok);
+    return status.error_code();
+  };
+  EXPECT_EQ(calls(server_->address(), "/grpc.health.v1.Health/Check"), grpc::StatusCode::OK);
+  EXPECT_EQ(calls(server_->address(), "/macaw.v1.Fleet/Hello"), grpc::StatusCode::UNIMPLEMENTED);
+}
+
+TEST(AdminListener, OtherMachinesAreRefusedByName) {
+  FakeRun run;
+  const auto server = AdminServer::Start("0.0.0.0:0", run);
+  EXPECT_THAT(std::string(server.status().message()), HasSubstr("0.0.0.0"));
+}
+
+}  // namespace
+}  // namespace macaw::wire

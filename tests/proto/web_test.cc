@@ -1,0 +1,164 @@
+// The status page's server, over real connections.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <httplib.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "core/files.h"
+#include "proto/http/metrics.h"
+#include "proto/http/web_server.h"
+#include "testing/temporary_folder.h"
+
+namespace macaw::http {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing_support::TemporaryFolder;
+
+admin::RunStatus SomeStatus() {
+  admin::RunStatus status{.run = "mnist",
+                          .state = admin::RunState::kRunning,
+                          .round = 7,
+                          .rounds = 10,
+                          .completed = 6,
+                          .cohort = 10,
+                          .waiting = 1,
+                          .leased = 2,
+                          .counted = 7,
+                          .latest_row = R"({"round": 6, "test_accuracy": 0.875})",
+                          .waits_for = "<b>"};
+  status.nodes = {{.name = "<script>alert(1)</script> \"q\" \\", .leased = 2}};
+  return status;
+}
+
+class FakeRun final : public admin::AdminHandler {
+ public:
+  void Status(fleet::Reply<admin::RunStatus> reply) override { std::move(reply)(SomeStatus()); }
+  void Apply(admin::Change, fleet::Reply<admin::Changed> reply) override {
+    std::move(reply)(absl::UnimplementedError("not here"));
+  }
+  admin::EventFeed& events() override { return feed; }
+  admin::EventFeed feed;
+};
+
+class Web : public testing::Test {
+ protected:
+  std::unique_ptr<WebServer> Start(const std::string& token = "") {
+    return *WebServer::Start({.token = token, .rows = rows_}, run_);
+  }
+  const TemporaryFolder folder_;
+  const std::string rows_ =
+      folder_.Write("metrics.jsonl", "{\"round\": 1}\n{\"round\": 2}\n{\"rou");
+  FakeRun run_;
+};
+
+TEST_F(Web, ThePageIsOneFileThatNamesNoOtherPlaceAndHasNothingOfTheRunInIt) {
+  const auto server = Start();
+  httplib::Client client("127.0.0.1", server->port());
+  const auto page = client.Get("/");
+  ASSERT_TRUE(page);
+  EXPECT_EQ(page->status, 200);
+  EXPECT_THAT(page->body,
+              AllOf(HasSubstr("</html>"), Not(HasSubstr("src=")), Not(HasSubstr("href=")),
+                    Not(HasSubstr("innerHTML")), Not(HasSubstr("alert(1)"))));
+  EXPECT_THAT(page->get_header_value("Content-Security-Policy"), HasSubstr("default-src 'none'"));
+}
+
+TEST_F(Web, AStatusIsJsonInWhichNamesAreText) {
+  const auto server = Start();
+  httplib::Client client("127.0.0.1", server->port());
+  const auto answer = client.Get("/status.json");
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->get_header_value("Content-Type"), "application/json");
+  const auto json = nlohmann::json::parse(answer->body);
+  EXPECT_EQ(json["nodes"][0]["name"], "<script>alert(1)</script> \"q\" \\");
+  EXPECT_EQ(client.Get("/elsewhere")->status, 404);
+  EXPECT_EQ(client.Post("/status.json", "", "text/plain")->status, 404);
+}
+
+TEST_F(Web, RowsComeWholeAndGoOnWhereTheReaderStands) {
+  const auto server = Start();
+  httplib::Client client("127.0.0.1", server->port());
+  const auto all = client.Get("/rows.jsonl?from=0");
+  EXPECT_EQ(all->body, "{\"round\": 1}\n{\"round\": 2}\n");
+  const auto second = client.Get("/rows.jsonl?from=13");
+  EXPECT_EQ(second->body, "{\"round\": 2}\n");
+  const auto end = client.Get("/rows.jsonl?from=" + all->get_header_value("X-Next"));
+  EXPECT_EQ(end->body, "");
+  EXPECT_EQ(end->get_header_value("X-Next"), all->get_header_value("X-Next"));
+  EXPECT_EQ(client.Get("/rows.jsonl?from=99999999")->body, "");
+}
+
+TEST_F(Web, WithATokenNobodyElseIsAnswered) {
+  const auto server = Start("s3cret");
+  httplib::Client client("127.0.0.1", server->port());
+  for (const std::string path : {"/", "/status.json", "/metrics", "/rows.jsonl"}) {
+    EXPECT_EQ(client.Get(path)->status, 401) << path;
+    EXPECT_EQ(client.Get(path + "?token=s3cre")->status, 401) << path;
+    EXPECT_EQ(client.Get(path + "?token=s3crets3cret")->status, 401) << path;
+    EXPECT_EQ(client.Get(path + "?token=s3cret")->status, 200) << path;
+    EXPECT_EQ(client.Get(path, {{"Authorization", "Bearer s3cret"}})->status, 200) << path;
+    EXPECT_EQ(client.Get(path, {{"Authorization", "s3cret"}})->status, 401) << path;
+  }
+}
+
+TEST_F(Web, APageOfAnotherSiteCannotReadItThroughABrowser) {
+  const auto server = Start();
+  httplib::Client client("127.0.0.1", server->port());
+  EXPECT_EQ(client.Get("/status.json", {{"Host", "evil.example:80"}})->status, 403);
+  EXPECT_EQ(client.Get("/status.json", {{"Host", "127.evil.example"}})->status, 403);
+  EXPECT_EQ(client.Get("/status.json", {{"Host", "localhost:1234"}})->status, 200);
+  EXPECT_EQ(client.Get("/status.json", {{"Host", "[::1]:1234"}})->status, 200);
+}
+
+TEST_F(Web, ATakenPortIsAnErrorThatNamesIt) {
+  const auto server = Start();
+  const auto second = WebServer::Start({.port = server->port()}, run_);
+  EXPECT_THAT(std::string(second.status().message()), HasSubstr(absl::StrCat(server->port())));
+}
+
+TEST(Metrics, AreInPrometheusFormWithNamesEscaped) {
+  const std::string text = MetricsText(SomeStatus());
+  EXPECT_THAT(text, AllOf(HasSubstr("macaw_rounds_completed_total 6\n"),
+                          HasSubstr("macaw_run_state{state=\"running\"} 1\n"),
+                          HasSubstr("macaw_run_state{state=\"paused\"} 0\n"),
+                          HasSubstr("macaw_clients{state=\"counted\"} 7\n"),
+                          HasSubstr("macaw_metric{name=\"test_accuracy\"} 0.875\n"),
+                          HasSubstr("\\\"q\\\" \\\\\"} 2\n")));
+}
+
+// The names of Macaw's metrics in a text.
+std::set<std::string> NamesIn(const std::string& text) {
+  std::set<std::string> names;
+  for (size_t at = text.find("macaw_"); at != std::string::npos; at = text.find("macaw_", at)) {
+    size_t end = at;
+    while (end < text.size() &&
+           (std::isalnum(static_cast<unsigned char>(text[end])) != 0 || text[end] == '_')) {
+      ++end;
+    }
+    names.insert(text.substr(at, end - at));
+    at = end;
+  }
+  return names;
+}
+
+TEST(Metrics, EveryOneThatTheDashboardAndItsPageNameExists) {
+  const std::set<std::string> known = NamesIn(MetricsText(SomeStatus()));
+  const std::string dashboard = *ReadFile(MACAW_SOURCE_DIR "/deploy/grafana.json");
+  EXPECT_TRUE(nlohmann::json::accept(dashboard));
+  const std::set<std::string> named = NamesIn(dashboard);
+  EXPECT_GE(named.size(), 8u);
+  for (const std::string& name : named) EXPECT_TRUE(known.contains(name)) << name;
+  const std::string readme = *ReadFile(MACAW_SOURCE_DIR "/deploy/README.md");
+  for (const std::string& name : known)
+    EXPECT_THAT(readme, HasSubstr(name)) << "deploy/README.md lists the metrics";
+}
+
+}  // namespace
+}  // namespace macaw::http
