@@ -9,6 +9,7 @@
 #include <functional>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -32,7 +33,7 @@ namespace {
 using admin::Action;
 
 struct AdminArguments {
-  std::string run, server, node, reason;
+  std::string run, server, identity, node, reason;
   uint32_t round = 0;
   uint64_t from = 0;
   bool json = false, events = false;
@@ -147,7 +148,9 @@ using Command = std::function<absl::Status(const AdminArguments&, wire::AdminCli
 
 absl::Status RunCommand(const AdminArguments& arguments, const Command& command) {
   MACAW_ASSIGN_OR_RETURN(const std::string address, AddressOf(arguments));
-  MACAW_ASSIGN_OR_RETURN(const auto server, wire::AdminClient::Dial(address));
+  std::optional<identity::IdentityFiles> identity;
+  if (!arguments.identity.empty()) identity = identity::IdentityFiles::In(arguments.identity);
+  MACAW_ASSIGN_OR_RETURN(const auto server, wire::AdminClient::Dial(address, identity));
   return Explain(arguments, command(arguments, *server));
 }
 
@@ -253,6 +256,8 @@ void AddAdmin(CLI::App& app, std::function<int()>& run) {
   admin->add_option("--run-dir", arguments->run, "The run's folder, on this machine");
   admin->add_option("--server", arguments->server,
                     "The operators' address of its server (server.admin)");
+  admin->add_option("--identity", arguments->identity,
+                    "The operator's folder (macaw-worker enrol), where the server asks for one");
   admin->add_flag("--json", arguments->json, "JSON instead of tables");
   admin->add_option("--reason", arguments->reason, "Of a change, for the run's log");
   const auto add = [&](const char* name, const char* help, Command command) {

@@ -296,20 +296,22 @@ absl::StatusOr<server::Outcome> AwaitEnd(server::Coordinator& coordinator) {
 // Starts to answer operators: in the run's folder, unless the configuration says where. A folder in
 // which no socket can be made (its path is too long, or the file system has none) does without.
 absl::StatusOr<std::unique_ptr<wire::AdminServer>> ListenToOperators(
-    const server::ServerConfig& config, const ServerArguments& arguments,
+    const server::ServerConfig& config, const ServerArguments& arguments, const Doorkeeper& door,
     server::Coordinator& coordinator) {
   const std::string file = arguments.run_dir + "/admin-address";
   std::error_code ignored;
   std::filesystem::remove(file, ignored);  // of an earlier session
   if (config.admin == "off") return nullptr;
   if (!config.admin.empty()) {
-    MACAW_ASSIGN_OR_RETURN(auto admin,
-                           wire::AdminServer::Start(config.admin, coordinator.operations()));
+    const wire::AdminOptions options{
+        .listen = config.admin, .authority = door.authority.get(), .audit = door.audit.get()};
+    MACAW_ASSIGN_OR_RETURN(auto admin, wire::AdminServer::Start(options, coordinator.operations()));
     MACAW_RETURN_IF_ERROR(AtomicWriteFile(file, absl::StrCat(admin->address(), "\n")));
     return admin;
   }
-  auto admin = wire::AdminServer::Start(absl::StrCat("unix:", arguments.run_dir, "/admin.sock"),
-                                        coordinator.operations());
+  auto admin =
+      wire::AdminServer::Start({.listen = absl::StrCat("unix:", arguments.run_dir, "/admin.sock")},
+                               coordinator.operations());
   if (admin.ok()) return admin;
   Logger("server").Warning(absl::StrCat("no_operators ", admin.status().message(),
                                         "; server.admin can name another address"));
@@ -369,7 +371,7 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
   if (arguments.by_hand()) MACAW_RETURN_IF_ERROR(KeepConfig(prepared.config, arguments));
   auto listeners = std::make_unique<Listeners>();
   const server::ServerConfig& own = prepared.config.node.server;
-  MACAW_ASSIGN_OR_RETURN(listeners->admin, ListenToOperators(own, arguments, *coordinator));
+  MACAW_ASSIGN_OR_RETURN(listeners->admin, ListenToOperators(own, arguments, door, *coordinator));
   MACAW_ASSIGN_OR_RETURN(listeners->web, ListenForBrowsers(own, arguments, *coordinator));
   MACAW_ASSIGN_OR_RETURN(listeners->fleet, Listen(prepared.config, arguments, door, *coordinator));
 

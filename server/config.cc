@@ -66,8 +66,9 @@ Section<ServerConfig> ServerSection() {
             "certificate are answered. Needed for addresses beyond this machine")
       .As(Role::kCompute);
   f.Add("server.admin", &C::admin,
-        "where `macaw admin` reaches the server: unix:PATH or a loopback host:port; default: "
-        "admin.sock in the run's folder; \"off\": nowhere")
+        "where `macaw admin` reaches the server: unix:PATH or host:port (beyond loopback only with "
+        "an authority; then over TLS, for operators' certificates alone); default: admin.sock in "
+        "the run's folder; \"off\": nowhere")
       .As(Role::kCompute);
   f.Add("server.http", &C::http,
         "host:port of a status page and of Prometheus' /metrics (\"127.0.0.1:0\"); default: none")

@@ -2,20 +2,33 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "core/clock.h"
+#include "identity/audit.h"
+#include "identity/authority.h"
+#include "identity/node_files.h"
 #include "proto/admin/handler.h"
 
 // The operator's protocol over gRPC.
 namespace macaw::wire {
 
+struct AdminOptions {
+  std::string listen;  // "unix:PATH" or "host:port"
+  // With an authority, a TCP address is served over TLS and answers those alone whose certificates
+  // say that they are operators; a change is entered under the certificate's name. Must outlive the
+  // server. Without one, only a Unix socket or a loopback address may be served.
+  identity::Authority* authority = nullptr;
+  identity::Audit* audit = nullptr;  // told of every refused call, if there is an authority
+};
+
 // Serves operators on a listener of its own, together with gRPC's health service.
 class AdminServer {
  public:
-  // `listen`: "unix:PATH" or "host:port". `handler` must outlive the server.
-  static absl::StatusOr<std::unique_ptr<AdminServer>> Start(const std::string& listen,
+  // `handler` must outlive the server.
+  static absl::StatusOr<std::unique_ptr<AdminServer>> Start(const AdminOptions& options,
                                                             admin::AdminHandler& handler);
   virtual ~AdminServer() = default;         // ends every open call
   virtual std::string address() const = 0;  // to dial, with the real port
@@ -24,7 +37,9 @@ class AdminServer {
 // An operator's connection. All calls block. One thread at a time.
 class AdminClient {
  public:
-  static absl::StatusOr<std::unique_ptr<AdminClient>> Dial(const std::string& server);
+  // `identity`: the operator's, for a server that asks for one.
+  static absl::StatusOr<std::unique_ptr<AdminClient>> Dial(
+      const std::string& server, const std::optional<identity::IdentityFiles>& identity);
   virtual ~AdminClient() = default;
   virtual absl::StatusOr<std::string> Status() = 0;  // a JSON object (proto/admin/status.h)
   // Makes up a request id if the change has none.

@@ -103,9 +103,10 @@ class GrpcAdminClient final : public AdminClient {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<AdminClient>> AdminClient::Dial(const std::string& server) {
+absl::StatusOr<std::unique_ptr<AdminClient>> AdminClient::Dial(
+    const std::string& server, const std::optional<identity::IdentityFiles>& identity) {
   MACAW_ASSIGN_OR_RETURN(const Address address, ParseAddress(server));
-  MACAW_ASSIGN_OR_RETURN(auto credentials, ChannelCredentialsFor(address, std::nullopt));
+  MACAW_ASSIGN_OR_RETURN(auto credentials, ChannelCredentialsFor(address, identity));
   grpc::ChannelArguments arguments;
   for (const auto& [key, value] : ClientSettings()) arguments.SetInt(key, value);
   arguments.SetMaxReceiveMessageSize(kMostStatusBytes);

@@ -15,6 +15,7 @@
 #include "proto/wire/admin.h"
 #include "proto/wire/channel_settings.h"
 #include "proto/wire/credentials.h"
+#include "proto/wire/gate.h"
 #include "proto/wire/listener.h"
 #include "proto/wire/refusal.h"
 #include "proto/wire/service.h"
@@ -93,7 +94,9 @@ class WatchCall final : public grpc::ServerWriteReactor<v1::Event>,
 
 class AdminService final : public v1::Admin::CallbackService {
  public:
-  explicit AdminService(admin::AdminHandler& handler) : handler_(handler) {}
+  // `gate`: null for a server without TLS.
+  AdminService(std::shared_ptr<Gate> gate, admin::AdminHandler& handler)
+      : gate_(std::move(gate)), handler_(handler) {}
 
   grpc::ServerUnaryReactor* Status(Context*, const v1::StatusRequest*,
                                    v1::StatusReply* reply) override {
@@ -114,41 +117,53 @@ class AdminService final : public v1::Admin::CallbackService {
     return WatchCall::Start(handler_.events(), request->from_sequence());
   }
 
-  grpc::ServerUnaryReactor* Pause(Context*, const v1::ChangeRequest* request,
+  grpc::ServerUnaryReactor* Pause(Context* context, const v1::ChangeRequest* request,
                                   v1::ChangeReply* reply) override {
-    return Apply({.action = admin::Action::kPause}, *request, reply);
+    return Apply(*context, {.action = admin::Action::kPause}, *request, reply);
   }
-  grpc::ServerUnaryReactor* Resume(Context*, const v1::ChangeRequest* request,
+  grpc::ServerUnaryReactor* Resume(Context* context, const v1::ChangeRequest* request,
                                    v1::ChangeReply* reply) override {
-    return Apply({.action = admin::Action::kResume}, *request, reply);
+    return Apply(*context, {.action = admin::Action::kResume}, *request, reply);
   }
-  grpc::ServerUnaryReactor* Drain(Context*, const v1::ChangeRequest* request,
+  grpc::ServerUnaryReactor* Drain(Context* context, const v1::ChangeRequest* request,
                                   v1::ChangeReply* reply) override {
-    return Apply({.action = admin::Action::kDrain}, *request, reply);
+    return Apply(*context, {.action = admin::Action::kDrain}, *request, reply);
   }
-  grpc::ServerUnaryReactor* AbortRound(Context*, const v1::AbortRoundRequest* request,
+  grpc::ServerUnaryReactor* AbortRound(Context* context, const v1::AbortRoundRequest* request,
                                        v1::ChangeReply* reply) override {
-    return Apply({.action = admin::Action::kAbortRound, .round = request->round()},
+    return Apply(*context, {.action = admin::Action::kAbortRound, .round = request->round()},
                  request->change(), reply);
   }
-  grpc::ServerUnaryReactor* Quarantine(Context*, const v1::NodeRequest* request,
+  grpc::ServerUnaryReactor* Quarantine(Context* context, const v1::NodeRequest* request,
                                        v1::ChangeReply* reply) override {
-    return Apply({.action = admin::Action::kQuarantine, .node = request->name()}, request->change(),
-                 reply);
+    return Apply(*context, {.action = admin::Action::kQuarantine, .node = request->name()},
+                 request->change(), reply);
   }
-  grpc::ServerUnaryReactor* Admit(Context*, const v1::NodeRequest* request,
+  grpc::ServerUnaryReactor* Admit(Context* context, const v1::NodeRequest* request,
                                   v1::ChangeReply* reply) override {
-    return Apply({.action = admin::Action::kAdmit, .node = request->name()}, request->change(),
-                 reply);
+    return Apply(*context, {.action = admin::Action::kAdmit, .node = request->name()},
+                 request->change(), reply);
   }
 
  private:
-  grpc::ServerUnaryReactor* Apply(admin::Change change, const v1::ChangeRequest& request,
-                                  v1::ChangeReply* reply) {
+  // Who makes the call: over TLS as the certificate says, else as the caller says.
+  absl::StatusOr<std::string> NameOf(const Context& context, const std::string& said) const {
+    if (gate_ == nullptr) return said;
+    MACAW_ASSIGN_OR_RETURN(const fleet::CallerPtr caller, gate_->Identify(*context.auth_context()));
+    return caller->node;
+  }
+
+  grpc::ServerUnaryReactor* Apply(const Context& context, admin::Change change,
+                                  const v1::ChangeRequest& request, v1::ChangeReply* reply) {
     auto* call = new UnaryCall;
     const UnaryCall::Handle handle(call);
     change.request_id = request.request_id();
-    change.by = request.by();
+    const absl::StatusOr<std::string> by = NameOf(context, request.by());
+    if (!by.ok()) {
+      handle.Refuse(by.status());
+      return call;
+    }
+    change.by = *by;
     change.reason = request.reason();
     if (change.request_id.size() != 16) {
       handle.Refuse(Malformed("request_id", "must have 16 bytes"));
@@ -170,12 +185,15 @@ class AdminService final : public v1::Admin::CallbackService {
     return call;
   }
 
+  const std::shared_ptr<Gate> gate_;
   admin::AdminHandler& handler_;
 };
 
 class GrpcAdminServer final : public AdminServer {
  public:
-  explicit GrpcAdminServer(admin::AdminHandler& handler) : service_(handler) {}
+  // `gate`: null for a server without TLS.
+  GrpcAdminServer(std::shared_ptr<Gate> gate, admin::AdminHandler& handler)
+      : gate_(std::move(gate)), service_(gate_, handler) {}
 
   ~GrpcAdminServer() override {
     listener_.reset();  // no new connections from here on
@@ -185,9 +203,10 @@ class GrpcAdminServer final : public AdminServer {
   }
 
   absl::Status Listen(Address address) {
-    // The one line that says how operators' connections are protected: on a Unix socket and on
-    // loopback they are plain, anything else is refused.
-    MACAW_ASSIGN_OR_RETURN(auto credentials, ServerCredentialsFor(address, std::nullopt));
+    std::optional<identity::IdentityFiles> files;
+    if (gate_ != nullptr) files = gate_->authority().server_files();
+    MACAW_ASSIGN_OR_RETURN(auto credentials, ServerCredentialsFor(address, files));
+    if (gate_ != nullptr) credentials->SetAuthMetadataProcessor(RefuseAllButOperators(gate_));
     MACAW_RETURN_IF_ERROR(PrepareListen(address));
     grpc::ServerBuilder builder;
     for (const auto& [key, value] : ServerSettings()) builder.AddChannelArgument(key, value);
@@ -217,6 +236,7 @@ class GrpcAdminServer final : public AdminServer {
   std::string address() const override { return address_; }
 
  private:
+  const std::shared_ptr<Gate> gate_;
   AdminService service_;
   std::string address_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
@@ -226,10 +246,13 @@ class GrpcAdminServer final : public AdminServer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<AdminServer>> AdminServer::Start(const std::string& listen,
+absl::StatusOr<std::unique_ptr<AdminServer>> AdminServer::Start(const AdminOptions& options,
                                                                 admin::AdminHandler& handler) {
-  MACAW_ASSIGN_OR_RETURN(Address address, ParseAddress(listen));
-  auto server = std::make_unique<GrpcAdminServer>(handler);
+  MACAW_ASSIGN_OR_RETURN(Address address, ParseAddress(options.listen));
+  std::shared_ptr<Gate> gate;
+  if (options.authority != nullptr && UsesTls(address))
+    gate = std::make_shared<Gate>(*options.authority, options.audit);
+  auto server = std::make_unique<GrpcAdminServer>(std::move(gate), handler);
   MACAW_RETURN_IF_ERROR(server->Listen(std::move(address)));
   return server;
 }

@@ -38,9 +38,12 @@ fleet::CallerPtr CallerWith(const identity::Grant& grant) {
   return std::make_shared<const fleet::Caller>(std::move(caller));
 }
 
-class StrangerCheck final : public grpc::AuthMetadataProcessor {
+enum class Admitted : uint8_t { kWholeFleet, kOperators };
+
+class CallerCheck final : public grpc::AuthMetadataProcessor {
  public:
-  explicit StrangerCheck(std::shared_ptr<Gate> gate) : gate_(std::move(gate)) {}
+  CallerCheck(std::shared_ptr<Gate> gate, Admitted admitted)
+      : gate_(std::move(gate)), admitted_(admitted) {}
   bool IsBlocking() const override { return false; }
 
   grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext* connection,
@@ -48,15 +51,29 @@ class StrangerCheck final : public grpc::AuthMetadataProcessor {
     const auto path = metadata.find(":path");
     const absl::string_view call =
         path != metadata.end() ? absl::string_view(path->second.data(), path->second.size()) : "";
-    if (call == kEnrol) return grpc::Status::OK;
-    const absl::Status status = gate_->Identify(*connection).status();
-    if (status.ok()) return grpc::Status::OK;
-    gate_->Refused(NameIn(*connection), PropertyOf(*connection, "peer"), call, status.message());
-    return {grpc::StatusCode::UNAUTHENTICATED, std::string(status.message())};
+    if (call == kEnrol && admitted_ == Admitted::kWholeFleet) return grpc::Status::OK;
+    const absl::StatusOr<fleet::CallerPtr> caller = gate_->Identify(*connection);
+    if (!caller.ok()) {
+      return Refuse(*connection, call, grpc::StatusCode::UNAUTHENTICATED,
+                    caller.status().message());
+    }
+    if (admitted_ == Admitted::kOperators && (*caller)->role != fleet::Role::kOperator) {
+      return Refuse(*connection, call, grpc::StatusCode::PERMISSION_DENIED,
+                    absl::StrCat("\"", (*caller)->node,
+                                 "\" is no operator (macaw pki invite NAME --role operator)"));
+    }
+    return grpc::Status::OK;
   }
 
  private:
+  grpc::Status Refuse(const grpc::AuthContext& connection, absl::string_view call,
+                      grpc::StatusCode code, absl::string_view why) const {
+    gate_->Refused(NameIn(connection), PropertyOf(connection, "peer"), call, why);
+    return {code, std::string(why)};
+  }
+
   const std::shared_ptr<Gate> gate_;
+  const Admitted admitted_;
 };
 
 }  // namespace
@@ -95,7 +112,11 @@ void Gate::Refused(const std::string& who, absl::string_view from, absl::string_
 }
 
 std::shared_ptr<grpc::AuthMetadataProcessor> RefuseStrangers(std::shared_ptr<Gate> gate) {
-  return std::make_shared<StrangerCheck>(std::move(gate));
+  return std::make_shared<CallerCheck>(std::move(gate), Admitted::kWholeFleet);
+}
+
+std::shared_ptr<grpc::AuthMetadataProcessor> RefuseAllButOperators(std::shared_ptr<Gate> gate) {
+  return std::make_shared<CallerCheck>(std::move(gate), Admitted::kOperators);
 }
 
 }  // namespace macaw::wire

@@ -51,5 +51,7 @@ std::string NameIn(const grpc::AuthContext& connection);
 
 // Refuses a call before its first byte is read, unless the caller is known or the call is Enrol.
 std::shared_ptr<grpc::AuthMetadataProcessor> RefuseStrangers(std::shared_ptr<Gate> gate);
+// Refuses it unless the caller is an operator.
+std::shared_ptr<grpc::AuthMetadataProcessor> RefuseAllButOperators(std::shared_ptr<Gate> gate);
 
 }  // namespace macaw::wire

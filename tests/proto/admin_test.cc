@@ -14,11 +14,14 @@
 #include "absl/synchronization/notification.h"
 #include "proto/wire/remote.h"
 #include "testing/temporary_folder.h"
+#include "tests/proto/test_authority.h"
 
 namespace macaw::wire {
 namespace {
 
 using admin::Action;
+using identity::Role;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing_support::TemporaryFolder;
 
@@ -44,8 +47,10 @@ class FakeRun final : public admin::AdminHandler {
 
 class Admin : public testing::Test {
  protected:
-  Admin() : server_(*AdminServer::Start("unix:" + socket_, run_)) {}
-  std::unique_ptr<AdminClient> Client() const { return *AdminClient::Dial(server_->address()); }
+  Admin() : server_(*AdminServer::Start({.listen = "unix:" + socket_}, run_)) {}
+  std::unique_ptr<AdminClient> Client() const {
+    return *AdminClient::Dial(server_->address(), std::nullopt);
+  }
 
   const TemporaryFolder folder_;
   const std::string socket_ = folder_ / "admin.sock";
@@ -173,8 +178,57 @@ TEST_F(Admin, GrpcsHealthServiceAnswersHereAndTheWorkersProtocolDoesNot) {
 
 TEST(AdminListener, OtherMachinesAreRefusedByName) {
   FakeRun run;
-  const auto server = AdminServer::Start("0.0.0.0:0", run);
+  const auto server = AdminServer::Start({.listen = "0.0.0.0:0"}, run);
   EXPECT_THAT(std::string(server.status().message()), HasSubstr("0.0.0.0"));
+}
+
+class AdminOverTls : public testing::Test {
+ protected:
+  AdminOverTls() {
+    audit_ = *identity::Audit::Open(AuditFile());
+    server_ = *AdminServer::Start(
+        {.listen = ":0", .authority = authority_.get(), .audit = audit_.get()}, run_);
+  }
+  std::string AuditFile() const { return authority_.path() + "/audit.jsonl"; }
+  absl::Status StatusFor(const std::optional<identity::IdentityFiles>& identity) const {
+    return (*AdminClient::Dial(server_->address(), identity))->Status().status();
+  }
+
+  TestAuthority authority_;
+  FakeRun run_;
+  std::unique_ptr<identity::Audit> audit_;
+  std::unique_ptr<AdminServer> server_;
+};
+
+TEST_F(AdminOverTls, AnOperatorIsAnsweredAndEnteredUnderTheCertificatesName) {
+  const auto ada =
+      *AdminClient::Dial(server_->address(), authority_.Certified("ada", Role::kOperator));
+  EXPECT_TRUE(ada->Status().ok());
+  ASSERT_TRUE(ada->Apply({.action = Action::kPause, .by = "somebody else"}).ok());
+  EXPECT_EQ(run_.changes.at(0).by, "ada");
+}
+
+TEST_F(AdminOverTls, NobodyElseIsAnsweredAndEachIsInTheAuditLog) {
+  for (const Role role : {Role::kDevice, Role::kWorker}) {
+    const absl::Status status = StatusFor(authority_.Certified("phone-7", role));
+    EXPECT_TRUE(absl::IsPermissionDenied(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("\"phone-7\" is no operator"));
+  }
+  TestAuthority other;
+  EXPECT_TRUE(absl::IsUnavailable(StatusFor(other.Certified("ada", Role::kOperator))));
+  EXPECT_TRUE(absl::IsUnavailable(StatusFor(std::nullopt))) << "plain text";
+  EXPECT_TRUE(run_.changes.empty());
+  server_.reset();
+  audit_.reset();
+  EXPECT_THAT(*ReadFile(AuditFile()), AllOf(HasSubstr("macaw.v1.Admin"), HasSubstr("no operator")));
+}
+
+TEST_F(AdminOverTls, ARevokedOperatorIsRefusedOnAnOpenConnection) {
+  const auto ada =
+      *AdminClient::Dial(server_->address(), authority_.Certified("ada", Role::kOperator));
+  ASSERT_TRUE(ada->Status().ok());
+  ASSERT_TRUE((*authority_).Revoke("ada", "left", absl::Now()).ok());
+  EXPECT_TRUE(absl::IsUnauthenticated(ada->Status().status()));
 }
 
 }  // namespace

@@ -8,7 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "core/files.h"
 #include "testing/temporary_folder.h"
 #include "tests/system/program.h"
@@ -116,6 +118,31 @@ TEST_F(Operators, TheDoctorSaysWhatKeepsAWorkerFromItsServer) {
               HasSubstr("missing"));
   EXPECT_THAT(RunMacaw("doctor --server unix:" + run_ + "/admin.sock").text,
               HasSubstr("server.admin"));
+}
+
+TEST_F(Operators, ReachAServerWithAnAuthorityFromElsewhereByTheirCertificates) {
+  const std::string authority = folder_ / "authority", in = " --dir " + authority;
+  ASSERT_EQ(RunMacaw("pki init" + in).exit, 0);
+  const std::string config =
+      testing_support::WriteConfig("remote", "workers = 1\nadmin = \"127.0.0.1:0\"\n");
+  const auto server = Server({"--config", config, "--authority", authority});
+  const auto file = [&](const char* name) {
+    return std::string(absl::StripAsciiWhitespace(*ReadFile(run_ + name)));
+  };
+  const auto enrol = [&](const std::string& name, const std::string& role) {
+    const auto invite = RunMacaw("pki invite " + name + " --role " + role + in);
+    const std::vector<std::string> lines = absl::StrSplit(invite.text, '\n', absl::SkipEmpty());
+    Program worker("macaw-worker", {"enrol", "--server", file("/address"), "--identity",
+                                    folder_ / name, lines.front()});
+    EXPECT_EQ(worker.Wait(), 0) << worker.text();
+    return " --identity " + (folder_ / name);
+  };
+  const std::string status = "admin status --server " + file("/admin-address");
+  const auto ada = RunMacaw(status + enrol("ada", "operator"));
+  EXPECT_EQ(ada.exit, 0);
+  EXPECT_THAT(ada.text, HasSubstr("0 of 1 worker"));
+  EXPECT_THAT(RunMacaw(status + enrol("phone-7", "device")).text, HasSubstr("is no operator"));
+  EXPECT_NE(RunMacaw(status).exit, 0);
 }
 
 TEST(OperatorsOfNothing, AreToldWhatIsMissing) {
