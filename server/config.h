@@ -42,8 +42,8 @@ struct ServerConfig {
   uint32_t max_deaths = 3;
   uint32_t max_lost_rounds = 5;
   RoundRules round;
-  // Where operators reach the server: unix:PATH or host:port. "": the socket admin.sock in the run's
-  // folder; "off": nowhere.
+  // Where operators reach the server, unix:PATH or host:port. "": the socket admin.sock in the
+  // run's folder; "off": nowhere.
   std::string admin;
   std::string http;        // of the status page; "": there is none
   std::string http_token;  // a file with the token that the page asks for
