@@ -1,9 +1,9 @@
 // How fast blobs travel between server and worker, beside memcpy: a broadcast of 4 bytes a
 // parameter down and a sum of 8 bytes a parameter up, over a private Unix socket, for 1e3 … 1e8
 // parameters. Naming a blob (BlobDigest) is a column of its own. Best of several. Beyond 1 MiB the
-// other side maps the blob, page by page; "send" has it sent instead.
+// other side maps the blob, page by page; "send" has it sent instead, "tcp" sent over loopback TCP.
 //
-//   bench_transfer [LARGEST [send]]
+//   bench_transfer [LARGEST [send | tcp]]
 #include <unistd.h>
 
 #include <algorithm>
@@ -129,7 +129,10 @@ absl::Status Row(OneBlob& handler, fleet::FleetLink& link, uint64_t parameters) 
   return absl::OkStatus();
 }
 
-absl::Status Main(uint64_t largest, bool share) {
+enum class Way : uint8_t { kMap, kSend, kTcp };
+
+absl::Status Main(uint64_t largest, Way way) {
+  const bool share = way == Way::kMap;
   const std::string folder =
       absl::StrCat(std::filesystem::temp_directory_path().string(), "/macaw-transfer-", getpid());
   std::filesystem::create_directories(folder);
@@ -137,7 +140,9 @@ absl::Status Main(uint64_t largest, bool share) {
   absl::Status status;
   {
     auto server = wire::FleetServer::Start(
-        {.listen = "unix:" + folder + "/socket", .share_memory = share}, handler);
+        {.listen = way == Way::kTcp ? "127.0.0.1:0" : "unix:" + folder + "/socket",
+         .share_memory = share},
+        handler);
     if (!server.ok()) return server.status();
     auto link = wire::Dial({.server = (*server)->address(), .share_memory = share});
     if (!link.ok()) return link.status();
@@ -158,8 +163,10 @@ absl::Status Main(uint64_t largest, bool share) {
 
 int main(int argc, char** argv) {
   const double largest = argc > 1 ? std::atof(argv[1]) : 1e8;
-  const bool send = argc > 2 && std::strcmp(argv[2], "send") == 0;
-  const absl::Status status = macaw::bench::Main(static_cast<uint64_t>(largest), !send);
+  const std::string word = argc > 2 ? argv[2] : "";
+  using macaw::bench::Way;
+  const Way way = word == "send" ? Way::kSend : word == "tcp" ? Way::kTcp : Way::kMap;
+  const absl::Status status = macaw::bench::Main(static_cast<uint64_t>(largest), way);
   if (status.ok()) return 0;
   std::fprintf(stderr, "bench_transfer: %s\n", std::string(status.message()).c_str());
   return 1;

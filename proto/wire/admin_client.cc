@@ -108,7 +108,7 @@ absl::StatusOr<std::unique_ptr<AdminClient>> AdminClient::Dial(
   MACAW_ASSIGN_OR_RETURN(const Address address, ParseAddress(server));
   MACAW_ASSIGN_OR_RETURN(auto credentials, ChannelCredentialsFor(address, identity));
   grpc::ChannelArguments arguments;
-  for (const auto& [key, value] : ClientSettings()) arguments.SetInt(key, value);
+  for (const auto& [key, value] : ClientSettings(address)) arguments.SetInt(key, value);
   arguments.SetMaxReceiveMessageSize(kMostStatusBytes);
   return std::make_unique<GrpcAdminClient>(
       grpc::CreateCustomChannel(address.Target(), credentials, arguments));

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "proto/wire/address.h"
 #include "proto/wire/limits.h"
 
 // Every gRPC setting that we make, with its reason. All values are integers.
@@ -46,15 +47,13 @@ inline ChannelSettings ServerSettings() {
           // A worker has few open calls. Each may bring a message before the server has looked at
           // it.
           {GRPC_ARG_MAX_CONCURRENT_STREAMS, 64},
-          // A connection that sends nothing is closed, and so is one without calls: a worker sends
-          // a heartbeat every second.
-          {GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 10'000},
+          // A connection without calls is closed: a worker sends a heartbeat every second.
           {GRPC_ARG_MAX_CONNECTION_IDLE_MS, 60'000},
       });
   return settings;
 }
 
-inline ChannelSettings ClientSettings() {
+inline ChannelSettings ClientSettings(const Address& address) {
   ChannelSettings settings = CommonSettings();
   settings.insert(
       settings.end(),
@@ -63,8 +62,9 @@ inline ChannelSettings ClientSettings() {
           // cost a buffer per call.
           {GRPC_ARG_ENABLE_RETRIES, 0},
           {GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1},
-          // A proxy from the environment must not stand between a worker and its server.
-          {GRPC_ARG_ENABLE_HTTP_PROXY, 0},
+          // An HTTP proxy from the environment (CONNECT) leads to other machines, where connections
+          // are always TLS. It must not stand between a worker and a server of one machine.
+          {GRPC_ARG_ENABLE_HTTP_PROXY, address.IsLoopback() ? 0 : 1},
           // One connection per link, so that bulk data of one link does not delay the heartbeat of
           // another.
           {GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1},

@@ -1,6 +1,7 @@
 #include <grpcpp/create_channel.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "core/status.h"
@@ -55,6 +56,7 @@ class RemoteLink final : public fleet::FleetLink {
     for (int i = 0;; ++i) {
       auto reply =
           Call<fleet::RegisterReply>(&v1::Fleet::Stub::Register, message, options_.call_timeout);
+      CountLoss(reply.status());
       if (ReasonOf(reply.status()) != v1::Refusal::REASON_BLOB_MISSING || i == kUploadRounds)
         return reply;
       MACAW_ASSIGN_OR_RETURN(const UploadVerdict verdict,
@@ -120,6 +122,7 @@ class RemoteLink final : public fleet::FleetLink {
       }
       auto reply = Call<fleet::CommitReply>(&v1::Fleet::Stub::Commit, message,
                                             request.ask_wait + options_.call_timeout);
+      CountLoss(reply.status());
       if (ReasonOf(reply.status()) != v1::Refusal::REASON_BLOB_MISSING || i == kUploadRounds)
         return reply;
     }
@@ -168,21 +171,32 @@ class RemoteLink final : public fleet::FleetLink {
     }
   }
 
+  // A call with a blob inside did not arrive: smaller pieces may.
+  void CountLoss(const absl::Status& status) {
+    const bool broke =
+        absl::IsUnavailable(status) && ReasonOf(status) == v1::Refusal::REASON_UNSPECIFIED;
+    if (broke || absl::IsDeadlineExceeded(status)) blobs_.MessageLost();
+  }
+
   void Remember(const fleet::HelloReply& reply) {
     absl::MutexLock lock(&mutex_);
     limits_ =
         Limits{std::min<uint64_t>(reply.max_inline_bytes, kMaxInlineBytes), reply.max_blob_bytes};
   }
 
-  // The reply of the last Hello, or of one that is made now.
+  // The reply of the last Hello, or of one that is made now, within what the connection bears.
   absl::StatusOr<Limits> GetLimits() {
-    {
+    const auto known = [this] {
       absl::MutexLock lock(&mutex_);
-      if (limits_.has_value()) return *limits_;
+      return limits_;
+    };
+    std::optional<Limits> limits = known();
+    if (!limits.has_value()) {
+      MACAW_RETURN_IF_ERROR(Hello({kProtocolMajor, kProtocolMinor, "macaw"}).status());
+      limits = known();
     }
-    MACAW_RETURN_IF_ERROR(Hello({kProtocolMajor, kProtocolMinor, "macaw"}).status());
-    absl::MutexLock lock(&mutex_);
-    return *limits_;
+    limits->max_inline_bytes = std::min(limits->max_inline_bytes, blobs_.most_inside());
+    return *limits;
   }
 
   // Turns the part into a blob if its records do not fit the message.
@@ -228,7 +242,7 @@ absl::StatusOr<std::unique_ptr<fleet::FleetLink>> Dial(const ClientOptions& opti
   auto credentials = ChannelCredentialsFor(address, options.identity);
   MACAW_RETURN_IF_ERROR(credentials.status());
   grpc::ChannelArguments arguments;
-  for (const auto& [key, value] : ClientSettings()) arguments.SetInt(key, value);
+  for (const auto& [key, value] : ClientSettings(address)) arguments.SetInt(key, value);
   const auto make = [address, arguments, identity = options.identity,
                      credentials = *std::move(credentials)]() mutable {
     // With the certificate that is in the files now. If they cannot be read, with the last one.

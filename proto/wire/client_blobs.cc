@@ -22,8 +22,8 @@ constexpr char kDownloadMethod[] = "/macaw.v1.Fleet/Download";
 constexpr int kFruitlessTries = 5;  // in a row; progress resets the count
 constexpr Duration kFirstPause = std::chrono::milliseconds(50);
 constexpr Duration kLongestPause = std::chrono::seconds(1);
-constexpr uint64_t kSlowestBytesPerSecond = 1
-                                            << 20;  // a stream slower than this is cut and resumed
+// A slice takes this part of the time after which a connection without progress counts as dead.
+constexpr int kSlicesInAStall = 8;
 
 // Broken connections and damaged bytes: the next try may succeed.
 bool WorthAnotherTry(const absl::Status& status) {
@@ -41,9 +41,12 @@ Duration NextPause(Duration pause) { return std::min(2 * pause, kLongestPause); 
 
 }  // namespace
 
-OpenCalls::Scope::Scope(OpenCalls& calls, Duration timeout) : calls_(calls) {
+OpenCalls::Scope::Scope(OpenCalls& calls, Duration timeout) : Scope(calls) {
   context_.set_deadline(std::chrono::system_clock::now() +
                         std::chrono::duration_cast<std::chrono::system_clock::duration>(timeout));
+}
+
+OpenCalls::Scope::Scope(OpenCalls& calls) : calls_(calls) {
   if (!calls_.token_.empty()) context_.AddMetadata(kTokenKey, calls_.token_);
   absl::MutexLock lock(&calls_.mutex_);
   if (calls_.shut_) context_.TryCancel();
@@ -61,6 +64,9 @@ absl::Status OpenCalls::Scope::Explain(absl::Status status) const {
   if (calls_.shut_) return absl::CancelledError("the link is shut down");
   if (absl::IsCancelled(status))
     return absl::UnavailableError("the server ended the call; is it shutting down?");
+  // What gRPC says when a TLS record arrives damaged. No handler answers so.
+  if (absl::IsUnknown(status))
+    return absl::UnavailableError(absl::StrCat("the connection broke: ", status.message()));
   return status;
 }
 
@@ -83,12 +89,10 @@ bool OpenCalls::Pause(Duration time) {
 BlobMover::BlobMover(Connection& connection, const ClientOptions& options, OpenCalls& calls)
     : connection_(connection),
       options_(options),
-      verify_(!IsPrivate(options.server)),
-      calls_(calls) {}
-
-Duration BlobMover::DeadlineFor(uint64_t bytes) const {
-  return 4 * options_.stall_timeout + std::chrono::seconds(bytes / kSlowestBytesPerSecond);
-}
+      private_(IsPrivate(options.server)),
+      calls_(calls),
+      up_(options.stall_timeout / kSlicesInAStall),
+      down_(options.stall_timeout / kSlicesInAStall) {}
 
 absl::StatusOr<UploadVerdict> BlobMover::Upload(const fleet::Blob& blob, SessionId session,
                                                 Ask ask) {
@@ -115,12 +119,11 @@ absl::StatusOr<UploadVerdict> BlobMover::Upload(const fleet::Blob& blob, Session
       uint64_t kept = 0;
       if (answer.ok()) {
         kept = answer->offset;
-        const auto end = UploadFrom(blob, session, answer->offset);
-        status = end.status();
-        if (end.ok() && *end == blob.size) return UploadVerdict::kHave;
-        if (end.ok()) kept = *end;
+        status = UploadFrom(blob, session, kept);
+        if (status.ok() && kept == blob.size) return UploadVerdict::kHave;
       }
       if (!status.ok() && !WorthAnotherTry(status)) return status;
+      up_.Failed();
       tries = kept > best ? 0 : tries + 1;
       if (kept > best) pause = kFirstPause;
       best = std::max(best, kept);
@@ -136,30 +139,41 @@ absl::StatusOr<UploadVerdict> BlobMover::Upload(const fleet::Blob& blob, Session
   return absl::InternalError("upload: not reached");
 }
 
-absl::StatusOr<uint64_t> BlobMover::UploadFrom(const fleet::Blob& blob, SessionId session,
-                                               uint64_t offset) {
-  if (offset > blob.size)
-    return absl::InternalError("the server keeps more bytes than the blob has");
-  OpenCalls::Scope call(calls_, DeadlineFor(blob.size - offset));
+absl::Status BlobMover::UploadFrom(const fleet::Blob& blob, SessionId session, uint64_t& at) {
+  if (at > blob.size) return absl::InternalError("the server keeps more bytes than the blob has");
+  while (true) {
+    const uint64_t before = at;
+    MACAW_RETURN_IF_ERROR(UploadSlice(blob, session, at));
+    if (at == blob.size || at <= before) return absl::OkStatus();
+  }
+}
+
+absl::Status BlobMover::UploadSlice(const fleet::Blob& blob, SessionId session, uint64_t& at) {
+  const uint64_t slice = private_ ? blob.size : up_.slice();
+  const uint64_t chunk = private_ ? kChunkBytes : LinkPace::ChunkOf(slice);
+  const uint64_t end = at + std::min(slice, blob.size - at);
+  OpenCalls::Scope call(calls_);
   const auto line = connection_.Dial([this] { return calls_.shut(); });
   grpc::GenericStub stub(line->channel);
   BulkStream stream(stub, kUploadMethod, call.context(), options_.stall_timeout);
   // The first chunk is sent even when all bytes are on the server: it names the blob, and the
   // answer gives the result of the server's digest check.
-  uint64_t at = std::min(offset, blob.size - 1);
-  for (bool first = true; at < blob.size; first = false) {
-    const size_t size = std::min<uint64_t>(kChunkBytes, blob.size - at);
-    if (!stream.Write(EncodeChunk(blob.bytes, at, size, first ? blob.digest : Digest{},
+  const TimePoint start = SteadyClock().Now();
+  uint64_t sent = std::min(at, blob.size - 1);
+  for (bool first = true; sent < end; first = false) {
+    const size_t size = std::min(chunk, end - sent);
+    if (!stream.Write(EncodeChunk(blob.bytes, sent, size, first ? blob.digest : Digest{},
                                   first ? session : SessionId{}))) {
       break;
     }
-    at += size;
+    sent += size;
     chunks_.Count();
   }
   std::optional<grpc::ByteBuffer> answer;
   // After the last chunk the server still has to hash the rest.
-  if (at == blob.size && stream.WritesDone()) {
-    answer = stream.Read(options_.stall_timeout + std::chrono::seconds(blob.size / (100 << 20)));
+  if (sent == end && stream.WritesDone()) {
+    const uint64_t to_hash = end == blob.size ? blob.size : 0;
+    answer = stream.Read(options_.stall_timeout + std::chrono::seconds(to_hash / (100 << 20)));
     if (answer.has_value()) stream.Read();  // reads the end of the stream, which brings the status
   }
   const absl::Status status = stream.Finish();
@@ -170,7 +184,10 @@ absl::StatusOr<uint64_t> BlobMover::UploadFrom(const fleet::Blob& blob, SessionI
       reply.durable_offset() > blob.size) {
     return Malformed("durable_offset", "the server's answer to an upload makes no sense");
   }
-  return reply.durable_offset();
+  if (reply.durable_offset() > at)
+    up_.Moved(reply.durable_offset() - at, SteadyClock().Now() - start);
+  at = reply.durable_offset();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<fleet::Blob> BlobMover::Download(const Digest& digest, uint64_t size) {
@@ -189,6 +206,8 @@ absl::StatusOr<fleet::Blob> BlobMover::Download(const Digest& digest, uint64_t s
     if (offset == size) break;
     if (!status.ok() && !WorthAnotherTry(status)) return status;
     if (offset > before) tries = 0, pause = kFirstPause;
+    if (status.ok() && offset > before) continue;  // the next slice
+    down_.Failed();
     if (++tries > kFruitlessTries) {
       return absl::UnavailableError(
           absl::StrCat("download of ", size, " bytes does not get past byte ", offset, ": ",
@@ -197,7 +216,7 @@ absl::StatusOr<fleet::Blob> BlobMover::Download(const Digest& digest, uint64_t s
     if (!calls_.Pause(pause)) return absl::CancelledError("the link is shut down");
     pause = NextPause(pause);
   }
-  if (verify_ && digester.Finish() != digest) {
+  if (!private_ && digester.Finish() != digest) {
     return Refuse(v1::Refusal::REASON_DIGEST_MISMATCH,
                   absl::StrCat("the downloaded bytes are not those of ", digest.Hex()), "", digest);
   }
@@ -206,13 +225,19 @@ absl::StatusOr<fleet::Blob> BlobMover::Download(const Digest& digest, uint64_t s
 
 absl::Status BlobMover::DownloadFrom(const Digest& digest, AlignedBuffer& buffer, uint64_t& offset,
                                      BlobDigester& digester) {
-  OpenCalls::Scope call(calls_, DeadlineFor(buffer.size() - offset));
+  const uint64_t slice = down_.slice(), begin = offset;
+  OpenCalls::Scope call(calls_);
   const auto line = connection_.Dial([this] { return calls_.shut(); });
   grpc::GenericStub stub(line->channel);
   BulkStream stream(stub, kDownloadMethod, call.context(), options_.stall_timeout);
   v1::DownloadRequest request;
   request.set_digest(ToWire(digest));
   request.set_offset(offset);
+  if (!private_) {
+    request.set_length(slice);
+    request.set_chunk_bytes(LinkPace::ChunkOf(slice));
+  }
+  const TimePoint start = SteadyClock().Now();
   if (stream.Write(FromString(request.SerializeAsString()))) stream.WritesDone();
   while (auto message = stream.Read()) {
     MACAW_ASSIGN_OR_RETURN(const ReceivedChunk chunk, DecodeChunk(*message));
@@ -232,12 +257,13 @@ absl::Status BlobMover::DownloadFrom(const Digest& digest, AlignedBuffer& buffer
     }
     offset += chunk.size;
     // Runs while gRPC reads the next chunk.
-    while (verify_ && digester.wanted() <= offset)
+    while (!private_ && digester.wanted() <= offset)
       digester.Add(std::as_const(buffer).bytes().first(offset));
     chunks_.Count();
   }
   const absl::Status status = stream.Finish();
   connection_.CallEnded(line, status);
+  if (status.ok() && offset > begin) down_.Moved(offset - begin, SteadyClock().Now() - start);
   return call.Explain(status);
 }
 

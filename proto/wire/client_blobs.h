@@ -12,6 +12,8 @@
 #include "core/work_counter.h"
 #include "proto/wire/connection.h"
 #include "proto/wire/convert.h"
+#include "proto/wire/limits.h"
+#include "proto/wire/link_pace.h"
 #include "proto/wire/remote.h"
 
 namespace macaw::wire {
@@ -25,6 +27,7 @@ class OpenCalls {
   // Scope lives.
   class Scope {
    public:
+    explicit Scope(OpenCalls& calls);  // without a deadline
     Scope(OpenCalls& calls, Duration timeout);
     ~Scope();
     Scope(const Scope&) = delete;
@@ -50,7 +53,9 @@ class OpenCalls {
   std::set<grpc::ClientContext*> open_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Moves blobs in chunks. After a broken stream it resumes where that stream stopped. Thread-safe.
+// Moves blobs in chunks, in slices that fit the speed of the connection. After a broken stream it
+// resumes where that stream stopped. There is no limit on the time of a transfer, only on the time
+// without progress. Thread-safe.
 class BlobMover {
  public:
   // `connection` and `calls` must outlive it.
@@ -65,17 +70,27 @@ class BlobMover {
   // digest, which is not checked over a private socket.
   absl::StatusOr<fleet::Blob> Download(const Digest& digest, uint64_t size);
   uint64_t moved() const { return chunks_.done(); }  // chunks, both ways
+  // How many bytes a message may hold: what this connection moves in some seconds.
+  uint64_t most_inside() const { return private_ ? kMaxInlineBytes : up_.slice(); }
+  // A message with bytes inside got no answer.
+  void MessageLost() { up_.Failed(); }
 
  private:
-  absl::StatusOr<uint64_t> UploadFrom(const fleet::Blob& blob, SessionId session, uint64_t offset);
+  // One slice, or all of the blob over a private socket. `at` is what the server has stored; raised
+  // by what it says that it has stored now.
+  absl::Status UploadSlice(const fleet::Blob& blob, SessionId session, uint64_t& at);
+  // Slices from `at` on, until the server has the whole blob.
+  absl::Status UploadFrom(const fleet::Blob& blob, SessionId session, uint64_t& at);
   absl::Status DownloadFrom(const Digest& digest, AlignedBuffer& buffer, uint64_t& offset,
                             BlobDigester& digester);
-  Duration DeadlineFor(uint64_t bytes) const;
 
   Connection& connection_;
   const ClientOptions options_;
-  const bool verify_;  // whether downloads are checked against their digest
+  // On a private socket everything moves at once, and downloads are not checked against their
+  // digest.
+  const bool private_;
   OpenCalls& calls_;
+  LinkPace up_, down_;
   WorkCounter chunks_;
 };
 

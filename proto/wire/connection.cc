@@ -29,8 +29,10 @@ std::shared_ptr<Connection::Line> Connection::Dial(absl::FunctionRef<bool()> sto
 
 void Connection::CallEnded(const std::shared_ptr<Line>& line, const absl::Status& status) {
   if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) return;
+  // Where nothing comes back in time, the connection may be dead at the other end only.
   const auto state = line->channel->GetState(/*try_to_connect=*/false);
-  if (state == GRPC_CHANNEL_READY || state == GRPC_CHANNEL_IDLE) return;
+  const bool good = state == GRPC_CHANNEL_READY || state == GRPC_CHANNEL_IDLE;
+  if (good && !absl::IsDeadlineExceeded(status)) return;
   absl::MutexLock lock(&mutex_);
   if (line_ == line) line_ = MakeLine();
 }

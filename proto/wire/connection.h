@@ -37,8 +37,8 @@ class Connection {
   // The line for one call. If it cannot be connected now, the call fails with the reason. `stop` is
   // polled while this waits.
   std::shared_ptr<Line> Dial(absl::FunctionRef<bool()> stop) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Call this after a call failed with `status`. A line that could not be connected is not dialled
-  // again before the next call.
+  // Call this after a call failed with `status`. A line that could not be connected, or on which
+  // nothing came back in time, is not used by the next call, which dials a new one.
   void CallEnded(const std::shared_ptr<Line>& line, const absl::Status& status)
       ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -82,7 +82,7 @@ class AuditFactory final : public grpc::experimental::ServerInterceptorFactoryIn
 std::shared_ptr<grpc::Channel> ChannelTo(
     const Address& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   grpc::ChannelArguments arguments;
-  for (const auto& [key, value] : ClientSettings()) arguments.SetInt(key, value);
+  for (const auto& [key, value] : ClientSettings(address)) arguments.SetInt(key, value);
   return grpc::CreateCustomChannel(address.Target(), credentials, arguments);
 }
 

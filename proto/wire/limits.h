@@ -11,8 +11,11 @@ constexpr uint32_t kProtocolMinor = 0;
 
 constexpr char kTokenKey[] = "macaw-token";  // metadata key of the caller's token
 
-constexpr size_t kMaxMessageBytes = size_t{4} << 20;  // gRPC's own receive limit, kept
-constexpr size_t kChunkBytes = size_t{1} << 20;       // payload of one Chunk
+constexpr size_t kMaxMessageBytes = size_t{4} << 20;      // gRPC's own receive limit, kept
+constexpr uint64_t kChunkBytes = uint64_t{1} << 20;       // most payload of one Chunk
+constexpr uint64_t kLeastChunkBytes = uint64_t{4} << 10;  // of a Chunk over the slowest connection
+// What a server puts into a message over TCP, since it does not know how slow the connection is.
+constexpr uint64_t kMaxInlineBytesOnTcp = uint64_t{64} << 10;
 constexpr size_t kMaxPartBytes = size_t{1} << 20;  // a Part's records beyond this travel as a blob
 constexpr size_t kMaxInlineBytes = size_t{2}
                                    << 20;  // upper limit of ServerOptions::max_inline_bytes

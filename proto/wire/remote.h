@@ -22,7 +22,9 @@ namespace macaw::wire {
 // "unix:/path/to/socket" or "host:port" (":0" picks a free port).
 struct ServerOptions {
   std::string listen;
-  uint64_t max_inline_bytes = 1 << 20;  // blobs up to this size ride inside a message
+  // Blobs up to this size ride inside a message; over TCP, those that the server sends only up to
+  // 64 KiB, and those of a client up to what its connection moves in some seconds.
+  uint64_t max_inline_bytes = 1 << 20;
   uint64_t max_blob_bytes = uint64_t{4} << 30;
   uint64_t upload_budget_bytes = uint64_t{8} << 30;  // all uploads in memory at once; beyond: busy
   // The same for uploads that are offered before there is a session.

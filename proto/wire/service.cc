@@ -1,5 +1,7 @@
 #include "proto/wire/service.h"
 
+#include <algorithm>
+
 #include "core/status.h"
 #include "proto/fleet/once.h"
 #include "proto/wire/address.h"
@@ -161,7 +163,7 @@ constexpr size_t kSmallCommit = 64 << 10;
 
 // How a lease is sent: with the blobs that its receiver does not have.
 auto LeaseRule(const ServiceState& state, std::vector<Digest> have) {
-  return [max_inline = state.options.max_inline_bytes, have = std::move(have),
+  return [max_inline = state.max_inline, have = std::move(have),
           share = state.share](const auto& reply) {
     return ToWire(reply, InlineRule{max_inline, have, share});
   };
@@ -222,6 +224,9 @@ ServiceState::ServiceState(const ServerOptions& server_options, std::shared_ptr<
     : options(server_options),
       share(options.share_memory && IsPrivate(options.listen)),
       inline_bytes(IsPrivate(options.listen) ? InlineBytes::kTrust : InlineBytes::kVerify),
+      max_inline(IsPrivate(options.listen)
+                     ? options.max_inline_bytes
+                     : std::min(options.max_inline_bytes, kMaxInlineBytesOnTcp)),
       gate(std::move(server_gate)),
       handler(fleet_handler),
       uploads(

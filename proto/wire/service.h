@@ -67,6 +67,7 @@ struct ServiceState {
   const ServerOptions options;
   const bool share;  // whether memory is shared with callers
   const InlineBytes inline_bytes;
+  const uint64_t max_inline;  // of a blob that is sent inside a message
   const std::shared_ptr<Gate> gate;
   fleet::FleetHandler& handler;
   UploadStore uploads;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "proto/wire/chunk.h"
@@ -13,8 +14,10 @@ namespace {
 class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
   explicit DownloadStream(const absl::Status& refusal) { Finish(ToGrpc(refusal)); }
-  DownloadStream(std::shared_ptr<const AlignedBuffer> blob, uint64_t offset)
-      : blob_(std::move(blob)), offset_(offset) {
+  // Sends [offset, end).
+  DownloadStream(std::shared_ptr<const AlignedBuffer> blob, uint64_t offset, uint64_t end,
+                 uint64_t chunk_bytes)
+      : blob_(std::move(blob)), offset_(offset), end_(end), chunk_bytes_(chunk_bytes) {
     WriteNext();
   }
   void OnWriteDone(bool ok) override {
@@ -29,15 +32,15 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 
  private:
   void WriteNext() {
-    if (offset_ == blob_->size()) return Finish(grpc::Status::OK);
-    const size_t size = std::min<size_t>(kChunkBytes, blob_->size() - offset_);
+    if (offset_ == end_) return Finish(grpc::Status::OK);
+    const size_t size = std::min<size_t>(chunk_bytes_, end_ - offset_);
     chunk_ = EncodeChunk(blob_, offset_, size, Digest{});
     offset_ += size;
     StartWrite(&chunk_);
   }
 
   std::shared_ptr<const AlignedBuffer> blob_;
-  uint64_t offset_ = 0;
+  uint64_t offset_ = 0, end_ = 0, chunk_bytes_ = 0;
   grpc::ByteBuffer chunk_;
 };
 
@@ -114,7 +117,12 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* FleetService::Download(
     return new DownloadStream(
         Refuse(v1::Refusal::REASON_OFFSET, "the offset lies behind the blob", "offset", digest));
   }
-  return new DownloadStream(std::move(blob), message.offset());
+  const uint64_t rest = blob->size() - message.offset();
+  const uint64_t length = message.length() == 0 ? rest : std::min(message.length(), rest);
+  const uint64_t chunk = message.chunk_bytes() == 0
+                             ? kChunkBytes
+                             : std::clamp(message.chunk_bytes(), kLeastChunkBytes, kChunkBytes);
+  return new DownloadStream(std::move(blob), message.offset(), message.offset() + length, chunk);
 }
 
 grpc::ServerReadReactor<grpc::ByteBuffer>* FleetService::Upload(Context*, grpc::ByteBuffer* reply) {

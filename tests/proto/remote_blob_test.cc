@@ -6,15 +6,14 @@
 #include <cstdio>
 #include <fstream>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "proto/wire/limits.h"
 #include "proto/wire/refusal.h"
 #include "proto/wire/remote.h"
 #include "proto/wire/shared_memory.h"
+#include "testing/bad_network.h"
 #include "testing/test_address.h"
-#include "tests/proto/cutting_proxy.h"
 #include "tests/proto/link_contract.h"
 
 // Bulk data between a real client and a real server.
@@ -29,6 +28,8 @@ using fleet::RandomBlob;
 using fleet::UploadVerdict;
 using fleet::Verdict;
 using testing::HasSubstr;
+using testing_support::BadNetwork;
+using testing_support::CutsAfter;
 
 constexpr uint64_t kMiB = 1 << 20;
 
@@ -41,12 +42,6 @@ class RemoteBlob : public testing::Test {
     server_ = *std::move(server);
     link_ = *Dial({.server = server_->address()});
   }
-  int port() const {
-    int port = 0;
-    const std::string address = server_->address();
-    EXPECT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));
-    return port;
-  }
 
   FakeHandler handler_;
   std::unique_ptr<FleetServer> server_;
@@ -56,13 +51,13 @@ class RemoteBlob : public testing::Test {
 TEST_F(RemoteBlob, ABrokenUploadGoesOnWhereItStopped) {
   Start({});
   const Blob sums = RandomBlob(12 * kMiB + 77, 1);
-  CuttingProxy proxy(port(), {3 * kMiB, 4 * kMiB, 5000});
+  BadNetwork proxy(server_->address(), CutsAfter({3 * kMiB, 4 * kMiB, 5000}));
   const auto link = *Dial({.server = proxy.address()});
   const auto committed = link->Commit(PartWith(sums));
   ASSERT_TRUE(committed.ok()) << committed.status();
   EXPECT_EQ(committed->verdict, Verdict::kAccepted);
   ExpectSameBytes(handler_.TakeCommitted().at(0).part->sums, sums);
-  EXPECT_EQ(proxy.cuts(), 3);
+  EXPECT_EQ(proxy.faults(), 3);
   // Whole chunks are kept, and what a cut connection carried of the next one is lost.
   EXPECT_LT(proxy.up(), 18 * kMiB);  // 19 without
   EXPECT_GE(link->moved(), 13u) << "a chunk is progress, also of a worker that waits for the rest";
@@ -72,19 +67,20 @@ TEST_F(RemoteBlob, ABrokenDownloadGoesOnWhereItStopped) {
   Start({});
   const Blob broadcast = RandomBlob(12 * kMiB + 77, 1);
   handler_.Serve(broadcast);
-  CuttingProxy proxy(port(), {3 * kMiB, 4 * kMiB});
+  BadNetwork proxy(server_->address(), CutsAfter({3 * kMiB, 4 * kMiB}));
   const auto link = *Dial({.server = proxy.address()});
   const auto fetched = link->Fetch({broadcast.digest, broadcast.size, nullptr});
   ASSERT_TRUE(fetched.ok()) << fetched.status();
   ExpectSameBytes(*fetched, broadcast);
-  EXPECT_EQ(proxy.cuts(), 2);
+  EXPECT_EQ(proxy.faults(), 2);
   EXPECT_LT(proxy.down(), 15 * kMiB);
-  EXPECT_EQ(link->moved(), 13u);
+  EXPECT_GE(link->moved(), 13u);
 }
 
 TEST_F(RemoteBlob, GivesUpWhenNothingGetsThrough) {
   Start({});
-  CuttingProxy proxy(port(), std::vector<uint64_t>(100, 20'000));  // a chunk never makes it
+  BadNetwork proxy(server_->address(),
+                   CutsAfter(std::vector<uint64_t>(1000, 3000)));  // a chunk never makes it
   const auto link = *Dial({.server = proxy.address()});
   const auto committed = link->Commit(PartWith(RandomBlob(3 * kMiB, 1)));
   EXPECT_EQ(committed.status().code(), absl::StatusCode::kUnavailable) << committed.status();
@@ -173,7 +169,7 @@ TEST_F(RemoteBlob, AWrongSizeIsAnErrorAndNotAWait) {
 
 TEST_F(RemoteBlob, TheVerdictComesBeforeAnyByteMoves) {
   Start({.max_inline_bytes = 0, .max_blob_bytes = 4 * kMiB});
-  CuttingProxy proxy(port(), {});
+  BadNetwork proxy(server_->address());
   const auto link = *Dial({.server = proxy.address()});
   const Blob sums = RandomBlob(3 * kMiB, 1);
   const auto verdict_when = [&](UploadVerdict verdict) {
@@ -198,7 +194,7 @@ TEST_F(RemoteBlob, TheVerdictComesBeforeAnyByteMoves) {
 TEST_F(RemoteBlob, ACommitInAnUnknownSessionMovesNoByteAndReachesNobody) {
   Start({.max_inline_bytes = 0});
   handler_.Forget(SessionId(7));
-  CuttingProxy proxy(port(), {});
+  BadNetwork proxy(server_->address());
   const auto link = *Dial({.server = proxy.address()});
   EXPECT_EQ(link->Commit(PartWith(RandomBlob(3 * kMiB, 1)))->verdict, Verdict::kStale);
   EXPECT_EQ(link->Commit(PartWith({}, 10))->verdict, Verdict::kRegister);
@@ -271,7 +267,7 @@ TEST_F(RemoteBlob, WorkersWithEqualDataUploadItsTableOnce) {
   request.name = "worker-0";
   request.clients = kMiB;
   request.table = RandomBlob(8 + 4 * kMiB, 1);
-  CuttingProxy proxy(port(), {});
+  BadNetwork proxy(server_->address());
   const auto link = *Dial({.server = proxy.address()});
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(link->Register(request).ok());
   EXPECT_LT(proxy.up(), 5 * kMiB);  // the handler keeps the first, so the others are names only
@@ -284,7 +280,7 @@ TEST_F(RemoteBlob, ShutdownEndsATransferInItsMiddle) {
   const Blob broadcast = RandomBlob(64 * kMiB, 1);
   handler_.Serve(broadcast);
   absl::Status status;
-  CuttingProxy proxy(port(), {});
+  BadNetwork proxy(server_->address());
   auto link = *Dial({.server = proxy.address()});
   std::thread worker([&] {
     status = link->Fetch({broadcast.digest, broadcast.size, nullptr}).status();

@@ -11,12 +11,11 @@
 #include <cstring>
 #include <fstream>
 
-#include "absl/strings/numbers.h"
 #include "proto/wire/address.h"
 #include "proto/wire/limits.h"
 #include "proto/wire/refusal.h"
+#include "testing/bad_network.h"
 #include "testing/test_address.h"
-#include "tests/proto/cutting_proxy.h"
 #include "tests/proto/link_contract.h"
 
 namespace macaw::fleet {
@@ -153,13 +152,12 @@ TEST(Remote, TurnsCallsInUnknownSessionsDownWithoutTheHandler) {
 TEST(Remote, DialsOnceACallSoThatItsCallerSetsThePace) {
   FakeHandler handler;
   const auto server = *FleetServer::Start({.listen = "127.0.0.1:0"}, handler);
-  int port = 0;
-  ASSERT_TRUE(absl::SimpleAtoi(server->address().substr(server->address().rfind(':') + 1), &port));
-  CuttingProxy proxy(port, std::vector<uint64_t>(20, 0));  // hangs up on the first 20
+  testing_support::BadNetwork proxy(  // hangs up on the first 20
+      server->address(), testing_support::CutsAfter(std::vector<uint64_t>(20, 0)));
   const auto link = *Dial({.server = proxy.address()});
   for (int call = 1; call <= 20; ++call) {
     EXPECT_TRUE(absl::IsUnavailable(link->Hello({}).status())) << call;
-    EXPECT_EQ(proxy.cuts(), call);
+    EXPECT_EQ(proxy.faults(), call);
   }
   EXPECT_TRUE(link->Hello({}).ok());
 }

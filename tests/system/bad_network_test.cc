@@ -1,0 +1,87 @@
+// The whole stack over a network that breaks: an authority, a server without data, workers that
+// enrol and train over TLS; and the bytes of an undisturbed simulation.
+#include "testing/bad_network.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/files.h"
+#include "testing/temporary_folder.h"
+#include "tests/system/program.h"
+#include "tests/system/simulation.h"
+
+namespace macaw {
+namespace {
+
+using testing_support::BadNetwork;
+using testing_support::Fault;
+using testing_support::Printed;
+using testing_support::Program;
+using testing_support::RunMacaw;
+using testing_support::RunProgram;
+using testing_support::Simulation;
+using testing_support::WriteConfig;
+
+class FleetOverABadNetwork : public testing::Test {
+ protected:
+  void SetUp() override {
+    Macaw("pki init --name test --dir " + authority_);
+    Macaw(absl::StrCat("plan ", config_, " --set server.workers=2 --out ", plan_));
+    server_ = std::make_unique<Program>(
+        "macaw-server", std::vector<std::string>{"--config", plan_, "--run-dir", run_, "--listen",
+                                                 "127.0.0.1:0", "--authority", authority_});
+    ASSERT_TRUE(server_->WaitFor("listening on")) << server_->text();
+    const auto address = ReadFile(run_ + "/address");
+    ASSERT_TRUE(address.ok()) << address.status();
+    address_ = address->substr(0, address->find('\n'));
+  }
+  static std::string Macaw(const std::string& arguments) {
+    const Printed printed = RunProgram(MACAW_BIN_DIR "/macaw", arguments + " 2>/dev/null");
+    EXPECT_EQ(printed.exit, 0) << arguments << printed.text;
+    return printed.text;
+  }
+  std::unique_ptr<Program> Join(const std::string& name, const std::string& server) const {
+    const std::string identity = folder_ / ("identity-" + name);
+    const std::string code = Macaw(absl::StrCat("pki invite ", name, " --role worker --clients ",
+                                                name, " --dir ", authority_));
+    const Printed enrolled =
+        RunProgram(MACAW_BIN_DIR "/macaw-worker",
+                   absl::StrCat("enrol --server ", server, " --identity ", identity, " ",
+                                code.substr(0, code.find('\n'))));
+    EXPECT_EQ(enrolled.exit, 0) << enrolled.text;
+    const std::string node = WriteConfig(
+        name, absl::StrCat("[node]\nserver = \"", server, "\"\nidentity = \"", identity, "\"\n"));
+    return std::make_unique<Program>("macaw-worker",
+                                     std::vector<std::string>{"--config", node, "--slots", "1"});
+  }
+
+  const testing_support::TemporaryFolder folder_;
+  const std::string authority_ = folder_ / "authority", plan_ = folder_ / "server.toml",
+                    run_ = folder_ / "run", config_ = WriteConfig("fleet");
+  std::unique_ptr<Program> server_;
+  std::string address_;
+};
+
+TEST_F(FleetOverABadNetwork, ThatCutsEachConnectionAgainAndAgainEndsWithTheSimulationsModel) {
+  BadNetwork network(address_, {.faults = {{Fault::Kind::kCut, 300'000}}, .again = true});
+  const auto first = Join("a", network.address()), second = Join("b", network.address());
+  for (const auto& worker : {first.get(), second.get()})
+    EXPECT_EQ(worker->Wait(), 0) << worker->text();
+  EXPECT_EQ(server_->Wait(), 0) << server_->text();
+  EXPECT_GE(network.faults(), 6) << "at least once a round for each";
+
+  Simulation undisturbed("undisturbed", {config_});
+  ASSERT_EQ(undisturbed.Wait(), 0) << undisturbed.output();
+  const auto summary = nlohmann::json::parse(*ReadFile(run_ + "/summary.json"));
+  EXPECT_EQ(summary["model_digest"], undisturbed.digest());
+  EXPECT_EQ(*ReadFile(run_ + "/metrics.jsonl"), undisturbed.metrics());
+}
+
+}  // namespace
+}  // namespace macaw
