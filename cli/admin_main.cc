@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -33,7 +34,7 @@ namespace {
 using admin::Action;
 
 struct AdminArguments {
-  std::string run, server, identity, node, reason;
+  std::string run_dir, standing, server, identity, node, reason, plan, run;
   uint32_t round = 0;
   uint64_t from = 0;
   bool json = false, events = false;
@@ -44,7 +45,14 @@ struct AdminArguments {
 // The address of the run's server, or why there is none.
 absl::StatusOr<std::string> AddressOf(const AdminArguments& arguments) {
   if (!arguments.server.empty()) return arguments.server;
-  const std::string& run = arguments.run;
+  if (!arguments.standing.empty()) {
+    const absl::StatusOr<std::string> at = ReadFile(arguments.standing + "/queue-address");
+    if (at.ok()) return std::string(absl::StripAsciiWhitespace(*at));
+    return absl::NotFoundError(absl::StrCat(arguments.standing,
+                                            " is not the folder of a standing "
+                                            "server (macaw-server --standing)"));
+  }
+  const std::string& run = arguments.run_dir;
   if (!FileExists(run + "/config.toml"))
     return absl::NotFoundError(absl::StrCat(run, " is not the folder of a run"));
   const absl::StatusOr<std::string> written = ReadFile(run + "/admin-address");
@@ -55,16 +63,17 @@ absl::StatusOr<std::string> AddressOf(const AdminArguments& arguments) {
 // An error of a call, in words for people.
 absl::Status Explain(const AdminArguments& arguments, const absl::Status& status) {
   if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) return status;
-  if (arguments.run.empty()) {
-    return absl::UnavailableError(
-        absl::StrCat("no server answers operators at ", arguments.server, ": ", status.message()));
+  if (arguments.run_dir.empty()) {
+    return absl::UnavailableError(absl::StrCat(
+        "no server answers operators at ",
+        arguments.server.empty() ? arguments.standing : arguments.server, ": ", status.message()));
   }
-  const bool over = FileExists(arguments.run + "/summary.json");
+  const bool over = FileExists(arguments.run_dir + "/summary.json");
   return absl::UnavailableError(absl::StrCat(
-      over ? absl::StrCat("the run in ", arguments.run, " has ended (`macaw log ", arguments.run,
-                          "` tells how)")
-           : absl::StrCat("no server works on ", arguments.run),
-      "; macaw simulate --resume ", arguments.run, " goes on with a run that was interrupted"));
+      over ? absl::StrCat("the run in ", arguments.run_dir, " has ended (`macaw log ",
+                          arguments.run_dir, "` tells how)")
+           : absl::StrCat("no server works on ", arguments.run_dir),
+      "; macaw simulate --resume ", arguments.run_dir, " goes on with a run that was interrupted"));
 }
 
 // Who this is, for the log. A name and no proof: whoever can open the socket is this user.
@@ -128,6 +137,39 @@ absl::Status Watch(const AdminArguments& arguments, wire::AdminClient& server) {
     }
   }
 }
+
+// ---- a standing server
+
+absl::Status Submit(const AdminArguments& arguments, wire::AdminClient& server) {
+  MACAW_ASSIGN_OR_RETURN(std::string plan, ReadFile(arguments.plan));
+  const std::string file = std::filesystem::path(arguments.plan).stem().string();
+  MACAW_ASSIGN_OR_RETURN(const std::string said,
+                         server.Submit({.name = arguments.run.empty() ? file : arguments.run,
+                                        .by = Operator(),
+                                        .plan = std::move(plan)}));
+  std::cout << said << std::endl;
+  return absl::OkStatus();
+}
+
+absl::Status Withdraw(const AdminArguments& arguments, wire::AdminClient& server) {
+  MACAW_ASSIGN_OR_RETURN(const std::string said,
+                         server.Withdraw(arguments.run, Operator(), arguments.reason));
+  std::cout << said << std::endl;
+  return absl::OkStatus();
+}
+
+absl::Status ListRuns(const AdminArguments& arguments, wire::AdminClient& server) {
+  MACAW_ASSIGN_OR_RETURN(const std::string json, server.Runs());
+  if (arguments.json) {
+    std::cout << json << std::endl;
+    return absl::OkStatus();
+  }
+  MACAW_ASSIGN_OR_RETURN(const std::string table, RunsView(json));
+  std::cout << table << std::flush;
+  return absl::OkStatus();
+}
+
+// ---- changes of a run
 
 absl::Status Change(const AdminArguments& arguments, wire::AdminClient& server, Action action) {
   admin::Change change{.action = action,
@@ -239,9 +281,13 @@ CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& 
   added->fallthrough();
   added->final_callback([arguments, command = std::move(command), &run] {
     run = [arguments, command] {
-      if (arguments->run.empty() == arguments->server.empty()) {
+      const std::string& run_dir = arguments->run_dir;
+      const int named = (run_dir.empty() ? 0 : 1) + (arguments->server.empty() ? 0 : 1) +
+                        (arguments->standing.empty() ? 0 : 1);
+      if (named != 1) {
         return Report(absl::InvalidArgumentError(
-            "which run? --run-dir RUN, or --server ADDR of its operators' address"));
+            "which server? --run-dir RUN, --standing DIR of a standing server, or --server ADDR of "
+            "its operators' address"));
       }
       return Report(RunCommand(*arguments, command));
     };
@@ -253,9 +299,11 @@ void AddAdmin(CLI::App& app, std::function<int()>& run) {
   CLI::App* admin = app.add_subcommand("admin", "See and steer a run while it goes on");
   admin->require_subcommand(1);
   auto arguments = std::make_shared<AdminArguments>();
-  admin->add_option("--run-dir", arguments->run, "The run's folder, on this machine");
+  admin->add_option("--run-dir", arguments->run_dir, "The run's folder, on this machine");
+  admin->add_option("--standing", arguments->standing,
+                    "The folder of a standing server, on this machine");
   admin->add_option("--server", arguments->server,
-                    "The operators' address of its server (server.admin)");
+                    "The operators' address of a server (server.admin, --admin)");
   admin->add_option("--identity", arguments->identity,
                     "The operator's folder (macaw-worker enrol), where the server asks for one");
   admin->add_flag("--json", arguments->json, "JSON instead of tables");
@@ -274,6 +322,14 @@ void AddAdmin(CLI::App& app, std::function<int()>& run) {
     return add(name, help,
                [action](const auto& a, auto& server) { return Change(a, server, action); });
   };
+  CLI::App* submit = add("submit", "Hand a run to a standing server", Submit);
+  submit->add_option("PLAN", arguments->plan, "What `macaw plan CONFIG --out PLAN` wrote")
+      ->required();
+  submit->add_option("--name", arguments->run, "Of the run (default: the file's name)");
+  add("withdraw", "Take a run out of a standing server's queue, or end it", Withdraw)
+      ->add_option("RUN", arguments->run, "Its name")
+      ->required();
+  add("runs", "The runs of a standing server", ListRuns);
   change("pause", "Open no further round after the open one", Action::kPause);
   change("resume", "Go on after a pause", Action::kResume);
   change("drain", "End the run after the open round; it can be resumed", Action::kDrain);

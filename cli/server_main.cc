@@ -18,12 +18,12 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "cli/certificates.h"
 #include "cli/config/client_state.h"
 #include "cli/config/reader.h"
 #include "cli/config/resolve.h"
 #include "cli/config/settings.h"
 #include "cli/config/writer.h"
+#include "cli/identity/certificates.h"
 #include "cli/process/callers.h"
 #include "cli/process/exit.h"
 #include "cli/process/limits.h"
@@ -31,6 +31,7 @@
 #include "cli/process/notify.h"
 #include "cli/process/row_reporter.h"
 #include "cli/process/signals.h"
+#include "cli/standing/standing.h"
 #include "core/files.h"
 #include "core/logging.h"
 #include "core/memory.h"
@@ -52,7 +53,7 @@ namespace {
 constexpr Duration kCloseGrace = std::chrono::seconds(1);
 
 struct ServerArguments {
-  std::string config, run_dir, listen, sync_state, replay, callers, authority;
+  std::string config, run_dir, listen, sync_state, replay, callers, authority, admin;
   bool resume = false, resume_if_begun = false;
   int ready_fd = -1, report_fd = -1, lock_fd = -1;
   std::vector<uint64_t> state_reset;
@@ -239,24 +240,6 @@ absl::Status FollowLog(const std::string& file, server::Options& options) {
   return absl::OkStatus();
 }
 
-// The authority of the fleet, and what a server does for it while it runs.
-struct Doorkeeper {
-  std::unique_ptr<identity::Authority> authority;
-  std::unique_ptr<identity::Audit> audit;
-  std::unique_ptr<CertificateKeeper> keeper;
-};
-
-// `folder`: of the authority; "": there is none.
-absl::StatusOr<Doorkeeper> OpenDoor(const std::string& folder) {
-  Doorkeeper door;
-  if (folder.empty()) return door;
-  MACAW_ASSIGN_OR_RETURN(door.authority, identity::Authority::Open(folder));
-  MACAW_ASSIGN_OR_RETURN(door.audit, identity::Audit::Open(folder + "/audit.jsonl"));
-  MACAW_RETURN_IF_ERROR(door.authority->RenewServer(absl::Now()).status());
-  door.keeper = std::make_unique<CertificateKeeper>(*door.authority);
-  return door;
-}
-
 // Starts to answer the calls of the fleet.
 absl::StatusOr<std::unique_ptr<wire::FleetServer>> Listen(const Config& config,
                                                           const ServerArguments& arguments,
@@ -370,7 +353,8 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
   const SignalThread watcher(signals, [&coordinator](int) { coordinator->Interrupt(); });
   if (arguments.by_hand()) MACAW_RETURN_IF_ERROR(KeepConfig(prepared.config, arguments));
   auto listeners = std::make_unique<Listeners>();
-  const server::ServerConfig& own = prepared.config.node.server;
+  server::ServerConfig own = prepared.config.node.server;
+  if (!arguments.admin.empty()) own.admin = arguments.admin;
   MACAW_ASSIGN_OR_RETURN(listeners->admin, ListenToOperators(own, arguments, door, *coordinator));
   MACAW_ASSIGN_OR_RETURN(listeners->web, ListenForBrowsers(own, arguments, *coordinator));
   MACAW_ASSIGN_OR_RETURN(listeners->fleet, Listen(prepared.config, arguments, door, *coordinator));
@@ -380,16 +364,45 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
   return code;
 }
 
+// --standing, with the options that it shares with the server of one run.
+int StandWith(const ServerArguments& arguments, StandingOptions options) {
+  const bool foreign = !arguments.config.empty() || arguments.resume || arguments.resume_if_begun ||
+                       !arguments.replay.empty() || !arguments.callers.empty();
+  if (foreign || arguments.listen.empty()) {
+    return ReportError(absl::InvalidArgumentError(
+        foreign ? "--standing goes with --listen, --authority, --admin and --run-admin only"
+                : "--standing needs --listen: workers look for each run there"));
+  }
+  ::signal(SIGPIPE, SIG_IGN);
+  InitLogging("macaw-server");
+  options.listen = arguments.listen;
+  options.authority = arguments.authority;
+  options.admin = arguments.admin;
+  absl::StatusOr<SignalFd> signals = SignalFd::Open();
+  const absl::StatusOr<int> code = signals.ok() ? Stand(options, *signals) : signals.status();
+  return code.ok() ? *code : ReportError(code.status());
+}
+
 int Main(int argc, char** argv) {
   ExplainUncaught("macaw-server");
   ServerArguments arguments;
-  CLI::App app("The server of one run: hands out clients, adds up, keeps checkpoints",
+  StandingOptions standing;
+  CLI::App app("The server of a run: hands out clients, adds up, keeps checkpoints",
                "macaw-server");
   app.set_version_flag("--version", "macaw-server " MACAW_VERSION);
   app.add_option("--config", arguments.config,
                  "The run's configuration (TOML; default with --resume: the run folder's)");
-  app.add_option("--run-dir", arguments.run_dir, "Where everything that the run leaves behind goes")
-      ->required();
+  CLI::Option* run_dir = app.add_option("--run-dir", arguments.run_dir,
+                                        "Where everything that the run leaves behind goes");
+  app.add_option("--standing", standing.folder,
+                 "Instead of one run: do the runs that `macaw admin submit` sends, one after the "
+                 "other. Their folders are in this one")
+      ->excludes(run_dir);
+  app.add_option("--run-admin", standing.run_admin,
+                 "With --standing: server.admin of each run (default: a socket in its folder)");
+  app.add_option("--admin", arguments.admin,
+                 "Where operators reach the server (default: server.admin); with --standing, where "
+                 "runs are submitted (default: queue.sock in the folder)");
   app.add_option("--sync-state", arguments.sync_state,
                  "A folder of client states on this host, made durable before each checkpoint");
   app.add_option("--listen", arguments.listen,
@@ -419,8 +432,11 @@ int Main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   if (arguments.resume_if_begun) arguments.resume |= server::HasBegun(arguments.run_dir);
   if (arguments.config.empty() && arguments.resume) arguments.config = arguments.kept_config();
-  if (arguments.config.empty()) {
-    std::cerr << "macaw-server: error: --config is required, or --resume" << std::endl;
+  if (!standing.folder.empty()) return StandWith(arguments, std::move(standing));
+  if (arguments.run_dir.empty() || arguments.config.empty()) {
+    std::cerr << "macaw-server: error: --run-dir is required, and --config or --resume; or "
+                 "--standing"
+              << std::endl;
     return kExitUsage;
   }
 

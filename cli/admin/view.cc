@@ -129,6 +129,24 @@ absl::StatusOr<WatchLine> WatchView(const std::string& text) {
   return line;
 }
 
+absl::StatusOr<std::string> RunsView(const std::string& text) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_array()) return absl::DataLossError("the server's list of runs is not one");
+  if (json.empty()) return "no run was submitted\n";
+  size_t wide = 4;
+  for (const Json& run : json) wide = std::max(wide, Text(run, "name").size());
+  const int width = static_cast<int>(wide);
+  std::string view = absl::StrFormat("%-*s  %-11s  %-20s  %-20s  %s\n", width, "name", "state",
+                                     "began", "ended", "by");
+  for (const Json& run : json) {
+    absl::StrAppendFormat(&view, "%-*s  %-11s  %-20s  %-20s  %s%s\n", width, Text(run, "name"),
+                          Text(run, "state"), Text(run, "began"), Text(run, "ended"),
+                          Text(run, "by"),
+                          Text(run, "why").empty() ? "" : absl::StrCat("; ", Text(run, "why")));
+  }
+  return view;
+}
+
 absl::StatusOr<uint32_t> RoundOf(const std::string& text) {
   MACAW_ASSIGN_OR_RETURN(const Json json, Parse(text));
   return static_cast<uint32_t>(Number(json, "round"));

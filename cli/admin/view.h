@@ -17,6 +17,9 @@ struct WatchLine {
 };
 absl::StatusOr<WatchLine> WatchView(const std::string& json);
 
+// The runs of a standing server, as a table.
+absl::StatusOr<std::string> RunsView(const std::string& json);
+
 // The open round; for `abort-round` without a number.
 absl::StatusOr<uint32_t> RoundOf(const std::string& json);
 

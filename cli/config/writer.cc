@@ -87,7 +87,7 @@ std::string EffectiveToml(const Config& config) {
   return std::move(text).Finish();
 }
 
-std::string ServerToml(const Config& config) {
+std::vector<Field> ServerFields() {
   std::set<std::string> keys;
   const settings::Section<RunPlan> plan = PlanSection();
   for (const auto& field : plan.fields()) keys.insert(field.key);
@@ -97,8 +97,12 @@ std::string ServerToml(const Config& config) {
   for (const Field& field : AllFields()) {
     if (keys.contains(field.key) && !field.is_path) kept.push_back(field);
   }
+  return kept;
+}
+
+std::string ServerToml(const Config& config) {
   TomlText text;
-  AddKeys(text, kept, config);
+  AddKeys(text, ServerFields(), config);
   AddAlgorithms(text, config);
   return std::move(text).Finish();
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "algorithms/api/registry.h"
 #include "cli/config/config.h"
@@ -17,6 +18,7 @@ std::string NodeToml(const NodeConfig& node);
 // What a server needs that has no data: the run's plan and the server's own keys, and no path. The
 // plan must be resolved.
 std::string ServerToml(const Config& config);
+std::vector<Field> ServerFields();  // the keys in it, but for those of [algorithm.NAME]
 
 // Every key with its default, range and meaning, as a commented file: `macaw simulate
 // --help-config`.

@@ -11,6 +11,7 @@
 #include "identity/authority.h"
 #include "identity/node_files.h"
 #include "proto/admin/handler.h"
+#include "proto/admin/queue_handler.h"
 
 // The operator's protocol over gRPC.
 namespace macaw::wire {
@@ -27,9 +28,11 @@ struct AdminOptions {
 // Serves operators on a listener of its own, together with gRPC's health service.
 class AdminServer {
  public:
-  // `handler` must outlive the server.
+  // `handler` must outlive the server. It answers for a run, or for the queue of a standing server.
   static absl::StatusOr<std::unique_ptr<AdminServer>> Start(const AdminOptions& options,
                                                             admin::AdminHandler& handler);
+  static absl::StatusOr<std::unique_ptr<AdminServer>> Start(const AdminOptions& options,
+                                                            admin::QueueHandler& handler);
   virtual ~AdminServer() = default;         // ends every open call
   virtual std::string address() const = 0;  // to dial, with the real port
 };
@@ -48,6 +51,14 @@ class AdminClient {
   // now on), until it returns false or the run has ended.
   virtual absl::Status Watch(uint64_t from,
                              const std::function<bool(uint64_t, const std::string&)>& line) = 0;
+
+  // ---- a standing server
+  // `submission`: `by` is used where the connection does not say it. Makes up a request id if there
+  // is none.
+  virtual absl::StatusOr<std::string> Submit(admin::Submission submission) = 0;
+  virtual absl::StatusOr<std::string> Withdraw(const std::string& run, const std::string& by,
+                                               const std::string& reason) = 0;
+  virtual absl::StatusOr<std::string> Runs() = 0;  // a JSON array
 };
 
 }  // namespace macaw::wire

@@ -29,7 +29,7 @@ std::string NewRequestId() {
 class GrpcAdminClient final : public AdminClient {
  public:
   explicit GrpcAdminClient(std::shared_ptr<grpc::Channel> channel)
-      : stub_(v1::Admin::NewStub(std::move(channel))) {}
+      : stub_(v1::Admin::NewStub(channel)), queue_(v1::Queue::NewStub(channel)) {}
 
   absl::StatusOr<std::string> Status() override {
     v1::StatusReply reply;
@@ -38,10 +38,8 @@ class GrpcAdminClient final : public AdminClient {
   }
 
   absl::StatusOr<admin::Changed> Apply(admin::Change change) override {
-    v1::ChangeRequest request;
-    request.set_request_id(change.request_id.empty() ? NewRequestId() : change.request_id);
-    request.set_reason(CleanText(change.reason));
-    request.set_by(CleanText(change.by));
+    v1::ChangeRequest request = Head(change.by, change.reason);
+    if (!change.request_id.empty()) request.set_request_id(change.request_id);
     v1::ChangeReply reply;
     MACAW_RETURN_IF_ERROR(Send(change, request, reply));
     return admin::Changed{.text = reply.text()};
@@ -62,14 +60,72 @@ class GrpcAdminClient final : public AdminClient {
     return enough ? absl::OkStatus() : status;
   }
 
+  absl::StatusOr<std::string> Submit(admin::Submission submission) override {
+    v1::SubmitRequest request;
+    *request.mutable_change() = Head(submission.by, "");
+    if (!submission.request_id.empty())
+      request.mutable_change()->set_request_id(submission.request_id);
+    request.set_name(CleanText(submission.name));
+    request.set_plan(CleanText(submission.plan));
+    v1::ChangeReply reply;
+    MACAW_RETURN_IF_ERROR(CallQueue(&v1::Queue::Stub::Submit, request, reply));
+    return reply.text();
+  }
+
+  absl::StatusOr<std::string> Withdraw(const std::string& run, const std::string& by,
+                                       const std::string& reason) override {
+    v1::WithdrawRequest request;
+    *request.mutable_change() = Head(by, reason);
+    request.set_name(CleanText(run));
+    v1::ChangeReply reply;
+    MACAW_RETURN_IF_ERROR(CallQueue(&v1::Queue::Stub::Withdraw, request, reply));
+    return reply.text();
+  }
+
+  absl::StatusOr<std::string> Runs() override {
+    v1::RunsReply reply;
+    MACAW_RETURN_IF_ERROR(CallQueue(&v1::Queue::Stub::Runs, v1::RunsRequest(), reply));
+    return std::move(*reply.mutable_json());
+  }
+
  private:
+  static v1::ChangeRequest Head(const std::string& by, const std::string& reason) {
+    v1::ChangeRequest head;
+    head.set_request_id(NewRequestId());
+    head.set_by(CleanText(by));
+    head.set_reason(CleanText(reason));
+    return head;
+  }
+
+  template <typename Stub, typename Request, typename Reply>
+  static absl::Status Invoke(Stub& stub,
+                             grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                                          Reply*),
+                             const Request& request, Reply& reply) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kCallPatience);
+    return FromGrpc((stub.*method)(&context, request, &reply));
+  }
+  // The same address serves one of the two.
   template <typename Request, typename Reply>
   absl::Status Call(grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*, const Request&,
                                                             Reply*),
                     const Request& request, Reply& reply) {
-    grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + kCallPatience);
-    return FromGrpc((stub_.get()->*method)(&context, request, &reply));
+    const absl::Status status = Invoke(*stub_, method, request, reply);
+    if (!absl::IsUnimplemented(status)) return status;
+    return absl::UnimplementedError(
+        "a standing server listens there, not the server of a run: `macaw admin runs` says where "
+        "the operators' address of the run is");
+  }
+  template <typename Request, typename Reply>
+  absl::Status CallQueue(grpc::Status (v1::Queue::Stub::*method)(grpc::ClientContext*,
+                                                                 const Request&, Reply*),
+                         const Request& request, Reply& reply) {
+    const absl::Status status = Invoke(*queue_, method, request, reply);
+    if (!absl::IsUnimplemented(status)) return status;
+    return absl::UnimplementedError(
+        "the server of a single run listens there, not a standing server (macaw-server "
+        "--standing)");
   }
 
   absl::Status Send(const admin::Change& change, const v1::ChangeRequest& request,
@@ -99,6 +155,7 @@ class GrpcAdminClient final : public AdminClient {
   }
 
   const std::unique_ptr<v1::Admin::Stub> stub_;
+  const std::unique_ptr<v1::Queue::Stub> queue_;
 };
 
 }  // namespace

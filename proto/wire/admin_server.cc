@@ -1,22 +1,12 @@
-#include <grpcpp/health_check_service_interface.h>
-#include <grpcpp/server.h>
-#include <grpcpp/server_builder.h>
-
-#include <chrono>
-#include <optional>
+// The calls that concern the run of a server.
 #include <utility>
 
 #include "absl/synchronization/mutex.h"
-#include "core/fd.h"
 #include "core/status.h"
 #include "macaw/v1/admin.grpc.pb.h"
 #include "proto/fleet/once.h"
-#include "proto/wire/address.h"
 #include "proto/wire/admin.h"
-#include "proto/wire/channel_settings.h"
-#include "proto/wire/credentials.h"
-#include "proto/wire/gate.h"
-#include "proto/wire/listener.h"
+#include "proto/wire/admin_listener.h"
 #include "proto/wire/refusal.h"
 #include "proto/wire/service.h"
 
@@ -25,7 +15,6 @@ namespace {
 
 using Context = grpc::CallbackServerContext;
 constexpr size_t kLinesAtOnce = 64;
-constexpr size_t kMostText = 1000;  // bytes of a name or a reason
 
 // Sends the lines of a feed to one caller. The feed may call Go at any time, also when the call is
 // over, so it shares the object.
@@ -146,33 +135,19 @@ class AdminService final : public v1::Admin::CallbackService {
   }
 
  private:
-  // Who makes the call: over TLS as the certificate says, else as the caller says.
-  absl::StatusOr<std::string> NameOf(const Context& context, const std::string& said) const {
-    if (gate_ == nullptr) return said;
-    MACAW_ASSIGN_OR_RETURN(const fleet::CallerPtr caller, gate_->Identify(*context.auth_context()));
-    return caller->node;
-  }
-
   grpc::ServerUnaryReactor* Apply(const Context& context, admin::Change change,
                                   const v1::ChangeRequest& request, v1::ChangeReply* reply) {
     auto* call = new UnaryCall;
     const UnaryCall::Handle handle(call);
-    change.request_id = request.request_id();
-    const absl::StatusOr<std::string> by = NameOf(context, request.by());
-    if (!by.ok()) {
-      handle.Refuse(by.status());
+    absl::StatusOr<Asked> asked = ReadChange(gate_.get(), context, request);
+    if (asked.ok() && change.node.size() > kMostText) asked = TooLong("name");
+    if (!asked.ok()) {
+      handle.Refuse(asked.status());
       return call;
     }
-    change.by = *by;
-    change.reason = request.reason();
-    if (change.request_id.size() != 16) {
-      handle.Refuse(Malformed("request_id", "must have 16 bytes"));
-      return call;
-    }
-    if (std::max({change.by.size(), change.reason.size(), change.node.size()}) > kMostText) {
-      handle.Refuse(Malformed("change", absl::StrCat("a text is longer than ", kMostText)));
-      return call;
-    }
+    change.request_id = std::move(asked->request_id);
+    change.by = std::move(asked->by);
+    change.reason = std::move(asked->reason);
     handler_.Apply(std::move(change),
                    fleet::AnswerOnce<admin::Changed>(
                        [handle, reply](const absl::StatusOr<admin::Changed>& said) {
@@ -189,72 +164,13 @@ class AdminService final : public v1::Admin::CallbackService {
   admin::AdminHandler& handler_;
 };
 
-class GrpcAdminServer final : public AdminServer {
- public:
-  // `gate`: null for a server without TLS.
-  GrpcAdminServer(std::shared_ptr<Gate> gate, admin::AdminHandler& handler)
-      : gate_(std::move(gate)), service_(gate_, handler) {}
-
-  ~GrpcAdminServer() override {
-    listener_.reset();  // no new connections from here on
-    if (server_ == nullptr) return;
-    server_->Shutdown(std::chrono::system_clock::now());
-    server_->Wait();
-  }
-
-  absl::Status Listen(Address address) {
-    std::optional<identity::IdentityFiles> files;
-    if (gate_ != nullptr) files = gate_->authority().server_files();
-    MACAW_ASSIGN_OR_RETURN(auto credentials, ServerCredentialsFor(address, files));
-    if (gate_ != nullptr) credentials->SetAuthMetadataProcessor(RefuseAllButOperators(gate_));
-    MACAW_RETURN_IF_ERROR(PrepareListen(address));
-    grpc::ServerBuilder builder;
-    for (const auto& [key, value] : ServerSettings()) builder.AddChannelArgument(key, value);
-    acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
-        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
-    builder.RegisterService(&service_);
-    // The health service is a switch of the whole process. (Reflection is not served: its library
-    // adds itself to every server of a process that links it, also to that of the workers.)
-    grpc::EnableDefaultHealthCheckService(true);
-    server_ = builder.BuildAndStart();
-    grpc::EnableDefaultHealthCheckService(false);
-    if (server_ == nullptr) {
-      return absl::InternalError(
-          absl::StrCat("cannot listen on ", address.Text(), ": gRPC gave no reason"));
-    }
-    MACAW_ASSIGN_OR_RETURN(listener_, Listener::Bind(address, ReservedDescriptors()));
-    listener_->Start([acceptor = acceptor_.get()](int listening, Fd connection) {
-      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
-      parameters.listener_fd = listening;
-      parameters.fd = connection.Release();  // gRPC closes it
-      acceptor->HandleNewConnection(&parameters);
-    });
-    address_ = address.Text();
-    return absl::OkStatus();
-  }
-
-  std::string address() const override { return address_; }
-
- private:
-  const std::shared_ptr<Gate> gate_;
-  AdminService service_;
-  std::string address_;
-  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
-  std::unique_ptr<grpc::Server> server_;
-  std::unique_ptr<Listener> listener_;  // destroyed first
-};
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<AdminServer>> AdminServer::Start(const AdminOptions& options,
                                                                 admin::AdminHandler& handler) {
-  MACAW_ASSIGN_OR_RETURN(Address address, ParseAddress(options.listen));
-  std::shared_ptr<Gate> gate;
-  if (options.authority != nullptr && UsesTls(address))
-    gate = std::make_shared<Gate>(*options.authority, options.audit);
-  auto server = std::make_unique<GrpcAdminServer>(std::move(gate), handler);
-  MACAW_RETURN_IF_ERROR(server->Listen(std::move(address)));
-  return server;
+  return ListenForOperators(options, [&handler](std::shared_ptr<Gate> gate) {
+    return std::make_unique<AdminService>(std::move(gate), handler);
+  });
 }
 
 }  // namespace macaw::wire

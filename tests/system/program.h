@@ -42,6 +42,7 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
+  void Signal(int signal) const { ::kill(pid_, signal); }
   // Reads on until it has printed this; false when it ends before.
   bool WaitFor(const std::string& text) {
     while (text_.find(text) == std::string::npos) {

@@ -1,4 +1,4 @@
-#include "cli/certificates.h"
+#include "cli/identity/certificates.h"
 
 #include <algorithm>
 #include <iostream>
@@ -75,6 +75,16 @@ void CertificateKeeper::Loop() {
   }
 }
 
+absl::StatusOr<Doorkeeper> OpenDoor(const std::string& folder) {
+  Doorkeeper door;
+  if (folder.empty()) return door;
+  MACAW_ASSIGN_OR_RETURN(door.authority, identity::Authority::Open(folder));
+  MACAW_ASSIGN_OR_RETURN(door.audit, identity::Audit::Open(folder + "/audit.jsonl"));
+  MACAW_RETURN_IF_ERROR(door.authority->RenewServer(absl::Now()).status());
+  door.keeper = std::make_unique<CertificateKeeper>(*door.authority);
+  return door;
+}
+
 absl::Status EnrolNode(const std::string& server, const std::string& folder,
                        const std::string& code) {
   MACAW_ASSIGN_OR_RETURN(const identity::Invite invite, identity::Invite::FromCode(code));
@@ -88,8 +98,13 @@ absl::Status EnrolNode(const std::string& server, const std::string& folder,
             << "\"; the certificate is good until "
             << absl::FormatTime("%Y-%m-%d %H:%M UTC", certificate.validity().until,
                                 absl::UTCTimeZone())
-            << " and renews itself\nnode file  [node]\n           server = \"" << server
-            << "\"\n           identity = \"" << folder << "\"" << std::endl;
+            << std::endl;
+  if (certificate.subject().role == identity::Role::kOperator) {
+    std::cout << "use it with  macaw admin --server ADDRESS --identity " << folder << std::endl;
+  } else {
+    std::cout << "it renews itself\nnode file  [node]\n           server = \"" << server
+              << "\"\n           identity = \"" << folder << "\"" << std::endl;
+  }
   return absl::OkStatus();
 }
 

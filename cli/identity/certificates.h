@@ -1,13 +1,15 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "identity/audit.h"
 #include "identity/authority.h"
 #include "identity/node_files.h"
 
@@ -37,6 +39,16 @@ class CertificateKeeper {
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
+
+// The authority of the fleet, and what a server does for it while it runs.
+struct Doorkeeper {
+  std::unique_ptr<identity::Authority> authority;
+  std::unique_ptr<identity::Audit> audit;
+  std::unique_ptr<CertificateKeeper> keeper;
+};
+
+// `folder`: of the authority; "": there is none.
+absl::StatusOr<Doorkeeper> OpenDoor(const std::string& folder);
 
 // `macaw-worker enrol`: gets the first certificate and prints what it says.
 absl::Status EnrolNode(const std::string& server, const std::string& folder,

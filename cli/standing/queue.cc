@@ -1,0 +1,216 @@
+#include "cli/standing/queue.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "core/files.h"
+#include "core/status.h"
+
+namespace macaw::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kStates[] = {"waiting",     "running", "finished",
+                                   "interrupted", "failed",  "withdrawn"};
+
+std::string TimeText(absl::Time time) {
+  return time == absl::InfinitePast()
+             ? ""
+             : absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone());
+}
+
+bool ReadTime(const std::string& text, absl::Time& time) {
+  time = absl::InfinitePast();
+  std::string error;
+  return text.empty() || absl::ParseTime("%Y-%m-%dT%H:%M:%SZ", text, &time, &error);
+}
+
+Json ToJson(const QueuedRun& run) {
+  return {{"name", run.name},
+          {"state", NameOf(run.state)},
+          {"by", run.by},
+          {"why", run.why},
+          {"submitted", TimeText(run.submitted)},
+          {"began", TimeText(run.began)},
+          {"ended", TimeText(run.ended)}};
+}
+
+std::optional<QueuedRun> FromJson(const Json& json) {
+  const auto text = [&](const char* key) {
+    const auto it = json.find(key);
+    return it != json.end() && it->is_string() ? it->get<std::string>() : std::string();
+  };
+  QueuedRun run;
+  run.name = text("name");
+  run.by = text("by");
+  run.why = text("why");
+  run.request_id = text("request_id");
+  run.withdrawn = json.value("withdrawn", false);
+  const auto state = std::ranges::find(kStates, text("state"));
+  const bool known = state != std::end(kStates) && CheckRunName(run.name).ok() &&
+                     ReadTime(text("submitted"), run.submitted) &&
+                     ReadTime(text("began"), run.began) && ReadTime(text("ended"), run.ended);
+  if (!known) return std::nullopt;
+  run.state = static_cast<QueuedState>(state - std::begin(kStates));
+  return run;
+}
+
+}  // namespace
+
+const char* NameOf(QueuedState state) { return kStates[static_cast<size_t>(state)]; }
+
+absl::Status CheckRunName(const std::string& name) {
+  const auto fits = [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
+  };
+  if (!name.empty() && name.size() <= 64 && name[0] != '.' && std::ranges::all_of(name, fits))
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", name,
+                   "\" is no name for a run: letters, digits, '-', '_' and '.', at most 64, the "
+                   "first no '.'"));
+}
+
+std::string JsonOf(const std::vector<QueuedRun>& runs) {
+  Json json = Json::array();
+  for (const QueuedRun& run : runs) json.push_back(ToJson(run));
+  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+absl::StatusOr<std::unique_ptr<RunQueue>> RunQueue::Open(const std::string& folder) {
+  MACAW_RETURN_IF_ERROR(MakeDirectories(folder + "/runs"));
+  std::unique_ptr<RunQueue> queue(new RunQueue(folder));
+  MACAW_RETURN_IF_ERROR(queue->Load());
+  return queue;
+}
+
+absl::Status RunQueue::Load() {
+  const std::string path = folder_ + "/queue.json";
+  if (!FileExists(path)) return absl::OkStatus();
+  MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  absl::MutexLock lock(&mutex_);
+  bool whole = json.is_array();
+  for (size_t i = 0; whole && i < json.size(); ++i) {
+    std::optional<QueuedRun> run = FromJson(json[i]);
+    whole = run.has_value();
+    if (whole) runs_.push_back(*std::move(run));
+  }
+  if (whole) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(path, " is not a list of runs that this version reads"));
+}
+
+absl::Status RunQueue::Change(const std::function<void(std::vector<QueuedRun>&)>& change) {
+  std::vector<QueuedRun> changed = runs_;
+  change(changed);
+  Json json = Json::array();
+  for (const QueuedRun& run : changed) {
+    json.push_back(ToJson(run));
+    json.back()["withdrawn"] = run.withdrawn;
+    json.back()["request_id"] = run.request_id;
+  }
+  MACAW_RETURN_IF_ERROR(AtomicWriteFile(
+      folder_ + "/queue.json", json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"));
+  runs_ = std::move(changed);
+  return absl::OkStatus();
+}
+
+QueuedRun* RunQueue::Find(const std::string& name) {
+  const auto found = std::ranges::find(runs_, name, &QueuedRun::name);
+  return found != runs_.end() ? &*found : nullptr;
+}
+
+absl::Status RunQueue::Submit(const admin::Submission& submission, absl::Time now) {
+  MACAW_RETURN_IF_ERROR(CheckRunName(submission.name));
+  absl::MutexLock lock(&mutex_);
+  const QueuedRun* same = Find(submission.name);
+  const std::string request_id = absl::BytesToHexString(submission.request_id);
+  if (same != nullptr && !request_id.empty() && same->request_id == request_id)
+    return absl::OkStatus();
+  const std::string folder = FolderOf(submission.name);
+  if (same != nullptr || FileExists(folder)) {
+    return absl::AlreadyExistsError(absl::StrCat("there is a run \"", submission.name,
+                                                 "\" already: give this one another name"));
+  }
+  MACAW_RETURN_IF_ERROR(MakeDirectories(folder));
+  MACAW_RETURN_IF_ERROR(AtomicWriteFile(folder + "/plan.toml", submission.plan));
+  QueuedRun run;
+  run.name = submission.name;
+  run.by = submission.by;
+  run.request_id = request_id;
+  run.submitted = now;
+  run.began = run.ended = absl::InfinitePast();
+  return Change([&](std::vector<QueuedRun>& runs) { runs.push_back(std::move(run)); });
+}
+
+absl::StatusOr<bool> RunQueue::Withdraw(const std::string& name, const std::string& why,
+                                        absl::Time now) {
+  absl::MutexLock lock(&mutex_);
+  const QueuedRun* found = Find(name);
+  if (found == nullptr) return absl::NotFoundError(absl::StrCat("there is no run \"", name, "\""));
+  const QueuedState state = found->state;
+  if (state != QueuedState::kWaiting && state != QueuedState::kRunning) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the run \"", name, "\" is over: ", NameOf(state)));
+  }
+  const auto index = static_cast<size_t>(found - runs_.data());
+  MACAW_RETURN_IF_ERROR(Change([&](std::vector<QueuedRun>& runs) {
+    runs[index].why = why;
+    runs[index].withdrawn = true;
+    if (state == QueuedState::kRunning) return;  // End does the rest
+    runs[index].state = QueuedState::kWithdrawn;
+    runs[index].ended = now;
+  }));
+  return state == QueuedState::kRunning;
+}
+
+absl::StatusOr<std::optional<std::string>> RunQueue::Begin(absl::Time now) {
+  absl::MutexLock lock(&mutex_);
+  auto next = std::ranges::find(runs_, QueuedState::kRunning, &QueuedRun::state);
+  if (next != runs_.end()) return next->name;
+  next = std::ranges::find(runs_, QueuedState::kWaiting, &QueuedRun::state);
+  if (next == runs_.end()) return std::nullopt;
+  const auto index = static_cast<size_t>(next - runs_.begin());
+  MACAW_RETURN_IF_ERROR(Change([&](std::vector<QueuedRun>& runs) {
+    runs[index].state = QueuedState::kRunning;
+    runs[index].began = now;
+  }));
+  return runs_[index].name;
+}
+
+absl::Status RunQueue::End(const std::string& name, QueuedState state, const std::string& why,
+                           absl::Time now) {
+  absl::MutexLock lock(&mutex_);
+  const QueuedRun* found = Find(name);
+  if (found == nullptr) return absl::NotFoundError(absl::StrCat("there is no run \"", name, "\""));
+  const auto index = static_cast<size_t>(found - runs_.data());
+  return Change([&](std::vector<QueuedRun>& runs) {
+    QueuedRun& run = runs[index];
+    const bool withdrawn = run.withdrawn && state == QueuedState::kInterrupted;
+    run.state = withdrawn ? QueuedState::kWithdrawn : state;
+    if (!withdrawn) run.why = why;
+    run.ended = now;
+  });
+}
+
+std::vector<QueuedRun> RunQueue::runs() const {
+  absl::MutexLock lock(&mutex_);
+  return runs_;
+}
+
+uint64_t RunQueue::ahead_of(const std::string& name) const {
+  absl::MutexLock lock(&mutex_);
+  uint64_t ahead = 0;
+  for (const QueuedRun& run : runs_) {
+    if (run.name == name) break;
+    ahead += run.state == QueuedState::kWaiting || run.state == QueuedState::kRunning ? 1 : 0;
+  }
+  return ahead;
+}
+
+}  // namespace macaw::cli

@@ -1,0 +1,287 @@
+#include "cli/standing/standing.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "cli/config/reader.h"
+#include "cli/config/resolve.h"
+#include "cli/config/writer.h"
+#include "cli/identity/certificates.h"
+#include "cli/process/exit.h"
+#include "cli/process/lock.h"
+#include "cli/process/notify.h"
+#include "cli/process/programs.h"
+#include "cli/process/restart_policy.h"
+#include "cli/standing/queue.h"
+#include "core/child.h"
+#include "core/files.h"
+#include "core/logging.h"
+#include "core/status.h"
+#include "proto/wire/admin.h"
+
+namespace macaw::cli {
+namespace {
+
+// Keys of ServerFields that say where this server is reached. It decides them itself.
+constexpr std::array kOwnKeys = {"server.listen", "server.admin", "server.http"};
+
+bool IsEmptyText(const Value& value) {
+  const auto* text = value.As<std::string>();
+  return text != nullptr && text->empty();
+}
+
+// Wakes the main thread when the queue has changed. Thread-safe.
+class Bell {
+ public:
+  static absl::StatusOr<Bell> Make() {
+    Bell bell;
+    bell.fd_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (bell.fd_.get() < 0) return absl::ErrnoToStatus(errno, "no eventfd");
+    return bell;
+  }
+  void Ring() const {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t ignored = ::write(fd_.get(), &one, sizeof(one));
+  }
+  void Silence() const {
+    uint64_t rung = 0;
+    [[maybe_unused]] const ssize_t ignored = ::read(fd_.get(), &rung, sizeof(rung));
+  }
+  int fd() const { return fd_.get(); }
+
+ private:
+  Fd fd_;
+};
+
+// Answers operators.
+class Desk final : public admin::QueueHandler {
+ public:
+  Desk(RunQueue& queue, const Bell& bell) : queue_(queue), bell_(bell) {}
+
+  absl::StatusOr<std::string> Submit(const admin::Submission& submission) override {
+    MACAW_RETURN_IF_ERROR(CheckRunName(submission.name));
+    MACAW_RETURN_IF_ERROR(CheckSubmittedPlan(submission.name, submission.plan));
+    MACAW_RETURN_IF_ERROR(queue_.Submit(submission, absl::Now()));
+    Logger("queue").Info(absl::StrCat("submitted run=", submission.name, " by=", submission.by));
+    bell_.Ring();
+    const uint64_t ahead = queue_.ahead_of(submission.name);
+    return ahead == 0 ? absl::StrCat("the run \"", submission.name, "\" begins")
+                      : absl::StrCat("the run \"", submission.name, "\" waits for ", ahead,
+                                     ahead == 1 ? " other" : " others");
+  }
+
+  absl::StatusOr<std::string> Withdraw(const std::string& name, const std::string& by,
+                                       const std::string& reason) override {
+    const std::string why = absl::StrCat("withdrawn by ", by, reason.empty() ? "" : ": ", reason);
+    MACAW_ASSIGN_OR_RETURN(const bool running, queue_.Withdraw(name, why, absl::Now()));
+    Logger("queue").Info(absl::StrCat("withdrawn run=", name, " by=", by));
+    bell_.Ring();
+    return running ? absl::StrCat("the run \"", name, "\" ends after its last whole round")
+                   : absl::StrCat("the run \"", name, "\" is withdrawn");
+  }
+
+  std::string Runs() override { return JsonOf(queue_.runs()); }
+
+ private:
+  RunQueue& queue_;
+  const Bell& bell_;
+};
+
+// What became of a run whose server has ended by itself.
+std::pair<QueuedState, std::string> EndOf(const Exit& exit, const std::string& folder) {
+  if (exit.code == kExitInterrupted) return {QueuedState::kInterrupted, "drained or interrupted"};
+  if (exit.code != kExitOk) return {QueuedState::kFailed, exit.Text()};
+  const absl::StatusOr<std::string> text = ReadFile(folder + "/summary.json");
+  const auto summary = nlohmann::json::parse(text.value_or(""), nullptr, false);
+  const bool stopped = summary.is_object() && summary.value("end", "") == "stopped";
+  return {QueuedState::kFinished, stopped ? "stopped by its own rule" : ""};
+}
+
+// The runs and the process of the one that is being done. Used on the main thread only.
+class Runner {
+ public:
+  Runner(const StandingOptions& options, std::string program, RunQueue& queue)
+      : options_(options), program_(std::move(program)), queue_(queue) {}
+
+  int fd() const { return child_.has_value() ? child_->pidfd() : -1; }
+  // When to call Attend at the latest, in ms; -1: when there is news of fd() or of the queue.
+  int patience() const {
+    if (!again_.has_value()) return -1;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*again_ - SteadyClock().Now());
+    return static_cast<int>(std::max<int64_t>(left.count(), 0));
+  }
+
+  // Does whatever is due: notes an end, begins the next run, ends one that was withdrawn.
+  absl::Status Attend() {
+    if (child_.has_value() && HasEnded()) MACAW_RETURN_IF_ERROR(NoteEnd());
+    if (again_.has_value() && SteadyClock().Now() >= *again_) MACAW_RETURN_IF_ERROR(Start());
+    while (!child_.has_value() && !again_.has_value()) {
+      MACAW_ASSIGN_OR_RETURN(const std::optional<std::string> next, queue_.Begin(absl::Now()));
+      if (!next.has_value()) break;
+      run_ = *next;
+      policy_ = RestartPolicy();
+      MACAW_RETURN_IF_ERROR(Start());
+    }
+    if (child_.has_value() && !told_ && IsWithdrawn()) {
+      told_ = true;
+      child_->Signal(SIGTERM);
+    }
+    return absl::OkStatus();
+  }
+
+  // The open run goes on at the next start of the standing server.
+  void Leave() {
+    if (!child_.has_value()) return;
+    if (!told_) child_->Signal(SIGTERM);
+    const Exit exit = child_->Reap();
+    child_.reset();
+    if (exit.signal != 0 || exit.code == kExitInterrupted) return;
+    const auto [state, why] = EndOf(exit, queue_.FolderOf(run_));
+    queue_.End(run_, state, why, absl::Now())
+        .IgnoreError();  // it is done again, and is over at once
+  }
+
+ private:
+  bool HasEnded() const {
+    pollfd process{.fd = child_->pidfd(), .events = POLLIN, .revents = 0};
+    return ::poll(&process, 1, 0) > 0;
+  }
+  bool IsWithdrawn() const {
+    const std::vector<QueuedRun> runs = queue_.runs();
+    const auto found = std::ranges::find(runs, run_, &QueuedRun::name);
+    return found != runs.end() && found->withdrawn;
+  }
+
+  absl::Status Start() {
+    again_.reset();
+    told_ = false;
+    const std::string folder = queue_.FolderOf(run_);
+    ChildSpec spec;
+    spec.name = run_;
+    spec.argv = {program_,        "--run-dir",           folder,
+                 "--config",      folder + "/plan.toml", "--listen",
+                 options_.listen, "--resume-if-begun"};
+    if (!options_.authority.empty())
+      spec.argv.insert(spec.argv.end(), {"--authority", options_.authority});
+    if (!options_.run_admin.empty())
+      spec.argv.insert(spec.argv.end(), {"--admin", options_.run_admin});
+    spec.log = folder + "/standing.log";
+    spec.environment = {{"NOTIFY_SOCKET", ""}};  // this process speaks to the service manager
+    absl::StatusOr<Child> child = Child::Spawn(spec);
+    if (!child.ok()) return End(QueuedState::kFailed, std::string(child.status().message()));
+    child_.emplace(*std::move(child));
+    Logger("queue").Info(absl::StrCat("runs run=", run_, " process=", child_->pid()));
+    return absl::OkStatus();
+  }
+
+  absl::Status NoteEnd() {
+    const Exit exit = child_->Reap();
+    child_.reset();
+    if (exit.signal != 0 && !IsWithdrawn()) {
+      const std::optional<Duration> pause = policy_.OnDeath(SteadyClock().Now());
+      Logger("queue").Warning(absl::StrCat("died run=", run_, " ", exit.Text()));
+      if (pause.has_value()) {
+        again_ = SteadyClock().Now() + *pause;
+        return absl::OkStatus();
+      }
+      return End(QueuedState::kFailed, exit.Text());
+    }
+    if (exit.signal != 0) return End(QueuedState::kInterrupted, exit.Text());
+    const auto [state, why] = EndOf(exit, queue_.FolderOf(run_));
+    return End(state, why);
+  }
+
+  absl::Status End(QueuedState state, const std::string& why) {
+    Logger("queue").Info(
+        absl::StrCat("ended run=", run_, " ", NameOf(state), why.empty() ? "" : ": ", why));
+    return queue_.End(std::exchange(run_, ""), state, why, absl::Now());
+  }
+
+  const StandingOptions options_;
+  const std::string program_;
+  RunQueue& queue_;
+  std::string run_;  // being done; "": none
+  std::optional<Child> child_;
+  bool told_ = false;               // it was asked to end
+  std::optional<TimePoint> again_;  // when its server is started again
+  RestartPolicy policy_;
+};
+
+}  // namespace
+
+absl::Status CheckSubmittedPlan(const std::string& name, const std::string& plan) {
+  MACAW_ASSIGN_OR_RETURN(const Document document, ParseDocument(plan, name, "/"));
+  std::vector<std::string> taken;
+  for (const Field& field : ServerFields()) taken.push_back(field.key);
+  for (const Field& field : AllFields()) {
+    MACAW_ASSIGN_OR_RETURN(const std::optional<Value> value, Lookup(document, {}, field.key));
+    if (!value.has_value() || IsEmptyText(*value)) continue;
+    const bool own = std::ranges::find(kOwnKeys, field.key) != kOwnKeys.end();
+    if (own || std::ranges::find(taken, field.key) == taken.end()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          name, ": ", field.key,
+          own ? " is this server's own affair: leave it out"
+              : " is nothing that a plan decides: submit what `macaw plan CONFIG --out FILE` writes"));
+    }
+  }
+  MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(document, {}));
+  const absl::StatusOr<Config> config = ReadConfig(document, {}, catalogue);
+  if (!config.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        config.status().message(), " (`macaw plan CONFIG --out FILE` writes a complete plan)"));
+  }
+  return SpecOf(*config).status();
+}
+
+absl::StatusOr<int> Stand(const StandingOptions& options, SignalFd& signals) {
+  MACAW_RETURN_IF_ERROR(MakeDirectories(options.folder));
+  MACAW_ASSIGN_OR_RETURN(const Fd lock, LockFolder(options.folder));
+  MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<RunQueue> queue, RunQueue::Open(options.folder));
+  MACAW_ASSIGN_OR_RETURN(const std::string programs, ProgramFolder());
+  MACAW_ASSIGN_OR_RETURN(const Bell bell, Bell::Make());
+  MACAW_ASSIGN_OR_RETURN(const Doorkeeper door, OpenDoor(options.authority));
+  Desk desk(*queue, bell);
+  const std::string at =
+      options.admin.empty() ? absl::StrCat("unix:", options.folder, "/queue.sock") : options.admin;
+  MACAW_ASSIGN_OR_RETURN(
+      const std::unique_ptr<wire::AdminServer> admin,
+      wire::AdminServer::Start(
+          {.listen = at, .authority = door.authority.get(), .audit = door.audit.get()}, desk));
+  MACAW_RETURN_IF_ERROR(
+      AtomicWriteFile(options.folder + "/queue-address", admin->address() + "\n"));
+  Logger("queue").Info(absl::StrCat("waits_for_runs ", admin->address()));
+  NotifyManager("READY=1");
+
+  const Watchdog watchdog([&bell] { bell.Ring(); });
+
+  Runner runner(options, programs + "/macaw-server", *queue);
+  while (true) {
+    MACAW_RETURN_IF_ERROR(runner.Attend());
+    std::array<pollfd, 3> news{{{.fd = signals.fd(), .events = POLLIN, .revents = 0},
+                                {.fd = bell.fd(), .events = POLLIN, .revents = 0},
+                                {.fd = runner.fd(), .events = POLLIN, .revents = 0}}};
+    if (::poll(news.data(), news.size(), runner.patience()) < 0 && errno != EINTR)
+      return absl::ErrnoToStatus(errno, "poll");
+    if (signals.Take() != 0) break;
+    bell.Silence();
+    NotifyManager("WATCHDOG=1");
+  }
+  runner.Leave();
+  return kExitOk;
+}
+
+}  // namespace macaw::cli

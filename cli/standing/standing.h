@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "cli/process/signals.h"
+#include "sdk/catalogue.h"
+
+namespace macaw::cli {
+
+struct StandingOptions {
+  std::string folder;     // of the queue and its runs
+  std::string listen;     // where workers reach each run; a port that is the same for all
+  std::string authority;  // of the fleet; "": none
+  std::string admin;      // where runs are submitted; "": the socket queue.sock in the folder
+  std::string run_admin;  // server.admin of each run; "": the socket in the run's folder
+};
+
+// `macaw-server --standing`: does the runs that operators submit, one after the other, each in a
+// server process of its own. A run whose process is killed goes on in a new one, five times in ten
+// minutes at most; then it has failed and the next one begins. Returns the exit code after a
+// signal. A run that is open then goes on when the standing server is started again. Call on the
+// main thread, before any other thread exists.
+absl::StatusOr<int> Stand(const StandingOptions& options, SignalFd& signals);
+
+// Whether a plan that is submitted may run here: it parses, is complete without data, and names
+// nothing of this machine (no path, no plug-in, no address).
+absl::Status CheckSubmittedPlan(const std::string& name, const std::string& plan);
+
+}  // namespace macaw::cli

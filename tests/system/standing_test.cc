@@ -1,0 +1,124 @@
+// A standing server with real programs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "core/files.h"
+#include "testing/temporary_folder.h"
+#include "tests/system/program.h"
+#include "tests/system/simulation.h"
+
+namespace macaw {
+namespace {
+
+using testing::HasSubstr;
+using testing_support::Printed;
+using testing_support::Program;
+using testing_support::RunMacaw;
+using Json = nlohmann::json;
+
+class Standing : public testing::Test {
+ protected:
+  // A worker ends with each run, so there is one for each.
+  std::unique_ptr<Program> Server() const {
+    auto server = std::make_unique<Program>(
+        "macaw-server",
+        std::vector<std::string>{"--standing", folder_.path(), "--listen", listen_});
+    EXPECT_TRUE(server->WaitFor("waits_for_runs")) << server->text();
+    return server;
+  }
+  std::unique_ptr<Program> Worker() const {
+    return std::make_unique<Program>(
+        "macaw-worker", std::vector<std::string>{"--config", config_, "--server", listen_, "--name",
+                                                 "a", "--scratch", folder_ / "scratch"});
+  }
+  Printed Admin(const std::string& command) const {
+    return RunMacaw(absl::StrCat("admin ", command, " --standing ", folder_.path()));
+  }
+  Json Runs() const { return Json::parse(Admin("runs --json").text); }
+  bool WaitForState(const std::string& name, const std::string& state) const {
+    for (int i = 0; i < 600; ++i) {
+      for (const Json& run : Runs()) {
+        if (run["name"] == name && run["state"] == state) return true;
+      }
+      absl::SleepFor(absl::Milliseconds(50));
+    }
+    ADD_FAILURE() << Admin("runs").text;
+    return false;
+  }
+  std::string Plan(const std::string& name, const std::string& more = "") const {
+    const std::string file = folder_ / (name + ".toml");
+    const Printed plan = RunMacaw(absl::StrCat("plan ", config_, " --out ", file, more));
+    EXPECT_EQ(plan.exit, 0) << plan.text;
+    return file;
+  }
+  std::string DigestOf(const std::string& name) const {
+    return Json::parse(*ReadFile(folder_ / "runs/" + name + "/summary.json"))["model_digest"];
+  }
+
+  const testing_support::TemporaryFolder folder_;
+  const std::string listen_ = "unix:" + folder_ / "workers.sock";
+  const std::string config_ = testing_support::WriteConfig("standing", "workers = 1\n");
+};
+
+TEST_F(Standing, DoesRunsOneAfterTheOtherWithTheModelsOfSimulations) {
+  testing_support::Simulation plain("plain", {config_});
+  ASSERT_EQ(plain.Wait(), 0) << plain.output();
+  const auto server = Server();
+  EXPECT_THAT(Admin("runs").text, HasSubstr("no run was submitted"));
+  EXPECT_THAT(Admin("submit " + Plan("one")).text, HasSubstr("begins"));
+  EXPECT_THAT(Admin("submit " + Plan("two", " --set run.seed=7")).text,
+              HasSubstr("waits for 1 other"));
+  EXPECT_EQ(Admin("submit " + Plan("three") + " --name one").exit, 2) << "the name is taken";
+  EXPECT_EQ(Admin("withdraw two --reason 'a slip'").exit, 0);
+  EXPECT_EQ(Admin("submit " + folder_ / "three.toml").exit, 0);
+  EXPECT_EQ(Worker()->Wait(), 0);
+  EXPECT_EQ(Worker()->Wait(), 0);
+  ASSERT_TRUE(WaitForState("three", "finished"));
+  EXPECT_EQ(DigestOf("one"), plain.digest());
+  EXPECT_EQ(DigestOf("three"), plain.digest());
+  EXPECT_THAT(Admin("runs").text, HasSubstr("a slip"));
+  EXPECT_THAT(Admin("submit " + config_).text, HasSubstr("macaw plan CONFIG"));
+  EXPECT_THAT(Admin("pause").text, HasSubstr("macaw admin runs"));
+}
+
+TEST_F(Standing, ARunOutlivesItsProcessAndTheStandingServer) {
+  testing_support::Simulation plain("plain", {config_});
+  ASSERT_EQ(plain.Wait(), 0) << plain.output();
+  {
+    const auto server = Server();
+    ASSERT_EQ(Admin("submit " + Plan("one")).exit, 0);
+    ASSERT_TRUE(server->WaitFor("runs run=one"));
+    const std::string text = server->text();
+    const pid_t process = std::stoi(text.substr(text.find("process=") + 8));
+    ::kill(process, SIGKILL);
+    ASSERT_TRUE(server->WaitFor("died run=one")) << server->text();
+    EXPECT_EQ(Runs()[0]["state"], "running");
+    server->Signal(SIGTERM);
+    EXPECT_EQ(server->Wait(), 0) << server->text();
+  }
+  const auto server = Server();
+  EXPECT_EQ(Worker()->Wait(), 0);
+  ASSERT_TRUE(WaitForState("one", "finished"));
+  EXPECT_EQ(DigestOf("one"), plain.digest());
+}
+
+TEST_F(Standing, ARunThatCannotRunHasFailedAndMakesRoom) {
+  const auto server = Server();
+  ASSERT_EQ(Admin("submit " + Plan("first")).exit, 0);
+  ASSERT_EQ(Admin("submit " + Plan("second")).exit, 0);
+  ASSERT_TRUE(AtomicWriteFile(folder_ / "runs/second/plan.toml", "rounds = ").ok());
+  ASSERT_EQ(Admin("withdraw first").exit, 0);
+  ASSERT_TRUE(WaitForState("first", "withdrawn"));
+  ASSERT_TRUE(WaitForState("second", "failed"));
+  EXPECT_THAT(Admin("runs").text, HasSubstr("exit code"));
+}
+
+}  // namespace
+}  // namespace macaw
