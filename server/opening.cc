@@ -297,6 +297,10 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
       engine.evaluate_first = keeper.ModelBlob();
     }
   }
+  if (options.run.rounds == 0 && !checkpoint.has_value()) {  // the initial model is evaluated
+    owed_row = MetricsRow::Parse(options.run.task, R"({"round": 0})");
+    engine.evaluate_first = keeper.ModelBlob();
+  }
   std::optional<InsideARound> inside = RecoverRound(options, checkpoint);
   if (options.resume && !checkpoint.has_value() && !inside.has_value()) TellThatItBegins(options);
   if (inside.has_value()) engine.restored = std::move(inside->recovery.restored);

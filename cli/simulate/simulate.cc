@@ -182,6 +182,17 @@ class Run {
     return absl::OkStatus();
   }
 
+  // Nobody else can join: only the workers that are started here get a token.
+  absl::Status CheckWorkers() const {
+    const uint32_t wanted = config_.node.server.workers;
+    const uint32_t started = config_.node.workers.processes + config_.node.workers.owners;
+    if (wanted <= started) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("server.workers = ", wanted, ", but only ", Counted(started, "worker"),
+                     " would be started (workers.processes, workers.owners): round 1 would never "
+                     "begin"));
+  }
+
   absl::StatusOr<models::ModelSpec> ResolveWithData() {
     MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
                            catalogue_.OpenDataset(config_.node.data, config_.node.partition));
@@ -192,6 +203,7 @@ class Run {
     if (info.feature_type != data::FeatureType::kI32)
       Say("normalise", NormaliseText(config_.run.transform));
     MACAW_RETURN_IF_ERROR(CheckBackend(config_, spec, catalogue_.algorithms()));
+    MACAW_RETURN_IF_ERROR(CheckWorkers());
     for (const std::string& note : info.notes) Say("note", note);
     Say("model", ModelLine(config_, spec));
     Say("rounds",

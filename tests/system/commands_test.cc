@@ -107,6 +107,25 @@ TEST_F(Commands, AResumeWithMoreRoundsKeepsThemInItsConfiguration) {
   EXPECT_FALSE(FileExists(out_ + "/config.toml.next"));
 }
 
+TEST_F(Commands, ARunOfNoRoundsEvaluatesTheModelThatItIsGiven) {
+  ASSERT_EQ(RunSmall({}), 0) << printed_;
+  const std::string model = out_ + "/model.safetensors", evaluated = folder_ / "evaluated";
+  Simulation run("evaluated",
+                 {config_, "--rounds", "0", "--set", "model.init=" + model, "--out", evaluated});
+  ASSERT_EQ(run.Wait(), 0) << run.output();
+  const auto columns = [](const std::string& rows) {
+    const auto row = nlohmann::json::parse(rows.substr(rows.rfind('\n', rows.size() - 2) + 1));
+    return std::pair(row["test_loss"].get<double>(), row["test_accuracy"].get<double>());
+  };
+  EXPECT_EQ(columns(*ReadFile(evaluated + "/metrics.jsonl")), columns(File("run/metrics.jsonl")));
+  EXPECT_EQ(run.digest(), nlohmann::json::parse(File("run/summary.json"))["model_digest"]);
+}
+
+TEST_F(Commands, ARunThatWouldWaitForWorkersThatNobodyStartsIsRefused) {
+  EXPECT_EQ(RunSmall({"--set", "server.workers=3"}), 2);
+  EXPECT_THAT(printed_, HasSubstr("server.workers = 3, but only 1 worker would be started"));
+}
+
 // Reading a configuration again is work, and a second place where it can be read otherwise.
 TEST_F(Commands, ServerAndWorkersReadOneFileEachAndWorkersOnlyANodes) {
   ASSERT_EQ(RunSmall({"--processes", "2"}), 0) << printed_;
