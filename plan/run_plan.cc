@@ -32,7 +32,9 @@ const std::vector<std::pair<std::string, TaskKind>>& Tasks() {
 void AddRun(Section<RunPlan>& f) {
   using R = RunPlan;
   f.Add("run.name", &R::name, "default: the file's name").As(Role::kLabel);
-  f.Add("run.rounds", &R::rounds, "how many rounds; 0: none, the initial model is evaluated", AtLeast(0)).As(Role::kLength);
+  f.Add("run.rounds", &R::rounds, "how many rounds; 0: none, the initial model is evaluated",
+        AtLeast(0))
+      .As(Role::kLength);
   f.Add("run.clients", &R::clients,
         "the population; filled in from the data where `macaw simulate` sees it", AtLeast(0))
       .As(Role::kDerived);
