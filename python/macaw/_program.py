@@ -1,0 +1,102 @@
+"""Macaw's programs: where they are, and one run of ``macaw simulate`` as events.
+
+The programs are in ``bin`` of this package. ``macaw simulate --json`` writes one JSON object a
+line; cli/simulate/output.h lists the events.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from .errors import ConfigError, Error, MissingBackendError, RunError
+
+Event = dict[str, Any]
+
+_USAGE, _MISSING_BACKEND = 2, 5  # exit codes (cli/process/exit.h)
+
+
+def program(name: str = "macaw") -> Path:
+    """The path of a program of this package."""
+    path = Path(__file__).parent / "bin" / name
+    if not path.exists():
+        raise Error(
+            f"{path} is not there: `pip install .` and a wheel put the programs into the package, "
+            "and `./dev build` makes a package that runs in place, build/python"
+        )
+    return path
+
+
+class Simulation:
+    """One `macaw simulate` as a process of its own. One thread."""
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115: lives as long as the process
+        # In a session of its own, so that Ctrl-C reaches this process alone, which passes it on.
+        # Without its reader, the process ends when it next writes.
+        self._process = subprocess.Popen(
+            [program(), "simulate", "--json", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            start_new_session=True,
+        )
+        self.go_on: str | None = None
+        self.interrupted = False
+
+    def events(self) -> Iterator[Event]:
+        """What happens, until the end. An error of the run is raised as an exception."""
+        assert self._process.stdout is not None
+        error: Event | None = None
+        for line in self._process.stdout:
+            event: Event = json.loads(line)
+            if event["event"] == "error":
+                error = event
+            elif event["event"] == "end":
+                self.go_on = event["go_on"] or None
+            else:
+                yield event
+        code = self._process.wait()
+        if error is not None:
+            raise _exception(error, self.go_on)
+        if code != 0 and not self.interrupted:
+            raise RunError(self._last_words(code), folder=self.go_on)
+
+    def stop(self) -> None:
+        """As Ctrl-C in a terminal: the open round is dropped, the rest is kept."""
+        if self._process.poll() is None:
+            self.interrupted = True
+            os.kill(self._process.pid, signal.SIGINT)
+
+    def close(self) -> None:
+        """Stops the run if it goes on, and waits for its end."""
+        assert self._process.stdout is not None
+        self.stop()
+        self._process.stdout.read()
+        self._process.stdout.close()
+        self._process.wait()
+        self._errors.close()
+
+    def _last_words(self, code: int) -> str:
+        self._errors.seek(0)
+        text = self._errors.read().decode(errors="replace").strip()
+        return text or f"macaw simulate ended with exit code {code} and said nothing"
+
+
+def _exception(event: Event, go_on: str | None) -> Error:
+    # What was given here is in no file: "--set local.lr=0: " before the message would mislead.
+    message, place = event["message"], event["place"]
+    if place.startswith("--set "):
+        message = message.removeprefix(place).removeprefix(": ")
+    key, nearest = event["key"] or None, event["meant"] or None
+    if event["code"] == _MISSING_BACKEND:
+        return MissingBackendError(f'{message}; in Python: pip install "macaw[torch]"', key=key)
+    if event["code"] == _USAGE:
+        return ConfigError(message, key=key, nearest=nearest)
+    return RunError(message, folder=go_on, key=key)
