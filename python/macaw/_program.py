@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,9 @@ def program(name: str = "macaw") -> Path:
 class Simulation:
     """One `macaw simulate` as a process of its own. One thread."""
 
-    def __init__(self, arguments: Sequence[str]) -> None:
+    def __init__(self, arguments: Sequence[str], words: Mapping[str, str]) -> None:
+        """words: what messages have in place of these texts, such as a path of the cache."""
+        self._words = words
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115: lives as long as the process
         # In a session of its own, so that Ctrl-C reaches this process alone, which passes it on.
         # Without its reader, the process ends when it next writes.
@@ -54,6 +56,7 @@ class Simulation:
         """What happens, until the end. An error of the run is raised as an exception."""
         assert self._process.stdout is not None
         error: Event | None = None
+        begun = False
         for line in self._process.stdout:
             event: Event = json.loads(line)
             if event["event"] == "error":
@@ -61,10 +64,11 @@ class Simulation:
             elif event["event"] == "end":
                 self.go_on = event["go_on"] or None
             else:
+                begun = begun or event["event"] == "begun"
                 yield event
         code = self._process.wait()
         if error is not None:
-            raise _exception(error, self.go_on)
+            raise self._exception(error, begun)
         if code != 0 and not self.interrupted:
             raise RunError(self._last_words(code), folder=self.go_on)
 
@@ -77,6 +81,8 @@ class Simulation:
     def close(self) -> None:
         """Stops the run if it goes on, and waits for its end."""
         assert self._process.stdout is not None
+        if self._process.stdout.closed:
+            return
         self.stop()
         self._process.stdout.read()
         self._process.stdout.close()
@@ -88,15 +94,17 @@ class Simulation:
         text = self._errors.read().decode(errors="replace").strip()
         return text or f"macaw simulate ended with exit code {code} and said nothing"
 
-
-def _exception(event: Event, go_on: str | None) -> Error:
-    # What was given here is in no file: "--set local.lr=0: " before the message would mislead.
-    message, place = event["message"], event["place"]
-    if place.startswith("--set "):
-        message = message.removeprefix(place).removeprefix(": ")
-    key, nearest = event["key"] or None, event["meant"] or None
-    if event["code"] == _MISSING_BACKEND:
-        return MissingBackendError(f'{message}; in Python: pip install "macaw[torch]"', key=key)
-    if event["code"] == _USAGE:
-        return ConfigError(message, key=key, nearest=nearest)
-    return RunError(message, folder=go_on, key=key)
+    def _exception(self, event: Event, begun: bool) -> Error:
+        # What was given here is in no file: "--set local.lr=0: " before the message would mislead.
+        message, place = event["message"], event["place"]
+        if place.startswith("--set "):
+            message = message.removeprefix(place).removeprefix(": ")
+        for text, word in self._words.items():
+            message = message.replace(text, word)
+        key, nearest = event["key"] or None, event["meant"] or None
+        if event["code"] == _MISSING_BACKEND:
+            advice = 'in Python: pip install "macaw[torch]"'
+            return MissingBackendError(f"{message}; {advice}", key=key)
+        if event["code"] == _USAGE and not begun:
+            return ConfigError(message, key=key, nearest=nearest)
+        return RunError(message, folder=self.go_on, key=key)

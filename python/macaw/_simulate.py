@@ -32,7 +32,11 @@ class Stream:
     """
 
     def __init__(
-        self, arguments: Sequence[str], model: _model.Model | None, progress: bool | None
+        self,
+        arguments: Sequence[str],
+        words: Mapping[str, str],
+        model: _model.Model | None,
+        progress: bool | None,
     ) -> None:
         self._model = model
         self._progress = _progress.make(progress)
@@ -43,7 +47,7 @@ class Stream:
         self._over = False
         if model is not None and model.said:
             self._say("model", model.said)
-        self._simulation = Simulation(arguments)
+        self._simulation = Simulation(arguments, words)
         self._events = self._simulation.events()
         try:
             self._begin()
@@ -171,7 +175,12 @@ def stream(
         arguments.append("--force")
     if not arguments:
         raise ConfigError("nothing is given: simulate needs a model and data, or config=FILE")
-    return Stream(arguments, made, progress)
+    words = {
+        str(settings[f"{word}.{key}"]): word
+        for word, key in (("data", "path"), ("model", "init"))
+        if Path(str(settings.get(f"{word}.{key}"))).is_relative_to(folder)
+    }
+    return Stream(arguments, words, made, progress)
 
 
 def simulate(
@@ -253,7 +262,7 @@ def resume(
     for key, value in settings.items():
         arguments += ["--set", f"{key}={to_toml(value)}"]
     made = _model.Model({}, "", model, _model.names_of(model)) if model is not None else None
-    return Stream(arguments, made, progress).finish()
+    return Stream(arguments, {}, made, progress).finish()
 
 
 def to_toml(value: Any) -> str:
@@ -291,7 +300,7 @@ def _add_data(
 ) -> None:
     if data is None:
         return
-    if data == "synthetic" if isinstance(data, str) else False:
+    if isinstance(data, str) and data == "synthetic":
         settings["data.source"] = data
         return
     if isinstance(data, (str, os.PathLike)):
