@@ -17,9 +17,10 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tomllib
 import zipfile
 from pathlib import Path
+
+import tomllib
 
 SOURCE = Path(__file__).parent.parent
 # Of every system that a tag manylinux_2_N admits: glibc, and the runtime of GCC.
@@ -36,15 +37,13 @@ def output(*command: str | Path) -> str:
 
 
 def installed(build: Path, stage: Path) -> list[Path]:
-    """Installs the parts of the package into `stage`; the programs and modules with machine code."""
+    """Installs the package into `stage`. Returns the files with machine code."""
     whole = stage.parent / "whole" / "macaw"
     components = ["command", "server", "worker", "python"]
     if (build / "lib/macaw/libmacaw_torch.so").exists():
         components.append("torch")
     for component in components:
-        output(
-            "cmake", "--install", build, "--prefix", whole, "--component", component, "--strip"
-        )
+        output("cmake", "--install", build, "--prefix", whole, "--component", component, "--strip")
     shutil.copytree(whole / "bin", stage / "bin")
     for module in [*whole.glob("*.py"), whole / "py.typed"]:
         shutil.copy(module, stage)

@@ -1,7 +1,8 @@
 """Arrays of one's own, 1000 clients, FedProx: NumPy is enough."""
 
-import macaw
 import numpy as np
+
+import macaw
 
 rng = np.random.default_rng(1)
 x = rng.normal(size=(20_000, 32)).astype(np.float32)

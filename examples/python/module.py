@@ -1,8 +1,9 @@
 """A PyTorch module and arrays of one's own, 1000 clients, FedProx."""
 
-import macaw
 import torch
 from torch import nn
+
+import macaw
 
 x = torch.randn(20_000, 1, 28, 28)
 y = (x.flatten(1) @ torch.randn(784, 10)).argmax(1)

@@ -14,7 +14,7 @@ from ._data import prepare
 from ._run import Run
 from ._simulate import Stream, resume, simulate, stream
 from ._version import version as __version__
-from .algorithms import *  # noqa: F403: a class for each algorithm of the program
+from .algorithms import *  # noqa: F403 (a class for each algorithm of the program)
 from .errors import (
     ConfigError,
     DataError,

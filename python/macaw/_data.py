@@ -122,9 +122,7 @@ def _stacked(rows: Iterable[Any], what: str) -> tuple[list[Array], list[Any]]:
     xs, ys = [], []
     for number, row in enumerate(rows):
         if not isinstance(row, (tuple, list)) or len(row) != 2:
-            raise DataError(
-                f"{what}: item {number} is {type(row).__name__}; each must be (x, y)"
-            )
+            raise DataError(f"{what}: item {number} is {type(row).__name__}; each must be (x, y)")
         xs.append(_array(row[0], f"{what}: item {number}"))
         ys.append(np.asarray(_plain(row[1])))
     if not xs:
@@ -198,7 +196,9 @@ def _labels(y: Array, what: str) -> Array:
             raise DataError(f"{what}: y is {labels[row]} at row {row}; classes count from 0")
         return labels
     if y.dtype.kind != "f":
-        raise DataError(f"{what}: y is {y.dtype}; it must be classes (integers) or targets (floats)")
+        raise DataError(
+            f"{what}: y is {y.dtype}; it must be classes (integers) or targets (floats)"
+        )
     if not np.isfinite(y).all():
         row = int(np.flatnonzero(~np.isfinite(y))[0])
         raise DataError(f"{what}: y is {y[row]} at row {row}; targets must be finite")
@@ -226,7 +226,9 @@ def _clients(
         for name, rows in data.items():
             part = rows.get(split) if isinstance(rows, Mapping) else rows
             if isinstance(rows, Mapping) and not set(rows) <= set(_SPLITS):
-                raise DataError(f"client {name}: has {', '.join(rows)}; it may have train, val, test")
+                raise DataError(
+                    f"client {name}: has {', '.join(rows)}; it may have train, val, test"
+                )
             if part is not None and (split == "train" or isinstance(rows, Mapping)):
                 block = _pair(part, f"client {name}", columns)
                 blocks.append(block)

@@ -47,9 +47,9 @@ def read(model: Any, init: Any, folder: Path) -> Model:
         if init is not None:
             raise ModelError("init: a module brings its own weights; load others into it instead")
         found = layers_of(model)
-        return _scripted(model, found, folder) if isinstance(found, str) else _layers(
-            model, found, folder
-        )
+        if isinstance(found, str):
+            return _scripted(model, found, folder)
+        return _layers(model, found, folder)
     if isinstance(model, str):
         made = Model({"name": model}, "")
     elif isinstance(model, Sequence) and all(isinstance(layer, str) for layer in model):
@@ -163,9 +163,9 @@ _KINDS: dict[str, Callable[[Any], str | None]] = {
     "GroupNorm": lambda m: f"groupnorm {m.num_groups}" if _norm(m) else None,
     "Flatten": lambda m: "flatten" if (m.start_dim, m.end_dim) == (1, -1) else None,
     "Dropout": lambda m: f"dropout {m.p}",
-    "ReLU": lambda m: "relu",
-    "Tanh": lambda m: "tanh",
-    "Sigmoid": lambda m: "sigmoid",
+    "ReLU": lambda _: "relu",
+    "Tanh": lambda _: "tanh",
+    "Sigmoid": lambda _: "sigmoid",
 }
 
 

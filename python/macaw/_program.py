@@ -39,7 +39,7 @@ class Simulation:
     def __init__(self, arguments: Sequence[str], words: Mapping[str, str]) -> None:
         """words: what messages have in place of these texts, such as a path of the cache."""
         self._words = words
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115: lives as long as the process
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the process)
         # In a session of its own, so that Ctrl-C reaches this process alone, which passes it on.
         # Without its reader, the process ends when it next writes.
         self._process = subprocess.Popen(
@@ -102,9 +102,13 @@ class Simulation:
         for text, word in self._words.items():
             message = message.replace(text, word)
         key, nearest = event["key"] or None, event["meant"] or None
+        if "libmacaw_torch.so" in message:
+            why = "the LibTorch back end does not find the PyTorch that it was built with beside it"
+            advice = 'pip install "macaw[torch]" into the same environment'
+            return MissingBackendError(f"{why}: {advice} ({message})", key=key)
         if event["code"] == _MISSING_BACKEND:
-            advice = 'in Python: pip install "macaw[torch]"'
-            return MissingBackendError(f"{message}; {advice}", key=key)
+            advice = "a wheel of `./dev wheel` has it, if `./dev setup torch` was done before"
+            return MissingBackendError(f"{message}; in Python: {advice}", key=key)
         if event["code"] == _USAGE and not begun:
             return ConfigError(message, key=key, nearest=nearest)
         return RunError(message, folder=self.go_on, key=key)

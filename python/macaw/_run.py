@@ -58,7 +58,7 @@ class Run:
 
     @property
     def metrics(self) -> Any:
-        """A column a metric, a row a round: a ``pandas.DataFrame``; without pandas a dict of arrays.
+        """A column a metric: a ``pandas.DataFrame``; without pandas a dict of arrays.
 
         Both are indexed alike: ``run.metrics["test_accuracy"]``. A round without a value has NaN.
         """

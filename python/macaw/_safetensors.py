@@ -42,8 +42,8 @@ def write_by_content(
         at += array.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-(8 + len(text)) % 64)  # so that the tensors are aligned
-    pieces = [len(text).to_bytes(8, "little") + text, *map(_bytes, arrays.values())]
-    return write_pieces(folder, ".safetensors", pieces)
+    start = len(text).to_bytes(8, "little") + text
+    return write_pieces(folder, ".safetensors", [start, *map(_bytes, arrays.values())])
 
 
 def write_pieces(folder: Path, suffix: str, pieces: Iterable[bytes | memoryview]) -> Path:
@@ -85,4 +85,4 @@ def read(path: Path) -> dict[str, Array]:
 
 
 def _bytes(array: Array) -> memoryview:
-    return memoryview(array.reshape(-1).view(np.uint8))
+    return array.reshape(-1).view(np.uint8).data

@@ -10,9 +10,7 @@ from __future__ import annotations
 class Error(Exception):
     """The base class of every exception of this package."""
 
-    def __init__(
-        self, message: str, *, key: str | None = None, nearest: str | None = None
-    ) -> None:
+    def __init__(self, message: str, *, key: str | None = None, nearest: str | None = None) -> None:
         super().__init__(message)
         self.key = key
         self.nearest = nearest
@@ -35,7 +33,7 @@ class MissingBackendError(Error, RuntimeError):
 
 
 class RunError(Error, RuntimeError):
-    """A run has failed. ``folder`` is the run to go on with (``macaw.resume``), if that can help."""
+    """A run has failed. ``folder``: what ``macaw.resume`` can go on with, or ``None``."""
 
     def __init__(self, message: str, *, folder: str | None = None, key: str | None = None) -> None:
         super().__init__(message, key=key)

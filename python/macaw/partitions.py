@@ -1,4 +1,4 @@
-"""Who gets which rows. `macaw partitions` lists the schemes; this is a function for each of them."""
+"""Who gets which rows: a function for each scheme of `macaw partitions`."""
 
 from __future__ import annotations
 
@@ -74,9 +74,7 @@ def power_law(
     exponent: float, clients: int, *, min_size: int | None = None, seed: int | None = None
 ) -> Partition:
     """Rows at random, the r-th largest size proportional to r**-exponent."""
-    return _make(
-        "power-law", concentration=exponent, clients=clients, min_size=min_size, seed=seed
-    )
+    return _make("power-law", concentration=exponent, clients=clients, min_size=min_size, seed=seed)
 
 
 def natural() -> Partition:

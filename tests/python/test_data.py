@@ -5,8 +5,9 @@ from __future__ import annotations
 import subprocess
 from typing import Any
 
-import macaw
 import numpy as np
+
+import macaw
 from macaw import _safetensors
 from support import TestCase, needs, rows
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import macaw
 import numpy as np
+
+import macaw
 from support import TestCase, rows
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-import macaw
 import numpy as np
+
+import macaw
 from macaw import _model
 from support import TestCase, needs, rows
 

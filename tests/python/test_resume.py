@@ -75,9 +75,10 @@ class AnInterruptedRun(TestCase):
         self.check(stream.folder)
 
     def test_by_an_exception_of_a_loop_goes_on(self) -> None:
-        with self.assertRaises(ZeroDivisionError), macaw.stream(
-            **self.job("run", rounds=ROUNDS)
-        ) as stream:
+        with (
+            self.assertRaises(ZeroDivisionError),
+            macaw.stream(**self.job("run", rounds=ROUNDS)) as stream,
+        ):
             for row in stream:
                 1 / (row["round"] - 5)
         self.check(stream.folder)

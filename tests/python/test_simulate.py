@@ -10,8 +10,9 @@ import subprocess
 import sys
 from typing import Any
 
-import macaw
 import numpy as np
+
+import macaw
 from macaw import _simulate
 from support import SOURCE, TestCase, needs, rows
 
@@ -88,9 +89,7 @@ class ARun(TestCase):
 
     def test_starts_from_given_weights(self) -> None:
         zero = {"0.weight": np.zeros((3, 8), np.float32), "0.bias": np.ones(3, np.float32)}
-        run = macaw.simulate(
-            **self.job("run", model=["linear 3"], init=zero, local={"lr": 1e-30})
-        )
+        run = macaw.simulate(**self.job("run", model=["linear 3"], init=zero, local={"lr": 1e-30}))
         np.testing.assert_array_equal(run.model()["0.bias"], zero["0.bias"])
 
     def test_takes_clients_paths_and_generated_data(self) -> None:
@@ -100,8 +99,14 @@ class ARun(TestCase):
         self.assertEqual(run.summary["settings"]["data.source"], "prepared")
         path = SOURCE / "examples/data/activity.csv"
         run = macaw.simulate(
-            **self.job("path", data=path, partition=None, cohort=0.5, model=["linear 4"],
-                       data_options={"client_column": "user"})  # fmt: skip
+            **self.job(
+                "path",
+                data=path,
+                partition=None,
+                cohort=0.5,
+                model=["linear 4"],
+                data_options={"client_column": "user"},
+            )
         )
         self.assertEqual(run.summary["settings"]["data.source"], "csv")
         run = macaw.simulate("logistic", "synthetic", cohort=3, rounds=1, out=self.folder / "syn")

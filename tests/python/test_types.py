@@ -113,7 +113,7 @@ class Types(TestCase):
             'macaw.simulate("mlp", "synthetic", cohort=3, local=dict(epochs=1, lr=0.1))\n'
             'macaw.simulate("mlp", "synthetic", cohort=3, local=dict(learning_rate=0.1))\n'
             'macaw.simulate("mlp", "synthetic", evaluation=dict(every="often"))\n'
-            'macaw.FedProx(nu=0.1)\n'
+            "macaw.FedProx(nu=0.1)\n"
         )
         wrong = {int(line.split(":")[1]) for line in self.mypy(file).splitlines() if ":" in line}
         self.assertEqual({3, 4, 5}, {line for line in wrong if line}, self.mypy(file))

@@ -14,15 +14,21 @@ import macaw
 run = macaw.simulate("logistic", "synthetic", cohort=3, rounds=2, out="run")
 print(macaw.__file__, run.summary["rounds"])
 """
+# LibTorch is that of the environment, which has none.
+WITHOUT_TORCH = """
+import macaw
+try:
+    macaw.simulate("logistic", "synthetic", cohort=3, rounds=2, workers=dict(backend="torch"))
+except macaw.MissingBackendError as error:
+    print(error)
+"""
 
 
-@unittest.skipUnless(shutil.which("patchelf"), "patchelf is not installed (./dev wheel installs it)")
+@unittest.skipUnless(shutil.which("patchelf"), "there is no patchelf (./dev wheel gets it)")
 class AWheel(TestCase):
     def test_runs_where_it_is_installed(self) -> None:
         made = self.folder / "wheels"
-        subprocess.run(
-            ["/usr/bin/python3", SOURCE / "python/wheel.py", BUILD, made], check=True
-        )
+        subprocess.run(["/usr/bin/python3", SOURCE / "python/wheel.py", BUILD, made], check=True)
         (wheel,) = made.glob("macaw-*.whl")
         place = self.folder / "environment"
         venv = [sys.executable, "-m", "venv", "--system-site-packages", "--without-pip"]
@@ -37,3 +43,14 @@ class AWheel(TestCase):
         )  # fmt: skip
         self.assertIn(str(place), said.stdout)
         self.assertTrue(said.stdout.endswith(" 2\n"), said.stdout)
+        if not (BUILD / "lib/macaw/libmacaw_torch.so").exists():
+            return
+        failed = subprocess.run(
+            [place / "bin/python", "-c", WITHOUT_TORCH],
+            env={"HOME": str(self.folder)},
+            cwd=self.folder,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        self.assertIn("macaw[torch]", failed.stdout)
