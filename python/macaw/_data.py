@@ -47,7 +47,14 @@ def prepare(
     features, label: the columns of a Hugging Face dataset.
     """
     folder = Path(cache) if cache is not None else cache_folder()
-    columns = _Columns(features, label)
+    try:
+        return _write(data, test, _Columns(features, label), folder / "data")
+    except DataError as error:
+        error.key = error.key or ("test" if str(error).startswith("test") else "data")
+        raise
+
+
+def _write(data: Any, test: Any, columns: _Columns, folder: Path) -> Path:
     if isinstance(data, Mapping):
         blocks, tensors = _clients(data, columns)
     else:
@@ -64,7 +71,7 @@ def prepare(
         metadata["classes"] = str(len(columns.words))
     # In this order every tensor is aligned.
     return _safetensors.write_by_content(
-        folder / "data",
+        folder,
         {**tensors, "labels": y, "features": x, **_names(data, tensors)},
         metadata,
     )

@@ -107,8 +107,9 @@ class Simulation:
             advice = 'pip install "macaw[torch]" into the same environment'
             return MissingBackendError(f"{why}: {advice} ({message})", key=key)
         if event["code"] == _MISSING_BACKEND:
-            advice = "a wheel of `./dev wheel` has it, if `./dev setup torch` was done before"
-            return MissingBackendError(f"{message}; in Python: {advice}", key=key)
+            if "LibTorch" in message:
+                message += "; a wheel of `./dev wheel` has it after `./dev setup torch`"
+            return MissingBackendError(message, key=key)
         if event["code"] == _USAGE and not begun:
             return ConfigError(message, key=key, nearest=nearest)
         return RunError(message, folder=self.go_on, key=key)

@@ -122,6 +122,10 @@ class Prepared(TestCase):
             ({"ann": (x, y), "bob": (x[:, :4], y)}, r"\[8\].*\[4\]"),
             (3, "int"),
         ]:
-            with self.subTest(said), self.assertRaisesRegex(macaw.DataError, said):
+            with self.subTest(said), self.assertRaisesRegex(macaw.DataError, said) as caught:
                 self.prepare(data)
+            self.assertEqual(caught.exception.key, "data")
+        with self.assertRaises(macaw.DataError) as caught:
+            self.prepare((x, y), test=(x, y[:3]))
+        self.assertEqual(caught.exception.key, "test")
         self.assertFalse((self.folder / "data").exists())
