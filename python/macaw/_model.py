@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import sys
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -190,10 +191,12 @@ def _layers(module: Any, layers: Sequence[_Layer], folder: Path) -> Model:
 def _scripted(module: Any, why: str, folder: Path) -> Model:
     import torch
 
+    buffer = io.BytesIO()
     try:
-        script = torch.jit.script(module)
-        buffer = io.BytesIO()
-        torch.jit.save(script, buffer)
+        with warnings.catch_warnings():
+            # PyTorch 2.11 advises against scripts, and LibTorch trains nothing else.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            torch.jit.save(torch.jit.script(module), buffer)
     except Exception as error:
         raise ModelError(
             f"model: {why}, so it needs the LibTorch back end, and torch.jit.script refuses it: "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -118,7 +119,8 @@ class Stream:
             self._say("message", event["text"])
         elif event["event"] == "result":
             for warning in event["warnings"]:
-                self._say("warning", warning)
+                self._said.append(("warning", warning))
+                warnings.warn(warning, RuntimeWarning, stacklevel=2)
 
     def _say(self, what: str, text: str) -> None:
         self._said.append((what, text))
@@ -167,8 +169,7 @@ def stream(
     _add_cohort(settings, cohort)
     _add(settings, "local", local or {})
     arguments = [str(config)] if config is not None else []
-    for key, value in settings.items():
-        arguments += ["--set", f"{key}={to_toml(value)}"]
+    arguments += _overrides(settings)
     if out is not None:
         arguments += ["--out", os.fspath(out)]
     if overwrite:
@@ -259,8 +260,7 @@ def resume(
     arguments = ["--resume", os.fspath(folder)]
     if rounds is not None:
         arguments += ["--rounds", str(rounds)]
-    for key, value in settings.items():
-        arguments += ["--set", f"{key}={to_toml(value)}"]
+    arguments += _overrides(settings)
     made = _model.Model({}, "", model, _model.names_of(model)) if model is not None else None
     return Stream(arguments, {}, made, progress).finish()
 
@@ -283,6 +283,16 @@ def to_toml(value: Any) -> str:
     if isinstance(value, Sequence):
         return f"[{', '.join(map(to_toml, value))}]"
     raise TypeError(f"{value!r} is a {type(value).__name__}, which no key takes")
+
+
+def _overrides(settings: Mapping[str, Any]) -> list[str]:
+    arguments = []
+    for key, value in settings.items():
+        try:
+            arguments += ["--set", f"{key}={to_toml(value)}"]
+        except TypeError as error:
+            raise ConfigError(f"{key}: {error}", key=key) from error
+    return arguments
 
 
 def _add(settings: dict[str, Any], table: str, values: Mapping[str, Any]) -> None:

@@ -21,6 +21,22 @@ def rows(count: int = 600, seed: int = 1) -> tuple[Any, Any]:
     return x, np.argmax(x @ rng.normal(size=(8, 3)), axis=1)
 
 
+def job(folder: Path, name: str, **changes: Any) -> dict[str, Any]:
+    """Arguments of a run of a fraction of a second."""
+    arguments: dict[str, Any] = {
+        "model": ["linear 8", "relu", "linear 3"],
+        "data": rows(),
+        "partition": {"scheme": "dirichlet-class", "clients": 20, "min_size": 2},
+        "cohort": 5,
+        "rounds": 4,
+        "seed": 7,
+        "out": folder / name,
+        "cache": folder / "cache",
+    }
+    arguments.update(changes)
+    return arguments
+
+
 class TestCase(unittest.TestCase):
     """Each test has a folder of its own, which holds the cache and the runs."""
 
@@ -30,19 +46,7 @@ class TestCase(unittest.TestCase):
         self.folder = Path(self._folder.name)
 
     def job(self, name: str, **changes: Any) -> dict[str, Any]:
-        """Arguments of a run of a fraction of a second."""
-        job: dict[str, Any] = {
-            "model": ["linear 8", "relu", "linear 3"],
-            "data": rows(),
-            "partition": {"scheme": "dirichlet-class", "clients": 20, "min_size": 2},
-            "cohort": 5,
-            "rounds": 4,
-            "seed": 7,
-            "out": self.folder / name,
-            "cache": self.folder / "cache",
-        }
-        job.update(changes)
-        return job
+        return job(self.folder, name, **changes)
 
 
 def needs(module: str) -> Any:

@@ -51,6 +51,10 @@ class WrongCalls(TestCase):
         self.assertIn("5000", str(error))
         self.assertEqual(self.refused(macaw.ConfigError, cohort=21).key, "cohort.size")
 
+    def test_a_value_that_no_key_takes(self) -> None:
+        error = self.refused(macaw.ConfigError, local={"lr": object()})
+        self.assertEqual(error.key, "local.lr")
+
     def test_an_unknown_key(self) -> None:
         error = self.refused(macaw.ConfigError, local={"learning_rate": 0.1})
         self.assertEqual((error.key, error.nearest), ("local.learning_rate", "local.lr"))

@@ -7,11 +7,12 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import macaw
-from support import TestCase
+from support import TestCase, job
 
 ROUNDS = 400
 # Reads three rounds, says where the run is, and waits for its end.
@@ -30,9 +31,13 @@ stream.finish()
 
 
 class AnInterruptedRun(TestCase):
-    def setUp(self) -> None:
-        super().setUp()
-        self.undisturbed = macaw.simulate(**self.job("undisturbed", rounds=ROUNDS))
+    undisturbed: macaw.Run
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.undisturbed = macaw.simulate(**job(Path(folder.name), "run", rounds=ROUNDS))
 
     def check(self, folder: Path) -> None:
         """Goes on with it, to the bytes of the undisturbed run."""

@@ -112,6 +112,24 @@ class ARun(TestCase):
         run = macaw.simulate("logistic", "synthetic", cohort=3, rounds=1, out=self.folder / "syn")
         self.assertEqual(run.summary["rounds"], 1)
 
+    def test_that_loses_what_it_knew_warns(self) -> None:
+        rng = np.random.default_rng(5)
+        x, known = rng.normal(size=(600, 8)).astype(np.float32), rng.normal(size=(8, 3))
+        y = np.argmax(x @ known, axis=1)
+        weights = {"0.weight": known.T.astype(np.float32), "0.bias": np.zeros(3, np.float32)}
+        job = self.job(
+            "run",
+            model=["linear 3"],
+            init=weights,
+            data=(x, (y + 1) % 3),
+            test=(x, y),
+            rounds=9,
+            local={"lr": 0.001, "epochs": 5, "lr_schedule": {"kind": "step", "gamma": 3.0}},
+        )
+        with self.assertWarnsRegex(RuntimeWarning, "test_accuracy ended at"):
+            run = macaw.simulate(**job)
+        self.assertEqual(run.said[-1][0], "warning")
+
     def test_of_a_folder_that_is_none_is_refused(self) -> None:
         with self.assertRaisesRegex(macaw.Error, "no run"):
             macaw.Run(self.folder)
