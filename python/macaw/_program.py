@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import signal
 import subprocess
 import tempfile
+import threading
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from .errors import ConfigError, Error, MissingBackendError, RunError
 
@@ -34,14 +37,17 @@ def program(name: str = "macaw") -> Path:
 
 
 class Simulation:
-    """One `macaw simulate` as a process of its own. One thread."""
+    """One `macaw simulate` as a process of its own. One thread may use it.
+
+    Its events are read by a thread, so that a slow reader does not hold up the rounds.
+    """
 
     def __init__(self, arguments: Sequence[str], words: Mapping[str, str]) -> None:
         """words: what messages have in place of these texts, such as a path of the cache."""
         self._words = words
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the process)
         # In a session of its own, so that Ctrl-C reaches this process alone, which passes it on.
-        # Without its reader, the process ends when it next writes.
+        # If this process is killed, that one ends when it next writes.
         self._process = subprocess.Popen(
             [program(), "simulate", "--json", *arguments],
             stdin=subprocess.DEVNULL,
@@ -49,15 +55,20 @@ class Simulation:
             stderr=self._errors,
             start_new_session=True,
         )
+        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._reader = threading.Thread(
+            target=_read, args=(self._process.stdout, self._lines), daemon=True
+        )
+        self._reader.start()
+        self._abandoned = weakref.finalize(self, _interrupt, self._process)
         self.go_on: str | None = None
         self.interrupted = False
 
     def events(self) -> Iterator[Event]:
         """What happens, until the end. An error of the run is raised as an exception."""
-        assert self._process.stdout is not None
         error: Event | None = None
         begun = False
-        for line in self._process.stdout:
+        while (line := self._lines.get()) is not None:
             event: Event = json.loads(line)
             if event["event"] == "error":
                 error = event
@@ -72,22 +83,24 @@ class Simulation:
         if code != 0 and not self.interrupted:
             raise RunError(self._last_words(code), folder=self.go_on)
 
-    def stop(self) -> None:
-        """As Ctrl-C in a terminal: the open round is dropped, the rest is kept."""
+    def close(self) -> None:
+        """As Ctrl-C in a terminal: drops the open round, keeps the rest, and waits for the end.
+
+        A second Ctrl-C ends the run at once.
+        """
         if self._process.poll() is None:
             self.interrupted = True
-            os.kill(self._process.pid, signal.SIGINT)
-
-    def close(self) -> None:
-        """Stops the run if it goes on, and waits for its end."""
-        assert self._process.stdout is not None
-        if self._process.stdout.closed:
-            return
-        self.stop()
-        self._process.stdout.read()
-        self._process.stdout.close()
-        self._process.wait()
-        self._errors.close()
+            _interrupt(self._process)
+        try:
+            self._reader.join()
+        except KeyboardInterrupt:
+            _interrupt(self._process)
+            self._reader.join()
+            raise
+        finally:
+            self._process.wait()
+            self._abandoned.detach()
+            self._errors.close()
 
     def _last_words(self, code: int) -> str:
         self._errors.seek(0)
@@ -113,3 +126,15 @@ class Simulation:
         if event["code"] == _USAGE and not begun:
             return ConfigError(message, key=key, nearest=nearest)
         return RunError(message, folder=self.go_on, key=key)
+
+
+def _read(lines: IO[bytes], into: queue.SimpleQueue[bytes | None]) -> None:
+    with lines:
+        for line in lines:
+            into.put(line)
+    into.put(None)
+
+
+def _interrupt(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        os.kill(process.pid, signal.SIGINT)

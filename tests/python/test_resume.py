@@ -89,6 +89,27 @@ class AnInterruptedRun(TestCase):
         self.check(stream.folder)
 
 
+class ASlowReader(TestCase):
+    def test_does_not_hold_up_the_rounds(self) -> None:
+        stream = macaw.stream(**self.job("run", rounds=ROUNDS))
+        rows = iter(stream)
+        next(rows)
+        with (stream.folder / ".lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # until its processes have ended
+        self.assertEqual(stream.run.summary["end"], "finished")
+        self.assertEqual(len(list(rows)), ROUNDS - 1)
+
+    def test_that_goes_away_ends_the_run(self) -> None:
+        stream = macaw.stream(**self.job("run", rounds=10**6))
+        folder = stream.folder
+        rows = iter(stream)
+        next(rows)
+        del stream, rows
+        with (folder / ".lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        self.assertEqual(macaw.Run(folder).summary["end"], "interrupted")
+
+
 class AFinishedRun(TestCase):
     def test_goes_on_with_more_rounds(self) -> None:
         long = macaw.simulate(**self.job("long", rounds=8))
