@@ -44,7 +44,8 @@ def installed(build: Path, stage: Path) -> list[Path]:
         components.append("torch")
     for component in components:
         output("cmake", "--install", build, "--prefix", whole, "--component", component, "--strip")
-    shutil.copytree(whole / "bin", stage / "bin")
+    for folder in ("bin", "share/macaw"):  # share/macaw: what workers.command's programs import
+        shutil.copytree(whole / folder, stage / folder)
     for module in [*whole.glob("*.py"), whole / "py.typed"]:
         shutil.copy(module, stage)
     shutil.copy(whole.parent / "macaw_command.py", stage.parent)
