@@ -35,11 +35,12 @@ if [[ ! -e $root/usr/bin/python3 ]]; then
   mmdebstrap --quiet --variant=minbase --include=python3,python3-venv "$suite" "$root" ${mirror:+"$mirror"}
   say "a clean $suite with Python"
   mkdir "$root/wheels"
-  cp "${wheels[0]}" "$root/wheels"
   python3 -m pip download --quiet --only-binary=:all: --python-version $python --platform manylinux2014_x86_64 \
     --dest "$root/wheels" 'numpy>=1.21,<2.3'
 fi
 if inside sh -c 'command -v cc c++ gcc cmake'; then die "the root has a compiler"; fi
+rm -f "$root"/wheels/macaw-*.whl
+cp "${wheels[0]}" "$root/wheels"
 cp "$here/../examples/python/arrays.py" "$root/arrays.py"
 inside rm -rf /env
 inside python3 -m venv /env
