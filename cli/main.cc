@@ -52,13 +52,14 @@ void AddSimulate(CLI::App& app, std::function<int()>& run) {
       command->add_option("--resume", options->resume, "Go on with the run in this folder")
           ->excludes(config);
   AddShortForms(*command, *options);
-  command
-      ->add_option(
-          "--repeat", options->repeat,
-          "Run with N seeds and report mean and standard deviation; the same command goes on "
-          "with what was interrupted")
-      ->check(CLI::Range(1, 10000))
-      ->excludes(resume);
+  CLI::Option* repeat =
+      command
+          ->add_option(
+              "--repeat", options->repeat,
+              "Run with N seeds and report mean and standard deviation; the same command goes on "
+              "with what was interrupted")
+          ->check(CLI::Range(1, 10000))
+          ->excludes(resume);
   command
       ->add_option("--state-reset", options->state_reset,
                    "With --resume: this client gives its state up and starts afresh")
@@ -72,18 +73,24 @@ void AddSimulate(CLI::App& app, std::function<int()>& run) {
                     "Also write which rows each batch had: trace/ in the run's folder");
   command->add_flag("--check", options->check,
                     "Check the configuration, the data and the back ends, and end without a run");
-  command->add_flag("-q,--quiet", options->quiet, "No progress; print the run's folder only");
+  CLI::Option* quiet =
+      command->add_flag("-q,--quiet", options->quiet, "No progress; print the run's folder only");
+  command
+      ->add_flag("--json", options->json,
+                 "For programs: print what happens as one JSON object a line, and nothing else")
+      ->excludes(quiet)
+      ->excludes(repeat);
   command->add_flag("--help-config", *help_config, "List every key of a configuration, and end");
   command->footer(
       "Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 5 a back end is missing, "
       "130 interrupted (Ctrl-C; resumable).");
   command->final_callback([=, &run] {
     if (*help_config) {
-      run = PrintConfigHelp;
+      run = [] { return PrintConfigHelp({}); };
       return;
     }
-    if (options->config.empty() && options->resume.empty()) {
-      throw CLI::RequiredError("CONFIG.toml, or --resume DIR,");
+    if (options->config.empty() && options->resume.empty() && options->set.empty()) {
+      throw CLI::RequiredError("CONFIG.toml, or --set KEY=VALUE, or --resume DIR,");
     }
     run = [options] {
       const absl::Status files = EnsureOpenFiles();
@@ -131,6 +138,14 @@ void AddLists(CLI::App& app, std::function<int()>& run) {
   models->final_callback([where, &run] { run = [where] { return ListModels(*where); }; });
   app.add_subcommand("partitions", "List the ways to divide data")->final_callback([&run] {
     run = ListPartitions;
+  });
+  CLI::App* keys = app.add_subcommand("keys", "List every key of a configuration");
+  looks_beside(keys);
+  auto json = std::make_shared<bool>(false);
+  keys->add_flag("--json", *json,
+                 "Also algorithms, partitions, models and layers, as one JSON object");
+  keys->final_callback([=, &run] {
+    run = [=] { return *json ? DescribeAll(*where, MACAW_VERSION) : PrintConfigHelp(*where); };
   });
   app.add_subcommand("doctor",
                      "What this machine offers a run; with --server ADDR, whether that server can "

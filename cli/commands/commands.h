@@ -34,7 +34,9 @@ struct ListCommand {
 int ListModels(const ListCommand& command);
 int ListAlgorithms(const ListCommand& command, const std::string& name);  // "": all, one line each
 int ListPartitions();
-int PrintConfigHelp();
+int PrintConfigHelp(const ListCommand& command);
+// Prints all that a configuration can say, as JSON (cli/config/describe.h).
+int DescribeAll(const ListCommand& command, const std::string& version);
 
 // Prints a table of runs: what differs between them, and their metrics.
 struct CompareCommand {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "algorithms/api/registry.h"
 #include "cli/commands/commands.h"
+#include "cli/config/describe.h"
 #include "cli/config/reader.h"
 #include "cli/config/writer.h"
 #include "cli/process/exit.h"
@@ -174,10 +175,19 @@ int ListPartitions() {
   return kExitOk;
 }
 
-int PrintConfigHelp() {
+int PrintConfigHelp(const ListCommand& command) {
+  const absl::StatusOr<sdk::Catalogue> catalogue = CatalogueOf(command);
+  if (!catalogue.ok()) return Report(catalogue.status());
   std::cout << "# Every key of a configuration: default, meaning, what is allowed. A \"…\" has no "
                "fixed default.\n\n"
-            << ConfigHelp(sdk::Catalogue::Builtins().algorithms());
+            << ConfigHelp(catalogue->algorithms());
+  return kExitOk;
+}
+
+int DescribeAll(const ListCommand& command, const std::string& version) {
+  const absl::StatusOr<sdk::Catalogue> catalogue = CatalogueOf(command);
+  if (!catalogue.ok()) return Report(catalogue.status());
+  std::cout << DescribeJson(*catalogue, version);
   return kExitOk;
 }
 

@@ -13,20 +13,31 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "cli/config/key_error.h"
 #include "cli/config/resolve.h"
 #include "cli/config/suggest.h"
 #include "cli/config/toml.h"
 #include "core/files.h"
 #include "core/logging.h"
 #include "core/status.h"
+#include "data/detect.h"
 #include "models/script.h"
 #include "sdk/loader.h"
 
 namespace macaw::cli {
 namespace {
 
+// `place` is empty where no file was given.
 absl::Status At(const Place& place, absl::string_view message) {
-  return absl::InvalidArgumentError(absl::StrCat(place.text, ": ", message));
+  return WithKeyError(
+      absl::InvalidArgumentError(absl::StrCat(place.text, place.text.empty() ? "" : ": ", message)),
+      {.place = place.text});
+}
+
+// The same for a value or a name that is wrong.
+absl::Status WrongKey(const Place& place, const std::string& key, const std::string& meant,
+                      absl::string_view message) {
+  return WithKeyError(At(place, message), {.key = key, .meant = meant});
 }
 
 std::string DidYouMean(absl::string_view meant) {
@@ -154,8 +165,18 @@ class Reader {
     return ReadEntry(override.key, value);
   }
 
-  absl::Status CheckSource(const Place& place) const {
-    if (!config_.node.data.source.empty()) return absl::OkStatus();
+  // A path without a source says it by its contents.
+  absl::Status CheckSource(const Place& place) {
+    data::DataOptions& data = config_.node.data;
+    if (data.source.empty() && !data.path.empty()) {
+      const absl::StatusOr<std::string> found = data::DetectSource(data.path);
+      if (!found.ok()) {
+        return WrongKey(places_.at("data.path"), "data.path", "",
+                        absl::StrCat("data.path: ", found.status().message()));
+      }
+      data.source = *found;
+    }
+    if (!data.source.empty()) return absl::OkStatus();
     return At(place, absl::StrCat("data.source is missing; it is one of ",
                                   by_path_.at("data.source")->expected));
   }
@@ -171,7 +192,10 @@ class Reader {
     AlgorithmConfig& algorithm = config_.run.algorithm;
     const auto named = places_.find("algorithm.name");
     if (absl::Status status = registry_.Find(algorithm.name).status(); !status.ok()) {
-      return At(named == places_.end() ? place : named->second, status.message());
+      std::vector<std::string> names;
+      for (const algorithms::Description* known : registry_.All()) names.push_back(known->name);
+      return WrongKey(named == places_.end() ? place : named->second, "algorithm.name",
+                      NearestWord(algorithm.name, names), status.message());
     }
     algorithm.parameters = config_.algorithm_tables[algorithm.name];
     absl::StatusOr<AlgorithmConfig> complete = registry_.Complete(algorithm);
@@ -228,9 +252,10 @@ class Reader {
     if (!field.set(config_, placed)) {
       const std::string* word = value.As<std::string>();
       const std::string meant = word == nullptr ? "" : NearestWord(*word, field.choices);
-      return At(value.place,
-                absl::StrCat(field.key, " must be ", field.expected, ", found ", Describe(value),
-                             DidYouMean(meant.empty() ? "" : absl::StrCat("\"", meant, "\""))));
+      return WrongKey(
+          value.place, field.key, meant,
+          absl::StrCat(field.key, " must be ", field.expected, ", found ", Describe(value),
+                       DidYouMean(meant.empty() ? "" : absl::StrCat("\"", meant, "\""))));
     }
     // A program runs beside the file that names it, unless the file names a folder, too.
     if (field.key == "workers.command" && !given_.contains("workers.folder"))
@@ -271,20 +296,22 @@ class Reader {
       if (spec.name != key) continue;
       const std::optional<ParameterValue> parameter = AsParameter(value, spec.default_value);
       if (!parameter.has_value()) {
-        return At(value.place, absl::StrCat(path, " must be ", TypeName(spec.default_value),
-                                            ", found ", Describe(value)));
+        return WrongKey(value.place, path, "",
+                        absl::StrCat(path, " must be ", TypeName(spec.default_value), ", found ",
+                                     Describe(value)));
       }
       // Asks the registry about this parameter alone, so that the error can name its line.
       const absl::Status checked = registry_.Complete({name, {{key, *parameter}}}).status();
-      if (!checked.ok()) return At(value.place, checked.message());
+      if (!checked.ok()) return WrongKey(value.place, path, "", checked.message());
       config_.algorithm_tables[name][key] = *parameter;
       return absl::OkStatus();
     }
     std::string meant = NearestWord(key, known);
     if (!meant.empty()) meant = absl::StrCat("algorithm.", name, ".", meant);
-    return At(value.place, absl::StrCat("unknown key ", path, DidYouMean(meant), "; ", name,
-                                        known.empty() ? " has no parameters" : " has ",
-                                        absl::StrJoin(known, ", ")));
+    return WrongKey(
+        value.place, path, meant,
+        absl::StrCat("unknown key ", path, DidYouMean(meant), "; ", name,
+                     known.empty() ? " has no parameters" : " has ", absl::StrJoin(known, ", ")));
   }
 
   // Whether `path` is the beginning of some key: "local", "local.lr_schedule", "algorithm".
@@ -305,12 +332,15 @@ class Reader {
     }
     const std::vector<std::string> table_list(tables.begin(), tables.end());
     if (value.As<Table>() != nullptr) {
-      std::string meant = NearestWord(path, table_list);
-      if (!meant.empty()) meant = absl::StrCat("[", meant, "]");
-      return At(value.place, absl::StrCat("unknown table [", path, "]", DidYouMean(meant)));
+      const std::string meant = NearestWord(path, table_list);
+      return WrongKey(value.place, path, meant,
+                      absl::StrCat("unknown table [", path, "]",
+                                   DidYouMean(meant.empty() ? "" : absl::StrCat("[", meant, "]"))));
     }
     keys.insert(keys.end(), table_list.begin(), table_list.end());
-    return At(value.place, absl::StrCat("unknown key ", path, DidYouMean(NearestKey(path, keys))));
+    const std::string meant = NearestKey(path, keys);
+    return WrongKey(value.place, path, meant,
+                    absl::StrCat("unknown key ", path, DidYouMean(meant)));
   }
 
   const sdk::Catalogue& catalogue_;
@@ -400,6 +430,7 @@ absl::StatusOr<Config> ReadConfig(const Document& document, const std::vector<Ov
   MACAW_ASSIGN_OR_RETURN(Config config, std::move(reader).Finish(document.name));
   std::string& name = config.run.name;
   if (name.empty()) name = std::filesystem::path(document.name).stem().string();
+  if (name.empty()) name = "run";  // without a file
   if (name.find('/') != std::string::npos) {
     return absl::InvalidArgumentError(absl::StrCat(
         document.name, ": run.name must not contain \"/\" (it names a folder), found \"", name,

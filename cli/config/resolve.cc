@@ -8,7 +8,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cli/config/key_error.h"
 #include "core/safetensors.h"
+#include "core/spelling.h"
 #include "core/status.h"
 #include "scheduler/cohort.h"
 
@@ -197,8 +199,14 @@ absl::Status Resolve(Config& config, const data::DatasetInfo& info,
 
 absl::StatusOr<models::ModelSpec> SpecOf(const Config& config) {
   absl::StatusOr<models::ModelSpec> spec = models::BuildSpec(config.run.model, config.run.dtype);
-  if (!spec.ok()) return Annotate(spec.status(), "[model]");
-  return spec;
+  if (spec.ok()) return spec;
+  const std::string& name = config.run.model.name;
+  std::vector<std::string> names;
+  for (const models::NamedModel& model : models::NamedModels()) names.push_back(model.name);
+  const bool unknown = config.run.model.layers.empty() && !settings::Contains(names, name);
+  return WithKeyError(Annotate(spec.status(), "[model]"),
+                      {.key = config.run.model.layers.empty() ? "model.name" : "model.layers",
+                       .meant = unknown ? NearestWord(name, names) : ""});
 }
 
 absl::StatusOr<FlatVector> InitialWeights(const Config& config, const models::ModelSpec& spec) {

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "cli/config/json.h"
 #include "cli/config/toml.h"
 
 namespace macaw::cli {
@@ -36,31 +37,6 @@ std::vector<const Field*> Under(const std::vector<Field>& fields, const std::str
 
 bool MayChange(const Field& field) {
   return field.role == Role::kCompute || field.role == Role::kLength;
-}
-
-OrderedJson ToJson(const Value& value) {
-  return std::visit(
-      [](const auto& data) -> OrderedJson {
-        using T = std::decay_t<decltype(data)>;
-        if constexpr (std::is_same_v<T, std::monostate>) {
-          return nullptr;
-        } else if constexpr (std::is_same_v<T, Array>) {
-          OrderedJson array = OrderedJson::array();
-          for (const Value& item : data) array.push_back(ToJson(item));
-          return array;
-        } else if constexpr (std::is_same_v<T, Table>) {
-          OrderedJson table = OrderedJson::object();
-          for (const auto& [key, item] : data) table[key] = ToJson(item);
-          return table;
-        } else {
-          return data;
-        }
-      },
-      value.data);
-}
-
-OrderedJson ToJson(const ParameterValue& value) {
-  return std::visit([](const auto& plain) -> OrderedJson { return plain; }, value);
 }
 
 OrderedJson LastPart(const Value& path) {

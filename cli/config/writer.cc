@@ -64,6 +64,10 @@ void AddAlgorithms(TomlText& text, const Config& config) {
   }
 }
 
+}  // namespace
+
+std::string ToToml(const ParameterValue& value) { return ToToml(ToValue(value)); }
+
 std::string RangeText(const algorithms::ParameterSpec& spec) {
   if (!spec.choices.empty()) return absl::StrJoin(spec.choices, " | ");
   std::string text = std::holds_alternative<bool>(spec.default_value)          ? "true or false"
@@ -75,10 +79,6 @@ std::string RangeText(const algorithms::ParameterSpec& spec) {
     absl::StrAppend(&text, spec.minimum.has_value() ? ", <= " : " <= ", *spec.maximum);
   return text;
 }
-
-}  // namespace
-
-std::string ToToml(const ParameterValue& value) { return ToToml(ToValue(value)); }
 
 std::string EffectiveToml(const Config& config) {
   TomlText text;

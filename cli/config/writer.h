@@ -27,4 +27,7 @@ std::string ConfigHelp(const algorithms::Registry& registry);
 // "0.1", "true", "fast": a parameter as TOML.
 std::string ToToml(const ParameterValue& value);
 
+// What a parameter may be: "a number >= 0", "a | b".
+std::string RangeText(const algorithms::ParameterSpec& spec);
+
 }  // namespace macaw::cli

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "core/files.h"
 #include "core/status.h"
 
@@ -20,6 +21,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr double kFar = 0.25;  // Drop, in result.h
+constexpr char kNextLine[] = "\n           ";
 
 template <typename T>
 T ValueOr(const Json& object, const char* key, T fallback) {
@@ -110,6 +112,14 @@ std::vector<Drop> DropsOf(const RunResult& result) {
   return drops;
 }
 
+std::string WarningText(const Drop& drop, const RunResult& result) {
+  return absl::StrFormat(
+      "%s ended at %.4f, far under its best of %.4f after round %d: more than a quarter of what "
+      "that had gained over guessing (%.4g) is lost.\nThe run was unstable: try a smaller "
+      "local.lr, fewer local.epochs, a larger cohort, or other parameters (macaw algorithms %s).",
+      drop.metric, drop.last, drop.best, drop.best_round, drop.guess, result.algorithm);
+}
+
 std::string ResultText(const RunResult& result) {
   std::string text =
       absl::StrFormat("done       %d rounds in %.1f s (%.3g rounds/s after the start)\n",
@@ -122,13 +132,8 @@ std::string ResultText(const RunResult& result) {
   }
   if (!metrics.empty()) absl::StrAppend(&text, "final    ", metrics, "\n");
   for (const Drop& drop : DropsOf(result)) {
-    absl::StrAppendFormat(
-        &text,
-        "warning    %s ended at %.4f, far under its best of %.4f after round %d: more than a "
-        "quarter of what that had gained over guessing (%.4g) is lost.\n"
-        "           The run was unstable: try a smaller local.lr, fewer local.epochs, a larger "
-        "cohort, or other parameters (macaw algorithms %s).\n",
-        drop.metric, drop.last, drop.best, drop.best_round, drop.guess, result.algorithm);
+    const std::string warning = absl::StrReplaceAll(WarningText(drop, result), {{"\n", kNextLine}});
+    absl::StrAppend(&text, "warning    ", warning, "\n");
   }
   absl::StrAppend(
       &text, "results    ", result.folder, "/: summary.json, metrics.jsonl, model.safetensors\n",

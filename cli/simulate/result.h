@@ -42,6 +42,7 @@ struct Drop {
   uint32_t best_round = 0;
 };
 std::vector<Drop> DropsOf(const RunResult& result);
+std::string WarningText(const Drop& drop, const RunResult& result);  // two sentences
 
 // A few lines: how long, how good, where, and how to open it in Python.
 std::string ResultText(const RunResult& result);

@@ -196,7 +196,7 @@ absl::StatusOr<SupervisedEnd> RunInChildren(const Config& config, const RunOptio
   MACAW_ASSIGN_OR_RETURN(std::optional<PrivateRedis> redis, StartRedis(config, options));
 
   Progress progress({.terminal = ::isatty(STDERR_FILENO) != 0,
-                     .quiet = options.quiet,
+                     .quiet = options.quiet || options.silent,
                      .width = TerminalWidth,
                      .rounds = config.run.rounds,
                      .cohort = config.run.cohort.size},
@@ -216,11 +216,14 @@ absl::StatusOr<SupervisedEnd> RunInChildren(const Config& config, const RunOptio
   };
   supervisor.on_row = [&](const std::string& row) {
     if (!progress.OnRow(row)) return false;
-    options.on_row();
+    options.on_row(row);
     if (redis.has_value()) redis->OnProgress();
     return true;
   };
-  supervisor.say = [&](const std::string& message) { progress.Say(message); };
+  supervisor.say = [&](const std::string& message) {
+    if (!options.silent) progress.Say(message);
+    options.on_message(message);
+  };
   if (redis.has_value()) {
     supervisor.services.push_back({.fd = [&redis] { return redis->fd(); },
                                    .attend = [&] { return redis->Attend(supervisor.say); },

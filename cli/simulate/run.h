@@ -15,14 +15,17 @@ struct RunOptions {
   std::string config_file;  // what the server reads, in the folder
   std::string node_file;    // what the workers read
   int lock = -1;            // descriptor of the folder's lock; the server keeps it, too
-  // Called with each finished round.
-  std::function<void()> on_row = [] {};
+  // Called with each finished round: a row of metrics.jsonl.
+  std::function<void(const std::string& row)> on_row = [](const std::string&) {};
+  // Called with what happens to the processes, such as: a worker was started again.
+  std::function<void(const std::string& message)> on_message = [](const std::string&) {};
   bool resume = false;
   bool stateful = false;              // clients keep a state between rounds
   std::vector<uint64_t> state_reset;  // clients whose states are discarded; with `resume`
   std::string replay;                 // a log of rounds whose decisions this run repeats; "": none
-  bool trace = false;  // workers write what each client's batches were to trace/ in the folder
-  bool quiet = false;
+  bool trace = false;   // workers write what each client's batches were to trace/ in the folder
+  bool quiet = false;   // no progress; messages are shown
+  bool silent = false;  // no messages either
 };
 
 // Runs one resolved configuration in child processes (macaw-server, macaw-worker: beside this

@@ -17,6 +17,7 @@
 #include "cli/config/settings.h"
 #include "cli/config/writer.h"
 #include "cli/simulate/backend.h"
+#include "cli/simulate/output.h"
 #include "cli/simulate/overrides.h"
 #include "cli/simulate/owners.h"
 #include "cli/simulate/repeat.h"
@@ -68,8 +69,9 @@ std::string ModelLine(const Config& config, const models::ModelSpec& spec) {
 // configuration is found before a folder is made.
 class Run {
  public:
-  Run(const SimulateOptions& options, const Document& document, const sdk::Catalogue& catalogue)
-      : options_(options), document_(document), catalogue_(catalogue) {}
+  Run(const SimulateOptions& options, const Document& document, const sdk::Catalogue& catalogue,
+      RunOutput& output)
+      : options_(options), document_(document), catalogue_(catalogue), output_(output) {}
 
   // Later overrides (`extra`) win.
   absl::Status Compose(const std::vector<Override>& extra) {
@@ -91,23 +93,30 @@ class Run {
     MACAW_RETURN_IF_ERROR(MakeOwners(config_, catalogue_, folder_->path));
     bool replaced = !resume;
     absl::Status replacing;
+    output_.Begin(folder_->path, config_.run.rounds);
     const auto replace = [&] {
       if (replaced) return;
       replaced = true;
       replacing = WriteFiles(config, node);
     };
-    const absl::StatusOr<SupervisedEnd> end =
-        RunInChildren(config_, {.folder = folder_->path,
-                                .config_file = config + next,
-                                .node_file = node + next,
-                                .lock = folder_->lock.get(),
-                                .on_row = replace,
-                                .resume = resume,
-                                .stateful = stateful_,
-                                .state_reset = options_.state_reset,
-                                .replay = options_.replay,
-                                .trace = options_.trace,
-                                .quiet = options_.quiet});
+    const absl::StatusOr<SupervisedEnd> end = RunInChildren(
+        config_, {.folder = folder_->path,
+                  .config_file = config + next,
+                  .node_file = node + next,
+                  .lock = folder_->lock.get(),
+                  .on_row =
+                      [&](const std::string& row) {
+                        replace();
+                        output_.Row(row);
+                      },
+                  .on_message = [&](const std::string& message) { output_.Message(message); },
+                  .resume = resume,
+                  .stateful = stateful_,
+                  .state_reset = options_.state_reset,
+                  .replay = options_.replay,
+                  .trace = options_.trace,
+                  .quiet = options_.quiet,
+                  .silent = options_.json});
     if (end.ok()) replace();
     std::error_code ignored;
     for (const std::string& file : {config, node}) {
@@ -247,17 +256,21 @@ class Run {
                                                 EffectiveToml(config_)));
   }
 
-  void Say(absl::string_view what, absl::string_view text) const {
-    if (!options_.quiet) std::cerr << absl::StrFormat("%-10s %s\n", what, text) << std::flush;
-  }
+  void Say(absl::string_view what, absl::string_view text) const { output_.Say(what, text); }
 
   const SimulateOptions& options_;
   const Document& document_;
   const sdk::Catalogue& catalogue_;
+  RunOutput& output_;
   Config config_;
   bool stateful_ = false;
   std::optional<HeldFolder> folder_;
 };
+
+// The exit code for an error of a run.
+int CodeOf(const absl::Status& status) {
+  return training::IsMissingBackend(status) ? kExitMissingBackend : ExitCodeOf(status);
+}
 
 // How one run went.
 struct Ran {
@@ -266,18 +279,19 @@ struct Ran {
   std::optional<RunResult> result;  // of a run that is over
 };
 
-// Composes and runs once. Prints all messages; the result is in the folder of the run.
+// Composes and runs once. Tells all of it; the result is in the folder of the run.
 Ran RunOnce(const SimulateOptions& options, const Document& document,
-            const sdk::Catalogue& catalogue, const std::vector<Override>& extra) {
-  Run run(options, document, catalogue);
+            const sdk::Catalogue& catalogue, const std::vector<Override>& extra,
+            RunOutput& output) {
+  Run run(options, document, catalogue, output);
   if (const absl::Status status = run.Compose(extra); !status.ok()) {
-    const int code = Report(status);
-    return {.code = training::IsMissingBackend(status) ? kExitMissingBackend : code};
+    output.Error(status, CodeOf(status));
+    return {.code = CodeOf(status)};
   }
   if (options.check) return {};
   const absl::StatusOr<SupervisedEnd> end = run.Go();
   if (!end.ok()) {
-    (void)Report(end.status());
+    output.Error(end.status(), ExitCodeOf(end.status()));
     // A run that was refused, or whose error would only repeat, is not resumed.
     const bool refused =
         absl::IsFailedPrecondition(end.status()) || absl::IsInvalidArgument(end.status());
@@ -293,11 +307,10 @@ Ran RunOnce(const SimulateOptions& options, const Document& document,
   absl::StatusOr<RunResult> result = ReadResult(run.folder());
   const absl::Status ended = result.ok() ? run.LookAfterStates() : result.status();
   if (!ended.ok()) {
-    (void)Report(ended);
+    output.Error(ended, kExitFailed);
     return {.code = kExitFailed};
   }
-  std::cout << (options.quiet ? absl::StrCat(run.folder(), "\n") : ResultText(*result))
-            << std::flush;
+  output.Result(*result);
   return {.result = *std::move(result)};
 }
 
@@ -316,17 +329,22 @@ SimulateOptions GoingOnWith(const std::string& folder, const SimulateOptions& op
 }
 
 Ran RunSeed(const SimulateOptions& options, const Document& document,
-            const sdk::Catalogue& catalogue, const Repeat& repeat, uint64_t seed, bool begun) {
+            const sdk::Catalogue& catalogue, const Repeat& repeat, uint64_t seed, bool begun,
+            RunOutput& output) {
   const std::string folder = repeat.FolderOf(seed);
   if (begun && server::HasCheckpoint(folder)) {
     const absl::StatusOr<Document> kept = OpenDocument(folder + "/config.toml");
-    if (!kept.ok()) return {.code = Report(kept.status())};
-    return RunOnce(GoingOnWith(folder, options), *kept, catalogue, {});
+    if (!kept.ok()) {
+      output.Error(kept.status(), CodeOf(kept.status()));
+      return {.code = CodeOf(kept.status())};
+    }
+    return RunOnce(GoingOnWith(folder, options), *kept, catalogue, {}, output);
   }
   SimulateOptions fresh = options;
   fresh.out = folder;
   fresh.force = options.force || begun;  // killed before its first checkpoint
-  return RunOnce(fresh, document, catalogue, {{"run.seed", absl::StrCat(seed), "--repeat"}});
+  return RunOnce(fresh, document, catalogue, {{"run.seed", absl::StrCat(seed), "--repeat"}},
+                 output);
 }
 
 absl::StatusOr<Repeat> OpenRepeat(const SimulateOptions& options, const Config& config,
@@ -341,7 +359,7 @@ absl::StatusOr<Repeat> OpenRepeat(const SimulateOptions& options, const Config& 
 }
 
 absl::StatusOr<int> RunSeeds(const SimulateOptions& options, const Document& document,
-                             const sdk::Catalogue& catalogue) {
+                             const sdk::Catalogue& catalogue, RunOutput& output) {
   MACAW_ASSIGN_OR_RETURN(const std::vector<Override> overrides, OverridesOf(options, document));
   MACAW_ASSIGN_OR_RETURN(const Config config, ReadConfig(document, overrides, catalogue));
   std::vector<uint64_t> seeds;
@@ -355,7 +373,7 @@ absl::StatusOr<int> RunSeeds(const SimulateOptions& options, const Document& doc
     }
     const bool begun = repeat.Begun(seed);
     MACAW_RETURN_IF_ERROR(repeat.Begin(seed));
-    Ran ran = RunSeed(options, document, catalogue, repeat, seed, begun);
+    Ran ran = RunSeed(options, document, catalogue, repeat, seed, begun, output);
     if (ran.code != kExitOk) {
       if (ran.code == kExitInterrupted || !ran.go_on.empty()) {
         std::cerr << "go on with  the same command: " << repeat.Results().size() << " of "
@@ -378,19 +396,26 @@ absl::StatusOr<int> RunSeeds(const SimulateOptions& options, const Document& doc
 }  // namespace
 
 int Simulate(const SimulateOptions& options) {
+  const std::unique_ptr<RunOutput> output =
+      options.json
+          ? OutputAsJson([](const std::string& line) { std::cout << line << "\n"
+                                                                 << std::flush; })
+          : OutputForPeople(options.quiet);
+  std::string go_on;
   const absl::StatusOr<int> code = [&]() -> absl::StatusOr<int> {
     MACAW_ASSIGN_OR_RETURN(
         const Document document,
         OpenDocument(options.resume.empty() ? options.config : options.resume + "/config.toml"));
     MACAW_ASSIGN_OR_RETURN(const std::vector<Override> overrides, OverridesOf(options, document));
     MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(document, overrides));
-    if (options.repeat > 1) return RunSeeds(options, document, catalogue);
-    const Ran ran = RunOnce(options, document, catalogue, {});
-    if (!ran.go_on.empty())
-      std::cerr << "go on with  macaw simulate --resume " << ran.go_on << std::endl;
+    if (options.repeat > 1) return RunSeeds(options, document, catalogue, *output);
+    const Ran ran = RunOnce(options, document, catalogue, {}, *output);
+    go_on = ran.go_on;
     return ran.code;
   }();
-  return code.ok() ? *code : Report(code.status());
+  if (!code.ok()) output->Error(code.status(), CodeOf(code.status()));
+  output->End(code.ok() ? *code : CodeOf(code.status()), go_on);
+  return code.ok() ? *code : CodeOf(code.status());
 }
 
 }  // namespace macaw::cli

@@ -22,6 +22,7 @@ struct SimulateOptions {
   bool trace = false;  // the workers write down every batch (trace/ in the run's folder)
   bool check = false;  // find every error that can be found before a run, and end
   bool quiet = false;
+  bool json = false;  // events for programs on standard output (output.h), and nothing else
 };
 
 // `macaw simulate`: composes the configuration, starts server and workers, shows the progress,

@@ -206,9 +206,9 @@ TEST(Architecture, EveryIncludePointsUpTheTableOfRooms) {
 }
 
 TEST(Architecture, EveryRoomHasAPageThatSaysWhatItDecides) {
-  for (const char* room :
-       {"core", "identity", "proto", "data", "aggregation", "scheduler", "state", "models",
-        "training", "algorithms", "sdk", "server", "worker", "cli", "deploy", "bench", "testing"}) {
+  for (const char* room : {"core", "identity", "proto", "data", "aggregation", "scheduler", "state",
+                           "models", "training", "algorithms", "sdk", "server", "worker", "cli",
+                           "python", "deploy", "bench", "testing"}) {
     const auto text = ReadFile(absl::StrCat(MACAW_SOURCE_DIR, "/", room, "/README.md"));
     EXPECT_TRUE(text.ok()) << room << " has no README.md";
   }

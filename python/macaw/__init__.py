@@ -1,0 +1,67 @@
+"""Federated learning: simulate thousands to millions of clients on one machine.
+
+    import macaw
+    run = macaw.simulate(model=net, data=(x, y), partition=macaw.dirichlet(0.3, clients=1000),
+                         algorithm=macaw.FedProx(mu=0.1), cohort=100, rounds=200,
+                         local=dict(epochs=1, batch_size=20, lr=0.1))
+    net.load_state_dict(run.model())
+
+The work is done by Macaw's own programs, which are part of the package.
+"""
+
+from . import algorithms, errors, partitions
+from ._data import prepare
+from ._run import Run
+from ._simulate import Stream, resume, simulate, stream
+from ._version import version as __version__
+from .algorithms import *  # noqa: F403 (a class for each algorithm of the program)
+from .errors import (
+    ConfigError,
+    DataError,
+    Error,
+    MissingBackendError,
+    ModelError,
+    RunError,
+)
+from .partitions import (
+    Partition,
+    dirichlet,
+    from_file,
+    iid,
+    k_classes,
+    lognormal,
+    natural,
+    power_law,
+    shards,
+    sorted_blocks,
+)
+
+__all__ = [
+    "ConfigError",
+    "DataError",
+    "Error",
+    "MissingBackendError",
+    "ModelError",
+    "Partition",
+    "Run",
+    "RunError",
+    "Stream",
+    "__version__",
+    "algorithms",
+    "dirichlet",
+    "errors",
+    "from_file",
+    "iid",
+    "k_classes",
+    "lognormal",
+    "natural",
+    "partitions",
+    "power_law",
+    "prepare",
+    "resume",
+    "shards",
+    "simulate",
+    "sorted_blocks",
+    "stream",
+    *algorithms.__all__,
+]

@@ -1,0 +1,272 @@
+"""Data: arrays, clients, datasets of other libraries, or a path.
+
+What is in memory is written once into a prepared file (data/README.md), which is named by its
+content; runs map it. The same data is found again, whatever it came from.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import _safetensors
+from ._safetensors import Array
+from .errors import DataError
+
+_SPLITS = ("train", "val", "test")
+_LABELS = ("label", "labels", "target", "targets", "y", "fine_label")
+
+
+def cache_folder() -> Path:
+    """Where prepared data and initial weights are kept: ``$XDG_CACHE_HOME/macaw``."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "macaw"
+
+
+def prepare(
+    data: Any,
+    *,
+    test: Any = None,
+    features: str | None = None,
+    label: str | None = None,
+    cache: str | os.PathLike[str] | None = None,
+) -> Path:
+    """Writes data into a file that every run maps, and returns its path.
+
+    data: ``(x, y)``; a dict from a client's name to ``(x, y)``, or to a dict of ``train``, ``val``
+        and ``test``, each ``(x, y)``; a PyTorch ``Dataset`` of pairs; a Hugging Face ``Dataset``.
+        ``x`` is uint8, float32 or int32 tokens, a row an example; ``y`` is classes from 0, or
+        float32 targets.
+    test: the central test set, in any of these forms but the dict. Without it, a run sets
+        ``data.test_fraction`` of the rows aside.
+    features, label: the columns of a Hugging Face dataset.
+    """
+    folder = Path(cache) if cache is not None else cache_folder()
+    try:
+        return _write(data, test, _Columns(features, label), folder / "data")
+    except DataError as error:
+        error.key = error.key or ("test" if str(error).startswith("test") else "data")
+        raise
+
+
+def _write(data: Any, test: Any, columns: _Columns, folder: Path) -> Path:
+    if isinstance(data, Mapping):
+        blocks, tensors = _clients(data, columns)
+    else:
+        blocks, tensors = [_pair(data, "data", columns)], {}
+    trained = sum(len(y) for _, y in blocks)
+    if test is not None:
+        blocks.append(_pair(test, "test", columns))
+        rows = trained + len(blocks[-1][1])
+        tensors["central_test"] = np.array([trained, rows], np.int64)
+    x, y = _joined(blocks)
+    metadata = {"name": "python"}
+    if y.dtype == np.int32 and columns.words:
+        metadata["class_names"] = json.dumps(columns.words)
+        metadata["classes"] = str(len(columns.words))
+    # In this order every tensor is aligned.
+    return _safetensors.write_by_content(
+        folder,
+        {**tensors, "labels": y, "features": x, **_names(data, tensors)},
+        metadata,
+    )
+
+
+class _Columns:
+    """The columns of a Hugging Face dataset, and the words of its classes once they are known."""
+
+    def __init__(self, features: str | None, label: str | None) -> None:
+        self.features, self.label = features, label
+        self.words: list[str] = []
+
+    def of(self, data: Any, what: str) -> tuple[str, str]:
+        there = list(data.column_names)
+        label = self.label or next((name for name in _LABELS if name in there), None)
+        rest = [name for name in there if name != label]
+        features = self.features or (rest[0] if len(rest) == 1 else None)
+        for name, key in ((label, "label"), (features, "features")):
+            if name not in there:
+                raise DataError(
+                    f"{what}: say with {key}=… which column has the {key}; there are "
+                    f"{', '.join(there)}",
+                    key=key,
+                )
+        assert label is not None and features is not None
+        self.words = list(getattr(data.features[label], "names", None) or self.words)
+        return features, label
+
+
+def _pair(data: Any, what: str, columns: _Columns) -> tuple[Array, Array]:
+    """Features and labels of one block of rows, checked."""
+    if isinstance(data, (tuple, list)) and len(data) == 2 and not _is_pair_of_rows(data):
+        x, y = data
+    elif hasattr(data, "column_names") and hasattr(data, "features"):
+        features, label = columns.of(data, what)
+        x, y = _images(data[features]), data[label]
+    elif hasattr(data, "__getitem__") and hasattr(data, "__len__"):
+        x, y = _stacked((data[i] for i in range(len(data))), what)
+    elif isinstance(data, Iterable):
+        x, y = _stacked(data, what)
+    else:
+        raise DataError(
+            f"{what}: expected (x, y), a dict of clients, a torch or Hugging Face dataset, or a "
+            f"path; got {type(data).__name__}"
+        )
+    return _checked(_array(x, f"{what}: x"), _array(y, f"{what}: y"), what)
+
+
+def _is_pair_of_rows(data: Sequence[Any]) -> bool:
+    """Two examples, each (x, y), and not one x and one y."""
+    return all(isinstance(row, tuple) and len(row) == 2 for row in data)
+
+
+def _stacked(rows: Iterable[Any], what: str) -> tuple[list[Array], list[Any]]:
+    xs, ys = [], []
+    for number, row in enumerate(rows):
+        if not isinstance(row, (tuple, list)) or len(row) != 2:
+            raise DataError(f"{what}: item {number} is {type(row).__name__}; each must be (x, y)")
+        xs.append(_array(row[0], f"{what}: item {number}"))
+        ys.append(np.asarray(_plain(row[1])))
+    if not xs:
+        raise DataError(f"{what}: it has no rows")
+    return xs, ys
+
+
+def _images(column: Any) -> Any:
+    """Pictures as [channels, height, width]; anything else as it is."""
+    rows = list(column)
+    if not rows or not hasattr(rows[0], "getbands"):
+        return rows
+    arrays = [np.asarray(picture) for picture in rows]
+    return [a[None] if a.ndim == 2 else np.moveaxis(a, -1, 0) for a in arrays]
+
+
+def _plain(value: Any) -> Any:
+    return value.detach().cpu().numpy() if hasattr(value, "detach") else value
+
+
+def _array(value: Any, what: str) -> Array:
+    try:
+        return np.asarray(_plain(value))
+    except ValueError as error:  # rows of different shapes
+        raise DataError(f"{what}: the rows are not of one shape ({error})") from error
+
+
+def _checked(x: Array, y: Array, what: str) -> tuple[Array, Array]:
+    if x.dtype == object:
+        raise DataError(f"{what}: the rows of x are not of one shape")
+    if x.ndim < 2:
+        raise DataError(
+            f"{what}: x has shape {list(x.shape)}; it needs rows and at least one axis of features"
+        )
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    if y.ndim != 1:
+        raise DataError(f"{what}: y has shape {list(y.shape)}; it needs one label a row")
+    if len(x) != len(y):
+        raise DataError(f"{what}: x has {len(x)} rows and y has {len(y)}")
+    if len(x) == 0:
+        raise DataError(f"{what}: it has no rows")
+    return _features(x, what), _labels(y, what)
+
+
+def _features(x: Array, what: str) -> Array:
+    if x.dtype == np.bool_:
+        return x.astype(np.uint8)
+    if x.dtype in (np.uint8, np.float32, np.int32):
+        kept = x
+    elif x.dtype.kind == "f":
+        with np.errstate(over="ignore"):  # a value beyond float32 is refused below
+            kept = x.astype(np.float32)
+    elif x.dtype.kind in "iu":
+        kept = _as_int32(x, f"{what}: x")
+    else:
+        raise DataError(f"{what}: x is {x.dtype}; it must be uint8, float32 or int32 (tokens)")
+    if kept.dtype == np.float32 and not np.isfinite(kept).all():
+        row = int(np.flatnonzero(~np.isfinite(kept.reshape(len(kept), -1)).all(1))[0])
+        raise DataError(f"{what}: row {row} of x has a value that is not finite (NaN or infinity)")
+    return kept
+
+
+def _labels(y: Array, what: str) -> Array:
+    if y.dtype == np.bool_:
+        return y.astype(np.int32)
+    if y.dtype.kind in "iu":
+        labels = _as_int32(y, f"{what}: y")
+        if labels.min() < 0:
+            row = int(np.flatnonzero(labels < 0)[0])
+            raise DataError(f"{what}: y is {labels[row]} at row {row}; classes count from 0")
+        return labels
+    if y.dtype.kind != "f":
+        raise DataError(
+            f"{what}: y is {y.dtype}; it must be classes (integers) or targets (floats)"
+        )
+    if not np.isfinite(y).all():
+        row = int(np.flatnonzero(~np.isfinite(y))[0])
+        raise DataError(f"{what}: y is {y[row]} at row {row}; targets must be finite")
+    return y.astype(np.float32)
+
+
+def _as_int32(array: Array, what: str) -> Array:
+    narrow = array.astype(np.int32)
+    if not np.array_equal(narrow, array):
+        raise DataError(f"{what} is {array.dtype} and has values that int32 cannot hold")
+    return narrow
+
+
+def _clients(
+    data: Mapping[Any, Any], columns: _Columns
+) -> tuple[list[tuple[Array, Array]], dict[str, Array]]:
+    """Blocks in the order train, val, test, each client by client, and where a client's begin."""
+    if not data:
+        raise DataError("data: there is no client in the dict")
+    blocks: list[tuple[Array, Array]] = []
+    tensors: dict[str, Array] = {}
+    at = 0
+    for split in _SPLITS:
+        offsets = [at]
+        for name, rows in data.items():
+            part = rows.get(split) if isinstance(rows, Mapping) else rows
+            if isinstance(rows, Mapping) and not set(rows) <= set(_SPLITS):
+                raise DataError(
+                    f"client {name}: has {', '.join(rows)}; it may have train, val, test"
+                )
+            if part is not None and (split == "train" or isinstance(rows, Mapping)):
+                block = _pair(part, f"client {name}", columns)
+                blocks.append(block)
+                at += len(block[1])
+            offsets.append(at)
+        if split == "train" or offsets[-1] > offsets[0]:
+            tensors[f"{split}_offsets"] = np.array(offsets, np.int64)
+    return blocks, tensors
+
+
+def _names(data: Any, tensors: Mapping[str, Array]) -> dict[str, Array]:
+    if "train_offsets" not in tensors:
+        return {}
+    names = [str(name).encode() for name in data]
+    offsets = np.cumsum([0, *map(len, names)], dtype=np.int64)
+    return {
+        "client_names": np.frombuffer(b"".join(names), np.uint8),
+        "client_name_offsets": offsets,
+    }
+
+
+def _joined(blocks: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
+    (x, y), rest = blocks[0], blocks[1:]
+    for other_x, other_y in rest:
+        if other_x.shape[1:] != x.shape[1:] or other_x.dtype != x.dtype:
+            raise DataError(
+                f"data: some rows are {list(x.shape[1:])} of {x.dtype} and others "
+                f"{list(other_x.shape[1:])} of {other_x.dtype}"
+            )
+        if other_y.dtype != y.dtype:
+            raise DataError(f"data: some labels are {y.dtype} and others {other_y.dtype}")
+    if not rest:
+        return x, y
+    return np.concatenate([a for a, _ in blocks]), np.concatenate([b for _, b in blocks])

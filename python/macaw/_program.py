@@ -1,0 +1,140 @@
+"""Macaw's programs: where they are, and one run of ``macaw simulate`` as events.
+
+The programs are in ``bin`` of this package. ``macaw simulate --json`` writes one JSON object a
+line; cli/simulate/output.h lists the events.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import tempfile
+import threading
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from .errors import ConfigError, Error, MissingBackendError, RunError
+
+Event = dict[str, Any]
+
+_USAGE, _MISSING_BACKEND = 2, 5  # exit codes (cli/process/exit.h)
+
+
+def program(name: str = "macaw") -> Path:
+    """The path of a program of this package."""
+    path = Path(__file__).parent / "bin" / name
+    if not path.exists():
+        raise Error(
+            f"{path} is not there: `pip install .` and a wheel put the programs into the package, "
+            "and `./dev build` makes a package that runs in place, build/python"
+        )
+    return path
+
+
+class Simulation:
+    """One `macaw simulate` as a process of its own. One thread may use it.
+
+    Its events are read by a thread, so that a slow reader does not hold up the rounds.
+    """
+
+    def __init__(self, arguments: Sequence[str], words: Mapping[str, str]) -> None:
+        """words: what messages have in place of these texts, such as a path of the cache."""
+        self._words = words
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the process)
+        # In a session of its own, so that Ctrl-C reaches this process alone, which passes it on.
+        # If this process is killed, that one ends when it next writes.
+        self._process = subprocess.Popen(
+            [program(), "simulate", "--json", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            start_new_session=True,
+        )
+        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._reader = threading.Thread(
+            target=_read, args=(self._process.stdout, self._lines), daemon=True
+        )
+        self._reader.start()
+        self._abandoned = weakref.finalize(self, _interrupt, self._process)
+        self.go_on: str | None = None
+        self.interrupted = False
+
+    def events(self) -> Iterator[Event]:
+        """What happens, until the end. An error of the run is raised as an exception."""
+        error: Event | None = None
+        begun = False
+        while (line := self._lines.get()) is not None:
+            event: Event = json.loads(line)
+            if event["event"] == "error":
+                error = event
+            elif event["event"] == "end":
+                self.go_on = event["go_on"] or None
+            else:
+                begun = begun or event["event"] == "begun"
+                yield event
+        code = self._process.wait()
+        if error is not None:
+            raise self._exception(error, begun)
+        if code != 0 and not self.interrupted:
+            raise RunError(self._last_words(code), folder=self.go_on)
+
+    def close(self) -> None:
+        """As Ctrl-C in a terminal: drops the open round, keeps the rest, and waits for the end.
+
+        A second Ctrl-C ends the run at once.
+        """
+        if self._process.poll() is None:
+            self.interrupted = True
+            _interrupt(self._process)
+        try:
+            self._reader.join()
+        except KeyboardInterrupt:
+            _interrupt(self._process)
+            self._reader.join()
+            raise
+        finally:
+            self._process.wait()
+            self._abandoned.detach()
+            self._errors.close()
+
+    def _last_words(self, code: int) -> str:
+        self._errors.seek(0)
+        text = self._errors.read().decode(errors="replace").strip()
+        return text or f"macaw simulate ended with exit code {code} and said nothing"
+
+    def _exception(self, event: Event, begun: bool) -> Error:
+        # What was given here is in no file: "--set local.lr=0: " before the message would mislead.
+        message, place = event["message"], event["place"]
+        if place.startswith("--set "):
+            message = message.removeprefix(place).removeprefix(": ")
+        for text, word in self._words.items():
+            message = message.replace(text, word)
+        key, nearest = event["key"] or None, event["meant"] or None
+        if "libmacaw_torch.so" in message:
+            why = "the LibTorch back end does not find the PyTorch that it was built with beside it"
+            advice = 'pip install "macaw[torch]" into the same environment'
+            return MissingBackendError(f"{why}: {advice} ({message})", key=key)
+        if event["code"] == _MISSING_BACKEND:
+            if "LibTorch" in message:
+                message += "; a wheel of `./dev wheel` has it after `./dev setup torch`"
+            return MissingBackendError(message, key=key)
+        if event["code"] == _USAGE and not begun:
+            return ConfigError(message, key=key, nearest=nearest)
+        return RunError(message, folder=self.go_on, key=key)
+
+
+def _read(lines: IO[bytes], into: queue.SimpleQueue[bytes | None]) -> None:
+    with lines:
+        for line in lines:
+            into.put(line)
+    into.put(None)
+
+
+def _interrupt(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        os.kill(process.pid, signal.SIGINT)

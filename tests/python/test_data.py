@@ -1,0 +1,131 @@
+"""What becomes of data: the prepared file, its name, its refusals."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any
+
+import numpy as np
+
+import macaw
+from macaw import _safetensors
+from support import TestCase, needs, rows
+
+
+class Prepared(TestCase):
+    def prepare(self, data: Any, **more: Any) -> Any:
+        return macaw.prepare(data, cache=self.folder, **more)
+
+    def info(self, path: Any) -> str:
+        program = macaw._program.program()
+        return subprocess.check_output([program, "data", "info", path], text=True)
+
+    def test_holds_the_bytes_of_the_arrays(self) -> None:
+        x, y = rows()
+        file = _safetensors.read(self.prepare((x, y)))
+        np.testing.assert_array_equal(file["features"], x)
+        np.testing.assert_array_equal(file["labels"], y)
+        self.assertEqual(file["labels"].dtype, np.int32)
+
+    def test_is_named_by_its_content_and_written_once(self) -> None:
+        x, y = rows()
+        first = self.prepare((x, y))
+        written = first.stat().st_mtime_ns
+        self.assertEqual(self.prepare((x.copy(), y.tolist())), first)
+        self.assertEqual(first.stat().st_mtime_ns, written)
+        x[3, 2] += 1
+        self.assertNotEqual(self.prepare((x, y)), first)
+        self.assertEqual(len(list(first.parent.iterdir())), 2)  # and nothing half-written
+
+    def test_of_clients_has_their_names_and_rows(self) -> None:
+        x, y = rows(9)
+        ann, bob = (x[:4], y[:4]), {"train": (x[4:6], y[4:6]), "test": (x[6:9], y[6:9])}
+        path = self.prepare({"ann": ann, "bob": bob}, test=rows(5, seed=2))
+        file = _safetensors.read(path)
+        np.testing.assert_array_equal(file["train_offsets"], [0, 4, 6])
+        np.testing.assert_array_equal(file["test_offsets"], [6, 6, 9])
+        np.testing.assert_array_equal(file["central_test"], [9, 14])
+        np.testing.assert_array_equal(file["features"][6:9], x[6:9])
+        self.assertEqual(bytes(file["client_names"]), b"annbob")
+        self.assertRegex(self.info(path), r"clients +2\n.*examples +6\n")
+
+    def test_keeps_bytes_tokens_and_targets(self) -> None:
+        y = np.arange(4)
+        for x, kind in [
+            (np.zeros((4, 1, 2, 2), np.uint8), np.uint8),
+            (np.zeros((4, 2), bool), np.uint8),
+            (np.zeros((4, 2), np.int64), np.int32),
+            (np.zeros((4, 2), np.float64), np.float32),
+        ]:
+            self.assertEqual(_safetensors.read(self.prepare((x, y)))["features"].dtype, kind)
+        file = _safetensors.read(self.prepare((np.zeros((4, 2)), y / 2)))
+        self.assertEqual(file["labels"].dtype, np.float32)
+
+    def test_of_any_dataset_of_pairs_is_that_of_its_arrays(self) -> None:
+        class Pairs:
+            def __len__(self) -> int:
+                return 600
+
+            def __getitem__(self, i: int) -> Any:
+                if i >= 600:
+                    raise IndexError
+                return x[i], int(y[i])
+
+        x, y = rows()
+        self.assertEqual(self.prepare(Pairs()), self.prepare((x, y)))
+
+    @needs("torch")
+    def test_of_tensors_and_of_a_torch_dataset_is_that_of_their_arrays(self) -> None:
+        import torch
+        from torch.utils.data import TensorDataset
+
+        x, y = rows()
+        tensors = torch.from_numpy(x), torch.from_numpy(y)
+        self.assertEqual(self.prepare(tensors), self.prepare((x, y)))
+        self.assertEqual(self.prepare(TensorDataset(*tensors)), self.prepare((x, y)))
+
+    @needs("datasets")
+    def test_of_a_hugging_face_dataset_has_its_words(self) -> None:
+        import datasets
+
+        x, y = rows(12)
+        features = datasets.Features(
+            x=datasets.Sequence(datasets.Value("float32")),
+            label=datasets.ClassLabel(names=["a", "b", "c"]),
+        )
+        dataset = datasets.Dataset.from_dict({"x": x, "label": y}, features=features)
+        path = self.prepare(dataset)
+        np.testing.assert_array_equal(_safetensors.read(path)["features"], x)
+        self.assertIn(b"class_names", path.read_bytes())
+        with self.assertRaisesRegex(macaw.DataError, "label=.*x, label"):
+            self.prepare(dataset, label="y")
+
+    def test_refuses_what_cannot_be_trained_by_name_and_row(self) -> None:
+        x, y = rows()
+        bad_x, bad_y = x.copy(), y.astype(float)
+        bad_x[17, 3], bad_y[5] = np.nan, np.inf
+        for data, said in [
+            ((x, y[:-1]), "x has 600 rows and y has 599"),
+            ((x[:, 0], y), "shape.*600"),
+            ((x, np.stack([y, y], 1)), "one label a row"),
+            ((bad_x, y), "row 17 of x"),
+            ((x, bad_y), "row 5"),
+            ((x.astype(complex), y), "complex"),
+            ((x, np.array(["a"] * 600)), "classes"),
+            ((x, y - 1), "count from 0"),
+            ((x[:0], y[:0]), "no rows"),
+            (([[1.0], [1.0, 2.0]], [0, 1]), "one shape"),
+            ((np.full((2, 1), 2**40), [0, 1]), "int32"),
+            ({}, "no client"),
+            ({"ann": (x, y[:3])}, "client ann"),
+            ({"ann": {"train": (x, y), "tset": (x, y)}}, "tset"),
+            ({"ann": (x, y), "bob": (x[:, :4], y)}, r"\[8\].*\[4\]"),
+            (3, "int"),
+        ]:
+            with self.subTest(said), self.assertRaisesRegex(macaw.DataError, said) as caught:
+                self.prepare(data)
+            self.assertEqual(caught.exception.key, "data")
+        with self.assertRaises(macaw.DataError) as caught:
+            self.prepare((x, y), test=(x, y[:3]))
+        self.assertEqual(caught.exception.key, "test")
+        self.assertFalse((self.folder / "data").exists())

@@ -1,0 +1,118 @@
+"""PyTorch modules: as layers or as a script, and back."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+
+import macaw
+from macaw import _model
+from support import TestCase, needs, rows
+
+try:
+    import torch
+    from torch import nn
+except ImportError:
+    pass
+
+
+@needs("torch")
+class ASequential(TestCase):
+    def texts(self, *layers: Any) -> Any:
+        found = _model.layers_of(nn.Sequential(*layers))
+        return found if isinstance(found, str) else [layer.text for layer in found]
+
+    def test_of_layers_that_we_have_becomes_a_list_of_them(self) -> None:
+        self.assertEqual(
+            self.texts(
+                nn.Conv2d(1, 6, 5, padding=2, stride=1), nn.BatchNorm2d(6), nn.ReLU(),
+                nn.MaxPool2d(2), nn.Conv2d(6, 8, 3, bias=False), nn.GroupNorm(2, 8), nn.Tanh(),
+                nn.AvgPool2d(3, stride=2), nn.Identity(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+                nn.Sequential(nn.Dropout(0.25), nn.Linear(8, 4), nn.Sigmoid()),
+                nn.Linear(4, 2, bias=False),
+            ),
+            [
+                "conv 6 5 pad 2 stride 1", "batchnorm", "relu", "maxpool 2 stride 2",
+                "conv 8 3 pad 0 stride 1 nobias", "groupnorm 2", "tanh", "avgpool 3 stride 2",
+                "globalavgpool", "flatten", "dropout 0.25", "linear 4", "sigmoid",
+                "linear 2 nobias",
+            ],
+        )  # fmt: skip
+
+    def test_with_a_layer_that_means_something_else_is_none(self) -> None:
+        class Mine(nn.Linear):
+            pass
+
+        for layer in [
+            nn.Conv2d(1, 2, (3, 5)), nn.Conv2d(2, 2, 3, groups=2), nn.Conv2d(1, 2, 3, dilation=2),
+            nn.Conv2d(1, 2, 3, padding="same"), nn.MaxPool2d(2, padding=1),
+            nn.MaxPool2d(2, ceil_mode=True), nn.BatchNorm1d(3, eps=1e-3), nn.GELU(),
+            nn.BatchNorm1d(3, affine=False), nn.AdaptiveAvgPool2d(2), nn.Flatten(0), Mine(2, 2),
+        ]:  # fmt: skip
+            self.assertIsInstance(self.texts(nn.Linear(2, 3), layer), str, layer)
+
+    def test_starts_from_its_weights_and_gets_them_back(self) -> None:
+        body = OrderedDict(first=nn.Linear(8, 8), act=nn.ReLU())
+        net = nn.Sequential(OrderedDict(body=nn.Sequential(body), head=nn.Linear(8, 3)))
+        before = {name: value.clone() for name, value in net.state_dict().items()}
+        still = macaw.simulate(**self.job("still", model=net, local={"lr": 1e-30}))
+        for name, value in still.model().items():
+            self.assertTrue(torch.equal(value, before[name]), name)
+        self.assertIn("3 layers", still.said[0][1])
+        run = macaw.simulate(**self.job("run", model=net))
+        state = run.model()
+        self.assertEqual(list(state), list(before))
+        self.assertFalse(torch.equal(state["head.weight"], before["head.weight"]))
+        net.load_state_dict(state)
+        as_layers = macaw.Run(run.folder).model()
+        np.testing.assert_array_equal(as_layers["2.weight"], net.head.weight.detach().numpy())
+        # A run that was opened, and no module: the same names come from the module given here.
+        self.assertTrue(torch.equal(macaw.Run(run.folder).model(net)["head.bias"], net.head.bias))
+        with self.assertRaises(macaw.ModelError):
+            run.model(nn.Sequential(nn.Linear(8, 4)))
+
+    def test_has_the_loss_that_pytorch_computes(self) -> None:
+        net = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 3))
+        test = rows(100, seed=3)
+        run = macaw.simulate(**self.job("run", model=net, test=test, partition=macaw.iid(20)))
+        net.load_state_dict(run.model())
+        net.eval()
+        x, y = map(torch.from_numpy, test)
+        loss = nn.functional.cross_entropy(net(x), y).item()
+        self.assertAlmostEqual(run.summary["final"]["test_loss"], loss, places=5)
+
+    def test_with_weights_of_its_own_takes_no_others(self) -> None:
+        with self.assertRaises(macaw.ModelError):
+            macaw.simulate(**self.job("run", model=nn.Sequential(nn.Linear(8, 3)), init="zero"))
+
+
+@needs("torch")
+class AnotherModule(TestCase):
+    def test_is_scripted_and_trained_by_libtorch(self) -> None:
+        class Residual(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.inner, self.head = nn.Linear(8, 8), nn.Linear(8, 3)
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                return self.head(x + torch.tanh(self.inner(x)))
+
+        net = Residual()
+        before = net.head.weight.detach().clone()
+        try:
+            run = macaw.simulate(**self.job("run", model=net))
+        except macaw.MissingBackendError as error:
+            self.skipTest(str(error))
+        self.assertIn("scripted", run.said[0][1])
+        net.load_state_dict(run.model())
+        self.assertFalse(torch.equal(net.head.weight, before))
+
+    def test_that_cannot_be_scripted_is_refused_with_the_reason(self) -> None:
+        class Odd(nn.Module):
+            def forward(self, *x: Any) -> Any:
+                return x[0] if len(x) else None
+
+        with self.assertRaisesRegex(macaw.ModelError, "no Sequential"):
+            macaw.simulate(**self.job("run", model=Odd()))

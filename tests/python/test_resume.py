@@ -1,0 +1,123 @@
+"""Runs that are interrupted, and go on to the same bytes."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import macaw
+from support import TestCase, job
+
+ROUNDS = 400
+# Reads three rounds, says where the run is, and waits for its end.
+SCRIPT = """
+import sys, macaw
+from support import rows
+stream = macaw.stream(["linear 8", "relu", "linear 3"], rows(), cohort=5, rounds=400, seed=7,
+    partition=dict(scheme="dirichlet-class", clients=20, min_size=2), out=sys.argv[1],
+    cache=sys.argv[2])
+rows = iter(stream)
+for _ in range(3):
+    next(rows)
+print(stream.folder, flush=True)
+stream.finish()
+"""
+
+
+class AnInterruptedRun(TestCase):
+    undisturbed: macaw.Run
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.undisturbed = macaw.simulate(**job(Path(folder.name), "run", rounds=ROUNDS))
+
+    def check(self, folder: Path) -> None:
+        """Goes on with it, to the bytes of the undisturbed run."""
+        self.assertLess(len(macaw.Run(folder).rows), ROUNDS)
+        run = macaw.resume(folder)
+        self.assertEqual(run.digest, self.undisturbed.digest)
+        losses = [row["train_loss"] for row in run.rows]
+        self.assertEqual(losses, [row["train_loss"] for row in self.undisturbed.rows])
+
+    def script(self) -> Any:
+        process = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, self.folder / "run", self.folder / "cache"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parent,
+        )  # fmt: skip
+        self.assertEqual(process.stdout.readline().strip(), str(self.folder / "run"))
+        return process
+
+    def test_by_ctrl_c_goes_on(self) -> None:
+        process = self.script()
+        os.kill(process.pid, signal.SIGINT)
+        _, errors = process.communicate()
+        self.assertIn(f'macaw.resume("{self.folder / "run"}")', errors)
+        self.check(self.folder / "run")
+
+    def test_by_a_killed_python_goes_on(self) -> None:
+        process = self.script()
+        process.kill()
+        process.communicate()
+        with (self.folder / "run/.lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # until its processes have ended
+        self.check(self.folder / "run")
+
+    def test_by_the_end_of_a_loop_goes_on(self) -> None:
+        stream = macaw.stream(**self.job("run", rounds=ROUNDS))
+        for row in stream:
+            if row["round"] == 5:
+                break
+        del row
+        stream.close()
+        self.check(stream.folder)
+
+    def test_by_an_exception_of_a_loop_goes_on(self) -> None:
+        with (
+            self.assertRaises(ZeroDivisionError),
+            macaw.stream(**self.job("run", rounds=ROUNDS)) as stream,
+        ):
+            for row in stream:
+                1 / (row["round"] - 5)
+        self.check(stream.folder)
+
+
+class ASlowReader(TestCase):
+    def test_does_not_hold_up_the_rounds(self) -> None:
+        stream = macaw.stream(**self.job("run", rounds=ROUNDS))
+        rows = iter(stream)
+        next(rows)
+        with (stream.folder / ".lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # until its processes have ended
+        self.assertEqual(stream.run.summary["end"], "finished")
+        self.assertEqual(len(list(rows)), ROUNDS - 1)
+
+    def test_that_goes_away_ends_the_run(self) -> None:
+        stream = macaw.stream(**self.job("run", rounds=10**6))
+        folder = stream.folder
+        rows = iter(stream)
+        next(rows)
+        del stream, rows
+        with (folder / ".lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        self.assertEqual(macaw.Run(folder).summary["end"], "interrupted")
+
+
+class AFinishedRun(TestCase):
+    def test_goes_on_with_more_rounds(self) -> None:
+        long = macaw.simulate(**self.job("long", rounds=8))
+        short = macaw.simulate(**self.job("short", rounds=4))
+        self.assertEqual(macaw.resume(short.folder, rounds=8).digest, long.digest)
+
+    def test_has_no_fewer_rounds_than_before(self) -> None:
+        run = macaw.simulate(**self.job("run"))
+        with self.assertRaisesRegex(macaw.ConfigError, "may have more") as caught:
+            macaw.resume(run.folder, rounds=2)
+        self.assertEqual(caught.exception.key, "run.rounds")
