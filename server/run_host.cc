@@ -74,9 +74,9 @@ std::optional<std::string> RunThreads::Evaluated(const EvaluationSums& sums) {
   WriteRow([row] { return row.Text(); });
   const std::optional<std::string> stop = ObserveForStop(sums.round, row);
   if (!sums.given_up.empty()) {
-    log_.Warning(absl::StrCat(
-        "evaluation_without round=", sums.round.value, " clients=", sums.given_up.size(),
-        " first=", sums.given_up.front().value, ": their states could not be read"));
+    log_.Warning(absl::StrCat("evaluation_without round=", sums.round.value, " clients=",
+                              sums.given_up.size(), " first=", sums.given_up.front().value,
+                              ": their states could not be read, or their owners decline"));
   }
   Record(log::Evaluated{.round = sums.round, .stop = stop.value_or("")});
   return stop;
@@ -253,6 +253,10 @@ void RunThreads::TellWhatIsWaitedFor(const log::Record& record) const {
   if (const auto* waiting = std::get_if<log::Waiting>(&record)) {
     log_.Info(absl::StrCat("waiting_for_clients round=", waiting->round.value,
                            " present=", waiting->present, " needed=", waiting->needed));
+  } else if (const auto* declined = std::get_if<log::NodeDeclined>(&record)) {
+    log_.Info(declined->why.empty() ? absl::StrCat("node_works_again name=", declined->name)
+                                    : absl::StrCat("node_declines name=", declined->name,
+                                                   " reason=\"", declined->why, "\""));
   } else if (const auto* extended = std::get_if<log::Extended>(&record)) {
     log_.Info(absl::StrCat("deadline_extended round=", extended->round.value,
                            " counted=", extended->counted, " needed=", extended->needed,

@@ -156,6 +156,20 @@ void SlotPool::Drop(const std::vector<Attempt>& attempts) {
   }
 }
 
+Unbegun SlotPool::DropUnbegun() {
+  absl::MutexLock lock(&mutex_);
+  Unbegun dropped;
+  for (const Item& item : std::exchange(queue_, {})) {
+    if (const auto* train = std::get_if<TrainItem>(&item)) {
+      dropped.attempts.push_back({train->assignment.client, train->assignment.fence});
+      std::erase(held_, dropped.attempts.back());
+    } else {
+      dropped.tasks.push_back(std::get<EvaluateItem>(item).task.fence);
+    }
+  }
+  return dropped;
+}
+
 std::vector<Attempt> SlotPool::Queued() const {
   absl::MutexLock lock(&mutex_);
   std::vector<Attempt> queued;

@@ -39,6 +39,13 @@ struct EmulatedSlots {
   uint32_t run_slots = 1;
 };
 
+// Leased work that was not begun.
+struct Unbegun {
+  std::vector<Attempt> attempts;
+  std::vector<Fence> tasks;  // of evaluations
+  bool empty() const { return attempts.empty() && tasks.empty(); }
+};
+
 // The threads of the slots and their queue, first in, first out. Thread-safe; owned by a session.
 class SlotPool {
  public:
@@ -75,6 +82,8 @@ class SlotPool {
   void Clear() ABSL_LOCKS_EXCLUDED(mutex_);
   // Removes these from the queue where they have not started.
   void Drop(const std::vector<Attempt>& attempts) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Removes all work that has not started.
+  Unbegun DropUnbegun() ABSL_LOCKS_EXCLUDED(mutex_);
 
   std::vector<Attempt> Queued() const ABSL_LOCKS_EXCLUDED(mutex_);  // not yet begun
   size_t held() const ABSL_LOCKS_EXCLUDED(mutex_);  // queued, running or trained, and not settled

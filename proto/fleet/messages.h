@@ -95,6 +95,7 @@ struct RegisterRequest {
       died_running;             // what a former process of this name was training when it died
   bool volatile_state = false;  // its stored client states are lost when its process ends
   std::string declined;         // why the node's owner does not let it join the run; "": it joins
+  std::string declined_now;     // it joins; as LeaseRequest::declined
 };
 struct RegisterReply {
   SessionId session;
@@ -115,6 +116,9 @@ struct LeaseRequest {
   uint32_t wanted = 0;       // idle slots; 0: all slots are busy and this asks in advance
   uint32_t running = 0;      // clients that this worker has leased and not yet committed
   std::vector<Digest> have;  // blobs that need not be sent again
+  // Why the node's owner does not let it work now. Then it gets no work, and the server does not
+  // wait for the clients that only this node can train. Empty: it works.
+  std::string declined = {};
 };
 enum class Next : uint8_t {
   kWork = 0,      // training or evaluation below

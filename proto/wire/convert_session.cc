@@ -162,6 +162,7 @@ v1::RegisterRequest ToWire(const fleet::RegisterRequest& request, const InlineRu
   m.set_owner(request.owner);
   m.set_central_test_digest(ToWire(request.central_test_digest));
   m.set_declined(CleanText(request.declined));
+  m.set_declined_now(CleanText(request.declined_now));
   return m;
 }
 
@@ -191,6 +192,7 @@ absl::StatusOr<fleet::RegisterRequest> FromWire(const v1::RegisterRequest& m) {
   request.central_test_digest = f.ReadDigest("central_test_digest", m.central_test_digest());
   request.volatile_state = m.volatile_state();
   request.declined = CleanText(m.declined());
+  request.declined_now = CleanText(m.declined_now());
   return f.Done(std::move(request));
 }
 

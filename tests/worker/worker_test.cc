@@ -13,6 +13,7 @@
 #include "algorithms/mean_delta.h"
 #include "core/files.h"
 #include "proto/fleet/client_table.h"
+#include "testing/forwarding_link.h"
 #include "testing/local_link.h"
 #include "tests/worker/synthetic_run.h"
 #include "training/api/trainer.h"
@@ -134,38 +135,15 @@ TEST(Worker, ReportsDittosGlobalLossAsFedAvgsAndThePersonalOneApart) {
 }
 
 // Counts how often a worker gets a blob that it has not kept.
-class CountingLink final : public fleet::FleetLink {
+class CountingLink final : public fleet::ForwardingLink {
  public:
-  explicit CountingLink(fleet::FleetLink& link) : link_(link) {}
+  using ForwardingLink::ForwardingLink;
   std::map<Digest, int> fetched;
 
-  absl::StatusOr<fleet::HelloReply> Hello(const fleet::HelloRequest& request) override {
-    return link_.Hello(request);
-  }
-  absl::StatusOr<fleet::RegisterReply> Register(const fleet::RegisterRequest& request) override {
-    return link_.Register(request);
-  }
-  absl::StatusOr<fleet::LeaseReply> Lease(const fleet::LeaseRequest& request,
-                                          Duration wait) override {
-    return link_.Lease(request, wait);
-  }
-  absl::StatusOr<fleet::HeartbeatReply> Heartbeat(const fleet::HeartbeatRequest& request) override {
-    return link_.Heartbeat(request);
-  }
-  absl::StatusOr<fleet::CommitReply> Commit(const fleet::CommitRequest& request) override {
-    return link_.Commit(request);
-  }
-  absl::StatusOr<fleet::ReleaseReply> Release(const fleet::ReleaseRequest& request) override {
-    return link_.Release(request);
-  }
   absl::StatusOr<fleet::Blob> Fetch(const fleet::Blob& blob) override {
     ++fetched[blob.digest];
-    return link_.Fetch(blob);
+    return ForwardingLink::Fetch(blob);
   }
-  void Shutdown() override { link_.Shutdown(); }
-
- private:
-  fleet::FleetLink& link_;
 };
 
 // FedAvg that also sends a vector which never changes.
