@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_replace.h"
 #include "core/status.h"
 #include "server/run_threads.h"
 
@@ -264,6 +265,17 @@ void RunThreads::TellWhatIsWaitedFor(const log::Record& record) const {
   } else if (const auto* lost = std::get_if<log::RoundLost>(&record);
              lost != nullptr && lost->dropped) {
     log_.Warning(absl::StrCat("round_dropped ", lost->why));
+  }
+}
+
+void RunThreads::TellWhoFailed(const fleet::HeartbeatRequest& request) const {
+  constexpr size_t kMost = 4;  // lines for each heartbeat
+  const Node* const node = engine_.nodes().Find(request.session);
+  for (size_t i = 0; node != nullptr && i < std::min(kMost, request.left_out.size()); ++i) {
+    const fleet::LeftOut& left = request.left_out[i];
+    log_.Warning(absl::StrCat("client_left_out client=", left.attempt.client.value,
+                              " worker=", node->name, " reason=", log::NameOf(left.reason),
+                              " why=\"", absl::StrReplaceAll(left.message, {{"\n", " "}}), "\""));
   }
 }
 

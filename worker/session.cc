@@ -373,8 +373,10 @@ class Session {
   }
 
   absl::StatusOr<fleet::HeartbeatReply> SendHeartbeat() {
-    fleet::HeartbeatRequest request{
-        .session = session_, .held = pool_->Queued(), .progress = Progress()};
+    fleet::HeartbeatRequest request{.session = session_,
+                                    .held = pool_->Queued(),
+                                    .progress = Progress(),
+                                    .left_out = pool_->TakeLeftOut()};
     if (const auto bytes = ProportionalSetSize(); bytes.ok()) request.memory_bytes = *bytes;
     return link_.Heartbeat(request);
   }

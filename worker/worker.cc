@@ -91,7 +91,8 @@ absl::StatusOr<RunContext> MakeRunContext(const Options& options,
                      .backends = &backends,
                      .backend = options.backend,
                      .instruction_set = options.instruction_set,
-                     .program = options.program};
+                     .program = options.program,
+                     .redact_errors = options.redact_errors};
   MACAW_ASSIGN_OR_RETURN(context.spec, models::BuildSpec(context.run.model, context.run.dtype));
   if (context.spec.is_script()) {
     MACAW_ASSIGN_OR_RETURN(context.spec.script,

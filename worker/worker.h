@@ -39,8 +39,9 @@ struct Options {
   std::vector<std::string> plugins;  // loaded by this node; must match RunPlan::plugins
   state::StoreOptions state;         // where the states of its clients are kept, if the run has any
   std::string script;   // the file of a run's scripted module (model.torchscript), if it has one
-  AcceptConfig accept;  // which runs this node takes part in
-  std::string trace;    // a file to which each turn's batches are written (trace.h); empty: none
+  AcceptConfig accept;  // which runs this node takes part in, and when
+  bool redact_errors = false;  // the words of clients' errors stay in this node's log
+  std::string trace;  // a file to which each turn's batches are written (trace.h); empty: none
   Duration reconnect_for =
       FromSeconds(60);                      // how long a lost server is looked for before giving up
   Duration longest_pause = FromSeconds(2);  // the mean pause between two tries doubles up to this

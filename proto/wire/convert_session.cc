@@ -227,16 +227,20 @@ v1::HeartbeatRequest ToWire(const fleet::HeartbeatRequest& request) {
   for (const Attempt& attempt : request.held) *m.add_held() = ToWire(attempt);
   m.set_progress(request.progress);
   m.set_memory_bytes(request.memory_bytes);
+  for (const fleet::LeftOut& left_out : request.left_out) *m.add_left_out() = ToWire(left_out);
   return m;
 }
 
 absl::StatusOr<fleet::HeartbeatRequest> FromWire(const v1::HeartbeatRequest& m) {
+  Fields f;
   fleet::HeartbeatRequest request;
   request.session = SessionId(m.session());
   request.held = ReadAttempts(m.held());
   request.progress = m.progress();
   request.memory_bytes = m.memory_bytes();
-  return request;
+  request.left_out =
+      f.List("left_out", m.left_out(), [](const v1::LeftOut& l) { return FromWire(l); });
+  return f.Done(std::move(request));
 }
 
 v1::HeartbeatReply ToWire(const fleet::HeartbeatReply& reply) {

@@ -348,6 +348,49 @@ TEST(Worker, SaysWhyTheServerDoesNotTakeIt) {
               AllOf(HasSubstr("worker-0"), HasSubstr("12 clients"), HasSubstr("13")));
 }
 
+// Remembers what the worker says of clients ahead of its parts.
+class ListeningLink final : public fleet::ForwardingLink {
+ public:
+  using ForwardingLink::ForwardingLink;
+  std::vector<fleet::LeftOut> left_out;
+
+  absl::StatusOr<fleet::HeartbeatReply> Heartbeat(const fleet::HeartbeatRequest& request) override {
+    left_out.insert(left_out.end(), request.left_out.begin(), request.left_out.end());
+    return ForwardingLink::Heartbeat(request);
+  }
+};
+
+// What the server hears of clients that diverge.
+std::pair<std::vector<fleet::LeftOut>, std::string> OfDiverging(Options options) {
+  const auto dataset = SyntheticClients();
+  const TemporaryFolder folder;
+  RunPlan config = SyntheticRun(*dataset, 1);
+  config.local.lr = 1e30;
+  const auto server = StartServer(OptionsOf(config, folder.path()));
+  const auto local = fleet::MakeLocalLink(*server);
+  ListeningLink link(*local);
+  const absl::Status status = worker::Run(options, *dataset, link, Registry(), OnlyFused(), {});
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_FALSE(server->Wait().ok()) << "all clients of the only round were lost";
+  return {link.left_out, *ReadFile(folder / "events.jsonl")};
+}
+
+TEST(Worker, TellsWithAHeartbeatWhichClientsWereLeftOutAndWhy) {
+  const auto [left_out, events] = OfDiverging({.slots = 1});
+  ASSERT_FALSE(left_out.empty());
+  EXPECT_EQ(left_out[0].reason, fleet::LeftOutReason::kOutOfBound);
+  EXPECT_THAT(left_out[0].message, HasSubstr("channel 'delta'"));
+  EXPECT_THAT(events, HasSubstr("channel 'delta'"));
+}
+
+TEST(Worker, KeepsTheWordsOfErrorsToItselfWhereItsOwnerWantsThat) {
+  const auto [left_out, events] = OfDiverging({.slots = 1, .redact_errors = true});
+  ASSERT_FALSE(left_out.empty());
+  EXPECT_EQ(left_out[0].reason, fleet::LeftOutReason::kOutOfBound);
+  EXPECT_THAT(left_out[0].message, HasSubstr("node.redact_errors"));
+  EXPECT_THAT(events, AllOf(HasSubstr("node.redact_errors"), testing::Not(HasSubstr("delta"))));
+}
+
 // A server that is gone, or back with another memory.
 class BrokenLink final : public fleet::FleetLink {
  public:
