@@ -68,6 +68,7 @@ absl::Status CheckNode(const Config& config, const std::string& plan,
                     info.train_examples, " training rows of shape [",
                     absl::StrJoin(info.input_shape, ", "), "], ", info.classes, " classes; ",
                     options.owner ? "its own (node.owner)" : "shared with other workers"));
+  for (const std::string& note : info.notes) Line("note", note);
   MACAW_ASSIGN_OR_RETURN(const RunPlan run, PlanFor(plan, config, dataset, catalogue));
   MACAW_ASSIGN_OR_RETURN(const worker::Trial trial,
                          worker::Try(options, dataset, run, catalogue.algorithms(), backends));
@@ -75,6 +76,11 @@ absl::Status CheckNode(const Config& config, const std::string& plan,
   Line("trained", absl::StrCat("one step of ", run.algorithm.name, " on ", run.model.name, ", ",
                                trial.parameters, " parameters; its largest client has ",
                                trial.largest, " rows, ", trial.steps, " steps a round"));
+  Line("moves", absl::StrCat("about ", trial.bytes_down, " bytes down and ", trial.bytes_up,
+                             " up for a client in a round"));
+  MACAW_ASSIGN_OR_RETURN(const std::string declined, worker::WhyNotNow(options));
+  if (options.accept.conditional())
+    Line("now", declined.empty() ? "it may work" : absl::StrCat("it does not work: ", declined));
   Line("ready", plan.empty() ? "for runs on such data; with --plan FILE a certain run is tried"
                              : "for this run");
   return absl::OkStatus();

@@ -35,6 +35,15 @@ if(MACAW_SANITIZE)
   add_compile_definitions(MACAW_SANITIZED=1)
 endif()
 
+if(MACAW_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "MACAW_FUZZ needs clang: use the preset fuzz, or ./dev fuzz")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link,address)
+  add_link_options(-fsanitize=address)
+  add_compile_definitions(MACAW_SANITIZED=1)
+endif()
+
 # Linked by our own targets only, so that a dependency's headers do not break the build.
 add_library(macaw_warnings INTERFACE)
 target_compile_options(macaw_warnings INTERFACE -Wall -Wextra -Wno-missing-field-initializers -Werror)

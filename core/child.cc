@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -211,6 +212,16 @@ Exit Child::Reap() {
   if (!log_.empty() && (exit.code != 0 || exit.signal == SIGABRT))
     exit.words = LastErrorLine(log_, log_begin_);
   return exit;
+}
+
+std::string FindOnPath(const std::string& command) {
+  const char* const path = ::getenv("PATH");
+  if (absl::StrContains(command, '/') || path == nullptr) return command;
+  for (const absl::string_view folder : absl::StrSplit(path, ':')) {
+    std::string file = absl::StrCat(folder, "/", command);
+    if (!folder.empty() && ::access(file.c_str(), X_OK) == 0) return file;
+  }
+  return command;
 }
 
 std::string LastErrorLine(const std::string& log, uint64_t begin) {

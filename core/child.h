@@ -70,6 +70,10 @@ class Child {
   bool stopped_ = false;
 };
 
+// The file that a command names, as a shell would find it: a name without a slash is looked for on
+// PATH. The command itself if there is no such file.
+std::string FindOnPath(const std::string& command);
+
 // The line to show from the log of a program that failed, searched from the byte `begin` on: the
 // last line in which a program gives its error ("NAME: error: …"), else the last line that mentions
 // an error, else the last line.

@@ -91,6 +91,9 @@ Section<DataOptions> DataSection(const std::vector<std::string>& more_sources) {
             "csv: likewise, of the column that says whose row it is; \"none\": no column does");
   f.Add("drop_columns", &D::drop_columns,
         "csv: columns that are neither label, client nor feature");
+  f.Add("unreadable_rows", &D::unreadable_rows,
+        "csv, libsvm: the largest share of rows that cannot be read and are left out; 0: none",
+        Below(0, 1));
   const size_t before = f.fields().size();
   f.AddSection("synthetic", &D::synthetic, SyntheticSection());
   for (size_t i = before; i < f.fields().size(); ++i) {

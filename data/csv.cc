@@ -13,6 +13,7 @@
 #include "data/readers.h"
 #include "data/source_file.h"
 #include "data/text.h"
+#include "data/unreadable_rows.h"
 
 namespace macaw::data {
 namespace {
@@ -246,7 +247,8 @@ class Labels {
 
 class CsvReader {
  public:
-  explicit CsvReader(const DataOptions& options) : options_(options) {}
+  explicit CsvReader(const DataOptions& options)
+      : options_(options), unreadable_(options.unreadable_rows) {}
 
   absl::Status Append(const std::string& path, Digester& digest) {
     MACAW_ASSIGN_OR_RETURN(const std::string bytes, ReadSource(path, digest));
@@ -255,10 +257,11 @@ class CsvReader {
     bool first = true;
     return ForEachLine(text, [&](int64_t number, absl::string_view line) {
       if (absl::StripAsciiWhitespace(line).empty()) return absl::OkStatus();
-      return Annotate(AppendLine(line, std::exchange(first, false)),
-                      absl::StrCat(path, " line ", number));
+      return AppendLine(line, std::exchange(first, false), absl::StrCat(path, " line ", number));
     });
   }
+
+  const UnreadableRows& unreadable() const { return unreadable_; }
 
   uint64_t rows() const { return labels_.count(); }
   const Labels& labels() const { return labels_; }
@@ -268,9 +271,26 @@ class CsvReader {
   std::vector<std::string> TakeClientNames() { return std::move(client_names_); }
 
  private:
-  absl::Status AppendLine(absl::string_view line, bool first) {
+  // A row that cannot be read may be left out. What the first line of a file says holds for all.
+  absl::Status AppendLine(absl::string_view line, bool first, const std::string& place) {
     if (!columns_) separator_ = SeparatorOf(line);
-    MACAW_ASSIGN_OR_RETURN(const Cells cells, CellsOf(line, separator_, unquoted_));
+    const absl::StatusOr<Cells> cells = CellsOf(line, separator_, unquoted_);
+    bool is_row = columns_.has_value() && !first;
+    absl::Status status = cells.status();
+    if (cells.ok() && !is_row) {
+      const absl::StatusOr<bool> header = BeginFile(*cells, first);
+      if (header.ok() && *header) return absl::OkStatus();
+      is_row = header.ok();
+      status = header.status();
+    }
+    if (status.ok()) status = AppendRow(*cells);
+    if (status.ok()) return status;
+    status = Annotate(status, place);
+    return is_row ? unreadable_.Add(std::move(status)) : status;
+  }
+
+  // Whether this first line is a header.
+  absl::StatusOr<bool> BeginFile(const Cells& cells, bool first) {
     const bool header = first && IsHeader(cells);
     if (!columns_) {
       MACAW_ASSIGN_OR_RETURN(columns_, Columns::Of(cells, header, options_));
@@ -280,7 +300,7 @@ class CsvReader {
       return Refuse("has the columns ", absl::StrJoin(cells, ", "), ", the first file has ",
                     absl::StrJoin(columns_->names(), ", "));
     }
-    return header ? absl::OkStatus() : AppendRow(cells);
+    return header;
   }
 
   // True if no cell is a number, or if a cell is a name that the options mention.
@@ -294,42 +314,47 @@ class CsvReader {
            std::any_of(cells.begin(), cells.end(), named);
   }
 
+  // Adds the whole row or nothing of it.
   absl::Status AppendRow(const Cells& cells) {
     if (cells.size() != columns_->size()) {
       return Refuse("has ", cells.size(), " cells, the first line has ", columns_->size());
     }
+    row_.clear();
+    size_t label = 0;
+    std::optional<size_t> client;
     for (size_t i = 0; i < cells.size(); ++i) {
       switch (columns_->role(i)) {
         case Role::kDropped:
           break;
-        case Role::kFeature:
-          MACAW_RETURN_IF_ERROR(AppendFeature(i, cells[i]));
+        case Role::kFeature: {
+          MACAW_ASSIGN_OR_RETURN(row_.emplace_back(), FeatureOf(i, cells[i]));
           break;
+        }
         case Role::kLabel:
-          MACAW_RETURN_IF_ERROR(Annotate(labels_.Append(cells[i]), columns_->Text(i)));
+          label = i;
           break;
         case Role::kClient:
           if (cells[i].empty()) return Refuse(columns_->Text(i), " names no client");
-          client_of_row_.push_back(ClientOf(cells[i]));
+          client = i;
           break;
       }
     }
+    MACAW_RETURN_IF_ERROR(Annotate(labels_.Append(cells[label]), columns_->Text(label)));
+    features_.insert(features_.end(), row_.begin(), row_.end());
+    if (client.has_value()) client_of_row_.push_back(ClientOf(cells[*client]));
     return absl::OkStatus();
   }
 
-  absl::Status AppendFeature(size_t column, absl::string_view cell) {
+  absl::StatusOr<float> FeatureOf(size_t column, absl::string_view cell) const {
     const std::optional<double> number = ParseNumber(cell);
     const float value = static_cast<float>(number.value_or(NAN));
-    if (!std::isfinite(value)) {
-      const absl::string_view way_out =
-          number || cell.empty() ? ""
-                                 : "; whose row it is belongs into data.client_column, what is no "
-                                   "feature into data.drop_columns";
-      return Refuse(columns_->Text(column), ": \"", cell.substr(0, 40), "\" is not a finite number",
-                    way_out);
-    }
-    features_.push_back(value);
-    return absl::OkStatus();
+    if (std::isfinite(value)) return value;
+    const absl::string_view way_out =
+        number || cell.empty() ? ""
+                               : "; whose row it is belongs into data.client_column, what is no "
+                                 "feature into data.drop_columns";
+    return Refuse(columns_->Text(column), ": \"", cell.substr(0, 40), "\" is not a finite number",
+                  way_out);
   }
 
   uint32_t ClientOf(absl::string_view name) {
@@ -344,6 +369,8 @@ class CsvReader {
   char separator_ = ',';
   std::deque<std::string> unquoted_;
   Labels labels_;
+  UnreadableRows unreadable_;
+  std::vector<float> row_;  // of one row, reused
   std::vector<float> features_;
   std::unordered_map<std::string, uint32_t> clients_;
   std::vector<std::string> client_names_;  // in the order of their first row
@@ -358,6 +385,7 @@ absl::StatusOr<Examples> ReadCsv(const DataOptions& options) {
   MACAW_RETURN_IF_ERROR(reader.Append(options.path, digest));
   const uint64_t own_test_begin = reader.rows();
   if (!options.test_path.empty()) MACAW_RETURN_IF_ERROR(reader.Append(options.test_path, digest));
+  MACAW_RETURN_IF_ERROR(reader.unreadable().Check(reader.rows()));
   if (reader.rows() == 0) return Refuse(options.path, " holds no examples");
   // The choice of label and dropped columns also decides the rows, so it is part of the digest.
   if (!options.label_column.empty()) digest.Add(options.label_column);
@@ -375,6 +403,7 @@ absl::StatusOr<Examples> ReadCsv(const DataOptions& options) {
   examples.classes = classes;
   examples.class_names = std::move(class_names);
   examples.feature_names = reader.columns()->FeatureNames();
+  examples.notes = reader.unreadable().Notes(reader.rows());
   examples.train.end = examples.own_test.begin = own_test_begin;
   examples.client_of_row = reader.TakeClients();
   examples.group_names = reader.TakeClientNames();

@@ -33,6 +33,7 @@ struct Examples {
   RowRange own_test;
   std::vector<std::string> class_names;    // of each class; empty: their numbers
   std::vector<std::string> feature_names;  // empty: unknown
+  std::vector<std::string> notes;          // for people, one line each
   // The clients of each row, if the file has clients, in one of two forms. Either rows
   // group_begin[c] ... group_begin[c+1]-1 train client c, and test_group_begin is the same for test
   // rows. Or the client of each row is listed; those of own_test are the client's own test rows.

@@ -7,6 +7,7 @@
 #include "data/readers.h"
 #include "data/source_file.h"
 #include "data/text.h"
+#include "data/unreadable_rows.h"
 
 namespace macaw::data {
 namespace {
@@ -65,12 +66,19 @@ absl::Status AppendRow(absl::string_view line, SparseRows& rows) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<uint64_t> AppendFile(const std::string& path, SparseRows& rows, Digester& digest) {
+absl::StatusOr<uint64_t> AppendFile(const std::string& path, SparseRows& rows,
+                                    UnreadableRows& unreadable, Digester& digest) {
   MACAW_ASSIGN_OR_RETURN(const std::string text, ReadSource(path, digest));
   MACAW_RETURN_IF_ERROR(ForEachLine(text, [&](int64_t number, absl::string_view line) {
     line = absl::StripAsciiWhitespace(line.substr(0, line.find('#')));
     if (line.empty()) return absl::OkStatus();
-    return Annotate(AppendRow(line, rows), absl::StrCat(path, " line ", number));
+    const absl::Status status =
+        Annotate(AppendRow(line, rows), absl::StrCat(path, " line ", number));
+    if (status.ok()) return status;
+    // Nothing of the row stays.
+    rows.columns.resize(rows.ends.empty() ? 0 : rows.ends.back());
+    rows.values.resize(rows.columns.size());
+    return unreadable.Add(status);
   }));
   return text.size();
 }
@@ -79,13 +87,16 @@ absl::StatusOr<uint64_t> AppendFile(const std::string& path, SparseRows& rows, D
 
 absl::StatusOr<Examples> ReadLibsvm(const DataOptions& options) {
   SparseRows rows;
+  UnreadableRows unreadable(options.unreadable_rows);
   Digester digest;
-  MACAW_ASSIGN_OR_RETURN(uint64_t text_bytes, AppendFile(options.path, rows, digest));
+  MACAW_ASSIGN_OR_RETURN(uint64_t text_bytes, AppendFile(options.path, rows, unreadable, digest));
   const uint64_t own_test_begin = rows.labels.size();
   if (!options.test_path.empty()) {
-    MACAW_ASSIGN_OR_RETURN(const uint64_t more, AppendFile(options.test_path, rows, digest));
+    MACAW_ASSIGN_OR_RETURN(const uint64_t more,
+                           AppendFile(options.test_path, rows, unreadable, digest));
     text_bytes += more;
   }
+  MACAW_RETURN_IF_ERROR(unreadable.Check(rows.labels.size()));
   const uint64_t dense_bytes = rows.labels.size() * uint64_t{rows.width} * sizeof(float);
   const uint64_t most = std::min(uint64_t{16} << 30, (uint64_t{1} << 20) + 4096 * text_bytes);
   if (dense_bytes > most) {
@@ -116,6 +127,7 @@ absl::StatusOr<Examples> ReadLibsvm(const DataOptions& options) {
   examples.input_shape = {rows.width};
   examples.classes = classes;
   examples.class_names = std::move(class_names);
+  examples.notes = unreadable.Notes(rows.labels.size());
   examples.train.end = examples.own_test.begin = own_test_begin;
   examples.digest = digest.Finish();
   return examples;

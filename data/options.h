@@ -48,6 +48,9 @@ struct DataOptions {
   // kNoColumn: no clients in any case.
   std::string client_column;
   std::vector<std::string> drop_columns;  // neither label, client nor feature
+  // csv, libsvm: the largest share of rows that may be unreadable. They are left out and counted in
+  // DatasetInfo::notes. 0: none.
+  double unreadable_rows = 0;
   SyntheticOptions synthetic;
 };
 

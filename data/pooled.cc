@@ -96,7 +96,8 @@ PooledDataset::PooledDataset(data::Examples examples, Division division)
     info_.class_names.push_back(absl::StrCat(info_.class_names.size()));
   }
   info_.feature_names = std::move(examples.feature_names);
-  info_.notes = division_.notes;
+  info_.notes = std::move(examples.notes);
+  info_.notes.insert(info_.notes.end(), division_.notes.begin(), division_.notes.end());
   info_.transform = examples.transform;
   info_.clients = division_.clients();
   for (uint64_t c = 0; c < info_.clients; ++c) {

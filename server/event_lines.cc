@@ -38,6 +38,11 @@ std::vector<Event> EventLines::Lines(const log::NodeLost& lost) {
   return {{"worker_lost", {{"worker", lost.name}, {"why", lost.why}}}};
 }
 
+std::vector<Event> EventLines::Lines(const log::NodeDeclined& declined) {
+  return {{declined.why.empty() ? "worker_accepts" : "worker_declines",
+           {{"worker", declined.name}, {"why", declined.why}}}};
+}
+
 std::vector<Event> EventLines::Lines(const log::Died& died) {
   return {
       {"died_running", {{"client", Number(died.client.value)}, {"deaths", int64_t{died.deaths}}}}};

@@ -31,6 +31,7 @@ class EventLines {
   Events Lines(const log::NodeJoined& joined);
   Events Lines(const log::NodeRefused& refused);
   Events Lines(const log::NodeLost& lost);
+  Events Lines(const log::NodeDeclined& declined);
   Events Lines(const log::Died& died);
   Events Lines(const log::RoundOpened& opened);
   Events Lines(const log::Planned& planned);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_replace.h"
 #include "core/status.h"
 #include "server/run_threads.h"
 
@@ -74,9 +75,9 @@ std::optional<std::string> RunThreads::Evaluated(const EvaluationSums& sums) {
   WriteRow([row] { return row.Text(); });
   const std::optional<std::string> stop = ObserveForStop(sums.round, row);
   if (!sums.given_up.empty()) {
-    log_.Warning(absl::StrCat(
-        "evaluation_without round=", sums.round.value, " clients=", sums.given_up.size(),
-        " first=", sums.given_up.front().value, ": their states could not be read"));
+    log_.Warning(absl::StrCat("evaluation_without round=", sums.round.value, " clients=",
+                              sums.given_up.size(), " first=", sums.given_up.front().value,
+                              ": their states could not be read, or their owners decline"));
   }
   Record(log::Evaluated{.round = sums.round, .stop = stop.value_or("")});
   return stop;
@@ -253,6 +254,10 @@ void RunThreads::TellWhatIsWaitedFor(const log::Record& record) const {
   if (const auto* waiting = std::get_if<log::Waiting>(&record)) {
     log_.Info(absl::StrCat("waiting_for_clients round=", waiting->round.value,
                            " present=", waiting->present, " needed=", waiting->needed));
+  } else if (const auto* declined = std::get_if<log::NodeDeclined>(&record)) {
+    log_.Info(declined->why.empty() ? absl::StrCat("node_works_again name=", declined->name)
+                                    : absl::StrCat("node_declines name=", declined->name,
+                                                   " reason=\"", declined->why, "\""));
   } else if (const auto* extended = std::get_if<log::Extended>(&record)) {
     log_.Info(absl::StrCat("deadline_extended round=", extended->round.value,
                            " counted=", extended->counted, " needed=", extended->needed,
@@ -260,6 +265,17 @@ void RunThreads::TellWhatIsWaitedFor(const log::Record& record) const {
   } else if (const auto* lost = std::get_if<log::RoundLost>(&record);
              lost != nullptr && lost->dropped) {
     log_.Warning(absl::StrCat("round_dropped ", lost->why));
+  }
+}
+
+void RunThreads::TellWhoFailed(const fleet::HeartbeatRequest& request) const {
+  constexpr size_t kMost = 4;  // lines for each heartbeat
+  const Node* const node = engine_.nodes().Find(request.session);
+  for (size_t i = 0; node != nullptr && i < std::min(kMost, request.left_out.size()); ++i) {
+    const fleet::LeftOut& left = request.left_out[i];
+    log_.Warning(absl::StrCat("client_left_out client=", left.attempt.client.value,
+                              " worker=", node->name, " reason=", log::NameOf(left.reason),
+                              " why=\"", absl::StrReplaceAll(left.message, {{"\n", " "}}), "\""));
   }
 }
 

@@ -135,6 +135,7 @@ void RunThreads::Heartbeat(fleet::HeartbeatRequest request,
   loop_.Post([this, request = std::move(request), reply = std::move(reply)]() mutable {
     fleet::HeartbeatReply answer = engine_.Heartbeat(request, SteadyClock().Now());
     if (answer.known) {
+      TellWhoFailed(request);
       uint64_t& peak = worker_memory_[request.session];
       peak = std::max(peak, request.memory_bytes);
     }

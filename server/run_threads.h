@@ -121,6 +121,7 @@ class RunThreads final : public admin::AdminHandler, private EngineHost {
   // Writes the data of a decision (a registration, a part) to the journal. Must be called before
   // the decision is written to the log.
   void JournalWhatItIsAbout(const log::Record& record);
+  void TellWhoFailed(const fleet::HeartbeatRequest& request) const;
   void TellWhatIsWaitedFor(const log::Record& record) const;  // in the server's own log
   void OnClosed(Closed closed);
   // Cancels the requests for work that came with older commits of this session. A worker that calls

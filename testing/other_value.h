@@ -26,8 +26,10 @@ std::optional<Value> OtherValue(const Field<S>& field, const S& section) {
     candidates.push_back(Value{Array{Value{real}}});
   }
   for (const bool flag : {true, false}) candidates.push_back(Value{flag});
-  candidates.push_back(Value{std::string("/a/word")});
-  candidates.push_back(Value{Array{Value{std::string("/a/word")}}});
+  for (const char* text : {"/a/word", "22:00-06:00"}) {
+    candidates.push_back(Value{std::string(text)});
+    candidates.push_back(Value{Array{Value{std::string(text)}}});
+  }
   for (const Value& candidate : candidates) {
     S changed = section;
     if (!field.set(changed, candidate)) continue;

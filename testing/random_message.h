@@ -6,6 +6,7 @@
 
 #include <set>
 #include <string>
+#include <type_traits>
 
 #include "absl/strings/str_cat.h"
 #include "core/random.h"
@@ -145,30 +146,39 @@ class RandomMessage {
   RandomStream stream_;
 };
 
-// Calls `visit` with an example of every message that has a conversion to a struct and back.
+// Calls `visit(type, again)` for every message that has a conversion to a struct and back: `again`
+// converts the struct.
 template <typename F>
-void ForEachConvertedMessage(RandomMessage& random, F&& visit) {
+void ForEachConversion(F&& visit) {
   const auto again = [](const auto& value) { return ToWire(value); };
   const InlineRule inline_small{.max_inline = 1000};
   const auto with_blobs = [inline_small](const auto& value) { return ToWire(value, inline_small); };
-  visit(random.Make<v1::HelloRequest>(), again);
-  visit(random.Make<v1::HelloReply>(), again);
-  visit(random.Make<v1::RunPlan>(), again);
-  visit(random.Make<v1::NumericProfile>(), again);
-  visit(random.Make<v1::RegisterRequest>(), with_blobs);
-  visit(random.Make<v1::RegisterReply>(), again);
-  visit(random.Make<v1::LeaseRequest>(),
+  visit(std::type_identity<v1::HelloRequest>(), again);
+  visit(std::type_identity<v1::HelloReply>(), again);
+  visit(std::type_identity<v1::RunPlan>(), again);
+  visit(std::type_identity<v1::NumericProfile>(), again);
+  visit(std::type_identity<v1::RegisterRequest>(), with_blobs);
+  visit(std::type_identity<v1::RegisterReply>(), again);
+  visit(std::type_identity<v1::LeaseRequest>(),
         [](const TimedLeaseRequest& t) { return ToWire(t.request, t.wait); });
-  visit(random.Make<v1::LeaseReply>(), with_blobs);
-  visit(random.Make<v1::HeartbeatRequest>(), again);
-  visit(random.Make<v1::HeartbeatReply>(), again);
-  visit(random.Make<v1::Part>(), with_blobs);
-  visit(random.Make<v1::CommitRequest>(), with_blobs);
-  visit(random.Make<v1::CommitReply>(), with_blobs);
-  visit(random.Make<v1::ReleaseRequest>(), again);
-  visit(random.Make<v1::BeginUploadRequest>(), again);
-  visit(random.Make<v1::BeginUploadReply>(), again);
-  visit(random.Make<v1::EvaluationTask>(), again);
+  visit(std::type_identity<v1::LeaseReply>(), with_blobs);
+  visit(std::type_identity<v1::HeartbeatRequest>(), again);
+  visit(std::type_identity<v1::HeartbeatReply>(), again);
+  visit(std::type_identity<v1::Part>(), with_blobs);
+  visit(std::type_identity<v1::CommitRequest>(), with_blobs);
+  visit(std::type_identity<v1::CommitReply>(), with_blobs);
+  visit(std::type_identity<v1::ReleaseRequest>(), again);
+  visit(std::type_identity<v1::BeginUploadRequest>(), again);
+  visit(std::type_identity<v1::BeginUploadReply>(), again);
+  visit(std::type_identity<v1::EvaluationTask>(), again);
+}
+
+// The same with an example of each message.
+template <typename F>
+void ForEachConvertedMessage(RandomMessage& random, F&& visit) {
+  ForEachConversion([&]<typename Message>(std::type_identity<Message>, const auto& again) {
+    visit(random.Make<Message>(), again);
+  });
 }
 
 }  // namespace macaw::wire

@@ -1,10 +1,13 @@
 #include "worker/acceptance.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "core/status.h"
+#include "worker/hours.h"
 
 namespace macaw::worker {
 namespace {
@@ -25,6 +28,30 @@ absl::Status CheckMost(const char* key, uint64_t most, const char* what, uint64_
   return absl::PermissionDeniedError(absl::StrCat(what, found, ", and ", key, " is ", most));
 }
 
+// A list of strings, or one string from which `split` makes the list.
+template <typename Split>
+void OrOneString(settings::Field<AcceptConfig>& field, const Split& split) {
+  field.set = [set = field.set, split](AcceptConfig& accept, const settings::Value& value) {
+    const std::string* const text = value.As<std::string>();
+    if (text == nullptr) return set(accept, value);
+    settings::Array list;
+    for (std::string& item : split(*text)) list.push_back(settings::Value{std::move(item)});
+    return !list.empty() && set(accept, settings::Value{std::move(list)});
+  };
+}
+
+// Only times of day.
+void CheckHours(settings::Field<AcceptConfig>& field) {
+  field.set = [set = field.set](AcceptConfig& accept, const settings::Value& value) {
+    AcceptConfig changed = accept;
+    if (!set(changed, value)) return false;
+    const bool good = std::ranges::all_of(
+        changed.hours, [](const std::string& text) { return ParseHours(text).ok(); });
+    if (good) accept = std::move(changed);
+    return good;
+  };
+}
+
 }  // namespace
 
 Section<AcceptConfig> AcceptSection() {
@@ -34,6 +61,27 @@ Section<AcceptConfig> AcceptSection() {
   f.Add("models", &A::models, "names of the models that it trains; default: all");
   f.Add("max_parameters", &A::max_parameters, "of a model; 0: any number", AtLeast(0));
   f.Add("max_steps", &A::max_steps, "local steps of a client in a round; 0: any number",
+        AtLeast(0));
+  OrOneString(f.Add("run_when", &A::run_when,
+                    "a program with its arguments, started without a shell: the node works while "
+                    "its exit code is 0"),
+              [](const std::string& text) {
+                return std::vector<std::string>(
+                    absl::StrSplit(text, absl::ByAnyChar(" \t"), absl::SkipEmpty()));
+              });
+  f.fields().back().Expecting("a command: a list of strings, or a string that is cut at spaces");
+  f.Add("run_when_every", &A::run_when_every,
+        "seconds between two answers of accept.run_when, at least", AtLeast(1))
+      .Needs([](const A& accept) { return !accept.run_when.empty(); });
+  OrOneString(f.Add("hours", &A::hours,
+                    "times of day at which the node works, on its own clock; default: always"),
+              [](const std::string& text) { return std::vector<std::string>{text}; });
+  CheckHours(
+      f.fields().back().Expecting("a time of day such as \"22:00-06:00\", or a list of them"));
+  f.Add("max_bytes_up_a_day", &A::max_bytes_up_a_day,
+        "that the node sends, from midnight to midnight on its own clock; 0: any number",
+        AtLeast(0));
+  f.Add("max_bytes_down_a_day", &A::max_bytes_down_a_day, "the same for what it receives",
         AtLeast(0));
   for (settings::Field<A>& field : f.fields()) field.role = Role::kCompute;
   return f;
@@ -46,15 +94,20 @@ uint64_t NominalSteps(const LocalConfig& local, uint64_t rows) {
   return local.epochs * batches;
 }
 
-absl::Status CheckAccepted(const AcceptConfig& accept, const RunPlan& run, uint64_t parameters,
-                           uint64_t rows) {
+absl::Status CheckAccepted(const AcceptConfig& accept, const RunPlan& run, const Demand& demand) {
   MACAW_RETURN_IF_ERROR(
       CheckListed("accept.algorithms", accept.algorithms, "algorithm", run.algorithm.name));
   MACAW_RETURN_IF_ERROR(CheckListed("accept.models", accept.models, "model", run.model.name));
   MACAW_RETURN_IF_ERROR(CheckMost("accept.max_parameters", accept.max_parameters,
-                                  "the model's parameters are ", parameters));
-  return CheckMost("accept.max_steps", accept.max_steps, "a client's local steps in a round are ",
-                   NominalSteps(run.local, rows));
+                                  "the model's parameters are ", demand.parameters));
+  MACAW_RETURN_IF_ERROR(CheckMost("accept.max_steps", accept.max_steps,
+                                  "a client's local steps in a round are ",
+                                  NominalSteps(run.local, demand.rows)));
+  MACAW_RETURN_IF_ERROR(CheckMost("accept.max_bytes_up_a_day", accept.max_bytes_up_a_day,
+                                  "the bytes that a client sends in a round are ",
+                                  demand.bytes_up));
+  return CheckMost("accept.max_bytes_down_a_day", accept.max_bytes_down_a_day,
+                   "the bytes that a client receives in a round are ", demand.bytes_down);
 }
 
 }  // namespace macaw::worker

@@ -36,6 +36,10 @@ Section<FleetConfig> FleetSection() {
   f.Add("node.owner", &F::owner,
         "the clients of [data] are this node's own: nobody else trains them, and their rows never "
         "leave it");
+  f.Add(
+      "node.redact_errors", &F::redact_errors,
+      "of a client that cannot be trained the server learns the kind of reason alone; the words are "
+      "in this node's log");
   f.AddSection("accept", &F::accept, AcceptSection());
   for (settings::Field<F>& field : f.fields()) field.role = Role::kCompute;
   return f;

@@ -15,7 +15,8 @@ struct FleetConfig {
   std::string server;    // host:port
   std::string identity;  // folder with node.key, node.crt and authority.crt (identity/node_files.h)
   bool owner = false;    // the clients of [data] are this node's own: nobody else trains them
-  AcceptConfig accept;   // what its owner lets it be used for
+  bool redact_errors = false;  // the words of clients' errors stay in this node's log
+  AcceptConfig accept;         // what its owner lets it be used for
 };
 
 // The keys of [node] and [accept], with full names.

@@ -25,6 +25,7 @@ struct RunContext {
   std::string backend = "auto", instruction_set = "auto";
   training::ProgramOptions program;
   bool hooks = false;
+  bool redact_errors = false;  // of the node: what its clients' errors say stays here
   models::ModelSpec spec;
   algorithms::Schema schema;
   std::unique_ptr<algorithms::ClientAlgorithm> algorithm;

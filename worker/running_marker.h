@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "core/ids.h"
+#include "worker/kept_bytes.h"
 
 namespace macaw::worker {
 
@@ -18,9 +20,6 @@ class RunningMarker {
   // With an empty folder name the marker records nothing.
   static absl::StatusOr<RunningMarker> Open(const std::string& folder, const std::string& worker,
                                             uint32_t slots);
-  RunningMarker(RunningMarker&& other) noexcept;
-  RunningMarker& operator=(RunningMarker&&) = delete;
-  ~RunningMarker();
 
   // What the former process of this name was training when it died.
   const std::vector<Attempt>& died_running() const { return died_running_; }
@@ -35,9 +34,10 @@ class RunningMarker {
     uint64_t epoch = 0;
   };
   RunningMarker() = default;
+  Entry& At(uint32_t slot) { return reinterpret_cast<Entry*>(file_->bytes().data())[slot]; }
+
   std::vector<Attempt> died_running_;
-  Entry* entries_ = nullptr;
-  uint32_t slots_ = 0;
+  std::optional<KeptBytes> file_;  // none: nothing is recorded
 };
 
 }  // namespace macaw::worker

@@ -68,6 +68,7 @@ class Session {
         link_(parts.link),
         context_(parts.context),
         marker_(parts.marker),
+        availability_(parts.availability),
         commits_(parts.commits),
         session_(registration.session),
         heartbeat_every_(std::min(registration.heartbeat_every, kPulse)),
@@ -152,9 +153,34 @@ class Session {
     }
   }
 
+  // Whether the owner lets the node work now, for what it asks and begins next.
+  void LookWhetherAvailable() {
+    if (availability_ == nullptr) return;
+    Availability::Answer answer = availability_->Now();
+    if (answer.declined != available_.declined) {
+      log_.Info(answer.available() ? "works_again"
+                                   : absl::StrCat("declines reason=\"", answer.declined, "\""));
+    }
+    available_ = std::move(answer);
+  }
+
+  // How long the server may keep a call for work. A node that declines asks again when it may work.
+  Duration LongestPoll() const {
+    if (available_.available()) return kPoll;
+    return std::clamp<Duration>(available_.ask_again, kPulse, kPoll);
+  }
+
+  // Gives leased work back. A lost message costs one lease's time.
+  void GiveBack(const Unbegun& work) {
+    if (work.empty()) return;
+    (void)link_.Release({.session = session_, .attempts = work.attempts, .tasks = work.tasks});
+  }
+
   fleet::LeaseRequest Ask(uint32_t idle, size_t held) const {
-    fleet::LeaseRequest request{
-        .session = session_, .wanted = idle, .running = static_cast<uint32_t>(held)};
+    fleet::LeaseRequest request{.session = session_,
+                                .wanted = idle,
+                                .running = static_cast<uint32_t>(held),
+                                .declined = available_.declined};
     for (const fleet::Blob& blob : cache_) request.have.push_back(blob.digest);
     return request;
   }
@@ -163,10 +189,11 @@ class Session {
   double LongLease() const { return lease_seconds_ + 4 * lease_deviation_; }
 
   absl::StatusOr<fleet::LeaseReply> Lease() {
+    LookWhetherAvailable();
     const fleet::LeaseRequest request = Ask(pool_->idle(), pool_->held());
     const TimePoint asked = SteadyClock().Now();
     absl::StatusOr<fleet::LeaseReply> reply =
-        calls_.Repeat([&] { return link_.Lease(request, kPoll); });
+        calls_.Repeat([&] { return link_.Lease(request, LongestPoll()); });
     leased_ = SteadyClock().Now();
     // Only a request in advance is answered at once, so only its time says how long a request
     // takes.
@@ -180,6 +207,11 @@ class Session {
 
   // Returns true if the worker should commit after this work, without asking again.
   absl::StatusOr<bool> Accept(const fleet::LeaseReply& reply) {
+    LookWhetherAvailable();  // the call may have taken long
+    if (!available_.available()) {
+      GiveBack(WorkOf(reply));
+      return false;
+    }
     if (reply.evaluation.has_value()) {
       absl::StatusOr<std::shared_ptr<const EvaluationContext>> evaluation = Open(*reply.evaluation);
       // A model that is no longer served belongs to a round that ended long ago. Its tasks have
@@ -193,7 +225,7 @@ class Session {
     if (reply.training.has_value()) {
       absl::StatusOr<std::shared_ptr<const PhaseContext>> opened = Open(*reply.training);
       if (absl::IsNotFound(opened.status())) {  // the lease belongs to a round that ended long ago
-        GiveBack(*reply.training);
+        GiveBack({.attempts = WorkOf(reply).attempts});
         return pool_->held() == 0;
       }
       MACAW_ASSIGN_OR_RETURN(auto phase, std::move(opened));
@@ -214,12 +246,17 @@ class Session {
     context_.states->Expect(versions);
   }
 
-  void GiveBack(const fleet::TrainingLease& lease) {
-    fleet::ReleaseRequest request{.session = session_};
-    for (const fleet::Assignment& assignment : lease.assignments) {
-      request.attempts.push_back({assignment.client, assignment.fence});
+  static Unbegun WorkOf(const fleet::LeaseReply& reply) {
+    Unbegun work;
+    if (reply.evaluation.has_value()) {
+      for (const fleet::EvaluationTask& task : reply.evaluation->tasks)
+        work.tasks.push_back(task.fence);
     }
-    (void)link_.Release(request);  // a lost message costs one lease's time
+    if (reply.training.has_value()) {
+      for (const fleet::Assignment& assignment : reply.training->assignments)
+        work.attempts.push_back({assignment.client, assignment.fence});
+    }
+    return work;
   }
 
   absl::StatusOr<std::shared_ptr<const PhaseContext>> Open(const fleet::TrainingLease& lease) {
@@ -298,11 +335,12 @@ class Session {
     if (harvest.empty()) return std::nullopt;
     // States first: a state that a part names must be readable, whatever happens next.
     if (context_.states != nullptr) MACAW_RETURN_IF_ERROR(context_.states->Fence());
+    LookWhetherAvailable();
     fleet::CommitRequest request{.session = session_,
                                  .commit_id = ++commits_,
                                  .evaluations = std::move(harvest.evaluations),
                                  .ask = Ask(options_.slots, 0),
-                                 .ask_wait = kPoll};
+                                 .ask_wait = LongestPoll()};
     if (harvest.phase != nullptr) {
       fleet::Part part{.round = harvest.phase->round,
                        .phase = harvest.phase->phase,
@@ -335,8 +373,10 @@ class Session {
   }
 
   absl::StatusOr<fleet::HeartbeatReply> SendHeartbeat() {
-    fleet::HeartbeatRequest request{
-        .session = session_, .held = pool_->Queued(), .progress = Progress()};
+    fleet::HeartbeatRequest request{.session = session_,
+                                    .held = pool_->Queued(),
+                                    .progress = Progress(),
+                                    .left_out = pool_->TakeLeftOut()};
     if (const auto bytes = ProportionalSetSize(); bytes.ok()) request.memory_bytes = *bytes;
     return link_.Heartbeat(request);
   }
@@ -350,6 +390,8 @@ class Session {
   // When to send the next heartbeat: after a pause of `pace` if the server does not answer; nothing
   // if the session is over.
   std::optional<Duration> Beat(RetryPace& pace) {
+    if (availability_ != nullptr && !availability_->Now().available())
+      GiveBack(pool_->DropUnbegun());
     const absl::StatusOr<fleet::HeartbeatReply> reply = SendHeartbeat();
     // The working thread notices this by itself and decides.
     if (!reply.ok()) return std::max(heartbeat_every_, pace.Next());
@@ -368,6 +410,7 @@ class Session {
   fleet::FleetLink& link_;
   const RunContext& context_;
   RunningMarker& marker_;
+  Availability* const availability_;
   uint64_t& commits_;
   const SessionId session_;
   const Duration heartbeat_every_;
@@ -375,7 +418,8 @@ class Session {
   const Logger log_{"worker"};
   const PatientCalls calls_;
   std::unique_ptr<SlotPool> pool_;
-  bool when_idle_ = false;  // whether the server asked for requests with an idle slot only
+  Availability::Answer available_;  // as the working thread saw it last
+  bool when_idle_ = false;          // whether the server asked for requests with an idle slot only
   // Moving means of the time of a request for work, and of how far a request is from that mean.
   double lease_seconds_ = 0, lease_deviation_ = 0;
   TimePoint leased_{};  // when the newest lease arrived

@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "data/dataset.h"
 #include "proto/fleet/link.h"
+#include "worker/availability.h"
 #include "worker/phase.h"
 #include "worker/running_marker.h"
 #include "worker/worker.h"
@@ -21,6 +22,7 @@ struct SessionParts {
   fleet::FleetLink& link;
   const RunContext& context;
   RunningMarker& marker;
+  Availability* availability = nullptr;  // null: the node may always work
   uint64_t& commits;  // commits of this process so far; the next id follows from it
   uint64_t seed = 0;  // of this process, for the pauses before it tries again
 };

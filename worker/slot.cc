@@ -5,9 +5,11 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "algorithms/api/channels.h"
 #include "algorithms/api/local_work.h"
 #include "core/clock.h"
+#include "core/logging.h"
 #include "core/status.h"
 #include "state/range_digest.h"
 #include "training/api/straggler.h"
@@ -95,9 +97,15 @@ absl::Status Slot::Train(const PhaseContext& phase, const fleet::Assignment& ass
                          TimePoint leased) {
   workspace_.Reset();
   const auto leave_out = [&](fleet::LeftOutReason reason, const absl::Status& why) {
+    std::string message(why.message());
+    if (context_->redact_errors) {
+      Logger("worker").Warning(absl::StrCat("client_left_out client=", assignment.client.value,
+                                            " why=\"", message, "\""));
+      message = "its owner keeps the words (node.redact_errors)";
+    }
     result_.left_out.push_back({.attempt = {assignment.client, assignment.fence},
                                 .reason = reason,
-                                .message = std::string(why.message())});
+                                .message = std::move(message)});
     return absl::OkStatus();
   };
   const TimePoint start = SteadyClock().Now();
@@ -117,6 +125,12 @@ absl::Status Slot::Train(const PhaseContext& phase, const fleet::Assignment& ass
   const std::optional<fleet::LeftOutReason> reason = OwnReason(record.status());
   if (!reason.has_value()) return record.status();
   return leave_out(*reason, record.status());
+}
+
+const fleet::LeftOut* Slot::LeftOutOf(const fleet::Assignment& assignment) const {
+  const bool is_last =
+      !result_.left_out.empty() && result_.left_out.back().attempt.fence == assignment.fence;
+  return is_last ? &result_.left_out.back() : nullptr;
 }
 
 void Slot::Lengthen(const Attempt& attempt, double seconds) {

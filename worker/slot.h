@@ -51,6 +51,8 @@ class Slot {
                                                    const fleet::EvaluationTask& task);
   // Records that the attempt took this many seconds longer than its work (emulation).
   void Lengthen(const Attempt& attempt, double seconds);
+  // Whether and why the client that was trained last was left out; null: it was not.
+  const fleet::LeftOut* LeftOutOf(const fleet::Assignment& assignment) const;
   // Returns the results of the slot and clears them.
   SlotResult TakeResult() { return std::exchange(result_, {}); }
 

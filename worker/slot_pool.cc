@@ -13,6 +13,7 @@ namespace {
 
 constexpr double kItemMemory = 0.05;  // weight of the newest item in the mean
 constexpr double kMostAhead = 4096;
+constexpr size_t kMostLeftOut = 4;  // told ahead; the part tells all
 constexpr Duration kEmulatedPiece =
     std::chrono::milliseconds(100);  // of work, in the server's eyes
 
@@ -156,6 +157,20 @@ void SlotPool::Drop(const std::vector<Attempt>& attempts) {
   }
 }
 
+Unbegun SlotPool::DropUnbegun() {
+  absl::MutexLock lock(&mutex_);
+  Unbegun dropped;
+  for (const Item& item : std::exchange(queue_, {})) {
+    if (const auto* train = std::get_if<TrainItem>(&item)) {
+      dropped.attempts.push_back({train->assignment.client, train->assignment.fence});
+      std::erase(held_, dropped.attempts.back());
+    } else {
+      dropped.tasks.push_back(std::get<EvaluateItem>(item).task.fence);
+    }
+  }
+  return dropped;
+}
+
 std::vector<Attempt> SlotPool::Queued() const {
   absl::MutexLock lock(&mutex_);
   std::vector<Attempt> queued;
@@ -164,6 +179,13 @@ std::vector<Attempt> SlotPool::Queued() const {
     if (train != nullptr) queued.push_back({train->assignment.client, train->assignment.fence});
   }
   return queued;
+}
+
+std::vector<fleet::LeftOut> SlotPool::TakeLeftOut() {
+  absl::MutexLock lock(&mutex_);
+  std::vector<fleet::LeftOut> taken(left_out_.begin(), left_out_.end());
+  left_out_.clear();
+  return taken;
 }
 
 size_t SlotPool::held() const {
@@ -256,7 +278,12 @@ void SlotPool::RunItem(uint32_t index, Slot& slot, const Item& item) {
     const absl::Status trained = slot.Train(*train->phase, train->assignment, train->leased);
     Emulate(index, slot, *train, SteadyClock().Now() - start);
     marker_.Finished(index);
-    if (!trained.ok()) Fail(trained);
+    if (!trained.ok()) return Fail(trained);
+    if (const fleet::LeftOut* left = slot.LeftOutOf(train->assignment)) {
+      absl::MutexLock lock(&mutex_);
+      left_out_.push_back(*left);
+      if (left_out_.size() > kMostLeftOut) left_out_.pop_front();
+    }
     return;
   }
   const auto& evaluate = std::get<EvaluateItem>(item);

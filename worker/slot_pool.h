@@ -39,6 +39,13 @@ struct EmulatedSlots {
   uint32_t run_slots = 1;
 };
 
+// Leased work that was not begun.
+struct Unbegun {
+  std::vector<Attempt> attempts;
+  std::vector<Fence> tasks;  // of evaluations
+  bool empty() const { return attempts.empty() && tasks.empty(); }
+};
+
 // The threads of the slots and their queue, first in, first out. Thread-safe; owned by a session.
 class SlotPool {
  public:
@@ -75,7 +82,11 @@ class SlotPool {
   void Clear() ABSL_LOCKS_EXCLUDED(mutex_);
   // Removes these from the queue where they have not started.
   void Drop(const std::vector<Attempt>& attempts) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Removes all work that has not started.
+  Unbegun DropUnbegun() ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Clients that were left out since the last call; the newest, if they are many.
+  std::vector<fleet::LeftOut> TakeLeftOut() ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<Attempt> Queued() const ABSL_LOCKS_EXCLUDED(mutex_);  // not yet begun
   size_t held() const ABSL_LOCKS_EXCLUDED(mutex_);  // queued, running or trained, and not settled
   // Grows with every piece of work of the slots.
@@ -122,6 +133,7 @@ class SlotPool {
   std::shared_ptr<const PhaseContext> phase_ ABSL_GUARDED_BY(mutex_);
   std::vector<Attempt> held_ ABSL_GUARDED_BY(mutex_);
   std::vector<fleet::EvaluationResult> evaluations_ ABSL_GUARDED_BY(mutex_);
+  std::deque<fleet::LeftOut> left_out_ ABSL_GUARDED_BY(mutex_);  // for TakeLeftOut
 
   std::vector<std::optional<Slot>> slots_;  // slots_[i] belongs to thread i while it runs an item
   std::vector<std::thread> threads_;

@@ -6,12 +6,15 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "aggregation/exact_sum.h"
+#include "algorithms/api/channels.h"
 #include "core/logging.h"
 #include "core/status.h"
 #include "models/script.h"
 #include "proto/fleet/client_table.h"
 #include "training/api/trainer.h"
 #include "training/backends.h"
+#include "worker/availability.h"
 #include "worker/dry_run.h"
 #include "worker/patient_calls.h"
 #include "worker/session.h"
@@ -72,6 +75,13 @@ absl::StatusOr<NumericProfile> ProfileFor(const std::optional<RunPlan>& run,
   return backends.ProfileOf(setup);
 }
 
+absl::StatusOr<algorithms::Schema> SchemaOf(const RunPlan& run, const models::ModelSpec& spec,
+                                            const algorithms::Registry& registry) {
+  MACAW_ASSIGN_OR_RETURN(const algorithms::Description* algorithm,
+                         registry.Find(run.algorithm.name));
+  return algorithms::MakeSchema(*algorithm, algorithms::SetupOf(run, spec.layout));
+}
+
 absl::StatusOr<RunContext> MakeRunContext(const Options& options,
                                           const fleet::RegisterReply& registration,
                                           const algorithms::Registry& registry,
@@ -81,7 +91,8 @@ absl::StatusOr<RunContext> MakeRunContext(const Options& options,
                      .backends = &backends,
                      .backend = options.backend,
                      .instruction_set = options.instruction_set,
-                     .program = options.program};
+                     .program = options.program,
+                     .redact_errors = options.redact_errors};
   MACAW_ASSIGN_OR_RETURN(context.spec, models::BuildSpec(context.run.model, context.run.dtype));
   if (context.spec.is_script()) {
     MACAW_ASSIGN_OR_RETURN(context.spec.script,
@@ -89,8 +100,8 @@ absl::StatusOr<RunContext> MakeRunContext(const Options& options,
   }
   MACAW_ASSIGN_OR_RETURN(const algorithms::Description* algorithm,
                          registry.Find(context.run.algorithm.name));
+  MACAW_ASSIGN_OR_RETURN(context.schema, SchemaOf(context.run, context.spec, registry));
   const algorithms::Setup setup = algorithms::SetupOf(context.run, context.spec.layout);
-  MACAW_ASSIGN_OR_RETURN(context.schema, algorithms::MakeSchema(*algorithm, setup));
   MACAW_ASSIGN_OR_RETURN(context.algorithm, algorithm->client(setup));
   context.hooks = algorithm->has_hooks;
   return context;
@@ -151,18 +162,45 @@ uint64_t LargestClient(const data::Dataset& dataset) {
   return largest;
 }
 
-// Tells the server of a run that this node's owner does not accept, and returns why.
-absl::Status CheckOwner(const Options& options, const data::Dataset& dataset, const RunPlan& run,
-                        const PatientCalls& calls, fleet::FleetLink& link,
-                        fleet::RegisterRequest request) {
+// What the first phase of a round asks. Later phases move as much or less, and are asked for anew.
+absl::StatusOr<Demand> DemandOf(const models::ModelSpec& spec, const algorithms::Schema& schema,
+                                const data::Dataset& dataset) {
+  Demand demand{.parameters = spec.layout->count(), .rows = LargestClient(dataset)};
+  for (const LayoutPtr& layout : algorithms::DownLayouts(schema, Phase(0)))
+    demand.bytes_down += layout->bytes();
+  MACAW_ASSIGN_OR_RETURN(demand.bytes_up,
+                         aggregation::ExactSum::MostEncodedBytes(
+                             algorithms::UpChannels(schema, Phase(0)), aggregation::GridOrder()));
+  return demand;
+}
+
+// Tells the server of a run that this node's owner does not accept, and returns why. Otherwise
+// returns what the run asks.
+absl::StatusOr<Demand> CheckOwner(const Options& options, const data::Dataset& dataset,
+                                  const RunPlan& run, const algorithms::Registry& registry,
+                                  const PatientCalls& calls, fleet::FleetLink& link,
+                                  fleet::RegisterRequest request) {
   MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, models::BuildSpec(run.model, run.dtype));
-  const absl::Status accepted =
-      CheckAccepted(options.accept, run, spec.layout->count(), LargestClient(dataset));
-  if (accepted.ok()) return accepted;
+  MACAW_ASSIGN_OR_RETURN(const algorithms::Schema schema, SchemaOf(run, spec, registry));
+  MACAW_ASSIGN_OR_RETURN(const Demand demand, DemandOf(spec, schema, dataset));
+  const absl::Status accepted = CheckAccepted(options.accept, run, demand);
+  if (accepted.ok()) return demand;
   request.declined = std::string(accepted.message());
   // The answer is an error in any case.
   (void)calls.Repeat([&] { return link.Register(request); });
   return Annotate(accepted, "the owner of this node does not accept the run");
+}
+
+// When this node may work; null: always.
+absl::StatusOr<std::unique_ptr<Availability>> AvailabilityOf(const Options& options,
+                                                             const fleet::FleetLink* link) {
+  if (!options.accept.conditional()) return nullptr;
+  const std::string file = options.scratch_dir.empty()
+                               ? ""
+                               : absl::StrCat(options.scratch_dir, "/", options.name, ".traffic");
+  Availability::World world;
+  if (link != nullptr) world.traffic = [link] { return link->traffic(); };
+  return Availability::Open(options.accept, file, std::move(world));
 }
 
 }  // namespace
@@ -177,9 +215,23 @@ absl::StatusOr<Trial> Try(const Options& options, const data::Dataset& dataset, 
               .parameters = context.spec.layout->count(),
               .largest = LargestClient(dataset)};
   trial.steps = NominalSteps(run.local, trial.largest);
-  MACAW_RETURN_IF_ERROR(CheckAccepted(options.accept, run, trial.parameters, trial.largest));
+  MACAW_ASSIGN_OR_RETURN(const Demand demand, DemandOf(context.spec, context.schema, dataset));
+  trial.bytes_up = demand.bytes_up;
+  trial.bytes_down = demand.bytes_down;
+  MACAW_RETURN_IF_ERROR(CheckAccepted(options.accept, run, demand));
   MACAW_RETURN_IF_ERROR(TryOneBatch(context, dataset));
   return trial;
+}
+
+absl::StatusOr<std::string> WhyNotNow(const Options& options) {
+  Options here = options;
+  if (here.scratch_dir.empty()) {  // what was moved today is not known
+    here.accept.max_bytes_up_a_day = 0;
+    here.accept.max_bytes_down_a_day = 0;
+  }
+  MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<Availability> availability,
+                         AvailabilityOf(here, /*link=*/nullptr));
+  return availability == nullptr ? "" : availability->Now().declined;
 }
 
 absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::FleetLink& link,
@@ -192,12 +244,15 @@ absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::Fl
         " says how many rows there are, and only "
         "a program of yours can read them; set workers.backend = \"process\" and workers.command"));
   }
+  for (const std::string& note : dataset.info().notes) log.Warning(absl::StrCat("data ", note));
   MACAW_ASSIGN_OR_RETURN(RunningMarker marker,
                          RunningMarker::Open(options.scratch_dir, options.name, options.slots));
   MACAW_ASSIGN_OR_RETURN(fleet::RegisterRequest request, RequestFor(options, dataset, marker));
   Patience patience{.reconnect_for = options.reconnect_for,
                     .longest_pause = options.longest_pause,
                     .seed = request.incarnation};
+  MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<Availability> availability,
+                         AvailabilityOf(options, &link));
   uint64_t commits = 0;
   bool tried = false;
   RunStates states(options);
@@ -218,8 +273,13 @@ absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::Fl
     MACAW_ASSIGN_OR_RETURN(request.profile,
                            ProfileFor(hello.run, dataset.info(), options, registry, backends));
     if (hello.run.has_value()) {
-      MACAW_RETURN_IF_ERROR(CheckOwner(options, dataset, *hello.run, calls, link, request));
+      MACAW_ASSIGN_OR_RETURN(const Demand demand, CheckOwner(options, dataset, *hello.run, registry,
+                                                             calls, link, request));
+      if (availability != nullptr)
+        availability->Expect({.up = demand.bytes_up, .down = demand.bytes_down});
     }
+    // The first answer of the owner's command may take a while, so it is not asked in a session.
+    if (availability != nullptr) request.declined_now = availability->Now().declined;
     MACAW_ASSIGN_OR_RETURN(const fleet::RegisterReply registration,
                            calls.Repeat([&] { return link.Register(request); }));
     request.died_running.clear();
@@ -236,6 +296,7 @@ absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::Fl
                                                        .link = link,
                                                        .context = context,
                                                        .marker = marker,
+                                                       .availability = availability.get(),
                                                        .commits = commits,
                                                        .seed = request.incarnation},
                                                       registration, stop);

@@ -39,8 +39,9 @@ struct Options {
   std::vector<std::string> plugins;  // loaded by this node; must match RunPlan::plugins
   state::StoreOptions state;         // where the states of its clients are kept, if the run has any
   std::string script;   // the file of a run's scripted module (model.torchscript), if it has one
-  AcceptConfig accept;  // which runs this node takes part in
-  std::string trace;    // a file to which each turn's batches are written (trace.h); empty: none
+  AcceptConfig accept;  // which runs this node takes part in, and when
+  bool redact_errors = false;  // the words of clients' errors stay in this node's log
+  std::string trace;  // a file to which each turn's batches are written (trace.h); empty: none
   Duration reconnect_for =
       FromSeconds(60);                      // how long a lost server is looked for before giving up
   Duration longest_pause = FromSeconds(2);  // the mean pause between two tries doubles up to this
@@ -48,16 +49,21 @@ struct Options {
 
 // What a node's owner learns before the node joins a run.
 struct Trial {
-  std::string profile;      // the back end and its numeric profile
-  uint64_t parameters = 0;  // of the model
-  uint64_t largest = 0;     // training rows of its largest client
-  uint64_t steps = 0;       // local steps of that client's turn
+  std::string profile;                    // the back end and its numeric profile
+  uint64_t parameters = 0;                // of the model
+  uint64_t largest = 0;                   // training rows of its largest client
+  uint64_t steps = 0;                     // local steps of that client's turn
+  uint64_t bytes_up = 0, bytes_down = 0;  // that it moves in a round, about
 };
 
 // Trains one step of a run on this node's data, without a server. An error says what is wrong:
 // kPermissionDenied if the owner does not accept the run.
 absl::StatusOr<Trial> Try(const Options& options, const data::Dataset& dataset, const RunPlan& run,
                           const algorithms::Registry& registry, training::Backends& backends);
+
+// Why the node's owner does not let it work at this moment (AcceptConfig); empty: it may. Without a
+// scratch folder, what the node has moved today is not asked.
+absl::StatusOr<std::string> WhyNotNow(const Options& options);
 
 // Leases clients, trains them one after another on each slot, adds up their contributions, and
 // commits one part per round. Returns OK when the server says that the run is over, or when `stop`

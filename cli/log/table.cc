@@ -61,6 +61,9 @@ Cells Of(const log::NodeJoined& node) {
 }
 Cells Of(const log::NodeRefused& node) { return {.who = node.name, .why = node.why}; }
 Cells Of(const log::NodeLost& node) { return {.who = node.name, .why = node.why}; }
+Cells Of(const log::NodeDeclined& node) {
+  return {.who = node.name, .why = node.why.empty() ? "works again" : node.why};
+}
 Cells Of(const log::Died& died) {
   return {.who = absl::StrCat("client ", died.client.value),
           .why = absl::StrCat("its worker died while it was trained, time ", died.deaths)};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "absl/functional/any_invocable.h"
@@ -45,6 +46,11 @@ class FleetHandler {
                                                         const Digest& digest) = 0;
 };
 
+// Bytes that were moved over a link.
+struct Traffic {
+  uint64_t up = 0, down = 0;
+};
+
 // The worker's side: blocking calls, each with a deadline that the link sets. Thread-safe.
 // kUnavailable: no connection, try again. kDeadlineExceeded: the server may have carried out the
 // call; a Commit may be repeated, since its id makes that harmless. Any other error is the server's
@@ -66,6 +72,9 @@ class FleetLink {
   virtual void Shutdown() = 0;
   // Number of blob chunks moved so far, in both directions. Grows while a call moves a blob.
   virtual uint64_t moved() const { return 0; }
+  // Bytes of messages and blobs that were sent and received so far, also those that had to be sent
+  // again. Does not count what TLS, HTTP/2 and TCP add.
+  virtual Traffic traffic() const { return {}; }
 };
 
 }  // namespace macaw::fleet

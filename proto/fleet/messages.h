@@ -95,6 +95,7 @@ struct RegisterRequest {
       died_running;             // what a former process of this name was training when it died
   bool volatile_state = false;  // its stored client states are lost when its process ends
   std::string declined;         // why the node's owner does not let it join the run; "": it joins
+  std::string declined_now;     // it joins; as LeaseRequest::declined
 };
 struct RegisterReply {
   SessionId session;
@@ -115,6 +116,9 @@ struct LeaseRequest {
   uint32_t wanted = 0;       // idle slots; 0: all slots are busy and this asks in advance
   uint32_t running = 0;      // clients that this worker has leased and not yet committed
   std::vector<Digest> have;  // blobs that need not be sent again
+  // Why the node's owner does not let it work now. Then it gets no work, and the server does not
+  // wait for the clients that only this node can train. Empty: it works.
+  std::string declined = {};
 };
 enum class Next : uint8_t {
   kWork = 0,      // training or evaluation below
@@ -176,6 +180,23 @@ struct LeaseReply {
 
 // ---- Heartbeat: reports progress and renews all leases; the reply brings directives
 
+enum class LeftOutReason : uint8_t {
+  kNotFinite = 0,   // NaN or infinity in its update
+  kOutOfBound = 1,  // |value| or weight above the channel's bound
+  kNoData = 2,      // no training rows, or they could not be read
+  kState = 3,       // its state is missing or corrupt
+  kFailed = 4,      // the trainer or the algorithm returned an error
+  kDeclined = 5,    // its node does not want to train it now
+  // Only the server gives these reasons, and no node may send them.
+  kTooSlow = 6,    // its node is there, but had no result at the round's deadline
+  kGone = 7,       // no node that has it was there at the round's deadline
+  kNotNeeded = 8,  // enough other clients were counted, or the round was dropped
+};
+struct LeftOut {
+  Attempt attempt;
+  LeftOutReason reason = LeftOutReason::kFailed;
+  std::string message;
+};
 struct HeartbeatRequest {
   SessionId session;
   std::vector<Attempt> held;  // leased and not begun; the reply names those that it has lost
@@ -183,6 +204,9 @@ struct HeartbeatRequest {
   // written). It has no unit. If two heartbeats bring the same number, the worker made no progress.
   uint64_t progress = 0;
   uint64_t memory_bytes = 0;  // proportional set size (PSS)
+  // Clients that were left out since the last heartbeat, a few. The part that says so for good may
+  // come much later.
+  std::vector<LeftOut> left_out = {};
 };
 struct HeartbeatReply {
   bool known = true;             // false: register again
@@ -206,23 +230,6 @@ struct ClientRecord {
   uint32_t slot = 0;       // which slot of its worker, from 0
   double began_after = 0;  // seconds after its lease arrived
   bool has_state = false;  // a state blob was stored under this attempt
-};
-enum class LeftOutReason : uint8_t {
-  kNotFinite = 0,   // NaN or infinity in its update
-  kOutOfBound = 1,  // |value| or weight above the channel's bound
-  kNoData = 2,      // no training rows, or they could not be read
-  kState = 3,       // its state is missing or corrupt
-  kFailed = 4,      // the trainer or the algorithm returned an error
-  kDeclined = 5,    // its node does not want to train it now
-  // Only the server gives these reasons, and no node may send them.
-  kTooSlow = 6,    // its node is there, but had no result at the round's deadline
-  kGone = 7,       // no node that has it was there at the round's deadline
-  kNotNeeded = 8,  // enough other clients were counted, or the round was dropped
-};
-struct LeftOut {
-  Attempt attempt;
-  LeftOutReason reason = LeftOutReason::kFailed;
-  std::string message;
 };
 struct Part {
   Round round{};

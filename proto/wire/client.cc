@@ -40,7 +40,7 @@ class RemoteLink final : public fleet::FleetLink {
         inline_bytes_(IsPrivate(options.server) ? InlineBytes::kTrust : InlineBytes::kVerify),
         calls_(options.token),
         connection_(std::move(make), std::move(version)),
-        blobs_(connection_, options, calls_) {}
+        blobs_(connection_, options, calls_, traffic_) {}
   ~RemoteLink() override { calls_.CancelAll(); }
 
   absl::StatusOr<fleet::HelloReply> Hello(const fleet::HelloRequest& request) override {
@@ -147,6 +147,7 @@ class RemoteLink final : public fleet::FleetLink {
 
   void Shutdown() override { calls_.CancelAll(); }
   uint64_t moved() const override { return blobs_.moved(); }
+  fleet::Traffic traffic() const override { return traffic_.total(); }
 
  private:
   struct Limits {
@@ -163,6 +164,9 @@ class RemoteLink final : public fleet::FleetLink {
     Reply reply;
     const absl::Status status = FromGrpc((line->stub.*method)(&call.context(), request, &reply));
     connection_.CallEnded(line, status);
+    // A request that never reached the server was not sent, as far as anybody knows.
+    if (!absl::IsUnavailable(status)) traffic_.CountUp(request.ByteSizeLong());
+    traffic_.CountDown(reply.ByteSizeLong());
     MACAW_RETURN_IF_ERROR(call.Explain(status));
     if constexpr (requires { FromWire(reply, inline_bytes_); }) {
       return FromWire(reply, inline_bytes_);
@@ -228,6 +232,7 @@ class RemoteLink final : public fleet::FleetLink {
   const ClientOptions options_;
   const bool share_;  // whether memory is shared with the server
   const InlineBytes inline_bytes_;
+  TrafficCounter traffic_;
   OpenCalls calls_;
   Connection connection_;
   BlobMover blobs_;

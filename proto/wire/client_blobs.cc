@@ -86,11 +86,13 @@ bool OpenCalls::Pause(Duration time) {
   return !mutex_.AwaitWithTimeout(absl::Condition(&shut_), absl::FromChrono(time));
 }
 
-BlobMover::BlobMover(Connection& connection, const ClientOptions& options, OpenCalls& calls)
+BlobMover::BlobMover(Connection& connection, const ClientOptions& options, OpenCalls& calls,
+                     TrafficCounter& traffic)
     : connection_(connection),
       options_(options),
       private_(IsPrivate(options.server)),
       calls_(calls),
+      traffic_(traffic),
       up_(options.stall_timeout / kSlicesInAStall),
       down_(options.stall_timeout / kSlicesInAStall) {}
 
@@ -167,6 +169,7 @@ absl::Status BlobMover::UploadSlice(const fleet::Blob& blob, SessionId session, 
       break;
     }
     sent += size;
+    traffic_.CountUp(size);
     chunks_.Count();
   }
   std::optional<grpc::ByteBuffer> answer;
@@ -240,6 +243,7 @@ absl::Status BlobMover::DownloadFrom(const Digest& digest, AlignedBuffer& buffer
   const TimePoint start = SteadyClock().Now();
   if (stream.Write(FromString(request.SerializeAsString()))) stream.WritesDone();
   while (auto message = stream.Read()) {
+    traffic_.CountDown(message->Length());
     MACAW_ASSIGN_OR_RETURN(const ReceivedChunk chunk, DecodeChunk(*message));
     if (chunk.offset != offset || chunk.size > buffer.size() - offset) {
       return Refuse(v1::Refusal::REASON_OFFSET, "a chunk does not follow the one before", "offset",

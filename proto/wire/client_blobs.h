@@ -3,6 +3,7 @@
 #include <grpcpp/client_context.h>
 #include <grpcpp/generic/generic_stub.h>
 
+#include <atomic>
 #include <set>
 
 #include "absl/base/thread_annotations.h"
@@ -53,13 +54,28 @@ class OpenCalls {
   std::set<grpc::ClientContext*> open_ ABSL_GUARDED_BY(mutex_);
 };
 
+// Counts bytes in both directions. Thread-safe.
+class TrafficCounter {
+ public:
+  void CountUp(uint64_t bytes) { up_.fetch_add(bytes, std::memory_order_relaxed); }
+  void CountDown(uint64_t bytes) { down_.fetch_add(bytes, std::memory_order_relaxed); }
+  fleet::Traffic total() const {
+    return {.up = up_.load(std::memory_order_relaxed),
+            .down = down_.load(std::memory_order_relaxed)};
+  }
+
+ private:
+  std::atomic<uint64_t> up_ = 0, down_ = 0;
+};
+
 // Moves blobs in chunks, in slices that fit the speed of the connection. After a broken stream it
 // resumes where that stream stopped. There is no limit on the time of a transfer, only on the time
 // without progress. Thread-safe.
 class BlobMover {
  public:
-  // `connection` and `calls` must outlive it.
-  BlobMover(Connection& connection, const ClientOptions& options, OpenCalls& calls);
+  // What is passed by reference must outlive it.
+  BlobMover(Connection& connection, const ClientOptions& options, OpenCalls& calls,
+            TrafficCounter& traffic);
 
   using Ask = absl::FunctionRef<absl::StatusOr<UploadAnswer>()>;  // BeginUpload
   // Uploads the blob that `ask` offers in this session, if the server wants it. kHave: the server
@@ -90,6 +106,7 @@ class BlobMover {
   // digest.
   const bool private_;
   OpenCalls& calls_;
+  TrafficCounter& traffic_;
   LinkPace up_, down_;
   WorkCounter chunks_;
 };

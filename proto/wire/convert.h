@@ -57,6 +57,8 @@ v1::LeaseReply ToWire(const fleet::LeaseReply& reply, const InlineRule& rule);
 absl::StatusOr<fleet::LeaseReply> FromWire(const v1::LeaseReply& reply,
                                            InlineBytes inline_bytes = InlineBytes::kVerify);
 
+v1::LeftOut ToWire(const fleet::LeftOut& left_out);
+absl::StatusOr<fleet::LeftOut> FromWire(const v1::LeftOut& message);
 v1::HeartbeatRequest ToWire(const fleet::HeartbeatRequest& request);
 absl::StatusOr<fleet::HeartbeatRequest> FromWire(const v1::HeartbeatRequest& request);
 v1::HeartbeatReply ToWire(const fleet::HeartbeatReply& reply);

@@ -84,7 +84,7 @@ static absl::StatusOr<std::vector<fleet::ClientRecord>> FromWire(const v1::Clien
   return f.Done(std::move(records));
 }
 
-static v1::LeftOut ToWire(const fleet::LeftOut& left_out) {
+v1::LeftOut ToWire(const fleet::LeftOut& left_out) {
   v1::LeftOut m;
   *m.mutable_attempt() = ToWire(left_out.attempt);
   m.set_reason(ToWireEnum<v1::LeftOutReason>(left_out.reason));
@@ -92,7 +92,7 @@ static v1::LeftOut ToWire(const fleet::LeftOut& left_out) {
   return m;
 }
 
-static absl::StatusOr<fleet::LeftOut> FromWire(const v1::LeftOut& m) {
+absl::StatusOr<fleet::LeftOut> FromWire(const v1::LeftOut& m) {
   Fields f;
   fleet::LeftOut left_out;
   left_out.attempt = FromWire(m.attempt());

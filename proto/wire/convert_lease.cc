@@ -109,6 +109,7 @@ v1::LeaseRequest ToWire(const fleet::LeaseRequest& request, Duration wait) {
   m.set_running(request.running);
   for (const Digest& digest : request.have) m.add_have(ToWire(digest));
   m.set_wait_ns(std::max<int64_t>(0, wait.count()));
+  m.set_declined(CleanText(request.declined));
   return m;
 }
 
@@ -121,6 +122,7 @@ absl::StatusOr<TimedLeaseRequest> FromWire(const v1::LeaseRequest& m) {
   for (const std::string& digest : m.have())
     timed.request.have.push_back(f.ReadDigest("have", digest));
   timed.wait = f.ReadDuration("wait_ns", m.wait_ns());
+  timed.request.declined = CleanText(m.declined());
   return f.Done(std::move(timed));
 }
 

@@ -162,6 +162,7 @@ v1::RegisterRequest ToWire(const fleet::RegisterRequest& request, const InlineRu
   m.set_owner(request.owner);
   m.set_central_test_digest(ToWire(request.central_test_digest));
   m.set_declined(CleanText(request.declined));
+  m.set_declined_now(CleanText(request.declined_now));
   return m;
 }
 
@@ -191,6 +192,7 @@ absl::StatusOr<fleet::RegisterRequest> FromWire(const v1::RegisterRequest& m) {
   request.central_test_digest = f.ReadDigest("central_test_digest", m.central_test_digest());
   request.volatile_state = m.volatile_state();
   request.declined = CleanText(m.declined());
+  request.declined_now = CleanText(m.declined_now());
   return f.Done(std::move(request));
 }
 
@@ -225,16 +227,20 @@ v1::HeartbeatRequest ToWire(const fleet::HeartbeatRequest& request) {
   for (const Attempt& attempt : request.held) *m.add_held() = ToWire(attempt);
   m.set_progress(request.progress);
   m.set_memory_bytes(request.memory_bytes);
+  for (const fleet::LeftOut& left_out : request.left_out) *m.add_left_out() = ToWire(left_out);
   return m;
 }
 
 absl::StatusOr<fleet::HeartbeatRequest> FromWire(const v1::HeartbeatRequest& m) {
+  Fields f;
   fleet::HeartbeatRequest request;
   request.session = SessionId(m.session());
   request.held = ReadAttempts(m.held());
   request.progress = m.progress();
   request.memory_bytes = m.memory_bytes();
-  return request;
+  request.left_out =
+      f.List("left_out", m.left_out(), [](const v1::LeftOut& l) { return FromWire(l); });
+  return f.Done(std::move(request));
 }
 
 v1::HeartbeatReply ToWire(const fleet::HeartbeatReply& reply) {

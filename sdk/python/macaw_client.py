@@ -96,8 +96,11 @@ def _error(error):
     traceback.print_exc()  # to the worker's log
     frames = traceback.extract_tb(error.__traceback__)
     theirs = [f for f in frames if f.filename != __file__] or frames
-    where = f"{os.path.basename(theirs[-1].filename)}:{theirs[-1].lineno}"
-    return {"error": {"kind": type(error).__name__, "message": str(error), "where": where}}
+    def place(frame):
+        return f"{os.path.basename(frame.filename)}:{frame.lineno}"
+    trace = [f"{place(f)} in {f.name}: {f.line}" for f in theirs[-5:]]
+    return {"error": {"kind": type(error).__name__, "message": str(error),
+                      "where": place(theirs[-1]), "trace": trace}}
 
 
 def serve(train, evaluate=None, name="a Python program", corrections=False):

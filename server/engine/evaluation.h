@@ -57,6 +57,10 @@ class Evaluation {
   void Refuse(WorkerId node, const fleet::EvaluationResult& result) {
     if (open()) board_->Refuse(node, result);
   }
+  // Gives up the tasks that wait for nodes with these rows.
+  void DoWithout(HoldingId holding) {
+    if (open()) board_->DoWithout(EvaluationBoard::Of(holding));
+  }
   void Renew(WorkerId node, TimePoint expires) {
     if (open()) board_->Renew(node, expires);
   }

@@ -119,6 +119,17 @@ void EvaluationBoard::GiveUp(WorkerId worker, const fleet::EvaluationResult& res
   ++finished_;
 }
 
+void EvaluationBoard::DoWithout(Queue queue) {
+  if (waiting(queue) == 0) return;
+  Line& line = queues_[queue.value];
+  for (const size_t i : line.slots) {
+    if (slots_[i].state != State::kWaiting) continue;
+    slots_[i].state = State::kGivenUp;
+    ++finished_;
+    --line.waiting;
+  }
+}
+
 void EvaluationBoard::Refuse(WorkerId worker, const fleet::EvaluationResult& result) {
   const Slot* slot = FindSlot(worker, result);
   if (slot == nullptr) return;

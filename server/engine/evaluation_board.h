@@ -23,8 +23,9 @@ struct EvaluationSums {
     ClientId client;
     std::vector<double> sums;
   };
-  std::vector<Digest> states;       // one digest for each range of clients asked for (OfStates)
-  std::vector<ClientId> given_up;   // clients with unreadable states; the other fields omit them
+  std::vector<Digest> states;  // one digest for each range of clients asked for (OfStates)
+  // Clients whose states cannot be read, or whose owners decline; the other fields omit them.
+  std::vector<ClientId> given_up;
   std::vector<ClientSums> clients;  // of each client's test rows, by client id; empty: not asked
 };
 
@@ -68,6 +69,8 @@ class EvaluationBoard {
   bool Complete(WorkerId worker, const fleet::EvaluationResult& result);
   // The task of this result cannot be done. The evaluation becomes complete without it.
   void GiveUp(WorkerId worker, const fleet::EvaluationResult& result);
+  // The tasks that wait in this queue cannot be done.
+  void DoWithout(Queue queue);
   // Queues the task of this result again, so that another worker can take it.
   void Refuse(WorkerId worker, const fleet::EvaluationResult& result);
   void Renew(WorkerId worker, TimePoint expires);

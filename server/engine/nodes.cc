@@ -97,6 +97,17 @@ const Nodes::Team& Nodes::Of(HoldingId holding) const {
   return holding.value < teams_.size() ? teams_[holding.value] : nobody;
 }
 
+bool Nodes::Decline(HoldingId holding) const {
+  const std::set<WorkerId>& members = Of(holding).members;
+  return !members.empty() &&
+         std::ranges::all_of(members, [this](WorkerId id) { return !At(id).declined.empty(); });
+}
+
+bool Nodes::AnybodyDeclines() const {
+  return std::ranges::any_of(nodes_,
+                             [](const auto& entry) { return !entry.second.declined.empty(); });
+}
+
 bool Nodes::everybody_told() const {
   return std::ranges::all_of(nodes_, [](const auto& entry) { return entry.second.told; });
 }

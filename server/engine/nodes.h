@@ -41,7 +41,8 @@ struct Node {
   uint64_t last_commit = 0;     // the newest commit of it that was accepted
   // Its leases have expired. It gets one client at a time until one of its parts counts.
   bool on_trial = false;
-  bool told = false;  // it knows that the run is over
+  bool told = false;     // it knows that the run is over
+  std::string declined;  // why its owner does not let it work now; empty: it works
 
   TimePoint last_seen{};
   uint64_t progress = 0;   // as it reported last
@@ -85,6 +86,9 @@ class Nodes {
     uint64_t slots = 0;
   };
   const Team& Of(HoldingId holding) const;
+  // Whether there are such nodes, and the owners of all of them decline now.
+  bool Decline(HoldingId holding) const;
+  bool AnybodyDeclines() const;
   uint64_t slots() const { return slots_; }
   uint64_t central_slots() const { return central_slots_; }  // of nodes with the central test set
 

@@ -250,7 +250,8 @@ void RoundEngine::DescribeNodes(admin::RunStatus& status, TimePoint now) const {
         .silent_seconds = node.poll.has_value() ? 0 : ToSeconds(now - node.last_seen),
         .leased = phase_.leased_to(id)};
     const auto tasks = evaluating.find(id);
-    one.doing = Doing(one, tasks == evaluating.end() ? 0 : tasks->second);
+    one.doing = node.declined.empty() ? Doing(one, tasks == evaluating.end() ? 0 : tasks->second)
+                                      : absl::StrCat("declines: ", node.declined);
     status.nodes.push_back(std::move(one));
   }
 }

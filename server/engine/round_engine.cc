@@ -88,25 +88,30 @@ std::optional<std::vector<ClientId>> RoundEngine::PresentFor(Round round, TimePo
   if (before != options_.restored.phases.end()) return before->second.present;
   const auto decided = options_.decisions.find(first);
   if (decided != options_.decisions.end()) return decided->second.present;
-  if (options_.round.present_within <= 0) return std::vector<ClientId>();
+  const bool only_present = options_.round.present_within > 0;
+  if (!only_present && !nodes_.AnybodyDeclines()) return std::vector<ClientId>();
   std::vector<ClientId> present = Present(now);
-  const uint64_t drawable = draw_->Drawable(present);
-  if (drawable < draw_->needed()) {
+  const uint64_t drawable = draw_->Drawable(present), needed = NeededToOpen();
+  if (drawable < needed) {
     if (std::exchange(said_waiting_, round) != round) {
-      host_.Record(log::Waiting{.round = round, .present = drawable, .needed = draw_->needed()});
+      host_.Record(log::Waiting{.round = round, .present = drawable, .needed = needed});
     }
     return std::nullopt;
   }
+  if (!only_present) return std::vector<ClientId>();
   const bool everybody =
       present.size() == 2 && present[1].value - present[0].value == roster_.clients();
   return everybody ? std::vector<ClientId>() : present;
 }
 
 std::vector<ClientId> RoundEngine::Present(TimePoint now) const {
+  const bool everybody = options_.round.present_within <= 0;
   const TimePoint since = now - FromSeconds(options_.round.present_within);
-  std::vector<bool> here(roster_.holdings());
+  std::vector<bool> here(roster_.holdings(), everybody);
   for (const auto& [id, node] : nodes_) {
-    if (node.poll.has_value() || node.last_seen >= since) here[node.holding.value] = true;
+    const bool heard = node.poll.has_value() || node.last_seen >= since;
+    if (heard && node.declined.empty()) here[node.holding.value] = true;
+    if (everybody && nodes_.Decline(node.holding)) here[node.holding.value] = false;
   }
   std::vector<ClientId> ranges;
   bool inside = false;
@@ -146,6 +151,7 @@ void RoundEngine::BroadcastReady(Round round, Phase phase,
   PlanQueues();
   SetDeadline(now);
   state_ = State::kRunning;
+  GiveUpDeclined();
   ServeParked(now);
   Advance(now);
 }
@@ -161,8 +167,10 @@ void RoundEngine::PlanQueues() {
 void RoundEngine::PlanQueue(HoldingId holding, const scheduler::Cohort& waiting, bool news) {
   const scheduler::Estimator& speeds = speeds_.Of(phase_.phase());
   std::vector<scheduler::WorkerInfo> workers;
-  for (const WorkerId id : nodes_.Of(holding).members)
+  for (const WorkerId id : nodes_.Of(holding).members) {
+    if (!nodes_.At(id).declined.empty()) continue;
     workers.push_back({.worker = id, .slots = nodes_.At(id).slots, .costs = speeds.CostsOf(id)});
+  }
   const scheduler::Plan plan = scheduler_.Assign(waiting, workers);
   // An owner's clients can only go to the owner, so their plan is not worth a record.
   if (news && roster_.owner_of(holding).empty()) {
@@ -216,6 +224,7 @@ void RoundEngine::OpenEvaluation(Round round, fleet::Blob model, TimePoint now) 
     return;
   }
   evaluation_.Open(EvaluationBoard(round, std::move(model), options_.run.evaluation, roster_));
+  GiveUpDeclined();
 }
 
 void RoundEngine::CloseEvaluation(TimePoint now) {
@@ -241,6 +250,7 @@ void RoundEngine::Finish(RunEnd end, std::string reason, TimePoint now) {
   ending_ = {.end = end, .reason = std::move(reason)};
   evaluation_.Open(
       EvaluationBoard::OfStates(Round(completed_), states_.versions().index(), roster_));
+  GiveUpDeclined();
   ServeParked(now);
   Advance(now);
 }

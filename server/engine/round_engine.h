@@ -233,6 +233,16 @@ class RoundEngine {
     return state_ == State::kRunning && phase_.waiting(holding);
   }
 
+  // ---- nodes whose owners do not let them work now (declining.cc)
+  void NoteDeclined(Node& node, const std::string& why);
+  // Answers a call of such a node, which gets no work.
+  void AnswerDeclining(Node& node, Poll poll, TimePoint now);
+  // Gives up what waits for such nodes alone: clients of the open phase, and the evaluation of
+  // clients that one of them owns. `only`: of this holding.
+  void GiveUpDeclined(std::optional<HoldingId> only = std::nullopt);
+  // How many clients it must be possible to train before a round opens.
+  uint64_t NeededToOpen() const;
+
   // ---- commits (commits.cc)
   fleet::CommitReply Judge(Ticket ticket, Node& node, const fleet::CommitRequest& request,
                            const absl::Status& decoded);

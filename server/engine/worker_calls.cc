@@ -104,6 +104,7 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::Register
   if (Node* known = nodes_.Named(request.name); known != nullptr) {
     if (known->incarnation == request.incarnation) {  // our first answer was lost
       known->last_seen = now;
+      NoteDeclined(*known, request.declined_now);
       reply.session = known->session;
       return reply;
     }
@@ -119,6 +120,7 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::Register
                       .incarnation = node.incarnation,
                       .profile = node.device,
                       .holdings = {{.data = request.data_digest, .clients = request.clients}}});
+  NoteDeclined(nodes_.At(node.id), request.declined_now);
   OnDeaths(request.name, request.died_running);
   if (ReadyToBegin()) Begin(now);
   Retry(now);
@@ -179,6 +181,7 @@ void RoundEngine::Lease(Ticket ticket, const fleet::LeaseRequest& request, Durat
     node->told = true;
     return host_.AnswerLease(ticket, {.next = Next::kFinished});
   }
+  NoteDeclined(*node, request.declined);
   Retry(now);
   if (node->poll.has_value())  // its connection broke, and it calls again
     host_.AnswerLease(nodes_.Unpark(*node, now).ticket, {.next = Next::kWait});
@@ -187,6 +190,8 @@ void RoundEngine::Lease(Ticket ticket, const fleet::LeaseRequest& request, Durat
     evaluation_.DropNode(node->id);
     if (!caught_up()) hold_nothing_.insert(node->id);
   }
+  Poll poll{.ticket = ticket, .deadline = now + std::min(wait, kLongestPoll), .request = request};
+  if (!node->declined.empty()) return AnswerDeclining(*node, std::move(poll), now);
   if (Serve(*node, request, ticket, now)) return DismissParked(node->holding, now);
   if (phase_.leased_to(node->id) > 0) {
     if (!more_to_lease(node->holding)) return host_.AnswerLease(ticket, {.next = Next::kCommit});
@@ -195,13 +200,12 @@ void RoundEngine::Lease(Ticket ticket, const fleet::LeaseRequest& request, Durat
     if (request.wanted == 0)
       return host_.AnswerLease(ticket, {.next = Next::kWait, .when_idle = true});
   }
-  nodes_.Park(
-      *node,
-      {.ticket = ticket, .deadline = now + std::min(wait, kLongestPoll), .request = request});
+  nodes_.Park(*node, std::move(poll));
 }
 
 bool RoundEngine::Serve(Node& node, const fleet::LeaseRequest& request, Ticket ticket,
                         TimePoint now) {
+  if (!node.declined.empty()) return false;
   // Its results are of clients that were taken back, and would spoil a part with new ones.
   if (request.running > 0 && phase_.leased_to(node.id) == 0 && caught_up()) {
     host_.AnswerLease(ticket, {.next = Next::kCommit});

@@ -45,7 +45,8 @@ inline constexpr std::tuple kKinds{Kind<RunOpened>{2, "run_opened"},
                                    Kind<GaveUp>{17, "gave_up"},
                                    Kind<Extended>{18, "extended"},
                                    Kind<Waiting>{19, "waiting"},
-                                   Kind<Operated>{20, "operated"}};
+                                   Kind<Operated>{20, "operated"},
+                                   Kind<NodeDeclined>{21, "node_declined"}};
 static_assert(std::tuple_size_v<decltype(kKinds)> + 1 == std::variant_size_v<Record>,
               "every kind but Unknown has its number");
 
@@ -77,6 +78,10 @@ constexpr auto FieldsOf(std::type_identity<NodeRefused>) {
 constexpr auto FieldsOf(std::type_identity<NodeLost>) {
   return std::tuple(Field{1, "node", &NodeLost::node}, Field{2, "name", &NodeLost::name},
                     Field{3, "why", &NodeLost::why});
+}
+constexpr auto FieldsOf(std::type_identity<NodeDeclined>) {
+  return std::tuple(Field{1, "node", &NodeDeclined::node}, Field{2, "name", &NodeDeclined::name},
+                    Field{3, "why", &NodeDeclined::why});
 }
 constexpr auto FieldsOf(std::type_identity<Died>) {
   return std::tuple(Field{1, "round", &Died::round}, Field{2, "client", &Died::client},

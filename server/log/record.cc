@@ -128,6 +128,8 @@ std::vector<GivenUp> GivenUpOf(const std::vector<fleet::LeftOut>& left_out) {
   return all;
 }
 
+std::string Shortened(absl::string_view message) { return std::string(Head(message, kLeast)); }
+
 std::string TextOf(const GivenUp& given_up) {
   return given_up.tail.empty() ? given_up.message
                                : absl::StrCat(given_up.message, " … ", given_up.tail);

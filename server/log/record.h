@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "core/digest.h"
 #include "core/ids.h"
 #include "proto/fleet/messages.h"
@@ -78,6 +79,15 @@ struct NodeLost {
   friend bool operator==(const NodeLost&, const NodeLost&) = default;
 };
 
+// The owner of the node does not let it work now. Written when that begins, when the reason changes,
+// and without a reason when the node works again.
+struct NodeDeclined {
+  WorkerId node;
+  std::string name;
+  std::string why;
+  friend bool operator==(const NodeDeclined&, const NodeDeclined&) = default;
+};
+
 // The client was being trained when its node's process died.
 struct Died {
   Round round;
@@ -86,7 +96,8 @@ struct Died {
   friend bool operator==(const Died&, const Died&) = default;
 };
 
-// Too few clients are present (round.present_within) to open the round. Written once a round.
+// Too few clients can be trained now to open the round: they are not present
+// (round.present_within), or their nodes decline. Written once a round.
 struct Waiting {
   Round round;
   uint64_t present = 0, needed = 0;  // clients that can be drawn
@@ -251,7 +262,8 @@ struct Unknown {
 
 using Record = std::variant<RunOpened, NodeJoined, NodeRefused, NodeLost, Died, RoundOpened,
                             Planned, Leased, Accepted, TurnedDown, Requeued, RoundLost, Closed,
-                            Evaluated, RunEnded, GaveUp, Extended, Waiting, Operated, Unknown>;
+                            Evaluated, RunEnded, GaveUp, Extended, Waiting, Operated, NodeDeclined,
+                            Unknown>;
 
 // A record with its place in the log.
 struct Entry {
@@ -272,6 +284,8 @@ const char* NameOf(Operation operation);
 // The beginning and the end of a long message are kept. Once the part's messages have filled 16 kB,
 // only a short beginning of each further message is kept. Cuts lie between UTF-8 characters.
 std::vector<GivenUp> GivenUpOf(const std::vector<fleet::LeftOut>& left_out);
+// The beginning of a message that a node has sent, cut as above.
+std::string Shortened(absl::string_view message);
 // The message and its tail as one text.
 std::string TextOf(const GivenUp& given_up);
 

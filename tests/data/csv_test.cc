@@ -53,6 +53,39 @@ TEST_F(Csv, FindsTheLabelColumnByNameNumberOrPosition) {
   EXPECT_EQ(Copy(*regression, 0, Split::kTrain)[1].target, 1.5F);
 }
 
+TEST_F(Csv, LeavesOutAsManyUnreadableRowsAsItsOwnerAllowsAndCountsThem) {
+  const std::string text =
+      "who,x,kind\nann,1,cat\nbob,two,dog\n,3,cat\nann,4\nbob,5,\ncyd,inf,owl\nbob,7,cat\n";
+  DataOptions options = With(text, {.client_column = "who"});
+  options.unreadable_rows = 0.8;
+  const auto dataset = OpenDataset(options, {});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  const DatasetInfo& info = (*dataset)->info();
+  EXPECT_THAT(info.notes, ElementsAre(AllOf(HasSubstr("5 of 7 rows"), HasSubstr("a.csv line 3"),
+                                            HasSubstr("\"two\" is not a finite number"))));
+  // Nothing of such a row stays: neither its client, nor its label, nor a cell.
+  EXPECT_THAT(info.class_names, ElementsAre("cat"));
+  EXPECT_EQ(info.clients, 2u);
+  EXPECT_EQ((*dataset)->ClientName(ClientId(1)), "bob");
+  EXPECT_THAT(Floats(Copy(**dataset, 0, Split::kTrain)[0]), ElementsAre(1));
+  EXPECT_THAT(Floats(Copy(**dataset, 1, Split::kTrain)[0]), ElementsAre(7));
+
+  options.unreadable_rows = 0.7;
+  const std::string refused(OpenDataset(options, {}).status().message());
+  EXPECT_THAT(refused, AllOf(HasSubstr("a.csv line 3"), HasSubstr("5 of 7 rows"),
+                             HasSubstr("data.unreadable_rows")));
+  options.unreadable_rows = 0;
+  EXPECT_THAT(std::string(OpenDataset(options, {}).status().message()),
+              AllOf(HasSubstr("a.csv line 3"), testing::Not(HasSubstr("of 7 rows"))));
+}
+
+TEST_F(Csv, WhatTheFirstLineDecidesIsNeverLeftOut) {
+  DataOptions options = With("\"x,kind\n1,2\n");
+  options.unreadable_rows = 0.9;
+  EXPECT_THAT(std::string(OpenDataset(options, {.clients = 1}).status().message()),
+              HasSubstr("a.csv line 1"));
+}
+
 TEST_F(Csv, WordsAreClassesInSortedOrder) {
   const auto dataset = Whole(With("\xEF\xBB\xBFx,pet\n1,dog\n2,cat\n3,dog\n"));
   ASSERT_NE(dataset, nullptr);

@@ -137,6 +137,25 @@ TEST(Libsvm, TakesFractionsAsRegressionTargets) {
   EXPECT_EQ(Copy(*dataset, 0, Split::kTrain)[0].target, 0.25F);
 }
 
+TEST(Libsvm, LeavesOutUnreadableRowsUpToTheShareThatItsOwnerAllows) {
+  const TemporaryFolder folder;
+  DataOptions options{.source = "libsvm",
+                      .path = folder.Write("l.txt", "1 1:0.5\n0 2:1 1:9 3:4\n0 2:1\nx 1:1\n"),
+                      .test_fraction = 0,
+                      .unreadable_rows = 0.5};
+  const auto dataset = OpenDataset(options, {.clients = 1});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_THAT((*dataset)->info().notes,
+              testing::ElementsAre(testing::AllOf(testing::HasSubstr("2 of 4 rows"),
+                                                  testing::HasSubstr("l.txt line 2"))));
+  const std::vector<RowCopy> rows = Copy(**dataset, 0, Split::kTrain);
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_THAT(Floats(rows[0]), testing::ElementsAre(0.5F, 0));
+  EXPECT_THAT(Floats(rows[1]), testing::ElementsAre(0, 1));
+  options.unreadable_rows = 0.4;
+  EXPECT_FALSE(OpenDataset(options, {.clients = 1}).ok());
+}
+
 TEST(Libsvm, RefusesDamageByLine) {
   const TemporaryFolder folder;
   const auto refusal = [&](const std::string& text) {

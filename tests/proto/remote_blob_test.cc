@@ -61,6 +61,8 @@ TEST_F(RemoteBlob, ABrokenUploadGoesOnWhereItStopped) {
   // Whole chunks are kept, and what a cut connection carried of the next one is lost.
   EXPECT_LT(proxy.up(), 18 * kMiB);  // 19 without
   EXPECT_GE(link->moved(), 13u) << "a chunk is progress, also of a worker that waits for the rest";
+  EXPECT_GT(link->traffic().up, sums.size) << "what was sent again counts, too";
+  EXPECT_LT(link->traffic().down, kMiB);
 }
 
 TEST_F(RemoteBlob, ABrokenDownloadGoesOnWhereItStopped) {
@@ -75,6 +77,8 @@ TEST_F(RemoteBlob, ABrokenDownloadGoesOnWhereItStopped) {
   EXPECT_EQ(proxy.faults(), 2);
   EXPECT_LT(proxy.down(), 15 * kMiB);
   EXPECT_GE(link->moved(), 13u);
+  EXPECT_GT(link->traffic().down, broadcast.size);
+  EXPECT_LT(link->traffic().up, kMiB);
 }
 
 TEST_F(RemoteBlob, GivesUpWhenNothingGetsThrough) {

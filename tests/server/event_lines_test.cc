@@ -27,6 +27,10 @@ TEST(EventLines, SayWhoComesAndGoes) {
               ElementsAre(Event{"died_running", {{"client", int64_t{9}}, {"deaths", int64_t{2}}}}));
   EXPECT_THAT(lines.Of(log::NodeLost{.node = WorkerId(4), .name = "w", .why = "it left"}),
               ElementsAre(Event{"worker_lost", {{"worker", "w"}, {"why", "it left"}}}));
+  EXPECT_THAT(lines.Of(log::NodeDeclined{.name = "w", .why = "accept.hours"}),
+              ElementsAre(Event{"worker_declines", {{"worker", "w"}, {"why", "accept.hours"}}}));
+  EXPECT_THAT(lines.Of(log::NodeDeclined{.name = "w"}),
+              ElementsAre(Event{"worker_accepts", {{"worker", "w"}, {"why", ""}}}));
 }
 
 TEST(EventLines, OfARoundOfTwoPhasesTellEveryClientThatWasLeftOutOnceItIsOver) {

@@ -113,6 +113,23 @@ TEST(Fleet, ShardsAreTheClientsOfADataSet) {
   EXPECT_THAT(Macaw(command).text, HasSubstr("exists already"));
 }
 
+TEST(Fleet, CheckSaysWhatANodeBringsAndWhetherItMayWorkNow) {
+  const TemporaryFolder folder;
+  folder.Write("rows.csv", "x,y,kind\n1,2,cat\n3,4,dog\n5,six,cat\n7,8,dog\n");
+  const std::string node =
+      folder.Write("node.toml",
+                   "[node]\nserver = \"127.0.0.1:1\"\nowner = true\n"
+                   "[data]\nsource = \"csv\"\npath = \"rows.csv\"\nunreadable_rows = 0.25\n"
+                   "test_fraction = 0\n[partition]\nclients = 1\n"
+                   "[accept]\nrun_when = \"false\"\n");
+  const Printed printed = Worker("check --config " + node);
+  EXPECT_EQ(printed.exit, 0) << printed.text;
+  EXPECT_THAT(printed.text, HasSubstr("1 of 4 rows cannot be read and are left out"));
+  EXPECT_THAT(printed.text, HasSubstr("rows.csv line 4"));
+  EXPECT_THAT(printed.text, HasSubstr("bytes down"));
+  EXPECT_THAT(printed.text, HasSubstr("it does not work: accept.run_when says no (exit code 1)"));
+}
+
 class Pki : public testing::Test {
  protected:
   Pki() { EXPECT_EQ(Macaw("pki init --dir " + authority_).exit, 0); }

@@ -100,7 +100,16 @@ class OwnProgram {
       case 5:
         return Say({{"id", id},
                     {"error",
-                     {{"kind", "ValueError"}, {"message", "no rows"}, {"where", "train.py:12"}}}});
+                     {{"kind", "ValueError"},
+                      {"message", "no rows"},
+                      {"where", "train.py:12"},
+                      {"trace", {"train.py:40 in train", "train.py:12 in open"}}}}});
+      case 12:
+        return Say({{"id", id},
+                    {"error",
+                     {{"kind", "ValueError"},
+                      {"message", std::string(100'000, 'm')},
+                      {"trace", {std::string(100'000, 't'), "the last line"}}}}});
       case 6:
         At("end")[0] = std::numeric_limits<float>::quiet_NaN();
         return Say(good);

@@ -142,7 +142,8 @@ TEST_F(OwnersProgram, ThatDiesLeavesItsClientOutAndIsStartedAgain) {
   const auto trainer = Make(Setup("plain"));
   const size_t before = starts();
   EXPECT_THAT(Fault(*trainer, 1),
-              AllOf(HasSubstr("client 1"), HasSubstr("exit code 3: the disk is on fire")));
+              AllOf(HasSubstr("client 1"),
+                    HasSubstr("exit code 3: the disk is on fire | opening the rows")));
   EXPECT_TRUE(Turn(*trainer, 0).ok());
   EXPECT_EQ(starts(), before + 1);
   EXPECT_THAT(Fault(*trainer, 2), HasSubstr("killed by signal 9"));
@@ -173,9 +174,17 @@ TEST_F(OwnersProgram, ThatSaysWhatWentWrongIsNotStartedAgain) {
   const auto trainer = Make(Setup("plain"));
   const size_t before = starts();
   for (int turn = 0; turn < 5; ++turn)
-    EXPECT_THAT(Fault(*trainer, 5), HasSubstr("ValueError: no rows (train.py:12)"));
+    EXPECT_THAT(Fault(*trainer, 5), HasSubstr("ValueError: no rows (train.py:12); trace: "
+                                              "train.py:40 in train | train.py:12 in open"));
   EXPECT_TRUE(Turn(*trainer, 0).ok());
   EXPECT_EQ(starts(), before);
+}
+
+TEST_F(OwnersProgram, OfALongErrorTheBeginningAndTheEndOfTheTraceAreKept) {
+  const auto trainer = Make(Setup("plain"));
+  const std::string fault = Fault(*trainer, 12);
+  EXPECT_LT(fault.size(), 2000u);
+  EXPECT_THAT(fault, AllOf(HasSubstr("ValueError: mmm"), HasSubstr("t | the last line")));
 }
 
 TEST_F(OwnersProgram, MayDivergeAsAnyTrainer) {

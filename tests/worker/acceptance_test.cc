@@ -30,14 +30,20 @@ RunPlan ARun() {
   return run;
 }
 
-absl::Status Check(const AcceptConfig& accept) { return CheckAccepted(accept, ARun(), 61'706, 95); }
+absl::Status Check(const AcceptConfig& accept) {
+  return CheckAccepted(
+      accept, ARun(),
+      {.parameters = 61'706, .rows = 95, .bytes_up = 500'000, .bytes_down = 250'000});
+}
 
 TEST(Acceptance, NamesTheKeyThatDoesNotLetARunIn) {
   EXPECT_TRUE(Check({}).ok());
   EXPECT_TRUE(Check({.algorithms = {"fedavg", "scaffold"},
                      .models = {"lenet5"},
                      .max_parameters = 61'706,
-                     .max_steps = 30})
+                     .max_steps = 30,
+                     .max_bytes_up_a_day = 500'000,
+                     .max_bytes_down_a_day = 250'000})
                   .ok());
   const auto why = [](const AcceptConfig& accept) {
     const absl::Status status = Check(accept);
@@ -51,6 +57,9 @@ TEST(Acceptance, NamesTheKeyThatDoesNotLetARunIn) {
             "the model's parameters are 61706, and accept.max_parameters is 61705");
   EXPECT_EQ(why({.max_steps = 29}),
             "a client's local steps in a round are 30, and accept.max_steps is 29");
+  EXPECT_THAT(why({.max_bytes_up_a_day = 499'999}),
+              HasSubstr("accept.max_bytes_up_a_day is 499999"));
+  EXPECT_THAT(why({.max_bytes_down_a_day = 1}), HasSubstr("accept.max_bytes_down_a_day is 1"));
 }
 
 TEST(Acceptance, CountsTheStepsThatATurnTakes) {
@@ -64,6 +73,35 @@ TEST(Acceptance, CountsTheStepsThatATurnTakes) {
   EXPECT_EQ(NominalSteps(local, 95), 2u);
   local.steps = 7;
   EXPECT_EQ(NominalSteps(local, 95), 7u);
+}
+
+// What the file of a node says under [accept].
+absl::StatusOr<AcceptConfig> Read(const std::string& key, const settings::Value& value) {
+  AcceptConfig accept;
+  const settings::Section<AcceptConfig> section = AcceptSection();
+  for (const auto& field : section.fields()) {
+    if (field.key != key) continue;
+    if (field.set(accept, value)) return accept;
+    return absl::InvalidArgumentError(field.expected);
+  }
+  return absl::NotFoundError(key);
+}
+
+TEST(Acceptance, ACommandIsAListOrAStringThatIsCutAtSpaces) {
+  using settings::Array;
+  using settings::Value;
+  const std::vector<std::string> command = {"/usr/bin/idle", "--for", "10 min"};
+  Array list;
+  for (const std::string& word : command) list.push_back(Value{word});
+  EXPECT_EQ(Read("run_when", Value{list})->run_when, command);
+  EXPECT_EQ(Read("run_when", Value{std::string(" /usr/bin/idle  -q ")})->run_when,
+            (std::vector<std::string>{"/usr/bin/idle", "-q"}));
+  EXPECT_FALSE(Read("run_when", Value{std::string(" ")}).ok());
+  EXPECT_EQ(Read("hours", Value{std::string("22:00-06:00")})->hours,
+            std::vector<std::string>{"22:00-06:00"});
+  EXPECT_THAT(Read("hours", Value{std::string("at night")}).status().message(),
+              HasSubstr("22:00-06:00"));
+  EXPECT_FALSE(Read("run_when_every", Value{0.5}).ok());
 }
 
 TEST(Acceptance, ARefusalIsAReasonOnTheServerAndTheRunWaitsForOthers) {

@@ -13,6 +13,7 @@
 #include "algorithms/mean_delta.h"
 #include "core/files.h"
 #include "proto/fleet/client_table.h"
+#include "testing/forwarding_link.h"
 #include "testing/local_link.h"
 #include "tests/worker/synthetic_run.h"
 #include "training/api/trainer.h"
@@ -134,38 +135,15 @@ TEST(Worker, ReportsDittosGlobalLossAsFedAvgsAndThePersonalOneApart) {
 }
 
 // Counts how often a worker gets a blob that it has not kept.
-class CountingLink final : public fleet::FleetLink {
+class CountingLink final : public fleet::ForwardingLink {
  public:
-  explicit CountingLink(fleet::FleetLink& link) : link_(link) {}
+  using ForwardingLink::ForwardingLink;
   std::map<Digest, int> fetched;
 
-  absl::StatusOr<fleet::HelloReply> Hello(const fleet::HelloRequest& request) override {
-    return link_.Hello(request);
-  }
-  absl::StatusOr<fleet::RegisterReply> Register(const fleet::RegisterRequest& request) override {
-    return link_.Register(request);
-  }
-  absl::StatusOr<fleet::LeaseReply> Lease(const fleet::LeaseRequest& request,
-                                          Duration wait) override {
-    return link_.Lease(request, wait);
-  }
-  absl::StatusOr<fleet::HeartbeatReply> Heartbeat(const fleet::HeartbeatRequest& request) override {
-    return link_.Heartbeat(request);
-  }
-  absl::StatusOr<fleet::CommitReply> Commit(const fleet::CommitRequest& request) override {
-    return link_.Commit(request);
-  }
-  absl::StatusOr<fleet::ReleaseReply> Release(const fleet::ReleaseRequest& request) override {
-    return link_.Release(request);
-  }
   absl::StatusOr<fleet::Blob> Fetch(const fleet::Blob& blob) override {
     ++fetched[blob.digest];
-    return link_.Fetch(blob);
+    return ForwardingLink::Fetch(blob);
   }
-  void Shutdown() override { link_.Shutdown(); }
-
- private:
-  fleet::FleetLink& link_;
 };
 
 // FedAvg that also sends a vector which never changes.
@@ -368,6 +346,49 @@ TEST(Worker, SaysWhyTheServerDoesNotTakeIt) {
   const auto server = StartServer(std::move(options));
   EXPECT_THAT(Work(*server, *dataset, {.slots = 1}).ToString(),
               AllOf(HasSubstr("worker-0"), HasSubstr("12 clients"), HasSubstr("13")));
+}
+
+// Remembers what the worker says of clients ahead of its parts.
+class ListeningLink final : public fleet::ForwardingLink {
+ public:
+  using ForwardingLink::ForwardingLink;
+  std::vector<fleet::LeftOut> left_out;
+
+  absl::StatusOr<fleet::HeartbeatReply> Heartbeat(const fleet::HeartbeatRequest& request) override {
+    left_out.insert(left_out.end(), request.left_out.begin(), request.left_out.end());
+    return ForwardingLink::Heartbeat(request);
+  }
+};
+
+// What the server hears of clients that diverge.
+std::pair<std::vector<fleet::LeftOut>, std::string> OfDiverging(Options options) {
+  const auto dataset = SyntheticClients();
+  const TemporaryFolder folder;
+  RunPlan config = SyntheticRun(*dataset, 1);
+  config.local.lr = 1e30;
+  const auto server = StartServer(OptionsOf(config, folder.path()));
+  const auto local = fleet::MakeLocalLink(*server);
+  ListeningLink link(*local);
+  const absl::Status status = worker::Run(options, *dataset, link, Registry(), OnlyFused(), {});
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_FALSE(server->Wait().ok()) << "all clients of the only round were lost";
+  return {link.left_out, *ReadFile(folder / "events.jsonl")};
+}
+
+TEST(Worker, TellsWithAHeartbeatWhichClientsWereLeftOutAndWhy) {
+  const auto [left_out, events] = OfDiverging({.slots = 1});
+  ASSERT_FALSE(left_out.empty());
+  EXPECT_EQ(left_out[0].reason, fleet::LeftOutReason::kOutOfBound);
+  EXPECT_THAT(left_out[0].message, HasSubstr("channel 'delta'"));
+  EXPECT_THAT(events, HasSubstr("channel 'delta'"));
+}
+
+TEST(Worker, KeepsTheWordsOfErrorsToItselfWhereItsOwnerWantsThat) {
+  const auto [left_out, events] = OfDiverging({.slots = 1, .redact_errors = true});
+  ASSERT_FALSE(left_out.empty());
+  EXPECT_EQ(left_out[0].reason, fleet::LeftOutReason::kOutOfBound);
+  EXPECT_THAT(left_out[0].message, HasSubstr("node.redact_errors"));
+  EXPECT_THAT(events, AllOf(HasSubstr("node.redact_errors"), testing::Not(HasSubstr("delta"))));
 }
 
 // A server that is gone, or back with another memory.

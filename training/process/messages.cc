@@ -15,6 +15,8 @@
 namespace macaw::training::process {
 namespace {
 
+constexpr size_t kMostWords = 600;  // of each part of an error
+
 using Json = nlohmann::json;
 
 constexpr uint64_t kMostSteps = 100'000'000;  // of a turn
@@ -87,16 +89,34 @@ std::optional<uint64_t> CountIn(const Json& json, const char* key) {
   return found->get<uint64_t>();
 }
 
-// {"kind": "ValueError", "message": "...", "where": "train.py:12"}
+// The beginning or the end of a text, which may be long.
+std::string Head(const std::string& text) {
+  return text.size() <= kMostWords ? text : text.substr(0, kMostWords) + " ...";
+}
+std::string Tail(const std::string& text) {
+  return text.size() <= kMostWords ? text : "... " + text.substr(text.size() - kMostWords);
+}
+
+// {"kind": "ValueError", "message": "...", "where": "train.py:12", "trace": ["...", "..."]}
 std::string ErrorIn(const Json& error) {
   const auto text = [&](const char* key) {
     const auto found = error.is_object() ? error.find(key) : error.end();
     return found != error.end() && found->is_string() ? found->get<std::string>() : "";
   };
-  const std::string kind = text("kind"), message = text("message"), where = text("where");
+  const std::string kind = Head(text("kind")), message = Head(text("message")),
+                    where = Head(text("where"));
   if (kind.empty() && message.empty()) return "an error without words";
-  return absl::StrCat(kind, kind.empty() || message.empty() ? "" : ": ", message,
-                      where.empty() ? "" : absl::StrCat(" (", where, ")"));
+  std::string words = absl::StrCat(kind, kind.empty() || message.empty() ? "" : ": ", message,
+                                   where.empty() ? "" : absl::StrCat(" (", where, ")"));
+  std::string trace;
+  if (error.is_object() && error.contains("trace") && error["trace"].is_array()) {
+    for (const Json& line : error["trace"]) {
+      if (line.is_string())
+        absl::StrAppend(&trace, trace.empty() ? "" : " | ", line.get<std::string>());
+    }
+  }
+  if (!trace.empty()) absl::StrAppend(&words, "; trace: ", Tail(trace));
+  return words;
 }
 
 // The sums under "sums", by the names of the task. JSON has no NaN: null stands for it. `rows`: the

@@ -8,13 +8,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "core/logging.h"
 #include "core/status.h"
@@ -23,20 +22,10 @@ namespace macaw::training::process {
 namespace {
 
 constexpr size_t kLongestAnswer = 1 << 20, kLongestPrinted = 1 << 12;
+constexpr size_t kLastLines = 6;                         // of what it printed, to say why it ended
 constexpr Duration kTick = std::chrono::seconds(1);      // between two pieces of work
 constexpr Duration kFarewell = std::chrono::seconds(2);  // to end by itself
 constexpr double kForever = 1e9;                         // seconds
-
-// The file that a command names, as a shell would find it.
-std::string FileOf(const std::string& command) {
-  const char* const path = ::getenv("PATH");
-  if (absl::StrContains(command, '/') || path == nullptr) return command;
-  for (const absl::string_view folder : absl::StrSplit(path, ':')) {
-    std::string file = absl::StrCat(folder, "/", command);
-    if (!folder.empty() && ::access(file.c_str(), X_OK) == 0) return file;
-  }
-  return command;
-}
 
 int Milliseconds(Duration duration) {
   return static_cast<int>(
@@ -60,7 +49,7 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Start(const ProgramOptions& op
                  .environment = {{"MACAW_CHANNEL", absl::StrCat(theirs.get())},
                                  {"MACAW_MEMORY", absl::StrCat(memory)}},
                  .inherit = {theirs.get(), memory}};
-  spec.argv.front() = FileOf(options.command.front());
+  spec.argv.front() = FindOnPath(options.command.front());
   absl::StatusOr<Child> child = Child::Spawn(spec);
   if (!child.ok()) {
     return absl::FailedPreconditionError(
@@ -152,7 +141,8 @@ void Program::ReadOutput() {
 void Program::Print(absl::string_view line) {
   line = absl::StripTrailingAsciiWhitespace(line);
   if (line.empty()) return;
-  last_line_ = std::string(absl::StripLeadingAsciiWhitespace(line));
+  last_lines_.emplace_back(absl::StripLeadingAsciiWhitespace(line));
+  if (last_lines_.size() > kLastLines) last_lines_.pop_front();
   Logger("program").Info(absl::StrCat("slot=", slot_, " ", line));
 }
 
@@ -171,7 +161,11 @@ Exit Program::End(TimePoint deadline) {
   Exit exit = child_.Reap();
   ReadOutput();
   Print(std::exchange(printed_, ""));
-  if (exit.code != 0) exit.words = last_line_;
+  // The end of a trace, its last line first, since long messages are cut at their end.
+  if (exit.code != 0) {
+    std::ranges::reverse(last_lines_);
+    exit.words = absl::StrJoin(last_lines_, " | ");
+  }
   return exit;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <string>
 
@@ -50,9 +51,9 @@ class Program {
   Fd channel_, output_;
   uint32_t slot_ = 0;
   bool ended_ = false;
-  std::string received_;   // of the channel, without the lines that were returned
-  std::string printed_;    // the beginning of a line
-  std::string last_line_;  // that it printed
+  std::string received_;                // of the channel, without the lines that were returned
+  std::string printed_;                 // the beginning of a line
+  std::deque<std::string> last_lines_;  // that it printed
 };
 
 }  // namespace macaw::training::process

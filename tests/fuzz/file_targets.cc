@@ -1,0 +1,191 @@
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "cli/config/reader.h"
+#include "cli/config/toml.h"
+#include "core/fd.h"
+#include "core/files.h"
+#include "core/random.h"
+#include "core/safetensors.h"
+#include "data/options.h"
+#include "data/prepared.h"
+#include "sdk/catalogue.h"
+#include "server/log/codec.h"
+#include "server/log/json.h"
+#include "state/blob.h"
+#include "testing/random_record.h"
+#include "tests/fuzz/scratch_file.h"
+#include "tests/fuzz/targets.h"
+
+namespace macaw::fuzz {
+namespace {
+
+std::span<const std::byte> BytesOf(absl::string_view text) {
+  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+}
+
+// ---- data and models
+
+void FeedSafetensors(absl::string_view bytes) {
+  const auto file = SafetensorsFile::Parse(BytesOf(bytes), "model");
+  if (!file.ok()) return;
+  for (const auto& [name, tensor] : file->tensors()) {
+    MACAW_FUZZ_EXPECT(tensor.bytes.empty() || (tensor.bytes.data() >= BytesOf(bytes).data() &&
+                                               tensor.bytes.data() + tensor.bytes.size() <=
+                                                   BytesOf(bytes).data() + bytes.size()));
+    MACAW_FUZZ_EXPECT(file->Get(name, tensor.dtype).ok());
+  }
+}
+
+std::vector<std::string> Models() {
+  const std::string values(24, '\1');
+  return {SafetensorsHeader({{"0.weight", "F32", {2, 2}, 16}, {"step", "I64", {1}, 8}},
+                            {{"name", "logistic"}}) +
+          values};
+}
+
+// Opens a data source from the bytes and reads every row.
+void FeedData(const std::string& source, absl::string_view bytes) {
+  ScratchFile& file = ScratchFile::Once();
+  file.Fill(bytes);
+  const auto dataset = data::OpenDataset(
+      {.source = source, .path = file.path(), .test_fraction = 0.2, .resident = "true"},
+      {.clients = 2});
+  if (!dataset.ok()) {
+    MACAW_FUZZ_EXPECT(dataset.status().message().find('\n') == absl::string_view::npos);
+    return;
+  }
+  const data::DatasetInfo& info = (*dataset)->info();
+  for (ClientId client; client.value < std::min<uint64_t>(info.clients, 100); ++client.value) {
+    (void)(*dataset)->ClientName(client);
+    const auto rows = (*dataset)->Client(client, data::Split::kTrain);
+    if (rows.ok())
+      MACAW_FUZZ_EXPECT(rows->size() == (*dataset)->Examples(client, data::Split::kTrain));
+  }
+}
+
+void FeedPrepared(absl::string_view bytes) { FeedData("prepared", bytes); }
+void FeedLeaf(absl::string_view bytes) { FeedData("leaf", bytes); }
+void FeedCsv(absl::string_view bytes) { FeedData("csv", bytes); }
+void FeedLibsvm(absl::string_view bytes) { FeedData("libsvm", bytes); }
+
+std::vector<std::string> PreparedFiles() {
+  const auto dataset = data::OpenDataset(
+      {.source = "synthetic", .val_fraction = 0.1, .synthetic = {.clients = 2, .max_size = 4}}, {});
+  // It is written aside and renamed, which a file in memory cannot be.
+  char name[] = "/tmp/macaw_fuzz_XXXXXX";
+  const Fd fd(::mkstemp(name));
+  MACAW_FUZZ_EXPECT(fd.open() && data::WritePrepared(**dataset, name).ok());
+  std::vector<std::string> examples = {*ReadFile(name)};
+  ::unlink(name);
+  return examples;
+}
+
+std::vector<std::string> LeafFiles() {
+  return {R"({"users":["a","b"],"num_samples":[2,1],"user_data":{"a":{"x":[[1,2],[3,4]],)"
+          R"("y":[0,1]},"b":{"x":[[5,6]],"y":[1]}}})"};
+}
+std::vector<std::string> CsvFiles() {
+  return {"a,b,c\n1,2,0\n3,4,1\n5,6,1\n7,8.5,0\n",
+          "x,kind\n1,\"a, b\"\n3,cat\n5,\"a, b\"\n7,cat\n"};
+}
+std::vector<std::string> LibsvmFiles() {
+  return {"+1 1:0.5 3:2\n-1 2:1\n+1 1:1 2:2 3:3\n-1 3:-4e-2\n"};
+}
+
+// ---- states of clients, in a store that others may write
+
+constexpr Attempt kVersion{.client = ClientId(7), .fence = {.epoch = 2, .counter = 15}};
+
+const state::StateSchema& Schema() {
+  static const auto* const schema =
+      new state::StateSchema{ParameterLayout::Scalars("control", 3, DType::kF32)};
+  return *schema;
+}
+
+void FeedState(absl::string_view bytes) {
+  auto buffer = std::make_shared<AlignedBuffer>(bytes.size());
+  std::ranges::copy(BytesOf(bytes), buffer->bytes().begin());
+  const auto state = state::OpenBlob(buffer, kVersion, Schema());
+  MACAW_FUZZ_EXPECT(state.ok() ? state->items.size() == 1 : absl::IsDataLoss(state.status()));
+  (void)state::ReadHeader(BytesOf(bytes));
+  (void)state::NameIn(BytesOf(bytes));
+}
+
+std::vector<std::string> States() {
+  FlatVector control(Schema()[0]);
+  control.As<float>()[2] = 4;
+  const ConstVectorView view = std::as_const(control).view();
+  const auto blob = state::EncodeBlob(kVersion, {&view, 1}, Schema());
+  const auto bytes = std::as_const(*blob).bytes();
+  return {{reinterpret_cast<const char*>(bytes.data()), bytes.size()}};
+}
+
+// ---- the log of rounds
+
+void FeedLogRecord(absl::string_view bytes) {
+  namespace log = server::log;
+  const auto entry = log::Decode(bytes, 1);
+  if (!entry.ok()) return;
+  if (std::holds_alternative<log::Unknown>(entry->record)) return;
+  std::string again;
+  log::Encode(*entry, again);
+  const auto twice = log::Decode(again, 1);
+  MACAW_FUZZ_EXPECT(twice.ok());
+  std::string thrice;
+  log::Encode(*twice, thrice);
+  MACAW_FUZZ_EXPECT(again == thrice);
+  (void)log::JsonOf(*entry);
+}
+
+std::vector<std::string> LogRecords() {
+  std::vector<std::string> examples;
+  server::testing_support::RandomRecord random(5);
+  for (server::log::Record& record : random.OneOfEach()) {
+    std::string bytes;
+    server::log::Encode({.sequence = 1, .ns = 77, .record = std::move(record)}, bytes);
+    examples.push_back(std::move(bytes));
+  }
+  return examples;
+}
+
+// ---- configurations
+
+void FeedNodeFile(absl::string_view bytes) {
+  static const auto* const catalogue = new sdk::Catalogue(sdk::Catalogue::Builtins());
+  const auto document = cli::ParseDocument(std::string(bytes), "node.toml", "/");
+  if (!document.ok()) return;
+  for (const bool node : {true, false}) {
+    const auto config = node ? cli::ReadNodeConfig(*document, {}, *catalogue)
+                             : cli::ReadConfig(*document, {}, *catalogue);
+    if (!config.ok())
+      MACAW_FUZZ_EXPECT(config.status().message().find("node.toml") != absl::string_view::npos);
+  }
+}
+
+std::vector<std::string> NodeFiles() {
+  return {
+      "[node]\nserver = \"fleet.example.org:47100\"\nowner = true\n[data]\nsource = \"csv\"\n"
+      "path = \"rows.csv\"\n[accept]\nhours = \"22:00-06:00\"\nrun_when = [\"idle\", \"-q\"]\n",
+      "[run]\nrounds = 3\n[data]\nsource = \"synthetic\"\nsynthetic.clients = 3\n[model]\n"
+      "name = \"logistic\"\n[algorithm]\nname = \"fedprox\"\nmu = 0.1\n"};
+}
+
+}  // namespace
+
+std::vector<Target> FileTargets() {
+  return {{"safetensors", FeedSafetensors, Models},
+          {"prepared", FeedPrepared, PreparedFiles},
+          {"leaf", FeedLeaf, LeafFiles},
+          {"csv", FeedCsv, CsvFiles},
+          {"libsvm", FeedLibsvm, LibsvmFiles},
+          {"state", FeedState, States},
+          {"log_record", FeedLogRecord, LogRecords},
+          {"node_file", FeedNodeFile, NodeFiles}};
+}
+
+}  // namespace macaw::fuzz

@@ -1,0 +1,48 @@
+#include "tests/fuzz/targets.h"
+#include "training/process/messages.h"
+
+namespace macaw::fuzz {
+namespace {
+
+using training::process::Answer;
+
+constexpr uint64_t kId = 7;
+
+void FeedReady(absl::string_view bytes) {
+  const auto ready = training::process::ParseReady(bytes);
+  if (ready.ok()) MACAW_FUZZ_EXPECT(!ready->name.empty());
+}
+
+std::vector<std::string> Readies() {
+  return {R"({"ready": 1, "name": "numpy 1.24", "corrections": true, "evaluates": false})",
+          R"({"error": {"kind": "ImportError", "message": "no module"}})"};
+}
+
+void CheckAnswer(const absl::StatusOr<Answer>& answer, TaskKind task) {
+  if (!answer.ok() || !answer->error.empty()) return;
+  MACAW_FUZZ_EXPECT(answer->sums.size() == training::SchemaFor(task).sums.size());
+}
+
+// The same bytes as the answer to either question, in each kind of task.
+void FeedAnswer(absl::string_view bytes) {
+  for (const TaskKind task :
+       {TaskKind::kClassification, TaskKind::kRegression, TaskKind::kNextToken}) {
+    CheckAnswer(training::process::ParseTrained(bytes, kId, task), task);
+    CheckAnswer(training::process::ParseEvaluated(bytes, kId, task), task);
+  }
+}
+
+std::vector<std::string> Answers() {
+  return {R"({"id": 7, "rows": 20, "steps": 4, "sums": {"examples": 20, "loss": 3.5, )"
+          R"("correct": 11}})",
+          R"({"id": 7, "sums": {"examples": 20, "loss": null, "correct": 11}})",
+          R"({"id": 7, "error": {"kind": "ValueError", "message": "no", "where": "a.py:3"}})"};
+}
+
+}  // namespace
+
+std::vector<Target> ProgramTargets() {
+  return {{"program_ready", FeedReady, Readies}, {"program_answer", FeedAnswer, Answers}};
+}
+
+}  // namespace macaw::fuzz

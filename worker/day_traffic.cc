@@ -1,0 +1,24 @@
+#include "worker/day_traffic.h"
+
+#include <utility>
+
+#include "core/status.h"
+
+namespace macaw::worker {
+
+absl::StatusOr<DayTraffic> DayTraffic::Open(const std::string& path) {
+  MACAW_ASSIGN_OR_RETURN(KeptBytes file, KeptBytes::Open(path, sizeof(Entry)));
+  return DayTraffic(std::move(file));
+}
+
+void DayTraffic::Add(absl::CivilDay today, const fleet::Traffic& moved) {
+  const int64_t day = today - absl::CivilDay(1970, 1, 1);
+  Entry& kept = entry();
+  if (kept.day != day) kept = {.day = day};
+  kept.up += moved.up;
+  kept.down += moved.down;
+}
+
+fleet::Traffic DayTraffic::today() const { return {.up = entry().up, .down = entry().down}; }
+
+}  // namespace macaw::worker
