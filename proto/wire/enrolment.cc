@@ -61,6 +61,7 @@ class AuditInterceptor final : public grpc::experimental::Interceptor {
     return code == grpc::StatusCode::UNAUTHENTICATED ||
            code == grpc::StatusCode::PERMISSION_DENIED ||
            code == grpc::StatusCode::INVALID_ARGUMENT ||
+           code == grpc::StatusCode::RESOURCE_EXHAUSTED ||
            code == grpc::StatusCode::FAILED_PRECONDITION;
   }
 

@@ -10,6 +10,7 @@
 #include "proto/wire/credentials.h"
 #include "proto/wire/enrolment.h"
 #include "proto/wire/gate.h"
+#include "proto/wire/handshakes.h"
 #include "proto/wire/listener.h"
 #include "proto/wire/remote.h"
 #include "proto/wire/service.h"
@@ -71,6 +72,7 @@ class GrpcFleetServer final : public FleetServer {
  private:
   void AddGate(grpc::ServerBuilder& builder, grpc::ServerCredentials& credentials) {
     credentials.SetAuthMetadataProcessor(RefuseStrangers(gate_));
+    handshakes_.emplace(*gate_);
     std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> factories;
     factories.push_back(AuditRefusals(gate_));
     builder.experimental().SetInterceptorCreators(std::move(factories));
@@ -78,6 +80,7 @@ class GrpcFleetServer final : public FleetServer {
   }
 
   const std::shared_ptr<Gate> gate_;
+  std::optional<HandshakeAudit> handshakes_;  // of a server with TLS
   const std::shared_ptr<ServiceState> state_;
   FleetService service_;
   EnrolmentService enrolment_;

@@ -2,6 +2,9 @@
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <grpcpp/create_channel.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_certificate_verifier.h>
+#include <grpcpp/security/tls_credentials_options.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <openssl/ssl.h>
@@ -16,7 +19,9 @@
 #include "core/fd.h"
 #include "core/random.h"
 #include "identity/audit.h"
+#include "identity/authority.h"
 #include "identity/openssl.h"
+#include "identity/verify.h"
 #include "macaw/v1/fleet.grpc.pb.h"
 #include "proto/wire/credentials.h"
 #include "proto/wire/remote.h"
@@ -46,14 +51,18 @@ namespace {
 
 using identity::IdentityFiles;
 using identity::Role;
+using testing::AllOf;
 using testing::HasSubstr;
 
 class TlsTest : public testing::Test {
  protected:
   TlsTest() {
     audit_ = *identity::Audit::Open(AuditFile());
-    server_ = *FleetServer::Start(
-        {.listen = ":0", .authority = authority_.get(), .audit = audit_.get()}, handler_);
+    server_ = *FleetServer::Start({.listen = ":0",
+                                   .max_part_clients = 1000,
+                                   .authority = authority_.get(),
+                                   .audit = audit_.get()},
+                                  handler_);
   }
   std::string AuditFile() const { return authority_.path() + "/audit.jsonl"; }
   absl::StatusOr<std::unique_ptr<fleet::FleetLink>> DialAs(const IdentityFiles& files) const {
@@ -154,22 +163,52 @@ TEST_F(TlsTest, ACertificateThatRunsOutIsRefusedOnAnOpenConnection) {
   EXPECT_THAT(AuditText(), HasSubstr("was valid until"));
 }
 
+// Shows a certificate that our own programs would not show, and believes any server.
+std::shared_ptr<grpc::Channel> CarelessChannel(const std::string& address,
+                                               const IdentityFiles& files) {
+  using grpc::experimental::IdentityKeyCertPair;
+  using grpc::experimental::NoOpCertificateVerifier;
+  grpc::experimental::TlsChannelCredentialsOptions options;
+  options.set_certificate_provider(
+      std::make_shared<grpc::experimental::StaticDataCertificateProvider>(
+          std::vector<IdentityKeyCertPair>{{*ReadFile(files.key), *ReadFile(files.certificate)}}));
+  options.watch_identity_key_cert_pairs();
+  options.set_verify_server_certs(false);
+  options.set_check_call_host(false);
+  options.set_certificate_verifier(std::make_shared<NoOpCertificateVerifier>());
+  return grpc::CreateChannel(address, grpc::experimental::TlsCredentials(options));
+}
+
+TEST_F(TlsTest, ACertificateOutOfItsTimeIsRefusedFromWhoShowsItAllTheSame) {
+  const absl::Time now = absl::Now();
+  const std::pair<IdentityFiles, const char*> shown[] = {
+      {authority_.Certified("phone-7", Role::kDevice, now - absl::Hours(48), absl::Hours(24)),
+       "was valid until"},
+      {authority_.Certified("phone-8", Role::kDevice, now + absl::Hours(72)),
+       "the clock is off by"}};
+  for (const auto& [files, why] : shown) {
+    grpc::ClientContext context;
+    v1::HelloReply reply;
+    const grpc::Status status =
+        v1::Fleet::Stub(CarelessChannel(server_->address(), files)).Hello(&context, {}, &reply);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAUTHENTICATED);
+    EXPECT_THAT(status.error_message(), HasSubstr(why));
+  }
+  EXPECT_THAT(AuditText(), AllOf(HasSubstr("was valid until"), HasSubstr("the clock is off by")));
+}
+
 TEST_F(TlsTest, ALinkGoesOnWithTheCertificateThatReplacedItsFirst) {
   const IdentityFiles files =
-      authority_.Certified("phone-7", Role::kDevice, absl::Now(), absl::Seconds(3));
+      authority_.Certified("phone-7", Role::kDevice, absl::Now(), absl::Seconds(6));
   const auto link = *DialAs(files);
-  ASSERT_TRUE(link->Hello({1, 0, "test"}).ok());
-  // Two thirds of the first certificate's time are over when the second one replaces it.
-  const absl::Time begin = absl::Now();
-  bool renewed = false;
-  while (absl::Now() < begin + absl::Seconds(4)) {
-    if (!renewed && absl::Now() > begin + absl::Seconds(2)) {
-      ASSERT_TRUE(RenewCertificate(server_->address(), files).ok());
-      renewed = true;
-    }
-    const absl::Status status = link->Hello({1, 0, "test"}).status();
-    ASSERT_TRUE(status.ok()) << status;
-  }
+  const auto hello = [&] { return link->Hello({1, 0, "test"}).status(); };
+  const auto first = *identity::Certificate::FromPem(*ReadFile(files.certificate));
+  while (!identity::IsDue(first, absl::Now())) ASSERT_TRUE(hello().ok());
+  ASSERT_TRUE(RenewCertificate(server_->address(), files).ok());
+  absl::Status status;
+  while (status.ok() && identity::CheckTime(first, absl::Now()).ok()) status = hello();
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_TRUE(hello().ok());
 }
 
 TEST_F(TlsTest, AnInviteIsGoodOnceAndForItsOwnFleetAlone) {
@@ -190,6 +229,40 @@ TEST_F(TlsTest, AnInviteIsGoodOnceAndForItsOwnFleetAlone) {
   EXPECT_FALSE(FileExists(other.FilesOf("phone-7").certificate));
 
   EXPECT_THAT(AuditText(), HasSubstr("/macaw.v1.Enrolment/Enrol"));
+}
+
+TEST_F(TlsTest, AnInviteThatIsLateIsRefused) {
+  const auto invite = authority_.InviteFor("phone-7", Role::kDevice, absl::Now() - absl::Hours(48));
+  const IdentityFiles files = authority_.FilesOf("phone-7");
+  const absl::Status late = Enrol(server_->address(), invite, files);
+  EXPECT_TRUE(absl::IsUnauthenticated(late)) << late;
+  EXPECT_FALSE(FileExists(files.certificate));
+  EXPECT_THAT(AuditText(), AllOf(HasSubstr("/macaw.v1.Enrolment/Enrol"), HasSubstr("has run out")));
+}
+
+TEST_F(TlsTest, AVersionOfTheFutureIsRefused) {
+  const auto link = *DialAs(authority_.Certified("phone-7"));
+  const absl::Status status = link->Hello({2, 0, "of tomorrow"}).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(AuditText(), AllOf(HasSubstr("\"who\":\"phone-7\""),
+                                 HasSubstr("speaks version 1 of the protocol, the caller 2")));
+}
+
+TEST_F(TlsTest, WhatIsTooLargeIsRefused) {
+  const auto channel = CarelessChannel(server_->address(), authority_.Certified("phone-7"));
+  const auto commit = [&](const v1::CommitRequest& request) {
+    grpc::ClientContext context;
+    v1::CommitReply reply;
+    return v1::Fleet::Stub(channel).Commit(&context, request, &reply).error_code();
+  };
+  v1::CommitRequest large;
+  large.add_evaluations()->set_failure(std::string(5 << 20, 'x'));
+  EXPECT_EQ(commit(large), grpc::StatusCode::RESOURCE_EXHAUSTED);  // gRPC reads no more of it
+  v1::CommitRequest many;  // 600 kB that would be many megabytes once parsed
+  for (int i = 0; i < 300'000; ++i) many.add_evaluations();
+  EXPECT_EQ(commit(many), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(AuditText(), AllOf(HasSubstr("\"who\":\"phone-7\""),
+                                 HasSubstr("/macaw.v1.Fleet/Commit"), HasSubstr("entries")));
 }
 
 TEST_F(TlsTest, ANodeRenewsItsCertificateAndKeepsItsKey) {
@@ -228,6 +301,17 @@ TEST_F(TlsTest, GarbageAndSilentConnectionsKeepNobodyOut) {
     EXPECT_TRUE(WriteAll(strangers.back(), BytesOf(bytes)));
   }
   EXPECT_TRUE(HelloAs(authority_.Certified("phone-7")).ok());
+  EXPECT_THAT(AuditText(), HasSubstr("Handshake failed"));
+}
+
+// The server waits ten seconds for a handshake.
+TEST_F(TlsTest, HangsUpOnWhoTakesTooLongToShakeHands) {
+  const Fd silent = ConnectTo(server_->address()), slow = ConnectTo(server_->address());
+  EXPECT_TRUE(WriteAll(slow, BytesOf(std::string("\x16\x03\x01", 3))));
+  for (const Fd* stranger : {&silent, &slow}) {
+    char byte = 0;
+    EXPECT_LE(read(stranger->get(), &byte, 1), 0);  // returns once the server has hung up
+  }
 }
 
 // Whether the server shakes hands with a client that speaks at most this version.
@@ -246,6 +330,7 @@ bool ShakesHands(const std::string& address, int version) {
 TEST_F(TlsTest, SpeaksNoOlderVersionThan13) {
   EXPECT_TRUE(ShakesHands(server_->address(), TLS1_3_VERSION));
   EXPECT_FALSE(ShakesHands(server_->address(), TLS1_2_VERSION));
+  EXPECT_THAT(AuditText(), HasSubstr("no shared cipher"));
 }
 
 TEST_F(TlsTest, AnAddressOfOtherMachinesNeedsAnAuthorityAndAnIdentity) {

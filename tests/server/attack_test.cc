@@ -1,0 +1,102 @@
+// A real run over mutual TLS, and nodes with good certificates that reach for what is not theirs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "core/files.h"
+#include "identity/audit.h"
+#include "proto/fleet/client_table.h"
+#include "proto/wire/remote.h"
+#include "tests/proto/test_authority.h"
+#include "tests/server/tiny_run.h"
+
+namespace macaw::server {
+namespace {
+
+using identity::Role;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing_support::FakeWorker;
+using testing_support::Finish;
+using testing_support::RunBytes;
+using testing_support::StartTiny;
+using testing_support::TemporaryFolder;
+using testing_support::TinyOptions;
+
+class Attack : public testing::Test {
+ protected:
+  Attack() {
+    audit_ = *identity::Audit::Open(AuditFile());
+    server_ = *wire::FleetServer::Start(
+        {.listen = ":0", .authority = authority_.get(), .audit = audit_.get()}, *coordinator_);
+  }
+  std::string AuditFile() const { return authority_.path() + "/audit.jsonl"; }
+  FakeWorker WorkerAs(const std::string& name, Role role) {
+    return FakeWorker(
+        *wire::Dial({.server = server_->address(), .identity = authority_.Certified(name, role)}),
+        name);
+  }
+  // What the server wrote about refused calls; it cannot be asked afterwards.
+  std::string AuditText() {
+    server_.reset();
+    audit_.reset();
+    return *ReadFile(AuditFile());
+  }
+
+  const TemporaryFolder folder_;
+  wire::TestAuthority authority_;
+  std::unique_ptr<Coordinator> coordinator_ = StartTiny(TinyOptions(folder_.path(), 2));
+  std::unique_ptr<identity::Audit> audit_;
+  std::unique_ptr<wire::FleetServer> server_;
+};
+
+TEST_F(Attack, ADeviceDoesNotGetTheClientOfAnother) {
+  FakeWorker phone = WorkerAs("phone-7", Role::kDevice);
+  const fleet::ClientTable table{.rows = {10}, .names = {"phone-8"}};
+  phone.identity().owner = true;
+  phone.identity().clients = 1;
+  phone.identity().central_test_rows = 0;
+  phone.identity().table = fleet::Blob::Of(table.Encode());
+  EXPECT_TRUE(absl::IsPermissionDenied(phone.Register().status()));
+  EXPECT_THAT(AuditText(), AllOf(HasSubstr("\"who\":\"phone-7\""),
+                                 HasSubstr("/macaw.v1.Fleet/Register"), HasSubstr("phone-8")));
+}
+
+TEST_F(Attack, ADeviceDoesNotWorkForAWorker) {
+  FakeWorker honest = WorkerAs("honest", Role::kWorker);
+  ASSERT_TRUE(honest.Register().ok());
+  FakeWorker phone = WorkerAs("phone-7", Role::kDevice);
+  EXPECT_TRUE(absl::IsPermissionDenied(phone.Register().status())) << "clients that many have";
+  phone.identity().name = "honest";
+  EXPECT_TRUE(absl::IsPermissionDenied(phone.Register().status())) << "another's name";
+  EXPECT_TRUE(absl::IsPermissionDenied(
+      phone.link().Lease({.session = honest.session(), .wanted = 1}, FromSeconds(1)).status()));
+  EXPECT_THAT(AuditText(), AllOf(HasSubstr("trains its own clients alone"),
+                                 HasSubstr("/macaw.v1.Fleet/Register"),
+                                 HasSubstr("/macaw.v1.Fleet/Lease"), HasSubstr("for itself")));
+}
+
+TEST_F(Attack, ACommitIsCountedOnceWhoeverReplaysIt) {
+  const TemporaryFolder undisturbed;
+  Finish(TinyOptions(undisturbed.path(), 2));
+  FakeWorker honest = WorkerAs("honest", Role::kWorker);
+  FakeWorker phone = WorkerAs("phone-7", Role::kDevice);
+  ASSERT_TRUE(honest.Register().ok());
+  while (const auto commit = honest.Work()) {
+    EXPECT_TRUE(absl::IsPermissionDenied(phone.link().Commit(*commit).status())) << "too early";
+    EXPECT_EQ(honest.Commit(*commit).verdict, fleet::Verdict::kAccepted);
+    EXPECT_TRUE(absl::IsPermissionDenied(phone.link().Commit(*commit).status())) << "a replay";
+    EXPECT_EQ(honest.Commit(*commit).verdict, fleet::Verdict::kDuplicate);
+  }
+  ASSERT_TRUE(coordinator_->Wait().ok());
+  EXPECT_EQ(RunBytes(undisturbed.path()), RunBytes(folder_.path()));
+  // Its own worker repeats a commit whose answer was lost; that is no attack.
+  EXPECT_THAT(AuditText(),
+              AllOf(HasSubstr("\"who\":\"phone-7\""), HasSubstr("/macaw.v1.Fleet/Commit"),
+                    Not(HasSubstr("\"who\":\"honest\""))));
+}
+
+}  // namespace
+}  // namespace macaw::server
