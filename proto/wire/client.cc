@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/logging.h"
 #include "core/status.h"
 #include "macaw/v1/fleet.grpc.pb.h"
 #include "proto/wire/address.h"
@@ -34,13 +35,13 @@ constexpr int kUploadRounds = 3;  // a round: call, learn that a blob is missing
 class RemoteLink final : public fleet::FleetLink {
  public:
   RemoteLink(const ClientOptions& options, Connection::MakeChannel make,
-             Connection::Version version)
+             Connection::Version version, std::unique_ptr<PartialFiles> partials)
       : options_(options),
         share_(options.share_memory && IsPrivate(options.server)),
         inline_bytes_(IsPrivate(options.server) ? InlineBytes::kTrust : InlineBytes::kVerify),
         calls_(options.token),
         connection_(std::move(make), std::move(version)),
-        blobs_(connection_, options, calls_) {}
+        blobs_(connection_, options, calls_, std::move(partials)) {}
   ~RemoteLink() override { calls_.CancelAll(); }
 
   absl::StatusOr<fleet::HelloReply> Hello(const fleet::HelloRequest& request) override {
@@ -235,6 +236,16 @@ class RemoteLink final : public fleet::FleetLink {
   std::optional<Limits> limits_ ABSL_GUARDED_BY(mutex_);
 };
 
+// Where the options name no folder, or it cannot be used: null.
+std::unique_ptr<PartialFiles> PartialDownloads(const ClientOptions& options) {
+  if (options.partial_downloads.empty() || IsPrivate(options.server)) return nullptr;
+  auto partials = PartialFiles::Open({.folder = options.partial_downloads});
+  if (partials.ok()) return *std::move(partials);
+  Logger("wire").Warning(absl::StrCat("downloads_begin_again_after_a_restart why=\"",
+                                      partials.status().message(), "\""));
+  return nullptr;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<fleet::FleetLink>> Dial(const ClientOptions& options) {
@@ -252,7 +263,7 @@ absl::StatusOr<std::unique_ptr<fleet::FleetLink>> Dial(const ClientOptions& opti
   const auto version = [identity = options.identity] {
     return identity.has_value() ? ChangeTime(identity->certificate) : 0;
   };
-  return std::make_unique<RemoteLink>(options, make, version);
+  return std::make_unique<RemoteLink>(options, make, version, PartialDownloads(options));
 }
 
 }  // namespace macaw::wire

@@ -14,6 +14,7 @@
 #include "proto/wire/convert.h"
 #include "proto/wire/limits.h"
 #include "proto/wire/link_pace.h"
+#include "proto/wire/partial_files.h"
 #include "proto/wire/remote.h"
 
 namespace macaw::wire {
@@ -55,11 +56,13 @@ class OpenCalls {
 
 // Moves blobs in chunks, in slices that fit the speed of the connection. After a broken stream it
 // resumes where that stream stopped. There is no limit on the time of a transfer, only on the time
-// without progress. Thread-safe.
+// without progress. With `partials`, downloads are written to files as they arrive, and continue
+// with them after a restart. Thread-safe.
 class BlobMover {
  public:
-  // `connection` and `calls` must outlive it.
-  BlobMover(Connection& connection, const ClientOptions& options, OpenCalls& calls);
+  // `connection` and `calls` must outlive it. `partials` may be null.
+  BlobMover(Connection& connection, const ClientOptions& options, OpenCalls& calls,
+            std::unique_ptr<PartialFiles> partials);
 
   using Ask = absl::FunctionRef<absl::StatusOr<UploadAnswer>()>;  // BeginUpload
   // Uploads the blob that `ask` offers in this session, if the server wants it. kHave: the server
@@ -81,8 +84,21 @@ class BlobMover {
   absl::Status UploadSlice(const fleet::Blob& blob, SessionId session, uint64_t& at);
   // Slices from `at` on, until the server has the whole blob.
   absl::Status UploadFrom(const fleet::Blob& blob, SessionId session, uint64_t& at);
-  absl::Status DownloadFrom(const Digest& digest, AlignedBuffer& buffer, uint64_t& offset,
-                            BlobDigester& digester);
+  // A blob that is being downloaded.
+  struct Incoming {
+    const Digest digest;
+    AlignedBuffer buffer;
+    BlobDigester digester;
+    uint64_t offset = 0;                // bytes that are here
+    std::shared_ptr<PartialFile> file;  // may be null
+
+    void Hash();  // as much as is here
+  };
+  // The beginning is the file's, if there is one.
+  absl::StatusOr<Incoming> Begin(const Digest& digest, uint64_t size);
+  // Slices until the blob is complete.
+  absl::Status Complete(Incoming& blob);
+  absl::Status DownloadSlice(Incoming& blob);
 
   Connection& connection_;
   const ClientOptions options_;
@@ -91,6 +107,7 @@ class BlobMover {
   const bool private_;
   OpenCalls& calls_;
   LinkPace up_, down_;
+  const std::unique_ptr<PartialFiles> partials_;  // may be null
   WorkCounter chunks_;
 };
 
