@@ -14,8 +14,10 @@ namespace macaw::worker {
 struct FleetConfig {
   std::string server;    // host:port
   std::string identity;  // folder with node.key, node.crt and authority.crt (identity/node_files.h)
-  bool owner = false;    // the clients of [data] are this node's own: nobody else trains them
-  AcceptConfig accept;   // what its owner lets it be used for
+  // The most bytes a second that this node sends and receives; 0: no limit.
+  uint64_t max_upload = 0, max_download = 0;
+  bool owner = false;   // the clients of [data] are this node's own: nobody else trains them
+  AcceptConfig accept;  // what its owner lets it be used for
 };
 
 // The keys of [node] and [accept], with full names.

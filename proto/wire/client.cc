@@ -12,6 +12,7 @@
 #include "proto/wire/client_blobs.h"
 #include "proto/wire/convert.h"
 #include "proto/wire/credentials.h"
+#include "proto/wire/limits.h"
 #include "proto/wire/refusal.h"
 #include "proto/wire/remote.h"
 #include "proto/wire/shared_memory.h"
@@ -159,10 +160,13 @@ class RemoteLink final : public fleet::FleetLink {
   absl::StatusOr<T> Call(grpc::Status (v1::Fleet::Stub::*method)(grpc::ClientContext*,
                                                                  const Request&, Reply*),
                          const Request& request, Duration timeout) {
+    if (!blobs_.AwaitTurn(request.ByteSizeLong()))
+      return absl::CancelledError("the link is shut down");
     const auto line = connection_.Dial([this] { return calls_.shut(); });
     OpenCalls::Scope call(calls_, timeout);
     Reply reply;
     const absl::Status status = FromGrpc((line->stub.*method)(&call.context(), request, &reply));
+    blobs_.Count(request.ByteSizeLong(), reply.ByteSizeLong());
     connection_.CallEnded(line, status);
     MACAW_RETURN_IF_ERROR(call.Explain(status));
     if constexpr (requires { FromWire(reply, inline_bytes_); }) {
@@ -250,6 +254,11 @@ std::unique_ptr<PartialFiles> PartialDownloads(const ClientOptions& options) {
 
 absl::StatusOr<std::unique_ptr<fleet::FleetLink>> Dial(const ClientOptions& options) {
   MACAW_ASSIGN_OR_RETURN(const Address address, ParseAddress(options.server));
+  for (const uint64_t rate : {options.max_upload, options.max_download}) {
+    if (rate == 0 || rate >= kLeastRate) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a link of at most ", rate, " bytes a second: the least limit is ", kLeastRate));
+  }
   auto credentials = ChannelCredentialsFor(address, options.identity);
   MACAW_RETURN_IF_ERROR(credentials.status());
   grpc::ChannelArguments arguments;

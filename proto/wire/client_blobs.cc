@@ -94,7 +94,13 @@ BlobMover::BlobMover(Connection& connection, const ClientOptions& options, OpenC
       calls_(calls),
       up_(options.stall_timeout / kSlicesInAStall),
       down_(options.stall_timeout / kSlicesInAStall),
+      up_limit_(options.max_upload, SteadyClock()),
+      down_limit_(options.max_download, SteadyClock()),
       partials_(std::move(partials)) {}
+
+bool BlobMover::AwaitTurn(uint64_t bytes) {
+  return bytes <= kLeastChunkBytes || calls_.Pause(up_limit_.Wait());
+}
 
 absl::StatusOr<UploadVerdict> BlobMover::Upload(const fleet::Blob& blob, SessionId session,
                                                 Ask ask) {
@@ -152,7 +158,7 @@ absl::Status BlobMover::UploadFrom(const fleet::Blob& blob, SessionId session, u
 
 absl::Status BlobMover::UploadSlice(const fleet::Blob& blob, SessionId session, uint64_t& at) {
   const uint64_t slice = private_ ? blob.size : up_.slice();
-  const uint64_t chunk = private_ ? kChunkBytes : LinkPace::ChunkOf(slice);
+  const uint64_t chunk = private_ ? kChunkBytes : up_limit_.AtOnce(LinkPace::ChunkOf(slice));
   const uint64_t end = at + std::min(slice, blob.size - at);
   OpenCalls::Scope call(calls_);
   const auto line = connection_.Dial([this] { return calls_.shut(); });
@@ -164,11 +170,13 @@ absl::Status BlobMover::UploadSlice(const fleet::Blob& blob, SessionId session, 
   uint64_t sent = std::min(at, blob.size - 1);
   for (bool first = true; sent < end; first = false) {
     const size_t size = std::min(chunk, end - sent);
+    if (!calls_.Pause(up_limit_.Wait())) break;
     if (!stream.Write(EncodeChunk(blob.bytes, sent, size, first ? blob.digest : Digest{},
                                   first ? session : SessionId{}))) {
       break;
     }
     sent += size;
+    up_limit_.Count(size);
     chunks_.Count();
   }
   std::optional<grpc::ByteBuffer> answer;
@@ -252,7 +260,8 @@ absl::Status BlobMover::Complete(Incoming& blob) {
 }
 
 absl::Status BlobMover::DownloadSlice(Incoming& blob) {
-  const uint64_t slice = down_.slice(), begin = blob.offset;
+  if (!calls_.Pause(down_limit_.Wait())) return absl::CancelledError("the link is shut down");
+  const uint64_t slice = down_limit_.AtOnce(down_.slice()), begin = blob.offset;
   OpenCalls::Scope call(calls_);
   const auto line = connection_.Dial([this] { return calls_.shut(); });
   grpc::GenericStub stub(line->channel);
@@ -284,6 +293,7 @@ absl::Status BlobMover::DownloadSlice(Incoming& blob) {
                     blob.digest);
     }
     blob.offset += chunk.size;
+    down_limit_.Count(chunk.size);
     // These run while gRPC reads the next chunk.
     if (!private_) blob.Hash();
     if (blob.file != nullptr) blob.file->Append(place);

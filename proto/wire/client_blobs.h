@@ -15,6 +15,7 @@
 #include "proto/wire/limits.h"
 #include "proto/wire/link_pace.h"
 #include "proto/wire/partial_files.h"
+#include "proto/wire/rate_limit.h"
 #include "proto/wire/remote.h"
 
 namespace macaw::wire {
@@ -74,7 +75,16 @@ class BlobMover {
   absl::StatusOr<fleet::Blob> Download(const Digest& digest, uint64_t size);
   uint64_t moved() const { return chunks_.done(); }  // chunks, both ways
   // How many bytes a message may hold: what this connection moves in some seconds.
-  uint64_t most_inside() const { return private_ ? kMaxInlineBytes : up_.slice(); }
+  uint64_t most_inside() const {
+    return private_ ? kMaxInlineBytes : up_limit_.AtOnce(up_.slice());
+  }
+  // Waits until a message of this size may be sent. False after Shutdown.
+  bool AwaitTurn(uint64_t bytes);
+  // A message was sent, and this was its answer.
+  void Count(uint64_t sent, uint64_t received) {
+    up_limit_.Count(sent);
+    down_limit_.Count(received);
+  }
   // A message with bytes inside got no answer.
   void MessageLost() { up_.Failed(); }
 
@@ -107,6 +117,7 @@ class BlobMover {
   const bool private_;
   OpenCalls& calls_;
   LinkPace up_, down_;
+  RateLimit up_limit_, down_limit_;
   const std::unique_ptr<PartialFiles> partials_;  // may be null
   WorkCounter chunks_;
 };

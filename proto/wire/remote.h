@@ -68,6 +68,9 @@ struct ClientOptions {
   std::optional<identity::IdentityFiles> identity;
   // The same folder for downloads that are not complete.
   std::string partial_downloads;
+  // The most bytes a second that this end sends and receives, on the average of some seconds. Only
+  // bulk data waits. 0: no limit.
+  uint64_t max_upload = 0, max_download = 0;
 };
 
 // Connects at the first call, so only Hello shows whether a server is there. Uploads and downloads
