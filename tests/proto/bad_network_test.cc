@@ -162,6 +162,20 @@ TEST_P(OverABadNetwork, AnUploadContinuesAfterARestartOfTheServer) {
   EXPECT_LT(network_->up(), size + 2 * kLostByACut);
 }
 
+// However long it is: the worker tries again and again.
+TEST_P(OverABadNetwork, AnOutageCostsNoByteBeyondAChunk) {
+  const uint64_t size = 4 * kMiB, before = 3 * kMiB;
+  UseNetwork({.bytes_per_second = 6 * kMiB});
+  std::thread worker([&] { CommitArrives(RandomBlob(size, 1)); });
+  while (network_->up() < before) std::this_thread::yield();
+  network_->Down(true);
+  const int tries = 3, connections = network_->connections();
+  while (network_->connections() < connections + tries) std::this_thread::yield();
+  network_->Down(false);
+  worker.join();
+  EXPECT_LT(network_->up(), size + 2 * kLostByACut);
+}
+
 TEST_P(OverABadNetwork, ADownloadContinuesAfterARestartOfTheWorker) {
   const uint64_t size = 4 * kMiB, before = 3 * kMiB;
   UseNetwork({.bytes_per_second = 6 * kMiB});
