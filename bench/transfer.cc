@@ -1,9 +1,10 @@
 // How fast blobs travel between server and worker, beside memcpy: a broadcast of 4 bytes a
 // parameter down and a sum of 8 bytes a parameter up, over a private Unix socket, for 1e3 … 1e8
 // parameters. Naming a blob (BlobDigest) is a column of its own. Best of several. Beyond 1 MiB the
-// other side maps the blob, page by page; "send" has it sent instead, "tcp" sent over loopback TCP.
+// other side maps the blob, page by page; "send" has it sent instead, "tcp" sent over loopback TCP,
+// "kept" so, and uploads written to files on their way (partial_uploads).
 //
-//   bench_transfer [LARGEST [send | tcp]]
+//   bench_transfer [LARGEST [send | tcp | kept]]
 #include <unistd.h>
 
 #include <algorithm>
@@ -129,7 +130,7 @@ absl::Status Row(OneBlob& handler, fleet::FleetLink& link, uint64_t parameters) 
   return absl::OkStatus();
 }
 
-enum class Way : uint8_t { kMap, kSend, kTcp };
+enum class Way : uint8_t { kMap, kSend, kTcp, kKept };
 
 absl::Status Main(uint64_t largest, Way way) {
   const bool share = way == Way::kMap;
@@ -140,8 +141,9 @@ absl::Status Main(uint64_t largest, Way way) {
   absl::Status status;
   {
     auto server = wire::FleetServer::Start(
-        {.listen = way == Way::kTcp ? "127.0.0.1:0" : "unix:" + folder + "/socket",
-         .share_memory = share},
+        {.listen = way >= Way::kTcp ? "127.0.0.1:0" : "unix:" + folder + "/socket",
+         .share_memory = share,
+         .partial_uploads = way == Way::kKept ? folder + "/uploads" : ""},
         handler);
     if (!server.ok()) return server.status();
     auto link = wire::Dial({.server = (*server)->address(), .share_memory = share});
@@ -165,7 +167,10 @@ int main(int argc, char** argv) {
   const double largest = argc > 1 ? std::atof(argv[1]) : 1e8;
   const std::string word = argc > 2 ? argv[2] : "";
   using macaw::bench::Way;
-  const Way way = word == "send" ? Way::kSend : word == "tcp" ? Way::kTcp : Way::kMap;
+  const Way way = word == "send"   ? Way::kSend
+                  : word == "tcp"  ? Way::kTcp
+                  : word == "kept" ? Way::kKept
+                                   : Way::kMap;
   const absl::Status status = macaw::bench::Main(static_cast<uint64_t>(largest), way);
   if (status.ok()) return 0;
   std::fprintf(stderr, "bench_transfer: %s\n", std::string(status.message()).c_str());

@@ -45,6 +45,7 @@
 #include "proto/wire/remote.h"
 #include "server/checkpoint.h"
 #include "server/coordinator.h"
+#include "server/journal/recovery.h"
 #include "state/sync_folder.h"
 
 namespace macaw::cli {
@@ -249,6 +250,8 @@ absl::StatusOr<std::unique_ptr<wire::FleetServer>> Listen(const Config& config,
                               .max_part_clients = MostClientsAPart(config.run),
                               .authority = door.authority.get(),
                               .audit = door.audit.get()};
+  if (config.node.server.keeps_commits())
+    options.partial_uploads = server::UploadsFolder(arguments.run_dir);
   if (door.authority == nullptr && arguments.by_hand() && !wire::IsPrivate(options.listen)) {
     std::cout << "connections are not encrypted, and everybody on this machine may join: "
               << "--authority (made by `macaw pki init`) changes both" << std::endl;

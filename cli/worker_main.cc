@@ -216,9 +216,13 @@ absl::Status Work(const WorkerArguments& arguments, SignalFd& signals) {
     return absl::InvalidArgumentError("no server to dial: give --server or node.server");
   const std::optional<identity::IdentityFiles> identity = IdentityOf(config);
   MACAW_ASSIGN_OR_RETURN(options.name, NameOf(arguments, identity));
-  MACAW_ASSIGN_OR_RETURN(
-      const std::unique_ptr<fleet::FleetLink> link,
-      wire::Dial({.server = server, .token = TokenOfThisProcess(), .identity = identity}));
+  wire::ClientOptions dial{.server = server,
+                           .token = TokenOfThisProcess(),
+                           .identity = identity,
+                           .max_upload = config.node.fleet.max_upload,
+                           .max_download = config.node.fleet.max_download};
+  if (identity.has_value()) dial.partial_downloads = config.node.fleet.identity + "/downloads";
+  MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<fleet::FleetLink> link, wire::Dial(dial));
   std::optional<CertificateKeeper> keeper;
   if (identity.has_value()) keeper.emplace(server, *identity);
   return worker::Run(options, *dataset, *link, catalogue.algorithms(), backends, stop.get_token());

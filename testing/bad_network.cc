@@ -47,7 +47,7 @@ class BadNetwork::Relay {
         server_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
 
   void Run() {
-    if (Hits(0)) return;  // cut before anything
+    if (network_.down_ || Hits(0)) return;  // cut before anything
     if (Slow()) {
       setsockopt(server_.get(), SOL_SOCKET, SO_SNDBUF, &kSmallBuffer, sizeof(kSmallBuffer));
       setsockopt(server_.get(), SOL_SOCKET, SO_RCVBUF, &kSmallBuffer, sizeof(kSmallBuffer));
@@ -61,7 +61,7 @@ class BadNetwork::Relay {
     }
     ways_[0] = {.from = client_.get(), .to = server_.get()};
     ways_[1] = {.from = server_.get(), .to = client_.get()};
-    while (!network_.stop_ && Step()) continue;
+    while (!network_.stop_ && !network_.down_ && Step()) continue;
   }
 
  private:

@@ -49,6 +49,8 @@ class BadNetwork {
   int faults() const { return faults_; }  // those that have happened
   // Later connections go to the server at this address; those that are open stay where they are.
   void Redirect(const std::string& server);
+  // An outage: connections are closed, those that are open and, until it is over, those that come.
+  void Down(bool down) { down_ = down; }
 
  private:
   class Relay;
@@ -59,7 +61,7 @@ class BadNetwork {
   std::atomic<int> server_port_;
   Fd listener_;
   int port_ = 0;
-  std::atomic<bool> stop_ = false;
+  std::atomic<bool> stop_ = false, down_ = false;
   std::atomic<int> connections_ = 0, faults_ = 0;
   std::atomic<uint64_t> carried_[2] = {0, 0};
   std::thread acceptor_;

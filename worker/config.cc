@@ -33,6 +33,10 @@ Section<FleetConfig> FleetSection() {
   f.Add("node.server", &F::server, "host:port of the fleet's server, for a worker of its own");
   f.AddPath("node.identity", &F::identity,
             "folder with the node's key and certificates, which `macaw-worker enrol` fills");
+  f.Add("node.max_upload", &F::max_upload,
+        "bytes a second that this node sends at most, on the average of some seconds; 0: no limit",
+        AtLeast(0));
+  f.Add("node.max_download", &F::max_download, "the same for what it receives", AtLeast(0));
   f.Add("node.owner", &F::owner,
         "the clients of [data] are this node's own: nobody else trains them, and their rows never "
         "leave it");

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/logging.h"
 #include "core/status.h"
 #include "macaw/v1/fleet.grpc.pb.h"
 #include "proto/wire/address.h"
@@ -11,6 +12,7 @@
 #include "proto/wire/client_blobs.h"
 #include "proto/wire/convert.h"
 #include "proto/wire/credentials.h"
+#include "proto/wire/limits.h"
 #include "proto/wire/refusal.h"
 #include "proto/wire/remote.h"
 #include "proto/wire/shared_memory.h"
@@ -34,13 +36,13 @@ constexpr int kUploadRounds = 3;  // a round: call, learn that a blob is missing
 class RemoteLink final : public fleet::FleetLink {
  public:
   RemoteLink(const ClientOptions& options, Connection::MakeChannel make,
-             Connection::Version version)
+             Connection::Version version, std::unique_ptr<PartialFiles> partials)
       : options_(options),
         share_(options.share_memory && IsPrivate(options.server)),
         inline_bytes_(IsPrivate(options.server) ? InlineBytes::kTrust : InlineBytes::kVerify),
         calls_(options.token),
         connection_(std::move(make), std::move(version)),
-        blobs_(connection_, options, calls_, traffic_) {}
+        blobs_(connection_, options, calls_, traffic_, std::move(partials)) {}
   ~RemoteLink() override { calls_.CancelAll(); }
 
   absl::StatusOr<fleet::HelloReply> Hello(const fleet::HelloRequest& request) override {
@@ -159,10 +161,13 @@ class RemoteLink final : public fleet::FleetLink {
   absl::StatusOr<T> Call(grpc::Status (v1::Fleet::Stub::*method)(grpc::ClientContext*,
                                                                  const Request&, Reply*),
                          const Request& request, Duration timeout) {
+    if (!blobs_.AwaitTurn(request.ByteSizeLong()))
+      return absl::CancelledError("the link is shut down");
     const auto line = connection_.Dial([this] { return calls_.shut(); });
     OpenCalls::Scope call(calls_, timeout);
     Reply reply;
     const absl::Status status = FromGrpc((line->stub.*method)(&call.context(), request, &reply));
+    blobs_.Count(request.ByteSizeLong(), reply.ByteSizeLong());
     connection_.CallEnded(line, status);
     // A request that never reached the server was not sent, as far as anybody knows.
     if (!absl::IsUnavailable(status)) traffic_.CountUp(request.ByteSizeLong());
@@ -240,10 +245,25 @@ class RemoteLink final : public fleet::FleetLink {
   std::optional<Limits> limits_ ABSL_GUARDED_BY(mutex_);
 };
 
+// Where the options name no folder, or it cannot be used: null.
+std::unique_ptr<PartialFiles> PartialDownloads(const ClientOptions& options) {
+  if (options.partial_downloads.empty() || IsPrivate(options.server)) return nullptr;
+  auto partials = PartialFiles::Open({.folder = options.partial_downloads});
+  if (partials.ok()) return *std::move(partials);
+  Logger("wire").Warning(absl::StrCat("downloads_begin_again_after_a_restart why=\"",
+                                      partials.status().message(), "\""));
+  return nullptr;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<fleet::FleetLink>> Dial(const ClientOptions& options) {
   MACAW_ASSIGN_OR_RETURN(const Address address, ParseAddress(options.server));
+  for (const uint64_t rate : {options.max_upload, options.max_download}) {
+    if (rate == 0 || rate >= kLeastRate) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a link of at most ", rate, " bytes a second: the least limit is ", kLeastRate));
+  }
   auto credentials = ChannelCredentialsFor(address, options.identity);
   MACAW_RETURN_IF_ERROR(credentials.status());
   grpc::ChannelArguments arguments;
@@ -257,7 +277,7 @@ absl::StatusOr<std::unique_ptr<fleet::FleetLink>> Dial(const ClientOptions& opti
   const auto version = [identity = options.identity] {
     return identity.has_value() ? ChangeTime(identity->certificate) : 0;
   };
-  return std::make_unique<RemoteLink>(options, make, version);
+  return std::make_unique<RemoteLink>(options, make, version, PartialDownloads(options));
 }
 
 }  // namespace macaw::wire

@@ -87,14 +87,21 @@ bool OpenCalls::Pause(Duration time) {
 }
 
 BlobMover::BlobMover(Connection& connection, const ClientOptions& options, OpenCalls& calls,
-                     TrafficCounter& traffic)
+                     TrafficCounter& traffic, std::unique_ptr<PartialFiles> partials)
     : connection_(connection),
       options_(options),
       private_(IsPrivate(options.server)),
       calls_(calls),
       traffic_(traffic),
       up_(options.stall_timeout / kSlicesInAStall),
-      down_(options.stall_timeout / kSlicesInAStall) {}
+      down_(options.stall_timeout / kSlicesInAStall),
+      up_limit_(options.max_upload, SteadyClock()),
+      down_limit_(options.max_download, SteadyClock()),
+      partials_(std::move(partials)) {}
+
+bool BlobMover::AwaitTurn(uint64_t bytes) {
+  return bytes <= kLeastChunkBytes || calls_.Pause(up_limit_.Wait());
+}
 
 absl::StatusOr<UploadVerdict> BlobMover::Upload(const fleet::Blob& blob, SessionId session,
                                                 Ask ask) {
@@ -152,7 +159,7 @@ absl::Status BlobMover::UploadFrom(const fleet::Blob& blob, SessionId session, u
 
 absl::Status BlobMover::UploadSlice(const fleet::Blob& blob, SessionId session, uint64_t& at) {
   const uint64_t slice = private_ ? blob.size : up_.slice();
-  const uint64_t chunk = private_ ? kChunkBytes : LinkPace::ChunkOf(slice);
+  const uint64_t chunk = private_ ? kChunkBytes : up_limit_.AtOnce(LinkPace::ChunkOf(slice));
   const uint64_t end = at + std::min(slice, blob.size - at);
   OpenCalls::Scope call(calls_);
   const auto line = connection_.Dial([this] { return calls_.shut(); });
@@ -164,12 +171,14 @@ absl::Status BlobMover::UploadSlice(const fleet::Blob& blob, SessionId session, 
   uint64_t sent = std::min(at, blob.size - 1);
   for (bool first = true; sent < end; first = false) {
     const size_t size = std::min(chunk, end - sent);
+    if (!calls_.Pause(up_limit_.Wait())) break;
     if (!stream.Write(EncodeChunk(blob.bytes, sent, size, first ? blob.digest : Digest{},
                                   first ? session : SessionId{}))) {
       break;
     }
     sent += size;
     traffic_.CountUp(size);
+    up_limit_.Count(size);
     chunks_.Count();
   }
   std::optional<grpc::ByteBuffer> answer;
@@ -193,49 +202,75 @@ absl::Status BlobMover::UploadSlice(const fleet::Blob& blob, SessionId session, 
   return absl::OkStatus();
 }
 
-absl::StatusOr<fleet::Blob> BlobMover::Download(const Digest& digest, uint64_t size) {
+void BlobMover::Incoming::Hash() {
+  while (digester.wanted() <= offset) digester.Add(std::as_const(buffer).bytes().first(offset));
+}
+
+absl::StatusOr<BlobMover::Incoming> BlobMover::Begin(const Digest& digest, uint64_t size) {
   AlignedBuffer buffer;
   try {
     buffer = AlignedBuffer::Unset(size);
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(absl::StrCat("no memory for a blob of ", size, " bytes"));
   }
-  BlobDigester digester(size);
-  uint64_t offset = 0;
+  Incoming blob{.digest = digest, .buffer = std::move(buffer), .digester = BlobDigester(size)};
+  if (partials_ != nullptr && size > LinkPace::kFirstSlice)
+    blob.file = partials_->Take(absl::StrCat(digest.Hex(), "-", size), size);
+  if (blob.file != nullptr) blob.offset = blob.file->Read(blob.buffer.bytes());
+  if (!private_) blob.Hash();
+  return blob;
+}
+
+absl::StatusOr<fleet::Blob> BlobMover::Download(const Digest& digest, uint64_t size) {
+  while (true) {
+    MACAW_ASSIGN_OR_RETURN(Incoming blob, Begin(digest, size));
+    const bool from_file = blob.offset > 0;
+    const absl::Status status = Complete(blob);
+    const bool right = status.ok() && (private_ || blob.digester.Finish() == digest);
+    if (blob.file != nullptr && (status.ok() || absl::IsNotFound(status))) blob.file->Discard();
+    MACAW_RETURN_IF_ERROR(status);
+    if (right) {
+      return fleet::Blob{digest, size,
+                         std::make_shared<const AlignedBuffer>(std::move(blob.buffer))};
+    }
+    if (from_file) continue;  // the beginning was not this blob's
+    return Refuse(v1::Refusal::REASON_DIGEST_MISMATCH,
+                  absl::StrCat("the downloaded bytes are not those of ", digest.Hex()), "", digest);
+  }
+}
+
+absl::Status BlobMover::Complete(Incoming& blob) {
+  const uint64_t size = blob.buffer.size();
   Duration pause = kFirstPause;
-  for (int tries = 0; offset < size;) {
-    const uint64_t before = offset;
-    const absl::Status status = DownloadFrom(digest, buffer, offset, digester);
-    if (offset == size) break;
+  for (int tries = 0; blob.offset < size;) {
+    const uint64_t before = blob.offset;
+    const absl::Status status = DownloadSlice(blob);
+    if (blob.offset == size) break;
     if (!status.ok() && !WorthAnotherTry(status)) return status;
-    if (offset > before) tries = 0, pause = kFirstPause;
-    if (status.ok() && offset > before) continue;  // the next slice
+    if (blob.offset > before) tries = 0, pause = kFirstPause;
+    if (status.ok() && blob.offset > before) continue;  // the next slice
     down_.Failed();
     if (++tries > kFruitlessTries) {
       return absl::UnavailableError(
-          absl::StrCat("download of ", size, " bytes does not get past byte ", offset, ": ",
+          absl::StrCat("download of ", size, " bytes does not get past byte ", blob.offset, ": ",
                        status.ok() ? "the stream ends there" : status.message()));
     }
     if (!calls_.Pause(pause)) return absl::CancelledError("the link is shut down");
     pause = NextPause(pause);
   }
-  if (!private_ && digester.Finish() != digest) {
-    return Refuse(v1::Refusal::REASON_DIGEST_MISMATCH,
-                  absl::StrCat("the downloaded bytes are not those of ", digest.Hex()), "", digest);
-  }
-  return fleet::Blob{digest, size, std::make_shared<const AlignedBuffer>(std::move(buffer))};
+  return absl::OkStatus();
 }
 
-absl::Status BlobMover::DownloadFrom(const Digest& digest, AlignedBuffer& buffer, uint64_t& offset,
-                                     BlobDigester& digester) {
-  const uint64_t slice = down_.slice(), begin = offset;
+absl::Status BlobMover::DownloadSlice(Incoming& blob) {
+  if (!calls_.Pause(down_limit_.Wait())) return absl::CancelledError("the link is shut down");
+  const uint64_t slice = down_limit_.AtOnce(down_.slice()), begin = blob.offset;
   OpenCalls::Scope call(calls_);
   const auto line = connection_.Dial([this] { return calls_.shut(); });
   grpc::GenericStub stub(line->channel);
   BulkStream stream(stub, kDownloadMethod, call.context(), options_.stall_timeout);
   v1::DownloadRequest request;
-  request.set_digest(ToWire(digest));
-  request.set_offset(offset);
+  request.set_digest(ToWire(blob.digest));
+  request.set_offset(blob.offset);
   if (!private_) {
     request.set_length(slice);
     request.set_chunk_bytes(LinkPace::ChunkOf(slice));
@@ -245,11 +280,11 @@ absl::Status BlobMover::DownloadFrom(const Digest& digest, AlignedBuffer& buffer
   while (auto message = stream.Read()) {
     traffic_.CountDown(message->Length());
     MACAW_ASSIGN_OR_RETURN(const ReceivedChunk chunk, DecodeChunk(*message));
-    if (chunk.offset != offset || chunk.size > buffer.size() - offset) {
+    if (chunk.offset != blob.offset || chunk.size > blob.buffer.size() - blob.offset) {
       return Refuse(v1::Refusal::REASON_OFFSET, "a chunk does not follow the one before", "offset",
-                    digest);
+                    blob.digest);
     }
-    const auto place = buffer.bytes().subspan(offset, chunk.size);
+    const auto place = blob.buffer.bytes().subspan(blob.offset, chunk.size);
     size_t at = 0;
     for (const auto piece : chunk.data) {
       std::memcpy(place.data() + at, piece.data(), piece.size());
@@ -257,17 +292,20 @@ absl::Status BlobMover::DownloadFrom(const Digest& digest, AlignedBuffer& buffer
     }
     if (Checksum(place) != chunk.checksum) {
       return Refuse(v1::Refusal::REASON_CHECKSUM,
-                    absl::StrCat("the chunk at ", offset, " arrived damaged"), "checksum", digest);
+                    absl::StrCat("the chunk at ", blob.offset, " arrived damaged"), "checksum",
+                    blob.digest);
     }
-    offset += chunk.size;
-    // Runs while gRPC reads the next chunk.
-    while (!private_ && digester.wanted() <= offset)
-      digester.Add(std::as_const(buffer).bytes().first(offset));
+    blob.offset += chunk.size;
+    down_limit_.Count(chunk.size);
+    // These run while gRPC reads the next chunk.
+    if (!private_) blob.Hash();
+    if (blob.file != nullptr) blob.file->Append(place);
     chunks_.Count();
   }
   const absl::Status status = stream.Finish();
   connection_.CallEnded(line, status);
-  if (status.ok() && offset > begin) down_.Moved(offset - begin, SteadyClock().Now() - start);
+  if (status.ok() && blob.offset > begin)
+    down_.Moved(blob.offset - begin, SteadyClock().Now() - start);
   return call.Explain(status);
 }
 

@@ -15,6 +15,8 @@
 #include "proto/wire/convert.h"
 #include "proto/wire/limits.h"
 #include "proto/wire/link_pace.h"
+#include "proto/wire/partial_files.h"
+#include "proto/wire/rate_limit.h"
 #include "proto/wire/remote.h"
 
 namespace macaw::wire {
@@ -70,12 +72,13 @@ class TrafficCounter {
 
 // Moves blobs in chunks, in slices that fit the speed of the connection. After a broken stream it
 // resumes where that stream stopped. There is no limit on the time of a transfer, only on the time
-// without progress. Thread-safe.
+// without progress. With `partials`, downloads are written to files as they arrive, and continue
+// with them after a restart. Thread-safe.
 class BlobMover {
  public:
-  // What is passed by reference must outlive it.
+  // What is passed by reference must outlive it. `partials` may be null.
   BlobMover(Connection& connection, const ClientOptions& options, OpenCalls& calls,
-            TrafficCounter& traffic);
+            TrafficCounter& traffic, std::unique_ptr<PartialFiles> partials);
 
   using Ask = absl::FunctionRef<absl::StatusOr<UploadAnswer>()>;  // BeginUpload
   // Uploads the blob that `ask` offers in this session, if the server wants it. kHave: the server
@@ -87,7 +90,16 @@ class BlobMover {
   absl::StatusOr<fleet::Blob> Download(const Digest& digest, uint64_t size);
   uint64_t moved() const { return chunks_.done(); }  // chunks, both ways
   // How many bytes a message may hold: what this connection moves in some seconds.
-  uint64_t most_inside() const { return private_ ? kMaxInlineBytes : up_.slice(); }
+  uint64_t most_inside() const {
+    return private_ ? kMaxInlineBytes : up_limit_.AtOnce(up_.slice());
+  }
+  // Waits until a message of this size may be sent. False after Shutdown.
+  bool AwaitTurn(uint64_t bytes);
+  // A message was sent, and this was its answer.
+  void Count(uint64_t sent, uint64_t received) {
+    up_limit_.Count(sent);
+    down_limit_.Count(received);
+  }
   // A message with bytes inside got no answer.
   void MessageLost() { up_.Failed(); }
 
@@ -97,8 +109,21 @@ class BlobMover {
   absl::Status UploadSlice(const fleet::Blob& blob, SessionId session, uint64_t& at);
   // Slices from `at` on, until the server has the whole blob.
   absl::Status UploadFrom(const fleet::Blob& blob, SessionId session, uint64_t& at);
-  absl::Status DownloadFrom(const Digest& digest, AlignedBuffer& buffer, uint64_t& offset,
-                            BlobDigester& digester);
+  // A blob that is being downloaded.
+  struct Incoming {
+    const Digest digest;
+    AlignedBuffer buffer;
+    BlobDigester digester;
+    uint64_t offset = 0;                // bytes that are here
+    std::shared_ptr<PartialFile> file;  // may be null
+
+    void Hash();  // as much as is here
+  };
+  // The beginning is the file's, if there is one.
+  absl::StatusOr<Incoming> Begin(const Digest& digest, uint64_t size);
+  // Slices until the blob is complete.
+  absl::Status Complete(Incoming& blob);
+  absl::Status DownloadSlice(Incoming& blob);
 
   Connection& connection_;
   const ClientOptions options_;
@@ -108,6 +133,8 @@ class BlobMover {
   OpenCalls& calls_;
   TrafficCounter& traffic_;
   LinkPace up_, down_;
+  RateLimit up_limit_, down_limit_;
+  const std::unique_ptr<PartialFiles> partials_;  // may be null
   WorkCounter chunks_;
 };
 

@@ -14,6 +14,9 @@ constexpr char kTokenKey[] = "macaw-token";  // metadata key of the caller's tok
 constexpr size_t kMaxMessageBytes = size_t{4} << 20;      // gRPC's own receive limit, kept
 constexpr uint64_t kChunkBytes = uint64_t{1} << 20;       // most payload of one Chunk
 constexpr uint64_t kLeastChunkBytes = uint64_t{4} << 10;  // of a Chunk over the slowest connection
+// The lowest limit on the rate of a link: below, a chunk takes too long to tell a slow connection
+// from a dead one.
+constexpr uint64_t kLeastRate = 1000;
 // What a server puts into a message over TCP, since it does not know how slow the connection is.
 constexpr uint64_t kMaxInlineBytesOnTcp = uint64_t{64} << 10;
 constexpr size_t kMaxPartBytes = size_t{1} << 20;  // a Part's records beyond this travel as a blob

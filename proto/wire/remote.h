@@ -42,6 +42,9 @@ struct ServerOptions {
   // address may be served.
   identity::Authority* authority = nullptr;
   identity::Audit* audit = nullptr;  // told of every refused call, if there is an authority
+  // Over TCP: a folder for uploads that are not complete, so that the next server with this folder
+  // continues with them. "": they are in memory only.
+  std::string partial_uploads;
 };
 
 class FleetServer {
@@ -63,6 +66,11 @@ struct ClientOptions {
   // The files with which the caller shows who it is and knows the server, over TLS. Without them,
   // only a Unix socket or a loopback address is dialled, in plain text.
   std::optional<identity::IdentityFiles> identity;
+  // The same folder for downloads that are not complete.
+  std::string partial_downloads;
+  // The most bytes a second that this end sends and receives, on the average of some seconds. Only
+  // bulk data waits. 0: no limit.
+  uint64_t max_upload = 0, max_download = 0;
 };
 
 // Connects at the first call, so only Hello shows whether a server is there. Uploads and downloads

@@ -22,9 +22,9 @@ class GrpcFleetServer final : public FleetServer {
  public:
   // `gate`: null for a server without TLS.
   GrpcFleetServer(const ServerOptions& options, std::shared_ptr<Gate> gate,
-                  fleet::FleetHandler& handler)
+                  std::unique_ptr<PartialFiles> partials, fleet::FleetHandler& handler)
       : gate_(std::move(gate)),
-        state_(std::make_shared<ServiceState>(options, gate_, handler)),
+        state_(std::make_shared<ServiceState>(options, gate_, std::move(partials), handler)),
         service_(state_),
         enrolment_(gate_) {}
 
@@ -37,6 +37,7 @@ class GrpcFleetServer final : public FleetServer {
     server_->Shutdown(std::chrono::system_clock::now());
     server_->Wait();
     state_->executor.WaitIdle();  // after this nothing calls the handler
+    state_->uploads.Close();
   }
 
   absl::Status Listen(Address address) {
@@ -103,7 +104,14 @@ absl::StatusOr<std::unique_ptr<FleetServer>> FleetServer::Start(const ServerOpti
   std::shared_ptr<Gate> gate;
   if (options.authority != nullptr && UsesTls(address))
     gate = std::make_shared<Gate>(*options.authority, options.audit);
-  auto server = std::make_unique<GrpcFleetServer>(options, std::move(gate), handler);
+  std::unique_ptr<PartialFiles> partials;
+  if (!options.partial_uploads.empty() && !IsPrivate(options.listen)) {
+    MACAW_ASSIGN_OR_RETURN(partials,
+                           PartialFiles::Open({.folder = options.partial_uploads,
+                                               .budget_bytes = options.upload_budget_bytes}));
+  }
+  auto server =
+      std::make_unique<GrpcFleetServer>(options, std::move(gate), std::move(partials), handler);
   MACAW_RETURN_IF_ERROR(server->Listen(std::move(address)));
   return server;
 }

@@ -220,6 +220,7 @@ absl::Status HandleCommit(ServiceState& state, const fleet::CallerPtr& caller,
 }  // namespace
 
 ServiceState::ServiceState(const ServerOptions& server_options, std::shared_ptr<Gate> server_gate,
+                           std::unique_ptr<PartialFiles> partials,
                            fleet::FleetHandler& fleet_handler)
     : options(server_options),
       share(options.share_memory && IsPrivate(options.listen)),
@@ -234,7 +235,8 @@ ServiceState::ServiceState(const ServerOptions& server_options, std::shared_ptr<
            .budget_bytes = options.upload_budget_bytes,
            .population_budget_bytes = options.population_budget_bytes,
            .verify = !IsPrivate(options.listen)},
-          [this](SessionId session) { return handler.Knows(session); }, SteadyClock(), executor),
+          [this](SessionId session) { return handler.Knows(session); }, SteadyClock(), executor,
+          std::move(partials)),
       registrations(options.intake_bytes / 4),
       commits(options.intake_bytes),
       executor("wire", 2) {}

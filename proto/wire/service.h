@@ -60,9 +60,10 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
 // Outlives the service when a handler answers late. `executor` is the last member, so its tasks end
 // before the other members are destroyed.
 struct ServiceState {
-  // `server_gate`: null where callers are known by their tokens, or not at all.
+  // `server_gate`: null where callers are known by their tokens, or not at all. `partials`: of
+  // uploads; may be null.
   ServiceState(const ServerOptions& server_options, std::shared_ptr<Gate> server_gate,
-               fleet::FleetHandler& fleet_handler);
+               std::unique_ptr<PartialFiles> partials, fleet::FleetHandler& fleet_handler);
 
   const ServerOptions options;
   const bool share;  // whether memory is shared with callers

@@ -5,10 +5,40 @@
 #include <new>
 #include <utility>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "proto/wire/limits.h"
 #include "proto/wire/refusal.h"
 
 namespace macaw::wire {
+
+namespace {
+
+// What the name of an upload's file says: session, purpose, round, size and digest.
+struct FileName {
+  SessionId session;
+  fleet::BlobPurpose purpose{};
+  Round round;
+
+  static std::optional<FileName> Of(absl::string_view name) {
+    const std::vector<absl::string_view> parts = absl::StrSplit(name, '-');
+    uint64_t session = 0, round = 0;
+    int purpose = 0;
+    if (parts.size() != 5 || !absl::SimpleHexAtoi(parts[0], &session) ||
+        !absl::SimpleAtoi(parts[1], &purpose) || !absl::SimpleAtoi(parts[2], &round)) {
+      return std::nullopt;
+    }
+    return FileName{SessionId(session), static_cast<fleet::BlobPurpose>(purpose), Round(round)};
+  }
+};
+
+std::string NameOf(const fleet::UploadOffer& offer) {
+  return absl::StrCat(absl::Hex(offer.session.value), "-", static_cast<int>(offer.purpose), "-",
+                      offer.round.value, "-", offer.size, "-", offer.digest.Hex());
+}
+
+}  // namespace
 
 Upload::Upload(const Digest& digest, std::shared_ptr<UploadMemory> memory, bool verify,
                const Clock& clock, Executor& executor)
@@ -21,6 +51,7 @@ Upload::Upload(const Digest& digest, std::shared_ptr<UploadMemory> memory, bool 
       memory_(std::move(memory)),
       wanted_(digester_.wanted()),
       last_used_(clock.Now()) {
+  if (memory_->file != nullptr) state_ = State::kLoading;
   if (memory_->mapped == nullptr) return;
   state_ = State::kComplete;
   received_ = size_;
@@ -29,6 +60,10 @@ Upload::Upload(const Digest& digest, std::shared_ptr<UploadMemory> memory, bool 
 uint64_t Upload::received() const {
   absl::MutexLock lock(&mutex_);
   return received_;
+}
+bool Upload::loaded() const {
+  absl::MutexLock lock(&mutex_);
+  return state_ != State::kLoading;
 }
 bool Upload::complete() const {
   absl::MutexLock lock(&mutex_);
@@ -47,11 +82,11 @@ absl::Status Upload::Append(uint64_t offset, uint64_t checksum,
                             std::span<const std::span<const std::byte>> data) {
   size_t length = 0;
   for (const auto piece : data) length += piece.size();
-  bool start_hashing = false;
+  Due due;
   std::vector<Done> done;
   {
     absl::MutexLock lock(&mutex_);
-    if (state_ == State::kDropped) return Outcome();
+    if (state_ == State::kDropped || state_ == State::kLoading) return Outcome();
     last_used_ = clock_.Now();
     if (offset > received_ || length > size_ || offset > size_ - length) {
       return Refuse(v1::Refusal::REASON_OFFSET,
@@ -84,12 +119,68 @@ absl::Status Upload::Append(uint64_t offset, uint64_t checksum,
       state_ = State::kComplete;
       done = std::exchange(waiting_, {});
     }
-    start_hashing = verify_ && !hashing_ && received_ >= wanted_;
-    hashing_ = hashing_ || start_hashing;
+    due = MoreArrived();
   }
   for (Done& f : done) std::move(f)(absl::OkStatus());
-  if (start_hashing) executor_.Post([self = shared_from_this()] { self->HashSome(); });
+  Post(due);
   return absl::OkStatus();
+}
+
+Upload::Due Upload::MoreArrived() {
+  const Due due = {
+      .hashing = verify_ && !hashing_ && received_ >= wanted_,
+      .writing = writer_ != nullptr && !writing_ && written_ < received_,
+  };
+  hashing_ = hashing_ || due.hashing;
+  writing_ = writing_ || due.writing;
+  return due;
+}
+
+void Upload::Post(Due due) {
+  if (due.hashing) executor_.Post([self = shared_from_this()] { self->HashSome(); });
+  if (!due.writing) return;
+  absl::MutexLock lock(&mutex_);
+  writer_->Post([self = shared_from_this()] { self->WriteSome(); });
+}
+
+void Upload::Load(Executor& writer) {
+  std::shared_ptr<UploadMemory> memory;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (memory_ == nullptr) return;
+    memory = memory_;
+  }
+  const uint64_t read = memory->file->Read(memory->buffer.bytes());
+  Due due;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (state_ != State::kLoading) return;  // dropped meanwhile
+    state_ = State::kReceiving;
+    writer_ = &writer;
+    received_ = written_ = read;
+    due = MoreArrived();
+  }
+  Post(due);
+}
+
+void Upload::WriteSome() {
+  std::shared_ptr<UploadMemory> memory;
+  std::shared_ptr<PartialFile> file;
+  uint64_t begin = 0, end = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    writing_ = memory_ != nullptr && memory_->file != nullptr && written_ < received_;
+    if (!writing_) return;
+    memory = memory_;
+    file = memory_->file;
+    begin = written_;
+    end = std::min(received_, begin + kChunkBytes);
+  }
+  file->Append(std::as_const(memory->buffer).bytes().subspan(begin, end - begin));
+  absl::MutexLock lock(&mutex_);
+  written_ = end;
+  writing_ = written_ < received_;
+  if (writing_) writer_->Post([self = shared_from_this()] { self->WriteSome(); });
 }
 
 void Upload::HashSome() {
@@ -122,7 +213,7 @@ void Upload::HashSome() {
 
 absl::Status Upload::Outcome() const {
   if (state_ == State::kComplete) return absl::OkStatus();
-  if (state_ == State::kDropped) {
+  if (state_ == State::kDropped || state_ == State::kLoading) {
     return Refuse(v1::Refusal::REASON_NOT_BEGUN, "the upload was dropped: ask with BeginUpload",
                   "digest", digest_);
   }
@@ -135,13 +226,22 @@ void Upload::WhenComplete(Done done) {
   absl::Status outcome;
   {
     absl::MutexLock lock(&mutex_);
-    if (state_ == State::kReceiving) {
+    if (state_ == State::kReceiving || state_ == State::kLoading) {
       waiting_.push_back(std::move(done));
       return;
     }
     outcome = Outcome();
   }
   std::move(done)(outcome);
+}
+
+void Upload::Park() {
+  std::shared_ptr<PartialFile> file;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (memory_ != nullptr) file = std::move(memory_->file);
+  }
+  Drop();
 }
 
 void Upload::Drop() {
@@ -165,24 +265,50 @@ std::shared_ptr<const AlignedBuffer> Upload::bytes() const {
 }
 
 UploadStore::UploadStore(const Options& options, std::function<bool(SessionId)> open,
-                         const Clock& clock, Executor& executor)
-    : options_(options), open_(std::move(open)), clock_(clock), executor_(executor) {}
+                         const Clock& clock, Executor& executor,
+                         std::unique_ptr<PartialFiles> partials)
+    : options_(options),
+      open_(std::move(open)),
+      clock_(clock),
+      executor_(executor),
+      partials_(std::move(partials)) {
+  if (partials_ != nullptr) writer_.emplace("partials", 1);
+}
+
+void UploadStore::Close() {
+  if (partials_ == nullptr) return;
+  partials_->Close();
+  writer_->WaitIdle();
+  absl::MutexLock lock(&mutex_);
+  for (auto& [key, entry] : entries_)
+    if (entry.upload != nullptr) std::exchange(entry.upload, nullptr)->Park();
+}
 
 void UploadStore::Drop(Entry& entry) {
   if (entry.upload != nullptr) std::exchange(entry.upload, nullptr)->Drop();
 }
 
-void UploadStore::Sweep(Round newest) {
+void UploadStore::Sweep(const fleet::UploadOffer& newest) {
   const TimePoint oldest = clock_.Now() - options_.idle;
   for (auto& [key, entry] : entries_) {
     if (entry.upload == nullptr) continue;
     const SessionId session = std::get<SessionId>(key);
-    if (entry.upload->last_used() < oldest || entry.upload->failed() ||
-        (session.value != 0 && (entry.round < newest || !open_(session)))) {
+    if (entry.upload->failed() ||
+        (session.value != 0 && (entry.round < newest.round || !open_(session)))) {
       Drop(entry);
+    } else if (entry.upload->last_used() < oldest) {
+      std::exchange(entry.upload, nullptr)->Park();
     }
   }
   std::erase_if(entries_, [](const auto& e) { return Gone(e.second); });
+  if (partials_ == nullptr) return;
+  partials_->Sweep([&](const std::string& file) {
+    const std::optional<FileName> name = FileName::Of(file);
+    // A session has one upload of each purpose.
+    const bool replaced = name.has_value() && name->session == newest.session &&
+                          name->purpose == newest.purpose && file != NameOf(newest);
+    return name.has_value() && !replaced && name->round >= newest.round && open_(name->session);
+  });
 }
 
 std::pair<UploadStore::Entries::iterator, UploadStore::Entries::iterator> UploadStore::Of(
@@ -235,14 +361,30 @@ UploadStore::Begun UploadStore::Begin(const fleet::UploadOffer& offer,
   const uint64_t most = shared ? std::min(options_.max_blob_bytes, options_.population_budget_bytes)
                                : options_.max_blob_bytes;
   if (offer.size > most) return {UploadVerdict::kTooLarge, 0};
-  absl::MutexLock lock(&mutex_);
-  Sweep(offer.round);
+  std::shared_ptr<Upload> made;
+  Begun begun;
+  {
+    absl::MutexLock lock(&mutex_);
+    begun = BeginLocked(offer, std::move(mapped), made);
+  }
+  if (made == nullptr || made->loaded()) return begun;
+  made->Load(*writer_);  // without the lock: others need not wait for the disk
+  return {UploadVerdict::kSend, made->received()};
+}
+
+UploadStore::Begun UploadStore::BeginLocked(const fleet::UploadOffer& offer,
+                                            std::shared_ptr<const AlignedBuffer> mapped,
+                                            std::shared_ptr<Upload>& made) {
+  using fleet::UploadVerdict;
+  const bool shared = offer.purpose == fleet::BlobPurpose::kPopulation;
+  Sweep(offer);
   const Key key{offer.session, offer.purpose, offer.digest};
   if (const auto found = entries_.find(key); found != entries_.end()) {
     const auto memory = found->second.memory.lock();
     if (memory != nullptr && memory->bytes().size() == offer.size) {
       const auto& upload = found->second.upload;
       if (upload == nullptr || upload->complete()) return {UploadVerdict::kHave, 0};
+      if (!upload->loaded()) return {UploadVerdict::kBusy, 0};
       return {UploadVerdict::kSend, upload->received()};
     }
     // One digest cannot have two sizes. The upload that has received bytes stays.
@@ -251,6 +393,9 @@ UploadStore::Begun UploadStore::Begin(const fleet::UploadOffer& offer,
       return {UploadVerdict::kBusy, 0};
     Drop(found->second);
   }
+  const bool on_disk = partials_ != nullptr && mapped == nullptr && !shared;
+  // A task may still write what arrived before the upload left memory.
+  if (on_disk && partials_->InUse(NameOf(offer))) return {UploadVerdict::kBusy, 0};
   if (!MakeRoom(offer)) return {UploadVerdict::kBusy, 0};
   std::erase_if(entries_, [](const auto& e) { return Gone(e.second); });
   std::shared_ptr<UploadMemory> memory;
@@ -262,10 +407,10 @@ UploadStore::Begun UploadStore::Begin(const fleet::UploadOffer& offer,
     used_->fetch_sub(offer.size);
     return {UploadVerdict::kBusy, 0};
   }
-  auto upload =
+  if (on_disk) memory->file = partials_->Take(NameOf(offer), offer.size);
+  made =
       std::make_shared<Upload>(offer.digest, memory, options_.verify || shared, clock_, executor_);
-  entries_.insert_or_assign(
-      key, Entry{.round = offer.round, .upload = std::move(upload), .memory = memory});
+  entries_.insert_or_assign(key, Entry{.round = offer.round, .upload = made, .memory = memory});
   return {mapped != nullptr ? UploadVerdict::kHave : UploadVerdict::kSend, 0};
 }
 

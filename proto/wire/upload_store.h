@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -17,17 +18,22 @@
 #include "core/executor.h"
 #include "core/vector.h"
 #include "proto/fleet/messages.h"
+#include "proto/wire/partial_files.h"
 
 // Blobs that are being uploaded to the server. Does not use gRPC.
 namespace macaw::wire {
 
 // The bytes of a blob. They count against the budget until the last holder releases them, so that
-// the budget counts real memory.
+// the budget counts real memory. Then the file with the beginning of the blob goes, too: by that
+// time a part that counts is in the journal.
 struct UploadMemory {
   UploadMemory(AlignedBuffer own, std::shared_ptr<const AlignedBuffer> lent,
                std::shared_ptr<std::atomic<uint64_t>> counter)
       : buffer(std::move(own)), mapped(std::move(lent)), used(std::move(counter)) {}
-  ~UploadMemory() { used->fetch_sub(bytes().size()); }
+  ~UploadMemory() {
+    if (file != nullptr) file->Discard();
+    used->fetch_sub(bytes().size());
+  }
   UploadMemory(const UploadMemory&) = delete;
   UploadMemory& operator=(const UploadMemory&) = delete;
   const AlignedBuffer& bytes() const { return mapped != nullptr ? *mapped : buffer; }
@@ -35,6 +41,7 @@ struct UploadMemory {
   AlignedBuffer buffer;  // empty when the sender's memory is mapped:
   const std::shared_ptr<const AlignedBuffer> mapped;
   const std::shared_ptr<std::atomic<uint64_t>> used;
+  std::shared_ptr<PartialFile> file;  // the same bytes on disk; may be null
 };
 
 // One blob that arrives in chunks, over one stream after another or over several at once (all bring
@@ -44,9 +51,15 @@ class Upload : public std::enable_shared_from_this<Upload> {
  public:
   using Done = absl::AnyInvocable<void(absl::Status) &&>;
 
-  // `verify`: check the bytes against the digest. Mapped memory is complete from the start.
+  // `verify`: check the bytes against the digest. Mapped memory is complete from the start. With a
+  // file, nothing is taken before Load.
   Upload(const Digest& digest, std::shared_ptr<UploadMemory> memory, bool verify,
          const Clock& clock, Executor& executor);
+
+  // Begins with the bytes that are in the file. What arrives later is added to the file by tasks of
+  // `writer`, which must outlive them. Call this once, if there is a file.
+  void Load(Executor& writer) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool loaded() const ABSL_LOCKS_EXCLUDED(mutex_);  // or there is no file
 
   uint64_t size() const { return size_; }
   uint64_t received() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -66,13 +79,22 @@ class Upload : public std::enable_shared_from_this<Upload> {
 
   // Releases the bytes. Others that hold the bytes keep them; others that hold this object do not.
   void Drop() ABSL_LOCKS_EXCLUDED(mutex_);
+  // The same, but the file stays.
+  void Park() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The bytes, once complete; else null.
   std::shared_ptr<const AlignedBuffer> bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  enum class State { kReceiving, kComplete, kFailed, kDropped };
+  enum class State { kLoading, kReceiving, kComplete, kFailed, kDropped };
   void HashSome() ABSL_LOCKS_EXCLUDED(mutex_);
+  void WriteSome() ABSL_LOCKS_EXCLUDED(mutex_);
+  // What has to be posted now that more bytes have arrived.
+  struct Due {
+    bool hashing = false, writing = false;
+  };
+  Due MoreArrived() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Post(Due due) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Outcome() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Digest digest_;
@@ -89,6 +111,9 @@ class Upload : public std::enable_shared_from_this<Upload> {
   uint64_t received_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t wanted_ ABSL_GUARDED_BY(mutex_);  // digester_.wanted()
   bool hashing_ ABSL_GUARDED_BY(mutex_) = false;
+  Executor* writer_ ABSL_GUARDED_BY(mutex_) = nullptr;  // null until Load
+  uint64_t written_ ABSL_GUARDED_BY(mutex_) = 0;        // bytes in the file
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   TimePoint last_used_ ABSL_GUARDED_BY(mutex_);
   std::vector<Done> waiting_ ABSL_GUARDED_BY(mutex_);
 };
@@ -98,7 +123,9 @@ class Upload : public std::enable_shared_from_this<Upload> {
 // offered before there are sessions; such uploads are found by digest and have a budget of their
 // own. A complete blob is held until a request claims it, and afterwards as long as the handler
 // keeps it. Begin removes uploads that were not used for `idle`, uploads of sessions that have
-// ended, and uploads of rounds before the newest one. Thread-safe.
+// ended, and uploads of rounds before the newest one. With `partials`, uploads of sessions are
+// written to files as they arrive, and the next store with this folder continues with them; an
+// upload that was not used for `idle` leaves memory, and its file stays. Thread-safe.
 class UploadStore {
  public:
   struct Options {
@@ -112,7 +139,10 @@ class UploadStore {
   };
   // `open` says whether a session is open. `open`, `clock` and `executor` must outlive the store.
   UploadStore(const Options& options, std::function<bool(SessionId)> open, const Clock& clock,
-              Executor& executor);
+              Executor& executor, std::unique_ptr<PartialFiles> partials = nullptr);
+  ~UploadStore() { Close(); }
+  // Finishes the files and gives up all uploads that were not claimed. Nothing may begin later.
+  void Close() ABSL_LOCKS_EXCLUDED(mutex_);
 
   struct Begun {
     fleet::UploadVerdict verdict = fleet::UploadVerdict::kBusy;  // kSend, kHave, kTooLarge or kBusy
@@ -144,7 +174,10 @@ class UploadStore {
 
   static bool Gone(const Entry& entry) { return entry.upload == nullptr && entry.memory.expired(); }
   static void Drop(Entry& entry);
-  void Sweep(Round newest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Sweep(const fleet::UploadOffer& newest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Makes the upload, unless the answer is another than kSend.
+  Begun BeginLocked(const fleet::UploadOffer& offer, std::shared_ptr<const AlignedBuffer> mapped,
+                    std::shared_ptr<Upload>& made) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The entries of one session and purpose.
   std::pair<Entries::iterator, Entries::iterator> Of(SessionId session, fleet::BlobPurpose purpose)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -156,9 +189,11 @@ class UploadStore {
   const Clock& clock_;
   Executor& executor_;
   const std::shared_ptr<std::atomic<uint64_t>> used_ = std::make_shared<std::atomic<uint64_t>>(0);
+  const std::unique_ptr<PartialFiles> partials_;  // may be null
 
   absl::Mutex mutex_;
   Entries entries_ ABSL_GUARDED_BY(mutex_);
+  std::optional<Executor> writer_;  // of the files
 };
 
 }  // namespace macaw::wire

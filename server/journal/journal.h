@@ -21,6 +21,7 @@
 //
 //   RUN/journal/nodes          registrations, in order
 //   RUN/journal/parts-ROUND    parts from this round on, up to the round of the next file
+//   RUN/journal/uploads/       uploads that are not complete (proto/wire/partial_files.h)
 //
 // A file is a sequence of frames: u64 size of the head in bytes, u64 size of the blob in bytes,
 // head, blob, u64 checksum of both. A crash can leave the last frame torn; a torn frame and all

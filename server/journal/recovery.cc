@@ -128,6 +128,9 @@ absl::StatusOr<Restored::Member> MemberOf(const Follower& log, const JournalCont
 }  // namespace
 
 std::string JournalFolder(const std::string& run_dir) { return run_dir + "/journal"; }
+std::string UploadsFolder(const std::string& run_dir) {
+  return JournalFolder(run_dir) + "/uploads";
+}
 
 absl::StatusOr<Recovery> Recover(const std::string& run_dir, Round checkpoint,
                                  const Digest& configuration) {

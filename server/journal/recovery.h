@@ -24,5 +24,7 @@ absl::StatusOr<Recovery> Recover(const std::string& run_dir, Round checkpoint,
                                  const Digest& configuration);
 
 std::string JournalFolder(const std::string& run_dir);
+// Where the wire keeps uploads that are not complete. They begin and end with the journal.
+std::string UploadsFolder(const std::string& run_dir);
 
 }  // namespace macaw::server

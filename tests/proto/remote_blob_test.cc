@@ -363,6 +363,23 @@ TEST_F(RemoteBlob, SendsWhatCannotBeShared) {
   }
 }
 
+TEST_F(RemoteBlob, ALimitedLinkMovesNoMoreThanItsLimitAfterTheFirstSecond) {
+  Start({});
+  constexpr uint64_t kRate = 300'000, kSize = 450'000;
+  const auto link =
+      *Dial({.server = server_->address(), .max_upload = kRate, .max_download = kRate});
+  const Blob sums = RandomBlob(kSize, 1), broadcast = RandomBlob(kSize, 2);
+  handler_.Serve(broadcast);
+  const auto least = FromSeconds(static_cast<double>(kSize - kRate) / kRate);
+  const TimePoint start = SteadyClock().Now();
+  ASSERT_TRUE(link->Commit(PartWith(sums)).ok());
+  const TimePoint middle = SteadyClock().Now();
+  ASSERT_TRUE(link->Fetch({broadcast.digest, broadcast.size, nullptr}).ok());
+  EXPECT_GE(middle - start, least);
+  EXPECT_GE(SteadyClock().Now() - middle, least);
+  EXPECT_FALSE(Dial({.server = server_->address(), .max_upload = 5}).ok());
+}
+
 TEST_F(RemoteBlob, Moves64MiBBothWays) {
   for (const bool unix_socket : {true, false}) {
     const SocketFolder folder;

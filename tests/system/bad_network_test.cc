@@ -5,9 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -30,16 +32,28 @@ using testing_support::WriteConfig;
 
 class FleetOverABadNetwork : public testing::Test {
  protected:
-  void SetUp() override {
-    Macaw("pki init --name test --dir " + authority_);
-    Macaw(absl::StrCat("plan ", config_, " --set server.workers=2 --out ", plan_));
-    server_ = std::make_unique<Program>(
-        "macaw-server", std::vector<std::string>{"--config", plan_, "--run-dir", run_, "--listen",
-                                                 "127.0.0.1:0", "--authority", authority_});
+  void SetUp() override { Macaw("pki init --name test --dir " + authority_); }
+  void Plan(const std::string& settings) {
+    Macaw(absl::StrCat("plan ", config_, " ", settings, " --out ", plan_));
+  }
+  void Serve(const std::vector<std::string>& more = {}) {
+    std::vector<std::string> arguments = {"--run-dir",   run_,          "--listen",
+                                          "127.0.0.1:0", "--authority", authority_};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    server_.reset();  // killed
+    std::filesystem::remove(run_ + "/address");
+    server_ = std::make_unique<Program>("macaw-server", arguments);
     ASSERT_TRUE(server_->WaitFor("listening on")) << server_->text();
     const auto address = ReadFile(run_ + "/address");
     ASSERT_TRUE(address.ok()) << address.status();
     address_ = address->substr(0, address->find('\n'));
+  }
+  void ExpectTheSimulationsModel(const std::string& settings) const {
+    Simulation undisturbed("undisturbed", {config_, settings});
+    ASSERT_EQ(undisturbed.Wait(), 0) << undisturbed.output();
+    const auto summary = nlohmann::json::parse(*ReadFile(run_ + "/summary.json"));
+    EXPECT_EQ(summary["model_digest"], undisturbed.digest());
+    EXPECT_EQ(*ReadFile(run_ + "/metrics.jsonl"), undisturbed.metrics());
   }
   static std::string Macaw(const std::string& arguments) {
     const Printed printed = RunProgram(MACAW_BIN_DIR "/macaw", arguments + " 2>/dev/null");
@@ -69,18 +83,31 @@ class FleetOverABadNetwork : public testing::Test {
 };
 
 TEST_F(FleetOverABadNetwork, ThatCutsEachConnectionAgainAndAgainEndsWithTheSimulationsModel) {
+  Plan("--set server.workers=2");
+  Serve({"--config", plan_});
   BadNetwork network(address_, {.faults = {{Fault::Kind::kCut, 300'000}}, .again = true});
   const auto first = Join("a", network.address()), second = Join("b", network.address());
   for (const auto& worker : {first.get(), second.get()})
     EXPECT_EQ(worker->Wait(), 0) << worker->text();
   EXPECT_EQ(server_->Wait(), 0) << server_->text();
   EXPECT_GE(network.faults(), 6) << "at least once a round for each";
+  ExpectTheSimulationsModel("--set=run.rounds=3");
+}
 
-  Simulation undisturbed("undisturbed", {config_});
-  ASSERT_EQ(undisturbed.Wait(), 0) << undisturbed.output();
-  const auto summary = nlohmann::json::parse(*ReadFile(run_ + "/summary.json"));
-  EXPECT_EQ(summary["model_digest"], undisturbed.digest());
-  EXPECT_EQ(*ReadFile(run_ + "/metrics.jsonl"), undisturbed.metrics());
+// The sums of a worker are 494 kB. The server is killed when more than half of them have arrived.
+TEST_F(FleetOverABadNetwork, TheRestOfAnUploadGoesToTheServerThatFollowsAKilledOne) {
+  Plan("--set server.workers=1 --set run.rounds=1 --set server.durability=commit");
+  Serve({"--config", plan_});
+  BadNetwork network(address_, {.bytes_per_second = 400'000});
+  const auto worker = Join("a", network.address());
+  while (network.up() < 330'000) std::this_thread::yield();
+  Serve({"--resume"});
+  network.Redirect(address_);
+  EXPECT_EQ(worker->Wait(), 0) << worker->text();
+  EXPECT_EQ(server_->Wait(), 0) << server_->text();
+  EXPECT_LT(network.up(), 494'000 + 200'000) << "bytes that had arrived were sent again";
+  EXPECT_FALSE(std::filesystem::exists(run_ + "/journal"));
+  ExpectTheSimulationsModel("--set=run.rounds=1");
 }
 
 }  // namespace
