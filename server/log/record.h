@@ -79,8 +79,8 @@ struct NodeLost {
   friend bool operator==(const NodeLost&, const NodeLost&) = default;
 };
 
-// The owner of the node does not let it work now. Written when that begins, when the reason changes,
-// and without a reason when the node works again.
+// The owner of the node does not let it work now. Written when that begins and when the reason
+// changes, and without a reason when the node works again.
 struct NodeDeclined {
   WorkerId node;
   std::string name;
@@ -260,10 +260,10 @@ struct Unknown {
   friend bool operator==(const Unknown&, const Unknown&) = default;
 };
 
-using Record = std::variant<RunOpened, NodeJoined, NodeRefused, NodeLost, Died, RoundOpened,
-                            Planned, Leased, Accepted, TurnedDown, Requeued, RoundLost, Closed,
-                            Evaluated, RunEnded, GaveUp, Extended, Waiting, Operated, NodeDeclined,
-                            Unknown>;
+using Record =
+    std::variant<RunOpened, NodeJoined, NodeRefused, NodeLost, Died, RoundOpened, Planned, Leased,
+                 Accepted, TurnedDown, Requeued, RoundLost, Closed, Evaluated, RunEnded, GaveUp,
+                 Extended, Waiting, Operated, NodeDeclined, Unknown>;
 
 // A record with its place in the log.
 struct Entry {

@@ -1,5 +1,5 @@
-// Feeds each decoder with the corpus, with valid examples, and with damaged copies of both, for a
-// moment. `./dev fuzz` searches for longer, and with libFuzzer.
+// Feeds each decoder with valid examples, with what once broke it (the corpus), and with damaged
+// copies of both, for a moment. `./dev fuzz` searches for longer, and with libFuzzer.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -57,12 +57,11 @@ std::vector<std::string> CorpusOf(const Target& target) {
 
 class Fuzz : public testing::TestWithParam<Target> {};
 
-TEST_P(Fuzz, ADecoderSurvivesItsCorpusAndDamagedExamples) {
+TEST_P(Fuzz, ADecoderSurvivesDamagedExamplesAndWhatOnceBrokeIt) {
   const Target target = GetParam();
   std::vector<std::string> inputs = target.examples();
   ASSERT_FALSE(inputs.empty());
   const std::vector<std::string> corpus = CorpusOf(target);
-  EXPECT_FALSE(corpus.empty()) << "no files in " << kCorpus << target.name;
   inputs.insert(inputs.end(), corpus.begin(), corpus.end());
   int executions = 0;
   for (const std::string& input : inputs) {
@@ -84,6 +83,7 @@ INSTANTIATE_TEST_SUITE_P(All, Fuzz, testing::ValuesIn(AllTargets()),
 TEST(Fuzz, EachFolderOfTheCorpusHasATarget) {
   std::set<std::string> names;
   for (const Target& target : AllTargets()) EXPECT_TRUE(names.insert(target.name).second);
+  if (!std::filesystem::exists(kCorpus)) return;
   for (const auto& entry : std::filesystem::directory_iterator(kCorpus))
     EXPECT_TRUE(names.contains(entry.path().filename().string())) << entry.path();
 }
