@@ -1,0 +1,1 @@
+"""Flower's side of bench/device.py."""
