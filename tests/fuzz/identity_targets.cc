@@ -97,7 +97,9 @@ void FeedChainedLog(absl::string_view bytes) {
 }
 
 std::vector<identity::LogEntry> RegistryEntries() {
-  const identity::Grant grant{.subject = {.name = "phone-7"}, .owns = {"a", "b"}};
+  identity::Grant grant;
+  grant.subject.name = "phone-7";
+  grant.owns = {"a", "b"};
   const Certificate& certificate = Ours::Once().certificate;
   return {
       identity::Invited(grant, DigestOf("secret"), absl::Hours(24), kNow + absl::Hours(1), kNow),
