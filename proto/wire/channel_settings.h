@@ -47,6 +47,9 @@ inline ChannelSettings ServerSettings() {
           // A worker has few open calls. Each may bring a message before the server has looked at
           // it.
           {GRPC_ARG_MAX_CONCURRENT_STREAMS, 64},
+          // Whoever connects and does not finish its handshake is hung up on. It is 4 kB, half a
+          // second at 8 kB/s.
+          {GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 10'000},
           // A connection without calls is closed: a worker sends a heartbeat every second.
           {GRPC_ARG_MAX_CONNECTION_IDLE_MS, 60'000},
       });

@@ -90,10 +90,12 @@ class PartialUploads : public testing::Test {
     for (int i = 0; i < chunks; ++i) Send(blob, 3000 * static_cast<uint64_t>(i), 3000, session);
     Restart();
   }
-  absl::Status Complete(const Blob& blob) {
+  absl::Status Complete(const Blob& blob) { return OutcomeOf(*Find(blob)); }
+  std::shared_ptr<Upload> Find(const Blob& blob) { return store_->Find(SessionId(7), blob.digest); }
+  static absl::Status OutcomeOf(Upload& upload) {
     absl::Notification done;
     absl::Status result;
-    store_->Find(SessionId(7), blob.digest)->WhenComplete([&](absl::Status status) {
+    upload.WhenComplete([&](absl::Status status) {
       result = status;
       done.Notify();
     });
@@ -175,8 +177,9 @@ TEST_F(PartialUploads, OfOtherBytesThanTheDigestsAreThrownAway) {
   }
   Restart();
   EXPECT_EQ(Begin(blob).offset, 3000u);
+  const std::shared_ptr<Upload> upload = Find(blob);  // none is found once it has failed
   Send(blob, 3000, 6000);
-  EXPECT_EQ(ReasonOf(Complete(blob)), v1::Refusal::REASON_DIGEST_MISMATCH);
+  EXPECT_EQ(ReasonOf(OutcomeOf(*upload)), v1::Refusal::REASON_DIGEST_MISMATCH);
   EXPECT_EQ(Get(blob), nullptr);
   EXPECT_EQ(Begin(blob).offset, 0u);
 }
