@@ -112,11 +112,13 @@ void PrintDescription(const algorithms::Registry& registry,
 // The built-in models that `workers.backend = "auto"` gives to LibTorch.
 std::set<std::string> ForLibTorch() {
   std::set<std::string> names;
+  RunPlan run;
+  run.task = TaskKind::kClassification;  // a run knows its task when it chooses
   for (const ModelConfig& config : models::ExampleConfigs()) {
     const absl::StatusOr<models::ModelSpec> spec = models::BuildSpec(config, DType::kF32);
     if (!spec.ok()) continue;
     const auto features = spec->takes_tokens() ? data::FeatureType::kI32 : data::FeatureType::kF32;
-    const auto backends = training::BackendsFor(training::TrainerSetup::Of({}, *spec, features));
+    const auto backends = training::BackendsFor(training::TrainerSetup::Of(run, *spec, features));
     if (backends.ok() && backends->front() == training::kTorchBackend) names.insert(config.name);
   }
   return names;

@@ -220,6 +220,8 @@ TEST_F(Commands, TheListOfModelsHasTheLayers) {
   EXPECT_EQ(models.exit, 0);
   EXPECT_THAT(models.text, HasSubstr("lenet5"));
   EXPECT_THAT(models.text, HasSubstr("conv OUT KERNEL [pad P] [stride S] [nobias]"));
+  EXPECT_THAT(models.text, HasSubstr("then 120 and 84\n")) << "the fused kernels train it";
+  EXPECT_THAT(models.text, testing::ContainsRegex("lstm .*\\(needs LibTorch\\)"));
 }
 
 TEST_F(Commands, AnUnknownAlgorithmPointsToPlugins) {
