@@ -1,20 +1,16 @@
 #include "proto/wire/admin_listener.h"
 
 #include <grpcpp/health_check_service_interface.h>
-#include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
-#include <algorithm>
-#include <chrono>
 #include <optional>
 #include <utility>
 
-#include "core/fd.h"
+#include "absl/strings/str_cat.h"
 #include "core/status.h"
 #include "proto/wire/address.h"
-#include "proto/wire/channel_settings.h"
 #include "proto/wire/credentials.h"
-#include "proto/wire/listener.h"
+#include "proto/wire/endpoint.h"
 #include "proto/wire/refusal.h"
 
 namespace macaw::wire {
@@ -26,53 +22,27 @@ class OperatorsServer final : public AdminServer {
   OperatorsServer(std::shared_ptr<Gate> gate, std::unique_ptr<grpc::Service> service)
       : gate_(std::move(gate)), service_(std::move(service)) {}
 
-  ~OperatorsServer() override {
-    listener_.reset();  // no new connections from here on
-    if (server_ == nullptr) return;
-    server_->Shutdown(std::chrono::system_clock::now());
-    server_->Wait();
-  }
-
   absl::Status Listen(Address address) {
     std::optional<identity::IdentityFiles> files;
     if (gate_ != nullptr) files = gate_->authority().server_files();
     MACAW_ASSIGN_OR_RETURN(auto credentials, ServerCredentialsFor(address, files));
     if (gate_ != nullptr) credentials->SetAuthMetadataProcessor(RefuseAllButOperators(gate_));
-    MACAW_RETURN_IF_ERROR(PrepareListen(address));
     grpc::ServerBuilder builder;
-    for (const auto& [key, value] : ServerSettings()) builder.AddChannelArgument(key, value);
-    acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
-        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
     builder.RegisterService(service_.get());
     // The health service is a switch of the whole process. (Reflection is not served: its library
     // adds itself to every server of a process that links it, also to that of the workers.)
     grpc::EnableDefaultHealthCheckService(true);
-    server_ = builder.BuildAndStart();
+    const absl::Status status = endpoint_.Listen(std::move(address), credentials, builder);
     grpc::EnableDefaultHealthCheckService(false);
-    if (server_ == nullptr) {
-      return absl::InternalError(
-          absl::StrCat("cannot listen on ", address.Text(), ": gRPC gave no reason"));
-    }
-    MACAW_ASSIGN_OR_RETURN(listener_, Listener::Bind(address, ReservedDescriptors()));
-    listener_->Start([acceptor = acceptor_.get()](int listening, Fd connection) {
-      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
-      parameters.listener_fd = listening;
-      parameters.fd = connection.Release();  // gRPC closes it
-      acceptor->HandleNewConnection(&parameters);
-    });
-    address_ = address.Text();
-    return absl::OkStatus();
+    return status;
   }
 
-  std::string address() const override { return address_; }
+  std::string address() const override { return endpoint_.address(); }
 
  private:
   const std::shared_ptr<Gate> gate_;
   const std::unique_ptr<grpc::Service> service_;
-  std::string address_;
-  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
-  std::unique_ptr<grpc::Server> server_;
-  std::unique_ptr<Listener> listener_;  // destroyed first
+  Endpoint endpoint_;  // destroyed first
 };
 
 }  // namespace

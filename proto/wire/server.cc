@@ -1,17 +1,15 @@
-#include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
-#include <chrono>
+#include <optional>
+#include <utility>
 
-#include "core/fd.h"
 #include "core/status.h"
 #include "proto/wire/address.h"
-#include "proto/wire/channel_settings.h"
 #include "proto/wire/credentials.h"
+#include "proto/wire/endpoint.h"
 #include "proto/wire/enrolment.h"
 #include "proto/wire/gate.h"
 #include "proto/wire/handshakes.h"
-#include "proto/wire/listener.h"
 #include "proto/wire/remote.h"
 #include "proto/wire/service.h"
 
@@ -29,13 +27,9 @@ class GrpcFleetServer final : public FleetServer {
         enrolment_(gate_) {}
 
   ~GrpcFleetServer() override {
-    listener_.reset();  // no new connections from here on
-    if (server_ == nullptr) return;
-    // No grace period: waiting polls would outlast it. The cancellation ends every open call
-    // (UnaryCall::OnCancel). The handler already has the contents of a commit, or the worker will
-    // send it again.
-    server_->Shutdown(std::chrono::system_clock::now());
-    server_->Wait();
+    // Ends every open call (UnaryCall::OnCancel). The handler already has the contents of a commit,
+    // or the worker will send it again.
+    endpoint_.Close();
     state_->executor.WaitIdle();  // after this nothing calls the handler
     state_->uploads.Close();
   }
@@ -44,31 +38,14 @@ class GrpcFleetServer final : public FleetServer {
     std::optional<identity::IdentityFiles> files;
     if (gate_ != nullptr) files = gate_->authority().server_files();
     MACAW_ASSIGN_OR_RETURN(auto credentials, ServerCredentialsFor(address, files));
-    MACAW_RETURN_IF_ERROR(PrepareListen(address));
     grpc::ServerBuilder builder;
     if (gate_ != nullptr) AddGate(builder, *credentials);
-    for (const auto& [key, value] : ServerSettings()) builder.AddChannelArgument(key, value);
     builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
-    acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
-        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
     builder.RegisterService(&service_);
-    server_ = builder.BuildAndStart();
-    if (server_ == nullptr) {
-      return absl::InternalError(
-          absl::StrCat("cannot listen on ", address.Text(), ": gRPC gave no reason"));
-    }
-    MACAW_ASSIGN_OR_RETURN(listener_, Listener::Bind(address, ReservedDescriptors()));
-    listener_->Start([acceptor = acceptor_.get()](int listening, Fd connection) {
-      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
-      parameters.listener_fd = listening;
-      parameters.fd = connection.Release();  // gRPC closes it
-      acceptor->HandleNewConnection(&parameters);
-    });
-    address_ = address.Text();
-    return absl::OkStatus();
+    return endpoint_.Listen(std::move(address), credentials, builder);
   }
 
-  std::string address() const override { return address_; }
+  std::string address() const override { return endpoint_.address(); }
 
  private:
   void AddGate(grpc::ServerBuilder& builder, grpc::ServerCredentials& credentials) {
@@ -85,10 +62,7 @@ class GrpcFleetServer final : public FleetServer {
   const std::shared_ptr<ServiceState> state_;
   FleetService service_;
   EnrolmentService enrolment_;
-  std::string address_;
-  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
-  std::unique_ptr<grpc::Server> server_;
-  std::unique_ptr<Listener> listener_;  // destroyed first
+  Endpoint endpoint_;  // destroyed first
 };
 
 }  // namespace

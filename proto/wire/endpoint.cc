@@ -1,0 +1,43 @@
+#include "proto/wire/endpoint.h"
+
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/fd.h"
+#include "core/status.h"
+#include "proto/wire/channel_settings.h"
+
+namespace macaw::wire {
+
+absl::Status Endpoint::Listen(Address address,
+                              const std::shared_ptr<grpc::ServerCredentials>& credentials,
+                              grpc::ServerBuilder& builder) {
+  MACAW_RETURN_IF_ERROR(PrepareListen(address));
+  for (const auto& [key, value] : ServerSettings()) builder.AddChannelArgument(key, value);
+  acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
+  server_ = builder.BuildAndStart();
+  if (server_ == nullptr) {
+    return absl::InternalError(
+        absl::StrCat("cannot listen on ", address.Text(), ": gRPC gave no reason"));
+  }
+  MACAW_ASSIGN_OR_RETURN(listener_, Listener::Bind(address, ReservedDescriptors()));
+  listener_->Start([acceptor = acceptor_.get()](int listening, Fd connection) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
+    parameters.listener_fd = listening;
+    parameters.fd = connection.Release();  // gRPC closes it
+    acceptor->HandleNewConnection(&parameters);
+  });
+  address_ = address.Text();
+  return absl::OkStatus();
+}
+
+void Endpoint::Close() {
+  listener_.reset();
+  if (server_ == nullptr) return;
+  server_->Shutdown(std::chrono::system_clock::now());
+  server_->Wait();
+}
+
+}  // namespace macaw::wire

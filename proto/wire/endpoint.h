@@ -1,0 +1,40 @@
+#pragma once
+
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "proto/wire/address.h"
+#include "proto/wire/listener.h"
+
+namespace macaw::wire {
+
+// A gRPC server at an address: its connections come from a Listener. One thread.
+class Endpoint {
+ public:
+  Endpoint() = default;
+  ~Endpoint() { Close(); }
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
+
+  // Builds the server, with ServerSettings and what `builder` has, and begins to listen. Call once.
+  absl::Status Listen(Address address, const std::shared_ptr<grpc::ServerCredentials>& credentials,
+                      grpc::ServerBuilder& builder);
+  // Accepts no more connections, ends every open call, and returns when all are over. There is no
+  // grace period: waiting polls would outlast it. A second call does nothing.
+  void Close();
+
+  const std::string& address() const { return address_; }  // to dial, with the real port
+
+ private:
+  std::string address_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<Listener> listener_;  // destroyed first
+};
+
+}  // namespace macaw::wire
