@@ -10,6 +10,7 @@
 #include "proto/wire/enrolment.h"
 #include "proto/wire/gate.h"
 #include "proto/wire/handshakes.h"
+#include "proto/wire/limits.h"
 #include "proto/wire/remote.h"
 #include "proto/wire/service.h"
 
