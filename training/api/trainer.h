@@ -36,6 +36,17 @@ struct ClientTask {
 absl::Status ClientFault(absl::string_view message);
 bool IsClientFault(const absl::Status& status);
 
+// A client's plan and rows. Both outlive the call that they are given to.
+struct Turn {
+  const LocalPlan* plan = nullptr;
+  const ClientTask* task = nullptr;
+};
+
+// Called once for each turn, in their order, on the trainer's thread. The views of the outcomes are
+// valid until it returns.
+using TurnDone =
+    std::function<void(size_t turn, absl::StatusOr<std::vector<StageOutcome>> outcomes)>;
+
 // Carries out local plans on one slot. It owns the slot's replica (a flat vector; parameters,
 // gradient and momentum are views of it) and its batch buffers, and allocates them once. Used by
 // one thread, the one that created it. The bits of an outcome depend on the plan, the task and the
@@ -49,6 +60,15 @@ class LocalTrainer {
   // is refused where it is added, in the same way for every trainer.
   virtual absl::StatusOr<std::vector<StageOutcome>> Run(const LocalPlan& plan,
                                                         const ClientTask& task) = 0;
+
+  // How many turns it likes to have at once: 1 for a processor core, more for a device that trains
+  // clients side by side. May change from call to call.
+  virtual size_t turns_at_once() const { return 1; }
+  // Carries out the plans of different clients, side by side if it can. The outcomes have the bits
+  // that Run gives. The errors are Run's, each turn's own.
+  virtual void RunMany(std::span<const Turn> turns, const TurnDone& done) {
+    for (size_t i = 0; i < turns.size(); ++i) done(i, Run(*turns[i].plan, *turns[i].task));
+  }
 
   // The metric sums of `model` over rows [begin, end), in a fixed order and in batches of at most
   // `batch` rows.
