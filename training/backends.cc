@@ -138,16 +138,27 @@ std::string Backends::FileOf(const std::string& name) const {
 }
 
 bool Backends::IsInstalled(const std::string& name) const {
+  if (name == kFusedBackend || name == kProcessBackend) return true;
+  {
+    const absl::MutexLock lock(&mutex_);
+    if (loaded_.contains(name)) return true;
+  }
   std::error_code error;
-  return name == kFusedBackend || name == kProcessBackend || fs::exists(FileOf(name), error);
+  return fs::exists(FileOf(name), error);
+}
+
+void Backends::Add(const Backend& backend) {
+  const absl::MutexLock lock(&mutex_);
+  loaded_.emplace(backend.name(), &backend);
 }
 
 absl::StatusOr<const Backend*> Backends::Find(const std::string& name) {
   if (name == kFusedBackend) return &FusedBackend();
   if (name == kProcessBackend) return &ProcessBackend();
+  const bool installed = IsInstalled(name);
   const absl::MutexLock lock(&mutex_);
   if (const auto it = loaded_.find(name); it != loaded_.end()) return it->second;
-  if (!IsInstalled(name)) return Missing(name, absl::StrCat("it asks for \"", name, "\""));
+  if (!installed) return Missing(name, absl::StrCat("it asks for \"", name, "\""));
   MACAW_ASSIGN_OR_RETURN(const Backend* const backend, LoadModule(FileOf(name)));
   loaded_.emplace(name, backend);
   return backend;
@@ -183,6 +194,13 @@ absl::StatusOr<std::unique_ptr<LocalTrainer>> Backends::MakeTrainer(const Traine
   MACAW_ASSIGN_OR_RETURN(std::unique_ptr<LocalTrainer> trainer, backend->MakeTrainer(setup));
   if (setup.backend != "auto" || names.front() != kFusedBackend) return trainer;
   return std::make_unique<TwoTrainers>(setup, std::move(trainer), *this);
+}
+
+absl::StatusOr<uint32_t> Backends::LanesFor(const TrainerSetup& setup, uint32_t slots) {
+  MACAW_RETURN_IF_ERROR(CheckFor(setup));
+  MACAW_ASSIGN_OR_RETURN(const std::vector<std::string> names, BackendsFor(setup));
+  MACAW_ASSIGN_OR_RETURN(const Backend* const backend, Find(names.front()));
+  return backend->LanesFor(slots);
 }
 
 absl::StatusOr<NumericProfile> Backends::ProfileOf(const TrainerSetup& setup) {
