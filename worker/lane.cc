@@ -85,8 +85,6 @@ training::TrainerSetup TrainerSetupFor(const RunContext& context, const data::Da
   auto setup = training::TrainerSetup::Of(context.run, context.spec, dataset.info().feature_type);
   setup.hooks = context.hooks;
   setup.backend = context.backend;
-  setup.instruction_set = context.instruction_set;
-  setup.program = context.program;
   return setup;
 }
 
@@ -95,7 +93,7 @@ absl::StatusOr<std::unique_ptr<training::LocalTrainer>> MakeTrainerFor(const Run
                                                                        WorkCounter* work,
                                                                        uint32_t lane) {
   training::TrainerSetup setup = TrainerSetupFor(context, dataset);
-  setup.slot = lane;
+  setup.lane = lane;
   setup.work = work;
   return context.backends->MakeTrainer(setup);
 }

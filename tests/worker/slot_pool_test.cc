@@ -35,7 +35,9 @@ class SideBySide final : public training::Backend {
   }
   absl::StatusOr<std::unique_ptr<training::LocalTrainer>> MakeTrainer(
       const training::TrainerSetup& setup) const override;
-  uint32_t LanesFor(uint32_t slots) const override { return std::min(slots, 2u); }
+  absl::StatusOr<uint32_t> LanesFor(const training::TrainerSetup&, uint32_t slots) const override {
+    return std::min(slots, 2u);
+  }
   std::string Report() const override { return ""; }
 
   mutable std::atomic<size_t> largest = 0;  // how many clients a trainer has had at once
@@ -144,7 +146,7 @@ class SlotPoolTest : public testing::Test {
   void UseDevice() {
     with_device_.Add(device_);
     context_.backends = &with_device_;
-    context_.backend = device_.name();
+    context_.backend.name = device_.name();
   }
 
   std::unique_ptr<data::Dataset> dataset_;
@@ -341,7 +343,7 @@ TEST_F(SlotPoolTest, ALostDeviceEndsTheNodesWork) {
 }
 
 TEST_F(SlotPoolTest, DoesNotStartWithABackEndThatDoesNotExist) {
-  context_.backend = "/quantum.so";
+  context_.backend.name = "/quantum.so";
   const auto pool = SlotPool::Start(context_, *dataset_, 2, {}, marker_);
   EXPECT_THAT(pool.status().ToString(), HasSubstr("quantum"));
 }

@@ -29,7 +29,9 @@ class Backend {
       const TrainerSetup& setup) const = 0;
   // How many trainers, each on a thread of its own, serve a node's `slots` (≥ 1); between 1 and
   // `slots`. A processor core trains one client at a time, a device many.
-  virtual uint32_t LanesFor(uint32_t slots) const { return slots; }
+  virtual absl::StatusOr<uint32_t> LanesFor(const TrainerSetup&, uint32_t slots) const {
+    return slots;
+  }
 
   // Its versions and what they can do on this machine, one line, for `macaw doctor`. May take a
   // second.
