@@ -67,11 +67,14 @@ struct Ended {
 
 // Three rounds of the rule on twelve clients. The workers come one after the other, each with what
 // its back end offers; null: processor cores.
-Ended Run(const std::string& rule, uint32_t slots, const std::vector<FakeBackend*>& workers) {
+Ended TrainWith(const std::string& rule, uint32_t slots, const std::vector<FakeBackend*>& workers) {
   const auto dataset = SyntheticClients();
   const TemporaryFolder folder;
   RunPlan run = SyntheticRun(*dataset, 3);
+  run.model.name = "layers";
+  run.model.layers = {"linear 12", "relu", "linear 10"};
   run.algorithm.name = rule;
+  if (rule == "fedbn") run.algorithm.parameters["local"] = std::string("0.*");
   Ended ended;
   const auto server = StartServer(OptionsOf(run, folder.path()));
   if (server == nullptr) return ended;
@@ -107,7 +110,8 @@ class RuleOnADevice : public testing::TestWithParam<std::string> {};
 
 TEST_P(RuleOnADevice, LearnsWhatItLearnsOnACore) {
   FakeBackend backend({FakeDeviceOptions{}});
-  const Ended core = Run(GetParam(), 2, {nullptr}), device = Run(GetParam(), 6, {&backend});
+  const Ended core = TrainWith(GetParam(), 2, {nullptr}),
+              device = TrainWith(GetParam(), 6, {&backend});
   ASSERT_TRUE(core.worker.ok()) << core.worker;
   ASSERT_TRUE(device.worker.ok()) << device.worker;
   EXPECT_GT(backend.device(0).launches(), 0u);
@@ -116,11 +120,11 @@ TEST_P(RuleOnADevice, LearnsWhatItLearnsOnACore) {
 
 TEST_P(RuleOnADevice, GivesTheSameBytesForAnySlotsDevicesThreadsAndMemory) {
   FakeBackend one({FakeDeviceOptions{}});
-  const Ended alone = Run(GetParam(), 1, {&one});
+  const Ended alone = TrainWith(GetParam(), 1, {&one});
   ASSERT_TRUE(alone.worker.ok()) << alone.worker;
   FakeBackend two({{.threads = 3, .seed = 1}, {.threads = 2, .seed = 2}});
-  two.device(1).FailAllocations(/*first=*/3, /*count=*/2);
-  const Ended many = Run(GetParam(), 12, {&two});
+  two.device(1).FailAllocations(/*first=*/3);
+  const Ended many = TrainWith(GetParam(), 12, {&two});
   ASSERT_TRUE(many.worker.ok()) << many.worker;
   EXPECT_GT(two.device(0).launches(), 0u);
   EXPECT_EQ(many.model_digest, alone.model_digest);
@@ -134,7 +138,7 @@ INSTANTIATE_TEST_SUITE_P(Every, RuleOnADevice, testing::ValuesIn(Rules(/*with_ho
 TEST(DeviceRun, ARuleWithHooksIsRefusedBeforeItTakesAClient) {
   for (const std::string& rule : Rules(/*with_hooks=*/true)) {
     FakeBackend backend({FakeDeviceOptions{}});
-    const Ended ended = Run(rule, 4, {&backend});
+    const Ended ended = TrainWith(rule, 4, {&backend});
     EXPECT_THAT(ended.worker.ToString(), HasSubstr("hooks")) << rule;
   }
 }
@@ -143,12 +147,12 @@ TEST(DeviceRun, ALostDeviceEndsItsWorkerAndAnotherGoesOn) {
   FakeBackend undisturbed({FakeDeviceOptions{}}), lost({FakeDeviceOptions{}}),
       other({FakeDeviceOptions{}});
   lost.device(0).LoseAfter(20);
-  EXPECT_THAT(Run("fedavg", 4, {&lost}).worker.ToString(), HasSubstr("lost"));
+  EXPECT_THAT(TrainWith("fedavg", 4, {&lost}).worker.ToString(), HasSubstr("lost"));
   FakeBackend again({FakeDeviceOptions{}});
   again.device(0).LoseAfter(20);
-  const Ended ended = Run("fedavg", 4, {&again, &other});
+  const Ended ended = TrainWith("fedavg", 4, {&again, &other});
   ASSERT_TRUE(ended.worker.ok()) << ended.worker;
-  EXPECT_EQ(ended.model_digest, Run("fedavg", 4, {&undisturbed}).model_digest);
+  EXPECT_EQ(ended.model_digest, TrainWith("fedavg", 4, {&undisturbed}).model_digest);
 }
 
 }  // namespace
