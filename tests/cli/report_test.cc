@@ -111,7 +111,8 @@ TEST(Report, RunsOfOneNameAreToldApart) {
       ReportPage({folder / "a", folder / "b", folder / "c", folder / "d", folder / "d"});
   ASSERT_TRUE(page.ok()) << page.status();
   std::vector<std::string> labels;
-  for (const Json& run : DataOf(*page)["runs"]) labels.push_back(run["label"]);
+  const Json data = DataOf(*page);
+  for (const Json& run : data["runs"]) labels.push_back(run["label"]);
   EXPECT_THAT(labels, ElementsAre("a", "b", "c", "other"));
 }
 
