@@ -225,6 +225,18 @@ void AddReport(CLI::App& app, std::function<int()>& run) {
   command->final_callback([=, &run] { run = [options] { return WriteReport(*options); }; });
 }
 
+void AddWatch(CLI::App& app, std::function<int()>& run) {
+  CLI::App* command =
+      app.add_subcommand("watch", "The page of `macaw report` in a browser, while the runs go on");
+  auto options = std::make_shared<WatchCommand>();
+  command->add_option("RUN", options->runs, "Folders of runs")->required();
+  command->add_option("--port,-p", options->port, "Where to listen, on this machine alone")
+      ->check(CLI::Range(1, 65535));
+  command->footer(
+      "What a deployed run waits for, and who is there, is on the server's own page (server.http).");
+  command->final_callback([=, &run] { run = [options] { return WatchRuns(*options); }; });
+}
+
 void AddLog(CLI::App& app, std::function<int()>& run) {
   CLI::App* command = app.add_subcommand("log", "What happened in a run's rounds, a line each");
   auto options = std::make_shared<LogCommand>();
@@ -402,6 +414,7 @@ int Main(int argc, char** argv) {
   AddState(app, run);
   AddTimeline(app, run);
   AddReport(app, run);
+  AddWatch(app, run);
   AddLog(app, run);
   AddReplay(app, run);
   AddCompare(app, run);

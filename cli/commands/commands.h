@@ -53,6 +53,13 @@ struct ReportCommand {
 };
 int WriteReport(const ReportCommand& command);
 
+// Serves that page while the runs go on, until Ctrl-C (cli/watch/watch.h).
+struct WatchCommand {
+  std::vector<std::string> runs;
+  int port = 0;  // 0: any free one
+};
+int WatchRuns(const WatchCommand& command);
+
 // Prints what this machine offers, and what is missing.
 int Doctor();
 

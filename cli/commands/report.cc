@@ -12,7 +12,8 @@ namespace macaw::cli {
 namespace {
 
 absl::Status Write(const ReportCommand& command) {
-  MACAW_ASSIGN_OR_RETURN(const std::string page, ReportPage(command.runs));
+  MACAW_ASSIGN_OR_RETURN(const std::string data, ReportData(command.runs));
+  const std::string page = ReportPage(data);
   if (command.out == "-") {
     std::cout << page;
     return absl::OkStatus();

@@ -122,12 +122,13 @@ Json TimeOf(const std::string& folder) {
 }
 
 absl::StatusOr<Json> RunOf(const std::string& folder) {
-  if (!FileExists(folder + "/metrics.jsonl")) {
-    return absl::NotFoundError(absl::StrCat(
-        folder, FileExists(folder + "/config.toml") ? " has no metrics.jsonl: no round is over yet"
-                                                    : " holds no run: it has no metrics.jsonl"));
+  std::vector<Json> rows;
+  if (FileExists(folder + "/metrics.jsonl")) {
+    MACAW_ASSIGN_OR_RETURN(rows, RowsOf(folder + "/metrics.jsonl"));
+  } else if (!FileExists(folder + "/config.toml")) {
+    return absl::NotFoundError(
+        absl::StrCat(folder, " holds no run: it has no metrics.jsonl and no config.toml"));
   }
-  MACAW_ASSIGN_OR_RETURN(const std::vector<Json> rows, RowsOf(folder + "/metrics.jsonl"));
   Json run = {{"folder", folder}, {"rounds", rows.size()}, {"end", "not over"}};
   if (FileExists(folder + "/summary.json")) {
     MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(folder + "/summary.json"));
@@ -171,7 +172,7 @@ void NameRuns(Json& runs) {
 
 }  // namespace
 
-absl::StatusOr<std::string> ReportPage(const std::vector<std::string>& paths) {
+absl::StatusOr<std::string> ReportData(const std::vector<std::string>& paths) {
   Json runs = Json::array();
   std::set<std::string> seen;
   for (const std::string& path : paths) {
@@ -190,10 +191,13 @@ absl::StatusOr<std::string> ReportPage(const std::vector<std::string>& paths) {
   const Json data = {{"version", MACAW_VERSION}, {"runs", std::move(runs)}};
   // Names and configurations are anybody's words: as JSON with this one replacement they cannot end
   // the element that they stand in. Bytes that are not UTF-8 become marks.
-  const std::string text = absl::StrReplaceAll(
+  return absl::StrReplaceAll(
       data.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace),
       {{"<", "\\u003c"}});
-  return absl::StrReplaceAll(kReportPage, {{kData, text}});
+}
+
+std::string ReportPage(const std::string& data) {
+  return absl::StrReplaceAll(kReportPage, {{kData, data}});
 }
 
 }  // namespace macaw::cli

@@ -7,11 +7,15 @@
 
 namespace macaw::cli {
 
-// One HTML page about some runs, which needs no network: curves with every run's name, spread over
-// seeds, accuracy by client, where the time went, the last rounds' picture, settings and their
-// differences, environment (cli/report/page.html draws them). `paths` are folders of runs, finished
-// or not, or NAME-repeat.json files. Of a long run each curve has at most 2000 points, the last
-// round among them. Errors name the folder and what is missing in it.
-absl::StatusOr<std::string> ReportPage(const std::vector<std::string>& paths);
+// What the page shows of these runs, as JSON in which no `<` stands. `paths` are folders of runs,
+// finished or not, or NAME-repeat.json files. Of a long run each curve has at most 2000 points, the
+// last round among them. Errors name the folder and what is missing in it.
+absl::StatusOr<std::string> ReportData(const std::vector<std::string>& paths);
+
+// One HTML page that needs no network: curves with every run's name, spread over seeds, accuracy by
+// client, where the time went, the last rounds' picture, settings and their differences,
+// environment. `data` is ReportData's; cli/report/page.html draws it, and has a function
+// update(data) for pages that show a run while it goes on.
+std::string ReportPage(const std::string& data);
 
 }  // namespace macaw::cli

@@ -8,13 +8,13 @@
 #include <thread>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "core/executor.h"
 #include "core/status.h"
 #include "proto/fleet/once.h"
+#include "proto/http/loopback.h"
 #include "proto/http/metrics.h"
 #include "proto/http/page.h"
 
@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::chrono::seconds kPatience{5};
 constexpr uint64_t kRowsAtOnce = 512 << 10;  // bytes
-constexpr int kUnauthorized = 401, kForbidden = 403, kUnavailable = 503;
+constexpr int kUnauthorized = 401, kUnavailable = 503;
 
 // Compares in a time that does not tell how much of the token is right.
 bool SameToken(absl::string_view a, absl::string_view b) {
@@ -33,36 +33,11 @@ bool SameToken(absl::string_view a, absl::string_view b) {
   return difference == 0 && !b.empty();
 }
 
-// Whether the request names this machine. A page of another site may ask a browser for anything
-// here, under a name of its own that leads to 127.0.0.1.
-bool NamesLoopback(absl::string_view host) {
-  if (absl::StartsWith(host, "[")) {
-    host = host.substr(1, host.find(']') - 1);
-  } else {
-    host = host.substr(0, host.find(':'));
-  }
-  const bool number = host.find_first_not_of("0123456789.") == absl::string_view::npos;
-  return host == "localhost" || host == "::1" || (number && absl::StartsWith(host, "127."));
-}
-
 class HttplibServer final : public WebServer {
  public:
   HttplibServer(WebOptions options, admin::AdminHandler& handler)
       : options_(std::move(options)), handler_(handler) {
-    server_.new_task_queue = [] { return new httplib::ThreadPool(/*n=*/2); };
-    server_.set_keep_alive_timeout(2);
-    // The library's default lets two servers share a port.
-    server_.set_socket_options([](int socket) {
-      const int yes = 1;
-      ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-    });
-    server_.set_payload_max_length(1024);
-    server_.set_default_headers({{"Cache-Control", "no-store"},
-                                 {"X-Content-Type-Options", "nosniff"},
-                                 {"Referrer-Policy", "no-referrer"},
-                                 {"Content-Security-Policy",
-                                  "default-src 'none'; script-src 'unsafe-inline'; style-src "
-                                  "'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'"}});
+    SetUp(server_);
     server_.set_pre_routing_handler([this](const auto& request, auto& response) {
       return Allowed(request, response) ? httplib::Server::HandlerResponse::Unhandled
                                         : httplib::Server::HandlerResponse::Handled;
@@ -106,9 +81,8 @@ class HttplibServer final : public WebServer {
  private:
   bool Allowed(const httplib::Request& request, httplib::Response& response) const {
     if (options_.token.empty()) {
-      if (NamesLoopback(request.get_header_value("Host"))) return true;
-      response.status = kForbidden;
-      response.set_content("this page is for this machine: open it as localhost\n", "text/plain");
+      if (NamesLoopback(request)) return true;
+      RefuseOtherNames(response);
       return false;
     }
     const std::string header = request.get_header_value("Authorization");

@@ -40,8 +40,12 @@ constexpr char kTwoRounds[] =
     "{\"round\":2,\"train_loss\":1.25,\"test_accuracy\":0.123456789}\n"
     "{\"round\":3,\"train_lo";  // a crash
 
-// What the page was given.
-Json DataOf(const std::string& page) {
+// What the page of these runs is given.
+Json DataOf(const std::vector<std::string>& paths) {
+  const auto data = ReportData(paths);
+  EXPECT_TRUE(data.ok()) << data.status();
+  if (!data.ok()) return {};
+  const std::string page = ReportPage(*data);
   const std::string begin = "<script type=\"application/json\" id=\"data\">";
   const size_t from = page.find(begin) + begin.size();
   return Json::parse(page.substr(from, page.find("</script>", from) - from));
@@ -56,9 +60,7 @@ size_t Count(const std::string& text, const std::string& what) {
 TEST(Report, HasTheCurvesOfARun) {
   const TemporaryFolder folder;
   WriteRun(folder / "run", "mnist", kTwoRounds);
-  const auto page = ReportPage({folder / "run/"});
-  ASSERT_TRUE(page.ok()) << page.status();
-  const Json run = DataOf(*page)["runs"][0];
+  const Json run = DataOf({folder / "run/"})["runs"][0];
   EXPECT_EQ(run["label"], "mnist");
   EXPECT_EQ(run["rounds"], 2) << "the line that a crash cut off is not a round";
   EXPECT_THAT(run["curves"]["train_loss"]["y"], ElementsAre(2.5, 1.25));
@@ -72,12 +74,13 @@ TEST(Report, ANameIsTextWhateverItSays) {
   const TemporaryFolder folder;
   const std::string name = "</script><script>alert(1)</script><!--";
   WriteRun(folder / "run", name, kTwoRounds);
-  const auto page = ReportPage({folder / "run"});
-  ASSERT_TRUE(page.ok()) << page.status();
-  EXPECT_EQ(DataOf(*page)["runs"][0]["name"], name);
-  EXPECT_EQ(Count(*page, "<script"), Count(kReportPage, "<script"));
-  EXPECT_EQ(Count(*page, "</script"), Count(kReportPage, "</script"));
-  EXPECT_EQ(Count(*page, "<!--"), Count(kReportPage, "<!--"));
+  EXPECT_EQ(DataOf({folder / "run"})["runs"][0]["name"], name);
+  const auto data = ReportData({folder / "run"});
+  ASSERT_TRUE(data.ok()) << data.status();
+  const std::string page = ReportPage(*data);
+  EXPECT_EQ(Count(page, "<script"), Count(kReportPage, "<script"));
+  EXPECT_EQ(Count(page, "</script"), Count(kReportPage, "</script"));
+  EXPECT_EQ(Count(page, "<!--"), Count(kReportPage, "<!--"));
 }
 
 TEST(Report, NeedsNoNetwork) {
@@ -92,9 +95,7 @@ TEST(Report, ThinsLongCurvesAndKeepsTheLastRound) {
   for (int round = 1; round <= 5001; ++round)
     absl::StrAppend(&rows, "{\"round\":", round, ",\"train_loss\":", round, "}\n");
   WriteRun(folder / "run", "long", rows);
-  const auto page = ReportPage({folder / "run"});
-  ASSERT_TRUE(page.ok()) << page.status();
-  const Json curve = DataOf(*page)["runs"][0]["curves"]["train_loss"];
+  const Json curve = DataOf({folder / "run"})["runs"][0]["curves"]["train_loss"];
   EXPECT_LE(curve["x"].size(), 2001u);
   EXPECT_GE(curve["x"].size(), 1000u);
   EXPECT_EQ(curve["x"].back(), 5001);
@@ -107,11 +108,8 @@ TEST(Report, RunsOfOneNameAreToldApart) {
   WriteRun(folder / "b", "mnist", kTwoRounds, 2);
   WriteRun(folder / "c", "mnist", kTwoRounds, 2);
   WriteRun(folder / "d", "other", kTwoRounds, 2);
-  const auto page =
-      ReportPage({folder / "a", folder / "b", folder / "c", folder / "d", folder / "d"});
-  ASSERT_TRUE(page.ok()) << page.status();
   std::vector<std::string> labels;
-  const Json data = DataOf(*page);
+  const Json data = DataOf({folder / "a", folder / "b", folder / "c", folder / "d", folder / "d"});
   for (const Json& run : data["runs"]) labels.push_back(run["label"]);
   EXPECT_THAT(labels, ElementsAre("a", "b", "c", "other"));
 }
@@ -119,11 +117,18 @@ TEST(Report, RunsOfOneNameAreToldApart) {
 TEST(Report, ARunThatIsNotOverIsShownAsFarAsItIs) {
   const TemporaryFolder folder;
   WriteRun(folder / "run", "", kTwoRounds, 1, /*over=*/false);
-  const auto page = ReportPage({folder / "run"});
-  ASSERT_TRUE(page.ok()) << page.status();
-  const Json run = DataOf(*page)["runs"][0];
+  const Json run = DataOf({folder / "run"})["runs"][0];
   EXPECT_EQ(run["end"], "not over");
   EXPECT_EQ(run["label"], "run") << "its folder";
+}
+
+TEST(Report, ARunWithoutARoundHasNoCurvesYet) {
+  const TemporaryFolder folder;
+  ASSERT_TRUE(std::filesystem::create_directory(folder / "run"));
+  ASSERT_TRUE(AtomicWriteFile(folder / "run/config.toml", "[run]\n").ok());
+  const Json run = DataOf({folder / "run"})["runs"][0];
+  EXPECT_EQ(run["rounds"], 0);
+  EXPECT_TRUE(run["curves"].empty());
 }
 
 TEST(Report, CountsClientsByTheirLastAccuracy) {
@@ -134,9 +139,7 @@ TEST(Report, CountsClientsByTheirLastAccuracy) {
                               "{\"round\":1,\"client\":8,\"accuracy\":1.0}\n"
                               "{\"round\":2,\"client\":7,\"accuracy\":0.52}\n")
                   .ok());
-  const auto page = ReportPage({folder / "run"});
-  ASSERT_TRUE(page.ok()) << page.status();
-  const Json accuracy = DataOf(*page)["runs"][0]["accuracy"];
+  const Json accuracy = DataOf({folder / "run"})["runs"][0]["accuracy"];
   EXPECT_EQ(accuracy["clients"], 2);
   EXPECT_EQ(accuracy["counts"][10], 1) << "50 to 55 %";
   EXPECT_EQ(accuracy["counts"][19], 1) << "95 to 100 %";
@@ -145,7 +148,7 @@ TEST(Report, CountsClientsByTheirLastAccuracy) {
 
 TEST(Report, SaysWhichFolderHoldsNoRun) {
   const TemporaryFolder folder;
-  EXPECT_THAT(ReportPage({folder / "nothing"}).status().ToString(),
+  EXPECT_THAT(ReportData({folder / "nothing"}).status().ToString(),
               HasSubstr("nothing holds no run"));
 }
 
