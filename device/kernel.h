@@ -39,8 +39,9 @@ struct Team {
   uint32_t blocks = 1;  // of this launch
   uint32_t thread = 0;  // which thread of the block
   uint32_t threads = 1;
-  std::byte* shared = nullptr;  // of the block: Launch::shared_bytes, 16-byte aligned, undefined at first
-  Barrier* barrier = nullptr;   // the host's; null for one thread
+  std::byte* shared =
+      nullptr;  // of the block: Launch::shared_bytes, 16-byte aligned, undefined at first
+  Barrier* barrier = nullptr;  // the host's; null for one thread
 
   // A loop over elements by the whole launch begins at first() and goes on by stride().
   MACAW_KERNEL size_t first() const { return static_cast<size_t>(block) * threads + thread; }
@@ -59,7 +60,7 @@ struct Team {
 // How many threads run a kernel. The bits of its results do not depend on it.
 struct Launch {
   uint32_t blocks = 1;
-  uint32_t threads = 1;        // of a block, at most 1024
+  uint32_t threads = 1;       // of a block, at most 1024
   uint32_t shared_bytes = 0;  // of a block
 };
 
@@ -81,8 +82,9 @@ struct HostKernelEntry {
 // HostEntry<AddOneArgs, AddOne>(kAddOne): the line of a kernel in a list of HostKernelEntry.
 template <typename Args, void (*function)(const Args&, const Team&)>
 constexpr HostKernelEntry HostEntry(const Kernel<Args>& kernel) {
-  return {kernel.name,
-          [](const void* args, const Team& team) { function(*static_cast<const Args*>(args), team); }};
+  return {kernel.name, [](const void* args, const Team& team) {
+            function(*static_cast<const Args*>(args), team);
+          }};
 }
 
 }  // namespace macaw::device
