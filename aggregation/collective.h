@@ -15,8 +15,8 @@ namespace macaw::aggregation {
 
 // What the devices of one host do together, so that a round crosses to the host once and not once a
 // device: their integer sums are added up on the first one, and a broadcast goes from the first one
-// to the others. Integers, so the result has the same bits however it is done. Calls return when the
-// work is done; the devices' own queues must have been waited for. One thread at a time.
+// to the others. Integers, so the result has the same bits however it is done. Calls return when
+// the work is done; the devices' own queues must have been waited for. One thread at a time.
 class Collective {
  public:
   enum class Operation : uint8_t { kSum, kMaximum };
@@ -25,8 +25,8 @@ class Collective {
 
   virtual size_t devices() const = 0;
   // to[i] = the sum, or the maximum, of parts[d][i] over the devices d. parts[d] is on device d and
-  // stays as it is, `to` is on device 0 and overlaps none of them. After an error `to` has arbitrary
-  // contents.
+  // stays as it is, `to` is on device 0 and overlaps none of them. After an error `to` has
+  // arbitrary contents.
   virtual absl::Status Reduce(Operation operation, std::span<const int64_t* const> parts,
                               int64_t* to, size_t count) = 0;
   // Copies what data[0] points to, on device 0, to data[d] on each other device d.

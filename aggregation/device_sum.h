@@ -32,8 +32,8 @@ struct DeviceContribution {
 
 // An ExactSum whose integers are on a device, for clients that are trained there. Which client
 // passes is decided on the device, between two kernels, so that nothing waits for it: the host
-// learns later who was refused. The integers are those that ExactSum::Add gives. Channels of float64
-// and collected vectors stay on the host; they are small, or belong to rules that need them there.
+// learns later who was refused. The integers are those that ExactSum::Add gives. Channels of
+// float64 and collected vectors stay on the host; they are small, or needed there.
 //
 // Add (many times) → Settle (now and then) → Merge (other sums of the device) → MoveTo (once a
 // round)
@@ -44,9 +44,9 @@ class DeviceSum {
   // Whether a channel's integers are on the device: float32, and not kCollect.
   static bool OnDevice(const ChannelSpec& channel);
 
-  // All work goes to `queue`, on which the clients' vectors are computed, too. Both outlive the sum.
-  // `most_pending`: clients that can be added between two calls of Settle. kResourceExhausted: the
-  // device has not so much memory (8 bytes a parameter).
+  // All work goes to `queue`, on which the clients' vectors are computed, too. Both outlive the
+  // sum. `most_pending`: clients that can be added between two calls of Settle. kResourceExhausted:
+  // the device has not so much memory (8 bytes a parameter).
   static absl::StatusOr<std::unique_ptr<DeviceSum>> Make(device::Device& device,
                                                          device::Queue& queue,
                                                          std::vector<ChannelSpec> channels,
@@ -74,8 +74,8 @@ class DeviceSum {
   // it must not outlive the device.
   absl::Status MoveTo(ExactSum& sum);
 
-  // The same for the sums of several devices, one on each, in the collective's order; they are added
-  // up on the first. After an error of the collective all sums are as they were.
+  // The same for the sums of several devices, one on each, in the collective's order; they are
+  // added up on the first. After an error of the collective all sums are as they were.
   static absl::Status MoveTogether(Collective& collective, std::span<DeviceSum* const> sums,
                                    ExactSum& sum);
 

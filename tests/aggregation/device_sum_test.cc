@@ -50,7 +50,7 @@ class OnDevice {
         }
         Memory memory = *device.Allocate(vector.layout()->bytes());
         queue.CopyIn(memory.data(), vector.view().bytes);
-        // A vector that is collected stays on the host; both are given, the sum takes the right one.
+        // Both, because a vector that is collected stays on the host.
         values.push_back({memory.As<float>(), vector.view()});
         memories_.push_back(std::move(memory));
       }

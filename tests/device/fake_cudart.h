@@ -8,8 +8,8 @@
 
 namespace macaw::device {
 
-// The CUDA runtime of a machine that is not there: its functions, linked in place of the library, do
-// their work on fake devices. So the code over the runtime is tested without a GPU: which way it
+// The CUDA runtime of a machine that is not there: its functions, linked in place of the library,
+// do their work on fake devices. So the code over the runtime is tested without a GPU: which way it
 // copies, what it asks the runtime first, what it makes of errors.
 struct FakeCudart {
   int driver_version = 13000;  // 0: there is no driver
