@@ -179,10 +179,6 @@ worker::Options OptionsOf(const WorkerArguments& arguments, const Config& config
   options.redact_errors = node.redact_errors;
   options.slots = arguments.slots > 0 ? arguments.slots : SlotsPerProcess(config.node.workers);
   options.backend = config.node.workers.backend;
-  options.instruction_set = config.node.workers.instruction_set;
-  options.program = {.command = config.node.workers.command,
-                     .folder = config.node.workers.folder,
-                     .turn_seconds = config.node.workers.turn_seconds};
   options.emulation = config.node.workers.emulation;
   options.first_slot = arguments.first_slot;
   options.run_slots = config.node.workers.processes * options.slots;

@@ -42,7 +42,7 @@ class Memory {
   Memory& operator=(Memory&& other) noexcept;
   ~Memory();
 
-  // An address on the device: for kernels and copies, not to be followed by the host, unless this is
+  // An address on the device: for kernels and copies. The host must not follow it, unless this is
   // page-locked memory.
   std::byte* data() const { return data_; }
   template <typename T>
@@ -61,7 +61,7 @@ class Memory {
 
 // Work for a device, done in order, some time after the call. One thread at a time. Whatever a call
 // names must stay as it is until Wait. A failure is kept: later work is dropped, and Wait returns
-// the first error. kUnavailable: the device itself is lost, and this process cannot use it any more.
+// the first error. kUnavailable: the device itself is lost; this process cannot use it any more.
 class Queue {
  public:
   virtual ~Queue() = default;  // waits

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <span>
 
-// What a kernel is written with. A kernel is one function, compiled by the host's compiler and, where
-// nvcc exists, by nvcc:
+// What a kernel is written with. A kernel is one function, compiled by the host's compiler and,
+// where nvcc exists, by nvcc:
 //
 //   MACAW_KERNEL void AddOne(const AddOneArgs& args, const device::Team& team) {
 //     for (size_t i = team.first(); i < args.count; i += team.stride()) args.values[i] += 1;
@@ -39,8 +39,8 @@ struct Team {
   uint32_t blocks = 1;  // of this launch
   uint32_t thread = 0;  // which thread of the block
   uint32_t threads = 1;
-  std::byte* shared =
-      nullptr;  // of the block: Launch::shared_bytes, 16-byte aligned, undefined at first
+  // Of the block: Launch::shared_bytes, 16-byte aligned, undefined at first.
+  std::byte* shared = nullptr;
   Barrier* barrier = nullptr;  // the host's; null for one thread
 
   // A loop over elements by the whole launch begins at first() and goes on by stride().

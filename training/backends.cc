@@ -88,7 +88,7 @@ bool IsMissingBackend(const absl::Status& status) {
 
 absl::StatusOr<std::vector<std::string>> BackendsFor(const TrainerSetup& setup) {
   const absl::Status fused = FusedBackend().Supports(setup);
-  if (setup.backend == kFusedBackend) {
+  if (setup.backend.name == kFusedBackend) {
     if (!fused.ok()) {
       return absl::InvalidArgumentError(absl::StrCat(
           "workers.backend is \"fused\", but ", fused.message(), ": use \"auto\" or \"torch\""));
@@ -100,12 +100,12 @@ absl::StatusOr<std::vector<std::string>> BackendsFor(const TrainerSetup& setup) 
     }
     return std::vector<std::string>{kFusedBackend};
   }
-  if (setup.backend == kProcessBackend && setup.program.command.empty()) {
+  if (setup.backend.name == kProcessBackend && setup.backend.program.command.empty()) {
     return absl::InvalidArgumentError(
         "workers.backend is \"process\", but workers.command is missing: the program to run, such "
         "as [\"python3\", \"train.py\"]");
   }
-  if (setup.backend != "auto") return std::vector<std::string>{setup.backend};
+  if (setup.backend.name != "auto") return std::vector<std::string>{setup.backend.name};
   if (!fused.ok()) return std::vector<std::string>{kTorchBackend};
   if (setup.hooks) return std::vector<std::string>{kFusedBackend, kTorchBackend};
   return std::vector<std::string>{kFusedBackend};
@@ -138,16 +138,27 @@ std::string Backends::FileOf(const std::string& name) const {
 }
 
 bool Backends::IsInstalled(const std::string& name) const {
+  if (name == kFusedBackend || name == kProcessBackend) return true;
+  {
+    const absl::MutexLock lock(&mutex_);
+    if (loaded_.contains(name)) return true;
+  }
   std::error_code error;
-  return name == kFusedBackend || name == kProcessBackend || fs::exists(FileOf(name), error);
+  return fs::exists(FileOf(name), error);
+}
+
+void Backends::Add(const Backend& backend) {
+  const absl::MutexLock lock(&mutex_);
+  loaded_.emplace(backend.name(), &backend);
 }
 
 absl::StatusOr<const Backend*> Backends::Find(const std::string& name) {
   if (name == kFusedBackend) return &FusedBackend();
   if (name == kProcessBackend) return &ProcessBackend();
+  const bool installed = IsInstalled(name);
   const absl::MutexLock lock(&mutex_);
   if (const auto it = loaded_.find(name); it != loaded_.end()) return it->second;
-  if (!IsInstalled(name)) return Missing(name, absl::StrCat("it asks for \"", name, "\""));
+  if (!installed) return Missing(name, absl::StrCat("it asks for \"", name, "\""));
   MACAW_ASSIGN_OR_RETURN(const Backend* const backend, LoadModule(FileOf(name)));
   loaded_.emplace(name, backend);
   return backend;
@@ -158,11 +169,11 @@ absl::Status Backends::CheckFor(const TrainerSetup& setup) const {
   for (const std::string& name : names) {
     if (IsInstalled(name)) continue;
     const absl::Status fused = FusedBackend().Supports(setup);
-    return Missing(name, setup.backend != "auto" ? absl::StrCat("workers.backend is \"", name, "\"")
-                         : fused.ok()
-                             ? "the algorithm's local steps have hooks, which need LibTorch"
-                             : absl::StrCat("the fused kernels cannot train this run (",
-                                            fused.message(), ")"));
+    return Missing(name,
+                   setup.backend.name != "auto" ? absl::StrCat("workers.backend is \"", name, "\"")
+                   : fused.ok() ? "the algorithm's local steps have hooks, which need LibTorch"
+                                : absl::StrCat("the fused kernels cannot train this run (",
+                                               fused.message(), ")"));
   }
   return absl::OkStatus();
 }
@@ -171,7 +182,7 @@ absl::StatusOr<std::unique_ptr<LocalTrainer>> Backends::MakeTrainer(const Traine
   MACAW_RETURN_IF_ERROR(CheckFor(setup));
   MACAW_ASSIGN_OR_RETURN(const std::vector<std::string> names, BackendsFor(setup));
   MACAW_ASSIGN_OR_RETURN(const Backend* const backend, Find(names.front()));
-  if (setup.backend == "auto" && names.front() != kFusedBackend) {
+  if (setup.backend.name == "auto" && names.front() != kFusedBackend) {
     Logger("training")
         .Info(absl::StrCat("backend=", names.front(), " because \"",
                            FusedBackend().Supports(setup).message(), "\""));
@@ -181,8 +192,15 @@ absl::StatusOr<std::unique_ptr<LocalTrainer>> Backends::MakeTrainer(const Traine
         absl::StrCat("the back end ", names.front(), " cannot train the run: ", fits.message()));
   }
   MACAW_ASSIGN_OR_RETURN(std::unique_ptr<LocalTrainer> trainer, backend->MakeTrainer(setup));
-  if (setup.backend != "auto" || names.front() != kFusedBackend) return trainer;
+  if (setup.backend.name != "auto" || names.front() != kFusedBackend) return trainer;
   return std::make_unique<TwoTrainers>(setup, std::move(trainer), *this);
+}
+
+absl::StatusOr<uint32_t> Backends::LanesFor(const TrainerSetup& setup, uint32_t slots) {
+  MACAW_RETURN_IF_ERROR(CheckFor(setup));
+  MACAW_ASSIGN_OR_RETURN(const std::vector<std::string> names, BackendsFor(setup));
+  MACAW_ASSIGN_OR_RETURN(const Backend* const backend, Find(names.front()));
+  return backend->LanesFor(setup, slots);
 }
 
 absl::StatusOr<NumericProfile> Backends::ProfileOf(const TrainerSetup& setup) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -37,6 +38,9 @@ class Backends {
   // In an installation and in a build folder, modules lie in ../lib/macaw of the programs' folder.
   static std::string FolderBeside(const std::string& programs);
 
+  // Adds one that is part of this program, under its own name.
+  void Add(const Backend& backend);
+
   // A name, or the path of a module (with a slash). If there is no such module, the error is
   // Missing's. Other errors say what is wrong with the file.
   absl::StatusOr<const Backend*> Find(const std::string& name);
@@ -44,6 +48,8 @@ class Backends {
   // also says why the run needs it.
   absl::Status CheckFor(const TrainerSetup& setup) const;
   absl::StatusOr<std::unique_ptr<LocalTrainer>> MakeTrainer(const TrainerSetup& setup);
+  // Backend::LanesFor of the back end that trains the run.
+  absl::StatusOr<uint32_t> LanesFor(const TrainerSetup& setup, uint32_t slots);
   // The profile of the trainers that MakeTrainer makes.
   absl::StatusOr<NumericProfile> ProfileOf(const TrainerSetup& setup);
 
@@ -56,11 +62,11 @@ class Backends {
 
  private:
   std::string FileOf(const std::string& name) const;
-  bool IsInstalled(const std::string& name) const;
+  bool IsInstalled(const std::string& name) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::string folder_;
-  absl::Mutex mutex_;
-  std::map<std::string, const Backend*> loaded_ ABSL_GUARDED_BY(mutex_);  // modules, by name
+  mutable absl::Mutex mutex_;
+  std::map<std::string, const Backend*> loaded_ ABSL_GUARDED_BY(mutex_);  // by name
 };
 
 // Whether it is the error of Backends::Missing.

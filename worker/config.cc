@@ -1,5 +1,8 @@
 #include "worker/config.h"
 
+#include <cstddef>
+#include <span>
+
 namespace macaw::worker {
 
 using settings::Above;
@@ -22,6 +25,46 @@ Section<EmulationConfig> EmulationSection() {
         "of a client's turn to be longer by emulation.pause_seconds", Between(0, 1));
   f.Add("emulation.pause_seconds", &E::pause_seconds, "seconds", AtLeast(0));
   f.Add("emulation.seed", &E::seed, "of the pauses");
+  return f;
+}
+
+Section<training::ProgramOptions> ProgramSection() {
+  using P = training::ProgramOptions;
+  Section<P> f;
+  f.Add("workers.command", &P::command,
+        "your own training program with its arguments, one process a slot (training/README.md)");
+  f.AddPath("workers.folder", &P::folder, "where workers.command runs; default: beside this file");
+  f.Add("workers.turn_seconds", &P::turn_seconds,
+        "the longest that workers.command may take for a client; then it is started again",
+        Above(0));
+  return f;
+}
+
+Section<training::BackendChoice> BackendSection() {
+  using B = training::BackendChoice;
+  Section<B> f;
+  f.AddPath("workers.backend", &B::name,
+            "what trains the clients: the fused kernels, LibTorch, GPUs, workers.command, or a "
+            "module of your own; auto: the fused kernels where they can. It decides the last bits, "
+            "so all workers of a run need the same (but see server.mixed_profiles)")
+      .Expecting("\"auto\", \"fused\", \"torch\", \"cuda\", \"process\" or a path")
+      .choices = {"auto", "fused", "torch", "cuda", "process"};
+  f.AddChoice("workers.instruction_set", &B::instruction_set,
+              {"auto", "portable", "sse4", "avx2", "avx512", "neon"},
+              "of the fused kernels; auto: the processor's best. It decides the last bits, so all "
+              "workers of a run need the same");
+  f.Add(
+       "workers.devices", &B::devices,
+       "GPUs of backend = \"cuda\", such as [\"cuda:0\", \"cuda:1\"]; default: all that the process "
+       "can see")
+      .Needs([](const B& backend) { return backend.name == "cuda"; }, "workers.backend = \"cuda\"");
+  const size_t before = f.fields().size();
+  f.AddSection("", &B::program, ProgramSection());
+  for (settings::Field<B>& field : std::span(f.fields()).subspan(before)) {
+    const bool has_default = field.key == "workers.turn_seconds";
+    field.Needs([](const B& backend) { return backend.name == "process"; },
+                has_default ? "" : "workers.backend = \"process\"");
+  }
   return f;
 }
 
@@ -57,32 +100,12 @@ Section<WorkersConfig> WorkersSection() {
         "so many of the first clients have a process each, and a folder with only their own rows: "
         "a rehearsal of a deployment",
         Between(0, 10000));
-  f.Add("workers.slots", &W::slots, "clients at a time in each; 0: the cores, shared out",
+  f.Add("workers.slots", &W::slots,
+        "clients at a time in each; 0: the cores, shared out, or for backend = \"cuda\" 512",
         Between(0, 4096));
-  f.AddPath(
-       "workers.backend", &W::backend,
-       "what trains the clients: the fused kernels, LibTorch, workers.command, or a module of your "
-       "own; auto: the fused kernels where they can. It decides the last bits, so all workers of "
-       "a run need the same (but see server.mixed_profiles)")
-      .Expecting("\"auto\", \"fused\", \"torch\", \"process\" or a path")
-      .choices = {"auto", "fused", "torch", "process"};
-  f.AddChoice("workers.instruction_set", &W::instruction_set,
-              {"auto", "portable", "sse4", "avx2", "avx512", "neon"},
-              "of the fused kernels; auto: the processor's best. It decides the last bits, so all "
-              "workers of a run need the same");
-  const auto by_program = [](const W& workers) { return workers.backend == "process"; };
-  f.Add("workers.command", &W::command,
-        "your own training program with its arguments, one process a slot (training/README.md)")
-      .Needs(by_program, "workers.backend = \"process\"");
-  f.AddPath("workers.folder", &W::folder, "where workers.command runs; default: beside this file")
-      .Needs(by_program, "workers.backend = \"process\"");
-  f.Add("workers.turn_seconds", &W::turn_seconds,
-        "the longest that workers.command may take for a client; then it is started again",
-        Above(0))
-      .Needs(by_program);
+  f.AddSection("", &W::backend, BackendSection());
   f.AddSection("", &W::emulation, EmulationSection());
   for (settings::Field<W>& field : f.fields()) field.role = Role::kCompute;
   return f;
 }
-
 }  // namespace macaw::worker

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/settings/section.h"
+#include "training/api/backend_choice.h"
 #include "worker/acceptance.h"
 #include "worker/emulation.h"
 
@@ -24,18 +25,17 @@ struct FleetConfig {
 // The keys of [node] and [accept], with full names.
 settings::Section<FleetConfig> FleetSection();
 
+// Slots of a process that trains on devices, unless its file says how many. It trains as many
+// clients side by side as fit into the devices' memory, and has some more at hand.
+inline constexpr uint32_t kDeviceSlots = 512;
+
 // The worker processes of a host.
 struct WorkersConfig {
   uint32_t processes = 1;
   uint32_t owners = 0;  // this many first clients each get a process and a folder of their own
-  uint32_t slots = 0;   // per process; 0: the machine's cores, divided among the processes
-  std::string backend = "auto";          // that trains the clients (training/backends.h)
-  std::string instruction_set = "auto";  // of the fused kernels (training/fused/isa.h)
-  // Of backend = "process" (training/process): the program, the folder in which it runs, and the
-  // longest that one of its turns may take.
-  std::vector<std::string> command;
-  std::string folder;
-  double turn_seconds = 3600;
+  // Per process; 0: the machine's cores, divided among the processes, or on devices kDeviceSlots.
+  uint32_t slots = 0;
+  training::BackendChoice backend;  // that trains the clients
   EmulationConfig emulation;
 };
 

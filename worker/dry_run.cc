@@ -10,8 +10,8 @@
 #include "algorithms/api/local_work.h"
 #include "core/status.h"
 #include "training/api/trainer.h"
+#include "worker/lane.h"
 #include "worker/load_client.h"
-#include "worker/slot.h"
 
 namespace macaw::worker {
 namespace {

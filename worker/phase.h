@@ -21,9 +21,7 @@ struct RunContext {
   RunPlan run;
   uint32_t epoch = 0;
   training::Backends* backends = nullptr;
-  // Of the node: TrainerSetup's fields of these names.
-  std::string backend = "auto", instruction_set = "auto";
-  training::ProgramOptions program;
+  training::BackendChoice backend;  // of the node
   bool hooks = false;
   bool redact_errors = false;  // of the node: what its clients' errors say stays here
   models::ModelSpec spec;

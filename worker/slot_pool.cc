@@ -23,11 +23,13 @@ absl::StatusOr<std::unique_ptr<SlotPool>> SlotPool::Start(const RunContext& cont
                                                           const data::Dataset& dataset,
                                                           uint32_t slots, EmulatedSlots emulated,
                                                           RunningMarker& marker) {
-  auto pool =
-      std::unique_ptr<SlotPool>(new SlotPool(context, dataset, slots, std::move(emulated), marker));
+  MACAW_ASSIGN_OR_RETURN(const uint32_t lanes,
+                         context.backends->LanesFor(TrainerSetupFor(context, dataset), slots));
+  auto pool = std::unique_ptr<SlotPool>(
+      new SlotPool(context, dataset, slots, lanes, std::move(emulated), marker));
   absl::MutexLock lock(&pool->mutex_);
   const auto all_ready = [&]() ABSL_SHARED_LOCKS_REQUIRED(pool->mutex_) {
-    return pool->ready_ == slots;
+    return pool->ready_ == lanes;
   };
   pool->mutex_.Await(absl::Condition(&all_ready));
   if (!pool->error_.ok()) {
@@ -38,15 +40,16 @@ absl::StatusOr<std::unique_ptr<SlotPool>> SlotPool::Start(const RunContext& cont
 }
 
 SlotPool::SlotPool(const RunContext& context, const data::Dataset& dataset, uint32_t slots,
-                   EmulatedSlots emulated, RunningMarker& marker)
+                   uint32_t lanes, EmulatedSlots emulated, RunningMarker& marker)
     : context_(context),
       dataset_(dataset),
+      slots_of_lane_((slots + lanes - 1) / lanes),
       emulated_(std::move(emulated)),
       marker_(marker),
-      work_(slots),
-      slots_(slots) {
-  threads_.reserve(slots);
-  for (uint32_t i = 0; i < slots; ++i) threads_.emplace_back([this, i] { Loop(i); });
+      work_(lanes),
+      lanes_(lanes) {
+  threads_.reserve(lanes);
+  for (uint32_t i = 0; i < lanes; ++i) threads_.emplace_back([this, i] { Loop(i); });
 }
 
 SlotPool::~SlotPool() {
@@ -64,7 +67,7 @@ void SlotPool::Enqueue(std::shared_ptr<const PhaseContext> phase,
   phase_ = phase;
   for (const fleet::Assignment& assignment : assignments) {
     held_.push_back({assignment.client, assignment.fence});
-    queue_.emplace_back(TrainItem{phase, assignment, leased});
+    queue_.emplace_back(TrainItem{phase, {assignment, leased}});
   }
 }
 
@@ -87,7 +90,7 @@ bool SlotPool::WaitForQueueBelow(size_t low) {
 bool SlotPool::WaitForIdleSlot() {
   absl::MutexLock lock(&mutex_);
   const auto due = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-    return interrupted_ || (queue_.empty() && running_ < slots_.size());
+    return interrupted_ || (queue_.empty() && busy_lanes_ < lanes_.size());
   };
   mutex_.Await(absl::Condition(&due));
   return !interrupted_;
@@ -112,9 +115,8 @@ Harvest SlotPool::TakeHarvest() {
   Harvest harvest;
   harvest.phase = std::exchange(phase_, nullptr);
   harvest.evaluations = std::exchange(evaluations_, {});
-  for (uint32_t index = 0; index < slots_.size(); ++index) {
-    SlotResult result = slots_[index]->TakeResult();
-    for (fleet::ClientRecord& record : result.included) record.slot = index;
+  for (std::optional<Lane>& lane : lanes_) {
+    LaneResult result = lane->TakeResult();
     std::move(result.included.begin(), result.included.end(), std::back_inserter(harvest.included));
     std::move(result.left_out.begin(), result.left_out.end(), std::back_inserter(harvest.left_out));
     if (result.sum.has_value() && result.sum->clients() > 0)
@@ -142,7 +144,7 @@ void SlotPool::Clear() {
   phase_ = nullptr;
   held_.clear();
   evaluations_.clear();
-  for (std::optional<Slot>& slot : slots_) slot->TakeResult();
+  for (std::optional<Lane>& lane : lanes_) lane->TakeResult();
 }
 
 void SlotPool::Drop(const std::vector<Attempt>& attempts) {
@@ -151,7 +153,7 @@ void SlotPool::Drop(const std::vector<Attempt>& attempts) {
     const size_t before = queue_.size();
     std::erase_if(queue_, [&](const Item& item) {
       const auto* train = std::get_if<TrainItem>(&item);
-      return train != nullptr && train->assignment.fence == attempt.fence;
+      return train != nullptr && train->client.assignment.fence == attempt.fence;
     });
     if (queue_.size() < before) std::erase(held_, attempt);
   }
@@ -162,7 +164,7 @@ Unbegun SlotPool::DropUnbegun() {
   Unbegun dropped;
   for (const Item& item : std::exchange(queue_, {})) {
     if (const auto* train = std::get_if<TrainItem>(&item)) {
-      dropped.attempts.push_back({train->assignment.client, train->assignment.fence});
+      dropped.attempts.push_back({train->client.assignment.client, train->client.assignment.fence});
       std::erase(held_, dropped.attempts.back());
     } else {
       dropped.tasks.push_back(std::get<EvaluateItem>(item).task.fence);
@@ -176,7 +178,8 @@ std::vector<Attempt> SlotPool::Queued() const {
   std::vector<Attempt> queued;
   for (const Item& item : queue_) {
     const auto* train = std::get_if<TrainItem>(&item);
-    if (train != nullptr) queued.push_back({train->assignment.client, train->assignment.fence});
+    if (train != nullptr)
+      queued.push_back({train->client.assignment.client, train->client.assignment.fence});
   }
   return queued;
 }
@@ -195,106 +198,148 @@ size_t SlotPool::held() const {
 
 uint64_t SlotPool::work_done() const {
   uint64_t done = 0;
-  for (const WorkCounter& slot : work_) done += slot.done();
+  for (const WorkCounter& lane : work_) done += lane.done();
   return done;
 }
 
 uint32_t SlotPool::idle() const {
   absl::MutexLock lock(&mutex_);
-  const size_t busy = std::min(slots_.size(), running_ + queue_.size());
-  return static_cast<uint32_t>(slots_.size() - busy);
+  const size_t free = (lanes_.size() - busy_lanes_) * slots_of_lane_;
+  return static_cast<uint32_t>(free - std::min(free, queue_.size()));
 }
 
 size_t SlotPool::QueueFor(double seconds) const {
   absl::MutexLock lock(&mutex_);
   if (!(mean_seconds_ > 0)) return 0;
-  const double clients = seconds / mean_seconds_ * static_cast<double>(slots_.size());
+  const double slots = static_cast<double>(lanes_.size() * slots_of_lane_);
+  const double clients = seconds / mean_seconds_ * slots;
   return static_cast<size_t>(std::ceil(std::min(clients, kMostAhead)));
 }
 
+std::vector<SlotPool::Item> SlotPool::NextTurn(uint32_t index) {
+  std::vector<Item> turn;
+  const auto take = [&] {
+    turn.push_back(std::move(queue_.front()));
+    queue_.pop_front();
+  };
+  const auto trains = [](const Item& item) { return std::holds_alternative<TrainItem>(item); };
+  const size_t queued = std::ranges::find_if_not(queue_, trains) - queue_.begin();
+  const size_t idle_lanes = lanes_.size() - busy_lanes_;  // this one among them
+  const size_t share = (queued + idle_lanes - 1) / idle_lanes;
+  const size_t most = std::min<size_t>(slots_of_lane_, lanes_[index]->width());
+  take();
+  for (size_t n = std::min(share, most); turn.size() < n;) take();
+  return turn;
+}
+
 void SlotPool::Loop(uint32_t index) {
-  NameThisThread(absl::StrCat("slot-", index));
+  NameThisThread(absl::StrCat("slot-", FirstSlotOf(index)));
   {
-    absl::StatusOr<Slot> slot = Slot::Make(context_, dataset_, work_[index], index);
+    absl::StatusOr<Lane> lane = Lane::Make(context_, dataset_, work_[index], index);
     absl::MutexLock lock(&mutex_);
-    if (slot.ok()) {
-      slots_[index] = *std::move(slot);
+    if (lane.ok()) {
+      lanes_[index] = *std::move(lane);
     } else if (error_.ok()) {
-      error_ = slot.status();
+      error_ = lane.status();
     }
     ++ready_;
-    if (!slot.ok()) return;
+    if (!lane.ok()) return;
   }
   const auto due = [this]()
                        ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return closing_ || !queue_.empty(); };
-  std::optional<Item> item;
+  std::vector<Item> turn;
   TimePoint began{};
   while (true) {
     {
       absl::MutexLock lock(&mutex_);
-      if (item.has_value()) {
-        --running_;
-        if (std::holds_alternative<TrainItem>(*item)) {
+      if (!turn.empty()) {
+        running_ -= turn.size();
+        --busy_lanes_;
+        if (std::holds_alternative<TrainItem>(turn.front())) {
           const double took = ToSeconds(SteadyClock().Now() - began);
           mean_seconds_ += (mean_seconds_ > 0 ? kItemMemory : 1) * (took - mean_seconds_);
         }
-        item.reset();
+        turn.clear();
       }
       mutex_.Await(absl::Condition(&due));
       if (closing_) return;
-      item = std::move(queue_.front());
-      queue_.pop_front();
-      ++running_;
+      turn = NextTurn(index);
+      running_ += turn.size();
+      ++busy_lanes_;
     }
     began = SteadyClock().Now();
-    RunItem(index, *slots_[index], *item);
+    RunTurn(index, turn);
   }
 }
 
-void SlotPool::Emulate(uint32_t index, Slot& slot, const TrainItem& train, Duration took) {
-  if (!emulated_.config.any()) return;
-  const Round round = train.phase->round;
-  const double factor = EmulatedSlowdown(emulated_.config,
-                                         {.slot = emulated_.first_slot + index,
-                                          .slots = emulated_.run_slots,
-                                          .rounds = context_.run.rounds},
-                                         round);
-  const double longer = ToSeconds(took) * (factor - 1) +
-                        EmulatedPause(emulated_.config, round, train.assignment.client);
-  if (!(longer > 0)) return;
-  // Emulated slow hardware counts as working, and the server should see that.
-  const TimePoint end = SteadyClock().Now() + FromSeconds(longer);
-  for (TimePoint now = end - FromSeconds(longer); now < end; now = SteadyClock().Now()) {
-    std::this_thread::sleep_for(std::min<Duration>(end - now, kEmulatedPiece));
-    work_[index].Count();
+void SlotPool::RunTurn(uint32_t index, std::span<const Item> turn) {
+  if (const auto* evaluate = std::get_if<EvaluateItem>(&turn.front())) {
+    Evaluate(index, *evaluate);
+  } else {
+    Train(index, turn);
   }
-  slot.Lengthen({train.assignment.client, train.assignment.fence}, longer);
 }
 
-void SlotPool::RunItem(uint32_t index, Slot& slot, const Item& item) {
-  if (const auto* train = std::get_if<TrainItem>(&item)) {
-    const TimePoint start = SteadyClock().Now();
-    marker_.Started(index, {train->assignment.client, train->assignment.fence});
-    const absl::Status trained = slot.Train(*train->phase, train->assignment, train->leased);
-    Emulate(index, slot, *train, SteadyClock().Now() - start);
-    marker_.Finished(index);
-    if (!trained.ok()) return Fail(trained);
-    if (const fleet::LeftOut* left = slot.LeftOutOf(train->assignment)) {
-      absl::MutexLock lock(&mutex_);
-      left_out_.push_back(*left);
-      if (left_out_.size() > kMostLeftOut) left_out_.pop_front();
-    }
-    return;
+void SlotPool::Train(uint32_t index, std::span<const Item> turn) {
+  const PhaseContext& phase = *std::get<TrainItem>(turn.front()).phase;
+  std::vector<LeasedClient> clients;
+  std::vector<Attempt> attempts;
+  for (const Item& item : turn) {
+    clients.push_back(std::get<TrainItem>(item).client);
+    attempts.push_back({clients.back().assignment.client, clients.back().assignment.fence});
   }
-  const auto& evaluate = std::get<EvaluateItem>(item);
+  const TimePoint start = SteadyClock().Now();
+  const uint32_t first = FirstSlotOf(index);
+  for (uint32_t i = 0; i < attempts.size(); ++i) marker_.Started(first + i, attempts[i]);
+  Lane& lane = *lanes_[index];
+  const absl::Status trained = lane.Train(phase, first, clients);
+  Emulate(index, phase, clients, SteadyClock().Now() - start);
+  for (uint32_t i = 0; i < attempts.size(); ++i) marker_.Finished(first + i);
+  if (!trained.ok()) return Fail(trained);
+  absl::MutexLock lock(&mutex_);
+  for (const Attempt& attempt : attempts) {
+    if (const fleet::LeftOut* left = lane.LeftOutOf(attempt)) left_out_.push_back(*left);
+    if (left_out_.size() > kMostLeftOut) left_out_.pop_front();
+  }
+}
+
+void SlotPool::Evaluate(uint32_t index, const EvaluateItem& item) {
   absl::StatusOr<fleet::EvaluationResult> result =
-      slot.Evaluate(*evaluate.evaluation, evaluate.task);
+      lanes_[index]->Evaluate(*item.evaluation, item.task);
   if (!result.ok()) {
-    return Fail(Annotate(result.status(), absl::StrCat("evaluation after round ",
-                                                       evaluate.evaluation->round.value)));
+    return Fail(Annotate(result.status(),
+                         absl::StrCat("evaluation after round ", item.evaluation->round.value)));
   }
   absl::MutexLock lock(&mutex_);
   evaluations_.push_back(*std::move(result));
+}
+
+void SlotPool::Emulate(uint32_t index, const PhaseContext& phase,
+                       std::span<const LeasedClient> clients, Duration took) {
+  if (!emulated_.config.any()) return;
+  std::vector<double> longer;
+  for (const LeasedClient& client : clients) {
+    const auto slot = static_cast<uint32_t>(FirstSlotOf(index) + longer.size());
+    const double factor = EmulatedSlowdown(emulated_.config,
+                                           {.slot = emulated_.first_slot + slot,
+                                            .slots = emulated_.run_slots,
+                                            .rounds = context_.run.rounds},
+                                           phase.round);
+    longer.push_back(ToSeconds(took) * (factor - 1) +
+                     EmulatedPause(emulated_.config, phase.round, client.assignment.client));
+  }
+  // Emulated slow hardware counts as working, and the server should see that.
+  const double longest = std::ranges::max(longer);
+  const TimePoint end = SteadyClock().Now() + FromSeconds(longest);
+  for (TimePoint now = end - FromSeconds(longest); now < end; now = SteadyClock().Now()) {
+    std::this_thread::sleep_for(std::min<Duration>(end - now, kEmulatedPiece));
+    work_[index].Count();
+  }
+  for (size_t i = 0; i < clients.size(); ++i) {
+    if (!(longer[i] > 0)) continue;
+    const fleet::Assignment& assignment = clients[i].assignment;
+    lanes_[index]->Lengthen({assignment.client, assignment.fence}, longer[i]);
+  }
 }
 
 void SlotPool::Fail(const absl::Status& status) {

@@ -4,6 +4,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <thread>
 #include <variant>
 #include <vector>
@@ -16,9 +17,9 @@
 #include "data/dataset.h"
 #include "proto/fleet/messages.h"
 #include "worker/emulation.h"
+#include "worker/lane.h"
 #include "worker/phase.h"
 #include "worker/running_marker.h"
-#include "worker/slot.h"
 
 namespace macaw::worker {
 
@@ -46,10 +47,13 @@ struct Unbegun {
   bool empty() const { return attempts.empty() && tasks.empty(); }
 };
 
-// The threads of the slots and their queue, first in, first out. Thread-safe; owned by a session.
+// The slots of a node and their queue, first in, first out. A slot is a place where one client is
+// trained; a lane is a thread with a trainer that serves one slot, or several of a device
+// (training::Backends::LanesFor). Lane i has the slots behind those of lane i − 1. Thread-safe;
+// owned by a session.
 class SlotPool {
  public:
-  // Waits until every slot has its replica, or returns the first error. All arguments must outlive
+  // Waits until every lane has its trainer, or returns the first error. All arguments must outlive
   // the pool.
   static absl::StatusOr<std::unique_ptr<SlotPool>> Start(const RunContext& context,
                                                          const data::Dataset& dataset,
@@ -99,8 +103,7 @@ class SlotPool {
  private:
   struct TrainItem {
     std::shared_ptr<const PhaseContext> phase;
-    fleet::Assignment assignment;
-    TimePoint leased{};
+    LeasedClient client;
   };
   struct EvaluateItem {
     std::shared_ptr<const EvaluationContext> evaluation;
@@ -108,24 +111,33 @@ class SlotPool {
   };
   using Item = std::variant<TrainItem, EvaluateItem>;
 
-  SlotPool(const RunContext& context, const data::Dataset& dataset, uint32_t slots,
+  SlotPool(const RunContext& context, const data::Dataset& dataset, uint32_t slots, uint32_t lanes,
            EmulatedSlots emulated, RunningMarker& marker);
   void Loop(uint32_t index) ABSL_LOCKS_EXCLUDED(mutex_);
   void Fail(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
-  void RunItem(uint32_t index, Slot& slot, const Item& item) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Keeps the slot busy for as long as the emulated hardware would.
-  void Emulate(uint32_t index, Slot& slot, const TrainItem& train, Duration took);
+  // As many clients of the queue's front as the lane should train at once: its share, if other
+  // lanes are idle, too.
+  std::vector<Item> NextTurn(uint32_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RunTurn(uint32_t index, std::span<const Item> turn) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Train(uint32_t index, std::span<const Item> turn) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Evaluate(uint32_t index, const EvaluateItem& item) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Keeps the slots busy for as long as the emulated hardware would.
+  void Emulate(uint32_t index, const PhaseContext& phase, std::span<const LeasedClient> clients,
+               Duration took);
+  uint32_t FirstSlotOf(uint32_t lane) const { return lane * slots_of_lane_; }
 
   const RunContext& context_;
   const data::Dataset& dataset_;
+  const uint32_t slots_of_lane_;
   const EmulatedSlots emulated_;
   RunningMarker& marker_;
-  std::deque<WorkCounter> work_;  // by slot
+  std::deque<WorkCounter> work_;  // by lane
 
   mutable absl::Mutex mutex_;
   std::deque<Item> queue_ ABSL_GUARDED_BY(mutex_);
-  size_t running_ ABSL_GUARDED_BY(mutex_) = 0;
-  size_t ready_ ABSL_GUARDED_BY(mutex_) = 0;         // slots that made their replica or failed
+  size_t running_ ABSL_GUARDED_BY(mutex_) = 0;  // items
+  size_t busy_lanes_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t ready_ ABSL_GUARDED_BY(mutex_) = 0;         // lanes that made their trainer or failed
   double mean_seconds_ ABSL_GUARDED_BY(mutex_) = 0;  // moving mean per client; 0: none yet
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
@@ -135,7 +147,7 @@ class SlotPool {
   std::vector<fleet::EvaluationResult> evaluations_ ABSL_GUARDED_BY(mutex_);
   std::deque<fleet::LeftOut> left_out_ ABSL_GUARDED_BY(mutex_);  // for TakeLeftOut
 
-  std::vector<std::optional<Slot>> slots_;  // slots_[i] belongs to thread i while it runs an item
+  std::vector<std::optional<Lane>> lanes_;  // lanes_[i] belongs to thread i while it runs a turn
   std::vector<std::thread> threads_;
 };
 

@@ -68,10 +68,8 @@ absl::StatusOr<NumericProfile> ProfileFor(const std::optional<RunPlan>& run,
     setup = training::TrainerSetup::Of(*run, spec, info.feature_type);
     setup.hooks = algorithm->has_hooks;
   }
-  setup.instruction_set = options.instruction_set;
-  if (!run.has_value()) return training::FusedBackend().Profile(setup);
   setup.backend = options.backend;
-  setup.program = options.program;
+  if (!run.has_value()) return training::FusedBackend().Profile(setup);
   return backends.ProfileOf(setup);
 }
 
@@ -90,8 +88,6 @@ absl::StatusOr<RunContext> MakeRunContext(const Options& options,
                      .epoch = registration.epoch,
                      .backends = &backends,
                      .backend = options.backend,
-                     .instruction_set = options.instruction_set,
-                     .program = options.program,
                      .redact_errors = options.redact_errors};
   MACAW_ASSIGN_OR_RETURN(context.spec, models::BuildSpec(context.run.model, context.run.dtype));
   if (context.spec.is_script()) {
@@ -238,7 +234,7 @@ absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::Fl
                  const algorithms::Registry& registry, training::Backends& backends,
                  std::stop_token stop) {
   const Logger log("worker");
-  if (dataset.info().declared && options.backend != training::kProcessBackend) {
+  if (dataset.info().declared && options.backend.name != training::kProcessBackend) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the data is only declared: ", dataset.info().name,
         " says how many rows there are, and only "

@@ -25,12 +25,10 @@ struct Options {
   // Whether the run identifies the clients of the dataset by name. Otherwise it uses their numbers,
   // and every node has the same clients.
   bool by_name = false;
-  bool owner = false;                    // the clients belong to this node: no other node trains
-                                         // them
-  uint32_t slots = 1;                    // clients trained at the same time, one thread each
-  std::string backend = "auto";          // TrainerSetup::backend
-  std::string instruction_set = "auto";  // of the fused kernels
-  training::ProgramOptions program;      // of the back end "process"
+  bool owner = false;  // the clients belong to this node: no other node trains
+                       // them
+  uint32_t slots = 1;  // clients trained at the same time
+  training::BackendChoice backend;
   EmulationConfig emulation;  // uneven hardware, per slot of the whole run; never changes a result
   uint32_t first_slot = 0;    // number of its first slot in the run, from 0
   uint32_t run_slots = 0;     // slots of the whole run; 0: only its own

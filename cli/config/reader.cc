@@ -259,7 +259,7 @@ class Reader {
     }
     // A program runs beside the file that names it, unless the file names a folder, too.
     if (field.key == "workers.command" && !given_.contains("workers.folder"))
-      config_.node.workers.folder = folder_;
+      config_.node.workers.backend.program.folder = folder_;
     given_.insert(field.key);
     places_[field.key] = value.place;
     return absl::OkStatus();

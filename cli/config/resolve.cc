@@ -230,6 +230,7 @@ absl::StatusOr<FlatVector> InitialWeights(const Config& config, const models::Mo
 
 uint32_t SlotsPerProcess(const worker::WorkersConfig& workers) {
   if (workers.slots > 0) return workers.slots;
+  if (workers.backend.name == "cuda") return worker::kDeviceSlots;
   return std::max(1u, std::thread::hardware_concurrency() / std::max(1u, workers.processes));
 }
 

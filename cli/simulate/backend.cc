@@ -14,8 +14,6 @@ absl::Status CheckBackend(const Config& config, const models::ModelSpec& spec,
       config.run, spec, spec.takes_tokens() ? data::FeatureType::kI32 : data::FeatureType::kF32);
   setup.hooks = algorithm->has_hooks;
   setup.backend = config.node.workers.backend;
-  setup.program.command = config.node.workers.command;
-  setup.instruction_set = config.node.workers.instruction_set;
   MACAW_ASSIGN_OR_RETURN(const std::string programs, ProgramFolder());
   return training::Backends(training::Backends::FolderBeside(programs)).CheckFor(setup);
 }

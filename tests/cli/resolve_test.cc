@@ -194,6 +194,8 @@ TEST(SlotsPerProcess, ShareOutTheCores) {
   EXPECT_GE(SlotsPerProcess({.processes = 1, .slots = 0}),
             SlotsPerProcess({.processes = 1000, .slots = 0}));
   EXPECT_EQ(SlotsPerProcess({.processes = 1000000, .slots = 0}), 1u);
+  EXPECT_EQ(SlotsPerProcess({.processes = 2, .backend = {.name = "cuda"}}), worker::kDeviceSlots)
+      << "a device trains many clients side by side";
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ TrainerSetup SetupOf(const std::vector<std::string>& layers, const std::string& 
   TrainerSetup setup;
   setup.spec = SpecOf(layers, {1, 8, 8}, 3, dtype);
   setup.dtype = dtype;
-  setup.backend = backend;
+  setup.backend.name = backend;
   return setup;
 }
 

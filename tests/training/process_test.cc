@@ -29,10 +29,10 @@ class OwnersProgram : public testing::Test {
   TrainerSetup Setup(const std::string& mode, const std::string& rows = "") const {
     TrainerSetup setup;
     setup.spec = SpecOf({"linear 3"}, {4}, 3, DType::kF32);
-    setup.backend = kProcessBackend;
-    setup.program = {.command = {MACAW_OWN_PROGRAM, folder_ / "starts", mode},
-                     .folder = folder_.path()};
-    if (!rows.empty()) setup.program.command.push_back(rows);
+    setup.backend.name = kProcessBackend;
+    setup.backend.program = {.command = {MACAW_OWN_PROGRAM, folder_ / "starts", mode},
+                             .folder = folder_.path()};
+    if (!rows.empty()) setup.backend.program.command.push_back(rows);
     return setup;
   }
   std::unique_ptr<LocalTrainer> Make(const TrainerSetup& setup) {
@@ -153,7 +153,7 @@ TEST_F(OwnersProgram, ThatDiesLeavesItsClientOutAndIsStartedAgain) {
 
 TEST_F(OwnersProgram, ThatTakesTooLongIsKilledAndStartedAgain) {
   TrainerSetup setup = Setup("plain");
-  setup.program.turn_seconds = 0.5;
+  setup.backend.program.turn_seconds = 0.5;
   const auto trainer = Make(setup);
   EXPECT_THAT(Fault(*trainer, 3), HasSubstr("longer than 0.5 s (workers.turn_seconds)"));
   EXPECT_TRUE(Turn(*trainer, 0).ok());

@@ -3,7 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "aggregation/exact_sum.h"
+#include "core/status.h"
 #include "tests/worker/synthetic_run.h"
 
 namespace macaw::worker {
@@ -14,6 +24,61 @@ using testing::IsEmpty;
 using testing::SizeIs;
 using testing_support::Registry;
 using testing_support::SyntheticClients;
+
+// As a device does: two lanes serve all slots, and a trainer takes up to five clients at once.
+class SideBySide final : public training::Backend {
+ public:
+  std::string name() const override { return "side-by-side"; }
+  absl::Status Supports(const training::TrainerSetup&) const override { return absl::OkStatus(); }
+  absl::StatusOr<NumericProfile> Profile(const training::TrainerSetup& setup) const override {
+    return training::FusedBackend().Profile(setup);
+  }
+  absl::StatusOr<std::unique_ptr<training::LocalTrainer>> MakeTrainer(
+      const training::TrainerSetup& setup) const override;
+  absl::StatusOr<uint32_t> LanesFor(const training::TrainerSetup&, uint32_t slots) const override {
+    return std::min(slots, 2u);
+  }
+  std::string Report() const override { return ""; }
+
+  mutable std::atomic<size_t> largest = 0;  // how many clients a trainer has had at once
+  std::optional<ClientId> fails, broken;    // for itself, and as a fault of the node
+};
+
+class SideBySideTrainer final : public training::LocalTrainer {
+ public:
+  SideBySideTrainer(const SideBySide& backend, std::unique_ptr<training::LocalTrainer> each)
+      : backend_(backend), each_(std::move(each)) {}
+  size_t turns_at_once() const override { return 5; }
+  void RunMany(std::span<const training::Turn> turns, const training::TurnDone& done) override {
+    size_t largest = backend_.largest;
+    while (turns.size() > largest &&
+           !backend_.largest.compare_exchange_weak(largest, turns.size())) {
+    }
+    for (size_t i = 0; i < turns.size(); ++i) done(i, Run(*turns[i].plan, *turns[i].task));
+  }
+  absl::StatusOr<std::vector<training::StageOutcome>> Run(
+      const training::LocalPlan& plan, const training::ClientTask& task) override {
+    if (task.client == backend_.fails) return training::ClientFault("no battery");
+    if (task.client == backend_.broken) return absl::UnavailableError("the device is lost");
+    return each_->Run(plan, task);
+  }
+  absl::StatusOr<training::MetricSums> Evaluate(ConstVectorView model, const data::Rows& rows,
+                                                uint64_t begin, uint64_t end,
+                                                uint32_t batch) override {
+    return each_->Evaluate(model, rows, begin, end, batch);
+  }
+  std::string name() const override { return backend_.name(); }
+
+ private:
+  const SideBySide& backend_;
+  const std::unique_ptr<training::LocalTrainer> each_;
+};
+
+absl::StatusOr<std::unique_ptr<training::LocalTrainer>> SideBySide::MakeTrainer(
+    const training::TrainerSetup& setup) const {
+  MACAW_ASSIGN_OR_RETURN(auto each, training::FusedBackend().MakeTrainer(setup));
+  return std::make_unique<SideBySideTrainer>(*this, std::move(each));
+}
 
 class SlotPoolTest : public testing::Test {
  protected:
@@ -77,7 +142,16 @@ class SlotPoolTest : public testing::Test {
     return harvest;
   }
 
+  // From now on clients are trained by `device_`.
+  void UseDevice() {
+    with_device_.Add(device_);
+    context_.backends = &with_device_;
+    context_.backend.name = device_.name();
+  }
+
   std::unique_ptr<data::Dataset> dataset_;
+  SideBySide device_;
+  training::Backends with_device_{""};
   RunContext context_;
   FlatVector model_;
   RunningMarker marker_ = *RunningMarker::Open("", "", 0);
@@ -216,8 +290,60 @@ TEST_F(SlotPoolTest, SaysWhichEvaluationIsImpossible) {
   EXPECT_THAT(pool->error().ToString(), HasSubstr("after round 3"));
 }
 
+TEST_F(SlotPoolTest, ADeviceTrainsClientsSideBySideToTheSameBytes) {
+  const Harvest one = TrainAll(1);
+  UseDevice();
+  const Harvest many = TrainAll(8);
+  EXPECT_EQ(device_.largest, 4u) << "of 8 slots on two lanes";
+  EXPECT_THAT(many.included, SizeIs(12));
+  EXPECT_EQ(fleet::Blob::Of(*aggregation::ExactSum::EncodeTogether(one.sums)).digest,
+            fleet::Blob::Of(*aggregation::ExactSum::EncodeTogether(many.sums)).digest);
+  for (const fleet::ClientRecord& record : many.included) {
+    EXPECT_LT(record.slot, 8u);
+    EXPECT_GT(record.train_seconds, 0);
+  }
+}
+
+TEST_F(SlotPoolTest, ALaneTakesItsShareAndNoMoreThanItsTrainerLikes) {
+  UseDevice();
+  const auto pool = Start(12);
+  pool->Enqueue(Phase1(), Assignments(0, 6), TimePoint{});
+  ASSERT_TRUE(pool->WaitIdle());
+  EXPECT_LE(device_.largest, 3u) << "half of six clients, for two lanes";
+  pool->Enqueue(Phase1(), Assignments(0, 12), TimePoint{});
+  ASSERT_TRUE(pool->WaitIdle());
+  EXPECT_EQ(device_.largest, 5u) << "a lane has six slots, its trainer likes five clients";
+  EXPECT_THAT(pool->TakeHarvest().included, SizeIs(18));
+}
+
+TEST_F(SlotPoolTest, IdleSlotsAreThoseOfIdleLanes) {
+  UseDevice();
+  const auto pool = Start(8);
+  EXPECT_EQ(pool->idle(), 8u);
+  ASSERT_TRUE(pool->WaitForIdleSlot());
+}
+
+TEST_F(SlotPoolTest, AClientThatFailsLeavesTheOthersOfItsTurn) {
+  UseDevice();
+  device_.fails = ClientId(2);
+  const Harvest harvest = TrainAll(8);
+  EXPECT_THAT(harvest.included, SizeIs(11));
+  ASSERT_THAT(harvest.left_out, SizeIs(1));
+  EXPECT_EQ(harvest.left_out[0].attempt.client, ClientId(2));
+  EXPECT_THAT(harvest.left_out[0].message, HasSubstr("no battery"));
+}
+
+TEST_F(SlotPoolTest, ALostDeviceEndsTheNodesWork) {
+  UseDevice();
+  device_.broken = ClientId(2);
+  const auto pool = Start(8);
+  pool->Enqueue(Phase1(), Assignments(0, 12), TimePoint{});
+  EXPECT_FALSE(pool->WaitIdle());
+  EXPECT_THAT(pool->error().ToString(), HasSubstr("client 2: the device is lost"));
+}
+
 TEST_F(SlotPoolTest, DoesNotStartWithABackEndThatDoesNotExist) {
-  context_.backend = "/quantum.so";
+  context_.backend.name = "/quantum.so";
   const auto pool = SlotPool::Start(context_, *dataset_, 2, {}, marker_);
   EXPECT_THAT(pool.status().ToString(), HasSubstr("quantum"));
 }

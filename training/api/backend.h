@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -26,6 +27,11 @@ class Backend {
   virtual absl::StatusOr<NumericProfile> Profile(const TrainerSetup& setup) const = 0;
   virtual absl::StatusOr<std::unique_ptr<LocalTrainer>> MakeTrainer(
       const TrainerSetup& setup) const = 0;
+  // How many trainers, each on a thread of its own, serve a node's `slots` (≥ 1); between 1 and
+  // `slots`. A processor core trains one client at a time, a device many.
+  virtual absl::StatusOr<uint32_t> LanesFor(const TrainerSetup&, uint32_t slots) const {
+    return slots;
+  }
 
   // Its versions and what they can do on this machine, one line, for `macaw doctor`. May take a
   // second.

@@ -16,6 +16,7 @@
 #include "plan/run_plan.h"
 #include "plan/task.h"
 #include "plan/transform.h"
+#include "training/api/backend_choice.h"
 #include "training/api/stage.h"
 
 namespace macaw::training {
@@ -78,14 +79,6 @@ class LocalTrainer {
   virtual std::string name() const = 0;  // of its back end: "torch"
 };
 
-// The owner's own training program (training/process), of the node.
-struct ProgramOptions {
-  std::vector<std::string> command;  // workers.command
-  std::string folder;                // in which it runs; empty: where this process does
-  double turn_seconds = 3600;        // the longest that one answer may take
-  friend bool operator==(const ProgramOptions&, const ProgramOptions&) = default;
-};
-
 // What is the same for all clients of a run.
 struct TrainerSetup {
   models::ModelSpec spec;
@@ -94,12 +87,9 @@ struct TrainerSetup {
   TransformConfig transform;
   data::FeatureType feature_type = data::FeatureType::kF32;
   DType dtype = DType::kF32;
-  bool hooks = false;            // whether the algorithm has hooks (Description::has_hooks)
-  std::string backend = "auto";  // workers.backend: "auto", a name, or the path of a module
-  // Of the fused kernels: a name of training/fused/isa.h, or "auto" for the best one here.
-  std::string instruction_set = "auto";
-  ProgramOptions program;  // of the back end "process"
-  uint32_t slot = 0;       // of this node, for its log
+  bool hooks = false;     // whether the algorithm has hooks (Description::has_hooks)
+  BackendChoice backend;  // of the node
+  uint32_t lane = 0;  // which of the node's trainers it is: for its log, and to share devices out
   // Counts every batch that is trained on or evaluated; outlives the trainer. Null: nobody asks.
   WorkCounter* work = nullptr;
 

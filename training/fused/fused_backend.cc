@@ -20,7 +20,7 @@ class Fused final : public Backend {
   absl::Status Supports(const TrainerSetup& setup) const override { return fused::Supports(setup); }
 
   absl::StatusOr<NumericProfile> Profile(const TrainerSetup& setup) const override {
-    const absl::StatusOr<fused::Isa> isa = fused::ChooseIsa(setup.instruction_set);
+    const absl::StatusOr<fused::Isa> isa = fused::ChooseIsa(setup.backend.instruction_set);
     return NumericProfile{.trainer = kFusedBackend,
                           .instruction_set = std::string(isa.ok() ? fused::Name(*isa) : "none"),
                           .libraries = Libraries()};
@@ -28,7 +28,7 @@ class Fused final : public Backend {
 
   absl::StatusOr<std::unique_ptr<LocalTrainer>> MakeTrainer(
       const TrainerSetup& setup) const override {
-    MACAW_ASSIGN_OR_RETURN(const fused::Isa isa, fused::ChooseIsa(setup.instruction_set));
+    MACAW_ASSIGN_OR_RETURN(const fused::Isa isa, fused::ChooseIsa(setup.backend.instruction_set));
     return fused::FusedTrainer::Make(setup, isa);
   }
 

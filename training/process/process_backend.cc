@@ -37,11 +37,12 @@ struct Resident {
 };
 
 absl::StatusOr<Resident> StartResident(const TrainerSetup& setup) {
-  Resident resident{.options = setup.program, .thread = std::this_thread::get_id()};
+  Resident resident{.options = setup.backend.program, .thread = std::this_thread::get_id()};
   MACAW_ASSIGN_OR_RETURN(resident.memory, SharedVectors::Make(setup.spec.layout));
   resident.hello = HelloLine(setup, *resident.memory);
-  MACAW_ASSIGN_OR_RETURN(resident.program, Program::Start(setup.program, resident.memory->file()));
-  resident.program->set_slot(setup.slot);
+  MACAW_ASSIGN_OR_RETURN(resident.program,
+                         Program::Start(setup.backend.program, resident.memory->file()));
+  resident.program->set_slot(setup.lane);
   absl::StatusOr<std::string> line = resident.program->Ask(resident.hello, setup.work);
   absl::Status status = line.status();
   if (status.ok()) {
@@ -50,11 +51,11 @@ absl::StatusOr<Resident> StartResident(const TrainerSetup& setup) {
     if (status.ok()) resident.ready = *std::move(ready);
   }
   if (!status.ok()) {
-    return absl::FailedPreconditionError(absl::StrCat("workers.command (",
-                                                      absl::StrJoin(setup.program.command, " "),
-                                                      ") did not start: ", status.message()));
+    return absl::FailedPreconditionError(
+        absl::StrCat("workers.command (", absl::StrJoin(setup.backend.program.command, " "),
+                     ") did not start: ", status.message()));
   }
-  Logger("program").Info(absl::StrCat("slot=", setup.slot, " ready name=\"", resident.ready.name,
+  Logger("program").Info(absl::StrCat("slot=", setup.lane, " ready name=\"", resident.ready.name,
                                       "\" corrections=", resident.ready.corrections,
                                       " evaluates=", resident.ready.evaluates));
   return resident;
@@ -72,11 +73,11 @@ class WaitingRoom {
   std::optional<Resident> Take(const TrainerSetup& setup) ABSL_LOCKS_EXCLUDED(mutex_) {
     const absl::MutexLock lock(&mutex_);
     std::optional<Resident> resident = std::exchange(waiting_, std::nullopt);
-    if (!resident.has_value() || resident->options != setup.program ||
+    if (!resident.has_value() || resident->options != setup.backend.program ||
         resident->hello != HelloLine(setup, *resident->memory)) {
       return std::nullopt;
     }
-    resident->program->set_slot(setup.slot);
+    resident->program->set_slot(setup.lane);
     return resident;
   }
 
@@ -245,7 +246,7 @@ class ProcessTrainer final : public LocalTrainer {
   }
 
   absl::Status Failed(const absl::Status& why) {
-    Logger("program").Warning(absl::StrCat("slot=", setup_.slot, " ", why.message()));
+    Logger("program").Warning(absl::StrCat("slot=", setup_.lane, " ", why.message()));
     if (++failures_ < kMostFailures) return ClientFault(why.message());
     return absl::FailedPreconditionError(absl::StrCat(why.message(), "; it has now failed ",
                                                       failures_,

@@ -1,4 +1,4 @@
-#include "worker/slot.h"
+#include "worker/lane.h"
 
 #include <algorithm>
 #include <cmath>
@@ -64,28 +64,48 @@ fleet::ClientRecord RecordOf(const algorithms::LocalWork& work, TaskKind task) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<training::LocalTrainer>> MakeTrainerFor(const RunContext& context,
-                                                                       const data::Dataset& dataset,
-                                                                       WorkCounter* work,
-                                                                       uint32_t slot) {
+struct Lane::Turn {
+  Turn(const LeasedClient& leased, algorithms::Workspace& scratch)
+      : client(&leased), workspace(&scratch), start(SteadyClock().Now()) {}
+
+  const LeasedClient* client;
+  algorithms::Workspace* workspace;
+  uint32_t slot = 0;
+  TimePoint start, read{}, loaded{};
+  state::ClientState state;
+  training::ClientTask task;
+  algorithms::ClientContext context;
+  std::unique_ptr<algorithms::PlannedWork> work;
+
+  const fleet::Assignment& assignment() const { return client->assignment; }
+  ClientId id() const { return client->assignment.client; }
+};
+
+training::TrainerSetup TrainerSetupFor(const RunContext& context, const data::Dataset& dataset) {
   auto setup = training::TrainerSetup::Of(context.run, context.spec, dataset.info().feature_type);
   setup.hooks = context.hooks;
   setup.backend = context.backend;
-  setup.instruction_set = context.instruction_set;
-  setup.program = context.program;
-  setup.slot = slot;
+  return setup;
+}
+
+absl::StatusOr<std::unique_ptr<training::LocalTrainer>> MakeTrainerFor(const RunContext& context,
+                                                                       const data::Dataset& dataset,
+                                                                       WorkCounter* work,
+                                                                       uint32_t lane) {
+  training::TrainerSetup setup = TrainerSetupFor(context, dataset);
+  setup.lane = lane;
   setup.work = work;
   return context.backends->MakeTrainer(setup);
 }
 
-absl::StatusOr<Slot> Slot::Make(const RunContext& context, const data::Dataset& dataset,
+absl::StatusOr<Lane> Lane::Make(const RunContext& context, const data::Dataset& dataset,
                                 WorkCounter& work, uint32_t number) {
   MACAW_ASSIGN_OR_RETURN(std::unique_ptr<training::LocalTrainer> trainer,
                          MakeTrainerFor(context, dataset, &work, number));
-  return Slot(context, dataset, work, std::move(trainer));
+  return Lane(context, dataset, work, std::move(trainer));
 }
 
-absl::Status Slot::OpenSum(const PhaseContext& phase) {
+absl::Status Lane::OpenSum(const PhaseContext& phase) {
   if (result_.sum.has_value()) return absl::OkStatus();
   MACAW_ASSIGN_OR_RETURN(result_.sum,
                          aggregation::ExactSum::Make(
@@ -93,121 +113,163 @@ absl::Status Slot::OpenSum(const PhaseContext& phase) {
   return absl::OkStatus();
 }
 
-absl::Status Slot::Train(const PhaseContext& phase, const fleet::Assignment& assignment,
-                         TimePoint leased) {
-  workspace_.Reset();
-  const auto leave_out = [&](fleet::LeftOutReason reason, const absl::Status& why) {
-    std::string message(why.message());
-    if (context_->redact_errors) {
-      Logger("worker").Warning(absl::StrCat("client_left_out client=", assignment.client.value,
-                                            " why=\"", message, "\""));
-      message = "its owner keeps the words (node.redact_errors)";
-    }
-    result_.left_out.push_back({.attempt = {assignment.client, assignment.fence},
-                                .reason = reason,
-                                .message = std::move(message)});
-    return absl::OkStatus();
-  };
-  const TimePoint start = SteadyClock().Now();
-  const absl::StatusOr<state::ClientState> state =
-      ReadState(assignment.client, assignment.state_version);
-  const Duration reading = SteadyClock().Now() - start;
-  if (absl::IsDataLoss(state.status()))
-    return leave_out(fleet::LeftOutReason::kState, state.status());
-  MACAW_RETURN_IF_ERROR(state.status());
-  absl::StatusOr<fleet::ClientRecord> record = TrainOne(phase, assignment, *state);
-  if (record.ok()) {
-    if (assignment.state_version.counter != 0) record->state_seconds = ToSeconds(reading);
-    record->began_after = ToSeconds(start - leased);
-    result_.included.push_back(*std::move(record));
-    return absl::OkStatus();
+algorithms::Workspace& Lane::CleanWorkspace(size_t index) {
+  if (workspaces_.size() <= index) workspaces_.resize(index + 1);
+  workspaces_[index].Reset();
+  return workspaces_[index];
+}
+
+void Lane::LeaveOut(const fleet::Assignment& assignment, fleet::LeftOutReason reason,
+                    const absl::Status& why) {
+  std::string message(why.message());
+  if (context_->redact_errors) {
+    Logger("worker").Warning(
+        absl::StrCat("client_left_out client=", assignment.client.value, " why=\"", message, "\""));
+    message = "its owner keeps the words (node.redact_errors)";
   }
-  const std::optional<fleet::LeftOutReason> reason = OwnReason(record.status());
-  if (!reason.has_value()) return record.status();
-  return leave_out(*reason, record.status());
+  result_.left_out.push_back({.attempt = {assignment.client, assignment.fence},
+                              .reason = reason,
+                              .message = std::move(message)});
 }
 
-const fleet::LeftOut* Slot::LeftOutOf(const fleet::Assignment& assignment) const {
-  const bool is_last =
-      !result_.left_out.empty() && result_.left_out.back().attempt.fence == assignment.fence;
-  return is_last ? &result_.left_out.back() : nullptr;
+absl::Status Lane::LeaveOutIfOwn(const fleet::Assignment& assignment, const absl::Status& why) {
+  const std::optional<fleet::LeftOutReason> reason = OwnReason(why);
+  if (!reason.has_value()) return why;
+  LeaveOut(assignment, *reason, why);
+  return absl::OkStatus();
 }
 
-void Slot::Lengthen(const Attempt& attempt, double seconds) {
-  if (result_.included.empty() || result_.included.back().attempt != attempt) return;
-  result_.included.back().train_seconds += seconds;
-}
-
-absl::StatusOr<state::ClientState> Slot::ReadState(ClientId client, const Fence& version) const {
+template <typename Work>
+absl::StatusOr<state::ClientState> Lane::ReadState(const Work& work) const {
   if (context_->states == nullptr) return state::ClientState{};
-  absl::StatusOr<state::ClientState> state = context_->states->Read({client, version});
+  absl::StatusOr<state::ClientState> state =
+      context_->states->Read({work.client, work.state_version});
   if (!absl::IsNotFound(state.status())) return state;
   return absl::DataLossError(state.status().message());
 }
 
-absl::StatusOr<fleet::ClientRecord> Slot::TrainOne(const PhaseContext& phase,
-                                                   const fleet::Assignment& assignment,
-                                                   const state::ClientState& state) {
-  const TimePoint start = SteadyClock().Now();
-  const ClientId client = assignment.client;
+absl::Status Lane::Train(const PhaseContext& phase, uint32_t first_slot,
+                         std::span<const LeasedClient> clients) {
+  std::deque<Turn> turns;  // the trainer's turns refer to their members
+  std::vector<training::Turn> begun;
+  for (const LeasedClient& client : clients) {
+    Turn& turn = turns.emplace_back(client, CleanWorkspace(begun.size()));
+    turn.slot = first_slot + static_cast<uint32_t>(&client - clients.data());
+    const fleet::Assignment& assignment = client.assignment;
+    absl::StatusOr<state::ClientState> state = ReadState(assignment);
+    if (absl::IsDataLoss(state.status())) {
+      LeaveOut(assignment, fleet::LeftOutReason::kState, state.status());
+      turns.pop_back();
+      continue;
+    }
+    MACAW_ASSIGN_OR_RETURN(turn.state, std::move(state));
+    turn.read = SteadyClock().Now();
+    if (const absl::Status status = Begin(phase, turn); !status.ok()) {
+      MACAW_RETURN_IF_ERROR(LeaveOutIfOwn(assignment, status));
+      turns.pop_back();
+      continue;
+    }
+    begun.push_back({.plan = &turn.work->plan(), .task = &turn.task});
+  }
+  absl::Status first;
+  trainer_->RunMany(
+      begun, [&](size_t i, absl::StatusOr<std::vector<training::StageOutcome>> outcomes) {
+        absl::StatusOr<fleet::ClientRecord> record = Conclude(turns[i], std::move(outcomes));
+        if (record.ok()) {
+          result_.included.push_back(*std::move(record));
+        } else {
+          first.Update(LeaveOutIfOwn(turns[i].assignment(), record.status()));
+        }
+      });
+  return first;
+}
+
+const fleet::LeftOut* Lane::LeftOutOf(const Attempt& attempt) const {
+  const auto found = std::ranges::find(result_.left_out, attempt, &fleet::LeftOut::attempt);
+  return found == result_.left_out.end() ? nullptr : &*found;
+}
+
+void Lane::Lengthen(const Attempt& attempt, double seconds) {
+  const auto found =
+      std::find_if(result_.included.rbegin(), result_.included.rend(),
+                   [&](const fleet::ClientRecord& record) { return record.attempt == attempt; });
+  if (found != result_.included.rend()) found->train_seconds += seconds;
+}
+
+absl::Status Lane::Begin(const PhaseContext& phase, Turn& turn) {
+  const fleet::Assignment& assignment = turn.assignment();
+  const ClientId client = turn.id();
   if (const absl::Status status = OpenSum(phase); !status.ok()) return OurFault(client, status);
   absl::StatusOr<training::ClientTask> task =
       LoadClient(*context_, *dataset_, SubjectOf(assignment), phase.round, phase.phase, work_);
   if (!task.ok()) return OurFault(client, task.status());
-  if (task->train.empty()) {
+  turn.task = *std::move(task);
+  if (turn.task.train.empty()) {
     return absl::NotFoundError(absl::StrCat("client ", client.value, " has no training rows"));
   }
-  const TimePoint loaded = SteadyClock().Now();
+  turn.loaded = SteadyClock().Now();
 
-  const algorithms::ClientContext context{
-      .round = phase.round,
-      .phase = phase.phase,
-      .client = client,
-      .examples = static_cast<uint32_t>(task->train.size()),
-      .weight = assignment.weight,
-      .local = training::WorkOf(context_->run.cohort, phase.local, phase.round, client),
-      .broadcast = phase.vectors,
-      .state = state.items,
-      .first_turn = assignment.state_version.counter == 0,
-      .seed = context_->run.seed,
-      .schema = &context_->schema};
-  const absl::StatusOr<algorithms::LocalWork> work = algorithms::CarryOut(
-      *context_->algorithm, context, workspace_,
-      [&](const training::LocalPlan& plan) { return trainer_->Run(plan, *task); });
+  turn.context = {.round = phase.round,
+                  .phase = phase.phase,
+                  .client = client,
+                  .examples = static_cast<uint32_t>(turn.task.train.size()),
+                  .weight = assignment.weight,
+                  .local = training::WorkOf(context_->run.cohort, phase.local, phase.round, client),
+                  .broadcast = phase.vectors,
+                  .state = turn.state.items,
+                  .first_turn = assignment.state_version.counter == 0,
+                  .seed = context_->run.seed,
+                  .schema = &context_->schema};
+  auto work = algorithms::PlannedWork::Make(*context_->algorithm, turn.context, *turn.workspace);
   if (training::IsClientFault(work.status())) return work.status();
   if (!work.ok()) return OurFault(client, work.status());
-  if (!LossesAreFinite(work->outcomes)) {
+  turn.work = *std::move(work);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<fleet::ClientRecord> Lane::Conclude(
+    Turn& turn, absl::StatusOr<std::vector<training::StageOutcome>> outcomes) {
+  const ClientId client = turn.id();
+  if (training::IsClientFault(outcomes.status())) return outcomes.status();
+  if (!outcomes.ok()) return OurFault(client, outcomes.status());
+  const algorithms::LocalWork work = std::move(*turn.work).Done(*std::move(outcomes));
+  if (!LossesAreFinite(work.outcomes)) {
     return absl::InvalidArgumentError(
         absl::StrCat("client ", client.value, ": its loss is not finite"));
   }
   if (context_->trace != nullptr) {
     const absl::Status traced =
-        context_->trace->Write(work->plan, *task, context_->spec.has_buffers());
+        context_->trace->Write(work.plan, turn.task, context_->spec.has_buffers());
     if (!traced.ok()) return OurFault(client, traced);
   }
-  MACAW_ASSIGN_OR_RETURN(const bool has_state, Conclude(context, assignment, work->outcomes));
-  fleet::ClientRecord record = RecordOf(*work, context_->run.task);
+  MACAW_ASSIGN_OR_RETURN(const bool has_state, Add(turn, work.outcomes));
+  const fleet::Assignment& assignment = turn.assignment();
+  fleet::ClientRecord record = RecordOf(work, context_->run.task);
   record.attempt = {client, assignment.fence};
   record.multiplicity = assignment.multiplicity;
   record.weight = assignment.weight;
-  record.examples = context.examples;
-  record.load_seconds = ToSeconds(loaded - start);
-  record.train_seconds = ToSeconds(SteadyClock().Now() - loaded);
+  record.examples = turn.context.examples;
+  record.slot = turn.slot;
+  record.began_after = ToSeconds(turn.start - turn.client->leased);
+  if (assignment.state_version.counter != 0)
+    record.state_seconds = ToSeconds(turn.read - turn.start);
+  record.load_seconds = ToSeconds(turn.loaded - turn.read);
+  record.train_seconds = ToSeconds(SteadyClock().Now() - turn.loaded);
   record.has_state = has_state;
   return record;
 }
 
-absl::StatusOr<bool> Slot::Conclude(const algorithms::ClientContext& context,
-                                    const fleet::Assignment& assignment,
-                                    std::span<const training::StageOutcome> outcomes) {
-  const ClientId client = assignment.client;
+absl::StatusOr<bool> Lane::Add(Turn& turn, std::span<const training::StageOutcome> outcomes) {
+  const ClientId client = turn.id();
   const absl::StatusOr<algorithms::ClientResult> result =
-      context_->algorithm->Conclude(context, outcomes, workspace_);
+      context_->algorithm->Conclude(turn.context, outcomes, *turn.workspace);
   if (!result.ok()) return OurFault(client, result.status());
-  const auto up = algorithms::UpViews(context_->schema, context.phase, *result, workspace_);
+  const auto up =
+      algorithms::UpViews(context_->schema, turn.context.phase, *result, *turn.workspace);
   if (!up.ok()) return OurFault(client, up.status());
   const auto next_state = algorithms::StateViews(context_->schema, *result);
   if (!next_state.ok()) return OurFault(client, next_state.status());
+  const fleet::Assignment& assignment = turn.assignment();
   MACAW_RETURN_IF_ERROR(result_.sum->Add({.client = client,
                                           .weight = assignment.weight,
                                           .multiplicity = assignment.multiplicity,
@@ -218,7 +280,7 @@ absl::StatusOr<bool> Slot::Conclude(const algorithms::ClientContext& context,
   return true;
 }
 
-absl::StatusOr<ConstVectorView> Slot::PointOf(const EvaluationContext& evaluation,
+absl::StatusOr<ConstVectorView> Lane::PointOf(const EvaluationContext& evaluation,
                                               const fleet::EvaluationTask& task,
                                               const state::ClientState& state) {
   const uint32_t examples = dataset_->Examples(ClientId(task.place), data::Split::kTrain);
@@ -233,7 +295,7 @@ absl::StatusOr<ConstVectorView> Slot::PointOf(const EvaluationContext& evaluatio
       .seed = context_->run.seed,
       .schema = &context_->schema};
   MACAW_ASSIGN_OR_RETURN(const training::Point point,
-                         context_->algorithm->EvaluationPoint(context, workspace_));
+                         context_->algorithm->EvaluationPoint(context, CleanWorkspace(0)));
   const auto* view = std::get_if<ConstVectorView>(&point);
   if (view == nullptr) {
     return absl::InternalError(absl::StrCat(
@@ -242,7 +304,7 @@ absl::StatusOr<ConstVectorView> Slot::PointOf(const EvaluationContext& evaluatio
   return *view;
 }
 
-absl::StatusOr<fleet::EvaluationResult> Slot::DigestStates(
+absl::StatusOr<fleet::EvaluationResult> Lane::DigestStates(
     const EvaluationContext& evaluation, const fleet::EvaluationTask& task) const {
   fleet::EvaluationResult result{.task = task, .round = evaluation.round};
   result.task.states.clear();  // the fence names them
@@ -258,10 +320,9 @@ absl::StatusOr<fleet::EvaluationResult> Slot::DigestStates(
   return result;
 }
 
-absl::StatusOr<fleet::EvaluationResult> Slot::Evaluate(const EvaluationContext& evaluation,
+absl::StatusOr<fleet::EvaluationResult> Lane::Evaluate(const EvaluationContext& evaluation,
                                                        const fleet::EvaluationTask& task) {
   if (task.kind == fleet::EvaluationKind::kStateDigest) return DigestStates(evaluation, task);
-  workspace_.Reset();
   fleet::EvaluationResult result{.task = task, .round = evaluation.round};
   state::ClientState state;  // outlives the evaluation
   ConstVectorView model = evaluation.model;
@@ -276,7 +337,7 @@ absl::StatusOr<fleet::EvaluationResult> Slot::Evaluate(const EvaluationContext& 
           rows, LoadRows(*context_, *dataset_, SubjectOf(task), data::Split::kTest, work_));
       begin = 0;
       end = rows.size();
-      absl::StatusOr<state::ClientState> read = ReadState(task.client, task.state_version);
+      absl::StatusOr<state::ClientState> read = ReadState(task);
       if (absl::IsDataLoss(read.status())) {
         result.failure = std::string(read.status().message());
         return result;

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace macaw::training {
+
+// The owner's own training program (training/process), of the node.
+struct ProgramOptions {
+  std::vector<std::string> command;  // workers.command
+  std::string folder;                // in which it runs; empty: where this process does
+  double turn_seconds = 3600;        // the longest that one answer may take
+  friend bool operator==(const ProgramOptions&, const ProgramOptions&) = default;
+};
+
+// What a node's file says of the back end that trains its clients ([workers]).
+struct BackendChoice {
+  std::string name = "auto";  // "auto", a name, or the path of a module (training/backends.h)
+  // Of the fused kernels: a name of training/fused/isa.h, or "auto" for the best one here.
+  std::string instruction_set = "auto";
+  std::vector<std::string> devices;  // of "cuda": "cuda:0"; empty: all that the process can see
+  ProgramOptions program;            // of "process"
+  friend bool operator==(const BackendChoice&, const BackendChoice&) = default;
+};
+
+}  // namespace macaw::training

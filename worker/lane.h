@@ -1,0 +1,112 @@
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "aggregation/exact_sum.h"
+#include "algorithms/api/workspace.h"
+#include "core/clock.h"
+#include "core/work_counter.h"
+#include "data/dataset.h"
+#include "proto/fleet/messages.h"
+#include "training/api/trainer.h"
+#include "worker/load_client.h"
+#include "worker/phase.h"
+
+namespace macaw::worker {
+
+// The results of a lane in the current phase.
+struct LaneResult {
+  std::optional<aggregation::ExactSum> sum;
+  std::vector<fleet::ClientRecord> included;
+  std::vector<fleet::LeftOut> left_out;
+};
+
+// A client to train, and when its lease arrived.
+struct LeasedClient {
+  fleet::Assignment assignment;
+  TimePoint leased{};
+};
+
+// What a trainer of the run is made from, on this node's data.
+training::TrainerSetup TrainerSetupFor(const RunContext& context, const data::Dataset& dataset);
+// The trainer that the run asks for. It counts its batches in `work` unless that is null. `lane`:
+// of this node, for its log.
+absl::StatusOr<std::unique_ptr<training::LocalTrainer>> MakeTrainerFor(const RunContext& context,
+                                                                       const data::Dataset& dataset,
+                                                                       WorkCounter* work,
+                                                                       uint32_t lane = 0);
+
+// What trains on one thread: a trainer with its buffers, and an exact sum of its own. It serves one
+// slot, or several of a device that trains clients side by side. Used by the one thread that made
+// it.
+class Lane {
+ public:
+  // All arguments must outlive the lane. The lane counts its work in `work`: rows loaded, batches
+  // trained on and evaluated, states digested. `number`: among this node's lanes.
+  static absl::StatusOr<Lane> Make(const RunContext& context, const data::Dataset& dataset,
+                                   WorkCounter& work, uint32_t number = 0);
+
+  // How many clients it likes to train at once.
+  size_t width() const { return trainer_->turns_at_once(); }
+  // Trains different clients, at once if the trainer can, and adds their updates to the sum of the
+  // lane. A client whose own data is the cause (no rows, an update that is not finite or out of
+  // bounds) is left out, with the reason. An error is a fault of this node, which must not decide a
+  // result: another worker gets the clients. Client i is said to have run on slot first_slot + i.
+  absl::Status Train(const PhaseContext& phase, uint32_t first_slot,
+                     std::span<const LeasedClient> clients);
+  absl::StatusOr<fleet::EvaluationResult> Evaluate(const EvaluationContext& evaluation,
+                                                   const fleet::EvaluationTask& task);
+  // Records that the attempt took this many seconds longer than its work (emulation).
+  void Lengthen(const Attempt& attempt, double seconds);
+  // Whether and why the attempt was left out; null: it was not.
+  const fleet::LeftOut* LeftOutOf(const Attempt& attempt) const;
+  // Returns the results of the lane and clears them.
+  LaneResult TakeResult() { return std::exchange(result_, {}); }
+
+ private:
+  struct Turn;  // one client's
+
+  Lane(const RunContext& context, const data::Dataset& dataset, WorkCounter& work,
+       std::unique_ptr<training::LocalTrainer> trainer)
+      : context_(&context), dataset_(&dataset), work_(&work), trainer_(std::move(trainer)) {}
+  template <typename Work>
+  static Subject SubjectOf(const Work& work) {
+    return {work.client, ClientId(work.place)};
+  }
+  // Loads the client's rows, and asks the algorithm what to do.
+  absl::Status Begin(const PhaseContext& phase, Turn& turn);
+  // Adds the client's update to the sum and keeps its state.
+  absl::StatusOr<fleet::ClientRecord> Conclude(
+      Turn& turn, absl::StatusOr<std::vector<training::StageOutcome>> outcomes);
+  absl::StatusOr<bool> Add(Turn& turn, std::span<const training::StageOutcome> outcomes);
+  void LeaveOut(const fleet::Assignment& assignment, fleet::LeftOutReason reason,
+                const absl::Status& why);
+  // Leaves the client out of the round if it is itself the cause of the error; else returns it.
+  absl::Status LeaveOutIfOwn(const fleet::Assignment& assignment, const absl::Status& why);
+  // The state of the client before the work. kDataLoss for any fault of this client's state.
+  template <typename Work>
+  absl::StatusOr<state::ClientState> ReadState(const Work& work) const;
+  // The parameters to evaluate for a client; `state` keeps them alive.
+  absl::StatusOr<ConstVectorView> PointOf(const EvaluationContext& evaluation,
+                                          const fleet::EvaluationTask& task,
+                                          const state::ClientState& state);
+  absl::StatusOr<fleet::EvaluationResult> DigestStates(const EvaluationContext& evaluation,
+                                                       const fleet::EvaluationTask& task) const;
+  absl::Status OpenSum(const PhaseContext& phase);
+  algorithms::Workspace& CleanWorkspace(size_t index);
+
+  const RunContext* context_;
+  const data::Dataset* dataset_;
+  WorkCounter* work_;
+  std::unique_ptr<training::LocalTrainer> trainer_;
+  std::deque<algorithms::Workspace> workspaces_;  // of the clients that are trained at once
+  LaneResult result_;
+};
+
+}  // namespace macaw::worker
