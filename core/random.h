@@ -57,6 +57,14 @@ class RandomStream {
   double Gamma(double shape);      // scale 1 (Marsaglia-Tsang 2000), shape > 0
   void Skip(uint64_t words);       // skips that many NextU32 draws
 
+  // What a fresh stream's words are computed from, for processors that do it themselves
+  // (device/philox.h): the key, and the upper half of every block's counter.
+  struct Name {
+    uint32_t key[2];
+    uint32_t high[2];
+  };
+  Name name() const { return {{key_[0], key_[1]}, {high_[0], high_[1]}}; }
+
   // The same draws in bulk; several times as fast from some dozens on.
   void FillU64(std::span<uint64_t> out);                    // out[i] is NextU64()
   void FillBelow(uint64_t bound, std::span<uint64_t> out);  // out[i] is Below(bound − i)

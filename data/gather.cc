@@ -52,12 +52,13 @@ void AffineEach(const std::byte* from, const std::vector<double>& scale,
   }
 }
 
-// Moves an image by (down, right) pixels, filling with zeros, then mirrors it. This is the same as
-// padding by p and cropping at (p + down, p + right). `image` is channels x height x width.
+// Moves an image: padded by p, it would be cropped at (p + down, p + right). `image` is channels x
+// height x width.
 template <typename T>
 void Shift(std::span<T> image, std::vector<T>& scratch, const std::vector<int64_t>& shape,
-           int64_t down, int64_t right, bool mirror) {
+           const Move& move) {
   const int64_t channels = shape[0], height = shape[1], width = shape[2];
+  const int64_t down = move.down, right = move.right;
   scratch.assign(image.size(), T{0});
   for (int64_t c = 0; c < channels; ++c) {
     for (int64_t y = std::max<int64_t>(0, -down); y < std::min(height, height - down); ++y) {
@@ -67,7 +68,7 @@ void Shift(std::span<T> image, std::vector<T>& scratch, const std::vector<int64_
       if (begin < end) std::copy(from + begin + right, from + end + right, to + begin);
     }
   }
-  if (mirror) {
+  if (move.mirror) {
     for (int64_t line = 0; line < channels * height; ++line) {
       std::reverse(scratch.begin() + line * width, scratch.begin() + (line + 1) * width);
     }
@@ -107,24 +108,21 @@ void AddNoise(const NoiseKey& key, double client_noise, uint32_t position, std::
   for (size_t e = 0; e < example.size(); ++e) example[e] += level * static_cast<T>(scratch[e]);
 }
 
-// Crops and flips one example at random.
-template <typename T>
-void Augment(const AugmentKey& key, const TransformConfig& transform,
-             const std::vector<int64_t>& shape, uint32_t position, std::span<T> example,
-             std::vector<T>& scratch) {
+}  // namespace
+
+Move MoveOf(const AugmentKey& key, const TransformConfig& transform, uint32_t position) {
   RandomStream stream({.seed = key.seed,
                        .purpose = Purpose::kAugment,
                        .round = key.round,
                        .client = key.client,
                        .extra = uint64_t{key.epoch} << 32 | position});
   const auto reach = static_cast<uint64_t>(2 * transform.pad_crop + 1);
-  const auto down = static_cast<int64_t>(stream.Below(reach)) - transform.pad_crop;
-  const auto right = static_cast<int64_t>(stream.Below(reach)) - transform.pad_crop;
-  const bool mirror = transform.flip && (stream.NextU32() & 1U) != 0;
-  if (down != 0 || right != 0 || mirror) Shift(example, scratch, shape, down, right, mirror);
+  Move move;
+  move.down = static_cast<int64_t>(stream.Below(reach)) - transform.pad_crop;
+  move.right = static_cast<int64_t>(stream.Below(reach)) - transform.pad_crop;
+  move.mirror = transform.flip && (stream.NextU32() & 1U) != 0;
+  return move;
 }
-
-}  // namespace
 
 absl::Status BatchGather::Check(FeatureType type, const std::vector<int64_t>& input_shape,
                                 const TransformConfig& transform) {
@@ -211,7 +209,9 @@ void BatchGather::Gather(const Rows& rows, std::span<const uint32_t> positions,
                                 : convert(static_cast<const float*>(nullptr));
       const std::span<T> example(to, elements_);
       if (noisy) AddNoise(rows.noise, transform_.client_noise, positions[i], example, noise);
-      if (moved) Augment(*augment, transform_, shape_, positions[i], example, scratch);
+      if (!moved) continue;
+      const Move move = MoveOf(*augment, transform_, positions[i]);
+      if (move.down != 0 || move.right != 0 || move.mirror) Shift(example, scratch, shape_, move);
     }
   });
 }

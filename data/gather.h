@@ -21,6 +21,16 @@ struct AugmentKey {
   uint32_t epoch = 0;
 };
 
+// How an image is moved at random: by (down, right) pixels, with zeros where it has none, then
+// mirrored from left to right. The same as padding, cropping and flipping.
+struct Move {
+  int64_t down = 0;  // −pad_crop … pad_crop
+  int64_t right = 0;
+  bool mirror = false;
+};
+// The move of the row at `position` of a client.
+Move MoveOf(const AugmentKey& key, const TransformConfig& transform, uint32_t position);
+
 // Gathers batches: copies chosen rows of a client and their labels into a batch buffer, converted
 // to the run's dtype, normalised, with the client's own noise (Rows::noise), and augmented. A batch
 // starts at a multiple of 64 bytes, and its bits depend only on (rows, key), not on where the rows
@@ -46,6 +56,11 @@ class BatchGather {
 
   size_t example_elements() const { return elements_; }
   size_t example_bytes() const { return elements_ * element_bytes_; }
+  // How stored values are normalised: x' = x · scale()[c] + shift()[c], with one number for all or
+  // one per channel; is_identity: they are copied unchanged.
+  std::span<const double> scale() const { return scale_; }
+  std::span<const double> shift() const { return shift_; }
+  bool is_identity() const { return identity_; }
 
  private:
   FeatureType type_;

@@ -1,0 +1,120 @@
+// The trainer of a device against the fused one: the same models, rows, options and stages.
+#include <gtest/gtest.h>
+
+#include "tests/training/device_testing.h"
+#include "tests/training/testing.h"
+#include "training/fused/fused_trainer.h"
+
+namespace macaw::training {
+namespace {
+
+std::unique_ptr<LocalTrainer> FusedTrainerOf(const TrainerSetup& setup) {
+  auto trainer = fused::FusedTrainer::Make(setup, fused::SupportedIsas().back());
+  EXPECT_TRUE(trainer.ok()) << trainer.status();
+  return trainer.ok() ? *std::move(trainer) : nullptr;
+}
+
+// Of ends relative to what was learned, of gradients to themselves.
+constexpr double kTolerance = 1e-5;
+
+void ExpectAgreement(const std::vector<StageOutcome>& ours, const std::vector<StageOutcome>& theirs,
+                     const LocalPlan& plan, const FlatVector& start) {
+  ASSERT_EQ(ours.size(), theirs.size());
+  const FlatVector zero(start.layout());
+  for (size_t i = 0; i < ours.size(); ++i) {
+    SCOPED_TRACE(testing::Message()
+                 << "stage " << i << " of kind " << static_cast<int>(plan.stages[i].kind));
+    EXPECT_EQ(ours[i].steps, theirs[i].steps);
+    EXPECT_EQ(ours[i].rate_sum, theirs[i].rate_sum);
+    EXPECT_EQ(ours[i].a_norm1, theirs[i].a_norm1);
+    EXPECT_EQ(ours[i].examples, theirs[i].examples);
+    ASSERT_EQ(ours[i].sums.size(), theirs[i].sums.size());
+    for (size_t k = 0; k < ours[i].sums.size(); ++k) {
+      const double expected = theirs[i].sums[k];
+      EXPECT_NEAR(ours[i].sums[k], expected, kTolerance * std::abs(expected)) << k;
+    }
+    ASSERT_EQ(ours[i].end.empty(), theirs[i].end.empty());
+    if (ours[i].end.empty()) continue;
+    const bool gradient = plan.stages[i].kind == StageKind::kGradient;
+    EXPECT_LE(ErrorOf(ours[i].end, theirs[i].end, gradient ? View(zero) : View(start)), kTolerance);
+  }
+}
+
+// A plan of up to three stages, which start from given points or from earlier ends.
+LocalPlan PlanOf(RandomRun& random, const std::vector<FlatVector>& vectors,
+                 const data::Rows& rows) {
+  LocalPlan plan;
+  std::vector<Point> points;
+  for (const FlatVector& vector : vectors) points.push_back(View(vector));
+  std::vector<Point> starts = {points[0]};
+  for (uint64_t stages = 1 + random.Below(3); stages > 0; --stages) {
+    plan.stages.push_back(random.AnyStage(starts[random.Below(starts.size())], points, rows));
+    const Stage& added = plan.stages.back();
+    if (added.kind == StageKind::kLoss) continue;
+    points.push_back(StageEnd{plan.stages.size() - 1});
+    if (added.kind == StageKind::kTrain) starts.push_back(points.back());
+  }
+  return plan;
+}
+
+TEST(DeviceAgreement, WithTheFusedTrainerOnRandomModelsAndPlans) {
+  for (uint64_t seed = 1; seed <= 120; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    RandomRun random(seed);
+    const TrainerSetup setup = random.Setup();
+    const auto fused = FusedTrainerOf(setup);
+    const auto device = TeamsOf(1, seed);
+    const auto trainer = DeviceTrainerOf(setup, *device);
+    ASSERT_TRUE(fused != nullptr && trainer != nullptr);
+    std::vector<FlatVector> vectors;
+    vectors.push_back(random.Vector(0.2));
+    vectors.push_back(random.Vector(0.1));
+    vectors.push_back(random.Vector(0.01));
+    const ClientTask task =
+        TaskOf(random.Rows(random.Below(12) == 0 ? 130 + random.Below(70) : random.Below(36)));
+    const LocalPlan plan = PlanOf(random, vectors, task.train);
+    const auto theirs = MustRun(*fused, plan, task);
+    ExpectAgreement(MustRun(*trainer, plan, task), theirs, plan, vectors[0]);
+
+    const uint64_t rows = task.train.size();
+    const auto sums = trainer->Evaluate(View(vectors[0]), task.train, rows / 3, rows, 7);
+    const auto fused_sums = fused->Evaluate(View(vectors[0]), task.train, rows / 3, rows, 7);
+    ASSERT_TRUE(sums.ok() && fused_sums.ok()) << sums.status();
+    for (size_t k = 0; k < sums->size(); ++k) {
+      EXPECT_NEAR((*sums)[k], (*fused_sums)[k], kTolerance * std::abs((*fused_sums)[k]));
+    }
+    if (HasFailure()) return;
+  }
+}
+
+TEST(DeviceAgreement, WithTheFusedTrainerOnTheNamedModels) {
+  struct Case {
+    std::string name;
+    std::vector<int64_t> input;
+  };
+  for (const Case& named : {Case{"logistic", {60}}, Case{"mlp", {50}}, Case{"lenet5", {1, 28, 28}},
+                            Case{"cnn", {1, 12, 12}}, Case{"simple_cnn", {3, 10, 10}}}) {
+    SCOPED_TRACE(named.name);
+    ModelConfig config;
+    config.name = named.name;
+    config.input_shape = named.input;
+    config.classes = 10;
+    RandomRun random(*models::BuildSpec(config, DType::kF32), 3);
+    const TrainerSetup setup = random.Setup();
+    const auto fused = FusedTrainerOf(setup);
+    const auto device = TeamsOf(1);
+    const auto trainer = DeviceTrainerOf(setup, *device);
+    const FlatVector start = models::InitialModel(random.spec(), 5);
+    const ClientTask task = TaskOf(random.Rows(9));
+    LocalPlan plan;
+    plan.stages.push_back(StageFrom(View(start), 0.05));
+    plan.stages[0].local.batch_size = 5;
+    plan.stages[0].local.epochs = 2;
+    plan.stages.push_back(plan.stages[0]);
+    plan.stages[1].kind = StageKind::kGradient;
+    ExpectAgreement(MustRun(*trainer, plan, task), MustRun(*fused, plan, task), plan, start);
+  }
+}
+
+}  // namespace
+}  // namespace macaw::training

@@ -1,0 +1,270 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/random.h"
+#include "data/dataset.h"
+#include "models/spec.h"
+#include "testing/fake_device.h"
+#include "training/api/trainer.h"
+#include "training/device/device_trainer.h"
+#include "training/device/kernels.h"
+
+namespace macaw::training {
+
+using testing_support::FakeDevice;
+using testing_support::FakeDeviceOptions;
+
+inline std::unique_ptr<FakeDevice> DeviceOf(FakeDeviceOptions options = {}) {
+  const auto kernels = DeviceTrainerKernels();
+  return std::make_unique<FakeDevice>(
+      std::vector<device::HostKernelEntry>(kernels.begin(), kernels.end()), options);
+}
+
+inline std::unique_ptr<FakeDevice> TeamsOf(uint32_t threads, uint64_t seed = 0) {
+  FakeDeviceOptions options;
+  options.threads = threads;
+  options.seed = seed;
+  return DeviceOf(options);
+}
+
+inline std::unique_ptr<DeviceTrainer> DeviceTrainerOf(const TrainerSetup& setup,
+                                                      device::Device& device) {
+  absl::StatusOr<std::unique_ptr<DeviceTrainer>> trainer = DeviceTrainer::Make(setup, device);
+  EXPECT_TRUE(trainer.ok()) << trainer.status();
+  return trainer.ok() ? *std::move(trainer) : nullptr;
+}
+
+// ‖a − b‖ / ‖b − start‖: the difference relative to what was learned.
+inline double ErrorOf(ConstVectorView a, ConstVectorView b, ConstVectorView start) {
+  const auto x = a.As<float>(), y = b.As<float>(), z = start.As<float>();
+  double error = 0, change = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    error += std::pow(static_cast<double>(x[i]) - y[i], 2);
+    change += std::pow(static_cast<double>(y[i]) - z[i], 2);
+  }
+  return change == 0 ? (error == 0 ? 0 : 1) : std::sqrt(error / change);
+}
+
+// Random models, rows and plans, one after another from a stream, so that a failure names its seed.
+class RandomRun {
+ public:
+  explicit RandomRun(uint64_t seed) : stream_({.seed = seed}) {
+    task_ = std::array{TaskKind::kClassification, TaskKind::kClassification, TaskKind::kBinary,
+                       TaskKind::kRegression}[Below(4)];
+    outputs_ = task_ == TaskKind::kClassification ? 2 + static_cast<int64_t>(Below(9)) : 1;
+    DrawModel();
+    DrawTransform();
+  }
+  // With a model of the caller's, for classification.
+  RandomRun(models::ModelSpec spec, uint64_t seed) : stream_({.seed = seed}) {
+    spec_ = std::move(spec);
+    outputs_ = spec_.outputs;
+    DrawTransform();
+  }
+
+  TrainerSetup Setup() const {
+    TrainerSetup setup;
+    setup.spec = spec_;
+    setup.task = task_;
+    setup.transform = transform_;
+    setup.feature_type = type_;
+    setup.dtype = DType::kF32;
+    return setup;
+  }
+
+  // As models begin: near zero. The norms' scales are what they are.
+  FlatVector Vector(double scale) {
+    FlatVector vector(spec_.layout);
+    for (const LayoutEntry& entry : spec_.layout->entries()) {
+      for (float& value : vector.As<float>().subspan(entry.offset, entry.size)) {
+        value = static_cast<float>(scale * stream_.Normal());
+      }
+    }
+    return vector;
+  }
+
+  // Rows of a client, which this object keeps.
+  data::Rows Rows(size_t count) {
+    size_t elements = 1;
+    for (const int64_t extent : spec_.input_shape) elements *= static_cast<size_t>(extent);
+    Stored& stored = *stored_.emplace_back(std::make_unique<Stored>());
+    data::Rows rows;
+    rows.block.type = type_;
+    rows.block.row_bytes = elements * data::SizeOf(type_);
+    stored.bytes.resize(std::max<size_t>(count, 1) * rows.block.row_bytes);
+    for (size_t i = 0; i < count * elements; ++i) {
+      if (type_ == data::FeatureType::kU8) {
+        stored.bytes[i] = static_cast<std::byte>(Below(256));
+      } else {
+        const auto value = static_cast<float>(stream_.Normal());
+        std::memcpy(&stored.bytes[i * sizeof(value)], &value, sizeof(value));
+      }
+    }
+    const int64_t classes = task_ == TaskKind::kBinary ? 2 : outputs_;
+    for (size_t i = 0; i < count; ++i) {
+      stored.classes.push_back(static_cast<int32_t>(Below(static_cast<uint64_t>(classes))));
+      stored.targets.push_back(static_cast<float>(stream_.Normal()));
+    }
+    rows.block.features = stored.bytes.data();
+    rows.block.count = count;
+    if (task_ == TaskKind::kRegression) {
+      rows.block.targets = stored.targets.data();
+    } else {
+      rows.block.classes = stored.classes.data();
+    }
+    // Some clients have rows here and there.
+    if (count > 2 && Below(2) == 0) {
+      for (uint32_t i = 0; i < count; ++i) stored.index.push_back((i * 7 + 3) % count);
+      if (count % 7 == 0) stored.index.resize(count - 1);
+      rows.index = stored.index;
+    }
+    return rows;
+  }
+
+  LocalConfig Local() {
+    LocalConfig local;
+    local.batch_size = std::array{0u, 1u, 5u, 10u, 33u}[Below(5)];
+    local.epochs = 1 + static_cast<uint32_t>(Below(2));
+    if (Below(3) == 0) local.steps = 1 + static_cast<uint32_t>(Below(5));
+    // Small enough that nothing diverges, where rounding errors grow.
+    local.lr = task_ == TaskKind::kRegression ? 0.002 : 0.02;
+    if (Below(2) == 0) local.momentum = 0.7;
+    local.nesterov = Below(2) == 0;
+    if (Below(3) == 0) local.weight_decay = 0.05;
+    if (Below(3) == 0) local.clip_norm = 0.3;
+    local.drop_last = Below(4) == 0;
+    local.shuffle = Below(4) != 0;
+    if (task_ != TaskKind::kRegression) {
+      if (Below(3) == 0) local.label_smoothing = 0.2;
+      const size_t classes = task_ == TaskKind::kBinary ? 2 : static_cast<size_t>(spec_.outputs);
+      if (Below(3) == 0) {
+        for (size_t i = 0; i < classes; ++i) local.class_weights.push_back(0.5 + 0.3 * (i % 5));
+      }
+    }
+    return local;
+  }
+
+  // A stage of any kind, mostly training.
+  Stage AnyStage(const Point& start, const std::vector<Point>& points, const data::Rows& rows) {
+    Stage stage;
+    stage.start = start;
+    stage.local = Local();
+    // A batch that cannot be made is an error, which another test is about.
+    if (rows.size() < std::max(1u, stage.local.batch_size)) {
+      stage.local.steps = 0;
+    }
+    const uint64_t kind = Below(6);
+    stage.kind = kind == 0   ? StageKind::kLoss
+                 : kind == 1 ? StageKind::kGradient
+                             : StageKind::kTrain;
+    const auto point = [&] { return points[Below(points.size())]; };
+    if (Below(3) == 0) stage.correction.mu = 0.3;
+    if (Below(2) == 0) stage.correction.anchor = point();
+    for (uint64_t terms = Below(2) * Below(3); terms > 0; --terms) {
+      stage.correction.v.push_back({point(), Below(2) == 0 ? 1.0 : -0.5});
+    }
+    if (Below(4) == 0) {
+      std::vector<bool> trainable(spec_.layout->entries().size());
+      for (size_t i = 0; i < trainable.size(); ++i) trainable[i] = Below(2) == 0;
+      trainable[Below(trainable.size())] = true;
+      stage.trainable = std::make_shared<const std::vector<bool>>(std::move(trainable));
+    }
+    return stage;
+  }
+
+  const models::ModelSpec& spec() const { return spec_; }
+  uint64_t Below(uint64_t bound) { return stream_.Below(bound); }
+
+ private:
+  struct Stored {
+    std::vector<std::byte> bytes;
+    std::vector<int32_t> classes;
+    std::vector<float> targets;
+    std::vector<uint32_t> index;
+  };
+
+  void DrawModel() {
+    ModelConfig config;
+    config.name = "layers";
+    config.classes = outputs_;
+    const auto number = [&](uint64_t low, uint64_t high) {
+      return std::to_string(low + Below(high - low + 1));
+    };
+    const auto function = [&]() -> std::string {
+      return std::array{"relu", "tanh", "sigmoid"}[Below(3)];
+    };
+    auto& layers = config.layers;
+    if (Below(3) == 0) {
+      config.input_shape = {3 + static_cast<int64_t>(Below(30))};
+      for (uint64_t hidden = Below(3); hidden > 0; --hidden) {
+        layers.push_back("linear " + number(3, 40) + (Below(4) == 0 ? " nobias" : ""));
+        layers.push_back(function());
+        if (Below(3) == 0) layers.push_back("dropout 0.3");
+      }
+    } else {
+      config.input_shape = {1 + static_cast<int64_t>(Below(3)), 10 + static_cast<int64_t>(Below(4)),
+                            10 + static_cast<int64_t>(Below(4))};
+      if (Below(6) == 0) layers.push_back("avgpool 2 stride 1");
+      layers.push_back("conv " + number(2, 9) + " " + number(1, 3) +
+                       (Below(2) == 0 ? " pad 1" : "") + (Below(4) == 0 ? " stride 2" : "") +
+                       (Below(4) == 0 ? " nobias" : ""));
+      if (Below(2) == 0) layers.push_back(function());
+      if (Below(3) == 0) layers.push_back("dropout 0.3");
+      if (Below(2) == 0) {
+        layers.push_back(Below(2) == 0 ? "maxpool 2" : "maxpool 3 stride 1");
+      }
+      if (Below(2) == 0) {
+        layers.push_back("conv " + number(2, 6) + " 2");
+        layers.push_back("relu");
+      }
+      if (Below(4) == 0) layers.push_back("globalavgpool");
+      layers.push_back("flatten");
+    }
+    layers.push_back("linear " + std::to_string(outputs_));
+    absl::StatusOr<models::ModelSpec> spec = models::BuildSpec(config, DType::kF32);
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    spec_ = *std::move(spec);
+  }
+
+  void DrawTransform() {
+    const bool image = spec_.input_shape.size() == 3;
+    if (Below(2) == 0) {
+      type_ = data::FeatureType::kU8;
+      transform_.scale = 1.0 / 255;
+      transform_.mean = {0.4};
+      transform_.std = {0.3};
+    }
+    if (Below(3) == 0) {
+      transform_.mean.clear();
+      transform_.std.clear();
+      for (int64_t c = 0; c < spec_.input_shape[0]; ++c) {
+        transform_.mean.push_back(0.1 * static_cast<double>(c % 4));
+        transform_.std.push_back(0.5 + 0.1 * static_cast<double>(c % 3));
+      }
+    }
+    if (image && Below(3) == 0) transform_.pad_crop = 1 + static_cast<int64_t>(Below(3));
+    if (image && Below(3) == 0) transform_.flip = true;
+  }
+
+  RandomStream stream_;
+  TaskKind task_ = TaskKind::kClassification;
+  int64_t outputs_ = 1;
+  models::ModelSpec spec_;
+  TransformConfig transform_;
+  data::FeatureType type_ = data::FeatureType::kF32;
+  std::vector<std::unique_ptr<Stored>> stored_;
+};
+
+}  // namespace macaw::training

@@ -1,0 +1,338 @@
+#include "training/device/device_trainer.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/logging.h"
+#include "core/status.h"
+
+namespace macaw::training {
+namespace {
+
+using ondevice::ClientJob;
+using ondevice::ClientTurn;
+using ondevice::JobMemory;
+using ondevice::kMostSums;
+using ondevice::Program;
+using ondevice::RunParts;
+using ondevice::StageWork;
+using ondevice::Upload;
+
+// Clients at once for each processor: some run side by side on it, others take the place of those
+// that are done.
+constexpr uint64_t kTurnsPerProcessor = 4;
+// Of the free memory, what may be used at first; rows and results take some, too.
+constexpr uint64_t kMemoryShare = 2;  // one in so many
+// Rows that a block rates. Part of the bits of a sum of losses.
+constexpr uint64_t kRatedRows = 32;
+
+size_t RoundUp(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+}  // namespace
+
+absl::Status DeviceTrainer::Supports(const TrainerSetup& setup) {
+  if (setup.dtype != DType::kF32) return absl::UnimplementedError("it computes in float32 only");
+  if (setup.feature_type == data::FeatureType::kI32) {
+    return absl::UnimplementedError("it does not take tokens");
+  }
+  if (setup.task != TaskKind::kClassification && setup.task != TaskKind::kBinary &&
+      setup.task != TaskKind::kRegression) {
+    return absl::UnimplementedError("it does not know the run's task");
+  }
+  if (setup.local.optimizer != "sgd") {
+    return absl::UnimplementedError(
+        absl::StrCat("it has no optimizer \"", setup.local.optimizer, "\""));
+  }
+  if (setup.hooks) return absl::UnimplementedError("the algorithm has hooks");
+  if (setup.local.clip_norm > 0 && setup.local.clip != "gradient") {
+    return absl::UnimplementedError("it clips the gradient only, not local.clip = \"corrected\"");
+  }
+  if (setup.transform.client_noise > 0) {
+    return absl::UnimplementedError("it adds no noise to rows (data.client_noise)");
+  }
+  constexpr int64_t kMostPad = 8191;  // of a move's code
+  if (setup.transform.pad_crop > kMostPad) {
+    return absl::UnimplementedError(absl::StrCat("it pads by at most ", kMostPad, " pixels"));
+  }
+  return ondevice::CompiledModel::Compile(setup.spec).status();
+}
+
+absl::Status DeviceTrainer::Supports(const Stage& stage) {
+  if (stage.hooks != nullptr) return absl::UnimplementedError("a stage has hooks");
+  if (stage.local.optimizer != "sgd") {
+    return absl::UnimplementedError(
+        absl::StrCat("a stage asks for optimizer \"", stage.local.optimizer, "\""));
+  }
+  if (stage.kind == StageKind::kTrain && stage.local.clip_norm > 0 &&
+      stage.local.clip != "gradient") {
+    return absl::UnimplementedError(absl::StrCat("a stage asks for clip = \"", stage.local.clip,
+                                                 "\", and it clips the gradient only"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<DeviceTrainer>> DeviceTrainer::Make(const TrainerSetup& setup,
+                                                                   device::Device& device) {
+  if (setup.spec.layout == nullptr || setup.spec.layout->dtype() != setup.dtype) {
+    return absl::InvalidArgumentError("the model was built for another dtype than the run's");
+  }
+  MACAW_RETURN_IF_ERROR(Supports(setup));
+  MACAW_ASSIGN_OR_RETURN(RunParts run, RunParts::Make(setup));
+  MACAW_ASSIGN_OR_RETURN(std::unique_ptr<device::Queue> queue, device.MakeQueue());
+  std::unique_ptr<DeviceTrainer> trainer(
+      new DeviceTrainer(std::move(run), device, std::move(queue)));
+  MACAW_RETURN_IF_ERROR(trainer->SendModel());
+  MACAW_ASSIGN_OR_RETURN(const uint64_t free, device.FreeMemory());
+  trainer->ChooseTurns(free);
+  return trainer;
+}
+
+DeviceTrainer::DeviceTrainer(RunParts run, device::Device& device,
+                             std::unique_ptr<device::Queue> queue)
+    : run_(std::move(run)),
+      device_(device),
+      queue_(std::move(queue)),
+      program_(run_.model.program) {}
+
+absl::Status DeviceTrainer::SendModel() {
+  const data::BatchGather& gather = run_.gather;
+  const std::vector<float> scale(gather.scale().begin(), gather.scale().end());
+  const std::vector<float> shift(gather.shift().begin(), gather.shift().end());
+  Upload upload;
+  const size_t ops = upload.Add(std::span<const ondevice::Op>(run_.model.ops));
+  const size_t taps = upload.Add(std::span<const ondevice::Tap>(run_.model.taps));
+  const size_t tensors = upload.Add(std::span<const ondevice::Tensor>(run_.model.tensors));
+  const size_t scales = upload.Add(std::span<const float>(scale));
+  const size_t shifts = upload.Add(std::span<const float>(shift));
+  MACAW_RETURN_IF_ERROR(upload.Allocate(device_, upload_host_, model_));
+  program_.ops = upload.Address<const ondevice::Op>(ops);
+  program_.taps = upload.Address<const ondevice::Tap>(taps);
+  program_.tensors = upload.Address<const ondevice::Tensor>(tensors);
+  program_.scale = upload.Address<const float>(scales);
+  program_.shift = upload.Address<const float>(shifts);
+  const std::vector<int64_t>& shape = run_.setup.spec.input_shape;
+  const auto elements = static_cast<uint32_t>(gather.example_elements());
+  const bool image = shape.size() == 3;
+  program_.task = static_cast<uint32_t>(run_.setup.task);
+  program_.bytes_features = run_.setup.feature_type == data::FeatureType::kU8 ? 1 : 0;
+  program_.identity = gather.is_identity() ? 1 : 0;
+  program_.channels_each = scale.size() > 1 ? 1 : 0;
+  program_.height = image ? static_cast<uint32_t>(shape[1]) : 1;
+  program_.width = image ? static_cast<uint32_t>(shape[2]) : 1;
+  program_.elements = ondevice::Divisor(elements);
+  program_.plane = ondevice::Divisor(elements / static_cast<uint32_t>(shape[0]));
+  program_.line = ondevice::Divisor(program_.width);
+  upload.Send(*queue_);
+  return queue_->Wait();
+}
+
+// From what a client of the run's own [local] needs; rows and other stages may need more.
+void DeviceTrainer::ChooseTurns(uint64_t free) {
+  const LocalConfig& local = run_.setup.local;
+  const uint32_t batch = local.batch_size == 0 ? run_.model.pass_rows : local.batch_size;
+  const uint64_t vectors = 4 + (local.momentum != 0 ? 1 : 0);  // end, gradient, v and its sum
+  const uint64_t bytes = JobMemory(program_, std::min(batch, run_.model.pass_rows)).total +
+                         vectors * run_.setup.spec.layout->bytes();
+  turns_at_once_ = std::clamp<uint64_t>(free / kMemoryShare / bytes, 1,
+                                        kTurnsPerProcessor * device_.info().processors);
+}
+
+absl::StatusOr<std::vector<StageOutcome>> DeviceTrainer::Run(const LocalPlan& plan,
+                                                             const ClientTask& task) {
+  const Turn turn{&plan, &task};
+  absl::StatusOr<std::vector<StageOutcome>> result = absl::InternalError("the turn is not done");
+  RunMany(std::span(&turn, 1), [&](size_t, absl::StatusOr<std::vector<StageOutcome>> outcomes) {
+    result = std::move(outcomes);
+  });
+  return result;
+}
+
+void DeviceTrainer::RunMany(std::span<const Turn> turns, const TurnDone& done) {
+  for (size_t begin = 0; begin < turns.size();) {
+    const size_t count = std::min(turns_at_once_, turns.size() - begin);
+    std::vector<ClientTurn> together;
+    for (const Turn& turn : turns.subspan(begin, count)) together.emplace_back(turn);
+    const absl::Status status = RunTogether(together);
+    if (absl::IsResourceExhausted(status)) {
+      FreeMemory();
+      if (count > 1) {
+        turns_at_once_ = count / 2;
+        Logger("training")
+            .Warning(absl::StrCat("device_memory turns=", count, " next=", turns_at_once_,
+                                  " why=\"", status.message(), "\""));
+        continue;
+      }
+    }
+    for (size_t i = 0; i < count; ++i) {
+      ClientTurn& turn = together[i];
+      if (turn.status.ok() && !status.ok()) {
+        turn.status = Annotate(status, absl::StrCat("client ", turn.turn.task->client.value));
+      }
+      if (turn.status.ok()) {
+        done(begin + i, std::move(turn.outcomes));
+      } else {
+        done(begin + i, std::move(turn.status));
+      }
+    }
+    begin += count;
+  }
+}
+
+absl::Status DeviceTrainer::RunTogether(std::vector<ClientTurn>& turns) {
+  for (size_t stage = 0;; ++stage) {
+    std::vector<StageWork> works = NextStages(turns);
+    if (works.empty()) return absl::OkStatus();
+    if (rooms_.size() <= stage) rooms_.resize(stage + 1);
+    MACAW_RETURN_IF_ERROR(Launch(works, rooms_[stage], run_.model.pass_rows));
+    for (StageWork& work : works) work.turn()->outcomes.push_back(std::move(work.outcome()));
+  }
+}
+
+std::vector<StageWork> DeviceTrainer::NextStages(std::vector<ClientTurn>& turns) {
+  std::vector<StageWork> works;
+  for (ClientTurn& turn : turns) {
+    if (turn.done) continue;
+    const size_t index = turn.outcomes.size();
+    const absl::StatusOr<const Stage*> stage = turn.stages.Next(turn.outcomes);
+    turn.done = !stage.ok() || *stage == nullptr;
+    if (!stage.ok()) turn.status = stage.status();
+    if (turn.done) continue;
+    const auto make = [&]() -> absl::StatusOr<StageWork> {
+      if (const absl::Status status = Supports(**stage); !status.ok()) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            status.message(), ", which the device trainer cannot do: set workers.backend to \"",
+            index < turn.turn.plan->stages.size() ? "auto" : "torch", "\""));
+      }
+      return StageWork::Make(run_, **stage, turn, order_);
+    };
+    absl::StatusOr<StageWork> work = make();
+    if (work.ok()) {
+      works.push_back(*std::move(work));
+      continue;
+    }
+    turn.done = true;
+    turn.status = Annotate(
+        work.status(), absl::StrCat("client ", turn.turn.task->client.value, ": stage ", index));
+  }
+  return works;
+}
+
+absl::Status DeviceTrainer::Launch(std::vector<StageWork>& works, Room& room, uint32_t pass_rows) {
+  uint32_t most_rows = 1;
+  uint64_t passes = 0;
+  for (const StageWork& work : works) most_rows = std::max(most_rows, work.most_rows());
+  pass_rows = std::min(pass_rows, most_rows);
+  // The longest first, so that the last ones to end are short.
+  std::vector<size_t> sequence(works.size());
+  std::iota(sequence.begin(), sequence.end(), size_t{0});
+  std::ranges::stable_sort(sequence, std::greater<>(),
+                           [&](size_t i) { return works[i].passed_rows(); });
+
+  Upload upload;
+  const size_t jobs = upload.Reserve(works.size() * sizeof(ClientJob));
+  for (StageWork& work : works) work.AddTo(run_, upload);
+  MACAW_RETURN_IF_ERROR(upload.Allocate(device_, upload_host_, room.upload));
+
+  // Ends, then sums; activations, then vectors.
+  const LayoutPtr& layout = run_.setup.spec.layout;
+  const size_t vector_bytes = layout->bytes();
+  const size_t memory_bytes = JobMemory(program_, pass_rows).total;
+  size_t ends = 0, vectors = 0;
+  for (const StageWork& work : works) {
+    ends += work.has_end() ? 1 : 0;
+    vectors += work.vectors(run_);
+  }
+  const size_t sums_at = ends * vector_bytes;
+  const size_t result_bytes = sums_at + works.size() * kMostSums * sizeof(double);
+  const size_t vectors_at = RoundUp(works.size() * memory_bytes);
+  MACAW_RETURN_IF_ERROR(ondevice::Grow(device_, result_bytes, /*on_host=*/true, room.results_host));
+  MACAW_RETURN_IF_ERROR(ondevice::Grow(device_, result_bytes, /*on_host=*/false, room.results));
+  MACAW_RETURN_IF_ERROR(ondevice::Grow(device_, vectors_at + vectors * vector_bytes,
+                                       /*on_host=*/false, work_));
+
+  size_t end_at = 0, vector_at = vectors_at;
+  std::vector<ClientJob> made(works.size());
+  for (size_t i = 0; i < works.size(); ++i) {
+    StageWork& work = works[i];
+    work.WriteRows(run_, upload);
+    float* end = nullptr;
+    if (work.has_end()) {
+      end = reinterpret_cast<float*>(room.results.data() + end_at);
+      work.outcome().end = {layout.get(),
+                            std::span(room.results_host.data() + end_at, vector_bytes)};
+      end_at += vector_bytes;
+    }
+    made[i] = work.Job(run_, upload, end, reinterpret_cast<float*>(work_.data() + vector_at),
+                       work_.data() + i * memory_bytes,
+                       reinterpret_cast<double*>(room.results.data() + sums_at) + i * kMostSums);
+    vector_at += work.vectors(run_) * vector_bytes;
+    if (work.turn() != nullptr) work.turn()->ends.push_back(end);
+    passes += made[i].steps;
+  }
+  for (size_t i = 0; i < works.size(); ++i) upload.Host<ClientJob>(jobs)[i] = made[sequence[i]];
+  upload.Send(*queue_);
+  ondevice::TrainArgs args;
+  args.program = program_;
+  args.jobs = upload.Address<const ClientJob>(jobs);
+  args.count = static_cast<uint32_t>(works.size());
+  args.pass_rows = pass_rows;
+  queue_->Run(ondevice::kTrainClients,
+              {.blocks = args.count,
+               .threads = ondevice::kMostThreads,
+               .shared_bytes = ondevice::kSharedBytes},
+              args);
+  queue_->CopyOut(std::span(room.results_host.data(), result_bytes), room.results.data());
+  MACAW_RETURN_IF_ERROR(queue_->Wait());
+  for (size_t i = 0; i < works.size(); ++i) {
+    const auto* sums =
+        reinterpret_cast<const double*>(room.results_host.data() + sums_at) + i * kMostSums;
+    MetricSums& to = works[i].outcome().sums;
+    std::copy_n(sums, to.size(), to.begin());
+  }
+  for (uint64_t i = 0; run_.setup.work != nullptr && i < passes; ++i) run_.setup.work->Count();
+  return absl::OkStatus();
+}
+
+void DeviceTrainer::FreeMemory() {
+  upload_host_ = device::Memory();
+  work_ = device::Memory();
+  rooms_.clear();
+  rating_ = Room();
+}
+
+absl::StatusOr<MetricSums> DeviceTrainer::Evaluate(ConstVectorView model, const data::Rows& rows,
+                                                   uint64_t begin, uint64_t end, uint32_t batch) {
+  const auto evaluate = [&]() -> absl::StatusOr<MetricSums> {
+    MACAW_RETURN_IF_ERROR(CheckVector(run_.setup.spec, model, "model"));
+    MACAW_RETURN_IF_ERROR(
+        CheckRows(rows, run_.setup.feature_type, run_.gather.example_elements(), run_.setup.task));
+    if (begin > end || end > rows.size() || batch == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(rows.size(), " rows in all, in batches of ", batch));
+    }
+    for (uint64_t i = begin; rows.block.classes != nullptr && i < end; ++i) {
+      const int64_t label = rows.block.classes[rows.at(i)];
+      MACAW_RETURN_IF_ERROR(run_.objective.CheckClasses(std::span(&label, 1)));
+    }
+    MetricSums sums(run_.objective.metrics());
+    const uint64_t most = kRatedRows * kTurnsPerProcessor * device_.info().processors;
+    for (uint64_t first = begin; first < end; first += most) {
+      std::vector<StageWork> works;
+      for (uint64_t at = first; at < std::min(first + most, end); at += kRatedRows) {
+        works.push_back(StageWork::Rating(run_, rows, at, std::min(at + kRatedRows, end), model));
+        works.back().outcome().sums.resize(sums.size());
+      }
+      MACAW_RETURN_IF_ERROR(Launch(works, rating_, std::min(batch, run_.model.pass_rows)));
+      for (StageWork& work : works) AddTo(sums, work.outcome().sums);
+    }
+    return sums;
+  };
+  absl::StatusOr<MetricSums> sums = evaluate();
+  if (sums.ok()) return sums;
+  return Annotate(sums.status(), absl::StrCat("evaluation of rows ", begin, " to ", end));
+}
+
+}  // namespace macaw::training

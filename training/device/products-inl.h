@@ -1,0 +1,232 @@
+#pragma once
+
+#include "training/device/pass-inl.h"
+
+// Linear and convolution layers: each of their passes is one product.
+namespace macaw::training::ondevice {
+
+// A matrix whose rows (outer) hold `stride` floats, of which an operand's k-th is the k-th.
+struct ByRow {
+  using Outer = const float*;
+  using Inner = uint32_t;
+  static constexpr bool kAlongFast = true;
+  const float* data;
+  uint32_t stride;
+  MACAW_INLINE_KERNEL Outer At(uint32_t outer) const { return data + size_t{outer} * stride; }
+  MACAW_INLINE_KERNEL Inner Along(uint32_t k) const { return k; }
+  MACAW_INLINE_KERNEL float Get(Outer row, Inner k) const { return row[k]; }
+};
+
+// The same matrix, the other way round: the k-th row's outer-th float.
+struct ByColumn {
+  using Outer = uint32_t;
+  using Inner = const float*;
+  static constexpr bool kAlongFast = false;
+  const float* data;
+  uint32_t stride;
+  MACAW_INLINE_KERNEL Outer At(uint32_t outer) const { return outer; }
+  MACAW_INLINE_KERNEL Inner Along(uint32_t k) const { return data + size_t{k} * stride; }
+  MACAW_INLINE_KERNEL float Get(Outer outer, Inner row) const { return row[outer]; }
+};
+
+// The same with a column of ones behind the last one, whose product is the bias's gradient.
+struct ByColumnAndOne {
+  using Outer = uint32_t;
+  using Inner = const float*;
+  static constexpr bool kAlongFast = false;
+  const float* data;
+  uint32_t stride;
+  MACAW_INLINE_KERNEL Outer At(uint32_t outer) const { return outer; }
+  MACAW_INLINE_KERNEL Inner Along(uint32_t k) const { return data + size_t{k} * stride; }
+  MACAW_INLINE_KERNEL float Get(Outer outer, Inner row) const {
+    return outer < stride ? row[outer] : 1.0f;
+  }
+};
+
+MACAW_INLINE_KERNEL void LinearForward(const device::Team& team, const Pass& pass, const Op& op) {
+  const uint32_t outputs = op.out.size;
+  const float* const bias = pass.Weights(op.bias);
+  float* const out = pass.Activation(op.out);
+  const bool relu = op.out.relu != 0;
+  TeamGemm(team, op.forward, pass.rows, outputs, op.in.size,
+           ByRow{pass.Activation(op.in), op.in.size}, ByRow{pass.Weights(op.weight), op.in.size},
+           [=](uint32_t m, uint32_t n, float sum) {
+             if (bias != nullptr) sum += bias[n];
+             out[m * outputs + n] = relu ? Positive(sum) : sum;
+           });
+}
+
+MACAW_INLINE_KERNEL void LinearBackward(const device::Team& team, const Pass& pass, const Op& op,
+                                        bool to_input) {
+  const uint32_t inputs = op.in.size, outputs = op.out.size;
+  const float* const d_out = pass.Gradient(op.out);
+  if (to_input) {
+    const InputSink sink(pass, op.in, op.adds);
+    TeamGemm(team, op.backward, pass.rows, inputs, outputs, ByRow{d_out, outputs},
+             ByColumn{pass.Weights(op.weight), inputs},
+             [&](uint32_t m, uint32_t n, float sum) { sink.Put(m * inputs + n, sum); });
+  }
+  const Sink weight(pass, op.weight), bias(pass, op.bias);
+  if (!weight.trains && !bias.trains) return;
+  TeamGemm(team, op.gradient, outputs, inputs + (bias.trains ? 1 : 0), pass.rows,
+           ByColumn{d_out, outputs}, ByColumnAndOne{pass.Activation(op.in), inputs},
+           [&](uint32_t m, uint32_t n, float sum) {
+             n < inputs ? weight.Put(m * inputs + n, sum) : bias.Put(m, sum);
+           });
+}
+
+// A window's corner, or a pixel whose gradient is asked for.
+struct Place {
+  int32_t at;  // of it, or of its example, in a batch
+  int32_t y, x;
+};
+
+// The windows of a convolution's input. Outer: a pixel of the output (row by row); along: a tap.
+struct Windows {
+  using Outer = Place;
+  using Inner = Tap;
+  static constexpr bool kAlongFast = false;
+  const Op& op;
+  const float* in;
+  const Tap* taps;
+
+  MACAW_INLINE_KERNEL Windows(const Pass& pass, const Op& of)
+      : op(of), in(pass.Activation(of.in)), taps(pass.program.taps + of.forward_taps) {}
+  MACAW_INLINE_KERNEL Place At(uint32_t outer) const {
+    const uint32_t row = op.out_plane.Quotient(outer), pixel = outer - row * op.out_plane.value;
+    const uint32_t y = op.out_width.Quotient(pixel), x = pixel - y * op.out_width.value;
+    const int32_t top = static_cast<int32_t>(y * op.stride);
+    const int32_t left = static_cast<int32_t>(x * op.stride);
+    return {static_cast<int32_t>(row * op.in.size) + top * static_cast<int32_t>(op.in.width) + left,
+            top, left};
+  }
+  MACAW_INLINE_KERNEL Tap Along(uint32_t k) const { return taps[k]; }
+  MACAW_INLINE_KERNEL float Get(const Place& place, const Tap& tap) const {
+    const bool inside = static_cast<uint32_t>(place.y + tap.y) < op.in.height &&
+                        static_cast<uint32_t>(place.x + tap.x) < op.in.width;
+    return inside ? in[place.at + tap.offset] : 0.0f;
+  }
+};
+
+// The same, the other way round, with a column of ones behind the last tap. Outer: a tap; along: a
+// pixel of the output.
+struct WindowsAndOne {
+  using Outer = Tap;
+  using Inner = Place;
+  static constexpr bool kAlongFast = true;
+  Windows windows;
+  uint32_t taps;
+
+  MACAW_INLINE_KERNEL Tap At(uint32_t outer) const {
+    Tap one;
+    one.weight = -1;
+    return outer < taps ? windows.taps[outer] : one;
+  }
+  MACAW_INLINE_KERNEL Place Along(uint32_t k) const { return windows.At(k); }
+  MACAW_INLINE_KERNEL float Get(const Tap& tap, const Place& place) const {
+    return tap.weight < 0 ? 1.0f : windows.Get(place, tap);
+  }
+};
+
+// The gradient of a convolution's output by channel. Outer: a channel; along: a pixel.
+struct OutputGradient {
+  using Outer = uint32_t;
+  using Inner = uint32_t;
+  static constexpr bool kAlongFast = true;
+  const Op& op;
+  const float* d_out;
+  MACAW_INLINE_KERNEL uint32_t At(uint32_t outer) const { return outer * op.out_plane.value; }
+  MACAW_INLINE_KERNEL uint32_t Along(uint32_t k) const {
+    const uint32_t row = op.out_plane.Quotient(k);
+    return row * op.out.size + (k - row * op.out_plane.value);
+  }
+  MACAW_INLINE_KERNEL float Get(uint32_t channel, uint32_t pixel) const {
+    return d_out[channel + pixel];
+  }
+};
+
+// The outputs that an input pixel went to. Outer: a pixel of the input; along: a tap of an output
+// channel.
+struct Outputs {
+  using Outer = Place;
+  using Inner = Tap;
+  static constexpr bool kAlongFast = false;
+  const Op& op;
+  const float* d_out;
+  const Tap* taps;
+
+  MACAW_INLINE_KERNEL Place At(uint32_t outer) const {
+    const uint32_t row = op.in_plane.Quotient(outer), pixel = outer - row * op.in_plane.value;
+    const uint32_t y = op.in_width.Quotient(pixel);
+    return {static_cast<int32_t>(row * op.out.size), static_cast<int32_t>(y),
+            static_cast<int32_t>(pixel - y * op.in_width.value)};
+  }
+  MACAW_INLINE_KERNEL Tap Along(uint32_t k) const { return taps[k]; }
+  MACAW_INLINE_KERNEL float Get(const Place& place, const Tap& tap) const {
+    int32_t y = place.y + tap.y, x = place.x + tap.x;
+    if (y < 0 || x < 0) return 0.0f;
+    if (op.stride > 1) {
+      const auto down = static_cast<uint32_t>(y), right = static_cast<uint32_t>(x);
+      const uint32_t row = op.stride_by.Quotient(down), column = op.stride_by.Quotient(right);
+      if (row * op.stride != down || column * op.stride != right) return 0.0f;
+      y = static_cast<int32_t>(row);
+      x = static_cast<int32_t>(column);
+    }
+    const auto height = static_cast<int32_t>(op.out.height);
+    const auto width = static_cast<int32_t>(op.out.width);
+    return y < height && x < width ? d_out[place.at + tap.offset + y * width + x] : 0.0f;
+  }
+};
+
+// A convolution's weights, by input channel. Along: a tap of an output channel.
+struct WeightsOfInput {
+  using Outer = const float*;
+  using Inner = int32_t;
+  static constexpr bool kAlongFast = true;
+  const float* weights;
+  const Tap* taps;
+  uint32_t window;
+  MACAW_INLINE_KERNEL Outer At(uint32_t outer) const { return weights + outer * window; }
+  MACAW_INLINE_KERNEL Inner Along(uint32_t k) const { return taps[k].weight; }
+  MACAW_INLINE_KERNEL float Get(Outer of_channel, Inner weight) const { return of_channel[weight]; }
+};
+
+MACAW_INLINE_KERNEL void ConvForward(const device::Team& team, const Pass& pass, const Op& op) {
+  const uint32_t taps = op.in.channels * op.kernel_height * op.kernel_width;
+  const float* const bias = pass.Weights(op.bias);
+  float* const out = pass.Activation(op.out);
+  TeamGemm(team, op.forward, op.out.channels, pass.rows * op.out_plane.value, taps,
+           ByRow{pass.Weights(op.weight), taps}, Windows(pass, op),
+           [&](uint32_t m, uint32_t n, float sum) {
+             if (bias != nullptr) sum += bias[m];
+             const uint32_t row = op.out_plane.Quotient(n);
+             out[row * op.out.size + m * op.out_plane.value + (n - row * op.out_plane.value)] =
+                 op.out.relu != 0 ? Positive(sum) : sum;
+           });
+}
+
+MACAW_INLINE_KERNEL void ConvBackward(const device::Team& team, const Pass& pass, const Op& op,
+                                      bool to_input) {
+  const uint32_t window = op.kernel_height * op.kernel_width, taps = op.in.channels * window;
+  const float* const d_out = pass.Gradient(op.out);
+  if (to_input) {
+    const InputSink sink(pass, op.in, op.adds);
+    const Tap* const backward = pass.program.taps + op.backward_taps;
+    TeamGemm(team, op.backward, op.in.channels, pass.rows * op.in_plane.value,
+             op.out.channels * window, WeightsOfInput{pass.Weights(op.weight), backward, window},
+             Outputs{op, d_out, backward}, [&](uint32_t m, uint32_t n, float sum) {
+               const uint32_t row = op.in_plane.Quotient(n);
+               sink.Put(row * op.in.size + m * op.in_plane.value + (n - row * op.in_plane.value),
+                        sum);
+             });
+  }
+  const Sink weight(pass, op.weight), bias(pass, op.bias);
+  if (!weight.trains && !bias.trains) return;
+  TeamGemm(team, op.gradient, op.out.channels, taps + (bias.trains ? 1 : 0),
+           pass.rows * op.out_plane.value, OutputGradient{op, d_out},
+           WindowsAndOne{Windows(pass, op), taps}, [&](uint32_t m, uint32_t n, float sum) {
+             n < taps ? weight.Put(m * taps + n, sum) : bias.Put(m, sum);
+           });
+}
+
+}  // namespace macaw::training::ondevice

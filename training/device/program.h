@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "models/spec.h"
+#include "training/device/ops.h"
+
+namespace macaw::training::ondevice {
+
+// A model as what the kernel interprets. Immutable once compiled.
+struct CompiledModel {
+  // An error (kUnimplemented) names the first layer for which there is no operation.
+  static absl::StatusOr<CompiledModel> Compile(const models::ModelSpec& spec);
+
+  // The first operation with a tensor that is trained; the number of operations if there is none.
+  // `trainable` is per tensor; null: all.
+  uint32_t Lowest(const std::vector<bool>* trainable) const;
+
+  std::vector<Op> ops;
+  std::vector<Tap> taps;
+  std::vector<Tensor> tensors;  // in the order of the layout
+  Program program;  // its sizes; the addresses are not set, nor what depends on the data
+  // Rows of a pass: kPassRows, or fewer where an example needs very much memory.
+  uint32_t pass_rows = kPassRows;
+  bool has_dropout = false;
+};
+
+// How the product of an m × k and a k × n matrix is divided.
+GemmShape ShapeOfProduct(uint64_t m, uint64_t n, uint64_t k);
+
+}  // namespace macaw::training::ondevice

@@ -1,0 +1,298 @@
+#include "training/device/stage_work.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "core/random.h"
+#include "core/status.h"
+#include "training/local_sgd.h"
+
+namespace macaw::training::ondevice {
+
+absl::StatusOr<RunParts> RunParts::Make(const TrainerSetup& setup) {
+  MACAW_ASSIGN_OR_RETURN(CompiledModel model, CompiledModel::Compile(setup.spec));
+  MACAW_ASSIGN_OR_RETURN(Objective objective,
+                         Objective::Make(setup.task, setup.spec.outputs, setup.local));
+  MACAW_RETURN_IF_ERROR(
+      data::BatchGather::Check(setup.feature_type, setup.spec.input_shape, setup.transform));
+  return RunParts{
+      setup, std::move(model),
+      data::BatchGather(setup.feature_type, setup.spec.input_shape, setup.transform, DType::kF32),
+      std::move(objective)};
+}
+
+absl::StatusOr<StageWork> StageWork::Make(const RunParts& run, const Stage& stage, ClientTurn& turn,
+                                          BatchOrder& order) {
+  const models::ModelSpec& spec = run.setup.spec;
+  const ClientTask& task = *turn.turn.task;
+  if (stage.trainable != nullptr && stage.trainable->size() != spec.layout->entries().size()) {
+    return absl::InvalidArgumentError(absl::StrCat("names ", stage.trainable->size(),
+                                                   " trainable tensors, the model has ",
+                                                   spec.layout->entries().size()));
+  }
+  MACAW_ASSIGN_OR_RETURN(const Objective objective,
+                         Objective::Make(run.setup.task, spec.outputs, stage.local));
+  const data::Rows& rows = RowsOf(task, stage.rows);
+  MACAW_RETURN_IF_ERROR(
+      CheckRows(rows, run.setup.feature_type, run.gather.example_elements(), run.setup.task));
+  StageWork work(&stage, rows,
+                 stage.kind == StageKind::kTrain      ? JobKind::kTrain
+                 : stage.kind == StageKind::kGradient ? JobKind::kGradient
+                                                      : JobKind::kLoss);
+  work.turn_ = &turn;
+  work.row_count_ = rows.size();
+  work.sends_rows_ = !turn.rows[static_cast<size_t>(stage.rows)].has_value();
+  work.outcome_.sums.resize(objective.metrics());
+  MACAW_RETURN_IF_ERROR(work.CheckLabels(objective));
+  MACAW_RETURN_IF_ERROR(work.FindVectors(run, stage, turn));
+  const auto index = static_cast<uint32_t>(turn.outcomes.size());
+  MACAW_RETURN_IF_ERROR(work.Draw(run, objective, index, task, order));
+  if (stage.trainable != nullptr) {
+    work.trainable_.assign(stage.trainable->begin(), stage.trainable->end());
+  }
+  return work;
+}
+
+StageWork StageWork::Rating(const RunParts& /*run*/, const data::Rows& rows, uint64_t begin,
+                            uint64_t end, ConstVectorView model) {
+  StageWork work(nullptr, rows, JobKind::kLoss);
+  work.first_row_ = begin;
+  work.row_count_ = end - begin;
+  work.start_.bytes = model.bytes;
+  work.most_rows_ = static_cast<uint32_t>(end - begin);
+  work.passed_rows_ = end - begin;
+  JobStep step;
+  step.rows = work.most_rows_;
+  work.steps_.push_back(step);
+  return work;
+}
+
+absl::Status StageWork::CheckLabels(const Objective& objective) const {
+  if (rows_->block.classes == nullptr) return absl::OkStatus();
+  for (uint64_t i = 0; i < rows_->size(); ++i) {
+    const int64_t label = rows_->block.classes[rows_->at(i)];
+    MACAW_RETURN_IF_ERROR(objective.CheckClasses(std::span(&label, 1)));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StageWork::VectorRef> StageWork::Find(const RunParts& run, const Point& point,
+                                                     const ClientTurn& turn,
+                                                     absl::string_view what) {
+  MACAW_ASSIGN_OR_RETURN(const ConstVectorView view, Resolve(point, turn.outcomes));
+  MACAW_RETURN_IF_ERROR(CheckVector(run.setup.spec, view, what));
+  VectorRef ref;
+  ref.bytes = view.bytes;
+  if (const auto* end = std::get_if<StageEnd>(&point)) ref.on_device = turn.ends[end->stage];
+  return ref;
+}
+
+absl::Status StageWork::FindVectors(const RunParts& run, const Stage& stage,
+                                    const ClientTurn& turn) {
+  MACAW_ASSIGN_OR_RETURN(start_, Find(run, stage.start, turn, "start"));
+  if (kind_ != JobKind::kTrain) return absl::OkStatus();
+  const AffineCorrection& correction = stage.correction;
+  anchor_ = start_;
+  if (correction.anchor.has_value()) {
+    MACAW_ASSIGN_OR_RETURN(anchor_, Find(run, *correction.anchor, turn, "anchor"));
+  }
+  for (size_t i = 0; i < correction.v.size(); ++i) {
+    MACAW_ASSIGN_OR_RETURN(VectorRef term, Find(run, correction.v[i].point, turn,
+                                                absl::StrCat("correction v[", i, "]")));
+    terms_.push_back(term);
+    factors_.push_back(correction.v[i].factor);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StageWork::Draw(const RunParts& run, const Objective& objective, uint32_t index,
+                             const ClientTask& task, BatchOrder& order) {
+  const data::Rows& rows = *rows_;
+  const LocalConfig& local = stage_->local;
+  const auto add_step = [&](uint32_t begin, uint64_t count, const auto& row_of) {
+    JobStep step;
+    step.begin = begin;
+    step.rows = static_cast<uint32_t>(count);
+    step.divisor = step.mean_rows = static_cast<double>(count);
+    if (objective.weighted()) {
+      step.divisor = 0;
+      for (uint64_t i = 0; i < count; ++i) {
+        step.divisor += objective.WeightOf(rows.block.classes[rows.at(row_of(i))]);
+      }
+    }
+    steps_.push_back(step);
+    most_rows_ = std::max(most_rows_, step.rows);
+    passed_rows_ += count;
+  };
+  if (kind_ != JobKind::kTrain) {
+    outcome_.examples = rows.size();
+    if (!rows.empty()) add_step(0, rows.size(), [](uint64_t i) { return i; });
+    return absl::OkStatus();
+  }
+  StreamKey key = {
+      .seed = task.seed, .round = task.round, .phase = task.phase, .client = task.client};
+  order.Start(key, index, rows.size(), local);
+  if (local.steps > 0 && order.steps() == 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "local.steps asks for ", local.steps, " steps, but ", rows.size(),
+        " rows make no batch of ", local.batch_size, local.drop_last ? " (local.drop_last)" : ""));
+  }
+  StepNorm norm(SgdRule::Of(local, stage_->correction.mu));
+  data::AugmentKey augment{.seed = task.seed, .round = task.round, .client = task.client};
+  key.purpose = Purpose::kDropout;
+  for (std::span<const uint32_t> batch = order.Next(); !batch.empty(); batch = order.Next()) {
+    add_step(static_cast<uint32_t>(order_.size()), batch.size(),
+             [&](uint64_t i) { return batch[i]; });
+    order_.insert(order_.end(), batch.begin(), batch.end());
+    if (run.model.has_dropout) {
+      key.extra = static_cast<uint64_t>(index) << 32 | outcome_.steps;
+      const RandomStream::Name name = RandomStream(key).name();
+      std::copy_n(name.key, 2, steps_.back().key);
+      std::copy_n(name.high, 2, steps_.back().high);
+    }
+    if (run.moves()) {
+      const int64_t pad = run.setup.transform.pad_crop;
+      augment.epoch = order.epoch();
+      for (const uint32_t position : batch) {
+        const data::Move move = data::MoveOf(augment, run.setup.transform, position);
+        moves_.push_back(static_cast<MoveCode>(move.down + pad) |
+                         static_cast<MoveCode>(move.right + pad) << 15 |
+                         static_cast<MoveCode>(move.mirror ? 1 : 0) << 30);
+      }
+    }
+    ++outcome_.steps;
+    outcome_.rate_sum += local.lr;
+    outcome_.examples += batch.size();
+    norm.Step();
+  }
+  outcome_.a_norm1 = norm.value();
+  return absl::OkStatus();
+}
+
+uint32_t StageWork::vectors(const RunParts& run) const {
+  if (kind_ != JobKind::kTrain) return 0;
+  const bool gradient = clips() || most_rows_ > run.model.pass_rows;
+  return (gradient ? 1 : 0) + (stage_->local.momentum != 0 ? 1 : 0) + (sums_v() ? 1 : 0);
+}
+
+void StageWork::AddTo(const RunParts& run, Upload& upload) {
+  places_.steps = upload.Add(std::span<const JobStep>(steps_));
+  places_.order = upload.Add(std::span<const uint32_t>(order_));
+  places_.moves = upload.Add(std::span<const MoveCode>(moves_));
+  places_.trainable = upload.Add(std::span<const uint8_t>(trainable_));
+  places_.terms = upload.Reserve(terms_.size() * sizeof(JobTerm));
+  if (stage_ != nullptr) {
+    places_.class_weights = upload.Add(std::span<const double>(stage_->local.class_weights));
+  }
+  const auto add = [&](VectorRef& vector) {
+    if (vector.on_device == nullptr) vector.place = upload.AddShared(vector.bytes);
+  };
+  add(start_);
+  if (kind_ == JobKind::kTrain && stage_->correction.mu != 0) add(anchor_);
+  for (VectorRef& term : terms_) add(term);
+  if (!sends_rows_) return;
+  const size_t row_bytes = run.gather.example_elements() * data::SizeOf(run.setup.feature_type);
+  places_.features = upload.Reserve(row_count_ * row_bytes);
+  places_.labels = upload.Reserve(row_count_ * sizeof(int32_t));
+}
+
+void StageWork::WriteRows(const RunParts& run, const Upload& upload) const {
+  if (!sends_rows_ || row_count_ == 0) return;
+  const data::ExampleBlock& block = rows_->block;
+  auto* const features = upload.Host<std::byte>(places_.features);
+  if (rows_->index.empty()) {
+    std::memcpy(features, block.features + first_row_ * block.row_bytes,
+                row_count_ * block.row_bytes);
+  } else {
+    for (uint64_t i = 0; i < row_count_; ++i) {
+      std::memcpy(features + i * block.row_bytes,
+                  block.features + rows_->at(first_row_ + i) * block.row_bytes, block.row_bytes);
+    }
+  }
+  const bool regression = run.setup.task == TaskKind::kRegression;
+  for (uint64_t i = 0; i < row_count_; ++i) {
+    const uint64_t row = rows_->at(first_row_ + i);
+    if (regression) {
+      upload.Host<float>(places_.labels)[i] = block.targets[row];
+    } else {
+      upload.Host<int32_t>(places_.labels)[i] = block.classes[row];
+    }
+  }
+}
+
+ClientJob StageWork::Job(const RunParts& run, const Upload& upload, float* end, float* vectors,
+                         std::byte* memory, double* sums) const {
+  ClientJob job;
+  job.kind = kind_;
+  job.steps = static_cast<uint32_t>(steps_.size());
+  job.step = upload.Address<const JobStep>(places_.steps);
+  if (!order_.empty()) job.order = upload.Address<const uint32_t>(places_.order);
+  if (!moves_.empty()) job.moves = upload.Address<const MoveCode>(places_.moves);
+  job.pad = static_cast<uint32_t>(run.setup.transform.pad_crop);
+  StoredRows stored;
+  if (sends_rows_) {
+    const bool regression = run.setup.task == TaskKind::kRegression;
+    stored.features = upload.Address<const std::byte>(places_.features);
+    if (regression) {
+      stored.targets = upload.Address<const float>(places_.labels);
+    } else {
+      stored.classes = upload.Address<const int32_t>(places_.labels);
+    }
+    if (turn_ != nullptr) turn_->rows[static_cast<size_t>(stage_->rows)] = stored;
+  } else {
+    stored = *turn_->rows[static_cast<size_t>(stage_->rows)];
+  }
+  job.features = stored.features;
+  job.classes = stored.classes;
+  job.targets = stored.targets;
+  job.start = start_.Address(upload);
+  job.memory = memory;
+  job.sums = sums;
+  if (stage_ == nullptr) return job;
+
+  const LocalConfig& local = stage_->local;
+  job.lowest = run.model.Lowest(stage_->trainable.get());
+  if (!trainable_.empty()) job.trainable = upload.Address<const uint8_t>(places_.trainable);
+  job.smoothing = local.label_smoothing;
+  job.weight_sum = static_cast<double>(run.setup.spec.outputs);
+  if (!local.class_weights.empty()) {
+    job.class_weights = upload.Address<const double>(places_.class_weights);
+    job.weight_sum = std::accumulate(local.class_weights.begin(), local.class_weights.end(), 0.0);
+  }
+  if (kind_ == JobKind::kGradient) job.gradient = end;
+  if (kind_ != JobKind::kTrain) return job;
+
+  const size_t size = run.setup.spec.layout->size();
+  const auto next_vector = [&] { return std::exchange(vectors, vectors + size); };
+  job.weights = end;
+  if (clips() || most_rows_ > run.model.pass_rows) job.gradient = next_vector();
+  if (local.momentum != 0) job.momentum = next_vector();
+  if (sums_v()) {
+    job.v_sum = next_vector();
+    job.v = job.v_sum;
+    job.terms = upload.Address<const JobTerm>(places_.terms);
+    job.term_count = static_cast<uint32_t>(terms_.size());
+    auto* const terms = upload.Host<JobTerm>(places_.terms);
+    for (size_t i = 0; i < terms_.size(); ++i) {
+      terms[i] = {terms_[i].Address(upload), static_cast<float>(factors_[i])};
+    }
+  } else if (!terms_.empty()) {
+    job.v = terms_[0].Address(upload);
+  }
+  const SgdRule rule = SgdRule::Of(local, stage_->correction.mu);
+  job.mu = static_cast<float>(rule.mu);
+  if (rule.mu != 0) job.anchor = anchor_.Address(upload);
+  job.lr = static_cast<float>(rule.lr);
+  job.rho = static_cast<float>(rule.momentum);
+  job.decay = static_cast<float>(rule.weight_decay);
+  job.nesterov = rule.nesterov ? 1 : 0;
+  job.clip_norm = rule.clip_norm;
+  job.has_dropout = run.model.has_dropout ? 1 : 0;
+  return job;
+}
+
+}  // namespace macaw::training::ondevice

@@ -1,0 +1,129 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "data/gather.h"
+#include "training/api/trainer.h"
+#include "training/batch_order.h"
+#include "training/device/ops.h"
+#include "training/device/program.h"
+#include "training/device/upload.h"
+#include "training/objective.h"
+#include "training/stage_inputs.h"
+
+namespace macaw::training::ondevice {
+
+// What is the same for all clients. Immutable.
+struct RunParts {
+  static absl::StatusOr<RunParts> Make(const TrainerSetup& setup);
+
+  TrainerSetup setup;
+  CompiledModel model;
+  data::BatchGather gather;
+  Objective objective;  // of setup.local
+
+  bool moves() const { return setup.transform.pad_crop > 0 || setup.transform.flip; }
+};
+
+// The rows of a split, on the device.
+struct StoredRows {
+  const std::byte* features = nullptr;
+  const int32_t* classes = nullptr;
+  const float* targets = nullptr;
+};
+
+// A turn under way. Its outcomes' ends are in page-locked memory, and on the device, too.
+struct ClientTurn {
+  explicit ClientTurn(const Turn& of) : turn(of), stages(*of.plan) {}
+
+  const Turn& turn;
+  StageSequence stages;
+  std::vector<StageOutcome> outcomes;
+  std::vector<const float*> ends;                 // per stage, on the device; null: none
+  std::array<std::optional<StoredRows>, 3> rows;  // by split
+  absl::Status status;
+  bool done = false;  // no stage is left, or the turn failed
+};
+
+// A client's stage: checked, with its batches drawn. Then it is added to an upload, and when that
+// has addresses, it is a job.
+class StageWork {
+ public:
+  // Errors say what does not fit. `order` is scratch.
+  static absl::StatusOr<StageWork> Make(const RunParts& run, const Stage& stage, ClientTurn& turn,
+                                        BatchOrder& order);
+  // The rating of rows [begin, end): a loss stage of the plain objective with the model at `model`.
+  static StageWork Rating(const RunParts& run, const data::Rows& rows, uint64_t begin, uint64_t end,
+                          ConstVectorView model);
+
+  uint32_t most_rows() const { return most_rows_; }      // of a step
+  uint64_t passed_rows() const { return passed_rows_; }  // of all steps
+  bool has_end() const { return kind_ != JobKind::kLoss; }
+  // Vectors of the model's size that the job needs beside its end.
+  uint32_t vectors(const RunParts& run) const;
+  StageOutcome& outcome() { return outcome_; }
+  ClientTurn* turn() const { return turn_; }
+
+  void AddTo(const RunParts& run, Upload& upload);
+  // What is known once the upload has memory; writes what has addresses itself. `end` is null for a
+  // loss stage. `vectors` is room for vectors() vectors.
+  ClientJob Job(const RunParts& run, const Upload& upload, float* end, float* vectors,
+                std::byte* memory, double* sums) const;
+  // Copies the rows that are not on the device yet.
+  void WriteRows(const RunParts& run, const Upload& upload) const;
+
+ private:
+  // A vector: on the device already, or to be sent.
+  struct VectorRef {
+    const float* on_device = nullptr;
+    std::span<const std::byte> bytes;
+    size_t place = 0;
+    const float* Address(const Upload& upload) const {
+      return on_device != nullptr ? on_device : upload.Address<const float>(place);
+    }
+  };
+
+  StageWork(const Stage* stage, const data::Rows& rows, JobKind kind)
+      : stage_(stage), rows_(&rows), kind_(kind) {}
+
+  static absl::StatusOr<VectorRef> Find(const RunParts& run, const Point& point,
+                                        const ClientTurn& turn, absl::string_view what);
+  absl::Status FindVectors(const RunParts& run, const Stage& stage, const ClientTurn& turn);
+  absl::Status Draw(const RunParts& run, const Objective& objective, uint32_t index,
+                    const ClientTask& task, BatchOrder& order);
+  absl::Status CheckLabels(const Objective& objective) const;
+  bool clips() const { return kind_ == JobKind::kTrain && stage_->local.clip_norm > 0; }
+  bool sums_v() const { return !terms_.empty() && !(terms_.size() == 1 && factors_[0] == 1); }
+
+  const Stage* stage_;  // null: the plain objective
+  const data::Rows* rows_;
+  JobKind kind_;
+  ClientTurn* turn_ = nullptr;
+  StageOutcome outcome_;
+  uint32_t most_rows_ = 0;
+  uint64_t passed_rows_ = 0;
+  uint64_t first_row_ = 0, row_count_ = 0;  // that are sent
+
+  std::vector<JobStep> steps_;
+  std::vector<uint32_t> order_;
+  std::vector<MoveCode> moves_;
+  VectorRef start_, anchor_;
+  std::vector<VectorRef> terms_;
+  std::vector<double> factors_;
+  std::vector<uint8_t> trainable_;
+
+  // Places in the upload.
+  struct Places {
+    size_t steps = 0, order = 0, moves = 0, terms = 0, trainable = 0, class_weights = 0;
+    size_t features = 0, labels = 0;
+  };
+  Places places_;
+  bool sends_rows_ = true;
+};
+
+}  // namespace macaw::training::ondevice

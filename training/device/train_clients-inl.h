@@ -1,0 +1,197 @@
+#pragma once
+
+#include "training/device/layers-inl.h"
+#include "training/device/loss-inl.h"
+#include "training/device/products-inl.h"
+
+// The kernel that trains clients: a block takes a client and does all of its stage, step after step,
+// in one launch. Blocks share nothing, so a client's bits depend on its job alone. Within a block,
+// every element has one thread and one order (device/kernel.h), so they do not depend on the number
+// of threads.
+namespace macaw::training::ondevice {
+
+// Writes the pass's rows, normalised and moved, to the first operation's input.
+MACAW_INLINE_KERNEL void Gather(const device::Team& team, const Pass& pass) {
+  const Program& program = pass.program;
+  const uint32_t elements = program.elements.value, count = pass.rows * elements;
+  float* const to = pass.Activation(program.input);
+  const auto height = static_cast<int32_t>(program.height);
+  const auto width = static_cast<int32_t>(program.width);
+  for (uint32_t i = team.thread; i < count; i += team.threads) {
+    const uint32_t row = program.elements.Quotient(i);
+    uint32_t element = i - row * elements;
+    const uint32_t place = pass.step.begin + pass.first + row;
+    const size_t example = size_t{pass.PositionOf(row)} * elements;
+    const uint32_t channel = program.plane.Quotient(element);
+    bool inside = true;
+    if (pass.job.moves != nullptr) {
+      const MoveCode move = pass.job.moves[place];
+      const uint32_t pixel = element - channel * program.plane.value;
+      const uint32_t line = program.line.Quotient(pixel);
+      int32_t x = static_cast<int32_t>(pixel - line * program.line.value);
+      if ((move >> 30 & 1) != 0) x = width - 1 - x;
+      const auto pad = static_cast<int32_t>(pass.job.pad);
+      const int32_t y = static_cast<int32_t>(line) + static_cast<int32_t>(move & 0x7FFF) - pad;
+      x += static_cast<int32_t>(move >> 15 & 0x7FFF) - pad;
+      inside = y >= 0 && y < height && x >= 0 && x < width;
+      element = channel * program.plane.value + static_cast<uint32_t>(y * width + x);
+    }
+    float value = 0;
+    if (inside) {
+      value = program.bytes_features != 0
+                  ? static_cast<float>(
+                        reinterpret_cast<const uint8_t*>(pass.job.features)[example + element])
+                  : reinterpret_cast<const float*>(pass.job.features)[example + element];
+      if (program.identity == 0) {
+        const uint32_t c = program.channels_each != 0 ? channel : 0;
+        value = value * program.scale[c] + program.shift[c];
+      }
+    }
+    to[i] = value;
+  }
+  team.Sync();
+}
+
+MACAW_INLINE_KERNEL void Forward(const device::Team& team, const Pass& pass) {
+  for (uint32_t i = 0; i < pass.program.op_count; ++i) {
+    const Op& op = pass.program.ops[i];
+    switch (op.kind) {
+      case OpKind::kLinear:
+        LinearForward(team, pass, op);
+        break;
+      case OpKind::kConv:
+        ConvForward(team, pass, op);
+        break;
+      case OpKind::kMaxPool:
+      case OpKind::kAvgPool:
+        PoolForward(team, pass, op);
+        break;
+      case OpKind::kGroupNorm:
+        NormForward(team, pass, op);
+        break;
+      default:
+        ElementsForward(team, pass, op);
+        break;
+    }
+  }
+}
+
+MACAW_INLINE_KERNEL void Backward(const device::Team& team, const Pass& pass) {
+  const uint32_t lowest = pass.job.lowest;
+  for (uint32_t i = pass.program.op_count; i-- > lowest;) {
+    const Op& op = pass.program.ops[i];
+    // The gradients of what lies below are of use to somebody.
+    const bool to_input = i > lowest && op.in.gradient != kNothing;
+    switch (op.kind) {
+      case OpKind::kLinear:
+        LinearBackward(team, pass, op, to_input);
+        break;
+      case OpKind::kConv:
+        ConvBackward(team, pass, op, to_input);
+        break;
+      case OpKind::kMaxPool:
+      case OpKind::kAvgPool:
+        if (to_input) PoolBackward(team, pass, op);
+        break;
+      case OpKind::kGroupNorm:
+        NormBackward(team, pass, op, to_input);
+        break;
+      default:
+        if (i > lowest) ElementsBackward(team, pass, op);
+        break;
+    }
+  }
+}
+
+// The factor of the norm clip. All threads get it.
+MACAW_INLINE_KERNEL float ClipScale(const device::Team& team, const Program& program,
+                                    const ClientJob& job, double* lanes) {
+  for (uint32_t lane = team.thread; lane < kNormLanes; lane += team.threads) {
+    double sum = 0;
+    for (uint32_t i = lane; i < program.vector_size; i += kNormLanes) {
+      const double g = job.gradient[i];
+      sum += g * g;
+    }
+    lanes[lane] = sum;
+  }
+  team.Sync();
+  double squares = 0;
+  for (uint32_t lane = 0; lane < kNormLanes; ++lane) squares += lanes[lane];
+  const double norm = device::Sqrt(squares);
+  team.Sync();
+  return norm > job.clip_norm ? static_cast<float>(job.clip_norm / norm) : 1.0f;
+}
+
+// The step of all weights that are trained, from the job's gradient.
+MACAW_INLINE_KERNEL void Update(const device::Team& team, const Program& program,
+                                const ClientJob& job, double* scratch) {
+  const float scale = job.clip_norm > 0 ? ClipScale(team, program, job, scratch) : 1.0f;
+  for (uint32_t t = 0; t < program.tensor_count; ++t) {
+    if (job.trainable != nullptr && job.trainable[t] == 0) continue;
+    const Tensor tensor = program.tensors[t];
+    for (uint32_t i = team.thread; i < tensor.size; i += team.threads) {
+      StepElement(job, tensor.offset + i, job.gradient[tensor.offset + i], scale);
+    }
+  }
+  team.Sync();
+}
+
+// Copies the start, adds up the correction and zeroes what has to be.
+MACAW_INLINE_KERNEL void Begin(const device::Team& team, const Program& program,
+                               const ClientJob& job) {
+  for (uint32_t i = team.thread; i < program.vector_size; i += team.threads) {
+    if (job.weights != nullptr) job.weights[i] = job.start[i];
+    if (job.gradient != nullptr) job.gradient[i] = 0;
+    if (job.momentum != nullptr) job.momentum[i] = 0;
+    if (job.v_sum == nullptr) continue;
+    float sum = 0;
+    for (uint32_t t = 0; t < job.term_count; ++t) {
+      const float term = job.terms[t].factor * job.terms[t].point[i];
+      sum = t == 0 ? term : sum + term;
+    }
+    job.v_sum[i] = sum;
+  }
+  if (team.thread == 0) {
+    for (uint32_t i = 0; i < kMostSums; ++i) job.sums[i] = 0;
+  }
+  team.Sync();
+}
+
+MACAW_KERNEL void TrainClients(const TrainArgs& args, const device::Team& team) {
+  const Program& program = args.program;
+  const JobMemory memory(program, args.pass_rows);
+  for (uint32_t j = team.block; j < args.count; j += team.blocks) {
+    const ClientJob& job = args.jobs[j];
+    Begin(team, program, job);
+    auto* const scratch = reinterpret_cast<double*>(job.memory + memory.scratch);
+    for (uint32_t s = 0; s < job.steps; ++s) {
+      const JobStep& step = job.step[s];
+      const bool one_pass = step.rows <= args.pass_rows;
+      const bool at_once = job.kind == JobKind::kTrain && one_pass && job.clip_norm == 0;
+      for (uint32_t first = 0; first < step.rows; first += args.pass_rows) {
+        const Mode mode = job.kind == JobKind::kLoss ? Mode::kNone
+                          : at_once                  ? Mode::kStep
+                          : first == 0               ? Mode::kWrite
+                                                     : Mode::kAdd;
+        const Pass pass{program,
+                        job,
+                        step,
+                        job.kind == JobKind::kTrain ? job.weights : job.start,
+                        reinterpret_cast<float*>(job.memory),
+                        reinterpret_cast<float*>(job.memory + memory.gradients),
+                        scratch,
+                        args.pass_rows,
+                        first,
+                        Least(args.pass_rows, step.rows - first),
+                        mode};
+        Gather(team, pass);
+        Forward(team, pass);
+        Rate(team, pass);
+        if (mode != Mode::kNone) Backward(team, pass);
+      }
+      if (job.kind == JobKind::kTrain && !at_once) Update(team, program, job, scratch);
+    }
+  }
+}
+
+}  // namespace macaw::training::ondevice

@@ -1,0 +1,57 @@
+#include "training/device/upload.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "core/status.h"
+
+namespace macaw::training::ondevice {
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+}  // namespace
+
+absl::Status Grow(device::Device& device, size_t bytes, bool on_host, device::Memory& memory) {
+  if (memory.size() >= bytes) return absl::OkStatus();
+  memory = device::Memory();
+  MACAW_ASSIGN_OR_RETURN(memory, on_host ? device.AllocateHost(bytes) : device.Allocate(bytes));
+  return absl::OkStatus();
+}
+
+size_t Upload::Reserve(size_t bytes) {
+  const size_t place = size_;
+  size_ = (place + bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return place;
+}
+
+size_t Upload::AddPart(std::span<const std::byte> bytes) {
+  const size_t place = Reserve(bytes.size());
+  if (!bytes.empty()) parts_.push_back({place, bytes});
+  return place;
+}
+
+size_t Upload::AddShared(std::span<const std::byte> bytes) {
+  const auto [it, is_new] = shared_.try_emplace(bytes.data(), 0);
+  if (is_new) it->second = AddPart(bytes);
+  return it->second;
+}
+
+absl::Status Upload::Allocate(device::Device& owner, device::Memory& host, device::Memory& device) {
+  const size_t bytes = std::max(size_, kAlignment);
+  MACAW_RETURN_IF_ERROR(Grow(owner, bytes, /*on_host=*/true, host));
+  MACAW_RETURN_IF_ERROR(Grow(owner, bytes, /*on_host=*/false, device));
+  host_ = host.data();
+  device_ = device.data();
+  return absl::OkStatus();
+}
+
+void Upload::Send(device::Queue& queue) const {
+  for (const Part& part : parts_) {
+    std::memcpy(host_ + part.place, part.bytes.data(), part.bytes.size());
+  }
+  queue.CopyIn(device_, std::span<const std::byte>(host_, size_));
+}
+
+}  // namespace macaw::training::ondevice
