@@ -55,7 +55,7 @@ set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
 if(CCACHE)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
 endif()
-# What `ptxas -v` says of each kernel: registers, spills, shared memory (bench/gpu/kernels.py reads it).
+# What `ptxas -v` says of each kernel: registers, spills, shared memory: cmake -DMACAW_PTXAS_REPORT=ON, then build macaw_cuda.
 option(MACAW_PTXAS_REPORT "Have ptxas print what each kernel uses" OFF)
 if(MACAW_PTXAS_REPORT)
   add_compile_options($<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=-v>)

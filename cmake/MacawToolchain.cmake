@@ -48,7 +48,7 @@ endif()
 add_library(macaw_warnings INTERFACE)
 target_compile_options(macaw_warnings INTERFACE
   "$<$<COMPILE_LANGUAGE:C,CXX>:-Wall;-Wextra;-Wno-missing-field-initializers;-Werror>"
-  "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall;-Werror=all-warnings>")
+  "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wno-unknown-pragmas;-Werror=all-warnings>")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   target_compile_options(macaw_warnings INTERFACE -Wthread-safety -Wno-unused-lambda-capture)
 endif()

@@ -11,9 +11,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "aggregation/cuda/nccl_collective.h"
+#include "aggregation/cuda/sum_kernels.h"
 #include "aggregation/device_sum.h"
 #include "core/random.h"
+#include "device/cuda/cuda_device.h"
 #include "testing/fake_device.h"
+#include "tests/aggregation/cohort.h"
 
 namespace macaw::aggregation {
 namespace {
@@ -405,6 +408,48 @@ TEST(Nccl, IsLoadedOrSaysWhatIsMissing) {
   ASSERT_TRUE(api.ok()) << api.status();
   EXPECT_GE(api->version, 22000);
   EXPECT_THAT(NcclVersionText(api->version), HasSubstr("2."));
+}
+
+TEST(NcclOnGpus, HasTheSumOfTheHost) {
+  const auto gpus = device::ListCudaDevices();
+  if (!gpus.ok()) GTEST_SKIP() << gpus.status().message();
+  const absl::StatusOr<NcclApi> api = LoadNccl();
+  if (!api.ok()) GTEST_SKIP() << api.status().message();
+  // One rank a GPU; NCCL takes one rank, too.
+  const TestCohort cohort(AllKinds(5000), 9, 1);
+  std::vector<std::unique_ptr<device::Device>> devices;
+  std::vector<std::unique_ptr<device::Queue>> queues;
+  std::vector<Memory> vectors;
+  std::vector<std::unique_ptr<DeviceSum>> sums;
+  std::vector<DeviceSum*> all;
+  std::vector<NcclPeer> peers;
+  for (size_t d = 0; d < gpus->size(); ++d) {
+    devices.push_back(*device::MakeCudaDevice(static_cast<int>(d), SumCudaKernels()));
+    queues.push_back(*devices[d]->MakeQueue());
+    sums.push_back(*DeviceSum::Make(*devices[d], *queues[d], cohort.channels, cohort.order, 9));
+    all.push_back(sums[d].get());
+    peers.push_back({devices[d].get(), static_cast<int>(d)});
+  }
+  ExactSum host = cohort.Empty(), whole = cohort.Empty();
+  for (size_t i = 0; i < cohort.clients.size(); ++i) {
+    const TestClient& client = cohort.clients[i];
+    ASSERT_TRUE(client.AddTo(host).ok());
+    const size_t d = i % devices.size();
+    std::vector<DeviceContribution::Value> values;
+    for (const FlatVector& vector : client.vectors) {
+      vectors.push_back(*devices[d]->Allocate(vector.layout()->bytes()));
+      queues[d]->CopyIn(vectors.back().data(), vector.view().bytes);
+      values.push_back({vectors.back().As<float>(), vector.view()});
+    }
+    const DeviceContribution contribution{client.id, client.weight, client.multiplicity, values};
+    ASSERT_TRUE(sums[d]->Add({&contribution, 1}).ok());
+  }
+  for (DeviceSum* const sum : all) ASSERT_TRUE(sum->Settle().ok());
+  const auto collective = MakeNcclCollective(*api, NcclSeams::OfCuda(), peers);
+  ASSERT_TRUE(collective.ok()) << collective.status();
+  const absl::Status moved = DeviceSum::MoveTogether(**collective, all, whole);
+  ASSERT_TRUE(moved.ok()) << moved;
+  EXPECT_EQ(Bytes(whole), Bytes(host));
 }
 
 }  // namespace
