@@ -213,6 +213,18 @@ void AddTimeline(CLI::App& app, std::function<int()>& run) {
   command->final_callback([=, &run] { run = [options] { return ShowTimeline(*options); }; });
 }
 
+void AddReport(CLI::App& app, std::function<int()>& run) {
+  CLI::App* command = app.add_subcommand(
+      "report", "A page about runs: curves, clients, time, settings, in one HTML file");
+  auto options = std::make_shared<ReportCommand>();
+  command->add_option("RUN", options->runs, "Folders of runs, or NAME-repeat.json files")
+      ->required();
+  command->add_option("--out,-o", options->out, "The file to write (- for standard output)")
+      ->default_val("report.html");
+  command->footer("The page needs no network. A run that is not over is shown as far as it is.");
+  command->final_callback([=, &run] { run = [options] { return WriteReport(*options); }; });
+}
+
 void AddLog(CLI::App& app, std::function<int()>& run) {
   CLI::App* command = app.add_subcommand("log", "What happened in a run's rounds, a line each");
   auto options = std::make_shared<LogCommand>();
@@ -389,6 +401,7 @@ int Main(int argc, char** argv) {
   AddPlugin(app, run);
   AddState(app, run);
   AddTimeline(app, run);
+  AddReport(app, run);
   AddLog(app, run);
   AddReplay(app, run);
   AddCompare(app, run);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "algorithms/api/channels.h"
 #include "algorithms/api/local_work.h"
@@ -38,7 +39,9 @@ std::optional<fleet::LeftOutReason> OwnReason(const absl::Status& status) {
 
 // A failure that is a fault of this node or of the algorithm, and not of the client's own data.
 absl::Status OurFault(ClientId client, const absl::Status& status) {
-  return absl::InternalError(absl::StrCat("client ", client.value, ": ", status.message()));
+  const std::string who = absl::StrCat("client ", client.value);
+  const bool named = absl::StartsWith(status.message(), who);  // a trainer's errors name it
+  return absl::InternalError(absl::StrCat(named ? "" : absl::StrCat(who, ": "), status.message()));
 }
 
 bool LossesAreFinite(const std::vector<training::StageOutcome>& outcomes) {

@@ -46,6 +46,13 @@ struct CompareCommand {
 };
 int CompareRuns(const CompareCommand& command);
 
+// Writes one HTML page about runs (cli/report/report.h).
+struct ReportCommand {
+  std::vector<std::string> runs;  // folders, or NAME-repeat.json
+  std::string out;                // a file, or "-" for standard output
+};
+int WriteReport(const ReportCommand& command);
+
 // Prints what this machine offers, and what is missing.
 int Doctor();
 

@@ -1,0 +1,199 @@
+#include "cli/report/report.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "cli/report/page.h"
+#include "cli/simulate/repeat.h"
+#include "cli/timeline/timeline.h"
+#include "core/files.h"
+#include "core/status.h"
+
+namespace macaw::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kMostPoints = 2000;  // of a curve
+constexpr size_t kBins = 20;          // of the histogram
+constexpr size_t kPhasesDrawn = 3;
+constexpr char kData[] = "@DATA@";  // where the page wants it
+
+// Six digits are more than a curve shows, and make the page a third as large.
+Json Short(double value) {
+  if (!std::isfinite(value)) return nullptr;
+  return Json::parse(absl::StrFormat("%.6g", value));
+}
+
+// The rows of a file of JSON lines. A last line that a crash cut off is skipped.
+absl::StatusOr<std::vector<Json>> RowsOf(const std::string& file) {
+  MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
+  std::vector<Json> rows;
+  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (row.is_object()) rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+// Which rows are shown: every n-th, and the last.
+std::vector<size_t> Shown(size_t rows) {
+  const size_t every = std::max<size_t>(1, (rows + kMostPoints - 1) / kMostPoints);
+  std::vector<size_t> shown;
+  for (size_t i = every - 1; i < rows; i += every) shown.push_back(i);
+  if (rows > 0 && (shown.empty() || shown.back() != rows - 1)) shown.push_back(rows - 1);
+  return shown;
+}
+
+// Metrics that are there in some rows only (those of evaluations) have curves of those rows.
+Json CurvesOf(const std::vector<Json>& rows) {
+  std::map<std::string, std::vector<std::pair<double, double>>> points;
+  for (const Json& row : rows) {
+    const double round = row.value("round", 0.0);
+    for (const auto& [metric, value] : row.items()) {
+      if (metric != "round" && value.is_number()) {
+        points[metric].emplace_back(round, value.get<double>());
+      }
+    }
+  }
+  Json curves = Json::object();
+  for (const auto& [metric, all] : points) {
+    Json x = Json::array(), y = Json::array();
+    for (const size_t i : Shown(all.size())) {
+      x.push_back(static_cast<uint64_t>(all[i].first));
+      y.push_back(Short(all[i].second));
+    }
+    curves[metric] = {{"x", std::move(x)}, {"y", std::move(y)}};
+  }
+  return curves;
+}
+
+// How many clients had which accuracy when they trained last.
+Json AccuracyByClient(const std::string& folder) {
+  if (!FileExists(folder + "/clients.jsonl")) return nullptr;
+  const absl::StatusOr<std::vector<Json>> rows = RowsOf(folder + "/clients.jsonl");
+  if (!rows.ok()) return nullptr;
+  std::map<uint64_t, double> last;
+  for (const Json& row : *rows) {
+    if (row.contains("accuracy") && row["accuracy"].is_number() && row.contains("client"))
+      last[row["client"].get<uint64_t>()] = row["accuracy"].get<double>();
+  }
+  if (last.empty()) return nullptr;
+  std::array<uint64_t, kBins> counts{};
+  for (const auto& [client, accuracy] : last) {
+    const double place = std::clamp(accuracy, 0.0, 1.0) * kBins;
+    ++counts[std::min(static_cast<size_t>(place), kBins - 1)];
+  }
+  return {{"clients", last.size()}, {"counts", counts}};
+}
+
+Json TimeOf(const std::string& folder) {
+  if (!FileExists(folder + "/timeline.json")) return nullptr;
+  const absl::StatusOr<Timeline> timeline = ReadTimeline(folder + "/timeline.json");
+  if (!timeline.ok() || timeline->phases.empty()) return nullptr;
+  const TimeSpent spent = Spent(*timeline);
+  if (spent.phases == 0) return nullptr;
+  const size_t count = timeline->phases.size();
+  return {{"phases", spent.phases},
+          {"parts",
+           {{"prepare", spent.prepare},
+            {"hand out", spent.hand_out},
+            {"train", spent.train},
+            {"commit", spent.commit},
+            {"apply", spent.apply}}},
+          {"whole", spent.whole},
+          {"busy", spent.busy},
+          {"busy_training", spent.busy_training},
+          {"picture", Picture(*timeline, count - std::min(count, kPhasesDrawn), count - 1)}};
+}
+
+absl::StatusOr<Json> RunOf(const std::string& folder) {
+  if (!FileExists(folder + "/metrics.jsonl")) {
+    return absl::NotFoundError(absl::StrCat(
+        folder, FileExists(folder + "/config.toml") ? " has no metrics.jsonl: no round is over yet"
+                                                    : " holds no run: it has no metrics.jsonl"));
+  }
+  MACAW_ASSIGN_OR_RETURN(const std::vector<Json> rows, RowsOf(folder + "/metrics.jsonl"));
+  Json run = {{"folder", folder}, {"rounds", rows.size()}, {"end", "not over"}};
+  if (FileExists(folder + "/summary.json")) {
+    MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(folder + "/summary.json"));
+    Json summary = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!summary.is_object())
+      return absl::DataLossError(absl::StrCat(folder, "/summary.json is not JSON"));
+    for (const char* shown :
+         {"name", "algorithm", "settings", "seed", "end", "reason", "rounds", "seconds",
+          "rounds_per_second", "model_digest", "data_digest", "parameters", "best",
+          "peak_memory_bytes", "reproducible", "profile"}) {
+      if (summary.contains(shown)) run[shown] = std::move(summary[shown]);
+    }
+  }
+  if (FileExists(folder + "/config.toml")) {
+    MACAW_ASSIGN_OR_RETURN(run["config"], ReadFile(folder + "/config.toml"));
+  }
+  run["curves"] = CurvesOf(rows);
+  run["accuracy"] = AccuracyByClient(folder);
+  run["time"] = TimeOf(folder);
+  return run;
+}
+
+// What each run is called on the page: its name; where several have it, its folder's.
+void NameRuns(Json& runs) {
+  namespace fs = std::filesystem;
+  const auto folder_of = [](const Json& run) {
+    return fs::path(run["folder"].get<std::string>()).filename().string();
+  };
+  std::map<std::string, int> names, folders;
+  for (const Json& run : runs) {
+    ++names[run.value("name", folder_of(run))];
+    ++folders[folder_of(run)];
+  }
+  for (Json& run : runs) {
+    const std::string name = run.value("name", folder_of(run));
+    run["label"] = names[name] == 1               ? name
+                   : folders[folder_of(run)] == 1 ? folder_of(run)
+                                                  : run["folder"].get<std::string>();
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ReportPage(const std::vector<std::string>& paths) {
+  Json runs = Json::array();
+  std::set<std::string> seen;
+  for (const std::string& path : paths) {
+    std::vector<std::string> folders = {path};
+    if (absl::EndsWith(path, ".json")) {
+      MACAW_ASSIGN_OR_RETURN(folders, FoldersOfRepeat(path));
+    }
+    for (std::string& folder : folders) {
+      while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+      if (!seen.insert(folder).second) continue;
+      MACAW_ASSIGN_OR_RETURN(Json run, RunOf(folder));
+      runs.push_back(std::move(run));
+    }
+  }
+  NameRuns(runs);
+  const Json data = {{"version", MACAW_VERSION}, {"runs", std::move(runs)}};
+  // Names and configurations are anybody's words: as JSON with this one replacement they cannot end
+  // the element that they stand in. Bytes that are not UTF-8 become marks.
+  const std::string text = absl::StrReplaceAll(
+      data.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace),
+      {{"<", "\\u003c"}});
+  return absl::StrReplaceAll(kReportPage, {{kData, text}});
+}
+
+}  // namespace macaw::cli

@@ -1,0 +1,365 @@
+// What the trainer of a device promises besides its numbers: bits that depend on plan and task
+// alone, stages that stay on the device, and what happens when memory or the device is gone.
+#include "training/device/device_trainer.h"
+
+#include <gmock/gmock.h>
+
+#include <thread>
+
+#include "tests/training/device_testing.h"
+#include "tests/training/testing.h"
+#include "training/api/hooks.h"
+
+namespace macaw::training {
+namespace {
+
+using testing::HasSubstr;
+
+std::vector<std::byte> BytesOf(const std::vector<StageOutcome>& outcomes) {
+  std::vector<std::byte> bytes;
+  for (const StageOutcome& outcome : outcomes) {
+    bytes.insert(bytes.end(), outcome.end.bytes.begin(), outcome.end.bytes.end());
+    const auto sums = std::as_bytes(std::span(outcome.sums));
+    bytes.insert(bytes.end(), sums.begin(), sums.end());
+  }
+  return bytes;
+}
+
+// A network with every kind of operation.
+models::ModelSpec Everything() {
+  return SpecOf({"conv 4 3 pad 1", "groupnorm 2", "relu", "maxpool 3 stride 2", "block 6 stride 2",
+                 "dropout 0.3", "avgpool 2", "tanh", "flatten", "linear 9", "sigmoid", "linear 5"},
+                {2, 10, 9}, 5, DType::kF32);
+}
+
+// Several clients of different sizes with different plans.
+class Cohort {
+ public:
+  explicit Cohort(models::ModelSpec spec, size_t clients = 7) : random_(std::move(spec), 9) {
+    vectors_.push_back(random_.Vector(0.2));
+    vectors_.push_back(random_.Vector(0.1));
+    vectors_.push_back(random_.Vector(0.02));
+    for (size_t i = 0; i < clients; ++i) {
+      ClientTask task = TaskOf(random_.Rows(i == 2 ? 0 : 3 + random_.Below(20)));
+      task.client = ClientId(100 + i);
+      LocalPlan plan;
+      std::vector<Point> points;
+      for (const FlatVector& vector : vectors_) points.push_back(View(vector));
+      for (size_t stage = 0; stage <= i % 3; ++stage) {
+        plan.stages.push_back(random_.AnyStage(points[0], points, task.train));
+        Stage& added = plan.stages.back();
+        if (stage == 0) added.kind = StageKind::kTrain;
+        if (added.kind == StageKind::kTrain) points[0] = StageEnd{stage};
+      }
+      if (i % 2 == 1) plan = AddedLater(plan, 1);
+      tasks_.push_back(task);
+      plans_.push_back(plan);
+    }
+    for (size_t i = 0; i < clients; ++i) turns_.push_back({&plans_[i], &tasks_[i]});
+  }
+
+  TrainerSetup Setup() const { return random_.Setup(); }
+  std::span<const Turn> turns() const { return turns_; }
+  const FlatVector& start() const { return vectors_[0]; }
+  LocalPlan& plan(size_t i) { return plans_[i]; }
+  ClientTask& task(size_t i) { return tasks_[i]; }
+
+ private:
+  RandomRun random_;
+  std::vector<FlatVector> vectors_;
+  std::vector<ClientTask> tasks_;
+  std::vector<LocalPlan> plans_;
+  std::vector<Turn> turns_;
+};
+
+using Outcomes = std::vector<absl::StatusOr<std::vector<std::byte>>>;
+
+Outcomes RunAll(LocalTrainer& trainer, std::span<const Turn> turns) {
+  Outcomes all;
+  trainer.RunMany(turns, [&](size_t turn, absl::StatusOr<std::vector<StageOutcome>> outcomes) {
+    EXPECT_EQ(turn, all.size());
+    if (outcomes.ok()) {
+      all.push_back(BytesOf(*outcomes));
+    } else {
+      all.push_back(outcomes.status());
+    }
+  });
+  EXPECT_EQ(all.size(), turns.size());
+  return all;
+}
+
+void ExpectSame(const Outcomes& actual, const Outcomes& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < actual.size(); ++i) {
+    ASSERT_TRUE(actual[i].ok()) << actual[i].status();
+    EXPECT_TRUE(*actual[i] == *expected[i]) << "turn " << i;
+  }
+}
+
+TEST(DeviceTrainerBits, DoNotDependOnTheThreadsOfATeam) {
+  const Cohort cohort(Everything(), 4);
+  const auto one = TeamsOf(1);
+  const Outcomes expected = RunAll(*DeviceTrainerOf(cohort.Setup(), *one), cohort.turns());
+  for (const uint32_t threads : {3u, 8u}) {
+    SCOPED_TRACE(testing::Message() << threads << " threads");
+    const auto device = TeamsOf(threads);
+    ExpectSame(RunAll(*DeviceTrainerOf(cohort.Setup(), *device), cohort.turns()), expected);
+  }
+}
+
+// 256 threads share tiles of shared memory, as on a GPU; small teams compute element by element.
+TEST(DeviceTrainerBits, AreThoseOfTilesInSharedMemory) {
+  const Cohort cohort(Everything(), 1);
+  const auto one = TeamsOf(1), many = TeamsOf(256);
+  const auto small = DeviceTrainerOf(cohort.Setup(), *one);
+  const auto large = DeviceTrainerOf(cohort.Setup(), *many);
+  ExpectSame(RunAll(*large, cohort.turns()), RunAll(*small, cohort.turns()));
+}
+
+TEST(DeviceTrainerBits, DoNotDependOnTheTurnsAtOnceOrTheirOrder) {
+  const Cohort cohort(Everything());
+  const auto device = TeamsOf(1);
+  const auto trainer = DeviceTrainerOf(cohort.Setup(), *device);
+  EXPECT_EQ(trainer->turns_at_once(), 8);
+  Outcomes expected;
+  for (const Turn& turn : cohort.turns()) {
+    expected.push_back(BytesOf(MustRun(*trainer, *turn.plan, *turn.task)));
+  }
+  ExpectSame(RunAll(*trainer, cohort.turns()), expected);
+  const uint64_t launches = device->launches();
+  std::vector<Turn> backwards(cohort.turns().rbegin(), cohort.turns().rend());
+  Outcomes reversed(expected.rbegin(), expected.rend());
+  ExpectSame(RunAll(*trainer, backwards), reversed);
+  EXPECT_EQ(device->launches() - launches, 3);  // a stage of all of them is one launch
+  for (const size_t size : {2u, 3u}) {
+    Outcomes parts;
+    for (size_t i = 0; i < cohort.turns().size(); i += size) {
+      const auto part = cohort.turns().subspan(i, std::min(size, cohort.turns().size() - i));
+      for (auto& outcome : RunAll(*trainer, part)) parts.push_back(std::move(outcome));
+    }
+    ExpectSame(parts, expected);
+  }
+}
+
+TEST(DeviceTrainerBits, OfLargeBatchesAreThoseOfPasses) {
+  // More rows than a pass takes, with dropout; clipped and not.
+  RandomRun random(SpecOf({"linear 8", "relu", "dropout 0.4", "linear 3"}, {6}, 3, DType::kF32), 4);
+  const FlatVector start = random.Vector(0.3);
+  const ClientTask task = TaskOf(random.Rows(300));
+  LocalPlan plan;
+  plan.stages.push_back(StageFrom(View(start), 0.1));
+  plan.stages.push_back(StageFrom(StageEnd{0}, 0.1));
+  plan.stages[1].local.clip_norm = 0.01;
+  plan.stages[1].local.momentum = 0.5;
+  const auto one = TeamsOf(1), three = TeamsOf(3);
+  const auto trainer = DeviceTrainerOf(random.Setup(), *one);
+  const auto expected = BytesOf(MustRun(*trainer, plan, task));
+  EXPECT_TRUE(BytesOf(MustRun(*DeviceTrainerOf(random.Setup(), *three), plan, task)) == expected);
+}
+
+TEST(DeviceTrainer, KeepsEndsWhereThePlanFindsThem) {
+  const Cohort cohort(SpecOf({"linear 3"}, {4}, 3, DType::kF32), 1);
+  const auto device = TeamsOf(1);
+  const auto trainer = DeviceTrainerOf(cohort.Setup(), *device);
+  Stage stage = StageFrom(View(cohort.start()), 0.1);
+  LocalPlan plan;
+  plan.stages = {stage, stage, stage};
+  plan.stages[1].start = StageEnd{0};
+  plan.stages[2].start = StageEnd{0};
+  plan.stages[2].correction.v = {{StageEnd{0}, 1.0}, {StageEnd{1}, -1.0}};
+  plan.stages[2].correction.mu = 0.5;
+  plan.stages[2].correction.anchor = StageEnd{1};
+  const auto expected = BytesOf(MustRun(*trainer, plan, *cohort.turns()[0].task));
+  for (const size_t count : {1u, 2u}) {
+    EXPECT_TRUE(BytesOf(MustRun(*trainer, AddedLater(plan, count), *cohort.turns()[0].task)) ==
+                expected);
+  }
+}
+
+TEST(DeviceTrainer, LeavesOutcomesAloneWhileItEvaluates) {
+  const Cohort cohort(Everything(), 1);
+  const auto device = TeamsOf(1);
+  const auto trainer = DeviceTrainerOf(cohort.Setup(), *device);
+  const auto outcomes = MustRun(*trainer, *cohort.turns()[0].plan, *cohort.turns()[0].task);
+  const auto before = BytesOf(outcomes);
+  const data::Rows& rows = cohort.turns()[0].task->train;
+  ASSERT_TRUE(trainer->Evaluate(View(cohort.start()), rows, 0, rows.size(), 8).ok());
+  EXPECT_TRUE(BytesOf(outcomes) == before);
+}
+
+TEST(DeviceTrainer, EvaluatesInAnyBatchesToTheSameSums) {
+  RandomRun random(Everything(), 3);
+  const FlatVector model = random.Vector(0.2);
+  const data::Rows rows = random.Rows(150);
+  const auto device = TeamsOf(1), team = TeamsOf(3);
+  const auto trainer = DeviceTrainerOf(random.Setup(), *device);
+  const auto sums = trainer->Evaluate(View(model), rows, 0, 150, 64);
+  ASSERT_TRUE(sums.ok());
+  EXPECT_EQ((*sums)[0], 150);
+  EXPECT_EQ(*trainer->Evaluate(View(model), rows, 0, 150, 1), *sums);
+  EXPECT_EQ(*DeviceTrainerOf(random.Setup(), *team)->Evaluate(View(model), rows, 0, 150, 20),
+            *sums);
+  EXPECT_EQ(*trainer->Evaluate(View(model), rows, 40, 40, 8), MetricSums(3));
+  EXPECT_FALSE(trainer->Evaluate(View(model), rows, 0, 151, 8).ok());
+}
+
+TEST(DeviceTrainer, TakesFewerTurnsWhereMemoryEnds) {
+  const Cohort cohort(Everything());
+  const auto roomy = TeamsOf(1);
+  const auto trainer = DeviceTrainerOf(cohort.Setup(), *roomy);
+  const Outcomes expected = RunAll(*trainer, cohort.turns());
+  FakeDeviceOptions options;
+  options.memory = roomy->most_used() / 2;
+  const auto tight = DeviceOf(options);
+  const auto small = DeviceTrainerOf(cohort.Setup(), *tight);
+  ExpectSame(RunAll(*small, cohort.turns()), expected);
+  EXPECT_LT(small->turns_at_once(), cohort.turns().size());
+  // An allocation that fails once, for each allocation of the work.
+  for (uint64_t nth = 0; nth < 6; ++nth) {
+    const auto device = TeamsOf(1);
+    const auto again = DeviceTrainerOf(cohort.Setup(), *device);
+    device->FailAllocations(nth);
+    ExpectSame(RunAll(*again, cohort.turns()), expected);
+    EXPECT_EQ(again->turns_at_once(), 3) << nth;
+  }
+}
+
+TEST(DeviceTrainer, SaysWhenNotEvenOneClientFits) {
+  const Cohort cohort(Everything(), 2);
+  const auto device = TeamsOf(1);
+  const auto trainer = DeviceTrainerOf(cohort.Setup(), *device);
+  device->FailAllocations(0, 1000);
+  for (const auto& outcome : RunAll(*trainer, cohort.turns())) {
+    EXPECT_TRUE(absl::IsResourceExhausted(outcome.status()));
+    EXPECT_THAT(outcome.status().message(), HasSubstr("client 10"));
+    EXPECT_FALSE(IsClientFault(outcome.status()));
+  }
+  device->FailAllocations(0, 0);
+  EXPECT_TRUE(RunAll(*trainer, cohort.turns())[1].ok());  // memory is there again
+}
+
+TEST(DeviceTrainer, AnswersUnavailableOnceTheDeviceIsLost) {
+  const Cohort cohort(Everything(), 3);
+  for (uint64_t operations = 0; operations < 9; ++operations) {
+    const auto device = TeamsOf(1);
+    const auto trainer = DeviceTrainerOf(cohort.Setup(), *device);
+    device->LoseAfter(operations);
+    bool lost = false;
+    for (const auto& outcome : RunAll(*trainer, cohort.turns())) {
+      lost = lost || absl::IsUnavailable(outcome.status());
+      EXPECT_FALSE(IsClientFault(outcome.status()));
+    }
+    EXPECT_TRUE(lost) << operations;
+    const data::Rows& rows = cohort.turns()[0].task->train;
+    EXPECT_TRUE(
+        absl::IsUnavailable(trainer->Evaluate(View(cohort.start()), rows, 0, 2, 8).status()));
+    EXPECT_TRUE(absl::IsUnavailable(DeviceTrainer::Make(cohort.Setup(), *device).status()));
+  }
+}
+
+TEST(DeviceTrainer, SharesADeviceWithOtherSlots) {
+  const Cohort cohort(Everything(), 3);
+  const auto one = TeamsOf(1);
+  const Outcomes expected = RunAll(*DeviceTrainerOf(cohort.Setup(), *one), cohort.turns());
+  const auto device = TeamsOf(2, /*seed=*/5);
+  std::vector<Outcomes> all(3);
+  {
+    std::vector<std::jthread> slots;
+    for (Outcomes& outcomes : all) {
+      slots.emplace_back([&] {
+        const auto trainer = DeviceTrainerOf(cohort.Setup(), *device);
+        for (int i = 0; i < 3; ++i) outcomes = RunAll(*trainer, cohort.turns());
+      });
+    }
+  }
+  for (const Outcomes& outcomes : all) ExpectSame(outcomes, expected);
+  EXPECT_EQ(device->used(), 0);
+}
+
+TEST(DeviceTrainer, FailsATurnAndNotItsNeighbours) {
+  Cohort cohort(Everything(), 6);
+  const auto device = TeamsOf(1);
+  const auto trainer = DeviceTrainerOf(cohort.Setup(), *device);
+  const Outcomes expected = RunAll(*trainer, cohort.turns());
+  cohort.plan(0).stages[0].local.optimizer = "adam";
+  cohort.plan(1).more = [](auto) { return absl::StatusOr<std::vector<Stage>>(ClientFault("no")); };
+  cohort.plan(3).stages[0].start = StageEnd{4};
+  std::vector<int32_t> labels(cohort.task(4).train.block.count, 5);
+  cohort.task(4).train.block.classes = labels.data();
+  const Outcomes outcomes = RunAll(*trainer, cohort.turns());
+  EXPECT_THAT(outcomes[0].status().message(), HasSubstr("adam"));
+  EXPECT_TRUE(IsClientFault(outcomes[1].status()));
+  EXPECT_THAT(outcomes[3].status().message(), HasSubstr("client 103: stage 0"));
+  EXPECT_THAT(outcomes[4].status().message(), HasSubstr("label 5"));
+  for (const size_t i : {2, 5}) {
+    ASSERT_TRUE(outcomes[i].ok()) << outcomes[i].status();
+    EXPECT_TRUE(*outcomes[i] == *expected[i]);
+  }
+}
+
+TEST(DeviceTrainer, RefusesStepsWithoutABatch) {
+  Cohort cohort(Everything(), 1);
+  const auto device = TeamsOf(1);
+  const auto trainer = DeviceTrainerOf(cohort.Setup(), *device);
+  LocalConfig& local = cohort.plan(0).stages[0].local;
+  local.steps = 3;
+  local.drop_last = true;
+  local.batch_size = 1000;
+  const auto outcomes = trainer->Run(cohort.plan(0), cohort.task(0));
+  EXPECT_THAT(outcomes.status().message(), HasSubstr("local.steps"));
+}
+
+TEST(DeviceTrainer, CountsItsBatches) {
+  const Cohort cohort(SpecOf({"linear 3"}, {4}, 3, DType::kF32), 1);
+  WorkCounter work;
+  TrainerSetup setup = cohort.Setup();
+  setup.work = &work;
+  const auto device = TeamsOf(1);
+  const auto trainer = DeviceTrainerOf(setup, *device);
+  LocalPlan plan;
+  plan.stages = {StageFrom(View(cohort.start()), 0.1)};
+  plan.stages[0].local.steps = 4;
+  MustRun(*trainer, plan, *cohort.turns()[0].task);
+  EXPECT_EQ(work.done(), 4);
+}
+
+TEST(DeviceTrainer, RefusesRunsThatItCannotTrain) {
+  const models::ModelSpec spec = SpecOf({"linear 3"}, {4}, 3, DType::kF32);
+  TrainerSetup setup;
+  setup.spec = spec;
+  EXPECT_TRUE(DeviceTrainer::Supports(setup).ok());
+  const auto refuses = [](const TrainerSetup& changed, const std::string& word) {
+    const absl::Status status = DeviceTrainer::Supports(changed);
+    EXPECT_TRUE(absl::IsUnimplemented(status)) << word;
+    EXPECT_THAT(status.message(), HasSubstr(word));
+  };
+  TrainerSetup changed = setup;
+  changed.dtype = DType::kF64;
+  refuses(changed, "float32");
+  changed = setup;
+  changed.feature_type = data::FeatureType::kI32;
+  refuses(changed, "tokens");
+  changed = setup;
+  changed.local.optimizer = "adam";
+  refuses(changed, "adam");
+  changed = setup;
+  changed.local.clip_norm = 1;
+  changed.local.clip = "corrected";
+  refuses(changed, "corrected");
+  changed = setup;
+  changed.transform.client_noise = 0.1;
+  refuses(changed, "client_noise");
+  changed = setup;
+  changed.hooks = true;
+  refuses(changed, "hooks");
+  changed = setup;
+  changed.spec =
+      SpecOf({"conv 2 3", "batchnorm", "flatten", "linear 3"}, {1, 5, 5}, 3, DType::kF32);
+  refuses(changed, "batch norm");
+  Stage stage;
+  stage.hooks = std::make_shared<const Hooks>();
+  EXPECT_THAT(DeviceTrainer::Supports(stage).message(), HasSubstr("hooks"));
+}
+
+}  // namespace
+}  // namespace macaw::training

@@ -1,0 +1,159 @@
+// Whole runs whose clients a device trains side by side: a real server and a real worker, and a
+// device in this process (testing/fake_device.h). Every rule must give what it gives on a processor
+// core, but for rounding, and the same bytes however the device is used.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/files.h"
+#include "core/safetensors.h"
+#include "testing/fake_device.h"
+#include "testing/local_link.h"
+#include "tests/worker/synthetic_run.h"
+#include "training/device/device_backend.h"
+#include "training/device/kernels.h"
+#include "worker/worker.h"
+
+namespace macaw::worker {
+namespace {
+
+using macaw::testing_support::FakeDevice;
+using macaw::testing_support::FakeDeviceOptions;
+using testing::HasSubstr;
+using testing_support::OptionsOf;
+using testing_support::Registry;
+using testing_support::StartServer;
+using testing_support::SyntheticClients;
+using testing_support::SyntheticRun;
+using testing_support::TemporaryFolder;
+using Json = nlohmann::json;
+
+std::vector<device::HostKernelEntry> Kernels() {
+  const auto kernels = training::DeviceTrainerKernels();
+  return {kernels.begin(), kernels.end()};
+}
+
+class FakeBackend final : public training::DeviceBackend {
+ public:
+  explicit FakeBackend(std::vector<FakeDeviceOptions> devices) {
+    for (const FakeDeviceOptions& options : devices)
+      devices_.push_back(std::make_unique<FakeDevice>(Kernels(), options));
+  }
+  std::string name() const override { return "fake"; }
+  std::string Report() const override { return ""; }
+  FakeDevice& device(size_t i) { return *devices_[i]; }
+
+ private:
+  absl::StatusOr<std::vector<device::Device*>> Devices(
+      const std::vector<std::string>&) const override {
+    std::vector<device::Device*> devices;
+    for (const auto& device : devices_) devices.push_back(device.get());
+    return devices;
+  }
+
+  std::vector<std::unique_ptr<FakeDevice>> devices_;
+};
+
+struct Ended {
+  absl::Status worker;  // of the last one
+  std::string model_digest, state_digest, metrics;
+  double test_loss = 0;
+};
+
+// Three rounds of the rule on twelve clients. The workers come one after the other, each with what
+// its back end offers; null: processor cores.
+Ended TrainWith(const std::string& rule, uint32_t slots, const std::vector<FakeBackend*>& workers) {
+  const auto dataset = SyntheticClients();
+  const TemporaryFolder folder;
+  RunPlan run = SyntheticRun(*dataset, 3);
+  run.model.name = "layers";
+  run.model.layers = {"linear 12", "relu", "linear 10"};
+  run.algorithm.name = rule;
+  if (rule == "fedbn") run.algorithm.parameters["local"] = std::string("0.*");
+  Ended ended;
+  const auto server = StartServer(OptionsOf(run, folder.path()));
+  if (server == nullptr) return ended;
+  for (FakeBackend* const backend : workers) {
+    training::Backends backends("");
+    Options options{.slots = slots};
+    options.state.path = folder / "state";
+    if (backend != nullptr) {
+      backends.Add(*backend);
+      options.backend.name = backend->name();
+    }
+    const auto link = fleet::MakeLocalLink(*server);
+    ended.worker = worker::Run(options, *dataset, *link, Registry(), backends, {});
+  }
+  if (!ended.worker.ok()) return ended;
+  EXPECT_TRUE(server->Wait().ok());
+  const Json summary = Json::parse(*ReadFile(folder / "summary.json"));
+  ended.model_digest = summary["model_digest"];
+  ended.state_digest = summary.value("state_digest", "");
+  ended.metrics = *ReadFile(folder / "metrics.jsonl");
+  ended.test_loss = summary["final"]["test_loss"];
+  return ended;
+}
+
+std::vector<std::string> Rules(bool with_hooks) {
+  std::vector<std::string> names;
+  for (const algorithms::Description* rule : Registry().All())
+    if (rule->has_hooks == with_hooks) names.push_back(rule->name);
+  return names;
+}
+
+class RuleOnADevice : public testing::TestWithParam<std::string> {};
+
+TEST_P(RuleOnADevice, LearnsWhatItLearnsOnACore) {
+  FakeBackend backend({FakeDeviceOptions{}});
+  const Ended core = TrainWith(GetParam(), 2, {nullptr}),
+              device = TrainWith(GetParam(), 6, {&backend});
+  ASSERT_TRUE(core.worker.ok()) << core.worker;
+  ASSERT_TRUE(device.worker.ok()) << device.worker;
+  EXPECT_GT(backend.device(0).launches(), 0u);
+  EXPECT_NEAR(device.test_loss, core.test_loss, 1e-5 * std::abs(core.test_loss));
+}
+
+TEST_P(RuleOnADevice, GivesTheSameBytesForAnySlotsDevicesThreadsAndMemory) {
+  FakeBackend one({FakeDeviceOptions{}});
+  const Ended alone = TrainWith(GetParam(), 1, {&one});
+  ASSERT_TRUE(alone.worker.ok()) << alone.worker;
+  FakeBackend two({{.threads = 3, .seed = 1}, {.threads = 2, .seed = 2}});
+  two.device(1).FailAllocations(/*first=*/3);
+  const Ended many = TrainWith(GetParam(), 12, {&two});
+  ASSERT_TRUE(many.worker.ok()) << many.worker;
+  EXPECT_GT(two.device(0).launches(), 0u);
+  EXPECT_EQ(many.model_digest, alone.model_digest);
+  EXPECT_EQ(many.state_digest, alone.state_digest);
+  EXPECT_EQ(many.metrics, alone.metrics);
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, RuleOnADevice, testing::ValuesIn(Rules(/*with_hooks=*/false)),
+                         [](const auto& info) { return info.param; });
+
+TEST(DeviceRun, ARuleWithHooksIsRefusedBeforeItTakesAClient) {
+  for (const std::string& rule : Rules(/*with_hooks=*/true)) {
+    FakeBackend backend({FakeDeviceOptions{}});
+    const Ended ended = TrainWith(rule, 4, {&backend});
+    EXPECT_THAT(ended.worker.ToString(), HasSubstr("hooks")) << rule;
+  }
+}
+
+TEST(DeviceRun, ALostDeviceEndsItsWorkerAndAnotherGoesOn) {
+  FakeBackend undisturbed({FakeDeviceOptions{}}), lost({FakeDeviceOptions{}}),
+      other({FakeDeviceOptions{}});
+  lost.device(0).LoseAfter(20);
+  EXPECT_THAT(TrainWith("fedavg", 4, {&lost}).worker.ToString(), HasSubstr("lost"));
+  FakeBackend again({FakeDeviceOptions{}});
+  again.device(0).LoseAfter(20);
+  const Ended ended = TrainWith("fedavg", 4, {&again, &other});
+  ASSERT_TRUE(ended.worker.ok()) << ended.worker;
+  EXPECT_EQ(ended.model_digest, TrainWith("fedavg", 4, {&undisturbed}).model_digest);
+}
+
+}  // namespace
+}  // namespace macaw::worker
