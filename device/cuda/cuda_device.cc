@@ -183,11 +183,14 @@ class CudaDevice final : public Device {
     const absl::MutexLock lock(&mutex_);
     uint32_t& granted = shared_[it->second.entry];
     if (granted < shared_bytes) {
-      MACAW_RETURN_IF_ERROR(CudaError(
+      const cudaError_t code =
           cudaFuncSetAttribute(it->second.entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(shared_bytes)),
-          absl::StrCat(name_, ", kernel ", name, " with ", shared_bytes,
-                       " bytes of shared memory")));
+                               static_cast<int>(shared_bytes));
+      if (code != cudaSuccess) {
+        cudaGetLastError();  // the runtime keeps it for whoever asks next
+        return CudaError(code, absl::StrCat(name_, ", kernel \"", name, "\" with ", shared_bytes,
+                                            " bytes of shared memory for a block"));
+      }
       granted = shared_bytes;
     }
     return &it->second;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,16 +17,13 @@
 #include "device/cuda/cuda_device.h"
 #include "training/cuda/device_names.h"
 #include "training/cuda/train_clients.h"
-#include "training/device/device_trainer.h"
+#include "training/device/device_backend.h"
 #ifdef MACAW_HAVE_NCCL
 #include "aggregation/cuda/nccl_api.h"
 #endif
 
 namespace macaw::training {
 namespace {
-
-// Trainers of one device: while one waits for it, another one prepares its clients.
-constexpr uint32_t kLanesOfDevice = 2;
 
 std::string Gibibytes(uint64_t bytes) {
   return absl::StrFormat("%.1f GiB", static_cast<double>(bytes) / (uint64_t{1} << 30));
@@ -43,43 +39,9 @@ std::string NcclText() {
 #endif
 }
 
-class Cuda final : public Backend {
+class Cuda final : public DeviceBackend {
  public:
   std::string name() const override { return "cuda"; }
-
-  absl::Status Supports(const TrainerSetup& setup) const override {
-    return DeviceTrainer::Supports(setup);
-  }
-
-  // A kernel is one source for every processor, without a library's products, exponentials or random
-  // numbers, and with multiply-adds where it says so. So the trainer's version decides the bits, not
-  // the driver or CUDA; the capability is the part that nvcc compiled for.
-  absl::StatusOr<NumericProfile> Profile(const TrainerSetup& setup) const override {
-    MACAW_ASSIGN_OR_RETURN(const std::vector<device::DeviceInfo> all, device::ListCudaDevices());
-    MACAW_ASSIGN_OR_RETURN(const std::vector<int> chosen, Choose(setup, all));
-    std::set<std::string> capabilities;
-    for (const int index : chosen)
-      capabilities.insert(absl::StrCat("sm ", all[static_cast<size_t>(index)].capability));
-    NumericProfile profile;
-    profile.trainer = name();
-    profile.instruction_set = absl::StrJoin(capabilities, ", ");
-    profile.libraries = absl::StrCat("macaw-device ", DeviceTrainer::kVersion);
-    return profile;
-  }
-
-  absl::StatusOr<uint32_t> LanesFor(const TrainerSetup& setup, uint32_t slots) const override {
-    MACAW_ASSIGN_OR_RETURN(const std::vector<device::DeviceInfo> all, device::ListCudaDevices());
-    MACAW_ASSIGN_OR_RETURN(const std::vector<int> chosen, Choose(setup, all));
-    return std::min(slots, kLanesOfDevice * static_cast<uint32_t>(chosen.size()));
-  }
-
-  absl::StatusOr<std::unique_ptr<LocalTrainer>> MakeTrainer(
-      const TrainerSetup& setup) const override {
-    MACAW_ASSIGN_OR_RETURN(const std::vector<device::DeviceInfo> all, device::ListCudaDevices());
-    MACAW_ASSIGN_OR_RETURN(const std::vector<int> chosen, Choose(setup, all));
-    MACAW_ASSIGN_OR_RETURN(device::Device* const device, Open(chosen[setup.lane % chosen.size()]));
-    return DeviceTrainer::Make(setup, *device);
-  }
 
   std::string Report() const override {
     const absl::StatusOr<std::vector<device::DeviceInfo>> all = device::ListCudaDevices();
@@ -100,12 +62,21 @@ class Cuda final : public Backend {
     return absl::StrJoin(lines, "; ");
   }
 
- private:
-  static absl::StatusOr<std::vector<int>> Choose(const TrainerSetup& setup,
-                                                 const std::vector<device::DeviceInfo>& all) {
-    return ChooseGpus(setup.backend.devices, static_cast<int>(all.size()));
+ protected:
+  absl::StatusOr<std::vector<device::Device*>> Devices(
+      const std::vector<std::string>& names) const override {
+    MACAW_ASSIGN_OR_RETURN(const std::vector<device::DeviceInfo> all, device::ListCudaDevices());
+    MACAW_ASSIGN_OR_RETURN(const std::vector<int> chosen,
+                           ChooseGpus(names, static_cast<int>(all.size())));
+    std::vector<device::Device*> devices;
+    for (const int index : chosen) {
+      MACAW_ASSIGN_OR_RETURN(device::Device* const device, Open(index));
+      devices.push_back(device);
+    }
+    return devices;
   }
 
+ private:
   absl::StatusOr<device::Device*> Open(int index) const ABSL_LOCKS_EXCLUDED(mutex_) {
     const absl::MutexLock lock(&mutex_);
     std::unique_ptr<device::Device>& device = devices_[index];
