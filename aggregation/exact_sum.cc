@@ -14,24 +14,13 @@
 namespace macaw::aggregation {
 namespace {
 
-// The slow path after LargestMagnitude found a bad value: finds it and names its place.
-absl::Status DescribeOffender(const ChannelSpec& spec, ConstVectorView view) {
+// The slow path after LargestMagnitude found a bad value.
+absl::Status FindOffender(const ChannelSpec& spec, ConstVectorView view) {
   return DispatchDType(view.dtype(), [&]<typename T>(T) -> absl::Status {
     const std::span<const T> values = view.As<T>();
     const auto bad = std::find_if(values.begin(), values.end(),
                                   [&](T v) { return !(std::fabs(double{v}) <= spec.bound); });
-    const auto index = static_cast<uint64_t>(bad - values.begin());
-    std::string place = "padding";
-    for (const LayoutEntry& entry : spec.layout->entries()) {
-      if (index >= entry.offset && index < entry.offset + entry.size) {
-        place = absl::StrCat("tensor '", entry.name, "' element ", index - entry.offset);
-      }
-    }
-    const std::string message = absl::StrCat("channel '", spec.name, "', ", place, " is ", *bad,
-                                             "; the channel takes finite values up to ", spec.bound,
-                                             " (a diverged client, or a bound that is too small)");
-    return std::isfinite(*bad) ? absl::OutOfRangeError(message)
-                               : absl::InvalidArgumentError(message);
+    return DescribeOffender(spec, static_cast<uint64_t>(bad - values.begin()), *bad);
   });
 }
 
@@ -54,6 +43,20 @@ absl::Status CheckView(const ChannelSpec& spec, ConstVectorView view) {
 }
 
 }  // namespace
+
+absl::Status DescribeOffender(const ChannelSpec& spec, uint64_t index, double value) {
+  std::string place = "padding";
+  for (const LayoutEntry& entry : spec.layout->entries()) {
+    if (index >= entry.offset && index < entry.offset + entry.size) {
+      place = absl::StrCat("tensor '", entry.name, "' element ", index - entry.offset);
+    }
+  }
+  const std::string message = absl::StrCat("channel '", spec.name, "', ", place, " is ", value,
+                                           "; the channel takes finite values up to ", spec.bound,
+                                           " (a diverged client, or a bound that is too small)");
+  return std::isfinite(value) ? absl::OutOfRangeError(message)
+                              : absl::InvalidArgumentError(message);
+}
 
 double LargestMagnitude(ConstVectorView view) {
   const FoldKernels& kernels = BestKernels();
@@ -98,12 +101,8 @@ void ExactSum::State::Fold(size_t channel, ConstVectorView view, const Contribut
     f32 ? fold32(view.As<float>().data(), integers, n)
         : fold64(view.As<double>().data(), integers, n);
   } else {
-    const Grid& grid = plan->grids[channel];
-    const double factor = reduction == Reduction::kWeightedMean
-                              ? contribution.multiplicity * contribution.weight
-                              : contribution.multiplicity;
-    const double scale = std::ldexp(factor, grid.bits);
-    const double step = std::ldexp(1.0, grid.limb_bits);
+    const double scale = plan->Scale(channel, contribution.weight, contribution.multiplicity);
+    const double step = std::ldexp(1.0, plan->grids[channel].limb_bits);
     const auto fold32 = first ? kernels.set_f32 : kernels.add_f32;
     const auto fold64 = first ? kernels.set_f64 : kernels.add_f64;
     f32 ? fold32(view.As<float>().data(), scale, integers, n)
@@ -128,55 +127,45 @@ absl::StatusOr<ExactSum> ExactSum::Make(std::vector<ChannelSpec> channels, const
   return ExactSum(std::make_unique<State>(std::move(plan)));
 }
 
-absl::Status ExactSum::Add(const Contribution& contribution) {
+absl::Status ExactSum::Check(const Contribution& contribution) const {
   State& s = *state_;
   const Plan& plan = *s.plan;
-  const GridOrder& order = plan.order;
   const auto refuse = [&contribution](const absl::Status& why) {
     return Annotate(why, absl::StrCat("client ", contribution.client.value));
   };
 
-  // Check everything before changing anything.
   if (contribution.values.size() != plan.channels.size()) {
     return refuse(absl::InvalidArgumentError(absl::StrCat(
         "gave ", contribution.values.size(), " channels instead of ", plan.channels.size())));
   }
-  const uint32_t m = contribution.multiplicity;
-  if (m == 0 || m > order.max_multiplicity) {
-    return refuse(absl::InvalidArgumentError(absl::StrCat(
-        "multiplicity ", m, " is not in 1 … ", order.max_multiplicity, ", the largest planned")));
-  }
-  const double weight = m * contribution.weight;
-  if (!(contribution.weight >= 0) || !(weight <= order.max_weight)) {
-    return refuse(absl::InvalidArgumentError(absl::StrCat(
-        "weight ", weight, " is not in 0 … ", order.max_weight, ", the largest planned")));
-  }
-  const int64_t units = plan.ToUnits(weight);
-  if (s.multiplicity + m > order.total_multiplicity || s.weight + units > plan.weight_limit) {
-    return refuse(absl::FailedPreconditionError(
-        absl::StrCat("takes the sum past the planned total (", order.total_multiplicity,
-                     " clients weighing ", order.total_weight, "): was somebody added twice?")));
-  }
+  MACAW_RETURN_IF_ERROR(plan.CheckContribution(contribution.client, contribution.weight,
+                                               contribution.multiplicity, s.multiplicity,
+                                               s.weight));
   for (size_t c = 0; c < plan.channels.size(); ++c) {
     const ChannelSpec& spec = plan.channels[c];
     const ConstVectorView view = contribution.values[c];
     if (absl::Status status = CheckView(spec, view); !status.ok()) return refuse(status);
     s.largest[c] = LargestMagnitude(view);
-    if (!(s.largest[c] <= spec.bound)) return refuse(DescribeOffender(spec, view));
+    if (!(s.largest[c] <= spec.bound)) return refuse(FindOffender(spec, view));
     if (s.Has(c, contribution.client)) {
       return refuse(absl::AlreadyExistsError(
           absl::StrCat("channel '", spec.name, "' has its vector already")));
     }
   }
+  return absl::OkStatus();
+}
 
-  for (size_t c = 0; c < plan.channels.size(); ++c) {
+absl::Status ExactSum::Add(const Contribution& contribution) {
+  MACAW_RETURN_IF_ERROR(Check(contribution));
+  State& s = *state_;
+  for (size_t c = 0; c < s.channels.size(); ++c) {
     s.Fold(c, contribution.values[c], contribution);
     s.channels[c].max_abs = std::max(s.channels[c].max_abs, s.largest[c]);
   }
-  s.encoded = nullptr;
+  s.lender = nullptr;
   ++s.clients;
-  s.multiplicity += m;
-  s.weight += units;
+  s.multiplicity += contribution.multiplicity;
+  s.weight += s.plan->ToUnits(contribution.multiplicity * contribution.weight);
   return absl::OkStatus();
 }
 
@@ -243,7 +232,7 @@ absl::Status ExactSum::Merge(ExactSum&& other) {
     std::ranges::inplace_merge(mine.collected, mine.collected.begin() + middle, {},
                                &State::Collected::client);
   }
-  s.encoded = nullptr;
+  s.lender = nullptr;
   s.clients += o.clients;
   s.multiplicity += o.multiplicity;
   s.weight += o.weight;

@@ -48,6 +48,8 @@ class ExactSum {
   // adding anything, so a refused contribution changes nothing. The error names the client, the
   // channel, the tensor and the value.
   absl::Status Add(const Contribution& contribution);
+  // Whether Add would take it.
+  absl::Status Check(const Contribution& contribution) const;
 
   // Adds another sum with the same channels and order, and consumes it. A sum of nobody takes over
   // the other's memory instead of adding. If the totals would exceed what the order planned (some
@@ -80,6 +82,7 @@ class ExactSum {
                                          std::vector<ChannelSpec> channels, const GridOrder& order);
 
  private:
+  friend class DeviceSum;  // makes sums of what it has added up (device_sum.h)
   struct State;
   explicit ExactSum(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;

@@ -22,8 +22,8 @@ struct ExactSum::State {
   };
   struct Channel {
     // limbs · size, limb by limb; empty for kCollect. Without any client they have no value yet:
-    // the first contribution is stored, not added. They lie in `own`, or in `encoded` while nothing
-    // has been added to a decoded sum.
+    // the first contribution is stored, not added. They lie in `own`, or in the lender's memory
+    // while nothing has been added.
     std::span<const int64_t> integers;
     AlignedBuffer own;
     double max_abs = 0;
@@ -33,7 +33,7 @@ struct ExactSum::State {
   explicit State(std::shared_ptr<const Plan> made_from);
 
   std::shared_ptr<const Plan> plan;
-  std::shared_ptr<const AlignedBuffer> encoded;  // of a decoded sum
+  std::shared_ptr<const void> lender;  // keeps integers that were not copied: a decoded sum's bytes
   uint64_t clients = 0;
   uint64_t multiplicity = 0;
   int64_t weight = 0;  // Σ m·w in the plan's weight units
@@ -62,10 +62,10 @@ struct ExactSum::State {
   // Whether `other` may be added to this sum.
   absl::Status CheckMerge(const State& other) const;
 
-  // For Decode: finds the blocks of `encoded`, then refuses values that no valid sum of so many
-  // clients can have.
-  absl::Status ReadBlocks();
+  // For Decode: finds the blocks of the encoded sum.
+  absl::Status ReadBlocks(std::span<const std::byte> bytes);
   absl::Status ReadCollected(size_t channel, std::span<const std::byte> bytes);
+  // Refuses values that no valid sum of so many clients can have.
   absl::Status Check() const;
 };
 
@@ -76,6 +76,9 @@ inline constexpr size_t kGrain = size_t{1} << 17;
 // only if it is the first.
 void Combine(Reduction reduction, std::span<const int64_t* const> parts, int64_t* out,
              size_t count);
+
+// The error of a client whose vector has this value, which is not finite or beyond the bound.
+absl::Status DescribeOffender(const ChannelSpec& spec, uint64_t index, double value);
 
 // The largest |value|; NaN or infinity if the vector holds one.
 double LargestMagnitude(ConstVectorView view);

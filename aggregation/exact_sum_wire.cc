@@ -213,17 +213,16 @@ absl::StatusOr<ExactSum> ExactSum::Decode(std::shared_ptr<const AlignedBuffer> e
   }
   ExactSum sum(std::make_unique<State>(plan));
   State& s = *sum.state_;
-  s.encoded = std::move(encoded);
+  s.lender = std::move(encoded);
   s.clients = header.clients;
   s.multiplicity = header.multiplicity;
   s.weight = header.weight;
-  MACAW_RETURN_IF_ERROR(s.ReadBlocks());
-  MACAW_RETURN_IF_ERROR(s.Check());
+  MACAW_RETURN_IF_ERROR(s.ReadBlocks(bytes));
+  MACAW_RETURN_IF_ERROR(Annotate(s.Check(), "encoded sum refused"));
   return sum;
 }
 
-absl::Status ExactSum::State::ReadBlocks() {
-  const std::span<const std::byte> bytes = encoded->bytes();
+absl::Status ExactSum::State::ReadBlocks(std::span<const std::byte> bytes) {
   uint64_t offset = HeadBytes(channels.size());  // of the collected vectors
   for (size_t c = 0; c < channels.size(); ++c) offset += Padded(count(c) * sizeof(int64_t));
   if (bytes.size() < offset) {
@@ -277,16 +276,17 @@ absl::Status ExactSum::State::Check() const {
   const GridOrder& order = plan->order;
   if (clients > multiplicity || multiplicity > order.total_multiplicity ||
       (clients == 0) != (multiplicity == 0)) {
-    return Refused(absl::StrCat("it counts ", clients, " clients with total multiplicity ",
-                                multiplicity, " of ", order.total_multiplicity, " planned"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("it counts ", clients, " clients with total multiplicity ", multiplicity,
+                     " of ", order.total_multiplicity, " planned"));
   }
   if (multiplicity > clients * order.max_multiplicity || weight < 0 ||
       weight > plan->weight_limit || (clients == 0 && weight != 0)) {
-    return Refused("its weight or multiplicity is more than the plan allows");
+    return absl::InvalidArgumentError("its weight or multiplicity is more than the plan allows");
   }
   for (size_t c = 0; c < channels.size(); ++c) {
     const auto refuse = [&](absl::string_view why) {
-      return Refused(absl::StrCat("channel '", spec(c).name, "' ", why));
+      return absl::InvalidArgumentError(absl::StrCat("channel '", spec(c).name, "' ", why));
     };
     const Channel& channel = channels[c];
     if (!(channel.max_abs >= 0) || !(channel.max_abs <= spec(c).bound) ||

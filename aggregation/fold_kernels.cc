@@ -4,6 +4,8 @@
 #include <bit>
 #include <vector>
 
+#include "aggregation/fold-inl.h"
+
 // Compiles a function for one instruction set, whatever the rest of the program is compiled for.
 // Sanitizer builds and other processors use the plain functions, which give the same results.
 #if defined(__x86_64__) && !defined(MACAW_SANITIZED)
@@ -14,18 +16,6 @@
 
 namespace macaw::aggregation {
 namespace {
-
-constexpr double kRounder = 0x1.8p52;
-constexpr auto kRounderBits = std::bit_cast<int64_t>(kRounder);
-
-MACAW_INLINE int64_t Integer(double rounded_plus_rounder) {
-  return std::bit_cast<int64_t>(rounded_plus_rounder) - kRounderBits;
-}
-
-MACAW_INLINE int64_t KeyOf(double value) {
-  const auto bits = std::bit_cast<int64_t>(value);
-  return bits ^ ((bits >> 63) & INT64_MAX);  // negative numbers grow downwards
-}
 
 MACAW_INLINE uint32_t LargestF32(const float* values, size_t count) {
   int32_t largest = 0;  // signed, because SSE2 can compare only signed integers
@@ -54,8 +44,7 @@ MACAW_INLINE void Put(int64_t integer, int64_t& sum) {
 template <Into into>
 MACAW_INLINE void FoldF32(const float* __restrict values, double scale, int64_t* __restrict sums,
                           size_t count) {
-  for (size_t i = 0; i < count; ++i)
-    Put<into>(Integer(double{values[i]} * scale + kRounder), sums[i]);
+  for (size_t i = 0; i < count; ++i) Put<into>(Rounded(values[i], scale), sums[i]);
 }
 
 // The upper half of a double's bits (Veltkamp's splitting), so that products of halves are exact.

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cmath>
+#include <string>
 #include <utility>
 
 #include "core/status.h"
@@ -137,6 +138,35 @@ int64_t Plan::LimbLimit(size_t channel, int limb, uint64_t clients, uint64_t mul
   // and the rest for this sum.
   return static_cast<int64_t>(std::ldexp(total * largest, grid.bits) * kTotalSlack) +
          static_cast<int64_t>(4 * clients);
+}
+
+absl::Status Plan::CheckContribution(ClientId client, double weight, uint32_t multiplicity,
+                                     uint64_t sum_multiplicity, int64_t sum_weight) const {
+  const std::string who = absl::StrCat("client ", client.value);
+  if (multiplicity == 0 || multiplicity > order.max_multiplicity) {
+    return absl::InvalidArgumentError(absl::StrCat(who, ": multiplicity ", multiplicity,
+                                                   " is not in 1 … ", order.max_multiplicity,
+                                                   ", the largest planned"));
+  }
+  const double product = multiplicity * weight;
+  if (!(weight >= 0) || !(product <= order.max_weight)) {
+    return absl::InvalidArgumentError(absl::StrCat(who, ": weight ", product, " is not in 0 … ",
+                                                   order.max_weight, ", the largest planned"));
+  }
+  if (sum_multiplicity + multiplicity > order.total_multiplicity ||
+      sum_weight + ToUnits(product) > weight_limit) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(who, ": takes the sum past the planned total (", order.total_multiplicity,
+                     " clients weighing ", order.total_weight, "): was somebody added twice?"));
+  }
+  return absl::OkStatus();
+}
+
+double Plan::Scale(size_t channel, double weight, uint32_t multiplicity) const {
+  const double factor = channels[channel].reduction == Reduction::kWeightedMean
+                            ? multiplicity * weight
+                            : multiplicity;
+  return std::ldexp(factor, grids[channel].bits);
 }
 
 int64_t Plan::ToUnits(double weight) const {

@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "aggregation/channel.h"
 #include "core/digest.h"
+#include "core/ids.h"
 
 namespace macaw::aggregation {
 
@@ -38,6 +39,13 @@ struct Plan {
   // `largest`.
   int64_t LimbLimit(size_t channel, int limb, uint64_t clients, uint64_t multiplicity,
                     int64_t weight, double largest) const;
+
+  // Whether a contribution may be added to a sum with this multiplicity and weight (in units): its
+  // own multiplicity and weight are planned, and so are the totals. The error names the client.
+  absl::Status CheckContribution(ClientId client, double weight, uint32_t multiplicity,
+                                 uint64_t sum_multiplicity, int64_t sum_weight) const;
+  // What a value of the channel is multiplied with before it is rounded: m·w·2^bits, or m·2^bits.
+  double Scale(size_t channel, double weight, uint32_t multiplicity) const;
 
   // m·w in weight units, and back.
   int64_t ToUnits(double weight) const;

@@ -69,8 +69,9 @@ training::Backends BackendsHere() {
 void PrintDoctor() {
   training::Backends backends = BackendsHere();
   std::vector<std::string> names = backends.Installed();
-  if (std::ranges::find(names, training::kTorchBackend) == names.end())
-    names.emplace_back(training::kTorchBackend);
+  for (const char* name : {training::kTorchBackend, training::kCudaBackend}) {
+    if (std::ranges::find(names, name) == names.end()) names.emplace_back(name);
+  }
   for (const std::string& name : names) {
     const absl::StatusOr<const training::Backend*> backend = backends.Find(name);
     const absl::Status error = training::IsMissingBackend(backend.status())

@@ -13,7 +13,7 @@ set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g -fno-omit-frame-pointer")
 
 # Results are compared byte for byte, so no flag may change arithmetic: no fast-math, no fused multiply-add that
 # the source does not ask for, no -march=native.
-add_compile_options(-ffp-contract=off)
+add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-ffp-contract=off>)
 
 find_program(CCACHE ccache)
 if(CCACHE)
@@ -29,7 +29,7 @@ endif()
 if(MACAW_SANITIZE)
   string(REPLACE "," ";" sanitizers "${MACAW_SANITIZE}")
   foreach(sanitizer IN LISTS sanitizers)
-    add_compile_options(-fsanitize=${sanitizer})
+    add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${sanitizer}>)
     add_link_options(-fsanitize=${sanitizer})
   endforeach()
   add_compile_definitions(MACAW_SANITIZED=1)
@@ -46,7 +46,9 @@ endif()
 
 # Linked by our own targets only, so that a dependency's headers do not break the build.
 add_library(macaw_warnings INTERFACE)
-target_compile_options(macaw_warnings INTERFACE -Wall -Wextra -Wno-missing-field-initializers -Werror)
+target_compile_options(macaw_warnings INTERFACE
+  "$<$<COMPILE_LANGUAGE:C,CXX>:-Wall;-Wextra;-Wno-missing-field-initializers;-Werror>"
+  "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wno-unknown-pragmas;-Werror=all-warnings>")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   target_compile_options(macaw_warnings INTERFACE -Wthread-safety -Wno-unused-lambda-capture)
 endif()

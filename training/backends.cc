@@ -100,6 +100,11 @@ absl::StatusOr<std::vector<std::string>> BackendsFor(const TrainerSetup& setup) 
     }
     return std::vector<std::string>{kFusedBackend};
   }
+  if (setup.backend.name == kCudaBackend && setup.hooks) {
+    return absl::InvalidArgumentError(
+        "workers.backend is \"cuda\", but the algorithm's local steps have hooks (a loss or a "
+        "correction of its own), which need LibTorch: use \"auto\" or \"torch\"");
+  }
   if (setup.backend.name == kProcessBackend && setup.backend.program.command.empty()) {
     return absl::InvalidArgumentError(
         "workers.backend is \"process\", but workers.command is missing: the program to run, such "
@@ -125,6 +130,12 @@ absl::Status Backends::Missing(const std::string& name, absl::string_view why) c
     text = absl::StrCat("the LibTorch back end is not installed here: ",
                         built_here ? "`./dev setup torch` fetches it (530 MB)"
                                    : "install the package macaw-backend-torch");
+  }
+  if (name == kCudaBackend) {
+    text = absl::StrCat("the back end for NVIDIA GPUs is not installed here: ",
+                        built_here ? "put nvcc of CUDA 13 into PATH, delete CMakeCache.txt and "
+                                     "build again (MACAW_PRESET=cuda ./dev build)"
+                                   : "install the package macaw-backend-cuda");
   }
   absl::Status status =
       absl::FailedPreconditionError(absl::StrCat(why, why.empty() ? "" : ", and ", text));

@@ -16,6 +16,7 @@ namespace macaw::training {
 inline constexpr char kFusedBackend[] = "fused";
 inline constexpr char kTorchBackend[] = "torch";
 inline constexpr char kProcessBackend[] = "process";
+inline constexpr char kCudaBackend[] = "cuda";
 
 // The back ends that are part of every program here: training/fused, and training/process, which
 // hands the work to a program of the owner's.

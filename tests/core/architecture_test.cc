@@ -43,7 +43,7 @@ const std::map<std::string, Room>& Rooms() {
       {"device", {{"core"}, {}}},
       {"device/cuda", {{"core", "device"}, {"cuda"}}},
       {"aggregation", {{"core", "device"}, {}}},
-      {"aggregation/cuda", {{"core", "device", "aggregation"}, {"cuda", "nccl"}}},
+      {"aggregation/cuda", {{"core", "device", "device/cuda", "aggregation"}, {"cuda", "nccl"}}},
       {"scheduler", {{"core", "plan"}, {}}},
       {"state", {{"core"}, {"hiredis"}}},
       {"models", {{"core", "plan"}, {"torch"}}},
@@ -54,8 +54,8 @@ const std::map<std::string, Room>& Rooms() {
       {"training/device",
        {{"core", "plan", "data", "models", "training", "training/api", "device"}, {}}},
       {"training/cuda",
-       {{"core", "plan", "data", "models", "device", "training", "training/api", "training/device",
-         "aggregation"},
+       {{"core", "plan", "data", "models", "device", "device/cuda", "training", "training/api",
+         "training/device", "aggregation", "aggregation/cuda"},
         {"cuda"}}},
       {"training/torch",
        {{"core", "plan", "data", "models", "training", "training/api"}, {"torch"}}},
@@ -173,7 +173,8 @@ std::vector<std::string> Sources() {
     for (const auto& entry :
          fs::recursive_directory_iterator(std::string(MACAW_SOURCE_DIR "/") + top)) {
       const std::string extension = entry.path().extension().string();
-      if (extension != ".h" && extension != ".cc" && extension != ".cu") continue;
+      if (extension != ".h" && extension != ".cc" && extension != ".cu" && extension != ".cuh")
+        continue;
       files.push_back(fs::relative(entry.path(), MACAW_SOURCE_DIR).string());
     }
   }
@@ -219,9 +220,9 @@ TEST(Architecture, EveryIncludePointsUpTheTableOfRooms) {
 }
 
 TEST(Architecture, EveryRoomHasAPageThatSaysWhatItDecides) {
-  for (const char* room : {"core", "identity", "proto", "data", "aggregation", "scheduler", "state",
-                           "models", "training", "algorithms", "sdk", "server", "worker", "cli",
-                           "python", "deploy", "bench", "testing"}) {
+  for (const char* room : {"core", "identity", "proto", "data", "device", "aggregation",
+                           "scheduler", "state", "models", "training", "algorithms", "sdk",
+                           "server", "worker", "cli", "python", "deploy", "bench", "testing"}) {
     const auto text = ReadFile(absl::StrCat(MACAW_SOURCE_DIR, "/", room, "/README.md"));
     EXPECT_TRUE(text.ok()) << room << " has no README.md";
   }

@@ -153,6 +153,34 @@ TEST(Backends, ListWhatIsInstalled) {
   EXPECT_THAT(Backends("/no/such/folder").Installed(), ElementsAre("fused", "process"));
 }
 
+TEST(Backends, SayWhatTheOneForGpusNeeds) {
+  const TemporaryFolder folder;
+  Backends none(folder.path());
+  const absl::Status missing = none.CheckFor(SetupOf(kDense, "cuda"));
+  EXPECT_TRUE(IsMissingBackend(missing));
+  EXPECT_THAT(ErrorOf(missing), AllOf(HasSubstr("workers.backend is \"cuda\""),
+                                      HasSubstr("the package macaw-backend-cuda")));
+  std::ofstream(folder / "CMakeCache.txt") << "";
+  EXPECT_THAT(ErrorOf(Backends(Backends::FolderBeside(folder / "bin")).Missing("cuda", "")),
+              HasSubstr("nvcc"));
+  const absl::Status hooks = none.CheckFor(WithHooks(SetupOf(kDense, "cuda")));
+  EXPECT_FALSE(IsMissingBackend(hooks));
+  EXPECT_THAT(ErrorOf(hooks), HasSubstr("hooks"));
+}
+
+#ifdef MACAW_CUDA_MODULES
+TEST(Backends, LoadTheOneForGpusWhereThereIsNone) {
+  Backends backends(MACAW_CUDA_MODULES);
+  const auto cuda = backends.Find("cuda");
+  ASSERT_TRUE(cuda.ok()) << cuda.status();
+  EXPECT_EQ((*cuda)->name(), "cuda");
+  EXPECT_TRUE((*cuda)->Supports(SetupOf(kDense, "cuda")).ok());
+  EXPECT_THAT(ErrorOf(backends.MakeTrainer(SetupOf(kDense, "cuda", DType::kF64)).status()),
+              HasSubstr("the back end cuda cannot train the run"));
+  EXPECT_FALSE((*cuda)->Report().empty());
+}
+#endif
+
 #ifdef MACAW_MODULES
 // With the LibTorch module of this build.
 class WithTorch : public testing::Test {

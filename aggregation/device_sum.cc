@@ -1,0 +1,493 @@
+#include "aggregation/device_sum.h"
+
+#include <algorithm>
+#include <bit>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "aggregation/collective.h"
+#include "aggregation/device_sum-inl.h"
+#include "aggregation/exact_sum_state.h"
+#include "aggregation/fold_kernels.h"
+#include "aggregation/plan.h"
+#include "core/status.h"
+
+namespace macaw::aggregation {
+namespace {
+
+using device::Launch;
+using device::Memory;
+
+constexpr size_t kPieceSize = size_t{1} << 16;  // elements that one block measures at a time
+constexpr uint32_t kBlocksOfProcessor = 8;      // at the same time; enough to wait for memory
+
+template <typename T>
+std::byte* Address(T* pointer) {
+  return reinterpret_cast<std::byte*>(pointer);
+}
+
+}  // namespace
+
+struct DeviceSum::State {
+  struct Channel {
+    size_t index = 0;  // of the plan
+    size_t size = 0;   // elements
+    uint32_t pieces = 0;
+    Memory integers;
+    double max_abs = 0;
+  };
+  // A contribution since the last Settle.
+  struct Pending {
+    ClientId client{};
+    double weight = 0;
+    uint32_t multiplicity = 0;
+    absl::Status status;  // what the host knows already
+    size_t measures = 0;  // where its own begin; those of its next channel are `stride` on
+    size_t stride = 0;    // clients of its call of Add that the device has
+    size_t row = 0;       // its verdict
+    std::vector<FlatVector> on_host;  // of the channels that are not on the device
+  };
+
+  State(device::Device& device, device::Queue& queue) : device(device), queue(queue) {}
+
+  device::Device& device;
+  device::Queue& queue;
+  std::shared_ptr<const Plan> plan;
+  uint32_t most_pending = 0;
+  std::vector<Channel> channels;      // those on the device
+  std::vector<size_t> host_channels;  // of the plan
+  std::optional<ExactSum> on_host;    // the others; none if there are no others
+  std::vector<ChannelSpec> host_specs;
+
+  // Tables of the pending clients: the host's side is page-locked and may not change before Settle.
+  Memory vectors, vectors_host;    // FoldVector: channels · most_pending
+  Memory measures, measures_host;  // Measure: the same
+  Memory verdicts, verdicts_host;  // ClientVerdict: most_pending
+  Memory pieces;                   // Measure: of one call and channel
+  Memory reduced;                  // a channel of MoveTogether
+  // Where MoveTo puts the integers; an ExactSum may still read the last ones.
+  std::shared_ptr<Memory> taken;
+
+  std::vector<Pending> pending;
+  size_t rows = 0;  // of pending clients that the device has
+
+  uint64_t clients = 0;
+  uint64_t multiplicity = 0;  // with those pending
+  int64_t weight = 0;         // with those pending, in units
+
+  absl::Status Allocate();
+  absl::Status Empty();
+  void Begin(std::span<const DeviceContribution> contributions);
+  void Enqueue(size_t first_row, size_t count);
+  absl::StatusOr<absl::Status> Conclude(Pending& client);
+
+  Launch ForElements(size_t count) const {
+    const uint32_t threads = device.info().best_threads;
+    const uint32_t most = device.info().processors * kBlocksOfProcessor;
+    return {static_cast<uint32_t>(std::clamp<size_t>((count + threads - 1) / threads, 1, most)),
+            threads};
+  }
+  absl::Status CheckSettled() const {
+    if (pending.empty()) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        absl::StrCat(pending.size(), " clients of a device's sum are pending: settle it first"));
+  }
+  // A sum without integers, whose totals are this one's.
+  ExactSum::State Counts() const;
+  // Adds what the other has on the host: counts, maxima, its channels there.
+  absl::Status MergeHost(State& other);
+  size_t integers_bytes() const;
+  // Page-locked memory for the integers of all channels, one after the other.
+  absl::StatusOr<std::shared_ptr<Memory>> HostMemory();
+  // Adds to `sum` what this one counts; its integers have come to `integers`.
+  absl::Status Give(std::shared_ptr<Memory> integers, ExactSum& sum);
+};
+
+bool DeviceSum::OnDevice(const ChannelSpec& channel) {
+  return channel.layout->dtype() == DType::kF32 && channel.reduction != Reduction::kCollect;
+}
+
+DeviceSum::DeviceSum(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+DeviceSum::~DeviceSum() { state_->queue.Wait().IgnoreError(); }  // before the memory is freed
+
+absl::StatusOr<std::unique_ptr<DeviceSum>> DeviceSum::Make(device::Device& device,
+                                                           device::Queue& queue,
+                                                           std::vector<ChannelSpec> channels,
+                                                           const GridOrder& order,
+                                                           uint32_t most_pending) {
+  auto state = std::make_unique<State>(device, queue);
+  State& s = *state;
+  MACAW_ASSIGN_OR_RETURN(s.plan, Plan::Make(std::move(channels), order));
+  s.most_pending = std::max(most_pending, 1U);
+  for (size_t c = 0; c < s.plan->channels.size(); ++c) {
+    const ChannelSpec& spec = s.plan->channels[c];
+    if (!OnDevice(spec)) {
+      s.host_channels.push_back(c);
+      s.host_specs.push_back(spec);
+      continue;
+    }
+    State::Channel channel;
+    channel.index = c;
+    channel.size = spec.layout->size();
+    channel.pieces = static_cast<uint32_t>((channel.size + kPieceSize - 1) / kPieceSize);
+    s.channels.push_back(std::move(channel));
+  }
+  MACAW_RETURN_IF_ERROR(s.Allocate());
+  std::unique_ptr<DeviceSum> sum(new DeviceSum(std::move(state)));
+  MACAW_RETURN_IF_ERROR(s.Empty());
+  return sum;
+}
+
+absl::Status DeviceSum::State::Allocate() {
+  uint32_t most_pieces = 1;
+  for (Channel& channel : channels) {
+    most_pieces = std::max(most_pieces, channel.pieces);
+    if (channel.size == 0) continue;
+    MACAW_ASSIGN_OR_RETURN(channel.integers, device.Allocate(channel.size * sizeof(int64_t)));
+  }
+  if (channels.empty()) return absl::OkStatus();
+  const size_t entries = channels.size() * most_pending;
+  MACAW_ASSIGN_OR_RETURN(vectors, device.Allocate(entries * sizeof(FoldVector)));
+  MACAW_ASSIGN_OR_RETURN(vectors_host, device.AllocateHost(entries * sizeof(FoldVector)));
+  MACAW_ASSIGN_OR_RETURN(measures, device.Allocate(entries * sizeof(Measure)));
+  MACAW_ASSIGN_OR_RETURN(measures_host, device.AllocateHost(entries * sizeof(Measure)));
+  MACAW_ASSIGN_OR_RETURN(verdicts, device.Allocate(most_pending * sizeof(ClientVerdict)));
+  MACAW_ASSIGN_OR_RETURN(verdicts_host, device.AllocateHost(most_pending * sizeof(ClientVerdict)));
+  MACAW_ASSIGN_OR_RETURN(pieces,
+                         device.Allocate(size_t{most_pieces} * most_pending * sizeof(Measure)));
+  return absl::OkStatus();
+}
+
+// Back to a sum of nobody.
+absl::Status DeviceSum::State::Empty() {
+  clients = multiplicity = 0;
+  weight = 0;
+  for (Channel& channel : channels) {
+    channel.max_abs = 0;
+    if (plan->channels[channel.index].reduction == Reduction::kMax) {
+      queue.Run(kFillIntegers, ForElements(channel.size),
+                {channel.integers.As<int64_t>(), channel.size, kNoKey});
+    } else {
+      queue.Zero(channel.integers.data(), channel.integers.size());
+    }
+  }
+  if (host_channels.empty()) return absl::OkStatus();
+  MACAW_ASSIGN_OR_RETURN(on_host, ExactSum::Make(host_specs, plan->order));
+  return absl::OkStatus();
+}
+
+absl::Status DeviceSum::Add(std::span<const DeviceContribution> contributions) {
+  State& s = *state_;
+  if (s.pending.size() + contributions.size() > s.most_pending) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "a device's sum made for ", s.most_pending, " pending clients has ", s.pending.size(),
+        " and cannot take ", contributions.size(), " more: settle it first"));
+  }
+  for (const DeviceContribution& contribution : contributions) {
+    if (contribution.values.size() != s.plan->channels.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("client ", contribution.client.value, ": gave ", contribution.values.size(),
+                       " channels instead of ", s.plan->channels.size()));
+    }
+    for (const State::Channel& channel : s.channels) {
+      if (contribution.values[channel.index].on_device != nullptr || channel.size == 0) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("client ", contribution.client.value, ": channel '",
+                       s.plan->channels[channel.index].name, "': no vector on the device"));
+    }
+  }
+  s.Begin(contributions);
+  return absl::OkStatus();
+}
+
+void DeviceSum::State::Begin(std::span<const DeviceContribution> contributions) {
+  const size_t first = pending.size();
+  for (const DeviceContribution& contribution : contributions) {
+    Pending client;
+    client.client = contribution.client;
+    client.weight = contribution.weight;
+    client.multiplicity = contribution.multiplicity;
+    client.status = plan->CheckContribution(contribution.client, contribution.weight,
+                                            contribution.multiplicity, multiplicity, weight);
+    if (client.status.ok() && on_host.has_value()) {
+      std::vector<ConstVectorView> views;
+      for (const size_t c : host_channels) views.push_back(contribution.values[c].on_host);
+      client.status = on_host->Check(
+          {contribution.client, contribution.weight, contribution.multiplicity, views});
+      for (size_t i = 0; client.status.ok() && i < views.size(); ++i)
+        client.on_host.push_back(FlatVector::CopyOf(views[i], host_specs[i].layout));
+    }
+    if (client.status.ok()) {
+      multiplicity += contribution.multiplicity;
+      weight += plan->ToUnits(contribution.multiplicity * contribution.weight);
+    }
+    pending.push_back(std::move(client));
+  }
+  if (channels.empty()) return;
+
+  // The clients that the device is to look at, in rows of their own.
+  const size_t first_row = rows;
+  size_t count = 0;
+  for (size_t i = first; i < pending.size(); ++i) count += pending[i].status.ok() ? 1 : 0;
+  const size_t begin = first_row * channels.size();
+  auto* const table = vectors_host.As<FoldVector>() + begin;
+  for (size_t i = first; i < pending.size(); ++i) {
+    Pending& client = pending[i];
+    if (!client.status.ok()) continue;
+    const size_t place = rows - first_row;
+    for (size_t c = 0; c < channels.size(); ++c) {
+      const size_t index = channels[c].index;
+      table[c * count + place] = {contributions[i - first].values[index].on_device,
+                                  IsSum(plan->channels[index].reduction)
+                                      ? plan->Scale(index, client.weight, client.multiplicity)
+                                      : 0};
+    }
+    client.row = rows++;
+    client.measures = begin + place;
+    client.stride = count;
+  }
+  if (count != 0) Enqueue(first_row, count);
+}
+
+void DeviceSum::State::Enqueue(size_t first_row, size_t count) {
+  const size_t begin = first_row * channels.size();
+  const auto clients_here = static_cast<uint32_t>(count);
+  FoldVector* const table = vectors.As<FoldVector>() + begin;
+  ClientVerdict* const verdict = verdicts.As<ClientVerdict>() + first_row;
+  queue.CopyIn(Address(table), {Address(vectors_host.As<FoldVector>() + begin),
+                                channels.size() * count * sizeof(FoldVector)});
+  for (size_t c = 0; c < channels.size(); ++c) {
+    const Channel& channel = channels[c];
+    const ChannelSpec& spec = plan->channels[channel.index];
+    const uint32_t threads = device.info().best_threads;
+    const size_t items = count * channel.pieces;
+    const Launch measure{static_cast<uint32_t>(std::clamp<size_t>(items, 1, size_t{1} << 20)),
+                         threads, static_cast<uint32_t>(threads * sizeof(Measure))};
+    if (items != 0) {
+      queue.Run(kMeasureVectors, measure,
+                {table + c * count, clients_here, channel.pieces, kPieceSize, channel.size,
+                 spec.bound, pieces.As<Measure>()});
+    }
+    queue.Run(kJudgeClients, ForElements(count),
+              {pieces.As<Measure>(), clients_here, channel.pieces, static_cast<uint32_t>(c),
+               c == 0 ? 1U : 0U, measures.As<Measure>() + begin + c * count, verdict});
+  }
+  for (size_t c = 0; c < channels.size(); ++c) {
+    const Channel& channel = channels[c];
+    if (channel.size == 0) continue;
+    const bool maximum = plan->channels[channel.index].reduction == Reduction::kMax;
+    queue.Run(
+        maximum ? kFoldKeys : kFoldVectors, ForElements(channel.size),
+        {table + c * count, verdict, clients_here, channel.integers.As<int64_t>(), channel.size});
+  }
+}
+
+absl::StatusOr<std::vector<absl::Status>> DeviceSum::Settle() {
+  State& s = *state_;
+  if (s.rows != 0) {
+    const size_t measures = s.rows * s.channels.size() * sizeof(Measure);
+    const size_t verdicts = s.rows * sizeof(ClientVerdict);
+    s.queue.CopyOut({s.measures_host.data(), measures}, s.measures.data());
+    s.queue.CopyOut({s.verdicts_host.data(), verdicts}, s.verdicts.data());
+    MACAW_RETURN_IF_ERROR(s.queue.Wait());
+  }
+  std::vector<absl::Status> answers;
+  for (State::Pending& client : s.pending) {
+    MACAW_ASSIGN_OR_RETURN(absl::Status answer, s.Conclude(client));
+    answers.push_back(std::move(answer));
+  }
+  s.pending.clear();
+  s.rows = 0;
+  return answers;
+}
+
+absl::StatusOr<absl::Status> DeviceSum::State::Conclude(Pending& client) {
+  if (!client.status.ok()) return client.status;
+  const Measure* const measured = measures_host.As<Measure>() + client.measures;
+  const uint32_t refused =
+      channels.empty() ? 0 : verdicts_host.As<ClientVerdict>()[client.row].refused;
+  if (refused != 0) {
+    multiplicity -= client.multiplicity;
+    weight -= plan->ToUnits(client.multiplicity * client.weight);
+    const Measure& measure = measured[(refused - 1) * client.stride];
+    return Annotate(DescribeOffender(plan->channels[channels[refused - 1].index], measure.offender,
+                                     measure.value),
+                    absl::StrCat("client ", client.client.value));
+  }
+  if (on_host.has_value()) {
+    std::vector<ConstVectorView> views;
+    for (const FlatVector& vector : client.on_host) views.push_back(vector.view());
+    // It was checked before the device was asked. What can fail now is a client that was added
+    // twice.
+    MACAW_RETURN_IF_ERROR(on_host->Add({client.client, client.weight, client.multiplicity, views}));
+  }
+  for (size_t c = 0; c < channels.size(); ++c) {
+    const double largest = std::bit_cast<float>(measured[c * client.stride].largest);
+    channels[c].max_abs = std::max(channels[c].max_abs, largest);
+  }
+  ++clients;
+  return absl::OkStatus();
+}
+
+ExactSum::State DeviceSum::State::Counts() const {
+  ExactSum::State counts(plan);
+  counts.multiplicity = multiplicity;
+  counts.weight = weight;
+  return counts;
+}
+
+absl::Status DeviceSum::State::MergeHost(State& other) {
+  if (on_host.has_value()) MACAW_RETURN_IF_ERROR(on_host->Merge(*std::move(other.on_host)));
+  for (size_t c = 0; c < channels.size(); ++c)
+    channels[c].max_abs = std::max(channels[c].max_abs, other.channels[c].max_abs);
+  clients += other.clients;
+  multiplicity += other.multiplicity;
+  weight += other.weight;
+  return absl::OkStatus();
+}
+
+absl::Status DeviceSum::Merge(DeviceSum& other) {
+  State& s = *state_;
+  State& o = *other.state_;
+  if (&s.device != &o.device)
+    return absl::InvalidArgumentError("the sums are on different devices: use MoveTogether");
+  MACAW_RETURN_IF_ERROR(s.CheckSettled());
+  MACAW_RETURN_IF_ERROR(o.CheckSettled());
+  MACAW_RETURN_IF_ERROR(s.Counts().CheckMerge(o.Counts()));
+  MACAW_RETURN_IF_ERROR(o.queue.Wait());
+  MACAW_RETURN_IF_ERROR(s.MergeHost(o));
+  for (size_t c = 0; c < s.channels.size(); ++c) {
+    if (s.channels[c].size == 0) continue;
+    const bool maximum = s.plan->channels[s.channels[c].index].reduction == Reduction::kMax;
+    s.queue.Run(kMergeIntegers, s.ForElements(s.channels[c].size),
+                {o.channels[c].integers.As<int64_t>(), s.channels[c].integers.As<int64_t>(),
+                 s.channels[c].size, maximum ? 1U : 0U});
+  }
+  MACAW_RETURN_IF_ERROR(s.queue.Wait());
+  return o.Empty();
+}
+
+size_t DeviceSum::State::integers_bytes() const {
+  size_t bytes = 0;
+  for (const Channel& channel : channels) bytes += channel.integers.size();
+  return bytes;
+}
+
+absl::StatusOr<std::shared_ptr<Memory>> DeviceSum::State::HostMemory() {
+  if (integers_bytes() == 0) return nullptr;
+  if (taken == nullptr || taken.use_count() > 1) {
+    taken = nullptr;  // a sum that was moved earlier still reads the last one
+    MACAW_ASSIGN_OR_RETURN(Memory memory, device.AllocateHost(integers_bytes()));
+    taken = std::make_shared<Memory>(std::move(memory));
+  }
+  return taken;
+}
+
+absl::Status DeviceSum::State::Give(std::shared_ptr<Memory> integers, ExactSum& sum) {
+  auto given = std::make_unique<ExactSum::State>(plan);
+  given->clients = clients;
+  given->multiplicity = multiplicity;
+  given->weight = weight;
+  size_t offset = 0;
+  for (const Channel& channel : channels) {
+    ExactSum::State::Channel& out = given->channels[channel.index];
+    if (channel.size != 0) {
+      out.integers = {reinterpret_cast<const int64_t*>(integers->data() + offset), channel.size};
+      offset += channel.integers.size();
+    }
+    out.max_abs = channel.max_abs;
+  }
+  for (size_t i = 0; i < host_channels.size(); ++i)
+    given->channels[host_channels[i]] = std::move(on_host->state_->channels[i]);
+  given->lender = std::move(integers);
+  if (clients != 0) {
+    MACAW_RETURN_IF_ERROR(
+        Annotate(given->Check(), absl::StrCat("the sum of ", device.info().name, " refused")));
+    MACAW_RETURN_IF_ERROR(sum.Merge(ExactSum(std::move(given))));
+  }
+  return Empty();
+}
+
+absl::Status DeviceSum::MoveTo(ExactSum& sum) {
+  State& s = *state_;
+  MACAW_RETURN_IF_ERROR(s.CheckSettled());
+  MACAW_RETURN_IF_ERROR(sum.state_->CheckMerge(s.Counts()));
+  MACAW_ASSIGN_OR_RETURN(const std::shared_ptr<Memory> integers, s.HostMemory());
+  size_t offset = 0;
+  for (const State::Channel& channel : s.channels) {
+    if (channel.size == 0) continue;
+    s.queue.CopyOut({integers->data() + offset, channel.integers.size()}, channel.integers.data());
+    offset += channel.integers.size();
+  }
+  MACAW_RETURN_IF_ERROR(s.queue.Wait());
+  return s.Give(integers, sum);
+}
+
+absl::Status DeviceSum::MoveTogether(Collective& collective, std::span<DeviceSum* const> sums,
+                                     ExactSum& sum) {
+  if (sums.empty() || sums.size() != collective.devices()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(sums.size(), " sums for a collective of ", collective.devices(), " devices"));
+  }
+  State& s = *sums.front()->state_;
+  // Everything is checked before the first integer moves.
+  ExactSum::State all(s.plan);
+  MACAW_RETURN_IF_ERROR(all.CheckMerge(*sum.state_));
+  all.multiplicity = sum.state_->multiplicity;
+  all.weight = sum.state_->weight;
+  for (DeviceSum* const one : sums) {
+    const ExactSum::State counts = one->state_->Counts();
+    MACAW_RETURN_IF_ERROR(one->state_->CheckSettled());
+    MACAW_RETURN_IF_ERROR(all.CheckMerge(counts));
+    all.multiplicity += counts.multiplicity;
+    all.weight += counts.weight;
+    MACAW_RETURN_IF_ERROR(one->state_->queue.Wait());
+  }
+
+  MACAW_ASSIGN_OR_RETURN(const std::shared_ptr<Memory> integers, s.HostMemory());
+  size_t offset = 0;
+  for (size_t c = 0; c < s.channels.size(); ++c) {
+    const State::Channel& channel = s.channels[c];
+    if (channel.size == 0) continue;
+    if (s.reduced.size() < channel.integers.size()) {
+      s.reduced = Memory();
+      MACAW_ASSIGN_OR_RETURN(s.reduced, s.device.Allocate(channel.integers.size()));
+    }
+    std::vector<const int64_t*> parts;
+    for (DeviceSum* const one : sums)
+      parts.push_back(one->state_->channels[c].integers.As<int64_t>());
+    const bool maximum = s.plan->channels[channel.index].reduction == Reduction::kMax;
+    MACAW_RETURN_IF_ERROR(
+        collective.Reduce(maximum ? Collective::Operation::kMaximum : Collective::Operation::kSum,
+                          parts, s.reduced.As<int64_t>(), channel.size));
+    s.queue.CopyOut({integers->data() + offset, channel.integers.size()}, s.reduced.data());
+    MACAW_RETURN_IF_ERROR(s.queue.Wait());
+    offset += channel.integers.size();
+  }
+  for (DeviceSum* const other : sums.subspan(1)) {
+    MACAW_RETURN_IF_ERROR(s.MergeHost(*other->state_));
+    MACAW_RETURN_IF_ERROR(other->state_->Empty());
+  }
+  return s.Give(integers, sum);
+}
+
+uint64_t DeviceSum::clients() const { return state_->clients; }
+
+uint64_t DeviceSum::bytes() const {
+  const State& s = *state_;
+  return s.integers_bytes() + s.vectors.size() + s.measures.size() + s.verdicts.size() +
+         s.pieces.size() + s.reduced.size();
+}
+
+std::vector<device::HostKernelEntry> SumHostKernels() {
+  return {device::HostEntry<MeasureArgs, MeasureVectors>(kMeasureVectors),
+          device::HostEntry<JudgeArgs, JudgeClients>(kJudgeClients),
+          device::HostEntry<FoldArgs, FoldVectors>(kFoldVectors),
+          device::HostEntry<FoldArgs, FoldKeys>(kFoldKeys),
+          device::HostEntry<FillIntegersArgs, FillIntegers>(kFillIntegers),
+          device::HostEntry<MergeArgs, MergeIntegers>(kMergeIntegers)};
+}
+
+}  // namespace macaw::aggregation

@@ -1,0 +1,65 @@
+# CUDA as a language, without LibTorch: the kernels of device/, aggregation/ and training/ for GPUs, and libmacaw_cuda.so. AUTO
+# takes it where nvcc is found and compiles. No GPU is needed to build or to test.
+set(MACAW_CUDA AUTO CACHE STRING "Build for NVIDIA GPUs: AUTO (where nvcc works), ON or OFF")
+set_property(CACHE MACAW_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(MACAW_HAVE_CUDA OFF)
+set(cuda_wanted ${MACAW_CUDA})
+if(cuda_wanted STREQUAL "AUTO" AND
+    (MACAW_SANITIZE OR MACAW_FUZZ OR CMAKE_CROSSCOMPILING OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU"))
+  set(cuda_wanted OFF)  # GPUs have checkers of their own, and nvcc is tried with GCC alone
+endif()
+if(cuda_wanted)
+  find_program(MACAW_NVCC nvcc HINTS ENV CUDACXX ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES bin)
+  if(MACAW_NVCC AND NOT CMAKE_CUDA_COMPILER)
+    set(CMAKE_CUDA_COMPILER ${MACAW_NVCC})
+  endif()
+  # A100, H100 and H200, and PTX for what comes later.
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
+  endif()
+  include(CheckLanguage)
+  if(MACAW_NVCC OR MACAW_CUDA STREQUAL "ON")
+    check_language(CUDA)
+  endif()
+  if(CMAKE_CUDA_COMPILER)
+    enable_language(CUDA)
+    find_package(CUDAToolkit)
+  endif()
+  if(CMAKE_CUDA_COMPILER AND CUDAToolkit_FOUND AND TARGET CUDA::cudart_static)
+    set(MACAW_HAVE_CUDA ON)
+  elseif(MACAW_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "MACAW_CUDA is ON, but no nvcc with libcudart_static.a works here: install the CUDA toolkit (13.0), put nvcc "
+            "into PATH or set CUDACXX, or configure with -DMACAW_CUDA=OFF")
+  endif()
+endif()
+if(NOT MACAW_HAVE_CUDA)
+  message(STATUS "CUDA: off")
+  return()
+endif()
+message(STATUS "CUDA: nvcc ${CMAKE_CUDA_COMPILER_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")
+
+# CMake 3.25 does not know that nvcc takes C++20.
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+endif()
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+# -fmad=false: as -ffp-contract=off for C++, so that kernels give the bits of their host copies. The last option lets kernels call
+# constexpr functions of the standard library (std::bit_cast, std::max).
+set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -DNDEBUG")
+set(CMAKE_CUDA_FLAGS_DEBUG "-O1 -g")
+add_compile_options($<$<COMPILE_LANGUAGE:CUDA>:-fmad=false> $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-ffp-contract=off>
+  $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
+set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+if(CCACHE)
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
+endif()
+# What `ptxas -v` says of each kernel: registers, spills, shared memory: cmake -DMACAW_PTXAS_REPORT=ON, then build macaw_cuda.
+option(MACAW_PTXAS_REPORT "Have ptxas print what each kernel uses" OFF)
+if(MACAW_PTXAS_REPORT)
+  add_compile_options($<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=-v>)
+endif()
+
+# Only the types of NCCL are used. Its library is opened where a worker has several GPUs (aggregation/cuda/nccl_api.h).
+find_path(MACAW_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})

@@ -1,0 +1,436 @@
+// A device's sum has the bits of the host's, for any values, teams and grouping.
+#include "aggregation/device_sum.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "aggregation/collective.h"
+#include "testing/fake_device.h"
+#include "testing/test_devices.h"
+#include "tests/aggregation/cohort.h"
+#ifdef MACAW_HAVE_CUDA
+#include "aggregation/cuda/sum_kernels.h"
+#endif
+
+namespace macaw::aggregation {
+namespace {
+
+using device::Memory;
+using ::testing::HasSubstr;
+using testing_support::FakeDevice;
+using testing_support::FakeDeviceOptions;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+std::vector<device::CudaKernel> GpuKernels() {
+#ifdef MACAW_HAVE_CUDA
+  return SumCudaKernels();
+#else
+  return {};
+#endif
+}
+
+// Clients' vectors on a device, as a trainer leaves them.
+class OnDevice {
+ public:
+  OnDevice(device::Device& device, device::Queue& queue, std::span<const TestClient> clients)
+      : clients_(clients) {
+    for (const TestClient& client : clients) {
+      std::vector<DeviceContribution::Value>& values = values_.emplace_back();
+      for (const FlatVector& vector : client.vectors) {
+        if (vector.layout()->dtype() != DType::kF32) {
+          values.push_back({nullptr, vector.view()});
+          continue;
+        }
+        Memory memory = *device.Allocate(vector.layout()->bytes());
+        queue.CopyIn(memory.data(), vector.view().bytes);
+        // Both, because a vector that is collected stays on the host.
+        values.push_back({memory.As<float>(), vector.view()});
+        memories_.push_back(std::move(memory));
+      }
+    }
+  }
+  std::vector<DeviceContribution> Of(size_t begin, size_t end) const {
+    std::vector<DeviceContribution> all;
+    for (size_t i = begin; i < end; ++i)
+      all.push_back({clients_[i].id, clients_[i].weight, clients_[i].multiplicity, values_[i]});
+    return all;
+  }
+
+ private:
+  std::span<const TestClient> clients_;
+  std::vector<std::vector<DeviceContribution::Value>> values_;
+  std::vector<Memory> memories_;
+};
+
+// What both sums answered, and the bytes of the sums themselves.
+struct Result {
+  std::vector<absl::Status> answers;
+  std::vector<std::byte> bytes;
+};
+
+Result HostSum(const TestCohort& cohort) {
+  Result result;
+  ExactSum sum = cohort.Empty();
+  for (const TestClient& client : cohort.clients) result.answers.push_back(client.AddTo(sum));
+  result.bytes = Bytes(sum);
+  return result;
+}
+
+// Adds `group` clients a call, settles every other call.
+Result DeviceResult(device::Device& device, const TestCohort& cohort, size_t group) {
+  Result result;
+  const std::unique_ptr<device::Queue> queue = *device.MakeQueue();
+  const OnDevice vectors(device, *queue, cohort.clients);
+  auto sum = *DeviceSum::Make(device, *queue, cohort.channels, cohort.order,
+                              static_cast<uint32_t>(2 * group));
+  const size_t count = cohort.clients.size();
+  const auto settle = [&] {
+    const absl::StatusOr<std::vector<absl::Status>> answers = sum->Settle();
+    ASSERT_TRUE(answers.ok()) << answers.status();
+    result.answers.insert(result.answers.end(), answers->begin(), answers->end());
+  };
+  for (size_t at = 0, call = 0; at < count; at += group, ++call) {
+    EXPECT_TRUE(sum->Add(vectors.Of(at, std::min(at + group, count))).ok());
+    if (call % 2 == 1) settle();
+  }
+  settle();
+  ExactSum whole = cohort.Empty();
+  const absl::Status moved = sum->MoveTo(whole);
+  EXPECT_TRUE(moved.ok()) << moved;
+  EXPECT_EQ(sum->clients(), 0);
+  result.bytes = Bytes(whole);
+  return result;
+}
+
+void ExpectSame(const Result& device, const Result& host) {
+  ASSERT_EQ(device.answers.size(), host.answers.size());
+  for (size_t i = 0; i < host.answers.size(); ++i)
+    EXPECT_EQ(device.answers[i].ToString(), host.answers[i].ToString()) << i;
+  EXPECT_EQ(device.bytes, host.bytes);
+}
+
+class DeviceSumTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    made_ = testing_support::MakeTestDevice(GetParam(), SumHostKernels(), GpuKernels());
+    if (made_.device == nullptr) GTEST_SKIP() << made_.skip;
+  }
+  device::Device& device() { return *made_.device; }
+
+ private:
+  testing_support::TestDevice made_;
+};
+
+TEST_P(DeviceSumTest, HasTheBitsOfTheHostsForEveryReductionAndGrouping) {
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    const TestCohort cohort(AllKinds(static_cast<int64_t>(1 + 131 * seed)), 11, seed);
+    const Result host = HostSum(cohort);
+    for (const size_t group : {1, 2, 5, 11})
+      ExpectSame(DeviceResult(device(), cohort, group), host);
+  }
+}
+
+TEST_P(DeviceSumTest, MeasuresVectorsOfManyPieces) {
+  // A piece has 2^16 elements.
+  TestCohort cohort({{.name = "w", .layout = Vector((5 << 16) + 3, DType::kF32), .bound = 100}}, 4,
+                    7);
+  cohort.clients[1].vectors[0].As<float>()[5 << 16] = -101;
+  cohort.clients[1].vectors[0].As<float>()[(5 << 16) + 1] = kNan;  // behind the first one
+  cohort.clients[2].vectors[0].As<float>()[(3 << 16) - 1] = kInfinity;
+  const Result host = HostSum(cohort);
+  EXPECT_THAT(host.answers[1].message(), HasSubstr("element 327680 is -101"));
+  ExpectSame(DeviceResult(device(), cohort, 3), host);
+}
+
+// Values on which rounding, checking and ordering could differ. All are finite and in bound.
+float EdgeValue(RandomStream& random, int bits, double bound) {
+  const auto any = [&random](uint64_t count) { return static_cast<uint32_t>(random.Below(count)); };
+  float value = 0;
+  switch (any(8)) {
+    case 0:
+      value = std::bit_cast<float>(any(0x800000));  // denormal
+      break;
+    case 1:
+      value = any(2) == 0 ? 0.0F : -0.0F;
+      break;
+    case 2:  // halfway between two integers of the grid, for clients whose m·w is odd
+    case 3:
+      value = static_cast<float>(std::ldexp(2.0 * any(1 << 23) + 1, -bits - 1));
+      break;
+    case 4:  // the largest that is in bound, and its neighbours below
+      value = static_cast<float>(bound);
+      if (double{value} > bound) value = std::nextafter(value, 0.0F);
+      for (uint32_t i = any(3); i > 0; --i) value = std::nextafter(value, 0.0F);
+      break;
+    case 5:  // any bits
+      value = std::bit_cast<float>(static_cast<uint32_t>(random.Below(uint64_t{1} << 32)));
+      break;
+    default:
+      value = static_cast<float>(random.Normal() * bound / 8);
+  }
+  if (!(std::fabs(double{value}) <= bound)) value = 0;
+  return any(2) == 0 ? value : -value;
+}
+
+TEST_P(DeviceSumTest, HasTheBitsOfTheHostsOnTenMillionValues) {
+  // Eight runs of 25 clients with 50,000 values, for all of which the grid differs.
+  for (uint64_t run = 0; run < 8; ++run) {
+    RandomStream random({.seed = run});
+    const Reduction kinds[] = {Reduction::kWeightedMean, Reduction::kMean, Reduction::kFixedSum,
+                               Reduction::kMax};
+    const double bound = run % 3 == 0 ? 65536 : std::ldexp(0.7, static_cast<int>(run) * 5 - 10);
+    TestCohort cohort({{.name = "w",
+                        .layout = Vector(50000, DType::kF32),
+                        .reduction = kinds[run % 4],
+                        .bound = bound}},
+                      25, run);
+    const int bits = MakeGrid(cohort.channels[0], cohort.order)->bits;
+    for (TestClient& client : cohort.clients) {
+      for (float& value : client.vectors[0].As<float>()) value = EdgeValue(random, bits, bound);
+    }
+    // Some must be refused, each for another reason.
+    const float above = std::nextafter(static_cast<float>(bound), kInfinity);
+    const float bad[] = {kNan, -kNan, kInfinity, -kInfinity, above, -above};
+    for (size_t i = 0; i < std::size(bad); ++i)
+      cohort.clients[3 * i].vectors[0].As<float>()[random.Below(50000)] = bad[i];
+    const Result host = HostSum(cohort);
+    EXPECT_EQ(std::ranges::count_if(host.answers, [](const auto& s) { return !s.ok(); }), 6);
+    ExpectSame(DeviceResult(device(), cohort, 1 + random.Below(25)), host);
+  }
+}
+
+TEST_P(DeviceSumTest, AddsNothingOfAClientThatAnyChannelRefuses) {
+  TestCohort cohort(
+      {{.name = "a", .layout = Vector(40, DType::kF32), .bound = 100},
+       {.name = "tau", .layout = Vector(1, DType::kF64), .bound = 100},
+       {.name = "b", .layout = Vector(90, DType::kF32), .bound = 100},
+       {.name = "top", .layout = Vector(5, DType::kF32), .reduction = Reduction::kMax}},
+      9, 3);
+  cohort.clients[1].vectors[0].As<float>()[39] = kNan;
+  cohort.clients[2].vectors[2].As<float>()[0] = 1000;
+  cohort.clients[3].vectors[3].As<float>()[4] = kInfinity;
+  cohort.clients[4].vectors[1].As<double>()[0] = 101;
+  cohort.clients[5].vectors[0].As<float>()[0] = kNan;  // both: the first channel's error is told
+  cohort.clients[5].vectors[2].As<float>()[0] = kNan;
+  cohort.clients[6].weight = cohort.order.max_weight + 1;
+  cohort.clients[7].multiplicity = 0;
+  const Result host = HostSum(cohort);
+  for (const size_t group : {1, 4, 9}) ExpectSame(DeviceResult(device(), cohort, group), host);
+}
+
+TEST_P(DeviceSumTest, MergesSumsOfOneDeviceInAnyTree) {
+  const TestCohort cohort(AllKinds(77), 12, 5);
+  const Result host = HostSum(cohort);
+  const std::unique_ptr<device::Queue> first = *device().MakeQueue(),
+                                       second = *device().MakeQueue();
+  const OnDevice on_first(device(), *first, cohort.clients);
+  const OnDevice on_second(device(), *second, cohort.clients);
+  auto a = *DeviceSum::Make(device(), *first, cohort.channels, cohort.order, 12);
+  auto b = *DeviceSum::Make(device(), *second, cohort.channels, cohort.order, 12);
+  ExactSum whole = cohort.Empty();
+  // Twice, because a sum is used again in the next round.
+  for (int round = 0; round < 2; ++round) {
+    whole = cohort.Empty();
+    ASSERT_TRUE(a->Add(on_first.Of(0, 5)).ok());
+    ASSERT_TRUE(b->Add(on_second.Of(5, 9)).ok());
+    EXPECT_TRUE(absl::IsFailedPrecondition(a->Merge(*b)));  // not settled
+    EXPECT_TRUE(absl::IsFailedPrecondition(a->MoveTo(whole)));
+    ASSERT_TRUE(a->Settle().ok());
+    ASSERT_TRUE(b->Settle().ok());
+    EXPECT_EQ(b->clients(), 4);
+    ASSERT_TRUE(a->Merge(*b).ok());
+    EXPECT_EQ(b->clients(), 0);
+    EXPECT_EQ(a->clients(), 9);
+    // The rest comes from the host, and from a sum that was emptied.
+    ASSERT_TRUE(cohort.clients[9].AddTo(whole).ok());
+    ASSERT_TRUE(b->Add(on_second.Of(10, 12)).ok());
+    ASSERT_TRUE(b->Settle().ok());
+    ASSERT_TRUE(b->MoveTo(whole).ok());
+    ASSERT_TRUE(a->MoveTo(whole).ok());
+    EXPECT_EQ(Bytes(whole), host.bytes);
+  }
+}
+
+TEST_P(DeviceSumTest, RefusesMoreThanThePlannedTotals) {
+  const TestCohort cohort(AllKinds(5), 4, 2);
+  const std::unique_ptr<device::Queue> queue = *device().MakeQueue();
+  const OnDevice vectors(device(), *queue, cohort.clients);
+  auto sum = *DeviceSum::Make(device(), *queue, cohort.channels, cohort.order, 8);
+  ASSERT_TRUE(sum->Add(vectors.Of(0, 4)).ok());
+  ASSERT_TRUE(sum->Add(vectors.Of(2, 3)).ok());
+  const std::vector<absl::Status> answers = *sum->Settle();
+  ASSERT_EQ(answers.size(), 5);
+  EXPECT_TRUE(answers[3].ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(answers[4])) << answers[4];
+  EXPECT_THAT(answers[4].message(), HasSubstr("added twice"));
+  // Also where two sums together pass the totals; both stay as they were.
+  ExactSum whole = cohort.Empty();
+  ASSERT_TRUE(cohort.clients[1].AddTo(whole).ok());
+  const std::vector<std::byte> before = Bytes(whole);
+  EXPECT_TRUE(absl::IsFailedPrecondition(sum->MoveTo(whole)));
+  EXPECT_EQ(Bytes(whole), before);
+  whole = cohort.Empty();
+  ASSERT_TRUE(sum->MoveTo(whole).ok());
+  EXPECT_EQ(Bytes(whole), HostSum(cohort).bytes);
+}
+
+TEST_P(DeviceSumTest, TakesNoMorePendingClientsThanItWasMadeFor) {
+  const TestCohort cohort(AllKinds(5), 4, 2);
+  const std::unique_ptr<device::Queue> queue = *device().MakeQueue();
+  const OnDevice vectors(device(), *queue, cohort.clients);
+  auto sum = *DeviceSum::Make(device(), *queue, cohort.channels, cohort.order, 3);
+  EXPECT_TRUE(absl::IsFailedPrecondition(sum->Add(vectors.Of(0, 4))));
+  ASSERT_TRUE(sum->Add(vectors.Of(0, 3)).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(sum->Add(vectors.Of(3, 4))));
+  ASSERT_TRUE(sum->Settle().ok());
+  EXPECT_TRUE(sum->Add(vectors.Of(3, 4)).ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(OnA, DeviceSumTest,
+                         ::testing::ValuesIn(testing_support::TestDeviceNames()),
+                         [](const auto& info) { return info.param; });
+
+TEST(DeviceSum, HasTheSameBitsForAnyTeamAndNumberOfBlocks) {
+  const TestCohort cohort(AllKinds(700), 7, 9);
+  const Result host = HostSum(cohort);
+  for (const uint32_t threads : {1u, 2u, 5u, 8u}) {
+    for (const uint32_t processors : {1u, 7u}) {
+      FakeDeviceOptions options;
+      options.threads = threads;
+      options.processors = processors;
+      options.seed = threads;
+      FakeDevice device(SumHostKernels(), options);
+      ExpectSame(DeviceResult(device, cohort, 4), host);
+    }
+  }
+}
+
+TEST(DeviceSum, DoesNotWaitBeforeItIsSettled) {
+  const TestCohort cohort(AllKinds(20), 6, 9);
+  FakeDevice device(SumHostKernels());
+  const auto queue = *device.MakeQueue();
+  const OnDevice vectors(device, *queue, cohort.clients);
+  auto sum = *DeviceSum::Make(device, *queue, cohort.channels, cohort.order, 6);
+  const uint64_t before = device.waits();
+  ASSERT_TRUE(sum->Add(vectors.Of(0, 3)).ok());
+  ASSERT_TRUE(sum->Add(vectors.Of(3, 6)).ok());
+  EXPECT_EQ(device.waits(), before);
+  ASSERT_TRUE(sum->Settle().ok());
+  EXPECT_EQ(device.waits(), before + 1);
+}
+
+TEST(DeviceSum, SaysThatItsDeviceIsLostOrFull) {
+  const TestCohort cohort(AllKinds(20), 6, 9);
+  FakeDevice device(SumHostKernels());
+  const auto queue = *device.MakeQueue();
+  const OnDevice vectors(device, *queue, cohort.clients);
+  device.FailAllocations(3);
+  EXPECT_TRUE(absl::IsResourceExhausted(
+      DeviceSum::Make(device, *queue, cohort.channels, cohort.order, 6).status()));
+  auto sum = *DeviceSum::Make(device, *queue, cohort.channels, cohort.order, 6);
+  ASSERT_TRUE(sum->Add(vectors.Of(0, 3)).ok());
+  device.LoseAfter(2);
+  EXPECT_TRUE(absl::IsUnavailable(sum->Settle().status()));
+}
+
+// ---- several devices
+
+struct Host {
+  explicit Host(const TestCohort& cohort, size_t count) {
+    std::vector<device::Device*> all;
+    for (size_t i = 0; i < count; ++i) {
+      FakeDeviceOptions options;
+      options.seed = i;
+      devices.push_back(std::make_unique<FakeDevice>(SumHostKernels(), options));
+      all.push_back(devices.back().get());
+      queues.push_back(*devices[i]->MakeQueue());
+      vectors.emplace_back(*devices[i], *queues[i], cohort.clients);
+      sums.push_back(*DeviceSum::Make(*devices[i], *queues[i], cohort.channels, cohort.order, 100));
+    }
+    collective = *MakeHostCollective(all);
+  }
+  std::vector<DeviceSum*> Sums() const {
+    std::vector<DeviceSum*> all;
+    for (const auto& sum : sums) all.push_back(sum.get());
+    return all;
+  }
+  std::vector<std::unique_ptr<FakeDevice>> devices;
+  std::vector<std::unique_ptr<device::Queue>> queues;
+  std::vector<OnDevice> vectors;
+  std::vector<std::unique_ptr<DeviceSum>> sums;
+  std::unique_ptr<Collective> collective;
+};
+
+TEST(DeviceSum, OfSeveralDevicesIsThatOfOne) {
+  const TestCohort cohort(AllKinds(123), 13, 4);
+  const std::vector<std::byte> expected = HostSum(cohort).bytes;
+  for (const size_t devices : {1u, 2u, 5u}) {
+    Host host(cohort, devices);
+    for (int round = 0; round < 2; ++round) {
+      for (size_t i = 0; i < 13; ++i)
+        ASSERT_TRUE(host.sums[i % devices]->Add(host.vectors[i % devices].Of(i, i + 1)).ok());
+      ExactSum whole = cohort.Empty();
+      EXPECT_TRUE(absl::IsFailedPrecondition(
+          DeviceSum::MoveTogether(*host.collective, host.Sums(), whole)));
+      for (const auto& sum : host.sums) ASSERT_TRUE(sum->Settle().ok());
+      const absl::Status moved = DeviceSum::MoveTogether(*host.collective, host.Sums(), whole);
+      ASSERT_TRUE(moved.ok()) << moved;
+      EXPECT_EQ(Bytes(whole), expected) << devices;
+    }
+  }
+}
+
+TEST(DeviceSum, OfSeveralDevicesRefusesMoreThanThePlannedTotals) {
+  const TestCohort cohort(AllKinds(9), 4, 4);
+  Host host(cohort, 2);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(host.sums[i]->Add(host.vectors[i].Of(0, 4)).ok());
+    ASSERT_TRUE(host.sums[i]->Settle().ok());
+  }
+  ExactSum whole = cohort.Empty();
+  EXPECT_TRUE(
+      absl::IsFailedPrecondition(DeviceSum::MoveTogether(*host.collective, host.Sums(), whole)));
+  ASSERT_TRUE(host.sums[1]->MoveTo(whole).ok());  // as it was
+  EXPECT_EQ(Bytes(whole), HostSum(cohort).bytes);
+}
+
+TEST(HostCollective, AddsAndBroadcastsMoreThanAPiece) {
+  FakeDevice first(SumHostKernels()), second(SumHostKernels());
+  const auto collective = *MakeHostCollective({&first, &second});
+  EXPECT_FALSE(MakeHostCollective({}).ok());
+  constexpr size_t kCount = (size_t{2} << 20) + 1000;  // integers; a piece has 2^21
+  std::vector<int64_t> a(kCount), b(kCount), out(kCount);
+  std::iota(a.begin(), a.end(), -1000);
+  for (size_t i = 0; i < kCount; ++i) b[i] = static_cast<int64_t>(i * i) - (int64_t{1} << 40);
+  const auto queue = *first.MakeQueue(), other = *second.MakeQueue();
+  const Memory at = *first.Allocate(kCount * 8), bt = *second.Allocate(kCount * 8);
+  const Memory to = *first.Allocate(kCount * 8);
+  queue->CopyIn(at.data(), std::as_bytes(std::span(a)));
+  other->CopyIn(bt.data(), std::as_bytes(std::span(b)));
+  ASSERT_TRUE(queue->Wait().ok() && other->Wait().ok());
+  for (const auto operation : {Collective::Operation::kSum, Collective::Operation::kMaximum}) {
+    const int64_t* const parts[] = {at.As<int64_t>(), bt.As<int64_t>()};
+    ASSERT_TRUE(collective->Reduce(operation, parts, to.As<int64_t>(), kCount).ok());
+    queue->CopyOut(std::as_writable_bytes(std::span(out)), to.data());
+    ASSERT_TRUE(queue->Wait().ok());
+    for (size_t i = 0; i < kCount; ++i) {
+      ASSERT_EQ(out[i],
+                operation == Collective::Operation::kSum ? a[i] + b[i] : std::max(a[i], b[i]));
+    }
+  }
+  std::byte* const copies[] = {at.data(), bt.data()};
+  ASSERT_TRUE(collective->Broadcast(copies, kCount * 8).ok());
+  other->CopyOut(std::as_writable_bytes(std::span(out)), bt.data());
+  ASSERT_TRUE(other->Wait().ok());
+  EXPECT_EQ(out, a);
+}
+
+}  // namespace
+}  // namespace macaw::aggregation
