@@ -118,7 +118,7 @@ TEST(DeviceProgram, TakesTheNamedModelsWithoutBatchNormAndTokens) {
   for (const ModelConfig& config : models::ExampleConfigs()) {
     const auto spec = models::BuildSpec(config, DType::kF32);
     ASSERT_TRUE(spec.ok());
-    const absl::StatusOr<CompiledModel> model = CompiledModel::Compile(*spec);
+    const absl::StatusOr<CompiledModel> model = CompiledModel::Compile(*spec, 10);
     const bool takes = config.name != "resnet18" && config.name != "char_lstm";
     EXPECT_EQ(model.ok(), takes) << config.name << ": " << model.status();
     EXPECT_EQ(absl::IsUnimplemented(model.status()), !takes);
@@ -130,7 +130,7 @@ TEST(DeviceProgram, NamesTheFirstLayerThatItCannotTake) {
   config.name = "char_lstm";
   config.input_shape = {20};
   config.classes = 30;
-  const auto status = CompiledModel::Compile(*models::BuildSpec(config, DType::kF32)).status();
+  const auto status = CompiledModel::Compile(*models::BuildSpec(config, DType::kF32), 10).status();
   EXPECT_THAT(status.message(), HasSubstr("layer 1 "));
   EXPECT_THAT(status.message(), HasSubstr("char_lstm"));
 }
@@ -140,7 +140,7 @@ TEST(DeviceProgram, KeepsGradientsApartWhileTheyAreNeeded) {
       SpecOf({"conv 4 3 pad 1", "groupnorm 2", "relu", "block 4", "block 6 stride 2",
               "globalavgpool", "flatten", "linear 5"},
              {2, 8, 8}, 5, DType::kF32);
-  const CompiledModel model = *CompiledModel::Compile(spec);
+  const CompiledModel model = *CompiledModel::Compile(spec, 10);
   EXPECT_EQ(model.Lowest(nullptr), 0);
   std::vector<bool> trainable(spec.layout->entries().size());
   trainable.back() = true;

@@ -134,7 +134,7 @@ MACAW_INLINE_KERNEL void TeamGemm(const device::Team& team, const GemmShape& sha
           const float* left = a_tile + lane * pitch_a + 4 * row;
           const float* right = b_tile + lane * pitch_b + 4 * column;
           MACAW_UNROLL_4  // so that the next operands are on their way
-          for (uint32_t k = lane; k < depth; k += lanes) {
+              for (uint32_t k = lane; k < depth; k += lanes) {
             const Four x = *reinterpret_cast<const Four*>(left);
             const Four y = *reinterpret_cast<const Four*>(right);
             MACAW_UNROLL
