@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <barrier>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -30,14 +29,28 @@ size_t PageBytes() {
 
 absl::Status Lost() { return absl::UnavailableError("the fake device is lost"); }
 
-// A block's threads. All of them come to Wait, or none.
+// A block's threads. It does not spin, as std::barrier does: there may be more threads than cores.
 class RealBarrier final : public device::Barrier {
  public:
-  explicit RealBarrier(uint32_t threads) : barrier_(threads) {}
-  void Wait() override { barrier_.arrive_and_wait(); }
+  explicit RealBarrier(uint32_t threads) : threads_(threads) {}
+  void Wait() override {
+    absl::MutexLock lock(&mutex_);
+    const uint64_t generation = generation_;
+    if (++arrived_ == threads_) {
+      arrived_ = 0;
+      ++generation_;
+      next_.SignalAll();
+      return;
+    }
+    while (generation_ == generation) next_.Wait(&mutex_);
+  }
 
  private:
-  std::barrier<> barrier_;
+  const uint32_t threads_;
+  absl::Mutex mutex_;
+  absl::CondVar next_;
+  uint32_t arrived_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t generation_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace

@@ -57,7 +57,7 @@ absl::Status DeviceTrainer::Supports(const TrainerSetup& setup) {
   if (setup.transform.pad_crop > kMostPad) {
     return absl::UnimplementedError(absl::StrCat("it pads by at most ", kMostPad, " pixels"));
   }
-  return ondevice::CompiledModel::Compile(setup.spec).status();
+  return ondevice::CompiledModel::Compile(setup.spec, setup.local.batch_size).status();
 }
 
 absl::Status DeviceTrainer::Supports(const Stage& stage) {

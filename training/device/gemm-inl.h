@@ -12,9 +12,11 @@
 #if defined(__CUDACC__)
 #define MACAW_INLINE_KERNEL __host__ __device__ __forceinline__
 #define MACAW_UNROLL _Pragma("unroll")
+#define MACAW_UNROLL_4 _Pragma("unroll 4")
 #else
 #define MACAW_INLINE_KERNEL inline
 #define MACAW_UNROLL
+#define MACAW_UNROLL_4
 #endif
 
 namespace macaw::training::ondevice {
@@ -131,7 +133,8 @@ MACAW_INLINE_KERNEL void TeamGemm(const device::Team& team, const GemmShape& sha
         if (works) {
           const float* left = a_tile + lane * pitch_a + 4 * row;
           const float* right = b_tile + lane * pitch_b + 4 * column;
-          for (uint32_t k = lane; k < depth; k += lanes) {
+          MACAW_UNROLL_4  // so that the next operands are on their way
+              for (uint32_t k = lane; k < depth; k += lanes) {
             const Four x = *reinterpret_cast<const Four*>(left);
             const Four y = *reinterpret_cast<const Four*>(right);
             MACAW_UNROLL

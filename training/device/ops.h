@@ -39,8 +39,8 @@ struct Divisor {
 
 // How a matrix product is divided among threads. A thread computes 4 × 4 elements of a tile of
 // (4 · 2^rows) × (4 · 2^columns), or one of 2^lanes shares of them: lane l takes the products with
-// index l, l + 2^lanes, … So each element is 2^lanes chains of Fma, which are added in order. Part
-// of a model's bits: it depends on the layer alone.
+// index l, l + 2^lanes, … So each element is 2^lanes chains of Fma, which are added in order. It
+// depends on the layer and on the run's batch size alone, because it decides bits.
 struct GemmShape {
   uint32_t rows = 0, columns = 0, lanes = 0;  // logarithms
   uint32_t depth = 16;                        // products per tile of shared memory
@@ -93,6 +93,8 @@ struct Op {
   uint32_t kernel_height = 0, kernel_width = 0, stride = 1;
   uint32_t forward_taps = 0, backward_taps = 0;  // their place in the table
   uint32_t kept = 0;  // of the activations: winners of a max pool, moments of a norm
+  // Of the activations, for a convolution's input gradient by columns (ConvBackward); kNothing: not.
+  uint32_t columns = kNothing;
   uint32_t groups = 0;
   uint32_t dropped = 0;       // of 2^32 words
   float factor = 1;           // of what dropout keeps; of an average

@@ -178,6 +178,23 @@ struct Outputs {
   }
 };
 
+// The gradient of a convolution's output by pixel. Outer: a pixel of the output; along: a channel.
+struct OutputPixels {
+  using Outer = uint32_t;
+  using Inner = uint32_t;
+  static constexpr bool kAlongFast = false;
+  const Op& op;
+  const float* d_out;
+  MACAW_INLINE_KERNEL uint32_t At(uint32_t outer) const {
+    const uint32_t row = op.out_plane.Quotient(outer);
+    return row * op.out.size + (outer - row * op.out_plane.value);
+  }
+  MACAW_INLINE_KERNEL uint32_t Along(uint32_t k) const { return k * op.out_plane.value; }
+  MACAW_INLINE_KERNEL float Get(uint32_t pixel, uint32_t channel) const {
+    return d_out[pixel + channel];
+  }
+};
+
 // A convolution's weights, by input channel. Along: a tap of an output channel.
 struct WeightsOfInput {
   using Outer = const float*;
@@ -205,11 +222,51 @@ MACAW_INLINE_KERNEL void ConvForward(const device::Team& team, const Pass& pass,
            });
 }
 
+// The input's gradient in two steps: what each output pixel gives to each tap of its window, then
+// the sum of what each input pixel is given. With few input channels the product of one step reads
+// every gradient for very few of them.
+MACAW_INLINE_KERNEL void InputGradientByColumns(const device::Team& team, const Pass& pass,
+                                                const Op& op, uint32_t taps) {
+  const uint32_t plane_out = op.out_plane.value, pixels = pass.rows * plane_out;
+  float* const columns = pass.activations + size_t{op.columns} * pass.capacity;
+  TeamGemm(team, op.backward, taps, pixels, op.out.channels,
+           ByColumn{pass.Weights(op.weight), taps}, OutputPixels{op, pass.Gradient(op.out)},
+           [=](uint32_t m, uint32_t n, float sum) { columns[size_t{m} * pixels + n] = sum; });
+  const InputSink sink(pass, op.in, op.adds);
+  const uint32_t count = pass.rows * op.in.size, window = op.kernel_height * op.kernel_width;
+  for (uint32_t i = team.thread; i < count; i += team.threads) {
+    const uint32_t row = op.in_size.Quotient(i), element = i - row * op.in.size;
+    const uint32_t channel = op.in_plane.Quotient(element);
+    const uint32_t pixel = element - channel * op.in_plane.value;
+    const uint32_t line = op.in_width.Quotient(pixel);
+    const auto y = static_cast<int32_t>(line);
+    const auto x = static_cast<int32_t>(pixel - line * op.in_width.value);
+    float d = 0;
+    for (uint32_t t = channel * window; t < (channel + 1) * window; ++t) {
+      const Tap tap = pass.program.taps[op.forward_taps + t];
+      const int32_t top = y - tap.y, left = x - tap.x;  // of the window
+      if (top < 0 || left < 0) continue;
+      const uint32_t out_y = op.stride_by.Quotient(static_cast<uint32_t>(top));
+      const uint32_t out_x = op.stride_by.Quotient(static_cast<uint32_t>(left));
+      if (out_y * op.stride != static_cast<uint32_t>(top) ||
+          out_x * op.stride != static_cast<uint32_t>(left) || out_y >= op.out.height ||
+          out_x >= op.out.width) {
+        continue;
+      }
+      d += columns[size_t{t} * pixels + row * plane_out + out_y * op.out.width + out_x];
+    }
+    sink.Put(i, d);
+  }
+  team.Sync();
+}
+
 MACAW_INLINE_KERNEL void ConvBackward(const device::Team& team, const Pass& pass, const Op& op,
                                       bool to_input) {
   const uint32_t window = op.kernel_height * op.kernel_width, taps = op.in.channels * window;
   const float* const d_out = pass.Gradient(op.out);
-  if (to_input) {
+  if (to_input && op.columns != kNothing) {
+    InputGradientByColumns(team, pass, op, taps);
+  } else if (to_input) {
     const InputSink sink(pass, op.in, op.adds);
     const Tap* const backward = pass.program.taps + op.backward_taps;
     TeamGemm(team, op.backward, op.in.channels, pass.rows * op.in_plane.value,

@@ -13,12 +13,24 @@
 namespace macaw::training::ondevice {
 namespace {
 
-// A batch of which rows a product's shape is chosen for. What it really has changes no bits.
-constexpr uint64_t kTypicalRows = 32;
+// The rows for which products are shaped, at least and at most.
+constexpr uint32_t kFewRows = 8, kManyRows = 64;
+// Floats of an example's columns at most (Op::columns), and the cost of writing and reading one.
+constexpr uint64_t kMostColumns = 1 << 18, kColumnCost = 50;
 // Floats of a pass's activations and their gradients (512 MiB).
 constexpr uint64_t kMostPassFloats = uint64_t{1} << 27;
 
 uint64_t Tiles(uint64_t count, uint64_t tile) { return (count + tile - 1) / tile; }
+
+// The instructions of 256 threads, roughly: 18 for the products of a 4 × 4 part, 20 for an element
+// of a tile, 200 for the wait for a tile of shared memory, 100 at the end of a tile.
+uint64_t CostOf(const GemmShape& shape, uint64_t m, uint64_t n, uint64_t k) {
+  const uint64_t tile_m = uint64_t{4} << shape.rows, tile_n = uint64_t{4} << shape.columns;
+  const uint64_t products = k * (uint64_t{18 * 256} >> shape.lanes);
+  const uint64_t loads = k * 20 * (std::min(tile_m, m) + std::min(tile_n, n));
+  const uint64_t waits = Tiles(k, shape.depth) * 200 * 256 + 100 * 256;
+  return Tiles(m, tile_m) * Tiles(n, tile_n) * (products + loads + waits);
+}
 
 // An operation, with its values by number.
 struct Draft {
@@ -28,9 +40,11 @@ struct Draft {
 };
 
 struct Builder {
-  explicit Builder(const models::ModelSpec& of) : spec(of) {}
+  Builder(const models::ModelSpec& of, uint32_t batch)
+      : spec(of), rows(batch == 0 ? kManyRows : std::clamp(batch, kFewRows, kManyRows)) {}
 
   const models::ModelSpec& spec;
+  const uint64_t rows;        // of a batch, roughly
   std::vector<Value> values;  // the first one is the input
   std::vector<Draft> drafts;
   std::vector<Tap> taps;
@@ -86,9 +100,9 @@ struct Builder {
     op.bias = linear.bias ? tensor + 1 : kNothing;
     const auto inputs = static_cast<uint64_t>(linear.in),
                outputs = static_cast<uint64_t>(linear.out);
-    op.forward = ShapeOfProduct(kTypicalRows, outputs, inputs);
-    op.backward = ShapeOfProduct(kTypicalRows, inputs, outputs);
-    op.gradient = ShapeOfProduct(outputs, inputs + 1, kTypicalRows);
+    op.forward = ShapeOfProduct(rows, outputs, inputs);
+    op.backward = ShapeOfProduct(rows, inputs, outputs);
+    op.gradient = ShapeOfProduct(outputs, inputs + 1, rows);
     const size_t in = at;
     const size_t out = AddValue(static_cast<uint32_t>(linear.out), 1, 1);
     Append(OpKind::kLinear, op, in, out, TakeRelu());
@@ -131,13 +145,22 @@ struct Builder {
       }
     }
     const auto window = static_cast<uint64_t>(kernel) * static_cast<uint64_t>(kernel);
-    const uint64_t pixels_in = kTypicalRows * static_cast<uint64_t>(plane_in);
-    const uint64_t pixels_out = kTypicalRows * static_cast<uint64_t>(plane_out);
+    const uint64_t pixels_in = rows * static_cast<uint64_t>(plane_in);
+    const uint64_t pixels_out = rows * static_cast<uint64_t>(plane_out);
     const auto in_channels = static_cast<uint64_t>(inputs),
                out_channels = static_cast<uint64_t>(outputs);
     op.forward = ShapeOfProduct(out_channels, pixels_out, in_channels * window);
-    op.backward = ShapeOfProduct(in_channels, pixels_in, out_channels * window);
     op.gradient = ShapeOfProduct(out_channels, in_channels * window + 1, pixels_out);
+    op.backward = ShapeOfProduct(in_channels, pixels_in, out_channels * window);
+    const GemmShape by_columns = ShapeOfProduct(in_channels * window, pixels_out, out_channels);
+    const uint64_t columns = in_channels * window * static_cast<uint64_t>(plane_out);
+    const uint64_t cost = CostOf(by_columns, in_channels * window, pixels_out, out_channels) +
+                          rows * columns * kColumnCost + pixels_in * in_channels * window * 10;
+    if (in > 0 && window > 1 && columns <= kMostColumns &&
+        cost < CostOf(op.backward, in_channels, pixels_in, out_channels * window)) {
+      op.backward = by_columns;
+      op.columns = Keep(columns);
+    }
     Append(OpKind::kConv, op, in, out, relu);
     return out;
   }
@@ -326,12 +349,7 @@ GemmShape ShapeOfProduct(uint64_t m, uint64_t n, uint64_t k) {
       const uint64_t unit = std::max<uint64_t>(16, uint64_t{1} << shape.lanes);
       const uint64_t depth = std::min<uint64_t>(256, kTileFloats / (tile_m + tile_n + 8));
       shape.depth = static_cast<uint32_t>(depth / unit * unit);
-      // Instructions of 256 threads, roughly: 18 for the products of a 4 × 4 part, 20 for an element
-      // of a tile, 200 for the wait for a tile of shared memory, 100 at the end of a tile.
-      const uint64_t products = k * (uint64_t{18 * 256} >> shape.lanes);
-      const uint64_t loads = k * 20 * (std::min(tile_m, m) + std::min(tile_n, n));
-      const uint64_t waits = Tiles(k, shape.depth) * 200 * 256 + 100 * 256;
-      const uint64_t cost = Tiles(m, tile_m) * Tiles(n, tile_n) * (products + loads + waits);
+      const uint64_t cost = CostOf(shape, m, n, k);
       if (cost >= least) continue;
       least = cost;
       best = shape;
@@ -340,13 +358,14 @@ GemmShape ShapeOfProduct(uint64_t m, uint64_t n, uint64_t k) {
   return best;
 }
 
-absl::StatusOr<CompiledModel> CompiledModel::Compile(const models::ModelSpec& spec) {
+absl::StatusOr<CompiledModel> CompiledModel::Compile(const models::ModelSpec& spec,
+                                                     uint32_t batch) {
   const auto unimplemented = [&](absl::string_view what) {
     return absl::UnimplementedError(absl::StrCat("the device trainer ", what));
   };
   if (spec.is_script()) return unimplemented("does not take scripted modules");
   if (spec.has_buffers()) return unimplemented("has no batch norm");
-  Builder builder(spec);
+  Builder builder(spec, batch);
   uint64_t elements = 1;
   for (const int64_t extent : spec.input_shape) elements *= static_cast<uint64_t>(extent);
   constexpr uint64_t kMost = uint64_t{1} << 24;  // floats of an example between two layers

@@ -12,7 +12,8 @@ namespace macaw::training::ondevice {
 // A model as what the kernel interprets. Immutable once compiled.
 struct CompiledModel {
   // An error (kUnimplemented) names the first layer for which there is no operation.
-  static absl::StatusOr<CompiledModel> Compile(const models::ModelSpec& spec);
+  // `batch` is the run's local.batch_size, for which the products are shaped; steps may have others.
+  static absl::StatusOr<CompiledModel> Compile(const models::ModelSpec& spec, uint32_t batch);
 
   // The first operation with a tensor that is trained; the number of operations if there is none.
   // `trainable` is per tensor; null: all.

@@ -14,7 +14,8 @@
 namespace macaw::training::ondevice {
 
 absl::StatusOr<RunParts> RunParts::Make(const TrainerSetup& setup) {
-  MACAW_ASSIGN_OR_RETURN(CompiledModel model, CompiledModel::Compile(setup.spec));
+  MACAW_ASSIGN_OR_RETURN(CompiledModel model,
+                         CompiledModel::Compile(setup.spec, setup.local.batch_size));
   MACAW_ASSIGN_OR_RETURN(Objective objective,
                          Objective::Make(setup.task, setup.spec.outputs, setup.local));
   MACAW_RETURN_IF_ERROR(

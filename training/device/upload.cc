@@ -39,9 +39,12 @@ size_t Upload::AddShared(std::span<const std::byte> bytes) {
 }
 
 absl::Status Upload::Allocate(device::Device& owner, device::Memory& host, device::Memory& device) {
-  const size_t bytes = std::max(size_, kAlignment);
-  MACAW_RETURN_IF_ERROR(Grow(owner, bytes, /*on_host=*/true, host));
-  MACAW_RETURN_IF_ERROR(Grow(owner, bytes, /*on_host=*/false, device));
+  // A quarter more where it grows: the clients of the next launch have other rows, and page-locked
+  // memory takes long to come by.
+  const size_t bytes = std::max(size_, kAlignment), more = bytes + bytes / 4;
+  MACAW_RETURN_IF_ERROR(Grow(owner, bytes <= host.size() ? bytes : more, /*on_host=*/true, host));
+  MACAW_RETURN_IF_ERROR(
+      Grow(owner, bytes <= device.size() ? bytes : more, /*on_host=*/false, device));
   host_ = host.data();
   device_ = device.data();
   return absl::OkStatus();
