@@ -8,6 +8,7 @@
 #include "data/leaf_parser.h"
 #include "data/readers.h"
 #include "data/source_file.h"
+#include "data/text.h"
 #include "data/vocabulary.h"
 
 namespace macaw::data {
@@ -33,7 +34,7 @@ absl::StatusOr<Half> ReadHalf(const std::string& path, Digester& digest) {
     const std::string& name = half.rows.users[i].name;
     if (!half.place.emplace(name, i).second) {
       return absl::InvalidArgumentError(
-          absl::StrCat(path, ": user \"", name, "\" is in two files"));
+          absl::StrCat(path, ": user ", Quoted(name), " is in two files"));
     }
   }
   return half;

@@ -32,16 +32,16 @@ class LeafEvents : public nlohmann::json_sax<Json> {
     for (size_t i = 0; i < users_.size(); ++i) {
       const auto found = data_.find(users_[i]);
       if (found == data_.end())
-        return Refuse("user \"", users_[i], "\" has no \"user_data\" or comes twice");
+        return Refuse("user ", Quoted(users_[i]), " has no \"user_data\" or comes twice");
       if (!counts_.empty() && counts_[i] != static_cast<double>(found->second.rows)) {
-        return Refuse("user \"", users_[i], "\" has ", found->second.rows,
+        return Refuse("user ", Quoted(users_[i]), " has ", found->second.rows,
                       " rows, but \"num_samples\" says ", counts_[i]);
       }
       rows_.users.push_back(std::move(found->second));
       data_.erase(found);
     }
     if (!data_.empty())
-      return Refuse("\"user_data\" of \"", data_.begin()->first, "\", who is not in \"users\"");
+      return Refuse("\"user_data\" of ", Quoted(data_.begin()->first), ", who is not in \"users\"");
     return absl::OkStatus();
   }
 
@@ -55,7 +55,7 @@ class LeafEvents : public nlohmann::json_sax<Json> {
     return true;
   }
   bool start_object(size_t) override {
-    if (InField()) return Fail("an object among the ", field_, " of user \"", user_.name, "\"");
+    if (InField()) return Fail("an object among the ", field_, " of user ", Quoted(user_.name));
     ++depth_;
     return true;
   }
@@ -79,9 +79,9 @@ class LeafEvents : public nlohmann::json_sax<Json> {
   bool number_unsigned(uint64_t value) override { return Number(static_cast<double>(value)); }
   bool number_float(double value, const string_t&) override { return Number(value); }
   bool null() override {
-    return !InField() || Fail("null in \"", field_, "\" of user \"", user_.name, "\"");
+    return !InField() || Fail("null in ", Quoted(field_), " of user ", Quoted(user_.name));
   }
-  bool boolean(bool) override { return !InField() || Fail("true or false in \"", field_, "\""); }
+  bool boolean(bool) override { return !InField() || Fail("true or false in ", Quoted(field_)); }
   bool binary(Json::binary_t&) override { return Fail("binary data"); }
   bool string(string_t& value) override {
     if (depth_ == 2 && section_ == "users") users_.push_back(value);
@@ -92,15 +92,15 @@ class LeafEvents : public nlohmann::json_sax<Json> {
       ++text_labels_;
       return true;
     }
-    return Fail("user \"", user_.name, "\" row ", x_rows_, ": text in \"", field_, "\" (\"",
-                value.substr(0, 20),
-                "...\"); a row of text is one string in \"x\" and the one character behind it in "
+    return Fail("user ", Quoted(user_.name), " row ", x_rows_, ": text in ", Quoted(field_), " (",
+                Quoted(value.substr(0, 20)),
+                "...); a row of text is one string in \"x\" and the one character behind it in "
                 "\"y\", everything else is numbers");
   }
   bool parse_error(size_t position, const std::string& token,
                    const nlohmann::detail::exception&) override {
-    return Fail("is not JSON at byte ", position, " (near \"", token.substr(0, 30),
-                "\"); is the file cut short?");
+    return Fail("is not JSON at byte ", position, " (near ", Quoted(token.substr(0, 30)),
+                "); is the file cut short?");
   }
 
  private:
@@ -126,7 +126,7 @@ class LeafEvents : public nlohmann::json_sax<Json> {
   }
 
   bool MixedKinds() {
-    return Fail("user \"", user_.name, "\" row ", x_rows_,
+    return Fail("user ", Quoted(user_.name), " row ", x_rows_,
                 ": some rows of the file are text and some are numbers");
   }
 
@@ -134,11 +134,12 @@ class LeafEvents : public nlohmann::json_sax<Json> {
     if (depth_ == 2 && section_ == "num_samples") counts_.push_back(value);
     if (!InField() || depth_ < 4) return true;
     if (!std::isfinite(static_cast<float>(value))) {
-      return Fail("user \"", user_.name, "\": \"", field_,
-                  "\" holds a number that is not finite in 32 bits");
+      return Fail("user ", Quoted(user_.name), ": ", Quoted(field_),
+                  " holds a number that is not finite in 32 bits");
     }
     if (field_ == "y") {
-      if (depth_ != 4) return Fail("user \"", user_.name, "\": \"y\" must be a list of numbers");
+      if (depth_ != 4)
+        return Fail("user ", Quoted(user_.name), ": \"y\" must be a list of numbers");
       rows_.labels.push_back(value);
       rows_.whole = rows_.whole && IsWhole(value);
       return true;
@@ -153,7 +154,7 @@ class LeafEvents : public nlohmann::json_sax<Json> {
     const size_t width = rows_.features.size() - row_begin_;
     if (rows_.width == 0) rows_.width = width;
     if (width != rows_.width || width == 0) {
-      return Fail("user \"", user_.name, "\" row ", x_rows_, " has ", width,
+      return Fail("user ", Quoted(user_.name), " row ", x_rows_, " has ", width,
                   " features, the first row has ", rows_.width);
     }
     ++x_rows_;
@@ -163,16 +164,16 @@ class LeafEvents : public nlohmann::json_sax<Json> {
   bool EndUser() {
     user_.rows = rows_.labels.size() - user_.first_label;
     if (user_.rows != x_rows_) {
-      return Fail("user \"", user_.name, "\" has ", x_rows_, " rows of \"x\" but ", user_.rows,
+      return Fail("user ", Quoted(user_.name), " has ", x_rows_, " rows of \"x\" but ", user_.rows,
                   " of \"y\"");
     }
     if (text_labels_ != (rows_.lengths.empty() ? 0 : rows_.labels.size())) {
-      return Fail("user \"", user_.name,
-                  "\": rows of text, and they alone, have in \"y\" the one character behind each");
+      return Fail("user ", Quoted(user_.name),
+                  ": rows of text, and they alone, have in \"y\" the one character behind each");
     }
     const std::string name = user_.name;
     if (!data_.emplace(name, std::move(user_)).second)
-      return Fail("user \"", name, "\" comes twice");
+      return Fail("user ", Quoted(name), " comes twice");
     return true;
   }
 

@@ -7,9 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "core/files.h"
 #include "core/status.h"
 #include "data/pooled.h"
+#include "data/text.h"
 
 namespace macaw::data {
 namespace {
@@ -45,7 +47,7 @@ class PartitionEvents : public nlohmann::json_sax<Json> {
     const bool expected =
         depth_ == 0 || (depth_ == 1 && (section_ == kValidationKey || section_ == kClientTestKey));
     ++depth_;
-    return expected || Fail("\"", name_, "\" is an object; expected a list of rows");
+    return expected || Fail(Quoted(name_), " is an object; expected a list of rows");
   }
   bool start_array(size_t) override {
     if (depth_ == 1 && section_ == kTestKey) {
@@ -56,7 +58,7 @@ class PartitionEvents : public nlohmann::json_sax<Json> {
     } else if (depth_ == 2 && into_ == nullptr) {
       list_ = section_ == kValidationKey ? &validation : &client_test;
     } else {
-      return Fail("a list where none belongs, at \"", name_, "\"");
+      return Fail("a list where none belongs, at ", Quoted(name_));
     }
     if (into_ == nullptr) {
       list_->names.push_back(name_);
@@ -73,19 +75,19 @@ class PartitionEvents : public nlohmann::json_sax<Json> {
   }
   bool end_object() override { return --depth_, true; }
   bool number_unsigned(uint64_t row) override {
-    if (into_ == nullptr) return Fail("a number where none belongs, at \"", name_, "\"");
+    if (into_ == nullptr) return Fail("a number where none belongs, at ", Quoted(name_));
     if (row >= rows_)
-      return Fail("\"", name_, "\" lists row ", row, ", but the data has ", rows_, " rows");
+      return Fail(Quoted(name_), " lists row ", row, ", but the data has ", rows_, " rows");
     into_->push_back(static_cast<uint32_t>(row));
     return true;
   }
-  bool number_integer(int64_t value) override { return Fail("\"", name_, "\" lists row ", value); }
+  bool number_integer(int64_t value) override { return Fail(Quoted(name_), " lists row ", value); }
   bool number_float(double value, const string_t&) override {
-    return Fail("\"", name_, "\" lists row ", value);
+    return Fail(Quoted(name_), " lists row ", value);
   }
-  bool null() override { return Fail("null at \"", name_, "\""); }
-  bool boolean(bool) override { return Fail("true or false at \"", name_, "\""); }
-  bool string(string_t&) override { return Fail("text at \"", name_, "\"; rows are numbers"); }
+  bool null() override { return Fail("null at ", Quoted(name_)); }
+  bool boolean(bool) override { return Fail("true or false at ", Quoted(name_)); }
+  bool string(string_t&) override { return Fail("text at ", Quoted(name_), "; rows are numbers"); }
   bool binary(Json::binary_t&) override { return Fail("binary data"); }
   bool parse_error(size_t position, const std::string&,
                    const nlohmann::detail::exception&) override {
@@ -116,7 +118,7 @@ absl::StatusOr<RowLists> InOrder(const NamedLists& lists,
     const auto client = clients.find(lists.names[i]);
     if (client == clients.end()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("\"", section, "\" names \"", lists.names[i], "\", who is no client"));
+          absl::StrCat("\"", section, "\" names ", Quoted(lists.names[i]), ", who is no client"));
     }
     of[client->second] = lists.lists.Of(i);
   }
@@ -134,7 +136,7 @@ absl::Status CheckRows(const Division& division, uint64_t rows) {
     for (const Split split : {Split::kTrain, Split::kValidation}) {
       for (const uint32_t row : division.Of(ClientId(c), split)) {
         if (trains[row]) {
-          return absl::InvalidArgumentError(absl::StrCat("\"", division.names[c], "\" lists row ",
+          return absl::InvalidArgumentError(absl::StrCat(Quoted(division.names[c]), " lists row ",
                                                          row, ", which is in another list too"));
         }
         trains[row] = true;
@@ -185,7 +187,7 @@ absl::StatusOr<Division> Assemble(PartitionEvents& events, const Examples& examp
   for (size_t i = 0; i < events.train.names.size(); ++i) {
     if (!clients.emplace(events.train.names[i], i).second) {
       return absl::InvalidArgumentError(
-          absl::StrCat("client \"", events.train.names[i], "\" comes twice"));
+          absl::StrCat("client ", Quoted(events.train.names[i]), " comes twice"));
     }
   }
   Division division{.names = events.train.names};

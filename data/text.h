@@ -4,8 +4,11 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
 namespace macaw::data {
@@ -19,6 +22,11 @@ inline std::optional<double> ParseNumber(absl::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
+}
+
+// A name that a file gives, for a message of one line.
+inline std::string Quoted(absl::string_view name) {
+  return absl::StrCat("\"", absl::Utf8SafeCEscape(name), "\"");
 }
 
 inline bool IsWhole(double value) {

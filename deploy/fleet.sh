@@ -2,13 +2,14 @@
 # A fleet on one machine, from nothing: an authority, a server without data, devices that enrol with one shard each and
 # train over mutual TLS; one of them is killed, loses its identity and enrols again. Then the simulation of the same
 # shards, and whether both end with the same model.
-#   deploy/fleet.sh [--devices N] [--rounds N] [--algorithm NAME] [--lifetime TIME] [--namespaces] [--config FILE]
-#                   [--bin FOLDER] [--keep FOLDER]
+#   deploy/fleet.sh [--devices N] [--rounds N] [--algorithm NAME] [--lifetime TIME] [--namespaces] [--arm64]
+#                   [--config FILE] [--bin FOLDER] [--keep FOLDER]
 # --lifetime: of the devices' certificates, which renew themselves. --namespaces gives each device a network namespace
-# of its own (root). Exit code 0: the same model.
+# of its own (root). --arm64: device-2 runs the arm64 worker of build-arm64/, by qemu, and all devices train softmax
+# regression in each round (arm64 in deploy/README.md). Exit code 0: the same model.
 set -euo pipefail
 
-devices=8 rounds=6 algorithm=fedavg namespaces=no keep= config= lifetime=30d
+devices=8 rounds=6 algorithm=fedavg namespaces=no arm64=no keep= config= lifetime=30d
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 programs=$here/build/bin
 [[ -x $programs/macaw ]] || programs=$(dirname "$(command -v macaw || echo "$programs/macaw")") # those installed
@@ -22,7 +23,8 @@ while (($#)); do
     --keep) keep=$2; shift ;;
     --lifetime) lifetime=$2; shift ;;
     --namespaces) namespaces=yes ;;
-    -h | --help) sed -n '2,9p' "${BASH_SOURCE[0]}" | cut -c3-; exit 0 ;;
+    --arm64) arm64=yes ;;
+    -h | --help) sed -n '2,10p' "${BASH_SOURCE[0]}" | cut -c3-; exit 0 ;;
     *) echo "fleet.sh: unknown option $1 (--help lists them)" >&2; exit 2 ;;
   esac
   shift
@@ -30,6 +32,11 @@ done
 [[ $devices -ge 3 ]] || { echo "fleet.sh: --devices must be 3 or more" >&2; exit 2; }
 [[ -x $programs/macaw ]] || { echo "fleet.sh: no programs in $programs (./dev build, or --bin)" >&2; exit 2; }
 config=${config:-$here/examples/quickstart.toml}
+arm64_worker=("$here/cmake/arm64_run.sh" "$here/build-arm64/bin/macaw-worker")
+if [[ $arm64 == yes && ! -x ${arm64_worker[1]} ]]; then
+  echo "fleet.sh: no arm64 worker at ${arm64_worker[1]} (MACAW_PRESET=arm64 ./dev build macaw-worker)" >&2
+  exit 2
+fi
 
 home=${keep:-$(mktemp -d)}
 mkdir -p "$home"
@@ -72,8 +79,12 @@ fail() {
 
 settings=(--set "partition.clients=$devices" --set "cohort.size=$(((devices + 1) / 2))" --set "run.rounds=$rounds"
   --set "algorithm.name=$algorithm" --set evaluation.every=1)
-"$programs/macaw" plan "$config" "${settings[@]}" --set "server.workers=$((devices + 1))" \
-  --set server.durability=commit --out "$home/server.toml" > /dev/null
+server_settings=(--set "server.workers=$((devices + 1))" --set server.durability=commit)
+if [[ $arm64 == yes ]]; then
+  settings+=(--set model.name=logistic --set "cohort.size=$devices")
+  server_settings+=(--set server.mixed_profiles=true) # the instruction sets differ
+fi
+"$programs/macaw" plan "$config" "${settings[@]}" "${server_settings[@]}" --out "$home/server.toml" > /dev/null
 if grep -q / <(grep -v '^#' "$home/server.toml"); then fail "the server's file names a path"; fi
 "$programs/macaw" data shards "$config" "${settings[@]:0:2}" --out "$home/shards" > /dev/null
 say "a server's file without data or path, and $devices shards"
@@ -98,13 +109,15 @@ say "authority and server, $address"
 # join NUMBER FOLDER [worker's arguments]: invites the device, enrols it and starts it. Its node file is in the folder.
 join() {
   local device=$1 folder=$2 name=device-$1 role=device clients=$1 code where=()
+  local worker=("$programs/macaw-worker")
   shift 2
+  if [[ $arm64 == yes && $device == 2 ]]; then worker=("${arm64_worker[@]}"); fi
   if [[ $namespaces == yes ]]; then where=(ip netns exec "macaw-$device"); fi
   if [[ $device == "$devices" ]]; then name=tester role=worker clients=tester; fi
   code=$("$programs/macaw" pki invite --dir "$home/authority" "$name" --role "$role" --clients "$clients" \
     --lifetime "$lifetime" 2>/dev/null)
-  "${where[@]}" "$programs/macaw-worker" enrol --server "$address" --identity "$folder/identity" "$code" >> "$folder/log"
-  "${where[@]}" "$programs/macaw-worker" --config "$folder/node.toml" --scratch "$folder/scratch" \
+  "${where[@]}" "${worker[@]}" enrol --server "$address" --identity "$folder/identity" "$code" >> "$folder/log"
+  "${where[@]}" "${worker[@]}" --config "$folder/node.toml" --scratch "$folder/scratch" \
     --state "$folder/state" "$@" >> "$folder/log" 2>&1 &
   device_pids[device]=$!
 }
@@ -149,6 +162,11 @@ server=
 digest() { sed -n "s/^ *\"$1\": \"\\(.*\\)\",*$/\\1/p" "$2/summary.json"; }
 accuracy() { sed -n 's/.*"test_accuracy": *\([0-9.]*\).*/\1/p' "$1/metrics.jsonl" | tail -n 1; }
 say "trained: test accuracy $(accuracy "$home/run")"
+if [[ $arm64 == yes ]]; then
+  parts=$("$programs/macaw" log "$home/run" | grep -c 'accepted *device-2 ' || true)
+  [[ $parts == "$rounds" ]] || fail "the arm64 device trained in $parts rounds, not in $rounds"
+  say "device-2, an arm64 program, trained in each of the $rounds rounds"
+fi
 "$programs/macaw" audit verify "$home/authority" > /dev/null || fail "a log of the authority was changed"
 
 "$programs/macaw" simulate "$config" "${settings[@]}" --out "$home/simulated" --quiet > /dev/null

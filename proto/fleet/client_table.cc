@@ -71,6 +71,7 @@ absl::StatusOr<ClientTable> ClientTable::Decode(std::span<const std::byte> bytes
   std::memcpy(&flags, bytes.data(), sizeof(flags));
   bytes = bytes.subspan(sizeof(flags));
   if ((flags & ~(kTokens | kNames)) != 0) return refuse("has parts that are not known");
+  if (clients == 0 && flags != 0) return refuse("has columns, but no clients");
   const uint64_t columns = (flags & kTokens) != 0 ? 2 : 1;
   if (bytes.size() / sizeof(uint32_t) / columns < clients) return refuse("is too short");
   ClientTable table;

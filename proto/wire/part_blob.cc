@@ -49,7 +49,7 @@ absl::Status ParsePartBlob(std::span<const std::byte> bytes, uint64_t max_client
   }
   if (left_out < 0 || !part->ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
     return Malformed("part_blob", "does not hold a Part");
-  return absl::OkStatus();
+  return CheckClients(*part, max_clients);
 }
 
 absl::Status CheckClients(const v1::Part& part, uint64_t max_clients) {

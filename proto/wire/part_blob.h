@@ -11,7 +11,7 @@ namespace macaw::wire {
 
 // Parses a Part whose records travelled as a blob. The size and the number of left-out clients are
 // checked before parsing, since a message of a few bytes becomes a large object. kInvalidArgument
-// beyond `max_clients` clients or MaxPartBlobBytes.
+// beyond `max_clients` clients, counted and left out together, or MaxPartBlobBytes.
 absl::Status ParsePartBlob(std::span<const std::byte> bytes, uint64_t max_clients, v1::Part* part);
 
 // The same limit for a part that came inside its message: an error if it names more clients.

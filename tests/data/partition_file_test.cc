@@ -88,6 +88,18 @@ TEST_F(PartitionFile, RefusesInvalidDivisions) {
               HasSubstr("needs partition.path"));
 }
 
+// The fuzzer found that a newline in a client's name broke the message into two lines.
+TEST_F(PartitionFile, ARefusalIsOneLineWhateverTheClientIsNamed) {
+  const std::vector<std::string> texts = {R"({"a\nü": true})", R"({"a\nü": [1], "a\nü": [2]})",
+                                          R"({"a\nü": [1, 1]})",
+                                          R"({"b": [1], "validation": {"a\nü": [2]}})"};
+  for (const std::string& text : texts) {
+    const absl::Status status = Read(text).status();
+    EXPECT_THAT(std::string(status.message()), HasSubstr("a\\nü")) << text;
+    EXPECT_THAT(std::string(status.message()), testing::Not(HasSubstr("\n"))) << text;
+  }
+}
+
 TEST_F(PartitionFile, SyntheticClientsCannotBeExported) {
   const auto dataset = OpenDataset({.source = "synthetic", .synthetic = {.clients = 3}}, {});
   EXPECT_THAT(ExportPartition(**dataset, folder_.path() + "/x.json").message(),

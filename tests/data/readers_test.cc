@@ -242,6 +242,20 @@ TEST(Leaf, ReadsTextAsTokensWithTheirLengths) {
   EXPECT_EQ(TokensOf(juliet), 3u);
 }
 
+// The fuzzer found that a newline in a user's name, or in a cell, broke the message into two lines.
+TEST(Leaf, ARefusalIsOneLineWhateverTheUserIsNamed) {
+  const TemporaryFolder folder;
+  for (const std::string data :
+       {R"({"c": {"x": [[1]], "y": [0]}})", R"({"a\nü": {"x": [["q\nr"]], "y": [0]}})",
+        R"({"a\nü": {"x": [null], "y": [0]}})", R"({"a\nü": {"x": [[1]], "y": []}})"}) {
+    const std::string path =
+        folder.Write("u.json", R"({"users": ["a\nü"], "user_data": )" + data + "}");
+    const absl::Status status = OpenDataset({.source = "leaf", .path = path}, {}).status();
+    EXPECT_THAT(std::string(status.message()), HasSubstr("user \"a\\nü\"")) << data;
+    EXPECT_THAT(std::string(status.message()), testing::Not(HasSubstr("\n"))) << data;
+  }
+}
+
 TEST(Leaf, RefusesDamageByUserAndRow) {
   const TemporaryFolder folder;
   const auto refusal = [&](const std::string& data, const std::string& counts = "[1]") {

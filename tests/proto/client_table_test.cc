@@ -42,6 +42,15 @@ TEST(ClientTable, RefusesNamesThatAreNone) {
   EXPECT_NE(refusal({"a\nb", "c"}), "");
 }
 
+// The fuzzer found that a column of tokens was accepted where there are no clients. Equal tables had
+// different bytes.
+TEST(ClientTable, OfNoClientsHasNoColumns) {
+  for (const std::byte flags : {std::byte{1}, std::byte{2}, std::byte{3}}) {
+    const std::vector<std::byte> bytes = {flags, {}, {}, {}, {}, {}, {}, {}};
+    EXPECT_TRUE(absl::IsInvalidArgument(ClientTable::Decode(bytes, 0).status()));
+  }
+}
+
 TEST(ClientTable, AnyOtherBytesAreRefusedOrATableOfThatSize) {
   RandomStream stream({.seed = 1});
   const AlignedBuffer honest =

@@ -38,6 +38,19 @@ TEST(ParsePartBlob, CountsClientsBeforeItMakesObjectsOfThem) {
   EXPECT_TRUE(ParsePartBlob(BytesIn(bytes), 1000, &part).ok());
 }
 
+// The fuzzer found that clients in the sum were not counted with those left out. The server refused
+// such a part later and kept its records until the session ended.
+TEST(ParsePartBlob, CountsClientsOfTheSumAndThoseLeftOutTogether) {
+  v1::Part sent;
+  for (int i = 0; i < 7; ++i) sent.mutable_included()->add_client(i);
+  for (int i = 0; i < 3; ++i) sent.add_left_out();
+  v1::Part part;
+  EXPECT_TRUE(ParsePartBlob(BytesIn(sent.SerializeAsString()), 10, &part).ok());
+  const absl::Status status = ParsePartBlob(BytesIn(sent.SerializeAsString()), 9, &part);
+  EXPECT_TRUE(absl::IsInvalidArgument(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("10 clients"));
+}
+
 TEST(ParsePartBlob, RefusesMoreBytesThanItsClientsCanTakeAndMoreThanAnIntCounts) {
   EXPECT_LT(MaxPartBlobBytes(UINT64_MAX), uint64_t{1} << 31);
   EXPECT_GE(MaxPartBlobBytes(1000), 1000 * kMaxTextBytes);
