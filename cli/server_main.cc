@@ -51,7 +51,8 @@
 namespace macaw::cli {
 namespace {
 
-constexpr Duration kCloseGrace = std::chrono::seconds(1);
+// Longer than the fleet's server takes for its last answers (proto/wire/server.cc).
+constexpr Duration kCloseGrace = std::chrono::seconds(13);
 
 struct ServerArguments {
   std::string config, run_dir, listen, sync_state, replay, callers, authority, admin;
@@ -342,6 +343,7 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
                                                              : arguments.authority));
 
   server::Options options = OptionsFrom(prepared.config, arguments, registry);
+  MACAW_RETURN_IF_ERROR(EnsureOpenFiles(options.config.workers));
   if (!arguments.replay.empty()) MACAW_RETURN_IF_ERROR(FollowLog(arguments.replay, options));
   RowReporter reporter(arguments.report_fd);
   options.on_row = [&reporter](const std::string& row) { reporter.Report(row); };

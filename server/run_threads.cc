@@ -135,6 +135,7 @@ void RunThreads::Heartbeat(fleet::HeartbeatRequest request,
   loop_.Post([this, request = std::move(request), reply = std::move(reply)]() mutable {
     fleet::HeartbeatReply answer = engine_.Heartbeat(request, SteadyClock().Now());
     if (answer.known) {
+      answer.heartbeat_every = sessions_.HeartbeatEvery();
       TellWhoFailed(request);
       uint64_t& peak = worker_memory_[request.session];
       peak = std::max(peak, request.memory_bytes);
@@ -249,11 +250,17 @@ bool RunThreads::farewell_due() {
 }
 
 absl::StatusOr<Outcome> RunThreads::Wait() {
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+      return outcome_.has_value() && farewell_said_;
+    };
+    mutex_.Await(absl::Condition(&over));
+  }
+  // The engine has given its last answers to the writer, which may not have passed all of them on.
+  loop_.WaitIdle();
+  writer_.WaitIdle();
   absl::MutexLock lock(&mutex_);
-  const auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-    return outcome_.has_value() && farewell_said_;
-  };
-  mutex_.Await(absl::Condition(&over));
   return *outcome_;
 }
 

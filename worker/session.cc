@@ -26,7 +26,8 @@ namespace macaw::worker {
 namespace {
 
 constexpr Duration kPoll = std::chrono::seconds(30);
-constexpr Duration kPulse = std::chrono::seconds(1);  // at most this long between two heartbeats
+// At most this long between two heartbeats, unless the server asks for fewer.
+constexpr Duration kPulse = std::chrono::seconds(1);
 // For the mean time of a request for work: the weight of the newest time, and the limit above which
 // a time means a broken connection.
 constexpr double kLeaseMemory = 0.1, kLongestAsk = 1;
@@ -71,7 +72,8 @@ class Session {
         availability_(parts.availability),
         commits_(parts.commits),
         session_(registration.session),
-        heartbeat_every_(std::min(registration.heartbeat_every, kPulse)),
+        longest_pulse_(registration.heartbeat_every),
+        pulse_(std::min(longest_pulse_, kPulse)),
         stop_(std::move(stop)),
         calls_({.reconnect_for = options_.reconnect_for,
                 .longest_pause = options_.longest_pause,
@@ -394,7 +396,9 @@ class Session {
       GiveBack(pool_->DropUnbegun());
     const absl::StatusOr<fleet::HeartbeatReply> reply = SendHeartbeat();
     // The working thread notices this by itself and decides.
-    if (!reply.ok()) return std::max(heartbeat_every_, pace.Next());
+    if (!reply.ok()) return std::max(pulse_, pace.Next());
+    if (reply->heartbeat_every > Duration{})
+      pulse_ = std::min(reply->heartbeat_every, longest_pulse_);
     pace = calls_.NewPace();
     if (reply->stop || !reply->known) {
       (reply->stop ? over_ : lost_) = true;
@@ -402,7 +406,7 @@ class Session {
       return std::nullopt;
     }
     pool_->Drop(reply->dropped);
-    return heartbeat_every_;
+    return pulse_;
   }
 
   const Options& options_;
@@ -413,7 +417,8 @@ class Session {
   Availability* const availability_;
   uint64_t& commits_;
   const SessionId session_;
-  const Duration heartbeat_every_;
+  const Duration longest_pulse_;  // between two heartbeats, so that no lease expires
+  Duration pulse_;                // the thread's that sends them
   const std::stop_token stop_;
   const Logger log_{"worker"};
   const PatientCalls calls_;

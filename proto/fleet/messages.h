@@ -212,6 +212,8 @@ struct HeartbeatReply {
   bool known = true;             // false: register again
   std::vector<Attempt> dropped;  // no longer leased to this worker: stop them, do not commit them
   bool stop = false;             // the run is over or aborted
+  // When to send the next one. A large fleet sends them less often. 0: as before.
+  Duration heartbeat_every{};
 };
 
 // ---- Commit: the only call that counts anything (idempotent)

@@ -248,14 +248,18 @@ v1::HeartbeatReply ToWire(const fleet::HeartbeatReply& reply) {
   m.set_known(reply.known);
   for (const Attempt& attempt : reply.dropped) *m.add_dropped() = ToWire(attempt);
   m.set_stop(reply.stop);
+  m.set_heartbeat_every_ns(reply.heartbeat_every.count());
   return m;
 }
 
 absl::StatusOr<fleet::HeartbeatReply> FromWire(const v1::HeartbeatReply& m) {
   fleet::HeartbeatReply reply;
+  Fields f;
   reply.known = m.known();
   reply.dropped = ReadAttempts(m.dropped());
   reply.stop = m.stop();
+  reply.heartbeat_every = f.ReadDuration("heartbeat_every_ns", m.heartbeat_every_ns());
+  MACAW_RETURN_IF_ERROR(f.status());
   return reply;
 }
 

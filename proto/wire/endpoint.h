@@ -25,7 +25,8 @@ class Endpoint {
   absl::Status Listen(Address address, const std::shared_ptr<grpc::ServerCredentials>& credentials,
                       grpc::ServerBuilder& builder);
   // Accepts no more connections, ends every open call, and returns when all are over. There is no
-  // grace period: waiting polls would outlast it. A second call does nothing.
+  // grace period: waiting polls would outlast it (answers.h is about those that were answered). A
+  // second call does nothing.
   void Close();
 
   const std::string& address() const { return address_; }  // to dial, with the real port

@@ -14,7 +14,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/executor.h"
@@ -24,6 +26,7 @@ namespace macaw::wire {
 namespace {
 
 constexpr int kBacklog = 1024;
+constexpr Duration kTellEvery = std::chrono::minutes(1);
 
 rlim_t MostDescriptors() {
   rlimit limit{};
@@ -143,6 +146,18 @@ void Listener::HangUp(int listening) {
   spare_ = Fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
 
+void Listener::TellOfRefusal() {
+  ++refused_;
+  const TimePoint now = SteadyClock().Now();
+  if (told_ != TimePoint{} && now - told_ < kTellEvery) return;
+  told_ = now;
+  log_.Warning(absl::StrCat("connections_refused count=", std::exchange(refused_, 0),
+                            " why=\"this process may have ", MostDescriptors(), " files open, and ",
+                            reserve_,
+                            " are for others than connections: raise the limit (ulimit -n, or "
+                            "LimitNOFILE= of the systemd unit)\""));
+}
+
 void Listener::Loop() {
   NameThisThread("listener");
   std::vector<pollfd> waiting = {{.fd = wake_.get(), .events = POLLIN, .revents = 0}};
@@ -153,11 +168,17 @@ void Listener::Loop() {
     for (const pollfd& listening : waiting) {
       if (listening.revents == 0) continue;
       Fd fd(accept4(listening.fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (!fd.open() && (errno == EMFILE || errno == ENFILE)) HangUp(listening.fd);
+      if (!fd.open() && (errno == EMFILE || errno == ENFILE)) {
+        HangUp(listening.fd);
+        TellOfRefusal();
+      }
       if (!fd.open()) continue;
       // The system gives the lowest free number, so a high number means that nearly all are in use.
-      if (static_cast<rlim_t>(fd.get()) + static_cast<rlim_t>(reserve_) < MostDescriptors())
+      if (static_cast<rlim_t>(fd.get()) + static_cast<rlim_t>(reserve_) < MostDescriptors()) {
         accept_(listening.fd, std::move(fd));
+      } else {
+        TellOfRefusal();
+      }
     }
   }
 }

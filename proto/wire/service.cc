@@ -256,7 +256,7 @@ fleet::CallerPtr CallerOf(const ServiceState& state, const grpc::CallbackServerC
 
 grpc::ServerUnaryReactor* FleetService::Hello(Context* context, const v1::HelloRequest* message,
                                               v1::HelloReply* reply) {
-  auto* call = new UnaryCall;
+  auto* call = new UnaryCall(state_->answers);
   const Handle handle(call);
   auto request = FromWire(*message);
   if (!request.ok()) {
@@ -285,7 +285,7 @@ grpc::ServerUnaryReactor* FleetService::Hello(Context* context, const v1::HelloR
 
 grpc::ServerUnaryReactor* FleetService::Register(Context* context, const grpc::ByteBuffer* bytes,
                                                  grpc::ByteBuffer* reply) {
-  auto* call = new UnaryCall;
+  auto* call = new UnaryCall(state_->answers);
   const Handle handle(call);
   const auto outline =
       ReadOutline(*v1::RegisterRequest::descriptor(), *bytes, MostObjects(state_->options));
@@ -306,7 +306,7 @@ grpc::ServerUnaryReactor* FleetService::Register(Context* context, const grpc::B
 
 grpc::ServerUnaryReactor* FleetService::Lease(Context* context, const grpc::ByteBuffer* bytes,
                                               grpc::ByteBuffer* reply) {
-  auto* call = new UnaryCall;
+  auto* call = new UnaryCall(state_->answers);
   const Handle handle(call);
   bool known = false;
   const auto message = ParseKnown<v1::LeaseRequest>(*state_, *bytes, known);
@@ -332,7 +332,7 @@ grpc::ServerUnaryReactor* FleetService::Lease(Context* context, const grpc::Byte
 
 grpc::ServerUnaryReactor* FleetService::Heartbeat(Context* context, const grpc::ByteBuffer* bytes,
                                                   grpc::ByteBuffer* reply) {
-  auto* call = new UnaryCall;
+  auto* call = new UnaryCall(state_->answers);
   const Handle handle(call);
   bool known = false;
   const auto message = ParseKnown<v1::HeartbeatRequest>(*state_, *bytes, known);
@@ -350,7 +350,7 @@ grpc::ServerUnaryReactor* FleetService::Heartbeat(Context* context, const grpc::
 
 grpc::ServerUnaryReactor* FleetService::Release(Context* context, const grpc::ByteBuffer* bytes,
                                                 grpc::ByteBuffer* reply) {
-  auto* call = new UnaryCall;
+  auto* call = new UnaryCall(state_->answers);
   const Handle handle(call);
   bool known = false;
   const auto message = ParseKnown<v1::ReleaseRequest>(*state_, *bytes, known);
@@ -368,7 +368,7 @@ grpc::ServerUnaryReactor* FleetService::Release(Context* context, const grpc::By
 
 grpc::ServerUnaryReactor* FleetService::Commit(Context* context, const grpc::ByteBuffer* bytes,
                                                grpc::ByteBuffer* reply) {
-  auto* call = new UnaryCall;
+  auto* call = new UnaryCall(state_->answers);
   const Handle handle(call);
   const auto session = SessionIn<v1::CommitRequest>(*state_, *bytes);
   if (!session.ok()) {
@@ -417,7 +417,7 @@ grpc::ServerUnaryReactor* FleetService::Commit(Context* context, const grpc::Byt
 grpc::ServerUnaryReactor* FleetService::BeginUpload(Context* context,
                                                     const v1::BeginUploadRequest* message,
                                                     v1::BeginUploadReply* reply) {
-  auto* call = new UnaryCall;
+  auto* call = new UnaryCall(state_->answers);
   const Handle handle(call);
   const auto answer = [handle, reply](UploadAnswer a) {
     handle.End([&] { return *reply = ToWire(a), absl::OkStatus(); });

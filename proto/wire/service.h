@@ -7,6 +7,7 @@
 #include "core/executor.h"
 #include "macaw/v1/fleet.grpc.pb.h"
 #include "proto/fleet/link.h"
+#include "proto/wire/answers.h"
 #include "proto/wire/convert.h"
 #include "proto/wire/gate.h"
 #include "proto/wire/intake.h"
@@ -23,10 +24,17 @@ namespace macaw::wire {
 // response alive; afterwards nobody may use them.
 class UnaryCall final : public grpc::ServerUnaryReactor {
  public:
+  UnaryCall() = default;
+  // `answers` counts its answer.
+  explicit UnaryCall(std::shared_ptr<Answers> answers) : answers_(std::move(answers)) {}
+
   void OnCancel() override {
     if (Win(*over_)) Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the caller has gone"));
   }
-  void OnDone() override { delete this; }
+  void OnDone() override {
+    if (answered_) answers_->Left();
+    delete this;
+  }
 
   // A reference to the call, for everybody else. It may be used after the RPC has ended; then it
   // does nothing. Copyable.
@@ -38,8 +46,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
     template <typename F>
     bool End(F&& fill) const {
       if (!Win(*over_)) return false;
-      const absl::Status status = fill();
-      call_->Finish(ToGrpc(status));
+      call_->Answer(fill());
       return true;
     }
     void Refuse(const absl::Status& status) const {
@@ -54,6 +61,13 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
 
  private:
   static bool Win(std::atomic<bool>& over) { return !over.exchange(true); }
+  void Answer(const absl::Status& status) {
+    answered_ = answers_ != nullptr;
+    if (answered_) answers_->Given();
+    Finish(ToGrpc(status));
+  }
+  const std::shared_ptr<Answers> answers_;  // may be null
+  bool answered_ = false;                   // and counted
   const std::shared_ptr<std::atomic<bool>> over_ = std::make_shared<std::atomic<bool>>(false);
 };
 
@@ -71,6 +85,7 @@ struct ServiceState {
   const uint64_t max_inline;  // of a blob that is sent inside a message
   const std::shared_ptr<Gate> gate;
   fleet::FleetHandler& handler;
+  const std::shared_ptr<Answers> answers = std::make_shared<Answers>();
   UploadStore uploads;
   Intake registrations, commits;  // requests that are being read
   Executor executor;  // for what must not run on an RPC thread: large messages, hashing, allocating

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <new>
@@ -44,10 +45,10 @@ TEST(UncaughtExceptionDeathTest, AProgrammersErrorIsNamedAndLeavesACore) {
               "macaw-test: error: an impossible state");
 }
 
-[[noreturn]] void TryWithOpenFiles(rlim_t soft, rlim_t hard) {
+[[noreturn]] void TryWithOpenFiles(rlim_t soft, rlim_t hard, uint64_t connections = 0) {
   const rlimit limit{.rlim_cur = soft, .rlim_max = hard};
   if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) std::abort();
-  const absl::Status status = EnsureOpenFiles();
+  const absl::Status status = EnsureOpenFiles(connections);
   rlimit after{};
   ::getrlimit(RLIMIT_NOFILE, &after);
   std::fprintf(stderr, "%s; may open %d\n", std::string(status.message()).c_str(),
@@ -58,6 +59,14 @@ TEST(UncaughtExceptionDeathTest, AProgrammersErrorIsNamedAndLeavesACore) {
 TEST(OpenFilesDeathTest, TooFewAreRefusedByNumberAndMoreAreTakenWhereTheyMay) {
   EXPECT_EXIT(TryWithOpenFiles(9, 9), ExitedWithCode(1), "9 files open here.*ulimit -n");
   EXPECT_EXIT(TryWithOpenFiles(20, 1000), ExitedWithCode(0), "may open 1000");
+}
+
+TEST(OpenFilesDeathTest, AServerIsRefusedIfItsWorkersCouldNeverAllConnect) {
+  EXPECT_EXIT(TryWithOpenFiles(20, 1000, 3000), ExitedWithCode(1),
+              "1000 files.*3000 workers.*3304");
+  EXPECT_EXIT(TryWithOpenFiles(20, 3303, 3000), ExitedWithCode(1), "3303 files");
+  EXPECT_EXIT(TryWithOpenFiles(20, 3304, 3000), ExitedWithCode(0), "may open 3304");
+  EXPECT_EXIT(TryWithOpenFiles(20, 100, 10), ExitedWithCode(0), "may open 100");
 }
 
 }  // namespace

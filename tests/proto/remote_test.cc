@@ -8,8 +8,12 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include <atomic>
 #include <cstring>
 #include <fstream>
+#include <memory>
+#include <thread>
+#include <vector>
 
 #include "proto/wire/address.h"
 #include "proto/wire/limits.h"
@@ -71,6 +75,29 @@ TEST(Remote, ACallersTokenSaysWhoItIs) {
     EXPECT_EQ(handler.caller().node, node);
     EXPECT_EQ(handler.caller().role, node[0] != 0 ? fleet::Role::kNode : fleet::Role::kStranger);
   }
+}
+
+TEST(Remote, AnswersThatWereGivenArriveBeforeTheServerCloses) {
+  constexpr size_t kCallers = 64;
+  FakeHandler handler;
+  handler.ParkPolls();
+  auto server = *FleetServer::Start({.listen = ":0"}, handler);
+  std::atomic<size_t> told = 0;
+  std::vector<std::unique_ptr<fleet::FleetLink>> links;
+  std::vector<std::thread> callers;
+  for (size_t i = 0; i < kCallers; ++i) {
+    links.push_back(*Dial({.server = server->address()}));
+    callers.emplace_back([&told, link = links.back().get()] {
+      const auto reply = link->Lease({.session = SessionId(7)}, FromSeconds(60));
+      if (reply.ok() && reply->next == fleet::Next::kFinished) ++told;
+    });
+  }
+  handler.AwaitParked(kCallers);
+  for (auto& reply : handler.TakeParked())
+    std::move(reply)(fleet::LeaseReply{.next = fleet::Next::kFinished});
+  server.reset();
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(told, kCallers);
 }
 
 TEST(Remote, HelloTellsTheServersLimits) {

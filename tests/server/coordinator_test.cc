@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "core/safetensors.h"
 #include "proto/fleet/once.h"
@@ -43,6 +45,29 @@ std::vector<float> ModelIn(const std::string& run_dir) {
       numbers.push_back(model->As<float>()[entry.offset + i]);
   }
   return numbers;
+}
+
+// A fleet's last answer is that the run is over. Many of them are still on their way through the
+// writer when the run has ended.
+TEST(Coordinator, EndsAWaitOnceEverybodyWhoAsksForWorkHasBeenTold) {
+  constexpr uint32_t kWorkers = 300;
+  const TemporaryFolder folder;
+  Options options = TinyOptions(folder.path(), 1);
+  options.config.durability = "commit";
+  options.config.workers = kWorkers + 1;  // the last one never comes
+  const auto coordinator = StartTiny(std::move(options));
+  std::atomic<uint32_t> told = 0;
+  for (uint32_t i = 0; i < kWorkers; ++i) {
+    FakeWorker worker(*coordinator, absl::StrCat("worker-", i));
+    ASSERT_TRUE(worker.Register().ok());
+    coordinator->Lease({}, {.session = worker.session(), .wanted = 1}, FromSeconds(60),
+                       [&told](const absl::StatusOr<fleet::LeaseReply>& reply) {
+                         if (reply.ok() && reply->next == fleet::Next::kFinished) ++told;
+                       });
+  }
+  coordinator->Interrupt();
+  EXPECT_TRUE(coordinator->Wait().ok());
+  EXPECT_EQ(told, kWorkers);
 }
 
 // ---- a whole run

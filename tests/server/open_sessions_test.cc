@@ -27,5 +27,19 @@ TEST(OpenSessions, ComeBackAtARateThatAServerWithTwoProcessorsBears) {
   for (const int in_this_second : comebacks) EXPECT_LE(in_this_second, 110);
 }
 
+TEST(OpenSessions, SendHeartbeatsAtARateThatAServerBears) {
+  OpenSessions sessions(FromSeconds(30));
+  uint64_t joined = 0;
+  const auto with = [&](uint64_t count) {
+    while (joined < count) sessions.Add(SessionId(++joined), "node");
+    return sessions.HeartbeatEvery();
+  };
+  EXPECT_EQ(with(0), FromSeconds(1));
+  EXPECT_EQ(with(1000), FromSeconds(1));
+  EXPECT_EQ(with(3000), FromSeconds(3));
+  EXPECT_EQ(with(30'000), FromSeconds(10)) << "three times a lease, whatever it costs";
+  EXPECT_EQ(OpenSessions(FromSeconds(0.3)).HeartbeatEvery(), FromSeconds(0.1));
+}
+
 }  // namespace
 }  // namespace macaw::server

@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <stop_token>
 #include <thread>
 
 #include "absl/strings/str_split.h"
@@ -389,6 +392,39 @@ TEST(Worker, KeepsTheWordsOfErrorsToItselfWhereItsOwnerWantsThat) {
   EXPECT_EQ(left_out[0].reason, fleet::LeftOutReason::kOutOfBound);
   EXPECT_THAT(left_out[0].message, HasSubstr("node.redact_errors"));
   EXPECT_THAT(events, AllOf(HasSubstr("node.redact_errors"), testing::Not(HasSubstr("delta"))));
+}
+
+// Asks for heartbeats a thousand times a second, and stops the worker after many of them. At its
+// own pace it would send one a second.
+class HurriedLink final : public fleet::ForwardingLink {
+ public:
+  HurriedLink(fleet::FleetLink& link, std::stop_source& stop) : ForwardingLink(link), stop_(stop) {}
+
+  absl::StatusOr<fleet::HeartbeatReply> Heartbeat(const fleet::HeartbeatRequest& request) override {
+    auto reply = ForwardingLink::Heartbeat(request);
+    if (reply.ok()) reply->heartbeat_every = std::chrono::milliseconds(1);
+    if (++heartbeats == 500) stop_.request_stop();
+    return reply;
+  }
+  std::atomic<int> heartbeats = 0;
+
+ private:
+  std::stop_source& stop_;
+};
+
+TEST(Worker, SendsHeartbeatsAsOftenAsTheServerAsksFor) {
+  const auto dataset = SyntheticClients();
+  const TemporaryFolder folder;
+  server::Options options = OptionsOf(SyntheticRun(*dataset, 1), folder.path());
+  options.config.workers = 2;  // the second one never comes
+  const auto server = StartServer(std::move(options));
+  const auto local = fleet::MakeLocalLink(*server);
+  std::stop_source stop;
+  HurriedLink link(*local, stop);
+  const absl::Status status =
+      worker::Run({.slots = 1}, *dataset, link, Registry(), OnlyFused(), stop.get_token());
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_GE(link.heartbeats, 500);
 }
 
 // A server that is gone, or back with another memory.
