@@ -211,10 +211,10 @@ TEST_F(OwnersProgram, ThatDoesNotStartIsSaidBeforeTheRun) {
                 AllOf(HasSubstr("workers.command"), HasSubstr("No module named 'jax'")));
   }
   TrainerSetup none = Setup("plain");
-  none.program.command = {"/no/such/program"};
+  none.backend.program.command = {"/no/such/program"};
   EXPECT_THAT(std::string(backends_.ProfileOf(none).status().message()),
               HasSubstr("/no/such/program"));
-  none.program.command.clear();
+  none.backend.program.command.clear();
   EXPECT_THAT(std::string(backends_.CheckFor(none).message()), HasSubstr("workers.command"));
 }
 
