@@ -1,5 +1,6 @@
 #include "testing/fake_device.h"
 
+#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -29,28 +30,18 @@ size_t PageBytes() {
 
 absl::Status Lost() { return absl::UnavailableError("the fake device is lost"); }
 
-// A block's threads. It does not spin, as std::barrier does: there may be more threads than cores.
+// A block's threads. The C library's barrier, because std::barrier spins, which is slow with more
+// threads than cores, and because ThreadSanitizer sees it.
 class RealBarrier final : public device::Barrier {
  public:
-  explicit RealBarrier(uint32_t threads) : threads_(threads) {}
-  void Wait() override {
-    absl::MutexLock lock(&mutex_);
-    const uint64_t generation = generation_;
-    if (++arrived_ == threads_) {
-      arrived_ = 0;
-      ++generation_;
-      next_.SignalAll();
-      return;
-    }
-    while (generation_ == generation) next_.Wait(&mutex_);
-  }
+  explicit RealBarrier(uint32_t threads) { ::pthread_barrier_init(&barrier_, nullptr, threads); }
+  ~RealBarrier() override { ::pthread_barrier_destroy(&barrier_); }
+  RealBarrier(const RealBarrier&) = delete;
+  RealBarrier& operator=(const RealBarrier&) = delete;
+  void Wait() override { ::pthread_barrier_wait(&barrier_); }
 
  private:
-  const uint32_t threads_;
-  absl::Mutex mutex_;
-  absl::CondVar next_;
-  uint32_t arrived_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t generation_ ABSL_GUARDED_BY(mutex_) = 0;
+  pthread_barrier_t barrier_;
 };
 
 }  // namespace

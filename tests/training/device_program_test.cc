@@ -158,6 +158,25 @@ TEST(DeviceProgram, KeepsGradientsApartWhileTheyAreNeeded) {
   }
 }
 
+TEST(DeviceProgram, GoesByColumnsWhereInputChannelsAreFew) {
+  const auto convolutions = [](const std::string& name) {
+    ModelConfig config;
+    config.name = name;
+    config.input_shape = {1, 28, 28};
+    config.classes = 10;
+    const CompiledModel model =
+        *CompiledModel::Compile(*models::BuildSpec(config, DType::kF32), 20);
+    std::vector<bool> by_columns;
+    for (const Op& op : model.ops) {
+      if (op.kind == OpKind::kConv) by_columns.push_back(op.columns != kNothing);
+    }
+    return by_columns;
+  };
+  // The first convolution's input gradient is never asked for.
+  EXPECT_THAT(convolutions("lenet5"), testing::ElementsAre(false, true));
+  EXPECT_THAT(convolutions("cnn"), testing::ElementsAre(false, false));
+}
+
 // The change of the loss along a direction, by differences and by the gradient, tensor by tensor.
 TEST(DeviceGradients, AreThoseOfTheLoss) {
   struct Case {

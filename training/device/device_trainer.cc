@@ -24,8 +24,8 @@ using ondevice::Upload;
 // Clients at once for each processor: some run side by side on it, others take the place of those
 // that are done.
 constexpr uint64_t kTurnsPerProcessor = 4;
-// Of the free memory, what may be used at first; rows and results take some, too.
-constexpr uint64_t kMemoryShare = 2;  // one in so many
+// Of the free memory, what may be used at first: several slots share a device, and rows take some.
+constexpr uint64_t kMemoryShare = 3;  // one in so many
 // Rows that a block rates. Part of the bits of a sum of losses.
 constexpr uint64_t kRatedRows = 32;
 

@@ -17,10 +17,10 @@
 
 namespace macaw::training {
 
-// Trains clients on a device (training/device/train_clients-inl.h): a stage of all turns is one copy
-// in, one launch with a block a client, and one copy out. Between stages, ends and rows stay on the
-// device. Outcomes have the same bits for any number of turns at once, and on every device. One
-// thread; several trainers share a device, each with a queue of its own.
+// Trains clients on a device (training/device/train_clients-inl.h): a stage of all turns is one
+// copy in, one launch with a block a client, and one copy out. Between stages, ends and rows stay
+// on the device. Outcomes have the same bits for any number of turns at once, and on every device.
+// One thread; several trainers share a device, each with a queue of its own.
 //
 // Where memory does not suffice, it takes half as many turns from then on, and trains those again
 // for which it did not; a plan's `more` may then be asked again. kResourceExhausted: not even one

@@ -4,8 +4,8 @@
 #include "device/philox.h"
 #include "training/device/pass-inl.h"
 
-// Layers without products: each element by itself, windows, and norms. Each function leaves the team
-// in step.
+// Layers without products: each element by itself, windows, and norms. Each function leaves the
+// team in step.
 namespace macaw::training::ondevice {
 
 MACAW_INLINE_KERNEL void ElementsForward(const device::Team& team, const Pass& pass, const Op& op) {

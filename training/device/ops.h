@@ -93,7 +93,7 @@ struct Op {
   uint32_t kernel_height = 0, kernel_width = 0, stride = 1;
   uint32_t forward_taps = 0, backward_taps = 0;  // their place in the table
   uint32_t kept = 0;  // of the activations: winners of a max pool, moments of a norm
-  // Of the activations, for a convolution's input gradient by columns (ConvBackward); kNothing: not.
+  // Of the activations, for a convolution's input gradient by columns; kNothing: in one product.
   uint32_t columns = kNothing;
   uint32_t groups = 0;
   uint32_t dropped = 0;       // of 2^32 words

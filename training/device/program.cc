@@ -266,8 +266,8 @@ struct Builder {
     return true;
   }
 
-  // Finds places for the gradients of values. That of a value is alive from its last user, where the
-  // backward pass first writes it, to the operation that made the value.
+  // Finds places for the gradients of values. That of a value is alive from its last user, where
+  // the backward pass first writes it, to the operation that made the value.
   uint64_t PlaceGradients() {
     struct Life {
       size_t value = 0, first = 0, last = 0;

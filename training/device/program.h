@@ -12,7 +12,7 @@ namespace macaw::training::ondevice {
 // A model as what the kernel interprets. Immutable once compiled.
 struct CompiledModel {
   // An error (kUnimplemented) names the first layer for which there is no operation.
-  // `batch` is the run's local.batch_size, for which the products are shaped; steps may have others.
+  // `batch` is the run's local.batch_size, for which products are shaped; steps may have others.
   static absl::StatusOr<CompiledModel> Compile(const models::ModelSpec& spec, uint32_t batch);
 
   // The first operation with a tensor that is trained; the number of operations if there is none.

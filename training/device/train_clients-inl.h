@@ -4,10 +4,10 @@
 #include "training/device/loss-inl.h"
 #include "training/device/products-inl.h"
 
-// The kernel that trains clients: a block takes a client and does all of its stage, step after step,
-// in one launch. Blocks share nothing, so a client's bits depend on its job alone. Within a block,
-// every element has one thread and one order (device/kernel.h), so they do not depend on the number
-// of threads.
+// The kernel that trains clients: a block takes a client and does all of its stage, step after
+// step, in one launch. Blocks share nothing, so a client's bits depend on its job alone. Within a
+// block, every element has one thread and one order (device/kernel.h), so they do not depend on the
+// number of threads.
 namespace macaw::training::ondevice {
 
 // Writes the pass's rows, normalised and moved, to the first operation's input.

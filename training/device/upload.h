@@ -16,8 +16,8 @@ namespace macaw::training::ondevice {
 // Makes `memory` at least so large; what it held is lost. Errors are the device's.
 absl::Status Grow(device::Device& device, size_t bytes, bool on_host, device::Memory& memory);
 
-// What one launch reads, sent in one copy. First everything is added and gets a place; then there is
-// memory, and so addresses; then what holds addresses is written; then it is sent. One thread.
+// What one launch reads, sent in one copy. First everything is added and gets a place; then there
+// is memory, and so addresses; then what holds addresses is written; then it is sent. One thread.
 class Upload {
  public:
   // Room for bytes that are written at Host(place).
