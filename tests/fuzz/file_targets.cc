@@ -2,16 +2,22 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <utility>
 
 #include "cli/config/reader.h"
 #include "cli/config/toml.h"
+#include "cli/config/writer.h"
+#include "core/digest.h"
 #include "core/fd.h"
 #include "core/files.h"
 #include "core/random.h"
 #include "core/safetensors.h"
+#include "core/status.h"
+#include "data/examples.h"
 #include "data/options.h"
+#include "data/partition_file.h"
 #include "data/prepared.h"
 #include "sdk/catalogue.h"
 #include "server/log/codec.h"
@@ -30,15 +36,16 @@ std::span<const std::byte> BytesOf(absl::string_view text) {
 
 // ---- data and models
 
-void FeedSafetensors(absl::string_view bytes) {
+bool FeedSafetensors(absl::string_view bytes) {
   const auto file = SafetensorsFile::Parse(BytesOf(bytes), "model");
-  if (!file.ok()) return;
+  if (!file.ok()) return false;
   for (const auto& [name, tensor] : file->tensors()) {
     MACAW_FUZZ_EXPECT(tensor.bytes.empty() || (tensor.bytes.data() >= BytesOf(bytes).data() &&
                                                tensor.bytes.data() + tensor.bytes.size() <=
                                                    BytesOf(bytes).data() + bytes.size()));
     MACAW_FUZZ_EXPECT(file->Get(name, tensor.dtype).ok());
   }
+  return true;
 }
 
 std::vector<std::string> Models() {
@@ -49,7 +56,7 @@ std::vector<std::string> Models() {
 }
 
 // Opens a data source from the bytes and reads every row.
-void FeedData(const std::string& source, absl::string_view bytes) {
+bool FeedData(const std::string& source, absl::string_view bytes) {
   ScratchFile& file = ScratchFile::Once();
   file.Fill(bytes);
   const auto dataset = data::OpenDataset(
@@ -57,7 +64,7 @@ void FeedData(const std::string& source, absl::string_view bytes) {
       {.clients = 2});
   if (!dataset.ok()) {
     MACAW_FUZZ_EXPECT(dataset.status().message().find('\n') == absl::string_view::npos);
-    return;
+    return false;
   }
   const data::DatasetInfo& info = (*dataset)->info();
   for (ClientId client; client.value < std::min<uint64_t>(info.clients, 100); ++client.value) {
@@ -66,12 +73,13 @@ void FeedData(const std::string& source, absl::string_view bytes) {
     if (rows.ok())
       MACAW_FUZZ_EXPECT(rows->size() == (*dataset)->Examples(client, data::Split::kTrain));
   }
+  return true;
 }
 
-void FeedPrepared(absl::string_view bytes) { FeedData("prepared", bytes); }
-void FeedLeaf(absl::string_view bytes) { FeedData("leaf", bytes); }
-void FeedCsv(absl::string_view bytes) { FeedData("csv", bytes); }
-void FeedLibsvm(absl::string_view bytes) { FeedData("libsvm", bytes); }
+bool FeedPrepared(absl::string_view bytes) { return FeedData("prepared", bytes); }
+bool FeedLeaf(absl::string_view bytes) { return FeedData("leaf", bytes); }
+bool FeedCsv(absl::string_view bytes) { return FeedData("csv", bytes); }
+bool FeedLibsvm(absl::string_view bytes) { return FeedData("libsvm", bytes); }
 
 std::vector<std::string> PreparedFiles() {
   const auto dataset = data::OpenDataset(
@@ -87,7 +95,8 @@ std::vector<std::string> PreparedFiles() {
 
 std::vector<std::string> LeafFiles() {
   return {R"({"users":["a","b"],"num_samples":[2,1],"user_data":{"a":{"x":[[1,2],[3,4]],)"
-          R"("y":[0,1]},"b":{"x":[[5,6]],"y":[1]}}})"};
+          R"("y":[0,1]},"b":{"x":[[5,6]],"y":[1]}}})",
+          R"({"users":["a\n"],"user_data":{"a\n":{"x":["to be"," or n"],"y":[" ","o"]}}})"};
 }
 std::vector<std::string> CsvFiles() {
   return {"a,b,c\n1,2,0\n3,4,1\n5,6,1\n7,8.5,0\n",
@@ -95,6 +104,36 @@ std::vector<std::string> CsvFiles() {
 }
 std::vector<std::string> LibsvmFiles() {
   return {"+1 1:0.5 3:2\n-1 2:1\n+1 1:1 2:2 3:3\n-1 3:-4e-2\n"};
+}
+
+// Divides ten rows as the file says.
+bool FeedPartition(absl::string_view bytes) {
+  static const auto* const examples = [] {
+    data::ExampleStore store;
+    store.floats.assign(10, 0.5F);
+    store.classes = {0, 1, 0, 1, 0, 1, 0, 1, 0, 1};
+    return new data::Examples(*data::Own(std::move(store), 1, "ten rows"));
+  }();
+  ScratchFile& file = ScratchFile::Once();
+  file.Fill(bytes);
+  const auto division = data::ReadPartition(file.path(), *examples, {.val_fraction = 0.2});
+  if (!division.ok()) {
+    MACAW_FUZZ_EXPECT(division.status().message().find('\n') == absl::string_view::npos);
+    return false;
+  }
+  // No row trains two clients, or is used for training and for testing.
+  std::vector<int> uses(10);
+  for (const uint32_t row : division->central_test) uses.at(row) = 1;
+  for (ClientId client; client.value < division->clients(); ++client.value) {
+    for (const uint32_t row : division->Of(client, data::Split::kTrain))
+      MACAW_FUZZ_EXPECT(uses.at(row)++ == 0);
+  }
+  return true;
+}
+
+std::vector<std::string> Partitions() {
+  return {R"({"a":[0,1,2],"b":[3,4],"test":[5,6]})",
+          R"({"a":[0,1,2],"b":[3,4],"test":[5,6],"validation":{"a":[7]},"client_test":{"b":[8]}})"};
 }
 
 // ---- states of clients, in a store that others may write
@@ -107,13 +146,27 @@ const state::StateSchema& Schema() {
   return *schema;
 }
 
-void FeedState(absl::string_view bytes) {
+bool OpenState(absl::string_view bytes) {
   auto buffer = std::make_shared<AlignedBuffer>(bytes.size());
   std::ranges::copy(BytesOf(bytes), buffer->bytes().begin());
   const auto state = state::OpenBlob(buffer, kVersion, Schema());
   MACAW_FUZZ_EXPECT(state.ok() ? state->items.size() == 1 : absl::IsDataLoss(state.status()));
+  return state.ok();
+}
+
+bool FeedState(absl::string_view bytes) {
+  const bool accepted = OpenState(bytes);
+  // Once more with the checksum that these bytes should have, which no fuzzer can make.
+  uint64_t checksum = 0;
+  if (bytes.size() >= sizeof(checksum)) {
+    std::string whole(bytes);
+    checksum = Checksum(BytesOf(bytes).subspan(sizeof(checksum)));
+    std::memcpy(whole.data(), &checksum, sizeof(checksum));
+    OpenState(whole);
+  }
   (void)state::ReadHeader(BytesOf(bytes));
   (void)state::NameIn(BytesOf(bytes));
+  return accepted;
 }
 
 std::vector<std::string> States() {
@@ -127,11 +180,11 @@ std::vector<std::string> States() {
 
 // ---- the log of rounds
 
-void FeedLogRecord(absl::string_view bytes) {
+bool FeedLogRecord(absl::string_view bytes) {
   namespace log = server::log;
   const auto entry = log::Decode(bytes, 1);
-  if (!entry.ok()) return;
-  if (std::holds_alternative<log::Unknown>(entry->record)) return;
+  if (!entry.ok()) return false;
+  if (std::holds_alternative<log::Unknown>(entry->record)) return false;
   std::string again;
   log::Encode(*entry, again);
   const auto twice = log::Decode(again, 1);
@@ -140,6 +193,7 @@ void FeedLogRecord(absl::string_view bytes) {
   log::Encode(*twice, thrice);
   MACAW_FUZZ_EXPECT(again == thrice);
   (void)log::JsonOf(*entry);
+  return true;
 }
 
 std::vector<std::string> LogRecords() {
@@ -155,24 +209,44 @@ std::vector<std::string> LogRecords() {
 
 // ---- configurations
 
-void FeedNodeFile(absl::string_view bytes) {
+absl::StatusOr<cli::Config> ReadText(absl::string_view text, bool node) {
   static const auto* const catalogue = new sdk::Catalogue(sdk::Catalogue::Builtins());
-  const auto document = cli::ParseDocument(std::string(bytes), "node.toml", "/");
-  if (!document.ok()) return;
+  MACAW_ASSIGN_OR_RETURN(const cli::Document document,
+                         cli::ParseDocument(std::string(text), "node.toml", "/"));
+  return node ? cli::ReadNodeConfig(document, {}, *catalogue)
+              : cli::ReadConfig(document, {}, *catalogue);
+}
+
+// A file of a node, or one of a run.
+bool FeedNodeFile(absl::string_view bytes) {
+  bool accepted = false;
   for (const bool node : {true, false}) {
-    const auto config = node ? cli::ReadNodeConfig(*document, {}, *catalogue)
-                             : cli::ReadConfig(*document, {}, *catalogue);
-    if (!config.ok())
+    const auto config = ReadText(bytes, node);
+    if (!config.ok()) {
       MACAW_FUZZ_EXPECT(config.status().message().find("node.toml") != absl::string_view::npos);
+      continue;
+    }
+    accepted = true;
+    // What was accepted is written into the run's folder and read from there.
+    const std::string text = node ? cli::NodeToml(config->node) : cli::EffectiveToml(*config);
+    const auto again = ReadText(text, node);
+    MACAW_FUZZ_EXPECT(again.ok());
+    MACAW_FUZZ_EXPECT((node ? cli::NodeToml(again->node) : cli::EffectiveToml(*again)) == text);
   }
+  return accepted;
 }
 
 std::vector<std::string> NodeFiles() {
-  return {
+  std::vector<std::string> examples = {
       "[node]\nserver = \"fleet.example.org:47100\"\nowner = true\n[data]\nsource = \"csv\"\n"
       "path = \"rows.csv\"\n[accept]\nhours = \"22:00-06:00\"\nrun_when = [\"idle\", \"-q\"]\n",
-      "[run]\nrounds = 3\n[data]\nsource = \"synthetic\"\nsynthetic.clients = 3\n[model]\n"
-      "name = \"logistic\"\n[algorithm]\nname = \"fedprox\"\nmu = 0.1\n"};
+      "[run]\nrounds = 3\n[cohort]\nsize = 2\n[data]\nsource = \"synthetic\"\n"
+      "synthetic.clients = 3\n[model]\nname = \"logistic\"\n[algorithm]\nname = \"fedprox\"\n"
+      "[algorithm.fedprox]\nmu = 0.1\n"};
+  // All keys.
+  examples.push_back(cli::NodeToml(ReadText(examples[0], true)->node));
+  examples.push_back(cli::EffectiveToml(*ReadText(examples[1], false)));
+  return examples;
 }
 
 }  // namespace
@@ -183,6 +257,7 @@ std::vector<Target> FileTargets() {
           {"leaf", FeedLeaf, LeafFiles},
           {"csv", FeedCsv, CsvFiles},
           {"libsvm", FeedLibsvm, LibsvmFiles},
+          {"partition", FeedPartition, Partitions},
           {"state", FeedState, States},
           {"log_record", FeedLogRecord, LogRecords},
           {"node_file", FeedNodeFile, NodeFiles}};

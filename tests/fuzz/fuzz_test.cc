@@ -61,6 +61,7 @@ TEST_P(Fuzz, ADecoderSurvivesDamagedExamplesAndWhatOnceBrokeIt) {
   const Target target = GetParam();
   std::vector<std::string> inputs = target.examples();
   ASSERT_FALSE(inputs.empty());
+  for (const std::string& example : inputs) EXPECT_TRUE(target.feed(example)) << example;
   const std::vector<std::string> corpus = CorpusOf(target);
   inputs.insert(inputs.end(), corpus.begin(), corpus.end());
   int executions = 0;

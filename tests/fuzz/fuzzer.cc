@@ -13,7 +13,7 @@
 
 namespace {
 
-void (*feed)(absl::string_view bytes) = nullptr;
+bool (*feed)(absl::string_view bytes) = nullptr;
 
 }  // namespace
 

@@ -14,9 +14,9 @@ namespace macaw::fuzz {
 
 struct Target {
   const char* name;
-  // Returns for any bytes. Ends the process if a promise is broken: a value that was accepted but
-  // cannot be encoded again, a refusal without a reason.
-  void (*feed)(absl::string_view bytes);
+  // Whether the decoder accepts the bytes. Returns for any bytes. Ends the process if a promise is
+  // broken: a value that was accepted but cannot be encoded again, a refusal without a reason.
+  bool (*feed)(absl::string_view bytes);
   std::vector<std::string> (*examples)();  // that are accepted
 };
 

@@ -38,26 +38,29 @@ std::shared_ptr<const AlignedBuffer> BufferOf(absl::string_view bytes) {
 // ---- messages: the first byte says which
 
 template <typename Message, typename Again>
-void FeedMessage(absl::string_view bytes, const Again& again) {
+bool FeedMessage(absl::string_view bytes, const Again& again) {
   Message message;
-  if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return;
+  if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return false;
   const auto value = wire::FromWire(message);
   if (!value.ok()) {
     MACAW_FUZZ_EXPECT(wire::ReasonOf(value.status()) != v1::Refusal::REASON_UNSPECIFIED);
-    return;
+    return false;
   }
   // What was accepted can be sent on.
   MACAW_FUZZ_EXPECT(wire::FromWire(Message(again(*value))).ok());
+  return true;
 }
 
-void FeedMessages(absl::string_view bytes) {
+bool FeedMessages(absl::string_view bytes) {
   const google::protobuf::LogSilencer quiet;  // it reports every string that is not UTF-8
-  if (bytes.empty()) return;
+  bool accepted = false;
+  if (bytes.empty()) return false;
   const auto kind = static_cast<unsigned char>(bytes[0]);
   unsigned char k = 0;
   wire::ForEachConversion([&]<typename Message>(std::type_identity<Message>, const auto& again) {
-    if (k++ == kind) FeedMessage<Message>(bytes.substr(1), again);
+    if (k++ == kind) accepted = FeedMessage<Message>(bytes.substr(1), again);
   });
+  return accepted;
 }
 
 std::vector<std::string> Messages() {
@@ -72,18 +75,19 @@ std::vector<std::string> Messages() {
 
 // ---- before a message is parsed
 
-void FeedOutline(absl::string_view bytes) {
+bool FeedOutline(absl::string_view bytes) {
   const auto* const type = v1::CommitRequest::descriptor();
   const auto outline = wire::ReadOutline(*type, wire::FromString(std::string(bytes)), 1000);
   if (!outline.ok()) {
     MACAW_FUZZ_EXPECT(wire::ReasonOf(outline.status()) != v1::Refusal::REASON_UNSPECIFIED);
-    return;
+    return false;
   }
   MACAW_FUZZ_EXPECT(outline->objects <= 1000);
   const google::protobuf::LogSilencer quiet;
   v1::CommitRequest message;
   if (message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
     MACAW_FUZZ_EXPECT(message.session() == outline->session.value);
+  return true;
 }
 
 std::vector<std::string> Commits() {
@@ -92,13 +96,14 @@ std::vector<std::string> Commits() {
           random.Make<v1::CommitRequest>().SerializeAsString()};
 }
 
-void FeedPart(absl::string_view bytes) {
+bool FeedPart(absl::string_view bytes) {
   const google::protobuf::LogSilencer quiet;
   v1::Part part;
-  if (!wire::ParsePartBlob(BytesOf(bytes), /*max_clients=*/100, &part).ok()) return;
+  if (!wire::ParsePartBlob(BytesOf(bytes), /*max_clients=*/100, &part).ok()) return false;
   MACAW_FUZZ_EXPECT(wire::CheckClients(part, 100).ok());
   const auto value = wire::FromWire(part);
   if (value.ok()) MACAW_FUZZ_EXPECT(value->included.size() + value->left_out.size() <= 100);
+  return value.ok();
 }
 
 std::vector<std::string> Parts() {
@@ -109,22 +114,23 @@ std::vector<std::string> Parts() {
 // ---- blobs
 
 // The first byte says where the bytes are cut into slices, as the network cuts them.
-void FeedChunk(absl::string_view bytes) {
-  if (bytes.empty()) return;
+bool FeedChunk(absl::string_view bytes) {
+  if (bytes.empty()) return false;
   const size_t cut = std::min<size_t>(static_cast<unsigned char>(bytes[0]), bytes.size() - 1);
   bytes.remove_prefix(1);
   const grpc::Slice slices[] = {{bytes.data(), cut}, {bytes.data() + cut, bytes.size() - cut}};
   const auto chunk = wire::DecodeChunk(grpc::ByteBuffer(slices, 2));
   if (!chunk.ok()) {
     MACAW_FUZZ_EXPECT(wire::ReasonOf(chunk.status()) != v1::Refusal::REASON_UNSPECIFIED);
-    return;
+    return false;
   }
   std::string data;
   for (const auto piece : chunk->data) data += TextOf(piece);
   MACAW_FUZZ_EXPECT(data.size() == chunk->size);
   v1::Chunk message;
-  if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return;
+  if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return false;
   MACAW_FUZZ_EXPECT(message.data() == data && message.offset() == chunk->offset);
+  return true;
 }
 
 std::vector<std::string> Chunks() {
@@ -135,14 +141,15 @@ std::vector<std::string> Chunks() {
 }
 
 // A table for as many clients as the first byte says.
-void FeedTable(absl::string_view bytes) {
-  if (bytes.empty()) return;
+bool FeedTable(absl::string_view bytes) {
+  if (bytes.empty()) return false;
   const auto clients = static_cast<unsigned char>(bytes[0]);
   const auto table = fleet::ClientTable::Decode(BytesOf(bytes.substr(1)), clients);
-  if (!table.ok()) return;
+  if (!table.ok()) return false;
   MACAW_FUZZ_EXPECT(table->clients() == clients);
   const AlignedBuffer again = table->Encode();
   MACAW_FUZZ_EXPECT(TextOf(again.bytes()) == bytes.substr(1));
+  return true;
 }
 
 std::vector<std::string> Tables() {
@@ -169,12 +176,13 @@ std::vector<FlatVector> Vectors() {
   return vectors;
 }
 
-void FeedVectors(absl::string_view bytes) {
+bool FeedVectors(absl::string_view bytes) {
   const auto buffer = BufferOf(bytes);
   const auto views = fleet::DecodeVectors(buffer->bytes(), Layouts());
-  if (!views.ok()) return;
+  if (!views.ok()) return false;
   const AlignedBuffer again = fleet::EncodeVectors(*views);
   MACAW_FUZZ_EXPECT(again.size() == bytes.size());
+  return true;
 }
 
 std::vector<std::string> EncodedVectors() {
@@ -202,12 +210,13 @@ const std::vector<aggregation::ChannelSpec>& Channels() {
 constexpr aggregation::GridOrder kOrder{
     .max_weight = 8, .total_weight = 20, .max_multiplicity = 1, .total_multiplicity = 3};
 
-void FeedSum(absl::string_view bytes) {
+bool FeedSum(absl::string_view bytes) {
   auto sum = aggregation::ExactSum::Decode(BufferOf(bytes), Channels(), kOrder);
-  if (!sum.ok()) return;
+  if (!sum.ok()) return false;
   MACAW_FUZZ_EXPECT(sum->multiplicity() <= kOrder.total_multiplicity);
   auto root = *aggregation::ExactSum::Make(Channels(), kOrder);
   if (root.Merge(*std::move(sum)).ok()) (void)std::move(root).Report();
+  return true;
 }
 
 std::vector<std::string> Sums() {

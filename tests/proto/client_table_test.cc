@@ -42,8 +42,8 @@ TEST(ClientTable, RefusesNamesThatAreNone) {
   EXPECT_NE(refusal({"a\nb", "c"}), "");
 }
 
-// The fuzzer found that a column of tokens was accepted where there are no clients. Equal tables had
-// different bytes.
+// The fuzzer found that a column of tokens was accepted where there are no clients. Equal tables
+// had different bytes.
 TEST(ClientTable, OfNoClientsHasNoColumns) {
   for (const std::byte flags : {std::byte{1}, std::byte{2}, std::byte{3}}) {
     const std::vector<std::byte> bytes = {flags, {}, {}, {}, {}, {}, {}, {}};
