@@ -95,7 +95,7 @@ void MeasureLarge() {
                   "--state", folder / "state"});
 
   const double begin = Now();
-  Watch down(0, kDown), up(kOthers, kUp);
+  Watch down(kOthers, kDown), up(kOthers, kUp);
   while (server.Runs()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     down.See(network.down());
