@@ -3,14 +3,12 @@
 // carried beyond the blobs, and whether they arrived as they are. Takes about seven minutes.
 //
 //   bench_bad_network [NAME]   only the networks whose names contain NAME
+//   bench_bad_network large    a model of 1 GB instead, by the programs (bad_network/large.h)
 #include "testing/bad_network.h"
-
-#include <unistd.h>
 
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -22,6 +20,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "bench/bad_network/large.h"
+#include "bench/programs.h"
 #include "core/blob_digest.h"
 #include "core/clock.h"
 #include "core/files.h"
@@ -40,13 +40,6 @@ using testing_support::Fault;
 
 constexpr uint64_t kDown = 250'000, kUp = 494'000;
 constexpr SessionId kSession(7);
-
-// Ends the program unless the status is OK.
-void Check(const absl::Status& status, const char* what) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "bench_bad_network: %s: %s\n", what, std::string(status.message()).c_str());
-  std::exit(1);
-}
 
 // A server that can be started again, and what it needs.
 class Site {
@@ -170,22 +163,23 @@ void Run(Site& site, const Case& one, uint64_t seed) {
 }
 
 void Main(const std::string& name) {
-  const std::string folder = absl::StrCat(std::filesystem::temp_directory_path().string(),
-                                          "/macaw-bad-network-", getpid());
-  std::filesystem::create_directories(folder);
-  {
-    Site site(folder);
-    std::printf(
-        "| network | down s | up s | down, more kB | up, more kB | connections | right |\n");
-    std::printf("|---|---|---|---|---|---|---|\n");
-    uint64_t seed = 0;
-    for (const Case& one : Cases())
-      if (++seed; absl::StrContains(one.name, name)) Run(site, one, seed);
-  }
-  std::filesystem::remove_all(folder);
+  const Folder folder;
+  Site site(folder / "site");
+  std::printf("| network | down s | up s | down, more kB | up, more kB | connections | right |\n");
+  std::printf("|---|---|---|---|---|---|---|\n");
+  uint64_t seed = 0;
+  for (const Case& one : Cases())
+    if (++seed; absl::StrContains(one.name, name)) Run(site, one, seed);
 }
 
 }  // namespace
 }  // namespace macaw::bench
 
-int main(int argc, char** argv) { macaw::bench::Main(argc > 1 ? argv[1] : ""); }
+int main(int argc, char** argv) {
+  const std::string name = argc > 1 ? argv[1] : "";
+  if (name == "large") {
+    macaw::bench::MeasureLarge();
+  } else {
+    macaw::bench::Main(name);
+  }
+}

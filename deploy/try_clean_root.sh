@@ -36,13 +36,17 @@ if [[ ! -e $root/usr/bin/macaw ]]; then
   say "a clean Debian 12"
   mkdir "$root/packages"
   cp "${debs[@]}" "$root/packages"
-  # First a device's package alone, with what apt fetches for it; the others need nothing more.
-  quietly inside sh -c 'apt-get update && apt-get install --yes --no-install-recommends /packages/macaw-worker_*.deb'
-  inside apt-get clean
-  rm -rf "$root"/var/lib/apt/lists/*
-  say "macaw-worker, and the $(grep -c '^Setting up lib' "$log") libraries that it needs"
-  quietly inside sh -c 'dpkg --install /packages/macaw*.deb'
-  say "macaw-server and macaw"
+  # Installs packages with what apt fetches for them, and leaves nothing else behind.
+  install() {
+    quietly inside sh -c "apt-get update && apt-get install --yes --no-install-recommends $1"
+    inside apt-get clean
+    rm -rf "$root"/var/lib/apt/lists/*
+    libraries=$(grep -c '^Setting up lib' "$log" || true)
+  }
+  install '/packages/macaw-worker_*.deb' # a device's package alone
+  say "macaw-worker, and the $libraries libraries that it needs"
+  install '/packages/macaw*.deb'
+  say "macaw-server and macaw, and $libraries more libraries"
 fi
 for program in macaw macaw-server macaw-worker; do
   if inside ldd "/usr/bin/$program" | grep 'not found'; then die "$program does not find its libraries"; fi

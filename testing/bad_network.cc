@@ -17,9 +17,21 @@ namespace macaw::testing_support {
 namespace {
 
 constexpr uint64_t kMostAtOnce = 1 << 16;
-constexpr int kPieceMilliseconds = 10;  // how much a slow direction carries at once
-constexpr int kSmallBuffer = 16 << 10;  // a slow line must not hide in the system's buffers
+// How much a slow direction carries at once.
+constexpr Duration kPiece = std::chrono::milliseconds(10);
+constexpr uint64_t kLeastBuffer = 16 << 10;
 constexpr int kLookForStopMilliseconds = 50;
+
+uint64_t PieceBytes(uint64_t bytes_per_second) {
+  return static_cast<uint64_t>(static_cast<double>(bytes_per_second) * ToSeconds(kPiece));
+}
+
+// A slow line must not hide in the system's buffers.
+void KeepBuffersSmall(const Fd& socket, uint64_t bytes_per_second) {
+  const int size = static_cast<int>(std::max(kLeastBuffer, PieceBytes(bytes_per_second)));
+  setsockopt(socket.get(), SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+  setsockopt(socket.get(), SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+}
 
 sockaddr_in Loopback(int port) {
   sockaddr_in address{};
@@ -48,10 +60,7 @@ class BadNetwork::Relay {
 
   void Run() {
     if (network_.down_ || Hits(0)) return;  // cut before anything
-    if (Slow()) {
-      setsockopt(server_.get(), SOL_SOCKET, SO_SNDBUF, &kSmallBuffer, sizeof(kSmallBuffer));
-      setsockopt(server_.get(), SOL_SOCKET, SO_RCVBUF, &kSmallBuffer, sizeof(kSmallBuffer));
-    }
+    if (Slow()) KeepBuffersSmall(server_, Rate());
     const sockaddr_in address = Loopback(network_.server_port_);
     if (connect(server_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
       return;
@@ -76,7 +85,8 @@ class BadNetwork::Relay {
     bool ended = false;  // nothing more comes
   };
 
-  bool Slow() const { return network_.options_.bytes_per_second > 0; }
+  uint64_t Rate() const { return network_.options_.bytes_per_second; }
+  bool Slow() const { return Rate() > 0; }
 
   // Waits until there is something to do, and does it. False: the connection is over.
   bool Step() {
@@ -103,8 +113,7 @@ class BadNetwork::Relay {
   bool Read(int i) {
     Way& way = ways_[i];
     uint64_t most = kMostAtOnce;
-    const uint64_t rate = network_.options_.bytes_per_second;
-    if (Slow()) most = std::clamp<uint64_t>(rate * kPieceMilliseconds / 1000, 1, kMostAtOnce);
+    if (Slow()) most = std::max<uint64_t>(PieceBytes(Rate()), 1);
     if (fault_.kind != Fault::Kind::kNone && seen_ < fault_.after)
       most = std::min(most, fault_.after - seen_);
     std::string bytes(most, '\0');
@@ -115,7 +124,9 @@ class BadNetwork::Relay {
     }
     bytes.resize(static_cast<size_t>(n));
     const TimePoint now = SteadyClock().Now();
-    if (Slow()) way.free = std::max(way.free, now) + FromSeconds(double(n) / double(rate));
+    // The thread may have been woken late, and catches up.
+    if (Slow())
+      way.free = std::max(way.free, now - kPiece) + FromSeconds(double(n) / double(Rate()));
     if (stalled_) return true;
     if (corrupt_) bytes[0] = static_cast<char>(bytes[0] ^ 1);
     corrupt_ = false;
@@ -166,10 +177,8 @@ BadNetwork::BadNetwork(int server_port, BadNetworkOptions options)
     : options_(std::move(options)),
       server_port_(server_port),
       listener_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-  if (options_.bytes_per_second > 0) {  // connections inherit it
-    setsockopt(listener_.get(), SOL_SOCKET, SO_RCVBUF, &kSmallBuffer, sizeof(kSmallBuffer));
-    setsockopt(listener_.get(), SOL_SOCKET, SO_SNDBUF, &kSmallBuffer, sizeof(kSmallBuffer));
-  }
+  if (options_.bytes_per_second > 0)  // connections inherit it
+    KeepBuffersSmall(listener_, options_.bytes_per_second);
   sockaddr_in address = Loopback(0);
   bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address));
   listen(listener_.get(), 64);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <iterator>
 #include <utility>
 
 #include "core/clock.h"
@@ -217,18 +219,15 @@ size_t SlotPool::QueueFor(double seconds) const {
 }
 
 std::vector<SlotPool::Item> SlotPool::NextTurn(uint32_t index) {
-  std::vector<Item> turn;
-  const auto take = [&] {
-    turn.push_back(std::move(queue_.front()));
-    queue_.pop_front();
-  };
   const auto trains = [](const Item& item) { return std::holds_alternative<TrainItem>(item); };
   const size_t queued = std::ranges::find_if_not(queue_, trains) - queue_.begin();
   const size_t idle_lanes = lanes_.size() - busy_lanes_;  // this one among them
   const size_t share = (queued + idle_lanes - 1) / idle_lanes;
   const size_t most = std::min<size_t>(slots_of_lane_, lanes_[index]->width());
-  take();
-  for (size_t n = std::min(share, most); turn.size() < n;) take();
+  const size_t count = std::max<size_t>(1, std::min(share, most));  // 1: an evaluation
+  const auto end = queue_.begin() + static_cast<ptrdiff_t>(count);
+  std::vector<Item> turn(std::make_move_iterator(queue_.begin()), std::make_move_iterator(end));
+  queue_.erase(queue_.begin(), end);
   return turn;
 }
 

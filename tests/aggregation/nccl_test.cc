@@ -1,5 +1,5 @@
-// NCCL through functions of our own that compute on fake devices, and hang, fail, are late or die at
-// any call. Whatever they do, the sum is right or a device counts as lost.
+// NCCL through functions of our own that compute on fake devices, and hang, fail, are late or die
+// at any call. Whatever they do, the sum is right or a device counts as lost.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -12,8 +12,8 @@
 
 namespace macaw::training {
 
-// A back end whose trainers are DeviceTrainers. A node's lanes are shared out among its devices, two
-// a device: while one waits for the device, the other prepares clients or adds updates up.
+// A back end whose trainers are DeviceTrainers. A node's lanes are shared out among its devices,
+// two a device: while one waits for the device, the other prepares clients or adds updates up.
 class DeviceBackend : public Backend {
  public:
   absl::Status Supports(const TrainerSetup& setup) const override;
