@@ -38,8 +38,8 @@
 #include "proto/wire/remote.h"
 #include "training/api/schedule.h"
 #include "training/backends.h"
+#include "worker/lane.h"
 #include "worker/phase.h"
-#include "worker/slot.h"
 
 namespace macaw::bench {
 namespace {
@@ -118,9 +118,9 @@ class Training {
     profile_ = *profile;
     for (Trainer& trainer : trainers_) {
       trainer.executor.Post([this, &trainer] {
-        auto slot = worker::Slot::Make(context_, dataset_, trainer.work);
-        Check(slot.status(), "slot");
-        trainer.slot.emplace(*std::move(slot));
+        auto lane = worker::Lane::Make(context_, dataset_, trainer.work);
+        Check(lane.status(), "lane");
+        trainer.lane.emplace(*std::move(lane));
       });
     }
   }
@@ -164,9 +164,10 @@ class Training {
         [&phase, &assignments, &trainer, device, done = std::move(done)]() mutable {
           for (fleet::Assignment assignment : assignments) {
             assignment.place = device;  // the dataset here is everybody's
-            Check(trainer.slot->Train(phase, assignment, SteadyClock().Now()), "training");
+            const worker::LeasedClient client{assignment, SteadyClock().Now()};
+            Check(trainer.lane->Train(phase, /*first_slot=*/0, {&client, 1}), "training");
           }
-          worker::SlotResult result = trainer.slot->TakeResult();
+          worker::LaneResult result = trainer.lane->TakeResult();
           fleet::Part part;
           part.round = phase.round;
           part.phase = phase.phase;
@@ -182,7 +183,7 @@ class Training {
  private:
   struct Trainer {
     WorkCounter work;
-    std::optional<worker::Slot> slot;
+    std::optional<worker::Lane> lane;
     Executor executor{"trainer", 1};  // destroyed first
   };
   const data::Dataset& dataset_;
