@@ -15,7 +15,11 @@ absl::Status CheckBackend(const Config& config, const models::ModelSpec& spec,
   setup.hooks = algorithm->has_hooks;
   setup.backend = config.node.workers.backend;
   MACAW_ASSIGN_OR_RETURN(const std::string programs, ProgramFolder());
-  return training::Backends(training::Backends::FolderBeside(programs)).CheckFor(setup);
+  // Modules stay loaded, so the back ends may go.
+  training::Backends backends(training::Backends::FolderBeside(programs));
+  MACAW_RETURN_IF_ERROR(backends.CheckFor(setup));
+  if (setup.backend.name != training::kCudaBackend) return absl::OkStatus();
+  return backends.ProfileOf(setup).status();  // whether there are such GPUs
 }
 
 }  // namespace macaw::cli

@@ -8,8 +8,8 @@
 namespace macaw::cli {
 
 // Whether the workers of this installation can train a resolved run, before a folder is made and
-// workers are started in vain. Loads no back end. training::IsMissingBackend says whether the error
-// is that one is not installed.
+// workers are started in vain. Loads the back end of GPUs, to see whether they are there, and no
+// other. training::IsMissingBackend says whether the error is that one is not installed.
 absl::Status CheckBackend(const Config& config, const models::ModelSpec& spec,
                           const algorithms::Registry& algorithms);
 

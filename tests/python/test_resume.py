@@ -17,7 +17,7 @@ from support import TestCase, job
 ROUNDS = 400
 # Reads three rounds, says where the run is, and waits for its end.
 SCRIPT = """
-import sys, macaw
+import sys, threading, macaw
 from support import rows
 stream = macaw.stream(["linear 8", "relu", "linear 3"], rows(), cohort=5, rounds=400, seed=7,
     partition=dict(scheme="dirichlet-class", clients=20, min_size=2), out=sys.argv[1],
@@ -25,7 +25,8 @@ stream = macaw.stream(["linear 8", "relu", "linear 3"], rows(), cohort=5, rounds
 rows = iter(stream)
 for _ in range(3):
     next(rows)
-print(stream.folder, flush=True)
+# Said while finish() reads rounds.
+threading.Timer(0.05, print, [stream.folder], dict(flush=True)).start()
 stream.finish()
 """
 

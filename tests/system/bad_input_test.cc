@@ -64,6 +64,13 @@ TEST(BadInput, BrokenFilesAreNamedWithThePlace) {
   ExpectRefused({WriteConfig("c"), "--set", "data.path=" + folder}, {"t10k-images"});
 }
 
+TEST(BadInput, GpusThatAreNotThereAreMissedBeforeTheRunHasAFolder) {
+  if (std::filesystem::exists("/dev/nvidiactl")) GTEST_SKIP() << "there is an NVIDIA driver here";
+  const std::string out = testing::TempDir() + "/without-gpus";
+  ExpectRefused({WriteConfig("c"), "--set", "workers.backend=cuda", "--out", out}, {"NVIDIA"});
+  EXPECT_FALSE(std::filesystem::exists(out));
+}
+
 TEST(BadInput, AnOutputFolderThatCannotBeWrittenIsNamed) {
   const std::string file = WriteText("a-file", "not a folder");
   ExpectRefused({WriteConfig("c"), "--out", file + "/run"}, {"a-file"});

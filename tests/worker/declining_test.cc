@@ -57,12 +57,15 @@ class Declining : public testing::Test {
     server_ = StartServer(std::move(options));
     link_ = fleet::MakeLocalLink(*server_);
   }
-  // Another owner, in a thread of its own.
-  void StartOther(const AcceptConfig& accept = {}) {
-    other_ = std::jthread([this, accept] {
+  // Another owner, in a thread of its own. `pause`: how many seconds longer each client takes.
+  void StartOther(const AcceptConfig& accept = {}, double pause = 0) {
+    other_ = std::jthread([this, accept, pause] {
       const auto link = fleet::MakeLocalLink(*server_);
       WatchedLink watched(*link);
-      const auto status = Work(watched, {.name = "lab-3", .accept = accept}, 6);
+      Options options{.name = "lab-3", .accept = accept};
+      options.emulation.pause_probability = pause > 0 ? 1 : 0;
+      options.emulation.pause_seconds = pause;
+      const auto status = Work(watched, options, 6);
       EXPECT_TRUE(status.ok()) << status;
     });
   }
@@ -96,7 +99,8 @@ TEST_F(Declining, ARoundGoesOnWithoutANodeAndTheServerKnowsWhy) {
 TEST_F(Declining, NodesWorkAgainByThemselvesAndMeanwhileNoRoundIsUsedUp) {
   const std::string idle = folder_ / "idle";
   const AcceptConfig when_idle{.run_when = {"test", "-e", idle}, .run_when_every = 0.01};
-  StartOther(when_idle);
+  StartOther(when_idle,
+             /*pause=*/0.05);  // so that the run is not over before the phone looks again
   WatchedLink link(*link_);
   link.after_two_refusals = [&] { std::ofstream(idle) << "yes"; };
   const absl::Status status = Work(link, {.name = "phone-7", .accept = when_idle}, 0);

@@ -151,6 +151,7 @@ absl::StatusOr<std::vector<StageOutcome>> DeviceTrainer::Run(const LocalPlan& pl
 }
 
 void DeviceTrainer::RunMany(std::span<const Turn> turns, const TurnDone& done) {
+  bool again = false;  // a single client is tried a second time, with what was kept given back
   for (size_t begin = 0; begin < turns.size();) {
     const size_t count = std::min(turns_at_once_, turns.size() - begin);
     std::vector<ClientTurn> together;
@@ -158,14 +159,16 @@ void DeviceTrainer::RunMany(std::span<const Turn> turns, const TurnDone& done) {
     const absl::Status status = RunTogether(together);
     if (absl::IsResourceExhausted(status)) {
       FreeMemory();
-      if (count > 1) {
-        turns_at_once_ = count / 2;
+      if (count > 1 || !again) {
+        again = count == 1;
+        turns_at_once_ = std::max<size_t>(1, count / 2);
         Logger("training")
             .Warning(absl::StrCat("device_memory turns=", count, " next=", turns_at_once_,
                                   " why=\"", status.message(), "\""));
         continue;
       }
     }
+    again = false;
     for (size_t i = 0; i < count; ++i) {
       ClientTurn& turn = together[i];
       if (turn.status.ok() && !status.ok()) {

@@ -45,7 +45,7 @@ class DeviceTrainer final : public LocalTrainer {
   void RunMany(std::span<const Turn> turns, const TurnDone& done) override;
   absl::StatusOr<MetricSums> Evaluate(ConstVectorView model, const data::Rows& rows, uint64_t begin,
                                       uint64_t end, uint32_t batch) override;
-  std::string name() const override { return "device"; }
+  std::string name() const override { return run_.setup.backend.name; }
 
  private:
   // What belongs to a launch and stays: what it read, its ends and sums (one after the other), and
