@@ -14,8 +14,18 @@ namespace macaw::aggregation {
 // A client's vector of one channel, and m·w·2^bits of it.
 struct FoldVector {
   const float* values = nullptr;
+  const float* minus = nullptr;  // null: nothing is subtracted
+  float factor = 1;
   double scale = 0;
 };
+
+// (values − minus)·factor, rounded after each operation. The factor is for the first `factored`
+// elements, the parameters.
+MACAW_ELEMENT float ValueAt(const FoldVector& vector, size_t i, size_t factored) {
+  float value = vector.values[i];
+  if (vector.minus != nullptr) value = value - vector.minus[i];
+  return i < factored && vector.factor != 1 ? value * vector.factor : value;
+}
 
 inline constexpr uint64_t kNoElement = UINT64_MAX;
 
@@ -45,7 +55,8 @@ struct MeasureArgs {
   uint32_t clients = 0;
   uint32_t pieces = 0;  // of a vector
   size_t piece_size = 0;
-  size_t count = 0;  // elements of a vector
+  size_t count = 0;     // elements of a vector
+  size_t factored = 0;  // as for ValueAt
   double bound = 0;
   Measure* measures = nullptr;
 };
@@ -55,13 +66,13 @@ MACAW_KERNEL void MeasureVectors(const MeasureArgs& args, const device::Team& te
   auto* const shared = reinterpret_cast<Measure*>(team.shared);
   const size_t items = size_t{args.clients} * args.pieces;
   for (size_t item = team.block; item < items; item += team.blocks) {
-    const float* const values = args.vectors[item / args.pieces].values;
+    const FoldVector& vector = args.vectors[item / args.pieces];
     const size_t begin = item % args.pieces * args.piece_size;
     const size_t rest = args.count - begin;
     const size_t end = begin + (rest < args.piece_size ? rest : args.piece_size);
     Measure mine;
     for (size_t i = begin + team.thread; i < end; i += team.threads) {
-      const float value = values[i];
+      const float value = ValueAt(vector, i, args.factored);
       const uint32_t bits = MagnitudeBits(value);
       if (bits > mine.largest) mine.largest = bits;
       // A comparison with NaN is false.
@@ -115,6 +126,7 @@ struct FoldArgs {
   uint32_t clients = 0;
   int64_t* sums = nullptr;
   size_t count = 0;
+  size_t factored = 0;  // as for ValueAt
 };
 inline constexpr device::Kernel<FoldArgs> kFoldVectors = {"aggregation.fold_vectors"};
 
@@ -124,7 +136,7 @@ MACAW_KERNEL void FoldVectors(const FoldArgs& args, const device::Team& team) {
     for (uint32_t client = 0; client < args.clients; ++client) {
       if (args.verdicts[client].refused != 0) continue;
       const FoldVector& vector = args.vectors[client];
-      sum += Rounded(vector.values[i], vector.scale);
+      sum += Rounded(ValueAt(vector, i, args.factored), vector.scale);
     }
     args.sums[i] = sum;
   }
@@ -138,7 +150,7 @@ MACAW_KERNEL void FoldKeys(const FoldArgs& args, const device::Team& team) {
     int64_t largest = args.sums[i];
     for (uint32_t client = 0; client < args.clients; ++client) {
       if (args.verdicts[client].refused != 0) continue;
-      const int64_t key = KeyOf(double{args.vectors[client].values[i]});
+      const int64_t key = KeyOf(double{ValueAt(args.vectors[client], i, args.factored)});
       if (key > largest) largest = key;
     }
     args.sums[i] = largest;

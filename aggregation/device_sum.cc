@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "aggregation/collective.h"
 #include "aggregation/device_sum-inl.h"
 #include "aggregation/exact_sum_state.h"
 #include "aggregation/fold_kernels.h"
@@ -31,8 +30,9 @@ std::byte* Address(T* pointer) {
 
 struct DeviceSum::State {
   struct Channel {
-    size_t index = 0;  // of the plan
-    size_t size = 0;   // elements
+    size_t index = 0;     // of the plan
+    size_t size = 0;      // elements
+    size_t factored = 0;  // of them parameters
     uint32_t pieces = 0;
     Memory integers;
     double max_abs = 0;
@@ -118,9 +118,23 @@ absl::StatusOr<std::unique_ptr<DeviceSum>> DeviceSum::Make(device::Device& devic
                                                            const GridOrder& order,
                                                            uint32_t most_pending) {
   auto state = std::make_unique<State>(device, queue);
-  State& s = *state;
-  MACAW_ASSIGN_OR_RETURN(s.plan, Plan::Make(std::move(channels), order));
-  s.most_pending = std::max(most_pending, 1U);
+  state->most_pending = std::max(most_pending, 1U);
+  std::unique_ptr<DeviceSum> sum(new DeviceSum(std::move(state)));
+  MACAW_RETURN_IF_ERROR(sum->Renew(std::move(channels), order));
+  return sum;
+}
+
+absl::Status DeviceSum::Renew(std::vector<ChannelSpec> channels, const GridOrder& order) {
+  State& s = *state_;
+  MACAW_ASSIGN_OR_RETURN(std::shared_ptr<const Plan> plan, Plan::Make(std::move(channels), order));
+  MACAW_RETURN_IF_ERROR(s.queue.Wait());  // nothing uses the memory any more
+  s.plan = std::move(plan);
+  s.pending.clear();
+  s.rows = 0;
+  s.on_host.reset();
+  s.host_channels.clear();
+  s.host_specs.clear();
+  std::vector<State::Channel> before = std::exchange(s.channels, {});
   for (size_t c = 0; c < s.plan->channels.size(); ++c) {
     const ChannelSpec& spec = s.plan->channels[c];
     if (!OnDevice(spec)) {
@@ -131,33 +145,36 @@ absl::StatusOr<std::unique_ptr<DeviceSum>> DeviceSum::Make(device::Device& devic
     State::Channel channel;
     channel.index = c;
     channel.size = spec.layout->size();
+    channel.factored = spec.layout->parameter_size();
     channel.pieces = static_cast<uint32_t>((channel.size + kPieceSize - 1) / kPieceSize);
+    const size_t place = s.channels.size();
+    if (place < before.size() && before[place].size == channel.size)
+      channel.integers = std::move(before[place].integers);
     s.channels.push_back(std::move(channel));
   }
+  before.clear();
   MACAW_RETURN_IF_ERROR(s.Allocate());
-  std::unique_ptr<DeviceSum> sum(new DeviceSum(std::move(state)));
-  MACAW_RETURN_IF_ERROR(s.Empty());
-  return sum;
+  return s.Empty();
 }
 
 absl::Status DeviceSum::State::Allocate() {
   uint32_t most_pieces = 1;
   for (Channel& channel : channels) {
     most_pieces = std::max(most_pieces, channel.pieces);
-    if (channel.size == 0) continue;
+    if (channel.size == 0 || !channel.integers.empty()) continue;
     MACAW_ASSIGN_OR_RETURN(channel.integers, device.Allocate(channel.size * sizeof(int64_t)));
   }
   if (channels.empty()) return absl::OkStatus();
   const size_t entries = channels.size() * most_pending;
-  MACAW_ASSIGN_OR_RETURN(vectors, device.Allocate(entries * sizeof(FoldVector)));
-  MACAW_ASSIGN_OR_RETURN(vectors_host, device.AllocateHost(entries * sizeof(FoldVector)));
-  MACAW_ASSIGN_OR_RETURN(measures, device.Allocate(entries * sizeof(Measure)));
-  MACAW_ASSIGN_OR_RETURN(measures_host, device.AllocateHost(entries * sizeof(Measure)));
-  MACAW_ASSIGN_OR_RETURN(verdicts, device.Allocate(most_pending * sizeof(ClientVerdict)));
-  MACAW_ASSIGN_OR_RETURN(verdicts_host, device.AllocateHost(most_pending * sizeof(ClientVerdict)));
-  MACAW_ASSIGN_OR_RETURN(pieces,
-                         device.Allocate(size_t{most_pieces} * most_pending * sizeof(Measure)));
-  return absl::OkStatus();
+  const auto grow = [&](size_t bytes, Memory& here, Memory* on_host) {
+    absl::Status status = device::Grow(device, bytes, /*on_host=*/false, here);
+    if (on_host != nullptr) status.Update(device::Grow(device, bytes, /*on_host=*/true, *on_host));
+    return status;
+  };
+  MACAW_RETURN_IF_ERROR(grow(entries * sizeof(FoldVector), vectors, &vectors_host));
+  MACAW_RETURN_IF_ERROR(grow(entries * sizeof(Measure), measures, &measures_host));
+  MACAW_RETURN_IF_ERROR(grow(most_pending * sizeof(ClientVerdict), verdicts, &verdicts_host));
+  return grow(size_t{most_pieces} * most_pending * sizeof(Measure), pieces, nullptr);
 }
 
 // Back to a sum of nobody.
@@ -239,10 +256,14 @@ void DeviceSum::State::Begin(std::span<const DeviceContribution> contributions) 
     const size_t place = rows - first_row;
     for (size_t c = 0; c < channels.size(); ++c) {
       const size_t index = channels[c].index;
-      table[c * count + place] = {contributions[i - first].values[index].on_device,
-                                  IsSum(plan->channels[index].reduction)
-                                      ? plan->Scale(index, client.weight, client.multiplicity)
-                                      : 0};
+      const DeviceContribution::Value& value = contributions[i - first].values[index];
+      FoldVector& vector = table[c * count + place];
+      vector.values = value.on_device;
+      vector.minus = value.minus;
+      vector.factor = value.factor;
+      vector.scale = IsSum(plan->channels[index].reduction)
+                         ? plan->Scale(index, client.weight, client.multiplicity)
+                         : 0;
     }
     client.row = rows++;
     client.measures = begin + place;
@@ -268,7 +289,7 @@ void DeviceSum::State::Enqueue(size_t first_row, size_t count) {
     if (items != 0) {
       queue.Run(kMeasureVectors, measure,
                 {table + c * count, clients_here, channel.pieces, kPieceSize, channel.size,
-                 spec.bound, pieces.As<Measure>()});
+                 channel.factored, spec.bound, pieces.As<Measure>()});
     }
     queue.Run(kJudgeClients, ForElements(count),
               {pieces.As<Measure>(), clients_here, channel.pieces, static_cast<uint32_t>(c),
@@ -278,9 +299,9 @@ void DeviceSum::State::Enqueue(size_t first_row, size_t count) {
     const Channel& channel = channels[c];
     if (channel.size == 0) continue;
     const bool maximum = plan->channels[channel.index].reduction == Reduction::kMax;
-    queue.Run(
-        maximum ? kFoldKeys : kFoldVectors, ForElements(channel.size),
-        {table + c * count, verdict, clients_here, channel.integers.As<int64_t>(), channel.size});
+    queue.Run(maximum ? kFoldKeys : kFoldVectors, ForElements(channel.size),
+              {table + c * count, verdict, clients_here, channel.integers.As<int64_t>(),
+               channel.size, channel.factored});
   }
 }
 
@@ -377,7 +398,7 @@ size_t DeviceSum::State::integers_bytes() const {
 
 absl::StatusOr<std::shared_ptr<Memory>> DeviceSum::State::HostMemory() {
   if (integers_bytes() == 0) return nullptr;
-  if (taken == nullptr || taken.use_count() > 1) {
+  if (taken == nullptr || taken.use_count() > 1 || taken->size() < integers_bytes()) {
     taken = nullptr;  // a sum that was moved earlier still reads the last one
     MACAW_ASSIGN_OR_RETURN(Memory memory, device.AllocateHost(integers_bytes()));
     taken = std::make_shared<Memory>(std::move(memory));
@@ -425,8 +446,8 @@ absl::Status DeviceSum::MoveTo(ExactSum& sum) {
   return s.Give(integers, sum);
 }
 
-absl::Status DeviceSum::MoveTogether(Collective& collective, std::span<DeviceSum* const> sums,
-                                     ExactSum& sum) {
+absl::Status DeviceSum::MoveTogether(device::Collective& collective,
+                                     std::span<DeviceSum* const> sums, ExactSum& sum) {
   if (sums.empty() || sums.size() != collective.devices()) {
     return absl::InvalidArgumentError(
         absl::StrCat(sums.size(), " sums for a collective of ", collective.devices(), " devices"));
@@ -451,17 +472,15 @@ absl::Status DeviceSum::MoveTogether(Collective& collective, std::span<DeviceSum
   for (size_t c = 0; c < s.channels.size(); ++c) {
     const State::Channel& channel = s.channels[c];
     if (channel.size == 0) continue;
-    if (s.reduced.size() < channel.integers.size()) {
-      s.reduced = Memory();
-      MACAW_ASSIGN_OR_RETURN(s.reduced, s.device.Allocate(channel.integers.size()));
-    }
+    MACAW_RETURN_IF_ERROR(
+        device::Grow(s.device, channel.integers.size(), /*on_host=*/false, s.reduced));
     std::vector<const int64_t*> parts;
     for (DeviceSum* const one : sums)
       parts.push_back(one->state_->channels[c].integers.As<int64_t>());
     const bool maximum = s.plan->channels[channel.index].reduction == Reduction::kMax;
-    MACAW_RETURN_IF_ERROR(
-        collective.Reduce(maximum ? Collective::Operation::kMaximum : Collective::Operation::kSum,
-                          parts, s.reduced.As<int64_t>(), channel.size));
+    MACAW_RETURN_IF_ERROR(collective.Reduce(
+        maximum ? device::Collective::Operation::kMaximum : device::Collective::Operation::kSum,
+        parts, s.reduced.As<int64_t>(), channel.size));
     s.queue.CopyOut({integers->data() + offset, channel.integers.size()}, s.reduced.data());
     MACAW_RETURN_IF_ERROR(s.queue.Wait());
     offset += channel.integers.size();

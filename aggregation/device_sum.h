@@ -10,18 +10,20 @@
 #include "aggregation/channel.h"
 #include "aggregation/exact_sum.h"
 #include "core/vector.h"
+#include "device/collective.h"
 #include "device/device.h"
 #include "device/kernel.h"
 
 namespace macaw::aggregation {
 
-class Collective;
-
 // One client's result, where it was computed.
 struct DeviceContribution {
   struct Value {
-    const float* on_device =
-        nullptr;              // of channels with DeviceSum::OnDevice; as large as their layout
+    // Of channels with DeviceSum::OnDevice: (on_device − minus)·factor, as large as the channel's
+    // layout. No minus: nothing is subtracted. The factor is for the parameters alone.
+    const float* on_device = nullptr;
+    const float* minus = nullptr;
+    float factor = 1;
     ConstVectorView on_host;  // of the others; must live until Add returns
   };
   ClientId client{};
@@ -54,6 +56,10 @@ class DeviceSum {
                                                          uint32_t most_pending);
   ~DeviceSum();
 
+  // As if made anew for these channels and order, in the memory that it has if that fits. What was
+  // added is forgotten. After an error it can only be renewed or destroyed.
+  absl::Status Renew(std::vector<ChannelSpec> channels, const GridOrder& order);
+
   // Enqueues the clients' contributions. Their vectors on the device must stay as they are until
   // the queue has done it. Errors are the caller's mistakes (too many pending clients), and change
   // nothing; what is wrong with a client is in Settle's answer.
@@ -76,7 +82,7 @@ class DeviceSum {
 
   // The same for the sums of several devices, one on each, in the collective's order; they are
   // added up on the first. After an error of the collective all sums are as they were.
-  static absl::Status MoveTogether(Collective& collective, std::span<DeviceSum* const> sums,
+  static absl::Status MoveTogether(device::Collective& collective, std::span<DeviceSum* const> sums,
                                    ExactSum& sum);
 
   uint64_t clients() const;  // that were added; pending ones are not counted

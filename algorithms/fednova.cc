@@ -28,12 +28,12 @@ class FedNovaClient final : public DeltaClient {
                                         std::span<const training::StageOutcome> outcomes,
                                         Workspace& workspace) const override {
     const training::StageOutcome& outcome = outcomes[0];
-    const VectorView delta = Delta(context, outcome.end, workspace);
     // The normalised d_i of the paper, with the sign of a step: (y_i − x)/‖a_i‖₁.
-    if (outcome.steps > 0) ScaleParameters(1 / outcome.a_norm1, delta);
+    const double factor = outcome.steps > 0 ? 1 / outcome.a_norm1 : 1;
     const VectorView tau = workspace.Vector(number_);
     tau.As<double>()[0] = count_steps_ ? static_cast<double>(outcome.steps) : outcome.a_norm1;
-    return ClientResult{.up = {{"direction", delta}, {"tau", tau}}};
+    return ClientResult{
+        .up = {{"direction", Update(context, outcome.end, workspace, factor)}, {"tau", tau}}};
   }
 
  protected:

@@ -118,10 +118,20 @@ VectorView DeltaClient::Delta(const ClientContext& context, ConstVectorView end,
   return delta;
 }
 
+std::variant<ConstVectorView, Displacement> DeltaClient::Update(const ClientContext& context,
+                                                                const training::EndVector& end,
+                                                                Workspace& workspace,
+                                                                double factor) const {
+  if (update_clip_ == 0) return Displacement(end, context.model(), factor);
+  const VectorView delta = Delta(context, end, workspace);
+  if (factor != 1) ScaleParameters(factor, delta);
+  return ConstVectorView(delta);
+}
+
 absl::StatusOr<ClientResult> DeltaClient::Conclude(const ClientContext& context,
                                                    std::span<const training::StageOutcome> outcomes,
                                                    Workspace& workspace) const {
-  return ClientResult{.up = {{"delta", Delta(context, outcomes[0].end, workspace)}}};
+  return ClientResult{.up = {{"delta", Update(context, outcomes[0].end, workspace)}}};
 }
 
 MeanDeltaServer::MeanDeltaServer(const Setup& setup, FlatVector model, std::string mean)

@@ -3,6 +3,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -67,6 +68,10 @@ class DeltaClient : public ClientAlgorithm {
   virtual training::Stage LocalWork(const ClientContext& context, Workspace& workspace) const;
   // y_i − x, clipped if the run asks for it.
   VectorView Delta(const ClientContext& context, ConstVectorView end, Workspace& workspace) const;
+  // The same times `factor`, for rules that only send it: described, unless it must be clipped.
+  std::variant<ConstVectorView, Displacement> Update(const ClientContext& context,
+                                                     const training::EndVector& end,
+                                                     Workspace& workspace, double factor = 1) const;
 
   const LayoutPtr layout_;  // the model's
 

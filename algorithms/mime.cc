@@ -90,10 +90,10 @@ class MimeClient final : public DeltaClient {
                                         std::span<const training::StageOutcome> outcomes,
                                         Workspace& workspace) const override {
     if (!kLite && context.phase == kGradients)
-      return ClientResult{.up = {{"gradient", outcomes[0].end}}};
+      return ClientResult{.up = {{"gradient", Displacement(outcomes[0].end)}}};
     MACAW_ASSIGN_OR_RETURN(ClientResult result,
                            DeltaClient::Conclude(context, outcomes, workspace));
-    if (kLite && base_.tracks()) result.up.push_back({"gradient", outcomes[1].end});
+    if (kLite && base_.tracks()) result.up.push_back({"gradient", Displacement(outcomes[1].end)});
     return result;
   }
 

@@ -59,5 +59,5 @@ if(MACAW_PTXAS_REPORT)
   add_compile_options($<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=-v>)
 endif()
 
-# Only the types of NCCL are used. Its library is opened where a worker has several GPUs (aggregation/cuda/nccl_api.h).
+# Only the types of NCCL are used. Its library is opened where a worker has several GPUs (device/cuda/nccl_api.h).
 find_path(MACAW_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})

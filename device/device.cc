@@ -16,4 +16,12 @@ Memory::~Memory() {
   if (device_ != nullptr) device_->Free(data_, size_, on_host_);
 }
 
+absl::Status Grow(Device& device, size_t bytes, bool on_host, Memory& memory) {
+  if (memory.size() >= bytes) return absl::OkStatus();
+  memory = Memory();
+  absl::StatusOr<Memory> larger = on_host ? device.AllocateHost(bytes) : device.Allocate(bytes);
+  if (larger.ok()) memory = *std::move(larger);
+  return larger.status();
+}
+
 }  // namespace macaw::device

@@ -102,4 +102,8 @@ class Device {
   virtual void Free(std::byte* data, size_t size, bool on_host) = 0;
 };
 
+// Makes `memory` at least so large; where it grows, what it held is lost, so nothing may use it.
+// Errors are the device's.
+absl::Status Grow(Device& device, size_t bytes, bool on_host, Memory& memory);
+
 }  // namespace macaw::device

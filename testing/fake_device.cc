@@ -212,6 +212,11 @@ uint64_t FakeDevice::used() const {
   return used_;
 }
 
+uint64_t FakeDevice::copied_out() const {
+  absl::MutexLock lock(&mutex_);
+  return copied_out_;
+}
+
 uint64_t FakeDevice::most_used() const {
   absl::MutexLock lock(&mutex_);
   return most_used_;
@@ -256,6 +261,7 @@ absl::Status FakeDevice::Carry(const Operation& operation) {
     std::memset(operation.to, 0, operation.bytes);
   } else {
     std::memmove(operation.to, operation.from, operation.bytes);
+    if (operation.kind == Kind::kCopyOut) copied_out_ += operation.bytes;
   }
   return absl::OkStatus();
 }

@@ -57,6 +57,7 @@ class FakeDevice final : public device::Device {
   uint64_t used() const;                           // bytes that are allocated now
   uint64_t most_used() const;                      // bytes that were allocated at the same time
   uint64_t launches() const { return launches_; }  // kernels that were run
+  uint64_t copied_out() const;                     // bytes
   uint64_t waits() const { return waits_; }        // calls of Queue::Wait
 
  private:
@@ -95,6 +96,7 @@ class FakeDevice final : public device::Device {
   uint64_t fail_from_ ABSL_GUARDED_BY(mutex_) = kNever;
   uint64_t fail_until_ ABSL_GUARDED_BY(mutex_) = kNever;
   uint64_t operations_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t copied_out_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t lost_from_ ABSL_GUARDED_BY(mutex_) = kNever;
 };
 

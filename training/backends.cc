@@ -13,6 +13,7 @@
 #include "absl/strings/strip.h"
 #include "core/logging.h"
 #include "core/status.h"
+#include "device/collective.h"
 #include "training/fused/fused_trainer.h"
 
 namespace macaw::training {
@@ -207,11 +208,21 @@ absl::StatusOr<std::unique_ptr<LocalTrainer>> Backends::MakeTrainer(const Traine
   return std::make_unique<TwoTrainers>(setup, std::move(trainer), *this);
 }
 
-absl::StatusOr<uint32_t> Backends::LanesFor(const TrainerSetup& setup, uint32_t slots) {
+absl::StatusOr<const Backend*> Backends::FirstFor(const TrainerSetup& setup) {
   MACAW_RETURN_IF_ERROR(CheckFor(setup));
   MACAW_ASSIGN_OR_RETURN(const std::vector<std::string> names, BackendsFor(setup));
-  MACAW_ASSIGN_OR_RETURN(const Backend* const backend, Find(names.front()));
+  return Find(names.front());
+}
+
+absl::StatusOr<uint32_t> Backends::LanesFor(const TrainerSetup& setup, uint32_t slots) {
+  MACAW_ASSIGN_OR_RETURN(const Backend* const backend, FirstFor(setup));
   return backend->LanesFor(setup, slots);
+}
+
+absl::StatusOr<std::unique_ptr<device::Collective>> Backends::MakeCollective(
+    const TrainerSetup& setup, std::vector<device::Device*> devices) {
+  MACAW_ASSIGN_OR_RETURN(const Backend* const backend, FirstFor(setup));
+  return backend->MakeCollective(std::move(devices));
 }
 
 absl::StatusOr<NumericProfile> Backends::ProfileOf(const TrainerSetup& setup) {

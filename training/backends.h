@@ -51,6 +51,9 @@ class Backends {
   absl::StatusOr<std::unique_ptr<LocalTrainer>> MakeTrainer(const TrainerSetup& setup);
   // Backend::LanesFor of the back end that trains the run.
   absl::StatusOr<uint32_t> LanesFor(const TrainerSetup& setup, uint32_t slots);
+  // Backend::MakeCollective of the same back end.
+  absl::StatusOr<std::unique_ptr<device::Collective>> MakeCollective(
+      const TrainerSetup& setup, std::vector<device::Device*> devices);
   // The profile of the trainers that MakeTrainer makes.
   absl::StatusOr<NumericProfile> ProfileOf(const TrainerSetup& setup);
 
@@ -62,6 +65,8 @@ class Backends {
   std::vector<std::string> Installed() const;
 
  private:
+  // The first of those that train the run.
+  absl::StatusOr<const Backend*> FirstFor(const TrainerSetup& setup);
   std::string FileOf(const std::string& name) const;
   bool IsInstalled(const std::string& name) const ABSL_LOCKS_EXCLUDED(mutex_);
 

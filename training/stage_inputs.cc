@@ -16,7 +16,7 @@ void NameEnds(const std::vector<StageOutcome>& before, Stage& stage) {
     const auto* view = std::get_if<ConstVectorView>(&point);
     if (view == nullptr || view->empty()) return;
     for (size_t i = 0; i < before.size(); ++i) {
-      if (before[i].end.bytes.data() != view->bytes.data()) continue;
+      if (before[i].end.place() != view->bytes.data()) continue;
       point = StageEnd{i};
       return;
     }
@@ -57,9 +57,9 @@ absl::StatusOr<std::vector<StageOutcome>> RunStages(
       if (keep->ends.size() <= last) keep->ends.resize(last + 1);
       FlatVector& kept = keep->ends[last];
       if (kept.empty()) kept = FlatVector(keep->layout);
-      const std::span<const std::byte> end = outcomes[last].end.bytes;
+      const std::span<const std::byte> end = outcomes[last].end.view().bytes;
       std::memcpy(kept.view().bytes.data(), end.data(), end.size());
-      outcomes[last].end = kept.view();
+      outcomes[last].end = std::as_const(kept).view();
     }
     absl::StatusOr<StageOutcome> outcome = run(*stage, outcomes);
     if (!outcome.ok()) {
@@ -87,7 +87,7 @@ absl::StatusOr<ConstVectorView> Resolve(const Point& point,
                                         const std::vector<StageOutcome>& before) {
   if (const auto* view = std::get_if<ConstVectorView>(&point)) return *view;
   const size_t stage = std::get<StageEnd>(point).stage;
-  if (stage < before.size() && !before[stage].end.empty()) return before[stage].end;
+  if (stage < before.size() && !before[stage].end.empty()) return before[stage].end.view();
   return absl::InvalidArgumentError(
       absl::StrCat("refers to the end of stage ", stage,
                    ", which has none: name an earlier train or gradient stage"));

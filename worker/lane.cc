@@ -79,6 +79,9 @@ struct Lane::Turn {
   training::ClientTask task;
   algorithms::ClientContext context;
   std::unique_ptr<algorithms::PlannedWork> work;
+  std::vector<algorithms::UpValue> up;
+  std::vector<ConstVectorView> next_state;  // empty: it does not change
+  fleet::ClientRecord record;
 
   const fleet::Assignment& assignment() const { return client->assignment; }
   ClientId id() const { return client->assignment.client; }
@@ -109,11 +112,13 @@ absl::StatusOr<Lane> Lane::Make(const RunContext& context, const data::Dataset& 
 }
 
 absl::Status Lane::OpenSum(const PhaseContext& phase) {
-  if (result_.sum.has_value()) return absl::OkStatus();
-  MACAW_ASSIGN_OR_RETURN(result_.sum,
-                         aggregation::ExactSum::Make(
-                             algorithms::UpChannels(context_->schema, phase.phase), phase.order));
-  return absl::OkStatus();
+  if (sum_->is_open()) return absl::OkStatus();
+  return sum_->Open(algorithms::UpChannels(context_->schema, phase.phase), phase.order);
+}
+
+LaneResult Lane::TakeResult() {
+  result_.sum = sum_->TakeHost();
+  return std::exchange(result_, {});
 }
 
 algorithms::Workspace& Lane::CleanWorkspace(size_t index) {
@@ -154,7 +159,8 @@ absl::StatusOr<state::ClientState> Lane::ReadState(const Work& work) const {
 absl::Status Lane::Train(const PhaseContext& phase, uint32_t first_slot,
                          std::span<const LeasedClient> clients) {
   std::deque<Turn> turns;  // the trainer's turns refer to their members
-  std::vector<training::Turn> begun;
+  std::vector<Turn*> begun;
+  std::vector<training::Turn> work;
   for (const LeasedClient& client : clients) {
     Turn& turn = turns.emplace_back(client, CleanWorkspace(begun.size()));
     turn.slot = first_slot + static_cast<uint32_t>(&client - clients.data());
@@ -172,19 +178,36 @@ absl::Status Lane::Train(const PhaseContext& phase, uint32_t first_slot,
       turns.pop_back();
       continue;
     }
-    begun.push_back({.plan = &turn.work->plan(), .task = &turn.task});
+    begun.push_back(&turn);
+    work.push_back({.plan = &turn.work->plan(), .task = &turn.task});
   }
-  absl::Status first;
-  trainer_->RunMany(
-      begun, [&](size_t i, absl::StatusOr<std::vector<training::StageOutcome>> outcomes) {
-        absl::StatusOr<fleet::ClientRecord> record = Conclude(turns[i], std::move(outcomes));
-        if (record.ok()) {
-          result_.included.push_back(*std::move(record));
-        } else {
-          first.Update(LeaveOutIfOwn(turns[i].assignment(), record.status()));
-        }
-      });
-  return first;
+  for (size_t at = 0; at < work.size();) {
+    std::vector<training::TurnOutcome> outcomes = trainer_->RunMany(std::span(work).subspan(at));
+    const std::span<Turn* const> done(&begun[at], outcomes.size());
+    at += outcomes.size();
+    MACAW_RETURN_IF_ERROR(Conclude(done, std::move(outcomes)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Lane::Conclude(std::span<Turn* const> turns,
+                            std::vector<training::TurnOutcome> outcomes) {
+  std::vector<Turn*> added;
+  for (size_t i = 0; i < turns.size(); ++i) {
+    const absl::Status status = Add(*turns[i], std::move(outcomes[i]));
+    MACAW_RETURN_IF_ERROR(LeaveOutIfOwn(turns[i]->assignment(), status));
+    if (status.ok()) added.push_back(turns[i]);
+  }
+  const absl::StatusOr<std::vector<absl::Status>> settled = sum_->Settle();
+  if (!settled.ok()) return absl::InternalError(settled.status().message());
+  const std::vector<absl::Status>& verdicts = *settled;
+  for (size_t i = 0; i < added.size(); ++i) {
+    MACAW_RETURN_IF_ERROR(LeaveOutIfOwn(added[i]->assignment(), verdicts[i]));
+    if (!verdicts[i].ok()) continue;
+    MACAW_ASSIGN_OR_RETURN(fleet::ClientRecord record, Keep(*added[i]));
+    result_.included.push_back(std::move(record));
+  }
+  return absl::OkStatus();
 }
 
 const fleet::LeftOut* Lane::LeftOutOf(const Attempt& attempt) const {
@@ -230,8 +253,7 @@ absl::Status Lane::Begin(const PhaseContext& phase, Turn& turn) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<fleet::ClientRecord> Lane::Conclude(
-    Turn& turn, absl::StatusOr<std::vector<training::StageOutcome>> outcomes) {
+absl::Status Lane::Add(Turn& turn, training::TurnOutcome outcomes) {
   const ClientId client = turn.id();
   if (training::IsClientFault(outcomes.status())) return outcomes.status();
   if (!outcomes.ok()) return OurFault(client, outcomes.status());
@@ -245,9 +267,31 @@ absl::StatusOr<fleet::ClientRecord> Lane::Conclude(
         context_->trace->Write(work.plan, turn.task, context_->spec.has_buffers());
     if (!traced.ok()) return OurFault(client, traced);
   }
-  MACAW_ASSIGN_OR_RETURN(const bool has_state, Add(turn, work.outcomes));
+  turn.record = RecordOf(work, context_->run.task);
+  const absl::StatusOr<algorithms::ClientResult> result =
+      context_->algorithm->Conclude(turn.context, work.outcomes, *turn.workspace);
+  if (!result.ok()) return OurFault(client, result.status());
+  auto up = algorithms::UpValues(context_->schema, turn.context.phase, *result, *turn.workspace);
+  if (!up.ok()) return OurFault(client, up.status());
+  auto next_state = algorithms::StateViews(context_->schema, *result);
+  if (!next_state.ok()) return OurFault(client, next_state.status());
+  turn.up = *std::move(up);
+  turn.next_state = *std::move(next_state);
   const fleet::Assignment& assignment = turn.assignment();
-  fleet::ClientRecord record = RecordOf(work, context_->run.task);
+  const absl::Status given =
+      sum_->Add({client, assignment.weight, assignment.multiplicity}, turn.up, *turn.workspace);
+  return given.ok() ? given : OurFault(client, given);
+}
+
+absl::StatusOr<fleet::ClientRecord> Lane::Keep(Turn& turn) {
+  const ClientId client = turn.id();
+  const fleet::Assignment& assignment = turn.assignment();
+  fleet::ClientRecord& record = turn.record;
+  if (!turn.next_state.empty()) {
+    const absl::Status kept = context_->states->Write({client, assignment.fence}, turn.next_state);
+    if (!kept.ok()) return OurFault(client, kept);
+    record.has_state = true;
+  }
   record.attempt = {client, assignment.fence};
   record.multiplicity = assignment.multiplicity;
   record.weight = assignment.weight;
@@ -258,29 +302,7 @@ absl::StatusOr<fleet::ClientRecord> Lane::Conclude(
     record.state_seconds = ToSeconds(turn.read - turn.start);
   record.load_seconds = ToSeconds(turn.loaded - turn.read);
   record.train_seconds = ToSeconds(SteadyClock().Now() - turn.loaded);
-  record.has_state = has_state;
-  return record;
-}
-
-absl::StatusOr<bool> Lane::Add(Turn& turn, std::span<const training::StageOutcome> outcomes) {
-  const ClientId client = turn.id();
-  const absl::StatusOr<algorithms::ClientResult> result =
-      context_->algorithm->Conclude(turn.context, outcomes, *turn.workspace);
-  if (!result.ok()) return OurFault(client, result.status());
-  const auto up =
-      algorithms::UpViews(context_->schema, turn.context.phase, *result, *turn.workspace);
-  if (!up.ok()) return OurFault(client, up.status());
-  const auto next_state = algorithms::StateViews(context_->schema, *result);
-  if (!next_state.ok()) return OurFault(client, next_state.status());
-  const fleet::Assignment& assignment = turn.assignment();
-  MACAW_RETURN_IF_ERROR(result_.sum->Add({.client = client,
-                                          .weight = assignment.weight,
-                                          .multiplicity = assignment.multiplicity,
-                                          .values = *up}));
-  if (next_state->empty()) return false;
-  const absl::Status kept = context_->states->Write({client, assignment.fence}, *next_state);
-  if (!kept.ok()) return OurFault(client, kept);
-  return true;
+  return std::move(record);
 }
 
 absl::StatusOr<ConstVectorView> Lane::PointOf(const EvaluationContext& evaluation,

@@ -15,6 +15,7 @@
 #include "data/dataset.h"
 #include "proto/fleet/messages.h"
 #include "training/api/trainer.h"
+#include "worker/lane_sum.h"
 #include "worker/load_client.h"
 #include "worker/phase.h"
 
@@ -22,7 +23,7 @@ namespace macaw::worker {
 
 // The results of a lane in the current phase.
 struct LaneResult {
-  std::optional<aggregation::ExactSum> sum;
+  std::optional<aggregation::ExactSum> sum;  // of what is on the host
   std::vector<fleet::ClientRecord> included;
   std::vector<fleet::LeftOut> left_out;
 };
@@ -66,25 +67,35 @@ class Lane {
   void Lengthen(const Attempt& attempt, double seconds);
   // Whether and why the attempt was left out; null: it was not.
   const fleet::LeftOut* LeftOutOf(const Attempt& attempt) const;
+  // Opens the lane's sum for the phase, unless it is open.
+  absl::Status OpenSum(const PhaseContext& phase);
+  // What is on the trainer's device is taken with LaneSum::Collect, before TakeResult.
+  LaneSum& sum() { return *sum_; }
   // Returns the results of the lane and clears them.
-  LaneResult TakeResult() { return std::exchange(result_, {}); }
+  LaneResult TakeResult();
 
  private:
   struct Turn;  // one client's
 
   Lane(const RunContext& context, const data::Dataset& dataset, WorkCounter& work,
        std::unique_ptr<training::LocalTrainer> trainer)
-      : context_(&context), dataset_(&dataset), work_(&work), trainer_(std::move(trainer)) {}
+      : context_(&context),
+        dataset_(&dataset),
+        work_(&work),
+        trainer_(std::move(trainer)),
+        sum_(std::make_unique<LaneSum>(trainer_->device_seat(), trainer_->turns_at_once())) {}
   template <typename Work>
   static Subject SubjectOf(const Work& work) {
     return {work.client, ClientId(work.place)};
   }
   // Loads the client's rows, and asks the algorithm what to do.
   absl::Status Begin(const PhaseContext& phase, Turn& turn);
-  // Adds the client's update to the sum and keeps its state.
-  absl::StatusOr<fleet::ClientRecord> Conclude(
-      Turn& turn, absl::StatusOr<std::vector<training::StageOutcome>> outcomes);
-  absl::StatusOr<bool> Add(Turn& turn, std::span<const training::StageOutcome> outcomes);
+  // Adds the turns' updates to the sum, keeps their states, and makes their records.
+  absl::Status Conclude(std::span<Turn* const> turns, std::vector<training::TurnOutcome> outcomes);
+  // Asks the algorithm for the client's result, and gives that to the sum.
+  absl::Status Add(Turn& turn, training::TurnOutcome outcomes);
+  // Once the sum has the client: keeps its state.
+  absl::StatusOr<fleet::ClientRecord> Keep(Turn& turn);
   void LeaveOut(const fleet::Assignment& assignment, fleet::LeftOutReason reason,
                 const absl::Status& why);
   // Leaves the client out of the round if it is itself the cause of the error; else returns it.
@@ -98,13 +109,13 @@ class Lane {
                                           const state::ClientState& state);
   absl::StatusOr<fleet::EvaluationResult> DigestStates(const EvaluationContext& evaluation,
                                                        const fleet::EvaluationTask& task) const;
-  absl::Status OpenSum(const PhaseContext& phase);
   algorithms::Workspace& CleanWorkspace(size_t index);
 
   const RunContext* context_;
   const data::Dataset* dataset_;
   WorkCounter* work_;
   std::unique_ptr<training::LocalTrainer> trainer_;
+  std::unique_ptr<LaneSum> sum_;
   std::deque<algorithms::Workspace> workspaces_;  // of the clients that are trained at once
   LaneResult result_;
 };

@@ -333,7 +333,7 @@ class Session {
   // Asks for the next work in the same call. Nothing is held and all slots are idle once it is
   // answered. Returns the server's answer to `ask`, if there is one.
   absl::StatusOr<std::optional<fleet::LeaseReply>> Commit() {
-    Harvest harvest = pool_->TakeHarvest();
+    MACAW_ASSIGN_OR_RETURN(Harvest harvest, pool_->TakeHarvest());
     if (harvest.empty()) return std::nullopt;
     // States first: a state that a part names must be readable, whatever happens next.
     if (context_.states != nullptr) MACAW_RETURN_IF_ERROR(context_.states->Fence());

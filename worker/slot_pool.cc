@@ -38,6 +38,7 @@ absl::StatusOr<std::unique_ptr<SlotPool>> SlotPool::Start(const RunContext& cont
     const absl::Status error = pool->error_;
     return error;
   }
+  MACAW_RETURN_IF_ERROR(pool->MakeCollective());
   return pool;
 }
 
@@ -52,6 +53,19 @@ SlotPool::SlotPool(const RunContext& context, const data::Dataset& dataset, uint
       lanes_(lanes) {
   threads_.reserve(lanes);
   for (uint32_t i = 0; i < lanes; ++i) threads_.emplace_back([this, i] { Loop(i); });
+}
+
+absl::Status SlotPool::MakeCollective() {
+  std::vector<device::Device*> devices;
+  for (std::optional<Lane>& lane : lanes_) {
+    device::Device* const device = lane->sum().device();
+    if (device != nullptr && std::ranges::find(devices, device) == devices.end())
+      devices.push_back(device);
+  }
+  if (devices.size() < 2) return absl::OkStatus();
+  MACAW_ASSIGN_OR_RETURN(collective_, context_.backends->MakeCollective(
+                                          TrainerSetupFor(context_, dataset_), std::move(devices)));
+  return absl::OkStatus();
 }
 
 SlotPool::~SlotPool() {
@@ -112,11 +126,30 @@ void SlotPool::Interrupt() {
   interrupted_ = true;
 }
 
-Harvest SlotPool::TakeHarvest() {
-  absl::MutexLock lock(&mutex_);
+absl::StatusOr<std::optional<aggregation::ExactSum>> SlotPool::CollectDeviceSums(
+    const PhaseContext& phase) {
+  std::vector<LaneSum*> sums;
+  for (std::optional<Lane>& lane : lanes_) {
+    // The collective needs a sum of each device, also of one that trained nobody.
+    if (collective_ != nullptr) MACAW_RETURN_IF_ERROR(lane->OpenSum(phase));
+    sums.push_back(&lane->sum());
+  }
+  return LaneSum::Collect(sums, collective_.get());
+}
+
+absl::StatusOr<Harvest> SlotPool::TakeHarvest() {
   Harvest harvest;
-  harvest.phase = std::exchange(phase_, nullptr);
-  harvest.evaluations = std::exchange(evaluations_, {});
+  {
+    absl::MutexLock lock(&mutex_);
+    harvest.phase = std::exchange(phase_, nullptr);
+    harvest.evaluations = std::exchange(evaluations_, {});
+  }
+  // The lanes wait for work, which only the caller's thread brings.
+  if (harvest.phase != nullptr) {
+    auto on_devices = CollectDeviceSums(*harvest.phase);
+    if (!on_devices.ok()) return absl::InternalError(on_devices.status().message());
+    if (on_devices->has_value()) harvest.sums.push_back(**std::move(on_devices));
+  }
   for (std::optional<Lane>& lane : lanes_) {
     LaneResult result = lane->TakeResult();
     std::move(result.included.begin(), result.included.end(), std::back_inserter(harvest.included));

@@ -15,6 +15,7 @@
 #include "core/clock.h"
 #include "core/work_counter.h"
 #include "data/dataset.h"
+#include "device/collective.h"
 #include "proto/fleet/messages.h"
 #include "worker/emulation.h"
 #include "worker/lane.h"
@@ -26,7 +27,7 @@ namespace macaw::worker {
 // What a worker has finished and not yet committed.
 struct Harvest {
   std::shared_ptr<const PhaseContext> phase;  // null: no training
-  std::vector<aggregation::ExactSum> sums;    // of the slots that trained somebody
+  std::vector<aggregation::ExactSum> sums;    // of the lanes that trained somebody
   std::vector<fleet::ClientRecord> included;
   std::vector<fleet::LeftOut> left_out;
   std::vector<fleet::EvaluationResult> evaluations;
@@ -77,8 +78,9 @@ class SlotPool {
   bool WaitIdle() ABSL_LOCKS_EXCLUDED(mutex_);
   void Interrupt() ABSL_LOCKS_EXCLUDED(mutex_);  // makes all waits return false until Clear
 
-  // Returns all finished work and clears it. Call when idle.
-  Harvest TakeHarvest() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Returns all finished work and clears it. Call when idle. An error is a device's: this node
+  // cannot go on.
+  absl::StatusOr<Harvest> TakeHarvest() ABSL_LOCKS_EXCLUDED(mutex_);
   void Settle() ABSL_LOCKS_EXCLUDED(mutex_);  // call when the harvest is committed or given up
   // The first error of a slot: this node cannot go on. The waits return false after an error.
   absl::Status error() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -124,6 +126,10 @@ class SlotPool {
   // Keeps the slots busy for as long as the emulated hardware would.
   void Emulate(uint32_t index, const PhaseContext& phase, std::span<const LeasedClient> clients,
                Duration took);
+  // Where lanes have several devices: what adds up across them.
+  absl::Status MakeCollective();
+  // What lanes added on their devices in this phase, as one sum.
+  absl::StatusOr<std::optional<aggregation::ExactSum>> CollectDeviceSums(const PhaseContext& phase);
   uint32_t FirstSlotOf(uint32_t lane) const { return lane * slots_of_lane_; }
 
   const RunContext& context_;
@@ -148,6 +154,7 @@ class SlotPool {
   std::deque<fleet::LeftOut> left_out_ ABSL_GUARDED_BY(mutex_);  // for TakeLeftOut
 
   std::vector<std::optional<Lane>> lanes_;  // lanes_[i] belongs to thread i while it runs a turn
+  std::unique_ptr<device::Collective> collective_;  // null: the lanes have one device, or none
   std::vector<std::thread> threads_;
 };
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -123,9 +124,28 @@ struct ClientContext {
   RandomStream Random(absl::string_view purpose) const;
 };
 
+// A vector that a rule describes and does not compute: (end − from)·factor, where the factor is for
+// the parameters alone, and buffers are end − from. Rounded after each operation. Whoever adds the
+// clients up computes it, and so the end of a stage can stay on the device of its trainer.
+struct Displacement {
+  // No `from`: nothing is subtracted.
+  explicit Displacement(training::EndVector at, ConstVectorView from_point = {}, double times = 1)
+      : end(at), from(from_point), factor(times) {}
+
+  training::EndVector end;
+  ConstVectorView from;  // a vector of the broadcast
+  double factor = 1;
+};
+
+// What a client returns on a channel.
+struct UpVector {
+  std::string name;
+  std::variant<ConstVectorView, Displacement> value;
+};
+
 // What a client returns: every channel of the phase and every metric of the phase, by name, once.
 struct ClientResult {
-  std::vector<NamedView> up;
+  std::vector<UpVector> up;
   // The next version, all items of Schema::state; it counts if this phase's contribution counts,
   // whatever becomes of the client in later phases. Empty: the state does not change.
   std::vector<NamedView> state = {};

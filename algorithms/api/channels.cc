@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <type_traits>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -44,38 +45,57 @@ std::string NamesOf(const Items& items, Phase phase) {
   return names.empty() ? "none" : absl::StrJoin(names, ", ");
 }
 
-// `views` in the order of the phase's `items`, all of which must be there with their layouts.
-template <typename Items>
-absl::StatusOr<std::vector<ConstVectorView>> InOrder(const Kind& kind, const Items& items,
-                                                     Phase phase,
-                                                     const std::vector<NamedView>& views) {
-  std::vector<ConstVectorView> ordered;
+const ConstVectorView& ValueOf(const NamedView& given) { return given.vector; }
+const UpValue& ValueOf(const UpVector& given) { return given.value; }
+
+// Null: it is empty.
+const ParameterLayout* LayoutOf(const ConstVectorView& value) { return value.layout; }
+const ParameterLayout* LayoutOf(const UpValue& value) {
+  const auto* described = std::get_if<Displacement>(&value);
+  return described != nullptr ? described->end.layout() : std::get<ConstVectorView>(value).layout;
+}
+
+// What is subtracted must fit, too.
+const ParameterLayout* OtherLayoutOf(const ConstVectorView& value) { return value.layout; }
+const ParameterLayout* OtherLayoutOf(const UpValue& value) {
+  const auto* described = std::get_if<Displacement>(&value);
+  return described != nullptr && !described->from.empty() ? described->from.layout
+                                                          : LayoutOf(value);
+}
+
+// The values of `given` in the order of the phase's `items`, all of which must be there with their
+// layouts.
+template <typename Items, typename Given>
+auto InOrder(const Kind& kind, const Items& items, Phase phase, const std::vector<Given>& given)
+    -> absl::StatusOr<std::vector<std::decay_t<decltype(ValueOf(given[0]))>>> {
+  std::vector<std::decay_t<decltype(ValueOf(given[0]))>> ordered;
   ordered.reserve(items.size());
   for (const auto& item : items) {
     if (!TakesPart(item, phase)) continue;
-    const auto found = std::ranges::find(views, item.name, &NamedView::name);
-    if (found == views.end()) {
-      return Wrong(kind, item.name, absl::StrCat("not at all; it gives: ", NamesOf(views, phase)));
+    const auto found = std::ranges::find(given, item.name, &Given::name);
+    if (found == given.end()) {
+      return Wrong(kind, item.name, absl::StrCat("not at all; it gives: ", NamesOf(given, phase)));
     }
-    const ConstVectorView& vector = found->vector;
-    if (vector.empty()) return Wrong(kind, item.name, "as an empty view");
-    if (!SameLayout(vector.layout, item.layout.get())) {
+    const auto& value = ValueOf(*found);
+    if (LayoutOf(value) == nullptr) return Wrong(kind, item.name, "as an empty view");
+    for (const ParameterLayout* const layout : {LayoutOf(value), OtherLayoutOf(value)}) {
+      if (SameLayout(layout, item.layout.get())) continue;
       return Wrong(kind, item.name,
-                   absl::StrCat("in another layout than its schema's: ", vector.size(),
-                                " numbers of ", SizeOf(vector.dtype()), " bytes instead of ",
+                   absl::StrCat("in another layout than its schema's: ", layout->size(),
+                                " numbers of ", SizeOf(layout->dtype()), " bytes instead of ",
                                 item.layout->size(), " of ", SizeOf(item.layout->dtype())));
     }
-    ordered.push_back(vector);
+    ordered.push_back(value);
   }
   return ordered;
 }
 
 // Each of `views` is one of the phase's `items`, and none is there twice.
-template <typename Items>
+template <typename Items, typename Given>
 absl::Status CheckNoneElse(const Kind& kind, const Items& items, Phase phase,
-                           const std::vector<NamedView>& views) {
-  for (const NamedView& view : views) {
-    if (&*std::ranges::find(views, view.name, &NamedView::name) != &view)
+                           const std::vector<Given>& views) {
+  for (const Given& view : views) {
+    if (&*std::ranges::find(views, view.name, &Given::name) != &view)
       return Wrong(kind, view.name, "twice");
     const auto same = [&](const auto& item) {
       return item.name == view.name && TakesPart(item, phase);
@@ -191,22 +211,56 @@ std::vector<ChannelSpec> UpChannels(const Schema& schema, Phase phase) {
   return channels;
 }
 
-absl::StatusOr<std::vector<ConstVectorView>> UpViews(const Schema& schema, Phase phase,
-                                                     const ClientResult& result,
-                                                     Workspace& workspace) {
+absl::StatusOr<std::vector<UpValue>> UpValues(const Schema& schema, Phase phase,
+                                              const ClientResult& result, Workspace& workspace) {
   const Kind kind{"Conclude gives the channel up", schema};
   MACAW_RETURN_IF_ERROR(CheckNoneElse(kind, schema.up, phase, result.up));
-  MACAW_ASSIGN_OR_RETURN(std::vector<ConstVectorView> views,
-                         InOrder(kind, schema.up, phase, result.up));
+  MACAW_ASSIGN_OR_RETURN(std::vector<UpValue> values, InOrder(kind, schema.up, phase, result.up));
   for (const MetricSpec& metric : schema.metrics) {
     if (!OfClients(metric, phase)) continue;
     MACAW_ASSIGN_OR_RETURN(const double value, MetricOf(schema, phase, result, metric.name));
     const VectorView number = workspace.Vector(OneNumber());
     Zero(number);
     number.As<double>()[0] = value;
-    views.push_back(number);
+    values.emplace_back(number);
+  }
+  return values;
+}
+
+absl::StatusOr<std::vector<ConstVectorView>> OnHost(std::span<const ChannelSpec> channels,
+                                                    std::span<const UpValue> values,
+                                                    Workspace& workspace) {
+  std::vector<ConstVectorView> views;
+  views.reserve(values.size());
+  for (size_t c = 0; c < values.size(); ++c) {
+    const auto* described = std::get_if<Displacement>(&values[c]);
+    if (described == nullptr) {
+      views.push_back(std::get<ConstVectorView>(values[c]));
+      continue;
+    }
+    MACAW_RETURN_IF_ERROR(described->end.Fetch());
+    if (described->from.empty() && described->factor == 1) {
+      views.push_back(described->end);
+      continue;
+    }
+    const VectorView vector = workspace.Vector(channels[c].layout);
+    if (described->from.empty()) {
+      Copy(described->end, vector);
+    } else {
+      Subtract(described->end, described->from, vector);
+    }
+    if (described->factor != 1) ScaleParameters(described->factor, vector);
+    views.push_back(vector);
   }
   return views;
+}
+
+absl::StatusOr<std::vector<ConstVectorView>> UpViews(const Schema& schema, Phase phase,
+                                                     const ClientResult& result,
+                                                     Workspace& workspace) {
+  MACAW_ASSIGN_OR_RETURN(const std::vector<UpValue> values,
+                         UpValues(schema, phase, result, workspace));
+  return OnHost(UpChannels(schema, phase), values, workspace);
 }
 
 absl::StatusOr<std::vector<ConstVectorView>> StateViews(const Schema& schema,

@@ -3,6 +3,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -30,6 +31,15 @@ std::vector<ConstVectorView> ParallelToDown(const Schema& schema, Phase phase,
 // The channels up of a phase, then those that carry its clients' metrics (a number each).
 std::vector<aggregation::ChannelSpec> UpChannels(const Schema& schema, Phase phase);
 // A client's values for them. The metrics' vectors are of `workspace`.
+using UpValue = std::variant<ConstVectorView, Displacement>;
+absl::StatusOr<std::vector<UpValue>> UpValues(const Schema& schema, Phase phase,
+                                              const ClientResult& result, Workspace& workspace);
+// The values, of these channels, as vectors on the host: what is described is computed, in
+// `workspace`. Errors are a device's.
+absl::StatusOr<std::vector<ConstVectorView>> OnHost(
+    std::span<const aggregation::ChannelSpec> channels, std::span<const UpValue> values,
+    Workspace& workspace);
+// Both: a client's values as vectors on the host.
 absl::StatusOr<std::vector<ConstVectorView>> UpViews(const Schema& schema, Phase phase,
                                                      const ClientResult& result,
                                                      Workspace& workspace);

@@ -139,10 +139,13 @@ class Clients {
     for (size_t i = 0; i < count; ++i) turns.push_back({&plan_, &tasks_[i]});
     uint64_t steps = 0;
     absl::Status status;
-    trainer.RunMany(turns, [&](size_t, absl::StatusOr<std::vector<training::StageOutcome>> done) {
-      status.Update(done.status());
-      if (done.ok()) steps += done->front().steps;
-    });
+    for (size_t at = 0; at < turns.size();) {
+      for (const training::TurnOutcome& done : trainer.RunMany(std::span(turns).subspan(at))) {
+        ++at;
+        status.Update(done.status());
+        if (done.ok()) steps += done->front().steps;
+      }
+    }
     if (!status.ok()) return status;
     return steps;
   }

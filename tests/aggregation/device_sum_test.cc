@@ -9,7 +9,7 @@
 #include <limits>
 #include <numeric>
 
-#include "aggregation/collective.h"
+#include "device/collective.h"
 #include "testing/fake_device.h"
 #include "testing/test_devices.h"
 #include "tests/aggregation/cohort.h"
@@ -19,6 +19,9 @@
 
 namespace macaw::aggregation {
 namespace {
+
+using device::Collective;
+using device::MakeHostCollective;
 
 using device::Memory;
 using ::testing::HasSubstr;
@@ -45,15 +48,22 @@ class OnDevice {
       std::vector<DeviceContribution::Value>& values = values_.emplace_back();
       for (const FlatVector& vector : client.vectors) {
         if (vector.layout()->dtype() != DType::kF32) {
-          values.push_back({nullptr, vector.view()});
+          values.push_back({.on_host = vector.view()});
           continue;
         }
         Memory memory = *device.Allocate(vector.layout()->bytes());
         queue.CopyIn(memory.data(), vector.view().bytes);
         // Both, because a vector that is collected stays on the host.
-        values.push_back({memory.As<float>(), vector.view()});
+        values.push_back({.on_device = memory.As<float>(), .on_host = vector.view()});
         memories_.push_back(std::move(memory));
       }
+    }
+  }
+  // Vectors on the device become (vector − minus)·factor.
+  void Describe(size_t client, const float* minus, float factor) {
+    for (DeviceContribution::Value& value : values_[client]) {
+      value.minus = minus;
+      value.factor = factor;
     }
   }
   std::vector<DeviceContribution> Of(size_t begin, size_t end) const {
@@ -134,6 +144,82 @@ TEST_P(DeviceSumTest, HasTheBitsOfTheHostsForEveryReductionAndGrouping) {
     const Result host = HostSum(cohort);
     for (const size_t group : {1, 2, 5, 11})
       ExpectSame(DeviceResult(device(), cohort, group), host);
+  }
+}
+
+// The parameters times a factor, the buffers without.
+TEST_P(DeviceSumTest, AddsWhatIsDescribedWithTheBitsOfTheVectorThatItDescribes) {
+  const LayoutPtr layout =
+      *ParameterLayout::Make({{.name = "weight", .shape = {301}},
+                              {.name = "mean", .shape = {40}, .group = Group::kBuffer}},
+                             DType::kF32);
+  const std::vector<ChannelSpec> channels = {
+      {.name = "delta", .layout = layout, .reduction = Reduction::kWeightedMean},
+      {.name = "largest", .layout = layout, .reduction = Reduction::kMax}};
+  TestCohort ends(channels, 9, 5);
+  // Client 4's vector is within the bound, and what it describes is not.
+  ends.clients[4].vectors[1].As<float>()[3] = 65536;
+  ends.clients[7].vectors[0].As<float>()[3] = -1;
+  TestCohort described(channels, 9, 5);
+  for (size_t i = 0; i < 9; ++i) {
+    for (size_t c = 0; c < 2; ++c)
+      described.clients[i].vectors[c] = ends.clients[i].vectors[c].Clone();
+  }
+  const FlatVector from = FlatVector::CopyOf(ends.clients[7].vectors[0].view(), layout);
+  const auto factor = [](size_t client) { return client % 4 == 0 ? 1 : 1 / (1.7F + client); };
+  for (size_t i = 0; i < described.clients.size(); ++i) {
+    for (FlatVector& vector : described.clients[i].vectors) {
+      for (size_t k = 0; k < layout->size(); ++k) {
+        float& value = vector.As<float>()[k];
+        if (i != 2) value = value - from.As<float>()[k];
+        if (k < layout->parameter_size()) value = value * factor(i);
+      }
+    }
+  }
+  const Result host = HostSum(described);
+  Result result;
+  const std::unique_ptr<device::Queue> queue = *device().MakeQueue();
+  const Memory minus = *device().Allocate(layout->bytes());
+  queue->CopyIn(minus.data(), from.view().bytes);
+  OnDevice vectors(device(), *queue, ends.clients);
+  for (size_t i = 0; i < 9; ++i)
+    vectors.Describe(i, i == 2 ? nullptr : minus.As<float>(), factor(i));
+  auto sum = *DeviceSum::Make(device(), *queue, channels, ends.order, 9);
+  ASSERT_TRUE(sum->Add(vectors.Of(0, 9)).ok());
+  result.answers = *sum->Settle();
+  ExactSum whole = ends.Empty();
+  ASSERT_TRUE(sum->MoveTo(whole).ok());
+  result.bytes = Bytes(whole);
+  EXPECT_THAT(host.answers[4].ToString(), HasSubstr("65537"));
+  ExpectSame(result, host);
+}
+
+TEST_P(DeviceSumTest, IsRenewedForOtherChannelsAndOrders) {
+  const std::unique_ptr<device::Queue> queue = *device().MakeQueue();
+  const TestCohort first(AllKinds(50), 5, 1);
+  auto sum = *DeviceSum::Make(device(), *queue, first.channels, first.order, 5);
+  {
+    const OnDevice vectors(device(), *queue, first.clients);
+    ASSERT_TRUE(sum->Add(vectors.Of(0, 5)).ok());  // neither settled nor moved
+    ASSERT_TRUE(queue->Wait().ok());
+  }
+  // The same sizes, larger ones, fewer channels, the first ones again.
+  std::vector<TestCohort> cohorts;
+  cohorts.emplace_back(AllKinds(50), 4, 2);
+  cohorts.emplace_back(AllKinds(900), 5, 3);
+  cohorts.emplace_back(std::vector<ChannelSpec>{AllKinds(900)[1]}, 3, 4);
+  cohorts.emplace_back(AllKinds(50), 5, 5);
+  for (const TestCohort& cohort : cohorts) {
+    ASSERT_TRUE(sum->Renew(cohort.channels, cohort.order).ok());
+    EXPECT_EQ(sum->clients(), 0);
+    const OnDevice vectors(device(), *queue, cohort.clients);
+    ASSERT_TRUE(sum->Add(vectors.Of(0, cohort.clients.size())).ok());
+    Result result;
+    result.answers = *sum->Settle();
+    ExactSum whole = cohort.Empty();
+    ASSERT_TRUE(sum->MoveTo(whole).ok());
+    result.bytes = Bytes(whole);
+    ExpectSame(result, HostSum(cohort));
   }
 }
 

@@ -10,18 +10,28 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "aggregation/cuda/nccl_collective.h"
 #include "aggregation/cuda/sum_kernels.h"
 #include "aggregation/device_sum.h"
 #include "core/random.h"
 #include "device/cuda/cuda_device.h"
+#include "device/cuda/nccl_collective.h"
 #include "testing/fake_device.h"
 #include "tests/aggregation/cohort.h"
 
 namespace macaw::aggregation {
 namespace {
 
+using device::Collective;
+using device::LoadNccl;
+using device::MakeHostCollective;
+using device::MakeNcclCollective;
 using device::Memory;
+using device::NcclApi;
+using device::NcclOptions;
+using device::NcclPeer;
+using device::NcclSeams;
+using device::NcclVersionText;
+using device::WithFallback;
 using ::testing::HasSubstr;
 using testing_support::FakeDevice;
 using testing_support::FakeDeviceOptions;
@@ -439,7 +449,7 @@ TEST(NcclOnGpus, HasTheSumOfTheHost) {
     for (const FlatVector& vector : client.vectors) {
       vectors.push_back(*devices[d]->Allocate(vector.layout()->bytes()));
       queues[d]->CopyIn(vectors.back().data(), vector.view().bytes);
-      values.push_back({vectors.back().As<float>(), vector.view()});
+      values.push_back({.on_device = vectors.back().As<float>(), .on_host = vector.view()});
     }
     const DeviceContribution contribution{client.id, client.weight, client.multiplicity, values};
     ASSERT_TRUE(sums[d]->Add({&contribution, 1}).ok());

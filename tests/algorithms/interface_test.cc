@@ -81,9 +81,14 @@ TEST(Names, AResultThatDoesNotFitTheSchemaIsAProgrammingErrorThatSaysWhatWasExpe
                }),
                "'h'");
   ExpectMisuse(gives([](const auto& c, ClientResult& r) { r.state = {{"h", c.model()}}; }), "'h'");
-  ExpectMisuse(gives([](const auto&, ClientResult& r) { r.up[0].vector = {}; }), "empty");
+  ExpectMisuse(gives([](const auto&, ClientResult& r) { r.up[0].value = ConstVectorView(); }),
+               "empty");
   const FlatVector other(Plain(3, DType::kF64));
-  ExpectMisuse(gives([&](const auto&, ClientResult& r) { r.up[0].vector = other.view(); }),
+  ExpectMisuse(gives([&](const auto&, ClientResult& r) { r.up[0].value = other.view(); }),
+               "layout");
+  ExpectMisuse(gives([&](const auto& c, ClientResult& r) {
+                 r.up[0].value = Displacement(c.model(), other.view());
+               }),
                "layout");
 }
 

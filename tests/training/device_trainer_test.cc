@@ -18,7 +18,8 @@ using testing::HasSubstr;
 std::vector<std::byte> BytesOf(const std::vector<StageOutcome>& outcomes) {
   std::vector<std::byte> bytes;
   for (const StageOutcome& outcome : outcomes) {
-    bytes.insert(bytes.end(), outcome.end.bytes.begin(), outcome.end.bytes.end());
+    const std::span<const std::byte> end = outcome.end.view().bytes;
+    bytes.insert(bytes.end(), end.begin(), end.end());
     const auto sums = std::as_bytes(std::span(outcome.sums));
     bytes.insert(bytes.end(), sums.begin(), sums.end());
   }
@@ -76,14 +77,18 @@ using Outcomes = std::vector<absl::StatusOr<std::vector<std::byte>>>;
 
 Outcomes RunAll(LocalTrainer& trainer, std::span<const Turn> turns) {
   Outcomes all;
-  trainer.RunMany(turns, [&](size_t turn, absl::StatusOr<std::vector<StageOutcome>> outcomes) {
-    EXPECT_EQ(turn, all.size());
-    if (outcomes.ok()) {
-      all.push_back(BytesOf(*outcomes));
-    } else {
-      all.push_back(outcomes.status());
+  while (all.size() < turns.size()) {
+    const auto some = trainer.RunMany(turns.subspan(all.size()));
+    EXPECT_FALSE(some.empty());
+    if (some.empty()) break;
+    for (const TurnOutcome& outcomes : some) {
+      if (outcomes.ok()) {
+        all.push_back(BytesOf(*outcomes));
+      } else {
+        all.push_back(outcomes.status());
+      }
     }
-  });
+  }
   EXPECT_EQ(all.size(), turns.size());
   return all;
 }

@@ -50,7 +50,8 @@ LocalPlan PlanFrom(const FlatVector& start, uint32_t batch) {
 std::vector<std::byte> BytesOf(const std::vector<StageOutcome>& outcomes) {
   std::vector<std::byte> bytes;
   for (const StageOutcome& outcome : outcomes) {
-    bytes.insert(bytes.end(), outcome.end.bytes.begin(), outcome.end.bytes.end());
+    const std::span<const std::byte> end = outcome.end.view().bytes;
+    bytes.insert(bytes.end(), end.begin(), end.end());
     const auto sums = std::as_bytes(std::span(outcome.sums));
     bytes.insert(bytes.end(), sums.begin(), sums.end());
   }
@@ -115,7 +116,7 @@ TEST_P(FusedTrainerBits, OfALinearLayerDependOnWhetherMultiplyAddsAreFused) {
   const std::vector<StageOutcome> ends =
       MustRun(*trainer, PlanFrom(start, 10), TaskOf(examples.Classes()));
   const bool apart = GetParam() == Isa::kPortable || GetParam() == Isa::kSse4;
-  EXPECT_EQ(DigestOf(ends.back().end.bytes).Hex(),
+  EXPECT_EQ(DigestOf(ends.back().end.view().bytes).Hex(),
             apart ? "bb06b6b8f9b09ee6dcbec373b85c961a41312b9a771a7246e7831011d4ce2e35"
                   : "cfa75977c309df81a6366cb0766c2e30db0e4b8e6bb9b2f641d5fbcae168391c");
 }
@@ -154,7 +155,7 @@ TEST(FusedTrainer, KeepsTheEndOfEveryStageAndOfTheLastRun) {
   const FlatVector second = FlatVector::CopyOf(both[1].end, spec.layout);
   LocalPlan alone = PlanFrom(start, 10);
   alone.stages.pop_back();
-  EXPECT_EQ(std::memcmp(MustRun(*trainer, alone, task)[0].end.bytes.data(),
+  EXPECT_EQ(std::memcmp(MustRun(*trainer, alone, task)[0].end.view().bytes.data(),
                         first.view().bytes.data(), first.view().bytes.size()),
             0);
   // A plan may start from where the last one ended, in the trainer's own memory.
@@ -164,7 +165,7 @@ TEST(FusedTrainer, KeepsTheEndOfEveryStageAndOfTheLastRun) {
   LocalPlan from_copy = alone;
   from_copy.stages[0].start = View(second);
   const FlatVector end = FlatVector::CopyOf(MustRun(*trainer, onward, task)[0].end, spec.layout);
-  EXPECT_EQ(std::memcmp(MustRun(*trainer, from_copy, task)[0].end.bytes.data(),
+  EXPECT_EQ(std::memcmp(MustRun(*trainer, from_copy, task)[0].end.view().bytes.data(),
                         end.view().bytes.data(), end.view().bytes.size()),
             0);
 }

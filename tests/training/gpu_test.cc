@@ -38,7 +38,8 @@ Kept Keep(const absl::StatusOr<std::vector<StageOutcome>>& outcomes) {
     return kept;
   }
   for (const StageOutcome& outcome : *outcomes) {
-    kept.bytes.insert(kept.bytes.end(), outcome.end.bytes.begin(), outcome.end.bytes.end());
+    const std::span<const std::byte> end = outcome.end.view().bytes;
+    kept.bytes.insert(kept.bytes.end(), end.begin(), end.end());
     for (const double sum : outcome.sums) kept.sums.push_back(sum);
     kept.steps += outcome.steps;
   }
@@ -75,9 +76,10 @@ class TrainerOnA : public ::testing::TestWithParam<std::string> {
     const auto train = [&](device::Device& on) {
       std::vector<Kept> all(clients);
       const auto trainer = DeviceTrainerOf(setup, on);
-      trainer->RunMany(turns, [&](size_t turn, absl::StatusOr<std::vector<StageOutcome>> outcomes) {
-        all[turn] = Keep(outcomes);
-      });
+      for (size_t at = 0; at < turns.size();) {
+        for (const TurnOutcome& outcomes : trainer->RunMany(std::span(turns).subspan(at)))
+          all[at++] = Keep(outcomes);
+      }
       return all;
     };
     const auto host = DeviceOf();

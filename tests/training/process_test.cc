@@ -81,7 +81,7 @@ TEST_F(OwnersProgram, TrainsAsTheFusedKernelsDoWhereItDoesTheSame) {
   stage.local.steps = 5;
   const StageOutcome theirs = MustRun(*own, {.stages = {stage}}, Task(0))[0],
                      ours = MustRun(*fused, {.stages = {stage}}, Task(0))[0];
-  for (size_t i = 0; i < ours.end.size(); ++i)
+  for (size_t i = 0; i < ours.end.layout()->size(); ++i)
     EXPECT_NEAR(theirs.end.As<float>()[i], ours.end.As<float>()[i], 1e-6) << i;
   EXPECT_EQ(theirs.steps, ours.steps);
   EXPECT_EQ(theirs.examples, ours.examples);

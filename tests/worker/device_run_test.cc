@@ -4,14 +4,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "aggregation/device_sum.h"
 #include "core/files.h"
 #include "core/safetensors.h"
+#include "device/collective.h"
 #include "testing/fake_device.h"
 #include "testing/local_link.h"
 #include "tests/worker/synthetic_run.h"
@@ -35,7 +38,9 @@ using Json = nlohmann::json;
 
 std::vector<device::HostKernelEntry> Kernels() {
   const auto kernels = training::DeviceTrainerKernels();
-  return {kernels.begin(), kernels.end()};
+  std::vector<device::HostKernelEntry> all = aggregation::SumHostKernels();
+  all.insert(all.end(), kernels.begin(), kernels.end());
+  return all;
 }
 
 class FakeBackend final : public training::DeviceBackend {
@@ -47,8 +52,36 @@ class FakeBackend final : public training::DeviceBackend {
   std::string name() const override { return "fake"; }
   std::string Report() const override { return ""; }
   FakeDevice& device(size_t i) { return *devices_[i]; }
+  uint64_t reductions() const { return reductions_; }  // of sums of several devices
+
+  absl::StatusOr<std::unique_ptr<device::Collective>> MakeCollective(
+      std::vector<device::Device*> devices) const override {
+    auto host = device::MakeHostCollective(std::move(devices));
+    if (!host.ok()) return host;
+    return std::make_unique<Counting>(*std::move(host), reductions_);
+  }
 
  private:
+  class Counting final : public device::Collective {
+   public:
+    Counting(std::unique_ptr<device::Collective> inner, std::atomic<uint64_t>& reductions)
+        : inner_(std::move(inner)), reductions_(reductions) {}
+    size_t devices() const override { return inner_->devices(); }
+    absl::Status Reduce(Operation operation, std::span<const int64_t* const> parts, int64_t* to,
+                        size_t count) override {
+      ++reductions_;
+      return inner_->Reduce(operation, parts, to, count);
+    }
+    absl::Status Broadcast(std::span<std::byte* const> data, size_t bytes) override {
+      return inner_->Broadcast(data, bytes);
+    }
+    std::string name() const override { return inner_->name(); }
+
+   private:
+    const std::unique_ptr<device::Collective> inner_;
+    std::atomic<uint64_t>& reductions_;
+  };
+
   absl::StatusOr<std::vector<device::Device*>> Devices(
       const std::vector<std::string>&) const override {
     std::vector<device::Device*> devices;
@@ -57,6 +90,7 @@ class FakeBackend final : public training::DeviceBackend {
   }
 
   std::vector<std::unique_ptr<FakeDevice>> devices_;
+  mutable std::atomic<uint64_t> reductions_ = 0;
 };
 
 struct Ended {
@@ -134,6 +168,30 @@ TEST_P(RuleOnADevice, GivesTheSameBytesForAnySlotsDevicesThreadsAndMemory) {
 
 INSTANTIATE_TEST_SUITE_P(Every, RuleOnADevice, testing::ValuesIn(Rules(/*with_hooks=*/false)),
                          [](const auto& info) { return info.param; });
+
+// A model of 754 parameters; 18 clients in three rounds. Evaluations copy out some numbers a row.
+constexpr uint64_t kVectorBytes = 754 * sizeof(float);
+
+TEST(DeviceRun, UpdatesThatAreOnlyAddedUpStayOnTheDevice) {
+  for (const std::string rule : {"fedavg", "fedprox", "fedadam", "fednova"}) {
+    FakeBackend backend({FakeDeviceOptions{}});
+    ASSERT_TRUE(TrainWith(rule, 6, {&backend}).worker.ok());
+    // The sum of a round, of 8 bytes a parameter, and a client's sums of losses.
+    EXPECT_LT(backend.device(0).copied_out(), 12 * kVectorBytes) << rule;
+  }
+  FakeBackend backend({FakeDeviceOptions{}});
+  ASSERT_TRUE(TrainWith("scaffold", 6, {&backend}).worker.ok());
+  EXPECT_GT(backend.device(0).copied_out(), 18 * kVectorBytes);  // it looks at every update
+}
+
+TEST(DeviceRun, SumsOfSeveralDevicesMeetInTheirCollective) {
+  FakeBackend one({FakeDeviceOptions{}}), three({{.seed = 1}, {.seed = 2}, {.seed = 3}});
+  const Ended alone = TrainWith("fedavg", 4, {&one}), many = TrainWith("fedavg", 6, {&three});
+  ASSERT_TRUE(many.worker.ok()) << many.worker;
+  EXPECT_EQ(one.reductions(), 0);
+  EXPECT_GE(three.reductions(), 1);
+  EXPECT_EQ(many.model_digest, alone.model_digest);
+}
 
 TEST(DeviceRun, ARuleWithHooksIsRefusedBeforeItTakesAClient) {
   for (const std::string& rule : Rules(/*with_hooks=*/true)) {

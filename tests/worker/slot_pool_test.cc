@@ -46,18 +46,29 @@ class SideBySide final : public training::Backend {
 
 class SideBySideTrainer final : public training::LocalTrainer {
  public:
-  SideBySideTrainer(const SideBySide& backend, std::unique_ptr<training::LocalTrainer> each)
-      : backend_(backend), each_(std::move(each)) {}
+  SideBySideTrainer(const SideBySide& backend, std::unique_ptr<training::LocalTrainer> each,
+                    LayoutPtr layout)
+      : backend_(backend), each_(std::move(each)), layout_(std::move(layout)) {}
   size_t turns_at_once() const override { return 5; }
-  void RunMany(std::span<const training::Turn> turns, const training::TurnDone& done) override {
+  std::vector<training::TurnOutcome> RunMany(std::span<const training::Turn> turns) override {
     size_t largest = backend_.largest;
     while (turns.size() > largest &&
            !backend_.largest.compare_exchange_weak(largest, turns.size())) {
     }
-    for (size_t i = 0; i < turns.size(); ++i) done(i, Run(*turns[i].plan, *turns[i].task));
+    std::vector<training::TurnOutcome> outcomes;
+    ends_.clear();
+    for (const training::Turn& turn : turns) {
+      outcomes.push_back(Run(*turn.plan, *turn.task));
+      if (!outcomes.back().ok()) continue;
+      for (training::StageOutcome& outcome : *outcomes.back()) {  // the next turn overwrites it
+        ends_.push_back(FlatVector::CopyOf(outcome.end, layout_));
+        outcome.end = std::as_const(ends_.back()).view();
+      }
+    }
+    return outcomes;
   }
-  absl::StatusOr<std::vector<training::StageOutcome>> Run(
-      const training::LocalPlan& plan, const training::ClientTask& task) override {
+  training::TurnOutcome Run(const training::LocalPlan& plan,
+                            const training::ClientTask& task) override {
     if (task.client == backend_.fails) return training::ClientFault("no battery");
     if (task.client == backend_.broken) return absl::UnavailableError("the device is lost");
     return each_->Run(plan, task);
@@ -72,12 +83,14 @@ class SideBySideTrainer final : public training::LocalTrainer {
  private:
   const SideBySide& backend_;
   const std::unique_ptr<training::LocalTrainer> each_;
+  const LayoutPtr layout_;
+  std::vector<FlatVector> ends_;
 };
 
 absl::StatusOr<std::unique_ptr<training::LocalTrainer>> SideBySide::MakeTrainer(
     const training::TrainerSetup& setup) const {
   MACAW_ASSIGN_OR_RETURN(auto each, training::FusedBackend().MakeTrainer(setup));
-  return std::make_unique<SideBySideTrainer>(*this, std::move(each));
+  return std::make_unique<SideBySideTrainer>(*this, std::move(each), setup.spec.layout);
 }
 
 class SlotPoolTest : public testing::Test {
@@ -135,7 +148,7 @@ class SlotPoolTest : public testing::Test {
     const auto pool = Start(slots);
     pool->Enqueue(Phase1(), Assignments(0, 12), TimePoint{});
     EXPECT_TRUE(pool->WaitIdle());
-    Harvest harvest = pool->TakeHarvest();
+    Harvest harvest = *pool->TakeHarvest();
     EXPECT_EQ(pool->held(), 12u) << "until the harvest is committed";
     pool->Settle();
     EXPECT_EQ(pool->held(), 0u);
@@ -173,7 +186,7 @@ TEST_F(SlotPoolTest, CountsEveryBatchAsWork) {
   ASSERT_TRUE(pool->WaitIdle());
   const uint64_t trained = pool->work_done();
   uint64_t steps = 0;
-  const Harvest harvest = pool->TakeHarvest();
+  const Harvest harvest = *pool->TakeHarvest();
   for (const fleet::ClientRecord& record : harvest.included) steps += record.steps;
   EXPECT_GE(trained, 12 + steps) << "the rows of 12 clients, and each minibatch";
 
@@ -204,7 +217,7 @@ TEST_F(SlotPoolTest, LeavesOutAClientThatCannotBeAddedWithTheReason) {
   assignments.push_back({.client = ClientId(4), .place = 4, .fence = {1, 51}, .weight = 101});
   pool->Enqueue(Phase1(), assignments, TimePoint{});
   ASSERT_TRUE(pool->WaitIdle());
-  const Harvest harvest = pool->TakeHarvest();
+  const Harvest harvest = *pool->TakeHarvest();
   EXPECT_THAT(harvest.included, SizeIs(3));
   ASSERT_THAT(harvest.left_out, SizeIs(1));
   EXPECT_EQ(harvest.left_out[0].attempt.client, ClientId(4));
@@ -220,7 +233,7 @@ TEST_F(SlotPoolTest, LeavesOutClientsThatDiverge) {
   phase->local.lr = 1e30;
   pool->Enqueue(phase, Assignments(0, 4), TimePoint{});
   ASSERT_TRUE(pool->WaitIdle());
-  const Harvest harvest = pool->TakeHarvest();
+  const Harvest harvest = *pool->TakeHarvest();
   EXPECT_THAT(harvest.included, IsEmpty());
   EXPECT_THAT(harvest.left_out, SizeIs(4));
   EXPECT_THAT(harvest.sums, IsEmpty());
@@ -235,7 +248,7 @@ TEST_F(SlotPoolTest, DropsWhatHasNotStarted) {
   for (uint64_t k = 3; k < 6; ++k) last.push_back({ClientId(k), {1, k + 1}});
   pool->Drop(last);
   ASSERT_TRUE(pool->WaitIdle());
-  EXPECT_THAT(pool->TakeHarvest().included, SizeIs(3));
+  EXPECT_THAT(pool->TakeHarvest()->included, SizeIs(3));
 }
 
 TEST_F(SlotPoolTest, WakesWhoWaitsWhenInterruptedAndStartsCleanAfterClear) {
@@ -248,10 +261,10 @@ TEST_F(SlotPoolTest, WakesWhoWaitsWhenInterruptedAndStartsCleanAfterClear) {
   EXPECT_THAT(pool->Queued(), IsEmpty());
   EXPECT_EQ(pool->held(), 0u);
   EXPECT_TRUE(pool->WaitIdle());
-  EXPECT_TRUE(pool->TakeHarvest().empty());
+  EXPECT_TRUE(pool->TakeHarvest()->empty());
   pool->Enqueue(Phase1(), Assignments(0, 1), TimePoint{});
   ASSERT_TRUE(pool->WaitIdle());
-  EXPECT_THAT(pool->TakeHarvest().included, SizeIs(1));
+  EXPECT_THAT(pool->TakeHarvest()->included, SizeIs(1));
 }
 
 TEST_F(SlotPoolTest, EvaluatesRowsWhoeverAsksForThem) {
@@ -267,7 +280,7 @@ TEST_F(SlotPoolTest, EvaluatesRowsWhoeverAsksForThem) {
        {.fence = {1, 2}, .begin = rows / 2, .end = rows},
        {.fence = {1, 3}, .kind = fleet::EvaluationKind::kClientTest, .client = ClientId(2)}});
   ASSERT_TRUE(pool->WaitIdle());
-  const Harvest harvest = pool->TakeHarvest();
+  const Harvest harvest = *pool->TakeHarvest();
   EXPECT_EQ(harvest.phase, nullptr);
   double central = 0;
   for (const fleet::EvaluationResult& result : harvest.evaluations) {
@@ -310,11 +323,11 @@ TEST_F(SlotPoolTest, ALaneTakesItsShareAndNoMoreThanItsTrainerLikes) {
   pool->Enqueue(Phase1(), Assignments(0, 6), TimePoint{});
   ASSERT_TRUE(pool->WaitIdle());
   EXPECT_LE(device_.largest, 3u) << "half of six clients, for two lanes";
-  EXPECT_THAT(pool->TakeHarvest().included, SizeIs(6));
+  EXPECT_THAT(pool->TakeHarvest()->included, SizeIs(6));
   pool->Enqueue(Phase1(), Assignments(0, 12), TimePoint{});
   ASSERT_TRUE(pool->WaitIdle());
   EXPECT_EQ(device_.largest, 5u) << "a lane has six slots, its trainer likes five clients";
-  EXPECT_THAT(pool->TakeHarvest().included, SizeIs(12));
+  EXPECT_THAT(pool->TakeHarvest()->included, SizeIs(12));
 }
 
 TEST_F(SlotPoolTest, IdleSlotsAreThoseOfIdleLanes) {

@@ -1,7 +1,10 @@
 #include "training/api/backend.h"
 
+#include <utility>
+
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "device/collective.h"
 
 namespace macaw::training {
 namespace {
@@ -22,6 +25,12 @@ TrainerSetup TrainerSetup::Of(const RunPlan& run, const models::ModelSpec& spec,
   return setup;
 }
 
+std::vector<TurnOutcome> LocalTrainer::RunMany(std::span<const Turn> turns) {
+  std::vector<TurnOutcome> outcomes;
+  if (!turns.empty()) outcomes.push_back(Run(*turns[0].plan, *turns[0].task));
+  return outcomes;
+}
+
 absl::Status ClientFault(absl::string_view message) {
   absl::Status status = absl::UnknownError(message);
   status.SetPayload(kClientFault, absl::Cord());
@@ -30,6 +39,11 @@ absl::Status ClientFault(absl::string_view message) {
 
 bool IsClientFault(const absl::Status& status) {
   return status.GetPayload(kClientFault).has_value();
+}
+
+absl::StatusOr<std::unique_ptr<device::Collective>> Backend::MakeCollective(
+    std::vector<device::Device*> devices) const {
+  return device::MakeHostCollective(std::move(devices));
 }
 
 absl::Status Backend::DescribeScript(const std::string& /*script*/,

@@ -3,11 +3,16 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/build_tag.h"
 #include "training/api/trainer.h"
+
+namespace macaw::device {
+class Collective;
+}  // namespace macaw::device
 
 namespace macaw::training {
 
@@ -32,6 +37,10 @@ class Backend {
   virtual absl::StatusOr<uint32_t> LanesFor(const TrainerSetup&, uint32_t slots) const {
     return slots;
   }
+
+  // How several devices of its trainers add up together; through the host, unless it knows better.
+  virtual absl::StatusOr<std::unique_ptr<device::Collective>> MakeCollective(
+      std::vector<device::Device*> devices) const;
 
   // Its versions and what they can do on this machine, one line, for `macaw doctor`. May take a
   // second.

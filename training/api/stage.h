@@ -12,6 +12,7 @@
 #include "core/vector.h"
 #include "data/dataset.h"
 #include "plan/local.h"
+#include "training/api/end_vector.h"
 #include "training/api/metrics.h"
 
 namespace macaw::training {
@@ -74,7 +75,7 @@ struct Stage {
 
 // The result of a stage. `end` belongs to the trainer and is valid until its next Run.
 struct StageOutcome {
-  ConstVectorView end;  // kTrain: the vector after the last step; kGradient: the gradient
+  EndVector end;        // kTrain: the vector after the last step; kGradient: the gradient
   uint64_t steps = 0;   // steps taken
   double rate_sum = 0;  // Σ learning rate over those steps
   double a_norm1 = 0;  // FedNova's ‖a‖₁: −displacement/η of the same optimizer for a unit gradient

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,11 @@
 #include "plan/transform.h"
 #include "training/api/backend_choice.h"
 #include "training/api/stage.h"
+
+namespace macaw::device {
+class Device;
+class Queue;
+}  // namespace macaw::device
 
 namespace macaw::training {
 
@@ -43,10 +50,15 @@ struct Turn {
   const ClientTask* task = nullptr;
 };
 
-// Called once for each turn, in their order, on the trainer's thread. The views of the outcomes are
-// valid until it returns.
-using TurnDone =
-    std::function<void(size_t turn, absl::StatusOr<std::vector<StageOutcome>> outcomes)>;
+// What came of each stage of a turn. Errors are those of LocalTrainer::Run.
+using TurnOutcome = absl::StatusOr<std::vector<StageOutcome>>;
+
+// Where a trainer works, if not on the host. The queue is the trainer's own: work for it may be
+// added between the trainer's calls, and must be waited for before the next one.
+struct DeviceSeat {
+  device::Device* device = nullptr;
+  device::Queue* queue = nullptr;
+};
 
 // Carries out local plans on one slot. It owns the slot's replica (a flat vector; parameters,
 // gradient and momentum are views of it) and its batch buffers, and allocates them once. Used by
@@ -59,17 +71,17 @@ class LocalTrainer {
   // Errors name the client and the stage. A ClientFault leaves the client out of the round; others
   // end the node's work. A diverged update (a loss that is not finite) is *not* an error here: it
   // is refused where it is added, in the same way for every trainer.
-  virtual absl::StatusOr<std::vector<StageOutcome>> Run(const LocalPlan& plan,
-                                                        const ClientTask& task) = 0;
+  virtual TurnOutcome Run(const LocalPlan& plan, const ClientTask& task) = 0;
 
   // How many turns it likes to have at once: 1 for a processor core, more for a device that trains
   // clients side by side. May change from call to call.
   virtual size_t turns_at_once() const { return 1; }
-  // Carries out the plans of different clients, side by side if it can. The outcomes have the bits
-  // that Run gives. The errors are Run's, each turn's own.
-  virtual void RunMany(std::span<const Turn> turns, const TurnDone& done) {
-    for (size_t i = 0; i < turns.size(); ++i) done(i, Run(*turns[i].plan, *turns[i].task));
-  }
+  // Carries out the plans of the first n of some clients, side by side if it can, and returns what
+  // came of those, in their order; n ≥ 1 unless there are no turns. The outcomes have the bits that
+  // Run gives, and are valid until the next call.
+  virtual std::vector<TurnOutcome> RunMany(std::span<const Turn> turns);
+  // The device where the ends of stages are (EndVector::on_device).
+  virtual std::optional<DeviceSeat> device_seat() const { return std::nullopt; }
 
   // The metric sums of `model` over rows [begin, end), in a fixed order and in batches of at most
   // `batch` rows.

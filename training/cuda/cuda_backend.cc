@@ -19,7 +19,8 @@
 #include "training/cuda/train_clients.h"
 #include "training/device/device_backend.h"
 #ifdef MACAW_HAVE_NCCL
-#include "aggregation/cuda/nccl_api.h"
+#include "device/cuda/nccl_api.h"
+#include "device/cuda/nccl_collective.h"
 #endif
 
 namespace macaw::training {
@@ -31,8 +32,8 @@ std::string Gibibytes(uint64_t bytes) {
 
 std::string NcclText() {
 #ifdef MACAW_HAVE_NCCL
-  const absl::StatusOr<aggregation::NcclApi> api = aggregation::LoadNccl();
-  if (api.ok()) return absl::StrCat("NCCL ", aggregation::NcclVersionText(api->version));
+  const absl::StatusOr<device::NcclApi> api = device::LoadNccl();
+  if (api.ok()) return absl::StrCat("NCCL ", device::NcclVersionText(api->version));
   return "no NCCL (only several GPUs use it)";
 #else
   return "built without NCCL";
@@ -62,6 +63,15 @@ class Cuda final : public DeviceBackend {
     return absl::StrJoin(lines, "; ");
   }
 
+#ifdef MACAW_HAVE_NCCL
+  absl::StatusOr<std::unique_ptr<device::Collective>> MakeCollective(
+      std::vector<device::Device*> devices) const override {
+    std::vector<device::NcclPeer> peers;
+    for (device::Device* const device : devices) peers.push_back({device, IndexOf(device)});
+    return device::MakeGpuCollective(std::move(peers));
+  }
+#endif
+
  protected:
   absl::StatusOr<std::vector<device::Device*>> Devices(
       const std::vector<std::string>& names) const override {
@@ -86,6 +96,14 @@ class Cuda final : public DeviceBackend {
       MACAW_ASSIGN_OR_RETURN(device, device::MakeCudaDevice(index, std::move(kernels)));
     }
     return device.get();
+  }
+
+  // Of one that Open has opened.
+  int IndexOf(const device::Device* device) const ABSL_LOCKS_EXCLUDED(mutex_) {
+    const absl::MutexLock lock(&mutex_);
+    return std::ranges::find_if(devices_,
+                                [&](const auto& opened) { return opened.second.get() == device; })
+        ->first;
   }
 
   mutable absl::Mutex mutex_;

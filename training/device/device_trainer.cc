@@ -95,7 +95,8 @@ DeviceTrainer::DeviceTrainer(RunParts run, device::Device& device,
     : run_(std::move(run)),
       device_(device),
       queue_(std::move(queue)),
-      program_(run_.model.program) {}
+      program_(run_.model.program),
+      rating_(*queue_) {}
 
 absl::Status DeviceTrainer::SendModel() {
   const data::BatchGather& gather = run_.gather;
@@ -140,22 +141,18 @@ void DeviceTrainer::ChooseTurns(uint64_t free) {
                                         kTurnsPerProcessor * device_.info().processors);
 }
 
-absl::StatusOr<std::vector<StageOutcome>> DeviceTrainer::Run(const LocalPlan& plan,
-                                                             const ClientTask& task) {
+TurnOutcome DeviceTrainer::Run(const LocalPlan& plan, const ClientTask& task) {
   const Turn turn{&plan, &task};
-  absl::StatusOr<std::vector<StageOutcome>> result = absl::InternalError("the turn is not done");
-  RunMany(std::span(&turn, 1), [&](size_t, absl::StatusOr<std::vector<StageOutcome>> outcomes) {
-    result = std::move(outcomes);
-  });
-  return result;
+  return std::move(RunMany(std::span(&turn, 1)).front());
 }
 
-void DeviceTrainer::RunMany(std::span<const Turn> turns, const TurnDone& done) {
+std::vector<TurnOutcome> DeviceTrainer::RunMany(std::span<const Turn> turns) {
+  if (turns.empty()) return {};
   bool again = false;  // a single client is tried a second time, with what was kept given back
-  for (size_t begin = 0; begin < turns.size();) {
-    const size_t count = std::min(turns_at_once_, turns.size() - begin);
+  while (true) {
+    const size_t count = std::min(turns_at_once_, turns.size());
     std::vector<ClientTurn> together;
-    for (const Turn& turn : turns.subspan(begin, count)) together.emplace_back(turn);
+    for (const Turn& turn : turns.first(count)) together.emplace_back(turn);
     const absl::Status status = RunTogether(together);
     if (absl::IsResourceExhausted(status)) {
       FreeMemory();
@@ -168,19 +165,17 @@ void DeviceTrainer::RunMany(std::span<const Turn> turns, const TurnDone& done) {
         continue;
       }
     }
-    again = false;
-    for (size_t i = 0; i < count; ++i) {
-      ClientTurn& turn = together[i];
-      if (turn.status.ok() && !status.ok()) {
-        turn.status = Annotate(status, absl::StrCat("client ", turn.turn.task->client.value));
-      }
-      if (turn.status.ok()) {
-        done(begin + i, std::move(turn.outcomes));
+    std::vector<TurnOutcome> outcomes;
+    for (ClientTurn& turn : together) {
+      if (!turn.status.ok()) {
+        outcomes.push_back(std::move(turn.status));
+      } else if (!status.ok()) {
+        outcomes.push_back(Annotate(status, absl::StrCat("client ", turn.turn.task->client.value)));
       } else {
-        done(begin + i, std::move(turn.status));
+        outcomes.push_back(std::move(turn.outcomes));
       }
     }
-    begin += count;
+    return outcomes;
   }
 }
 
@@ -188,7 +183,7 @@ absl::Status DeviceTrainer::RunTogether(std::vector<ClientTurn>& turns) {
   for (size_t stage = 0;; ++stage) {
     std::vector<StageWork> works = NextStages(turns);
     if (works.empty()) return absl::OkStatus();
-    if (rooms_.size() <= stage) rooms_.resize(stage + 1);
+    if (rooms_.size() <= stage) rooms_.emplace_back(*queue_);
     MACAW_RETURN_IF_ERROR(Launch(works, rooms_[stage], run_.model.pass_rows));
     for (StageWork& work : works) work.turn()->outcomes.push_back(std::move(work.outcome()));
   }
@@ -251,10 +246,10 @@ absl::Status DeviceTrainer::Launch(std::vector<StageWork>& works, Room& room, ui
   const size_t sums_at = ends * vector_bytes;
   const size_t result_bytes = sums_at + works.size() * kMostSums * sizeof(double);
   const size_t vectors_at = RoundUp(works.size() * memory_bytes);
-  MACAW_RETURN_IF_ERROR(ondevice::Grow(device_, result_bytes, /*on_host=*/true, room.results_host));
-  MACAW_RETURN_IF_ERROR(ondevice::Grow(device_, result_bytes, /*on_host=*/false, room.results));
-  MACAW_RETURN_IF_ERROR(ondevice::Grow(device_, vectors_at + vectors * vector_bytes,
-                                       /*on_host=*/false, work_));
+  MACAW_RETURN_IF_ERROR(device::Grow(device_, result_bytes, /*on_host=*/true, room.results_host));
+  MACAW_RETURN_IF_ERROR(device::Grow(device_, result_bytes, /*on_host=*/false, room.results));
+  MACAW_RETURN_IF_ERROR(device::Grow(device_, vectors_at + vectors * vector_bytes,
+                                     /*on_host=*/false, work_));
 
   size_t end_at = 0, vector_at = vectors_at;
   std::vector<ClientJob> made(works.size());
@@ -264,8 +259,9 @@ absl::Status DeviceTrainer::Launch(std::vector<StageWork>& works, Room& room, ui
     float* end = nullptr;
     if (work.has_end()) {
       end = reinterpret_cast<float*>(room.results.data() + end_at);
-      work.outcome().end = {layout.get(),
-                            std::span(room.results_host.data() + end_at, vector_bytes)};
+      const ConstVectorView host{layout.get(),
+                                 std::span(room.results_host.data() + end_at, vector_bytes)};
+      work.outcome().end = EndVector(host, end, room);
       end_at += vector_bytes;
     }
     made[i] = work.Job(run_, upload, end, reinterpret_cast<float*>(work_.data() + vector_at),
@@ -287,7 +283,10 @@ absl::Status DeviceTrainer::Launch(std::vector<StageWork>& works, Room& room, ui
                .threads = ondevice::kMostThreads,
                .shared_bytes = ondevice::kSharedBytes},
               args);
-  queue_->CopyOut(std::span(room.results_host.data(), result_bytes), room.results.data());
+  room.ends_bytes = sums_at;
+  room.fetched = ends == 0;
+  queue_->CopyOut(std::span(room.results_host.data() + sums_at, result_bytes - sums_at),
+                  room.results.data() + sums_at);
   MACAW_RETURN_IF_ERROR(queue_->Wait());
   for (size_t i = 0; i < works.size(); ++i) {
     const auto* sums =
@@ -299,11 +298,20 @@ absl::Status DeviceTrainer::Launch(std::vector<StageWork>& works, Room& room, ui
   return absl::OkStatus();
 }
 
+absl::Status DeviceTrainer::Room::Fetch() {
+  if (fetched) return absl::OkStatus();
+  queue.CopyOut(std::span(results_host.data(), ends_bytes), results.data());
+  MACAW_RETURN_IF_ERROR(queue.Wait());
+  fetched = true;
+  return absl::OkStatus();
+}
+
 void DeviceTrainer::FreeMemory() {
   upload_host_ = device::Memory();
   work_ = device::Memory();
   rooms_.clear();
-  rating_ = Room();
+  for (device::Memory* const memory : {&rating_.upload, &rating_.results, &rating_.results_host})
+    *memory = device::Memory();
 }
 
 absl::StatusOr<MetricSums> DeviceTrainer::Evaluate(ConstVectorView model, const data::Rows& rows,

@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,7 +21,7 @@ namespace macaw::training {
 
 // Trains clients on a device (training/device/train_clients-inl.h): a stage of all turns is one
 // copy in, one launch with a block a client, and one copy out. Between stages, ends and rows stay
-// on the device. Outcomes have the same bits for any number of turns at once, and on every device.
+// on the device, and after the last one until somebody looks at them. Outcomes have the same bits for any number of turns at once, and on every device.
 // One thread; several trainers share a device, each with a queue of its own.
 //
 // Where memory does not suffice, it takes half as many turns from then on, and trains those again
@@ -39,19 +41,27 @@ class DeviceTrainer final : public LocalTrainer {
   static absl::StatusOr<std::unique_ptr<DeviceTrainer>> Make(const TrainerSetup& setup,
                                                              device::Device& device);
 
-  absl::StatusOr<std::vector<StageOutcome>> Run(const LocalPlan& plan,
-                                                const ClientTask& task) override;
+  TurnOutcome Run(const LocalPlan& plan, const ClientTask& task) override;
   size_t turns_at_once() const override { return turns_at_once_; }
-  void RunMany(std::span<const Turn> turns, const TurnDone& done) override;
+  std::vector<TurnOutcome> RunMany(std::span<const Turn> turns) override;
+  std::optional<DeviceSeat> device_seat() const override {
+    return DeviceSeat{&device_, queue_.get()};
+  }
   absl::StatusOr<MetricSums> Evaluate(ConstVectorView model, const data::Rows& rows, uint64_t begin,
                                       uint64_t end, uint32_t batch) override;
   std::string name() const override { return run_.setup.backend.name; }
 
  private:
   // What belongs to a launch and stays: what it read, its ends and sums (one after the other), and
-  // page-locked room for them.
-  struct Room {
+  // page-locked room for them. The ends are copied to it when they are asked for.
+  struct Room final : LeftOnDevice {
+    explicit Room(device::Queue& of) : queue(of) {}
+    absl::Status Fetch() override;
+
+    device::Queue& queue;
     device::Memory upload, results, results_host;
+    size_t ends_bytes = 0;
+    bool fetched = false;
   };
 
   DeviceTrainer(ondevice::RunParts run, device::Device& device,
@@ -76,7 +86,7 @@ class DeviceTrainer final : public LocalTrainer {
   size_t turns_at_once_ = 1;
   // Allocated when first needed, and kept.
   device::Memory upload_host_, work_;
-  std::vector<Room> rooms_;  // per stage
+  std::deque<Room> rooms_;  // per stage; ends refer to them
   Room rating_;
 };
 

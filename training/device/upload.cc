@@ -13,13 +13,6 @@ constexpr size_t kAlignment = 64;
 
 }  // namespace
 
-absl::Status Grow(device::Device& device, size_t bytes, bool on_host, device::Memory& memory) {
-  if (memory.size() >= bytes) return absl::OkStatus();
-  memory = device::Memory();
-  MACAW_ASSIGN_OR_RETURN(memory, on_host ? device.AllocateHost(bytes) : device.Allocate(bytes));
-  return absl::OkStatus();
-}
-
 size_t Upload::Reserve(size_t bytes) {
   const size_t place = size_;
   size_ = (place + bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -38,15 +31,16 @@ size_t Upload::AddShared(std::span<const std::byte> bytes) {
   return it->second;
 }
 
-absl::Status Upload::Allocate(device::Device& owner, device::Memory& host, device::Memory& device) {
+absl::Status Upload::Allocate(device::Device& owner, device::Memory& host, device::Memory& there) {
   // A quarter more where it grows: the clients of the next launch have other rows, and page-locked
   // memory takes long to come by.
   const size_t bytes = std::max(size_, kAlignment), more = bytes + bytes / 4;
-  MACAW_RETURN_IF_ERROR(Grow(owner, bytes <= host.size() ? bytes : more, /*on_host=*/true, host));
   MACAW_RETURN_IF_ERROR(
-      Grow(owner, bytes <= device.size() ? bytes : more, /*on_host=*/false, device));
+      device::Grow(owner, bytes <= host.size() ? bytes : more, /*on_host=*/true, host));
+  MACAW_RETURN_IF_ERROR(
+      device::Grow(owner, bytes <= there.size() ? bytes : more, /*on_host=*/false, there));
   host_ = host.data();
-  device_ = device.data();
+  device_ = there.data();
   return absl::OkStatus();
 }
 

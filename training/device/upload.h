@@ -13,9 +13,6 @@
 
 namespace macaw::training::ondevice {
 
-// Makes `memory` at least so large; what it held is lost. Errors are the device's.
-absl::Status Grow(device::Device& device, size_t bytes, bool on_host, device::Memory& memory);
-
 // What one launch reads, sent in one copy. First everything is added and gets a place; then there
 // is memory, and so addresses; then what holds addresses is written; then it is sent. One thread.
 class Upload {
@@ -32,8 +29,8 @@ class Upload {
     return AddPart(own);
   }
 
-  // Allocates what has been added, in `host` (page-locked) and `device`.
-  absl::Status Allocate(device::Device& owner, device::Memory& host, device::Memory& device);
+  // Allocates what has been added, in `host` (page-locked) and `there`.
+  absl::Status Allocate(device::Device& owner, device::Memory& host, device::Memory& there);
   template <typename T>
   T* Host(size_t place) const {
     return reinterpret_cast<T*>(host_ + place);

@@ -1,11 +1,11 @@
-#include "aggregation/cuda/nccl_api.h"
+#include "device/cuda/nccl_api.h"
 
 #include <dlfcn.h>
 
 #include "absl/strings/str_cat.h"
 #include "core/status.h"
 
-namespace macaw::aggregation {
+namespace macaw::device {
 namespace {
 
 constexpr int kOldest = NCCL_VERSION(2, 20, 0);
@@ -54,4 +54,4 @@ absl::StatusOr<NcclApi> LoadNccl(const std::string& file) {
   return api;
 }
 
-}  // namespace macaw::aggregation
+}  // namespace macaw::device

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace macaw::aggregation {
+namespace macaw::device {
 
 // The functions of NCCL that are used. They come from the library that LoadNccl opens, so that
 // programs start without it; tests put functions of their own here. nccl.h describes them.
@@ -31,4 +31,4 @@ absl::StatusOr<NcclApi> LoadNccl(const std::string& file = "libnccl.so.2");
 
 std::string NcclVersionText(int version);  // "2.28.9"
 
-}  // namespace macaw::aggregation
+}  // namespace macaw::device

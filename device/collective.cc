@@ -1,14 +1,25 @@
-#include "aggregation/collective.h"
+#include "device/collective.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "aggregation/exact_sum_state.h"
 #include "core/logging.h"
+#include "core/parallel_for.h"
 #include "core/status.h"
 
-namespace macaw::aggregation {
+namespace macaw::device {
 namespace {
+
+void Combine(Collective::Operation operation, const int64_t* from, int64_t* into, size_t count) {
+  constexpr size_t kGrain = size_t{1} << 17;  // integers
+  ParallelFor(count, kGrain, [&](size_t begin, size_t end) {
+    if (operation == Collective::Operation::kSum) {
+      for (size_t i = begin; i < end; ++i) into[i] += from[i];
+    } else {
+      for (size_t i = begin; i < end; ++i) into[i] = std::max(into[i], from[i]);
+    }
+  });
+}
 
 class HostCollective final : public Collective {
  public:
@@ -16,8 +27,8 @@ class HostCollective final : public Collective {
   static constexpr size_t kPiece = size_t{16} << 20;
 
   struct Peer {
-    std::unique_ptr<device::Queue> queue;
-    device::Memory host;
+    std::unique_ptr<Queue> queue;
+    Memory host;
   };
 
   explicit HostCollective(std::vector<Peer> peers) : peers_(std::move(peers)) {}
@@ -27,8 +38,6 @@ class HostCollective final : public Collective {
 
   absl::Status Reduce(Operation operation, std::span<const int64_t* const> parts, int64_t* to,
                       size_t count) override {
-    const Reduction reduction =
-        operation == Operation::kSum ? Reduction::kFixedSum : Reduction::kMax;
     constexpr size_t kIntegers = kPiece / sizeof(int64_t);
     for (size_t at = 0; at < count; at += kIntegers) {
       const size_t size = std::min(kIntegers, count - at), bytes = size * sizeof(int64_t);
@@ -39,7 +48,8 @@ class HostCollective final : public Collective {
         here.push_back(peers_[d].host.As<int64_t>());
       }
       for (const Peer& peer : peers_) MACAW_RETURN_IF_ERROR(peer.queue->Wait());
-      Combine(reduction, here, peers_[0].host.As<int64_t>(), size);
+      int64_t* const out = peers_[0].host.As<int64_t>();
+      for (size_t d = 1; d < here.size(); ++d) Combine(operation, here[d], out, size);
       peers_[0].queue->CopyIn(reinterpret_cast<std::byte*>(to + at),
                               {peers_[0].host.data(), bytes});
       MACAW_RETURN_IF_ERROR(peers_[0].queue->Wait());
@@ -85,9 +95,9 @@ class Fallback final : public Collective {
     if (first_ != nullptr) {
       const absl::Status status = call(*first_);
       if (status.ok() || absl::IsUnavailable(status)) return status;
-      Logger("aggregation")
-          .Warning(absl::StrCat("collective=", second_->name(), " instead of=\"", first_->name(),
-                                "\" from this ", what, " on, because \"", status.message(), "\""));
+      Logger("device").Warning(absl::StrCat("collective=", second_->name(), " instead of=\"",
+                                            first_->name(), "\" from this ", what,
+                                            " on, because \"", status.message(), "\""));
       first_ = nullptr;
     }
     return call(*second_);
@@ -99,11 +109,10 @@ class Fallback final : public Collective {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Collective>> MakeHostCollective(
-    std::vector<device::Device*> devices) {
+absl::StatusOr<std::unique_ptr<Collective>> MakeHostCollective(std::vector<Device*> devices) {
   if (devices.empty()) return absl::InvalidArgumentError("a collective needs at least one device");
   std::vector<HostCollective::Peer> peers;
-  for (device::Device* const device : devices) {
+  for (Device* const device : devices) {
     HostCollective::Peer peer;
     MACAW_ASSIGN_OR_RETURN(peer.queue, device->MakeQueue());
     MACAW_ASSIGN_OR_RETURN(peer.host, device->AllocateHost(HostCollective::kPiece));
@@ -117,4 +126,4 @@ std::unique_ptr<Collective> WithFallback(std::unique_ptr<Collective> first,
   return std::make_unique<Fallback>(std::move(first), std::move(second));
 }
 
-}  // namespace macaw::aggregation
+}  // namespace macaw::device

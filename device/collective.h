@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "device/device.h"
 
-namespace macaw::aggregation {
+namespace macaw::device {
 
 // What the devices of one host do together, so that a round crosses to the host once and not once a
 // device: their integer sums are added up on the first one, and a broadcast goes from the first one
@@ -35,12 +35,11 @@ class Collective {
 };
 
 // Through the host's memory, a piece at a time. Needs nothing but the devices, which outlive it.
-absl::StatusOr<std::unique_ptr<Collective>> MakeHostCollective(
-    std::vector<device::Device*> devices);
+absl::StatusOr<std::unique_ptr<Collective>> MakeHostCollective(std::vector<Device*> devices);
 
 // `first`, until it fails; from then on `second`, beginning with the call that failed. The log says
 // so once. kUnavailable is an error of a device and not of the way, so it is passed on.
 std::unique_ptr<Collective> WithFallback(std::unique_ptr<Collective> first,
                                          std::unique_ptr<Collective> second);
 
-}  // namespace macaw::aggregation
+}  // namespace macaw::device

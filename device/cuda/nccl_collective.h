@@ -6,16 +6,16 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "aggregation/collective.h"
-#include "aggregation/cuda/nccl_api.h"
 #include "core/clock.h"
+#include "device/collective.h"
+#include "device/cuda/nccl_api.h"
 #include "device/device.h"
 
-namespace macaw::aggregation {
+namespace macaw::device {
 
 // A GPU of this process, with its number for CUDA. Outlives the collective.
 struct NcclPeer {
-  device::Device* device = nullptr;
+  Device* device = nullptr;
   int index = 0;
 };
 
@@ -28,7 +28,7 @@ struct NcclOptions {
 // What NCCL's calls need of CUDA and of time. Tests put fake devices behind it.
 struct NcclSeams {
   std::function<absl::Status(int index)> use_device;              // makes it the thread's device
-  std::function<void*(device::Queue& queue)> stream_of;           // a cudaStream_t
+  std::function<void*(Queue& queue)> stream_of;                   // a cudaStream_t
   std::function<absl::StatusOr<bool>(void* stream)> stream_done;  // does not wait
   std::function<void()> pause;                                    // between two looks
   const Clock* clock = nullptr;
@@ -50,4 +50,4 @@ absl::StatusOr<std::unique_ptr<Collective>> MakeNcclCollective(NcclApi api, Nccl
 absl::StatusOr<std::unique_ptr<Collective>> MakeGpuCollective(std::vector<NcclPeer> peers,
                                                               NcclOptions options = {});
 
-}  // namespace macaw::aggregation
+}  // namespace macaw::device

@@ -1,4 +1,4 @@
-#include "aggregation/cuda/nccl_collective.h"
+#include "device/cuda/nccl_collective.h"
 
 #include <nccl.h>
 
@@ -13,7 +13,7 @@
 #include "core/status.h"
 #include "device/cuda/cuda_device.h"
 
-namespace macaw::aggregation {
+namespace macaw::device {
 namespace {
 
 class NcclCollective final : public Collective {
@@ -81,7 +81,7 @@ class NcclCollective final : public Collective {
  private:
   struct Peer {
     int index = 0;
-    std::unique_ptr<device::Queue> queue;  // of the collective alone
+    std::unique_ptr<Queue> queue;  // of the collective alone
     cudaStream_t stream = nullptr;
     ncclComm_t communicator = nullptr;
   };
@@ -174,9 +174,9 @@ class NcclCollective final : public Collective {
 
 NcclSeams NcclSeams::OfCuda() {
   NcclSeams seams;
-  seams.use_device = device::UseCudaDevice;
-  seams.stream_of = device::CudaStreamOf;
-  seams.stream_done = device::CudaStreamIsDone;
+  seams.use_device = UseCudaDevice;
+  seams.stream_of = CudaStreamOf;
+  seams.stream_done = CudaStreamIsDone;
   seams.pause = [] { std::this_thread::sleep_for(std::chrono::microseconds(20)); };
   seams.clock = &SteadyClock();
   return seams;
@@ -193,7 +193,7 @@ absl::StatusOr<std::unique_ptr<Collective>> MakeNcclCollective(NcclApi api, Nccl
 
 absl::StatusOr<std::unique_ptr<Collective>> MakeGpuCollective(std::vector<NcclPeer> peers,
                                                               NcclOptions options) {
-  std::vector<device::Device*> devices;
+  std::vector<Device*> devices;
   for (const NcclPeer& peer : peers) devices.push_back(peer.device);
   MACAW_ASSIGN_OR_RETURN(std::unique_ptr<Collective> host, MakeHostCollective(devices));
   if (peers.size() < 2) return host;
@@ -204,13 +204,13 @@ absl::StatusOr<std::unique_ptr<Collective>> MakeGpuCollective(std::vector<NcclPe
   }();
   if (absl::IsUnavailable(nccl.status())) return nccl.status();
   if (!nccl.ok()) {
-    Logger("aggregation")
-        .Warning(absl::StrCat("collective=host because \"", nccl.status().message(), "\""));
+    Logger("device").Warning(
+        absl::StrCat("collective=host because \"", nccl.status().message(), "\""));
     return host;
   }
-  Logger("aggregation")
-      .Info(absl::StrCat("collective=\"", (*nccl)->name(), "\" devices=", peers.size()));
+  Logger("device").Info(
+      absl::StrCat("collective=\"", (*nccl)->name(), "\" devices=", peers.size()));
   return WithFallback(*std::move(nccl), std::move(host));
 }
 
-}  // namespace macaw::aggregation
+}  // namespace macaw::device

@@ -1,0 +1,14 @@
+#include "training/api/end_vector.h"
+
+#include <stdexcept>
+#include <string>
+
+namespace macaw::training {
+
+ConstVectorView EndVector::view() const {
+  if (const absl::Status status = Fetch(); !status.ok())
+    throw std::runtime_error(std::string(status.message()));
+  return host_;
+}
+
+}  // namespace macaw::training
