@@ -82,10 +82,13 @@ Outcomes RunAll(LocalTrainer& trainer, std::span<const Turn> turns) {
     EXPECT_FALSE(some.empty());
     if (some.empty()) break;
     for (const TurnOutcome& outcomes : some) {
-      if (outcomes.ok()) {
+      absl::Status status = outcomes.status();
+      for (size_t i = 0; status.ok() && i < outcomes->size(); ++i)
+        status.Update((*outcomes)[i].end.Fetch());
+      if (status.ok()) {
         all.push_back(BytesOf(*outcomes));
       } else {
-        all.push_back(outcomes.status());
+        all.push_back(status);
       }
     }
   }

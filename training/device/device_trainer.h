@@ -20,8 +20,9 @@
 namespace macaw::training {
 
 // Trains clients on a device (training/device/train_clients-inl.h): a stage of all turns is one
-// copy in, one launch with a block a client, and one copy out. Between stages, ends and rows stay
-// on the device, and after the last one until somebody looks at them. Outcomes have the same bits for any number of turns at once, and on every device.
+// copy in, one launch with a block a client, and one copy of losses out. Ends and rows stay on the
+// device; the ends of a launch are copied out when somebody on the host looks at one. Outcomes have
+// the same bits for any number of turns at once, and on every device.
 // One thread; several trainers share a device, each with a queue of its own.
 //
 // Where memory does not suffice, it takes half as many turns from then on, and trains those again
