@@ -1,5 +1,6 @@
-// The `macaw` command: simulate, sweep, compare, data, models, algorithms, partitions, plugin, state,
-// timeline, log, replay, doctor. Links no LibTorch. `admin` and `doctor --server` are macaw-admin.
+// The `macaw` command: simulate, sweep, compare, data, models, algorithms, partitions, plugin,
+// state, timeline, log, replay, doctor. Links no LibTorch. `admin` and `doctor --server` are
+// macaw-admin.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>

@@ -34,12 +34,12 @@ struct JobEvents {
   std::function<void(const std::string& message)> say;
 };
 
-// Runs each task as a `macaw simulate` of its own, so many at a time, in their order. A run that was
-// begun goes on from its checkpoint, and one that is over counts as it is. A process that is killed
-// is started again, five times in ten minutes at most. Another job begins only while the largest that
-// has been seen so far would still fit into the memory; one runs always. Returns false when a signal
-// ended it: then the runs have been told to end in order (after a second signal they are killed).
-// Call on the main thread, which must have made `signals`.
+// Runs each task as a `macaw simulate` of its own, so many at a time, in their order. A run that
+// was begun goes on from its checkpoint, and one that is over counts as it is. A process that is
+// killed is started again, five times in ten minutes at most. Another job begins only while the
+// largest that has been seen so far would still fit into the memory; one runs always. Returns false
+// when a signal ended it: then the runs have been told to end in order (after a second signal they
+// are killed). Call on the main thread, which must have made `signals`.
 absl::StatusOr<bool> RunJobs(const std::vector<Task>& tasks, const JobLimits& limits,
                              SignalFd& signals, const JobEvents& events);
 

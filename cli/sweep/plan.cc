@@ -1,6 +1,7 @@
 #include "cli/sweep/plan.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -122,12 +123,29 @@ class Preparation {
           same == 1 ? " is the same experiment as another" : " are the same experiments as others",
           ", and left out."));
     }
+    DropConstantKeys();
     if (!settings.mode.empty()) sweep_.plan.higher = settings.mode == "max";
     return std::move(sweep_);
   }
 
  private:
   static constexpr size_t kMostJobs = 100'000;
+
+  // A key with a single value needs no column.
+  void DropConstantKeys() {
+    SweepPlan& plan = sweep_.plan;
+    for (size_t key = plan.keys.size(); key-- > 0;) {
+      const auto same = [&](const Configuration& configuration) {
+        return configuration.values[key] == plan.configurations.front().values[key];
+      };
+      if (plan.configurations.size() < 2 || !std::ranges::all_of(plan.configurations, same))
+        continue;
+      const auto at = static_cast<std::ptrdiff_t>(key);
+      plan.keys.erase(plan.keys.begin() + at);
+      for (Configuration& configuration : plan.configurations)
+        configuration.values.erase(configuration.values.begin() + at);
+    }
+  }
 
   std::vector<Override> OverridesOf(const Point& point) const {
     const std::string folder = FolderOf();

@@ -17,9 +17,9 @@ struct SweepOptions {
   bool json = false;  // events for programs on standard output, and nothing else
 };
 
-// `macaw sweep`: runs every configuration with every seed, side by side, and compares them. The same
-// command goes on with a sweep that was interrupted or killed. Returns the program's exit code;
-// errors have been printed. With `json` it prints one JSON object a line:
+// `macaw sweep`: runs every configuration with every seed, side by side, and compares them. The
+// same command goes on with a sweep that was interrupted or killed. Returns the program's exit
+// code; errors have been printed. With `json` it prints one JSON object a line:
 //   {"event": "said", "what", "text"}
 //   {"event": "begun", "folder", "runs"}
 //   {"event": "run", "name", "state", "rounds", "value", "why", "done", "failed", "runs", "best"}

@@ -33,9 +33,9 @@ struct SweepFile {
   std::vector<Axis> axes;
 };
 
-// Reads and checks a sweep file, but for what only a configuration's reader can check: that its keys
-// exist and take these values. Errors name line and key, and the nearest right one. Relative paths
-// start at the file.
+// Reads and checks a sweep file, but for what only a configuration's reader can check: that its
+// keys exist and take these values. Errors name line and key, and the nearest right one. Relative
+// paths start at the file.
 absl::StatusOr<SweepFile> ReadSweepFile(const std::string& path);
 
 // Every key of a sweep file with its default and meaning: `macaw sweep --help-file`.

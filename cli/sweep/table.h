@@ -13,8 +13,8 @@
 
 namespace macaw::cli {
 
-// The results of a sweep, a row a configuration, the best first. Configurations that reached a later
-// rung come before others; of one rung ComesBefore decides.
+// The results of a sweep, a row a configuration, the best first. Configurations that reached a
+// later rung come before others; of one rung ComesBefore decides.
 struct SweepTable {
   struct Row {
     size_t configuration = 0;
