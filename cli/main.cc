@@ -1,5 +1,6 @@
-// The `macaw` command: simulate, compare, data, models, algorithms, partitions, plugin, state,
-// timeline, log, replay, doctor. Links no LibTorch. `admin` and `doctor --server` are macaw-admin.
+// The `macaw` command: simulate, sweep, compare, data, models, algorithms, partitions, plugin,
+// state, timeline, log, replay, doctor. Links no LibTorch. `admin` and `doctor --server` are
+// macaw-admin.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -15,6 +16,7 @@
 #include "cli/commands/plugin.h"
 #include "cli/commands/replay.h"
 #include "cli/commands/state.h"
+#include "cli/commands/sweep.h"
 #include "cli/commands/timeline.h"
 #include "cli/process/exit.h"
 #include "cli/process/limits.h"
@@ -418,6 +420,7 @@ int Main(int argc, char** argv) {
   AddLog(app, run);
   AddReplay(app, run);
   AddCompare(app, run);
+  AddSweep(app, run);
   AddPlan(app, run);
   AddPki(app, run);
   AddAudit(app, run);

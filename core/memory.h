@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 
 #include "absl/status/statusor.h"
@@ -10,6 +12,8 @@ namespace macaw {
 // data file that several processes map therefore counts once in their sum. Reads
 // /proc/self/smaps_rollup (about 1 ms).
 absl::StatusOr<uint64_t> ProportionalSetSize();
+// The same of another process of this user.
+absl::StatusOr<uint64_t> ProportionalSetSize(pid_t process);
 
 // Makes glibc keep freed memory instead of returning it to the system. Call it once, at the start
 // of main(). LibTorch allocates and frees the same large activations in every training step, and

@@ -29,6 +29,7 @@ enum class Purpose : uint32_t {
   kPlacement = 15,   // decides placement only, never a result
   kClientRule = 16,  // an algorithm's own, on a client; `extra` is what it calls its purpose
   kServerRule = 17,  // likewise, on the server
+  kSweep = 18,       // the configurations of a random search; `client` is the sample
 };
 
 // Everything that a random number may depend on. Equal keys give equal streams on every machine.

@@ -6,11 +6,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/spelling.h"
+#include "core/status.h"
 
 namespace macaw::server {
 namespace {
 
-absl::Status NoSuchColumn(const std::string& metric, const std::vector<MetricColumn>& columns) {
+absl::Status NoSuchColumn(const std::string& key, const std::string& metric,
+                          const std::vector<MetricColumn>& columns) {
   std::vector<std::string> all, totals;
   std::string statistic;
   for (const MetricColumn& column : columns) {
@@ -19,11 +21,10 @@ absl::Status NoSuchColumn(const std::string& metric, const std::vector<MetricCol
     if (column.statistic) statistic = column.name;
   }
   const std::string near = NearestWord(metric, all);
-  return absl::InvalidArgumentError(
-      absl::StrCat("run.stop.metric is \"", metric, "\", and this run has no such column",
-                   near.empty() ? "." : absl::StrCat("; did you mean \"", near, "\"?"),
-                   " A run can be stopped by: ", absl::StrJoin(totals, ", "),
-                   "; and by statistics over clients, such as ", statistic));
+  return absl::InvalidArgumentError(absl::StrCat(
+      key, " is \"", metric, "\", and this run has no such column",
+      near.empty() ? "." : absl::StrCat("; did you mean \"", near, "\"?"), " It has ",
+      absl::StrJoin(totals, ", "), "; and statistics over clients, such as ", statistic));
 }
 
 }  // namespace
@@ -33,12 +34,11 @@ bool HigherIsBetter(const std::string& metric) {
          metric.find("objective") == std::string::npos;
 }
 
-absl::Status CheckStopRule(const StopRule& rule, const RunPlan& run,
-                           const std::vector<MetricColumn>& columns) {
+absl::Status CheckMetric(const std::string& key, const std::string& metric, const RunPlan& run,
+                         const std::vector<MetricColumn>& columns) {
   using Of = MetricColumn::Of;
-  if (!rule.active()) return absl::OkStatus();
-  const auto column = std::ranges::find(columns, rule.metric, &MetricColumn::name);
-  if (column == columns.end()) return NoSuchColumn(rule.metric, columns);
+  const auto column = std::ranges::find(columns, metric, &MetricColumn::name);
+  if (column == columns.end()) return NoSuchColumn(key, metric, columns);
   const EvaluationConfig& evaluation = run.evaluation;
   std::vector<const char*> missing;
   if (evaluation.every == 0) missing.push_back("evaluation.every");
@@ -46,11 +46,15 @@ absl::Status CheckStopRule(const StopRule& rule, const RunPlan& run,
   if (column->of == Of::kClients && !evaluation.clients) missing.push_back("evaluation.clients");
   if (column->of == Of::kTrainingRows && !evaluation.train)
     missing.push_back("evaluation.splits with \"train\"");
-  if (!missing.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("run.stop.metric \"", rule.metric,
-                                                   "\" is never evaluated: set ",
-                                                   absl::StrJoin(missing, " and ")));
-  }
+  if (missing.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(key, " \"", metric, "\" is never evaluated: set ",
+                                                 absl::StrJoin(missing, " and ")));
+}
+
+absl::Status CheckStopRule(const StopRule& rule, const RunPlan& run,
+                           const std::vector<MetricColumn>& columns) {
+  if (!rule.active()) return absl::OkStatus();
+  MACAW_RETURN_IF_ERROR(CheckMetric("run.stop.metric", rule.metric, run, columns));
   if (!rule.at_least.has_value() && rule.patience == 0) {
     return absl::InvalidArgumentError("run.stop needs at_least, patience, or both");
   }

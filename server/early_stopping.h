@@ -30,8 +30,13 @@ class EarlyStopping {
 // names.
 bool HigherIsBetter(const std::string& metric);
 
-// Returns an error if the rule can never end the run: if its metric is none of the run's columns
-// (the error lists them and names the most similar one), or one that is never evaluated.
+// Returns an error unless the run will have the column `metric` (the error lists those that it will
+// have and names the most similar one) and evaluate it. `key`: what names the metric.
+absl::Status CheckMetric(const std::string& key, const std::string& metric, const RunPlan& run,
+                         const std::vector<MetricColumn>& columns);
+
+// Returns an error if the rule can never end the run: if CheckMetric refuses its metric, or it has
+// no limit.
 absl::Status CheckStopRule(const StopRule& rule, const RunPlan& run,
                            const std::vector<MetricColumn>& columns);
 

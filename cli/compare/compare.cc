@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "cli/compare/text.h"
 #include "cli/config/settings.h"
 #include "cli/simulate/repeat.h"
 #include "core/files.h"
@@ -24,16 +25,6 @@ using Runs = std::vector<RunResult>;
 using Metrics = std::vector<std::string>;
 
 constexpr char kAlgorithm[] = "algorithm.name";
-
-// Every value that can be shown for a run, by name.
-std::map<std::string, double> ValuesOf(const RunResult& run) {
-  std::map<std::string, double> values = run.final;
-  for (const auto& [metric, best] : run.bests) values["best_" + metric] = best.value;
-  for (const auto& [accuracy, round] : run.rounds_to) values["rounds_to_" + accuracy] = round;
-  values["seconds"] = run.seconds;
-  values["rounds_per_second"] = run.rounds_per_second;
-  return values;
-}
 
 // Removes JSON's quotes: fedavg instead of "fedavg".
 std::string Unquoted(const std::string& json) {
@@ -195,38 +186,6 @@ std::vector<uint64_t> SeedsOf(const Comparison::Row& row) {
   return seeds;
 }
 
-// The width on screen: a "±" is two bytes but one column.
-size_t WidthOf(const std::string& text) {
-  return static_cast<size_t>(std::ranges::count_if(
-      text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
-}
-
-std::string Aligned(const std::vector<std::vector<std::string>>& lines) {
-  std::vector<size_t> widths(lines.front().size(), 0);
-  for (const auto& line : lines) {
-    for (size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], WidthOf(line[i]));
-  }
-  std::string text;
-  for (const auto& line : lines) {
-    for (size_t i = 0; i < line.size(); ++i) {
-      absl::StrAppend(&text, line[i]);
-      if (i + 1 < line.size()) text.append(widths[i] - WidthOf(line[i]) + 2, ' ');
-    }
-    text.push_back('\n');
-  }
-  return text;
-}
-
-std::string CsvCell(const std::string& text) {
-  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"') quoted.push_back('"');
-    quoted.push_back(c);
-  }
-  return quoted + "\"";
-}
-
 }  // namespace
 
 absl::StatusOr<std::vector<RunResult>> ReadRuns(const std::vector<std::string>& paths) {
@@ -298,7 +257,7 @@ std::string TableText(const Comparison& comparison) {
     for (const std::optional<Spread>& value : row.values) line.push_back(CellText(value));
     lines.push_back(std::move(line));
   }
-  std::string text = Aligned(lines);
+  std::string text = AlignedText(lines);
   if (!comparison.equal.empty())
     absl::StrAppend(&text, "the same in all: ", absl::StrJoin(comparison.equal, ", "), "\n");
   for (const std::string& note : comparison.notes) absl::StrAppend(&text, note, "\n");
@@ -312,12 +271,7 @@ std::string TableCsv(const Comparison& comparison) {
     head.insert(head.end(), {metric, metric + "_std"});
   std::string text;
   const auto add = [&](const std::vector<std::string>& cells) {
-    absl::StrAppend(&text,
-                    absl::StrJoin(cells, ",",
-                                  [](std::string* out, const std::string& cell) {
-                                    out->append(CsvCell(cell));
-                                  }),
-                    "\n");
+    absl::StrAppend(&text, CsvLine(cells));
   };
   add(head);
   for (const Comparison::Row& row : comparison.rows) {

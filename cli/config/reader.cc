@@ -151,7 +151,7 @@ class Reader {
   }
 
   absl::Status ReadOverride(const Override& override) {
-    folder_ = std::filesystem::current_path().string();
+    folder_ = override.folder.empty() ? std::filesystem::current_path().string() : override.folder;
     MACAW_ASSIGN_OR_RETURN(Value value, ParseTomlValue(override.value, Place{override.place}));
     // If a key takes words only, an override that looks like another type is still a word (--set
     // run.name=7).

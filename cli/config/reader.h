@@ -13,9 +13,10 @@ namespace macaw::cli {
 
 // A key given on the command line. They are applied in order, so the last one counts.
 struct Override {
-  std::string key;    // "local.lr"
-  std::string value;  // TOML, or a bare word for a string
-  std::string place;  // "--set local.lr=0.1", for messages
+  std::string key;          // "local.lr"
+  std::string value;        // TOML, or a bare word for a string
+  std::string place;        // "--set local.lr=0.1", for messages
+  std::string folder = {};  // where its relative paths start; "": the current folder
 };
 
 // "section.key=value" as `--set` takes it.

@@ -1,7 +1,11 @@
 #include "cli/simulate/progress.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -31,6 +35,16 @@ std::string RateText(double rate) {
 }
 
 }  // namespace
+
+size_t TerminalWidth() {
+  winsize size{};
+  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+void WriteToStandardError(absl::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
 
 std::string ClockText(double seconds) {
   const auto total = static_cast<int64_t>(std::llround(std::max(0.0, seconds)));

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <optional>
@@ -55,6 +57,11 @@ class Progress {
   bool live_ = false;     // the cursor stands behind an unfinished line
   bool undrawn_ = false;  // the newest row has not been shown
 };
+
+// For Progress: the width of the terminal behind standard error (80 where there is none), and text
+// written there.
+size_t TerminalWidth();
+void WriteToStandardError(absl::string_view text);
 
 // "0:07", "12:34", "3:04:05"
 std::string ClockText(double seconds);

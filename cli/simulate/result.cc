@@ -95,6 +95,15 @@ absl::StatusOr<RunResult> ReadResult(const std::string& folder) {
   return result;
 }
 
+std::map<std::string, double> ValuesOf(const RunResult& run) {
+  std::map<std::string, double> values = run.final;
+  for (const auto& [metric, best] : run.bests) values["best_" + metric] = best.value;
+  for (const auto& [accuracy, round] : run.rounds_to) values["rounds_to_" + accuracy] = round;
+  values["seconds"] = run.seconds;
+  values["rounds_per_second"] = run.rounds_per_second;
+  return values;
+}
+
 std::vector<Drop> DropsOf(const RunResult& result) {
   std::vector<Drop> drops;
   const double guess = GuessOf(result);

@@ -33,6 +33,10 @@ struct RunResult {
 };
 absl::StatusOr<RunResult> ReadResult(const std::string& folder);
 
+// Every value by which runs can be compared: the final metrics, "best_" and a metric of test rows,
+// "rounds_to_" and an accuracy, "seconds", "rounds_per_second".
+std::map<std::string, double> ValuesOf(const RunResult& run);
+
 // An accuracy that ended far below its best: it lost more than a quarter of what the best had
 // gained over guessing (1 / classes). A best that gained less than a quarter of the way from
 // guessing to 1 is not considered.

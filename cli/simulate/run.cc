@@ -1,9 +1,7 @@
 #include "cli/simulate/run.h"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -24,11 +22,6 @@
 
 namespace macaw::cli {
 namespace {
-
-size_t TerminalWidth() {
-  winsize size{};
-  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
 
 absl::StatusOr<std::string> ProgramBeside(const std::string& folder, const std::string& name) {
   std::string path = absl::StrCat(folder, "/", name);
@@ -81,11 +74,6 @@ absl::StatusOr<std::optional<PrivateRedis>> StartRedis(const Config& config,
     return std::nullopt;
   MACAW_ASSIGN_OR_RETURN(PrivateRedis redis, PrivateRedis::Start(options.folder));
   return std::optional<PrivateRedis>(std::move(redis));
-}
-
-void WriteToStandardError(absl::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stderr);
-  std::fflush(stderr);
 }
 
 // Makes the command lines of the programs of the run.

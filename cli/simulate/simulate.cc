@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "algorithms/api/registry.h"
 #include "cli/config/client_state.h"
 #include "cli/config/notes.h"
 #include "cli/config/reader.h"
@@ -394,6 +395,26 @@ absl::StatusOr<int> RunSeeds(const SimulateOptions& options, const Document& doc
 }
 
 }  // namespace
+
+absl::StatusOr<CheckedRun> CheckBeforeRun(const Document& document, const sdk::Catalogue& catalogue,
+                                          const std::vector<Override>& overrides) {
+  SimulateOptions options;
+  options.check = true;
+  const std::unique_ptr<RunOutput> silent = OutputAsJson([](const std::string&) {});
+  Run run(options, document, catalogue, *silent);
+  MACAW_RETURN_IF_ERROR(run.Compose(overrides));
+  CheckedRun checked;
+  checked.config = run.config();
+  const RunPlan& plan = checked.config.run;
+  MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(checked.config));
+  MACAW_ASSIGN_OR_RETURN(const algorithms::Description* algorithm,
+                         catalogue.algorithms().Find(plan.algorithm.name));
+  MACAW_ASSIGN_OR_RETURN(
+      const algorithms::Schema schema,
+      algorithms::MakeSchema(*algorithm, algorithms::SetupOf(plan, spec.layout)));
+  checked.columns = server::MetricColumns(plan.task, *algorithm, schema);
+  return checked;
+}
 
 int Simulate(const SimulateOptions& options) {
   const std::unique_ptr<RunOutput> output =

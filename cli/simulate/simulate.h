@@ -5,6 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "cli/config/config.h"
+#include "cli/config/reader.h"
+#include "sdk/catalogue.h"
+#include "server/metrics.h"
+
 namespace macaw::cli {
 
 struct SimulateOptions {
@@ -28,5 +34,16 @@ struct SimulateOptions {
 // `macaw simulate`: composes the configuration, starts server and workers, shows the progress,
 // prints the result. Returns the program's exit code; errors have been printed.
 int Simulate(const SimulateOptions& options);
+
+// What is known of a run before it begins: its configuration, completed from the data, and the
+// columns of its metrics.jsonl.
+struct CheckedRun {
+  Config config;
+  std::vector<server::MetricColumn> columns;
+};
+// Finds every error that can be found before a run, as `macaw simulate --check` does, and prints
+// nothing. Opens the data.
+absl::StatusOr<CheckedRun> CheckBeforeRun(const Document& document, const sdk::Catalogue& catalogue,
+                                          const std::vector<Override>& overrides);
 
 }  // namespace macaw::cli

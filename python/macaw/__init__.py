@@ -13,6 +13,7 @@ from . import algorithms, errors, partitions
 from ._data import prepare
 from ._run import Run
 from ._simulate import Stream, resume, simulate, stream
+from ._sweep import SweepResult, choice, grid, integers, log_uniform, sweep, uniform
 from ._version import version as __version__
 from .algorithms import *  # noqa: F403 (a class for each algorithm of the program)
 from .errors import (
@@ -46,13 +47,18 @@ __all__ = [
     "Run",
     "RunError",
     "Stream",
+    "SweepResult",
     "__version__",
     "algorithms",
+    "choice",
     "dirichlet",
     "errors",
     "from_file",
+    "grid",
     "iid",
+    "integers",
     "k_classes",
+    "log_uniform",
     "lognormal",
     "natural",
     "partitions",
@@ -63,5 +69,7 @@ __all__ = [
     "simulate",
     "sorted_blocks",
     "stream",
+    "sweep",
+    "uniform",
     *algorithms.__all__,
 ]

@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 
 Path_ = str | os.PathLike[str]
 
+# Arguments that become keys in a way of their own, and those that are no keys at all.
+_ARGUMENTS = (
+    *("name", "rounds", "seed", "data", "test", "features", "label", "data_options", "partition"),
+    *("model", "init", "model_options", "algorithm", "cohort", "local"),
+)
+_NO_KEYS = ("config", "out", "overwrite", "progress")
+
 
 class Stream:
     """A run whose rounds are read as they come: ``for row in macaw.stream(...)``.
@@ -155,19 +162,9 @@ def stream(
 
     The arguments are those of ``simulate``.
     """
-    folder = Path(cache) if cache is not None else _data.cache_folder()
-    settings: dict[str, Any] = {}
-    _add(settings, "", dict(sections))
-    _add(settings, "run", {"name": name, "rounds": rounds, "seed": seed})
-    _add_data(settings, data, test, features, label, folder)
-    _add(settings, "data", data_options or {})
-    _add_partition(settings, partition)
-    made = None if model is None else _model.read(model, init, folder / "models")
-    _add(settings, "model", made.keys if made is not None else {})
-    _add(settings, "model", model_options or {})
-    _add_algorithm(settings, algorithm)
-    _add_cohort(settings, cohort)
-    _add(settings, "local", local or {})
+    given = dict(locals())
+    given.update(given.pop("sections"))
+    settings, made, folder = keys_of(given)
     arguments = [str(config)] if config is not None else []
     arguments += _overrides(settings)
     if out is not None:
@@ -176,11 +173,7 @@ def stream(
         arguments.append("--force")
     if not arguments:
         raise ConfigError("nothing is given: simulate needs a model and data, or config=FILE")
-    words = {
-        str(settings[f"{word}.{key}"]): word
-        for word, key in (("data", "path"), ("model", "init"))
-        if Path(str(settings.get(f"{word}.{key}"))).is_relative_to(folder)
-    }
+    words = words_for(settings, folder)
     return Stream(arguments, words, made, progress)
 
 
@@ -265,6 +258,38 @@ def resume(
     return Stream(arguments, {}, made, progress).finish()
 
 
+def keys_of(given: Mapping[str, Any]) -> tuple[dict[str, Any], _model.Model | None, Path]:
+    """What the arguments of ``simulate`` say as keys; also the model, and the cache's folder."""
+    left = {key: given[key] for key in given if key not in _NO_KEYS}
+    cache = left.pop("cache", None)
+    folder = Path(cache) if cache is not None else _data.cache_folder()
+    settings: dict[str, Any] = {}
+    own = {key: left.pop(key, None) for key in _ARGUMENTS}
+    _add(settings, "", left)
+    _add(settings, "run", {"name": own["name"], "rounds": own["rounds"], "seed": own["seed"]})
+    _add_data(settings, own["data"], own["test"], own["features"], own["label"], folder)
+    _add(settings, "data", own["data_options"] or {})
+    add_partition(settings, own["partition"])
+    made = None
+    if own["model"] is not None:
+        made = _model.read(own["model"], own["init"], folder / "models")
+        _add(settings, "model", made.keys)
+    _add(settings, "model", own["model_options"] or {})
+    add_algorithm(settings, own["algorithm"])
+    _add_cohort(settings, own["cohort"])
+    _add(settings, "local", own["local"] or {})
+    return settings, made, folder
+
+
+def words_for(settings: Mapping[str, Any], folder: Path) -> dict[str, str]:
+    """What messages have in place of paths in the cache."""
+    return {
+        str(settings[f"{word}.{key}"]): word
+        for word, key in (("data", "path"), ("model", "init"))
+        if Path(str(settings.get(f"{word}.{key}"))).is_relative_to(folder)
+    }
+
+
 def to_toml(value: Any) -> str:
     """A value as TOML; paths become absolute."""
     if isinstance(value, bool):
@@ -323,7 +348,7 @@ def _add_data(
     settings["data.path"] = path
 
 
-def _add_partition(settings: dict[str, Any], partition: Any) -> None:
+def add_partition(settings: dict[str, Any], partition: Any) -> None:
     if isinstance(partition, Partition):
         _add(settings, "partition", {"scheme": partition.scheme, **partition.keys})
     elif isinstance(partition, str):
@@ -332,7 +357,7 @@ def _add_partition(settings: dict[str, Any], partition: Any) -> None:
         _add(settings, "partition", partition or {})
 
 
-def _add_algorithm(settings: dict[str, Any], algorithm: Any) -> None:
+def add_algorithm(settings: dict[str, Any], algorithm: Any) -> None:
     if isinstance(algorithm, Algorithm):
         settings["algorithm.name"] = algorithm.name
         _add(settings, f"algorithm.{algorithm.name}", algorithm.parameters())

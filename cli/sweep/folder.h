@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cli/sweep/plan.h"
+
+namespace macaw::cli {
+
+// What became of a job, rung by rung (one rung without halving).
+struct JobResult {
+  std::map<uint32_t, std::map<std::string, double>> rungs;  // by rounds: every value (ValuesOf)
+  bool failed = false;
+  std::string why;  // it failed
+};
+
+// The folder of a sweep: what it has in it decides what is left to do.
+//   sweep.json          the plan
+//   jobs/NAME.toml      the configuration of each job, written before any job begins
+//   runs/NAME/          its run
+//   results/NAME.json   what became of it; written when a rung of it is over, or when it failed
+//   table.csv, best.toml, report.html    at the end
+// Every file is replaced atomically. One thread; the sweep holds the folder's lock.
+class SweepFolder {
+ public:
+  explicit SweepFolder(std::string path) : path_(std::move(path)) {}
+
+  const std::string& path() const { return path_; }
+  std::string JobFile(const std::string& job) const { return path_ + "/jobs/" + job + ".toml"; }
+  std::string RunOf(const std::string& job) const { return path_ + "/runs/" + job; }
+  bool HasPlan() const;
+  absl::StatusOr<SweepPlan> ReadPlan() const;  // an error if there is none
+
+  // Whether the folder has this job, with the same configuration.
+  bool Has(const Job& job) const;
+  // Writes plan and jobs. Refuses a folder whose jobs have other configurations, or whose rungs are
+  // others; further seeds and configurations may be added, and another metric may be chosen.
+  absl::Status Write(const PreparedSweep& sweep) const;
+
+  absl::StatusOr<JobResult> ReadResult(const std::string& job) const;  // empty: nothing is over
+  absl::Status WriteResult(const std::string& job, const JobResult& result) const;
+  // Forgets what failed, so that it is tried again.
+  absl::Status ForgetFailed(const SweepPlan& plan) const;
+
+ private:
+  std::string ResultFile(const std::string& job) const {
+    return path_ + "/results/" + job + ".json";
+  }
+  absl::Status CheckSame(const PreparedSweep& sweep) const;
+
+  std::string path_;
+};
+
+// The results of all jobs of a plan, by name.
+absl::StatusOr<std::map<std::string, JobResult>> ReadResults(const SweepFolder& folder,
+                                                             const SweepPlan& plan);
+
+}  // namespace macaw::cli

@@ -1,0 +1,301 @@
+#include "cli/sweep/plan.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "cli/config/json.h"
+#include "cli/config/key_error.h"
+#include "cli/config/writer.h"
+#include "cli/simulate/simulate.h"
+#include "core/spelling.h"
+#include "core/status.h"
+#include "server/early_stopping.h"
+
+namespace macaw::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A value that is a table sets several keys.
+void Flatten(const std::string& key, const Value& value, Point& into) {
+  const Table* const table = value.As<Table>();
+  if (table == nullptr) {
+    into.push_back({key, value});
+    return;
+  }
+  for (const auto& [name, inner] : *table) {
+    Value placed = inner;
+    placed.place = value.place;
+    Flatten(absl::StrCat(key, ".", name), placed, into);
+  }
+}
+
+std::vector<std::string> KeysOf(const std::vector<Point>& points) {
+  std::vector<std::string> keys;
+  for (const Point& point : points) {
+    for (const settings::Setting& setting : point) {
+      if (!settings::Contains(keys, setting.key)) keys.push_back(setting.key);
+    }
+  }
+  return keys;
+}
+
+// Whether the key is a parameter of an algorithm that the run does not use.
+bool IsOfAnotherAlgorithm(const std::string& key, const Config& config) {
+  const std::vector<std::string> parts = absl::StrSplit(key, '.');
+  return parts.size() == 3 && parts[0] == "algorithm" && parts[1] != config.run.algorithm.name;
+}
+
+// Everything that distinguishes a configuration from others.
+std::string IdentityOf(Config config) {
+  std::erase_if(config.algorithm_tables,
+                [&](const auto& table) { return table.first != config.run.algorithm.name; });
+  config.run.name = "run";
+  return EffectiveToml(config);
+}
+
+// What a run of so many rounds would fill in, so that a run that is continued to them is the same.
+void FixSchedule(Config& config) {
+  Schedule& schedule = config.run.local.lr_schedule;
+  if (schedule.kind == "cosine" && schedule.rounds == 0) schedule.rounds = config.run.rounds;
+}
+
+bool IsMeasured(const std::string& metric) {
+  return metric == "seconds" || metric == "rounds_per_second" ||
+         absl::StartsWith(metric, "rounds_to_");
+}
+
+absl::Status CheckSweepMetric(const std::string& metric, const CheckedRun& run) {
+  if (IsMeasured(metric)) return absl::OkStatus();
+  RunPlan plan = run.config.run;
+  // Without evaluations during the run there is still one after the last round.
+  if (plan.evaluation.every == 0) plan.evaluation.every = 1;
+  return server::CheckMetric("metric", std::string(absl::StripPrefix(metric, "best_")), plan,
+                             run.columns);
+}
+
+absl::StatusOr<std::string> UsualMetric(const CheckedRun& run) {
+  for (const char* metric : {"test_accuracy", "test_loss", "train_loss"}) {
+    if (CheckSweepMetric(metric, run).ok()) return metric;
+  }
+  return absl::InvalidArgumentError("metric is missing: what decides which configuration is best");
+}
+
+class Preparation {
+ public:
+  Preparation(const SweepFile& file, const sdk::Catalogue& catalogue,
+              const std::function<bool(const Job&)>& is_known)
+      : file_(file), catalogue_(catalogue), is_known_(is_known) {}
+
+  absl::StatusOr<PreparedSweep> Prepare() && {
+    const SweepSettings& settings = file_.settings;
+    sweep_.plan.rungs = settings.rungs;
+    sweep_.plan.factor = settings.rungs.empty() ? 0 : settings.factor;
+    std::vector<Point> points;
+    for (const Point& point : PointsOf(file_.axes, settings.samples, settings.sample_seed)) {
+      Point& flat = points.emplace_back();
+      for (const settings::Setting& setting : point) Flatten(setting.key, setting.value, flat);
+    }
+    sweep_.plan.keys = KeysOf(points);
+    if (points.size() * std::max<size_t>(1, settings.seeds.size()) > kMostJobs) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          file_.path, ": ", points.size(), " configurations with ", settings.seeds.size(),
+          " seeds are more than ", kMostJobs, " runs: draw some of them (samples)"));
+    }
+    size_t same = 0;
+    for (const Point& point : points) {
+      MACAW_ASSIGN_OR_RETURN(const bool is_new, Add(point, points.size()));
+      same += is_new ? 0 : 1;
+    }
+    if (same > 0) {
+      sweep_.notes.push_back(absl::StrCat(
+          Counted(same, "combination"),
+          same == 1 ? " is the same experiment as another" : " are the same experiments as others",
+          ", and left out."));
+    }
+    DropConstantKeys();
+    if (!settings.mode.empty()) sweep_.plan.higher = settings.mode == "max";
+    return std::move(sweep_);
+  }
+
+ private:
+  static constexpr size_t kMostJobs = 100'000;
+
+  // A key with a single value needs no column.
+  void DropConstantKeys() {
+    SweepPlan& plan = sweep_.plan;
+    for (size_t key = plan.keys.size(); key-- > 0;) {
+      const auto same = [&](const Configuration& configuration) {
+        return configuration.values[key] == plan.configurations.front().values[key];
+      };
+      if (plan.configurations.size() < 2 || !std::ranges::all_of(plan.configurations, same))
+        continue;
+      const auto at = static_cast<std::ptrdiff_t>(key);
+      plan.keys.erase(plan.keys.begin() + at);
+      for (Configuration& configuration : plan.configurations)
+        configuration.values.erase(configuration.values.begin() + at);
+    }
+  }
+
+  std::vector<Override> OverridesOf(const Point& point) const {
+    const std::string folder = FolderOf();
+    std::vector<Override> overrides;
+    for (const settings::Setting& setting : point) {
+      overrides.push_back({setting.key, ToToml(setting.value), setting.value.place.text, folder});
+    }
+    if (!sweep_.plan.rungs.empty()) {
+      overrides.push_back(
+          {"run.rounds", absl::StrCat(sweep_.plan.rungs.back()), "halving.rounds", folder});
+    }
+    return overrides;
+  }
+
+  std::string FolderOf() const {
+    return std::filesystem::absolute(file_.path).parent_path().string();
+  }
+
+  // Returns whether the point is another experiment than those before.
+  absl::StatusOr<bool> Add(const Point& point, size_t count) {
+    std::vector<Override> overrides = OverridesOf(point);
+    MACAW_ASSIGN_OR_RETURN(Config config, ReadConfig(file_.base, overrides, catalogue_));
+    if (!identities_.insert(IdentityOf(config)).second) return false;
+    std::vector<uint64_t>& seeds = sweep_.plan.seeds;
+    if (seeds.empty()) seeds = file_.settings.seeds;
+    if (seeds.empty()) seeds = {config.run.seed};
+
+    Configuration configuration;
+    const size_t digits = std::max<size_t>(3, absl::StrCat(count).size());
+    configuration.name = absl::StrFormat("%0*d", digits, sweep_.plan.configurations.size() + 1);
+    configuration.rounds = config.run.rounds;
+    for (const std::string& key : sweep_.plan.keys) {
+      const auto setting = std::ranges::find(point, key, &settings::Setting::key);
+      const bool used = setting != point.end() && !IsOfAnotherAlgorithm(key, config);
+      configuration.values.push_back(used ? ToJson(setting->value) : Json(nullptr));
+    }
+    TakeCores(config);
+    for (const uint64_t seed : seeds) {
+      std::vector<Override> seeded = overrides;
+      seeded.push_back({"run.seed", absl::StrCat(seed), "seeds", FolderOf()});
+      MACAW_ASSIGN_OR_RETURN(Config whole, ReadConfig(file_.base, seeded, catalogue_));
+      Job job;
+      job.name = JobName(configuration, seed);
+      job.configuration = sweep_.plan.configurations.size();
+      job.seed = seed;
+      whole.run.name = absl::StrCat(whole.run.name, "-", job.name);
+      whole.node.server.out = "";
+      FixSchedule(whole);
+      job.config = EffectiveToml(whole);
+      if (seed == seeds.front()) MACAW_RETURN_IF_ERROR(Check(job, seeded));
+      sweep_.jobs.push_back(std::move(job));
+    }
+    sweep_.plan.configurations.push_back(std::move(configuration));
+    return true;
+  }
+
+  // The first configuration is always checked: it says which metrics there are.
+  absl::Status Check(const Job& job, const std::vector<Override>& overrides) {
+    const bool first = sweep_.plan.configurations.empty();
+    if (!first && is_known_(job)) return absl::OkStatus();
+    absl::StatusOr<CheckedRun> run = CheckBeforeRun(file_.base, catalogue_, overrides);
+    if (!run.ok()) return Explained(run.status(), overrides);
+    if (first) {
+      sweep_.plan.metric = file_.settings.metric;
+      if (sweep_.plan.metric.empty()) {
+        MACAW_ASSIGN_OR_RETURN(sweep_.plan.metric, UsualMetric(*run));
+      }
+      sweep_.plan.higher = HigherMetricIsBetter(sweep_.plan.metric);
+    }
+    const absl::Status metric = CheckSweepMetric(sweep_.plan.metric, *run);
+    return metric.ok() ? metric : Annotate(metric, file_.path);
+  }
+
+  // An error that names no line of the sweep file is about a combination.
+  absl::Status Explained(const absl::Status& status, const std::vector<Override>& overrides) const {
+    const KeyError about = KeyErrorOf(status);
+    std::string which;
+    for (const Override& override : overrides) {
+      if (override.place == about.place && !about.place.empty()) return status;
+      absl::StrAppend(&which, which.empty() ? "" : ", ", override.key, " = ", override.value);
+    }
+    return WithKeyError(absl::Status(status.code(), absl::StrCat(file_.path, ": with ", which, ": ",
+                                                                 status.message())),
+                        about);
+  }
+
+  void TakeCores(const Config& config) {
+    const worker::WorkersConfig& workers = config.node.workers;
+    sweep_.processes = std::max(sweep_.processes, workers.processes + workers.owners);
+    sweep_.slots = std::max(sweep_.slots, workers.slots);
+    sweep_.gpu = sweep_.gpu || workers.backend.name == "cuda";
+  }
+
+  const SweepFile& file_;
+  const sdk::Catalogue& catalogue_;
+  const std::function<bool(const Job&)>& is_known_;
+  PreparedSweep sweep_;
+  std::set<std::string> identities_;
+};
+
+}  // namespace
+
+bool HigherMetricIsBetter(const std::string& metric) {
+  const bool fewer = metric == "seconds" || absl::StartsWith(metric, "rounds_to_");
+  return !fewer && server::HigherIsBetter(metric);
+}
+
+std::string JobName(const Configuration& configuration, uint64_t seed) {
+  return absl::StrCat(configuration.name, "-seed", seed);
+}
+
+std::string JsonOf(const SweepPlan& plan) {
+  Json json = {{"metric", plan.metric}, {"mode", plan.higher ? "max" : "min"},
+               {"keys", plan.keys},     {"seeds", plan.seeds},
+               {"rungs", plan.rungs},   {"factor", plan.factor}};
+  json["configurations"] = Json::array();
+  for (const Configuration& configuration : plan.configurations) {
+    json["configurations"].push_back({{"name", configuration.name},
+                                      {"values", configuration.values},
+                                      {"rounds", configuration.rounds}});
+  }
+  return json.dump(1) + "\n";
+}
+
+absl::StatusOr<SweepPlan> ParsePlan(const std::string& text, const std::string& name) {
+  try {
+    const Json json = Json::parse(text);
+    SweepPlan plan;
+    plan.metric = json.at("metric").get<std::string>();
+    plan.higher = json.at("mode") == "max";
+    plan.keys = json.at("keys").get<std::vector<std::string>>();
+    plan.seeds = json.at("seeds").get<std::vector<uint64_t>>();
+    plan.rungs = json.at("rungs").get<std::vector<uint32_t>>();
+    plan.factor = json.at("factor").get<uint32_t>();
+    for (const Json& entry : json.at("configurations")) {
+      Configuration& configuration = plan.configurations.emplace_back();
+      configuration.name = entry.at("name").get<std::string>();
+      configuration.values = entry.at("values").get<std::vector<Json>>();
+      configuration.rounds = entry.at("rounds").get<uint32_t>();
+    }
+    return plan;
+  } catch (const nlohmann::json::exception& error) {
+    return absl::DataLossError(absl::StrCat(name, " is not the plan of a sweep: ", error.what(),
+                                            "; restore or remove it"));
+  }
+}
+
+absl::StatusOr<PreparedSweep> Prepare(const SweepFile& file, const sdk::Catalogue& catalogue,
+                                      const std::function<bool(const Job&)>& is_known) {
+  return Preparation(file, catalogue, is_known).Prepare();
+}
+
+}  // namespace macaw::cli

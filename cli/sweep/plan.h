@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cli/sweep/sweep_file.h"
+#include "sdk/catalogue.h"
+
+namespace macaw::cli {
+
+// One configuration of a sweep; it runs once with each seed.
+struct Configuration {
+  std::string name;                            // "007"
+  std::vector<nlohmann::ordered_json> values;  // of the sweep's keys; null: the key is not used
+  uint32_t rounds = 0;                         // run.rounds
+};
+
+// What a sweep does, as it is kept in DIR/sweep.json.
+struct SweepPlan {
+  std::string metric;
+  bool higher = true;             // more of the metric is better
+  std::vector<std::string> keys;  // those that vary
+  std::vector<uint64_t> seeds;
+  std::vector<uint32_t> rungs;  // successive halving: rounds of each rung; empty: none
+  uint32_t factor = 0;
+  std::vector<Configuration> configurations;
+
+  size_t rung_count() const { return rungs.empty() ? 1 : rungs.size(); }
+  uint32_t RoundsOf(const Configuration& configuration, size_t rung) const {
+    return rungs.empty() ? configuration.rounds : rungs[rung];
+  }
+};
+std::string JobName(const Configuration& configuration, uint64_t seed);  // "007-seed1"
+std::string JsonOf(const SweepPlan& plan);
+absl::StatusOr<SweepPlan> ParsePlan(const std::string& json, const std::string& name);
+
+// One run of a sweep.
+struct Job {
+  std::string name;
+  size_t configuration = 0;  // in SweepPlan::configurations
+  uint64_t seed = 0;
+  std::string config;  // a whole configuration (TOML)
+};
+
+struct PreparedSweep {
+  SweepPlan plan;
+  std::vector<Job> jobs;           // by configuration, then by seed
+  std::vector<std::string> notes;  // for people; whole sentences
+  // Of the job that takes most cores: its processes, owners among them, and the slots of each; 0:
+  // the sweep chooses.
+  uint32_t processes = 1, slots = 0;
+  bool gpu = false;  // jobs train on GPUs
+};
+
+// Reads the configuration of every job, and checks each of them as `macaw simulate --check` does,
+// with its first seed, but for those that `is_known` (an earlier command has checked them).
+// Combinations that are the same experiment run once. Errors are those of the configuration, with
+// the line of the sweep file.
+absl::StatusOr<PreparedSweep> Prepare(const SweepFile& file, const sdk::Catalogue& catalogue,
+                                      const std::function<bool(const Job&)>& is_known);
+
+// Which way the metric is better, by its name.
+bool HigherMetricIsBetter(const std::string& metric);
+
+}  // namespace macaw::cli

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+namespace macaw::cli {
+
+// The regularised incomplete beta function I_x(a, b) for a, b > 0 and x in [0, 1]: the continued
+// fraction of DLMF 8.17.22, evaluated by Lentz's method. Relative error about 1e-14.
+double IncompleteBeta(double a, double b, double x);
+
+// Student's t with so many degrees of freedom (> 0).
+double StudentTwoSided(double t, double degrees);  // P(|T| >= |t|)
+double StudentQuantile(double p, double degrees);  // the x with P(T <= x) = p, for p in (0, 1)
+
+// A closed interval that contains the true mean in 95 of 100 repetitions, if the values are normal.
+struct Interval {
+  double low = 0, high = 0;
+};
+
+// Mean and deviation (of a sample: n - 1) of some values.
+struct Estimate {
+  size_t n = 0;
+  double mean = 0;
+  std::optional<double> std;  // two values or more
+  std::optional<Interval> interval;
+};
+Estimate EstimateOf(const std::vector<double>& values);
+
+// The t test of pairs: whether values[i] - others[i] has the mean 0. Both have the same size.
+struct PairedComparison {
+  size_t n = 0;
+  double difference = 0;  // the mean of values[i] - others[i]
+  std::optional<Interval> interval;
+  std::optional<double> p;  // two-sided; two pairs or more
+};
+PairedComparison CompareInPairs(const std::vector<double>& values,
+                                const std::vector<double>& others);
+
+}  // namespace macaw::cli

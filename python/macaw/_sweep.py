@@ -1,0 +1,268 @@
+"""Sweeps: many configurations and seeds, as `macaw sweep` runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from . import _data, _model
+from ._program import program
+from ._run import Run
+from ._simulate import Path_, add_algorithm, add_partition, keys_of, to_toml, words_for
+from .errors import ConfigError, Error, RunError
+
+
+@dataclass(frozen=True)
+class Space:
+    """What an argument of ``macaw.sweep`` takes: values to try, or a range to draw from."""
+
+    kind: Literal["grid", "choice", "uniform", "log_uniform", "integers"]
+    values: tuple[Any, ...]
+
+    def toml(self) -> str:
+        values = f"[{', '.join(map(_value, self.values))}]"
+        return values if self.kind == "grid" else f"{{{self.kind} = {values}}}"
+
+
+def grid(values: Sequence[Any]) -> Any:
+    """Tries each value, with each combination of other grids."""
+    return Space("grid", tuple(values))
+
+
+def choice(values: Sequence[Any]) -> Any:
+    """Draws one of the values for each sample; without ``samples`` each is tried, as by grid."""
+    return Space("choice", tuple(values))
+
+
+def uniform(low: float, high: float) -> Any:
+    """Draws a number."""
+    return Space("uniform", (low, high))
+
+
+def log_uniform(low: float, high: float) -> Any:
+    """Draws a number whose logarithm is uniform: for rates and the like. low > 0."""
+    return Space("log_uniform", (low, high))
+
+
+def integers(low: int, high: int) -> Any:
+    """Draws a whole number; both ends may be drawn."""
+    return Space("integers", (low, high))
+
+
+class SweepResult:
+    """A sweep's folder. Any sweep can be opened, whatever began it."""
+
+    def __init__(self, folder: Path_) -> None:
+        self.folder = Path(folder)
+        done = subprocess.run(
+            [program(), "sweep", "show", "--json", self.folder], capture_output=True, text=True
+        )
+        if done.returncode != 0:
+            raise Error(done.stderr.strip().removeprefix("macaw: error: "))
+        #: All that `macaw sweep show --json` says (cli/sweep/table.h).
+        self.result: dict[str, Any] = json.loads(done.stdout)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A dict a configuration, the best first: its values, and mean, std, low, high, p, …"""
+        metric = self.result["metric"]
+        rows = []
+        for row in self.result["rows"]:
+            low, high = row["interval"] or (None, None)
+            against = row["against_best"] or {}
+            rows.append(
+                {
+                    "configuration": row["configuration"],
+                    **row["values"],
+                    "rounds": row["rounds"],
+                    "runs": sum(run["state"] == "done" for run in row["runs"]),
+                    "failed": sum(run["state"] == "failed" for run in row["runs"]),
+                    metric: row["mean"],
+                    "std": row["std"],
+                    "low": low,
+                    "high": high,
+                    "minus_best": against.get("difference"),
+                    "p": against.get("p"),
+                }
+            )
+        return rows
+
+    @property
+    def table(self) -> Any:
+        """``rows`` as a ``pandas.DataFrame``; without pandas the list itself."""
+        try:
+            import pandas
+        except ImportError:
+            return self.rows
+        return pandas.DataFrame(self.rows)
+
+    @property
+    def best(self) -> dict[str, Any]:
+        """The keys of the best configuration. ``DIR/best.toml`` is all of it."""
+        for row in self.result["rows"]:
+            if row["configuration"] == self.result["best"]:
+                values: dict[str, Any] = row["values"]
+                return {key: value for key, value in values.items() if value is not None}
+        raise Error(f"{self.folder}: no run is over, so no configuration is the best")
+
+    @property
+    def runs(self) -> dict[str, Run]:
+        """The runs that are over, by name ("007-seed1")."""
+        runs = [run for row in self.result["rows"] for run in row["runs"]]
+        return {run["name"]: Run(run["folder"]) for run in runs if run["state"] == "done"}
+
+    def __repr__(self) -> str:
+        done, runs = self.result["done"], self.result["runs"]
+        return f"<macaw sweep {self.folder}: {done} of {runs} runs done>"
+
+
+def sweep(
+    model: Any = None,
+    data: Any = None,
+    *,
+    out: Path_,
+    seeds: Sequence[int] | None = None,
+    samples: int | None = None,
+    sample_seed: int | None = None,
+    metric: str | None = None,
+    mode: Literal["max", "min"] | None = None,
+    halving: Mapping[str, Any] | None = None,
+    jobs: int | None = None,
+    cores: int | None = None,
+    memory: float | None = None,
+    config: Path_ | None = None,
+    progress: bool | None = None,
+    **arguments: Any,
+) -> SweepResult:
+    """Runs many configurations with many seeds, side by side, and compares them.
+
+    The arguments are those of ``macaw.simulate``. Any of them, and any value in their dicts, may be
+    ``macaw.grid([...])``, ``macaw.choice([...])``, ``macaw.uniform(a, b)``,
+    ``macaw.log_uniform(a, b)`` or ``macaw.integers(a, b)``, but for ``data``.
+
+    out: the sweep's folder. The same call goes on with a sweep that was interrupted.
+    seeds: each configuration runs once with each.
+    samples, sample_seed: how often ranges are drawn, and the seed of the draws.
+    metric, mode: what decides which is best; by default the accuracy on test rows.
+    halving: ``dict(rounds=[10, 30, 90], factor=3)``: only the best go on to more rounds.
+    jobs, cores, memory: runs at a time, and cores and gigabytes of all together.
+    progress: a line a run on standard error; by default in a terminal.
+
+    A run that fails is a row of the table. Errors of the configuration are exceptions before the
+    first run.
+    """
+    folder = Path(out)
+    cache = arguments.get("cache")
+    cache_folder = Path(cache) if cache is not None else _data.cache_folder()
+    if arguments.pop("seed", None) is not None:
+        raise ConfigError("a sweep takes seeds=[...], not seed", key="run.seed", nearest="seeds")
+    varied: dict[str, Any] = {}
+    for name, add in _OBJECTS.items():
+        value = model if name == "model" else arguments.get(name)
+        if not isinstance(value, Space):
+            continue
+        tables = [_table(name, item, add, cache_folder) for item in value.values]
+        varied[name] = Space(value.kind, tuple(tables))
+        model = None if name == "model" else model
+        arguments.pop(name, None)
+    settings, _, _ = keys_of({"model": model, "data": data, **arguments})
+    text = _file({**settings, **varied}, samples is not None, config)
+    top = {"seeds": seeds, "samples": samples, "sample_seed": sample_seed}
+    top |= {"metric": metric, "mode": mode, "jobs": jobs, "cores": cores, "memory": memory}
+    for key, value in (halving or {}).items():
+        top[f"halving.{key}"] = value
+    head = "".join(f"{key} = {to_toml(value)}\n" for key, value in top.items() if value is not None)
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "sweep.toml"
+    file.write_text(head + text)
+    if progress is None:
+        progress = sys.stderr.isatty()
+    _run(file, folder, progress, words_for(settings, cache_folder))
+    return SweepResult(folder)
+
+
+class _Table(dict[str, Any]):
+    """Keys that are set together."""
+
+
+def _table(name: str, item: Any, add: Callable[..., None], cache: Path) -> _Table:
+    settings: dict[str, Any] = {}
+    add(settings, item, cache)
+    return _Table({key.removeprefix(f"{name}."): value for key, value in settings.items()})
+
+
+def _add_model(settings: dict[str, Any], item: Any, cache: Path) -> None:
+    for key, value in _model.read(item, None, cache / "models").keys.items():
+        settings[f"model.{key}"] = value
+
+
+_OBJECTS: dict[str, Callable[..., None]] = {
+    "model": _add_model,
+    "algorithm": lambda settings, item, cache: add_algorithm(settings, item),
+    "partition": lambda settings, item, cache: add_partition(settings, item),
+}
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, _Table):
+        return f"{{{', '.join(f'{key} = {to_toml(inner)}' for key, inner in value.items())}}}"
+    return to_toml(value)
+
+
+def _file(
+    settings: Mapping[str, Any], drawn: bool, config: Path_ | None
+) -> str:
+    keys: dict[str, str] = {}
+    base: dict[str, str] = {}
+    for key, value in settings.items():
+        if isinstance(value, Space):
+            kind = "grid" if value.kind == "choice" and not drawn else value.kind
+            keys[key] = Space(kind, value.values).toml()
+        else:
+            base[key] = to_toml(value)
+    if config is not None:
+        # A base that is a file takes no further keys; one with a single value does not vary.
+        keys.update({key: f"[{value}]" for key, value in base.items()})
+        base = {}
+    lines = [f"base = {to_toml(Path(config))}"] if config is not None else []
+    lines += ["", "[keys]", *(f"{key} = {value}" for key, value in keys.items())]
+    if config is None:
+        lines += ["", "[base]", *(f"{key} = {value}" for key, value in base.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _run(file: Path, folder: Path, progress: bool, words: Mapping[str, str]) -> None:
+    command = [program(), "sweep", "--json", file, "--out", folder]
+    error: dict[str, Any] | None = None
+    # In a session of its own, so that Ctrl-C reaches this process alone, which passes it on.
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                event = json.loads(line)
+                if event["event"] == "error":
+                    error = event
+                elif progress and event["event"] == "run":
+                    value = event["state"] if event["value"] is None else f"{event['value']:.4f}"
+                    over = event["done"] + event["failed"]
+                    print(f"{over} of {event['runs']}  {event['name']}  {value}", file=sys.stderr)
+        except BaseException:
+            os.kill(process.pid, signal.SIGINT)
+            process.wait()
+            raise
+    if error is not None:
+        message = error["message"]
+        for text, word in words.items():
+            message = message.replace(text, word)
+        if error["code"] == 2:
+            raise ConfigError(message, key=error["key"] or None, nearest=error["meant"] or None)
+        raise RunError(message, folder=str(folder), key=error["key"] or None)
+    if process.returncode != 0:
+        raise RunError(f"macaw sweep ended with exit code {process.returncode}", folder=str(folder))

@@ -1,0 +1,269 @@
+// From a sweep file to its jobs: what is drawn, what is refused, and what a folder accepts.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "cli/config/key_error.h"
+#include "cli/sweep/folder.h"
+#include "cli/sweep/plan.h"
+#include "testing/temporary_folder.h"
+#include "tests/cli/config_test_util.h"
+
+namespace macaw::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class SweepPlanTest : public testing::Test {
+ protected:
+  SweepPlanTest() {
+    folder_.Write("run.toml", absl::StrCat(kMinimal,
+                                           "[run]\nrounds = 20\n"
+                                           "[data.synthetic]\nclients = 50\nmax_size = 50\n"));
+  }
+
+  absl::StatusOr<PreparedSweep> Read(const std::string& text) const {
+    const std::string path = folder_.Write("sweep.toml", text);
+    const absl::StatusOr<SweepFile> file = ReadSweepFile(path);
+    if (!file.ok()) return file.status();
+    return Prepare(*file, sdk::Catalogue::Builtins(), [](const Job&) { return false; });
+  }
+  PreparedSweep Sweep(const std::string& text) const {
+    absl::StatusOr<PreparedSweep> sweep = Read("base = \"run.toml\"\n" + text);
+    EXPECT_TRUE(sweep.ok()) << sweep.status();
+    return sweep.ok() ? *std::move(sweep) : PreparedSweep();
+  }
+  // The message of a refused sweep, and the key that it is about.
+  std::string Refused(const std::string& text, const std::string& key = "") const {
+    const absl::Status status = Read(text).status();
+    EXPECT_FALSE(status.ok()) << text;
+    if (!key.empty()) {
+      EXPECT_EQ(KeyErrorOf(status).key, key) << status;
+    }
+    return std::string(status.message());
+  }
+
+  const testing_support::TemporaryFolder folder_;
+};
+
+std::vector<std::string> NamesOf(const PreparedSweep& sweep) {
+  std::vector<std::string> names;
+  for (const Job& job : sweep.jobs) names.push_back(job.name);
+  return names;
+}
+
+TEST_F(SweepPlanTest, EveryCombinationRunsWithEverySeed) {
+  const PreparedSweep sweep = Sweep(R"(
+seeds = [4, 9]
+[keys]
+local.lr = [0.05, 0.1]
+cohort.size = [5, 10]
+)");
+  EXPECT_THAT(sweep.plan.keys, ElementsAre("cohort.size", "local.lr"));
+  ASSERT_EQ(sweep.jobs.size(), 8u);
+  EXPECT_THAT(NamesOf(sweep), ElementsAre("001-seed4", "001-seed9", "002-seed4", "002-seed9",
+                                          "003-seed4", "003-seed9", "004-seed4", "004-seed9"));
+  EXPECT_THAT(sweep.jobs[3].config, AllOf(HasSubstr("size = 5\n"), HasSubstr("lr = 0.1\n"),
+                                          HasSubstr("seed = 9\n"), HasSubstr("002-seed9\"")));
+  EXPECT_EQ(sweep.plan.metric, "test_accuracy");
+  EXPECT_TRUE(sweep.plan.higher);
+}
+
+TEST_F(SweepPlanTest, WithoutSeedsAndKeysThereIsTheBase) {
+  const PreparedSweep sweep = Sweep("metric = \"test_loss\"\n");
+  EXPECT_THAT(NamesOf(sweep), ElementsAre("001-seed0"));
+  EXPECT_FALSE(sweep.plan.higher);
+  EXPECT_TRUE(Sweep("metric = \"test_loss\"\nmode = \"max\"\n").plan.higher);
+}
+
+TEST_F(SweepPlanTest, TheBaseMayStandInTheFile) {
+  const absl::StatusOr<PreparedSweep> sweep = Read(
+      "[keys]\nlocal.lr = [0.1, 0.2]\n[base]\ndata.source = \"synthetic\"\n"
+      "model.name = \"logistic\"\ncohort.size = 10\n");
+  ASSERT_TRUE(sweep.ok()) << sweep.status();
+  EXPECT_EQ(sweep->jobs.size(), 2u);
+  EXPECT_THAT(Refused("[base]\nlocal.lrr = 1\n", "local.lrr"), HasSubstr("sweep.toml:2"));
+}
+
+TEST_F(SweepPlanTest, ATableSetsSeveralKeys) {
+  const PreparedSweep sweep = Sweep(R"(
+[keys]
+algorithm = [{name = "fedavg"}, {name = "fedprox", fedprox.mu = 0.5}]
+)");
+  EXPECT_THAT(sweep.plan.keys, ElementsAre("algorithm.name", "algorithm.fedprox.mu"));
+  ASSERT_EQ(sweep.plan.configurations.size(), 2u);
+  EXPECT_TRUE(sweep.plan.configurations[0].values[1].is_null());
+  EXPECT_EQ(sweep.plan.configurations[1].values[1], 0.5);
+}
+
+TEST_F(SweepPlanTest, TheSameExperimentRunsOnce) {
+  const PreparedSweep sweep = Sweep(R"(
+[keys]
+algorithm.name = ["fedavg", "fedprox"]
+algorithm.fedprox.mu = [0.1, 0.5]
+)");
+  EXPECT_EQ(sweep.plan.configurations.size(), 3u) << "fedavg has no mu";
+  EXPECT_THAT(sweep.notes, ElementsAre(HasSubstr("1 combination")));
+}
+
+TEST_F(SweepPlanTest, DrawsStayInTheirRangesAndDependOnTheirKeyAlone) {
+  const std::string lr = "local.lr = {log_uniform = [0.001, 1.0]}\n";
+  const std::string more =
+      "local.epochs = {integers = [2, 4]}\nlocal.momentum = {uniform = [0, 0.9]}\n"
+      "local.batch_size = {choice = [5, 10]}\n";
+  const PreparedSweep one = Sweep("samples = 5\n[keys]\n" + lr);
+  const PreparedSweep all = Sweep("samples = 40\n[keys]\n" + lr + more);
+  ASSERT_EQ(all.plan.configurations.size(), 40u);
+  std::set<double> below;
+  std::set<int> epochs, sizes;
+  for (const Configuration& configuration : all.plan.configurations) {
+    const auto value = [&](const std::string& key) {
+      const auto at = std::ranges::find(all.plan.keys, key) - all.plan.keys.begin();
+      return configuration.values[static_cast<size_t>(at)];
+    };
+    EXPECT_GE(value("local.lr").get<double>(), 0.001);
+    EXPECT_LE(value("local.lr").get<double>(), 1.0);
+    if (value("local.lr") < 0.0316) below.insert(value("local.lr").get<double>());
+    EXPECT_GE(value("local.momentum").get<double>(), 0);
+    EXPECT_LE(value("local.momentum").get<double>(), 0.9);
+    epochs.insert(value("local.epochs").get<int>());
+    sizes.insert(value("local.batch_size").get<int>());
+  }
+  EXPECT_THAT(epochs, ElementsAre(2, 3, 4));
+  EXPECT_THAT(sizes, ElementsAre(5, 10));
+  EXPECT_NEAR(static_cast<double>(below.size()), 20, 10) << "half are below the geometric mean";
+  const auto lr_at = std::ranges::find(all.plan.keys, "local.lr") - all.plan.keys.begin();
+  for (size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(one.plan.configurations[i].values[0],
+              all.plan.configurations[i].values[static_cast<size_t>(lr_at)]);
+  }
+  const PreparedSweep other = Sweep("samples = 5\nsample_seed = 7\n[keys]\n" + lr);
+  EXPECT_NE(one.plan.configurations[0].values, other.plan.configurations[0].values);
+}
+
+TEST_F(SweepPlanTest, EachPointOfAGridHasTheSameDraws) {
+  const PreparedSweep sweep = Sweep(R"(
+samples = 2
+[keys]
+cohort.size = [5, 10]
+local.lr = {uniform = [0.1, 0.2]}
+)");
+  const auto& all = sweep.plan.configurations;
+  ASSERT_EQ(all.size(), 4u);
+  EXPECT_EQ(all[0].values[1], all[2].values[1]);
+  EXPECT_EQ(all[1].values[1], all[3].values[1]);
+  EXPECT_NE(all[0].values[1], all[1].values[1]);
+}
+
+TEST_F(SweepPlanTest, AScheduleSpansAllRungs) {
+  const PreparedSweep sweep = Sweep(R"(
+halving.rounds = [5, 30]
+[keys]
+local.lr_schedule.kind = ["cosine"]
+)");
+  ASSERT_EQ(sweep.jobs.size(), 1u);
+  EXPECT_THAT(sweep.jobs[0].config, AllOf(HasSubstr("\nrounds = 30\n"),
+                                          HasSubstr("[local.lr_schedule]\nkind = \"cosine\"\n")));
+  const std::string& config = sweep.jobs[0].config;
+  EXPECT_THAT(config.substr(config.find("[local.lr_schedule]")), HasSubstr("rounds = 30"));
+}
+
+TEST_F(SweepPlanTest, RefusesWhatIsWrongWithItsLineAndTheNearestWord) {
+  const std::string base = "base = \"run.toml\"\n";
+  EXPECT_THAT(Refused(base + "[keys]\nlocal.lrr = [1]\n", "local.lrr"),
+              AllOf(HasSubstr("sweep.toml:3"), HasSubstr("local.lr?")));
+  EXPECT_THAT(Refused(base + "[keys]\nlocal.lr = [0.1, -1]\n", "local.lr"),
+              AllOf(HasSubstr("sweep.toml:3"), HasSubstr("-1")));
+  EXPECT_THAT(Refused(base + "[keys]\nlocal.lr = 0.1\n", "local.lr"), HasSubstr("log_uniform"));
+  EXPECT_THAT(Refused(base + "[keys]\nlocal.lr = []\n", "local.lr"), HasSubstr("no values"));
+  EXPECT_THAT(Refused(base + "[keys]\nlocal.lr = {loguniform = [0.1, 1]}\n", "local.lr"),
+              HasSubstr("did you mean log_uniform?"));
+  EXPECT_THAT(Refused(base + "[keys]\nlocal.lr = {uniform = [1, 0.1]}\n", "local.lr"),
+              HasSubstr("least < most"));
+  EXPECT_THAT(Refused(base + "[keys]\nlocal.lr = {log_uniform = [0, 1]}\n", "local.lr"),
+              HasSubstr("least > 0"));
+  EXPECT_THAT(Refused(base + "[keys]\nlocal.epochs = {integers = [1, 2.5]}\n", "local.epochs"),
+              HasSubstr("integers"));
+  EXPECT_THAT(Refused(base + "[keys]\nlocal.lr = {uniform = [0.1, 1]}\n"), HasSubstr("samples"));
+  EXPECT_THAT(Refused(base + "samples = 3\n[keys]\nlocal.lr = [0.1]\n"), HasSubstr("samples"));
+  EXPECT_THAT(Refused(base + "metric = \"test_acuracy\"\n"),
+              HasSubstr("did you mean \"test_accuracy\"?"));
+  EXPECT_THAT(Refused(base + "metrik = \"test_loss\"\n", "metrik"),
+              HasSubstr("did you mean metric?"));
+  EXPECT_THAT(Refused(base + "mode = \"best\"\n", "mode"), HasSubstr("sweep.toml:2"));
+  EXPECT_THAT(Refused(base + "seeds = [1, 1]\n"), HasSubstr("seeds"));
+  EXPECT_THAT(Refused(base + "halving.rounds = [10, 5]\n"), HasSubstr("grow"));
+  EXPECT_THAT(Refused(base + "halving.rounds = [5, 10]\n[keys]\nrun.rounds = [5]\n", "run.rounds"),
+              HasSubstr("halving.rounds"));
+  EXPECT_THAT(Refused(base + "[keys]\nrun.seed = [1, 2]\n", "run.seed"), HasSubstr("seeds"));
+  EXPECT_THAT(Refused(base + "[keys]\ncohort.size = [5]\ncohort.fraction = [0.1]\n"),
+              HasSubstr("cohort.size"));
+  EXPECT_THAT(Refused("base = \"none.toml\"\n"), HasSubstr("none.toml"));
+  EXPECT_THAT(Refused("seeds = [1]\n"), HasSubstr("base is missing"));
+  EXPECT_THAT(Refused(base + "keys = 3\n", "keys"), HasSubstr("table"));
+}
+
+// An error that only the data can show names the combination.
+TEST_F(SweepPlanTest, ChecksEachConfigurationAgainstItsData) {
+  EXPECT_THAT(Refused("base = \"run.toml\"\n[keys]\ncohort.size = [10, 100000]\n", "cohort.size"),
+              AllOf(HasSubstr("with cohort.size = 100000"), HasSubstr("clients")));
+}
+
+TEST_F(SweepPlanTest, APlanIsReadBackAsItWas) {
+  const PreparedSweep sweep = Sweep(R"(
+seeds = [1, 2]
+metric = "train_loss"
+halving = {rounds = [5, 10], factor = 2}
+[keys]
+algorithm = [{name = "fedavg"}, {name = "fedprox", fedprox.mu = 0.5}]
+)");
+  const absl::StatusOr<SweepPlan> plan = ParsePlan(JsonOf(sweep.plan), "sweep.json");
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(JsonOf(*plan), JsonOf(sweep.plan));
+  EXPECT_THAT(std::string(ParsePlan("{}", "d/sweep.json").status().message()),
+              HasSubstr("d/sweep.json"));
+}
+
+TEST_F(SweepPlanTest, AFolderTakesFurtherSeedsAndNoOtherConfiguration) {
+  const SweepFolder folder(folder_ / "out");
+  const std::string keys = "[keys]\nlocal.lr = [0.1, 0.2]\n";
+  ASSERT_TRUE(folder.Write(Sweep("seeds = [1]\n" + keys)).ok());
+  EXPECT_TRUE(folder.Write(Sweep("seeds = [1]\n" + keys)).ok());
+  EXPECT_TRUE(folder.Write(Sweep("seeds = [1, 2]\nmetric = \"test_loss\"\n" + keys)).ok());
+  const absl::Status other = folder.Write(Sweep("seeds = [1]\n[keys]\nlocal.lr = [0.1, 0.3]\n"));
+  EXPECT_THAT(
+      std::string(other.message()),
+      AllOf(HasSubstr("002-seed1"), HasSubstr("local.lr = 0.2"), HasSubstr("local.lr = 0.3")));
+  const absl::Status halved = folder.Write(Sweep("seeds = [1]\nhalving.rounds = [5, 20]\n" + keys));
+  EXPECT_THAT(std::string(halved.message()), HasSubstr("[halving]"));
+}
+
+TEST_F(SweepPlanTest, AFolderKeepsWhatBecameOfAJob) {
+  const SweepFolder folder(folder_ / "out");
+  const PreparedSweep sweep = Sweep("seeds = [1, 2]\n");
+  ASSERT_TRUE(folder.Write(sweep).ok());
+  JobResult result;
+  result.rungs[5]["test_loss"] = 0.1 + 0.2;
+  result.failed = true;
+  result.why = "the disk \"\xff\" is full";
+  ASSERT_TRUE(folder.WriteResult("001-seed1", result).ok());
+  const auto results = ReadResults(folder, sweep.plan);
+  ASSERT_TRUE(results.ok()) << results.status();
+  EXPECT_EQ(results->at("001-seed1").rungs, result.rungs);
+  EXPECT_TRUE(results->at("001-seed1").failed);
+  EXPECT_TRUE(results->at("001-seed2").rungs.empty());
+  ASSERT_TRUE(folder.ForgetFailed(sweep.plan).ok());
+  EXPECT_FALSE(folder.ReadResult("001-seed1")->failed);
+  EXPECT_EQ(folder.ReadResult("001-seed1")->rungs, result.rungs);
+  folder_.Write("out/results/001-seed2.json", "{");
+  EXPECT_THAT(std::string(ReadResults(folder, sweep.plan).status().message()),
+              HasSubstr("001-seed2.json"));
+}
+
+}  // namespace
+}  // namespace macaw::cli

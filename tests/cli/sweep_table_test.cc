@@ -1,0 +1,220 @@
+// Who goes on in a halving, and what the table says.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "cli/sweep/halving.h"
+#include "cli/sweep/progress.h"
+#include "cli/sweep/table.h"
+#include "core/clock.h"
+
+namespace macaw::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+using Results = std::map<std::string, JobResult>;
+
+class FakeClock : public Clock {
+ public:
+  TimePoint Now() const override { return now_; }
+  void Advance(double seconds) { now_ += FromSeconds(seconds); }
+
+ private:
+  TimePoint now_{};
+};
+
+// Configurations 001, 002, … with local.lr 0.1, 0.2, 0.25, …, over the seeds 1 and 2.
+SweepPlan PlanOf(size_t configurations, std::vector<uint32_t> rungs = {}) {
+  SweepPlan plan;
+  plan.metric = "test_accuracy";
+  plan.keys = {"local.lr"};
+  plan.seeds = {1, 2};
+  plan.factor = rungs.empty() ? 0 : 2;
+  plan.rungs = std::move(rungs);
+  const double rates[] = {0.1, 0.2, 0.25, 0.5, 1.0};
+  for (size_t i = 0; i < configurations; ++i) {
+    Configuration configuration;
+    configuration.name = absl::StrCat("00", i + 1);
+    configuration.values = {rates[i]};
+    configuration.rounds = 10;
+    plan.configurations.push_back(std::move(configuration));
+  }
+  return plan;
+}
+
+// Nothing is over yet.
+Results NoResults(const SweepPlan& plan) {
+  Results results;
+  for (const Configuration& configuration : plan.configurations) {
+    for (const uint64_t seed : plan.seeds) results[JobName(configuration, seed)];
+  }
+  return results;
+}
+
+void Put(Results& results, const std::string& configuration, uint32_t rounds, double one,
+         double two) {
+  results.at(configuration + "-seed1").rungs[rounds]["test_accuracy"] = one;
+  results.at(configuration + "-seed2").rungs[rounds]["test_accuracy"] = two;
+}
+
+TEST(SweepTable, TheBestMeanComesFirstAndOthersAreComparedWithIt) {
+  const SweepPlan plan = PlanOf(3);
+  Results results = NoResults(plan);
+  Put(results, "001", 10, 0.50, 0.60);
+  Put(results, "002", 10, 0.80, 0.90);
+  Put(results, "003", 10, 0.70, 0.82);
+  const SweepTable table = MakeTable(plan, results);
+  EXPECT_EQ(table.best, 1u);
+  EXPECT_EQ(table.done, 6u);
+  EXPECT_THAT(
+      SweepTableText(plan, table, results),
+      StartsWith("configuration  local.lr  runs  test_accuracy  deviation  95 % interval      "
+                 "minus the best  95 % interval       p\n"
+                 "002            0.2       2     0.8500         0.0707     0.2147 to 1.4853   "
+                 "-               -                   -\n"
+                 "003            0.25      2     0.7600         0.0849     -0.0024 to 1.5224  "
+                 "-0.0900         -0.2171 to 0.0371   0.0704\n"
+                 "001            0.1       2     0.5500         0.0707     -0.0853 to 1.1853  "
+                 "-0.3000         -0.3000 to -0.3000  "));
+  EXPECT_THAT(SweepTableCsv(plan, table),
+              AllOf(HasSubstr("configuration,local.lr,runs,failed,rounds,test_accuracy,"),
+                    HasSubstr("\n002,0.2,2,0,10,0.8"), HasSubstr(",,,,\n003,")));
+}
+
+TEST(SweepTable, LessIsBetterOfALoss) {
+  SweepPlan plan = PlanOf(2);
+  plan.higher = false;
+  Results results = NoResults(plan);
+  Put(results, "001", 10, 0.5, 0.6);
+  Put(results, "002", 10, 0.8, 0.9);
+  EXPECT_EQ(MakeTable(plan, results).best, 0u);
+}
+
+TEST(SweepTable, AConfigurationThatFailedWithASeedIsNotTheBestWhileAnotherIsWhole) {
+  const SweepPlan plan = PlanOf(3);
+  Results results = NoResults(plan);
+  Put(results, "001", 10, 0.5, 0.6);
+  Put(results, "002", 10, 0.9, std::nan(""));
+  results.at("003-seed1").failed = results.at("003-seed2").failed = true;
+  results.at("003-seed1").why = "it diverged";
+  const SweepTable table = MakeTable(plan, results);
+  EXPECT_EQ(table.best, 0u);
+  EXPECT_EQ(table.failed, 3u);
+  EXPECT_EQ(table.done, 3u);
+  EXPECT_EQ(table.rows[1].against_best.value().n, 1u) << "over the seed that both have";
+  EXPECT_THAT(
+      SweepTableText(plan, table, results),
+      AllOf(HasSubstr("1 of 2"), HasSubstr("0 of 2"), HasSubstr("failed: 003-seed1: it diverged"),
+            HasSubstr("failed: 002-seed2: its test_accuracy is not a finite number")));
+}
+
+TEST(SweepTable, ShowsWhatIsThereWhileTheSweepGoesOn) {
+  const SweepPlan plan = PlanOf(2);
+  Results results = NoResults(plan);
+  EXPECT_EQ(MakeTable(plan, results).best, std::nullopt);
+  results.at("002-seed2").rungs[10]["test_accuracy"] = 0.5;
+  const SweepTable table = MakeTable(plan, results);
+  EXPECT_EQ(table.done, 1u);
+  EXPECT_EQ(table.rows[0].open, 1u);
+  EXPECT_EQ(table.best, 1u);
+  const auto json =
+      nlohmann::json::parse(SweepTableJson(plan, table, results, SweepFolder("sweeps/a")));
+  EXPECT_EQ(json["best"], "002");
+  EXPECT_EQ(json["rows"][0]["runs"][0]["state"], "open");
+  EXPECT_EQ(json["rows"][0]["runs"][1]["value"], 0.5);
+  EXPECT_EQ(json["rows"][0]["runs"][1]["folder"], "sweeps/a/runs/002-seed2");
+  EXPECT_TRUE(json["rows"][1]["mean"].is_null());
+}
+
+TEST(SweepHalving, TheBetterHalfGoesOn) {
+  const SweepPlan plan = PlanOf(5, {5, 20, 80});
+  EXPECT_EQ(MostOf(plan, 0), 5u);
+  EXPECT_EQ(MostOf(plan, 1), 3u);
+  EXPECT_EQ(MostOf(plan, 2), 2u);
+  Results results = NoResults(plan);
+  Put(results, "001", 5, 0.1, 0.1);
+  Put(results, "002", 5, 0.5, 0.5);
+  Put(results, "003", 5, 0.3, 0.3);
+  Put(results, "004", 5, 0.2, 0.2);
+  Put(results, "005", 5, 0.4, 0.4);
+  EXPECT_THAT(ConfigurationsOf(plan, results, 0), ElementsAre(0, 1, 2, 3, 4));
+  EXPECT_THAT(ConfigurationsOf(plan, results, 1), ElementsAre(1, 2, 4));
+  Put(results, "002", 20, 0.5, 0.5);
+  Put(results, "003", 20, 0.7, 0.7);
+  Put(results, "005", 20, 0.6, 0.6);
+  EXPECT_THAT(ConfigurationsOf(plan, results, 2), ElementsAre(2, 4));
+  Put(results, "003", 80, 0.6, 0.6);
+  Put(results, "005", 80, 0.9, 0.9);
+  const SweepTable table = MakeTable(plan, results);
+  std::vector<std::string> order;
+  for (const SweepTable::Row& row : table.rows)
+    order.push_back(absl::StrCat(plan.configurations[row.configuration].name, "@", row.rounds));
+  EXPECT_THAT(order, ElementsAre("005@80", "003@80", "002@20", "004@5", "001@5"));
+  EXPECT_TRUE(table.rows[1].against_best.has_value());
+  EXPECT_FALSE(table.rows[2].against_best.has_value()) << "of other lengths";
+}
+
+TEST(SweepHalving, EqualOnesGoOnInTheirOrderAndThoseThatAllFailedDoNot) {
+  const SweepPlan plan = PlanOf(4, {5, 20});
+  Results results = NoResults(plan);
+  for (const char* name : {"001", "002", "003", "004"}) Put(results, name, 5, 0.5, 0.5);
+  EXPECT_THAT(ConfigurationsOf(plan, results, 1), ElementsAre(0, 1));
+  for (auto& [name, result] : results) result = {.rungs = {}, .failed = true, .why = "x"};
+  EXPECT_THAT(ConfigurationsOf(plan, results, 1), IsEmpty());
+  Put(results, "004", 5, 0.5, std::nan(""));
+  EXPECT_THAT(ConfigurationsOf(plan, results, 1), ElementsAre(3));
+}
+
+// While a rung is being done its configurations are shown as they were after the one before.
+TEST(SweepHalving, ARungThatIsBeingDoneLeavesTheTableComparable) {
+  const SweepPlan plan = PlanOf(2, {5, 20});
+  Results results = NoResults(plan);
+  Put(results, "001", 5, 0.5, 0.5);
+  Put(results, "002", 5, 0.6, 0.6);
+  results.at("002-seed1").rungs[20]["test_accuracy"] = 0.1;
+  const SweepTable table = MakeTable(plan, results);
+  EXPECT_EQ(table.best, 1u);
+  EXPECT_EQ(table.rows[0].rounds, 5u);
+  EXPECT_EQ(table.rows[0].open, 1u);
+}
+
+TEST(SweepProgress, SaysHowManyTheBestAndTheTimeThatIsLeft) {
+  FakeClock clock;
+  std::string written;
+  SweepProgress progress({.terminal = false}, clock,
+                         [&](absl::string_view text) { absl::StrAppend(&written, text); });
+  progress.Update(0, 4, 40);
+  EXPECT_EQ(progress.Line(), "0 of 4 done");
+  progress.Begin("001-seed1");
+  clock.Advance(10);
+  for (uint32_t round = 1; round <= 10; ++round) progress.Round("001-seed1", round);
+  EXPECT_THAT(progress.Line(), HasSubstr("about 0:30 left"));
+  progress.Best("test_loss 0.5 (001)");
+  progress.Update(1, 4, 30);
+  progress.End("001-seed1", "001-seed1  test_loss 0.5");
+  EXPECT_EQ(written,
+            "001-seed1  test_loss 0.5  1 of 4 done  best test_loss 0.5 (001)  about 0:30 left\n");
+  EXPECT_THAT(progress.Line(40), AllOf(HasSubstr("left"), Not(HasSubstr("best"))));
+}
+
+// A run that goes on begins with a later round: it has not done those before.
+TEST(SweepProgress, ARunThatGoesOnCountsItsNewRounds) {
+  FakeClock clock;
+  SweepProgress progress({.terminal = false}, clock, [](absl::string_view) {});
+  progress.Update(0, 1, 20);
+  clock.Advance(10);
+  progress.Round("001-seed1", 91);
+  progress.Round("001-seed1", 92);
+  EXPECT_THAT(progress.Line(), HasSubstr("about 1:30 left"));
+}
+
+}  // namespace
+}  // namespace macaw::cli

@@ -1,0 +1,84 @@
+"""Sweeps from Python: spaces as a sweep file, the table, the runs, errors."""
+
+from __future__ import annotations
+
+import contextlib
+import unittest
+from pathlib import Path
+from typing import Any
+
+from support import TestCase, job
+
+import macaw
+
+
+def arguments(folder: Path, name: str, **changes: Any) -> dict[str, Any]:
+    given = job(folder, name, **changes)
+    del given["seed"]
+    return given
+
+
+class Sweep(TestCase):
+    def test_a_grid_with_seeds_has_a_table_runs_and_a_best(self) -> None:
+        given = arguments(self.folder, "s", local={"lr": macaw.grid([0.001, 0.1])})
+        sweep = macaw.sweep(**given, seeds=[1, 2], progress=False)
+        self.assertEqual([row["runs"] for row in sweep.rows], [2, 2])
+        self.assertEqual(sweep.best, {"local.lr": 0.1})
+        self.assertGreater(sweep.rows[0]["test_accuracy"], sweep.rows[1]["test_accuracy"])
+        self.assertEqual(len(sweep.table), 2)
+        self.assertEqual(len(sweep.runs), 4)
+        # A run of a sweep is the run that simulate() does.
+        given.update(local={"lr": 0.1}, seed=2, out=self.folder / "alone")
+        alone = macaw.simulate(**given)
+        self.assertEqual(alone.digest, sweep.runs["002-seed2"].digest)
+        with contextlib.suppress(ImportError):
+            import pandas
+
+            self.assertIsInstance(sweep.table, pandas.DataFrame)
+
+    def test_objects_and_ranges_vary_too(self) -> None:
+        given = arguments(
+            self.folder,
+            "s",
+            algorithm=macaw.choice([macaw.FedAvg(), macaw.FedProx(mu=0.5)]),
+            model=macaw.grid([["linear 3"], ["linear 8", "relu", "linear 3"]]),
+            local={"lr": macaw.log_uniform(0.01, 1), "epochs": macaw.integers(1, 2)},
+        )
+        sweep = macaw.sweep(**given, samples=3, sample_seed=5, progress=False)
+        self.assertEqual(len(sweep.rows), 6)
+        self.assertTrue(all(0.01 <= row["local.lr"] <= 1 for row in sweep.rows))
+        again = macaw.SweepResult(self.folder / "s")
+        self.assertEqual(again.rows, sweep.rows)
+
+    def test_a_choice_without_samples_is_tried_value_by_value(self) -> None:
+        given = arguments(self.folder, "s", cohort=macaw.choice([3, 5]))
+        sweep = macaw.sweep(**given, halving={"rounds": [2, 4], "factor": 2}, progress=False)
+        self.assertEqual([row["rounds"] for row in sweep.rows], [4, 2])
+
+    def test_a_configuration_file_may_be_the_base(self) -> None:
+        run = macaw.simulate(**job(self.folder, "run"))
+        sweep = macaw.sweep(
+            config=run.folder / "config.toml",
+            rounds=2,
+            local={"lr": macaw.grid([0.1, 0.2])},
+            out=self.folder / "s",
+            progress=False,
+        )
+        self.assertEqual([row["rounds"] for row in sweep.rows], [2, 2])
+        self.assertEqual(set(sweep.best), {"local.lr"})
+
+    def test_errors_name_the_key(self) -> None:
+        given = arguments(self.folder, "s", local={"learning_rate": macaw.grid([0.1])})
+        with self.assertRaises(macaw.ConfigError) as raised:
+            macaw.sweep(**given, progress=False)
+        self.assertEqual(raised.exception.key, "local.learning_rate")
+        self.assertEqual(raised.exception.nearest, "local.lr")
+        with self.assertRaises(macaw.ConfigError) as raised:
+            macaw.sweep(**arguments(self.folder, "t"), seed=3, progress=False)
+        self.assertEqual(raised.exception.nearest, "seeds")
+        with self.assertRaises(macaw.Error):
+            macaw.SweepResult(self.folder / "nothing")
+
+
+if __name__ == "__main__":
+    unittest.main()

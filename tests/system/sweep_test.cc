@@ -1,0 +1,214 @@
+// Sweeps with real programs: killed, interrupted, side by side.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "core/files.h"
+#include "testing/temporary_folder.h"
+#include "tests/system/program.h"
+#include "tests/system/simulation.h"
+
+namespace macaw {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing_support::Printed;
+using testing_support::Program;
+using testing_support::RunMacaw;
+using Json = nlohmann::json;
+
+class SweepTest : public testing::Test {
+ protected:
+  SweepTest() {
+    folder_.Write("run.toml", R"(
+[run]
+rounds = 12
+[data]
+source = "synthetic"
+synthetic.clients = 30
+synthetic.max_size = 100
+[model]
+name = "logistic"
+[cohort]
+size = 5
+)");
+  }
+
+  std::string Write(const std::string& text) const {
+    return folder_.Write("sweep.toml", "base = \"run.toml\"\n" + text);
+  }
+  // 24 runs.
+  std::string Grid() const {
+    return Write(R"(
+seeds = [1, 2, 3]
+[keys]
+local.lr = [0.003, 0.01, 0.03, 0.1]
+algorithm.name = ["fedavg", "scaffold"]
+)");
+  }
+  std::string Text(const std::string& file) const {
+    const absl::StatusOr<std::string> text = ReadFile(folder_ / file);
+    EXPECT_TRUE(text.ok()) << text.status();
+    return text.value_or("");
+  }
+  Printed Sweep(const std::string& file, const std::string& arguments) const {
+    return RunMacaw(absl::StrCat("sweep ", file, " ", arguments));
+  }
+  // Blocks until so many of its jobs are over. False: it has ended before.
+  bool WaitForJobs(Program& sweep, size_t jobs) const {
+    return sweep.WaitFor(absl::StrCat("  ", jobs, " of "));
+  }
+  // The processes of `macaw simulate` that this one has started.
+  static std::vector<pid_t> ChildrenOf(pid_t process) {
+    std::vector<pid_t> children;
+    const auto text =
+        ReadFile(absl::StrCat("/proc/", process, "/task/", process, "/children")).value_or("");
+    for (size_t begin = 0, end; (end = text.find(' ', begin)) != std::string::npos; begin = end + 1)
+      children.push_back(std::stoi(text.substr(begin, end - begin)));
+    return children;
+  }
+
+  const testing_support::TemporaryFolder folder_;
+};
+
+TEST_F(SweepTest, KilledTwiceItEndsWithTheSameTable) {
+  const std::string file = Grid();
+  const Printed plain = Sweep(file, "--jobs 2 --out " + folder_ / "plain");
+  ASSERT_EQ(plain.exit, 0) << plain.text;
+  EXPECT_THAT(plain.text, HasSubstr("24 of 24 done"));
+
+  const std::vector<std::string> command = {"sweep", file,    "--jobs",
+                                            "2",     "--out", folder_ / "killed"};
+  for (const size_t jobs : {5, 8}) {
+    Program sweep("macaw", command);
+    ASSERT_TRUE(WaitForJobs(sweep, jobs)) << sweep.text();
+    for (const pid_t job : ChildrenOf(sweep.pid())) ::kill(job, SIGKILL);
+    sweep.Signal(SIGKILL);
+    EXPECT_EQ(sweep.Wait(), 128 + SIGKILL);
+  }
+  const Printed shown = RunMacaw("sweep show " + folder_ / "killed");
+  EXPECT_THAT(shown.text, HasSubstr("the same command goes on"));
+  const Printed last = Sweep(file, "--jobs 3 --out " + folder_ / "killed");
+  ASSERT_EQ(last.exit, 0) << last.text;
+  // What was done is not done again.
+  EXPECT_THAT(last.text, testing::Not(HasSubstr("001-seed1")));
+  EXPECT_EQ(Text("killed/table.csv"), Text("plain/table.csv"));
+  EXPECT_EQ(Text("killed/best.toml"), Text("plain/best.toml"));
+  EXPECT_THAT(Text("killed/report.html"), HasSubstr("run-008-seed3"));
+  // Once more: nothing is left to do.
+  EXPECT_EQ(Sweep(file, "--out " + folder_ / "killed").exit, 0);
+  EXPECT_EQ(Text("killed/table.csv"), Text("plain/table.csv"));
+}
+
+TEST_F(SweepTest, AJobIsTheSameRunAloneAndTheBestRuns) {
+  const Printed sweep = Sweep(Grid(), "--jobs 2 --out " + folder_ / "s");
+  ASSERT_EQ(sweep.exit, 0) << sweep.text;
+  const auto summary = [&](const std::string& run) {
+    return Json::parse(Text(run + "/summary.json"));
+  };
+  ASSERT_EQ(RunMacaw(absl::StrCat("simulate ", folder_ / "run.toml",
+                                  " --set local.lr=0.03 --set algorithm.name=scaffold --seed 2 "
+                                  "--slots 2 --out ",
+                                  folder_ / "alone"))
+                .exit,
+            0);
+  EXPECT_EQ(summary("alone")["model_digest"], summary("s/runs/007-seed2")["model_digest"]);
+  const Printed best =
+      RunMacaw(absl::StrCat("simulate ", folder_ / "s/best.toml", " --out ", folder_ / "best"));
+  ASSERT_EQ(best.exit, 0) << best.text;
+  const Json table = Json::parse(RunMacaw("sweep show --json " + folder_ / "s").text);
+  const std::string name = table["best"].get<std::string>() + "-seed1";
+  EXPECT_EQ(summary("best")["model_digest"], summary("s/runs/" + name)["model_digest"]);
+  EXPECT_EQ(table["done"], 24);
+}
+
+TEST_F(SweepTest, InterruptedInOrderItSaysHowToGoOn) {
+  const std::string file = Grid();
+  Program sweep("macaw", {"sweep", file, "--out", folder_ / "s"});
+  ASSERT_TRUE(WaitForJobs(sweep, 2)) << sweep.text();
+  sweep.Signal(SIGINT);
+  EXPECT_EQ(sweep.Wait(), 130) << sweep.text();
+  EXPECT_THAT(sweep.text(), HasSubstr("go on with  macaw sweep"));
+  const Printed last = Sweep(file, "--json --out " + folder_ / "s");
+  EXPECT_EQ(last.exit, 0) << last.text;
+  EXPECT_THAT(last.text, AllOf(HasSubstr("{\"event\":\"table\""),
+                               HasSubstr("{\"event\":\"end\",\"code\":0,\"go_on\":\"\"}")));
+}
+
+TEST_F(SweepTest, AFailedJobIsARowAndTheOthersGoOn) {
+  const std::string file = Write("seeds = [1, 2]\n[keys]\nlocal.lr = [1e30, 0.01]\n");
+  const Printed sweep = Sweep(file, "--out " + folder_ / "s");
+  EXPECT_EQ(sweep.exit, 0) << sweep.text;
+  EXPECT_THAT(sweep.text, AllOf(HasSubstr("0 of 2"), HasSubstr("failed: 001-seed1: ")));
+  const Json table = Json::parse(RunMacaw("sweep show --json " + folder_ / "s").text);
+  EXPECT_EQ(table["best"], "002");
+  EXPECT_EQ(table["failed"], 2);
+  // A failed run is tried again only when that is asked for.
+  EXPECT_THAT(Sweep(file, "--out " + folder_ / "s").text,
+              testing::Not(HasSubstr("001-seed1  failed")));
+  EXPECT_THAT(Sweep(file, "--retry-failed --out " + folder_ / "s").text,
+              HasSubstr("001-seed1  failed"));
+}
+
+TEST_F(SweepTest, AHalvedRunIsThatOfAnUnbrokenOne) {
+  const std::string file = Write(R"(
+seeds = [1, 2]
+metric = "test_loss"
+halving = {rounds = [3, 6, 12], factor = 2}
+[keys]
+local.lr = [0.003, 0.01, 0.03]
+local.lr_schedule.kind = ["cosine"]
+)");
+  const Printed sweep = Sweep(file, "--jobs 2 --out " + folder_ / "s");
+  ASSERT_EQ(sweep.exit, 0) << sweep.text;
+  const Json table = Json::parse(RunMacaw("sweep show --json " + folder_ / "s").text);
+  std::vector<int> rounds;
+  for (const Json& row : table["rows"]) rounds.push_back(row["rounds"]);
+  EXPECT_EQ(rounds, (std::vector<int>{12, 6, 3}));
+  const std::string best = table["best"].get<std::string>() + "-seed2";
+  ASSERT_EQ(RunMacaw(absl::StrCat("simulate ", folder_ / ("s/jobs/" + best + ".toml"), " --out ",
+                                  folder_ / "alone"))
+                .exit,
+            0);
+  EXPECT_EQ(Text("alone/model.safetensors"), Text("s/runs/" + best + "/model.safetensors"));
+  EXPECT_EQ(Text("alone/metrics.jsonl"), Text("s/runs/" + best + "/metrics.jsonl"));
+
+  // Killed on a later rung, it decides the same.
+  Program killed("macaw", {"sweep", file, "--out", folder_ / "k"});
+  ASSERT_TRUE(killed.WaitFor("to round 6")) << killed.text();
+  killed.Signal(SIGKILL);
+  killed.Wait();
+  ASSERT_EQ(Sweep(file, "--out " + folder_ / "k").exit, 0);
+  EXPECT_EQ(Text("k/table.csv"), Text("s/table.csv"));
+}
+
+TEST_F(SweepTest, RefusesBeforeAnythingBegins) {
+  const std::string out = folder_ / "s";
+  const Printed wrong = Sweep(Write("[keys]\nlocal.lrr = [1]\n"), "--out " + out);
+  EXPECT_EQ(wrong.exit, 2);
+  EXPECT_THAT(wrong.text, AllOf(HasSubstr("sweep.toml:3"), HasSubstr("local.lr?")));
+  EXPECT_FALSE(FileExists(out));
+  const Printed dry = Sweep(Grid(), "--dry-run --out " + out);
+  EXPECT_EQ(dry.exit, 0);
+  EXPECT_THAT(dry.text, HasSubstr("008-seed3  algorithm.name scaffold, local.lr 0.1"));
+  EXPECT_FALSE(FileExists(out));
+  EXPECT_EQ(RunMacaw("sweep show " + out).exit, 2);
+}
+
+// A single job runs whatever it takes; a second one only where it fits.
+TEST_F(SweepTest, JobsThatDoNotFitIntoTheMemoryRunOneAfterTheOther) {
+  const Printed sweep = Sweep(Grid(), "--jobs 2 --memory 0.001 --out " + folder_ / "s");
+  EXPECT_EQ(sweep.exit, 0) << sweep.text;
+  EXPECT_THAT(sweep.text, AllOf(HasSubstr("only 1 at a time"), HasSubstr("24 of 24 done")));
+}
+
+}  // namespace
+}  // namespace macaw
