@@ -16,6 +16,7 @@
 #include "cli/commands/replay.h"
 #include "cli/commands/state.h"
 #include "cli/commands/timeline.h"
+#include "cli/config/track.h"
 #include "cli/process/exit.h"
 #include "cli/process/limits.h"
 #include "cli/process/programs.h"
@@ -237,6 +238,24 @@ void AddWatch(CLI::App& app, std::function<int()>& run) {
   command->final_callback([=, &run] { run = [options] { return WatchRuns(*options); }; });
 }
 
+void AddTrack(CLI::App& app, std::function<int()>& run) {
+  CLI::App* command = app.add_subcommand(
+      "track", "Hand a run's rows on: to TensorBoard, MLflow, Weights & Biases, a table");
+  auto options = std::make_shared<TrackCommand>();
+  command->add_option("RUN", options->run, "The run's folder")->required();
+  command->add_option("--to", options->to, "Which trackers (default: the run's run.track)")
+      ->check(CLI::IsMember(Trackers()))
+      ->delimiter(',');
+  command->add_option("--mlflow-uri", options->mlflow_uri,
+                      "http://host:port of the MLflow server (default: the run's run.mlflow.uri, "
+                      "or MLFLOW_TRACKING_URI)");
+  command->add_flag("-f,--follow", options->follow, "Go on until the run's process ends");
+  command->footer(
+      "What a tracker has is not delivered again, so the command can be repeated. Exit code 1: "
+      "something could not be delivered.");
+  command->final_callback([=, &run] { run = [options] { return TrackRun(*options); }; });
+}
+
 void AddLog(CLI::App& app, std::function<int()>& run) {
   CLI::App* command = app.add_subcommand("log", "What happened in a run's rounds, a line each");
   auto options = std::make_shared<LogCommand>();
@@ -415,6 +434,7 @@ int Main(int argc, char** argv) {
   AddTimeline(app, run);
   AddReport(app, run);
   AddWatch(app, run);
+  AddTrack(app, run);
   AddLog(app, run);
   AddReplay(app, run);
   AddCompare(app, run);

@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/config/settings.h"
 #include "cli/simulate/repeat.h"
+#include "core/csv_cell.h"
 #include "core/files.h"
 #include "core/spelling.h"
 #include "core/status.h"
@@ -215,16 +216,6 @@ std::string Aligned(const std::vector<std::vector<std::string>>& lines) {
     text.push_back('\n');
   }
   return text;
-}
-
-std::string CsvCell(const std::string& text) {
-  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"') quoted.push_back('"');
-    quoted.push_back(c);
-  }
-  return quoted + "\"";
 }
 
 }  // namespace
