@@ -17,8 +17,8 @@ namespace macaw::cli {
 namespace {
 
 constexpr int kLookEveryMs = 500;
-// Of a program that was asked to deliver: as long as three tries of an MLflow server that hangs.
-constexpr Duration kAtMost = std::chrono::seconds(60);
+// Of a program that was asked to deliver: two tries of an MLflow server that hangs.
+constexpr Duration kAtMost = std::chrono::seconds(30);
 
 absl::Status Track(const TrackCommand& command) {
   if (!FileExists(command.run + "/config.toml"))

@@ -3,7 +3,8 @@
 namespace macaw::cli {
 
 const std::vector<std::string>& Trackers() {
-  static const auto* const names = new std::vector<std::string>{"tensorboard", "csv"};
+  static const auto* const names =
+      new std::vector<std::string>{"tensorboard", "mlflow", "wandb", "csv"};
   return *names;
 }
 

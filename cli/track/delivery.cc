@@ -90,9 +90,9 @@ bool Delivery::Finish(Duration at_most) {
     reached = reached_;
     error = error_;
   }
-  const size_t left = RowsBehind(options_.folder, reached);
+  const std::string left = Left(reached);
   options_.say(absl::StrCat(
-      options_.name, ": ", left == 0 ? "its end is" : absl::StrCat(Counted(left, "row"), " are"),
+      options_.name, ": ", left.empty() ? "its end is" : absl::StrCat(left, " are"),
       " not delivered",
       error.ok() ? ", it has not answered in time" : absl::StrCat(": ", error.message()),
       "; `macaw track ", options_.folder, " --to ", options_.name, "` goes on"));
@@ -171,9 +171,16 @@ Delivery::Phase Delivery::phase() const {
 }
 
 void Delivery::SayFailure(const absl::Status& status) {
-  options_.say(absl::StrCat(options_.name, ": ",
-                            Counted(RowsBehind(options_.folder, delivered_), "row"),
-                            " wait to be delivered: ", status.message()));
+  const std::string left = Left(delivered_);
+  options_.say(absl::StrCat(options_.name, ": ", left.empty() ? "its end" : left,
+                            " must wait to be delivered: ", status.message()));
+}
+
+std::string Delivery::Left(int64_t reached) const {
+  const size_t rows = RowsBehind(options_.folder, reached);
+  if (rows == 0) return "";
+  // Only the tracker knows what an earlier program has delivered.
+  return absl::StrCat(reached == kNoRound ? "up to " : "", Counted(rows, "row"));
 }
 
 }  // namespace macaw::cli

@@ -53,6 +53,7 @@ class Delivery {
   void Wait(Duration time, Phase at) ABSL_LOCKS_EXCLUDED(mutex_);  // or until the phase changes
   Phase phase() const ABSL_LOCKS_EXCLUDED(mutex_);
   void SayFailure(const absl::Status& status);
+  std::string Left(int64_t reached) const;  // "12 rows"; "": none
 
   const DeliveryOptions options_;
   const std::unique_ptr<Tracker> tracker_;

@@ -1,7 +1,7 @@
 #include "cli/track/facts.h"
 
 #include <chrono>
-#include <nlohmann/json.hpp>
+#include <optional>
 #include <variant>
 
 #include "absl/strings/ascii.h"
@@ -57,11 +57,17 @@ absl::StatusOr<RunFacts> ReadFacts(const std::string& folder) {
 }
 
 RunEnd ReadEnd(const std::string& folder) {
-  const absl::StatusOr<std::string> text = ReadFile(folder + "/summary.json");
-  if (!text.ok()) return {};
-  const auto summary = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  if (!summary.is_object() || !summary.contains("end") || !summary["end"].is_string()) return {};
-  return {.end = summary["end"].get<std::string>()};
+  absl::StatusOr<server::log::Reader> log = server::log::Reader::Open(folder + "/rounds.log");
+  RunEnd end;
+  while (log.ok()) {
+    const absl::StatusOr<std::optional<server::log::Entry>> entry = log->Next();
+    if (!entry.ok() || !entry->has_value()) break;
+    const server::log::Record& record = (*entry)->record;
+    if (std::holds_alternative<server::log::RunOpened>(record)) end.end = "";
+    const auto* ended = std::get_if<server::log::RunEnded>(&record);
+    if (ended != nullptr) end.end = server::log::NameOf(ended->how);
+  }
+  return end;
 }
 
 }  // namespace macaw::cli

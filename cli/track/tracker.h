@@ -21,7 +21,8 @@ struct RunFacts {
   int64_t began_ms = 0;                                       // Unix time
 };
 
-// How a run ended, as summary.json says: "finished", "stopped", "interrupted". "": it has not.
+// How a run's last session ended, by its log: "finished", "stopped", "interrupted", "failed".
+// "": it has not, or its server was killed.
 struct RunEnd {
   std::string end;
 };
@@ -50,6 +51,17 @@ std::unique_ptr<Tracker> MakeCsvTracker();
 // TFRecords, and the configuration as a text. A tag is a column's name, a step a round; TensorBoard
 // keeps values as float32.
 std::unique_ptr<Tracker> MakeTensorBoardTracker();
+
+// wandb/offline-run-TIME-ID/run-ID.wandb, for `wandb sync`: the run with its configuration, and a
+// history record a row (proto/track/wandb.proto). No key is needed, and none is read.
+std::unique_ptr<Tracker> MakeWandbTracker(const TrackConfig& config);
+
+// A run of an MLflow server, over its REST interface. The run's tag macaw.run_id and
+// track/mlflow.json say which one, so a run that goes on goes on there. Secrets come from MLflow's
+// own variables of the environment: MLFLOW_TRACKING_TOKEN, or _USERNAME and _PASSWORD;
+// MLFLOW_TRACKING_SERVER_CERT_PATH names a file with the authority of an https server. An error
+// names the key that is missing.
+absl::StatusOr<std::unique_ptr<Tracker>> MakeMlflowTracker(const TrackConfig& config);
 
 // A tracker by its name in Trackers(). Errors name what it lacks.
 absl::StatusOr<std::unique_ptr<Tracker>> MakeTracker(const std::string& name,

@@ -10,7 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "cli/track/facts.h"
 #include "cli/track/tracker.h"
+#include "core/digest.h"
 #include "core/files.h"
+#include "server/log/writer.h"
 #include "testing/temporary_folder.h"
 
 namespace macaw::cli {
@@ -46,8 +48,15 @@ class TrackedRun {
     for (int64_t i = 1; i <= round; ++i) bytes += RowText(i).size();
     std::filesystem::resize_file(Path("metrics.jsonl"), bytes);
   }
-  void End(const std::string& how) const {
-    Write("summary.json", absl::StrCat("{\"end\": \"", how, "\"}"));
+  void End(server::log::End how) const {
+    absl::StatusOr<server::log::Writer> log =
+        server::log::Writer::Open(Path("rounds.log"), Digest{});
+    ASSERT_TRUE(log.ok()) << log.status();
+    log->Append(0, server::log::RunOpened{});
+    server::log::RunEnded ended;
+    ended.how = how;
+    log->Append(0, ended);
+    ASSERT_TRUE(log->Write().ok());
   }
   std::string Read(const std::string& file) const {
     const absl::StatusOr<std::string> text = ReadFile(Path(file));

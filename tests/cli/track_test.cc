@@ -1,12 +1,11 @@
 // Trackers that write files, and how rows come to trackers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include <cmath>
 #include <cstring>
-#include <map>
-#include <set>
-#include <thread>
+#include <filesystem>
 
 #include "absl/strings/str_split.h"
 #include "absl/synchronization/mutex.h"
@@ -16,6 +15,7 @@
 #include "cli/track/tracking.h"
 #include "core/csv_cell.h"
 #include "proto/track/tensorboard.pb.h"
+#include "proto/track/wandb.pb.h"
 #include "tests/cli/track_run.h"
 
 namespace macaw::cli {
@@ -222,6 +222,119 @@ TEST(TensorBoardTracker, EndsTheSameWhereverACrashHasTornTheFile) {
   }
 }
 
+// ---- wandb
+
+using track::wandb::Record;
+
+constexpr uint64_t kBlock = 32768;
+
+// Reads a file of wandb with every checksum, block by block.
+std::vector<Record> RecordsOf(const std::string& bytes) {
+  EXPECT_EQ(bytes.substr(0, 7), std::string("\x3aW&B\xe1\xbe\x00", 7));
+  std::vector<Record> records;
+  std::string whole;
+  for (size_t at = 7; at < bytes.size();) {
+    const size_t room = kBlock - at % kBlock;
+    if (room < 7) {
+      at += room;
+      continue;
+    }
+    const size_t length = Little(bytes, at + 4, 2);
+    EXPECT_LE(length, room - 7);
+    const std::string checked = bytes.substr(at + 6, 1 + length);  // kind and bytes
+    EXPECT_EQ(Little(bytes, at, 4), ::crc32(0, reinterpret_cast<const Bytef*>(checked.data()),
+                                            static_cast<uInt>(checked.size())));
+    whole += checked.substr(1);
+    at += 7 + length;
+    if (checked[0] == 1 || checked[0] == 4) {
+      EXPECT_TRUE(records.emplace_back().ParseFromString(whole));
+      EXPECT_EQ(records.back().num(), static_cast<int64_t>(records.size()));
+      whole.clear();
+    }
+  }
+  EXPECT_EQ(whole, "");
+  return records;
+}
+
+std::string WandbFile(const TrackedRun& run) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(run.Path("wandb"))) {
+    if (entry.path().extension() == ".wandb") {
+      return std::filesystem::relative(entry.path(), run.folder()).string();
+    }
+  }
+  return "";
+}
+
+std::vector<int64_t> WandbSteps(const TrackedRun& run) {
+  std::vector<int64_t> steps;
+  for (const Record& record : RecordsOf(run.Read(WandbFile(run)))) {
+    if (record.has_history()) steps.push_back(record.history().step().num());
+  }
+  return steps;
+}
+
+std::unique_ptr<Tracker> Wandb() {
+  TrackConfig config;
+  config.wandb_project = "a project";
+  return MakeWandbTracker(config);
+}
+
+TEST(WandbTracker, WritesTheRunAndEveryValue) {
+  const TrackedRun run;
+  run.AddRows(1, 2000);  // over several blocks
+  run.End(server::log::End::kFinished);
+  EXPECT_EQ(run.HandOver(*Wandb()), 2000u);
+  const std::vector<Record> records = RecordsOf(run.Read(WandbFile(run)));
+  EXPECT_TRUE(records.at(0).has_header());
+  EXPECT_EQ(records.at(1).run().run_id(), "001122334455");
+  EXPECT_EQ(records.at(1).run().project(), "a project");
+  EXPECT_EQ(records.at(1).run().display_name(), "a run");
+  EXPECT_EQ(records.at(1).run().config().update(0).key(), "local.lr");
+  EXPECT_EQ(records.at(1).run().config().update(0).value_json(), "0.1");
+  EXPECT_TRUE(records.back().has_exit());
+  int64_t round = 0;
+  for (const Record& record : records) {
+    if (!record.has_history()) continue;
+    ++round;
+    for (const auto& item : record.history().item()) {
+      if (item.nested_key(0) == "train_loss") {
+        EXPECT_EQ(std::stod(item.value_json()), TrackedRun::LossOf(round));
+      } else if (item.nested_key(0) == "test_loss") {
+        EXPECT_EQ(item.value_json(), "NaN");
+      }
+    }
+  }
+  EXPECT_EQ(round, 2000);
+}
+
+TEST(WandbTracker, HasNoRowTwiceWhenARunGoesOn) {
+  const TrackedRun run;
+  run.AddRows(1, 9);
+  run.End(server::log::End::kInterrupted);
+  run.HandOver(*Wandb());
+  EXPECT_TRUE(RecordsOf(run.Read(WandbFile(run))).back().has_exit());
+  run.CutRowsAfter(5);
+  run.AddRows(6, 11);
+  run.End(server::log::End::kFinished);
+  EXPECT_EQ(run.HandOver(*Wandb()), 2u);
+  EXPECT_THAT(WandbSteps(run), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11));
+  size_t exits = 0;
+  for (const Record& record : RecordsOf(run.Read(WandbFile(run)))) exits += record.has_exit();
+  EXPECT_EQ(exits, 1u);
+}
+
+TEST(WandbTracker, EndsTheSameWhereverACrashHasTornTheFile) {
+  const TrackedRun run;
+  run.AddRows(1, 3);
+  run.HandOver(*Wandb());
+  const std::string file = WandbFile(run), whole = run.Read(file);
+  for (size_t bytes = 0; bytes < whole.size(); ++bytes) {
+    run.Write(file, whole.substr(0, bytes));
+    run.HandOver(*Wandb());
+    ASSERT_THAT(WandbSteps(run), ElementsAre(1, 2, 3)) << bytes;
+  }
+}
+
 // ---- deliveries
 
 // What a tracker of a test is told, and what it does then.
@@ -321,7 +434,7 @@ TEST(Delivery, FollowsARunAndTellsItsEnd) {
   run.AddRows(1, 5);
   script.Await(5);
   run.AddRows(6, 7);
-  run.End("finished");
+  run.End(server::log::End::kFinished);
   delivery.NoMoreRows();
   EXPECT_TRUE(delivery.Finish(kEver));
   EXPECT_THAT(script.Rounds(), ElementsAre(1, 2, 3, 4, 5, 6, 7));
@@ -355,9 +468,9 @@ TEST(Delivery, SaysOnceThatItFailsAndOnceThatItGoesOn) {
   delivery.NoMoreRows();
   EXPECT_TRUE(delivery.Finish(kEver));
   EXPECT_THAT(script.Rounds(), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10));
-  EXPECT_THAT(
-      lines.Await(2),
-      ElementsAre(HasSubstr("10 rows wait to be delivered: nobody is there"), HasSubstr("go on")));
+  EXPECT_THAT(lines.Await(2),
+              ElementsAre(HasSubstr("10 rows must wait to be delivered: nobody is there"),
+                          HasSubstr("go on")));
 }
 
 TEST(Delivery, AsksTheTrackerWhatItHasAfterAnErrorThatCameLate) {
