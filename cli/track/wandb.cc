@@ -23,7 +23,8 @@ using track::wandb::Record;
 
 // A file: ":W&B", u16 0xBEE1, u8 0; then records in blocks of 32 KiB as in LevelDB's log, which
 // count from the file's begin. A piece of a record: u32 CRC-32 of kind and bytes, u16 bytes, u8
-// kind, the bytes. Numbers are little-endian. Fewer than seven bytes at the end of a block stay zero.
+// kind, the bytes. Numbers are little-endian. Fewer than seven bytes at the end of a block are
+// zero.
 constexpr absl::string_view kFileHead("\x3aW&B\xe1\xbe\x00", 7);
 constexpr size_t kBlock = 32768, kPieceHead = 7;
 enum Kind : char { kFull = 1, kFirst = 2, kMiddle = 3, kLast = 4 };
