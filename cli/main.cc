@@ -14,10 +14,12 @@
 #include "cli/commands/log.h"
 #include "cli/commands/pki.h"
 #include "cli/commands/plugin.h"
+#include "cli/commands/project.h"
 #include "cli/commands/replay.h"
 #include "cli/commands/state.h"
 #include "cli/commands/sweep.h"
 #include "cli/commands/timeline.h"
+#include "cli/config/track.h"
 #include "cli/process/exit.h"
 #include "cli/process/limits.h"
 #include "cli/process/programs.h"
@@ -161,6 +163,21 @@ void AddLists(CLI::App& app, std::function<int()>& run) {
   algorithms->final_callback([=, &run] { run = [=] { return ListAlgorithms(*where, *name); }; });
 }
 
+void AddNew(CLI::App& app, std::function<int()>& run) {
+  CLI::App* command = app.add_subcommand("new", "Write a project of your own, which runs as it is");
+  auto name = std::make_shared<std::string>(), out = std::make_shared<std::string>();
+  auto python = std::make_shared<bool>(false), cpp = std::make_shared<bool>(false);
+  command->add_option("NAME", *name, "Small letters, digits and _")->required();
+  command->add_option("--out,-o", *out, "The folder to make (default: NAME)");
+  CLI::Option* in_python = command->add_flag(
+      "--python", *python, "Own data and model in Python, with a test (the default)");
+  command->add_flag("--cpp", *cpp, "A plug-in: an algorithm, a model, data and tests in C++")
+      ->excludes(in_python);
+  command->final_callback([=, &run] {
+    run = [=] { return NewProject(*name, *out, *cpp ? Language::kCpp : Language::kPython); };
+  });
+}
+
 void AddPlugin(CLI::App& app, std::function<int()>& run) {
   CLI::App* plugin = app.add_subcommand("plugin", "Write a plug-in, or look at one");
   plugin->require_subcommand(1);
@@ -168,7 +185,7 @@ void AddPlugin(CLI::App& app, std::function<int()>& run) {
   CLI::App* add = plugin->add_subcommand("new", "Write a project that builds a plug-in");
   add->add_option("NAME", *name, "Small letters, digits and _")->required();
   add->add_option("--out,-o", *out, "The folder to make (default: NAME)");
-  add->final_callback([=, &run] { run = [=] { return PluginNew(*name, *out); }; });
+  add->final_callback([=, &run] { run = [=] { return NewProject(*name, *out, Language::kCpp); }; });
   auto path = std::make_shared<std::string>();
   CLI::App* check = plugin->add_subcommand("check", "Load a plug-in and list what it adds");
   check->add_option("FILE", *path, "The shared library")->required();
@@ -237,6 +254,24 @@ void AddWatch(CLI::App& app, std::function<int()>& run) {
   command->footer(
       "What a deployed run waits for, and who is there, is on the server's own page (server.http).");
   command->final_callback([=, &run] { run = [options] { return WatchRuns(*options); }; });
+}
+
+void AddTrack(CLI::App& app, std::function<int()>& run) {
+  CLI::App* command = app.add_subcommand(
+      "track", "Hand a run's rows on: to TensorBoard, MLflow, Weights & Biases, a table");
+  auto options = std::make_shared<TrackCommand>();
+  command->add_option("RUN", options->run, "The run's folder")->required();
+  command->add_option("--to", options->to, "Which trackers (default: the run's run.track)")
+      ->check(CLI::IsMember(Trackers()))
+      ->delimiter(',');
+  command->add_option("--mlflow-uri", options->mlflow_uri,
+                      "http://host:port of the MLflow server (default: the run's run.mlflow.uri, "
+                      "or MLFLOW_TRACKING_URI)");
+  command->add_flag("-f,--follow", options->follow, "Go on until the run's process ends");
+  command->footer(
+      "What a tracker has is not delivered again, so the command can be repeated. Exit code 1: "
+      "something could not be delivered.");
+  command->final_callback([=, &run] { run = [options] { return TrackRun(*options); }; });
 }
 
 void AddLog(CLI::App& app, std::function<int()>& run) {
@@ -412,11 +447,13 @@ int Main(int argc, char** argv) {
   AddSimulate(app, run);
   AddData(app, run);
   AddLists(app, run);
+  AddNew(app, run);
   AddPlugin(app, run);
   AddState(app, run);
   AddTimeline(app, run);
   AddReport(app, run);
   AddWatch(app, run);
+  AddTrack(app, run);
   AddLog(app, run);
   AddReplay(app, run);
   AddCompare(app, run);

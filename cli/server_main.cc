@@ -346,6 +346,10 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
   MACAW_RETURN_IF_ERROR(EnsureOpenFiles(options.config.workers));
   if (!arguments.replay.empty()) MACAW_RETURN_IF_ERROR(FollowLog(arguments.replay, options));
   RowReporter reporter(arguments.report_fd);
+  if (arguments.report_fd < 0 && !prepared.config.node.track.to.empty()) {
+    Logger("server").Info(absl::StrCat("trackers are not the server's: `macaw track ",
+                                       arguments.run_dir, " --follow` serves them"));
+  }
   options.on_row = [&reporter](const std::string& row) { reporter.Report(row); };
   if (!arguments.sync_state.empty()) {
     options.before_checkpoint = [folder = arguments.sync_state] {

@@ -60,6 +60,15 @@ struct WatchCommand {
 };
 int WatchRuns(const WatchCommand& command);
 
+// Hands a run's rows on to trackers (cli/track/).
+struct TrackCommand {
+  std::string run;
+  std::vector<std::string> to;  // empty: what the run's configuration says
+  std::string mlflow_uri;       // likewise
+  bool follow = false;          // until the run's process ends, or Ctrl-C
+};
+int TrackRun(const TrackCommand& command);
+
 // Prints what this machine offers, and what is missing.
 int Doctor();
 

@@ -49,6 +49,7 @@ Section<NodeConfig> NodeSection(const std::vector<std::string>& data_sources) {
       .As(Role::kResult);
   f.AddSection("", &N::workers, worker::WorkersSection());
   f.AddSection("", &N::server, server::ServerSection());
+  f.AddSection("", &N::track, TrackSection());
   f.AddSection("", &N::fleet, worker::FleetSection());
   f.AddSection("state", &N::state, state::StateSection());
   return f;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/config/track.h"
 #include "core/settings/section.h"
 #include "data/options.h"
 #include "plan/run_plan.h"
@@ -26,6 +27,7 @@ struct NodeConfig {
   worker::FleetConfig fleet;
   worker::WorkersConfig workers;
   state::StateConfig state;
+  TrackConfig track;
 };
 
 using AlgorithmTables = std::map<std::string, std::map<std::string, ParameterValue>>;

@@ -16,12 +16,16 @@
 #include "cli/simulate/private_redis.h"
 #include "cli/simulate/progress.h"
 #include "cli/simulate/run_folder.h"
+#include "cli/track/tracking.h"
 #include "core/clock.h"
 #include "core/files.h"
 #include "core/status.h"
 
 namespace macaw::cli {
 namespace {
+
+// How long a run that is over waits for its trackers.
+constexpr Duration kTrackersAtTheEnd = std::chrono::seconds(10);
 
 absl::StatusOr<std::string> ProgramBeside(const std::string& folder, const std::string& name) {
   std::string path = absl::StrCat(folder, "/", name);
@@ -194,6 +198,11 @@ absl::StatusOr<SupervisedEnd> RunInChildren(const Config& config, const RunOptio
   MACAW_ASSIGN_OR_RETURN(const Commands commands,
                          CommandsOf(config, options, private_folder, nodes, redis));
 
+  // A run that repeats another one has nothing new to tell.
+  MACAW_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Tracking> tracking,
+      Tracking::Start(options.folder, options.replay.empty() ? config.node.track : TrackConfig{}));
+
   SupervisorOptions supervisor;
   supervisor.workers = static_cast<uint32_t>(nodes.size());
   // A run that repeats another one cannot be resumed.
@@ -206,6 +215,7 @@ absl::StatusOr<SupervisedEnd> RunInChildren(const Config& config, const RunOptio
     if (!progress.OnRow(row)) return false;
     options.on_row(row);
     if (redis.has_value()) redis->OnProgress();
+    for (const std::string& line : tracking->TakeLines()) supervisor.say(line);
     return true;
   };
   supervisor.say = [&](const std::string& message) {
@@ -220,6 +230,8 @@ absl::StatusOr<SupervisedEnd> RunInChildren(const Config& config, const RunOptio
 
   absl::StatusOr<SupervisedEnd> end = Supervise(supervisor);
   progress.Finish();
+  tracking->Finish(kTrackersAtTheEnd);
+  for (const std::string& line : tracking->TakeLines()) supervisor.say(line);
   return end;
 }
 

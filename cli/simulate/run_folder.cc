@@ -43,7 +43,11 @@ constexpr const char* kRunFiles[] = {"config.toml",
                                      "rounds.log",
                                      "admin.sock",
                                      "admin-address",
-                                     "owners"};
+                                     "owners",
+                                     "metrics.csv",
+                                     "tensorboard",
+                                     "track",
+                                     "wandb"};
 
 absl::Status RemoveRun(const std::string& path) {
   for (const char* name : kRunFiles) {

@@ -27,6 +27,7 @@
 #include "cli/simulate/run_folder.h"
 #include "cli/simulate/run_states.h"
 #include "cli/simulate/script.h"
+#include "cli/track/tracking.h"
 #include "core/files.h"
 #include "core/spelling.h"
 #include "core/status.h"
@@ -81,6 +82,7 @@ class Run {
     if (resume) MACAW_RETURN_IF_ERROR(CheckResumable(overrides));
     overrides.insert(overrides.end(), extra.begin(), extra.end());
     MACAW_ASSIGN_OR_RETURN(config_, ReadConfig(document_, overrides, catalogue_));
+    MACAW_RETURN_IF_ERROR(CheckTrackers(config_.node.track));
     return resume ? ComposeResumed() : ComposeNew();
   }
 

@@ -228,7 +228,25 @@ class Section {
     return field;
   }
 
-  // The same for an enumeration: its enumerators and their words.
+  // A list of such words.
+  Field<S>& AddWords(std::string key, std::vector<std::string> S::*member,
+                     std::vector<std::string> words, std::string help) {
+    Field<S>& field = Add(std::move(key), member, std::move(help));
+    field.expected = absl::StrCat("a list of ", QuotedChoices(words));
+    field.set = [set = field.set, words](S& s, const Value& value) {
+      const Array* array = value.As<Array>();
+      if (array == nullptr) return false;
+      for (const Value& item : *array) {
+        const std::string* word = item.As<std::string>();
+        if (word == nullptr || !Contains(words, *word)) return false;
+      }
+      return set(s, value);
+    };
+    field.choices = std::move(words);
+    return field;
+  }
+
+  // The same as AddChoice for an enumeration: its enumerators and their words.
   template <typename E>
   Field<S>& AddChoice(std::string key, E S::*member, std::vector<std::pair<std::string, E>> words,
                       std::string help) {

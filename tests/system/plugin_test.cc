@@ -51,7 +51,7 @@ class Plugin : public testing::Test {
 
   std::string NewProject(const std::string& name) {
     const std::string folder = root_ + "/" + name;
-    const Output made = Shell(absl::StrCat(kMacaw, " plugin new ", name, " --out ", folder));
+    const Output made = Shell(absl::StrCat(kMacaw, " new --cpp ", name, " --out ", folder));
     EXPECT_EQ(made.code, 0) << made.text;
     return folder;
   }

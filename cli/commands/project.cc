@@ -1,0 +1,84 @@
+#include "cli/commands/project.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <iterator>
+#include <span>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
+#include "cli/commands/plugin_template.h"
+#include "cli/commands/python_template.h"
+#include "cli/process/exit.h"
+#include "core/files.h"
+#include "core/status.h"
+#include "sdk/catalogue.h"
+
+namespace macaw::cli {
+namespace {
+
+// A plug-in's name is that of a namespace and of a target of CMake.
+constexpr absl::string_view kTaken[] = {
+    "all",      "and",    "asm",      "auto",    "bool",      "break",     "case",     "catch",
+    "char",     "class",  "clean",    "concept", "const",     "continue",  "default",  "delete",
+    "do",       "double", "else",     "enum",    "explicit",  "export",    "extern",   "false",
+    "float",    "for",    "friend",   "goto",    "help",      "if",        "inline",   "install",
+    "int",      "loads",  "long",     "macaw",   "mutable",   "namespace", "new",      "not",
+    "operator", "or",     "package",  "private", "protected", "public",    "register", "requires",
+    "return",   "short",  "signed",   "sizeof",  "static",    "std",       "struct",   "switch",
+    "template", "test",   "this",     "throw",   "trains",    "true",      "try",      "typedef",
+    "typename", "union",  "unsigned", "using",   "virtual",   "void",      "volatile", "while",
+    "xor"};
+
+absl::Status CheckName(const std::string& name, Language language) {
+  bool fits = !name.empty() && name[0] >= 'a' && name[0] <= 'z';
+  for (const char c : name) {
+    fits = fits && ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_');
+  }
+  if (!fits) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the name of a project is small letters, digits and _, and begins with a "
+                     "letter; got \"",
+                     name, "\""));
+  }
+  if (language == Language::kPython) return absl::OkStatus();
+  const bool rule = sdk::Catalogue::Builtins().algorithms().Find(name).ok();
+  if (rule || std::ranges::find(kTaken, name) != std::end(kTaken)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a plug-in cannot be called \"", name, "\", which is ",
+        rule ? "a built-in algorithm" : "a word of C++ or of CMake", ": choose another name"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteProject(const std::string& name, const std::string& folder, Language language) {
+  MACAW_RETURN_IF_ERROR(CheckName(name, language));
+  std::error_code error;
+  if (std::filesystem::exists(std::filesystem::symlink_status(folder, error))) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(folder, " exists already: choose another folder with --out"));
+  }
+  MACAW_RETURN_IF_ERROR(MakeDirectories(folder));
+  const std::span<const TemplateFile> files = language == Language::kPython
+                                                  ? std::span<const TemplateFile>(kPythonTemplate)
+                                                  : std::span<const TemplateFile>(kPluginTemplate);
+  for (const TemplateFile& file : files) {
+    const std::string path =
+        absl::StrCat(folder, "/", absl::StrReplaceAll(file.name, {{"NAME", name}}));
+    MACAW_RETURN_IF_ERROR(
+        AtomicWriteFile(path, absl::StrReplaceAll(file.text, {{"{{name}}", name}})));
+    std::cout << path << "\n";
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int NewProject(const std::string& name, const std::string& folder, Language language) {
+  return Report(WriteProject(name, folder.empty() ? name : folder, language));
+}
+
+}  // namespace macaw::cli

@@ -1,0 +1,54 @@
+#include <poll.h>
+
+#include <iostream>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "cli/commands/commands.h"
+#include "cli/process/exit.h"
+#include "cli/process/lock.h"
+#include "cli/process/signals.h"
+#include "cli/track/tracking.h"
+#include "core/files.h"
+#include "core/status.h"
+
+namespace macaw::cli {
+namespace {
+
+constexpr int kLookEveryMs = 500;
+// Of a program that was asked to deliver: two tries of an MLflow server that hangs.
+constexpr Duration kAtMost = std::chrono::seconds(30);
+
+absl::Status Track(const TrackCommand& command) {
+  if (!FileExists(command.run + "/config.toml"))
+    return absl::NotFoundError(absl::StrCat(command.run, " is not the folder of a run"));
+  MACAW_ASSIGN_OR_RETURN(TrackConfig config, ReadTrackConfig(command.run));
+  if (!command.to.empty()) config.to = command.to;
+  if (!command.mlflow_uri.empty()) config.mlflow_uri = command.mlflow_uri;
+  if (config.to.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("name a tracker with --to: the run's configuration has no run.track"));
+  }
+  MACAW_ASSIGN_OR_RETURN(const SignalFd signals, SignalFd::Open());
+  MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<Tracking> tracking,
+                         Tracking::Start(command.run, config));
+  const auto tell = [&] {
+    for (const std::string& line : tracking->TakeLines()) std::cerr << line << "\n" << std::flush;
+  };
+  // A folder whose lock is free has no process that writes rows.
+  while (command.follow && !TryLockFile(command.run + "/.lock").open()) {
+    pollfd ends{.fd = signals.fd(), .events = POLLIN, .revents = 0};
+    if (::poll(&ends, 1, kLookEveryMs) > 0) break;
+    tell();
+  }
+  const bool all = tracking->Finish(kAtMost);
+  tell();
+  return all ? absl::OkStatus() : absl::UnavailableError("not everything was delivered");
+}
+
+}  // namespace
+
+int TrackRun(const TrackCommand& command) { return Report(Track(command)); }
+
+}  // namespace macaw::cli

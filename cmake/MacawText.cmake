@@ -1,0 +1,40 @@
+# macaw_text_header(GEN cli/gen/cli/report/page.h NAMESPACE macaw::cli CONSTANT kReportPage FILE report/page.html)
+# makes a header below the build folder, with the text of a file for a program that has it inside.
+function(macaw_text_header)
+  cmake_parse_arguments(ARG "" "GEN;NAMESPACE;CONSTANT;FILE" "" ${ARGN})
+  file(READ ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_FILE} text)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_FILE})
+  set(declaration "inline constexpr char ${ARG_CONSTANT}[] = R\"macaw(${text})macaw\";")
+  set(includes "")
+  macaw_write_text_header()
+endfunction()
+
+# macaw_template_header(GEN … NAMESPACE … CONSTANT kPluginTemplate FOLDER sdk/template)
+# The files NAME.in of a folder (from the project's root) as a list of TemplateFile{NAME, text}.
+function(macaw_template_header)
+  cmake_parse_arguments(ARG "" "GEN;NAMESPACE;CONSTANT;FOLDER" "" ${ARGN})
+  file(GLOB files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${ARG_FOLDER}/*.in)
+  set(entries "")
+  foreach(file IN LISTS files)
+    get_filename_component(name ${file} NAME_WLE)  # without .in
+    file(READ ${file} text)
+    string(APPEND entries "    {\"${name}\", R\"macaw(${text})macaw\"},\n")
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  endforeach()
+  set(declaration "inline constexpr TemplateFile ${ARG_CONSTANT}[] = {\n${entries}};")
+  set(includes "#include \"cli/commands/project.h\"\n\n")
+  macaw_write_text_header()
+endfunction()
+
+# Of the two above, whose variables it sees.
+macro(macaw_write_text_header)
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/${ARG_GEN} @ONLY CONTENT [[
+#pragma once
+
+@includes@namespace @ARG_NAMESPACE@ {
+
+@declaration@
+
+}  // namespace @ARG_NAMESPACE@
+]])
+endmacro()

@@ -1,0 +1,78 @@
+"""Projects that `macaw new` writes, and trackers from Python."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+from support import BUILD, TestCase, job
+
+import macaw
+
+PROGRAM = BUILD / "bin" / "macaw"
+
+
+def macaw_new(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(PROGRAM), "new", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+class TestNew(TestCase):
+    def test_a_project_tests_itself_and_trains(self) -> None:
+        made = macaw_new(self.folder, "moon")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        project = self.folder / "moon"
+        for path in project.iterdir():
+            self.assertNotIn("{{", path.read_text())
+        self.assertLessEqual(len((project / "README.md").read_text().splitlines()), 10)
+        for command in (["-m", "unittest"], ["train.py"]):
+            ran = subprocess.run(
+                [sys.executable, *command], cwd=project, capture_output=True, text=True, check=False
+            )
+            self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
+        self.assertGreater(macaw.Run(project / "runs/moon").summary["final"]["test_accuracy"], 0.8)
+
+    def test_a_folder_that_exists_is_left_alone(self) -> None:
+        (self.folder / "moon").mkdir()
+        made = macaw_new(self.folder, "moon")
+        self.assertEqual(made.returncode, 2)
+        self.assertIn("moon", made.stderr)
+        self.assertEqual(list((self.folder / "moon").iterdir()), [])
+
+    def test_bad_names_are_refused(self) -> None:
+        cases = [["Moon"], ["../moon"], ["1st"], ["a b"], [""], ["fedavg", "--cpp"]]
+        for arguments in [*cases, ["class", "--cpp"], ["test", "--cpp"]]:
+            with self.subTest(arguments):
+                made = macaw_new(self.folder, *arguments)
+                self.assertEqual(made.returncode, 2, made.stdout)
+                self.assertEqual(list(self.folder.iterdir()), [])
+
+
+class TestTrack(TestCase):
+    def test_rows_reach_a_table(self) -> None:
+        run = macaw.simulate(**job(self.folder, "run", run={"track": ["csv"]}))
+        lines = (run.folder / "metrics.csv").read_text().splitlines()
+        self.assertEqual(lines[0].split(",")[0], "round")
+        self.assertEqual([int(line.split(",")[0]) for line in lines[1:]], [1, 2, 3, 4])
+
+    def test_a_run_that_goes_on_has_each_row_once(self) -> None:
+        keys = {"track": ["csv", "tensorboard"]}
+        run = macaw.simulate(**job(self.folder, "run", run=keys, rounds=4))
+        events = run.folder / "tensorboard/events.out.tfevents.macaw"
+        before = events.read_bytes()
+        macaw.resume(run.folder, rounds=9)
+        lines = (run.folder / "metrics.csv").read_text().splitlines()
+        self.assertEqual([int(line.split(",")[0]) for line in lines[1:]], list(range(1, 10)))
+        self.assertTrue(events.read_bytes().startswith(before))
+        self.assertGreater(events.stat().st_size, len(before))
+
+    def test_an_unknown_tracker_is_named(self) -> None:
+        with self.assertRaises(macaw.ConfigError) as caught:
+            macaw.simulate(**job(self.folder, "run", run={"track": ["excel"]}))
+        self.assertEqual(caught.exception.key, "run.track")
+
+
+if __name__ == "__main__":
+    unittest.main()
