@@ -12,6 +12,7 @@
 #include "core/files.h"
 #include "core/status.h"
 #include "sdk/plugin.h"
+#include "sdk/rules/load.h"
 
 namespace macaw::sdk {
 namespace {
@@ -33,6 +34,7 @@ absl::Status Loader::Load(const std::string& path, Catalogue& catalogue) {
   const absl::StatusOr<MappedFile> file = MappedFile::Open(path);
   if (!file.ok()) return Annotate(file.status(), "plug-in");
   const Digest digest = DigestOf(file->bytes());
+  if (rules::IsPython(path)) return LoadPython(path, *file, digest, catalogue);
 
   // Without a slash, dlopen would search the system's folders.
   std::error_code ignored;
@@ -59,6 +61,28 @@ absl::Status Loader::Load(const std::string& path, Catalogue& catalogue) {
   if (!status.ok()) return refuse(status.message());
   extended.loading_.clear();
   extended.plugins_.push_back(absl::StrCat(entry->name, " ", entry->version, " ", digest.Hex()));
+  catalogue = std::move(extended);
+  return absl::OkStatus();
+}
+
+absl::Status Loader::LoadPython(const std::string& path, const MappedFile& file,
+                                const Digest& digest, Catalogue& catalogue) {
+  const absl::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
+                               file.bytes().size());
+  const std::string name = std::filesystem::path(path).stem().string();
+  Catalogue extended = catalogue;
+  extended.loading_ = name;
+  const absl::Status status = [&]() -> absl::Status {
+    MACAW_ASSIGN_OR_RETURN(std::vector<algorithms::Description> descriptions,
+                           rules::Load(path, text));
+    for (algorithms::Description& description : descriptions)
+      MACAW_RETURN_IF_ERROR(extended.AddAlgorithm(std::move(description)));
+    return absl::OkStatus();
+  }();
+  if (!status.ok())
+    return absl::FailedPreconditionError(absl::StrCat("plug-in ", path, ": ", status.message()));
+  extended.loading_.clear();
+  extended.plugins_.push_back(absl::StrCat(name, " python ", digest.Hex()));
   catalogue = std::move(extended);
   return absl::OkStatus();
 }

@@ -82,7 +82,13 @@ absl::Status Try(const RunContext& context, const data::Dataset& dataset, Client
   turn.local.drop_last = false;
   algorithms::Workspace workspace;
   const auto run = [&](const training::LocalPlan& plan) { return trainer->Run(plan, task); };
-  MACAW_RETURN_IF_ERROR(algorithms::CarryOut(*context.algorithm, turn, workspace, run).status());
+  MACAW_ASSIGN_OR_RETURN(const algorithms::LocalWork work,
+                         algorithms::CarryOut(*context.algorithm, turn, workspace, run));
+  MACAW_ASSIGN_OR_RETURN(const algorithms::ClientResult result,
+                         context.algorithm->Conclude(turn, work.outcomes, workspace));
+  MACAW_RETURN_IF_ERROR(
+      algorithms::UpViews(context.schema, turn.phase, result, workspace).status());
+  MACAW_RETURN_IF_ERROR(algorithms::StateViews(context.schema, result).status());
   const absl::Status evaluated =
       trainer->Evaluate(broadcast[0], task.train, 0, task.train.size(), kRows).status();
   const EvaluationConfig& evaluation = context.run.evaluation;

@@ -245,7 +245,8 @@ absl::Status Lane::Begin(const PhaseContext& phase, Turn& turn) {
                   .state = turn.state.items,
                   .first_turn = assignment.state_version.counter == 0,
                   .seed = context_->run.seed,
-                  .schema = &context_->schema};
+                  .schema = &context_->schema,
+                  .broadcast_id = phase.id};
   auto work = algorithms::PlannedWork::Make(*context_->algorithm, turn.context, *turn.workspace);
   if (training::IsClientFault(work.status())) return work.status();
   if (!work.ok()) return OurFault(client, work.status());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,6 +35,7 @@ struct RunContext {
 // One phase of a round, as a worker sees it: the broadcast, and the grids of its sums. Immutable,
 // shared by all slots.
 struct PhaseContext {
+  uint64_t id = 0;  // within its session, from 1
   Round round{};
   Phase phase{};
   fleet::Broadcast broadcast;            // keeps the views below alive

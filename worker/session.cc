@@ -265,6 +265,7 @@ class Session {
     if (phase_ != nullptr && phase_->round == lease.round && phase_->phase == lease.phase)
       return phase_;
     auto phase = std::make_shared<PhaseContext>();
+    phase->id = ++phases_;
     phase->round = lease.round;
     phase->phase = lease.phase;
     phase->order = {.max_weight = lease.max_weight,
@@ -427,7 +428,8 @@ class Session {
   bool when_idle_ = false;          // whether the server asked for requests with an idle slot only
   // Moving means of the time of a request for work, and of how far a request is from that mean.
   double lease_seconds_ = 0, lease_deviation_ = 0;
-  TimePoint leased_{};  // when the newest lease arrived
+  TimePoint leased_{};   // when the newest lease arrived
+  uint64_t phases_ = 0;  // opened
   std::shared_ptr<const PhaseContext> phase_;
   std::deque<fleet::Blob> cache_;  // the one used last is last
   std::atomic<bool> over_ = false;

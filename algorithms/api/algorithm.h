@@ -19,6 +19,7 @@
 #include "core/random.h"
 #include "core/vector.h"
 #include "plan/run_plan.h"
+#include "plan/task.h"
 #include "training/api/stage.h"
 
 namespace macaw::algorithms {
@@ -75,6 +76,7 @@ struct Setup {
   double total_weight = 0;  // Σ w_i over them, under the run's weight policy
   double contribution_bound = 65536;
   uint64_t seed = 0;  // the run's
+  TaskKind task = TaskKind::kClassification;
 
   // A client may be drawn several times in a round.
   bool with_replacement() const { return cohort.sampling == "proportional"; }
@@ -114,6 +116,8 @@ struct ClientContext {
   bool first_turn = false;         // the client has kept no state yet
   uint64_t seed = 0;               // the run's
   const Schema* schema = nullptr;  // of the names below
+  // The same for all turns of a client half with the same bytes in `broadcast`; 0: not known.
+  uint64_t broadcast_id = 0;
 
   const ConstVectorView& model() const { return broadcast[0]; }
   ConstVectorView Down(absl::string_view name) const;

@@ -101,7 +101,8 @@ Setup SetupOf(const RunPlan& run, LayoutPtr layout) {
           .clients = TrainClients(run),
           .total_weight = TotalWeight(run),
           .contribution_bound = run.contribution_bound,
-          .seed = run.seed};
+          .seed = run.seed,
+          .task = run.task};
 }
 
 absl::StatusOr<Schema> SchemaOf(const Description& description, const Setup& setup) {

@@ -32,7 +32,8 @@ Section<NodeConfig> NodeSection(const std::vector<std::string>& data_sources) {
   using N = NodeConfig;
   Section<N> f;
   settings::Field<N>& plugins =
-      f.Add("plugins", &N::plugins, "shared libraries that add algorithms, models, data")
+      f.Add("plugins", &N::plugins,
+            "shared libraries that add algorithms, models, data; rules in Python (.py)")
           .As(Role::kLabel)
           .Expecting("a list of paths");
   plugins.is_path = true;

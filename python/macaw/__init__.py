@@ -9,7 +9,7 @@
 The work is done by Macaw's own programs, which are part of the package.
 """
 
-from . import algorithms, errors, partitions
+from . import algorithms, errors, partitions, rules
 from ._data import prepare
 from ._run import Run
 from ._simulate import Stream, resume, simulate, stream
@@ -65,6 +65,7 @@ __all__ = [
     "power_law",
     "prepare",
     "resume",
+    "rules",
     "shards",
     "simulate",
     "sorted_blocks",

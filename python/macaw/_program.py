@@ -11,6 +11,7 @@ import os
 import queue
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import weakref
@@ -53,6 +54,7 @@ class Simulation:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._errors,
+            env={"MACAW_PYTHON": sys.executable, **os.environ},  # for rules in Python
             start_new_session=True,
         )
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()

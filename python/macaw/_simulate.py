@@ -10,7 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from . import _data, _model, _progress
+from . import _data, _model, _progress, _rule_file
+from . import rules as _rules
 from ._program import Event, Simulation
 from ._run import Row, Run
 from .algorithms import Algorithm
@@ -142,7 +143,7 @@ def stream(
     features: str | None = None,
     label: str | None = None,
     partition: Partition | _keys.Partition | str | None = None,
-    algorithm: Algorithm | str | None = None,
+    algorithm: Algorithm | _rules.Rule | str | None = None,
     cohort: int | float | _keys.Cohort | None = None,
     rounds: int | None = None,
     local: _keys.Local | None = None,
@@ -185,7 +186,7 @@ def simulate(
     features: str | None = None,
     label: str | None = None,
     partition: Partition | _keys.Partition | str | None = None,
-    algorithm: Algorithm | str | None = None,
+    algorithm: Algorithm | _rules.Rule | str | None = None,
     cohort: int | float | _keys.Cohort | None = None,
     rounds: int | None = None,
     local: _keys.Local | None = None,
@@ -213,7 +214,7 @@ def simulate(
         all rows, a tenth by default.
     features, label: the columns of a Hugging Face dataset.
     partition: who gets which rows, such as ``macaw.dirichlet(0.3, clients=1000)``.
-    algorithm: such as ``macaw.FedProx(mu=0.1)``, or its name.
+    algorithm: such as ``macaw.FedProx(mu=0.1)``, its name, or a rule of one's own (macaw.rules).
     cohort: clients a round, a fraction of all (a float up to 1), or a dict of ``[cohort]``.
     rounds, seed: of the run.
     local: a dict of ``[local]``: epochs, batch_size, lr, …
@@ -260,6 +261,11 @@ def resume(
 
 def keys_of(given: Mapping[str, Any]) -> tuple[dict[str, Any], _model.Model | None, Path]:
     """What the arguments of ``simulate`` say as keys; also the model, and the cache's folder."""
+    if _rules.serving:
+        raise ConfigError(
+            "a run begins while the file of its rule is loaded: put what begins it under "
+            'if __name__ == "__main__", or the rule into a file of its own'
+        )
     left = {key: given[key] for key in given if key not in _NO_KEYS}
     cache = left.pop("cache", None)
     folder = Path(cache) if cache is not None else _data.cache_folder()
@@ -275,7 +281,7 @@ def keys_of(given: Mapping[str, Any]) -> tuple[dict[str, Any], _model.Model | No
         made = _model.read(own["model"], own["init"], folder / "models")
         _add(settings, "model", made.keys)
     _add(settings, "model", own["model_options"] or {})
-    add_algorithm(settings, own["algorithm"])
+    add_algorithm(settings, own["algorithm"], folder)
     _add_cohort(settings, own["cohort"])
     _add(settings, "local", own["local"] or {})
     return settings, made, folder
@@ -357,8 +363,13 @@ def add_partition(settings: dict[str, Any], partition: Any) -> None:
         _add(settings, "partition", partition or {})
 
 
-def add_algorithm(settings: dict[str, Any], algorithm: Any) -> None:
-    if isinstance(algorithm, Algorithm):
+def add_algorithm(settings: dict[str, Any], algorithm: Any, cache: Path) -> None:
+    if isinstance(algorithm, _rules.Rule):
+        file = os.fspath(_rule_file.file_of(algorithm, cache))
+        settings["plugins"] = [*settings.get("plugins", ()), file]
+        settings["algorithm.name"] = algorithm.name
+        _add(settings, f"algorithm.{algorithm.name}", algorithm.parameters())
+    elif isinstance(algorithm, Algorithm):
         settings["algorithm.name"] = algorithm.name
         _add(settings, f"algorithm.{algorithm.name}", algorithm.parameters())
     elif algorithm is not None:

@@ -1,0 +1,519 @@
+"""The process that runs a rule of macaw.rules beside a worker or a server.
+
+The programs have this file and rules.py inside, and start them with the interpreter that has NumPy
+(sdk/rules/interpreter.h). It talks to them over sockets, a JSON object a line, and shares vectors
+with them in memory files: sdk/rules/README.md, "The channel".
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import inspect
+import json
+import linecache
+import math
+import mmap
+import os
+import signal
+import socket
+import sys
+import traceback
+import types
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from macaw import rules as _rules
+from macaw.rules import (
+    Aggregated,
+    ClientContext,
+    Down,
+    Gradient,
+    Layout,
+    Local,
+    Loss,
+    Metric,
+    Outcome,
+    Result,
+    Rule,
+    RuleError,
+    Schema,
+    ServerContext,
+    Setup,
+    StageEnd,
+    State,
+    Train,
+    Up,
+)
+
+Array = _rules.Array
+_Named = _rules._Named
+
+
+def _describe(rule: type[Rule]) -> dict[str, Any]:
+    text = inspect.cleandoc(rule.__dict__.get("__doc__") or "")
+    first, _, rest = text.partition("\n\n")
+    if dataclasses.is_dataclass(rule) and text.startswith(f"{rule.__name__}("):
+        first = rest = ""  # dataclass's own
+    summary = " ".join(first.split()).rstrip(".")
+    return {
+        "name": rule.name,
+        "summary": summary,
+        "remarks": " ".join(rest.split()),
+        "paper": rule.paper,
+        "seconds": float(rule.seconds),
+        "parameters": _rules._parameters(rule),
+        "proceeds": rule.proceed is not Rule.proceed,
+        "personal": rule.evaluation_point is not Rule.evaluation_point,
+        "begins": rule.begin is not Rule.begin,
+    }
+
+
+def _layout_of(item: Any) -> Any:
+    if item.size is None:
+        return None
+    if not isinstance(item.size, int) or item.size < 1:
+        raise RuleError(f"{item.name}: size is how many numbers, or None; got {item.size!r}")
+    return item.size
+
+
+def _schema(schema: Any) -> dict[str, Any]:
+    if not isinstance(schema, Schema):
+        raise RuleError(f"schema gives {_shown(schema)} instead of a Schema")
+    down = [Down(item) if isinstance(item, str) else item for item in schema.down]
+    kept = [State(item) if isinstance(item, str) else item for item in schema.server]
+    state = [State(item) if isinstance(item, str) else item for item in schema.state]
+    kinds = ((Down, down), (Up, schema.up), (State, state), (State, kept), (Metric, schema.metrics))
+    for kind, items in kinds:
+        for item in items:
+            if not isinstance(item, kind):
+                raise RuleError(f"schema names {_shown(item)} instead of a {kind.__name__}")
+    kept = [State(item.name, item.size) for item in down] + kept
+    def layouts(items: Sequence[Any]) -> list[dict[str, Any]]:
+        return [{**dataclasses.asdict(item), "size": _layout_of(item)} for item in items]
+    return {
+        "down": layouts(down),
+        "up": layouts(schema.up),
+        "state": layouts(state),
+        "server": layouts(kept),
+        "numbers": {name: float(value) for name, value in schema.numbers.items()},
+        "metrics": [dataclasses.asdict(item) for item in schema.metrics],
+    }
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return f"{type(value).__name__} {text if len(text) < 60 else text[:60] + '…'}"
+
+
+# Of this file and of rules.py: their lines of a traceback are not the rule's.
+_OURS = ("macaw/_rules.py", "macaw/rules.py")
+
+
+class _Arena:
+    """Memory shared with the worker: places for vectors, by kind and number."""
+
+    def __init__(self, file: int, fields: Mapping[str, Any]) -> None:
+        self.bytes = mmap.mmap(file, fields["bytes"])
+        os.close(file)
+        self.views: dict[str, list[Array]] = {}
+        self.names: dict[str, list[str]] = fields["names"]
+        self.refs: dict[int, list[Any]] = {}
+        for kind, places in fields["places"].items():
+            self.views[kind] = [self.view(place) for place in places]
+            for number, view in enumerate(self.views[kind]):
+                self.refs[id(view)] = [kind, number]
+                view.flags.writeable = kind in fields["writable"]
+        self.used = 0  # scratch places of this turn
+        self.down = self.state = {}  # type: dict[str, Array]
+        self.sent: list[bool] = []
+
+    def view(self, place: Sequence[Any]) -> Array:
+        offset, size, dtype = place
+        return np.ndarray((size,), dtype, self.bytes, offset)
+
+    def scratch(self) -> Array:
+        places = self.views["scratch"]
+        if self.used == len(places):
+            raise RuleError(f"a turn has more than {len(places)} vectors of its own")
+        self.used += 1
+        return places[self.used - 1]
+
+    def take(self, value: Any, place: Array, what: str, layout: Layout | None) -> list[Any]:
+        """Where the vector lies: where it is already, or copied into `place`."""
+        ref = self.refs.get(id(value))
+        if ref is None:
+            _copy(value, place, what, layout)
+            return self.refs[id(place)]
+        there = self.views[ref[0]][ref[1]]
+        _check_array(there, place, what)
+        return ref
+
+
+def _check_array(array: Array, place: Array, what: str) -> None:
+    if array.shape != place.shape:
+        raise RuleError(f"{what} has the shape {array.shape}, and should have {place.shape}")
+    if array.dtype != place.dtype:
+        raise RuleError(f"{what} is {array.dtype}, and should be {place.dtype}: use "
+                        f".astype(np.{place.dtype})")  # fmt: skip
+
+
+def _copy(value: Any, place: Array, what: str, layout: Layout | None) -> None:
+    if hasattr(value, "detach"):
+        value = value.detach().cpu().numpy()
+    if isinstance(value, Mapping):
+        if layout is None:
+            raise RuleError(f"{what} is a dict, and its channel is {place.size} numbers")
+        tensors = layout.tensors(place)
+        if value.keys() != tensors.keys():
+            raise RuleError(f"{what} has the tensors {sorted(value)}, the model has "
+                            f"{sorted(tensors)}")  # fmt: skip
+        place[...] = 0
+        for name, tensor in tensors.items():
+            _copy(value[name], tensor, f"{what}, tensor {name!r},", None)
+        return
+    if isinstance(value, (bool, int, float)) and place.size == 1:
+        value = np.full(1, value, place.dtype)
+    if not isinstance(value, np.ndarray):
+        raise RuleError(f"{what} is {_shown(value)} instead of an array")
+    _check_array(value, place, what)
+    place[...] = value
+
+
+class _Worker:
+    """A forked copy of the interpreter, which answers one question at a time."""
+
+    def __init__(self, rules: Mapping[str, type[Rule]], channel: socket.socket) -> None:
+        self.rules = rules
+        self.channel = channel
+        self.arenas: dict[int, _Arena] = {}
+        self.rule: Rule
+        self.setup: Setup
+        self.local: Local
+
+    def serve(self) -> None:
+        while (received := _receive(self.channel)) is not None:
+            question, files = received
+            try:
+                for file, fields in zip(files, question.get("new", ())):
+                    self.arenas[fields["id"]] = _Arena(file, fields)
+                for gone in question.get("gone", ()):
+                    self.arenas.pop(gone, None)
+                answer = getattr(self, "_" + question["do"])(question)
+            except Exception as error:
+                answer = {"error": _told(error, _METHODS.get(question["do"], question["do"]))}
+            _send(self.channel, answer)
+
+    def _open(self, question: dict[str, Any]) -> dict[str, Any]:
+        fields = question["setup"]
+        layout = Layout(fields.pop("layout"))
+        self.local = Local(**fields.pop("local"))
+        self.setup = Setup(layout=layout, local=self.local, **fields)
+        self.rule = self.rules[question["rule"]](**question["parameters"])
+        refused = None
+        try:
+            self.rule.check(self.setup)
+        except ValueError as error:
+            refused = str(error)
+        return {"refused": refused, "schema": _schema(self.rule.schema(self.setup))}
+
+    def _context(self, question: dict[str, Any]) -> tuple[_Arena, ClientContext]:
+        arena = self.arenas[question["arena"]]
+        if "local" in question:
+            self.local = Local(**question["local"])
+        if arena.sent != (sent := question["sent"]):
+            arena.sent = sent
+            names, views = arena.names, arena.views
+            down = [item for item in zip(names["down"], views["down"]) if item[0] in sent]
+            arena.down = _Named("channel down", down)
+            arena.state = _Named("state", zip(names["state"], views["state"]))
+        ctx = ClientContext()
+        ctx.round, ctx.phase, ctx.client, ctx.examples = question["of"]
+        ctx.weight = question["weight"]
+        ctx.first_turn = question["first"]
+        ctx.local = self.local
+        ctx.setup = self.setup
+        ctx.layout = self.setup.layout
+        ctx.down, ctx.state = arena.down, arena.state
+        ctx.model = arena.views["down"][0]
+        ctx._arena = arena
+        arena.used = question["used"]
+        return arena, ctx
+
+    def _outcomes(self, arena: _Arena, question: dict[str, Any]) -> list[Outcome]:
+        sums = question["sums"]
+        return [
+            Outcome(end, *numbers, {k: math.nan if v is None else v for k, v in zip(sums, of)})
+            for end, (*numbers, of) in zip(arena.views["end"], question["outcomes"])
+        ]
+
+    def _prepare(self, question: dict[str, Any]) -> dict[str, Any]:
+        arena, ctx = self._context(question)
+        return self._stages(arena, ctx, self.rule.prepare(ctx), "prepare")
+
+    def _proceed(self, question: dict[str, Any]) -> dict[str, Any]:
+        arena, ctx = self._context(question)
+        outcomes = self._outcomes(arena, question)
+        return self._stages(arena, ctx, self.rule.proceed(ctx, outcomes), "proceed")
+
+    def _stages(self, arena: _Arena, ctx: ClientContext, stages: Any, of: str) -> dict[str, Any]:
+        if isinstance(stages, (Train, Gradient, Loss)):
+            stages = [stages]
+        if not isinstance(stages, (list, tuple)):
+            raise RuleError(f"{of} gives {_shown(stages)} instead of a list of stages")
+        said = [self._stage(arena, ctx, stage, f"{of}, stage {n}") for n, stage in enumerate(stages)]
+        return {"stages": said, "used": arena.used}
+
+    def _stage(self, arena: _Arena, ctx: ClientContext, stage: Any, of: str) -> dict[str, Any]:
+        def point(value: Any, what: str) -> list[Any]:
+            if isinstance(value, StageEnd):
+                return ["stage", int(value.stage)]
+            if id(value) in arena.refs:
+                place = arena.views["scratch"][0]
+                return arena.take(value, place, f"{of}: {what}", ctx.layout)
+            return arena.take(value, arena.scratch(), f"{of}: {what}", ctx.layout)
+
+        if not isinstance(stage, (Train, Gradient, Loss)):
+            raise RuleError(f"{of} is {_shown(stage)} instead of a Train, Gradient or Loss")
+        said: dict[str, Any] = {
+            "kind": type(stage).__name__, "start": point(stage.start, "start"), "rows": stage.rows,
+        }  # fmt: skip
+        if not isinstance(stage, Train):
+            return said
+        said["mu"] = _number(stage.mu, f"{of}: mu")
+        said["losses"] = stage.losses
+        if stage.anchor is not None:
+            said["anchor"] = point(stage.anchor, "anchor")
+        if len(stage.v) > 0:
+            terms = []
+            for term in stage.v:
+                if not isinstance(term, (tuple, list)) or len(term) != 2:
+                    raise RuleError(f"{of}: v is a list of pairs of a vector and its factor")
+                terms.append([point(term[0], "v"), _number(term[1], f"{of}: a factor of v")])
+            said["v"] = terms
+        if stage.local is not None and stage.local is not ctx.local:
+            if not isinstance(stage.local, Local):
+                raise RuleError(f"{of}: local is {_shown(stage.local)}; use dataclasses.replace("
+                                "ctx.local, …)")  # fmt: skip
+            said["local"] = {
+                key: value
+                for key, value in vars(stage.local).items()
+                if value != getattr(ctx.local, key)
+            }
+        if stage.trainable is not None:
+            names = [entry["name"] for entry in ctx.layout.entries]
+            wanted = set(stage.trainable)
+            if unknown := sorted(wanted.difference(names)):
+                raise RuleError(f"{of}: trainable names {unknown[0]!r}; the model has {names}")
+            said["trainable"] = [name in wanted for name in names]
+        return said
+
+    def _conclude(self, question: dict[str, Any]) -> dict[str, Any]:
+        arena, ctx = self._context(question)
+        result = self.rule.conclude(ctx, self._outcomes(arena, question))
+        if isinstance(result, Mapping):
+            result = Result(up=result)
+        if not isinstance(result, Result):
+            raise RuleError(f"conclude gives {_shown(result)} instead of a Result or a dict")
+        answer = {
+            "up": self._given(arena, "up", result.up, "channel up"),
+            "state": self._given(arena, "next", result.state, "state"),
+        }
+        if result.metrics:
+            answer["metrics"] = {
+                name: None if math.isnan(x := float(value)) else max(min(x, 1e308), -1e308)
+                for name, value in result.metrics.items()
+            }
+        return answer
+
+    def _given(
+        self, arena: _Arena, kind: str, given: Mapping[str, Any], what: str
+    ) -> dict[str, Any]:
+        names, places = arena.names[kind], arena.views[kind]
+        refs = {}
+        for name, value in given.items():
+            if name not in names:
+                has = ", ".join(names) or "none"
+                raise RuleError(f"conclude gives the {what} {name!r}, which the schema does not "
+                                f"have; it has: {has}")  # fmt: skip
+            number = names.index(name)
+            place = places[number]
+            layout = self.setup.layout if place.size == self.setup.layout.size else None
+            refs[name] = arena.take(value, place, f"conclude: the {what} {name!r}", layout)
+        return refs
+
+    def _evaluation_point(self, question: dict[str, Any]) -> dict[str, Any]:
+        arena, ctx = self._context(question)
+        value = self.rule.evaluation_point(ctx)
+        place = arena.scratch()
+        return {"point": arena.take(value, place, "evaluation_point gives what", ctx.layout)}
+
+    def _server(self, question: dict[str, Any]) -> ServerContext:
+        arena = self.arenas[question["arena"]]
+        ctx = ServerContext()
+        ctx.round, ctx.phase = question["of"]
+        ctx.setup = self.setup
+        ctx.layout = self.setup.layout
+        vectors = zip(arena.names["server"], arena.views["server"])
+        ctx.vectors = _Named("server's vector", vectors)
+        ctx.model = arena.views["server"][0]
+        ctx.numbers = _Named("server's number", question["numbers"].items())
+        ctx._metrics = {}
+        return ctx
+
+    def _begin(self, question: dict[str, Any]) -> dict[str, Any]:
+        ctx = self._server(question)
+        self.rule.begin(ctx)
+        return {"numbers": _numbers(ctx.numbers, question["numbers"])}
+
+    def _apply(self, question: dict[str, Any]) -> dict[str, Any]:
+        ctx = self._server(question)
+        sums = self.arenas[question["aggregate"]].views["aggregate"]
+        aggregate = _Named("channel up", ())
+        for name, weight, value, collected in question["channels"]:
+            aggregate[name] = Aggregated(
+                None if value is None else sums[value],
+                weight,
+                [(client, sums[number]) for client, number in collected],
+            )
+        after = self.rule.apply(ctx, aggregate)
+        if after not in (None, "next_phase"):
+            raise RuleError(f'apply gives {_shown(after)} instead of None or "next_phase"')
+        return {
+            "next_phase": after is not None,
+            "numbers": _numbers(ctx.numbers, question["numbers"]),
+            "metrics": {name: _number(x, f"metric {name}") for name, x in ctx._metrics.items()},
+        }
+
+
+# What a message calls the method behind a question.
+_METHODS = {"open": "schema", "evaluation_point": "evaluation_point"}
+
+
+def _number(value: Any, what: str) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise RuleError(f"{what} is {_shown(value)} instead of a number") from None
+    if not math.isfinite(number):
+        raise RuleError(f"{what} is {number}")
+    return number
+
+
+def _numbers(numbers: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, float]:
+    if unknown := sorted(numbers.keys() - known.keys()):
+        raise RuleError(f"the schema has no number {unknown[0]!r} of the server")
+    return {name: _number(value, f"the server's number {name!r}") for name, value in numbers.items()}
+
+
+def _told(error: BaseException, method: str) -> str:
+    """The error in one line, with the rule's own lines of the traceback, the innermost first."""
+    traceback.print_exc()  # whole, to the log
+    if isinstance(error, RuleError) and str(error).startswith(method):
+        return str(error)
+    if isinstance(error, SyntaxError):
+        text = (error.text or "").strip()
+        return f"{type(error).__name__}: {error.msg} ({error.filename}:{error.lineno}: {text})"
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename not in _OURS]
+    places = [f"{Path(f.filename).name}:{f.lineno} in {f.name}: {f.line}" for f in frames[:-7:-1]]
+    kind = "" if isinstance(error, RuleError) else f"{type(error).__name__}: "
+    where = f" ({'; '.join(places)})" if places else ""
+    return f"{method} raised {kind}{error}{where}"
+
+
+def _receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+    data, files, _, _ = socket.recv_fds(channel, 1 << 16, 4)
+    while not data.endswith(b"\n"):
+        if not (more := channel.recv(1 << 20)):
+            return None
+        data += more
+    return json.loads(data), files
+
+
+def _send(channel: socket.socket, answer: Mapping[str, Any]) -> None:
+    channel.sendall((json.dumps(answer) + "\n").encode())
+
+
+def _die_with_parent(parent: int) -> None:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def _load(text: bytes, path: str) -> dict[str, type[Rule]]:
+    """The rules that a file defines, by name."""
+    module = types.ModuleType("macaw_rule_" + Path(path).stem)
+    module.__file__ = path
+    sys.modules[module.__name__] = module
+    sys.path.insert(0, str(Path(path).parent))
+    source = text.decode()
+    linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
+    exec(compile(source, path, "exec"), module.__dict__)
+    rules: dict[str, type[Rule]] = {}
+    for value in vars(module).values():
+        if isinstance(value, type) and issubclass(value, Rule) and value is not Rule:
+            if value.__module__ != module.__name__:
+                continue
+            if rules.setdefault(value.name, value) is not value:
+                raise RuleError(f"two classes have the name {value.name!r}")
+    if not rules:
+        raise RuleError("it has no class that derives from macaw.rules.Rule")
+    return rules
+
+
+def serve(control_file: int, text_file: int, path: str) -> None:
+    """Loads a rule's file, then forks a process for whoever asks. Ends with its worker."""
+    _rules.serving = True
+    control = socket.socket(fileno=control_file)
+    try:
+        with open(text_file, "rb") as file:  # noqa: PTH123 (a descriptor)
+            rules = _load(file.read(), path)
+        described = [_describe(rule) for rule in rules.values()]
+    except BaseException as error:
+        _send(control, {"error": _told(error, "its file")})
+        return
+    _send(control, {"rules": described})
+    ended: dict[int, int] = {}
+    while (received := _receive(control)) is not None:
+        question, files = received
+        if question["do"] == "fork":
+            _reap(ended)
+            _send(control, {"pid": _fork(rules, control, files[0])})
+        else:
+            pid = question["pid"]
+            status = ended.pop(pid) if pid in ended else os.waitpid(pid, 0)[1]
+            code = os.waitstatus_to_exitcode(status)
+            _send(control, {"code": max(code, 0), "signal": max(-code, 0)})
+
+
+def _reap(ended: dict[int, int]) -> None:
+    try:
+        while (gone := os.waitpid(-1, os.WNOHANG))[0] != 0:
+            ended[gone[0]] = gone[1]
+    except ChildProcessError:
+        pass
+
+
+def _fork(rules: Mapping[str, type[Rule]], control: socket.socket, channel: int) -> int:
+    sys.stdout.flush()
+    parent = os.getpid()
+    if (child := os.fork()) != 0:
+        os.close(channel)
+        return child
+    _die_with_parent(parent)
+    control.close()
+    code = 1
+    try:
+        _Worker(rules, socket.socket(fileno=channel)).serve()
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)

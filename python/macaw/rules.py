@@ -1,0 +1,511 @@
+"""Rules (federated algorithms) in Python.
+
+    from macaw.rules import Rule, Train
+
+    class MyProx(Rule):
+        '''FedAvg with a pull towards the global model.'''
+
+        mu: float = 0.1
+
+        def prepare(self, ctx):
+            return [Train(ctx.model, mu=self.mu)]
+
+        def conclude(self, ctx, outcomes):
+            return {"delta": outcomes[0].end - ctx.model}
+
+        def apply(self, ctx, aggregate):
+            ctx.move_model(aggregate["delta"].value)
+
+``plugins = ["my_prox.py"]`` and ``algorithm.name = "my_prox"`` use it from a configuration,
+``algorithm=MyProx(mu=0.2)`` in ``macaw.simulate``. sdk/rules/README.md is its page.
+
+The programs have this file inside, so a rule's file needs no installed package, but NumPy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import inspect
+import json
+import re
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+
+import numpy as np
+
+__all__ = [
+    "Aggregated",
+    "ClientContext",
+    "Down",
+    "Gradient",
+    "Layout",
+    "Local",
+    "Loss",
+    "Metric",
+    "Outcome",
+    "Result",
+    "Rule",
+    "RuleError",
+    "Schema",
+    "ServerContext",
+    "Setup",
+    "Stage",
+    "StageEnd",
+    "State",
+    "Train",
+    "Up",
+    "parameter",
+]
+
+Array = np.ndarray[Any, Any]
+serving = False  # whether this process runs a rule for a worker or a server
+
+
+class RuleError(Exception):
+    """What a rule gives cannot be used. The message says what, and what was expected."""
+
+
+# ---- what travels
+
+
+@dataclasses.dataclass(frozen=True)
+class Down:
+    """A vector of the server half that every client receives, under its name there.
+
+    size: None for the model's tensors, else how many float64 numbers. phases: empty for all.
+    """
+
+    name: str
+    size: int | None = None
+    phases: Sequence[int] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Up:
+    """What every client returns under this name, and how the clients' vectors are combined.
+
+    "weighted_mean" by the run's weights, "mean", "sum" divided by `divisor`, "max", or "collect":
+    every client's own. bound: a client with a larger |value| is left out; None for the run's.
+    """
+
+    name: str
+    reduce: Literal["weighted_mean", "mean", "sum", "max", "collect"] = "weighted_mean"
+    size: int | None = None
+    divisor: float = 1.0
+    bound: float | None = None
+    phases: Sequence[int] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class State:
+    """A vector that stays: of a client (Schema.state) or of the server (Schema.server).
+
+    It begins at zero. size: None for the model's tensors, else how many float64 numbers.
+    """
+
+    name: str
+    size: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric:
+    """A number of the rule's own, the column rule_NAME of metrics.jsonl.
+
+    reduce: how the clients' values are combined, as for Up; None where apply() reports it.
+    """
+
+    name: str
+    reduce: Literal["weighted_mean", "mean", "sum", "max"] | None = "mean"
+    bound: float = 2.0**40
+    phases: Sequence[int] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Schema:
+    """What travels and what stays. A plain name stands for a Down or State of the model's tensors.
+
+    The first channel down is the model. Every channel down is a vector of the server half, too;
+    `server` names the ones that it keeps to itself, `numbers` its numbers and how they begin.
+    """
+
+    down: Sequence[Down | str] = ("model",)
+    up: Sequence[Up] = (Up("delta"),)
+    state: Sequence[State | str] = ()
+    server: Sequence[State | str] = ()
+    numbers: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    metrics: Sequence[Metric] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Local:
+    """The keys of [local]; lr has the round's schedule in it."""
+
+    epochs: int
+    steps: int
+    batch_size: int
+    optimizer: str
+    lr: float
+    momentum: float
+    nesterov: bool
+    beta1: float
+    beta2: float
+    epsilon: float
+    weight_decay: float
+    clip_norm: float
+    clip: str
+    class_weights: Sequence[float]
+    label_smoothing: float
+    drop_last: bool
+    shuffle: bool
+
+
+class Layout:
+    """How a flat vector holds named tensors.
+
+    Parameters come first, then buffers (batch-norm statistics). Each tensor starts at a multiple of
+    64 bytes; what lies between two tensors is zero.
+
+    size: elements, those between tensors included. parameters: elements before the buffers.
+    """
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        self.dtype: Any = np.dtype(fields["dtype"])
+        self.size: int = fields["size"]
+        self.parameters: int = fields["parameters"]
+        self.entries: list[dict[str, Any]] = fields["entries"]
+
+    def tensors(self, vector: Array) -> dict[str, Array]:
+        """The named tensors of a flat vector, as views of it."""
+        return {
+            e["name"]: vector[e["offset"] : e["offset"] + e["size"]].reshape(e["shape"])
+            for e in self.entries
+        }
+
+    def zeros(self) -> Array:
+        """A flat vector of zeros."""
+        return np.zeros(self.size, self.dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class Setup:
+    """What a rule may look at before a run: in schema() and check(), and as ctx.setup.
+
+    clients: those that can train. total_weight: the sum of their weights. local and cohort: the
+    keys of these tables.
+    """
+
+    layout: Layout
+    clients: int
+    total_weight: float
+    contribution_bound: float
+    seed: int
+    with_replacement: bool
+    local: Local
+    cohort: Mapping[str, Any]
+
+
+# ---- local work
+
+
+@dataclasses.dataclass(frozen=True)
+class StageEnd:
+    """The result of an earlier stage of the same client, counted from 0: a point for a later one."""
+
+    stage: int
+
+
+Point = Array | StageEnd
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Train:
+    """Local training from `start`, with g <- g + mu * (w - anchor) + v in each step.
+
+    v: pairs of a vector and its factor, which are added. anchor: None for start. local: None for
+    the run's; dataclasses.replace(ctx.local, epochs=1) changes it. trainable: names of the tensors
+    to train, None for all. losses: "personal" where the trained model stays with the client.
+    """
+
+    start: Point
+    mu: float = 0.0
+    anchor: Point | None = None
+    v: Sequence[tuple[Point, float]] = ()
+    local: Local | None = None
+    trainable: Iterable[str] | None = None
+    rows: Literal["train", "validation", "test"] = "train"
+    losses: Literal["train", "personal"] = "train"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Gradient:
+    """The mean gradient at a point over all rows. It is the outcome's end."""
+
+    start: Point
+    rows: Literal["train", "validation", "test"] = "train"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Loss:
+    """The sums of losses and metrics at a point over all rows."""
+
+    start: Point
+    rows: Literal["train", "validation", "test"] = "train"
+
+
+Stage = Train | Gradient | Loss
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Outcome:
+    """What came of a stage.
+
+    end: the weights after the last step, or the gradient; read-only, valid until conclude returns.
+    rate_sum: the learning rates of the steps, added. a_norm1: FedNova's norm of the optimizer.
+    examples: rows used, counting repetitions. sums: "examples", "loss", "correct", …
+    """
+
+    end: Array
+    steps: int
+    rate_sum: float
+    a_norm1: float
+    examples: int
+    sums: Mapping[str, float]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Result:
+    """What a client returns: all channels and metrics of the phase, and its next state.
+
+    Vectors are flat arrays of the channel's size and dtype, torch tensors, or dicts of tensors by
+    name. state: all of the schema's, or empty where it does not change.
+    """
+
+    up: Mapping[str, Any]
+    state: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Aggregated:
+    """The cohort's result on a channel.
+
+    value: None where nobody contributed to a mean, and for "collect". weight: the sum of the
+    weights, or the number of contributions. collected: (client, vector) by client, for "collect".
+    """
+
+    value: Array | None
+    weight: float
+    collected: Sequence[tuple[int, Array]] = ()
+
+
+class _Named(dict[str, Any]):
+    """Vectors by name. A name that is not there is an error that says which ones are."""
+
+    def __init__(self, what: str, items: Iterable[tuple[str, Any]]) -> None:
+        super().__init__(items)
+        self._what = what
+
+    def __missing__(self, name: str) -> Any:
+        has = ", ".join(self) or "none"
+        raise RuleError(f"asks for the {self._what} {name!r}, which is not there; there is: {has}")
+
+
+class ClientContext:
+    """One client's turn. Vectors are flat read-only arrays, valid until conclude returns.
+
+    Nothing else is kept from prepare to conclude: another process may be asked.
+    """
+
+    __slots__ = (
+        "_arena", "client", "down", "examples", "first_turn", "layout", "local", "model", "phase",
+        "round", "setup", "state", "weight",
+    )  # fmt: skip
+
+    round: int
+    phase: int
+    client: int
+    examples: int
+    weight: float
+    first_turn: bool
+    local: Local
+    setup: Setup
+    layout: Layout
+    model: Array
+    down: Mapping[str, Array]
+    state: Mapping[str, Array]
+
+    def vector(self) -> Array:
+        """A vector of the model's layout, shared with the worker: what is computed into it is not
+        copied. Its contents are arbitrary."""
+        return cast(Array, self._arena.scratch())
+
+    def random(self, purpose: str) -> np.random.Generator:
+        """Random numbers that depend on seed, round, phase, client and purpose alone."""
+        return _generator(self.setup.seed, 0, self.round, self.phase, self.client, purpose)
+
+    def tensors(self, vector: Array) -> dict[str, Array]:
+        """The named tensors of a vector of the model's layout, as views of it."""
+        return self.layout.tensors(vector)
+
+
+class ServerContext:
+    """A phase's end on the server. `vectors` are flat arrays that apply() changes in place, and
+    `numbers` a dict that it changes; both are saved with the run. `model` is vectors["model"]."""
+
+    __slots__ = ("_metrics", "layout", "model", "numbers", "phase", "round", "setup", "vectors")
+
+    round: int
+    phase: int
+    setup: Setup
+    layout: Layout
+    model: Array
+    vectors: Mapping[str, Array]
+    numbers: dict[str, float]
+
+    def report(self, metric: str, value: float) -> None:
+        """The round's value of a metric whose `reduce` is None."""
+        self._metrics[metric] = float(value)
+
+    def random(self, purpose: str) -> np.random.Generator:
+        """Random numbers that depend on seed, round, phase and purpose alone."""
+        return _generator(self.setup.seed, 1, self.round, self.phase, 0, purpose)
+
+    def move_model(self, mean: Array | None, lr: float = 1.0) -> None:
+        """model += lr * mean. Buffers move by the mean itself. None: the model stays."""
+        if mean is None:
+            return
+        n = self.layout.parameters
+        self.model[:n] += self.model.dtype.type(lr) * mean[:n]
+        self.model[n:] += mean[n:]
+
+    def tensors(self, vector: Array) -> dict[str, Array]:
+        """The named tensors of a vector of the model's layout, as views of it."""
+        return self.layout.tensors(vector)
+
+
+def _generator(*key: int | str) -> np.random.Generator:
+    digest = hashlib.blake2b(json.dumps(key).encode(), digest_size=16).digest()
+    return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))
+
+
+# ---- the rule
+
+
+def parameter(
+    default: Any,
+    help: str = "",
+    minimum: float | None = None,
+    maximum: float | None = None,
+    choices: Sequence[str] = (),
+) -> Any:
+    """A parameter's default with a line of help and its range, as a field of a rule."""
+    about = dict(help=help, minimum=minimum, maximum=maximum, choices=list(choices))
+    return dataclasses.field(default=default, metadata=about)
+
+
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+
+    @dataclass_transform(kw_only_default=True, field_specifiers=(parameter,))
+    class _Fields:
+        pass
+
+else:
+    _Fields = object
+
+
+class Rule(_Fields):
+    """A rule. As it stands it is FedAvg; a rule of one's own overrides what differs.
+
+    Annotated fields with defaults (bool, int, float, str or Literal), or the annotated keyword
+    arguments of an __init__, are its parameters. They are the only thing that an object may keep:
+    the methods are called in several processes, and for any client.
+    """
+
+    #: Of the algorithm; by default the class's name in snake case.
+    name: ClassVar[str] = ""
+    #: Author, year, title.
+    paper: ClassVar[str] = ""
+    #: The longest that one call of a method may take, in seconds.
+    seconds: ClassVar[float] = 300.0
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if "name" not in cls.__dict__:
+            cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_",
+                              cls.__name__).lower()  # fmt: skip
+        if "__init__" not in cls.__dict__:
+            dataclasses.dataclass(eq=False, kw_only=True)(cls)
+
+    def check(self, setup: Setup) -> None:
+        """Refuses runs that the rule is not made for, by a ValueError with the reason."""
+        if setup.cohort["sampling"] == "poisson":
+            raise ValueError(
+                'cohort.sampling = "poisson" divides by the planned weight, and this rule takes '
+                'the mean of those who came; use "uniform"'
+            )
+
+    def schema(self, setup: Setup) -> Schema:
+        """What travels: the model down, and "delta" up."""
+        return Schema(up=[Up("delta", "mean" if setup.with_replacement else "weighted_mean")])
+
+    def prepare(self, ctx: ClientContext) -> Sequence[Stage]:
+        """The client's local work, before it is done."""
+        return [Train(ctx.model)]
+
+    def proceed(self, ctx: ClientContext, outcomes: Sequence[Outcome]) -> Sequence[Stage]:
+        """The stages to go on with, once those so far have run; none ends the local work."""
+        raise NotImplementedError  # not asked unless it is overridden
+
+    def conclude(
+        self, ctx: ClientContext, outcomes: Sequence[Outcome]
+    ) -> Result | Mapping[str, Any]:
+        """What the client returns; a dict stands for Result(up=…)."""
+        return {"delta": outcomes[0].end - ctx.model}
+
+    def evaluation_point(self, ctx: ClientContext) -> Array:
+        """The client's own model, at which its rows are evaluated; ctx has the model alone."""
+        raise NotImplementedError  # not asked unless it is overridden
+
+    def begin(self, ctx: ServerContext) -> None:
+        """How the server's vectors and numbers begin, where that is not zero."""
+
+    def apply(self, ctx: ServerContext, aggregate: Mapping[str, Aggregated]) -> str | None:
+        """Moves the model by the cohort's sums. Returns "next_phase" to open another phase."""
+        ctx.move_model(aggregate["delta"].value)
+        return None
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters by name."""
+        return {key["name"]: getattr(self, key["name"]) for key in _parameters(type(self))}
+
+
+_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
+
+
+def _parameters(rule: type[Rule]) -> list[dict[str, Any]]:
+    hints = typing.get_type_hints(rule.__init__)
+    fields = {f.name: f for f in dataclasses.fields(rule)} if dataclasses.is_dataclass(rule) else {}
+    keys = []
+    for name, argument in list(inspect.signature(rule.__init__).parameters.items())[1:]:
+        hint = hints.get(name)
+        about = dict(fields[name].metadata) if name in fields else {}
+        if typing.get_origin(hint) is Literal:
+            about["choices"] = list(typing.get_args(hint))
+            hint = str
+        if hint not in _TYPES or argument.default is inspect.Parameter.empty:
+            raise RuleError(
+                f"{rule.__name__}.{name} needs a type (bool, int, float, str or a Literal of "
+                "texts) and a default"
+            )
+        if type(argument.default) is not hint and not (
+            hint is float and type(argument.default) is int
+        ):
+            raise RuleError(f"{rule.__name__}.{name}: its default {argument.default!r} is no "
+                            f"{hint.__name__}")  # fmt: skip
+        keys.append(
+            {"name": name, "type": _TYPES[hint], "default": hint(argument.default), **about}
+        )
+    return keys

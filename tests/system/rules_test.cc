@@ -1,0 +1,171 @@
+// Rules in Python, as their authors meet them: a file that a configuration names.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "core/files.h"
+#include "testing/python.h"
+#include "tests/system/simulation.h"
+#include "tests/system/state_runs.h"
+
+namespace macaw {
+namespace {
+
+using testing::HasSubstr;
+using testing_support::AllGone;
+using testing_support::RoundDone;
+using testing_support::Simulation;
+using testing_support::WriteConfig;
+
+const std::string kRules = MACAW_SOURCE_DIR "/examples/rules/";
+
+class Rules : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string why = testing_support::WhyNoPython("numpy");
+    if (!why.empty()) GTEST_SKIP() << why;
+    ::setenv("MACAW_PYTHON", testing_support::Python().c_str(), 1);
+  }
+
+  static std::string Config(const std::string& name, const std::string& file) {
+    return WriteConfig(file + ".of." + name, absl::StrCat("[algorithm]\nname = \"", name, "\"\n"));
+  }
+  static std::vector<std::string> With(const std::string& config, const std::string& file,
+                                       std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {config, "--set", absl::StrCat("plugins=[\"", file, "\"]")});
+    return more;
+  }
+
+  // What a run with this rule says; the body is that of a class derived from Rule.
+  static std::string Said(const std::string& name, const std::string& body, int exit) {
+    const std::string file = absl::StrCat(testing::TempDir(), "/", name, ".py");
+    EXPECT_TRUE(AtomicWriteFile(file, absl::StrCat("import os, signal, time\nimport numpy as np\n"
+                                                   "from macaw.rules import *\n"
+                                                   "class Broken(Rule):\n",
+                                                   body))
+                    .ok());
+    Simulation run(name, With(Config("broken", name), file));
+    EXPECT_EQ(run.Wait(), exit) << run.output();
+    return run.output();
+  }
+};
+
+TEST_F(Rules, InPythonEndWithTheBitsOfTheBuiltins) {
+  for (const std::string name : {"fedprox", "scaffold"}) {
+    Simulation builtin("builtin-" + name, {Config(name, "builtin")});
+    ASSERT_EQ(builtin.Wait(), 0) << builtin.output();
+    for (const std::string slots : {"1", "3"}) {
+      for (const std::string processes : {"1", "2"}) {
+        Simulation python(absl::StrCat("python-", name, slots, processes),
+                          With(Config("py_" + name, "python"), kRules + "py_" + name + ".py",
+                               {"--slots", slots, "--processes", processes}));
+        ASSERT_EQ(python.Wait(), 0) << python.output();
+        EXPECT_EQ(python.digest(), builtin.digest()) << name << " " << slots << " " << processes;
+      }
+    }
+  }
+}
+
+TEST_F(Rules, KilledAndResumedEndWithTheSameBitsAndLeaveNoProcess) {
+  Simulation builtin("whole", {Config("scaffold", "whole"), "--rounds", "8"});
+  ASSERT_EQ(builtin.Wait(), 0) << builtin.output();
+  Simulation killed("killed", With(Config("py_scaffold", "killed"), kRules + "py_scaffold.py",
+                                   {"--rounds", "8", "--processes", "2"}));
+  ASSERT_TRUE(killed.WaitForEvent(RoundDone(2))) << killed.output();
+  std::vector<pid_t> python;
+  for (const pid_t worker : killed.Children("macaw-worker")) {
+    const auto said = testing_support::RunShell(absl::StrCat("pgrep -P ", worker));
+    for (pid_t child = ::atoi(said.output.c_str()); child > 0;) {
+      python.push_back(child);
+      child = ::atoi(testing_support::RunShell(absl::StrCat("pgrep -P ", child)).output.c_str());
+    }
+  }
+  EXPECT_GE(python.size(), 4U) << "an interpreter and a slot's process for each worker";
+  killed.Signal(SIGKILL);
+  EXPECT_NE(killed.Wait(), 0);
+  EXPECT_TRUE(AllGone(python));
+  Simulation resumed("resumed", {"--resume", killed.folder()});
+  ASSERT_EQ(resumed.Wait(), 0) << resumed.output();
+  EXPECT_EQ(resumed.digest(), builtin.digest());
+}
+
+TEST_F(Rules, AnotherFileIsAnotherRun) {
+  const std::string file = testing::TempDir() + "/another.py";
+  ASSERT_TRUE(AtomicWriteFile(file, *ReadFile(kRules + "py_fedprox.py")).ok());
+  Simulation first("another", With(Config("py_fedprox", "another"), file));
+  ASSERT_EQ(first.Wait(), 0) << first.output();
+  ASSERT_TRUE(AtomicWriteFile(file, *ReadFile(kRules + "py_fedprox.py") + "\n").ok());
+  Simulation resumed("another-resumed", {"--resume", first.folder(), "--rounds", "4"});
+  EXPECT_NE(resumed.Wait(), 0);
+  EXPECT_THAT(resumed.output(), HasSubstr("plugins"));
+}
+
+TEST_F(Rules, MistakesAreErrorsThatNameThem) {
+  EXPECT_THAT(Said("raises", "    def prepare(self, ctx):\n        return 1 / 0\n", 2),
+              testing::AllOf(HasSubstr("ZeroDivisionError"), HasSubstr("raises.py:6 in prepare")));
+  EXPECT_THAT(Said("shape",
+                   "    def conclude(self, ctx, out):\n        return {'delta': "
+                   "np.zeros(3, np.float32)}\n",
+                   2),
+              testing::AllOf(HasSubstr("'delta'"), HasSubstr("(3,)")));
+  EXPECT_THAT(Said("dtype",
+                   "    def conclude(self, ctx, out):\n        return {'delta': "
+                   "out[0].end.astype(np.float64)}\n",
+                   2),
+              testing::AllOf(HasSubstr("'delta'"), HasSubstr("float64")));
+  EXPECT_THAT(Said("nan",
+                   "    def conclude(self, ctx, out):\n        return {'delta': "
+                   "out[0].end * np.float32('nan')}\n",
+                   2),
+              testing::AllOf(HasSubstr("'delta'"), HasSubstr("nan")));
+  EXPECT_THAT(Said("channel",
+                   "    def conclude(self, ctx, out):\n        return {'dleta': "
+                   "out[0].end}\n",
+                   2),
+              testing::AllOf(HasSubstr("'dleta'"), HasSubstr("delta")));
+  EXPECT_THAT(Said("exits", "    def prepare(self, ctx):\n        os._exit(3)\n", 2),
+              HasSubstr("exit code 3"));
+  EXPECT_THAT(Said("killed",
+                   "    def prepare(self, ctx):\n"
+                   "        os.kill(os.getpid(), signal.SIGSEGV)\n",
+                   2),
+              HasSubstr("signal 11"));
+  EXPECT_THAT(Said("hangs",
+                   "    seconds = 1\n    def prepare(self, ctx):\n"
+                   "        time.sleep(1000)\n",
+                   2),
+              HasSubstr("longer than 1 s"));
+  EXPECT_THAT(Said("server",
+                   "    def apply(self, ctx, aggregate):\n"
+                   "        ctx.model[:] = np.inf\n",
+                   1),
+              testing::AllOf(HasSubstr("'model'"), HasSubstr("inf")));
+  EXPECT_THAT(Said("syntax", "    def prepare(self, ctx:\n", 1), HasSubstr("syntax.py:5"));
+}
+
+TEST_F(Rules, AParameterThatIsNotThereIsAnErrorBeforeTheRunHasAFolder) {
+  Simulation run("mistyped", With(Config("py_fedprox", "mistyped"), kRules + "py_fedprox.py",
+                                  {"--set", "algorithm.py_fedprox.nu=0.1"}));
+  EXPECT_EQ(run.Wait(), 2);
+  EXPECT_THAT(run.output(), testing::AllOf(HasSubstr("nu"), HasSubstr("algorithm.py_fedprox.mu")));
+  EXPECT_FALSE(FileExists(run.folder()));
+}
+
+TEST_F(Rules, WithoutPythonOrNumPyThereIsNoRun) {
+  for (const char* python : {"/nowhere/python", "/bin/true"}) {
+    ::setenv("MACAW_PYTHON", python, 1);
+    Simulation run("no-python", With(Config("py_fedprox", "no"), kRules + "py_fedprox.py"));
+    EXPECT_EQ(run.Wait(), 1) << run.output();  // as for a library that cannot be loaded
+    EXPECT_THAT(run.output(), HasSubstr(python));
+    EXPECT_FALSE(FileExists(run.folder()));
+  }
+}
+
+}  // namespace
+}  // namespace macaw
