@@ -14,7 +14,6 @@
 #include "cli/compare/text.h"
 #include "cli/config/settings.h"
 #include "cli/simulate/repeat.h"
-#include "core/csv_cell.h"
 #include "core/files.h"
 #include "core/spelling.h"
 #include "core/status.h"
