@@ -111,9 +111,7 @@ class WandbTracker final : public Tracker {
     began_ms_ = facts.began_ms;
     // wandb's names for runs are short.
     const std::string id = facts.id.substr(0, 12);
-    const std::string when = absl::FormatTime(
-        "%Y%m%d_%H%M%S", absl::FromUnixMillis(FirstMs(facts, id)), absl::UTCTimeZone());
-    folder_ = absl::StrCat(facts.folder, "/wandb/offline-run-", when, "-", id);
+    folder_ = FolderOf(facts, id);
     MACAW_ASSIGN_OR_RETURN(file_, GrowingFile::Open(absl::StrCat(folder_, "/run-", id, ".wandb")));
     MACAW_ASSIGN_OR_RETURN(const int64_t last, ReadBack());
     if (file_->size() > 0) return last;
@@ -183,20 +181,18 @@ class WandbTracker final : public Tracker {
   }
 
  private:
-  // The time in the name of the folder, which does not change when a run goes on: of a folder that
-  // is there, or else the run's begin.
-  static int64_t FirstMs(const RunFacts& facts, const std::string& id) {
+  // The folder of an earlier session, or else a new one, which has the run's begin in its name.
+  static std::string FolderOf(const RunFacts& facts, const std::string& id) {
+    const std::string parent = facts.folder + "/wandb";
     std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator(facts.folder + "/wandb", error)) {
+    for (const auto& entry : std::filesystem::directory_iterator(parent, error)) {
       const std::string name = entry.path().filename().string();
-      absl::Time time;
-      std::string why;
-      if (absl::EndsWith(name, "-" + id) && absl::StartsWith(name, "offline-run-") &&
-          absl::ParseTime("%Y%m%d_%H%M%S", name.substr(12, 15), absl::UTCTimeZone(), &time, &why)) {
-        return absl::ToUnixMillis(time);
-      }
+      if (absl::StartsWith(name, "offline-run-") && absl::EndsWith(name, "-" + id))
+        return entry.path().string();
     }
-    return facts.began_ms;
+    const std::string when = absl::FormatTime("%Y%m%d_%H%M%S", absl::FromUnixMillis(facts.began_ms),
+                                              absl::UTCTimeZone());
+    return absl::StrCat(parent, "/offline-run-", when, "-", id);
   }
 
   // Looks for the last round, and cuts off a torn end. Keeps where an exit record begins.

@@ -323,6 +323,17 @@ TEST(WandbTracker, HasNoRowTwiceWhenARunGoesOn) {
   EXPECT_EQ(exits, 1u);
 }
 
+TEST(WandbTracker, GoesOnInItsFolderWhateverTheTimeInTheName) {
+  const TrackedRun run;
+  run.AddRows(1, 3);
+  run.HandOver(*Wandb());
+  std::filesystem::rename(run.Path(WandbFile(run)).substr(0, run.Path(WandbFile(run)).rfind('/')),
+                          run.Path("wandb/offline-run-20200102_030405-001122334455"));
+  run.AddRows(4, 5);
+  EXPECT_EQ(run.HandOver(*Wandb()), 2u);
+  EXPECT_THAT(WandbSteps(run), ElementsAre(1, 2, 3, 4, 5));
+}
+
 TEST(WandbTracker, EndsTheSameWhereverACrashHasTornTheFile) {
   const TrackedRun run;
   run.AddRows(1, 3);
