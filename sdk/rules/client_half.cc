@@ -67,7 +67,9 @@ class ClientHalf final : public algorithms::ClientAlgorithm {
     MACAW_RETURN_IF_ERROR(PutEnds(outcomes, *turn));
     MACAW_ASSIGN_OR_RETURN(const Json answer, Ask("conclude", context, outcomes, *turn));
     ClientResult result;
-    MACAW_ASSIGN_OR_RETURN(result.up, ViewsIn(answer.at("up"), context, *turn));
+    MACAW_ASSIGN_OR_RETURN(const std::vector<algorithms::NamedView> up,
+                           ViewsIn(answer.at("up"), context, *turn));
+    for (const algorithms::NamedView& view : up) result.up.push_back({view.name, view.vector});
     MACAW_ASSIGN_OR_RETURN(result.state, ViewsIn(answer.at("state"), context, *turn));
     if (const auto metrics = answer.find("metrics"); metrics != answer.end()) {
       for (const auto& [name, value] : metrics->items()) {
@@ -75,7 +77,7 @@ class ClientHalf final : public algorithms::ClientAlgorithm {
             name, value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>());
       }
     }
-    MACAW_RETURN_IF_ERROR(CheckFinite(outcomes, result));
+    MACAW_RETURN_IF_ERROR(CheckFinite(outcomes, up, result.state));
     return result;
   }
 
@@ -280,8 +282,9 @@ class ClientHalf final : public algorithms::ClientAlgorithm {
   // A client whose training has diverged is left out by the sum. What is not finite although all
   // that was trained is, is the rule's own mistake.
   static absl::Status CheckFinite(std::span<const training::StageOutcome> outcomes,
-                                  const ClientResult& result) {
-    for (const auto* given : {&result.up, &result.state}) {
+                                  const std::vector<algorithms::NamedView>& up,
+                                  const std::vector<algorithms::NamedView>& state) {
+    for (const auto* given : {&up, &state}) {
       for (const algorithms::NamedView& view : *given) {
         const std::string found = FirstNotFinite(view.vector);
         if (found.empty()) continue;
