@@ -87,7 +87,10 @@ absl::StatusOr<ConstVectorView> Resolve(const Point& point,
                                         const std::vector<StageOutcome>& before) {
   if (const auto* view = std::get_if<ConstVectorView>(&point)) return *view;
   const size_t stage = std::get<StageEnd>(point).stage;
-  if (stage < before.size() && !before[stage].end.empty()) return before[stage].end.view();
+  if (stage < before.size() && !before[stage].end.empty()) {
+    MACAW_RETURN_IF_ERROR(before[stage].end.Fetch());
+    return before[stage].end.view();
+  }
   return absl::InvalidArgumentError(
       absl::StrCat("refers to the end of stage ", stage,
                    ", which has none: name an earlier train or gradient stage"));

@@ -14,12 +14,12 @@ from typing import Any
 import macaw
 from support import TestCase, job
 
-ROUNDS = 400
+ROUNDS = 2000
 # Reads three rounds, says where the run is, and waits for its end.
 SCRIPT = """
 import sys, threading, macaw
 from support import rows
-stream = macaw.stream(["linear 8", "relu", "linear 3"], rows(), cohort=5, rounds=400, seed=7,
+stream = macaw.stream(["linear 8", "relu", "linear 3"], rows(), cohort=5, rounds=2000, seed=7,
     partition=dict(scheme="dirichlet-class", clients=20, min_size=2), out=sys.argv[1],
     cache=sys.argv[2])
 rows = iter(stream)

@@ -10,6 +10,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "core/files.h"
 #include "testing/temporary_folder.h"
@@ -44,6 +45,9 @@ class Operators : public testing::Test {
 };
 
 TEST_F(Operators, ARunThatWasPausedAbortedAndDrainedEndsWithTheSameMetrics) {
+  // Forty rounds, because it must still go on when it is told to end.
+  const std::string text = absl::StrReplaceAll(*ReadFile(config_), {{"rounds = 3", "rounds = 40"}});
+  ASSERT_TRUE(AtomicWriteFile(config_, text).ok());
   testing_support::Simulation plain("plain", {config_});
   ASSERT_EQ(plain.Wait(), 0) << plain.output();
   {

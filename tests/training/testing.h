@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/random.h"
+#include "core/status.h"
 #include "models/spec.h"
 #include "training/api/trainer.h"
 #include "training/torch/torch_backend.h"
@@ -152,7 +153,10 @@ inline LocalPlan AddedLater(const LocalPlan& plan, size_t count) {
     if (outcomes.size() == plan.stages.size()) return std::vector<Stage>();
     Stage next = plan.stages[outcomes.size()];
     const auto* end = std::get_if<StageEnd>(&next.start);
-    if (end != nullptr) next.start = outcomes[end->stage].end;  // a view is as good as the name
+    if (end != nullptr) {  // a view is as good as the name
+      MACAW_RETURN_IF_ERROR(outcomes[end->stage].end.Fetch());
+      next.start = outcomes[end->stage].end;
+    }
     return std::vector<Stage>{next};
   };
   return later;

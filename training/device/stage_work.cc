@@ -84,11 +84,13 @@ absl::Status StageWork::CheckLabels(const Objective& objective) const {
 absl::StatusOr<StageWork::VectorRef> StageWork::Find(const RunParts& run, const Point& point,
                                                      const ClientTurn& turn,
                                                      absl::string_view what) {
+  VectorRef ref;
+  const auto* end = std::get_if<StageEnd>(&point);  // stays where it is
+  if (end != nullptr && end->stage < turn.ends.size()) ref.on_device = turn.ends[end->stage];
+  if (ref.on_device != nullptr) return ref;
   MACAW_ASSIGN_OR_RETURN(const ConstVectorView view, Resolve(point, turn.outcomes));
   MACAW_RETURN_IF_ERROR(CheckVector(run.setup.spec, view, what));
-  VectorRef ref;
   ref.bytes = view.bytes;
-  if (const auto* end = std::get_if<StageEnd>(&point)) ref.on_device = turn.ends[end->stage];
   return ref;
 }
 
