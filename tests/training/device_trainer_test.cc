@@ -184,6 +184,26 @@ TEST(DeviceTrainer, KeepsEndsWhereThePlanFindsThem) {
   }
 }
 
+TEST(DeviceTrainer, CopiesEndsOutWhenSomebodyLooksAtOne) {
+  const Cohort cohort(Everything());
+  const size_t bytes = cohort.start().layout()->bytes();
+  const auto device = TeamsOf(1);
+  const auto trainer = DeviceTrainerOf(cohort.Setup(), *device);
+  const uint64_t before = device->copied_out();
+  // Stages that begin where others end are among them.
+  std::vector<Turn> turns;
+  for (size_t i = 0; i < cohort.turns().size(); i += 2) turns.push_back(cohort.turns()[i]);
+  const std::vector<TurnOutcome> outcomes = trainer->RunMany(turns);
+  ASSERT_EQ(outcomes.size(), turns.size());
+  EXPECT_LT(device->copied_out() - before, bytes);  // sums of losses
+  const uint64_t sums = device->copied_out();
+  ASSERT_TRUE(outcomes[0].ok());
+  EXPECT_FALSE(outcomes[0]->front().end.view().empty());
+  EXPECT_EQ(device->copied_out() - sums, turns.size() * bytes);  // all of that launch
+  EXPECT_FALSE(outcomes[1]->front().end.view().empty());
+  EXPECT_EQ(device->copied_out() - sums, turns.size() * bytes);
+}
+
 TEST(DeviceTrainer, LeavesOutcomesAloneWhileItEvaluates) {
   const Cohort cohort(Everything(), 1);
   const auto device = TeamsOf(1);
