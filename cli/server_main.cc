@@ -196,7 +196,7 @@ bool Pointless(const absl::Status& status) {
 }
 
 int ReportError(const absl::Status& status) {
-  std::cerr << "macaw-server: error: " << status.message() << std::endl;
+  PrintError("macaw-server", status.message());
   return Pointless(status) ? kExitUsage : kExitFailed;
 }
 
@@ -443,9 +443,7 @@ int Main(int argc, char** argv) {
   if (arguments.config.empty() && arguments.resume) arguments.config = arguments.kept_config();
   if (!standing.folder.empty()) return StandWith(arguments, std::move(standing));
   if (arguments.run_dir.empty() || arguments.config.empty()) {
-    std::cerr << "macaw-server: error: --run-dir is required, and --config or --resume; or "
-                 "--standing"
-              << std::endl;
+    PrintError("macaw-server", "--run-dir is required, and --config or --resume; or --standing");
     return kExitUsage;
   }
 

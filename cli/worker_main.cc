@@ -287,7 +287,7 @@ void AddOptions(CLI::App& app, WorkerArguments& arguments) {
 int Enrol(const WorkerArguments& arguments) {
   const absl::Status status = EnrolNode(arguments.server, arguments.identity, arguments.code);
   if (status.ok()) return kExitOk;
-  std::cerr << "macaw-worker: error: " << status.message() << std::endl;
+  PrintError("macaw-worker", status.message());
   return absl::IsUnavailable(status) ? kExitUnanswered : kExitUsage;
 }
 
@@ -306,15 +306,15 @@ int Main(int argc, char** argv) {
   if (!arguments.describe_script.empty()) {
     const absl::Status status = DescribeScript(arguments);
     if (status.ok()) return kExitOk;
-    std::cerr << "macaw-worker: error: " << status.message() << std::endl;
+    PrintError("macaw-worker", status.message());
     return training::IsMissingBackend(status) ? kExitMissingBackend : kExitUsage;
   }
   if (const absl::Status status = FillIn(arguments); !status.ok()) {
-    std::cerr << "macaw-worker: error: " << status.message() << std::endl;
+    PrintError("macaw-worker", status.message());
     return kExitUsage;
   }
   if (arguments.config.empty()) {
-    std::cerr << "macaw-worker: error: --config or --run-dir is required" << std::endl;
+    PrintError("macaw-worker", "--config or --run-dir is required");
     return kExitUsage;
   }
 
@@ -326,7 +326,7 @@ int Main(int argc, char** argv) {
     status = signals.ok() ? Work(arguments, *signals) : signals.status();
   }
   if (status.ok()) return kExitOk;
-  std::cerr << "macaw-worker: error: " << status.message() << std::endl;
+  PrintError("macaw-worker", status.message());
   if (training::IsMissingBackend(status)) return kExitMissingBackend;
   if (absl::IsUnavailable(status)) return kExitUnanswered;
   if (absl::IsResourceExhausted(status)) return kExitNoRoom;

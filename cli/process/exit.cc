@@ -6,9 +6,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <iostream>
 #include <new>
+#include <string>
 #include <system_error>
+
+#include "absl/strings/str_cat.h"
 
 namespace macaw::cli {
 namespace {
@@ -57,8 +59,13 @@ int ExitCodeOf(const absl::Status& status) {
   return usage ? kExitUsage : kExitFailed;
 }
 
+void PrintError(absl::string_view program, absl::string_view message) {
+  const std::string line = absl::StrCat(program, ": error: ", message, "\n");
+  [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
 int Report(const absl::Status& status) {
-  if (!status.ok()) std::cerr << "macaw: error: " << status.message() << std::endl;
+  if (!status.ok()) PrintError("macaw", status.message());
   return ExitCodeOf(status);
 }
 

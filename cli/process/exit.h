@@ -1,6 +1,7 @@
 #pragma once
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 
 namespace macaw::cli {
 
@@ -19,6 +20,10 @@ constexpr int kExitInterrupted = 130;
 // The exit code of a command that ended with this status: kExitUsage if the user's input is wrong
 // (a bad argument, a missing or already existing file), kExitFailed for any other error.
 int ExitCodeOf(const absl::Status& status);
+
+// Prints "PROGRAM: error: MESSAGE" to standard error, in one write: log lines of other threads stay
+// whole lines before or after it.
+void PrintError(absl::string_view program, absl::string_view message);
 
 // Prints "macaw: error: …" to standard error unless the status is OK. Returns the exit code.
 int Report(const absl::Status& status);
