@@ -34,6 +34,17 @@ absl::StatusOr<DatasetPtr> OpenSynthetic(const DataOptions& data,
   return MakeSynthetic(data);
 }
 
+// For sources whose files hold the splits of their clients.
+absl::Status RefuseSplits(const DataOptions& data, absl::string_view instead) {
+  if (data.client_test_fraction == 0 && data.val_fraction == 0 && data.heldout_clients == 0)
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(data.path,
+                   " holds its own splits: client_test_fraction, val_fraction and heldout_clients "
+                   "must be 0 (",
+                   instead, ")"));
+}
+
 absl::StatusOr<DatasetPtr> OpenPrepared(const DataOptions& data,
                                         const PartitionOptions& partition) {
   MACAW_ASSIGN_OR_RETURN(PreparedFile file, ReadPrepared(data));
@@ -43,12 +54,7 @@ absl::StatusOr<DatasetPtr> OpenPrepared(const DataOptions& data,
       return absl::InvalidArgumentError(
           absl::StrCat("partition.scheme = natural, but ", data.path, " has no train_offsets"));
     }
-    if (data.val_fraction > 0 || data.heldout_clients > 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(data.path,
-                       " holds its own splits: val_fraction and heldout_clients must be 0 "
-                       "(give them to `macaw data prepare`)"));
-    }
+    MACAW_RETURN_IF_ERROR(RefuseSplits(data, "give them to `macaw data prepare`"));
     return ServePrepared(std::move(file));
   }
   if (file.examples.block.count > UINT32_MAX) {
@@ -60,7 +66,10 @@ absl::StatusOr<DatasetPtr> OpenPrepared(const DataOptions& data,
 
 absl::StatusOr<DatasetPtr> OpenDeclared(const DataOptions& data,
                                         const PartitionOptions& partition) {
-  if (partition.scheme == "auto" || partition.scheme == "natural") return ReadDeclared(data.path);
+  if (partition.scheme == "auto" || partition.scheme == "natural") {
+    MACAW_RETURN_IF_ERROR(RefuseSplits(data, "declare them in it"));
+    return ReadDeclared(data.path);
+  }
   return absl::InvalidArgumentError(absl::StrCat("partition.scheme = ", partition.scheme, ", but ",
                                                  data.path, " declares its own clients"));
 }
@@ -93,12 +102,23 @@ constexpr Source kSources[] = {
 
 absl::Status Check(const DataOptions& data) {
   for (const auto& [key, value] : {std::pair{"test_fraction", data.test_fraction},
+                                   {"client_test_fraction", data.client_test_fraction},
                                    {"val_fraction", data.val_fraction},
                                    {"heldout_clients", data.heldout_clients}}) {
     if (!(value >= 0 && value < 1)) {
       return absl::InvalidArgumentError(
           absl::StrCat("data.", key, " = ", value, " must be at least 0 and below 1"));
     }
+  }
+  if (data.client_test_fraction + data.val_fraction >= 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "data.client_test_fraction = ", data.client_test_fraction, " and data.val_fraction = ",
+        data.val_fraction, " leave no rows to train on: together they must be below 1"));
+  }
+  if (data.source == "synthetic" && data.client_test_fraction > 0) {
+    return absl::InvalidArgumentError(
+        "data.client_test_fraction: synthetic clients have test rows of their own, as many as "
+        "data.test_fraction says");
   }
   if (data.resident != "auto" && data.resident != "true" && data.resident != "false") {
     return absl::InvalidArgumentError(

@@ -35,7 +35,10 @@ struct DataOptions {
       // Fraction of all rows that becomes the central test set, if the source has no test set of
       // its own.
       0.1;
-  double val_fraction = 0.0;  // fraction of each client's rows
+  // Fractions of each client's rows, rounded down: those that become its own test rows, and those
+  // that become its validation rows. Together below 1.
+  double client_test_fraction = 0.0;
+  double val_fraction = 0.0;
   // Fraction of the clients that never train; their rows become test rows.
   double heldout_clients = 0.0;
   std::string resident =

@@ -7,7 +7,7 @@
 namespace macaw::data {
 namespace {
 
-enum SplitDraw : uint64_t { kHeldout = 1, kTestSet = 2, kValidation = 3 };
+enum SplitDraw : uint64_t { kHeldout = 1, kTestSet = 2, kValidation = 3, kClientTest = 4 };
 
 RandomStream Stream(const DataOptions& options, SplitDraw what, uint64_t client = 0) {
   return RandomStream({.seed = options.seed,
@@ -20,6 +20,19 @@ std::vector<bool> Draw(RandomStream stream, uint64_t population, uint64_t count)
   std::vector<bool> drawn(population);
   for (const uint64_t i : SampleWithoutReplacement(stream, population, count)) drawn[i] = true;
   return drawn;
+}
+
+struct Cut {
+  std::vector<uint32_t> rest, off;
+};
+
+// Draws ⌊fraction · whole⌋ of `rows`.
+Cut CutOff(std::span<const uint32_t> rows, double fraction, size_t whole, RandomStream stream) {
+  const auto count = static_cast<uint64_t>(fraction * static_cast<double>(whole));
+  const std::vector<bool> drawn = Draw(stream, rows.size(), count);
+  Cut cut;
+  for (size_t i = 0; i < rows.size(); ++i) (drawn[i] ? cut.off : cut.rest).push_back(rows[i]);
+  return cut;
 }
 
 }  // namespace
@@ -53,18 +66,15 @@ RowLists SplitClients(const DataOptions& options, const RowLists& rows, const Ro
       end_list(), end_list();
       for (const uint32_t row : own) append(row);
     } else {
-      const auto count =
-          static_cast<uint64_t>(options.val_fraction * static_cast<double>(own.size()));
-      const std::vector<bool> is_validation =
-          Draw(Stream(options, kValidation, client), own.size(), count);
-      for (size_t i = 0; i < own.size(); ++i) {
-        if (!is_validation[i]) append(own[i]);
-      }
+      const Cut test_cut = CutOff(own, options.client_test_fraction, own.size(),
+                                  Stream(options, kClientTest, client));
+      const Cut validation_cut = CutOff(test_cut.rest, options.val_fraction, own.size(),
+                                        Stream(options, kValidation, client));
+      for (const uint32_t row : validation_cut.rest) append(row);
       end_list();
-      for (size_t i = 0; i < own.size(); ++i) {
-        if (is_validation[i]) append(own[i]);
-      }
+      for (const uint32_t row : validation_cut.off) append(row);
       end_list();
+      for (const uint32_t row : test_cut.off) append(row);
     }
     if (test.clients() > 0) {
       for (const uint32_t row : test.Of(client)) append(row);

@@ -44,9 +44,9 @@ struct TestCut {
 };
 TestCut CutTestSet(const DataOptions& options, RowRange range);
 
-// Splits every client's rows by val_fraction (⌊fraction · rows⌋ of them, drawn from the seed) and
-// by heldout_clients. The clients' own test rows (as many lists, or none) stay test rows. The
-// stored order is kept.
+// Splits every client's rows by client_test_fraction and val_fraction (⌊fraction · rows⌋ of them
+// each, drawn from the seed) and by heldout_clients. The clients' own test rows (as many lists, or
+// none) stay test rows, behind those that are drawn. The stored order is kept.
 RowLists SplitClients(const DataOptions& options, const RowLists& rows, const RowLists& test);
 
 }  // namespace macaw::data

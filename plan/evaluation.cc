@@ -1,5 +1,11 @@
 #include "plan/evaluation.h"
 
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <utility>
+
 namespace macaw {
 
 using settings::Array;
@@ -8,28 +14,36 @@ using settings::Value;
 
 namespace {
 
+struct Split {
+  const char* word;
+  bool EvaluationConfig::*named;
+};
+constexpr Split kSplits[] = {{"test", &EvaluationConfig::test},
+                             {"validation", &EvaluationConfig::validation},
+                             {"train", &EvaluationConfig::train}};
+
 // Words, each at most once and at least one.
 bool SetSplits(EvaluationConfig& evaluation, const Value& value) {
   const Array* words = value.As<Array>();
   if (words == nullptr || words->empty()) return false;
-  bool test = false, train = false;
+  EvaluationConfig set;
+  for (const Split& split : kSplits) set.*split.named = false;
   for (const Value& item : *words) {
     const std::string* word = item.As<std::string>();
-    if (word == nullptr || (*word != "test" && *word != "train")) return false;
-    bool& named = *word == "test" ? test : train;
-    if (named) return false;
-    named = true;
+    if (word == nullptr) return false;
+    const auto* split =
+        std::ranges::find_if(kSplits, [&](const Split& s) { return s.word == *word; });
+    if (split == std::end(kSplits) || set.*split->named) return false;
+    set.*split->named = true;
   }
-  evaluation.test = test;
-  evaluation.train = train;
+  for (const Split& split : kSplits) evaluation.*split.named = set.*split.named;
   return true;
 }
 
 std::optional<Value> GetSplits(const EvaluationConfig& evaluation) {
   Array words;
-  for (const auto& [word, named] :
-       {std::pair<std::string, bool>("test", evaluation.test), {"train", evaluation.train}}) {
-    if (named) words.push_back(settings::Write(word));
+  for (const Split& split : kSplits) {
+    if (evaluation.*split.named) words.push_back(settings::Write(std::string(split.word)));
   }
   return Value{std::move(words)};
 }
@@ -45,14 +59,14 @@ settings::Section<EvaluationConfig> EvaluationSection() {
   f.Add("clients", &E::clients, "every client's own test rows");
   settings::Field<E>& splits =
       f.Add("splits", &E::test,
-            "which rows are evaluated; train: those of all clients, and the objective")
-          .Expecting("a list of \"test\" and \"train\"");
-  splits.choices = {"test", "train"};
+            "which rows are evaluated; validation, train: those of all clients; train: the "
+            "objective, too")
+          .Expecting("a list of \"test\", \"validation\" and \"train\"");
+  for (const Split& split : kSplits) splits.choices.push_back(split.word);
   splits.set = SetSplits;
   splits.get = GetSplits;
   splits.reset = [](E& evaluation) {
-    evaluation.test = E().test;
-    evaluation.train = E().train;
+    for (const Split& split : kSplits) evaluation.*split.named = E().*split.named;
   };
   return f;
 }

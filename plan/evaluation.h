@@ -10,11 +10,14 @@ struct EvaluationConfig {
   uint32_t every = 1;  // rounds; 0: only after the last one. The last round is always evaluated.
   // Rows per task. It affects the result's bits, so it never depends on the workers.
   uint32_t chunk = 1000;
-  bool central = true;   // the central test set
-  bool clients = false;  // every client's own test rows
+  bool central = true;  // the central test set
+  // Every client's own test rows, at the point that the rule names for the client. Where that is a
+  // model of the client's own, the global model on the same rows, too.
+  bool clients = false;
   // Which rows: the key `splits`. Without `test`, neither of the two above.
   bool test = true;
-  bool train = false;  // every client's training rows, and the objective over all of them
+  bool validation = false;  // every client's validation rows, at the client's point
+  bool train = false;       // every client's training rows, and the objective over all of them
   friend bool operator==(const EvaluationConfig&, const EvaluationConfig&) = default;
 };
 

@@ -44,6 +44,8 @@ absl::Status CheckMetric(const std::string& key, const std::string& metric, cons
   if (evaluation.every == 0) missing.push_back("evaluation.every");
   if (column->of == Of::kCentral && !evaluation.central) missing.push_back("evaluation.central");
   if (column->of == Of::kClients && !evaluation.clients) missing.push_back("evaluation.clients");
+  if (column->of == Of::kValidation && !evaluation.validation)
+    missing.push_back("evaluation.splits with \"validation\"");
   if (column->of == Of::kTrainingRows && !evaluation.train)
     missing.push_back("evaluation.splits with \"train\"");
   if (missing.empty()) return absl::OkStatus();

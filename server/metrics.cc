@@ -44,6 +44,12 @@ std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Descrip
   add_totals("test_", Of::kCentral);
   add_totals("clients_test_", Of::kClients);
   add_statistics("clients_test_", Of::kClients);
+  if (algorithm.has_personal_models) {
+    add_totals("clients_test_global_", Of::kClients);
+    add_statistics("clients_test_global_", Of::kClients);
+  }
+  add_totals("clients_val_", Of::kValidation);
+  add_statistics("clients_val_", Of::kValidation);
   add_totals("clients_train_", Of::kTrainingRows);
   columns.push_back({"l2_penalty", Of::kTrainingRows});
   columns.push_back({"train_objective", Of::kTrainingRows});
@@ -154,11 +160,18 @@ void MetricsRow::AddEvaluation(const EvaluationSums& sums) {
   if (loss.has_value() && penalty.has_value()) {
     columns_.emplace_back("train_objective", *loss + *penalty);
   }
-  if (sums.clients.empty()) return;
-  std::vector<std::vector<double>> per_client;
-  for (const EvaluationSums::ClientSums& client : sums.clients) per_client.push_back(client.sums);
-  AddTotal("clients_test_", per_client);  // example-weighted, over all clients' own test rows
-  AddClientStatistics("clients_test_", per_client);
+  AddClients("clients_test_", sums.clients);
+  AddClients("clients_test_global_", sums.global);
+  AddClients("clients_val_", sums.validation);
+}
+
+void MetricsRow::AddClients(const std::string& prefix,
+                            const std::vector<EvaluationSums::ClientSums>& clients) {
+  if (clients.empty()) return;
+  std::vector<std::vector<double>> sums;
+  for (const EvaluationSums::ClientSums& client : clients) sums.push_back(client.sums);
+  AddTotal(prefix, sums);  // example-weighted, over all clients' rows
+  AddClientStatistics(prefix, sums);
 }
 
 std::string MetricsRow::Text() const {

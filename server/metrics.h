@@ -19,7 +19,13 @@ inline constexpr const char* kClientStatistics[] = {"mean", "std", "worst10", "p
 
 // A column that the rows of a run can have.
 struct MetricColumn {
-  enum class Of : uint8_t { kTraining, kCentral, kClients, kTrainingRows };  // what is evaluated
+  enum class Of : uint8_t {
+    kTraining,
+    kCentral,
+    kClients,
+    kValidation,
+    kTrainingRows
+  };  // what is evaluated
 
   std::string name;
   Of of = Of::kTraining;
@@ -55,6 +61,8 @@ class MetricsRow {
   // AddTotal: columns over the rows of all clients together. AddClientStatistics: columns over the
   // clients, such as the mean and the quantiles.
   void AddTotal(const std::string& prefix, const std::vector<std::vector<double>>& sums);
+  void AddClients(const std::string& prefix,
+                  const std::vector<EvaluationSums::ClientSums>& clients);  // both
   void AddClientStatistics(const std::string& prefix, const std::vector<std::vector<double>>& sums);
   TaskKind task_ = TaskKind::kClassification;
   std::vector<std::pair<std::string, double>> columns_;  // in the order written

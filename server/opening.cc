@@ -259,15 +259,12 @@ absl::StatusOr<RunFolder> OpenFolder(const Options& options,
 // The keeper of the initial model. Returns an error if the algorithm refuses the run, or if the run
 // will not have the column that its stop rule waits for.
 absl::StatusOr<ModelKeeper> KeeperOf(const Options& options, FlatVector initial,
-                                     const algorithms::Registry& registry) {
-  MACAW_ASSIGN_OR_RETURN(const algorithms::Description* algorithm,
-                         registry.Find(options.run.algorithm.name));
+                                     const algorithms::Description& algorithm) {
   algorithms::Setup setup = algorithms::SetupOf(options.run, initial.layout());
-  MACAW_ASSIGN_OR_RETURN(const algorithms::Schema schema,
-                         algorithms::MakeSchema(*algorithm, setup));
+  MACAW_ASSIGN_OR_RETURN(const algorithms::Schema schema, algorithms::MakeSchema(algorithm, setup));
   MACAW_RETURN_IF_ERROR(CheckStopRule(options.config.stop, options.run,
-                                      MetricColumns(options.run.task, *algorithm, schema)));
-  return ModelKeeper::Make(*algorithm, std::move(setup), std::move(initial));
+                                      MetricColumns(options.run.task, algorithm, schema)));
+  return ModelKeeper::Make(algorithm, std::move(setup), std::move(initial));
 }
 
 }  // namespace
@@ -278,9 +275,12 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
                          scheduler::MakeScheduler({.policy = options.config.scheduling_policy,
                                                    .seed = options.run.seed}));
   MACAW_ASSIGN_OR_RETURN(options.run.algorithm, registry.Complete(options.run.algorithm));
-  MACAW_ASSIGN_OR_RETURN(ModelKeeper keeper, KeeperOf(options, std::move(initial), registry));
+  MACAW_ASSIGN_OR_RETURN(const algorithms::Description* algorithm,
+                         registry.Find(options.run.algorithm.name));
+  MACAW_ASSIGN_OR_RETURN(ModelKeeper keeper, KeeperOf(options, std::move(initial), *algorithm));
 
   EngineOptions engine = EngineOptionsOf(options, keeper);
+  engine.personal_models = algorithm->has_personal_models;
   EarlyStopping early_stopping(options.config.stop);
   std::optional<MetricsRow> owed_row;
   MACAW_ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint,

@@ -90,10 +90,13 @@ struct Extremes {
   OrderedJson last = OrderedJson::object();
 };
 
-// Whether a column is a metric over all test rows, as opposed to a statistic over clients.
-bool OfTestRows(absl::string_view column) {
-  if (!absl::StartsWith(column, "test_") && !absl::StartsWith(column, "clients_test_"))
+// Whether a column is a metric over all test or all validation rows, as opposed to a statistic over
+// clients.
+bool OfUntrainedRows(absl::string_view column) {
+  if (!absl::StartsWith(column, "test_") && !absl::StartsWith(column, "clients_test_") &&
+      !absl::StartsWith(column, "clients_val_")) {
     return false;
+  }
   return std::ranges::none_of(kClientStatistics, [column](const char* statistic) {
     return absl::EndsWith(column, absl::StrCat("_", statistic));
   });
@@ -111,7 +114,7 @@ void KeepBest(const std::string& metric, const OrderedJson& value, const Ordered
 }
 
 // Reads metrics.jsonl once: the last value of every column, the best rows of the chosen column and
-// of those over test rows, and the first rounds at which the accuracy reached the usual thresholds.
+// of those over rows that nobody trains on, and the first rounds at which the accuracy reached the usual thresholds.
 absl::StatusOr<Extremes> ReadExtremes(const std::string& path, std::string metric) {
   MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   std::vector<OrderedJson> rows;
@@ -131,13 +134,17 @@ absl::StatusOr<Extremes> ReadExtremes(const std::string& path, std::string metri
     for (const char* name : {"train_objective", "test_loss", "test_accuracy"}) {
       if (has(name)) metric = name;
     }
+    // A rule with personal models is judged by them.
+    for (const char* name : {"clients_test_loss", "clients_test_accuracy"}) {
+      if (has("clients_test_global_loss") && has(name)) metric = name;
+    }
   }
   const bool higher = HigherIsBetter(metric);
   Extremes extremes;
   for (const OrderedJson& row : rows) {
     for (const auto& [name, value] : row.items()) {
       extremes.last[name] = value;
-      if (OfTestRows(name)) KeepBest(name, value, row["round"], extremes.bests);
+      if (OfUntrainedRows(name)) KeepBest(name, value, row["round"], extremes.bests);
     }
     if (!row.contains(metric) || !row[metric].is_number()) continue;
     const double value = row[metric].get<double>();

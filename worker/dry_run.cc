@@ -92,7 +92,8 @@ absl::Status Try(const RunContext& context, const data::Dataset& dataset, Client
   const absl::Status evaluated =
       trainer->Evaluate(broadcast[0], task.train, 0, task.train.size(), kRows).status();
   const EvaluationConfig& evaluation = context.run.evaluation;
-  const bool needed = evaluation.clients || evaluation.train || dataset.info().test_examples > 0;
+  const bool needed = evaluation.clients || evaluation.validation || evaluation.train ||
+                      dataset.info().test_examples > 0;
   return absl::IsUnimplemented(evaluated) && !needed ? absl::OkStatus() : evaluated;
 }
 

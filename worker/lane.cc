@@ -358,11 +358,16 @@ absl::StatusOr<fleet::EvaluationResult> Lane::Evaluate(const EvaluationContext& 
     case fleet::EvaluationKind::kCentralTest:
       rows = dataset_->CentralTest();
       break;
-    case fleet::EvaluationKind::kClientTest: {
-      MACAW_ASSIGN_OR_RETURN(
-          rows, LoadRows(*context_, *dataset_, SubjectOf(task), data::Split::kTest, work_));
+    case fleet::EvaluationKind::kClientTest:
+    case fleet::EvaluationKind::kClientTestGlobal:
+    case fleet::EvaluationKind::kClientValidation: {
+      const data::Split split = task.kind == fleet::EvaluationKind::kClientValidation
+                                    ? data::Split::kValidation
+                                    : data::Split::kTest;
+      MACAW_ASSIGN_OR_RETURN(rows, LoadRows(*context_, *dataset_, SubjectOf(task), split, work_));
       begin = 0;
       end = rows.size();
+      if (!fleet::AtClientsPoint(task.kind)) break;
       absl::StatusOr<state::ClientState> read = ReadState(task);
       if (absl::IsDataLoss(read.status())) {
         result.failure = std::string(read.status().message());

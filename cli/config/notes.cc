@@ -5,6 +5,14 @@
 namespace macaw::cli {
 namespace {
 
+// Whether some client has rows of this split.
+bool AnyHas(const data::Dataset& dataset, data::Split split) {
+  for (uint64_t c = 0; c < dataset.info().clients; ++c) {
+    if (dataset.Examples(ClientId(c), split) > 0) return true;
+  }
+  return false;
+}
+
 // Whether some client has both training rows and test rows of its own.
 bool AnyCanBeTested(const data::Dataset& dataset) {
   for (uint64_t c = 0; c < dataset.info().clients; ++c) {
@@ -25,8 +33,8 @@ std::string PersonalModelsNote(const Config& config, const data::Dataset& datase
         " leaves each client a model of its own, but no client that trains has test rows, so "
         "these models are not evaluated",
         config.run.evaluation.clients ? " (clients_test_* will be missing or null)" : "",
-        ": clients have test rows in synthetic and prepared data, with data.test_path of LEAF "
-        "files, and by \"client_test\" of a partition file");
+        ": set data.client_test_fraction, or give them with the data (data.test_path of LEAF files, "
+        "\"client_test\" of a partition file)");
   }
   if (config.run.evaluation.clients) return "";
   return absl::StrCat(name,
@@ -47,6 +55,11 @@ std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& 
   if ((*algorithm)->has_personal_models) {
     const std::string note = PersonalModelsNote(config, dataset);
     if (!note.empty()) notes.push_back(note);
+  }
+  if (run.evaluation.validation && !AnyHas(dataset, data::Split::kValidation)) {
+    notes.push_back(
+        "evaluation.splits names validation, but no client has validation rows (clients_val_* will "
+        "be null): set data.val_fraction");
   }
   return notes;
 }

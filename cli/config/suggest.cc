@@ -115,6 +115,7 @@ constexpr Synonym kSynonyms[] = {
     {"noise", "data.client_noise"},
     {"test_size", "data.test_fraction"},
     {"val_size", "data.val_fraction"},
+    {"client_test_size", "data.client_test_fraction"},
     {"model_name", "model.name"},
     {"architecture", "model.name"},
     {"arch", "model.name"},

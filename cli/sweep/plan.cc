@@ -85,7 +85,13 @@ absl::Status CheckSweepMetric(const std::string& metric, const CheckedRun& run) 
 }
 
 absl::StatusOr<std::string> UsualMetric(const CheckedRun& run) {
-  for (const char* metric : {"test_accuracy", "test_loss", "train_loss"}) {
+  std::vector<const char*> usual = {"test_accuracy", "test_loss", "train_loss"};
+  // A rule with personal models is judged by them.
+  const bool personal = std::ranges::any_of(run.columns, [](const server::MetricColumn& column) {
+    return column.name == "clients_test_global_loss";
+  });
+  if (personal) usual.insert(usual.begin(), {"clients_test_accuracy", "clients_test_loss"});
+  for (const char* metric : usual) {
     if (CheckSweepMetric(metric, run).ok()) return metric;
   }
   return absl::InvalidArgumentError("metric is missing: what decides which configuration is best");

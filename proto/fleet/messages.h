@@ -150,15 +150,26 @@ enum class EvaluationKind : uint8_t {
   kCentralTest = 0,
   kClientTest = 1,
   kClientTrain = 2,
-  kStateDigest = 3  // state_digest.h; needs no model
+  kStateDigest = 3,       // state_digest.h; needs no model
+  kClientTestGlobal = 4,  // the rows of kClientTest, the model that came with the lease
+  kClientValidation = 5,
 };
+// Whether all of a client's rows of a split are evaluated; the server does not know how many.
+inline bool TakesAllRows(EvaluationKind kind) {
+  return kind == EvaluationKind::kClientTest || kind == EvaluationKind::kClientTestGlobal ||
+         kind == EvaluationKind::kClientValidation;
+}
+// Whether the rule says which point is evaluated. It may be in the client's state.
+inline bool AtClientsPoint(EvaluationKind kind) {
+  return kind == EvaluationKind::kClientTest || kind == EvaluationKind::kClientValidation;
+}
 struct EvaluationTask {
   Fence fence;
   EvaluationKind kind = EvaluationKind::kCentralTest;
-  ClientId client;              // kClientTest, kClientTrain
+  ClientId client;              // of the kinds kClient…
   uint64_t place = 0;           // of the client, as in an assignment
-  uint64_t begin = 0, end = 0;  // range of rows; kClientTest always uses all rows
-  Fence state_version;          // kClientTest: the state to use; counter 0: the client has none yet
+  uint64_t begin = 0, end = 0;  // range of rows; unused if TakesAllRows
+  Fence state_version;  // AtClientsPoint: the state to use; counter 0: the client has none yet
   std::vector<Attempt> states;  // kStateDigest: the stored version of each client
 };
 struct EvaluationLease {

@@ -20,7 +20,7 @@ void EvaluationBoard::Add(Queue queue, fleet::EvaluationTask task) {
 }
 
 EvaluationBoard::EvaluationBoard(Round round, fleet::Blob model, const EvaluationConfig& config,
-                                 const Roster& roster)
+                                 bool personal_models, const Roster& roster)
     : round_(round), model_(std::move(model)) {
   const auto cut = [&](Queue queue, EvaluationKind kind, ClientId client, uint64_t place,
                        uint64_t rows) {
@@ -36,10 +36,13 @@ EvaluationBoard::EvaluationBoard(Round round, fleet::Blob model, const Evaluatio
   if (config.central) {
     cut(Central(), EvaluationKind::kCentralTest, ClientId(0), 0, roster.central_test_rows());
   }
-  for (ClientId client; config.clients && client.value < roster.clients(); ++client.value) {
-    Add(queue_of(client),
-        {.kind = EvaluationKind::kClientTest, .client = client, .place = roster.PlaceOf(client)});
-  }
+  const auto all_rows_of_clients = [&](EvaluationKind kind) {
+    for (ClientId client; client.value < roster.clients(); ++client.value)
+      Add(queue_of(client), {.kind = kind, .client = client, .place = roster.PlaceOf(client)});
+  };
+  if (config.clients) all_rows_of_clients(EvaluationKind::kClientTest);
+  if (config.clients && personal_models) all_rows_of_clients(EvaluationKind::kClientTestGlobal);
+  if (config.validation) all_rows_of_clients(EvaluationKind::kClientValidation);
   for (ClientId client; config.train && client.value < roster.clients(); ++client.value) {
     cut(queue_of(client), EvaluationKind::kClientTrain, client, roster.PlaceOf(client),
         roster.rows()[client.value]);
@@ -220,6 +223,12 @@ EvaluationSums EvaluationBoard::Report() const {
       case EvaluationKind::kClientTest:
         report.clients.push_back({slot.task.client, slot.sums});
         break;
+      case EvaluationKind::kClientTestGlobal:
+        report.global.push_back({slot.task.client, slot.sums});
+        break;
+      case EvaluationKind::kClientValidation:
+        report.validation.push_back({slot.task.client, slot.sums});
+        break;
       case EvaluationKind::kClientTrain:
         training::AddTo(report.train, slot.sums);
         break;
@@ -228,6 +237,8 @@ EvaluationSums EvaluationBoard::Report() const {
         break;
     }
   }
+  std::ranges::sort(report.given_up);
+  report.given_up.erase(std::ranges::unique(report.given_up).begin(), report.given_up.end());
   return report;
 }
 

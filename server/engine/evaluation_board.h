@@ -24,14 +24,18 @@ struct EvaluationSums {
     std::vector<double> sums;
   };
   std::vector<Digest> states;  // one digest for each range of clients asked for (OfStates)
-  // Clients whose states cannot be read, or whose owners decline; the other fields omit them.
+  // Clients whose states cannot be read, or whose owners decline, each once; the other fields omit
+  // them.
   std::vector<ClientId> given_up;
-  std::vector<ClientSums> clients;  // of each client's test rows, by client id; empty: not asked
+  // Of each client's rows, by client id; empty: not asked.
+  std::vector<ClientSums> clients;     // test rows, at the client's point
+  std::vector<ClientSums> global;      // test rows, the global model
+  std::vector<ClientSums> validation;  // validation rows, at the client's point
 };
 
 // The evaluation of one model, cut into tasks. The cut depends on the configuration only: chunks of
-// `chunk` rows of the central test set and of each client's training rows, and one task for each
-// client's test rows. Only a node with a task's rows can do it, so a task waits in the queue of the
+// `chunk` rows of the central test set and of each client's training rows, and one task for all
+// test rows or all validation rows of a client. Only a node with a task's rows can do it, so a task waits in the queue of the
 // central test set or in the queue of its client's holding. Tasks are leased, expire and are queued
 // again like clients. A result counts once. Pure.
 class EvaluationBoard {
@@ -42,8 +46,9 @@ class EvaluationBoard {
   static constexpr Queue Of(HoldingId holding) { return Queue(holding.value + 1); }
 
   EvaluationBoard() = default;  // nothing to do
+  // `personal_models`: Description::has_personal_models of the run's rule.
   EvaluationBoard(Round round, fleet::Blob model, const EvaluationConfig& config,
-                  const Roster& roster);
+                  bool personal_models, const Roster& roster);
 
   // A board that asks for the digests of a run's client states. There is one task for each range of
   // clients of a holding.

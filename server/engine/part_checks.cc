@@ -96,7 +96,7 @@ absl::Status CheckEvaluation(const RunPlan& run, bool keeps_states,
         absl::StrCat("an evaluation after round ", result.round.value, " ", what));
   };
   const bool reads_states = task.kind == fleet::EvaluationKind::kStateDigest ||
-                            (task.kind == fleet::EvaluationKind::kClientTest && keeps_states);
+                            (fleet::AtClientsPoint(task.kind) && keeps_states);
   if (!result.failure.empty()) {
     if (reads_states) return absl::OkStatus();
     return refuse("that reads no client state reports that one cannot be read");
@@ -107,9 +107,8 @@ absl::Status CheckEvaluation(const RunPlan& run, bool keeps_states,
   }
   const bool counted = training::CountsFit(training::SchemaFor(run.task), result.sums);
   // The server knows neither the number of tokens of a range of rows nor a client's number of test
-  // rows.
-  const bool known =
-      task.kind != fleet::EvaluationKind::kClientTest && run.task != TaskKind::kNextToken;
+  // or validation rows.
+  const bool known = !fleet::TakesAllRows(task.kind) && run.task != TaskKind::kNextToken;
   const double most = known ? static_cast<double>(task.end - task.begin) : kMostRows;
   if (counted && (known ? result.sums[0] == most : result.sums[0] <= most)) return absl::OkStatus();
   return refuse("does not report the rows it was asked for");

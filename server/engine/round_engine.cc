@@ -223,7 +223,8 @@ void RoundEngine::OpenEvaluation(Round round, fleet::Blob model, TimePoint now) 
     if (stop.has_value()) Finish(RunEnd::kStopped, *stop, now);
     return;
   }
-  evaluation_.Open(EvaluationBoard(round, std::move(model), options_.run.evaluation, roster_));
+  evaluation_.Open(EvaluationBoard(round, std::move(model), options_.run.evaluation,
+                                   options_.personal_models, roster_));
   GiveUpDeclined();
 }
 

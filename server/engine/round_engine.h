@@ -45,11 +45,12 @@ struct EngineOptions {
   std::optional<fleet::Blob>
       evaluate_first;  // the model after `completed`, if its evaluation is still owed
   Digest run_id;
-  RoundRules round;          // when rounds end
-  log::Decisions decisions;  // of the run that this one repeats; `round` should be the default
-  bool stateful = false;     // clients keep a state between rounds
-  VersionIndex versions;     // of a resumed run
-  Restored restored;         // of a run that continues inside a round
+  RoundRules round;              // when rounds end
+  log::Decisions decisions;      // of the run that this one repeats; `round` should be the default
+  bool stateful = false;         // clients keep a state between rounds
+  bool personal_models = false;  // the rule evaluates each client's own model
+  VersionIndex versions;         // of a resumed run
+  Restored restored;             // of a run that continues inside a round
   // Returns session numbers: never 0, and no number twice. Default: 1, 2, 3, … (for tests). A
   // server uses random numbers.
   std::function<uint64_t()> session_numbers;

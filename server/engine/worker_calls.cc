@@ -226,7 +226,7 @@ bool RoundEngine::Serve(Node& node, const fleet::LeaseRequest& request, Ticket t
   if (reply.evaluation.has_value()) {
     name_only(reply.evaluation->model);
     for (fleet::EvaluationTask& task : reply.evaluation->tasks) {
-      if (task.kind == fleet::EvaluationKind::kClientTest)
+      if (fleet::AtClientsPoint(task.kind))
         task.state_version = states_.versions().Current(task.client);
     }
   }

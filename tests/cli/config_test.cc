@@ -249,9 +249,13 @@ TEST(Config, EvaluatesTheSplitsThatAreNamed) {
   EXPECT_FALSE(train->run.evaluation.central);
   EXPECT_FALSE(train->run.evaluation.clients);
   EXPECT_TRUE(train->run.evaluation.train);
+  const auto validation = Parse(kMinimal, {"evaluation.splits=[\"validation\"]"});
+  EXPECT_TRUE(validation->run.evaluation.validation);
+  EXPECT_FALSE(validation->run.evaluation.central);
   for (const char* bad : {"[]", "[\"valid\"]", "[\"test\", \"test\"]", "\"train\""}) {
-    EXPECT_THAT(Parse(kMinimal, {absl::StrCat("evaluation.splits=", bad)}).status().message(),
-                HasSubstr("evaluation.splits must be a list of \"test\" and \"train\""))
+    EXPECT_THAT(
+        Parse(kMinimal, {absl::StrCat("evaluation.splits=", bad)}).status().message(),
+        HasSubstr("evaluation.splits must be a list of \"test\", \"validation\" and \"train\""))
         << bad;
   }
 }

@@ -69,6 +69,12 @@ TEST(Notes, SayThatPersonalModelsAreNotEvaluatedWhereNoClientHasTestRows) {
   EXPECT_THAT(Notes("ditto", with), HasSubstr("evaluation.clients = true"));
 }
 
+TEST(Notes, SayThatThereAreNoValidationRows) {
+  const SomeRows rows({20, 40, 60}, {0, 0, 0});
+  EXPECT_THAT(Notes("fedavg", rows, {R"(evaluation.splits=["test", "validation"])"}),
+              HasSubstr("data.val_fraction"));
+}
+
 TEST(Notes, SayWhatTheAlgorithmHasToSay) {
   const SomeRows rows({20, 40, 60}, {0, 0, 0});
   EXPECT_THAT(Notes("scaffold", rows), HasSubstr("plain mean"));

@@ -9,6 +9,7 @@
 namespace macaw::data {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 class Open : public testing::Test {
@@ -58,8 +59,10 @@ TEST_F(Open, RefusesOptionsOutOfRangeByTheirKey) {
 
 TEST_F(Open, EveryRowIsInExactlyOnePlace) {
   for (const double heldout : {0.0, 0.25}) {
-    const auto dataset =
-        With({.test_fraction = 0.1, .val_fraction = 0.3, .heldout_clients = heldout});
+    const auto dataset = With({.test_fraction = 0.1,
+                               .client_test_fraction = 0.2,
+                               .val_fraction = 0.3,
+                               .heldout_clients = heldout});
     ASSERT_TRUE(dataset.ok()) << dataset.status();
     std::vector<RowCopy> all;
     for (const std::vector<RowCopy>& rows : CopyAll(**dataset))
@@ -76,6 +79,32 @@ TEST_F(Open, ValidationIsThatFractionOfEachClient) {
     EXPECT_EQ((*dataset)->Examples(ClientId(c), Split::kTrain), 14u);
     EXPECT_EQ((*dataset)->Examples(ClientId(c), Split::kValidation), 6u);
   }
+}
+
+TEST_F(Open, OwnTestRowsAreThatFractionOfEachClientUnderEveryScheme) {
+  for (const char* scheme : {"iid", "dirichlet-class", "dirichlet-client", "k-classes", "shards",
+                             "sorted", "lognormal", "power-law"}) {
+    const data::PartitionOptions partition = {.scheme = scheme, .clients = 10};
+    const auto whole = With({.test_fraction = 0}, partition);
+    const auto cut =
+        With({.test_fraction = 0, .client_test_fraction = 0.25, .val_fraction = 0.5}, partition);
+    ASSERT_TRUE(cut.ok()) << cut.status();
+    for (uint64_t c = 0; c < 10; ++c) {
+      const uint32_t rows = (*whole)->Examples(ClientId(c), Split::kTrain);
+      EXPECT_EQ((*cut)->Examples(ClientId(c), Split::kTest), rows / 4) << scheme;
+      EXPECT_EQ((*cut)->Examples(ClientId(c), Split::kValidation), rows / 2) << scheme;
+    }
+  }
+}
+
+TEST_F(Open, FractionsThatLeaveNothingToTrainOnAreRefused) {
+  EXPECT_THAT(With({.client_test_fraction = 0.5, .val_fraction = 0.5}).status().message(),
+              AllOf(HasSubstr("data.client_test_fraction"), HasSubstr("data.val_fraction")));
+  EXPECT_THAT(With({.client_test_fraction = 1}).status().message(),
+              HasSubstr("data.client_test_fraction"));
+  EXPECT_THAT(
+      OpenDataset({.source = "synthetic", .client_test_fraction = 0.1}, {}).status().message(),
+      HasSubstr("data.test_fraction"));
 }
 
 TEST_F(Open, HeldoutClientsNeverTrainAndAreAllTest) {

@@ -245,7 +245,8 @@ TEST_F(Declining, WithPresentWithinItsClientsAreNotDrawn) {
 
 TEST_F(Declining, TheEvaluationOfItsClientsIsGivenUp) {
   EvaluationBoard board(Round(1), FakeHost::BlobOf(Round(1), Phase(0)),
-                        {.every = 1, .chunk = 10, .clients = true}, [] {
+                        {.every = 1, .chunk = 10, .clients = true},
+                        /*personal_models=*/false, [] {
                           Roster roster;
                           roster.Add(NodeWithEverybody("w", 1), Table());
                           roster.Begin({});

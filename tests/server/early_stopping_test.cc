@@ -64,7 +64,7 @@ std::string Check(const StopRule& rule, const RunPlan& run, bool personal = fals
 TEST(EarlyStopping, TakesEveryColumnThatTheRunWillHave) {
   RunPlan run;
   run.task = TaskKind::kClassification;
-  run.evaluation.clients = run.evaluation.train = true;
+  run.evaluation.clients = run.evaluation.validation = run.evaluation.train = true;
   for (const char* metric :
        {"rule_epsilon", "used_bound_delta", "train_loss", "train_client_accuracy_p10", "left_out",
         "test_accuracy", "clients_test_accuracy", "clients_test_loss_worst10",
@@ -97,6 +97,9 @@ TEST(EarlyStopping, RefusesARuleThatCouldNeverFire) {
   for (const char* metric : {"clients_test_loss", "clients_test_loss_p90"}) {
     EXPECT_THAT(Check({.metric = metric, .patience = 1}, run), HasSubstr("evaluation.clients"));
   }
+  run.evaluation.validation = false;
+  EXPECT_THAT(Check({.metric = "clients_val_accuracy", .patience = 1}, run),
+              HasSubstr("splits with \"validation\""));
   run.evaluation.train = false;
   for (const char* metric : {"clients_train_loss", "train_objective", "l2_penalty"}) {
     EXPECT_THAT(Check({.metric = metric, .patience = 1}, run), HasSubstr("splits with \"train\""));

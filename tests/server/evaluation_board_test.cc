@@ -25,7 +25,7 @@ constexpr EvaluationBoard::Queue kCentral = EvaluationBoard::Central();
 constexpr EvaluationBoard::Queue kClients = EvaluationBoard::Of(HoldingId(0));
 
 EvaluationBoard Board() {
-  return EvaluationBoard(Round(3), {}, {.chunk = 400, .central = true}, Everything());
+  return EvaluationBoard(Round(3), {}, {.chunk = 400, .central = true}, false, Everything());
 }
 
 std::vector<fleet::EvaluationTask> Take(EvaluationBoard& board, WorkerId worker,
@@ -66,8 +66,31 @@ TEST(EvaluationBoard, CountsAResultOnceAndOnlyFromItsHolder) {
   EXPECT_FALSE(board.Complete(kBert, Result(again[0])));
 }
 
+TEST(EvaluationBoard, AsksForTheGlobalModelWhereClientsHaveTheirOwn) {
+  for (const bool personal : {false, true}) {
+    EvaluationBoard board(Round(3), {}, {.central = false, .clients = true, .validation = true},
+                          personal, Everything());
+    FenceSource fences(1);
+    for (const auto& task : Take(board, kAnna, kClients, 100, 5, fences))
+      board.Complete(kAnna, Result(task));
+    ASSERT_TRUE(board.done());
+    const EvaluationSums sums = board.Report();
+    EXPECT_EQ(sums.clients.size(), 5u);
+    EXPECT_EQ(sums.global.size(), personal ? 5u : 0u);
+    EXPECT_EQ(sums.validation.size(), 5u);
+  }
+}
+
+TEST(EvaluationBoard, NamesAClientThatIsGivenUpOnce) {
+  EvaluationBoard board(Round(3), {}, {.central = false, .clients = true, .validation = true},
+                        /*personal_models=*/true, Everything());
+  board.DoWithout(kClients);
+  ASSERT_TRUE(board.done());
+  EXPECT_EQ(board.Report().given_up.size(), 5u);
+}
+
 TEST(EvaluationBoard, AsksEveryClientWhenTold) {
-  EvaluationBoard board(Round(3), {}, {.central = false, .clients = true}, Everything());
+  EvaluationBoard board(Round(3), {}, {.central = false, .clients = true}, false, Everything());
   FenceSource fences(1);
   for (const auto& task : Take(board, kAnna, kClients, 10, 5, fences))
     board.Complete(kAnna, Result(task));
@@ -77,7 +100,7 @@ TEST(EvaluationBoard, AsksEveryClientWhenTold) {
 }
 
 TEST(EvaluationBoard, CutsEveryClientsTrainingRowsAndAddsThemInTheirOrder) {
-  EvaluationBoard board(Round(3), {}, {.chunk = 400, .central = false, .train = true},
+  EvaluationBoard board(Round(3), {}, {.chunk = 400, .central = false, .train = true}, false,
                         Everything());
   FenceSource fences(1);
   const auto tasks = Take(board, kAnna, kClients, 10, 5, fences);
@@ -104,7 +127,8 @@ TEST(EvaluationBoard, KeepsTasksForThoseWhoHaveTheRows) {
                                       .central_test_rows = 30},
                                      {.rows = {5}, .names = {"1"}});
   roster.Begin();
-  EvaluationBoard board(Round(3), {}, {.chunk = 400, .central = true, .clients = true}, roster);
+  EvaluationBoard board(Round(3), {}, {.chunk = 400, .central = true, .clients = true}, false,
+                        roster);
   FenceSource fences(1);
   const auto queue = [](HoldingId holding) { return EvaluationBoard::Of(holding); };
   EXPECT_EQ(board.waiting(kCentral), 1u);

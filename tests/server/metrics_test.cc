@@ -99,7 +99,13 @@ TEST(MetricsRow, AddsTheEvaluation) {
                      .central = {200, 50, 150},
                      .clients = {{ClientId(0), {10, 20, 10}},
                                  {ClientId(1), {0, 0, 0}},  // has no test rows
-                                 {ClientId(2), {30, 30, 15}}}});
+                                 {ClientId(2), {30, 30, 15}}},
+                     .global = {{ClientId(0), {10, 40, 5}}, {ClientId(2), {30, 40, 5}}},
+                     .validation = {{ClientId(0), {4, 2, 3}}}});
+  EXPECT_DOUBLE_EQ(*row.Get("clients_test_global_loss"), 2);
+  EXPECT_DOUBLE_EQ(*row.Get("clients_test_global_accuracy"), 0.25);
+  EXPECT_DOUBLE_EQ(*row.Get("clients_val_loss"), 0.5);
+  EXPECT_DOUBLE_EQ(*row.Get("clients_val_accuracy_worst10"), 0.75);
   EXPECT_DOUBLE_EQ(*row.Get("test_loss"), 0.25);
   EXPECT_DOUBLE_EQ(*row.Get("test_accuracy"), 0.75);
   EXPECT_DOUBLE_EQ(*row.Get("clients_test_loss"), 50.0 / 40);
@@ -191,8 +197,13 @@ TEST(MetricsRow, HasTheListedColumnsAndNoOthers) {
     report.records[0].personal_sums = sums;
     MetricsRow row(task, report, {{"delta", 0.5}}, {{"epsilon", 1}});
     row.AddPenalty(0.5, model.view());
-    row.AddEvaluation(
-        {.round = Round(1), .central = sums, .train = sums, .clients = {{ClientId(0), sums}}});
+    const std::vector<EvaluationSums::ClientSums> client = {{ClientId(0), sums}};
+    row.AddEvaluation({.round = Round(1),
+                       .central = sums,
+                       .train = sums,
+                       .clients = client,
+                       .global = client,
+                       .validation = client});
     std::set<std::string> written, listed = {"round"};
     const Json json = Json::parse(row.Text());
     for (const auto& [name, value] : json.items()) written.insert(name);

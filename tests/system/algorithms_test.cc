@@ -63,6 +63,7 @@ seed = 11
 checkpoint_every = 2
 [data]
 source = "synthetic"
+val_fraction = 0.1
 [data.synthetic]
 clients = 14
 max_size = 80
@@ -76,7 +77,7 @@ batch_size = 20
 lr = 0.05
 [evaluation]
 clients = true
-splits = ["test", "train"]
+splits = ["test", "validation", "train"]
 [server]
 lease_timeout = 5
 )";

@@ -142,10 +142,10 @@ class ProcessTrainer final : public LocalTrainer {
         continue;
       }
       if (!resident_->ready.evaluates) {
-        return absl::UnimplementedError(
-            absl::StrCat("the program \"", resident_->ready.name,
-                         "\" does not evaluate: give serve() an evaluate function, or turn off "
-                         "evaluation.clients and evaluation.splits = [\"train\"]"));
+        return absl::UnimplementedError(absl::StrCat(
+            "the program \"", resident_->ready.name,
+            "\" does not evaluate: give serve() an evaluate function, or turn off "
+            "evaluation.clients and \"train\" and \"validation\" of evaluation.splits"));
       }
       Copy(model, resident_->memory->At(SharedVectors::kStart));
       const uint64_t id = ++questions_;

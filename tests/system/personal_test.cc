@@ -1,0 +1,79 @@
+// What is evaluated where clients have models of their own.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_split.h"
+#include "tests/system/simulation.h"
+
+namespace macaw {
+namespace {
+
+using testing_support::Simulation;
+using testing_support::WriteConfig;
+
+const std::vector<std::string> kMetrics = {"loss", "accuracy", "loss_mean", "accuracy_worst10"};
+
+std::vector<nlohmann::json> Rows(const Simulation& run) {
+  std::vector<nlohmann::json> rows;
+  for (const absl::string_view line : absl::StrSplit(run.metrics(), '\n', absl::SkipEmpty()))
+    rows.push_back(nlohmann::json::parse(line));
+  return rows;
+}
+
+std::vector<std::string> Command(const std::string& rule, const std::string& processes) {
+  return {WriteConfig("personal", R"(
+[evaluation]
+clients = true
+splits = ["test", "validation"]
+)"),
+          "--processes",
+          processes,
+          "--slots",
+          "1",
+          "--set",
+          "algorithm.name=" + rule,
+          "--set",
+          "data.client_test_fraction=0.2",
+          "--set",
+          "data.val_fraction=0.1"};
+}
+
+// Beside its personal models Ditto trains the global one as FedAvg does.
+TEST(Personal, TheGlobalModelBesideDittosIsFedAvgs) {
+  Simulation fedavg("fedavg", Command("fedavg", "1"));
+  Simulation ditto("ditto", Command("ditto", "2"));
+  ASSERT_EQ(fedavg.Wait(), 0) << fedavg.output();
+  ASSERT_EQ(ditto.Wait(), 0) << ditto.output();
+  ASSERT_EQ(ditto.digest(), fedavg.digest());
+  const std::vector<nlohmann::json> common = Rows(fedavg), personal = Rows(ditto);
+  ASSERT_EQ(common.size(), 3u);
+  ASSERT_EQ(personal.size(), 3u);
+  for (size_t round = 0; round < 3; ++round) {
+    for (const std::string& metric : kMetrics) {
+      const nlohmann::json& global = common[round]["clients_test_" + metric];
+      ASSERT_TRUE(global.is_number()) << common[round];
+      EXPECT_EQ(personal[round]["clients_test_global_" + metric], global) << metric;
+      EXPECT_TRUE(personal[round]["clients_val_" + metric].is_number()) << metric;
+    }
+    EXPECT_FALSE(common[round].contains("clients_test_global_loss"));
+  }
+  EXPECT_NE(personal[2]["clients_test_loss"], personal[2]["clients_test_global_loss"]);
+  EXPECT_NE(personal[2]["clients_val_loss"], common[2]["clients_val_loss"]);
+}
+
+TEST(Personal, ModelsDecideWhichRoundIsTheBest) {
+  Simulation ditto("ditto", Command("ditto", "1"));
+  ASSERT_EQ(ditto.Wait(), 0) << ditto.output();
+  EXPECT_EQ(ditto.summary()["best"]["metric"], "clients_test_accuracy");
+  EXPECT_TRUE(ditto.summary()["bests"].contains("clients_val_accuracy"));
+  EXPECT_TRUE(ditto.summary()["bests"].contains("clients_test_global_accuracy"));
+  Simulation fedavg("fedavg", Command("fedavg", "1"));
+  ASSERT_EQ(fedavg.Wait(), 0) << fedavg.output();
+  EXPECT_EQ(fedavg.summary()["best"]["metric"], "test_accuracy");
+}
+
+}  // namespace
+}  // namespace macaw
