@@ -30,6 +30,7 @@ enum class Purpose : uint32_t {
   kClientRule = 16,  // an algorithm's own, on a client; `extra` is what it calls its purpose
   kServerRule = 17,  // likewise, on the server
   kSweep = 18,       // the configurations of a random search; `client` is the sample
+  kEvaluation = 19,  // whose rows are evaluated after a round
 };
 
 // Everything that a random number may depend on. Equal keys give equal streams on every machine.

@@ -57,6 +57,9 @@ settings::Section<EvaluationConfig> EvaluationSection() {
   f.Add("chunk", &E::chunk, "rows a task; part of the result's bits", AtLeast(1));
   f.Add("central", &E::central, "the central test set");
   f.Add("clients", &E::clients, "every client's own test rows");
+  f.Add("sample", &E::sample,
+        "so many clients, drawn anew each time, instead of every one (test and validation rows)",
+        AtLeast(0));
   settings::Field<E>& splits =
       f.Add("splits", &E::test,
             "which rows are evaluated; validation, train: those of all clients; train: the "

@@ -17,7 +17,10 @@ struct EvaluationConfig {
   // Which rows: the key `splits`. Without `test`, neither of the two above.
   bool test = true;
   bool validation = false;  // every client's validation rows, at the client's point
-  bool train = false;       // every client's training rows, and the objective over all of them
+  // Instead of every client so many, drawn anew from the run's seed after each round: of `clients`
+  // and `validation` (the objective of `train` needs everybody). 0: every client.
+  uint64_t sample = 0;
+  bool train = false;  // every client's training rows, and the objective over all of them
   friend bool operator==(const EvaluationConfig&, const EvaluationConfig&) = default;
 };
 

@@ -114,7 +114,8 @@ void KeepBest(const std::string& metric, const OrderedJson& value, const Ordered
 }
 
 // Reads metrics.jsonl once: the last value of every column, the best rows of the chosen column and
-// of those over rows that nobody trains on, and the first rounds at which the accuracy reached the usual thresholds.
+// of those over rows that nobody trains on, and the first rounds at which the accuracy reached the
+// usual thresholds.
 absl::StatusOr<Extremes> ReadExtremes(const std::string& path, std::string metric) {
   MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   std::vector<OrderedJson> rows;

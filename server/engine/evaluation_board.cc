@@ -2,14 +2,26 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "core/random.h"
 #include "training/api/metrics.h"
 
 namespace macaw::server {
 
 using fleet::EvaluationKind;
+
+// The clients whose rows are evaluated after this round, ascending. nullopt: all.
+static std::optional<std::vector<uint64_t>> SampleOf(Round round, const EvaluationConfig& config,
+                                                     uint64_t clients, uint64_t seed) {
+  if (config.sample == 0 || config.sample >= clients) return std::nullopt;
+  RandomStream stream({.seed = seed, .purpose = Purpose::kEvaluation, .round = round});
+  std::vector<uint64_t> sample = SampleWithoutReplacement(stream, clients, config.sample);
+  std::ranges::sort(sample);
+  return sample;
+}
 
 void EvaluationBoard::Add(Queue queue, fleet::EvaluationTask task) {
   if (queue.value >= queues_.size()) queues_.resize(queue.value + 1);
@@ -20,7 +32,7 @@ void EvaluationBoard::Add(Queue queue, fleet::EvaluationTask task) {
 }
 
 EvaluationBoard::EvaluationBoard(Round round, fleet::Blob model, const EvaluationConfig& config,
-                                 bool personal_models, const Roster& roster)
+                                 bool personal_models, const Roster& roster, uint64_t seed)
     : round_(round), model_(std::move(model)) {
   const auto cut = [&](Queue queue, EvaluationKind kind, ClientId client, uint64_t place,
                        uint64_t rows) {
@@ -36,9 +48,14 @@ EvaluationBoard::EvaluationBoard(Round round, fleet::Blob model, const Evaluatio
   if (config.central) {
     cut(Central(), EvaluationKind::kCentralTest, ClientId(0), 0, roster.central_test_rows());
   }
+  const std::optional<std::vector<uint64_t>> sample =
+      SampleOf(round, config, roster.clients(), seed);
   const auto all_rows_of_clients = [&](EvaluationKind kind) {
-    for (ClientId client; client.value < roster.clients(); ++client.value)
+    const uint64_t count = sample.has_value() ? sample->size() : roster.clients();
+    for (uint64_t i = 0; i < count; ++i) {
+      const ClientId client(sample.has_value() ? (*sample)[i] : i);
       Add(queue_of(client), {.kind = kind, .client = client, .place = roster.PlaceOf(client)});
+    }
   };
   if (config.clients) all_rows_of_clients(EvaluationKind::kClientTest);
   if (config.clients && personal_models) all_rows_of_clients(EvaluationKind::kClientTestGlobal);

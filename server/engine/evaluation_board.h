@@ -35,9 +35,9 @@ struct EvaluationSums {
 
 // The evaluation of one model, cut into tasks. The cut depends on the configuration only: chunks of
 // `chunk` rows of the central test set and of each client's training rows, and one task for all
-// test rows or all validation rows of a client. Only a node with a task's rows can do it, so a task waits in the queue of the
-// central test set or in the queue of its client's holding. Tasks are leased, expire and are queued
-// again like clients. A result counts once. Pure.
+// test rows or all validation rows of a client. Only a node with a task's rows can do it, so a task
+// waits in the queue of the central test set or in the queue of its client's holding. Tasks are
+// leased, expire and are queued again like clients. A result counts once. Pure.
 class EvaluationBoard {
  public:
   // A queue of tasks that need the same rows.
@@ -47,8 +47,9 @@ class EvaluationBoard {
 
   EvaluationBoard() = default;  // nothing to do
   // `personal_models`: Description::has_personal_models of the run's rule.
+  // `seed`: the run's, for config.sample.
   EvaluationBoard(Round round, fleet::Blob model, const EvaluationConfig& config,
-                  bool personal_models, const Roster& roster);
+                  bool personal_models, const Roster& roster, uint64_t seed = 0);
 
   // A board that asks for the digests of a run's client states. There is one task for each range of
   // clients of a holding.

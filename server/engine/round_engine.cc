@@ -224,7 +224,7 @@ void RoundEngine::OpenEvaluation(Round round, fleet::Blob model, TimePoint now) 
     return;
   }
   evaluation_.Open(EvaluationBoard(round, std::move(model), options_.run.evaluation,
-                                   options_.personal_models, roster_));
+                                   options_.personal_models, roster_, options_.run.seed));
   GiveUpDeclined();
 }
 

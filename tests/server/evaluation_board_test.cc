@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
 #include <vector>
 
 namespace macaw::server {
@@ -79,6 +81,32 @@ TEST(EvaluationBoard, AsksForTheGlobalModelWhereClientsHaveTheirOwn) {
     EXPECT_EQ(sums.global.size(), personal ? 5u : 0u);
     EXPECT_EQ(sums.validation.size(), 5u);
   }
+}
+
+TEST(EvaluationBoard, DrawsASampleOfTheClientsForEachRound) {
+  const auto clients_of = [](uint32_t round, uint64_t sample, uint64_t seed) {
+    EvaluationBoard board(Round(round), {},
+                          {.central = false, .clients = true, .validation = true, .sample = sample},
+                          /*personal_models=*/true, Everything(), seed);
+    FenceSource fences(1);
+    std::vector<std::vector<uint64_t>> of_kind(3);
+    for (const auto& task : Take(board, kAnna, kClients, 100, 5, fences)) {
+      const size_t kind = task.kind == fleet::EvaluationKind::kClientTest         ? 0
+                          : task.kind == fleet::EvaluationKind::kClientTestGlobal ? 1
+                                                                                  : 2;
+      of_kind[kind].push_back(task.client.value);
+    }
+    EXPECT_EQ(of_kind[0], of_kind[1]);
+    EXPECT_EQ(of_kind[0], of_kind[2]);
+    EXPECT_TRUE(std::ranges::is_sorted(of_kind[0]));
+    return of_kind[0];
+  };
+  EXPECT_EQ(clients_of(1, 2, 7).size(), 2u);
+  EXPECT_EQ(clients_of(1, 2, 7), clients_of(1, 2, 7));
+  EXPECT_EQ(clients_of(1, 9, 7).size(), kTrainRows.size());
+  std::set<std::vector<uint64_t>> seen;
+  for (uint32_t round = 1; round <= 20; ++round) seen.insert(clients_of(round, 2, 7));
+  EXPECT_GT(seen.size(), 3u) << "of 10 pairs";
 }
 
 TEST(EvaluationBoard, NamesAClientThatIsGivenUpOnce) {
