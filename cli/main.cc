@@ -170,7 +170,7 @@ void AddNew(CLI::App& app, std::function<int()>& run) {
   command->add_option("NAME", *name, "Small letters, digits and _")->required();
   command->add_option("--out,-o", *out, "The folder to make (default: NAME)");
   CLI::Option* in_python = command->add_flag(
-      "--python", *python, "Own data and model in Python, with a test (the default)");
+      "--python", *python, "Own data, model and rule in Python, with tests (the default)");
   command->add_flag("--cpp", *cpp, "A plug-in: an algorithm, a model, data and tests in C++")
       ->excludes(in_python);
   command->final_callback([=, &run] {

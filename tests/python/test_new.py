@@ -19,6 +19,11 @@ def macaw_new(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
+def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
 class TestNew(TestCase):
     def test_a_project_tests_itself_and_trains(self) -> None:
         made = macaw_new(self.folder, "moon")
@@ -27,12 +32,26 @@ class TestNew(TestCase):
         for path in project.iterdir():
             self.assertNotIn("{{", path.read_text())
         self.assertLessEqual(len((project / "README.md").read_text().splitlines()), 10)
-        for command in (["-m", "unittest"], ["train.py"]):
-            ran = subprocess.run(
-                [sys.executable, *command], cwd=project, capture_output=True, text=True, check=False
-            )
-            self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
-        self.assertGreater(macaw.Run(project / "runs/moon").summary["final"]["test_accuracy"], 0.8)
+        tests = python(project, "-m", "unittest")
+        self.assertEqual(tests.returncode, 0, tests.stdout + tests.stderr)
+        self.assertIn("Ran 4 tests", tests.stderr)  # of train.py and of rule.py
+        trained = python(project, "train.py")
+        self.assertEqual(trained.returncode, 0, trained.stdout + trained.stderr)
+        run = macaw.Run(project / "runs/moon")
+        self.assertGreater(run.summary["final"]["test_accuracy"], 0.8)
+        config = (run.folder / "config.toml").read_text()
+        self.assertIn("my_prox", config)
+        self.assertIn(str(project / "rule.py"), config)
+
+    def test_its_tests_find_a_rule_that_is_wrong(self) -> None:
+        self.assertEqual(macaw_new(self.folder, "moon").returncode, 0)
+        rule = self.folder / "moon/rule.py"
+        text = rule.read_text()
+        self.assertEqual(text.count("mu=self.mu"), 1)
+        rule.write_text(text.replace("mu=self.mu", "mu=2 * self.mu"))
+        tests = python(rule.parent, "-m", "unittest", "test_rule")
+        self.assertNotEqual(tests.returncode, 0)
+        self.assertIn("FAIL: test_is_fedprox", tests.stderr)
 
     def test_a_folder_that_exists_is_left_alone(self) -> None:
         (self.folder / "moon").mkdir()
