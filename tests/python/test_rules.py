@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import linecache
+import math
+import os
 import sys
 import types
 import unittest
+from typing import Any
+from unittest import mock
 
 import macaw
 from macaw.rules import Rule
-from support import SOURCE, TestCase
+from support import SOURCE, TestCase, rows
 
 FILE = SOURCE / "examples/rules/py_fedprox.py"
 
@@ -55,6 +59,143 @@ class ARule(TestCase):
         with self.assertRaisesRegex(macaw.RunError, r"ZeroDivisionError.*rule.py:\d+ in prepare"):
             macaw.simulate(**self.job("python", plugins=[self.folder / "rule.py"],
                                       algorithm="py_fedprox"))  # fmt: skip
+
+
+HEAD = """import numpy as np
+
+from macaw.rules import Metric, Result, Rule, Schema, StageEnd, State, Train, Up
+
+
+class Mine(Rule):
+"""
+
+
+class AMethod(TestCase):
+    """The methods that few rules override, each against what it must come to."""
+
+    def run_of(self, name: str, body: str, **changes: Any) -> macaw.Run:
+        """A run with the rule whose class has this body."""
+        file = self.folder / f"{name}.py"
+        file.write_text(HEAD + body)
+        keys = {"plugins": [file], "algorithm": "mine", **changes}
+        return macaw.simulate(**self.job(name, **keys))
+
+    def test_proceed_goes_on_where_the_first_stage_ended(self) -> None:
+        asked = self.run_of("asked", """
+    def proceed(self, ctx, outcomes):
+        return [Train(StageEnd(0))] if len(outcomes) == 1 else []
+
+    def conclude(self, ctx, outcomes):
+        assert len(outcomes) == 2 and outcomes[1].steps == outcomes[0].steps > 0
+        return {"delta": outcomes[1].end - ctx.model}
+""")  # fmt: skip
+        planned = self.run_of("planned", """
+    def prepare(self, ctx):
+        return [Train(ctx.model), Train(StageEnd(0))]
+
+    def conclude(self, ctx, outcomes):
+        return {"delta": outcomes[1].end - ctx.model}
+""")  # fmt: skip
+        once = self.run_of("once", "    pass\n")
+        self.assertEqual(asked.digest, planned.digest)
+        self.assertNotEqual(asked.digest, once.digest)
+
+    def test_collect_gives_apply_every_clients_own(self) -> None:
+        median = self.run_of("median", """
+    def schema(self, setup):
+        return Schema(up=[Up("delta", "collect")])
+
+    def apply(self, ctx, aggregate):
+        delta = aggregate["delta"]
+        assert delta.value is None and delta.weight == len(delta.collected) == 5
+        clients = [client for client, _ in delta.collected]
+        assert clients == sorted(set(clients))
+        ctx.move_model(np.median([vector for _, vector in delta.collected], axis=0))
+""")  # fmt: skip
+        builtin = macaw.simulate(**self.job("builtin", algorithm="median"))
+        self.assertEqual(median.digest, builtin.digest)
+
+    def test_metrics_are_columns(self) -> None:
+        run = self.run_of("metrics", """
+    def schema(self, setup):
+        return Schema(up=[Up("delta")], metrics=[
+            Metric("rows"), Metric("most", "max"), Metric("all", "sum"), Metric("served", None)])
+
+    def conclude(self, ctx, outcomes):
+        rows = float(ctx.examples)
+        metrics = {"rows": rows, "most": rows, "all": rows}
+        return Result({"delta": outcomes[0].end - ctx.model}, metrics=metrics)
+
+    def apply(self, ctx, aggregate):
+        ctx.move_model(aggregate["delta"].value)
+        ctx.report("served", 10 * ctx.round)
+""", local={"epochs": 1})  # fmt: skip
+        for row in run.rows:
+            self.assertEqual(row["rule_all"], row["examples"])
+            self.assertAlmostEqual(row["rule_rows"], row["examples"] / row["clients"], places=6)
+            self.assertGreaterEqual(row["rule_most"], row["rule_rows"])
+            self.assertLess(row["rule_most"], row["examples"])
+        served = [row["rule_served"] for row in run.rows]
+        self.assertEqual([b - a for a, b in zip(served, served[1:])], [10, 10, 10])
+
+    def test_begin_is_asked_once_and_not_when_a_run_goes_on(self) -> None:
+        body = """
+    def schema(self, setup):
+        return Schema(server=[State("kept")], numbers={"lr": 0.0, "calls": 0.0},
+                      metrics=[Metric("calls", None), Metric("kept", None)])
+
+    def begin(self, ctx):
+        ctx.numbers["lr"] = 0.5
+        ctx.numbers["calls"] += 100
+        ctx.vectors["kept"][...] = 2
+
+    def apply(self, ctx, aggregate):
+        ctx.move_model(aggregate["delta"].value, ctx.numbers["lr"])
+        ctx.numbers["calls"] += 1
+        ctx.report("calls", ctx.numbers["calls"])
+        ctx.report("kept", float(ctx.vectors["kept"].max()))
+"""
+        body = body.replace("Schema(", 'Schema(up=[Up("delta")], ')
+        run = self.run_of("begun", body, rounds=3)
+        run = macaw.resume(run.folder, rounds=6)
+        self.assertEqual([row["rule_calls"] for row in run.rows], [101, 102, 103, 104, 105, 106])
+        self.assertEqual({row["rule_kept"] for row in run.rows}, {2.0})
+        halved = macaw.FedAvg(server_lr=0.5)
+        builtin = macaw.simulate(**self.job("builtin", algorithm=halved, rounds=6))
+        self.assertEqual(run.digest, builtin.digest)
+
+    def test_evaluation_point_is_where_clients_are_evaluated(self) -> None:
+        x, y = rows()
+        owners = {
+            f"owner{n}": {"train": (x[n : n + 20], y[n : n + 20]), "test": (x[-20:], y[-20:])}
+            for n in range(0, 200, 20)
+        }
+        changes: dict[str, Any] = {"data": owners, "partition": None}
+        changes["evaluation"] = {"clients": True, "central": False}
+        run = self.run_of("zero", """
+    def evaluation_point(self, ctx):
+        return np.zeros_like(ctx.model)
+""", **changes)  # fmt: skip
+        # Logits of zero for three classes, whatever the model is.
+        self.assertAlmostEqual(run.summary["final"]["clients_test_loss"], math.log(3), places=6)
+        plain = self.run_of("plain", "    pass\n", **changes)
+        self.assertLess(plain.summary["final"]["clients_test_loss"], math.log(3) - 0.01)
+        self.assertEqual(run.digest, plain.digest)  # it changes what is evaluated alone
+
+
+class APython(TestCase):
+    def test_without_numpy_is_named(self) -> None:
+        bare = self.folder / "bare-python"  # its site-packages are not looked at
+        bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "$@"\n')
+        bare.chmod(0o755)
+        with (
+            mock.patch.dict(os.environ, MACAW_PYTHON=str(bare)),
+            self.assertRaises(macaw.Error) as caught,
+        ):
+            macaw.simulate(**self.job("run", plugins=[FILE], algorithm="py_fedprox"))
+        for word in (str(bare), "numpy", "MACAW_PYTHON"):
+            self.assertIn(word, str(caught.exception))
+        self.assertFalse((self.folder / "run").exists())
 
 
 if __name__ == "__main__":
