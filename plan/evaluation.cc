@@ -48,6 +48,15 @@ std::optional<Value> GetSplits(const EvaluationConfig& evaluation) {
   return Value{std::move(words)};
 }
 
+settings::Section<FineTune> FineTuneSection() {
+  settings::Section<FineTune> f;
+  f.Add("steps", &FineTune::steps,
+        "so many local steps on a client's training rows, then its test rows again; 0: none",
+        AtLeast(0));
+  f.Add("lr", &FineTune::lr, "their learning rate; 0: the round's", AtLeast(0));
+  return f;
+}
+
 }  // namespace
 
 settings::Section<EvaluationConfig> EvaluationSection() {
@@ -60,6 +69,7 @@ settings::Section<EvaluationConfig> EvaluationSection() {
   f.Add("sample", &E::sample,
         "so many clients, drawn anew each time, instead of every one (test and validation rows)",
         AtLeast(0));
+  f.AddSection("fine_tune", &E::fine_tune, FineTuneSection());
   settings::Field<E>& splits =
       f.Add("splits", &E::test,
             "which rows are evaluated; validation, train: those of all clients; train: the "

@@ -6,6 +6,14 @@
 
 namespace macaw {
 
+// Local steps before a client's test rows are evaluated, from the point that is evaluated without
+// them. They change nothing but the columns clients_test_tuned_*.
+struct FineTune {
+  uint32_t steps = 0;  // 0: none
+  double lr = 0;       // 0: the round's rate
+  friend bool operator==(const FineTune&, const FineTune&) = default;
+};
+
 struct EvaluationConfig {
   uint32_t every = 1;  // rounds; 0: only after the last one. The last round is always evaluated.
   // Rows per task. It affects the result's bits, so it never depends on the workers.
@@ -20,6 +28,7 @@ struct EvaluationConfig {
   // Instead of every client so many, drawn anew from the run's seed after each round: of `clients`
   // and `validation` (the objective of `train` needs everybody). 0: every client.
   uint64_t sample = 0;
+  FineTune fine_tune;  // needs `clients`
   bool train = false;  // every client's training rows, and the objective over all of them
   friend bool operator==(const EvaluationConfig&, const EvaluationConfig&) = default;
 };

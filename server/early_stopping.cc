@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/spelling.h"
@@ -30,6 +31,8 @@ absl::Status NoSuchColumn(const std::string& key, const std::string& metric,
 }  // namespace
 
 bool HigherIsBetter(const std::string& metric) {
+  // How much clients differ.
+  if (absl::EndsWith(metric, "_std") || absl::EndsWith(metric, "_gini")) return false;
   return metric.find("loss") == std::string::npos && metric.find("mae") == std::string::npos &&
          metric.find("objective") == std::string::npos;
 }
@@ -44,6 +47,9 @@ absl::Status CheckMetric(const std::string& key, const std::string& metric, cons
   if (evaluation.every == 0) missing.push_back("evaluation.every");
   if (column->of == Of::kCentral && !evaluation.central) missing.push_back("evaluation.central");
   if (column->of == Of::kClients && !evaluation.clients) missing.push_back("evaluation.clients");
+  if (column->of == Of::kTuned && !evaluation.clients) missing.push_back("evaluation.clients");
+  if (column->of == Of::kTuned && evaluation.fine_tune.steps == 0)
+    missing.push_back("evaluation.fine_tune.steps");
   if (column->of == Of::kValidation && !evaluation.validation)
     missing.push_back("evaluation.splits with \"validation\"");
   if (column->of == Of::kTrainingRows && !evaluation.train)

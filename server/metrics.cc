@@ -13,6 +13,17 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
+// The Gini coefficient of values that are not negative: half their mean absolute difference, over
+// all pairs, divided by their mean. 0: all are equal. Of n equal to 0 but one: 1 − 1/n.
+double Gini(const std::vector<double>& sorted, double mean) {
+  const auto n = static_cast<double>(sorted.size());
+  if (mean == 0) return 0;
+  double weighted = 0;  // Σ (2i − n + 1)·x_i, i from 0
+  for (size_t i = 0; i < sorted.size(); ++i)
+    weighted += (2 * static_cast<double>(i) - n + 1) * sorted[i];
+  return weighted / (n * n * mean);
+}
+
 // Linear interpolation between order statistics (NumPy's default).
 double Quantile(const std::vector<double>& sorted, double q) {
   const double position = q * static_cast<double>(sorted.size() - 1);
@@ -48,6 +59,8 @@ std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Descrip
     add_totals("clients_test_global_", Of::kClients);
     add_statistics("clients_test_global_", Of::kClients);
   }
+  add_totals("clients_test_tuned_", Of::kTuned);
+  add_statistics("clients_test_tuned_", Of::kTuned);
   add_totals("clients_val_", Of::kValidation);
   add_statistics("clients_val_", Of::kValidation);
   add_totals("clients_train_", Of::kTrainingRows);
@@ -127,6 +140,7 @@ void MetricsRow::AddClientStatistics(const std::string& prefix,
       worst += ratio.higher_is_better ? values[i] : values[values.size() - 1 - i];
     const double statistics[] = {mean,
                                  std::sqrt(square / static_cast<double>(values.size())),
+                                 Gini(values, mean),
                                  worst / static_cast<double>(tenth),
                                  Quantile(values, 0.1),
                                  Quantile(values, 0.5),
@@ -162,6 +176,7 @@ void MetricsRow::AddEvaluation(const EvaluationSums& sums) {
   }
   AddClients("clients_test_", sums.clients);
   AddClients("clients_test_global_", sums.global);
+  AddClients("clients_test_tuned_", sums.tuned);
   AddClients("clients_val_", sums.validation);
 }
 

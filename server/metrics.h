@@ -15,7 +15,8 @@
 namespace macaw::server {
 
 // A statistic over clients is a metric's column with _ and one of these behind it.
-inline constexpr const char* kClientStatistics[] = {"mean", "std", "worst10", "p10", "p50", "p90"};
+inline constexpr const char* kClientStatistics[] = {"mean", "std", "gini", "worst10",
+                                                    "p10",  "p50", "p90"};
 
 // A column that the rows of a run can have.
 struct MetricColumn {
@@ -23,6 +24,7 @@ struct MetricColumn {
     kTraining,
     kCentral,
     kClients,
+    kTuned,
     kValidation,
     kTrainingRows
   };  // what is evaluated

@@ -21,6 +21,8 @@ namespace {
 // Rows per forward pass. It influences the bits of the result, so it is a constant and not an
 // option.
 constexpr uint32_t kEvaluationBatch = 200;
+// No algorithm has so many phases, so fine-tuning has random streams of its own.
+constexpr Phase kFineTunePhase{255};
 
 // Why a client is left out of the round, if the cause is the client itself.
 std::optional<fleet::LeftOutReason> OwnReason(const absl::Status& status) {
@@ -330,6 +332,32 @@ absl::StatusOr<ConstVectorView> Lane::PointOf(const EvaluationContext& evaluatio
   return *view;
 }
 
+absl::StatusOr<ConstVectorView> Lane::FineTuned(const EvaluationContext& evaluation,
+                                                const fleet::EvaluationTask& task,
+                                                ConstVectorView start) {
+  training::ClientTask client{.seed = context_->run.seed,
+                              .round = evaluation.round,
+                              .phase = kFineTunePhase,
+                              .client = task.client};
+  MACAW_ASSIGN_OR_RETURN(
+      client.train, LoadRows(*context_, *dataset_, SubjectOf(task), data::Split::kTrain, work_));
+  if (client.train.size() == 0) return start;
+  training::LocalPlan plan;
+  training::Stage& stage = plan.stages.emplace_back();
+  stage.start = start;
+  stage.local = evaluation.local;
+  const FineTune& fine_tune = context_->run.evaluation.fine_tune;
+  stage.local.steps = fine_tune.steps;
+  if (fine_tune.lr > 0) stage.local.lr = fine_tune.lr;
+  stage.local.drop_last = false;  // a client with less than a batch is tuned, too
+  training::TurnOutcome outcomes = trainer_->Run(plan, client);
+  if (!outcomes.ok())
+    return Annotate(outcomes.status(), "fine-tuning before an evaluation (evaluation.fine_tune)");
+  const training::EndVector& end = outcomes->back().end;
+  MACAW_RETURN_IF_ERROR(end.Fetch());
+  return end.view();
+}
+
 absl::StatusOr<fleet::EvaluationResult> Lane::DigestStates(
     const EvaluationContext& evaluation, const fleet::EvaluationTask& task) const {
   fleet::EvaluationResult result{.task = task, .round = evaluation.round};
@@ -360,6 +388,7 @@ absl::StatusOr<fleet::EvaluationResult> Lane::Evaluate(const EvaluationContext& 
       break;
     case fleet::EvaluationKind::kClientTest:
     case fleet::EvaluationKind::kClientTestGlobal:
+    case fleet::EvaluationKind::kClientTuned:
     case fleet::EvaluationKind::kClientValidation: {
       const data::Split split = task.kind == fleet::EvaluationKind::kClientValidation
                                     ? data::Split::kValidation
@@ -375,6 +404,9 @@ absl::StatusOr<fleet::EvaluationResult> Lane::Evaluate(const EvaluationContext& 
       }
       MACAW_ASSIGN_OR_RETURN(state, std::move(read));
       MACAW_ASSIGN_OR_RETURN(model, PointOf(evaluation, task, state));
+      if (task.kind == fleet::EvaluationKind::kClientTuned && rows.size() > 0) {
+        MACAW_ASSIGN_OR_RETURN(model, FineTuned(evaluation, task, model));
+      }
       break;
     }
     case fleet::EvaluationKind::kClientTrain: {

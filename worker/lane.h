@@ -107,6 +107,11 @@ class Lane {
   absl::StatusOr<ConstVectorView> PointOf(const EvaluationContext& evaluation,
                                           const fleet::EvaluationTask& task,
                                           const state::ClientState& state);
+  // The parameters after the run's fine-tuning of `start` on the client's training rows; `start` if
+  // the client has none. Valid until the trainer's next Run.
+  absl::StatusOr<ConstVectorView> FineTuned(const EvaluationContext& evaluation,
+                                            const fleet::EvaluationTask& task,
+                                            ConstVectorView start);
   absl::StatusOr<fleet::EvaluationResult> DigestStates(const EvaluationContext& evaluation,
                                                        const fleet::EvaluationTask& task) const;
   algorithms::Workspace& CleanWorkspace(size_t index);

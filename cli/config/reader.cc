@@ -132,6 +132,13 @@ class Reader {
     FollowTheRunsSeed();
     EvaluationConfig& evaluation = config_.run.evaluation;
     if (!evaluation.test) evaluation.central = evaluation.clients = false;
+    if (evaluation.fine_tune.steps > 0 && !evaluation.clients) {
+      return At(places_.contains("evaluation.fine_tune.steps")
+                    ? places_.at("evaluation.fine_tune.steps")
+                    : place,
+                "evaluation.fine_tune tests clients on rows of their own: set evaluation.clients = "
+                "true, too (and data.client_test_fraction if the data have no such rows)");
+    }
     return std::move(*this).CompleteAlgorithm(place);
   }
 

@@ -153,15 +153,17 @@ enum class EvaluationKind : uint8_t {
   kStateDigest = 3,       // state_digest.h; needs no model
   kClientTestGlobal = 4,  // the rows of kClientTest, the model that came with the lease
   kClientValidation = 5,
+  kClientTuned = 6,  // the rows of kClientTest, after EvaluationConfig::fine_tune
 };
 // Whether all of a client's rows of a split are evaluated; the server does not know how many.
 inline bool TakesAllRows(EvaluationKind kind) {
   return kind == EvaluationKind::kClientTest || kind == EvaluationKind::kClientTestGlobal ||
-         kind == EvaluationKind::kClientValidation;
+         kind == EvaluationKind::kClientValidation || kind == EvaluationKind::kClientTuned;
 }
 // Whether the rule says which point is evaluated. It may be in the client's state.
 inline bool AtClientsPoint(EvaluationKind kind) {
-  return kind == EvaluationKind::kClientTest || kind == EvaluationKind::kClientValidation;
+  return kind == EvaluationKind::kClientTest || kind == EvaluationKind::kClientValidation ||
+         kind == EvaluationKind::kClientTuned;
 }
 struct EvaluationTask {
   Fence fence;

@@ -59,6 +59,8 @@ EvaluationBoard::EvaluationBoard(Round round, fleet::Blob model, const Evaluatio
   };
   if (config.clients) all_rows_of_clients(EvaluationKind::kClientTest);
   if (config.clients && personal_models) all_rows_of_clients(EvaluationKind::kClientTestGlobal);
+  if (config.clients && config.fine_tune.steps > 0)
+    all_rows_of_clients(EvaluationKind::kClientTuned);
   if (config.validation) all_rows_of_clients(EvaluationKind::kClientValidation);
   for (ClientId client; config.train && client.value < roster.clients(); ++client.value) {
     cut(queue_of(client), EvaluationKind::kClientTrain, client, roster.PlaceOf(client),
@@ -242,6 +244,9 @@ EvaluationSums EvaluationBoard::Report() const {
         break;
       case EvaluationKind::kClientTestGlobal:
         report.global.push_back({slot.task.client, slot.sums});
+        break;
+      case EvaluationKind::kClientTuned:
+        report.tuned.push_back({slot.task.client, slot.sums});
         break;
       case EvaluationKind::kClientValidation:
         report.validation.push_back({slot.task.client, slot.sums});

@@ -30,6 +30,7 @@ struct EvaluationSums {
   // Of each client's rows, by client id; empty: not asked.
   std::vector<ClientSums> clients;     // test rows, at the client's point
   std::vector<ClientSums> global;      // test rows, the global model
+  std::vector<ClientSums> tuned;       // test rows, after fine-tuning at the client's point
   std::vector<ClientSums> validation;  // validation rows, at the client's point
 };
 

@@ -83,6 +83,18 @@ TEST(EvaluationBoard, AsksForTheGlobalModelWhereClientsHaveTheirOwn) {
   }
 }
 
+TEST(EvaluationBoard, AsksForFineTunedClients) {
+  EvaluationConfig config{.central = false, .clients = true};
+  config.fine_tune.steps = 5;
+  EvaluationBoard board(Round(3), {}, config, /*personal_models=*/false, Everything());
+  FenceSource fences(1);
+  for (const auto& task : Take(board, kAnna, kClients, 100, 5, fences))
+    board.Complete(kAnna, Result(task));
+  ASSERT_TRUE(board.done());
+  EXPECT_EQ(board.Report().clients.size(), 5u);
+  EXPECT_EQ(board.Report().tuned.size(), 5u);
+}
+
 TEST(EvaluationBoard, DrawsASampleOfTheClientsForEachRound) {
   const auto clients_of = [](uint32_t round, uint64_t sample, uint64_t seed) {
     EvaluationBoard board(Round(round), {},

@@ -79,6 +79,8 @@ TEST(MetricsRow, SpreadsOverClientsLikeNumPy) {
   EXPECT_DOUBLE_EQ(json["train_client_loss_p10"], 1.3);
   EXPECT_DOUBLE_EQ(json["train_client_loss_p50"], 2.5);
   EXPECT_DOUBLE_EQ(json["train_client_loss_p90"], 3.7);
+  // (Σ_ij |x_i − x_j|) / (2·n²·mean) of 1, 2, 3, 4.
+  EXPECT_DOUBLE_EQ(json["train_client_loss_gini"], 20.0 / (2 * 16 * 2.5));
   EXPECT_DOUBLE_EQ(json["train_client_loss_worst10"], 4);
   EXPECT_DOUBLE_EQ(json["train_client_accuracy_worst10"], 0);
   EXPECT_DOUBLE_EQ(json["train_client_accuracy_p50"], 0.375);
@@ -101,7 +103,9 @@ TEST(MetricsRow, AddsTheEvaluation) {
                                  {ClientId(1), {0, 0, 0}},  // has no test rows
                                  {ClientId(2), {30, 30, 15}}},
                      .global = {{ClientId(0), {10, 40, 5}}, {ClientId(2), {30, 40, 5}}},
+                     .tuned = {{ClientId(0), {10, 5, 9}}},
                      .validation = {{ClientId(0), {4, 2, 3}}}});
+  EXPECT_DOUBLE_EQ(*row.Get("clients_test_tuned_accuracy"), 0.9);
   EXPECT_DOUBLE_EQ(*row.Get("clients_test_global_loss"), 2);
   EXPECT_DOUBLE_EQ(*row.Get("clients_test_global_accuracy"), 0.25);
   EXPECT_DOUBLE_EQ(*row.Get("clients_val_loss"), 0.5);
@@ -203,6 +207,7 @@ TEST(MetricsRow, HasTheListedColumnsAndNoOthers) {
                        .train = sums,
                        .clients = client,
                        .global = client,
+                       .tuned = client,
                        .validation = client});
     std::set<std::string> written, listed = {"round"};
     const Json json = Json::parse(row.Text());

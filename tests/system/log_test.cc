@@ -117,8 +117,8 @@ TEST(Log, IsFollowedUntilTheRunHasEnded) {
 
 TEST(Log, OfARunThatWasInterruptedAndWentOnRepeatsItToTheSameModel) {
   // So many rounds that it is interrupted long before the last one.
-  Simulation run("run", {WriteConfig("replay"), "--rounds", "60", "--processes", "2", "--slots", "1",
-                         "--set", "algorithm.name=scaffold", "--set", "model.name=logistic"});
+  Simulation run("run", {WriteConfig("replay"), "--rounds", "60", "--processes", "2", "--slots",
+                         "1", "--set", "algorithm.name=scaffold", "--set", "model.name=logistic"});
   ASSERT_TRUE(run.WaitForEvent([](const auto& event) { return event["event"] == "round"; }));
   run.Signal(SIGINT);
   run.Wait();

@@ -64,6 +64,32 @@ TEST(Personal, TheGlobalModelBesideDittosIsFedAvgs) {
   EXPECT_NE(personal[2]["clients_val_loss"], common[2]["clients_val_loss"]);
 }
 
+// One round of FedAvg in which everybody trains from the model of round 1: a client's fine-tuned
+// model after as many steps at the same rate is better on its rows than the common one; it is the
+// same for any number of workers and leaves the run as it was.
+TEST(Personal, FineTuningIsTestedBesideTheModelAndChangesNothing) {
+  std::vector<std::string> tuned = Command("fedavg", "1");
+  for (const char* set : {"evaluation.fine_tune.steps=30", "evaluation.fine_tune.lr=0.1"})
+    tuned.insert(tuned.end(), {"--set", set});
+  std::vector<std::string> by_two = tuned;
+  by_two[2] = "2";
+  Simulation plain("plain", Command("fedavg", "1")), one("one", tuned), two("two", by_two);
+  for (Simulation* const run : {&plain, &one, &two}) ASSERT_EQ(run->Wait(), 0) << run->output();
+  EXPECT_EQ(one.digest(), plain.digest());
+  EXPECT_EQ(one.metrics(), two.metrics());
+  const std::vector<nlohmann::json> before = Rows(plain), after = Rows(one);
+  ASSERT_EQ(after.size(), 3u);
+  for (size_t round = 0; round < 3; ++round) {
+    EXPECT_EQ(after[round]["clients_test_loss"], before[round]["clients_test_loss"]);
+    EXPECT_FALSE(before[round].contains("clients_test_tuned_loss"));
+    EXPECT_GT(after[round]["clients_test_tuned_accuracy"], after[round]["clients_test_accuracy"]);
+  }
+  const testing_support::Printed refused = testing_support::RunMacaw(
+      "simulate " + WriteConfig("refused") + " --check --set evaluation.fine_tune.steps=3");
+  EXPECT_EQ(refused.exit, 2);
+  EXPECT_THAT(refused.text, testing::HasSubstr("set evaluation.clients = true"));
+}
+
 TEST(Personal, ModelsDecideWhichRoundIsTheBest) {
   Simulation ditto("ditto", Command("ditto", "1"));
   ASSERT_EQ(ditto.Wait(), 0) << ditto.output();
