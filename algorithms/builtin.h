@@ -9,6 +9,10 @@ Description FedAvg();
 Description GradientDescent();
 Description FedProx();
 
+// What others are compared with: baselines.cc.
+Description Local();
+Description Pooled();
+
 // State on the clients.
 Description Scaffold();
 Description FedDyn();

@@ -120,6 +120,8 @@ Section<PartitionOptions> PartitionSection() {
         AtLeast(0));
   f.AddPath("path", &P::path, "scheme = file: JSON {\"client\": [row, …]}").As(Role::kResult);
   f.AddSeed("seed", &P::seed, "default: run.seed");
+  f.Add("train_together", &P::train_together,
+        "one client trains on all training rows; algorithm pooled sets it");
   return f;
 }
 

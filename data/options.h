@@ -69,6 +69,9 @@ struct PartitionOptions {
   uint32_t min_size = 1;
   std::string path;  // scheme = file: {"client": [row, ...], ...} (partition_file.h)
   uint64_t seed = 0;
+  // Once the rows are divided, all training rows go to one client (together.h). Algorithm "pooled"
+  // sets it.
+  bool train_together = false;
 };
 
 // Reads the data (or prepares to generate it), checks it and partitions it. Errors name the file,

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "algorithms/api/guard.h"
 #include "core/status.h"
+#include "data/together.h"
 
 namespace macaw::sdk {
 namespace {
@@ -76,12 +77,13 @@ absl::Status Catalogue::AddDataSource(DataSource source) {
 absl::StatusOr<std::unique_ptr<data::Dataset>> Catalogue::OpenDataset(
     const data::DataOptions& data, const data::PartitionOptions& partition) const {
   const auto found = sources_.find(data.source);
-  if (found == sources_.end()) return data::OpenDataset(data, partition);
   MACAW_ASSIGN_OR_RETURN(std::unique_ptr<data::Dataset> dataset,
-                         found->second.open(data, partition));
+                         found == sources_.end() ? data::OpenDataset(data, partition)
+                                                 : found->second.open(data, partition));
   if (dataset == nullptr) {
     return absl::InternalError(absl::StrCat("the data source \"", data.source, "\" gave nothing"));
   }
+  if (partition.train_together) return data::TrainTogether(std::move(dataset));
   return dataset;
 }
 

@@ -52,10 +52,10 @@ std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Descrip
         columns.push_back({StatisticName(prefix + ratio.name, statistic), of, true});
     }
   };
-  add_totals("test_", Of::kCentral);
+  if (algorithm.has_common_model) add_totals("test_", Of::kCentral);
   add_totals("clients_test_", Of::kClients);
   add_statistics("clients_test_", Of::kClients);
-  if (algorithm.has_personal_models) {
+  if (algorithm.has_personal_models && algorithm.has_common_model) {
     add_totals("clients_test_global_", Of::kClients);
     add_statistics("clients_test_global_", Of::kClients);
   }

@@ -135,9 +135,9 @@ absl::StatusOr<Extremes> ReadExtremes(const std::string& path, std::string metri
     for (const char* name : {"train_objective", "test_loss", "test_accuracy"}) {
       if (has(name)) metric = name;
     }
-    // A rule with personal models is judged by them.
+    // A rule with personal models is judged by them, beside a common model or without one.
     for (const char* name : {"clients_test_loss", "clients_test_accuracy"}) {
-      if (has("clients_test_global_loss") && has(name)) metric = name;
+      if ((has("clients_test_global_loss") || !has("test_loss")) && has(name)) metric = name;
     }
   }
   const bool higher = HigherIsBetter(metric);

@@ -40,6 +40,10 @@ struct Description {
   // EvaluationPoint returns each client's own model, so the test accuracy is that of the clients'
   // models.
   bool has_personal_models = false;
+  // false: the clients' models are all there is, so the server's is not evaluated.
+  bool has_common_model = true;
+  // The run trains one client that has all clients' training rows (partition.train_together).
+  bool pools_clients = false;
   // Sentences about this particular run for its opening lines; empty function: none.
   std::function<std::vector<std::string>(const Setup&)> notes = {};
 

@@ -28,6 +28,12 @@ absl::Status Write(const DataCommand& command) {
   MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(command.source));
   MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(document, overrides));
   MACAW_ASSIGN_OR_RETURN(Config config, ReadConfig(document, overrides, catalogue));
+  if (config.node.partition.train_together) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "algorithm \"", config.run.algorithm.name,
+        "\" trains on all clients' rows in one place: it is for simulations, and devices keep "
+        "their rows"));
+  }
   if (!config.node.model_script.empty() || !config.node.model_init.empty()) {
     return absl::UnimplementedError(
         "model.torchscript and model.init name files of the server's own: write them into the "

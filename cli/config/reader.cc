@@ -204,6 +204,8 @@ class Reader {
       return WrongKey(named == places_.end() ? place : named->second, "algorithm.name",
                       NearestWord(algorithm.name, names), status.message());
     }
+    if ((*registry_.Find(algorithm.name))->pools_clients)
+      config_.node.partition.train_together = true;
     algorithm.parameters = config_.algorithm_tables[algorithm.name];
     absl::StatusOr<AlgorithmConfig> complete = registry_.Complete(algorithm);
     if (!complete.ok()) return At(place, complete.status().message());

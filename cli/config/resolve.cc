@@ -21,6 +21,21 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
 
+// One client that trains on everybody's rows has them in one place.
+absl::Status CheckTogether(const Config& config) {
+  if (!config.node.partition.train_together) return absl::OkStatus();
+  const auto refuse = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "algorithm \"", config.run.algorithm.name,
+        "\" trains on all clients' rows in one place (partition.train_together): ", why));
+  };
+  if (config.node.workers.owners > 0)
+    return refuse("workers.owners must be 0, since owners keep their rows");
+  if (config.run.transform.client_noise > 0)
+    return refuse("data.client_noise must be 0, since the noise is a client's own");
+  return absl::OkStatus();
+}
+
 absl::Status ResolveTask(Config& config, const data::DatasetInfo& info) {
   const bool tokens = info.feature_type == data::FeatureType::kI32;
   TaskKind& task = config.run.task;
@@ -182,6 +197,7 @@ absl::Status Resolve(Config& config, const data::DatasetInfo& info,
                                                    ", but the data has ", info.clients,
                                                    " clients"));
   }
+  MACAW_RETURN_IF_ERROR(CheckTogether(config));
   MACAW_RETURN_IF_ERROR(ResolveTask(config, info));
   MACAW_RETURN_IF_ERROR(ResolveModel(config, info));
   ModelConfig& model = config.run.model;

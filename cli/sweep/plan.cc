@@ -87,10 +87,11 @@ absl::Status CheckSweepMetric(const std::string& metric, const CheckedRun& run) 
 absl::StatusOr<std::string> UsualMetric(const CheckedRun& run) {
   std::vector<const char*> usual = {"test_accuracy", "test_loss", "train_loss"};
   // A rule with personal models is judged by them.
-  const bool personal = std::ranges::any_of(run.columns, [](const server::MetricColumn& column) {
-    return column.name == "clients_test_global_loss";
-  });
-  if (personal) usual.insert(usual.begin(), {"clients_test_accuracy", "clients_test_loss"});
+  const auto has = [&](const char* name) {
+    return std::ranges::find(run.columns, name, &server::MetricColumn::name) != run.columns.end();
+  };
+  if (has("clients_test_global_loss") || !has("test_loss"))
+    usual.insert(usual.begin(), {"clients_test_accuracy", "clients_test_loss"});
   for (const char* metric : usual) {
     if (CheckSweepMetric(metric, run).ok()) return metric;
   }
@@ -112,6 +113,8 @@ class Preparation {
       Point& flat = points.emplace_back();
       for (const settings::Setting& setting : point) Flatten(setting.key, setting.value, flat);
     }
+    const size_t own = points.size();
+    AddBaselines(points);
     sweep_.plan.keys = KeysOf(points);
     if (points.size() * std::max<size_t>(1, settings.seeds.size()) > kMostJobs) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -119,9 +122,9 @@ class Preparation {
           " seeds are more than ", kMostJobs, " runs: draw some of them (samples)"));
     }
     size_t same = 0;
-    for (const Point& point : points) {
-      MACAW_ASSIGN_OR_RETURN(const bool is_new, Add(point, points.size()));
-      same += is_new ? 0 : 1;
+    for (size_t i = 0; i < points.size(); ++i) {
+      MACAW_ASSIGN_OR_RETURN(const bool is_new, Add(points[i], points.size()));
+      same += is_new || i >= own ? 0 : 1;
     }
     if (same > 0) {
       sweep_.notes.push_back(absl::StrCat(
@@ -136,6 +139,24 @@ class Preparation {
 
  private:
   static constexpr size_t kMostJobs = 100'000;
+
+  // Each baseline with the values that a point has for everything but the algorithm. Points that
+  // differ in the algorithm alone share one, since equal experiments run once.
+  void AddBaselines(std::vector<Point>& points) const {
+    const size_t own = points.size();
+    for (const std::string& name : file_.settings.baselines) {
+      for (size_t i = 0; i < own; ++i) {
+        Point point;
+        for (const settings::Setting& setting : points[i]) {
+          if (!absl::StartsWith(setting.key, "algorithm.")) point.push_back(setting);
+        }
+        Value value{name};
+        value.place.text = absl::StrCat(file_.path, ": baselines");
+        point.push_back({"algorithm.name", std::move(value)});
+        points.push_back(std::move(point));
+      }
+    }
+  }
 
   // A key with a single value needs no column.
   void DropConstantKeys() {
@@ -186,6 +207,10 @@ class Preparation {
     for (const std::string& key : sweep_.plan.keys) {
       const auto setting = std::ranges::find(point, key, &settings::Setting::key);
       const bool used = setting != point.end() && !IsOfAnotherAlgorithm(key, config);
+      if (key == "algorithm.name") {  // baselines have it, even if it is no key of the file's
+        configuration.values.push_back(config.run.algorithm.name);
+        continue;
+      }
       configuration.values.push_back(used ? ToJson(setting->value) : Json(nullptr));
     }
     TakeCores(config);

@@ -28,6 +28,9 @@ settings::Section<SweepSettings> Settings() {
       "train_loss");
   f.AddChoice("mode", &S::mode, {"max", "min"},
               "whether more of it is better; default: as its name says");
+  f.AddWords("baselines", &S::baselines, {"local", "pooled"},
+             "run beside the configurations, with their other settings: each client for itself; "
+             "everybody's rows in one place");
   f.Add("seeds", &S::seeds, "each configuration runs once with each; default: the base's run.seed",
         AtLeast(0));
   f.Add("samples", &S::samples, "how often the keys with ranges are drawn", AtLeast(1));

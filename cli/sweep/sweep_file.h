@@ -12,11 +12,12 @@ namespace macaw::cli {
 
 // What a sweep file says besides its base and its keys.
 struct SweepSettings {
-  std::string metric;           // decides which configuration is best; "": the run's usual one
-  std::string mode;             // "max", "min"; "": as the metric's name says
-  std::vector<uint64_t> seeds;  // run.seed of each configuration's runs; empty: the base's
-  uint32_t samples = 0;         // draws of the keys with ranges
-  uint64_t sample_seed = 0;     // of these draws
+  std::string metric;  // decides which configuration is best; "": the run's usual one
+  std::string mode;    // "max", "min"; "": as the metric's name says
+  std::vector<std::string> baselines;  // algorithms to compare every configuration with
+  std::vector<uint64_t> seeds;         // run.seed of each configuration's runs; empty: the base's
+  uint32_t samples = 0;                // draws of the keys with ranges
+  uint64_t sample_seed = 0;            // of these draws
   // Successive halving: every configuration trains for the first of these numbers of rounds, the
   // best of them go on to the next, and so on. Growing; empty: every configuration runs to its end.
   std::vector<uint32_t> rungs;

@@ -129,6 +129,7 @@ def sweep(
     *,
     out: Path_,
     seeds: Sequence[int] | None = None,
+    baselines: Sequence[Literal["local", "pooled"]] | None = None,
     samples: int | None = None,
     sample_seed: int | None = None,
     metric: str | None = None,
@@ -149,6 +150,7 @@ def sweep(
 
     out: the sweep's folder. The same call goes on with a sweep that was interrupted.
     seeds: each configuration runs once with each.
+    baselines: run beside the configurations: each client for itself, everybody's rows in one place.
     samples, sample_seed: how often ranges are drawn, and the seed of the draws.
     metric, mode: what decides which is best; by default the accuracy on test rows.
     halving: ``dict(rounds=[10, 30, 90], factor=3)``: only the best go on to more rounds.
@@ -174,7 +176,7 @@ def sweep(
         arguments.pop(name, None)
     settings, _, _ = keys_of({"model": model, "data": data, **arguments})
     text = _file({**settings, **varied}, samples is not None, config)
-    top = {"seeds": seeds, "samples": samples, "sample_seed": sample_seed}
+    top = {"seeds": seeds, "baselines": baselines, "samples": samples, "sample_seed": sample_seed}
     top |= {"metric": metric, "mode": mode, "jobs": jobs, "cores": cores, "memory": memory}
     for key, value in (halving or {}).items():
         top[f"halving.{key}"] = value

@@ -47,7 +47,7 @@ class EvaluationBoard {
   static constexpr Queue Of(HoldingId holding) { return Queue(holding.value + 1); }
 
   EvaluationBoard() = default;  // nothing to do
-  // `personal_models`: Description::has_personal_models of the run's rule.
+  // `personal_models`: the rule has models of clients' own beside the common one.
   // `seed`: the run's, for config.sample.
   EvaluationBoard(Round round, fleet::Blob model, const EvaluationConfig& config,
                   bool personal_models, const Roster& roster, uint64_t seed = 0);

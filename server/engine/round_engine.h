@@ -48,7 +48,7 @@ struct EngineOptions {
   RoundRules round;              // when rounds end
   log::Decisions decisions;      // of the run that this one repeats; `round` should be the default
   bool stateful = false;         // clients keep a state between rounds
-  bool personal_models = false;  // the rule evaluates each client's own model
+  bool personal_models = false;  // clients have their own models beside the common one
   VersionIndex versions;         // of a resumed run
   Restored restored;             // of a run that continues inside a round
   // Returns session numbers: never 0, and no number twice. Default: 1, 2, 3, … (for tests). A

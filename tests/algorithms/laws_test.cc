@@ -60,7 +60,12 @@ TEST_P(EveryAlgorithm, MovesTheModelAndStaysFinite) {
   RoundLoop loop = Loop(DType::kF32);
   const Digest before = loop.ModelDigest();
   ASSERT_TRUE(loop.Rounds(1).ok());
-  EXPECT_NE(loop.ModelDigest(), before);
+  if (Builtin(GetParam()).has_common_model) {
+    EXPECT_NE(loop.ModelDigest(), before);
+  } else {
+    EXPECT_EQ(loop.ModelDigest(), before);
+    EXPECT_NE(loop.State(0, 0), loop.Model());
+  }
   ASSERT_TRUE(loop.Rounds(50).ok());
   EXPECT_LT(Distance(loop.Model(), {0, 0}), 100);
 }

@@ -68,6 +68,27 @@ TEST(Ditto, KeepsAPersonalModelBetweenItsOwnMinimumAndTheGlobalOne) {
   }
 }
 
+TEST(Local, HasDittosPersonalModelsThatNothingPulls) {
+  RoundLoop local(Builtin("local"), Q4(), {.start = {3, -2}});
+  RoundLoop ditto(Builtin("ditto"), Q4(), {.parameters = {{"lambda", 0.0}}, .start = {3, -2}});
+  EXPECT_EQ(local.Personal(2), (Numbers{3, -2}));
+  for (int round = 0; round < 30; ++round) {
+    // Half of the clients, so that some have trained more often than others.
+    const std::vector<size_t> cohort =
+        round % 2 == 0 ? std::vector<size_t>{0, 3} : std::vector<size_t>{2, 3};
+    ASSERT_TRUE(local.Round(cohort).ok());
+    ASSERT_TRUE(ditto.Round(cohort).ok());
+    for (const size_t client : {0, 1, 2, 3}) {
+      // Ditto's models start from x as it is at a client's first turn, which moves.
+      if (client != 0 && client != 3) continue;
+      ASSERT_EQ(local.Personal(client), ditto.Personal(client));
+    }
+  }
+  EXPECT_EQ(local.Personal(1), (Numbers{3, -2})) << "it never trained";
+  EXPECT_EQ(local.Model(), (Numbers{3, -2}));
+  EXPECT_LT(Distance(Q4()[2].objective->Gradient(local.Personal(2)), {0, 0}), 1e-2);
+}
+
 TEST(Ditto, ReportsTheLossesOfThePersonalModelApart) {
   const Description ditto = Builtin("ditto");
   RoundLoop loop(ditto, Q4(), {});

@@ -30,15 +30,16 @@ std::string Refusal(const Setup& setup) {
 }
 
 TEST(Refusals, NoneForAnOrdinaryRun) {
-  for (const std::string name : {"fedavg", "gd", "fedprox", "scaffold", "feddyn", "fednova", "mime",
-                                 "mimelite", "fedadam", "fedyogi", "fedadagrad", "fedavgm",
-                                 "qfedavg", "ditto", "fedrep", "median", "trimmed_mean", "krum"}) {
+  for (const std::string name :
+       {"fedavg", "gd", "fedprox", "scaffold", "feddyn", "fednova", "mime", "mimelite", "fedadam",
+        "fedyogi", "fedadagrad", "fedavgm", "qfedavg", "ditto", "fedrep", "median", "trimmed_mean",
+        "krum", "local"}) {
     EXPECT_EQ(Refusal(SetupOf(name)), "");
   }
 }
 
 TEST(Refusals, AClientWithStateTakesOneTurnARound) {
-  for (const std::string name : {"scaffold", "feddyn", "ditto", "fedrep"}) {
+  for (const std::string name : {"scaffold", "feddyn", "ditto", "fedrep", "local"}) {
     auto setup = SetupOf(name);
     setup.cohort.sampling = "proportional";
     EXPECT_THAT(Refusal(setup), AllOf(HasSubstr("algorithm " + name), HasSubstr("keeps state"),
@@ -47,6 +48,14 @@ TEST(Refusals, AClientWithStateTakesOneTurnARound) {
   auto stateless = SetupOf("fedavg");
   stateless.cohort.sampling = "proportional";
   EXPECT_EQ(Refusal(stateless), "");
+}
+
+TEST(Refusals, PooledTrainingHasEverybodysRowsInOnePlace) {
+  algorithms::Setup setup = SetupOf("pooled");
+  EXPECT_THAT(Refusal(setup),
+              AllOf(HasSubstr("100 clients have rows of their own"), HasSubstr("simulations")));
+  setup.clients = setup.cohort.size = 1;
+  EXPECT_EQ(Refusal(setup), "");
 }
 
 TEST(Refusals, RulesThatLookAtEachUpdateTakeAClientOnce) {

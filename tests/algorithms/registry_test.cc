@@ -24,10 +24,10 @@ class RegistryTest : public ::testing::Test {
 TEST_F(RegistryTest, ListsTheBuiltInsByName) {
   std::vector<std::string> names;
   for (const Description* description : registry_.All()) names.push_back(description->name);
-  EXPECT_THAT(names,
-              ElementsAre("ditto", "fedadagrad", "fedadam", "fedavg", "fedavgm", "fedbn", "feddyn",
-                          "fednova", "fedprox", "fedrep", "fedyogi", "gd", "krum", "median", "mime",
-                          "mimelite", "qfedavg", "scaffold", "trimmed_mean"));
+  EXPECT_THAT(
+      names, ElementsAre("ditto", "fedadagrad", "fedadam", "fedavg", "fedavgm", "fedbn", "feddyn",
+                         "fednova", "fedprox", "fedrep", "fedyogi", "gd", "krum", "local", "median",
+                         "mime", "mimelite", "pooled", "qfedavg", "scaffold", "trimmed_mean"));
 }
 
 TEST_F(RegistryTest, NamesTheNearestOfAMisspeltName) {

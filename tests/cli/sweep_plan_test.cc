@@ -57,6 +57,28 @@ std::vector<std::string> NamesOf(const PreparedSweep& sweep) {
   return names;
 }
 
+TEST_F(SweepPlanTest, BaselinesRunOnceWithTheOtherSettings) {
+  const PreparedSweep sweep = Sweep(
+      "baselines = [\"local\", \"pooled\"]\nmetric = \"train_loss\"\n[keys]\n"
+      "algorithm.name = [\"fedavg\", \"fedprox\"]\nlocal.lr = [0.1, 0.2]\n");
+  std::set<std::string> seen;
+  for (const Configuration& configuration : sweep.plan.configurations) {
+    ASSERT_EQ(configuration.values.size(), 2u);
+    seen.insert(configuration.values[0].dump() + configuration.values[1].dump());
+  }
+  EXPECT_EQ(sweep.plan.configurations.size(), 8u);
+  EXPECT_EQ(seen.size(), 8u);
+  EXPECT_TRUE(seen.contains("\"pooled\"0.2"));
+  EXPECT_TRUE(sweep.notes.empty()) << sweep.notes[0];
+  // The algorithm need not be a key of the file.
+  const PreparedSweep alone = Sweep("baselines = [\"local\"]\nmetric = \"train_loss\"\n");
+  ASSERT_EQ(alone.plan.configurations.size(), 2u);
+  EXPECT_EQ(alone.plan.configurations[0].values[0], "fedavg");
+  EXPECT_EQ(alone.plan.configurations[1].values[0], "local");
+  EXPECT_THAT(Refused("base = \"run.toml\"\nbaselines = [\"krum\"]\n", "baselines"),
+              HasSubstr("baselines"));
+}
+
 TEST_F(SweepPlanTest, EveryCombinationRunsWithEverySeed) {
   const PreparedSweep sweep = Sweep(R"(
 seeds = [4, 9]

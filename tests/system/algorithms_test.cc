@@ -125,6 +125,8 @@ std::vector<Case> Cases() {
       Of("qfedavg"),
       Of("mime"),
       Of("mimelite", {"base=adam"}),
+      Of("local"),
+      Of("pooled"),
       Of("ditto"),
       Of("fedbn"),
       Of("fedrep", {"head_epochs=1"}),

@@ -90,6 +90,37 @@ TEST(Personal, FineTuningIsTestedBesideTheModelAndChangesNothing) {
   EXPECT_THAT(refused.text, testing::HasSubstr("set evaluation.clients = true"));
 }
 
+// The floor and the ceiling: on these clients, whose labels follow models of their own, a model
+// of one's own is best.
+TEST(Personal, LocalTrainingHasNoCommonModelAndPooledTrainingOneClient) {
+  Simulation local("local", Command("local", "2")), pooled("pooled", Command("pooled", "2"));
+  ASSERT_EQ(local.Wait(), 0) << local.output();
+  ASSERT_EQ(pooled.Wait(), 0) << pooled.output();
+  for (const nlohmann::json& row : Rows(local)) {
+    EXPECT_TRUE(row["clients_test_loss"].is_number());
+    EXPECT_GT(row["rule_distance"], 0);
+    EXPECT_FALSE(row.contains("test_loss"));
+    EXPECT_FALSE(row.contains("clients_test_global_loss"));
+  }
+  EXPECT_EQ(local.summary()["best"]["metric"], "clients_test_accuracy");
+  for (const nlohmann::json& row : Rows(pooled)) {
+    EXPECT_EQ(row["clients"], 1);
+    EXPECT_GT(row["examples"], 1000);
+    EXPECT_TRUE(row["clients_test_accuracy_worst10"].is_number());
+    EXPECT_TRUE(row["test_loss"].is_number());
+  }
+  const testing_support::Printed owners =
+      testing_support::RunMacaw("simulate " + WriteConfig("owners") +
+                                " --check --set algorithm.name=pooled "
+                                "--set workers.owners=2");
+  EXPECT_EQ(owners.exit, 2);
+  EXPECT_THAT(owners.text, testing::HasSubstr("workers.owners must be 0"));
+  const testing_support::Printed plan = testing_support::RunMacaw(
+      "plan " + WriteConfig("plan") + " --set algorithm.name=pooled --out /tmp/never.toml");
+  EXPECT_EQ(plan.exit, 2);
+  EXPECT_THAT(plan.text, testing::HasSubstr("it is for simulations"));
+}
+
 TEST(Personal, ModelsDecideWhichRoundIsTheBest) {
   Simulation ditto("ditto", Command("ditto", "1"));
   ASSERT_EQ(ditto.Wait(), 0) << ditto.output();

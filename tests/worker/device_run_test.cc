@@ -14,6 +14,7 @@
 #include "aggregation/device_sum.h"
 #include "core/files.h"
 #include "core/safetensors.h"
+#include "data/together.h"
 #include "device/collective.h"
 #include "testing/fake_device.h"
 #include "testing/local_link.h"
@@ -102,9 +103,13 @@ struct Ended {
 // Three rounds of the rule on twelve clients. The workers come one after the other, each with what
 // its back end offers; null: processor cores.
 Ended TrainWith(const std::string& rule, uint32_t slots, const std::vector<FakeBackend*>& workers) {
-  const auto dataset = SyntheticClients();
+  auto dataset = SyntheticClients();
   const TemporaryFolder folder;
   RunPlan run = SyntheticRun(*dataset, 3);
+  if ((*Registry().Find(rule))->pools_clients) {
+    dataset = *data::TrainTogether(std::move(dataset));
+    run.train_clients = run.cohort.size = 1;
+  }
   run.model.name = "layers";
   run.model.layers = {"linear 12", "relu", "linear 10"};
   run.algorithm.name = rule;
@@ -129,7 +134,7 @@ Ended TrainWith(const std::string& rule, uint32_t slots, const std::vector<FakeB
   ended.model_digest = summary["model_digest"];
   ended.state_digest = summary.value("state_digest", "");
   ended.metrics = *ReadFile(folder / "metrics.jsonl");
-  ended.test_loss = summary["final"]["test_loss"];
+  ended.test_loss = summary["final"]["clients_test_loss"];
   return ended;
 }
 
