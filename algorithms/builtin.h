@@ -39,5 +39,7 @@ Description FedRep();
 Description Median();
 Description TrimmedMean();
 Description Krum();
+Description GeometricMedian();
+Description CenteredClipping();
 
 }  // namespace macaw::algorithms

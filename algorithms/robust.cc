@@ -13,7 +13,10 @@
 // it. Coordinate-wise median and trimmed mean: Yin, Chen, Ramchandran, Bartlett, "Byzantine-Robust
 // Distributed Learning: Towards Optimal Statistical Rates", ICML 2018, the two definitions of those
 // names. Krum and Multi-Krum: Blanchard, El Mhamdi, Guerraoui, Stainer, "Machine Learning with
-// Adversaries: Byzantine Tolerant Gradient Descent", NeurIPS 2017, the Krum function.
+// Adversaries: Byzantine Tolerant Gradient Descent", NeurIPS 2017, the Krum function. Geometric
+// median: Pillutla, Kakade, Harchaoui, "Robust Aggregation for Federated Learning", IEEE TSP 2022,
+// the smoothed Weiszfeld algorithm. Centered clipping: Karimireddy, He, Jaggi, "Learning from
+// History for Byzantine Robust Optimization", ICML 2021, algorithm 2.
 
 namespace macaw::algorithms {
 namespace {
@@ -35,7 +38,7 @@ class RobustServer : public MeanDeltaServer {
 
  protected:
   // Combines the updates into one. Empty if there are too few of them; the model then stays.
-  virtual FlatVector Combine(const Updates& updates) const = 0;
+  virtual FlatVector Combine(const Updates& updates) = 0;
 };
 
 // Applies f to the sorted values of each coordinate.
@@ -61,17 +64,19 @@ double MeanOf(auto values) {
   return sum / static_cast<double>(values.size());
 }
 
+FlatVector MedianByCoordinate(const Updates& updates) {
+  return ByCoordinate(updates, [](auto sorted) {
+    const size_t n = sorted.size();  // if even: the mean of the two middle values
+    return MeanOf(sorted.subspan((n - 1) / 2, n % 2 == 0 ? 2 : 1));
+  });
+}
+
 class MedianServer final : public RobustServer {
  public:
   using RobustServer::RobustServer;
 
  protected:
-  FlatVector Combine(const Updates& updates) const override {
-    return ByCoordinate(updates, [](auto sorted) {
-      const size_t n = sorted.size();  // if even: the mean of the two middle values
-      return MeanOf(sorted.subspan((n - 1) / 2, n % 2 == 0 ? 2 : 1));
-    });
-  }
+  FlatVector Combine(const Updates& updates) override { return MedianByCoordinate(updates); }
 };
 
 // ⌊βn⌋ for the β that was written: neither a decimal fraction nor its product is exact in binary,
@@ -89,7 +94,7 @@ class TrimmedMeanServer final : public RobustServer {
       : RobustServer(setup, std::move(model)), beta_(setup.Get<double>("beta")) {}
 
  protected:
-  FlatVector Combine(const Updates& updates) const override {
+  FlatVector Combine(const Updates& updates) override {
     return ByCoordinate(updates, [this](auto sorted) {
       const size_t n = sorted.size();
       const size_t cut = FloorOf(beta_, n);
@@ -126,7 +131,7 @@ class KrumServer final : public RobustServer {
         m_(static_cast<size_t>(setup.Get<int64_t>("m"))) {}
 
  protected:
-  FlatVector Combine(const Updates& updates) const override {
+  FlatVector Combine(const Updates& updates) override {
     const size_t n = updates.size();
     if (n < 2 * f_ + 3) return {};  // clients dropped out: with so few, no choice is safe
     const std::vector<double> scores = Scores(updates);
@@ -164,6 +169,76 @@ class KrumServer final : public RobustServer {
 
   const size_t f_;
   const size_t m_;
+};
+
+// z = argmin Σ ‖z − Δ_k‖. Weiszfeld's step: z ← Σ w_k·Δ_k / Σ w_k, w_k = 1 / max(ν, ‖z − Δ_k‖). It
+// starts from the median of each coordinate, since a mean would start far out with an outlier.
+class GeometricMedianServer final : public RobustServer {
+ public:
+  GeometricMedianServer(const Setup& setup, FlatVector model)
+      : RobustServer(setup, std::move(model)),
+        iterations_(setup.Get<int64_t>("iterations")),
+        smoothing_(setup.Get<double>("smoothing")) {}
+
+ protected:
+  FlatVector Combine(const Updates& updates) override {
+    FlatVector median = MedianByCoordinate(updates);
+    FlatVector next(median.layout());
+    std::vector<double> weights(updates.size());
+    for (int64_t i = 0; i < iterations_; ++i) {
+      double total = 0;
+      for (size_t k = 0; k < updates.size(); ++k) {
+        const double squared = SquaredDistance(updates[k].second.view(), median.view());
+        weights[k] = 1 / std::max(smoothing_, std::sqrt(squared));
+        total += weights[k];
+      }
+      Zero(next.view());
+      for (size_t k = 0; k < updates.size(); ++k)
+        Axpy(weights[k] / total, updates[k].second.view(), next.view());
+      std::swap(median, next);
+      if (SquaredDistance(median.view(), next.view()) == 0) break;
+    }
+    return median;
+  }
+
+ private:
+  const int64_t iterations_;
+  const double smoothing_;  // ν
+};
+
+// v ← v + 1/n·Σ (Δ_k − v)·min(1, τ/‖Δ_k − v‖), from the v of the last round: nobody moves it by
+// more than τ/n.
+class CenteredClippingServer final : public RobustServer {
+ public:
+  CenteredClippingServer(const Setup& setup, FlatVector model)
+      : RobustServer(setup, std::move(model)),
+        iterations_(setup.Get<int64_t>("iterations")),
+        radius_(setup.Get<double>("radius")),
+        center_(kept_.Vector("center", FlatVector(setup.layout))) {}
+
+ protected:
+  FlatVector Combine(const Updates& updates) override {
+    const LayoutPtr layout = updates[0].second.layout();
+    FlatVector difference(layout), change(layout);
+    for (int64_t i = 0; i < iterations_; ++i) {
+      Zero(change.view());
+      for (const auto& [id, update] : updates) {
+        Subtract(update.view(), center_, difference.view());
+        const double distance = std::sqrt(SquaredDistance(update.view(), center_));
+        const double kept = distance > radius_ ? radius_ / distance : 1;
+        Axpy(kept / static_cast<double>(updates.size()), difference.view(), change.view());
+      }
+      Add(change.view(), center_);
+    }
+    FlatVector combined(layout);
+    Copy(center_, combined.view());
+    return combined;
+  }
+
+ private:
+  const int64_t iterations_;
+  const double radius_;      // τ
+  const VectorView center_;  // v
 };
 
 absl::Status CheckKrum(const Setup& setup) {
@@ -219,6 +294,45 @@ Description TrimmedMean() {
                              .minimum = 0,
                              .maximum = 0.499});
   rule.server = MakeServer<TrimmedMeanServer>;
+  return rule;
+}
+
+Description GeometricMedian() {
+  Description rule = Robust("geometric_median",
+                            "the point with the least sum of distances to the updates, unweighted",
+                            "Pillutla et al., 2022, Robust Aggregation for Federated Learning");
+  rule.parameters.push_back({.name = "iterations",
+                             .default_value = int64_t{10},
+                             .help = "steps of Weiszfeld's algorithm, from the median",
+                             .minimum = 1,
+                             .maximum = 10000});
+  rule.parameters.push_back({.name = "smoothing",
+                             .default_value = 1e-6,
+                             .help = "nu: a nearer update weighs as if it were so far away",
+                             .minimum = 1e-12});
+  rule.server = MakeServer<GeometricMedianServer>;
+  return rule;
+}
+
+Description CenteredClipping() {
+  Description rule = Robust(
+      "centered_clipping", "the mean of the updates, each clipped to a ball around the last result",
+      "Karimireddy et al., 2021, Learning from History for Byzantine Robust Optimization");
+  rule.parameters.push_back({.name = "radius",
+                             .default_value = 1.0,
+                             .help = "tau: of the ball, as a norm of an update",
+                             .minimum = 1e-9});
+  rule.parameters.push_back({.name = "iterations",
+                             .default_value = int64_t{1},
+                             .help = "how often the ball moves to its result in a round",
+                             .minimum = 1,
+                             .maximum = 10000});
+  rule.remarks =
+      "A hostile client moves a round's result by at most iterations*radius/n. Choose a radius near "
+      "the norm of honest clients' differences: a larger one withstands less, and a smaller one "
+      "needs more rounds or iterations to follow. The paper has clients send a momentum; here they "
+      "send the displacement of their local steps.";
+  rule.server = MakeServer<CenteredClippingServer>;
   return rule;
 }
 

@@ -50,6 +50,11 @@ MUTANTS = {
     ("training/stage_inputs.cc", "algorithms", "Scaffold.*:FedDyn.*"): [
         ("a sum of points forgets their signs", "const T factor = static_cast<T>(terms[i].factor);",
          "const T factor = 1;")],
+    ("algorithms/robust.cc", "algorithms", "GeometricMedian.*:CenteredClipping.*"): [
+        ("the geometric median weighs all updates alike",
+         "weights[k] = 1 / std::max(smoothing_, std::sqrt(squared));", "weights[k] = 1 + 0 * squared;"),
+        ("centered clipping forgets its centre", "Add(change.view(), center_);",
+         "Copy(change.view(), center_);")],
     ("algorithms/robust.cc", "algorithms", "Krum.*"): [
         ("Krum's distances see batch-norm statistics",
          "if (entry.group != Group::kParameter) continue;\n      const std::span<const T> left",

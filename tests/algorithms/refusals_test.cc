@@ -30,10 +30,27 @@ std::string Refusal(const Setup& setup) {
 }
 
 TEST(Refusals, NoneForAnOrdinaryRun) {
-  for (const std::string name :
-       {"fedavg", "gd", "fedprox", "scaffold", "feddyn", "fednova", "mime", "mimelite", "fedadam",
-        "fedyogi", "fedadagrad", "fedavgm", "qfedavg", "ditto", "fedrep", "median", "trimmed_mean",
-        "krum", "local"}) {
+  for (const std::string name : {"fedavg",
+                                 "gd",
+                                 "fedprox",
+                                 "scaffold",
+                                 "feddyn",
+                                 "fednova",
+                                 "mime",
+                                 "mimelite",
+                                 "fedadam",
+                                 "fedyogi",
+                                 "fedadagrad",
+                                 "fedavgm",
+                                 "qfedavg",
+                                 "ditto",
+                                 "fedrep",
+                                 "median",
+                                 "trimmed_mean",
+                                 "krum",
+                                 "geometric_median",
+                                 "centered_clipping",
+                                 "local"}) {
     EXPECT_EQ(Refusal(SetupOf(name)), "");
   }
 }
@@ -59,7 +76,8 @@ TEST(Refusals, PooledTrainingHasEverybodysRowsInOnePlace) {
 }
 
 TEST(Refusals, RulesThatLookAtEachUpdateTakeAClientOnce) {
-  for (const std::string name : {"median", "trimmed_mean", "krum"}) {
+  for (const std::string name :
+       {"median", "trimmed_mean", "krum", "geometric_median", "centered_clipping"}) {
     auto setup = SetupOf(name);
     setup.cohort.sampling = "proportional";
     EXPECT_THAT(Refusal(setup), AllOf(HasSubstr("algorithm " + name), HasSubstr("own update"),
@@ -77,7 +95,8 @@ TEST(Notes, SayThatAPlainMeanIsAnotherObjectiveThanFedAvgs) {
                                             HasSubstr("algorithm." + name + ".weighted = true")));
     EXPECT_EQ(notes(SetupOf(name, {{"weighted", true}})), "");
   }
-  for (const std::string name : {"qfedavg", "median", "trimmed_mean", "krum"}) {
+  for (const std::string name :
+       {"qfedavg", "median", "trimmed_mean", "krum", "geometric_median", "centered_clipping"}) {
     EXPECT_THAT(notes(SetupOf(name)), HasSubstr("cohort.weight = \"uniform\""));
     auto equal = SetupOf(name);
     equal.cohort.weight = WeightPolicy::kUniform;

@@ -25,9 +25,10 @@ TEST_F(RegistryTest, ListsTheBuiltInsByName) {
   std::vector<std::string> names;
   for (const Description* description : registry_.All()) names.push_back(description->name);
   EXPECT_THAT(
-      names, ElementsAre("ditto", "fedadagrad", "fedadam", "fedavg", "fedavgm", "fedbn", "feddyn",
-                         "fednova", "fedprox", "fedrep", "fedyogi", "gd", "krum", "local", "median",
-                         "mime", "mimelite", "pooled", "qfedavg", "scaffold", "trimmed_mean"));
+      names, ElementsAre("centered_clipping", "ditto", "fedadagrad", "fedadam", "fedavg", "fedavgm",
+                         "fedbn", "feddyn", "fednova", "fedprox", "fedrep", "fedyogi", "gd",
+                         "geometric_median", "krum", "local", "median", "mime", "mimelite",
+                         "pooled", "qfedavg", "scaffold", "trimmed_mean"));
 }
 
 TEST_F(RegistryTest, NamesTheNearestOfAMisspeltName) {

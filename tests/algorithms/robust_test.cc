@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "sdk/testing/round_loop.h"
 
 namespace macaw::algorithms {
@@ -125,12 +127,64 @@ TEST(Krum, LeavesTheModelWhenTooFewRemain) {
   EXPECT_EQ(Combined("krum", four, {{"f", int64_t{1}}}), (Numbers{0, 0}));
 }
 
+TEST(GeometricMedian, IsWhereTheDiagonalsOfAQuadrilateralMeet) {
+  const std::vector<Numbers> corners = {{0, 0}, {2, 0}, {3, 3}, {0, 2}};
+  const Parameters many = {{"iterations", int64_t{200}}};
+  EXPECT_LT(Distance(Combined("geometric_median", corners, many), {1, 1}), 1e-9);
+  EXPECT_LT(Distance(Combined("geometric_median", corners), {1, 1}), 1e-2);
+}
+
+TEST(GeometricMedian, IsThePointOfAMajority) {
+  const std::vector<Numbers> updates = {{1, 2}, {1e6, 0}, {1, 2}, {0, -1e6}, {1, 2}};
+  EXPECT_LT(Distance(Combined("geometric_median", updates), {1, 2}), 1e-5);
+  EXPECT_EQ(Combined("geometric_median", {{7, -7}}), (Numbers{7, -7}));
+}
+
+// Unlike the median, it turns with the axes.
+TEST(GeometricMedian, DoesNotDependOnTheAxes) {
+  const Parameters many = {{"iterations", int64_t{2000}}};
+  std::vector<Numbers> updates = {{0, 0}, {4, 1}, {1, 3}, {2, 7}, {5, 5}}, turned;
+  for (const Numbers& u : updates) turned.push_back({.6 * u[0] - .8 * u[1], .8 * u[0] + .6 * u[1]});
+  const Numbers z = Combined("geometric_median", updates, many);
+  EXPECT_LT(Distance(Combined("geometric_median", turned, many),
+                     {.6 * z[0] - .8 * z[1], .8 * z[0] + .6 * z[1]}),
+            1e-6);
+}
+
+TEST(CenteredClipping, ClipsEachDifferenceByHand) {
+  // v = 0: (3, 0) counts as (1, 0). Then v = (.5, .25), and both differences are clipped or not.
+  const std::vector<Numbers> updates = {{3, 0}, {0, .5}};
+  EXPECT_LT(Distance(Combined("centered_clipping", updates, {{"radius", 1.0}}), {.5, .25}), 1e-15);
+  const double far = std::hypot(2.5, .25);
+  EXPECT_LT(Distance(Combined("centered_clipping", updates,
+                              {{"radius", 1.0}, {"iterations", int64_t{2}}}),
+                     {.5 + (2.5 / far - .5) / 2, .25 + (-.25 / far + .25) / 2}),
+            1e-15);
+}
+
+TEST(CenteredClipping, IsTheMeanInALargeBall) {
+  EXPECT_LT(Distance(Combined("centered_clipping", {{3, 0}, {0, .5}, {-6, 4}}, {{"radius", 1e3}}),
+                     {-1, 1.5}),
+            1e-15);
+}
+
+TEST(CenteredClipping, AnyOutlierMovesItByTheRadiusOverN) {
+  const Parameters parameters = {{"radius", .5}};
+  const std::vector<Numbers> honest = {{.1, 0}, {0, .1}, {-.1, 0}, {0, -.1}};
+  for (const double size : {1.0, 1e3, 1e9}) {
+    std::vector<Numbers> updates = honest;
+    updates.push_back({size, 0});
+    EXPECT_LT(Distance(Combined("centered_clipping", updates, parameters), {.1, 0}), 1e-12) << size;
+  }
+}
+
 TEST(Robust, DoNotListenToWeights) {
   std::vector<TestPopulationClient> boastful = Q4();
   boastful.push_back({Q4()[0].objective, 1000000});
   std::vector<TestPopulationClient> modest = Q4();
   modest.push_back({Q4()[0].objective, 1});
-  for (const std::string name : {"median", "trimmed_mean", "krum"}) {
+  for (const std::string name :
+       {"median", "trimmed_mean", "krum", "geometric_median", "centered_clipping"}) {
     RoundLoop loud(Builtin(name), boastful, {});
     RoundLoop quiet(Builtin(name), modest, {});
     ASSERT_TRUE(loud.Rounds(3).ok());
@@ -147,12 +201,16 @@ TEST(Robust, WithstandOneHostileClientOfFive) {
     population.push_back(
         {std::make_shared<Quadratic>(A{{{1, 0}, {0, 1}}}, std::array<double, 2>{b, b}), 1});
   }
-  for (const std::string name : {"median", "trimmed_mean", "krum"}) {
+  for (const std::string name : {"median", "trimmed_mean", "krum", "geometric_median"}) {
     const Parameters parameters = name == "trimmed_mean" ? Parameters{{"beta", .2}} : Parameters{};
     RoundLoop loop(Builtin(name), population, {.parameters = parameters});
     ASSERT_TRUE(loop.Rounds(100).ok());
     EXPECT_LT(Distance(loop.Model(), {1.02, 1.02}), .021) << name;
   }
+  // Centered clipping is moved, but by no more than the radius allows.
+  RoundLoop clipped(Builtin("centered_clipping"), population, {.parameters = {{"radius", .02}}});
+  ASSERT_TRUE(clipped.Rounds(400).ok());
+  EXPECT_LT(Distance(clipped.Model(), {1.02, 1.02}), .2);
   RoundLoop fedavg(Builtin("fedavg"), population, {});
   ASSERT_TRUE(fedavg.Rounds(100).ok());
   EXPECT_GT(Distance(fedavg.Model(), {1, 1}), 1e4);

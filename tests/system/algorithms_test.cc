@@ -133,6 +133,8 @@ std::vector<Case> Cases() {
       Of("median"),
       Of("trimmed_mean", {"beta=0.2"}),
       Of("krum", {"f=2"}),
+      Of("geometric_median"),
+      Of("centered_clipping"),
   };
   for (Case& c : cases) {
     if (c.name == "fednova") c.arguments = c.arguments + Arguments{"--set", "local.momentum=0.9"};
