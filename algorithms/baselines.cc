@@ -7,8 +7,8 @@
 #include "algorithms/mean_delta.h"
 #include "core/status.h"
 
-// The two ends that a federated rule is compared with. Local training: every client for itself, on
-// its own rows. Pooled training: one client that has everybody's rows. Both are the baselines of
+// The two baselines of a federated rule. Local training: every client trains for itself, on its own
+// rows. Pooled training: one client has everybody's rows. Both are used by
 // Li, Hu, Beirami, Smith, "Ditto", ICML 2021, and of most papers on personalization.
 
 namespace macaw::algorithms {

@@ -41,13 +41,13 @@ class RobustServer : public MeanDeltaServer {
   virtual FlatVector Combine(const Updates& updates) = 0;
 };
 
-// Applies f to the sorted values of each coordinate.
+// Applies f to the sorted values of each coordinate, of all tensors or of the buffers only.
 template <typename F>
-FlatVector ByCoordinate(const Updates& updates, F&& f) {
-  FlatVector out(updates[0].second.layout());
-  DispatchDType(out.layout()->dtype(), [&]<typename T>(T) {
+void ByCoordinate(const Updates& updates, bool buffers_only, VectorView out, F&& f) {
+  DispatchDType(out.dtype(), [&]<typename T>(T) {
     std::vector<T> values(updates.size());
-    for (const LayoutEntry& entry : out.layout()->entries()) {
+    for (const LayoutEntry& entry : out.layout->entries()) {
+      if (buffers_only && entry.group == Group::kParameter) continue;
       for (uint64_t i = entry.offset; i < entry.offset + entry.size; ++i) {
         for (size_t k = 0; k < values.size(); ++k) values[k] = updates[k].second.As<T>()[i];
         std::ranges::sort(values);
@@ -55,7 +55,6 @@ FlatVector ByCoordinate(const Updates& updates, F&& f) {
       }
     }
   });
-  return out;
 }
 
 double MeanOf(auto values) {
@@ -64,11 +63,22 @@ double MeanOf(auto values) {
   return sum / static_cast<double>(values.size());
 }
 
+double MedianOf(auto sorted) {
+  const size_t n = sorted.size();  // if even: the mean of the two middle values
+  return MeanOf(sorted.subspan((n - 1) / 2, n % 2 == 0 ? 2 : 1));
+}
+
 FlatVector MedianByCoordinate(const Updates& updates) {
-  return ByCoordinate(updates, [](auto sorted) {
-    const size_t n = sorted.size();  // if even: the mean of the two middle values
-    return MeanOf(sorted.subspan((n - 1) / 2, n % 2 == 0 ? 2 : 1));
-  });
+  FlatVector median(updates[0].second.layout());
+  ByCoordinate(updates, /*buffers_only=*/false, median.view(),
+               [](auto sorted) { return MedianOf(sorted); });
+  return median;
+}
+
+// For rules that judge an update by its distance. Buffers are not part of a distance, so an update
+// with ordinary parameters could bring any statistics.
+void TakeMedianBuffers(const Updates& updates, VectorView out) {
+  ByCoordinate(updates, /*buffers_only=*/true, out, [](auto sorted) { return MedianOf(sorted); });
 }
 
 class MedianServer final : public RobustServer {
@@ -95,11 +105,13 @@ class TrimmedMeanServer final : public RobustServer {
 
  protected:
   FlatVector Combine(const Updates& updates) override {
-    return ByCoordinate(updates, [this](auto sorted) {
+    FlatVector mean(updates[0].second.layout());
+    ByCoordinate(updates, /*buffers_only=*/false, mean.view(), [this](auto sorted) {
       const size_t n = sorted.size();
       const size_t cut = FloorOf(beta_, n);
       return MeanOf(sorted.subspan(cut, n - 2 * cut));
     });
+    return mean;
   }
 
  private:
@@ -198,6 +210,7 @@ class GeometricMedianServer final : public RobustServer {
       std::swap(median, next);
       if (SquaredDistance(median.view(), next.view()) == 0) break;
     }
+    TakeMedianBuffers(updates, median.view());
     return median;
   }
 
@@ -206,8 +219,8 @@ class GeometricMedianServer final : public RobustServer {
   const double smoothing_;  // ν
 };
 
-// v ← v + 1/n·Σ (Δ_k − v)·min(1, τ/‖Δ_k − v‖), from the v of the last round: nobody moves it by
-// more than τ/n.
+// v ← v + 1/n·Σ (Δ_k − v)·min(1, τ/‖Δ_k − v‖), from the v of the last round: one update moves it
+// by at most τ/n.
 class CenteredClippingServer final : public RobustServer {
  public:
   CenteredClippingServer(const Setup& setup, FlatVector model)
@@ -232,6 +245,7 @@ class CenteredClippingServer final : public RobustServer {
     }
     FlatVector combined(layout);
     Copy(center_, combined.view());
+    TakeMedianBuffers(updates, combined.view());
     return combined;
   }
 

@@ -50,11 +50,13 @@ MUTANTS = {
     ("training/stage_inputs.cc", "algorithms", "Scaffold.*:FedDyn.*"): [
         ("a sum of points forgets their signs", "const T factor = static_cast<T>(terms[i].factor);",
          "const T factor = 1;")],
-    ("algorithms/robust.cc", "algorithms", "GeometricMedian.*:CenteredClipping.*"): [
+    ("algorithms/robust.cc", "algorithms", "GeometricMedian.*:CenteredClipping.*:Robust.*"): [
         ("the geometric median weighs all updates alike",
          "weights[k] = 1 / std::max(smoothing_, std::sqrt(squared));", "weights[k] = 1 + 0 * squared;"),
         ("centered clipping forgets its centre", "Add(change.view(), center_);",
-         "Copy(change.view(), center_);")],
+         "Copy(change.view(), center_);"),
+        ("centered clipping believes one client's statistics",
+         "TakeMedianBuffers(updates, combined.view());", "")],
     ("algorithms/robust.cc", "algorithms", "Krum.*"): [
         ("Krum's distances see batch-norm statistics",
          "if (entry.group != Group::kParameter) continue;\n      const std::span<const T> left",
@@ -65,8 +67,8 @@ MUTANTS = {
         ("statistics are multiplied by a Poisson cohort's weight",
          "ScaleParameters(channel.weight", "Scale(channel.weight"),
         ("statistics are clipped with an update", "ScaleParameters(update_clip_", "Scale(update_clip_")],
-    ("algorithms/fednova.cc", "algorithms", "FedNova.*"): [
-        ("FedNova divides statistics by its steps", "ScaleParameters(1 /", "Scale(1 /")],
+    ("algorithms/api/channels.cc", "algorithms", "FedNova.*"): [
+        ("FedNova divides statistics by its steps", "ScaleParameters(described->factor", "Scale(described->factor")],
     ("algorithms/qfedavg.cc", "algorithms", "QFedAvg.*"): [
         ("q-FedAvg multiplies statistics by the loss", "ScaleParameters(std::pow", "Scale(std::pow")],
     ("training/local_optimizer.cc", "training_api", "LocalOptimizer.*"): [

@@ -178,6 +178,35 @@ TEST(CenteredClipping, AnyOutlierMovesItByTheRadiusOverN) {
   }
 }
 
+// Ordinary parameters, and statistics that are far from everybody else's.
+TEST(Robust, StatisticsOfOneClientDoNotDecide) {
+  const LayoutPtr layout =
+      *ParameterLayout::Make({{.name = "weight", .shape = {1}},
+                              {.name = "running_mean", .shape = {1}, .group = Group::kBuffer}},
+                             DType::kF64);
+  const uint64_t statistic = layout->Find("running_mean")->offset;
+  for (const std::string name : {"median", "geometric_median", "centered_clipping"}) {
+    const Description rule = Builtin(name);
+    Registry registry;
+    ASSERT_TRUE(registry.Add(rule).ok());
+    macaw::algorithms::Setup setup;
+    setup.config = *registry.Complete({name, {}});
+    setup.layout = layout;
+    const auto server = *rule.server(setup, FlatVector(layout));
+    aggregation::Aggregate aggregate;
+    aggregate.channels.emplace_back().name = "delta";
+    for (size_t i = 0; i < 5; ++i) {
+      FlatVector update(layout);
+      update.As<double>()[layout->Find("weight")->offset] = .25;
+      update.As<double>()[statistic] = i == 0 ? 1e9 : static_cast<double>(i);
+      aggregate.channels[0].collected.emplace_back(ClientId(i), std::move(update));
+    }
+    ASSERT_TRUE(server->Apply({.round = Round(1)}, std::move(aggregate)).ok());
+    EXPECT_DOUBLE_EQ(NumbersOf(server->Model())[0], .25) << name;
+    EXPECT_EQ(server->Model().As<double>()[statistic], 3) << name;
+  }
+}
+
 TEST(Robust, DoNotListenToWeights) {
   std::vector<TestPopulationClient> boastful = Q4();
   boastful.push_back({Q4()[0].objective, 1000000});
