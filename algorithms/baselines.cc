@@ -93,6 +93,9 @@ Description Local() {
   local.summary =
       "each client trains a model of its own and shares nothing: a floor to compare with";
   local.paper = "the baseline of most papers on personalization, such as Li et al., 2021, Ditto";
+  local.formula =
+      "client  v_i ← v_i − η·g(v_i)      v_i stays with the client, and starts as the initial model\n"
+      "server  nothing: no model is shared";
   local.remarks =
       "There is no common model: test_* has no meaning and is left out. Set evaluation.clients = "
       "true. As many rounds as for the rule that it is compared with give a client as many local "
@@ -118,6 +121,9 @@ Description Pooled() {
   pooled.name = "pooled";
   pooled.summary = "one client trains on everybody's rows: a ceiling to compare with";
   pooled.paper = "the baseline of most papers on federated learning";
+  pooled.formula =
+      "client  y ← y − η·g               on the rows of all clients\n"
+      "server  x ← y";
   pooled.parameters.clear();
   pooled.remarks =
       "For simulations only. A round is local.epochs passes over all training rows, or local.steps "

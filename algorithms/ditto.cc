@@ -54,6 +54,11 @@ Description Ditto() {
   ditto.summary = "FedAvg, and beside it a personal model of each client that is held near it";
   ditto.paper =
       "Li et al., 2021, Ditto: Fair and Robust Federated Learning Through Personalization";
+  ditto.formula =
+      "client  y ← y − η·g\n"
+      "        v_i ← v_i − η·(g(v_i) + λ·(v_i − x))      v_i stays with the client, and starts as x\n"
+      "up      Δ = y − x\n"
+      "server  x ← x + η_g·mean(Δ)";
   ditto.has_personal_models = true;
   ditto.parameters.push_back({.name = "lambda",
                               .default_value = 1.0,

@@ -14,6 +14,10 @@ Description FedAvg() {
       .paper =
           "McMahan et al., 2017, Communication-Efficient Learning of Deep Networks from "
           "Decentralized Data",
+      .formula =
+          "client  y ← y − η·g\n"
+          "up      Δ = y − x\n"
+          "server  x ← x + η_g·mean(Δ)",
       .parameters = ServerRateParameters(),
       .schema = MeanDeltaSchema,
       .server = MakeServer<MeanDeltaServer>,

@@ -46,6 +46,11 @@ Description FedBn() {
   fedbn.paper =
       "Li et al., 2021, FedBN: Federated Learning on Non-IID Features via Local Batch "
       "Normalization";
+  fedbn.formula =
+      "client  y = (x, u_i)              u_i: the batch-norm layers, which stay with the client\n"
+      "        y ← y − η·g, then (y, u_i) = y\n"
+      "up      Δ = y − x                 without u_i\n"
+      "server  x ← x + η_g·mean(Δ)";
   fedbn.has_personal_models = true;
   fedbn.parameters.push_back(
       {.name = "local",

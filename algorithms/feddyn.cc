@@ -109,6 +109,12 @@ Description FedDyn() {
       .name = "feddyn",
       .summary = "each client's objective is bent so that its minimum becomes the global one",
       .paper = "Acar et al., 2021, Federated Learning Based on Dynamic Regularization",
+      .formula =
+          "client  y ← y − η·(g − g_i + α·(y − x))      weighted: α/(N·p_i) for α\n"
+          "        g_i ← g_i − α·(y − x)                g_i: stays with the client, and starts as 0\n"
+          "up      Δ = y − x\n"
+          "server  h ← h − (α/N)·ΣΔ                     Σ: over the cohort; N: all clients\n"
+          "        x ← x + (plain mean of Δ) − h/α",
       .parameters = {{.name = "alpha",
                       .default_value = 0.01,
                       .help = "α: strength of the pull towards x and of the linear term",

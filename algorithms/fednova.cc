@@ -87,6 +87,12 @@ Description FedNova() {
       .paper =
           "Wang et al., 2020, Tackling the Objective Inconsistency Problem in Heterogeneous "
           "Federated Optimization",
+      .formula =
+          "client  y ← y − η·(g + μ·(y − x))\n"
+          "up      d = (y − x)/‖a‖₁, ‖a‖₁\n"
+          "        ‖a‖₁: how far the client's optimizer goes if every gradient is 1, divided by η;\n"
+          "        the number of steps for plain SGD with μ = 0\n"
+          "server  x ← x + η_g·mean(‖a‖₁)·mean(d)",
       .parameters = ServerRateParameters(),
       .check = NeedsSgd,
       .schema = FedNovaSchema,

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "algorithms/api/vector_math.h"
 #include "algorithms/builtin.h"
 #include "algorithms/mean_delta.h"
@@ -110,6 +111,18 @@ absl::Status CheckAdaptive(const Setup& setup) {
   return absl::OkStatus();
 }
 
+// `second`: how v is updated.
+std::string AdaptiveFormula(const std::string& second) {
+  return absl::StrCat(
+      "client  y ← y − η·g\n"
+      "up      Δ = y − x\n"
+      "server  m ← β₁·m + (1 − β₁)·mean(Δ)\n"
+      "        ",
+      second,
+      "\n"
+      "        x ← x + η_g·m/(√v + τ)");
+}
+
 // The parts that the three rules share; `beta1` is the paper's default for the rule.
 Description Adaptive(std::string name, std::string summary, double beta1) {
   Description rule = FedAvg();
@@ -143,6 +156,7 @@ void AddSecondMoment(Description& rule) {
 
 Description FedAdagrad() {
   Description rule = Adaptive("fedadagrad", "FedAvg with Adagrad as the server's optimizer", 0);
+  rule.formula = AdaptiveFormula("v ← v + mean(Δ)²");
   rule.server = MakeServer<AdaptiveServer<Rule::kAdagrad>>;
   return rule;
 }
@@ -150,6 +164,7 @@ Description FedAdagrad() {
 Description FedAdam() {
   Description rule = Adaptive("fedadam", "FedAvg with Adam as the server's optimizer", 0.9);
   AddSecondMoment(rule);
+  rule.formula = AdaptiveFormula("v ← β₂·v + (1 − β₂)·mean(Δ)²");
   rule.server = MakeServer<AdaptiveServer<Rule::kAdam>>;
   return rule;
 }
@@ -157,6 +172,7 @@ Description FedAdam() {
 Description FedYogi() {
   Description rule = Adaptive("fedyogi", "FedAvg with Yogi as the server's optimizer", 0.9);
   AddSecondMoment(rule);
+  rule.formula = AdaptiveFormula("v ← v − (1 − β₂)·mean(Δ)²·sign(v − mean(Δ)²)");
   rule.server = MakeServer<AdaptiveServer<Rule::kYogi>>;
   return rule;
 }
@@ -168,6 +184,11 @@ Description FedAvgM() {
   rule.paper =
       "Hsu et al., 2019, Measuring the Effects of Non-Identical Data Distribution for Federated "
       "Visual Classification";
+  rule.formula =
+      "client  y ← y − η·g\n"
+      "up      Δ = y − x\n"
+      "server  m ← β·m + mean(Δ)\n"
+      "        x ← x + η_g·m";
   rule.parameters.push_back(Decay("beta", 0.9, "β: m = β·m + Δ̄; 0 is FedAvg"));
   rule.server = MakeServer<MomentumServer>;
   return rule;

@@ -30,6 +30,10 @@ Description FedProx() {
   fedprox.name = "fedprox";
   fedprox.summary = "FedAvg with a proximal term that keeps clients near the global model";
   fedprox.paper = "Li et al., 2020, Federated Optimization in Heterogeneous Networks";
+  fedprox.formula =
+      "client  y ← y − η·(g + μ·(y − x))\n"
+      "up      Δ = y − x\n"
+      "server  x ← x + η_g·mean(Δ)";
   fedprox.parameters.push_back({.name = "mu",
                                 .default_value = 0.01,
                                 .help = "μ: strength of the pull towards x; 0 is FedAvg",

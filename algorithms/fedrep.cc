@@ -73,6 +73,11 @@ Description FedRep() {
   fedrep.summary = "clients share the body of a network and keep their heads";
   fedrep.paper =
       "Collins et al., 2021, Exploiting Shared Representations for Personalized Federated Learning";
+  fedrep.formula =
+      "client  h_i ← h_i − η·g_h(x, h_i)      head_epochs; h_i: the head, which stays with the client\n"
+      "        y ← y − η·g_y(y, h_i)          local.epochs from y = x; y: the body\n"
+      "up      Δ = y − x                      without h_i\n"
+      "server  x ← x + η_g·mean(Δ)";
   fedrep.has_personal_models = true;
   fedrep.parameters.push_back(
       {.name = "head",

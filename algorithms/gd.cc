@@ -31,6 +31,9 @@ Description GradientDescent() {
   Description gd = FedAvg();
   gd.name = "gd";
   gd.summary = "one step a round along the mean gradient: gradient descent over all clients' rows";
+  gd.formula =
+      "up      Δ = −η·∇f_i(x)\n"
+      "server  x ← x + η_g·mean(Δ)";
   gd.check = NeedsSgd;  // a client's Adam step is not along its gradient
   gd.client = MakeClient<GradientDescentClient>;
   return gd;

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "algorithms/api/vector_math.h"
 #include "algorithms/builtin.h"
 #include "algorithms/mean_delta.h"
@@ -207,6 +208,28 @@ absl::Status CheckMime(const Setup& setup) {
 }
 
 template <bool kLite>
+std::string MimeFormula() {
+  constexpr char kOptimizers[] =
+      "sgd       U(d) = d\n"
+      "momentum  U(d) = (1 − β₁)·d + β₁·m;      V: m ← (1 − β₁)·c + β₁·m\n"
+      "adam      U(d) = ((1 − β₁)·d + β₁·m)/(ε + √v); V: as momentum, v ← (1 − β₂)·c² + β₂·v";
+  if constexpr (kLite) {
+    return absl::StrCat(
+        "client    y ← y − η·U(g)\n"
+        "up        Δ = y − x; ∇f_i(x) unless sgd\n"
+        "server    x ← x + η_g·mean(Δ), c = mean(∇f_i(x)), V\n",
+        kOptimizers);
+  } else {
+    return absl::StrCat(
+        "phase 0   up ∇f_i(x); c = mean(∇f_i(x))\n"
+        "phase 1   y ← y − η·U(g(y) − g(x) + c), both of one batch\n"
+        "up        Δ = y − x\n"
+        "server    x ← x + η_g·mean(Δ), V\n",
+        kOptimizers);
+  }
+}
+
+template <bool kLite>
 Description MimeFamily(std::string name, std::string summary) {
   Description mime = {
       .name = std::move(name),
@@ -214,6 +237,7 @@ Description MimeFamily(std::string name, std::string summary) {
       .paper =
           "Karimireddy et al., 2021, Breaking the Centralized Barrier for Cross-Device Federated "
           "Learning",
+      .formula = MimeFormula<kLite>(),
       .parameters = ServerRateParameters(),
       .has_hooks = true,
       .check = CheckMime,

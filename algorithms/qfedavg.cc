@@ -90,6 +90,11 @@ Description QFedAvg() {
       .name = "qfedavg",
       .summary = "clients with a larger loss weigh more: q trades mean accuracy for evenness",
       .paper = "Li et al., 2020, Fair Resource Allocation in Federated Learning",
+      .formula =
+          "client  F = f_i(x) + 1e-10, before training; y ← y − η·g\n"
+          "up      Δ = F^q·(y − x)\n"
+          "        h = q·F^(q−1)·‖y − x‖²/η + F^q\n"
+          "server  x ← x + η_g·(plain mean of Δ)/(plain mean of h)",
       .parameters = ServerRateParameters(),
       .notes =
           [](const Setup& setup) {

@@ -295,6 +295,10 @@ constexpr char kYin[] =
 Description Median() {
   Description rule =
       Robust("median", "the median of the updates, coordinate by coordinate, unweighted", kYin);
+  rule.formula =
+      "client  y ← y − η·g\n"
+      "up      Δ = y − x\n"
+      "server  x ← x + η_g·median(Δ)      of each coordinate";
   rule.server = MakeServer<MedianServer>;
   return rule;
 }
@@ -307,6 +311,11 @@ Description TrimmedMean() {
                              .help = "fraction of the clients cut off at each end",
                              .minimum = 0,
                              .maximum = 0.499});
+  rule.formula =
+      "client  y ← y − η·g\n"
+      "up      Δ = y − x\n"
+      "server  x ← x + η_g·(plain mean of Δ without the ⌊β·n⌋ least and largest)\n"
+      "        of each coordinate; n: the updates that came";
   rule.server = MakeServer<TrimmedMeanServer>;
   return rule;
 }
@@ -322,8 +331,13 @@ Description GeometricMedian() {
                              .maximum = 10000});
   rule.parameters.push_back({.name = "smoothing",
                              .default_value = 1e-6,
-                             .help = "nu: a nearer update weighs as if it were so far away",
+                             .help = "ν: a nearer update weighs as if it were so far away",
                              .minimum = 1e-12});
+  rule.formula =
+      "client  y ← y − η·g\n"
+      "up      Δ_k = y − x\n"
+      "server  z ← Σ w_k·Δ_k/Σ w_k, w_k = 1/max(ν, ‖Δ_k − z‖)      from the median by coordinate\n"
+      "        x ← x + η_g·z";
   rule.server = MakeServer<GeometricMedianServer>;
   return rule;
 }
@@ -334,7 +348,7 @@ Description CenteredClipping() {
       "Karimireddy et al., 2021, Learning from History for Byzantine Robust Optimization");
   rule.parameters.push_back({.name = "radius",
                              .default_value = 1.0,
-                             .help = "tau: of the ball, as a norm of an update",
+                             .help = "τ: of the ball, as a norm of an update",
                              .minimum = 1e-9});
   rule.parameters.push_back({.name = "iterations",
                              .default_value = int64_t{1},
@@ -342,10 +356,15 @@ Description CenteredClipping() {
                              .minimum = 1,
                              .maximum = 10000});
   rule.remarks =
-      "A hostile client moves a round's result by at most iterations*radius/n. Choose a radius near "
+      "A hostile client moves a round's result by at most iterations·τ/n. Choose a radius near "
       "the norm of honest clients' differences: a larger one withstands less, and a smaller one "
       "needs more rounds or iterations to follow. The paper has clients send a momentum; here they "
       "send the displacement of their local steps.";
+  rule.formula =
+      "client  y ← y − η·g\n"
+      "up      Δ_k = y − x\n"
+      "server  v ← v + 1/n·Σ (Δ_k − v)·min(1, τ/‖Δ_k − v‖)      n: the updates that came\n"
+      "        x ← x + η_g·v";
   rule.server = MakeServer<CenteredClippingServer>;
   return rule;
 }
@@ -363,6 +382,11 @@ Description Krum() {
                              .help = "best updates to average: 1 Krum, more Multi-Krum",
                              .minimum = 1});
   rule.check = CheckKrum;
+  rule.formula =
+      "client  y ← y − η·g\n"
+      "up      Δ_k = y − x\n"
+      "server  s_k = Σ ‖Δ_k − Δ_j‖² over the n − f − 2 nearest j      n: the updates that came\n"
+      "        x ← x + η_g·(plain mean of the m Δ_k with the least s_k)";
   rule.server = MakeServer<KrumServer>;
   return rule;
 }

@@ -121,6 +121,15 @@ Description Scaffold() {
       .paper =
           "Karimireddy et al., 2020, SCAFFOLD: Stochastic Controlled Averaging for Federated "
           "Learning",
+      .formula =
+          "client    y ← y − η·(g − c_i + c)\n"
+          "option 1  c_i⁺ = ∇f_i(x)\n"
+          "option 2  c_i⁺ = c_i − c + (x − y)/(K·η)      K: the steps; ‖a‖₁ with momentum, as FedNova\n"
+          "up        Δ = y − x, Δc = c_i⁺ − c_i\n"
+          "server    x ← x + η_g·(plain mean of Δ)\n"
+          "          c ← c + ΣΔc/N                       Σ: over the cohort; N: all clients\n"
+          "weighted  x ← x + η_g·mean(Δ)\n"
+          "          c ← c + Σ p_i·Δc                    p_i: the client's share of all clients' weight",
       .parameters = ServerRateParameters(),
       .remarks =
           "Option 2 is unstable where controls are stale: a client that takes part in few "

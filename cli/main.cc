@@ -156,11 +156,18 @@ void AddLists(CLI::App& app, std::function<int()>& run) {
                      "be reached")
       ->final_callback([&run] { run = Doctor; });
   CLI::App* algorithms =
-      app.add_subcommand("algorithms", "List the algorithms, or one's parameters");
-  auto name = std::make_shared<std::string>();
-  algorithms->add_option("NAME", *name, "Show this one's parameters");
+      app.add_subcommand("algorithms", "List the algorithms, or what one computes and takes");
+  auto name = std::make_shared<std::string>(), pages = std::make_shared<std::string>();
+  CLI::Option* one =
+      algorithms->add_option("NAME", *name, "Show this one's formula, parameters and channels");
+  algorithms->add_option("--pages", *pages, "Write a page for each into this folder, as Markdown")
+      ->excludes(one);
   looks_beside(algorithms);
-  algorithms->final_callback([=, &run] { run = [=] { return ListAlgorithms(*where, *name); }; });
+  algorithms->final_callback([=, &run] {
+    run = [=] {
+      return pages->empty() ? ListAlgorithms(*where, *name) : WriteRulePages(*where, *pages);
+    };
+  });
 }
 
 void AddNew(CLI::App& app, std::function<int()>& run) {

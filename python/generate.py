@@ -122,6 +122,8 @@ def _spelled(name: str) -> str:
 def algorithm_class(algorithm: Key, name: str) -> str:
     note = f"{algorithm['summary'][:1].upper()}{algorithm['summary'][1:]}.\n\n"
     note += f"{algorithm['paper']}.\n\n"
+    if algorithm["formula"]:
+        note += "".join(f"    {line}\n" for line in algorithm["formula"].splitlines()) + "\n"
     if algorithm["remarks"]:
         note += f"{algorithm['remarks']}\n\n"
     fields = ""

@@ -24,12 +24,22 @@ struct ParameterSpec {
   std::function<absl::Status(const ParameterValue&)> check = {};
 };
 
+// What a formula need not explain.
+inline constexpr char kFormulaSymbols[] =
+    "x: the model. y: a client's, which starts as x. y ← y − η·g: a step of local.optimizer, for "
+    "all local work. g: the gradient of a batch, at y where no other point is named. f_i: the "
+    "client's mean loss. η: local.lr. η_g: server_lr. mean: over the cohort, weighted by "
+    "cohort.weight; plain where cohort.sampling is proportional, over the planned weight where it "
+    "is poisson.";
+
 // Everything the system knows about an algorithm. A built-in algorithm is one file that ends with a
 // function returning this.
 struct Description {
   std::string name;
   std::string summary;  // a line for `macaw algorithms`
   std::string paper;    // author, year, title
+  // What clients and server compute, a formula a line, in the symbols of kFormulaSymbols.
+  std::string formula = {};
   std::vector<ParameterSpec> parameters;
   std::string remarks = {};  // what to know before choosing it; shown by `macaw algorithms NAME`
   std::string plugin = {};   // that it is from; filled in when that is loaded. Empty: a built-in

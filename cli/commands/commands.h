@@ -33,6 +33,8 @@ struct ListCommand {
 };
 int ListModels(const ListCommand& command);
 int ListAlgorithms(const ListCommand& command, const std::string& name);  // "": all, one line each
+// Writes a page of Markdown for each algorithm into `folder`, which is made if need be.
+int WriteRulePages(const ListCommand& command, const std::string& folder);
 int ListPartitions();
 int PrintConfigHelp(const ListCommand& command);
 // Prints all that a configuration can say, as JSON (cli/config/describe.h).

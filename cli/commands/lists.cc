@@ -1,5 +1,9 @@
+#include <filesystem>
 #include <iostream>
+#include <map>
 #include <set>
+#include <string>
+#include <system_error>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
@@ -9,8 +13,10 @@
 #include "cli/commands/commands.h"
 #include "cli/config/describe.h"
 #include "cli/config/reader.h"
+#include "cli/config/rule_page.h"
 #include "cli/config/writer.h"
 #include "cli/process/exit.h"
+#include "core/files.h"
 #include "core/status.h"
 #include "data/partition.h"
 #include "models/named.h"
@@ -30,83 +36,6 @@ absl::StatusOr<sdk::Catalogue> CatalogueOf(const ListCommand& command) {
     return LoadCatalogue(document, {});
   }
   return absl::InvalidArgumentError("--plugin and --config: give one of them");
-}
-
-// The schema of an example run: the defaults, on a network with a layer for every rule.
-absl::StatusOr<algorithms::Schema> ExampleSchema(const algorithms::Registry& registry,
-                                                 const algorithms::Description& algorithm) {
-  algorithms::Setup setup;
-  MACAW_ASSIGN_OR_RETURN(setup.config, registry.Complete({algorithm.name, {}}));
-  MACAW_ASSIGN_OR_RETURN(
-      setup.layout,
-      ParameterLayout::Make({{.name = "bn.weight", .shape = {1}},
-                             {.name = "fc.weight", .shape = {1}},
-                             {.name = "bn.running_mean", .shape = {1}, .group = Group::kBuffer}},
-                            DType::kF32));
-  setup.cohort.size = 10;
-  setup.clients = 100;
-  setup.total_weight = 1000;
-  return algorithms::SchemaOf(algorithm, setup);
-}
-
-const char* ReductionName(aggregation::Reduction reduction) {
-  constexpr const char* kNames[] = {"mean weighted by cohort.weight", "plain mean",
-                                    "sum over a fixed divisor", "largest", "each client's own"};
-  return kNames[static_cast<size_t>(reduction)];
-}
-
-// ", in phase 0 and 1"; nothing if that is in all.
-std::string InPhases(const std::vector<Phase>& phases) {
-  if (phases.empty()) return "";
-  const auto append = [](std::string* out, Phase phase) { absl::StrAppend(out, phase.value); };
-  return absl::StrCat(", in phase ", absl::StrJoin(phases, " and ", append));
-}
-
-void PrintSchema(const algorithms::Schema& schema) {
-  std::cout << "\nto the clients\n";
-  for (const algorithms::DownChannel& channel : schema.down)
-    std::cout << "  " << channel.name << InPhases(channel.phases) << "\n";
-  std::cout << "to the server\n";
-  for (const aggregation::ChannelSpec& channel : schema.up) {
-    std::cout << absl::StrFormat("  %-26s %s%s\n", channel.name, ReductionName(channel.reduction),
-                                 InPhases(channel.phases));
-  }
-  if (!schema.metrics.empty()) std::cout << "metrics of its own (rule_… in metrics.jsonl)\n";
-  for (const algorithms::MetricSpec& metric : schema.metrics) {
-    const bool server = !metric.reduction.has_value();
-    std::cout << absl::StrFormat("  %-26s %s%s\n", metric.name,
-                                 server ? "the server's" : ReductionName(*metric.reduction),
-                                 InPhases(metric.phases));
-  }
-  std::cout << "kept by each client\n";
-  for (const algorithms::NamedLayout& item : schema.state) std::cout << "  " << item.name << "\n";
-  if (schema.state.empty()) std::cout << "  nothing\n";
-}
-
-// Wraps a text into lines of at most 100 bytes.
-std::string Wrapped(absl::string_view text) {
-  std::string lines;
-  size_t used = 0;
-  for (const absl::string_view word : absl::StrSplit(text, ' ', absl::SkipEmpty())) {
-    const bool fits = used == 0 || used + 1 + word.size() <= 100;
-    absl::StrAppend(&lines, used == 0 ? "" : fits ? " " : "\n", word);
-    used = fits && used > 0 ? used + 1 + word.size() : word.size();
-  }
-  return lines;
-}
-
-void PrintDescription(const algorithms::Registry& registry,
-                      const algorithms::Description& algorithm) {
-  std::cout << algorithm.name << ": " << algorithm.summary << "\n" << algorithm.paper << "\n";
-  if (!algorithm.parameters.empty()) std::cout << "\n[algorithm." << algorithm.name << "]\n";
-  for (const algorithms::ParameterSpec& spec : algorithm.parameters) {
-    std::cout << absl::StrFormat(
-        "%-34s # %s%s\n", absl::StrCat(spec.name, " = ", ToToml(spec.default_value)), spec.help,
-        spec.choices.empty() ? "" : absl::StrCat(" (", absl::StrJoin(spec.choices, " | "), ")"));
-  }
-  const absl::StatusOr<algorithms::Schema> schema = ExampleSchema(registry, algorithm);
-  if (schema.ok()) PrintSchema(*schema);
-  if (!algorithm.remarks.empty()) std::cout << "\n" << Wrapped(algorithm.remarks) << "\n";
 }
 
 // The built-in models that `workers.backend = "auto"` gives to LibTorch.
@@ -166,7 +95,25 @@ int ListAlgorithms(const ListCommand& command, const std::string& name) {
         absl::StrCat(found.status().message(),
                      looked ? "" : "; a plug-in's is found with --plugin FILE or --config FILE")));
   }
-  PrintDescription(registry, **found);
+  std::cout << RuleText(registry, **found);
+  return kExitOk;
+}
+
+int WriteRulePages(const ListCommand& command, const std::string& folder) {
+  const absl::StatusOr<sdk::Catalogue> catalogue = CatalogueOf(command);
+  if (!catalogue.ok()) return Report(catalogue.status());
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    return Report(absl::InvalidArgumentError(
+        absl::StrCat("--pages ", folder, ": cannot make the folder: ", error.message())));
+  }
+  const std::map<std::string, std::string> pages = RulePages(catalogue->algorithms());
+  for (const auto& [name, page] : pages) {
+    if (absl::Status status = AtomicWriteFile(absl::StrCat(folder, "/", name), page); !status.ok())
+      return Report(status);
+  }
+  std::cout << pages.size() << " pages in " << folder << "\n";
   return kExitOk;
 }
 

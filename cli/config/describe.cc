@@ -82,11 +82,9 @@ Json AlgorithmJson(const algorithms::Description& algorithm) {
                           {"expected", RangeText(spec)},
                           {"choices", spec.choices}});
   }
-  return {{"name", algorithm.name},
-          {"summary", algorithm.summary},
-          {"paper", algorithm.paper},
-          {"remarks", algorithm.remarks},
-          {"parameters", std::move(parameters)}};
+  return {{"name", algorithm.name},       {"summary", algorithm.summary},
+          {"paper", algorithm.paper},     {"formula", algorithm.formula},
+          {"remarks", algorithm.remarks}, {"parameters", std::move(parameters)}};
 }
 
 }  // namespace

@@ -17,8 +17,8 @@ std::vector<std::string> TypesOf(const Field& field);
 //   version     of the program
 //   keys        key, types, default (absent: none that is fixed), help, expected, choices,
 //               instead_of (keys that say the same thing), role, path, seed
-//   algorithms  name, summary, paper, remarks, parameters (name, type, default, help, expected,
-//               choices)
+//   algorithms  name, summary, paper, formula, remarks, parameters (name, type, default, help,
+//               expected, choices)
 //   partitions  name, help
 //   models      name, summary, layers
 //   layers      text (the syntax), help

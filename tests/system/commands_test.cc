@@ -232,6 +232,16 @@ TEST_F(Commands, AnUnknownAlgorithmPointsToPlugins) {
               HasSubstr("/nowhere/libmoon.so"));
 }
 
+TEST_F(Commands, PagesOfRulesGoToTheFolderThatIsNamed) {
+  const std::string folder = (folder_.path() / "docs" / "rules").string();
+  EXPECT_EQ(RunMacaw("algorithms --pages " + folder).exit, 0);
+  EXPECT_TRUE(fs::exists(folder + "/README.md"));
+  EXPECT_TRUE(fs::exists(folder + "/scaffold.md"));
+  EXPECT_THAT(RunMacaw("algorithms --pages " + folder + "/README.md/below").text,
+              HasSubstr("cannot make the folder"));
+  EXPECT_NE(RunMacaw("algorithms fedavg --pages " + folder).exit, 0);
+}
+
 TEST_F(Commands, TheDoctorNamesTheFolderOfRunsOnce) {
   fs::create_directories(folder_ / "runs");
   const fs::path before = fs::current_path();
