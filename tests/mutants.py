@@ -8,11 +8,12 @@ its place in the source is an error. Needs what ./dev build needs, less LibTorch
   python3 tests/mutants.py                   all of them, in a temporary folder
   python3 tests/mutants.py --scratch DIR     in a folder that stays: the next run builds little
   python3 tests/mutants.py --only feddyn     those whose trap, file or test matches
+  python3 tests/mutants.py --places          builds nothing: whether each finds its place (a unit test)
 """
 import argparse, os, pathlib, re, shutil, subprocess, sys, tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-OPTIONS = ["-DMACAW_TORCH=OFF", "-DMACAW_BENCH=OFF", "-DMACAW_TEST_ROOMS=algorithms;training;server"]
+OPTIONS = ["-DMACAW_TORCH=OFF", "-DMACAW_BENCH=OFF", "-DMACAW_TESTS_OF=algorithms;training;server"]
 PATIENCE = 300  # seconds; a test that hangs has noticed
 
 # (source, test binary less its _test, gtest filter): (trap, text, what becomes of it; @ is the text itself).
@@ -162,15 +163,28 @@ class Copy:
             path.write_text(text)
 
 
+def lost(mutants):
+    """Those whose text is not at exactly one place of its source, each with the reason."""
+    for trap, file, old, *_ in mutants:
+        count = (ROOT / file).read_text().count(old)
+        if count != 1:
+            yield f"{file}: {count} places have the text of the mutant '{trap}'"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scratch", type=pathlib.Path, help="folder for the copy and its build; it stays")
     parser.add_argument("--only", default="", metavar="PATTERN")
+    parser.add_argument("--places", action="store_true", help="only look for the mutants' places")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="of the compiler at once")
     arguments = parser.parse_args()
     chosen = [(trap, file, old, new, binary, tests)
               for (file, binary, tests), traps in MUTANTS.items() for trap, old, new in traps
               if re.search(arguments.only, f"{trap} {file} {binary} {tests}", re.IGNORECASE)]
+    if arguments.places:
+        missing = list(lost(chosen))
+        print("\n".join(missing) or f"{len(chosen)} mutants find their places")
+        sys.exit(len(missing) > 0)
     with tempfile.TemporaryDirectory(prefix="macaw-mutants-") as temporary:
         scratch = (arguments.scratch or pathlib.Path(temporary)).resolve()
         if scratch == ROOT:

@@ -10,7 +10,6 @@
 #include "algorithms/api/channels.h"
 #include "core/status.h"
 #include "sdk/rules/halves.h"
-#include "training/api/metrics.h"
 
 namespace macaw::sdk::rules {
 namespace {
@@ -40,7 +39,6 @@ class ClientHalf final : public algorithms::ClientAlgorithm {
   ClientHalf(const Rule& rule, const algorithms::Setup& setup, Opened opened)
       : rule_(rule),
         layout_(setup.layout),
-        sums_(training::SchemaFor(setup.task).sums),
         schema_(std::move(opened.schema)),
         crew_(std::move(opened.crew)) {}
 
@@ -142,7 +140,7 @@ class ClientHalf final : public algorithms::ClientAlgorithm {
                            const Turn& turn) const {
     Json sent = Json::array(), came = Json::array();
     for (size_t i = 0; i < context.broadcast.size(); ++i) {
-      if (!context.broadcast[i].empty()) sent.push_back(schema_.travels.down[i].name);
+      if (!context.broadcast[i].empty()) sent.push_back(i);
     }
     for (const training::StageOutcome& outcome : outcomes) {
       came.push_back({outcome.steps, outcome.rate_sum, outcome.a_norm1, outcome.examples,
@@ -156,7 +154,6 @@ class ClientHalf final : public algorithms::ClientAlgorithm {
         {"weight", context.weight},
         {"first", context.first_turn},
         {"used", turn.scratch},
-        {"sums", sums_},
         {"outcomes", std::move(came)}};
     const Arena* const arenas[] = {turn.arena.get()};
     return crew_->Ask(std::move(question), arenas, &context.local);
@@ -301,7 +298,6 @@ class ClientHalf final : public algorithms::ClientAlgorithm {
 
   const Rule rule_;
   const LayoutPtr layout_;
-  const std::vector<std::string> sums_;  // names of an outcome's
   const RuleSchema schema_;
   const std::unique_ptr<Crew> crew_;
   mutable absl::Mutex mutex_;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/status.h"
+#include "training/api/metrics.h"
 
 namespace macaw::sdk::rules {
 namespace {
@@ -120,6 +121,7 @@ Json OpeningOf(const Rule& rule, const algorithms::Setup& setup) {
   return {{"do", "open"},
           {"rule", rule.name},
           {"parameters", std::move(parameters)},
+          {"sums", training::SchemaFor(setup.task).sums},  // names of an outcome's
           {"setup",
            {{"layout", OfLayout(*setup.layout)},
             {"local", ToJson(setup.local)},

@@ -1,0 +1,121 @@
+"""From nothing to a trained model in Python: Macaw, Flower and pfl, each as its users have it.
+
+./dev bench first_result [--rounds 20] [--repeat 3] [SYSTEM...]
+
+Each system gets a clean virtual environment, `pip install` without a cache, and the shortest
+program that we could write with its own interface for the same job (job_*.py): a module
+of PyTorch and arrays of one's own, 20,000 rows, 1000 clients of equal size, 100 a round, one local
+epoch, accuracy on 2,000 rows that nobody trains on. All environments see one PyTorch, whose own
+installation (5 GB) is not counted for anybody. Macaw is the wheel of `./dev wheel`.
+
+Printed: seconds and megabytes of the installation, lines of the program (no blank lines, comments
+and docstring), seconds from its start to its end with one round, the rounds a second of further
+ones (from the difference of 1 + N rounds and one), and the accuracy after 1 + N.
+"""
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "peers"))
+from environments import Environments, Unavailable  # noqa: E402
+
+PEERS = HERE.parent.parent / ".deps/peers"
+PIP = ("install", "--quiet", "--no-input", "--no-cache-dir", "--disable-pip-version-check")
+
+
+DATA = """
+import sys, numpy as np
+rng = np.random.default_rng(1)
+x = rng.normal(size=(20_000, 32)).astype(np.float32)
+hidden = np.tanh(x @ rng.normal(size=(32, 64)))
+np.save(sys.argv[1] + "/x.npy", x)
+np.save(sys.argv[1] + "/y.npy", np.argmax(hidden @ rng.normal(size=(64, 10)), axis=1))
+"""
+
+
+def packages(system: str, build: Path) -> list[str]:
+    """What a user installs."""
+    if system == "macaw":
+        wheels = sorted((build / "wheels").glob("macaw-*.whl"))
+        if not wheels:
+            sys.exit(f"there is no wheel in {build}/wheels: run ./dev wheel first")
+        return [str(wheels[-1])]
+    return {"flower": ["flwr[simulation]==1.41.0"], "pfl": ["pfl[pytorch]==0.5.1"]}[system]
+
+
+def size(home: Path) -> int:
+    return sum(file.lstat().st_size for file in home.rglob("*") if not file.is_dir())
+
+
+def install(system: str, home: Path, torch: Path, build: Path) -> tuple[Path, float, float]:
+    """Its interpreter; seconds and megabytes."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
+    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    below = next(torch.glob("lib/python*/site-packages")).resolve()
+    site = home / "lib" / version / "site-packages"
+    site.joinpath("torch_venv.pth").write_text(f"{below}\n")
+    before, began = size(home), time.perf_counter()
+    pip = [sys.executable, "-m", "pip", "--python", home / "bin/python", *PIP]
+    held = home / "held.txt"
+    held.write_text("torch==2.11.0\n")
+    subprocess.run([*pip, "--constraint", held, *packages(system, build)], check=True)
+    return home / "bin/python", time.perf_counter() - began, (size(home) - before) / 1e6
+
+
+def lines(system: str) -> int:
+    text = (HERE / f"job_{system}.py").read_text().split('"""', 2)[2]
+    code = [line.strip() for line in text.splitlines()]
+    return sum(1 for line in code if line and not line.startswith("#"))
+
+
+def seconds(python: Path, system: str, folder: Path, rounds: int) -> tuple[float, float]:
+    """Of the whole program; and the accuracy that it prints last."""
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory(dir=folder) as own:
+        for name in ("x.npy", "y.npy"):
+            Path(own, name).symlink_to(folder / name)
+        command = [python, HERE / f"job_{system}.py", own, str(rounds)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        took = time.perf_counter() - began
+    if done.returncode != 0:
+        sys.exit(f"{system} failed:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
+    return took, float(done.stdout.split()[-1])
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--macaw", type=Path, required=True)
+    arguments.add_argument("systems", nargs="*", default=["macaw", "pfl", "flower"])
+    arguments.add_argument("--rounds", type=int, default=20)
+    arguments.add_argument("--repeat", type=int, default=3)
+    options = arguments.parse_args()
+    build = options.macaw.resolve().parent.parent
+    try:
+        torch = Environments(PEERS, print).python("torch")
+    except Unavailable as error:
+        sys.exit(f"PyTorch: {error}")
+    with tempfile.TemporaryDirectory() as text:
+        folder = Path(text)
+        subprocess.run([torch, "-c", DATA, folder], check=True)
+        for system in options.systems:
+            python, took, megabytes = install(system, folder / system, PEERS / "torch", build)
+            one, more, accuracy = [], [], 0.0
+            for _ in range(options.repeat):
+                one.append(seconds(python, system, folder, 1)[0])
+                took_all, accuracy = seconds(python, system, folder, 1 + options.rounds)
+                more.append(took_all)
+            first = statistics.median(one)
+            rate = options.rounds / (statistics.median(more) - first)
+            print(f"{system}: installed in {took:.1f} s, {megabytes:.0f} MB; {lines(system)} lines; "
+                  f"one round after {first:.2f} s; {rate:.2f} rounds/s; accuracy {accuracy:.3f} "
+                  f"after {1 + options.rounds} rounds")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
