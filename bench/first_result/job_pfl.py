@@ -7,7 +7,7 @@ import torch
 from pfl.aggregate.simulate import SimulatedBackend
 from pfl.aggregate.weighting import WeightByDatapoints
 from pfl.algorithm import FederatedAveraging, NNAlgorithmParams
-from pfl.callback import CentralEvaluationCallback
+from pfl.callback.central_evaluation import CentralEvaluationCallback
 from pfl.data import FederatedDataset
 from pfl.data.dataset import Dataset
 from pfl.data.sampling import get_user_sampler
