@@ -8,7 +8,7 @@ namespace macaw::data {
 namespace {
 
 // 0: more than 64 bits can count.
-uint64_t Elements(const std::vector<int64_t>& shape) {
+uint64_t ElementsOf(const std::vector<int64_t>& shape) {
   uint64_t elements = 1;
   for (const int64_t extent : shape) {
     if (__builtin_mul_overflow(elements, static_cast<uint64_t>(extent), &elements)) return 0;
@@ -32,9 +32,9 @@ absl::StatusOr<std::vector<int64_t>> InputShape(const DataOptions& options,
   for (const int64_t extent : wanted) {
     if (extent < 1) return refuse(": every axis needs at least 1");
   }
-  const uint64_t elements = Elements(wanted);
-  if (elements != Elements(stored)) {
-    return refuse(absl::StrCat(": ", elements, " elements against ", Elements(stored)));
+  const uint64_t elements = ElementsOf(wanted);
+  if (elements != ElementsOf(stored)) {
+    return refuse(absl::StrCat(": ", elements, " elements against ", ElementsOf(stored)));
   }
   return wanted;
 }

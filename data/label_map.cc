@@ -14,9 +14,9 @@
 namespace macaw::data {
 namespace {
 
-enum LabelDraw : uint32_t { kIsNoisy = 1, kNoise = 2, kGroup = 3, kOrder = 4 };
+enum LabelDraw : uint32_t { kIsNoisyDraw = 1, kNoiseDraw = 2, kGroupDraw = 3, kNamesDraw = 4 };
 
-RandomStream Stream(uint64_t seed, LabelDraw what, ClientId client = {}, uint64_t extra = 0) {
+RandomStream LabelStream(uint64_t seed, LabelDraw what, ClientId client = {}, uint64_t extra = 0) {
   return RandomStream({.seed = seed,
                        .purpose = Purpose::kLabels,
                        .phase = Phase(what),
@@ -28,7 +28,7 @@ std::vector<int32_t> NamesOfGroup(uint64_t seed, uint32_t group, int64_t classes
   const auto count = static_cast<size_t>(classes);
   std::vector<int32_t> order(count), renamed(count);
   std::iota(order.begin(), order.end(), 0);
-  Stream(seed, kOrder).Shuffle(std::span(order));
+  LabelStream(seed, kNamesDraw).Shuffle(std::span(order));
   for (size_t i = 0; i < count; ++i)
     renamed[static_cast<size_t>(order[i])] = order[(i + group) % count];
   return renamed;
@@ -37,8 +37,8 @@ std::vector<int32_t> NamesOfGroup(uint64_t seed, uint32_t group, int64_t classes
 // Turns an image, channels x height x width, counter-clockwise. Requires height = width for one or
 // three quarters.
 template <typename T>
-void Turn(const std::byte* image, const std::vector<int64_t>& shape, uint32_t quarters,
-          std::byte* to) {
+void TurnImage(const std::byte* image, const std::vector<int64_t>& shape, uint32_t quarters,
+               std::byte* to) {
   const int64_t height = shape[1], width = shape[2];
   for (int64_t c = 0; c < shape[0]; ++c) {
     for (int64_t y = 0; y < height; ++y) {
@@ -70,9 +70,9 @@ void CopyFeatures(const Rows& rows, uint32_t quarters, const std::vector<int64_t
     if (quarters == 0) {
       std::memcpy(to, from, block.row_bytes);
     } else if (block.type == FeatureType::kU8) {
-      Turn<uint8_t>(from, shape, quarters, to);
+      TurnImage<uint8_t>(from, shape, quarters, to);
     } else {
-      Turn<float>(from, shape, quarters, to);
+      TurnImage<float>(from, shape, quarters, to);
     }
   }
 }
@@ -134,7 +134,7 @@ absl::Status CheckChanges(const TransformConfig& transform, TaskKind task, int64
 uint32_t ConceptGroup(const TransformConfig& transform, const NoiseKey& key) {
   if (transform.concept_shift == ConceptShift::kNone) return 0;
   return static_cast<uint32_t>(
-      Stream(key.seed, kGroup, key.client).Below(transform.concept_shift_groups));
+      LabelStream(key.seed, kGroupDraw, key.client).Below(transform.concept_shift_groups));
 }
 
 RowChanges ChangesOf(const TransformConfig& transform, const NoiseKey& key, int64_t classes) {
@@ -149,7 +149,7 @@ RowChanges ChangesOf(const TransformConfig& transform, const NoiseKey& key, int6
   if (key.split != Split::kTrain || transform.label_noise == 0) return changes;
   const bool noisy =
       transform.label_noise_clients >= 1 ||
-      Stream(key.seed, kIsNoisy, key.client).Uniform() < transform.label_noise_clients;
+      LabelStream(key.seed, kIsNoisyDraw, key.client).Uniform() < transform.label_noise_clients;
   if (noisy) changes.label_noise = transform.label_noise;
   return changes;
 }
@@ -157,7 +157,7 @@ RowChanges ChangesOf(const TransformConfig& transform, const NoiseKey& key, int6
 int32_t LabelOf(const RowChanges& changes, const NoiseKey& key, uint64_t row, int32_t label) {
   if (!changes.renamed.empty()) label = changes.renamed[static_cast<size_t>(label)];
   if (changes.label_noise > 0) {
-    RandomStream stream = Stream(key.seed, kNoise, key.client, row);
+    RandomStream stream = LabelStream(key.seed, kNoiseDraw, key.client, row);
     if (stream.Uniform() < changes.label_noise) {
       const auto other =
           static_cast<int32_t>(stream.Below(static_cast<uint64_t>(changes.classes - 1)));

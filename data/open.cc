@@ -106,6 +106,9 @@ constexpr Source kSources[] = {
     {"csv", OpenDivided<ReadCsv>,
      "a row a line, with or without a header; data.label_column (default: the last) and "
      "data.client_column by name or number"},
+    {"npz", OpenDivided<ReadNpz>,
+     "NumPy's .npz with arrays x and y, optional client (whose row it is), x_test and y_test; "
+     "Keras's mnist.npz"},
     {"prepared", OpenPrepared,
      "one mapped safetensors file with its clients (data/README.md writes one)"},
     {"declared", OpenDeclared,

@@ -24,8 +24,7 @@ struct SyntheticOptions {
 inline constexpr char kNoColumn[] = "none";
 
 struct DataOptions {
-  std::string source;  // synthetic | idx | libsvm | leaf | cifar10 | cifar100 | csv | prepared |
-                       // declared
+  std::string source;  // a name of DataSources()
   std::string path;    // file or folder (all but synthetic)
   // Leaf: the file with the users' test sets; others: a second file of the same kind; unused for
   // prepared and synthetic.
