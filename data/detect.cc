@@ -38,13 +38,12 @@ absl::StatusOr<std::string> OfFolder(const std::string& path) {
 struct Foreign {
   absl::string_view magic, advice;
 };
-constexpr char kWriteIt[] =
-    "write its arrays as a prepared file (data/README.md: ten lines of Python)";
+constexpr char kWriteIt[] = "write its arrays with numpy.savez as x and y";
 constexpr Foreign kForeign[] = {
-    {{"\x93NUMPY", 6}, kWriteIt},
+    {{"\x93NUMPY", 6},
+     "write features and labels as one file: numpy.savez(\"mine.npz\", x=x, y=y)"},
     {{"PK\x03\x04", 4},
-     "unpack it, or, if it is .npz or a PyTorch file, write its arrays as a prepared file "
-     "(data/README.md)"},
+     "unpack it, or, if it is a PyTorch file, write its arrays with numpy.savez as x and y"},
     {{"\x89HDF", 4}, kWriteIt},
     {{"PAR1", 4}, "write it as CSV"},
     {{"\x80\x02", 2}, kWriteIt},
@@ -52,6 +51,13 @@ constexpr Foreign kForeign[] = {
     {{"\x89PNG", 4}, "write all images as one prepared file (data/README.md)"},
     {{"\xFF\xD8\xFF", 3}, "write all images as one prepared file (data/README.md)"},
 };
+
+// A ZIP archive whose first member is a NumPy array.
+bool IsNpz(absl::string_view head) {
+  if (!absl::StartsWith(head, absl::string_view("PK\x03\x04", 4)) || head.size() < 30) return false;
+  const size_t name_bytes = static_cast<uint8_t>(head[26]) | static_cast<uint8_t>(head[27]) << 8;
+  return absl::EndsWith(head.substr(30, name_bytes), ".npy");
+}
 
 constexpr size_t kHead = size_t{64} << 10;
 
@@ -127,6 +133,7 @@ absl::StatusOr<std::string> DetectSource(const std::string& path) {
   if (absl::StartsWith(head, absl::string_view("\0\0\x08\x03", 4))) return "idx";
   if (absl::StartsWith(head, absl::string_view("\0\0\x08\x01", 4)))
     return Unknown(path, "holds IDX labels; name the file of the images beside it");
+  if (IsNpz(head)) return "npz";
   for (const Foreign& foreign : kForeign) {
     if (absl::StartsWith(head, foreign.magic))
       return Unknown(path, "is of a format that is not read; ", foreign.advice);
@@ -137,8 +144,8 @@ absl::StatusOr<std::string> DetectSource(const std::string& path) {
   if (!error && absl::EndsWith(path, ".bin") && size % 3074 == 0) return "cifar100";
   if (head.find('\0') == std::string::npos) return OfText(path, head);
   return Unknown(path,
-                 "is of no format that is known: IDX, CIFAR's .bin, LIBSVM, CSV, LEAF's JSON or a "
-                 "prepared safetensors file");
+                 "is of no format that is known: IDX, CIFAR's .bin, LIBSVM, CSV, LEAF's JSON, "
+                 ".npz or a prepared safetensors file");
 }
 
 }  // namespace macaw::data

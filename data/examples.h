@@ -29,14 +29,15 @@ struct Examples {
   ExampleBlock block;
   std::shared_ptr<const void> keep_alive;
   RowRange train;  // the rows that a partition divides
-  // The source's own test set (its second file, t10k-*, test_batch.bin); may be empty.
+  // The source's own test set (its second file, t10k-*, test_batch.bin, x_test); may be empty.
   RowRange own_test;
   std::vector<std::string> class_names;    // of each class; empty: their numbers
   std::vector<std::string> feature_names;  // empty: unknown
   std::vector<std::string> notes;          // for people, one line each
   // The clients of each row, if the file has clients, in one of two forms. Either rows
   // group_begin[c] ... group_begin[c+1]-1 train client c, and test_group_begin is the same for test
-  // rows. Or the client of each row is listed; those of own_test are the client's own test rows.
+  // rows. Or the client of each row is listed; those of own_test are the client's own test rows, or
+  // are not in the list, and then they are nobody's.
   // Both are empty for sources without clients.
   std::vector<uint64_t> group_begin;
   std::vector<uint64_t> test_group_begin;

@@ -24,8 +24,7 @@ struct SyntheticOptions {
 inline constexpr char kNoColumn[] = "none";
 
 struct DataOptions {
-  std::string source;  // synthetic | idx | libsvm | leaf | cifar10 | cifar100 | csv | prepared |
-                       // declared
+  std::string source;  // a name of DataSources()
   std::string path;    // file or folder (all but synthetic)
   // Leaf: the file with the users' test sets; others: a second file of the same kind; unused for
   // prepared and synthetic.
@@ -44,6 +43,8 @@ struct DataOptions {
   std::string resident =
       "auto";           // auto | true | false: kept in memory, or read and generated on demand
   int64_t classes = 0;  // labels must be below it; 0: found from the data
+  // The shape of one example; empty: as it is stored. It must have as many elements.
+  std::vector<int64_t> input_shape;
   std::vector<std::string> class_names;  // for people; empty: the data's own words, or numbers
   // csv: columns are named by the header or numbered from 0.
   std::string label_column;  // default: the last column that no other key names

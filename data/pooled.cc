@@ -64,8 +64,9 @@ absl::StatusOr<Division> Natural(const Examples& examples, const DataOptions& da
       for (const uint32_t row : rows) owners.push_back(examples.client_of_row[row]);
       return Collect(rows, owners, examples.group_names.size());
     };
+    const bool named = own_test && examples.client_of_row.size() == examples.block.count;
     division.lists =
-        SplitClients(data, of_clients(cut.train), own_test ? of_clients(cut.test) : RowLists());
+        SplitClients(data, of_clients(cut.train), named ? of_clients(cut.test) : RowLists());
   } else {
     std::vector<bool> drop(examples.block.count);
     if (!own_test) {

@@ -37,4 +37,11 @@ absl::StatusOr<Examples> ReadCsv(const DataOptions& options);
 // training rows. Features are numbers or text.
 absl::StatusOr<Examples> ReadLeaf(const DataOptions& options);
 
+// NumPy's .npz: arrays x (rows of uint8, float32, float64, or int32 and int64 tokens) and y
+// (integers: classes; floats: targets), optional `client` (whose row it is; numbers or texts),
+// x_test, y_test and client_test. Keras's and MedMNIST's names are read, too. Members are stored or
+// deflated. uint8 images without channels get one, and images with channels last are turned to
+// channels first.
+absl::StatusOr<Examples> ReadNpz(const DataOptions& options);
+
 }  // namespace macaw::data

@@ -63,6 +63,11 @@ inline uint64_t TrainClients(const RunPlan& plan) {
   return plan.train_clients > 0 ? plan.train_clients : plan.clients;
 }
 
+// How many classes labels have: two for a binary task, whose model has one output.
+inline int64_t LabelClasses(const RunPlan& plan) {
+  return plan.task == TaskKind::kBinary ? 2 : plan.model.classes;
+}
+
 // Σ w_i over the population, by the plan's weight policy.
 double TotalWeight(const RunPlan& plan);
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "data/prepared.h"
+#include "tests/data/npz_files.h"
 #include "tests/data/test_files.h"
 
 namespace macaw::data {
@@ -32,6 +33,7 @@ TEST_F(Detect, RecognisesEachFormatWhateverTheFilesName) {
   while (wide.size() < 40000) wide += ",0";
   EXPECT_EQ(Source("w.csv", absl::StrCat(wide, "\n", wide, "\n")), "csv");
   EXPECT_EQ(Source("f", R"( {"users": ["a"], "user_data": {}})"), "leaf");
+  EXPECT_EQ(Source("n", ZipBytes({{"x.npy", NpyOf<int32_t>("<i4", {1, 1}, {1})}})), "npz");
   EXPECT_EQ(Source("g.bin", std::string(3073, '\1')), "cifar10");
   EXPECT_EQ(Source("h.bin", std::string(2 * 3074, '\1')), "cifar100");
 }
@@ -49,7 +51,8 @@ TEST_F(Detect, RecognisesFoldersByTheirContents) {
 
 TEST_F(Detect, SaysWhatAFileIsInsteadAndWhatToDo) {
   EXPECT_THAT(Source("a.npy", absl::StrCat("\x93NUMPY", std::string(90, '\0'))),
-              AllOf(HasSubstr("a.npy"), HasSubstr("prepared")));
+              AllOf(HasSubstr("a.npy"), HasSubstr("numpy.savez")));
+  EXPECT_THAT(Source("net.pt", ZipBytes({{"net/data.pkl", "x"}})), HasSubstr("PyTorch"));
   EXPECT_THAT(Source("a.parquet", "PAR1xxxx"), HasSubstr("CSV"));
   EXPECT_THAT(Source("labels", IdxLabels(3, 2)), HasSubstr("images beside it"));
   EXPECT_THAT(Source("split.json", R"({"0": [1, 2]})"), HasSubstr("not LEAF's"));

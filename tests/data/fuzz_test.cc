@@ -4,6 +4,7 @@
 
 #include "core/random.h"
 #include "data/prepared.h"
+#include "tests/data/npz_files.h"
 #include "tests/data/test_files.h"
 
 namespace macaw::data {
@@ -101,6 +102,19 @@ TEST(Fuzz, Leaf) {
       R"({"users":["a","b"],"num_samples":[2,1],"user_data":{"a":{"x":[[1,2],[3,4]],"y":[0,1]},"b":{"x":[[5,6]],"y":[1]}}})";
   Fuzz(folder, "u.json", text,
        {.source = "leaf", .path = folder.Write("u.json", text), .test_fraction = 0}, {});
+}
+
+TEST(Fuzz, Npz) {
+  for (const Packing packing : {Packing::kStored, Packing::kDeflated, Packing::kWide}) {
+    const TemporaryFolder folder;
+    const std::string bytes =
+        ZipBytes({{"x.npy", NpyOf<float>("<f4", {4, 2}, {1, 2, 3, 4, 5, 6, 7, 8})},
+                  {"y.npy", NpyOf<int64_t>("<i8", {4}, {0, 1, 1, 0})},
+                  {"client.npy", NpyBytes("|S2", {4}, std::string("a\0bbbba\0", 8))}},
+                 packing);
+    Fuzz(folder, "n.npz", bytes,
+         {.source = "npz", .path = folder.Write("n.npz", bytes), .test_fraction = 0}, {});
+  }
 }
 
 TEST(Fuzz, Prepared) {

@@ -24,6 +24,7 @@
 #include "server/log/json.h"
 #include "state/blob.h"
 #include "testing/random_record.h"
+#include "tests/data/npz_files.h"
 #include "tests/fuzz/scratch_file.h"
 #include "tests/fuzz/targets.h"
 
@@ -79,6 +80,7 @@ bool FeedData(const std::string& source, absl::string_view bytes) {
 bool FeedPrepared(absl::string_view bytes) { return FeedData("prepared", bytes); }
 bool FeedLeaf(absl::string_view bytes) { return FeedData("leaf", bytes); }
 bool FeedCsv(absl::string_view bytes) { return FeedData("csv", bytes); }
+bool FeedNpz(absl::string_view bytes) { return FeedData("npz", bytes); }
 bool FeedLibsvm(absl::string_view bytes) { return FeedData("libsvm", bytes); }
 
 std::vector<std::string> PreparedFiles() {
@@ -101,6 +103,14 @@ std::vector<std::string> LeafFiles() {
 std::vector<std::string> CsvFiles() {
   return {"a,b,c\n1,2,0\n3,4,1\n5,6,1\n7,8.5,0\n",
           "x,kind\n1,\"a, b\"\n3,cat\n5,\"a, b\"\n7,cat\n"};
+}
+std::vector<std::string> NpzFiles() {
+  const std::vector<data::ZipFile> files = {
+      {"x.npy", data::NpyOf<float>("<f4", {4, 2}, {1, 2, 3, 4, 5, 6, 7, 8})},
+      {"y.npy", data::NpyOf<int64_t>("<i8", {4}, {0, 1, 1, 0})},
+      {"client.npy", data::NpyBytes("|S2", {4}, std::string("a\0bbbba\0", 8))}};
+  return {data::ZipBytes(files, data::Packing::kDeflated),
+          data::ZipBytes(files, data::Packing::kWide)};
 }
 std::vector<std::string> LibsvmFiles() {
   return {"+1 1:0.5 3:2\n-1 2:1\n+1 1:1 2:2 3:3\n-1 3:-4e-2\n"};
@@ -257,6 +267,7 @@ std::vector<Target> FileTargets() {
           {"leaf", FeedLeaf, LeafFiles},
           {"csv", FeedCsv, CsvFiles},
           {"libsvm", FeedLibsvm, LibsvmFiles},
+          {"npz", FeedNpz, NpzFiles},
           {"partition", FeedPartition, Partitions},
           {"state", FeedState, States},
           {"log_record", FeedLogRecord, LogRecords},

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -96,6 +97,51 @@ TEST(Data, AClientsNoiseIsInTrainingAndInEvaluation) {
     const double trained = final["train_loss"].get<double>();
     EXPECT_NEAR(final["clients_train_loss"].get<double>() / trained, 1, 1e-5) << backend;
   }
+}
+
+// The same for labels and images of a client's own, and neither reaches the central test set.
+TEST(Data, AClientsLabelsAndImagesAreItsOwnInTrainingAndInEvaluation) {
+  const std::vector<std::string> keys = {"data.label_noise=1", "data.concept_shift=rotation"};
+  for (const char* backend : {"fused", "torch"}) {
+    std::vector<double> central, of_training;
+    for (const bool changed : {false, true}) {
+      std::vector<std::string> arguments = {testing_support::WriteConfig("own"),
+                                            "--rounds",
+                                            "1",
+                                            "--set",
+                                            "model.name=logistic",
+                                            "--set",
+                                            "partition.clients=20",
+                                            "--set",
+                                            "cohort.size=20",
+                                            "--set",
+                                            "local.lr=1e-12",
+                                            "--set",
+                                            "evaluation.splits=[\"train\"]",
+                                            "--set",
+                                            absl::StrCat("workers.backend=", backend)};
+      for (const std::string& key : keys) {
+        if (changed) arguments.insert(arguments.end(), {"--set", key});
+      }
+      Simulation run(absl::StrCat(backend, changed), arguments);
+      ASSERT_EQ(run.Wait(), 0) << run.output();
+      const auto final = run.summary()["final"];
+      const double trained = final["train_loss"].get<double>();
+      EXPECT_NEAR(final["clients_train_loss"].get<double>() / trained, 1, 1e-5) << backend;
+      of_training.push_back(trained);
+      central.push_back(final["test_loss"].get<double>());
+    }
+    EXPECT_GT(std::fabs(of_training[0] - of_training[1]), 0.01) << backend;
+    EXPECT_NEAR(central[0], central[1], 1e-6) << backend;
+  }
+}
+
+TEST(Data, AConceptShiftThatCannotBeIsRefusedByItsKey) {
+  Simulation groups("groups",
+                    {testing_support::WriteConfig("groups"), "--set", "data.concept_shift=rotation",
+                     "--set", "data.concept_shift_groups=3"});
+  EXPECT_NE(groups.Wait(), 0);
+  EXPECT_THAT(groups.output(), HasSubstr("data.concept_shift_groups = 3"));
 }
 
 TEST(Data, PrepareWritesATableAndDoesNotReplaceAFileUnasked) {

@@ -70,6 +70,12 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Rule{"FedAvg",
              {"partition.clients=12", "cohort.size=6", "model.name=mlp", "data.client_noise=0.2"}},
+        Rule{"LabelNoise",
+             {"partition.clients=12", "cohort.size=6", "model.name=mlp", "data.label_noise=0.3",
+              "data.label_noise_clients=0.5", "data.concept_shift=label-permutation"}},
+        Rule{"Rotation",
+             {"partition.clients=12", "cohort.size=6", "model.name=mlp",
+              "data.concept_shift=rotation"}},
         Rule{
             "Scaffold",
             {"partition.clients=12", "cohort.size=6", "model.name=mlp", "algorithm.name=scaffold"}},

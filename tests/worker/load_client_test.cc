@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "data/options.h"
+#include "data/subset.h"
 #include "tests/worker/synthetic_run.h"
 
 namespace macaw::worker {
@@ -35,6 +37,61 @@ TEST(LoadClient, WithoutANumberOfClientsTheNoiseScalesWithTheDatasets) {
                              data::Split::kTrain, /*work=*/nullptr);
   ASSERT_TRUE(rows.ok()) << rows.status();
   EXPECT_EQ(rows->noise.clients, dataset->info().clients);
+}
+
+std::vector<int32_t> LabelsOf(const RunContext& context, const data::Dataset& dataset,
+                              const Subject& subject, data::Split split = data::Split::kTrain) {
+  const auto rows = LoadRows(context, dataset, subject, split, /*work=*/nullptr);
+  EXPECT_TRUE(rows.ok()) << rows.status();
+  std::vector<int32_t> labels;
+  for (uint64_t i = 0; i < rows->size(); ++i) labels.push_back(rows->block.classes[rows->at(i)]);
+  return labels;
+}
+
+TEST(LoadClient, WrongLabelsBelongToTheClientsNumberWhateverElseTheNodeHolds) {
+  const std::unique_ptr<data::Dataset> dataset = SyntheticClients();
+  const auto own = data::SubsetOf(*dataset, {.begin = 5, .end = 6});
+  ASSERT_TRUE(own.ok()) << own.status();
+  RunContext context{.run = SyntheticRun(*dataset, 1)};
+  context.run.task = TaskKind::kClassification;
+  context.run.model.classes = 10;
+  const std::vector<int32_t> stored =
+      LabelsOf(context, *dataset, {.client = ClientId(5), .place = ClientId(5)});
+  context.run.transform.label_noise = 0.5;
+  const std::vector<int32_t> among_all =
+      LabelsOf(context, *dataset, {.client = ClientId(5), .place = ClientId(5)});
+  EXPECT_NE(among_all, stored);
+  EXPECT_EQ(LabelsOf(context, **own, {.client = ClientId(5), .place = ClientId(0)}), among_all);
+  EXPECT_NE(LabelsOf(context, **own, {.client = ClientId(6), .place = ClientId(0)}), among_all);
+}
+
+TEST(LoadClient, AConceptShiftIsInEverySplitAndWrongLabelsInTrainingOnly) {
+  const auto dataset = data::OpenDataset(
+      {.source = "synthetic", .val_fraction = 0.2, .synthetic = {.clients = 10}}, {});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  RunContext context{.run = SyntheticRun(**dataset, 1)};
+  context.run.task = TaskKind::kClassification;
+  context.run.model.classes = 10;
+  const auto changed = [&](data::Split split) {
+    int clients = 0;
+    for (uint64_t c = 0; c < 10; ++c) {
+      const Subject subject{.client = ClientId(c), .place = ClientId(c)};
+      RunContext plain{.run = context.run};
+      plain.run.transform = {};
+      clients += LabelsOf(context, **dataset, subject, split) !=
+                 LabelsOf(plain, **dataset, subject, split);
+    }
+    return clients;
+  };
+  context.run.transform.label_noise = 1;
+  EXPECT_EQ(changed(data::Split::kTrain), 10);
+  EXPECT_EQ(changed(data::Split::kValidation), 0);
+  EXPECT_EQ(changed(data::Split::kTest), 0);
+  context.run.transform = {.concept_shift = ConceptShift::kLabelPermutation};
+  EXPECT_GT(changed(data::Split::kTrain), 0);
+  EXPECT_LT(changed(data::Split::kTrain), 10);  // the first group's rows are as stored
+  EXPECT_EQ(changed(data::Split::kValidation), changed(data::Split::kTrain));
+  EXPECT_EQ(changed(data::Split::kTest), changed(data::Split::kTrain));
 }
 
 }  // namespace
