@@ -31,6 +31,7 @@ enum class Purpose : uint32_t {
   kServerRule = 17,  // likewise, on the server
   kSweep = 18,       // the configurations of a random search; `client` is the sample
   kEvaluation = 19,  // whose rows are evaluated after a round
+  kAttack = 21,      // which clients are hostile
 };
 
 // Everything that a random number may depend on. Equal keys give equal streams on every machine.
