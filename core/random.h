@@ -31,6 +31,7 @@ enum class Purpose : uint32_t {
   kServerRule = 17,  // likewise, on the server
   kSweep = 18,       // the configurations of a random search; `client` is the sample
   kEvaluation = 19,  // whose rows are evaluated after a round
+  kLabels = 20,      // label noise and concept shift; `phase` says which draw
   kAttack = 21,      // which clients are hostile
 };
 

@@ -85,6 +85,10 @@ Section<DataOptions> DataSection(const std::vector<std::string>& more_sources) {
         Below(0, 1));
   AddResident(f);
   f.Add("classes", &D::classes, "labels must be below; 0: as many as the data shows", AtLeast(0));
+  f.Add("input_shape", &D::input_shape,
+        "take an example's values for such an array, [1, 28, 28] for LEAF's FEMNIST; default: as "
+        "stored",
+        AtLeast(1));
   f.Add("class_names", &D::class_names,
         "for people, in the order of the classes; default: the data's own words")
       .As(Role::kLabel);

@@ -4,6 +4,7 @@
 #include "absl/strings/str_join.h"
 #include "core/status.h"
 #include "data/declared.h"
+#include "data/input_shape.h"
 #include "data/options.h"
 #include "data/pooled.h"
 #include "data/prepared.h"
@@ -17,9 +18,16 @@ namespace {
 using DatasetPtr = std::unique_ptr<Dataset>;
 using Open = absl::StatusOr<DatasetPtr> (*)(const DataOptions&, const PartitionOptions&);
 
+absl::Status Reshape(const DataOptions& data, Examples& examples) {
+  MACAW_ASSIGN_OR_RETURN(examples.input_shape,
+                         InputShape(data, examples.input_shape, examples.block.type, data.path));
+  return absl::OkStatus();
+}
+
 template <absl::StatusOr<Examples> (*Read)(const DataOptions&)>
 absl::StatusOr<DatasetPtr> OpenDivided(const DataOptions& data, const PartitionOptions& partition) {
   MACAW_ASSIGN_OR_RETURN(Examples examples, Read(data));
+  MACAW_RETURN_IF_ERROR(Reshape(data, examples));
   return Divide(std::move(examples), data, partition);
 }
 
@@ -48,6 +56,7 @@ absl::Status RefuseSplits(const DataOptions& data, absl::string_view instead) {
 absl::StatusOr<DatasetPtr> OpenPrepared(const DataOptions& data,
                                         const PartitionOptions& partition) {
   MACAW_ASSIGN_OR_RETURN(PreparedFile file, ReadPrepared(data));
+  MACAW_RETURN_IF_ERROR(Reshape(data, file.examples));
   const bool own_clients = !file.offsets[0].empty();
   if (partition.scheme == "natural" || (partition.scheme == "auto" && own_clients)) {
     if (!own_clients) {
@@ -68,6 +77,10 @@ absl::StatusOr<DatasetPtr> OpenDeclared(const DataOptions& data,
                                         const PartitionOptions& partition) {
   if (partition.scheme == "auto" || partition.scheme == "natural") {
     MACAW_RETURN_IF_ERROR(RefuseSplits(data, "declare them in it"));
+    if (!data.input_shape.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("data.input_shape: declare \"input_shape\" in ", data.path, " instead"));
+    }
     return ReadDeclared(data.path);
   }
   return absl::InvalidArgumentError(absl::StrCat("partition.scheme = ", partition.scheme, ", but ",

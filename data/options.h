@@ -44,6 +44,8 @@ struct DataOptions {
   std::string resident =
       "auto";           // auto | true | false: kept in memory, or read and generated on demand
   int64_t classes = 0;  // labels must be below it; 0: found from the data
+  // The shape of one example; empty: as it is stored. It must have as many elements.
+  std::vector<int64_t> input_shape;
   std::vector<std::string> class_names;  // for people; empty: the data's own words, or numbers
   // csv: columns are named by the header or numbered from 0.
   std::string label_column;  // default: the last column that no other key names

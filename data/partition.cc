@@ -22,7 +22,14 @@ RandomStream Stream(const PartitionOptions& options, uint64_t what, uint64_t whi
                        .client = ClientId(which),
                        .extra = what});
 }
-enum PartitionDraw : uint64_t { kOrder = 1, kShares = 2, kClassOrder = 3, kDeal = 4, kRest = 5 };
+enum PartitionDraw : uint64_t {
+  kOrder = 1,
+  kShares = 2,
+  kClassOrder = 3,
+  kDeal = 4,
+  kRest = 5,
+  kQuantities = 6
+};
 
 Positions Shuffled(uint64_t count, RandomStream stream) {
   Positions positions(count);
@@ -222,6 +229,14 @@ absl::StatusOr<Owners> LogNormal(const PartitionOptions& options, const Pool& po
   return owners;
 }
 
+absl::StatusOr<Owners> DirichletQuantity(const PartitionOptions& options, const Pool& pool) {
+  RandomStream stream = Stream(options, kQuantities);
+  Owners owners(pool.rows);
+  Cut(Shuffled(pool.rows, Stream(options, kOrder)),
+      stream.Dirichlet(options.concentration, options.clients), owners);
+  return owners;
+}
+
 absl::StatusOr<Owners> PowerLaw(const PartitionOptions& options, const Pool& pool) {
   const Positions rank = Shuffled(options.clients, Stream(options, kShares));
   std::vector<double> weights(options.clients);
@@ -288,6 +303,9 @@ constexpr Entry kSchemes[] = {
      "(NIID-bench)"},
     {"dirichlet-client", DirichletClient, true,
      "per client, shares of the classes ~ Dirichlet(concentration); equal sizes (Hsu 2019)"},
+    {"dirichlet-quantity", DirichletQuantity, false,
+     "rows at random, shares of all rows ~ Dirichlet(concentration) over clients (NIID-bench's "
+     "quantity skew)"},
     {"k-classes", KClasses, true,
      "classes_per_client classes each, a class's rows equally among its owners"},
     {"lognormal", LogNormal, false, "rows at random, sizes ~ LogNormal(0, concentration)"},

@@ -11,6 +11,7 @@
 #include "core/random.h"
 #include "core/simd.h"
 #include "core/status.h"
+#include "data/input_shape.h"
 #include "data/splits.h"
 
 namespace macaw::data {
@@ -110,8 +111,9 @@ struct Block {
 
 class SyntheticDataset final : public Dataset {
  public:
-  explicit SyntheticDataset(const DataOptions& options)
+  SyntheticDataset(const DataOptions& options, std::vector<int64_t> input_shape)
       : options_(options), deviations_(Deviations()) {
+    info_.input_shape = std::move(input_shape);
     DrawSizes();
     heldout_ = HeldoutClients(options_, sizes_.size());
     Describe();
@@ -166,7 +168,6 @@ class SyntheticDataset final : public Dataset {
     const SyntheticOptions& s = options_.synthetic;
     info_.name = s.iid ? "synthetic-iid" : absl::StrCat("synthetic(", s.alpha, ",", s.beta, ")");
     info_.feature_type = FeatureType::kF32;
-    info_.input_shape = {kFeatures};
     info_.classes = kClasses;
     info_.clients = sizes_.size();
     for (uint64_t c = 0; c < sizes_.size(); ++c) {
@@ -296,7 +297,9 @@ absl::StatusOr<std::unique_ptr<Dataset>> MakeSynthetic(const DataOptions& option
           absl::StrCat("data.synthetic.", key, " = ", value, " must be from 0 to 1e6"));
     }
   }
-  return std::make_unique<SyntheticDataset>(options);
+  MACAW_ASSIGN_OR_RETURN(std::vector<int64_t> shape,
+                         InputShape(options, {kFeatures}, FeatureType::kF32, "synthetic data"));
+  return std::make_unique<SyntheticDataset>(options, std::move(shape));
 }
 
 }  // namespace macaw::data

@@ -70,6 +70,11 @@ inline HostileClients HostileOf(const RunPlan& plan) {
   return {plan.attack, plan.clients, plan.seed};
 }
 
+// How many classes labels have: two for a binary task, whose model has one output.
+inline int64_t LabelClasses(const RunPlan& plan) {
+  return plan.task == TaskKind::kBinary ? 2 : plan.model.classes;
+}
+
 // Σ w_i over the population, by the plan's weight policy.
 double TotalWeight(const RunPlan& plan);
 

@@ -5,8 +5,10 @@
 namespace macaw {
 
 using settings::Above;
+using settings::AboveUpTo;
 using settings::Array;
 using settings::AtLeast;
+using settings::Between;
 using settings::Field;
 using settings::Value;
 
@@ -37,6 +39,23 @@ settings::Section<TransformConfig> TransformSection() {
         "Gaussian noise on a client's own features, the same in training and evaluation: "
         "level * (client + 1) / clients",
         AtLeast(0));
+  f.Add("label_noise", &T::label_noise,
+        "probability that a client's training row has another class, drawn among the others",
+        Between(0, 1));
+  f.Add("label_noise_clients", &T::label_noise_clients,
+        "probability that a client has label noise at all", AboveUpTo(0, 1))
+      .Needs([](const T& t) { return t.label_noise > 0; }, "data.label_noise above 0");
+  f.AddChoice("concept_shift", &T::concept_shift,
+              {{"none", ConceptShift::kNone},
+               {"label-permutation", ConceptShift::kLabelPermutation},
+               {"rotation", ConceptShift::kRotation}},
+              "clients fall into groups, which have their classes renamed or their images turned, "
+              "in training and in evaluation of their rows");
+  f.Add("concept_shift_groups", &T::concept_shift_groups,
+        "how many groups; rotation: 2 or 4, a half or a quarter turn from one to the next",
+        AtLeast(2))
+      .Needs([](const T& t) { return t.concept_shift != ConceptShift::kNone; },
+             "data.concept_shift");
   f.Add("normalise.scale", &T::scale,
         "x' = (x * scale - mean) / std; default: 1/255 for bytes, else 1");
   RequireNumbers(f.Add("normalise.mean", &T::mean,

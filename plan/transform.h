@@ -8,6 +8,10 @@
 
 namespace macaw {
 
+// How groups of clients see the same examples in different ways (concept shift): classes renamed,
+// or images turned.
+enum class ConceptShift : uint8_t { kNone = 0, kLabelPermutation = 1, kRotation = 2 };
+
 // How stored features become model inputs: x' = (x · scale − mean[c]) / std[c] per channel c, then
 // the client's own noise, then augmentation (in training only). All of it happens while a batch is
 // gathered.
@@ -20,13 +24,21 @@ struct TransformConfig {
   int64_t pad_crop = 0;         // pad by this many zeros on each side, then crop at a random place
   bool flip = false;            // mirror left-right with probability 1/2
   double client_noise = 0;      // Gaussian noise, level · client rank / clients (NIID-bench)
+  // A client's own labels and images (data/label_map.h), changed when its rows are loaded.
+  double label_noise = 0;          // probability that a training row has a wrong label
+  double label_noise_clients = 1;  // probability that a client has label noise at all
+  ConceptShift concept_shift = ConceptShift::kNone;
+  uint32_t concept_shift_groups = 4;
 
   // Whether scale, mean and std change a value.
   bool normalises() const;
+  // Whether a client's rows differ from the stored ones before any of the above.
+  bool changes_rows() const { return label_noise > 0 || concept_shift != ConceptShift::kNone; }
   friend bool operator==(const TransformConfig&, const TransformConfig&) = default;
 };
 
-// The keys of [data] that all nodes agree on: client_noise, normalise, augment.
+// The keys of [data] that all nodes agree on: client_noise, label_noise, concept_shift, normalise,
+// augment.
 settings::Section<TransformConfig> TransformSection();
 
 }  // namespace macaw

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "algorithms/api/guard.h"
 #include "core/status.h"
 #include "data/together.h"
@@ -82,6 +83,11 @@ absl::StatusOr<std::unique_ptr<data::Dataset>> Catalogue::OpenDataset(
                                                  : found->second.open(data, partition));
   if (dataset == nullptr) {
     return absl::InternalError(absl::StrCat("the data source \"", data.source, "\" gave nothing"));
+  }
+  if (!data.input_shape.empty() && data.input_shape != dataset->info().input_shape) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("data.input_shape: the data source \"", data.source, "\" gives examples of [",
+                     absl::StrJoin(dataset->info().input_shape, ", "), "]"));
   }
   if (partition.train_together) return data::TrainTogether(std::move(dataset));
   return dataset;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/status.h"
+#include "data/label_map.h"
 
 namespace macaw::worker {
 
@@ -16,7 +17,11 @@ absl::StatusOr<data::Rows> LoadRows(const RunContext& context, const data::Datas
                 .client = subject.client,
                 .split = split,
                 .clients = clients > 0 ? clients : dataset.info().clients};
-  return rows;
+  const TransformConfig& transform = context.run.transform;
+  if (!transform.changes_rows()) return rows;
+  const data::RowChanges changes =
+      data::ChangesOf(transform, rows.noise, LabelClasses(context.run));
+  return data::ApplyChanges(std::move(rows), changes, context.run.model.input_shape);
 }
 
 absl::StatusOr<training::ClientTask> LoadClient(const RunContext& context,

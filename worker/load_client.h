@@ -14,8 +14,9 @@ struct Subject {
   ClientId client, place;
 };
 
-// The client's rows of one split, with the key of the noise that belongs to them. Counts one piece
-// of work, unless `work` is null.
+// The client's rows of one split, with the labels and images that are its own (data/label_map.h)
+// and the key of the noise that belongs to them. All training on a client's rows and all evaluation
+// of them gets them here. Counts one piece of work, unless `work` is null.
 absl::StatusOr<data::Rows> LoadRows(const RunContext& context, const data::Dataset& dataset,
                                     const Subject& subject, data::Split split, WorkCounter* work);
 

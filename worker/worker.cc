@@ -10,6 +10,7 @@
 #include "algorithms/api/channels.h"
 #include "core/logging.h"
 #include "core/status.h"
+#include "data/label_map.h"
 #include "models/script.h"
 #include "proto/fleet/client_table.h"
 #include "training/api/trainer.h"
@@ -89,6 +90,9 @@ absl::StatusOr<RunContext> MakeRunContext(const Options& options,
                      .backend = options.backend,
                      .redact_errors = options.redact_errors};
   MACAW_ASSIGN_OR_RETURN(context.spec, models::BuildSpec(context.run.model, context.run.dtype));
+  MACAW_RETURN_IF_ERROR(data::CheckChanges(context.run.transform, context.run.task,
+                                           LabelClasses(context.run),
+                                           context.run.model.input_shape));
   if (context.spec.is_script()) {
     MACAW_ASSIGN_OR_RETURN(context.spec.script,
                            models::ReadScript(options.script, context.run.model.script_digest));

@@ -12,6 +12,7 @@
 #include "core/safetensors.h"
 #include "core/spelling.h"
 #include "core/status.h"
+#include "data/label_map.h"
 #include "scheduler/cohort.h"
 
 namespace macaw::cli {
@@ -33,6 +34,11 @@ absl::Status CheckTogether(const Config& config) {
     return refuse("workers.owners must be 0, since owners keep their rows");
   if (config.run.transform.client_noise > 0)
     return refuse("data.client_noise must be 0, since the noise is a client's own");
+  if (config.run.transform.changes_rows()) {
+    return refuse(
+        "data.label_noise must be 0 and data.concept_shift \"none\", since such labels and images "
+        "are a client's own");
+  }
   return absl::OkStatus();
 }
 
@@ -72,7 +78,8 @@ absl::Status ResolveModel(Config& config, const data::DatasetInfo& info) {
   if (model.input_shape != info.input_shape) {
     return absl::InvalidArgumentError(
         absl::StrCat("model.input_shape is ", ShapeText(model.input_shape), ", but an example of ",
-                     info.name, " is ", ShapeText(info.input_shape)));
+                     info.name, " is ", ShapeText(info.input_shape),
+                     "; data.input_shape takes its values for another shape"));
   }
   const bool classes =
       config.run.task == TaskKind::kClassification || config.run.task == TaskKind::kNextToken;
@@ -128,7 +135,7 @@ absl::Status ResolveTransform(Config& config, const data::DatasetInfo& info) {
     return absl::InvalidArgumentError(absl::StrCat("data.augment needs images, but an example of ",
                                                    info.name, " is ", ShapeText(info.input_shape)));
   }
-  return absl::OkStatus();
+  return data::CheckChanges(transform, config.run.task, LabelClasses(config.run), info.input_shape);
 }
 
 absl::Status ResolveCohort(Config& config, const data::DatasetInfo& info) {

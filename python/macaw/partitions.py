@@ -25,14 +25,15 @@ def dirichlet(
     concentration: float,
     clients: int,
     *,
-    by: Literal["class", "client"] = "class",
+    by: Literal["class", "client", "quantity"] = "class",
     min_size: int | None = None,
     seed: int | None = None,
 ) -> Partition:
-    """Skewed classes: smaller concentrations give a client fewer classes.
+    """Skewed classes: smaller concentrations give a client fewer classes. Or skewed sizes.
 
-    by: "class" draws, per class, the clients' shares (NIID-bench; sizes are skewed, too), and
-    "client" draws, per client, the shares of the classes (Hsu 2019; equal sizes).
+    by: "class" draws, per class, the clients' shares (NIID-bench; sizes are skewed, too),
+    "client" draws, per client, the shares of the classes (Hsu 2019; equal sizes), and "quantity"
+    draws the clients' shares of all rows (NIID-bench's quantity skew; the same classes for all).
     """
     return _make(
         f"dirichlet-{by}",

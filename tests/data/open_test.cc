@@ -83,7 +83,7 @@ TEST_F(Open, ValidationIsThatFractionOfEachClient) {
 
 TEST_F(Open, OwnTestRowsAreThatFractionOfEachClientUnderEveryScheme) {
   for (const char* scheme : {"iid", "dirichlet-class", "dirichlet-client", "k-classes", "shards",
-                             "sorted", "lognormal", "power-law"}) {
+                             "sorted", "lognormal", "power-law", "dirichlet-quantity"}) {
     const data::PartitionOptions partition = {.scheme = scheme, .clients = 10};
     const auto whole = With({.test_fraction = 0}, partition);
     const auto cut =

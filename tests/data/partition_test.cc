@@ -86,7 +86,8 @@ TEST_P(EveryScheme, RefusesMoreClientsThanRowsCanServe) {
 
 INSTANTIATE_TEST_SUITE_P(All, EveryScheme,
                          testing::Values("iid", "shards", "sorted", "dirichlet-class",
-                                         "dirichlet-client", "k-classes", "lognormal", "power-law"),
+                                         "dirichlet-client", "dirichlet-quantity", "k-classes",
+                                         "lognormal", "power-law"),
                          [](const auto& param) {
                            std::string name = param.param;
                            std::replace(name.begin(), name.end(), '-', '_');
@@ -194,6 +195,30 @@ TEST(Partition, LogNormalSizesSpreadWithSigma) {
   };
   EXPECT_NEAR(spread(0.3), 0.3, 0.04);
   EXPECT_NEAR(spread(1.0), 1.0, 0.1);
+}
+
+TEST(Partition, DirichletQuantityHasTheLawsSecondMoment) {
+  // E Σ q² of Dir_N(β) is (β + 1) / (N β + 1): 1.5 / 6 for ten clients and β = 0.5.
+  const Pool pool = MakePool(5000, 10);
+  double squares = 0;
+  uint32_t largest_classes = 0;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    const auto owners = AssignOwners({.scheme = "dirichlet-quantity",
+                                      .clients = 10,
+                                      .concentration = 0.5,
+                                      .min_size = 0,
+                                      .seed = seed},
+                                     pool);
+    const std::vector<uint64_t> sizes = Sizes(*owners, 10);
+    for (const uint64_t size : sizes) {
+      const double share = static_cast<double>(size) / 5000;
+      squares += share * share / 400;
+    }
+    const auto largest = std::max_element(sizes.begin(), sizes.end()) - sizes.begin();
+    largest_classes += ClassesOf(*owners, pool, 10)[static_cast<size_t>(largest)].size() == 10;
+  }
+  EXPECT_NEAR(squares, 0.25, 0.02);
+  EXPECT_EQ(largest_classes, 400u);  // classes are not skewed
 }
 
 TEST(Partition, ByClassNeedsClasses) {

@@ -5,6 +5,7 @@
 namespace macaw::data {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -199,6 +200,20 @@ TEST(Leaf, UsersAreTheNaturalClientsWithTheirOwnTestRows) {
   EXPECT_EQ(dataset.Examples(ClientId(2), Split::kTrain), 0u);
   EXPECT_EQ(dataset.CentralTest().size(), 2u);
   EXPECT_NEAR(dataset.info().mean_classes_per_client, 1.0, 1e-12);  // 1, 2 and 0 classes
+}
+
+TEST(Leaf, RowsAreImagesWhereTheInputShapeSaysSo) {
+  const TemporaryFolder folder;
+  const std::string path = folder.Write("a.json", kLeafTrain);
+  const auto opened = OpenDataset(
+      {.source = "leaf", .path = path, .test_fraction = 0, .input_shape = {1, 2, 1}}, {});
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  EXPECT_THAT((*opened)->info().input_shape, ElementsAre(1, 2, 1));
+  EXPECT_THAT(Floats(Copy(**opened, 1, Split::kTrain)[1]), ElementsAre(3, 4.5));
+  const auto refused = OpenDataset({.source = "leaf", .path = path, .input_shape = {1, 2, 2}}, {});
+  EXPECT_THAT(std::string(refused.status().message()),
+              AllOf(HasSubstr("data.input_shape is [1, 2, 2]"), HasSubstr("is [2]"),
+                    HasSubstr("a.json"), HasSubstr("4 elements against 2")));
 }
 
 TEST(Leaf, TakesTheTestSetFromTestPathToo) {

@@ -145,6 +145,11 @@ TEST(Synthetic, RefusesImpossibleOptions) {
   DataOptions options = Options(3);
   options.synthetic.alpha = -1;
   EXPECT_THAT(OpenDataset(options, {}).status().message(), HasSubstr("data.synthetic.alpha"));
+  options = Options(3);
+  options.input_shape = {1, 28, 28};
+  EXPECT_THAT(OpenDataset(options, {}).status().message(), HasSubstr("is [60]: 784 elements"));
+  options.input_shape = {3, 4, 5};
+  EXPECT_EQ((*OpenDataset(options, {}))->info().input_shape, options.input_shape);
   EXPECT_THAT(OpenDataset(Options(3), {.scheme = "iid"}).status().message(),
               HasSubstr("has its own clients"));
 }

@@ -268,6 +268,11 @@ class Process final : public Backend {
   std::string name() const override { return kProcessBackend; }
 
   absl::Status Supports(const TrainerSetup& setup) const override {
+    if (setup.transform.changes_rows()) {
+      return absl::UnimplementedError(
+          "the owner's own program reads its own rows, so data.label_noise and data.concept_shift "
+          "do not reach them");
+    }
     if (!setup.hooks) return absl::OkStatus();
     return absl::UnimplementedError(
         "the algorithm's local steps have hooks (a loss or a correction of its own), which need "

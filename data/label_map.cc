@@ -1,0 +1,209 @@
+#include "data/label_map.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/random.h"
+#include "core/status.h"
+
+namespace macaw::data {
+namespace {
+
+enum LabelDraw : uint32_t { kIsNoisy = 1, kNoise = 2, kGroup = 3, kOrder = 4 };
+
+RandomStream Stream(uint64_t seed, LabelDraw what, ClientId client = {}, uint64_t extra = 0) {
+  return RandomStream({.seed = seed,
+                       .purpose = Purpose::kLabels,
+                       .phase = Phase(what),
+                       .client = client,
+                       .extra = extra});
+}
+
+std::vector<int32_t> NamesOfGroup(uint64_t seed, uint32_t group, int64_t classes) {
+  const auto count = static_cast<size_t>(classes);
+  std::vector<int32_t> order(count), renamed(count);
+  std::iota(order.begin(), order.end(), 0);
+  Stream(seed, kOrder).Shuffle(std::span(order));
+  for (size_t i = 0; i < count; ++i)
+    renamed[static_cast<size_t>(order[i])] = order[(i + group) % count];
+  return renamed;
+}
+
+// Turns an image, channels x height x width, counter-clockwise. Requires height = width for one or
+// three quarters.
+template <typename T>
+void Turn(const std::byte* image, const std::vector<int64_t>& shape, uint32_t quarters,
+          std::byte* to) {
+  const int64_t height = shape[1], width = shape[2];
+  for (int64_t c = 0; c < shape[0]; ++c) {
+    for (int64_t y = 0; y < height; ++y) {
+      for (int64_t x = 0; x < width; ++x, to += sizeof(T)) {
+        const int64_t from_y = quarters == 1 ? x : quarters == 2 ? height - 1 - y : height - 1 - x;
+        const int64_t from_x = quarters == 1 ? width - 1 - y : quarters == 2 ? width - 1 - x : y;
+        std::memcpy(to, image + ((c * height + from_y) * width + from_x) * int64_t{sizeof(T)},
+                    sizeof(T));
+      }
+    }
+  }
+}
+
+// What a changed copy of rows owns. `before` keeps alive what is not copied.
+struct ChangedRows {
+  std::vector<std::byte> features;
+  std::vector<int32_t> classes, lengths;
+  std::vector<float> targets;
+  std::shared_ptr<const void> before;
+};
+
+void CopyFeatures(const Rows& rows, uint32_t quarters, const std::vector<int64_t>& shape,
+                  ChangedRows& copy) {
+  const ExampleBlock& block = rows.block;
+  copy.features.resize(rows.size() * block.row_bytes);
+  for (uint64_t i = 0; i < rows.size(); ++i) {
+    const std::byte* const from = block.features + rows.at(i) * block.row_bytes;
+    std::byte* const to = copy.features.data() + i * block.row_bytes;
+    if (quarters == 0) {
+      std::memcpy(to, from, block.row_bytes);
+    } else if (block.type == FeatureType::kU8) {
+      Turn<uint8_t>(from, shape, quarters, to);
+    } else {
+      Turn<float>(from, shape, quarters, to);
+    }
+  }
+}
+
+template <typename T>
+std::vector<T> Picked(const T* values, const Rows& rows) {
+  std::vector<T> picked;
+  if (values == nullptr) return picked;
+  picked.reserve(rows.size());
+  for (uint64_t i = 0; i < rows.size(); ++i) picked.push_back(values[rows.at(i)]);
+  return picked;
+}
+
+absl::Status CheckCanTurn(const std::vector<int64_t>& shape, uint32_t groups) {
+  const auto refuse = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "data.concept_shift = \"rotation\" ", why, ", but an example is [",
+        absl::StrJoin(shape, ", "), "]; data.input_shape can say that rows are images"));
+  };
+  if (shape.size() != 3) return refuse("needs images (channels x height x width)");
+  if (groups == 4 && shape[1] != shape[2]) return refuse("by quarters needs square images");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckChanges(const TransformConfig& transform, TaskKind task, int64_t classes,
+                          const std::vector<int64_t>& input_shape) {
+  const uint32_t groups = transform.concept_shift_groups;
+  const bool permutes = transform.concept_shift == ConceptShift::kLabelPermutation;
+  if (transform.label_noise > 0 || permutes) {
+    const char* const key =
+        permutes ? "data.concept_shift = \"label-permutation\"" : "data.label_noise";
+    if (task != TaskKind::kClassification && task != TaskKind::kBinary) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(key, " changes classes, but run.task is \"", Name(task),
+                       "\": it needs \"classification\" or \"binary\""));
+    }
+    if (classes < 2) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(key, " needs two classes, but the run has ", classes));
+    }
+    if (permutes && int64_t{groups} > classes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("data.concept_shift_groups = ", groups, ", but ", classes,
+                       " classes can be renamed in ", classes, " ways that differ everywhere"));
+    }
+  }
+  if (transform.concept_shift != ConceptShift::kRotation) return absl::OkStatus();
+  if (groups != 2 && groups != 4) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("data.concept_shift_groups = ", groups,
+                     ": with concept_shift = \"rotation\" it must be 2 or 4, so that images turn "
+                     "by multiples of 90 degrees"));
+  }
+  return CheckCanTurn(input_shape, groups);
+}
+
+uint32_t ConceptGroup(const TransformConfig& transform, const NoiseKey& key) {
+  if (transform.concept_shift == ConceptShift::kNone) return 0;
+  return static_cast<uint32_t>(
+      Stream(key.seed, kGroup, key.client).Below(transform.concept_shift_groups));
+}
+
+RowChanges ChangesOf(const TransformConfig& transform, const NoiseKey& key, int64_t classes) {
+  RowChanges changes{.classes = classes};
+  if (const uint32_t group = ConceptGroup(transform, key); group > 0) {
+    if (transform.concept_shift == ConceptShift::kRotation) {
+      changes.quarter_turns = group * 4 / transform.concept_shift_groups;
+    } else {
+      changes.renamed = NamesOfGroup(key.seed, group, classes);
+    }
+  }
+  if (key.split != Split::kTrain || transform.label_noise == 0) return changes;
+  const bool noisy =
+      transform.label_noise_clients >= 1 ||
+      Stream(key.seed, kIsNoisy, key.client).Uniform() < transform.label_noise_clients;
+  if (noisy) changes.label_noise = transform.label_noise;
+  return changes;
+}
+
+int32_t LabelOf(const RowChanges& changes, const NoiseKey& key, uint64_t row, int32_t label) {
+  if (!changes.renamed.empty()) label = changes.renamed[static_cast<size_t>(label)];
+  if (changes.label_noise > 0) {
+    RandomStream stream = Stream(key.seed, kNoise, key.client, row);
+    if (stream.Uniform() < changes.label_noise) {
+      const auto other =
+          static_cast<int32_t>(stream.Below(static_cast<uint64_t>(changes.classes - 1)));
+      label = other < label ? other : other + 1;
+    }
+  }
+  return label;
+}
+
+absl::StatusOr<Rows> ApplyChanges(Rows rows, const RowChanges& changes,
+                                  const std::vector<int64_t>& input_shape) {
+  if (!changes.any() || rows.empty()) return rows;
+  ExampleBlock& block = rows.block;
+  if (block.features == nullptr || (changes.labels() && block.classes == nullptr)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "data.label_noise and data.concept_shift change rows and their classes, but these rows ",
+        block.features == nullptr ? "lie elsewhere (data.source = \"declared\")"
+                                  : "have regression targets"));
+  }
+  if (changes.quarter_turns > 0)
+    MACAW_RETURN_IF_ERROR(CheckCanTurn(input_shape, changes.quarter_turns % 2 == 1 ? 4 : 2));
+  const auto copy = std::make_shared<ChangedRows>();
+  if (block.classes != nullptr) copy->classes = Picked(block.classes, rows);
+  for (size_t i = 0; changes.labels() && i < copy->classes.size(); ++i) {
+    int32_t& label = copy->classes[i];
+    if (label < 0 || label >= changes.classes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a row has class ", label, ", but the run has ", changes.classes,
+                       " classes (data.label_noise and data.concept_shift draw among them)"));
+    }
+    label = LabelOf(changes, rows.noise, i, label);
+  }
+  if (changes.quarter_turns > 0 || !rows.index.empty()) {
+    CopyFeatures(rows, changes.quarter_turns, input_shape, *copy);
+    copy->targets = Picked(block.targets, rows);
+    copy->lengths = Picked(block.lengths, rows);
+    block.count = rows.size();
+    block.features = copy->features.data();
+    if (block.targets != nullptr) block.targets = copy->targets.data();
+    if (block.lengths != nullptr) block.lengths = copy->lengths.data();
+    rows.index = {};
+  }
+  if (block.classes != nullptr) block.classes = copy->classes.data();
+  copy->before = std::move(rows.keep_alive);
+  rows.keep_alive = copy;
+  return rows;
+}
+
+}  // namespace macaw::data
