@@ -93,6 +93,13 @@ absl::StatusOr<RunContext> MakeRunContext(const Options& options,
   MACAW_RETURN_IF_ERROR(data::CheckChanges(context.run.transform, context.run.task,
                                            LabelClasses(context.run),
                                            context.run.model.input_shape));
+  context.hostile = HostileOf(context.run);
+  if (context.run.attack.kind == "label-flip" &&
+      context.backend.name == training::kProcessBackend) {
+    return absl::UnimplementedError(
+        "the owner's own program reads its own rows, so attack.kind = \"label-flip\" does not "
+        "reach them");
+  }
   if (context.spec.is_script()) {
     MACAW_ASSIGN_OR_RETURN(context.spec.script,
                            models::ReadScript(options.script, context.run.model.script_digest));

@@ -12,7 +12,7 @@ namespace {
 using aggregation::ChannelSpec;
 using aggregation::Reduction;
 
-LayoutPtr OneNumber() {
+LayoutPtr ShareLayout() {
   static const LayoutPtr& layout =
       *new LayoutPtr(ParameterLayout::Scalars("value", 1, DType::kF64));
   return layout;
@@ -101,7 +101,7 @@ Schema WithAttack(Schema schema, const AttackConfig& attack) {
     for (const auto& [name, reduction] : {std::pair(kHonestCount, Reduction::kMean),
                                           std::pair(kHonestWeight, Reduction::kWeightedMean)}) {
       added.push_back({.name = name,
-                       .layout = OneNumber(),
+                       .layout = ShareLayout(),
                        .reduction = reduction,
                        .bound = 1024,
                        .phases = phases});

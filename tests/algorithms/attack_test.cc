@@ -321,7 +321,8 @@ TEST_P(EveryAttack, ChangesTheModelAndSurvivesARoundOfHostileClientsAlone) {
   ASSERT_TRUE(attacked.Rounds(1).ok());
   ASSERT_TRUE(nobody.Rounds(1).ok());
   const auto& [kind, rule] = GetParam();
-  if (kind != "label-flip") EXPECT_NE(attacked.ModelDigest(), nobody.ModelDigest());
+  // The labels are flipped where the rows are loaded, so not here.
+  EXPECT_EQ(attacked.ModelDigest() == nobody.ModelDigest(), kind == "label-flip");
   const HostileClients hostile(Of(kind, .5), 4, kSeed);
   std::vector<size_t> they;
   for (size_t k = 0; k < 4; ++k) {
@@ -375,11 +376,12 @@ double Error(const std::string& rule, const AttackConfig& attack) {
   std::map<std::string, ParameterValue> parameters;
   if (rule == "krum") parameters = {{"f", int64_t{8}}};
   if (rule == "trimmed_mean") parameters = {{"beta", .45}};
-  if (rule == "centered_clipping") parameters = {{"radius", .5}, {"iterations", int64_t{3}}};
+  if (rule == "centered_clipping") parameters = {{"radius", .2}, {"iterations", int64_t{5}}};
   RoundLoop loop(Under(attack, rule, 20), Twenty(),
                  {.parameters = parameters, .cohort = {.size = 20}});
-  EXPECT_TRUE(loop.Rounds(40).ok());
-  return Distance(loop.Model(), {3, -2});
+  const absl::Status status = loop.Rounds(40);  // an update that has grown beyond its bound
+  EXPECT_TRUE(status.ok() || absl::IsOutOfRange(status)) << status;
+  return status.ok() ? Distance(loop.Model(), {3, -2}) : INFINITY;
 }
 
 const std::vector<std::string>& Robust() {
@@ -432,7 +434,8 @@ TEST(Attacks, WithoutAMeaningAreRefused) {
 
 TEST(Attacks, ThatNeedAMeanRefuseAChannelThatHasNone) {
   Description largest = Builtin("fedavg");
-  largest.schema = [inner = largest.schema](const Setup& setup) -> absl::StatusOr<Schema> {
+  largest.schema = [inner =
+                        largest.schema](const algorithms::Setup& setup) -> absl::StatusOr<Schema> {
     absl::StatusOr<Schema> schema = inner(setup);
     if (schema.ok()) schema->up[0].reduction = aggregation::Reduction::kMax;
     return schema;
@@ -443,7 +446,7 @@ TEST(Attacks, ThatNeedAMeanRefuseAChannelThatHasNone) {
     const auto schema =
         MakeSchema(Attacked(largest, attack, HostileClients(attack, 4, kSeed)), loop.setup());
     EXPECT_EQ(schema.ok(), !refused);
-    if (refused) EXPECT_THAT(schema.status().message(), HasSubstr("'delta'"));
+    EXPECT_THAT(schema.status().message(), HasSubstr(refused ? "'delta'" : ""));
   }
 }
 

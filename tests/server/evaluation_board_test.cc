@@ -133,7 +133,7 @@ TEST(EvaluationBoard, LeavesHostileClientsOut) {
     for (const auto& task : Take(board, kAnna, kClients, 100, 5, fences)) {
       const bool test = task.kind == fleet::EvaluationKind::kClientTest;
       (test ? tested : trained).insert(task.client.value);
-      if (test) EXPECT_FALSE(hostile.Contains(task.client)) << sample;
+      EXPECT_FALSE(test && hostile.Contains(task.client)) << sample;
     }
     EXPECT_EQ(tested.size(), sample == 2 ? 2u : 3u) << sample;
     EXPECT_EQ(trained.size(), 5u) << "the objective is of everybody";
