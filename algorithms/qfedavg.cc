@@ -61,6 +61,7 @@ class QFedAvgServer final : public MeanDeltaServer {
 
  protected:
   void Step(double server_lr, ConstVectorView mean_delta, VectorView model) override {
+    if (h_ == 0) return;                      // of clients that send zeros alone (free-riders)
     Axpy(server_lr / h_, mean_delta, model);  // x −= ΣΔ_k/Σh_k
   }
 

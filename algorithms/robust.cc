@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cfloat>
 #include <cmath>
 #include <utility>
 
@@ -7,6 +6,7 @@
 #include "algorithms/api/vector_math.h"
 #include "algorithms/builtin.h"
 #include "algorithms/mean_delta.h"
+#include "core/fraction.h"
 
 // Rules that a minority of malicious clients cannot steer. They see every client's own update (a
 // collected channel, ordered by client id), but not its weight, because a client could lie about
@@ -88,15 +88,6 @@ class MedianServer final : public RobustServer {
  protected:
   FlatVector Combine(const Updates& updates) override { return MedianByCoordinate(updates); }
 };
-
-// ⌊βn⌋ for the β that was written: neither a decimal fraction nor its product is exact in binary,
-// so .29 · 100 gives 28.999999999999996.
-size_t FloorOf(double beta, size_t n) {
-  const double product = beta * static_cast<double>(n);
-  const double whole = std::round(product);
-  const bool rounded = std::fabs(product - whole) <= 2 * DBL_EPSILON * whole;
-  return static_cast<size_t>(rounded ? whole : std::floor(product));
-}
 
 class TrimmedMeanServer final : public RobustServer {
  public:

@@ -177,6 +177,7 @@ worker::Options OptionsOf(const WorkerArguments& arguments, const Config& config
   options.owner = node.owner || !arguments.own.empty();
   options.by_name = !arguments.clients.empty() || options.owner || dataset.info().declared;
   options.accept = node.accept;
+  options.enrolled = !node.identity.empty();
   options.redact_errors = node.redact_errors;
   options.slots = arguments.slots > 0 ? arguments.slots : SlotsPerProcess(config.node.workers);
   options.backend = config.node.workers.backend;

@@ -32,6 +32,7 @@ enum class Purpose : uint32_t {
   kSweep = 18,       // the configurations of a random search; `client` is the sample
   kEvaluation = 19,  // whose rows are evaluated after a round
   kLabels = 20,      // label noise and concept shift; `phase` says which draw
+  kAttack = 21,      // which clients are hostile
 };
 
 // Everything that a random number may depend on. Equal keys give equal streams on every machine.

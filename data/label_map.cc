@@ -164,7 +164,7 @@ int32_t LabelOf(const RowChanges& changes, const NoiseKey& key, uint64_t row, in
       label = other < label ? other : other + 1;
     }
   }
-  return label;
+  return changes.flipped ? static_cast<int32_t>(changes.classes - 1) - label : label;
 }
 
 absl::StatusOr<Rows> ApplyChanges(Rows rows, const RowChanges& changes,

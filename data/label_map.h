@@ -24,8 +24,10 @@ struct RowChanges {
   uint32_t quarter_turns = 0;
   // Then, the probability that a row gets another class, drawn uniformly among the others.
   double label_noise = 0;
+  // Last, class y becomes classes − 1 − y: what a hostile client trains on (plan/attack.h).
+  bool flipped = false;
 
-  bool labels() const { return !renamed.empty() || label_noise > 0; }
+  bool labels() const { return !renamed.empty() || label_noise > 0 || flipped; }
   bool any() const { return labels() || quarter_turns > 0; }
 };
 

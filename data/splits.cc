@@ -22,15 +22,15 @@ std::vector<bool> Draw(RandomStream stream, uint64_t population, uint64_t count)
   return drawn;
 }
 
-struct Cut {
+struct CutRows {
   std::vector<uint32_t> rest, off;
 };
 
 // Draws ⌊fraction · whole⌋ of `rows`.
-Cut CutOff(std::span<const uint32_t> rows, double fraction, size_t whole, RandomStream stream) {
+CutRows CutOff(std::span<const uint32_t> rows, double fraction, size_t whole, RandomStream stream) {
   const auto count = static_cast<uint64_t>(fraction * static_cast<double>(whole));
   const std::vector<bool> drawn = Draw(stream, rows.size(), count);
-  Cut cut;
+  CutRows cut;
   for (size_t i = 0; i < rows.size(); ++i) (drawn[i] ? cut.off : cut.rest).push_back(rows[i]);
   return cut;
 }
@@ -66,10 +66,10 @@ RowLists SplitClients(const DataOptions& options, const RowLists& rows, const Ro
       end_list(), end_list();
       for (const uint32_t row : own) append(row);
     } else {
-      const Cut test_cut = CutOff(own, options.client_test_fraction, own.size(),
-                                  Stream(options, kClientTest, client));
-      const Cut validation_cut = CutOff(test_cut.rest, options.val_fraction, own.size(),
-                                        Stream(options, kValidation, client));
+      const CutRows test_cut = CutOff(own, options.client_test_fraction, own.size(),
+                                      Stream(options, kClientTest, client));
+      const CutRows validation_cut = CutOff(test_cut.rest, options.val_fraction, own.size(),
+                                            Stream(options, kValidation, client));
       for (const uint32_t row : validation_cut.rest) append(row);
       end_list();
       for (const uint32_t row : validation_cut.off) append(row);

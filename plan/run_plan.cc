@@ -70,6 +70,7 @@ Section<RunPlan> MakePlanSection() {
   algorithm.Add("name", &AlgorithmConfig::name,
                 "a name of `macaw algorithms`; parameters in [algorithm.NAME]");
   f.AddSection("algorithm", &R::algorithm, algorithm);
+  f.AddSection("attack", &R::attack, AttackSection());
   f.AddSection("cohort", &R::cohort, CohortSection());
   f.AddSection("local", &R::local, LocalSection());
   f.AddSection("evaluation", &R::evaluation, EvaluationSection());

@@ -9,6 +9,7 @@
 #include "core/settings/section.h"
 #include "core/vector.h"
 #include "plan/algorithm.h"
+#include "plan/attack.h"
 #include "plan/cohort.h"
 #include "plan/evaluation.h"
 #include "plan/local.h"
@@ -35,6 +36,7 @@ struct RunPlan {
   TransformConfig transform;
   LocalConfig local;
   AlgorithmConfig algorithm;
+  AttackConfig attack;
   CohortConfig cohort;
   EvaluationConfig evaluation;
   // M: a contribution with a larger |value| is refused (aggregation/channel.h).
@@ -61,6 +63,11 @@ std::map<std::string, std::string> Fingerprint(const RunPlan& plan);
 // do not count.
 inline uint64_t TrainClients(const RunPlan& plan) {
   return plan.train_clients > 0 ? plan.train_clients : plan.clients;
+}
+
+// Of this run, whose population must be known.
+inline HostileClients HostileOf(const RunPlan& plan) {
+  return {plan.attack, plan.clients, plan.seed};
 }
 
 // How many classes labels have: two for a binary task, whose model has one output.

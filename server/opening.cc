@@ -275,13 +275,12 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
                          scheduler::MakeScheduler({.policy = options.config.scheduling_policy,
                                                    .seed = options.run.seed}));
   MACAW_ASSIGN_OR_RETURN(options.run.algorithm, registry.Complete(options.run.algorithm));
-  MACAW_ASSIGN_OR_RETURN(const algorithms::Description* algorithm,
-                         registry.Find(options.run.algorithm.name));
-  MACAW_ASSIGN_OR_RETURN(ModelKeeper keeper, KeeperOf(options, std::move(initial), *algorithm));
+  MACAW_ASSIGN_OR_RETURN(const algorithms::Description algorithm, registry.RuleOf(options.run));
+  MACAW_ASSIGN_OR_RETURN(ModelKeeper keeper, KeeperOf(options, std::move(initial), algorithm));
 
   EngineOptions engine = EngineOptionsOf(options, keeper);
-  engine.personal_models = algorithm->has_personal_models && algorithm->has_common_model;
-  if (!algorithm->has_common_model) engine.run.evaluation.central = false;
+  engine.personal_models = algorithm.has_personal_models && algorithm.has_common_model;
+  if (!algorithm.has_common_model) engine.run.evaluation.central = false;
   EarlyStopping early_stopping(options.config.stop);
   std::optional<MetricsRow> owed_row;
   MACAW_ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint,

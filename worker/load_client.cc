@@ -18,9 +18,11 @@ absl::StatusOr<data::Rows> LoadRows(const RunContext& context, const data::Datas
                 .split = split,
                 .clients = clients > 0 ? clients : dataset.info().clients};
   const TransformConfig& transform = context.run.transform;
-  if (!transform.changes_rows()) return rows;
-  const data::RowChanges changes =
-      data::ChangesOf(transform, rows.noise, LabelClasses(context.run));
+  const bool flipped = split == data::Split::kTrain && context.run.attack.kind == "label-flip" &&
+                       context.hostile.Contains(subject.client);
+  if (!transform.changes_rows() && !flipped) return rows;
+  data::RowChanges changes = data::ChangesOf(transform, rows.noise, LabelClasses(context.run));
+  changes.flipped = flipped;
   return data::ApplyChanges(std::move(rows), changes, context.run.model.input_shape);
 }
 

@@ -26,6 +26,7 @@ struct RunContext {
   bool hooks = false;
   bool redact_errors = false;  // of the node: what its clients' errors say stays here
   models::ModelSpec spec;
+  HostileClients hostile;  // of the run's attack
   algorithms::Schema schema;
   std::unique_ptr<algorithms::ClientAlgorithm> algorithm;
   StateKeeper* states = nullptr;  // null: the algorithm keeps no client states

@@ -76,9 +76,8 @@ absl::StatusOr<NumericProfile> ProfileFor(const std::optional<RunPlan>& run,
 
 absl::StatusOr<algorithms::Schema> SchemaOf(const RunPlan& run, const models::ModelSpec& spec,
                                             const algorithms::Registry& registry) {
-  MACAW_ASSIGN_OR_RETURN(const algorithms::Description* algorithm,
-                         registry.Find(run.algorithm.name));
-  return algorithms::MakeSchema(*algorithm, algorithms::SetupOf(run, spec.layout));
+  MACAW_ASSIGN_OR_RETURN(const algorithms::Description algorithm, registry.RuleOf(run));
+  return algorithms::MakeSchema(algorithm, algorithms::SetupOf(run, spec.layout));
 }
 
 absl::StatusOr<RunContext> MakeRunContext(const Options& options,
@@ -94,16 +93,22 @@ absl::StatusOr<RunContext> MakeRunContext(const Options& options,
   MACAW_RETURN_IF_ERROR(data::CheckChanges(context.run.transform, context.run.task,
                                            LabelClasses(context.run),
                                            context.run.model.input_shape));
+  context.hostile = HostileOf(context.run);
+  if (context.run.attack.kind == "label-flip" &&
+      context.backend.name == training::kProcessBackend) {
+    return absl::UnimplementedError(
+        "the owner's own program reads its own rows, so attack.kind = \"label-flip\" does not "
+        "reach them");
+  }
   if (context.spec.is_script()) {
     MACAW_ASSIGN_OR_RETURN(context.spec.script,
                            models::ReadScript(options.script, context.run.model.script_digest));
   }
-  MACAW_ASSIGN_OR_RETURN(const algorithms::Description* algorithm,
-                         registry.Find(context.run.algorithm.name));
-  MACAW_ASSIGN_OR_RETURN(context.schema, SchemaOf(context.run, context.spec, registry));
+  MACAW_ASSIGN_OR_RETURN(const algorithms::Description algorithm, registry.RuleOf(context.run));
   const algorithms::Setup setup = algorithms::SetupOf(context.run, context.spec.layout);
-  MACAW_ASSIGN_OR_RETURN(context.algorithm, algorithm->client(setup));
-  context.hooks = algorithm->has_hooks;
+  MACAW_ASSIGN_OR_RETURN(context.schema, algorithms::MakeSchema(algorithm, setup));
+  MACAW_ASSIGN_OR_RETURN(context.algorithm, algorithm.client(setup));
+  context.hooks = algorithm.has_hooks;
   return context;
 }
 
@@ -174,6 +179,16 @@ absl::StatusOr<Demand> DemandOf(const models::ModelSpec& spec, const algorithms:
   return demand;
 }
 
+// Whether the node takes part in the run at any time.
+absl::Status CheckRun(const Options& options, const RunPlan& run, const Demand& demand) {
+  if (options.enrolled && run.attack.on()) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("attack.kind is \"", run.attack.kind, "\": attackers are simulated, and this ",
+                     "node has an identity of a fleet (node.identity)"));
+  }
+  return CheckAccepted(options.accept, run, demand);
+}
+
 // Tells the server of a run that this node's owner does not accept, and returns why. Otherwise
 // returns what the run asks.
 absl::StatusOr<Demand> CheckOwner(const Options& options, const data::Dataset& dataset,
@@ -183,7 +198,7 @@ absl::StatusOr<Demand> CheckOwner(const Options& options, const data::Dataset& d
   MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, models::BuildSpec(run.model, run.dtype));
   MACAW_ASSIGN_OR_RETURN(const algorithms::Schema schema, SchemaOf(run, spec, registry));
   MACAW_ASSIGN_OR_RETURN(const Demand demand, DemandOf(spec, schema, dataset));
-  const absl::Status accepted = CheckAccepted(options.accept, run, demand);
+  const absl::Status accepted = CheckRun(options, run, demand);
   if (accepted.ok()) return demand;
   request.declined = std::string(accepted.message());
   // The answer is an error in any case.
@@ -218,7 +233,7 @@ absl::StatusOr<Trial> Try(const Options& options, const data::Dataset& dataset, 
   MACAW_ASSIGN_OR_RETURN(const Demand demand, DemandOf(context.spec, context.schema, dataset));
   trial.bytes_up = demand.bytes_up;
   trial.bytes_down = demand.bytes_down;
-  MACAW_RETURN_IF_ERROR(CheckAccepted(options.accept, run, demand));
+  MACAW_RETURN_IF_ERROR(CheckRun(options, run, demand));
   MACAW_RETURN_IF_ERROR(TryOneBatch(context, dataset));
   return trial;
 }

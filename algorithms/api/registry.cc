@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "algorithms/api/attack.h"
 #include "algorithms/api/channels.h"
 #include "algorithms/api/guard.h"
 #include "core/spelling.h"
@@ -143,6 +144,12 @@ absl::StatusOr<const Description*> Registry::Find(const std::string& name) const
   for (const auto& [known, description] : descriptions_) names.push_back(known);
   return absl::NotFoundError(
       absl::StrCat("algorithm.name: no algorithm '", name, "'", Suggestion(name, names)));
+}
+
+absl::StatusOr<Description> Registry::RuleOf(const RunPlan& run) const {
+  MACAW_ASSIGN_OR_RETURN(const Description* found, Find(run.algorithm.name));
+  if (!run.attack.on()) return *found;
+  return Attacked(*found, run.attack, HostileOf(run));
 }
 
 std::vector<const Description*> Registry::All() const {

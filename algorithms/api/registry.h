@@ -95,6 +95,8 @@ class Registry {
   absl::StatusOr<const Description*> Find(
       const std::string& name) const;           // an error lists the nearest names
   std::vector<const Description*> All() const;  // by name
+  // The rule of a run: its algorithm, and around it the run's attackers, if it has any.
+  absl::StatusOr<Description> RuleOf(const RunPlan& run) const;
 
   // Fills in defaults and checks types, ranges and names. Errors name `algorithm.NAME.parameter`.
   absl::StatusOr<AlgorithmConfig> Complete(AlgorithmConfig config) const;

@@ -17,10 +17,9 @@ constexpr char kPassword[] = "MACAW_REDIS_PASSWORD";
 absl::StatusOr<std::vector<algorithms::NamedLayout>> StateItemsOf(
     const Config& config, const models::ModelSpec& spec, const algorithms::Registry& registry) {
   const RunPlan& run = config.run;
-  MACAW_ASSIGN_OR_RETURN(const algorithms::Description* algorithm,
-                         registry.Find(run.algorithm.name));
+  MACAW_ASSIGN_OR_RETURN(const algorithms::Description algorithm, registry.RuleOf(run));
   MACAW_ASSIGN_OR_RETURN(algorithms::Schema schema,
-                         algorithms::MakeSchema(*algorithm, algorithms::SetupOf(run, spec.layout)));
+                         algorithms::MakeSchema(algorithm, algorithms::SetupOf(run, spec.layout)));
   return std::move(schema.state);
 }
 

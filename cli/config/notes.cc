@@ -48,11 +48,11 @@ std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& 
                                  const data::Dataset& dataset,
                                  const algorithms::Registry& registry) {
   const RunPlan& run = config.run;
-  const auto algorithm = registry.Find(run.algorithm.name);
+  const auto algorithm = registry.RuleOf(run);
   if (!algorithm.ok()) return {};
   std::vector<std::string> notes;
-  if ((*algorithm)->notes) notes = (*algorithm)->notes(algorithms::SetupOf(run, spec.layout));
-  if ((*algorithm)->has_personal_models) {
+  if (algorithm->notes) notes = algorithm->notes(algorithms::SetupOf(run, spec.layout));
+  if (algorithm->has_personal_models) {
     const std::string note = PersonalModelsNote(config, dataset);
     if (!note.empty()) notes.push_back(note);
   }

@@ -409,12 +409,11 @@ absl::StatusOr<CheckedRun> CheckBeforeRun(const Document& document, const sdk::C
   checked.config = run.config();
   const RunPlan& plan = checked.config.run;
   MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(checked.config));
-  MACAW_ASSIGN_OR_RETURN(const algorithms::Description* algorithm,
-                         catalogue.algorithms().Find(plan.algorithm.name));
-  MACAW_ASSIGN_OR_RETURN(
-      const algorithms::Schema schema,
-      algorithms::MakeSchema(*algorithm, algorithms::SetupOf(plan, spec.layout)));
-  checked.columns = server::MetricColumns(plan.task, *algorithm, schema);
+  MACAW_ASSIGN_OR_RETURN(const algorithms::Description algorithm,
+                         catalogue.algorithms().RuleOf(plan));
+  MACAW_ASSIGN_OR_RETURN(const algorithms::Schema schema,
+                         algorithms::MakeSchema(algorithm, algorithms::SetupOf(plan, spec.layout)));
+  checked.columns = server::MetricColumns(plan.task, algorithm, schema);
   return checked;
 }
 

@@ -15,10 +15,22 @@ using fleet::EvaluationKind;
 
 // The clients whose rows are evaluated after this round, ascending. nullopt: all.
 static std::optional<std::vector<uint64_t>> SampleOf(Round round, const EvaluationConfig& config,
-                                                     uint64_t clients, uint64_t seed) {
-  if (config.sample == 0 || config.sample >= clients) return std::nullopt;
+                                                     uint64_t clients, uint64_t seed,
+                                                     const HostileClients& hostile) {
+  std::vector<uint64_t> honest;  // if some are hostile
+  for (uint64_t client = 0; hostile.count() > 0 && client < clients; ++client) {
+    if (!hostile.Contains(ClientId(client))) honest.push_back(client);
+  }
+  if (hostile.count() > 0) clients = honest.size();
+  if (config.sample == 0 || config.sample >= clients) {
+    if (hostile.count() > 0) return honest;
+    return std::nullopt;
+  }
   RandomStream stream({.seed = seed, .purpose = Purpose::kEvaluation, .round = round});
   std::vector<uint64_t> sample = SampleWithoutReplacement(stream, clients, config.sample);
+  if (hostile.count() > 0) {
+    for (uint64_t& client : sample) client = honest[client];
+  }
   std::ranges::sort(sample);
   return sample;
 }
@@ -32,7 +44,8 @@ void EvaluationBoard::Add(Queue queue, fleet::EvaluationTask task) {
 }
 
 EvaluationBoard::EvaluationBoard(Round round, fleet::Blob model, const EvaluationConfig& config,
-                                 bool personal_models, const Roster& roster, uint64_t seed)
+                                 bool personal_models, const Roster& roster, uint64_t seed,
+                                 const HostileClients& hostile)
     : round_(round), model_(std::move(model)) {
   const auto cut = [&](Queue queue, EvaluationKind kind, ClientId client, uint64_t place,
                        uint64_t rows) {
@@ -49,7 +62,7 @@ EvaluationBoard::EvaluationBoard(Round round, fleet::Blob model, const Evaluatio
     cut(Central(), EvaluationKind::kCentralTest, ClientId(0), 0, roster.central_test_rows());
   }
   const std::optional<std::vector<uint64_t>> sample =
-      SampleOf(round, config, roster.clients(), seed);
+      SampleOf(round, config, roster.clients(), seed, hostile);
   const auto all_rows_of_clients = [&](EvaluationKind kind) {
     const uint64_t count = sample.has_value() ? sample->size() : roster.clients();
     for (uint64_t i = 0; i < count; ++i) {

@@ -49,8 +49,11 @@ class EvaluationBoard {
   EvaluationBoard() = default;  // nothing to do
   // `personal_models`: the rule has models of clients' own beside the common one.
   // `seed`: the run's, for config.sample.
+  // `hostile`: no victims, so their test and validation rows are left out. Their training rows are
+  // part of the objective.
   EvaluationBoard(Round round, fleet::Blob model, const EvaluationConfig& config,
-                  bool personal_models, const Roster& roster, uint64_t seed = 0);
+                  bool personal_models, const Roster& roster, uint64_t seed = 0,
+                  const HostileClients& hostile = {});
 
   // A board that asks for the digests of a run's client states. There is one task for each range of
   // clients of a holding.

@@ -13,6 +13,7 @@ namespace macaw::server {
 RoundEngine::RoundEngine(EngineOptions options, const scheduler::Scheduler& scheduler,
                          EngineHost& host)
     : options_(std::move(options)),
+      hostile_(HostileOf(options_.run)),
       scheduler_(scheduler),
       host_(host),
       policy_(options_.limits, options_.round),
@@ -224,7 +225,7 @@ void RoundEngine::OpenEvaluation(Round round, fleet::Blob model, TimePoint now) 
     return;
   }
   evaluation_.Open(EvaluationBoard(round, std::move(model), options_.run.evaluation,
-                                   options_.personal_models, roster_, options_.run.seed));
+                                   options_.personal_models, roster_, options_.run.seed, hostile_));
   GiveUpDeclined();
 }
 

@@ -263,6 +263,7 @@ class RoundEngine {
   }
 
   EngineOptions options_;
+  const HostileClients hostile_;  // whose own rows are not evaluated
   const scheduler::Scheduler& scheduler_;
   EngineHost& host_;
   const TimelyRounds policy_;

@@ -65,6 +65,19 @@ TEST(LabelNoise, IsThatOfAShareOfTheClients) {
   EXPECT_NEAR(noisy, 1000, 137);  // five standard deviations
 }
 
+TEST(FlippedLabels, AreCountedFromTheOtherEndAfterAllOtherChanges) {
+  RowChanges changes{.classes = 10, .flipped = true};
+  EXPECT_TRUE(changes.labels());
+  for (const int32_t label : {0, 4, 9}) EXPECT_EQ(LabelOf(changes, Of(1), 0, label), 9 - label);
+  changes.renamed = {1, 2, 3, 4, 5, 6, 7, 8, 9, 0};
+  EXPECT_EQ(LabelOf(changes, Of(1), 0, 2), 9 - 3);
+  changes.label_noise = 0.5;
+  RowChanges unflipped = changes;
+  unflipped.flipped = false;
+  for (uint64_t row = 0; row < 50; ++row)
+    EXPECT_EQ(LabelOf(changes, Of(1), row, 2), 9 - LabelOf(unflipped, Of(1), row, 2));
+}
+
 TEST(ConceptShift, PutsClientsIntoGroupsOfAboutEqualSizeBySeed) {
   const TransformConfig shift{.concept_shift = ConceptShift::kRotation};
   std::map<uint32_t, int> size;

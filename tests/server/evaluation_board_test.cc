@@ -121,6 +121,25 @@ TEST(EvaluationBoard, DrawsASampleOfTheClientsForEachRound) {
   EXPECT_GT(seen.size(), 3u) << "of 10 pairs";
 }
 
+TEST(EvaluationBoard, LeavesHostileClientsOut) {
+  const HostileClients hostile({.kind = "sign-flip", .fraction = 0.4}, kTrainRows.size(), 7);
+  ASSERT_EQ(hostile.count(), 2u);
+  for (const uint64_t sample : {0, 2, 3, 9}) {
+    EvaluationBoard board(Round(1), {},
+                          {.central = false, .clients = true, .sample = sample, .train = true},
+                          /*personal_models=*/false, Everything(), 7, hostile);
+    FenceSource fences(1);
+    std::set<uint64_t> tested, trained;
+    for (const auto& task : Take(board, kAnna, kClients, 100, 5, fences)) {
+      const bool test = task.kind == fleet::EvaluationKind::kClientTest;
+      (test ? tested : trained).insert(task.client.value);
+      EXPECT_FALSE(test && hostile.Contains(task.client)) << sample;
+    }
+    EXPECT_EQ(tested.size(), sample == 2 ? 2u : 3u) << sample;
+    EXPECT_EQ(trained.size(), 5u) << "the objective is of everybody";
+  }
+}
+
 TEST(EvaluationBoard, NamesAClientThatIsGivenUpOnce) {
   EvaluationBoard board(Round(3), {}, {.central = false, .clients = true, .validation = true},
                         /*personal_models=*/true, Everything());

@@ -1,0 +1,152 @@
+#include "algorithms/api/attack.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/status.h"
+
+namespace macaw::algorithms {
+namespace {
+
+using aggregation::ChannelSpec;
+using aggregation::Reduction;
+
+LayoutPtr ShareLayout() {
+  static const LayoutPtr& layout =
+      *new LayoutPtr(ParameterLayout::Scalars("value", 1, DType::kF64));
+  return layout;
+}
+
+// The same tensors in double precision.
+LayoutPtr InF64(const LayoutPtr& layout) {
+  if (layout->dtype() == DType::kF64) return layout;
+  return ParameterLayout::Make(layout->entries(), DType::kF64).value_or(nullptr);
+}
+
+bool Collects(const ChannelSpec& channel) { return channel.reduction == Reduction::kCollect; }
+
+absl::Status CheckAttack(const Description& rule, const Setup& setup, const Attack& attack) {
+  const auto refuse = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("attack.kind = \"", attack.config.kind, "\": ", why));
+  };
+  if (attack.hostile.clients() == 0)
+    return refuse("the number of clients must be known (run.clients) to draw the hostile ones");
+  if (rule.pools_clients) return refuse("one client has everybody's rows, so none can be hostile");
+  if (!rule.has_common_model)
+    return refuse("the clients share no model, so a hostile one harms nobody");
+  if (attack.config.kind == "label-flip" && setup.task != TaskKind::kClassification) {
+    return refuse(absl::StrCat("run.task is \"", Name(setup.task),
+                               "\", and labels are flipped among classes"));
+  }
+  return absl::OkStatus();
+}
+
+// Two kinds need a mean.
+absl::Status CheckChannels(const Schema& schema, const AttackConfig& attack) {
+  if (!attack.omniscient()) return absl::OkStatus();
+  for (const ChannelSpec& channel : schema.up) {
+    if (channel.reduction != Reduction::kMax) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "attack.kind = \"", attack.kind, "\" needs the honest clients' mean, and the rule's ",
+        "channel '", channel.name, "' takes the largest value; use \"sign-flip\" or \"scaling\""));
+  }
+  return absl::OkStatus();
+}
+
+std::string NoteOf(const Setup& setup, const Attack& attack) {
+  const uint64_t count = attack.hostile.count(), clients = attack.hostile.clients();
+  std::string note = absl::StrCat(
+      "attack.kind = \"", attack.config.kind, "\": ", count, " of ", clients, " clients ",
+      count == 1 ? "is" : "are", " hostile",
+      count > 0 ? ", the same in every round" : " (attack.fraction leaves less than one)");
+  if (setup.cohort.size < clients)
+    absl::StrAppend(&note, "; how many of a round's ", setup.cohort.size, ": rule_attackers");
+  return note;
+}
+
+}  // namespace
+
+std::string SquaresOf(absl::string_view channel) {
+  return absl::StrCat("attack_squares_", channel);
+}
+
+Schema WithAttack(Schema schema, const AttackConfig& attack) {
+  schema.metrics.push_back({.name = kAttackersMetric,
+                            .reduction = Reduction::kFixedSum,
+                            .bound = 1,
+                            .phases = {Phase(0)}});
+  if (!attack.omniscient()) return schema;
+  std::vector<ChannelSpec> added;
+  // In every phase that has a sum.
+  std::vector<Phase> phases;
+  bool in_all = false;
+  for (const ChannelSpec& channel : schema.up) {
+    if (Collects(channel)) continue;
+    in_all |= channel.phases.empty();
+    for (const Phase phase : channel.phases) {
+      if (!std::ranges::count(phases, phase)) phases.push_back(phase);
+    }
+    if (attack.kind != "alie") continue;
+    const bool weighted = channel.reduction == Reduction::kWeightedMean;
+    added.push_back({.name = SquaresOf(channel.name),
+                     .layout = InF64(channel.layout),
+                     .reduction = weighted ? Reduction::kWeightedMean : Reduction::kMean,
+                     .bound = channel.bound * channel.bound,
+                     .phases = channel.phases});
+  }
+  if (in_all) phases.clear();
+  if (in_all || !phases.empty()) {
+    for (const auto& [name, reduction] : {std::pair(kHonestCount, Reduction::kMean),
+                                          std::pair(kHonestWeight, Reduction::kWeightedMean)}) {
+      added.push_back({.name = name,
+                       .layout = ShareLayout(),
+                       .reduction = reduction,
+                       .bound = 1024,
+                       .phases = phases});
+    }
+  }
+  schema.up.insert(schema.up.end(), added.begin(), added.end());
+  return schema;
+}
+
+Description Attacked(Description rule, const AttackConfig& config, HostileClients hostile) {
+  const auto attack =
+      std::make_shared<const Attack>(Attack{.config = config, .hostile = std::move(hostile)});
+  Description attacked = rule;
+  attacked.check = [rule, attack](const Setup& setup) -> absl::Status {
+    if (rule.check) MACAW_RETURN_IF_ERROR(rule.check(setup));
+    MACAW_RETURN_IF_ERROR(CheckAttack(rule, setup, *attack));
+    MACAW_ASSIGN_OR_RETURN(const Schema schema, rule.schema(setup));
+    return CheckChannels(schema, attack->config);
+  };
+  attacked.notes = [rule, attack](const Setup& setup) {
+    std::vector<std::string> notes;
+    if (rule.notes) notes = rule.notes(setup);
+    notes.push_back(NoteOf(setup, *attack));
+    return notes;
+  };
+  attacked.schema = [rule, attack](const Setup& setup) -> absl::StatusOr<Schema> {
+    MACAW_ASSIGN_OR_RETURN(Schema schema, rule.schema(setup));
+    return WithAttack(std::move(schema), attack->config);
+  };
+  attacked.client =
+      [rule, attack](const Setup& setup) -> absl::StatusOr<std::unique_ptr<ClientAlgorithm>> {
+    MACAW_ASSIGN_OR_RETURN(const Schema schema, rule.schema(setup));
+    MACAW_ASSIGN_OR_RETURN(std::unique_ptr<ClientAlgorithm> inner, rule.client(setup));
+    return MakeAttackedClient(std::move(inner), attack, schema, setup.layout);
+  };
+  if (!config.omniscient()) return attacked;
+  attacked.server = [rule, attack](
+                        const Setup& setup,
+                        FlatVector model) -> absl::StatusOr<std::unique_ptr<ServerAlgorithm>> {
+    MACAW_ASSIGN_OR_RETURN(Schema schema, rule.schema(setup));
+    MACAW_ASSIGN_OR_RETURN(std::unique_ptr<ServerAlgorithm> inner,
+                           rule.server(setup, std::move(model)));
+    return MakeAttackedServer(std::move(inner), attack, std::move(schema));
+  };
+  return attacked;
+}
+
+}  // namespace macaw::algorithms

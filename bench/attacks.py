@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""Robust rules under attack: final accuracy by rule, attack and fraction of hostile clients.
+
+Committed MNIST, 20 clients with equal shares (iid), all of them in every round, 30 local steps, a network of one
+hidden layer (50,890 weights). Each rule has one setting for the whole table: trimmed_mean and krum are told to
+expect 30 % of the clients, and median, geometric_median and centered_clipping hold up to half of them. Writes
+results/attacks.md. Needs no package beside Python's own.
+
+  ./dev bench attacks                                     the whole table
+  ./dev bench attacks --rules fedavg,krum --attacks alie --rounds 10     a part of it, printed only
+
+Runs that are in --out already are not made again, so an interrupted table goes on.
+"""
+import argparse, concurrent.futures, json, pathlib, subprocess, sys, time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CLIENTS = 20
+FRACTIONS = [0, 0.1, 0.2, 0.3, 0.45, 0.55]
+# A rule's parameters, and the largest fraction that it is made for.
+RULES = {
+    "fedavg": ({}, 0.0),
+    "median": ({}, 0.45),
+    "trimmed_mean": ({"beta": 0.3}, 0.3),
+    "krum": ({"f": 6, "m": 1}, 0.3),
+    "geometric_median": ({"iterations": 20}, 0.45),
+    "centered_clipping": ({"radius": 1.0, "iterations": 3}, 0.45),
+}
+ATTACKS = {
+    "label-flip": {},
+    "sign-flip": {"scale": 10},
+    "scaling": {"scale": 100},
+    "free-rider": {"noise": 0.1},
+    "inner-product": {"scale": 0.5},
+    "alie": {},
+}
+FAILED = 0.7  # accuracy below this is called a failure
+CONFIG = f"""
+[data]
+source = "idx"
+path = "{ROOT}/examples/data/mnist"
+test_fraction = 0.1
+[partition]
+scheme = "iid"
+clients = {CLIENTS}
+[model]
+layers = ["flatten", "linear 64", "relu", "linear 10"]
+[cohort]
+size = {CLIENTS}
+[local]
+steps = 30
+batch_size = 20
+lr = 0.1
+[evaluation]
+every = 0
+[workers]
+processes = 1
+slots = 1
+"""
+
+
+def arguments_of(rule, attack, fraction, rounds):
+    settings = {"algorithm.name": rule, "run.rounds": rounds, "run.checkpoint_every": rounds, "run.seed": 1}
+    settings |= {f"algorithm.{rule}.{key}": value for key, value in RULES[rule][0].items()}
+    if fraction > 0:
+        settings |= {"attack.kind": attack, "attack.fraction": fraction}
+        settings |= {f"attack.{key}": value for key, value in ATTACKS[attack].items()}
+    return [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+
+
+class Bench:
+    def __init__(self, macaw, folder, rounds):
+        self.macaw, self.folder, self.rounds = macaw, folder, rounds
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "base.toml").write_text(CONFIG)
+
+    def accuracy(self, rule, attack, fraction):
+        """Of the last round; None: the model is not finite, or no client's update was taken."""
+        name = f"{rule}-{attack}-{fraction}" if fraction > 0 else f"{rule}-none"
+        out = self.folder / "runs" / f"{name}-{self.rounds}"
+        if not (out / "summary.json").exists():
+            command = [str(self.macaw), "simulate", str(self.folder / "base.toml"), "--quiet", "--force",
+                       "--out", str(out), *arguments_of(rule, attack, fraction, self.rounds)]
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode != 0:
+                if "every client" in done.stderr or "lost" in done.stderr:
+                    return None
+                sys.exit(f"{' '.join(command)}\n{done.stderr}")
+        rows = [json.loads(line) for line in open(out / "metrics.jsonl")]
+        return rows[-1].get("test_accuracy")
+
+
+def cell(rule, fraction, accuracy):
+    text = "–" if accuracy is None else f"{100 * accuracy:.1f}"
+    failed = accuracy is None or accuracy < FAILED
+    inside = fraction <= RULES[rule][1]
+    return f"**{text}**" if failed and inside else f"*{text}*" if failed else text
+
+
+def table(accuracies, attack, rules):
+    parameters = ", ".join(f"{key} = {value}" for key, value in ATTACKS[attack].items())
+    lines = [f"### {attack}" + (f", {parameters}" if parameters else ""), "",
+             "| rule | " + " | ".join(f"{100 * f:g} %" for f in FRACTIONS) + " |", "|---|" + "---|" * len(FRACTIONS)]
+    for rule in rules:
+        cells = [cell(rule, f, accuracies[rule, attack if f > 0 else "none", f]) for f in FRACTIONS]
+        lines.append(f"| {rule} | " + " | ".join(cells) + " |")
+    return lines + [""]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rules", default=",".join(RULES))
+    parser.add_argument("--attacks", default=",".join(ATTACKS))
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--jobs", type=int, default=2, help="runs side by side, one slot each")
+    parser.add_argument("--macaw", type=pathlib.Path, default=ROOT / "build/bin/macaw")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build/bench-attacks")
+    parser.add_argument("--write", action="store_true", help="write results/attacks.md, if the table is whole")
+    options = parser.parse_args()
+    rules, attacks = options.rules.split(","), options.attacks.split(",")
+    for word, known in [(rule, RULES) for rule in rules] + [(attack, ATTACKS) for attack in attacks]:
+        if word not in known:
+            sys.exit(f"there is no '{word}' here; known: {', '.join(known)}")
+    bench, began = Bench(options.macaw, options.out, options.rounds), time.time()
+    jobs = [(rule, "none", 0) for rule in rules]
+    jobs += [(rule, attack, f) for attack in attacks for rule in rules for f in FRACTIONS if f > 0]
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        accuracies = dict(zip(jobs, pool.map(lambda job: bench.accuracy(*job), jobs)))
+    settings = [f"- {rule}" + (": " + ", ".join(f"{k} = {v}" for k, v in RULES[rule][0].items()) if RULES[rule][0] else "")
+                + f"; made for {100 * RULES[rule][1]:g} %" for rule in rules]
+    lines = settings + [""] + [line for attack in attacks for line in table(accuracies, attack, rules)]
+    print("\n".join(lines), f"\n{len(jobs)} runs, {time.time() - began:.0f} s")
+    if options.write:
+        write(lines, options.rounds)
+
+
+def write(lines, rounds):
+    """Replaces the tables of the page, and leaves the words around them."""
+    page = ROOT / "bench/results/attacks.md"
+    begin, end = "<!-- tables -->", "<!-- end of tables -->"
+    before, _, rest = page.read_text().partition(begin)
+    after = rest.partition(end)[2]
+    page.write_text(f"{before}{begin}\n{rounds} rounds.\n\n" + "\n".join(lines) + f"{end}{after}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+#include "plan/attack.h"
+
+#include "core/fraction.h"
+#include "core/random.h"
+
+namespace macaw {
+
+using settings::Above;
+using settings::AtLeast;
+using settings::Below;
+
+double AttackConfig::Scale() const {
+  if (scale.has_value()) return *scale;
+  if (kind == "scaling") return 10;
+  return kind == "inner-product" ? 0.5 : 1;
+}
+
+settings::Section<AttackConfig> AttackSection() {
+  using A = AttackConfig;
+  settings::Section<A> f;
+  f.AddChoice("kind", &A::kind,
+              {"none", "label-flip", "sign-flip", "scaling", "free-rider", "inner-product", "alie"},
+              "what hostile clients send instead of their updates; in simulations only");
+  const auto attacked = [](const A& attack) { return attack.kind != "none"; };
+  f.Add("fraction", &A::fraction, "of all clients that are hostile, the same ones in every round",
+        Below(0, 1))
+      .Needs(attacked, "attack.kind");
+  f.Add("scale", &A::scale,
+        "times an honest update; default: sign-flip 1 (sent as -1), scaling 10, inner-product 0.5 "
+        "(sent as -0.5), label-flip 1",
+        Above(0))
+      .Needs([](const A& attack) { return attack.scales(); },
+             "attack.kind = \"sign-flip\", \"scaling\", \"inner-product\" or \"label-flip\"");
+  f.Add("noise", &A::noise, "standard deviation of the Gaussian noise that a free-rider sends",
+        AtLeast(0))
+      .Needs([](const A& attack) { return attack.kind == "free-rider"; },
+             "attack.kind = \"free-rider\"");
+  f.Add("z", &A::z,
+        "alie: standard deviations from the honest clients' mean; default: the most that leaves "
+        "hostile clients within a majority",
+        AtLeast(0))
+      .Needs([](const A& attack) { return attack.kind == "alie"; }, "attack.kind = \"alie\"");
+  return f;
+}
+
+HostileClients::HostileClients(const AttackConfig& attack, uint64_t clients, uint64_t seed) {
+  if (!attack.on()) return;
+  count_ = FloorOf(attack.fraction, clients);
+  hostile_.resize(clients);
+  RandomStream stream({.seed = seed, .purpose = Purpose::kAttack});
+  for (const uint64_t client : SampleWithoutReplacement(stream, clients, count_))
+    hostile_[client] = true;
+}
+
+}  // namespace macaw

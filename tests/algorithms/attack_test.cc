@@ -1,0 +1,480 @@
+#include "algorithms/api/attack.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "sdk/testing/round_loop.h"
+
+namespace macaw::algorithms {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint64_t kSeed = 1;
+
+AttackConfig Of(const std::string& kind, double fraction, std::optional<double> scale = {}) {
+  return {.kind = kind, .fraction = fraction, .scale = scale};
+}
+
+Description Under(const AttackConfig& attack, const std::string& rule, uint64_t clients) {
+  return Attacked(Builtin(rule), attack, HostileClients(attack, clients, kSeed));
+}
+
+RoundLoop Q4Under(const AttackConfig& attack, const std::string& rule,
+                  RoundLoop::Options options = {}) {
+  return {Under(attack, rule, 4), Q4(), options};
+}
+
+// ---- who is hostile
+
+TEST(HostileClients, AreTheFloorOfTheFractionAndDependOnTheSeedAlone) {
+  const auto set_of = [](double fraction, uint64_t clients, uint64_t seed) {
+    const AttackConfig attack = Of("sign-flip", fraction);
+    const HostileClients hostile(attack, clients, seed);
+    std::set<uint64_t> set;
+    for (uint64_t client = 0; client < clients; ++client) {
+      if (hostile.Contains(ClientId(client))) set.insert(client);
+    }
+    EXPECT_EQ(set.size(), hostile.count());
+    EXPECT_FALSE(hostile.Contains(ClientId(clients)));
+    return set;
+  };
+  EXPECT_EQ(set_of(.29, 100, 1).size(), 29u);  // .29 · 100 is 28.99… in double
+  EXPECT_EQ(set_of(.45, 21, 1).size(), 9u);
+  EXPECT_TRUE(set_of(.05, 19, 1).empty());
+  EXPECT_EQ(set_of(.3, 1000, 1), set_of(.3, 1000, 1));
+  EXPECT_NE(set_of(.3, 1000, 1), set_of(.3, 1000, 2));
+  EXPECT_EQ(HostileClients(Of("none", .5), 10, 1).count(), 0u);
+}
+
+// ---- numbers by hand: what each of the four clients sends in round 1, and what the model becomes
+
+struct FirstRound {
+  std::vector<Numbers> honest;  // Δ of each client
+  std::vector<bool> hostile;
+
+  FirstRound(const AttackConfig& attack, const std::string& rule) {
+    const HostileClients set(attack, 4, kSeed);
+    for (size_t client = 0; client < 4; ++client) {
+      RoundLoop alone(Builtin(rule), Q4(), {});
+      EXPECT_TRUE(alone.Round({client}).ok());
+      honest.push_back(alone.Model());  // from the origin
+      hostile.push_back(set.Contains(ClientId(client)));
+    }
+  }
+  // Mean and deviation over the honest clients.
+  std::pair<double, double> Statistics(size_t coordinate, bool weighted) const {
+    double total = 0, mean = 0, square = 0;
+    for (size_t k = 0; k < 4; ++k) {
+      if (hostile[k]) continue;
+      const double w = weighted ? Q4()[k].examples : 1;
+      total += w;
+      mean += w * honest[k][coordinate];
+      square += w * honest[k][coordinate] * honest[k][coordinate];
+    }
+    mean /= total;
+    return {mean, std::sqrt(square / total - mean * mean)};
+  }
+  // The mean over all clients when hostile ones send lie(client, coordinate).
+  template <typename F>
+  Numbers Mean(bool weighted, F&& lie) const {
+    Numbers sum = {0, 0};
+    double total = 0;
+    for (size_t k = 0; k < 4; ++k) {
+      const double w = weighted ? Q4()[k].examples : 1;
+      total += w;
+      for (size_t i = 0; i < 2; ++i) sum[i] += w * (hostile[k] ? lie(k, i) : honest[k][i]);
+    }
+    return {sum[0] / total, sum[1] / total};
+  }
+};
+
+Numbers AfterOneRound(const AttackConfig& attack, const std::string& rule,
+                      std::map<std::string, ParameterValue> parameters = {}) {
+  RoundLoop loop = Q4Under(attack, rule, {.parameters = std::move(parameters)});
+  EXPECT_TRUE(loop.Rounds(1).ok());
+  EXPECT_EQ(loop.metrics().at("attackers"), 2);
+  return loop.Model();
+}
+
+TEST(SignFlipAndScaling, MultiplyWhatHonestClientsWouldSend) {
+  for (const auto& [kind, times] :
+       {std::pair("sign-flip", -2.0), std::pair("scaling", 2.0), std::pair("label-flip", 2.0)}) {
+    const AttackConfig attack = Of(kind, .5, 2);
+    const FirstRound round(attack, "fedavg");
+    const Numbers expected =
+        round.Mean(true, [&](size_t k, size_t i) { return times * round.honest[k][i]; });
+    EXPECT_LT(Distance(AfterOneRound(attack, "fedavg"), expected), 1e-12) << kind;
+  }
+}
+
+TEST(InnerProduct, SendsTheHonestMeanBackwards) {
+  const AttackConfig attack = Of("inner-product", .5, .7);
+  for (const auto& [rule, weighted] :
+       {std::pair("fedavg", true), std::pair("trimmed_mean", false)}) {
+    const FirstRound round(attack, "fedavg");
+    const Numbers expected = round.Mean(
+        weighted, [&](size_t, size_t i) { return -.7 * round.Statistics(i, weighted).first; });
+    // Without a cut the trimmed mean is the plain mean of collected rows.
+    const Numbers got =
+        weighted ? AfterOneRound(attack, rule) : AfterOneRound(attack, rule, {{"beta", 0.0}});
+    EXPECT_LT(Distance(got, expected), 1e-12) << rule;
+  }
+}
+
+TEST(Alie, StaysWithinTheHonestClientsDeviation) {
+  AttackConfig attack = Of("alie", .5);
+  attack.z = 1.5;
+  for (const auto& [rule, weighted] :
+       {std::pair("fedavg", true), std::pair("trimmed_mean", false)}) {
+    const FirstRound round(attack, "fedavg");
+    const Numbers expected = round.Mean(weighted, [&](size_t, size_t i) {
+      const auto [mean, deviation] = round.Statistics(i, weighted);
+      return mean - 1.5 * deviation;
+    });
+    const Numbers got =
+        weighted ? AfterOneRound(attack, rule) : AfterOneRound(attack, rule, {{"beta", 0.0}});
+    EXPECT_LT(Distance(got, expected), 1e-9) << rule;
+  }
+}
+
+TEST(Alie, TakesTheDeviationsOfItsPaper) {
+  // n = 50, m = 24: s = 2, Φ⁻¹(24/26); n = 50, m = 12: s = 14, Φ⁻¹(24/38).
+  EXPECT_NEAR(AlieDeviations(50, 24), 1.4260768722728, 1e-9);
+  EXPECT_NEAR(AlieDeviations(50, 12), 0.3360381403718, 1e-9);
+  EXPECT_NEAR(AlieDeviations(10, 3), 0.1800123697927, 1e-9);
+  EXPECT_NEAR(AlieDeviations(50, 0), 0, 1e-9);  // would be negative
+  EXPECT_NEAR(AlieDeviations(10, 6), 3, 1e-9);  // a majority
+  // Without attack.z, by the round's counts: n = 4, m = 2, Φ⁻¹(1/2) = 0.
+  const AttackConfig attack = Of("alie", .5);
+  const FirstRound round(attack, "fedavg");
+  const Numbers expected =
+      round.Mean(true, [&](size_t, size_t i) { return round.Statistics(i, true).first; });
+  EXPECT_LT(Distance(AfterOneRound(attack, "fedavg"), expected), 1e-9);
+}
+
+TEST(FreeRider, DoesNotTrainAndSendsNoise) {
+  AttackConfig attack = Of("free-rider", .5);
+  const FirstRound round(attack, "fedavg");
+  const Numbers expected = round.Mean(true, [](size_t, size_t) { return 0.0; });
+  EXPECT_LT(Distance(AfterOneRound(attack, "fedavg"), expected), 1e-12);
+  attack.noise = .1;
+  const Numbers noisy = AfterOneRound(attack, "fedavg");
+  EXPECT_GT(Distance(noisy, expected), 1e-4);
+  EXPECT_LT(Distance(noisy, expected), .5);
+  EXPECT_EQ(AfterOneRound(attack, "fedavg"), noisy);
+  // The noise of another round is another one.
+  RoundLoop free = Q4Under(Of("free-rider", .5), "fedavg"), loud = Q4Under(attack, "fedavg");
+  std::vector<Numbers> noise;
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(free.Rounds(1).ok());
+    const Numbers before = loud.Model();
+    ASSERT_TRUE(loud.Rounds(1).ok());
+    noise.push_back({loud.Model()[0] - before[0], loud.Model()[1] - before[1]});
+  }
+  EXPECT_GT(Distance(noise[0], noise[1]), 1e-4);
+}
+
+TEST(FreeRider, KeepsNoStateAndReportsZeroMetrics) {
+  RoundLoop loop = Q4Under(Of("free-rider", .5), "scaffold");
+  ASSERT_TRUE(loop.Rounds(3).ok());
+  const HostileClients hostile(Of("free-rider", .5), 4, kSeed);
+  for (size_t client = 0; client < 4; ++client) {
+    const bool still = loop.State(client, 0) == Numbers{0, 0};
+    EXPECT_EQ(still, hostile.Contains(ClientId(client))) << client;
+  }
+}
+
+TEST(Attacks, ReachEveryChannelAndLeaveStatesHonest) {
+  // SCAFFOLD: x takes the plain mean of Δ, c the sum of Δc over N. In round 1, Δc_i is c_i.
+  const AttackConfig attack = Of("inner-product", .5, .7);
+  const FirstRound round(attack, "scaffold");
+  RoundLoop honest(Builtin("scaffold"), Q4(), {}), loop = Q4Under(attack, "scaffold");
+  ASSERT_TRUE(honest.Rounds(1).ok());
+  ASSERT_TRUE(loop.Rounds(1).ok());
+  EXPECT_LT(Distance(loop.Model(), round.Mean(false,
+                                              [&](size_t, size_t i) {
+                                                return -.7 * round.Statistics(i, false).first;
+                                              })),
+            1e-12);
+  FirstRound controls = round;
+  for (size_t k = 0; k < 4; ++k) {
+    controls.honest[k] = honest.State(k, 0);
+    EXPECT_EQ(loop.State(k, 0), honest.State(k, 0));
+  }
+  EXPECT_LT(Distance(loop.Saved("control"),
+                     controls.Mean(false,
+                                   [&](size_t, size_t i) {
+                                     return -.7 * controls.Statistics(i, false).first;
+                                   })),
+            1e-12);
+}
+
+TEST(Attacks, OfAPoissonCohortAreDividedByThePlannedWeight) {
+  const AttackConfig attack = Of("inner-product", .5, 1);
+  const RoundLoop::Options options = {.cohort = {.size = 2, .sampling = "poisson"}};
+  RoundLoop loop = Q4Under(attack, "fedavg", options);
+  ASSERT_TRUE(loop.Rounds(1).ok());  // all four came: Σ w = 10, planned q·W = 5
+  const FirstRound round(attack, "fedavg");
+  const Numbers mean =
+      round.Mean(true, [&](size_t, size_t i) { return -round.Statistics(i, true).first; });
+  EXPECT_LT(Distance(loop.Model(), {2 * mean[0], 2 * mean[1]}), 1e-12);
+}
+
+TEST(Attacks, LeaveStatisticsHonest) {
+  const LayoutPtr layout =
+      *ParameterLayout::Make({{.name = "weight", .shape = {2}},
+                              {.name = "running_mean", .shape = {1}, .group = Group::kBuffer}},
+                             DType::kF64);
+  const auto statistic = [&](const Description& rule) {
+    RoundLoop loop(rule, Q4(), {.layout = layout});
+    EXPECT_TRUE(loop.Rounds(1).ok());
+    return loop.server().Model().As<double>()[layout->Find("running_mean")->offset];
+  };
+  const double honest = statistic(Builtin("fedavg"));
+  EXPECT_GT(honest, 0);
+  for (const char* kind : {"sign-flip", "scaling"}) {
+    EXPECT_EQ(statistic(Under(Of(kind, .5, 3), "fedavg", 4)), honest) << kind;
+  }
+  // The honest clients' mean.
+  const AttackConfig attack = Of("inner-product", .5, 3);
+  const HostileClients hostile(attack, 4, kSeed);
+  double weight = 0, sum = 0;
+  for (size_t k = 0; k < 4; ++k) {
+    if (hostile.Contains(ClientId(k))) continue;
+    RoundLoop alone(Builtin("fedavg"), Q4(), {.layout = layout});
+    ASSERT_TRUE(alone.Round({k}).ok());
+    const double own = alone.server().Model().As<double>()[layout->Find("running_mean")->offset];
+    weight += Q4()[k].examples;
+    sum += Q4()[k].examples * own;
+  }
+  EXPECT_NEAR(statistic(Under(attack, "fedavg", 4)), sum / weight, 1e-12);
+}
+
+// ---- laws
+
+using Case = std::tuple<std::string, std::string>;  // kind, rule
+
+class EveryAttack : public ::testing::TestWithParam<Case> {
+ protected:
+  static RoundLoop Loop(double fraction = .5) {
+    const auto& [kind, rule] = GetParam();
+    AttackConfig attack = Of(kind, fraction);
+    if (kind == "free-rider") attack.noise = .01;
+    const LayoutPtr net =
+        *ParameterLayout::Make({{.name = "bn.weight", .shape = {1}},
+                                {.name = "fc.weight", .shape = {1}},
+                                {.name = "bn.running_mean", .shape = {1}, .group = Group::kBuffer}},
+                               DType::kF32);
+    std::map<std::string, ParameterValue> parameters;
+    if (rule == "krum") parameters = {{"f", int64_t{0}}};
+    return {Under(attack, rule, 4),
+            Q4(),
+            {.steps = 3,
+             .parameters = parameters,
+             .start = {1, -1},
+             .layout = net,
+             .cohort = {.size = 4}}};
+  }
+};
+
+TEST_P(EveryAttack, GivesTheSameBitsInAnyOrderAfterALossAndAfterAResume) {
+  RoundLoop forward = Loop(), backward = Loop();
+  ASSERT_TRUE(forward.Round({0, 1, 2, 3}).ok());
+  ASSERT_TRUE(backward.Round({3, 1, 0, 2}).ok());
+  ASSERT_TRUE(forward.Round({0, 1, 2, 3}, {1}).ok());
+  ASSERT_TRUE(backward.Round({1, 2, 0, 3}, {1}).ok());
+  ASSERT_EQ(forward.ModelDigest(), backward.ModelDigest());
+  RoundLoop resumed = Loop();
+  ASSERT_TRUE(resumed.ResumeFrom(forward).ok());
+  ASSERT_TRUE(forward.Rounds(2).ok());
+  ASSERT_TRUE(resumed.Rounds(2).ok());
+  EXPECT_EQ(resumed.ModelDigest(), forward.ModelDigest());
+  EXPECT_LT(Distance(forward.Model(), {0, 0}), INFINITY);
+}
+
+TEST_P(EveryAttack, OfNobodyChangesNoBit) {
+  const auto& [kind, rule] = GetParam();
+  RoundLoop nobody = Loop(.1);  // ⌊.1 · 4⌋ = 0
+  std::map<std::string, ParameterValue> parameters;
+  RoundLoop plain(
+      Builtin(rule), Q4(),
+      {.steps = 3,
+       .parameters =
+           rule == "krum" ? std::map<std::string, ParameterValue>{{"f", int64_t{0}}} : parameters,
+       .start = {1, -1},
+       .layout = nobody.setup().layout,
+       .cohort = {.size = 4}});
+  ASSERT_TRUE(nobody.Rounds(3).ok());
+  ASSERT_TRUE(plain.Rounds(3).ok());
+  EXPECT_EQ(nobody.ModelDigest(), plain.ModelDigest());
+  EXPECT_EQ(nobody.metrics().at("attackers"), 0);
+}
+
+TEST_P(EveryAttack, ChangesTheModelAndSurvivesARoundOfHostileClientsAlone) {
+  RoundLoop attacked = Loop(), nobody = Loop(.1);
+  ASSERT_TRUE(attacked.Rounds(1).ok());
+  ASSERT_TRUE(nobody.Rounds(1).ok());
+  const auto& [kind, rule] = GetParam();
+  // The labels are flipped where the rows are loaded, so not here.
+  EXPECT_EQ(attacked.ModelDigest() == nobody.ModelDigest(), kind == "label-flip");
+  const HostileClients hostile(Of(kind, .5), 4, kSeed);
+  std::vector<size_t> they;
+  for (size_t k = 0; k < 4; ++k) {
+    if (hostile.Contains(ClientId(k))) they.push_back(k);
+  }
+  ASSERT_TRUE(attacked.Round(they).ok());
+  ASSERT_TRUE(attacked.Round({}).ok());
+  ASSERT_TRUE(attacked.Rounds(1).ok());
+  EXPECT_LT(Distance(attacked.Model(), {0, 0}), INFINITY);
+}
+
+std::vector<std::string> RulesWithACommonModel() {
+  Registry registry;
+  RegisterBuiltinAlgorithms(registry);
+  std::vector<std::string> names;
+  for (const Description* rule : registry.All()) {
+    if (rule->has_common_model && !rule->pools_clients) names.push_back(rule->name);
+  }
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(On, EveryAttack,
+                         ::testing::Combine(::testing::Values("label-flip", "sign-flip", "scaling",
+                                                              "free-rider", "inner-product",
+                                                              "alie"),
+                                            ::testing::ValuesIn(RulesWithACommonModel())),
+                         [](const auto& test) {
+                           std::string name =
+                               absl::StrCat(std::get<0>(test.param), "_", std::get<1>(test.param));
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+// ---- breakdown
+
+// Clients around one optimum, so that rules may be judged by their distance from it.
+std::vector<TestPopulationClient> Twenty() {
+  std::vector<TestPopulationClient> clients;
+  for (int k = 0; k < 20; ++k) {
+    const double shift = .02 * (k - 9.5);
+    clients.push_back(
+        {std::make_shared<Quadratic>(std::array<std::array<double, 2>, 2>{{{1, .1}, {.1, .8}}},
+                                     std::array<double, 2>{3 + shift, -2 + .5 * shift}),
+         10});
+  }
+  return clients;
+}
+
+// How far from the honest optimum the rule ends.
+double Error(const std::string& rule, const AttackConfig& attack) {
+  std::map<std::string, ParameterValue> parameters;
+  if (rule == "krum") parameters = {{"f", int64_t{8}}};
+  if (rule == "trimmed_mean") parameters = {{"beta", .45}};
+  if (rule == "centered_clipping") parameters = {{"radius", .2}, {"iterations", int64_t{5}}};
+  RoundLoop loop(Under(attack, rule, 20), Twenty(),
+                 {.parameters = parameters, .cohort = {.size = 20}});
+  const absl::Status status = loop.Rounds(40);  // an update that has grown beyond its bound
+  EXPECT_TRUE(status.ok() || absl::IsOutOfRange(status)) << status;
+  return status.ok() ? Distance(loop.Model(), {3, -2}) : INFINITY;
+}
+
+const std::vector<std::string>& Robust() {
+  static const auto& rules = *new std::vector<std::string>{"median", "trimmed_mean", "krum",
+                                                           "geometric_median", "centered_clipping"};
+  return rules;
+}
+
+TEST(Breakdown, RobustRulesStayNearTheOptimumUntilAMajorityIsHostile) {
+  for (const std::string& rule : Robust()) {
+    EXPECT_LT(Error(rule, Of("none", 0)), .25) << rule;
+    for (const AttackConfig& attack : {Of("sign-flip", .4, 4), Of("inner-product", .4, 4)}) {
+      EXPECT_LT(Error(rule, attack), .5) << rule << " " << attack.kind;
+    }
+    EXPECT_GT(Error(rule, Of("sign-flip", .6, 4)), 2) << rule;
+  }
+}
+
+TEST(Breakdown, AMeanFailsAtOnce) {
+  EXPECT_LT(Error("fedavg", Of("none", 0)), .25);
+  EXPECT_GT(Error("fedavg", Of("sign-flip", .2, 10)), 2);
+  EXPECT_GT(Error("fedavg", Of("scaling", .2, 100)), 2);
+  EXPECT_GT(Error("fedavg", Of("inner-product", .2, 10)), 2);
+}
+
+// ---- refusals and words
+
+std::string Refusal(const std::string& rule, const AttackConfig& attack, uint64_t clients = 100,
+                    TaskKind task = TaskKind::kClassification) {
+  Registry registry;
+  RegisterBuiltinAlgorithms(registry);
+  Setup setup;
+  setup.config = *registry.Complete({rule, {}});
+  setup.layout = Plain(2, DType::kF32);
+  setup.cohort.size = rule == "pooled" ? 1 : 10;
+  setup.clients = rule == "pooled" ? 1 : clients;
+  setup.task = task;
+  return std::string(MakeSchema(Under(attack, rule, clients), setup).status().message());
+}
+
+TEST(Attacks, WithoutAMeaningAreRefused) {
+  EXPECT_EQ(Refusal("median", Of("alie", .2)), "");
+  EXPECT_THAT(Refusal("local", Of("sign-flip", .2)), HasSubstr("share no model"));
+  EXPECT_THAT(Refusal("pooled", Of("sign-flip", .2)), HasSubstr("everybody's rows"));
+  EXPECT_THAT(Refusal("fedavg", Of("sign-flip", .2), 0), HasSubstr("run.clients"));
+  EXPECT_EQ(Refusal("fedavg", Of("label-flip", .2)), "");
+  EXPECT_THAT(Refusal("fedavg", Of("label-flip", .2), 100, TaskKind::kRegression),
+              HasSubstr("\"regression\""));
+}
+
+TEST(Attacks, ThatNeedAMeanRefuseAChannelThatHasNone) {
+  Description largest = Builtin("fedavg");
+  largest.schema = [inner =
+                        largest.schema](const algorithms::Setup& setup) -> absl::StatusOr<Schema> {
+    absl::StatusOr<Schema> schema = inner(setup);
+    if (schema.ok()) schema->up[0].reduction = aggregation::Reduction::kMax;
+    return schema;
+  };
+  RoundLoop loop(Builtin("fedavg"), Q4(), {});
+  for (const auto& [kind, refused] : {std::pair("alie", true), std::pair("sign-flip", false)}) {
+    const AttackConfig attack = Of(kind, .5);
+    const auto schema =
+        MakeSchema(Attacked(largest, attack, HostileClients(attack, 4, kSeed)), loop.setup());
+    EXPECT_EQ(schema.ok(), !refused);
+    EXPECT_THAT(schema.status().message(), HasSubstr(refused ? "'delta'" : ""));
+  }
+}
+
+TEST(Attacks, AreAnnounced) {
+  RoundLoop loop = Q4Under(Of("sign-flip", .5), "fedavg");
+  const std::vector<std::string> notes =
+      Under(Of("sign-flip", .3), "fedavg", 10).notes(loop.setup());
+  ASSERT_FALSE(notes.empty());
+  EXPECT_THAT(notes.back(), HasSubstr("3 of 10 clients are hostile"));
+}
+
+TEST(Registry, RunsARuleUnderAttackOnlyIfTheRunHasOne) {
+  Registry registry;
+  RegisterBuiltinAlgorithms(registry);
+  RunPlan run;
+  run.clients = 10;
+  run.algorithm = *registry.Complete({"fedavg", {}});
+  const auto metrics = [&] {
+    return registry.RuleOf(run)->schema(SetupOf(run, Plain(2, DType::kF32)))->metrics.size();
+  };
+  EXPECT_EQ(metrics(), 0u);
+  run.attack = Of("scaling", 0);
+  EXPECT_EQ(metrics(), 0u);
+  run.attack = Of("scaling", .1);
+  EXPECT_EQ(metrics(), 1u);
+  run.algorithm.name = "fedavgg";
+  EXPECT_FALSE(registry.RuleOf(run).ok());
+}
+
+}  // namespace
+}  // namespace macaw::algorithms

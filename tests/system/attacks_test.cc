@@ -1,0 +1,104 @@
+// Runs with hostile clients, by the real programs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "core/files.h"
+#include "tests/system/simulation.h"
+
+namespace macaw {
+namespace {
+
+using testing::HasSubstr;
+using testing_support::RunMacaw;
+using testing_support::Simulation;
+using testing_support::WriteConfig;
+
+std::vector<std::string> With(const std::string& config, const std::vector<std::string>& settings,
+                              std::vector<std::string> more = {}) {
+  std::vector<std::string> arguments = {config};
+  for (const std::string& setting : settings) {
+    arguments.emplace_back("--set");
+    arguments.push_back(setting);
+  }
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+std::vector<nlohmann::json> RowsOf(const std::string& metrics) {
+  std::vector<nlohmann::json> rows;
+  for (const absl::string_view line : absl::StrSplit(metrics, '\n', absl::SkipEmpty()))
+    rows.push_back(nlohmann::json::parse(line));
+  return rows;
+}
+
+struct Kind {
+  const char* attack;
+  const char* rule;
+};
+
+TEST(Attacks, OfEachKindGiveTheSameBytesForAnyWorkers) {
+  const std::string config = WriteConfig("attacks");
+  std::set<std::string> digests;
+  Simulation plain("plain", {config});
+  ASSERT_EQ(plain.Wait(), 0) << plain.output();
+  digests.insert(plain.digest());
+  for (const auto& [attack, rule] :
+       {Kind{"label-flip", "fedavg"}, Kind{"sign-flip", "fedavg"}, Kind{"scaling", "fedavg"},
+        Kind{"free-rider", "fedavg"}, Kind{"inner-product", "fedavg"}, Kind{"alie", "fedavg"},
+        Kind{"inner-product", "median"}, Kind{"alie", "median"}}) {
+    const std::vector<std::string> settings = {absl::StrCat("attack.kind=", attack),
+                                               "attack.fraction=0.3",
+                                               absl::StrCat("algorithm.name=", rule)};
+    Simulation one("one", With(config, settings, {"--processes", "1", "--slots", "1"}));
+    ASSERT_EQ(one.Wait(), 0) << one.output();
+    EXPECT_THAT(one.output(), HasSubstr("60 of 200 clients are hostile"));
+    Simulation three("three", With(config, settings, {"--processes", "3", "--slots", "1"}));
+    ASSERT_EQ(three.Wait(), 0) << three.output();
+    EXPECT_EQ(three.digest(), one.digest()) << attack << " " << rule;
+    EXPECT_EQ(three.metrics(), one.metrics()) << attack << " " << rule;
+    EXPECT_TRUE(digests.insert(one.digest()).second) << attack << " " << rule;
+    double attackers = 0;
+    for (const nlohmann::json& row : RowsOf(one.metrics()))
+      attackers += row.at("rule_attackers").get<double>();
+    EXPECT_GT(attackers, 0);
+  }
+  Simulation nobody("nobody", With(config, {"attack.kind=alie", "attack.fraction=0"}));
+  ASSERT_EQ(nobody.Wait(), 0) << nobody.output();
+  EXPECT_EQ(nobody.digest(), plain.digest());
+}
+
+TEST(Attacks, GoOnAfterAResumeWithTheSameClients) {
+  const std::string config = WriteConfig("resumed", "[attack]\nkind = \"alie\"\nfraction = 0.3\n");
+  Simulation whole("whole", {config});
+  ASSERT_EQ(whole.Wait(), 0) << whole.output();
+  Simulation begun("begun", {config, "--rounds", "2"});
+  ASSERT_EQ(begun.Wait(), 0) << begun.output();
+  Simulation resumed("again", {"--resume", begun.folder(), "--rounds", "3"});
+  ASSERT_EQ(resumed.Wait(), 0) << resumed.output();
+  EXPECT_EQ(resumed.digest(), whole.digest());
+  Simulation other("other", {"--resume", begun.folder(), "--set", "attack.fraction=0.2"});
+  EXPECT_NE(other.Wait(), 0);
+  EXPECT_THAT(other.output(), HasSubstr("attack.fraction"));
+}
+
+TEST(Attacks, AreForSimulations) {
+  const std::string config =
+      WriteConfig("plan", "[attack]\nkind = \"sign-flip\"\nfraction = 0.2\n");
+  const auto plan =
+      RunMacaw(absl::StrCat("plan ", config, " --out ", testing::TempDir(), "/p.toml"));
+  EXPECT_NE(plan.exit, 0);
+  EXPECT_THAT(plan.text, HasSubstr("attack.kind"));
+  Simulation local("local", With(config, {"algorithm.name=local"}));
+  EXPECT_EQ(local.Wait(), 2) << local.output();
+  EXPECT_THAT(local.output(), HasSubstr("attack.kind"));
+}
+
+}  // namespace
+}  // namespace macaw
