@@ -19,7 +19,8 @@ void Fill(const TensorPlan& plan, uint64_t seed, uint64_t tensor, std::span<T> v
     for (T& value : values) value = static_cast<T>(stream.Normal());
     return;
   }
-  const double bound = 1.0 / std::sqrt(static_cast<double>(plan.fan_in));
+  const double scale = plan.init == Init::kGlorot ? std::sqrt(6.0) : 1.0;
+  const double bound = scale / std::sqrt(static_cast<double>(plan.fan_in));
   for (T& value : values) value = static_cast<T>((2.0 * stream.Uniform() - 1.0) * bound);
 }
 

@@ -101,6 +101,19 @@ Lines CharLstm(const Shape&, int64_t outputs) {
   return {absl::StrCat("embedding ", outputs, " 8"), "lstm 256 layers 2", LinearTo(outputs)};
 }
 
+// The same with gated recurrent units (Cho et al. 2014): three quarters of the LSTM's weights.
+Lines CharGru(const Shape&, int64_t outputs) {
+  return {absl::StrCat("embedding ", outputs, " 8"), "gru 256 layers 2", LinearTo(outputs)};
+}
+
+// A small decoder with the norms in front: one million weights for 80 characters of 97.
+Lines CharTransformer(const Shape&, int64_t outputs) {
+  Lines layers = {absl::StrCat("embedding ", outputs, " 128"), "positions"};
+  for (int block = 0; block < 5; ++block) layers.push_back("transformer heads 4 ff 512 causal");
+  layers.insert(layers.end(), {"layernorm", LinearTo(outputs)});
+  return layers;
+}
+
 struct Entry {
   absl::string_view name;
   absl::string_view summary;
@@ -119,6 +132,8 @@ std::vector<Entry> Entries() {
       {"resnet18_gn", "ResNet-18 for small images, group norm", ResNet18Gn, {3, 32, 32}},
       {"vgg11", "VGG-11 for small images, then 512 and 512", Vgg11, {3, 32, 32}},
       {"char_lstm", "embedding of 8, two LSTM layers of 256, per character", CharLstm, {80}},
+      {"char_gru", "embedding of 8, two GRU layers of 256, per character", CharGru, {80}},
+      {"char_transformer", "five causal transformer blocks of 128", CharTransformer, {80}},
   };
 }
 

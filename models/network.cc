@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <cmath>
+#include <optional>
 #include <utility>
 #include <variant>
 
@@ -40,13 +41,19 @@ Tensor Norm(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor&
   return at::group_norm(x, groups, weight, bias, kNormEpsilon, /*cudnn_enabled=*/false);
 }
 
+// What is the same for all layers of a pass.
+struct Pass {
+  RandomStream* dropout;
+  Statistics statistics;
+  const Tensor& lengths;  // [n]; undefined: all positions are in use
+};
+
 struct Apply {
   const Tensor& x;
   Tensors own;      // the layer's parameters
   Tensors buffers;  // the layer's buffers
-  RandomStream* dropout;
-  Statistics statistics;
-  bool in_place_relu;
+  const Pass& pass;
+  bool in_place_relu = false;
 
   Tensor operator()(const Conv2d& l) const {
     return Conv(x, own[0], l.bias ? own[1] : Tensor(), l.stride, l.padding);
@@ -64,9 +71,7 @@ struct Apply {
   }
   Tensor operator()(const Tanh&) const { return at::tanh(x); }
   Tensor operator()(const Sigmoid&) const { return at::sigmoid(x); }
-  Tensor operator()(const Dropout& l) const {
-    return dropout == nullptr || l.p == 0 ? x : x * DropoutMask(x, l.p, *dropout);
-  }
+  Tensor operator()(const Dropout& l) const { return Dropped(x, l.p); }
   Tensor operator()(const GroupNorm& l) const { return Norm(x, l.groups, own[0], own[1]); }
   Tensor operator()(const models::BatchNorm&) const { return BatchNorm(x, own[0], own[1], 0); }
   Tensor operator()(const BasicBlock& l) const {
@@ -89,14 +94,95 @@ struct Apply {
                                 /*bidirectional=*/false, /*batch_first=*/true));
   }
 
+  Tensor operator()(const Gru& l) const {
+    const Tensor zero =
+        at::zeros({l.layers, x.size(0), l.out}, own[0].options().requires_grad(false));
+    return std::get<0>(at::gru(x, zero, {own.data(), own.size()}, /*has_biases=*/true, l.layers,
+                               /*dropout=*/0.0, /*train=*/false, /*bidirectional=*/false,
+                               /*batch_first=*/true));
+  }
+  Tensor operator()(const Positions&) const { return x + own[0]; }
+  Tensor operator()(const LastPosition&) const {
+    if (!pass.lengths.defined()) return x.select(1, x.size(1) - 1);
+    const Tensor last = (pass.lengths - 1).view({-1, 1, 1}).expand({-1, 1, x.size(2)});
+    return x.gather(1, last).squeeze(1);
+  }
+  Tensor operator()(const MeanOfPositions&) const {
+    if (!pass.lengths.defined()) return x.mean(1);
+    const Tensor used = InUse().unsqueeze(2).to(x.scalar_type());
+    return (x * used).sum(1) / pass.lengths.unsqueeze(1).to(x.scalar_type());
+  }
+  Tensor operator()(const models::LayerNorm&) const { return LayerNorm(x, own[0], own[1]); }
+  Tensor operator()(const Gelu&) const { return at::gelu(x); }
+  Tensor operator()(const models::Attention& l) const {
+    return Attention(x, own, l.heads, l.causal, 0);
+  }
+  Tensor operator()(const TransformerBlock& l) const {
+    const Tensor attended =
+        Attention(LayerNorm(x, own[8], own[9]), own, l.heads, l.causal, l.dropout);
+    const Tensor y = x + Dropped(attended, l.dropout);
+    const Tensor hidden = at::gelu(at::linear(LayerNorm(y, own[10], own[11]), own[4], own[5]));
+    const Tensor result = at::linear(Dropped(hidden, l.dropout), own[6], own[7]);
+    return y + Dropped(result, l.dropout);
+  }
+  Tensor operator()(const Residual& l) const {
+    Tensor y = x;
+    size_t parameter = 0, buffer = 0;
+    for (size_t i = 0; i < l.layers.size(); ++i) {
+      const auto [parameters, count] = l.tensors[i];
+      y = std::visit(
+          Apply{y, own.subspan(parameter, parameters), buffers.subspan(buffer, count), pass},
+          l.layers[i]);
+      parameter += parameters;
+      buffer += count;
+    }
+    return x + y;
+  }
+
+  Tensor Dropped(const Tensor& input, double p) const {
+    return pass.dropout == nullptr || p == 0 ? input : input * DropoutMask(input, p, *pass.dropout);
+  }
+  // [n, positions], of bool.
+  Tensor InUse() const {
+    return at::arange(x.size(1), pass.lengths.options()).unsqueeze(0) < pass.lengths.unsqueeze(1);
+  }
+  static Tensor LayerNorm(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+    return at::layer_norm(input, weight.sizes(), weight, bias, kNormEpsilon);
+  }
+  // Self-attention of [n, positions, width]. `weights` begin with those of torch.nn's
+  // MultiheadAttention; `p` is the probability that an attention weight is dropped.
+  Tensor Attention(const Tensor& input, Tensors weights, int64_t heads, bool causal,
+                   double p) const {
+    const int64_t n = input.size(0), positions = input.size(1), width = input.size(2);
+    const Tensor all = at::linear(input, weights[0], weights[1])
+                           .view({n, positions, 3, heads, width / heads})
+                           .permute({2, 0, 3, 1, 4});  // [3, n, heads, positions, width / heads]
+    const Tensor q = all.select(0, 0), k = all.select(0, 1), v = all.select(0, 2);
+    // Padding lies behind all positions in use, so a causal position does not see any.
+    std::optional<Tensor> seen;
+    if (!causal && pass.lengths.defined()) seen = InUse().view({n, 1, 1, positions});
+    Tensor y;
+    if (pass.dropout == nullptr || p == 0) {
+      y = at::scaled_dot_product_attention(q, k, v, seen, /*dropout_p=*/0.0, causal);
+    } else {
+      // LibTorch's own would draw its masks from a generator that slots share.
+      if (causal) seen = at::ones({positions, positions}, at::dtype(at::kBool)).tril();
+      const double scale = 1.0 / std::sqrt(static_cast<double>(width / heads));
+      Tensor scores = at::matmul(q * scale, k.transpose(2, 3));
+      if (seen) scores = scores.masked_fill(seen->logical_not(), -HUGE_VAL);
+      y = at::matmul(Dropped(at::softmax(scores, 3), p), v);
+    }
+    return at::linear(y.transpose(1, 2).reshape({n, positions, width}), weights[2], weights[3]);
+  }
+
   // `first`: the index of the norm's mean among the buffers; its variance is the next one.
   Tensor BatchNorm(const Tensor& input, const Tensor& weight, const Tensor& bias,
                    size_t first) const {
     // A channel with a single value has no variance; LibTorch would store NaN as the running one.
     const bool has_variance = input.numel() > input.size(1);
-    const bool training = statistics != Statistics::kRunning && has_variance;
+    const bool training = pass.statistics != Statistics::kRunning && has_variance;
     // The running statistics are read or updated.
-    const bool uses = !training || statistics == Statistics::kBatchAndMove;
+    const bool uses = !training || pass.statistics == Statistics::kBatchAndMove;
     return at::batch_norm(input, weight, bias, uses ? buffers[first] : Tensor(),
                           uses ? buffers[first + 1] : Tensor(), training, kNormMomentum,
                           kNormEpsilon, /*cudnn_enabled=*/false);
@@ -121,18 +207,19 @@ Network::Network(ModelSpec spec) : spec_(std::move(spec)) {
 }
 
 Outputs Network::Forward(const Tensor& batch, Tensors parameters, RandomStream* dropout,
-                         Statistics statistics) const {
+                         Statistics statistics, const Tensor& lengths) const {
   if (!spec_.move_buffers) statistics = Statistics::kRunning;
   if (script_ != nullptr) return script_->Forward(batch, parameters, statistics);
   Outputs outputs{.logits = batch};
+  const Pass pass{dropout, statistics, lengths};
   for (size_t i = 0; i < spec_.layers.size(); ++i) {
     if (i == last_parametric_) outputs.representation = outputs.logits;
     const auto [first, count] = spec_.tensors[i];
     const auto [first_buffer, buffer_count] = spec_.buffers[i];
     outputs.logits = std::visit(
         Apply{outputs.logits, parameters.subspan(first, count),
-              buffer_count == 0 ? Tensors() : parameters.subspan(first_buffer, buffer_count),
-              dropout, statistics, in_place_relu_[i]},
+              buffer_count == 0 ? Tensors() : parameters.subspan(first_buffer, buffer_count), pass,
+              in_place_relu_[i]},
         spec_.layers[i]);
   }
   return outputs;

@@ -1,89 +1,65 @@
 #include "models/parse.h"
 
-#include <optional>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "core/status.h"
+#include "models/sequence_layers.h"
+#include "models/tensors.h"
+#include "models/words.h"
 
 namespace macaw::models {
 namespace {
 
 using Shape = std::vector<int64_t>;
 
-constexpr int64_t kMaxExtent = int64_t{1} << 24;  // larger sizes are taken for a mistake
-
-absl::Status Wrong(absl::string_view message) { return absl::InvalidArgumentError(message); }
-
-// Reads the words of a layer from left to right. Words that are left over at the end are an error.
-class Words {
- public:
-  explicit Words(absl::string_view text)
-      : words_(absl::StrSplit(text, absl::ByAnyChar(" \t"), absl::SkipEmpty())) {}
-
-  std::string Kind() const { return words_.empty() ? "" : absl::AsciiStrToLower(words_[0]); }
-
-  // The next positional number, at least 1.
-  absl::StatusOr<int64_t> Number(absl::string_view meaning) {
-    if (next_ >= words_.size()) return Wrong(absl::StrCat("the ", meaning, " is missing"));
-    return Parse(words_[next_++], meaning, 1);
+// The layers between brackets: "[a, b [c, d]]" has two.
+absl::StatusOr<std::vector<std::string>> InBrackets(absl::string_view text) {
+  text = absl::StripAsciiWhitespace(text);
+  if (!absl::ConsumePrefix(&text, "[") || !absl::ConsumeSuffix(&text, "]")) {
+    return Wrong("its layers stand in brackets: \"residual [layernorm, linear 8]\"");
   }
-
-  absl::StatusOr<double> Probability() {
-    double p = 0;
-    if (next_ >= words_.size()) return Wrong("the probability is missing");
-    const std::string word = words_[next_++];
-    if (!absl::SimpleAtod(word, &p) || !(p >= 0 && p < 1)) {
-      return Wrong(absl::StrCat("the probability is a number in [0, 1), got \"", word, "\""));
+  std::vector<std::string> layers(1);
+  int depth = 0;
+  for (const char c : text) {
+    depth += c == '[' ? 1 : c == ']' ? -1 : 0;
+    if (depth < 0) break;
+    if (c == ',' && depth == 0) {
+      layers.emplace_back();
+    } else {
+      layers.back().push_back(c);
     }
-    return p;
   }
+  if (depth != 0) return Wrong("its brackets do not match");
+  for (std::string& layer : layers) absl::StripAsciiWhitespace(&layer);
+  return layers;
+}
 
-  // Reads an option such as "pad 2", which may stand anywhere after the positional numbers. Returns
-  // `otherwise` when it is absent.
-  absl::StatusOr<int64_t> Option(absl::string_view key, int64_t otherwise, int64_t least) {
-    for (size_t i = next_; i < words_.size(); ++i) {
-      if (words_[i] != key) continue;
-      if (i + 1 >= words_.size()) return Wrong(absl::StrCat("\"", key, "\" needs a number"));
-      const std::string value = words_[i + 1];
-      words_.erase(words_.begin() + i, words_.begin() + i + 2);
-      return Parse(value, key, least);
-    }
-    return otherwise;
+// Its layers are read like a model's. Errors name the inner layer.
+absl::StatusOr<Layer> ParseResidual(absl::string_view text, const Shape& input) {
+  text.remove_prefix(text.find_first_not_of(" \t") + absl::string_view("residual").size());
+  MACAW_ASSIGN_OR_RETURN(const std::vector<std::string> lines, InBrackets(text));
+  Residual block;
+  Shape shape = input;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const std::string where = absl::StrCat("its layer ", i + 1, " \"", lines[i], "\"");
+    absl::StatusOr<Layer> layer = ParseLayer(lines[i], shape, /*first=*/false);
+    if (!layer.ok()) return Annotate(layer.status(), where);
+    absl::StatusOr<Shape> output = OutputShape(*layer, shape);
+    if (!output.ok()) return Annotate(output.status(), where);
+    std::pair<size_t, size_t>& count = block.tensors.emplace_back();
+    for (const TensorPlan& tensor : TensorsOf(*layer))
+      ++(tensor.group == Group::kParameter ? count.first : count.second);
+    block.layers.push_back(*std::move(layer));
+    shape = *std::move(output);
   }
-
-  bool Flag(absl::string_view key) {
-    for (size_t i = next_; i < words_.size(); ++i) {
-      if (words_[i] != key) continue;
-      words_.erase(words_.begin() + i);
-      return true;
-    }
-    return false;
-  }
-
-  absl::Status Done() const {
-    if (next_ >= words_.size()) return absl::OkStatus();
-    return Wrong(absl::StrCat("does not take \"", words_[next_], "\""));
-  }
-
- private:
-  static absl::StatusOr<int64_t> Parse(const std::string& word, absl::string_view meaning,
-                                       int64_t least) {
-    int64_t value = 0;
-    if (!absl::SimpleAtoi(word, &value) || value < least || value > kMaxExtent) {
-      return Wrong(absl::StrCat("the ", meaning, " is a whole number of at least ", least,
-                                ", got \"", word, "\""));
-    }
-    return value;
-  }
-
-  std::vector<std::string> words_;
-  size_t next_ = 1;
-};
+  if (shape == input) return block;
+  return Wrong(absl::StrCat("its layers make ", ShapeText(shape), " of ", ShapeText(input),
+                            ", and only equal shapes can be added"));
+}
 
 absl::Status NeedsImage(const Shape& input) {
   if (input.size() == 3) return absl::OkStatus();
@@ -164,29 +140,6 @@ absl::StatusOr<Layer> ParseBatchNorm(const Shape& input) {
   return Wrong(absl::StrCat("needs images or vectors, but ", ShapeText(input), " arrives there"));
 }
 
-absl::StatusOr<Layer> ParseEmbedding(Words& words, const Shape& input, bool first) {
-  Embedding layer;
-  if (!first || input.size() != 1) {
-    return Wrong(absl::StrCat("takes tokens, so it is the first layer of a model of sequences; ",
-                              ShapeText(input), " arrives there"));
-  }
-  MACAW_ASSIGN_OR_RETURN(layer.tokens, words.Number("number of tokens"));
-  MACAW_ASSIGN_OR_RETURN(layer.out, words.Number("number of outputs"));
-  return layer;
-}
-
-absl::StatusOr<Layer> ParseLstm(Words& words, const Shape& input) {
-  Lstm layer;
-  if (input.size() != 2) {
-    return Wrong(absl::StrCat("needs a sequence of vectors, but ", ShapeText(input),
-                              " arrives there: put \"embedding TOKENS OUT\" before it"));
-  }
-  layer.in = input[1];
-  MACAW_ASSIGN_OR_RETURN(layer.out, words.Number("number of outputs"));
-  MACAW_ASSIGN_OR_RETURN(layer.layers, words.Option("layers", 1, 1));
-  return layer;
-}
-
 absl::StatusOr<Layer> ParseKind(Words& words, const Shape& input, bool first) {
   const std::string kind = words.Kind();
   if (kind == "conv") return ParseConv(words, input);
@@ -196,8 +149,11 @@ absl::StatusOr<Layer> ParseKind(Words& words, const Shape& input, bool first) {
   if (kind == "groupnorm") return ParseGroupNorm(words, input);
   if (kind == "batchnorm") return ParseBatchNorm(input);
   if (kind == "block") return ParseBlock(words, input);
-  if (kind == "embedding") return ParseEmbedding(words, input, first);
-  if (kind == "lstm") return ParseLstm(words, input);
+  if (IsSequenceKind(kind)) return ParseSequenceKind(words, input, first);
+  if (kind == "layernorm") {
+    MACAW_RETURN_IF_ERROR(NeedsVectors(input));
+    return LayerNorm{input.back()};
+  }
   if (kind == "globalavgpool") {
     MACAW_RETURN_IF_ERROR(NeedsImage(input));
     return GlobalAvgPool{};
@@ -208,6 +164,7 @@ absl::StatusOr<Layer> ParseKind(Words& words, const Shape& input, bool first) {
   }
   if (kind == "flatten") return Flatten{};
   if (kind == "relu") return Relu{};
+  if (kind == "gelu") return Gelu{};
   if (kind == "tanh") return Tanh{};
   if (kind == "sigmoid") return Sigmoid{};
   std::vector<std::string> kinds;
@@ -254,6 +211,9 @@ struct ShapeOf {
   absl::StatusOr<Shape> operator()(const GlobalAvgPool&) const { return Shape{input[0], 1, 1}; }
   absl::StatusOr<Shape> operator()(const Linear& l) const { return WithLast(l.out); }
   absl::StatusOr<Shape> operator()(const Lstm& l) const { return WithLast(l.out); }
+  absl::StatusOr<Shape> operator()(const Gru& l) const { return WithLast(l.out); }
+  absl::StatusOr<Shape> operator()(const LastPosition&) const { return Shape{input.back()}; }
+  absl::StatusOr<Shape> operator()(const MeanOfPositions&) const { return Shape{input.back()}; }
   absl::StatusOr<Shape> operator()(const Embedding& l) const { return Shape{input[0], l.out}; }
   absl::StatusOr<Shape> operator()(const Flatten&) const {
     int64_t elements = 1;
@@ -287,9 +247,19 @@ const std::vector<LayerWords>& AllLayerWords() {
       {"flatten", "images to vectors"},
       {"linear OUT [nobias]", "of vectors, or of each position of a sequence"},
       {"embedding TOKENS OUT", "the first layer of a model of token sequences"},
+      {"positions", "adds a learned vector to each position of a sequence"},
       {"lstm OUT [layers N]", "of sequences of vectors"},
+      {"gru OUT [layers N]", "of sequences of vectors"},
+      {"attention heads H [causal]", "self-attention, of sequences of vectors"},
+      {"transformer heads H ff F [causal] [dropout P]",
+       "a block of these and F hidden units, with norms in front"},
+      {"last", "the last position of a sequence, as a vector"},
+      {"mean", "the mean of a sequence's positions"},
+      {"residual [LAYER, LAYER, …]", "adds what the layers make of an input to it"},
+      {"layernorm", "layer normalisation, of vectors or each position"},
       {"dropout P", "zeroes with probability P while training"},
       {"relu", ""},
+      {"gelu", ""},
       {"tanh", ""},
       {"sigmoid", ""},
   };
@@ -302,6 +272,7 @@ std::string ShapeText(const Shape& shape) {
 
 absl::StatusOr<Layer> ParseLayer(absl::string_view text, const Shape& input, bool first) {
   Words words(text);
+  if (words.Kind().starts_with("residual")) return ParseResidual(text, input);
   MACAW_ASSIGN_OR_RETURN(Layer layer, ParseKind(words, input, first));
   MACAW_RETURN_IF_ERROR(words.Done());
   return layer;

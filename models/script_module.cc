@@ -1,11 +1,13 @@
 #include "models/script_module.h"
 
 #include <ATen/ATen.h>
+#include <torch/csrc/jit/ir/constants.h>
 #include <torch/csrc/jit/passes/inliner.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/csrc/jit/serialization/import.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <stdexcept>
@@ -42,22 +44,73 @@ torch::jit::Module Load(const std::string& bytes) {
   return torch::jit::load(stream, at::Device(at::kCPU));
 }
 
-void CollectRandom(const torch::jit::Block& block, std::set<std::string>& kinds) {
-  for (const torch::jit::Node* node : block.nodes()) {
-    if (node->isNondeterministic()) kinds.insert(node->kind().toQualString());
-    for (const torch::jit::Block* inner : node->blocks()) CollectRandom(*inner, kinds);
+// Finds the ops of a forward pass that draw random numbers.
+class RandomOps {
+ public:
+  explicit RandomOps(const torch::jit::Module& module)
+      : module_(module), graph_(module.get_method("forward").graph()->copy()) {
+    torch::jit::Inline(*graph_);
+    CollectSet(*graph_->block());
+    Collect(*graph_->block());
   }
-}
+  const std::set<std::string>& kinds() const { return kinds_; }
+
+ private:
+  void CollectSet(const torch::jit::Block& block) {
+    for (const torch::jit::Node* node : block.nodes()) {
+      if (node->kind() == c10::prim::SetAttr) set_.insert(node->s(c10::attr::name));
+      for (const torch::jit::Block* inner : node->blocks()) CollectSet(*inner);
+    }
+  }
+  void Collect(const torch::jit::Block& block) {
+    for (const torch::jit::Node* node : block.nodes()) {
+      if (node->isNondeterministic() && !DropsNothing(*node))
+        kinds_.insert(node->kind().toQualString());
+      for (const torch::jit::Block* inner : node->blocks()) Collect(*inner);
+    }
+  }
+
+  // Dropout with probability 0, also that of attention, returns its input and draws nothing.
+  bool DropsNothing(const torch::jit::Node& node) const {
+    for (const char* const name : {"p", "dropout_p"})
+      if (node.hasNamedInput(name)) return IsZero(*node.namedInput(name));
+    return false;
+  }
+  bool IsZero(const torch::jit::Value& value) const {
+    const torch::jit::Node* const node = value.node();
+    if (node->kind() == c10::prim::If) {  // "p if self.training else 0.0"
+      return std::ranges::all_of(node->blocks(), [&](const torch::jit::Block* branch) {
+        return IsZero(*branch->outputs().at(value.offset()));
+      });
+    }
+    const std::optional<c10::IValue> known = ValueOf(value);
+    return known && known->isDouble() && known->toDouble() == 0;
+  }
+  // A constant, or an attribute that has the value in the file as long as the module lives.
+  std::optional<c10::IValue> ValueOf(const torch::jit::Value& value) const {
+    if (&value == graph_->inputs().at(0)) return module_._ivalue();
+    const torch::jit::Node* const node = value.node();
+    if (node->kind() == c10::prim::Constant) return torch::jit::toIValue(&value);
+    if (node->kind() != c10::prim::GetAttr) return std::nullopt;
+    if (set_.contains(node->s(c10::attr::name))) return std::nullopt;
+    const std::optional<c10::IValue> owner = ValueOf(*node->input());
+    if (!owner || !owner->isObject()) return std::nullopt;
+    return owner->toObject()->getAttr(node->s(c10::attr::name));
+  }
+
+  const torch::jit::Module& module_;
+  std::shared_ptr<torch::jit::Graph> graph_;
+  std::set<std::string> set_;  // names of attributes that the forward pass sets
+  std::set<std::string> kinds_;
+};
 
 void RefuseRandom(const torch::jit::Module& module) {
-  const std::shared_ptr<torch::jit::Graph> graph = module.get_method("forward").graph()->copy();
-  torch::jit::Inline(*graph);
-  std::set<std::string> kinds;
-  CollectRandom(*graph->block(), kinds);
-  if (kinds.empty()) return;
+  const RandomOps random(module);
+  if (random.kinds().empty()) return;
   throw std::invalid_argument(absl::StrCat(
-      "the scripted module draws random numbers (", absl::StrJoin(kinds, ", "),
-      "), which no run could repeat: script it without them; [model] layers has \"dropout P\""));
+      "the scripted module draws random numbers (", absl::StrJoin(random.kinds(), ", "),
+      "), which no run could repeat: script it without them (dropout = 0); [model] layers has "
+      "\"dropout P\""));
 }
 
 // Tensors with their names, in the layout's order. Throws if two names share one tensor.
@@ -99,7 +152,7 @@ struct ScriptModule::Module {
   std::vector<Place> places;                       // parallel to the layout's entries
   std::vector<bool> buffer;                        // parallel to the layout's entries
   std::vector<std::pair<Place, Tensor>> counters;  // integer buffers with the values of the file
-  int64_t outputs = 0;
+  std::vector<int64_t> outputs;                    // of one example
   bool has_buffers = false;
   bool trains = false;
 };
@@ -126,7 +179,8 @@ ScriptModule::ScriptModule(const ModelSpec& spec) : module_(std::make_unique<Mod
     const Place place = PlaceOf(script, name);
     module_->counters.emplace_back(place, place.owner->getSlot(place.slot).toTensor().clone());
   }
-  module_->outputs = spec.outputs;
+  if (spec.positions > 0) module_->outputs.push_back(spec.positions);
+  module_->outputs.push_back(spec.outputs);
   script.train(false);
 }
 
@@ -152,7 +206,9 @@ Outputs ScriptModule::Forward(const Tensor& batch, std::span<const Tensor> param
   if (trains != module_->trains) module_->script.train(trains);
   module_->trains = trains;
 
-  const c10::IValue result = module_->script.forward({batch});
+  // PyTorch's modules take tokens as int64.
+  const bool tokens = batch.scalar_type() == at::kInt;
+  const c10::IValue result = module_->script.forward({tokens ? batch.to(at::kLong) : batch});
   Outputs outputs;
   if (result.isTuple() && result.toTupleRef().elements().size() == 2) {
     outputs.logits = result.toTupleRef().elements()[0].toTensor();
@@ -160,12 +216,14 @@ Outputs ScriptModule::Forward(const Tensor& batch, std::span<const Tensor> param
   } else {
     outputs.logits = result.toTensor();
   }
-  if (outputs.logits.sizes() != at::IntArrayRef({batch.size(0), module_->outputs})) {
+  std::vector<int64_t> needed = {batch.size(0)};
+  needed.insert(needed.end(), module_->outputs.begin(), module_->outputs.end());
+  if (outputs.logits.sizes() != at::IntArrayRef(needed)) {
     std::ostringstream shape;
     shape << outputs.logits.sizes();
-    throw std::invalid_argument(absl::StrCat(
-        "the scripted module returns shape ", shape.str(), " for a batch of ", batch.size(0),
-        ", the task needs [", batch.size(0), ", ", module_->outputs, "]"));
+    throw std::invalid_argument(
+        absl::StrCat("the scripted module returns shape ", shape.str(), " for a batch of ",
+                     batch.size(0), ", the task needs [", absl::StrJoin(needed, ", "), "]"));
   }
   return outputs;
 }

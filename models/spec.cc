@@ -1,5 +1,6 @@
 #include "models/spec.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/status.h"
@@ -28,16 +29,30 @@ absl::Status CheckInput(const ModelConfig& config) {
 absl::Status CheckOutput(const ModelSpec& spec, int64_t classes) {
   const std::vector<int64_t>& last = spec.shapes.back();
   if (last.size() == 1 && last[0] == classes) return absl::OkStatus();
-  if (spec.takes_tokens()) {
-    if (last.size() == 2 && last[1] == classes) return absl::OkStatus();
+  if (spec.takes_tokens() && last.size() == 2) {
+    if (last[1] == classes) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat(
         "model \"", spec.name, "\" ends with shape ", ShapeText(last), ", but the task needs ",
-        classes, " outputs at each position: end it with \"linear ", classes, "\""));
+        classes, " outputs at each position: end it with \"linear ", classes,
+        "\" (a classifier of whole texts has \"last\" or \"mean\" before it)"));
   }
   return absl::InvalidArgumentError(
       absl::StrCat("model \"", spec.name, "\" ends with shape ", ShapeText(last),
                    ", but the task needs [", classes, "]: end it with ",
                    last.size() == 1 ? "" : "\"flatten\", ", "\"linear ", classes, "\""));
+}
+
+// A model with an output at each position predicts the next token, which it must not see.
+absl::Status CheckCausal(const ModelSpec& spec, const std::vector<std::string>& lines) {
+  for (size_t i = 0; i < spec.layers.size(); ++i) {
+    if (!LooksAhead(spec.layers[i])) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "layer ", i + 1, " \"", lines[i],
+        "\": a position sees later ones there, but the model has an output at each position and so "
+        "predicts the next token: add \"causal\", or make one vector of the text with \"last\" or "
+        "\"mean\" to classify it"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckBuffers(const ModelConfig& config) {
@@ -53,6 +68,20 @@ absl::Status CheckBuffers(const ModelConfig& config) {
 }
 
 }  // namespace
+
+bool DrawsMasks(const Layer& layer) {
+  if (const auto* block = std::get_if<TransformerBlock>(&layer)) return block->dropout > 0;
+  if (const auto* residual = std::get_if<Residual>(&layer))
+    return std::ranges::any_of(residual->layers, DrawsMasks);
+  return std::holds_alternative<Dropout>(layer);
+}
+
+bool LooksAhead(const Layer& layer) {
+  if (const auto* attention = std::get_if<Attention>(&layer)) return !attention->causal;
+  if (const auto* block = std::get_if<TransformerBlock>(&layer)) return !block->causal;
+  const auto* residual = std::get_if<Residual>(&layer);
+  return residual != nullptr && std::ranges::any_of(residual->layers, LooksAhead);
+}
 
 bool ModelSpec::has_buffers() const { return layout->parameter_size() < layout->size(); }
 
@@ -101,7 +130,10 @@ absl::StatusOr<ModelSpec> BuildSpec(const ModelConfig& config, DType dtype) {
         absl::StrCat("model \"", spec.name, "\" has no parameters: add a linear or conv layer"));
   }
   spec.outputs = config.classes;
-  if (spec.takes_tokens()) spec.positions = spec.shapes.back().size() == 2 ? shape[0] : 0;
+  if (spec.takes_tokens() && shape.size() == 2) {
+    MACAW_RETURN_IF_ERROR(CheckCausal(spec, lines));
+    spec.positions = shape[0];
+  }
   // In a layout all buffers come after all parameters.
   for (std::pair<size_t, size_t>& own : spec.buffers) own.first += parameters;
   if (buffers > 0) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -57,9 +58,51 @@ struct Embedding {
 struct Lstm {
   int64_t in = 0, out = 0, layers = 1;
 };
+struct Gru {
+  int64_t in = 0, out = 0, layers = 1;
+};
+// Adds a learned vector to each position.
+struct Positions {
+  int64_t count = 0, width = 0;
+};
+// A sequence becomes one vector: that of its last position in use, or the mean over those.
+struct LastPosition {};
+struct MeanOfPositions {};
+// Over the last axis: of a vector, or of each position.
+struct LayerNorm {
+  int64_t width = 0;
+};
+struct Gelu {};
+// Multi-head self-attention (Vaswani et al. 2017). Causal: a position sees itself and those before.
+struct Attention {
+  int64_t width = 0, heads = 1;
+  bool causal = false;
+};
+// A transformer's block with the norms in front (Xiong et al. 2020), as PyTorch's
+// TransformerEncoderLayer with norm_first and GELU has it.
+struct TransformerBlock {
+  int64_t width = 0, heads = 1, ff = 0;
+  bool causal = false;
+  double dropout = 0;
+};
+struct Residual;
 
 using Layer = std::variant<Conv2d, Linear, MaxPool2d, AvgPool2d, GlobalAvgPool, Flatten, Relu, Tanh,
-                           Sigmoid, Dropout, GroupNorm, BasicBlock, BatchNorm, Embedding, Lstm>;
+                           Sigmoid, Dropout, GroupNorm, BasicBlock, BatchNorm, Embedding, Lstm, Gru,
+                           Positions, LastPosition, MeanOfPositions, LayerNorm, Gelu, Attention,
+                           TransformerBlock, Residual>;
+
+// Adds what its layers make of an input to that input.
+struct Residual {
+  std::vector<Layer> layers;
+  // The number of parameters, and of buffers, of each of them.
+  std::vector<std::pair<size_t, size_t>> tensors;
+};
+
+// Whether the layer draws random masks while it trains.
+bool DrawsMasks(const Layer& layer);
+// Whether a position's output depends on later positions.
+bool LooksAhead(const Layer& layer);
 
 struct ModelSpec {
   std::string name;
@@ -77,9 +120,12 @@ struct ModelSpec {
   // The file's bytes of a scripted module (models/script.h), which has no layers. Null until a node
   // that trains has read them.
   std::shared_ptr<const std::string> script;
+  // Whether the scripted module takes tokens. Its file does not say that, nor `positions`: a trainer
+  // fills in what its data and its task need.
+  bool script_takes_tokens = false;
 
   bool takes_tokens() const {
-    return !layers.empty() && std::holds_alternative<Embedding>(layers[0]);
+    return is_script() ? script_takes_tokens : std::holds_alternative<Embedding>(layers[0]);
   }
   bool has_buffers() const;
   bool is_script() const { return layers.empty(); }

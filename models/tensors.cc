@@ -1,5 +1,6 @@
 #include "models/tensors.h"
 
+#include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
@@ -27,14 +28,36 @@ void AddBatchNorm(const std::string& prefix, int64_t channels, Plans& plans) {
   plans.push_back({prefix + "running_var", {channels}, Init::kOne, 1, Group::kBuffer});
 }
 
+void AddLinear(const std::string& prefix, int64_t out, int64_t in, bool bias, Plans& plans) {
+  plans.push_back({prefix + "weight", {out, in}, Init::kUniform, in});
+  if (bias) plans.push_back({prefix + "bias", {out}, Init::kUniform, in});
+}
+
+// torch.nn.MultiheadAttention. Its biases begin at zero.
+void AddAttention(const std::string& prefix, int64_t width, Plans& plans) {
+  plans.push_back({prefix + "in_proj_weight", {3 * width, width}, Init::kGlorot, 4 * width});
+  plans.push_back({prefix + "in_proj_bias", {3 * width}, Init::kZero, 1});
+  plans.push_back({prefix + "out_proj.weight", {width, width}, Init::kUniform, width});
+  plans.push_back({prefix + "out_proj.bias", {width}, Init::kZero, 1});
+}
+
+// torch.nn.LSTM has four gates, torch.nn.GRU three.
+void AddRecurrent(int64_t gates, int64_t in, int64_t out, int64_t layers, Plans& plans) {
+  for (int64_t k = 0; k < layers; ++k) {
+    const std::string suffix = absl::StrCat("_l", k);
+    const int64_t from = k == 0 ? in : out, rows = gates * out;
+    plans.push_back({"weight_ih" + suffix, {rows, from}, Init::kUniform, out});
+    plans.push_back({"weight_hh" + suffix, {rows, out}, Init::kUniform, out});
+    plans.push_back({"bias_ih" + suffix, {rows}, Init::kUniform, out});
+    plans.push_back({"bias_hh" + suffix, {rows}, Init::kUniform, out});
+  }
+}
+
 struct Collect {
   Plans plans;
 
   void operator()(const Conv2d& l) { AddConv("", l.out, l.in, l.kernel, l.bias, plans); }
-  void operator()(const Linear& l) {
-    plans.push_back({"weight", {l.out, l.in}, Init::kUniform, l.in});
-    if (l.bias) plans.push_back({"bias", {l.out}, Init::kUniform, l.in});
-  }
+  void operator()(const Linear& l) { AddLinear("", l.out, l.in, l.bias, plans); }
   void operator()(const GroupNorm& l) { AddNorm("", l.channels, plans); }
   void operator()(const BatchNorm& l) { AddBatchNorm("", l.channels, plans); }
   void operator()(const BasicBlock& l) {
@@ -52,14 +75,26 @@ struct Collect {
   void operator()(const Embedding& l) {
     plans.push_back({"weight", {l.tokens, l.out}, Init::kNormal, 1});
   }
-  void operator()(const Lstm& l) {
-    for (int64_t k = 0; k < l.layers; ++k) {
-      const std::string suffix = absl::StrCat("_l", k);
-      const int64_t in = k == 0 ? l.in : l.out, gates = 4 * l.out;
-      plans.push_back({"weight_ih" + suffix, {gates, in}, Init::kUniform, l.out});
-      plans.push_back({"weight_hh" + suffix, {gates, l.out}, Init::kUniform, l.out});
-      plans.push_back({"bias_ih" + suffix, {gates}, Init::kUniform, l.out});
-      plans.push_back({"bias_hh" + suffix, {gates}, Init::kUniform, l.out});
+  void operator()(const Lstm& l) { AddRecurrent(4, l.in, l.out, l.layers, plans); }
+  void operator()(const Gru& l) { AddRecurrent(3, l.in, l.out, l.layers, plans); }
+  void operator()(const Positions& l) {
+    plans.push_back({"weight", {l.count, l.width}, Init::kNormal, 1});
+  }
+  void operator()(const LayerNorm& l) { AddNorm("", l.width, plans); }
+  void operator()(const Attention& l) { AddAttention("", l.width, plans); }
+  void operator()(const TransformerBlock& l) {
+    AddAttention("self_attn.", l.width, plans);
+    AddLinear("linear1.", l.ff, l.width, true, plans);
+    AddLinear("linear2.", l.width, l.ff, true, plans);
+    AddNorm("norm1.", l.width, plans);
+    AddNorm("norm2.", l.width, plans);
+  }
+  void operator()(const Residual& l) {
+    for (size_t i = 0; i < l.layers.size(); ++i) {
+      for (TensorPlan& plan : TensorsOf(l.layers[i])) {
+        plan.name = absl::StrCat(i, ".", plan.name);
+        plans.push_back(std::move(plan));
+      }
     }
   }
   template <typename NoTensors>

@@ -61,17 +61,17 @@ int ListModels(const ListCommand& command) {
   const std::set<std::string> for_libtorch = ForLibTorch();
   std::cout << "model.name\n";
   for (const models::NamedModel& model : models::NamedModels()) {
-    std::cout << absl::StrFormat("  %-12s %s%s\n  %-12s %s\n", model.name, model.summary,
+    std::cout << absl::StrFormat("  %-16s %s%s\n  %-16s %s\n", model.name, model.summary,
                                  for_libtorch.contains(model.name) ? " (needs LibTorch)" : "", "",
                                  absl::StrJoin(model.layers, " · "));
   }
   for (const auto& [name, model] : catalogue->models())
-    std::cout << absl::StrFormat("  %-12s %s\n", name, model.summary);
+    std::cout << absl::StrFormat("  %-16s %s\n", name, model.summary);
   std::cout << "\nmodel.layers, a list of\n";
   for (const models::LayerWords& words : models::AllLayerWords())
     std::cout << "  "
               << absl::StripTrailingAsciiWhitespace(
-                     absl::StrFormat("%-45s %s", words.text, words.help))
+                     absl::StrFormat("%-47s %s", words.text, words.help))
               << "\n";
   return kExitOk;
 }

@@ -114,7 +114,20 @@ def layers_of(module: Any) -> list[_Layer] | str:
         if text is None:
             return f"layer {name} is {child}"
         layers.append(_Layer(text, name, child))
-    return layers
+    return _misplaced(layers) or layers
+
+
+def _misplaced(layers: Sequence[_Layer]) -> str | None:
+    """Which layer stands where Macaw's means something else; None if all fit."""
+    image = False
+    for number, layer in enumerate(layers):
+        kind = layer.text.split()[0]
+        if kind == "embedding" and number > 0:
+            return f"layer {layer.prefix} is an Embedding behind other layers"
+        if kind == "layernorm" and image:
+            return f"layer {layer.prefix} is a LayerNorm of images"
+        image = kind in _OF_IMAGES or (image and kind != "flatten")
+    return None
 
 
 def _text(layer: Any) -> str | None:
@@ -153,6 +166,31 @@ def _norm(m: Any) -> bool:
     return bool(own and m.eps == 1e-5 and getattr(m, "affine", True))
 
 
+def _layer_norm(m: Any) -> str | None:
+    own = len(m.normalized_shape) == 1 and m.eps == 1e-5 and m.elementwise_affine
+    return "layernorm" if own and m.bias is not None else None
+
+
+def _embedding(m: Any) -> str | None:
+    own = m.padding_idx is None and m.max_norm is None and not m.scale_grad_by_freq and not m.sparse
+    return f"embedding {m.num_embeddings} {m.embedding_dim}" if own else None
+
+
+def _transformer(m: Any) -> str | None:
+    import torch
+
+    attention = m.self_attn
+    drops = {m.dropout.p, m.dropout1.p, m.dropout2.p, attention.dropout}
+    own = m.norm_first and attention.batch_first and m.linear1.bias is not None
+    if not own or m.activation is not torch.nn.functional.gelu or len(drops) > 1:
+        return None
+    if not (_layer_norm(m.norm1) and _layer_norm(m.norm2)):
+        return None
+    text = f"transformer heads {attention.num_heads} ff {m.linear1.out_features}"
+    return text + (f" dropout {m.dropout.p}" if m.dropout.p > 0 else "")
+
+
+_OF_IMAGES = {"conv", "maxpool", "avgpool", "globalavgpool", "groupnorm"}
 _KINDS: dict[str, Callable[[Any], str | None]] = {
     "Conv2d": _conv,
     "Linear": lambda m: f"linear {m.out_features}" + ("" if m.bias is not None else " nobias"),
@@ -164,7 +202,11 @@ _KINDS: dict[str, Callable[[Any], str | None]] = {
     "GroupNorm": lambda m: f"groupnorm {m.num_groups}" if _norm(m) else None,
     "Flatten": lambda m: "flatten" if (m.start_dim, m.end_dim) == (1, -1) else None,
     "Dropout": lambda m: f"dropout {m.p}",
+    "LayerNorm": _layer_norm,
+    "Embedding": _embedding,
+    "TransformerEncoderLayer": _transformer,
     "ReLU": lambda _: "relu",
+    "GELU": lambda m: "gelu" if m.approximate == "none" else None,
     "Tanh": lambda _: "tanh",
     "Sigmoid": lambda _: "sigmoid",
 }

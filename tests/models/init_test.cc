@@ -37,6 +37,26 @@ TEST(InitialModel, IsUniformWithinOneOverTheRootOfTheFanIn) {
   }
 }
 
+// torch.nn.MultiheadAttention: Glorot's bound for the projection in, zeros for both biases.
+TEST(InitialModel, StartsAttentionAsPyTorchDoes) {
+  const ModelSpec spec =
+      SpecOf({"embedding 10 32", "attention heads 4 causal", "linear 10"}, {6}, DType::kF64);
+  const FlatVector model = InitialModel(spec, 1);
+  const auto largest = [&](const char* name) {
+    const LayoutEntry& entry = *spec.layout->Find(name);
+    double most = 0;
+    for (const double value : model.As<double>().subspan(entry.offset, entry.size))
+      most = std::max(most, std::abs(value));
+    return most;
+  };
+  EXPECT_LE(largest("1.in_proj_weight"), std::sqrt(6.0 / (32 + 96)));
+  EXPECT_GT(largest("1.in_proj_weight"), 0.95 * std::sqrt(6.0 / (32 + 96)));
+  EXPECT_LE(largest("1.out_proj.weight"), std::sqrt(1.0 / 32));
+  EXPECT_GT(largest("1.out_proj.weight"), 0.95 * std::sqrt(1.0 / 32));
+  EXPECT_EQ(largest("1.in_proj_bias"), 0);
+  EXPECT_EQ(largest("1.out_proj.bias"), 0);
+}
+
 TEST(InitialModel, StartsNormsAtTheIdentity) {
   const ModelSpec spec =
       SpecOf({"conv 4 3", "groupnorm 2", "flatten", "linear 10"}, {1, 8, 8}, DType::kF64);

@@ -196,6 +196,65 @@ TEST_F(Script, AWrongNumberOfOutputsIsRefused) {
           AllOf(HasSubstr("[2, 4]"), HasSubstr("needs [2, 3]"))));
 }
 
+// "embedding 7 4" and "linear OUT", of tokens as PyTorch has them: one_hot refuses any but int64.
+WrittenScript TokenNet(int64_t outputs, const std::string& pool) {
+  WrittenScript net("Tokens");
+  net.Parameter("table", torch::randn({7, 4})).Parameter("weight", torch::randn({outputs, 4}));
+  net.Parameter("bias", torch::randn({outputs}));
+  net.Define("    y = torch.matmul(torch.one_hot(x, 7).to(self.table.dtype), self.table)\n" + pool +
+             "    return torch.linear(y, self.weight, self.bias)\n");
+  return net;
+}
+
+TEST_F(Script, TakesTokensAsInt64AndAnswersAtEachPositionOrOnce) {
+  for (const bool each : {true, false}) {
+    const int64_t outputs = each ? 7 : 3;
+    const std::string bytes = TokenNet(outputs, each ? "" : "    y = y.mean(1)\n").Bytes();
+    ModelConfig config = ConfigOf(bytes);
+    config.input_shape = {5};
+    config.classes = outputs;
+    ModelSpec script = *BuildSpec(config, DType::kF64);
+    script.script = std::make_shared<const std::string>(bytes);
+    script.script_takes_tokens = true;
+    script.positions = each ? 5 : 0;
+    EXPECT_TRUE(script.takes_tokens());
+    config.name = "layers";
+    config.layers = {"embedding 7 4", absl::StrCat("linear ", outputs)};
+    if (!each) config.layers.insert(config.layers.begin() + 1, "mean");
+    const ModelSpec layers = *BuildSpec(config, DType::kF64);
+    FlatVector model = InitialModel(layers, 1);
+    const at::Tensor x = torch::randint(0, 7, {6, 5}, torch::kInt);
+    const auto theirs = Network(layers).Forward(x, ViewsOf(model.view()), nullptr).logits;
+    const auto ours = Network(script).Forward(x, ViewsOf(model.view()), nullptr).logits;
+    EXPECT_EQ(ours.sizes(), theirs.sizes());
+    EXPECT_LT((ours - theirs).abs().max().item<double>(), 1e-14);
+
+    script.positions = each ? 0 : 5;  // the other task
+    EXPECT_THAT([&] { Network(script).Forward(x, ViewsOf(model.view()), nullptr); },
+                testing::ThrowsMessage<std::invalid_argument>(
+                    HasSubstr(each ? "needs [6, 7]" : "needs [6, 5, 3]")));
+  }
+}
+
+// torch.nn.TransformerEncoderLayer(dropout=0) has these ops in its script.
+TEST_F(Script, MayDropNothing) {
+  const auto drops = [](const std::string& p) {
+    WrittenScript net("Drops");
+    net.Parameter("weight", torch::randn({3, 12})).Training();
+    net.Define(
+        "    p = " + p +
+        " if self.training else 0.0\n"
+        "    y = torch.dropout(torch.flatten(x, 1), p, self.training)\n"
+        "    z = y.reshape([1, 1, y.size(0), y.size(1)])\n"
+        "    y = y + torch.scaled_dot_product_attention(z, z, z, None, p).reshape(y.size())\n"
+        "    return torch.matmul(y, self.weight.t())\n");
+    return net;
+  };
+  EXPECT_EQ(Refusal(drops("0.0")), "");
+  EXPECT_THAT(Refusal(drops("0.1")),
+              AllOf(HasSubstr("aten::dropout"), HasSubstr("aten::scaled_dot_product_attention")));
+}
+
 TEST_F(Script, ListsOfTensorsAreCheckedLineByLine) {
   const auto message = [](std::vector<std::string> tensors) {
     ModelConfig config;

@@ -47,11 +47,51 @@ TEST(Network, OfAnLstmIsTorchNns) {
   twin.ExpectEqualGradients(1e-11);
 }
 
+struct TwoLayerGru : nn::Module {
+  TwoLayerGru(int64_t tokens, int64_t width, int64_t hidden) {
+    embedding = register_module("0", nn::Embedding(tokens, width));
+    gru = register_module("1",
+                          nn::GRU(nn::GRUOptions(width, hidden).num_layers(2).batch_first(true)));
+    linear = register_module("2", nn::Linear(hidden, tokens));
+    to(torch::kDouble);
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    return linear->forward(std::get<0>(gru->forward(embedding->forward(x))));
+  }
+  nn::Embedding embedding{nullptr};
+  nn::GRU gru{nullptr};
+  nn::Linear linear{nullptr};
+};
+
+TEST(Network, OfAGruIsTorchNns) {
+  UseOneThread();
+  const ModelSpec spec = *BuildSpec({.name = "layers",
+                                     .layers = {"embedding 7 3", "gru 5 layers 2", "linear 7"},
+                                     .input_shape = {6},
+                                     .classes = 7},
+                                    DType::kF64);
+  TwoLayerGru modules(7, 3, 5);
+  TorchTwin twin(spec, TensorsOf(modules));
+  torch::manual_seed(1);
+  const at::Tensor x = torch::randint(0, 7, {4, 6}, torch::kLong);
+  const at::Tensor target = torch::randint(0, 7, {24}, torch::kLong);
+  const at::Tensor ours = Network(spec).Forward(x.to(torch::kInt), twin.views(), nullptr).logits;
+  const at::Tensor theirs = modules.forward(x);
+  EXPECT_LT((ours - theirs).abs().max().item<double>(), 1e-12);
+  torch::nn::functional::cross_entropy(ours.flatten(0, 1), target).backward();
+  torch::nn::functional::cross_entropy(theirs.flatten(0, 1), target).backward();
+  twin.ExpectEqualGradients(1e-11);
+}
+
 // A position's output must not depend on later tokens, or the model could read the answer.
-TEST(Network, OfAnLstmLooksBackOnly) {
+class TokenModel : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Named, TokenModel,
+                         testing::Values("char_lstm", "char_gru", "char_transformer"));
+
+TEST_P(TokenModel, LooksBackOnly) {
   UseOneThread();
   const ModelSpec spec =
-      *BuildSpec({.name = "char_lstm", .input_shape = {10}, .classes = 20}, DType::kF32);
+      *BuildSpec({.name = GetParam(), .input_shape = {10}, .classes = 20}, DType::kF32);
   FlatVector model = InitialModel(spec, 2);
   const std::vector<at::Tensor> w = ViewsOf(model.view());
   const Network network(spec);

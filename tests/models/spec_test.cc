@@ -50,6 +50,10 @@ TEST(NamedModels, HaveTheirPublishedParameterCounts) {
   EXPECT_EQ(CountOf(Named("vgg11", {3, 32, 32}, 10)), 9'750'922u);
   // 97 · 8 + 4 · 256 · (8 + 256 + 2) + 4 · 256 · (256 + 256 + 2) + 257 · 97
   EXPECT_EQ(CountOf(Named("char_lstm", {80}, 97)), 824'425u);
+  // 97 · 8 + 3 · 256 · (8 + 256 + 2) + 3 · 256 · (256 + 256 + 2) + 257 · 97
+  EXPECT_EQ(CountOf(Named("char_gru", {80}, 97)), 624'745u);
+  // (97 + 80) · 128 + 5 · (4 · 129 · 128 + 129 · 512 + 513 · 128 + 4 · 128) + 2 · 128 + 129 · 97
+  EXPECT_EQ(CountOf(Named("char_transformer", {80}, 97)), 1'026'785u);
 }
 
 TEST(NamedModels, AreListedAsAUserWouldWriteThem) {
@@ -58,7 +62,7 @@ TEST(NamedModels, AreListedAsAUserWouldWriteThem) {
     const bool color = model.name.starts_with("resnet18") || model.name == "vgg11";
     ModelConfig config = Layers(model.layers);
     if (small) config.input_shape = {model.name == "logistic" ? 60 : 784};
-    if (model.name == "char_lstm") config.input_shape = {80};
+    if (model.name.starts_with("char_")) config.input_shape = {80};
     if (color) config.input_shape = {3, 32, 32};
     const auto written = BuildSpec(config, DType::kF32);
     ASSERT_TRUE(written.ok()) << model.name << ": " << written.status();
@@ -138,6 +142,77 @@ TEST(BuildSpec, FollowsSequencesPositionByPosition) {
   EXPECT_THAT(ErrorOf(Layers({"lstm 16"}, {12})), HasSubstr("put \"embedding TOKENS OUT\" before"));
 }
 
+TEST(BuildSpec, NamesTheTensorsOfATransformerAsPyTorchDoes) {
+  const ModelSpec spec = *BuildSpec(
+      Layers({"embedding 30 8", "positions", "transformer heads 2 ff 16 causal dropout 0.1",
+              "residual [layernorm, attention heads 4 causal]", "layernorm", "gelu", "linear 10"},
+             {12}),
+      DType::kF32);
+  EXPECT_THAT(
+      NamesOf(spec),
+      ElementsAre("0.weight", "1.weight", "2.self_attn.in_proj_weight", "2.self_attn.in_proj_bias",
+                  "2.self_attn.out_proj.weight", "2.self_attn.out_proj.bias", "2.linear1.weight",
+                  "2.linear1.bias", "2.linear2.weight", "2.linear2.bias", "2.norm1.weight",
+                  "2.norm1.bias", "2.norm2.weight", "2.norm2.bias", "3.0.weight", "3.0.bias",
+                  "3.1.in_proj_weight", "3.1.in_proj_bias", "3.1.out_proj.weight",
+                  "3.1.out_proj.bias", "4.weight", "4.bias", "6.weight", "6.bias"));
+  EXPECT_THAT(spec.layout->Find("1.weight")->shape, ElementsAre(12, 8));
+  EXPECT_THAT(spec.layout->Find("2.self_attn.in_proj_weight")->shape, ElementsAre(24, 8));
+  EXPECT_THAT(spec.layout->Find("2.linear1.weight")->shape, ElementsAre(16, 8));
+  EXPECT_EQ(spec.positions, 12);
+  EXPECT_TRUE(DrawsMasks(spec.layers[2]));
+  EXPECT_FALSE(DrawsMasks(spec.layers[3]));
+}
+
+TEST(BuildSpec, MakesOneVectorOfAText) {
+  for (const std::string pool : {"last", "mean"}) {
+    const ModelSpec spec =
+        *BuildSpec(Layers({"embedding 30 8", "transformer heads 2 ff 16", pool, "linear 10"}, {12}),
+                   DType::kF32);
+    EXPECT_EQ(spec.positions, 0);
+    EXPECT_TRUE(spec.takes_tokens());
+    EXPECT_THAT(spec.shapes[2], ElementsAre(8));
+  }
+}
+
+TEST(BuildSpec, PutsTheStatisticsOfAnInnerLayerBehindAllParameters) {
+  const ModelSpec spec = *BuildSpec(
+      Layers({"residual [linear 6, batchnorm, residual [relu, linear 6]]", "linear 10"}, {6}),
+      DType::kF32);
+  EXPECT_THAT(NamesOf(spec), ElementsAre("0.0.weight", "0.0.bias", "0.1.weight", "0.1.bias",
+                                         "0.2.1.weight", "0.2.1.bias", "1.weight", "1.bias",
+                                         "0.1.running_mean", "0.1.running_var"));
+}
+
+TEST(BuildSpec, RefusesANextTokenModelThatSeesTheNextToken) {
+  for (const std::string layer : {"attention heads 2", "transformer heads 2 ff 8",
+                                  "residual [layernorm, residual [attention heads 2]]"}) {
+    EXPECT_THAT(ErrorOf(Layers({"embedding 30 8", layer, "linear 10"}, {12})),
+                testing::AllOf(HasSubstr("layer 2 \"" + layer + "\""), HasSubstr("\"causal\"")));
+  }
+}
+
+TEST(BuildSpec, SaysWhatIsWrongWithALayerOfSequences) {
+  const auto error = [](const std::string& layer) {
+    return ErrorOf(Layers({"embedding 30 8", layer, "linear 10"}, {12}));
+  };
+  EXPECT_THAT(error("attention heads 3 causal"), HasSubstr("3 heads do not divide vectors of 8"));
+  EXPECT_THAT(error("attention causal"), HasSubstr("\"heads NUMBER\" is missing"));
+  EXPECT_THAT(error("transformer heads 2 causal"), HasSubstr("\"ff NUMBER\" is missing"));
+  EXPECT_THAT(error("transformer heads 2 ff 8 causal dropout 1"), HasSubstr("got \"1\""));
+  EXPECT_THAT(error("transformer heads 2 ff 8 casual"), HasSubstr("does not take \"casual\""));
+  EXPECT_THAT(
+      error("residual [layernorm, lstm]"),
+      HasSubstr("layer 2 \"residual [layernorm, lstm]\": its layer 2 \"lstm\": the number"));
+  EXPECT_THAT(error("residual [linear 9]"), HasSubstr("make [12, 9] of [12, 8]"));
+  EXPECT_THAT(error("residual [mean]"), HasSubstr("make [8] of [12, 8]"));
+  EXPECT_THAT(error("residual linear 8"), HasSubstr("stand in brackets"));
+  EXPECT_THAT(error("residual [residual [linear 8]"), HasSubstr("brackets do not match"));
+  EXPECT_THAT(error("residual []"), HasSubstr("its layer 1 \"\""));
+  EXPECT_THAT(ErrorOf(Layers({"mean"}, {12})), HasSubstr("needs a sequence of vectors, but [12]"));
+  EXPECT_THAT(ErrorOf(Layers({"layernorm"})), HasSubstr("needs a vector, but [1, 28, 28]"));
+}
+
 TEST(BuildSpec, LeavesTheBiasOfLogisticOut) {
   ModelConfig config = Named("logistic", {123}, 1);
   config.bias = false;
@@ -172,24 +247,30 @@ TEST(BuildSpec, FollowsShapesThroughEveryLayer) {
 
 // An example that the layer takes, by what its help says of it.
 std::vector<int64_t> InputFor(const LayerWords& words) {
-  if (words.help.find("sequences of vectors") != std::string::npos) return {80, 8};
-  if (words.help.find("token") != std::string::npos) return {80};
-  return words.text.starts_with("linear") ? std::vector<int64_t>{60}
-                                          : std::vector<int64_t>{4, 28, 28};
+  const std::string kind = words.text.substr(0, words.text.find(' '));
+  if (kind == "embedding") return {80};
+  if (words.help.find("sequence") != std::string::npos || kind == "transformer") return {80, 8};
+  if (kind == "residual" || kind == "layernorm") return {60};
+  return {4, 28, 28};
 }
 
 TEST(AllLayerWords, AreReadAsTheyAreListed) {
   for (const LayerWords& words : AllLayerWords()) {
-    const std::string text = absl::StrReplaceAll(words.text, {{"[", ""},
-                                                              {"]", ""},
-                                                              {" GROUPS", " 2"},
-                                                              {" TOKENS", " 97"},
-                                                              {" KERNEL", " 3"},
-                                                              {" OUT", " 4"},
-                                                              {" P", " 0"},
-                                                              {" S", " 2"},
-                                                              {" G", " 2"},
-                                                              {" N", " 2"}});
+    const bool nested = words.text.starts_with("residual");
+    const std::string text =
+        nested ? absl::StrReplaceAll(words.text, {{"LAYER", "tanh"}, {", …", ", linear 60"}})
+               : absl::StrReplaceAll(words.text, {{"[", ""},
+                                                  {"]", ""},
+                                                  {" GROUPS", " 2"},
+                                                  {" TOKENS", " 97"},
+                                                  {" KERNEL", " 3"},
+                                                  {" OUT", " 4"},
+                                                  {" P", " 0"},
+                                                  {" S", " 2"},
+                                                  {" G", " 2"},
+                                                  {" N", " 2"},
+                                                  {" H", " 2"},
+                                                  {" F", " 6"}});
     const auto layer = ParseLayer(text, InputFor(words), /*first=*/true);
     EXPECT_TRUE(layer.ok()) << text << ": " << layer.status();
   }

@@ -57,10 +57,52 @@ class ASequential(TestCase):
         for layer in [
             nn.Conv2d(1, 2, (3, 5)), nn.Conv2d(2, 2, 3, groups=2), nn.Conv2d(1, 2, 3, dilation=2),
             nn.Conv2d(1, 2, 3, padding="same"), nn.MaxPool2d(2, padding=1),
-            nn.MaxPool2d(2, ceil_mode=True), nn.BatchNorm1d(3, eps=1e-3), nn.GELU(),
+            nn.MaxPool2d(2, ceil_mode=True), nn.BatchNorm1d(3, eps=1e-3), nn.GELU("tanh"),
             nn.BatchNorm1d(3, affine=False), nn.AdaptiveAvgPool2d(2), nn.Flatten(0), Mine(2, 2),
+            nn.LayerNorm([2, 3]), nn.LayerNorm(3, eps=1e-6), nn.Embedding(5, 3),
+            nn.TransformerEncoderLayer(4, 2, 8, activation="gelu", norm_first=True),
+            nn.TransformerEncoderLayer(4, 2, 8, activation="gelu", batch_first=True),
+            nn.TransformerEncoderLayer(4, 2, 8, norm_first=True, batch_first=True),
         ]:  # fmt: skip
             self.assertIsInstance(self.texts(nn.Linear(2, 3), layer), str, layer)
+
+    def test_of_tokens_becomes_a_list_of_layers(self) -> None:
+        block = nn.TransformerEncoderLayer(
+            8, 2, 16, dropout=0.1, activation="gelu", batch_first=True, norm_first=True
+        )
+        self.assertEqual(
+            self.texts(nn.Embedding(11, 8), block, nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 11)),
+            ["embedding 11 8", "transformer heads 2 ff 16 dropout 0.1", "layernorm", "gelu",
+             "linear 11"],
+        )  # fmt: skip
+        self.assertIsInstance(self.texts(nn.Embedding(11, 8, padding_idx=0)), str)
+        self.assertIsInstance(self.texts(nn.Conv2d(1, 2, 3), nn.LayerNorm(26)), str)
+        self.assertIsInstance(self.texts(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.LayerNorm(8)), list)
+
+    def test_of_tokens_takes_the_step_that_pytorch_takes(self) -> None:
+        torch.manual_seed(1)
+        block = nn.TransformerEncoderLayer(
+            8, 2, 16, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
+        )
+        net = nn.Sequential(
+            nn.Embedding(11, 8), block, nn.LayerNorm(8), nn.GELU(), nn.Flatten(), nn.Linear(48, 3)
+        ).double()
+        rng = np.random.default_rng(2)
+        x, y = rng.integers(11, size=(40, 6)).astype(np.int32), rng.integers(3, size=40)
+        run = with_libtorch(
+            self.job(
+                "run", model=net, data=(x, y), test=(x[:5], y[:5]), partition=macaw.iid(1),
+                cohort=1, rounds=1, local={"epochs": 1, "batch_size": 40, "lr": 0.5},
+                run={"task": "classification", "dtype": "float64"},
+            )
+        )  # fmt: skip
+        loss = nn.functional.cross_entropy(net(torch.from_numpy(x).long()), torch.from_numpy(y))
+        loss.backward()
+        self.assertAlmostEqual(run.rows[-1]["train_loss"], loss.item(), places=9)
+        state = run.model()
+        for name, weight in net.named_parameters():
+            step = (weight - state[name]) / 0.5
+            self.assertLess((step - weight.grad).abs().max().item(), 1e-9, name)
 
     def test_starts_from_its_weights_and_gets_them_back(self) -> None:
         body = OrderedDict(first=nn.Linear(8, 8), act=nn.ReLU())

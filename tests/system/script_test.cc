@@ -94,5 +94,53 @@ TEST_F(ScriptRun, AFileThatIsNoScriptEndsBeforeAnythingStarts) {
   EXPECT_FALSE(std::filesystem::exists(simulation.folder()));
 }
 
+// "embedding 97 8", "linear 97": a module of tokens with the names of those layers' tensors.
+models::WrittenScript WrittenTokens() {
+  models::WrittenScript table("Table"), net("Tokens");
+  table.Parameter("weight", torch::randn({97, 8}));
+  table.Define("    return torch.embedding(self.weight, x)\n");
+  net.Inner("0", table).Inner("1", models::WrittenLinear("Last", 8, 97));
+  net.Define("    return getattr(self, \"1\").forward(getattr(self, \"0\").forward(x))\n");
+  return net;
+}
+
+TEST(TokenScript, IsTheRunOfTheEqualLayersForTheNextToken) {
+  const TemporaryFolder folder;
+  torch::manual_seed(4);
+  WrittenTokens().Save(folder / "net.pt");
+  nlohmann::json leaf = {{"users", {"ann", "bob"}}};
+  for (const std::string name : {"ann", "bob"}) {
+    leaf["user_data"][name]["x"] = {name + " says this", "and that", "and nothing"};
+    leaf["user_data"][name]["y"] = {",", " ", "."};
+  }
+  folder.Write("play.json", leaf.dump());
+  const std::string config = folder.Write("text.toml", R"([data]
+source = "leaf"
+path = "play.json"
+[cohort]
+size = 2
+[local]
+epochs = 2
+batch_size = 2
+[run]
+rounds = 3
+)");
+  Simulation script("script", {config, "--set", "model.torchscript=" + (folder / "net.pt")});
+  ASSERT_EQ(script.Wait(), 0) << script.output();
+  Simulation layers("layers",
+                    {config, "--set", R"(model.layers=["embedding 97 8", "linear 97"])", "--set",
+                     absl::StrCat("model.init=", script.folder(), "/model-init.safetensors")});
+  ASSERT_EQ(layers.Wait(), 0) << layers.output();
+  EXPECT_EQ(script.digest().size(), 64u);
+  EXPECT_EQ(script.digest(), layers.digest());
+  EXPECT_EQ(script.metrics(), layers.metrics());
+
+  // Classes of whole texts need another module.
+  Simulation classes("classes", {config, "--set", "model.torchscript=" + (folder / "net.pt"),
+                                 "--set", "run.task=classification"});
+  EXPECT_EQ(classes.Wait(), 2) << classes.output();
+  EXPECT_THAT(classes.output(), AllOf(HasSubstr("before the run"), HasSubstr("97]")));
+}
+
 }  // namespace
 }  // namespace macaw

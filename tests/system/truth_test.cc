@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "testing/python.h"
+#include "testing/temporary_folder.h"
 
 namespace macaw {
 namespace {
@@ -20,6 +21,28 @@ TEST(Truth, PlainPyTorchTrainsTheSameModel) {
                                                " --macaw ", MACAW_BIN_DIR "/macaw"));
   EXPECT_EQ(truth.exit, 0) << truth.output;
   std::fputs(truth.output.c_str(), stdout);
+}
+
+// Models of tokens, on a play of our own: steps, losses and final models agree (bench/text.py).
+TEST(Truth, PlainPyTorchTrainsTheSameModelOfText) {
+  if (const std::string why = WhyNoPython("torch, safetensors.torch"); !why.empty())
+    GTEST_SKIP() << why;
+  std::string play;
+  for (int speech = 0; speech < 12; ++speech) {
+    absl::StrAppend(&play, "SPEAKER ", speech % 4, ":\n");
+    for (int line = 0; line < 8; ++line)
+      absl::StrAppend(&play, "the ", speech, "th of us counts ", line * (speech + 3), ", ");
+    absl::StrAppend(&play, "and ends.\n\n");
+  }
+  const TemporaryFolder folder;
+  const std::string path = folder.Write("play.txt", play);
+  for (const char* const model : {"char_transformer", "char_gru"}) {
+    const Finished text =
+        RunShell(absl::StrCat(Python(), " ", MACAW_SOURCE_DIR "/bench/text.py ", path, " --model ",
+                              model, " --rounds 2 --cohort 3 --macaw ", MACAW_BIN_DIR "/macaw"));
+    EXPECT_EQ(text.exit, 0) << text.output;
+    std::fputs(text.output.c_str(), stdout);
+  }
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "tests/training/testing.h"
+#include "tests/training/sequences.h"
 #include "training/torch/torch_backend.h"
 
 namespace macaw::training {
@@ -14,62 +14,16 @@ using testing::HasSubstr;
 
 constexpr int64_t kTokens = 5, kLength = 4;
 
-// Sequences that a test keeps: rows of kLength tokens, the token behind each, and its length.
-struct Sequences {
-  std::vector<std::vector<int32_t>> rows;
-  std::vector<int32_t> next;
-  std::vector<int32_t> lengths;
-  std::vector<int32_t> tokens;
-
-  data::Rows Rows() {
-    tokens.clear();
-    for (const auto& row : rows) tokens.insert(tokens.end(), row.begin(), row.end());
-    data::Rows view;
-    view.block.type = data::FeatureType::kI32;
-    view.block.features = reinterpret_cast<const std::byte*>(tokens.data());
-    view.block.row_bytes = kLength * sizeof(int32_t);
-    view.block.classes = next.data();
-    view.block.lengths = lengths.empty() ? nullptr : lengths.data();
-    view.block.count = rows.size();
-    return view;
-  }
-};
-
 models::ModelSpec Spec() {
   return SpecOf({"embedding 5 3", "lstm 6", "linear 5"}, {kLength}, kTokens, DType::kF64);
 }
 
-absl::StatusOr<std::unique_ptr<LocalTrainer>> Make(const models::ModelSpec& spec, TaskKind task,
-                                                   data::FeatureType type) {
-  TrainerSetup setup;
-  setup.spec = spec;
-  setup.task = task;
-  setup.feature_type = type;
-  setup.dtype = spec.layout->dtype();
-  return TorchBackend().MakeTrainer(setup);
-}
-
 std::unique_ptr<LocalTrainer> Trainer(const models::ModelSpec& spec) {
-  return *Make(spec, TaskKind::kNextToken, data::FeatureType::kI32);
+  return *MakeTrainer(spec, TaskKind::kNextToken);
 }
-
-struct Ran {
-  StageOutcome outcome;  // its `end` is gone with the trainer
-  FlatVector end;
-};
 
 Ran RunOne(const models::ModelSpec& spec, Stage stage, const data::Rows& rows) {
-  LocalPlan plan;
-  plan.stages = {std::move(stage)};
-  const auto trainer = Trainer(spec);
-  const StageOutcome outcome = MustRun(*trainer, plan, TaskOf(rows))[0];
-  return {outcome, FlatVector::CopyOf(outcome.end, spec.layout)};
-}
-
-Stage GradientAt(const FlatVector& x) {
-  Stage stage = StageFrom(View(x), 0);
-  stage.kind = StageKind::kGradient;
-  return stage;
+  return RunOne(spec, TaskKind::kNextToken, std::move(stage), rows);
 }
 
 TEST(NextToken, CountsEachPositionInUseOnce) {
@@ -130,13 +84,13 @@ TEST(NextToken, IsLearnt) {
 TEST(NextToken, NeedsTokensAndAModelOfThem) {
   const models::ModelSpec of_vectors = SpecOf({"linear 5"}, {kLength}, kTokens, DType::kF64);
   const auto message = [](const auto& trainer) { return std::string(trainer.status().message()); };
-  EXPECT_THAT(message(Make(of_vectors, TaskKind::kNextToken, data::FeatureType::kI32)),
+  EXPECT_THAT(message(MakeTrainer(of_vectors, TaskKind::kNextToken, data::FeatureType::kI32)),
               HasSubstr("begin it with \"embedding TOKENS OUT\""));
-  EXPECT_THAT(message(Make(Spec(), TaskKind::kNextToken, data::FeatureType::kF32)),
+  EXPECT_THAT(message(MakeTrainer(Spec(), TaskKind::kNextToken, data::FeatureType::kF32)),
               HasSubstr("the data does not hold any"));
-  EXPECT_THAT(message(Make(Spec(), TaskKind::kClassification, data::FeatureType::kI32)),
+  EXPECT_THAT(message(MakeTrainer(Spec(), TaskKind::kClassification, data::FeatureType::kI32)),
               HasSubstr("has outputs at each position"));
-  EXPECT_THAT(message(Make(of_vectors, TaskKind::kNextToken, data::FeatureType::kF32)),
+  EXPECT_THAT(message(MakeTrainer(of_vectors, TaskKind::kNextToken, data::FeatureType::kF32)),
               HasSubstr("has outputs for the whole example"));
 
   const models::ModelSpec spec = Spec();

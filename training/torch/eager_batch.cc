@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <limits>
 #include <stdexcept>
 #include <utility>
 #include <variant>
@@ -27,9 +28,7 @@ std::span<T> Typed(std::span<std::byte> bytes) {
 }
 
 bool HasDropout(const models::ModelSpec& spec) {
-  return std::any_of(spec.layers.begin(), spec.layers.end(), [](const models::Layer& layer) {
-    return std::holds_alternative<models::Dropout>(layer);
-  });
+  return std::ranges::any_of(spec.layers, models::DrawsMasks);
 }
 
 }  // namespace
@@ -69,27 +68,38 @@ void EagerBatch::Reserve(size_t rows) {
   logit_gradient_tensor_ = at::from_blob(logit_gradient_.bytes().data(), shape, options);
 }
 
-absl::Status EagerBatch::LabelPositions(const data::Rows& rows,
-                                        std::span<const uint32_t> positions) {
+absl::Status EagerBatch::CheckTokens() const {
+  const models::ModelSpec& spec = network_.spec();
+  // A scripted module does not say which tokens it knows, and refuses others itself.
+  const int64_t known = spec.is_script() ? std::numeric_limits<int32_t>::max()
+                                         : std::get<models::Embedding>(spec.layers[0]).tokens;
+  const size_t count = rows_ * gather_.example_elements();
+  for (const int32_t token : features_.As<int32_t>().first(count)) {
+    if (token >= 0 && token < known) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("a row has token ", token, ", the model knows 0 to ", known - 1));
+  }
+  return absl::OkStatus();
+}
+
+void EagerBatch::TakeLengths(const data::Rows& rows, std::span<const uint32_t> positions) {
+  lengths_.clear();
+  if (rows.block.lengths == nullptr) return;
+  for (const uint32_t position : positions)
+    lengths_.push_back(rows.block.lengths[rows.at(position)]);
+}
+
+void EagerBatch::LabelPositions() {
   const auto length = static_cast<size_t>(network_.spec().positions);
-  const int64_t known = std::get<models::Embedding>(network_.spec().layers[0]).tokens;
   const int32_t* token = features_.As<int32_t>().data();
   int64_t* label = classes_.data();
   for (size_t row = 0; row < rows_; ++row, token += length, label += length) {
-    for (size_t t = 0; t < length; ++t) {
-      if (token[t] >= 0 && token[t] < known) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("a row has token ", token[t], ", the model knows 0 to ", known - 1));
-    }
-    const int32_t* const lengths = rows.block.lengths;
-    const size_t used =
-        lengths == nullptr ? length : static_cast<size_t>(lengths[rows.at(positions[row])]);
+    const size_t used = lengths_.empty() ? length : static_cast<size_t>(lengths_[row]);
     std::fill_n(label, length, kNoLabel);
     if (used == 0) continue;
     std::copy_n(token + 1, used - 1, label);
     label[used - 1] = row_classes_[row];
   }
-  return absl::OkStatus();
 }
 
 absl::Status EagerBatch::Load(const data::Rows& rows, std::span<const uint32_t> positions,
@@ -101,7 +111,13 @@ absl::Status EagerBatch::Load(const data::Rows& rows, std::span<const uint32_t> 
   gather_.Gather(rows, positions, augment, features_.bytes().first(rows_ * gather_.example_bytes()),
                  sequences ? row_classes_ : classes_,
                  targets_.bytes().first(regression ? rows_ * SizeOf(dtype_) : 0));
-  if (sequences) MACAW_RETURN_IF_ERROR(LabelPositions(rows, positions));
+  if (network_.spec().takes_tokens()) {
+    MACAW_RETURN_IF_ERROR(CheckTokens());
+    TakeLengths(rows, positions);
+    if (sequences) LabelPositions();
+    // An empty text is one token of padding: a layer has something to take a mean of.
+    for (int64_t& length : lengths_) length = std::max<int64_t>(length, 1);
+  }
   return objective.CheckClasses(classes_);
 }
 
@@ -127,8 +143,8 @@ void EagerBatch::Differentiate(Replica& replica, const StageLoss& loss, const Me
   const at::AutoGradMode with_graph(true);
   std::optional<RandomStream> masks;
   if (has_dropout_ && dropout != nullptr) masks.emplace(*dropout);
-  const models::Outputs outputs = network_.Forward(features_tensor_, replica.parameters(),
-                                                   masks ? &*masks : nullptr, statistics);
+  const models::Outputs outputs = network_.Forward(
+      features_tensor_, replica.parameters(), masks ? &*masks : nullptr, statistics, Lengths());
 
   if (loss.hooks == nullptr || !loss.hooks->loss) {
     // The objective's gradient is computed by hand, and autograd starts at the outputs. That needs
@@ -158,7 +174,8 @@ void EagerBatch::Differentiate(Replica& replica, const StageLoss& loss, const Me
 void EagerBatch::Rate(std::span<const at::Tensor> parameters, const StageLoss& loss,
                       const Mean& mean, MetricSums& sums) {
   const at::NoGradGuard without_graph;
-  const models::Outputs outputs = network_.Forward(features_tensor_, parameters, nullptr);
+  const models::Outputs outputs = network_.Forward(features_tensor_, parameters, nullptr,
+                                                   models::Statistics::kRunning, Lengths());
   std::vector<double> metrics(sums.size());
   RateOutputs(outputs.logits, *loss.objective, mean, {}, metrics);
   if (loss.hooks != nullptr && loss.hooks->loss) {
@@ -174,6 +191,13 @@ void EagerBatch::Correct(Replica& replica, const StageLoss& loss, const StreamKe
   step_ = Step{loss, dropout};
   loss.hooks->correct(replica.values(), replica.gradient(), *this);
   step_.reset();
+}
+
+at::Tensor EagerBatch::Lengths() const {
+  if (lengths_.empty()) return {};
+  // LibTorch has no tensor over constant memory; the network only reads it.
+  return at::from_blob(const_cast<int64_t*>(lengths_.data()), {static_cast<int64_t>(rows_)},
+                       at::dtype(at::kLong));
 }
 
 at::Tensor EagerBatch::labels() const {
@@ -206,7 +230,8 @@ models::Outputs EagerBatch::OutputsAt(ConstVectorView point) {
   const at::NoGradGuard without_graph;
   // The bytes are only read; LibTorch has no tensor over constant memory.
   const std::span<std::byte> bytes(const_cast<std::byte*>(point.bytes.data()), point.bytes.size());
-  return network_.Forward(features_tensor_, models::ViewsOf({point.layout, bytes}), nullptr);
+  return network_.Forward(features_tensor_, models::ViewsOf({point.layout, bytes}), nullptr,
+                          models::Statistics::kRunning, Lengths());
 }
 
 }  // namespace macaw::training

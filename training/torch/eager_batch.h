@@ -64,9 +64,12 @@ class EagerBatch final : public StepBatch {
   };
 
   void Reserve(size_t rows);
+  absl::Status CheckTokens() const;  // that the model knows those of the batch
+  void TakeLengths(const data::Rows& rows, std::span<const uint32_t> positions);
+  at::Tensor Lengths() const;  // for Network::Forward
   // Next-token labels: each position's label is the next token; the last position's is the row's
   // own label.
-  absl::Status LabelPositions(const data::Rows& rows, std::span<const uint32_t> positions);
+  void LabelPositions();
   void RateOutputs(const at::Tensor& logits, const Objective& objective, const Mean& mean,
                    std::span<std::byte> gradient, std::span<double> sums);
 
@@ -84,6 +87,7 @@ class EagerBatch final : public StepBatch {
   AlignedBuffer logit_gradient_;
   std::vector<int64_t> classes_;  // for next-token tasks: per position
   std::vector<int64_t> row_classes_;
+  std::vector<int64_t> lengths_;        // tokens in use of each row; empty: all
   at::Tensor features_tensor_;          // a view of the first rows_ rows
   at::Tensor logit_gradient_tensor_;    // a view of the first rows_ rows
   std::optional<Step> step_;            // only while a hook runs

@@ -34,6 +34,17 @@ auto Caught(F&& f) -> decltype(f()) {
   }
 }
 
+// A list of layers says what it takes and returns. A scripted module has to fit the data and the
+// task, which its first batch shows.
+models::ModelSpec SpecFor(const TrainerSetup& setup) {
+  models::ModelSpec spec = setup.spec;
+  if (!spec.is_script()) return spec;
+  spec.script_takes_tokens = setup.feature_type == data::FeatureType::kI32;
+  const bool sequences = setup.task == TaskKind::kNextToken && spec.input_shape.size() == 1;
+  spec.positions = sequences ? spec.input_shape[0] : 0;
+  return spec;
+}
+
 }  // namespace
 
 struct EagerTrainer::StageRun {
@@ -61,19 +72,22 @@ absl::StatusOr<std::unique_ptr<EagerTrainer>> EagerTrainer::Make(const TrainerSe
   if (setup.spec.layout == nullptr || setup.spec.layout->dtype() != setup.dtype) {
     return absl::InvalidArgumentError("the model was built for another dtype than the run's");
   }
+  const models::ModelSpec spec = SpecFor(setup);
   const bool tokens = setup.feature_type == data::FeatureType::kI32;
-  if (tokens != setup.spec.takes_tokens()) {
+  if (tokens != spec.takes_tokens()) {
     return absl::InvalidArgumentError(
         tokens ? "the data holds tokens, and the model's first layer does not take those: begin it "
                  "with \"embedding TOKENS OUT\""
                : "the model takes tokens, and the data does not hold any");
   }
-  if ((setup.task == TaskKind::kNextToken) != (setup.spec.positions > 0)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a next-token task and a model with outputs at each position need each other, "
-                     "and model \"",
-                     setup.spec.name, "\" has outputs ",
-                     setup.spec.positions > 0 ? "at each position" : "for the whole example"));
+  if ((setup.task == TaskKind::kNextToken) != (spec.positions > 0)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a next-token task and a model with outputs at each position need each other, and model \"",
+        spec.name, "\" has outputs ",
+        spec.positions > 0 ? "at each position: make one vector of them with \"last\" or \"mean\""
+        : tokens           ? "for the whole example: to classify texts, set run.task = "
+                             "\"classification\""
+                           : "for the whole example"));
   }
   MACAW_ASSIGN_OR_RETURN(Objective objective,
                          Objective::Make(setup.task, setup.spec.outputs, setup.local));
@@ -87,7 +101,7 @@ absl::StatusOr<std::unique_ptr<EagerTrainer>> EagerTrainer::Make(const TrainerSe
 EagerTrainer::EagerTrainer(const TrainerSetup& setup, Objective objective)
     : task_(setup.task),
       feature_type_(setup.feature_type),
-      network_(setup.spec),
+      network_(SpecFor(setup)),
       gather_(setup.feature_type, setup.spec.input_shape, setup.transform, setup.dtype),
       plain_(objective.Plain()),
       batch_(network_, gather_, setup.task, setup.dtype, setup.work),
