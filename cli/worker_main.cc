@@ -34,6 +34,7 @@
 #include "core/files.h"
 #include "core/logging.h"
 #include "core/status.h"
+#include "data/hdf5/file.h"
 #include "data/options.h"
 #include "data/subset.h"
 #include "identity/node_files.h"
@@ -81,6 +82,9 @@ void PrintDoctor() {
         "%-12s %s: %s\n", "back end", name,
         backend.ok() ? (*backend)->Report() : std::string(error.message()));
   }
+  const absl::Status hdf5 = data::Hdf5Module().status();
+  std::cout << absl::StrFormat("%-12s hdf5: %s\n", "data",
+                               hdf5.ok() ? "its module is there" : std::string(hdf5.message()));
 }
 
 absl::Status DescribeScript(const WorkerArguments& arguments) {

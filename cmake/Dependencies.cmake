@@ -17,6 +17,9 @@ pkg_check_modules(prometheus REQUIRED IMPORTED_TARGET prometheus-cpp-core)  # it
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 # Highway's headers alone: which kernels run is our own choice (core/isa.h), so nothing links its library.
 find_path(MACAW_HIGHWAY_INCLUDE hwy/highway.h REQUIRED)
+if(NOT CMAKE_CROSSCOMPILING)  # the module libmacaw_hdf5.so alone links it
+  pkg_check_modules(hdf5 QUIET IMPORTED_TARGET hdf5-serial)
+endif()
 if(MACAW_REDIS)
   pkg_check_modules(hiredis REQUIRED IMPORTED_TARGET hiredis)
 endif()

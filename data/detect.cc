@@ -44,7 +44,6 @@ constexpr Foreign kForeign[] = {
      "write features and labels as one file: numpy.savez(\"mine.npz\", x=x, y=y)"},
     {{"PK\x03\x04", 4},
      "unpack it, or, if it is a PyTorch file, write its arrays with numpy.savez as x and y"},
-    {{"\x89HDF", 4}, kWriteIt},
     {{"PAR1", 4}, "write it as CSV"},
     {{"\x80\x02", 2}, kWriteIt},
     {{"\x80\x04", 2}, kWriteIt},
@@ -134,6 +133,7 @@ absl::StatusOr<std::string> DetectSource(const std::string& path) {
   if (absl::StartsWith(head, absl::string_view("\0\0\x08\x01", 4)))
     return Unknown(path, "holds IDX labels; name the file of the images beside it");
   if (IsNpz(head)) return "npz";
+  if (absl::StartsWith(head, absl::string_view("\x89HDF", 4))) return "hdf5";
   for (const Foreign& foreign : kForeign) {
     if (absl::StartsWith(head, foreign.magic))
       return Unknown(path, "is of a format that is not read; ", foreign.advice);
@@ -145,7 +145,7 @@ absl::StatusOr<std::string> DetectSource(const std::string& path) {
   if (head.find('\0') == std::string::npos) return OfText(path, head);
   return Unknown(path,
                  "is of no format that is known: IDX, CIFAR's .bin, LIBSVM, CSV, LEAF's JSON, "
-                 ".npz or a prepared safetensors file");
+                 ".npz, HDF5 or a prepared safetensors file");
 }
 
 }  // namespace macaw::data

@@ -109,6 +109,8 @@ constexpr Source kSources[] = {
     {"npz", OpenDivided<ReadNpz>,
      "NumPy's .npz with arrays x and y, optional client (whose row it is), x_test and y_test; "
      "Keras's mnist.npz"},
+    {"hdf5", OpenDivided<ReadHdf5>,
+     "TensorFlow Federated's files (FEMNIST, CIFAR-100, Shakespeare), needs libmacaw_hdf5.so"},
     {"prepared", OpenPrepared,
      "one mapped safetensors file with its clients (data/README.md writes one)"},
     {"declared", OpenDeclared,

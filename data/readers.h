@@ -37,6 +37,12 @@ absl::StatusOr<Examples> ReadCsv(const DataOptions& options);
 // training rows. Features are numbers or text.
 absl::StatusOr<Examples> ReadLeaf(const DataOptions& options);
 
+// TensorFlow Federated's HDF5 files, read by the module libmacaw_hdf5.so: a group `examples` with a
+// group for each client, which has `pixels` or `image` and `label`, or `snippets` (text, which
+// becomes rows of 80 tokens of vocabulary.h and the next one). `test_path`: the file with the
+// clients' test sets.
+absl::StatusOr<Examples> ReadHdf5(const DataOptions& options);
+
 // NumPy's .npz: arrays x (rows of uint8, float32, float64, or int32 and int64 tokens) and y
 // (integers: classes; floats: targets), optional `client` (whose row it is; numbers or texts),
 // x_test, y_test and client_test. Keras's and MedMNIST's names are read, too. Members are stored or

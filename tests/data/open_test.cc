@@ -29,7 +29,8 @@ class Open : public testing::Test {
 };
 
 TEST_F(Open, SaysWhichPathDoesNotExist) {
-  for (const char* source : {"idx", "libsvm", "leaf", "cifar10", "cifar100", "csv", "prepared"}) {
+  for (const char* source :
+       {"idx", "libsvm", "leaf", "cifar10", "cifar100", "csv", "npz", "hdf5", "prepared"}) {
     const auto refusal = [&](DataOptions data, PartitionOptions partition = {}) {
       data.source = source;
       return std::string(OpenDataset(data, partition).status().message());

@@ -1,0 +1,62 @@
+#include <dlfcn.h>
+
+#include <filesystem>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "core/build_tag.h"
+#include "core/status.h"
+#include "data/hdf5/file.h"
+
+namespace macaw::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Beside the back ends (training/backends.h), whose folder has nothing but back ends.
+std::string ModulePath() {
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  return (program.parent_path() / ".." / "lib" / "macaw" / "data" / "libmacaw_hdf5.so")
+      .lexically_normal()
+      .string();
+}
+
+absl::StatusOr<const Hdf5Entry*> LoadHdf5() {
+  const std::string file = ModulePath();
+  std::error_code error;
+  if (!fs::exists(file, error)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("data.source = \"hdf5\" needs the module ", file,
+                     ", which is not there: install libhdf5-dev, delete CMakeCache.txt and build "
+                     "again, or write the rows with numpy.savez (data.source = \"npz\")"));
+  }
+  void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* const why = ::dlerror();
+    return absl::FailedPreconditionError(
+        absl::StrCat(file, ": ", why == nullptr ? "it cannot be loaded" : why));
+  }
+  const auto entry = reinterpret_cast<const Hdf5Entry* (*)()>(::dlsym(library, "macaw_hdf5"));
+  if (entry == nullptr || absl::string_view(entry()->build_tag) != MACAW_BUILD_TAG) {
+    ::dlclose(library);
+    return absl::FailedPreconditionError(
+        absl::StrCat(file, " was not built with this program: build it again"));
+  }
+  return entry();
+}
+
+}  // namespace
+
+absl::StatusOr<const Hdf5Entry*> Hdf5Module() {
+  static const auto* const entry = new absl::StatusOr<const Hdf5Entry*>(LoadHdf5());
+  return *entry;
+}
+
+absl::StatusOr<std::unique_ptr<Hdf5File>> OpenHdf5(const std::string& path) {
+  MACAW_ASSIGN_OR_RETURN(const Hdf5Entry* const module, Hdf5Module());
+  return module->open(path);
+}
+
+}  // namespace macaw::data
