@@ -63,6 +63,14 @@ class ARun(TestCase):
         )
         self.assertEqual(with_file.digest, run.digest)
 
+    def test_meets_hostile_clients(self) -> None:
+        honest = macaw.simulate(**self.job("honest"))
+        attacked = macaw.simulate(
+            **self.job("attacked", attack=dict(kind="sign-flip", fraction=0.5, scale=2))
+        )
+        self.assertGreater(sum(attacked.metrics["rule_attackers"]), 0)
+        self.assertNotEqual(attacked.digest, honest.digest)
+
     def test_gives_metrics_model_and_summary(self) -> None:
         run = macaw.simulate(**self.job("run", evaluation={"every": 2}))
         self.assertEqual(run.summary["rounds"], 4)

@@ -17,6 +17,7 @@ namespace {
 
 using testing::HasSubstr;
 using testing_support::RunMacaw;
+using testing_support::RunProgram;
 using testing_support::Simulation;
 using testing_support::WriteConfig;
 
@@ -95,6 +96,14 @@ TEST(Attacks, AreForSimulations) {
       RunMacaw(absl::StrCat("plan ", config, " --out ", testing::TempDir(), "/p.toml"));
   EXPECT_NE(plan.exit, 0);
   EXPECT_THAT(plan.text, HasSubstr("attack.kind"));
+  const std::string authority = testing::TempDir() + "/attacks-pki";
+  ASSERT_EQ(RunMacaw("pki init --dir " + authority).exit, 0);
+  const auto server = RunProgram(
+      MACAW_BIN_DIR "/macaw-server",
+      absl::StrCat("--config ", config, " --run-dir ", testing::TempDir(), "/attacks-fleet",
+                   " --authority ", authority, " --listen 127.0.0.1:0"));
+  EXPECT_EQ(server.exit, 2) << server.text;
+  EXPECT_THAT(server.text, HasSubstr("attack.kind"));
   Simulation local("local", With(config, {"algorithm.name=local"}));
   EXPECT_EQ(local.Wait(), 2) << local.output();
   EXPECT_THAT(local.output(), HasSubstr("attack.kind"));

@@ -134,6 +134,13 @@ TEST(Acceptance, ATrialTrainsAStepWithoutAServer) {
   EXPECT_TRUE(absl::IsPermissionDenied(Try({.accept = {.max_steps = 1}}, *dataset,
                                            SyntheticRun(*dataset, 2), Registry(), OnlyFused())
                                            .status()));
+  RunPlan attacked = SyntheticRun(*dataset, 2);
+  attacked.clients = dataset->info().clients;
+  attacked.attack = {.kind = "sign-flip", .fraction = 0.5};
+  EXPECT_TRUE(Try({}, *dataset, attacked, Registry(), OnlyFused()).ok());
+  const absl::Status real =
+      Try({.enrolled = true}, *dataset, attacked, Registry(), OnlyFused()).status();
+  EXPECT_TRUE(absl::IsPermissionDenied(real)) << real;
 }
 
 }  // namespace

@@ -29,6 +29,36 @@ TEST(LoadClient, TheNoiseBelongsToTheClientsNumberAndTheRowsToItsPlace) {
   EXPECT_EQ(task->train.noise.clients, 40u);
 }
 
+TEST(LoadClient, FlipsTheTrainingLabelsOfHostileClients) {
+  const std::unique_ptr<data::Dataset> dataset = SyntheticClients();
+  RunContext context{.run = SyntheticRun(*dataset, 1)};
+  context.run.clients = dataset->info().clients;
+  const auto labels = [&](ClientId client, data::Split split) {
+    const auto rows = LoadRows(context, *dataset, {.client = client, .place = client}, split,
+                               /*work=*/nullptr);
+    EXPECT_TRUE(rows.ok()) << rows.status();
+    std::vector<int32_t> labels;
+    for (uint64_t i = 0; i < rows->size(); ++i) labels.push_back(rows->block.classes[rows->at(i)]);
+    return labels;
+  };
+  const auto last = static_cast<int32_t>(context.run.model.classes - 1);
+  for (ClientId client; client.value < context.run.clients; ++client.value) {
+    context.run.attack = {};
+    context.hostile = {};
+    std::vector<int32_t> expected = labels(client, data::Split::kTrain);
+    context.run.attack = {.kind = "label-flip", .fraction = 0.5};
+    context.hostile = HostileOf(context.run);
+    EXPECT_EQ(context.hostile.count(), context.run.clients / 2);
+    if (context.hostile.Contains(client)) {
+      for (int32_t& label : expected) label = last - label;
+    }
+    EXPECT_EQ(labels(client, data::Split::kTrain), expected) << client;
+    context.run.attack.kind = "sign-flip";
+    const std::vector<int32_t> stored = labels(client, data::Split::kTrain);
+    EXPECT_EQ(stored == expected, !context.hostile.Contains(client)) << client;
+  }
+}
+
 TEST(LoadClient, WithoutANumberOfClientsTheNoiseScalesWithTheDatasets) {
   const std::unique_ptr<data::Dataset> dataset = SyntheticClients();
   RunContext context{.run = SyntheticRun(*dataset, 1)};
