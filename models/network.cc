@@ -93,7 +93,6 @@ struct Apply {
                                 l.layers, /*dropout=*/0.0, /*train=*/false,
                                 /*bidirectional=*/false, /*batch_first=*/true));
   }
-
   Tensor operator()(const Gru& l) const {
     const Tensor zero =
         at::zeros({l.layers, x.size(0), l.out}, own[0].options().requires_grad(false));
