@@ -83,6 +83,9 @@ Section<DataOptions> DataSection(const std::vector<std::string>& more_sources) {
         "of each client's rows, for validation (evaluation.splits)", Below(0, 1));
   f.Add("heldout_clients", &D::heldout_clients, "fraction of clients that never train",
         Below(0, 1));
+  f.Add("heldout_tuning", &D::heldout_tuning,
+        "of each such client's rows, to tune it on once it has joined (evaluation.heldout)",
+        Below(0, 1));
   AddResident(f);
   f.Add("classes", &D::classes, "labels must be below; 0: as many as the data shows", AtLeast(0));
   f.Add("input_shape", &D::input_shape,

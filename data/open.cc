@@ -122,7 +122,8 @@ absl::Status Check(const DataOptions& data) {
   for (const auto& [key, value] : {std::pair{"test_fraction", data.test_fraction},
                                    {"client_test_fraction", data.client_test_fraction},
                                    {"val_fraction", data.val_fraction},
-                                   {"heldout_clients", data.heldout_clients}}) {
+                                   {"heldout_clients", data.heldout_clients},
+                                   {"heldout_tuning", data.heldout_tuning}}) {
     if (!(value >= 0 && value < 1)) {
       return absl::InvalidArgumentError(
           absl::StrCat("data.", key, " = ", value, " must be at least 0 and below 1"));
@@ -132,6 +133,11 @@ absl::Status Check(const DataOptions& data) {
     return absl::InvalidArgumentError(absl::StrCat(
         "data.client_test_fraction = ", data.client_test_fraction, " and data.val_fraction = ",
         data.val_fraction, " leave no rows to train on: together they must be below 1"));
+  }
+  if (data.heldout_tuning > 0 && data.heldout_clients == 0) {
+    return absl::InvalidArgumentError(
+        "data.heldout_tuning is of the rows of clients that never train: set data.heldout_clients, "
+        "too");
   }
   if (data.source == "synthetic" && data.client_test_fraction > 0) {
     return absl::InvalidArgumentError(

@@ -40,6 +40,9 @@ struct DataOptions {
   double val_fraction = 0.0;
   // Fraction of the clients that never train; their rows become test rows.
   double heldout_clients = 0.0;
+  // Fraction of each held-out client's rows, rounded down, that becomes its validation rows: what
+  // it is tuned on once it has joined (evaluation.heldout, evaluation.fine_tune).
+  double heldout_tuning = 0.0;
   std::string resident =
       "auto";           // auto | true | false: kept in memory, or read and generated on demand
   int64_t classes = 0;  // labels must be below it; 0: found from the data

@@ -7,7 +7,13 @@
 namespace macaw::data {
 namespace {
 
-enum SplitDraw : uint64_t { kHeldout = 1, kTestSet = 2, kValidation = 3, kClientTest = 4 };
+enum SplitDraw : uint64_t {
+  kHeldout = 1,
+  kTestSet = 2,
+  kValidation = 3,
+  kClientTest = 4,
+  kTuning = 5
+};
 
 RandomStream Stream(const DataOptions& options, SplitDraw what, uint64_t client = 0) {
   return RandomStream({.seed = options.seed,
@@ -63,8 +69,12 @@ RowLists SplitClients(const DataOptions& options, const RowLists& rows, const Ro
   for (uint64_t client = 0; client < rows.clients(); ++client) {
     const std::span<const uint32_t> own = rows.Of(client);
     if (heldout[client]) {
-      end_list(), end_list();
-      for (const uint32_t row : own) append(row);
+      end_list();
+      const Cut tuning_cut =
+          CutOff(own, options.heldout_tuning, own.size(), Stream(options, kTuning, client));
+      for (const uint32_t row : tuning_cut.off) append(row);
+      end_list();
+      for (const uint32_t row : tuning_cut.rest) append(row);
     } else {
       const CutRows test_cut = CutOff(own, options.client_test_fraction, own.size(),
                                       Stream(options, kClientTest, client));

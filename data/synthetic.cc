@@ -185,6 +185,8 @@ class SyntheticDataset final : public Dataset {
                                 options_.heldout_clients}) {
       digester.Add(std::bit_cast<uint64_t>(number));
     }
+    // Only if it is set, so that data without it keep their digests.
+    if (options_.heldout_tuning > 0) digester.Add(std::bit_cast<uint64_t>(options_.heldout_tuning));
     info_.digest = digester.Finish();
   }
 
@@ -221,11 +223,12 @@ class SyntheticDataset final : public Dataset {
     }
   }
 
-  // Training, validation and test rows follow one another. A held-out client has only test rows.
+  // Training, validation and test rows follow one another. A held-out client has no training rows.
   RowRange RangeOf(ClientId client, Split split) const {
     if (client.value >= sizes_.size()) return {};
     const uint64_t size = sizes_[client.value];
-    uint64_t test = size, validation = 0;
+    auto validation = static_cast<uint64_t>(options_.heldout_tuning * static_cast<double>(size));
+    uint64_t test = size - validation;
     if (!heldout_[client.value]) {
       test = static_cast<uint64_t>(options_.test_fraction * static_cast<double>(size));
       validation = static_cast<uint64_t>(options_.val_fraction * static_cast<double>(size - test));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -14,38 +15,53 @@ using settings::Value;
 
 namespace {
 
-struct Split {
+// A word of a list and the flag that it sets.
+struct Word {
   const char* word;
-  bool EvaluationConfig::*named;
+  bool* (*flag)(EvaluationConfig&);
 };
-constexpr Split kSplits[] = {{"test", &EvaluationConfig::test},
-                             {"validation", &EvaluationConfig::validation},
-                             {"train", &EvaluationConfig::train}};
 
-// Words, each at most once and at least one.
-bool SetSplits(EvaluationConfig& evaluation, const Value& value) {
-  const Array* words = value.As<Array>();
-  if (words == nullptr || words->empty()) return false;
-  EvaluationConfig set;
-  for (const Split& split : kSplits) set.*split.named = false;
-  for (const Value& item : *words) {
-    const std::string* word = item.As<std::string>();
-    if (word == nullptr) return false;
-    const auto* split =
-        std::ranges::find_if(kSplits, [&](const Split& s) { return s.word == *word; });
-    if (split == std::end(kSplits) || set.*split->named) return false;
-    set.*split->named = true;
+constexpr Word kSplits[] = {
+    {"test", [](EvaluationConfig& e) { return &e.test; }},
+    {"validation", [](EvaluationConfig& e) { return &e.validation; }},
+    {"train", [](EvaluationConfig& e) { return &e.train; }},
+};
+
+constexpr Word kMetrics[] = {
+    {"balanced_accuracy", [](EvaluationConfig& e) { return &e.metrics.balanced_accuracy; }},
+    {"f1", [](EvaluationConfig& e) { return &e.metrics.f1; }},
+    {"auc", [](EvaluationConfig& e) { return &e.metrics.auc; }},
+    {"confusion", [](EvaluationConfig& e) { return &e.metrics.confusion; }},
+};
+
+// Sets the flags that the list names, each at most once, and clears the others.
+bool SetWords(std::span<const Word> words, EvaluationConfig& evaluation, const Value& value) {
+  const Array* given = value.As<Array>();
+  if (given == nullptr) return false;
+  EvaluationConfig set = evaluation;
+  for (const Word& word : words) *word.flag(set) = false;
+  for (const Value& item : *given) {
+    const std::string* text = item.As<std::string>();
+    if (text == nullptr) return false;
+    const auto word = std::ranges::find_if(words, [&](const Word& w) { return w.word == *text; });
+    if (word == words.end() || *word->flag(set)) return false;
+    *word->flag(set) = true;
   }
-  for (const Split& split : kSplits) evaluation.*split.named = set.*split.named;
+  evaluation = set;
   return true;
 }
 
-std::optional<Value> GetSplits(const EvaluationConfig& evaluation) {
-  Array words;
-  for (const Split& split : kSplits) {
-    if (evaluation.*split.named) words.push_back(settings::Write(std::string(split.word)));
+Array WordsOf(std::span<const Word> words, EvaluationConfig evaluation) {
+  Array set;
+  for (const Word& word : words) {
+    if (*word.flag(evaluation)) set.push_back(settings::Write(std::string(word.word)));
   }
-  return Value{std::move(words)};
+  return set;
+}
+
+bool SetSplits(EvaluationConfig& evaluation, const Value& value) {
+  const Array* words = value.As<Array>();
+  return words != nullptr && !words->empty() && SetWords(kSplits, evaluation, value);
 }
 
 settings::Section<FineTune> FineTuneSection() {
@@ -75,12 +91,28 @@ settings::Section<EvaluationConfig> EvaluationSection() {
             "which rows are evaluated; validation, train: those of all clients; train: the "
             "objective, too")
           .Expecting("a list of \"test\", \"validation\" and \"train\"");
-  for (const Split& split : kSplits) splits.choices.push_back(split.word);
+  for (const Word& split : kSplits) splits.choices.push_back(split.word);
   splits.set = SetSplits;
-  splits.get = GetSplits;
-  splits.reset = [](E& evaluation) {
-    for (const Split& split : kSplits) evaluation.*split.named = E().*split.named;
+  splits.get = [](const E& e) -> std::optional<Value> { return Value{WordsOf(kSplits, e)}; };
+  splits.reset = [](E& e) {
+    E fresh;
+    for (const Word& split : kSplits) *split.flag(e) = *split.flag(fresh);
   };
+  settings::Field<E>& metrics =
+      f.Add("metrics", &E::heldout,
+            "of classes, beside loss and accuracy: balanced_accuracy, f1, auc; confusion: the "
+            "matrix and each class, in confusion.json")
+          .Expecting("a list of \"balanced_accuracy\", \"f1\", \"auc\" and \"confusion\"");
+  for (const Word& metric : kMetrics) metrics.choices.push_back(metric.word);
+  metrics.set = [](E& e, const Value& value) { return SetWords(kMetrics, e, value); };
+  metrics.get = [](const E& e) -> std::optional<Value> {
+    if (!e.metrics.any()) return std::nullopt;
+    return Value{WordsOf(kMetrics, e)};
+  };
+  metrics.reset = [](E& e) { e.metrics = {}; };
+  f.Add("heldout", &E::heldout,
+        "clients without training rows (data.heldout_clients) apart, as those who join later: "
+        "heldout_test_*");
   return f;
 }
 

@@ -14,6 +14,17 @@ struct FineTune {
   friend bool operator==(const FineTune&, const FineTune&) = default;
 };
 
+// Metrics of classes beside loss and accuracy; all are counts of rows on the way. See
+// training/api/class_counts.h.
+struct ClassMetrics {
+  bool balanced_accuracy = false;  // the mean of the classes' recalls
+  bool f1 = false;         // binary: of class 1; classification: the mean of the classes' F1
+  bool auc = false;        // binary: of class 1; classification: the mean of one class against all
+  bool confusion = false;  // the whole matrix and the metrics of each class, in confusion.json
+  bool any() const { return balanced_accuracy || f1 || auc || confusion; }
+  friend bool operator==(const ClassMetrics&, const ClassMetrics&) = default;
+};
+
 struct EvaluationConfig {
   uint32_t every = 1;  // rounds; 0: only after the last one. The last round is always evaluated.
   // Rows per task. It affects the result's bits, so it never depends on the workers.
@@ -28,8 +39,12 @@ struct EvaluationConfig {
   // Instead of every client so many, drawn anew from the run's seed after each round: of `clients`
   // and `validation` (the objective of `train` needs everybody). 0: every client.
   uint64_t sample = 0;
-  FineTune fine_tune;  // needs `clients`
+  FineTune fine_tune;  // needs `clients` or `heldout`
   bool train = false;  // every client's training rows, and the objective over all of them
+  ClassMetrics metrics;
+  // Clients without training rows apart from the others: they stand for clients that join later.
+  // Before: the global model on their test rows. After: fine_tune on their validation rows.
+  bool heldout = false;
   friend bool operator==(const EvaluationConfig&, const EvaluationConfig&) = default;
 };
 

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/spelling.h"
 #include "core/status.h"
+#include "training/api/class_counts.h"
 
 namespace macaw::server {
 namespace {
@@ -15,17 +17,27 @@ namespace {
 absl::Status NoSuchColumn(const std::string& key, const std::string& metric,
                           const std::vector<MetricColumn>& columns) {
   std::vector<std::string> all, totals;
-  std::string statistic;
+  std::string statistic, of_classes;
   for (const MetricColumn& column : columns) {
     all.push_back(column.name);
-    if (!column.statistic) totals.push_back(column.name);
-    if (column.statistic) statistic = column.name;
+    if (!column.statistic && column.metric == nullptr) totals.push_back(column.name);
+    if (column.statistic && column.metric == nullptr) statistic = column.name;
+    if (!column.statistic && column.metric != nullptr) of_classes = column.name;
   }
   const std::string near = NearestWord(metric, all);
   return absl::InvalidArgumentError(absl::StrCat(
       key, " is \"", metric, "\", and this run has no such column",
       near.empty() ? "." : absl::StrCat("; did you mean \"", near, "\"?"), " It has ",
-      absl::StrJoin(totals, ", "), "; and statistics over clients, such as ", statistic));
+      absl::StrJoin(totals, ", "), "; and statistics over clients, such as ", statistic,
+      of_classes.empty() ? "" : "; and with evaluation.metrics columns such as ", of_classes));
+}
+
+bool Asks(const ClassMetrics& metrics, absl::string_view name) {
+  const bool asked[] = {metrics.balanced_accuracy, metrics.f1, metrics.auc};
+  for (size_t i = 0; i < std::size(asked); ++i) {
+    if (name == training::kClassMetricNames[i]) return asked[i];
+  }
+  return false;
 }
 
 }  // namespace
@@ -54,6 +66,15 @@ absl::Status CheckMetric(const std::string& key, const std::string& metric, cons
     missing.push_back("evaluation.splits with \"validation\"");
   if (column->of == Of::kTrainingRows && !evaluation.train)
     missing.push_back("evaluation.splits with \"train\"");
+  const bool heldout = column->of == Of::kHeldout || column->of == Of::kHeldoutTuned;
+  if (heldout && !evaluation.heldout) missing.push_back("evaluation.heldout");
+  if (column->of == Of::kHeldoutTuned && evaluation.fine_tune.steps == 0)
+    missing.push_back("evaluation.fine_tune.steps");
+  std::string metric_missing;
+  if (column->metric != nullptr && !Asks(evaluation.metrics, column->metric)) {
+    metric_missing = absl::StrCat("evaluation.metrics with \"", column->metric, "\"");
+    missing.push_back(metric_missing.c_str());
+  }
   if (missing.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(key, " \"", metric, "\" is never evaluated: set ",
                                                  absl::StrJoin(missing, " and ")));

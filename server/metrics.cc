@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "training/api/metrics.h"
 
 namespace macaw::server {
@@ -38,6 +39,101 @@ std::string StatisticName(absl::string_view metric, absl::string_view statistic)
 
 }  // namespace
 
+namespace {
+
+// What is evaluated, with the beginning of its columns' names.
+struct Evaluated {
+  const char* prefix;
+  double (*rows)(const EvaluationSums&);                                   // how many
+  const std::vector<EvaluationSums::ClientSums> EvaluationSums::*clients;  // null: no clients
+};
+
+bool HasClasses(TaskKind task) {
+  return task == TaskKind::kClassification || task == TaskKind::kBinary;
+}
+
+double RowsOf(const std::vector<double>& sums) { return sums.empty() ? 0 : sums[0]; }
+
+template <std::vector<EvaluationSums::ClientSums> EvaluationSums::*Clients>
+double RowsOfAll(const EvaluationSums& sums) {
+  double rows = 0;
+  for (const EvaluationSums::ClientSums& client : sums.*Clients) rows += RowsOf(client.sums);
+  return rows;
+}
+
+template <std::vector<EvaluationSums::ClientSums> EvaluationSums::*Clients>
+constexpr Evaluated OfClients(const char* prefix) {
+  return {prefix, RowsOfAll<Clients>, Clients};
+}
+
+// By EvaluatedRows.
+constexpr Evaluated kEvaluated[] = {
+    {"test_", [](const EvaluationSums& sums) { return RowsOf(sums.central); }, nullptr},
+    {"clients_train_", [](const EvaluationSums& sums) { return RowsOf(sums.train); }, nullptr},
+    OfClients<&EvaluationSums::clients>("clients_test_"),
+    OfClients<&EvaluationSums::global>("clients_test_global_"),
+    OfClients<&EvaluationSums::tuned>("clients_test_tuned_"),
+    OfClients<&EvaluationSums::validation>("clients_val_"),
+    OfClients<&EvaluationSums::heldout>("heldout_test_"),
+    OfClients<&EvaluationSums::heldout_tuned>("heldout_test_tuned_"),
+};
+static_assert(std::size(kEvaluated) == kEvaluatedRows);
+
+OrderedJson ListOf(const std::vector<double>& values) {
+  OrderedJson list = OrderedJson::array();
+  for (const double value : values)
+    list.push_back(std::isnan(value) ? OrderedJson(nullptr) : OrderedJson(value));
+  return list;
+}
+
+}  // namespace
+
+std::string ConfusionText(const EvaluationSums& sums, const training::ClassCounts& counts) {
+  OrderedJson text = {{"round", sums.round.value}};
+  for (size_t i = 0; i < kEvaluatedRows; ++i) {
+    const double rows = kEvaluated[i].rows(sums);
+    if (rows == 0) continue;
+    OrderedJson& of = text[std::string(absl::StripSuffix(kEvaluated[i].prefix, "_"))];
+    const training::ClassCounts::PerClass each = counts.Each(sums.counts[i]);
+    OrderedJson matrix = OrderedJson::array();
+    double counted = 0;
+    for (const std::vector<double>& row : counts.Confusion(sums.counts[i])) {
+      OrderedJson& line = matrix.emplace_back(OrderedJson::array());
+      for (const double entry : row) {
+        line.push_back(static_cast<int64_t>(entry));
+        counted += entry;
+      }
+    }
+    of = {{"rows", static_cast<int64_t>(rows)},  {"counted", static_cast<int64_t>(counted)},
+          {"confusion", std::move(matrix)},      {"recall", ListOf(each.recall)},
+          {"precision", ListOf(each.precision)}, {"f1", ListOf(each.f1)}};
+    if (counts.curves() > 0) of["auc"] = ListOf(each.auc);
+  }
+  return text.dump() + "\n";
+}
+
+absl::Status CheckEvaluationOf(const RunPlan& run, const algorithms::Description& algorithm) {
+  const EvaluationConfig& evaluation = run.evaluation;
+  if (evaluation.metrics.any()) {
+    if (run.task != TaskKind::kBinary && run.task != TaskKind::kClassification) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("evaluation.metrics are of classes, and run.task is \"", Name(run.task),
+                       "\": remove the key"));
+    }
+    if (run.model.classes > training::kMostClasses) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("evaluation.metrics count rows by label and prediction, for at most ",
+                       training::kMostClasses, " classes; the model has ", run.model.classes));
+    }
+  }
+  if (evaluation.heldout && !algorithm.has_common_model) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("evaluation.heldout: algorithm \"", run.algorithm.name,
+                     "\" has no common model that a client who joins could start from"));
+  }
+  return absl::OkStatus();
+}
+
 std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Description& algorithm,
                                         const algorithms::Schema& schema) {
   using Of = MetricColumn::Of;
@@ -45,11 +141,19 @@ std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Descrip
   const auto add_totals = [&](const std::string& prefix, Of of) {
     for (const training::MetricRatio& ratio : training::SchemaFor(task).ratios)
       columns.push_back({prefix + ratio.name, of});
+    if (of == Of::kTraining || !HasClasses(task)) return;
+    for (const char* metric : training::kClassMetricNames)
+      columns.push_back({prefix + metric, of, false, metric});
   };
   const auto add_statistics = [&](const std::string& prefix, Of of) {
     for (const training::MetricRatio& ratio : training::SchemaFor(task).ratios) {
       for (const char* statistic : kClientStatistics)
         columns.push_back({StatisticName(prefix + ratio.name, statistic), of, true});
+    }
+    if (of == Of::kTraining || !HasClasses(task)) return;
+    for (const char* metric : training::kClassMetricNames) {
+      for (const char* statistic : kClientStatistics)
+        columns.push_back({StatisticName(prefix + metric, statistic), of, true, metric});
     }
   };
   if (algorithm.has_common_model) add_totals("test_", Of::kCentral);
@@ -63,6 +167,12 @@ std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Descrip
   add_statistics("clients_test_tuned_", Of::kTuned);
   add_totals("clients_val_", Of::kValidation);
   add_statistics("clients_val_", Of::kValidation);
+  if (algorithm.has_common_model) {
+    add_totals("heldout_test_", Of::kHeldout);
+    add_statistics("heldout_test_", Of::kHeldout);
+    add_totals("heldout_test_tuned_", Of::kHeldoutTuned);
+    add_statistics("heldout_test_tuned_", Of::kHeldoutTuned);
+  }
   add_totals("clients_train_", Of::kTrainingRows);
   columns.push_back({"l2_penalty", Of::kTrainingRows});
   columns.push_back({"train_objective", Of::kTrainingRows});
@@ -126,29 +236,54 @@ void MetricsRow::AddClientStatistics(const std::string& prefix,
       if (client.size() != schema.sums.size() || client[ratio.denominator] == 0) continue;
       values.push_back(client[ratio.numerator] / client[ratio.denominator]);
     }
-    if (values.empty()) continue;
-    double mean = 0, square = 0;
-    for (const double value : values) mean += value;
-    mean /= static_cast<double>(values.size());
-    for (const double value : values) square += (value - mean) * (value - mean);
-    // NaN sorts as the largest value, because < alone is not a strict weak order with NaN.
-    std::sort(values.begin(), values.end(),
-              [](double a, double b) { return std::isnan(b) ? !std::isnan(a) : a < b; });
-    const size_t tenth = std::max<size_t>(1, values.size() / 10);
-    double worst = 0;
-    for (size_t i = 0; i < tenth; ++i)
-      worst += ratio.higher_is_better ? values[i] : values[values.size() - 1 - i];
-    const double statistics[] = {mean,
-                                 std::sqrt(square / static_cast<double>(values.size())),
-                                 Gini(values, mean),
-                                 worst / static_cast<double>(tenth),
-                                 Quantile(values, 0.1),
-                                 Quantile(values, 0.5),
-                                 Quantile(values, 0.9)};
-    static_assert(std::size(statistics) == std::size(kClientStatistics));
-    for (size_t i = 0; i < std::size(statistics); ++i) {
-      columns_.emplace_back(StatisticName(prefix + ratio.name, kClientStatistics[i]),
-                            statistics[i]);
+    AddStatistics(prefix + ratio.name, std::move(values), ratio.higher_is_better);
+  }
+}
+
+void MetricsRow::AddStatistics(const std::string& metric, std::vector<double> values,
+                               bool higher_is_better) {
+  if (values.empty()) return;
+  double mean = 0, square = 0;
+  for (const double value : values) mean += value;
+  mean /= static_cast<double>(values.size());
+  for (const double value : values) square += (value - mean) * (value - mean);
+  // NaN sorts as the largest value, because < alone is not a strict weak order with NaN.
+  std::sort(values.begin(), values.end(),
+            [](double a, double b) { return std::isnan(b) ? !std::isnan(a) : a < b; });
+  const size_t tenth = std::max<size_t>(1, values.size() / 10);
+  double worst = 0;
+  for (size_t i = 0; i < tenth; ++i)
+    worst += higher_is_better ? values[i] : values[values.size() - 1 - i];
+  const double statistics[] = {mean,
+                               std::sqrt(square / static_cast<double>(values.size())),
+                               Gini(values, mean),
+                               worst / static_cast<double>(tenth),
+                               Quantile(values, 0.1),
+                               Quantile(values, 0.5),
+                               Quantile(values, 0.9)};
+  static_assert(std::size(statistics) == std::size(kClientStatistics));
+  for (size_t i = 0; i < std::size(statistics); ++i)
+    columns_.emplace_back(StatisticName(metric, kClientStatistics[i]), statistics[i]);
+}
+
+// The statistics are over the clients for which a metric is defined: the AUC of a client with one
+// class is not.
+void MetricsRow::AddClassMetrics(const EvaluationSums& sums, const training::ClassCounts& counts) {
+  const std::vector<std::string> names = counts.names();
+  for (size_t i = 0; i < kEvaluatedRows; ++i) {
+    const Evaluated& of = kEvaluated[i];
+    const double rows = of.rows(sums);
+    if (of.clients != nullptr ? (sums.*of.clients).empty() : rows == 0) continue;
+    const std::vector<double> values = counts.Values(sums.counts[i], rows);
+    for (size_t m = 0; m < names.size(); ++m) {
+      columns_.emplace_back(of.prefix + names[m], values[m]);
+      if (of.clients == nullptr) continue;
+      std::vector<double> of_clients;
+      for (const EvaluationSums::ClientSums& client : sums.*of.clients) {
+        if (m < client.values.size() && !std::isnan(client.values[m]))
+          of_clients.push_back(client.values[m]);
+      }
+      AddStatistics(of.prefix + names[m], std::move(of_clients), /*higher_is_better=*/true);
     }
   }
 }
@@ -167,7 +302,7 @@ void MetricsRow::AddPenalty(double lambda, ConstVectorView model) {
   columns_.emplace_back("l2_penalty", 0.5 * lambda * squared_norm);
 }
 
-void MetricsRow::AddEvaluation(const EvaluationSums& sums) {
+void MetricsRow::AddEvaluation(const EvaluationSums& sums, const training::ClassCounts& counts) {
   AddTotal("test_", {sums.central});
   AddTotal("clients_train_", {sums.train});
   const std::optional<double> loss = Get("clients_train_loss"), penalty = Get("l2_penalty");
@@ -178,6 +313,9 @@ void MetricsRow::AddEvaluation(const EvaluationSums& sums) {
   AddClients("clients_test_global_", sums.global);
   AddClients("clients_test_tuned_", sums.tuned);
   AddClients("clients_val_", sums.validation);
+  AddClients("heldout_test_", sums.heldout);
+  AddClients("heldout_test_tuned_", sums.heldout_tuned);
+  AddClassMetrics(sums, counts);
 }
 
 void MetricsRow::AddClients(const std::string& prefix,

@@ -6,11 +6,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "algorithms/api/registry.h"
 #include "core/vector.h"
 #include "plan/run_plan.h"
 #include "server/engine/evaluation_board.h"
 #include "server/engine/host.h"
+#include "training/api/class_counts.h"
 
 namespace macaw::server {
 
@@ -26,18 +28,29 @@ struct MetricColumn {
     kClients,
     kTuned,
     kValidation,
-    kTrainingRows
+    kTrainingRows,
+    kHeldout,
+    kHeldoutTuned
   };  // what is evaluated
 
   std::string name;
   Of of = Of::kTraining;
   bool statistic = false;  // over clients
+  // The word of evaluation.metrics that it needs; null: none.
+  const char* metric = nullptr;
 };
 
 // All columns but `round`. A statistic or a metric is absent from rows to which no client
 // contributed.
 std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Description& algorithm,
                                         const algorithms::Schema& schema);
+
+// What confusion.json holds after an evaluation: the confusion matrix and the metrics of each class,
+// by the columns' beginnings ("test"). Undefined values are null.
+std::string ConfusionText(const EvaluationSums& sums, const training::ClassCounts& counts);
+
+// Whether the run can be evaluated as [evaluation] says. The error names the key.
+absl::Status CheckEvaluationOf(const RunPlan& run, const algorithms::Description& algorithm);
 
 // One row of metrics.jsonl, built in two steps: the columns of training when the round closes, and
 // those of evaluation when the evaluation is done. `headroom` and `rule` come from ModelKeeper.
@@ -54,18 +67,20 @@ class MetricsRow {
   // Adds λ/2‖w‖² of the model after the round. It is a term of the objective that AddEvaluation
   // reports.
   void AddPenalty(double lambda, ConstVectorView model);
-  void AddEvaluation(const EvaluationSums& sums);
+  void AddEvaluation(const EvaluationSums& sums, const training::ClassCounts& counts = {});
   std::string Text() const;  // one line of JSON
   std::optional<double> Get(const std::string& column) const;
 
  private:
   MetricsRow() = default;
   // AddTotal: columns over the rows of all clients together. AddClientStatistics: columns over the
-  // clients, such as the mean and the quantiles.
+  // clients, such as the mean and the quantiles. AddClassMetrics: of the metrics of classes, both.
   void AddTotal(const std::string& prefix, const std::vector<std::vector<double>>& sums);
   void AddClients(const std::string& prefix,
                   const std::vector<EvaluationSums::ClientSums>& clients);  // both
   void AddClientStatistics(const std::string& prefix, const std::vector<std::vector<double>>& sums);
+  void AddClassMetrics(const EvaluationSums& sums, const training::ClassCounts& counts);
+  void AddStatistics(const std::string& metric, std::vector<double> values, bool higher_is_better);
   TaskKind task_ = TaskKind::kClassification;
   std::vector<std::pair<std::string, double>> columns_;  // in the order written
 };

@@ -262,6 +262,7 @@ absl::StatusOr<ModelKeeper> KeeperOf(const Options& options, FlatVector initial,
                                      const algorithms::Description& algorithm) {
   algorithms::Setup setup = algorithms::SetupOf(options.run, initial.layout());
   MACAW_ASSIGN_OR_RETURN(const algorithms::Schema schema, algorithms::MakeSchema(algorithm, setup));
+  MACAW_RETURN_IF_ERROR(CheckEvaluationOf(options.run, algorithm));
   MACAW_RETURN_IF_ERROR(CheckStopRule(options.config.stop, options.run,
                                       MetricColumns(options.run.task, algorithm, schema)));
   return ModelKeeper::Make(algorithm, std::move(setup), std::move(initial));

@@ -94,7 +94,7 @@ struct Extremes {
 // clients.
 bool OfUntrainedRows(absl::string_view column) {
   if (!absl::StartsWith(column, "test_") && !absl::StartsWith(column, "clients_test_") &&
-      !absl::StartsWith(column, "clients_val_")) {
+      !absl::StartsWith(column, "clients_val_") && !absl::StartsWith(column, "heldout_test_")) {
     return false;
   }
   return std::ranges::none_of(kClientStatistics, [column](const char* statistic) {
@@ -251,6 +251,10 @@ absl::Status RunFolder::AppendClients(Round round, const std::vector<fleet::Clie
     MACAW_RETURN_IF_ERROR(clients_->Append(row.dump()));
   }
   return absl::OkStatus();
+}
+
+absl::Status RunFolder::WriteConfusion(const std::string& text) {
+  return AtomicWriteFile(path_ + "/confusion.json", text);
 }
 
 absl::Status RunFolder::AppendEvent(const Event& event, double seconds) {

@@ -70,8 +70,10 @@ void RunThreads::Apply(PhaseReport report) {
 }
 
 std::optional<std::string> RunThreads::Evaluated(const EvaluationSums& sums) {
-  owed_row_->AddEvaluation(sums);
+  const training::ClassCounts counts = training::ClassCountsOf(options_.run);
+  owed_row_->AddEvaluation(sums, counts);
   const MetricsRow row = *std::exchange(owed_row_, std::nullopt);
+  if (counts.whole_matrix()) writer_.Confusion(ConfusionText(sums, counts));
   WriteRow([row] { return row.Text(); });
   const std::optional<std::string> stop = ObserveForStop(sums.round, row);
   if (!sums.given_up.empty()) {

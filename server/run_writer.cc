@@ -91,6 +91,10 @@ void RunWriter::Row(std::function<std::string()> text) {
   });
 }
 
+void RunWriter::Confusion(std::string text) {
+  Write([this, text = std::move(text)] { return folder_.WriteConfusion(text); });
+}
+
 void RunWriter::Clients(Round round, std::vector<fleet::ClientRecord> records, TaskKind task) {
   Write([this, round, records = std::move(records), task] {
     return folder_.AppendClients(round, records, task);

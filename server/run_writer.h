@@ -37,6 +37,7 @@ class RunWriter {
   // Writes a row of metrics.jsonl, and samples the memory of this process. `text` is called on the
   // writer's thread.
   void Row(std::function<std::string()> text);
+  void Confusion(std::string text);
   void Clients(Round round, std::vector<fleet::ClientRecord> records, TaskKind task);
   // Writes to the log and to events.jsonl. `since_start`: time since the start of this session;
   // `seconds`: spent on the run in all sessions.

@@ -54,8 +54,9 @@ absl::StatusOr<Objective> Objective::Make(TaskKind task, int64_t outputs,
   return objective;
 }
 
-Objective Objective::Plain() const {
+Objective Objective::Plain(const ClassCounts& counts) const {
   Objective plain = *this;
+  plain.counts_ = counts;
   plain.weights_.clear();
   plain.smoothing_ = 0;
   return plain;
@@ -93,6 +94,7 @@ Mean Objective::MeanOf(const Labels<T>& labels) const {
 template <typename T>
 void Objective::Rate(std::span<const T> outputs, const Labels<T>& labels, const Mean& mean,
                      std::span<T> gradient, std::span<double> sums) const {
+  Count(outputs.data(), outputs_, labels.classes, sums);
   switch (task_) {
     case TaskKind::kAuto:  // refused by Make
     case TaskKind::kClassification:

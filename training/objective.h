@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "plan/local.h"
 #include "plan/task.h"
+#include "training/api/class_counts.h"
 #include "training/api/metrics.h"
 
 namespace macaw::training {
@@ -41,10 +42,10 @@ class Objective {
   // `outputs` is the model's. Weights or smoothing that do not fit the task are an error that names
   // the key.
   static absl::StatusOr<Objective> Make(TaskKind task, int64_t outputs, const LocalConfig& local);
-  // The same task without weights and smoothing, for evaluation.
-  Objective Plain() const;
+  // The same task without weights and smoothing, for evaluation. The counts follow the sums.
+  Objective Plain(const ClassCounts& counts = {}) const;
 
-  size_t metrics() const { return metrics_; }  // the length of MetricSums
+  size_t metrics() const { return metrics_ + counts_.size(); }  // the length of the sums
   // Errors name the first row whose label is out of range.
   absl::Status CheckClasses(std::span<const int64_t> classes) const;
   // Whether rows have different weights, so that a mean must sum the weights of its labels.
@@ -60,6 +61,13 @@ class Objective {
   template <typename T>
   void Rate(std::span<const T> outputs, const Labels<T>& labels, const Mean& mean,
             std::span<T> gradient, std::span<double> sums) const;
+  // The part of it that adds the counts, for whoever computes the task's sums in another way. Rows
+  // are `stride` outputs apart.
+  template <typename T>
+  void Count(const T* outputs, size_t stride, std::span<const int64_t> classes,
+             std::span<double> sums) const {
+    if (counts_.any()) counts_.Add(outputs, stride, classes, sums.subspan(metrics_));
+  }
 
  private:
   template <typename T>
@@ -74,7 +82,8 @@ class Objective {
 
   TaskKind task_ = TaskKind::kClassification;
   size_t outputs_ = 0;
-  size_t metrics_ = 0;
+  size_t metrics_ = 0;  // sums of the task
+  ClassCounts counts_;
   std::vector<double> weights_;  // per class; empty: 1
   double smoothing_ = 0;
 };

@@ -341,6 +341,10 @@ absl::StatusOr<ConstVectorView> Lane::FineTuned(const EvaluationContext& evaluat
                               .client = task.client};
   MACAW_ASSIGN_OR_RETURN(
       client.train, LoadRows(*context_, *dataset_, SubjectOf(task), data::Split::kTrain, work_));
+  if (client.train.size() == 0 && context_->run.evaluation.heldout) {  // it has joined
+    MACAW_ASSIGN_OR_RETURN(client.train, LoadRows(*context_, *dataset_, SubjectOf(task),
+                                                  data::Split::kValidation, work_));
+  }
   if (client.train.size() == 0) return start;
   training::LocalPlan plan;
   training::Stage& stage = plan.stages.emplace_back();
@@ -372,6 +376,16 @@ absl::StatusOr<fleet::EvaluationResult> Lane::DigestStates(
   }
   MACAW_ASSIGN_OR_RETURN(result.digest, digest);
   return result;
+}
+
+// Moves what lies behind the task's sums to the counts, without zeros: most of them are.
+static void MoveCounts(size_t sums, fleet::EvaluationResult& result) {
+  for (size_t i = sums; i < result.sums.size(); ++i) {
+    if (result.sums[i] == 0) continue;
+    result.counted.push_back(static_cast<uint32_t>(i - sums));
+    result.counts.push_back(static_cast<uint32_t>(result.sums[i]));
+  }
+  if (result.sums.size() > sums) result.sums.resize(sums);
 }
 
 absl::StatusOr<fleet::EvaluationResult> Lane::Evaluate(const EvaluationContext& evaluation,
@@ -427,6 +441,7 @@ absl::StatusOr<fleet::EvaluationResult> Lane::Evaluate(const EvaluationContext& 
   }
   MACAW_ASSIGN_OR_RETURN(result.sums,
                          trainer_->Evaluate(model, rows, begin, end, kEvaluationBatch));
+  MoveCounts(training::SchemaFor(context_->run.task).sums.size(), result);
   return result;
 }
 

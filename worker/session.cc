@@ -30,6 +30,8 @@ constexpr Duration kPoll = std::chrono::seconds(30);
 constexpr Duration kPulse = std::chrono::seconds(1);
 // For the mean time of a request for work: the weight of the newest time, and the limit above which
 // a time means a broken connection.
+// Counts of classes in a commit: 2 MB of a message of 4.
+constexpr size_t kMostCounts = 400'000;
 constexpr double kLeaseMemory = 0.1, kLongestAsk = 1;
 
 // Sends heartbeats on a thread of its own until destroyed. `beat` returns how long to wait for the
@@ -331,6 +333,16 @@ class Session {
     return fetched;
   }
 
+  // Leaves out results whose counts of classes would not fit a message; the server hands those
+  // tasks out again. It rarely happens, since it hands out few tasks with many counts.
+  static void KeepToAMessage(std::vector<fleet::EvaluationResult>& results) {
+    size_t counts = 0, kept = 0;
+    while (kept < results.size() &&
+           (kept == 0 || counts + results[kept].counts.size() <= kMostCounts))
+      counts += results[kept++].counts.size();
+    results.resize(kept);
+  }
+
   // Asks for the next work in the same call. Nothing is held and all slots are idle once it is
   // answered. Returns the server's answer to `ask`, if there is one.
   absl::StatusOr<std::optional<fleet::LeaseReply>> Commit() {
@@ -339,6 +351,7 @@ class Session {
     // States first: a state that a part names must be readable, whatever happens next.
     if (context_.states != nullptr) MACAW_RETURN_IF_ERROR(context_.states->Fence());
     LookWhetherAvailable();
+    KeepToAMessage(harvest.evaluations);
     fleet::CommitRequest request{.session = session_,
                                  .commit_id = ++commits_,
                                  .evaluations = std::move(harvest.evaluations),

@@ -131,13 +131,14 @@ class Reader {
     MACAW_RETURN_IF_ERROR(CheckThatAllApply());
     FollowTheRunsSeed();
     EvaluationConfig& evaluation = config_.run.evaluation;
-    if (!evaluation.test) evaluation.central = evaluation.clients = false;
-    if (evaluation.fine_tune.steps > 0 && !evaluation.clients) {
+    if (!evaluation.test) evaluation.central = evaluation.clients = evaluation.heldout = false;
+    if (evaluation.fine_tune.steps > 0 && !evaluation.clients && !evaluation.heldout) {
       return At(places_.contains("evaluation.fine_tune.steps")
                     ? places_.at("evaluation.fine_tune.steps")
                     : place,
                 "evaluation.fine_tune tests clients on rows of their own: set evaluation.clients = "
-                "true, too (and data.client_test_fraction if the data have no such rows)");
+                "true, too (and data.client_test_fraction if the data have no such rows), or "
+                "evaluation.heldout");
     }
     return std::move(*this).CompleteAlgorithm(place);
   }

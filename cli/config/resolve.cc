@@ -160,6 +160,29 @@ absl::Status ResolveCohort(Config& config, const data::DatasetInfo& info) {
       .status();
 }
 
+// Clients that stand for those who join later.
+absl::Status CheckHeldout(const Config& config, const data::DatasetInfo& info) {
+  const EvaluationConfig& evaluation = config.run.evaluation;
+  const data::DataOptions& data = config.node.data;
+  const bool tunes = evaluation.heldout && evaluation.fine_tune.steps > 0;
+  if (evaluation.heldout && info.train_clients == info.clients) {
+    return absl::InvalidArgumentError(
+        "evaluation.heldout tests clients without training rows, and every client has some: set "
+        "data.heldout_clients");
+  }
+  if (tunes && data.heldout_clients > 0 && data.heldout_tuning == 0) {
+    return absl::InvalidArgumentError(
+        "evaluation.fine_tune has no rows to tune the clients of data.heldout_clients on: set "
+        "data.heldout_tuning, the fraction of their rows for that");
+  }
+  if (data.heldout_tuning > 0 && !tunes) {
+    return absl::InvalidArgumentError(
+        "data.heldout_tuning takes rows from the tests of clients that never train: it needs "
+        "evaluation.heldout = true and evaluation.fine_tune.steps, which use them");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 void FillNormalise(TransformConfig& transform, const data::DatasetInfo& info) {
@@ -205,6 +228,7 @@ absl::Status Resolve(Config& config, const data::DatasetInfo& info,
                                                    " clients"));
   }
   MACAW_RETURN_IF_ERROR(CheckTogether(config));
+  MACAW_RETURN_IF_ERROR(CheckHeldout(config, info));
   MACAW_RETURN_IF_ERROR(ResolveTask(config, info));
   MACAW_RETURN_IF_ERROR(ResolveModel(config, info));
   ModelConfig& model = config.run.model;

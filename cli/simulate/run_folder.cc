@@ -23,6 +23,7 @@ namespace fs = std::filesystem;
 constexpr const char* kRunFiles[] = {"config.toml",
                                      "summary.json",
                                      "metrics.jsonl",
+                                     "confusion.json",
                                      "events.jsonl",
                                      "clients.jsonl",
                                      "timeline.json",

@@ -413,6 +413,7 @@ absl::StatusOr<CheckedRun> CheckBeforeRun(const Document& document, const sdk::C
                          catalogue.algorithms().RuleOf(plan));
   MACAW_ASSIGN_OR_RETURN(const algorithms::Schema schema,
                          algorithms::MakeSchema(algorithm, algorithms::SetupOf(plan, spec.layout)));
+  MACAW_RETURN_IF_ERROR(server::CheckEvaluationOf(plan, algorithm));
   checked.columns = server::MetricColumns(plan.task, algorithm, schema);
   return checked;
 }

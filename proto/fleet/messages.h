@@ -258,6 +258,10 @@ struct EvaluationResult {
   EvaluationTask task;
   Round round{};
   std::vector<double> sums;
+  // The counts of training::ClassCounts that are not 0: their indices, ascending, and the counts.
+  // Both empty: none are asked for, or the node's trainer cannot give them.
+  std::vector<uint32_t> counted;
+  std::vector<uint32_t> counts;
   std::string failure;  // why a client's state could not be read; then there are no sums
   Digest digest;        // kStateDigest
 };

@@ -107,6 +107,8 @@ static absl::StatusOr<fleet::EvaluationResult> FromWire(const v1::EvaluationResu
   result.task = f.Sub("task", FromWire(m.task()));
   result.round = Round(m.round());
   result.sums.assign(m.sums().begin(), m.sums().end());
+  result.counted.assign(m.counted().begin(), m.counted().end());
+  result.counts.assign(m.counts().begin(), m.counts().end());
   result.failure = f.Name("failure", m.failure());
   result.digest = f.ReadDigest("digest", m.digest());
   return f.Done(std::move(result));
@@ -146,6 +148,8 @@ v1::CommitRequest ToWire(const fleet::CommitRequest& request, const InlineRule& 
     *out.mutable_task() = ToWire(result.task);
     out.set_round(result.round.value);
     out.mutable_sums()->Add(result.sums.begin(), result.sums.end());
+    out.mutable_counted()->Add(result.counted.begin(), result.counted.end());
+    out.mutable_counts()->Add(result.counts.begin(), result.counts.end());
     out.set_failure(CleanText(result.failure));
     out.set_digest(ToWire(result.digest));
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -13,40 +12,73 @@ namespace macaw::server {
 
 using fleet::EvaluationKind;
 
-// The clients whose rows are evaluated after this round, ascending. nullopt: all.
-static std::optional<std::vector<uint64_t>> SampleOf(Round round, const EvaluationConfig& config,
-                                                     uint64_t clients, uint64_t seed,
-                                                     const HostileClients& hostile) {
-  std::vector<uint64_t> honest;  // if some are hostile
-  for (uint64_t client = 0; hostile.count() > 0 && client < clients; ++client) {
-    if (!hostile.Contains(ClientId(client))) honest.push_back(client);
+namespace {
+
+constexpr uint64_t kMostAnswerBytes = uint64_t{1} << 20;  // of a lease's counts
+constexpr uint64_t kBytesPerCount = 5;                    // an index and a small number, as varints
+
+EvaluatedRows RowsOf(EvaluationKind kind, bool heldout) {
+  switch (kind) {
+    case EvaluationKind::kCentralTest:
+      return EvaluatedRows::kCentral;
+    case EvaluationKind::kClientTrain:
+      return EvaluatedRows::kTrain;
+    case EvaluationKind::kClientTestGlobal:
+      return heldout ? EvaluatedRows::kHeldout : EvaluatedRows::kGlobal;
+    case EvaluationKind::kClientTuned:
+      return heldout ? EvaluatedRows::kHeldoutTuned : EvaluatedRows::kTuned;
+    case EvaluationKind::kClientValidation:
+      return EvaluatedRows::kValidation;
+    case EvaluationKind::kClientTest:
+    case EvaluationKind::kStateDigest:  // nobody asks
+      break;
   }
-  if (hostile.count() > 0) clients = honest.size();
-  if (config.sample == 0 || config.sample >= clients) {
-    if (hostile.count() > 0) return honest;
-    return std::nullopt;
-  }
-  RandomStream stream({.seed = seed, .purpose = Purpose::kEvaluation, .round = round});
-  std::vector<uint64_t> sample = SampleWithoutReplacement(stream, clients, config.sample);
-  if (hostile.count() > 0) {
-    for (uint64_t& client : sample) client = honest[client];
-  }
-  std::ranges::sort(sample);
-  return sample;
+  return EvaluatedRows::kClients;
 }
 
-void EvaluationBoard::Add(Queue queue, fleet::EvaluationTask task) {
+// config.sample of the clients, drawn for this round; `group` tells draws of the same round apart.
+std::vector<uint64_t> SampleOf(std::vector<uint64_t> clients, Round round, uint64_t sample,
+                               uint64_t seed, uint64_t group) {
+  if (sample == 0 || sample >= clients.size()) return clients;
+  RandomStream stream(
+      {.seed = seed, .purpose = Purpose::kEvaluation, .round = round, .extra = group});
+  std::vector<uint64_t> drawn = SampleWithoutReplacement(stream, clients.size(), sample);
+  std::ranges::sort(drawn);
+  for (uint64_t& client : drawn) client = clients[client];
+  return drawn;
+}
+
+}  // namespace
+
+void EvaluationBoard::Add(Queue queue, fleet::EvaluationTask task, bool heldout) {
   if (queue.value >= queues_.size()) queues_.resize(queue.value + 1);
   Line& line = queues_[queue.value];
   line.slots.push_back(slots_.size());
   ++line.waiting;
-  slots_.push_back({.task = std::move(task), .queue = queue});
+  slots_.push_back({.task = std::move(task), .queue = queue, .heldout = heldout});
+}
+
+void EvaluationBoard::AddClients(const EvaluationConfig& config, bool personal_models,
+                                 const Roster& roster, const std::vector<uint64_t>& clients,
+                                 bool heldout) {
+  const auto add = [&](EvaluationKind kind) {
+    for (const uint64_t id : clients) {
+      const ClientId client(id);
+      Add(Of(roster.HoldingOf(client)),
+          {.kind = kind, .client = client, .place = roster.PlaceOf(client)}, heldout);
+    }
+  };
+  if (config.clients && !heldout) add(EvaluationKind::kClientTest);
+  if (heldout || (config.clients && personal_models)) add(EvaluationKind::kClientTestGlobal);
+  if ((heldout || config.clients) && config.fine_tune.steps > 0) add(EvaluationKind::kClientTuned);
+  if (config.validation && !heldout) add(EvaluationKind::kClientValidation);
 }
 
 EvaluationBoard::EvaluationBoard(Round round, fleet::Blob model, const EvaluationConfig& config,
                                  bool personal_models, const Roster& roster, uint64_t seed,
+                                 const training::ClassCounts& counts,
                                  const HostileClients& hostile)
-    : round_(round), model_(std::move(model)) {
+    : round_(round), model_(std::move(model)), classes_(counts) {
   const auto cut = [&](Queue queue, EvaluationKind kind, ClientId client, uint64_t place,
                        uint64_t rows) {
     for (uint64_t begin = 0; begin < rows; begin += config.chunk) {
@@ -57,26 +89,25 @@ EvaluationBoard::EvaluationBoard(Round round, fleet::Blob model, const Evaluatio
                   .end = std::min<uint64_t>(begin + config.chunk, rows)});
     }
   };
-  const auto queue_of = [&](ClientId client) { return Of(roster.HoldingOf(client)); };
   if (config.central) {
     cut(Central(), EvaluationKind::kCentralTest, ClientId(0), 0, roster.central_test_rows());
   }
-  const std::optional<std::vector<uint64_t>> sample =
-      SampleOf(round, config, roster.clients(), seed, hostile);
-  const auto all_rows_of_clients = [&](EvaluationKind kind) {
-    const uint64_t count = sample.has_value() ? sample->size() : roster.clients();
-    for (uint64_t i = 0; i < count; ++i) {
-      const ClientId client(sample.has_value() ? (*sample)[i] : i);
-      Add(queue_of(client), {.kind = kind, .client = client, .place = roster.PlaceOf(client)});
-    }
+  const bool of_clients = config.clients || config.validation || config.heldout;
+  std::vector<uint64_t> clients, heldout;
+  for (uint64_t client = 0; of_clients && client < roster.clients(); ++client) {
+    rows_of_a_client_ += roster.rows()[client];
+    if (hostile.Contains(ClientId(client))) continue;
+    const bool apart = config.heldout && roster.rows()[client] == 0;
+    (apart ? heldout : clients).push_back(client);
+  }
+  rows_of_a_client_ /= std::max<uint64_t>(roster.clients(), 1);
+  const auto sample = [&](std::vector<uint64_t> of, uint64_t group) {
+    return SampleOf(std::move(of), round, config.sample, seed, group);
   };
-  if (config.clients) all_rows_of_clients(EvaluationKind::kClientTest);
-  if (config.clients && personal_models) all_rows_of_clients(EvaluationKind::kClientTestGlobal);
-  if (config.clients && config.fine_tune.steps > 0)
-    all_rows_of_clients(EvaluationKind::kClientTuned);
-  if (config.validation) all_rows_of_clients(EvaluationKind::kClientValidation);
+  AddClients(config, personal_models, roster, sample(std::move(clients), 0), /*heldout=*/false);
+  AddClients(config, personal_models, roster, sample(std::move(heldout), 1), /*heldout=*/true);
   for (ClientId client; config.train && client.value < roster.clients(); ++client.value) {
-    cut(queue_of(client), EvaluationKind::kClientTrain, client, roster.PlaceOf(client),
+    cut(Of(roster.HoldingOf(client)), EvaluationKind::kClientTrain, client, roster.PlaceOf(client),
         roster.rows()[client.value]);
   }
 }
@@ -102,10 +133,13 @@ void EvaluationBoard::Take(WorkerId worker, Queue queue, size_t count, TimePoint
   Line& line = queues_[queue.value];
   std::vector<size_t>& held = held_[worker];
   next_expiry_ = std::min(next_expiry_, expires);
+  uint64_t bytes = 0;
   for (; line.next < line.slots.size() && count > 0; ++line.next) {
     const size_t i = line.slots[line.next];
     Slot& slot = slots_[i];
     if (slot.state != State::kWaiting) continue;
+    bytes += AnswerBytes(slot);
+    if (bytes > kMostAnswerBytes && !taken.empty()) return;
     slot.state = State::kLeased;
     slot.worker = worker;
     slot.expires = expires;
@@ -140,10 +174,28 @@ bool EvaluationBoard::Complete(WorkerId worker, const fleet::EvaluationResult& r
   by_fence_.erase(result.task.fence.counter);
   slot->state = State::kDone;
   slot->sums = result.sums;
+  AddCounts(result, *slot);
   slot->digest = result.digest;
   slot->task.states = {};
   ++finished_;
   return true;
+}
+
+uint64_t EvaluationBoard::AnswerBytes(const Slot& slot) const {
+  const fleet::EvaluationTask& task = slot.task;
+  const uint64_t rows = fleet::TakesAllRows(task.kind) ? rows_of_a_client_ : task.end - task.begin;
+  return kBytesPerCount * std::min<uint64_t>(classes_.size(), rows * classes_.per_row());
+}
+
+void EvaluationBoard::AddCounts(const fleet::EvaluationResult& result, Slot& slot) {
+  if (!classes_.any() || slot.task.kind == EvaluationKind::kStateDigest) return;
+  std::vector<double>& total = counts_[static_cast<size_t>(RowsOf(slot.task.kind, slot.heldout))];
+  total.resize(classes_.size());
+  training::SparseCounts counts{.at = result.counted, .count = {}};
+  counts.count.assign(result.counts.begin(), result.counts.end());
+  for (size_t i = 0; i < counts.at.size(); ++i) total[counts.at[i]] += counts.count[i];
+  if (fleet::TakesAllRows(slot.task.kind))
+    slot.values = classes_.Values(counts, result.sums.empty() ? 0 : result.sums[0]);
 }
 
 void EvaluationBoard::GiveUp(WorkerId worker, const fleet::EvaluationResult& result) {
@@ -248,30 +300,40 @@ EvaluationSums EvaluationBoard::Report() const {
       report.given_up.push_back(slot.task.client);
       continue;
     }
-    switch (slot.task.kind) {
-      case EvaluationKind::kCentralTest:
+    if (slot.task.kind == EvaluationKind::kStateDigest) {
+      report.states.push_back(slot.digest);
+      continue;
+    }
+    EvaluationSums::ClientSums client{slot.task.client, slot.sums, slot.values};
+    switch (RowsOf(slot.task.kind, slot.heldout)) {
+      case EvaluatedRows::kCentral:
         training::AddTo(report.central, slot.sums);
         break;
-      case EvaluationKind::kClientTest:
-        report.clients.push_back({slot.task.client, slot.sums});
-        break;
-      case EvaluationKind::kClientTestGlobal:
-        report.global.push_back({slot.task.client, slot.sums});
-        break;
-      case EvaluationKind::kClientTuned:
-        report.tuned.push_back({slot.task.client, slot.sums});
-        break;
-      case EvaluationKind::kClientValidation:
-        report.validation.push_back({slot.task.client, slot.sums});
-        break;
-      case EvaluationKind::kClientTrain:
+      case EvaluatedRows::kTrain:
         training::AddTo(report.train, slot.sums);
         break;
-      case EvaluationKind::kStateDigest:
-        report.states.push_back(slot.digest);
+      case EvaluatedRows::kClients:
+        report.clients.push_back(std::move(client));
+        break;
+      case EvaluatedRows::kGlobal:
+        report.global.push_back(std::move(client));
+        break;
+      case EvaluatedRows::kTuned:
+        report.tuned.push_back(std::move(client));
+        break;
+      case EvaluatedRows::kValidation:
+        report.validation.push_back(std::move(client));
+        break;
+      case EvaluatedRows::kHeldout:
+        report.heldout.push_back(std::move(client));
+        break;
+      case EvaluatedRows::kHeldoutTuned:
+        report.heldout_tuned.push_back(std::move(client));
         break;
     }
   }
+  for (size_t rows = 0; rows < kEvaluatedRows; ++rows)
+    report.counts[rows] = training::SparseCounts::Of(counts_[rows]);
   std::ranges::sort(report.given_up);
   report.given_up.erase(std::ranges::unique(report.given_up).begin(), report.given_up.end());
   return report;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -11,8 +12,22 @@
 #include "server/engine/attempt_table.h"
 #include "server/engine/roster.h"
 #include "server/engine/version_index.h"
+#include "training/api/class_counts.h"
 
 namespace macaw::server {
+
+// What a round's evaluation is about: each has columns of its own. See EvaluationSums.
+enum class EvaluatedRows : uint8_t {
+  kCentral,
+  kTrain,
+  kClients,
+  kGlobal,
+  kTuned,
+  kValidation,
+  kHeldout,
+  kHeldoutTuned
+};
+inline constexpr size_t kEvaluatedRows = 8;
 
 // The result of a round's evaluation. The order of all sums is independent of the workers.
 struct EvaluationSums {
@@ -22,6 +37,7 @@ struct EvaluationSums {
   struct ClientSums {
     ClientId client;
     std::vector<double> sums;
+    std::vector<double> values = {};  // parallel to ClassCounts::names(); NaN: undefined
   };
   std::vector<Digest> states;  // one digest for each range of clients asked for (OfStates)
   // Clients whose states cannot be read, or whose owners decline, each once; the other fields omit
@@ -32,6 +48,12 @@ struct EvaluationSums {
   std::vector<ClientSums> global;      // test rows, the global model
   std::vector<ClientSums> tuned;       // test rows, after fine-tuning at the client's point
   std::vector<ClientSums> validation;  // validation rows, at the client's point
+  // Test rows of the clients that never train, if they are asked for apart from the others; then
+  // the fields above omit them.
+  std::vector<ClientSums> heldout;        // the global model
+  std::vector<ClientSums> heldout_tuned;  // after fine-tuning at the client's point
+  // The counts of classes over all rows, by EvaluatedRows. Empty: none are asked for.
+  std::array<training::SparseCounts, kEvaluatedRows> counts;
 };
 
 // The evaluation of one model, cut into tasks. The cut depends on the configuration only: chunks of
@@ -48,12 +70,12 @@ class EvaluationBoard {
 
   EvaluationBoard() = default;  // nothing to do
   // `personal_models`: the rule has models of clients' own beside the common one.
-  // `seed`: the run's, for config.sample.
+  // `seed`: the run's, for config.sample. `counts`: what is counted beside the sums.
   // `hostile`: no victims, so their test and validation rows are left out. Their training rows are
   // part of the objective.
   EvaluationBoard(Round round, fleet::Blob model, const EvaluationConfig& config,
                   bool personal_models, const Roster& roster, uint64_t seed = 0,
-                  const HostileClients& hostile = {});
+                  const training::ClassCounts& counts = {}, const HostileClients& hostile = {});
 
   // A board that asks for the digests of a run's client states. There is one task for each range of
   // clients of a holding.
@@ -69,7 +91,8 @@ class EvaluationBoard {
     return queue.value < queues_.size() ? queues_[queue.value].waiting : 0;
   }
 
-  // Leases up to `count` of the queue's tasks to the worker and appends them to `taken`.
+  // Leases up to `count` of the queue's tasks to the worker and appends them to `taken`; fewer, but
+  // at least one, if their answers might be too large for a message.
   void Take(WorkerId worker, Queue queue, size_t count, TimePoint expires, FenceSource& fences,
             std::vector<fleet::EvaluationTask>& taken);
   // The task of this result, as it was leased to this worker. Null if the worker does not hold it,
@@ -97,10 +120,11 @@ class EvaluationBoard {
   struct Slot {
     fleet::EvaluationTask task;
     Queue queue;
+    bool heldout = false;  // the client's columns are apart
     State state = State::kWaiting;
     WorkerId worker;
     TimePoint expires{};
-    std::vector<double> sums;
+    std::vector<double> sums, values;
     Digest digest;
   };
   struct Line {
@@ -108,12 +132,21 @@ class EvaluationBoard {
     size_t next = 0;            // no waiting slot lies before it
     uint64_t waiting = 0;
   };
-  void Add(Queue queue, fleet::EvaluationTask task);
+  void Add(Queue queue, fleet::EvaluationTask task, bool heldout = false);
+  // The tasks of the test and validation rows of these clients.
+  void AddClients(const EvaluationConfig& config, bool personal_models, const Roster& roster,
+                  const std::vector<uint64_t>& clients, bool heldout);
+  uint64_t AnswerBytes(const Slot& slot) const;  // an estimate
+  // Adds the result's counts to those of all rows, and keeps what they say of this task.
+  void AddCounts(const fleet::EvaluationResult& result, Slot& slot);
   void Return(size_t slot);
   Slot* FindSlot(WorkerId worker, const fleet::EvaluationResult& result);
 
   Round round_{};
   fleet::Blob model_;
+  training::ClassCounts classes_;
+  std::array<std::vector<double>, kEvaluatedRows> counts_;  // whole numbers, so in any order
+  uint64_t rows_of_a_client_ = 0;                           // a guess of its test rows
   std::vector<Slot> slots_;
   std::vector<Line> queues_;
   absl::flat_hash_map<uint64_t, size_t> by_fence_;  // leased slots

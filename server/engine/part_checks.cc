@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "training/api/class_counts.h"
 #include "training/api/metrics.h"
 
 namespace macaw::server {
@@ -110,8 +111,12 @@ absl::Status CheckEvaluation(const RunPlan& run, bool keeps_states,
   // or validation rows.
   const bool known = !fleet::TakesAllRows(task.kind) && run.task != TaskKind::kNextToken;
   const double most = known ? static_cast<double>(task.end - task.begin) : kMostRows;
-  if (counted && (known ? result.sums[0] == most : result.sums[0] <= most)) return absl::OkStatus();
-  return refuse("does not report the rows it was asked for");
+  if (!counted || !(known ? result.sums[0] == most : result.sums[0] <= most))
+    return refuse("does not report the rows it was asked for");
+  training::SparseCounts classes{.at = result.counted, .count = {}};
+  classes.count.assign(result.counts.begin(), result.counts.end());
+  if (training::ClassCountsOf(run).Fit(classes, result.sums[0])) return absl::OkStatus();
+  return refuse("reports counts of classes that its rows cannot give");
 }
 
 std::vector<Attempt> AttemptsOf(const fleet::Part& part) {

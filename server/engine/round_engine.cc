@@ -7,6 +7,7 @@
 
 #include "core/status.h"
 #include "server/engine/part_checks.h"
+#include "training/api/class_counts.h"
 
 namespace macaw::server {
 
@@ -225,7 +226,8 @@ void RoundEngine::OpenEvaluation(Round round, fleet::Blob model, TimePoint now) 
     return;
   }
   evaluation_.Open(EvaluationBoard(round, std::move(model), options_.run.evaluation,
-                                   options_.personal_models, roster_, options_.run.seed, hostile_));
+                                   options_.personal_models, roster_, options_.run.seed,
+                                   training::ClassCountsOf(options_.run), hostile_));
   GiveUpDeclined();
 }
 

@@ -260,6 +260,18 @@ TEST(Config, EvaluatesTheSplitsThatAreNamed) {
   }
 }
 
+TEST(Config, AsksForTheMetricsOfClassesThatAreNamed) {
+  EXPECT_FALSE(Parse(kMinimal)->run.evaluation.metrics.any());
+  const auto some = Parse(kMinimal, {"evaluation.metrics=[\"auc\", \"confusion\"]"});
+  EXPECT_EQ(some->run.evaluation.metrics, (ClassMetrics{.auc = true, .confusion = true}));
+  EXPECT_FALSE(Parse(kMinimal, {"evaluation.metrics=[]"})->run.evaluation.metrics.any());
+  for (const char* bad : {"[\"recall\"]", "[\"f1\", \"f1\"]", "\"f1\""}) {
+    EXPECT_THAT(Parse(kMinimal, {absl::StrCat("evaluation.metrics=", bad)}).status().message(),
+                HasSubstr("evaluation.metrics must be a list of"))
+        << bad;
+  }
+}
+
 TEST(Config, TakesANameForASchedule) {
   const auto config = Parse(absl::StrCat(kMinimal, "[local]\nlr_schedule = \"cosine\"\n"));
   ASSERT_TRUE(config.ok()) << config.status();

@@ -121,6 +121,20 @@ TEST_F(Open, HeldoutClientsNeverTrainAndAreAllTest) {
   EXPECT_EQ((*dataset)->info().train_clients, 7u);
 }
 
+TEST_F(Open, HeldoutClientsKeepRowsToTuneOnForWhenTheyHaveJoined) {
+  const auto plain = With({.test_fraction = 0, .heldout_clients = 0.35});
+  const auto dataset = With({.test_fraction = 0, .heldout_clients = 0.35, .heldout_tuning = 0.26});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  for (uint64_t c = 0; c < 10; ++c) {
+    const bool heldout = (*dataset)->Examples(ClientId(c), Split::kTrain) == 0;
+    EXPECT_EQ(heldout, (*plain)->Examples(ClientId(c), Split::kTrain) == 0);
+    EXPECT_EQ((*dataset)->Examples(ClientId(c), Split::kValidation), heldout ? 5u : 0u);
+    EXPECT_EQ((*dataset)->Examples(ClientId(c), Split::kTest), heldout ? 15u : 0u);
+  }
+  EXPECT_NE((*dataset)->info().digest, (*plain)->info().digest);
+  EXPECT_THAT(With({.heldout_tuning = 0.5}).status().message(), HasSubstr("data.heldout_clients"));
+}
+
 TEST_F(Open, RowsAndDigestFollowTheSeeds) {
   const auto base = With({.seed = 1, .val_fraction = 0.2});
   const auto same = With({.seed = 1, .val_fraction = 0.2});

@@ -31,6 +31,26 @@ TEST(Synthetic, ResidentAndOnDemandGiveTheSameBytes) {
   EXPECT_GT(resident->info().mean_classes_per_client, 1);
 }
 
+TEST(Synthetic, HeldoutClientsKeepRowsToTuneOn) {
+  DataOptions options = Options(20);
+  options.heldout_clients = 0.1;
+  const auto plain = Make(options);
+  options.heldout_tuning = 0.5;
+  const auto dataset = Make(options);
+  int heldout = 0;
+  for (uint64_t c = 0; c < 20; ++c) {
+    const uint32_t tests = plain->Examples(ClientId(c), Split::kTest);
+    const bool out = plain->Examples(ClientId(c), Split::kTrain) == 0;
+    heldout += out ? 1 : 0;
+    EXPECT_EQ(dataset->Examples(ClientId(c), Split::kTrain),
+              plain->Examples(ClientId(c), Split::kTrain));
+    EXPECT_EQ(dataset->Examples(ClientId(c), Split::kValidation), out ? tests / 2 : 0);
+    EXPECT_EQ(dataset->Examples(ClientId(c), Split::kTest), out ? tests - tests / 2 : tests);
+  }
+  EXPECT_EQ(heldout, 2);
+  EXPECT_NE(dataset->info().digest, plain->info().digest);
+}
+
 TEST(Synthetic, AClientDoesNotDependOnThePopulation) {
   DataOptions options = Options(5000);
   options.resident = "false";

@@ -63,6 +63,24 @@ std::string Check(const StopRule& rule, const RunPlan& run, bool personal = fals
   return CheckStopRule(rule, run, Columns(run.task, personal)).ToString();
 }
 
+TEST(EarlyStopping, SaysWhatMetricsOfClassesAndHeldoutClientsNeed) {
+  RunPlan run;
+  run.task = TaskKind::kBinary;
+  EXPECT_THAT(Check({.metric = "test_auc", .patience = 1}, run),
+              AllOf(HasSubstr("evaluation.metrics"), HasSubstr("auc")));
+  EXPECT_THAT(Check({.metric = "heldout_test_tuned_f1_worst10", .patience = 1}, run),
+              AllOf(HasSubstr("evaluation.heldout"), HasSubstr("evaluation.fine_tune.steps"),
+                    HasSubstr("\"f1\"")));
+  run.evaluation.metrics = {.f1 = true, .auc = true};
+  run.evaluation.heldout = true;
+  run.evaluation.fine_tune.steps = 1;
+  for (const char* metric : {"test_auc", "heldout_test_tuned_f1_worst10", "heldout_test_loss"})
+    EXPECT_EQ(Check({.metric = metric, .patience = 1}, run), "OK") << metric;
+  EXPECT_TRUE(HigherIsBetter("test_balanced_accuracy") && HigherIsBetter("clients_test_f1_mean"));
+  run.task = TaskKind::kRegression;
+  EXPECT_THAT(Check({.metric = "test_auc", .patience = 1}, run), HasSubstr("no such column"));
+}
+
 TEST(EarlyStopping, TakesEveryColumnThatTheRunWillHave) {
   RunPlan run;
   run.task = TaskKind::kClassification;

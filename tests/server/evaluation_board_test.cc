@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <vector>
 
@@ -95,6 +96,79 @@ TEST(EvaluationBoard, AsksForFineTunedClients) {
   EXPECT_EQ(board.Report().tuned.size(), 5u);
 }
 
+// Client 1 has no training rows.
+TEST(EvaluationBoard, KeepsClientsThatNeverTrainApart) {
+  EvaluationConfig config{.central = false, .clients = true, .validation = true};
+  config.fine_tune.steps = 5;
+  config.heldout = true;
+  EvaluationBoard board(Round(3), {}, config, /*personal_models=*/false, Everything());
+  FenceSource fences(1);
+  for (const auto& task : Take(board, kAnna, kClients, 100, 5, fences))
+    board.Complete(kAnna, Result(task));
+  ASSERT_TRUE(board.done());
+  const EvaluationSums sums = board.Report();
+  for (const auto* others : {&sums.clients, &sums.tuned, &sums.validation}) {
+    EXPECT_EQ(others->size(), 4u);
+    for (const auto& client : *others) EXPECT_NE(client.client, ClientId(1));
+  }
+  EXPECT_TRUE(sums.global.empty());
+  for (const auto* heldout : {&sums.heldout, &sums.heldout_tuned}) {
+    ASSERT_EQ(heldout->size(), 1u);
+    EXPECT_EQ(heldout->front().client, ClientId(1));
+  }
+}
+
+TEST(EvaluationBoard, SamplesThoseWhoTrainAndThoseWhoNeverDo) {
+  EvaluationConfig config{.central = false, .clients = true, .sample = 3};
+  config.heldout = true;
+  EvaluationBoard board(Round(3), {}, config, /*personal_models=*/false, Everything(), 7);
+  EXPECT_EQ(board.tasks(), 4u) << "3 of 4, and all 1";
+}
+
+const training::ClassCounts kTwoClasses = training::ClassCounts::Of(
+    {.balanced_accuracy = true, .f1 = true}, TaskKind::kClassification, 2);
+
+TEST(EvaluationBoard, AddsCountsOfClassesInAnyOrder) {
+  const EvaluationConfig config{.chunk = 400, .central = true, .clients = true};
+  EvaluationBoard board(Round(3), {}, config, false, Everything(), 0, kTwoClasses);
+  FenceSource fences(1);
+  for (const auto& task : Take(board, kAnna, kCentral, 10, 5, fences)) {
+    fleet::EvaluationResult result = Result(task);
+    result.counted = {0, 3};
+    result.counts = {100, static_cast<uint32_t>(task.end - task.begin - 100)};
+    board.Complete(kAnna, result);
+  }
+  for (const auto& task : Take(board, kAnna, kClients, 100, 5, fences)) {
+    fleet::EvaluationResult result = Result(task);
+    result.sums = {4, 1};
+    if (task.client == ClientId(2)) result.counted = {1, 3}, result.counts = {1, 3};
+    board.Complete(kAnna, result);
+  }
+  ASSERT_TRUE(board.done());
+  const EvaluationSums sums = board.Report();
+  const training::SparseCounts& central = sums.counts[size_t{0}];
+  EXPECT_THAT(central.at, testing::ElementsAre(0, 3));
+  EXPECT_THAT(central.count, testing::ElementsAre(300, 700));
+  EXPECT_EQ(sums.clients[2].values[0], 0.5);  // recalls 0 and 1
+  EXPECT_TRUE(std::isnan(sums.clients[3].values[0])) << "not counted";
+}
+
+TEST(EvaluationBoard, LeasesFewTasksWhoseAnswersAreLarge) {
+  const training::ClassCounts counts =
+      training::ClassCounts::Of({.auc = true}, TaskKind::kClassification, 100);
+  EvaluationConfig config{.chunk = 1000, .central = false, .train = true};
+  Roster roster;
+  const std::vector<uint32_t> rows(50, 1000);
+  roster.Add({.name = "w", .clients = rows.size(), .central_test_rows = 0}, {.rows = rows});
+  roster.Begin();
+  EvaluationBoard board(Round(3), {}, config, false, roster, 0, counts);
+  FenceSource fences(1);
+  EXPECT_EQ(Take(board, kAnna, kClients, 100, 5, fences).size(), 2u);  // 500 kB each
+  EXPECT_EQ(Take(board, kBert, kClients, 100, 5, fences).size(), 2u);
+  EvaluationBoard plain(Round(3), {}, config, false, roster);
+  EXPECT_EQ(Take(plain, kAnna, kClients, 100, 5, fences).size(), 50u);
+}
+
 TEST(EvaluationBoard, DrawsASampleOfTheClientsForEachRound) {
   const auto clients_of = [](uint32_t round, uint64_t sample, uint64_t seed) {
     EvaluationBoard board(Round(round), {},
@@ -127,7 +201,7 @@ TEST(EvaluationBoard, LeavesHostileClientsOut) {
   for (const uint64_t sample : {0, 2, 3, 9}) {
     EvaluationBoard board(Round(1), {},
                           {.central = false, .clients = true, .sample = sample, .train = true},
-                          /*personal_models=*/false, Everything(), 7, hostile);
+                          /*personal_models=*/false, Everything(), 7, {}, hostile);
     FenceSource fences(1);
     std::set<uint64_t> tested, trained;
     for (const auto& task : Take(board, kAnna, kClients, 100, 5, fences)) {

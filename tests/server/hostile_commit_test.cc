@@ -190,6 +190,8 @@ std::vector<HostileEvaluation> HostileEvaluations() {
        [](EvaluationResult& result) { result.sums[2] = 1000 * result.sums[0]; }},
       {"NegativeCounts", "rows it was asked for",
        [](EvaluationResult& result) { result.sums[2] = -1; }},
+      {"CountsOfClassesThatNobodyAskedFor", "counts of classes",
+       [](EvaluationResult& result) { result.counted = {0}, result.counts = {1}; }},
       {"AStateThatCannotBeRead", "reads no client state",
        [](EvaluationResult& result) { result.failure = "client 3's state is gone"; }},
   };

@@ -187,6 +187,76 @@ TEST(MetricsRow, HasTheRulesOwnMetricsUnderTheirNames) {
   EXPECT_TRUE(json["rule_epsilon"].is_null()) << "no row holds what is not a number";
 }
 
+// Two classes: 3 of 4 rows of class 0 and 1 of 2 of class 1 are right.
+EvaluationSums Counted() {
+  EvaluationSums sums{.round = Round(4), .central = {6, 3, 4}};
+  sums.counts[0] = {.at = {0, 1, 2, 3}, .count = {3, 1, 1, 1}};
+  sums.clients = {{ClientId(0), {4, 1, 3}, {0.25}}, {ClientId(1), {2, 1, 1}, {std::nan("")}}};
+  sums.counts[static_cast<size_t>(EvaluatedRows::kClients)] = sums.counts[0];
+  return sums;
+}
+
+TEST(MetricsRow, HasMetricsOfClasses) {
+  const training::ClassCounts counts =
+      training::ClassCounts::Of({.balanced_accuracy = true}, TaskKind::kClassification, 2);
+  MetricsRow row(TaskKind::kClassification, FourClients(), {});
+  row.AddEvaluation(Counted(), counts);
+  EXPECT_DOUBLE_EQ(*row.Get("test_balanced_accuracy"), 0.625);
+  EXPECT_DOUBLE_EQ(*row.Get("clients_test_balanced_accuracy"), 0.625);
+  EXPECT_EQ(row.Get("clients_test_balanced_accuracy_mean"), 0.25) << "where it is defined";
+  EXPECT_FALSE(row.Get("test_f1").has_value());
+  EXPECT_FALSE(row.Get("heldout_test_balanced_accuracy").has_value());
+}
+
+TEST(MetricsRow, IsUndefinedWhereRowsAreNotCounted) {
+  const training::ClassCounts counts =
+      training::ClassCounts::Of({.balanced_accuracy = true}, TaskKind::kClassification, 2);
+  EvaluationSums sums = Counted();
+  sums.counts[0].count[0] = 2;
+  MetricsRow row(TaskKind::kClassification, FourClients(), {});
+  row.AddEvaluation(sums, counts);
+  EXPECT_TRUE(std::isnan(*row.Get("test_balanced_accuracy")));
+}
+
+TEST(Confusion, HasTheMatrixAndEachClass) {
+  const training::ClassCounts counts =
+      training::ClassCounts::Of({.f1 = true, .confusion = true}, TaskKind::kClassification, 2);
+  const Json json = Json::parse(ConfusionText(Counted(), counts));
+  EXPECT_EQ(json["round"], 4);
+  EXPECT_EQ(json["test"]["rows"], 6);
+  EXPECT_EQ(json["test"]["confusion"], Json::parse("[[3, 1], [1, 1]]"));
+  EXPECT_EQ(json["test"]["recall"], Json::parse("[0.75, 0.5]"));
+  EXPECT_EQ(json["clients_test"]["confusion"], json["test"]["confusion"]);
+  EXPECT_FALSE(json.contains("heldout_test"));
+}
+
+TEST(CheckEvaluationOf, RefusesWhatCannotBeEvaluated) {
+  const auto check = [](auto change) {
+    RunPlan run;
+    run.task = TaskKind::kClassification;
+    run.model.classes = 10;
+    algorithms::Description algorithm;
+    change(run, algorithm);
+    return std::string(CheckEvaluationOf(run, algorithm).message());
+  };
+  EXPECT_EQ(check([](auto& run, auto&) { run.evaluation.metrics.f1 = true; }), "");
+  EXPECT_NE(check([](auto& run, auto&) {
+              run.evaluation.metrics.f1 = true;
+              run.task = TaskKind::kRegression;
+            }).find("regression"),
+            std::string::npos);
+  EXPECT_NE(check([](auto& run, auto&) {
+              run.evaluation.metrics.f1 = true;
+              run.model.classes = 100000;
+            }).find("100000"),
+            std::string::npos);
+  EXPECT_NE(check([](auto& run, auto& algorithm) {
+              run.evaluation.heldout = true;
+              algorithm.has_common_model = false;
+            }).find("evaluation.heldout"),
+            std::string::npos);
+}
+
 TEST(MetricsRow, HasTheListedColumnsAndNoOthers) {
   algorithms::Description algorithm;
   algorithm.has_personal_models = true;
@@ -201,14 +271,20 @@ TEST(MetricsRow, HasTheListedColumnsAndNoOthers) {
     report.records[0].personal_sums = sums;
     MetricsRow row(task, report, {{"delta", 0.5}}, {{"epsilon", 1}});
     row.AddPenalty(0.5, model.view());
-    const std::vector<EvaluationSums::ClientSums> client = {{ClientId(0), sums}};
+    const training::ClassCounts counts =
+        training::ClassCounts::Of({.balanced_accuracy = true, .f1 = true, .auc = true}, task, 2);
+    const std::vector<EvaluationSums::ClientSums> client = {
+        {ClientId(0), sums, std::vector<double>(counts.names().size(), 0.5)}};
     row.AddEvaluation({.round = Round(1),
                        .central = sums,
                        .train = sums,
                        .clients = client,
                        .global = client,
                        .tuned = client,
-                       .validation = client});
+                       .validation = client,
+                       .heldout = client,
+                       .heldout_tuned = client},
+                      counts);
     std::set<std::string> written, listed = {"round"};
     const Json json = Json::parse(row.Text());
     for (const auto& [name, value] : json.items()) written.insert(name);

@@ -57,6 +57,34 @@ LocalPlan PlanOf(RandomRun& random, const std::vector<FlatVector>& vectors,
   return plan;
 }
 
+// The counts of classes behind the sums. An output on the border between two cells may be in either.
+TEST(DeviceAgreement, WithTheFusedTrainerOnTheCountsOfClasses) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    RandomRun random(seed);
+    TrainerSetup setup = random.Setup();
+    const FlatVector model = random.Vector(0.3);
+    const data::Rows rows = random.Rows(101);
+    const auto device = TeamsOf(3);
+    const auto plain = DeviceTrainerOf(setup, *device)->Evaluate(View(model), rows, 3, 99, 64);
+    setup.metrics = {.f1 = true, .auc = true};
+    const size_t counts = setup.CountedClasses().size();
+    const auto ours = DeviceTrainerOf(setup, *device)->Evaluate(View(model), rows, 3, 99, 64);
+    const auto theirs = FusedTrainerOf(setup)->Evaluate(View(model), rows, 3, 99, 64);
+    ASSERT_TRUE(plain.ok() && ours.ok() && theirs.ok());
+    ASSERT_EQ(ours->size(), plain->size() + counts);
+    ASSERT_EQ(theirs->size(), ours->size());
+    EXPECT_TRUE(std::equal(plain->begin(), plain->end(), ours->begin()));
+    double counted = 0, differing = 0;
+    for (size_t i = plain->size(); i < ours->size(); ++i) {
+      counted += (*ours)[i];
+      differing += std::abs((*ours)[i] - (*theirs)[i]);
+    }
+    EXPECT_EQ(counted, 96.0 * static_cast<double>(setup.CountedClasses().per_row()));
+    EXPECT_LE(differing, 0.02 * counted);
+  }
+}
+
 TEST(DeviceAgreement, WithTheFusedTrainerOnRandomModelsAndPlans) {
   for (uint64_t seed = 1; seed <= 120; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);

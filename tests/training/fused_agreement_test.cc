@@ -195,6 +195,32 @@ TEST_P(FusedAgreement, OfAClientsWorkOnRandomModels) {
   RecordProperty("worst_error", absl::StrCat(worst));
 }
 
+// The counts of classes behind the sums. An output on the border between two cells may be in either.
+TEST_P(FusedAgreement, OfTheCountsOfClasses) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    RandomCase random(seed);
+    TrainerSetup setup = random.Setup();
+    setup.metrics = {.f1 = true, .auc = true};
+    const FlatVector model = random.Vector(0.3);
+    const data::Rows rows = TaskOf(random.rows()).train;
+    const auto eager = MustMake(TorchBackend().MakeTrainer(setup));
+    const auto fused = MustMake(fused::FusedTrainer::Make(setup, GetParam()));
+    const auto ours = fused->Evaluate(View(model), rows, 0, rows.size(), 64);
+    const auto theirs = eager->Evaluate(View(model), rows, 0, rows.size(), 64);
+    ASSERT_TRUE(ours.ok() && theirs.ok());
+    ASSERT_EQ(ours->size(), theirs->size());
+    const size_t counts = setup.CountedClasses().size();
+    double counted = 0, differing = 0;
+    for (size_t i = ours->size() - counts; i < ours->size(); ++i) {
+      counted += (*ours)[i];
+      differing += std::abs((*ours)[i] - (*theirs)[i]);
+    }
+    EXPECT_EQ(counted, static_cast<double>(rows.size() * setup.CountedClasses().per_row()));
+    EXPECT_LE(differing, std::max(2.0, 0.02 * counted));
+  }
+}
+
 TEST_P(FusedAgreement, OfACorrectionThatIsASumOfPoints) {
   const models::ModelSpec spec = SpecOf({"linear 12", "relu", "linear 5"}, {9}, 5, DType::kF32);
   TrainerSetup setup;

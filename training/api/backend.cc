@@ -20,6 +20,7 @@ TrainerSetup TrainerSetup::Of(const RunPlan& run, const models::ModelSpec& spec,
   setup.task = run.task;
   setup.local = run.local;
   setup.transform = run.transform;
+  setup.metrics = run.evaluation.metrics;
   setup.feature_type = feature_type;
   setup.dtype = run.dtype;
   return setup;

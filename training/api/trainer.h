@@ -14,11 +14,13 @@
 #include "core/work_counter.h"
 #include "data/dataset.h"
 #include "models/spec.h"
+#include "plan/evaluation.h"
 #include "plan/local.h"
 #include "plan/run_plan.h"
 #include "plan/task.h"
 #include "plan/transform.h"
 #include "training/api/backend_choice.h"
+#include "training/api/class_counts.h"
 #include "training/api/stage.h"
 
 namespace macaw::device {
@@ -84,7 +86,8 @@ class LocalTrainer {
   virtual std::optional<DeviceSeat> device_seat() const { return std::nullopt; }
 
   // The metric sums of `model` over rows [begin, end), in a fixed order and in batches of at most
-  // `batch` rows.
+  // `batch` rows. Behind them the counts of TrainerSetup::CountedClasses, if there are any; a
+  // trainer that cannot give them leaves them out.
   virtual absl::StatusOr<MetricSums> Evaluate(ConstVectorView model, const data::Rows& rows,
                                               uint64_t begin, uint64_t end, uint32_t batch) = 0;
 
@@ -97,6 +100,7 @@ struct TrainerSetup {
   TaskKind task = TaskKind::kClassification;
   LocalConfig local;  // class weights, label smoothing, optimizer
   TransformConfig transform;
+  ClassMetrics metrics;  // of evaluations
   data::FeatureType feature_type = data::FeatureType::kF32;
   DType dtype = DType::kF32;
   bool hooks = false;     // whether the algorithm has hooks (Description::has_hooks)
@@ -104,6 +108,8 @@ struct TrainerSetup {
   uint32_t lane = 0;  // which of the node's trainers it is: for its log, and to share devices out
   // Counts every batch that is trained on or evaluated; outlives the trainer. Null: nobody asks.
   WorkCounter* work = nullptr;
+
+  ClassCounts CountedClasses() const { return ClassCounts::Of(metrics, task, spec.outputs); }
 
   // What the plan says of it; the rest is the node's.
   static TrainerSetup Of(const RunPlan& run, const models::ModelSpec& spec,

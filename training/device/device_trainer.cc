@@ -234,24 +234,26 @@ absl::Status DeviceTrainer::Launch(std::vector<StageWork>& works, Room& room, ui
   for (StageWork& work : works) work.AddTo(run_, upload);
   MACAW_RETURN_IF_ERROR(upload.Allocate(device_, upload_host_, room.upload));
 
-  // Ends, then sums; activations, then vectors.
+  // Ends, then sums, then outputs; activations, then vectors.
   const LayoutPtr& layout = run_.setup.spec.layout;
   const size_t vector_bytes = layout->bytes();
   const size_t memory_bytes = JobMemory(program_, pass_rows).total;
-  size_t ends = 0, vectors = 0;
+  size_t ends = 0, vectors = 0, outputs = 0;
   for (const StageWork& work : works) {
     ends += work.has_end() ? 1 : 0;
     vectors += work.vectors(run_);
+    outputs += work.output_count();
   }
   const size_t sums_at = ends * vector_bytes;
-  const size_t result_bytes = sums_at + works.size() * kMostSums * sizeof(double);
+  const size_t outputs_at = sums_at + works.size() * kMostSums * sizeof(double);
+  const size_t result_bytes = outputs_at + outputs * sizeof(float);
   const size_t vectors_at = RoundUp(works.size() * memory_bytes);
   MACAW_RETURN_IF_ERROR(device::Grow(device_, result_bytes, /*on_host=*/true, room.results_host));
   MACAW_RETURN_IF_ERROR(device::Grow(device_, result_bytes, /*on_host=*/false, room.results));
   MACAW_RETURN_IF_ERROR(device::Grow(device_, vectors_at + vectors * vector_bytes,
                                      /*on_host=*/false, work_));
 
-  size_t end_at = 0, vector_at = vectors_at;
+  size_t end_at = 0, vector_at = vectors_at, output_at = outputs_at;
   std::vector<ClientJob> made(works.size());
   for (size_t i = 0; i < works.size(); ++i) {
     StageWork& work = works[i];
@@ -266,7 +268,11 @@ absl::Status DeviceTrainer::Launch(std::vector<StageWork>& works, Room& room, ui
     }
     made[i] = work.Job(run_, upload, end, reinterpret_cast<float*>(work_.data() + vector_at),
                        work_.data() + i * memory_bytes,
-                       reinterpret_cast<double*>(room.results.data() + sums_at) + i * kMostSums);
+                       reinterpret_cast<double*>(room.results.data() + sums_at) + i * kMostSums,
+                       reinterpret_cast<float*>(room.results.data() + output_at));
+    work.KeepsOutputsAt({reinterpret_cast<const float*>(room.results_host.data() + output_at),
+                         work.output_count()});
+    output_at += work.outputs().size_bytes();
     vector_at += work.vectors(run_) * vector_bytes;
     if (work.turn() != nullptr) work.turn()->ends.push_back(end);
     passes += made[i].steps;
@@ -329,6 +335,8 @@ absl::StatusOr<MetricSums> DeviceTrainer::Evaluate(ConstVectorView model, const 
       MACAW_RETURN_IF_ERROR(run_.objective.CheckClasses(std::span(&label, 1)));
     }
     MetricSums sums(run_.objective.metrics());
+    const ClassCounts counts = run_.setup.CountedClasses();
+    MetricSums counted(counts.size());
     const uint64_t most = kRatedRows * kTurnsPerProcessor * device_.info().processors;
     for (uint64_t first = begin; first < end; first += most) {
       std::vector<StageWork> works;
@@ -337,8 +345,18 @@ absl::StatusOr<MetricSums> DeviceTrainer::Evaluate(ConstVectorView model, const 
         works.back().outcome().sums.resize(sums.size());
       }
       MACAW_RETURN_IF_ERROR(Launch(works, rating_, std::min(batch, run_.model.pass_rows)));
-      for (StageWork& work : works) AddTo(sums, work.outcome().sums);
+      for (size_t i = 0; i < works.size(); ++i) {
+        AddTo(sums, works[i].outcome().sums);
+        if (!counts.any()) continue;
+        const uint64_t at = first + i * kRatedRows;
+        std::vector<int64_t> labels;
+        for (uint64_t row = at; row < std::min(at + kRatedRows, end); ++row)
+          labels.push_back(rows.block.classes[rows.at(row)]);
+        counts.Add(works[i].outputs().data(), static_cast<size_t>(run_.setup.spec.outputs), labels,
+                   counted);
+      }
     }
+    sums.insert(sums.end(), counted.begin(), counted.end());
     return sums;
   };
   absl::StatusOr<MetricSums> sums = evaluate();

@@ -177,6 +177,7 @@ struct ClientJob {
   double weight_sum = 0;        // of all classes
   std::byte* memory = nullptr;  // activations, gradients of them, scratch
   double* sums = nullptr;       // kMostSums
+  float* outputs = nullptr;     // kLoss: of every row of its step; null: nobody needs them
 };
 
 struct TrainArgs {

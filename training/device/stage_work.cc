@@ -58,7 +58,7 @@ absl::StatusOr<StageWork> StageWork::Make(const RunParts& run, const Stage& stag
   return work;
 }
 
-StageWork StageWork::Rating(const RunParts& /*run*/, const data::Rows& rows, uint64_t begin,
+StageWork StageWork::Rating(const RunParts& run, const data::Rows& rows, uint64_t begin,
                             uint64_t end, ConstVectorView model) {
   StageWork work(nullptr, rows, JobKind::kLoss);
   work.first_row_ = begin;
@@ -66,6 +66,8 @@ StageWork StageWork::Rating(const RunParts& /*run*/, const data::Rows& rows, uin
   work.start_.bytes = model.bytes;
   work.most_rows_ = static_cast<uint32_t>(end - begin);
   work.passed_rows_ = end - begin;
+  if (run.setup.CountedClasses().any())
+    work.output_count_ = work.row_count_ * static_cast<size_t>(run.setup.spec.outputs);
   JobStep step;
   step.rows = work.most_rows_;
   work.steps_.push_back(step);
@@ -228,7 +230,7 @@ void StageWork::WriteRows(const RunParts& run, const Upload& upload) const {
 }
 
 ClientJob StageWork::Job(const RunParts& run, const Upload& upload, float* end, float* vectors,
-                         std::byte* memory, double* sums) const {
+                         std::byte* memory, double* sums, float* outputs) const {
   ClientJob job;
   job.kind = kind_;
   job.steps = static_cast<uint32_t>(steps_.size());
@@ -255,6 +257,7 @@ ClientJob StageWork::Job(const RunParts& run, const Upload& upload, float* end, 
   job.start = start_.Address(upload);
   job.memory = memory;
   job.sums = sums;
+  if (output_count_ > 0) job.outputs = outputs;
   if (stage_ == nullptr) return job;
 
   const LocalConfig& local = stage_->local;

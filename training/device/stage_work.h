@@ -67,13 +67,18 @@ class StageWork {
   // Vectors of the model's size that the job needs beside its end.
   uint32_t vectors(const RunParts& run) const;
   StageOutcome& outcome() { return outcome_; }
+  // Outputs that a rating keeps for the counts of classes, [rows, outputs]. Where they are on the
+  // host: known once the job was launched, valid until the next launch in its room.
+  size_t output_count() const { return output_count_; }
+  void KeepsOutputsAt(std::span<const float> outputs) { outputs_ = outputs; }
+  std::span<const float> outputs() const { return outputs_; }
   ClientTurn* turn() const { return turn_; }
 
   void AddTo(const RunParts& run, Upload& upload);
   // What is known once the upload has memory; writes what has addresses itself. `end` is null for a
-  // loss stage. `vectors` is room for vectors() vectors.
+  // loss stage. `vectors` is room for vectors() vectors, `outputs` for output_count() numbers.
   ClientJob Job(const RunParts& run, const Upload& upload, float* end, float* vectors,
-                std::byte* memory, double* sums) const;
+                std::byte* memory, double* sums, float* outputs) const;
   // Copies the rows that are not on the device yet.
   void WriteRows(const RunParts& run, const Upload& upload) const;
 
@@ -108,6 +113,8 @@ class StageWork {
   uint32_t most_rows_ = 0;
   uint64_t passed_rows_ = 0;
   uint64_t first_row_ = 0, row_count_ = 0;  // that are sent
+  size_t output_count_ = 0;
+  std::span<const float> outputs_;
 
   std::vector<JobStep> steps_;
   std::vector<uint32_t> order_;

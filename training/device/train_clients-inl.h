@@ -157,6 +157,15 @@ MACAW_INLINE_KERNEL void Begin(const device::Team& team, const Program& program,
   team.Sync();
 }
 
+// Copies the outputs of the pass for the host, which counts them.
+MACAW_INLINE_KERNEL void KeepOutputs(const device::Team& team, const Pass& pass) {
+  const uint32_t outputs = pass.program.outputs;
+  const float* const z = pass.Activation(pass.program.logits);
+  float* const kept = pass.job.outputs + size_t{pass.first} * outputs;
+  for (uint32_t i = team.thread; i < pass.rows * outputs; i += team.threads) kept[i] = z[i];
+  team.Sync();
+}
+
 MACAW_KERNEL void TrainClients(const TrainArgs& args, const device::Team& team) {
   const Program& program = args.program;
   const JobMemory memory(program, args.pass_rows);
@@ -187,6 +196,7 @@ MACAW_KERNEL void TrainClients(const TrainArgs& args, const device::Team& team) 
         Gather(team, pass);
         Forward(team, pass);
         Rate(team, pass);
+        if (job.outputs != nullptr) KeepOutputs(team, pass);
         if (mode != Mode::kNone) Backward(team, pass);
       }
       if (job.kind == JobKind::kTrain && !at_once) Update(team, program, job, scratch);

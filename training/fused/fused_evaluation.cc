@@ -62,6 +62,7 @@ void FusedTrainer::Rate(const Objective& objective, const SoftmaxRule& rule, con
   float* const gradient = tape_.d_out();
   if (task_ == TaskKind::kClassification &&
       kernels_.softmax(rule, mean, n, logits, labels.classes.data(), gradient, sums)) {
+    objective.Count(logits, program_.out().stride(), labels.classes, sums);
     return;
   }
   const size_t outputs = rule.classes, stride = program_.out().stride();

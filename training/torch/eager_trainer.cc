@@ -103,7 +103,7 @@ EagerTrainer::EagerTrainer(const TrainerSetup& setup, Objective objective)
       feature_type_(setup.feature_type),
       network_(SpecFor(setup)),
       gather_(setup.feature_type, setup.spec.input_shape, setup.transform, setup.dtype),
-      plain_(objective.Plain()),
+      plain_(objective.Plain(setup.CountedClasses())),
       batch_(network_, gather_, setup.task, setup.dtype, setup.work),
       replica_(setup.spec.layout),
       optimizer_(setup.spec.layout),

@@ -1,0 +1,201 @@
+#include "training/api/class_counts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/random.h"
+#include "training/objective.h"
+
+namespace macaw::training {
+namespace {
+
+using testing::ElementsAre;
+using testing::Pointwise;
+
+constexpr ClassMetrics kAll = {
+    .balanced_accuracy = true, .f1 = true, .auc = true, .confusion = true};
+
+MATCHER(IsClose, "") { return std::abs(std::get<0>(arg) - std::get<1>(arg)) < 1e-12; }
+
+// Outputs in eighths, 4 a row.
+constexpr int kOutputs[] = {
+    -7,  0,   -3,  1,  14,  -14, -4,  -9,  14, 6,  19,  -9, 6,   -4,  0,   -6,  11, 10,  5,  -10,
+    1,   -7,  13,  19, -9,  0,   13,  18,  14, 4,  -13, 7,  7,   -12, -7,  1,   7,  8,   3,  11,
+    5,   4,   4,   3,  -11, -13, 5,   5,   3,  -5, -8,  -2, 5,   9,   -3,  -3,  2,  22,  -3, 3,
+    -2,  3,   -2,  12, 9,   5,   13,  -10, 2,  -2, -4,  0,  -5,  -3,  9,   -12, -3, 22,  13, -8,
+    -14, 5,   -14, 2,  0,   19,  -12, 5,   1,  -3, 10,  10, -1,  21,  3,   12,  13, 2,   2,  -10,
+    2,   -1,  7,   12, -7,  2,   -13, -1,  -4, 19, 14,  4,  2,   10,  -13, -4,  14, -3,  0,  -8,
+    14,  -13, 14,  11, 2,   -1,  16,  1,   7,  -5, -2,  7,  -13, -14, 6,   4,   9,  -14, 12, -3,
+    -2,  14,  -11, 13, 15,  -2,  -12, 1,   6,  11, 5,   -5, -13, 11,  -6,  5,   11, -4,  12, 9};
+constexpr int64_t kLabels[] = {3, 2, 2, 3, 0, 3, 3, 0, 0, 1, 1, 3, 3, 0, 1, 3, 0, 3, 0, 1,
+                               3, 1, 1, 1, 2, 1, 3, 1, 1, 2, 0, 2, 0, 3, 3, 3, 0, 0, 1, 3};
+// Outputs of a binary model in 1/1024: several in each cell of 1/128.
+constexpr int kFine[] = {0,  39, 34, 16, 42,  -10, -22, -2, -25, 28, -5, 9, -6, 41,
+                         -9, 1,  39, 1,  36,  36,  28,  15, 17,  17, 20, 8, 39, 35,
+                         -8, 7,  13, 26, -25, -26, -3,  -4, -21, 1,  3,  28};
+constexpr int64_t kFineLabels[] = {1, 1, 1, 1, 1, 0, 0, 1, 0, 0, 1, 1, 1, 1, 1, 0, 1, 0, 1, 1,
+                                   1, 0, 1, 1, 0, 1, 1, 1, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0};
+
+std::vector<float> Scaled(std::span<const int> numbers, float by) {
+  std::vector<float> scaled;
+  for (const int number : numbers) scaled.push_back(static_cast<float>(number) * by);
+  return scaled;
+}
+
+SparseCounts Count(const ClassCounts& counts, size_t width, std::span<const float> outputs,
+                   std::span<const int64_t> labels) {
+  std::vector<double> all(counts.size());
+  counts.Add(outputs.data(), width, labels, all);
+  return SparseCounts::Of(all);
+}
+
+// Expected numbers here and below: scikit-learn 1.9.1 (NumPy 2.4.6), confusion_matrix,
+// balanced_accuracy_score, f1_score (macro; binary), recall_score, precision_score, and
+// roc_auc_score of one class against all, of the same outputs; the scores of roc_auc_score are the
+// numbers of the cells.
+TEST(ClassCounts, AreThoseOfScikitLearn) {
+  const ClassCounts counts = ClassCounts::Of(kAll, TaskKind::kClassification, 4);
+  const SparseCounts counted = Count(counts, 4, Scaled(kOutputs, 0.125F), kLabels);
+  ASSERT_TRUE(counts.Fit(counted, 40));
+  EXPECT_THAT(counts.Confusion(counted),
+              ElementsAre(ElementsAre(6, 2, 2, 0), ElementsAre(1, 7, 1, 2), ElementsAre(3, 0, 2, 0),
+                          ElementsAre(3, 3, 4, 4)));
+  EXPECT_THAT(counts.names(), ElementsAre("balanced_accuracy", "f1", "auc"));
+  EXPECT_THAT(
+      counts.Values(counted, 40),
+      Pointwise(IsClose(), {0.48051948051948046, 0.45403726708074532, 0.77022896643586303}));
+  const ClassCounts::PerClass each = counts.Each(counted);
+  EXPECT_THAT(each.recall,
+              Pointwise(IsClose(), {0.6, 0.63636363636363635, 0.4, 0.2857142857142857}));
+  EXPECT_THAT(each.precision, Pointwise(IsClose(), {0.46153846153846156, 0.58333333333333337,
+                                                    0.22222222222222221, 0.66666666666666663}));
+  EXPECT_THAT(each.f1, Pointwise(IsClose(), {0.52173913043478259, 0.60869565217391308,
+                                             0.2857142857142857, 0.4}));
+  EXPECT_THAT(each.auc, Pointwise(IsClose(), {0.77666666666666662, 0.84326018808777425,
+                                              0.62857142857142856, 0.83241758241758246}));
+}
+
+TEST(ClassCounts, LeaveOutAClassThatNoRowHas) {
+  const ClassCounts counts = ClassCounts::Of(kAll, TaskKind::kClassification, 4);
+  std::vector<int64_t> labels(std::begin(kLabels), std::end(kLabels));
+  std::ranges::replace(labels, 3, 0);
+  const SparseCounts counted = Count(counts, 4, Scaled(kOutputs, 0.125F), labels);
+  // Class 3 has no recall and no AUC, but it is predicted, so its F1 is 0.
+  EXPECT_THAT(counts.Values(counted, 40),
+              Pointwise(IsClose(), {0.4704545454545454, 0.34522410609367127, 0.68896123333084536}));
+  EXPECT_TRUE(std::isnan(counts.Each(counted).recall[3]));
+}
+
+TEST(ClassCounts, OfABinaryTaskAreOfClass1) {
+  const ClassCounts counts = ClassCounts::Of(kAll, TaskKind::kBinary, 1);
+  const SparseCounts counted = Count(counts, 1, Scaled(kFine, 1.0F / 1024), kFineLabels);
+  EXPECT_THAT(counts.Confusion(counted), ElementsAre(ElementsAre(8, 10), ElementsAre(6, 16)));
+  EXPECT_THAT(
+      counts.Values(counted, 40),
+      Pointwise(IsClose(), {0.58585858585858586, 0.66666666666666663, 0.76136363636363635}));
+  // scikit-learn's of the outputs themselves; this share of the pairs is in one cell.
+  const double exact = 0.76010101010101006, tied = 0.068181818181818177;
+  EXPECT_LE(std::abs(counts.Values(counted, 40)[2] - exact), tied / 2);
+}
+
+// The AUC of the scores and the share of pairs in one cell, by looking at every pair.
+TEST(ClassCounts, RoundScoresByLessThanHalfThePairsInACell) {
+  RandomStream stream({.seed = 3});
+  const ClassCounts counts = ClassCounts::Of(kAll, TaskKind::kBinary, 1);
+  for (const double spread : {0.01, 0.1, 1.0, 10.0, 100.0}) {
+    std::vector<float> outputs;
+    std::vector<int64_t> labels;
+    for (int i = 0; i < 400; ++i) {
+      labels.push_back(static_cast<int64_t>(stream.Below(3) == 0));
+      outputs.push_back(static_cast<float>(spread * (stream.Normal() + labels.back())));
+    }
+    const auto cell = [](float z) {
+      return std::clamp(std::floor((static_cast<double>(z) / 16 + 1) * 2048), 0.0, 4095.0);
+    };
+    double below = 0, tied = 0, pairs = 0;
+    for (size_t p = 0; p < labels.size(); ++p) {
+      for (size_t n = 0; n < labels.size(); ++n) {
+        if (labels[p] != 1 || labels[n] != 0) continue;
+        below += outputs[n] < outputs[p] ? 1 : outputs[n] == outputs[p] ? 0.5 : 0;
+        tied += cell(outputs[n]) == cell(outputs[p]) ? 1 : 0;
+        pairs += 1;
+      }
+    }
+    const double auc = counts.Values(Count(counts, 1, outputs, labels), 400)[2];
+    EXPECT_LE(std::abs(auc - below / pairs), tied / (2 * pairs) + 1e-12) << spread;
+    if (spread == 1.0) {
+      EXPECT_LT(std::abs(auc - below / pairs), 2e-4);
+    }
+  }
+}
+
+TEST(ClassCounts, KeepTheOrderOfVerySureOutputs) {
+  // The softmax of the best class is 1 in float32 and in double; its log-odds are 10 and 12.
+  const ClassCounts counts = ClassCounts::Of({.auc = true}, TaskKind::kClassification, 2);
+  const std::vector<float> outputs = {10, 0, 12, 0};
+  EXPECT_EQ(counts.Values(Count(counts, 2, outputs, std::vector<int64_t>{1, 0}), 2)[0], 1);
+  EXPECT_EQ(counts.Values(Count(counts, 2, outputs, std::vector<int64_t>{0, 1}), 2)[0], 0);
+}
+
+TEST(ClassCounts, AreUndefinedWhereAnOutputIsNotFinite) {
+  const ClassCounts counts = ClassCounts::Of(kAll, TaskKind::kClassification, 2);
+  std::vector<float> outputs = {1, 0, 0, 1, 1, 0};
+  const std::vector<int64_t> labels = {0, 1, 0};
+  EXPECT_THAT(counts.Values(Count(counts, 2, outputs, labels), 3), ElementsAre(1, 1, 1));
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    outputs[2] = bad;
+    const SparseCounts counted = Count(counts, 2, outputs, labels);
+    EXPECT_TRUE(counts.Fit(counted, 3));
+    for (const double value : counts.Values(counted, 3)) EXPECT_TRUE(std::isnan(value));
+  }
+}
+
+TEST(ClassCounts, FitOnlyRowsThatThereAre) {
+  const ClassCounts counts = ClassCounts::Of(kAll, TaskKind::kBinary, 1);
+  const SparseCounts good = Count(counts, 1, Scaled(kFine, 0.25F), kFineLabels);
+  EXPECT_TRUE(counts.Fit(good, 40));
+  EXPECT_TRUE(counts.Fit({}, 40)) << "a trainer may leave them out";
+  EXPECT_FALSE(counts.Fit(good, 39));
+  const auto changed = [&](auto change) {
+    SparseCounts bad = good;
+    change(bad);
+    return counts.Fit(bad, 1000);
+  };
+  EXPECT_FALSE(changed([](SparseCounts& bad) { bad.count[0] += 1; })) << "not in the histograms";
+  EXPECT_FALSE(changed([](SparseCounts& bad) { bad.count[0] = 0; }));
+  EXPECT_FALSE(changed([](SparseCounts& bad) { bad.count.pop_back(); }));
+  EXPECT_FALSE(changed([](SparseCounts& bad) { std::swap(bad.at[0], bad.at[1]); }));
+  EXPECT_FALSE(changed([&](SparseCounts& bad) { bad.at.back() = counts.size(); }));
+}
+
+TEST(ClassCounts, AreNothingUnlessAsked) {
+  EXPECT_EQ(ClassCounts::Of({}, TaskKind::kClassification, 10).size(), 0u);
+  EXPECT_EQ(ClassCounts::Of(kAll, TaskKind::kRegression, 1).size(), 0u);
+  EXPECT_EQ(ClassCounts::Of({.f1 = true}, TaskKind::kClassification, 10).size(), 100u);
+  EXPECT_EQ(ClassCounts::Of({.auc = true}, TaskKind::kClassification, 10).per_row(), 10u);
+  EXPECT_EQ(ClassCounts::Of(kAll, TaskKind::kClassification, 100).bins(), 1024u);
+}
+
+TEST(Objective, PutsTheCountsBehindTheSums) {
+  const Objective objective = *Objective::Make(TaskKind::kClassification, 4, LocalConfig());
+  const ClassCounts counts = ClassCounts::Of(kAll, TaskKind::kClassification, 4);
+  const Objective counting = objective.Plain(counts);
+  const std::vector<float> outputs = Scaled(kOutputs, 0.125F);
+  std::vector<double> sums(objective.metrics()), more(counting.metrics());
+  objective.Rate<float>(outputs, {.classes = kLabels}, {}, {}, sums);
+  counting.Rate<float>(outputs, {.classes = kLabels}, {}, {}, more);
+  ASSERT_EQ(more.size(), sums.size() + counts.size());
+  EXPECT_TRUE(std::equal(sums.begin(), sums.end(), more.begin()));
+  const SparseCounts counted = SparseCounts::Of(std::span(more).subspan(sums.size()));
+  EXPECT_EQ(counted.at, Count(counts, 4, outputs, kLabels).at);
+  const auto confusion = counts.Confusion(counted);
+  EXPECT_EQ(confusion[0][0] + confusion[1][1] + confusion[2][2] + confusion[3][3], sums[2]);
+}
+
+}  // namespace
+}  // namespace macaw::training

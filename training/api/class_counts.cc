@@ -1,0 +1,206 @@
+#include "training/api/class_counts.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+namespace macaw::training {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kLargestScore = 16;  // a probability within 1.2e-7 of 0 or 1
+constexpr size_t kMostBins = 4096;
+constexpr size_t kMostCells = size_t{1} << 17;  // of the curves together
+
+double MeanOfDefined(const std::vector<double>& values) {
+  double sum = 0, count = 0;
+  for (const double value : values) {
+    if (std::isnan(value)) continue;
+    sum += value;
+    count += 1;
+  }
+  return count == 0 ? kNaN : sum / count;
+}
+
+double Ratio(double numerator, double denominator) {
+  return denominator == 0 ? kNaN : numerator / denominator;
+}
+
+template <typename T>
+bool AllFinite(const T* z, size_t count) {
+  return std::all_of(z, z + count, [](T value) { return std::isfinite(value); });
+}
+
+// The entries of counts that belong to `size` indices from `first` on.
+struct Range {
+  size_t begin = 0, end = 0;
+};
+
+Range RangeOf(const SparseCounts& counts, size_t first, size_t size) {
+  const auto place = [&](size_t index) {
+    return static_cast<size_t>(std::ranges::lower_bound(counts.at, index) - counts.at.begin());
+  };
+  return {place(first), place(first + size)};
+}
+
+double SumOf(const SparseCounts& counts, size_t first, size_t size) {
+  const Range range = RangeOf(counts, first, size);
+  double sum = 0;
+  for (size_t i = range.begin; i < range.end; ++i) sum += counts.count[i];
+  return sum;
+}
+
+}  // namespace
+
+SparseCounts SparseCounts::Of(std::span<const double> all) {
+  SparseCounts counts;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i] == 0) continue;
+    counts.at.push_back(static_cast<uint32_t>(i));
+    counts.count.push_back(all[i]);
+  }
+  return counts;
+}
+
+ClassCounts ClassCounts::Of(const ClassMetrics& metrics, TaskKind task, int64_t outputs) {
+  ClassCounts counts;
+  const bool binary = task == TaskKind::kBinary;
+  if (!metrics.any() || !(binary || task == TaskKind::kClassification)) return counts;
+  counts.metrics_ = metrics;
+  counts.binary_ = binary;
+  counts.matrix_ = metrics.balanced_accuracy || metrics.f1 || metrics.confusion;
+  counts.classes_ = binary ? 2 : static_cast<size_t>(outputs);
+  if (metrics.auc) {
+    const size_t curves = binary ? 1 : counts.classes_;
+    counts.bins_ = std::min(kMostBins, std::bit_floor(kMostCells / curves));
+  }
+  return counts;
+}
+
+size_t ClassCounts::BinOf(double log_odds) const {
+  const double cells = static_cast<double>(bins_);
+  const double cell = std::floor((log_odds / kLargestScore + 1) * (cells / 2));
+  return static_cast<size_t>(std::clamp(cell, 0.0, cells - 1));
+}
+
+template <typename T>
+void ClassCounts::Add(const T* outputs, size_t stride, std::span<const int64_t> labels,
+                      std::span<double> counts) const {
+  const size_t width = binary_ ? 1 : classes_;
+  for (size_t row = 0; row < labels.size(); ++row) {
+    const T* const z = outputs + row * stride;
+    if (!AllFinite(z, width)) continue;
+    const auto label = static_cast<size_t>(labels[row]);
+    const auto best =
+        binary_ ? size_t{z[0] > 0} : static_cast<size_t>(std::max_element(z, z + width) - z);
+    if (matrix_) counts[label * classes_ + best] += 1;
+    if (bins_ == 0) continue;
+    const auto add = [&](size_t curve, bool positive, double log_odds) {
+      counts[(positive ? Positives(curve) : Negatives(curve)) + BinOf(log_odds)] += 1;
+    };
+    if (binary_) {
+      add(0, label == 1, static_cast<double>(z[0]));
+      continue;
+    }
+    const auto top = static_cast<double>(z[best]);
+    double others = 0;  // Σ e^(z − top) without the largest
+    for (size_t c = 0; c < width; ++c) {
+      if (c != best) others += std::exp(static_cast<double>(z[c]) - top);
+    }
+    const double log_partition = std::log1p(others);
+    for (size_t c = 0; c < width; ++c) {
+      // log(1 − p) without cancellation: p ≤ 1/2 but for the largest.
+      const double log_p = static_cast<double>(z[c]) - top - log_partition;
+      add(c, label == c, c == best ? -std::log(others) : log_p - std::log1p(-std::exp(log_p)));
+    }
+  }
+}
+
+double ClassCounts::Counted(const SparseCounts& counts) const {
+  return SumOf(counts, 0, matrix_ ? Matrix() : 2 * bins_);
+}
+
+bool ClassCounts::Fit(const SparseCounts& counts, double rows) const {
+  if (counts.at.size() != counts.count.size()) return false;
+  for (size_t i = 0; i < counts.at.size(); ++i) {
+    if (!(counts.count[i] > 0) || counts.at[i] >= size()) return false;
+    if (i > 0 && counts.at[i] <= counts.at[i - 1]) return false;
+  }
+  const double counted = Counted(counts);
+  for (size_t curve = 0; curve < curves(); ++curve) {  // each has every row once
+    if (SumOf(counts, Negatives(curve), 2 * bins_) != counted) return false;
+  }
+  return counted <= rows;
+}
+
+std::vector<std::string> ClassCounts::names() const {
+  std::vector<std::string> names;
+  const bool asked[] = {metrics_.balanced_accuracy, metrics_.f1, metrics_.auc};
+  for (size_t i = 0; any() && i < std::size(asked); ++i) {
+    if (asked[i]) names.emplace_back(kClassMetricNames[i]);
+  }
+  return names;
+}
+
+double ClassCounts::Auc(const SparseCounts& counts, size_t curve) const {
+  const Range negative = RangeOf(counts, Negatives(curve), bins_);
+  const Range positive = RangeOf(counts, Positives(curve), bins_);
+  double positives = 0, negatives = 0, twice_below = 0;  // twice: a tie is half a pair
+  size_t n = negative.begin;
+  for (size_t p = positive.begin; p < positive.end; ++p) {
+    const size_t bin = counts.at[p] - Positives(curve);
+    for (; n < negative.end && counts.at[n] - Negatives(curve) < bin; ++n)
+      negatives += counts.count[n];
+    const bool tie = n < negative.end && counts.at[n] - Negatives(curve) == bin;
+    twice_below += counts.count[p] * (2 * negatives + (tie ? counts.count[n] : 0));
+    positives += counts.count[p];
+  }
+  for (; n < negative.end; ++n) negatives += counts.count[n];
+  return Ratio(twice_below, 2 * positives * negatives);
+}
+
+ClassCounts::PerClass ClassCounts::Each(const SparseCounts& counts) const {
+  PerClass each;
+  if (matrix_) {
+    std::vector<double> rows(classes_), predicted(classes_), correct(classes_);
+    for (size_t i = 0; i < counts.at.size() && counts.at[i] < Matrix(); ++i) {
+      const size_t label = counts.at[i] / classes_, prediction = counts.at[i] % classes_;
+      rows[label] += counts.count[i];
+      predicted[prediction] += counts.count[i];
+      if (label == prediction) correct[label] = counts.count[i];
+    }
+    for (size_t label = 0; label < classes_; ++label) {
+      each.recall.push_back(Ratio(correct[label], rows[label]));
+      each.precision.push_back(Ratio(correct[label], predicted[label]));
+      each.f1.push_back(Ratio(2 * correct[label], rows[label] + predicted[label]));
+    }
+  }
+  for (size_t curve = 0; curve < curves(); ++curve) each.auc.push_back(Auc(counts, curve));
+  return each;
+}
+
+std::vector<std::vector<double>> ClassCounts::Confusion(const SparseCounts& counts) const {
+  std::vector<std::vector<double>> matrix;
+  if (matrix_) matrix.assign(classes_, std::vector<double>(classes_));
+  for (size_t i = 0; i < counts.at.size() && counts.at[i] < Matrix(); ++i)
+    matrix[counts.at[i] / classes_][counts.at[i] % classes_] = counts.count[i];
+  return matrix;
+}
+
+std::vector<double> ClassCounts::Values(const SparseCounts& counts, double rows) const {
+  if (rows == 0 || Counted(counts) != rows) return std::vector<double>(names().size(), kNaN);
+  const PerClass each = Each(counts);
+  std::vector<double> values;
+  if (metrics_.balanced_accuracy) values.push_back(MeanOfDefined(each.recall));
+  if (metrics_.f1) values.push_back(binary_ ? each.f1[1] : MeanOfDefined(each.f1));
+  if (metrics_.auc) values.push_back(MeanOfDefined(each.auc));
+  return values;
+}
+
+template void ClassCounts::Add(const float*, size_t, std::span<const int64_t>,
+                               std::span<double>) const;
+template void ClassCounts::Add(const double*, size_t, std::span<const int64_t>,
+                               std::span<double>) const;
+
+}  // namespace macaw::training

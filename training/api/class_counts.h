@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "plan/evaluation.h"
+#include "plan/run_plan.h"
+#include "plan/task.h"
+
+namespace macaw::training {
+
+// Names of the columns that a ClassMetrics can add, in their order; the higher the better.
+inline constexpr const char* kClassMetricNames[] = {"balanced_accuracy", "f1", "auc"};
+
+// The most classes of a run with metrics of classes: a confusion matrix has classes² counts, and a
+// client's must fit a message.
+inline constexpr int64_t kMostClasses = 700;
+
+// The counts that are not 0: most are, since a row raises a few. `at` ascends.
+struct SparseCounts {
+  std::vector<uint32_t> at;
+  std::vector<double> count;  // parallel to `at`; whole numbers above 0
+  static SparseCounts Of(std::span<const double> all);
+};
+
+// What is counted for the metrics of classes, and how they follow from the counts. The counts are
+// of rows, so their sums are exact and no order of additions matters:
+//
+// - the confusion matrix: rows by label and predicted class (the first of the largest outputs;
+//   binary: 1 if the output is above 0);
+// - for the AUC, of each class (binary: of class 1), a histogram of the score of the rows that have
+//   this label, and one of the others. The score is the log-odds of the class, log(p / (1 − p)),
+//   p the softmax (binary: the sigmoid). Its grid has bins() cells from −16 to 16 (4096, fewer for
+//   more than 32 classes); scores beyond are in the first and the last cell. Two rows in one cell count as a tie, that is half. So the
+//   AUC is exact for the rounded scores, and differs from that of the scores themselves by at most
+//   half the share of the pairs of a positive and a negative row that are in one cell.
+//
+// A row with an output that is not finite is not counted, and then the metrics are undefined, since
+// they would be those of other rows. Immutable, thread-safe.
+class ClassCounts {
+ public:
+  ClassCounts() = default;  // nothing is counted
+  // Nothing, too, for tasks other than binary and classification.
+  static ClassCounts Of(const ClassMetrics& metrics, TaskKind task, int64_t outputs);
+
+  bool any() const { return classes_ > 0; }
+  size_t classes() const { return classes_; }
+  size_t bins() const { return bins_; }  // cells of a histogram; 0: no AUC is asked for
+  size_t curves() const { return bins_ == 0 ? 0 : binary_ ? 1 : classes_; }
+  size_t size() const { return Matrix() + 2 * curves() * bins_; }  // number of counts
+  // How many of the counts a row raises by one.
+  size_t per_row() const { return (matrix_ ? 1 : 0) + curves(); }
+  bool whole_matrix() const { return metrics_.confusion; }
+
+  // Adds rows to `counts`, `size()` numbers. The outputs of a row follow each other, rows are
+  // `stride` apart.
+  template <typename T>
+  void Add(const T* outputs, size_t stride, std::span<const int64_t> labels,
+           std::span<double> counts) const;
+
+  // Whether so many rows can give these counts.
+  bool Fit(const SparseCounts& counts, double rows) const;
+
+  // The names of the metrics, of kClassMetricNames, and their values; NaN: undefined.
+  std::vector<std::string> names() const;
+  std::vector<double> Values(const SparseCounts& counts, double rows) const;
+
+  // The metrics of each class; empty where they are not counted, NaN where they are undefined.
+  struct PerClass {
+    std::vector<double> recall, precision, f1;
+    std::vector<double> auc;  // of each curve
+  };
+  PerClass Each(const SparseCounts& counts) const;
+  // Rows by label, then by prediction; empty: not counted.
+  std::vector<std::vector<double>> Confusion(const SparseCounts& counts) const;
+
+ private:
+  size_t Matrix() const { return matrix_ ? classes_ * classes_ : 0; }
+  size_t Negatives(size_t curve) const { return Matrix() + 2 * curve * bins_; }  // first index
+  size_t Positives(size_t curve) const { return Negatives(curve) + bins_; }
+  size_t BinOf(double log_odds) const;
+  double Counted(const SparseCounts& counts) const;  // rows
+  // The AUC of a curve; NaN without positives or negatives.
+  double Auc(const SparseCounts& counts, size_t curve) const;
+
+  ClassMetrics metrics_;
+  bool binary_ = false;
+  bool matrix_ = false;
+  size_t classes_ = 0;
+  size_t bins_ = 0;
+};
+
+// Those of a resolved plan.
+inline ClassCounts ClassCountsOf(const RunPlan& run) {
+  return ClassCounts::Of(run.evaluation.metrics, run.task, run.model.classes);
+}
+
+}  // namespace macaw::training
