@@ -22,11 +22,13 @@ absl::StatusOr<std::vector<std::string>> InBrackets(absl::string_view text) {
   if (!absl::ConsumePrefix(&text, "[") || !absl::ConsumeSuffix(&text, "]")) {
     return Wrong("its layers stand in brackets: \"residual [layernorm, linear 8]\"");
   }
+  constexpr int kDeepest = 16;  // reading them is recursive
   std::vector<std::string> layers(1);
   int depth = 0;
   for (const char c : text) {
     depth += c == '[' ? 1 : c == ']' ? -1 : 0;
     if (depth < 0) break;
+    if (depth == kDeepest) return Wrong(absl::StrCat("its brackets are over ", kDeepest, " deep"));
     if (c == ',' && depth == 0) {
       layers.emplace_back();
     } else {
