@@ -233,7 +233,7 @@ TEST_F(Commands, AnUnknownAlgorithmPointsToPlugins) {
 }
 
 TEST_F(Commands, PagesOfRulesGoToTheFolderThatIsNamed) {
-  const std::string folder = (folder_.path() / "docs" / "rules").string();
+  const std::string folder = folder_.path() + "/docs/rules";
   EXPECT_EQ(RunMacaw("algorithms --pages " + folder).exit, 0);
   EXPECT_TRUE(fs::exists(folder + "/README.md"));
   EXPECT_TRUE(fs::exists(folder + "/scaffold.md"));
