@@ -70,9 +70,10 @@ class RandomOps {
     }
   }
 
-  // Dropout with probability 0, also that of attention, returns its input and draws nothing.
+  // Dropout with probability 0, also that of attention and between recurrent layers, returns its
+  // input and draws nothing.
   bool DropsNothing(const torch::jit::Node& node) const {
-    for (const char* const name : {"p", "dropout_p"})
+    for (const char* const name : {"p", "dropout_p", "dropout"})
       if (node.hasNamedInput(name)) return IsZero(*node.namedInput(name));
     return false;
   }

@@ -236,23 +236,30 @@ TEST_F(Script, TakesTokensAsInt64AndAnswersAtEachPositionOrOnce) {
   }
 }
 
-// torch.nn.TransformerEncoderLayer(dropout=0) has these ops in its script.
+// torch.nn.TransformerEncoderLayer(dropout=0) and torch.nn.GRU have these ops in their scripts.
 TEST_F(Script, MayDropNothing) {
   const auto drops = [](const std::string& p) {
     WrittenScript net("Drops");
     net.Parameter("weight", torch::randn({3, 12})).Training();
+    for (const std::string name : {"into", "hidden", "in_bias", "hidden_bias"})
+      net.Parameter(name, name.ends_with("bias") ? torch::randn({36}) : torch::randn({36, 12}));
     net.Define(
         "    p = " + p +
         " if self.training else 0.0\n"
         "    y = torch.dropout(torch.flatten(x, 1), p, self.training)\n"
         "    z = y.reshape([1, 1, y.size(0), y.size(1)])\n"
         "    y = y + torch.scaled_dot_product_attention(z, z, z, None, p).reshape(y.size())\n"
+        "    w = [self.into, self.hidden, self.in_bias, self.hidden_bias]\n"
+        "    h = torch.zeros([1, y.size(0), 12], dtype=y.dtype)\n"
+        "    y = torch.gru(y.unsqueeze(1), h, w, True, 1, p, self.training, False, "
+        "True)[0].squeeze(1)\n"
         "    return torch.matmul(y, self.weight.t())\n");
     return net;
   };
   EXPECT_EQ(Refusal(drops("0.0")), "");
   EXPECT_THAT(Refusal(drops("0.1")),
-              AllOf(HasSubstr("aten::dropout"), HasSubstr("aten::scaled_dot_product_attention")));
+              AllOf(HasSubstr("aten::dropout"), HasSubstr("aten::scaled_dot_product_attention"),
+                    HasSubstr("aten::gru")));
 }
 
 TEST_F(Script, ListsOfTensorsAreCheckedLineByLine) {

@@ -261,7 +261,7 @@ TEST(AllLayerWords, AreReadAsTheyAreListed) {
   for (const LayerWords& words : AllLayerWords()) {
     const bool nested = words.text.starts_with("residual");
     const std::string text =
-        nested ? absl::StrReplaceAll(words.text, {{"LAYER", "tanh"}, {", …", ", linear 60"}})
+        nested ? absl::StrReplaceAll(words.text, {{"LAYER", "tanh"}, {", ...", ", linear 60"}})
                : absl::StrReplaceAll(words.text, {{"[", ""},
                                                   {"]", ""},
                                                   {" GROUPS", " 2"},
