@@ -17,9 +17,10 @@ using testing_support::WriteConfig;
 
 nlohmann::json Final(const Simulation& run) { return run.summary()["final"]; }
 
-std::vector<std::string> Command(const std::string& processes, const std::string& evaluation,
+std::vector<std::string> Command(const std::string& name, const std::string& processes,
+                                 const std::string& evaluation,
                                  const std::vector<std::string>& settings) {
-  std::vector<std::string> command = {WriteConfig("heldout", "[evaluation]\n" + evaluation),
+  std::vector<std::string> command = {WriteConfig("heldout-" + name, "[evaluation]\n" + evaluation),
                                       "--processes", processes, "--slots", "1"};
   for (const std::string& setting : settings) {
     command.push_back("--set");
@@ -40,9 +41,9 @@ const std::vector<std::string> kHeldout = {"data.client_test_fraction=0.2",
 TEST(Heldout, ClientsAreReportedBeforeAndAfterTheyJoin) {
   std::vector<std::string> tuning = kHeldout;
   tuning.push_back("data.heldout_tuning=0.5");
-  Simulation one("one", Command("1", kEvaluation, tuning));
-  Simulation two("two", Command("2", kEvaluation, tuning));
-  Simulation plain("plain", Command("1", "clients = true\n", kHeldout));
+  Simulation one("one", Command("one", "1", kEvaluation, tuning));
+  Simulation two("two", Command("two", "2", kEvaluation, tuning));
+  Simulation plain("plain", Command("plain", "1", "clients = true\n", kHeldout));
   for (Simulation* run : {&one, &two, &plain}) ASSERT_EQ(run->Wait(), 0) << run->output();
 
   EXPECT_EQ(one.metrics(), two.metrics());
@@ -77,7 +78,7 @@ TEST(Heldout, ClientsAreReportedBeforeAndAfterTheyJoin) {
 
 TEST(Heldout, IsRefusedWhereItCannotBe) {
   const auto refused = [](const std::string& evaluation, const std::vector<std::string>& settings) {
-    Simulation run("refused", Command("1", evaluation, settings));
+    Simulation run("refused", Command("refused", "1", evaluation, settings));
     EXPECT_NE(run.Wait(), 0);
     return run.output();
   };
