@@ -4,8 +4,9 @@
 
 Both train the same cohorts from the same weights, on one thread: FedAvg, one local epoch of SGD, batches of 8 rows of 80
 characters in stored order, clients weighted by rows. PyTorch has torch.nn.TransformerEncoderLayer with a causal mask.
-Prints steps/s of each (Macaw: of whole rounds, weights sent and sums taken; PyTorch: of the local epochs alone), the
-training loss of each round, and the loss of both final models on all speakers' test rows. Exits 1 where the losses
+Prints steps/s of each (Macaw: of whole rounds, weights sent and sums taken; PyTorch: of the local epochs alone), the same
+by processor time, for a busy machine (Macaw: of all its processes from their start), the training loss of each round,
+and the loss of both final models on all speakers' test rows. Exits 1 where the losses
 differ by more than 1e-4 of their size. MACAW_PYTHON chooses the Python, and so PyTorch's version.
 """
 
@@ -13,6 +14,7 @@ import argparse
 import inspect
 import json
 import pathlib
+import resource
 import subprocess
 import sys
 import tempfile
@@ -47,6 +49,7 @@ lr = {lr}
 shuffle = false
 [evaluation]
 every = 0
+central = false
 [workers]
 slots = 1
 """
@@ -127,9 +130,9 @@ def train(net: nn.Module, x: torch.Tensor, y: torch.Tensor, lr: float) -> tuple[
     return steps, total
 
 
-def fedavg(net: nn.Module, data: list, cohorts: list, lr: float) -> tuple[list[float], float]:
-    """Trains the cohorts. Returns the training loss of each round, and steps a second of local work."""
-    losses, steps, seconds = [], 0, 0.0
+def fedavg(net: nn.Module, data: list, cohorts: list, lr: float) -> tuple[list[float], float, float]:
+    """The training loss of each round, and steps a second of local work, by the wall clock and of processor time."""
+    losses, steps, seconds, busy = [], 0, 0.0, 0.0
     for cohort in cohorts:
         start = {name: value.clone() for name, value in net.state_dict().items()}
         mean = {name: torch.zeros_like(value, dtype=torch.float64) for name, value in start.items()}
@@ -137,15 +140,15 @@ def fedavg(net: nn.Module, data: list, cohorts: list, lr: float) -> tuple[list[f
         total, tokens = 0.0, 0
         for client in cohort:
             net.load_state_dict(start)
-            began = time.perf_counter()
+            began, busy_before = time.perf_counter(), time.process_time()
             taken, loss = train(net, *data[client], lr)
-            seconds += time.perf_counter() - began
+            seconds, busy = seconds + time.perf_counter() - began, busy + time.process_time() - busy_before
             steps, total, tokens = steps + taken, total + loss, tokens + int((data[client][1] >= 0).sum())
             for name, value in net.state_dict().items():
                 mean[name] += value.double() * (len(data[client][0]) / rows)
         net.load_state_dict({name: value.float() for name, value in mean.items()})
         losses.append(total / tokens)
-    return losses, steps / seconds
+    return losses, steps / seconds, steps / busy
 
 
 def test_loss(net: nn.Module, data: list) -> float:
@@ -159,16 +162,27 @@ def rows_of(path: pathlib.Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def simulate(macaw: pathlib.Path, config: pathlib.Path, out: pathlib.Path, rounds: int) -> tuple[list, list, float]:
-    """Cohorts and training losses by round, and steps a second of the rounds."""
+def busy_children() -> float:
+    """Seconds of processor time of the child processes that have ended, and of theirs."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def simulate(
+    macaw: pathlib.Path, config: pathlib.Path, out: pathlib.Path, rounds: int
+) -> tuple[list, list, float, float]:
+    """Cohorts and training losses by round, and steps a second: of the rounds, and of all processor time."""
+    before = busy_children()
     command = [macaw, "simulate", config, "--rounds", str(rounds), "--out", out, "--quiet"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    busy = busy_children() - before
     metrics = rows_of(out / "metrics.jsonl")
     cohorts: list[list[int]] = [[] for _ in metrics]
     for record in rows_of(out / "clients.jsonl"):
         cohorts[record["round"] - 1].append(record["client"])
     seconds = sum(row["seconds"] for row in rows_of(out / "events.jsonl") if row["event"] == "round")
-    return cohorts, [row["train_loss"] for row in metrics], sum(row["steps"] for row in metrics) / seconds
+    steps = sum(row["steps"] for row in metrics)
+    return cohorts, [row["train_loss"] for row in metrics], steps / seconds, steps / busy
 
 
 def main() -> None:
@@ -190,11 +204,12 @@ def main() -> None:
         save_file(net.state_dict(), folder / "init.safetensors")
         text = CONFIG.format(folder=folder, model=told.model, cohort=told.cohort, batch=BATCH, lr=lr)
         (folder / "text.toml").write_text(text)
-        cohorts, losses, pace = simulate(told.macaw, folder / "text.toml", folder / "run", told.rounds)
-        their_losses, their_pace = fedavg(net, data, cohorts, lr)
+        cohorts, losses, *paces = simulate(told.macaw, folder / "text.toml", folder / "run", told.rounds)
+        their_losses, *their_paces = fedavg(net, data, cohorts, lr)
         weights = sum(value.numel() for value in net.state_dict().values())
         print(f"{told.model}, {weights:,} weights, {len(data)} speakers, {told.rounds} rounds of {told.cohort}, one thread")
-        print(f"steps/s: Macaw {pace:.2f}, PyTorch {torch.__version__} {their_pace:.2f}: {pace / their_pace:.2f} ×")
+        for what, ours, theirs in zip(("steps/s", "steps/s of processor time"), paces, their_paces):
+            print(f"{what}: Macaw {ours:.2f}, PyTorch {torch.__version__} {theirs:.2f}: {ours / theirs:.2f} ×")
         for number, (ours, theirs) in enumerate(zip(losses, their_losses), 1):
             print(f"round {number}: training loss {ours:.6f} (Macaw) {theirs:.6f} (PyTorch)")
         theirs = test_loss(net, test)
