@@ -120,8 +120,8 @@ struct ModelSpec {
   // The file's bytes of a scripted module (models/script.h), which has no layers. Null until a node
   // that trains has read them.
   std::shared_ptr<const std::string> script;
-  // Whether the scripted module takes tokens. Its file does not say that, nor `positions`: a trainer
-  // fills in what its data and its task need.
+  // Whether the scripted module takes tokens. Its file does not say that, nor `positions`: a
+  // trainer fills in what its data and its task need.
   bool script_takes_tokens = false;
 
   bool takes_tokens() const {
