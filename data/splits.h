@@ -45,8 +45,8 @@ struct TestCut {
 TestCut CutTestSet(const DataOptions& options, RowRange range);
 
 // Splits every client's rows by client_test_fraction and val_fraction (⌊fraction · rows⌋ of them
-// each, drawn from the seed), and by heldout_clients and heldout_tuning. The clients' own test rows (as many lists, or
-// none) stay test rows, behind those that are drawn. The stored order is kept.
+// each, drawn from the seed), and by heldout_clients and heldout_tuning. The clients' own test rows
+// (as many lists, or none) stay test rows, behind those that are drawn. The stored order is kept.
 RowLists SplitClients(const DataOptions& options, const RowLists& rows, const RowLists& test);
 
 }  // namespace macaw::data

@@ -45,8 +45,8 @@ struct MetricColumn {
 std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Description& algorithm,
                                         const algorithms::Schema& schema);
 
-// What confusion.json holds after an evaluation: the confusion matrix and the metrics of each class,
-// by the columns' beginnings ("test"). Undefined values are null.
+// What confusion.json holds after an evaluation: the confusion matrix and the metrics of each
+// class, by the columns' beginnings ("test"). Undefined values are null.
 std::string ConfusionText(const EvaluationSums& sums, const training::ClassCounts& counts);
 
 // Whether the run can be evaluated as [evaluation] says. The error names the key.

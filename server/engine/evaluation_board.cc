@@ -76,8 +76,7 @@ void EvaluationBoard::AddClients(const EvaluationConfig& config, bool personal_m
 
 EvaluationBoard::EvaluationBoard(Round round, fleet::Blob model, const EvaluationConfig& config,
                                  bool personal_models, const Roster& roster, uint64_t seed,
-                                 const training::ClassCounts& counts,
-                                 const HostileClients& hostile)
+                                 const training::ClassCounts& counts, const HostileClients& hostile)
     : round_(round), model_(std::move(model)), classes_(counts) {
   const auto cut = [&](Queue queue, EvaluationKind kind, ClientId client, uint64_t place,
                        uint64_t rows) {

@@ -210,7 +210,8 @@ TEST(BuildSpec, SaysWhatIsWrongWithALayerOfSequences) {
   EXPECT_THAT(error("residual [residual [linear 8]"), HasSubstr("brackets do not match"));
   std::string deep;
   for (int i = 0; i < 1000; ++i) deep += "residual [";
-  EXPECT_THAT(error(deep + "tanh" + std::string(1000, ']')), HasSubstr("brackets are over 16 deep"));
+  EXPECT_THAT(error(deep + "tanh" + std::string(1000, ']')),
+              HasSubstr("brackets are over 16 deep"));
   EXPECT_THAT(error("residual []"), HasSubstr("its layer 1 \"\""));
   EXPECT_THAT(ErrorOf(Layers({"mean"}, {12})), HasSubstr("needs a sequence of vectors, but [12]"));
   EXPECT_THAT(ErrorOf(Layers({"layernorm"})), HasSubstr("needs a vector, but [1, 28, 28]"));

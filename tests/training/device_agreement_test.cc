@@ -57,7 +57,8 @@ LocalPlan PlanOf(RandomRun& random, const std::vector<FlatVector>& vectors,
   return plan;
 }
 
-// The counts of classes behind the sums. An output on the border between two cells may be in either.
+// The counts of classes behind the sums. An output on the border between two cells may be in
+// either.
 TEST(DeviceAgreement, WithTheFusedTrainerOnTheCountsOfClasses) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);

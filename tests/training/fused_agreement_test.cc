@@ -195,7 +195,8 @@ TEST_P(FusedAgreement, OfAClientsWorkOnRandomModels) {
   RecordProperty("worst_error", absl::StrCat(worst));
 }
 
-// The counts of classes behind the sums. An output on the border between two cells may be in either.
+// The counts of classes behind the sums. An output on the border between two cells may be in
+// either.
 TEST_P(FusedAgreement, OfTheCountsOfClasses) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));

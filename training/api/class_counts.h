@@ -34,9 +34,10 @@ struct SparseCounts {
 // - for the AUC, of each class (binary: of class 1), a histogram of the score of the rows that have
 //   this label, and one of the others. The score is the log-odds of the class, log(p / (1 − p)),
 //   p the softmax (binary: the sigmoid). Its grid has bins() cells from −16 to 16 (4096, fewer for
-//   more than 32 classes); scores beyond are in the first and the last cell. Two rows in one cell count as a tie, that is half. So the
-//   AUC is exact for the rounded scores, and differs from that of the scores themselves by at most
-//   half the share of the pairs of a positive and a negative row that are in one cell.
+//   more than 32 classes); scores beyond are in the first and the last cell. Two rows in one cell
+//   count as a tie, that is half. So the AUC is exact for the rounded scores, and differs from that
+//   of the scores themselves by at most half the share of the pairs of a positive and a negative
+//   row that are in one cell.
 //
 // A row with an output that is not finite is not counted, and then the metrics are undefined, since
 // they would be those of other rows. Immutable, thread-safe.
