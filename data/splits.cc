@@ -70,7 +70,7 @@ RowLists SplitClients(const DataOptions& options, const RowLists& rows, const Ro
     const std::span<const uint32_t> own = rows.Of(client);
     if (heldout[client]) {
       end_list();
-      const Cut tuning_cut =
+      const CutRows tuning_cut =
           CutOff(own, options.heldout_tuning, own.size(), Stream(options, kTuning, client));
       for (const uint32_t row : tuning_cut.off) append(row);
       end_list();
