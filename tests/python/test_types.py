@@ -62,7 +62,8 @@ class Partitions(TestCase):
             for name, function in inspect.getmembers(partitions, inspect.isfunction)
             if function.__module__ == partitions.__name__ and not name.startswith("_")
         ]
-        schemes = {"dirichlet-client", "auto"}  # by="client"; the default
+        schemes = {"auto"}  # the default
+        schemes |= {macaw.dirichlet(1.0, 1, by=by).scheme for by in ("client", "quantity")}
         for function in functions:
             needed = [
                 parameter

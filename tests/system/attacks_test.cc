@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "core/files.h"
+#include "testing/temporary_folder.h"
 #include "tests/system/simulation.h"
 
 namespace macaw {
@@ -19,6 +20,7 @@ using testing::HasSubstr;
 using testing_support::RunMacaw;
 using testing_support::RunProgram;
 using testing_support::Simulation;
+using testing_support::TemporaryFolder;
 using testing_support::WriteConfig;
 
 std::vector<std::string> With(const std::string& config, const std::vector<std::string>& settings,
@@ -92,16 +94,16 @@ TEST(Attacks, GoOnAfterAResumeWithTheSameClients) {
 TEST(Attacks, AreForSimulations) {
   const std::string config =
       WriteConfig("plan", "[attack]\nkind = \"sign-flip\"\nfraction = 0.2\n");
-  const auto plan =
-      RunMacaw(absl::StrCat("plan ", config, " --out ", testing::TempDir(), "/p.toml"));
+  const TemporaryFolder folder;
+  const auto plan = RunMacaw(absl::StrCat("plan ", config, " --out ", folder.path(), "/p.toml"));
   EXPECT_NE(plan.exit, 0);
   EXPECT_THAT(plan.text, HasSubstr("attack.kind"));
-  const std::string authority = testing::TempDir() + "/attacks-pki";
+  const std::string authority = folder.path() + "/pki";
   ASSERT_EQ(RunMacaw("pki init --dir " + authority).exit, 0);
   const auto server = RunProgram(
       MACAW_BIN_DIR "/macaw-server",
-      absl::StrCat("--config ", config, " --run-dir ", testing::TempDir(), "/attacks-fleet",
-                   " --authority ", authority, " --listen 127.0.0.1:0"));
+      absl::StrCat("--config ", config, " --run-dir ", folder.path(), "/fleet --authority ",
+                   authority, " --listen 127.0.0.1:0"));
   EXPECT_EQ(server.exit, 2) << server.text;
   EXPECT_THAT(server.text, HasSubstr("attack.kind"));
   Simulation local("local", With(config, {"algorithm.name=local"}));

@@ -64,7 +64,8 @@ TEST(BackendsFor, GivesTheSmallNamedModelsToTheFusedOne) {
     (BackendsFor(setup)->front() == kFusedBackend ? fused : torch).push_back(config.name);
   }
   EXPECT_THAT(fused, ElementsAre("logistic", "mlp", "lenet5", "cnn", "simple_cnn"));
-  EXPECT_THAT(torch, ElementsAre("resnet18", "resnet18_gn", "vgg11", "char_lstm"));
+  EXPECT_THAT(torch, ElementsAre("resnet18", "resnet18_gn", "vgg11", "char_lstm", "char_gru",
+                                 "char_transformer"));
 }
 
 TEST(BackendsFor, SaysWhyTheFusedOneCannot) {
