@@ -100,10 +100,10 @@ TEST(Attacks, AreForSimulations) {
   EXPECT_THAT(plan.text, HasSubstr("attack.kind"));
   const std::string authority = folder.path() + "/pki";
   ASSERT_EQ(RunMacaw("pki init --dir " + authority).exit, 0);
-  const auto server = RunProgram(
-      MACAW_BIN_DIR "/macaw-server",
-      absl::StrCat("--config ", config, " --run-dir ", folder.path(), "/fleet --authority ",
-                   authority, " --listen 127.0.0.1:0"));
+  const auto server =
+      RunProgram(MACAW_BIN_DIR "/macaw-server",
+                 absl::StrCat("--config ", config, " --run-dir ", folder.path(),
+                              "/fleet --authority ", authority, " --listen 127.0.0.1:0"));
   EXPECT_EQ(server.exit, 2) << server.text;
   EXPECT_THAT(server.text, HasSubstr("attack.kind"));
   Simulation local("local", With(config, {"algorithm.name=local"}));
