@@ -80,6 +80,7 @@ class Crew {
     std::set<uint64_t> arenas;         // that it knows
     std::vector<uint64_t> gone;        // of these, those to forget
     std::optional<LocalConfig> local;  // that it was told last
+    int processor = -1;                // that it is kept on; -1: on any
   };
   absl::StatusOr<std::unique_ptr<Process>> Take(Json* opened) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<Json> Call(Process& process, const Json& question, std::span<const int> files);
