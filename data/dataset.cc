@@ -1,5 +1,8 @@
 #include "data/dataset.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "absl/strings/str_cat.h"
 
 namespace macaw::data {
@@ -13,6 +16,16 @@ uint64_t TokensOf(const Rows& rows) {
     tokens += static_cast<uint64_t>(block.lengths[rows.at(i)]);
   }
   return tokens;
+}
+
+std::pair<NoiseKey, uint64_t> Rows::Own(uint64_t i) const {
+  NoiseKey key = noise;
+  if (owners.empty()) return {key, i};
+  const RowOwner& owner =
+      *std::prev(std::upper_bound(owners.begin(), owners.end(), i,
+                                  [](uint64_t row, const RowOwner& o) { return row < o.first; }));
+  key.client = owner.client;
+  return {key, i - owner.first};
 }
 
 std::string Dataset::ClientName(ClientId client) const { return absl::StrCat(client.value); }

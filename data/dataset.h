@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -40,6 +41,12 @@ struct NoiseKey {
   uint64_t clients = 0;  // the population; 0: no noise
 };
 
+// In rows of several clients: those from `first` on, up to the next owner's, are the client's.
+struct RowOwner {
+  ClientId client{};
+  uint64_t first = 0;
+};
+
 // The rows of one client (or of a test set), in stored order: rows `index[i]` of the block, or all
 // rows of the block if `index` is empty. (For no rows at all, the block has count 0.) Cheap to
 // copy. The bytes live as long as `keep_alive`, or as long as the dataset where that is null.
@@ -48,11 +55,17 @@ struct Rows {
   std::span<const uint32_t> index;
   std::shared_ptr<const void> keep_alive;
   NoiseKey noise;
+  // Of rows that several clients have given (together.h), in order, the first at 0; what is a
+  // client's own in its rows, such as its noise, stays its own. Empty: all are noise.client's.
+  std::span<const RowOwner> owners;
   std::string client_name;  // in its dataset; empty: nobody's (the central test set)
 
   uint64_t size() const { return index.empty() ? block.count : index.size(); }
   bool empty() const { return size() == 0; }
   uint64_t at(uint64_t i) const { return index.empty() ? i : index[i]; }  // a row of the block
+  // The key of the client that the row belongs to, and the row's place among that client's rows.
+  // Takes time O(log owners).
+  std::pair<NoiseKey, uint64_t> Own(uint64_t i) const;
 };
 
 // The number of tokens in use in the rows; 0 where features are not tokens.

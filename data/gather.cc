@@ -95,13 +95,13 @@ void GatherLabels(const Rows& rows, std::span<const uint32_t> positions, DType d
 // Adds the client's noise to one example. It depends on the row alone, so it is the same in every
 // epoch, stage and evaluation.
 template <typename T>
-void AddNoise(const NoiseKey& key, double client_noise, uint32_t position, std::span<T> example,
+void AddNoise(const NoiseKey& key, double client_noise, uint64_t row, std::span<T> example,
               std::vector<float>& scratch) {
   scratch.resize(example.size());
   RandomStream({.seed = key.seed,
                 .purpose = Purpose::kNoise,
                 .client = key.client,
-                .extra = static_cast<uint64_t>(key.split) << 32 | position})
+                .extra = static_cast<uint64_t>(key.split) << 32 | row})
       .FillNormal(scratch);
   const auto level = static_cast<T>(client_noise * static_cast<double>(key.client.value + 1) /
                                     static_cast<double>(key.clients));
@@ -208,7 +208,10 @@ void BatchGather::Gather(const Rows& rows, std::span<const uint32_t> positions,
       type_ == FeatureType::kU8 ? convert(static_cast<const uint8_t*>(nullptr))
                                 : convert(static_cast<const float*>(nullptr));
       const std::span<T> example(to, elements_);
-      if (noisy) AddNoise(rows.noise, transform_.client_noise, positions[i], example, noise);
+      if (noisy) {
+        const auto [key, row] = rows.Own(positions[i]);
+        AddNoise(key, transform_.client_noise, row, example, noise);
+      }
       if (!moved) continue;
       const Move move = MoveOf(*augment, transform_, positions[i]);
       if (move.down != 0 || move.right != 0 || move.mirror) Shift(example, scratch, shape_, move);

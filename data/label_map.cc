@@ -60,21 +60,53 @@ struct ChangedRows {
   std::shared_ptr<const void> before;
 };
 
-void CopyFeatures(const Rows& rows, uint32_t quarters, const std::vector<int64_t>& shape,
-                  ChangedRows& copy) {
+// Calls f(i, changes, key, row) for each row i, which is the row-th of the client of the key.
+template <typename F>
+void ForEachRow(const Rows& rows, std::span<const RowChanges> changes, F&& f) {
+  NoiseKey key = rows.noise;
+  const std::span<const RowOwner> owners = rows.owners;
+  for (size_t owner = 0; owner < changes.size(); ++owner) {
+    const uint64_t first = owners.empty() ? 0 : owners[owner].first;
+    const uint64_t next = owner + 1 < owners.size() ? owners[owner + 1].first : rows.size();
+    const uint64_t end = std::min(next, rows.size());
+    if (!owners.empty()) key.client = owners[owner].client;
+    for (uint64_t i = first; i < end; ++i) f(i, changes[owner], key, i - first);
+  }
+}
+
+void CopyFeatures(const Rows& rows, std::span<const RowChanges> changes,
+                  const std::vector<int64_t>& shape, ChangedRows& copy) {
   const ExampleBlock& block = rows.block;
   copy.features.resize(rows.size() * block.row_bytes);
-  for (uint64_t i = 0; i < rows.size(); ++i) {
+  ForEachRow(rows, changes, [&](uint64_t i, const RowChanges& own, const NoiseKey&, uint64_t) {
     const std::byte* const from = block.features + rows.at(i) * block.row_bytes;
     std::byte* const to = copy.features.data() + i * block.row_bytes;
-    if (quarters == 0) {
+    if (own.quarter_turns == 0) {
       std::memcpy(to, from, block.row_bytes);
     } else if (block.type == FeatureType::kU8) {
-      TurnImage<uint8_t>(from, shape, quarters, to);
+      TurnImage<uint8_t>(from, shape, own.quarter_turns, to);
     } else {
-      TurnImage<float>(from, shape, quarters, to);
+      TurnImage<float>(from, shape, own.quarter_turns, to);
     }
-  }
+  });
+}
+
+// Errors: a class that is not below the number of classes.
+absl::Status ChangeLabels(const Rows& rows, std::span<const RowChanges> changes,
+                          std::vector<int32_t>& labels) {
+  absl::Status status;
+  ForEachRow(
+      rows, changes, [&](uint64_t i, const RowChanges& own, const NoiseKey& key, uint64_t row) {
+        int32_t& label = labels[i];
+        if (label < 0 || label >= own.classes) {
+          status.Update(absl::InvalidArgumentError(
+              absl::StrCat("a row has class ", label, ", but the run has ", own.classes,
+                           " classes (data.label_noise and data.concept_shift draw among them)")));
+          return;
+        }
+        label = LabelOf(own, key, row, label);
+      });
+  return status;
 }
 
 template <typename T>
@@ -167,31 +199,28 @@ int32_t LabelOf(const RowChanges& changes, const NoiseKey& key, uint64_t row, in
   return changes.flipped ? static_cast<int32_t>(changes.classes - 1) - label : label;
 }
 
-absl::StatusOr<Rows> ApplyChanges(Rows rows, const RowChanges& changes,
+absl::StatusOr<Rows> ApplyChanges(Rows rows, std::span<const RowChanges> changes,
                                   const std::vector<int64_t>& input_shape) {
-  if (!changes.any() || rows.empty()) return rows;
+  const auto any = [&](auto&& has) { return std::any_of(changes.begin(), changes.end(), has); };
+  const bool labels = any([](const RowChanges& own) { return own.labels(); });
+  const bool turns = any([](const RowChanges& own) { return own.quarter_turns > 0; });
+  if ((!labels && !turns) || rows.empty()) return rows;
   ExampleBlock& block = rows.block;
-  if (block.features == nullptr || (changes.labels() && block.classes == nullptr)) {
+  if (block.features == nullptr || (labels && block.classes == nullptr)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "data.label_noise and data.concept_shift change rows and their classes, but these rows ",
         block.features == nullptr ? "lie elsewhere (data.source = \"declared\")"
                                   : "have regression targets"));
   }
-  if (changes.quarter_turns > 0)
-    MACAW_RETURN_IF_ERROR(CheckCanTurn(input_shape, changes.quarter_turns % 2 == 1 ? 4 : 2));
+  if (turns) {
+    const bool quarters = any([](const RowChanges& own) { return own.quarter_turns % 2 == 1; });
+    MACAW_RETURN_IF_ERROR(CheckCanTurn(input_shape, quarters ? 4 : 2));
+  }
   const auto copy = std::make_shared<ChangedRows>();
   if (block.classes != nullptr) copy->classes = Picked(block.classes, rows);
-  for (size_t i = 0; changes.labels() && i < copy->classes.size(); ++i) {
-    int32_t& label = copy->classes[i];
-    if (label < 0 || label >= changes.classes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a row has class ", label, ", but the run has ", changes.classes,
-                       " classes (data.label_noise and data.concept_shift draw among them)"));
-    }
-    label = LabelOf(changes, rows.noise, i, label);
-  }
-  if (changes.quarter_turns > 0 || !rows.index.empty()) {
-    CopyFeatures(rows, changes.quarter_turns, input_shape, *copy);
+  if (labels) MACAW_RETURN_IF_ERROR(ChangeLabels(rows, changes, copy->classes));
+  if (turns || !rows.index.empty()) {
+    CopyFeatures(rows, changes, input_shape, *copy);
     copy->targets = Picked(block.targets, rows);
     copy->lengths = Picked(block.lengths, rows);
     block.count = rows.size();

@@ -51,11 +51,12 @@ RowChanges ChangesOf(const TransformConfig& transform, const NoiseKey& key, int6
 // The class of the client's `row`-th row (of key.split), whose stored class is `label`.
 int32_t LabelOf(const RowChanges& changes, const NoiseKey& key, uint64_t row, int32_t label);
 
-// The rows with the changes. Costs a copy of their labels, and of their features where those are
+// The rows with the changes: one for each of rows.owners, or one where all rows are one client's.
+// Costs a copy of their labels, and of their features where those are
 // turned or are not stored one behind the other; the copy lives as long as the rows do. Rows
 // without changes are returned as they are. Errors: rows without classes (regression targets, rows
-// that are only declared), a stored class that is not below changes.classes.
-absl::StatusOr<Rows> ApplyChanges(Rows rows, const RowChanges& changes,
+// that are only declared), a stored class that is not below RowChanges::classes.
+absl::StatusOr<Rows> ApplyChanges(Rows rows, std::span<const RowChanges> changes,
                                   const std::vector<int64_t>& input_shape);
 
 }  // namespace macaw::data

@@ -17,7 +17,10 @@ class JoinedRows {
  public:
   explicit JoinedRows(uint64_t count) : count_(count) {}
 
-  void Append(const Rows& rows) {
+  void Append(ClientId client, const Rows& rows) {
+    if (rows.empty()) return;
+    owners_.push_back({.client = client, .first = rows_});
+    rows_ += rows.size();
     const ExampleBlock& block = rows.block;
     if (block_.row_bytes == 0) {
       block_.type = block.type;
@@ -43,9 +46,12 @@ class JoinedRows {
     block.count = count_;
     return block;
   }
+  std::span<const RowOwner> owners() const { return owners_; }
 
  private:
   const uint64_t count_;
+  uint64_t rows_ = 0;  // so far
+  std::vector<RowOwner> owners_;
   ExampleBlock block_;  // type and row_bytes
   std::vector<std::byte> features_;
   std::vector<int32_t> classes_, lengths_;
@@ -81,6 +87,7 @@ class Together final : public Dataset {
     if (client.value != 0) return rows;
     MACAW_ASSIGN_OR_RETURN(std::shared_ptr<const JoinedRows> joined, Joined());
     rows.block = joined->Block();
+    rows.owners = joined->owners();
     rows.keep_alive = std::move(joined);
     return rows;
   }
@@ -94,7 +101,7 @@ class Together final : public Dataset {
     auto joined = std::make_shared<JoinedRows>(info_.train_examples);
     for (ClientId client; client.value < info_.clients; ++client.value) {
       MACAW_ASSIGN_OR_RETURN(const Rows rows, dataset_->Client(client, Split::kTrain));
-      joined->Append(rows);
+      joined->Append(client, rows);
     }
     joined_ = std::move(joined);
     return joined_;

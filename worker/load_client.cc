@@ -1,6 +1,7 @@
 #include "worker/load_client.h"
 
 #include <utility>
+#include <vector>
 
 #include "core/status.h"
 #include "data/label_map.h"
@@ -21,8 +22,15 @@ absl::StatusOr<data::Rows> LoadRows(const RunContext& context, const data::Datas
   const bool flipped = split == data::Split::kTrain && context.run.attack.kind == "label-flip" &&
                        context.hostile.Contains(subject.client);
   if (!transform.changes_rows() && !flipped) return rows;
-  data::RowChanges changes = data::ChangesOf(transform, rows.noise, LabelClasses(context.run));
-  changes.flipped = flipped;
+  std::vector<data::RowChanges> changes;
+  const auto add = [&](ClientId client) {
+    data::NoiseKey key = rows.noise;
+    key.client = client;
+    changes.push_back(data::ChangesOf(transform, key, LabelClasses(context.run)));
+    changes.back().flipped = flipped;
+  };
+  for (const data::RowOwner& owner : rows.owners) add(owner.client);
+  if (rows.owners.empty()) add(subject.client);
   return data::ApplyChanges(std::move(rows), changes, context.run.model.input_shape);
 }
 

@@ -205,8 +205,15 @@ class Reader {
       return WrongKey(named == places_.end() ? place : named->second, "algorithm.name",
                       NearestWord(algorithm.name, names), status.message());
     }
-    if ((*registry_.Find(algorithm.name))->pools_clients)
-      config_.node.partition.train_together = true;
+    bool& together = config_.node.partition.train_together;
+    if ((*registry_.Find(algorithm.name))->pools_clients && !together) {
+      const std::string key = "partition.train_together";
+      if (given_.contains(key)) {
+        return At(places_.at(key), absl::StrCat(key, " = false, but algorithm \"", algorithm.name,
+                                                "\" trains on all clients' rows in one place"));
+      }
+      together = true;
+    }
     algorithm.parameters = config_.algorithm_tables[algorithm.name];
     absl::StatusOr<AlgorithmConfig> complete = registry_.Complete(algorithm);
     if (!complete.ok()) return At(place, complete.status().message());

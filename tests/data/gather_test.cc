@@ -225,6 +225,14 @@ TEST(BatchGather, NoiseBelongsToTheRowAndIsTheSameInTrainingAndEvaluation) {
   EXPECT_NE(Gathered(gather, WithNoise(plain, 3, Split::kTest), {0}), Gathered(gather, rows, {0}));
   EXPECT_NE(Gathered(gather, WithNoise(plain, 3, Split::kTrain, 2), {0}),
             Gathered(gather, rows, {0}));
+  // In joined rows it stays that of the client who gave the row.
+  const std::vector<RowOwner> owners = {{ClientId(8), 0}, {ClientId(3), 1}};
+  Rows joined = WithNoise(RowsOver(stored, 64), 0);
+  joined.owners = owners;
+  Rows tail = rows;
+  tail.block.features += tail.block.row_bytes;
+  EXPECT_EQ(Gathered(gather, joined, {2}), Gathered(gather, tail, {1}));
+  EXPECT_EQ(Gathered(gather, joined, {0}), Gathered(gather, WithNoise(plain, 8), {0}));
   // A flip mirrors the noise together with the image.
   const BatchGather flips(FeatureType::kF32, {1, 8, 8}, {.flip = true, .client_noise = 0.5},
                           DType::kF32);

@@ -140,10 +140,15 @@ std::vector<int> Pixels(const Rows& rows, uint64_t i) {
   return std::vector<int>(pixels, pixels + 4);
 }
 
+absl::StatusOr<Rows> Changed(const Rows& rows, const RowChanges& changes,
+                             const std::vector<int64_t>& shape) {
+  return ApplyChanges(rows, {&changes, 1}, shape);
+}
+
 TEST(ApplyChanges, TurnsImagesCounterclockwise) {
   const Stored stored;
   const auto turned = [&](uint32_t quarters) {
-    return *ApplyChanges(stored.rows(), {.classes = 3, .quarter_turns = quarters}, {1, 2, 2});
+    return *Changed(stored.rows(), {.classes = 3, .quarter_turns = quarters}, {1, 2, 2});
   };
   // numpy.rot90([[1, 2], [3, 4]], k)
   EXPECT_THAT(Pixels(turned(1), 0), ElementsAre(2, 4, 1, 3));
@@ -161,20 +166,19 @@ TEST(ApplyChanges, TurnsFloatsOfEachChannelAndRectanglesByHalf) {
                             .row_bytes = 48,
                             .classes = &label,
                             .count = 1}};
-  const auto turned = ApplyChanges(rows, {.classes = 1, .quarter_turns = 2}, {2, 2, 3});
+  const auto turned = Changed(rows, {.classes = 1, .quarter_turns = 2}, {2, 2, 3});
   ASSERT_TRUE(turned.ok()) << turned.status();
   const auto* values = reinterpret_cast<const float*>(turned->block.features);
   EXPECT_THAT(std::vector<float>(values, values + 12),
               ElementsAre(6, 5, 4, 3, 2, 1, 12, 11, 10, 9, 8, 7));
-  EXPECT_THAT(ApplyChanges(rows, {.classes = 1, .quarter_turns = 1}, {2, 2, 3}).status().message(),
+  EXPECT_THAT(Changed(rows, {.classes = 1, .quarter_turns = 1}, {2, 2, 3}).status().message(),
               HasSubstr("square"));
 }
 
 TEST(ApplyChanges, RelabelsTheRowsOfAnIndexInTheirOrderAndKeepsWhatItCopied) {
   Stored stored;
   stored.index = {2, 0};
-  absl::StatusOr<Rows> rows =
-      ApplyChanges(stored.rows(), {.classes = 3, .renamed = {1, 2, 0}}, {4});
+  absl::StatusOr<Rows> rows = Changed(stored.rows(), {.classes = 3, .renamed = {1, 2, 0}}, {4});
   ASSERT_TRUE(rows.ok()) << rows.status();
   stored.pixels.assign(12, 0);
   ASSERT_EQ(rows->size(), 2u);
@@ -187,17 +191,38 @@ TEST(ApplyChanges, RelabelsTheRowsOfAnIndexInTheirOrderAndKeepsWhatItCopied) {
 
 TEST(ApplyChanges, CopiesNoFeaturesOfRowsThatLieTogether) {
   const Stored stored;
-  const auto rows = ApplyChanges(stored.rows(), {.classes = 3, .renamed = {2, 0, 1}}, {4});
+  const auto rows = Changed(stored.rows(), {.classes = 3, .renamed = {2, 0, 1}}, {4});
   EXPECT_EQ(rows->block.features, stored.rows().block.features);
   EXPECT_EQ(rows->block.classes[1], 0);
-  const auto same = ApplyChanges(stored.rows(), {.classes = 3}, {4});
+  const auto same = Changed(stored.rows(), {.classes = 3}, {4});
   EXPECT_EQ(same->block.classes, stored.classes.data());
+}
+
+TEST(ApplyChanges, OfJoinedRowsAreThoseOfEachOwnersRowsAlone) {
+  Stored stored;
+  // Client 7 gave the first row, client 5 the other two.
+  const std::vector<RowOwner> owners = {{ClientId(7), 0}, {ClientId(5), 1}};
+  Rows joined = stored.rows();
+  joined.owners = owners;
+  const std::vector<RowChanges> changes = {{.classes = 3, .quarter_turns = 1},
+                                           {.classes = 3, .label_noise = 0.9}};
+  const Rows rows = *ApplyChanges(joined, changes, {1, 2, 2});
+  EXPECT_THAT(Pixels(rows, 0), ElementsAre(2, 4, 1, 3));
+  EXPECT_THAT(Pixels(rows, 1), ElementsAre(5, 6, 7, 8));
+  EXPECT_EQ(rows.block.classes[0], 0);
+  for (const uint64_t row : {0, 1}) {
+    const int32_t stored_class = stored.classes[1 + row];
+    EXPECT_EQ(rows.block.classes[1 + row], LabelOf(changes[1], Of(5), row, stored_class));
+  }
+  // The rows of a prefix, such as a dry run takes.
+  joined.block.count = 1;
+  EXPECT_THAT(Pixels(*ApplyChanges(joined, changes, {1, 2, 2}), 0), ElementsAre(2, 4, 1, 3));
 }
 
 TEST(ApplyChanges, RefusesTargetsDeclaredRowsAndClassesBeyondTheRuns) {
   const Stored stored;
   const auto refusal = [](const Rows& rows, const RowChanges& changes) {
-    return std::string(ApplyChanges(rows, changes, {4}).status().message());
+    return std::string(Changed(rows, changes, {4}).status().message());
   };
   const RowChanges renamed{.classes = 3, .renamed = {2, 0, 1}};
   Rows rows = stored.rows();

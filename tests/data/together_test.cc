@@ -62,6 +62,23 @@ TEST(Together, TheFirstClientHasEverybodysTrainingRowsInOrder) {
   EXPECT_NE((*together)->info().digest, apart->info().digest);
 }
 
+TEST(Together, TheRowsKnowWhoseTheyAre) {
+  const auto apart = Five();
+  const auto together = *TrainTogether(Five());
+  Rows all = *together->Client(ClientId(0), Split::kTrain);
+  all.noise = {.seed = 3, .client = ClientId(0), .split = Split::kTrain, .clients = 5};
+  uint64_t i = 0;
+  for (uint64_t c = 0; c < 5; ++c) {
+    for (uint64_t row = 0; row < apart->Examples(ClientId(c), Split::kTrain); ++row, ++i) {
+      const auto [key, place] = all.Own(i);
+      EXPECT_EQ(key.client, ClientId(c));
+      EXPECT_EQ(key.clients, 5u);
+      EXPECT_EQ(place, row);
+    }
+  }
+  EXPECT_EQ(i, all.size());
+}
+
 TEST(Together, OtherRowsStayWithTheirClients) {
   const auto apart = Five();
   const auto together = *TrainTogether(Five());

@@ -4,6 +4,7 @@
 
 #include "data/options.h"
 #include "data/subset.h"
+#include "data/together.h"
 #include "tests/worker/synthetic_run.h"
 
 namespace macaw::worker {
@@ -93,6 +94,26 @@ TEST(LoadClient, WrongLabelsBelongToTheClientsNumberWhateverElseTheNodeHolds) {
   EXPECT_NE(among_all, stored);
   EXPECT_EQ(LabelsOf(context, **own, {.client = ClientId(5), .place = ClientId(0)}), among_all);
   EXPECT_NE(LabelsOf(context, **own, {.client = ClientId(6), .place = ClientId(0)}), among_all);
+}
+
+TEST(LoadClient, RowsThatTrainTogetherKeepTheLabelsOfTheirClients) {
+  const auto open = [] {
+    return *data::OpenDataset({.source = "synthetic", .synthetic = {.clients = 10}}, {});
+  };
+  const auto apart = open(), together = *data::TrainTogether(open());
+  RunContext context{.run = SyntheticRun(*apart, 1)};
+  context.run.task = TaskKind::kClassification;
+  context.run.model.classes = 10;
+  context.run.transform = {.label_noise = 0.3, .concept_shift = ConceptShift::kLabelPermutation};
+  std::vector<int32_t> labels;
+  for (uint64_t c = 0; c < 10; ++c) {
+    const auto own = LabelsOf(context, *apart, {.client = ClientId(c), .place = ClientId(c)});
+    labels.insert(labels.end(), own.begin(), own.end());
+  }
+  const Subject first{.client = ClientId(0), .place = ClientId(0)};
+  EXPECT_EQ(LabelsOf(context, *together, first), labels);
+  context.run.transform = {};
+  EXPECT_NE(LabelsOf(context, *together, first), labels);
 }
 
 TEST(LoadClient, AConceptShiftIsInEverySplitAndWrongLabelsInTrainingOnly) {
