@@ -121,12 +121,10 @@ def sweep(folder: pathlib.Path, name: str, options) -> list[dict]:
         "{" + ", ".join(f"{key} = {toml(value)}" for key, value in rule.items()) + "}"
         for rule in rules
     )
-    # What is a client's own, such as its turned images, cannot be pooled.
-    baselines = ["local"] if "concept_shift" in base else ["local", "pooled"]
     file = folder / f"{name}.toml"
     file.write_text(
         f'seeds = {list(range(1, options.seeds + 1))}\nmetric = "clients_test_accuracy"\n'
-        f"baselines = {json.dumps(baselines)}\n[keys]\nalgorithm = [{tables}]\n"
+        f'baselines = ["local", "pooled"]\n[keys]\nalgorithm = [{tables}]\n'
         f"[base]\n[base.run]\nrounds = {rounds}\n" + base.replace("\n[", "\n[base.")
     )
     command = [MACAW, "sweep", file, "--out", folder / name]

@@ -43,6 +43,16 @@ try() {
   "$macaw" simulate "$examples/quickstart.toml" --out "$folder/runs/quickstart" --quiet
   "$macaw" simulate --resume "$folder/runs/quickstart" --rounds 102 --quiet
 
+  echo "not HDF5" > "$folder/rows.h5"
+  printf '[data]\nsource = "hdf5"\npath = "rows.h5"\n' > "$folder/hdf5.toml"
+  local info=("$macaw" data info "$folder/hdf5.toml")
+  { "${info[@]}" 2>&1 || true; } | grep -q "package macaw-data-hdf5" || die "without the HDF5 module, ${info[*]} does not say what to install"
+  if unpack "$kind" macaw-data-hdf5 "$folder"; then
+    say "$kind: the HDF5 module"
+    check_libraries "$prefix/lib/macaw/data/libmacaw_hdf5.so"
+    { "${info[@]}" 2>&1 || true; } | grep -q "no HDF5 file" || die "the HDF5 module does not read: ${info[*]}"
+  fi
+
   local torch=(simulate "$examples/quickstart.toml" --out "$folder/runs/double" --rounds 2 --quiet --set run.dtype=float64)
   local code=0
   "$macaw" "${torch[@]}" || code=$?

@@ -159,7 +159,7 @@ std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Descrip
   if (algorithm.has_common_model) add_totals("test_", Of::kCentral);
   add_totals("clients_test_", Of::kClients);
   add_statistics("clients_test_", Of::kClients);
-  if (algorithm.has_personal_models && algorithm.has_common_model) {
+  if (algorithm.has_both_models()) {
     add_totals("clients_test_global_", Of::kClients);
     add_statistics("clients_test_global_", Of::kClients);
   }

@@ -280,7 +280,7 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
   MACAW_ASSIGN_OR_RETURN(ModelKeeper keeper, KeeperOf(options, std::move(initial), algorithm));
 
   EngineOptions engine = EngineOptionsOf(options, keeper);
-  engine.personal_models = algorithm.has_personal_models && algorithm.has_common_model;
+  engine.personal_models = algorithm.has_both_models();
   if (!algorithm.has_common_model) engine.run.evaluation.central = false;
   EarlyStopping early_stopping(options.config.stop);
   std::optional<MetricsRow> owed_row;

@@ -52,6 +52,8 @@ struct Description {
   bool has_personal_models = false;
   // false: the clients' models are all there is, so the server's is not evaluated.
   bool has_common_model = true;
+  // So that clients are evaluated at both.
+  bool has_both_models() const { return has_personal_models && has_common_model; }
   // The run trains one client that has all clients' training rows (partition.train_together).
   bool pools_clients = false;
   // Sentences about this particular run for its opening lines; empty function: none.

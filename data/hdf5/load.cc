@@ -29,8 +29,9 @@ absl::StatusOr<const Hdf5Entry*> LoadHdf5() {
   if (!fs::exists(file, error)) {
     return absl::FailedPreconditionError(
         absl::StrCat("data.source = \"hdf5\" needs the module ", file,
-                     ", which is not there: install libhdf5-dev, delete CMakeCache.txt and build "
-                     "again, or write the rows with numpy.savez (data.source = \"npz\")"));
+                     ", which is not there: install the package macaw-data-hdf5, or where you have "
+                     "built Macaw yourself libhdf5-dev (then delete CMakeCache.txt and build "
+                     "again), or write the rows with numpy.savez (data.source = \"npz\")"));
   }
   void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,8 @@ def prepare(
     data: ``(x, y)``; a dict from a client's name to ``(x, y)``, or to a dict of ``train``, ``val``
         and ``test``, each ``(x, y)``; a PyTorch ``Dataset`` of pairs; a Hugging Face ``Dataset``.
         ``x`` is uint8, float32 or int32 tokens, a row an example; ``y`` is classes from 0, or
-        float32 targets.
+        float32 targets. Token rows may be lists of several lengths: they are padded with 0 at
+        the end, which models leave out.
     test: the central test set, in any of these forms but the dict. Without it, a run sets
         ``data.test_fraction`` of the rows aside.
     features, label: the columns of a Hugging Face dataset.
@@ -59,12 +61,14 @@ def _write(data: Any, test: Any, columns: _Columns, folder: Path) -> Path:
         blocks, tensors = _clients(data, columns)
     else:
         blocks, tensors = [_pair(data, "data", columns)], {}
-    trained = sum(len(y) for _, y in blocks)
+    trained = sum(len(block.y) for block in blocks)
     if test is not None:
         blocks.append(_pair(test, "test", columns))
-        rows = trained + len(blocks[-1][1])
+        rows = trained + len(blocks[-1].y)
         tensors["central_test"] = np.array([trained, rows], np.int64)
-    x, y = _joined(blocks)
+    joined = _joined(blocks)
+    x, y = joined.x, joined.y
+    lengths = {} if joined.lengths is None else {"lengths": joined.lengths}
     metadata = {"name": "python"}
     if y.dtype == np.int32 and columns.words:
         metadata["class_names"] = json.dumps(columns.words)
@@ -72,9 +76,18 @@ def _write(data: Any, test: Any, columns: _Columns, folder: Path) -> Path:
     # In this order every tensor is aligned.
     return _safetensors.write_by_content(
         folder,
-        {**tensors, "labels": y, "features": x, **_names(data, tensors)},
+        {**tensors, "labels": y, **lengths, "features": x, **_names(data, tensors)},
         metadata,
     )
+
+
+@dataclass
+class _Block:
+    """Some rows: features, labels, and the tokens in use of each where rows are padded."""
+
+    x: Array
+    y: Array
+    lengths: Array | None = None
 
 
 class _Columns:
@@ -101,8 +114,8 @@ class _Columns:
         return features, label
 
 
-def _pair(data: Any, what: str, columns: _Columns) -> tuple[Array, Array]:
-    """Features and labels of one block of rows, checked."""
+def _pair(data: Any, what: str, columns: _Columns) -> _Block:
+    """One block of rows, checked."""
     if isinstance(data, (tuple, list)) and len(data) == 2 and not _is_pair_of_rows(data):
         x, y = data
     elif hasattr(data, "column_names") and hasattr(data, "features"):
@@ -117,7 +130,27 @@ def _pair(data: Any, what: str, columns: _Columns) -> tuple[Array, Array]:
             f"{what}: expected (x, y), a dict of clients, a torch or Hugging Face dataset, or a "
             f"path; got {type(data).__name__}"
         )
-    return _checked(_array(x, f"{what}: x"), _array(y, f"{what}: y"), what)
+    padded, lengths = _padded(x)
+    features, labels = _checked(_array(padded, f"{what}: x"), _array(y, f"{what}: y"), what)
+    return _Block(features, labels, lengths)
+
+
+def _padded(x: Any) -> tuple[Any, Array | None]:
+    """Rows of tokens of several lengths as rows of one length, and the lengths; else x itself."""
+    if not isinstance(x, (list, tuple)):
+        return x, None
+    try:
+        rows = [np.asarray(_plain(row)) for row in x]
+    except ValueError:  # a row that is no array; _array says so
+        return x, None
+    lengths = np.array([len(row) if row.ndim == 1 else -1 for row in rows], np.int32)
+    tokens = all(row.dtype.kind in "iu" or not row.size for row in rows)
+    if not tokens or lengths.min(initial=0) < 0 or len(set(lengths.tolist())) < 2:
+        return x, None
+    padded = np.zeros((len(rows), lengths.max()), np.int64)
+    for line, row in zip(padded, rows):
+        line[: len(row)] = row
+    return padded.astype(np.int32) if np.abs(padded).max() < 2**31 else padded, lengths
 
 
 def _is_pair_of_rows(data: Sequence[Any]) -> bool:
@@ -221,11 +254,11 @@ def _as_int32(array: Array, what: str) -> Array:
 
 def _clients(
     data: Mapping[Any, Any], columns: _Columns
-) -> tuple[list[tuple[Array, Array]], dict[str, Array]]:
+) -> tuple[list[_Block], dict[str, Array]]:
     """Blocks in the order train, val, test, each client by client, and where a client's begin."""
     if not data:
         raise DataError("data: there is no client in the dict")
-    blocks: list[tuple[Array, Array]] = []
+    blocks: list[_Block] = []
     tensors: dict[str, Array] = {}
     at = 0
     for split in _SPLITS:
@@ -239,7 +272,7 @@ def _clients(
             if part is not None and (split == "train" or isinstance(rows, Mapping)):
                 block = _pair(part, f"client {name}", columns)
                 blocks.append(block)
-                at += len(block[1])
+                at += len(block.y)
             offsets.append(at)
         if split == "train" or offsets[-1] > offsets[0]:
             tensors[f"{split}_offsets"] = np.array(offsets, np.int64)
@@ -257,16 +290,37 @@ def _names(data: Any, tensors: Mapping[str, Array]) -> dict[str, Array]:
     }
 
 
-def _joined(blocks: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
-    (x, y), rest = blocks[0], blocks[1:]
-    for other_x, other_y in rest:
-        if other_x.shape[1:] != x.shape[1:] or other_x.dtype != x.dtype:
+def _joined(blocks: Sequence[_Block]) -> _Block:
+    if any(block.lengths is not None for block in blocks):
+        blocks = _as_long_as_the_longest(blocks)
+    first = blocks[0]
+    for other in blocks[1:]:
+        if other.x.shape[1:] != first.x.shape[1:] or other.x.dtype != first.x.dtype:
             raise DataError(
-                f"data: some rows are {list(x.shape[1:])} of {x.dtype} and others "
-                f"{list(other_x.shape[1:])} of {other_x.dtype}"
+                f"data: some rows are {list(first.x.shape[1:])} of {first.x.dtype} and others "
+                f"{list(other.x.shape[1:])} of {other.x.dtype}"
             )
-        if other_y.dtype != y.dtype:
-            raise DataError(f"data: some labels are {y.dtype} and others {other_y.dtype}")
-    if not rest:
-        return x, y
-    return np.concatenate([a for a, _ in blocks]), np.concatenate([b for _, b in blocks])
+        if other.y.dtype != first.y.dtype:
+            raise DataError(f"data: some labels are {first.y.dtype} and others {other.y.dtype}")
+    if len(blocks) == 1:
+        return first
+    lengths = [block.lengths for block in blocks if block.lengths is not None]
+    return _Block(
+        np.concatenate([block.x for block in blocks]),
+        np.concatenate([block.y for block in blocks]),
+        np.concatenate(lengths) if lengths else None,
+    )
+
+
+def _as_long_as_the_longest(blocks: Sequence[_Block]) -> list[_Block]:
+    """The same blocks of tokens with rows of one length, all of them with lengths."""
+    longest = max(block.x.shape[1] for block in blocks)
+    long = []
+    for block in blocks:
+        x, width, lengths = block.x, block.x.shape[1], block.lengths
+        if lengths is None:
+            lengths = np.full(len(x), width, np.int32)
+        if x.ndim == 2:  # other shapes are refused where blocks are joined
+            x = np.pad(x, ((0, 0), (0, longest - width)))
+        long.append(_Block(x, block.y, lengths))
+    return long

@@ -61,6 +61,24 @@ class Prepared(TestCase):
         file = _safetensors.read(self.prepare((np.zeros((4, 2)), y / 2)))
         self.assertEqual(file["labels"].dtype, np.float32)
 
+    def test_pads_tokens_and_says_how_many_each_row_has(self) -> None:
+        owners = {
+            "ann": ([[5, 6], [7]], [1, 0]),
+            "bob": {"train": ([[1, 2, 3, 4], []], [0, 0]), "test": ([[9, 9, 9]], [1])},
+        }
+        path = self.prepare(owners)
+        file = _safetensors.read(path)
+        self.assertEqual(file["features"].dtype, np.int32)
+        np.testing.assert_array_equal(
+            file["features"], [[5, 6, 0, 0], [7, 0, 0, 0], [1, 2, 3, 4], [0] * 4, [9, 9, 9, 0]]
+        )
+        np.testing.assert_array_equal(file["lengths"], [2, 1, 4, 0, 3])
+        self.assertRegex(self.info(path), r"examples +4, 7 tokens in use\n")
+        ragged = [(np.array([3, 1]), 0), (np.array([2]), 1)]  # a dataset of pairs
+        np.testing.assert_array_equal(_safetensors.read(self.prepare(ragged))["lengths"], [2, 1])
+        even = _safetensors.read(self.prepare(([[5, 6], [7, 8]], [1, 0])))
+        self.assertNotIn("lengths", even)
+
     def test_of_any_dataset_of_pairs_is_that_of_its_arrays(self) -> None:
         class Pairs:
             def __len__(self) -> int:
@@ -115,6 +133,7 @@ class Prepared(TestCase):
             ((x, y - 1), "count from 0"),
             ((x[:0], y[:0]), "no rows"),
             (([[1.0], [1.0, 2.0]], [0, 1]), "one shape"),
+            (([[1], [1, 2**40]], [0, 1]), "int32"),
             ((np.full((2, 1), 2**40), [0, 1]), "int32"),
             ({}, "no client"),
             ({"ann": (x, y[:3])}, "client ann"),

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "data/options.h"
+
 namespace macaw::sdk {
 namespace {
 
@@ -45,6 +47,19 @@ TEST(Catalogue, OpensItsOwnSourcesAndTheBuiltinOnes) {
   ASSERT_TRUE(catalogue.AddDataSource({"blobs", "", open}).ok());
   EXPECT_EQ(catalogue.OpenDataset({.source = "blobs", .seed = 7}, {}).status().message(), "seed 7");
   EXPECT_TRUE(catalogue.OpenDataset({.source = "synthetic", .synthetic = {.clients = 3}}, {}).ok());
+}
+
+TEST(Catalogue, ASourceOfItsOwnGivesExamplesOfTheShapeThatIsAskedFor) {
+  Catalogue catalogue = Catalogue::Builtins();
+  const auto open = [](const data::DataOptions&, const data::PartitionOptions&) {
+    return data::OpenDataset({.source = "synthetic", .synthetic = {.clients = 3}}, {});
+  };
+  ASSERT_TRUE(catalogue.AddDataSource({"blobs", "", open}).ok());
+  EXPECT_TRUE(catalogue.OpenDataset({.source = "blobs", .input_shape = {60}}, {}).ok());
+  EXPECT_THAT(std::string(catalogue.OpenDataset({.source = "blobs", .input_shape = {3, 20}}, {})
+                              .status()
+                              .message()),
+              HasSubstr("data.input_shape: the data source \"blobs\" gives examples of [60]"));
 }
 
 }  // namespace

@@ -254,6 +254,10 @@ TEST_F(OwnersProgram, RefusesWhatItCannotDo) {
   TrainerSetup hooked = Setup("plain");
   hooked.hooks = true;
   EXPECT_THAT(std::string(backends_.MakeTrainer(hooked).status().message()), HasSubstr("hooks"));
+  TrainerSetup noisy = Setup("plain");
+  noisy.transform.label_noise = 0.1;
+  EXPECT_THAT(std::string(backends_.MakeTrainer(noisy).status().message()),
+              HasSubstr("data.label_noise and data.concept_shift do not reach"));
 }
 
 TEST_F(OwnersProgram, EvaluatesItsOwnRows) {
