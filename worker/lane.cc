@@ -267,7 +267,9 @@ absl::Status Lane::Add(Turn& turn, training::TurnOutcome outcomes) {
   }
   if (context_->trace != nullptr) {
     const absl::Status traced =
-        context_->trace->Write(work.plan, turn.task, context_->spec.has_buffers());
+        context_->trace->Write(work.plan, turn.task,
+                               {.norms_need_two_rows = context_->spec.has_buffers(),
+                                .hostile = context_->hostile.Contains(client)});
     if (!traced.ok()) return OurFault(client, traced);
   }
   turn.record = RecordOf(work, context_->run.task);

@@ -47,10 +47,11 @@ absl::StatusOr<Trace> Trace::Open(const std::string& path) {
 }
 
 absl::Status Trace::Write(const training::LocalPlan& plan, const training::ClientTask& task,
-                          bool norms_need_two_rows) const {
-  std::string line = absl::StrCat(
-      "{\"round\":", task.round.value, ",\"phase\":", int{task.phase.value},
-      ",\"client\":", task.client.value, ",\"rows\":", task.train.size(), ",\"stages\":[");
+                          const About& about) const {
+  std::string line =
+      absl::StrCat("{\"round\":", task.round.value, ",\"phase\":", int{task.phase.value},
+                   ",\"client\":", task.client.value, ",\"rows\":", task.train.size(),
+                   about.hostile ? ",\"hostile\":true" : "", ",\"stages\":[");
   const StreamKey key{
       .seed = task.seed, .round = task.round, .phase = task.phase, .client = task.client};
   for (size_t i = 0; i < plan.stages.size(); ++i) {
@@ -59,8 +60,9 @@ absl::Status Trace::Write(const training::LocalPlan& plan, const training::Clien
     if (stage.kind == training::StageKind::kTrain) {
       // The same order as in every trainer: a function of the key, so it can be computed again.
       BatchOrder order;
-      order.Start(key, static_cast<uint32_t>(i), RowsOf(task, stage.rows), stage.local,
-                  norms_need_two_rows ? BatchOrder::Single::kJoin : BatchOrder::Single::kKeep);
+      order.Start(
+          key, static_cast<uint32_t>(i), RowsOf(task, stage.rows), stage.local,
+          about.norms_need_two_rows ? BatchOrder::Single::kJoin : BatchOrder::Single::kKeep);
       absl::StrAppend(&line, ",\"batches\":[");
       bool first = true;
       for (auto batch = order.Next(); !batch.empty(); batch = order.Next()) {

@@ -15,17 +15,20 @@ namespace macaw::worker {
 //
 //   {"round":1,"phase":0,"client":3,"rows":17,"stages":[{"kind":"train","batches":[[4,0],…]}]}
 //
-// Rows are numbered in the client's stored order. Stages that train nothing have no batches. Turns
-// that did not count (of a killed worker, of a round that ran again) are recorded, too, with the
-// same contents. Thread-safe without a lock: a line is one append.
+// Rows are numbered in the client's stored order. Stages that train nothing have no batches. In a
+// run with [attack], the lines of hostile clients also say "hostile":true. Turns that did not count
+// (of a killed worker, of a round that ran again) are recorded, too, with the same contents.
+// Thread-safe without a lock: a line is one append.
 class Trace {
  public:
   static absl::StatusOr<Trace> Open(const std::string& path);
 
-  // `norms_need_two_rows`: the model has batch norm, so a last batch of one row joined the one
-  // before it.
+  struct About {
+    bool norms_need_two_rows = false;  // batch norm: a last batch of one row joined the one before
+    bool hostile = false;              // the client, in the run's attack
+  };
   absl::Status Write(const training::LocalPlan& plan, const training::ClientTask& task,
-                     bool norms_need_two_rows) const;
+                     const About& about) const;
 
  private:
   Trace(std::string path, Fd fd) : path_(std::move(path)), fd_(std::move(fd)) {}

@@ -1,5 +1,5 @@
-// The algorithms' formulas in NumPy, on the batches that a traced run had (bench/replay.py), where
-// a Python has NumPy.
+// Rules, attacks and metrics by their formulas in NumPy, on the batches that traced runs had
+// (bench/replay), where a Python has NumPy.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,10 +19,11 @@ namespace {
 
 using namespace testing_support;
 
-TEST(Replay, NumPyReachesTheSameModels) {
+TEST(Replay, NumPyReachesTheSameModelsAndMetrics) {
   if (const std::string why = WhyNoPython("numpy"); !why.empty()) GTEST_SKIP() << why;
-  const Finished replay = RunShell(absl::StrCat(Python(), " ", MACAW_SOURCE_DIR "/bench/replay.py",
-                                                " --macaw ", MACAW_BIN_DIR "/macaw"));
+  const Finished replay =
+      RunShell(absl::StrCat(Python(), " ", MACAW_SOURCE_DIR "/bench/replay/replay.py", " --macaw ",
+                            MACAW_BIN_DIR "/macaw"));
   EXPECT_EQ(replay.exit, 0) << replay.output;
   std::fputs(replay.output.c_str(), stdout);
 }
@@ -54,6 +55,32 @@ TEST(Trace, HasEveryTurnOfEveryRoundAndEachRowOncePerEpoch) {
   ASSERT_EQ(plain.Wait(), 0) << plain.output();
   EXPECT_FALSE(std::filesystem::exists(plain.folder() + "/trace"));
   EXPECT_EQ(plain.digest(), traced.digest());
+}
+
+TEST(Trace, SaysWhoIsHostile) {
+  const std::string config = WriteConfig("trace", R"(
+[attack]
+kind = "free-rider"
+fraction = 0.3
+)");
+  Simulation run("hostile",
+                 {config, "--trace", "--processes", "1", "--set", "model.name=logistic"});
+  ASSERT_EQ(run.Wait(), 0) << run.output();
+  std::vector<int> traced, counted;  // by round
+  for (const absl::string_view line : absl::StrSplit(run.metrics(), '\n', absl::SkipEmpty())) {
+    counted.push_back(nlohmann::json::parse(line)["rule_attackers"].get<int>());
+    traced.push_back(0);
+  }
+  const auto text = ReadFile(absl::StrCat(run.folder(), "/trace/worker-0.jsonl"));
+  ASSERT_TRUE(text.ok()) << text.status();
+  for (const absl::string_view line : absl::StrSplit(*text, '\n', absl::SkipEmpty())) {
+    const nlohmann::json turn = nlohmann::json::parse(line);
+    const bool hostile = turn.contains("hostile");
+    EXPECT_EQ(turn["stages"].empty(), hostile) << "a free-rider does not train: " << line;
+    if (hostile) ++traced.at(turn["round"].get<size_t>() - 1);
+  }
+  EXPECT_EQ(traced, counted);
+  EXPECT_THAT(counted, testing::Contains(testing::Gt(0)));
 }
 
 }  // namespace

@@ -1,0 +1,133 @@
+"""What is repeated: every built-in rule, every attack, and what else decides a model."""
+from dataclasses import dataclass, field, replace
+
+import personal
+import robust
+import rules
+from problem import BATCH
+
+ROUNDS, COHORT, HOSTILE = 5, 8, 0.25
+LR, DECAY, FINE_TUNE_LR = 0.2, 1e-3, 0.07
+BASE = {
+    "run.rounds": ROUNDS, "run.seed": 5, "cohort.size": COHORT, "local.epochs": 2, "local.batch_size": BATCH,
+    "local.lr": LR, "local.weight_decay": DECAY, "evaluation.every": 0, "evaluation.clients": True,
+    "evaluation.splits": ["train", "test"], "evaluation.metrics": ["balanced_accuracy", "f1", "auc", "confusion"],
+}
+RULES = {
+    "centered_clipping": robust.CenteredClipping, "ditto": personal.Ditto, "fedadagrad": rules.FedAdagrad,
+    "fedadam": rules.FedAdam, "fedavg": rules.FedAvg, "fedavgm": rules.FedAvgM, "fedbn": personal.FedBN,
+    "feddyn": rules.FedDyn, "fednova": rules.FedNova, "fedprox": rules.FedProx, "fedrep": personal.FedRep,
+    "fedyogi": rules.FedYogi, "gd": rules.GradientDescent, "geometric_median": robust.GeometricMedian,
+    "krum": robust.Krum, "local": personal.Alone, "median": robust.Median, "mime": rules.Mime,
+    "mimelite": rules.MimeLite, "pooled": personal.Pooled, "qfedavg": rules.QFedAvg, "scaffold": rules.Scaffold,
+    "trimmed_mean": robust.TrimmedMean,
+}
+
+
+@dataclass
+class Case:
+    label: str
+    rule: str
+    parameters: dict = field(default_factory=dict)  # of the rule
+    momentum: float = 0.0
+    model: str = "softmax"
+    attack: dict = field(default_factory=dict)      # kind, scale, z
+    settings: dict = field(default_factory=dict)    # other keys of the configuration
+    by: type = None                                 # what repeats it; default: RULES[rule]
+
+    def dtypes(self):
+        """LibTorch trains batch norm in both types, so float32 is for the other models, where a rule has one."""
+        others = any(case.rule == self.rule and case.model != "norm" for case in CASES)
+        float64_alone = self.model == "norm" and others and self.label != NORM_IN_FLOAT32
+        return ["float64"] if float64_alone else ["float64", "float32"]
+
+    def configuration(self, dtype):
+        keys = BASE | {"run.dtype": dtype, "algorithm.name": self.rule, "local.momentum": self.momentum}
+        keys |= {f"algorithm.{self.rule}.{key}": value for key, value in self.parameters.items()}
+        if self.attack:
+            keys |= {"attack.fraction": HOSTILE} | {f"attack.{key}": value for key, value in self.attack.items()}
+        return keys | self.settings
+
+    def without_attack(self):
+        return replace(self, label=f"without {self.label}", attack={})
+
+
+def attacked(rule, kind, parameters=None, model="softmax", label="", momentum=0.0, **attack):
+    return Case(f"{rule} under {kind}{label}", rule, parameters or {}, momentum, model, {"kind": kind, **attack})
+
+
+MIME = {"beta1": 0.8, "beta2": 0.95, "epsilon": 0.1}
+ADAPTIVE = {"server_lr": 0.3, "beta1": 0.7, "beta2": 0.9, "tau": 0.05}
+NORM_IN_FLOAT32 = "fedavg, batch norm"
+SEVEN = {"cohort.size": 7}
+FINE_TUNE = {"evaluation.fine_tune.steps": 7, "evaluation.fine_tune.lr": FINE_TUNE_LR, "local.shuffle": False}
+
+CASES = [
+    Case("fedavg", "fedavg", {"server_lr": 0.8}, 0.9),
+    Case("fedavg, hidden layer", "fedavg", {}, 0.5, "hidden"),
+    Case("fedavg, two classes", "fedavg", {}, 0.5, "binary"),
+    Case("fedavg, batch norm", "fedavg", {"server_lr": 0.7}, 0.5, "norm"),
+    Case("fedavg, clipped", "fedavg", {"update_clip": 0.6}, 0.5, "norm"),
+    Case("fedavg, fine-tuned", "fedavg", {}, 0.5, settings=FINE_TUNE),
+    Case("fedprox", "fedprox", {"mu": 0.7}, 0.5),
+    Case("scaffold I", "scaffold", {"option": 1}, 0.5, "norm"),
+    Case("scaffold II", "scaffold", {"option": 2}),
+    Case("scaffold II, momentum", "scaffold", {"option": 2, "server_lr": 0.9}, 0.5),
+    Case("scaffold II, weighted", "scaffold", {"option": 2, "weighted": True}, 0.0, "norm"),
+    Case("fednova", "fednova", {}, 0.9),
+    Case("fednova, proximal", "fednova", {"mu": 0.6}, 0.4, "norm"),
+    Case("fednova, steps", "fednova", {"mu": 0.6, "tau_eff": "steps"}, 0.4),
+    Case("feddyn", "feddyn", {"alpha": 0.3}),
+    Case("feddyn, weighted", "feddyn", {"alpha": 0.3, "weighted": True}, 0.5, "norm"),
+    Case("feddyn, its mean", "feddyn", {"alpha": 0.3, "evaluate": "mean"}),
+    Case("mime, sgd", "mime", {"base": "sgd"}),
+    Case("mime, momentum", "mime", {"base": "momentum", "beta1": 0.8}),
+    Case("mime, adam", "mime", {"base": "adam", **MIME}, 0.0, "norm"),
+    Case("mimelite, momentum", "mimelite", {"base": "momentum", "beta1": 0.9}, 0.0, "norm"),
+    Case("mimelite, adam", "mimelite", {"base": "adam", **MIME}),
+    Case("fedavgm", "fedavgm", {"beta": 0.6, "server_lr": 0.7}, 0.5),
+    Case("fedadagrad", "fedadagrad", {"server_lr": 0.3, "beta1": 0.4, "tau": 0.05}),
+    Case("fedadam", "fedadam", ADAPTIVE, 0.5, "norm"),
+    Case("fedadam, corrected", "fedadam", {**ADAPTIVE, "v_init": 0.0, "bias_correction": True}),
+    Case("fedyogi", "fedyogi", {**ADAPTIVE, "v_init": 0.01}),
+    Case("gd", "gd", {"server_lr": 3.0}, 0.0, "norm"),
+    Case("qfedavg", "qfedavg", {"q": 1.5, "server_lr": 0.8}, 0.5),
+    Case("qfedavg, small q", "qfedavg", {"q": 0.3}, 0.0, "norm"),
+    Case("median, even", "median", {"server_lr": 0.9}, 0.5),
+    Case("median, odd", "median", {}, 0.5, "norm", settings=SEVEN),
+    Case("trimmed mean", "trimmed_mean", {"beta": 0.2}, 0.5),
+    Case("trimmed mean, a quarter", "trimmed_mean", {"beta": 0.25}, 0.5, "norm"),
+    Case("krum", "krum", {"f": 1, "m": 1}, 0.5),
+    Case("multi-krum", "krum", {"f": 2, "m": 3}, 0.5, "norm", settings=SEVEN),
+    Case("geometric median", "geometric_median", {"iterations": 3, "smoothing": 1.5}, 0.5, "norm"),
+    Case("geometric median, minimum", "geometric_median", {"iterations": 1000, "smoothing": 1e-9}, 0.5,
+         by=robust.Minimiser),
+    Case("centered clipping", "centered_clipping", {"radius": 0.5, "iterations": 1}, 0.5),
+    Case("centered clipping, thrice", "centered_clipping", {"radius": 0.3, "iterations": 3, "server_lr": 0.9},
+         model="norm"),
+    Case("local", "local", {}, 0.5, "hidden"),
+    Case("pooled", "pooled", {}, 0.5, settings={"cohort.size": 1, "local.batch_size": 50}),
+    Case("ditto", "ditto", {"lambda": 0.6, "server_lr": 0.9}, 0.5, "norm"),
+    Case("ditto, fine-tuned", "ditto", {"lambda": 0.6}, 0.5, "hidden", settings=FINE_TUNE),
+    Case("fedrep", "fedrep", {"head_epochs": 3}, 0.5, "norm"),
+    Case("fedbn, fine-tuned", "fedbn", {"server_lr": 0.9}, 0.5, "norm", settings=FINE_TUNE),
+    attacked("fedavg", "label-flip", momentum=0.5),
+    attacked("fedavg", "sign-flip", momentum=0.5),
+    attacked("fedavg", "scaling", scale=4.0, model="norm"),
+    attacked("fedavg", "free-rider", momentum=0.5),
+    attacked("fedavg", "inner-product", momentum=0.5),
+    attacked("fedavg", "alie", momentum=0.5),
+    attacked("fedavg", "alie", z=1.5, model="norm", label=", z = 1.5"),
+    attacked("median", "label-flip", momentum=0.5, scale=2.0),
+    attacked("trimmed_mean", "sign-flip", {"beta": 0.2}, scale=3.0),
+    attacked("krum", "scaling", {"f": 2, "m": 3}, scale=4.0),
+    attacked("geometric_median", "free-rider", {"iterations": 4, "smoothing": 1e-6}, model="norm"),
+    attacked("centered_clipping", "inner-product", {"radius": 0.5, "iterations": 2}, scale=2.0),
+    attacked("median", "alie", model="norm"),
+    attacked("krum", "alie", {"f": 2, "m": 3}, z=0.7),
+    attacked("scaffold", "sign-flip", {"option": 2}),
+    attacked("scaffold", "alie", {"option": 2}, z=1.2),
+    attacked("scaffold", "free-rider", {"option": 1}),
+    attacked("fednova", "inner-product", {}, momentum=0.4, scale=0.3),
+    attacked("ditto", "scaling", {"lambda": 0.6}, model="hidden", scale=3.0),
+]

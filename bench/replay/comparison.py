@@ -1,0 +1,188 @@
+"""Whether a run has ended with the models and metrics of the formulas, and whether something else would have, too."""
+import numpy as np
+
+import metrics
+from attacks import Attack
+from cases import COHORT, DECAY, FINE_TUNE_LR, HOSTILE, LR, ROUNDS, RULES
+from local_work import Local
+from personal import Personal, fine_tuned
+from problem import BATCH, CLIENTS
+
+TOLERANCE = {"float64": 1e-12, "float32": 1e-5}  # of models, and of losses
+EXACT, ROUNDED = TOLERANCE.values()              # what is counted is exact in both
+OBJECTIVE = {"l2_penalty", "train_objective"}
+
+
+def repeated(case, problem, turns, hostile=(), attack=None, parameters=None):
+    """The rule after these rounds, in double; `attack` and `parameters` instead of the case's."""
+    attack = case.attack if attack is None else attack
+    if attack.get("kind") == "label-flip":
+        problem = problem.flipped(hostile)
+    around = Attack(hostile=hostile, **attack) if attack else None
+    rule = (case.by or RULES[case.rule])(problem, Local(LR, case.momentum, DECAY), **(parameters or case.parameters))
+    for clients in turns:
+        rule.round(clients, around)
+    return rule
+
+
+def apart(one, other):
+    """The largest difference between two rules' models, those of clients among them."""
+    return max([np.abs(one.result() - other.result()).max()] +
+               [np.abs(one.state[k] - other.state[k]).max() for k in one.state])
+
+
+def another(key, value):
+    """A parameter's value that must lead elsewhere; None: this one is not tried."""
+    if isinstance(value, str) or key == "head_epochs":  # the trace has the head's batches
+        return None
+    if isinstance(value, bool):
+        return not value
+    return {"option": 3 - value}.get(key, value + 1) if isinstance(value, int) else 0.5 * value + 0.02
+
+
+def same_batches(stages, others):
+    return len(stages) == len(others) and all(
+        len(a) == len(b) and all(np.array_equal(x, y) for x, y in zip(a, b)) for a, b in zip(stages, others))
+
+
+class Comparison:
+    """Of a run with its replay. `off` says what is wrong, `facts` how much was looked at."""
+
+    def __init__(self, case, dtype, problem, run):
+        self.case, self.dtype, self.problem, self.run = case, dtype, problem, run
+        self.facts, self.off = 0, []
+        self.rule = repeated(case, problem, run.turns, run.hostile)
+        self.common, self.group = run.model, getattr(self.rule, "group", None)
+        self.kept = run.states(self.rule.kept) if isinstance(self.rule, Personal) else {}
+
+    def that(self, fact, words):
+        self.facts += 1
+        if not fact:
+            self.off.append(words)
+
+    def near(self, name, found, expected, tolerance):
+        """What is not defined is null, and NaN here."""
+        found = np.asarray(found, float)
+        same = (np.abs(found - expected) <= tolerance) | (np.isnan(found) & np.isnan(expected))
+        self.that(same.all(), f"{name} is {found}, not {expected} (± {tolerance:g})")
+
+    def own(self, client):
+        """The model with which the client's rows are tested, from the run's files."""
+        return np.where(self.group, self.kept[client], self.common) if client in self.kept else self.common
+
+    def trace(self):
+        """Each row is in as many batches as there are epochs."""
+        turns, case = self.run.turns, self.case
+        cohort = case.settings.get("cohort.size", COHORT)
+        self.that(len(turns) == ROUNDS and all(len(clients) == cohort for clients in turns), "rounds are missing")
+        epochs = {"gd": [1], "ditto": [2, 2], "fedrep": [case.parameters.get("head_epochs"), 2]}.get(case.rule, [2])
+        train = self.problem.together().train if case.rule == "pooled" else self.problem.train
+        for k, stages in [turn for clients in turns for turn in clients.items()]:
+            seen = [np.bincount(np.concatenate(batches), minlength=len(train[k])) for batches in stages]
+            self.that(len(seen) in (0, len(epochs)) and all((rows == e).all() for rows, e in zip(seen, epochs)),
+                      f"client {k} has seen its rows {seen} times")
+        ragged = any(len({len(batch) for batch in stages[0]}) > 1
+                     for clients in turns for stages in clients.values() if stages)
+        self.that(ragged or case.rule == "gd", "no batch is ragged")
+
+    def models(self):
+        """Returns the largest difference, and how far the models have moved."""
+        start, pairs = self.problem.start, []
+        if self.case.rule == "local":
+            self.near("the initial model", self.common, start, 0)
+        else:
+            pairs.append((self.common, self.rule.result(), start))
+        if self.kept:
+            group = self.group
+            self.that(set(self.kept) == set(self.rule.state), "other clients have a state")
+            pairs += [(kept[group], self.rule.state[k][group], start[group]) for k, kept in self.kept.items()]
+            apart_from_common = max(np.abs(kept - self.common)[group].max() for kept in self.kept.values())
+            self.that(apart_from_common > 0.05, "no client has a model of its own")
+        error = max(np.abs(found - expected).max() for found, expected, _ in pairs)
+        moved = min(np.abs(found - begin).max() for found, _, begin in pairs)
+        self.that(error <= TOLERANCE[self.dtype], f"the models differ by {error:.1e}")
+        self.that(moved > 0.05, f"a model has moved by {moved:.2g} only")
+        return error, moved
+
+    def outputs_of_clients(self):
+        """By the columns' beginning, the outputs of each client's test rows, and their labels. Hostile clients are not
+        tested."""
+        clients = [k for k in range(CLIENTS) if k not in self.run.hostile]
+        rows = [self.problem.client_test[k] for k in clients]
+
+        def at(models):
+            return [self.problem.network.outputs_of(model, self.problem.x[r]) for model, r in zip(models, rows)]
+
+        outputs = {"clients_test_": at([self.own(k) for k in clients])}
+        if self.kept and self.case.rule != "local":
+            outputs["clients_test_global_"] = at([self.common] * len(clients))
+        if steps := self.case.settings.get("evaluation.fine_tune.steps"):
+            local = Local(FINE_TUNE_LR, self.case.momentum, DECAY)
+            outputs["clients_test_tuned_"] = at([fine_tuned(self.problem, self.own(k), k, local, steps, BATCH)
+                                                 for k in clients])
+        return outputs, [self.problem.y[r] for r in rows]
+
+    def metrics(self):
+        """All columns of the evaluation, from the models that the run has written."""
+        problem, expected, pooled = self.problem, {}, {}
+        outputs, labels = self.outputs_of_clients()
+        for prefix, of_clients in outputs.items():
+            expected |= metrics.columns_of_clients(prefix, of_clients, labels, problem.classes)
+            pooled[prefix] = np.concatenate(of_clients), np.concatenate(labels)
+        if self.case.rule != "local":
+            test = problem.network.outputs_of(self.common, problem.x[problem.test]), problem.y[problem.test]
+            pooled["test_"] = test
+            expected |= {f"test_{name}": value for name, value in metrics.of_rows(*test, problem.classes).items()}
+        flipped = self.case.attack.get("kind") == "label-flip"
+        trained = problem.flipped(self.run.hostile) if flipped else problem
+        objective, pooled["clients_train_"] = metrics.objective(trained, self.common, DECAY)
+        expected |= objective
+        columns = {name for name in self.run.metrics if name.startswith(("test_", "clients_")) or name in OBJECTIVE}
+        self.that(columns == set(expected), f"in one list of columns alone: {sorted(columns ^ set(expected))}")
+        if self.case.rule == "local":
+            distances = [np.linalg.norm(self.kept[k] - problem.start) for k in self.run.turns[-1]]
+            self.near("rule_distance", self.run.metrics["rule_distance"], np.mean(distances), TOLERANCE[self.dtype])
+        if self.dtype == "float32" and min(metrics.margin(outputs) for outputs, _ in pooled.values()) < ROUNDED:
+            return  # a row may be predicted otherwise
+        for name, value in expected.items():
+            counted = "loss" not in name and name not in OBJECTIVE
+            if self.dtype == "float64" or "_auc" not in name:  # else a score may be in the next cell
+                self.near(name, self.run.metrics.get(name), value, EXACT if counted else TOLERANCE[self.dtype])
+        for prefix, (outputs, y) in pooled.items():
+            self.classes(prefix, outputs, y)
+
+    def classes(self, prefix, outputs, y):
+        """The confusion matrix and each class's metrics; and the AUC of the scores themselves."""
+        found = self.run.confusion()[prefix.rstrip("_")]
+        self.that(found["rows"] == found["counted"] == len(y), f"{prefix}: rows of the confusion matrix")
+        for name, value in metrics.by_class(outputs, y, self.problem.classes).items():
+            if name != "auc" or self.dtype == "float64":
+                self.near(f"{prefix} {name} by class", found[name], value, EXACT)
+        auc, bound = metrics.auc_of_scores(outputs, y, 0 if self.dtype == "float64" else ROUNDED)
+        self.near(f"{prefix}auc, of scores", self.run.metrics[f"{prefix}auc"], auc, bound + EXACT)
+        self.that(bound < 0.01, f"{prefix}auc may be wrong by {bound}")
+
+    def parameters(self):
+        """A replay with another parameter must end elsewhere."""
+        self.that(not self.run.hostile, "hostile clients without an attack")
+        for key, value in self.case.parameters.items() if self.case.by is None else ():
+            other = another(key, value)
+            if other is None:
+                continue
+            changed = self.case.parameters | {key: other}
+            moved = apart(self.rule, repeated(self.case, self.problem, self.run.turns, parameters=changed))
+            self.that(moved > 1e-6, f"{key} = {other} ends only {moved:.1e} from {key} = {value}")
+
+    def attack(self, honest_turns):
+        """So must one without the attack, or with another; `honest_turns` are those of a run without it."""
+        hostile, attack = self.run.hostile, self.case.attack
+        self.that(len(hostile) == int(HOSTILE * CLIENTS), f"{sorted(hostile)} are hostile")
+        self.that(self.run.metrics["rule_attackers"] == len(hostile & set(self.run.turns[-1])), "rule_attackers")
+        idle = hostile if attack["kind"] == "free-rider" else ()
+        for turns, honest in zip(self.run.turns, honest_turns):
+            self.that(all(same_batches(stages, [] if k in idle else honest[k]) for k, stages in turns.items()),
+                      "an attack changes the batches")
+        others = {"alie": [{"z": 0.3}], "free-rider": []}.get(attack["kind"], [{"scale": 0.8}])
+        for other in [{}] + [attack | change for change in others]:
+            moved = apart(self.rule, repeated(self.case, self.problem, honest_turns, hostile, other))
+            self.that(moved > 1e-3, f"{attack} ends only {moved:.1e} from {other}")

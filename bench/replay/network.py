@@ -1,0 +1,129 @@
+"""A small network: its tensors in one flat vector, its outputs, its loss and its gradient by hand."""
+import numpy as np
+
+NORM_EPSILON, NORM_MOMENTUM = 1e-5, 0.1  # PyTorch's
+
+
+def linear(tensors, name, x, _training):
+    weight, bias = tensors[name + ".weight"], tensors[name + ".bias"]
+
+    def backward(d):
+        return d @ weight, {name + ".weight": d.T @ x, name + ".bias": d.sum(axis=0)}
+
+    return x @ weight.T + bias, backward, {}
+
+
+def tanh(_tensors, _name, x, _training):
+    out = np.tanh(x)
+    return out, lambda d: (d * (1 - out * out), {}), {}
+
+
+def relu(_tensors, _name, x, _training):
+    return np.maximum(x, 0), lambda d: (d * (x > 0), {}), {}
+
+
+def batchnorm(tensors, name, x, training):
+    """In training by the batch's statistics, by which the running ones move; else by the running ones, as for a
+    batch of one row, which has no variance."""
+    weight, bias = tensors[name + ".weight"], tensors[name + ".bias"]
+    mean, variance, moved = tensors[name + ".running_mean"], tensors[name + ".running_var"], {}
+    of_batch = training and len(x) > 1
+    if of_batch:
+        unbiased = x.var(axis=0, ddof=1)
+        moved = {name + ".running_mean": mean + NORM_MOMENTUM * (x.mean(axis=0) - mean),
+                 name + ".running_var": variance + NORM_MOMENTUM * (unbiased - variance)}
+        mean, variance = x.mean(axis=0), x.var(axis=0)
+    deviation = np.sqrt(variance + NORM_EPSILON)
+    z = (x - mean) / deviation
+
+    def backward(d):
+        dz = d * weight
+        if of_batch:
+            dz = dz - dz.mean(axis=0) - z * (dz * z).mean(axis=0)
+        return dz / deviation, {name + ".weight": (d * z).sum(axis=0), name + ".bias": d.sum(axis=0)}
+
+    return z * weight + bias, backward, moved
+
+
+LAYERS = {"linear": linear, "tanh": tanh, "relu": relu, "batchnorm": batchnorm}
+
+
+class Network:
+    """Layers as in [model] layers. A model is one vector: the parameters, behind them batch norm's statistics."""
+
+    def __init__(self, layers, features):
+        self.layers, parameters, buffers, width = [], {}, {}, features
+        for place, layer in enumerate(layers):
+            kind, *size = layer.split()
+            self.layers.append((LAYERS[kind], str(place)))
+            if kind == "linear":
+                parameters |= {f"{place}.weight": (int(size[0]), width), f"{place}.bias": (int(size[0]),)}
+                width = int(size[0])
+            elif kind == "batchnorm":
+                parameters |= {f"{place}.weight": (width,), f"{place}.bias": (width,)}
+                buffers |= {f"{place}.running_mean": (width,), f"{place}.running_var": (width,)}
+        self.outputs = width
+        self.shapes = parameters | buffers
+        self.last_layer = str(len(layers) - 1)
+        self.norms = {name.split(".")[0] for name in buffers}
+        self.places, at = {}, 0  # of the tensors in a vector
+        for name, shape in self.shapes.items():
+            self.places[name] = slice(at, at + int(np.prod(shape)))
+            at = self.places[name].stop
+        self.parameters = sum(self.places[name].stop - self.places[name].start for name in parameters)
+        self.is_parameter = np.arange(at) < self.parameters
+
+    def tensors(self, vector):
+        return {name: vector[place].reshape(self.shapes[name]) for name, place in self.places.items()}
+
+    def vector(self, tensors):
+        """Tensors that are not there are 0."""
+        vector = np.zeros(len(self.is_parameter))
+        for name, value in tensors.items():
+            vector[self.places[name]] = value.ravel()
+        return vector
+
+    def group(self, layers):
+        """Which elements of a vector belong to these layers."""
+        return self.vector({name: np.ones(shape) for name, shape in self.shapes.items()
+                            if name.split(".")[0] in layers}).astype(bool)
+
+    def outputs_of(self, model, x):
+        tensors = self.tensors(model)
+        for layer, name in self.layers:
+            x, _, _ = layer(tensors, name, x, False)
+        return x
+
+    def gradient(self, model, x, y):
+        """Of the mean loss, and the statistics that batch norm has afterwards; each in a whole vector."""
+        tensors, backward = self.tensors(model), []
+        after = dict(tensors)
+        for layer, name in self.layers:
+            x, back, moved = layer(tensors, name, x, True)
+            backward.append(back)
+            for statistic, value in moved.items():
+                after[statistic] = value
+        d, gradients = (probabilities(x) - targets(x, y)) / len(y), {}
+        for back in reversed(backward):
+            d, of_layer = back(d)
+            gradients |= of_layer
+        return self.vector(gradients), self.vector(after)
+
+
+def probabilities(outputs):
+    """One output: of class 1. More: of each class."""
+    if outputs.shape[1] == 1:
+        return 1 / (1 + np.exp(-outputs))
+    p = np.exp(outputs - outputs.max(axis=1, keepdims=True))
+    return p / p.sum(axis=1, keepdims=True)
+
+
+def targets(outputs, y):
+    return y[:, None] if outputs.shape[1] == 1 else np.eye(outputs.shape[1])[y]
+
+
+def losses(outputs, y):
+    """Of each row: −log of its class's probability."""
+    if outputs.shape[1] == 1:
+        return np.logaddexp(0, np.where(y == 1, -outputs[:, 0], outputs[:, 0]))
+    return np.logaddexp.reduce(outputs, axis=1) - outputs[np.arange(len(y)), y]

@@ -1,0 +1,89 @@
+"""Robust rules, which see each client's update and not its weight."""
+from fractions import Fraction
+
+import numpy as np
+
+from rules import FedAvg
+
+
+class Robust(FedAvg):
+    combine = {"delta": "each", "statistics": "each"}
+
+    def server(self, delta):
+        self.move(self.estimate(delta))
+
+    def statistics(self, change):
+        """Of a rule that judges updates by distance, in which statistics have no part: their median."""
+        return np.median(change, axis=0)
+
+
+class Median(Robust):
+    def estimate(self, updates):
+        return np.median(updates, axis=0)
+
+
+class TrimmedMean(Robust):
+    def estimate(self, updates):
+        cut = int(Fraction(str(self.p["beta"])) * len(updates))
+        return np.sort(updates, axis=0)[cut:len(updates) - cut].mean(axis=0)
+
+    statistics = estimate
+
+
+class Krum(Robust):
+    """Multi-Krum with m > 1."""
+
+    def estimate(self, updates):
+        neighbours = len(updates) - self.p["f"] - 2
+        squared = ((updates[:, None] - updates[None]) ** 2).sum(axis=2)
+        scores = np.sort(squared, axis=1)[:, 1:1 + neighbours].sum(axis=1)  # the first is its own, 0
+        self.best = np.argsort(scores, kind="stable")[:self.p.get("m", 1)]
+        return updates[self.best].mean(axis=0)
+
+    def statistics(self, change):
+        return change[self.best].mean(axis=0)
+
+
+class GeometricMedian(Robust):
+    def estimate(self, updates):
+        return weiszfeld(updates, self.p["iterations"], self.p["smoothing"])
+
+
+class Minimiser(Robust):
+    """The geometric median by its definition, the minimum of Σ‖Δ_k − z‖: Newton's method, with steps as short as they
+    have to be for the sum to become smaller."""
+
+    def estimate(self, updates):
+        z = updates.mean(axis=0)
+        for _ in range(100):
+            apart = z - updates
+            distances = np.linalg.norm(apart, axis=1)
+            units = apart / distances[:, None]
+            slope = units.sum(axis=0)
+            if np.linalg.norm(slope) < 1e-13:
+                break
+            curvature = (1 / distances).sum() * np.eye(len(z)) - (units.T / distances) @ units
+            step = np.linalg.solve(curvature, slope)
+            while np.linalg.norm(z - step - updates, axis=1).sum() > distances.sum() * (1 + 1e-15):
+                step /= 2
+            z = z - step
+        return z
+
+
+def weiszfeld(updates, iterations, smoothing):
+    z = np.median(updates, axis=0)
+    for _ in range(iterations):
+        weights = 1 / np.maximum(smoothing, np.linalg.norm(updates - z, axis=1))
+        z = weights @ updates / weights.sum()
+    return z
+
+
+class CenteredClipping(Robust):
+    v = 0.0
+
+    def estimate(self, updates):
+        for _ in range(self.p["iterations"]):
+            apart = updates - self.v
+            norms = np.linalg.norm(apart, axis=1, keepdims=True)
+            self.v = self.v + (apart * np.minimum(1, self.p["radius"] / norms)).mean(axis=0)
+        return self.v
