@@ -20,6 +20,7 @@ Runs that are in --out already are not made again.
 """
 
 import argparse
+import dataclasses
 import json
 import os
 import pathlib
@@ -65,18 +66,28 @@ RULES = [
     {"name": "fedrep"},
     {"name": "ditto", "ditto.lambda": 0.1},
 ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Scenario:
+    base: str  # the configuration, as text
+    rounds: int
+    rules: list[dict]
+    pooled_rounds: int | None = None  # None: as many as for the others
+
+
 SCENARIOS = {
-    "labels": (
+    "labels": Scenario(
         IMAGES + 'scheme = "dirichlet-class"\nconcentration = 0.1\n',
         40,
         RULES,
     ),
-    "features": (
+    "features": Scenario(
         IMAGES.replace("[model]", 'concept_shift = "rotation"\n[model]') + 'scheme = "iid"\n',
         24,
         RULES,
     ),
-    "speakers": (
+    "speakers": Scenario(
         """
 [data]
 source = "leaf"
@@ -89,15 +100,17 @@ size = 10
 [local]
 epochs = 1
 batch_size = 20
-lr = 0.5
+lr = 0.3
+momentum = 0.9
 clip_norm = 5.0
 [evaluation]
 every = 0
 clients = true
 fine_tune.steps = 20
 """,
-        40,
+        200,
         [{**rule, "fedbn.local": "*norm*"} if rule["name"] == "fedbn" else rule for rule in RULES],
+        pooled_rounds=40,
     ),
 }
 RESULTS, MARK = BENCH / "results/personal.md", "<!-- tables -->"
@@ -109,27 +122,39 @@ def toml(value) -> str:
     return json.dumps(value) if isinstance(value, str) else str(value).lower()
 
 
-def sweep(folder: pathlib.Path, name: str, options) -> list[dict]:
+def runs_of(scenario: str, options, folder: pathlib.Path) -> list[dict]:
     """The summaries of all runs of a scenario."""
-    base, rounds, rules = SCENARIOS[name]
-    rounds = 4 if options.quick else rounds
-    if name == "speakers":
+    what = SCENARIOS[scenario]
+    base = what.base
+    if scenario == "speakers":
         if options.speakers is None:
             sys.exit("scenario speakers needs a text: --speakers FILE")
         base = base.replace("SPEAKERS", str(speakers(folder, options.speakers)))
+    rounds = 4 if options.quick else what.rounds
+    if what.pooled_rounds is None:
+        return sweep(folder / scenario, base, rounds, what.rules, ["local", "pooled"], options)
+    found = sweep(folder / scenario, base, rounds, what.rules, ["local"], options)
+    rounds = 1 if options.quick else what.pooled_rounds
+    pooled = [{"name": "pooled"}]
+    return found + sweep(folder / f"{scenario}-pooled", base, rounds, pooled, [], options)
+
+
+def sweep(
+    out: pathlib.Path, base: str, rounds: int, rules: list[dict], baselines: list[str], options
+) -> list[dict]:
+    """The summaries of its runs: each rule and baseline with each seed."""
     tables = ", ".join(
         "{" + ", ".join(f"{key} = {toml(value)}" for key, value in rule.items()) + "}"
         for rule in rules
     )
-    file = folder / f"{name}.toml"
+    file = out.with_suffix(".toml")
     file.write_text(
         f'seeds = {list(range(1, options.seeds + 1))}\nmetric = "clients_test_accuracy"\n'
-        f'baselines = ["local", "pooled"]\n[keys]\nalgorithm = [{tables}]\n'
+        f"baselines = {json.dumps(baselines)}\n[keys]\nalgorithm = [{tables}]\n"
         f"[base]\n[base.run]\nrounds = {rounds}\n" + base.replace("\n[", "\n[base.")
     )
-    command = [MACAW, "sweep", file, "--out", folder / name]
-    subprocess.run(command, check=True, stdout=sys.stderr)
-    return [json.loads(f.read_text()) for f in sorted((folder / name).glob("runs/*/summary.json"))]
+    subprocess.run([MACAW, "sweep", file, "--out", out], check=True, stdout=sys.stderr)
+    return [json.loads(f.read_text()) for f in sorted(out.glob("runs/*/summary.json"))]
 
 
 def speakers(folder: pathlib.Path, play: pathlib.Path) -> pathlib.Path:
@@ -176,7 +201,10 @@ def table(name: str, summaries: list[dict]) -> str:
         if rule in found:
             cells = [cell(found[rule][column]) for column in ("personal", "common", "worst")]
             lines.append(f"| {NAMES.get(rule, rule)} | {' | '.join(cells)} |")
-    about = f"{summaries[0]['rounds']} rounds, 10 clients in each."
+    rounds = {summary["algorithm"]: summary["rounds"] for summary in summaries}
+    about = f"{rounds['fedavg']} rounds, 10 clients in each."
+    if rounds["pooled"] != rounds["fedavg"]:
+        about += f" Pooled: {rounds['pooled']}, each a pass over everybody's rows."
     return f"## {name}\n{about}\n\n" + "\n".join(lines) + "\n"
 
 
@@ -191,7 +219,7 @@ def main() -> None:
     options = parser.parse_args()
     folder = options.out / ("quick" if options.quick else "full")
     folder.mkdir(parents=True, exist_ok=True)
-    tables = [table(name, sweep(folder, name, options)) for name in options.scenarios]
+    tables = [table(name, runs_of(name, options, folder)) for name in options.scenarios]
     print("\n".join(tables))
     if options.write:
         text = RESULTS.read_text().split(MARK)[0]

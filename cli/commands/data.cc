@@ -133,7 +133,10 @@ void PrintInfo(const Opened& opened) {
   if (!info.feature_names.empty()) line("features", ListText(info.feature_names));
   if (!info.class_names.empty()) line("classes", ListText(info.class_names));
   line("clients", absl::StrCat(info.clients));
-  line("training examples", absl::StrCat(info.train_examples));
+  line("training examples",
+       absl::StrCat(
+           info.train_examples,
+           info.train_tokens == 0 ? "" : absl::StrCat(", ", info.train_tokens, " tokens in use")));
   line("a client's share",
        absl::StrCat(quantile(0), " at least, ", quantile(0.1), " / ", quantile(0.5), " / ",
                     quantile(0.9), " at 10 / 50 / 90 %, ", quantile(1), " at most"));
