@@ -142,8 +142,8 @@ class KrumServer final : public RobustServer {
     for (size_t i = 0; i < n; ++i) best[i] = i;
     // Ties go to the smaller client id, so that the choice is the same everywhere.
     std::ranges::stable_sort(best, {}, [&](size_t i) { return scores[i]; });
-    best.resize(std::min(m_, n));
-    std::ranges::sort(best);  // add them in the order of ids
+    best.resize(std::min(m_, n - f_));  // clients dropped out: no more than can be honest
+    std::ranges::sort(best);            // add them in the order of ids
     FlatVector mean = updates[best[0]].second.Clone();
     for (size_t i = 1; i < best.size(); ++i) Add(updates[best[i]].second.view(), mean.view());
     if (best.size() > 1) Scale(1 / static_cast<double>(best.size()), mean.view());

@@ -100,13 +100,13 @@ size = 10
 [local]
 epochs = 1
 batch_size = 20
-lr = 0.3
+lr = 1.0
 momentum = 0.9
 clip_norm = 5.0
 [evaluation]
 every = 0
 clients = true
-fine_tune.steps = 20
+fine_tune = {steps = 20, lr = 0.1}
 """,
         200,
         [{**rule, "fedbn.local": "*norm*"} if rule["name"] == "fedbn" else rule for rule in RULES],

@@ -1,5 +1,6 @@
 #include "data/array_rows.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -17,7 +18,10 @@ absl::Status AppendValues(const StoredArray& x, const RowShape& shape, std::vect
   const uint64_t width = x.row_elements();
   const uint64_t channels = shape.channels_last ? static_cast<uint64_t>(shape.input_shape[0]) : 1;
   const uint64_t plane = width / channels;
-  values.reserve(values.size() + x.rows() * width);
+  // A file may have one array, which is stored in the memory it needs, or one for each of thousands
+  // of clients.
+  const size_t needed = values.size() + x.rows() * width;
+  if (needed > values.capacity()) values.reserve(std::max(needed, 2 * values.capacity()));
   for (uint64_t row = 0; row < x.rows(); ++row) {
     for (uint64_t c = 0; c < channels; ++c) {
       for (uint64_t i = 0; i < plane; ++i) {

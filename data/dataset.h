@@ -107,6 +107,11 @@ class Dataset {
   // Returns the rows. It may generate or decode them (milliseconds), so call it from a prefetcher
   // if that matters.
   virtual absl::StatusOr<Rows> Client(ClientId client, Split split) const = 0;
+  // The training rows that are the client's own: those of Client(), unless one client has
+  // everybody's (together.h).
+  virtual absl::StatusOr<Rows> OwnTrainingRows(ClientId client) const {
+    return Client(client, Split::kTrain);
+  }
   // The central test set; empty when the data has none.
   virtual Rows CentralTest() const = 0;
   virtual std::string ClientName(ClientId client) const;  // default: its number

@@ -95,17 +95,18 @@ void CopyFeatures(const Rows& rows, std::span<const RowChanges> changes,
 absl::Status ChangeLabels(const Rows& rows, std::span<const RowChanges> changes,
                           std::vector<int32_t>& labels) {
   absl::Status status;
-  ForEachRow(
-      rows, changes, [&](uint64_t i, const RowChanges& own, const NoiseKey& key, uint64_t row) {
-        int32_t& label = labels[i];
-        if (label < 0 || label >= own.classes) {
-          status.Update(absl::InvalidArgumentError(
-              absl::StrCat("a row has class ", label, ", but the run has ", own.classes,
-                           " classes (data.label_noise and data.concept_shift draw among them)")));
-          return;
-        }
-        label = LabelOf(own, key, row, label);
-      });
+  ForEachRow(rows, changes,
+             [&](uint64_t i, const RowChanges& own, const NoiseKey& key, uint64_t row) {
+               int32_t& label = labels[i];
+               if (label < 0 || label >= own.classes) {
+                 status.Update(absl::InvalidArgumentError(absl::StrCat(
+                     "a row has class ", label, ", but the run has ", own.classes,
+                     " classes, among which data.label_noise, data.concept_shift and attack.kind = "
+                     "\"label-flip\" change them")));
+                 return;
+               }
+               label = LabelOf(own, key, row, label);
+             });
   return status;
 }
 
@@ -208,11 +209,20 @@ absl::StatusOr<Rows> ApplyChanges(Rows rows, std::span<const RowChanges> changes
   ExampleBlock& block = rows.block;
   if (block.features == nullptr || (labels && block.classes == nullptr)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "data.label_noise and data.concept_shift change rows and their classes, but these rows ",
+        "data.label_noise, data.concept_shift and attack.kind = \"label-flip\" change rows and "
+        "their classes, but these rows ",
         block.features == nullptr ? "lie elsewhere (data.source = \"declared\")"
                                   : "have regression targets"));
   }
   if (turns) {
+    uint64_t elements = 1;
+    for (const int64_t axis : input_shape) elements *= static_cast<uint64_t>(axis);
+    if (block.type == FeatureType::kI32 || elements * SizeOf(block.type) != block.row_bytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("data.concept_shift = \"rotation\" turns images of the run's [",
+                       absl::StrJoin(input_shape, ", "), "], but a row here has ",
+                       block.row_bytes / SizeOf(block.type), " values"));
+    }
     const bool quarters = any([](const RowChanges& own) { return own.quarter_turns % 2 == 1; });
     MACAW_RETURN_IF_ERROR(CheckCanTurn(input_shape, quarters ? 4 : 2));
   }

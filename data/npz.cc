@@ -112,9 +112,6 @@ struct NpzReading {
   NpzClients clients;
   std::optional<RowShape> shape;
   uint64_t rows = 0;
-  // What was read last, of each half.
-  char label_kind = 0;
-  bool has_clients = false;
 };
 
 // Reads one half of a file. False: the file does not have it.

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/fraction.h"
 #include "core/random.h"
 
 namespace macaw::data {
@@ -34,7 +35,7 @@ struct CutRows {
 
 // Draws ⌊fraction · whole⌋ of `rows`.
 CutRows CutOff(std::span<const uint32_t> rows, double fraction, size_t whole, RandomStream stream) {
-  const auto count = static_cast<uint64_t>(fraction * static_cast<double>(whole));
+  const uint64_t count = FloorOf(fraction, whole);
   const std::vector<bool> drawn = Draw(stream, rows.size(), count);
   CutRows cut;
   for (size_t i = 0; i < rows.size(); ++i) (drawn[i] ? cut.off : cut.rest).push_back(rows[i]);
@@ -44,8 +45,7 @@ CutRows CutOff(std::span<const uint32_t> rows, double fraction, size_t whole, Ra
 }  // namespace
 
 std::vector<bool> HeldoutClients(const DataOptions& options, uint64_t clients) {
-  const auto count = static_cast<uint64_t>(options.heldout_clients * static_cast<double>(clients));
-  return Draw(Stream(options, kHeldout), clients, count);
+  return Draw(Stream(options, kHeldout), clients, FloorOf(options.heldout_clients, clients));
 }
 
 TestCut CutTestSet(const DataOptions& options, RowRange range) {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/fraction.h"
 #include "core/random.h"
 #include "core/simd.h"
 #include "core/status.h"
@@ -227,11 +228,11 @@ class SyntheticDataset final : public Dataset {
   RowRange RangeOf(ClientId client, Split split) const {
     if (client.value >= sizes_.size()) return {};
     const uint64_t size = sizes_[client.value];
-    auto validation = static_cast<uint64_t>(options_.heldout_tuning * static_cast<double>(size));
+    uint64_t validation = FloorOf(options_.heldout_tuning, size);
     uint64_t test = size - validation;
     if (!heldout_[client.value]) {
-      test = static_cast<uint64_t>(options_.test_fraction * static_cast<double>(size));
-      validation = static_cast<uint64_t>(options_.val_fraction * static_cast<double>(size - test));
+      test = FloorOf(options_.test_fraction, size);
+      validation = FloorOf(options_.val_fraction, size - test);
     }
     if (split == Split::kTest) return {size - test, size};
     if (split == Split::kValidation) return {size - test - validation, size - test};

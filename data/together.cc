@@ -91,6 +91,9 @@ class Together final : public Dataset {
     rows.keep_alive = std::move(joined);
     return rows;
   }
+  absl::StatusOr<Rows> OwnTrainingRows(ClientId client) const override {
+    return dataset_->OwnTrainingRows(client);
+  }
   Rows CentralTest() const override { return dataset_->CentralTest(); }
   std::string ClientName(ClientId client) const override { return dataset_->ClientName(client); }
 

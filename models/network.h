@@ -38,9 +38,9 @@ class Network {
   // layout's entries in order, with their shapes, buffers included. Dropout draws its masks from
   // `dropout`, one word per element in layer order; null means no dropout (evaluation). A model
   // with move_buffers = false always uses running statistics. `lengths` is [n], of int64 and at
-  // least 1: the tokens in use of each row. Behind them is padding that no output depends on.
-  // Undefined: all are in use. A scripted module does not get them. Throws c10::Error where
-  // LibTorch does.
+  // least 1: the tokens in use of each row. Behind them is padding, which layers of sequences leave
+  // out ("flatten" does not). Undefined: all are in use. A scripted module does not get them, and
+  // reads padding as token 0. Throws c10::Error where LibTorch does.
   Outputs Forward(const at::Tensor& batch, std::span<const at::Tensor> parameters,
                   RandomStream* dropout, Statistics statistics = Statistics::kRunning,
                   const at::Tensor& lengths = {}) const;

@@ -74,7 +74,8 @@ absl::StatusOr<Layer> ParseSequenceKind(Words& words, const Shape& input, bool f
   if (kind == "attention") return ParseAttention(words, input);
   if (kind == "transformer") return ParseTransformer(words, input);
   if (kind == "last") return LastPosition{};
-  return MeanOfPositions{};
+  if (kind == "mean") return MeanOfPositions{};
+  return absl::InternalError(absl::StrCat("no layer of sequences: ", kind));
 }
 
 }  // namespace macaw::models

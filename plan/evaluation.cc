@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace macaw {
 
 using settings::Array;
@@ -59,9 +61,32 @@ Array WordsOf(std::span<const Word> words, EvaluationConfig evaluation) {
   return set;
 }
 
-bool SetSplits(EvaluationConfig& evaluation, const Value& value) {
-  const Array* words = value.As<Array>();
-  return words != nullptr && !words->empty() && SetWords(kSplits, evaluation, value);
+// Adds a key whose value is a list of words, each of which sets a flag.
+settings::Field<EvaluationConfig>& AddFlags(settings::Section<EvaluationConfig>& section,
+                                            const char* key, std::span<const Word> words,
+                                            std::string help) {
+  settings::Field<EvaluationConfig>& field = section.fields().emplace_back();
+  field.key = key;
+  field.help = std::move(help);
+  for (const Word& word : words) field.choices.push_back(word.word);
+  field.expected = absl::StrCat("a list of ", settings::QuotedChoices(field.choices));
+  field.set = [words](EvaluationConfig& e, const Value& value) {
+    return SetWords(words, e, value);
+  };
+  field.get = [words](const EvaluationConfig& e) -> std::optional<Value> {
+    Array set = WordsOf(words, e);
+    if (set.empty()) return std::nullopt;
+    return Value{std::move(set)};
+  };
+  field.reset = [words](EvaluationConfig& e) {
+    EvaluationConfig fresh;
+    for (const Word& word : words) *word.flag(e) = *word.flag(fresh);
+  };
+  return field;
+}
+
+bool EvaluatesClients(const EvaluationConfig& e) {
+  return e.validation || (e.test && (e.clients || e.heldout));
 }
 
 settings::Section<FineTune> FineTuneSection() {
@@ -69,7 +94,8 @@ settings::Section<FineTune> FineTuneSection() {
   f.Add("steps", &FineTune::steps,
         "so many local steps on a client's training rows, then its test rows again; 0: none",
         AtLeast(0));
-  f.Add("lr", &FineTune::lr, "their learning rate; 0: the round's", AtLeast(0));
+  f.Add("lr", &FineTune::lr, "their learning rate; 0: the round's", AtLeast(0))
+      .Needs([](const FineTune& tune) { return tune.steps > 0; }, "evaluation.fine_tune.steps");
   return f;
 }
 
@@ -83,33 +109,27 @@ settings::Section<EvaluationConfig> EvaluationSection() {
   f.Add("central", &E::central, "the central test set");
   f.Add("clients", &E::clients, "every client's own test rows");
   f.Add("sample", &E::sample,
-        "so many clients, drawn anew each time, instead of every one (test and validation rows)",
-        AtLeast(0));
+        "so many clients, drawn anew each time, instead of every one (test and validation rows; of "
+        "clients without training rows as many)",
+        AtLeast(0))
+      .Needs(EvaluatesClients,
+             "clients to evaluate: evaluation.clients or heldout, or evaluation.splits with "
+             "\"validation\"");
   f.AddSection("fine_tune", &E::fine_tune, FineTuneSection());
   settings::Field<E>& splits =
-      f.Add("splits", &E::test,
-            "which rows are evaluated; validation, train: those of all clients; train: the "
-            "objective, too")
-          .Expecting("a list of \"test\", \"validation\" and \"train\"");
-  for (const Word& split : kSplits) splits.choices.push_back(split.word);
-  splits.set = SetSplits;
-  splits.get = [](const E& e) -> std::optional<Value> { return Value{WordsOf(kSplits, e)}; };
-  splits.reset = [](E& e) {
-    E fresh;
-    for (const Word& split : kSplits) *split.flag(e) = *split.flag(fresh);
+      AddFlags(f, "splits", kSplits,
+               "which rows are evaluated; validation, train: those of all clients; train: the "
+               "objective, too");
+  splits.set = [set = splits.set](E& e, const Value& value) {
+    const Array* const words = value.As<Array>();
+    return words != nullptr && !words->empty() && set(e, value);
   };
-  settings::Field<E>& metrics =
-      f.Add("metrics", &E::heldout,
-            "of classes, beside loss and accuracy: balanced_accuracy, f1, auc; confusion: the "
-            "matrix and each class, in confusion.json")
-          .Expecting("a list of \"balanced_accuracy\", \"f1\", \"auc\" and \"confusion\"");
-  for (const Word& metric : kMetrics) metrics.choices.push_back(metric.word);
-  metrics.set = [](E& e, const Value& value) { return SetWords(kMetrics, e, value); };
-  metrics.get = [](const E& e) -> std::optional<Value> {
-    if (!e.metrics.any()) return std::nullopt;
-    return Value{WordsOf(kMetrics, e)};
-  };
-  metrics.reset = [](E& e) { e.metrics = {}; };
+  AddFlags(f, "metrics", kMetrics,
+           "of classes, beside loss and accuracy: balanced_accuracy, f1, auc; confusion: the "
+           "matrix and each class, in confusion.json")
+      .Needs([](const E& e) { return e.train || (e.test && e.central) || EvaluatesClients(e); },
+             "something to evaluate: evaluation.central, clients or heldout, or "
+             "evaluation.splits with \"validation\" or \"train\"");
   f.Add("heldout", &E::heldout,
         "clients without training rows (data.heldout_clients) apart, as those who join later: "
         "heldout_test_*");

@@ -341,12 +341,8 @@ absl::StatusOr<ConstVectorView> Lane::FineTuned(const EvaluationContext& evaluat
                               .round = evaluation.round,
                               .phase = kFineTunePhase,
                               .client = task.client};
-  MACAW_ASSIGN_OR_RETURN(
-      client.train, LoadRows(*context_, *dataset_, SubjectOf(task), data::Split::kTrain, work_));
-  if (client.train.size() == 0 && context_->run.evaluation.heldout) {  // it has joined
-    MACAW_ASSIGN_OR_RETURN(client.train, LoadRows(*context_, *dataset_, SubjectOf(task),
-                                                  data::Split::kValidation, work_));
-  }
+  MACAW_ASSIGN_OR_RETURN(client.train,
+                         LoadRowsToTuneOn(*context_, *dataset_, SubjectOf(task), work_));
   if (client.train.size() == 0) return start;
   training::LocalPlan plan;
   training::Stage& stage = plan.stages.emplace_back();

@@ -107,8 +107,8 @@ class Lane {
   absl::StatusOr<ConstVectorView> PointOf(const EvaluationContext& evaluation,
                                           const fleet::EvaluationTask& task,
                                           const state::ClientState& state);
-  // The parameters after the run's fine-tuning of `start` on the client's training rows; `start` if
-  // the client has none. Valid until the trainer's next Run.
+  // The parameters after the run's fine-tuning of `start` on the client's rows for that
+  // (LoadRowsToTuneOn); `start` if it has none. Valid until the trainer's next Run.
   absl::StatusOr<ConstVectorView> FineTuned(const EvaluationContext& evaluation,
                                             const fleet::EvaluationTask& task,
                                             ConstVectorView start);

@@ -7,10 +7,12 @@
 #include "data/label_map.h"
 
 namespace macaw::worker {
+namespace {
 
-absl::StatusOr<data::Rows> LoadRows(const RunContext& context, const data::Dataset& dataset,
-                                    const Subject& subject, data::Split split, WorkCounter* work) {
-  MACAW_ASSIGN_OR_RETURN(data::Rows rows, dataset.Client(subject.place, split));
+// Makes rows of the dataset those of the client in this run.
+absl::StatusOr<data::Rows> OfTheRun(const RunContext& context, const data::Dataset& dataset,
+                                    const Subject& subject, data::Split split, data::Rows rows,
+                                    WorkCounter* work) {
   if (work != nullptr) work->Count();
   rows.client_name = dataset.ClientName(subject.place);
   const uint64_t clients = context.run.clients;
@@ -32,6 +34,22 @@ absl::StatusOr<data::Rows> LoadRows(const RunContext& context, const data::Datas
   for (const data::RowOwner& owner : rows.owners) add(owner.client);
   if (rows.owners.empty()) add(subject.client);
   return data::ApplyChanges(std::move(rows), changes, context.run.model.input_shape);
+}
+
+}  // namespace
+
+absl::StatusOr<data::Rows> LoadRows(const RunContext& context, const data::Dataset& dataset,
+                                    const Subject& subject, data::Split split, WorkCounter* work) {
+  MACAW_ASSIGN_OR_RETURN(data::Rows rows, dataset.Client(subject.place, split));
+  return OfTheRun(context, dataset, subject, split, std::move(rows), work);
+}
+
+absl::StatusOr<data::Rows> LoadRowsToTuneOn(const RunContext& context, const data::Dataset& dataset,
+                                            const Subject& subject, WorkCounter* work) {
+  MACAW_ASSIGN_OR_RETURN(data::Rows rows, dataset.OwnTrainingRows(subject.place));
+  if (rows.empty() && context.run.evaluation.heldout)
+    return LoadRows(context, dataset, subject, data::Split::kValidation, work);
+  return OfTheRun(context, dataset, subject, data::Split::kTrain, std::move(rows), work);
 }
 
 absl::StatusOr<training::ClientTask> LoadClient(const RunContext& context,

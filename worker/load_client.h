@@ -20,6 +20,12 @@ struct Subject {
 absl::StatusOr<data::Rows> LoadRows(const RunContext& context, const data::Dataset& dataset,
                                     const Subject& subject, data::Split split, WorkCounter* work);
 
+// The training rows that are the client's own, also where one client trains on everybody's
+// (data/together.h); with evaluation.heldout, the validation rows of a client that has none. For
+// tuning a model to the client before it is evaluated (evaluation.fine_tune).
+absl::StatusOr<data::Rows> LoadRowsToTuneOn(const RunContext& context, const data::Dataset& dataset,
+                                            const Subject& subject, WorkCounter* work);
+
 // What a trainer needs of a client for one turn: the rows of every split that it has.
 absl::StatusOr<training::ClientTask> LoadClient(const RunContext& context,
                                                 const data::Dataset& dataset,

@@ -28,10 +28,10 @@ namespace {
 constexpr Duration kPoll = std::chrono::seconds(30);
 // At most this long between two heartbeats, unless the server asks for fewer.
 constexpr Duration kPulse = std::chrono::seconds(1);
-// For the mean time of a request for work: the weight of the newest time, and the limit above which
-// a time means a broken connection.
 // Counts of classes in a commit: 2 MB of a message of 4.
 constexpr size_t kMostCounts = 400'000;
+// For the mean time of a request for work: the weight of the newest time, and the limit above which
+// a time means a broken connection.
 constexpr double kLeaseMemory = 0.1, kLongestAsk = 1;
 
 // Sends heartbeats on a thread of its own until destroyed. `beat` returns how long to wait for the

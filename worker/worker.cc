@@ -94,7 +94,7 @@ absl::StatusOr<RunContext> MakeRunContext(const Options& options,
                                            LabelClasses(context.run),
                                            context.run.model.input_shape));
   context.hostile = HostileOf(context.run);
-  if (context.run.attack.kind == "label-flip" &&
+  if (context.run.attack.on() && context.run.attack.kind == "label-flip" &&
       context.backend.name == training::kProcessBackend) {
     return absl::UnimplementedError(
         "the owner's own program reads its own rows, so attack.kind = \"label-flip\" does not "
@@ -179,6 +179,8 @@ absl::StatusOr<Demand> DemandOf(const models::ModelSpec& spec, const algorithms:
   return demand;
 }
 
+constexpr char kNotAccepted[] = "the owner of this node does not accept the run";
+
 // Whether the node takes part in the run at any time.
 absl::Status CheckRun(const Options& options, const RunPlan& run, const Demand& demand) {
   if (options.enrolled && run.attack.on()) {
@@ -203,7 +205,7 @@ absl::StatusOr<Demand> CheckOwner(const Options& options, const data::Dataset& d
   request.declined = std::string(accepted.message());
   // The answer is an error in any case.
   (void)calls.Repeat([&] { return link.Register(request); });
-  return Annotate(accepted, "the owner of this node does not accept the run");
+  return Annotate(accepted, kNotAccepted);
 }
 
 // When this node may work; null: always.
@@ -302,6 +304,9 @@ absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::Fl
     MACAW_RETURN_IF_ERROR(CheckPlugins(registration.run.plugins, options.plugins));
     MACAW_ASSIGN_OR_RETURN(RunContext context,
                            MakeRunContext(options, registration, registry, backends));
+    // Again, since this is what will be trained: Hello may have told of another run, or of none.
+    MACAW_ASSIGN_OR_RETURN(const Demand demand, DemandOf(context.spec, context.schema, dataset));
+    MACAW_RETURN_IF_ERROR(Annotate(CheckRun(options, context.run, demand), kNotAccepted));
     if (!std::exchange(tried, true)) MACAW_RETURN_IF_ERROR(TryOneBatch(context, dataset));
     if (trace.has_value()) context.trace = &*trace;
     MACAW_ASSIGN_OR_RETURN(context.states, states.Of(context, registration.run_id));

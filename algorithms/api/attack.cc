@@ -36,7 +36,8 @@ absl::Status CheckAttack(const Description& rule, const Setup& setup, const Atta
   if (rule.pools_clients) return refuse("one client has everybody's rows, so none can be hostile");
   if (!rule.has_common_model)
     return refuse("the clients share no model, so a hostile one harms nobody");
-  if (attack.config.kind == "label-flip" && setup.task != TaskKind::kClassification) {
+  if (attack.config.kind == "label-flip" && setup.task != TaskKind::kClassification &&
+      setup.task != TaskKind::kBinary) {
     return refuse(absl::StrCat("run.task is \"", Name(setup.task),
                                "\", and labels are flipped among classes"));
   }

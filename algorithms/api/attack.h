@@ -29,7 +29,8 @@ namespace macaw::algorithms {
 // Every channel up is attacked, numbers such as FedNova's ‖a‖₁ among them. Parameters only: what
 // clients send as batch-norm statistics is what they would send honestly, for inner-product and
 // alie the honest mean, and a free-rider's zero. μ and σ of a channel are taken as the channel
-// combines clients: weighted where it is weighted. A round without an honest client gets zeros from
+// combines clients: weighted where it is weighted. These two kinds' updates are made after the sums, so
+// no bound of a channel holds them. A round without an honest client gets zeros from
 // the hostile ones of those two kinds.
 //
 // A hostile client's state and metrics are those that the rule concludes from its honest work. A

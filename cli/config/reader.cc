@@ -130,7 +130,13 @@ class Reader {
     }
     MACAW_RETURN_IF_ERROR(CheckThatAllApply());
     FollowTheRunsSeed();
+    if (config_.run.attack.kind != "none" && !given_.contains("attack.fraction")) {
+      return At(places_.at("attack.kind"),
+                absl::StrCat("attack.kind = \"", config_.run.attack.kind,
+                             "\" needs attack.fraction: which part of all clients is hostile"));
+    }
     EvaluationConfig& evaluation = config_.run.evaluation;
+    MACAW_RETURN_IF_ERROR(CheckTestRows(evaluation));
     if (!evaluation.test) evaluation.central = evaluation.clients = evaluation.heldout = false;
     if (evaluation.fine_tune.steps > 0 && !evaluation.clients && !evaluation.heldout) {
       return At(places_.contains("evaluation.fine_tune.steps")
@@ -220,6 +226,19 @@ class Reader {
     algorithm = *std::move(complete);
     config_.algorithm_tables[algorithm.name] = algorithm.parameters;
     return std::move(config_);
+  }
+
+  // The keys that choose among the rows of the split "test".
+  absl::Status CheckTestRows(const EvaluationConfig& evaluation) const {
+    if (evaluation.test) return absl::OkStatus();
+    for (const auto& [key, on] : {std::pair{"evaluation.central", evaluation.central},
+                                  std::pair{"evaluation.clients", evaluation.clients},
+                                  std::pair{"evaluation.heldout", evaluation.heldout}}) {
+      if (!on || !given_.contains(key)) continue;
+      return At(places_.at(key),
+                absl::StrCat(key, " = true has no effect: evaluation.splits has no \"test\""));
+    }
+    return absl::OkStatus();
   }
 
   // A key that would be ignored is an error, because it was meant to have an effect.

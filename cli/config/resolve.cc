@@ -155,7 +155,13 @@ absl::Status CheckHeldout(const Config& config, const data::DatasetInfo& info) {
   const EvaluationConfig& evaluation = config.run.evaluation;
   const data::DataOptions& data = config.node.data;
   const bool tunes = evaluation.heldout && evaluation.fine_tune.steps > 0;
-  if (evaluation.heldout && info.train_clients == info.clients) {
+  if (evaluation.heldout && config.node.partition.train_together) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "evaluation.heldout tests clients without training rows apart, and with algorithm \"",
+        config.run.algorithm.name,
+        "\" (partition.train_together) one client has those of all: set it to false"));
+  }
+  if (evaluation.heldout && (info.train_clients == 0 || info.train_clients == info.clients)) {
     return absl::InvalidArgumentError(
         "evaluation.heldout tests clients without training rows, and every client has some: set "
         "data.heldout_clients");

@@ -43,7 +43,8 @@ def prepare(
         and ``test``, each ``(x, y)``; a PyTorch ``Dataset`` of pairs; a Hugging Face ``Dataset``.
         ``x`` is uint8, float32 or int32 tokens, a row an example; ``y`` is classes from 0, or
         float32 targets. Token rows may be lists of several lengths: they are padded with 0 at
-        the end, which models leave out.
+        the end, and layers of sequences (``macaw models``) leave that out. A scripted module is
+        given the padding as token 0.
     test: the central test set, in any of these forms but the dict. Without it, a run sets
         ``data.test_fraction`` of the rows aside.
     features, label: the columns of a Hugging Face dataset.

@@ -84,6 +84,7 @@ TEST(Attacks, WithoutAMeaningAreRefused) {
   EXPECT_THAT(Refusal("pooled", Of("sign-flip", .2)), HasSubstr("everybody's rows"));
   EXPECT_THAT(Refusal("fedavg", Of("sign-flip", .2), 0), HasSubstr("run.clients"));
   EXPECT_EQ(Refusal("fedavg", Of("label-flip", .2)), "");
+  EXPECT_EQ(Refusal("fedavg", Of("label-flip", .2), 100, TaskKind::kBinary), "");
   EXPECT_THAT(Refusal("fedavg", Of("label-flip", .2), 100, TaskKind::kRegression),
               HasSubstr("\"regression\""));
 }

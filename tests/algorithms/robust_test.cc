@@ -127,6 +127,12 @@ TEST(Krum, LeavesTheModelWhenTooFewRemain) {
   EXPECT_EQ(Combined("krum", four, {{"f", int64_t{1}}}), (Numbers{0, 0}));
 }
 
+TEST(Krum, AveragesNoMoreThanCanBeHonestWhenClientsDropOut) {
+  // Planned for ten with two hostile ones; seven came, the two among them.
+  const std::vector<Numbers> seven = {{1, 0}, {1, 0}, {1, 0}, {1, 0}, {1, 0}, {1e6, 0}, {-2e6, 0}};
+  EXPECT_EQ(Combined("krum", seven, {{"f", int64_t{2}}, {"m", int64_t{8}}}), (Numbers{1, 0}));
+}
+
 TEST(GeometricMedian, IsWhereTheDiagonalsOfAQuadrilateralMeet) {
   const std::vector<Numbers> corners = {{0, 0}, {2, 0}, {3, 3}, {0, 2}};
   const Parameters many = {{"iterations", int64_t{200}}};

@@ -255,7 +255,7 @@ TEST(Config, EvaluatesTheSplitsThatAreNamed) {
   for (const char* bad : {"[]", "[\"valid\"]", "[\"test\", \"test\"]", "\"train\""}) {
     EXPECT_THAT(
         Parse(kMinimal, {absl::StrCat("evaluation.splits=", bad)}).status().message(),
-        HasSubstr("evaluation.splits must be a list of \"test\", \"validation\" and \"train\""))
+        HasSubstr("evaluation.splits must be a list of \"test\" | \"validation\" | \"train\""))
         << bad;
   }
 }
@@ -288,6 +288,22 @@ TEST(Config, RefusesAKeyThatWouldBeIgnored) {
   EXPECT_THAT(Parse(kMinimal, {"cohort.round_spread=1"}).status().message(),
               HasSubstr("has no effect without cohort.over_selection > 1"));
   EXPECT_TRUE(Parse(kMinimal, {"cohort.availability=0.5", "cohort.sampling=available"}).ok());
+  const auto why = [](const std::vector<std::string>& overrides) {
+    return std::string(Parse(kMinimal, overrides).status().message());
+  };
+  EXPECT_THAT(why({"attack.kind=sign-flip"}), HasSubstr("needs attack.fraction"));
+  EXPECT_EQ(why({"attack.kind=sign-flip", "attack.fraction=0"}), "");
+  EXPECT_THAT(why({"evaluation.clients=true", "evaluation.fine_tune.lr=0.1"}),
+              HasSubstr("has no effect without evaluation.fine_tune.steps"));
+  EXPECT_THAT(why({"evaluation.sample=3"}), HasSubstr("without clients to evaluate"));
+  EXPECT_EQ(why({"evaluation.sample=3", "evaluation.clients=true"}), "");
+  EXPECT_EQ(why({"evaluation.sample=3", "evaluation.splits=[\"validation\"]"}), "");
+  for (const char* key : {"clients", "heldout", "central"}) {
+    EXPECT_THAT(why({"evaluation.splits=[\"train\"]", absl::StrCat("evaluation.", key, "=true")}),
+                HasSubstr(absl::StrCat("evaluation.", key, " = true has no effect")));
+  }
+  EXPECT_THAT(why({"evaluation.central=false", "evaluation.metrics=[\"f1\"]"}),
+              HasSubstr("without something to evaluate"));
 }
 
 TEST(Config, LetsTheLastOverrideWinAndReplaceARival) {

@@ -198,6 +198,15 @@ TEST(ApplyChanges, CopiesNoFeaturesOfRowsThatLieTogether) {
   EXPECT_EQ(same->block.classes, stored.classes.data());
 }
 
+TEST(ApplyChanges, TurnsOnlyImagesOfTheShapeThatIsAskedFor) {
+  Stored stored;
+  for (const std::vector<int64_t>& shape : {std::vector<int64_t>{1, 256, 256}, {1, 1, 1}}) {
+    EXPECT_THAT(
+        Changed(stored.rows(), {.classes = 3, .quarter_turns = 2}, shape).status().message(),
+        HasSubstr("a row here has 4 values"));
+  }
+}
+
 TEST(ApplyChanges, OfJoinedRowsAreThoseOfEachOwnersRowsAlone) {
   Stored stored;
   // Client 7 gave the first row, client 5 the other two.

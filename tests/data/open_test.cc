@@ -121,6 +121,14 @@ TEST_F(Open, HeldoutClientsNeverTrainAndAreAllTest) {
   EXPECT_EQ((*dataset)->info().train_clients, 7u);
 }
 
+TEST_F(Open, AFractionIsTheDecimalThatWasWritten) {
+  // In binary .29 · 100 is 28.999999999999996.
+  const auto dataset =
+      With({.test_fraction = 0, .heldout_clients = 0.29}, {.scheme = "iid", .clients = 100});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->info().train_clients, 71u);
+}
+
 TEST_F(Open, HeldoutClientsKeepRowsToTuneOnForWhenTheyHaveJoined) {
   const auto plain = With({.test_fraction = 0, .heldout_clients = 0.35});
   const auto dataset = With({.test_fraction = 0, .heldout_clients = 0.35, .heldout_tuning = 0.26});

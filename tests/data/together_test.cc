@@ -79,6 +79,15 @@ TEST(Together, TheRowsKnowWhoseTheyAre) {
   EXPECT_EQ(i, all.size());
 }
 
+TEST(Together, AClientsOwnTrainingRowsCanBeHadFromIt) {
+  const auto apart = Five();
+  const auto together = *TrainTogether(Five());
+  for (uint64_t c = 0; c < 5; ++c) {
+    EXPECT_EQ(FeaturesOf(*together->OwnTrainingRows(ClientId(c))),
+              FeaturesOf(*apart->Client(ClientId(c), Split::kTrain)));
+  }
+}
+
 TEST(Together, OtherRowsStayWithTheirClients) {
   const auto apart = Five();
   const auto together = *TrainTogether(Five());

@@ -107,7 +107,8 @@ inline const std::vector<Lie>& Lies() {
       [](CommitRequest& r, RandomStream& x) { Any(r, x).has_state = true; },
       [](CommitRequest& r, RandomStream& x) { Any(r, x).train_seconds = std::nan(""); },
       [](CommitRequest& r, RandomStream& x) { Any(r, x).attempt.client = ClientId(x.NextU64()); },
-      // Beyond all fences of the run: a near one may be that of a lease of its own whose answer was lost.
+      // Beyond all fences of the run: a near one may be that of a lease of its own whose answer was
+      // lost.
       [](CommitRequest& r, RandomStream& x) {
         Any(r, x).attempt.fence.counter += 1'000'000 + x.Below(9);
       },

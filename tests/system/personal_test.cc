@@ -112,6 +112,18 @@ TEST(Personal, LocalTrainingHasNoCommonModelAndPooledTrainingOneClient) {
     EXPECT_TRUE(row["clients_test_accuracy_worst10"].is_number());
     EXPECT_TRUE(row["test_loss"].is_number());
   }
+  std::vector<std::string> tuned = Command("pooled", "1");
+  tuned.insert(tuned.end(), {"--set", "evaluation.fine_tune.steps=30"});
+  Simulation own("own", tuned);
+  ASSERT_EQ(own.Wait(), 0) << own.output();
+  // Each client is tuned on rows of its own, although one client trains on all of them.
+  EXPECT_EQ(own.digest(), pooled.digest());
+  EXPECT_GT(own.summary()["final"]["clients_test_tuned_accuracy"].get<double>(), accuracy(pooled));
+  const testing_support::Printed heldout = testing_support::RunMacaw(
+      "simulate " + WriteConfig("heldout") +
+      " --check --set algorithm.name=pooled --set evaluation.heldout=true");
+  EXPECT_EQ(heldout.exit, 2);
+  EXPECT_THAT(heldout.text, testing::HasSubstr("one client has those of all"));
   const testing_support::Printed owners =
       testing_support::RunMacaw("simulate " + WriteConfig("owners") +
                                 " --check --set algorithm.name=pooled "

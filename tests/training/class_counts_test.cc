@@ -171,6 +171,23 @@ TEST(ClassCounts, FitOnlyRowsThatThereAre) {
   EXPECT_FALSE(changed([](SparseCounts& bad) { bad.count.pop_back(); }));
   EXPECT_FALSE(changed([](SparseCounts& bad) { std::swap(bad.at[0], bad.at[1]); }));
   EXPECT_FALSE(changed([&](SparseCounts& bad) { bad.at.back() = counts.size(); }));
+  // One row: the matrix says class 0, the histogram class 1.
+  const auto only = [](const ClassCounts& of, int64_t label, size_t width) {
+    const std::vector<float> outputs(width, 1.0F);
+    return Count(of, width, outputs, std::vector<int64_t>{label});
+  };
+  const SparseCounts zero = only(counts, 0, 1), one = only(counts, 1, 1);
+  EXPECT_TRUE(counts.Fit(zero, 1));
+  EXPECT_TRUE(counts.Fit(one, 1));
+  EXPECT_FALSE(
+      counts.Fit({.at = {zero.at[0], one.at[1]}, .count = {zero.count[0], one.count[1]}}, 1));
+  // Without a matrix: a row that is of no class.
+  const ClassCounts curves = ClassCounts::Of({.auc = true}, TaskKind::kClassification, 2);
+  SparseCounts row = only(curves, 0, 2);
+  EXPECT_TRUE(curves.Fit(row, 1));
+  const SparseCounts other = only(curves, 1, 2);
+  row.at[0] = other.at[0];
+  EXPECT_FALSE(curves.Fit(row, 1));
 }
 
 TEST(ClassCounts, AreNothingUnlessAsked) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/files.h"
+#include "testing/forwarding_link.h"
 #include "testing/local_link.h"
 #include "testing/temporary_folder.h"
 #include "tests/worker/synthetic_run.h"
@@ -102,6 +103,31 @@ TEST(Acceptance, ACommandIsAListOrAStringThatIsCutAtSpaces) {
   EXPECT_THAT(Read("hours", Value{std::string("at night")}).status().message(),
               HasSubstr("22:00-06:00"));
   EXPECT_FALSE(Read("run_when_every", Value{0.5}).ok());
+}
+
+// A server whose Hello tells of no run.
+class SilentHello final : public fleet::ForwardingLink {
+ public:
+  using ForwardingLink::ForwardingLink;
+  absl::StatusOr<fleet::HelloReply> Hello(const fleet::HelloRequest& request) override {
+    absl::StatusOr<fleet::HelloReply> reply = ForwardingLink::Hello(request);
+    if (reply.ok()) reply->run.reset();
+    return reply;
+  }
+};
+
+TEST(Acceptance, IsAskedOfTheRunThatIsTrainedWhateverHelloSaid) {
+  const auto dataset = SyntheticClients();
+  const TemporaryFolder folder;
+  const auto server = StartServer(OptionsOf(SyntheticRun(*dataset, 1), folder.path()));
+  const auto link = fleet::MakeLocalLink(*server);
+  SilentHello silent(*link);
+  const Options picky = {.name = "phone-7", .accept = {.algorithms = {"fedprox"}}};
+  const absl::Status refused = worker::Run(picky, *dataset, silent, Registry(), OnlyFused(), {});
+  EXPECT_TRUE(absl::IsPermissionDenied(refused)) << refused;
+  EXPECT_THAT(refused.message(), HasSubstr("the owner of this node does not accept the run: "));
+  EXPECT_TRUE(worker::Run({.name = "phone-8"}, *dataset, *link, Registry(), OnlyFused(), {}).ok());
+  EXPECT_TRUE(server->Wait().ok());
 }
 
 TEST(Acceptance, ARefusalIsAReasonOnTheServerAndTheRunWaitsForOthers) {

@@ -128,9 +128,16 @@ bool ClassCounts::Fit(const SparseCounts& counts, double rows) const {
     if (i > 0 && counts.at[i] <= counts.at[i - 1]) return false;
   }
   const double counted = Counted(counts);
+  double positives = 0;
   for (size_t curve = 0; curve < curves(); ++curve) {  // each has every row once
     if (SumOf(counts, Negatives(curve), 2 * bins_) != counted) return false;
+    const double of_class = SumOf(counts, Positives(curve), bins_);
+    positives += of_class;
+    const size_t label = binary_ ? 1 : curve;
+    if (matrix_ && of_class != SumOf(counts, label * classes_, classes_)) return false;
   }
+  // A row is of one class.
+  if (curves() > 1 && positives != counted) return false;
   return counted <= rows;
 }
 
