@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -94,15 +95,25 @@ class FakeBackend final : public training::DeviceBackend {
   mutable std::atomic<uint64_t> reductions_ = 0;
 };
 
+// Where LibTorch's trainer is, which trains on cores what the fused one cannot.
+#ifdef MACAW_MODULES
+constexpr char kModules[] = MACAW_MODULES;
+#else
+constexpr char kModules[] = "";
+#endif
+
 struct Ended {
   absl::Status worker;  // of the last one
   std::string model_digest, state_digest, metrics;
   double test_loss = 0;
 };
 
+using Change = std::function<void(RunPlan&)>;
+
 // Three rounds of the rule on twelve clients. The workers come one after the other, each with what
 // its back end offers; null: processor cores.
-Ended TrainWith(const std::string& rule, uint32_t slots, const std::vector<FakeBackend*>& workers) {
+Ended TrainWith(const std::string& rule, uint32_t slots, const std::vector<FakeBackend*>& workers,
+                const Change& change = nullptr) {
   auto dataset = SyntheticClients();
   const TemporaryFolder folder;
   RunPlan run = SyntheticRun(*dataset, 3);
@@ -114,11 +125,12 @@ Ended TrainWith(const std::string& rule, uint32_t slots, const std::vector<FakeB
   run.model.layers = {"linear 12", "relu", "linear 10"};
   run.algorithm.name = rule;
   if (rule == "fedbn") run.algorithm.parameters["local"] = std::string("0.*");
+  if (change != nullptr) change(run);
   Ended ended;
   const auto server = StartServer(OptionsOf(run, folder.path()));
   if (server == nullptr) return ended;
   for (FakeBackend* const backend : workers) {
-    training::Backends backends("");
+    training::Backends backends(kModules);
     Options options{.slots = slots};
     options.state.path = folder / "state";
     if (backend != nullptr) {
@@ -173,6 +185,58 @@ TEST_P(RuleOnADevice, GivesTheSameBytesForAnySlotsDevicesThreadsAndMemory) {
 
 INSTANTIATE_TEST_SUITE_P(Every, RuleOnADevice, testing::ValuesIn(Rules(/*with_hooks=*/false)),
                          [](const auto& info) { return info.param; });
+
+void ExpectSameBytes(const std::string& rule, const Change& change) {
+  FakeBackend one({FakeDeviceOptions{}}), two({{.threads = 3, .seed = 1}, {.threads = 2}});
+  two.device(1).FailAllocations(/*first=*/3);
+  const Ended alone = TrainWith(rule, 1, {&one}, change),
+              many = TrainWith(rule, 12, {&two}, change);
+  ASSERT_TRUE(alone.worker.ok()) << alone.worker;
+  ASSERT_TRUE(many.worker.ok()) << many.worker;
+  EXPECT_EQ(many.model_digest, alone.model_digest);
+  EXPECT_EQ(many.metrics, alone.metrics);
+}
+
+// Without the change the rule learns something else, so a change that is ignored is seen.
+void ExpectWhatACoreLearns(const std::string& rule, const Change& change) {
+  FakeBackend backend({FakeDeviceOptions{}}), other({FakeDeviceOptions{}});
+  const Ended device = TrainWith(rule, 6, {&backend}, change);
+  ASSERT_TRUE(device.worker.ok()) << device.worker;
+  EXPECT_GT(backend.device(0).launches(), 0u);
+  const double plain = TrainWith(rule, 6, {&other}).test_loss;
+  EXPECT_GT(std::abs(plain - device.test_loss), 1e-3 * plain);
+  const Ended core = TrainWith(rule, 2, {nullptr}, change);
+  ASSERT_TRUE(core.worker.ok()) << core.worker;
+  EXPECT_NEAR(device.test_loss, core.test_loss, 1e-5 * std::abs(core.test_loss));
+}
+
+const std::vector<std::string> kOptimizers = {"adam", "adamw"};
+
+Change Optimizer(const std::string& name) {
+  return [name](RunPlan& run) {
+    run.local.optimizer = name;
+    run.local.lr = 0.01;
+    run.local.weight_decay = 0.01;
+    run.local.epsilon = 1e-3;  // above what rounding does to a gradient
+  };
+}
+
+TEST(DeviceRun, AdamGivesTheSameBytesForAnySlotsDevicesThreadsAndMemory) {
+  for (const std::string& optimizer : kOptimizers) {
+    SCOPED_TRACE(optimizer);
+    for (const char* rule : {"fedavg", "fedprox", "ditto"})
+      ExpectSameBytes(rule, Optimizer(optimizer));
+  }
+}
+
+#ifdef MACAW_MODULES
+TEST(DeviceRun, AdamLearnsWhatItLearnsOnACore) {
+  for (const std::string& optimizer : kOptimizers) {
+    SCOPED_TRACE(optimizer);
+    for (const char* rule : {"fedavg", "ditto"}) ExpectWhatACoreLearns(rule, Optimizer(optimizer));
+  }
+}
+#endif
 
 // A model of 754 parameters; 18 clients in three rounds. Evaluations copy out some numbers a row.
 constexpr uint64_t kVectorBytes = 754 * sizeof(float);

@@ -42,10 +42,6 @@ absl::Status DeviceTrainer::Supports(const TrainerSetup& setup) {
       setup.task != TaskKind::kRegression) {
     return absl::UnimplementedError("it does not know the run's task");
   }
-  if (setup.local.optimizer != "sgd") {
-    return absl::UnimplementedError(
-        absl::StrCat("it has no optimizer \"", setup.local.optimizer, "\""));
-  }
   if (setup.hooks) return absl::UnimplementedError("the algorithm has hooks");
   if (setup.local.clip_norm > 0 && setup.local.clip != "gradient") {
     return absl::UnimplementedError("it clips the gradient only, not local.clip = \"corrected\"");
@@ -62,10 +58,6 @@ absl::Status DeviceTrainer::Supports(const TrainerSetup& setup) {
 
 absl::Status DeviceTrainer::Supports(const Stage& stage) {
   if (stage.hooks != nullptr) return absl::UnimplementedError("a stage has hooks");
-  if (stage.local.optimizer != "sgd") {
-    return absl::UnimplementedError(
-        absl::StrCat("a stage asks for optimizer \"", stage.local.optimizer, "\""));
-  }
   if (stage.kind == StageKind::kTrain && stage.local.clip_norm > 0 &&
       stage.local.clip != "gradient") {
     return absl::UnimplementedError(absl::StrCat("a stage asks for clip = \"", stage.local.clip,
@@ -134,7 +126,7 @@ absl::Status DeviceTrainer::SendModel() {
 void DeviceTrainer::ChooseTurns(uint64_t free) {
   const LocalConfig& local = run_.setup.local;
   const uint32_t batch = local.batch_size == 0 ? run_.model.pass_rows : local.batch_size;
-  const uint64_t vectors = 4 + (local.momentum != 0 ? 1 : 0);  // end, gradient, v and its sum
+  const uint64_t vectors = 4 + ondevice::StateVectors(local);  // end, gradient, v and its sum
   const uint64_t bytes = JobMemory(program_, std::min(batch, run_.model.pass_rows)).total +
                          vectors * run_.setup.spec.layout->bytes();
   turns_at_once_ = std::clamp<uint64_t>(free / kMemoryShare / bytes, 1,

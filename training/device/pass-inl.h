@@ -1,5 +1,6 @@
 #pragma once
 
+#include "device/math.h"
 #include "training/device/gemm-inl.h"
 #include "training/device/ops.h"
 
@@ -49,13 +50,18 @@ struct Pass {
   }
 };
 
+// d + μ(w − a) + v.
+MACAW_INLINE_KERNEL float Corrected(const ClientJob& job, uint32_t i, float w, float d) {
+  if (job.mu != 0) d += job.mu * (w - job.anchor[i]);
+  if (job.v != nullptr) d += job.v[i];
+  return d;
+}
+
 // One weight's step, in the order and with the bits of training::SgdStep.
 MACAW_INLINE_KERNEL void StepElement(const ClientJob& job, uint32_t i, float gradient,
                                      float scale) {
   const float w = job.weights[i];
-  float d = gradient * scale;
-  if (job.mu != 0) d += job.mu * (w - job.anchor[i]);
-  if (job.v != nullptr) d += job.v[i];
+  float d = Corrected(job, i, w, gradient * scale);
   d += job.decay * w;
   if (job.momentum != nullptr) {
     const float m = job.rho * job.momentum[i] + d;
@@ -63,6 +69,21 @@ MACAW_INLINE_KERNEL void StepElement(const ClientJob& job, uint32_t i, float gra
     d = job.nesterov != 0 ? d + job.rho * m : m;
   }
   job.weights[i] = w - job.lr * d;
+}
+
+// The same of training::AdamStep.
+MACAW_INLINE_KERNEL void AdamElement(const ClientJob& job, const AdamNumbers<float>& n, uint32_t i,
+                                     float gradient, float scale) {
+  const float w = job.weights[i];
+  float d = Corrected(job, i, w, gradient * scale);
+  if (job.decay != 0) d += job.decay * w;
+  float m = job.momentum[i];
+  // As PyTorch's lerp: computed from the nearer end.
+  m = n.first_new < 0.5f ? m + n.first_new * (d - m) : d - (d - m) * n.first_old;
+  const float s = job.second[i] * n.second_old + n.second_new * d * d;
+  job.momentum[i] = m;
+  job.second[i] = s;
+  job.weights[i] = w * n.keep - n.rate * m / (device::Sqrt(s) / n.root + n.epsilon);
 }
 
 // Takes the gradients of one tensor's weights.
