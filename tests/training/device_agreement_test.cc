@@ -97,7 +97,7 @@ TEST(DeviceAgreement, WithTheFusedTrainerOnRandomModelsAndPlans) {
   for (uint64_t seed = 1; seed <= 120; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     RandomRun random(seed);
-    random.UseSgdAlone();
+    random.KeepToTheFusedTrainer();
     const TrainerSetup setup = random.Setup();
     const auto fused = FusedTrainerOf(setup);
     const auto device = TeamsOf(1, seed);
@@ -199,7 +199,8 @@ FlatVector StepByStep(LocalTrainer& trainer, const Stage& stage, uint32_t index,
 // of the fused trainer give the same weights but for rounding, those of the device the same bits.
 TEST(DeviceAgreement, WithTheOptimizerThatTrainersShareStepByStep) {
   std::map<std::string, int> stages;
-  for (uint64_t seed = 1; seed <= 200; ++seed) {
+  int clipped = 0;
+  for (uint64_t seed = 1; seed <= 120; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     RandomRun random(seed);
     TrainerSetup setup = random.Setup();
@@ -223,16 +224,22 @@ TEST(DeviceAgreement, WithTheOptimizerThatTrainersShareStepByStep) {
       if (stage.kind != StageKind::kTrain) continue;
       SCOPED_TRACE(testing::Message() << "stage " << i << " of " << stage.local.optimizer);
       ++stages[stage.local.optimizer];
+      const bool corrects = stage.correction.mu != 0 || !stage.correction.v.empty();
+      if (stage.local.clip_norm > 0 && stage.local.clip == "corrected" && corrects) ++clipped;
       EXPECT_EQ(std::isnan(outcomes[i].a_norm1), stage.local.optimizer != "sgd");
       const FlatVector near = StepByStep(*fused, stage, i, task, outcomes, random.spec());
       EXPECT_LE(ErrorOf(outcomes[i].end, View(near), *Resolve(stage.start, outcomes)), kTolerance);
-      if (stage.local.clip_norm > 0) continue;  // the sum of its squares has another order
       const FlatVector same = StepByStep(*again, stage, i, task, outcomes, random.spec());
-      EXPECT_TRUE(std::ranges::equal(outcomes[i].end.view().bytes, View(same).bytes));
+      if (stage.local.clip_norm == 0) {
+        EXPECT_TRUE(std::ranges::equal(outcomes[i].end.view().bytes, View(same).bytes));
+      } else {  // the sum of squares has another order
+        EXPECT_LE(ErrorOf(outcomes[i].end, View(same), *Resolve(stage.start, outcomes)), 1e-6);
+      }
     }
     if (HasFailure()) return;
   }
-  for (const char* optimizer : {"sgd", "adam", "adamw"}) EXPECT_GE(stages[optimizer], 30);
+  for (const char* optimizer : {"sgd", "adam", "adamw"}) EXPECT_GE(stages[optimizer], 20);
+  EXPECT_GE(clipped, 5);
 }
 
 }  // namespace

@@ -85,8 +85,8 @@ class RandomRun {
     return setup;
   }
 
-  // For a trainer to compare with that has no other optimizer.
-  void UseSgdAlone() { sgd_alone_ = true; }
+  // The options of the fused trainer alone, to compare with it.
+  void KeepToTheFusedTrainer() { fused_ = true; }
 
   // As models begin: near zero. The norms' scales are what they are.
   FlatVector Vector(double scale) {
@@ -148,7 +148,8 @@ class RandomRun {
     local.nesterov = Below(2) == 0;
     if (Below(3) == 0) local.weight_decay = 0.05;
     if (Below(3) == 0) local.clip_norm = 0.3;
-    if (!sgd_alone_ && Below(2) == 0) DrawAdam(local);
+    if (!fused_ && Below(2) == 0) DrawAdam(local);
+    if (!fused_ && Below(2) == 0) local.clip = "corrected";
     local.drop_last = Below(4) == 0;
     local.shuffle = Below(4) != 0;
     if (task_ != TaskKind::kRegression) {
@@ -280,7 +281,7 @@ class RandomRun {
 
   RandomStream stream_;
   TaskKind task_ = TaskKind::kClassification;
-  bool sgd_alone_ = false;
+  bool fused_ = false;
   int64_t outputs_ = 1;
   models::ModelSpec spec_;
   TransformConfig transform_;

@@ -43,9 +43,6 @@ absl::Status DeviceTrainer::Supports(const TrainerSetup& setup) {
     return absl::UnimplementedError("it does not know the run's task");
   }
   if (setup.hooks) return absl::UnimplementedError("the algorithm has hooks");
-  if (setup.local.clip_norm > 0 && setup.local.clip != "gradient") {
-    return absl::UnimplementedError("it clips the gradient only, not local.clip = \"corrected\"");
-  }
   if (setup.transform.client_noise > 0) {
     return absl::UnimplementedError("it adds no noise to rows (data.client_noise)");
   }
@@ -58,11 +55,6 @@ absl::Status DeviceTrainer::Supports(const TrainerSetup& setup) {
 
 absl::Status DeviceTrainer::Supports(const Stage& stage) {
   if (stage.hooks != nullptr) return absl::UnimplementedError("a stage has hooks");
-  if (stage.kind == StageKind::kTrain && stage.local.clip_norm > 0 &&
-      stage.local.clip != "gradient") {
-    return absl::UnimplementedError(absl::StrCat("a stage asks for clip = \"", stage.local.clip,
-                                                 "\", and it clips the gradient only"));
-  }
   return absl::OkStatus();
 }
 

@@ -175,7 +175,8 @@ struct ClientJob {
   float decay = 0;  // that is added to the gradient
   uint32_t nesterov = 0;
   uint32_t has_dropout = 0;
-  double clip_norm = 0;  // 0: none
+  double clip_norm = 0;         // 0: none
+  uint32_t clip_corrected = 0;  // whether the clip comes behind the correction
   const double* class_weights = nullptr;
   double smoothing = 0;
   double weight_sum = 0;        // of all classes

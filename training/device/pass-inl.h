@@ -57,11 +57,13 @@ MACAW_INLINE_KERNEL float Corrected(const ClientJob& job, uint32_t i, float w, f
   return d;
 }
 
-// One weight's step, in the order and with the bits of training::SgdStep.
-MACAW_INLINE_KERNEL void StepElement(const ClientJob& job, uint32_t i, float gradient,
-                                     float scale) {
+// One weight's step, in the order and with the bits of training::SgdStep. `corrects`: the gradient
+// is not corrected yet.
+MACAW_INLINE_KERNEL void StepElement(const ClientJob& job, uint32_t i, float gradient, float scale,
+                                     bool corrects) {
   const float w = job.weights[i];
-  float d = Corrected(job, i, w, gradient * scale);
+  float d = gradient * scale;
+  if (corrects) d = Corrected(job, i, w, d);
   d += job.decay * w;
   if (job.momentum != nullptr) {
     const float m = job.rho * job.momentum[i] + d;
@@ -73,9 +75,10 @@ MACAW_INLINE_KERNEL void StepElement(const ClientJob& job, uint32_t i, float gra
 
 // The same of training::AdamStep.
 MACAW_INLINE_KERNEL void AdamElement(const ClientJob& job, const AdamNumbers<float>& n, uint32_t i,
-                                     float gradient, float scale) {
+                                     float gradient, float scale, bool corrects) {
   const float w = job.weights[i];
-  float d = Corrected(job, i, w, gradient * scale);
+  float d = gradient * scale;
+  if (corrects) d = Corrected(job, i, w, d);
   if (job.decay != 0) d += job.decay * w;
   float m = job.momentum[i];
   // As PyTorch's lerp: computed from the nearer end.
@@ -102,7 +105,7 @@ struct Sink {
   MACAW_INLINE_KERNEL void Put(uint32_t i, float gradient) const {
     if (!trains) return;
     if (mode == Mode::kStep) {
-      StepElement(job, offset + i, gradient, 1.0f);
+      StepElement(job, offset + i, gradient, 1.0f, /*corrects=*/true);
     } else {
       float& total = job.gradient[offset + i];
       total = mode == Mode::kAdd ? total + gradient : gradient;

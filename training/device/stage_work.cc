@@ -311,6 +311,7 @@ ClientJob StageWork::Job(const RunParts& run, const Upload& upload, float* end, 
   job.decay = local.optimizer == "adamw" ? 0 : static_cast<float>(rule.weight_decay);
   job.nesterov = rule.nesterov ? 1 : 0;
   job.clip_norm = rule.clip_norm;
+  job.clip_corrected = rule.clip_norm > 0 && local.clip == "corrected" ? 1 : 0;
   job.has_dropout = run.model.has_dropout ? 1 : 0;
   return job;
 }

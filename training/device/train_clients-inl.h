@@ -136,14 +136,21 @@ MACAW_INLINE_KERNEL void ForTrained(const device::Team& team, const Program& pro
 // Step number `step` (0, 1, …) of all weights that are trained, from the job's gradient.
 MACAW_INLINE_KERNEL void Update(const device::Team& team, const Program& program,
                                 const ClientJob& job, uint32_t step, double* scratch) {
+  const bool corrects = job.clip_corrected == 0;
+  if (!corrects) {
+    ForTrained(team, program, job, [&](uint32_t i) {
+      job.gradient[i] = Corrected(job, i, job.weights[i], job.gradient[i]);
+    });
+    team.Sync();
+  }
   const float scale = job.clip_norm > 0 ? ClipScale(team, program, job, scratch) : 1.0f;
   if (job.adam != nullptr) {
     const AdamNumbers<float> numbers = job.adam[step];
     ForTrained(team, program, job,
-               [&](uint32_t i) { AdamElement(job, numbers, i, job.gradient[i], scale); });
+               [&](uint32_t i) { AdamElement(job, numbers, i, job.gradient[i], scale, corrects); });
   } else {
     ForTrained(team, program, job,
-               [&](uint32_t i) { StepElement(job, i, job.gradient[i], scale); });
+               [&](uint32_t i) { StepElement(job, i, job.gradient[i], scale, corrects); });
   }
   team.Sync();
 }
