@@ -128,6 +128,7 @@ class RandomRun {
     } else {
       rows.block.classes = stored.classes.data();
     }
+    rows.noise = {.seed = 7, .client = ClientId(Below(4)), .clients = Below(4) == 0 ? 0u : 4u};
     // Some clients have rows here and there.
     if (count > 2 && Below(2) == 0) {
       for (uint32_t i = 0; i < count; ++i) stored.index.push_back((i * 7 + 3) % count);
@@ -277,6 +278,7 @@ class RandomRun {
     }
     if (image && Below(3) == 0) transform_.pad_crop = 1 + static_cast<int64_t>(Below(3));
     if (image && Below(3) == 0) transform_.flip = true;
+    if (Below(4) == 0) transform_.client_noise = 0.4;
   }
 
   RandomStream stream_;

@@ -196,6 +196,64 @@ TEST(DeviceTrainerBits, OfEveryOptimizerDoNotDependOnTheThreads) {
   }
 }
 
+// Rows that several clients have given, with their noise, in two epochs, two stages and an
+// evaluation that begins in the middle: as rows that are stored with it.
+TEST(DeviceTrainerBits, OfNoisyRowsAreThoseOfRowsStoredSo) {
+  RandomRun random(
+      SpecOf({"conv 3 3 pad 1", "relu", "flatten", "linear 3"}, {2, 5, 6}, 3, DType::kF32), 8);
+  TrainerSetup setup = random.Setup();
+  setup.transform = {
+      .scale = 0.01, .mean = {0.3, 0.1}, .pad_crop = 1, .flip = true, .client_noise = 0.7};
+  ClientTask task = TaskOf(random.Rows(21));
+  const std::vector<data::RowOwner> owners = {{.client = ClientId(2), .first = 0},
+                                              {.client = ClientId(4), .first = 8}};
+  task.train.noise = {.seed = 6, .client = ClientId(0), .clients = 5};
+  task.train.owners = owners;
+  const uint64_t count = task.train.size();
+
+  TrainerSetup stored_setup = setup;
+  stored_setup.feature_type = data::FeatureType::kF32;
+  stored_setup.transform = {.pad_crop = 1, .flip = true};
+  const data::BatchGather gather(setup.feature_type, setup.spec.input_shape, setup.transform,
+                                 DType::kF32);
+  std::vector<float> features(count * gather.example_elements());
+  std::vector<int32_t> classes;
+  std::vector<uint32_t> positions;
+  for (uint32_t i = 0; i < count; ++i) {
+    positions.push_back(i);
+    classes.push_back(task.train.block.classes[task.train.at(i)]);
+  }
+  gather.Gather(task.train, positions, nullptr, std::as_writable_bytes(std::span(features)), {},
+                {});
+  ClientTask stored = task;
+  stored.train = {};
+  stored.train.block = {.type = data::FeatureType::kF32,
+                        .features = std::as_bytes(std::span(features)).data(),
+                        .row_bytes = gather.example_bytes(),
+                        .classes = classes.data(),
+                        .count = count};
+
+  const FlatVector start = random.Vector(0.2);
+  LocalPlan plan;
+  plan.stages = {StageFrom(View(start), 0.1), StageFrom(StageEnd{0}, 0.1)};
+  for (Stage& stage : plan.stages) {
+    stage.local.epochs = 2;
+    stage.local.batch_size = 4;
+  }
+  plan.stages[1].kind = StageKind::kGradient;
+  const auto device = TeamsOf(3);
+  const auto trainer = DeviceTrainerOf(setup, *device),
+             other = DeviceTrainerOf(stored_setup, *device);
+  EXPECT_TRUE(BytesOf(MustRun(*trainer, plan, task)) == BytesOf(MustRun(*other, plan, stored)));
+  const auto sums = trainer->Evaluate(View(start), task.train, 7, count, 5);
+  ASSERT_TRUE(sums.ok()) << sums.status();
+  EXPECT_EQ(*sums, *other->Evaluate(View(start), stored.train, 7, count, 5));
+  task.train.noise.client = ClientId(3);  // nobody's noise, where rows have owners
+  EXPECT_EQ(*sums, *trainer->Evaluate(View(start), task.train, 7, count, 5));
+  task.train.owners = {};
+  EXPECT_NE(*sums, *trainer->Evaluate(View(start), task.train, 7, count, 5));
+}
+
 TEST(DeviceTrainer, KeepsEndsWhereThePlanFindsThem) {
   const Cohort cohort(SpecOf({"linear 3"}, {4}, 3, DType::kF32), 1);
   const auto device = TeamsOf(1);
@@ -415,9 +473,6 @@ TEST(DeviceTrainer, RefusesRunsThatItCannotTrain) {
   changed = setup;
   changed.feature_type = data::FeatureType::kI32;
   refuses(changed, "tokens");
-  changed = setup;
-  changed.transform.client_noise = 0.1;
-  refuses(changed, "client_noise");
   changed = setup;
   changed.hooks = true;
   refuses(changed, "hooks");

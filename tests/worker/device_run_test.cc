@@ -209,6 +209,8 @@ Change Clip(const std::string& what) {
   };
 }
 
+void Noise(RunPlan& run) { run.transform.client_noise = 0.8; }
+
 class OptionOnADevice : public testing::TestWithParam<Option> {};
 
 TEST_P(OptionOnADevice, GivesTheSameBytesForAnySlotsDevicesThreadsAndMemory) {
@@ -243,7 +245,9 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Option{"adam", "fedprox", Optimizer("adam"), nullptr},
                     Option{"adam_in_two_stages", "ditto", Optimizer("adam"), nullptr},
                     Option{"adamw", "fedavg", Optimizer("adamw"), Optimizer("adam")},
-                    Option{"clip_corrected", "fedprox", Clip("corrected"), Clip("gradient")}),
+                    Option{"clip_corrected", "fedprox", Clip("corrected"), Clip("gradient")},
+                    Option{"noise", "fedavg", Noise, nullptr},
+                    Option{"noise_of_joined_rows", "pooled", Noise, nullptr}),
     [](const auto& info) { return info.param.name; });
 
 // A model of 754 parameters; 18 clients in three rounds. Evaluations copy out some numbers a row.

@@ -43,9 +43,6 @@ absl::Status DeviceTrainer::Supports(const TrainerSetup& setup) {
     return absl::UnimplementedError("it does not know the run's task");
   }
   if (setup.hooks) return absl::UnimplementedError("the algorithm has hooks");
-  if (setup.transform.client_noise > 0) {
-    return absl::UnimplementedError("it adds no noise to rows (data.client_noise)");
-  }
   constexpr int64_t kMostPad = 8191;  // of a move's code
   if (setup.transform.pad_crop > kMostPad) {
     return absl::UnimplementedError(absl::StrCat("it pads by at most ", kMostPad, " pixels"));
@@ -102,8 +99,9 @@ absl::Status DeviceTrainer::SendModel() {
   const auto elements = static_cast<uint32_t>(gather.example_elements());
   const bool image = shape.size() == 3;
   program_.task = static_cast<uint32_t>(run_.setup.task);
-  program_.bytes_features = run_.setup.feature_type == data::FeatureType::kU8 ? 1 : 0;
-  program_.identity = gather.is_identity() ? 1 : 0;
+  const bool prepared = run_.prepares_rows();
+  program_.bytes_features = run_.setup.feature_type == data::FeatureType::kU8 && !prepared ? 1 : 0;
+  program_.identity = gather.is_identity() || prepared ? 1 : 0;
   program_.channels_each = scale.size() > 1 ? 1 : 0;
   program_.height = image ? static_cast<uint32_t>(shape[1]) : 1;
   program_.width = image ? static_cast<uint32_t>(shape[2]) : 1;

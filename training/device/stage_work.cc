@@ -211,8 +211,7 @@ void StageWork::AddTo(const RunParts& run, Upload& upload) {
   if (kind_ == JobKind::kTrain && stage_->correction.mu != 0) add(anchor_);
   for (VectorRef& term : terms_) add(term);
   if (!sends_rows_) return;
-  const size_t row_bytes = run.gather.example_elements() * data::SizeOf(run.setup.feature_type);
-  places_.features = upload.Reserve(row_count_ * row_bytes);
+  places_.features = upload.Reserve(row_count_ * run.sent_row_bytes());
   places_.labels = upload.Reserve(row_count_ * sizeof(int32_t));
 }
 
@@ -220,7 +219,12 @@ void StageWork::WriteRows(const RunParts& run, const Upload& upload) const {
   if (!sends_rows_ || row_count_ == 0) return;
   const data::ExampleBlock& block = rows_->block;
   auto* const features = upload.Host<std::byte>(places_.features);
-  if (rows_->index.empty()) {
+  if (run.prepares_rows()) {
+    std::vector<uint32_t> positions(row_count_);
+    std::iota(positions.begin(), positions.end(), static_cast<uint32_t>(first_row_));
+    run.gather.Gather(*rows_, positions, /*augment=*/nullptr,
+                      std::span(features, row_count_ * run.sent_row_bytes()), {}, {});
+  } else if (rows_->index.empty()) {
     std::memcpy(features, block.features + first_row_ * block.row_bytes,
                 row_count_ * block.row_bytes);
   } else {

@@ -29,6 +29,13 @@ struct RunParts {
   Objective objective;  // of setup.local
 
   bool moves() const { return setup.transform.pad_crop > 0 || setup.transform.flip; }
+  // Whether rows are sent as the kernel's batches take them: normalised floats with their client's
+  // noise (data.client_noise), the same in every epoch and stage. Else they are sent as stored.
+  bool prepares_rows() const { return setup.transform.client_noise > 0; }
+  size_t sent_row_bytes() const {
+    return gather.example_elements() *
+           (prepares_rows() ? sizeof(float) : data::SizeOf(setup.feature_type));
+  }
 };
 
 // The vectors of the optimizer's own state: momentum, or Adam's two moments.
