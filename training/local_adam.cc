@@ -7,31 +7,6 @@
 namespace macaw::training {
 namespace {
 
-// The constants of a step, rounded once to the vectors' type.
-template <typename T>
-struct Numbers {
-  T first_new = 0;  // 1 − β₁
-  T first_old = 0;  // β₁
-  T second_new = 0, second_old = 0;
-  T root = 0;  // √(1 − β₂ᵗ)
-  T epsilon = 0;
-  T rate = 0;  // η / (1 − β₁ᵗ)
-  T keep = 1;  // 1 − η·decay if the decay is decoupled
-};
-
-template <typename T>
-Numbers<T> NumbersOf(const AdamRule& rule, uint64_t step) {
-  const double t = static_cast<double>(step);
-  return {.first_new = static_cast<T>(1.0 - rule.beta1),
-          .first_old = static_cast<T>(rule.beta1),
-          .second_new = static_cast<T>(1.0 - rule.beta2),
-          .second_old = static_cast<T>(rule.beta2),
-          .root = static_cast<T>(std::sqrt(1.0 - std::pow(rule.beta2, t))),
-          .epsilon = static_cast<T>(rule.epsilon),
-          .rate = static_cast<T>(rule.lr / (1.0 - std::pow(rule.beta1, t))),
-          .keep = static_cast<T>(rule.decoupled ? 1.0 - rule.lr * rule.weight_decay : 1.0)};
-}
-
 // g ← clip·g + μ(w − a) + v + decay·w.
 template <typename T>
 void Correct(const AdamRule& rule, double clip, uint64_t begin, uint64_t end,
@@ -56,7 +31,7 @@ void Correct(const AdamRule& rule, double clip, uint64_t begin, uint64_t end,
 }
 
 template <typename T>
-inline __attribute__((always_inline)) void Update(const Numbers<T>& n, uint64_t count,
+inline __attribute__((always_inline)) void Update(const AdamNumbers<T>& n, uint64_t count,
                                                   T* __restrict w, T* __restrict g, T* __restrict m,
                                                   T* __restrict s) {
   const bool mostly_old = n.first_new < T(0.5);
@@ -71,11 +46,11 @@ inline __attribute__((always_inline)) void Update(const Numbers<T>& n, uint64_t 
   }
 }
 
-MACAW_CLONES void UpdateRun(const Numbers<float>& n, uint64_t count, float* w, float* g, float* m,
-                            float* s) {
+MACAW_CLONES void UpdateRun(const AdamNumbers<float>& n, uint64_t count, float* w, float* g,
+                            float* m, float* s) {
   Update(n, count, w, g, m, s);
 }
-MACAW_CLONES void UpdateRun(const Numbers<double>& n, uint64_t count, double* w, double* g,
+MACAW_CLONES void UpdateRun(const AdamNumbers<double>& n, uint64_t count, double* w, double* g,
                             double* m, double* s) {
   Update(n, count, w, g, m, s);
 }
@@ -83,9 +58,22 @@ MACAW_CLONES void UpdateRun(const Numbers<double>& n, uint64_t count, double* w,
 }  // namespace
 
 template <typename T>
+AdamNumbers<T> AdamNumbersOf(const AdamRule& rule, uint64_t step) {
+  const double t = static_cast<double>(step);
+  return {.first_new = static_cast<T>(1.0 - rule.beta1),
+          .first_old = static_cast<T>(rule.beta1),
+          .second_new = static_cast<T>(1.0 - rule.beta2),
+          .second_old = static_cast<T>(rule.beta2),
+          .root = static_cast<T>(std::sqrt(1.0 - std::pow(rule.beta2, t))),
+          .epsilon = static_cast<T>(rule.epsilon),
+          .rate = static_cast<T>(rule.lr / (1.0 - std::pow(rule.beta1, t))),
+          .keep = static_cast<T>(rule.decoupled ? 1.0 - rule.lr * rule.weight_decay : 1.0)};
+}
+
+template <typename T>
 void AdamStep(const AdamRule& rule, uint64_t step, double scale, const Pieces& pieces,
               const AdamVectors<T>& vectors) {
-  const Numbers<T> numbers = NumbersOf<T>(rule, step);
+  const AdamNumbers<T> numbers = AdamNumbersOf<T>(rule, step);
   for (const auto& [begin, end] : pieces) {
     Correct(rule, scale, begin, end, vectors);
     UpdateRun(numbers, end - begin, vectors.weights.data() + begin, vectors.gradient.data() + begin,
@@ -93,6 +81,8 @@ void AdamStep(const AdamRule& rule, uint64_t step, double scale, const Pieces& p
   }
 }
 
+template AdamNumbers<float> AdamNumbersOf(const AdamRule&, uint64_t);
+template AdamNumbers<double> AdamNumbersOf(const AdamRule&, uint64_t);
 template void AdamStep(const AdamRule&, uint64_t, double, const Pieces&, const AdamVectors<float>&);
 template void AdamStep(const AdamRule&, uint64_t, double, const Pieces&,
                        const AdamVectors<double>&);

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "plan/local.h"
+#include "training/adam_numbers.h"
 #include "training/local_sgd.h"
 
 namespace macaw::training {
@@ -20,6 +21,10 @@ struct AdamRule {
   double weight_decay = 0;
   bool decoupled = false;  // AdamW
   double mu = 0;           // of the affine correction
+
+  static bool IsFor(const LocalConfig& local) {
+    return local.optimizer == "adam" || local.optimizer == "adamw";
+  }
 
   static AdamRule Of(const LocalConfig& local, double mu) {
     return {.lr = local.lr,
@@ -44,7 +49,11 @@ struct AdamVectors {
   std::span<const T> v;
 };
 
-// Step number `step` (1, 2, …) over the pieces; other elements are not changed. `scale` is the
+// The constants of step number `step` (1, 2, …).
+template <typename T>
+AdamNumbers<T> AdamNumbersOf(const AdamRule& rule, uint64_t step);
+
+// Step number `step` over the pieces; other elements are not changed. `scale` is the
 // factor of the norm clip.
 template <typename T>
 void AdamStep(const AdamRule& rule, uint64_t step, double scale, const Pieces& pieces,

@@ -30,10 +30,6 @@ void AddCorrection(double mu, const Pieces& pieces, const StepVectors<T>& x) {
   }
 }
 
-bool IsAdam(const LocalConfig& local) {
-  return local.optimizer == "adam" || local.optimizer == "adamw";
-}
-
 }  // namespace
 
 absl::Status LocalOptimizer::Check(const LocalConfig& local) {
@@ -42,7 +38,7 @@ absl::Status LocalOptimizer::Check(const LocalConfig& local) {
         absl::StrCat("local.clip is \"gradient\" or \"corrected\", got \"", local.clip, "\""));
   }
   if (local.optimizer == "sgd") return absl::OkStatus();
-  if (!IsAdam(local)) {
+  if (!AdamRule::IsFor(local)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "local.optimizer is \"sgd\", \"adam\" or \"adamw\", got \"", local.optimizer, "\""));
   }
@@ -63,7 +59,7 @@ absl::Status LocalOptimizer::Check(const LocalConfig& local) {
 void LocalOptimizer::Start(const LocalConfig& local, double mu) {
   local_ = local;
   mu_ = mu;
-  adam_ = IsAdam(local);
+  adam_ = AdamRule::IsFor(local);
   clips_corrected_ = local.clip == "corrected" && local.clip_norm > 0;
   steps_ = 0;
   norm_ = StepNorm(SgdRule::Of(local, mu));

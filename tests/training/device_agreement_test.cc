@@ -1,9 +1,16 @@
-// The trainer of a device against the fused one: the same models, rows, options and stages.
+// The trainer of a device against the fused one, and against the steps of the optimizer that all
+// trainers share: the same models, rows, options and stages.
 #include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
 
 #include "tests/training/device_testing.h"
 #include "tests/training/testing.h"
 #include "training/fused/fused_trainer.h"
+#include "training/local_optimizer.h"
+#include "training/stage_inputs.h"
 
 namespace macaw::training {
 namespace {
@@ -90,6 +97,7 @@ TEST(DeviceAgreement, WithTheFusedTrainerOnRandomModelsAndPlans) {
   for (uint64_t seed = 1; seed <= 120; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     RandomRun random(seed);
+    random.KeepToTheFusedTrainer();
     const TrainerSetup setup = random.Setup();
     const auto fused = FusedTrainerOf(setup);
     const auto device = TeamsOf(1, seed);
@@ -143,6 +151,98 @@ TEST(DeviceAgreement, WithTheFusedTrainerOnTheNamedModels) {
     plan.stages[1].kind = StageKind::kGradient;
     ExpectAgreement(MustRun(*trainer, plan, task), MustRun(*fused, plan, task), plan, start);
   }
+}
+
+// Carries out stage `index` of training with a gradient stage of `trainer` for each step, and the
+// optimizer that trainers share. Neither dropout nor augmentation, which gradient stages leave out.
+FlatVector StepByStep(LocalTrainer& trainer, const Stage& stage, uint32_t index,
+                      const ClientTask& task, const std::vector<StageOutcome>& before,
+                      const models::ModelSpec& spec) {
+  FlatVector weights(spec.layout), gradient(spec.layout), sum;
+  const auto copy = [](ConstVectorView from, FlatVector& to) {
+    std::ranges::copy(from.As<float>(), to.As<float>().begin());
+  };
+  copy(*Resolve(stage.start, before), weights);
+  const Point anchor = stage.correction.anchor.value_or(stage.start);
+  const ConstVectorView v = stage.correction.v.empty()
+                                ? ConstVectorView()
+                                : *SumOf(stage.correction.v, before, spec, sum);
+  const Pieces pieces = TrainablePieces(*spec.layout, stage.trainable.get());
+  LocalOptimizer optimizer(spec.layout);
+  optimizer.Start(stage.local, stage.correction.mu);
+  BatchOrder order;
+  order.Start({.seed = task.seed, .round = task.round, .phase = task.phase, .client = task.client},
+              index, task.train.size(), stage.local);
+  for (auto batch = order.Next(); !batch.empty(); batch = order.Next()) {
+    std::vector<uint32_t> rows;
+    for (const uint32_t position : batch)
+      rows.push_back(static_cast<uint32_t>(task.train.at(position)));
+    ClientTask step = task;
+    step.train.index = rows;
+    LocalPlan plan;
+    plan.stages = {stage};
+    plan.stages[0].kind = StageKind::kGradient;
+    plan.stages[0].start = View(weights);
+    plan.stages[0].local.optimizer = "sgd";  // which it does not use
+    copy(MustRun(trainer, plan, step)[0].end, gradient);
+    optimizer.Step<float>(pieces,
+                          {.weights = weights.As<float>(),
+                           .gradient = gradient.As<float>(),
+                           .anchor = Resolve(anchor, before)->As<float>(),
+                           .v = v.empty() ? std::span<const float>() : v.As<float>()},
+                          /*clipped=*/false);
+  }
+  return weights;
+}
+
+// Every optimizer with every option, in several stages, each of which starts afresh. The gradients
+// of the fused trainer give the same weights but for rounding, those of the device the same bits.
+TEST(DeviceAgreement, WithTheOptimizerThatTrainersShareStepByStep) {
+  std::map<std::string, int> stages;
+  int clipped = 0;
+  for (uint64_t seed = 1; seed <= 120; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    RandomRun random(seed);
+    TrainerSetup setup = random.Setup();
+    setup.transform.pad_crop = 0;
+    setup.transform.flip = false;
+    setup.transform.client_noise = 0;  // each step's rows are a client's
+    const auto device = TeamsOf(1, seed);
+    const auto trainer = DeviceTrainerOf(setup, *device);
+    ASSERT_TRUE(trainer != nullptr);
+    if (random.HasDropout()) continue;
+    std::vector<FlatVector> vectors;
+    for (const double scale : {0.2, 0.1, 0.01}) vectors.push_back(random.Vector(scale));
+    const ClientTask task =
+        TaskOf(random.Rows(random.Below(12) == 0 ? 130 + random.Below(70) : random.Below(36)));
+    const LocalPlan plan = PlanOf(random, vectors, task.train);
+    std::vector<StageOutcome> outcomes = MustRun(*trainer, plan, task);
+    for (const StageOutcome& outcome : outcomes) ASSERT_TRUE(outcome.end.Fetch().ok());
+    const auto fused = FusedTrainerOf(setup);
+    const auto again = DeviceTrainerOf(setup, *device);
+    for (uint32_t i = 0; i < plan.stages.size(); ++i) {
+      const Stage& stage = plan.stages[i];
+      if (stage.kind != StageKind::kTrain) continue;
+      SCOPED_TRACE(testing::Message() << "stage " << i << " of " << stage.local.optimizer);
+      ++stages[stage.local.optimizer];
+      const bool corrects = stage.correction.mu != 0 || !stage.correction.v.empty();
+      if (stage.local.clip_norm > 0 && stage.local.clip == "corrected" && corrects) ++clipped;
+      EXPECT_EQ(std::isnan(outcomes[i].a_norm1), stage.local.optimizer != "sgd");
+      const FlatVector near = StepByStep(*fused, stage, i, task, outcomes, random.spec());
+      // Of a stage of one small step, the rounding of the weights themselves is more than 1e-5.
+      EXPECT_LE(ErrorOf(outcomes[i].end, View(near), *Resolve(stage.start, outcomes)),
+                3 * kTolerance);
+      const FlatVector same = StepByStep(*again, stage, i, task, outcomes, random.spec());
+      if (stage.local.clip_norm == 0) {
+        EXPECT_TRUE(std::ranges::equal(outcomes[i].end.view().bytes, View(same).bytes));
+      } else {  // the sum of squares has another order
+        EXPECT_LE(ErrorOf(outcomes[i].end, View(same), *Resolve(stage.start, outcomes)), 1e-6);
+      }
+    }
+    if (HasFailure()) return;
+  }
+  for (const char* optimizer : {"sgd", "adam", "adamw"}) EXPECT_GE(stages[optimizer], 20);
+  EXPECT_GE(clipped, 5);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "core/random.h"
@@ -84,6 +85,9 @@ class RandomRun {
     return setup;
   }
 
+  // The options of the fused trainer alone, to compare with it.
+  void KeepToTheFusedTrainer() { fused_ = true; }
+
   // As models begin: near zero. The norms' scales are what they are.
   FlatVector Vector(double scale) {
     FlatVector vector(spec_.layout);
@@ -124,6 +128,7 @@ class RandomRun {
     } else {
       rows.block.classes = stored.classes.data();
     }
+    rows.noise = {.seed = 7, .client = ClientId(Below(4)), .clients = Below(4) == 0 ? 0u : 4u};
     // Some clients have rows here and there.
     if (count > 2 && Below(2) == 0) {
       for (uint32_t i = 0; i < count; ++i) stored.index.push_back((i * 7 + 3) % count);
@@ -144,6 +149,8 @@ class RandomRun {
     local.nesterov = Below(2) == 0;
     if (Below(3) == 0) local.weight_decay = 0.05;
     if (Below(3) == 0) local.clip_norm = 0.3;
+    if (!fused_ && Below(2) == 0) DrawAdam(local);
+    if (!fused_ && Below(2) == 0) local.clip = "corrected";
     local.drop_last = Below(4) == 0;
     local.shuffle = Below(4) != 0;
     if (task_ != TaskKind::kRegression) {
@@ -185,6 +192,11 @@ class RandomRun {
   }
 
   const models::ModelSpec& spec() const { return spec_; }
+  bool HasDropout() const {
+    return std::ranges::any_of(spec_.layers, [](const models::Layer& layer) {
+      return std::holds_alternative<models::Dropout>(layer);
+    });
+  }
   uint64_t Below(uint64_t bound) { return stream_.Below(bound); }
 
  private:
@@ -238,6 +250,16 @@ class RandomRun {
     spec_ = *std::move(spec);
   }
 
+  // ε is so large that a step does not multiply the rounding errors of its gradient.
+  void DrawAdam(LocalConfig& local) {
+    local.optimizer = Below(2) == 0 ? "adam" : "adamw";
+    local.momentum = 0;
+    local.nesterov = false;
+    local.beta1 = std::array{0.9, 0.6, 0.2}[Below(3)];
+    local.beta2 = std::array{0.999, 0.8, 0.0}[Below(3)];
+    local.epsilon = std::array{0.1, 0.5}[Below(2)];
+  }
+
   void DrawTransform() {
     const bool image = spec_.input_shape.size() == 3;
     if (Below(2) == 0) {
@@ -256,10 +278,12 @@ class RandomRun {
     }
     if (image && Below(3) == 0) transform_.pad_crop = 1 + static_cast<int64_t>(Below(3));
     if (image && Below(3) == 0) transform_.flip = true;
+    if (Below(4) == 0) transform_.client_noise = 0.4;
   }
 
   RandomStream stream_;
   TaskKind task_ = TaskKind::kClassification;
+  bool fused_ = false;
   int64_t outputs_ = 1;
   models::ModelSpec spec_;
   TransformConfig transform_;

@@ -6,11 +6,13 @@
 
 #include <atomic>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "aggregation/device_sum.h"
 #include "core/files.h"
 #include "core/safetensors.h"
@@ -94,15 +96,25 @@ class FakeBackend final : public training::DeviceBackend {
   mutable std::atomic<uint64_t> reductions_ = 0;
 };
 
+// Where LibTorch's trainer is, which trains on cores what the fused one cannot.
+#ifdef MACAW_MODULES
+constexpr char kModules[] = MACAW_MODULES;
+#else
+constexpr char kModules[] = "";
+#endif
+
 struct Ended {
   absl::Status worker;  // of the last one
   std::string model_digest, state_digest, metrics;
   double test_loss = 0;
 };
 
+using Change = std::function<void(RunPlan&)>;
+
 // Three rounds of the rule on twelve clients. The workers come one after the other, each with what
 // its back end offers; null: processor cores.
-Ended TrainWith(const std::string& rule, uint32_t slots, const std::vector<FakeBackend*>& workers) {
+Ended TrainWith(const std::string& rule, uint32_t slots, const std::vector<FakeBackend*>& workers,
+                const Change& change = nullptr) {
   auto dataset = SyntheticClients();
   const TemporaryFolder folder;
   RunPlan run = SyntheticRun(*dataset, 3);
@@ -114,11 +126,12 @@ Ended TrainWith(const std::string& rule, uint32_t slots, const std::vector<FakeB
   run.model.layers = {"linear 12", "relu", "linear 10"};
   run.algorithm.name = rule;
   if (rule == "fedbn") run.algorithm.parameters["local"] = std::string("0.*");
+  if (change != nullptr) change(run);
   Ended ended;
   const auto server = StartServer(OptionsOf(run, folder.path()));
   if (server == nullptr) return ended;
   for (FakeBackend* const backend : workers) {
-    training::Backends backends("");
+    training::Backends backends(kModules);
     Options options{.slots = slots};
     options.state.path = folder / "state";
     if (backend != nullptr) {
@@ -173,6 +186,69 @@ TEST_P(RuleOnADevice, GivesTheSameBytesForAnySlotsDevicesThreadsAndMemory) {
 
 INSTANTIATE_TEST_SUITE_P(Every, RuleOnADevice, testing::ValuesIn(Rules(/*with_hooks=*/false)),
                          [](const auto& info) { return info.param; });
+
+// What a run of the rule may ask for, beside a run without it that learns something else.
+struct Option {
+  std::string name, rule;
+  Change with, without;
+};
+
+Change Optimizer(const std::string& name) {
+  return [name](RunPlan& run) {
+    run.local.optimizer = name;
+    run.local.lr = 0.01;
+    run.local.weight_decay = 0.01;
+    run.local.epsilon = 1e-3;  // above what rounding does to a gradient
+  };
+}
+Change Clip(const std::string& what) {
+  return [what](RunPlan& run) {
+    run.algorithm.parameters["mu"] = 3.0;
+    run.local.clip = what;
+    run.local.clip_norm = 0.5;
+  };
+}
+
+void Noise(RunPlan& run) { run.transform.client_noise = 0.8; }
+
+class OptionOnADevice : public testing::TestWithParam<Option> {};
+
+TEST_P(OptionOnADevice, GivesTheSameBytesForAnySlotsDevicesThreadsAndMemory) {
+  const auto& [name, rule, with, without] = GetParam();
+  FakeBackend one({FakeDeviceOptions{}}), two({{.threads = 3, .seed = 1}, {.threads = 2}});
+  two.device(1).FailAllocations(/*first=*/3);
+  const Ended alone = TrainWith(rule, 1, {&one}, with), many = TrainWith(rule, 12, {&two}, with);
+  ASSERT_TRUE(alone.worker.ok()) << alone.worker;
+  ASSERT_TRUE(many.worker.ok()) << many.worker;
+  EXPECT_EQ(many.model_digest, alone.model_digest);
+  EXPECT_EQ(many.metrics, alone.metrics);
+}
+
+TEST_P(OptionOnADevice, LearnsWhatItLearnsOnACore) {
+  const auto& [name, rule, with, without] = GetParam();
+  const Ended core = TrainWith(rule, 2, {nullptr}, with);
+  if (absl::StrContains(core.worker.message(), "LibTorch")) {
+    GTEST_SKIP() << "no other trainer here can do it: " << core.worker;
+  }
+  ASSERT_TRUE(core.worker.ok()) << core.worker;
+  FakeBackend backend({FakeDeviceOptions{}}), other({FakeDeviceOptions{}});
+  const Ended device = TrainWith(rule, 6, {&backend}, with);
+  ASSERT_TRUE(device.worker.ok()) << device.worker;
+  EXPECT_GT(backend.device(0).launches(), 0u);
+  EXPECT_NEAR(device.test_loss, core.test_loss, 1e-5 * std::abs(core.test_loss));
+  const double otherwise = TrainWith(rule, 6, {&other}, without).test_loss;
+  EXPECT_GT(std::abs(device.test_loss - otherwise), 1e-3 * std::abs(otherwise));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Every, OptionOnADevice,
+    testing::Values(Option{"adam", "fedprox", Optimizer("adam"), nullptr},
+                    Option{"adam_in_two_stages", "ditto", Optimizer("adam"), nullptr},
+                    Option{"adamw", "fedavg", Optimizer("adamw"), Optimizer("adam")},
+                    Option{"clip_corrected", "fedprox", Clip("corrected"), Clip("gradient")},
+                    Option{"noise", "fedavg", Noise, nullptr},
+                    Option{"noise_of_joined_rows", "pooled", Noise, nullptr}),
+    [](const auto& info) { return info.param.name; });
 
 // A model of 754 parameters; 18 clients in three rounds. Evaluations copy out some numbers a row.
 constexpr uint64_t kVectorBytes = 754 * sizeof(float);

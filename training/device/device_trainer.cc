@@ -42,17 +42,7 @@ absl::Status DeviceTrainer::Supports(const TrainerSetup& setup) {
       setup.task != TaskKind::kRegression) {
     return absl::UnimplementedError("it does not know the run's task");
   }
-  if (setup.local.optimizer != "sgd") {
-    return absl::UnimplementedError(
-        absl::StrCat("it has no optimizer \"", setup.local.optimizer, "\""));
-  }
   if (setup.hooks) return absl::UnimplementedError("the algorithm has hooks");
-  if (setup.local.clip_norm > 0 && setup.local.clip != "gradient") {
-    return absl::UnimplementedError("it clips the gradient only, not local.clip = \"corrected\"");
-  }
-  if (setup.transform.client_noise > 0) {
-    return absl::UnimplementedError("it adds no noise to rows (data.client_noise)");
-  }
   constexpr int64_t kMostPad = 8191;  // of a move's code
   if (setup.transform.pad_crop > kMostPad) {
     return absl::UnimplementedError(absl::StrCat("it pads by at most ", kMostPad, " pixels"));
@@ -62,15 +52,6 @@ absl::Status DeviceTrainer::Supports(const TrainerSetup& setup) {
 
 absl::Status DeviceTrainer::Supports(const Stage& stage) {
   if (stage.hooks != nullptr) return absl::UnimplementedError("a stage has hooks");
-  if (stage.local.optimizer != "sgd") {
-    return absl::UnimplementedError(
-        absl::StrCat("a stage asks for optimizer \"", stage.local.optimizer, "\""));
-  }
-  if (stage.kind == StageKind::kTrain && stage.local.clip_norm > 0 &&
-      stage.local.clip != "gradient") {
-    return absl::UnimplementedError(absl::StrCat("a stage asks for clip = \"", stage.local.clip,
-                                                 "\", and it clips the gradient only"));
-  }
   return absl::OkStatus();
 }
 
@@ -118,8 +99,9 @@ absl::Status DeviceTrainer::SendModel() {
   const auto elements = static_cast<uint32_t>(gather.example_elements());
   const bool image = shape.size() == 3;
   program_.task = static_cast<uint32_t>(run_.setup.task);
-  program_.bytes_features = run_.setup.feature_type == data::FeatureType::kU8 ? 1 : 0;
-  program_.identity = gather.is_identity() ? 1 : 0;
+  const bool prepared = run_.prepares_rows();
+  program_.bytes_features = run_.setup.feature_type == data::FeatureType::kU8 && !prepared ? 1 : 0;
+  program_.identity = gather.is_identity() || prepared ? 1 : 0;
   program_.channels_each = scale.size() > 1 ? 1 : 0;
   program_.height = image ? static_cast<uint32_t>(shape[1]) : 1;
   program_.width = image ? static_cast<uint32_t>(shape[2]) : 1;
@@ -134,7 +116,7 @@ absl::Status DeviceTrainer::SendModel() {
 void DeviceTrainer::ChooseTurns(uint64_t free) {
   const LocalConfig& local = run_.setup.local;
   const uint32_t batch = local.batch_size == 0 ? run_.model.pass_rows : local.batch_size;
-  const uint64_t vectors = 4 + (local.momentum != 0 ? 1 : 0);  // end, gradient, v and its sum
+  const uint64_t vectors = 4 + ondevice::StateVectors(local);  // end, gradient, v and its sum
   const uint64_t bytes = JobMemory(program_, std::min(batch, run_.model.pass_rows)).total +
                          vectors * run_.setup.spec.layout->bytes();
   turns_at_once_ = std::clamp<uint64_t>(free / kMemoryShare / bytes, 1,

@@ -35,7 +35,7 @@ class DeviceTrainer final : public LocalTrainer {
 
   // Whether it can do what the run asks of every stage. An error says briefly what it cannot do.
   static absl::Status Supports(const TrainerSetup& setup);
-  // Whether it can carry out a stage: no hooks, SGD, and clipping of the gradient only.
+  // Whether it can carry out a stage: it has no hooks.
   static absl::Status Supports(const Stage& stage);
 
   // `device` must outlive it, and know the kernel kTrainClients.

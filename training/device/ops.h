@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "device/kernel.h"
+#include "training/adam_numbers.h"
 
 // What the kernel TrainClients is given: a model as a list of operations (Op), a client's work as a
 // job (ClientJob). Plain data, the same on host and device; addresses are the device's.
@@ -160,7 +161,9 @@ struct ClientJob {
   const float* start = nullptr;
   float* weights = nullptr;   // kTrain: its end; else null
   float* gradient = nullptr;  // kGradient: its end; kTrain: null where no step needs it whole
-  float* momentum = nullptr;  // null: none
+  float* momentum = nullptr;  // null: none; Adam's first moment
+  float* second = nullptr;    // Adam's second moment
+  const AdamNumbers<float>* adam = nullptr;  // per step; null: SGD
   const float* anchor = nullptr;
   const float* v = nullptr;  // null: none, or the sum of the terms
   float* v_sum = nullptr;    // where it is written
@@ -168,10 +171,12 @@ struct ClientJob {
   uint32_t term_count = 0;
   const uint8_t* trainable = nullptr;  // per tensor; null: all
   uint32_t lowest = 0;                 // the first operation with something to train
-  float lr = 0, rho = 0, decay = 0, mu = 0;
+  float lr = 0, rho = 0, mu = 0;
+  float decay = 0;  // that is added to the gradient
   uint32_t nesterov = 0;
   uint32_t has_dropout = 0;
-  double clip_norm = 0;  // 0: none
+  double clip_norm = 0;         // 0: none
+  uint32_t clip_corrected = 0;  // whether the clip comes behind the correction
   const double* class_weights = nullptr;
   double smoothing = 0;
   double weight_sum = 0;        // of all classes

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "device/math.h"
 #include "training/device/gemm-inl.h"
 #include "training/device/ops.h"
 
@@ -49,13 +50,20 @@ struct Pass {
   }
 };
 
-// One weight's step, in the order and with the bits of training::SgdStep.
-MACAW_INLINE_KERNEL void StepElement(const ClientJob& job, uint32_t i, float gradient,
-                                     float scale) {
-  const float w = job.weights[i];
-  float d = gradient * scale;
+// d + μ(w − a) + v.
+MACAW_INLINE_KERNEL float Corrected(const ClientJob& job, uint32_t i, float w, float d) {
   if (job.mu != 0) d += job.mu * (w - job.anchor[i]);
   if (job.v != nullptr) d += job.v[i];
+  return d;
+}
+
+// One weight's step, in the order and with the bits of training::SgdStep. `corrects`: the gradient
+// is not corrected yet.
+MACAW_INLINE_KERNEL void StepElement(const ClientJob& job, uint32_t i, float gradient, float scale,
+                                     bool corrects) {
+  const float w = job.weights[i];
+  float d = gradient * scale;
+  if (corrects) d = Corrected(job, i, w, d);
   d += job.decay * w;
   if (job.momentum != nullptr) {
     const float m = job.rho * job.momentum[i] + d;
@@ -63,6 +71,22 @@ MACAW_INLINE_KERNEL void StepElement(const ClientJob& job, uint32_t i, float gra
     d = job.nesterov != 0 ? d + job.rho * m : m;
   }
   job.weights[i] = w - job.lr * d;
+}
+
+// The same of training::AdamStep.
+MACAW_INLINE_KERNEL void AdamElement(const ClientJob& job, const AdamNumbers<float>& n, uint32_t i,
+                                     float gradient, float scale, bool corrects) {
+  const float w = job.weights[i];
+  float d = gradient * scale;
+  if (corrects) d = Corrected(job, i, w, d);
+  if (job.decay != 0) d += job.decay * w;
+  float m = job.momentum[i];
+  // As PyTorch's lerp: computed from the nearer end.
+  m = n.first_new < 0.5f ? m + n.first_new * (d - m) : d - (d - m) * n.first_old;
+  const float s = job.second[i] * n.second_old + n.second_new * d * d;
+  job.momentum[i] = m;
+  job.second[i] = s;
+  job.weights[i] = w * n.keep - n.rate * m / (device::Sqrt(s) / n.root + n.epsilon);
 }
 
 // Takes the gradients of one tensor's weights.
@@ -81,7 +105,7 @@ struct Sink {
   MACAW_INLINE_KERNEL void Put(uint32_t i, float gradient) const {
     if (!trains) return;
     if (mode == Mode::kStep) {
-      StepElement(job, offset + i, gradient, 1.0f);
+      StepElement(job, offset + i, gradient, 1.0f, /*corrects=*/true);
     } else {
       float& total = job.gradient[offset + i];
       total = mode == Mode::kAdd ? total + gradient : gradient;

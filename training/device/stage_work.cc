@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <utility>
 #include <variant>
@@ -9,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/random.h"
 #include "core/status.h"
+#include "training/local_optimizer.h"
 #include "training/local_sgd.h"
 
 namespace macaw::training::ondevice {
@@ -26,10 +28,15 @@ absl::StatusOr<RunParts> RunParts::Make(const TrainerSetup& setup) {
       std::move(objective)};
 }
 
+uint32_t StateVectors(const LocalConfig& local) {
+  return AdamRule::IsFor(local) ? 2 : local.momentum != 0 ? 1 : 0;
+}
+
 absl::StatusOr<StageWork> StageWork::Make(const RunParts& run, const Stage& stage, ClientTurn& turn,
                                           BatchOrder& order) {
   const models::ModelSpec& spec = run.setup.spec;
   const ClientTask& task = *turn.turn.task;
+  MACAW_RETURN_IF_ERROR(LocalOptimizer::Check(stage.local));
   if (stage.trainable != nullptr && stage.trainable->size() != spec.layout->entries().size()) {
     return absl::InvalidArgumentError(absl::StrCat("names ", stage.trainable->size(),
                                                    " trainable tensors, the model has ",
@@ -146,7 +153,9 @@ absl::Status StageWork::Draw(const RunParts& run, const Objective& objective, ui
         "local.steps asks for ", local.steps, " steps, but ", rows.size(),
         " rows make no batch of ", local.batch_size, local.drop_last ? " (local.drop_last)" : ""));
   }
-  StepNorm norm(SgdRule::Of(local, stage_->correction.mu));
+  const double mu = stage_->correction.mu;
+  const bool adam = AdamRule::IsFor(local);
+  StepNorm norm(SgdRule::Of(local, mu));
   data::AugmentKey augment{.seed = task.seed, .round = task.round, .client = task.client};
   key.purpose = Purpose::kDropout;
   for (std::span<const uint32_t> batch = order.Next(); !batch.empty(); batch = order.Next()) {
@@ -170,22 +179,24 @@ absl::Status StageWork::Draw(const RunParts& run, const Objective& objective, ui
       }
     }
     ++outcome_.steps;
+    if (adam) adam_.push_back(AdamNumbersOf<float>(AdamRule::Of(local, mu), outcome_.steps));
     outcome_.rate_sum += local.lr;
     outcome_.examples += batch.size();
     norm.Step();
   }
-  outcome_.a_norm1 = norm.value();
+  // As LocalOptimizer::a_norm1.
+  outcome_.a_norm1 = adam ? std::numeric_limits<double>::quiet_NaN() : norm.value();
   return absl::OkStatus();
 }
 
 uint32_t StageWork::vectors(const RunParts& run) const {
   if (kind_ != JobKind::kTrain) return 0;
-  const bool gradient = clips() || most_rows_ > run.model.pass_rows;
-  return (gradient ? 1 : 0) + (stage_->local.momentum != 0 ? 1 : 0) + (sums_v() ? 1 : 0);
+  return (keeps_gradient(run) ? 1 : 0) + StateVectors(stage_->local) + (sums_v() ? 1 : 0);
 }
 
 void StageWork::AddTo(const RunParts& run, Upload& upload) {
   places_.steps = upload.Add(std::span<const JobStep>(steps_));
+  places_.adam = upload.Add(std::span<const AdamNumbers<float>>(adam_));
   places_.order = upload.Add(std::span<const uint32_t>(order_));
   places_.moves = upload.Add(std::span<const MoveCode>(moves_));
   places_.trainable = upload.Add(std::span<const uint8_t>(trainable_));
@@ -200,8 +211,7 @@ void StageWork::AddTo(const RunParts& run, Upload& upload) {
   if (kind_ == JobKind::kTrain && stage_->correction.mu != 0) add(anchor_);
   for (VectorRef& term : terms_) add(term);
   if (!sends_rows_) return;
-  const size_t row_bytes = run.gather.example_elements() * data::SizeOf(run.setup.feature_type);
-  places_.features = upload.Reserve(row_count_ * row_bytes);
+  places_.features = upload.Reserve(row_count_ * run.sent_row_bytes());
   places_.labels = upload.Reserve(row_count_ * sizeof(int32_t));
 }
 
@@ -209,7 +219,12 @@ void StageWork::WriteRows(const RunParts& run, const Upload& upload) const {
   if (!sends_rows_ || row_count_ == 0) return;
   const data::ExampleBlock& block = rows_->block;
   auto* const features = upload.Host<std::byte>(places_.features);
-  if (rows_->index.empty()) {
+  if (run.prepares_rows()) {
+    std::vector<uint32_t> positions(row_count_);
+    std::iota(positions.begin(), positions.end(), static_cast<uint32_t>(first_row_));
+    run.gather.Gather(*rows_, positions, /*augment=*/nullptr,
+                      std::span(features, row_count_ * run.sent_row_bytes()), {}, {});
+  } else if (rows_->index.empty()) {
     std::memcpy(features, block.features + first_row_ * block.row_bytes,
                 row_count_ * block.row_bytes);
   } else {
@@ -275,8 +290,9 @@ ClientJob StageWork::Job(const RunParts& run, const Upload& upload, float* end, 
   const size_t size = run.setup.spec.layout->size();
   const auto next_vector = [&] { return std::exchange(vectors, vectors + size); };
   job.weights = end;
-  if (clips() || most_rows_ > run.model.pass_rows) job.gradient = next_vector();
-  if (local.momentum != 0) job.momentum = next_vector();
+  if (keeps_gradient(run)) job.gradient = next_vector();
+  if (StateVectors(local) > 0) job.momentum = next_vector();
+  if (StateVectors(local) > 1) job.second = next_vector();
   if (sums_v()) {
     job.v_sum = next_vector();
     job.v = job.v_sum;
@@ -289,14 +305,17 @@ ClientJob StageWork::Job(const RunParts& run, const Upload& upload, float* end, 
   } else if (!terms_.empty()) {
     job.v = terms_[0].Address(upload);
   }
+  if (!adam_.empty()) job.adam = upload.Address<const AdamNumbers<float>>(places_.adam);
   const SgdRule rule = SgdRule::Of(local, stage_->correction.mu);
   job.mu = static_cast<float>(rule.mu);
   if (rule.mu != 0) job.anchor = anchor_.Address(upload);
   job.lr = static_cast<float>(rule.lr);
   job.rho = static_cast<float>(rule.momentum);
-  job.decay = static_cast<float>(rule.weight_decay);
+  // AdamW's decay is in AdamNumbers::keep.
+  job.decay = local.optimizer == "adamw" ? 0 : static_cast<float>(rule.weight_decay);
   job.nesterov = rule.nesterov ? 1 : 0;
   job.clip_norm = rule.clip_norm;
+  job.clip_corrected = rule.clip_norm > 0 && local.clip == "corrected" ? 1 : 0;
   job.has_dropout = run.model.has_dropout ? 1 : 0;
   return job;
 }

@@ -13,6 +13,7 @@
 #include "training/device/ops.h"
 #include "training/device/program.h"
 #include "training/device/upload.h"
+#include "training/local_adam.h"
 #include "training/objective.h"
 #include "training/stage_inputs.h"
 
@@ -28,7 +29,17 @@ struct RunParts {
   Objective objective;  // of setup.local
 
   bool moves() const { return setup.transform.pad_crop > 0 || setup.transform.flip; }
+  // Whether rows are sent as the kernel's batches take them: normalised floats with their client's
+  // noise (data.client_noise), the same in every epoch and stage. Else they are sent as stored.
+  bool prepares_rows() const { return setup.transform.client_noise > 0; }
+  size_t sent_row_bytes() const {
+    return gather.example_elements() *
+           (prepares_rows() ? sizeof(float) : data::SizeOf(setup.feature_type));
+  }
 };
+
+// The vectors of the optimizer's own state: momentum, or Adam's two moments.
+uint32_t StateVectors(const LocalConfig& local);
 
 // The rows of a split, on the device.
 struct StoredRows {
@@ -102,7 +113,11 @@ class StageWork {
   absl::Status Draw(const RunParts& run, const Objective& objective, uint32_t index,
                     const ClientTask& task, BatchOrder& order);
   absl::Status CheckLabels(const Objective& objective) const;
-  bool clips() const { return kind_ == JobKind::kTrain && stage_->local.clip_norm > 0; }
+  // Whether a step of a train stage needs its gradient whole.
+  bool keeps_gradient(const RunParts& run) const {
+    return stage_->local.clip_norm > 0 || AdamRule::IsFor(stage_->local) ||
+           most_rows_ > run.model.pass_rows;
+  }
   bool sums_v() const { return !terms_.empty() && !(terms_.size() == 1 && factors_[0] == 1); }
 
   const Stage* stage_;  // null: the plain objective
@@ -117,6 +132,7 @@ class StageWork {
   std::span<const float> outputs_;
 
   std::vector<JobStep> steps_;
+  std::vector<AdamNumbers<float>> adam_;  // per step; empty: SGD
   std::vector<uint32_t> order_;
   std::vector<MoveCode> moves_;
   VectorRef start_, anchor_;
@@ -126,7 +142,7 @@ class StageWork {
 
   // Places in the upload.
   struct Places {
-    size_t steps = 0, order = 0, moves = 0, terms = 0, trainable = 0, class_weights = 0;
+    size_t steps = 0, adam = 0, order = 0, moves = 0, terms = 0, trainable = 0, class_weights = 0;
     size_t features = 0, labels = 0;
   };
   Places places_;

@@ -122,16 +122,35 @@ MACAW_INLINE_KERNEL float ClipScale(const device::Team& team, const Program& pro
   return norm > job.clip_norm ? static_cast<float>(job.clip_norm / norm) : 1.0f;
 }
 
-// The step of all weights that are trained, from the job's gradient.
-MACAW_INLINE_KERNEL void Update(const device::Team& team, const Program& program,
-                                const ClientJob& job, double* scratch) {
-  const float scale = job.clip_norm > 0 ? ClipScale(team, program, job, scratch) : 1.0f;
+// Calls function(i) for all weights that are trained.
+template <typename Function>
+MACAW_INLINE_KERNEL void ForTrained(const device::Team& team, const Program& program,
+                                    const ClientJob& job, const Function& function) {
   for (uint32_t t = 0; t < program.tensor_count; ++t) {
     if (job.trainable != nullptr && job.trainable[t] == 0) continue;
-    const Tensor tensor = program.tensors[t];
-    for (uint32_t i = team.thread; i < tensor.size; i += team.threads) {
-      StepElement(job, tensor.offset + i, job.gradient[tensor.offset + i], scale);
-    }
+    const uint32_t begin = program.tensors[t].offset, end = begin + program.tensors[t].size;
+    for (uint32_t i = begin + team.thread; i < end; i += team.threads) function(i);
+  }
+}
+
+// Step number `step` (0, 1, …) of all weights that are trained, from the job's gradient.
+MACAW_INLINE_KERNEL void Update(const device::Team& team, const Program& program,
+                                const ClientJob& job, uint32_t step, double* scratch) {
+  const bool corrects = job.clip_corrected == 0;
+  if (!corrects) {
+    ForTrained(team, program, job, [&](uint32_t i) {
+      job.gradient[i] = Corrected(job, i, job.weights[i], job.gradient[i]);
+    });
+    team.Sync();
+  }
+  const float scale = job.clip_norm > 0 ? ClipScale(team, program, job, scratch) : 1.0f;
+  if (job.adam != nullptr) {
+    const AdamNumbers<float> numbers = job.adam[step];
+    ForTrained(team, program, job,
+               [&](uint32_t i) { AdamElement(job, numbers, i, job.gradient[i], scale, corrects); });
+  } else {
+    ForTrained(team, program, job,
+               [&](uint32_t i) { StepElement(job, i, job.gradient[i], scale, corrects); });
   }
   team.Sync();
 }
@@ -143,6 +162,7 @@ MACAW_INLINE_KERNEL void Begin(const device::Team& team, const Program& program,
     if (job.weights != nullptr) job.weights[i] = job.start[i];
     if (job.gradient != nullptr) job.gradient[i] = 0;
     if (job.momentum != nullptr) job.momentum[i] = 0;
+    if (job.second != nullptr) job.second[i] = 0;
     if (job.v_sum == nullptr) continue;
     float sum = 0;
     for (uint32_t t = 0; t < job.term_count; ++t) {
@@ -176,7 +196,8 @@ MACAW_KERNEL void TrainClients(const TrainArgs& args, const device::Team& team) 
     for (uint32_t s = 0; s < job.steps; ++s) {
       const JobStep& step = job.step[s];
       const bool one_pass = step.rows <= args.pass_rows;
-      const bool at_once = job.kind == JobKind::kTrain && one_pass && job.clip_norm == 0;
+      const bool at_once =
+          job.kind == JobKind::kTrain && one_pass && job.clip_norm == 0 && job.adam == nullptr;
       for (uint32_t first = 0; first < step.rows; first += args.pass_rows) {
         const Mode mode = job.kind == JobKind::kLoss ? Mode::kNone
                           : at_once                  ? Mode::kStep
@@ -199,7 +220,7 @@ MACAW_KERNEL void TrainClients(const TrainArgs& args, const device::Team& team) 
         if (job.outputs != nullptr) KeepOutputs(team, pass);
         if (mode != Mode::kNone) Backward(team, pass);
       }
-      if (job.kind == JobKind::kTrain && !at_once) Update(team, program, job, scratch);
+      if (job.kind == JobKind::kTrain && !at_once) Update(team, program, job, s, scratch);
     }
   }
 }
