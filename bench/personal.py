@@ -73,7 +73,8 @@ class Scenario:
     base: str  # the configuration, as text
     rounds: int
     rules: list[dict]
-    pooled_rounds: int | None = None  # None: as many as for the others
+    # Rules that need other settings: a rule, and the keys that differ.
+    apart: tuple[tuple[dict, dict], ...] = ()
 
 
 SCENARIOS = {
@@ -109,8 +110,18 @@ clients = true
 fine_tune = {steps = 20, lr = 0.1}
 """,
         200,
-        [{**rule, "fedbn.local": "*norm*"} if rule["name"] == "fedbn" else rule for rule in RULES],
-        pooled_rounds=40,
+        [
+            {**rule, "fedbn.local": "*norm*"} if rule["name"] == "fedbn" else rule
+            for rule in RULES
+            if rule["name"] != "scaffold"
+        ],
+        # Without averaging, and with controls, the others' rate is too high. A round of pooled is a
+        # pass over everybody's rows.
+        apart=(
+            ({"name": "local"}, {"local.lr": 0.3}),
+            ({"name": "pooled"}, {"run.rounds": 40, "local.lr": 0.3}),
+            ({"name": "scaffold"}, {"local.lr": 0.3}),
+        ),
     ),
 }
 RESULTS, MARK = BENCH / "results/personal.md", "<!-- tables -->"
@@ -130,28 +141,38 @@ def runs_of(scenario: str, options, folder: pathlib.Path) -> list[dict]:
         if options.speakers is None:
             sys.exit("scenario speakers needs a text: --speakers FILE")
         base = base.replace("SPEAKERS", str(speakers(folder, options.speakers)))
-    rounds = 4 if options.quick else what.rounds
-    if what.pooled_rounds is None:
-        return sweep(folder / scenario, base, rounds, what.rules, ["local", "pooled"], options)
-    found = sweep(folder / scenario, base, rounds, what.rules, ["local"], options)
-    rounds = 1 if options.quick else what.pooled_rounds
-    pooled = [{"name": "pooled"}]
-    return found + sweep(folder / f"{scenario}-pooled", base, rounds, pooled, [], options)
+    apart = {rule["name"]: (rule, settings) for rule, settings in what.apart}
+    baselines = [name for name in ("local", "pooled") if name not in apart]
+    found = sweep(folder / scenario, base, what.rounds, what.rules, baselines, {}, options)
+    for name, (rule, settings) in apart.items():
+        out = folder / f"{scenario}-{name}"
+        found += sweep(out, base, what.rounds, [rule], [], settings, options)
+    return found
 
 
 def sweep(
-    out: pathlib.Path, base: str, rounds: int, rules: list[dict], baselines: list[str], options
+    out: pathlib.Path,
+    base: str,
+    rounds: int,
+    rules: list[dict],
+    baselines: list[str],
+    settings: dict,
+    options,
 ) -> list[dict]:
-    """The summaries of its runs: each rule and baseline with each seed."""
+    """The summaries of its runs: each rule and baseline with each seed. Settings: other keys."""
     tables = ", ".join(
         "{" + ", ".join(f"{key} = {toml(value)}" for key, value in rule.items()) + "}"
         for rule in rules
     )
+    settings = {"run.rounds": rounds, **settings}
+    if options.quick:
+        settings["run.rounds"] = 4
+    keys = "".join(f"{key} = [{toml(value)}]\n" for key, value in settings.items())
     file = out.with_suffix(".toml")
     file.write_text(
         f'seeds = {list(range(1, options.seeds + 1))}\nmetric = "clients_test_accuracy"\n'
-        f"baselines = {json.dumps(baselines)}\n[keys]\nalgorithm = [{tables}]\n"
-        f"[base]\n[base.run]\nrounds = {rounds}\n" + base.replace("\n[", "\n[base.")
+        f"baselines = {json.dumps(baselines)}\n[keys]\nalgorithm = [{tables}]\n{keys}"
+        "[base]\n" + base.replace("\n[", "\n[base.")
     )
     subprocess.run([MACAW, "sweep", file, "--out", out], check=True, stdout=sys.stderr)
     return [json.loads(f.read_text()) for f in sorted(out.glob("runs/*/summary.json"))]
@@ -205,6 +226,9 @@ def table(name: str, summaries: list[dict]) -> str:
     about = f"{rounds['fedavg']} rounds, 10 clients in each."
     if rounds["pooled"] != rounds["fedavg"]:
         about += f" Pooled: {rounds['pooled']}, each a pass over everybody's rows."
+    for rule, settings in SCENARIOS[name].apart:
+        if "local.lr" in settings:
+            about += f" {rule['name']}: local.lr = {settings['local.lr']}."
     return f"## {name}\n{about}\n\n" + "\n".join(lines) + "\n"
 
 

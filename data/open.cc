@@ -42,15 +42,29 @@ absl::StatusOr<DatasetPtr> OpenSynthetic(const DataOptions& data,
   return MakeSynthetic(data);
 }
 
+bool AsksForSplits(const DataOptions& data) {
+  return data.client_test_fraction > 0 || data.val_fraction > 0 || data.heldout_clients > 0;
+}
+
 // For sources whose files hold the splits of their clients.
 absl::Status RefuseSplits(const DataOptions& data, absl::string_view instead) {
-  if (data.client_test_fraction == 0 && data.val_fraction == 0 && data.heldout_clients == 0)
-    return absl::OkStatus();
+  if (!AsksForSplits(data)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(data.path,
                    " holds its own splits: client_test_fraction, val_fraction and heldout_clients "
                    "must be 0 (",
                    instead, ")"));
+}
+
+// Says of the examples which rows belong to which client, so that they can be divided further.
+void GroupByClient(PreparedFile& file) {
+  Examples& examples = file.examples;
+  for (uint64_t c = 0; c < file.offsets[0].size(); ++c)
+    examples.group_begin.push_back(file.offsets[0][c]);
+  for (uint64_t c = 0; c + 1 < file.name_offsets.size(); ++c) {
+    const auto* const text = reinterpret_cast<const char*>(file.names.data());
+    examples.group_names.emplace_back(text + file.name_offsets[c], text + file.name_offsets[c + 1]);
+  }
 }
 
 absl::StatusOr<DatasetPtr> OpenPrepared(const DataOptions& data,
@@ -63,12 +77,20 @@ absl::StatusOr<DatasetPtr> OpenPrepared(const DataOptions& data,
       return absl::InvalidArgumentError(
           absl::StrCat("partition.scheme = natural, but ", data.path, " has no train_offsets"));
     }
-    MACAW_RETURN_IF_ERROR(RefuseSplits(data, "give them to `macaw data prepare`"));
-    return ServePrepared(std::move(file));
+    const bool has_splits = !file.offsets[1].empty() || !file.offsets[2].empty();
+    if (has_splits) {
+      MACAW_RETURN_IF_ERROR(RefuseSplits(data,
+                                         "or the clients in the file without rows of theirs "
+                                         "for validation and tests"));
+    }
+    if (!AsksForSplits(data)) return ServePrepared(std::move(file));
+    GroupByClient(file);
   }
   if (file.examples.block.count > UINT32_MAX) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        data.path, " has more rows than a partition can number; use scheme = natural"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(data.path,
+                     " has more rows than a partition can number; use scheme = natural, and leave "
+                     "client_test_fraction, val_fraction and heldout_clients at 0"));
   }
   return Divide(std::move(file.examples), data, partition);
 }

@@ -130,6 +130,18 @@ Index IndexOf(const Dataset& dataset, const Rows& central) {
   return index;
 }
 
+absl::StatusOr<bool> HasLengths(const Dataset& dataset, const Rows& central) {
+  if (!central.empty()) return central.block.lengths != nullptr;
+  for (ClientId client; client.value < dataset.info().clients; ++client.value) {
+    for (const Split split : kSplits) {
+      if (dataset.Examples(client, split) == 0) continue;
+      MACAW_ASSIGN_OR_RETURN(const Rows rows, dataset.Client(client, split));
+      return rows.block.lengths != nullptr;
+    }
+  }
+  return false;
+}
+
 // The file's header, and the place of each tensor behind it.
 struct FileLayout {
   std::string header;
@@ -191,7 +203,7 @@ absl::Status WritePrepared(const Dataset& dataset, const std::string& path) {
   if (index.rows == 0) {
     return absl::InvalidArgumentError("a dataset without rows cannot be prepared");
   }
-  const bool has_lengths = central.block.lengths != nullptr;
+  MACAW_ASSIGN_OR_RETURN(const bool has_lengths, HasLengths(dataset, central));
   const FileLayout layout = LayOut(dataset.info(), index, has_lengths);
   const uint64_t data_at = layout.header.size();
 

@@ -5,9 +5,10 @@
 
 namespace macaw {
 
-using settings::Above;
+using settings::AboveUpTo;
 using settings::AtLeast;
 using settings::Below;
+using settings::Between;
 
 double AttackConfig::Scale() const {
   if (scale.has_value()) return *scale;
@@ -28,7 +29,7 @@ settings::Section<AttackConfig> AttackSection() {
   f.Add("scale", &A::scale,
         "times an honest update; default: sign-flip 1 (sent as -1), scaling 10, inner-product 0.5 "
         "(sent as -0.5), label-flip 1",
-        Above(0))
+        AboveUpTo(0, 1e12))
       .Needs([](const A& attack) { return attack.scales(); },
              "attack.kind = \"sign-flip\", \"scaling\", \"inner-product\" or \"label-flip\"");
   f.Add("noise", &A::noise, "standard deviation of the Gaussian noise that a free-rider sends",
@@ -38,7 +39,7 @@ settings::Section<AttackConfig> AttackSection() {
   f.Add("z", &A::z,
         "alie: standard deviations from the honest clients' mean; default: the most that leaves "
         "hostile clients within a majority",
-        AtLeast(0))
+        Between(0, 1e6))
       .Needs([](const A& attack) { return attack.kind == "alie"; }, "attack.kind = \"alie\"");
   return f;
 }

@@ -47,7 +47,7 @@ settings::Section<LocalConfig> LocalSection() {
   f.Add("clip_norm", &L::clip_norm, "largest norm of a gradient; 0: no limit", AtLeast(0));
   f.AddChoice("clip", &L::clip, {"gradient", "corrected"},
               "what clip_norm limits: before the algorithm's correction, or after it");
-  f.Add("class_weights", &L::class_weights, "of the loss, per class; default: 1", AtLeast(0));
+  f.Add("class_weights", &L::class_weights, "of the loss, per class; default: 1", Above(0));
   f.Add("label_smoothing", &L::label_smoothing, "of the loss", Below(0, 1));
   f.Add("drop_last", &L::drop_last, "leave out a last batch that is not full");
   f.Add("shuffle", &L::shuffle, "false: batches in stored order");

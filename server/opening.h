@@ -34,6 +34,11 @@ struct Opening {
   std::map<Round, std::string> rows;
 };
 
+// What a server refuses of a run before it has workers: an algorithm that is not made for the run,
+// evaluations that cannot be made, a stop rule that can never end it.
+absl::Status CheckPlan(const RunPlan& run, const StopRule& stop, const LayoutPtr& layout,
+                       const algorithms::Registry& registry);
+
 // Returns an error if the run cannot run, or if it would give another result than the run that it
 // resumes. Writes and fsyncs the new epoch as its last step, so an error leaves the folder
 // unchanged.

@@ -241,11 +241,18 @@ class Reader {
     return absl::OkStatus();
   }
 
-  // A key that would be ignored is an error, because it was meant to have an effect.
+  // A key that would be ignored is an error, because it was meant to have an effect. 0 or false,
+  // where that is the default, switches something off.
   absl::Status CheckThatAllApply() const {
+    const Config defaults;
+    const auto is_off = [&](const Field& field) {
+      const std::optional<Value> value = field.get(config_);
+      const bool zero = value == Value{0.0} || value == Value{int64_t{0}} || value == Value{false};
+      return zero && value == field.get(defaults);
+    };
     for (const std::string& path : given_) {
       const Field& field = *by_path_.at(path);
-      if (field.needs.empty() || field.Applies(config_)) continue;
+      if (field.needs.empty() || field.Applies(config_) || is_off(field)) continue;
       return At(places_.at(path), absl::StrCat(path, " has no effect without ", field.needs));
     }
     return absl::OkStatus();

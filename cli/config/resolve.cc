@@ -125,6 +125,11 @@ absl::Status ResolveTransform(Config& config, const data::DatasetInfo& info) {
     return absl::InvalidArgumentError(absl::StrCat("data.augment needs images, but an example of ",
                                                    info.name, " is ", ShapeText(info.input_shape)));
   }
+  if (transform.client_noise > 0 && info.feature_type == data::FeatureType::kI32) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("data.client_noise adds to numbers, and the rows of ", info.name,
+                     " are tokens: remove it"));
+  }
   return data::CheckChanges(transform, config.run.task, LabelClasses(config.run), info.input_shape);
 }
 

@@ -33,6 +33,7 @@
 #include "core/status.h"
 #include "data/dataset.h"
 #include "server/checkpoint.h"
+#include "server/opening.h"
 #include "training/backends.h"
 
 namespace macaw::cli {
@@ -156,6 +157,9 @@ class Run {
     const bool own_values = !script_values.empty() && config_.node.model_init.empty();
     if (!own_values) MACAW_RETURN_IF_ERROR(InitialWeights(config_, spec).status());
     MACAW_RETURN_IF_ERROR(CheckState(spec, Start::kNew));
+    // What the server refuses, before a folder is made or another run's is replaced.
+    MACAW_RETURN_IF_ERROR(server::CheckPlan(config_.run, config_.node.server.stop, spec.layout,
+                                            catalogue_.algorithms()));
     if (options_.check) return absl::OkStatus();
     const std::string out = options_.out.empty() ? config_.node.server.out : options_.out;
     MACAW_ASSIGN_OR_RETURN(folder_, MakeRunFolder(out, config_.run.name, options_.force));

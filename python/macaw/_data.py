@@ -46,7 +46,8 @@ def prepare(
         the end, and layers of sequences (``macaw models``) leave that out. A scripted module is
         given the padding as token 0.
     test: the central test set, in any of these forms but the dict. Without it, a run sets
-        ``data.test_fraction`` of the rows aside.
+        ``data.test_fraction`` of the rows aside; of a dict of clients it sets none aside, and
+        ``data_options=dict(client_test_fraction=0.3)`` gives each client test rows of its own.
     features, label: the columns of a Hugging Face dataset.
     """
     folder = Path(cache) if cache is not None else cache_folder()
@@ -131,12 +132,12 @@ def _pair(data: Any, what: str, columns: _Columns) -> _Block:
             f"{what}: expected (x, y), a dict of clients, a torch or Hugging Face dataset, or a "
             f"path; got {type(data).__name__}"
         )
-    padded, lengths = _padded(x)
+    padded, lengths = _padded(x, what)
     features, labels = _checked(_array(padded, f"{what}: x"), _array(y, f"{what}: y"), what)
     return _Block(features, labels, lengths)
 
 
-def _padded(x: Any) -> tuple[Any, Array | None]:
+def _padded(x: Any, what: str) -> tuple[Any, Array | None]:
     """Rows of tokens of several lengths as rows of one length, and the lengths; else x itself."""
     if not isinstance(x, (list, tuple)):
         return x, None
@@ -151,7 +152,10 @@ def _padded(x: Any) -> tuple[Any, Array | None]:
     padded = np.zeros((len(rows), lengths.max()), np.int64)
     for line, row in zip(padded, rows):
         line[: len(row)] = row
-    return padded.astype(np.int32) if np.abs(padded).max() < 2**31 else padded, lengths
+    if padded.min() < 0 or padded.max() >= 2**31:
+        row = int(np.flatnonzero(((padded < 0) | (padded >= 2**31)).any(1))[0])
+        raise DataError(f"{what}: row {row} of x has a token below 0, or one that int32 cannot hold")
+    return padded.astype(np.int32), lengths
 
 
 def _is_pair_of_rows(data: Sequence[Any]) -> bool:

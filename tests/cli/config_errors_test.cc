@@ -72,7 +72,7 @@ TEST(ConfigErrors, SayWhatIsExpectedAndWhatWasFound) {
   EXPECT_EQ(Refusal(With("[run]\nname = 1979-05-27\n")),
             "exp.toml:8: run.name must be a string, found a date or time");
   EXPECT_EQ(Refusal(With("[local]\nclass_weights = [1, \"x\"]\n")),
-            "exp.toml:8: local.class_weights must be a list of numbers >= 0, found [1, \"x\"]");
+            "exp.toml:8: local.class_weights must be a list of numbers > 0, found [1, \"x\"]");
   EXPECT_EQ(Refusal(With("[local]\nlr = {a = 1}\n")),
             "exp.toml:8: local.lr must be a number > 0, found a table");
 }

@@ -245,9 +245,8 @@ TEST(Config, EvaluatesTheSplitsThatAreNamed) {
   const auto both = Parse(kMinimal, {"evaluation.splits=[\"train\", \"test\"]"});
   EXPECT_TRUE(both->run.evaluation.central);
   EXPECT_TRUE(both->run.evaluation.train);
-  const auto train = Parse(kMinimal, {"evaluation.splits=[\"train\"]", "evaluation.clients=true"});
+  const auto train = Parse(kMinimal, {"evaluation.splits=[\"train\"]"});
   EXPECT_FALSE(train->run.evaluation.central);
-  EXPECT_FALSE(train->run.evaluation.clients);
   EXPECT_TRUE(train->run.evaluation.train);
   const auto validation = Parse(kMinimal, {"evaluation.splits=[\"validation\"]"});
   EXPECT_TRUE(validation->run.evaluation.validation);
@@ -293,6 +292,8 @@ TEST(Config, RefusesAKeyThatWouldBeIgnored) {
   };
   EXPECT_THAT(why({"attack.kind=sign-flip"}), HasSubstr("needs attack.fraction"));
   EXPECT_EQ(why({"attack.kind=sign-flip", "attack.fraction=0"}), "");
+  EXPECT_EQ(why({"attack.kind=none", "attack.fraction=0"}), "");  // switches an attack off
+  EXPECT_THAT(why({"attack.kind=none", "attack.fraction=0.1"}), HasSubstr("without attack.kind"));
   EXPECT_THAT(why({"evaluation.clients=true", "evaluation.fine_tune.lr=0.1"}),
               HasSubstr("has no effect without evaluation.fine_tune.steps"));
   EXPECT_THAT(why({"evaluation.sample=3"}), HasSubstr("without clients to evaluate"));

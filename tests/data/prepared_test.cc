@@ -13,6 +13,7 @@
 #include "core/files.h"
 #include "core/safetensors.h"
 #include "data/overlap.h"
+#include "data/subset.h"
 #include "testing/python.h"
 #include "tests/data/test_files.h"
 
@@ -38,6 +39,7 @@ void ExpectRoundTrip(const Dataset& dataset, const std::string& path) {
   EXPECT_EQ(a.transform.scale.value_or(1.0), b.transform.scale.value_or(1.0));
   EXPECT_EQ(a.clients, b.clients);
   EXPECT_EQ(a.train_examples, b.train_examples);
+  EXPECT_EQ(a.train_tokens, b.train_tokens);
   EXPECT_EQ(a.test_examples, b.test_examples);
   for (uint64_t c = 0; c < a.clients; ++c) {
     EXPECT_EQ(dataset.ClientName(ClientId(c)), (*again)->ClientName(ClientId(c)));
@@ -66,6 +68,25 @@ TEST(PreparedFile, RoundTripsPooledSyntheticAndNamedData) {
   const auto named = OpenDataset({.source = "csv", .path = csv}, {.scheme = "file", .path = split});
   ASSERT_TRUE(named.ok()) << named.status();
   ExpectRoundTrip(**named, folder.path() + "/named.safetensors");
+}
+
+// Without a central test set, too, as the files of owners and devices are.
+TEST(PreparedFile, KeepsTheLengthsOfTexts) {
+  const TemporaryFolder folder;
+  const std::string texts = folder.Write(
+      "texts.json",
+      R"({"users": ["ann", "bob"], "num_samples": [2, 1], "user_data": {)"
+      R"("ann": {"x": ["to be", "or"], "y": [" ", " "]}, "bob": {"x": ["not"], "y": ["!"]}}})");
+  const auto dataset =
+      OpenDataset({.source = "leaf", .path = texts, .test_fraction = 0}, {.scheme = "natural"});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->info().train_tokens, 10u);
+  ExpectRoundTrip(**dataset, folder.path() + "/texts.safetensors");
+  const auto bob = SubsetOf(**dataset, {.begin = 1, .end = 2});
+  EXPECT_EQ((*bob)->info().train_tokens, 3u);
+  ASSERT_TRUE(WritePrepared(**bob, folder.path() + "/bob.safetensors").ok());
+  EXPECT_EQ((*OpenDataset(Prepared(folder.path() + "/bob.safetensors"), {}))->info().train_tokens,
+            3u);
 }
 
 // The number of a file's bytes that are in memory.
@@ -244,7 +265,26 @@ TEST_F(SpoiledFile, WithoutOffsetsIsDividedByThePartition) {
   for (uint64_t c = 0; c < 3; ++c) EXPECT_EQ((*dataset)->Examples(ClientId(c), Split::kTrain), 1u);
 }
 
+TEST_F(SpoiledFile, ThatHasClientsAndNoSplitsOfTheirsIsDividedFurther) {
+  ASSERT_TRUE(WriteSafetensors(path_, tensors_, {}).ok());
+  DataOptions options = Prepared(path_);
+  options.test_fraction = 0;
+  options.client_test_fraction = 0.5;
+  const auto dataset = OpenDataset(options, {});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->info().clients, 2u);
+  EXPECT_EQ((*dataset)->Examples(ClientId(0), Split::kTrain), 1u);
+  EXPECT_EQ((*dataset)->Examples(ClientId(1), Split::kTrain), 1u);
+  EXPECT_EQ((*dataset)->Examples(ClientId(1), Split::kTest), 1u);
+  std::vector<RowCopy> second = Copy(**dataset, 1, Split::kTrain);
+  second.push_back(Copy(**dataset, 1, Split::kTest)[0]);
+  std::ranges::sort(second);
+  EXPECT_EQ(Floats(second[0]), (std::vector<float>{3, 4}));
+  EXPECT_EQ(Floats(second[1]), (std::vector<float>{5, 6}));
+}
+
 TEST_F(SpoiledFile, KeepsItsOwnSplits) {
+  Set<int64_t>("test_offsets", "I64", {3}, offsets_);
   ASSERT_TRUE(WriteSafetensors(path_, tensors_, {}).ok());
   DataOptions options = Prepared(path_);
   options.val_fraction = 0.1;
