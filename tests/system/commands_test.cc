@@ -100,6 +100,24 @@ TEST_F(Commands, AFinishedRunIsNotOfferedToBeResumed) {
   EXPECT_THAT(printed_, Not(HasSubstr("go on with")));
 }
 
+// What the server would refuse is refused before the folder of another run is emptied.
+TEST_F(Commands, ARefusedRunLeavesTheOneThatItWouldReplace) {
+  ASSERT_EQ(RunSmall({}), 0) << printed_;
+  const auto before = Results(out_);
+  const std::pair<std::vector<std::string>, const char*> refused[] = {
+      {{"run.stop={metric = \"nonsense\", at_least = 1}"}, "no such column"},
+      {{"evaluation.clients=true", "evaluation.heldout=true"}, "every client has some"},
+      {{"algorithm.name=krum", "algorithm.krum.f=9"}, "krum"},
+  };
+  for (const auto& [settings, why] : refused) {
+    std::vector<std::string> more = {"--force"};
+    for (const std::string& setting : settings) more.insert(more.end(), {"--set", setting});
+    EXPECT_EQ(RunSmall(more), 2) << printed_;
+    EXPECT_THAT(printed_, HasSubstr(why));
+    EXPECT_EQ(Results(out_), before) << why;
+  }
+}
+
 TEST_F(Commands, AResumeWithMoreRoundsKeepsThemInItsConfiguration) {
   ASSERT_EQ(RunSmall({}), 0) << printed_;
   ASSERT_EQ(Resume({"--rounds", "6"}), 0) << printed_;

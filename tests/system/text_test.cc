@@ -104,6 +104,11 @@ TEST(Text, IsLearntByItsSpeakersForAnyNumberOfWorkers) {
   ASSERT_EQ(other.Wait(), 0) << other.output();
   EXPECT_EQ(run.digest(), other.digest());
   EXPECT_EQ(run.metrics(), other.metrics());
+  // Rows are of several lengths, also in the files of owners.
+  Simulation owners("owners", {config, "--quiet", "--owners", "3", "--set", "workers.slots=1"});
+  ASSERT_EQ(owners.Wait(), 0) << owners.output();
+  EXPECT_EQ(run.digest(), owners.digest());
+  EXPECT_EQ(run.metrics(), owners.metrics());
   std::filesystem::remove_all(folder);
 }
 
