@@ -37,7 +37,7 @@ struct EvaluationConfig {
   bool test = true;
   bool validation = false;  // every client's validation rows, at the client's point
   // Instead of every client so many, drawn anew from the run's seed after each round: of `clients`
-  // and `validation`, and as many of `heldout` (the objective of `train` needs everybody). 0: every client.
+  // and `validation`, and as many of `heldout` (`train` needs everybody). 0: every client.
   uint64_t sample = 0;
   FineTune fine_tune;  // needs `clients` or `heldout`
   bool train = false;  // every client's training rows, and the objective over all of them

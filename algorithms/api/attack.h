@@ -29,9 +29,9 @@ namespace macaw::algorithms {
 // Every channel up is attacked, numbers such as FedNova's ‖a‖₁ among them. Parameters only: what
 // clients send as batch-norm statistics is what they would send honestly, for inner-product and
 // alie the honest mean, and a free-rider's zero. μ and σ of a channel are taken as the channel
-// combines clients: weighted where it is weighted. These two kinds' updates are made after the sums, so
-// no bound of a channel holds them. A round without an honest client gets zeros from
-// the hostile ones of those two kinds.
+// combines clients: weighted where it is weighted. A channel's bound does not hold what these two
+// kinds send, since that is made after the sums. In a round without an honest client they send
+// zeros.
 //
 // A hostile client's state and metrics are those that the rule concludes from its honest work. A
 // free-rider concludes nothing: its state does not change, and its metrics are 0.
