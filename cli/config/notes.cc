@@ -55,6 +55,17 @@ std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& 
   if (algorithm->has_personal_models) {
     const std::string note = PersonalModelsNote(config, dataset);
     if (!note.empty()) notes.push_back(note);
+  } else if (run.evaluation.clients && !AnyHas(dataset, data::Split::kTest)) {
+    notes.push_back(
+        "evaluation.clients tests clients on rows of their own, but no client has test rows "
+        "(clients_test_* will be null): set data.client_test_fraction, or give them with the data");
+  }
+  const bool of_clients = run.evaluation.clients || run.evaluation.heldout ||
+                          run.evaluation.validation || run.evaluation.train;
+  if (run.evaluation.metrics.any() && !of_clients && dataset.info().test_examples == 0) {
+    notes.push_back(
+        "evaluation.metrics has nothing to count: there is no central test set, and "
+        "evaluation.clients is false");
   }
   if (run.evaluation.validation && !AnyHas(dataset, data::Split::kValidation)) {
     notes.push_back(

@@ -289,16 +289,31 @@ class Reader {
     return Unknown(path, value);
   }
 
+  // The choice that is most like the word that was given, or like the first wrong word of a list.
+  static std::string WordMeant(const Field& field, const Value& value) {
+    if (const std::string* const word = value.As<std::string>())
+      return NearestWord(*word, field.choices);
+    const Array* const list = value.As<Array>();
+    for (size_t i = 0; list != nullptr && i < list->size(); ++i) {
+      const std::string* const word = (*list)[i].As<std::string>();
+      if (word != nullptr && !settings::Contains(field.choices, *word))
+        return NearestWord(*word, field.choices);
+    }
+    return "";
+  }
+
   absl::Status ReadField(const Field& field, const Value& value) {
     Value placed = value;
     if (field.is_path) MakeAbsolute(field, placed);
     if (!field.set(config_, placed)) {
-      const std::string* word = value.As<std::string>();
-      const std::string meant = word == nullptr ? "" : NearestWord(*word, field.choices);
-      return WrongKey(
-          value.place, field.key, meant,
-          absl::StrCat(field.key, " must be ", field.expected, ", found ", Describe(value),
-                       DidYouMean(meant.empty() ? "" : absl::StrCat("\"", meant, "\""))));
+      const std::string meant = WordMeant(field, value);
+      const std::string* const word = value.As<std::string>();
+      const bool list = word != nullptr && meant == *word;  // right, but for a list of one
+      const std::string shown =
+          list ? absl::StrCat("[\"", meant, "\"]") : absl::StrCat("\"", meant, "\"");
+      return WrongKey(value.place, field.key, meant,
+                      absl::StrCat(field.key, " must be ", field.expected, ", found ",
+                                   Describe(value), DidYouMean(meant.empty() ? "" : shown)));
     }
     // A program runs beside the file that names it, unless the file names a folder, too.
     if (field.key == "workers.command" && !given_.contains("workers.folder"))
@@ -475,9 +490,9 @@ absl::StatusOr<Config> ReadConfig(const Document& document, const std::vector<Ov
   if (name.empty()) name = std::filesystem::path(document.name).stem().string();
   if (name.empty()) name = "run";  // without a file
   if (name.find('/') != std::string::npos) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        document.name, ": run.name must not contain \"/\" (it names a folder), found \"", name,
-        "\""));
+    return absl::InvalidArgumentError(
+        absl::StrCat(document.name, document.name.empty() ? "" : ": ",
+                     "run.name must not contain \"/\" (it names a folder), found \"", name, "\""));
   }
   return config;
 }

@@ -269,6 +269,10 @@ TEST(Config, AsksForTheMetricsOfClassesThatAreNamed) {
                 HasSubstr("evaluation.metrics must be a list of"))
         << bad;
   }
+  EXPECT_THAT(Parse(kMinimal, {"evaluation.metrics=f1"}).status().message(),
+              HasSubstr("did you mean [\"f1\"]?"));
+  EXPECT_THAT(Parse(kMinimal, {"evaluation.metrics=[\"auc\", \"F1\"]"}).status().message(),
+              HasSubstr("did you mean \"f1\"?"));
 }
 
 TEST(Config, TakesANameForASchedule) {

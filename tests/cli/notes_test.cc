@@ -63,8 +63,10 @@ TEST(Notes, SayThatPersonalModelsAreNotEvaluatedWhereNoClientHasTestRows) {
     EXPECT_THAT(Notes("ditto", *nobody, evaluated),
                 AllOf(HasSubstr("ditto"), HasSubstr("test rows"), HasSubstr("clients_test_*")));
     EXPECT_THAT(Notes("ditto", *nobody), HasSubstr("client_test"));
-    EXPECT_EQ(Notes("fedavg", *nobody, evaluated), "");
   }
+  EXPECT_THAT(Notes("fedavg", without, evaluated), HasSubstr("set data.client_test_fraction"));
+  EXPECT_EQ(Notes("fedavg", held_out, evaluated), "");
+  EXPECT_EQ(Notes("fedavg", without), "");
   EXPECT_EQ(Notes("ditto", with, evaluated), "");
   EXPECT_THAT(Notes("ditto", with), HasSubstr("evaluation.clients = true"));
 }
@@ -73,6 +75,13 @@ TEST(Notes, SayThatThereAreNoValidationRows) {
   const SomeRows rows({20, 40, 60}, {0, 0, 0});
   EXPECT_THAT(Notes("fedavg", rows, {R"(evaluation.splits=["test", "validation"])"}),
               HasSubstr("data.val_fraction"));
+}
+
+TEST(Notes, SayThatMetricsHaveNothingToCount) {
+  const SomeRows rows({20, 40, 60}, {0, 0, 5});  // without a central test set
+  const std::string metrics = R"(evaluation.metrics=["f1"])";
+  EXPECT_THAT(Notes("fedavg", rows, {metrics}), HasSubstr("nothing to count"));
+  EXPECT_EQ(Notes("fedavg", rows, {metrics, "evaluation.clients=true"}), "");
 }
 
 TEST(Notes, SayWhatTheAlgorithmHasToSay) {
