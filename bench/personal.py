@@ -134,30 +134,29 @@ def runs_of(scenario: str, options, folder: pathlib.Path) -> list[dict]:
         base = base.replace("SPEAKERS", str(speakers(folder, options.speakers)))
     apart = {rule["name"]: (rule, settings) for rule, settings in what.apart}
     baselines = [name for name in ("local", "pooled") if name not in apart]
-    found = sweep(folder / scenario, base, what.rounds, what.rules, baselines, {}, options)
+    rounds = {"run.rounds": what.rounds}
+    found = sweep(folder / scenario, base, what.rules, baselines, rounds, options)
     for name, (rule, settings) in apart.items():
         out = folder / f"{scenario}-{name}"
-        found += sweep(out, base, what.rounds, [rule], [], settings, options)
+        found += sweep(out, base, [rule], [], rounds | settings, options)
     return found
 
 
 def sweep(
     out: pathlib.Path,
     base: str,
-    rounds: int,
     rules: list[dict],
     baselines: list[str],
     settings: dict,
     options,
 ) -> list[dict]:
-    """The summaries of its runs: each rule and baseline with each seed. Settings: other keys."""
+    """The summaries of its runs: each rule and baseline with each seed. Settings: other keys than base's."""
     tables = ", ".join(
         "{" + ", ".join(f"{key} = {toml(value)}" for key, value in rule.items()) + "}"
         for rule in rules
     )
-    settings = {"run.rounds": rounds, **settings}
     if options.quick:
-        settings["run.rounds"] = 4
+        settings = settings | {"run.rounds": 4}
     keys = "".join(f"{key} = [{toml(value)}]\n" for key, value in settings.items())
     file = out.with_suffix(".toml")
     file.write_text(

@@ -77,11 +77,12 @@ absl::StatusOr<DatasetPtr> OpenPrepared(const DataOptions& data,
       return absl::InvalidArgumentError(
           absl::StrCat("partition.scheme = natural, but ", data.path, " has no train_offsets"));
     }
-    const bool has_splits = !file.offsets[1].empty() || !file.offsets[2].empty();
-    if (has_splits) {
-      MACAW_RETURN_IF_ERROR(RefuseSplits(data,
-                                         "or the clients in the file without rows of theirs "
-                                         "for validation and tests"));
+    const auto has_rows = [](const OffsetTable& offsets) {
+      return !offsets.empty() && offsets[offsets.size() - 1] > offsets[0];
+    };
+    if (has_rows(file.offsets[1]) || has_rows(file.offsets[2])) {
+      MACAW_RETURN_IF_ERROR(
+          RefuseSplits(data, "or prepare it again without validation and test rows of clients"));
     }
     if (!AsksForSplits(data)) return ServePrepared(std::move(file));
     GroupByClient(file);

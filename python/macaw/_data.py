@@ -47,7 +47,8 @@ def prepare(
         given the padding as token 0.
     test: the central test set, in any of these forms but the dict. Without it, a run sets
         ``data.test_fraction`` of the rows aside; of a dict of clients it sets none aside, and
-        ``data_options=dict(client_test_fraction=0.3)`` gives each client test rows of its own.
+        ``data_options=dict(client_test_fraction=0.3)`` gives each client test rows of its own
+        (and then ``data.test_fraction`` counts, too).
     features, label: the columns of a Hugging Face dataset.
     """
     folder = Path(cache) if cache is not None else cache_folder()
