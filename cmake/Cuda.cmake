@@ -9,7 +9,11 @@ if(cuda_wanted STREQUAL "AUTO" AND
   set(cuda_wanted OFF)  # GPUs have checkers of their own, and nvcc is tried with GCC alone
 endif()
 if(cuda_wanted)
-  find_program(MACAW_NVCC nvcc HINTS ENV CUDACXX ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES bin)
+  # An installed toolkit, else what `./dev setup cuda` has unpacked.
+  file(SHA256 ${PROJECT_SOURCE_DIR}/cuda.lock lock_digest)
+  string(SUBSTRING ${lock_digest} 0 12 lock_id)
+  set(cuda_wheels ${PROJECT_SOURCE_DIR}/.deps/cuda-${lock_id}/nvidia)
+  find_program(MACAW_NVCC nvcc HINTS ENV CUDACXX ENV CUDA_PATH /usr/local/cuda PATHS ${cuda_wheels}/cu13/bin PATH_SUFFIXES bin)
   # A100, H100 and H200, and PTX for what comes later.
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
@@ -26,8 +30,8 @@ if(cuda_wanted)
   if(CMAKE_CUDA_COMPILER AND CUDAToolkit_FOUND AND TARGET CUDA::cudart_static)
     set(MACAW_HAVE_CUDA ON)
   elseif(MACAW_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "MACAW_CUDA is ON, but no nvcc with libcudart_static.a works here: install the CUDA toolkit (13.0), put nvcc "
-            "into PATH or set CUDACXX, or configure with -DMACAW_CUDA=OFF")
+    message(FATAL_ERROR "MACAW_CUDA is ON, but no nvcc with libcudart_static.a works here: run ./dev setup cuda, or install the CUDA toolkit "
+            "(13.0) and put nvcc into PATH, or set CUDACXX, or configure with -DMACAW_CUDA=OFF")
   endif()
 endif()
 if(NOT MACAW_HAVE_CUDA)
@@ -60,4 +64,7 @@ if(MACAW_PTXAS_REPORT)
 endif()
 
 # Only the types of NCCL are used. Its library is opened where a worker has several GPUs (device/cuda/nccl_api.h).
-find_path(MACAW_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+find_path(MACAW_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} PATHS ${cuda_wheels}/nccl/include)
+if(EXISTS ${cuda_wheels}/nccl/lib)
+  set(MACAW_NCCL_LIBRARIES ${cuda_wheels}/nccl/lib)  # where the build folder's programs look for it, too
+endif()

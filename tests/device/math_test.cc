@@ -105,6 +105,19 @@ TEST(DeviceMath, Logarithms) {
   EXPECT_TRUE(std::isnan(Log1p(std::nan(""))));
 }
 
+TEST(DeviceMath, ErrorFunction) {
+  const auto ours = [](float x) { return Erf(x); };
+  const auto exact = [](float x) { return std::erf(static_cast<double>(x)); };
+  EXPECT_LE(Worst<float>(-1, 1, ours, exact), 4);
+  EXPECT_LE(Worst<float>(-5, 5, ours, exact), 4);
+  EXPECT_LE(Worst<float>(0, 1e-37f, ours, exact), 4);
+  EXPECT_EQ(Erf(0.0f), 0);
+  EXPECT_TRUE(std::signbit(Erf(-0.0f)));
+  EXPECT_EQ(Erf(kInf), 1);
+  EXPECT_EQ(Erf(-kInf), -1);
+  EXPECT_TRUE(std::isnan(Erf(kNan)));
+}
+
 TEST(DeviceMath, TanhAndSigmoid) {
   const auto tanh = [](float x) { return std::tanh(static_cast<double>(x)); };
   EXPECT_LE(Worst<float>(

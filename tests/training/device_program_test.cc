@@ -5,6 +5,7 @@
 #include "models/named.h"
 #include "tests/training/device_testing.h"
 #include "tests/training/testing.h"
+#include "training/device/product_shape.h"
 #include "training/device/products-inl.h"
 #include "training/device/program.h"
 
@@ -114,25 +115,26 @@ TEST(DeviceProduct, HasTheSameBitsByTilesAndByElements) {
   }
 }
 
-TEST(DeviceProgram, TakesTheNamedModelsWithoutBatchNormAndTokens) {
+TEST(DeviceProgram, TakesTheNamedModels) {
   for (const ModelConfig& config : models::ExampleConfigs()) {
     const auto spec = models::BuildSpec(config, DType::kF32);
     ASSERT_TRUE(spec.ok());
     const absl::StatusOr<CompiledModel> model = CompiledModel::Compile(*spec, 10);
-    const bool takes = config.name != "resnet18" && !spec->takes_tokens();
-    EXPECT_EQ(model.ok(), takes) << config.name << ": " << model.status();
-    EXPECT_EQ(absl::IsUnimplemented(model.status()), !takes);
+    ASSERT_TRUE(model.ok()) << config.name << ": " << model.status();
+    EXPECT_EQ(model->takes_whole_batches, config.name == "resnet18");
+    EXPECT_EQ(model->keeps_gradients, spec->takes_tokens());
   }
 }
 
-TEST(DeviceProgram, NamesTheFirstLayerThatItCannotTake) {
-  ModelConfig config;
-  config.name = "char_lstm";
-  config.input_shape = {20};
-  config.classes = 30;
-  const auto status = CompiledModel::Compile(*models::BuildSpec(config, DType::kF32), 10).status();
-  EXPECT_THAT(status.message(), HasSubstr("layer 1 "));
-  EXPECT_THAT(status.message(), HasSubstr("char_lstm"));
+TEST(DeviceProgram, RefusesActivationsThatAreTooLarge) {
+  const auto compile = [](const std::vector<std::string>& layers, int64_t positions) {
+    return CompiledModel::Compile(SpecOf(layers, {positions}, 5, DType::kF32), 10).status();
+  };
+  const std::vector<std::string> sees = {"embedding 5 4", "attention heads 2", "mean", "linear 5"};
+  EXPECT_TRUE(compile(sees, 100).ok());
+  // The weights of 4000 positions for each other.
+  EXPECT_THAT(compile(sees, 4000).message(), HasSubstr("activations of this size"));
+  EXPECT_TRUE(absl::IsUnimplemented(compile(sees, 4000)));
 }
 
 TEST(DeviceProgram, KeepsGradientsApartWhileTheyAreNeeded) {
@@ -193,6 +195,17 @@ TEST(DeviceGradients, AreThoseOfTheLoss) {
       {{"conv 4 3", "groupnorm 2", "tanh", "flatten", "linear 4"}, {2, 6, 6}},
       {{"conv 4 3 pad 1", "tanh", "block 4", "globalavgpool", "flatten", "linear 4"}, {1, 6, 5}},
       {{"block 4 stride 2 groups 1", "flatten", "linear 4"}, {3, 6, 6}},
+      {{"conv 3 3 nobias", "batchnorm", "tanh", "flatten", "linear 4"}, {2, 6, 5}},
+      {{"linear 6", "batchnorm", "sigmoid", "linear 4"}, {7}},
+      {{"block 4 stride 2 batchnorm", "flatten", "linear 4"}, {3, 6, 6}},
+      {{"linear 6", "layernorm", "gelu", "residual [linear 6, tanh]", "linear 4"}, {7}},
+      {{"embedding 5 3", "positions", "flatten", "linear 4"}, {4}},
+      {{"embedding 5 3", "lstm 4 layers 2", "last", "linear 4"}, {6}},
+      {{"embedding 4 3", "lstm 5", "linear 4"}, {4}},
+      {{"embedding 5 3", "gru 4 layers 2", "mean", "linear 4"}, {6}},
+      {{"embedding 4 3", "gru 5", "layernorm", "linear 4"}, {4}},
+      {{"embedding 5 6", "attention heads 2", "mean", "linear 4"}, {5}},
+      {{"embedding 4 6", "positions", "transformer heads 3 ff 5 causal", "linear 4"}, {5}},
       // With few windows, so that no maximum changes hands within a step.
       {{"conv 3 3 pad 2 nobias", "sigmoid", "maxpool 3 stride 2", "flatten", "linear 4"},
        {1, 4, 5}},
@@ -212,6 +225,8 @@ TEST(DeviceGradients, AreThoseOfTheLoss) {
       return MustRun(*trainer, plan, task)[0];
     };
     const StageOutcome outcome = run(StageKind::kGradient, at);
+    // The loss of a gradient is with the moments of its batch, as batch norm's gradient is.
+    const StageKind loss_kind = spec.has_buffers() ? StageKind::kGradient : StageKind::kLoss;
     const std::vector<float> gradient(outcome.end.As<float>().begin(),
                                       outcome.end.As<float>().end());
     for (const LayoutEntry& entry : spec.layout->entries()) {
@@ -227,7 +242,8 @@ TEST(DeviceGradients, AreThoseOfTheLoss) {
         for (uint64_t i = entry.offset; i < entry.offset + entry.size; ++i) {
           moved.As<float>()[i] += static_cast<float>(by * gradient[i] / length);
         }
-        return run(StageKind::kLoss, moved).sums[1] / 5;
+        const StageOutcome there = run(loss_kind, moved);
+        return there.sums[1] / there.sums[0];
       };
       const double step = 5e-4;  // small, so that hardly any maximum changes hands
       EXPECT_NEAR((loss(step) - loss(-step)) / (2 * step), length, 0.01 * length + 4e-4)

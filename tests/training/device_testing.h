@@ -18,6 +18,7 @@
 #include "data/dataset.h"
 #include "models/spec.h"
 #include "testing/fake_device.h"
+#include "tests/training/testing.h"
 #include "training/api/trainer.h"
 #include "training/device/device_trainer.h"
 #include "training/device/kernels.h"
@@ -47,6 +48,26 @@ inline std::unique_ptr<DeviceTrainer> DeviceTrainerOf(const TrainerSetup& setup,
   return trainer.ok() ? *std::move(trainer) : nullptr;
 }
 
+// A network with every kind of operation on images.
+inline models::ModelSpec Everything() {
+  return SpecOf({"conv 4 3 pad 1", "groupnorm 2", "relu", "maxpool 3 stride 2", "block 6 stride 2",
+                 "dropout 0.3", "avgpool 2", "tanh", "flatten", "linear 9", "sigmoid", "linear 5"},
+                {2, 10, 9}, 5, DType::kF32);
+}
+
+// The same, and networks with all others: on texts, and with batch norm.
+inline std::vector<models::ModelSpec> EveryOperation() {
+  return {Everything(),
+          SpecOf({"embedding 9 6", "positions", "transformer heads 2 ff 7 causal dropout 0.2",
+                  "lstm 5 layers 2", "gru 6", "residual [layernorm, linear 6, gelu]", "linear 9"},
+                 {7}, 9, DType::kF32),
+          SpecOf({"embedding 9 6", "attention heads 3", "mean", "linear 5"}, {7}, 5, DType::kF32),
+          SpecOf({"embedding 9 6", "lstm 4", "last", "batchnorm", "linear 5"}, {7}, 5, DType::kF32),
+          SpecOf({"conv 4 3 nobias", "batchnorm", "relu", "block 6 stride 2 batchnorm",
+                  "globalavgpool", "flatten", "linear 5"},
+                 {2, 10, 9}, 5, DType::kF32)};
+}
+
 // ‖a − b‖ / ‖b − start‖: the difference relative to what was learned.
 inline double ErrorOf(ConstVectorView a, ConstVectorView b, ConstVectorView start) {
   const auto x = a.As<float>(), y = b.As<float>(), z = start.As<float>();
@@ -68,11 +89,16 @@ class RandomRun {
     DrawModel();
     DrawTransform();
   }
-  // With a model of the caller's, for classification.
+  // With a model of the caller's, for classification or to predict the next token.
   RandomRun(models::ModelSpec spec, uint64_t seed) : stream_({.seed = seed}) {
     spec_ = std::move(spec);
     outputs_ = spec_.outputs;
-    DrawTransform();
+    if (spec_.positions > 0) task_ = TaskKind::kNextToken;
+    if (spec_.takes_tokens()) {
+      type_ = data::FeatureType::kI32;
+    } else {
+      DrawTransform();
+    }
   }
 
   TrainerSetup Setup() const {
@@ -88,12 +114,13 @@ class RandomRun {
   // The options of the fused trainer alone, to compare with it.
   void KeepToTheFusedTrainer() { fused_ = true; }
 
-  // As models begin: near zero. The norms' scales are what they are.
+  // As models begin: near zero. The norms' scales are what they are; running variances are positive.
   FlatVector Vector(double scale) {
     FlatVector vector(spec_.layout);
     for (const LayoutEntry& entry : spec_.layout->entries()) {
       for (float& value : vector.As<float>().subspan(entry.offset, entry.size)) {
         value = static_cast<float>(scale * stream_.Normal());
+        if (entry.group == Group::kBuffer) value = 0.5f + std::abs(value);
       }
     }
     return vector;
@@ -109,7 +136,11 @@ class RandomRun {
     rows.block.row_bytes = elements * data::SizeOf(type_);
     stored.bytes.resize(std::max<size_t>(count, 1) * rows.block.row_bytes);
     for (size_t i = 0; i < count * elements; ++i) {
-      if (type_ == data::FeatureType::kU8) {
+      if (type_ == data::FeatureType::kI32) {
+        const auto tokens = std::get<models::Embedding>(spec_.layers[0]).tokens;
+        const auto token = static_cast<int32_t>(Below(static_cast<uint64_t>(tokens)));
+        std::memcpy(&stored.bytes[i * sizeof(token)], &token, sizeof(token));
+      } else if (type_ == data::FeatureType::kU8) {
         stored.bytes[i] = static_cast<std::byte>(Below(256));
       } else {
         const auto value = static_cast<float>(stream_.Normal());
@@ -123,12 +154,19 @@ class RandomRun {
     }
     rows.block.features = stored.bytes.data();
     rows.block.count = count;
+    // Some clients have texts of several lengths, and some of these are empty.
+    if (type_ == data::FeatureType::kI32 && Below(3) > 0) {
+      for (size_t i = 0; i < count; ++i)
+        stored.lengths.push_back(static_cast<int32_t>(Below(elements + 1)));
+      rows.block.lengths = stored.lengths.data();
+    }
     if (task_ == TaskKind::kRegression) {
       rows.block.targets = stored.targets.data();
     } else {
       rows.block.classes = stored.classes.data();
     }
-    rows.noise = {.seed = 7, .client = ClientId(Below(4)), .clients = Below(4) == 0 ? 0u : 4u};
+    if (type_ != data::FeatureType::kI32)
+      rows.noise = {.seed = 7, .client = ClientId(Below(4)), .clients = Below(4) == 0 ? 0u : 4u};
     // Some clients have rows here and there.
     if (count > 2 && Below(2) == 0) {
       for (uint32_t i = 0; i < count; ++i) stored.index.push_back((i * 7 + 3) % count);
@@ -156,7 +194,7 @@ class RandomRun {
     if (task_ != TaskKind::kRegression) {
       if (Below(3) == 0) local.label_smoothing = 0.2;
       const size_t classes = task_ == TaskKind::kBinary ? 2 : static_cast<size_t>(spec_.outputs);
-      if (Below(3) == 0) {
+      if (task_ != TaskKind::kNextToken && Below(3) == 0) {
         for (size_t i = 0; i < classes; ++i) local.class_weights.push_back(0.5 + 0.3 * (i % 5));
       }
     }
@@ -204,6 +242,7 @@ class RandomRun {
     std::vector<std::byte> bytes;
     std::vector<int32_t> classes;
     std::vector<float> targets;
+    std::vector<int32_t> lengths;
     std::vector<uint32_t> index;
   };
 

@@ -26,13 +26,6 @@ std::vector<std::byte> BytesOf(const std::vector<StageOutcome>& outcomes) {
   return bytes;
 }
 
-// A network with every kind of operation.
-models::ModelSpec Everything() {
-  return SpecOf({"conv 4 3 pad 1", "groupnorm 2", "relu", "maxpool 3 stride 2", "block 6 stride 2",
-                 "dropout 0.3", "avgpool 2", "tanh", "flatten", "linear 9", "sigmoid", "linear 5"},
-                {2, 10, 9}, 5, DType::kF32);
-}
-
 // Several clients of different sizes with different plans.
 class Cohort {
  public:
@@ -105,23 +98,27 @@ void ExpectSame(const Outcomes& actual, const Outcomes& expected) {
 }
 
 TEST(DeviceTrainerBits, DoNotDependOnTheThreadsOfATeam) {
-  const Cohort cohort(Everything(), 4);
-  const auto one = TeamsOf(1);
-  const Outcomes expected = RunAll(*DeviceTrainerOf(cohort.Setup(), *one), cohort.turns());
-  for (const uint32_t threads : {3u, 8u}) {
-    SCOPED_TRACE(testing::Message() << threads << " threads");
-    const auto device = TeamsOf(threads);
-    ExpectSame(RunAll(*DeviceTrainerOf(cohort.Setup(), *device), cohort.turns()), expected);
+  for (const models::ModelSpec& spec : EveryOperation()) {
+    const Cohort cohort(spec, 4);
+    const auto one = TeamsOf(1);
+    const Outcomes expected = RunAll(*DeviceTrainerOf(cohort.Setup(), *one), cohort.turns());
+    for (const uint32_t threads : {3u, 8u}) {
+      SCOPED_TRACE(testing::Message() << threads << " threads");
+      const auto device = TeamsOf(threads);
+      ExpectSame(RunAll(*DeviceTrainerOf(cohort.Setup(), *device), cohort.turns()), expected);
+    }
   }
 }
 
 // 256 threads share tiles of shared memory, as on a GPU; small teams compute element by element.
 TEST(DeviceTrainerBits, AreThoseOfTilesInSharedMemory) {
-  const Cohort cohort(Everything(), 1);
-  const auto one = TeamsOf(1), many = TeamsOf(256);
-  const auto small = DeviceTrainerOf(cohort.Setup(), *one);
-  const auto large = DeviceTrainerOf(cohort.Setup(), *many);
-  ExpectSame(RunAll(*large, cohort.turns()), RunAll(*small, cohort.turns()));
+  for (const models::ModelSpec& spec : EveryOperation()) {
+    const Cohort cohort(spec, 1);
+    const auto one = TeamsOf(1), many = TeamsOf(256);
+    const auto small = DeviceTrainerOf(cohort.Setup(), *one);
+    const auto large = DeviceTrainerOf(cohort.Setup(), *many);
+    ExpectSame(RunAll(*large, cohort.turns()), RunAll(*small, cohort.turns()));
+  }
 }
 
 TEST(DeviceTrainerBits, DoNotDependOnTheTurnsAtOnceOrTheirOrder) {
@@ -431,6 +428,69 @@ TEST(DeviceTrainer, FailsATurnAndNotItsNeighbours) {
   }
 }
 
+TEST(DeviceTrainer, RefusesTokensAndLabelsThatTheModelDoesNotKnow) {
+  const auto message = [](int32_t token, int32_t label) {
+    RandomRun random(SpecOf({"embedding 6 3", "lstm 4", "linear 5"}, {4}, 5, DType::kF32), 2);
+    const auto device = TeamsOf(1);
+    const auto trainer = DeviceTrainerOf(random.Setup(), *device);
+    const FlatVector start = random.Vector(0.1);
+    const std::vector<int32_t> tokens = {1, 2, 0, 3, 1, 1, token, 2}, labels = {1, label};
+    ClientTask task = TaskOf(random.Rows(2));
+    task.train.block.features = std::as_bytes(std::span(tokens)).data();
+    task.train.block.classes = labels.data();
+    task.train.block.lengths = nullptr;
+    LocalPlan plan;
+    plan.stages = {StageFrom(View(start), 0.1)};
+    const absl::Status ran = trainer->Run(plan, task).status();
+    const absl::Status rated = trainer->Evaluate(View(start), task.train, 1, 2, 8).status();
+    EXPECT_EQ(ran.ok(), rated.ok());
+    EXPECT_TRUE(trainer->Evaluate(View(start), task.train, 0, 1, 8).ok());
+    return std::string(ran.message());
+  };
+  EXPECT_EQ(message(4, 4), "");
+  EXPECT_THAT(message(6, 4), HasSubstr("token 6, the model knows 0 to 5"));
+  EXPECT_THAT(message(-1, 4), HasSubstr("token -1"));
+  EXPECT_THAT(message(4, 5), HasSubstr("label 5, the model knows 0 to 4"));
+  EXPECT_THAT(message(5, 4), HasSubstr("label 5"));  // of the position before
+}
+
+TEST(DeviceTrainer, NeedsTextsTasksAndModelsThatFit) {
+  const auto device = TeamsOf(1);
+  const auto message = [&](const std::vector<std::string>& layers, data::FeatureType type,
+                           TaskKind task) {
+    TrainerSetup setup;
+    setup.spec = SpecOf(layers, {4}, 5, DType::kF32);
+    setup.feature_type = type;
+    setup.task = task;
+    return std::string(DeviceTrainer::Make(setup, *device).status().message());
+  };
+  const std::vector<std::string> next = {"embedding 5 3", "linear 5"}, vectors = {"linear 5"};
+  EXPECT_EQ(message(next, data::FeatureType::kI32, TaskKind::kNextToken), "");
+  EXPECT_THAT(message(next, data::FeatureType::kF32, TaskKind::kNextToken),
+              HasSubstr("the data does not hold any"));
+  EXPECT_THAT(message(next, data::FeatureType::kI32, TaskKind::kClassification),
+              HasSubstr("has outputs at each position"));
+  EXPECT_THAT(message(vectors, data::FeatureType::kI32, TaskKind::kClassification),
+              HasSubstr("begin it with \"embedding TOKENS OUT\""));
+}
+
+TEST(DeviceTrainer, NamesTheBatchThatIsTooLargeForBatchNorm) {
+  const models::ModelSpec spec =
+      SpecOf({"conv 1024 1", "batchnorm", "globalavgpool", "flatten", "linear 2"}, {1, 64, 64}, 2,
+             DType::kF32);
+  const uint32_t most = ondevice::CompiledModel::Compile(spec, 0)->batch_rows;
+  RandomRun random(spec, 1);
+  const auto device = TeamsOf(1);
+  const auto trainer = DeviceTrainerOf(random.Setup(), *device);
+  const FlatVector start = random.Vector(0.1);
+  LocalPlan plan;
+  plan.stages = {StageFrom(View(start), 0.1)};
+  plan.stages[0].local.batch_size = 0;
+  const auto outcomes = trainer->Run(plan, TaskOf(random.Rows(most + 1)));
+  EXPECT_THAT(outcomes.status().message(),
+              HasSubstr("set local.batch_size to " + std::to_string(most) + " or less"));
+}
+
 TEST(DeviceTrainer, RefusesStepsWithoutABatch) {
   Cohort cohort(Everything(), 1);
   const auto device = TeamsOf(1);
@@ -471,15 +531,8 @@ TEST(DeviceTrainer, RefusesRunsThatItCannotTrain) {
   changed.dtype = DType::kF64;
   refuses(changed, "float32");
   changed = setup;
-  changed.feature_type = data::FeatureType::kI32;
-  refuses(changed, "tokens");
-  changed = setup;
   changed.hooks = true;
   refuses(changed, "hooks");
-  changed = setup;
-  changed.spec =
-      SpecOf({"conv 2 3", "batchnorm", "flatten", "linear 3"}, {1, 5, 5}, 3, DType::kF32);
-  refuses(changed, "batch norm");
   Stage stage;
   stage.hooks = std::make_shared<const Hooks>();
   EXPECT_THAT(DeviceTrainer::Supports(stage).message(), HasSubstr("hooks"));

@@ -104,6 +104,14 @@ TEST_P(TrainerOnA, HasTheBitsOfTheHostOnRandomModelsAndStages) {
   }
 }
 
+TEST_P(TrainerOnA, HasTheBitsOfTheHostOnEveryOperation) {
+  for (const models::ModelSpec& spec : EveryOperation()) {
+    SCOPED_TRACE(testing::Message() << spec.layers.size() << " layers");
+    RandomRun random(spec, 5);
+    ExpectSameBits(random, 4);
+  }
+}
+
 TEST_P(TrainerOnA, HasTheBitsOfTheHostOnLeNet5) {
   ModelConfig config;
   config.name = "lenet5";

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/logging.h"
 #include "core/status.h"
+#include "training/sequences.h"
 
 namespace macaw::training {
 namespace {
@@ -35,13 +36,6 @@ size_t RoundUp(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 absl::Status DeviceTrainer::Supports(const TrainerSetup& setup) {
   if (setup.dtype != DType::kF32) return absl::UnimplementedError("it computes in float32 only");
-  if (setup.feature_type == data::FeatureType::kI32) {
-    return absl::UnimplementedError("it does not take tokens");
-  }
-  if (setup.task != TaskKind::kClassification && setup.task != TaskKind::kBinary &&
-      setup.task != TaskKind::kRegression) {
-    return absl::UnimplementedError("it does not know the run's task");
-  }
   if (setup.hooks) return absl::UnimplementedError("the algorithm has hooks");
   constexpr int64_t kMostPad = 8191;  // of a move's code
   if (setup.transform.pad_crop > kMostPad) {
@@ -61,6 +55,7 @@ absl::StatusOr<std::unique_ptr<DeviceTrainer>> DeviceTrainer::Make(const Trainer
     return absl::InvalidArgumentError("the model was built for another dtype than the run's");
   }
   MACAW_RETURN_IF_ERROR(Supports(setup));
+  MACAW_RETURN_IF_ERROR(CheckSequences(setup.spec, setup.feature_type, setup.task));
   MACAW_ASSIGN_OR_RETURN(RunParts run, RunParts::Make(setup));
   MACAW_ASSIGN_OR_RETURN(std::unique_ptr<device::Queue> queue, device.MakeQueue());
   std::unique_ptr<DeviceTrainer> trainer(
@@ -115,10 +110,12 @@ absl::Status DeviceTrainer::SendModel() {
 // From what a client of the run's own [local] needs; rows and other stages may need more.
 void DeviceTrainer::ChooseTurns(uint64_t free) {
   const LocalConfig& local = run_.setup.local;
+  const uint32_t most =
+      run_.model.takes_whole_batches ? run_.model.batch_rows : run_.model.pass_rows;
   const uint32_t batch = local.batch_size == 0 ? run_.model.pass_rows : local.batch_size;
   const uint64_t vectors = 4 + ondevice::StateVectors(local);  // end, gradient, v and its sum
-  const uint64_t bytes = JobMemory(program_, std::min(batch, run_.model.pass_rows)).total +
-                         vectors * run_.setup.spec.layout->bytes();
+  const uint64_t bytes =
+      JobMemory(program_, std::min(batch, most)).total + vectors * run_.setup.spec.layout->bytes();
   turns_at_once_ = std::clamp<uint64_t>(free / kMemoryShare / bytes, 1,
                                         kTurnsPerProcessor * device_.info().processors);
 }
@@ -166,7 +163,7 @@ absl::Status DeviceTrainer::RunTogether(std::vector<ClientTurn>& turns) {
     std::vector<StageWork> works = NextStages(turns);
     if (works.empty()) return absl::OkStatus();
     if (rooms_.size() <= stage) rooms_.emplace_back(*queue_);
-    MACAW_RETURN_IF_ERROR(Launch(works, rooms_[stage], run_.model.pass_rows));
+    MACAW_RETURN_IF_ERROR(Launch(works, rooms_[stage]));
     for (StageWork& work : works) work.turn()->outcomes.push_back(std::move(work.outcome()));
   }
 }
@@ -200,11 +197,14 @@ std::vector<StageWork> DeviceTrainer::NextStages(std::vector<ClientTurn>& turns)
   return works;
 }
 
-absl::Status DeviceTrainer::Launch(std::vector<StageWork>& works, Room& room, uint32_t pass_rows) {
-  uint32_t most_rows = 1;
+absl::Status DeviceTrainer::Launch(std::vector<StageWork>& works, Room& room, uint32_t most_rows) {
+  const auto rows_of = [&](const StageWork& work) {
+    return std::min(work.pass_rows(run_), most_rows);
+  };
+  uint32_t pass_rows = 1;
   uint64_t passes = 0;
-  for (const StageWork& work : works) most_rows = std::max(most_rows, work.most_rows());
-  pass_rows = std::min(pass_rows, most_rows);
+  for (const StageWork& work : works)
+    pass_rows = std::max(pass_rows, std::min(rows_of(work), work.most_rows()));
   // The longest first, so that the last ones to end are short.
   std::vector<size_t> sequence(works.size());
   std::iota(sequence.begin(), sequence.end(), size_t{0});
@@ -252,6 +252,7 @@ absl::Status DeviceTrainer::Launch(std::vector<StageWork>& works, Room& room, ui
                        work_.data() + i * memory_bytes,
                        reinterpret_cast<double*>(room.results.data() + sums_at) + i * kMostSums,
                        reinterpret_cast<float*>(room.results.data() + output_at));
+    made[i].pass_rows = rows_of(work);
     work.KeepsOutputsAt({reinterpret_cast<const float*>(room.results_host.data() + output_at),
                          work.output_count()});
     output_at += work.outputs().size_bytes();
@@ -312,10 +313,7 @@ absl::StatusOr<MetricSums> DeviceTrainer::Evaluate(ConstVectorView model, const 
       return absl::InvalidArgumentError(
           absl::StrCat(rows.size(), " rows in all, in batches of ", batch));
     }
-    for (uint64_t i = begin; rows.block.classes != nullptr && i < end; ++i) {
-      const int64_t label = rows.block.classes[rows.at(i)];
-      MACAW_RETURN_IF_ERROR(run_.objective.CheckClasses(std::span(&label, 1)));
-    }
+    MACAW_RETURN_IF_ERROR(StageWork::CheckValues(run_, run_.objective, rows, begin, end));
     MetricSums sums(run_.objective.metrics());
     const ClassCounts counts = run_.setup.CountedClasses();
     MetricSums counted(counts.size());
@@ -326,7 +324,7 @@ absl::StatusOr<MetricSums> DeviceTrainer::Evaluate(ConstVectorView model, const 
         works.push_back(StageWork::Rating(run_, rows, at, std::min(at + kRatedRows, end), model));
         works.back().outcome().sums.resize(sums.size());
       }
-      MACAW_RETURN_IF_ERROR(Launch(works, rating_, std::min(batch, run_.model.pass_rows)));
+      MACAW_RETURN_IF_ERROR(Launch(works, rating_, batch));
       for (size_t i = 0; i < works.size(); ++i) {
         AddTo(sums, works[i].outcome().sums);
         if (!counts.any()) continue;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -73,9 +74,10 @@ class DeviceTrainer final : public LocalTrainer {
   absl::Status RunTogether(std::vector<ondevice::ClientTurn>& turns);
   // The turns' next stages, of those that have one.
   std::vector<ondevice::StageWork> NextStages(std::vector<ondevice::ClientTurn>& turns);
-  // Carries out the works in one launch. Works with an end have it in their outcomes, and all have
-  // their sums.
-  absl::Status Launch(std::vector<ondevice::StageWork>& works, Room& room, uint32_t pass_rows);
+  // Carries out the works in one launch, in passes of at most `most_rows`. Works with an end have it
+  // in their outcomes, and all have their sums.
+  absl::Status Launch(std::vector<ondevice::StageWork>& works, Room& room,
+                      uint32_t most_rows = std::numeric_limits<uint32_t>::max());
   void FreeMemory();
 
   const ondevice::RunParts run_;

@@ -15,26 +15,37 @@ MACAW_INLINE_KERNEL double WeightOf(const ClientJob& job, int32_t label) {
   return job.class_weights == nullptr ? 1.0 : job.class_weights[label];
 }
 
-// What a row adds to the sums, in pass.scratch, one after the other.
+// The label of a row's output position; below 0: it has none.
+MACAW_INLINE_KERNEL int32_t LabelOf(const Pass& pass, uint32_t position) {
+  const uint32_t positions = pass.program.positions, row = position / positions;
+  return pass.job.classes[size_t{pass.PositionOf(row)} * positions + (position - row * positions)];
+}
+
+// What an output position adds to the sums, in pass.scratch, one after the other. A row has one, if
+// it is no sequence.
 struct RowSums {
   double loss;
   double second;  // whether it is correct, or the absolute error
-  double flags;   // binary: 1 if it was predicted positive, and 2 if it is
+  // kCounted if it counts; binary: kPredicted if it was predicted positive, kPositive if it is.
+  double flags;
 };
+constexpr uint32_t kPredicted = 1, kPositive = 2, kCounted = 4;
 
-// Adds the rows' sums in their order. For one thread.
+// Adds the positions' sums in their order. For one thread.
 MACAW_INLINE_KERNEL void AddRows(const Pass& pass, const RowSums* rows, bool binary) {
   double* const sums = pass.job.sums;
   const double scale = pass.step.mean_rows / pass.step.divisor;
-  for (uint32_t r = 0; r < pass.rows; ++r) {
+  const uint32_t count = pass.rows * pass.program.positions;
+  for (uint32_t r = 0; r < count; ++r) {
+    const auto flags = static_cast<uint32_t>(rows[r].flags);
+    if ((flags & kCounted) == 0) continue;
     sums[kExamples] += 1;
     sums[kLoss] += rows[r].loss * scale;
     sums[kCorrect] += rows[r].second;
     if (!binary) continue;
-    const auto flags = static_cast<uint32_t>(rows[r].flags);
-    sums[kTruePositives] += flags == 3 ? 1 : 0;
-    sums[kPredictedPositives] += flags & 1;
-    sums[kPositives] += flags >> 1;
+    sums[kTruePositives] += flags == (kCounted | kPositive | kPredicted) ? 1 : 0;
+    sums[kPredictedPositives] += (flags & kPredicted) != 0 ? 1 : 0;
+    sums[kPositives] += (flags & kPositive) != 0 ? 1 : 0;
   }
 }
 
@@ -49,12 +60,13 @@ MACAW_INLINE_KERNEL void RateClasses(const device::Team& team, const Pass& pass)
   const ClientJob& job = pass.job;
   const float* const z = pass.Activation(program.logits);
   float* const gradient = OutputGradientOf(pass);
-  const uint32_t classes = program.outputs, count = pass.rows * classes;
-  // Of each row, then of each output.
+  const uint32_t classes = program.outputs, positions = pass.rows * program.positions;
+  const uint32_t count = positions * classes;
+  // Of each position, then of each output.
   auto* const rows = reinterpret_cast<RowSums*>(pass.scratch);
-  double* const best = pass.scratch + size_t{3} * pass.rows;  // the class, then the partition
-  double* const powers = best + pass.rows;
-  for (uint32_t r = team.thread; r < pass.rows; r += team.threads) {
+  double* const best = pass.scratch + size_t{3} * positions;  // the class, then the partition
+  double* const powers = best + positions;
+  for (uint32_t r = team.thread; r < positions; r += team.threads) {
     uint32_t top = 0;
     for (uint32_t c = 1; c < classes; ++c) {
       if (z[r * classes + c] > z[r * classes + top]) top = c;
@@ -69,12 +81,15 @@ MACAW_INLINE_KERNEL void RateClasses(const device::Team& team, const Pass& pass)
   }
   team.Sync();
   const double uniform = job.smoothing / static_cast<double>(classes);
-  for (uint32_t r = team.thread; r < pass.rows; r += team.threads) {
+  for (uint32_t r = team.thread; r < positions; r += team.threads) {
     const auto top = static_cast<uint32_t>(best[r]);
     double partition = 0;
     for (uint32_t c = 0; c < classes; ++c) partition += powers[r * classes + c];
     const double log_partition = static_cast<double>(z[r * classes + top]) + device::Log(partition);
-    const int32_t label = job.classes[pass.PositionOf(r)];
+    const int32_t label = LabelOf(pass, r);
+    best[r] = partition;
+    rows[r].flags = label < 0 ? 0 : kCounted;
+    if (label < 0) continue;
     const auto y = static_cast<uint32_t>(label);
     double loss = (1.0 - job.smoothing) * WeightOf(job, label) *
                   (log_partition - static_cast<double>(z[r * classes + y]));
@@ -86,7 +101,6 @@ MACAW_INLINE_KERNEL void RateClasses(const device::Team& team, const Pass& pass)
     }
     rows[r].loss = loss;
     rows[r].second = top == y && loss == loss ? 1.0 : 0.0;
-    best[r] = partition;
   }
   team.Sync();
   if (team.thread == 0) AddRows(pass, rows, /*binary=*/false);
@@ -95,7 +109,11 @@ MACAW_INLINE_KERNEL void RateClasses(const device::Team& team, const Pass& pass)
     for (uint32_t i = team.thread; i < count; i += team.threads) {
       const uint32_t r = program.classes.Quotient(i);
       const auto c = static_cast<int32_t>(i - r * classes);
-      const int32_t label = job.classes[pass.PositionOf(r)];
+      const int32_t label = LabelOf(pass, r);
+      if (label < 0) {
+        gradient[i] = 0;
+        continue;
+      }
       const double sharp = (1.0 - job.smoothing) * WeightOf(job, label);
       double q = uniform > 0 ? uniform * WeightOf(job, c) : 0.0;
       if (c == label) q += sharp;
@@ -121,7 +139,7 @@ MACAW_INLINE_KERNEL void RateBinary(const device::Team& team, const Pass& pass) 
     const double tail = device::Exp(z < 0 ? z : -z);  // never overflows
     rows[r].loss = weight * ((z < 0 ? 0.0 : z) - q * z + device::Log1p(tail));
     rows[r].second = predicted == positive && z == z ? 1.0 : 0.0;
-    rows[r].flags = (predicted ? 1 : 0) + (positive ? 2 : 0);
+    rows[r].flags = kCounted + (predicted ? kPredicted : 0) + (positive ? kPositive : 0);
     if (gradient == nullptr) continue;
     const double p = (z >= 0 ? 1.0 : tail) / (1.0 + tail);
     gradient[r] = static_cast<float>(weight * (p - q) / pass.step.divisor);
@@ -141,6 +159,7 @@ MACAW_INLINE_KERNEL void RateRegression(const device::Team& team, const Pass& pa
         static_cast<double>(outputs[r]) - static_cast<double>(pass.job.targets[pass.PositionOf(r)]);
     rows[r].loss = error * error;
     rows[r].second = error < 0 ? -error : error;
+    rows[r].flags = kCounted;
     if (gradient != nullptr) {
       gradient[r] = static_cast<float>(2.0 * error / pass.step.divisor);
     }

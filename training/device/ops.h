@@ -15,6 +15,7 @@ constexpr uint32_t kPassRows = 128;
 constexpr uint32_t kMostSums = 6;       // of a task (api/metrics.h)
 constexpr uint32_t kNormLanes = 256;    // partial sums of the norm clip
 constexpr uint32_t kMomentLanes = 8;    // partial sums of a channel's moments
+constexpr uint32_t kBatchLanes = 32;    // of those over a batch
 constexpr uint32_t kMostThreads = 256;  // that a product can use
 constexpr uint32_t kTileFloats = 9216;  // of shared memory for a product's tiles
 constexpr uint32_t kSharedBytes = kTileFloats * sizeof(float);
@@ -64,8 +65,18 @@ enum class OpKind : uint32_t {
   kTanh,
   kSigmoid,
   kDropout,
+  kGelu,
   kGroupNorm,
-  kAdd,  // of two values: the end of a residual block
+  kBatchNorm,
+  kLayerNorm,
+  kAdd,        // of two values: the end of a residual block
+  kEmbedding,  // reads the rows' tokens
+  kPositions,
+  kLast,
+  kMean,
+  kLstm,
+  kGru,
+  kAttention,  // of queries, keys and values that a linear layer has made
 };
 
 constexpr uint32_t kNothing = 0xFFFFFFFF;
@@ -73,9 +84,11 @@ constexpr uint32_t kNothing = 0xFFFFFFFF;
 // A tensor of the model's layout.
 struct Tensor {
   uint32_t offset = 0, size = 0;  // in floats
+  uint32_t buffer = 0;            // whether it is one: no gradient reaches it
 };
 
-// One side of an operation. An example's floats; examples lie one after the other.
+// One side of an operation. An example's floats; examples lie one after the other. A sequence of
+// vectors has one channel, a line for each position.
 struct Value {
   uint32_t at = 0;               // of the activations: times the rows of a pass
   uint32_t gradient = kNothing;  // of the gradients: likewise
@@ -91,17 +104,27 @@ struct Op {
   // The backward pass adds to the input's gradient, because another operation has written it.
   uint32_t adds = 0, adds2 = 0;
   uint32_t weight = kNothing, bias = kNothing;  // tensors
+  uint32_t trained = 0;                         // tensors from `weight` on that gradients reach
+  uint32_t buffer = kNothing;  // tensor of the running means; that of the variances is the next
+  // Vectors per example, of an operation that treats each by itself or in turn.
+  uint32_t positions = 1;
   uint32_t kernel_height = 0, kernel_width = 0, stride = 1;
   uint32_t forward_taps = 0, backward_taps = 0;  // their place in the table
-  uint32_t kept = 0;  // of the activations: winners of a max pool, moments of a norm
+  // Of the activations: winners of a max pool, moments of a norm, gates, attention's weights.
+  uint32_t kept = 0;
+  uint32_t cells = 0;  // likewise: an LSTM's cells, attention's weights that dropout has left
+  uint32_t carry = 0;  // likewise: what goes from a position to the next, forward or back
   // Of the activations, for a convolution's input gradient by columns; kNothing: in one product.
   uint32_t columns = kNothing;
-  uint32_t groups = 0;
+  uint32_t groups = 0;        // of channels; heads
+  uint32_t causal = 0;        // whether a position sees no later ones
   uint32_t dropped = 0;       // of 2^32 words
   float factor = 1;           // of what dropout keeps; of an average
   uint64_t dropout_base = 0;  // elements per example of earlier dropout layers
   GemmShape forward, backward, gradient;
+  GemmShape step_forward, step_backward, step_gradient;  // of a recurrent layer's own weights
   Divisor in_size, in_plane, in_width, out_size, out_plane, out_width;
+  Divisor in_vector, out_vector;  // floats of one of the positions
   Divisor stride_by;
 };
 
@@ -113,12 +136,16 @@ struct Program {
   const float* scale = nullptr;  // per channel: x' = x · scale + shift
   const float* shift = nullptr;
   uint32_t op_count = 0, tensor_count = 0;
-  uint32_t vector_size = 0;      // floats of the layout
-  uint32_t activation_size = 0;  // floats per row of a pass
-  uint32_t gradient_size = 0;    // likewise
-  uint32_t scratch_size = 0;     // doubles per row of a pass; kNormLanes at least in all
-  uint32_t task = 0;             // TaskKind
+  uint32_t vector_size = 0;             // floats of the layout
+  uint32_t activation_size = 0;         // floats per row of a pass
+  uint32_t gradient_size = 0;           // likewise
+  uint32_t scratch_size = 0;            // doubles per row of a pass
+  uint32_t scratch_least = kNormLanes;  // in all
+  uint32_t task = 0;                    // TaskKind
   uint32_t outputs = 0;
+  uint32_t positions = 1;       // that have outputs, per row
+  uint32_t moves_buffers = 0;   // whether batch norm takes the statistics of batches
+  uint32_t tokens = 0;          // whether features are those
   uint32_t bytes_features = 0;  // whether features are stored bytes, not floats
   uint32_t identity = 0;        // whether they are used as they are
   uint32_t channels_each = 0;   // whether channels have scales of their own
@@ -132,7 +159,7 @@ struct JobStep {
   uint32_t begin = 0;  // in the job's order
   uint32_t rows = 0;
   double divisor = 1;     // of the mean (Mean::divisor)
-  double mean_rows = 1;   // Mean::rows
+  double mean_rows = 1;   // Mean::rows: of positions with a label
   uint32_t key[2] = {};   // Philox's, of the dropout words
   uint32_t high[2] = {};  // the upper half of its counter
 };
@@ -156,8 +183,10 @@ struct ClientJob {
   const MoveCode* moves = nullptr;  // parallel to `order`; null: rows stay as they are
   uint32_t pad = 0;                 // of the moves
   const std::byte* features = nullptr;
-  const int32_t* classes = nullptr;
+  const int32_t* classes = nullptr;  // per output position; below 0: it has none
   const float* targets = nullptr;
+  const int32_t* lengths = nullptr;  // tokens in use, 1 at least; null: all
+  uint32_t pass_rows = kPassRows;    // at most
   const float* start = nullptr;
   float* weights = nullptr;   // kTrain: its end; else null
   float* gradient = nullptr;  // kGradient: its end; kTrain: null where no step needs it whole
@@ -189,7 +218,7 @@ struct TrainArgs {
   Program program;
   const ClientJob* jobs = nullptr;
   uint32_t count = 0;
-  uint32_t pass_rows = 0;
+  uint32_t pass_rows = 0;  // the most of any job
 };
 
 constexpr device::Kernel<TrainArgs> kTrainClients = {"training.train_clients"};
@@ -203,10 +232,9 @@ struct JobMemory {
                 alignment * alignment;
     scratch = gradients + (size_t{program.gradient_size} * rows * sizeof(float) + alignment - 1) /
                               alignment * alignment;
-    const size_t doubles = size_t{program.scratch_size} * rows;
-    total =
-        scratch + ((doubles < kNormLanes ? kNormLanes : doubles) * sizeof(double) + alignment - 1) /
-                      alignment * alignment;
+    size_t doubles = size_t{program.scratch_size} * rows;
+    if (doubles < program.scratch_least) doubles = program.scratch_least;
+    total = scratch + (doubles * sizeof(double) + alignment - 1) / alignment * alignment;
   }
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "device/math.h"
+#include "device/philox.h"
 #include "training/device/gemm-inl.h"
 #include "training/device/ops.h"
 
@@ -31,8 +32,9 @@ struct Pass {
   MACAW_INLINE_KERNEL float* Activation(const Value& value) const {
     return activations + size_t{value.at} * capacity;
   }
-  MACAW_INLINE_KERNEL float* Kept(const Op& op) const {
-    return activations + size_t{op.kept} * capacity;
+  // What was kept there.
+  MACAW_INLINE_KERNEL float* Kept(uint32_t place) const {
+    return activations + size_t{place} * capacity;
   }
   // Null: nobody needs it.
   MACAW_INLINE_KERNEL float* Gradient(const Value& value) const {
@@ -48,7 +50,19 @@ struct Pass {
     const uint32_t place = step.begin + first + row;
     return job.order == nullptr ? place : job.order[place];
   }
+  // Of a row's positions, those in use.
+  MACAW_INLINE_KERNEL uint32_t LengthOf(uint32_t row, uint32_t positions) const {
+    return job.lengths == nullptr ? positions : static_cast<uint32_t>(job.lengths[PositionOf(row)]);
+  }
 };
+
+// What dropout multiplies element i of a pass with, of an operation with `size` elements a row.
+// Words are drawn layer by layer for the whole batch.
+MACAW_INLINE_KERNEL float DropoutFactor(const Pass& pass, const Op& op, uint32_t size, uint32_t i) {
+  if (pass.job.has_dropout == 0) return 1.0f;
+  const uint64_t word = op.dropout_base * pass.step.rows + uint64_t{pass.first} * size + i;
+  return device::PhiloxWord(pass.step.key, pass.step.high, word) >= op.dropped ? op.factor : 0.0f;
+}
 
 // d + μ(w − a) + v.
 MACAW_INLINE_KERNEL float Corrected(const ClientJob& job, uint32_t i, float w, float d) {

@@ -44,12 +44,12 @@ struct ByColumnAndOne {
 };
 
 MACAW_INLINE_KERNEL void LinearForward(const device::Team& team, const Pass& pass, const Op& op) {
-  const uint32_t outputs = op.out.size;
+  const uint32_t inputs = op.in_vector.value, outputs = op.out_vector.value;
   const float* const bias = pass.Weights(op.bias);
   float* const out = pass.Activation(op.out);
   const bool relu = op.out.relu != 0;
-  TeamGemm(team, op.forward, pass.rows, outputs, op.in.size,
-           ByRow{pass.Activation(op.in), op.in.size}, ByRow{pass.Weights(op.weight), op.in.size},
+  TeamGemm(team, op.forward, pass.rows * op.positions, outputs, inputs,
+           ByRow{pass.Activation(op.in), inputs}, ByRow{pass.Weights(op.weight), inputs},
            [=](uint32_t m, uint32_t n, float sum) {
              if (bias != nullptr) sum += bias[n];
              out[m * outputs + n] = relu ? Positive(sum) : sum;
@@ -58,17 +58,18 @@ MACAW_INLINE_KERNEL void LinearForward(const device::Team& team, const Pass& pas
 
 MACAW_INLINE_KERNEL void LinearBackward(const device::Team& team, const Pass& pass, const Op& op,
                                         bool to_input) {
-  const uint32_t inputs = op.in.size, outputs = op.out.size;
+  const uint32_t inputs = op.in_vector.value, outputs = op.out_vector.value;
+  const uint32_t vectors = pass.rows * op.positions;
   const float* const d_out = pass.Gradient(op.out);
   if (to_input) {
     const InputSink sink(pass, op.in, op.adds);
-    TeamGemm(team, op.backward, pass.rows, inputs, outputs, ByRow{d_out, outputs},
+    TeamGemm(team, op.backward, vectors, inputs, outputs, ByRow{d_out, outputs},
              ByColumn{pass.Weights(op.weight), inputs},
              [&](uint32_t m, uint32_t n, float sum) { sink.Put(m * inputs + n, sum); });
   }
   const Sink weight(pass, op.weight), bias(pass, op.bias);
   if (!weight.trains && !bias.trains) return;
-  TeamGemm(team, op.gradient, outputs, inputs + (bias.trains ? 1 : 0), pass.rows,
+  TeamGemm(team, op.gradient, outputs, inputs + (bias.trains ? 1 : 0), vectors,
            ByColumn{d_out, outputs}, ByColumnAndOne{pass.Activation(op.in), inputs},
            [&](uint32_t m, uint32_t n, float sum) {
              n < inputs ? weight.Put(m * inputs + n, sum) : bias.Put(m, sum);

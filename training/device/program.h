@@ -11,7 +11,7 @@ namespace macaw::training::ondevice {
 
 // A model as what the kernel interprets. Immutable once compiled.
 struct CompiledModel {
-  // An error (kUnimplemented) names the first layer for which there is no operation.
+  // An error (kUnimplemented) says what is too large, or that the model is no list of layers.
   // `batch` is the run's local.batch_size, for which products are shaped; steps may have others.
   static absl::StatusOr<CompiledModel> Compile(const models::ModelSpec& spec, uint32_t batch);
 
@@ -25,10 +25,13 @@ struct CompiledModel {
   Program program;  // its sizes; the addresses are not set, nor what depends on the data
   // Rows of a pass: kPassRows, or fewer where an example needs very much memory.
   uint32_t pass_rows = kPassRows;
+  // Rows for which there can be memory in one pass.
+  uint32_t batch_rows = 0;
   bool has_dropout = false;
+  // Every step needs its gradient whole, because an embedding adds to it here and there.
+  bool keeps_gradients = false;
+  // A step is one pass, because batch norm takes the moments of its batch.
+  bool takes_whole_batches = false;
 };
-
-// How the product of an m × k and a k × n matrix is divided.
-GemmShape ShapeOfProduct(uint64_t m, uint64_t n, uint64_t k);
 
 }  // namespace macaw::training::ondevice

@@ -12,8 +12,24 @@
 #include "core/status.h"
 #include "training/local_optimizer.h"
 #include "training/local_sgd.h"
+#include "training/sequences.h"
 
 namespace macaw::training::ondevice {
+namespace {
+
+std::span<const int32_t> TokensOf(const RunParts& run, const data::Rows& rows, uint64_t i) {
+  const std::byte* const row = rows.block.features + rows.at(i) * rows.block.row_bytes;
+  return {reinterpret_cast<const int32_t*>(row), run.gather.example_elements()};
+}
+
+// Tokens in use.
+uint64_t LengthOf(const RunParts& run, const data::Rows& rows, uint64_t i) {
+  const int32_t* const lengths = rows.block.lengths;
+  return lengths == nullptr ? run.gather.example_elements()
+                            : static_cast<uint64_t>(lengths[rows.at(i)]);
+}
+
+}  // namespace
 
 absl::StatusOr<RunParts> RunParts::Make(const TrainerSetup& setup) {
   MACAW_ASSIGN_OR_RETURN(CompiledModel model,
@@ -55,10 +71,11 @@ absl::StatusOr<StageWork> StageWork::Make(const RunParts& run, const Stage& stag
   work.row_count_ = rows.size();
   work.sends_rows_ = !turn.rows[static_cast<size_t>(stage.rows)].has_value();
   work.outcome_.sums.resize(objective.metrics());
-  MACAW_RETURN_IF_ERROR(work.CheckLabels(objective));
+  MACAW_RETURN_IF_ERROR(CheckValues(run, objective, rows, 0, rows.size()));
   MACAW_RETURN_IF_ERROR(work.FindVectors(run, stage, turn));
   const auto index = static_cast<uint32_t>(turn.outcomes.size());
   MACAW_RETURN_IF_ERROR(work.Draw(run, objective, index, task, order));
+  MACAW_RETURN_IF_ERROR(work.CheckMemory(run));
   if (stage.trainable != nullptr) {
     work.trainable_.assign(stage.trainable->begin(), stage.trainable->end());
   }
@@ -81,13 +98,38 @@ StageWork StageWork::Rating(const RunParts& run, const data::Rows& rows, uint64_
   return work;
 }
 
-absl::Status StageWork::CheckLabels(const Objective& objective) const {
-  if (rows_->block.classes == nullptr) return absl::OkStatus();
-  for (uint64_t i = 0; i < rows_->size(); ++i) {
-    const int64_t label = rows_->block.classes[rows_->at(i)];
-    MACAW_RETURN_IF_ERROR(objective.CheckClasses(std::span(&label, 1)));
+absl::Status StageWork::CheckValues(const RunParts& run, const Objective& objective,
+                                    const data::Rows& rows, uint64_t begin, uint64_t end) {
+  std::vector<int64_t> labels(1);
+  if (run.next_token()) labels.resize(run.gather.example_elements());
+  const bool tokens = run.setup.spec.takes_tokens();
+  for (uint64_t i = begin; i < end; ++i) {
+    if (tokens) MACAW_RETURN_IF_ERROR(CheckTokens(run.setup.spec, TokensOf(run, rows, i)));
+    if (rows.block.classes == nullptr) continue;
+    const int64_t label = rows.block.classes[rows.at(i)];
+    if (run.next_token()) {
+      LabelPositions(TokensOf(run, rows, i), LengthOf(run, rows, i), label, labels.data());
+    } else {
+      labels[0] = label;
+    }
+    MACAW_RETURN_IF_ERROR(objective.CheckClasses(labels));
   }
   return absl::OkStatus();
+}
+
+uint32_t StageWork::pass_rows(const RunParts& run) const {
+  if (!run.model.takes_whole_batches || kind_ == JobKind::kLoss) return run.model.pass_rows;
+  // The gradient at a point takes the moments of kPassRows rows, as the eager trainer's.
+  return kind_ == JobKind::kTrain ? std::max(most_rows_, 1u)
+                                  : std::min(kPassRows, run.model.batch_rows);
+}
+
+absl::Status StageWork::CheckMemory(const RunParts& run) const {
+  if (pass_rows(run) <= run.model.batch_rows) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("batch norm takes the moments of a whole batch, and for a batch of ", most_rows_,
+                   " rows the device trainer has no memory: set local.batch_size to ",
+                   run.model.batch_rows, " or less"));
 }
 
 absl::StatusOr<StageWork::VectorRef> StageWork::Find(const RunParts& run, const Point& point,
@@ -129,7 +171,13 @@ absl::Status StageWork::Draw(const RunParts& run, const Objective& objective, ui
     JobStep step;
     step.begin = begin;
     step.rows = static_cast<uint32_t>(count);
-    step.divisor = step.mean_rows = static_cast<double>(count);
+    step.mean_rows = static_cast<double>(count);
+    if (run.next_token()) {
+      step.mean_rows = 0;
+      for (uint64_t i = 0; i < count; ++i)
+        step.mean_rows += static_cast<double>(LengthOf(run, rows, row_of(i)));
+    }
+    step.divisor = step.mean_rows;
     if (objective.weighted()) {
       step.divisor = 0;
       for (uint64_t i = 0; i < count; ++i) {
@@ -147,7 +195,8 @@ absl::Status StageWork::Draw(const RunParts& run, const Objective& objective, ui
   }
   StreamKey key = {
       .seed = task.seed, .round = task.round, .phase = task.phase, .client = task.client};
-  order.Start(key, index, rows.size(), local);
+  order.Start(key, index, rows.size(), local,
+              run.setup.spec.has_buffers() ? BatchOrder::Single::kJoin : BatchOrder::Single::kKeep);
   if (local.steps > 0 && order.steps() == 0) {
     return absl::FailedPreconditionError(absl::StrCat(
         "local.steps asks for ", local.steps, " steps, but ", rows.size(),
@@ -212,7 +261,8 @@ void StageWork::AddTo(const RunParts& run, Upload& upload) {
   for (VectorRef& term : terms_) add(term);
   if (!sends_rows_) return;
   places_.features = upload.Reserve(row_count_ * run.sent_row_bytes());
-  places_.labels = upload.Reserve(row_count_ * sizeof(int32_t));
+  places_.labels = upload.Reserve(row_count_ * run.model.program.positions * sizeof(int32_t));
+  if (sends_lengths()) places_.lengths = upload.Reserve(row_count_ * sizeof(int32_t));
 }
 
 void StageWork::WriteRows(const RunParts& run, const Upload& upload) const {
@@ -233,14 +283,25 @@ void StageWork::WriteRows(const RunParts& run, const Upload& upload) const {
                   block.features + rows_->at(first_row_ + i) * block.row_bytes, block.row_bytes);
     }
   }
-  const bool regression = run.setup.task == TaskKind::kRegression;
+  WriteLabels(run, upload);
+}
+
+void StageWork::WriteLabels(const RunParts& run, const Upload& upload) const {
+  const data::ExampleBlock& block = rows_->block;
+  const uint32_t positions = run.model.program.positions;
   for (uint64_t i = 0; i < row_count_; ++i) {
-    const uint64_t row = rows_->at(first_row_ + i);
-    if (regression) {
+    const uint64_t at = first_row_ + i, row = rows_->at(at);
+    if (run.regression()) {
       upload.Host<float>(places_.labels)[i] = block.targets[row];
+    } else if (run.next_token()) {
+      LabelPositions(TokensOf(run, *rows_, at), LengthOf(run, *rows_, at), block.classes[row],
+                     upload.Host<int32_t>(places_.labels) + i * positions);
     } else {
       upload.Host<int32_t>(places_.labels)[i] = block.classes[row];
     }
+    if (!sends_lengths()) continue;
+    // An empty text is one token of padding: a layer has something to take a mean of.
+    upload.Host<int32_t>(places_.lengths)[i] = std::max(block.lengths[row], 1);
   }
 }
 
@@ -255,9 +316,9 @@ ClientJob StageWork::Job(const RunParts& run, const Upload& upload, float* end, 
   job.pad = static_cast<uint32_t>(run.setup.transform.pad_crop);
   StoredRows stored;
   if (sends_rows_) {
-    const bool regression = run.setup.task == TaskKind::kRegression;
     stored.features = upload.Address<const std::byte>(places_.features);
-    if (regression) {
+    if (sends_lengths()) stored.lengths = upload.Address<const int32_t>(places_.lengths);
+    if (run.regression()) {
       stored.targets = upload.Address<const float>(places_.labels);
     } else {
       stored.classes = upload.Address<const int32_t>(places_.labels);
@@ -269,6 +330,7 @@ ClientJob StageWork::Job(const RunParts& run, const Upload& upload, float* end, 
   job.features = stored.features;
   job.classes = stored.classes;
   job.targets = stored.targets;
+  job.lengths = stored.lengths;
   job.start = start_.Address(upload);
   job.memory = memory;
   job.sums = sums;

@@ -7,7 +7,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "data/dataset.h"
 #include "data/gather.h"
+#include "plan/task.h"
 #include "training/api/trainer.h"
 #include "training/batch_order.h"
 #include "training/device/ops.h"
@@ -28,6 +30,8 @@ struct RunParts {
   data::BatchGather gather;
   Objective objective;  // of setup.local
 
+  bool regression() const { return setup.task == TaskKind::kRegression; }
+  bool next_token() const { return setup.task == TaskKind::kNextToken; }
   bool moves() const { return setup.transform.pad_crop > 0 || setup.transform.flip; }
   // Whether rows are sent as the kernel's batches take them: normalised floats with their client's
   // noise (data.client_noise), the same in every epoch and stage. Else they are sent as stored.
@@ -46,6 +50,7 @@ struct StoredRows {
   const std::byte* features = nullptr;
   const int32_t* classes = nullptr;
   const float* targets = nullptr;
+  const int32_t* lengths = nullptr;
 };
 
 // A turn under way. Its outcomes' ends are in page-locked memory, and on the device, too.
@@ -68,11 +73,15 @@ class StageWork {
   // Errors say what does not fit. `order` is scratch.
   static absl::StatusOr<StageWork> Make(const RunParts& run, const Stage& stage, ClientTurn& turn,
                                         BatchOrder& order);
+  // Whether rows [begin, end) have labels and tokens that the model knows.
+  static absl::Status CheckValues(const RunParts& run, const Objective& objective,
+                                  const data::Rows& rows, uint64_t begin, uint64_t end);
   // The rating of rows [begin, end): a loss stage of the plain objective with the model at `model`.
   static StageWork Rating(const RunParts& run, const data::Rows& rows, uint64_t begin, uint64_t end,
                           ConstVectorView model);
 
   uint32_t most_rows() const { return most_rows_; }      // of a step
+  uint32_t pass_rows(const RunParts& run) const;         // of a pass, at most
   uint64_t passed_rows() const { return passed_rows_; }  // of all steps
   bool has_end() const { return kind_ != JobKind::kLoss; }
   // Vectors of the model's size that the job needs beside its end.
@@ -112,12 +121,14 @@ class StageWork {
   absl::Status FindVectors(const RunParts& run, const Stage& stage, const ClientTurn& turn);
   absl::Status Draw(const RunParts& run, const Objective& objective, uint32_t index,
                     const ClientTask& task, BatchOrder& order);
-  absl::Status CheckLabels(const Objective& objective) const;
-  // Whether a step of a train stage needs its gradient whole.
+  absl::Status CheckMemory(const RunParts& run) const;
+  void WriteLabels(const RunParts& run, const Upload& upload) const;
+  // Whether the steps of a train stage need their gradients whole.
   bool keeps_gradient(const RunParts& run) const {
-    return stage_->local.clip_norm > 0 || AdamRule::IsFor(stage_->local) ||
-           most_rows_ > run.model.pass_rows;
+    return run.model.keeps_gradients || stage_->local.clip_norm > 0 ||
+           AdamRule::IsFor(stage_->local) || most_rows_ > pass_rows(run);
   }
+  bool sends_lengths() const { return rows_->block.lengths != nullptr; }
   bool sums_v() const { return !terms_.empty() && !(terms_.size() == 1 && factors_[0] == 1); }
 
   const Stage* stage_;  // null: the plain objective
@@ -143,7 +154,7 @@ class StageWork {
   // Places in the upload.
   struct Places {
     size_t steps = 0, adam = 0, order = 0, moves = 0, terms = 0, trainable = 0, class_weights = 0;
-    size_t features = 0, labels = 0;
+    size_t features = 0, labels = 0, lengths = 0;
   };
   Places places_;
   bool sends_rows_ = true;

@@ -1,8 +1,12 @@
 #pragma once
 
+#include "training/device/attention-inl.h"
 #include "training/device/layers-inl.h"
 #include "training/device/loss-inl.h"
+#include "training/device/norms-inl.h"
 #include "training/device/products-inl.h"
+#include "training/device/recurrent-inl.h"
+#include "training/device/sequence-inl.h"
 
 // The kernel that trains clients: a block takes a client and does all of its stage, step after
 // step, in one launch. Blocks share nothing, so a client's bits depend on its job alone. Within a
@@ -10,9 +14,11 @@
 // number of threads.
 namespace macaw::training::ondevice {
 
-// Writes the pass's rows, normalised and moved, to the first operation's input.
+// Writes the pass's rows, normalised and moved, to the first operation's input. Tokens are read
+// where they are.
 MACAW_INLINE_KERNEL void Gather(const device::Team& team, const Pass& pass) {
   const Program& program = pass.program;
+  if (program.tokens != 0) return;
   const uint32_t elements = program.elements.value, count = pass.rows * elements;
   float* const to = pass.Activation(program.input);
   const auto height = static_cast<int32_t>(program.height);
@@ -67,7 +73,27 @@ MACAW_INLINE_KERNEL void Forward(const device::Team& team, const Pass& pass) {
         PoolForward(team, pass, op);
         break;
       case OpKind::kGroupNorm:
-        NormForward(team, pass, op);
+        GroupNormForward(team, pass, op);
+        break;
+      case OpKind::kBatchNorm:
+        BatchNormForward(team, pass, op);
+        break;
+      case OpKind::kLayerNorm:
+        LayerNormForward(team, pass, op);
+        break;
+      case OpKind::kEmbedding:
+        EmbeddingForward(team, pass, op);
+        break;
+      case OpKind::kLast:
+      case OpKind::kMean:
+        OneVectorForward(team, pass, op);
+        break;
+      case OpKind::kLstm:
+      case OpKind::kGru:
+        RecurrentForward(team, pass, op);
+        break;
+      case OpKind::kAttention:
+        AttentionForward(team, pass, op);
         break;
       default:
         ElementsForward(team, pass, op);
@@ -94,7 +120,31 @@ MACAW_INLINE_KERNEL void Backward(const device::Team& team, const Pass& pass) {
         if (to_input) PoolBackward(team, pass, op);
         break;
       case OpKind::kGroupNorm:
-        NormBackward(team, pass, op, to_input);
+        GroupNormBackward(team, pass, op, to_input);
+        break;
+      case OpKind::kBatchNorm:
+        BatchNormBackward(team, pass, op, to_input);
+        break;
+      case OpKind::kLayerNorm:
+        LayerNormBackward(team, pass, op, to_input);
+        break;
+      case OpKind::kEmbedding:
+        EmbeddingBackward(team, pass, op);
+        break;
+      case OpKind::kLast:
+      case OpKind::kMean:
+        if (to_input) OneVectorBackward(team, pass, op);
+        break;
+      case OpKind::kLstm:
+      case OpKind::kGru:
+        RecurrentBackward(team, pass, op, to_input);
+        break;
+      case OpKind::kAttention:
+        if (to_input) AttentionBackward(team, pass, op);
+        break;
+      case OpKind::kPositions:
+        if (i > lowest) ElementsBackward(team, pass, op);
+        PositionsBackward(team, pass, op);
         break;
       default:
         if (i > lowest) ElementsBackward(team, pass, op);
@@ -122,11 +172,12 @@ MACAW_INLINE_KERNEL float ClipScale(const device::Team& team, const Program& pro
   return norm > job.clip_norm ? static_cast<float>(job.clip_norm / norm) : 1.0f;
 }
 
-// Calls function(i) for all weights that are trained.
+// Calls function(i) for all weights that steps move.
 template <typename Function>
 MACAW_INLINE_KERNEL void ForTrained(const device::Team& team, const Program& program,
                                     const ClientJob& job, const Function& function) {
   for (uint32_t t = 0; t < program.tensor_count; ++t) {
+    if (program.tensors[t].buffer != 0) continue;
     if (job.trainable != nullptr && job.trainable[t] == 0) continue;
     const uint32_t begin = program.tensors[t].offset, end = begin + program.tensors[t].size;
     for (uint32_t i = begin + team.thread; i < end; i += team.threads) function(i);
@@ -177,28 +228,41 @@ MACAW_INLINE_KERNEL void Begin(const device::Team& team, const Program& program,
   team.Sync();
 }
 
+// Buffers that a stage keeps moved with the batches, whose moments it takes. Puts them back.
+MACAW_INLINE_KERNEL void RestoreBuffers(const device::Team& team, const Program& program,
+                                        const ClientJob& job) {
+  for (uint32_t t = 0; t < program.tensor_count; ++t) {
+    const Tensor& tensor = program.tensors[t];
+    if (tensor.buffer == 0 || job.trainable[t] != 0) continue;
+    for (uint32_t i = team.thread; i < tensor.size; i += team.threads) {
+      job.weights[tensor.offset + i] = job.start[tensor.offset + i];
+    }
+  }
+  team.Sync();
+}
+
 // Copies the outputs of the pass for the host, which counts them.
 MACAW_INLINE_KERNEL void KeepOutputs(const device::Team& team, const Pass& pass) {
-  const uint32_t outputs = pass.program.outputs;
+  const uint32_t outputs = pass.program.outputs * pass.program.positions;
   const float* const z = pass.Activation(pass.program.logits);
   float* const kept = pass.job.outputs + size_t{pass.first} * outputs;
   for (uint32_t i = team.thread; i < pass.rows * outputs; i += team.threads) kept[i] = z[i];
   team.Sync();
 }
 
-MACAW_KERNEL void TrainClients(const TrainArgs& args, const device::Team& team) {
+MACAW_INLINE_KERNEL void TrainClients(const TrainArgs& args, const device::Team& team) {
   const Program& program = args.program;
   const JobMemory memory(program, args.pass_rows);
   for (uint32_t j = team.block; j < args.count; j += team.blocks) {
     const ClientJob& job = args.jobs[j];
     Begin(team, program, job);
     auto* const scratch = reinterpret_cast<double*>(job.memory + memory.scratch);
+    // Where nobody needs a step's gradient whole, each weight takes its step as soon as its gradient
+    // is there.
+    const bool at_once = job.kind == JobKind::kTrain && job.gradient == nullptr;
     for (uint32_t s = 0; s < job.steps; ++s) {
       const JobStep& step = job.step[s];
-      const bool one_pass = step.rows <= args.pass_rows;
-      const bool at_once =
-          job.kind == JobKind::kTrain && one_pass && job.clip_norm == 0 && job.adam == nullptr;
-      for (uint32_t first = 0; first < step.rows; first += args.pass_rows) {
+      for (uint32_t first = 0; first < step.rows; first += job.pass_rows) {
         const Mode mode = job.kind == JobKind::kLoss ? Mode::kNone
                           : at_once                  ? Mode::kStep
                           : first == 0               ? Mode::kWrite
@@ -212,7 +276,7 @@ MACAW_KERNEL void TrainClients(const TrainArgs& args, const device::Team& team) 
                         scratch,
                         args.pass_rows,
                         first,
-                        Least(args.pass_rows, step.rows - first),
+                        Least(job.pass_rows, step.rows - first),
                         mode};
         Gather(team, pass);
         Forward(team, pass);
@@ -221,6 +285,9 @@ MACAW_KERNEL void TrainClients(const TrainArgs& args, const device::Team& team) 
         if (mode != Mode::kNone) Backward(team, pass);
       }
       if (job.kind == JobKind::kTrain && !at_once) Update(team, program, job, s, scratch);
+    }
+    if (job.kind == JobKind::kTrain && job.trainable != nullptr) {
+      RestoreBuffers(team, program, job);
     }
   }
 }

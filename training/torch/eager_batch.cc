@@ -5,12 +5,11 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
-#include <limits>
 #include <stdexcept>
 #include <utility>
-#include <variant>
 
 #include "core/status.h"
+#include "training/sequences.h"
 
 namespace macaw::training {
 namespace {
@@ -68,20 +67,6 @@ void EagerBatch::Reserve(size_t rows) {
   logit_gradient_tensor_ = at::from_blob(logit_gradient_.bytes().data(), shape, options);
 }
 
-absl::Status EagerBatch::CheckTokens() const {
-  const models::ModelSpec& spec = network_.spec();
-  // A scripted module does not say which tokens it knows, and refuses others itself.
-  const int64_t known = spec.is_script() ? std::numeric_limits<int32_t>::max()
-                                         : std::get<models::Embedding>(spec.layers[0]).tokens;
-  const size_t count = rows_ * gather_.example_elements();
-  for (const int32_t token : features_.As<int32_t>().first(count)) {
-    if (token >= 0 && token < known) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("a row has token ", token, ", the model knows 0 to ", known - 1));
-  }
-  return absl::OkStatus();
-}
-
 void EagerBatch::TakeLengths(const data::Rows& rows, std::span<const uint32_t> positions) {
   lengths_.clear();
   if (rows.block.lengths == nullptr) return;
@@ -89,16 +74,12 @@ void EagerBatch::TakeLengths(const data::Rows& rows, std::span<const uint32_t> p
     lengths_.push_back(rows.block.lengths[rows.at(position)]);
 }
 
-void EagerBatch::LabelPositions() {
+void EagerBatch::LabelAllPositions(std::span<const int32_t> tokens) {
   const auto length = static_cast<size_t>(network_.spec().positions);
-  const int32_t* token = features_.As<int32_t>().data();
-  int64_t* label = classes_.data();
-  for (size_t row = 0; row < rows_; ++row, token += length, label += length) {
+  for (size_t row = 0; row < rows_; ++row) {
     const size_t used = lengths_.empty() ? length : static_cast<size_t>(lengths_[row]);
-    std::fill_n(label, length, kNoLabel);
-    if (used == 0) continue;
-    std::copy_n(token + 1, used - 1, label);
-    label[used - 1] = row_classes_[row];
+    LabelPositions(tokens.subspan(row * length, length), used, row_classes_[row],
+                   classes_.data() + row * length);
   }
 }
 
@@ -112,9 +93,11 @@ absl::Status EagerBatch::Load(const data::Rows& rows, std::span<const uint32_t> 
                  sequences ? row_classes_ : classes_,
                  targets_.bytes().first(regression ? rows_ * SizeOf(dtype_) : 0));
   if (network_.spec().takes_tokens()) {
-    MACAW_RETURN_IF_ERROR(CheckTokens());
+    const auto tokens =
+        std::span<const int32_t>(features_.As<int32_t>().first(rows_ * gather_.example_elements()));
+    MACAW_RETURN_IF_ERROR(CheckTokens(network_.spec(), tokens));
     TakeLengths(rows, positions);
-    if (sequences) LabelPositions();
+    if (sequences) LabelAllPositions(tokens);
     // An empty text is one token of padding: a layer has something to take a mean of.
     for (int64_t& length : lengths_) length = std::max<int64_t>(length, 1);
   }

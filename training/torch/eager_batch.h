@@ -64,12 +64,9 @@ class EagerBatch final : public StepBatch {
   };
 
   void Reserve(size_t rows);
-  absl::Status CheckTokens() const;  // that the model knows those of the batch
   void TakeLengths(const data::Rows& rows, std::span<const uint32_t> positions);
-  at::Tensor Lengths() const;  // for Network::Forward
-  // Next-token labels: each position's label is the next token; the last position's is the row's
-  // own label.
-  void LabelPositions();
+  at::Tensor Lengths() const;                               // for Network::Forward
+  void LabelAllPositions(std::span<const int32_t> tokens);  // of the batch
   void RateOutputs(const at::Tensor& logits, const Objective& objective, const Mean& mean,
                    std::span<std::byte> gradient, std::span<double> sums);
 

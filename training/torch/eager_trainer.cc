@@ -11,6 +11,7 @@
 
 #include "core/status.h"
 #include "models/one_thread.h"
+#include "training/sequences.h"
 #include "training/stage_inputs.h"
 
 namespace macaw::training {
@@ -72,23 +73,7 @@ absl::StatusOr<std::unique_ptr<EagerTrainer>> EagerTrainer::Make(const TrainerSe
   if (setup.spec.layout == nullptr || setup.spec.layout->dtype() != setup.dtype) {
     return absl::InvalidArgumentError("the model was built for another dtype than the run's");
   }
-  const models::ModelSpec spec = SpecFor(setup);
-  const bool tokens = setup.feature_type == data::FeatureType::kI32;
-  if (tokens != spec.takes_tokens()) {
-    return absl::InvalidArgumentError(
-        tokens ? "the data holds tokens, and the model's first layer does not take those: begin it "
-                 "with \"embedding TOKENS OUT\""
-               : "the model takes tokens, and the data does not hold any");
-  }
-  if ((setup.task == TaskKind::kNextToken) != (spec.positions > 0)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a next-token task and a model with outputs at each position need each other, and model \"",
-        spec.name, "\" has outputs ",
-        spec.positions > 0 ? "at each position: make one vector of them with \"last\" or \"mean\""
-        : tokens           ? "for the whole example: to classify texts, set run.task = "
-                             "\"classification\""
-                           : "for the whole example"));
-  }
+  MACAW_RETURN_IF_ERROR(CheckSequences(SpecFor(setup), setup.feature_type, setup.task));
   MACAW_ASSIGN_OR_RETURN(Objective objective,
                          Objective::Make(setup.task, setup.spec.outputs, setup.local));
   models::UseOneThread();
