@@ -134,7 +134,7 @@ absl::Status MeasureJob(const Job& job, device::Device& device, const Arguments&
     });
     MACAW_RETURN_IF_ERROR(Annotate(status, job.name));
     const double rate = static_cast<double>(steps) / figure.median;
-    std::printf("%-12s %8zu %12.0f %12.2f %10.0f %8.1fx\n", job.name, count, rate, 1e6 / rate,
+    std::printf("%-12s %8zu %12.1f %12.2f %10.1f %8.1fx\n", job.name, count, rate, 1e6 / rate,
                 core.value_or(0), core ? rate / *core : 0);
     std::fflush(stdout);
     rows.push_back({{"model", job.name},
