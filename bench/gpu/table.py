@@ -47,6 +47,16 @@ def markdown(rows: list[dict]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def about(ours: dict, torch: dict) -> str:
+    """What was measured, where and when."""
+    parts = []
+    if ours.get("training"):
+        parts.append(f"Macaw (commit {ours['machine']['commit'][:12]}) on {ours['device']['name']}, {ours['machine']['date']}")
+    if torch.get("training"):
+        parts.append(f"PyTorch {torch['torch']} on {torch['device']}, {torch['machine']['date']}")
+    return "; ".join(parts) + ".\n\n"
+
+
 def left_out(ours: dict, torch: dict) -> str:
     """A line for each figure that is not there, with the reason."""
     lines = [f"{r['model']}, {WAYS[r['way']]}, {r['clients']} at once: {r['reason']}" for r in torch.get("left_out", [])]

@@ -134,15 +134,18 @@ def captured(step, device):
     """The step as a CUDA graph: a function that replays it. On a cpu, which has no graphs, the step itself, for the test."""
     if device.type != "cuda":
         return step
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
+    before, side = torch.cuda.current_stream(), torch.cuda.Stream()
+    side.wait_stream(before)
     with torch.cuda.stream(side):
         for _ in range(3):
             step()
-    torch.cuda.current_stream().wait_stream(side)
+    before.wait_stream(side)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
+    try:
+        with torch.cuda.graph(graph):
+            step()
+    finally:
+        torch.cuda.set_stream(before)  # a capture that fails leaves its own
     return graph.replay
 
 

@@ -44,6 +44,13 @@ class Table(unittest.TestCase):
         self.assertIn("cnn, PyTorch vmap, 512 at once: out of memory", text)
         self.assertIn("resnet18_gn, Macaw, GPU, 128 at once: no time left", text)
 
+    def test_says_where_each_was_measured(self):
+        here = {"machine": {"commit": "0123456789abcdef", "date": "2026-01-02 03:04"}}
+        text = table.about({**OURS, **here, "device": {"name": "H100"}}, {**TORCH, **here, "device": "cpu", "torch": "2.11.0"})
+        self.assertIn("Macaw (commit 0123456789ab) on H100", text)
+        self.assertIn("PyTorch 2.11.0 on cpu", text)
+        self.assertNotIn("PyTorch", table.about({**OURS, **here, "device": {"name": "H100"}}, {}))
+
     def test_works_with_one_report(self):
         self.assertEqual([r["ratio_to_eager"] for r in table.merge(OURS, {})], [None] * 4)
         self.assertEqual(len(table.merge({}, TORCH)), 3)
