@@ -1,7 +1,8 @@
 // What a GPU does here: local steps a second by the clients that are trained at once, beside one
 // core with the fused kernels; the exact fold; registers and spills of each kernel.
 //
-//   bench_gpu [--out FILE] [--fake] [--quick] [--device N] [--minutes N] [--jobs A,B] [--clients N,N]
+//   bench_gpu [--out FILE] [--fake] [--quick] [--device N] [--minutes N]
+//             [--jobs A,B] [--clients N,N]
 //
 // --fake: on the device of the tests, to try the program where there is no GPU. FILE gets JSON,
 // again after each job. --minutes: no measurement of training begins later (default 20); each job
