@@ -1,9 +1,12 @@
 // What a GPU does here: local steps a second by the clients that are trained at once, beside one
 // core with the fused kernels; the exact fold; registers and spills of each kernel.
 //
-//   bench_gpu [--out FILE] [--fake] [--quick] [--device N]
+//   bench_gpu [--out FILE] [--fake] [--quick] [--device N] [--minutes N]
+//             [--jobs A,B] [--clients N,N]
 //
-// --fake: on the device of the tests, to try the program where there is no GPU. FILE gets JSON.
+// --fake: on the device of the tests, to try the program where there is no GPU. FILE gets JSON,
+// again after each job. --minutes: no measurement of training begins later (default 20); each job
+// may use its share of what is left. --jobs, --clients: only these.
 
 #include <algorithm>
 #include <chrono>
@@ -13,17 +16,21 @@
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "aggregation/cuda/sum_kernels.h"
 #include "aggregation/device_sum.h"
+#include "bench/gpu/clients.h"
 #include "core/random.h"
 #include "core/status.h"
 #include "device/cuda/cuda_device.h"
-#include "models/spec.h"
 #include "testing/fake_device.h"
 #include "training/api/trainer.h"
 #include "training/cuda/train_clients.h"
@@ -41,177 +48,136 @@ struct Arguments {
   std::string out;
   bool fake = false, quick = false;
   int device = 0;
+  double minutes = 20;
+  std::vector<std::string> jobs;  // empty: all
+  std::vector<size_t> clients = {1, 8, 32, 128, 512, 1024};
 };
 
 double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+// Seconds since 1970, so that another process can say what the GPU did meanwhile.
+double UnixTime() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 struct Figure {
   double median = 0, lowest = 0, highest = 0;  // seconds
+  double began = 0, ended = 0;                 // UnixTime of the runs that count
 };
 
-// After one run that is not counted: at least three, and so many as take `seconds`.
+// After one run that is not counted: so many as take `seconds`, but at least three, or two if the
+// first took more than two seconds.
 template <typename F>
 Figure Time(double seconds, const F& run) {
+  const double start = Now();
   run();
+  const size_t least = Now() - start > 2 ? 2 : 3;
+  Figure figure{.began = UnixTime()};
   std::vector<double> times;
-  for (const double end = Now() + seconds; times.size() < 3 || Now() < end;) {
+  for (const double end = Now() + seconds; times.size() < least || Now() < end;) {
     const double begin = Now();
     run();
     times.push_back(Now() - begin);
-    if (times.size() == 1000) break;
+    if (times.size() == 10000) break;
   }
+  figure.ended = UnixTime();
   std::ranges::sort(times);
-  return {times[times.size() / 2], times.front(), times.back()};
+  figure.median = times[times.size() / 2];
+  figure.lowest = times.front();
+  figure.highest = times.back();
+  return figure;
 }
 
-struct Job {
-  const char* name;
-  const char* model;
-  std::vector<std::string> layers;  // where the model is "layers"
-  std::vector<int64_t> input;
-  uint32_t rows, batch;
-};
-
-std::vector<Job> Jobs() {
-  return {
-      {"logistic", "logistic", {}, {60}, 200, 10},
-      {"mlp", "layers", {"linear 200", "relu", "linear 200", "relu", "linear 10"}, {784}, 200, 10},
-      {"lenet5", "lenet5", {}, {1, 28, 28}, 200, 20},
-      {"cnn", "cnn", {}, {1, 28, 28}, 200, 20},
-      {"simple_cnn", "simple_cnn", {}, {3, 32, 32}, 200, 10}};
+void Save(const Arguments& arguments, const json& report) {
+  if (!arguments.out.empty()) std::ofstream(arguments.out) << report.dump(1) << '\n';
 }
 
-// Clients of one job. Image rows are bytes, as data sets store them.
-class Clients {
- public:
-  Clients(const Job& job, size_t count) {
-    ModelConfig model;
-    model.name = job.model;
-    model.layers = job.layers;
-    model.input_shape = job.input;
-    model.classes = 10;
-    setup_.spec = *models::BuildSpec(model, DType::kF32);
-    setup_.local.batch_size = job.batch;
-    setup_.local.lr = 0.01;
-    size_t width = 1;
-    for (const int64_t extent : job.input) width *= static_cast<size_t>(extent);
-    const bool image = job.input.size() == 3;
-    if (image) {
-      setup_.feature_type = data::FeatureType::kU8;
-      setup_.transform.scale = 1.0 / 255;
-    }
-    const size_t row_bytes = width * data::SizeOf(setup_.feature_type);
-    constexpr size_t kDifferent = 64;  // clients with rows of their own; the others share these
-    features_ = AlignedBuffer(kDifferent * job.rows * row_bytes);
-    labels_.resize(kDifferent * job.rows);
-    RandomStream stream({.seed = 1});
-    if (image) {
-      for (std::byte& pixel : features_.bytes()) pixel = static_cast<std::byte>(stream.Below(256));
-    } else {
-      stream.FillNormal(features_.As<float>());
-    }
-    for (int32_t& label : labels_) label = static_cast<int32_t>(stream.Below(10));
-    start_ = models::InitialModel(setup_.spec, 1);
-    training::Stage stage;
-    stage.start = ConstVectorView(start_.view());
-    stage.local = setup_.local;
-    plan_.stages.push_back(std::move(stage));
-    tasks_.resize(count);
-    for (size_t i = 0; i < count; ++i) {
-      const size_t at = i % kDifferent * job.rows;
-      tasks_[i].client = ClientId(i);
-      data::ExampleBlock& block = tasks_[i].train.block;
-      block.type = setup_.feature_type;
-      block.features = features_.bytes().data() + at * row_bytes;
-      block.row_bytes = row_bytes;
-      block.classes = labels_.data() + at;
-      block.count = job.rows;
-    }
-  }
+// One core with the fused kernels: steps a second, or none where they do not have the model.
+absl::StatusOr<std::optional<double>> OneCore(const Clients& clients, double seconds) {
+  if (!training::fused::Supports(clients.setup()).ok()) return std::nullopt;
+  MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<LocalTrainer> trainer,
+                         training::fused::FusedTrainer::Make(
+                             clients.setup(), training::fused::SupportedIsas().front()));
+  uint64_t steps = 0;
+  absl::Status status;
+  const Figure figure = Time(seconds, [&] {
+    const absl::StatusOr<uint64_t> done = clients.Train(*trainer, 1);
+    status.Update(done.status());
+    steps = done.value_or(0);
+  });
+  MACAW_RETURN_IF_ERROR(status);
+  return static_cast<double>(steps) / figure.median;
+}
 
-  const training::TrainerSetup& setup() const { return setup_; }
-
-  // Trains the first `count` clients; returns their steps.
-  absl::StatusOr<uint64_t> Train(LocalTrainer& trainer, size_t count) const {
-    std::vector<training::Turn> turns;
-    for (size_t i = 0; i < count; ++i) turns.push_back({&plan_, &tasks_[i]});
+// Adds rows to `rows` until `deadline`; notes what was left out.
+absl::Status MeasureJob(const Job& job, device::Device& device, const Arguments& arguments,
+                        double deadline, json& rows, json& left_out) {
+  const double seconds = arguments.quick ? 0.02 : 2;
+  const Clients clients(job, std::vector<uint32_t>(job.most_clients, job.rows));
+  MACAW_ASSIGN_OR_RETURN(const std::optional<double> core, OneCore(clients, seconds));
+  MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<training::DeviceTrainer> trainer,
+                         training::DeviceTrainer::Make(clients.setup(), device));
+  absl::Status status;
+  for (const size_t count : arguments.clients) {
+    if (count > job.most_clients) break;
+    if (Now() > deadline) {
+      std::printf("%-12s %8zu no time left\n", job.name, count);
+      left_out.push_back({{"model", job.name}, {"clients", count}});
+      continue;
+    }
     uint64_t steps = 0;
-    absl::Status status;
-    for (size_t at = 0; at < turns.size();) {
-      for (const training::TurnOutcome& done : trainer.RunMany(std::span(turns).subspan(at))) {
-        ++at;
-        status.Update(done.status());
-        if (done.ok()) steps += done->front().steps;
-      }
-    }
-    if (!status.ok()) return status;
-    return steps;
+    const Figure figure = Time(seconds, [&] {
+      const absl::StatusOr<uint64_t> done = clients.Train(*trainer, count);
+      status.Update(done.status());
+      steps = done.value_or(0);
+    });
+    MACAW_RETURN_IF_ERROR(Annotate(status, job.name));
+    const double rate = static_cast<double>(steps) / figure.median;
+    std::printf("%-12s %8zu %12.1f %12.2f %10.1f %8.1fx\n", job.name, count, rate, 1e6 / rate,
+                core.value_or(0), core ? rate / *core : 0);
+    std::fflush(stdout);
+    rows.push_back({{"model", job.name},
+                    {"batch", job.batch},
+                    {"rows", job.rows},
+                    {"parameters", clients.setup().spec.layout->count()},
+                    {"clients", count},
+                    {"turns_at_once", trainer->turns_at_once()},
+                    {"steps", steps},
+                    {"seconds", {figure.median, figure.lowest, figure.highest}},
+                    {"window", {figure.began, figure.ended}},
+                    {"steps_per_s", rate},
+                    {"one_core_steps_per_s", core ? json(*core) : json()},
+                    {"ratio", core ? json(rate / *core) : json()}});
   }
+  return absl::OkStatus();
+}
 
- private:
-  training::TrainerSetup setup_;
-  AlignedBuffer features_;
-  std::vector<int32_t> labels_;
-  FlatVector start_;
-  training::LocalPlan plan_;
-  std::vector<training::ClientTask> tasks_;
-};
-
-absl::StatusOr<json> MeasureTraining(device::Device& device, const Arguments& arguments) {
-  json rows = json::array();
-  const double seconds = arguments.quick ? 0.02 : 1;
-  const std::vector<size_t> counts =
-      arguments.quick ? std::vector<size_t>{1, 4} : std::vector<size_t>{1, 8, 32, 128, 512, 1024};
+absl::Status MeasureTraining(device::Device& device, const Arguments& arguments, json& report) {
+  std::vector<Job> jobs;
+  for (Job& job : Jobs()) {
+    const bool asked = std::ranges::find(arguments.jobs, job.name) != arguments.jobs.end();
+    if (!asked && !arguments.jobs.empty()) continue;
+    // On the device of the tests, convolutions of more than LeNet's size take minutes.
+    if (!asked && arguments.quick && job.input.size() == 3 && job.input[0] == 3) continue;
+    if (!asked && arguments.quick && absl::string_view(job.name) == "cnn") continue;
+    if (arguments.quick) job.rows = 2 * job.batch;
+    jobs.push_back(std::move(job));
+  }
+  if (jobs.empty())
+    return absl::InvalidArgumentError("--jobs names no job of bench/gpu/clients.cc");
   std::printf("%-12s %8s %12s %12s %10s %9s\n", "model", "clients", "steps/s", "us a step",
               "one core", "ratio");
-  for (Job job : Jobs()) {
-    if (arguments.quick) {
-      if (absl::string_view(job.name) == "cnn") break;  // minutes on the device of the tests
-      job.rows = 2 * job.batch;
-    }
-    const Clients clients(job, counts.back());
-    MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<LocalTrainer> core,
-                           training::fused::FusedTrainer::Make(
-                               clients.setup(), training::fused::SupportedIsas().back()));
-    uint64_t core_steps = 0;
-    absl::Status status;
-    const Figure one = Time(seconds, [&] {
-      const absl::StatusOr<uint64_t> done = clients.Train(*core, 1);
-      status.Update(done.status());
-      core_steps = done.value_or(0);
-    });
-    MACAW_RETURN_IF_ERROR(status);
-    const double core_rate = static_cast<double>(core_steps) / one.median;
-    MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<training::DeviceTrainer> trainer,
-                           training::DeviceTrainer::Make(clients.setup(), device));
-    for (const size_t count : counts) {
-      uint64_t steps = 0;
-      const Figure figure = Time(seconds, [&] {
-        const absl::StatusOr<uint64_t> done = clients.Train(*trainer, count);
-        status.Update(done.status());
-        steps = done.value_or(0);
-      });
-      MACAW_RETURN_IF_ERROR(Annotate(status, job.name));
-      const double rate = static_cast<double>(steps) / figure.median;
-      std::printf("%-12s %8zu %12.0f %12.2f %10.0f %8.1fx\n", job.name, count, rate, 1e6 / rate,
-                  core_rate, rate / core_rate);
-      std::fflush(stdout);
-      rows.push_back({{"model", job.name},
-                      {"batch", job.batch},
-                      {"rows", job.rows},
-                      {"parameters", clients.setup().spec.layout->size()},
-                      {"clients", count},
-                      {"turns_at_once", trainer->turns_at_once()},
-                      {"steps", steps},
-                      {"seconds", {figure.median, figure.lowest, figure.highest}},
-                      {"steps_per_s", rate},
-                      {"one_core_steps_per_s", core_rate},
-                      {"ratio", rate / core_rate}});
-    }
+  json& rows = report["training"] = json::array();
+  json& left_out = report["left_out"] = json::array();
+  const double end = Now() + 60 * arguments.minutes;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    const double share = (end - Now()) / static_cast<double>(jobs.size() - i);
+    MACAW_RETURN_IF_ERROR(MeasureJob(jobs[i], device, arguments, Now() + share, rows, left_out));
+    Save(arguments, report);
   }
-  return rows;
+  return absl::OkStatus();
 }
 
 // Clients' vectors that are on the device already, added up there; beside one core's ExactSum::Add.
@@ -316,12 +282,11 @@ absl::Status Run(const Arguments& arguments) {
                       {"memory", info.memory},
                       {"processors", info.processors}};
   MACAW_ASSIGN_OR_RETURN(const uint64_t free_before, device->FreeMemory());
-  MACAW_ASSIGN_OR_RETURN(report["training"], MeasureTraining(*device, arguments));
+  MACAW_RETURN_IF_ERROR(MeasureTraining(*device, arguments, report));
   MACAW_ASSIGN_OR_RETURN(report["fold"], MeasureFold(*device, arguments));
   MACAW_ASSIGN_OR_RETURN(const uint64_t free_after, device->FreeMemory());
   report["free_memory"] = {free_before, free_after};
-  if (arguments.out.empty()) return absl::OkStatus();
-  std::ofstream(arguments.out) << report.dump(1) << '\n';
+  Save(arguments, report);
   return absl::OkStatus();
 }
 
@@ -330,6 +295,7 @@ absl::Status Run(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   macaw::bench::Arguments arguments;
+  std::vector<std::string> clients;
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
     if (name == "--fake") {
@@ -340,10 +306,28 @@ int main(int argc, char** argv) {
       arguments.out = argv[++i];
     } else if (name == "--device" && i + 1 < argc) {
       arguments.device = std::atoi(argv[++i]);
+    } else if (name == "--minutes" && i + 1 < argc) {
+      arguments.minutes = std::atof(argv[++i]);
+    } else if (name == "--jobs" && i + 1 < argc) {
+      arguments.jobs = absl::StrSplit(argv[++i], ',');
+    } else if (name == "--clients" && i + 1 < argc) {
+      clients = absl::StrSplit(argv[++i], ',');
     } else {
-      std::fprintf(stderr, "usage: bench_gpu [--out FILE] [--fake] [--quick] [--device N]\n");
+      std::fprintf(stderr,
+                   "usage: bench_gpu [--out FILE] [--fake] [--quick] [--device N] [--minutes N] "
+                   "[--jobs A,B] [--clients N,N]\n");
       return 2;
     }
+  }
+  if (clients.empty() && arguments.quick) clients = {"1", "4"};
+  if (!clients.empty()) arguments.clients.clear();
+  for (const std::string& text : clients) {
+    size_t count = 0;
+    if (!absl::SimpleAtoi(text, &count) || count == 0) {
+      std::fprintf(stderr, "bench_gpu: --clients %s is not a list of numbers\n", text.c_str());
+      return 2;
+    }
+    arguments.clients.push_back(count);
   }
   const absl::Status status = macaw::bench::Run(arguments);
   if (status.ok()) return 0;
