@@ -170,6 +170,30 @@ void AddLists(CLI::App& app, std::function<int()>& run) {
   });
 }
 
+void AddPrivacy(CLI::App& app, std::function<int()>& run) {
+  CLI::App* command = app.add_subcommand(
+      "privacy", "The noise that is enough for an epsilon, or the epsilon of a noise");
+  auto options = std::make_shared<PrivacyCommand>();
+  const auto count = [&](const std::string& name, uint64_t& value, const std::string& help) {
+    command->add_option(name, value, help)->required()->check(CLI::PositiveNumber);
+  };
+  count("--clients", options->clients, "In all");
+  count("--cohort", options->cohort, "Of a round: cohort.size, or privacy.noise_cohort");
+  count("--rounds", options->rounds, "run.rounds");
+  command->add_option("--delta", options->delta, "privacy.delta (default: a tenth of 1 / clients)");
+  CLI::Option* epsilon =
+      command->add_option("--epsilon", options->epsilon, "Print the noise for this one")
+          ->check(CLI::PositiveNumber);
+  CLI::Option* noise =
+      command->add_option("--noise", options->noise, "Print the epsilon of this privacy.noise")
+          ->check(CLI::Range(0.01, 1e6))
+          ->excludes(epsilon);
+  command->final_callback([=, &run] {
+    if (epsilon->count() + noise->count() == 0) throw CLI::RequiredError("--epsilon or --noise");
+    run = [options] { return ShowPrivacy(*options); };
+  });
+}
+
 void AddNew(CLI::App& app, std::function<int()>& run) {
   CLI::App* command = app.add_subcommand("new", "Write a project of your own, which runs as it is");
   auto name = std::make_shared<std::string>(), out = std::make_shared<std::string>();
@@ -454,6 +478,7 @@ int Main(int argc, char** argv) {
   AddSimulate(app, run);
   AddData(app, run);
   AddLists(app, run);
+  AddPrivacy(app, run);
   AddNew(app, run);
   AddPlugin(app, run);
   AddState(app, run);

@@ -343,12 +343,7 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
                                                              : arguments.authority));
 
   server::Options options = OptionsFrom(prepared.config, arguments, registry);
-  if (door.authority != nullptr && options.run.attack.on()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("attack.kind is \"", options.run.attack.kind,
-                     "\": attackers are simulated, and a server with an authority is for a real "
-                     "fleet; take [attack] out"));
-  }
+  if (door.authority != nullptr) MACAW_RETURN_IF_ERROR(CheckForFleet(options.run));
   MACAW_RETURN_IF_ERROR(EnsureOpenFiles(options.config.workers));
   if (!arguments.replay.empty()) MACAW_RETURN_IF_ERROR(FollowLog(arguments.replay, options));
   RowReporter reporter(arguments.report_fd);

@@ -71,6 +71,7 @@ Section<RunPlan> MakePlanSection() {
                 "a name of `macaw algorithms`; parameters in [algorithm.NAME]");
   f.AddSection("algorithm", &R::algorithm, algorithm);
   f.AddSection("attack", &R::attack, AttackSection());
+  f.AddSection("privacy", &R::privacy, PrivacySection());
   f.AddSection("cohort", &R::cohort, CohortSection());
   f.AddSection("local", &R::local, LocalSection());
   f.AddSection("evaluation", &R::evaluation, EvaluationSection());
@@ -148,6 +149,21 @@ std::map<std::string, std::string> Fingerprint(const RunPlan& plan) {
   for (const auto& [name, value] : plan.algorithm.parameters)
     fingerprint[PrefixOf(plan.algorithm) + name] = ToToml(ToValue(value));
   return fingerprint;
+}
+
+absl::Status CheckForFleet(const RunPlan& plan) {
+  if (plan.attack.on()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("attack.kind is \"", plan.attack.kind,
+                     "\": attackers are simulated, and this is a fleet; take [attack] out"));
+  }
+  if (plan.privacy.on()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("privacy.mechanism is \"", plan.privacy.mechanism,
+                     "\": its noise is drawn from run.seed, which every node of a fleet knows and "
+                     "could take away again; take [privacy] out"));
+  }
+  return absl::OkStatus();
 }
 
 double TotalWeight(const RunPlan& plan) {

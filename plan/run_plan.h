@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/settings/section.h"
 #include "core/vector.h"
@@ -14,6 +15,7 @@
 #include "plan/evaluation.h"
 #include "plan/local.h"
 #include "plan/model.h"
+#include "plan/privacy.h"
 #include "plan/task.h"
 #include "plan/transform.h"
 
@@ -37,12 +39,16 @@ struct RunPlan {
   LocalConfig local;
   AlgorithmConfig algorithm;
   AttackConfig attack;
+  PrivacyConfig privacy;
   CohortConfig cohort;
   EvaluationConfig evaluation;
   // M: a contribution with a larger |value| is refused (aggregation/channel.h).
   double contribution_bound = 65536;
   friend bool operator==(const RunPlan&, const RunPlan&) = default;
 };
+
+// What only a simulation can have: an error names the section.
+absl::Status CheckForFleet(const RunPlan& plan);
 
 // Every key but the parameters of the algorithm, with its whole name ("local.lr").
 const settings::Section<RunPlan>& PlanSection();

@@ -183,10 +183,9 @@ constexpr char kNotAccepted[] = "the owner of this node does not accept the run"
 
 // Whether the node takes part in the run at any time.
 absl::Status CheckRun(const Options& options, const RunPlan& run, const Demand& demand) {
-  if (options.enrolled && run.attack.on()) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("attack.kind is \"", run.attack.kind, "\": attackers are simulated, and this ",
-                     "node has an identity of a fleet (node.identity)"));
+  if (options.enrolled) {
+    const absl::Status status = CheckForFleet(run);
+    if (!status.ok()) return absl::PermissionDeniedError(status.message());
   }
   return CheckAccepted(options.accept, run, demand);
 }

@@ -8,6 +8,7 @@
 #include "algorithms/api/attack.h"
 #include "algorithms/api/channels.h"
 #include "algorithms/api/guard.h"
+#include "algorithms/api/privacy.h"
 #include "core/spelling.h"
 #include "core/status.h"
 
@@ -148,8 +149,10 @@ absl::StatusOr<const Description*> Registry::Find(const std::string& name) const
 
 absl::StatusOr<Description> Registry::RuleOf(const RunPlan& run) const {
   MACAW_ASSIGN_OR_RETURN(const Description* found, Find(run.algorithm.name));
-  if (!run.attack.on()) return *found;
-  return Attacked(*found, run.attack, HostileOf(run));
+  Description rule = *found;
+  if (run.privacy.on()) rule = WithPrivacy(std::move(rule), run.privacy, run.rounds);
+  if (run.attack.on()) rule = Attacked(std::move(rule), run.attack, HostileOf(run));
+  return rule;
 }
 
 std::vector<const Description*> Registry::All() const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,15 @@ struct TrackCommand {
   bool follow = false;          // until the run's process ends, or Ctrl-C
 };
 int TrackRun(const TrackCommand& command);
+
+// Prints the noise that is enough for an epsilon, or the epsilon of a noise, under [privacy].
+struct PrivacyCommand {
+  uint64_t clients = 0, cohort = 0, rounds = 0;
+  double delta = 0;    // 0: a tenth of 1 / clients
+  double epsilon = 0;  // this or `noise`
+  double noise = 0;
+};
+int ShowPrivacy(const PrivacyCommand& command);
 
 // Prints what this machine offers, and what is missing.
 int Doctor();

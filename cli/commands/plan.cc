@@ -34,11 +34,7 @@ absl::Status Write(const DataCommand& command) {
         "\" trains on all clients' rows in one place: it is for simulations, and devices keep "
         "their rows"));
   }
-  if (config.run.attack.on()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "attack.kind = \"", config.run.attack.kind,
-        "\": attackers are simulated, and this plan is for a fleet; take [attack] out"));
-  }
+  MACAW_RETURN_IF_ERROR(CheckForFleet(config.run));
   if (!config.node.model_script.empty() || !config.node.model_init.empty()) {
     return absl::UnimplementedError(
         "model.torchscript and model.init name files of the server's own: write them into the "

@@ -133,6 +133,7 @@ class Reader {
                 absl::StrCat("attack.kind = \"", config_.run.attack.kind,
                              "\" needs attack.fraction: which part of all clients is hostile"));
     }
+    MACAW_RETURN_IF_ERROR(CheckPrivacy());
     EvaluationConfig& evaluation = config_.run.evaluation;
     MACAW_RETURN_IF_ERROR(CheckTestRows(evaluation));
     if (!evaluation.test) evaluation.central = evaluation.clients = evaluation.heldout = false;
@@ -241,6 +242,20 @@ class Reader {
 
   // A key that would be ignored is an error, because it was meant to have an effect. 0 or false,
   // where that is the default, switches something off.
+  absl::Status CheckPrivacy() const {
+    if (!config_.run.privacy.on()) return absl::OkStatus();
+    const std::pair<const char*, const char*> needed[] = {
+        {"privacy.clip", "the largest norm of a client's update"},
+        {"privacy.noise", "`macaw privacy` says which is enough for an epsilon"}};
+    for (const auto& [key, meaning] : needed) {
+      if (given_.contains(key)) continue;
+      return At(places_.at("privacy.mechanism"),
+                absl::StrCat("privacy.mechanism = \"", config_.run.privacy.mechanism, "\" needs ",
+                             key, ": ", meaning));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status CheckThatAllApply() const {
     const Config defaults;
     const auto is_off = [&](const Field& field) {

@@ -1,0 +1,196 @@
+#include "algorithms/api/privacy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "algorithms/api/accountant.h"
+#include "algorithms/api/guard.h"
+#include "algorithms/api/vector_math.h"
+#include "core/status.h"
+
+namespace macaw::algorithms {
+namespace {
+
+using aggregation::ChannelSpec;
+using aggregation::Reduction;
+
+LayoutPtr NumberLayout() {
+  static const LayoutPtr& layout =
+      *new LayoutPtr(ParameterLayout::Scalars("value", 1, DType::kF64));
+  return layout;
+}
+
+// σ_b, of cohort.size clients.
+double CountNoise(const PrivacyConfig& config, double cohort) {
+  return config.count_noise.value_or(cohort / 20);
+}
+
+absl::Status CheckRule(const Description& rule, const Setup& setup, const Schema& schema) {
+  if (rule.pools_clients || !rule.has_common_model) {
+    return absl::InvalidArgumentError(
+        "is for rules whose server adds up what clients send, and this one's does not");
+  }
+  if (setup.layout->parameter_size() < setup.layout->size()) {
+    return absl::InvalidArgumentError(
+        "the model has buffers (batch-norm statistics), which clipping does not bound: take group "
+        "norm");
+  }
+  const auto in_some = [](const auto& channel) { return !channel.phases.empty(); };
+  if (std::ranges::any_of(schema.up, in_some) || std::ranges::any_of(schema.down, in_some)) {
+    return absl::InvalidArgumentError(
+        "the rule has several phases a round, and epsilon is of one sum a round");
+  }
+  for (const ChannelSpec& channel : schema.up) {
+    if (channel.reduction == Reduction::kCollect || channel.reduction == Reduction::kMax) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the rule's channel '", channel.name, "' is no sum of what clients send"));
+    }
+    if (!SameLayout(channel.layout.get(), setup.layout.get())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the rule's channel '", channel.name,
+                       "' is no update of the model, and one clip cannot be for both"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSettings(const PrivacyConfig& config, const Setup& setup) {
+  if (setup.clients == 0) {
+    return absl::InvalidArgumentError(
+        "the number of clients must be known (run.clients), for the probability of each to be "
+        "drawn");
+  }
+  if (setup.cohort.sampling != "poisson") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "epsilon is of clients that are drawn independently, and cohort.sampling is \"",
+        setup.cohort.sampling, "\": set cohort.sampling = \"poisson\""));
+  }
+  if (setup.cohort.weight != WeightPolicy::kUniform) {
+    return absl::InvalidArgumentError(
+        "a client may count only as much as any other: set cohort.weight = \"uniform\"");
+  }
+  const uint64_t noise_cohort = config.noise_cohort.value_or(setup.cohort.size);
+  if (noise_cohort < setup.cohort.size || noise_cohort > setup.clients) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "privacy.noise_cohort = ", noise_cohort, " is to be from cohort.size = ", setup.cohort.size,
+        " to the number of clients, ", setup.clients));
+  }
+  const double count_noise = CountNoise(config, static_cast<double>(setup.cohort.size));
+  if (config.adaptive() && 2 * count_noise <= config.noise) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "adaptive clipping needs privacy.count_noise (", count_noise,
+        ") above privacy.noise / 2 = ", config.noise / 2, ": the number of shorter updates would ",
+        "cost more than privacy.noise allows for all; larger cohorts make room for it"));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> NotesOf(const Privacy& privacy, const Setup& setup) {
+  const PrivacyConfig& config = privacy.config;
+  const Accountant accountant(privacy.q, config.noise);
+  std::vector<std::string> notes;
+  notes.push_back(absl::StrFormat(
+      "privacy: after run.rounds = %u the models are (%.3g, %g)-differentially private for each "
+      "client; updates are clipped to %g%s, and the noise on the sum of some %d has deviation %.3g",
+      privacy.rounds, accountant.Epsilon(privacy.rounds, config.delta), config.delta, config.clip,
+      config.adaptive() ? " at first" : "", setup.cohort.size, privacy.noise * config.clip));
+  const auto clients = static_cast<double>(setup.clients);
+  if (config.delta * clients >= 1) {
+    notes.push_back(absl::StrFormat(
+        "privacy.delta = %g is not below 1 / clients = %.3g: such a run may give a whole client away",
+        config.delta, 1 / clients));
+  }
+  if (config.noise_cohort.has_value() && *config.noise_cohort > setup.cohort.size) {
+    notes.push_back(absl::StrFormat(
+        "privacy.noise_cohort = %d: epsilon is that of rounds with so many clients, of which %d are "
+        "simulated",
+        *config.noise_cohort, setup.cohort.size));
+  }
+  return notes;
+}
+
+}  // namespace
+
+Privacy Privacy::Of(const PrivacyConfig& config, const Setup& setup, uint32_t rounds) {
+  Privacy privacy{.config = config, .rounds = rounds};
+  privacy.cohort = static_cast<double>(setup.cohort.size);
+  const auto noise_cohort = static_cast<double>(config.noise_cohort.value_or(setup.cohort.size));
+  privacy.q =
+      std::min(1.0, noise_cohort / static_cast<double>(std::max<uint64_t>(1, setup.clients)));
+  const double scale = privacy.cohort / noise_cohort;
+  double z = config.noise;
+  if (config.adaptive()) {
+    const double count_noise = CountNoise(config, privacy.cohort);
+    privacy.count_noise = count_noise * scale;
+    z = 1 / std::sqrt(1 / (z * z) - 1 / (4 * count_noise * count_noise));
+  }
+  privacy.noise = z * scale;
+  return privacy;
+}
+
+Schema WithPrivacy(Schema schema, const Privacy& privacy) {
+  if (privacy.config.adaptive()) {
+    schema.down.push_back({.name = kClipChannel, .layout = NumberLayout()});
+    schema.up.push_back({.name = kShorterChannel,
+                         .layout = NumberLayout(),
+                         .reduction = Reduction::kFixedSum,
+                         .bound = 1,
+                         .divisor = privacy.cohort});
+  }
+  schema.metrics.push_back({.name = "epsilon", .reduction = std::nullopt});
+  schema.metrics.push_back({.name = "clip", .reduction = std::nullopt});
+  if (privacy.config.adaptive()) {
+    schema.metrics.push_back({.name = "clipped", .reduction = std::nullopt});
+  } else {
+    schema.metrics.push_back({.name = "clipped", .reduction = Reduction::kMean, .bound = 1});
+  }
+  return schema;
+}
+
+Description WithPrivacy(Description rule, const PrivacyConfig& config, uint32_t rounds) {
+  Description result = rule;
+  result.check = [rule, config](const Setup& setup) -> absl::Status {
+    if (rule.check) MACAW_RETURN_IF_ERROR(rule.check(setup));
+    MACAW_ASSIGN_OR_RETURN(const Schema schema, rule.schema(setup));
+    absl::Status status = CheckRule(rule, setup, schema);
+    if (status.ok()) status = CheckSettings(config, setup);
+    if (status.ok()) return status;
+    return absl::InvalidArgumentError(
+        absl::StrCat("privacy.mechanism = \"", config.mechanism, "\": ", status.message()));
+  };
+  result.notes = [rule, config, rounds](const Setup& setup) {
+    std::vector<std::string> notes;
+    if (rule.notes) notes = rule.notes(setup);
+    std::ranges::move(NotesOf(Privacy::Of(config, setup, rounds), setup),
+                      std::back_inserter(notes));
+    return notes;
+  };
+  result.schema = [rule, config, rounds](const Setup& setup) -> absl::StatusOr<Schema> {
+    MACAW_ASSIGN_OR_RETURN(Schema schema, rule.schema(setup));
+    return WithPrivacy(std::move(schema), Privacy::Of(config, setup, rounds));
+  };
+  result.client = [rule, config,
+                   rounds](const Setup& setup) -> absl::StatusOr<std::unique_ptr<ClientAlgorithm>> {
+    MACAW_ASSIGN_OR_RETURN(Schema schema, rule.schema(setup));
+    schema.whose = WhoseOf(rule);
+    MACAW_ASSIGN_OR_RETURN(std::unique_ptr<ClientAlgorithm> inner, rule.client(setup));
+    return MakePrivateClient(std::move(inner), std::move(schema),
+                             Privacy::Of(config, setup, rounds));
+  };
+  result.server = [rule, config, rounds](
+                      const Setup& setup,
+                      FlatVector model) -> absl::StatusOr<std::unique_ptr<ServerAlgorithm>> {
+    MACAW_ASSIGN_OR_RETURN(Schema schema, rule.schema(setup));
+    MACAW_ASSIGN_OR_RETURN(std::unique_ptr<ServerAlgorithm> inner,
+                           rule.server(setup, std::move(model)));
+    return MakePrivateServer(std::move(inner), std::move(schema),
+                             Privacy::Of(config, setup, rounds));
+  };
+  return result;
+}
+
+}  // namespace macaw::algorithms

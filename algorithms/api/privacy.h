@@ -1,0 +1,60 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "algorithms/api/registry.h"
+#include "plan/privacy.h"
+
+namespace macaw::algorithms {
+
+// Differential privacy of clients around a rule, which does not know of it: the Gaussian mechanism
+// on the sums of each round (McMahan, Ramage, Talwar, Zhang 2018, "Learning Differentially Private
+// Recurrent Language Models").
+//
+//   client   u ← u · min(1, C/‖u‖), u all that it sends, its channels together
+//   server   Σ u ← Σ u + N(0, (z·C)²) on each parameter; the rule divides it by the planned cohort
+//
+// Clients are drawn by Poisson sampling with equal weights, since ε is of that. With adaptive
+// clipping (Andrew, Thakkar, McMahan, Ramaswamy 2021, "Differentially Private Learning with
+// Adaptive Clipping"), clients also say whether ‖u‖ ≤ C, as ±½; with m planned clients
+//
+//   b ← ½ + (Σ ±½ + N(0, σ_b²))/m,   C ← C · exp(−η_C·(b − γ))
+//
+// and the sums get noise of z_Δ = (z⁻² − (2σ_b)⁻²)^−½, so that both together cost what z costs.
+//
+// A client is trusted to clip. The norm is kept below C by a part in 2^20, for the rounding of sums.
+// ε and δ are of the models, and of whatever is made of them: not of metrics that clients report,
+// and not of what others learn from seeing who takes part.
+//
+// With noise_cohort M, the noise is that of rounds of M clients: its deviation is smaller by
+// cohort.size/M, as it would be beside the sum of M updates, and ε is that of M clients a round.
+//
+// Adds the rule metrics `epsilon` (by Rényi divergences, accountant.h), `clip` (C, with which the
+// round's clients clipped) and `clipped` (the part of them whose update was longer; exact, unless
+// clipping is adaptive).
+Description WithPrivacy(Description rule, const PrivacyConfig& privacy, uint32_t rounds);
+
+inline constexpr char kClipChannel[] = "privacy_clip";        // down: C
+inline constexpr char kShorterChannel[] = "privacy_shorter";  // up: Σ ±½ over the planned clients
+
+// What follows from a run's settings. Immutable.
+struct Privacy {
+  PrivacyConfig config;
+  uint32_t rounds = 1;
+  double q = 0;            // the probability that a client is drawn, of the noise's cohort
+  double cohort = 0;       // planned clients of a round
+  double noise = 0;        // of the sums, in units of C: z, or z_Δ; times `scale`
+  double count_noise = 0;  // σ_b · `scale`
+  static Privacy Of(const PrivacyConfig& config, const Setup& setup, uint32_t rounds);
+};
+
+// The rule's schema with these channels and metrics.
+Schema WithPrivacy(Schema schema, const Privacy& privacy);
+
+std::unique_ptr<ClientAlgorithm> MakePrivateClient(std::unique_ptr<ClientAlgorithm> inner,
+                                                   Schema rule, const Privacy& privacy);
+std::unique_ptr<ServerAlgorithm> MakePrivateServer(std::unique_ptr<ServerAlgorithm> inner,
+                                                   Schema rule, const Privacy& privacy);
+
+}  // namespace macaw::algorithms

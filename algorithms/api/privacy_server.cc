@@ -1,0 +1,124 @@
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "algorithms/api/accountant.h"
+#include "algorithms/api/privacy.h"
+#include "core/status.h"
+
+namespace macaw::algorithms {
+namespace {
+
+using aggregation::Aggregate;
+using aggregation::AggregatedChannel;
+using aggregation::ChannelSpec;
+using aggregation::Reduction;
+
+void AddNoise(RandomStream random, double deviation, VectorView to) {
+  constexpr size_t kPiece = 1 << 16;
+  std::vector<float> normal;
+  DispatchDType(to.dtype(), [&]<typename T>(T) {
+    for (const LayoutEntry& entry : to.layout->entries()) {
+      const std::span<T> values = to.As<T>().subspan(entry.offset, entry.size);
+      for (size_t at = 0; at < values.size(); at += kPiece) {
+        const std::span<T> piece = values.subspan(at, std::min(kPiece, values.size() - at));
+        normal.resize(piece.size());
+        random.FillNormal(normal);
+        for (size_t i = 0; i < piece.size(); ++i)
+          piece[i] = static_cast<T>(double{piece[i]} + deviation * double{normal[i]});
+      }
+    }
+  });
+}
+
+class PrivateServer final : public ServerAlgorithm {
+ public:
+  PrivateServer(std::unique_ptr<ServerAlgorithm> inner, Schema rule, const Privacy& privacy)
+      : inner_(std::move(inner)),
+        rule_(std::move(rule)),
+        privacy_(privacy),
+        accountant_(privacy.q, privacy.config.noise),
+        clip_(ParameterLayout::Scalars("value", 1, DType::kF64)) {
+    clip() = privacy.config.clip;
+  }
+
+  absl::StatusOr<Broadcast> Configure(const ServerContext& context) const override {
+    MACAW_ASSIGN_OR_RETURN(Broadcast broadcast, inner_->Configure(context));
+    if (adaptive()) broadcast.push_back({kClipChannel, clip_.view()});
+    return broadcast;
+  }
+
+  absl::StatusOr<AfterApply> Apply(const ServerContext& context, Aggregate aggregate) override {
+    for (const ChannelSpec& spec : rule_.up) Blur(context, spec, ChannelOf(aggregate, spec.name));
+    context.Report("epsilon", accountant_.RenyiEpsilon(context.round.value, privacy_.config.delta));
+    context.Report("clip", clip());
+    if (adaptive()) MoveClip(context, aggregate);
+    MACAW_ASSIGN_OR_RETURN(const AfterApply after, inner_->Apply(context, std::move(aggregate)));
+    if (after == AfterApply::kRoundDone) return after;
+    return absl::InternalError("the rule has several phases a round, and epsilon is of one");
+  }
+  ConstVectorView Model() const override { return inner_->Model(); }
+  ConstVectorView Result() const override { return inner_->Result(); }
+
+  ServerState Save() const override {
+    ServerState state = inner_->Save();
+    state.numbers[kClipChannel] = clip();
+    return state;
+  }
+  absl::Status Load(const ServerState& state) override {
+    const auto found = state.numbers.find(kClipChannel);
+    if (found == state.numbers.end())
+      return absl::InvalidArgumentError(
+          absl::StrCat("the saved state has no number '", kClipChannel, "'"));
+    MACAW_RETURN_IF_ERROR(inner_->Load(state));
+    clip() = found->second;
+    return absl::OkStatus();
+  }
+
+ private:
+  bool adaptive() const { return privacy_.config.adaptive(); }
+  double& clip() { return clip_.As<double>()[0]; }
+  double clip() const { return clip_.As<double>()[0]; }
+
+  // The channel's value is the sum divided by something: so is the noise. That nobody came must not
+  // show, either.
+  void Blur(const ServerContext& context, const ChannelSpec& spec, AggregatedChannel& channel) {
+    if (channel.value.empty()) {
+      channel.value = FlatVector(spec.layout);
+      channel.weight = 1;
+    }
+    const double divisor = spec.reduction == Reduction::kFixedSum ? spec.divisor : channel.weight;
+    AddNoise(context.Random(absl::StrCat("privacy ", spec.name)), privacy_.noise * clip() / divisor,
+             channel.value.view());
+  }
+
+  void MoveClip(const ServerContext& context, Aggregate& aggregate) {
+    const auto found = std::ranges::find(aggregate.channels, std::string(kShorterChannel),
+                                         &AggregatedChannel::name);
+    const double halves = found == aggregate.channels.end() || found->value.empty()
+                              ? 0
+                              : found->value.As<double>()[0];
+    if (found != aggregate.channels.end()) aggregate.channels.erase(found);
+    RandomStream random = context.Random(kShorterChannel);
+    const double shorter = 0.5 + halves + privacy_.count_noise * random.Normal() / privacy_.cohort;
+    context.Report("clipped", 1 - shorter);
+    clip() *= std::exp(-privacy_.config.clip_rate * (shorter - *privacy_.config.clip_quantile));
+  }
+
+  const std::unique_ptr<ServerAlgorithm> inner_;
+  const Schema rule_;  // of the rule alone
+  const Privacy privacy_;
+  const Accountant accountant_;
+  FlatVector clip_;
+};
+
+}  // namespace
+
+std::unique_ptr<ServerAlgorithm> MakePrivateServer(std::unique_ptr<ServerAlgorithm> inner,
+                                                   Schema rule, const Privacy& privacy) {
+  return std::make_unique<PrivateServer>(std::move(inner), std::move(rule), privacy);
+}
+
+}  // namespace macaw::algorithms

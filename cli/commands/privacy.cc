@@ -1,0 +1,56 @@
+#include <cmath>
+#include <iostream>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "algorithms/api/accountant.h"
+#include "cli/commands/commands.h"
+#include "cli/process/exit.h"
+
+namespace macaw::cli {
+namespace {
+
+absl::Status Check(const PrivacyCommand& command) {
+  if (command.cohort > command.clients) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--cohort ", command.cohort, " is more than --clients ", command.clients));
+  }
+  if (command.delta < 0 || command.delta >= 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--delta ", command.delta, " is no probability between 0 and 1"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int ShowPrivacy(const PrivacyCommand& command) {
+  if (const absl::Status status = Check(command); !status.ok()) return Report(status);
+  const double q = static_cast<double>(command.cohort) / static_cast<double>(command.clients);
+  const double delta =
+      command.delta > 0 ? command.delta : 0.1 / static_cast<double>(command.clients);
+  const double noise = command.epsilon > 0
+                           ? algorithms::NoiseFor(command.epsilon, delta, q, command.rounds)
+                           : command.noise;
+  if (std::isinf(noise)) {
+    return Report(absl::InvalidArgumentError(
+        absl::StrCat("no noise below a million clips is enough for --epsilon ", command.epsilon)));
+  }
+  const algorithms::Accountant accountant(q, noise);
+  std::cout << absl::StrFormat(
+      "%d rounds with some %d of %d clients: (%.4g, %.3g)-differential privacy of each client\n"
+      "  rule_epsilon, by Rényi divergences, will end at %.4g; %.4g is by the distribution of the "
+      "loss\n"
+      "  the noise on a round's sum has deviation %.3g clips, that on the mean %.3g\n\n"
+      "[privacy]\nmechanism = \"gaussian\"\nnoise = %.12g\ndelta = %.3g\n"
+      "clip = 1.0  # the largest norm of an update; clip_quantile = 0.5 lets it move\n\n"
+      "[cohort]\nsize = %d\nsampling = \"poisson\"\nweight = \"uniform\"\n",
+      command.rounds, command.cohort, command.clients, accountant.Epsilon(command.rounds, delta),
+      delta, accountant.RenyiEpsilon(static_cast<double>(command.rounds), delta),
+      accountant.Epsilon(command.rounds, delta), noise, noise / static_cast<double>(command.cohort),
+      noise, delta, command.cohort);
+  return kExitOk;
+}
+
+}  // namespace macaw::cli

@@ -1,0 +1,246 @@
+#include "algorithms/api/privacy.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "algorithms/api/accountant.h"
+#include "sdk/testing/round_loop.h"
+
+namespace macaw::algorithms {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr uint32_t kRounds = 100;
+
+// The gradient is `slope` everywhere, so a client's update is −steps·lr·slope.
+class Slope final : public Objective {
+ public:
+  explicit Slope(Numbers slope) : slope_(std::move(slope)) {}
+  double Loss(const Numbers&) const override { return 0; }
+  Numbers Gradient(const Numbers&) const override { return slope_; }
+
+ private:
+  const Numbers slope_;
+};
+
+CohortConfig Poisson(uint64_t size) {
+  CohortConfig cohort;
+  cohort.size = size;
+  cohort.sampling = "poisson";
+  cohort.weight = WeightPolicy::kUniform;
+  return cohort;
+}
+
+PrivacyConfig Gaussian(double clip, double noise) {
+  return {.mechanism = "gaussian", .clip = clip, .noise = noise};
+}
+
+// Clients with the slopes k·(3, 4), whose updates have the norms k/2, in `numbers` coordinates of
+// which two are theirs.
+RoundLoop Loop(const PrivacyConfig& privacy, uint64_t cohort, size_t clients = 10,
+               size_t numbers = 2, uint64_t seed = 1, const std::string& rule = "fedavg") {
+  std::vector<TestPopulationClient> population;
+  for (size_t k = 0; k < clients; ++k) {
+    Numbers slope(numbers);
+    slope[0] = 3.0 * static_cast<double>(k);
+    slope[1] = 4.0 * static_cast<double>(k);
+    population.push_back({std::make_shared<Slope>(slope), 1});
+  }
+  return {WithPrivacy(Builtin(rule), privacy, kRounds),
+          population,
+          {.steps = 1, .start = Numbers(numbers), .cohort = Poisson(cohort), .seed = seed}};
+}
+
+constexpr double kTiny = 1e-9;  // noise that does not count
+
+TEST(Privacy, ClipsWhatAClientSendsToItsNorm) {
+  RoundLoop loop = Loop(Gaussian(2, kTiny), 4);
+  // Norms 0.5, 1 and 4: the last one is halved. The sum is divided by the planned 4.
+  ASSERT_TRUE(loop.Round({1, 2, 8}).ok());
+  EXPECT_NEAR(loop.Model()[0], -0.1 * (3 + 6 + 12) / 4, 1e-5);
+  EXPECT_NEAR(loop.Model()[1], -0.1 * (4 + 8 + 16) / 4, 1e-5);
+  EXPECT_NEAR(loop.metrics().at("clipped"), 1.0 / 3, 1e-12);
+  EXPECT_EQ(loop.metrics().at("clip"), 2);
+}
+
+TEST(Privacy, NoContributionIsLongerThanTheClip) {
+  for (const size_t client : {4u, 5u, 9u}) {
+    RoundLoop loop = Loop(Gaussian(1.5, kTiny), 1);
+    ASSERT_TRUE(loop.Round({client}).ok());
+    EXPECT_LE(std::hypot(loop.Model()[0], loop.Model()[1]), 1.5);
+    EXPECT_GT(std::hypot(loop.Model()[0], loop.Model()[1]), 1.4999);
+  }
+}
+
+TEST(Privacy, NoiseHasItsDeviationHoweverManyClientsCame) {
+  for (const std::vector<size_t>& came : {std::vector<size_t>{0}, {}, {0, 0, 0}}) {
+    RoundLoop loop = Loop(Gaussian(0.5, 3), 4, 10, 40000);
+    ASSERT_TRUE(loop.Round(came).ok());
+    double square = 0, beyond = 0;
+    const double expected = 3 * 0.5 / 4;  // z·C/(q·N)
+    for (const double x : loop.Model()) {
+      square += x * x;
+      beyond += std::fabs(x) > 2 * expected ? 1 : 0;
+    }
+    EXPECT_NEAR(std::sqrt(square / 40000), expected, 0.02 * expected);
+    EXPECT_NEAR(beyond / 40000, 0.0455, 0.006) << "of a normal distribution, beyond 2σ";
+  }
+}
+
+TEST(Privacy, NoiseIsAnotherInEachRoundAndRunAndTheSameInARepeatedOne) {
+  RoundLoop one = Loop(Gaussian(1, 1), 4), same = Loop(Gaussian(1, 1), 4),
+            other = Loop(Gaussian(1, 1), 4, 10, 2, /*seed=*/2);
+  for (RoundLoop* loop : {&one, &same, &other}) ASSERT_TRUE(loop->Round({}).ok());
+  EXPECT_EQ(one.ModelDigest(), same.ModelDigest());
+  EXPECT_NE(one.ModelDigest(), other.ModelDigest());
+  const Numbers first = one.Model();
+  ASSERT_TRUE(one.Round({}).ok());
+  EXPECT_GT(std::fabs(one.Model()[0] - 2 * first[0]), 1e-6);
+}
+
+TEST(Privacy, NoiseOfALargerCohortIsSmallerBesideTheSum) {
+  PrivacyConfig larger = Gaussian(1, 2);
+  larger.noise_cohort = 40;
+  RoundLoop plain = Loop(Gaussian(1, 2), 10, 100), scaled = Loop(larger, 10, 100);
+  ASSERT_TRUE(plain.Round({}).ok() && scaled.Round({}).ok());
+  EXPECT_NEAR(scaled.Model()[0], plain.Model()[0] / 4, 1e-12);
+  EXPECT_NEAR(plain.metrics().at("epsilon"), Accountant(0.1, 2).RenyiEpsilon(1, 1e-6), 1e-12);
+  EXPECT_NEAR(scaled.metrics().at("epsilon"), Accountant(0.4, 2).RenyiEpsilon(1, 1e-6), 1e-12);
+}
+
+TEST(Privacy, EpsilonCountsRounds) {
+  RoundLoop loop = Loop(Gaussian(1, 1), 1, 100);
+  for (int round = 1; round <= 3; ++round) {
+    ASSERT_TRUE(loop.Round({}).ok());
+    EXPECT_NEAR(loop.metrics().at("epsilon"), Accountant(0.01, 1).RenyiEpsilon(round, 1e-6), 1e-12);
+  }
+}
+
+// Andrew et al. 2021, algorithm 1, by hand.
+TEST(AdaptiveClipping, MovesTheClipByThePartThatIsShorter) {
+  PrivacyConfig privacy = Gaussian(2, kTiny);
+  privacy.clip_quantile = 0.5;
+  privacy.count_noise = 1e-6;
+  RoundLoop loop = Loop(privacy, 4);
+  ASSERT_TRUE(loop.Round({1, 2, 8}).ok());  // of 4 planned clients: ½ + ½(1 + 1 − 1)/4
+  EXPECT_EQ(loop.metrics().at("clip"), 2);
+  EXPECT_NEAR(loop.metrics().at("clipped"), 0.375, 1e-5);
+  const double next = 2 * std::exp(-0.2 * (0.625 - 0.5));
+  EXPECT_NEAR(loop.Model()[0], -0.1 * (3 + 6 + 12) / 4, 1e-5);
+  ASSERT_TRUE(loop.Round({8}).ok());
+  EXPECT_NEAR(loop.metrics().at("clip"), next, 1e-5);
+  EXPECT_NEAR(loop.Model()[0], -0.1 * (3 + 6 + 12) / 4 - 0.6 * next / 4, 1e-5);
+}
+
+TEST(AdaptiveClipping, FindsTheQuantile) {
+  PrivacyConfig privacy = Gaussian(0.01, 0.1);
+  privacy.clip_quantile = 0.7;
+  RoundLoop loop = Loop(privacy, 10);
+  for (int round = 0; round < 80; ++round)
+    ASSERT_TRUE(loop.Round({0, 1, 2, 3, 4, 5, 6, 7, 8, 9}).ok());
+  // Seven of the ten norms 0, 0.5, …, 4.5 are at most 3 and below 3.5.
+  EXPECT_GT(loop.metrics().at("clip"), 2.8);
+  EXPECT_LT(loop.metrics().at("clip"), 3.7);
+}
+
+TEST(AdaptiveClipping, SharesTheNoiseOut) {
+  PrivacyConfig privacy = Gaussian(1, 2);
+  privacy.clip_quantile = 0.5;
+  privacy.count_noise = 1.5;
+  RoundLoop fixed = Loop(Gaussian(1, 2), 30, 100), adaptive = Loop(privacy, 30, 100);
+  ASSERT_TRUE(fixed.Round({}).ok() && adaptive.Round({}).ok());
+  const double share = 1 / std::sqrt(1 / 4.0 - 1 / 9.0);  // z_Δ
+  EXPECT_NEAR(adaptive.Model()[0], fixed.Model()[0] * share / 2, 1e-12);
+  EXPECT_EQ(adaptive.metrics().at("epsilon"), fixed.metrics().at("epsilon"));
+}
+
+TEST(AdaptiveClipping, GoesOnAfterAResume) {
+  PrivacyConfig privacy = Gaussian(2, 0.5);
+  privacy.clip_quantile = 0.5;
+  RoundLoop whole = Loop(privacy, 4), first = Loop(privacy, 4), second = Loop(privacy, 4);
+  for (RoundLoop* loop : {&whole, &first}) ASSERT_TRUE(loop->Round({1, 8}).ok());
+  ASSERT_TRUE(second.ResumeFrom(first).ok());
+  for (RoundLoop* loop : {&whole, &second}) {
+    const absl::Status status = loop->Round({3, 9});
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  EXPECT_EQ(second.ModelDigest(), whole.ModelDigest());
+  EXPECT_EQ(second.metrics(), whole.metrics());
+  EXPECT_NE(second.metrics().at("clip"), 2);
+  ServerState state = first.server().Save();
+  state.numbers.clear();
+  EXPECT_THAT(second.server().Load(state).message(), HasSubstr("privacy_clip"));
+}
+
+// ---- what it is for
+
+std::string WhyNot(const std::string& rule, PrivacyConfig privacy, const CohortConfig& cohort,
+                   uint64_t clients = 100, LayoutPtr layout = nullptr) {
+  Setup setup;
+  setup.config.name = rule;
+  for (const ParameterSpec& spec : Builtin(rule).parameters)
+    setup.config.parameters[spec.name] = spec.default_value;
+  setup.layout = layout != nullptr ? layout : ParameterLayout::Scalars("w", 2, DType::kF32);
+  setup.cohort = cohort;
+  setup.clients = clients;
+  setup.total_weight = static_cast<double>(clients);
+  const auto schema = MakeSchema(WithPrivacy(Builtin(rule), privacy, kRounds), setup);
+  return std::string(schema.status().message());
+}
+
+TEST(Privacy, TakesRulesThatAddUpUpdatesAndSaysWhyNotOthers) {
+  const PrivacyConfig privacy = Gaussian(1, 1);
+  for (const char* rule : {"fedavg", "fedprox", "fedavgm", "fedadam", "fedyogi", "fedadagrad"})
+    EXPECT_EQ(WhyNot(rule, privacy, Poisson(10)), "") << rule;
+  for (const char* rule :
+       {"median", "krum", "mime", "scaffold", "qfedavg", "fednova", "local", "pooled"})
+    EXPECT_NE(WhyNot(rule, privacy, Poisson(10)), "") << rule;
+  EXPECT_THAT(WhyNot("local", privacy, Poisson(10)), HasSubstr("adds up"));
+}
+
+TEST(Privacy, RefusesRunsOfWhichItsEpsilonIsNot) {
+  const PrivacyConfig privacy = Gaussian(1, 1);
+  CohortConfig cohort = Poisson(10);
+  cohort.sampling = "uniform";
+  EXPECT_THAT(WhyNot("fedavg", privacy, cohort), HasSubstr("set cohort.sampling = \"poisson\""));
+  cohort = Poisson(10);
+  cohort.weight = WeightPolicy::kExamples;
+  EXPECT_THAT(WhyNot("fedavg", privacy, cohort), HasSubstr("cohort.weight = \"uniform\""));
+  EXPECT_THAT(WhyNot("fedavg", privacy, Poisson(10), 0), HasSubstr("run.clients"));
+  PrivacyConfig changed = privacy;
+  for (const uint64_t wrong : {9, 101}) {
+    changed.noise_cohort = wrong;
+    EXPECT_THAT(WhyNot("fedavg", changed, Poisson(10)), HasSubstr("privacy.noise_cohort"));
+  }
+  changed = Gaussian(1, 2);
+  changed.clip_quantile = 0.5;  // σ_b is half a client
+  EXPECT_THAT(WhyNot("fedavg", changed, Poisson(10)), HasSubstr("above privacy.noise / 2 = 1"));
+  changed.count_noise = 1.1;
+  EXPECT_EQ(WhyNot("fedavg", changed, Poisson(10)), "");
+  const LayoutPtr buffers = *ParameterLayout::Make(
+      {{.name = "w", .shape = {2}}, {.name = "mean", .shape = {2}, .group = Group::kBuffer}},
+      DType::kF32);
+  EXPECT_THAT(WhyNot("fedavg", privacy, Poisson(10), 100, buffers), HasSubstr("batch-norm"));
+}
+
+TEST(Privacy, SaysWhatARunGivesAway) {
+  algorithms::Setup setup;
+  setup.layout = ParameterLayout::Scalars("w", 2, DType::kF32);
+  setup.cohort = Poisson(10);
+  setup.clients = 1000;
+  PrivacyConfig privacy = Gaussian(0.5, 1);
+  privacy.delta = 1e-3;
+  privacy.noise_cohort = 20;
+  const std::vector<std::string> notes =
+      WithPrivacy(Builtin("fedavg"), privacy, kRounds).notes(setup);
+  const auto all = testing::Contains(HasSubstr("after run.rounds = 100"));
+  EXPECT_THAT(notes, all);
+  EXPECT_THAT(notes, testing::Contains(HasSubstr("0.001 is not below 1 / clients")));
+  EXPECT_THAT(notes, testing::Contains(HasSubstr("of which 10 are simulated")));
+}
+
+}  // namespace
+}  // namespace macaw::algorithms
