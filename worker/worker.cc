@@ -323,9 +323,9 @@ absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::Fl
                                                       registration, stop);
     if (stop.stop_requested()) break;
     // An error that ends a session may not occur the next time, so it does not get the code of a
-    // refusal, which callers take as final. Exceptions: a lasting fault would come again; a full disk
-    // or store would still be full at the next attempt, and a call without an answer keeps its code, since the caller may know the
-    // reason.
+    // refusal, which callers take as final. Exceptions: a lasting fault would come again; a full
+    // disk or store would still be full at the next attempt; and a call without an answer keeps its
+    // code, since the caller may know the reason.
     if (IsLastingFault(end.status()) || absl::IsResourceExhausted(end.status()) ||
         absl::IsUnavailable(end.status())) {
       return end.status();

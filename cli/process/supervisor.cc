@@ -336,7 +336,7 @@ class Supervisor {
     const std::string complaint = Complaint("macaw-server", exit, server_log_);
     if (exit.signal != 0 && options_.restart_server && !stopping_)
       return StartServerAgain(complaint);
-    // It has refused the run before a worker could dial: there is nothing in its log but the reason.
+    // It has refused the run before a worker could dial, so its log has nothing but the reason.
     if (absl::string_view reason = exit.words;
         exit.code == kExitUsage && address_.empty() &&
         absl::ConsumePrefix(&reason, "macaw-server: error: "))

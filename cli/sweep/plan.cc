@@ -166,7 +166,7 @@ class Preparation {
     }
   }
 
-  // Whether the point names a rule that no hostile client can harm, so that an attack on it would be
+  // Whether the point names a rule that no hostile client can harm. An attack on it would be
   // refused.
   bool IsBaseline(const Point& point) const {
     const std::string* const name = WordAt(point, "algorithm.name");

@@ -7,8 +7,8 @@
 namespace macaw::data {
 namespace {
 
-// Two clients with rows of three tokens: the first trains on rows 0 and 2 of a block and has none of
-// row 1; the second tests on row 3. The central test set is another block.
+// Two clients with rows of three tokens: the first trains on rows 0 and 2 of a block, the second
+// tests on row 3, and row 1 is nobody's. The central test set is another block.
 class TokenRows final : public Dataset {
  public:
   TokenRows(std::vector<int32_t> rows, std::vector<int32_t> central)

@@ -21,8 +21,8 @@ namespace {
 constexpr uint64_t kPassRows = 128;
 constexpr uintptr_t kAlignment = 64;
 
-// Calls f and turns LibTorch's exceptions into errors. On cores they come of what it was given, such as
-// a scripted module that does not know a token, and would come again.
+// Calls f and turns LibTorch's exceptions into errors. On cores they come of what it was given,
+// such as a token that a scripted module does not know, and would come again.
 template <typename F>
 auto Caught(F&& f) -> decltype(f()) {
   try {
