@@ -22,6 +22,10 @@ enum class Reduction : uint8_t {
   kCollect = 4,
 };
 
+// The bounds that a channel can have: outside them an exponent could exceed a double's.
+inline constexpr double kSmallestBound = 0x1p-200;
+inline constexpr double kLargestBound = 0x1p200;
+
 struct ChannelSpec {
   std::string name;
   LayoutPtr layout;  // dtype f32: one integer per element; f64: several

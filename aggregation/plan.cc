@@ -12,8 +12,6 @@ namespace {
 
 // Outside these ranges an exponent could exceed a double's. They are far beyond any real use.
 constexpr double kSmallestWeight = 0x1p-100;
-constexpr double kSmallestBound = 0x1p-200;
-constexpr double kLargestBound = 0x1p200;
 constexpr uint64_t kMostClients = uint64_t{1} << 40;
 constexpr int kProductBits = 50;  // the fold's rounding needs |q| < 2^51
 constexpr int kSumBits = 61;

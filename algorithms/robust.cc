@@ -262,6 +262,8 @@ absl::Status CheckKrum(const Setup& setup) {
   return absl::OkStatus();
 }
 
+uint64_t LessThanHalf(uint64_t clients) { return clients == 0 ? 0 : (clients - 1) / 2; }
+
 Description Robust(std::string name, std::string summary, std::string paper) {
   Description rule = FedAvg();
   rule.name = std::move(name);
@@ -290,6 +292,9 @@ Description Median() {
       "client  y ← y − η·g\n"
       "up      Δ = y − x\n"
       "server  x ← x + η_g·median(Δ)      of each coordinate";
+  rule.withstands = [](const Setup& setup) -> Withstood {
+    return {.clients = LessThanHalf(setup.cohort.size)};
+  };
   rule.server = MakeServer<MedianServer>;
   return rule;
 }
@@ -307,6 +312,10 @@ Description TrimmedMean() {
       "up      Δ = y − x\n"
       "server  x ← x + η_g·(plain mean of Δ without the ⌊β·n⌋ least and largest)\n"
       "        of each coordinate; n: the updates that came";
+  rule.withstands = [](const Setup& setup) -> Withstood {
+    return {.clients = FloorOf(setup.Get<double>("beta"), setup.cohort.size),
+            .key = "algorithm.trimmed_mean.beta"};
+  };
   rule.server = MakeServer<TrimmedMeanServer>;
   return rule;
 }
@@ -329,6 +338,9 @@ Description GeometricMedian() {
       "up      Δ_k = y − x\n"
       "server  z ← Σ w_k·Δ_k/Σ w_k, w_k = 1/max(ν, ‖Δ_k − z‖)      from the median by coordinate\n"
       "        x ← x + η_g·z";
+  rule.withstands = [](const Setup& setup) -> Withstood {
+    return {.clients = LessThanHalf(setup.cohort.size)};
+  };
   rule.server = MakeServer<GeometricMedianServer>;
   return rule;
 }
@@ -373,6 +385,9 @@ Description Krum() {
                              .help = "best updates to average: 1 Krum, more Multi-Krum",
                              .minimum = 1});
   rule.check = CheckKrum;
+  rule.withstands = [](const Setup& setup) -> Withstood {
+    return {.clients = static_cast<uint64_t>(setup.Get<int64_t>("f")), .key = "algorithm.krum.f"};
+  };
   rule.formula =
       "client  y ← y − η·g\n"
       "up      Δ_k = y − x\n"

@@ -70,6 +70,10 @@ absl::Status CheckNode(const Config& config, const std::string& plan,
                     options.owner ? "its own (node.owner)" : "shared with other workers"));
   for (const std::string& note : info.notes) Line("note", note);
   MACAW_ASSIGN_OR_RETURN(const RunPlan run, PlanFor(plan, config, dataset, catalogue));
+  Config planned = config;
+  planned.run = run;
+  MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(planned));
+  MACAW_RETURN_IF_ERROR(CheckTokens(planned, spec, dataset));
   MACAW_ASSIGN_OR_RETURN(const worker::Trial trial,
                          worker::Try(options, dataset, run, catalogue.algorithms(), backends));
   Line("back end", trial.profile);

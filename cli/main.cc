@@ -195,7 +195,8 @@ void AddPrivacy(CLI::App& app, std::function<int()>& run) {
 }
 
 void AddNew(CLI::App& app, std::function<int()>& run) {
-  CLI::App* command = app.add_subcommand("new", "Write a project of your own, which runs as it is");
+  CLI::App* command =
+      app.add_subcommand("new", "Write a project of your own, complete and with tests");
   auto name = std::make_shared<std::string>(), out = std::make_shared<std::string>();
   auto python = std::make_shared<bool>(false), cpp = std::make_shared<bool>(false);
   command->add_option("NAME", *name, "Small letters, digits and _")->required();

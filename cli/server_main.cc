@@ -200,9 +200,13 @@ int ReportError(const absl::Status& status) {
   return Pointless(status) ? kExitUsage : kExitFailed;
 }
 
-// Prints how the run ended and returns the exit code.
-int Conclude(const absl::StatusOr<server::Outcome>& outcome) {
+// Says how the run ended and returns the exit code.
+int Conclude(const absl::StatusOr<server::Outcome>& outcome, RowReporter& reporter) {
   if (!outcome.ok()) return ReportError(outcome.status());
+  if (!outcome->warning.empty()) {
+    Logger("server").Warning(outcome->warning);
+    reporter.Warn(outcome->warning);
+  }
   Logger("server").Info(absl::StrCat("run ended rounds=", outcome->rounds,
                                      outcome->reason.empty() ? "" : " reason=", outcome->reason));
   return outcome->kind == server::Outcome::Kind::kInterrupted ? kExitInterrupted : kExitOk;
@@ -369,7 +373,7 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
   MACAW_ASSIGN_OR_RETURN(listeners->web, ListenForBrowsers(own, arguments, *coordinator));
   MACAW_ASSIGN_OR_RETURN(listeners->fleet, Listen(prepared.config, arguments, door, *coordinator));
 
-  const int code = Conclude(AwaitEnd(*coordinator));
+  const int code = Conclude(AwaitEnd(*coordinator), reporter);
   CloseWithin(kCloseGrace, std::move(listeners), code);
   return code;
 }

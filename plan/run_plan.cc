@@ -10,8 +10,8 @@
 namespace macaw {
 namespace {
 
-using settings::Above;
 using settings::AtLeast;
+using settings::Between;
 using settings::Field;
 using settings::Role;
 using settings::Section;
@@ -54,7 +54,8 @@ void AddRun(Section<RunPlan>& f) {
   f.AddChoice("run.dtype", &R::dtype, {{"float32", DType::kF32}, {"float64", DType::kF64}},
               "what models and updates are computed in");
   f.Add("run.contribution_bound", &R::contribution_bound,
-        "a client's update with a larger |value| is refused", Above(0));
+        "a client's update with a larger |value| is refused",
+        Between(1e-60, 1e60));  // the sums have room for 2^-200 to 2^200
   // The file names shared libraries (`plugins`); nodes compare what is in them.
   Field<R>& plugins = f.Add("run.plugins", &R::plugins, "name, version and digest of each");
   plugins.As(Role::kDerived).in_file = false;

@@ -43,6 +43,7 @@ struct Outcome {
   enum class Kind : uint8_t { kFinished, kStopped, kInterrupted } kind = Kind::kFinished;
   uint32_t rounds = 0;  // completed rounds, including those of earlier sessions of the run
   std::string reason;   // of kStopped, as a text for the user
+  std::string warning;  // what could not be kept of a run whose result is whole; empty: nothing
 };
 
 // Runs the rounds. It owns the engine's thread and all files of the run, and answers every call of

@@ -40,6 +40,34 @@ bool Asks(const ClassMetrics& metrics, absl::string_view name) {
   return false;
 }
 
+// The keys by which these rows would be evaluated and which are not set.
+void AddMissing(EvaluatedRows of, const EvaluationConfig& evaluation,
+                std::vector<std::string>& missing) {
+  const auto needs = [&](bool set, const char* key) {
+    if (!set) missing.emplace_back(key);
+  };
+  const bool tunes = evaluation.fine_tune.steps > 0;
+  switch (of) {
+    case EvaluatedRows::kCentral:
+      return needs(evaluation.central, "evaluation.central");
+    case EvaluatedRows::kTrain:
+      return needs(evaluation.train, "evaluation.splits with \"train\"");
+    case EvaluatedRows::kTuned:
+      needs(evaluation.clients, "evaluation.clients");
+      return needs(tunes, "evaluation.fine_tune.steps");
+    case EvaluatedRows::kClients:
+    case EvaluatedRows::kGlobal:
+      return needs(evaluation.clients, "evaluation.clients");
+    case EvaluatedRows::kValidation:
+      return needs(evaluation.validation, "evaluation.splits with \"validation\"");
+    case EvaluatedRows::kHeldoutTuned:
+      needs(evaluation.heldout, "evaluation.heldout");
+      return needs(tunes, "evaluation.fine_tune.steps");
+    case EvaluatedRows::kHeldout:
+      return needs(evaluation.heldout, "evaluation.heldout");
+  }
+}
+
 }  // namespace
 
 bool HigherIsBetter(const std::string& metric) {
@@ -51,30 +79,14 @@ bool HigherIsBetter(const std::string& metric) {
 
 absl::Status CheckMetric(const std::string& key, const std::string& metric, const RunPlan& run,
                          const std::vector<MetricColumn>& columns) {
-  using Of = MetricColumn::Of;
   const auto column = std::ranges::find(columns, metric, &MetricColumn::name);
   if (column == columns.end()) return NoSuchColumn(key, metric, columns);
   const EvaluationConfig& evaluation = run.evaluation;
-  std::vector<const char*> missing;
+  std::vector<std::string> missing;
   if (evaluation.every == 0) missing.push_back("evaluation.every");
-  if (column->of == Of::kCentral && !evaluation.central) missing.push_back("evaluation.central");
-  if (column->of == Of::kClients && !evaluation.clients) missing.push_back("evaluation.clients");
-  if (column->of == Of::kTuned && !evaluation.clients) missing.push_back("evaluation.clients");
-  if (column->of == Of::kTuned && evaluation.fine_tune.steps == 0)
-    missing.push_back("evaluation.fine_tune.steps");
-  if (column->of == Of::kValidation && !evaluation.validation)
-    missing.push_back("evaluation.splits with \"validation\"");
-  if (column->of == Of::kTrainingRows && !evaluation.train)
-    missing.push_back("evaluation.splits with \"train\"");
-  const bool heldout = column->of == Of::kHeldout || column->of == Of::kHeldoutTuned;
-  if (heldout && !evaluation.heldout) missing.push_back("evaluation.heldout");
-  if (column->of == Of::kHeldoutTuned && evaluation.fine_tune.steps == 0)
-    missing.push_back("evaluation.fine_tune.steps");
-  std::string metric_missing;
-  if (column->metric != nullptr && !Asks(evaluation.metrics, column->metric)) {
-    metric_missing = absl::StrCat("evaluation.metrics with \"", column->metric, "\"");
-    missing.push_back(metric_missing.c_str());
-  }
+  if (column->of.has_value()) AddMissing(*column->of, evaluation, missing);
+  if (column->metric != nullptr && !Asks(evaluation.metrics, column->metric))
+    missing.push_back(absl::StrCat("evaluation.metrics with \"", column->metric, "\""));
   if (missing.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(key, " \"", metric, "\" is never evaluated: set ",
                                                  absl::StrJoin(missing, " and ")));

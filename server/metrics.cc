@@ -42,42 +42,31 @@ std::string StatisticName(absl::string_view metric, absl::string_view statistic)
 namespace {
 
 // What is evaluated, with the beginning of its columns' names.
-struct Evaluated {
-  const char* prefix;
-  double (*rows)(const EvaluationSums&);                                   // how many
-  const std::vector<EvaluationSums::ClientSums> EvaluationSums::*clients;  // null: no clients
-};
+// How the columns of what is evaluated begin, by EvaluatedRows.
+constexpr const char* kPrefixes[] = {"test_",
+                                     "clients_train_",
+                                     "clients_test_",
+                                     "clients_test_global_",
+                                     "clients_test_tuned_",
+                                     "clients_val_",
+                                     "heldout_test_",
+                                     "heldout_test_tuned_"};
+static_assert(std::size(kPrefixes) == kEvaluatedRows);
+
+std::string PrefixOf(EvaluatedRows rows) { return kPrefixes[static_cast<size_t>(rows)]; }
 
 bool HasClasses(TaskKind task) {
   return task == TaskKind::kClassification || task == TaskKind::kBinary;
 }
 
-double RowsOf(const std::vector<double>& sums) { return sums.empty() ? 0 : sums[0]; }
-
-template <std::vector<EvaluationSums::ClientSums> EvaluationSums::*Clients>
-double RowsOfAll(const EvaluationSums& sums) {
-  double rows = 0;
-  for (const EvaluationSums::ClientSums& client : sums.*Clients) rows += RowsOf(client.sums);
-  return rows;
+// How many rows were evaluated.
+double RowsOf(const EvaluationSums& sums, EvaluatedRows of) {
+  const auto rows = [](const std::vector<double>& each) { return each.empty() ? 0 : each[0]; };
+  if (!IsOfClients(of)) return rows(of == EvaluatedRows::kCentral ? sums.central : sums.train);
+  double all = 0;
+  for (const EvaluationSums::ClientSums& client : sums.Of(of)) all += rows(client.sums);
+  return all;
 }
-
-template <std::vector<EvaluationSums::ClientSums> EvaluationSums::*Clients>
-constexpr Evaluated OfClients(const char* prefix) {
-  return {prefix, RowsOfAll<Clients>, Clients};
-}
-
-// By EvaluatedRows.
-constexpr Evaluated kEvaluated[] = {
-    {"test_", [](const EvaluationSums& sums) { return RowsOf(sums.central); }, nullptr},
-    {"clients_train_", [](const EvaluationSums& sums) { return RowsOf(sums.train); }, nullptr},
-    OfClients<&EvaluationSums::clients>("clients_test_"),
-    OfClients<&EvaluationSums::global>("clients_test_global_"),
-    OfClients<&EvaluationSums::tuned>("clients_test_tuned_"),
-    OfClients<&EvaluationSums::validation>("clients_val_"),
-    OfClients<&EvaluationSums::heldout>("heldout_test_"),
-    OfClients<&EvaluationSums::heldout_tuned>("heldout_test_tuned_"),
-};
-static_assert(std::size(kEvaluated) == kEvaluatedRows);
 
 OrderedJson ListOf(const std::vector<double>& values) {
   OrderedJson list = OrderedJson::array();
@@ -91,9 +80,9 @@ OrderedJson ListOf(const std::vector<double>& values) {
 std::string ConfusionText(const EvaluationSums& sums, const training::ClassCounts& counts) {
   OrderedJson text = {{"round", sums.round.value}};
   for (size_t i = 0; i < kEvaluatedRows; ++i) {
-    const double rows = kEvaluated[i].rows(sums);
+    const double rows = RowsOf(sums, static_cast<EvaluatedRows>(i));
     if (rows == 0) continue;
-    OrderedJson& of = text[std::string(absl::StripSuffix(kEvaluated[i].prefix, "_"))];
+    OrderedJson& of = text[std::string(absl::StripSuffix(kPrefixes[i], "_"))];
     const training::ClassCounts::PerClass each = counts.Each(sums.counts[i]);
     OrderedJson matrix = OrderedJson::array();
     double counted = 0;
@@ -136,51 +125,41 @@ absl::Status CheckEvaluationOf(const RunPlan& run, const algorithms::Description
 
 std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Description& algorithm,
                                         const algorithms::Schema& schema) {
-  using Of = MetricColumn::Of;
+  using Rows = EvaluatedRows;
   std::vector<MetricColumn> columns;
-  const auto add_totals = [&](const std::string& prefix, Of of) {
+  const auto add_totals = [&](const std::string& prefix, std::optional<Rows> of) {
     for (const training::MetricRatio& ratio : training::SchemaFor(task).ratios)
       columns.push_back({prefix + ratio.name, of});
-    if (of == Of::kTraining || !HasClasses(task)) return;
+    if (!of.has_value() || !HasClasses(task)) return;
     for (const char* metric : training::kClassMetricNames)
       columns.push_back({prefix + metric, of, false, metric});
   };
-  const auto add_statistics = [&](const std::string& prefix, Of of) {
+  const auto add_statistics = [&](const std::string& prefix, std::optional<Rows> of) {
     for (const training::MetricRatio& ratio : training::SchemaFor(task).ratios) {
       for (const char* statistic : kClientStatistics)
         columns.push_back({StatisticName(prefix + ratio.name, statistic), of, true});
     }
-    if (of == Of::kTraining || !HasClasses(task)) return;
+    if (!of.has_value() || !HasClasses(task)) return;
     for (const char* metric : training::kClassMetricNames) {
       for (const char* statistic : kClientStatistics)
         columns.push_back({StatisticName(prefix + metric, statistic), of, true, metric});
     }
   };
-  if (algorithm.has_common_model) add_totals("test_", Of::kCentral);
-  add_totals("clients_test_", Of::kClients);
-  add_statistics("clients_test_", Of::kClients);
-  if (algorithm.has_both_models()) {
-    add_totals("clients_test_global_", Of::kClients);
-    add_statistics("clients_test_global_", Of::kClients);
+  for (const Rows of : {Rows::kCentral, Rows::kClients, Rows::kGlobal, Rows::kTuned,
+                        Rows::kValidation, Rows::kHeldout, Rows::kHeldoutTuned, Rows::kTrain}) {
+    const bool common = of == Rows::kCentral || of == Rows::kHeldout || of == Rows::kHeldoutTuned;
+    if (common && !algorithm.has_common_model) continue;
+    if (of == Rows::kGlobal && !algorithm.has_both_models()) continue;
+    add_totals(PrefixOf(of), of);
+    if (IsOfClients(of)) add_statistics(PrefixOf(of), of);
   }
-  add_totals("clients_test_tuned_", Of::kTuned);
-  add_statistics("clients_test_tuned_", Of::kTuned);
-  add_totals("clients_val_", Of::kValidation);
-  add_statistics("clients_val_", Of::kValidation);
-  if (algorithm.has_common_model) {
-    add_totals("heldout_test_", Of::kHeldout);
-    add_statistics("heldout_test_", Of::kHeldout);
-    add_totals("heldout_test_tuned_", Of::kHeldoutTuned);
-    add_statistics("heldout_test_tuned_", Of::kHeldoutTuned);
-  }
-  add_totals("clients_train_", Of::kTrainingRows);
-  columns.push_back({"l2_penalty", Of::kTrainingRows});
-  columns.push_back({"train_objective", Of::kTrainingRows});
-  add_totals("train_", Of::kTraining);
-  add_statistics("train_client_", Of::kTraining);
+  columns.push_back({"l2_penalty", Rows::kTrain});
+  columns.push_back({"train_objective", Rows::kTrain});
+  add_totals("train_", std::nullopt);
+  add_statistics("train_client_", std::nullopt);
   if (algorithm.has_personal_models) {
-    add_totals("personal_train_", Of::kTraining);
-    add_statistics("personal_train_client_", Of::kTraining);
+    add_totals("personal_train_", std::nullopt);
+    add_statistics("personal_train_client_", std::nullopt);
   }
   for (const algorithms::MetricSpec& metric : schema.metrics)
     columns.push_back({"rule_" + metric.name});
@@ -271,19 +250,19 @@ void MetricsRow::AddStatistics(const std::string& metric, std::vector<double> va
 void MetricsRow::AddClassMetrics(const EvaluationSums& sums, const training::ClassCounts& counts) {
   const std::vector<std::string> names = counts.names();
   for (size_t i = 0; i < kEvaluatedRows; ++i) {
-    const Evaluated& of = kEvaluated[i];
-    const double rows = of.rows(sums);
-    if (of.clients != nullptr ? (sums.*of.clients).empty() : rows == 0) continue;
+    const auto of = static_cast<EvaluatedRows>(i);
+    const double rows = RowsOf(sums, of);
+    if (IsOfClients(of) ? sums.Of(of).empty() : rows == 0) continue;
     const std::vector<double> values = counts.Values(sums.counts[i], rows);
     for (size_t m = 0; m < names.size(); ++m) {
-      columns_.emplace_back(of.prefix + names[m], values[m]);
-      if (of.clients == nullptr) continue;
+      columns_.emplace_back(PrefixOf(of) + names[m], values[m]);
+      if (!IsOfClients(of)) continue;
       std::vector<double> of_clients;
-      for (const EvaluationSums::ClientSums& client : sums.*of.clients) {
+      for (const EvaluationSums::ClientSums& client : sums.Of(of)) {
         if (m < client.values.size() && !std::isnan(client.values[m]))
           of_clients.push_back(client.values[m]);
       }
-      AddStatistics(of.prefix + names[m], std::move(of_clients), /*higher_is_better=*/true);
+      AddStatistics(PrefixOf(of) + names[m], std::move(of_clients), /*higher_is_better=*/true);
     }
   }
 }
@@ -303,18 +282,13 @@ void MetricsRow::AddPenalty(double lambda, ConstVectorView model) {
 }
 
 void MetricsRow::AddEvaluation(const EvaluationSums& sums, const training::ClassCounts& counts) {
-  AddTotal("test_", {sums.central});
-  AddTotal("clients_train_", {sums.train});
+  AddTotal(PrefixOf(EvaluatedRows::kCentral), {sums.central});
+  AddTotal(PrefixOf(EvaluatedRows::kTrain), {sums.train});
   const std::optional<double> loss = Get("clients_train_loss"), penalty = Get("l2_penalty");
   if (loss.has_value() && penalty.has_value()) {
     columns_.emplace_back("train_objective", *loss + *penalty);
   }
-  AddClients("clients_test_", sums.clients);
-  AddClients("clients_test_global_", sums.global);
-  AddClients("clients_test_tuned_", sums.tuned);
-  AddClients("clients_val_", sums.validation);
-  AddClients("heldout_test_", sums.heldout);
-  AddClients("heldout_test_tuned_", sums.heldout_tuned);
+  for (size_t i = 0; i < kEvaluatedRows; ++i) AddClients(kPrefixes[i], sums.clients[i]);
   AddClassMetrics(sums, counts);
 }
 

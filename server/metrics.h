@@ -22,20 +22,9 @@ inline constexpr const char* kClientStatistics[] = {"mean", "std", "gini", "wors
 
 // A column that the rows of a run can have.
 struct MetricColumn {
-  enum class Of : uint8_t {
-    kTraining,
-    kCentral,
-    kClients,
-    kTuned,
-    kValidation,
-    kTrainingRows,
-    kHeldout,
-    kHeldoutTuned
-  };  // what is evaluated
-
   std::string name;
-  Of of = Of::kTraining;
-  bool statistic = false;  // over clients
+  std::optional<EvaluatedRows> of = {};  // what is evaluated; none: it is of training
+  bool statistic = false;                // over clients
   // The word of evaluation.metrics that it needs; null: none.
   const char* metric = nullptr;
 };

@@ -88,6 +88,7 @@ struct Extremes {
   OrderedJson bests = OrderedJson::object();
   OrderedJson rounds_to = OrderedJson::object();
   OrderedJson last = OrderedJson::object();
+  uint64_t left_out = 0, left_out_rounds = 0;  // clients' turns, and rounds with any
 };
 
 // Whether a column is a metric over all test or all validation rows, as opposed to a statistic over
@@ -143,6 +144,9 @@ absl::StatusOr<Extremes> ReadExtremes(const std::string& path, std::string metri
   const bool higher = HigherIsBetter(metric);
   Extremes extremes;
   for (const OrderedJson& row : rows) {
+    const uint64_t left_out = row.value("left_out", uint64_t{0});
+    extremes.left_out += left_out;
+    extremes.left_out_rounds += left_out > 0 ? 1 : 0;
     for (const auto& [name, value] : row.items()) {
       extremes.last[name] = value;
       if (OfUntrainedRows(name)) KeepBest(name, value, row["round"], extremes.bests);
@@ -333,6 +337,7 @@ absl::Status RunFolder::WriteFinal(ConstVectorView model, const SummaryFacts& fa
       {"best", extremes.best},
       {"bests", extremes.bests},
       {"rounds_to", extremes.rounds_to},
+      {"left_out", {{"clients", extremes.left_out}, {"rounds", extremes.left_out_rounds}}},
       {"peak_memory_bytes", {{"server", facts.server_memory}, {"workers", facts.worker_memory}}},
       {"reproducible", facts.profiles.size() <= 1}};
   OrderedJson profiles = OrderedJson::array();

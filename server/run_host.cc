@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "core/status.h"
 #include "server/run_threads.h"
@@ -13,6 +14,12 @@ Outcome::Kind KindOf(RunEnd end) {
   return end == RunEnd::kFinished  ? Outcome::Kind::kFinished
          : end == RunEnd::kStopped ? Outcome::Kind::kStopped
                                    : Outcome::Kind::kInterrupted;
+}
+
+std::string NoLastCheckpoint(const std::string& run_dir, uint32_t rounds, const absl::Status& why) {
+  return absl::StrCat("the result in ", run_dir, " is whole, but ", run_dir,
+                      "/checkpoints has no checkpoint of round ", rounds,
+                      ", from which the run could be given more rounds: ", why.message());
 }
 
 }  // namespace
@@ -142,10 +149,14 @@ void RunThreads::Ended(RunEnd end, absl::Status status, std::string reason) {
     Outcome outcome{.kind = KindOf(end),
                     .rounds = ending.checkpoint.round.value,
                     .reason = ending.facts.reason};
-    writer_.Finish(std::move(ending), [this,
-                                       outcome = std::move(outcome)](absl::Status written) mutable {
-      SetOutcome(written.ok() ? absl::StatusOr<Outcome>(std::move(outcome)) : std::move(written));
-    });
+    writer_.Finish(
+        std::move(ending), [this, outcome = std::move(outcome)](RunWriter::Ended ended) mutable {
+          if (!ended.result.ok()) return SetOutcome(std::move(ended.result));
+          if (!ended.checkpoint.ok()) {
+            outcome.warning = NoLastCheckpoint(options_.run_dir, outcome.rounds, ended.checkpoint);
+          }
+          SetOutcome(std::move(outcome));
+        });
   });
 }
 

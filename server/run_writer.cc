@@ -129,26 +129,33 @@ void RunWriter::Keep(Checkpoint checkpoint, std::function<void(Round)> kept) {
   Flush();  // a checkpoint holds a whole model, which should not stay in memory
 }
 
-void RunWriter::Finish(Ending ending, std::function<void(absl::Status)> done) {
+void RunWriter::Finish(Ending ending, std::function<void(Ended)> done) {
   Hold([this, ending = std::move(ending), done = std::move(done)]() mutable { done(End(ending)); });
   Flush();
 }
 
-absl::Status RunWriter::End(Ending& ending) {
+RunWriter::Ended RunWriter::End(Ending& ending) {
+  Ended ended{.result = WriteResult(ending)};
+  if (ended.result.ok() && !ending.checkpoint_first) ended.checkpoint = KeepLast(ending);
+  return ended;
+}
+
+absl::Status RunWriter::WriteResult(Ending& ending) {
   if (error_.ok()) error_ = folder_.timeline().Close();  // also after a failed run
   if (error_.ok()) error_ = folder_.WriteLog();
   MACAW_RETURN_IF_ERROR(ending.status);
   MACAW_RETURN_IF_ERROR(error_);
-  const auto keep = [&] {
-    return ending.has_checkpoint ? folder_.Keep(std::move(ending.checkpoint)).status()
-                                 : absl::OkStatus();
-  };
-  if (ending.checkpoint_first) MACAW_RETURN_IF_ERROR(keep());
+  if (ending.checkpoint_first) MACAW_RETURN_IF_ERROR(KeepLast(ending));
   SampleMemory();
   ending.facts.server_memory = memory_peak_;
   MACAW_RETURN_IF_ERROR(folder_.WriteFinal(ending.model.view(), ending.facts));
   folder_.DropJournal();
-  return ending.checkpoint_first ? absl::OkStatus() : keep();
+  return absl::OkStatus();
+}
+
+absl::Status RunWriter::KeepLast(Ending& ending) {
+  if (!ending.has_checkpoint) return absl::OkStatus();
+  return folder_.Keep(std::move(ending.checkpoint)).status();
 }
 
 void RunWriter::WriteLog() {

@@ -66,9 +66,12 @@ class RunWriter {
     FlatVector model;
     SummaryFacts facts;  // without the server's memory
   };
-  // Writes the ending. `done` is called on the writer's thread with the error of the ending, the
-  // error of the first failed write, or OK. Needs no Flush.
-  void Finish(Ending ending, std::function<void(absl::Status)> done);
+  struct Ended {
+    absl::Status result;      // the error of the ending, or of the first failed write
+    absl::Status checkpoint;  // why a run whose result is whole has no last checkpoint
+  };
+  // Writes the ending. `done` is called on the writer's thread. Needs no Flush.
+  void Finish(Ending ending, std::function<void(Ended)> done);
 
   void WaitIdle() {
     Flush();
@@ -83,7 +86,9 @@ class RunWriter {
   void Answer();                    // calls the tasks passed to After
   void Check(absl::Status status);  // reports the first error
   void SampleMemory();
-  absl::Status End(Ending& ending);
+  Ended End(Ending& ending);
+  absl::Status WriteResult(Ending& ending);
+  absl::Status KeepLast(Ending& ending);  // its checkpoint, if it has one
 
   const std::function<void(absl::Status)> failed_;
   // the writer's thread

@@ -14,6 +14,7 @@
 #include "core/status.h"
 #include "state/range_digest.h"
 #include "training/api/straggler.h"
+#include "worker/lasting_fault.h"
 
 namespace macaw::worker {
 namespace {
@@ -39,11 +40,12 @@ std::optional<fleet::LeftOutReason> OwnReason(const absl::Status& status) {
   }
 }
 
-// A failure that is a fault of this node or of the algorithm, and not of the client's own data.
+// A failure that does not leave the client out, but ends the work of this node.
 absl::Status OurFault(ClientId client, const absl::Status& status) {
   const std::string who = absl::StrCat("client ", client.value);
   const bool named = absl::StartsWith(status.message(), who);  // a trainer's errors name it
-  return absl::InternalError(absl::StrCat(named ? "" : absl::StrCat(who, ": "), status.message()));
+  const std::string message = absl::StrCat(named ? "" : absl::StrCat(who, ": "), status.message());
+  return WouldComeAgain(status) ? LastingFault(message) : absl::InternalError(message);
 }
 
 bool LossesAreFinite(const std::vector<training::StageOutcome>& outcomes) {
@@ -388,6 +390,13 @@ static void MoveCounts(size_t sums, fleet::EvaluationResult& result) {
 
 absl::StatusOr<fleet::EvaluationResult> Lane::Evaluate(const EvaluationContext& evaluation,
                                                        const fleet::EvaluationTask& task) {
+  absl::StatusOr<fleet::EvaluationResult> result = TryToEvaluate(evaluation, task);
+  if (result.ok() || !WouldComeAgain(result.status())) return result;
+  return LastingFault(result.status().message());
+}
+
+absl::StatusOr<fleet::EvaluationResult> Lane::TryToEvaluate(const EvaluationContext& evaluation,
+                                                            const fleet::EvaluationTask& task) {
   if (task.kind == fleet::EvaluationKind::kStateDigest) return DigestStates(evaluation, task);
   fleet::EvaluationResult result{.task = task, .round = evaluation.round};
   state::ClientState state;  // outlives the evaluation

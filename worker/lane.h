@@ -58,7 +58,8 @@ class Lane {
   // Trains different clients, at once if the trainer can, and adds their updates to the sum of the
   // lane. A client whose own data is the cause (no rows, an update that is not finite or out of
   // bounds) is left out, with the reason. An error is a fault of this node, which must not decide a
-  // result: another worker gets the clients. Client i is said to have run on slot first_slot + i.
+  // result (another worker gets the clients), or a LastingFault. Client i is said to have run on
+  // slot first_slot + i.
   absl::Status Train(const PhaseContext& phase, uint32_t first_slot,
                      std::span<const LeasedClient> clients);
   absl::StatusOr<fleet::EvaluationResult> Evaluate(const EvaluationContext& evaluation,
@@ -112,6 +113,8 @@ class Lane {
   absl::StatusOr<ConstVectorView> FineTuned(const EvaluationContext& evaluation,
                                             const fleet::EvaluationTask& task,
                                             ConstVectorView start);
+  absl::StatusOr<fleet::EvaluationResult> TryToEvaluate(const EvaluationContext& evaluation,
+                                                        const fleet::EvaluationTask& task);
   absl::StatusOr<fleet::EvaluationResult> DigestStates(const EvaluationContext& evaluation,
                                                        const fleet::EvaluationTask& task) const;
   algorithms::Workspace& CleanWorkspace(size_t index);

@@ -19,6 +19,7 @@
 #include "core/status.h"
 #include "proto/fleet/vector_codec.h"
 #include "training/api/schedule.h"
+#include "worker/lasting_fault.h"
 #include "worker/patient_calls.h"
 #include "worker/slot_pool.h"
 
@@ -106,6 +107,8 @@ class Session {
     }
     if (end.ok() && *end == SessionEnd::kRunOver)
       SendHeartbeat().IgnoreError();  // reports the memory a last time
+    // Nobody starts it again soon, so its clients need not wait for their leases to run out.
+    if (IsLastingFault(end.status())) (void)link_.Release({.session = session_, .leaving = true});
     pool_->Clear();
     return end;
   }

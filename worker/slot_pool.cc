@@ -9,6 +9,7 @@
 #include "core/clock.h"
 #include "core/executor.h"
 #include "core/status.h"
+#include "worker/lasting_fault.h"
 
 namespace macaw::worker {
 namespace {
@@ -339,8 +340,10 @@ void SlotPool::Evaluate(uint32_t index, const EvaluateItem& item) {
   absl::StatusOr<fleet::EvaluationResult> result =
       lanes_[index]->Evaluate(*item.evaluation, item.task);
   if (!result.ok()) {
-    return Fail(Annotate(result.status(),
-                         absl::StrCat("evaluation after round ", item.evaluation->round.value)));
+    const std::string what = absl::StrCat("evaluation after round ", item.evaluation->round.value,
+                                          ": ", result.status().message());
+    return Fail(IsLastingFault(result.status()) ? LastingFault(what)
+                                                : absl::Status(result.status().code(), what));
   }
   absl::MutexLock lock(&mutex_);
   evaluations_.push_back(*std::move(result));

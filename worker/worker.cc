@@ -17,6 +17,7 @@
 #include "training/backends.h"
 #include "worker/availability.h"
 #include "worker/dry_run.h"
+#include "worker/lasting_fault.h"
 #include "worker/patient_calls.h"
 #include "worker/session.h"
 #include "worker/state_keeper.h"
@@ -321,10 +322,11 @@ absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::Fl
                                                       registration, stop);
     if (stop.stop_requested()) break;
     // An error that ends a session may not occur the next time, so it does not get the code of a
-    // refusal, which callers take as final. Exceptions: a full disk or store would still be full at
-    // the next attempt, and a call without an answer keeps its code, since the caller may know the
-    // reason.
-    if (absl::IsResourceExhausted(end.status()) || absl::IsUnavailable(end.status())) {
+    // refusal, which callers take as final. Exceptions: a lasting fault would come again; a full
+    // disk or store would still be full at the next attempt; and a call without an answer keeps its
+    // code, since the caller may know the reason.
+    if (IsLastingFault(end.status()) || absl::IsResourceExhausted(end.status()) ||
+        absl::IsUnavailable(end.status())) {
       return end.status();
     }
     if (!end.ok()) return absl::AbortedError(end.status().message());

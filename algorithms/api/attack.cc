@@ -1,9 +1,11 @@
 #include "algorithms/api/attack.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "core/status.h"
 
 namespace macaw::algorithms {
@@ -44,10 +46,26 @@ absl::Status CheckAttack(const Description& rule, const Setup& setup, const Atta
   return absl::OkStatus();
 }
 
+// A deviation needs the sum of squares, whose bound is that of the channel, squared.
+absl::Status CheckSquares(const ChannelSpec& channel, const Setup& setup) {
+  const double squared = channel.bound * channel.bound;
+  if (squared >= aggregation::kSmallestBound && squared <= aggregation::kLargestBound)
+    return absl::OkStatus();
+  const bool ours = channel.bound == setup.contribution_bound;
+  return absl::InvalidArgumentError(absl::StrCat(
+      ours ? "run.contribution_bound is "
+           : absl::StrCat("the bound of the rule's channel '", channel.name, "' is "),
+      channel.bound,
+      ", and attack.kind = \"alie\" adds up squares of what it bounds: it must lie in [",
+      std::sqrt(aggregation::kSmallestBound), ", ", std::sqrt(aggregation::kLargestBound), "]"));
+}
+
 // Two kinds need a mean.
-absl::Status CheckChannels(const Schema& schema, const AttackConfig& attack) {
+absl::Status CheckChannels(const Schema& schema, const Setup& setup, const AttackConfig& attack) {
   if (!attack.omniscient()) return absl::OkStatus();
   for (const ChannelSpec& channel : schema.up) {
+    if (attack.kind == "alie" && !Collects(channel))
+      MACAW_RETURN_IF_ERROR(CheckSquares(channel, setup));
     if (channel.reduction != Reduction::kMax) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "attack.kind = \"", attack.kind, "\" needs the honest clients' mean, and the rule's ",
@@ -65,6 +83,23 @@ std::string NoteOf(const Setup& setup, const Attack& attack) {
   if (setup.cohort.size < clients)
     absl::StrAppend(&note, "; how many of a round's ", setup.cohort.size, ": rule_attackers");
   return note;
+}
+
+// Of an attack with more hostile clients in a round than the rule withstands; empty: there are not
+// more on average.
+std::string TooManyNote(const Description& rule, const Setup& setup, const Attack& attack) {
+  const uint64_t count = attack.hostile.count(), clients = attack.hostile.clients();
+  if (!rule.withstands || count == 0) return "";
+  const Withstood withstood = rule.withstands(setup);
+  const bool all = setup.cohort.size >= clients;
+  const double share = static_cast<double>(count) / static_cast<double>(clients);
+  const double expected = share * static_cast<double>(std::min(setup.cohort.size, clients));
+  if (expected <= static_cast<double>(withstood.clients)) return "";
+  return absl::StrCat(
+      absl::StrFormat("%.3g", expected), all ? " clients" : " clients on average", " of a round's ",
+      std::min(setup.cohort.size, clients), " are hostile, and ", rule.name, " withstands ",
+      withstood.clients, withstood.key.empty() ? "" : absl::StrCat(" (", withstood.key, ")"),
+      withstood.key.empty() ? ": lower attack.fraction" : ": raise that, or lower attack.fraction");
 }
 
 }  // namespace
@@ -120,12 +155,14 @@ Description Attacked(Description rule, const AttackConfig& config, HostileClient
     if (rule.check) MACAW_RETURN_IF_ERROR(rule.check(setup));
     MACAW_RETURN_IF_ERROR(CheckAttack(rule, setup, *attack));
     MACAW_ASSIGN_OR_RETURN(const Schema schema, rule.schema(setup));
-    return CheckChannels(schema, attack->config);
+    return CheckChannels(schema, setup, attack->config);
   };
   attacked.notes = [rule, attack](const Setup& setup) {
     std::vector<std::string> notes;
     if (rule.notes) notes = rule.notes(setup);
     notes.push_back(NoteOf(setup, *attack));
+    if (std::string note = TooManyNote(rule, setup, *attack); !note.empty())
+      notes.push_back(std::move(note));
     return notes;
   };
   attacked.schema = [rule, attack](const Setup& setup) -> absl::StatusOr<Schema> {

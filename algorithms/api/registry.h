@@ -32,6 +32,12 @@ inline constexpr char kFormulaSymbols[] =
     "cohort.weight; plain where cohort.sampling is proportional, over the planned weight where it "
     "is poisson.";
 
+// The hostile clients of a round that a rule is set up for.
+struct Withstood {
+  uint64_t clients = 0;
+  std::string key = {};  // that says so: "algorithm.krum.f"; empty: none does
+};
+
 // Everything the system knows about an algorithm. A built-in algorithm is one file that ends with a
 // function returning this.
 struct Description {
@@ -58,6 +64,9 @@ struct Description {
   bool pools_clients = false;
   // Sentences about this particular run for its opening lines; empty function: none.
   std::function<std::vector<std::string>(const Setup&)> notes = {};
+
+  // How many hostile clients of a round it is set up for; empty function: it makes no such promise.
+  std::function<Withstood(const Setup&)> withstands = {};
 
   // Refuses runs that the rule is not made for, with the reason. Empty function: every run is
   // accepted.

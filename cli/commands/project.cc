@@ -72,6 +72,12 @@ absl::Status WriteProject(const std::string& name, const std::string& folder, La
         AtomicWriteFile(path, absl::StrReplaceAll(file.text, {{"{{name}}", name}})));
     std::cout << path << "\n";
   }
+  if (language == Language::kPython) {
+    std::cout << "run it     cd " << folder
+              << " && python train.py   (with the Python package macaw: README.md)\n";
+  } else {
+    std::cout << "build it   " << folder << "/README.md says how, and how to test and run it\n";
+  }
   return absl::OkStatus();
 }
 

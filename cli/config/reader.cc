@@ -160,6 +160,7 @@ class Reader {
                                " say the same thing in two ways; give one of them"));
       }
     }
+    from_document_ = given_;
     return absl::OkStatus();
   }
 
@@ -175,7 +176,19 @@ class Reader {
     for (const Field& other : fields_) {
       if (other.Excludes(*field->second)) Forget(other.key);
     }
-    return ReadEntry(override.key, value);
+    from_document_.erase(override.key);
+    MACAW_RETURN_IF_ERROR(ReadEntry(override.key, value));
+    if (override.key == "attack.kind" && config_.run.attack.kind == "none") ForgetTheFilesAttack();
+    return absl::OkStatus();
+  }
+
+  // An override that switches the attack off means all of the file's [attack].
+  void ForgetTheFilesAttack() {
+    for (auto key = from_document_.begin(); key != from_document_.end();) {
+      const bool of_attack = absl::StartsWith(*key, "attack.");
+      if (of_attack) Forget(*key);
+      key = of_attack ? from_document_.erase(key) : std::next(key);
+    }
   }
 
   // A path without a source says it by its contents.
@@ -420,6 +433,7 @@ class Reader {
   std::map<std::string, const Field*> by_path_;
   Config config_;
   std::set<std::string> given_;
+  std::set<std::string> from_document_;  // of these, what no override has given
   std::map<std::string, Place> places_;
   std::string folder_;
 };

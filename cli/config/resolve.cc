@@ -12,6 +12,7 @@
 #include "core/safetensors.h"
 #include "core/spelling.h"
 #include "core/status.h"
+#include "data/foreign_token.h"
 #include "data/label_map.h"
 #include "scheduler/cohort.h"
 
@@ -155,6 +156,15 @@ absl::Status ResolveCohort(Config& config, const data::DatasetInfo& info) {
       .status();
 }
 
+// "row 7 of client alice": the first row is 0.
+std::string PlaceOf(const data::ForeignToken& found, const data::Dataset& dataset) {
+  if (found.central) return absl::StrCat("row ", found.row, " of the central test set");
+  const char* const split = found.split == data::Split::kTrain  ? "training"
+                            : found.split == data::Split::kTest ? "test"
+                                                                : "validation";
+  return absl::StrCat(split, " row ", found.row, " of client ", dataset.ClientName(found.client));
+}
+
 // Clients that stand for those who join later.
 absl::Status CheckHeldout(const Config& config, const data::DatasetInfo& info) {
   const EvaluationConfig& evaluation = config.run.evaluation;
@@ -255,6 +265,31 @@ absl::StatusOr<models::ModelSpec> SpecOf(const Config& config) {
   return WithKeyError(Annotate(spec.status(), "[model]"),
                       {.key = config.run.model.layers.empty() ? "model.name" : "model.layers",
                        .meant = unknown ? NearestWord(name, names) : ""});
+}
+
+absl::Status CheckTokens(const Config& config, const models::ModelSpec& spec,
+                         const data::Dataset& dataset) {
+  constexpr uint64_t kMostTokens = uint64_t{1} << 28;
+  // A scripted module does not say which tokens it knows.
+  if (spec.is_script() || !spec.takes_tokens()) return absl::OkStatus();
+  const auto& embedding = std::get<models::Embedding>(spec.layers[0]);
+  MACAW_ASSIGN_OR_RETURN(const std::optional<data::ForeignToken> found,
+                         data::FindForeignToken(dataset, embedding.tokens, kMostTokens));
+  if (!found.has_value()) return absl::OkStatus();
+  const bool layers = config.run.model.name == "layers";
+  const std::string key = layers ? "model.layers" : "model.classes";
+  std::string remedy = "tokens are numbers from 0";
+  if (found->token >= 0) {
+    remedy = layers ? absl::StrCat("write \"embedding ", int64_t{found->token} + 1, " ",
+                                   embedding.out, "\"")
+                    : absl::StrCat("set model.classes = ", int64_t{found->token} + 1,
+                                   ", or write the layers yourself (model.layers)");
+  }
+  return WithKeyError(
+      absl::InvalidArgumentError(absl::StrCat(
+          key, ": the model's embedding knows the tokens 0 to ", embedding.tokens - 1, ", and ",
+          PlaceOf(*found, dataset), " has token ", found->token, ": ", remedy)),
+      {.key = key});
 }
 
 absl::StatusOr<FlatVector> InitialWeights(const Config& config, const models::ModelSpec& spec) {

@@ -30,6 +30,11 @@ std::string NormaliseText(const TransformConfig& transform);
 // The model that a resolved configuration describes. An error names [model].
 absl::StatusOr<models::ModelSpec> SpecOf(const Config& config);
 
+// Whether the model's embedding knows every token of the data. Of data with more than 2^28 tokens
+// (1 GiB) only a part is looked at; a worker that meets another token ends the run.
+absl::Status CheckTokens(const Config& config, const models::ModelSpec& spec,
+                         const data::Dataset& dataset);
+
 // The weights before round 1: from the seed, or from model.init.
 absl::StatusOr<FlatVector> InitialWeights(const Config& config, const models::ModelSpec& spec);
 

@@ -4,13 +4,29 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 
 namespace macaw::cli {
+namespace {
+
+constexpr char kWarning[] = "warning";  // no column of metrics.jsonl has this name
+
+}  // namespace
 
 RowReporter::RowReporter(int fd) : fd_(fd) {
   if (fd_ >= 0) ::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) | O_NONBLOCK);
+}
+
+std::string WarningIn(const std::string& line) {
+  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  return json.is_object() ? json.value(kWarning, "") : "";
+}
+
+void RowReporter::Warn(const std::string& text) {
+  const nlohmann::json line = {{kWarning, text}};
+  Report(line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 void RowReporter::Report(const std::string& row) {

@@ -4,6 +4,9 @@
 
 namespace macaw::cli {
 
+// The warning that a line of the pipe below is; empty: it is a row.
+std::string WarningIn(const std::string& line);
+
 // The server's end of the pipe that carries finished rows to the process that shows the progress.
 // Never blocks the rounds: a reader that is too slow (a stopped terminal) misses rows, and
 // metrics.jsonl has all of them. One thread.
@@ -11,6 +14,7 @@ class RowReporter {
  public:
   explicit RowReporter(int fd);  // -1: nobody listens
   void Report(const std::string& row);
+  void Warn(const std::string& text);  // a line that the other end tells the user
 
  private:
   static constexpr size_t kMaxPending = 1 << 20;

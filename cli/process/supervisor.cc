@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "cli/process/line_reader.h"
 #include "cli/process/restart_policy.h"
 #include "cli/process/signals.h"
@@ -335,6 +336,11 @@ class Supervisor {
     const std::string complaint = Complaint("macaw-server", exit, server_log_);
     if (exit.signal != 0 && options_.restart_server && !stopping_)
       return StartServerAgain(complaint);
+    // It has refused the run before a worker could dial, so its log has nothing but the reason.
+    if (absl::string_view reason = exit.words;
+        exit.code == kExitUsage && address_.empty() &&
+        absl::ConsumePrefix(&reason, "macaw-server: error: "))
+      return absl::FailedPreconditionError(reason);
     return exit.code == kExitUsage ? absl::FailedPreconditionError(complaint)
                                    : absl::AbortedError(complaint);
   }
@@ -352,8 +358,12 @@ class Supervisor {
     return absl::OkStatus();
   }
 
+  // Why a process ended, for the user. One of ours that ends with an error says it in a sentence.
   static std::string Complaint(const std::string& name, const Exit& exit, const std::string& log) {
-    return absl::StrCat(name, ": ", exit.Text(), " (", log, ")");
+    absl::string_view words = exit.words;
+    const bool said = exit.signal == 0 && (absl::ConsumePrefix(&words, "macaw-server: error: ") ||
+                                           absl::ConsumePrefix(&words, "macaw-worker: error: "));
+    return absl::StrCat(said ? words : absl::StrCat(name, ": ", exit.Text()), " (", log, ")");
   }
 
   absl::Status LetWorkersLeave() {

@@ -69,6 +69,7 @@ class JsonOutput final : public RunOutput {
            {"meant", about.meant}});
   }
   void Result(const RunResult& result) override {
+    if (const std::string left_out = LeftOutText(result); !left_out.empty()) Message(left_out);
     Json warnings = Json::array();
     for (const Drop& drop : DropsOf(result)) warnings.push_back(WarningText(drop, result));
     Write({{"event", "result"},

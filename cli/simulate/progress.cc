@@ -66,6 +66,8 @@ bool Progress::OnRow(absl::string_view text) {
   round_ = static_cast<uint32_t>(*round);
   if (const auto loss = NumberAt(row, "train_loss")) loss_ = loss;
   if (const auto accuracy = NumberAt(row, "test_accuracy")) accuracy_ = accuracy;
+  if (const auto left_out = NumberAt(row, "left_out"); left_out.has_value() && *left_out > 0)
+    left_out_ += static_cast<uint64_t>(*left_out);
 
   const TimePoint now = clock_.Now();
   if (window_.empty() || now - window_.back().first >= kSample) window_.emplace_back(now, round_);
@@ -102,14 +104,15 @@ std::string Progress::Line(size_t room) const {
     int rank;
   };
   std::vector<Part> parts = {{absl::StrCat("round ", round_, "/", options_.rounds), 0}};
-  if (loss_.has_value()) parts.push_back({absl::StrFormat("loss %.4f", *loss_), 3});
-  if (accuracy_.has_value()) parts.push_back({absl::StrFormat("accuracy %.4f", *accuracy_), 2});
+  if (loss_.has_value()) parts.push_back({absl::StrFormat("loss %.4f", *loss_), 4});
+  if (accuracy_.has_value()) parts.push_back({absl::StrFormat("accuracy %.4f", *accuracy_), 3});
+  if (left_out_ > 0) parts.push_back({absl::StrCat(left_out_, " left out"), 2});
   const double rate = RoundsPerSecond();
   if (rate > 0) {
-    parts.push_back({absl::StrCat(RateText(rate), " rounds/s"), 4});
+    parts.push_back({absl::StrCat(RateText(rate), " rounds/s"), 5});
     if (options_.cohort > 0) {
       const double clients = rate * static_cast<double>(options_.cohort);
-      parts.push_back({absl::StrCat(RateText(clients), " clients/s"), 5});
+      parts.push_back({absl::StrCat(RateText(clients), " clients/s"), 6});
     }
     const uint32_t left = options_.rounds - std::min(options_.rounds, round_);
     parts.push_back({absl::StrCat("ETA ", ClockText(left / rate)), 1});

@@ -51,6 +51,7 @@ class Progress {
   const std::function<void(absl::string_view)> write_;
   uint32_t round_ = 0;
   std::optional<double> loss_, accuracy_;
+  uint64_t left_out_ = 0;  // clients' turns that did not count, in all rounds shown
   std::deque<std::pair<TimePoint, uint32_t>>
       window_;  // (when, round), the oldest about ten seconds ago
   std::optional<TimePoint> drawn_at_;

@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "core/files.h"
+#include "core/spelling.h"
 #include "core/status.h"
 
 namespace macaw::cli {
@@ -87,6 +88,8 @@ absl::StatusOr<RunResult> ReadResult(const std::string& folder) {
   result.data_digest = ValueOr<std::string>(summary, "data_digest", "");
   result.final = NumbersAt(summary, "final");
   result.rounds_to = NumbersAt(summary, "rounds_to");
+  result.left_out = ValueOr<uint64_t>(ObjectAt(summary, "left_out"), "clients", 0);
+  result.left_out_rounds = ValueOr<uint64_t>(ObjectAt(summary, "left_out"), "rounds", 0);
   for (const auto& [metric, best] : ObjectAt(summary, "bests").items()) {
     if (!best.is_object()) continue;
     result.bests[metric] = {.value = ValueOr<double>(best, "value", std::nan("")),
@@ -129,6 +132,13 @@ std::string WarningText(const Drop& drop, const RunResult& result) {
       drop.metric, drop.last, drop.best, drop.best_round, drop.guess, result.algorithm);
 }
 
+std::string LeftOutText(const RunResult& result) {
+  if (result.left_out == 0) return "";
+  return absl::StrCat(Counted(result.left_out, "turn"), " of clients did not count, in ",
+                      Counted(result.left_out_rounds, "round"), " of ", result.rounds,
+                      ": `macaw log ", result.folder, "` says which and why");
+}
+
 std::string ResultText(const RunResult& result) {
   std::string text =
       absl::StrFormat("done       %d rounds in %.1f s (%.3g rounds/s after the start)\n",
@@ -140,6 +150,8 @@ std::string ResultText(const RunResult& result) {
       absl::StrAppendFormat(&metrics, "  %s %.4f", metric, found->second);
   }
   if (!metrics.empty()) absl::StrAppend(&text, "final    ", metrics, "\n");
+  if (const std::string left_out = LeftOutText(result); !left_out.empty())
+    absl::StrAppend(&text, "left out   ", left_out, "\n");
   for (const Drop& drop : DropsOf(result)) {
     const std::string warning = absl::StrReplaceAll(WarningText(drop, result), {{"\n", kNextLine}});
     absl::StrAppend(&text, "warning    ", warning, "\n");

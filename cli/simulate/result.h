@@ -28,6 +28,8 @@ struct RunResult {
   std::map<std::string, double> final;      // by metric
   std::map<std::string, Best> bests;        // of the metrics of test rows
   std::map<std::string, double> rounds_to;  // first round of an accuracy, by accuracy ("0.9")
+  uint64_t left_out = 0;                    // clients' turns that did not count, in all rounds
+  uint64_t left_out_rounds = 0;             // rounds with such turns
 
   bool done() const { return end == "finished" || end == "stopped"; }
 };
@@ -47,6 +49,9 @@ struct Drop {
 };
 std::vector<Drop> DropsOf(const RunResult& result);
 std::string WarningText(const Drop& drop, const RunResult& result);  // two sentences
+
+// Clients' turns that did not count, and where to look, in a sentence; empty: all counted.
+std::string LeftOutText(const RunResult& result);
 
 // A few lines: how long, how good, where, and how to open it in Python.
 std::string ResultText(const RunResult& result);

@@ -12,6 +12,7 @@
 #include "cli/config/resolve.h"
 #include "cli/process/callers.h"
 #include "cli/process/programs.h"
+#include "cli/process/row_reporter.h"
 #include "cli/simulate/owners.h"
 #include "cli/simulate/private_redis.h"
 #include "cli/simulate/progress.h"
@@ -212,7 +213,11 @@ absl::StatusOr<SupervisedEnd> RunInChildren(const Config& config, const RunOptio
     return commands.Worker(index, address);
   };
   supervisor.on_row = [&](const std::string& row) {
-    if (!progress.OnRow(row)) return false;
+    if (!progress.OnRow(row)) {
+      if (const std::string warning = WarningIn(row); !warning.empty())
+        supervisor.say(absl::StrCat("warning: ", warning));
+      return false;
+    }
     options.on_row(row);
     if (redis.has_value()) redis->OnProgress();
     for (const std::string& line : tracking->TakeLines()) supervisor.say(line);

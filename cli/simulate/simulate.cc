@@ -215,6 +215,7 @@ class Run {
     const data::DatasetInfo& info = dataset->info();
     MACAW_RETURN_IF_ERROR(Resolve(config_, info, catalogue_));
     MACAW_ASSIGN_OR_RETURN(models::ModelSpec spec, SpecOf(config_));
+    MACAW_RETURN_IF_ERROR(CheckTokens(config_, spec, *dataset));
     Say("data", DataLine(info));
     if (info.feature_type != data::FeatureType::kI32)
       Say("normalise", NormaliseText(config_.run.transform));

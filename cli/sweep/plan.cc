@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "cli/config/json.h"
@@ -38,6 +39,12 @@ void Flatten(const std::string& key, const Value& value, Point& into) {
     placed.place = value.place;
     Flatten(absl::StrCat(key, ".", name), placed, into);
   }
+}
+
+// The word that the point gives a key; null: it gives none.
+const std::string* WordAt(const Point& point, absl::string_view key) {
+  const auto found = std::ranges::find(point, key, &settings::Setting::key);
+  return found == point.end() ? nullptr : found->value.As<std::string>();
 }
 
 std::vector<std::string> KeysOf(const std::vector<Point>& points) {
@@ -116,6 +123,7 @@ class Preparation {
     const size_t own = points.size();
     AddBaselines(points);
     sweep_.plan.keys = KeysOf(points);
+    LeaveAttacksOut(points);
     if (points.size() * std::max<size_t>(1, settings.seeds.size()) > kMostJobs) {
       return absl::InvalidArgumentError(absl::StrCat(
           file_.path, ": ", points.size(), " configurations with ", settings.seeds.size(),
@@ -158,6 +166,49 @@ class Preparation {
     }
   }
 
+  // Whether the point names a rule that no hostile client can harm. An attack on it would be
+  // refused.
+  bool IsBaseline(const Point& point) const {
+    const std::string* const name = WordAt(point, "algorithm.name");
+    if (name == nullptr) return false;
+    const auto rule = catalogue_.algorithms().Find(*name);
+    return rule.ok() && ((*rule)->pools_clients || !(*rule)->has_common_model);
+  }
+
+  bool BaseHasAttack() const {
+    const auto kind = Lookup(file_.base, {}, "attack.kind");
+    return kind.ok() && kind->has_value() && **kind != Value{"none"};
+  }
+
+  // A baseline runs without the attack, and the attack "none" without its other keys.
+  void LeaveAttacksOut(std::vector<Point>& points) {
+    std::set<std::string> baselines, keys;
+    for (Point& point : points) {
+      const bool baseline = IsBaseline(point);
+      const std::string* const kind = WordAt(point, "attack.kind");
+      const bool off = kind != nullptr && *kind == "none";
+      if (baseline && !off && (kind != nullptr || BaseHasAttack()))
+        baselines.insert(*WordAt(point, "algorithm.name"));
+      std::erase_if(point, [&](const settings::Setting& setting) {
+        if (!absl::StartsWith(setting.key, "attack.")) return false;
+        if (baseline) return true;
+        const bool idle = off && setting.key != "attack.kind";
+        if (idle) keys.insert(setting.key);
+        return idle;
+      });
+    }
+    if (!baselines.empty()) {
+      sweep_.notes.push_back(absl::StrCat("Runs of ", absl::StrJoin(baselines, " and "),
+                                          " are without the attack: no hostile client can harm "
+                                          "them."));
+    }
+    if (!keys.empty()) {
+      sweep_.notes.push_back(absl::StrCat("Where attack.kind is \"none\", ",
+                                          absl::StrJoin(keys, ", "),
+                                          keys.size() == 1 ? " is left out." : " are left out."));
+    }
+  }
+
   // A key with a single value needs no column.
   void DropConstantKeys() {
     SweepPlan& plan = sweep_.plan;
@@ -180,6 +231,8 @@ class Preparation {
     for (const settings::Setting& setting : point) {
       overrides.push_back({setting.key, ToToml(setting.value), setting.value.place.text, folder});
     }
+    if (IsBaseline(point) && BaseHasAttack())
+      overrides.push_back({"attack.kind", "\"none\"", "baselines", folder});
     if (!sweep_.plan.rungs.empty()) {
       overrides.push_back(
           {"run.rounds", absl::StrCat(sweep_.plan.rungs.back()), "halving.rounds", folder});

@@ -125,7 +125,7 @@ class ClientHalf final : public algorithms::ClientAlgorithm {
 
   static absl::Status PutEnds(std::span<const training::StageOutcome> outcomes, Turn& turn) {
     if (outcomes.size() > kMostStages) {
-      return absl::InternalError(
+      return absl::InvalidArgumentError(
           absl::StrCat("a turn has more than ", kMostStages, " stages: ", outcomes.size()));
     }
     for (; turn.ends < outcomes.size(); ++turn.ends) {
@@ -207,8 +207,8 @@ class ClientHalf final : public algorithms::ClientAlgorithm {
     if (word == "train") return data::Split::kTrain;
     if (word == "validation") return data::Split::kValidation;
     if (word == "test") return data::Split::kTest;
-    return absl::InternalError(absl::StrCat("a stage's rows are ", word.dump(),
-                                            " instead of \"train\", \"validation\" or \"test\""));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a stage's rows are ", word.dump(), " instead of \"train\", \"validation\" or \"test\""));
   }
 
   // Sets keys of [local], which a stage has of its own.
@@ -220,8 +220,8 @@ class ClientHalf final : public algorithms::ClientAlgorithm {
         if (key == "steps" && value == 0) {  // the epochs decide
           local.steps = 0;
         } else if (!field.set(local, ValueOf(value))) {
-          return absl::InternalError(absl::StrCat("a stage's local.", key, " must be ",
-                                                  field.expected, ", not ", value.dump()));
+          return absl::InvalidArgumentError(absl::StrCat("a stage's local.", key, " must be ",
+                                                         field.expected, ", not ", value.dump()));
         }
       }
     }
@@ -288,7 +288,7 @@ class ClientHalf final : public algorithms::ClientAlgorithm {
         for (const training::StageOutcome& outcome : outcomes) {
           if (!outcome.end.empty() && !FirstNotFinite(outcome.end).empty()) return absl::OkStatus();
         }
-        return absl::InternalError(
+        return absl::InvalidArgumentError(
             absl::StrCat("conclude gives '", view.name, "', of which ", found,
                          ", although every result of its training is finite"));
       }

@@ -334,7 +334,8 @@ absl::StatusOr<Json> Crew::Ask(Json question, std::span<const Arena* const> aren
     absl::MutexLock lock(&mutex_);
     idle_.push_back(std::move(process));
   }
-  if (answer.contains("error")) return absl::InternalError(answer["error"].get<std::string>());
+  if (answer.contains("error"))
+    return absl::InvalidArgumentError(answer["error"].get<std::string>());
   return answer;
 }
 

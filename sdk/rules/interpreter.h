@@ -66,7 +66,8 @@ class Crew {
   // The answer to the opening.
   absl::StatusOr<Json> Open();
   // Asks any idle process, which is given the descriptors of arenas that it does not know. An
-  // exception of the rule, a process that ends and one that takes too long are Internal errors.
+  // exception of the rule is an InvalidArgument error, since it would come again. A process that
+  // ends or takes too long is an Internal error.
   // `local`: what [local] is in this turn; null: nobody asks.
   absl::StatusOr<Json> Ask(Json question, std::span<const Arena* const> arenas,
                            const LocalConfig* local = nullptr);

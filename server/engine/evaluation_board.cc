@@ -303,32 +303,11 @@ EvaluationSums EvaluationBoard::Report() const {
       report.states.push_back(slot.digest);
       continue;
     }
-    EvaluationSums::ClientSums client{slot.task.client, slot.sums, slot.values};
-    switch (RowsOf(slot.task.kind, slot.heldout)) {
-      case EvaluatedRows::kCentral:
-        training::AddTo(report.central, slot.sums);
-        break;
-      case EvaluatedRows::kTrain:
-        training::AddTo(report.train, slot.sums);
-        break;
-      case EvaluatedRows::kClients:
-        report.clients.push_back(std::move(client));
-        break;
-      case EvaluatedRows::kGlobal:
-        report.global.push_back(std::move(client));
-        break;
-      case EvaluatedRows::kTuned:
-        report.tuned.push_back(std::move(client));
-        break;
-      case EvaluatedRows::kValidation:
-        report.validation.push_back(std::move(client));
-        break;
-      case EvaluatedRows::kHeldout:
-        report.heldout.push_back(std::move(client));
-        break;
-      case EvaluatedRows::kHeldoutTuned:
-        report.heldout_tuned.push_back(std::move(client));
-        break;
+    const EvaluatedRows rows = RowsOf(slot.task.kind, slot.heldout);
+    if (IsOfClients(rows)) {
+      report.Of(rows).push_back({slot.task.client, slot.sums, slot.values});
+    } else {
+      training::AddTo(rows == EvaluatedRows::kCentral ? report.central : report.train, slot.sums);
     }
   }
   for (size_t rows = 0; rows < kEvaluatedRows; ++rows)

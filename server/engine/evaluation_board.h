@@ -16,18 +16,22 @@
 
 namespace macaw::server {
 
-// What a round's evaluation is about: each has columns of its own. See EvaluationSums.
+// What a round's evaluation is about: each has columns of its own (metrics.cc has their names).
 enum class EvaluatedRows : uint8_t {
-  kCentral,
-  kTrain,
-  kClients,
-  kGlobal,
-  kTuned,
-  kValidation,
-  kHeldout,
-  kHeldoutTuned
+  kCentral,  // the central test set
+  kTrain,    // all clients' training rows
+  // Of each client:
+  kClients,     // test rows, at the client's point
+  kGlobal,      // test rows, the global model
+  kTuned,       // test rows, after fine-tuning at the client's point
+  kValidation,  // validation rows, at the client's point
+  // Test rows of the clients that never train, if they are asked for apart from the others; then
+  // those above omit them.
+  kHeldout,      // the global model
+  kHeldoutTuned  // after fine-tuning at the client's point
 };
 inline constexpr size_t kEvaluatedRows = 8;
+constexpr bool IsOfClients(EvaluatedRows rows) { return rows >= EvaluatedRows::kClients; }
 
 // The result of a round's evaluation. The order of all sums is independent of the workers.
 struct EvaluationSums {
@@ -43,16 +47,13 @@ struct EvaluationSums {
   // Clients whose states cannot be read, or whose owners decline, each once; the other fields omit
   // them.
   std::vector<ClientId> given_up;
-  // Of each client's rows, by client id; empty: not asked.
-  std::vector<ClientSums> clients;     // test rows, at the client's point
-  std::vector<ClientSums> global;      // test rows, the global model
-  std::vector<ClientSums> tuned;       // test rows, after fine-tuning at the client's point
-  std::vector<ClientSums> validation;  // validation rows, at the client's point
-  // Test rows of the clients that never train, if they are asked for apart from the others; then
-  // the fields above omit them.
-  std::vector<ClientSums> heldout;        // the global model
-  std::vector<ClientSums> heldout_tuned;  // after fine-tuning at the client's point
-  // The counts of classes over all rows, by EvaluatedRows. Empty: none are asked for.
+  // By EvaluatedRows: of each client's rows, by client id; empty: not asked, or not of clients.
+  std::array<std::vector<ClientSums>, kEvaluatedRows> clients;
+  std::vector<ClientSums>& Of(EvaluatedRows rows) { return clients[static_cast<size_t>(rows)]; }
+  const std::vector<ClientSums>& Of(EvaluatedRows rows) const {
+    return clients[static_cast<size_t>(rows)];
+  }
+  // By EvaluatedRows: the counts of classes over all rows. Empty: none are asked for.
   std::array<training::SparseCounts, kEvaluatedRows> counts;
 };
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "absl/strings/str_join.h"
 #include "tests/algorithms/attack_util.h"
 
 // When rules break down under attack, and which runs refuse attacks.
@@ -10,7 +11,9 @@
 namespace macaw::algorithms {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // ---- breakdown
 
@@ -131,6 +134,44 @@ TEST(Registry, RunsARuleUnderAttackOnlyIfTheRunHasOne) {
   EXPECT_EQ(metrics(), 1u);
   run.algorithm.name = "fedavgg";
   EXPECT_FALSE(registry.RuleOf(run).ok());
+}
+
+// The notes of a rule for 20 of 100 clients a round, of which `fraction` are hostile.
+std::string NotesUnder(const std::string& rule, double fraction,
+                       const std::map<std::string, ParameterValue>& parameters = {}) {
+  RoundLoop loop(Builtin(rule), Twenty(), {.parameters = parameters, .cohort = {.size = 20}});
+  return absl::StrJoin(Under(Of("sign-flip", fraction), rule, 100).notes(loop.setup()), "\n");
+}
+
+TEST(Attacks, BeyondWhatTheRuleIsSetUpForAreAnnounced) {
+  EXPECT_THAT(NotesUnder("krum", .4),
+              AllOf(HasSubstr("8 clients on average of a round's 20"),
+                    HasSubstr("krum withstands 1"), HasSubstr("algorithm.krum.f")));
+  const std::map<std::string, ParameterValue> multi = {{"f", int64_t{3}}, {"m", int64_t{5}}};
+  EXPECT_THAT(NotesUnder("krum", .2, multi), HasSubstr("krum withstands 3"));
+  EXPECT_THAT(NotesUnder("krum", .15, multi), Not(HasSubstr("withstands")));
+  EXPECT_THAT(NotesUnder("krum", .4, {{"f", int64_t{8}}}), Not(HasSubstr("withstands")));
+  EXPECT_THAT(NotesUnder("trimmed_mean", .3),
+              AllOf(HasSubstr("withstands 2"), HasSubstr("algorithm.trimmed_mean.beta")));
+  EXPECT_THAT(NotesUnder("median", .5), HasSubstr("median withstands 9"));
+  EXPECT_THAT(NotesUnder("median", .45), Not(HasSubstr("withstands")));
+  EXPECT_THAT(NotesUnder("geometric_median", .5), HasSubstr("withstands 9"));
+  EXPECT_THAT(NotesUnder("fedavg", .5), Not(HasSubstr("withstands")));
+}
+
+TEST(Attacks, WithSquaresBeyondTheSumsAreRefusedByTheKey) {
+  for (const double bound : {1e35, 1e-35}) {
+    RoundLoop loop(Builtin("fedavg"), Q4(), {});
+    algorithms::Setup setup = loop.setup();
+    setup.contribution_bound = bound;
+    const auto schema = [&](const std::string& rule, const std::string& kind) {
+      return MakeSchema(Under(Of(kind, .5), rule, 4), setup).status();
+    };
+    EXPECT_THAT(std::string(schema("fedavg", "alie").message()),
+                AllOf(HasSubstr("run.contribution_bound"), HasSubstr("attack.kind = \"alie\"")));
+    EXPECT_TRUE(schema("fedavg", "sign-flip").ok()) << "adds no squares";
+    EXPECT_TRUE(schema("median", "alie").ok()) << "sees each client's own vector";
+  }
 }
 
 }  // namespace

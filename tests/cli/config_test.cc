@@ -298,6 +298,7 @@ TEST(Config, RefusesAKeyThatWouldBeIgnored) {
   EXPECT_EQ(why({"attack.kind=sign-flip", "attack.fraction=0"}), "");
   EXPECT_EQ(why({"attack.kind=none", "attack.fraction=0"}), "");  // switches an attack off
   EXPECT_THAT(why({"attack.kind=none", "attack.fraction=0.1"}), HasSubstr("without attack.kind"));
+  EXPECT_THAT(why({"run.contribution_bound=1e100"}), HasSubstr("run.contribution_bound"));
   EXPECT_THAT(why({"evaluation.clients=true", "evaluation.fine_tune.lr=0.1"}),
               HasSubstr("has no effect without evaluation.fine_tune.steps"));
   EXPECT_THAT(why({"evaluation.sample=3"}), HasSubstr("without clients to evaluate"));
@@ -358,6 +359,20 @@ TEST(Config, IsNamedAfterItsFile) {
 TEST(Config, ExplainsTheParametersOfTheAlgorithms) {
   EXPECT_THAT(ConfigHelp(TestCatalogue().algorithms()),
               HasSubstr("[algorithm.fedprox]\nmu = 0.01"));
+}
+
+TEST(Config, AnOverrideThatSwitchesTheAttackOffMeansAllOfTheFilesAttack) {
+  const std::string attacked =
+      std::string(kMinimal) + "[attack]\nkind = \"scaling\"\nfraction = 0.2\nscale = 3.0\n";
+  const auto off = Parse(attacked, {"attack.kind=none"});
+  ASSERT_TRUE(off.ok()) << off.status();
+  EXPECT_EQ(off->run.attack, AttackConfig());
+  EXPECT_EQ(Parse(attacked, {"attack.kind=sign-flip"})->run.attack.fraction, 0.2);
+  EXPECT_EQ(Parse(attacked, {"attack.kind=none", "attack.kind=sign-flip", "attack.fraction=0.1"})
+                ->run.attack,
+            (AttackConfig{.kind = "sign-flip", .fraction = 0.1}));
+  EXPECT_THAT(Refusal(attacked, {"attack.kind=none", "attack.fraction=0.1"}),
+              HasSubstr("without attack.kind"));
 }
 
 }  // namespace

@@ -161,5 +161,16 @@ TEST(ClockText, ShowsHoursOnlyWhereThereAreAny) {
   EXPECT_EQ(ClockText(11045), "3:04:05");
 }
 
+TEST_F(ProgressTest, CountsTheClientsThatWereLeftOut) {
+  Progress progress = Make({.rounds = 9});
+  progress.OnRow(Row(1, R"(,"left_out":0)"));
+  EXPECT_THAT(progress.Line(), Not(HasSubstr("left out")));
+  progress.OnRow(Row(2, R"(,"left_out":2)"));
+  progress.OnRow(Row(3, R"(,"left_out":5,"test_accuracy":0.5)"));
+  progress.OnRow(Row(3, R"(,"left_out":5)"));  // repeated by a server that was started again
+  EXPECT_EQ(progress.Line(), "round 3/9  loss 0.5000  accuracy 0.5000  7 left out");
+  EXPECT_EQ(progress.Line(26), "round 3/9  7 left out");
+}
+
 }  // namespace
 }  // namespace macaw::cli

@@ -24,6 +24,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class FolderTest : public ::testing::Test {
  protected:
@@ -36,6 +37,7 @@ TEST_F(FolderTest, ASummaryBecomesAResult) {
     "name": "exp", "algorithm": "scaffold", "settings": {"local.lr": 0.05}, "seed": 3,
     "data_digest": "cd", "end": "finished", "rounds": 60, "seconds": 30.5,
     "rounds_per_second": 2.0, "model_digest": "ab", "rounds_to": {"0.9": 12},
+    "left_out": {"clients": 7, "rounds": 2},
     "final": {"test_accuracy": 0.95, "train_loss": 0.25, "text": "no number"},
     "bests": {"test_accuracy": {"value": 0.96, "round": 50}}})");
   const auto result = ReadResult(path_);
@@ -49,6 +51,8 @@ TEST_F(FolderTest, ASummaryBecomesAResult) {
   EXPECT_EQ(result->final.size(), 2u);
   EXPECT_EQ(result->bests.at("test_accuracy").round, 50u);
   EXPECT_EQ(result->rounds_to.at("0.9"), 12);
+  EXPECT_EQ(result->left_out, 7u);
+  EXPECT_EQ(result->left_out_rounds, 2u);
   const std::string text = ResultText(*result);
   EXPECT_THAT(text, HasSubstr("60 rounds in 30.5 s (2 rounds/s after the start)"));
   EXPECT_THAT(text, HasSubstr("train_loss 0.2500  test_accuracy 0.9500"));
@@ -296,6 +300,31 @@ TEST(RowReporter, NeverBlocksAndDeliversWholeLines) {
     reporter.Report("");  // pushes what is left
   }
   EXPECT_EQ(lines, 100u);
+}
+
+TEST(ResultText, SaysHowManyTurnsDidNotCountAndWhereToLook) {
+  RunResult result;
+  result.folder = "runs/exp";
+  result.rounds = 60;
+  EXPECT_THAT(ResultText(result), Not(HasSubstr("left out")));
+  result.left_out = 12;
+  result.left_out_rounds = 4;
+  EXPECT_THAT(ResultText(result), testing::AllOf(HasSubstr("12 turns"), HasSubstr("4 rounds of 60"),
+                                                 HasSubstr("macaw log runs/exp")));
+}
+
+TEST(RowReporter, PassesAWarningOnThatIsNoRow) {
+  auto pipe = MakePipe();
+  ASSERT_TRUE(pipe.ok());
+  RowReporter reporter(pipe->write.get());
+  reporter.Report(R"({"round":3})");
+  reporter.Warn("no room in \"runs/exp\"");
+  LineReader reader;
+  const std::vector<std::string> lines = reader.Read(pipe->read.get());
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(WarningIn(lines[0]), "");
+  EXPECT_EQ(WarningIn(lines[1]), "no room in \"runs/exp\"");
+  EXPECT_EQ(WarningIn("torn {"), "");
 }
 
 }  // namespace

@@ -193,5 +193,18 @@ TEST_F(SupervisorTest, LeavesNoChildBehindWhenItIsKilledItself) {
   AwaitNoChildLeft();
 }
 
+TEST_F(SupervisorTest, PassesARefusalOfTheServerOnInItsOwnWords) {
+  const auto refused = Supervise(
+      Options("echo 'macaw-server: error: the run has done its 6 rounds' >&2; exit 2", ""));
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused.status()));
+  EXPECT_EQ(refused.status().message(), "the run has done its 6 rounds");
+  // What ends a run that has begun may have more in the log.
+  const auto ended = Supervise(Options(
+      "echo a > READY; echo 'macaw-server: error: round 2: all clients were lost' >&2; exit 1",
+      "exec sleep 1000"));
+  EXPECT_EQ(ended.status().message(),
+            absl::StrCat("round 2: all clients were lost (", dir_, "/server.log)"));
+}
+
 }  // namespace
 }  // namespace macaw::cli

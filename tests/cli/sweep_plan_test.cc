@@ -287,5 +287,65 @@ TEST_F(SweepPlanTest, AFolderKeepsWhatBecameOfAJob) {
               HasSubstr("001-seed2.json"));
 }
 
+constexpr char kAttacked[] = "[attack]\nkind = \"scaling\"\nfraction = 0.2\nscale = 3.0\n";
+
+// The values of attack.kind and attack.fraction that a job's configuration has.
+std::string AttackOf(const Job& job) {
+  const auto config =
+      ReadConfig(*ParseDocument(job.config, "job.toml", "/"), {}, sdk::Catalogue::Builtins());
+  EXPECT_TRUE(config.ok()) << config.status();
+  if (!config.ok()) return "";
+  const AttackConfig& attack = config->run.attack;
+  return absl::StrCat(config->run.algorithm.name, " ", attack.kind, " ", attack.fraction);
+}
+std::vector<std::string> AttacksOf(const PreparedSweep& sweep) {
+  std::vector<std::string> attacks;
+  for (const Job& job : sweep.jobs) attacks.push_back(AttackOf(job));
+  return attacks;
+}
+
+TEST_F(SweepPlanTest, TheAttackNoneIsRunWithoutTheAttacksOtherKeys) {
+  const PreparedSweep sweep = Sweep(R"(
+[keys]
+attack.kind = ["none", "sign-flip", "alie"]
+attack.fraction = [0.1, 0.3]
+)");
+  EXPECT_THAT(AttacksOf(sweep),
+              ElementsAre("fedavg none 0", "fedavg sign-flip 0.1", "fedavg alie 0.1",
+                          "fedavg sign-flip 0.3", "fedavg alie 0.3"));
+  ASSERT_THAT(sweep.plan.keys, ElementsAre("attack.fraction", "attack.kind"));
+  EXPECT_TRUE(sweep.plan.configurations[0].values[0].is_null());
+  ASSERT_EQ(sweep.notes.size(), 2u);
+  EXPECT_THAT(sweep.notes[0], AllOf(HasSubstr("\"none\""), HasSubstr("attack.fraction")));
+  // What the base says of its attack goes, too.
+  folder_.Write("attacked.toml", absl::StrCat(kMinimal, kAttacked));
+  const auto off =
+      Read("base = \"attacked.toml\"\n[keys]\nattack.kind = [\"none\", \"scaling\"]\n");
+  ASSERT_TRUE(off.ok()) << off.status();
+  EXPECT_THAT(AttacksOf(*off), ElementsAre("fedavg none 0", "fedavg scaling 0.2"));
+  // A fraction beside no kind at all is still a mistake.
+  EXPECT_THAT(Refused("base = \"run.toml\"\n[keys]\nattack.fraction = [0.1]\n"),
+              HasSubstr("without attack.kind"));
+}
+
+TEST_F(SweepPlanTest, BaselinesRunWithoutTheAttack) {
+  folder_.Write("attacked.toml", absl::StrCat(kMinimal, kAttacked));
+  const auto base = Read(
+      "base = \"attacked.toml\"\nbaselines = [\"local\", \"pooled\"]\nmetric = \"train_loss\"\n"
+      "[keys]\nalgorithm.name = [\"fedavg\", \"median\"]\n");
+  ASSERT_TRUE(base.ok()) << base.status();
+  EXPECT_THAT(AttacksOf(*base), ElementsAre("fedavg scaling 0.2", "median scaling 0.2",
+                                            "local none 0", "pooled none 0"));
+  EXPECT_THAT(base->plan.keys, ElementsAre("algorithm.name"));
+  ASSERT_EQ(base->notes.size(), 1u);
+  EXPECT_THAT(base->notes[0], AllOf(HasSubstr("local and pooled"), HasSubstr("attack")));
+  const PreparedSweep keys = Sweep(
+      "baselines = [\"pooled\"]\nmetric = \"train_loss\"\n[keys]\n"
+      "attack.kind = [\"sign-flip\"]\nattack.fraction = [0.1, 0.3]\n");
+  EXPECT_THAT(AttacksOf(keys),
+              ElementsAre("fedavg sign-flip 0.1", "fedavg sign-flip 0.3", "pooled none 0"));
+  EXPECT_TRUE(Sweep("baselines = [\"local\"]\nmetric = \"train_loss\"\n").notes.empty());
+}
+
 }  // namespace
 }  // namespace macaw::cli

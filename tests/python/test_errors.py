@@ -30,6 +30,15 @@ class WrongCalls(TestCase):
         self.assertIn("complex64", str(self.refused(macaw.DataError, data=(x + 1j, y))))
         self.assertEqual(self.refused(macaw.ConfigError, local={"lr": "fast"}).key, "local.lr")
 
+    def test_a_token_that_the_model_does_not_know(self) -> None:
+        tokens = np.zeros((300, 6), np.int32)
+        tokens[299, 4] = 90
+        model = ["embedding 80 8", "lstm 4", "last", "linear 3"]
+        error = self.refused(macaw.ConfigError, model=model, data=(tokens, rows()[1][:300]))
+        self.assertEqual(error.key, "model.layers")
+        self.assertIn("token 90", str(error))
+        self.assertIn('"embedding 91 8"', str(error))
+
     def test_a_value_that_is_not_finite(self) -> None:
         x, y = rows()
         x[41, 0] = np.nan

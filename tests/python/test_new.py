@@ -28,6 +28,7 @@ class TestNew(TestCase):
     def test_a_project_tests_itself_and_trains(self) -> None:
         made = macaw_new(self.folder, "moon")
         self.assertEqual(made.returncode, 0, made.stderr)
+        self.assertIn("cd moon && python train.py", made.stdout)
         project = self.folder / "moon"
         for path in project.iterdir():
             self.assertNotIn("{{", path.read_text())

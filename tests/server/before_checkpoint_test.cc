@@ -13,6 +13,7 @@
 namespace macaw::server {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing_support::FakeWorker;
 using testing_support::Finish;
@@ -55,6 +56,23 @@ TEST(BeforeCheckpoint, WithoutItThereIsNoCheckpointAndTheRunEndsWithTheReason) {
   const auto outcome = coordinator->Wait();
   EXPECT_FALSE(outcome.ok());
   EXPECT_THAT(std::string(outcome.status().message()), HasSubstr("the disk of the states is gone"));
+  EXPECT_EQ(Checkpoints(folder.path()), 0u);
+}
+
+TEST(BeforeCheckpoint, OfTheEndFailsTheCheckpointAndNotTheResult) {
+  const TemporaryFolder folder;
+  Options options = TinyOptions(folder.path(), 4);
+  options.config.checkpoint_every = 10;  // the only one is that of the end
+  options.before_checkpoint = [] {
+    return absl::ResourceExhaustedError("No space left on device");
+  };
+  const Outcome outcome = Finish(options);
+  EXPECT_EQ(outcome.kind, Outcome::Kind::kFinished);
+  EXPECT_EQ(outcome.rounds, 4u);
+  EXPECT_THAT(outcome.warning,
+              AllOf(HasSubstr("No space left on device"), HasSubstr(folder.path() + "/checkpoints"),
+                    HasSubstr("round 4")));
+  EXPECT_THAT(testing_support::Slurp(folder / "summary.json"), HasSubstr("\"rounds\": 4"));
   EXPECT_EQ(Checkpoints(folder.path()), 0u);
 }
 

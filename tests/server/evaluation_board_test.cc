@@ -78,9 +78,9 @@ TEST(EvaluationBoard, AsksForTheGlobalModelWhereClientsHaveTheirOwn) {
       board.Complete(kAnna, Result(task));
     ASSERT_TRUE(board.done());
     const EvaluationSums sums = board.Report();
-    EXPECT_EQ(sums.clients.size(), 5u);
-    EXPECT_EQ(sums.global.size(), personal ? 5u : 0u);
-    EXPECT_EQ(sums.validation.size(), 5u);
+    EXPECT_EQ(sums.Of(EvaluatedRows::kClients).size(), 5u);
+    EXPECT_EQ(sums.Of(EvaluatedRows::kGlobal).size(), personal ? 5u : 0u);
+    EXPECT_EQ(sums.Of(EvaluatedRows::kValidation).size(), 5u);
   }
 }
 
@@ -92,8 +92,8 @@ TEST(EvaluationBoard, AsksForFineTunedClients) {
   for (const auto& task : Take(board, kAnna, kClients, 100, 5, fences))
     board.Complete(kAnna, Result(task));
   ASSERT_TRUE(board.done());
-  EXPECT_EQ(board.Report().clients.size(), 5u);
-  EXPECT_EQ(board.Report().tuned.size(), 5u);
+  EXPECT_EQ(board.Report().Of(EvaluatedRows::kClients).size(), 5u);
+  EXPECT_EQ(board.Report().Of(EvaluatedRows::kTuned).size(), 5u);
 }
 
 // Client 1 has no training rows.
@@ -107,14 +107,15 @@ TEST(EvaluationBoard, KeepsClientsThatNeverTrainApart) {
     board.Complete(kAnna, Result(task));
   ASSERT_TRUE(board.done());
   const EvaluationSums sums = board.Report();
-  for (const auto* others : {&sums.clients, &sums.tuned, &sums.validation}) {
-    EXPECT_EQ(others->size(), 4u);
-    for (const auto& client : *others) EXPECT_NE(client.client, ClientId(1));
+  for (const EvaluatedRows others :
+       {EvaluatedRows::kClients, EvaluatedRows::kTuned, EvaluatedRows::kValidation}) {
+    EXPECT_EQ(sums.Of(others).size(), 4u);
+    for (const auto& client : sums.Of(others)) EXPECT_NE(client.client, ClientId(1));
   }
-  EXPECT_TRUE(sums.global.empty());
-  for (const auto* heldout : {&sums.heldout, &sums.heldout_tuned}) {
-    ASSERT_EQ(heldout->size(), 1u);
-    EXPECT_EQ(heldout->front().client, ClientId(1));
+  EXPECT_TRUE(sums.Of(EvaluatedRows::kGlobal).empty());
+  for (const EvaluatedRows heldout : {EvaluatedRows::kHeldout, EvaluatedRows::kHeldoutTuned}) {
+    ASSERT_EQ(sums.Of(heldout).size(), 1u);
+    EXPECT_EQ(sums.Of(heldout).front().client, ClientId(1));
   }
 }
 
@@ -149,8 +150,8 @@ TEST(EvaluationBoard, AddsCountsOfClassesInAnyOrder) {
   const training::SparseCounts& central = sums.counts[size_t{0}];
   EXPECT_THAT(central.at, testing::ElementsAre(0, 3));
   EXPECT_THAT(central.count, testing::ElementsAre(300, 700));
-  EXPECT_EQ(sums.clients[2].values[0], 0.5);  // recalls 0 and 1
-  EXPECT_TRUE(std::isnan(sums.clients[3].values[0])) << "not counted";
+  EXPECT_EQ(sums.Of(EvaluatedRows::kClients)[2].values[0], 0.5);  // recalls 0 and 1
+  EXPECT_TRUE(std::isnan(sums.Of(EvaluatedRows::kClients)[3].values[0])) << "not counted";
 }
 
 TEST(EvaluationBoard, LeasesFewTasksWhoseAnswersAreLarge) {
@@ -227,7 +228,7 @@ TEST(EvaluationBoard, AsksEveryClientWhenTold) {
   FenceSource fences(1);
   for (const auto& task : Take(board, kAnna, kClients, 10, 5, fences))
     board.Complete(kAnna, Result(task));
-  EXPECT_EQ(board.Report().clients.size(), 5u);
+  EXPECT_EQ(board.Report().Of(EvaluatedRows::kClients).size(), 5u);
   EXPECT_TRUE(board.Report().central.empty());
   EXPECT_TRUE(board.Report().train.empty());
 }
@@ -244,7 +245,7 @@ TEST(EvaluationBoard, CutsEveryClientsTrainingRowsAndAddsThemInTheirOrder) {
   for (const size_t i : {5, 2, 0, 3, 1, 4}) EXPECT_TRUE(board.Complete(kAnna, Result(tasks[i])));
   ASSERT_TRUE(board.done());
   EXPECT_THAT(board.Report().train, testing::ElementsAre(955, 40.0 + 80.0));
-  EXPECT_TRUE(board.Report().clients.empty());
+  EXPECT_TRUE(board.Report().Of(EvaluatedRows::kClients).empty());
 }
 
 // Anna has clients 0 and 2. Bert has client 1. Only Bert has the central test set.

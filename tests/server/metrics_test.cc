@@ -97,14 +97,14 @@ TEST(MetricsRow, TakesTheWorstTenthOfManyClients) {
 
 TEST(MetricsRow, AddsTheEvaluation) {
   MetricsRow row(TaskKind::kClassification, FourClients(), {});
-  row.AddEvaluation({.round = Round(7),
-                     .central = {200, 50, 150},
-                     .clients = {{ClientId(0), {10, 20, 10}},
-                                 {ClientId(1), {0, 0, 0}},  // has no test rows
-                                 {ClientId(2), {30, 30, 15}}},
-                     .global = {{ClientId(0), {10, 40, 5}}, {ClientId(2), {30, 40, 5}}},
-                     .tuned = {{ClientId(0), {10, 5, 9}}},
-                     .validation = {{ClientId(0), {4, 2, 3}}}});
+  EvaluationSums sums{.round = Round(7), .central = {200, 50, 150}};
+  sums.Of(EvaluatedRows::kClients) = {{ClientId(0), {10, 20, 10}},
+                                      {ClientId(1), {0, 0, 0}},  // has no test rows
+                                      {ClientId(2), {30, 30, 15}}};
+  sums.Of(EvaluatedRows::kGlobal) = {{ClientId(0), {10, 40, 5}}, {ClientId(2), {30, 40, 5}}};
+  sums.Of(EvaluatedRows::kTuned) = {{ClientId(0), {10, 5, 9}}};
+  sums.Of(EvaluatedRows::kValidation) = {{ClientId(0), {4, 2, 3}}};
+  row.AddEvaluation(sums);
   EXPECT_DOUBLE_EQ(*row.Get("clients_test_tuned_accuracy"), 0.9);
   EXPECT_DOUBLE_EQ(*row.Get("clients_test_global_loss"), 2);
   EXPECT_DOUBLE_EQ(*row.Get("clients_test_global_accuracy"), 0.25);
@@ -191,7 +191,8 @@ TEST(MetricsRow, HasTheRulesOwnMetricsUnderTheirNames) {
 EvaluationSums Counted() {
   EvaluationSums sums{.round = Round(4), .central = {6, 3, 4}};
   sums.counts[0] = {.at = {0, 1, 2, 3}, .count = {3, 1, 1, 1}};
-  sums.clients = {{ClientId(0), {4, 1, 3}, {0.25}}, {ClientId(1), {2, 1, 1}, {std::nan("")}}};
+  sums.Of(EvaluatedRows::kClients) = {{ClientId(0), {4, 1, 3}, {0.25}},
+                                      {ClientId(1), {2, 1, 1}, {std::nan("")}}};
   sums.counts[static_cast<size_t>(EvaluatedRows::kClients)] = sums.counts[0];
   return sums;
 }
@@ -275,16 +276,11 @@ TEST(MetricsRow, HasTheListedColumnsAndNoOthers) {
         training::ClassCounts::Of({.balanced_accuracy = true, .f1 = true, .auc = true}, task, 2);
     const std::vector<EvaluationSums::ClientSums> client = {
         {ClientId(0), sums, std::vector<double>(counts.names().size(), 0.5)}};
-    row.AddEvaluation({.round = Round(1),
-                       .central = sums,
-                       .train = sums,
-                       .clients = client,
-                       .global = client,
-                       .tuned = client,
-                       .validation = client,
-                       .heldout = client,
-                       .heldout_tuned = client},
-                      counts);
+    EvaluationSums evaluated{.round = Round(1), .central = sums, .train = sums};
+    for (size_t rows = 0; rows < kEvaluatedRows; ++rows) {
+      if (IsOfClients(static_cast<EvaluatedRows>(rows))) evaluated.clients[rows] = client;
+    }
+    row.AddEvaluation(evaluated, counts);
     std::set<std::string> written, listed = {"round"};
     const Json json = Json::parse(row.Text());
     for (const auto& [name, value] : json.items()) written.insert(name);

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <string>
 
+#include "testing/small_disk.h"
 #include "testing/temporary_folder.h"
 #include "tests/system/simulation.h"
 
@@ -44,6 +45,23 @@ TEST(SmallLimits, NineOpenFilesAreRefusedInOneLineBeforeAnythingIsMade) {
     EXPECT_EQ(std::ranges::count(printed.text, '\n'), 1) << printed.text;
     EXPECT_FALSE(std::filesystem::exists(run)) << command;
   }
+}
+
+// The model and the results fit, the checkpoint behind them does not.
+TEST(SmallLimits, AFullDiskAfterTheResultCostsTheLastCheckpointAndNotTheRun) {
+  const testing_support::SmallDisk disk(1400 << 10);
+  if (!disk.mounted()) GTEST_SKIP() << disk.why();
+  testing_support::Simulation run(
+      "full",
+      {"--set", "data.source=synthetic", "--set", "data.synthetic.clients=20", "--set",
+       "model.layers=[\"linear 3000\", \"relu\", \"linear 10\"]", "--set", "cohort.size=2", "--set",
+       "data.synthetic.max_size=30", "--rounds", "2", "--out", disk.path() + "/run"});
+  EXPECT_EQ(run.Wait(), 0) << run.output();
+  EXPECT_THAT(run.output(), AllOf(HasSubstr("warning: the result in "), HasSubstr("is whole"),
+                                  HasSubstr("/run/checkpoints"), HasSubstr("No space left"),
+                                  HasSubstr("done       2 rounds")));
+  EXPECT_EQ(run.summary().value("end", ""), "finished");
+  EXPECT_FALSE(run.digest().empty());
 }
 
 }  // namespace

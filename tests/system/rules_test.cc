@@ -146,6 +146,13 @@ TEST_F(Rules, MistakesAreErrorsThatNameThem) {
                    "        ctx.model[:] = np.inf\n",
                    1),
               testing::AllOf(HasSubstr("'model'"), HasSubstr("inf")));
+  const std::string late = Said("late",
+                                "    def prepare(self, ctx):\n"
+                                "        if ctx.round == 2: raise KeyError('lost')\n"
+                                "        return [Train(ctx.model)]\n",
+                                2);
+  EXPECT_THAT(late, testing::AllOf(HasSubstr("KeyError"), HasSubstr("late.py:6 in prepare"),
+                                   testing::Not(HasSubstr("starting it again"))));
   EXPECT_THAT(Said("syntax", "    def prepare(self, ctx:\n", 1), HasSubstr("syntax.py:5"));
 }
 

@@ -166,7 +166,7 @@ TEST(Hooks, ThatThrowBecomeAStatusWithClientAndStage) {
   plan.stages[1].hooks = hooks;
   const auto trainer = TrainerOf(spec, TaskKind::kRegression);
   const auto failed = trainer->Run(plan, TaskOf(examples.Targets()));
-  EXPECT_EQ(failed.status().code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(failed.status().code(), absl::StatusCode::kInvalidArgument);
   const std::string message(failed.status().message());
   EXPECT_THAT(message, testing::StartsWith("client 7: stage 1: LibTorch: "));
   EXPECT_THAT(message, testing::Not(testing::HasSubstr("frame #")));

@@ -21,6 +21,7 @@
 #include "tests/worker/synthetic_run.h"
 #include "training/api/trainer.h"
 #include "training/backends.h"
+#include "worker/lasting_fault.h"
 #include "worker/running_marker.h"
 
 // A real worker and a real server, with nothing but a function call between them.
@@ -533,6 +534,63 @@ TEST(Worker, GivesUpOnAServerThatStaysSilent) {
                                           link, Registry(), OnlyFused(), {});
   EXPECT_THAT(status.ToString(),
               AllOf(HasSubstr("has not answered for 0.2 s"), HasSubstr("connection refused")));
+}
+
+// FedAvg whose client half fails from round 2 on.
+class FailsLater final : public algorithms::DeltaClient {
+ public:
+  FailsLater(const algorithms::Setup& setup, absl::Status failure)
+      : DeltaClient(setup), failure_(std::move(failure)) {}
+  absl::StatusOr<algorithms::ClientResult> Conclude(
+      const algorithms::ClientContext& context, std::span<const training::StageOutcome> outcomes,
+      algorithms::Workspace& workspace) const override {
+    if (context.round.value >= 2) return failure_;
+    return DeltaClient::Conclude(context, outcomes, workspace);
+  }
+
+ private:
+  const absl::Status failure_;
+};
+
+struct WorkersEnd {
+  absl::Status status;
+  bool left = false;  // it told the server
+};
+
+// How a worker ends whose rule fails so.
+WorkersEnd EndOfAWorkerWith(const absl::Status& failure) {
+  algorithms::Description rule = **Registry().Find("fedavg");
+  rule.name = "fails";
+  rule.client = [failure](const algorithms::Setup& setup)
+      -> absl::StatusOr<std::unique_ptr<algorithms::ClientAlgorithm>> {
+    return std::make_unique<FailsLater>(setup, failure);
+  };
+  algorithms::Registry registry;
+  EXPECT_TRUE(registry.Add(std::move(rule)).ok());
+  const auto dataset = SyntheticClients();
+  const TemporaryFolder folder;
+  RunPlan config = SyntheticRun(*dataset, 4);
+  config.algorithm.name = "fails";
+  const auto server = StartServer(OptionsOf(config, folder.path()), registry);
+  const auto link = fleet::MakeLocalLink(*server);
+  const absl::Status status = worker::Run({.slots = 2}, *dataset, *link, registry, OnlyFused(), {});
+  server->Interrupt();
+  EXPECT_EQ(server->Wait()->rounds, 1u);
+  const std::string events = *ReadFile(folder / "events.jsonl");
+  return {.status = status, .left = events.find("it left") != std::string::npos};
+}
+
+TEST(Worker, TellsAFaultThatWouldComeAgainFromOneThatMayBeGoneAtTheNextStart) {
+  const WorkersEnd lasting = EndOfAWorkerWith(absl::InvalidArgumentError("a mistake of the rule"));
+  EXPECT_TRUE(IsLastingFault(lasting.status)) << lasting.status;
+  EXPECT_TRUE(absl::IsFailedPrecondition(lasting.status)) << "exit code 2: it is not started again";
+  EXPECT_THAT(std::string(lasting.status.message()),
+              AllOf(HasSubstr("client "), HasSubstr("a mistake of the rule")));
+  EXPECT_TRUE(lasting.left);
+  const WorkersEnd moment = EndOfAWorkerWith(absl::InternalError("its process was killed"));
+  EXPECT_FALSE(IsLastingFault(moment.status));
+  EXPECT_TRUE(absl::IsAborted(moment.status)) << moment.status;
+  EXPECT_FALSE(moment.left) << "its successor comes at once, and its leases tell what it died with";
 }
 
 }  // namespace

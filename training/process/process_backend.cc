@@ -248,9 +248,8 @@ class ProcessTrainer final : public LocalTrainer {
   absl::Status Failed(const absl::Status& why) {
     Logger("program").Warning(absl::StrCat("slot=", setup_.lane, " ", why.message()));
     if (++failures_ < kMostFailures) return ClientFault(why.message());
-    return absl::FailedPreconditionError(absl::StrCat(why.message(), "; it has now failed ",
-                                                      failures_,
-                                                      " times in a row, so this node gives up"));
+    return absl::AbortedError(absl::StrCat(why.message(), "; it has now failed ", failures_,
+                                           " times in a row, so this node gives up"));
   }
 
   const TrainerSetup setup_;

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "core/status.h"
 #include "models/one_thread.h"
 #include "training/sequences.h"
@@ -21,13 +22,17 @@ namespace {
 constexpr uint64_t kPassRows = 128;
 constexpr uintptr_t kAlignment = 64;
 
-// Calls f and turns LibTorch's exceptions into errors.
+// Calls f and turns LibTorch's exceptions into errors. On cores they come of what it was given,
+// such as a token that a scripted module does not know, and would come again.
 template <typename F>
 auto Caught(F&& f) -> decltype(f()) {
   try {
     return f();
   } catch (const c10::Error& error) {
-    return absl::InternalError(absl::StrCat("LibTorch: ", error.what_without_backtrace()));
+    const std::string words = absl::StrCat("LibTorch: ", error.what_without_backtrace());
+    // The allocator's exception has no type of its own.
+    const bool memory = absl::StrContains(words, "can't allocate memory");
+    return memory ? absl::ResourceExhaustedError(words) : absl::InvalidArgumentError(words);
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError("out of memory: use a smaller batch or fewer slots");
   } catch (const std::exception& error) {

@@ -1,0 +1,36 @@
+#include "worker/lasting_fault.h"
+
+#include "absl/strings/cord.h"
+
+namespace macaw::worker {
+namespace {
+
+constexpr char kLastingFault[] = "macaw/lasting-fault";  // marks the status of IsLastingFault
+
+}  // namespace
+
+absl::Status LastingFault(absl::string_view message) {
+  absl::Status status = absl::FailedPreconditionError(message);
+  status.SetPayload(kLastingFault, absl::Cord());
+  return status;
+}
+
+bool IsLastingFault(const absl::Status& status) {
+  return status.GetPayload(kLastingFault).has_value();
+}
+
+bool WouldComeAgain(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kOutOfRange:
+    case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kUnimplemented:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace macaw::worker
