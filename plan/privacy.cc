@@ -13,7 +13,7 @@ settings::Section<PrivacyConfig> PrivacySection() {
               "differential privacy of clients: what they send is clipped, and the server adds "
               "noise to the sum; in simulations only");
   const auto on = [](const P& privacy) { return privacy.on(); };
-  const auto adaptive = [](const P& privacy) { return privacy.on() && privacy.adaptive(); };
+  const auto adaptive = [](const P& privacy) { return privacy.adaptive(); };
   const std::string needs = "privacy.mechanism = \"gaussian\"";
   const std::string needs_quantile = "privacy.clip_quantile";
   f.Add("clip", &P::clip, "the largest norm of a client's update, longer ones are scaled to it",

@@ -11,8 +11,8 @@ namespace macaw {
 // Differential privacy of the clients, added by the server (algorithms/api/privacy.h).
 struct PrivacyConfig {
   std::string mechanism = "none";
-  double clip = 0;                      // C: the largest norm of what a client sends
-  double noise = 0;                     // z: deviation of the sum's noise, in units of C
+  double clip = 1;                      // C: the largest norm of what a client sends
+  double noise = 1;                     // z: deviation of the sum's noise, in units of C
   double delta = 1e-6;                  // δ
   std::optional<double> clip_quantile;  // γ of adaptive clipping; unset: C stays
   double clip_rate = 0.2;               // η_C

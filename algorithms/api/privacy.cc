@@ -69,6 +69,11 @@ absl::Status CheckSettings(const PrivacyConfig& config, const Setup& setup) {
         "epsilon is of clients that are drawn independently, and cohort.sampling is \"",
         setup.cohort.sampling, "\": set cohort.sampling = \"poisson\""));
   }
+  if (!setup.cohort.eligible.empty() || setup.cohort.min_rows.has_value()) {
+    return absl::InvalidArgumentError(
+        "epsilon is of all clients being drawn alike, and cohort.eligible and cohort.min_rows leave "
+        "some out: the others are drawn more often");
+  }
   if (setup.cohort.weight != WeightPolicy::kUniform) {
     return absl::InvalidArgumentError(
         "a client may count only as much as any other: set cohort.weight = \"uniform\"");

@@ -14,6 +14,14 @@
 
 namespace macaw::cli {
 
+// A section that is off while one of its keys is "none": then its other keys mean nothing.
+struct OffSwitch {
+  const char* prefix;  // "attack."
+  const char* key;     // "attack.kind"
+};
+inline constexpr OffSwitch kOffSwitches[] = {{"attack.", "attack.kind"},
+                                             {"privacy.", "privacy.mechanism"}};
+
 // What one node alone decides; it never leaves the node. Each section belongs to the room that uses
 // it.
 struct NodeConfig {

@@ -178,16 +178,18 @@ class Reader {
     }
     from_document_.erase(override.key);
     MACAW_RETURN_IF_ERROR(ReadEntry(override.key, value));
-    if (override.key == "attack.kind" && config_.run.attack.kind == "none") ForgetTheFilesAttack();
+    for (const OffSwitch& section : kOffSwitches) {
+      if (override.key == section.key && value == Value{"none"}) ForgetTheFiles(section.prefix);
+    }
     return absl::OkStatus();
   }
 
-  // An override that switches the attack off means all of the file's [attack].
-  void ForgetTheFilesAttack() {
+  // An override that switches a section off means all of it that the file has.
+  void ForgetTheFiles(absl::string_view prefix) {
     for (auto key = from_document_.begin(); key != from_document_.end();) {
-      const bool of_attack = absl::StartsWith(*key, "attack.");
-      if (of_attack) Forget(*key);
-      key = of_attack ? from_document_.erase(key) : std::next(key);
+      const bool of_section = absl::StartsWith(*key, prefix);
+      if (of_section) Forget(*key);
+      key = of_section ? from_document_.erase(key) : std::next(key);
     }
   }
 

@@ -123,7 +123,7 @@ class Preparation {
     const size_t own = points.size();
     AddBaselines(points);
     sweep_.plan.keys = KeysOf(points);
-    LeaveAttacksOut(points);
+    for (const OffSwitch& section : kOffSwitches) LeaveOut(section, points);
     if (points.size() * std::max<size_t>(1, settings.seeds.size()) > kMostJobs) {
       return absl::InvalidArgumentError(absl::StrCat(
           file_.path, ": ", points.size(), " configurations with ", settings.seeds.size(),
@@ -166,8 +166,8 @@ class Preparation {
     }
   }
 
-  // Whether the point names a rule that no hostile client can harm. An attack on it would be
-  // refused.
+  // Whether the point names a rule whose server does not add up what clients send. Neither hostile
+  // clients nor noise could reach it, so a run with them would be refused.
   bool IsBaseline(const Point& point) const {
     const std::string* const name = WordAt(point, "algorithm.name");
     if (name == nullptr) return false;
@@ -175,35 +175,35 @@ class Preparation {
     return rule.ok() && ((*rule)->pools_clients || !(*rule)->has_common_model);
   }
 
-  bool BaseHasAttack() const {
-    const auto kind = Lookup(file_.base, {}, "attack.kind");
+  bool BaseHas(const OffSwitch& section) const {
+    const auto kind = Lookup(file_.base, {}, section.key);
     return kind.ok() && kind->has_value() && **kind != Value{"none"};
   }
 
-  // A baseline runs without the attack, and the attack "none" without its other keys.
-  void LeaveAttacksOut(std::vector<Point>& points) {
+  // A baseline runs without the section, and where it is off, its other keys are left out.
+  void LeaveOut(const OffSwitch& section, std::vector<Point>& points) {
     std::set<std::string> baselines, keys;
     for (Point& point : points) {
       const bool baseline = IsBaseline(point);
-      const std::string* const kind = WordAt(point, "attack.kind");
+      const std::string* const kind = WordAt(point, section.key);
       const bool off = kind != nullptr && *kind == "none";
-      if (baseline && !off && (kind != nullptr || BaseHasAttack()))
+      if (baseline && !off && (kind != nullptr || BaseHas(section)))
         baselines.insert(*WordAt(point, "algorithm.name"));
       std::erase_if(point, [&](const settings::Setting& setting) {
-        if (!absl::StartsWith(setting.key, "attack.")) return false;
+        if (!absl::StartsWith(setting.key, section.prefix)) return false;
         if (baseline) return true;
-        const bool idle = off && setting.key != "attack.kind";
+        const bool idle = off && setting.key != section.key;
         if (idle) keys.insert(setting.key);
         return idle;
       });
     }
     if (!baselines.empty()) {
       sweep_.notes.push_back(absl::StrCat("Runs of ", absl::StrJoin(baselines, " and "),
-                                          " are without the attack: no hostile client can harm "
-                                          "them."));
+                                          " are without ", section.key,
+                                          ": their server adds up nothing that clients send."));
     }
     if (!keys.empty()) {
-      sweep_.notes.push_back(absl::StrCat("Where attack.kind is \"none\", ",
+      sweep_.notes.push_back(absl::StrCat("Where ", section.key, " is \"none\", ",
                                           absl::StrJoin(keys, ", "),
                                           keys.size() == 1 ? " is left out." : " are left out."));
     }
@@ -231,8 +231,10 @@ class Preparation {
     for (const settings::Setting& setting : point) {
       overrides.push_back({setting.key, ToToml(setting.value), setting.value.place.text, folder});
     }
-    if (IsBaseline(point) && BaseHasAttack())
-      overrides.push_back({"attack.kind", "\"none\"", "baselines", folder});
+    for (const OffSwitch& section : kOffSwitches) {
+      if (IsBaseline(point) && BaseHas(section))
+        overrides.push_back({section.key, "\"none\"", "baselines", folder});
+    }
     if (!sweep_.plan.rungs.empty()) {
       overrides.push_back(
           {"run.rounds", absl::StrCat(sweep_.plan.rungs.back()), "halving.rounds", folder});

@@ -160,6 +160,7 @@ TEST(AdaptiveClipping, SharesTheNoiseOut) {
 TEST(AdaptiveClipping, GoesOnAfterAResume) {
   PrivacyConfig privacy = Gaussian(2, 0.5);
   privacy.clip_quantile = 0.5;
+  privacy.count_noise = 1;
   RoundLoop whole = Loop(privacy, 4), first = Loop(privacy, 4), second = Loop(privacy, 4);
   for (RoundLoop* loop : {&whole, &first}) ASSERT_TRUE(loop->Round({1, 8}).ok());
   ASSERT_TRUE(second.ResumeFrom(first).ok());
@@ -209,6 +210,12 @@ TEST(Privacy, RefusesRunsOfWhichItsEpsilonIsNot) {
   cohort = Poisson(10);
   cohort.weight = WeightPolicy::kExamples;
   EXPECT_THAT(WhyNot("fedavg", privacy, cohort), HasSubstr("cohort.weight = \"uniform\""));
+  cohort = Poisson(10);
+  cohort.min_rows = 5;
+  EXPECT_THAT(WhyNot("fedavg", privacy, cohort), HasSubstr("cohort.min_rows"));
+  cohort = Poisson(10);
+  cohort.eligible = {"a*"};
+  EXPECT_THAT(WhyNot("fedavg", privacy, cohort), HasSubstr("cohort.eligible"));
   EXPECT_THAT(WhyNot("fedavg", privacy, Poisson(10), 0), HasSubstr("run.clients"));
   PrivacyConfig changed = privacy;
   for (const uint64_t wrong : {9, 101}) {

@@ -298,6 +298,12 @@ TEST(Config, RefusesAKeyThatWouldBeIgnored) {
   EXPECT_EQ(why({"attack.kind=sign-flip", "attack.fraction=0"}), "");
   EXPECT_EQ(why({"attack.kind=none", "attack.fraction=0"}), "");  // switches an attack off
   EXPECT_THAT(why({"attack.kind=none", "attack.fraction=0.1"}), HasSubstr("without attack.kind"));
+  EXPECT_THAT(why({"privacy.mechanism=gaussian"}), HasSubstr("needs privacy.clip"));
+  EXPECT_THAT(why({"privacy.mechanism=gaussian", "privacy.clip=1"}), HasSubstr("privacy.noise"));
+  EXPECT_THAT(why({"privacy.clip=1"}), HasSubstr("without privacy.mechanism"));
+  EXPECT_THAT(why({"privacy.mechanism=gaussian", "privacy.clip=1", "privacy.noise=1",
+                   "privacy.clip_rate=0.1"}),
+              HasSubstr("without privacy.clip_quantile"));
   EXPECT_THAT(why({"run.contribution_bound=1e100"}), HasSubstr("run.contribution_bound"));
   EXPECT_THAT(why({"evaluation.clients=true", "evaluation.fine_tune.lr=0.1"}),
               HasSubstr("has no effect without evaluation.fine_tune.steps"));

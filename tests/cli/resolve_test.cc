@@ -249,5 +249,15 @@ TEST(CheckTokens, RefusesATokenBeyondTheEmbeddingAndSaysWhatToWrite) {
   EXPECT_THAT(std::string(TokensOf(TwoTokens(-1, 2), layers).message()), HasSubstr("token -1"));
 }
 
+TEST(CheckForFleet, RefusesWhatOnlyASimulationCanHave) {
+  RunPlan plan;
+  EXPECT_TRUE(CheckForFleet(plan).ok());
+  plan.privacy.mechanism = "gaussian";
+  EXPECT_THAT(CheckForFleet(plan).message(), HasSubstr("privacy.mechanism"));
+  plan.privacy = {};
+  plan.attack = {.kind = "sign-flip", .fraction = 0.1};
+  EXPECT_THAT(CheckForFleet(plan).message(), HasSubstr("attack.kind"));
+}
+
 }  // namespace
 }  // namespace macaw::cli

@@ -328,6 +328,25 @@ attack.fraction = [0.1, 0.3]
               HasSubstr("without attack.kind"));
 }
 
+TEST_F(SweepPlanTest, PrivacyIsLeftOutWhereItIsOffAndOfBaselines) {
+  folder_.Write(
+      "private.toml",
+      absl::StrCat(kMinimal, "[privacy]\nmechanism = \"gaussian\"\nclip = 1\nnoise = 2\n"));
+  const auto sweep = Read(
+      "base = \"private.toml\"\nbaselines = [\"local\"]\nmetric = \"train_loss\"\n[keys]\n"
+      "privacy.mechanism = [\"none\", \"gaussian\"]\n");
+  ASSERT_TRUE(sweep.ok()) << sweep.status();
+  std::vector<std::string> found;
+  for (const Job& job : sweep->jobs) {
+    const auto config =
+        ReadConfig(*ParseDocument(job.config, "job.toml", "/"), {}, sdk::Catalogue::Builtins());
+    ASSERT_TRUE(config.ok()) << config.status();
+    found.push_back(absl::StrCat(config->run.algorithm.name, " ", config->run.privacy.mechanism,
+                                 " ", config->run.privacy.noise));
+  }
+  EXPECT_THAT(found, ElementsAre("fedavg none 1", "fedavg gaussian 2", "local none 1"));
+}
+
 TEST_F(SweepPlanTest, BaselinesRunWithoutTheAttack) {
   folder_.Write("attacked.toml", absl::StrCat(kMinimal, kAttacked));
   const auto base = Read(

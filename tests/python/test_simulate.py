@@ -71,6 +71,18 @@ class ARun(TestCase):
         self.assertGreater(sum(attacked.metrics["rule_attackers"]), 0)
         self.assertNotEqual(attacked.digest, honest.digest)
 
+    def test_keeps_clients_private(self) -> None:
+        cohort = dict(size=2, sampling="poisson", weight="uniform")
+        privacy = dict(mechanism="gaussian", clip=0.5, noise=1.5, clip_quantile=0.5, count_noise=1)
+        job = self.job("private", privacy=privacy) | {"cohort": cohort}
+        run = macaw.simulate(**job)
+        again = macaw.simulate(**(job | {"out": self.folder / "again", "workers": {"slots": 1}}))
+        self.assertEqual(run.digest, again.digest)
+        epsilon = list(run.metrics["rule_epsilon"])
+        self.assertEqual(epsilon, sorted(epsilon))
+        self.assertGreater(epsilon[0], 0)
+        self.assertNotEqual(run.metrics["rule_clip"][0], run.metrics["rule_clip"][-1])
+
     def test_gives_metrics_model_and_summary(self) -> None:
         run = macaw.simulate(**self.job("run", evaluation={"every": 2}))
         self.assertEqual(run.summary["rounds"], 4)
