@@ -23,7 +23,7 @@ namespace macaw::algorithms {
 //
 // and the sums get noise of z_Δ = (z⁻² − (2σ_b)⁻²)^−½, so that both together cost what z costs.
 //
-// A client is trusted to clip. The norm is kept below C by a part in 2^20, for the rounding of sums.
+// A client is trusted to clip. The norm is kept below C by a part in 2^20, for the sums' rounding.
 // ε and δ are of the models, and of whatever is made of them: not of metrics that clients report,
 // and not of what others learn from seeing who takes part.
 //

@@ -334,7 +334,8 @@ TEST_F(SweepPlanTest, PrivacyIsLeftOutWhereItIsOffAndOfBaselines) {
       absl::StrCat(kMinimal, "[privacy]\nmechanism = \"gaussian\"\nclip = 1\nnoise = 2\n"));
   const auto sweep = Read(
       "base = \"private.toml\"\nbaselines = [\"local\"]\nmetric = \"train_loss\"\n[keys]\n"
-      "privacy.mechanism = [\"none\", \"gaussian\"]\n");
+      "privacy.mechanism = [\"none\", \"gaussian\"]\n"
+      "cohort = [{sampling = \"poisson\", weight = \"uniform\"}]\n");
   ASSERT_TRUE(sweep.ok()) << sweep.status();
   std::vector<std::string> found;
   for (const Job& job : sweep->jobs) {

@@ -114,7 +114,7 @@ class RandomRun {
   // The options of the fused trainer alone, to compare with it.
   void KeepToTheFusedTrainer() { fused_ = true; }
 
-  // As models begin: near zero. The norms' scales are what they are; running variances are positive.
+  // As models begin: near zero. The norms' scales are what they are, running variances positive.
   FlatVector Vector(double scale) {
     FlatVector vector(spec_.layout);
     for (const LayoutEntry& entry : spec_.layout->entries()) {

@@ -74,8 +74,8 @@ class DeviceTrainer final : public LocalTrainer {
   absl::Status RunTogether(std::vector<ondevice::ClientTurn>& turns);
   // The turns' next stages, of those that have one.
   std::vector<ondevice::StageWork> NextStages(std::vector<ondevice::ClientTurn>& turns);
-  // Carries out the works in one launch, in passes of at most `most_rows`. Works with an end have it
-  // in their outcomes, and all have their sums.
+  // Carries out the works in one launch, in passes of at most `most_rows`. Works with an end have
+  // it in their outcomes, and all have their sums.
   absl::Status Launch(std::vector<ondevice::StageWork>& works, Room& room,
                       uint32_t most_rows = std::numeric_limits<uint32_t>::max());
   void FreeMemory();

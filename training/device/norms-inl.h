@@ -3,8 +3,8 @@
 #include "device/math.h"
 #include "training/device/pass-inl.h"
 
-// Norms: y = γ·x̂ + β with x̂ = (x − mean)/√(variance + ε), PyTorch's. Moments are added in double, in
-// a fixed number of shares. Each function leaves the team in step.
+// Norms: y = γ·x̂ + β with x̂ = (x − mean)/√(variance + ε), PyTorch's. Moments are added in double,
+// in a fixed number of shares. Each function leaves the team in step.
 namespace macaw::training::ondevice {
 
 constexpr float kNormEpsilon = 1e-5f;

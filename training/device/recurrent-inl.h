@@ -13,8 +13,8 @@
 // are functions of over them; a GRU's fourth is that of the state's part.
 namespace macaw::training::ondevice {
 
-// Gates of positions, as a matrix. Where a gate stands: those from `split` on stand `shift` further,
-// since the state's part of a GRU's third gate is the fourth one.
+// Gates of positions, as a matrix. Those from `split` on stand `shift` further, since the state's
+// part of a GRU's third gate is the fourth one.
 struct Gates {
   const float* data;
   uint32_t stride;  // floats from a position to the next

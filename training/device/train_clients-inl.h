@@ -257,8 +257,8 @@ MACAW_INLINE_KERNEL void TrainClients(const TrainArgs& args, const device::Team&
     const ClientJob& job = args.jobs[j];
     Begin(team, program, job);
     auto* const scratch = reinterpret_cast<double*>(job.memory + memory.scratch);
-    // Where nobody needs a step's gradient whole, each weight takes its step as soon as its gradient
-    // is there.
+    // Where nobody needs a step's gradient whole, each weight takes its step as soon as its
+    // gradient is there.
     const bool at_once = job.kind == JobKind::kTrain && job.gradient == nullptr;
     for (uint32_t s = 0; s < job.steps; ++s) {
       const JobStep& step = job.step[s];
