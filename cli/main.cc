@@ -182,11 +182,9 @@ void AddPrivacy(CLI::App& app, std::function<int()>& run) {
   count("--rounds", options->rounds, "run.rounds");
   command->add_option("--delta", options->delta, "privacy.delta (default: a tenth of 1 / clients)");
   CLI::Option* epsilon =
-      command->add_option("--epsilon", options->epsilon, "Print the noise for this one")
-          ->check(CLI::PositiveNumber);
+      command->add_option("--epsilon", options->epsilon, "Print the noise for this one");
   CLI::Option* noise =
       command->add_option("--noise", options->noise, "Print the epsilon of this privacy.noise")
-          ->check(CLI::Range(0.01, 1e6))
           ->excludes(epsilon);
   command->final_callback([=, &run] {
     if (epsilon->count() + noise->count() == 0) throw CLI::RequiredError("--epsilon or --noise");

@@ -15,7 +15,7 @@ constexpr double kTails = 12;  // deviations: beyond is less than 1e-32
 constexpr double kPointsADeviation = 25;
 // Where ε says nothing, it is not computed closely.
 constexpr double kMostEpsilon = 200, kLeastNoise = 0.05;
-constexpr size_t kMostCells = size_t{1} << 22;
+constexpr size_t kMostCells = size_t{1} << 20;
 
 double NormalBelow(double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); }
 
@@ -206,16 +206,22 @@ double Accountant::RenyiEpsilon(double rounds, double delta) const {
 }
 
 double Accountant::Epsilon(uint64_t rounds, double delta) const {
+  const double renyi = RenyiEpsilon(static_cast<double>(rounds), delta);
+  if (rounds == 0 || renyi == 0) return 0;
+  const double first = EpsilonWithin(std::min(0.005 * renyi, 0.1), rounds, delta);
+  // Where the other bound is far too high, so is an error that is a part of it.
+  return first > 0.8 * renyi ? first : std::min(first, EpsilonWithin(0.005 * first, rounds, delta));
+}
+
+double Accountant::EpsilonWithin(double error, uint64_t rounds, double delta) const {
   const auto count = static_cast<double>(rounds);
   const double renyi = RenyiEpsilon(count, delta);
-  if (rounds == 0 || renyi == 0) return 0;
   if (renyi > kMostEpsilon || z_ < kLeastNoise) return renyi;
   const double slack = delta * 1e-3;
   const double most =
       3 + std::max(RenyiEpsilon(count, slack / 4), RenyiEpsilon(1, slack / (8 * count)));
-  double error = std::clamp(0.005 * renyi, 1e-5, 0.1);
-  const auto cells = [&] { return 2 * most * std::sqrt(count / 2 * std::log(12 / slack)) / error; };
-  while (cells() > static_cast<double>(kMostCells)) error *= 1.2;
+  const double width = 2 * most * std::sqrt(count / 2 * std::log(12 / slack));
+  error = std::max(error, width / static_cast<double>(kMostCells));
   double epsilon = 0;
   for (const bool removed : {true, false}) {
     epsilon =
@@ -225,27 +231,27 @@ double Accountant::Epsilon(uint64_t rounds, double delta) const {
 }
 
 double NoiseFor(double epsilon, double delta, double q, uint64_t rounds) {
-  const auto enough = [&](double z, bool exactly) {
-    const Accountant accountant(q, z);
-    return (exactly ? accountant.Epsilon(rounds, delta)
-                    : accountant.RenyiEpsilon(static_cast<double>(rounds), delta)) <= epsilon;
-  };
   // What is enough by the quick bound is enough.
+  const auto enough_quickly = [&](double z) {
+    return Accountant(q, z).RenyiEpsilon(static_cast<double>(rounds), delta) <= epsilon;
+  };
+  const auto enough = [&](double z) {
+    return enough_quickly(z) ||
+           Accountant(q, z).EpsilonWithin(0.005 * epsilon, rounds, delta) <= epsilon;
+  };
   double high = 0.5;
-  while (!enough(high, false)) {
+  while (!enough_quickly(high)) {
     high *= 2;
     if (high > 1e6) return kInfinity;
   }
   double low = high / 2;
-  while (low > 1e-3 && enough(low, false)) low /= 2;
-  while (high - low > 5e-2 * high) {
-    const double middle = (low + high) / 2;
-    (enough(middle, false) ? high : low) = middle;
+  while (low > 1e-3 && enough(low)) {
+    high = low;
+    low /= 2;
   }
-  low = high / 2;
-  while (high - low > 5e-4 * high) {
+  while (high - low > 4e-3 * high) {
     const double middle = (low + high) / 2;
-    (enough(middle, true) ? high : low) = middle;
+    (enough(middle) ? high : low) = middle;
   }
   const double digit = std::pow(10, std::floor(std::log10(high)) - 2);
   return std::ceil(high / digit) * digit;

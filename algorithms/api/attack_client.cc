@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "algorithms/api/attack.h"
 #include "algorithms/api/channels.h"
+#include "algorithms/api/privacy.h"
 #include "algorithms/api/vector_math.h"
 #include "core/status.h"
 
@@ -81,7 +82,10 @@ class AttackedClient final : public ClientAlgorithm {
       MACAW_RETURN_IF_ERROR(AddChannels(context, hostile, result, workspace));
     } else if (hostile && attack_->config.scales()) {
       const double sign = attack_->config.kind == "sign-flip" ? -1 : 1;
-      for (UpVector& up : result.up) Multiply(sign * attack_->config.Scale(), up, workspace);
+      for (UpVector& up : result.up) {
+        // Of whether an update is long, only yes or no is taken.
+        if (up.name != kShorterChannel) Multiply(sign * attack_->config.Scale(), up, workspace);
+      }
     }
     if (context.phase == Phase(0)) result.metrics.emplace_back(kAttackersMetric, hostile ? 1 : 0);
     return result;

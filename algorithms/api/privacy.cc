@@ -1,12 +1,16 @@
 #include "algorithms/api/privacy.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <iterator>
+#include <map>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/synchronization/mutex.h"
 #include "algorithms/api/accountant.h"
 #include "algorithms/api/guard.h"
 #include "algorithms/api/vector_math.h"
@@ -24,9 +28,19 @@ LayoutPtr NumberLayout() {
   return layout;
 }
 
-// σ_b, of cohort.size clients.
-double CountNoise(const PrivacyConfig& config, double cohort) {
-  return config.count_noise.value_or(cohort / 20);
+double NoiseCohort(const PrivacyConfig& config, const Setup& setup) {
+  return static_cast<double>(config.noise_cohort.value_or(setup.cohort.size));
+}
+
+// σ_b, of the noise's cohort.
+double CountNoise(const PrivacyConfig& config, const Setup& setup) {
+  return config.count_noise.value_or(NoiseCohort(config, setup) / 20);
+}
+
+// What the rule sees: it is given the sums of planned cohorts, whoever came.
+Setup InnerSetup(Setup setup) {
+  setup.cohort.sampling = "uniform";
+  return setup;
 }
 
 absl::Status CheckRule(const Description& rule, const Setup& setup, const Schema& schema) {
@@ -43,6 +57,12 @@ absl::Status CheckRule(const Description& rule, const Setup& setup, const Schema
   if (std::ranges::any_of(schema.up, in_some) || std::ranges::any_of(schema.down, in_some)) {
     return absl::InvalidArgumentError(
         "the rule has several phases a round, and epsilon is of one sum a round");
+  }
+  for (const MetricSpec& metric : schema.metrics) {
+    if (metric.name == "epsilon" || metric.name == "clip" || metric.name == "clipped") {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the rule reports a metric '", metric.name, "' of its own"));
+    }
   }
   for (const ChannelSpec& channel : schema.up) {
     if (channel.reduction == Reduction::kCollect || channel.reduction == Reduction::kMax) {
@@ -84,7 +104,7 @@ absl::Status CheckSettings(const PrivacyConfig& config, const Setup& setup) {
         "privacy.noise_cohort = ", noise_cohort, " is to be from cohort.size = ", setup.cohort.size,
         " to the number of clients, ", setup.clients));
   }
-  const double count_noise = CountNoise(config, static_cast<double>(setup.cohort.size));
+  const double count_noise = CountNoise(config, setup);
   if (config.adaptive() && 2 * count_noise <= config.noise) {
     return absl::InvalidArgumentError(absl::StrCat(
         "adaptive clipping needs privacy.count_noise (", count_noise,
@@ -94,15 +114,33 @@ absl::Status CheckSettings(const PrivacyConfig& config, const Setup& setup) {
   return absl::OkStatus();
 }
 
+// Many runs of a sweep ask for the same.
+double EpsilonAtTheEnd(const Privacy& privacy) {
+  static absl::Mutex mutex;
+  static auto* const known = new std::map<std::array<double, 4>, double>;
+  const std::array<double, 4> key = {privacy.q, privacy.config.noise,
+                                     static_cast<double>(privacy.rounds), privacy.config.delta};
+  const absl::MutexLock lock(&mutex);
+  const auto found = known->find(key);
+  if (found != known->end()) return found->second;
+  const double epsilon =
+      Accountant(privacy.q, privacy.config.noise).Epsilon(privacy.rounds, privacy.config.delta);
+  return known->emplace(key, epsilon).first->second;
+}
+
 std::vector<std::string> NotesOf(const Privacy& privacy, const Setup& setup) {
+  constexpr double kSaysNothing = 50;
   const PrivacyConfig& config = privacy.config;
-  const Accountant accountant(privacy.q, config.noise);
+  const double epsilon = EpsilonAtTheEnd(privacy);
   std::vector<std::string> notes;
   notes.push_back(absl::StrFormat(
       "privacy: after run.rounds = %u the models are (%.3g, %g)-differentially private for each "
       "client; updates are clipped to %g%s, and the noise on the sum of some %d has deviation %.3g",
-      privacy.rounds, accountant.Epsilon(privacy.rounds, config.delta), config.delta, config.clip,
-      config.adaptive() ? " at first" : "", setup.cohort.size, privacy.noise * config.clip));
+      privacy.rounds, epsilon, config.delta, config.clip, config.adaptive() ? " at first" : "",
+      setup.cohort.size, privacy.noise * config.clip));
+  if (epsilon > kSaysNothing)
+    notes.push_back(
+        "privacy: such an epsilon promises nothing; `macaw privacy` says which noise does");
   const auto clients = static_cast<double>(setup.clients);
   if (config.delta * clients >= 1) {
     notes.push_back(absl::StrFormat(
@@ -123,13 +161,13 @@ std::vector<std::string> NotesOf(const Privacy& privacy, const Setup& setup) {
 Privacy Privacy::Of(const PrivacyConfig& config, const Setup& setup, uint32_t rounds) {
   Privacy privacy{.config = config, .rounds = rounds};
   privacy.cohort = static_cast<double>(setup.cohort.size);
-  const auto noise_cohort = static_cast<double>(config.noise_cohort.value_or(setup.cohort.size));
+  const double noise_cohort = NoiseCohort(config, setup);
   privacy.q =
       std::min(1.0, noise_cohort / static_cast<double>(std::max<uint64_t>(1, setup.clients)));
   const double scale = privacy.cohort / noise_cohort;
   double z = config.noise;
   if (config.adaptive()) {
-    const double count_noise = CountNoise(config, privacy.cohort);
+    const double count_noise = CountNoise(config, setup);
     privacy.count_noise = count_noise * scale;
     z = 1 / std::sqrt(1 / (z * z) - 1 / (4 * count_noise * count_noise));
   }
@@ -138,6 +176,9 @@ Privacy Privacy::Of(const PrivacyConfig& config, const Setup& setup, uint32_t ro
 }
 
 Schema WithPrivacy(Schema schema, const Privacy& privacy) {
+  // So that the grid of the sums is fine beside the clip.
+  const double most = privacy.config.clip * (privacy.config.adaptive() ? kClipRange : 1);
+  for (ChannelSpec& channel : schema.up) channel.bound = std::min(channel.bound, most);
   if (privacy.config.adaptive()) {
     schema.down.push_back({.name = kClipChannel, .layout = NumberLayout()});
     schema.up.push_back({.name = kShorterChannel,
@@ -159,39 +200,40 @@ Schema WithPrivacy(Schema schema, const Privacy& privacy) {
 Description WithPrivacy(Description rule, const PrivacyConfig& config, uint32_t rounds) {
   Description result = rule;
   result.check = [rule, config](const Setup& setup) -> absl::Status {
-    if (rule.check) MACAW_RETURN_IF_ERROR(rule.check(setup));
-    MACAW_ASSIGN_OR_RETURN(const Schema schema, rule.schema(setup));
+    if (rule.check) MACAW_RETURN_IF_ERROR(rule.check(InnerSetup(setup)));
+    MACAW_ASSIGN_OR_RETURN(const Schema schema, rule.schema(InnerSetup(setup)));
     absl::Status status = CheckRule(rule, setup, schema);
     if (status.ok()) status = CheckSettings(config, setup);
     if (status.ok()) return status;
     return absl::InvalidArgumentError(
         absl::StrCat("privacy.mechanism = \"", config.mechanism, "\": ", status.message()));
   };
-  result.notes = [rule, config, rounds](const Setup& setup) {
+  result.notes = [rule, config, rounds, check = result.check](const Setup& setup) {
     std::vector<std::string> notes;
-    if (rule.notes) notes = rule.notes(setup);
+    if (rule.notes) notes = rule.notes(InnerSetup(setup));
+    if (!check(setup).ok()) return notes;  // the run will be refused
     std::ranges::move(NotesOf(Privacy::Of(config, setup, rounds), setup),
                       std::back_inserter(notes));
     return notes;
   };
   result.schema = [rule, config, rounds](const Setup& setup) -> absl::StatusOr<Schema> {
-    MACAW_ASSIGN_OR_RETURN(Schema schema, rule.schema(setup));
+    MACAW_ASSIGN_OR_RETURN(Schema schema, rule.schema(InnerSetup(setup)));
     return WithPrivacy(std::move(schema), Privacy::Of(config, setup, rounds));
   };
   result.client = [rule, config,
                    rounds](const Setup& setup) -> absl::StatusOr<std::unique_ptr<ClientAlgorithm>> {
-    MACAW_ASSIGN_OR_RETURN(Schema schema, rule.schema(setup));
+    MACAW_ASSIGN_OR_RETURN(Schema schema, rule.schema(InnerSetup(setup)));
     schema.whose = WhoseOf(rule);
-    MACAW_ASSIGN_OR_RETURN(std::unique_ptr<ClientAlgorithm> inner, rule.client(setup));
+    MACAW_ASSIGN_OR_RETURN(std::unique_ptr<ClientAlgorithm> inner, rule.client(InnerSetup(setup)));
     return MakePrivateClient(std::move(inner), std::move(schema),
                              Privacy::Of(config, setup, rounds));
   };
   result.server = [rule, config, rounds](
                       const Setup& setup,
                       FlatVector model) -> absl::StatusOr<std::unique_ptr<ServerAlgorithm>> {
-    MACAW_ASSIGN_OR_RETURN(Schema schema, rule.schema(setup));
+    MACAW_ASSIGN_OR_RETURN(Schema schema, rule.schema(InnerSetup(setup)));
     MACAW_ASSIGN_OR_RETURN(std::unique_ptr<ServerAlgorithm> inner,
-                           rule.server(setup, std::move(model)));
+                           rule.server(InnerSetup(setup), std::move(model)));
     return MakePrivateServer(std::move(inner), std::move(schema),
                              Privacy::Of(config, setup, rounds));
   };

@@ -13,17 +13,22 @@ namespace macaw::algorithms {
 // Recurrent Language Models").
 //
 //   client   u ← u · min(1, C/‖u‖), u all that it sends, its channels together
-//   server   Σ u ← Σ u + N(0, (z·C)²) on each parameter; the rule divides it by the planned cohort
+//   server   Σ u ← Σ u + N(0, (z·C)²) on each parameter, divided by the planned cohort
 //
-// Clients are drawn by Poisson sampling with equal weights, since ε is of that. With adaptive
+// Clients are drawn by Poisson sampling with equal weights, since ε is of that. The rule does not
+// see that: it is told of uniform sampling, and that exactly the planned clients came, since their
+// true number is a client's secret, too. With adaptive
 // clipping (Andrew, Thakkar, McMahan, Ramaswamy 2021, "Differentially Private Learning with
 // Adaptive Clipping"), clients also say whether ‖u‖ ≤ C, as ±½; with m planned clients
 //
-//   b ← ½ + (Σ ±½ + N(0, σ_b²))/m,   C ← C · exp(−η_C·(b − γ))
+//   b ← ½ + (Σ ±½ + N(0, σ_b²))/m, kept in [0, 1],   C ← C · exp(−η_C·(b − γ))
 //
 // and the sums get noise of z_Δ = (z⁻² − (2σ_b)⁻²)^−½, so that both together cost what z costs.
 //
-// A client is trusted to clip. The norm is kept below C by a part in 2^20, for the sums' rounding.
+// C stays within a factor of kClipRange of the first one. A client is trusted to clip. The norm is
+// kept below C by a part in 2^20, which is more than rounding to the sums' grid adds to it, for up
+// to 4 million weights and 2048 clients a round.
+//
 // ε and δ are of the models, and of whatever is made of them: not of metrics that clients report,
 // and not of what others learn from seeing who takes part.
 //
@@ -35,6 +40,7 @@ namespace macaw::algorithms {
 // clipping is adaptive).
 Description WithPrivacy(Description rule, const PrivacyConfig& privacy, uint32_t rounds);
 
+inline constexpr double kClipRange = 1000;
 inline constexpr char kClipChannel[] = "privacy_clip";        // down: C
 inline constexpr char kShorterChannel[] = "privacy_shorter";  // up: Σ ±½ over the planned clients
 

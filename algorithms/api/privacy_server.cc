@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "algorithms/api/accountant.h"
 #include "algorithms/api/privacy.h"
+#include "algorithms/api/vector_math.h"
 #include "core/status.h"
 
 namespace macaw::algorithms {
@@ -55,6 +56,7 @@ class PrivateServer final : public ServerAlgorithm {
     context.Report("epsilon", accountant_.RenyiEpsilon(context.round.value, privacy_.config.delta));
     context.Report("clip", clip());
     if (adaptive()) MoveClip(context, aggregate);
+    aggregate.clients = static_cast<uint64_t>(privacy_.cohort);
     MACAW_ASSIGN_OR_RETURN(const AfterApply after, inner_->Apply(context, std::move(aggregate)));
     if (after == AfterApply::kRoundDone) return after;
     return absl::InternalError("the rule has several phases a round, and epsilon is of one");
@@ -82,14 +84,17 @@ class PrivateServer final : public ServerAlgorithm {
   double& clip() { return clip_.As<double>()[0]; }
   double clip() const { return clip_.As<double>()[0]; }
 
-  // The channel's value is the sum divided by something: so is the noise. That nobody came must not
-  // show, either.
+  // Makes the channel's value the noised sum divided by its divisor, or by the planned cohort if it
+  // is a mean. How many came must not show, nor that nobody did.
   void Blur(const ServerContext& context, const ChannelSpec& spec, AggregatedChannel& channel) {
+    const bool mean = spec.reduction != Reduction::kFixedSum;
+    const double divisor = mean ? privacy_.cohort : spec.divisor;
     if (channel.value.empty()) {
       channel.value = FlatVector(spec.layout);
-      channel.weight = 1;
+    } else if (mean) {
+      Scale(channel.weight / divisor, channel.value.view());
     }
-    const double divisor = spec.reduction == Reduction::kFixedSum ? spec.divisor : channel.weight;
+    channel.weight = privacy_.cohort;
     AddNoise(context.Random(absl::StrCat("privacy ", spec.name)), privacy_.noise * clip() / divisor,
              channel.value.view());
   }
@@ -102,9 +107,12 @@ class PrivateServer final : public ServerAlgorithm {
                               : found->value.As<double>()[0];
     if (found != aggregate.channels.end()) aggregate.channels.erase(found);
     RandomStream random = context.Random(kShorterChannel);
-    const double shorter = 0.5 + halves + privacy_.count_noise * random.Normal() / privacy_.cohort;
+    const double shorter = std::clamp(
+        0.5 + halves + privacy_.count_noise * random.Normal() / privacy_.cohort, 0.0, 1.0);
     context.Report("clipped", 1 - shorter);
-    clip() *= std::exp(-privacy_.config.clip_rate * (shorter - *privacy_.config.clip_quantile));
+    const PrivacyConfig& config = privacy_.config;
+    clip() = std::clamp(clip() * std::exp(-config.clip_rate * (shorter - *config.clip_quantile)),
+                        config.clip / kClipRange, config.clip * kClipRange);
   }
 
   const std::unique_ptr<ServerAlgorithm> inner_;

@@ -150,6 +150,12 @@ absl::StatusOr<const Description*> Registry::Find(const std::string& name) const
 absl::StatusOr<Description> Registry::RuleOf(const RunPlan& run) const {
   MACAW_ASSIGN_OR_RETURN(const Description* found, Find(run.algorithm.name));
   Description rule = *found;
+  if (run.privacy.on() && run.attack.on() && run.attack.omniscient()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("attack.kind = \"", run.attack.kind,
+                     "\" makes what it sends of the honest updates before they are noised, and so "
+                     "[privacy]'s epsilon would not hold: take one of the two out"));
+  }
   if (run.privacy.on()) rule = WithPrivacy(std::move(rule), run.privacy, run.rounds);
   if (run.attack.on()) rule = Attacked(std::move(rule), run.attack, HostileOf(run));
   return rule;

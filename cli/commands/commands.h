@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -75,9 +76,8 @@ int TrackRun(const TrackCommand& command);
 // Prints the noise that is enough for an epsilon, or the epsilon of a noise, under [privacy].
 struct PrivacyCommand {
   uint64_t clients = 0, cohort = 0, rounds = 0;
-  double delta = 0;    // 0: a tenth of 1 / clients
-  double epsilon = 0;  // this or `noise`
-  double noise = 0;
+  std::optional<double> delta;           // unset: a tenth of 1 / clients
+  std::optional<double> epsilon, noise;  // one of them
 };
 int ShowPrivacy(const PrivacyCommand& command);
 

@@ -1,5 +1,6 @@
 #include <cmath>
 #include <iostream>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -16,9 +17,16 @@ absl::Status Check(const PrivacyCommand& command) {
     return absl::InvalidArgumentError(
         absl::StrCat("--cohort ", command.cohort, " is more than --clients ", command.clients));
   }
-  if (command.delta < 0 || command.delta >= 1) {
+  if (command.delta.has_value() && !(*command.delta > 0 && *command.delta < 1)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--delta ", command.delta, " is no probability between 0 and 1"));
+        absl::StrCat("--delta ", *command.delta, " is no probability between 0 and 1"));
+  }
+  for (const auto& [name, value] :
+       {std::pair("--epsilon", command.epsilon), std::pair("--noise", command.noise)}) {
+    if (value.has_value() && !(*value >= 1e-3 && *value <= 1e6)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, " ", *value, " is not between 0.001 and 1000000"));
+    }
   }
   return absl::OkStatus();
 }
@@ -28,28 +36,27 @@ absl::Status Check(const PrivacyCommand& command) {
 int ShowPrivacy(const PrivacyCommand& command) {
   if (const absl::Status status = Check(command); !status.ok()) return Report(status);
   const double q = static_cast<double>(command.cohort) / static_cast<double>(command.clients);
-  const double delta =
-      command.delta > 0 ? command.delta : 0.1 / static_cast<double>(command.clients);
-  const double noise = command.epsilon > 0
-                           ? algorithms::NoiseFor(command.epsilon, delta, q, command.rounds)
-                           : command.noise;
+  const double delta = command.delta.value_or(0.1 / static_cast<double>(command.clients));
+  const double noise = command.epsilon.has_value()
+                           ? algorithms::NoiseFor(*command.epsilon, delta, q, command.rounds)
+                           : *command.noise;
   if (std::isinf(noise)) {
     return Report(absl::InvalidArgumentError(
-        absl::StrCat("no noise below a million clips is enough for --epsilon ", command.epsilon)));
+        absl::StrCat("no noise below a million clips is enough for --epsilon ", *command.epsilon)));
   }
   const algorithms::Accountant accountant(q, noise);
+  const double epsilon = accountant.Epsilon(command.rounds, delta);
   std::cout << absl::StrFormat(
       "%d rounds with some %d of %d clients: (%.4g, %.3g)-differential privacy of each client\n"
       "  rule_epsilon, by Rényi divergences, will end at %.4g; %.4g is by the distribution of the "
       "loss\n"
       "  the noise on a round's sum has deviation %.3g clips, that on the mean %.3g\n\n"
-      "[privacy]\nmechanism = \"gaussian\"\nnoise = %.12g\ndelta = %.3g\n"
+      "[privacy]\nmechanism = \"gaussian\"\nnoise = %.12g\ndelta = %.12g\n"
       "clip = 1.0  # the largest norm of an update; clip_quantile = 0.5 lets it move\n\n"
-      "[cohort]\nsize = %d\nsampling = \"poisson\"\nweight = \"uniform\"\n",
-      command.rounds, command.cohort, command.clients, accountant.Epsilon(command.rounds, delta),
-      delta, accountant.RenyiEpsilon(static_cast<double>(command.rounds), delta),
-      accountant.Epsilon(command.rounds, delta), noise, noise / static_cast<double>(command.cohort),
-      noise, delta, command.cohort);
+      "[cohort]\nsize = %d  # or fewer, with privacy.noise_cohort = %d\nsampling = \"poisson\"\nweight = \"uniform\"\n",
+      command.rounds, command.cohort, command.clients, epsilon, delta,
+      accountant.RenyiEpsilon(static_cast<double>(command.rounds), delta), epsilon, noise,
+      noise / static_cast<double>(command.cohort), noise, delta, command.cohort, command.cohort);
   return kExitOk;
 }
 

@@ -16,7 +16,7 @@ namespace macaw::training {
 namespace {
 
 std::unique_ptr<LocalTrainer> FusedTrainerOf(const TrainerSetup& setup) {
-  auto trainer = fused::FusedTrainer::Make(setup, fused::SupportedIsas().back());
+  auto trainer = fused::FusedTrainer::Make(setup, fused::SupportedIsas().front());
   EXPECT_TRUE(trainer.ok()) << trainer.status();
   return trainer.ok() ? *std::move(trainer) : nullptr;
 }
