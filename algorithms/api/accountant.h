@@ -37,8 +37,8 @@ class Accountant {
   std::vector<double> renyi_;   // the divergence of each
 };
 
-// The least z with Epsilon(rounds, delta) <= epsilon, within 2 %, or 5 % where the other bound is far off. Seconds.
-// Infinity: a million is not enough.
+// The least z with Epsilon(rounds, delta) <= epsilon, within 2 %, or 5 % where the other bound is
+// far off. Seconds. Infinity: a million is not enough.
 double NoiseFor(double epsilon, double delta, double q, uint64_t rounds);
 
 }  // namespace macaw::algorithms
