@@ -27,20 +27,6 @@ void SquareInto(ConstVectorView from, VectorView out) {
   });
 }
 
-void AddNoise(RandomStream stream, double deviation, VectorView out) {
-  DispatchDType(out.dtype(), [&]<typename T>(T) {
-    std::vector<float> normal;
-    for (const LayoutEntry& entry : out.layout->entries()) {
-      if (entry.group != Group::kParameter) continue;
-      normal.resize(entry.size);
-      stream.FillNormal(normal);
-      const std::span<T> values = out.As<T>().subspan(entry.offset, entry.size);
-      for (size_t i = 0; i < values.size(); ++i)
-        values[i] += static_cast<T>(deviation * double{normal[i]});
-    }
-  });
-}
-
 class AttackedClient final : public ClientAlgorithm {
  public:
   AttackedClient(std::unique_ptr<ClientAlgorithm> inner, std::shared_ptr<const Attack> attack,
@@ -110,7 +96,7 @@ class AttackedClient final : public ClientAlgorithm {
       Zero(vector);
       const double noise = attack_->config.noise;
       if (noise > 0 && SameLayout(channel.layout.get(), model_.get()))
-        AddNoise(context.Random(absl::StrCat("attack ", channel.name)), noise, vector);
+        AddNormal(context.Random(absl::StrCat("attack ", channel.name)), noise, vector);
       result.up.push_back({channel.name, ConstVectorView(vector)});
     }
     for (const MetricSpec& metric : rule_.metrics) {

@@ -17,23 +17,6 @@ using aggregation::AggregatedChannel;
 using aggregation::ChannelSpec;
 using aggregation::Reduction;
 
-void AddNoise(RandomStream random, double deviation, VectorView to) {
-  constexpr size_t kPiece = 1 << 16;
-  std::vector<float> normal;
-  DispatchDType(to.dtype(), [&]<typename T>(T) {
-    for (const LayoutEntry& entry : to.layout->entries()) {
-      const std::span<T> values = to.As<T>().subspan(entry.offset, entry.size);
-      for (size_t at = 0; at < values.size(); at += kPiece) {
-        const std::span<T> piece = values.subspan(at, std::min(kPiece, values.size() - at));
-        normal.resize(piece.size());
-        random.FillNormal(normal);
-        for (size_t i = 0; i < piece.size(); ++i)
-          piece[i] = static_cast<T>(double{piece[i]} + deviation * double{normal[i]});
-      }
-    }
-  });
-}
-
 class PrivateServer final : public ServerAlgorithm {
  public:
   PrivateServer(std::unique_ptr<ServerAlgorithm> inner, Schema rule, const Privacy& privacy)
@@ -95,8 +78,8 @@ class PrivateServer final : public ServerAlgorithm {
       Scale(channel.weight / divisor, channel.value.view());
     }
     channel.weight = privacy_.cohort;
-    AddNoise(context.Random(absl::StrCat("privacy ", spec.name)), privacy_.noise * clip() / divisor,
-             channel.value.view());
+    AddNormal(context.Random(absl::StrCat("privacy ", spec.name)),
+              privacy_.noise * clip() / divisor, channel.value.view());
   }
 
   void MoveClip(const ServerContext& context, Aggregate& aggregate) {

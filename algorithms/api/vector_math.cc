@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <vector>
 
 namespace macaw::algorithms {
 namespace {
@@ -109,6 +110,24 @@ double SquaredNorm(ConstVectorView v) {
       for (const T x : v.As<T>().subspan(entry.offset, entry.size)) sum += double{x} * double{x};
     }
     return sum;
+  });
+}
+
+void AddNormal(RandomStream random, double deviation, VectorView v) {
+  constexpr size_t kPiece = 1 << 16;  // of values; FillNormal draws them in groups of 64
+  std::vector<float> normal;
+  DispatchDType(v.dtype(), [&]<typename T>(T) {
+    for (const LayoutEntry& entry : v.layout->entries()) {
+      if (entry.group != Group::kParameter) continue;
+      const std::span<T> values = v.As<T>().subspan(entry.offset, entry.size);
+      for (size_t at = 0; at < values.size(); at += kPiece) {
+        const std::span<T> piece = values.subspan(at, std::min(kPiece, values.size() - at));
+        normal.resize(piece.size());
+        random.FillNormal(normal);
+        for (size_t i = 0; i < piece.size(); ++i)
+          piece[i] = static_cast<T>(double{piece[i]} + deviation * double{normal[i]});
+      }
+    }
   });
 }
 

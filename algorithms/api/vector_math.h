@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/random.h"
 #include "core/vector.h"
 
 namespace macaw::algorithms {
@@ -24,6 +25,9 @@ void ScaleParameters(double factor, VectorView v);      // the parameters ← fa
 void CopyBuffers(ConstVectorView from, VectorView to);  // the buffers only
 void AddBuffers(ConstVectorView from, VectorView to);   // the buffers only
 void ZeroBuffers(VectorView v);                         // the buffers only
+
+// Adds N(0, deviation²), drawn from `random`, to each parameter.
+void AddNormal(RandomStream random, double deviation, VectorView v);
 
 // Summed in double, in the vector's order, over the tensors (gaps are skipped).
 double Dot(ConstVectorView a, ConstVectorView b);

@@ -30,16 +30,29 @@ import time
 try:
     import torch
     from torch import nn
-    from torch.func import functional_call, grad, vmap
     from torch.nn.functional import cross_entropy
+
+    try:
+        from torch.func import functional_call, grad, vmap
+    except ImportError:  # PyTorch 1.13
+        from functorch import grad, vmap
+        from torch.nn.utils.stateless import functional_call
 except ImportError as missing:
-    sys.exit(f"torch_steps: {sys.executable} has no PyTorch 2: {missing}")
+    sys.exit(f"torch_steps: {sys.executable} has no PyTorch: {missing}")
 
 LR = 0.01
 CLASSES = 10
 DIFFERENT = 64  # clients with rows of their own; the others share these
 WAYS = ["eager", "eager-bf16", "graph", "vmap", "vmap-graph"]
 ONLY_CUDA = ["graph", "vmap-graph"]
+
+
+def copy_all(to: list[torch.Tensor], values: list[torch.Tensor]) -> None:
+    if hasattr(torch, "_foreach_copy_"):
+        torch._foreach_copy_(to, values)
+        return
+    for target, value in zip(to, values):  # PyTorch 1.13
+        target.copy_(value)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,7 +176,7 @@ class Eager:
 
     def train(self, clients: list[int], orders: list) -> None:
         for client, order in zip(clients, orders):
-            torch._foreach_copy_(self.values, self.start)
+            copy_all(self.values, self.start)
             self.epoch(order + self.rows.first[client])
 
     def epoch(self, index) -> None:

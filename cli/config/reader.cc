@@ -179,13 +179,14 @@ class Reader {
     from_document_.erase(override.key);
     MACAW_RETURN_IF_ERROR(ReadEntry(override.key, value));
     for (const OffSwitch& section : kOffSwitches) {
-      if (override.key == section.key && value == Value{"none"}) ForgetTheFiles(section.prefix);
+      if (override.key == section.key && value == Value{"none"})
+        ForgetSectionOfFile(section.prefix);
     }
     return absl::OkStatus();
   }
 
   // An override that switches a section off means all of it that the file has.
-  void ForgetTheFiles(absl::string_view prefix) {
+  void ForgetSectionOfFile(absl::string_view prefix) {
     for (auto key = from_document_.begin(); key != from_document_.end();) {
       const bool of_section = absl::StartsWith(*key, prefix);
       if (of_section) Forget(*key);

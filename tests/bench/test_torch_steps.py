@@ -119,6 +119,8 @@ class TorchSteps(unittest.TestCase):
             self.assertLess(apart[-2], 1e-5, case.job.name)  # another pixel in Macaw: at most one client
             self.assertLess(apart[-1], 1e-3, case.job.name)
             self.assert_same(case, single, double, 1e-3)
+            if case.job.name == "resnet18_gn" and not hasattr(torch, "func"):
+                continue  # PyTorch 1.13 has no group norm in bfloat16
             # Autocast is rougher than all that, and still the same training.
             rough = difference(case.one_by_one("eager-bf16", orders, torch.float32)[0], double[0], case.start)
             self.assertTrue(1e-3 < rough < 0.3, rough)
