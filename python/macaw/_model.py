@@ -42,8 +42,15 @@ class Model:
         return state_dict(self.module, tensors, self.names)
 
 
-def read(model: Any, init: Any, folder: Path) -> Model:
-    """What the keys of ``[model]`` are for this model. Weights are written into `folder`."""
+def read(model: Any, init: Any, folder: Path, seeds: Sequence[int] = (0,)) -> Model:
+    """What the keys of ``[model]`` are for this model. Weights are written into `folder`.
+
+    seeds: of the runs; a factory of modules is called with each.
+    """
+    if is_factory(model):
+        if init is not None:
+            raise ModelError("init: a factory's modules bring their own weights")
+        return _of_factory(model, folder, seeds)
     if _is_module(model):
         if init is not None:
             raise ModelError("init: a module brings its own weights; load others into it instead")
@@ -57,13 +64,84 @@ def read(model: Any, init: Any, folder: Path) -> Model:
         made = Model({"layers": list(model)}, "")
     else:
         raise ModelError(
-            f"model: expected a name, a list of layers or a torch.nn.Module, got {_kind(model)}"
+            "model: expected a name, a list of layers, a torch.nn.Module or a function that makes "
+            f"one, got {_kind(model)}"
         )
     if isinstance(init, Mapping):
         made.keys["init"] = _write_weights(init, folder)
     elif init is not None:
         made.keys["init"] = init if init == "zero" else Path(init)
     return made
+
+
+def is_factory(model: Any) -> bool:
+    """Whether the model is a function (or a class) that makes modules."""
+    return callable(model) and not _is_module(model)
+
+
+def has_fixed_weights(model: Any) -> bool:
+    """Whether every run of the model starts from the same weights, whatever its seed."""
+    return _is_module(model)
+
+
+def _of_factory(factory: Callable[[], Any], folder: Path, seeds: Sequence[int]) -> Model:
+    # The module of seed 0 says what the model is, and names the files: one for each seed, which
+    # further seeds leave as they are.
+    model = read(_made(factory, 0), None, folder)
+    scripted = "torchscript" in model.keys
+    stem = Path(model.keys["init"] if not scripted else _weights_file(model, folder)).stem
+    for seed in seeds:
+        path = folder / f"{stem}-{seed}.safetensors"
+        weights = _weights_file(read_module(_made(factory, seed), model, folder), folder)
+        if path.exists() and path.read_bytes() != weights.read_bytes():
+            raise ModelError(
+                f"model: the factory's weights with seed {seed} are not those of the call before: "
+                "they are to be drawn from torch alone, which is seeded for each call"
+            )
+        _safetensors.copy(weights, path)
+    model.keys["init"] = folder / f"{stem}-{{seed}}.safetensors"
+    model.said = model.said.replace("with its weights", "with the weights of the run's seed")
+    model.module = _made(factory, seeds[0] if seeds else 0)
+    return model
+
+
+def read_module(module: Any, like: Model, folder: Path) -> Model:
+    """The same model with the weights of another module."""
+    names = names_of(module)
+    if names != like.names or _shapes(module) != _shapes(like.module):
+        raise ModelError("model: the factory makes another network with another seed")
+    return Model(dict(like.keys), like.said, module, names)
+
+
+def _shapes(module: Any) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(value.shape) for name, value in module.state_dict().items()}
+
+
+def _weights_file(model: Model, folder: Path) -> Path:
+    """The weights of the model's module, in a file with the names of the run's tensors."""
+    module = model.module
+    if model.names:
+        state = module.state_dict()
+        return _write_weights({ours: state[own] for ours, own in model.names.items()}, folder)
+    tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    floats = {name: value for name, value in tensors.items() if value.is_floating_point()}
+    return _write_weights(floats, folder)
+
+
+def _made(factory: Callable[[], Any], seed: int) -> Any:
+    """A module of the factory, whose weights torch draws from the seed; torch's own state stays."""
+    try:
+        import torch
+    except ImportError as error:
+        raise ModelError(
+            f"model: {_kind(factory)} makes modules of PyTorch, which is not installed"
+        ) from error
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        module = factory()
+    if not _is_module(module):
+        raise ModelError(f"model: the function made {_kind(module)}, and not a torch.nn.Module")
+    return module
 
 
 def names_of(module: Any) -> dict[str, str]:

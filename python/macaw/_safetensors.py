@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -66,6 +67,20 @@ def write_pieces(folder: Path, suffix: str, pieces: Iterable[bytes | memoryview]
         os.unlink(name)
         raise
     return path
+
+
+def copy(source: Path, target: Path) -> None:
+    """Others never see half of the copy."""
+    if target.exists():
+        return
+    descriptor, name = tempfile.mkstemp(dir=target.parent, suffix=".part")
+    os.close(descriptor)
+    try:
+        shutil.copyfile(source, name)
+        os.replace(name, target)
+    except BaseException:
+        os.unlink(name)
+        raise
 
 
 def read(path: Path) -> dict[str, Array]:

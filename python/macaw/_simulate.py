@@ -207,7 +207,8 @@ def simulate(
     model: a ``torch.nn.Module``, a list of layers such as ``["flatten", "linear 10"]``, or a name
         (``macaw models``). A ``Sequential`` of layers that Macaw has trains in its fused kernels;
         any other module is scripted for LibTorch, ``macaw[torch]``. Its weights are the first
-        model.
+        model. A function that makes the module, such as ``lambda: Net()``, is called with torch
+        seeded by the run's seed, so that runs with other seeds start from other weights.
     data: ``(x, y)``, a dict of clients, a torch or Hugging Face ``Dataset`` (``macaw.prepare``
         tells what these may be), or the path of a file or folder.
     test: rows of the central test set. Without them, ``data_options=dict(test_fraction=…)`` of
@@ -259,8 +260,13 @@ def resume(
     return Stream(arguments, {}, made, progress).finish()
 
 
-def keys_of(given: Mapping[str, Any]) -> tuple[dict[str, Any], _model.Model | None, Path]:
-    """What the arguments of ``simulate`` say as keys; also the model, and the cache's folder."""
+def keys_of(
+    given: Mapping[str, Any], seeds: Sequence[int] | None = None
+) -> tuple[dict[str, Any], _model.Model | None, Path]:
+    """What the arguments of ``simulate`` say as keys; also the model, and the cache's folder.
+
+    seeds: of the runs, if they are several.
+    """
     if _rules.serving:
         raise ConfigError(
             "a run begins while the file of its rule is loaded: put what begins it under "
@@ -278,13 +284,35 @@ def keys_of(given: Mapping[str, Any]) -> tuple[dict[str, Any], _model.Model | No
     add_partition(settings, own["partition"])
     made = None
     if own["model"] is not None:
-        made = _model.read(own["model"], own["init"], folder / "models")
+        options = own["model_options"] or {}
+        if _model.is_factory(own["model"]) and seeds is None:
+            own_seed = options.get("seed", "run")
+            seeds = [run_seed(settings, given.get("config")) if own_seed == "run" else own_seed]
+        made = _model.read(own["model"], own["init"], folder / "models", seeds or (0,))
         _add(settings, "model", made.keys)
     _add(settings, "model", own["model_options"] or {})
     add_algorithm(settings, own["algorithm"], folder)
     _add_cohort(settings, own["cohort"])
     _add(settings, "local", own["local"] or {})
     return settings, made, folder
+
+
+def run_seed(settings: Mapping[str, Any], config: Path_ | None) -> int:
+    """``run.seed`` of a run with these keys, some of which may stand in a file."""
+    if "run.seed" in settings:
+        return int(settings["run.seed"])
+    if config is None:
+        return 0
+    try:
+        import tomllib
+    except ImportError as error:  # before Python 3.11
+        raise ConfigError(
+            "seed: give it beside a model that a function makes: Python before 3.11 cannot read it "
+            f"in {os.fspath(config)}",
+            key="run.seed",
+        ) from error
+    seed = tomllib.loads(Path(config).read_text()).get("run", {}).get("seed", 0)
+    return int(seed)
 
 
 def words_for(settings: Mapping[str, Any], folder: Path) -> dict[str, str]:
