@@ -201,7 +201,8 @@ def sweep(
     _note_weights(model, own_seeds)
 
     def add_model(settings: dict[str, Any], item: Any, cache: Path) -> None:
-        for key, value in _model.read(item, None, cache / "models", own_seeds).keys.items():
+        made = _model.read(item, None, cache / "models", seeds=own_seeds)
+        for key, value in made.keys.items():
             settings[f"model.{key}"] = value
 
     objects = {**_OBJECTS, "model": add_model}
@@ -213,10 +214,11 @@ def sweep(
         varied[name] = Space(value.kind, tuple(tables))
         model = None if name == "model" else model
         arguments.pop(name, None)
-    settings, _, _ = keys_of({"model": model, "data": data, **arguments}, own_seeds)
+    settings = keys_of({"model": model, "data": data, **arguments}, own_seeds).settings
     text = _file({**settings, **varied}, samples is not None, config)
     top = {"seeds": seeds, "baselines": baselines, "samples": samples, "sample_seed": sample_seed}
-    top |= {"metric": metric, "mode": mode, "report": report, "jobs": jobs, "cores": cores, "memory": memory}
+    top |= {"metric": metric, "mode": mode, "report": report}
+    top |= {"jobs": jobs, "cores": cores, "memory": memory}
     for key, value in (halving or {}).items():
         top[f"halving.{key}"] = value
     head = "".join(f"{key} = {to_toml(value)}\n" for key, value in top.items() if value is not None)
