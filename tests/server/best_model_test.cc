@@ -32,8 +32,8 @@ struct Course {
 };
 
 // Returns how the run ended.
-Outcome Run(const std::string& run_dir, uint32_t rounds, const StopRule& rule,
-            const Course& course = {}) {
+Outcome RunCourse(const std::string& run_dir, uint32_t rounds, const StopRule& rule,
+                  const Course& course = {}) {
   Options options = TinyOptions(run_dir, rounds);
   options.config.stop = rule;
   options.config.checkpoint_every = course.checkpoint_every;
@@ -74,8 +74,8 @@ Digest DigestAt(const std::string& path) {
 
 TEST(BestModel, IsKeptBesideTheLastOne) {
   const TemporaryFolder at_best, folder;
-  Run(at_best.path(), kBest, {});  // whose last model is that of the best round
-  const Outcome outcome = Run(folder.path(), 7, {.metric = "test_accuracy", .patience = 3});
+  RunCourse(at_best.path(), kBest, {});  // whose last model is that of the best round
+  const Outcome outcome = RunCourse(folder.path(), 7, {.metric = "test_accuracy", .patience = 3});
   EXPECT_EQ(outcome.rounds, 6u);
   const Json summary = SummaryOf(folder.path());
   EXPECT_EQ(summary["best_model"]["round"], kBest);
@@ -90,13 +90,13 @@ TEST(BestModel, IsKeptBesideTheLastOne) {
 TEST(BestModel, IsTheSameAfterInterruptions) {
   const TemporaryFolder whole;
   const StopRule rule{.metric = "test_accuracy", .patience = 3};
-  Run(whole.path(), 7, rule);
+  RunCourse(whole.path(), 7, rule);
   const Digest best = DigestAt(whole / "model.best.safetensors");
   const std::vector<Course> courses = {{{1}},       {{2}},       {{3}},    {{4}},     {{5}},
                                        {{2, 3, 4}}, {{3, 5}, 2}, {{4}, 3}, {{5}, 100}};
   for (size_t i = 0; i < courses.size(); ++i) {
     const TemporaryFolder parts;
-    EXPECT_EQ(Run(parts.path(), 7, rule, courses[i]).rounds, 6u) << i;
+    EXPECT_EQ(RunCourse(parts.path(), 7, rule, courses[i]).rounds, 6u) << i;
     EXPECT_EQ(DigestAt(parts / "model.best.safetensors"), best) << i;
     EXPECT_EQ(SummaryOf(parts.path())["best_model"]["round"], kBest) << i;
   }
@@ -104,7 +104,7 @@ TEST(BestModel, IsTheSameAfterInterruptions) {
 
 TEST(BestModel, OfARunThatIsInterruptedIsTheBestSoFar) {
   const TemporaryFolder folder, at_two;
-  Run(at_two.path(), 2, {});
+  RunCourse(at_two.path(), 2, {});
   Options options = TinyOptions(folder.path(), 7);
   options.config.stop = {.metric = "test_accuracy", .patience = 5};
   const auto coordinator = StartTiny(options);
@@ -140,7 +140,7 @@ TEST(BestModel, TakesNoMoreRoomThanTheCheckpointsNeed) {
 
 TEST(BestModel, IsNotKeptWithoutPatience) {
   const TemporaryFolder folder;
-  Run(folder.path(), 3, {.metric = "test_accuracy", .at_least = 0.95});
+  RunCourse(folder.path(), 3, {.metric = "test_accuracy", .at_least = 0.95});
   EXPECT_FALSE(SummaryOf(folder.path()).contains("best_model"));
   EXPECT_FALSE(fs::exists(folder / "model.best.safetensors"));
 }
@@ -148,7 +148,7 @@ TEST(BestModel, IsNotKeptWithoutPatience) {
 // Where the node has a central validation set, it chooses, and the test value is reported beside.
 TEST(BestRound, IsChosenByValidationRowsAndReportsTheTestValueThere) {
   const TemporaryFolder folder;
-  Run(folder.path(), 7, {}, {.validates = true});
+  RunCourse(folder.path(), 7, {}, {.validates = true});
   const Json summary = SummaryOf(folder.path());
   EXPECT_EQ(summary["best"]["metric"], "val_accuracy");
   EXPECT_EQ(summary["best"]["rows"], "validation");
@@ -162,7 +162,7 @@ TEST(BestRound, IsChosenByValidationRowsAndReportsTheTestValueThere) {
 
 TEST(BestRound, SaysWhenTestRowsHaveChosenIt) {
   const TemporaryFolder folder;
-  Run(folder.path(), 4, {});
+  RunCourse(folder.path(), 4, {});
   EXPECT_EQ(SummaryOf(folder.path())["best"]["rows"], "test");
   EXPECT_FALSE(SummaryOf(folder.path())["best"].contains("report"));
 }
