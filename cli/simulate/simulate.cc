@@ -31,6 +31,7 @@
 #include "core/files.h"
 #include "core/spelling.h"
 #include "core/status.h"
+#include "core/utf8.h"
 #include "data/dataset.h"
 #include "server/checkpoint.h"
 #include "server/opening.h"
@@ -158,8 +159,8 @@ class Run {
     if (!own_values) MACAW_RETURN_IF_ERROR(InitialWeights(config_, spec).status());
     MACAW_RETURN_IF_ERROR(CheckState(spec, Start::kNew));
     // What the server refuses, before a folder is made or another run's is replaced.
-    MACAW_RETURN_IF_ERROR(server::CheckPlan(config_.run, config_.node.server.stop, spec.layout,
-                                            catalogue_.algorithms()));
+    MACAW_RETURN_IF_ERROR(
+        server::CheckPlan(config_.run, config_.node.server, spec.layout, catalogue_.algorithms()));
     if (options_.check) return absl::OkStatus();
     const std::string out = options_.out.empty() ? config_.node.server.out : options_.out;
     MACAW_ASSIGN_OR_RETURN(folder_, MakeRunFolder(out, config_.run.name, options_.force));
@@ -169,6 +170,11 @@ class Run {
           std::filesystem::path(folder_->path) / "model-init.safetensors";
       MACAW_RETURN_IF_ERROR(AtomicWriteFile(file.string(), script_values));
       config_.node.model_init = std::filesystem::absolute(file).lexically_normal().string();
+      if (!IsUtf8(config_.node.model_init)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("the run's folder ", config_.node.model_init,
+                         " is not UTF-8, as its config.toml must be: name another --out"));
+      }
     }
     return absl::OkStatus();
   }

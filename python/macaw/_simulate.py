@@ -275,7 +275,7 @@ def keys_of(given: Mapping[str, Any]) -> tuple[dict[str, Any], _model.Model | No
     _add(settings, "run", {"name": own["name"], "rounds": own["rounds"], "seed": own["seed"]})
     _add_data(settings, own["data"], own["test"], own["features"], own["label"], folder)
     _add(settings, "data", own["data_options"] or {})
-    add_partition(settings, own["partition"])
+    add_partition(settings, own["partition"], folder)
     made = None
     if own["model"] is not None:
         made = _model.read(own["model"], own["init"], folder / "models")
@@ -291,7 +291,7 @@ def words_for(settings: Mapping[str, Any], folder: Path) -> dict[str, str]:
     """What messages have in place of paths in the cache."""
     return {
         str(settings[f"{word}.{key}"]): word
-        for word, key in (("data", "path"), ("model", "init"))
+        for word, key in (("data", "path"), ("partition", "path"), ("model", "init"))
         if Path(str(settings.get(f"{word}.{key}"))).is_relative_to(folder)
     }
 
@@ -354,9 +354,13 @@ def _add_data(
     settings["data.path"] = path
 
 
-def add_partition(settings: dict[str, Any], partition: Any) -> None:
+def add_partition(settings: dict[str, Any], partition: Any, cache: Path) -> None:
     if isinstance(partition, Partition):
-        _add(settings, "partition", {"scheme": partition.scheme, **partition.keys})
+        keys = {
+            key: value.file_in(cache / "data") if hasattr(value, "file_in") else value
+            for key, value in partition.keys.items()
+        }
+        _add(settings, "partition", {"scheme": partition.scheme, **keys})
     elif isinstance(partition, str):
         settings["partition.scheme"] = partition
     else:
