@@ -322,7 +322,7 @@ void StageWork::WriteLabels(const RunParts& run, size_t first, size_t count, std
 
 void StageWork::WriteLengths(size_t first, size_t count, std::byte* to) const {
   for (size_t i = 0; i < count; ++i) {
-    // An empty text is one token of padding: a layer has something to take a mean of.
+    // An empty sequence is one position of padding: a layer has something to take a mean of.
     reinterpret_cast<int32_t*>(to)[i] =
         std::max(rows_->block.lengths[rows_->at(first_row_ + first + i)], 1);
   }
