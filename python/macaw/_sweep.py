@@ -257,7 +257,7 @@ def _note_weights(model: Any, seeds: Sequence[int]) -> None:
 
 _OBJECTS: dict[str, Callable[..., None]] = {
     "algorithm": add_algorithm,
-    "partition": lambda settings, item, cache: add_partition(settings, item),
+    "partition": add_partition,
 }
 
 
