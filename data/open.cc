@@ -193,7 +193,8 @@ absl::Status CheckPaths(const DataOptions& data, const PartitionOptions& partiti
   MACAW_RETURN_IF_ERROR(Annotate(CheckExists(data.path), "data.path"));
   if (!data.test_path.empty())
     MACAW_RETURN_IF_ERROR(Annotate(CheckExists(data.test_path), "data.test_path"));
-  if (partition.scheme == "file" && !partition.path.empty())
+  if ((partition.scheme == "file" || partition.scheme == kHistogramScheme) &&
+      !partition.path.empty())
     MACAW_RETURN_IF_ERROR(Annotate(CheckExists(partition.path), "partition.path"));
   return absl::OkStatus();
 }

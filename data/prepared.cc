@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "core/safetensors.h"
 #include "core/status.h"
+#include "core/utf8.h"
 #include "data/text.h"
 
 namespace macaw::data {
@@ -210,6 +211,15 @@ absl::Status ReadClients(const SafetensorsFile& tensors, PreparedFile& file) {
                          Offsets(tensors, "client_name_offsets", text.bytes.size()));
   if (file.name_offsets.size() != file.offsets[0].size()) {
     return RefuseTensor(tensors.path(), "client_name_offsets", "must be as long as train_offsets");
+  }
+  const absl::string_view all(reinterpret_cast<const char*>(text.bytes.data()), text.bytes.size());
+  for (uint64_t c = 0; c + 1 < file.name_offsets.size(); ++c) {
+    const uint64_t begin = file.name_offsets[c];
+    if (IsUtf8(all.substr(begin, file.name_offsets[c + 1] - begin))) continue;
+    return RefuseTensor(tensors.path(), "client_names",
+                        absl::StrCat("has a name for client ", c,
+                                     " that is not UTF-8: prepare the file again, from names in "
+                                     "UTF-8"));
   }
   return absl::OkStatus();
 }

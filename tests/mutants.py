@@ -187,7 +187,7 @@ def main():
     parser.add_argument("--scratch", type=pathlib.Path, help="folder for the copy and its build; it stays")
     parser.add_argument("--only", default="", metavar="PATTERN")
     parser.add_argument("--places", action="store_true", help="only look for the mutants' places")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="of the compiler at once")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="of the compiler at once")
     arguments = parser.parse_args()
     chosen = [(trap, file, old, new, binary, tests)
               for (file, binary, tests), traps in MUTANTS.items() for trap, old, new in traps

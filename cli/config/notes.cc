@@ -42,6 +42,18 @@ std::string PersonalModelsNote(const Config& config, const data::Dataset& datase
                       "evaluation.clients = true for clients_test_*");
 }
 
+// A GPU trains a client on one of its processors, so that few clients use a small part of it.
+std::string SmallCohortNote(const Config& config) {
+  constexpr uint64_t kFewClients = 64;  // below the break-even of convolutional networks, estimated
+  const uint64_t cohort = config.run.cohort.size;
+  if (config.node.workers.backend.name != "cuda" || cohort >= kFewClients) return "";
+  return absl::StrCat(
+      "workers.backend is \"cuda\" with ", cohort, cohort == 1 ? " client" : " clients",
+      " a round: a GPU trains each client on one of its hundred processors, so most of it is idle. "
+      "Some hundred clients a round fill it (cohort.size); with fewer than about ",
+      kFewClients, " the cores may be faster (workers.backend = \"auto\")");
+}
+
 }  // namespace
 
 std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& spec,
@@ -67,6 +79,7 @@ std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& 
         "evaluation.metrics has nothing to count: there is no central test set, and "
         "evaluation.clients is false");
   }
+  if (const std::string note = SmallCohortNote(config); !note.empty()) notes.push_back(note);
   if (run.evaluation.validation && !AnyHas(dataset, data::Split::kValidation)) {
     notes.push_back(
         "evaluation.splits names validation, but no client has validation rows (clients_val_* will "

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
-#include <thread>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/config/key_error.h"
+#include "core/cores.h"
 #include "core/safetensors.h"
 #include "core/spelling.h"
 #include "core/status.h"
@@ -311,10 +311,13 @@ absl::StatusOr<FlatVector> InitialWeights(const Config& config, const models::Mo
   return weights;
 }
 
-uint32_t SlotsPerProcess(const worker::WorkersConfig& workers) {
+uint32_t SlotsPerProcess(const worker::WorkersConfig& workers, uint32_t devices) {
   if (workers.slots > 0) return workers.slots;
-  if (workers.backend.name == "cuda") return worker::kDeviceSlots;
-  return std::max(1u, std::thread::hardware_concurrency() / std::max(1u, workers.processes));
+  if (devices > 0) {
+    return static_cast<uint32_t>(
+        std::min<uint64_t>(worker::kMostSlots, uint64_t{worker::kDeviceSlots} * devices));
+  }
+  return std::max(1u, UsableCores() / std::max(1u, workers.processes));
 }
 
 }  // namespace macaw::cli

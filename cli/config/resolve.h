@@ -38,7 +38,9 @@ absl::Status CheckTokens(const Config& config, const models::ModelSpec& spec,
 // The weights before round 1: from the seed, or from model.init.
 absl::StatusOr<FlatVector> InitialWeights(const Config& config, const models::ModelSpec& spec);
 
-// Slots per worker process: as configured, or this machine's cores divided by the processes.
-uint32_t SlotsPerProcess(const worker::WorkersConfig& workers);
+// Slots per worker process: as configured, or so many for each of the `devices` of its back end
+// (training::Backends::DevicesFor), or without devices the cores that this process may use, divided
+// by the processes.
+uint32_t SlotsPerProcess(const worker::WorkersConfig& workers, uint32_t devices = 0);
 
 }  // namespace macaw::cli

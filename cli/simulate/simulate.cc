@@ -33,6 +33,7 @@
 #include "core/safetensors.h"
 #include "core/spelling.h"
 #include "core/status.h"
+#include "core/utf8.h"
 #include "data/dataset.h"
 #include "server/checkpoint.h"
 #include "server/opening.h"
@@ -162,8 +163,8 @@ class Run {
     if (!own_values) MACAW_RETURN_IF_ERROR(InitialWeights(config_, spec).status());
     MACAW_RETURN_IF_ERROR(CheckState(spec, Start::kNew));
     // What the server refuses, before a folder is made or another run's is replaced.
-    MACAW_RETURN_IF_ERROR(server::CheckPlan(config_.run, config_.node.server.stop, spec.layout,
-                                            catalogue_.algorithms()));
+    MACAW_RETURN_IF_ERROR(
+        server::CheckPlan(config_.run, config_.node.server, spec.layout, catalogue_.algorithms()));
     if (!options_.model_step.empty()) return ModelStep(spec, *dataset, script_values);
     if (options_.check) return absl::OkStatus();
     const std::string out = options_.out.empty() ? config_.node.server.out : options_.out;
@@ -174,6 +175,11 @@ class Run {
           std::filesystem::path(folder_->path) / "model-init.safetensors";
       MACAW_RETURN_IF_ERROR(AtomicWriteFile(file.string(), script_values));
       config_.node.model_init = std::filesystem::absolute(file).lexically_normal().string();
+      if (!IsUtf8(config_.node.model_init)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("the run's folder ", config_.node.model_init,
+                         " is not UTF-8, as its config.toml must be: name another --out"));
+      }
     }
     return absl::OkStatus();
   }
@@ -247,7 +253,7 @@ class Run {
                      Grouped(config_.run.cohort.size), " clients each, on ",
                      config_.node.workers.processes,
                      config_.node.workers.processes == 1 ? " process with " : " processes with ",
-                     Counted(SlotsPerProcess(config_.node.workers), "slot"),
+                     Counted(SlotsHere(config_.node.workers), "slot"),
                      config_.node.workers.owners == 0
                          ? ""
                          : absl::StrCat(" and ", Counted(config_.node.workers.owners, "owner"))));

@@ -330,7 +330,7 @@ def keys_of(given: Mapping[str, Any]) -> Keys:
     )
     _add_data(settings, own["data"], own["test"], columns, folder)
     _add(settings, "data", own["data_options"] or {})
-    add_partition(settings, own["partition"])
+    add_partition(settings, own["partition"], folder)
     made = None
     if own["model"] is not None:
         example = functools.partial(_example, settings, own["model"])
@@ -387,7 +387,7 @@ def words_for(settings: Mapping[str, Any], folder: Path) -> dict[str, str]:
     """What messages have in place of paths in the cache."""
     return {
         os.path.abspath(settings[f"{word}.{key}"]): word
-        for word, key in (("data", "path"), ("model", "init"))
+        for word, key in (("data", "path"), ("partition", "path"), ("model", "init"))
         if Path(str(settings.get(f"{word}.{key}"))).is_relative_to(folder)
     }
 
@@ -461,9 +461,13 @@ def _of_no_table(columns: _data.Columns) -> None:
             raise ConfigError(f"{name} is for tables in memory, and data is a path{advice}", key=name)
 
 
-def add_partition(settings: dict[str, Any], partition: Any) -> None:
+def add_partition(settings: dict[str, Any], partition: Any, cache: Path) -> None:
     if isinstance(partition, Partition):
-        _add(settings, "partition", {"scheme": partition.scheme, **partition.keys})
+        keys = {
+            key: value.file_in(cache / "data") if hasattr(value, "file_in") else value
+            for key, value in partition.keys.items()
+        }
+        _add(settings, "partition", {"scheme": partition.scheme, **keys})
     elif isinstance(partition, str):
         settings["partition.scheme"] = partition
     else:

@@ -208,7 +208,7 @@ def _add_model(settings: dict[str, Any], item: Any, cache: Path) -> None:
 _OBJECTS: dict[str, Callable[..., None]] = {
     "model": _add_model,
     "algorithm": add_algorithm,
-    "partition": lambda settings, item, cache: add_partition(settings, item),
+    "partition": add_partition,
 }
 
 
