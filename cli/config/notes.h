@@ -10,8 +10,8 @@
 
 namespace macaw::cli {
 
-// What a user should know about a resolved run before it begins, in sentences: the algorithm's
-// notes, and whether clients' own models will not be evaluated. For an algorithm that is not in the
+// What a user should know about a resolved run before it begins, in sentences: the keys without an
+// effect, the algorithm's notes, and whether clients' own models will not be evaluated. For an algorithm that is not in the
 // registry the result is empty; the run is refused elsewhere.
 std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& spec,
                                  const data::Dataset& dataset,

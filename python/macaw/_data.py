@@ -20,6 +20,8 @@ from ._safetensors import Array
 from .errors import DataError
 
 _SPLITS = ("train", "val", "test")
+#: Keys of [data] that name columns. In memory they are what ``prepare`` is told.
+COLUMN_KEYS = {"label_column": "label", "client_column": "client", "drop_columns": "drop"}
 _LABELS = ("label", "labels", "target", "targets", "y", "fine_label")
 
 
@@ -34,13 +36,16 @@ def prepare(
     *,
     test: Any = None,
     features: str | None = None,
-    label: str | None = None,
+    label: str | int | None = None,
+    client: str | int | None = None,
+    drop: Sequence[str | int] | None = None,
     cache: str | os.PathLike[str] | None = None,
 ) -> Path:
     """Writes data into a file that every run maps, and returns its path.
 
     data: ``(x, y)``; a dict from a client's name to ``(x, y)``, or to a dict of ``train``, ``val``
-        and ``test``, each ``(x, y)``; a PyTorch ``Dataset`` of pairs; a Hugging Face ``Dataset``.
+        and ``test``, each ``(x, y)``; a PyTorch ``Dataset`` of pairs; a Hugging Face ``Dataset``;
+        a ``DataFrame`` of numbers.
         ``x`` is uint8, float32 or int32 tokens, a row an example; ``y`` is classes from 0, or
         float32 targets. Token rows may be lists of several lengths: they are padded with 0 at
         the end, and layers of sequences (``macaw models``) leave that out. A scripted module is
@@ -49,19 +54,32 @@ def prepare(
         ``data.test_fraction`` of the rows aside; of a dict of clients it sets none aside, and
         ``data_options=dict(client_test_fraction=0.3)`` gives each client test rows of its own
         (and then ``data.test_fraction`` counts, too).
-    features, label: the columns of a Hugging Face dataset.
+    features, label, client, drop: the columns of a dataset that has columns (``client``: whose row
+        it is; ``drop``: neither). Other data has none, and refuses them. In ``simulate``,
+        ``data_options`` gives the last three as ``label_column``, ``client_column`` and
+        ``drop_columns``.
     """
     folder = Path(cache) if cache is not None else cache_folder()
     try:
-        return _write(data, test, _Columns(features, label), folder / "data")
+        return _write(data, test, _Columns(features, label, client, drop or ()), folder / "data")
     except DataError as error:
         error.key = error.key or ("test" if str(error).startswith("test") else "data")
         raise
 
 
 def _write(data: Any, test: Any, columns: _Columns, folder: Path) -> Path:
+    names: list[str] = []
     if isinstance(data, Mapping):
+        if columns.client is not None:
+            raise DataError(
+                f"client_column = {columns.client!r} has no effect: the dict says whose rows they are",
+                key="data.client_column",
+            )
+        names = [str(name) for name in data]
         blocks, tensors = _clients(data, columns)
+    elif columns.client is not None:
+        names, block, offsets = _by_client(data, columns)
+        blocks, tensors = [block], {"train_offsets": offsets}
     else:
         blocks, tensors = [_pair(data, "data", columns)], {}
     trained = sum(len(block.y) for block in blocks)
@@ -69,6 +87,8 @@ def _write(data: Any, test: Any, columns: _Columns, folder: Path) -> Path:
         blocks.append(_pair(test, "test", columns))
         rows = trained + len(blocks[-1].y)
         tensors["central_test"] = np.array([trained, rows], np.int64)
+    if not columns.used:
+        columns.refuse("data")
     joined = _joined(blocks)
     x, y = joined.x, joined.y
     lengths = {} if joined.lengths is None else {"lengths": joined.lengths}
@@ -79,7 +99,7 @@ def _write(data: Any, test: Any, columns: _Columns, folder: Path) -> Path:
     # In this order every tensor is aligned.
     return _safetensors.write_by_content(
         folder,
-        {**tensors, "labels": y, **lengths, "features": x, **_names(data, tensors)},
+        {**tensors, "labels": y, **lengths, "features": x, **_names(names)},
         metadata,
     )
 
@@ -94,36 +114,130 @@ class _Block:
 
 
 class _Columns:
-    """The columns of a Hugging Face dataset, and the words of its classes once they are known."""
+    """The columns of a dataset that has columns, and the words of its classes once known."""
 
-    def __init__(self, features: str | None, label: str | None) -> None:
-        self.features, self.label = features, label
+    def __init__(
+        self,
+        features: str | None,
+        label: str | int | None,
+        client: str | int | None,
+        drop: Sequence[str | int],
+    ) -> None:
+        self.features, self.label, self.drop = features, label, drop
+        self.client = None if client == "none" else client  # as in a file: no column says it
         self.words: list[str] = []
+        self.used = False  # whether some of the data has columns
 
-    def of(self, data: Any, what: str) -> tuple[str, str]:
-        there = list(data.column_names)
-        label = self.label or next((name for name in _LABELS if name in there), None)
-        rest = [name for name in there if name != label]
-        features = self.features or (rest[0] if len(rest) == 1 else None)
-        for name, key in ((label, "label"), (features, "features")):
-            if name not in there:
+    def refuse(self, what: str) -> None:
+        """Refuses whatever names a column, of data that has none."""
+        for key, given in (
+            ("features", self.features),
+            ("label", self.label),
+            ("data.client_column", self.client),
+            ("data.drop_columns", list(self.drop) or None),
+        ):
+            if given is not None:
                 raise DataError(
-                    f"{what}: say with {key}=… which column has the {key}; there are "
-                    f"{', '.join(there)}",
+                    f"{what}: {key} = {given!r} names a column, and this data has none: it is for "
+                    "a Hugging Face dataset, a DataFrame or a csv file (a dict of clients says "
+                    "whose rows they are)",
                     key=key,
                 )
-        assert label is not None and features is not None
-        self.words = list(getattr(data.features[label], "names", None) or self.words)
-        return features, label
+
+    def place(self, name: str | int, key: str, there: Sequence[Any], what: str) -> Any:
+        """The column that is meant: by its name, or by its number from 0."""
+        if name in there:
+            return name
+        if str(name).isdecimal() and int(name) < len(there):
+            return there[int(name)]
+        names = ", ".join(map(str, there))
+        raise DataError(f"{what}: {key} = {name!r} is no column; there are {names}", key=key)
+
+    def of(self, there: Sequence[Any], what: str) -> tuple[Any, list[Any]]:
+        """The column of the label and those that are left for the features."""
+        self.used = True
+        label = next((name for name in _LABELS if name in there), None)
+        if self.label is not None:
+            label = self.place(self.label, "label", there, what)
+        if label is None:
+            raise DataError(
+                f"{what}: say with label=… which column has the label; there are "
+                f"{', '.join(map(str, there))}",
+                key="label",
+            )
+        others = {label}
+        if self.client is not None and what == "data":
+            others.add(self.place(self.client, "data.client_column", there, what))
+        elif self.client in there:  # a test set may say whose rows they were
+            others.add(self.client)
+        for name in self.drop:
+            others.add(self.place(name, "data.drop_columns", there, what))
+        return label, [name for name in there if name not in others]
+
+    def feature(self, rest: Sequence[Any], there: Sequence[Any], what: str) -> Any:
+        """The one column that has the features."""
+        name = self.features or (rest[0] if len(rest) == 1 else None)
+        if name not in there:
+            raise DataError(
+                f"{what}: say with features=… which column has the features; there are "
+                f"{', '.join(map(str, there))}",
+                key="features",
+            )
+        return name
+
+
+def _is_hugging_face(data: Any) -> bool:
+    return hasattr(data, "column_names") and hasattr(data, "features")
+
+
+def _is_frame(data: Any) -> bool:
+    return hasattr(data, "columns") and hasattr(data, "to_numpy")
+
+
+def _frame(data: Any, what: str, columns: _Columns) -> tuple[Array, Array]:
+    there = list(data.columns)
+    label, rest = columns.of(there, what)
+    if columns.features is not None:
+        rest = [columns.feature(rest, there, what)]
+    try:
+        x = data[rest].to_numpy(dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"{what}: the columns {', '.join(map(str, rest))} are not all numbers ({error})"
+        ) from error
+    return x, data[label].to_numpy()
+
+
+def _by_client(data: Any, columns: _Columns) -> tuple[list[str], _Block, Array]:
+    """Clients' names in the order of their first rows, the rows client by client, and where each
+    client's begin and end."""
+    if not (_is_hugging_face(data) or _is_frame(data)):
+        columns.refuse("data")
+    there = list(data.column_names if _is_hugging_face(data) else data.columns)
+    column = columns.place(columns.client or 0, "data.client_column", there, "data")
+    block = _pair(data, "data", columns)
+    owners = [str(owner) for owner in data[column]]
+    names = list(dict.fromkeys(owners))
+    number = {name: place for place, name in enumerate(names)}
+    client = np.array([number[owner] for owner in owners], np.int64)
+    order = np.argsort(client, kind="stable")
+    lengths = None if block.lengths is None else block.lengths[order]
+    ends = np.cumsum(np.bincount(client, minlength=len(names)))
+    offsets = np.concatenate([[0], ends]).astype(np.int64)
+    return names, _Block(block.x[order], block.y[order], lengths), offsets
 
 
 def _pair(data: Any, what: str, columns: _Columns) -> _Block:
     """One block of rows, checked."""
     if isinstance(data, (tuple, list)) and len(data) == 2 and not _is_pair_of_rows(data):
         x, y = data
-    elif hasattr(data, "column_names") and hasattr(data, "features"):
-        features, label = columns.of(data, what)
-        x, y = _images(data[features]), data[label]
+    elif _is_hugging_face(data):
+        there = list(data.column_names)
+        label, rest = columns.of(there, what)
+        x, y = _images(data[columns.feature(rest, there, what)]), data[label]
+        columns.words = list(getattr(data.features[label], "names", None) or columns.words)
+    elif _is_frame(data):
+        x, y = _frame(data, what, columns)
     elif hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         x, y = _stacked((data[i] for i in range(len(data))), what)
     elif isinstance(data, Iterable):
@@ -285,10 +399,10 @@ def _clients(
     return blocks, tensors
 
 
-def _names(data: Any, tensors: Mapping[str, Array]) -> dict[str, Array]:
-    if "train_offsets" not in tensors:
+def _names(clients: Sequence[str]) -> dict[str, Array]:
+    if not clients:
         return {}
-    names = [str(name).encode() for name in data]
+    names = [name.encode() for name in clients]
     offsets = np.cumsum([0, *map(len, names)], dtype=np.int64)
     return {
         "client_names": np.frombuffer(b"".join(names), np.uint8),

@@ -273,13 +273,21 @@ def keys_of(given: Mapping[str, Any]) -> tuple[dict[str, Any], _model.Model | No
     own = {key: left.pop(key, None) for key in _ARGUMENTS}
     _add(settings, "", left)
     _add(settings, "run", {"name": own["name"], "rounds": own["rounds"], "seed": own["seed"]})
-    _add_data(settings, own["data"], own["test"], own["features"], own["label"], folder)
-    _add(settings, "data", own["data_options"] or {})
+    options = dict(own["data_options"] or {})
+    given = {name: own[name] for name in ("test", "features", "label")}
+    _add_data(settings, own["data"], given, options, folder)
+    _add(settings, "data", options)
     add_partition(settings, own["partition"])
     made = None
     if own["model"] is not None:
         made = _model.read(own["model"], own["init"], folder / "models")
         _add(settings, "model", made.keys)
+    elif own["init"] is not None:
+        raise ConfigError(
+            "init= has no effect without model=; model_options=dict(init=…) takes a file for the "
+            "model of config=",
+            key="init",
+        )
     _add(settings, "model", own["model_options"] or {})
     add_algorithm(settings, own["algorithm"], folder)
     _add_cohort(settings, own["cohort"])
@@ -337,21 +345,41 @@ def _add(settings: dict[str, Any], table: str, values: Mapping[str, Any]) -> Non
 
 
 def _add_data(
-    settings: dict[str, Any], data: Any, test: Any, features: Any, label: Any, folder: Path
+    settings: dict[str, Any],
+    data: Any,
+    given: dict[str, Any],
+    options: dict[str, Any],
+    folder: Path,
 ) -> None:
-    if data is None:
-        return
-    if isinstance(data, str) and data == "synthetic":
-        settings["data.source"] = data
-        return
-    if isinstance(data, (str, os.PathLike)):
-        path = Path(data)
-        if test is not None:
-            settings["data.test_path"] = Path(test)
-    else:
-        path = _data.prepare(data, test=test, features=features, label=label, cache=folder)
+    """Of ``options``, takes the keys that name columns of what is in memory."""
+    in_memory = not (data is None or isinstance(data, (str, os.PathLike)))
+    if in_memory:
+        for key, name in _data.COLUMN_KEYS.items():
+            column = options.pop(key, None)
+            if column is None:
+                continue
+            if given.get(name) is not None:
+                raise ConfigError(f"{name}= and data.{key} say the same thing: give one of them")
+            given[name] = column
         settings["data.source"] = "prepared"
-    settings["data.path"] = path
+        settings["data.path"] = _data.prepare(data, **given, cache=folder)
+        return
+    for name in ("features", "label"):
+        if given[name] is not None:
+            raise ConfigError(
+                f"{name}= has no effect without data in memory that has columns; of a csv file "
+                "data_options=dict(label_column=…, drop_columns=…) says them",
+                key=name,
+            )
+    if data is None or (isinstance(data, str) and data == "synthetic"):
+        if given["test"] is not None:
+            raise ConfigError("test= has no effect without data= of the same kind", key="test")
+        if data is not None:
+            settings["data.source"] = data
+        return
+    settings["data.path"] = Path(data)
+    if given["test"] is not None:
+        settings["data.test_path"] = Path(given["test"])
 
 
 def add_partition(settings: dict[str, Any], partition: Any) -> None:

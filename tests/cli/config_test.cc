@@ -289,7 +289,7 @@ TEST(Config, RefusesAKeyThatWouldBeIgnored) {
       Parse(kMinimal, {"cohort.availability=0.5"}).status().message(),
       HasSubstr("cohort.availability has no effect without cohort.sampling = \"available\""));
   EXPECT_THAT(Parse(kMinimal, {"cohort.round_spread=1"}).status().message(),
-              HasSubstr("has no effect without cohort.over_selection > 1"));
+              HasSubstr("has no effect without cohort.over_selection above 1"));
   EXPECT_TRUE(Parse(kMinimal, {"cohort.availability=0.5", "cohort.sampling=available"}).ok());
   const auto why = [](const std::vector<std::string>& overrides) {
     return std::string(Parse(kMinimal, overrides).status().message());
@@ -312,7 +312,7 @@ TEST(Config, RefusesAKeyThatWouldBeIgnored) {
   EXPECT_EQ(why({"evaluation.sample=3", "evaluation.splits=[\"validation\"]"}), "");
   for (const char* key : {"clients", "heldout", "central"}) {
     EXPECT_THAT(why({"evaluation.splits=[\"train\"]", absl::StrCat("evaluation.", key, "=true")}),
-                HasSubstr(absl::StrCat("evaluation.", key, " = true has no effect")));
+                HasSubstr(absl::StrCat("evaluation.", key, " has no effect without \"test\"")));
   }
   EXPECT_THAT(why({"evaluation.central=false", "evaluation.metrics=[\"f1\"]"}),
               HasSubstr("without something to evaluate"));

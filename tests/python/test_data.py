@@ -118,6 +118,96 @@ class Prepared(TestCase):
         with self.assertRaisesRegex(macaw.DataError, "label=.*x, label"):
             self.prepare(dataset, label="y")
 
+    def columns(self) -> Any:
+        """What a Hugging Face dataset looks like, with three speakers."""
+
+        class Columns(dict[str, Any]):
+            features: dict[str, Any] = {}
+
+            @property
+            def column_names(self) -> list[str]:
+                return list(self)
+
+        x, y = rows(12)
+        who = [f"s{i % 3}" for i in range(12)]
+        return Columns(x=list(x), noise=[0] * 12, y=y, who=who), x, y
+
+    def test_of_columns_has_the_clients_that_a_column_names(self) -> None:
+        dataset, x, y = self.columns()
+        for more in (
+            {"label": "y", "client": "who", "drop": ["noise"]},
+            {"label": 2, "client": 3, "drop": [1]},
+            {"label": "y", "client": "who", "features": "x"},
+        ):
+            path = self.prepare(dataset, **more)
+            file = _safetensors.read(path)
+            np.testing.assert_array_equal(file["train_offsets"], [0, 4, 8, 12])
+            np.testing.assert_array_equal(file["features"], np.concatenate([x[i::3] for i in range(3)]))
+            np.testing.assert_array_equal(file["labels"], np.concatenate([y[i::3] for i in range(3)]))
+            self.assertEqual(bytes(file["client_names"]), b"s0s1s2")
+        # "none" is that of a file: no column says it.
+        plain = self.prepare(dataset, label="y", client="none", drop=["noise", "who"])
+        self.assertNotIn("train_offsets", _safetensors.read(plain))
+        with self.assertRaisesRegex(macaw.DataError, "client_column = 'speaker' is no column; .*who"):
+            self.prepare(dataset, label="y", client="speaker")
+
+    def test_without_columns_refuses_what_names_one(self) -> None:
+        x, y = rows(12)
+        for data in ((x, y), list(zip(x, y)), {"ann": (x, y)}):
+            for key, given in (
+                ("features", {"features": "x"}),
+                ("label", {"label": "y"}),
+                ("data.client_column", {"client": "who"}),
+                ("data.drop_columns", {"drop": ["noise"]}),
+            ):
+                with self.subTest(key), self.assertRaises(macaw.DataError) as caught:
+                    self.prepare(data, **given)
+                self.assertEqual(caught.exception.key, key)
+                self.assertIn(key.split(".")[-1], str(caught.exception))
+        # The columns may be those of the test set.
+        dataset, _, _ = self.columns()
+        self.prepare((x, y), test=dataset, label="y", features="x")
+
+    @needs("pandas")
+    def test_of_a_data_frame_is_its_numbers(self) -> None:
+        import pandas
+
+        frame = pandas.DataFrame(
+            {"age": range(6), "old": [False, True] * 3, "y": [0, 1] * 3, "who": list("abcabc")}
+        )
+        file = _safetensors.read(self.prepare(frame, label="y", client="who"))
+        np.testing.assert_array_equal(file["train_offsets"], [0, 2, 4, 6])
+        np.testing.assert_array_equal(file["features"][:2], [[0, 0], [3, 1]])
+        self.assertEqual(file["features"].dtype, np.float32)
+        np.testing.assert_array_equal(file["labels"], [0, 1, 1, 0, 0, 1])
+        with self.assertRaisesRegex(macaw.DataError, "age, old, who are not all numbers"):
+            self.prepare(frame, label="y")
+
+    def test_gives_the_keys_of_columns_to_what_is_in_memory(self) -> None:
+        dataset, _, _ = self.columns()
+        options = {"client_column": "who", "label_column": "y", "drop_columns": ["noise"]}
+        more = {"partition": None, "cohort": 2, "rounds": 1, "model": ["linear 3"]}
+        run = macaw.simulate(
+            **self.job("columns", data=dataset, data_options={**options, "test_fraction": 0.0}, **more)
+        )
+        self.assertIn("3 clients", dict(run.said)["data"])
+        for key, value in options.items():
+            with self.subTest(key), self.assertRaises(macaw.DataError) as caught:
+                macaw.simulate(**self.job("refused", data_options={key: value}, **more))
+            self.assertIn(key if key != "label_column" else "label", str(caught.exception))
+        with self.assertRaisesRegex(macaw.ConfigError, "say the same thing"):
+            macaw.simulate(**self.job("twice", data=dataset, label="y", data_options=options, **more))
+
+    def test_without_data_refuses_what_is_of_data(self) -> None:
+        for given, said in (
+            ({"test": rows(5)}, "test="),
+            ({"data": "rows.csv", "label": "y"}, "label=.*label_column"),
+            ({"data": "synthetic", "test": rows(5)}, "test="),
+            ({"init": "zero"}, "init="),
+        ):
+            with self.subTest(said), self.assertRaisesRegex(macaw.ConfigError, said):
+                macaw.simulate(config="run.toml", out=self.folder / "run", **given)
+
     def test_refuses_what_cannot_be_trained_by_name_and_row(self) -> None:
         x, y = rows()
         bad_x, bad_y = x.copy(), y.astype(float)
