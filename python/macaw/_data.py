@@ -72,7 +72,8 @@ def _write(data: Any, test: Any, columns: _Columns, folder: Path) -> Path:
     if isinstance(data, Mapping):
         if columns.client is not None:
             raise DataError(
-                f"client_column = {columns.client!r} has no effect: the dict says whose rows they are",
+                f"client_column = {columns.client!r} has no effect: the dict says whose rows "
+                "they are",
                 key="data.client_column",
             )
         names = [str(name) for name in data]
@@ -151,7 +152,7 @@ class _Columns:
         if str(name).isdecimal() and int(name) < len(there):
             return there[int(name)]
         names = ", ".join(map(str, there))
-        raise DataError(f"{what}: {key} = {name!r} is no column; there are {names}", key=key)
+        raise DataError(f"{what}: {key}={name!r} is no column; there are {names}", key=key)
 
     def of(self, there: Sequence[Any], what: str) -> tuple[Any, list[Any]]:
         """The column of the label and those that are left for the features."""

@@ -122,7 +122,7 @@ class Prepared(TestCase):
         """What a Hugging Face dataset looks like, with three speakers."""
 
         class Columns(dict[str, Any]):
-            features: dict[str, Any] = {}
+            features = dict.fromkeys(("x", "noise", "y", "who"))
 
             @property
             def column_names(self) -> list[str]:
@@ -142,13 +142,14 @@ class Prepared(TestCase):
             path = self.prepare(dataset, **more)
             file = _safetensors.read(path)
             np.testing.assert_array_equal(file["train_offsets"], [0, 4, 8, 12])
-            np.testing.assert_array_equal(file["features"], np.concatenate([x[i::3] for i in range(3)]))
-            np.testing.assert_array_equal(file["labels"], np.concatenate([y[i::3] for i in range(3)]))
+            order = [row for speaker in range(3) for row in range(speaker, 12, 3)]
+            np.testing.assert_array_equal(file["features"], x[order])
+            np.testing.assert_array_equal(file["labels"], y[order])
             self.assertEqual(bytes(file["client_names"]), b"s0s1s2")
         # "none" is that of a file: no column says it.
         plain = self.prepare(dataset, label="y", client="none", drop=["noise", "who"])
         self.assertNotIn("train_offsets", _safetensors.read(plain))
-        with self.assertRaisesRegex(macaw.DataError, "client_column = 'speaker' is no column; .*who"):
+        with self.assertRaisesRegex(macaw.DataError, "'speaker' is no column; .*who"):
             self.prepare(dataset, label="y", client="speaker")
 
     def test_without_columns_refuses_what_names_one(self) -> None:
@@ -187,16 +188,16 @@ class Prepared(TestCase):
         dataset, _, _ = self.columns()
         options = {"client_column": "who", "label_column": "y", "drop_columns": ["noise"]}
         more = {"partition": None, "cohort": 2, "rounds": 1, "model": ["linear 3"]}
-        run = macaw.simulate(
-            **self.job("columns", data=dataset, data_options={**options, "test_fraction": 0.0}, **more)
-        )
+        of_run = {**options, "test_fraction": 0.0}
+        run = macaw.simulate(**self.job("columns", data=dataset, data_options=of_run, **more))
         self.assertIn("3 clients", dict(run.said)["data"])
         for key, value in options.items():
             with self.subTest(key), self.assertRaises(macaw.DataError) as caught:
                 macaw.simulate(**self.job("refused", data_options={key: value}, **more))
             self.assertIn(key if key != "label_column" else "label", str(caught.exception))
         with self.assertRaisesRegex(macaw.ConfigError, "say the same thing"):
-            macaw.simulate(**self.job("twice", data=dataset, label="y", data_options=options, **more))
+            twice = self.job("twice", data=dataset, label="y", data_options=options, **more)
+            macaw.simulate(**twice)
 
     def test_without_data_refuses_what_is_of_data(self) -> None:
         for given, said in (
