@@ -121,16 +121,21 @@ class Prepared(TestCase):
     def columns(self) -> Any:
         """What a Hugging Face dataset looks like, with three speakers."""
 
-        class Columns(dict[str, Any]):
-            features = dict.fromkeys(("x", "noise", "y", "who"))
-
-            @property
-            def column_names(self) -> list[str]:
-                return list(self)
-
         x, y = rows(12)
         who = [f"s{i % 3}" for i in range(12)]
-        return Columns(x=list(x), noise=[0] * 12, y=y, who=who), x, y
+
+        class Columns:
+            table: dict[str, Any] = {"x": list(x), "noise": [0] * 12, "y": y, "who": who}
+            features: dict[str, Any] = dict.fromkeys(table)
+            column_names = list(table)
+
+            def __len__(self) -> int:
+                return 12
+
+            def __getitem__(self, name: str) -> Any:
+                return self.table[name]
+
+        return Columns(), x, y
 
     def test_of_columns_has_the_clients_that_a_column_names(self) -> None:
         dataset, x, y = self.columns()
