@@ -1,5 +1,7 @@
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "data/options.h"
@@ -93,6 +95,44 @@ std::vector<std::string> DividingSchemes() {
   return schemes;
 }
 
+// One character, or "tab". Cells hold letters, digits and signs of numbers, so these separate none.
+void AddSeparator(Section<DataOptions>& f) {
+  Field<DataOptions>& field =
+      f.Add("separator", &DataOptions::separator,
+            "csv: what stands between cells, \"tab\" or a character; default: the comma, semicolon "
+            "or tab of the first line")
+          .Expecting(
+              "\"tab\", or one character that is no letter, digit, blank, quotation mark, "
+              "\"+\", \"-\" or \".\"");
+  field.set = [](DataOptions& data, const Value& value) {
+    const std::string* const word = value.As<std::string>();
+    if (word == nullptr) return false;
+    const std::string separator = *word == "\t" ? kTabSeparator : *word;
+    const bool character = separator.size() == 1 && absl::ascii_ispunct(separator[0]) &&
+                           !absl::StrContains("\"+-.", separator[0]);
+    if (!character && separator != kTabSeparator) return false;
+    data.separator = separator;
+    return true;
+  };
+  ReadBy(field, {"csv"});
+}
+
+// The number that a run has is in its files, and that of a histogram's clients only if it is given.
+void AddClients(Section<PartitionOptions>& f) {
+  using P = PartitionOptions;
+  Field<P>& field =
+      f.Add("clients", &P::clients,
+            "population; of a histogram: so many of its clients, drawn (default: all)", AtLeast(1));
+  field.get = [](const P& partition) -> std::optional<Value> {
+    return Value{
+        static_cast<int64_t>(partition.clients == 0 ? kDefaultClients : partition.clients)};
+  };
+  field.Hidden([](const P& partition) {
+    return partition.scheme == kHistogramScheme && partition.clients == 0;
+  });
+  ForSchemes(field, DividingSchemes());
+}
+
 Section<SyntheticOptions> SyntheticSection() {
   using S = SyntheticOptions;
   Section<S> f;
@@ -153,6 +193,7 @@ Section<DataOptions> DataSection(const std::vector<std::string>& more_sources) {
   ReadBy(f.Add("drop_columns", &D::drop_columns,
                "csv: columns that are neither label, client nor feature"),
          {"csv"});
+  AddSeparator(f);
   ReadBy(f.Add("unreadable_rows", &D::unreadable_rows,
                "csv, libsvm: the largest share of rows that cannot be read and are left out; 0: "
                "none",
@@ -172,7 +213,7 @@ Section<PartitionOptions> PartitionSection() {
   Section<P> f;
   f.AddChoice("scheme", &P::scheme, Names(PartitionSchemes()),
               "who gets which rows; `macaw partitions`");
-  ForSchemes(f.Add("clients", &P::clients, "population", AtLeast(1)), DividingSchemes());
+  AddClients(f);
   ForSchemes(
       f.Add("concentration", &P::concentration,
             "Dirichlet's parameter; sigma of lognormal; exponent of power-law", Above(0)),
@@ -180,12 +221,16 @@ Section<PartitionOptions> PartitionSection() {
   ForSchemes(f.Add("classes_per_client", &P::classes_per_client,
                    "of k-classes; shards a client for shards", AtLeast(1)),
              {"k-classes", "shards"});
+  std::vector<std::string> sized = DividingSchemes();
+  std::erase(sized, kHistogramScheme);
   ForSchemes(f.Add("min_size", &P::min_size,
                    "fewest rows of a client, met by moving rows from the largest", AtLeast(0)),
-             DividingSchemes());
-  ForSchemes(
-      f.AddPath("path", &P::path, "scheme = file: JSON {\"client\": [row, …]}").As(Role::kResult),
-      {"file"});
+             sized);
+  ForSchemes(f.AddPath("path", &P::path,
+                       "scheme = file: JSON {\"client\": [row, …]}; histogram: rows of each class "
+                       "and client, .npy, .npz or CSV")
+                 .As(Role::kResult),
+             {"file", kHistogramScheme});
   std::vector<std::string> drawn = DividingSchemes();
   std::erase(drawn, "sorted");
   ForSchemes(f.AddSeed("seed", &P::seed, "default: run.seed"), std::move(drawn));

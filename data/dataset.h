@@ -28,7 +28,7 @@ struct ExampleBlock {
   size_t row_bytes = 0;
   const int32_t* classes = nullptr;
   const float* targets = nullptr;
-  const int32_t* lengths = nullptr;  // tokens in use of each row, for padded sequences; else null
+  const int32_t* lengths = nullptr;  // positions in use of each row of padded sequences; else null
   uint64_t count = 0;
 };
 
@@ -91,8 +91,9 @@ struct DatasetInfo {
   // The rows are counted here and lie elsewhere: `features` and labels of all blocks are null. Only
   // a program of the owner's can train them (training/process).
   bool declared = false;
-  Digest digest;       // of everything that decides the rows; part of a run's fingerprint
-  Digest test_digest;  // the same for the central test set alone; zero: use `digest`
+  bool divided = false;  // the clients are [partition]'s, not the source's own
+  Digest digest;         // of everything that decides the rows; part of a run's fingerprint
+  Digest test_digest;    // the same for the central test set alone; zero: use `digest`
 };
 
 // Clients and their examples. Immutable and thread-safe after construction. Clients are numbered 0

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/files.h"
 #include "core/status.h"
+#include "core/utf8.h"
 #include "data/pooled.h"
 #include "data/text.h"
 
@@ -230,6 +231,7 @@ absl::StatusOr<Division> ReadPartition(const std::string& path, const Examples& 
   if (path.empty())
     return absl::InvalidArgumentError("partition.scheme = file needs partition.path");
   MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  MACAW_RETURN_IF_ERROR(CheckUtf8(text, path));
   PartitionEvents events(examples.block.count);
   Json::sax_parse(text, &events);
   MACAW_RETURN_IF_ERROR(Annotate(events.status(), path));

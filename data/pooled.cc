@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/status.h"
+#include "data/histogram.h"
 #include "data/partition.h"
 #include "data/partition_file.h"
 
@@ -101,6 +102,7 @@ PooledDataset::PooledDataset(data::Examples examples, Division division)
   info_.notes.insert(info_.notes.end(), division_.notes.begin(), division_.notes.end());
   info_.transform = examples.transform;
   info_.clients = division_.clients();
+  info_.divided = division_.divided;
   for (uint64_t c = 0; c < info_.clients; ++c) {
     const std::span<const uint32_t> rows = division_.Of(ClientId(c), Split::kTrain);
     info_.train_clients += rows.empty() ? 0 : 1;
@@ -168,16 +170,28 @@ absl::StatusOr<std::unique_ptr<Dataset>> Divide(Examples examples, const DataOpt
     MACAW_ASSIGN_OR_RETURN(division, Natural(examples, data, std::move(cut)));
     return std::make_unique<PooledDataset>(std::move(examples), std::move(division));
   }
+  division.divided = true;
   Pool pool{.rows = cut.train.size(), .class_count = examples.classes};
   if (examples.classes > 0) {
     pool.classes.reserve(pool.rows);
     for (const uint32_t row : cut.train) pool.classes.push_back(examples.block.classes[row]);
   }
-  PartitionOptions resolved = partition;
-  resolved.scheme = scheme;
-  const absl::StatusOr<std::vector<uint32_t>> owners = AssignOwners(resolved, pool);
-  if (!owners.ok()) return Annotate(owners.status(), data.path);
-  division.lists = SplitClients(data, Collect(cut.train, *owners, partition.clients), RowLists());
+  if (scheme == kHistogramScheme) {
+    MACAW_ASSIGN_OR_RETURN(const Histogram histogram, ReadHistogram(partition.path));
+    MACAW_ASSIGN_OR_RETURN(HistogramDivision divided,
+                           DivideByHistogram(partition, histogram, pool));
+    for (uint32_t& row : divided.lists.rows) row = cut.train[row];
+    division.lists = SplitClients(data, divided.lists, RowLists());
+    division.names = std::move(divided.names);
+    division.notes = std::move(divided.notes);
+  } else {
+    PartitionOptions resolved = partition;
+    resolved.scheme = scheme;
+    if (resolved.clients == 0) resolved.clients = kDefaultClients;
+    const absl::StatusOr<std::vector<uint32_t>> owners = AssignOwners(resolved, pool);
+    if (!owners.ok()) return Annotate(owners.status(), data.path);
+    division.lists = SplitClients(data, Collect(cut.train, *owners, resolved.clients), RowLists());
+  }
   division.central_test = std::move(cut.test);
   return std::make_unique<PooledDataset>(std::move(examples), std::move(division));
 }

@@ -27,6 +27,7 @@ struct Division {
   std::vector<uint32_t> central_test;
   std::vector<std::string> names;  // empty: clients are named by their numbers
   std::vector<std::string> notes;  // DatasetInfo::notes
+  bool divided = false;            // DatasetInfo::divided
   uint64_t clients() const { return lists.clients() / 3; }
   std::span<const uint32_t> Of(ClientId client, Split split) const {
     return lists.Of(3 * client.value + static_cast<uint64_t>(split));

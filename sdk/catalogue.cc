@@ -2,10 +2,12 @@
 
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "algorithms/api/guard.h"
 #include "core/status.h"
+#include "core/utf8.h"
 #include "data/together.h"
 
 namespace macaw::sdk {
@@ -83,6 +85,14 @@ absl::StatusOr<std::unique_ptr<data::Dataset>> Catalogue::OpenDataset(
                                                  : found->second.open(data, partition));
   if (dataset == nullptr) {
     return absl::InternalError(absl::StrCat("the data source \"", data.source, "\" gave nothing"));
+  }
+  for (const auto* words : {&dataset->info().class_names, &dataset->info().feature_names}) {
+    for (const std::string& word : *words) {
+      if (IsUtf8(word)) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the data source \"", data.source, "\" gives the name \"", absl::Utf8SafeCHexEscape(word),
+          "\" of a class or feature, which is not UTF-8: convert it there"));
+    }
   }
   if (!data.input_shape.empty() && data.input_shape != dataset->info().input_shape) {
     return absl::InvalidArgumentError(

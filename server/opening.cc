@@ -256,27 +256,28 @@ absl::StatusOr<RunFolder> OpenFolder(const Options& options,
   return folder;
 }
 
-absl::Status CheckPlanOf(const RunPlan& run, const StopRule& stop, const algorithms::Setup& setup,
-                         const algorithms::Description& algorithm) {
+absl::Status CheckPlanOf(const RunPlan& run, const ServerConfig& config,
+                         const algorithms::Setup& setup, const algorithms::Description& algorithm) {
   MACAW_ASSIGN_OR_RETURN(const algorithms::Schema schema, algorithms::MakeSchema(algorithm, setup));
   MACAW_RETURN_IF_ERROR(CheckEvaluationOf(run, algorithm));
-  return CheckStopRule(stop, run, MetricColumns(run.task, algorithm, schema));
+  MACAW_RETURN_IF_ERROR(algorithms::CheckNeeded(algorithm, setup, config.round.enough));
+  return CheckStopRule(config.stop, run, MetricColumns(run.task, algorithm, schema));
 }
 
 // The keeper of the initial model.
 absl::StatusOr<ModelKeeper> KeeperOf(const Options& options, FlatVector initial,
                                      const algorithms::Description& algorithm) {
   algorithms::Setup setup = algorithms::SetupOf(options.run, initial.layout());
-  MACAW_RETURN_IF_ERROR(CheckPlanOf(options.run, options.config.stop, setup, algorithm));
+  MACAW_RETURN_IF_ERROR(CheckPlanOf(options.run, options.config, setup, algorithm));
   return ModelKeeper::Make(algorithm, std::move(setup), std::move(initial));
 }
 
 }  // namespace
 
-absl::Status CheckPlan(const RunPlan& run, const StopRule& stop, const LayoutPtr& layout,
+absl::Status CheckPlan(const RunPlan& run, const ServerConfig& config, const LayoutPtr& layout,
                        const algorithms::Registry& registry) {
   MACAW_ASSIGN_OR_RETURN(const algorithms::Description algorithm, registry.RuleOf(run));
-  return CheckPlanOf(run, stop, algorithms::SetupOf(run, layout), algorithm);
+  return CheckPlanOf(run, config, algorithms::SetupOf(run, layout), algorithm);
 }
 
 absl::StatusOr<Opening> Open(Options options, FlatVector initial,

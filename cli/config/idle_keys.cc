@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "cli/config/toml.h"
 
 namespace macaw::cli {
 

@@ -5,6 +5,7 @@
 #include "cli/config/client_state.h"
 #include "cli/config/idle_keys.h"
 #include "cli/config/settings.h"
+#include "cli/config/toml.h"
 
 namespace macaw::cli {
 namespace {
@@ -56,8 +57,8 @@ struct Facts {
   // Whether the data's own clients are the run's, although no key says so.
   bool natural() const {
     const data::PartitionOptions& partition = config.node.partition;
-    return partition.scheme == "auto" && !partition.train_together &&
-           data.clients != partition.clients;
+    const uint64_t asked = partition.clients == 0 ? data::kDefaultClients : partition.clients;
+    return partition.scheme == "auto" && !partition.train_together && data.clients != asked;
   }
 };
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -19,6 +20,7 @@
 #include "cli/config/suggest.h"
 #include "cli/config/toml.h"
 #include "core/status.h"
+#include "core/utf8.h"
 #include "data/detect.h"
 #include "models/script.h"
 #include "sdk/loader.h"
@@ -344,9 +346,26 @@ class Reader {
     return "";
   }
 
+  // The first text of a value that is not UTF-8, as an argument of the command line may be.
+  static std::string NotUtf8In(const Value& value) {
+    if (const std::string* const word = value.As<std::string>()) return IsUtf8(*word) ? "" : *word;
+    const Array* const list = value.As<Array>();
+    for (size_t i = 0; list != nullptr && i < list->size(); ++i) {
+      if (std::string found = NotUtf8In((*list)[i]); !found.empty()) return found;
+    }
+    return "";
+  }
+
   absl::Status ReadField(const Field& field, const Value& value) {
     Value placed = value;
     if (field.is_path) MakeAbsolute(field, placed);
+    if (const std::string word = NotUtf8In(placed); !word.empty()) {
+      return WrongKey(
+          value.place, field.key, "",
+          absl::StrCat(field.key, " is \"", absl::Utf8SafeCHexEscape(word),
+                       "\", which is not UTF-8, as the run's config.toml must be: ",
+                       field.is_path ? "rename the file or folder" : "write it in UTF-8"));
+    }
     if (!field.set(config_, placed)) {
       const std::string meant = WordMeant(field, value);
       const std::string* const word = value.As<std::string>();
@@ -487,6 +506,11 @@ absl::StatusOr<Config> ReadConfig(const Document& document, const std::vector<Ov
   std::string& name = config.run.name;
   if (name.empty()) name = std::filesystem::path(document.name).stem().string();
   if (name.empty()) name = "run";  // without a file
+  if (!IsUtf8(name)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the run would be called \"", absl::Utf8SafeCHexEscape(name),
+                     "\" like the file, which is not UTF-8: set run.name"));
+  }
   if (name.find('/') != std::string::npos) {
     return absl::InvalidArgumentError(
         absl::StrCat(document.name, document.name.empty() ? "" : ": ",

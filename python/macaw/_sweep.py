@@ -174,7 +174,7 @@ def sweep(
         varied[name] = Space(value.kind, tuple(tables))
         model = None if name == "model" else model
         arguments.pop(name, None)
-    settings, _, _ = keys_of({"model": model, "data": data, **arguments})
+    settings = keys_of({"model": model, "data": data, **arguments}).settings
     text = _file({**settings, **varied}, samples is not None, config)
     top = {"seeds": seeds, "baselines": baselines, "samples": samples, "sample_seed": sample_seed}
     top |= {"metric": metric, "mode": mode, "jobs": jobs, "cores": cores, "memory": memory}
@@ -208,7 +208,7 @@ def _add_model(settings: dict[str, Any], item: Any, cache: Path) -> None:
 _OBJECTS: dict[str, Callable[..., None]] = {
     "model": _add_model,
     "algorithm": add_algorithm,
-    "partition": lambda settings, item, cache: add_partition(settings, item),
+    "partition": add_partition,
 }
 
 

@@ -12,6 +12,10 @@ from macaw import _safetensors
 from support import TestCase, needs, rows
 
 
+# As `datasets` has it, which is known by its name.
+Splits = type("DatasetDict", (dict,), {})
+
+
 class Prepared(TestCase):
     def prepare(self, data: Any, **more: Any) -> Any:
         return macaw.prepare(data, cache=self.folder, **more)
@@ -53,7 +57,7 @@ class Prepared(TestCase):
         y = np.arange(4)
         for x, kind in [
             (np.zeros((4, 1, 2, 2), np.uint8), np.uint8),
-            (np.zeros((4, 2), bool), np.uint8),
+            (np.zeros((4, 2), bool), np.float32),
             (np.zeros((4, 2), np.int64), np.int32),
             (np.zeros((4, 2), np.float64), np.float32),
         ]:
@@ -91,6 +95,59 @@ class Prepared(TestCase):
 
         x, y = rows()
         self.assertEqual(self.prepare(Pairs()), self.prepare((x, y)))
+
+    def test_of_booleans_is_that_of_zeros_and_ones(self) -> None:
+        x, y = rows()
+        zeros_and_ones = (x > 0.5).astype(np.float32)
+        self.assertEqual(self.prepare((x > 0.5, y)), self.prepare((zeros_and_ones, y)))
+        with self.assertWarnsRegex(UserWarning, "scaled by 1/255"):
+            self.prepare((zeros_and_ones.astype(np.uint8), y))
+
+    def test_of_images_has_their_channels_first_in_every_form(self) -> None:
+        x = np.random.default_rng(1).integers(0, 255, (12, 8, 8, 3), dtype=np.uint8)
+        y = np.arange(12) % 2
+        path = self.prepare((np.moveaxis(x, 3, 1), y))
+        self.assertEqual(_safetensors.read(path)["features"].shape, (12, 3, 8, 8))
+        for data in ((x, y), list(zip(x, y)), Splits(train=(x, y))):
+            self.assertEqual(self.prepare(data), path)
+        np.testing.assert_array_equal(
+            _safetensors.read(self.prepare({"ann": (x, y)}))["features"],
+            _safetensors.read(path)["features"],
+        )
+
+    def test_of_labels_without_class_zero_says_what_to_give(self) -> None:
+        x, y = rows()
+        with self.assertWarnsRegex(UserWarning, "no row has class 0.*give y - 1"):
+            self.prepare((x, y + 1))
+
+    def test_of_a_dict_of_splits_has_its_test_rows_apart(self) -> None:
+        x, y = rows(30)
+        path = self.prepare(Splits(train=(x[:20], y[:20]), test=(x[20:], y[20:])))
+        self.assertEqual(path, self.prepare((x[:20], y[:20]), test=(x[20:], y[20:])))
+        with self.assertRaisesRegex(macaw.DataError, '"train"'):
+            self.prepare(Splits(validation=(x, y)))
+
+    def test_of_arrays_has_the_clients_that_an_array_names(self) -> None:
+        x, y = rows(6)
+        path = self.prepare((x, y), client=np.array(["bob", "ann"] * 3))
+        self.assertEqual(
+            path, self.prepare({"bob": (x[::2], y[::2]), "ann": (x[1::2], y[1::2])})
+        )
+        for wrong in (["bob"] * 5, "who"):
+            with self.assertRaises(macaw.DataError) as caught:
+                self.prepare((x, y), client=wrong)
+            self.assertEqual(caught.exception.key, "client")
+
+    def test_of_a_loader_says_to_give_its_rows(self) -> None:
+        loader = type("DataLoader", (), {"dataset": [], "__iter__": lambda self: iter(())})()
+        with self.assertRaisesRegex(macaw.DataError, "loader.dataset"):
+            self.prepare(loader)
+
+    def test_that_cannot_be_written_is_an_error_that_names_the_cache(self) -> None:
+        (self.folder / "file").write_text("")
+        with self.assertRaisesRegex(macaw.CacheError, "cache .*file.*cache=") as caught:
+            macaw.prepare(rows(), cache=self.folder / "file" / "cache")
+        self.assertEqual(caught.exception.key, "cache")
 
     @needs("torch")
     def test_of_tensors_and_of_a_torch_dataset_is_that_of_their_arrays(self) -> None:
@@ -137,78 +194,67 @@ class Prepared(TestCase):
 
         return Columns(), x, y
 
-    def test_of_columns_has_the_clients_that_a_column_names(self) -> None:
-        dataset, x, y = self.columns()
-        for more in (
-            {"label": "y", "client": "who", "drop": ["noise"]},
-            {"label": 2, "client": 3, "drop": [1]},
-            {"label": "y", "client": "who", "features": "x"},
-        ):
-            path = self.prepare(dataset, **more)
-            file = _safetensors.read(path)
-            np.testing.assert_array_equal(file["train_offsets"], [0, 4, 8, 12])
-            order = [row for speaker in range(3) for row in range(speaker, 12, 3)]
-            np.testing.assert_array_equal(file["features"], x[order])
-            np.testing.assert_array_equal(file["labels"], y[order])
-            self.assertEqual(bytes(file["client_names"]), b"s0s1s2")
-        # "none" is that of a file: no column says it.
-        plain = self.prepare(dataset, label="y", client="none", drop=["noise", "who"])
-        self.assertNotIn("train_offsets", _safetensors.read(plain))
-        with self.assertRaisesRegex(macaw.DataError, "'speaker' is no column; .*who"):
-            self.prepare(dataset, label="y", client="speaker")
-
-    def test_without_columns_refuses_what_names_one(self) -> None:
-        x, y = rows(12)
-        for data in ((x, y), list(zip(x, y)), {"ann": (x, y)}):
-            for key, given in (
-                ("features", {"features": "x"}),
-                ("label", {"label": "y"}),
-                ("data.client_column", {"client": "who"}),
-                ("data.drop_columns", {"drop": ["noise"]}),
-            ):
-                with self.subTest(key), self.assertRaises(macaw.DataError) as caught:
-                    self.prepare(data, **given)
-                self.assertEqual(caught.exception.key, key)
-                self.assertIn(key.split(".")[-1], str(caught.exception))
-        # The columns may be those of the test set.
-        dataset, _, _ = self.columns()
-        self.prepare((x, y), test=dataset, label="y", features="x")
-
-    @needs("pandas")
-    def test_of_a_data_frame_is_its_numbers(self) -> None:
-        import pandas
-
-        frame = pandas.DataFrame(
-            {"age": range(6), "old": [False, True] * 3, "y": [0, 1] * 3, "who": list("abcabc")}
-        )
-        file = _safetensors.read(self.prepare(frame, label="y", client="who"))
-        np.testing.assert_array_equal(file["train_offsets"], [0, 2, 4, 6])
-        np.testing.assert_array_equal(file["features"][:2], [[0, 0], [3, 1]])
-        self.assertEqual(file["features"].dtype, np.float32)
-        np.testing.assert_array_equal(file["labels"], [0, 1, 1, 0, 0, 1])
-        with self.assertRaisesRegex(macaw.DataError, "age, old, who are not all numbers"):
-            self.prepare(frame, label="y")
-
     def test_gives_the_keys_of_columns_to_what_is_in_memory(self) -> None:
-        dataset, _, _ = self.columns()
+        dataset, x, y = self.columns()
         options = {"client_column": "who", "label_column": "y", "drop_columns": ["noise"]}
         more = {"partition": None, "cohort": 2, "rounds": 1, "model": ["linear 3"]}
         of_run = {**options, "test_fraction": 0.0}
         run = macaw.simulate(**self.job("columns", data=dataset, data_options=of_run, **more))
         self.assertIn("3 clients", dict(run.said)["data"])
-        for key, value in options.items():
-            with self.subTest(key), self.assertRaises(macaw.DataError) as caught:
-                macaw.simulate(**self.job("refused", data_options={key: value}, **more))
-            self.assertIn(key if key != "label_column" else "label", str(caught.exception))
+        # The same as by arguments, which have no drop_columns.
+        config = (self.folder / "columns" / "config.toml").read_text()
+        owners = np.array([f"s{i % 3}" for i in range(12)])
+        self.assertIn(str(self.prepare_in_cache((x, y), client=owners)), config)
+        for value, keys in (
+            ({"client_column": "who"}, "data.client_column"),
+            ({"label_column": "y"}, "data.label_column"),
+            ({"drop_columns": ["noise"]}, "data.drop_columns"),
+        ):
+            for data in (rows(), {"ann": rows(20), "bob": rows(20)}):
+                with self.subTest(keys), self.assertRaises(macaw.DataError) as caught:
+                    macaw.simulate(**self.job("refused", data=data, data_options=value, **more))
+                self.assertEqual(caught.exception.key, keys)
+                self.assertIn(keys, str(caught.exception))
         with self.assertRaisesRegex(macaw.ConfigError, "say the same thing"):
-            twice = self.job("twice", data=dataset, label="y", data_options=options, **more)
-            macaw.simulate(**twice)
+            macaw.simulate(
+                **self.job("twice", data=dataset, label="y", data_options=options, **more)
+            )
+        # As in a file: no column says whose row it is.
+        nobody = {"client_column": "none"}
+        macaw.simulate(**self.job("none", data_options=nobody, rounds=1))
+
+    def prepare_in_cache(self, data: Any, **more: Any) -> Any:
+        return macaw.prepare(data, cache=self.folder / "cache", **more)
+
+    def test_without_columns_refuses_what_names_one(self) -> None:
+        x, y = rows(12)
+        for data in ((x, y), list(zip(x, y)), {"ann": (x, y)}):
+            for key, given in (("features", {"features": "x"}), ("label", {"label": "y"})):
+                with self.subTest(key), self.assertRaises(macaw.DataError) as caught:
+                    self.prepare(data, **given)
+                self.assertEqual(caught.exception.key, key)
+        # The columns may be those of the test set.
+        dataset, _, _ = self.columns()
+        self.prepare((x, y), test=dataset, label="y", features="x")
+
+    @needs("pandas")
+    def test_of_a_table_drops_columns(self) -> None:
+        import pandas
+
+        frame = pandas.DataFrame({"age": range(60), "id": range(60), "ill": [0, 1] * 30})
+        options = {"drop_columns": ["id"], "label_column": "ill"}
+        run = macaw.simulate(
+            **self.job("run", data=frame, data_options=options, model=["linear 2"], cohort=2)
+        )
+        self.assertEqual(run.model()["0.weight"].shape, (2, 1))
 
     def test_without_data_refuses_what_is_of_data(self) -> None:
         for given, said in (
             ({"test": rows(5)}, "test="),
             ({"data": "rows.csv", "label": "y"}, "label=.*label_column"),
+            ({"label": "y"}, "label="),
             ({"data": "synthetic", "test": rows(5)}, "test="),
+            ({"data": "synthetic", "missing": "mean"}, "missing="),
             ({"init": "zero"}, "init="),
         ):
             with self.subTest(said), self.assertRaisesRegex(macaw.ConfigError, said):
@@ -221,7 +267,10 @@ class Prepared(TestCase):
         for data, said in [
             ((x, y[:-1]), "x has 600 rows and y has 599"),
             ((x[:, 0], y), "shape.*600"),
-            ((x, np.stack([y, y], 1)), "one label a row"),
+            ((x, np.stack([y, y + 3], 1)), "one label a row"),
+            ((x, np.eye(3)[y]), "one-hot: give y.argmax"),
+            ((np.array([["a"]] * 600), y), "tokens"),
+            ((np.array([[1, "a"]] * 600, object), y), "several types .int, str."),
             ((bad_x, y), "row 17 of x"),
             ((x, bad_y), "row 5"),
             ((x.astype(complex), y), "complex"),
