@@ -43,8 +43,8 @@ void AddNeedsOfANode(std::vector<settings::Field<NodeConfig>>& fields) {
             "data that a partition divides: clients of data.source = \"synthetic\" and \"declared\" "
             "have their own rows");
   }
-  for (const char* key :
-       {"data.client_test_fraction", "data.val_fraction", "data.heldout_clients"}) {
+  for (const char* key : {"data.central_val_fraction", "data.client_test_fraction",
+                          "data.val_fraction", "data.heldout_clients"}) {
     FieldOf(fields, key)
         .Needs(
             [](const NodeConfig& node) { return node.partition.scheme != "file"; },
@@ -86,7 +86,8 @@ Section<NodeConfig> NodeSection(const std::vector<std::string>& data_sources) {
       .InsteadOf({"model.name", "model.layers"})
       .As(Role::kResult);
   f.AddPath("model.init", &N::model_init,
-            "safetensors file to start from, or \"zero\"; default: from the seed")
+            "safetensors file to start from ({seed} in its path is model.seed), or \"zero\"; "
+            "default: from the seed")
       .OrWord("zero")
       .Expecting("a path (a string) | \"zero\"")
       .As(Role::kResult);

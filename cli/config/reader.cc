@@ -366,7 +366,12 @@ class Reader {
                        "\", which is not UTF-8, as the run's config.toml must be: ",
                        field.is_path ? "rename the file or folder" : "write it in UTF-8"));
     }
-    if (!field.set(config_, placed)) {
+    const bool follows = field.is_seed && value == Value{std::string(settings::kRunsSeed)};
+    if (follows && field.key != "run.seed") {
+      Forget(field.key);
+      return absl::OkStatus();
+    }
+    if (follows || !field.set(config_, placed)) {
       const std::string meant = WordMeant(field, value);
       const std::string* const word = value.As<std::string>();
       const bool list = word != nullptr && meant == *word;  // right, but for a list of one

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "cli/simulate/result.h"
+#include "core/fd.h"
 
 namespace macaw::cli {
 

@@ -78,6 +78,9 @@ std::string NeedsText(const std::vector<Need<S>>& needs) {
       needs, ", ", [](std::string* out, const Need<S>& need) { absl::StrAppend(out, need.words); });
 }
 
+// The value of a seed that is run.seed, which replaces a number that the file has.
+inline constexpr char kRunsSeed[] = "run";
+
 // One key of a struct S.
 template <typename S>
 struct Field {
@@ -302,10 +305,15 @@ class Section {
     return field.As(Role::kLabel);
   }
 
-  // A seed of its own.
+  // A seed of its own; or kRunsSeed, as if it were not given.
   Field<S>& AddSeed(std::string key, uint64_t S::*member, std::string help) {
     Field<S>& field = Add(std::move(key), member, std::move(help), AtLeast(0));
     field.is_seed = true;
+    field.expected += absl::StrCat(" | \"", kRunsSeed, "\"");
+    // The reader of a configuration lets the seed follow.
+    field.set = [set = field.set](S& s, const Value& value) {
+      return value == Value{std::string(kRunsSeed)} || set(s, value);
+    };
     return field;
   }
 
