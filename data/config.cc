@@ -117,6 +117,10 @@ Section<DataOptions> DataSection(const std::vector<std::string>& more_sources) {
   f.AddSeed("seed", &D::seed, "of splits and generated data; default: run.seed");
   f.Add("test_fraction", &D::test_fraction,
         "of all rows, set aside centrally where the source has no test set", Below(0, 1));
+  f.Add("central_val_fraction", &D::central_val_fraction,
+        "of the training rows (of all, where test_fraction is cut), set aside centrally before the "
+        "partition, to choose by: val_*",
+        Below(0, 1));
   f.Add("client_test_fraction", &D::client_test_fraction,
         "of each client's rows, for tests of its own (evaluation.clients)", Below(0, 1));
   f.Add("val_fraction", &D::val_fraction,

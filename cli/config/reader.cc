@@ -117,8 +117,9 @@ class Reader {
                 "cohort.size or cohort.fraction is missing: how many clients train in a round");
     }
     const server::StopRule& stop = config_.node.server.stop;
-    if (stop.metric.empty() != (!stop.at_least.has_value() && stop.patience == 0)) {
-      return At(place, "run.stop needs a metric and at_least or patience (or both)");
+    // A metric that is not given is chosen when the data is known (cli/simulate/selection.h).
+    if (!stop.metric.empty() && !stop.at_least.has_value() && stop.patience == 0) {
+      return At(place, "run.stop.metric has no effect without at_least or patience (or both)");
     }
     config_.run.plugins = catalogue_.plugins();
     const Schedule& schedule = config_.run.local.lr_schedule;
@@ -353,7 +354,12 @@ class Reader {
                        "\", which is not UTF-8, as the run's config.toml must be: ",
                        field.is_path ? "rename the file or folder" : "write it in UTF-8"));
     }
-    if (!field.set(config_, placed)) {
+    const bool follows = field.is_seed && value == Value{std::string(settings::kRunsSeed)};
+    if (follows && field.key != "run.seed") {
+      Forget(field.key);
+      return absl::OkStatus();
+    }
+    if (follows || !field.set(config_, placed)) {
       const std::string meant = WordMeant(field, value);
       const std::string* const word = value.As<std::string>();
       const bool list = word != nullptr && meant == *word;  // right, but for a list of one

@@ -5,8 +5,10 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "cli/config/key_error.h"
 #include "core/cores.h"
 #include "core/safetensors.h"
@@ -158,7 +160,10 @@ absl::Status ResolveCohort(Config& config, const data::DatasetInfo& info) {
 
 // "row 7 of client alice": the first row is 0.
 std::string PlaceOf(const data::ForeignToken& found, const data::Dataset& dataset) {
-  if (found.central) return absl::StrCat("row ", found.row, " of the central test set");
+  if (found.central) {
+    return absl::StrCat("row ", found.row, " of the central ",
+                        found.split == data::Split::kTest ? "test" : "validation", " set");
+  }
   const char* const split = found.split == data::Split::kTrain  ? "training"
                             : found.split == data::Split::kTest ? "test"
                                                                 : "validation";
@@ -292,6 +297,11 @@ absl::Status CheckTokens(const Config& config, const models::ModelSpec& spec,
       {.key = key});
 }
 
+bool InitFollowsTheSeed(const Config& config) {
+  return absl::StrContains(config.node.model_init, kSeedInPath) &&
+         config.run.model.seed == config.run.seed;
+}
+
 absl::StatusOr<FlatVector> InitialWeights(const Config& config, const models::ModelSpec& spec) {
   if (config.node.model_init.empty() && spec.is_script()) {
     return absl::InvalidArgumentError(
@@ -306,7 +316,9 @@ absl::StatusOr<FlatVector> InitialWeights(const Config& config, const models::Mo
     std::fill_n(weights.view().bytes.data(), bytes, std::byte{0});
     return weights;
   }
-  absl::StatusOr<FlatVector> weights = ReadModel(config.node.model_init, spec.layout);
+  const std::string file = absl::StrReplaceAll(
+      config.node.model_init, {{kSeedInPath, absl::StrCat(config.run.model.seed)}});
+  absl::StatusOr<FlatVector> weights = ReadModel(file, spec.layout);
   if (!weights.ok()) return Annotate(weights.status(), "model.init");
   return weights;
 }

@@ -117,7 +117,7 @@ TEST(Spread, HasMeanAndSampleDeviation) {
   const std::vector<Spread> spreads = SpreadOf(runs);
   ASSERT_EQ(spreads.size(), 1u);
   EXPECT_DOUBLE_EQ(spreads[0].mean, 3);
-  EXPECT_DOUBLE_EQ(spreads[0].std, std::sqrt(7.0));
+  EXPECT_DOUBLE_EQ(spreads[0].std.value(), std::sqrt(7.0));
   EXPECT_EQ(SpreadText(spreads), "loss                     3.0000 ± 2.6458\n");
 }
 
