@@ -25,6 +25,13 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
 
+// A count of the data is what it is, whatever the configuration says.
+void TakeCount(Config& config, const char* key, uint64_t& count, uint64_t counted) {
+  if (count != 0 && count != counted)
+    config.idle.push_back({key, absl::StrCat("beside the data, which say ", counted)});
+  count = counted;
+}
+
 // One client that trains on everybody's rows has them in one place.
 absl::Status CheckTogether(const Config& config) {
   if (!config.node.partition.train_together) return absl::OkStatus();
@@ -191,11 +198,6 @@ absl::Status CheckHeldout(const Config& config, const data::DatasetInfo& info) {
         "evaluation.fine_tune has no rows to tune the clients of data.heldout_clients on: set "
         "data.heldout_tuning, the fraction of their rows for that");
   }
-  if (data.heldout_tuning > 0 && !tunes) {
-    return absl::InvalidArgumentError(
-        "data.heldout_tuning takes rows from the tests of clients that never train: it needs "
-        "evaluation.heldout = true and evaluation.fine_tune.steps, which use them");
-  }
   return absl::OkStatus();
 }
 
@@ -234,10 +236,10 @@ std::string NormaliseText(const TransformConfig& transform) {
 
 absl::Status Resolve(Config& config, const data::DatasetInfo& info,
                      const sdk::Catalogue& catalogue) {
-  config.run.clients = info.clients;
-  config.run.train_clients = info.train_clients;
-  config.run.train_examples = info.train_examples;
-  config.run.train_tokens = info.train_tokens;
+  TakeCount(config, "run.clients", config.run.clients, info.clients);
+  TakeCount(config, "run.train_clients", config.run.train_clients, info.train_clients);
+  TakeCount(config, "run.train_examples", config.run.train_examples, info.train_examples);
+  TakeCount(config, "run.train_tokens", config.run.train_tokens, info.train_tokens);
   if (config.node.workers.owners > info.clients) {
     return absl::InvalidArgumentError(absl::StrCat("workers.owners is ", config.node.workers.owners,
                                                    ", but the data has ", info.clients,

@@ -82,12 +82,14 @@ class Run {
       : options_(options), document_(document), catalogue_(catalogue), output_(output) {}
 
   // Later overrides (`extra`) win.
-  absl::Status Compose(const std::vector<Override>& extra) {
+  absl::Status Compose(const std::vector<Override>& extra, Idle idle = Idle::kRefuse) {
     const bool resume = !options_.resume.empty();
     MACAW_ASSIGN_OR_RETURN(std::vector<Override> overrides, OverridesOf(options_, document_));
     if (resume) MACAW_RETURN_IF_ERROR(CheckResumable(overrides));
     overrides.insert(overrides.end(), extra.begin(), extra.end());
-    MACAW_ASSIGN_OR_RETURN(config_, ReadConfig(document_, overrides, catalogue_));
+    // The file of a run that goes on may be of a release that listed every key.
+    MACAW_ASSIGN_OR_RETURN(
+        config_, ReadConfig(document_, overrides, catalogue_, resume ? Idle::kLeaveOut : idle));
     MACAW_RETURN_IF_ERROR(CheckTrackers(config_.node.track));
     return resume ? ComposeResumed() : ComposeNew();
   }
@@ -188,7 +190,8 @@ class Run {
   }
 
   absl::Status ComposeResumed() {
-    MACAW_ASSIGN_OR_RETURN(const Config before, ReadConfig(document_, {}, catalogue_));
+    MACAW_ASSIGN_OR_RETURN(const Config before,
+                           ReadConfig(document_, {}, catalogue_, Idle::kLeaveOut));
     if (config_.run.rounds < before.run.rounds) {
       return absl::InvalidArgumentError(absl::StrCat("run.rounds was ", before.run.rounds,
                                                      "; a run that goes on may have more, not ",
@@ -265,10 +268,6 @@ class Run {
                      config_.node.workers.owners == 0
                          ? ""
                          : absl::StrCat(" and ", Counted(config_.node.workers.owners, "owner"))));
-    for (const std::string& unused : UnusedParameters(config_)) {
-      Say("note",
-          absl::StrCat(unused, " is not used: the algorithm is ", config_.run.algorithm.name));
-    }
     for (const std::string& note : NotesOf(config_, spec, dataset, catalogue_.algorithms()))
       Say("note", note);
     for (const std::string& note : NotesOnTheEnd(config_)) Say("note", note);
@@ -447,7 +446,7 @@ absl::StatusOr<CheckedRun> CheckBeforeRun(const Document& document, const sdk::C
   options.check = true;
   const std::unique_ptr<RunOutput> silent = OutputAsJson([](const std::string&) {});
   Run run(options, document, catalogue, *silent);
-  MACAW_RETURN_IF_ERROR(run.Compose(overrides));
+  MACAW_RETURN_IF_ERROR(run.Compose(overrides, Idle::kLeaveOut));
   CheckedRun checked;
   checked.config = run.config();
   MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(checked.config));
