@@ -36,6 +36,10 @@ struct DataOptions {
       // Fraction of all rows that becomes the central test set, if the source has no test set of
       // its own.
       0.1;
+  // Fraction of the rows that test_fraction counts (of the training rows, if the source has a test
+  // set of its own) that becomes the central validation set. It is cut from the training rows
+  // before they are partitioned, and never from test rows.
+  double central_val_fraction = 0.0;
   // Fractions of each client's rows, rounded down: those that become its own test rows, and those
   // that become its validation rows. Together below 1.
   double client_test_fraction = 0.0;

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "algorithms/api/algorithm.h"
+#include "core/settings/section.h"
 
 namespace macaw::algorithms {
 
@@ -22,6 +23,8 @@ struct ParameterSpec {
   std::vector<std::string> choices;  // for strings
   // A check beyond the fields above, for texts with a syntax of their own.
   std::function<absl::Status(const ParameterValue&)> check = {};
+  // What other parameters must be for this one to have an effect; empty: it always has.
+  std::vector<settings::Need<AlgorithmConfig>> needs = {};
 };
 
 // What a formula need not explain.
@@ -55,6 +58,7 @@ struct Description {
   std::vector<ParameterSpec> parameters;
   std::string remarks = {};  // what to know before choosing it; shown by `macaw algorithms NAME`
   std::string plugin = {};   // that it is from; filled in when that is loaded. Empty: a built-in
+  std::vector<std::string> ignores = {};  // keys of a run that change nothing: "local.epochs"
 
   // Some stage has hooks (training/api/hooks.h), which only LibTorch can run. Without this a run
   // does not ask for that back end before it begins.

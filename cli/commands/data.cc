@@ -166,6 +166,8 @@ void PrintInfo(const Opened& opened) {
   }
   line("clients' own", absl::StrCat(validation, " validation and ", test, " test examples"));
   line("central test", absl::StrCat(info.test_examples, " examples"));
+  if (info.val_examples > 0)
+    line("central validation", absl::StrCat(info.val_examples, " examples"));
   if (info.feature_type != data::FeatureType::kI32)
     line("normalise", NormaliseText(opened.config.run.transform));
   if (!opened.undivided) line("digest", info.digest.Hex());

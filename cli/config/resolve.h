@@ -35,6 +35,11 @@ absl::StatusOr<models::ModelSpec> SpecOf(const Config& config);
 absl::Status CheckTokens(const Config& config, const models::ModelSpec& spec,
                          const data::Dataset& dataset);
 
+// In the path model.init stands for model.seed: a file of weights for each seed.
+inline constexpr char kSeedInPath[] = "{seed}";
+// Whether runs that differ in run.seed start from other weights of model.init.
+bool InitFollowsTheSeed(const Config& config);
+
 // The weights before round 1: from the seed, or from model.init.
 absl::StatusOr<FlatVector> InitialWeights(const Config& config, const models::ModelSpec& spec);
 

@@ -179,7 +179,9 @@ absl::Status Repeat::Write() const {
   }
   for (const Spread& spread : SpreadOf(Results())) {
     json["metrics"][spread.metric] = {
-        {"mean", spread.mean}, {"std", spread.std}, {"values", spread.values}};
+        {"mean", spread.mean},
+        {"std", spread.std.has_value() ? OrderedJson(*spread.std) : OrderedJson()},
+        {"values", spread.values}};
   }
   const std::filesystem::path folder = std::filesystem::path(file()).parent_path();
   if (!folder.empty()) MACAW_RETURN_IF_ERROR(MakeDirectories(folder.string()));

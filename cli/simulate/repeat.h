@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "cli/simulate/result.h"
+#include "core/fd.h"
 
 namespace macaw::cli {
 

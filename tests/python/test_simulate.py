@@ -76,10 +76,10 @@ class ARun(TestCase):
             )
         ]
         self.assertEqual({run.digest for run in runs}, {runs[0].digest})
-        self.assertEqual(runs[0].summary["clients"], 4)
+        self.assertIn(" 4 clients", dict(runs[0].said)["data"])
         some = macaw.histogram(counts, clients=3, seed=2)
         fewer = macaw.simulate(**self.job("fewer", partition=some, cohort=3))
-        self.assertEqual(fewer.summary["clients"], 3)
+        self.assertIn(" 3 clients", dict(fewer.said)["data"])
         for wrong in (counts[0], counts - 1, counts + 0.5, "counts"):
             with self.assertRaises((macaw.ConfigError, macaw.DataError)) as raised:
                 macaw.simulate(**self.job("wrong", partition=macaw.histogram(wrong)))
