@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "cli/config/config.h"
 #include "cli/config/reader.h"
+#include "cli/simulate/selection.h"
 #include "sdk/catalogue.h"
 #include "server/metrics.h"
 
@@ -41,6 +42,7 @@ int Simulate(const SimulateOptions& options);
 struct CheckedRun {
   Config config;
   std::vector<server::MetricColumn> columns;
+  EvaluableRows rows;
 };
 // Finds every error that can be found before a run, as `macaw simulate --check` does, and prints
 // nothing. Opens the data.
