@@ -15,8 +15,8 @@ settings::Section<Schedule> ScheduleSection() {
               "of the learning rate over rounds; lr_schedule = \"cosine\" works, too");
   f.Add("gamma", &Schedule::gamma, "step, exponential: the factor", Above(0));
   f.Add("every", &Schedule::every, "step: rounds between factors", AtLeast(1));
-  f.Add("rounds", &Schedule::rounds, "cosine: rounds down to the floor; 0: run.rounds", AtLeast(0));
-  f.Add("floor", &Schedule::floor, "cosine: the last factor", Between(0, 1));
+  f.Add("rounds", &Schedule::rounds, "cosine: rounds that it takes, as T_max of PyTorch; 0: run.rounds", AtLeast(0));
+  f.Add("floor", &Schedule::floor, "cosine: the factor that it falls towards, and has after its rounds", Between(0, 1));
   f.Add("warmup_rounds", &Schedule::warmup_rounds, "rounds of linear warm-up", AtLeast(0));
   return f;
 }

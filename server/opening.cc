@@ -286,10 +286,13 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
                                                    .seed = options.run.seed}));
   MACAW_ASSIGN_OR_RETURN(options.run.algorithm, registry.Complete(options.run.algorithm));
   MACAW_ASSIGN_OR_RETURN(const algorithms::Description algorithm, registry.RuleOf(options.run));
+  const TotalsUsed totals =
+      algorithms::TotalsOf(algorithm, algorithms::SetupOf(options.run, initial.layout()));
   MACAW_ASSIGN_OR_RETURN(ModelKeeper keeper, KeeperOf(options, std::move(initial), algorithm));
 
   EngineOptions engine = EngineOptionsOf(options, keeper);
   engine.personal_models = algorithm.has_both_models();
+  engine.totals = totals;
   if (!algorithm.has_common_model) engine.run.evaluation.central = false;
   EarlyStopping early_stopping(options.config.stop);
   std::optional<MetricsRow> owed_row;

@@ -1,6 +1,12 @@
 #include "cli/config/notes.h"
 
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <variant>
+
 #include "absl/strings/str_cat.h"
+#include "training/api/schedule.h"
 
 namespace macaw::cli {
 namespace {
@@ -44,14 +50,42 @@ std::string PersonalModelsNote(const Config& config, const data::Dataset& datase
 
 }  // namespace
 
+std::vector<std::string> ScheduleNotes(const RunPlan& run) {
+  std::vector<std::string> notes;
+  const auto add = [&](absl::string_view key, const Schedule& schedule, absl::string_view what) {
+    const std::optional<uint32_t> idle = training::FirstIdleRound(schedule, run.rounds);
+    if (!idle.has_value()) return;
+    notes.push_back(absl::StrCat(key, ": the rate is 0 from round ", *idle, " on, so ", what,
+                                 " in the last ", run.rounds - *idle + 1, " of ", run.rounds,
+                                 " rounds",
+                                 schedule.kind == "cosine"
+                                     ? "; a cosine over more rounds, or with a floor, does not end"
+                                       " there"
+                                     : ""));
+  };
+  add("local.lr_schedule", training::LocalSchedule(run), "clients train nothing");
+  const auto text = run.algorithm.parameters.find("server_lr_schedule");
+  if (text == run.algorithm.parameters.end()) return notes;
+  const auto* const line = std::get_if<std::string>(&text->second);
+  const absl::StatusOr<Schedule> schedule =
+      line == nullptr ? Schedule() : training::ParseSchedule(*line);
+  if (schedule.ok()) {
+    add(absl::StrCat("algorithm.", run.algorithm.name, ".server_lr_schedule"), *schedule,
+        "the model stays as it is");
+  }
+  return notes;
+}
+
 std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& spec,
                                  const data::Dataset& dataset,
                                  const algorithms::Registry& registry) {
   const RunPlan& run = config.run;
   const auto algorithm = registry.RuleOf(run);
   if (!algorithm.ok()) return {};
-  std::vector<std::string> notes;
-  if (algorithm->notes) notes = algorithm->notes(algorithms::SetupOf(run, spec.layout));
+  std::vector<std::string> notes = ScheduleNotes(run);
+  if (algorithm->notes)
+    std::ranges::move(algorithm->notes(algorithms::SetupOf(run, spec.layout)),
+                      std::back_inserter(notes));
   if (algorithm->has_personal_models) {
     const std::string note = PersonalModelsNote(config, dataset);
     if (!note.empty()) notes.push_back(note);
