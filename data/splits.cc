@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "core/fraction.h"
 #include "core/random.h"
 
@@ -46,6 +47,12 @@ CutRows CutOff(std::span<const uint32_t> rows, double fraction, size_t whole, Ra
 }
 
 }  // namespace
+
+void NoteOwnTestSet(const DataOptions& options, std::vector<std::string>& notes) {
+  if (options.test_fraction == 0 || options.test_fraction == DataOptions().test_fraction) return;
+  notes.push_back(absl::StrCat("the data says itself which rows are tests; data.test_fraction = ",
+                               options.test_fraction, " has no effect"));
+}
 
 std::vector<bool> HeldoutClients(const DataOptions& options, uint64_t clients) {
   return Draw(Stream(options, kHeldout), clients, FloorOf(options.heldout_clients, clients));

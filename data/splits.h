@@ -35,6 +35,10 @@ struct Division {
   }
 };
 
+// Adds a note where data with test rows of its own leaves a data.test_fraction that was asked for
+// without an effect.
+void NoteOwnTestSet(const DataOptions& options, std::vector<std::string>& notes);
+
 // `result[c]`: client c never trains. ⌊fraction · clients⌋ clients, drawn from the seed.
 std::vector<bool> HeldoutClients(const DataOptions& options, uint64_t clients);
 

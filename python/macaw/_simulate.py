@@ -333,8 +333,11 @@ def keys_of(given: Mapping[str, Any], seeds: Sequence[int] | None = None) -> Key
     columns = _data.Columns(
         own["features"], own["label"], own["client"], own["missing"], tokens=tokens
     )
+    options = dict(own["data_options"] or {})
+    if not (own["data"] is None or isinstance(own["data"], (str, os.PathLike))):
+        columns.take(options)
     _add_data(settings, own["data"], own["test"], columns, folder)
-    _add(settings, "data", own["data_options"] or {})
+    _add(settings, "data", options)
     add_partition(settings, own["partition"], folder)
     made = None
     if own["model"] is not None:
@@ -344,6 +347,12 @@ def keys_of(given: Mapping[str, Any], seeds: Sequence[int] | None = None) -> Key
         example = functools.partial(_example, settings)
         made = _model.read(own["model"], own["init"], folder / "models", example, seeds or (0,))
         _add(settings, "model", made.keys)
+    elif own["init"] is not None:
+        raise ConfigError(
+            "init= has no effect without model=; model_options=dict(init=…) takes a file for the "
+            "model of config=",
+            key="init",
+        )
     _add(settings, "model", own["model_options"] or {})
     add_algorithm(settings, own["algorithm"], folder)
     _add_cohort(settings, own["cohort"])
@@ -464,10 +473,12 @@ def _add(settings: dict[str, Any], table: str, values: Mapping[str, Any]) -> Non
 def _add_data(
     settings: dict[str, Any], data: Any, test: Any, columns: _data.Columns, folder: Path
 ) -> None:
-    if data is None:
-        return
-    if isinstance(data, str) and data == "synthetic":
-        settings["data.source"] = data
+    if data is None or (isinstance(data, str) and data == "synthetic"):
+        _of_no_table(columns)
+        if test is not None:
+            raise ConfigError("test= has no effect without data= of the same kind", key="test")
+        if data is not None:
+            settings["data.source"] = data
         return
     if isinstance(data, (str, os.PathLike)):
         path = Path(data)
@@ -482,12 +493,17 @@ def _add_data(
 
 def _of_no_table(columns: _data.Columns) -> None:
     """Refuses arguments for tables where the data is a file, whose keys say the same."""
-    for name, key in (("label", "label_column"), ("client", "client_column"), ("features", None)):
+    for name, key in (
+        ("label", "label_column"),
+        ("client", "client_column"),
+        ("features", None),
+        ("missing", None),
+    ):
         if getattr(columns, name) is not None:
             value = getattr(columns, name)
             text = json.dumps(value) if isinstance(value, str) else "…"
             advice = f": give data_options=dict({key}={text})" if key else ""
-            raise ConfigError(f"{name} is for tables in memory, and data is a path{advice}", key=name)
+            raise ConfigError(f"{name}= is for tables in memory{advice}", key=name)
 
 
 def add_partition(settings: dict[str, Any], partition: Any, cache: Path) -> None:

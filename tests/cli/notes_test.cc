@@ -48,7 +48,7 @@ std::string Notes(const std::string& algorithm, const data::Dataset& dataset,
   for (const std::string& one : set) overrides.push_back(*ParseOverride(one));
   auto config = ReadConfig(*ParseDocument(kMinimal, "exp.toml", "/configs"), overrides, builtins);
   EXPECT_TRUE(config.ok()) << config.status();
-  const absl::Status resolved = Resolve(*config, dataset.info(), builtins);
+  const absl::Status resolved = Resolve(*config, dataset, builtins);
   EXPECT_TRUE(resolved.ok()) << resolved;
   const auto spec = SpecOf(*config);
   EXPECT_TRUE(spec.ok()) << spec.status();
@@ -69,6 +69,15 @@ TEST(Notes, SayThatPersonalModelsAreNotEvaluatedWhereNoClientHasTestRows) {
   EXPECT_EQ(Notes("fedavg", without), "");
   EXPECT_EQ(Notes("ditto", with, evaluated), "");
   EXPECT_THAT(Notes("ditto", with), HasSubstr("evaluation.clients = true"));
+}
+
+TEST(Notes, SayThatACohortIsTooSmallForAGpu) {
+  const std::vector<uint32_t> rows(200, 5), none(200, 0);
+  const SomeRows many(rows, none);
+  EXPECT_THAT(Notes("fedavg", many, {"workers.backend=cuda"}),
+              AllOf(HasSubstr("2 clients a round"), HasSubstr("cohort.size")));
+  EXPECT_EQ(Notes("fedavg", many, {"workers.backend=fused"}), "");
+  EXPECT_EQ(Notes("fedavg", many), "");
 }
 
 TEST(Notes, SayThatThereAreNoValidationRows) {

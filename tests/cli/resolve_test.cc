@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "cli/config/key_error.h"
 #include "cli/config/writer.h"
 #include "core/cores.h"
+#include "core/safetensors.h"
+#include "testing/temporary_folder.h"
 #include "tests/cli/config_test_util.h"
 
 namespace macaw::cli {
@@ -100,6 +103,29 @@ TEST(Resolve, StartsAtZeroButForRunningStatistics) {
     EXPECT_EQ(weights->As<float>()[entry.offset], entry.name == "0.running_var" ? 1 : 0)
         << entry.name;
   }
+}
+
+TEST(Resolve, StartsFromTheFileOfItsSeed) {
+  const testing_support::TemporaryFolder folder;
+  Config config = Get({"model.layers=[\"flatten\", \"linear 10\"]"});
+  ASSERT_TRUE(Resolve(config, Images(), sdk::Catalogue::Builtins()).ok());
+  const auto spec = SpecOf(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  for (const uint64_t seed : {1, 2}) {
+    const FlatVector weights = models::InitialModel(*spec, seed);
+    ASSERT_TRUE(
+        WriteModel(folder / absl::StrCat("w-", seed, ".safetensors"), weights.view(), {}).ok());
+  }
+  config.node.model_init = folder / "w-{seed}.safetensors";
+  config.run.seed = config.run.model.seed = 2;
+  const auto weights = InitialWeights(config, *spec);
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  EXPECT_EQ(DigestOfValues(weights->view()), DigestOfValues(models::InitialModel(*spec, 2).view()));
+  EXPECT_TRUE(InitFollowsTheSeed(config));
+  config.run.seed = 3;
+  EXPECT_FALSE(InitFollowsTheSeed(config)) << "model.seed is its own";
+  config.run.model.seed = 3;
+  EXPECT_THAT(InitialWeights(config, *spec).status().ToString(), HasSubstr("w-3.safetensors"));
 }
 
 TEST(Resolve, GivesAFileThatStandsAloneAndResolvesToItself) {
