@@ -78,6 +78,7 @@ class PrivateServer final : public ServerAlgorithm {
       Scale(channel.weight / divisor, channel.value.view());
     }
     channel.weight = privacy_.cohort;
+    channel.max_abs = 0;  // of a client's own numbers
     AddNormal(context.Random(absl::StrCat("privacy ", spec.name)),
               privacy_.noise * clip() / divisor, channel.value.view());
   }

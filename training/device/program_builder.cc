@@ -14,8 +14,6 @@ namespace {
 constexpr uint32_t kFewRows = 8, kManyRows = 64;
 // Floats of an example's columns at most (Op::columns), and the cost of writing and reading one.
 constexpr uint64_t kMostColumns = 1 << 18, kColumnCost = 50;
-// Floats of an example between two layers.
-constexpr uint64_t kMostFloats = uint64_t{1} << 24;
 
 }  // namespace
 
