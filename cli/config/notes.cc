@@ -55,13 +55,12 @@ std::vector<std::string> ScheduleNotes(const RunPlan& run) {
   const auto add = [&](absl::string_view key, const Schedule& schedule, absl::string_view what) {
     const std::optional<uint32_t> idle = training::FirstIdleRound(schedule, run.rounds);
     if (!idle.has_value()) return;
-    notes.push_back(absl::StrCat(key, ": the rate is 0 from round ", *idle, " on, so ", what,
-                                 " in the last ", run.rounds - *idle + 1, " of ", run.rounds,
-                                 " rounds",
-                                 schedule.kind == "cosine"
-                                     ? "; a cosine over more rounds, or with a floor, does not end"
-                                       " there"
-                                     : ""));
+    notes.push_back(absl::StrCat(
+        key, ": the rate is 0 from round ", *idle, " on, so ", what, " in the last ",
+        run.rounds - *idle + 1, " of ", run.rounds, " rounds",
+        schedule.kind == "cosine" ? "; a cosine over more rounds, or with a floor, does not end"
+                                    " there"
+                                  : ""));
   };
   add("local.lr_schedule", training::LocalSchedule(run), "clients train nothing");
   const auto text = run.algorithm.parameters.find("server_lr_schedule");

@@ -237,11 +237,10 @@ absl::Status Resolve(Config& config, const data::Dataset& dataset,
 
 absl::Status Resolve(Config& config, const data::DatasetInfo& info,
                      const sdk::Catalogue& catalogue) {
-  return Resolve(config, info,
-                 {.clients = info.train_clients,
-                  .examples = info.train_examples,
-                  .tokens = info.train_tokens},
-                 catalogue);
+  return Resolve(
+      config, info,
+      {.clients = info.train_clients, .examples = info.train_examples, .tokens = info.train_tokens},
+      catalogue);
 }
 
 absl::Status Resolve(Config& config, const data::DatasetInfo& info, const Drawable& drawable,
