@@ -50,7 +50,8 @@ void AddRun(Section<RunPlan>& f) {
         "training tokens of the clients that can be drawn, of sequences; filled in likewise",
         AtLeast(0))
       .As(Role::kDerived);
-  f.AddSeed("run.seed", &R::seed, "of everything that has no seed of its own");
+  f.AddSeed("run.seed", &R::seed, "of everything that has no seed of its own")
+      .Expecting("an integer >= 0");
   f.AddChoice("run.task", &R::task, Tasks(),
               "loss and metrics; auto: next-token where rows are tokens, classification where "
               "labels are classes, else regression");

@@ -11,6 +11,9 @@
 
 namespace macaw::training::ondevice {
 
+// Floats of an example between two layers, at most.
+constexpr uint64_t kMostFloats = uint64_t{1} << 24;
+
 // Makes operations of a model's layers: gives values and what is kept for the backward pass their
 // places in the activations, and values their places in the gradients.
 class ProgramBuilder {
@@ -38,6 +41,7 @@ class ProgramBuilder {
   struct Draft {
     Op op;
     size_t in = 0, in2 = kNone, out = 0;
+    bool flat = false;  // it takes its input as a vector, whatever axes that was made with
     static constexpr size_t kNone = std::numeric_limits<size_t>::max();
   };
 
@@ -80,7 +84,7 @@ class ProgramBuilder {
   size_t AddConv(const models::Conv2d& conv, uint32_t weight, size_t in, bool relu);
   void AddPool(OpKind kind, uint32_t height, uint32_t width, uint32_t stride);
   size_t AddGroupNorm(uint32_t groups, uint32_t weight, size_t in, bool relu);
-  size_t AddBatchNorm(uint32_t weight, uint32_t buffer, size_t in, bool relu);
+  size_t AddBatchNorm(int64_t channels, uint32_t weight, uint32_t buffer, size_t in, bool relu);
   void AddLayerNorm(uint32_t weight);
   void AddElements(OpKind kind, Op op = {});
   void AddDropout(double p);

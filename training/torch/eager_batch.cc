@@ -26,8 +26,8 @@ std::span<T> Typed(std::span<std::byte> bytes) {
   return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
 }
 
-bool HasDropout(const models::ModelSpec& spec) {
-  return std::ranges::any_of(spec.layers, models::DrawsMasks);
+bool MayDrop(const models::ModelSpec& spec) {
+  return spec.is_script() || std::ranges::any_of(spec.layers, models::DrawsMasks);
 }
 
 }  // namespace
@@ -39,7 +39,7 @@ EagerBatch::EagerBatch(const models::Network& network, const data::BatchGather& 
       task_(task),
       dtype_(dtype),
       work_(work),
-      has_dropout_(HasDropout(network.spec())) {}
+      has_dropout_(MayDrop(network.spec())) {}
 
 void EagerBatch::Reserve(size_t rows) {
   if (rows == rows_) return;
@@ -98,9 +98,11 @@ absl::Status EagerBatch::Load(const data::Rows& rows, std::span<const uint32_t> 
     MACAW_RETURN_IF_ERROR(CheckTokens(network_.spec(), tokens));
     TakeLengths(rows, positions);
     if (sequences) LabelAllPositions(tokens);
-    // An empty text is one token of padding: a layer has something to take a mean of.
-    for (int64_t& length : lengths_) length = std::max<int64_t>(length, 1);
+  } else if (network_.spec().takes_sequences()) {
+    TakeLengths(rows, positions);
   }
+  // An empty sequence is one position of padding: a layer has something to take a mean of.
+  for (int64_t& length : lengths_) length = std::max<int64_t>(length, 1);
   return objective.CheckClasses(classes_);
 }
 
