@@ -169,6 +169,7 @@ absl::StatusOr<Schema> MakeSchema(const Description& description, const Setup& s
     if (const absl::Status status = description.check(setup); !status.ok())
       return refuse(status.message());
   }
+  MACAW_RETURN_IF_ERROR(CheckNeeded(description, setup));
   const TotalsUsed used = TotalsOf(description, setup);
   const auto unknown = [&](absl::string_view what, absl::string_view key) {
     return refuse(absl::StrCat("it computes with ", what, " of all clients that can be drawn, and ",
@@ -177,7 +178,6 @@ absl::StatusOr<Schema> MakeSchema(const Description& description, const Setup& s
   if (used.clients && setup.clients == 0) return unknown("the number", "run.clients");
   if (used.weight && !(setup.total_weight > 0))
     return unknown("the weight", TotalWeightKey(setup.cohort.weight));
-  MACAW_RETURN_IF_ERROR(CheckNeeded(description, setup));
   MACAW_ASSIGN_OR_RETURN(Schema schema, SchemaOf(description, setup));
   const auto twice = [&](absl::string_view why) {
     return refuse(absl::StrCat("cohort.sampling = \"", setup.cohort.sampling,
