@@ -67,9 +67,8 @@ absl::Status CheckRule(const Description& rule, const Setup& setup, const Schema
   if (!schema.state.empty() && !rule.has_independent_state) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the clients of ", rule.name, " keep a state that mirrors what they send (",
-        absl::StrJoin(schema.state, ", ", [](std::string* out, const auto& item) {
-          absl::StrAppend(out, item.name);
-        }),
+        absl::StrJoin(schema.state, ", ",
+                      [](std::string* out, const auto& item) { absl::StrAppend(out, item.name); }),
         "). Clipping takes a part of that away, and noise adds to what the server keeps of it, so "
         "the two no longer agree and the run converges to a wrong model. Take a rule without "
         "client state (fedavg, fedprox, fedavgm, fedadam), or one whose state is a model of the "
@@ -117,9 +116,9 @@ absl::Status CheckSettings(const PrivacyConfig& config, const Setup& setup) {
   }
   const uint64_t population = Population(config, setup);
   if (population < setup.clients) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("privacy.population = ", population, " is less than the ", setup.clients,
-                     " clients of the run, which belong to it"));
+    return absl::InvalidArgumentError(absl::StrCat("privacy.population = ", population,
+                                                   " is less than the ", setup.clients,
+                                                   " clients of the run, which belong to it"));
   }
   const uint64_t noise_cohort = config.noise_cohort.value_or(setup.cohort.size);
   if (noise_cohort < setup.cohort.size || noise_cohort > population) {

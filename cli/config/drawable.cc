@@ -19,9 +19,8 @@ bool CanBeDrawn(const CohortConfig& cohort, const data::Dataset& dataset, Client
   if (rows < std::max<uint32_t>(1, cohort.min_rows.value_or(1))) return false;
   if (cohort.eligible.empty()) return true;
   const std::string name = dataset.ClientName(client);
-  return std::ranges::any_of(cohort.eligible, [&](const std::string& pattern) {
-    return NameMatches(name, pattern);
-  });
+  return std::ranges::any_of(
+      cohort.eligible, [&](const std::string& pattern) { return NameMatches(name, pattern); });
 }
 
 }  // namespace
