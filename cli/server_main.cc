@@ -72,7 +72,7 @@ absl::StatusOr<Config> ReadResolved(const Document& document, const sdk::Catalog
   if (IsResolved(config.run)) return config;
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
                          catalogue.OpenDataset(config.node.data, config.node.partition));
-  MACAW_RETURN_IF_ERROR(Resolve(config, dataset->info(), catalogue));
+  MACAW_RETURN_IF_ERROR(Resolve(config, *dataset, catalogue));
   return config;
 }
 

@@ -32,8 +32,10 @@ settings::Section<CohortConfig> CohortSection() {
         AtLeast(1));
   f.Add("straggler_fraction", &C::straggler_fraction,
         "of the clients: too slow for their whole work in a round", Between(0, 1));
-  f.AddChoice("straggler_policy", &C::straggler_policy, {"partial", "drop"},
-              "what stragglers do: 1 to epochs-1 epochs (or steps), or nothing");
+  f.AddChoice(
+      "straggler_policy", &C::straggler_policy, {"partial", "drop"},
+      "what stragglers do: 1 to epochs-1 epochs, with one epoch or with local.steps 1 to steps-1 "
+      "steps; or nothing");
   const auto by_availability = [](const C& cohort) { return cohort.sampling == "available"; };
   const char* const available = "cohort.sampling = \"available\"";
   f.Add("availability", &C::availability, "probability that a client is there in a round",

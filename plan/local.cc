@@ -35,7 +35,7 @@ settings::Section<LocalConfig> LocalSection() {
   f.Add("batch_size", &L::batch_size, "rows a step; 0: all of them", AtLeast(0));
   f.AddChoice("optimizer", &L::optimizer, {"sgd", "adam", "adamw"},
               "of the local steps; its state starts afresh each round");
-  f.Add("lr", &L::lr, "learning rate in round 1", Above(0));
+  f.Add("lr", &L::lr, "learning rate in round 1; default with adam, adamw: 0.001", Above(0));
   f.Add("momentum", &L::momentum, "starts afresh each round", Below(0, 1));
   f.Add("nesterov", &L::nesterov, "Nesterov's form of the momentum");
   f.Add("beta1", &L::beta1, "adam, adamw: decay of the gradient's mean", Below(0, 1));
@@ -49,7 +49,9 @@ settings::Section<LocalConfig> LocalSection() {
               "what clip_norm limits: before the algorithm's correction, or after it");
   f.Add("class_weights", &L::class_weights, "of the loss, per class; default: 1", Above(0));
   f.Add("label_smoothing", &L::label_smoothing, "of the loss", Below(0, 1));
-  f.Add("drop_last", &L::drop_last, "leave out a last batch that is not full");
+  f.Add(
+      "drop_last", &L::drop_last,
+      "leave out a last batch that is not full; clients with fewer rows than a batch are not drawn");
   f.Add("shuffle", &L::shuffle, "false: batches in stored order");
   f.AddSection("lr_schedule", &L::lr_schedule, ScheduleSection());
   return f;

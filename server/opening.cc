@@ -260,7 +260,8 @@ absl::Status CheckPlanOf(const RunPlan& run, const StopRule& stop, const algorit
                          const algorithms::Description& algorithm) {
   MACAW_ASSIGN_OR_RETURN(const algorithms::Schema schema, algorithms::MakeSchema(algorithm, setup));
   MACAW_RETURN_IF_ERROR(CheckEvaluationOf(run, algorithm));
-  return CheckStopRule(stop, run, MetricColumns(run.task, algorithm, schema));
+  const uint32_t groups = ConceptGroups(run.transform, run.seed).count();
+  return CheckStopRule(stop, run, MetricColumns(run.task, algorithm, schema, groups));
 }
 
 // The keeper of the initial model.
@@ -273,10 +274,11 @@ absl::StatusOr<ModelKeeper> KeeperOf(const Options& options, FlatVector initial,
 
 }  // namespace
 
-absl::Status CheckPlan(const RunPlan& run, const StopRule& stop, const LayoutPtr& layout,
+absl::Status CheckPlan(const RunPlan& run, const ServerConfig& config, const LayoutPtr& layout,
                        const algorithms::Registry& registry) {
+  MACAW_RETURN_IF_ERROR(CheckRounds(run.cohort, config.round));
   MACAW_ASSIGN_OR_RETURN(const algorithms::Description algorithm, registry.RuleOf(run));
-  return CheckPlanOf(run, stop, algorithms::SetupOf(run, layout), algorithm);
+  return CheckPlanOf(run, config.stop, algorithms::SetupOf(run, layout), algorithm);
 }
 
 absl::StatusOr<Opening> Open(Options options, FlatVector initial,
@@ -286,6 +288,7 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
                                                    .seed = options.run.seed}));
   MACAW_ASSIGN_OR_RETURN(options.run.algorithm, registry.Complete(options.run.algorithm));
   MACAW_ASSIGN_OR_RETURN(const algorithms::Description algorithm, registry.RuleOf(options.run));
+  MACAW_RETURN_IF_ERROR(CheckRounds(options.run.cohort, options.config.round));
   MACAW_ASSIGN_OR_RETURN(ModelKeeper keeper, KeeperOf(options, std::move(initial), algorithm));
 
   EngineOptions engine = EngineOptionsOf(options, keeper);

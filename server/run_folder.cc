@@ -98,6 +98,7 @@ bool OfUntrainedRows(absl::string_view column) {
       !absl::StartsWith(column, "clients_val_") && !absl::StartsWith(column, "heldout_test_")) {
     return false;
   }
+  if (absl::EndsWith(column, "_clients") || absl::EndsWith(column, "_missing")) return false;
   return std::ranges::none_of(kClientStatistics, [column](const char* statistic) {
     return absl::EndsWith(column, absl::StrCat("_", statistic));
   });

@@ -42,7 +42,7 @@ absl::Status Write(const DataCommand& command) {
   }
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
                          catalogue.OpenDataset(config.node.data, config.node.partition));
-  MACAW_RETURN_IF_ERROR(Resolve(config, dataset->info(), catalogue));
+  MACAW_RETURN_IF_ERROR(Resolve(config, *dataset, catalogue));
   return AtomicWriteFile(command.out, absl::StrCat("# The plan of ", command.source,
                                                    " for a server without data (`macaw plan`).\n",
                                                    ServerToml(config)));

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/config/key_error.h"
+#include "cli/config/short_clients.h"
 #include "core/safetensors.h"
 #include "core/spelling.h"
 #include "core/status.h"
@@ -225,6 +226,22 @@ std::string NormaliseText(const TransformConfig& transform) {
     absl::StrAppend(&text, " / ", NumbersText(transform.std));
   }
   return text == "x" ? "x, as stored" : text;
+}
+
+absl::Status Resolve(Config& config, const data::Dataset& dataset,
+                     const sdk::Catalogue& catalogue) {
+  data::DatasetInfo info = dataset.info();
+  MACAW_ASSIGN_OR_RETURN(const ShortClients without_step,
+                         ShortClientsOf(config.run.local, dataset));
+  info.train_clients -= without_step.clients;
+  info.train_examples -= without_step.examples;
+  info.train_tokens -= without_step.tokens;
+  if (without_step.clients > 0 && info.train_clients == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "local.drop_last leaves out batches of fewer than local.batch_size = ",
+        config.run.local.batch_size, " rows, and no client has so many: lower the batch size"));
+  }
+  return Resolve(config, info, catalogue);
 }
 
 absl::Status Resolve(Config& config, const data::DatasetInfo& info,

@@ -15,6 +15,8 @@ namespace macaw::cli {
 // fraction), and checks the configuration against the data. A plug-in's model becomes its layers.
 // Afterwards the configuration is complete, and the server needs no data. Resolving twice changes
 // nothing. Errors name the keys that do not fit, and what the data has.
+absl::Status Resolve(Config& config, const data::Dataset& dataset, const sdk::Catalogue& catalogue);
+// The same where every client with training rows can train.
 absl::Status Resolve(Config& config, const data::DatasetInfo& info,
                      const sdk::Catalogue& catalogue);
 

@@ -158,8 +158,8 @@ class Run {
     if (!own_values) MACAW_RETURN_IF_ERROR(InitialWeights(config_, spec).status());
     MACAW_RETURN_IF_ERROR(CheckState(spec, Start::kNew));
     // What the server refuses, before a folder is made or another run's is replaced.
-    MACAW_RETURN_IF_ERROR(server::CheckPlan(config_.run, config_.node.server.stop, spec.layout,
-                                            catalogue_.algorithms()));
+    MACAW_RETURN_IF_ERROR(
+        server::CheckPlan(config_.run, config_.node.server, spec.layout, catalogue_.algorithms()));
     if (options_.check) return absl::OkStatus();
     const std::string out = options_.out.empty() ? config_.node.server.out : options_.out;
     MACAW_ASSIGN_OR_RETURN(folder_, MakeRunFolder(out, config_.run.name, options_.force));
@@ -213,7 +213,7 @@ class Run {
     MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
                            catalogue_.OpenDataset(config_.node.data, config_.node.partition));
     const data::DatasetInfo& info = dataset->info();
-    MACAW_RETURN_IF_ERROR(Resolve(config_, info, catalogue_));
+    MACAW_RETURN_IF_ERROR(Resolve(config_, *dataset, catalogue_));
     MACAW_ASSIGN_OR_RETURN(models::ModelSpec spec, SpecOf(config_));
     MACAW_RETURN_IF_ERROR(CheckTokens(config_, spec, *dataset));
     Say("data", DataLine(info));
@@ -419,7 +419,8 @@ absl::StatusOr<CheckedRun> CheckBeforeRun(const Document& document, const sdk::C
   MACAW_ASSIGN_OR_RETURN(const algorithms::Schema schema,
                          algorithms::MakeSchema(algorithm, algorithms::SetupOf(plan, spec.layout)));
   MACAW_RETURN_IF_ERROR(server::CheckEvaluationOf(plan, algorithm));
-  checked.columns = server::MetricColumns(plan.task, algorithm, schema);
+  checked.columns = server::MetricColumns(plan.task, algorithm, schema,
+                                          ConceptGroups(plan.transform, plan.seed).count());
   return checked;
 }
 
