@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/log.h"
@@ -77,6 +78,13 @@ void AddSimulate(CLI::App& app, std::function<int()>& run) {
                     "Also write which rows each batch had: trace/ in the run's folder");
   command->add_flag("--check", options->check,
                     "Check the configuration, the data and the back ends, and end without a run");
+  command
+      ->add_option("--model-step", options->model_step,
+                   "Write what the first model makes of two small batches (losses, gradients, one "
+                   "step each) to this safetensors file, and end without a run")
+      ->type_name("FILE")
+      ->excludes(resume)
+      ->excludes(repeat);
   CLI::Option* quiet =
       command->add_flag("-q,--quiet", options->quiet, "No progress; print the run's folder only");
   command
@@ -175,7 +183,11 @@ void AddPrivacy(CLI::App& app, std::function<int()>& run) {
       "privacy", "The noise that is enough for an epsilon, or the epsilon of a noise");
   auto options = std::make_shared<PrivacyCommand>();
   const auto count = [&](const std::string& name, uint64_t& value, const std::string& help) {
-    command->add_option(name, value, help)->required()->check(CLI::PositiveNumber);
+    command->add_option(name, value, help)->required()->check([](const std::string& text) {
+      uint64_t number = 0;
+      const bool good = absl::SimpleAtoi(text, &number) && number > 0;
+      return good ? std::string() : "must be a whole number of at least 1, found " + text;
+    });
   };
   count("--clients", options->clients, "In all");
   count("--cohort", options->cohort, "Of a round: cohort.size, or privacy.noise_cohort");

@@ -28,7 +28,7 @@ struct ExampleBlock {
   size_t row_bytes = 0;
   const int32_t* classes = nullptr;
   const float* targets = nullptr;
-  const int32_t* lengths = nullptr;  // tokens in use of each row, for padded sequences; else null
+  const int32_t* lengths = nullptr;  // positions in use of each row of padded sequences; else null
   uint64_t count = 0;
 };
 

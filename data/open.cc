@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/status.h"
 #include "data/declared.h"
@@ -21,6 +22,15 @@ using Open = absl::StatusOr<DatasetPtr> (*)(const DataOptions&, const PartitionO
 absl::Status Reshape(const DataOptions& data, Examples& examples) {
   MACAW_ASSIGN_OR_RETURN(examples.input_shape,
                          InputShape(data, examples.input_shape, examples.block.type, data.path));
+  const ExampleBlock& block = examples.block;
+  if (data.input_shape.empty() || block.lengths == nullptr) return absl::OkStatus();
+  for (uint64_t row = 0; row < block.count; ++row) {
+    if (block.lengths[row] <= examples.input_shape[0]) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("data.input_shape makes examples of ", examples.input_shape[0],
+                     " positions, but row ", row, " of ", data.path, " has ", block.lengths[row],
+                     " in use (\"lengths\"): give the lengths in positions"));
+  }
   return absl::OkStatus();
 }
 

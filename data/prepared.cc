@@ -71,9 +71,10 @@ absl::StatusOr<std::vector<double>> Numbers(const SafetensorsFile& file, const s
   return numbers;
 }
 
-// Reads a list of names in JSON: `count` of them, or none if it is absent.
+// Reads a list of names in JSON: `count` or `otherwise` of them, or none if it is absent.
 absl::StatusOr<std::vector<std::string>> NameList(const SafetensorsFile& file,
-                                                  const std::string& key, int64_t count) {
+                                                  const std::string& key, int64_t count,
+                                                  int64_t otherwise) {
   std::vector<std::string> names;
   const auto found = file.metadata().find(key);
   if (found == file.metadata().end()) return names;
@@ -81,7 +82,8 @@ absl::StatusOr<std::vector<std::string>> NameList(const SafetensorsFile& file,
   for (const auto& name : list) {
     if (list.is_array() && name.is_string()) names.push_back(name.get<std::string>());
   }
-  if (names.size() != list.size() || static_cast<int64_t>(names.size()) != count) {
+  const auto found_names = static_cast<int64_t>(names.size());
+  if (names.size() != list.size() || (found_names != count && found_names != otherwise)) {
     return absl::InvalidArgumentError(absl::StrCat(file.path(), ": metadata \"", key,
                                                    "\" must be a JSON list of ", count, " names"));
   }
@@ -332,9 +334,13 @@ absl::StatusOr<PreparedFile> ReadPrepared(const DataOptions& options) {
   if (!scale.empty()) examples.transform.scale = scale[0];
   MACAW_ASSIGN_OR_RETURN(examples.transform.mean, Numbers(tensors, "mean"));
   MACAW_ASSIGN_OR_RETURN(examples.transform.std, Numbers(tensors, "std"));
-  MACAW_ASSIGN_OR_RETURN(examples.class_names, NameList(tensors, "class_names", examples.classes));
-  MACAW_ASSIGN_OR_RETURN(examples.feature_names,
-                         NameList(tensors, "feature_names", examples.input_shape[0]));
+  MACAW_ASSIGN_OR_RETURN(examples.class_names, NameList(tensors, "class_names", examples.classes,
+                                                        /*otherwise=*/examples.classes));
+  // Of a table's columns, whatever shape its rows have been given, or of an image's channels.
+  int64_t elements = 1;
+  for (const int64_t extent : examples.input_shape) elements *= extent;
+  MACAW_ASSIGN_OR_RETURN(examples.feature_names, NameList(tensors, "feature_names", elements,
+                                                          /*otherwise=*/examples.input_shape[0]));
   const auto name = tensors.metadata().find("name");
   examples.name = name == tensors.metadata().end() ? "prepared" : name->second;
   examples.digest = NameOf(bytes, tensors);

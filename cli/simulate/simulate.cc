@@ -18,6 +18,7 @@
 #include "cli/config/settings.h"
 #include "cli/config/writer.h"
 #include "cli/simulate/backend.h"
+#include "cli/simulate/model_step.h"
 #include "cli/simulate/output.h"
 #include "cli/simulate/overrides.h"
 #include "cli/simulate/owners.h"
@@ -29,6 +30,7 @@
 #include "cli/simulate/script.h"
 #include "cli/track/tracking.h"
 #include "core/files.h"
+#include "core/safetensors.h"
 #include "core/spelling.h"
 #include "core/status.h"
 #include "data/dataset.h"
@@ -153,13 +155,16 @@ class Run {
     if (!config_.node.model_script.empty()) {
       MACAW_ASSIGN_OR_RETURN(script_values, DescribeScript(config_));
     }
-    MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, ResolveWithData());
+    MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
+                           catalogue_.OpenDataset(config_.node.data, config_.node.partition));
+    MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, ResolveWith(*dataset));
     const bool own_values = !script_values.empty() && config_.node.model_init.empty();
     if (!own_values) MACAW_RETURN_IF_ERROR(InitialWeights(config_, spec).status());
     MACAW_RETURN_IF_ERROR(CheckState(spec, Start::kNew));
     // What the server refuses, before a folder is made or another run's is replaced.
     MACAW_RETURN_IF_ERROR(
         server::CheckPlan(config_.run, config_.node.server, spec.layout, catalogue_.algorithms()));
+    if (!options_.model_step.empty()) return ModelStep(spec, *dataset, script_values);
     if (options_.check) return absl::OkStatus();
     const std::string out = options_.out.empty() ? config_.node.server.out : options_.out;
     MACAW_ASSIGN_OR_RETURN(folder_, MakeRunFolder(out, config_.run.name, options_.force));
@@ -209,13 +214,27 @@ class Run {
                      "begin"));
   }
 
-  absl::StatusOr<models::ModelSpec> ResolveWithData() {
-    MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
-                           catalogue_.OpenDataset(config_.node.data, config_.node.partition));
-    const data::DatasetInfo& info = dataset->info();
-    MACAW_RETURN_IF_ERROR(Resolve(config_, *dataset, catalogue_));
+  // `script_values`: the scripted module's own tensors (DescribeScript), or empty.
+  absl::Status ModelStep(const models::ModelSpec& spec, const data::Dataset& dataset,
+                         const std::string& script_values) const {
+    if (script_values.empty() || !config_.node.model_init.empty()) {
+      MACAW_ASSIGN_OR_RETURN(const FlatVector start, InitialWeights(config_, spec));
+      return WriteModelStep(config_, spec, start, dataset, options_.model_step);
+    }
+    const std::string values = options_.model_step + ".start";
+    MACAW_RETURN_IF_ERROR(AtomicWriteFile(values, script_values));
+    const absl::StatusOr<FlatVector> start = ReadModel(values, spec.layout);
+    std::error_code ignored;
+    std::filesystem::remove(values, ignored);
+    MACAW_RETURN_IF_ERROR(start.status());
+    return WriteModelStep(config_, spec, *start, dataset, options_.model_step);
+  }
+
+  absl::StatusOr<models::ModelSpec> ResolveWith(const data::Dataset& dataset) {
+    const data::DatasetInfo& info = dataset.info();
+    MACAW_RETURN_IF_ERROR(Resolve(config_, dataset, catalogue_));
     MACAW_ASSIGN_OR_RETURN(models::ModelSpec spec, SpecOf(config_));
-    MACAW_RETURN_IF_ERROR(CheckTokens(config_, spec, *dataset));
+    MACAW_RETURN_IF_ERROR(CheckTokens(config_, spec, dataset));
     Say("data", DataLine(info));
     if (info.feature_type != data::FeatureType::kI32)
       Say("normalise", NormaliseText(config_.run.transform));
@@ -236,7 +255,7 @@ class Run {
       Say("note",
           absl::StrCat(unused, " is not used: the algorithm is ", config_.run.algorithm.name));
     }
-    for (const std::string& note : NotesOf(config_, spec, *dataset, catalogue_.algorithms()))
+    for (const std::string& note : NotesOf(config_, spec, dataset, catalogue_.algorithms()))
       Say("note", note);
     return spec;
   }
@@ -296,7 +315,7 @@ Ran RunOnce(const SimulateOptions& options, const Document& document,
     output.Error(status, CodeOf(status));
     return {.code = CodeOf(status)};
   }
-  if (options.check) return {};
+  if (options.check || !options.model_step.empty()) return {};
   const absl::StatusOr<SupervisedEnd> end = run.Go();
   if (!end.ok()) {
     output.Error(end.status(), ExitCodeOf(end.status()));

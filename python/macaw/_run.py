@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _model, _safetensors
-from .errors import Error
+from .errors import Error, PackageMissingError
 
 if TYPE_CHECKING:
     import os
@@ -93,7 +93,7 @@ class Run:
         try:
             from matplotlib.figure import Figure
         except ImportError as error:
-            raise ImportError("run.plot() draws with matplotlib: pip install matplotlib") from error
+            raise PackageMissingError("run.plot() draws with matplotlib: pip install matplotlib") from error
         columns = _columns(self.rows)
         chosen = [list(metrics)] if metrics else _usual(columns)
         figure = Figure(figsize=(5 * len(chosen), 3.5), layout="tight")

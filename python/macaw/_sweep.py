@@ -174,7 +174,7 @@ def sweep(
         varied[name] = Space(value.kind, tuple(tables))
         model = None if name == "model" else model
         arguments.pop(name, None)
-    settings, _, _ = keys_of({"model": model, "data": data, **arguments})
+    settings = keys_of({"model": model, "data": data, **arguments}).settings
     text = _file({**settings, **varied}, samples is not None, config)
     top = {"seeds": seeds, "baselines": baselines, "samples": samples, "sample_seed": sample_seed}
     top |= {"metric": metric, "mode": mode, "jobs": jobs, "cores": cores, "memory": memory}

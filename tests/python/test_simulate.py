@@ -81,7 +81,7 @@ class ARun(TestCase):
         epsilon = list(run.metrics["rule_epsilon"])
         self.assertEqual(epsilon, sorted(epsilon))
         self.assertGreater(epsilon[0], 0)
-        self.assertNotEqual(run.metrics["rule_clip"][0], run.metrics["rule_clip"][-1])
+        self.assertNotEqual(run.rows[0]["rule_clip"], run.rows[-1]["rule_clip"])
 
     def test_gives_metrics_model_and_summary(self) -> None:
         run = macaw.simulate(**self.job("run", evaluation={"every": 2}))

@@ -185,7 +185,7 @@ struct ClientJob {
   const std::byte* features = nullptr;
   const int32_t* classes = nullptr;  // per output position; below 0: it has none
   const float* targets = nullptr;
-  const int32_t* lengths = nullptr;  // tokens in use, 1 at least; null: all
+  const int32_t* lengths = nullptr;  // positions in use, 1 at least; null: all
   uint32_t pass_rows = kPassRows;    // at most
   const float* start = nullptr;
   float* weights = nullptr;   // kTrain: its end; else null

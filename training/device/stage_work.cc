@@ -300,7 +300,7 @@ void StageWork::WriteLabels(const RunParts& run, const Upload& upload) const {
       upload.Host<int32_t>(places_.labels)[i] = block.classes[row];
     }
     if (!sends_lengths()) continue;
-    // An empty text is one token of padding: a layer has something to take a mean of.
+    // An empty sequence is one position of padding: a layer has something to take a mean of.
     upload.Host<int32_t>(places_.lengths)[i] = std::max(block.lengths[row], 1);
   }
 }
