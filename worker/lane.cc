@@ -411,10 +411,11 @@ absl::StatusOr<fleet::EvaluationResult> Lane::TryToEvaluate(const EvaluationCont
   data::Rows rows;
   uint64_t begin = task.begin, end = task.end;
   switch (task.kind) {
-    case fleet::EvaluationKind::kCentralTest:
+    case fleet::EvaluationKind::kCentralTest: {
       MACAW_ASSIGN_OR_RETURN(rows, LoadCentralTest(*context_, *dataset_, begin, end));
       end -= std::exchange(begin, 0);
       break;
+    }
     case fleet::EvaluationKind::kClientTest:
     case fleet::EvaluationKind::kClientTestGlobal:
     case fleet::EvaluationKind::kClientTuned:

@@ -163,7 +163,7 @@ TEST(Alie, SaysItsDeviationsAndThatNoneAreNoAttack) {
   ASSERT_TRUE(other.Rounds(1).ok());
   EXPECT_EQ(other.metrics().count("attack_z"), 0u);
 
-  Setup setup;
+  algorithms::Setup setup;
   setup.cohort.size = 20;
   setup.layout = ParameterLayout::Scalars("w", 2, DType::kF32);
   const auto notes = [&](const AttackConfig& attack, uint64_t clients) {

@@ -150,7 +150,7 @@ TEST(Privacy, TheCohortIsPlannedWithoutTheStragglersThatAreDropped) {
 // The clip is a part of an honest client's program.
 TEST(Privacy, BoundsLetHostileUpdatesThrough) {
   const auto bound = [](const AttackConfig& attack) {
-    Setup setup;
+    algorithms::Setup setup;
     setup.layout = ParameterLayout::Scalars("w", 2, DType::kF32);
     setup.cohort = Poisson(4);
     setup.clients = 10;

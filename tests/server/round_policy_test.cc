@@ -1,5 +1,6 @@
 #include "server/engine/round_policy.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "server/engine/troubles.h"
