@@ -368,6 +368,12 @@ void AddCompare(CLI::App& app, std::function<int()>& run) {
                    "rounds_to_0.9, seconds; as often as needed")
       ->allow_extra_args(false)
       ->delimiter(',');
+  command->add_option("--select", options->select,
+                      "A metric of validation rows that chooses each run's round: shows its best, "
+                      "and the metrics of test rows in that round");
+  command->add_option("--paired", options->paired,
+                      "Compare each row's values of this metric with the best row's, over common "
+                      "seeds: difference, p, and p by Holm's correction");
   command->add_option("--csv", options->csv, "Also write the table into this file (-: only CSV)");
   command->footer(
       "Runs with equal settings are one row, whatever their seeds; the deviation is that of a "

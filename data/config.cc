@@ -1,6 +1,9 @@
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "data/options.h"
 #include "data/partition.h"
 
@@ -22,6 +25,25 @@ std::vector<std::string> Names(const std::vector<Choice>& choices) {
   return names;
 }
 
+// A key that some of this room's sources read. What a plug-in's source reads is not known here, nor
+// which source a path without one has.
+void ReadBy(Field<DataOptions>& field, std::vector<std::string> sources) {
+  const std::string words =
+      absl::StrCat("data.source = \"", absl::StrJoin(sources, "\", \""), "\"");
+  field.Needs(
+      [sources = std::move(sources), known = Names(DataSources())](const DataOptions& data) {
+        return settings::Contains(sources, data.source) || !settings::Contains(known, data.source);
+      },
+      words);
+}
+
+// The same, but for these sources.
+void NotReadBy(Field<DataOptions>& field, const std::vector<std::string>& others) {
+  std::vector<std::string> sources = Names(DataSources());
+  std::erase_if(sources, [&](const std::string& name) { return settings::Contains(others, name); });
+  ReadBy(field, std::move(sources));
+}
+
 // A column's name, or its number from 0.
 void AddColumn(Section<DataOptions>& f, const std::string& key, std::string DataOptions::*column,
                std::string help) {
@@ -33,15 +55,17 @@ void AddColumn(Section<DataOptions>& f, const std::string& key, std::string Data
     data.*column = absl::StrCat(*number);
     return true;
   };
+  ReadBy(field, {"csv"});
 }
 
 // "auto" or a boolean.
 void AddResident(Section<DataOptions>& f) {
   Field<DataOptions>& field =
       f.AddChoice("resident", &DataOptions::resident, {"auto", "true", "false"},
-                  "kept in memory, or read and generated on demand")
+                  "synthetic: kept in memory, or generated on demand")
           .Expecting("\"auto\" | true | false")
           .As(Role::kCompute);
+  ReadBy(field, {"synthetic"});
   field.set = [set = field.set](DataOptions& data, const Value& value) {
     const bool* flag = value.As<bool>();
     return set(data, flag == nullptr ? value : Value{std::string(*flag ? "true" : "false")});
@@ -52,12 +76,73 @@ void AddResident(Section<DataOptions>& f) {
   };
 }
 
+// A key that these partition schemes read.
+void ForSchemes(Field<PartitionOptions>& field, std::vector<std::string> schemes) {
+  const std::string words =
+      absl::StrCat("partition.scheme = \"", absl::StrJoin(schemes, "\", \""), "\"");
+  field.Needs(
+      [schemes = std::move(schemes)](const PartitionOptions& partition) {
+        return settings::Contains(schemes, partition.scheme);
+      },
+      words);
+}
+
+// Those that divide rows themselves; "auto" does where the data has no clients of its own.
+std::vector<std::string> DividingSchemes() {
+  std::vector<std::string> schemes = Names(PartitionSchemes());
+  std::erase(schemes, "natural");
+  std::erase(schemes, "file");
+  return schemes;
+}
+
+// One character, or "tab". Cells hold letters, digits and signs of numbers, so these separate none.
+void AddSeparator(Section<DataOptions>& f) {
+  Field<DataOptions>& field =
+      f.Add("separator", &DataOptions::separator,
+            "csv: what stands between cells, \"tab\" or a character; default: the comma, semicolon "
+            "or tab of the first line")
+          .Expecting(
+              "\"tab\", or one character that is no letter, digit, blank, quotation mark, "
+              "\"+\", \"-\" or \".\"");
+  field.set = [](DataOptions& data, const Value& value) {
+    const std::string* const word = value.As<std::string>();
+    if (word == nullptr) return false;
+    const std::string separator = *word == "\t" ? kTabSeparator : *word;
+    const bool character = separator.size() == 1 && absl::ascii_ispunct(separator[0]) &&
+                           !absl::StrContains("\"+-.", separator[0]);
+    if (!character && separator != kTabSeparator) return false;
+    data.separator = separator;
+    return true;
+  };
+  ReadBy(field, {"csv"});
+}
+
+// The number that a run has is in its files, and that of a histogram's clients only if it is given.
+void AddClients(Section<PartitionOptions>& f) {
+  using P = PartitionOptions;
+  Field<P>& field =
+      f.Add("clients", &P::clients,
+            "population; of a histogram: so many of its clients, drawn (default: all)", AtLeast(1));
+  field.get = [](const P& partition) -> std::optional<Value> {
+    return Value{
+        static_cast<int64_t>(partition.clients == 0 ? kDefaultClients : partition.clients)};
+  };
+  field.Hidden([](const P& partition) {
+    return partition.scheme == kHistogramScheme && partition.clients == 0;
+  });
+  ForSchemes(field, DividingSchemes());
+}
+
 Section<SyntheticOptions> SyntheticSection() {
   using S = SyntheticOptions;
   Section<S> f;
+  const auto uneven = [](const S& synthetic) { return !synthetic.iid; };
+  const char* const needs_uneven = "data.synthetic.iid = false";
   f.Add("clients", &S::clients, "population", AtLeast(1));
-  f.Add("alpha", &S::alpha, "standard deviation of the clients' model means", AtLeast(0));
-  f.Add("beta", &S::beta, "standard deviation of the clients' feature means", AtLeast(0));
+  f.Add("alpha", &S::alpha, "standard deviation of the clients' model means", AtLeast(0))
+      .Needs(uneven, needs_uneven);
+  f.Add("beta", &S::beta, "standard deviation of the clients' feature means", AtLeast(0))
+      .Needs(uneven, needs_uneven);
   f.Add("max_size", &S::max_size, "cap on a client's examples; 0: none", AtLeast(0));
   f.Add("iid", &S::iid, "one model for everybody");
   return f;
@@ -71,12 +156,19 @@ Section<DataOptions> DataSection(const std::vector<std::string>& more_sources) {
   std::vector<std::string> sources = Names(DataSources());
   sources.insert(sources.end(), more_sources.begin(), more_sources.end());
   f.AddChoice("source", &D::source, std::move(sources), "the form of the examples");
-  f.AddPath("path", &D::path, "file or folder").As(Role::kResult);
-  f.AddPath("test_path", &D::test_path, "a second file of the same kind, for tests")
-      .As(Role::kResult);
+  NotReadBy(f.AddPath("path", &D::path, "file or folder").As(Role::kResult), {"synthetic"});
+  NotReadBy(f.AddPath("test_path", &D::test_path, "a second file of the same kind, for tests")
+                .As(Role::kResult),
+            {"synthetic", "prepared", "declared"});
   f.AddSeed("seed", &D::seed, "of splits and generated data; default: run.seed");
-  f.Add("test_fraction", &D::test_fraction,
-        "of all rows, set aside centrally where the source has no test set", Below(0, 1));
+  NotReadBy(f.Add("test_fraction", &D::test_fraction,
+                  "of all rows, set aside centrally where the source has no test set", Below(0, 1)),
+            {"declared"});
+  NotReadBy(f.Add("central_val_fraction", &D::central_val_fraction,
+                  "of the training rows (of all, where test_fraction is cut), set aside centrally "
+                  "before the partition, to choose by: val_*",
+                  Below(0, 1)),
+            {"declared"});
   f.Add("client_test_fraction", &D::client_test_fraction,
         "of each client's rows, for tests of its own (evaluation.clients); rounded up or down at "
         "random, so that small clients have some",
@@ -87,9 +179,13 @@ Section<DataOptions> DataSection(const std::vector<std::string>& more_sources) {
         Below(0, 1));
   f.Add("heldout_tuning", &D::heldout_tuning,
         "of each such client's rows, to tune it on once it has joined (evaluation.heldout)",
-        Below(0, 1));
+        Below(0, 1))
+      .Needs([](const D& data) { return data.heldout_clients > 0; },
+             "data.heldout_clients above 0");
   AddResident(f);
-  f.Add("classes", &D::classes, "labels must be below; 0: as many as the data shows", AtLeast(0));
+  NotReadBy(f.Add("classes", &D::classes, "labels must be below; 0: as many as the data shows",
+                  AtLeast(0)),
+            {"synthetic", "cifar10", "cifar100", "declared"});
   f.Add("input_shape", &D::input_shape,
         "take an example's values for such an array, [1, 28, 28] for LEAF's FEMNIST; default: as "
         "stored",
@@ -101,16 +197,20 @@ Section<DataOptions> DataSection(const std::vector<std::string>& more_sources) {
             "csv: name or number of the label's column; default: the last");
   AddColumn(f, "client_column", &D::client_column,
             "csv: likewise, of the column that says whose row it is; \"none\": no column does");
-  f.Add("drop_columns", &D::drop_columns,
-        "csv: columns that are neither label, client nor feature");
-  f.Add("unreadable_rows", &D::unreadable_rows,
-        "csv, libsvm: the largest share of rows that cannot be read and are left out; 0: none",
-        Below(0, 1));
+  ReadBy(f.Add("drop_columns", &D::drop_columns,
+               "csv: columns that are neither label, client nor feature"),
+         {"csv"});
+  AddSeparator(f);
+  ReadBy(f.Add("unreadable_rows", &D::unreadable_rows,
+               "csv, libsvm: the largest share of rows that cannot be read and are left out; 0: "
+               "none",
+               Below(0, 1)),
+         {"csv", "libsvm"});
   const size_t before = f.fields().size();
   f.AddSection("synthetic", &D::synthetic, SyntheticSection());
   for (size_t i = before; i < f.fields().size(); ++i) {
-    // They may stand in the file of a run of other data.
-    f.fields()[i].Needs([](const D& data) { return data.source == "synthetic"; });
+    f.fields()[i].Needs([](const D& data) { return data.source == "synthetic"; },
+                        "data.source = \"synthetic\"");
   }
   return f;
 }
@@ -120,15 +220,27 @@ Section<PartitionOptions> PartitionSection() {
   Section<P> f;
   f.AddChoice("scheme", &P::scheme, Names(PartitionSchemes()),
               "who gets which rows; `macaw partitions`");
-  f.Add("clients", &P::clients, "population", AtLeast(1));
-  f.Add("concentration", &P::concentration,
-        "Dirichlet's parameter; sigma of lognormal; exponent of power-law", Above(0));
-  f.Add("classes_per_client", &P::classes_per_client, "of k-classes; shards a client for shards",
-        AtLeast(1));
-  f.Add("min_size", &P::min_size, "fewest rows of a client, met by moving rows from the largest",
-        AtLeast(0));
-  f.AddPath("path", &P::path, "scheme = file: JSON {\"client\": [row, …]}").As(Role::kResult);
-  f.AddSeed("seed", &P::seed, "default: run.seed");
+  AddClients(f);
+  ForSchemes(
+      f.Add("concentration", &P::concentration,
+            "Dirichlet's parameter; sigma of lognormal; exponent of power-law", Above(0)),
+      {"dirichlet-class", "dirichlet-client", "dirichlet-quantity", "lognormal", "power-law"});
+  ForSchemes(f.Add("classes_per_client", &P::classes_per_client,
+                   "of k-classes; shards a client for shards", AtLeast(1)),
+             {"k-classes", "shards"});
+  std::vector<std::string> sized = DividingSchemes();
+  std::erase(sized, kHistogramScheme);
+  ForSchemes(f.Add("min_size", &P::min_size,
+                   "fewest rows of a client, met by moving rows from the largest", AtLeast(0)),
+             sized);
+  ForSchemes(f.AddPath("path", &P::path,
+                       "scheme = file: JSON {\"client\": [row, …]}; histogram: rows of each class "
+                       "and client, .npy, .npz or CSV")
+                 .As(Role::kResult),
+             {"file", kHistogramScheme});
+  std::vector<std::string> drawn = DividingSchemes();
+  std::erase(drawn, "sorted");
+  ForSchemes(f.AddSeed("seed", &P::seed, "default: run.seed"), std::move(drawn));
   f.Add("train_together", &P::train_together,
         "one client trains on all training rows; algorithm pooled sets it");
   return f;

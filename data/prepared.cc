@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "core/safetensors.h"
 #include "core/status.h"
+#include "core/utf8.h"
 #include "data/text.h"
 
 namespace macaw::data {
@@ -192,6 +193,14 @@ absl::Status ReadClients(const SafetensorsFile& tensors, PreparedFile& file) {
     return RefuseTensor(tensors.path(), "central_test", "must be two offsets");
   examples.own_test = {rows, rows};
   if (!central.empty()) examples.own_test = {central[0], central[1]};
+  MACAW_ASSIGN_OR_RETURN(const OffsetTable validation, Offsets(tensors, "central_val", rows));
+  if (!validation.empty()) {
+    if (validation.size() > 2)
+      return RefuseTensor(tensors.path(), "central_val", "must be two offsets");
+    if (file.offsets[0].empty())
+      return RefuseTensor(tensors.path(), "central_val", "needs train_offsets beside it");
+    examples.own_val = {validation[0], validation[1]};
+  }
 
   if (const OffsetTable& train = file.offsets[0]; !train.empty()) {
     examples.train = {train[0], train[train.size() - 1]};
@@ -211,6 +220,15 @@ absl::Status ReadClients(const SafetensorsFile& tensors, PreparedFile& file) {
   if (file.name_offsets.size() != file.offsets[0].size()) {
     return RefuseTensor(tensors.path(), "client_name_offsets", "must be as long as train_offsets");
   }
+  const absl::string_view all(reinterpret_cast<const char*>(text.bytes.data()), text.bytes.size());
+  for (uint64_t c = 0; c + 1 < file.name_offsets.size(); ++c) {
+    const uint64_t begin = file.name_offsets[c];
+    if (IsUtf8(all.substr(begin, file.name_offsets[c + 1] - begin))) continue;
+    return RefuseTensor(tensors.path(), "client_names",
+                        absl::StrCat("has a name for client ", c,
+                                     " that is not UTF-8: prepare the file again, from names in "
+                                     "UTF-8"));
+  }
   return absl::OkStatus();
 }
 
@@ -224,7 +242,8 @@ class PreparedDataset final : public Dataset {
     info_.classes = examples.classes;
     info_.class_names = examples.class_names;
     info_.feature_names = examples.feature_names;
-    info_.notes = SharedRanges();
+    info_.notes = file_.examples.notes;
+    for (std::string& note : SharedRanges()) info_.notes.push_back(std::move(note));
     info_.transform = examples.transform;
     info_.clients = file_.offsets[0].size() - 1;
     for (uint64_t c = 0; c < info_.clients; ++c)
@@ -232,6 +251,7 @@ class PreparedDataset final : public Dataset {
     info_.train_examples = examples.train.size();
     info_.train_tokens = TokensOf(RowsOf(examples.train));
     info_.test_examples = examples.own_test.size();
+    info_.val_examples = examples.own_val.size();
     info_.mean_classes_per_client = MeanClasses();
     info_.digest = examples.digest;
   }
@@ -248,6 +268,7 @@ class PreparedDataset final : public Dataset {
     return RowsOf(RangeOf(client, split));
   }
   Rows CentralTest() const override { return RowsOf(file_.examples.own_test); }
+  Rows CentralValidation() const override { return RowsOf(file_.examples.own_val); }
   std::string ClientName(ClientId client) const override {
     if (file_.name_offsets.empty() || client.value >= info_.clients)
       return Dataset::ClientName(client);
@@ -289,6 +310,7 @@ class PreparedDataset final : public Dataset {
                                    ", too: what they measure was trained on"));
     };
     note(file_.examples.own_test, "central_test", train, "train_offsets");
+    note(file_.examples.own_val, "central_val", train, "train_offsets");
     note(all_of(Split::kTest), "test_offsets", train, "train_offsets");
     note(validation, "val_offsets", train, "train_offsets");
     return notes;

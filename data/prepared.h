@@ -28,6 +28,8 @@ namespace macaw::data {
 //   test_offsets         I64 [C+1]                 optional, the same for test rows
 //   central_test         I64 [2]                   optional: first row of the central test set,
 //                                                  and one past its last row
+//   central_val          I64 [2]                   optional, beside train_offsets: the same for the
+//                                                  central validation set
 //   client_names         U8 [bytes]                optional, with
 //   client_name_offsets  I64 [C+1]                 the place of each name in client_names
 //
@@ -69,7 +71,7 @@ absl::StatusOr<PreparedFile> ReadPrepared(const DataOptions& options);
 std::unique_ptr<Dataset> ServePrepared(PreparedFile file);
 
 // Writes any dataset in this form, client by client. Rows are in the order train, validation, test,
-// central test.
+// central test, central validation.
 absl::Status WritePrepared(const Dataset& dataset, const std::string& path);
 
 }  // namespace macaw::data

@@ -33,11 +33,13 @@ settings::Section<PrivacyConfig> PrivacySection() {
         {.least = 0, .most = 1, .open_least = true, .open_most = true})
       .Needs(on, needs);
   f.Add("clip_rate", &P::clip_rate, "adaptive clipping: how fast clip moves", AboveUpTo(0, 10))
+      .Needs(on, needs)
       .Needs(adaptive, needs_quantile);
   f.Add("count_noise", &P::count_noise,
         "adaptive clipping: standard deviation of the noise on the number of shorter updates, in "
         "clients; default: a twentieth of a round's",
         Above(0))
+      .Needs(on, needs)
       .Needs(adaptive, needs_quantile);
   f.Add("noise_cohort", &P::noise_cohort,
         "the noise and epsilon are those of rounds with so many clients, of which cohort.size are "

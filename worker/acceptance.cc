@@ -73,7 +73,7 @@ Section<AcceptConfig> AcceptSection() {
   f.fields().back().Expecting("a command: a list of strings, or a string that is cut at spaces");
   f.Add("run_when_every", &A::run_when_every,
         "seconds between two answers of accept.run_when, at least", AtLeast(1))
-      .Needs([](const A& accept) { return !accept.run_when.empty(); });
+      .Needs([](const A& accept) { return !accept.run_when.empty(); }, "accept.run_when");
   OrOneString(f.Add("hours", &A::hours,
                     "times of day at which the node works, on its own clock; default: always"),
               [](const std::string& text) { return std::vector<std::string>{text}; });

@@ -411,8 +411,11 @@ absl::StatusOr<fleet::EvaluationResult> Lane::TryToEvaluate(const EvaluationCont
   data::Rows rows;
   uint64_t begin = task.begin, end = task.end;
   switch (task.kind) {
-    case fleet::EvaluationKind::kCentralTest: {
-      MACAW_ASSIGN_OR_RETURN(rows, LoadCentralTest(*context_, *dataset_, begin, end));
+    case fleet::EvaluationKind::kCentralTest:
+    case fleet::EvaluationKind::kCentralValidation: {
+      const bool tests = task.kind == fleet::EvaluationKind::kCentralTest;
+      rows = tests ? dataset_->CentralTest() : dataset_->CentralValidation();
+      MACAW_ASSIGN_OR_RETURN(rows, OfTheCentralRows(*context_, std::move(rows), begin, end));
       end -= std::exchange(begin, 0);
       break;
     }

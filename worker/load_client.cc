@@ -54,16 +54,15 @@ data::Rows PartOf(data::Rows rows, uint64_t begin, uint64_t end) {
 
 }  // namespace
 
-absl::StatusOr<data::Rows> LoadCentralTest(const RunContext& context, const data::Dataset& dataset,
-                                           uint64_t begin, uint64_t end) {
-  data::Rows rows = dataset.CentralTest();
+absl::StatusOr<data::Rows> OfTheCentralRows(const RunContext& context, data::Rows rows,
+                                            uint64_t begin, uint64_t end) {
   const TransformConfig& transform = context.run.transform;
   const uint64_t size = rows.size(), group = size > 0 ? begin / size : 0;
   const uint64_t first = begin - group * size;
   if (group >= ConceptGroups(transform, context.run.seed).count() || begin > end ||
       end - begin > size - first) {
-    return absl::OutOfRangeError(absl::StrCat("asked to evaluate rows ", begin, " to ", end,
-                                              " of a central test set of ", size));
+    return absl::OutOfRangeError(
+        absl::StrCat("asked to evaluate rows ", begin, " to ", end, " of a central set of ", size));
   }
   rows = PartOf(std::move(rows), first, first + (end - begin));
   const data::RowChanges changes = data::ShiftOf(

@@ -59,6 +59,7 @@ Json KeyJson(const Field& field) {
   key["expected"] = field.expected;
   key["choices"] = field.choices;
   key["instead_of"] = field.instead_of;
+  key["needs"] = settings::NeedsText(field.needs);
   key["role"] = NameOf(field.role);
   key["path"] = field.is_path;
   key["seed"] = field.is_seed;
@@ -80,7 +81,8 @@ Json AlgorithmJson(const algorithms::Description& algorithm) {
                           {"default", ToJson(spec.default_value)},
                           {"help", spec.help},
                           {"expected", RangeText(spec)},
-                          {"choices", spec.choices}});
+                          {"choices", spec.choices},
+                          {"needs", settings::NeedsText(spec.needs)}});
   }
   return {{"name", algorithm.name},       {"summary", algorithm.summary},
           {"paper", algorithm.paper},     {"formula", algorithm.formula},

@@ -1,6 +1,11 @@
 #include "cli/config/notes.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "cli/config/client_state.h"
+#include "cli/config/idle_keys.h"
+#include "cli/config/settings.h"
+#include "cli/config/toml.h"
 #include "plan/local_steps.h"
 
 namespace macaw::cli {
@@ -99,7 +104,85 @@ std::string ConceptShiftNote(const RunPlan& run, bool own_tests) {
   return note;
 }
 
+// What decides, beside other keys, whether a key has an effect.
+struct Facts {
+  const Config& config;
+  const models::ModelSpec& spec;
+  const data::DatasetInfo& data;
+  bool keeps_states;
+
+  // Whether the data's own clients are the run's, although no key says so.
+  bool natural() const {
+    const data::PartitionOptions& partition = config.node.partition;
+    const uint64_t asked = partition.clients == 0 ? data::kDefaultClients : partition.clients;
+    return partition.scheme == "auto" && !partition.train_together && data.clients != asked;
+  }
+};
+
+// Keys that data, model or rule leave without an effect, each for itself or a table of them.
+struct IdleHere {
+  const char* key;  // "partition.clients", "state."
+  bool (*idle)(const Facts&);
+  const char* why;
+};
+constexpr char kNatural[] =
+    "on data with clients of its own: partition.scheme divides the rows anew";
+constexpr IdleHere kIdleHere[] = {
+    {"partition.clients", [](const Facts& facts) { return facts.natural(); }, kNatural},
+    {"partition.min_size", [](const Facts& facts) { return facts.natural(); }, kNatural},
+    {"data.normalise.",
+     [](const Facts& facts) {
+       return facts.data.feature_type == data::FeatureType::kI32 &&
+              facts.config.run.transform.normalises();
+     },
+     "on rows of tokens"},
+    {"model.buffers", [](const Facts& facts) { return !facts.spec.has_buffers(); },
+     "on a model without batch-norm statistics"},
+    {"state.", [](const Facts& facts) { return !facts.keeps_states; },
+     "with this algorithm, whose clients keep no state"},
+    {"node.server", [](const Facts&) { return true; },
+     "in a simulation, which starts the workers itself"},
+};
+
+// Of the keys that are not at their defaults.
+std::vector<std::string> IdleHereNotes(const Facts& facts) {
+  const Config defaults;
+  std::vector<std::string> notes;
+  for (const Field& field : AllFields()) {
+    const std::optional<Value> value = field.Shown(facts.config);
+    if (!value.has_value() || value == field.get(defaults)) continue;
+    for (const IdleHere& here : kIdleHere) {
+      const absl::string_view key = here.key;
+      const bool meant =
+          absl::EndsWith(key, ".") ? absl::StartsWith(field.key, key) : field.key == key;
+      if (meant && here.idle(facts)) notes.push_back(TextOf({field.key, here.why}));
+    }
+  }
+  return notes;
+}
+
+// A GPU trains a client on one of its processors, so that few clients use a small part of it.
+std::string SmallCohortNote(const Config& config) {
+  constexpr uint64_t kFewClients = 64;  // below the break-even of convolutional networks, estimated
+  const uint64_t cohort = config.run.cohort.size;
+  if (config.node.workers.backend.name != "cuda" || cohort >= kFewClients) return "";
+  return absl::StrCat(
+      "workers.backend is \"cuda\" with ", cohort, cohort == 1 ? " client" : " clients",
+      " a round: a GPU trains each client on one of its hundred processors, so most of it is idle. "
+      "Some hundred clients a round fill it (cohort.size); with fewer than about ",
+      kFewClients, " the cores may be faster (workers.backend = \"auto\")");
+}
+
 }  // namespace
+
+std::vector<std::string> PrivacyNotesOf(const Config& config, const models::ModelSpec& spec,
+                                        const algorithms::Registry& registry) {
+  const auto algorithm = registry.RuleOf(config.run);
+  if (!config.run.privacy.on() || !algorithm.ok() || !algorithm->notes) return {};
+  std::vector<std::string> notes = algorithm->notes(algorithms::SetupOf(config.run, spec.layout));
+  std::erase_if(notes, [](const std::string& note) { return !absl::StartsWith(note, "privacy"); });
+  return notes;
+}
 
 std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& spec,
                                  const data::Dataset& dataset,
@@ -108,7 +191,17 @@ std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& 
   const auto algorithm = registry.RuleOf(run);
   if (!algorithm.ok()) return {};
   std::vector<std::string> notes;
-  if (algorithm->notes) notes = algorithm->notes(algorithms::SetupOf(run, spec.layout));
+  for (const IdleKey& key : config.idle) notes.push_back(TextOf(key));
+  for (const std::string& unused : UnusedParameters(config)) {
+    notes.push_back(absl::StrCat(unused, " is not used: the algorithm is ", run.algorithm.name));
+  }
+  const auto states = StateItemsOf(config, spec, registry);
+  const Facts facts{config, spec, dataset.info(), !states.ok() || !states->empty()};
+  for (std::string& note : IdleHereNotes(facts)) notes.push_back(std::move(note));
+  if (algorithm->notes) {
+    for (std::string& note : algorithm->notes(algorithms::SetupOf(run, spec.layout)))
+      notes.push_back(std::move(note));
+  }
   if (algorithm->has_personal_models) {
     const std::string note = PersonalModelsNote(config, dataset);
     if (!note.empty()) notes.push_back(note);
@@ -135,15 +228,18 @@ std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& 
   }
   const bool of_clients = run.evaluation.clients || run.evaluation.heldout ||
                           run.evaluation.validation || run.evaluation.train;
-  if (run.evaluation.metrics.any() && !of_clients && dataset.info().test_examples == 0) {
+  const bool central = dataset.info().test_examples > 0 || dataset.info().val_examples > 0;
+  if (run.evaluation.metrics.any() && !of_clients && !central) {
     notes.push_back(
         "evaluation.metrics has nothing to count: there is no central test set, and "
         "evaluation.clients is false");
   }
-  if (run.evaluation.validation && !AnyHas(dataset, data::Split::kValidation)) {
+  if (const std::string note = SmallCohortNote(config); !note.empty()) notes.push_back(note);
+  if (run.evaluation.validation && dataset.info().val_examples == 0 &&
+      !AnyHas(dataset, data::Split::kValidation)) {
     notes.push_back(
         "evaluation.splits names validation, but no client has validation rows (clients_val_* will "
-        "be null): set data.val_fraction");
+        "be null): set data.val_fraction, or data.central_val_fraction for val_*");
   }
   return notes;
 }

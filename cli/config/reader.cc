@@ -7,17 +7,20 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "cli/config/idle_keys.h"
 #include "cli/config/key_error.h"
 #include "cli/config/resolve.h"
 #include "cli/config/suggest.h"
 #include "cli/config/toml.h"
 #include "core/status.h"
+#include "core/utf8.h"
 #include "data/detect.h"
 #include "models/script.h"
 #include "sdk/loader.h"
@@ -97,11 +100,23 @@ class Reader {
 
   absl::StatusOr<Config> FinishNode(const std::string& file) && {
     MACAW_RETURN_IF_ERROR(CheckSource(Place{file}));
+    const settings::Section<NodeConfig> node = NodeSection(DataSourcesOf(catalogue_));
+    for (const settings::Field<NodeConfig>& field : node.fields()) {
+      const auto* const need = settings::Missing(field.needs, config_.node);
+      if (need == nullptr || !given_.contains(field.key) ||
+          AsksForNothing(*by_path_.at(field.key), config_)) {
+        continue;
+      }
+      const bool shared =
+          from_document_.contains(field.key) && field.Applies(document_config_.node);
+      if (!shared) return Refused({field.key, absl::StrCat("without ", need->words)});
+      Forget(field.key);
+    }
     FollowTheRunsSeed();
     return std::move(config_);
   }
 
-  absl::StatusOr<Config> Finish(const std::string& file) && {
+  absl::StatusOr<Config> Finish(const std::string& file, Idle idle) && {
     const Place place{file};
     // A fleet's server has no data: its file says what would follow from them.
     if (!IsResolved(config_.run)) MACAW_RETURN_IF_ERROR(CheckSource(place));
@@ -111,16 +126,13 @@ class Reader {
                 "model.name is missing (or model.layers, or model.torchscript); `macaw models` "
                 "lists the names");
     }
-    if (!config_.run.model.layers.empty()) config_.run.model.name = "layers";
-    if (!config_.node.model_script.empty()) config_.run.model.name = models::kScriptName;
+    NameModel(config_);
     if (config_.run.cohort.size == 0 && config_.run.cohort.fraction == 0) {
       return At(place,
                 "cohort.size or cohort.fraction is missing: how many clients train in a round");
     }
-    const server::StopRule& stop = config_.node.server.stop;
-    if (stop.metric.empty() != (!stop.at_least.has_value() && stop.patience == 0)) {
-      return At(place, "run.stop needs a metric and at_least or patience (or both)");
-    }
+    MACAW_RETURN_IF_ERROR(CheckAlgorithm(place));
+    MACAW_RETURN_IF_ERROR(LeaveOutIdle(idle));
     config_.run.plugins = catalogue_.plugins();
     const Schedule& schedule = config_.run.local.lr_schedule;
     if ((schedule.kind == "step" || schedule.kind == "exponential") &&
@@ -132,7 +144,6 @@ class Reader {
     // Adam's step is about as long as the rate, whatever the gradient.
     LocalConfig& local = config_.run.local;
     if (local.optimizer != "sgd" && !given_.contains("local.lr")) local.lr = kAdamsRate;
-    MACAW_RETURN_IF_ERROR(CheckThatAllApply());
     FollowTheRunsSeed();
     if (config_.run.attack.kind != "none" && !given_.contains("attack.fraction")) {
       return At(places_.at("attack.kind"),
@@ -141,16 +152,7 @@ class Reader {
     }
     MACAW_RETURN_IF_ERROR(CheckPrivacy());
     EvaluationConfig& evaluation = config_.run.evaluation;
-    MACAW_RETURN_IF_ERROR(CheckTestRows(evaluation));
     if (!evaluation.test) evaluation.central = evaluation.clients = evaluation.heldout = false;
-    if (evaluation.fine_tune.steps > 0 && !evaluation.clients && !evaluation.heldout) {
-      return At(places_.contains("evaluation.fine_tune.steps")
-                    ? places_.at("evaluation.fine_tune.steps")
-                    : place,
-                "evaluation.fine_tune tests clients on rows of their own: set evaluation.clients = "
-                "true, too (and data.client_test_fraction if the data have no such rows), or "
-                "evaluation.heldout");
-    }
     return std::move(*this).CompleteAlgorithm(place);
   }
 
@@ -167,7 +169,20 @@ class Reader {
       }
     }
     from_document_ = given_;
+    document_config_ = config_;
+    NameModel(document_config_);
+    const data::DataOptions& data = config_.node.data;
+    if (data.source.empty() && !data.path.empty()) {
+      const absl::StatusOr<std::string> found = data::DetectSource(data.path);
+      if (found.ok()) document_config_.node.data.source = *found;
+    }
     return absl::OkStatus();
+  }
+
+  // The names of models that have no name of their own.
+  static void NameModel(Config& config) {
+    if (!config.run.model.layers.empty()) config.run.model.name = "layers";
+    if (!config.node.model_script.empty()) config.run.model.name = models::kScriptName;
   }
 
   absl::Status ReadOverride(const Override& override) {
@@ -183,21 +198,46 @@ class Reader {
       if (other.Excludes(*field->second)) Forget(other.key);
     }
     from_document_.erase(override.key);
-    MACAW_RETURN_IF_ERROR(ReadEntry(override.key, value));
-    for (const OffSwitch& section : kOffSwitches) {
-      if (override.key == section.key && value == Value{"none"})
-        ForgetSectionOfFile(section.prefix);
+    return ReadEntry(override.key, value);
+  }
+
+  // See Idle. Leaving a key out may leave others without an effect, too.
+  absl::Status LeaveOutIdle(Idle what) {
+    for (bool again = true; again;) {
+      again = false;
+      for (const std::string& key : std::set<std::string>(given_)) {
+        const Field& field = *by_path_.at(key);
+        const IdleKey idle{key, WhyIdle(field, config_, registry_)};
+        if (idle.why.empty() || AsksForNothing(field, config_)) continue;
+        const bool shared =
+            from_document_.contains(key) && WhyIdle(field, document_config_, registry_).empty();
+        if (what == Idle::kRefuse && !shared) return Refused(idle);
+        config_.idle.push_back(idle);
+        Forget(key);
+        again = true;
+      }
+    }
+    return LeaveOutIdleParameters(what);
+  }
+
+  absl::Status LeaveOutIdleParameters(Idle what) {
+    const std::string& name = config_.run.algorithm.name;
+    const auto elsewhere = IdleParameters(document_config_, registry_);
+    for (const auto& [parameter, why] : IdleParameters(config_, registry_)) {
+      const IdleKey idle{absl::StrCat("algorithm.", name, ".", parameter), why};
+      const auto in_document = document_config_.algorithm_tables.find(name);
+      const bool shared = document_config_.run.algorithm.name == name &&
+                          in_document != document_config_.algorithm_tables.end() &&
+                          in_document->second.contains(parameter) && !elsewhere.contains(parameter);
+      if (what == Idle::kRefuse && !shared) return Refused(idle);
+      config_.idle.push_back(idle);
+      config_.algorithm_tables[name].erase(parameter);
     }
     return absl::OkStatus();
   }
 
-  // An override that switches a section off means all of it that the file has.
-  void ForgetSectionOfFile(absl::string_view prefix) {
-    for (auto key = from_document_.begin(); key != from_document_.end();) {
-      const bool of_section = absl::StartsWith(*key, prefix);
-      if (of_section) Forget(*key);
-      key = of_section ? from_document_.erase(key) : std::next(key);
-    }
+  absl::Status Refused(const IdleKey& idle) const {
+    return WrongKey(places_.at(idle.key), idle.key, "", TextOf(idle));
   }
 
   // A path without a source says it by its contents.
@@ -223,8 +263,8 @@ class Reader {
     }
   }
 
-  absl::StatusOr<Config> CompleteAlgorithm(const Place& place) && {
-    AlgorithmConfig& algorithm = config_.run.algorithm;
+  absl::Status CheckAlgorithm(const Place& place) const {
+    const AlgorithmConfig& algorithm = config_.run.algorithm;
     const auto named = places_.find("algorithm.name");
     if (absl::Status status = registry_.Find(algorithm.name).status(); !status.ok()) {
       std::vector<std::string> names;
@@ -232,6 +272,11 @@ class Reader {
       return WrongKey(named == places_.end() ? place : named->second, "algorithm.name",
                       NearestWord(algorithm.name, names), status.message());
     }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Config> CompleteAlgorithm(const Place& place) && {
+    AlgorithmConfig& algorithm = config_.run.algorithm;
     bool& together = config_.node.partition.train_together;
     if ((*registry_.Find(algorithm.name))->pools_clients && !together) {
       const std::string key = "partition.train_together";
@@ -249,21 +294,6 @@ class Reader {
     return std::move(config_);
   }
 
-  // The keys that choose among the rows of the split "test".
-  absl::Status CheckTestRows(const EvaluationConfig& evaluation) const {
-    if (evaluation.test) return absl::OkStatus();
-    for (const auto& [key, on] : {std::pair{"evaluation.central", evaluation.central},
-                                  std::pair{"evaluation.clients", evaluation.clients},
-                                  std::pair{"evaluation.heldout", evaluation.heldout}}) {
-      if (!on || !given_.contains(key)) continue;
-      return At(places_.at(key),
-                absl::StrCat(key, " = true has no effect: evaluation.splits has no \"test\""));
-    }
-    return absl::OkStatus();
-  }
-
-  // A key that would be ignored is an error, because it was meant to have an effect. 0 or false,
-  // where that is the default, switches something off.
   absl::Status CheckPrivacy() const {
     if (!config_.run.privacy.on()) return absl::OkStatus();
     const std::pair<const char*, const char*> needed[] = {
@@ -274,21 +304,6 @@ class Reader {
       return At(places_.at("privacy.mechanism"),
                 absl::StrCat("privacy.mechanism = \"", config_.run.privacy.mechanism, "\" needs ",
                              key, ": ", meaning));
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status CheckThatAllApply() const {
-    const Config defaults;
-    const auto is_off = [&](const Field& field) {
-      const std::optional<Value> value = field.get(config_);
-      const bool zero = value == Value{0.0} || value == Value{int64_t{0}} || value == Value{false};
-      return zero && value == field.get(defaults);
-    };
-    for (const std::string& path : given_) {
-      const Field& field = *by_path_.at(path);
-      if (field.needs.empty() || field.Applies(config_) || is_off(field)) continue;
-      return At(places_.at(path), absl::StrCat(path, " has no effect without ", field.needs));
     }
     return absl::OkStatus();
   }
@@ -337,10 +352,32 @@ class Reader {
     return "";
   }
 
+  // The first text of a value that is not UTF-8, as an argument of the command line may be.
+  static std::string NotUtf8In(const Value& value) {
+    if (const std::string* const word = value.As<std::string>()) return IsUtf8(*word) ? "" : *word;
+    const Array* const list = value.As<Array>();
+    for (size_t i = 0; list != nullptr && i < list->size(); ++i) {
+      if (std::string found = NotUtf8In((*list)[i]); !found.empty()) return found;
+    }
+    return "";
+  }
+
   absl::Status ReadField(const Field& field, const Value& value) {
     Value placed = value;
     if (field.is_path) MakeAbsolute(field, placed);
-    if (!field.set(config_, placed)) {
+    if (const std::string word = NotUtf8In(placed); !word.empty()) {
+      return WrongKey(
+          value.place, field.key, "",
+          absl::StrCat(field.key, " is \"", absl::Utf8SafeCHexEscape(word),
+                       "\", which is not UTF-8, as the run's config.toml must be: ",
+                       field.is_path ? "rename the file or folder" : "write it in UTF-8"));
+    }
+    const bool follows = field.is_seed && value == Value{std::string(settings::kRunsSeed)};
+    if (follows && field.key != "run.seed") {
+      Forget(field.key);
+      return absl::OkStatus();
+    }
+    if (follows || !field.set(config_, placed)) {
       const std::string meant = WordMeant(field, value);
       const std::string* const word = value.As<std::string>();
       const bool list = word != nullptr && meant == *word;  // right, but for a list of one
@@ -397,6 +434,7 @@ class Reader {
       const absl::Status checked = registry_.Complete({name, {{key, *parameter}}}).status();
       if (!checked.ok()) return WrongKey(value.place, path, "", checked.message());
       config_.algorithm_tables[name][key] = *parameter;
+      places_[path] = value.place;
       return absl::OkStatus();
     }
     std::string meant = NearestWord(key, known);
@@ -441,6 +479,7 @@ class Reader {
   const std::vector<Field> fields_;
   std::map<std::string, const Field*> by_path_;
   Config config_;
+  Config document_config_;  // as the document alone says it
   std::set<std::string> given_;
   std::set<std::string> from_document_;  // of these, what no override has given
   std::map<std::string, Place> places_;
@@ -471,13 +510,18 @@ absl::StatusOr<sdk::Catalogue> LoadCatalogue(const Document& document,
 }
 
 absl::StatusOr<Config> ReadConfig(const Document& document, const std::vector<Override>& overrides,
-                                  const sdk::Catalogue& catalogue) {
+                                  const sdk::Catalogue& catalogue, Idle idle) {
   Reader reader(catalogue);
   MACAW_RETURN_IF_ERROR(reader.ReadAll(document, overrides));
-  MACAW_ASSIGN_OR_RETURN(Config config, std::move(reader).Finish(document.name));
+  MACAW_ASSIGN_OR_RETURN(Config config, std::move(reader).Finish(document.name, idle));
   std::string& name = config.run.name;
   if (name.empty()) name = std::filesystem::path(document.name).stem().string();
   if (name.empty()) name = "run";  // without a file
+  if (!IsUtf8(name)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the run would be called \"", absl::Utf8SafeCHexEscape(name),
+                     "\" like the file, which is not UTF-8: set run.name"));
+  }
   if (name.find('/') != std::string::npos) {
     return absl::InvalidArgumentError(
         absl::StrCat(document.name, document.name.empty() ? "" : ": ",

@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
-#include <thread>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "cli/config/key_error.h"
 #include "cli/config/short_clients.h"
+#include "core/cores.h"
 #include "core/safetensors.h"
 #include "core/spelling.h"
 #include "core/status.h"
@@ -22,6 +24,13 @@ namespace {
 
 std::string ShapeText(const std::vector<int64_t>& shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
+}
+
+// A count of the data is what it is, whatever the configuration says.
+void TakeCount(Config& config, const char* key, uint64_t& count, uint64_t counted) {
+  if (count != 0 && count != counted)
+    config.idle.push_back({key, absl::StrCat("beside the data, which say ", counted)});
+  count = counted;
 }
 
 // One client that trains on everybody's rows has them in one place.
@@ -159,7 +168,10 @@ absl::Status ResolveCohort(Config& config, const data::DatasetInfo& info) {
 
 // "row 7 of client alice": the first row is 0.
 std::string PlaceOf(const data::ForeignToken& found, const data::Dataset& dataset) {
-  if (found.central) return absl::StrCat("row ", found.row, " of the central test set");
+  if (found.central) {
+    return absl::StrCat("row ", found.row, " of the central ",
+                        found.split == data::Split::kTest ? "test" : "validation", " set");
+  }
   const char* const split = found.split == data::Split::kTrain  ? "training"
                             : found.split == data::Split::kTest ? "test"
                                                                 : "validation";
@@ -186,11 +198,6 @@ absl::Status CheckHeldout(const Config& config, const data::DatasetInfo& info) {
     return absl::InvalidArgumentError(
         "evaluation.fine_tune has no rows to tune the clients of data.heldout_clients on: set "
         "data.heldout_tuning, the fraction of their rows for that");
-  }
-  if (data.heldout_tuning > 0 && !tunes) {
-    return absl::InvalidArgumentError(
-        "data.heldout_tuning takes rows from the tests of clients that never train: it needs "
-        "evaluation.heldout = true and evaluation.fine_tune.steps, which use them");
   }
   return absl::OkStatus();
 }
@@ -246,10 +253,10 @@ absl::Status Resolve(Config& config, const data::Dataset& dataset,
 
 absl::Status Resolve(Config& config, const data::DatasetInfo& info,
                      const sdk::Catalogue& catalogue) {
-  config.run.clients = info.clients;
-  config.run.train_clients = info.train_clients;
-  config.run.train_examples = info.train_examples;
-  config.run.train_tokens = info.train_tokens;
+  TakeCount(config, "run.clients", config.run.clients, info.clients);
+  TakeCount(config, "run.train_clients", config.run.train_clients, info.train_clients);
+  TakeCount(config, "run.train_examples", config.run.train_examples, info.train_examples);
+  TakeCount(config, "run.train_tokens", config.run.train_tokens, info.train_tokens);
   if (config.node.workers.owners > info.clients) {
     return absl::InvalidArgumentError(absl::StrCat("workers.owners is ", config.node.workers.owners,
                                                    ", but the data has ", info.clients,
@@ -309,6 +316,11 @@ absl::Status CheckTokens(const Config& config, const models::ModelSpec& spec,
       {.key = key});
 }
 
+bool InitFollowsTheSeed(const Config& config) {
+  return absl::StrContains(config.node.model_init, kSeedInPath) &&
+         config.run.model.seed == config.run.seed;
+}
+
 absl::StatusOr<FlatVector> InitialWeights(const Config& config, const models::ModelSpec& spec) {
   if (config.node.model_init.empty() && spec.is_script()) {
     return absl::InvalidArgumentError(
@@ -323,15 +335,20 @@ absl::StatusOr<FlatVector> InitialWeights(const Config& config, const models::Mo
     std::fill_n(weights.view().bytes.data(), bytes, std::byte{0});
     return weights;
   }
-  absl::StatusOr<FlatVector> weights = ReadModel(config.node.model_init, spec.layout);
+  const std::string file = absl::StrReplaceAll(
+      config.node.model_init, {{kSeedInPath, absl::StrCat(config.run.model.seed)}});
+  absl::StatusOr<FlatVector> weights = ReadModel(file, spec.layout);
   if (!weights.ok()) return Annotate(weights.status(), "model.init");
   return weights;
 }
 
-uint32_t SlotsPerProcess(const worker::WorkersConfig& workers) {
+uint32_t SlotsPerProcess(const worker::WorkersConfig& workers, uint32_t devices) {
   if (workers.slots > 0) return workers.slots;
-  if (workers.backend.name == "cuda") return worker::kDeviceSlots;
-  return std::max(1u, std::thread::hardware_concurrency() / std::max(1u, workers.processes));
+  if (devices > 0) {
+    return static_cast<uint32_t>(
+        std::min<uint64_t>(worker::kMostSlots, uint64_t{worker::kDeviceSlots} * devices));
+  }
+  return std::max(1u, UsableCores() / std::max(1u, workers.processes));
 }
 
 }  // namespace macaw::cli

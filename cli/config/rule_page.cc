@@ -98,10 +98,17 @@ std::string Indented(absl::string_view text) {
   return absl::StrCat("  ", absl::StrReplaceAll(text, {{"\n", "\n  "}}));
 }
 
+// "; needs base = \"adam\"", or nothing.
+std::string NeedsOf(const ParameterSpec& spec) {
+  const std::string needs = settings::NeedsText(spec.needs);
+  return needs.empty() ? "" : absl::StrCat("; needs ", needs);
+}
+
 std::string ParameterLine(const ParameterSpec& spec) {
   return absl::StrFormat(
-      "%-34s # %s%s\n", absl::StrCat(spec.name, " = ", ToToml(spec.default_value)), spec.help,
-      spec.choices.empty() ? "" : absl::StrCat(" (", absl::StrJoin(spec.choices, " | "), ")"));
+      "%-34s # %s%s%s\n", absl::StrCat(spec.name, " = ", ToToml(spec.default_value)), spec.help,
+      spec.choices.empty() ? "" : absl::StrCat(" (", absl::StrJoin(spec.choices, " | "), ")"),
+      NeedsOf(spec));
 }
 
 // A cell of a table.
@@ -128,7 +135,8 @@ std::string RulePage(const Registry& registry, const Description& rule) {
   }
   for (const ParameterSpec& spec : rule.parameters) {
     absl::StrAppend(&page, "| `", spec.name, "` | `", Cell(ToToml(spec.default_value)), "` | ",
-                    Cell(spec.help), " | ", Cell(RangeText(spec)), " |\n");
+                    Cell(spec.help), " | ", Cell(absl::StrCat(RangeText(spec), NeedsOf(spec))),
+                    " |\n");
   }
   const std::vector<Listing> listings = ListingsOf(registry, rule);
   if (!listings.empty()) absl::StrAppend(&page, "\n## What travels, what stays\n");

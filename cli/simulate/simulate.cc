@@ -33,6 +33,7 @@
 #include "core/safetensors.h"
 #include "core/spelling.h"
 #include "core/status.h"
+#include "core/utf8.h"
 #include "data/dataset.h"
 #include "server/checkpoint.h"
 #include "server/opening.h"
@@ -53,6 +54,8 @@ std::string DataLine(const data::DatasetInfo& info) {
   std::string line = absl::StrCat(info.name, ": ", Grouped(info.clients), " clients, ",
                                   Grouped(info.train_examples), " training and ",
                                   Grouped(info.test_examples), " central test examples");
+  if (info.val_examples > 0)
+    absl::StrAppend(&line, ", ", Grouped(info.val_examples), " central validation examples");
   if (info.train_clients > 0 && info.train_clients < info.clients) {
     absl::StrAppend(&line, ", ", Grouped(info.clients - info.train_clients),
                     " clients never train (held out or without training rows)");
@@ -79,12 +82,14 @@ class Run {
       : options_(options), document_(document), catalogue_(catalogue), output_(output) {}
 
   // Later overrides (`extra`) win.
-  absl::Status Compose(const std::vector<Override>& extra) {
+  absl::Status Compose(const std::vector<Override>& extra, Idle idle = Idle::kRefuse) {
     const bool resume = !options_.resume.empty();
     MACAW_ASSIGN_OR_RETURN(std::vector<Override> overrides, OverridesOf(options_, document_));
     if (resume) MACAW_RETURN_IF_ERROR(CheckResumable(overrides));
     overrides.insert(overrides.end(), extra.begin(), extra.end());
-    MACAW_ASSIGN_OR_RETURN(config_, ReadConfig(document_, overrides, catalogue_));
+    // The file of a run that goes on may be of a release that listed every key.
+    MACAW_ASSIGN_OR_RETURN(
+        config_, ReadConfig(document_, overrides, catalogue_, resume ? Idle::kLeaveOut : idle));
     MACAW_RETURN_IF_ERROR(CheckTrackers(config_.node.track));
     return resume ? ComposeResumed() : ComposeNew();
   }
@@ -147,6 +152,7 @@ class Run {
   }
 
   const Config& config() const { return config_; }
+  const EvaluableRows& evaluable() const { return evaluable_; }
   const std::string& folder() const { return folder_->path; }
 
  private:
@@ -174,12 +180,18 @@ class Run {
           std::filesystem::path(folder_->path) / "model-init.safetensors";
       MACAW_RETURN_IF_ERROR(AtomicWriteFile(file.string(), script_values));
       config_.node.model_init = std::filesystem::absolute(file).lexically_normal().string();
+      if (!IsUtf8(config_.node.model_init)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("the run's folder ", config_.node.model_init,
+                         " is not UTF-8, as its config.toml must be: name another --out"));
+      }
     }
     return absl::OkStatus();
   }
 
   absl::Status ComposeResumed() {
-    MACAW_ASSIGN_OR_RETURN(const Config before, ReadConfig(document_, {}, catalogue_));
+    MACAW_ASSIGN_OR_RETURN(const Config before,
+                           ReadConfig(document_, {}, catalogue_, Idle::kLeaveOut));
     if (config_.run.rounds < before.run.rounds) {
       return absl::InvalidArgumentError(absl::StrCat("run.rounds was ", before.run.rounds,
                                                      "; a run that goes on may have more, not ",
@@ -200,6 +212,9 @@ class Run {
     Say("resume", absl::StrCat(folder_->path, begins_again ? ": it has no checkpoint yet, so the "
                                                              "run begins again from round 1"
                                                            : ""));
+    for (const std::string& note : PrivacyNotesOf(config_, spec, catalogue_.algorithms()))
+      Say("note", note);
+    for (const std::string& note : NotesOnTheEnd(config_)) Say("note", note);
     return absl::OkStatus();
   }
 
@@ -235,6 +250,8 @@ class Run {
     MACAW_RETURN_IF_ERROR(Resolve(config_, dataset, catalogue_));
     MACAW_ASSIGN_OR_RETURN(models::ModelSpec spec, SpecOf(config_));
     MACAW_RETURN_IF_ERROR(CheckTokens(config_, spec, dataset));
+    MACAW_RETURN_IF_ERROR(ChooseStopMetric(config_, spec, dataset, catalogue_.algorithms()));
+    evaluable_ = EvaluableRowsOf(dataset);
     Say("data", DataLine(info));
     if (info.feature_type != data::FeatureType::kI32)
       Say("normalise", NormaliseText(config_.run.transform));
@@ -247,16 +264,13 @@ class Run {
                      Grouped(config_.run.cohort.size), " clients each, on ",
                      config_.node.workers.processes,
                      config_.node.workers.processes == 1 ? " process with " : " processes with ",
-                     Counted(SlotsPerProcess(config_.node.workers), "slot"),
+                     Counted(SlotsHere(config_.node.workers), "slot"),
                      config_.node.workers.owners == 0
                          ? ""
                          : absl::StrCat(" and ", Counted(config_.node.workers.owners, "owner"))));
-    for (const std::string& unused : UnusedParameters(config_)) {
-      Say("note",
-          absl::StrCat(unused, " is not used: the algorithm is ", config_.run.algorithm.name));
-    }
     for (const std::string& note : NotesOf(config_, spec, dataset, catalogue_.algorithms()))
       Say("note", note);
+    for (const std::string& note : NotesOnTheEnd(config_)) Say("note", note);
     return spec;
   }
 
@@ -290,6 +304,7 @@ class Run {
   const sdk::Catalogue& catalogue_;
   RunOutput& output_;
   Config config_;
+  EvaluableRows evaluable_;  // of a new run
   bool stateful_ = false;
   std::optional<HeldFolder> folder_;
 };
@@ -391,6 +406,9 @@ absl::StatusOr<int> RunSeeds(const SimulateOptions& options, const Document& doc
   MACAW_ASSIGN_OR_RETURN(const Config config, ReadConfig(document, overrides, catalogue));
   std::vector<uint64_t> seeds;
   for (uint32_t i = 0; i < options.repeat; ++i) seeds.push_back(config.run.seed + i);
+  MACAW_ASSIGN_OR_RETURN(const std::string fixed,
+                         FixedOverSeeds(document, overrides, seeds, catalogue));
+  if (!fixed.empty()) output.Say("note", fixed);
   MACAW_ASSIGN_OR_RETURN(Repeat repeat, OpenRepeat(options, config, catalogue, seeds));
   for (const uint64_t seed : seeds) {
     if (repeat.Done(seed)) {
@@ -428,18 +446,12 @@ absl::StatusOr<CheckedRun> CheckBeforeRun(const Document& document, const sdk::C
   options.check = true;
   const std::unique_ptr<RunOutput> silent = OutputAsJson([](const std::string&) {});
   Run run(options, document, catalogue, *silent);
-  MACAW_RETURN_IF_ERROR(run.Compose(overrides));
+  MACAW_RETURN_IF_ERROR(run.Compose(overrides, Idle::kLeaveOut));
   CheckedRun checked;
   checked.config = run.config();
-  const RunPlan& plan = checked.config.run;
   MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(checked.config));
-  MACAW_ASSIGN_OR_RETURN(const algorithms::Description algorithm,
-                         catalogue.algorithms().RuleOf(plan));
-  MACAW_ASSIGN_OR_RETURN(const algorithms::Schema schema,
-                         algorithms::MakeSchema(algorithm, algorithms::SetupOf(plan, spec.layout)));
-  MACAW_RETURN_IF_ERROR(server::CheckEvaluationOf(plan, algorithm));
-  checked.columns = server::MetricColumns(plan.task, algorithm, schema,
-                                          ConceptGroups(plan.transform, plan.seed).count());
+  MACAW_ASSIGN_OR_RETURN(checked.columns, ColumnsOf(checked.config, spec, catalogue.algorithms()));
+  checked.rows = run.evaluable();
   return checked;
 }
 

@@ -40,20 +40,32 @@ class Model:
     # A module's name of each tensor of the run's model file, if they differ.
     names: dict[str, str] = field(default_factory=dict)
     dtype: str | None = None  # run.dtype that the module's tensors ask for
+    prefix: str = ""  # of the run's names of a module that is no list of layers
 
     def state_dict(self, tensors: Mapping[str, _safetensors.Array]) -> dict[str, torch.Tensor]:
         """The tensors of a run as a state dict that loads into the module."""
         return state_dict(self.module, tensors, self.names)
 
 
-Example = Callable[[], Any]
+# Two rows of the data, as a module gets them; None where they are not known.
+Example = Callable[[Any], Any]
 
 
-def read(model: Any, init: Any, folder: Path, example: Example = lambda: None) -> Model:
+def read(
+    model: Any,
+    init: Any,
+    folder: Path,
+    example: Example = lambda module: None,
+    seeds: Sequence[int] = (0,),
+) -> Model:
     """What the keys of ``[model]`` are for this model. Weights are written into `folder`.
 
-    example: two rows of the data, as the model gets them; None where they are not known.
+    seeds: of the runs; a function that makes modules is called with torch seeded by each.
     """
+    if is_factory(model):
+        if init is not None:
+            raise ModelError("init: the modules that a function makes bring their own weights")
+        return _of_factory(model, folder, example, seeds)
     if _is_module(model):
         if init is not None:
             raise ModelError("init: a module brings its own weights; load others into it instead")
@@ -72,13 +84,79 @@ def read(model: Any, init: Any, folder: Path, example: Example = lambda: None) -
         made = Model({"layers": list(model)}, "")
     else:
         raise ModelError(
-            f"model: expected a name, a list of layers or a torch.nn.Module, got {_kind(model)}"
+            "model: expected a name, a list of layers, a torch.nn.Module or a function that makes "
+            f"one, got {_kind(model)}"
         )
     if isinstance(init, Mapping):
         made.keys["init"] = _write_weights(init, folder)
     elif init is not None:
         made.keys["init"] = init if init == "zero" else Path(init)
     return made
+
+
+def is_factory(model: Any) -> bool:
+    """Whether the model is a function (or a class) that makes modules."""
+    return callable(model) and not _is_module(model)
+
+
+def has_fixed_weights(model: Any) -> bool:
+    """Whether every run of the model starts from the same weights, whatever its seed."""
+    return _is_module(model)
+
+
+def made_by(factory: Callable[[], Any], seed: int = 0) -> Any:
+    """A module of the function, whose weights torch draws from the seed; torch's own state stays."""
+    try:
+        import torch
+    except ImportError as error:
+        raise ModelError(
+            f"model: {_kind(factory)} makes modules of PyTorch, which is not installed"
+        ) from error
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        module = factory()
+    if not _is_module(module):
+        raise ModelError(f"model: the function made {_kind(module)}, and not a torch.nn.Module")
+    return module
+
+
+def _of_factory(
+    factory: Callable[[], Any], folder: Path, example: Example, seeds: Sequence[int]
+) -> Model:
+    # The module of seed 0 says what the model is and names the files: one for each seed, which
+    # further seeds leave as they are.
+    model = read(made_by(factory), None, folder, example)
+    stem = _weights_file(model, model.module, folder).stem
+    for seed in seeds:
+        module = made_by(factory, seed)
+        if names_of(module) != model.names or _shapes(module) != _shapes(model.module):
+            raise ModelError("model: the function makes another network with another seed")
+        weights = _weights_file(model, module, folder)
+        path = folder / f"{stem}-{seed}.safetensors"
+        if path.exists() and path.read_bytes() != weights.read_bytes():
+            raise ModelError(
+                f"model: the function's weights with seed {seed} are not those of an earlier call: "
+                "they are to be drawn from torch alone, which is seeded for each call"
+            )
+        _safetensors.copy(weights, path)
+    model.keys["init"] = folder / f"{stem}-{{seed}}.safetensors"
+    model.said = model.said.replace("with its weights", "with weights drawn from the run's seed")
+    model.module = made_by(factory, seeds[0])
+    return model
+
+
+def _shapes(module: Any) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(value.shape) for name, value in module.state_dict().items()}
+
+
+def _weights_file(model: Model, module: Any, folder: Path) -> Path:
+    """A module's weights, in a file with the names of the run's tensors."""
+    if model.names:
+        state = module.state_dict()
+        return _write_weights({ours: state[own] for ours, own in model.names.items()}, folder)
+    tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    floats = {model.prefix + name: t for name, t in tensors.items() if t.is_floating_point()}
+    return _write_weights(floats, folder)
 
 
 def names_of(module: Any) -> dict[str, str]:
@@ -126,21 +204,24 @@ def _scripted(module: Any, why: str, folder: Path, example: Example) -> Model:
     import torch
 
     buffer = io.BytesIO()
-    how = "scripted"
+    how, prefix = "scripted", ""
     with warnings.catch_warnings():
         # PyTorch 2.11 advises against scripts, and LibTorch trains nothing else.
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
             torch.jit.save(torch.jit.script(module), buffer)
         except Exception as error:
-            traced = _trace.traced(module, example(), _first_line(error))
+            traced = _trace.traced(module, example(module), _first_line(error))
             buffer = io.BytesIO()
             torch.jit.save(traced, buffer)
             how = "traced"
+            if any(name.startswith(_trace.PREFIX) for name, _ in traced.named_parameters()):
+                prefix = _trace.PREFIX
             why += f"; torch.jit.script refuses it: {_first_line(error)}"
     path = _safetensors.write_pieces(folder, ".pt", [buffer.getvalue()])
     said = f"{type(module).__name__} {how}, with its weights, for LibTorch ({why})"
-    return Model({"torchscript": path}, said, module)
+    prefix = _trace.PREFIX if how == "traced" else ""
+    return Model({"torchscript": path}, said, module, prefix=prefix)
 
 
 def _first_line(error: BaseException) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -90,6 +91,20 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         return json.loads(file.read(length)), length
+
+
+def copy(source: Path, target: Path) -> None:
+    """Others never see half of the copy."""
+    if target.exists():
+        return
+    descriptor, name = tempfile.mkstemp(dir=target.parent, suffix=".part")
+    os.close(descriptor)
+    try:
+        shutil.copyfile(source, name)
+        os.replace(name, target)
+    except BaseException:
+        os.unlink(name)
+        raise
 
 
 def read(path: Path) -> dict[str, Array]:

@@ -245,7 +245,8 @@ def simulate(
     model: a ``torch.nn.Module``, a list of layers such as ``["flatten", "linear 10"]``, or a name
         (``macaw models``). A ``Sequential`` of layers that Macaw has trains in its fused kernels;
         any other module is scripted for LibTorch, ``macaw[torch]``. Its weights are the first
-        model.
+        model. A function that makes the module, such as ``lambda: Net()``, is called with torch
+        seeded by the run's seed, so that runs with other seeds start from other weights.
     data: ``(x, y)``, a dict of clients, a table of pandas, polars or Arrow, a torch or Hugging Face
         ``Dataset`` (``macaw.prepare`` tells what these may be), or the path of a file or folder.
         Whole numbers are tokens where the model embeds them, and numbers elsewhere.
@@ -311,7 +312,8 @@ class Keys(NamedTuple):
     columns: _data.Columns  # of the data, and what there is to say about it
 
 
-def keys_of(given: Mapping[str, Any]) -> Keys:
+def keys_of(given: Mapping[str, Any], seeds: Sequence[int] | None = None) -> Keys:
+    """seeds: of the runs, if they are several."""
     if _rules.serving:
         raise ConfigError(
             "a run begins while the file of its rule is loaded: put what begins it under "
@@ -324,18 +326,33 @@ def keys_of(given: Mapping[str, Any]) -> Keys:
     own = {key: left.pop(key, None) for key in _ARGUMENTS}
     _add(settings, "", left)
     _add(settings, "run", {"name": own["name"], "rounds": own["rounds"], "seed": own["seed"]})
-    tokens = _names.embeds(own["model"], left.get("run"))
+    seen = own["model"]
+    if _model.is_factory(seen):
+        seen = _model.made_by(seen)
+    tokens = _names.embeds(seen, left.get("run"))
     columns = _data.Columns(
         own["features"], own["label"], own["client"], own["missing"], tokens=tokens
     )
+    options = dict(own["data_options"] or {})
+    if not (own["data"] is None or isinstance(own["data"], (str, os.PathLike))):
+        columns.take(options)
     _add_data(settings, own["data"], own["test"], columns, folder)
-    _add(settings, "data", own["data_options"] or {})
-    add_partition(settings, own["partition"])
+    _add(settings, "data", options)
+    add_partition(settings, own["partition"], folder)
     made = None
     if own["model"] is not None:
-        example = functools.partial(_example, settings, own["model"])
-        made = _model.read(own["model"], own["init"], folder / "models", example)
+        if seeds is None and _model.is_factory(own["model"]):
+            own_seed = (own["model_options"] or {}).get("seed", "run")
+            seeds = [run_seed(settings, given.get("config")) if own_seed == "run" else own_seed]
+        example = functools.partial(_example, settings)
+        made = _model.read(own["model"], own["init"], folder / "models", example, seeds or (0,))
         _add(settings, "model", made.keys)
+    elif own["init"] is not None:
+        raise ConfigError(
+            "init= has no effect without model=; model_options=dict(init=…) takes a file for the "
+            "model of config=",
+            key="init",
+        )
     _add(settings, "model", own["model_options"] or {})
     add_algorithm(settings, own["algorithm"], folder)
     _add_cohort(settings, own["cohort"])
@@ -372,7 +389,10 @@ def _dtype_of(
 
 
 # What decides how a model is trained. The other tables cannot change a step of plain SGD.
-_OF_A_STEP = ("data.", "partition.", "model.", "local.optimizer", "workers.", "run.task", "run.dtype")
+_OF_A_STEP = (
+    *("data.", "partition.", "model.", "local.optimizer", "workers."),
+    *("run.task", "run.dtype", "run.seed"),
+)
 
 
 def _for_check(settings: Mapping[str, Any], config: Path_ | None) -> list[str]:
@@ -383,11 +403,29 @@ def _for_check(settings: Mapping[str, Any], config: Path_ | None) -> list[str]:
     return _overrides({**chosen, "cohort.size": 1, "run.rounds": 1})
 
 
+def run_seed(settings: Mapping[str, Any], config: Path_ | None) -> int:
+    """``run.seed`` of a run with these keys, some of which may stand in a file."""
+    if "run.seed" in settings:
+        return int(settings["run.seed"])
+    if config is None:
+        return 0
+    try:
+        import tomllib
+    except ImportError as error:  # before Python 3.11
+        raise ConfigError(
+            "seed: give it beside a model that a function makes: Python before 3.11 cannot read it "
+            f"in {os.fspath(config)}",
+            key="run.seed",
+        ) from error
+    seed = tomllib.loads(Path(config).read_text()).get("run", {}).get("seed", 0)
+    return int(seed)
+
+
 def words_for(settings: Mapping[str, Any], folder: Path) -> dict[str, str]:
     """What messages have in place of paths in the cache."""
     return {
         os.path.abspath(settings[f"{word}.{key}"]): word
-        for word, key in (("data", "path"), ("model", "init"))
+        for word, key in (("data", "path"), ("partition", "path"), ("model", "init"))
         if Path(str(settings.get(f"{word}.{key}"))).is_relative_to(folder)
     }
 
@@ -435,10 +473,12 @@ def _add(settings: dict[str, Any], table: str, values: Mapping[str, Any]) -> Non
 def _add_data(
     settings: dict[str, Any], data: Any, test: Any, columns: _data.Columns, folder: Path
 ) -> None:
-    if data is None:
-        return
-    if isinstance(data, str) and data == "synthetic":
-        settings["data.source"] = data
+    if data is None or (isinstance(data, str) and data == "synthetic"):
+        _of_no_table(columns)
+        if test is not None:
+            raise ConfigError("test= has no effect without data= of the same kind", key="test")
+        if data is not None:
+            settings["data.source"] = data
         return
     if isinstance(data, (str, os.PathLike)):
         path = Path(data)
@@ -453,17 +493,26 @@ def _add_data(
 
 def _of_no_table(columns: _data.Columns) -> None:
     """Refuses arguments for tables where the data is a file, whose keys say the same."""
-    for name, key in (("label", "label_column"), ("client", "client_column"), ("features", None)):
+    for name, key in (
+        ("label", "label_column"),
+        ("client", "client_column"),
+        ("features", None),
+        ("missing", None),
+    ):
         if getattr(columns, name) is not None:
             value = getattr(columns, name)
             text = json.dumps(value) if isinstance(value, str) else "…"
             advice = f": give data_options=dict({key}={text})" if key else ""
-            raise ConfigError(f"{name} is for tables in memory, and data is a path{advice}", key=name)
+            raise ConfigError(f"{name}= is for tables in memory{advice}", key=name)
 
 
-def add_partition(settings: dict[str, Any], partition: Any) -> None:
+def add_partition(settings: dict[str, Any], partition: Any, cache: Path) -> None:
     if isinstance(partition, Partition):
-        _add(settings, "partition", {"scheme": partition.scheme, **partition.keys})
+        keys = {
+            key: value.file_in(cache / "data") if hasattr(value, "file_in") else value
+            for key, value in partition.keys.items()
+        }
+        _add(settings, "partition", {"scheme": partition.scheme, **keys})
     elif isinstance(partition, str):
         settings["partition.scheme"] = partition
     else:

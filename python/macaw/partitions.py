@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from ._names import checked
+from .errors import ConfigError
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -85,6 +92,48 @@ def power_law(
 ) -> Partition:
     """Rows at random, the r-th largest size proportional to r**-exponent."""
     return _make("power-law", concentration=exponent, clients=clients, min_size=min_size, seed=seed)
+
+
+class _Matrix:
+    """A matrix of counts, which becomes a file when a run begins."""
+
+    def __init__(self, counts: Any) -> None:
+        self.counts = counts
+
+    def file_in(self, folder: Path) -> Path:
+        counts = np.asarray(self.counts)
+        whole = counts.ndim == 2 and counts.size > 0 and counts.dtype.kind in "iuf"
+        if not whole or not ((counts >= 0) & (counts < 2**32) & (counts == counts // 1)).all():
+            raise ConfigError(
+                "histogram: counts must be whole numbers from 0, a row a client and a column a "
+                f"class; found {counts.dtype} {list(counts.shape)}",
+                key="partition.path",
+            )
+        npy = io.BytesIO()
+        np.save(npy, np.ascontiguousarray(counts, "<i8"), allow_pickle=False)
+        digest = hashlib.sha256(npy.getvalue()).hexdigest()[:16]
+        file = folder / f"histogram-{digest}.npy"
+        if not file.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            aside = folder / f"{file.name}.{os.getpid()}.part"
+            aside.write_bytes(npy.getvalue())
+            aside.replace(file)
+        return file
+
+
+@checked
+def histogram(
+    counts: str | PathLike[str] | Any, clients: int | None = None, *, seed: int | None = None
+) -> Partition:
+    """So many rows of each class for each client, drawn at random without replacement.
+
+    counts: a matrix of whole numbers, a row a client and a column a class, or the path of one
+    (.npy, .npz or CSV). If the data have too few rows of a class, every client gets the same share
+    of its rows of every class.
+    clients: so many of the matrix's clients, drawn; by default all.
+    """
+    path = Path(counts) if isinstance(counts, (str, os.PathLike)) else _Matrix(counts)
+    return _make("histogram", path=path, clients=clients, seed=seed)
 
 
 @checked

@@ -22,6 +22,8 @@ EvaluatedRows RowsOf(EvaluationKind kind, bool heldout) {
   switch (kind) {
     case EvaluationKind::kCentralTest:
       return EvaluatedRows::kCentral;
+    case EvaluationKind::kCentralValidation:
+      return EvaluatedRows::kCentralValidation;
     case EvaluationKind::kClientTrain:
       return EvaluatedRows::kTrain;
     case EvaluationKind::kClientTestGlobal:
@@ -97,6 +99,11 @@ EvaluationBoard::EvaluationBoard(Round round, fleet::Blob model, const Evaluatio
   for (uint64_t group = 0; config.central && group < groups; ++group) {
     cut(Central(), EvaluationKind::kCentralTest, ClientId(0), 0, group * central_rows_,
         central_rows_);
+  }
+  const uint64_t validation = roster.central_val_rows();
+  for (uint64_t group = 0; config.central_validation && group < groups; ++group) {
+    cut(Central(), EvaluationKind::kCentralValidation, ClientId(0), 0, group * validation,
+        validation);
   }
   const bool of_clients = config.clients || config.validation || config.heldout;
   std::vector<uint64_t> clients, heldout;
@@ -322,7 +329,10 @@ EvaluationSums EvaluationBoard::Report() const {
       report.Of(rows).push_back({slot.task.client, slot.sums, slot.values});
       continue;
     }
-    training::AddTo(rows == EvaluatedRows::kCentral ? report.central : report.train, slot.sums);
+    training::AddTo(rows == EvaluatedRows::kCentral             ? report.central
+                    : rows == EvaluatedRows::kCentralValidation ? report.validation
+                                                                : report.train,
+                    slot.sums);
     if (rows != EvaluatedRows::kCentral || groups_ == 1) continue;
     report.central_groups.resize(groups_);
     training::AddTo(report.central_groups[slot.task.begin / central_rows_], slot.sums);

@@ -54,6 +54,14 @@ TEST_F(RepeatTest, ItsFileNamesAlgorithmSettingsSeedsAndMetrics) {
   EXPECT_EQ(file["runs"][1]["folder"], folder_ / "exp-seed2");
 }
 
+TEST_F(RepeatTest, OneRunHasNoDeviation) {
+  Repeat repeat = *Open(kFedAvg);
+  Make(repeat, 1);
+  const Json metric = File("exp-repeat.json")["metrics"]["test_loss"];
+  EXPECT_EQ(metric["mean"], 1);
+  EXPECT_TRUE(metric["std"].is_null()) << metric;
+}
+
 TEST_F(RepeatTest, TheSameExperimentGoesOnWithWhatIsThere) {
   {
     Repeat repeat = *Open(kFedAvg);
@@ -94,13 +102,30 @@ TEST_F(RepeatTest, AnotherExperimentOfTheSameNameReplacesNothing) {
 }
 
 TEST_F(RepeatTest, AnotherExperimentWhereTheUserNamedTheFolderIsRefusedWithTheDifference) {
-  Repeat first = *Open(kFedAvg);
-  Make(first, 1);
+  {
+    Repeat first = *Open(kFedAvg);
+    Make(first, 1);
+  }
   const std::string refusal(Open(kScaffold, /*fixed=*/true).status().message());
   EXPECT_THAT(refusal, HasSubstr("exp-repeat.json"));
   EXPECT_THAT(refusal, HasSubstr("algorithm.name \"fedavg\" there, \"scaffold\" here"));
   EXPECT_THAT(refusal, HasSubstr("local.lr 0.1 there, 0.05 here"));
   EXPECT_TRUE(Open(kScaffold, /*fixed=*/true, /*force=*/true).ok());
+}
+
+TEST_F(RepeatTest, TheSameExperimentBegunAtOneMomentTakesTheNextName) {
+  Repeat first = *Open(kFedAvg);
+  {
+    const Repeat second = *Open(kFedAvg);
+    EXPECT_EQ(second.file(), folder_ / "exp-2-repeat.json");
+    EXPECT_EQ(Open(kFedAvg)->file(), folder_ / "exp-3-repeat.json");
+  }
+  Make(first, 1);
+  EXPECT_EQ(Open(kFedAvg)->file(), folder_ / "exp-2-repeat.json");
+  for (const bool force : {false, true}) {
+    EXPECT_THAT(std::string(Open(kFedAvg, /*fixed=*/true, force).status().message()),
+                HasSubstr("another process is running the experiment"));
+  }
 }
 
 TEST_F(RepeatTest, RunsThatAreNoExperimentsKeepTheirFolders) {

@@ -3,9 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "cli/config/key_error.h"
 #include "cli/config/writer.h"
+#include "core/cores.h"
+#include "core/safetensors.h"
 #include "data/options.h"
+#include "testing/temporary_folder.h"
 #include "tests/cli/config_test_util.h"
 
 namespace macaw::cli {
@@ -124,6 +128,29 @@ TEST(Resolve, StartsAtZeroButForRunningStatistics) {
   }
 }
 
+TEST(Resolve, StartsFromTheFileOfItsSeed) {
+  const testing_support::TemporaryFolder folder;
+  Config config = Get({"model.layers=[\"flatten\", \"linear 10\"]"});
+  ASSERT_TRUE(Resolve(config, Images(), sdk::Catalogue::Builtins()).ok());
+  const auto spec = SpecOf(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  for (const uint64_t seed : {1, 2}) {
+    const FlatVector weights = models::InitialModel(*spec, seed);
+    ASSERT_TRUE(
+        WriteModel(folder / absl::StrCat("w-", seed, ".safetensors"), weights.view(), {}).ok());
+  }
+  config.node.model_init = folder / "w-{seed}.safetensors";
+  config.run.seed = config.run.model.seed = 2;
+  const auto weights = InitialWeights(config, *spec);
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  EXPECT_EQ(DigestOfValues(weights->view()), DigestOfValues(models::InitialModel(*spec, 2).view()));
+  EXPECT_TRUE(InitFollowsTheSeed(config));
+  config.run.seed = 3;
+  EXPECT_FALSE(InitFollowsTheSeed(config)) << "model.seed is its own";
+  config.run.model.seed = 3;
+  EXPECT_THAT(InitialWeights(config, *spec).status().ToString(), HasSubstr("w-3.safetensors"));
+}
+
 TEST(Resolve, GivesAFileThatStandsAloneAndResolvesToItself) {
   Config config = Get({"cohort.fraction=0.1"});
   ASSERT_TRUE(Resolve(config, Images(), sdk::Catalogue::Builtins()).ok());
@@ -218,8 +245,15 @@ TEST(SlotsPerProcess, ShareOutTheCores) {
   EXPECT_GE(SlotsPerProcess({.processes = 1, .slots = 0}),
             SlotsPerProcess({.processes = 1000, .slots = 0}));
   EXPECT_EQ(SlotsPerProcess({.processes = 1000000, .slots = 0}), 1u);
-  EXPECT_EQ(SlotsPerProcess({.processes = 2, .backend = {.name = "cuda"}}), worker::kDeviceSlots)
-      << "a device trains many clients side by side";
+  EXPECT_EQ(SlotsPerProcess({.processes = 1}), UsableCores());
+}
+
+TEST(SlotsPerProcess, AreManyForEachDevice) {
+  EXPECT_EQ(SlotsPerProcess({.processes = 2}, 1), worker::kDeviceSlots);
+  EXPECT_EQ(SlotsPerProcess({.processes = 1}, 3), 3 * worker::kDeviceSlots);
+  EXPECT_EQ(SlotsPerProcess({.processes = 1}, 8), 8 * worker::kDeviceSlots);
+  EXPECT_EQ(SlotsPerProcess({.processes = 1}, 64), worker::kMostSlots) << "what a server takes";
+  EXPECT_EQ(SlotsPerProcess({.processes = 1, .slots = 5}, 2), 5u);
 }
 
 // One client with one row of two tokens.

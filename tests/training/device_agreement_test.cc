@@ -124,16 +124,19 @@ TEST(DeviceAgreement, WithTheFusedTrainerOnRandomModelsAndPlans) {
   }
 }
 
-// Rows that are [positions, width], where layers treat each position by itself.
-TEST(DeviceAgreement, WithTheFusedTrainerOnSequencesOfNumbers) {
+// Rows that are [positions, width], where layers treat each position by itself, and outputs that a
+// flatten puts in order.
+TEST(DeviceAgreement, WithTheFusedTrainerOnSequencesOfNumbersAndLastFlattens) {
   const std::vector<models::ModelSpec> specs = {
       SpecOf({"linear 5", "tanh", "flatten", "linear 3"}, {7, 6}, 3, DType::kF32),
       SpecOf({"sigmoid", "linear 17 nobias", "relu", "dropout 0.3", "linear 4", "sigmoid",
               "flatten", "linear 9", "relu", "linear 3"},
              {5, 16}, 3, DType::kF32),
       SpecOf({"tanh", "linear 2", "flatten"}, {3, 19}, 6, DType::kF32),
-      SpecOf({"linear 5", "sigmoid", "flatten", "linear 3"}, {1, 6}, 3, DType::kF32)};
-  for (uint64_t seed = 1; seed <= 24; ++seed) {
+      SpecOf({"linear 5", "sigmoid", "flatten", "linear 3"}, {1, 6}, 3, DType::kF32),
+      SpecOf({"conv 2 1", "avgpool 3", "flatten"}, {1, 8, 6}, 8, DType::kF32),
+      SpecOf({"conv 1 3", "sigmoid", "flatten"}, {1, 5, 4}, 6, DType::kF32)};
+  for (uint64_t seed = 1; seed <= 36; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     RandomRun random(specs[seed % specs.size()], seed);
     random.KeepToTheFusedTrainer();

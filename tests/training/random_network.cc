@@ -42,19 +42,22 @@ RandomNetwork::RandomNetwork(uint64_t seed) : stream_({.seed = seed, .extra = 0x
   DrawTask();
   TakeSome(1 + Below(4), lines_, shape_);
   End();
-  ModelConfig config;
-  config.name = "layers";
-  config.layers = lines_;
-  config.input_shape = input_;
-  config.classes = classes_;
-  absl::StatusOr<models::ModelSpec> spec = models::BuildSpec(config, DType::kF32);
+  config_.name = "layers";
+  config_.layers = lines_;
+  config_.input_shape = input_;
+  config_.classes = classes_;
+  absl::StatusOr<models::ModelSpec> spec = models::BuildSpec(config_, DType::kF32);
   if (!spec.ok()) {  // nothing to train: the drawn layers have no parameters
     lines_.push_back(absl::StrCat("linear ", classes_));
-    config.layers = lines_;
-    spec = models::BuildSpec(config, DType::kF32);
+    config_.layers = lines_;
+    spec = models::BuildSpec(config_, DType::kF32);
   }
   EXPECT_TRUE(spec.ok()) << spec.status() << " of " << Text();
   if (spec.ok()) spec_ = *std::move(spec);
+}
+
+models::ModelSpec RandomNetwork::SpecIn(DType dtype) const {
+  return *models::BuildSpec(config_, dtype);
 }
 
 std::string RandomNetwork::Text() const {

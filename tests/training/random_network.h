@@ -8,6 +8,7 @@
 
 #include "core/random.h"
 #include "models/spec.h"
+#include "plan/model.h"
 #include "plan/task.h"
 
 namespace macaw::training {
@@ -22,6 +23,7 @@ class RandomNetwork {
   explicit RandomNetwork(uint64_t seed);
 
   const models::ModelSpec& spec() const { return spec_; }
+  models::ModelSpec SpecIn(DType dtype) const;
   TaskKind task() const { return task_; }
   RowKind rows() const { return rows_; }
   // Each kind of layer, with the number of axes of what it received, also within residual blocks.
@@ -56,6 +58,7 @@ class RandomNetwork {
   Shape input_, shape_;
   std::vector<std::string> lines_;
   std::set<std::pair<std::string, size_t>> used_;
+  ModelConfig config_;
   models::ModelSpec spec_;
 };
 

@@ -56,7 +56,12 @@ struct Shape {
     return index % (height * width) * pitch + index / (height * width);
   }
   // Whether all elements lie one after another in planar order.
-  bool InOneLine() const { return order == Order::kPlanar || At(elements() - 1) == elements() - 1; }
+  bool InOneLine() const {
+    for (size_t i = 0; i < elements(); ++i) {
+      if (At(i) != i) return false;
+    }
+    return true;
+  }
   friend bool operator==(const Shape&, const Shape&) = default;
 };
 
