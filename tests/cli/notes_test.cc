@@ -100,6 +100,15 @@ TEST(Notes, SayThatARateIsLargeForAdam) {
   EXPECT_EQ(Notes("fedavg", rows, {"local.lr=0.1"}), "");
 }
 
+TEST(Notes, SayThatACohortIsTooSmallForAGpu) {
+  const std::vector<uint32_t> rows(200, 5), none(200, 0);
+  const SomeRows many(rows, none);
+  EXPECT_THAT(Notes("fedavg", many, {"workers.backend=cuda"}),
+              AllOf(HasSubstr("2 clients a round"), HasSubstr("cohort.size")));
+  EXPECT_EQ(Notes("fedavg", many, {"workers.backend=fused"}), "");
+  EXPECT_EQ(Notes("fedavg", many), "");
+}
+
 TEST(Notes, SayThatThereAreNoValidationRows) {
   const SomeRows rows({20, 40, 60}, {0, 0, 0});
   EXPECT_THAT(Notes("fedavg", rows, {R"(evaluation.splits=["test", "validation"])"}),

@@ -42,7 +42,7 @@ struct DeviceLimits {
 class DeviceTrainer final : public LocalTrainer {
  public:
   // Part of the numeric profile. Increase it with each change that gives other bits.
-  static constexpr int kVersion = 1;
+  static constexpr int kVersion = 2;
 
   // Whether it can do what the run asks of every stage. An error says briefly what it cannot do.
   static absl::Status Supports(const TrainerSetup& setup);
