@@ -85,6 +85,7 @@ Description FedRep() {
       "up      Δ = y − x                      without h_i\n"
       "server  x ← x + η_g·mean(Δ)";
   fedrep.has_personal_models = true;
+  fedrep.has_independent_state = true;
   fedrep.parameters.push_back(
       {.name = "head",
        .default_value = "",

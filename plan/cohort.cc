@@ -6,13 +6,36 @@ using settings::AboveUpTo;
 using settings::AtLeast;
 using settings::Between;
 
+bool NameMatches(absl::string_view name, absl::string_view pattern) {
+  size_t n = 0, p = 0;
+  // The last "*", and where the text that it stands for ends so far.
+  std::optional<size_t> star;
+  size_t end = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      end = n;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
+      ++p;
+      ++n;
+    } else if (star.has_value()) {
+      p = *star + 1;
+      n = ++end;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
 settings::Section<CohortConfig> CohortSection() {
   using C = CohortConfig;
   settings::Section<C> f;
   f.Add("size", &C::size, "clients a round", AtLeast(1)).Hidden([](const C& cohort) {
     return cohort.size == 0;
   });
-  f.Add("fraction", &C::fraction, "… or a fraction of the population", AboveUpTo(0, 1))
+  f.Add("fraction", &C::fraction, "… or a fraction of the clients that can be drawn", AboveUpTo(0, 1))
       .InsteadOf({"size"})
       .Hidden([](const C& cohort) { return cohort.fraction == 0; });
   f.AddChoice("sampling", &C::sampling,

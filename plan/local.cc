@@ -23,9 +23,11 @@ settings::Section<Schedule> ScheduleSection() {
       .Needs(multiplies, "local.lr_schedule.kind = \"step\" or \"exponential\"");
   f.Add("every", &Schedule::every, "step: rounds between factors", AtLeast(1))
       .Needs(is("step"), "local.lr_schedule.kind = \"step\"");
-  f.Add("rounds", &Schedule::rounds, "cosine: rounds down to the floor; 0: run.rounds", AtLeast(0))
+  f.Add("rounds", &Schedule::rounds,
+        "cosine: rounds that it takes, as T_max of PyTorch; 0: run.rounds", AtLeast(0))
       .Needs(is("cosine"), "local.lr_schedule.kind = \"cosine\"");
-  f.Add("floor", &Schedule::floor, "cosine: the last factor", Between(0, 1))
+  f.Add("floor", &Schedule::floor,
+        "cosine: the factor that it falls towards, and has after its rounds", Between(0, 1))
       .Needs(is("cosine"), "local.lr_schedule.kind = \"cosine\"");
   f.Add("warmup_rounds", &Schedule::warmup_rounds, "rounds of linear warm-up", AtLeast(0));
   return f;

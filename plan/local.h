@@ -10,7 +10,8 @@ namespace macaw {
 
 struct Schedule {
   // "constant"; "step": × gamma every `every` rounds; "exponential": × gamma each round;
-  // "cosine": from 1 to `floor` over `rounds`. Round 1 has factor 1 (after warm-up).
+  // "cosine": from 1 towards `floor` over `rounds`, of which the last is still above it. Round 1
+  // has factor 1 (after warm-up).
   std::string kind = "constant";
   double gamma = 1.0;
   uint32_t every = 1;

@@ -301,6 +301,8 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
   MACAW_ASSIGN_OR_RETURN(options.run.algorithm, registry.Complete(options.run.algorithm));
   MACAW_ASSIGN_OR_RETURN(const algorithms::Description algorithm, registry.RuleOf(options.run));
   MACAW_RETURN_IF_ERROR(CheckRounds(options.run.cohort, options.config.round));
+  const TotalsUsed totals =
+      algorithms::TotalsOf(algorithm, algorithms::SetupOf(options.run, initial.layout()));
   MACAW_ASSIGN_OR_RETURN(std::optional<Budget> budget, BudgetOf(options.config.stop, options.run));
   if (budget.has_value()) {
     options.stop_after = budget->rounds;
@@ -310,6 +312,7 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
 
   EngineOptions engine = EngineOptionsOf(options, keeper);
   engine.personal_models = algorithm.has_both_models();
+  engine.totals = totals;
   EvaluationConfig& evaluation = engine.run.evaluation;
   if (!algorithm.has_common_model) evaluation.central = evaluation.central_validation = false;
   EarlyStopping early_stopping(options.config.stop);

@@ -359,7 +359,8 @@ absl::StatusOr<ConstVectorView> Lane::FineTuned(const EvaluationContext& evaluat
   stage.local = evaluation.local;
   const FineTune& fine_tune = context_->run.evaluation.fine_tune;
   stage.local.steps = fine_tune.steps;
-  if (fine_tune.lr > 0) stage.local.lr = fine_tune.lr;
+  // Not at the round's rate: tuning would do less in each round, and nothing in the last ones.
+  stage.local.lr = fine_tune.lr > 0 ? fine_tune.lr : context_->run.local.lr;
   stage.local.drop_last = false;  // a client with less than a batch is tuned, too
   training::TurnOutcome outcomes = trainer_->Run(plan, client);
   if (!outcomes.ok())

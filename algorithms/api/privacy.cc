@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
 #include "algorithms/api/accountant.h"
 #include "algorithms/api/guard.h"
@@ -41,6 +42,11 @@ double ReachOf(const AttackConfig& attack, const PrivacyConfig& config) {
   return std::max(1.0, attack.scales() ? attack.Scale() : 1.0);
 }
 
+// The clients among which the noise's cohort is drawn.
+uint64_t Population(const PrivacyConfig& config, const Setup& setup) {
+  return config.population.value_or(setup.clients);
+}
+
 // σ_b, of the noise's cohort.
 double CountNoise(const PrivacyConfig& config, const Setup& setup) {
   return config.count_noise.value_or(NoiseCohort(config, setup) / 20);
@@ -66,6 +72,16 @@ absl::Status CheckRule(const Description& rule, const Setup& setup, const Schema
   if (std::ranges::any_of(schema.up, in_some) || std::ranges::any_of(schema.down, in_some)) {
     return absl::InvalidArgumentError(
         "the rule has several phases a round, and epsilon is of one sum a round");
+  }
+  if (!schema.state.empty() && !rule.has_independent_state) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the clients of ", rule.name, " keep a state that mirrors what they send (",
+        absl::StrJoin(schema.state, ", ",
+                      [](std::string* out, const auto& item) { absl::StrAppend(out, item.name); }),
+        "). Clipping takes a part of that away, and noise adds to what the server keeps of it, so "
+        "the two no longer agree and the run converges to a wrong model. Take a rule without "
+        "client state (fedavg, fedprox, fedavgm, fedadam), or one whose state is a model of the "
+        "client's own (ditto, fedrep, fedbn)"));
   }
   for (const MetricSpec& metric : schema.metrics) {
     if (metric.name == "epsilon" || metric.name == "clip" || metric.name == "clipped") {
@@ -107,11 +123,20 @@ absl::Status CheckSettings(const PrivacyConfig& config, const Setup& setup) {
     return absl::InvalidArgumentError(
         "a client may count only as much as any other: set cohort.weight = \"uniform\"");
   }
+  const uint64_t population = Population(config, setup);
+  if (population < setup.clients) {
+    return absl::InvalidArgumentError(absl::StrCat("privacy.population = ", population,
+                                                   " is less than the ", setup.clients,
+                                                   " clients of the run, which belong to it"));
+  }
   const uint64_t noise_cohort = config.noise_cohort.value_or(setup.cohort.size);
-  if (noise_cohort < setup.cohort.size || noise_cohort > setup.clients) {
+  if (noise_cohort < setup.cohort.size || noise_cohort > population) {
     return absl::InvalidArgumentError(absl::StrCat(
         "privacy.noise_cohort = ", noise_cohort, " is to be from cohort.size = ", setup.cohort.size,
-        " to the number of clients, ", setup.clients));
+        " to the number of clients that it is drawn from, ", population,
+        config.population.has_value()
+            ? " (privacy.population)"
+            : ": set privacy.population to the clients of the system that the run simulates"));
   }
   const double count_noise = CountNoise(config, setup);
   if (training::ShareThatTrains(setup.cohort) <= 0) {
@@ -145,26 +170,34 @@ std::vector<std::string> NotesOf(const Privacy& privacy, const Setup& setup) {
   constexpr double kSaysNothing = 50;
   const PrivacyConfig& config = privacy.config;
   const double epsilon = EpsilonAtTheEnd(privacy);
+  const uint64_t population = Population(config, setup);
   std::vector<std::string> notes;
   notes.push_back(absl::StrFormat(
-      "privacy: after run.rounds = %u the models are (%.3g, %g)-differentially private for each "
-      "client; updates are clipped to %g%s, and the noise on the sum of some %d has deviation %.3g",
-      privacy.rounds, epsilon, config.delta, config.clip, config.adaptive() ? " at first" : "",
-      static_cast<int>(std::lround(privacy.cohort)), privacy.noise * config.clip));
+      "privacy: after run.rounds = %u the models are (%.3g, %g)-differentially private for each of "
+      "%d clients; updates are clipped to %g%s, and the noise on the sum of some %d has deviation "
+      "%.3g",
+      privacy.rounds, epsilon, config.delta, population, config.clip,
+      config.adaptive() ? " at first" : "", static_cast<int>(std::lround(privacy.cohort)),
+      privacy.noise * config.clip));
   if (epsilon > kSaysNothing)
     notes.push_back(
         "privacy: such an epsilon promises nothing; `macaw privacy` says which noise does");
-  const auto clients = static_cast<double>(setup.clients);
-  if (config.delta * clients >= 1) {
+  if (config.delta * static_cast<double>(population) >= 1) {
     notes.push_back(absl::StrFormat(
         "privacy.delta = %g is not below 1 / clients = %.3g: such a run may give a whole client away",
-        config.delta, 1 / clients));
+        config.delta, 1 / static_cast<double>(population)));
   }
   if (config.noise_cohort.has_value() && *config.noise_cohort > setup.cohort.size) {
     notes.push_back(absl::StrFormat(
         "privacy.noise_cohort = %d: epsilon is that of rounds with so many clients, of which %d are "
         "simulated",
         *config.noise_cohort, setup.cohort.size));
+  }
+  if (population > setup.clients) {
+    notes.push_back(absl::StrFormat(
+        "privacy.population = %d: epsilon is that of rounds drawn from so many clients, of which %d "
+        "are simulated",
+        population, setup.clients));
   }
   if (privacy.reach > 1) {
     notes.push_back(absl::StrFormat(
@@ -182,8 +215,8 @@ Privacy Privacy::Of(const PrivacyConfig& config, const Setup& setup, uint32_t ro
   Privacy privacy{.config = config, .rounds = rounds, .reach = ReachOf(attack, config)};
   privacy.cohort = static_cast<double>(setup.cohort.size) * training::ShareThatTrains(setup.cohort);
   const double noise_cohort = NoiseCohort(config, setup);
-  privacy.q =
-      std::min(1.0, noise_cohort / static_cast<double>(std::max<uint64_t>(1, setup.clients)));
+  const uint64_t population = std::max<uint64_t>(1, Population(config, setup));
+  privacy.q = std::min(1.0, noise_cohort / static_cast<double>(population));
   const double scale = privacy.cohort / noise_cohort;
   double z = config.noise;
   if (config.adaptive()) {

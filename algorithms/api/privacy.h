@@ -43,6 +43,13 @@ namespace macaw::algorithms {
 //
 // With noise_cohort M, the noise is that of rounds of M clients: its deviation is smaller by
 // cohort.size/M, as it would be beside the sum of M updates, and ε is that of M clients a round.
+// They are drawn from `population` clients, by default those of the run: q = M/population.
+//
+// A rule whose clients keep a state that mirrors what they send is refused
+// (Description::has_independent_state): SCAFFOLD's c stays the mean of the c_i, and FedDyn's h that
+// of the g_i, only while the server counts what the clients believe that they sent. With s_i the
+// clip's factor of a client, c − mean c_i moves by −Σ (1 − s_i)Δc_i/N and stays there, so the run
+// ends where ∇F = mean c_i − c ≠ 0. The noise adds up in c and h, too.
 //
 // Adds the rule metrics `epsilon` (by Rényi divergences, accountant.h), `clip` (C, with which the
 // round's clients clipped) and `clipped` (the part of them whose update was longer; exact, unless

@@ -1,5 +1,10 @@
 #include "cli/config/notes.h"
 
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <variant>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/config/client_state.h"
@@ -7,6 +12,7 @@
 #include "cli/config/settings.h"
 #include "cli/config/toml.h"
 #include "plan/local_steps.h"
+#include "training/api/schedule.h"
 
 namespace macaw::cli {
 namespace {
@@ -175,6 +181,31 @@ std::string SmallCohortNote(const Config& config) {
 
 }  // namespace
 
+std::vector<std::string> ScheduleNotes(const RunPlan& run) {
+  std::vector<std::string> notes;
+  const auto add = [&](absl::string_view key, const Schedule& schedule, absl::string_view what) {
+    const std::optional<uint32_t> idle = training::FirstIdleRound(schedule, run.rounds);
+    if (!idle.has_value()) return;
+    notes.push_back(absl::StrCat(
+        key, ": the rate is 0 from round ", *idle, " on, so ", what, " in the last ",
+        run.rounds - *idle + 1, " of ", run.rounds, " rounds",
+        schedule.kind == "cosine" ? "; a cosine over more rounds, or with a floor, does not end"
+                                    " there"
+                                  : ""));
+  };
+  add("local.lr_schedule", training::LocalSchedule(run), "clients train nothing");
+  const auto text = run.algorithm.parameters.find("server_lr_schedule");
+  if (text == run.algorithm.parameters.end()) return notes;
+  const auto* const line = std::get_if<std::string>(&text->second);
+  const absl::StatusOr<Schedule> schedule =
+      line == nullptr ? Schedule() : training::ParseSchedule(*line);
+  if (schedule.ok()) {
+    add(absl::StrCat("algorithm.", run.algorithm.name, ".server_lr_schedule"), *schedule,
+        "the model stays as it is");
+  }
+  return notes;
+}
+
 std::vector<std::string> PrivacyNotesOf(const Config& config, const models::ModelSpec& spec,
                                         const algorithms::Registry& registry) {
   const auto algorithm = registry.RuleOf(config.run);
@@ -190,7 +221,7 @@ std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& 
   const RunPlan& run = config.run;
   const auto algorithm = registry.RuleOf(run);
   if (!algorithm.ok()) return {};
-  std::vector<std::string> notes;
+  std::vector<std::string> notes = ScheduleNotes(run);
   for (const IdleKey& key : config.idle) notes.push_back(TextOf(key));
   for (const std::string& unused : UnusedParameters(config)) {
     notes.push_back(absl::StrCat(unused, " is not used: the algorithm is ", run.algorithm.name));

@@ -84,7 +84,7 @@ absl::Status Draw::Among(std::vector<ClientId> present) {
   present_ = std::move(present);
   some_.reset();
   if (present_.empty()) return absl::OkStatus();
-  const std::vector<uint32_t>& all = EverybodysRows();
+  const std::vector<uint32_t>& all = drawable_rows();
   std::vector<uint32_t> rows(all.size(), 0);
   for (size_t i = 0; i + 1 < present_.size(); i += 2) {
     const uint64_t end = std::min<uint64_t>(present_[i + 1].value, rows.size());
@@ -98,7 +98,7 @@ uint64_t Draw::Drawable(const std::vector<ClientId>& present) const {
   uint64_t drawable = 0;
   for (size_t i = 0; i + 1 < present.size(); i += 2) {
     for (uint64_t client = present[i].value; client < present[i + 1].value; ++client)
-      drawable += EverybodysRows()[client] > 0 ? 1 : 0;
+      drawable += drawable_rows()[client] > 0 ? 1 : 0;
   }
   return drawable;
 }

@@ -48,7 +48,7 @@ std::string Notes(const std::string& algorithm, const data::Dataset& dataset,
   for (const std::string& one : set) overrides.push_back(*ParseOverride(one));
   auto config = ReadConfig(*ParseDocument(kMinimal, "exp.toml", "/configs"), overrides, builtins);
   EXPECT_TRUE(config.ok()) << config.status();
-  const absl::Status resolved = Resolve(*config, dataset.info(), builtins);
+  const absl::Status resolved = Resolve(*config, dataset, builtins);
   EXPECT_TRUE(resolved.ok()) << resolved;
   const auto spec = SpecOf(*config);
   EXPECT_TRUE(spec.ok()) << spec.status();
