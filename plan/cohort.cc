@@ -35,7 +35,8 @@ settings::Section<CohortConfig> CohortSection() {
   f.Add("size", &C::size, "clients a round", AtLeast(1)).Hidden([](const C& cohort) {
     return cohort.size == 0;
   });
-  f.Add("fraction", &C::fraction, "… or a fraction of the clients that can be drawn", AboveUpTo(0, 1))
+  f.Add("fraction", &C::fraction, "… or a fraction of the clients that can be drawn",
+        AboveUpTo(0, 1))
       .InsteadOf({"size"})
       .Hidden([](const C& cohort) { return cohort.fraction == 0; });
   f.AddChoice("sampling", &C::sampling,

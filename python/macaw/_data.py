@@ -287,6 +287,20 @@ class Columns:
         self.words = list(getattr(data.features[label], "names", None) or self.words)
         return features, label
 
+    def look_again(self, data: Any, x: Sequence[Array]) -> None:
+        """Notices a dataset that gives another row when it is asked again."""
+        for number in range(min(3, len(x))):
+            again = np.asarray(_plain(data[number][0]))
+            if again.shape != x[number].shape or not np.array_equal(again, x[number]):
+                note = (
+                    f"item {number} of the dataset is another one each time (random transforms): "
+                    "its rows are read once and stay as they are; a run draws anew with "
+                    "data_options=dict(pad_crop=…, flip=True)"
+                )
+                if note not in self.warnings:
+                    self.warnings.append(note)
+                return
+
     def look_at(self, x: Array, y: Array) -> None:
         """What is likely a mistake, for warnings and for errors of the run."""
         if x.dtype == np.uint8 and x.max(initial=0) <= 1:
@@ -343,6 +357,7 @@ def _pair(data: Any, what: str, columns: Columns) -> _Block:
         raise DataError(f"{what}: a DataLoader; give its rows, loader.dataset")
     elif hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         x, y = _stacked((data[i] for i in range(len(data))), what)
+        columns.look_again(data, x)
     elif isinstance(data, Iterable):
         x, y = _stacked(data, what)
     else:

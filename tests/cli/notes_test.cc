@@ -128,5 +128,25 @@ TEST(Notes, SayWhatTheAlgorithmHasToSay) {
   EXPECT_EQ(Notes("scaffold", rows, {"algorithm.scaffold.weighted=true"}), "");
 }
 
+TEST(Notes, SayFromWhichRoundOnNothingIsLearnt) {
+  const SomeRows data({20, 20, 20}, {0, 0, 0});
+  const auto of = [&](const std::vector<std::string>& set) {
+    std::vector<std::string> all = {"run.rounds=10"};
+    all.insert(all.end(), set.begin(), set.end());
+    return Notes("fedavg", data, all);
+  };
+  EXPECT_EQ(of({"local.lr_schedule=cosine"}), "");
+  EXPECT_EQ(of({"local.lr_schedule=cosine", "local.lr_schedule.rounds=12"}), "");
+  EXPECT_EQ(of({"local.lr_schedule=cosine", "local.lr_schedule.rounds=6",
+                "local.lr_schedule.floor=0.1"}),
+            "");
+  EXPECT_THAT(of({"local.lr_schedule=cosine", "local.lr_schedule.rounds=6"}),
+              AllOf(HasSubstr("local.lr_schedule"), HasSubstr("from round 7 on"),
+                    HasSubstr("last 4 of 10 rounds")));
+  EXPECT_THAT(of({"algorithm.fedavg.server_lr_schedule=cosine rounds 8"}),
+              AllOf(HasSubstr("algorithm.fedavg.server_lr_schedule"), HasSubstr("from round 9 on"),
+                    HasSubstr("the model stays")));
+}
+
 }  // namespace
 }  // namespace macaw::cli

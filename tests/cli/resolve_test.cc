@@ -256,6 +256,59 @@ TEST(SlotsPerProcess, AreManyForEachDevice) {
   EXPECT_EQ(SlotsPerProcess({.processes = 1, .slots = 5}, 2), 5u);
 }
 
+// Ten clients: "big-0" … "big-3" with 40 rows each, "small-4" … "small-8" with 10, and one with none.
+class BigAndSmall final : public data::Dataset {
+ public:
+  BigAndSmall() {
+    info_ = Images();
+    info_.clients = 10;
+    info_.train_clients = 9;
+    info_.train_examples = 210;
+  }
+  const data::DatasetInfo& info() const override { return info_; }
+  uint32_t Examples(ClientId client, data::Split split) const override {
+    if (split != data::Split::kTrain || client.value == 9) return 0;
+    return client.value < 4 ? 40 : 10;
+  }
+  absl::StatusOr<data::Rows> Client(ClientId, data::Split) const override {
+    return absl::UnimplementedError("counts only");
+  }
+  data::Rows CentralTest() const override { return {}; }
+  std::string ClientName(ClientId client) const override {
+    return absl::StrCat(client.value < 4 ? "big-" : "small-", client.value);
+  }
+
+ private:
+  data::DatasetInfo info_;
+};
+
+// N and Σ w_i, which rules divide by, are those of the clients that a round can draw.
+TEST(Resolve, CountsOnlyTheClientsThatCanBeDrawn) {
+  const BigAndSmall data;
+  const auto totals = [&](const std::vector<std::string>& set) {
+    Config config = Get(set);
+    const absl::Status status = Resolve(config, data, sdk::Catalogue::Builtins());
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(config.run.clients, 10u);
+    return std::vector<uint64_t>{TrainClients(config.run), config.run.train_examples,
+                                 config.run.cohort.size};
+  };
+  EXPECT_THAT(totals({"cohort.size=2"}), ElementsAre(9, 210, 2));
+  EXPECT_THAT(totals({"cohort.size=2", "cohort.min_rows=20"}), ElementsAre(4, 160, 2));
+  EXPECT_THAT(totals({"cohort.size=2", "cohort.eligible=[\"small-*\"]"}), ElementsAre(5, 50, 2));
+  EXPECT_THAT(totals({"cohort.size=2", "cohort.eligible=[\"*-4\",\"*-3\"]"}),
+              ElementsAre(2, 50, 2));
+  EXPECT_THAT(totals({"cohort.fraction=1", "cohort.min_rows=20"}), ElementsAre(4, 160, 4));
+  EXPECT_THAT(totals({"cohort.size=10"}), ElementsAre(9, 210, 9));
+}
+
+TEST(Resolve, RefusesACohortThatTheKeysLeaveTooFewClientsFor) {
+  Config config = Get({"cohort.size=5", "cohort.min_rows=20"});
+  EXPECT_THAT(
+      std::string(Resolve(config, BigAndSmall(), sdk::Catalogue::Builtins()).message()),
+      testing::AllOf(HasSubstr("cohort.min_rows leave 4 of 10 clients"), HasSubstr("asks 5")));
+}
+
 // One client with one row of two tokens.
 class TwoTokens final : public data::Dataset {
  public:

@@ -141,7 +141,7 @@ TEST_F(FolderTest, RunsThatBeginAtOneMomentGetAFolderEach) {
   constexpr int kRuns = 8;
   for (int attempt = 0; attempt < 50; ++attempt) {
     std::filesystem::remove_all("runs");
-    std::vector<absl::StatusOr<HeldFolder>> made(kRuns, absl::UnknownError("not begun"));
+    std::vector<absl::StatusOr<HeldFolder>> made(kRuns);
     std::latch begin(kRuns);
     std::vector<std::jthread> threads;
     for (int i = 0; i < kRuns; ++i) {
@@ -167,7 +167,7 @@ TEST_F(FolderTest, OfTwoThatReplaceARunAtOneMomentOneIsRefused) {
   for (int attempt = 0; attempt < 50; ++attempt) {
     ASSERT_TRUE(MakeDirectories(run).ok());
     ASSERT_TRUE(AtomicWriteFile(run + "/config.toml", "").ok());
-    std::vector<absl::StatusOr<HeldFolder>> made(2, absl::UnknownError("not begun"));
+    std::vector<absl::StatusOr<HeldFolder>> made(2);
     std::latch begin(2);
     {
       std::vector<std::jthread> threads;
