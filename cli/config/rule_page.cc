@@ -144,7 +144,8 @@ std::string RulePage(const Registry& registry, const Description& rule) {
   }
   for (const ParameterSpec& spec : rule.parameters) {
     absl::StrAppend(&page, "| `", spec.name, "` | `", Cell(ToToml(spec.default_value)), "` | ",
-                    Cell(spec.help), " | ", Cell(absl::StrCat(RangeText(spec), NeedsOf(spec))), " |\n");
+                    Cell(spec.help), " | ", Cell(absl::StrCat(RangeText(spec), NeedsOf(spec))),
+                    " |\n");
   }
   const std::vector<Listing> listings = ListingsOf(registry, rule);
   if (!listings.empty()) absl::StrAppend(&page, "\n## What travels, what stays\n");

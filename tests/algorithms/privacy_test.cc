@@ -137,6 +137,55 @@ TEST(Privacy, EpsilonCountsRounds) {
   }
 }
 
+// Of its float precision nothing is left, and its tail is that of 64 bits.
+TEST(Privacy, NoiseIsDrawnInDoublePrecision) {
+  RoundLoop loop = Loop(Gaussian(1, 1), 1, 10, 1000);
+  ASSERT_TRUE(loop.Round({}).ok());
+  int floats = 0;
+  for (const double x : loop.Model()) floats += static_cast<float>(x) == x ? 1 : 0;
+  EXPECT_LT(floats, 10);
+}
+
+// Stragglers that are dropped are no zeros of the mean, and make ε smaller.
+TEST(Privacy, TheCohortIsPlannedWithoutTheStragglersThatAreDropped) {
+  std::vector<TestPopulationClient> population;
+  for (size_t k = 0; k < 10; ++k) population.push_back({std::make_shared<Slope>(Numbers{3, 4}), 1});
+  CohortConfig cohort = Poisson(4);
+  cohort.straggler_fraction = 0.25;
+  cohort.straggler_policy = "drop";
+  RoundLoop loop(WithPrivacy(Builtin("fedavg"), Gaussian(2, kTiny), kRounds), population,
+                 {.steps = 1, .start = Numbers(2), .cohort = cohort, .seed = 1});
+  ASSERT_TRUE(loop.Round({1, 2, 8}).ok());  // the three of four that did not straggle
+  EXPECT_NEAR(loop.Model()[0], -0.3, 1e-5);
+  EXPECT_NEAR(loop.metrics().at("epsilon"), Accountant(0.3, kTiny).RenyiEpsilon(1, 1e-6), 1e-9);
+  cohort.straggler_policy = "partial";
+  RoundLoop partial(WithPrivacy(Builtin("fedavg"), Gaussian(2, kTiny), kRounds), population,
+                    {.steps = 1, .start = Numbers(2), .cohort = cohort, .seed = 1});
+  ASSERT_TRUE(partial.Round({1, 2, 8}).ok());
+  EXPECT_NEAR(partial.Model()[0], -0.3 * 3 / 4, 1e-5);
+}
+
+// The clip is a part of an honest client's program.
+TEST(Privacy, BoundsLetHostileUpdatesThrough) {
+  const auto bound = [](const AttackConfig& attack) {
+    algorithms::Setup setup;
+    setup.layout = ParameterLayout::Scalars("w", 2, DType::kF32);
+    setup.cohort = Poisson(4);
+    setup.clients = 10;
+    setup.config.parameters = {{"server_lr", 1.0}};
+    return WithPrivacy(Builtin("fedavg"), Gaussian(0.5, 1), kRounds, attack)
+        .schema(setup)
+        ->up[0]
+        .bound;
+  };
+  EXPECT_EQ(bound({}), 0.5);
+  EXPECT_EQ(bound({.kind = "scaling", .fraction = 0.2, .scale = 100}), 50);
+  EXPECT_EQ(bound({.kind = "scaling", .fraction = 0.2}), 5);
+  EXPECT_EQ(bound({.kind = "scaling", .fraction = 0.2, .scale = 1e9}), 65536) << "the run's own";
+  EXPECT_EQ(bound({.kind = "sign-flip", .fraction = 0.2}), 0.5);
+  EXPECT_EQ(bound({.kind = "free-rider", .fraction = 0.2, .noise = 3}), 21);
+}
+
 // Andrew et al. 2021, algorithm 1, by hand.
 TEST(AdaptiveClipping, MovesTheClipByThePartThatIsShorter) {
   PrivacyConfig privacy = Gaussian(2, kTiny);
@@ -354,6 +403,9 @@ TEST(Privacy, SaysWhatARunGivesAway) {
   EXPECT_THAT(notes, all);
   EXPECT_THAT(notes, testing::Contains(HasSubstr("0.001 is not below 1 / clients")));
   EXPECT_THAT(notes, testing::Contains(HasSubstr("of which 10 are simulated")));
+  const AttackConfig attack = {.kind = "scaling", .fraction = 0.2, .scale = 100};
+  EXPECT_THAT(WithPrivacy(Builtin("fedavg"), privacy, kRounds, attack).notes(setup),
+              testing::Contains(HasSubstr("hostile clients do not clip")));
   EXPECT_THAT(notes, testing::Contains(HasSubstr("for each of 1000 clients")));
   privacy.population = 2000;
   const std::vector<std::string> larger =

@@ -67,8 +67,37 @@ TEST(Notes, SayThatPersonalModelsAreNotEvaluatedWhereNoClientHasTestRows) {
   EXPECT_THAT(Notes("fedavg", without, evaluated), HasSubstr("set data.client_test_fraction"));
   EXPECT_EQ(Notes("fedavg", held_out, evaluated), "");
   EXPECT_EQ(Notes("fedavg", without), "");
-  EXPECT_EQ(Notes("ditto", with, evaluated), "");
+  EXPECT_THAT(Notes("ditto", with, evaluated),
+              AllOf(HasSubstr("2 of 3 clients that train have no test rows"),
+                    HasSubstr("clients_test_clients"), HasSubstr("data.client_test_fraction")));
   EXPECT_THAT(Notes("ditto", with), HasSubstr("evaluation.clients = true"));
+}
+
+TEST(Notes, SayWhichClientsTakeNoStepOrOne) {
+  const SomeRows rows({3, 12, 25, 0}, {1, 1, 1, 1});
+  EXPECT_EQ(Notes("fedavg", rows), "");
+  EXPECT_THAT(Notes("fedavg", rows, {"local.drop_last=true"}),
+              HasSubstr("1 of 3 clients have fewer training rows than a batch of 10"));
+  EXPECT_THAT(Notes("fedavg", rows, {"cohort.straggler_fraction=0.5"}),
+              HasSubstr("1 of 3 clients take one step"));
+  EXPECT_THAT(Notes("fedavg", rows, {"cohort.straggler_fraction=0.5", "local.batch_size=0"}),
+              HasSubstr("3 of 3 clients take one step"));
+  EXPECT_EQ(Notes("fedavg", rows, {"cohort.straggler_fraction=0.5", "local.epochs=2"}), "");
+}
+
+TEST(Notes, SayWhatAConceptShiftDoesToTheTestMetrics) {
+  const SomeRows rows({20, 40, 60}, {1, 1, 1});
+  EXPECT_THAT(Notes("fedavg", rows,
+                    {"data.concept_shift=label-permutation", "data.concept_shift_groups=3"}),
+              AllOf(HasSubstr("3 groups"), HasSubstr("test_group0_* to test_group2_*")));
+}
+
+TEST(Notes, SayThatARateIsLargeForAdam) {
+  const SomeRows rows({20, 40, 60}, {1, 1, 1});
+  EXPECT_EQ(Notes("fedavg", rows, {"local.optimizer=adam"}), "");
+  EXPECT_THAT(Notes("fedavg", rows, {"local.optimizer=adamw", "local.lr=0.1"}),
+              HasSubstr("local.lr = 0.1 is large for adamw"));
+  EXPECT_EQ(Notes("fedavg", rows, {"local.lr=0.1"}), "");
 }
 
 TEST(Notes, SayThatACohortIsTooSmallForAGpu) {

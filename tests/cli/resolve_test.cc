@@ -8,6 +8,7 @@
 #include "cli/config/writer.h"
 #include "core/cores.h"
 #include "core/safetensors.h"
+#include "data/options.h"
 #include "testing/temporary_folder.h"
 #include "tests/cli/config_test_util.h"
 
@@ -57,6 +58,28 @@ TEST(Resolve, TakesFromTheDataWhatTheFileLeavesOut) {
 TEST(Resolve, RefusesToPredictNumbersWhereLabelsAreClasses) {
   EXPECT_THAT(ResolveError({"run.task=regression"}),
               testing::AllOf(HasSubstr("run.task"), HasSubstr("10 classes")));
+}
+
+TEST(Resolve, CountsOnlyTheClientsThatCanTakeAStep) {
+  const auto dataset = data::OpenDataset(
+      {.source = "synthetic", .test_fraction = 0, .synthetic = {.clients = 40}}, {});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  uint64_t clients = 0, examples = 0;
+  for (uint64_t c = 0; c < 40; ++c) {
+    const uint32_t rows = (*dataset)->Examples(ClientId(c), data::Split::kTrain);
+    if (rows >= 100) ++clients, examples += rows;
+  }
+  ASSERT_TRUE(clients > 5 && clients < 40);
+  Config config = Get({"cohort.size=5", "local.batch_size=100", "local.drop_last=true"});
+  ASSERT_TRUE(Resolve(config, **dataset, sdk::Catalogue::Builtins()).ok());
+  EXPECT_EQ(config.run.train_clients, clients);
+  EXPECT_EQ(config.run.train_examples, examples);
+  Config whole = Get({"cohort.size=5", "local.batch_size=100"});
+  ASSERT_TRUE(Resolve(whole, **dataset, sdk::Catalogue::Builtins()).ok());
+  EXPECT_EQ(whole.run.train_clients, 40u);
+  Config none = Get({"cohort.size=5", "local.batch_size=1000000", "local.drop_last=true"});
+  EXPECT_THAT(std::string(Resolve(none, **dataset, sdk::Catalogue::Builtins()).message()),
+              HasSubstr("local.drop_last"));
 }
 
 TEST(Resolve, CountsOnlyTheClientsThatCanTrain) {
