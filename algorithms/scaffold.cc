@@ -39,7 +39,7 @@ class ScaffoldClient final : public DeltaClient {
     const ConstVectorView c = context.Down("control"), c_i = context.State("control");
     const VectorView control = workspace.Vector(layout_);  // c_i⁺, by the paper's options
     if (option_one_) {
-      Copy(outcomes[1].end, control);  // (i): ∇f_i(x)
+      Copy(outcomes[1].end, control);        // (i): ∇f_i(x)
     } else if (outcomes[0].rate_sum == 0) {  // no steps, or a rate of 0: nothing was learnt of ∇f_i
       Copy(c_i, control);
     } else {  // (ii): c_i − c + (x − y_i)/(K_i·η), with the K_i·η of the steps taken

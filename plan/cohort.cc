@@ -35,7 +35,8 @@ settings::Section<CohortConfig> CohortSection() {
   f.Add("size", &C::size, "clients a round", AtLeast(1)).Hidden([](const C& cohort) {
     return cohort.size == 0;
   });
-  f.Add("fraction", &C::fraction, "… or a fraction of the clients that can be drawn", AboveUpTo(0, 1))
+  f.Add("fraction", &C::fraction, "… or a fraction of the clients that can be drawn",
+        AboveUpTo(0, 1))
       .InsteadOf({"size"})
       .Hidden([](const C& cohort) { return cohort.fraction == 0; });
   f.AddChoice("sampling", &C::sampling,
@@ -56,7 +57,8 @@ settings::Section<CohortConfig> CohortSection() {
   f.Add("straggler_fraction", &C::straggler_fraction,
         "of the clients: too slow for their whole work in a round", Between(0, 1));
   f.AddChoice("straggler_policy", &C::straggler_policy, {"partial", "drop"},
-              "what stragglers do: 1 to epochs-1 epochs (or steps), or nothing")
+              "what stragglers do: 1 to epochs-1 epochs, with one epoch or with local.steps 1 to "
+              "steps-1 steps; or nothing")
       .Needs([](const C& cohort) { return cohort.straggler_fraction > 0; },
              "cohort.straggler_fraction above 0");
   const auto by_availability = [](const C& cohort) { return cohort.sampling == "available"; };

@@ -26,7 +26,7 @@ struct LocalConfig {
   uint32_t steps = 0;             // > 0: exactly this many steps; rows are repeated as needed
   uint32_t batch_size = 10;       // 0: all rows in one batch
   std::string optimizer = "sgd";  // "sgd", "adam", "adamw"
-  double lr = 0.1;
+  double lr = 0.1;                // adam, adamw: 0.001, where the configuration does not give it
   Schedule lr_schedule;
   double momentum = 0;
   bool nesterov = false;

@@ -81,7 +81,7 @@ void RunThreads::Apply(PhaseReport report) {
 
 std::optional<std::string> RunThreads::Evaluated(const EvaluationSums& sums) {
   const training::ClassCounts counts = training::ClassCountsOf(options_.run);
-  owed_row_->AddEvaluation(sums, counts);
+  owed_row_->AddEvaluation(sums, counts, ConceptGroups(options_.run.transform, options_.run.seed));
   const MetricsRow row = *std::exchange(owed_row_, std::nullopt);
   if (counts.whole_matrix()) writer_.Confusion(ConfusionText(sums, counts));
   WriteRow([row] { return row.Text(); });

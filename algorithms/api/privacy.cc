@@ -16,6 +16,7 @@
 #include "algorithms/api/guard.h"
 #include "algorithms/api/vector_math.h"
 #include "core/status.h"
+#include "training/api/straggler.h"
 
 namespace macaw::algorithms {
 namespace {
@@ -30,7 +31,15 @@ LayoutPtr NumberLayout() {
 }
 
 double NoiseCohort(const PrivacyConfig& config, const Setup& setup) {
-  return static_cast<double>(config.noise_cohort.value_or(setup.cohort.size));
+  return static_cast<double>(config.noise_cohort.value_or(setup.cohort.size)) *
+         training::ShareThatTrains(setup.cohort);
+}
+
+// How many clips long a hostile client's update can be. A free-rider's normals end at 6.66.
+double ReachOf(const AttackConfig& attack, const PrivacyConfig& config) {
+  if (!attack.on()) return 1;
+  if (attack.kind == "free-rider") return std::max(1.0, 7 * attack.noise / config.clip);
+  return std::max(1.0, attack.scales() ? attack.Scale() : 1.0);
 }
 
 // The clients among which the noise's cohort is drawn.
@@ -67,9 +76,8 @@ absl::Status CheckRule(const Description& rule, const Setup& setup, const Schema
   if (!schema.state.empty() && !rule.has_independent_state) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the clients of ", rule.name, " keep a state that mirrors what they send (",
-        absl::StrJoin(schema.state, ", ", [](std::string* out, const auto& item) {
-          absl::StrAppend(out, item.name);
-        }),
+        absl::StrJoin(schema.state, ", ",
+                      [](std::string* out, const auto& item) { absl::StrAppend(out, item.name); }),
         "). Clipping takes a part of that away, and noise adds to what the server keeps of it, so "
         "the two no longer agree and the run converges to a wrong model. Take a rule without "
         "client state (fedavg, fedprox, fedavgm, fedadam), or one whose state is a model of the "
@@ -117,9 +125,9 @@ absl::Status CheckSettings(const PrivacyConfig& config, const Setup& setup) {
   }
   const uint64_t population = Population(config, setup);
   if (population < setup.clients) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("privacy.population = ", population, " is less than the ", setup.clients,
-                     " clients of the run, which belong to it"));
+    return absl::InvalidArgumentError(absl::StrCat("privacy.population = ", population,
+                                                   " is less than the ", setup.clients,
+                                                   " clients of the run, which belong to it"));
   }
   const uint64_t noise_cohort = config.noise_cohort.value_or(setup.cohort.size);
   if (noise_cohort < setup.cohort.size || noise_cohort > population) {
@@ -131,6 +139,10 @@ absl::Status CheckSettings(const PrivacyConfig& config, const Setup& setup) {
             : ": set privacy.population to the clients of the system that the run simulates"));
   }
   const double count_noise = CountNoise(config, setup);
+  if (training::ShareThatTrains(setup.cohort) <= 0) {
+    return absl::InvalidArgumentError(
+        "cohort.straggler_policy = \"drop\" with straggler_fraction = 1 leaves no client to train");
+  }
   if (config.adaptive() && 2 * count_noise <= config.noise) {
     return absl::InvalidArgumentError(absl::StrCat(
         "adaptive clipping needs privacy.count_noise (", count_noise,
@@ -165,7 +177,8 @@ std::vector<std::string> NotesOf(const Privacy& privacy, const Setup& setup) {
       "%d clients; updates are clipped to %g%s, and the noise on the sum of some %d has deviation "
       "%.3g",
       privacy.rounds, epsilon, config.delta, population, config.clip,
-      config.adaptive() ? " at first" : "", setup.cohort.size, privacy.noise * config.clip));
+      config.adaptive() ? " at first" : "", static_cast<int>(std::lround(privacy.cohort)),
+      privacy.noise * config.clip));
   if (epsilon > kSaysNothing)
     notes.push_back(
         "privacy: such an epsilon promises nothing; `macaw privacy` says which noise does");
@@ -186,14 +199,21 @@ std::vector<std::string> NotesOf(const Privacy& privacy, const Setup& setup) {
         "are simulated",
         population, setup.clients));
   }
+  if (privacy.reach > 1) {
+    notes.push_back(absl::StrFormat(
+        "privacy: hostile clients do not clip; an update of theirs may be %.3g clips long, and the "
+        "server adds it up as it is. epsilon is of the honest clients",
+        privacy.reach));
+  }
   return notes;
 }
 
 }  // namespace
 
-Privacy Privacy::Of(const PrivacyConfig& config, const Setup& setup, uint32_t rounds) {
-  Privacy privacy{.config = config, .rounds = rounds};
-  privacy.cohort = static_cast<double>(setup.cohort.size);
+Privacy Privacy::Of(const PrivacyConfig& config, const Setup& setup, uint32_t rounds,
+                    const AttackConfig& attack) {
+  Privacy privacy{.config = config, .rounds = rounds, .reach = ReachOf(attack, config)};
+  privacy.cohort = static_cast<double>(setup.cohort.size) * training::ShareThatTrains(setup.cohort);
   const double noise_cohort = NoiseCohort(config, setup);
   const uint64_t population = std::max<uint64_t>(1, Population(config, setup));
   privacy.q = std::min(1.0, noise_cohort / static_cast<double>(population));
@@ -210,7 +230,8 @@ Privacy Privacy::Of(const PrivacyConfig& config, const Setup& setup, uint32_t ro
 
 Schema WithPrivacy(Schema schema, const Privacy& privacy) {
   // So that the grid of the sums is fine beside the clip.
-  const double most = privacy.config.clip * (privacy.config.adaptive() ? kClipRange : 1);
+  const double most =
+      privacy.config.clip * (privacy.config.adaptive() ? kClipRange : 1) * privacy.reach;
   for (ChannelSpec& channel : schema.up) channel.bound = std::min(channel.bound, most);
   if (privacy.config.adaptive()) {
     schema.down.push_back({.name = kClipChannel, .layout = NumberLayout()});
@@ -230,7 +251,8 @@ Schema WithPrivacy(Schema schema, const Privacy& privacy) {
   return schema;
 }
 
-Description WithPrivacy(Description rule, const PrivacyConfig& config, uint32_t rounds) {
+Description WithPrivacy(Description rule, const PrivacyConfig& config, uint32_t rounds,
+                        const AttackConfig& attack) {
   Description result = rule;
   result.check = [rule, config](const Setup& setup) -> absl::Status {
     if (rule.check) MACAW_RETURN_IF_ERROR(rule.check(InnerSetup(setup)));
@@ -241,34 +263,34 @@ Description WithPrivacy(Description rule, const PrivacyConfig& config, uint32_t 
     return absl::InvalidArgumentError(
         absl::StrCat("privacy.mechanism = \"", config.mechanism, "\": ", status.message()));
   };
-  result.notes = [rule, config, rounds, check = result.check](const Setup& setup) {
+  result.notes = [rule, config, rounds, attack, check = result.check](const Setup& setup) {
     std::vector<std::string> notes;
     if (rule.notes) notes = rule.notes(InnerSetup(setup));
     if (!check(setup).ok()) return notes;  // the run will be refused
-    std::ranges::move(NotesOf(Privacy::Of(config, setup, rounds), setup),
+    std::ranges::move(NotesOf(Privacy::Of(config, setup, rounds, attack), setup),
                       std::back_inserter(notes));
     return notes;
   };
-  result.schema = [rule, config, rounds](const Setup& setup) -> absl::StatusOr<Schema> {
+  result.schema = [rule, config, rounds, attack](const Setup& setup) -> absl::StatusOr<Schema> {
     MACAW_ASSIGN_OR_RETURN(Schema schema, rule.schema(InnerSetup(setup)));
-    return WithPrivacy(std::move(schema), Privacy::Of(config, setup, rounds));
+    return WithPrivacy(std::move(schema), Privacy::Of(config, setup, rounds, attack));
   };
-  result.client = [rule, config,
-                   rounds](const Setup& setup) -> absl::StatusOr<std::unique_ptr<ClientAlgorithm>> {
+  result.client = [rule, config, rounds,
+                   attack](const Setup& setup) -> absl::StatusOr<std::unique_ptr<ClientAlgorithm>> {
     MACAW_ASSIGN_OR_RETURN(Schema schema, rule.schema(InnerSetup(setup)));
     schema.whose = WhoseOf(rule);
     MACAW_ASSIGN_OR_RETURN(std::unique_ptr<ClientAlgorithm> inner, rule.client(InnerSetup(setup)));
     return MakePrivateClient(std::move(inner), std::move(schema),
-                             Privacy::Of(config, setup, rounds));
+                             Privacy::Of(config, setup, rounds, attack));
   };
-  result.server = [rule, config, rounds](
+  result.server = [rule, config, rounds, attack](
                       const Setup& setup,
                       FlatVector model) -> absl::StatusOr<std::unique_ptr<ServerAlgorithm>> {
     MACAW_ASSIGN_OR_RETURN(Schema schema, rule.schema(InnerSetup(setup)));
     MACAW_ASSIGN_OR_RETURN(std::unique_ptr<ServerAlgorithm> inner,
                            rule.server(InnerSetup(setup), std::move(model)));
     return MakePrivateServer(std::move(inner), std::move(schema),
-                             Privacy::Of(config, setup, rounds));
+                             Privacy::Of(config, setup, rounds, attack));
   };
   return result;
 }

@@ -157,7 +157,7 @@ absl::Status ResolveCohort(Config& config, const data::DatasetInfo& info,
   }
   // A cohort of everybody means everybody who can train, whatever the partition gives.
   cohort.size = std::min(cohort.size, info.train_clients > 0 ? info.train_clients : info.clients);
-  MACAW_RETURN_IF_ERROR(CheckDrawable(cohort, drawable, info.clients));
+  MACAW_RETURN_IF_ERROR(CheckDrawable(config.run, drawable, info.clients));
   if (cohort.weight == WeightPolicy::kTokens && info.train_tokens == 0) {
     return absl::InvalidArgumentError(absl::StrCat("cohort.weight = \"tokens\", but the rows of ",
                                                    info.name, " are not sequences of tokens"));
@@ -238,7 +238,7 @@ std::string NormaliseText(const TransformConfig& transform) {
 
 absl::Status Resolve(Config& config, const data::Dataset& dataset,
                      const sdk::Catalogue& catalogue) {
-  MACAW_ASSIGN_OR_RETURN(const Drawable drawable, DrawableOf(config.run.cohort, dataset));
+  MACAW_ASSIGN_OR_RETURN(const Drawable drawable, DrawableOf(config.run, dataset));
   return Resolve(config, dataset.info(), drawable, catalogue);
 }
 

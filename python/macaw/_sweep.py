@@ -315,6 +315,8 @@ def _run(file: Path, folder: Path, progress: bool, words: Mapping[str, str]) -> 
                 event = json.loads(line)
                 if event["event"] == "error":
                     error = event
+                elif event["event"] == "said" and event["what"] == "warning":
+                    warnings.warn(event["text"], UserWarning, stacklevel=3)
                 elif progress and event["event"] == "run":
                     value = event["state"] if event["value"] is None else f"{event['value']:.4f}"
                     over = event["done"] + event["failed"]

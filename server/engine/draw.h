@@ -48,7 +48,9 @@ class Draw {
  private:
   // Clients to draw from.
   struct Pool {
-    std::vector<uint32_t> rows;  // by client, 0: cannot be drawn; empty: those of the roster
+    // By client, 0: cannot be drawn (not eligible, or too few for a step, plan/local_steps.h);
+    // empty: those of the roster.
+    std::vector<uint32_t> rows;
     std::unique_ptr<scheduler::CohortSampler> sampler;  // refers to the rows
     Digest digest;
   };

@@ -233,9 +233,10 @@ void RoundEngine::OpenEvaluation(Round round, fleet::Blob model, TimePoint now) 
     if (stop.has_value()) Finish(RunEnd::kStopped, *stop, now);
     return;
   }
-  evaluation_.Open(EvaluationBoard(round, std::move(model), options_.run.evaluation,
-                                   options_.personal_models, roster_, options_.run.seed,
-                                   training::ClassCountsOf(options_.run), hostile_));
+  evaluation_.Open(
+      EvaluationBoard(round, std::move(model), options_.run.evaluation, options_.personal_models,
+                      roster_, options_.run.seed, training::ClassCountsOf(options_.run), hostile_,
+                      ConceptGroups(options_.run.transform, options_.run.seed).count()));
   GiveUpDeclined();
 }
 
