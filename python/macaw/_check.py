@@ -151,7 +151,9 @@ class _Comparison:
         found = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
         theirs = dict(zip(map(id, named.values()), found))
         noise = self._noise(module, named, x, y)
-        largest = max((float(g.abs().max()) for g in found if g is not None and g.numel()), default=0)
+        largest = max(
+            (float(g.abs().max()) for g in found if g is not None and g.numel()), default=0
+        )
         without = [name for name, g in zip(named, found) if g is None]
         for name, (tensor, gradient) in own.items():
             if not tensor.requires_grad:
@@ -209,7 +211,9 @@ class _Comparison:
                 expected = tensor.detach().cpu().numpy()
                 moved = _most(expected - before[id(tensor)].cpu().numpy())
                 rounding = 4 * float(np.finfo(own.dtype).eps) * _most(expected)
-                scale = max(moved, _most(expected) * 1e-2) * (1 if number == 0 else _AFTER_TWO_STEPS)
+                scale = max(moved, _most(expected) * 1e-2) * (
+                    1 if number == 0 else _AFTER_TWO_STEPS
+                )
                 self._compare(
                     own, expected, scale, f"{name} after the {step} step of training", rounding
                 )
