@@ -94,7 +94,8 @@ settings::Section<FineTune> FineTuneSection() {
   f.Add("steps", &FineTune::steps,
         "so many local steps on a client's training rows, then its test rows again; 0: none",
         AtLeast(0));
-  f.Add("lr", &FineTune::lr, "their learning rate; 0: the round's", AtLeast(0))
+  f.Add("lr", &FineTune::lr,
+        "their learning rate in every round; 0: local.lr, without its schedule", AtLeast(0))
       .Needs([](const FineTune& tune) { return tune.steps > 0; },
              "evaluation.fine_tune.steps above 0");
   return f;

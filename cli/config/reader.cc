@@ -79,6 +79,9 @@ std::vector<std::string> DataSourcesOf(const sdk::Catalogue& catalogue) {
   return sources;
 }
 
+// local.lr with adam and adamw where no key gives it: that of PyTorch and of the paper.
+constexpr double kAdamsRate = 0.001;
+
 // Fills a Config from several sources, the file first.
 class Reader {
  public:
@@ -137,6 +140,9 @@ class Reader {
                 absl::StrCat("a schedule of kind \"", schedule.kind,
                              "\" needs local.lr_schedule.gamma: what the rate is multiplied by"));
     }
+    // Adam's step is about as long as the rate, whatever the gradient.
+    LocalConfig& local = config_.run.local;
+    if (local.optimizer != "sgd" && !given_.contains("local.lr")) local.lr = kAdamsRate;
     FollowTheRunsSeed();
     if (config_.run.attack.kind != "none" && !given_.contains("attack.fraction")) {
       return At(places_.at("attack.kind"),

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _model, _safetensors, _trace
+from . import _model, _modules, _safetensors, _trace
 from ._program import Simulation
 from ._safetensors import Array
 from .errors import ModelError
@@ -80,29 +80,51 @@ class _Comparison:
 
     def run(self) -> str:
         module = self._made.module
-        if drops := _dropping(module):
-            if not self._random:
-                raise self._refusal(f"your module drops at random ({drops}), and the run does not")
-        elif self._random:
-            raise self._refusal("the run drops at random, and your module does not")
+        drops = _modules.dropping(module)
+        if "layers" in self._made.keys and self._random != (drops is not None):
+            whose = "your module" if drops else "the run"
+            raise self._refusal(f"{whose} drops at random ({drops}), and the other does not")
+        self._random = drops is not None
         try:
             module = copy.deepcopy(module)
         except Exception:  # such as tensors that are no leaves; then the module itself is put back
             pass
-        with _trace.untouched(module), _deterministic():
+        without: list[str] = []
+        with (
+            _trace.untouched(module),
+            _deterministic(),
+            _modules.dropping_nothing(module),
+        ):
             self._losses(module)
-            without = self._gradients(module)
-            if not self._random:
-                self._steps(module)
+            what = "losses in evaluation mode"
+            if not self._draws(module):
+                without = self._gradients(module)
+                what = "losses and gradients"
+                if not self._random:
+                    self._steps(module)
+                    what = "losses, gradients and two steps"
         said = (
-            f"losses, gradients{'' if self._random else ' and two steps'} equal the module's own "
-            f"in PyTorch, to {max(self._worst, 1e-9):.0e} (back end {self._about['backend']})"
+            f"{what} equal the module's own in PyTorch, to {max(self._worst, 1e-9):.0e} (back end "
+            f"{self._about['backend']})"
         )
-        if self._random:
-            said += "; compared without dropout"
+        if what != "losses, gradients and two steps":
+            said += "; the rest is random, and was not compared"
         if without:
             said += f"; {', '.join(without)} gets no gradient"
         return said
+
+    def _draws(self, module: Any) -> bool:
+        """Whether the module draws random numbers in training that no layer of it tells of."""
+        import torch
+
+        module.train()
+        x, _ = self._batch(0, module)
+        outputs = []
+        for seed in (1, 2):
+            torch.manual_seed(seed)
+            with _trace.untouched(module), torch.no_grad():
+                outputs.append(_trace.logits_of(module(x)))
+        return not torch.equal(*outputs)
 
     def _losses(self, module: Any) -> None:
         module.eval()
@@ -119,8 +141,6 @@ class _Comparison:
         import torch
 
         module.train()
-        if self._random:
-            _drop_nothing(module)
         named = _trained(module)
         own = self._named("gradient", module)
         for name, parameter in named.items():
@@ -131,7 +151,9 @@ class _Comparison:
         found = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
         theirs = dict(zip(map(id, named.values()), found))
         noise = self._noise(module, named, x, y)
-        largest = max((float(g.abs().max()) for g in found if g is not None and g.numel()), default=0)
+        largest = max(
+            (float(g.abs().max()) for g in found if g is not None and g.numel()), default=0
+        )
         without = [name for name, g in zip(named, found) if g is None]
         for name, (tensor, gradient) in own.items():
             if not tensor.requires_grad:
@@ -189,7 +211,9 @@ class _Comparison:
                 expected = tensor.detach().cpu().numpy()
                 moved = _most(expected - before[id(tensor)].cpu().numpy())
                 rounding = 4 * float(np.finfo(own.dtype).eps) * _most(expected)
-                scale = max(moved, _most(expected) * 1e-2) * (1 if number == 0 else _AFTER_TWO_STEPS)
+                scale = max(moved, _most(expected) * 1e-2) * (
+                    1 if number == 0 else _AFTER_TWO_STEPS
+                )
                 self._compare(
                     own, expected, scale, f"{name} after the {step} step of training", rounding
                 )
@@ -279,22 +303,6 @@ def _numbers(array: Array) -> str:
     flat = np.ravel(array)[:3]
     text = ", ".join(f"{value:.6g}" for value in flat.tolist())
     return f"{text}, …" if array.size > 3 else text
-
-
-def _dropping(module: Any) -> str | None:
-    """The first layer that drops at random."""
-    for name, layer in module.named_modules():
-        if "Dropout" in type(layer).__name__ and getattr(layer, "p", 0) > 0:
-            return f"{name}: {layer}"
-    return None
-
-
-def _drop_nothing(module: Any) -> None:
-    for layer in module.modules():
-        if "Dropout" in type(layer).__name__:
-            layer.eval()
-        if isinstance(getattr(layer, "dropout", None), float):
-            layer.dropout = 0.0
 
 
 @contextmanager

@@ -195,6 +195,24 @@ TEST(Config, SeedsEverythingFromTheRunUnlessASectionHasItsOwn) {
   EXPECT_EQ(config->run.cohort.seed, 7u);
 }
 
+TEST(Config, ASeedOfTheWordRunFollowsTheRunsSeedAgain) {
+  const std::string file = absl::StrCat(kMinimal, "[partition]\nseed = 3\n");
+  EXPECT_EQ(Parse(file, {"run.seed=7"})->node.partition.seed, 3u);
+  const auto config = Parse(file, {"run.seed=7", "partition.seed=run", "model.seed=\"run\""});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->node.partition.seed, 7u);
+  EXPECT_EQ(config->run.model.seed, 7u);
+  EXPECT_FALSE(Parse(kMinimal, {"run.seed=run"}).ok());
+  EXPECT_FALSE(Parse(kMinimal, {"partition.seed=ran"}).ok());
+}
+
+TEST(Config, AStopRuleMayLeaveItsMetricToTheData) {
+  const auto config = Parse(kMinimal, {"run.stop.patience=3"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->node.server.stop.metric, "");
+  EXPECT_FALSE(Parse(kMinimal, {"run.stop.metric=test_loss"}).ok()) << "it would never stop";
+}
+
 TEST(Config, TakesZeroForAStartThatIsNoPath) {
   EXPECT_EQ(Parse(kMinimal, {"model.init=zero"})->node.model_init, "zero");
   const auto file =
@@ -260,6 +278,21 @@ TEST(Config, AsksForTheMetricsOfClassesThatAreNamed) {
               HasSubstr("did you mean [\"f1\"]?"));
   EXPECT_THAT(Parse(kMinimal, {"evaluation.metrics=[\"auc\", \"F1\"]"}).status().message(),
               HasSubstr("did you mean \"f1\"?"));
+}
+
+TEST(Config, AdamHasARateOfItsOwnWhereNoneIsGiven) {
+  const auto rate = [](const std::vector<std::string>& set) {
+    const auto config = Parse(kMinimal, set);
+    EXPECT_TRUE(config.ok()) << config.status();
+    // A run that goes on reads its effective file.
+    EXPECT_EQ(Parse(EffectiveToml(*config))->run.local.lr, config->run.local.lr);
+    return config->run.local.lr;
+  };
+  EXPECT_EQ(rate({}), 0.1);
+  EXPECT_EQ(rate({"local.optimizer=adam"}), 0.001);
+  EXPECT_EQ(rate({"local.optimizer=adamw"}), 0.001);
+  EXPECT_EQ(rate({"local.optimizer=adam", "local.lr=0.1"}), 0.1);
+  EXPECT_EQ(rate({"local.lr=0.02", "local.optimizer=adamw"}), 0.02);
 }
 
 TEST(Config, TakesANameForASchedule) {

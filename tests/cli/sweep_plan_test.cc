@@ -367,5 +367,43 @@ TEST_F(SweepPlanTest, BaselinesRunWithoutTheAttack) {
   EXPECT_TRUE(Sweep("baselines = [\"local\"]\nmetric = \"train_loss\"\n").notes.empty());
 }
 
+TEST_F(SweepPlanTest, ValidationRowsChooseAndTestRowsAreReported) {
+  const std::string both =
+      "data.val_fraction = [0.2]\nevaluation.splits = [[\"test\", \"validation\"]]\n";
+  const PreparedSweep sweep = Sweep("[keys]\nlocal.lr = [0.1, 0.2]\n" + both);
+  EXPECT_EQ(sweep.plan.metric, "clients_val_accuracy");
+  EXPECT_THAT(sweep.plan.report, ElementsAre("test_accuracy"));
+  EXPECT_THAT(sweep.warnings, testing::IsEmpty());
+  const PreparedSweep best =
+      Sweep("metric = \"best_clients_val_loss\"\n[keys]\nlocal.lr = [0.1, 0.2]\n" + both);
+  EXPECT_THAT(best.plan.report, ElementsAre("test_accuracy_at_best_clients_val_loss"));
+  EXPECT_FALSE(best.plan.higher);
+}
+
+TEST_F(SweepPlanTest, WarnsWhereTestRowsChooseAndRefusesAMetricWithoutRows) {
+  const PreparedSweep sweep = Sweep("[keys]\nlocal.lr = [0.1, 0.2]\n");
+  EXPECT_EQ(sweep.plan.metric, "test_accuracy");
+  EXPECT_THAT(sweep.plan.report, testing::IsEmpty());
+  EXPECT_THAT(sweep.warnings, ElementsAre(HasSubstr("data.central_val_fraction")));
+  EXPECT_THAT(Sweep("").warnings, testing::IsEmpty()) << "one configuration: nothing is chosen";
+  EXPECT_THAT(Refused("base = \"run.toml\"\nmetric = \"val_accuracy\"\n"),
+              HasSubstr("data.central_val_fraction"));
+  EXPECT_THAT(Refused("base = \"run.toml\"\nreport = [\"test_acuracy\"]\n"),
+              HasSubstr("did you mean \"test_accuracy\""));
+  const PreparedSweep without =
+      Sweep("[keys]\ndata.test_fraction = [0.0]\nlocal.lr = [0.1, 0.2]\n");
+  EXPECT_EQ(without.plan.metric, "train_loss") << "there are no test rows";
+}
+
+TEST_F(SweepPlanTest, SaysWhatSeedsDoNotCover) {
+  const std::string seeds = "seeds = [1, 2]\n[keys]\n";
+  EXPECT_THAT(Sweep(seeds + "local.lr = [0.1]\n").warnings, testing::IsEmpty());
+  EXPECT_THAT(Sweep(seeds + "data.seed = [1]\n").warnings,
+              ElementsAre(AllOf(HasSubstr("data.seed = 1"), HasSubstr("\"run\""))));
+  EXPECT_THAT(Sweep(seeds + "data.seed = [\"run\"]\n").warnings, testing::IsEmpty());
+  EXPECT_THAT(Sweep(seeds + "model.init = [\"zero\"]\n").warnings,
+              ElementsAre(HasSubstr("model.init")));
+}
+
 }  // namespace
 }  // namespace macaw::cli
