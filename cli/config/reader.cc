@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -380,7 +379,7 @@ class Reader {
     if (const std::string word = NotUtf8In(placed); !word.empty()) {
       return WrongKey(
           value.place, field.key, "",
-          absl::StrCat(field.key, " is \"", absl::Utf8SafeCHexEscape(word),
+          absl::StrCat(field.key, " is \"", EscapeToUtf8(word),
                        "\", which is not UTF-8, as the run's config.toml must be: ",
                        field.is_path ? "rename the file or folder" : "write it in UTF-8"));
     }
@@ -530,7 +529,7 @@ absl::StatusOr<Config> ReadConfig(const Document& document, const std::vector<Ov
   if (name.empty()) name = "run";  // without a file
   if (!IsUtf8(name)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the run would be called \"", absl::Utf8SafeCHexEscape(name),
+        absl::StrCat("the run would be called \"", EscapeToUtf8(name),
                      "\" like the file, which is not UTF-8: set run.name"));
   }
   if (name.find('/') != std::string::npos) {

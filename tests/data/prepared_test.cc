@@ -265,6 +265,20 @@ TEST_F(SpoiledFile, SaysThatTestRowsAreTrainingRows) {
   EXPECT_THAT(notes(), HasSubstr("rows of test_offsets"));
 }
 
+TEST_F(SpoiledFile, SaysThatATestFractionHasNoEffect) {
+  ASSERT_TRUE(WriteSafetensors(path_, tensors_, metadata_).ok());
+  for (const double fraction : {0.3, 0.1, 0.0}) {  // 0.1 is the default, and 0 asks for nothing
+    DataOptions options = Prepared(path_);
+    options.test_fraction = fraction;
+    const auto dataset = OpenDataset(options, {});
+    ASSERT_TRUE(dataset.ok()) << dataset.status();
+    EXPECT_EQ(absl::StrJoin((*dataset)->info().notes, "\n"),
+              fraction == 0.3 ? "the data says itself which rows are tests; data.test_fraction = "
+                                "0.3 has no effect"
+                              : "");
+  }
+}
+
 TEST_F(SpoiledFile, MustNameAllItsClassesOrNone) {
   metadata_["class_names"] = R"(["cat", "dog"])";
   ASSERT_TRUE(WriteSafetensors(path_, tensors_, metadata_).ok());
