@@ -18,8 +18,10 @@ namespace {
 // times the share that is not dropped as a straggler.
 double PlannedWeight(const Setup& setup) {
   if (setup.cohort.sampling != "poisson") return 0;
-  return setup.total_weight * static_cast<double>(setup.cohort.size) *
-         training::ShareThatTrains(setup.cohort) / static_cast<double>(setup.clients);
+  const double size =
+      static_cast<double>(setup.cohort.size) * training::ShareThatTrains(setup.cohort);
+  if (setup.clients == 0) return size;  // weights are equal, or the run is refused
+  return setup.total_weight * size / static_cast<double>(setup.clients);
 }
 
 }  // namespace

@@ -127,7 +127,7 @@ settings::Section<EvaluationConfig> EvaluationSection() {
   f.AddSection("fine_tune", &E::fine_tune, FineTuneSection());
   for (settings::Field<E>& field : std::span(f.fields()).subspan(before)) {
     field.Needs([](const E& e) { return e.test && (e.clients || e.heldout); },
-                "clients to tune: evaluation.clients or heldout");
+                "clients to tune: set evaluation.clients = true, or evaluation.heldout");
   }
   settings::Field<E>& splits =
       AddFlags(f, "splits", kSplits,

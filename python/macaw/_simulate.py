@@ -382,7 +382,8 @@ def dtype_of(
     given = settings.get("run.dtype")
     if given == made.dtype:
         return [("dtype", f"{made.dtype}, as the module's parameters are")]
-    text = f"run.dtype is {given or 'that of the file'}, and the module's parameters are {made.dtype}"
+    given = given or "that of the file"
+    text = f"run.dtype is {given}, and the module's parameters are {made.dtype}"
     return [("dtype", text)]
 
 

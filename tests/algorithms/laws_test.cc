@@ -193,9 +193,10 @@ class FixedPoint {
 };
 
 TEST_P(EveryAlgorithm, WithAClientStateReachesItsFixedPointUnderAClip) {
+  if (Loop(DType::kF64).schema().state.empty()) return;
   const Description rule = Builtin(GetParam());
   FixedPoint point(rule);
-  if (Loop(DType::kF64).schema().state.empty() || !point.Accepted(rule).ok()) return;
+  if (!point.Accepted(rule).ok()) return;
   EXPECT_LT(point.Error(), 1e-9);
 }
 

@@ -109,6 +109,27 @@ TEST(Notes, SayThatACohortIsTooSmallForAGpu) {
   EXPECT_EQ(Notes("fedavg", many), "");
 }
 
+TEST(Notes, NameKeysThatDataModelOrRuleLeaveWithoutAnEffect) {
+  const SomeRows rows({20, 40, 60}, {0, 0, 5});
+  const auto note = [&](std::vector<std::string> set, const std::string& rule = "fedavg") {
+    set.insert(set.begin(), "data.source=leaf");  // clients of its own
+    return Notes(rule, rows, set);
+  };
+  EXPECT_EQ(note({}), "");
+  EXPECT_EQ(note({"partition.clients=100"}), "");  // the default
+  EXPECT_THAT(note({"partition.clients=50"}), HasSubstr("partition.clients has no effect on data"));
+  EXPECT_EQ(note({"partition.clients=3", "partition.scheme=iid"}), "");
+  EXPECT_THAT(note({"model.buffers=server"}), HasSubstr("model.buffers has no effect"));
+  EXPECT_THAT(note({"state.cache_mb=7"}), HasSubstr("state.cache_mb has no effect"));
+  EXPECT_EQ(note({"state.cache_mb=7", "algorithm.scaffold.weighted=true"}, "scaffold"), "");
+  EXPECT_THAT(note({"run.clients=7"}), HasSubstr("run.clients has no effect beside the data"));
+  EXPECT_EQ(note({"run.clients=3"}), "");
+  EXPECT_THAT(note({"algorithm.fedprox.mu=7"}), HasSubstr("algorithm.fedprox.mu is not used"));
+  // What an override took from a file.
+  EXPECT_THAT(note({"local.momentum=0.9", "local.nesterov=true", "local.momentum=0"}),
+              HasSubstr("local.nesterov has no effect without local.momentum above 0"));
+}
+
 TEST(Notes, SayThatThereAreNoValidationRows) {
   const SomeRows rows({20, 40, 60}, {0, 0, 0});
   EXPECT_THAT(Notes("fedavg", rows, {R"(evaluation.splits=["test", "validation"])"}),
@@ -137,9 +158,9 @@ TEST(Notes, SayFromWhichRoundOnNothingIsLearnt) {
   };
   EXPECT_EQ(of({"local.lr_schedule=cosine"}), "");
   EXPECT_EQ(of({"local.lr_schedule=cosine", "local.lr_schedule.rounds=12"}), "");
-  EXPECT_EQ(of({"local.lr_schedule=cosine", "local.lr_schedule.rounds=6",
-                "local.lr_schedule.floor=0.1"}),
-            "");
+  EXPECT_EQ(
+      of({"local.lr_schedule=cosine", "local.lr_schedule.rounds=6", "local.lr_schedule.floor=0.1"}),
+      "");
   EXPECT_THAT(of({"local.lr_schedule=cosine", "local.lr_schedule.rounds=6"}),
               AllOf(HasSubstr("local.lr_schedule"), HasSubstr("from round 7 on"),
                     HasSubstr("last 4 of 10 rounds")));

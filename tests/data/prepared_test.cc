@@ -95,7 +95,7 @@ TEST(PreparedFile, KeepsTheNamesOfColumnsWhoseRowsHaveAnotherShape) {
   const std::string table =
       folder.Write("t.csv", "y,a1,b1,a2,b2,a3,b3\n1,2,3,4,5,6,7\n0,7,6,5,4,3,2\n");
   const auto dataset = OpenDataset(
-      {.source = "csv", .path = table, .label_column = "y", .input_shape = {3, 2}}, {.clients = 2});
+      {.source = "csv", .path = table, .input_shape = {3, 2}, .label_column = "y"}, {.clients = 2});
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   const std::string path = folder.path() + "/t.safetensors";
   ExpectRoundTrip(**dataset, path);
@@ -263,6 +263,20 @@ TEST_F(SpoiledFile, SaysThatTestRowsAreTrainingRows) {
   EXPECT_EQ(notes(), "");
   Set<int64_t>("test_offsets", "I64", {2}, first);
   EXPECT_THAT(notes(), HasSubstr("rows of test_offsets"));
+}
+
+TEST_F(SpoiledFile, SaysThatATestFractionHasNoEffect) {
+  ASSERT_TRUE(WriteSafetensors(path_, tensors_, metadata_).ok());
+  for (const double fraction : {0.3, 0.1, 0.0}) {  // 0.1 is the default, and 0 asks for nothing
+    DataOptions options = Prepared(path_);
+    options.test_fraction = fraction;
+    const auto dataset = OpenDataset(options, {});
+    ASSERT_TRUE(dataset.ok()) << dataset.status();
+    EXPECT_EQ(absl::StrJoin((*dataset)->info().notes, "\n"),
+              fraction == 0.3 ? "the data says itself which rows are tests; data.test_fraction = "
+                                "0.3 has no effect"
+                              : "");
+  }
 }
 
 TEST_F(SpoiledFile, MustNameAllItsClassesOrNone) {
