@@ -95,7 +95,7 @@ TEST(PreparedFile, KeepsTheNamesOfColumnsWhoseRowsHaveAnotherShape) {
   const std::string table =
       folder.Write("t.csv", "y,a1,b1,a2,b2,a3,b3\n1,2,3,4,5,6,7\n0,7,6,5,4,3,2\n");
   const auto dataset = OpenDataset(
-      {.source = "csv", .path = table, .label_column = "y", .input_shape = {3, 2}}, {.clients = 2});
+      {.source = "csv", .path = table, .input_shape = {3, 2}, .label_column = "y"}, {.clients = 2});
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   const std::string path = folder.path() + "/t.safetensors";
   ExpectRoundTrip(**dataset, path);
