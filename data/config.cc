@@ -170,9 +170,11 @@ Section<DataOptions> DataSection(const std::vector<std::string>& more_sources) {
                   Below(0, 1)),
             {"declared"});
   f.Add("client_test_fraction", &D::client_test_fraction,
-        "of each client's rows, for tests of its own (evaluation.clients)", Below(0, 1));
+        "of each client's rows, for tests of its own (evaluation.clients); rounded up or down at "
+        "random, so that small clients have some",
+        Below(0, 1));
   f.Add("val_fraction", &D::val_fraction,
-        "of each client's rows, for validation (evaluation.splits)", Below(0, 1));
+        "of each client's rows, for validation (evaluation.splits); rounded likewise", Below(0, 1));
   f.Add("heldout_clients", &D::heldout_clients, "fraction of clients that never train",
         Below(0, 1));
   f.Add("heldout_tuning", &D::heldout_tuning,

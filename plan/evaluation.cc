@@ -94,7 +94,8 @@ settings::Section<FineTune> FineTuneSection() {
   f.Add("steps", &FineTune::steps,
         "so many local steps on a client's training rows, then its test rows again; 0: none",
         AtLeast(0));
-  f.Add("lr", &FineTune::lr, "their learning rate; 0: the round's", AtLeast(0))
+  f.Add("lr", &FineTune::lr,
+        "their learning rate in every round; 0: local.lr, without its schedule", AtLeast(0))
       .Needs([](const FineTune& tune) { return tune.steps > 0; },
              "evaluation.fine_tune.steps above 0");
   return f;
@@ -126,7 +127,7 @@ settings::Section<EvaluationConfig> EvaluationSection() {
   f.AddSection("fine_tune", &E::fine_tune, FineTuneSection());
   for (settings::Field<E>& field : std::span(f.fields()).subspan(before)) {
     field.Needs([](const E& e) { return e.test && (e.clients || e.heldout); },
-                "clients to tune: evaluation.clients or heldout");
+                "clients to tune: set evaluation.clients = true, or evaluation.heldout");
   }
   settings::Field<E>& splits =
       AddFlags(f, "splits", kSplits,

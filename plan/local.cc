@@ -23,9 +23,11 @@ settings::Section<Schedule> ScheduleSection() {
       .Needs(multiplies, "local.lr_schedule.kind = \"step\" or \"exponential\"");
   f.Add("every", &Schedule::every, "step: rounds between factors", AtLeast(1))
       .Needs(is("step"), "local.lr_schedule.kind = \"step\"");
-  f.Add("rounds", &Schedule::rounds, "cosine: rounds down to the floor; 0: run.rounds", AtLeast(0))
+  f.Add("rounds", &Schedule::rounds,
+        "cosine: rounds that it takes, as T_max of PyTorch; 0: run.rounds", AtLeast(0))
       .Needs(is("cosine"), "local.lr_schedule.kind = \"cosine\"");
-  f.Add("floor", &Schedule::floor, "cosine: the last factor", Between(0, 1))
+  f.Add("floor", &Schedule::floor,
+        "cosine: the factor that it falls towards, and has after its rounds", Between(0, 1))
       .Needs(is("cosine"), "local.lr_schedule.kind = \"cosine\"");
   f.Add("warmup_rounds", &Schedule::warmup_rounds, "rounds of linear warm-up", AtLeast(0));
   return f;
@@ -45,7 +47,7 @@ settings::Section<LocalConfig> LocalSection() {
   f.Add("batch_size", &L::batch_size, "rows a step; 0: all of them", AtLeast(0));
   f.AddChoice("optimizer", &L::optimizer, {"sgd", "adam", "adamw"},
               "of the local steps; its state starts afresh each round");
-  f.Add("lr", &L::lr, "learning rate in round 1", Above(0));
+  f.Add("lr", &L::lr, "learning rate in round 1; default with adam, adamw: 0.001", Above(0));
   const auto sgd = [](const L& local) { return local.optimizer == "sgd"; };
   const auto adam = [sgd](const L& local) { return !sgd(local); };
   const char* const needs_sgd = "local.optimizer = \"sgd\"";
@@ -69,7 +71,9 @@ settings::Section<LocalConfig> LocalSection() {
       .Needs([](const L& local) { return local.clip_norm > 0; }, "local.clip_norm above 0");
   f.Add("class_weights", &L::class_weights, "of the loss, per class; default: 1", Above(0));
   f.Add("label_smoothing", &L::label_smoothing, "of the loss", Below(0, 1));
-  f.Add("drop_last", &L::drop_last, "leave out a last batch that is not full")
+  f.Add("drop_last", &L::drop_last,
+        "leave out a last batch that is not full; clients with fewer rows than a batch are not "
+        "drawn")
       .Needs([](const L& local) { return local.batch_size > 0; }, "local.batch_size above 0");
   f.Add("shuffle", &L::shuffle, "false: batches in stored order");
   f.AddSection("lr_schedule", &L::lr_schedule, ScheduleSection());

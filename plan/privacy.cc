@@ -24,7 +24,7 @@ settings::Section<PrivacyConfig> PrivacySection() {
         "privacy` says which is enough for an epsilon",
         Above(0))
       .Needs(on, needs);
-  f.Add("delta", &P::delta, "of (epsilon, delta); below 1 / clients",
+  f.Add("delta", &P::delta, "of (epsilon, delta); below 1 / privacy.population",
         {.least = 0, .most = 1, .open_least = true, .open_most = true})
       .Needs(on, needs);
   f.Add("clip_quantile", &P::clip_quantile,
@@ -44,6 +44,11 @@ settings::Section<PrivacyConfig> PrivacySection() {
   f.Add("noise_cohort", &P::noise_cohort,
         "the noise and epsilon are those of rounds with so many clients, of which cohort.size are "
         "simulated; default: cohort.size",
+        AtLeast(1))
+      .Needs(on, needs);
+  f.Add("population", &P::population,
+        "epsilon is that of rounds whose clients are drawn from so many; default: the clients of "
+        "the run",
         AtLeast(1))
       .Needs(on, needs);
   return f;

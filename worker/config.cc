@@ -111,10 +111,11 @@ Section<WorkersConfig> WorkersSection() {
         "so many of the first clients have a process each, and a folder with only their own rows: "
         "a rehearsal of a deployment",
         Between(0, 10000));
-  f.Add("workers.slots", &W::slots,
-        "clients at a time in each; 0: the cores that the process may use (affinity, cgroup), shared "
-        "out, or for backend = \"cuda\" 512 for each GPU",
-        Between(0, kMostSlots));
+  f.Add(
+      "workers.slots", &W::slots,
+      "clients at a time in each; 0: the cores that the process may use (affinity, cgroup), shared "
+      "out, or for backend = \"cuda\" 512 for each GPU",
+      Between(0, kMostSlots));
   f.AddSection("", &W::backend, BackendSection());
   f.AddSection("", &W::emulation, EmulationSection());
   for (settings::Field<W>& field : f.fields()) field.role = Role::kCompute;

@@ -21,4 +21,7 @@ std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& 
                                  const data::Dataset& dataset,
                                  const algorithms::Registry& registry);
 
+// Of learning rates that are 0 in the last rounds of a run: from which round on nothing is learnt.
+std::vector<std::string> ScheduleNotes(const RunPlan& run);
+
 }  // namespace macaw::cli

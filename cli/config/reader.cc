@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -79,6 +78,9 @@ std::vector<std::string> DataSourcesOf(const sdk::Catalogue& catalogue) {
   return sources;
 }
 
+// local.lr with adam and adamw where no key gives it: that of PyTorch and of the paper.
+constexpr double kAdamsRate = 0.001;
+
 // Fills a Config from several sources, the file first.
 class Reader {
  public:
@@ -104,9 +106,8 @@ class Reader {
           AsksForNothing(*by_path_.at(field.key), config_)) {
         continue;
       }
-      const bool shared =
-          from_document_.contains(field.key) && field.Applies(document_config_.node);
-      if (!shared) return Refused({field.key, absl::StrCat("without ", need->words)});
+      if (!effective_.contains(field.key))
+        return Refused({field.key, absl::StrCat("without ", need->words)});
       Forget(field.key);
     }
     FollowTheRunsSeed();
@@ -138,6 +139,9 @@ class Reader {
                 absl::StrCat("a schedule of kind \"", schedule.kind,
                              "\" needs local.lr_schedule.gamma: what the rate is multiplied by"));
     }
+    // Adam's step is about as long as the rate, whatever the gradient.
+    LocalConfig& local = config_.run.local;
+    if (local.optimizer != "sgd" && !given_.contains("local.lr")) local.lr = kAdamsRate;
     FollowTheRunsSeed();
     if (config_.run.attack.kind != "none" && !given_.contains("attack.fraction")) {
       return At(places_.at("attack.kind"),
@@ -162,15 +166,26 @@ class Reader {
                                " say the same thing in two ways; give one of them"));
       }
     }
-    from_document_ = given_;
-    document_config_ = config_;
-    NameModel(document_config_);
-    const data::DataOptions& data = config_.node.data;
-    if (data.source.empty() && !data.path.empty()) {
-      const absl::StatusOr<std::string> found = data::DetectSource(data.path);
-      if (found.ok()) document_config_.node.data.source = *found;
-    }
+    NoteEffects();
     return absl::OkStatus();
+  }
+
+  // Remembers which of the keys so far have an effect. An override may take it from them.
+  void NoteEffects() {
+    Config so_far = config_;
+    NameModel(so_far);
+    data::DataOptions& data = so_far.node.data;
+    if (data.source.empty() && !data.path.empty())
+      data.source = data::DetectSource(data.path).value_or("");
+    for (const std::string& key : given_) {
+      if (!effective_.contains(key) && WhyIdle(*by_path_.at(key), so_far, registry_).empty())
+        effective_.insert(key);
+    }
+    const std::string& rule = so_far.run.algorithm.name;
+    const std::map<std::string, std::string> idle = IdleParameters(so_far, registry_);
+    for (const auto& [name, value] : so_far.algorithm_tables[rule]) {
+      if (!idle.contains(name)) effective_.insert(absl::StrCat("algorithm.", rule, ".", name));
+    }
   }
 
   // The names of models that have no name of their own.
@@ -185,14 +200,23 @@ class Reader {
     // If a key takes words only, an override that looks like another type is still a word (--set
     // run.name=7).
     const auto field = by_path_.find(override.key);
-    if (field == by_path_.end()) return ReadEntry(override.key, value);
+    if (field == by_path_.end()) {  // a table, or a parameter of an algorithm
+      std::erase_if(effective_, [&](const std::string& key) {
+        return key == override.key || absl::StartsWith(key, override.key + ".");
+      });
+      MACAW_RETURN_IF_ERROR(ReadEntry(override.key, value));
+      NoteEffects();
+      return absl::OkStatus();
+    }
     if (field->second->expected == "a string" && value.As<std::string>() == nullptr)
       value.data = override.value;
     for (const Field& other : fields_) {
       if (other.Excludes(*field->second)) Forget(other.key);
     }
-    from_document_.erase(override.key);
-    return ReadEntry(override.key, value);
+    effective_.erase(override.key);
+    MACAW_RETURN_IF_ERROR(ReadEntry(override.key, value));
+    NoteEffects();
+    return absl::OkStatus();
   }
 
   // See Idle. Leaving a key out may leave others without an effect, too.
@@ -203,9 +227,7 @@ class Reader {
         const Field& field = *by_path_.at(key);
         const IdleKey idle{key, WhyIdle(field, config_, registry_)};
         if (idle.why.empty() || AsksForNothing(field, config_)) continue;
-        const bool shared =
-            from_document_.contains(key) && WhyIdle(field, document_config_, registry_).empty();
-        if (what == Idle::kRefuse && !shared) return Refused(idle);
+        if (what == Idle::kRefuse && !effective_.contains(key)) return Refused(idle);
         config_.idle.push_back(idle);
         Forget(key);
         again = true;
@@ -216,14 +238,9 @@ class Reader {
 
   absl::Status LeaveOutIdleParameters(Idle what) {
     const std::string& name = config_.run.algorithm.name;
-    const auto elsewhere = IdleParameters(document_config_, registry_);
     for (const auto& [parameter, why] : IdleParameters(config_, registry_)) {
       const IdleKey idle{absl::StrCat("algorithm.", name, ".", parameter), why};
-      const auto in_document = document_config_.algorithm_tables.find(name);
-      const bool shared = document_config_.run.algorithm.name == name &&
-                          in_document != document_config_.algorithm_tables.end() &&
-                          in_document->second.contains(parameter) && !elsewhere.contains(parameter);
-      if (what == Idle::kRefuse && !shared) return Refused(idle);
+      if (what == Idle::kRefuse && !effective_.contains(idle.key)) return Refused(idle);
       config_.idle.push_back(idle);
       config_.algorithm_tables[name].erase(parameter);
     }
@@ -362,7 +379,7 @@ class Reader {
     if (const std::string word = NotUtf8In(placed); !word.empty()) {
       return WrongKey(
           value.place, field.key, "",
-          absl::StrCat(field.key, " is \"", absl::Utf8SafeCHexEscape(word),
+          absl::StrCat(field.key, " is \"", EscapeToUtf8(word),
                        "\", which is not UTF-8, as the run's config.toml must be: ",
                        field.is_path ? "rename the file or folder" : "write it in UTF-8"));
     }
@@ -473,9 +490,8 @@ class Reader {
   const std::vector<Field> fields_;
   std::map<std::string, const Field*> by_path_;
   Config config_;
-  Config document_config_;  // as the document alone says it
   std::set<std::string> given_;
-  std::set<std::string> from_document_;  // of these, what no override has given
+  std::set<std::string> effective_;  // of these, what has had an effect since it was given
   std::map<std::string, Place> places_;
   std::string folder_;
 };
@@ -513,7 +529,7 @@ absl::StatusOr<Config> ReadConfig(const Document& document, const std::vector<Ov
   if (name.empty()) name = "run";  // without a file
   if (!IsUtf8(name)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the run would be called \"", absl::Utf8SafeCHexEscape(name),
+        absl::StrCat("the run would be called \"", EscapeToUtf8(name),
                      "\" like the file, which is not UTF-8: set run.name"));
   }
   if (name.find('/') != std::string::npos) {

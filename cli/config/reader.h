@@ -14,10 +14,10 @@ namespace macaw::cli {
 absl::StatusOr<sdk::Catalogue> LoadCatalogue(const Document& document,
                                              const std::vector<Override>& overrides);
 
-// What becomes of a key that other keys leave without an effect (idle_keys.h). It is an error, but
-// for a key of the document that has an effect there, and loses it by an override: a file may be
-// shared by many commands. Such a key is left out. kLeaveOut: all are, for configurations that a
-// sweep makes of one file, and for the file of a run that goes on. Config::idle lists them.
+// What becomes of a key that other keys leave without an effect (idle_keys.h). It is an error,
+// unless the key had an effect before a later source, such as an override, took it: a file may be
+// shared by many commands. Such a key is left out. kLeaveOut: all are, for the configurations that
+// a sweep makes of one file, and for the file of a run that goes on. Config::idle lists them.
 enum class Idle { kRefuse, kLeaveOut };
 
 // Reads and checks a whole configuration, except what depends on the data (resolve.h). Errors begin

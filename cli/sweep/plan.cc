@@ -14,17 +14,15 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
-#include "cli/compare/text.h"
 #include "cli/config/idle_keys.h"
 #include "cli/config/json.h"
 #include "cli/config/key_error.h"
 #include "cli/config/writer.h"
 #include "cli/simulate/result.h"
 #include "cli/simulate/simulate.h"
+#include "cli/sweep/metric.h"
 #include "core/spelling.h"
 #include "core/status.h"
-#include "server/selection.h"
 
 namespace macaw::cli {
 namespace {
@@ -87,50 +85,6 @@ std::string IdentityOf(Config config) {
 void FixSchedule(Config& config) {
   Schedule& schedule = config.run.local.lr_schedule;
   if (schedule.kind == "cosine" && schedule.rounds == 0) schedule.rounds = config.run.rounds;
-}
-
-bool IsMeasured(const std::string& metric) {
-  return metric == "seconds" || metric == "rounds_per_second" ||
-         absl::StartsWith(metric, "rounds_to_");
-}
-
-// The plan as far as a sweep's metric is concerned: without evaluations during the run there is
-// still one after the last round.
-RunPlan Evaluated(const CheckedRun& run) {
-  RunPlan plan = run.config.run;
-  if (plan.evaluation.every == 0) plan.evaluation.every = 1;
-  return plan;
-}
-
-absl::Status CheckSweepMetric(const std::string& key, const std::string& metric,
-                              const CheckedRun& run) {
-  if (IsMeasured(metric)) return absl::OkStatus();
-  return CheckHas(key, std::string(absl::StripPrefix(metric, "best_")), Evaluated(run), run.columns,
-                  run.rows);
-}
-
-std::string UsualMetric(const CheckedRun& run) {
-  return UsualMetricOf(Evaluated(run), run.columns, run.rows);
-}
-
-// What is reported beside the metric where nothing is named: where validation rows choose, the
-// metric of test rows that would choose without them.
-std::vector<std::string> UsualReport(const std::string& metric, const CheckedRun& run) {
-  const auto column = absl::StripPrefix(metric, "best_");
-  if (server::RowsOfMetric(column) != server::MetricRows::kValidation) return {};
-  EvaluableRows without = run.rows;
-  without.central_val = without.client_val = false;
-  std::string usual = UsualMetricOf(Evaluated(run), run.columns, without);
-  if (server::RowsOfMetric(usual) != server::MetricRows::kTest) return {};
-  return {std::move(usual)};
-}
-
-// A metric of test rows is reported in the round that `metric` chooses: for best_ that is not the
-// last one.
-std::string ReportName(const std::string& reported, const std::string& metric) {
-  const bool of_test = server::RowsOfMetric(reported) == server::MetricRows::kTest;
-  if (!absl::StartsWith(metric, "best_") || !of_test || ChoosesByTestRows(metric)) return reported;
-  return AtBest(reported, std::string(absl::StripPrefix(metric, "best_")));
 }
 
 class Preparation {
@@ -382,18 +336,8 @@ class Preparation {
     if (!first && is_known_(job)) return absl::OkStatus();
     absl::StatusOr<CheckedRun> run = CheckBeforeRun(file_.base, catalogue_, overrides);
     if (!run.ok()) return Explained(run.status(), overrides);
-    if (first) {
-      sweep_.plan.metric = file_.settings.metric;
-      if (sweep_.plan.metric.empty()) sweep_.plan.metric = UsualMetric(*run);
-      sweep_.plan.higher = HigherMetricIsBetter(sweep_.plan.metric);
-      reported_ = file_.settings.report;
-      if (reported_.empty()) reported_ = UsualReport(sweep_.plan.metric, *run);
-      for (const std::string& reported : reported_)
-        sweep_.plan.report.push_back(ReportName(reported, sweep_.plan.metric));
-    }
-    absl::Status status = CheckSweepMetric("metric", sweep_.plan.metric, *run);
-    for (const std::string& reported : file_.settings.report)
-      status.Update(CheckSweepMetric("report", reported, *run));
+    if (first) ChooseMetrics(file_.settings, *run, sweep_.plan);
+    const absl::Status status = CheckMetrics(file_.settings, *run, sweep_.plan);
     return status.ok() ? status : Annotate(status, file_.path);
   }
 
@@ -427,7 +371,6 @@ class Preparation {
   std::map<std::string, std::string> idle_;    // keys that have none in some, and why
   std::set<std::string> of_others_;            // parameters of algorithms that some do not have
   std::map<std::string, std::string> places_;  // of the keys that vary
-  std::vector<std::string> reported_;          // columns
 };
 
 }  // namespace

@@ -23,6 +23,7 @@ from .errors import ModelError
 
 _EQUAL = 1e-5  # relative to the largest number of a tensor
 _AFTER_TWO_STEPS = 10  # times as much
+_LARGE = 20_000_000  # parameters
 _SKIPPING = "check_model=False trains it all the same"
 
 
@@ -77,6 +78,7 @@ class _Comparison:
         self._made, self._ours, self._about = made, ours, about
         self._random = about["random"] == "1"
         self._worst = 0.0
+        self._lost: dict[str, float] = {}  # by the tensor's name
 
     def run(self) -> str:
         module = self._made.module
@@ -98,7 +100,8 @@ class _Comparison:
             self._losses(module)
             what = "losses in evaluation mode"
             if not self._draws(module):
-                without = self._gradients(module)
+                with _trace.untouched(module):  # a forward pass moves running statistics
+                    without = self._gradients(module)
                 what = "losses and gradients"
                 if not self._random:
                     self._steps(module)
@@ -150,8 +153,10 @@ class _Comparison:
         loss = self._loss(module, x, y)
         found = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
         theirs = dict(zip(map(id, named.values()), found))
-        noise = self._noise(module, named, x, y)
-        largest = max((float(g.abs().max()) for g in found if g is not None and g.numel()), default=0)
+        self._lost = self._lost_in_float32(module, x, y)
+        largest = max(
+            (float(g.abs().max()) for g in found if g is not None and g.numel()), default=0
+        )
         without = [name for name, g in zip(named, found) if g is None]
         for name, (tensor, gradient) in own.items():
             if not tensor.requires_grad:
@@ -160,33 +165,38 @@ class _Comparison:
             expected = np.zeros_like(gradient) if other is None else other.cpu().numpy()
             scale = max(_most(expected), 1e-4 * largest)
             self._compare(
-                gradient, expected, scale, f"the gradient of {name}", noise.get(id(tensor), 0.0)
+                gradient, expected, scale, f"the gradient of {name}", self._lost.get(name, 0.0)
             )
         return without
 
-    def _noise(self, module: Any, named: Mapping[str, Any], x: Any, y: Any) -> dict[int, float]:
-        """What float32 alone loses in each gradient: its difference from float64."""
+    def _lost_in_float32(self, module: Any, x: Any, y: Any) -> dict[str, float]:
+        """What float32 alone loses of each gradient: its difference from that in float64."""
         import torch
 
-        if not x.is_floating_point() or x.dtype == torch.float64:
-            wide = x
-        else:
-            wide = x.double()
+        named = _trained(module)
+        found = torch.autograd.grad(
+            self._loss(module, x, y), list(named.values()), allow_unused=True
+        )
+        narrow = {name: g for name, g in zip(named, found) if g is not None and g.numel()}
+        if next(iter(named.values())).dtype == torch.float64:
+            return dict.fromkeys(narrow, 0.0)
+        size = sum(value.numel() for value in named.values())
         try:
+            if size > _LARGE:
+                raise ValueError("a copy in float64 would take long")
             double = copy.deepcopy(module).double()
+            wide = x.double() if x.is_floating_point() else x
             target = y.double() if y.is_floating_point() else y
+            trained = _trained(double)
             exact = torch.autograd.grad(
-                self._loss(double, wide, target), list(_trained(double).values()), allow_unused=True
+                self._loss(double, wide, target), list(trained.values()), allow_unused=True
             )
-            narrow = torch.autograd.grad(
-                self._loss(module, x, y), list(named.values()), allow_unused=True
-            )
-        except Exception:  # a forward that is written for float32
-            return {}
+        except Exception:  # also a forward that is written for float32
+            return {name: 1e-6 * float(gradient.abs().max()) for name, gradient in narrow.items()}
+        there = dict(zip(trained, exact))
         return {
-            id(tensor): float((a.double() - b).abs().max())
-            for tensor, a, b in zip(named.values(), narrow, exact)
-            if a is not None and b is not None and a.numel()
+            name: float((gradient.double() - there[name]).abs().max())
+            for name, gradient in narrow.items()
         }
 
     def _steps(self, module: Any) -> None:
@@ -209,7 +219,10 @@ class _Comparison:
                 expected = tensor.detach().cpu().numpy()
                 moved = _most(expected - before[id(tensor)].cpu().numpy())
                 rounding = 4 * float(np.finfo(own.dtype).eps) * _most(expected)
-                scale = max(moved, _most(expected) * 1e-2) * (1 if number == 0 else _AFTER_TWO_STEPS)
+                rounding += rate * self._lost.get(name, 0.0) * (1 + _AFTER_TWO_STEPS * number)
+                scale = max(moved, _most(expected) * 1e-2) * (
+                    1 if number == 0 else _AFTER_TWO_STEPS
+                )
                 self._compare(
                     own, expected, scale, f"{name} after the {step} step of training", rounding
                 )

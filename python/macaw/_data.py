@@ -30,7 +30,7 @@ def cache_folder() -> Path:
     try:
         base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     except RuntimeError as error:  # no HOME, and the system does not know this user
-        raise CacheError(f"there is no home folder for the cache ({error}): give cache=…") from error
+        raise CacheError(f"the cache has no home folder ({error}): give cache=…") from error
     return Path(base) / "macaw"
 
 
@@ -119,7 +119,8 @@ def _write(data: Any, test: Any, columns: Columns, folder: Path) -> Path:
 
 def _splits_of(data: Any, test: Any, columns: Columns) -> tuple[Any, Any]:
     """The training and the test rows of a ``DatasetDict``."""
-    if not isinstance(data, Mapping) or type(data).__name__ not in ("DatasetDict", "IterableDatasetDict"):
+    kinds = ("DatasetDict", "IterableDatasetDict")
+    if not isinstance(data, Mapping) or type(data).__name__ not in kinds:
         return data, test
     if "train" not in data:
         raise DataError(
@@ -164,7 +165,8 @@ def _by_client(data: Any, columns: Columns) -> Any:
         names = np.asarray(_plain(client))
         if names.shape != (len(block.y),):
             raise DataError(
-                f"client: has shape {list(names.shape)}, and x has {len(block.y)} rows", key="client"
+                f"client: has shape {list(names.shape)}, and x has {len(block.y)} rows",
+                key="client",
             )
         owners = _tables.owners_of(names)
     return {
@@ -219,7 +221,8 @@ class Columns:
                 continue
             if getattr(self, name) not in (None, ()):
                 raise ConfigError(
-                    f"{name}= and data.{key} say the same thing: give one of them", key=f"data.{key}"
+                    f"{name}= and data.{key} say the same thing: give one of them",
+                    key=f"data.{key}",
                 )
             setattr(self, name, column)
             self.called[name] = f"data.{key}"
@@ -287,6 +290,20 @@ class Columns:
         self.words = list(getattr(data.features[label], "names", None) or self.words)
         return features, label
 
+    def look_again(self, data: Any, x: Sequence[Array]) -> None:
+        """Notices a dataset that gives another row when it is asked again."""
+        for number in range(min(3, len(x))):
+            again = np.asarray(_plain(data[number][0]))
+            if again.shape != x[number].shape or not np.array_equal(again, x[number]):
+                note = (
+                    f"item {number} of the dataset is another one each time (random transforms): "
+                    "its rows are read once and stay as they are; a run draws anew with "
+                    "data_options=dict(pad_crop=…, flip=True)"
+                )
+                if note not in self.warnings:
+                    self.warnings.append(note)
+                return
+
     def look_at(self, x: Array, y: Array) -> None:
         """What is likely a mistake, for warnings and for errors of the run."""
         if x.dtype == np.uint8 and x.max(initial=0) <= 1:
@@ -320,7 +337,8 @@ def _pair(data: Any, what: str, columns: Columns) -> _Block:
     """One block of rows, checked."""
     if isinstance(data, _Block):
         return data
-    lengths = None
+    x: Any
+    y: Any
     if _tables.is_table(data):
         assert columns.reader is not None
         if columns.reader.label is None:
@@ -332,17 +350,18 @@ def _pair(data: Any, what: str, columns: Columns) -> _Block:
             assert columns.reader is not None
             x = columns.reader.x(x, what)
     elif _tables.is_dataset(data):
-        features, label = columns.of(data, what)
-        x, y = _images(data[features]), data[label]
+        column, label = columns.of(data, what)
+        x, y = _images(data[column]), data[label]
         if len(x) and isinstance(x[0], str):
             raise DataError(
-                f'{what}: column "{features}" has texts; a run takes tokens: give lists of whole '
+                f'{what}: column "{column}" has texts; a run takes tokens: give lists of whole '
                 "numbers, such as a tokenizer's input_ids"
             )
     elif type(data).__name__ == "DataLoader" and hasattr(data, "dataset"):
         raise DataError(f"{what}: a DataLoader; give its rows, loader.dataset")
     elif hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         x, y = _stacked((data[i] for i in range(len(data))), what)
+        columns.look_again(data, x)
     elif isinstance(data, Iterable):
         x, y = _stacked(data, what)
     else:

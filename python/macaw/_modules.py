@@ -14,7 +14,9 @@ def dtype_of(module: Any) -> str | None:
     import torch
 
     if type(module).__name__ == "OptimizedModule":
-        raise ModelError("model: it is compiled (torch.compile); give the module itself, net._orig_mod")
+        raise ModelError(
+            "model: it is compiled (torch.compile); give the module itself, net._orig_mod"
+        )
     trained = 0
     wide = False
     for name, value in module.named_parameters():
@@ -64,8 +66,8 @@ def refuse_odd(module: Any) -> None:
             )
         if drawn := _draws(layer):
             raise ModelError(
-                f"{here}: it draws random numbers ({drawn}) in a way that no run can repeat; set it "
-                "to 0, use torch.nn.Dropout, or train with a program of your own "
+                f"{here}: it draws random numbers ({drawn}) in a way that no run can repeat; set "
+                "it to 0, use torch.nn.Dropout, or train with a program of your own "
                 '(workers=dict(backend="process", command=[...]), training/README.md)'
             )
 

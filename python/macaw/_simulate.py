@@ -179,7 +179,7 @@ def stream(
     given.update(given.pop("sections"))
     settings, made, folder, columns = keys_of(given)
     arguments = [str(config)] if config is not None else []
-    said = [*_dtype_of(settings, made, config), *(("data", note) for note in columns.notes)]
+    said = [*dtype_of(settings, made, config), *(("data", note) for note in columns.notes)]
     for text in columns.warnings:
         said.append(("warning", text))
         warnings.warn(text, UserWarning, stacklevel=2)
@@ -202,10 +202,8 @@ def _begun(
     given: Mapping[str, Any],
 ) -> Stream:
     config, out, progress = given["config"], given["out"], given["progress"]
-    if made is not None and made.module is not None:
-        _check.forward(made.module, _example(settings, made.module))
-    if given["check_model"] and made is not None and made.module is not None:
-        said.append(("check", _check.check(made, _for_check(settings, config), words)))
+    if given["check_model"] and made is not None:
+        said += check_model(made, settings, config, words)
     if out is not None:
         arguments += ["--out", os.fspath(out)]
     if given["overwrite"]:
@@ -373,7 +371,7 @@ def _example(settings: Mapping[str, Any], module: Any) -> Any:
     return torch.from_numpy(x / (255 if x.dtype == np.uint8 else 1)).to(dtype)
 
 
-def _dtype_of(
+def dtype_of(
     settings: dict[str, Any], made: _model.Model | None, config: Path_ | None
 ) -> list[tuple[str, str]]:
     """Sets run.dtype for a module of float64, unless it was given; says so in either case."""
@@ -384,7 +382,8 @@ def _dtype_of(
     given = settings.get("run.dtype")
     if given == made.dtype:
         return [("dtype", f"{made.dtype}, as the module's parameters are")]
-    text = f"run.dtype is {given or 'that of the file'}, and the module's parameters are {made.dtype}"
+    given = given or "that of the file"
+    text = f"run.dtype is {given}, and the module's parameters are {made.dtype}"
     return [("dtype", text)]
 
 
@@ -393,6 +392,23 @@ _OF_A_STEP = (
     *("data.", "partition.", "model.", "local.optimizer", "workers."),
     *("run.task", "run.dtype", "run.seed"),
 )
+
+
+def check_model(
+    made: _model.Model,
+    settings: Mapping[str, Any],
+    config: Path_ | None,
+    words: Mapping[str, str],
+) -> list[tuple[str, str]]:
+    """Refuses a model that is not its module. Returns what there is to say."""
+    if made.module is None:
+        return []
+    keys = {f"model.{key}": value for key, value in made.keys.items()}
+    chosen = {**keys, **settings}
+    if any(chosen.get(f"model.{key}") != made.keys.get(key) for key in ("init", "torchscript")):
+        return [("check", "the run starts from other weights than the module's: not compared")]
+    _check.forward(made.module, _example(settings, made.module))
+    return [("check", _check.check(made, _for_check(chosen, config), words))]
 
 
 def _for_check(settings: Mapping[str, Any], config: Path_ | None) -> list[str]:

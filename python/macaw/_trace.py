@@ -84,7 +84,7 @@ def _outputs(module: Any, example: Any, reason: str) -> list[Any]:
 def _unpacking(module: Any) -> Any:
     import torch
 
-    class Unpacking(torch.nn.Module):
+    class Unpacking(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.macaw_net = module

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "cli/compare/text.h"
 #include "core/files.h"
 #include "testing/temporary_folder.h"
 
@@ -174,6 +175,13 @@ TEST(Compare, ShowsTestValuesInTheRoundsThatValidationRowsChoose) {
   EXPECT_THAT(
       std::string(Compare(runs, {}, Builtins(), {.select = "val_acuracy"}).status().message()),
       HasSubstr("did you mean val_accuracy?"));
+}
+
+TEST(Compare, AValueIsAsGoodAsItsOwnNameSays) {
+  EXPECT_TRUE(HigherMetricIsBetter("test_accuracy_at_best_val_loss"));
+  EXPECT_FALSE(HigherMetricIsBetter("test_loss_at_best_val_accuracy"));
+  EXPECT_FALSE(HigherMetricIsBetter("best_val_loss"));
+  EXPECT_FALSE(HigherMetricIsBetter("rounds_to_0.9"));
 }
 
 TEST(Compare, SaysThatTestRowsChoose) {

@@ -280,6 +280,21 @@ TEST(Config, AsksForTheMetricsOfClassesThatAreNamed) {
               HasSubstr("did you mean \"f1\"?"));
 }
 
+TEST(Config, AdamHasARateOfItsOwnWhereNoneIsGiven) {
+  const auto rate = [](const std::vector<std::string>& set) {
+    const auto config = Parse(kMinimal, set);
+    EXPECT_TRUE(config.ok()) << config.status();
+    // A run that goes on reads its effective file.
+    EXPECT_EQ(Parse(EffectiveToml(*config))->run.local.lr, config->run.local.lr);
+    return config->run.local.lr;
+  };
+  EXPECT_EQ(rate({}), 0.1);
+  EXPECT_EQ(rate({"local.optimizer=adam"}), 0.001);
+  EXPECT_EQ(rate({"local.optimizer=adamw"}), 0.001);
+  EXPECT_EQ(rate({"local.optimizer=adam", "local.lr=0.1"}), 0.1);
+  EXPECT_EQ(rate({"local.lr=0.02", "local.optimizer=adamw"}), 0.02);
+}
+
 TEST(Config, TakesANameForASchedule) {
   const auto config = Parse(absl::StrCat(kMinimal, "[local]\nlr_schedule = \"cosine\"\n"));
   ASSERT_TRUE(config.ok()) << config.status();

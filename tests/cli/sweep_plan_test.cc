@@ -316,7 +316,7 @@ attack.fraction = [0.1, 0.3]
   ASSERT_THAT(sweep.plan.keys, ElementsAre("attack.fraction", "attack.kind"));
   EXPECT_TRUE(sweep.plan.configurations[0].values[0].is_null());
   ASSERT_EQ(sweep.notes.size(), 2u);
-  EXPECT_THAT(sweep.notes[0], AllOf(HasSubstr("\"none\""), HasSubstr("attack.fraction")));
+  EXPECT_THAT(sweep.notes[1], AllOf(HasSubstr("\"none\""), HasSubstr("attack.fraction")));
   // What the base says of its attack goes, too.
   folder_.Write("attacked.toml", absl::StrCat(kMinimal, kAttacked));
   const auto off =
@@ -326,6 +326,36 @@ attack.fraction = [0.1, 0.3]
   // A fraction beside no kind at all is still a mistake.
   EXPECT_THAT(Refused("base = \"run.toml\"\n[keys]\nattack.fraction = [0.1]\n"),
               HasSubstr("without attack.kind"));
+}
+
+TEST_F(SweepPlanTest, AKeyIsLeftOutOfConfigurationsWhereItHasNoEffect) {
+  const PreparedSweep sweep = Sweep(R"(
+[keys]
+local.beta1 = [0.8, 0.7]
+local.optimizer = ["sgd", "adam"]
+)");
+  ASSERT_THAT(sweep.plan.keys, ElementsAre("local.beta1", "local.optimizer"));
+  ASSERT_EQ(sweep.plan.configurations.size(), 3u);  // SGD once
+  EXPECT_TRUE(sweep.plan.configurations[0].values[0].is_null());
+  EXPECT_THAT(sweep.jobs[0].config, testing::Not(HasSubstr("beta1")));
+  EXPECT_THAT(sweep.jobs[1].config, HasSubstr("beta1 = 0.8"));
+  EXPECT_THAT(sweep.notes, testing::Contains(HasSubstr("local.beta1 has no effect without")));
+  // In the base, too.
+  folder_.Write("adam.toml", absl::StrCat(kMinimal, "[local]\nbeta1 = 0.8\n"));
+  const auto base = Read("base = \"adam.toml\"\n[keys]\nlocal.optimizer = [\"sgd\", \"adam\"]\n");
+  ASSERT_TRUE(base.ok()) << base.status();
+  EXPECT_THAT(base->jobs[0].config, testing::Not(HasSubstr("beta1")));
+  EXPECT_THAT(base->jobs[1].config, HasSubstr("beta1 = 0.8"));
+}
+
+TEST_F(SweepPlanTest, AKeyWithoutAnEffectInAllConfigurationsIsRefused) {
+  EXPECT_THAT(Refused("base = \"run.toml\"\n[keys]\nlocal.beta1 = [0.8, 0.7]\n", "local.beta1"),
+              AllOf(HasSubstr("sweep.toml"), HasSubstr("local.beta1 has no effect without")));
+  folder_.Write("adam.toml", absl::StrCat(kMinimal, "[local]\nbeta1 = 0.8\n"));
+  EXPECT_THAT(Refused("base = \"adam.toml\"\n[keys]\nlocal.lr = [0.1, 0.2]\n", "local.beta1"),
+              AllOf(HasSubstr("adam.toml:8"), HasSubstr("local.beta1 has no effect without")));
+  EXPECT_THAT(Refused("base = \"run.toml\"\n[keys]\nalgorithm.scaffold.option = [1, 2]\n"),
+              HasSubstr("no configuration of the sweep has this algorithm"));
 }
 
 TEST_F(SweepPlanTest, PrivacyIsLeftOutWhereItIsOffAndOfBaselines) {

@@ -33,13 +33,22 @@ class Validation(TestCase):
         given = self.job("s", local={"lr": macaw.grid([0.001, 0.1])})
         del given["seed"]
         options = {"central_val_fraction": 0.2}
-        sweep = macaw.sweep(**given, data_options=options, seeds=[1, 2, 3], progress=False)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            sweep = macaw.sweep(**given, data_options=options, seeds=[1, 2, 3], progress=False)
+        self.assertFalse([w for w in caught if "of test rows" in str(w.message)])
         self.assertEqual(sweep.result["metric"], "val_accuracy")
         self.assertEqual(sweep.result["report"], ["test_accuracy"])
         for row in sweep.rows:
             self.assertIn("test_accuracy", row)
             self.assertIn("test_accuracy_std", row)
         self.assertIsNotNone(sweep.rows[1]["p_holm"])
+
+    def test_rows_are_missed_by_a_sweep_that_test_rows_decide(self) -> None:
+        given = self.job("t", local={"lr": macaw.grid([0.001, 0.1])})
+        del given["seed"]
+        with self.assertWarnsRegex(UserWarning, "test_accuracy is of test rows"):
+            macaw.sweep(**given, progress=False)
 
     def test_best_model_is_kept_beside_the_last(self) -> None:
         stop = {"stop": {"patience": 50}}

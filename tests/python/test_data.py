@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import warnings
 from typing import Any
 
 import numpy as np
@@ -137,6 +138,19 @@ class Prepared(TestCase):
             with self.assertRaises(macaw.DataError) as caught:
                 self.prepare((x, y), client=wrong)
             self.assertEqual(caught.exception.key, "client")
+
+    def test_of_a_dataset_with_random_transforms_says_that_rows_stay(self) -> None:
+        class Shifted(list):  # type: ignore[type-arg]
+            def __getitem__(self, i: Any) -> Any:
+                return x[i] + rng.normal(), int(y[i])
+
+        rng = np.random.default_rng(1)
+        x, y = rows(20)
+        with self.assertWarnsRegex(UserWarning, "random transforms.*pad_crop"):
+            self.prepare(Shifted(x))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            self.prepare([(x[i], int(y[i])) for i in range(20)])
 
     def test_of_a_loader_says_to_give_its_rows(self) -> None:
         loader = type("DataLoader", (), {"dataset": [], "__iter__": lambda self: iter(())})()

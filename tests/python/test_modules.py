@@ -1,4 +1,4 @@
-"""Modules of many kinds, each as a run takes it: three rounds equal PyTorch's, or a refusal by name."""
+"""Modules of many kinds: three rounds of each equal PyTorch's, or it is refused by name."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ try:
     class Attentive(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.attention, self.head = nn.MultiheadAttention(2, 1, batch_first=True), nn.Linear(8, 3)
+            self.attention = nn.MultiheadAttention(2, 1, batch_first=True)
+            self.head = nn.Linear(8, 3)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             y = x.reshape(x.size(0), 4, 2)
@@ -108,14 +109,14 @@ try:
             super().__init__()
             self.a, self.head = nn.Linear(8, 8), nn.Linear(8, 3)
 
-        def forward(self, x: torch.Tensor, **more: Any) -> Any:
+        def forward(self, x: torch.Tensor, **_: Any) -> Any:
             steps = [lambda y: torch.tanh(self.a(y)), self.head]
             for step in steps:
                 x = step(x)
             return type("Output", (), {"logits": x})()
 
     class TwoModes(Unscriptable):
-        def forward(self, x: torch.Tensor, **more: Any) -> Any:
+        def forward(self, x: torch.Tensor, **_: Any) -> Any:
             return self.head((lambda y: self.a(y) if self.training else y)(x))
 
     class Nested(nn.Module):
@@ -138,7 +139,7 @@ except ImportError:
 
 def hooked() -> Any:
     net = nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 3))
-    net[0].register_forward_hook(lambda module, x, y: y * 2)
+    net[0].register_forward_hook(lambda _, __, y: y * 2)
     return net
 
 
@@ -227,7 +228,7 @@ REFUSED: dict[str, tuple[str, Any]] = {
         nn.Linear(8, 3)).bfloat16()),
     "float16": ("0.weight is float16.*net.float", lambda: nn.Sequential(nn.Linear(8, 3)).half()),
     "complex": ("odd is complex64", lambda: odd_parameter(torch.complex64)),
-    "all frozen": ("requires_grad=True", lambda: nn.Sequential(nn.Linear(8, 3)).requires_grad_(False)),
+    "all frozen": ("requires_grad=True", lambda: nn.Linear(8, 3).requires_grad_(False)),
     "lazy": ("call net", lambda: nn.Sequential(nn.LazyLinear(3))),
     "dropout of channels": ("layer.1 is Dropout2d.*p=0.4.*torch.nn.Dropout", lambda: Body(
         nn.Sequential(nn.Conv2d(1, 2, 1), nn.Dropout2d(0.4)), 16, IMAGE)),
@@ -298,8 +299,8 @@ class Modules(TestCase):
                     self.skipTest(str(error))
 
     def test_are_trained_as_in_pytorch_when_they_are_traced(self) -> None:
-        for name in ("tied", "used twice", "list of parameters", "buffers", "adapter", "lstm", "gru",
-                     "attention", "conv1d", "layer norm", "float64, scripted"):  # fmt: skip
+        names = ("tied", "used twice", "list of parameters", "buffers", "adapter", "lstm", "gru")
+        for name in (*names, "attention", "conv1d", "layer norm", "float64, scripted"):
             with (
                 self.subTest(name),
                 mock.patch.object(torch.jit, "script", side_effect=RuntimeError("not today")),
@@ -318,7 +319,7 @@ class Modules(TestCase):
 
     def test_drop_by_a_stream_of_the_runs_seed(self) -> None:
         class Drops(Unscriptable):
-            def forward(self, x: torch.Tensor, **more: Any) -> Any:
+            def forward(self, x: torch.Tensor, **_: Any) -> Any:
                 return self.head((lambda y: functional.dropout(y, 0.5, self.training))(x))
 
         layer = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5))

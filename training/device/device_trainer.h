@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/buffer.h"
 #include "device/device.h"
 #include "training/api/trainer.h"
 #include "training/batch_order.h"
@@ -71,13 +72,14 @@ class DeviceTrainer final : public LocalTrainer {
   struct Room final : LeftOnDevice {
     Room(device::Device& of, device::Queue& with) : device(of), queue(with) {}
     absl::Status Fetch() override;
-    const std::byte* on_host() const override { return fetched ? ends_host.data() : nullptr; }
+    const std::byte* on_host() const override { return fetched; }
 
     device::Device& device;
     device::Queue& queue;
     device::Memory upload, results, results_host, ends_host;
     size_t ends_bytes = 0;
-    bool fetched = false;
+    AlignedBuffer ends_pageable;         // where none can be page-locked
+    const std::byte* fetched = nullptr;  // the ends on the host
   };
 
   DeviceTrainer(ondevice::RunParts run, device::Device& device,
