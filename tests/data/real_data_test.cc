@@ -17,7 +17,7 @@ TEST(RealData, TheCommittedMnistMakesTheQuickstartsThousandClients) {
   const std::string path = std::string(MACAW_SOURCE_DIR) + "/examples/data/mnist";
   const auto dataset = OpenDataset(
       {.source = "idx", .path = path},
-      {.scheme = "dirichlet-class", .clients = 1000, .concentration = 0.3, .min_size = 1});
+      {.scheme = "dirichlet-class", .clients = 1000, .concentration = 0.1, .min_size = 1});
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   const DatasetInfo& info = (*dataset)->info();
   EXPECT_THAT(info.input_shape, ElementsAre(1, 28, 28));
