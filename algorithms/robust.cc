@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "algorithms/api/vector_math.h"
 #include "algorithms/builtin.h"
 #include "algorithms/mean_delta.h"
@@ -262,6 +263,28 @@ absl::Status CheckKrum(const Setup& setup) {
   return absl::OkStatus();
 }
 
+// Of rounds that count so few clients that the rule does nothing; empty: hardly any.
+std::string FewClientsNote(const Setup& setup, const Needed& needed) {
+  const double mean = MeanClients(setup);
+  const bool varies =
+      setup.cohort.sampling == "poisson" || setup.cohort.sampling == "available" ||
+      (setup.cohort.straggler_policy == "drop" && setup.cohort.straggler_fraction > 0);
+  // Two standard deviations, as of a Poisson number.
+  if (!varies || mean - 2 * std::sqrt(mean) >= static_cast<double>(needed.clients)) return "";
+  return absl::StrCat("a round counts ", absl::StrFormat("%.3g", mean),
+                      " clients on average, and one with fewer than ", needed.clients, " (",
+                      needed.why, ") leaves the model as it is: raise cohort.size");
+}
+
+// Of a trimmed mean that trims nothing; empty: it does trim.
+std::string TrimsNothingNote(const Setup& setup) {
+  const auto beta = setup.Get<double>("beta");
+  if (beta == 0 || FloorOf(beta, std::max(setup.cohort.size, MostClients(setup))) > 0) return "";
+  return absl::StrCat("trimmed_mean cuts off ⌊beta·n⌋ = 0 of ", setup.cohort.size,
+                      " clients at each end, so it is the plain mean: raise cohort.size or "
+                      "algorithm.trimmed_mean.beta");
+}
+
 uint64_t LessThanHalf(uint64_t clients) { return clients == 0 ? 0 : (clients - 1) / 2; }
 
 Description Robust(std::string name, std::string summary, std::string paper) {
@@ -315,6 +338,12 @@ Description TrimmedMean() {
   rule.withstands = [](const Setup& setup) -> Withstood {
     return {.clients = FloorOf(setup.Get<double>("beta"), setup.cohort.size),
             .key = "algorithm.trimmed_mean.beta"};
+  };
+  rule.notes = [mean = rule.notes](const Setup& setup) {
+    std::vector<std::string> notes = mean(setup);
+    const std::string note = TrimsNothingNote(setup);
+    if (!note.empty()) notes.push_back(note);
+    return notes;
   };
   rule.server = MakeServer<TrimmedMeanServer>;
   return rule;
@@ -385,6 +414,17 @@ Description Krum() {
                              .help = "best updates to average: 1 Krum, more Multi-Krum",
                              .minimum = 1});
   rule.check = CheckKrum;
+  rule.needs = [](const Setup& setup) -> Needed {
+    const int64_t f = setup.Get<int64_t>("f");
+    return {.clients = static_cast<uint64_t>(2 * f + 3),
+            .why = absl::StrCat("2f+3 with algorithm.krum.f = ", f)};
+  };
+  rule.notes = [mean = rule.notes, needs = rule.needs](const Setup& setup) {
+    std::vector<std::string> notes = mean(setup);
+    const std::string note = FewClientsNote(setup, needs(setup));
+    if (!note.empty()) notes.push_back(note);
+    return notes;
+  };
   rule.withstands = [](const Setup& setup) -> Withstood {
     return {.clients = static_cast<uint64_t>(setup.Get<int64_t>("f")), .key = "algorithm.krum.f"};
   };

@@ -9,13 +9,13 @@
 #include <cstdlib>
 #include <limits>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "bench/thread_clock.h"
 #include "core/blob_digest.h"
 #include "core/buffer.h"
+#include "core/cores.h"
 #include "core/random.h"
 
 namespace macaw::bench {
@@ -38,7 +38,7 @@ double ShortestWall(const F& work) {
 
 void Main(double largest) {
   const std::vector<Isa> isas = SupportedIsas();
-  const size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  const size_t cores = UsableCores();
   std::printf("%11s | %9s |", "bytes", "DigestOf");
   for (const Isa isa : isas) std::printf(" %9s", std::string(Name(isa)).c_str());
   std::printf(" | %9s, %zu threads\n", std::string(Name(isas.front())).c_str(), cores);

@@ -49,7 +49,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--cores", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args()
     kinds = {
         "together": (options.cores, 1),

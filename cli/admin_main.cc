@@ -26,6 +26,7 @@
 #include "identity/node_files.h"
 #include "proto/wire/address.h"
 #include "proto/wire/admin.h"
+#include "proto/wire/proxy.h"
 #include "proto/wire/remote.h"
 
 namespace macaw::cli {
@@ -225,6 +226,9 @@ absl::Status CheckName(const wire::Address& address) {
 // What an answer of the server, or its lack, means.
 absl::Status ExplainHello(const wire::Address& address, const absl::Status& status) {
   const std::string why(status.message());
+  // What does not answer may be the proxy, and not the server behind it.
+  const bool unreachable = absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+  if (unreachable && wire::ProxyTo(address).has_value()) return absl::UnavailableError(why);
   if (absl::IsUnimplemented(status)) {
     return absl::FailedPreconditionError(
         absl::StrCat(address.Text(),
@@ -255,7 +259,12 @@ absl::Status ExplainHello(const wire::Address& address, const absl::Status& stat
 // `identity`: a node's folder with its key and certificates; empty: a plain connection.
 absl::Status Doctor(const std::string& server, const std::string& identity) {
   MACAW_ASSIGN_OR_RETURN(const wire::Address address, wire::ParseAddress(server));
-  if (!address.is_unix && !address.host.empty()) MACAW_RETURN_IF_ERROR(CheckName(address));
+  if (const std::optional<wire::Proxy> proxy = wire::ProxyTo(address); proxy.has_value()) {
+    // The proxy looks up the name.
+    Line("proxy", absl::StrCat(proxy->place, " (", proxy->variable, ")"));
+  } else if (!address.is_unix && !address.host.empty()) {
+    MACAW_RETURN_IF_ERROR(CheckName(address));
+  }
   const char* token = std::getenv("MACAW_TOKEN");
   wire::ClientOptions options{
       .server = server, .call_timeout = FromSeconds(5), .token = token != nullptr ? token : ""};

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/log.h"
@@ -77,6 +78,13 @@ void AddSimulate(CLI::App& app, std::function<int()>& run) {
                     "Also write which rows each batch had: trace/ in the run's folder");
   command->add_flag("--check", options->check,
                     "Check the configuration, the data and the back ends, and end without a run");
+  command
+      ->add_option("--model-step", options->model_step,
+                   "Write what the first model makes of two small batches (losses, gradients, one "
+                   "step each) to this safetensors file, and end without a run")
+      ->type_name("FILE")
+      ->excludes(resume)
+      ->excludes(repeat);
   CLI::Option* quiet =
       command->add_flag("-q,--quiet", options->quiet, "No progress; print the run's folder only");
   command
@@ -175,7 +183,11 @@ void AddPrivacy(CLI::App& app, std::function<int()>& run) {
       "privacy", "The noise that is enough for an epsilon, or the epsilon of a noise");
   auto options = std::make_shared<PrivacyCommand>();
   const auto count = [&](const std::string& name, uint64_t& value, const std::string& help) {
-    command->add_option(name, value, help)->required()->check(CLI::PositiveNumber);
+    command->add_option(name, value, help)->required()->check([](const std::string& text) {
+      uint64_t number = 0;
+      const bool good = absl::SimpleAtoi(text, &number) && number > 0;
+      return good ? std::string() : "must be a whole number of at least 1, found " + text;
+    });
   };
   count("--clients", options->clients, "In all");
   count("--cohort", options->cohort, "Of a round: cohort.size, or privacy.noise_cohort");
@@ -356,6 +368,12 @@ void AddCompare(CLI::App& app, std::function<int()>& run) {
                    "rounds_to_0.9, seconds; as often as needed")
       ->allow_extra_args(false)
       ->delimiter(',');
+  command->add_option("--select", options->select,
+                      "A metric of validation rows that chooses each run's round: shows its best, "
+                      "and the metrics of test rows in that round");
+  command->add_option("--paired", options->paired,
+                      "Compare each row's values of this metric with the best row's, over common "
+                      "seeds: difference, p, and p by Holm's correction");
   command->add_option("--csv", options->csv, "Also write the table into this file (-: only CSV)");
   command->footer(
       "Runs with equal settings are one row, whatever their seeds; the deviation is that of a "

@@ -171,7 +171,8 @@ absl::StatusOr<std::string> NameOf(const WorkerArguments& arguments,
 }
 
 worker::Options OptionsOf(const WorkerArguments& arguments, const Config& config,
-                          const data::Dataset& dataset, const sdk::Catalogue& catalogue) {
+                          const data::Dataset& dataset, const sdk::Catalogue& catalogue,
+                          training::Backends& backends) {
   const worker::FleetConfig& node = config.node.fleet;
   worker::Options options;
   if (!node.identity.empty()) {
@@ -183,11 +184,20 @@ worker::Options OptionsOf(const WorkerArguments& arguments, const Config& config
   options.accept = node.accept;
   options.enrolled = !node.identity.empty();
   options.redact_errors = node.redact_errors;
-  options.slots = arguments.slots > 0 ? arguments.slots : SlotsPerProcess(config.node.workers);
+  const worker::WorkersConfig& workers = config.node.workers;
+  options.slots = arguments.slots;
+  if (options.slots == 0) {
+    // Where GPUs cannot be counted, the back end says why when it is asked for trainers.
+    const bool counts = workers.slots == 0 && workers.backend.name == training::kCudaBackend;
+    options.slots =
+        SlotsPerProcess(workers, counts ? backends.DevicesFor(workers.backend).value_or(1) : 0);
+  }
   options.backend = config.node.workers.backend;
   options.emulation = config.node.workers.emulation;
   options.first_slot = arguments.first_slot;
   options.run_slots = config.node.workers.processes * options.slots;
+  options.backend.program.first_slot = options.first_slot;
+  options.backend.program.slots = std::max(options.run_slots, options.first_slot + options.slots);
   options.scratch_dir = arguments.scratch;
   options.plugins = catalogue.plugins();
   options.state = StoreOptionsOf(config, "");
@@ -207,8 +217,8 @@ absl::Status Work(const WorkerArguments& arguments, SignalFd& signals) {
   MACAW_ASSIGN_OR_RETURN(const Config config, ReadNodeConfig(document, {}, catalogue));
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
                          DatasetOf(arguments, config, catalogue));
-  worker::Options options = OptionsOf(arguments, config, *dataset, catalogue);
   training::Backends backends = BackendsHere();
+  worker::Options options = OptionsOf(arguments, config, *dataset, catalogue, backends);
   if (arguments.check)
     return CheckNode(config, arguments.plan, options, *dataset, catalogue, backends);
 

@@ -2,6 +2,9 @@
 # takes it where nvcc is found and compiles. No GPU is needed to build or to test.
 set(MACAW_CUDA AUTO CACHE STRING "Build for NVIDIA GPUs: AUTO (where nvcc works), ON or OFF")
 set_property(CACHE MACAW_CUDA PROPERTY STRINGS AUTO ON OFF)
+# Each of them takes nvcc another 15 s. What a package should have is "release": every GPU since Turing.
+set(MACAW_CUDA_ARCHITECTURES developer CACHE STRING
+  "GPUs to compile for: developer (A100, H100, and PTX for later ones), release (from T4 to Blackwell), or a list such as 75-real;90")
 set(MACAW_HAVE_CUDA OFF)
 set(cuda_wanted ${MACAW_CUDA})
 if(cuda_wanted STREQUAL "AUTO" AND
@@ -14,12 +17,11 @@ if(cuda_wanted)
   string(SUBSTRING ${lock_digest} 0 12 lock_id)
   set(cuda_wheels ${PROJECT_SOURCE_DIR}/.deps/cuda-${lock_id}/nvidia)
   find_program(MACAW_NVCC nvcc HINTS ENV CUDACXX ENV CUDA_PATH /usr/local/cuda PATHS ${cuda_wheels}/cu13/bin PATH_SUFFIXES bin)
-  # A100, H100 and H200, and PTX for what comes later.
-  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
-  endif()
   if(MACAW_NVCC)
     set(ENV{CUDACXX} ${MACAW_NVCC})
+    if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+      set(CMAKE_CUDA_ARCHITECTURES 80-real)  # for CMake's own look at the compiler; see below
+    endif()
     include(CheckLanguage)
     check_language(CUDA)  # compiles something, and leaves CMAKE_CUDA_COMPILER empty if that fails
   endif()
@@ -29,14 +31,34 @@ if(cuda_wanted)
   endif()
   if(CMAKE_CUDA_COMPILER AND CUDAToolkit_FOUND AND TARGET CUDA::cudart_static)
     set(MACAW_HAVE_CUDA ON)
+    if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.0)
+      message(FATAL_ERROR "nvcc ${CMAKE_CUDA_COMPILER_VERSION} does not know C++20: CUDA must be 12.0 or later")
+    endif()
   elseif(MACAW_CUDA STREQUAL "ON")
     message(FATAL_ERROR "MACAW_CUDA is ON, but no nvcc with libcudart_static.a works here: run ./dev setup cuda, or install the CUDA toolkit "
-            "(13.0) and put nvcc into PATH, or set CUDACXX, or configure with -DMACAW_CUDA=OFF")
+            "(12.0 or later) and put nvcc into PATH, or set CUDACXX, or configure with -DMACAW_CUDA=OFF")
   endif()
 endif()
 if(NOT MACAW_HAVE_CUDA)
   message(STATUS "CUDA: off")
   return()
+endif()
+# "-real" is code for these processors and later ones of the same generation (80 runs on 86 and 89); without it, PTX, too, which the
+# driver compiles for what comes later, some 10 to 60 s at the first start.
+if(MACAW_CUDA_ARCHITECTURES STREQUAL "developer")
+  set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
+elseif(NOT MACAW_CUDA_ARCHITECTURES STREQUAL "release")
+  set(CMAKE_CUDA_ARCHITECTURES ${MACAW_CUDA_ARCHITECTURES})
+elseif(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.8)
+  set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 90)  # which knows no Blackwell
+else()
+  set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 90-real 100-real 120)
+endif()
+# What the runtime, which is linked statically, asks of the driver.
+if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 13.0)
+  set(MACAW_CUDA_DRIVER "525 or later")
+else()
+  set(MACAW_CUDA_DRIVER "580 or later")
 endif()
 message(STATUS "CUDA: nvcc ${CMAKE_CUDA_COMPILER_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")
 

@@ -5,10 +5,10 @@
 #include <cstring>
 #include <memory>
 #include <system_error>
-#include <thread>
 #include <vector>
 
 #include "absl/synchronization/notification.h"
+#include "core/cores.h"
 #include "core/executor.h"
 
 namespace macaw {
@@ -20,7 +20,7 @@ std::span<const std::unique_ptr<Executor>> Helpers(size_t most) {
   static const auto* const helpers = [] {
     auto* const made = new std::vector<std::unique_ptr<Executor>>();
     try {
-      for (unsigned i = 1; i < std::thread::hardware_concurrency(); ++i)
+      for (unsigned i = 1; i < UsableCores(); ++i)
         made->push_back(std::make_unique<Executor>("parallel", 1));
     } catch (const std::system_error&) {
       // The system gives no more threads, so there are fewer.

@@ -9,6 +9,10 @@
 
 namespace macaw {
 
+// A word that begins with the one that was given is meant before any other: "test_acc" is
+// "test_accuracy" and not "test_auc". Shorter beginnings say too little.
+constexpr size_t kShortest = 4;
+
 std::string NormalSpelling(absl::string_view word) {
   return absl::StrReplaceAll(absl::AsciiStrToLower(word), {{"-", "_"}});
 }
@@ -41,12 +45,16 @@ std::string Counted(uint64_t number, absl::string_view what) {
 std::string NearestWord(absl::string_view word, const std::vector<std::string>& words) {
   const std::string wanted = NormalSpelling(word);
   const std::string* best = nullptr;
-  size_t best_distance = 0;
+  std::pair<bool, size_t> best_rank;
   for (const std::string& candidate : words) {
-    const size_t distance = EditDistance(wanted, NormalSpelling(candidate));
-    if (IsNear(distance, wanted) && (best == nullptr || distance < best_distance)) {
+    const std::string spelled = NormalSpelling(candidate);
+    const size_t distance = EditDistance(wanted, spelled);
+    const bool begins = wanted.size() >= kShortest && spelled.starts_with(wanted);
+    if (!begins && !IsNear(distance, wanted)) continue;
+    const std::pair rank(!begins, distance);
+    if (best == nullptr || rank < best_rank) {
       best = &candidate;
-      best_distance = distance;
+      best_rank = rank;
     }
   }
   return best == nullptr ? "" : *best;

@@ -1,5 +1,7 @@
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "data/options.h"
 #include "data/partition.h"
@@ -52,6 +54,44 @@ void AddResident(Section<DataOptions>& f) {
   };
 }
 
+// One character, or "tab". Cells hold letters, digits and signs of numbers, so these separate none.
+void AddSeparator(Section<DataOptions>& f) {
+  Field<DataOptions>& field =
+      f.Add("separator", &DataOptions::separator,
+            "csv: what stands between cells, \"tab\" or a character; default: the comma, semicolon "
+            "or tab of the first line")
+          .Expecting(
+              "\"tab\", or one character that is no letter, digit, blank, quotation mark, "
+              "\"+\", \"-\" or \".\"");
+  field.set = [](DataOptions& data, const Value& value) {
+    const std::string* const word = value.As<std::string>();
+    if (word == nullptr) return false;
+    const std::string separator = *word == "\t" ? kTabSeparator : *word;
+    const bool character = separator.size() == 1 && absl::ascii_ispunct(separator[0]) &&
+                           !absl::StrContains("\"+-.", separator[0]);
+    if (!character && separator != kTabSeparator) return false;
+    data.separator = separator;
+    return true;
+  };
+  field.Needs([](const DataOptions& data) { return data.source == "csv"; },
+              "data.source = \"csv\"");
+}
+
+// The number that a run has is in its files, and that of a histogram's clients only if it is given.
+void AddClients(Section<PartitionOptions>& f) {
+  using P = PartitionOptions;
+  Field<P>& field =
+      f.Add("clients", &P::clients,
+            "population; of a histogram: so many of its clients, drawn (default: all)", AtLeast(1));
+  field.get = [](const P& partition) -> std::optional<Value> {
+    return Value{
+        static_cast<int64_t>(partition.clients == 0 ? kDefaultClients : partition.clients)};
+  };
+  field.Hidden([](const P& partition) {
+    return partition.scheme == kHistogramScheme && partition.clients == 0;
+  });
+}
+
 Section<SyntheticOptions> SyntheticSection() {
   using S = SyntheticOptions;
   Section<S> f;
@@ -77,6 +117,10 @@ Section<DataOptions> DataSection(const std::vector<std::string>& more_sources) {
   f.AddSeed("seed", &D::seed, "of splits and generated data; default: run.seed");
   f.Add("test_fraction", &D::test_fraction,
         "of all rows, set aside centrally where the source has no test set", Below(0, 1));
+  f.Add("central_val_fraction", &D::central_val_fraction,
+        "of the training rows (of all, where test_fraction is cut), set aside centrally before the "
+        "partition, to choose by: val_*",
+        Below(0, 1));
   f.Add("client_test_fraction", &D::client_test_fraction,
         "of each client's rows, for tests of its own (evaluation.clients)", Below(0, 1));
   f.Add("val_fraction", &D::val_fraction,
@@ -101,6 +145,7 @@ Section<DataOptions> DataSection(const std::vector<std::string>& more_sources) {
             "csv: likewise, of the column that says whose row it is; \"none\": no column does");
   f.Add("drop_columns", &D::drop_columns,
         "csv: columns that are neither label, client nor feature");
+  AddSeparator(f);
   f.Add("unreadable_rows", &D::unreadable_rows,
         "csv, libsvm: the largest share of rows that cannot be read and are left out; 0: none",
         Below(0, 1));
@@ -118,14 +163,17 @@ Section<PartitionOptions> PartitionSection() {
   Section<P> f;
   f.AddChoice("scheme", &P::scheme, Names(PartitionSchemes()),
               "who gets which rows; `macaw partitions`");
-  f.Add("clients", &P::clients, "population", AtLeast(1));
+  AddClients(f);
   f.Add("concentration", &P::concentration,
         "Dirichlet's parameter; sigma of lognormal; exponent of power-law", Above(0));
   f.Add("classes_per_client", &P::classes_per_client, "of k-classes; shards a client for shards",
         AtLeast(1));
   f.Add("min_size", &P::min_size, "fewest rows of a client, met by moving rows from the largest",
         AtLeast(0));
-  f.AddPath("path", &P::path, "scheme = file: JSON {\"client\": [row, …]}").As(Role::kResult);
+  f.AddPath("path", &P::path,
+            "scheme = file: JSON {\"client\": [row, …]}; histogram: rows of each class and client, "
+            ".npy, .npz or CSV")
+      .As(Role::kResult);
   f.AddSeed("seed", &P::seed, "default: run.seed");
   f.Add("train_together", &P::train_together,
         "one client trains on all training rows; algorithm pooled sets it");

@@ -1,15 +1,18 @@
 #include <algorithm>
-#include <deque>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "core/status.h"
+#include "core/utf8.h"
+#include "data/csv_text.h"
+#include "data/known_files.h"
 #include "data/readers.h"
 #include "data/source_file.h"
 #include "data/text.h"
@@ -23,50 +26,6 @@ using Cells = std::vector<absl::string_view>;
 template <typename... Words>
 absl::Status Refuse(const Words&... words) {
   return absl::InvalidArgumentError(absl::StrCat(words...));
-}
-
-// Splits a line into cells. A quoted cell may contain the separator, and "" stands for a quotation
-// mark. The text of quoted cells is stored in `unquoted` until the next call.
-absl::StatusOr<Cells> CellsOf(absl::string_view line, char separator,
-                              std::deque<std::string>& unquoted) {
-  const char* const blanks = separator == '\t' ? " " : " \t";
-  Cells cells;
-  unquoted.clear();
-  while (true) {
-    const size_t first = line.find_first_not_of(blanks);
-    size_t end = line.find(separator);
-    if (first == absl::string_view::npos || line[first] != '"') {
-      cells.push_back(absl::StripAsciiWhitespace(line.substr(0, end)));
-    } else {
-      std::string& cell = unquoted.emplace_back();
-      size_t at = first + 1;
-      for (; at < line.size(); ++at) {
-        if (line[at] == '"') {
-          if (at + 1 >= line.size() || line[at + 1] != '"') break;
-          ++at;
-        }
-        cell += line[at];
-      }
-      if (at >= line.size()) {
-        return Refuse("cell ", cells.size(),
-                      " opens a quotation mark that the line does not close");
-      }
-      end = line.find(separator, at);
-      if (!absl::StripAsciiWhitespace(line.substr(at + 1, end - at - 1)).empty()) {
-        return Refuse("cell ", cells.size(), " goes on behind its closing quotation mark");
-      }
-      cells.push_back(cell);
-    }
-    if (end == absl::string_view::npos) return cells;
-    line.remove_prefix(end + 1);
-  }
-}
-
-char SeparatorOf(absl::string_view line) {
-  for (const char separator : {',', ';', '\t'}) {
-    if (line.find(separator) != absl::string_view::npos) return separator;
-  }
-  return ',';
 }
 
 // Whether the name of a column suggests that it holds the client: "user", "Client ID", "device_id".
@@ -96,6 +55,10 @@ class Columns {
       if (header) columns.names_.emplace_back(cell);
     }
     MACAW_RETURN_IF_ERROR(columns.Assign(options));
+    for (size_t i = 0; i < columns.names_.size(); ++i) {
+      if (columns.roles_[i] == Role::kDropped || IsUtf8(columns.names_[i])) continue;
+      return RefuseNotUtf8(absl::StrCat("the name of column ", i), columns.names_[i], options.path);
+    }
     return columns;
   }
 
@@ -106,7 +69,7 @@ class Columns {
   // For messages: column "age", or column 3 of a file without a header.
   std::string Text(size_t column) const {
     return names_.empty() ? absl::StrCat("column ", column)
-                          : absl::StrCat("column \"", names_[column], "\"");
+                          : absl::StrCat("column ", Quoted(names_[column]));
   }
   std::vector<std::string> FeatureNames() const {
     std::vector<std::string> names;
@@ -132,8 +95,9 @@ class Columns {
       if (last != roles_.rend()) *last = Role::kLabel;
     }
     if (std::find(roles_.begin(), roles_.end(), Role::kFeature) == roles_.end()) {
-      return Refuse("a row needs a label and at least one feature, and has ", size(),
-                    size() == 1 ? " column" : " columns");
+      return Refuse(
+          "a row needs a label and at least one feature, and has ", size(),
+          size() == 1 ? " column; data.separator says what stands between cells" : " columns");
     }
     for (size_t i = 0; i < names_.size(); ++i) {
       if (roles_[i] == Role::kDropped || roles_[i] == Role::kClient) continue;
@@ -177,7 +141,8 @@ class Columns {
                     ", and the file has no header with names");
     }
     return Refuse(key, " \"", wanted, "\" is neither a name of the header (",
-                  absl::StrJoin(names_, ", "), ") nor a number 0 ... ", size() - 1);
+                  absl::Utf8SafeCEscape(absl::StrJoin(names_, ", ")), ") nor a number 0 ... ",
+                  size() - 1);
   }
 
   std::vector<std::string> names_;  // empty: the file has no header
@@ -187,13 +152,14 @@ class Columns {
 // Collects the labels: all of them numbers, or all of them words.
 class Labels {
  public:
-  absl::Status Append(absl::string_view cell) {
+  absl::Status Append(absl::string_view cell, const std::string& file) {
     const std::optional<double> number = ParseNumber(cell);
+    if (!number && !IsUtf8(cell)) return RefuseNotUtf8("the label", cell, file);
     if (cell.empty() || (number && !std::isfinite(static_cast<float>(*number)))) {
       return Refuse("\"", cell, "\" is no label");
     }
     if (count() > 0 && number.has_value() != words_.empty()) {
-      return Refuse("\"", cell.substr(0, 40), "\" is ", number ? "a number" : "a word",
+      return Refuse(Quoted(cell.substr(0, 40)), " is ", number ? "a number" : "a word",
                     ", the labels before it are ", number ? "words" : "numbers");
     }
     if (number) {
@@ -245,20 +211,36 @@ class Labels {
   std::vector<uint32_t> of_row_;
 };
 
+// How much of a file says whether it is a well-known one.
+constexpr size_t kKnownFileBytes = size_t{4} << 10;
+
+char SeparatorOf(const DataOptions& options, absl::string_view text) {
+  if (options.separator.empty()) return FindSeparator(text);
+  return options.separator == kTabSeparator ? '\t' : options.separator.front();
+}
+
 class CsvReader {
  public:
   explicit CsvReader(const DataOptions& options)
       : options_(options), unreadable_(options.unreadable_rows) {}
 
   absl::Status Append(const std::string& path, Digester& digest) {
+    path_ = &path;
     MACAW_ASSIGN_OR_RETURN(const std::string bytes, ReadSource(path, digest));
+    MACAW_RETURN_IF_ERROR(CheckPlainText(bytes, path));
     absl::string_view text = bytes;
     absl::ConsumePrefix(&text, "\xEF\xBB\xBF");  // the byte order mark that some spreadsheets write
-    bool first = true;
-    return ForEachLine(text, [&](int64_t number, absl::string_view line) {
-      if (absl::StripAsciiWhitespace(line).empty()) return absl::OkStatus();
-      return AppendLine(line, std::exchange(first, false), absl::StrCat(path, " line ", number));
-    });
+    if (!columns_) separator_ = SeparatorOf(options_, text);
+    CsvText table(text, separator_);
+    for (bool first = true; table.Next(); first = false) {
+      const absl::Status status =
+          AppendRecord(table, first, absl::StrCat(path, " line ", table.line()));
+      if (status.ok()) continue;
+      const std::string known = rows() == 0 ? KnownFile(text.substr(0, kKnownFileBytes)) : "";
+      if (known.empty() || absl::StrContains(status.message(), kPicturesAdvice)) return status;
+      return Refuse(path, ": ", known, " (", status.message(), ")");
+    }
+    return absl::OkStatus();
   }
 
   const UnreadableRows& unreadable() const { return unreadable_; }
@@ -272,19 +254,20 @@ class CsvReader {
 
  private:
   // A row that cannot be read may be left out. What the first line of a file says holds for all.
-  absl::Status AppendLine(absl::string_view line, bool first, const std::string& place) {
-    if (!columns_) separator_ = SeparatorOf(line);
-    const absl::StatusOr<Cells> cells = CellsOf(line, separator_, unquoted_);
+  absl::Status AppendRecord(CsvText& table, bool first, const std::string& place) {
     bool is_row = columns_.has_value() && !first;
-    absl::Status status = cells.status();
-    if (cells.ok() && !is_row) {
-      const absl::StatusOr<bool> header = BeginFile(*cells, first);
+    absl::Status status = table.status();
+    if (status.ok() && !is_row) {
+      const absl::StatusOr<bool> header = BeginFile(table.cells(), first);
       if (header.ok() && *header) return absl::OkStatus();
       is_row = header.ok();
       status = header.status();
     }
-    if (status.ok()) status = AppendRow(*cells);
-    if (status.ok()) return status;
+    if (status.ok()) {
+      status = AppendRow(table.cells());
+      if (status.ok()) return status;
+      table.RereadLaterLines();
+    }
     status = Annotate(status, place);
     return is_row ? unreadable_.Add(std::move(status)) : status;
   }
@@ -297,8 +280,9 @@ class CsvReader {
     } else if (header && !columns_->names().empty() &&
                !std::equal(cells.begin(), cells.end(), columns_->names().begin(),
                            columns_->names().end())) {
-      return Refuse("has the columns ", absl::StrJoin(cells, ", "), ", the first file has ",
-                    absl::StrJoin(columns_->names(), ", "));
+      return Refuse("has the columns ", absl::Utf8SafeCEscape(absl::StrJoin(cells, ", ")),
+                    ", the first file has ",
+                    absl::Utf8SafeCEscape(absl::StrJoin(columns_->names(), ", ")));
     }
     return header;
   }
@@ -335,11 +319,13 @@ class CsvReader {
           break;
         case Role::kClient:
           if (cells[i].empty()) return Refuse(columns_->Text(i), " names no client");
+          if (!IsUtf8(cells[i]))
+            return RefuseNotUtf8(absl::StrCat(columns_->Text(i), ": the client"), cells[i], *path_);
           client = i;
           break;
       }
     }
-    MACAW_RETURN_IF_ERROR(Annotate(labels_.Append(cells[label]), columns_->Text(label)));
+    MACAW_RETURN_IF_ERROR(Annotate(labels_.Append(cells[label], *path_), columns_->Text(label)));
     features_.insert(features_.end(), row_.begin(), row_.end());
     if (client.has_value()) client_of_row_.push_back(ClientOf(cells[*client]));
     return absl::OkStatus();
@@ -349,12 +335,17 @@ class CsvReader {
     const std::optional<double> number = ParseNumber(cell);
     const float value = static_cast<float>(number.value_or(NAN));
     if (std::isfinite(value)) return value;
+    if (NamesAPicture(cell)) {
+      return Refuse(columns_->Text(column), ": \"", absl::Utf8SafeCHexEscape(cell.substr(0, 40)),
+                    "\" is the name of a picture. ", kPicturesAdvice,
+                    "; or leave the column out: data.drop_columns");
+    }
     const absl::string_view way_out =
         number || cell.empty() ? ""
                                : "; whose row it is belongs into data.client_column, what is no "
                                  "feature into data.drop_columns";
-    return Refuse(columns_->Text(column), ": \"", cell.substr(0, 40), "\" is not a finite number",
-                  way_out);
+    return Refuse(columns_->Text(column), ": \"", absl::Utf8SafeCEscape(cell.substr(0, 40)),
+                  "\" is not a finite number", way_out);
   }
 
   uint32_t ClientOf(absl::string_view name) {
@@ -367,7 +358,7 @@ class CsvReader {
   const DataOptions& options_;
   std::optional<Columns> columns_;
   char separator_ = ',';
-  std::deque<std::string> unquoted_;
+  const std::string* path_ = nullptr;  // of the file that is read
   Labels labels_;
   UnreadableRows unreadable_;
   std::vector<float> row_;  // of one row, reused
@@ -390,6 +381,7 @@ absl::StatusOr<Examples> ReadCsv(const DataOptions& options) {
   // The choice of label and dropped columns also decides the rows, so it is part of the digest.
   if (!options.label_column.empty()) digest.Add(options.label_column);
   for (const std::string& column : options.drop_columns) digest.Add(column);
+  if (!options.separator.empty()) digest.Add(absl::StrCat("separator ", options.separator));
 
   ExampleStore store;
   int64_t classes = 0;

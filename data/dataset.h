@@ -28,7 +28,7 @@ struct ExampleBlock {
   size_t row_bytes = 0;
   const int32_t* classes = nullptr;
   const float* targets = nullptr;
-  const int32_t* lengths = nullptr;  // tokens in use of each row, for padded sequences; else null
+  const int32_t* lengths = nullptr;  // positions in use of each row of padded sequences; else null
   uint64_t count = 0;
 };
 
@@ -86,13 +86,15 @@ struct DatasetInfo {
   uint64_t train_examples = 0;  // over all clients
   uint64_t train_tokens = 0;    // tokens in use over all clients; 0: the data is not sequences
   uint64_t test_examples = 0;   // of the central test set
+  uint64_t val_examples = 0;    // of the central validation set
   double mean_classes_per_client = 0;  // 0 when unknown (generated on demand)
   std::vector<std::string> notes;      // for people: what else the division did, one line each
   // The rows are counted here and lie elsewhere: `features` and labels of all blocks are null. Only
   // a program of the owner's can train them (training/process).
   bool declared = false;
-  Digest digest;       // of everything that decides the rows; part of a run's fingerprint
-  Digest test_digest;  // the same for the central test set alone; zero: use `digest`
+  bool divided = false;  // the clients are [partition]'s, not the source's own
+  Digest digest;         // of everything that decides the rows; part of a run's fingerprint
+  Digest test_digest;    // the same for the central sets alone; zero: use `digest`
 };
 
 // Clients and their examples. Immutable and thread-safe after construction. Clients are numbered 0
@@ -114,6 +116,9 @@ class Dataset {
   }
   // The central test set; empty when the data has none.
   virtual Rows CentralTest() const = 0;
+  // The central validation set: rows that nobody trains on and that are no test rows, so that
+  // choices can be made on them. Empty when the data has none.
+  virtual Rows CentralValidation() const { return {}; }
   virtual std::string ClientName(ClientId client) const;  // default: its number
 };
 

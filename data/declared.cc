@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/files.h"
 #include "core/status.h"
+#include "core/utf8.h"
 
 namespace macaw::data {
 namespace {
@@ -60,6 +61,7 @@ class Reader {
 
   absl::StatusOr<std::unique_ptr<Dataset>> Read() {
     MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path_));
+    MACAW_RETURN_IF_ERROR(CheckUtf8(text, path_));
     const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (!json.is_object()) return Wrong("it is not a JSON object");
     MACAW_RETURN_IF_ERROR(

@@ -7,6 +7,9 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "core/status.h"
+#include "core/utf8.h"
+#include "data/csv_text.h"
+#include "data/known_files.h"
 #include "data/source_file.h"
 #include "data/text.h"
 
@@ -73,23 +76,12 @@ std::vector<absl::string_view> FirstLines(absl::string_view text) {
   return lines;
 }
 
-size_t CellsOf(absl::string_view line, char separator) {
-  size_t cells = 1;
-  bool quoted = false;
-  for (const char c : line) {
-    if (c == '"') quoted = !quoted;
-    cells += c == separator && !quoted ? 1 : 0;
-  }
-  return cells;
-}
-
-// Whether both lines have several cells, and equally many.
-bool IsTable(const std::vector<absl::string_view>& lines) {
-  for (const char separator : {',', ';', '\t'}) {
-    const size_t cells = CellsOf(lines.front(), separator);
-    if (cells > 1) return CellsOf(lines.back(), separator) == cells;
-  }
-  return false;
+// Whether the text from the first line on has several cells a record, and equally many.
+bool IsTable(absl::string_view text, const std::vector<absl::string_view>& lines) {
+  const bool cut = text.size() > kHead / 2;
+  const absl::string_view from =
+      text.substr(static_cast<size_t>(lines.front().data() - text.data()));
+  return LooksLikeTable(from, FindSeparator(from), cut);
 }
 
 // "label index:value ..."
@@ -113,7 +105,12 @@ absl::StatusOr<std::string> OfText(const std::string& path, absl::string_view te
     return Unknown(path, "is JSON, but not LEAF's (\"users\", \"user_data\")");
   }
   if (IsSparseRow(line)) return "libsvm";
-  if (!lines.empty() && IsTable(lines)) return "csv";
+  if (const std::string known = KnownFile(text); !known.empty()) {
+    // A table of CelebA's attributes can be read, without the names of its pictures.
+    const bool table = !lines.empty() && IsTable(text, lines) && absl::StrContains(line, ',');
+    return table ? absl::StatusOr<std::string>("csv") : Unknown(path, "is not read: ", known);
+  }
+  if (!lines.empty() && IsTable(text, lines)) return "csv";
   return Unknown(path,
                  "is text, but neither rows of cells (CSV) nor `label index:value ...` (LIBSVM); "
                  "running text becomes rows in LEAF's JSON: data/README.md");
@@ -142,6 +139,7 @@ absl::StatusOr<std::string> DetectSource(const std::string& path) {
   const uintmax_t size = std::filesystem::file_size(path, error);
   if (!error && absl::EndsWith(path, ".bin") && size % 3073 == 0) return "cifar10";
   if (!error && absl::EndsWith(path, ".bin") && size % 3074 == 0) return "cifar100";
+  if (!WideEncoding(head).empty()) return CheckPlainText(head, path);
   if (head.find('\0') == std::string::npos) return OfText(path, head);
   return Unknown(path,
                  "is of no format that is known: IDX, CIFAR's .bin, LIBSVM, CSV, LEAF's JSON, "

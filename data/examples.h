@@ -31,6 +31,7 @@ struct Examples {
   RowRange train;  // the rows that a partition divides
   // The source's own test set (its second file, t10k-*, test_batch.bin, x_test); may be empty.
   RowRange own_test;
+  RowRange own_val;                        // the source's own central validation set; may be empty
   std::vector<std::string> class_names;    // of each class; empty: their numbers
   std::vector<std::string> feature_names;  // empty: unknown
   std::vector<std::string> notes;          // for people, one line each

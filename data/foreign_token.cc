@@ -54,7 +54,8 @@ absl::StatusOr<std::optional<ForeignToken>> FindForeignToken(const Dataset& data
       search.Look(rows, {.client = client, .split = split});
     }
   }
-  search.Look(dataset.CentralTest(), {.central = true});
+  search.Look(dataset.CentralTest(), {.central = true, .split = Split::kTest});
+  search.Look(dataset.CentralValidation(), {.central = true, .split = Split::kValidation});
   return search.found();
 }
 

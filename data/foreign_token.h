@@ -11,7 +11,7 @@ namespace macaw::data {
 // A token that a model does not know, and where it is.
 struct ForeignToken {
   int32_t token = 0;
-  bool central = false;  // in the central test set; else in rows of the client
+  bool central = false;  // in the central set of the split; else in rows of the client
   ClientId client{};
   Split split = Split::kTrain;
   uint64_t row = 0;  // among these

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "core/utf8.h"
 #include "data/leaf_parser.h"
 #include "data/readers.h"
 #include "data/source_file.h"
@@ -28,6 +29,7 @@ absl::StatusOr<Half> ReadHalf(const std::string& path, Digester& digest) {
   Half half;
   for (const std::string& file : files) {
     MACAW_ASSIGN_OR_RETURN(const std::string text, ReadSource(file, digest));
+    MACAW_RETURN_IF_ERROR(CheckUtf8(text, file));
     MACAW_RETURN_IF_ERROR(Annotate(AppendLeaf(text, half.rows), file));
   }
   for (size_t i = 0; i < half.rows.users.size(); ++i) {

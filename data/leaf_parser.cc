@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/status.h"
+#include "data/known_files.h"
 #include "data/text.h"
 #include "data/vocabulary.h"
 
@@ -86,14 +87,25 @@ class LeafEvents : public nlohmann::json_sax<Json> {
   bool string(string_t& value) override {
     if (depth_ == 2 && section_ == "users") users_.push_back(value);
     if (!InField()) return true;
+    if (depth_ == 4 && field_ == "x" && NamesAPicture(value)) {
+      return Fail("user ", Quoted(user_.name), " row ", x_rows_, " is the name of a picture (",
+                  Quoted(Beginning(value)), "), as those of LEAF's CelebA are. ", kPicturesAdvice);
+    }
     if (depth_ == 4 && field_ == "x" && !value.empty()) return Text(value);
     if (depth_ == 4 && field_ == "y" && value.size() == 1) {
       rows_.labels.push_back(TokenOf(value[0]));
       ++text_labels_;
       return true;
     }
+    if (depth_ == 5 && field_ == "x") {
+      return Fail(
+          "user ", Quoted(user_.name), " row ", x_rows_, " is a list of texts (",
+          Quoted(Beginning(value)),
+          "...), and a row of text is one string in \"x\". If it is LEAF's Sent140 (tweets): ",
+          kTextsAdvice);
+    }
     return Fail("user ", Quoted(user_.name), " row ", x_rows_, ": text in ", Quoted(field_), " (",
-                Quoted(value.substr(0, 20)),
+                Quoted(Beginning(value)),
                 "...); a row of text is one string in \"x\" and the one character behind it in "
                 "\"y\", everything else is numbers");
   }
@@ -104,6 +116,14 @@ class LeafEvents : public nlohmann::json_sax<Json> {
   }
 
  private:
+  // Of a text, for a message: whole characters.
+  static std::string Beginning(const std::string& text) {
+    constexpr size_t kShown = 20;
+    size_t end = std::min(kShown, text.size());
+    while (end > 0 && end < text.size() && (static_cast<uint8_t>(text[end]) & 0xC0) == 0x80) --end;
+    return text.substr(0, end);
+  }
+
   // Whether the parser is inside user_data.<user>.<field>.
   bool InField() const {
     return depth_ >= 3 && section_ == "user_data" && (field_ == "x" || field_ == "y");

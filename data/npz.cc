@@ -9,10 +9,13 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "core/status.h"
+#include "core/utf8.h"
 #include "data/array_rows.h"
 #include "data/npy.h"
 #include "data/readers.h"
@@ -88,8 +91,10 @@ class NpzClients {
                                               " rows: whose row it is"));
     }
     for (uint64_t i = 0; i < rows; ++i) {
+      std::string text = TextAt(client, i);
+      if (const absl::Status status = CheckName(client, i, text); !status.ok()) return status;
       const auto [place, is_new] =
-          numbers_.emplace(TextAt(client, i), static_cast<uint32_t>(names.size()));
+          numbers_.emplace(std::move(text), static_cast<uint32_t>(names.size()));
       if (is_new) names.push_back(place->first);
       of_row.push_back(place->second);
     }
@@ -99,6 +104,18 @@ class NpzClients {
   std::vector<uint32_t> of_row;
 
  private:
+  static absl::Status CheckName(const StoredArray& client, uint64_t row, const std::string& name) {
+    if (!IsUtf8(name)) {
+      return RefuseArray(
+          client, absl::StrCat("has the name \"", absl::Utf8SafeCHexEscape(name.substr(0, 40)),
+                               "\" in row ", row,
+                               ", which is not UTF-8; write texts, of Latin-1 "
+                               "with numpy.char.decode(client, \"latin-1\")"));
+    }
+    if (absl::StrContains(name, '\0'))
+      return RefuseArray(client, absl::StrCat("has a name with a zero byte in row ", row));
+    return absl::OkStatus();
+  }
   std::unordered_map<std::string, uint32_t> numbers_;
 };
 

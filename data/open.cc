@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/status.h"
 #include "data/declared.h"
@@ -21,6 +22,15 @@ using Open = absl::StatusOr<DatasetPtr> (*)(const DataOptions&, const PartitionO
 absl::Status Reshape(const DataOptions& data, Examples& examples) {
   MACAW_ASSIGN_OR_RETURN(examples.input_shape,
                          InputShape(data, examples.input_shape, examples.block.type, data.path));
+  const ExampleBlock& block = examples.block;
+  if (data.input_shape.empty() || block.lengths == nullptr) return absl::OkStatus();
+  for (uint64_t row = 0; row < block.count; ++row) {
+    if (block.lengths[row] <= examples.input_shape[0]) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("data.input_shape makes examples of ", examples.input_shape[0],
+                     " positions, but row ", row, " of ", data.path, " has ", block.lengths[row],
+                     " in use (\"lengths\"): give the lengths in positions"));
+  }
   return absl::OkStatus();
 }
 
@@ -43,17 +53,18 @@ absl::StatusOr<DatasetPtr> OpenSynthetic(const DataOptions& data,
 }
 
 bool AsksForSplits(const DataOptions& data) {
-  return data.client_test_fraction > 0 || data.val_fraction > 0 || data.heldout_clients > 0;
+  return data.client_test_fraction > 0 || data.val_fraction > 0 || data.heldout_clients > 0 ||
+         data.central_val_fraction > 0;
 }
 
 // For sources whose files hold the splits of their clients.
 absl::Status RefuseSplits(const DataOptions& data, absl::string_view instead) {
   if (!AsksForSplits(data)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(data.path,
-                   " holds its own splits: client_test_fraction, val_fraction and heldout_clients "
-                   "must be 0 (",
-                   instead, ")"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      data.path,
+      " holds its own splits: central_val_fraction, client_test_fraction, val_fraction "
+      "and heldout_clients must be 0 (",
+      instead, ")"));
 }
 
 // Says of the examples which rows belong to which client, so that they can be divided further.
@@ -72,6 +83,13 @@ absl::StatusOr<DatasetPtr> OpenPrepared(const DataOptions& data,
   MACAW_ASSIGN_OR_RETURN(PreparedFile file, ReadPrepared(data));
   MACAW_RETURN_IF_ERROR(Reshape(data, file.examples));
   const bool own_clients = !file.offsets[0].empty();
+  if (file.examples.own_val.size() > 0 && data.central_val_fraction > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(data.path,
+                     " has a central validation set of its own (central_val), and "
+                     "data.central_val_fraction = ",
+                     data.central_val_fraction, " would cut another: remove it"));
+  }
   if (partition.scheme == "natural" || (partition.scheme == "auto" && own_clients)) {
     if (!own_clients) {
       return absl::InvalidArgumentError(
@@ -88,10 +106,11 @@ absl::StatusOr<DatasetPtr> OpenPrepared(const DataOptions& data,
     GroupByClient(file);
   }
   if (file.examples.block.count > UINT32_MAX) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(data.path,
-                     " has more rows than a partition can number; use scheme = natural, and leave "
-                     "client_test_fraction, val_fraction and heldout_clients at 0"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        data.path,
+        " has more rows than a partition can number; use scheme = natural, and leave "
+        "central_val_fraction, client_test_fraction, val_fraction and heldout_clients at "
+        "0"));
   }
   return Divide(std::move(file.examples), data, partition);
 }
@@ -143,6 +162,7 @@ constexpr Source kSources[] = {
 
 absl::Status Check(const DataOptions& data) {
   for (const auto& [key, value] : {std::pair{"test_fraction", data.test_fraction},
+                                   {"central_val_fraction", data.central_val_fraction},
                                    {"client_test_fraction", data.client_test_fraction},
                                    {"val_fraction", data.val_fraction},
                                    {"heldout_clients", data.heldout_clients},
@@ -156,6 +176,16 @@ absl::Status Check(const DataOptions& data) {
     return absl::InvalidArgumentError(absl::StrCat(
         "data.client_test_fraction = ", data.client_test_fraction, " and data.val_fraction = ",
         data.val_fraction, " leave no rows to train on: together they must be below 1"));
+  }
+  if (data.central_val_fraction > 0 && data.test_fraction + data.central_val_fraction >= 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "data.test_fraction = ", data.test_fraction, " and data.central_val_fraction = ",
+        data.central_val_fraction, " leave no rows to train on: together they must be below 1"));
+  }
+  if (data.source == "synthetic" && data.central_val_fraction > 0) {
+    return absl::InvalidArgumentError(
+        "data.central_val_fraction: the rows of synthetic clients are in no common file to cut "
+        "from; set data.val_fraction, with evaluation.splits = [\"test\", \"validation\"]");
   }
   if (data.heldout_tuning > 0 && data.heldout_clients == 0) {
     return absl::InvalidArgumentError(
@@ -183,7 +213,8 @@ absl::Status CheckPaths(const DataOptions& data, const PartitionOptions& partiti
   MACAW_RETURN_IF_ERROR(Annotate(CheckExists(data.path), "data.path"));
   if (!data.test_path.empty())
     MACAW_RETURN_IF_ERROR(Annotate(CheckExists(data.test_path), "data.test_path"));
-  if (partition.scheme == "file" && !partition.path.empty())
+  if ((partition.scheme == "file" || partition.scheme == kHistogramScheme) &&
+      !partition.path.empty())
     MACAW_RETURN_IF_ERROR(Annotate(CheckExists(partition.path), "partition.path"));
   return absl::OkStatus();
 }

@@ -22,6 +22,8 @@ struct SyntheticOptions {
 
 // The value of client_column for "no column".
 inline constexpr char kNoColumn[] = "none";
+// The value of separator for a tab.
+inline constexpr char kTabSeparator[] = "tab";
 
 struct DataOptions {
   std::string source;  // a name of DataSources()
@@ -34,6 +36,10 @@ struct DataOptions {
       // Fraction of all rows that becomes the central test set, if the source has no test set of
       // its own.
       0.1;
+  // Fraction of the rows that test_fraction counts (of the training rows, if the source has a test
+  // set of its own) that becomes the central validation set. It is cut from the training rows
+  // before they are partitioned, and never from test rows.
+  double central_val_fraction = 0.0;
   // Fractions of each client's rows, rounded down: those that become its own test rows, and those
   // that become its validation rows. Together below 1.
   double client_test_fraction = 0.0;
@@ -55,23 +61,30 @@ struct DataOptions {
   // kNoColumn: no clients in any case.
   std::string client_column;
   std::vector<std::string> drop_columns;  // neither label, client nor feature
+  std::string separator;  // csv: a character, or kTabSeparator; "": found in the file
   // csv, libsvm: the largest share of rows that may be unreadable. They are left out and counted in
   // DatasetInfo::notes. 0: none.
   double unreadable_rows = 0;
   SyntheticOptions synthetic;
 };
 
+inline constexpr uint64_t kDefaultClients = 100;
+inline constexpr char kHistogramScheme[] = "histogram";
+
 struct PartitionOptions {
   // A name of partition.h's PartitionSchemes(), or "auto": "natural" where the source has clients
   // of its own (leaf, prepared, csv with client_column), else "iid". Synthetic data always has its
   // own clients.
   std::string scheme = "auto";
-  uint64_t clients = 100;
+  // 0: not given. Then it is kDefaultClients, or all clients of a histogram.
+  uint64_t clients = 0;
   double concentration = 0.5;       // Dirichlet β or α; σ of lognormal; exponent of power-law
   uint32_t classes_per_client = 2;  // for k-classes; shards per client for `shards`
   // Reached by moving rows away from the largest clients, not by drawing again.
   uint32_t min_size = 1;
-  std::string path;  // scheme = file: {"client": [row, ...], ...} (partition_file.h)
+  // scheme = file: {"client": [row, ...], ...} (partition_file.h); histogram: clients x classes
+  // (histogram.h).
+  std::string path;
   uint64_t seed = 0;
   // Once the rows are divided, all training rows go to one client (together.h). Algorithm "pooled"
   // sets it.

@@ -313,6 +313,9 @@ constexpr Entry kSchemes[] = {
     {"natural", nullptr, false,
      "the source's own clients (LEAF's users, data.client_column of a CSV file, a prepared "
      "file's)"},
+    {kHistogramScheme, nullptr, true,
+     "so many rows of each class for each client as the matrix in partition.path says, drawn at "
+     "random"},
     {"file", nullptr, false,
      "as partition.path says: {\"client\": [row, ...], ..., \"test\": [...]} (data/README.md)"},
 };

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/files.h"
 #include "core/status.h"
+#include "core/utf8.h"
 #include "data/pooled.h"
 #include "data/text.h"
 
@@ -18,7 +19,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-const std::string kTestKey = "test", kValidationKey = "validation", kClientTestKey = "client_test";
+const std::string kTestKey = "test", kValidationKey = "validation", kClientTestKey = "client_test",
+                  kCentralValidationKey = "central_validation";
 
 struct NamedLists {
   std::vector<std::string> names;
@@ -33,8 +35,8 @@ class PartitionEvents : public nlohmann::json_sax<Json> {
 
   absl::Status status() const { return status_; }
   NamedLists train, validation, client_test;
-  std::vector<uint32_t> test;
-  bool has_test = false;
+  std::vector<uint32_t> test, central_val;
+  bool has_test = false, has_central_val = false;
   bool whole = false;  // the file has "validation" or "client_test"
 
   bool key(string_t& name) override {
@@ -53,6 +55,10 @@ class PartitionEvents : public nlohmann::json_sax<Json> {
     if (depth_ == 1 && section_ == kTestKey) {
       if (std::exchange(has_test, true)) return Fail("\"test\" comes twice");
       into_ = &test;
+    } else if (depth_ == 1 && section_ == kCentralValidationKey) {
+      if (std::exchange(has_central_val, true))
+        return Fail(Quoted(kCentralValidationKey), " comes twice");
+      into_ = &central_val;
     } else if (depth_ == 1 && section_ != kValidationKey && section_ != kClientTestKey) {
       list_ = &train;
     } else if (depth_ == 2 && into_ == nullptr) {
@@ -69,7 +75,8 @@ class PartitionEvents : public nlohmann::json_sax<Json> {
   }
   bool end_array() override {
     --depth_;
-    if (into_ != &test) list_->lists.begin.push_back(list_->lists.rows.size());
+    if (into_ != &test && into_ != &central_val)
+      list_->lists.begin.push_back(list_->lists.rows.size());
     into_ = nullptr;
     return true;
   }
@@ -143,11 +150,18 @@ absl::Status CheckRows(const Division& division, uint64_t rows) {
       }
     }
   }
+  for (const uint32_t row : division.central_val) {
+    if (trains[row]) {
+      return absl::InvalidArgumentError(absl::StrCat("row ", row, " is a client's and is in \"",
+                                                     kCentralValidationKey, "\" too"));
+    }
+    trains[row] = true;  // a test row may be none of these either
+  }
   const auto refuse_test = [&](std::span<const uint32_t> test, const std::string& name) {
     for (const uint32_t row : test) {
       if (trains[row]) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("row ", row, " trains a client and is in \"", name, "\" too"));
+        return absl::InvalidArgumentError(absl::StrCat(
+            "row ", row, " trains a client (or validates) and is in \"", name, "\" too"));
       }
     }
     return absl::OkStatus();
@@ -169,7 +183,13 @@ std::vector<std::string> NotesOn(const Division& division, const Examples& examp
                      "test set; data.test_fraction = ",
                      options.test_fraction, " has no effect beside a partition file"));
   }
+  if (options.central_val_fraction > 0) {
+    notes.push_back(absl::StrCat("data.central_val_fraction = ", options.central_val_fraction,
+                                 " has no effect beside a partition file: its \"",
+                                 kCentralValidationKey, "\" is the central validation set"));
+  }
   std::vector<bool> used(examples.block.count);
+  for (const uint32_t row : division.central_val) used[row] = true;
   for (const uint32_t row : division.lists.rows) used[row] = true;
   for (const uint32_t row : division.central_test) used[row] = true;
   const auto unused = static_cast<uint64_t>(std::count(used.begin(), used.end(), false));
@@ -207,6 +227,7 @@ absl::StatusOr<Division> Assemble(PartitionEvents& events, const Examples& examp
     division.lists = SplitClients(options, events.train.lists, RowLists());
   }
   division.central_test = std::move(events.test);
+  division.central_val = std::move(events.central_val);
   if (!events.has_test) {
     division.central_test.resize(examples.own_test.size());
     std::iota(division.central_test.begin(), division.central_test.end(),
@@ -230,6 +251,7 @@ absl::StatusOr<Division> ReadPartition(const std::string& path, const Examples& 
   if (path.empty())
     return absl::InvalidArgumentError("partition.scheme = file needs partition.path");
   MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  MACAW_RETURN_IF_ERROR(CheckUtf8(text, path));
   PartitionEvents events(examples.block.count);
   Json::sax_parse(text, &events);
   MACAW_RETURN_IF_ERROR(Annotate(events.status(), path));
@@ -249,7 +271,8 @@ absl::Status ExportPartition(const Dataset& dataset, const std::string& path) {
   std::string text = "{";
   for (uint64_t c = 0; c < division.clients(); ++c) {
     const std::string name = pooled->ClientName(ClientId(c));
-    if (name == kTestKey || name == kValidationKey || name == kClientTestKey) {
+    if (name == kTestKey || name == kValidationKey || name == kClientTestKey ||
+        name == kCentralValidationKey) {
       return absl::FailedPreconditionError(absl::StrCat(
           "client ", c, " is called \"", name, "\", which is a reserved key of partition files"));
     }
@@ -257,6 +280,10 @@ absl::Status ExportPartition(const Dataset& dataset, const std::string& path) {
     text += ",\n";
   }
   AppendList(text, kTestKey, division.central_test);
+  if (!division.central_val.empty()) {
+    text += ",\n";
+    AppendList(text, kCentralValidationKey, division.central_val);
+  }
   for (const auto& [section, split] :
        {std::pair{kValidationKey, Split::kValidation}, std::pair{kClientTestKey, Split::kTest}}) {
     absl::StrAppend(&text, ",\n\"", section, "\":{");

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/status.h"
+#include "data/histogram.h"
 #include "data/partition.h"
 #include "data/partition_file.h"
 
@@ -49,7 +50,8 @@ RowLists Contiguous(const std::vector<uint64_t>& begin, const std::vector<bool>&
   return lists;
 }
 
-absl::StatusOr<Division> Natural(const Examples& examples, const DataOptions& data, TestCut cut) {
+absl::StatusOr<Division> Natural(const Examples& examples, const DataOptions& data,
+                                 CentralCut cut) {
   if (!examples.has_clients()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "partition.scheme = natural, but ", data.path, " does not say which rows belong together",
@@ -72,11 +74,13 @@ absl::StatusOr<Division> Natural(const Examples& examples, const DataOptions& da
     if (!own_test) {
       for (const uint32_t row : cut.test) drop[row] = true;
     }
+    for (const uint32_t row : cut.val) drop[row] = true;
     division.lists = SplitClients(
         data, Contiguous(examples.group_begin, drop),
         examples.test_group_begin.empty() ? RowLists() : Contiguous(examples.test_group_begin, {}));
   }
   division.central_test = std::move(cut.test);
+  division.central_val = std::move(cut.val);
   return division;
 }
 
@@ -101,6 +105,7 @@ PooledDataset::PooledDataset(data::Examples examples, Division division)
   info_.notes.insert(info_.notes.end(), division_.notes.begin(), division_.notes.end());
   info_.transform = examples.transform;
   info_.clients = division_.clients();
+  info_.divided = division_.divided;
   for (uint64_t c = 0; c < info_.clients; ++c) {
     const std::span<const uint32_t> rows = division_.Of(ClientId(c), Split::kTrain);
     info_.train_clients += rows.empty() ? 0 : 1;
@@ -108,6 +113,7 @@ PooledDataset::PooledDataset(data::Examples examples, Division division)
     info_.train_tokens += TokensOf(RowsOf(rows));
   }
   info_.test_examples = division_.central_test.size();
+  info_.val_examples = division_.central_val.size();
   info_.mean_classes_per_client = MeanClasses(block_, info_.classes, division_);
   Digester digester;
   digester.Add(std::as_bytes(std::span(examples.digest.bytes)))
@@ -116,6 +122,10 @@ PooledDataset::PooledDataset(data::Examples examples, Division division)
       .Add(BytesOf(std::span(division_.lists.begin)));
   digester.Add(BytesOf(std::span(division_.central_test)))
       .Add(uint64_t{division_.central_test.size()});
+  // Only where there are some, so that data without them keep their digests.
+  if (!division_.central_val.empty()) {
+    digester.Add("central validation").Add(BytesOf(std::span(division_.central_val)));
+  }
   info_.digest = digester.Finish();
 }
 
@@ -154,7 +164,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> Divide(Examples examples, const DataOpt
     MACAW_ASSIGN_OR_RETURN(division, ReadPartition(partition.path, examples, data));
     return std::make_unique<PooledDataset>(std::move(examples), std::move(division));
   }
-  TestCut cut;
+  CentralCut cut;
   if (examples.own_test.size() > 0) {
     cut.test.resize(examples.own_test.size());
     std::iota(cut.test.begin(), cut.test.end(), static_cast<uint32_t>(examples.own_test.begin));
@@ -163,21 +173,40 @@ absl::StatusOr<std::unique_ptr<Dataset>> Divide(Examples examples, const DataOpt
   } else {
     cut = CutTestSet(data, examples.train);
   }
+  if (examples.own_val.size() > 0) {
+    cut.val.resize(examples.own_val.size());
+    std::iota(cut.val.begin(), cut.val.end(), static_cast<uint32_t>(examples.own_val.begin));
+  } else {
+    CutCentralValidation(data, examples.train.size(), cut);
+  }
   if (scheme == "natural") {
     MACAW_ASSIGN_OR_RETURN(division, Natural(examples, data, std::move(cut)));
     return std::make_unique<PooledDataset>(std::move(examples), std::move(division));
   }
+  division.divided = true;
   Pool pool{.rows = cut.train.size(), .class_count = examples.classes};
   if (examples.classes > 0) {
     pool.classes.reserve(pool.rows);
     for (const uint32_t row : cut.train) pool.classes.push_back(examples.block.classes[row]);
   }
-  PartitionOptions resolved = partition;
-  resolved.scheme = scheme;
-  const absl::StatusOr<std::vector<uint32_t>> owners = AssignOwners(resolved, pool);
-  if (!owners.ok()) return Annotate(owners.status(), data.path);
-  division.lists = SplitClients(data, Collect(cut.train, *owners, partition.clients), RowLists());
+  if (scheme == kHistogramScheme) {
+    MACAW_ASSIGN_OR_RETURN(const Histogram histogram, ReadHistogram(partition.path));
+    MACAW_ASSIGN_OR_RETURN(HistogramDivision divided,
+                           DivideByHistogram(partition, histogram, pool));
+    for (uint32_t& row : divided.lists.rows) row = cut.train[row];
+    division.lists = SplitClients(data, divided.lists, RowLists());
+    division.names = std::move(divided.names);
+    division.notes = std::move(divided.notes);
+  } else {
+    PartitionOptions resolved = partition;
+    resolved.scheme = scheme;
+    if (resolved.clients == 0) resolved.clients = kDefaultClients;
+    const absl::StatusOr<std::vector<uint32_t>> owners = AssignOwners(resolved, pool);
+    if (!owners.ok()) return Annotate(owners.status(), data.path);
+    division.lists = SplitClients(data, Collect(cut.train, *owners, resolved.clients), RowLists());
+  }
   division.central_test = std::move(cut.test);
+  division.central_val = std::move(cut.val);
   return std::make_unique<PooledDataset>(std::move(examples), std::move(division));
 }
 

@@ -19,6 +19,7 @@ class PooledDataset final : public Dataset {
   uint32_t Examples(ClientId client, Split split) const override;
   absl::StatusOr<Rows> Client(ClientId client, Split split) const override;
   Rows CentralTest() const override { return RowsOf(division_.central_test); }
+  Rows CentralValidation() const override { return RowsOf(division_.central_val); }
   std::string ClientName(ClientId client) const override;
 
   const Division& division() const { return division_; }
@@ -32,7 +33,7 @@ class PooledDataset final : public Dataset {
   DatasetInfo info_;
 };
 
-// Divides a reader's examples by the options: test set, partition, validation, held-out clients.
+// Divides a reader's examples by the options: central sets, partition, validation, held-out clients.
 absl::StatusOr<std::unique_ptr<Dataset>> Divide(Examples examples, const DataOptions& data,
                                                 const PartitionOptions& partition);
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "core/safetensors.h"
 #include "core/status.h"
+#include "core/utf8.h"
 #include "data/text.h"
 
 namespace macaw::data {
@@ -71,9 +72,10 @@ absl::StatusOr<std::vector<double>> Numbers(const SafetensorsFile& file, const s
   return numbers;
 }
 
-// Reads a list of names in JSON: `count` of them, or none if it is absent.
+// Reads a list of names in JSON: `count` or `otherwise` of them, or none if it is absent.
 absl::StatusOr<std::vector<std::string>> NameList(const SafetensorsFile& file,
-                                                  const std::string& key, int64_t count) {
+                                                  const std::string& key, int64_t count,
+                                                  int64_t otherwise) {
   std::vector<std::string> names;
   const auto found = file.metadata().find(key);
   if (found == file.metadata().end()) return names;
@@ -81,7 +83,8 @@ absl::StatusOr<std::vector<std::string>> NameList(const SafetensorsFile& file,
   for (const auto& name : list) {
     if (list.is_array() && name.is_string()) names.push_back(name.get<std::string>());
   }
-  if (names.size() != list.size() || static_cast<int64_t>(names.size()) != count) {
+  const auto found_names = static_cast<int64_t>(names.size());
+  if (names.size() != list.size() || (found_names != count && found_names != otherwise)) {
     return absl::InvalidArgumentError(absl::StrCat(file.path(), ": metadata \"", key,
                                                    "\" must be a JSON list of ", count, " names"));
   }
@@ -190,6 +193,14 @@ absl::Status ReadClients(const SafetensorsFile& tensors, PreparedFile& file) {
     return RefuseTensor(tensors.path(), "central_test", "must be two offsets");
   examples.own_test = {rows, rows};
   if (!central.empty()) examples.own_test = {central[0], central[1]};
+  MACAW_ASSIGN_OR_RETURN(const OffsetTable validation, Offsets(tensors, "central_val", rows));
+  if (!validation.empty()) {
+    if (validation.size() > 2)
+      return RefuseTensor(tensors.path(), "central_val", "must be two offsets");
+    if (file.offsets[0].empty())
+      return RefuseTensor(tensors.path(), "central_val", "needs train_offsets beside it");
+    examples.own_val = {validation[0], validation[1]};
+  }
 
   if (const OffsetTable& train = file.offsets[0]; !train.empty()) {
     examples.train = {train[0], train[train.size() - 1]};
@@ -208,6 +219,15 @@ absl::Status ReadClients(const SafetensorsFile& tensors, PreparedFile& file) {
                          Offsets(tensors, "client_name_offsets", text.bytes.size()));
   if (file.name_offsets.size() != file.offsets[0].size()) {
     return RefuseTensor(tensors.path(), "client_name_offsets", "must be as long as train_offsets");
+  }
+  const absl::string_view all(reinterpret_cast<const char*>(text.bytes.data()), text.bytes.size());
+  for (uint64_t c = 0; c + 1 < file.name_offsets.size(); ++c) {
+    const uint64_t begin = file.name_offsets[c];
+    if (IsUtf8(all.substr(begin, file.name_offsets[c + 1] - begin))) continue;
+    return RefuseTensor(tensors.path(), "client_names",
+                        absl::StrCat("has a name for client ", c,
+                                     " that is not UTF-8: prepare the file again, from names in "
+                                     "UTF-8"));
   }
   return absl::OkStatus();
 }
@@ -230,6 +250,7 @@ class PreparedDataset final : public Dataset {
     info_.train_examples = examples.train.size();
     info_.train_tokens = TokensOf(RowsOf(examples.train));
     info_.test_examples = examples.own_test.size();
+    info_.val_examples = examples.own_val.size();
     info_.mean_classes_per_client = MeanClasses();
     info_.digest = examples.digest;
   }
@@ -246,6 +267,7 @@ class PreparedDataset final : public Dataset {
     return RowsOf(RangeOf(client, split));
   }
   Rows CentralTest() const override { return RowsOf(file_.examples.own_test); }
+  Rows CentralValidation() const override { return RowsOf(file_.examples.own_val); }
   std::string ClientName(ClientId client) const override {
     if (file_.name_offsets.empty() || client.value >= info_.clients)
       return Dataset::ClientName(client);
@@ -287,6 +309,7 @@ class PreparedDataset final : public Dataset {
                                    ", too: what they measure was trained on"));
     };
     note(file_.examples.own_test, "central_test", train, "train_offsets");
+    note(file_.examples.own_val, "central_val", train, "train_offsets");
     note(all_of(Split::kTest), "test_offsets", train, "train_offsets");
     note(validation, "val_offsets", train, "train_offsets");
     return notes;
@@ -332,9 +355,13 @@ absl::StatusOr<PreparedFile> ReadPrepared(const DataOptions& options) {
   if (!scale.empty()) examples.transform.scale = scale[0];
   MACAW_ASSIGN_OR_RETURN(examples.transform.mean, Numbers(tensors, "mean"));
   MACAW_ASSIGN_OR_RETURN(examples.transform.std, Numbers(tensors, "std"));
-  MACAW_ASSIGN_OR_RETURN(examples.class_names, NameList(tensors, "class_names", examples.classes));
-  MACAW_ASSIGN_OR_RETURN(examples.feature_names,
-                         NameList(tensors, "feature_names", examples.input_shape[0]));
+  MACAW_ASSIGN_OR_RETURN(examples.class_names, NameList(tensors, "class_names", examples.classes,
+                                                        /*otherwise=*/examples.classes));
+  // Of a table's columns, whatever shape its rows have been given, or of an image's channels.
+  int64_t elements = 1;
+  for (const int64_t extent : examples.input_shape) elements *= extent;
+  MACAW_ASSIGN_OR_RETURN(examples.feature_names, NameList(tensors, "feature_names", elements,
+                                                          /*otherwise=*/examples.input_shape[0]));
   const auto name = tensors.metadata().find("name");
   examples.name = name == tensors.metadata().end() ? "prepared" : name->second;
   examples.digest = NameOf(bytes, tensors);

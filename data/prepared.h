@@ -20,17 +20,21 @@ namespace macaw::data {
 //
 //   features             U8, F32 or I32 [N, ...]   row-major; one row is one example
 //   labels               I32 [N] or F32 [N]        classes, or regression targets
-//   lengths              I32 [N]                   optional: tokens in use of each row
+//   lengths              I32 [N]                   optional: tokens in use of each row; of rows
+//                                                  [positions, width], positions
 //   train_offsets        I64 [C+1]                 client c's training rows are
 //                                                  train_offsets[c] ... train_offsets[c+1]-1
 //   val_offsets          I64 [C+1]                 optional, the same for validation rows
 //   test_offsets         I64 [C+1]                 optional, the same for test rows
 //   central_test         I64 [2]                   optional: first row of the central test set,
 //                                                  and one past its last row
+//   central_val          I64 [2]                   optional, beside train_offsets: the same for the
+//                                                  central validation set
 //   client_names         U8 [bytes]                optional, with
 //   client_name_offsets  I64 [C+1]                 the place of each name in client_names
 //
-// Metadata, all optional: name, classes, class_names and feature_names (JSON lists), scale (default
+// Metadata, all optional: name, classes, class_names and feature_names (JSON lists; the latter of
+// the elements of an example or of its first axis), scale (default
 // 1/255 for U8), mean and std (numbers separated by commas). Without train_offsets, [partition]
 // divides the rows before (or after) central_test.
 
@@ -67,7 +71,7 @@ absl::StatusOr<PreparedFile> ReadPrepared(const DataOptions& options);
 std::unique_ptr<Dataset> ServePrepared(PreparedFile file);
 
 // Writes any dataset in this form, client by client. Rows are in the order train, validation, test,
-// central test.
+// central test, central validation.
 absl::Status WritePrepared(const Dataset& dataset, const std::string& path);
 
 }  // namespace macaw::data

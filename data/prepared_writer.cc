@@ -101,14 +101,14 @@ std::map<std::string, std::string> Metadata(const DatasetInfo& info) {
 // The small tensors, and the number of rows.
 struct Index {
   std::vector<int64_t> offsets[3];  // by Split
-  std::vector<int64_t> central_test;
+  std::vector<int64_t> central_test, central_val;
   bool named = false;  // some client's name is not just its number
   std::string names;
   std::vector<int64_t> name_offsets = {0};
   uint64_t rows = 0;
 };
 
-Index IndexOf(const Dataset& dataset, const Rows& central) {
+Index IndexOf(const Dataset& dataset) {
   Index index;
   const uint64_t clients = dataset.info().clients;
   int64_t rows = 0;
@@ -119,8 +119,10 @@ Index IndexOf(const Dataset& dataset, const Rows& central) {
     }
     index.offsets[split].push_back(rows);
   }
-  index.central_test = {rows, rows + static_cast<int64_t>(central.size())};
-  index.rows = static_cast<uint64_t>(index.central_test[1]);
+  const auto end = rows + static_cast<int64_t>(dataset.CentralTest().size());
+  index.central_test = {rows, end};
+  index.central_val = {end, end + static_cast<int64_t>(dataset.CentralValidation().size())};
+  index.rows = static_cast<uint64_t>(index.central_val[1]);
   for (uint64_t c = 0; c < clients; ++c) {
     const std::string name = dataset.ClientName(ClientId(c));
     index.names += name;
@@ -130,8 +132,9 @@ Index IndexOf(const Dataset& dataset, const Rows& central) {
   return index;
 }
 
-absl::StatusOr<bool> HasLengths(const Dataset& dataset, const Rows& central) {
-  if (!central.empty()) return central.block.lengths != nullptr;
+absl::StatusOr<bool> HasLengths(const Dataset& dataset) {
+  if (const Rows central = dataset.CentralTest(); !central.empty())
+    return central.block.lengths != nullptr;
   for (ClientId client; client.value < dataset.info().clients; ++client.value) {
     for (const Split split : kSplits) {
       if (dataset.Examples(client, split) == 0) continue;
@@ -159,6 +162,8 @@ FileLayout LayOut(const DatasetInfo& info, const Index& index, bool has_lengths)
   };
   for (size_t split = 0; split < 3; ++split) add_offsets(kOffsetNames[split], index.offsets[split]);
   add_offsets("central_test", index.central_test);
+  // Only where there are rows, so that other data keep their bytes.
+  if (index.central_val[0] < index.central_val[1]) add_offsets("central_val", index.central_val);
   if (index.named) add_offsets("client_name_offsets", index.name_offsets);
   const uint64_t count = index.rows;
   layout.labels_at = plan.Add("labels", info.classes > 0 ? "I32" : "F32", {count}, 4 * count);
@@ -180,14 +185,15 @@ FileLayout LayOut(const DatasetInfo& info, const Index& index, bool has_lengths)
   return layout;
 }
 
-absl::Status WriteRows(const Dataset& dataset, const Rows& central, RowWriter& writer) {
+absl::Status WriteRows(const Dataset& dataset, RowWriter& writer) {
   for (const Split split : kSplits) {
     for (uint64_t c = 0; c < dataset.info().clients; ++c) {
       MACAW_ASSIGN_OR_RETURN(const Rows rows, dataset.Client(ClientId(c), split));
       MACAW_RETURN_IF_ERROR(writer.Append(rows));
     }
   }
-  MACAW_RETURN_IF_ERROR(writer.Append(central));
+  MACAW_RETURN_IF_ERROR(writer.Append(dataset.CentralTest()));
+  MACAW_RETURN_IF_ERROR(writer.Append(dataset.CentralValidation()));
   return writer.Flush();
 }
 
@@ -198,12 +204,11 @@ absl::Status WritePrepared(const Dataset& dataset, const std::string& path) {
     return absl::InvalidArgumentError(
         absl::StrCat(dataset.info().name, " only declares its rows: they cannot be written"));
   }
-  const Rows central = dataset.CentralTest();
-  const Index index = IndexOf(dataset, central);
+  const Index index = IndexOf(dataset);
   if (index.rows == 0) {
     return absl::InvalidArgumentError("a dataset without rows cannot be prepared");
   }
-  MACAW_ASSIGN_OR_RETURN(const bool has_lengths, HasLengths(dataset, central));
+  MACAW_ASSIGN_OR_RETURN(const bool has_lengths, HasLengths(dataset));
   const FileLayout layout = LayOut(dataset.info(), index, has_lengths);
   const uint64_t data_at = layout.header.size();
 
@@ -212,7 +217,7 @@ absl::Status WritePrepared(const Dataset& dataset, const std::string& path) {
   for (const auto& [at, bytes] : layout.small)
     MACAW_RETURN_IF_ERROR(file.WriteAt(data_at + at, bytes));
   RowWriter writer(file, data_at + layout.features_at, layout.row_bytes);
-  MACAW_RETURN_IF_ERROR(WriteRows(dataset, central, writer));
+  MACAW_RETURN_IF_ERROR(WriteRows(dataset, writer));
   if (writer.bytes() != layout.row_bytes * index.rows || writer.labels().size() != 4 * index.rows ||
       (has_lengths && writer.lengths().size() != 4 * index.rows)) {
     return absl::InternalError(

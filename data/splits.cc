@@ -1,6 +1,8 @@
 #include "data/splits.h"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/fraction.h"
 #include "core/random.h"
@@ -13,7 +15,8 @@ enum SplitDraw : uint64_t {
   kTestSet = 2,
   kValidation = 3,
   kClientTest = 4,
-  kTuning = 5
+  kTuning = 5,
+  kCentralValidation = 6
 };
 
 RandomStream Stream(const DataOptions& options, SplitDraw what, uint64_t client = 0) {
@@ -48,15 +51,28 @@ std::vector<bool> HeldoutClients(const DataOptions& options, uint64_t clients) {
   return Draw(Stream(options, kHeldout), clients, FloorOf(options.heldout_clients, clients));
 }
 
-TestCut CutTestSet(const DataOptions& options, RowRange range) {
+CentralCut CutTestSet(const DataOptions& options, RowRange range) {
   const double wanted = options.test_fraction * static_cast<double>(range.size());
   const std::vector<bool> is_test =
       Draw(Stream(options, kTestSet), range.size(), static_cast<uint64_t>(wanted + 0.5));
-  TestCut cut;
+  CentralCut cut;
   for (uint64_t i = 0; i < range.size(); ++i) {
     (is_test[i] ? cut.test : cut.train).push_back(static_cast<uint32_t>(range.begin + i));
   }
   return cut;
+}
+
+void CutCentralValidation(const DataOptions& options, uint64_t rows, CentralCut& cut) {
+  if (options.central_val_fraction == 0) return;
+  const auto wanted =
+      static_cast<uint64_t>(options.central_val_fraction * static_cast<double>(rows) + 0.5);
+  const uint64_t count = std::min<uint64_t>(wanted, cut.train.size());
+  const std::vector<bool> drawn =
+      Draw(Stream(options, kCentralValidation), cut.train.size(), count);
+  std::vector<uint32_t> rest;
+  rest.reserve(cut.train.size() - count);
+  for (size_t i = 0; i < cut.train.size(); ++i) (drawn[i] ? cut.val : rest).push_back(cut.train[i]);
+  cut.train = std::move(rest);
 }
 
 RowLists SplitClients(const DataOptions& options, const RowLists& rows, const RowLists& test) {

@@ -25,8 +25,10 @@ struct RowLists {
 struct Division {
   RowLists lists;
   std::vector<uint32_t> central_test;
+  std::vector<uint32_t> central_val;
   std::vector<std::string> names;  // empty: clients are named by their numbers
   std::vector<std::string> notes;  // DatasetInfo::notes
+  bool divided = false;            // DatasetInfo::divided
   uint64_t clients() const { return lists.clients() / 3; }
   std::span<const uint32_t> Of(ClientId client, Split split) const {
     return lists.Of(3 * client.value + static_cast<uint64_t>(split));
@@ -36,13 +38,17 @@ struct Division {
 // `result[c]`: client c never trains. ⌊fraction · clients⌋ clients, drawn from the seed.
 std::vector<bool> HeldoutClients(const DataOptions& options, uint64_t clients);
 
-// Divides `range` into the central test set (round(test_fraction · rows) rows) and the rest; both
-// ascending.
-struct TestCut {
+// The rows before they are partitioned: the central sets and the rest; all ascending.
+struct CentralCut {
   std::vector<uint32_t> train;
   std::vector<uint32_t> test;
+  std::vector<uint32_t> val;
 };
-TestCut CutTestSet(const DataOptions& options, RowRange range);
+// Divides `range` into the central test set (round(test_fraction · rows) rows) and the rest.
+CentralCut CutTestSet(const DataOptions& options, RowRange range);
+// Moves round(central_val_fraction · rows) of the training rows to the central validation set. The
+// fraction counts `rows`, so that both fractions are of the same rows.
+void CutCentralValidation(const DataOptions& options, uint64_t rows, CentralCut& cut);
 
 // Splits every client's rows by client_test_fraction and val_fraction (⌊fraction · rows⌋ of them
 // each, drawn from the seed), and by heldout_clients and heldout_tuning. The clients' own test rows

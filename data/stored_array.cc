@@ -21,7 +21,6 @@ void AppendUtf8(uint32_t code, std::string& out) {
   if (code < 0x10000) {
     return add(0xE0 | code >> 12), add(0x80 | (code >> 6 & 0x3F)), add(0x80 | (code & 0x3F));
   }
-  if (code > 0x10FFFF) return add('?');
   add(0xF0 | code >> 18), add(0x80 | (code >> 12 & 0x3F));
   add(0x80 | (code >> 6 & 0x3F)), add(0x80 | (code & 0x3F));
 }

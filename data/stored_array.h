@@ -26,7 +26,8 @@ struct StoredArray {
 // Element `i` (of all elements, row-major) of an array of numbers or truth values.
 int64_t IntegerAt(const StoredArray& array, uint64_t i);  // u, i, b; the largest u8 wrap around
 double FloatAt(const StoredArray& array, uint64_t i);     // f4, f8
-// Of texts (U as UTF-8, S as its bytes) and of whole numbers, for names.
+// Of texts (U as UTF-8, S as its bytes) and of whole numbers, for names. What comes from bytes, or
+// from code points that Unicode does not have, may be no UTF-8.
 std::string TextAt(const StoredArray& array, uint64_t i);
 
 // An error that begins with the array's name.

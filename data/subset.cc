@@ -29,7 +29,7 @@ class Subset final : public Dataset {
     info_.mean_classes_per_client = 0;
     info_.notes.clear();
     info_.test_digest = whole.digest;
-    if (!central_test_) info_.test_examples = 0;
+    if (!central_test_) info_.test_examples = info_.val_examples = 0;
     Digester digester;
     digester.Add(absl::string_view("macaw subset"))
         .Add(std::as_bytes(std::span(whole.digest.bytes)))
@@ -47,6 +47,9 @@ class Subset final : public Dataset {
     return dataset_.Client(There(client), split);
   }
   Rows CentralTest() const override { return central_test_ ? dataset_.CentralTest() : Rows(); }
+  Rows CentralValidation() const override {
+    return central_test_ ? dataset_.CentralValidation() : Rows();
+  }
   std::string ClientName(ClientId client) const override {
     return absl::StrCat(There(client).value);
   }
@@ -73,6 +76,7 @@ class OwningSubset final : public Dataset {
     return subset_->Client(client, split);
   }
   Rows CentralTest() const override { return subset_->CentralTest(); }
+  Rows CentralValidation() const override { return subset_->CentralValidation(); }
   std::string ClientName(ClientId client) const override { return subset_->ClientName(client); }
 
  private:

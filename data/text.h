@@ -33,15 +33,25 @@ inline bool IsWhole(double value) {
   return value == std::floor(value) && std::fabs(value) < 0x1.0p31;
 }
 
-// Calls f(line number from 1, line without its end) for each line, until f returns an error.
+// How many bytes end a line at the beginning of `text`: "\n" and "\r" (old spreadsheets) 1, "\r\n"
+// 2, anything else 0.
+inline size_t LineEndBytes(absl::string_view text) {
+  if (text.empty() || (text[0] != '\n' && text[0] != '\r')) return 0;
+  return text[0] == '\r' && text.size() > 1 && text[1] == '\n' ? 2 : 1;
+}
+
+// Calls f(line number from 1, line without its end) for each line, until f returns an error. A file
+// may mix the three ends of lines; the last line need not have one.
 template <typename F>
 auto ForEachLine(absl::string_view text, F&& f) -> decltype(f(0, text)) {
-  for (int64_t number = 1; !text.empty(); ++number) {
-    const size_t end = text.find('\n');
-    absl::string_view line = text.substr(0, end);
-    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
-    if (auto status = f(number, line); !status.ok()) return status;
-    text = end == absl::string_view::npos ? absl::string_view() : text.substr(end + 1);
+  size_t newline = text.find('\n');
+  for (size_t number = 1, at = 0; at < text.size(); ++number) {
+    if (newline < at) newline = text.find('\n', at);
+    const absl::string_view to_newline = text.substr(at, newline - at);
+    const absl::string_view line = to_newline.substr(0, to_newline.find('\r'));
+    if (auto status = f(static_cast<int64_t>(number), line); !status.ok()) return status;
+    at += line.size();
+    at += LineEndBytes(text.substr(at));
   }
   return {};
 }

@@ -95,6 +95,7 @@ class Together final : public Dataset {
     return dataset_->OwnTrainingRows(client);
   }
   Rows CentralTest() const override { return dataset_->CentralTest(); }
+  Rows CentralValidation() const override { return dataset_->CentralValidation(); }
   std::string ClientName(ClientId client) const override { return dataset_->ClientName(client); }
 
  private:

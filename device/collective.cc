@@ -57,18 +57,6 @@ class HostCollective final : public Collective {
     return absl::OkStatus();
   }
 
-  absl::Status Broadcast(std::span<std::byte* const> data, size_t bytes) override {
-    for (size_t at = 0; at < bytes; at += kPiece) {
-      const size_t size = std::min(kPiece, bytes - at);
-      const std::span<std::byte> host(peers_[0].host.data(), size);
-      peers_[0].queue->CopyOut(host, data[0] + at);
-      MACAW_RETURN_IF_ERROR(peers_[0].queue->Wait());
-      for (size_t d = 1; d < peers_.size(); ++d) peers_[d].queue->CopyIn(data[d] + at, host);
-      for (size_t d = 1; d < peers_.size(); ++d) MACAW_RETURN_IF_ERROR(peers_[d].queue->Wait());
-    }
-    return absl::OkStatus();
-  }
-
  private:
   const std::vector<Peer> peers_;
 };
@@ -84,9 +72,6 @@ class Fallback final : public Collective {
   absl::Status Reduce(Operation operation, std::span<const int64_t* const> parts, int64_t* to,
                       size_t count) override {
     return Try("reduce", [&](Collective& way) { return way.Reduce(operation, parts, to, count); });
-  }
-  absl::Status Broadcast(std::span<std::byte* const> data, size_t bytes) override {
-    return Try("broadcast", [&](Collective& way) { return way.Broadcast(data, bytes); });
   }
 
  private:

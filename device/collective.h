@@ -14,9 +14,9 @@
 namespace macaw::device {
 
 // What the devices of one host do together, so that a round crosses to the host once and not once a
-// device: their integer sums are added up on the first one, and a broadcast goes from the first one
-// to the others. Integers, so the result has the same bits however it is done. Calls return when
-// the work is done; the devices' own queues must have been waited for. One thread at a time.
+// device: their integer sums are added up on the first one. Integers, so the result has the same
+// bits however it is done. Calls return when the work is done; the devices' own queues must have
+// been waited for. One thread at a time.
 class Collective {
  public:
   enum class Operation : uint8_t { kSum, kMaximum };
@@ -29,8 +29,6 @@ class Collective {
   // arbitrary contents.
   virtual absl::Status Reduce(Operation operation, std::span<const int64_t* const> parts,
                               int64_t* to, size_t count) = 0;
-  // Copies what data[0] points to, on device 0, to data[d] on each other device d.
-  virtual absl::Status Broadcast(std::span<std::byte* const> data, size_t bytes) = 0;
   virtual std::string name() const = 0;  // for the log: "host", "nccl 2.28.9"
 };
 

@@ -246,7 +246,7 @@ const std::vector<LayerWords>& AllLayerWords() {
       {"block OUT [stride S] batchnorm", "… with batch norm"},
       {"groupnorm GROUPS", "group normalisation, of images"},
       {"batchnorm", "batch normalisation, of images or vectors"},
-      {"flatten", "images to vectors"},
+      {"flatten", "images and sequences to vectors"},
       {"linear OUT [nobias]", "of vectors, or of each position of a sequence"},
       {"embedding TOKENS OUT", "the first layer of a model of token sequences"},
       {"positions", "adds a learned vector to each position of a sequence"},

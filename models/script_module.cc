@@ -15,29 +15,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "models/one_thread.h"
 #include "models/script.h"
+#include "models/script_tensors.h"
 
 namespace macaw::models {
 namespace {
 
 using at::Tensor;
-
-// The module (the scripted one or a submodule) and the attribute that hold a tensor.
-struct Place {
-  c10::intrusive_ptr<c10::ivalue::Object> owner;
-  size_t slot = 0;
-};
-
-Place PlaceOf(const torch::jit::Module& module, const std::string& name) {
-  const std::vector<std::string> parts = absl::StrSplit(name, '.');
-  Place place{module._ivalue()};
-  for (size_t i = 0; i + 1 < parts.size(); ++i)
-    place.owner = place.owner->getAttr(parts[i]).toObject();
-  place.slot = place.owner->type()->getAttributeSlot(parts.back());
-  return place;
-}
 
 torch::jit::Module Load(const std::string& bytes) {
   std::istringstream stream(bytes);
@@ -114,46 +99,13 @@ void RefuseRandom(const torch::jit::Module& module) {
       "\"dropout P\""));
 }
 
-// Tensors with their names, in the layout's order. Throws if two names share one tensor.
-struct Named {
-  std::vector<LayoutEntry> entries;
-  std::vector<Tensor> values;
-  std::vector<std::string> counters;  // integer buffers
-};
-
-Named TensorsIn(const torch::jit::Module& module) {
-  Named named;
-  std::set<const void*> seen;
-  const auto add = [&](const std::string& name, const Tensor& value, Group group) {
-    if (value.numel() > 0 && !seen.insert(value.const_data_ptr()).second) {
-      throw std::invalid_argument(absl::StrCat("the scripted module's \"", name,
-                                               "\" is another tensor, too: tied tensors would "
-                                               "come apart in training"));
-    }
-    named.entries.push_back(
-        {.name = name, .shape = {value.sizes().begin(), value.sizes().end()}, .group = group});
-    named.values.push_back(value.detach().contiguous());
-  };
-  for (const auto& parameter : module.named_parameters())
-    add(parameter.name, parameter.value, Group::kParameter);
-  for (const auto& buffer : module.named_buffers()) {
-    if (buffer.value.is_floating_point()) {
-      add(buffer.name, buffer.value, Group::kBuffer);
-    } else {
-      named.counters.push_back(buffer.name);
-    }
-  }
-  return named;
-}
-
 }  // namespace
 
 struct ScriptModule::Module {
   torch::jit::Module script;
-  std::vector<Place> places;                       // parallel to the layout's entries
-  std::vector<bool> buffer;                        // parallel to the layout's entries
-  std::vector<std::pair<Place, Tensor>> counters;  // integer buffers with the values of the file
-  std::vector<int64_t> outputs;                    // of one example
+  std::optional<ScriptTensors> tensors;
+  std::vector<bool> buffer;      // parallel to the layout's entries
+  std::vector<int64_t> outputs;  // of one example
   bool has_buffers = false;
   bool trains = false;
 };
@@ -163,23 +115,20 @@ ScriptModule::ScriptModule(const ModelSpec& spec) : module_(std::make_unique<Mod
   torch::jit::Module& script = module_->script;
   script = Load(*spec.script);
   RefuseRandom(script);
-  const Named named = TensorsIn(script);
+  ScriptTensors& named = module_->tensors.emplace(script);
   const std::vector<LayoutEntry>& entries = spec.layout->entries();
-  for (size_t i = 0; i < std::max(entries.size(), named.entries.size()); ++i) {
+  for (size_t i = 0; i < std::max(entries.size(), named.tensors().size()); ++i) {
     const std::string wanted = i < entries.size() ? TensorLine(entries[i]) : "no tensor";
-    const std::string found = i < named.entries.size() ? TensorLine(named.entries[i]) : "none";
+    const std::string found =
+        i < named.tensors().size() ? TensorLine(named.tensors()[i].entry) : "none";
     if (wanted != found) {
       throw std::invalid_argument(
           absl::StrCat("the scripted module has ", found, " where the run has ", wanted));
     }
-    module_->places.push_back(PlaceOf(script, entries[i].name));
     module_->buffer.push_back(entries[i].group == Group::kBuffer);
     module_->has_buffers = module_->has_buffers || module_->buffer.back();
   }
-  for (const std::string& name : named.counters) {
-    const Place place = PlaceOf(script, name);
-    module_->counters.emplace_back(place, place.owner->getSlot(place.slot).toTensor().clone());
-  }
+  named.ConvertFrozen(spec.layout->dtype() == DType::kF32 ? at::kFloat : at::kDouble);
   if (spec.positions > 0) module_->outputs.push_back(spec.positions);
   module_->outputs.push_back(spec.outputs);
   script.train(false);
@@ -192,14 +141,12 @@ Outputs ScriptModule::Forward(const Tensor& batch, std::span<const Tensor> param
   // The optimising executor rewrites a graph after its first runs, so a result would depend on what
   // ran before. Without it the ops are those of eager mode.
   const torch::jit::GraphOptimizerEnabledGuard as_written(false);
-  for (size_t i = 0; i < module_->places.size(); ++i) {
+  std::vector<Tensor> values(parameters.begin(), parameters.end());
+  for (size_t i = 0; i < values.size(); ++i) {
     // With kBatch the buffers must not change, but a module in training mode updates them in place.
-    const bool spare = module_->buffer[i] && statistics == Statistics::kBatch;
-    module_->places[i].owner->setSlot(module_->places[i].slot,
-                                      spare ? parameters[i].clone() : parameters[i]);
+    if (module_->buffer[i] && statistics == Statistics::kBatch) values[i] = values[i].clone();
   }
-  for (const auto& [place, value] : module_->counters)
-    place.owner->setSlot(place.slot, value.clone());
+  module_->tensors->Bind(values);
   // With one row, a channel may have a single value, and batch norm refuses to compute its
   // variance.
   const bool trains =
@@ -234,9 +181,17 @@ absl::StatusOr<ScriptContent> ReadScriptContent(const std::string& bytes) {
   try {
     const torch::jit::Module script = Load(bytes);
     RefuseRandom(script);
-    Named named = TensorsIn(script);
-    ScriptContent content{.values = std::move(named.values)};
-    for (const LayoutEntry& entry : named.entries) content.tensors.push_back(TensorLine(entry));
+    const ScriptTensors named(script);
+    ScriptContent content;
+    for (const ScriptTensor& tensor : named.tensors()) {
+      content.tensors.push_back(TensorLine(tensor.entry));
+      content.values.push_back(tensor.value.contiguous());
+    }
+    if (named.tensors().empty() || named.tensors().front().entry.group == Group::kBuffer) {
+      return absl::InvalidArgumentError(
+          "the scripted module has no parameter with requires_grad = True, so there is nothing to "
+          "train");
+    }
     return content;
   } catch (const c10::Error& error) {
     // Only the first sentence of LibTorch's message: the rest guesses that the file is damaged.

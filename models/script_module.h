@@ -16,8 +16,9 @@ namespace macaw::models {
 // A scripted module that takes its parameters and floating-point buffers as arguments of the
 // forward pass, as Network does. `forward(self, batch)` takes [n, input shape...] (tokens: [n,
 // positions], of int64) and returns logits [n, outputs] (next-token: [n, positions, outputs]), or a
-// tuple of logits and a representation. Integer buffers are not part of
-// the run's model: each pass starts with the file's values. One thread at a time.
+// tuple of logits and a representation. Integer buffers and frozen parameters (requires_grad =
+// False) are not part of the run's model: each pass starts with the file's values. Tied tensors are
+// one tensor. One thread at a time.
 class ScriptModule {
  public:
   // Throws LibTorch's exception if the bytes are no scripted module. Throws std::invalid_argument

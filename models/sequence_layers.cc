@@ -11,8 +11,10 @@ using Shape = std::vector<int64_t>;
 
 absl::Status NeedsSequence(const Shape& input) {
   if (input.size() == 2) return absl::OkStatus();
-  return Wrong(absl::StrCat("needs a sequence of vectors, but ", ShapeText(input),
-                            " arrives there: put \"embedding TOKENS OUT\" before it"));
+  return Wrong(
+      absl::StrCat("needs a sequence of vectors, but ", ShapeText(input),
+                   " arrives there: put \"embedding TOKENS OUT\" before it for tokens, or "
+                   "give rows of numbers the shape [positions, width] (data.input_shape)"));
 }
 
 absl::StatusOr<Layer> ParseEmbedding(Words& words, const Shape& input, bool first) {

@@ -127,6 +127,10 @@ struct ModelSpec {
   bool takes_tokens() const {
     return is_script() ? script_takes_tokens : std::holds_alternative<Embedding>(layers[0]);
   }
+  // Whether a row is a sequence, of which a part may be in use: tokens, or [positions, width].
+  bool takes_sequences() const {
+    return takes_tokens() || (!is_script() && input_shape.size() == 2);
+  }
   bool has_buffers() const;
   bool is_script() const { return layers.empty(); }
 };

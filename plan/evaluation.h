@@ -30,6 +30,9 @@ struct EvaluationConfig {
   // Rows per task. It affects the result's bits, so it never depends on the workers.
   uint32_t chunk = 1000;
   bool central = true;  // the central test set
+  // The central validation set, where the data has one (no key: data.central_val_fraction asks for
+  // it). False: the rule has no common model.
+  bool central_validation = true;
   // Every client's own test rows, at the point that the rule names for the client. Where that is a
   // model of the client's own, the global model on the same rows, too.
   bool clients = false;

@@ -47,7 +47,8 @@ void AddRun(Section<RunPlan>& f) {
   f.Add("run.train_tokens", &R::train_tokens,
         "training tokens of the population, of sequences; filled in likewise", AtLeast(0))
       .As(Role::kDerived);
-  f.AddSeed("run.seed", &R::seed, "of everything that has no seed of its own");
+  f.AddSeed("run.seed", &R::seed, "of everything that has no seed of its own")
+      .Expecting("an integer >= 0");
   f.AddChoice("run.task", &R::task, Tasks(),
               "loss and metrics; auto: next-token where rows are tokens, classification where "
               "labels are classes, else regression");

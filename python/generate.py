@@ -143,8 +143,10 @@ def algorithm_class(algorithm: Key, name: str) -> str:
 _ALGORITHM = '''
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
+
+from ._names import refuse_unknown
 
 
 @dataclass(frozen=True)
@@ -153,9 +155,13 @@ class Algorithm:
 
     name: ClassVar[str]
 
+    def __new__(cls, *_: Any, **given: Any) -> Algorithm:
+        refuse_unknown(cls.__name__, [field.name for field in fields(cls)], given)
+        return super().__new__(cls)
+
     def parameters(self) -> dict[str, Any]:
         """The parameters by the names that a configuration has."""
-        return {key.removesuffix("_"): value for key, value in asdict(self).items()}
+        return {field.name.removesuffix("_"): getattr(self, field.name) for field in fields(self)}
 '''
 
 

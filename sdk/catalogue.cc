@@ -2,10 +2,12 @@
 
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "algorithms/api/guard.h"
 #include "core/status.h"
+#include "core/utf8.h"
 #include "data/together.h"
 
 namespace macaw::sdk {
@@ -75,15 +77,41 @@ absl::Status Catalogue::AddDataSource(DataSource source) {
   return absl::OkStatus();
 }
 
+namespace {
+
+// The words of a source of a plug-in's, as those of our readers are: files and messages take UTF-8.
+absl::Status CheckNames(const data::Dataset& dataset, const std::string& source) {
+  const auto check = [&](const char* of, const std::string& name) {
+    if (IsUtf8(name)) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("the data source \"", source, "\" gives the name \"",
+                     absl::Utf8SafeCHexEscape(name.substr(0, 40)), "\" of a ", of,
+                     ", which is not UTF-8: convert it there"));
+  };
+  for (const std::string& name : dataset.info().class_names)
+    MACAW_RETURN_IF_ERROR(check("class", name));
+  for (const std::string& name : dataset.info().feature_names)
+    MACAW_RETURN_IF_ERROR(check("feature", name));
+  for (uint64_t client = 0; client < dataset.info().clients; ++client)
+    MACAW_RETURN_IF_ERROR(check("client", dataset.ClientName(ClientId(client))));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<data::Dataset>> Catalogue::OpenDataset(
     const data::DataOptions& data, const data::PartitionOptions& partition) const {
   const auto found = sources_.find(data.source);
+  data::PartitionOptions given = partition;
+  if (given.clients == 0 && given.scheme != data::kHistogramScheme)
+    given.clients = data::kDefaultClients;
   MACAW_ASSIGN_OR_RETURN(std::unique_ptr<data::Dataset> dataset,
                          found == sources_.end() ? data::OpenDataset(data, partition)
-                                                 : found->second.open(data, partition));
+                                                 : found->second.open(data, given));
   if (dataset == nullptr) {
     return absl::InternalError(absl::StrCat("the data source \"", data.source, "\" gave nothing"));
   }
+  if (found != sources_.end()) MACAW_RETURN_IF_ERROR(CheckNames(*dataset, data.source));
   if (!data.input_shape.empty() && data.input_shape != dataset->info().input_shape) {
     return absl::InvalidArgumentError(
         absl::StrCat("data.input_shape: the data source \"", data.source, "\" gives examples of [",

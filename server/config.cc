@@ -14,9 +14,15 @@ namespace {
 
 Section<StopRule> StopSection() {
   Section<StopRule> f;
-  f.Add("metric", &StopRule::metric, "end early when this column of metrics.jsonl …");
+  f.Add("metric", &StopRule::metric,
+        "end early when this column of metrics.jsonl …; default: an accuracy, else a loss, of "
+        "validation rows where there are some, else of test rows; rule_epsilon with at_least is a "
+        "budget, which no round exceeds");
   f.Add("at_least", &StopRule::at_least, "… reaches this value");
-  f.Add("patience", &StopRule::patience, "… has not improved for so many evaluations", AtLeast(1))
+  f.Add("patience", &StopRule::patience,
+        "… has not improved for so many evaluations; "
+        "the best model is kept, too (model.best.safetensors)",
+        AtLeast(1))
       .Hidden([](const StopRule& rule) { return rule.patience == 0; });
   for (settings::Field<StopRule>& field : f.fields()) field.role = Role::kLength;
   return f;

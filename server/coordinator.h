@@ -31,6 +31,9 @@ struct Options {
   // in the rounds of that run, and so in this one. config.round then has no effect.
   Digest replays;
   log::Decisions decisions;
+  // Filled in by Open, for a private run whose budget ends before its rounds (budget.h).
+  uint32_t stop_after = 0;
+  std::string stop_reason;
   // Called on the writer's thread before a checkpoint is written. Makes durable what the checkpoint
   // refers to but other processes have written (client states on this host). An error ends the run.
   std::function<absl::Status()> before_checkpoint;

@@ -50,6 +50,8 @@ void AddMissing(EvaluatedRows of, const EvaluationConfig& evaluation,
   switch (of) {
     case EvaluatedRows::kCentral:
       return needs(evaluation.central, "evaluation.central");
+    case EvaluatedRows::kCentralValidation:
+      return;  // data.central_val_fraction, which the plan does not have
     case EvaluatedRows::kTrain:
       return needs(evaluation.train, "evaluation.splits with \"train\"");
     case EvaluatedRows::kTuned:
@@ -94,7 +96,11 @@ absl::Status CheckMetric(const std::string& key, const std::string& metric, cons
 
 absl::Status CheckStopRule(const StopRule& rule, const RunPlan& run,
                            const std::vector<MetricColumn>& columns) {
-  if (!rule.active()) return absl::OkStatus();
+  if (!rule.active()) {
+    if (!rule.at_least.has_value() && rule.patience == 0) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        "run.stop needs a metric beside at_least or patience: a column of metrics.jsonl");
+  }
   MACAW_RETURN_IF_ERROR(CheckMetric("run.stop.metric", rule.metric, run, columns));
   if (!rule.at_least.has_value() && rule.patience == 0) {
     return absl::InvalidArgumentError("run.stop needs at_least, patience, or both");

@@ -18,6 +18,8 @@ class EarlyStopping {
   explicit EarlyStopping(const StopRule& rule) : rule_(rule) {}
   // Returns the reason if the run should stop now.
   std::optional<std::string> Observe(uint32_t round, double value);
+  // The round of the best value so far; 0: there is none.
+  uint32_t best_round() const { return best_round_; }
 
  private:
   StopRule rule_;

@@ -43,14 +43,10 @@ namespace {
 
 // What is evaluated, with the beginning of its columns' names.
 // How the columns of what is evaluated begin, by EvaluatedRows.
-constexpr const char* kPrefixes[] = {"test_",
-                                     "clients_train_",
-                                     "clients_test_",
-                                     "clients_test_global_",
-                                     "clients_test_tuned_",
-                                     "clients_val_",
-                                     "heldout_test_",
-                                     "heldout_test_tuned_"};
+constexpr const char* kPrefixes[] = {
+    "test_",         "clients_train_",       "val_",
+    "clients_test_", "clients_test_global_", "clients_test_tuned_",
+    "clients_val_",  "heldout_test_",        "heldout_test_tuned_"};
 static_assert(std::size(kPrefixes) == kEvaluatedRows);
 
 std::string PrefixOf(EvaluatedRows rows) { return kPrefixes[static_cast<size_t>(rows)]; }
@@ -62,6 +58,7 @@ bool HasClasses(TaskKind task) {
 // How many rows were evaluated.
 double RowsOf(const EvaluationSums& sums, EvaluatedRows of) {
   const auto rows = [](const std::vector<double>& each) { return each.empty() ? 0 : each[0]; };
+  if (of == EvaluatedRows::kCentralValidation) return rows(sums.validation);
   if (!IsOfClients(of)) return rows(of == EvaluatedRows::kCentral ? sums.central : sums.train);
   double all = 0;
   for (const EvaluationSums::ClientSums& client : sums.Of(of)) all += rows(client.sums);
@@ -145,9 +142,11 @@ std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Descrip
         columns.push_back({StatisticName(prefix + metric, statistic), of, true, metric});
     }
   };
-  for (const Rows of : {Rows::kCentral, Rows::kClients, Rows::kGlobal, Rows::kTuned,
-                        Rows::kValidation, Rows::kHeldout, Rows::kHeldoutTuned, Rows::kTrain}) {
-    const bool common = of == Rows::kCentral || of == Rows::kHeldout || of == Rows::kHeldoutTuned;
+  for (const Rows of :
+       {Rows::kCentral, Rows::kCentralValidation, Rows::kClients, Rows::kGlobal, Rows::kTuned,
+        Rows::kValidation, Rows::kHeldout, Rows::kHeldoutTuned, Rows::kTrain}) {
+    const bool common = of == Rows::kCentral || of == Rows::kCentralValidation ||
+                        of == Rows::kHeldout || of == Rows::kHeldoutTuned;
     if (common && !algorithm.has_common_model) continue;
     if (of == Rows::kGlobal && !algorithm.has_both_models()) continue;
     add_totals(PrefixOf(of), of);
@@ -283,6 +282,7 @@ void MetricsRow::AddPenalty(double lambda, ConstVectorView model) {
 
 void MetricsRow::AddEvaluation(const EvaluationSums& sums, const training::ClassCounts& counts) {
   AddTotal(PrefixOf(EvaluatedRows::kCentral), {sums.central});
+  AddTotal(PrefixOf(EvaluatedRows::kCentralValidation), {sums.validation});
   AddTotal(PrefixOf(EvaluatedRows::kTrain), {sums.train});
   const std::optional<double> loss = Get("clients_train_loss"), penalty = Get("l2_penalty");
   if (loss.has_value() && penalty.has_value()) {

@@ -12,13 +12,10 @@
 #include "plan/run_plan.h"
 #include "server/engine/evaluation_board.h"
 #include "server/engine/host.h"
+#include "server/statistics.h"
 #include "training/api/class_counts.h"
 
 namespace macaw::server {
-
-// A statistic over clients is a metric's column with _ and one of these behind it.
-inline constexpr const char* kClientStatistics[] = {"mean", "std", "gini", "worst10",
-                                                    "p10",  "p50", "p90"};
 
 // A column that the rows of a run can have.
 struct MetricColumn {

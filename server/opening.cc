@@ -12,6 +12,7 @@
 #include "core/files.h"
 #include "core/logging.h"
 #include "core/status.h"
+#include "server/budget.h"
 #include "server/checkpoint.h"
 #include "server/journal/recovery.h"
 
@@ -32,7 +33,7 @@ absl::Status Replay(const Options& options, const Checkpoint& checkpoint,
       return absl::DataLossError(absl::StrCat(options.run_dir, "/metrics.jsonl is damaged"));
     const Round round(static_cast<uint32_t>(*row->Get("round")));
     const auto value = row->Get(options.config.stop.metric);
-    if (value.has_value() && EvaluationDue(options.run, round))
+    if (value.has_value() && EvaluationDue(options.run, round, options.stop_after))
       over = early_stopping.Observe(round.value, *value);
   }
   if (over.has_value()) {
@@ -112,7 +113,7 @@ absl::StatusOr<std::map<Round, std::string>> EvaluatedRows(const Options& option
     const auto row = MetricsRow::Parse(options.run.task, std::string(line));
     if (!row.has_value()) break;  // the row was torn by a crash of the machine
     const Round round(static_cast<uint32_t>(*row->Get("round")));
-    if (EvaluationDue(options.run, round)) rows[round] = std::string(line);
+    if (EvaluationDue(options.run, round, options.stop_after)) rows[round] = std::string(line);
   }
   return rows;
 }
@@ -125,7 +126,8 @@ std::optional<Round> LostRow(const Options& options, Round first, const Restored
     // With a stop rule a round opens only when the one before it is evaluated.
     if (!story.closed && !options.config.stop.active()) continue;
     for (Round before = first; before < round_and_phase.first; before = Round(before.value + 1)) {
-      if (EvaluationDue(options.run, before) && !rows.contains(before)) return before;
+      if (EvaluationDue(options.run, before, options.stop_after) && !rows.contains(before))
+        return before;
     }
   }
   return std::nullopt;
@@ -185,6 +187,8 @@ EngineOptions EngineOptionsOf(const Options& options, const ModelKeeper& keeper)
                      .lost_rounds = repeats ? 0 : options.config.max_lost_rounds},
           .workers = std::max(1U, options.config.workers),
           .evaluation_gates = options.config.stop.active(),
+          .stop_after = options.stop_after,
+          .stop_reason = options.stop_reason,
           .mixed_profiles = options.config.mixed_profiles,
           .round = repeats ? RoundRules() : options.config.round,
           .decisions = options.decisions,
@@ -211,6 +215,12 @@ absl::StatusOr<std::optional<Checkpoint>> CheckpointToGoOnFrom(const Options& op
   MACAW_ASSIGN_OR_RETURN(
       Checkpoint checkpoint,
       ReadNewestCheckpoint(options.run_dir, Fingerprint(options.run), keeper.Layouts()));
+  if (options.stop_after > 0 && checkpoint.round.value >= options.stop_after &&
+      checkpoint.owed_row.empty()) {
+    return absl::OutOfRangeError(absl::StrCat("the run in ", options.run_dir,
+                                              " has stopped: ", options.stop_reason,
+                                              "; change run.stop to carry it on"));
+  }
   if (checkpoint.round.value >= options.run.rounds && checkpoint.owed_row.empty()) {
     return absl::OutOfRangeError(absl::StrCat("the run in ", options.run_dir, " has done its ",
                                               checkpoint.round.value,
@@ -256,27 +266,29 @@ absl::StatusOr<RunFolder> OpenFolder(const Options& options,
   return folder;
 }
 
-absl::Status CheckPlanOf(const RunPlan& run, const StopRule& stop, const algorithms::Setup& setup,
-                         const algorithms::Description& algorithm) {
+absl::Status CheckPlanOf(const RunPlan& run, const ServerConfig& config,
+                         const algorithms::Setup& setup, const algorithms::Description& algorithm) {
   MACAW_ASSIGN_OR_RETURN(const algorithms::Schema schema, algorithms::MakeSchema(algorithm, setup));
   MACAW_RETURN_IF_ERROR(CheckEvaluationOf(run, algorithm));
-  return CheckStopRule(stop, run, MetricColumns(run.task, algorithm, schema));
+  MACAW_RETURN_IF_ERROR(algorithms::CheckNeeded(algorithm, setup, config.round.enough));
+  MACAW_RETURN_IF_ERROR(BudgetOf(config.stop, run).status());
+  return CheckStopRule(config.stop, run, MetricColumns(run.task, algorithm, schema));
 }
 
 // The keeper of the initial model.
 absl::StatusOr<ModelKeeper> KeeperOf(const Options& options, FlatVector initial,
                                      const algorithms::Description& algorithm) {
   algorithms::Setup setup = algorithms::SetupOf(options.run, initial.layout());
-  MACAW_RETURN_IF_ERROR(CheckPlanOf(options.run, options.config.stop, setup, algorithm));
+  MACAW_RETURN_IF_ERROR(CheckPlanOf(options.run, options.config, setup, algorithm));
   return ModelKeeper::Make(algorithm, std::move(setup), std::move(initial));
 }
 
 }  // namespace
 
-absl::Status CheckPlan(const RunPlan& run, const StopRule& stop, const LayoutPtr& layout,
+absl::Status CheckPlan(const RunPlan& run, const ServerConfig& config, const LayoutPtr& layout,
                        const algorithms::Registry& registry) {
   MACAW_ASSIGN_OR_RETURN(const algorithms::Description algorithm, registry.RuleOf(run));
-  return CheckPlanOf(run, stop, algorithms::SetupOf(run, layout), algorithm);
+  return CheckPlanOf(run, config, algorithms::SetupOf(run, layout), algorithm);
 }
 
 absl::StatusOr<Opening> Open(Options options, FlatVector initial,
@@ -286,11 +298,17 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
                                                    .seed = options.run.seed}));
   MACAW_ASSIGN_OR_RETURN(options.run.algorithm, registry.Complete(options.run.algorithm));
   MACAW_ASSIGN_OR_RETURN(const algorithms::Description algorithm, registry.RuleOf(options.run));
+  MACAW_ASSIGN_OR_RETURN(std::optional<Budget> budget, BudgetOf(options.config.stop, options.run));
+  if (budget.has_value()) {
+    options.stop_after = budget->rounds;
+    options.stop_reason = std::move(budget->reason);
+  }
   MACAW_ASSIGN_OR_RETURN(ModelKeeper keeper, KeeperOf(options, std::move(initial), algorithm));
 
   EngineOptions engine = EngineOptionsOf(options, keeper);
   engine.personal_models = algorithm.has_both_models();
-  if (!algorithm.has_common_model) engine.run.evaluation.central = false;
+  EvaluationConfig& evaluation = engine.run.evaluation;
+  if (!algorithm.has_common_model) evaluation.central = evaluation.central_validation = false;
   EarlyStopping early_stopping(options.config.stop);
   std::optional<MetricsRow> owed_row;
   MACAW_ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint,

@@ -35,8 +35,9 @@ struct Opening {
 };
 
 // What a server refuses of a run before it has workers: an algorithm that is not made for the run,
-// evaluations that cannot be made, a stop rule that can never end it.
-absl::Status CheckPlan(const RunPlan& run, const StopRule& stop, const LayoutPtr& layout,
+// evaluations that cannot be made, a stop rule that can never end it, rounds that close with fewer
+// clients than the algorithm needs.
+absl::Status CheckPlan(const RunPlan& run, const ServerConfig& config, const LayoutPtr& layout,
                        const algorithms::Registry& registry);
 
 // Returns an error if the run cannot run, or if it would give another result than the run that it

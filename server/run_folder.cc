@@ -18,7 +18,7 @@
 #include "core/status.h"
 #include "server/early_stopping.h"
 #include "server/journal/recovery.h"
-#include "server/metrics.h"
+#include "server/selection.h"
 #include "training/api/metrics.h"
 
 namespace macaw::server {
@@ -91,19 +91,17 @@ struct Extremes {
   uint64_t left_out = 0, left_out_rounds = 0;  // clients' turns, and rounds with any
 };
 
-// Whether a column is a metric over all test or all validation rows, as opposed to a statistic over
-// clients.
-bool OfUntrainedRows(absl::string_view column) {
-  if (!absl::StartsWith(column, "test_") && !absl::StartsWith(column, "clients_test_") &&
-      !absl::StartsWith(column, "clients_val_") && !absl::StartsWith(column, "heldout_test_")) {
-    return false;
+// The metrics of test rows in the row. They are reported beside what chose the row's round.
+OrderedJson ReportOf(const OrderedJson& row) {
+  OrderedJson report = OrderedJson::object();
+  for (const auto& [name, value] : row.items()) {
+    const bool reported = RowsOfMetric(name) == MetricRows::kTest && OfUntrainedRows(name);
+    if (reported && value.is_number()) report[name] = value;
   }
-  return std::ranges::none_of(kClientStatistics, [column](const char* statistic) {
-    return absl::EndsWith(column, absl::StrCat("_", statistic));
-  });
+  return report;
 }
 
-void KeepBest(const std::string& metric, const OrderedJson& value, const OrderedJson& round,
+void KeepBest(const std::string& metric, const OrderedJson& value, const OrderedJson& row,
               OrderedJson& bests) {
   if (!value.is_number()) return;
   const auto so_far = bests.find(metric);
@@ -111,7 +109,11 @@ void KeepBest(const std::string& metric, const OrderedJson& value, const Ordered
       so_far == bests.end() ||
       (HigherIsBetter(metric) ? value.get<double>() > (*so_far)["value"].get<double>()
                               : value.get<double>() < (*so_far)["value"].get<double>());
-  if (better) bests[metric] = {{"value", value}, {"round", round}};
+  if (!better) return;
+  bests[metric] = {{"value", value}, {"round", row["round"]}};
+  if (RowsOfMetric(metric) == MetricRows::kTest) return;
+  if (OrderedJson report = ReportOf(row); !report.empty())
+    bests[metric]["report"] = std::move(report);
 }
 
 // Reads metrics.jsonl once: the last value of every column, the best rows of the chosen column and
@@ -126,20 +128,9 @@ absl::StatusOr<Extremes> ReadExtremes(const std::string& path, std::string metri
       return absl::DataLossError(absl::StrCat(path, " holds a line that is not JSON"));
   }
   if (metric.empty()) {
-    const auto has = [&](const char* name) {
-      for (const OrderedJson& row : rows) {
-        if (row.contains(name)) return true;
-      }
-      return false;
-    };
-    metric = "train_loss";
-    for (const char* name : {"train_objective", "test_loss", "test_accuracy"}) {
-      if (has(name)) metric = name;
-    }
-    // A rule with personal models is judged by them, beside a common model or without one.
-    for (const char* name : {"clients_test_loss", "clients_test_accuracy"}) {
-      if ((has("clients_test_global_loss") || !has("test_loss")) && has(name)) metric = name;
-    }
+    metric = UsualMetric([&](const std::string& name) {
+      return std::ranges::any_of(rows, [&](const OrderedJson& row) { return row.contains(name); });
+    });
   }
   const bool higher = HigherIsBetter(metric);
   Extremes extremes;
@@ -149,14 +140,18 @@ absl::StatusOr<Extremes> ReadExtremes(const std::string& path, std::string metri
     extremes.left_out_rounds += left_out > 0 ? 1 : 0;
     for (const auto& [name, value] : row.items()) {
       extremes.last[name] = value;
-      if (OfUntrainedRows(name)) KeepBest(name, value, row["round"], extremes.bests);
+      if (OfUntrainedRows(name)) KeepBest(name, value, row, extremes.bests);
     }
     if (!row.contains(metric) || !row[metric].is_number()) continue;
     const double value = row[metric].get<double>();
     if (!extremes.best.contains("value") ||
         (higher ? value > extremes.best["value"].get<double>()
                 : value < extremes.best["value"].get<double>())) {
-      extremes.best = {{"metric", metric}, {"value", value}, {"round", row["round"]}};
+      const MetricRows of = RowsOfMetric(metric);
+      extremes.best = {
+          {"metric", metric}, {"value", value}, {"round", row["round"]}, {"rows", Name(of)}};
+      OrderedJson report = ReportOf(row);
+      if (of != MetricRows::kTest && !report.empty()) extremes.best["report"] = std::move(report);
     }
     for (const char* mark : {"0.5", "0.8", "0.9", "0.95", "0.99"}) {
       const bool reached = metric.find("accuracy") != std::string::npos && value >= std::atof(mark);
@@ -201,8 +196,9 @@ absl::StatusOr<RunFolder> RunFolder::Open(const std::string& path, const Checkpo
   MACAW_ASSIGN_OR_RETURN(LineFile events, LineFile::Open(events_path, events_bytes));
   MACAW_ASSIGN_OR_RETURN(Timeline timeline,
                          Timeline::Open(path + "/timeline.json", epoch, resume != nullptr));
-  RunFolder folder(path, std::move(metrics), std::move(events), std::move(log),
-                   std::move(timeline));
+  const Round completed = resume == nullptr ? Round(0) : resume->round;
+  RunFolder folder(path, std::move(metrics), std::move(events), std::move(log), std::move(timeline),
+                   completed);
   folder.epoch_ = epoch;
   folder.run_id_ = run_id;
   if (client_records) {
@@ -290,8 +286,10 @@ absl::StatusOr<Round> RunFolder::Keep(Checkpoint checkpoint) {
     MACAW_RETURN_IF_ERROR(clients_->Sync());
     checkpoint.clients_bytes = clients_->offset();
   }
+  MACAW_RETURN_IF_ERROR(best_.WriteHeld());
   const Round newest = checkpoint.round;
   MACAW_ASSIGN_OR_RETURN(const Round oldest, WriteCheckpoint(path_, checkpoint));
+  best_.Prune(oldest);
   if (journal_.has_value()) MACAW_RETURN_IF_ERROR(journal_->OnCheckpoint(newest, oldest));
   return oldest;
 }
@@ -349,6 +347,20 @@ absl::Status RunFolder::WriteFinal(ConstVectorView model, const SummaryFacts& fa
   if (!profiles.empty()) summary["profile"] = profiles.front();
   if (profiles.size() > 1) summary["profiles"] = std::move(profiles);
   if (facts.state_digest.has_value()) summary["state_digest"] = facts.state_digest->Hex();
+  if (facts.best_model_round > 0) {
+    MACAW_RETURN_IF_ERROR(best_.WriteHeld());
+    MACAW_ASSIGN_OR_RETURN(const std::optional<Digest> digest,
+                           best_.Publish(Round(facts.best_model_round)));
+    if (digest.has_value()) {
+      summary["best_model"] = {{"file", "model.best.safetensors"},
+                               {"metric", facts.stop_metric},
+                               {"round", facts.best_model_round},
+                               {"model_digest", digest->Hex()}};
+    }
+  }
+  if (facts.epsilon.has_value()) {
+    summary["privacy"] = {{"epsilon", *facts.epsilon}, {"delta", facts.delta}, {"rounds", rounds}};
+  }
   return AtomicWriteFile(path_ + "/summary.json", summary.dump(2) + "\n");
 }
 

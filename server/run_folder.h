@@ -10,6 +10,7 @@
 #include "core/files.h"
 #include "core/vector.h"
 #include "proto/admin/event_feed.h"
+#include "server/best_model.h"
 #include "server/checkpoint.h"
 #include "server/event_lines.h"
 #include "server/journal/journal.h"
@@ -35,7 +36,10 @@ struct SummaryFacts {
   uint64_t parameters = 0;
   uint64_t server_memory = 0;  // bytes, peak PSS
   std::vector<uint64_t> worker_memory;
-  std::string stop_metric;               // decides "best"; empty: a default (server/README.md)
+  std::string stop_metric;        // decides "best"; empty: a default (server/README.md)
+  uint32_t best_model_round = 0;  // of run.stop.patience; 0: no best model is kept
+  std::optional<double> epsilon;  // of a private run, after its last round
+  double delta = 0;
   std::vector<NumericProfile> profiles;  // of all workers, each once
 };
 
@@ -81,14 +85,20 @@ class RunFolder {
   void BeforeCheckpoint(std::function<absl::Status()> step) {
     before_checkpoint_ = std::move(step);
   }
+  // A model that is better than those of the rounds before. It is written by the next Keep.
+  void HoldBest(Round round, fleet::Blob model, LayoutPtr layout) {
+    best_.Hold(round, std::move(model), std::move(layout));
+  }
   // Fills in the checkpoint's offsets, makes the rows durable, then writes the checkpoint. Returns
   // the round of the oldest checkpoint that is left.
   absl::StatusOr<Round> Keep(Checkpoint checkpoint);
   absl::Status WriteFinal(ConstVectorView model, const SummaryFacts& facts);
 
  private:
-  RunFolder(std::string path, LineFile metrics, LineFile events, log::Writer log, Timeline timeline)
+  RunFolder(std::string path, LineFile metrics, LineFile events, log::Writer log, Timeline timeline,
+            Round completed)
       : path_(std::move(path)),
+        best_(path_, completed),
         metrics_(std::move(metrics)),
         events_(std::move(events)),
         log_(std::move(log)),
@@ -96,6 +106,7 @@ class RunFolder {
   absl::Status BeginSession(log::RunOpened opened);
   absl::Status AppendEvent(const Event& event, double seconds);
   std::string path_;
+  BestModels best_;
   uint32_t epoch_ = 0;
   Digest run_id_;
   LineFile metrics_;

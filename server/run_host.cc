@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "core/status.h"
+#include "server/budget.h"
 #include "server/run_threads.h"
 
 namespace macaw::server {
@@ -60,7 +61,7 @@ void RunThreads::Apply(PhaseReport report) {
                   .headroom = keeper_.headroom(),
                   .rule = keeper_.metrics()};
     if (closed.round_done()) {
-      if (EvaluationDue(options_.run, report->round)) {
+      if (EvaluationDue(options_.run, report->round, options_.stop_after)) {
         closed.model = keeper_.ModelBlob();
         blobs_.Serve({*closed.model});
         closed.row = MetricsRow(options_.run.task, *report, closed.headroom, closed.rule);
@@ -69,7 +70,9 @@ void RunThreads::Apply(PhaseReport report) {
         }
       }
       const uint32_t every = options_.config.checkpoint_every;
-      const bool last = report->round.value == options_.run.rounds;  // Ended keeps that state
+      // Ended keeps that state.
+      const bool last =
+          report->round.value == options_.run.rounds || report->round.value == options_.stop_after;
       if (every > 0 && report->round.value % every == 0 && !last) closed.state = keeper_.Save();
     }
     loop_.Post([this, closed = std::move(closed)]() mutable { OnClosed(std::move(closed)); });
@@ -122,6 +125,8 @@ void RunThreads::Ended(RunEnd end, absl::Status status, std::string reason) {
       .session_seconds = ToSeconds(*ended_at_ - first_lease_at_.value_or(*ended_at_)),
       .session_rounds = engine_.completed() - first_round_,
       .stop_metric = options_.config.stop.metric,
+      .best_model_round = options_.config.stop.patience > 0 ? early_stopping_.best_round() : 0,
+      .delta = options_.run.privacy.delta,
       .profiles = engine_.profiles()};
   for (const auto& [session, bytes] : worker_memory_) facts.worker_memory.push_back(bytes);
   facts.state_digest = engine_.state_digest();
@@ -144,6 +149,9 @@ void RunThreads::Ended(RunEnd end, absl::Status status, std::string reason) {
     ending.model = FlatVector::CopyOf(keeper_.Model(), layout);
     ending.facts.model_digest = DigestOfValues(ending.model.view());
     ending.facts.parameters = layout->count();
+    if (ending.status.ok()) {
+      ending.facts.epsilon = EpsilonOf(options_.run, ending.checkpoint.round.value);
+    }
     if (whole) over.model = ending.facts.model_digest;
     Record(std::move(over));
     Outcome outcome{.kind = KindOf(end),
@@ -192,7 +200,13 @@ absl::Status RunThreads::DecodeAndAdd(fleet::Part part) {
 std::optional<std::string> RunThreads::ObserveForStop(Round round, const MetricsRow& row) {
   if (!options_.config.stop.active()) return std::nullopt;
   const auto value = row.Get(options_.config.stop.metric);
-  return value.has_value() ? early_stopping_.Observe(round.value, *value) : std::nullopt;
+  const std::optional<fleet::Blob> model = std::exchange(observed_model_, std::nullopt);
+  if (!value.has_value()) return std::nullopt;
+  std::optional<std::string> stop = early_stopping_.Observe(round.value, *value);
+  const bool best = early_stopping_.best_round() == round.value;
+  if (best && options_.config.stop.patience > 0 && model.has_value())
+    writer_.Best(round, *model, layout_);
+  return stop;
 }
 
 void RunThreads::OnClosed(Closed closed) {
@@ -223,6 +237,7 @@ void RunThreads::OnClosed(Closed closed) {
     }
     if (closed.row.has_value()) {
       owed_row_ = *std::move(closed.row);
+      if (options_.config.stop.active()) observed_model_ = closed.model;
     } else {
       // Its statistics are computed on the writer's thread, so the next round need not wait.
       WriteRow([task = options_.run.task, report = closed.report, headroom = closed.headroom,

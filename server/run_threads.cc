@@ -43,10 +43,12 @@ RunThreads::RunThreads(Opening opening)
       past_rows_(std::move(opening.rows)),
       restored_(SessionsOf(opening.engine.restored)),
       scheduler_(std::move(opening.scheduler)),
+      observed_model_(options_.config.stop.active() ? opening.engine.evaluate_first : std::nullopt),
       engine_(std::move(opening.engine), *scheduler_, *this),
       owed_row_(std::move(opening.owed_row)),
       early_stopping_(std::move(opening.early_stopping)),
       keeper_(std::move(opening.keeper)),
+      layout_(keeper_.Layouts().front()),
       small_model_(keeper_.Layouts().front()->size() <= kSmallModel),
       writer_(std::move(opening.folder),
               [this](const absl::Status& status) {

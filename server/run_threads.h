@@ -183,6 +183,7 @@ class RunThreads final : public admin::AdminHandler, private EngineHost {
 
   // engine thread
   const std::unique_ptr<scheduler::Scheduler> scheduler_;
+  std::optional<fleet::Blob> observed_model_;  // of the owed row, if there is a stop rule
   RoundEngine engine_;
   std::optional<MetricsRow> owed_row_;
   EarlyStopping early_stopping_;
@@ -205,6 +206,7 @@ class RunThreads final : public admin::AdminHandler, private EngineHost {
 
   // sums thread
   ModelKeeper keeper_;
+  const LayoutPtr layout_;  // of the model; any thread
   const bool small_model_;
 
   RunWriter writer_;

@@ -95,6 +95,13 @@ void RunWriter::Confusion(std::string text) {
   Write([this, text = std::move(text)] { return folder_.WriteConfusion(text); });
 }
 
+void RunWriter::Best(Round round, fleet::Blob model, LayoutPtr layout) {
+  Write([this, round, model = std::move(model), layout = std::move(layout)]() mutable {
+    folder_.HoldBest(round, std::move(model), std::move(layout));
+    return absl::OkStatus();
+  });
+}
+
 void RunWriter::Clients(Round round, std::vector<fleet::ClientRecord> records, TaskKind task) {
   Write([this, round, records = std::move(records), task] {
     return folder_.AppendClients(round, records, task);

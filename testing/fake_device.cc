@@ -175,11 +175,17 @@ absl::StatusOr<device::Memory> FakeDevice::AllocateHost(size_t bytes) {
       static_cast<std::byte*>(std::aligned_alloc(kAlignment, RoundUp(bytes, kAlignment)));
   if (data == nullptr) return absl::ResourceExhaustedError("the host is out of memory");
   std::memset(data, kGarbage, bytes);
+  const uint64_t used = host_used_ += bytes;
+  for (uint64_t most = most_host_used_; most < used;)
+    if (most_host_used_.compare_exchange_weak(most, used)) break;
   return device::Memory(this, data, bytes, /*on_host=*/true);
 }
 
-void FakeDevice::Free(std::byte* data, size_t /*size*/, bool on_host) {
-  if (on_host) return std::free(data);
+void FakeDevice::Free(std::byte* data, size_t size, bool on_host) {
+  if (on_host) {
+    host_used_ -= size;
+    return std::free(data);
+  }
   absl::MutexLock lock(&mutex_);
   const auto it = allocations_.find(data);
   if (it == allocations_.end()) std::abort();

@@ -54,11 +54,13 @@ class FakeDevice final : public device::Device {
   // queue, is not done, and everything answers kUnavailable.
   void LoseAfter(uint64_t operations);
 
-  uint64_t used() const;                           // bytes that are allocated now
-  uint64_t most_used() const;                      // bytes that were allocated at the same time
-  uint64_t launches() const { return launches_; }  // kernels that were run
-  uint64_t copied_out() const;                     // bytes
-  uint64_t waits() const { return waits_; }        // calls of Queue::Wait
+  uint64_t used() const;                             // bytes that are allocated now
+  uint64_t most_used() const;                        // bytes that were allocated at the same time
+  uint64_t launches() const { return launches_; }    // kernels that were run
+  uint64_t copied_out() const;                       // bytes
+  uint64_t waits() const { return waits_; }          // calls of Queue::Wait
+  uint64_t host_used() const { return host_used_; }  // page-locked bytes now
+  uint64_t most_host_used() const { return most_host_used_; }  // at the same time
 
  private:
   class FakeQueue;
@@ -84,7 +86,7 @@ class FakeDevice final : public device::Device {
   const std::vector<device::HostKernelEntry> kernels_;
   const FakeDeviceOptions options_;
   device::DeviceInfo info_;
-  std::atomic<uint64_t> launches_ = 0, waits_ = 0;
+  std::atomic<uint64_t> launches_ = 0, waits_ = 0, host_used_ = 0, most_host_used_ = 0;
 
   mutable absl::Mutex mutex_;
   std::map<const std::byte*, Allocation> allocations_ ABSL_GUARDED_BY(mutex_);  // by their data

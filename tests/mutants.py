@@ -75,6 +75,17 @@ MUTANTS = {
     ("training/local_optimizer.cc", "training_api", "LocalOptimizer.*"): [
         ("local momentum goes on from client to client",
          "std::memset(bytes.data(), 0, bytes.size());", "static_cast<void>(bytes);")],
+    ("training/device/program_builder.cc", "training_device", "DeviceAgreement.*"): [
+        ("a device reads a sequence of numbers as one vector",
+         "} else if (input.size() == 2) {", "} else if (input.empty()) {")],
+    ("training/fused/program.cc", "training_device", "DeviceAgreement.*"): [
+        ("a fused linear layer reads a sequence of numbers as one vector",
+         ".positions = input.size() == 2 ?", ".positions = input.empty() ?"),
+        ("outputs behind a last flatten lie as the layer before it left them",
+         "if (!builder.shape.InOneLine())", "if (false)")],
+    ("training/fused/elementwise.cc", "training_device", "DeviceAgreement.*"): [
+        ("a fused sigmoid makes weights of a sequence's padding",
+         "line < example + shape.size()", "line < example")],
     ("training/fused/fused_trainer.cc", "training_fused", "*FusedTrainer*"): [
         ("the fused trainer's momentum goes on from client to client",
          "std::memset(momentum_.bytes().data(), 0, momentum_.size());", "")],
@@ -176,7 +187,7 @@ def main():
     parser.add_argument("--scratch", type=pathlib.Path, help="folder for the copy and its build; it stays")
     parser.add_argument("--only", default="", metavar="PATTERN")
     parser.add_argument("--places", action="store_true", help="only look for the mutants' places")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="of the compiler at once")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="of the compiler at once")
     arguments = parser.parse_args()
     chosen = [(trap, file, old, new, binary, tests)
               for (file, binary, tests), traps in MUTANTS.items() for trap, old, new in traps

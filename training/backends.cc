@@ -134,7 +134,7 @@ absl::Status Backends::Missing(const std::string& name, absl::string_view why) c
   }
   if (name == kCudaBackend) {
     text = absl::StrCat("the back end for NVIDIA GPUs is not installed here: ",
-                        built_here ? "put nvcc of CUDA 13 into PATH, delete CMakeCache.txt and "
+                        built_here ? "put nvcc of CUDA 12 or 13 into PATH, delete CMakeCache.txt and "
                                      "build again (MACAW_PRESET=cuda ./dev build)"
                                    : "install the package macaw-backend-cuda");
   }
@@ -217,6 +217,12 @@ absl::StatusOr<const Backend*> Backends::FirstFor(const TrainerSetup& setup) {
 absl::StatusOr<uint32_t> Backends::LanesFor(const TrainerSetup& setup, uint32_t slots) {
   MACAW_ASSIGN_OR_RETURN(const Backend* const backend, FirstFor(setup));
   return backend->LanesFor(setup, slots);
+}
+
+absl::StatusOr<uint32_t> Backends::DevicesFor(const BackendChoice& choice) {
+  if (choice.name == "auto") return 0;
+  MACAW_ASSIGN_OR_RETURN(const Backend* const backend, Find(choice.name));
+  return backend->DevicesFor(choice);
 }
 
 absl::StatusOr<std::unique_ptr<device::Collective>> Backends::MakeCollective(

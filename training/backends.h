@@ -51,6 +51,8 @@ class Backends {
   absl::StatusOr<std::unique_ptr<LocalTrainer>> MakeTrainer(const TrainerSetup& setup);
   // Backend::LanesFor of the back end that trains the run.
   absl::StatusOr<uint32_t> LanesFor(const TrainerSetup& setup, uint32_t slots);
+  // Backend::DevicesFor of the back end that the node's file names; "auto" has none.
+  absl::StatusOr<uint32_t> DevicesFor(const BackendChoice& choice);
   // Backend::MakeCollective of the same back end.
   absl::StatusOr<std::unique_ptr<device::Collective>> MakeCollective(
       const TrainerSetup& setup, std::vector<device::Device*> devices);

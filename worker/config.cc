@@ -101,8 +101,9 @@ Section<WorkersConfig> WorkersSection() {
         "a rehearsal of a deployment",
         Between(0, 10000));
   f.Add("workers.slots", &W::slots,
-        "clients at a time in each; 0: the cores, shared out, or for backend = \"cuda\" 512",
-        Between(0, 4096));
+        "clients at a time in each; 0: the cores that the process may use (affinity, cgroup), shared "
+        "out, or for backend = \"cuda\" 512 for each GPU",
+        Between(0, kMostSlots));
   f.AddSection("", &W::backend, BackendSection());
   f.AddSection("", &W::emulation, EmulationSection());
   for (settings::Field<W>& field : f.fields()) field.role = Role::kCompute;

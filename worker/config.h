@@ -25,15 +25,18 @@ struct FleetConfig {
 // The keys of [node] and [accept], with full names.
 settings::Section<FleetConfig> FleetSection();
 
-// Slots of a process that trains on devices, unless its file says how many. It trains as many
-// clients side by side as fit into the devices' memory, and has some more at hand.
+// Slots for each device of a process that trains on devices, unless its file says how many. It
+// trains as many clients side by side as fit into a device's memory, and has some more at hand.
 inline constexpr uint32_t kDeviceSlots = 512;
+// Of a process. A server refuses a node with more (server/engine/worker_calls.cc).
+inline constexpr uint32_t kMostSlots = 4096;
 
 // The worker processes of a host.
 struct WorkersConfig {
   uint32_t processes = 1;
   uint32_t owners = 0;  // this many first clients each get a process and a folder of their own
-  // Per process; 0: the machine's cores, divided among the processes, or on devices kDeviceSlots.
+  // Per process; 0: the cores that this process may use, divided among the processes, or on devices
+  // kDeviceSlots for each.
   uint32_t slots = 0;
   training::BackendChoice backend;  // that trains the clients
   EmulationConfig emulation;

@@ -93,7 +93,7 @@ absl::Status Try(const RunContext& context, const data::Dataset& dataset, Client
       trainer->Evaluate(broadcast[0], task.train, 0, task.train.size(), kRows).status();
   const EvaluationConfig& evaluation = context.run.evaluation;
   const bool needed = evaluation.clients || evaluation.validation || evaluation.train ||
-                      dataset.info().test_examples > 0;
+                      dataset.info().test_examples > 0 || dataset.info().val_examples > 0;
   return absl::IsUnimplemented(evaluated) && !needed ? absl::OkStatus() : evaluated;
 }
 

@@ -407,6 +407,9 @@ absl::StatusOr<fleet::EvaluationResult> Lane::TryToEvaluate(const EvaluationCont
     case fleet::EvaluationKind::kCentralTest:
       rows = dataset_->CentralTest();
       break;
+    case fleet::EvaluationKind::kCentralValidation:
+      rows = dataset_->CentralValidation();
+      break;
     case fleet::EvaluationKind::kClientTest:
     case fleet::EvaluationKind::kClientTestGlobal:
     case fleet::EvaluationKind::kClientTuned:

@@ -74,6 +74,7 @@ SlotPool::~SlotPool() {
     absl::MutexLock lock(&mutex_);
     closing_ = true;
     queue_.clear();
+    GiveUp(true);
   }
   for (std::thread& thread : threads_) thread.join();
 }
@@ -171,11 +172,18 @@ absl::Status SlotPool::error() const {
   return error_;
 }
 
+void SlotPool::GiveUp(bool give_up) {
+  giving_up_ = give_up;
+  for (WorkCounter& lane : work_) lane.GiveUp(give_up);
+}
+
 void SlotPool::Clear() {
   absl::MutexLock lock(&mutex_);
   queue_.clear();
+  GiveUp(true);
   const auto idle = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return running_ == 0; };
   mutex_.Await(absl::Condition(&idle));
+  GiveUp(false);
   interrupted_ = false;
   phase_ = nullptr;
   held_.clear();
@@ -366,7 +374,8 @@ void SlotPool::Emulate(uint32_t index, const PhaseContext& phase,
   // Emulated slow hardware counts as working, and the server should see that.
   const double longest = std::ranges::max(longer);
   const TimePoint end = SteadyClock().Now() + FromSeconds(longest);
-  for (TimePoint now = end - FromSeconds(longest); now < end; now = SteadyClock().Now()) {
+  for (TimePoint now = end - FromSeconds(longest); now < end && !work_[index].given_up();
+       now = SteadyClock().Now()) {
     std::this_thread::sleep_for(std::min<Duration>(end - now, kEmulatedPiece));
     work_[index].Count();
   }
@@ -379,6 +388,7 @@ void SlotPool::Emulate(uint32_t index, const PhaseContext& phase,
 
 void SlotPool::Fail(const absl::Status& status) {
   absl::MutexLock lock(&mutex_);
+  if (giving_up_) return;  // nobody waits for what failed
   if (error_.ok()) error_ = status;
   interrupted_ = true;
 }

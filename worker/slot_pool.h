@@ -60,7 +60,7 @@ class SlotPool {
                                                          const data::Dataset& dataset,
                                                          uint32_t slots, EmulatedSlots emulated,
                                                          RunningMarker& marker);
-  ~SlotPool();  // drops the queue, waits for running items, joins the threads
+  ~SlotPool();  // as Clear; joins the threads
 
   // All training that is queued, or not yet taken by TakeHarvest, must belong to one phase.
   // `leased`: when the lease arrived.
@@ -84,7 +84,8 @@ class SlotPool {
   void Settle() ABSL_LOCKS_EXCLUDED(mutex_);  // call when the harvest is committed or given up
   // The first error of a slot: this node cannot go on. The waits return false after an error.
   absl::Status error() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Forgets the queue and everything finished; waits for what is running.
+  // Forgets the queue and everything finished. What is running is not wanted any more, and waited
+  // for: a trainer that notices ends it early.
   void Clear() ABSL_LOCKS_EXCLUDED(mutex_);
   // Removes these from the queue where they have not started.
   void Drop(const std::vector<Attempt>& attempts) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -117,6 +118,8 @@ class SlotPool {
            EmulatedSlots emulated, RunningMarker& marker);
   void Loop(uint32_t index) ABSL_LOCKS_EXCLUDED(mutex_);
   void Fail(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Whether lanes are to end what they have begun (WorkCounter::GiveUp).
+  void GiveUp(bool give_up) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // As many clients of the queue's front as the lane should train at once: its share, if other
   // lanes are idle, too.
   std::vector<Item> NextTurn(uint32_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -147,6 +150,7 @@ class SlotPool {
   double mean_seconds_ ABSL_GUARDED_BY(mutex_) = 0;  // moving mean per client; 0: none yet
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
+  bool giving_up_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const PhaseContext> phase_ ABSL_GUARDED_BY(mutex_);
   std::vector<Attempt> held_ ABSL_GUARDED_BY(mutex_);

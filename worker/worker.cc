@@ -156,6 +156,7 @@ absl::StatusOr<fleet::RegisterRequest> RequestFor(const Options& options,
       .table = fleet::Blob::Of(table.Encode()),
       .owner = options.owner,
       .central_test_rows = info.test_examples,
+      .central_val_rows = info.val_examples,
       .central_test_digest = info.test_digest.IsZero() ? info.digest : info.test_digest,
       .died_running = marker.died_running(),
       .volatile_state = options.state.ends_with_process()};

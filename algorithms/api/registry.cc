@@ -114,6 +114,44 @@ absl::StatusOr<Schema> SchemaOf(const Description& description, const Setup& set
   return schema;
 }
 
+uint64_t MostClients(const Setup& setup) {
+  const CohortConfig& cohort = setup.cohort;
+  if (cohort.straggler_policy == "drop" && cohort.straggler_fraction >= 1) return 0;
+  // A Poisson cohort has any number of clients, and `size` on average.
+  const uint64_t asked = cohort.sampling == "poisson" ? setup.clients : cohort.size;
+  return setup.clients == 0 ? cohort.size : std::min(asked, setup.clients);
+}
+
+double MeanClients(const Setup& setup) {
+  const CohortConfig& cohort = setup.cohort;
+  auto mean = static_cast<double>(std::min(MostClients(setup), cohort.size));
+  if (cohort.sampling == "available" && setup.clients > 0)
+    mean = std::min(mean, cohort.availability * static_cast<double>(setup.clients));
+  if (cohort.straggler_policy == "drop") mean *= 1 - cohort.straggler_fraction;
+  return mean;
+}
+
+absl::Status CheckNeeded(const Description& description, const Setup& setup, uint64_t enough) {
+  if (!description.needs) return absl::OkStatus();
+  const Needed needed = description.needs(setup);
+  const auto refuse = [&](const auto&... why) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "algorithm ", description.name, " needs ", needed.clients, " clients in a round (",
+        needed.why, "), or it leaves the model as it is: ", why...));
+  };
+  if (enough > 0 && enough < needed.clients)
+    return refuse("round.enough = ", enough, " closes every round before");
+  const uint64_t most = MostClients(setup);
+  if (most >= needed.clients) return absl::OkStatus();
+  const CohortConfig& cohort = setup.cohort;
+  if (cohort.straggler_policy == "drop" && cohort.straggler_fraction >= 1)
+    return refuse(
+        "cohort.straggler_fraction = 1 with cohort.straggler_policy = \"drop\" leaves none");
+  if (setup.clients > 0 && setup.clients < needed.clients)
+    return refuse("only ", setup.clients, " clients can be drawn");
+  return refuse("cohort.size = ", cohort.size);
+}
+
 absl::StatusOr<Schema> MakeSchema(const Description& description, const Setup& setup) {
   const auto refuse = [&](absl::string_view why) {
     return absl::InvalidArgumentError(absl::StrCat("algorithm ", description.name, ": ", why));
@@ -122,6 +160,7 @@ absl::StatusOr<Schema> MakeSchema(const Description& description, const Setup& s
     if (const absl::Status status = description.check(setup); !status.ok())
       return refuse(status.message());
   }
+  MACAW_RETURN_IF_ERROR(CheckNeeded(description, setup));
   MACAW_ASSIGN_OR_RETURN(Schema schema, SchemaOf(description, setup));
   const auto twice = [&](absl::string_view why) {
     return refuse(absl::StrCat("cohort.sampling = \"", setup.cohort.sampling,

@@ -38,6 +38,12 @@ struct Withstood {
   std::string key = {};  // that says so: "algorithm.krum.f"; empty: none does
 };
 
+// The clients that a round must count: with fewer it leaves the model as it is.
+struct Needed {
+  uint64_t clients = 1;
+  std::string why = {};  // "2f+3 with algorithm.krum.f = 1"
+};
+
 // Everything the system knows about an algorithm. A built-in algorithm is one file that ends with a
 // function returning this.
 struct Description {
@@ -68,6 +74,9 @@ struct Description {
   // How many hostile clients of a round it is set up for; empty function: it makes no such promise.
   std::function<Withstood(const Setup&)> withstands = {};
 
+  // The fewest clients that a round must count for the rule to do anything; empty function: one.
+  std::function<Needed(const Setup&)> needs = {};
+
   // Refuses runs that the rule is not made for, with the reason. Empty function: every run is
   // accepted.
   std::function<absl::Status(const Setup&)> check = {};
@@ -76,6 +85,14 @@ struct Description {
       server;
   std::function<absl::StatusOr<std::unique_ptr<ClientAlgorithm>>(const Setup&)> client;
 };
+
+// The most clients that a round of this run can count, and how many it counts on average.
+uint64_t MostClients(const Setup& setup);
+double MeanClients(const Setup& setup);
+
+// Refuses a rule that no round of this run can serve: it needs more clients than MostClients, or
+// than `enough`, with which each round closes ([round] enough; 0: all).
+absl::Status CheckNeeded(const Description& description, const Setup& setup, uint64_t enough = 0);
 
 // The schema of a run, which server and workers both start from. Refuses, with the reason: a run
 // that the algorithm is not made for; sampling with replacement, if each client's state or update

@@ -46,6 +46,7 @@ int DescribeAll(const ListCommand& command, const std::string& version);
 struct CompareCommand {
   std::vector<std::string> runs;     // folders, or NAME-repeat.json
   std::vector<std::string> metrics;  // empty: the usual ones
+  std::string select, paired;        // CompareChoice
   std::string csv;                   // a file to write; "-": standard output, and no table
 };
 int CompareRuns(const CompareCommand& command);

@@ -14,7 +14,8 @@ namespace {
 absl::Status Show(const CompareCommand& command) {
   MACAW_ASSIGN_OR_RETURN(const std::vector<RunResult> runs, ReadRuns(command.runs));
   MACAW_ASSIGN_OR_RETURN(const Comparison comparison,
-                         Compare(runs, command.metrics, sdk::Catalogue::Builtins().algorithms()));
+                         Compare(runs, command.metrics, sdk::Catalogue::Builtins().algorithms(),
+                                 {.select = command.select, .paired = command.paired}));
   if (command.csv == "-") {
     std::cout << TableCsv(comparison);
     return absl::OkStatus();

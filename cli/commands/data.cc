@@ -30,6 +30,7 @@ namespace {
 struct Opened {
   Config config;  // [data] as configured, with the data's own constants filled in
   std::unique_ptr<data::Dataset> dataset;
+  bool undivided = false;  // the data has no clients, and no key divides it
 };
 
 std::string Quoted(const std::string& text) {
@@ -44,27 +45,43 @@ absl::StatusOr<bool> IsConfiguration(const std::string& path) {
   return absl::StartsWith(head, "[data]") || absl::StrContains(head, "\n[data]");
 }
 
-absl::StatusOr<Opened> Open(const DataCommand& command) {
+// What a command needs of the partition.
+enum class Division : uint8_t {
+  kAsConfigured,
+  kNone,  // the rows are looked at: where no key says how to divide them, they are one client's
+};
+
+absl::StatusOr<Opened> Open(const DataCommand& command,
+                            Division division = Division::kAsConfigured) {
   MACAW_RETURN_IF_ERROR(data::CheckExists(command.source));
   std::vector<Override> overrides;
   std::string file = command.source;
   MACAW_ASSIGN_OR_RETURN(const bool configuration, IsConfiguration(command.source));
+  std::vector<Override> given;
+  for (const std::string& text : command.set) {
+    MACAW_ASSIGN_OR_RETURN(given.emplace_back(), ParseOverride(text));
+  }
   if (!configuration) {
-    MACAW_ASSIGN_OR_RETURN(const std::string source, data::DetectSource(command.source));
-    overrides.push_back({"data.source", Quoted(source), command.source});
+    const bool says_source = std::ranges::any_of(
+        given, [](const Override& override) { return override.key == "data.source"; });
+    if (!says_source) {
+      MACAW_ASSIGN_OR_RETURN(const std::string source, data::DetectSource(command.source));
+      overrides.push_back({"data.source", Quoted(source), command.source});
+    }
     overrides.push_back({"data.path", Quoted(command.source), command.source});
     file.clear();
   }
-  for (const std::string& text : command.set) {
-    MACAW_ASSIGN_OR_RETURN(Override override, ParseOverride(text));
-    overrides.push_back(std::move(override));
-  }
+  overrides.insert(overrides.end(), given.begin(), given.end());
   MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(file));
   MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(document, overrides));
   Opened opened;
   MACAW_ASSIGN_OR_RETURN(opened.config, ReadNodeConfig(document, overrides, catalogue));
-  MACAW_ASSIGN_OR_RETURN(
-      opened.dataset, catalogue.OpenDataset(opened.config.node.data, opened.config.node.partition));
+  data::PartitionOptions partition = opened.config.node.partition;
+  const bool undivided =
+      division == Division::kNone && partition.clients == 0 && partition.scheme == "auto";
+  if (undivided) partition.clients = 1;
+  MACAW_ASSIGN_OR_RETURN(opened.dataset, catalogue.OpenDataset(opened.config.node.data, partition));
+  opened.undivided = undivided && opened.dataset->info().divided;
   FillNormalise(opened.config.run.transform, opened.dataset->info());
   return opened;
 }
@@ -132,29 +149,35 @@ void PrintInfo(const Opened& opened) {
                                                 : "a number to predict"));
   if (!info.feature_names.empty()) line("features", ListText(info.feature_names));
   if (!info.class_names.empty()) line("classes", ListText(info.class_names));
-  line("clients", absl::StrCat(info.clients));
+  line("clients", opened.undivided
+                      ? absl::StrCat("none of its own: [partition] divides the rows (by default ",
+                                     "among ", data::kDefaultClients, ", at random)")
+                      : absl::StrCat(info.clients));
   line("training examples",
        absl::StrCat(
            info.train_examples,
            info.train_tokens == 0 ? "" : absl::StrCat(", ", info.train_tokens, " tokens in use")));
-  line("a client's share",
-       absl::StrCat(quantile(0), " at least, ", quantile(0.1), " / ", quantile(0.5), " / ",
-                    quantile(0.9), " at 10 / 50 / 90 %, ", quantile(1), " at most"));
-  if (info.mean_classes_per_client > 0) {
+  if (!opened.undivided)
+    line("a client's share",
+         absl::StrCat(quantile(0), " at least, ", quantile(0.1), " / ", quantile(0.5), " / ",
+                      quantile(0.9), " at 10 / 50 / 90 %, ", quantile(1), " at most"));
+  if (info.mean_classes_per_client > 0 && !opened.undivided) {
     line("classes per client", absl::StrFormat("%.2f on average", info.mean_classes_per_client));
   }
   line("clients' own", absl::StrCat(validation, " validation and ", test, " test examples"));
   line("central test", absl::StrCat(info.test_examples, " examples"));
+  if (info.val_examples > 0)
+    line("central validation", absl::StrCat(info.val_examples, " examples"));
   if (info.feature_type != data::FeatureType::kI32)
     line("normalise", NormaliseText(opened.config.run.transform));
-  line("digest", info.digest.Hex());
+  if (!opened.undivided) line("digest", info.digest.Hex());
   PrintNotes(dataset);
 }
 
 }  // namespace
 
 int DataInfo(const DataCommand& command) {
-  const absl::StatusOr<Opened> opened = Open(command);
+  const absl::StatusOr<Opened> opened = Open(command, Division::kNone);
   if (!opened.ok()) return Report(opened.status());
   PrintInfo(*opened);
   return kExitOk;

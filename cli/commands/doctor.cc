@@ -18,6 +18,7 @@
 #include "cli/process/exit.h"
 #include "cli/process/programs.h"
 #include "core/child.h"
+#include "core/cores.h"
 #include "core/files.h"
 #include "core/status.h"
 
@@ -123,8 +124,11 @@ int Doctor() {
   PrintFact("macaw", MACAW_VERSION);
   PrintFact("kernel",
             absl::StripAsciiWhitespace(ReadFile("/proc/sys/kernel/osrelease").value_or("unknown")));
-  PrintFact("cpu", absl::StrCat(ProcValue("/proc/cpuinfo", "model name"), ", ",
-                                std::thread::hardware_concurrency(), " cores"));
+  const uint32_t cores = std::thread::hardware_concurrency(), usable = UsableCores();
+  PrintFact("cpu", absl::StrCat(ProcValue("/proc/cpuinfo", "model name"), ", ", cores, " cores",
+                                usable < cores ? absl::StrCat(", of which this process may use ",
+                                                              usable, " (affinity, cgroup)")
+                                               : ""));
   PrintFact("vectors", VectorExtensions());
   PrintFact("memory",
             absl::StrCat(MemoryText("MemTotal"), ", ", MemoryText("MemAvailable"), " available"));

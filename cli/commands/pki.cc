@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -14,6 +15,7 @@
 #include "cli/process/exit.h"
 #include "core/files.h"
 #include "core/status.h"
+#include "core/utf8.h"
 #include "identity/authority.h"
 
 namespace macaw::cli {
@@ -73,9 +75,16 @@ std::string ClientsOf(const identity::Grant& grant) {
                       grant.owns.size(), ")");
 }
 
-void SetClients(const std::vector<std::string>& clients, identity::Grant& grant) {
+absl::Status SetClients(const std::vector<std::string>& clients, identity::Grant& grant) {
+  for (const std::string& client : clients) {
+    if (IsUtf8(client)) continue;
+    return absl::InvalidArgumentError(absl::StrCat("the client \"",
+                                                   absl::Utf8SafeCHexEscape(client),
+                                                   "\" is not UTF-8: write its name in UTF-8"));
+  }
   grant.owns_any = clients == std::vector<std::string>{"*"};
   if (!grant.owns_any) grant.owns = clients;
+  return absl::OkStatus();
 }
 
 absl::Status Invite(const PkiInvite& command) {
@@ -84,7 +93,7 @@ absl::Status Invite(const PkiInvite& command) {
   identity::Grant& grant = node.grant;
   grant.subject.name = command.name;
   MACAW_ASSIGN_OR_RETURN(grant.subject.role, identity::ParseRole(command.role));
-  SetClients(command.clients, grant);
+  MACAW_RETURN_IF_ERROR(SetClients(command.clients, grant));
   if (command.clients.empty()) grant.owns = {command.name};
   MACAW_ASSIGN_OR_RETURN(node.lifetime, ParseTime("--lifetime", command.lifetime, node.lifetime));
   MACAW_ASSIGN_OR_RETURN(node.open_for, ParseTime("--open-for", command.open_for, node.open_for));
@@ -171,7 +180,7 @@ int PkiAssign(const std::string& folder, const std::string& name,
   const auto assign = [&]() -> absl::Status {
     MACAW_ASSIGN_OR_RETURN(const auto authority, Authority::Open(folder));
     identity::Grant grant;
-    SetClients(clients, grant);
+    MACAW_RETURN_IF_ERROR(SetClients(clients, grant));
     return authority->Assign(name, grant.owns, grant.owns_any, absl::Now());
   };
   return Report(assign());

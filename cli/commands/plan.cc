@@ -8,6 +8,7 @@
 #include "cli/config/resolve.h"
 #include "cli/config/writer.h"
 #include "cli/process/exit.h"
+#include "cli/simulate/selection.h"
 #include "core/files.h"
 #include "core/status.h"
 #include "data/dataset.h"
@@ -43,6 +44,8 @@ absl::Status Write(const DataCommand& command) {
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
                          catalogue.OpenDataset(config.node.data, config.node.partition));
   MACAW_RETURN_IF_ERROR(Resolve(config, dataset->info(), catalogue));
+  MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(config));
+  MACAW_RETURN_IF_ERROR(ChooseStopMetric(config, spec, *dataset, catalogue.algorithms()));
   return AtomicWriteFile(command.out, absl::StrCat("# The plan of ", command.source,
                                                    " for a server without data (`macaw plan`).\n",
                                                    ServerToml(config)));

@@ -12,7 +12,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/compare/text.h"
-#include "cli/config/settings.h"
 #include "cli/simulate/repeat.h"
 #include "core/files.h"
 #include "core/spelling.h"
@@ -24,58 +23,15 @@ namespace {
 using Runs = std::vector<RunResult>;
 using Metrics = std::vector<std::string>;
 
-constexpr char kAlgorithm[] = "algorithm.name";
+constexpr char kAlgorithmKey[] = "algorithm.name";
 
-// Removes JSON's quotes: fedavg instead of "fedavg".
-std::string Unquoted(const std::string& json) {
-  const bool quoted = json.size() >= 2 && json.front() == '"' && json.back() == '"';
-  return quoted ? json.substr(1, json.size() - 2) : json;
-}
-
-std::string SettingOf(const RunResult& run, const std::string& key,
-                      const algorithms::Registry& registry) {
-  if (key == kAlgorithm) return run.algorithm;
-  const auto found = run.settings.find(key);
-  if (found != run.settings.end()) return Unquoted(found->second);
-  const bool of_another = absl::StartsWith(key, "algorithm.") &&
-                          !absl::StartsWith(key, absl::StrCat("algorithm.", run.algorithm, "."));
-  const std::string otherwise = of_another ? "" : Unquoted(DefaultOf(key, registry));
-  return otherwise.empty() ? "-" : otherwise;
-}
-
-std::set<std::string> KeysOf(const Runs& runs) {
-  std::set<std::string> keys;
-  for (const RunResult& run : runs) {
-    for (const auto& [key, value] : run.settings) keys.insert(key);
-  }
-  return keys;
-}
-
-// The keys whose values differ between runs, the algorithm first.
-std::vector<std::string> DifferingKeys(const Runs& runs) {
-  std::vector<std::string> keys;
-  const RunResult& first = runs.front();
-  const auto differs = [&](const auto& value_of) {
-    return std::ranges::any_of(
-        runs, [&](const RunResult& run) { return value_of(run) != value_of(first); });
-  };
-  if (differs([](const RunResult& run) { return run.algorithm; })) keys.push_back(kAlgorithm);
-  for (const std::string& key : KeysOf(runs)) {
-    const auto value = [&](const RunResult& run) {
-      const auto found = run.settings.find(key);
-      return found == run.settings.end() ? std::string() : found->second;
-    };
-    if (differs(value)) keys.push_back(key);
-  }
-  return keys;
-}
-
-std::vector<std::string> EqualSettings(const Runs& runs, const std::vector<std::string>& keys) {
+std::vector<std::string> EqualSettings(const Runs& runs, const std::vector<std::string>& keys,
+                                       const algorithms::Registry& registry) {
   std::vector<std::string> equal;
   const auto differs = [&](const std::string& key) { return std::ranges::count(keys, key) > 0; };
-  if (!differs(kAlgorithm)) equal.push_back(absl::StrCat(kAlgorithm, " ", runs[0].algorithm));
+  if (!differs(kAlgorithmKey)) equal.push_back(absl::StrCat(kAlgorithmKey, " ", runs[0].algorithm));
   for (const auto& [key, value] : runs[0].settings) {
-    if (!differs(key)) equal.push_back(absl::StrCat(key, " ", Unquoted(value)));
+    if (!differs(key)) equal.push_back(absl::StrCat(key, " ", SettingOf(runs[0], key, registry)));
   }
   return equal;
 }
@@ -165,25 +121,114 @@ void NoteEnds(const Runs& runs, std::vector<std::string>& notes) {
   }
 }
 
-std::string NumberText(double number) {
-  if (number == std::floor(number) && std::fabs(number) < 1e9)
-    return absl::StrFormat("%.0f", number);
-  return std::fabs(number) < 1000 ? absl::StrFormat("%.4f", number)
-                                  : absl::StrFormat("%.6g", number);
+std::string CellText(const std::optional<Spread>& spread) {
+  return spread.has_value() ? NumberText(*spread) : "-";
 }
 
-std::string CellText(const std::optional<Spread>& spread) {
-  if (!spread.has_value()) return "-";
-  if (spread->values.size() < 2) return NumberText(spread->mean);
-  if (std::fabs(spread->mean) < 1000)
-    return absl::StrFormat("%.4f ± %.4f", spread->mean, spread->std);
-  return absl::StrFormat("%.6g ± %.3g", spread->mean, spread->std);
+void AppendPaired(const Comparison::Row& row, std::vector<std::string>& line) {
+  const std::optional<PairedComparison>& paired = row.against_best;
+  if (!paired.has_value() || paired->n == 0) {
+    line.insert(line.end(), 4, "-");
+    return;
+  }
+  line.push_back(MetricText(paired->difference));
+  line.push_back(IntervalText(paired->interval));
+  line.push_back(ProbabilityText(paired->p));
+  line.push_back(ProbabilityText(row.p_holm));
+}
+
+std::string ExactText(const std::optional<double>& value) {
+  return value.has_value() ? absl::StrFormat("%.17g", *value) : "";
+}
+
+void AppendPairedExactly(const Comparison::Row& row, std::vector<std::string>& line) {
+  const std::optional<PairedComparison>& paired = row.against_best;
+  if (!paired.has_value() || paired->n == 0) {
+    line.insert(line.end(), 5, "");
+    return;
+  }
+  const bool several = paired->interval.has_value();
+  line.push_back(ExactText(paired->difference));
+  line.push_back(several ? ExactText(paired->interval->low) : "");
+  line.push_back(several ? ExactText(paired->interval->high) : "");
+  line.push_back(ExactText(paired->p));
+  line.push_back(ExactText(row.p_holm));
 }
 
 std::vector<uint64_t> SeedsOf(const Comparison::Row& row) {
   std::vector<uint64_t> seeds;
   for (const RunResult& run : row.runs) seeds.push_back(run.seed);
   return seeds;
+}
+
+// Adds what is chosen by, and of the metrics of test rows the values in the rounds that it chooses.
+absl::Status Select(const std::string& select, const Runs& runs, Metrics& metrics) {
+  std::set<std::string> known, reported;
+  for (const RunResult& run : runs) {
+    for (const auto& [metric, best] : run.bests) known.insert(metric);
+    if (const auto best = run.bests.find(select); best != run.bests.end()) {
+      for (const auto& [metric, value] : best->second.report) reported.insert(metric);
+    }
+  }
+  if (!known.contains(select)) {
+    const std::vector<std::string> words(known.begin(), known.end());
+    const std::string meant = NearestWord(select, words);
+    return absl::InvalidArgumentError(
+        absl::StrCat("--select ", select, ": no run has a best round by it",
+                     meant.empty() ? "" : absl::StrCat("; did you mean ", meant, "?"),
+                     " There are ", absl::StrJoin(words, ", ")));
+  }
+  Metrics selected = {"best_" + select};
+  for (const std::string& metric : reported) selected.push_back(AtBest(metric, select));
+  metrics.insert(metrics.begin(), selected.begin(), selected.end());
+  return absl::OkStatus();
+}
+
+// The values of a metric by seed. Where a seed occurs twice, the first.
+std::map<uint64_t, double> BySeed(const Runs& runs, const std::string& metric) {
+  std::map<uint64_t, double> values;
+  for (const RunResult& run : runs) {
+    const std::map<std::string, double> all = ValuesOf(run);
+    if (const auto found = all.find(metric); found != all.end())
+      values.try_emplace(run.seed, found->second);
+  }
+  return values;
+}
+
+// Compares each row with the best one, over the seeds that both have.
+void PairWithBest(const std::string& metric, Comparison& comparison) {
+  comparison.paired = metric;
+  const auto at = static_cast<size_t>(std::ranges::find(comparison.metrics, metric) -
+                                      comparison.metrics.begin());
+  const bool higher = HigherMetricIsBetter(metric);
+  const Comparison::Row* best = nullptr;
+  for (const Comparison::Row& row : comparison.rows) {
+    if (!row.values[at].has_value()) continue;
+    const double mean = row.values[at]->mean;
+    if (best == nullptr || (higher ? mean > best->values[at]->mean : mean < best->values[at]->mean))
+      best = &row;
+  }
+  if (best == nullptr) return;
+  const std::map<uint64_t, double> best_values = BySeed(best->runs, metric);
+  std::vector<std::optional<double>> p;
+  for (Comparison::Row& row : comparison.rows) {
+    if (&row != best) {
+      std::vector<double> values, others;
+      for (const auto& [seed, value] : BySeed(row.runs, metric)) {
+        const auto other = best_values.find(seed);
+        if (other == best_values.end()) continue;
+        values.push_back(value);
+        others.push_back(other->second);
+      }
+      row.against_best = CompareInPairs(values, others);
+    }
+    p.push_back(row.against_best.has_value() ? row.against_best->p : std::nullopt);
+  }
+  const std::vector<std::optional<double>> holm = HolmAdjusted(p);
+  for (size_t i = 0; i < comparison.rows.size(); ++i) comparison.rows[i].p_holm = holm[i];
+  comparison.notes.push_back(absl::StrCat(
+      "p is of Student's paired test of ", metric,
+      " against the best row, over common seeds; Holm's holds for all rows together."));
 }
 
 }  // namespace
@@ -218,12 +263,16 @@ absl::StatusOr<std::vector<RunResult>> ReadRuns(const std::vector<std::string>& 
 }
 
 absl::StatusOr<Comparison> Compare(const std::vector<RunResult>& runs, Metrics metrics,
-                                   const algorithms::Registry& registry) {
+                                   const algorithms::Registry& registry,
+                                   const CompareChoice& choice) {
   if (runs.empty()) return absl::InvalidArgumentError("there is no run to compare");
+  if (!choice.select.empty()) MACAW_RETURN_IF_ERROR(Select(choice.select, runs, metrics));
+  if (!choice.paired.empty() && std::ranges::find(metrics, choice.paired) == metrics.end())
+    metrics.push_back(choice.paired);
   MACAW_RETURN_IF_ERROR(CheckMetrics(metrics, runs));
   Comparison comparison{.keys = DifferingKeys(runs),
                         .metrics = metrics.empty() ? UsualMetrics(runs) : std::move(metrics)};
-  comparison.equal = EqualSettings(runs, comparison.keys);
+  comparison.equal = EqualSettings(runs, comparison.keys, registry);
   for (const RunResult& run : runs) {
     auto row = std::ranges::find_if(comparison.rows, [&](const Comparison::Row& other) {
       return other.runs.front().algorithm == run.algorithm &&
@@ -242,6 +291,11 @@ absl::StatusOr<Comparison> Compare(const std::vector<RunResult>& runs, Metrics m
     row.values = SpreadsOf(row.runs, comparison.metrics);
     NoteEnds(row.runs, comparison.notes);
   }
+  for (const std::string& metric : comparison.metrics) {
+    if (absl::StartsWith(metric, "best_") && ChoosesByTestRows(metric))
+      comparison.notes.push_back(TestRowsChooseText(metric));
+  }
+  if (!choice.paired.empty()) PairWithBest(choice.paired, comparison);
   return comparison;
 }
 
@@ -249,12 +303,18 @@ std::string TableText(const Comparison& comparison) {
   std::vector<std::string> head = comparison.keys;
   head.insert(head.end(), {"runs", "seeds"});
   head.insert(head.end(), comparison.metrics.begin(), comparison.metrics.end());
+  const bool paired = !comparison.paired.empty();
+  if (paired)
+    head.insert(head.end(),
+                {comparison.paired + " minus the best", "95 % interval", "p", "p, Holm"});
   std::vector<std::vector<std::string>> lines = {head};
   for (const Comparison::Row& row : comparison.rows) {
-    std::vector<std::string> line = row.settings;
+    std::vector<std::string> line;
+    for (const std::string& setting : row.settings) line.push_back(setting.empty() ? "-" : setting);
     line.push_back(absl::StrCat(row.runs.size()));
     line.push_back(SeedsText(SeedsOf(row)));
     for (const std::optional<Spread>& value : row.values) line.push_back(CellText(value));
+    if (paired) AppendPaired(row, line);
     lines.push_back(std::move(line));
   }
   std::string text = AlignedText(lines);
@@ -269,6 +329,9 @@ std::string TableCsv(const Comparison& comparison) {
   head.insert(head.end(), {"runs", "seeds"});
   for (const std::string& metric : comparison.metrics)
     head.insert(head.end(), {metric, metric + "_std"});
+  const bool paired = !comparison.paired.empty();
+  if (paired)
+    head.insert(head.end(), {"minus_best", "minus_best_low", "minus_best_high", "p", "p_holm"});
   std::string text;
   const auto add = [&](const std::vector<std::string>& cells) {
     absl::StrAppend(&text, CsvLine(cells));
@@ -280,10 +343,9 @@ std::string TableCsv(const Comparison& comparison) {
     line.push_back(absl::StrJoin(SeedsOf(row), " "));
     for (const std::optional<Spread>& value : row.values) {
       line.push_back(value.has_value() ? absl::StrFormat("%.17g", value->mean) : "");
-      line.push_back(value.has_value() && value->values.size() > 1
-                         ? absl::StrFormat("%.17g", value->std)
-                         : "");
+      line.push_back(value.has_value() ? ExactText(value->std) : "");
     }
+    if (paired) AppendPairedExactly(row, line);
     add(line);
   }
   return text;

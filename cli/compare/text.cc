@@ -1,11 +1,15 @@
 #include "cli/compare/text.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "core/csv_cell.h"
+#include "server/early_stopping.h"
 
 namespace macaw::cli {
 namespace {
@@ -32,6 +36,28 @@ std::string AlignedText(const std::vector<std::vector<std::string>>& lines) {
     text.push_back('\n');
   }
   return text;
+}
+
+std::string MetricText(double value) {
+  if (value == std::floor(value) && std::fabs(value) < 1e9) return absl::StrFormat("%.0f", value);
+  const double size = std::fabs(value);
+  return absl::StrFormat(size >= 0.001 && size < 1000 ? "%.4f" : "%.4g", value);
+}
+
+std::string IntervalText(const std::optional<Interval>& interval) {
+  return interval.has_value()
+             ? absl::StrCat(MetricText(interval->low), " to ", MetricText(interval->high))
+             : "-";
+}
+
+std::string ProbabilityText(const std::optional<double>& p) {
+  if (!p.has_value()) return "-";
+  return *p < 0.0001 ? "< 0.0001" : absl::StrFormat("%.4f", *p);
+}
+
+bool HigherMetricIsBetter(const std::string& metric) {
+  const bool fewer = metric == "seconds" || absl::StartsWith(metric, "rounds_to_");
+  return !fewer && server::HigherIsBetter(metric);
 }
 
 std::string CsvLine(const std::vector<std::string>& cells) {

@@ -45,7 +45,8 @@ Section<NodeConfig> NodeSection(const std::vector<std::string>& data_sources) {
       .InsteadOf({"model.name", "model.layers"})
       .As(Role::kResult);
   f.AddPath("model.init", &N::model_init,
-            "safetensors file to start from, or \"zero\"; default: from the seed")
+            "safetensors file to start from ({seed} in its path is model.seed), or \"zero\"; "
+            "default: from the seed")
       .OrWord("zero")
       .Expecting("a path (a string) | \"zero\"")
       .As(Role::kResult);

@@ -9,6 +9,7 @@
 #include "core/files.h"
 #include "core/logging.h"
 #include "core/status.h"
+#include "core/utf8.h"
 
 namespace macaw::cli {
 namespace {
@@ -41,6 +42,7 @@ absl::StatusOr<Override> ParseOverride(const std::string& text) {
 
 absl::StatusOr<Document> ParseDocument(const std::string& text, const std::string& name,
                                        const std::string& folder) {
+  MACAW_RETURN_IF_ERROR(CheckUtf8(text, name));
   MACAW_ASSIGN_OR_RETURN(Value content, ParseToml(text, name));
   Logger("config").Info(absl::StrCat("read file=", name));
   return Document{name, folder, std::move(std::get<Table>(content.data))};

@@ -1,5 +1,6 @@
 #include "cli/config/notes.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace macaw::cli {
@@ -42,7 +43,28 @@ std::string PersonalModelsNote(const Config& config, const data::Dataset& datase
                       "evaluation.clients = true for clients_test_*");
 }
 
+// A GPU trains a client on one of its processors, so that few clients use a small part of it.
+std::string SmallCohortNote(const Config& config) {
+  constexpr uint64_t kFewClients = 64;  // below the break-even of convolutional networks, estimated
+  const uint64_t cohort = config.run.cohort.size;
+  if (config.node.workers.backend.name != "cuda" || cohort >= kFewClients) return "";
+  return absl::StrCat(
+      "workers.backend is \"cuda\" with ", cohort, cohort == 1 ? " client" : " clients",
+      " a round: a GPU trains each client on one of its hundred processors, so most of it is idle. "
+      "Some hundred clients a round fill it (cohort.size); with fewer than about ",
+      kFewClients, " the cores may be faster (workers.backend = \"auto\")");
+}
+
 }  // namespace
+
+std::vector<std::string> PrivacyNotesOf(const Config& config, const models::ModelSpec& spec,
+                                        const algorithms::Registry& registry) {
+  const auto algorithm = registry.RuleOf(config.run);
+  if (!config.run.privacy.on() || !algorithm.ok() || !algorithm->notes) return {};
+  std::vector<std::string> notes = algorithm->notes(algorithms::SetupOf(config.run, spec.layout));
+  std::erase_if(notes, [](const std::string& note) { return !absl::StartsWith(note, "privacy"); });
+  return notes;
+}
 
 std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& spec,
                                  const data::Dataset& dataset,
@@ -62,15 +84,18 @@ std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& 
   }
   const bool of_clients = run.evaluation.clients || run.evaluation.heldout ||
                           run.evaluation.validation || run.evaluation.train;
-  if (run.evaluation.metrics.any() && !of_clients && dataset.info().test_examples == 0) {
+  const bool central = dataset.info().test_examples > 0 || dataset.info().val_examples > 0;
+  if (run.evaluation.metrics.any() && !of_clients && !central) {
     notes.push_back(
         "evaluation.metrics has nothing to count: there is no central test set, and "
         "evaluation.clients is false");
   }
-  if (run.evaluation.validation && !AnyHas(dataset, data::Split::kValidation)) {
+  if (const std::string note = SmallCohortNote(config); !note.empty()) notes.push_back(note);
+  if (run.evaluation.validation && dataset.info().val_examples == 0 &&
+      !AnyHas(dataset, data::Split::kValidation)) {
     notes.push_back(
         "evaluation.splits names validation, but no client has validation rows (clients_val_* will "
-        "be null): set data.val_fraction");
+        "be null): set data.val_fraction, or data.central_val_fraction for val_*");
   }
   return notes;
 }

@@ -10,6 +10,10 @@
 
 namespace macaw::cli {
 
+// What the rule says of the run's privacy; for a run that goes on, whose rounds may be more.
+std::vector<std::string> PrivacyNotesOf(const Config& config, const models::ModelSpec& spec,
+                                        const algorithms::Registry& registry);
+
 // What a user should know about a resolved run before it begins, in sentences: the algorithm's
 // notes, and whether clients' own models will not be evaluated. For an algorithm that is not in the
 // registry the result is empty; the run is refused elsewhere.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -18,6 +19,7 @@
 #include "cli/config/suggest.h"
 #include "cli/config/toml.h"
 #include "core/status.h"
+#include "core/utf8.h"
 #include "data/detect.h"
 #include "models/script.h"
 #include "sdk/loader.h"
@@ -115,8 +117,9 @@ class Reader {
                 "cohort.size or cohort.fraction is missing: how many clients train in a round");
     }
     const server::StopRule& stop = config_.node.server.stop;
-    if (stop.metric.empty() != (!stop.at_least.has_value() && stop.patience == 0)) {
-      return At(place, "run.stop needs a metric and at_least or patience (or both)");
+    // A metric that is not given is chosen when the data is known (cli/simulate/selection.h).
+    if (!stop.metric.empty() && !stop.at_least.has_value() && stop.patience == 0) {
+      return At(place, "run.stop.metric has no effect without at_least or patience (or both)");
     }
     config_.run.plugins = catalogue_.plugins();
     const Schedule& schedule = config_.run.local.lr_schedule;
@@ -331,10 +334,32 @@ class Reader {
     return "";
   }
 
+  // The first text of a value that is not UTF-8, as an argument of the command line may be.
+  static std::string NotUtf8In(const Value& value) {
+    if (const std::string* const word = value.As<std::string>()) return IsUtf8(*word) ? "" : *word;
+    const Array* const list = value.As<Array>();
+    for (size_t i = 0; list != nullptr && i < list->size(); ++i) {
+      if (std::string found = NotUtf8In((*list)[i]); !found.empty()) return found;
+    }
+    return "";
+  }
+
   absl::Status ReadField(const Field& field, const Value& value) {
     Value placed = value;
     if (field.is_path) MakeAbsolute(field, placed);
-    if (!field.set(config_, placed)) {
+    if (const std::string word = NotUtf8In(placed); !word.empty()) {
+      return WrongKey(
+          value.place, field.key, "",
+          absl::StrCat(field.key, " is \"", absl::Utf8SafeCHexEscape(word),
+                       "\", which is not UTF-8, as the run's config.toml must be: ",
+                       field.is_path ? "rename the file or folder" : "write it in UTF-8"));
+    }
+    const bool follows = field.is_seed && value == Value{std::string(settings::kRunsSeed)};
+    if (follows && field.key != "run.seed") {
+      Forget(field.key);
+      return absl::OkStatus();
+    }
+    if (follows || !field.set(config_, placed)) {
       const std::string meant = WordMeant(field, value);
       const std::string* const word = value.As<std::string>();
       const bool list = word != nullptr && meant == *word;  // right, but for a list of one
@@ -472,6 +497,11 @@ absl::StatusOr<Config> ReadConfig(const Document& document, const std::vector<Ov
   std::string& name = config.run.name;
   if (name.empty()) name = std::filesystem::path(document.name).stem().string();
   if (name.empty()) name = "run";  // without a file
+  if (!IsUtf8(name)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the run would be called \"", absl::Utf8SafeCHexEscape(name),
+                     "\" like the file, which is not UTF-8: set run.name"));
+  }
   if (name.find('/') != std::string::npos) {
     return absl::InvalidArgumentError(
         absl::StrCat(document.name, document.name.empty() ? "" : ": ",

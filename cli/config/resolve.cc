@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
-#include <thread>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "cli/config/key_error.h"
+#include "core/cores.h"
 #include "core/safetensors.h"
 #include "core/spelling.h"
 #include "core/status.h"
@@ -158,7 +160,10 @@ absl::Status ResolveCohort(Config& config, const data::DatasetInfo& info) {
 
 // "row 7 of client alice": the first row is 0.
 std::string PlaceOf(const data::ForeignToken& found, const data::Dataset& dataset) {
-  if (found.central) return absl::StrCat("row ", found.row, " of the central test set");
+  if (found.central) {
+    return absl::StrCat("row ", found.row, " of the central ",
+                        found.split == data::Split::kTest ? "test" : "validation", " set");
+  }
   const char* const split = found.split == data::Split::kTrain  ? "training"
                             : found.split == data::Split::kTest ? "test"
                                                                 : "validation";
@@ -292,6 +297,11 @@ absl::Status CheckTokens(const Config& config, const models::ModelSpec& spec,
       {.key = key});
 }
 
+bool InitFollowsTheSeed(const Config& config) {
+  return absl::StrContains(config.node.model_init, kSeedInPath) &&
+         config.run.model.seed == config.run.seed;
+}
+
 absl::StatusOr<FlatVector> InitialWeights(const Config& config, const models::ModelSpec& spec) {
   if (config.node.model_init.empty() && spec.is_script()) {
     return absl::InvalidArgumentError(
@@ -306,15 +316,20 @@ absl::StatusOr<FlatVector> InitialWeights(const Config& config, const models::Mo
     std::fill_n(weights.view().bytes.data(), bytes, std::byte{0});
     return weights;
   }
-  absl::StatusOr<FlatVector> weights = ReadModel(config.node.model_init, spec.layout);
+  const std::string file = absl::StrReplaceAll(
+      config.node.model_init, {{kSeedInPath, absl::StrCat(config.run.model.seed)}});
+  absl::StatusOr<FlatVector> weights = ReadModel(file, spec.layout);
   if (!weights.ok()) return Annotate(weights.status(), "model.init");
   return weights;
 }
 
-uint32_t SlotsPerProcess(const worker::WorkersConfig& workers) {
+uint32_t SlotsPerProcess(const worker::WorkersConfig& workers, uint32_t devices) {
   if (workers.slots > 0) return workers.slots;
-  if (workers.backend.name == "cuda") return worker::kDeviceSlots;
-  return std::max(1u, std::thread::hardware_concurrency() / std::max(1u, workers.processes));
+  if (devices > 0) {
+    return static_cast<uint32_t>(
+        std::min<uint64_t>(worker::kMostSlots, uint64_t{worker::kDeviceSlots} * devices));
+  }
+  return std::max(1u, UsableCores() / std::max(1u, workers.processes));
 }
 
 }  // namespace macaw::cli

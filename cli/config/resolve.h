@@ -35,10 +35,17 @@ absl::StatusOr<models::ModelSpec> SpecOf(const Config& config);
 absl::Status CheckTokens(const Config& config, const models::ModelSpec& spec,
                          const data::Dataset& dataset);
 
+// In the path model.init stands for model.seed: a file of weights for each seed.
+inline constexpr char kSeedInPath[] = "{seed}";
+// Whether runs that differ in run.seed start from other weights of model.init.
+bool InitFollowsTheSeed(const Config& config);
+
 // The weights before round 1: from the seed, or from model.init.
 absl::StatusOr<FlatVector> InitialWeights(const Config& config, const models::ModelSpec& spec);
 
-// Slots per worker process: as configured, or this machine's cores divided by the processes.
-uint32_t SlotsPerProcess(const worker::WorkersConfig& workers);
+// Slots per worker process: as configured, or so many for each of the `devices` of its back end
+// (training::Backends::DevicesFor), or without devices the cores that this process may use, divided
+// by the processes.
+uint32_t SlotsPerProcess(const worker::WorkersConfig& workers, uint32_t devices = 0);
 
 }  // namespace macaw::cli

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/clock.h"
 #include "core/files.h"
+#include "core/status.h"
 
 namespace macaw::cli {
 namespace {
@@ -44,24 +45,46 @@ bool Take(int lock, const std::string& path) {
   return true;
 }
 
+std::string PathOfLock(const std::string& folder) { return absl::StrCat(folder, "/.lock"); }
+
+absl::StatusOr<Fd> OpenLock(const std::string& folder) {
+  Fd lock(::open(PathOfLock(folder).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!lock.open()) return absl::ErrnoToStatus(errno, absl::StrCat("cannot write into ", folder));
+  return lock;
+}
+
+// For messages of others. On a full disk the number is left out.
+void WriteHolder(const Fd& lock) {
+  const std::string holder = absl::StrCat(::getpid(), "\n");
+  if (::ftruncate(lock.get(), 0) == 0) (void)!::pwrite(lock.get(), holder.data(), holder.size(), 0);
+}
+
 }  // namespace
 
 absl::StatusOr<Fd> LockFolder(const std::string& folder) {
-  const std::string path = absl::StrCat(folder, "/.lock");
-  Fd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (!lock.open()) return absl::ErrnoToStatus(errno, absl::StrCat("cannot write into ", folder));
+  const std::string path = PathOfLock(folder);
+  MACAW_ASSIGN_OR_RETURN(Fd lock, OpenLock(folder));
   if (!Take(lock.get(), path)) {
     const pid_t holder = HolderIn(path);
     return absl::FailedPreconditionError(
         absl::StrCat("another process", holder == 0 ? "" : absl::StrCat(" (pid ", holder, ")"),
                      " is running in ", folder));
   }
-  // For the message above. On a full disk the number is left out.
-  const std::string holder = absl::StrCat(::getpid(), "\n");
-  if (::ftruncate(lock.get(), 0) != 0 ||
-      ::pwrite(lock.get(), holder.data(), holder.size(), 0) < 0) {
-    return lock;
-  }
+  WriteHolder(lock);
+  return lock;
+}
+
+absl::StatusOr<Fd> TryLockFolder(const std::string& folder) {
+  MACAW_ASSIGN_OR_RETURN(Fd lock, OpenLock(folder));
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return Fd();
+  WriteHolder(lock);
+  return lock;
+}
+
+absl::StatusOr<Fd> TryLockName(const std::string& path) {
+  Fd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (!lock.open()) return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return Fd();
   return lock;
 }
 

@@ -13,6 +13,13 @@ namespace macaw::cli {
 // children are about to end, and this call waits for them, for 5 s at most.
 absl::StatusOr<Fd> LockFolder(const std::string& folder);
 
+// The same without waiting. Returns an empty Fd when another process holds the lock.
+absl::StatusOr<Fd> TryLockFolder(const std::string& folder);
+
+// Locks a file, which is made if it is missing, without waiting. Returns an empty Fd when another
+// process holds the lock.
+absl::StatusOr<Fd> TryLockName(const std::string& path);
+
 // Locks a file without waiting. Returns an empty Fd when the file is missing or locked.
 Fd TryLockFile(const std::string& path);
 

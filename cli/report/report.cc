@@ -19,9 +19,11 @@
 #include "absl/strings/str_split.h"
 #include "cli/report/page.h"
 #include "cli/simulate/repeat.h"
+#include "cli/simulate/result.h"
 #include "cli/timeline/timeline.h"
 #include "core/files.h"
 #include "core/status.h"
+#include "sdk/catalogue.h"
 
 namespace macaw::cli {
 namespace {
@@ -137,8 +139,8 @@ absl::StatusOr<Json> RunOf(const std::string& folder) {
       return absl::DataLossError(absl::StrCat(folder, "/summary.json is not JSON"));
     for (const char* shown :
          {"name", "algorithm", "settings", "seed", "end", "reason", "rounds", "seconds",
-          "rounds_per_second", "model_digest", "data_digest", "parameters", "best",
-          "peak_memory_bytes", "reproducible", "profile"}) {
+          "rounds_per_second", "model_digest", "data_digest", "parameters", "best", "best_model",
+          "privacy", "peak_memory_bytes", "reproducible", "profile"}) {
       if (summary.contains(shown)) run[shown] = std::move(summary[shown]);
     }
   }
@@ -170,6 +172,28 @@ void NameRuns(Json& runs) {
   }
 }
 
+// What differs between the runs that say what they are: {"runs": [place among the runs, …], "rows":
+// [{"key", "values"}]}. A value is what the run has, a default included; "": its rule has no such
+// key.
+Json Differences(const Json& runs) {
+  const sdk::Catalogue builtins = sdk::Catalogue::Builtins();
+  std::vector<RunResult> known;
+  Json places = Json::array(), rows = Json::array();
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (!runs[i].contains("settings")) continue;
+    absl::StatusOr<RunResult> result = ReadResult(runs[i]["folder"].get<std::string>());
+    if (!result.ok()) continue;
+    known.push_back(*std::move(result));
+    places.push_back(i);
+  }
+  for (const std::string& key : known.empty() ? std::vector<std::string>() : DifferingKeys(known)) {
+    Json values = Json::array();
+    for (const RunResult& run : known) values.push_back(SettingOf(run, key, builtins.algorithms()));
+    rows.push_back({{"key", key}, {"values", std::move(values)}});
+  }
+  return {{"runs", std::move(places)}, {"rows", std::move(rows)}};
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> ReportData(const std::vector<std::string>& paths) {
@@ -188,7 +212,9 @@ absl::StatusOr<std::string> ReportData(const std::vector<std::string>& paths) {
     }
   }
   NameRuns(runs);
-  const Json data = {{"version", MACAW_VERSION}, {"runs", std::move(runs)}};
+  Json differs = Differences(runs);
+  const Json data = {
+      {"version", MACAW_VERSION}, {"runs", std::move(runs)}, {"differs", std::move(differs)}};
   // Names and configurations are anybody's words: as JSON with this one replacement they cannot end
   // the element that they stand in. Bytes that are not UTF-8 become marks.
   return absl::StrReplaceAll(

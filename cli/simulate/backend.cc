@@ -1,5 +1,6 @@
 #include "cli/simulate/backend.h"
 
+#include "cli/config/resolve.h"
 #include "cli/process/programs.h"
 #include "core/status.h"
 #include "training/backends.h"
@@ -20,6 +21,15 @@ absl::Status CheckBackend(const Config& config, const models::ModelSpec& spec,
   MACAW_RETURN_IF_ERROR(backends.CheckFor(setup));
   if (setup.backend.name != training::kCudaBackend) return absl::OkStatus();
   return backends.ProfileOf(setup).status();  // whether there are such GPUs
+}
+
+uint32_t SlotsHere(const worker::WorkersConfig& workers) {
+  const absl::StatusOr<std::string> programs = ProgramFolder();
+  if (workers.slots > 0 || workers.backend.name != training::kCudaBackend || !programs.ok())
+    return SlotsPerProcess(workers);
+  training::Backends backends(training::Backends::FolderBeside(*programs));
+  // Where they cannot be counted, CheckBackend and the worker say why.
+  return SlotsPerProcess(workers, backends.DevicesFor(workers.backend).value_or(1));
 }
 
 }  // namespace macaw::cli

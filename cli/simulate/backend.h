@@ -1,9 +1,12 @@
 #pragma once
 
+#include <cstdint>
+
 #include "absl/status/status.h"
 #include "algorithms/api/registry.h"
 #include "cli/config/config.h"
 #include "models/spec.h"
+#include "worker/config.h"
 
 namespace macaw::cli {
 
@@ -12,5 +15,9 @@ namespace macaw::cli {
 // other. training::IsMissingBackend says whether the error is that one is not installed.
 absl::Status CheckBackend(const Config& config, const models::ModelSpec& spec,
                           const algorithms::Registry& algorithms);
+
+// Slots per worker process of a simulation on this machine (SlotsPerProcess), with the devices of
+// its back end counted.
+uint32_t SlotsHere(const worker::WorkersConfig& workers);
 
 }  // namespace macaw::cli

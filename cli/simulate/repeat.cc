@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cli/process/lock.h"
 #include "cli/simulate/run_folder.h"
 #include "core/files.h"
 #include "core/status.h"
@@ -20,6 +21,15 @@ std::string FileOf(const std::string& base) { return base + "-repeat.json"; }
 
 std::string FolderAt(const std::string& base, uint64_t seed) {
   return absl::StrCat(base, "-seed", seed);
+}
+
+// Of those that begin the same experiment at one moment, one holds the name. The lock is beside the
+// file of the experiment, because that is replaced with every change. An empty Fd: it is held.
+absl::StatusOr<Fd> LockBase(const std::string& base) {
+  const std::filesystem::path path(FileOf(base));
+  const std::filesystem::path folder = path.parent_path();
+  if (!folder.empty()) MACAW_RETURN_IF_ERROR(MakeDirectories(folder.string()));
+  return TryLockName((folder / absl::StrCat(".", path.stem().string(), ".lock")).string());
 }
 
 absl::StatusOr<OrderedJson> ReadExperiment(const std::string& file) {
@@ -62,46 +72,63 @@ std::string Difference(const OrderedJson& file, const ExperimentKey& key) {
 
 absl::StatusOr<Repeat> Repeat::Open(const std::string& wanted, bool fixed, bool force,
                                     ExperimentKey key, const std::vector<uint64_t>& seeds) {
-  if (force) return Repeat(wanted, std::move(key));
   for (int number = 1;; ++number) {
     const std::string base = number == 1 ? wanted : absl::StrCat(wanted, "-", number);
-    const std::string file = FileOf(base);
-    if (!FileExists(file)) {
-      const auto in_the_way =
-          std::ranges::find_if(seeds, [&](uint64_t seed) { return IsTaken(FolderAt(base, seed)); });
-      if (in_the_way == seeds.end()) return Repeat(base, std::move(key));
-      if (!fixed) continue;
-      return absl::AlreadyExistsError(absl::StrCat(
-          FolderAt(base, *in_the_way),
-          " is there already, and not of such an experiment: name another --out, or replace it "
-          "with --force"));
+    MACAW_ASSIGN_OR_RETURN(Fd lock, LockBase(base));
+    std::optional<Repeat> repeat = Repeat(base, key);
+    if (!force) {
+      MACAW_ASSIGN_OR_RETURN(repeat, OpenAt(base, fixed, key, seeds));
     }
-    MACAW_ASSIGN_OR_RETURN(const OrderedJson json, ReadExperiment(file));
-    const std::string difference = Difference(json, key);
-    if (!difference.empty()) {
-      if (!fixed) continue;
-      return absl::AlreadyExistsError(
-          absl::StrCat(file, " is of another experiment (", difference,
-                       "): name another --out, or replace it with --force"));
+    if (repeat.has_value() && lock.open()) {
+      repeat->lock_ = std::move(lock);
+      return *std::move(repeat);
     }
-    Repeat repeat(base, std::move(key));
-    for (const OrderedJson& run : json["runs"]) {
-      if (!run.is_object() || !run.contains("seed") || !run["seed"].is_number_unsigned()) continue;
-      const auto seed = run["seed"].get<uint64_t>();
-      // The run may have ended without an entry in this file, or may have been removed.
-      absl::StatusOr<RunResult> result = ReadResult(FolderAt(base, seed));
-      if (result.ok() && result->seed != seed) {
-        return absl::DataLossError(absl::StrCat(FolderAt(base, seed), " holds a run with seed ",
-                                                result->seed, ": rename or remove it"));
-      }
-      if (result.ok()) {
-        repeat.runs_[seed] = *std::move(result);
-      } else if (IsTaken(FolderAt(base, seed))) {
-        repeat.runs_[seed] = RunResult{.folder = FolderAt(base, seed), .seed = seed};
-      }
+    if (fixed || force) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("another process is running the experiment of ", FileOf(base)));
     }
-    return repeat;
   }
+}
+
+absl::StatusOr<std::optional<Repeat>> Repeat::OpenAt(const std::string& base, bool fixed,
+                                                     const ExperimentKey& key,
+                                                     const std::vector<uint64_t>& seeds) {
+  const std::string file = FileOf(base);
+  if (!FileExists(file)) {
+    const auto in_the_way =
+        std::ranges::find_if(seeds, [&](uint64_t seed) { return IsTaken(FolderAt(base, seed)); });
+    if (in_the_way == seeds.end()) return Repeat(base, key);
+    if (!fixed) return std::nullopt;
+    return absl::AlreadyExistsError(absl::StrCat(
+        FolderAt(base, *in_the_way),
+        " is there already, and not of such an experiment: name another --out, or replace it "
+        "with --force"));
+  }
+  MACAW_ASSIGN_OR_RETURN(const OrderedJson json, ReadExperiment(file));
+  const std::string difference = Difference(json, key);
+  if (!difference.empty()) {
+    if (!fixed) return std::nullopt;
+    return absl::AlreadyExistsError(
+        absl::StrCat(file, " is of another experiment (", difference,
+                     "): name another --out, or replace it with --force"));
+  }
+  Repeat repeat(base, key);
+  for (const OrderedJson& run : json["runs"]) {
+    if (!run.is_object() || !run.contains("seed") || !run["seed"].is_number_unsigned()) continue;
+    const auto seed = run["seed"].get<uint64_t>();
+    // The run may have ended without an entry in this file, or may have been removed.
+    absl::StatusOr<RunResult> result = ReadResult(FolderAt(base, seed));
+    if (result.ok() && result->seed != seed) {
+      return absl::DataLossError(absl::StrCat(FolderAt(base, seed), " holds a run with seed ",
+                                              result->seed, ": rename or remove it"));
+    }
+    if (result.ok()) {
+      repeat.runs_[seed] = *std::move(result);
+    } else if (IsTaken(FolderAt(base, seed))) {
+      repeat.runs_[seed] = RunResult{.folder = FolderAt(base, seed), .seed = seed};
+    }
+  }
+  return repeat;
 }
 
 std::string Repeat::FolderOf(uint64_t seed) const { return FolderAt(base_, seed); }
@@ -152,7 +179,9 @@ absl::Status Repeat::Write() const {
   }
   for (const Spread& spread : SpreadOf(Results())) {
     json["metrics"][spread.metric] = {
-        {"mean", spread.mean}, {"std", spread.std}, {"values", spread.values}};
+        {"mean", spread.mean},
+        {"std", spread.std.has_value() ? OrderedJson(*spread.std) : OrderedJson()},
+        {"values", spread.values}};
   }
   const std::filesystem::path folder = std::filesystem::path(file()).parent_path();
   if (!folder.empty()) MACAW_RETURN_IF_ERROR(MakeDirectories(folder.string()));

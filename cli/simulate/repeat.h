@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "cli/simulate/result.h"
+#include "core/fd.h"
 
 namespace macaw::cli {
 
@@ -24,7 +26,8 @@ class Repeat {
   // Opens the file of the experiment, or chooses a name for a new one. `wanted` is the BASE. If
   // other files or runs use that name, takes BASE-2, BASE-3, …; with `fixed` (the user gave the
   // name) it returns an error that says what differs. With `force` the experiment begins again in
-  // `wanted`, whatever is there.
+  // `wanted`, whatever is there. While the object lives, no other process can open the experiment:
+  // one that begins at the same moment takes the next name, or (`fixed`, `force`) returns an error.
   static absl::StatusOr<Repeat> Open(const std::string& wanted, bool fixed, bool force,
                                      ExperimentKey key, const std::vector<uint64_t>& seeds);
 
@@ -41,11 +44,16 @@ class Repeat {
 
  private:
   Repeat(std::string base, ExperimentKey key) : base_(std::move(base)), key_(std::move(key)) {}
+  // The experiment at this base; nothing if other files or runs use the name.
+  static absl::StatusOr<std::optional<Repeat>> OpenAt(const std::string& base, bool fixed,
+                                                      const ExperimentKey& key,
+                                                      const std::vector<uint64_t>& seeds);
   absl::Status Write() const;
 
   std::string base_;
   ExperimentKey key_;
   std::map<uint64_t, RunResult> runs_;  // by seed
+  Fd lock_;                             // no other process runs the experiment meanwhile
 };
 
 // The folders of the runs that such a file names.

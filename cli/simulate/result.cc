@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -12,9 +13,12 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+#include "cli/config/settings.h"
 #include "core/files.h"
 #include "core/spelling.h"
 #include "core/status.h"
+#include "server/selection.h"
 
 namespace macaw::cli {
 namespace {
@@ -23,6 +27,13 @@ using Json = nlohmann::json;
 
 constexpr double kFar = 0.25;  // Drop, in result.h
 constexpr char kNextLine[] = "\n           ";
+constexpr char kAlgorithm[] = "algorithm.name";
+
+// Removes JSON's quotes: fedavg instead of "fedavg".
+std::string Unquoted(const std::string& json) {
+  const bool quoted = json.size() >= 2 && json.front() == '"' && json.back() == '"';
+  return quoted ? json.substr(1, json.size() - 2) : json;
+}
 
 template <typename T>
 T ValueOr(const Json& object, const char* key, T fallback) {
@@ -93,18 +104,72 @@ absl::StatusOr<RunResult> ReadResult(const std::string& folder) {
   for (const auto& [metric, best] : ObjectAt(summary, "bests").items()) {
     if (!best.is_object()) continue;
     result.bests[metric] = {.value = ValueOr<double>(best, "value", std::nan("")),
-                            .round = ValueOr<uint32_t>(best, "round", 0)};
+                            .round = ValueOr<uint32_t>(best, "round", 0),
+                            .report = NumbersAt(best, "report")};
   }
+  const Json& best = ObjectAt(summary, "best");
+  result.best_metric = ValueOr<std::string>(best, "metric", "");
   return result;
 }
 
 std::map<std::string, double> ValuesOf(const RunResult& run) {
   std::map<std::string, double> values = run.final;
-  for (const auto& [metric, best] : run.bests) values["best_" + metric] = best.value;
+  for (const auto& [metric, best] : run.bests) {
+    values["best_" + metric] = best.value;
+    for (const auto& [reported, value] : best.report) values[AtBest(reported, metric)] = value;
+  }
   for (const auto& [accuracy, round] : run.rounds_to) values["rounds_to_" + accuracy] = round;
   values["seconds"] = run.seconds;
   values["rounds_per_second"] = run.rounds_per_second;
   return values;
+}
+
+std::string AtBest(const std::string& reported, const std::string& chosen_by) {
+  return absl::StrCat(reported, "_at_best_", chosen_by);
+}
+
+bool ChoosesByTestRows(const std::string& metric) {
+  if (absl::StrContains(metric, "_at_best_")) return false;
+  return server::RowsOfMetric(absl::StripPrefix(metric, "best_")) == server::MetricRows::kTest;
+}
+
+std::string TestRowsChooseText(const std::string& metric) {
+  return absl::StrCat(
+      metric,
+      " is of test rows: what it chooses is judged by the rows that chose it, and looks better than "
+      "it is. With data.central_val_fraction (or data.val_fraction and evaluation.splits) "
+      "validation rows choose, and the test value is reported beside.");
+}
+
+std::vector<std::string> DifferingKeys(const std::vector<RunResult>& runs) {
+  std::vector<std::string> keys;
+  std::set<std::string> all;
+  for (const RunResult& run : runs) {
+    for (const auto& [key, value] : run.settings) all.insert(key);
+  }
+  const auto differs = [&](const auto& value_of) {
+    return std::ranges::any_of(
+        runs, [&](const RunResult& run) { return value_of(run) != value_of(runs.front()); });
+  };
+  if (differs([](const RunResult& run) { return run.algorithm; })) keys.push_back(kAlgorithm);
+  for (const std::string& key : all) {
+    const auto value = [&](const RunResult& run) {
+      const auto found = run.settings.find(key);
+      return found == run.settings.end() ? std::string() : found->second;
+    };
+    if (differs(value)) keys.push_back(key);
+  }
+  return keys;
+}
+
+std::string SettingOf(const RunResult& run, const std::string& key,
+                      const algorithms::Registry& registry) {
+  if (key == kAlgorithm) return run.algorithm;
+  const auto found = run.settings.find(key);
+  if (found != run.settings.end()) return Unquoted(found->second);
+  const bool of_another = absl::StartsWith(key, "algorithm.") &&
+                          !absl::StartsWith(key, absl::StrCat("algorithm.", run.algorithm, "."));
+  return of_another ? "" : Unquoted(DefaultOf(key, registry));
 }
 
 std::vector<Drop> DropsOf(const RunResult& result) {
@@ -150,6 +215,14 @@ std::string ResultText(const RunResult& result) {
       absl::StrAppendFormat(&metrics, "  %s %.4f", metric, found->second);
   }
   if (!metrics.empty()) absl::StrAppend(&text, "final    ", metrics, "\n");
+  const auto best = result.bests.find(result.best_metric);
+  if (best != result.bests.end() && !best->second.report.empty()) {
+    absl::StrAppendFormat(&text, "best       %s %.4f in round %d, with", best->first,
+                          best->second.value, best->second.round);
+    for (const auto& [metric, value] : best->second.report)
+      absl::StrAppendFormat(&text, "  %s %.4f", metric, value);
+    absl::StrAppend(&text, "\n");
+  }
   if (const std::string left_out = LeftOutText(result); !left_out.empty())
     absl::StrAppend(&text, "left out   ", left_out, "\n");
   for (const Drop& drop : DropsOf(result)) {
@@ -164,12 +237,10 @@ std::string ResultText(const RunResult& result) {
 }
 
 Spread SpreadOf(const std::string& metric, std::vector<double> values) {
-  Spread spread{.metric = metric, .values = std::move(values)};
-  const auto n = static_cast<double>(spread.values.size());
-  for (const double value : spread.values) spread.mean += value / n;
-  double squares = 0;
-  for (const double value : spread.values) squares += (value - spread.mean) * (value - spread.mean);
-  spread.std = n > 1 ? std::sqrt(squares / (n - 1)) : 0;
+  Spread spread;
+  static_cast<Estimate&>(spread) = EstimateOf(values);
+  spread.metric = metric;
+  spread.values = std::move(values);
   return spread;
 }
 
@@ -191,9 +262,19 @@ std::vector<Spread> SpreadOf(const std::vector<RunResult>& runs) {
 std::string SpreadText(const std::vector<Spread>& spreads) {
   std::string text;
   for (const Spread& spread : spreads) {
-    absl::StrAppendFormat(&text, "%-24s %.4f ± %.4f\n", spread.metric, spread.mean, spread.std);
+    absl::StrAppendFormat(&text, "%-24s %s\n", spread.metric, NumberText(spread));
   }
   return text;
+}
+
+std::string NumberText(const Estimate& estimate) {
+  const double mean = estimate.mean;
+  if (!estimate.std.has_value()) {
+    if (mean == std::floor(mean) && std::fabs(mean) < 1e9) return absl::StrFormat("%.0f", mean);
+    return absl::StrFormat(std::fabs(mean) < 1000 ? "%.4f" : "%.6g", mean);
+  }
+  if (std::fabs(mean) < 1000) return absl::StrFormat("%.4f ± %.4f", mean, *estimate.std);
+  return absl::StrFormat("%.6g ± %.3g", mean, *estimate.std);
 }
 
 std::string SeedsText(const std::vector<uint64_t>& seeds) {

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "algorithms/api/registry.h"
+#include "cli/simulate/statistics.h"
 
 namespace macaw::cli {
 
@@ -15,6 +17,8 @@ struct RunResult {
   struct Best {
     double value = 0;
     uint32_t round = 0;
+    // The metrics of test rows in that round, unless the best is one of them.
+    std::map<std::string, double> report = {};
   };
 
   std::string folder;
@@ -26,7 +30,8 @@ struct RunResult {
   double seconds = 0, rounds_per_second = 0;
   std::string model_digest, data_digest;
   std::map<std::string, double> final;      // by metric
-  std::map<std::string, Best> bests;        // of the metrics of test rows
+  std::string best_metric;                  // what the run's own best round was chosen by
+  std::map<std::string, Best> bests;        // of the metrics of test and validation rows
   std::map<std::string, double> rounds_to;  // first round of an accuracy, by accuracy ("0.9")
   uint64_t left_out = 0;                    // clients' turns that did not count, in all rounds
   uint64_t left_out_rounds = 0;             // rounds with such turns
@@ -35,9 +40,23 @@ struct RunResult {
 };
 absl::StatusOr<RunResult> ReadResult(const std::string& folder);
 
-// Every value by which runs can be compared: the final metrics, "best_" and a metric of test rows,
+// Every value by which runs can be compared: the final metrics, "best_" and a metric of test or
+// validation rows, a metric of test rows at that round ("test_accuracy_at_best_val_accuracy"),
 // "rounds_to_" and an accuracy, "seconds", "rounds_per_second".
 std::map<std::string, double> ValuesOf(const RunResult& run);
+std::string AtBest(const std::string& reported, const std::string& chosen_by);  // its name
+
+// Whether a value by which runs can be compared is of test rows: a column, or best_ and one.
+bool ChoosesByTestRows(const std::string& metric);
+// What a reader must know of a choice that was made by it; a sentence.
+std::string TestRowsChooseText(const std::string& metric);
+
+// The keys whose values differ between the runs, the algorithm first ("algorithm.name").
+std::vector<std::string> DifferingKeys(const std::vector<RunResult>& runs);
+// The value of a key as people read it, a default included. "": the run's rule has no such key, or
+// the key has no default.
+std::string SettingOf(const RunResult& run, const std::string& key,
+                      const algorithms::Registry& registry);
 
 // An accuracy that ended far below its best: it lost more than a quarter of what the best had
 // gained over guessing (1 / classes). A best that gained less than a quarter of the way from
@@ -56,15 +75,15 @@ std::string LeftOutText(const RunResult& result);
 // A few lines: how long, how good, where, and how to open it in Python.
 std::string ResultText(const RunResult& result);
 
-// Mean and standard deviation (of a sample: n − 1) of each final metric, in a table.
-struct Spread {
+// Mean and deviation of each final metric, in a table.
+struct Spread : Estimate {
   std::string metric;
-  double mean = 0, std = 0;
   std::vector<double> values;  // parallel to the runs
 };
 Spread SpreadOf(const std::string& metric, std::vector<double> values);
 std::vector<Spread> SpreadOf(const std::vector<RunResult>& runs);
 std::string SpreadText(const std::vector<Spread>& spreads);
+std::string NumberText(const Estimate& estimate);  // "0.9402 ± 0.0021"; of one value "0.9402"
 
 // "1 to 3", "1 to 3, 7", "5": of a sorted list.
 std::string SeedsText(const std::vector<uint64_t>& seeds);

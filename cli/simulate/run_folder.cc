@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -30,12 +31,12 @@ constexpr const char* kRunFiles[] = {"config.toml",
                                      "epoch",
                                      "checkpoints",
                                      "model.safetensors",
+                                     "model.best.safetensors",
                                      "logs",
                                      "scratch",
                                      "state",
                                      "trace",
                                      "model-init.safetensors",
-                                     ".lock",
                                      "address",
                                      "run-id",
                                      "config.toml.next",
@@ -50,6 +51,9 @@ constexpr const char* kRunFiles[] = {"config.toml",
                                      "track",
                                      "wandb"};
 
+constexpr char kLockFile[] = ".lock";
+
+// All but the lock, which the caller holds.
 absl::Status RemoveRun(const std::string& path) {
   for (const char* name : kRunFiles) {
     std::error_code error;
@@ -68,6 +72,29 @@ absl::StatusOr<HeldFolder> Hold(const std::string& path) {
 absl::StatusOr<HeldFolder> MakeAndHold(const std::string& path) {
   MACAW_RETURN_IF_ERROR(MakeDirectories(absl::StrCat(path, "/logs")));
   return Hold(path);
+}
+
+// Whether something is there, other than a folder with at most the lock file.
+bool IsInUse(const std::string& path) {
+  std::error_code error;
+  if (!fs::exists(path, error)) return false;
+  if (!fs::is_directory(path, error)) return true;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+    if (it->path().filename() != kLockFile) return true;
+  }
+  return static_cast<bool>(error);
+}
+
+// Makes the folder, or takes one that is empty, and holds it. Nothing if something is in it, or
+// another process has just taken it: of those that begin at one moment, one gets each folder.
+absl::StatusOr<std::optional<HeldFolder>> Claim(const std::string& path) {
+  if (IsInUse(path)) return std::nullopt;
+  MACAW_RETURN_IF_ERROR(MakeDirectories(path));
+  MACAW_ASSIGN_OR_RETURN(Fd lock, TryLockFolder(path));
+  // A run may have been there and ended between the look and the lock.
+  if (!lock.open() || IsInUse(path)) return std::nullopt;
+  MACAW_RETURN_IF_ERROR(MakeDirectories(absl::StrCat(path, "/logs")));
+  return HeldFolder{path, std::move(lock)};
 }
 
 constexpr char kSocketFolders[] = "/tmp/macaw-XXXXXX";
@@ -111,22 +138,23 @@ absl::StatusOr<HeldFolder> MakeRunFolder(const std::string& out, const std::stri
                      out.empty() ? "a run's folder would go there: set run.name"
                                  : "--out (or run.out) names the folder of a run"));
   }
-  if (!IsTaken(wanted)) return MakeAndHold(wanted);
-  if (force) {
-    MACAW_RETURN_IF_ERROR(Hold(wanted).status());  // fails if a process is running in it
+  if (force && IsTaken(wanted)) {
+    MACAW_ASSIGN_OR_RETURN(HeldFolder held, Hold(wanted));  // fails if a process is running in it
     MACAW_RETURN_IF_ERROR(RemoveRun(wanted));
-    return MakeAndHold(wanted);
+    MACAW_RETURN_IF_ERROR(MakeDirectories(absl::StrCat(wanted, "/logs")));
+    return held;
   }
-  if (!out.empty()) {
-    const bool run = FileExists(wanted + "/config.toml");
-    return absl::AlreadyExistsError(absl::StrCat(
-        wanted, run ? " holds a run already; --resume goes on with it, --force replaces it"
-                    : " is not empty; name a new folder, or --force to run in it"));
+  MACAW_ASSIGN_OR_RETURN(std::optional<HeldFolder> held, Claim(wanted));
+  for (int number = 2; out.empty() && !held.has_value(); ++number) {
+    MACAW_ASSIGN_OR_RETURN(held, Claim(absl::StrCat(wanted, "-", number)));
   }
-  for (int number = 2;; ++number) {
-    const std::string next = absl::StrCat(wanted, "-", number);
-    if (!IsTaken(next)) return MakeAndHold(next);
-  }
+  if (held.has_value()) return *std::move(held);
+  // Another process has begun in it, or begins.
+  if (!IsInUse(wanted)) MACAW_RETURN_IF_ERROR(Hold(wanted).status());
+  const bool run = FileExists(wanted + "/config.toml");
+  return absl::AlreadyExistsError(absl::StrCat(
+      wanted, run ? " holds a run already; --resume goes on with it, --force replaces it"
+                  : " is not empty; name a new folder, or --force to run in it"));
 }
 
 absl::StatusOr<HeldFolder> OpenRunFolder(const std::string& path) {

@@ -18,6 +18,7 @@
 #include "cli/config/settings.h"
 #include "cli/config/writer.h"
 #include "cli/simulate/backend.h"
+#include "cli/simulate/model_step.h"
 #include "cli/simulate/output.h"
 #include "cli/simulate/overrides.h"
 #include "cli/simulate/owners.h"
@@ -29,8 +30,10 @@
 #include "cli/simulate/script.h"
 #include "cli/track/tracking.h"
 #include "core/files.h"
+#include "core/safetensors.h"
 #include "core/spelling.h"
 #include "core/status.h"
+#include "core/utf8.h"
 #include "data/dataset.h"
 #include "server/checkpoint.h"
 #include "server/opening.h"
@@ -51,6 +54,8 @@ std::string DataLine(const data::DatasetInfo& info) {
   std::string line = absl::StrCat(info.name, ": ", Grouped(info.clients), " clients, ",
                                   Grouped(info.train_examples), " training and ",
                                   Grouped(info.test_examples), " central test examples");
+  if (info.val_examples > 0)
+    absl::StrAppend(&line, ", ", Grouped(info.val_examples), " central validation examples");
   if (info.train_clients > 0 && info.train_clients < info.clients) {
     absl::StrAppend(&line, ", ", Grouped(info.clients - info.train_clients),
                     " clients never train (held out or without training rows)");
@@ -145,6 +150,7 @@ class Run {
   }
 
   const Config& config() const { return config_; }
+  const EvaluableRows& evaluable() const { return evaluable_; }
   const std::string& folder() const { return folder_->path; }
 
  private:
@@ -153,13 +159,16 @@ class Run {
     if (!config_.node.model_script.empty()) {
       MACAW_ASSIGN_OR_RETURN(script_values, DescribeScript(config_));
     }
-    MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, ResolveWithData());
+    MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
+                           catalogue_.OpenDataset(config_.node.data, config_.node.partition));
+    MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, ResolveWith(*dataset));
     const bool own_values = !script_values.empty() && config_.node.model_init.empty();
     if (!own_values) MACAW_RETURN_IF_ERROR(InitialWeights(config_, spec).status());
     MACAW_RETURN_IF_ERROR(CheckState(spec, Start::kNew));
     // What the server refuses, before a folder is made or another run's is replaced.
-    MACAW_RETURN_IF_ERROR(server::CheckPlan(config_.run, config_.node.server.stop, spec.layout,
-                                            catalogue_.algorithms()));
+    MACAW_RETURN_IF_ERROR(
+        server::CheckPlan(config_.run, config_.node.server, spec.layout, catalogue_.algorithms()));
+    if (!options_.model_step.empty()) return ModelStep(spec, *dataset, script_values);
     if (options_.check) return absl::OkStatus();
     const std::string out = options_.out.empty() ? config_.node.server.out : options_.out;
     MACAW_ASSIGN_OR_RETURN(folder_, MakeRunFolder(out, config_.run.name, options_.force));
@@ -169,6 +178,11 @@ class Run {
           std::filesystem::path(folder_->path) / "model-init.safetensors";
       MACAW_RETURN_IF_ERROR(AtomicWriteFile(file.string(), script_values));
       config_.node.model_init = std::filesystem::absolute(file).lexically_normal().string();
+      if (!IsUtf8(config_.node.model_init)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("the run's folder ", config_.node.model_init,
+                         " is not UTF-8, as its config.toml must be: name another --out"));
+      }
     }
     return absl::OkStatus();
   }
@@ -195,6 +209,9 @@ class Run {
     Say("resume", absl::StrCat(folder_->path, begins_again ? ": it has no checkpoint yet, so the "
                                                              "run begins again from round 1"
                                                            : ""));
+    for (const std::string& note : PrivacyNotesOf(config_, spec, catalogue_.algorithms()))
+      Say("note", note);
+    for (const std::string& note : NotesOnTheEnd(config_)) Say("note", note);
     return absl::OkStatus();
   }
 
@@ -209,13 +226,29 @@ class Run {
                      "begin"));
   }
 
-  absl::StatusOr<models::ModelSpec> ResolveWithData() {
-    MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
-                           catalogue_.OpenDataset(config_.node.data, config_.node.partition));
-    const data::DatasetInfo& info = dataset->info();
+  // `script_values`: the scripted module's own tensors (DescribeScript), or empty.
+  absl::Status ModelStep(const models::ModelSpec& spec, const data::Dataset& dataset,
+                         const std::string& script_values) const {
+    if (script_values.empty() || !config_.node.model_init.empty()) {
+      MACAW_ASSIGN_OR_RETURN(const FlatVector start, InitialWeights(config_, spec));
+      return WriteModelStep(config_, spec, start, dataset, options_.model_step);
+    }
+    const std::string values = options_.model_step + ".start";
+    MACAW_RETURN_IF_ERROR(AtomicWriteFile(values, script_values));
+    const absl::StatusOr<FlatVector> start = ReadModel(values, spec.layout);
+    std::error_code ignored;
+    std::filesystem::remove(values, ignored);
+    MACAW_RETURN_IF_ERROR(start.status());
+    return WriteModelStep(config_, spec, *start, dataset, options_.model_step);
+  }
+
+  absl::StatusOr<models::ModelSpec> ResolveWith(const data::Dataset& dataset) {
+    const data::DatasetInfo& info = dataset.info();
     MACAW_RETURN_IF_ERROR(Resolve(config_, info, catalogue_));
     MACAW_ASSIGN_OR_RETURN(models::ModelSpec spec, SpecOf(config_));
-    MACAW_RETURN_IF_ERROR(CheckTokens(config_, spec, *dataset));
+    MACAW_RETURN_IF_ERROR(CheckTokens(config_, spec, dataset));
+    MACAW_RETURN_IF_ERROR(ChooseStopMetric(config_, spec, dataset, catalogue_.algorithms()));
+    evaluable_ = EvaluableRowsOf(dataset);
     Say("data", DataLine(info));
     if (info.feature_type != data::FeatureType::kI32)
       Say("normalise", NormaliseText(config_.run.transform));
@@ -228,7 +261,7 @@ class Run {
                      Grouped(config_.run.cohort.size), " clients each, on ",
                      config_.node.workers.processes,
                      config_.node.workers.processes == 1 ? " process with " : " processes with ",
-                     Counted(SlotsPerProcess(config_.node.workers), "slot"),
+                     Counted(SlotsHere(config_.node.workers), "slot"),
                      config_.node.workers.owners == 0
                          ? ""
                          : absl::StrCat(" and ", Counted(config_.node.workers.owners, "owner"))));
@@ -236,8 +269,9 @@ class Run {
       Say("note",
           absl::StrCat(unused, " is not used: the algorithm is ", config_.run.algorithm.name));
     }
-    for (const std::string& note : NotesOf(config_, spec, *dataset, catalogue_.algorithms()))
+    for (const std::string& note : NotesOf(config_, spec, dataset, catalogue_.algorithms()))
       Say("note", note);
+    for (const std::string& note : NotesOnTheEnd(config_)) Say("note", note);
     return spec;
   }
 
@@ -271,6 +305,7 @@ class Run {
   const sdk::Catalogue& catalogue_;
   RunOutput& output_;
   Config config_;
+  EvaluableRows evaluable_;  // of a new run
   bool stateful_ = false;
   std::optional<HeldFolder> folder_;
 };
@@ -296,7 +331,7 @@ Ran RunOnce(const SimulateOptions& options, const Document& document,
     output.Error(status, CodeOf(status));
     return {.code = CodeOf(status)};
   }
-  if (options.check) return {};
+  if (options.check || !options.model_step.empty()) return {};
   const absl::StatusOr<SupervisedEnd> end = run.Go();
   if (!end.ok()) {
     output.Error(end.status(), ExitCodeOf(end.status()));
@@ -372,6 +407,9 @@ absl::StatusOr<int> RunSeeds(const SimulateOptions& options, const Document& doc
   MACAW_ASSIGN_OR_RETURN(const Config config, ReadConfig(document, overrides, catalogue));
   std::vector<uint64_t> seeds;
   for (uint32_t i = 0; i < options.repeat; ++i) seeds.push_back(config.run.seed + i);
+  MACAW_ASSIGN_OR_RETURN(const std::string fixed,
+                         FixedOverSeeds(document, overrides, seeds, catalogue));
+  if (!fixed.empty()) output.Say("note", fixed);
   MACAW_ASSIGN_OR_RETURN(Repeat repeat, OpenRepeat(options, config, catalogue, seeds));
   for (const uint64_t seed : seeds) {
     if (repeat.Done(seed)) {
@@ -412,14 +450,9 @@ absl::StatusOr<CheckedRun> CheckBeforeRun(const Document& document, const sdk::C
   MACAW_RETURN_IF_ERROR(run.Compose(overrides));
   CheckedRun checked;
   checked.config = run.config();
-  const RunPlan& plan = checked.config.run;
   MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(checked.config));
-  MACAW_ASSIGN_OR_RETURN(const algorithms::Description algorithm,
-                         catalogue.algorithms().RuleOf(plan));
-  MACAW_ASSIGN_OR_RETURN(const algorithms::Schema schema,
-                         algorithms::MakeSchema(algorithm, algorithms::SetupOf(plan, spec.layout)));
-  MACAW_RETURN_IF_ERROR(server::CheckEvaluationOf(plan, algorithm));
-  checked.columns = server::MetricColumns(plan.task, algorithm, schema);
+  MACAW_ASSIGN_OR_RETURN(checked.columns, ColumnsOf(checked.config, spec, catalogue.algorithms()));
+  checked.rows = run.evaluable();
   return checked;
 }
 

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "cli/config/config.h"
 #include "cli/config/reader.h"
+#include "cli/simulate/selection.h"
 #include "sdk/catalogue.h"
 #include "server/metrics.h"
 
@@ -27,6 +28,7 @@ struct SimulateOptions {
   bool tcp = false;    // TCP loopback instead of a Unix socket
   bool trace = false;  // the workers write down every batch (trace/ in the run's folder)
   bool check = false;  // find every error that can be found before a run, and end
+  std::string model_step;  // a file for what the first model does with two batches (model_step.h)
   bool quiet = false;
   bool json = false;  // events for programs on standard output (output.h), and nothing else
 };
@@ -40,6 +42,7 @@ int Simulate(const SimulateOptions& options);
 struct CheckedRun {
   Config config;
   std::vector<server::MetricColumn> columns;
+  EvaluableRows rows;
 };
 // Finds every error that can be found before a run, as `macaw simulate --check` does, and prints
 // nothing. Opens the data.

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <limits>
 #include <string>
-#include <thread>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
@@ -12,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "core/cores.h"
 #include "core/files.h"
 #include "core/memory.h"
 
@@ -42,7 +42,7 @@ uint64_t AvailableHere() {
 
 }  // namespace
 
-uint32_t CoresHere() { return std::max(1u, std::thread::hardware_concurrency()); }
+uint32_t CoresHere() { return UsableCores(); }
 
 uint64_t FreeMemory() {
   const uint64_t limit = NumberIn("/sys/fs/cgroup/memory.max", kUnlimited);

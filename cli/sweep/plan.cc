@@ -14,13 +14,15 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "cli/compare/text.h"
 #include "cli/config/json.h"
 #include "cli/config/key_error.h"
 #include "cli/config/writer.h"
+#include "cli/simulate/result.h"
 #include "cli/simulate/simulate.h"
 #include "core/spelling.h"
 #include "core/status.h"
-#include "server/early_stopping.h"
+#include "server/selection.h"
 
 namespace macaw::cli {
 namespace {
@@ -82,27 +84,43 @@ bool IsMeasured(const std::string& metric) {
          absl::StartsWith(metric, "rounds_to_");
 }
 
-absl::Status CheckSweepMetric(const std::string& metric, const CheckedRun& run) {
-  if (IsMeasured(metric)) return absl::OkStatus();
+// The plan as far as a sweep's metric is concerned: without evaluations during the run there is
+// still one after the last round.
+RunPlan Evaluated(const CheckedRun& run) {
   RunPlan plan = run.config.run;
-  // Without evaluations during the run there is still one after the last round.
   if (plan.evaluation.every == 0) plan.evaluation.every = 1;
-  return server::CheckMetric("metric", std::string(absl::StripPrefix(metric, "best_")), plan,
-                             run.columns);
+  return plan;
 }
 
-absl::StatusOr<std::string> UsualMetric(const CheckedRun& run) {
-  std::vector<const char*> usual = {"test_accuracy", "test_loss", "train_loss"};
-  // A rule with personal models is judged by them.
-  const auto has = [&](const char* name) {
-    return std::ranges::find(run.columns, name, &server::MetricColumn::name) != run.columns.end();
-  };
-  if (has("clients_test_global_loss") || !has("test_loss"))
-    usual.insert(usual.begin(), {"clients_test_accuracy", "clients_test_loss"});
-  for (const char* metric : usual) {
-    if (CheckSweepMetric(metric, run).ok()) return metric;
-  }
-  return absl::InvalidArgumentError("metric is missing: what decides which configuration is best");
+absl::Status CheckSweepMetric(const std::string& key, const std::string& metric,
+                              const CheckedRun& run) {
+  if (IsMeasured(metric)) return absl::OkStatus();
+  return CheckHas(key, std::string(absl::StripPrefix(metric, "best_")), Evaluated(run), run.columns,
+                  run.rows);
+}
+
+std::string UsualMetric(const CheckedRun& run) {
+  return UsualMetricOf(Evaluated(run), run.columns, run.rows);
+}
+
+// What is reported beside the metric where nothing is named: where validation rows choose, the
+// metric of test rows that would choose without them.
+std::vector<std::string> UsualReport(const std::string& metric, const CheckedRun& run) {
+  const auto column = absl::StripPrefix(metric, "best_");
+  if (server::RowsOfMetric(column) != server::MetricRows::kValidation) return {};
+  EvaluableRows without = run.rows;
+  without.central_val = without.client_val = false;
+  std::string usual = UsualMetricOf(Evaluated(run), run.columns, without);
+  if (server::RowsOfMetric(usual) != server::MetricRows::kTest) return {};
+  return {std::move(usual)};
+}
+
+// A metric of test rows is reported in the round that `metric` chooses: for best_ that is not the
+// last one.
+std::string ReportName(const std::string& reported, const std::string& metric) {
+  const bool of_test = server::RowsOfMetric(reported) == server::MetricRows::kTest;
+  if (!absl::StartsWith(metric, "best_") || !of_test || ChoosesByTestRows(metric)) return reported;
+  return AtBest(reported, std::string(absl::StripPrefix(metric, "best_")));
 }
 
 class Preparation {
@@ -140,7 +158,13 @@ class Preparation {
           same == 1 ? " is the same experiment as another" : " are the same experiments as others",
           ", and left out."));
     }
+    MACAW_ASSIGN_OR_RETURN(
+        const std::string fixed,
+        FixedOverSeeds(file_.base, OverridesOf(points.front()), sweep_.plan.seeds, catalogue_));
+    if (!fixed.empty()) sweep_.warnings.push_back(fixed);
     DropConstantKeys();
+    if (sweep_.plan.configurations.size() > 1 && ChoosesByTestRows(sweep_.plan.metric))
+      sweep_.warnings.push_back(TestRowsChooseText(sweep_.plan.metric));
     if (!settings.mode.empty()) sweep_.plan.higher = settings.mode == "max";
     return std::move(sweep_);
   }
@@ -296,13 +320,17 @@ class Preparation {
     if (!run.ok()) return Explained(run.status(), overrides);
     if (first) {
       sweep_.plan.metric = file_.settings.metric;
-      if (sweep_.plan.metric.empty()) {
-        MACAW_ASSIGN_OR_RETURN(sweep_.plan.metric, UsualMetric(*run));
-      }
+      if (sweep_.plan.metric.empty()) sweep_.plan.metric = UsualMetric(*run);
       sweep_.plan.higher = HigherMetricIsBetter(sweep_.plan.metric);
+      reported_ = file_.settings.report;
+      if (reported_.empty()) reported_ = UsualReport(sweep_.plan.metric, *run);
+      for (const std::string& reported : reported_)
+        sweep_.plan.report.push_back(ReportName(reported, sweep_.plan.metric));
     }
-    const absl::Status metric = CheckSweepMetric(sweep_.plan.metric, *run);
-    return metric.ok() ? metric : Annotate(metric, file_.path);
+    absl::Status status = CheckSweepMetric("metric", sweep_.plan.metric, *run);
+    for (const std::string& reported : file_.settings.report)
+      status.Update(CheckSweepMetric("report", reported, *run));
+    return status.ok() ? status : Annotate(status, file_.path);
   }
 
   // An error that names no line of the sweep file is about a combination.
@@ -330,14 +358,10 @@ class Preparation {
   const std::function<bool(const Job&)>& is_known_;
   PreparedSweep sweep_;
   std::set<std::string> identities_;
+  std::vector<std::string> reported_;  // columns
 };
 
 }  // namespace
-
-bool HigherMetricIsBetter(const std::string& metric) {
-  const bool fewer = metric == "seconds" || absl::StartsWith(metric, "rounds_to_");
-  return !fewer && server::HigherIsBetter(metric);
-}
 
 std::string JobName(const Configuration& configuration, uint64_t seed) {
   return absl::StrCat(configuration.name, "-seed", seed);
@@ -346,7 +370,8 @@ std::string JobName(const Configuration& configuration, uint64_t seed) {
 std::string JsonOf(const SweepPlan& plan) {
   Json json = {{"metric", plan.metric}, {"mode", plan.higher ? "max" : "min"},
                {"keys", plan.keys},     {"seeds", plan.seeds},
-               {"rungs", plan.rungs},   {"factor", plan.factor}};
+               {"rungs", plan.rungs},   {"factor", plan.factor},
+               {"report", plan.report}};
   json["configurations"] = Json::array();
   for (const Configuration& configuration : plan.configurations) {
     json["configurations"].push_back({{"name", configuration.name},
@@ -366,6 +391,7 @@ absl::StatusOr<SweepPlan> ParsePlan(const std::string& text, const std::string& 
     plan.seeds = json.at("seeds").get<std::vector<uint64_t>>();
     plan.rungs = json.at("rungs").get<std::vector<uint32_t>>();
     plan.factor = json.at("factor").get<uint32_t>();
+    plan.report = json.value("report", std::vector<std::string>());  // older sweeps have none
     for (const Json& entry : json.at("configurations")) {
       Configuration& configuration = plan.configurations.emplace_back();
       configuration.name = entry.at("name").get<std::string>();

@@ -22,7 +22,9 @@ struct Configuration {
 // What a sweep does, as it is kept in DIR/sweep.json.
 struct SweepPlan {
   std::string metric;
-  bool higher = true;             // more of the metric is better
+  bool higher = true;  // more of the metric is better
+  // What is shown of the runs beside the metric, by the names that ValuesOf has (result.h).
+  std::vector<std::string> report;
   std::vector<std::string> keys;  // those that vary
   std::vector<uint64_t> seeds;
   std::vector<uint32_t> rungs;  // successive halving: rounds of each rung; empty: none
@@ -48,8 +50,9 @@ struct Job {
 
 struct PreparedSweep {
   SweepPlan plan;
-  std::vector<Job> jobs;           // by configuration, then by seed
-  std::vector<std::string> notes;  // for people; whole sentences
+  std::vector<Job> jobs;              // by configuration, then by seed
+  std::vector<std::string> notes;     // for people; whole sentences
+  std::vector<std::string> warnings;  // likewise: what makes the result less than it looks
   // Of the job that takes most cores: its processes, owners among them, and the slots of each; 0:
   // the sweep chooses.
   uint32_t processes = 1, slots = 0;
@@ -62,8 +65,5 @@ struct PreparedSweep {
 // the line of the sweep file.
 absl::StatusOr<PreparedSweep> Prepare(const SweepFile& file, const sdk::Catalogue& catalogue,
                                       const std::function<bool(const Job&)>& is_known);
-
-// Which way the metric is better, by its name.
-bool HigherMetricIsBetter(const std::string& metric);
 
 }  // namespace macaw::cli

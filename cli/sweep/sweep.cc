@@ -153,6 +153,7 @@ class Story {
     MACAW_ASSIGN_OR_RETURN(
         sweep_, Prepare(file, catalogue, [this](const Job& job) { return folder().Has(job); }));
     for (const std::string& note : sweep_.notes) Say("note", note);
+    for (const std::string& warning : sweep_.warnings) Say("warning", warning);
     limits_ = LimitsOf(settings, sweep_);
     return absl::OkStatus();
   }
@@ -312,8 +313,21 @@ class Story {
         "# The best of ", Counted(plan().configurations.size(), "configuration"), ": ",
         SettingsText(plan(), plan().configurations[*table.best]), ".\n# ", plan().metric, " ",
         MetricText(row.estimate.mean), ", the mean over ", Counted(row.estimate.n, "seed"),
-        " after ", row.rounds, " rounds. `macaw simulate` runs this file.\n",
+        " after ", row.rounds, " rounds.", ReportText(row),
+        ChoosesByTestRows(plan().metric) ? " It is of test rows, which so choose and judge." : "",
+        " `macaw simulate` runs this file.\n",
         absl::StrReplaceAll(job->config, {{absl::StrCat("-", job->name, "\""), "-best\""}}));
+  }
+
+  // " Then test_accuracy is 0.9402 ± 0.0021."
+  std::string ReportText(const SweepTable::Row& row) const {
+    std::string text;
+    for (size_t i = 0; i < plan().report.size(); ++i) {
+      if (row.report[i].n == 0) continue;
+      absl::StrAppend(&text, text.empty() ? " Beside it: " : ", ", plan().report[i], " ",
+                      NumberText(row.report[i]));
+    }
+    return text.empty() ? text : text + ".";
   }
 
   // The runs of the best configurations first.

@@ -24,8 +24,12 @@ settings::Section<SweepSettings> Settings() {
   f.Add(
       "metric", &S::metric,
       "decides which configuration is best: a column of metrics.jsonl (its last value), best_ and "
-      "a test metric, rounds_to_0.9, seconds; default: test_accuracy, else test_loss, else "
-      "train_loss");
+      "a metric of validation or test rows, rounds_to_0.9, seconds; default: an accuracy, else a "
+      "loss, of validation rows where there are some (val_accuracy with "
+      "data.central_val_fraction), else of test rows (test_accuracy), else train_loss");
+  f.Add("report", &S::report,
+        "columns shown beside the metric, which choose nothing; of test rows, with a metric "
+        "best_..., those of its round; default: the test metric, where validation rows choose");
   f.AddChoice("mode", &S::mode, {"max", "min"},
               "whether more of it is better; default: as its name says");
   f.AddWords("baselines", &S::baselines, {"local", "pooled"},

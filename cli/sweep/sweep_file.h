@@ -12,8 +12,9 @@ namespace macaw::cli {
 
 // What a sweep file says besides its base and its keys.
 struct SweepSettings {
-  std::string metric;  // decides which configuration is best; "": the run's usual one
-  std::string mode;    // "max", "min"; "": as the metric's name says
+  std::string metric;               // decides which configuration is best; "": the run's usual one
+  std::string mode;                 // "max", "min"; "": as the metric's name says
+  std::vector<std::string> report;  // columns shown beside the metric; empty: the usual ones
   std::vector<std::string> baselines;  // algorithms to compare every configuration with
   std::vector<uint64_t> seeds;         // run.seed of each configuration's runs; empty: the base's
   uint32_t samples = 0;                // draws of the keys with ranges

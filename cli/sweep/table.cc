@@ -8,8 +8,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "cli/compare/text.h"
+#include "cli/simulate/result.h"
 #include "core/spelling.h"
+#include "server/selection.h"
 
 namespace macaw::cli {
 namespace {
@@ -54,6 +57,23 @@ std::vector<size_t> LastRungs(const SweepPlan& plan, const Results& results) {
   return rungs;
 }
 
+// What the runs that are in the row's estimate have of another metric.
+std::vector<double> ReportedBy(const SweepPlan& plan, const Results& results,
+                               const SweepTable::Row& row, const std::string& metric) {
+  std::vector<double> values;
+  const Configuration& what = plan.configurations[row.configuration];
+  for (size_t i = 0; i < plan.seeds.size(); ++i) {
+    if (!row.standing.values[i].has_value()) continue;
+    const JobResult& result = results.at(JobName(what, plan.seeds[i]));
+    const auto rung = result.rungs.find(row.rounds);
+    if (rung == result.rungs.end()) continue;
+    const auto value = rung->second.find(metric);
+    if (value != rung->second.end() && std::isfinite(value->second))
+      values.push_back(value->second);
+  }
+  return values;
+}
+
 SweepTable::Row RowOf(const SweepPlan& plan, const Results& results, size_t configuration,
                       size_t last) {
   SweepTable::Row row;
@@ -73,6 +93,8 @@ SweepTable::Row RowOf(const SweepPlan& plan, const Results& results, size_t conf
     if (value.has_value()) values.push_back(*value);
   }
   row.estimate = EstimateOf(values);
+  for (const std::string& metric : plan.report)
+    row.report.push_back(EstimateOf(ReportedBy(plan, results, row, metric)));
   return row;
 }
 
@@ -91,17 +113,6 @@ std::string PlainText(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-std::string IntervalText(const std::optional<Interval>& interval) {
-  return interval.has_value()
-             ? absl::StrCat(MetricText(interval->low), " to ", MetricText(interval->high))
-             : "-";
-}
-
-std::string ProbabilityText(const std::optional<double>& p) {
-  if (!p.has_value()) return "-";
-  return *p < 0.0001 ? "< 0.0001" : absl::StrFormat("%.4f", *p);
-}
-
 std::vector<std::string> TextCells(const SweepPlan& plan, const SweepTable::Row& row) {
   const Configuration& what = plan.configurations[row.configuration];
   std::vector<std::string> cells = {what.name};
@@ -112,6 +123,8 @@ std::vector<std::string> TextCells(const SweepPlan& plan, const SweepTable::Row&
   if (!plan.rungs.empty()) cells.push_back(absl::StrCat(row.rounds));
   const bool there = row.estimate.n > 0;
   cells.push_back(there ? MetricText(row.estimate.mean) : "-");
+  for (const Estimate& reported : row.report)
+    cells.push_back(reported.n > 0 ? NumberText(reported) : "-");
   if (plan.seeds.size() < 2) return cells;
   cells.push_back(row.estimate.std.has_value() ? MetricText(*row.estimate.std) : "-");
   cells.push_back(IntervalText(row.estimate.interval));
@@ -119,6 +132,7 @@ std::vector<std::string> TextCells(const SweepPlan& plan, const SweepTable::Row&
   cells.push_back(paired ? MetricText(row.against_best->difference) : "-");
   cells.push_back(paired ? IntervalText(row.against_best->interval) : "-");
   cells.push_back(paired ? ProbabilityText(row.against_best->p) : "-");
+  cells.push_back(paired ? ProbabilityText(row.p_holm) : "-");
   return cells;
 }
 
@@ -130,6 +144,9 @@ std::optional<double> LowOf(const std::optional<Interval>& interval) {
 }
 std::optional<double> HighOf(const std::optional<Interval>& interval) {
   return interval.has_value() ? std::optional(interval->high) : std::nullopt;
+}
+std::string RowsText(const std::string& metric) {
+  return server::Name(server::RowsOfMetric(absl::StripPrefix(metric, "best_")));
 }
 Json Or(const std::optional<double>& value) { return value.has_value() ? Json(*value) : Json(); }
 Json Or(const std::optional<Interval>& interval) {
@@ -158,6 +175,11 @@ SweepTable MakeTable(const SweepPlan& plan, const Results& results) {
     const bool comparable = row.configuration != *table.best && row.rung == table.rows.front().rung;
     if (comparable) row.against_best = Against(row.standing, table.rows.front().standing);
   }
+  std::vector<std::optional<double>> p;
+  for (const SweepTable::Row& row : table.rows)
+    p.push_back(row.against_best.has_value() ? row.against_best->p : std::nullopt);
+  const std::vector<std::optional<double>> holm = HolmAdjusted(p);
+  for (size_t i = 0; i < table.rows.size(); ++i) table.rows[i].p_holm = holm[i];
   return table;
 }
 
@@ -167,8 +189,11 @@ std::string SweepTableText(const SweepPlan& plan, const SweepTable& table, const
   head.push_back("runs");
   if (!plan.rungs.empty()) head.push_back("rounds");
   head.push_back(plan.metric);
-  if (plan.seeds.size() > 1)
-    head.insert(head.end(), {"deviation", "95 % interval", "minus the best", "95 % interval", "p"});
+  head.insert(head.end(), plan.report.begin(), plan.report.end());
+  if (plan.seeds.size() > 1) {
+    head.insert(head.end(),
+                {"deviation", "95 % interval", "minus the best", "95 % interval", "p", "p, Holm"});
+  }
   std::vector<std::vector<std::string>> lines = {head};
   for (const SweepTable::Row& row : table.rows) lines.push_back(TextCells(plan, row));
   std::string text = AlignedText(lines);
@@ -185,9 +210,11 @@ std::string SweepTableText(const SweepPlan& plan, const SweepTable& table, const
     absl::StrAppend(
         &text,
         "Intervals and p are Student's, over the seeds; p is that of the paired "
-        "difference from the best. The best of many looks better than it is: confirm it "
-        "with new seeds.\n");
+        "difference from the best, and Holm's holds for all rows together. The best of many looks "
+        "better than it is: confirm it with new seeds.\n");
   }
+  if (table.rows.size() > 1 && ChoosesByTestRows(plan.metric))
+    absl::StrAppend(&text, "warning: ", TestRowsChooseText(plan.metric), "\n");
   return text;
 }
 
@@ -197,7 +224,9 @@ std::string SweepTableCsv(const SweepPlan& plan, const SweepTable& table) {
   const std::string& metric = plan.metric;
   head.insert(head.end(),
               {"runs", "failed", "rounds", metric, metric + "_std", metric + "_low",
-               metric + "_high", "minus_best", "minus_best_low", "minus_best_high", "p"});
+               metric + "_high", "minus_best", "minus_best_low", "minus_best_high", "p", "p_holm"});
+  for (const std::string& reported : plan.report)
+    head.insert(head.end(), {reported, reported + "_std"});
   std::string text = CsvLine(head);
   for (const SweepTable::Row& row : table.rows) {
     const Configuration& what = plan.configurations[row.configuration];
@@ -217,8 +246,13 @@ std::string SweepTableCsv(const SweepPlan& plan, const SweepTable& table) {
       cells.push_back(Exact(LowOf(row.against_best->interval)));
       cells.push_back(Exact(HighOf(row.against_best->interval)));
       cells.push_back(Exact(row.against_best->p));
+      cells.push_back(Exact(row.p_holm));
     } else {
-      cells.insert(cells.end(), 4, "");
+      cells.insert(cells.end(), 5, "");
+    }
+    for (const Estimate& reported : row.report) {
+      cells.push_back(Exact(reported.n > 0 ? std::optional(reported.mean) : std::nullopt));
+      cells.push_back(Exact(reported.std));
     }
     absl::StrAppend(&text, CsvLine(cells));
   }
@@ -230,6 +264,8 @@ std::string SweepTableJson(const SweepPlan& plan, const SweepTable& table, const
   Json json = {
       {"metric", plan.metric},
       {"mode", plan.higher ? "max" : "min"},
+      {"report", plan.report},
+      {"rows_of_metric", RowsText(plan.metric)},
       {"keys", plan.keys},
       {"runs", table.runs},
       {"done", table.done},
@@ -256,7 +292,14 @@ std::string SweepTableJson(const SweepPlan& plan, const SweepTable& table, const
       against = {{"difference", row.against_best->difference},
                  {"interval", Or(row.against_best->interval)},
                  {"p", Or(row.against_best->p)},
+                 {"p_holm", Or(row.p_holm)},
                  {"seeds", row.against_best->n}};
+    }
+    Json report = Json::object();
+    for (size_t i = 0; i < plan.report.size(); ++i) {
+      const Estimate& reported = row.report[i];
+      report[plan.report[i]] = {{"mean", reported.n > 0 ? Json(reported.mean) : Json()},
+                                {"std", Or(reported.std)}};
     }
     const std::optional<double>& mean = row.standing.mean;
     json["rows"].push_back({{"configuration", what.name},
@@ -265,6 +308,7 @@ std::string SweepTableJson(const SweepPlan& plan, const SweepTable& table, const
                             {"mean", mean.has_value() ? Json(row.estimate.mean) : Json()},
                             {"std", Or(row.estimate.std)},
                             {"interval", Or(row.estimate.interval)},
+                            {"report", std::move(report)},
                             {"against_best", std::move(against)},
                             {"runs", std::move(runs)}});
   }
@@ -278,13 +322,6 @@ std::string SettingsText(const SweepPlan& plan, const Configuration& configurati
     parts.push_back(absl::StrCat(plan.keys[i], " ", PlainText(configuration.values[i])));
   }
   return parts.empty() ? "the base" : absl::StrJoin(parts, ", ");
-}
-
-std::string MetricText(double value) {
-  if (value == std::floor(value) && std::fabs(value) < 1e9) return absl::StrFormat("%.0f", value);
-  const double size = std::fabs(value);
-  return size >= 0.001 && size < 1000 ? absl::StrFormat("%.4f", value)
-                                      : absl::StrFormat("%.4g", value);
 }
 
 }  // namespace macaw::cli

@@ -6,10 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "cli/compare/text.h"
+#include "cli/simulate/statistics.h"
 #include "cli/sweep/folder.h"
 #include "cli/sweep/halving.h"
 #include "cli/sweep/plan.h"
-#include "cli/sweep/statistics.h"
 
 namespace macaw::cli {
 
@@ -21,10 +22,12 @@ struct SweepTable {
     size_t rung = 0;      // the last one that its runs have finished
     uint32_t rounds = 0;  // of that rung
     Standing standing;
-    Estimate estimate;            // of the values that are there
-    size_t failed = 0, open = 0;  // runs that failed, and that are not over
+    Estimate estimate;             // of the values that are there
+    std::vector<Estimate> report;  // parallel to SweepPlan::report, of the same runs
+    size_t failed = 0, open = 0;   // runs that failed, and that are not over
     // With the best configuration, over the seeds that both have; none for the best itself.
     std::optional<PairedComparison> against_best;
+    std::optional<double> p_holm;  // of against_best, Holm's over all rows
   };
   std::vector<Row> rows;
   std::optional<size_t> best;             // a configuration; none: no run is over
@@ -41,9 +44,10 @@ std::string SweepTableText(const SweepPlan& plan, const SweepTable& table,
 // a clock is in it, unless the metric was.
 std::string SweepTableCsv(const SweepPlan& plan, const SweepTable& table);
 
-// The same as JSON, with each run: {"metric", "mode", "keys", "runs", "done", "failed", "best",
-// "rows": [{"configuration", "values": {key: value}, "rounds", "mean", "std", "interval": [low,
-// high], "against_best": {"difference", "interval", "p", "seeds"}, "runs": [{"name", "seed",
+// The same as JSON, with each run: {"metric", "mode", "report", "rows_of_metric",
+// "keys", "runs", "done", "failed", "best", "rows": [{"configuration", "values": {key: value},
+// "rounds", "mean", "std", "interval": [low, high], "report": {metric: {"mean", "std"}},
+// "against_best": {"difference", "interval", "p", "p_holm", "seeds"}, "runs": [{"name", "seed",
 // "folder", "state", "value", "why"}]}]}. What is not there is null.
 std::string SweepTableJson(const SweepPlan& plan, const SweepTable& table,
                            const std::map<std::string, JobResult>& results,
@@ -51,8 +55,5 @@ std::string SweepTableJson(const SweepPlan& plan, const SweepTable& table,
 
 // "local.lr 0.1, algorithm.name fedprox"
 std::string SettingsText(const SweepPlan& plan, const Configuration& configuration);
-
-// "0.9402", "1.23e-05"
-std::string MetricText(double value);
 
 }  // namespace macaw::cli

@@ -55,6 +55,9 @@ inline bool Contains(const std::vector<std::string>& words, const std::string& w
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
+// The value of a seed that is run.seed, which replaces a number that the file has.
+inline constexpr char kRunsSeed[] = "run";
+
 // One key of a struct S.
 template <typename S>
 struct Field {
@@ -280,10 +283,15 @@ class Section {
     return field.As(Role::kLabel);
   }
 
-  // A seed of its own.
+  // A seed of its own; or kRunsSeed, as if it were not given.
   Field<S>& AddSeed(std::string key, uint64_t S::*member, std::string help) {
     Field<S>& field = Add(std::move(key), member, std::move(help), AtLeast(0));
     field.is_seed = true;
+    field.expected += absl::StrCat(" | \"", kRunsSeed, "\"");
+    // The reader of a configuration lets the seed follow.
+    field.set = [set = field.set](S& s, const Value& value) {
+      return value == Value{std::string(kRunsSeed)} || set(s, value);
+    };
     return field;
   }
 

@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/status.h"
+#include "core/utf8.h"
 #include "data/array_rows.h"
 #include "data/hdf5/file.h"
 #include "data/readers.h"
@@ -54,6 +56,12 @@ absl::StatusOr<TffFile> OpenTff(const std::string& path, Digester& digest) {
   opened.clients = *std::move(clients);
   if (opened.clients.empty())
     return absl::InvalidArgumentError(absl::StrCat(path, " holds no clients"));
+  for (const std::string& client : opened.clients) {
+    if (IsUtf8(client)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": the client \"", absl::Utf8SafeCHexEscape(client.substr(0, 40)),
+                     "\" is not UTF-8: rename its group (h5py: file.move)"));
+  }
   return opened;
 }
 

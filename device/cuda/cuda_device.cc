@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "core/files.h"
@@ -75,6 +76,34 @@ absl::StatusOr<DeviceInfo> InfoOf(int index) {
   info.shared_bytes = static_cast<uint32_t>(
       std::max(properties.sharedMemPerBlock, properties.sharedMemPerBlockOptin));
   return info;
+}
+
+// Whether the program has code for the GPU, or some that the driver can compile for it. Else the
+// first launch would say so.
+absl::Status CheckCode(int index, const DeviceInfo& info, const CudaKernel& kernel) {
+  MACAW_RETURN_IF_ERROR(UseCudaDevice(index));
+  cudaFuncAttributes attributes{};
+  const cudaError_t code = cudaFuncGetAttributes(&attributes, kernel.entry);
+  if (code == cudaSuccess) return absl::OkStatus();
+  cudaGetLastError();  // the runtime keeps it for whoever asks next
+  switch (code) {
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorInvalidDeviceFunction:
+    case cudaErrorInvalidPtx:
+    case cudaErrorUnsupportedPtxVersion:
+    case cudaErrorJitCompilerNotFound:
+    case cudaErrorJitCompilationDisabled:
+      return absl::FailedPreconditionError(
+          absl::StrCat("cuda:", index, " (", info.name, ", capability ", info.capability,
+                       ") cannot run this build, which has code for " MACAW_CUDA_CODE " (",
+                       cudaGetErrorName(code),
+                       "): choose another GPU with workers.devices, or build for it with "
+                       "cmake -DMACAW_CUDA_ARCHITECTURES=",
+                       absl::StrReplaceAll(info.capability, {{".", ""}})));
+    default:
+      return CudaError(code, absl::StrCat("cuda:", index, " (", info.name, "), its kernel \"",
+                                          kernel.name, "\""));
+  }
 }
 
 class CudaDevice;
@@ -307,6 +336,7 @@ absl::StatusOr<std::unique_ptr<Device>> MakeCudaDevice(int index, std::vector<Cu
       cudaSuccess)
     cudaGetLastError();
   MACAW_ASSIGN_OR_RETURN(DeviceInfo info, InfoOf(index));
+  for (const CudaKernel& kernel : kernels) MACAW_RETURN_IF_ERROR(CheckCode(index, info, kernel));
   return std::make_unique<CudaDevice>(index, std::move(info), std::move(kernels));
 }
 

@@ -18,7 +18,7 @@ namespace macaw::device {
 // that is too old, no GPU.
 absl::StatusOr<std::vector<DeviceInfo>> ListCudaDevices();
 
-// `kernels`: all that its queues can run. The device's memory is taken with cudaMalloc and its
+// `kernels`: all that its queues can run. kFailedPrecondition: the program has no code for this GPU. The device's memory is taken with cudaMalloc and its
 // queues are streams that do not wait for the default one. A thread that waits sleeps.
 absl::StatusOr<std::unique_ptr<Device>> MakeCudaDevice(int index, std::vector<CudaKernel> kernels);
 

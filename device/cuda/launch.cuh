@@ -15,10 +15,14 @@ namespace macaw::device {
 
 // What a launch may ask for if the entry does not say otherwise: Launch::threads is at most this.
 // It limits a thread to 64 registers. A kernel that wants more registers names fewer threads.
+// `least_blocks`: how many blocks of so many threads a processor holds at once, at least; the
+// compiler spills registers rather than use more than that allows.
 inline constexpr uint32_t kMostThreads = 1024;
 
-template <typename Args, void (*function)(const Args&, const Team&), uint32_t most_threads>
-__global__ void __launch_bounds__(most_threads) RunOnTeam(const __grid_constant__ Args args) {
+template <typename Args, void (*function)(const Args&, const Team&), uint32_t most_threads,
+          uint32_t least_blocks>
+__global__ void __launch_bounds__(most_threads, least_blocks)
+    RunOnTeam(const __grid_constant__ Args args) {
   extern __shared__ __align__(16) unsigned char shared[];
   Team team;
   team.block = blockIdx.x;
@@ -30,10 +34,10 @@ __global__ void __launch_bounds__(most_threads) RunOnTeam(const __grid_constant_
 }
 
 template <typename Args, void (*function)(const Args&, const Team&),
-          uint32_t most_threads = kMostThreads>
+          uint32_t most_threads = kMostThreads, uint32_t least_blocks = 1>
 CudaKernel CudaEntry(const Kernel<Args>& kernel) {
   return {kernel.name, sizeof(Args),
-          reinterpret_cast<const void*>(&RunOnTeam<Args, function, most_threads>)};
+          reinterpret_cast<const void*>(&RunOnTeam<Args, function, most_threads, least_blocks>)};
 }
 
 }  // namespace macaw::device

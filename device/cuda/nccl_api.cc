@@ -49,7 +49,6 @@ absl::StatusOr<NcclApi> LoadNccl(const std::string& file) {
   MACAW_RETURN_IF_ERROR(Find(library, file, "ncclGroupStart", api.group_start));
   MACAW_RETURN_IF_ERROR(Find(library, file, "ncclGroupEnd", api.group_end));
   MACAW_RETURN_IF_ERROR(Find(library, file, "ncclReduce", api.reduce));
-  MACAW_RETURN_IF_ERROR(Find(library, file, "ncclBcast", api.broadcast));
   MACAW_RETURN_IF_ERROR(Find(library, file, "ncclGetErrorString", api.error_string));
   return api;
 }

@@ -21,7 +21,6 @@ struct NcclApi {
   decltype(&ncclGroupStart) group_start = nullptr;
   decltype(&ncclGroupEnd) group_end = nullptr;
   decltype(&ncclReduce) reduce = nullptr;
-  decltype(&ncclBcast) broadcast = nullptr;
   decltype(&ncclGetErrorString) error_string = nullptr;
 };
 

@@ -69,15 +69,6 @@ class NcclCollective final : public Collective {
     });
   }
 
-  absl::Status Broadcast(std::span<std::byte* const> data, size_t bytes) override {
-    if (bytes == 0) return absl::OkStatus();
-    return Do("a broadcast", options_.call_seconds, [&](Peer& peer, int rank) {
-      return Check(api_.broadcast(data[static_cast<size_t>(rank)], bytes, ncclUint8, 0,
-                                  peer.communicator, peer.stream),
-                   "ncclBcast");
-    });
-  }
-
  private:
   struct Peer {
     int index = 0;

@@ -21,7 +21,7 @@ struct NcclPeer {
 
 struct NcclOptions {
   double start_seconds = 120;  // for the connections between the devices
-  double call_seconds = 60;    // for a sum or a broadcast; then it counts as hung
+  double call_seconds = 60;    // for a sum; then it counts as hung
   double abort_seconds = 30;   // until an aborted call must have left the devices
 };
 
@@ -36,7 +36,7 @@ struct NcclSeams {
   static NcclSeams OfCuda();
 };
 
-// Sums and broadcasts through NCCL, one communicator a device, all driven by the calling thread.
+// Sums through NCCL, one communicator a device, all driven by the calling thread.
 // Nothing blocks in NCCL: calls are looked after until they are done, fail or take too long. After
 // an error or a time-out the communicators are aborted, and every later call is refused
 // (kFailedPrecondition); WithFallback then goes on through the host. kUnavailable: a device is

@@ -13,7 +13,7 @@ from torch import nn
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../sdk/python"))
 import macaw_client  # noqa: E402, copy it beside your program instead
 
-torch.set_num_threads(1)  # a process a slot
+torch.set_num_threads(1)  # a process a slot; with GPUs, os.environ["MACAW_SLOT"] says which slot
 
 
 def rows_of(name, split):

@@ -90,7 +90,9 @@ struct RegisterRequest {
   Blob table;            // ClientTable::Encode (client_table.h)
   bool owner = false;
   uint64_t central_test_rows = 0;  // 0: it does not have the central test set
-  Digest central_test_digest;      // of everything that decides its rows
+  uint64_t central_val_rows = 0;   // of the central validation set, which lies with it
+  Digest central_test_digest;      // of everything that decides the rows of both
+  bool has_central_rows() const { return central_test_rows > 0 || central_val_rows > 0; }
   std::vector<Attempt>
       died_running;             // what a former process of this name was training when it died
   bool volatile_state = false;  // its stored client states are lost when its process ends
@@ -154,6 +156,7 @@ enum class EvaluationKind : uint8_t {
   kClientTestGlobal = 4,  // the rows of kClientTest, the model that came with the lease
   kClientValidation = 5,
   kClientTuned = 6,  // the rows of kClientTest, after EvaluationConfig::fine_tune
+  kCentralValidation = 7,
 };
 // Whether all of a client's rows of a split are evaluated; the server does not know how many.
 inline bool TakesAllRows(EvaluationKind kind) {

@@ -1,5 +1,6 @@
 #include "proto/http/loopback.h"
 
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <string>
@@ -21,6 +22,10 @@ void SetUp(httplib::Server& server) {
   server.set_socket_options([](int socket) {
     const int yes = 1;
     ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+    // "::" is every address of the machine, whatever the system's default is. A socket of IPv4
+    // does not know the option.
+    const int no = 0;
+    ::setsockopt(socket, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no));
   });
   server.set_payload_max_length(1024);
   server.set_default_headers({{"Cache-Control", "no-store"},

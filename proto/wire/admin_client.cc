@@ -11,6 +11,7 @@
 #include "proto/wire/admin.h"
 #include "proto/wire/channel_settings.h"
 #include "proto/wire/credentials.h"
+#include "proto/wire/proxy.h"
 #include "proto/wire/refusal.h"
 
 namespace macaw::wire {
@@ -28,8 +29,10 @@ std::string NewRequestId() {
 
 class GrpcAdminClient final : public AdminClient {
  public:
-  explicit GrpcAdminClient(std::shared_ptr<grpc::Channel> channel)
-      : stub_(v1::Admin::NewStub(channel)), queue_(v1::Queue::NewStub(channel)) {}
+  GrpcAdminClient(std::shared_ptr<grpc::Channel> channel, std::optional<Proxy> proxy)
+      : proxy_(std::move(proxy)),
+        stub_(v1::Admin::NewStub(channel)),
+        queue_(v1::Queue::NewStub(channel)) {}
 
   absl::StatusOr<std::string> Status() override {
     v1::StatusReply reply;
@@ -56,7 +59,7 @@ class GrpcAdminClient final : public AdminClient {
       enough = !line(event.sequence(), event.json());
       if (enough) context.TryCancel();
     }
-    const absl::Status status = FromGrpc(events->Finish());
+    const absl::Status status = NameProxy(FromGrpc(events->Finish()), proxy_);
     return enough ? absl::OkStatus() : status;
   }
 
@@ -98,13 +101,12 @@ class GrpcAdminClient final : public AdminClient {
   }
 
   template <typename Stub, typename Request, typename Reply>
-  static absl::Status Invoke(Stub& stub,
-                             grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
-                                                          Reply*),
-                             const Request& request, Reply& reply) {
+  absl::Status Invoke(Stub& stub,
+                      grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
+                      const Request& request, Reply& reply) const {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + kCallPatience);
-    return FromGrpc((stub.*method)(&context, request, &reply));
+    return NameProxy(FromGrpc((stub.*method)(&context, request, &reply)), proxy_);
   }
   // The same address serves one of the two.
   template <typename Request, typename Reply>
@@ -154,6 +156,7 @@ class GrpcAdminClient final : public AdminClient {
     return absl::InvalidArgumentError("no such change");
   }
 
+  const std::optional<Proxy> proxy_;
   const std::unique_ptr<v1::Admin::Stub> stub_;
   const std::unique_ptr<v1::Queue::Stub> queue_;
 };
@@ -168,7 +171,7 @@ absl::StatusOr<std::unique_ptr<AdminClient>> AdminClient::Dial(
   for (const auto& [key, value] : ClientSettings(address)) arguments.SetInt(key, value);
   arguments.SetMaxReceiveMessageSize(kMostStatusBytes);
   return std::make_unique<GrpcAdminClient>(
-      grpc::CreateCustomChannel(address.Target(), credentials, arguments));
+      grpc::CreateCustomChannel(address.Target(), credentials, arguments), ProxyTo(address));
 }
 
 }  // namespace macaw::wire

@@ -7,6 +7,7 @@
 
 #include "proto/wire/address.h"
 #include "proto/wire/limits.h"
+#include "proto/wire/proxy.h"
 
 // Every gRPC setting that we make, with its reason. All values are integers.
 namespace macaw::wire {
@@ -68,8 +69,9 @@ inline ChannelSettings ClientSettings(const Address& address) {
           {GRPC_ARG_ENABLE_RETRIES, 0},
           {GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1},
           // An HTTP proxy from the environment (CONNECT) leads to other machines, where connections
-          // are always TLS. It must not stand between a worker and a server of one machine.
-          {GRPC_ARG_ENABLE_HTTP_PROXY, address.IsLoopback() ? 0 : 1},
+          // are always TLS. It must not stand between a worker and a server of one machine or of a
+          // private network.
+          {GRPC_ARG_ENABLE_HTTP_PROXY, ProxyTo(address).has_value() ? 1 : 0},
           // One connection per link, so that bulk data of one link does not delay the heartbeat of
           // another.
           {GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1},

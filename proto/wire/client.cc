@@ -13,6 +13,7 @@
 #include "proto/wire/convert.h"
 #include "proto/wire/credentials.h"
 #include "proto/wire/limits.h"
+#include "proto/wire/proxy.h"
 #include "proto/wire/refusal.h"
 #include "proto/wire/remote.h"
 #include "proto/wire/shared_memory.h"
@@ -36,11 +37,12 @@ constexpr int kUploadRounds = 3;  // a round: call, learn that a blob is missing
 class RemoteLink final : public fleet::FleetLink {
  public:
   RemoteLink(const ClientOptions& options, Connection::MakeChannel make,
-             Connection::Version version, std::unique_ptr<PartialFiles> partials)
+             Connection::Version version, std::unique_ptr<PartialFiles> partials,
+             std::optional<Proxy> proxy)
       : options_(options),
         share_(options.share_memory && IsPrivate(options.server)),
         inline_bytes_(IsPrivate(options.server) ? InlineBytes::kTrust : InlineBytes::kVerify),
-        calls_(options.token),
+        calls_(options.token, std::move(proxy)),
         connection_(std::move(make), std::move(version)),
         blobs_(connection_, options, calls_, traffic_, std::move(partials)) {}
   ~RemoteLink() override { calls_.CancelAll(); }
@@ -277,7 +279,8 @@ absl::StatusOr<std::unique_ptr<fleet::FleetLink>> Dial(const ClientOptions& opti
   const auto version = [identity = options.identity] {
     return identity.has_value() ? ChangeTime(identity->certificate) : 0;
   };
-  return std::make_unique<RemoteLink>(options, make, version, PartialDownloads(options));
+  return std::make_unique<RemoteLink>(options, make, version, PartialDownloads(options),
+                                      ProxyTo(address));
 }
 
 }  // namespace macaw::wire

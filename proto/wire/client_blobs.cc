@@ -67,7 +67,7 @@ absl::Status OpenCalls::Scope::Explain(absl::Status status) const {
   // What gRPC says when a TLS record arrives damaged. No handler answers so.
   if (absl::IsUnknown(status))
     return absl::UnavailableError(absl::StrCat("the connection broke: ", status.message()));
-  return status;
+  return NameProxy(std::move(status), calls_.proxy_);
 }
 
 void OpenCalls::CancelAll() {

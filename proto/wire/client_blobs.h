@@ -4,7 +4,9 @@
 #include <grpcpp/generic/generic_stub.h>
 
 #include <atomic>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
@@ -16,6 +18,7 @@
 #include "proto/wire/limits.h"
 #include "proto/wire/link_pace.h"
 #include "proto/wire/partial_files.h"
+#include "proto/wire/proxy.h"
 #include "proto/wire/rate_limit.h"
 #include "proto/wire/remote.h"
 
@@ -24,7 +27,9 @@ namespace macaw::wire {
 // The calls that are open, so that Shutdown can cancel them all. Thread-safe.
 class OpenCalls {
  public:
-  explicit OpenCalls(std::string token) : token_(std::move(token)) {}
+  // `proxy`: on the way to the server, for messages.
+  explicit OpenCalls(std::string token, std::optional<Proxy> proxy = std::nullopt)
+      : token_(std::move(token)), proxy_(std::move(proxy)) {}
 
   // A ClientContext with a deadline and the caller's token. OpenCalls knows the context while the
   // Scope lives.
@@ -51,6 +56,7 @@ class OpenCalls {
 
  private:
   const std::string token_;
+  const std::optional<Proxy> proxy_;
   mutable absl::Mutex mutex_;
   bool shut_ ABSL_GUARDED_BY(mutex_) = false;
   std::set<grpc::ClientContext*> open_ ABSL_GUARDED_BY(mutex_);

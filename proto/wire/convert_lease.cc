@@ -7,8 +7,8 @@
 namespace macaw::wire {
 
 static_assert(v1::NEXT_REGISTER == static_cast<int>(fleet::Next::kRegister) + 1);
-static_assert(v1::EVALUATION_KIND_CLIENT_TUNED ==
-              static_cast<int>(fleet::EvaluationKind::kClientTuned) + 1);
+static_assert(v1::EVALUATION_KIND_CENTRAL_VALIDATION ==
+              static_cast<int>(fleet::EvaluationKind::kCentralValidation) + 1);
 
 static Fence FromWire(const v1::Fence& m) { return {m.epoch(), m.counter()}; }
 
@@ -143,7 +143,7 @@ absl::StatusOr<fleet::EvaluationTask> FromWire(const v1::EvaluationTask& m) {
   Fields f;
   fleet::EvaluationTask task;
   task.fence = FromWire(m.fence());
-  task.kind = f.Enum("kind", m.kind(), fleet::EvaluationKind::kClientTuned);
+  task.kind = f.Enum("kind", m.kind(), fleet::EvaluationKind::kCentralValidation);
   task.client = ClientId(m.client());
   task.place = m.place();
   f.Require(m.begin() <= m.end(), "begin", "lies behind end");

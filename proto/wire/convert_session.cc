@@ -156,6 +156,7 @@ v1::RegisterRequest ToWire(const fleet::RegisterRequest& request, const InlineRu
   m.set_classes(request.classes);
   m.set_clients(request.clients);
   m.set_central_test_rows(request.central_test_rows);
+  m.set_central_val_rows(request.central_val_rows);
   for (const Attempt& attempt : request.died_running) *m.add_died_running() = ToWire(attempt);
   if (request.table.named()) *m.mutable_table() = ToWire(request.table, rule);
   m.set_volatile_state(request.volatile_state);
@@ -180,6 +181,8 @@ absl::StatusOr<fleet::RegisterRequest> FromWire(const v1::RegisterRequest& m) {
   request.clients = f.Between<uint64_t>("clients", m.clients(), 0, kMaxClients);
   request.central_test_rows =
       f.Between<uint64_t>("central_test_rows", m.central_test_rows(), 0, kMaxClients);
+  request.central_val_rows =
+      f.Between<uint64_t>("central_val_rows", m.central_val_rows(), 0, kMaxClients);
   request.died_running = ReadAttempts(m.died_running());
   request.table = f.Sub("table", FromWire(m.table()));
   if (request.table.named()) {

@@ -14,6 +14,7 @@
 #include "proto/wire/address.h"
 #include "proto/wire/channel_settings.h"
 #include "proto/wire/credentials.h"
+#include "proto/wire/proxy.h"
 #include "proto/wire/refusal.h"
 #include "proto/wire/remote.h"
 
@@ -88,16 +89,18 @@ std::shared_ptr<grpc::Channel> ChannelTo(
 }
 
 template <typename Request>
-absl::StatusOr<Certificate> Ask(const std::shared_ptr<grpc::Channel>& channel,
+absl::StatusOr<Certificate> Ask(const Address& address,
+                                const std::shared_ptr<grpc::ChannelCredentials>& credentials,
                                 const Request& request,
                                 grpc::Status (v1::Enrolment::Stub::*method)(grpc::ClientContext*,
                                                                             const Request&,
                                                                             v1::EnrolReply*)) {
-  v1::Enrolment::Stub stub(channel);
+  v1::Enrolment::Stub stub(ChannelTo(address, credentials));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
   v1::EnrolReply reply;
-  MACAW_RETURN_IF_ERROR(FromGrpc((stub.*method)(&context, request, &reply)));
+  MACAW_RETURN_IF_ERROR(
+      NameProxy(FromGrpc((stub.*method)(&context, request, &reply)), ProxyTo(address)));
   return Certificate::FromPem(reply.certificate());
 }
 
@@ -156,9 +159,9 @@ absl::Status Enrol(const std::string& server, const identity::Invite& invite,
   request.set_secret(invite.secret.data(), invite.secret.size());
   MACAW_ASSIGN_OR_RETURN(*request.mutable_request(), identity::MakeRequest(key));
   const auto found = std::make_shared<FoundAuthority>();
-  MACAW_ASSIGN_OR_RETURN(const Certificate certificate,
-                         Ask(ChannelTo(address, CredentialsToEnrol(invite, found)), request,
-                             &v1::Enrolment::Stub::Enrol));
+  MACAW_ASSIGN_OR_RETURN(
+      const Certificate certificate,
+      Ask(address, CredentialsToEnrol(invite, found), request, &v1::Enrolment::Stub::Enrol));
   MACAW_ASSIGN_OR_RETURN(const Certificate authority, Certificate::FromPem(found->pem()));
   if (!certificate.IsOf(key))
     return absl::DataLossError("the server's answer is a certificate for another key");
@@ -174,8 +177,8 @@ absl::Status RenewCertificate(const std::string& server, const identity::Identit
   MACAW_ASSIGN_OR_RETURN(const auto credentials, ChannelCredentialsFor(address, files));
   v1::RenewRequest request;
   MACAW_ASSIGN_OR_RETURN(*request.mutable_request(), identity::MakeRequest(own.key));
-  MACAW_ASSIGN_OR_RETURN(const Certificate certificate, Ask(ChannelTo(address, credentials),
-                                                            request, &v1::Enrolment::Stub::Renew));
+  MACAW_ASSIGN_OR_RETURN(const Certificate certificate,
+                         Ask(address, credentials, request, &v1::Enrolment::Stub::Renew));
   if (!certificate.IsOf(own.key))
     return absl::DataLossError("the server's answer is a certificate for another key");
   MACAW_RETURN_IF_ERROR(

@@ -43,12 +43,17 @@ absl::Status Failed(const Address& address, int error) {
       absl::StrCat("cannot listen on ", address.Text(), ": ", std::strerror(error)));
 }
 
+// "::" means every address of the machine, those of IPv4 too, as gRPC has it.
+bool IsAny(const Address& address) { return address.host == "::"; }
+
 absl::StatusOr<Fd> ListenAt(const Address& address, const sockaddr* at, socklen_t size) {
   Fd fd(socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.open()) return Failed(address, errno);
   const int on = 1;
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (at->sa_family == AF_INET6) setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+  const int v6only = IsAny(address) ? 0 : 1;  // a name's IPv4 address has a socket of its own
+  if (at->sa_family == AF_INET6)
+    setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &v6only, sizeof(v6only));
   // Accepted connections inherit this option: no message waits for the next one.
   if (at->sa_family != AF_UNIX) setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   // Only this user may connect to the socket's file. Nobody can connect before the socket listens.
@@ -68,12 +73,16 @@ int PortOf(int fd) {
                                         : reinterpret_cast<sockaddr_in*>(&at)->sin_port);
 }
 
+bool HasIpv6() { return Fd(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)).open(); }
+
 absl::StatusOr<std::vector<Fd>> ListenOnPort(Address& address) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
   addrinfo* found = nullptr;
-  const std::string host = address.host.empty() ? "127.0.0.1" : address.host;
+  const std::string host = address.host.empty()           ? "127.0.0.1"
+                           : IsAny(address) && !HasIpv6() ? "0.0.0.0"
+                                                          : address.host;
   if (const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found); error != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("cannot listen on ", address.Text(), ": ", gai_strerror(error)));

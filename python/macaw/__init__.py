@@ -9,7 +9,7 @@
 The work is done by Macaw's own programs, which are part of the package.
 """
 
-from . import algorithms, errors, partitions, rules
+from . import _names, algorithms, errors, partitions, rules
 from ._data import prepare
 from ._run import Run
 from ._simulate import Stream, resume, simulate, stream
@@ -17,6 +17,8 @@ from ._sweep import SweepResult, choice, grid, integers, log_uniform, sweep, uni
 from ._version import version as __version__
 from .algorithms import *  # noqa: F403 (a class for each algorithm of the program)
 from .errors import (
+    ArgumentError,
+    CacheError,
     ConfigError,
     DataError,
     Error,
@@ -28,6 +30,7 @@ from .partitions import (
     Partition,
     dirichlet,
     from_file,
+    histogram,
     iid,
     k_classes,
     lognormal,
@@ -38,6 +41,8 @@ from .partitions import (
 )
 
 __all__ = [
+    "ArgumentError",
+    "CacheError",
     "ConfigError",
     "DataError",
     "Error",
@@ -55,6 +60,7 @@ __all__ = [
     "errors",
     "from_file",
     "grid",
+    "histogram",
     "iid",
     "integers",
     "k_classes",
@@ -74,3 +80,11 @@ __all__ = [
     "uniform",
     *algorithms.__all__,
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    meant = _names.unknown_name(name, __all__)
+    question = f"; did you mean macaw.{meant}?" if meant else ""
+    raise errors.NameMissingError(f"macaw has no {name}{question}", key=name, nearest=meant)

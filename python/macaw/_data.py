@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,17 +16,19 @@ from typing import Any
 
 import numpy as np
 
-from . import _safetensors
+from . import _safetensors, _tables
 from ._safetensors import Array
-from .errors import DataError
+from .errors import CacheError, DataError
 
 _SPLITS = ("train", "val", "test")
-_LABELS = ("label", "labels", "target", "targets", "y", "fine_label")
 
 
 def cache_folder() -> Path:
     """Where prepared data and initial weights are kept: ``$XDG_CACHE_HOME/macaw``."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    try:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError as error:  # no HOME, and the system does not know this user
+        raise CacheError(f"there is no home folder for the cache ({error}): give cache=…") from error
     return Path(base) / "macaw"
 
 
@@ -33,33 +36,57 @@ def prepare(
     data: Any,
     *,
     test: Any = None,
-    features: str | None = None,
+    features: str | Sequence[str] | None = None,
     label: str | None = None,
+    client: Any = None,
+    missing: _tables.Missing | None = None,
     cache: str | os.PathLike[str] | None = None,
 ) -> Path:
     """Writes data into a file that every run maps, and returns its path.
 
     data: ``(x, y)``; a dict from a client's name to ``(x, y)``, or to a dict of ``train``, ``val``
-        and ``test``, each ``(x, y)``; a PyTorch ``Dataset`` of pairs; a Hugging Face ``Dataset``.
-        ``x`` is uint8, float32 or int32 tokens, a row an example; ``y`` is classes from 0, or
-        float32 targets. Token rows may be lists of several lengths: they are padded with 0 at
-        the end, and layers of sequences (``macaw models``) leave that out. A scripted module is
-        given the padding as token 0.
+        and ``test``, each ``(x, y)``; a table (a DataFrame of pandas or polars, a Table of Arrow),
+        or ``(table, y)``; a PyTorch ``Dataset`` of pairs; a Hugging Face ``Dataset``, or a
+        ``DatasetDict`` with ``train`` and ``test``. ``x`` is uint8 (scaled by 1/255), numbers
+        (float32), or whole numbers, which are tokens (int32); booleans are 0 and 1. ``y`` is
+        classes from 0, or float32 targets. Token rows may be lists of several lengths: they are
+        padded with 0 at the end, and layers of sequences (``macaw models``) leave that out. A
+        scripted module is given the padding as token 0. Images with channels last become channels
+        first.
     test: the central test set, in any of these forms but the dict. Without it, a run sets
         ``data.test_fraction`` of the rows aside; of a dict of clients it sets none aside, and
         ``data_options=dict(client_test_fraction=0.3)`` gives each client test rows of its own
         (and then ``data.test_fraction`` counts, too).
-    features, label: the columns of a Hugging Face dataset.
+    features, label: columns of a table or a Hugging Face dataset. In a table, numbers and booleans
+        are one feature each, and words an indicator each; labels that are words are classes.
+    client: whose row it is: a column of the table or dataset, or an array with a name a row.
+    missing: what becomes of gaps in a table: "mean", their column's mean; "indicator", also a
+        column of 0 and 1 that says where. Without it a gap is an error. A word that is missing is
+        none of the indicators.
     """
+    columns = Columns(features, label, client, missing)
+    path = prepared(data, test, columns, cache)
+    for note in columns.warnings:
+        warnings.warn(note, UserWarning, stacklevel=2)
+    return path
+
+
+def prepared(
+    data: Any, test: Any, columns: Columns, cache: str | os.PathLike[str] | None
+) -> Path:
+    """What ``prepare`` writes; what there is to say is in `columns` then."""
     folder = Path(cache) if cache is not None else cache_folder()
     try:
-        return _write(data, test, _Columns(features, label), folder / "data")
+        return _write(data, test, columns, folder / "data")
     except DataError as error:
         error.key = error.key or ("test" if str(error).startswith("test") else "data")
         raise
 
 
-def _write(data: Any, test: Any, columns: _Columns, folder: Path) -> Path:
+def _write(data: Any, test: Any, columns: Columns, folder: Path) -> Path:
+    data, test = _splits_of(data, test, columns)
+    columns.fit(data, test)
+    data = _by_client(data, columns)
     if isinstance(data, Mapping):
         blocks, tensors = _clients(data, columns)
     else:
@@ -71,17 +98,76 @@ def _write(data: Any, test: Any, columns: _Columns, folder: Path) -> Path:
         tensors["central_test"] = np.array([trained, rows], np.int64)
     joined = _joined(blocks)
     x, y = joined.x, joined.y
+    columns.look_at(x, y)
     lengths = {} if joined.lengths is None else {"lengths": joined.lengths}
     metadata = {"name": "python"}
     if y.dtype == np.int32 and columns.words:
         metadata["class_names"] = json.dumps(columns.words)
         metadata["classes"] = str(len(columns.words))
+    if columns.reader is not None:
+        metadata["feature_names"] = json.dumps(columns.reader.titles())
     # In this order every tensor is aligned.
     return _safetensors.write_by_content(
         folder,
         {**tensors, "labels": y, **lengths, "features": x, **_names(data, tensors)},
         metadata,
     )
+
+
+def _splits_of(data: Any, test: Any, columns: Columns) -> tuple[Any, Any]:
+    """The training and the test rows of a ``DatasetDict``."""
+    if not isinstance(data, Mapping) or type(data).__name__ not in ("DatasetDict", "IterableDatasetDict"):
+        return data, test
+    if "train" not in data:
+        raise DataError(
+            f"data: the DatasetDict has no \"train\" but {', '.join(data)}; give one of them, such "
+            "as data=splits[\"…\"], test=splits[\"…\"]"
+        )
+    used = {"train"}
+    if test is None and "test" in data:
+        test = data["test"]
+        used.add("test")
+    left = [name for name in data if name not in used]
+    note = 'DatasetDict: "train" is trained'
+    note += ', and "test" is the test set' if "test" in used else ""
+    columns.notes.append(note + (f"; {', '.join(left)} not used" if left else ""))
+    return data["train"], test
+
+
+def _by_client(data: Any, columns: Columns) -> Any:
+    """A dict of clients, where a column or an array says whose row each is."""
+    client = columns.client
+    if client is None:
+        return data
+    if isinstance(data, Mapping):
+        raise DataError("client: the data is a dict of clients already", key="client")
+    block = _pair(data, "data", columns)
+    if isinstance(client, str):
+        if _tables.is_table(data):
+            assert columns.reader is not None
+            owners = columns.reader.owners(data, "data")
+        elif _tables.is_dataset(data):
+            _tables.pick(data, client, (), "client", "data")
+            owners = _tables.owners_of(np.asarray(list(data[client]), object))
+        else:
+            raise DataError(
+                f'client: "{client}" names a column, and the data is no table; give an array with '
+                "a client's name a row",
+                key="client",
+            )
+    else:
+        names = np.asarray(_plain(client))
+        if names.shape != (len(block.y),):
+            raise DataError(
+                f"client: has shape {list(names.shape)}, and x has {len(block.y)} rows", key="client"
+            )
+        owners = _tables.owners_of(names)
+    return {
+        name: _Block(
+            block.x[rows], block.y[rows], None if block.lengths is None else block.lengths[rows]
+        )
+        for name, rows in owners.items()
+    }
 
 
 @dataclass
@@ -93,48 +179,134 @@ class _Block:
     lengths: Array | None = None
 
 
-class _Columns:
-    """The columns of a Hugging Face dataset, and the words of its classes once they are known."""
+class Columns:
+    """How data is read: its columns, and what there is to say about it once it is."""
 
-    def __init__(self, features: str | None, label: str | None) -> None:
-        self.features, self.label = features, label
-        self.words: list[str] = []
+    def __init__(
+        self,
+        features: str | Sequence[str] | None = None,
+        label: str | None = None,
+        client: Any = None,
+        missing: _tables.Missing | None = None,
+        *,
+        tokens: bool = True,
+    ) -> None:
+        """tokens: whether whole numbers are tokens, and not numbers."""
+        self.features, self.label, self.client = features, label, client
+        self.missing, self.tokens = missing, tokens
+        self.words: list[str] = []  # of the classes
+        self.reader: _tables.Reader | None = None
+        self.notes: list[str] = []
+        self.warnings: list[str] = []
+        # What may explain an error of the run, and the keys that it is about (their beginnings).
+        self.hints: dict[str, str] = {}
+        if missing not in (None, "mean", "indicator"):
+            raise DataError(f'missing is {missing!r}; it is "mean" or "indicator"', key="missing")
+
+    def fit(self, data: Any, test: Any) -> None:
+        """Learns the columns of the tables in the data, if there are any."""
+        training = _tables.tables_in(data)
+        if not training:
+            if self.missing is not None:
+                raise DataError(
+                    "missing is for tables (pandas, polars, Arrow), and the data is none",
+                    key="missing",
+                )
+            return
+        paired = isinstance(data, (tuple, list)) or any(
+            isinstance(value, (tuple, list)) for value in _values_of(data)
+        )
+        label = None
+        if not paired:
+            label = _tables.pick(training[0], self.label, _tables._LABELS, "label", "data")
+        self.reader = _tables.Reader.of(
+            training,
+            _tables.tables_in(test),
+            label=label,
+            client=self.client if isinstance(self.client, str) else None,
+            features=self.features,
+            missing=self.missing,
+        )
+        if self.reader.words is not None:
+            self.words = [str(word) for word in self.reader.words]
+        if note := self.reader.note():
+            self.notes.append(note)
 
     def of(self, data: Any, what: str) -> tuple[str, str]:
-        there = list(data.column_names)
-        label = self.label or next((name for name in _LABELS if name in there), None)
-        rest = [name for name in there if name != label]
-        features = self.features or (rest[0] if len(rest) == 1 else None)
-        for name, key in ((label, "label"), (features, "features")):
-            if name not in there:
-                raise DataError(
-                    f"{what}: say with {key}=… which column has the {key}; there are "
-                    f"{', '.join(there)}",
-                    key=key,
-                )
-        assert label is not None and features is not None
+        """The columns of features and labels of a Hugging Face dataset."""
+        label = _tables.pick(data, self.label, _tables._LABELS, "label", what)
+        taken = {label, self.client if isinstance(self.client, str) else label}
+        rest = [name for name in data.column_names if name not in taken]
+        asked = self.features if isinstance(self.features, str) else None
+        features = _tables.pick(
+            data, asked or (rest[0] if len(rest) == 1 else None), (), "features", what
+        )
         self.words = list(getattr(data.features[label], "names", None) or self.words)
         return features, label
 
+    def look_at(self, x: Array, y: Array) -> None:
+        """What is likely a mistake, for warnings and for errors of the run."""
+        if x.dtype == np.uint8 and x.max(initial=0) <= 1:
+            self.warnings.append(
+                "x is uint8 with values 0 and 1 alone, and uint8 is scaled by 1/255; for 0 and 1 "
+                'give x.astype("float32")'
+            )
+        if y.dtype == np.int32 and not self.words and y.min() >= 1:
+            self.warnings.append(
+                f"no row has class 0: y is {y.min()} to {y.max()}, and classes count from 0; "
+                f"give y - {y.min()}"
+            )
+            self.hints[self.warnings[-1]] = "model run.task"
+        if y.dtype == np.float32 and np.array_equal(y, np.round(y)) and len(np.unique(y)) <= 100:
+            hint = "y is float, which is read as targets of a regression; for classes give "
+            self.hints[hint + "y.astype(int)"] = "model run.task partition"
+        if y.dtype == np.int32:
+            hint = "y is whole numbers, which are read as classes; for targets of a regression "
+            self.hints[hint + 'give y.astype("float32")'] = "run.task"
 
-def _pair(data: Any, what: str, columns: _Columns) -> _Block:
+
+def _values_of(data: Any) -> list[Any]:
+    return list(data.values()) if isinstance(data, Mapping) else []
+
+
+def _pair(data: Any, what: str, columns: Columns) -> _Block:
     """One block of rows, checked."""
-    if isinstance(data, (tuple, list)) and len(data) == 2 and not _is_pair_of_rows(data):
+    if isinstance(data, _Block):
+        return data
+    lengths = None
+    if _tables.is_table(data):
+        assert columns.reader is not None
+        if columns.reader.label is None:
+            raise DataError(f"{what}: a table without labels; give (table, y) or label=…")
+        x, y = columns.reader.x(data, what), columns.reader.y(data, what)
+    elif isinstance(data, (tuple, list)) and len(data) == 2 and not _is_pair_of_rows(data):
         x, y = data
-    elif hasattr(data, "column_names") and hasattr(data, "features"):
+        if _tables.is_table(x):
+            assert columns.reader is not None
+            x = columns.reader.x(x, what)
+    elif _tables.is_dataset(data):
         features, label = columns.of(data, what)
         x, y = _images(data[features]), data[label]
+        if len(x) and isinstance(x[0], str):
+            raise DataError(
+                f'{what}: column "{features}" has texts; a run takes tokens: give lists of whole '
+                "numbers, such as a tokenizer's input_ids"
+            )
+    elif type(data).__name__ == "DataLoader" and hasattr(data, "dataset"):
+        raise DataError(f"{what}: a DataLoader; give its rows, loader.dataset")
     elif hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         x, y = _stacked((data[i] for i in range(len(data))), what)
     elif isinstance(data, Iterable):
         x, y = _stacked(data, what)
     else:
         raise DataError(
-            f"{what}: expected (x, y), a dict of clients, a torch or Hugging Face dataset, or a "
-            f"path; got {type(data).__name__}"
+            f"{what}: expected (x, y), a dict of clients, a table, a torch or Hugging Face "
+            f"dataset, or a path; got {type(data).__name__}"
         )
     padded, lengths = _padded(x, what)
-    features, labels = _checked(_array(padded, f"{what}: x"), _array(y, f"{what}: y"), what)
+    features, labels = _checked(
+        _array(padded, f"{what}: x"), _array(y, f"{what}: y"), what, columns
+    )
     return _Block(features, labels, lengths)
 
 
@@ -196,9 +368,21 @@ def _array(value: Any, what: str) -> Array:
         raise DataError(f"{what}: the rows are not of one shape ({error})") from error
 
 
-def _checked(x: Array, y: Array, what: str) -> tuple[Array, Array]:
+def _checked(x: Array, y: Array, what: str, columns: Columns) -> tuple[Array, Array]:
     if x.dtype == object:
-        raise DataError(f"{what}: the rows of x are not of one shape")
+        kinds = sorted({type(value).__name__ for value in x.flat})
+        advice = (
+            f"values of several types ({', '.join(kinds)}); give numbers of one type, such as "
+            'x.astype("float32")'
+            if x.ndim > 1
+            else "the rows of x are not of one shape"
+        )
+        raise DataError(f"{what}: {advice}")
+    if x.dtype.kind in "US":
+        raise DataError(
+            f"{what}: x has texts; a run takes tokens: give lists of whole numbers, such as a "
+            "tokenizer's input_ids"
+        )
     if x.ndim < 2:
         raise DataError(
             f"{what}: x has shape {list(x.shape)}; it needs rows and at least one axis of features"
@@ -206,18 +390,43 @@ def _checked(x: Array, y: Array, what: str) -> tuple[Array, Array]:
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim != 1:
-        raise DataError(f"{what}: y has shape {list(y.shape)}; it needs one label a row")
+        one_hot = y.ndim == 2 and len(y) > 0 and np.isin(y, (0, 1)).all() and (y.sum(1) == 1).all()
+        advice = "; it is one-hot: give y.argmax(1)" if one_hot else ""
+        raise DataError(
+            f"{what}: y has shape {list(y.shape)}; it needs one label a row{advice}"
+        )
     if len(x) != len(y):
         raise DataError(f"{what}: x has {len(x)} rows and y has {len(y)}")
     if len(x) == 0:
         raise DataError(f"{what}: it has no rows")
-    return _features(x, what), _labels(y, what)
+    return _features(_channels_first(x, columns), what, columns), _labels(y, what)
 
 
-def _features(x: Array, what: str) -> Array:
-    if x.dtype == np.bool_:
-        return x.astype(np.uint8)
-    if x.dtype in (np.uint8, np.float32, np.int32):
+def _channels_first(x: Array, columns: Columns) -> Array:
+    """Images with channels last, as the files that runs read have them turned (data/README.md)."""
+    if x.ndim != 4 or x.shape[1] <= 4 or x.shape[3] > 4:
+        return x
+    turned = np.ascontiguousarray(np.moveaxis(x, 3, 1))
+    note = f"x has channels last, {list(x.shape[1:])}; turned to {list(turned.shape[1:])}"
+    if note not in columns.notes:
+        columns.notes.append(note)
+    return turned
+
+
+def _features(x: Array, what: str, columns: Columns) -> Array:
+    whole = x.dtype.kind in "iu" and x.dtype != np.uint8
+    if whole and not columns.tokens:
+        note = (
+            f"x is {x.dtype}: read as numbers, because the model has no embedding of tokens; "
+            "data=macaw.prepare((x, y)) keeps them as tokens"
+        )
+        if note not in columns.notes:
+            columns.notes.append(note)
+            columns.hints[note] = "model"
+        kept = x.astype(np.float32)
+    elif x.dtype == np.bool_:
+        kept = x.astype(np.float32)
+    elif x.dtype in (np.uint8, np.float32, np.int32):
         kept = x
     elif x.dtype.kind == "f":
         with np.errstate(over="ignore"):  # a value beyond float32 is refused below
@@ -243,7 +452,8 @@ def _labels(y: Array, what: str) -> Array:
         return labels
     if y.dtype.kind != "f":
         raise DataError(
-            f"{what}: y is {y.dtype}; it must be classes (integers) or targets (floats)"
+            f"{what}: y is {y.dtype}; it must be classes (integers) or targets (floats); of words "
+            "make numbers by np.unique(y, return_inverse=True)[1]"
         )
     if not np.isfinite(y).all():
         row = int(np.flatnonzero(~np.isfinite(y))[0])
@@ -259,7 +469,7 @@ def _as_int32(array: Array, what: str) -> Array:
 
 
 def _clients(
-    data: Mapping[Any, Any], columns: _Columns
+    data: Mapping[Any, Any], columns: Columns
 ) -> tuple[list[_Block], dict[str, Array]]:
     """Blocks in the order train, val, test, each client by client, and where a client's begin."""
     if not data:

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from ._names import in_python
 from .errors import ConfigError, Error, MissingBackendError, RunError
 
 Event = dict[str, Any]
@@ -116,6 +117,7 @@ class Simulation:
             message = message.removeprefix(place).removeprefix(": ")
         for text, word in self._words.items():
             message = message.replace(text, word)
+        message = in_python(message)
         key, nearest = event["key"] or None, event["meant"] or None
         if "libmacaw_torch.so" in message:
             why = "the LibTorch back end does not find the PyTorch that it was built with beside it"

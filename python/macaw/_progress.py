@@ -9,6 +9,8 @@ from ._run import Row, in_notebook
 
 
 class Progress(Protocol):
+    silent: bool  # whether nobody sees what is said
+
     def begin(self, rounds: int) -> None: ...
     def row(self, row: Row) -> None: ...
     def say(self, what: str, text: str) -> None: ...
@@ -34,6 +36,8 @@ def _numbers(row: Row) -> dict[str, str]:
 
 
 class _Nothing:
+    silent = True
+
     def begin(self, rounds: int) -> None:
         pass
 
@@ -48,6 +52,8 @@ class _Nothing:
 
 
 class _Bar:
+    silent = False
+
     def __init__(self, tqdm: Any) -> None:
         self._tqdm, self._bar = tqdm, None
         self._shown: dict[str, str] = {}
@@ -70,6 +76,8 @@ class _Bar:
 
 
 class _Line:
+    silent = False
+
     def __init__(self) -> None:
         self._rounds = 0
         self._drawn = False

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _model, _safetensors
-from .errors import Error
+from .errors import Error, PackageMissingError
 
 if TYPE_CHECKING:
     import os
@@ -69,13 +69,21 @@ class Run:
             return _columns(rows)
         return pandas.DataFrame(rows)
 
-    def model(self, module: Any = None) -> Any:
+    def model(self, module: Any = None, *, best: bool = False) -> Any:
         """The final model.
+
+        best: instead the one of the best round, by ``run.stop.metric``; a run with
+        ``run.stop.patience`` keeps it, and ``run.summary["best_model"]`` says which round.
 
         With a ``torch.nn.Module``, given here or to ``simulate``: a state dict that loads into it.
         Otherwise a dict from names to arrays.
         """
-        path = self.folder / "model.safetensors"
+        path = self.folder / ("model.best.safetensors" if best else "model.safetensors")
+        if best and not path.exists():
+            raise Error(
+                f"{self.folder} has no best model: a run keeps one that has run.stop.patience, from "
+                "its end on"
+            )
         if not path.exists():
             raise Error(f"{self.folder} has no model yet: no round has been kept")
         tensors = _safetensors.read(path)
@@ -93,7 +101,7 @@ class Run:
         try:
             from matplotlib.figure import Figure
         except ImportError as error:
-            raise ImportError("run.plot() draws with matplotlib: pip install matplotlib") from error
+            raise PackageMissingError("run.plot() draws with matplotlib: pip install matplotlib") from error
         columns = _columns(self.rows)
         chosen = [list(metrics)] if metrics else _usual(columns)
         figure = Figure(figsize=(5 * len(chosen), 3.5), layout="tight")
@@ -134,7 +142,8 @@ def _columns(rows: Sequence[Row]) -> dict[str, _safetensors.Array]:
 def _usual(columns: dict[str, _safetensors.Array]) -> list[list[str]]:
     plots = []
     for word in ("accuracy", "loss"):
-        names = [name for name in (f"test_{word}", f"train_{word}") if name in columns]
+        known = (f"val_{word}", f"test_{word}", f"train_{word}")
+        names = [name for name in known if name in columns]
         if names:
             plots.append(names)
     return plots or [[name for name in columns if name != "round"][:1]]

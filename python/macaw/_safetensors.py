@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -16,6 +17,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .errors import CacheError
 
 Array = NDArray[Any]
 
@@ -53,10 +56,21 @@ def write_pieces(folder: Path, suffix: str, pieces: Iterable[bytes | memoryview]
     for piece in pieces:
         digest.update(piece)
     path = folder / f"{digest.hexdigest()}{suffix}"
-    if path.exists():
-        return path
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=folder, suffix=".part")
+    try:
+        if not path.exists():
+            _write(path, pieces)
+    except OSError as error:
+        raise CacheError(
+            f"the cache {folder} cannot be written: {error.strerror or error}; give another folder "
+            "with cache=…, or set XDG_CACHE_HOME",
+            key="cache",
+        ) from error
+    return path
+
+
+def _write(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
     try:
         with os.fdopen(descriptor, "wb") as file:
             for piece in pieces:
@@ -65,14 +79,37 @@ def write_pieces(folder: Path, suffix: str, pieces: Iterable[bytes | memoryview]
     except BaseException:
         os.unlink(name)
         raise
-    return path
+
+
+def metadata(path: Path) -> dict[str, str]:
+    about: dict[str, str] = _header(path)[0].get("__metadata__", {})
+    return about
+
+
+def _header(path: Path) -> tuple[dict[str, Any], int]:
+    """What is in a file, and the header's length."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        return json.loads(file.read(length)), length
+
+
+def copy(source: Path, target: Path) -> None:
+    """Others never see half of the copy."""
+    if target.exists():
+        return
+    descriptor, name = tempfile.mkstemp(dir=target.parent, suffix=".part")
+    os.close(descriptor)
+    try:
+        shutil.copyfile(source, name)
+        os.replace(name, target)
+    except BaseException:
+        os.unlink(name)
+        raise
 
 
 def read(path: Path) -> dict[str, Array]:
     """The tensors of a file, mapped and not read. They cannot be changed."""
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(length))
+    header, length = _header(path)
     data = np.memmap(path, np.uint8, mode="r", offset=8 + length)
     tensors: dict[str, Array] = {}
     for name, entry in header.items():

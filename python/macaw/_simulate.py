@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from . import _data, _model, _progress, _rule_file
+import numpy as np
+
+from . import _check, _data, _model, _names, _progress, _rule_file, _safetensors
 from . import rules as _rules
 from ._program import Event, Simulation
 from ._run import Row, Run
 from .algorithms import Algorithm
-from .errors import ConfigError
+from .errors import ConfigError, Error
 from .partitions import Partition
 
 if TYPE_CHECKING:
@@ -27,10 +30,11 @@ Path_ = str | os.PathLike[str]
 
 # Arguments that become keys in a way of their own, and those that are no keys at all.
 _ARGUMENTS = (
-    *("name", "rounds", "seed", "data", "test", "features", "label", "data_options", "partition"),
+    *("name", "rounds", "seed", "data", "test", "features", "label", "client", "missing"),
+    *("data_options", "partition"),
     *("model", "init", "model_options", "algorithm", "cohort", "local"),
 )
-_NO_KEYS = ("config", "out", "overwrite", "progress")
+_NO_KEYS = ("config", "out", "overwrite", "progress", "check_model")
 
 
 class Stream:
@@ -46,6 +50,7 @@ class Stream:
         words: Mapping[str, str],
         model: _model.Model | None,
         progress: bool | None,
+        said: Sequence[tuple[str, str]] = (),
     ) -> None:
         self._model = model
         self._progress = _progress.make(progress)
@@ -56,6 +61,8 @@ class Stream:
         self._over = False
         if model is not None and model.said:
             self._say("model", model.said)
+        for what, text in said:
+            self._say(what, text)
         self._simulation = Simulation(arguments, words)
         self._events = self._simulation.events()
         try:
@@ -123,6 +130,8 @@ class Stream:
     def _tell(self, event: Event) -> None:
         if event["event"] == "said":
             self._say(event["what"], event["text"])
+            if event["what"] == "note" and self._progress.silent:
+                warnings.warn(event["text"], UserWarning, stacklevel=2)
         elif event["event"] == "message":
             self._say("message", event["text"])
         elif event["event"] == "result":
@@ -140,8 +149,10 @@ def stream(
     data: Any = None,
     *,
     test: Any = None,
-    features: str | None = None,
+    features: str | Sequence[str] | None = None,
     label: str | None = None,
+    client: Any = None,
+    missing: Literal["mean", "indicator"] | None = None,
     partition: Partition | _keys.Partition | str | None = None,
     algorithm: Algorithm | _rules.Rule | str | None = None,
     cohort: int | float | _keys.Cohort | None = None,
@@ -155,6 +166,7 @@ def stream(
     overwrite: bool = False,
     cache: Path_ | None = None,
     progress: bool | None = False,
+    check_model: bool = True,
     model_options: _keys.Model | None = None,
     data_options: _keys.Data | None = None,
     **sections: Unpack[_keys.Sections],
@@ -165,17 +177,40 @@ def stream(
     """
     given = dict(locals())
     given.update(given.pop("sections"))
-    settings, made, folder = keys_of(given)
+    settings, made, folder, columns = keys_of(given)
     arguments = [str(config)] if config is not None else []
+    said = [*_dtype_of(settings, made, config), *(("data", note) for note in columns.notes)]
+    for text in columns.warnings:
+        said.append(("warning", text))
+        warnings.warn(text, UserWarning, stacklevel=2)
     arguments += _overrides(settings)
-    if out is not None:
-        arguments += ["--out", os.fspath(out)]
-    if overwrite:
-        arguments.append("--force")
+    words = words_for(settings, folder)
     if not arguments:
         raise ConfigError("nothing is given: simulate needs a model and data, or config=FILE")
-    words = words_for(settings, folder)
-    return Stream(arguments, words, made, progress)
+    try:
+        return _begun(made, settings, arguments, words, said, given)
+    except Error as error:
+        raise _names.explained(error, columns.hints) from error.__cause__
+
+
+def _begun(
+    made: _model.Model | None,
+    settings: Mapping[str, Any],
+    arguments: list[str],
+    words: Mapping[str, str],
+    said: list[tuple[str, str]],
+    given: Mapping[str, Any],
+) -> Stream:
+    config, out, progress = given["config"], given["out"], given["progress"]
+    if made is not None and made.module is not None:
+        _check.forward(made.module, _example(settings, made.module))
+    if given["check_model"] and made is not None and made.module is not None:
+        said.append(("check", _check.check(made, _for_check(settings, config), words)))
+    if out is not None:
+        arguments += ["--out", os.fspath(out)]
+    if given["overwrite"]:
+        arguments.append("--force")
+    return Stream(arguments, words, made, progress, said)
 
 
 def simulate(
@@ -183,8 +218,10 @@ def simulate(
     data: Any = None,
     *,
     test: Any = None,
-    features: str | None = None,
+    features: str | Sequence[str] | None = None,
     label: str | None = None,
+    client: Any = None,
+    missing: Literal["mean", "indicator"] | None = None,
     partition: Partition | _keys.Partition | str | None = None,
     algorithm: Algorithm | _rules.Rule | str | None = None,
     cohort: int | float | _keys.Cohort | None = None,
@@ -198,6 +235,7 @@ def simulate(
     overwrite: bool = False,
     cache: Path_ | None = None,
     progress: bool | None = None,
+    check_model: bool = True,
     model_options: _keys.Model | None = None,
     data_options: _keys.Data | None = None,
     **sections: Unpack[_keys.Sections],
@@ -207,12 +245,16 @@ def simulate(
     model: a ``torch.nn.Module``, a list of layers such as ``["flatten", "linear 10"]``, or a name
         (``macaw models``). A ``Sequential`` of layers that Macaw has trains in its fused kernels;
         any other module is scripted for LibTorch, ``macaw[torch]``. Its weights are the first
-        model.
-    data: ``(x, y)``, a dict of clients, a torch or Hugging Face ``Dataset`` (``macaw.prepare``
-        tells what these may be), or the path of a file or folder.
+        model. A function that makes the module, such as ``lambda: Net()``, is called with torch
+        seeded by the run's seed, so that runs with other seeds start from other weights.
+    data: ``(x, y)``, a dict of clients, a table of pandas, polars or Arrow, a torch or Hugging Face
+        ``Dataset`` (``macaw.prepare`` tells what these may be), or the path of a file or folder.
+        Whole numbers are tokens where the model embeds them, and numbers elsewhere.
     test: rows of the central test set. Without them, ``data_options=dict(test_fraction=…)`` of
         all rows, a tenth by default.
-    features, label: the columns of a Hugging Face dataset.
+    features, label: columns of a table or a Hugging Face dataset; features may be a list.
+    client: whose row it is: a column, or an array with a client's name a row.
+    missing: what becomes of gaps in a table: "mean" or "indicator"; without it they are an error.
     partition: who gets which rows, such as ``macaw.dirichlet(0.3, clients=1000)``.
     algorithm: such as ``macaw.FedProx(mu=0.1)``, its name, or a rule of one's own (macaw.rules).
     cohort: clients a round, a fraction of all (a float up to 1), or a dict of ``[cohort]``.
@@ -224,6 +266,8 @@ def simulate(
     overwrite: replaces a run that is in the folder already.
     cache: where prepared data is kept.
     progress: a bar; by default in a terminal and in a notebook.
+    check_model: before the run, compares a module in its own PyTorch with what would be trained:
+        losses, gradients and two steps on two batches of the data. What differs is a ModelError.
     model_options, data_options: dicts of ``[model]`` and ``[data]``.
     sections: every other table of a configuration as a dict: ``evaluation=dict(every=5)``,
         ``workers=dict(slots=2)``, ``run=dict(checkpoint_every=1)``, …
@@ -259,45 +303,128 @@ def resume(
     return Stream(arguments, {}, made, progress).finish()
 
 
-def keys_of(given: Mapping[str, Any]) -> tuple[dict[str, Any], _model.Model | None, Path]:
-    """What the arguments of ``simulate`` say as keys; also the model, and the cache's folder."""
+class Keys(NamedTuple):
+    """What the arguments of ``simulate`` say."""
+
+    settings: dict[str, Any]  # as keys
+    model: _model.Model | None
+    cache: Path
+    columns: _data.Columns  # of the data, and what there is to say about it
+
+
+def keys_of(given: Mapping[str, Any], seeds: Sequence[int] | None = None) -> Keys:
+    """seeds: of the runs, if they are several."""
     if _rules.serving:
         raise ConfigError(
             "a run begins while the file of its rule is loaded: put what begins it under "
             'if __name__ == "__main__", or the rule into a file of its own'
         )
-    left = {key: given[key] for key in given if key not in _NO_KEYS}
+    left = _names.arguments({key: given[key] for key in given if key not in _NO_KEYS})
     cache = left.pop("cache", None)
     folder = Path(cache) if cache is not None else _data.cache_folder()
     settings: dict[str, Any] = {}
     own = {key: left.pop(key, None) for key in _ARGUMENTS}
     _add(settings, "", left)
     _add(settings, "run", {"name": own["name"], "rounds": own["rounds"], "seed": own["seed"]})
-    _add_data(settings, own["data"], own["test"], own["features"], own["label"], folder)
+    seen = own["model"]
+    if _model.is_factory(seen):
+        seen = _model.made_by(seen)
+    tokens = _names.embeds(seen, left.get("run"))
+    columns = _data.Columns(
+        own["features"], own["label"], own["client"], own["missing"], tokens=tokens
+    )
+    _add_data(settings, own["data"], own["test"], columns, folder)
     _add(settings, "data", own["data_options"] or {})
-    add_partition(settings, own["partition"])
+    add_partition(settings, own["partition"], folder)
     made = None
     if own["model"] is not None:
-        made = _model.read(own["model"], own["init"], folder / "models")
+        if seeds is None and _model.is_factory(own["model"]):
+            own_seed = (own["model_options"] or {}).get("seed", "run")
+            seeds = [run_seed(settings, given.get("config")) if own_seed == "run" else own_seed]
+        example = functools.partial(_example, settings)
+        made = _model.read(own["model"], own["init"], folder / "models", example, seeds or (0,))
         _add(settings, "model", made.keys)
     _add(settings, "model", own["model_options"] or {})
     add_algorithm(settings, own["algorithm"], folder)
     _add_cohort(settings, own["cohort"])
     _add(settings, "local", own["local"] or {})
-    return settings, made, folder
+    return Keys(settings, made, folder, columns)
+
+
+def _example(settings: Mapping[str, Any], module: Any) -> Any:
+    """Two rows as a module gets them; None where the data is not in memory."""
+    import torch
+
+    if settings.get("data.source") != "prepared" or "data.path" not in settings:
+        return None
+    x = np.array(_safetensors.read(Path(settings["data.path"]))["features"][:2])
+    if x.dtype == np.int32:
+        return torch.from_numpy(x).long()
+    dtype = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
+    return torch.from_numpy(x / (255 if x.dtype == np.uint8 else 1)).to(dtype)
+
+
+def _dtype_of(
+    settings: dict[str, Any], made: _model.Model | None, config: Path_ | None
+) -> list[tuple[str, str]]:
+    """Sets run.dtype for a module of float64, unless it was given; says so in either case."""
+    if made is None or made.dtype is None:
+        return []
+    if config is None:
+        settings.setdefault("run.dtype", made.dtype)
+    given = settings.get("run.dtype")
+    if given == made.dtype:
+        return [("dtype", f"{made.dtype}, as the module's parameters are")]
+    text = f"run.dtype is {given or 'that of the file'}, and the module's parameters are {made.dtype}"
+    return [("dtype", text)]
+
+
+# What decides how a model is trained. The other tables cannot change a step of plain SGD.
+_OF_A_STEP = (
+    *("data.", "partition.", "model.", "local.optimizer", "workers."),
+    *("run.task", "run.dtype", "run.seed"),
+)
+
+
+def _for_check(settings: Mapping[str, Any], config: Path_ | None) -> list[str]:
+    """The arguments of the program for _check.check."""
+    if config is not None:
+        return [str(config), *_overrides(settings)]
+    chosen = {key: value for key, value in settings.items() if key.startswith(_OF_A_STEP)}
+    return _overrides({**chosen, "cohort.size": 1, "run.rounds": 1})
+
+
+def run_seed(settings: Mapping[str, Any], config: Path_ | None) -> int:
+    """``run.seed`` of a run with these keys, some of which may stand in a file."""
+    if "run.seed" in settings:
+        return int(settings["run.seed"])
+    if config is None:
+        return 0
+    try:
+        import tomllib
+    except ImportError as error:  # before Python 3.11
+        raise ConfigError(
+            "seed: give it beside a model that a function makes: Python before 3.11 cannot read it "
+            f"in {os.fspath(config)}",
+            key="run.seed",
+        ) from error
+    seed = tomllib.loads(Path(config).read_text()).get("run", {}).get("seed", 0)
+    return int(seed)
 
 
 def words_for(settings: Mapping[str, Any], folder: Path) -> dict[str, str]:
     """What messages have in place of paths in the cache."""
     return {
-        str(settings[f"{word}.{key}"]): word
-        for word, key in (("data", "path"), ("model", "init"))
+        os.path.abspath(settings[f"{word}.{key}"]): word
+        for word, key in (("data", "path"), ("partition", "path"), ("model", "init"))
         if Path(str(settings.get(f"{word}.{key}"))).is_relative_to(folder)
     }
 
 
 def to_toml(value: Any) -> str:
     """A value as TOML; paths become absolute."""
+    if hasattr(value, "tolist"):  # a number or an array of NumPy: np.float64 is a float, too
+        return to_toml(value.tolist())
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -309,8 +436,6 @@ def to_toml(value: Any) -> str:
     if isinstance(value, float):
         text = repr(value)
         return text if set(text) & set(".en") else f"{text}.0"
-    if hasattr(value, "tolist"):  # a number or an array of NumPy
-        return to_toml(value.tolist())
     if isinstance(value, Sequence):
         return f"[{', '.join(map(to_toml, value))}]"
     raise TypeError(f"{value!r} is a {type(value).__name__}, which no key takes")
@@ -337,7 +462,7 @@ def _add(settings: dict[str, Any], table: str, values: Mapping[str, Any]) -> Non
 
 
 def _add_data(
-    settings: dict[str, Any], data: Any, test: Any, features: Any, label: Any, folder: Path
+    settings: dict[str, Any], data: Any, test: Any, columns: _data.Columns, folder: Path
 ) -> None:
     if data is None:
         return
@@ -348,15 +473,30 @@ def _add_data(
         path = Path(data)
         if test is not None:
             settings["data.test_path"] = Path(test)
+        _of_no_table(columns)
     else:
-        path = _data.prepare(data, test=test, features=features, label=label, cache=folder)
+        path = _data.prepared(data, test, columns, folder)
         settings["data.source"] = "prepared"
     settings["data.path"] = path
 
 
-def add_partition(settings: dict[str, Any], partition: Any) -> None:
+def _of_no_table(columns: _data.Columns) -> None:
+    """Refuses arguments for tables where the data is a file, whose keys say the same."""
+    for name, key in (("label", "label_column"), ("client", "client_column"), ("features", None)):
+        if getattr(columns, name) is not None:
+            value = getattr(columns, name)
+            text = json.dumps(value) if isinstance(value, str) else "…"
+            advice = f": give data_options=dict({key}={text})" if key else ""
+            raise ConfigError(f"{name} is for tables in memory, and data is a path{advice}", key=name)
+
+
+def add_partition(settings: dict[str, Any], partition: Any, cache: Path) -> None:
     if isinstance(partition, Partition):
-        _add(settings, "partition", {"scheme": partition.scheme, **partition.keys})
+        keys = {
+            key: value.file_in(cache / "data") if hasattr(value, "file_in") else value
+            for key, value in partition.keys.items()
+        }
+        _add(settings, "partition", {"scheme": partition.scheme, **keys})
     elif isinstance(partition, str):
         settings["partition.scheme"] = partition
     else:
@@ -377,6 +517,8 @@ def add_algorithm(settings: dict[str, Any], algorithm: Any, cache: Path) -> None
 
 
 def _add_cohort(settings: dict[str, Any], cohort: Any) -> None:
+    if hasattr(cohort, "tolist"):  # a number of NumPy
+        cohort = cohort.tolist()
     if isinstance(cohort, float):
         settings["cohort.fraction"] = cohort
     elif isinstance(cohort, Mapping):

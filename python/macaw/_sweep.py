@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,15 @@ from typing import Any, Literal
 from . import _data, _model
 from ._program import program
 from ._run import Run
-from ._simulate import Path_, add_algorithm, add_partition, keys_of, to_toml, words_for
+from ._simulate import (
+    Path_,
+    add_algorithm,
+    add_partition,
+    keys_of,
+    run_seed,
+    to_toml,
+    words_for,
+)
 from .errors import ConfigError, Error, RunError
 
 
@@ -71,7 +80,11 @@ class SweepResult:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """A dict a configuration, the best first: its values, and mean, std, low, high, p, …"""
+        """A dict a configuration, the best first: its values, and mean, std, low, high, p, …
+
+        ``p_holm`` is p by Holm's correction, for all rows together. What the sweep reports beside
+        its metric has columns of its own, with ``_std`` behind the name for the deviation.
+        """
         metric = self.result["metric"]
         rows = []
         for row in self.result["rows"]:
@@ -85,11 +98,13 @@ class SweepResult:
                     "runs": sum(run["state"] == "done" for run in row["runs"]),
                     "failed": sum(run["state"] == "failed" for run in row["runs"]),
                     metric: row["mean"],
+                    **_reported(row),
                     "std": row["std"],
                     "low": low,
                     "high": high,
                     "minus_best": against.get("difference"),
                     "p": against.get("p"),
+                    "p_holm": against.get("p_holm"),
                 }
             )
         return rows
@@ -123,6 +138,14 @@ class SweepResult:
         return f"<macaw sweep {self.folder}: {done} of {runs} runs done>"
 
 
+def _reported(row: Mapping[str, Any]) -> dict[str, Any]:
+    columns: dict[str, Any] = {}
+    for metric, value in row["report"].items():
+        columns[metric] = value["mean"]
+        columns[f"{metric}_std"] = value["std"]
+    return columns
+
+
 def sweep(
     model: Any = None,
     data: Any = None,
@@ -134,6 +157,7 @@ def sweep(
     sample_seed: int | None = None,
     metric: str | None = None,
     mode: Literal["max", "min"] | None = None,
+    report: Sequence[str] | None = None,
     halving: Mapping[str, Any] | None = None,
     jobs: int | None = None,
     cores: int | None = None,
@@ -149,10 +173,16 @@ def sweep(
     ``macaw.log_uniform(a, b)`` or ``macaw.integers(a, b)``, but for ``data``.
 
     out: the sweep's folder. The same call goes on with a sweep that was interrupted.
-    seeds: each configuration runs once with each.
+    seeds: each configuration runs once with each. Splits, partition and the weights of layer lists
+        follow the seed unless they have one of their own (``partition=dict(seed="run")`` takes back
+        that of a file). A module that is given as an object has the same weights in every seed;
+        a function that makes it, ``model=lambda: Net()``, is called for each.
     baselines: run beside the configurations: each client for itself, everybody's rows in one place.
     samples, sample_seed: how often ranges are drawn, and the seed of the draws.
-    metric, mode: what decides which is best; by default the accuracy on test rows.
+    metric, mode: what decides which is best; by default the accuracy on validation rows
+        (``data_options=dict(central_val_fraction=0.1)``), and without them on test rows.
+    report: columns shown beside the metric, such as the accuracy on test rows; by default that one,
+        where validation rows decide.
     halving: ``dict(rounds=[10, 30, 90], factor=3)``: only the best go on to more rounds.
     jobs, cores, memory: runs at a time, and cores and gigabytes of all together.
     progress: a line a run on standard error; by default in a terminal.
@@ -166,7 +196,17 @@ def sweep(
     if arguments.pop("seed", None) is not None:
         raise ConfigError("a sweep takes seeds=[...], not seed", key="run.seed", nearest="seeds")
     varied: dict[str, Any] = {}
-    for name, add in _OBJECTS.items():
+    run_settings = {f"run.{key}": value for key, value in dict(arguments.get("run") or {}).items()}
+    own_seeds = list(seeds) if seeds is not None else [run_seed(run_settings, config)]
+    _note_weights(model, own_seeds)
+
+    def add_model(settings: dict[str, Any], item: Any, cache: Path) -> None:
+        made = _model.read(item, None, cache / "models", seeds=own_seeds)
+        for key, value in made.keys.items():
+            settings[f"model.{key}"] = value
+
+    objects = {**_OBJECTS, "model": add_model}
+    for name, add in objects.items():
         value = model if name == "model" else arguments.get(name)
         if not isinstance(value, Space):
             continue
@@ -174,10 +214,11 @@ def sweep(
         varied[name] = Space(value.kind, tuple(tables))
         model = None if name == "model" else model
         arguments.pop(name, None)
-    settings, _, _ = keys_of({"model": model, "data": data, **arguments})
+    settings = keys_of({"model": model, "data": data, **arguments}, own_seeds).settings
     text = _file({**settings, **varied}, samples is not None, config)
     top = {"seeds": seeds, "baselines": baselines, "samples": samples, "sample_seed": sample_seed}
-    top |= {"metric": metric, "mode": mode, "jobs": jobs, "cores": cores, "memory": memory}
+    top |= {"metric": metric, "mode": mode, "report": report}
+    top |= {"jobs": jobs, "cores": cores, "memory": memory}
     for key, value in (halving or {}).items():
         top[f"halving.{key}"] = value
     head = "".join(f"{key} = {to_toml(value)}\n" for key, value in top.items() if value is not None)
@@ -200,15 +241,23 @@ def _table(name: str, item: Any, add: Callable[..., None], cache: Path) -> _Tabl
     return _Table({key.removeprefix(f"{name}."): value for key, value in settings.items()})
 
 
-def _add_model(settings: dict[str, Any], item: Any, cache: Path) -> None:
-    for key, value in _model.read(item, None, cache / "models").keys.items():
-        settings[f"model.{key}"] = value
+def _note_weights(model: Any, seeds: Sequence[int]) -> None:
+    """Says that deviations do not cover the initial weights of a module."""
+    models = model.values if isinstance(model, Space) else [model]
+    fixed = [type(item).__name__ for item in models if _model.has_fixed_weights(item)]
+    if len(seeds) < 2 or not fixed:
+        return
+    warnings.warn(
+        f"model: {', '.join(fixed)} has the same initial weights in every seed, so deviations do not "
+        f"cover them; give a function that makes it, model=lambda: {fixed[0]}(...)",
+        UserWarning,
+        stacklevel=3,
+    )
 
 
 _OBJECTS: dict[str, Callable[..., None]] = {
-    "model": _add_model,
     "algorithm": add_algorithm,
-    "partition": lambda settings, item, cache: add_partition(settings, item),
+    "partition": add_partition,
 }
 
 

@@ -20,8 +20,24 @@ class ConfigError(Error, ValueError):
     """A key, a value, or a combination of them is wrong. Nothing was run."""
 
 
+class ArgumentError(ConfigError, TypeError):
+    """An argument that a function or class of this package does not have."""
+
+
+class NameMissingError(Error, AttributeError):
+    """A name that this package does not have."""
+
+
+class PackageMissingError(Error, ImportError):
+    """Something that is not installed, and only this needs it."""
+
+
 class DataError(Error, ValueError):
     """The data cannot be used: a shape, a type, a value. Nothing was run."""
+
+
+class CacheError(Error, RuntimeError):
+    """The cache, a folder of prepared data and weights, cannot be written."""
 
 
 class ModelError(Error, ValueError):

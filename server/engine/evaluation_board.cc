@@ -21,6 +21,8 @@ EvaluatedRows RowsOf(EvaluationKind kind, bool heldout) {
   switch (kind) {
     case EvaluationKind::kCentralTest:
       return EvaluatedRows::kCentral;
+    case EvaluationKind::kCentralValidation:
+      return EvaluatedRows::kCentralValidation;
     case EvaluationKind::kClientTrain:
       return EvaluatedRows::kTrain;
     case EvaluationKind::kClientTestGlobal:
@@ -90,6 +92,9 @@ EvaluationBoard::EvaluationBoard(Round round, fleet::Blob model, const Evaluatio
   };
   if (config.central) {
     cut(Central(), EvaluationKind::kCentralTest, ClientId(0), 0, roster.central_test_rows());
+  }
+  if (config.central_validation) {
+    cut(Central(), EvaluationKind::kCentralValidation, ClientId(0), 0, roster.central_val_rows());
   }
   const bool of_clients = config.clients || config.validation || config.heldout;
   std::vector<uint64_t> clients, heldout;
@@ -307,7 +312,10 @@ EvaluationSums EvaluationBoard::Report() const {
     if (IsOfClients(rows)) {
       report.Of(rows).push_back({slot.task.client, slot.sums, slot.values});
     } else {
-      training::AddTo(rows == EvaluatedRows::kCentral ? report.central : report.train, slot.sums);
+      training::AddTo(rows == EvaluatedRows::kCentral             ? report.central
+                      : rows == EvaluatedRows::kCentralValidation ? report.validation
+                                                                  : report.train,
+                      slot.sums);
     }
   }
   for (size_t rows = 0; rows < kEvaluatedRows; ++rows)

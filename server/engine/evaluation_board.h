@@ -18,8 +18,9 @@ namespace macaw::server {
 
 // What a round's evaluation is about: each has columns of its own (metrics.cc has their names).
 enum class EvaluatedRows : uint8_t {
-  kCentral,  // the central test set
-  kTrain,    // all clients' training rows
+  kCentral,            // the central test set
+  kTrain,              // all clients' training rows
+  kCentralValidation,  // the central validation set
   // Of each client:
   kClients,     // test rows, at the client's point
   kGlobal,      // test rows, the global model
@@ -30,7 +31,7 @@ enum class EvaluatedRows : uint8_t {
   kHeldout,      // the global model
   kHeldoutTuned  // after fine-tuning at the client's point
 };
-inline constexpr size_t kEvaluatedRows = 8;
+inline constexpr size_t kEvaluatedRows = 9;
 constexpr bool IsOfClients(EvaluatedRows rows) { return rows >= EvaluatedRows::kClients; }
 
 // The result of a round's evaluation. The order of all sums is independent of the workers.
@@ -38,6 +39,7 @@ struct EvaluationSums {
   Round round{};
   std::vector<double> central;  // of the central test set, added in chunk order; empty: not asked
   std::vector<double> train;    // of all clients' training rows, added by client id, then chunk
+  std::vector<double> validation;  // of the central validation set, added in chunk order
   struct ClientSums {
     ClientId client;
     std::vector<double> sums;

@@ -36,7 +36,7 @@ struct Node {
   uint32_t slots = 1;
   std::string device;  // nodes with equal devices are equally fast
   HoldingId holding;
-  bool central_test = false;    // it has the central test set
+  bool central_test = false;    // it has the central test and validation sets
   bool volatile_state = false;  // it keeps client states in memory; they end with its process
   uint64_t last_commit = 0;     // the newest commit of it that was accepted
   // Its leases have expired. It gets one client at a time until one of its parts counts.

@@ -49,7 +49,7 @@ void RoundEngine::RecordOperation(const admin::Change& change) {
 }
 
 absl::StatusOr<std::string> RoundEngine::Pause(const admin::Change& change) {
-  if (completed_ == options_.run.rounds || ending_.has_value())
+  if (completed_ >= LastRound() || ending_.has_value())
     return absl::FailedPreconditionError("the rounds are done, so there is nothing to pause");
   if (!std::exchange(orders_.pause, true)) RecordOperation(change);
   const bool open = phase_.round().value > completed_;
@@ -75,7 +75,7 @@ absl::StatusOr<std::string> RoundEngine::Drain(const admin::Change& change) {
     EndDrained();
     return "the run ends now; it can be resumed";
   }
-  if (completed_ == options_.run.rounds || ending_.has_value())
+  if (completed_ >= LastRound() || ending_.has_value())
     return "the rounds are done; the run ends after its evaluation";
   return absl::StrCat("the run ends after round ", phase_.round().value, "; it can be resumed");
 }
@@ -166,7 +166,7 @@ absl::Status RoundEngine::CheckQuarantine(const std::string& name) const {
 
 admin::RunState RoundEngine::RunStateNow() const {
   if (state_ == State::kEnded) return RunState::kEnded;
-  if (completed_ == options_.run.rounds || ending_.has_value()) return RunState::kEnding;
+  if (completed_ >= LastRound() || ending_.has_value()) return RunState::kEnding;
   if (orders_.drain) return RunState::kDraining;
   if (orders_.held.has_value()) return RunState::kPaused;
   if (orders_.pause) return RunState::kPausing;
@@ -199,7 +199,7 @@ void RoundEngine::Describe(admin::RunStatus& status, TimePoint now) const {
   status.epoch = options_.epoch;
   status.round = phase_.round().value;
   status.phase = phase_.phase().value;
-  status.rounds = options_.run.rounds;
+  status.rounds = LastRound();
   status.completed = completed_;
   status.lease_seconds = ToSeconds(options_.lease_timeout);
   const PhaseTimes& times = phase_.report().times;

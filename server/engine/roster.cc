@@ -76,8 +76,10 @@ std::optional<HoldingId> Roster::Find(const Digest& data) const {
 
 absl::Status Roster::Check(const fleet::RegisterRequest& node,
                            const fleet::ClientTable& table) const {
-  if (node.central_test_rows > 0 && central_rows_ > 0) {
+  if (node.has_central_rows() && has_central_rows()) {
     if (node.central_test_rows != central_rows_) return No("its test set has another size");
+    if (node.central_val_rows != central_val_rows_)
+      return No("its central validation set has another size");
     if (node.central_test_digest != central_digest_) {
       return No(absl::StrCat("its test set differs from that of worker \"", central_from_,
                              "\" (other files or preparation)"));
@@ -87,7 +89,7 @@ absl::Status Roster::Check(const fleet::RegisterRequest& node,
     return No(absl::StrCat("it reports ", node.clients, " clients but sample counts of ",
                            table.clients()));
   }
-  if (node.clients == 0 && node.central_test_rows == 0)
+  if (node.clients == 0 && !node.has_central_rows())
     return No("it holds neither clients nor the central test set");
   const std::optional<HoldingId> known = Find(node.data_digest);
   return known.has_value() ? CheckKnown(At(*known), node) : CheckNew(node, table);
@@ -136,8 +138,9 @@ std::optional<HoldingId> Roster::Named(const std::string& name) const {
 }
 
 HoldingId Roster::Add(const fleet::RegisterRequest& node, fleet::ClientTable table) {
-  if (node.central_test_rows > 0 && central_rows_ == 0) {
+  if (node.has_central_rows() && !has_central_rows()) {
     central_rows_ = node.central_test_rows;
+    central_val_rows_ = node.central_val_rows;
     central_digest_ = node.central_test_digest;
     central_from_ = node.name;
   }

@@ -46,6 +46,8 @@ class Roster {
   const std::string& owner_of(HoldingId holding) const { return At(holding).owner; }
   uint64_t clients_of(HoldingId holding) const { return At(holding).clients; }
   uint64_t central_test_rows() const { return central_rows_; }  // 0: no node has brought a test set
+  uint64_t central_val_rows() const { return central_val_rows_; }
+  bool has_central_rows() const { return central_rows_ > 0 || central_val_rows_ > 0; }
   // Digest of all data of the run: of the only holding, or over all holdings ordered by digest.
   Digest data_digest() const;
 
@@ -86,7 +88,7 @@ class Roster {
   HoldingId first_;  // the first holding with clients
   bool sequences_ = false;
   uint64_t clients_ = 0;
-  uint64_t central_rows_ = 0;
+  uint64_t central_rows_ = 0, central_val_rows_ = 0;
   Digest central_digest_;
   std::string central_from_;
 

@@ -25,9 +25,10 @@ RoundEngine::RoundEngine(EngineOptions options, const scheduler::Scheduler& sche
       evaluation_(options_.epoch),
       states_(options_.stateful, options_.versions, options_.run.clients) {}
 
-bool EvaluationDue(const RunPlan& run, Round round) {
+bool EvaluationDue(const RunPlan& run, Round round, uint32_t stop_after) {
   const uint32_t every = run.evaluation.every;
-  return round.value == run.rounds || (every > 0 && round.value % every == 0);
+  const uint32_t last = stop_after > 0 ? stop_after : run.rounds;
+  return round.value == last || (every > 0 && round.value % every == 0);
 }
 
 // ---- rounds
@@ -56,16 +57,16 @@ void RoundEngine::Begin(TimePoint now) {
 }
 
 void RoundEngine::NextRound(TimePoint now) {
-  if (completed_ < options_.run.rounds && caught_up() && (orders_.drain || orders_.pause)) {
+  if (completed_ < LastRound() && caught_up() && (orders_.drain || orders_.pause)) {
     state_ = State::kDraining;  // an evaluation may go on
     if (orders_.drain) return EndDrained();
     if (!orders_.held.has_value()) orders_.held = now;
     return;
   }
-  if (completed_ < options_.run.rounds) return OpenRound(Round(completed_ + 1), now);
+  if (completed_ < LastRound()) return OpenRound(Round(completed_ + 1), now);
   state_ = State::kDraining;
   // A resumed run has nothing left to do if the earlier server died after the last evaluation.
-  if (!evaluation_.open()) return Finish(RunEnd::kFinished, "", now);
+  if (!evaluation_.open()) return FinishRounds(now);
   Advance(now);
 }
 
@@ -242,11 +243,16 @@ void RoundEngine::CloseEvaluation(TimePoint now) {
 void RoundEngine::AfterEvaluation(const std::optional<std::string>& stop, TimePoint now) {
   if (state_ != State::kDraining) return;
   if (stop.has_value()) return Finish(RunEnd::kStopped, *stop, now);
-  if (completed_ < options_.run.rounds) return NextRound(now);
-  Finish(RunEnd::kFinished, "", now);
+  if (completed_ < LastRound()) return NextRound(now);
+  FinishRounds(now);
 }
 
 // ---- the end
+
+void RoundEngine::FinishRounds(TimePoint now) {
+  const bool all = completed_ >= options_.run.rounds;
+  Finish(all ? RunEnd::kFinished : RunEnd::kStopped, all ? "" : options_.stop_reason, now);
+}
 
 void RoundEngine::Finish(RunEnd end, std::string reason, TimePoint now) {
   if (!states_.keeps()) return End(end, absl::OkStatus(), std::move(reason));

@@ -39,6 +39,8 @@ struct EngineOptions {
   uint32_t workers = 1;           // the first round begins when so many have registered
   bool evaluation_gates = false;  // the next round waits for the evaluation (a stop rule is set)
   uint32_t completed = 0;         // rounds already done (a resumed run)
+  uint32_t stop_after = 0;        // the run stops after so many of its rounds; 0: it does them all
+  std::string stop_reason;        // for stop_after
   std::optional<Digest> data_digest;     // a resumed run accepts only nodes with this data and
   std::vector<NumericProfile> profiles;  // the first of these profiles, unless …
   bool mixed_profiles = false;           // … nodes with any profile may join
@@ -56,8 +58,8 @@ struct EngineOptions {
   std::function<uint64_t()> session_numbers;
 };
 
-// The last round is always evaluated.
-bool EvaluationDue(const RunPlan& run, Round round);
+// The last round is always evaluated. `stop_after`: EngineOptions has it.
+bool EvaluationDue(const RunPlan& run, Round round, uint32_t stop_after = 0);
 
 // The rounds of a run as a state machine. Its input is events: calls of workers, finished work of
 // the host, time. Its output is requests and records to the host. It knows which worker holds which
@@ -173,6 +175,10 @@ class RoundEngine {
   void OpenEvaluation(Round round, fleet::Blob model, TimePoint now);
   void CloseEvaluation(TimePoint now);
   void AfterEvaluation(const std::optional<std::string>& stop, TimePoint now);
+  uint32_t LastRound() const {
+    return options_.stop_after > 0 ? options_.stop_after : options_.run.rounds;
+  }
+  void FinishRounds(TimePoint now);  // all that are to be done are done
   // Ends a run whose rounds are done. A stateful run ends only after all states were digested.
   void Finish(RunEnd end, std::string reason, TimePoint now);
   void End(RunEnd end, absl::Status status, std::string reason);

@@ -50,10 +50,11 @@ absl::Status RoundEngine::CheckNode(const fleet::RegisterRequest& request,
     return refuse(absl::StrCat("its data has ", request.classes, " classes, the run's model ",
                                run.model.classes));
   }
-  if (request.central_test_rows / run.evaluation.chunk > kMostChunks) {
-    return refuse(absl::StrCat(
-        "its test set of ", request.central_test_rows, " rows makes more than ", kMostChunks,
-        " chunks of evaluation.chunk = ", run.evaluation.chunk, " rows: raise that"));
+  const uint64_t central_rows = std::max(request.central_test_rows, request.central_val_rows);
+  if (central_rows / run.evaluation.chunk > kMostChunks) {
+    return refuse(absl::StrCat("its test set of ", central_rows, " rows makes more than ",
+                               kMostChunks, " chunks of evaluation.chunk = ", run.evaluation.chunk,
+                               " rows: raise that"));
   }
   const bool whole = request.clients > 0 && table.names.empty();  // the clients are numbered
   if (whole && run.clients != 0 && request.clients != run.clients) {
@@ -136,7 +137,7 @@ Node& RoundEngine::Join(const fleet::RegisterRequest& request, fleet::ClientTabl
   node.slots = request.slots;
   node.device = ToString(request.profile);
   node.holding = roster_.Add(request, std::move(table));
-  node.central_test = request.central_test_rows > 0;
+  node.central_test = request.has_central_rows();
   node.volatile_state = request.volatile_state;
   Node& joined = nodes_.Add(std::move(node), now);
   speeds_.Join(joined.id, joined.device);

@@ -64,6 +64,7 @@ std::string Encode(const JournalNode& node) {
   out.Put(request.central_test_digest);
   out.Put(uint64_t{request.volatile_state});
   out.Put(request.table.digest);
+  out.Put(request.central_val_rows);
   return std::move(out).Take();
 }
 
@@ -86,6 +87,7 @@ std::optional<JournalNode> DecodeNode(absl::string_view head) {
   request.central_test_digest = in.Name();
   request.volatile_state = in.Small<bool>();
   request.table.digest = in.Name();
+  request.central_val_rows = in.Number();
   if (!in.at_end()) return std::nullopt;
   return node;
 }

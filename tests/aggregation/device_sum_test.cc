@@ -487,7 +487,7 @@ TEST(DeviceSum, OfSeveralDevicesRefusesMoreThanThePlannedTotals) {
   EXPECT_EQ(Bytes(whole), HostSum(cohort).bytes);
 }
 
-TEST(HostCollective, AddsAndBroadcastsMoreThanAPiece) {
+TEST(HostCollective, AddsMoreThanAPiece) {
   FakeDevice first(SumHostKernels()), second(SumHostKernels());
   const auto collective = *MakeHostCollective({&first, &second});
   EXPECT_FALSE(MakeHostCollective({}).ok());
@@ -511,11 +511,6 @@ TEST(HostCollective, AddsAndBroadcastsMoreThanAPiece) {
                 operation == Collective::Operation::kSum ? a[i] + b[i] : std::max(a[i], b[i]));
     }
   }
-  std::byte* const copies[] = {at.data(), bt.data()};
-  ASSERT_TRUE(collective->Broadcast(copies, kCount * 8).ok());
-  other->CopyOut(std::as_writable_bytes(std::span(out)), bt.data());
-  ASSERT_TRUE(other->Wait().ok());
-  EXPECT_EQ(out, a);
 }
 
 }  // namespace

@@ -64,7 +64,6 @@ struct Shim {
     bool ended = false;
   };
   struct Work {
-    bool reduces = false;
     const void* from = nullptr;
     void* to = nullptr;
     size_t count = 0;
@@ -119,13 +118,12 @@ void Compute() {
   if (shim->work.empty()) return;
   std::vector<std::vector<std::byte>> parts;
   for (const Shim::Work& work : shim->work) {
-    const size_t bytes = work.reduces ? work.count * 8 : work.count;
-    std::vector<std::byte>& part = parts.emplace_back(bytes);
-    work.queue->CopyOut(part, static_cast<const std::byte*>(work.reduces ? work.from : work.to));
+    std::vector<std::byte>& part = parts.emplace_back(work.count * 8);
+    work.queue->CopyOut(part, static_cast<const std::byte*>(work.from));
     ASSERT_TRUE(work.queue->Wait().ok());
   }
   std::vector<std::byte> result = parts[0];
-  for (size_t d = 1; shim->work[0].reduces && d < parts.size(); ++d) {
+  for (size_t d = 1; d < parts.size(); ++d) {
     auto* const sums = reinterpret_cast<int64_t*>(result.data());
     const auto* const theirs = reinterpret_cast<const int64_t*>(parts[d].data());
     for (size_t i = 0; i < shim->work[0].count; ++i)
@@ -196,16 +194,7 @@ NcclApi ShimApi() {
                   ncclRedOp_t operation, int root, ncclComm_t communicator, cudaStream_t stream) {
     const bool is_root = Of(communicator).rank == root;
     if (shim->depth != 1 || type != ncclInt64 || is_root != (to != nullptr)) ++shim->misuses;
-    shim->group.push_back(
-        {true, from, to, count, operation, reinterpret_cast<device::Queue*>(stream)});
-    return Answer();
-  };
-  api.broadcast = [](void* data, size_t count, ncclDataType_t type, int root,
-                     ncclComm_t communicator, cudaStream_t stream) {
-    Of(communicator);
-    if (shim->depth != 1 || type != ncclUint8 || root != 0) ++shim->misuses;
-    shim->group.push_back(
-        {false, nullptr, data, count, ncclSum, reinterpret_cast<device::Queue*>(stream)});
+    shim->group.push_back({from, to, count, operation, reinterpret_cast<device::Queue*>(stream)});
     return Answer();
   };
   api.error_string = [](ncclResult_t result) {
@@ -291,27 +280,9 @@ class NcclTest : public ::testing::Test {
     EXPECT_EQ(out, expected);
   }
 
-  void ExpectBroadcasts(Collective& collective) {
-    std::vector<std::byte*> data;
-    for (size_t d = 0; d < kDevices; ++d) {
-      queues_[d]->CopyIn(parts_[d].data(), std::as_bytes(std::span(values_[d])));
-      ASSERT_TRUE(queues_[d]->Wait().ok());
-      data.push_back(parts_[d].data());
-    }
-    const absl::Status status = collective.Broadcast(data, kCount * 8 - 3);
-    ASSERT_TRUE(status.ok()) << status;
-    for (size_t d = 0; d < kDevices; ++d) {
-      std::vector<int64_t> out(kCount);
-      queues_[d]->CopyOut(std::as_writable_bytes(std::span(out)), parts_[d].data());
-      ASSERT_TRUE(queues_[d]->Wait().ok());
-      EXPECT_EQ(std::memcmp(out.data(), values_[0].data(), kCount * 8 - 3), 0) << d;
-    }
-  }
-
   // A round with everything in it.
   void ExpectWorks(Collective& collective) {
     ExpectReduces(collective, Collective::Operation::kSum);
-    ExpectBroadcasts(collective);
     ExpectReduces(collective, Collective::Operation::kMaximum);
     ExpectReduces(collective, Collective::Operation::kSum);
   }
@@ -325,7 +296,7 @@ class NcclTest : public ::testing::Test {
   Memory to_;
 };
 
-TEST_F(NcclTest, SumsAndBroadcasts) {
+TEST_F(NcclTest, Sums) {
   Shim well;
   {
     const auto collective = Make(well);

@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,6 +8,10 @@
 namespace macaw::algorithms {
 namespace {
 
+using testing::AllOf;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
 using Parameters = std::map<std::string, ParameterValue>;
 
 // The rule's result for these updates, with the model at the origin.
@@ -92,6 +97,60 @@ TEST(Krum, SeesParametersOnly) {
   EXPECT_EQ(NumbersOf(server->Model()), (Numbers{1}));
   // The chosen update is used completely, statistics included.
   EXPECT_EQ(server->Model().As<double>()[statistic], -900);
+}
+
+// A round with fewer clients than 2f+3 leaves the model as it is: a run of such rounds alone is
+// refused.
+TEST(Krum, IsRefusedWhereNoRoundCanCountEnoughClients) {
+  Registry registry;
+  ASSERT_TRUE(registry.Add(Builtin("krum")).ok());
+  ASSERT_TRUE(registry.Add(Builtin("median")).ok());
+  ASSERT_TRUE(registry.Add(Builtin("trimmed_mean")).ok());
+  const auto setup_of = [&](const std::string& rule, CohortConfig cohort, uint64_t clients) {
+    macaw::algorithms::Setup setup;
+    setup.config = *registry.Complete({rule, {}});
+    setup.layout = *ParameterLayout::Make({{.name = "w", .shape = {1}}}, DType::kF64);
+    cohort.weight = WeightPolicy::kUniform;
+    setup.cohort = cohort;
+    setup.clients = clients;
+    return setup;
+  };
+  const auto refusal = [&](const CohortConfig& cohort, uint64_t clients, uint64_t enough = 0,
+                           const std::string& rule = "krum") {
+    const auto setup = setup_of(rule, cohort, clients);
+    const Description& description = **registry.Find(rule);
+    const absl::Status made = MakeSchema(description, setup).status();
+    return std::string((made.ok() ? CheckNeeded(description, setup, enough) : made).message());
+  };
+  const CohortConfig five{.size = 5};
+  EXPECT_EQ(refusal(five, 5), "");
+  EXPECT_THAT(refusal({.size = 4}, 100), HasSubstr("cohort.size = 4"));
+  EXPECT_THAT(refusal(five, 4), AllOf(HasSubstr("2f+3"), HasSubstr("4 clients can be drawn")));
+  CohortConfig dropping = five;
+  dropping.straggler_policy = "drop";
+  dropping.straggler_fraction = 1;
+  EXPECT_THAT(refusal(dropping, 100), HasSubstr("straggler"));
+  dropping.straggler_fraction = 0.2;
+  EXPECT_EQ(refusal(dropping, 100), "");
+  EXPECT_THAT(refusal(five, 100, /*enough=*/4), HasSubstr("round.enough = 4"));
+  EXPECT_EQ(refusal(five, 100, /*enough=*/5), "");
+  CohortConfig twice = five;
+  twice.sampling = "proportional";
+  EXPECT_THAT(refusal(twice, 100), HasSubstr("twice"));
+  EXPECT_EQ(refusal({.size = 1}, 100, /*enough=*/1, "median"), "");
+
+  // Rounds that are seldom large enough are said.
+  const auto notes = [&](const std::string& rule, const CohortConfig& cohort) {
+    return (*registry.Find(rule))->notes(setup_of(rule, cohort, 100));
+  };
+  EXPECT_THAT(notes("krum", dropping), Contains(AllOf(HasSubstr("4 clients"), HasSubstr("2f+3"))));
+  EXPECT_THAT(notes("krum", five), IsEmpty());
+  CohortConfig poisson{.size = 30, .sampling = "poisson"};
+  EXPECT_THAT(notes("krum", poisson), IsEmpty());
+  poisson.size = 6;
+  EXPECT_THAT(notes("krum", poisson), Contains(HasSubstr("2f+3")));
+  EXPECT_THAT(notes("trimmed_mean", five), Contains(HasSubstr("plain mean")));
+  EXPECT_THAT(notes("trimmed_mean", {.size = 10}), IsEmpty());
 }
 
 TEST(Krum, OnIdenticalUpdatesReturnsOne) {

@@ -94,13 +94,30 @@ TEST_F(RepeatTest, AnotherExperimentOfTheSameNameReplacesNothing) {
 }
 
 TEST_F(RepeatTest, AnotherExperimentWhereTheUserNamedTheFolderIsRefusedWithTheDifference) {
-  Repeat first = *Open(kFedAvg);
-  Make(first, 1);
+  {
+    Repeat first = *Open(kFedAvg);
+    Make(first, 1);
+  }
   const std::string refusal(Open(kScaffold, /*fixed=*/true).status().message());
   EXPECT_THAT(refusal, HasSubstr("exp-repeat.json"));
   EXPECT_THAT(refusal, HasSubstr("algorithm.name \"fedavg\" there, \"scaffold\" here"));
   EXPECT_THAT(refusal, HasSubstr("local.lr 0.1 there, 0.05 here"));
   EXPECT_TRUE(Open(kScaffold, /*fixed=*/true, /*force=*/true).ok());
+}
+
+TEST_F(RepeatTest, TheSameExperimentBegunAtOneMomentTakesTheNextName) {
+  Repeat first = *Open(kFedAvg);
+  {
+    const Repeat second = *Open(kFedAvg);
+    EXPECT_EQ(second.file(), folder_ / "exp-2-repeat.json");
+    EXPECT_EQ(Open(kFedAvg)->file(), folder_ / "exp-3-repeat.json");
+  }
+  Make(first, 1);
+  EXPECT_EQ(Open(kFedAvg)->file(), folder_ / "exp-2-repeat.json");
+  for (const bool force : {false, true}) {
+    EXPECT_THAT(std::string(Open(kFedAvg, /*fixed=*/true, force).status().message()),
+                HasSubstr("another process is running the experiment"));
+  }
 }
 
 TEST_F(RepeatTest, RunsThatAreNoExperimentsKeepTheirFolders) {

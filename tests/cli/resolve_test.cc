@@ -5,6 +5,7 @@
 
 #include "cli/config/key_error.h"
 #include "cli/config/writer.h"
+#include "core/cores.h"
 #include "tests/cli/config_test_util.h"
 
 namespace macaw::cli {
@@ -195,8 +196,15 @@ TEST(SlotsPerProcess, ShareOutTheCores) {
   EXPECT_GE(SlotsPerProcess({.processes = 1, .slots = 0}),
             SlotsPerProcess({.processes = 1000, .slots = 0}));
   EXPECT_EQ(SlotsPerProcess({.processes = 1000000, .slots = 0}), 1u);
-  EXPECT_EQ(SlotsPerProcess({.processes = 2, .backend = {.name = "cuda"}}), worker::kDeviceSlots)
-      << "a device trains many clients side by side";
+  EXPECT_EQ(SlotsPerProcess({.processes = 1}), UsableCores());
+}
+
+TEST(SlotsPerProcess, AreManyForEachDevice) {
+  EXPECT_EQ(SlotsPerProcess({.processes = 2}, 1), worker::kDeviceSlots);
+  EXPECT_EQ(SlotsPerProcess({.processes = 1}, 3), 3 * worker::kDeviceSlots);
+  EXPECT_EQ(SlotsPerProcess({.processes = 1}, 8), 8 * worker::kDeviceSlots);
+  EXPECT_EQ(SlotsPerProcess({.processes = 1}, 64), worker::kMostSlots) << "what a server takes";
+  EXPECT_EQ(SlotsPerProcess({.processes = 1, .slots = 5}, 2), 5u);
 }
 
 // One client with one row of two tokens.

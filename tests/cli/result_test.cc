@@ -9,6 +9,10 @@
 
 #include <cmath>
 #include <filesystem>
+#include <latch>
+#include <set>
+#include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "cli/process/line_reader.h"
@@ -113,7 +117,7 @@ TEST(Spread, HasMeanAndSampleDeviation) {
   const std::vector<Spread> spreads = SpreadOf(runs);
   ASSERT_EQ(spreads.size(), 1u);
   EXPECT_DOUBLE_EQ(spreads[0].mean, 3);
-  EXPECT_DOUBLE_EQ(spreads[0].std, std::sqrt(7.0));
+  EXPECT_DOUBLE_EQ(spreads[0].std.value(), std::sqrt(7.0));
   EXPECT_EQ(SpreadText(spreads), "loss                     3.0000 ± 2.6458\n");
 }
 
@@ -128,6 +132,62 @@ TEST_F(FolderTest, ANewRunGetsTheNextFreeName) {
   EXPECT_EQ(first->path, "runs/exp");
   EXPECT_EQ(second->path, "runs/exp-2");
   EXPECT_EQ(third->path, "runs/exp-3");
+}
+
+// Locks exclude each other between the descriptors of one process, too.
+TEST_F(FolderTest, RunsThatBeginAtOneMomentGetAFolderEach) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(path_);
+  constexpr int kRuns = 8;
+  for (int attempt = 0; attempt < 50; ++attempt) {
+    std::filesystem::remove_all("runs");
+    std::vector<absl::StatusOr<HeldFolder>> made(kRuns, absl::UnknownError("not begun"));
+    std::latch begin(kRuns);
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < kRuns; ++i) {
+      threads.emplace_back([&, i] {
+        begin.arrive_and_wait();
+        made[i] = MakeRunFolder("", "exp", false);
+      });
+    }
+    threads.clear();
+    std::set<std::string> paths;
+    for (const auto& folder : made) {
+      ASSERT_TRUE(folder.ok()) << folder.status();
+      paths.insert(folder->path);
+    }
+    ASSERT_EQ(paths.size(), size_t{kRuns});
+    EXPECT_TRUE(paths.contains("runs/exp"));
+  }
+  std::filesystem::current_path(before);
+}
+
+TEST_F(FolderTest, OfTwoThatReplaceARunAtOneMomentOneIsRefused) {
+  const std::string run = path_ + "/run";
+  for (int attempt = 0; attempt < 50; ++attempt) {
+    ASSERT_TRUE(MakeDirectories(run).ok());
+    ASSERT_TRUE(AtomicWriteFile(run + "/config.toml", "").ok());
+    std::vector<absl::StatusOr<HeldFolder>> made(2, absl::UnknownError("not begun"));
+    std::latch begin(2);
+    {
+      std::vector<std::jthread> threads;
+      for (int i = 0; i < 2; ++i) {
+        threads.emplace_back([&, i] {
+          begin.arrive_and_wait();
+          made[i] = MakeRunFolder(run, "exp", true);
+        });
+      }
+    }
+    ASSERT_EQ(made[0].ok() + made[1].ok(), 1) << made[0].status() << made[1].status();
+  }
+}
+
+TEST_F(FolderTest, AFolderWithALockAloneIsFree) {
+  ASSERT_TRUE(AtomicWriteFile(path_ + "/.lock", "1\n").ok());  // a run that was killed at once
+  const auto made = MakeRunFolder(path_, "exp", false);
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_THAT(std::string(MakeRunFolder(path_, "exp", false).status().message()),
+              testing::AnyOf(HasSubstr("not empty"), HasSubstr("another process")));
 }
 
 TEST_F(FolderTest, AFolderInUseOrOfSomebodyElseIsRefused) {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "cli/sweep/statistics.h"
+#include "cli/simulate/statistics.h"
 
 namespace macaw::cli {
 namespace {

@@ -77,16 +77,16 @@ TEST(SweepTable, TheBestMeanComesFirstAndOthersAreComparedWithIt) {
   EXPECT_THAT(
       SweepTableText(plan, table, results),
       StartsWith("configuration  local.lr  runs  test_accuracy  deviation  95 % interval      "
-                 "minus the best  95 % interval       p\n"
+                 "minus the best  95 % interval       p         p, Holm\n"
                  "002            0.2       2     0.8500         0.0707     0.2147 to 1.4853   "
-                 "-               -                   -\n"
+                 "-               -                   -         -\n"
                  "003            0.25      2     0.7600         0.0849     -0.0024 to 1.5224  "
-                 "-0.0900         -0.2171 to 0.0371   0.0704\n"
+                 "-0.0900         -0.2171 to 0.0371   0.0704    0.0704\n"
                  "001            0.1       2     0.5500         0.0707     -0.0853 to 1.1853  "
                  "-0.3000         -0.3000 to -0.3000  "));
   EXPECT_THAT(SweepTableCsv(plan, table),
               AllOf(HasSubstr("configuration,local.lr,runs,failed,rounds,test_accuracy,"),
-                    HasSubstr("\n002,0.2,2,0,10,0.8"), HasSubstr(",,,,\n003,")));
+                    HasSubstr("\n002,0.2,2,0,10,0.8"), HasSubstr(",,,,,\n003,")));
 }
 
 TEST(SweepTable, LessIsBetterOfALoss) {

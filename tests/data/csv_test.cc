@@ -208,6 +208,108 @@ TEST_F(Csv, RefusesMissingColumnsAndColumnsNamedTwice) {
   EXPECT_THAT(Refusal("x,y\n1,a\n2,b\n3,c\n", {.classes = 2}), HasSubstr("data.classes is 2"));
 }
 
+TEST_F(Csv, WordsThatAreNotUtf8AreRefusedWithTheLineAndWhatToDo) {
+  const auto refused = [&](const std::string& text, const std::string& line,
+                           DataOptions options = {}) {
+    EXPECT_THAT(Refusal(text, std::move(options)),
+                AllOf(HasSubstr("a.csv line " + line), HasSubstr("UTF-8"),
+                      HasSubstr("iconv -f LATIN1 -t UTF-8")))
+        << text;
+  };
+  refused("a,y\n1,no\n2,\xE9t\xE9\n", "3");                                   // a class
+  refused("who,a,y\nann,1,0\nJos\xE9,2,1\n", "3", {.client_column = "who"});  // a client
+  refused("\xE9tat,y\n1,0\n", "1");                                           // a feature
+  // A row that cannot be read may be left out, like any other.
+  DataOptions options = With("a,y\n1,no\n2,\xE9t\xE9\n3,no\n");
+  options.unreadable_rows = 0.5;
+  const auto left_out = OpenDataset(options, {.clients = 1});
+  ASSERT_TRUE(left_out.ok()) << left_out.status();
+  EXPECT_THAT((*left_out)->info().notes, ElementsAre(HasSubstr("1 of 3 rows")));
+  // Columns that are not used do not count, and UTF-8 does.
+  const auto dropped = Whole(
+      With("a,t\xEBxt,y\n1,caf\xE9,\xC3\xA9t\xC3\xA9\n2,th\xE9,no\n", {.drop_columns = {"1"}}));
+  ASSERT_NE(dropped, nullptr);
+  EXPECT_THAT(dropped->info().class_names, ElementsAre("no", "\xC3\xA9t\xC3\xA9"));
+}
+
+TEST_F(Csv, OtherEncodingsAndZeroBytesAreNamed) {
+  std::string wide;
+  for (const char c : std::string("x,y\n1,0\n")) wide += std::string(1, c) + '\0';
+  EXPECT_THAT(Refusal(wide), AllOf(HasSubstr("a.csv"), HasSubstr("iconv -f UTF-16LE")));
+  EXPECT_THAT(Refusal(std::string("x,y\n1,\0,0\n", 11)), HasSubstr("a.csv line 2"));
+}
+
+TEST_F(Csv, LinesEndInThreeWaysAndTheLastNeedNotEnd) {
+  const auto expected = CopyAll(*Whole(With("x,y\n1,a\n2,b\n3,a\n")));
+  for (const char* text :
+       {"x,y\r1,a\r2,b\r3,a\r", "x,y\r\n1,a\r\n2,b\r\n3,a\r\n", "x,y\r\n1,a\n2,b\r3,a",
+        "x,y\r1,a\r2,b\r3,a", "x,y\n\r\n1,a\n\r2,b\r\r3,a"}) {
+    const auto dataset = Whole(With(text));
+    ASSERT_NE(dataset, nullptr) << text;
+    EXPECT_EQ(CopyAll(*dataset), expected) << text;
+  }
+}
+
+TEST_F(Csv, ACellInQuotationMarksMayHoldLineBreaks) {
+  const auto dataset = Whole(
+      With("x,\"the\nclass\"\n1,\"two\r\nlines, \"\"quoted\"\"\"\r\n2,\"\none; more\"\n3,plain\n"));
+  ASSERT_NE(dataset, nullptr);
+  EXPECT_THAT(dataset->info().class_names,
+              ElementsAre("one; more", "plain", "two\r\nlines, \"quoted\""));
+  // A message names the line on which the row begins, and the rows behind a mark that is never
+  // closed are read.
+  EXPECT_THAT(Refusal("x,y\n1,\"a\nb\"\ntwo,c\n"), HasSubstr("a.csv line 4"));
+  DataOptions options = With("x,y\n1,a\n2,\"b\n3,a\n4,b\n");
+  options.unreadable_rows = 0.25;
+  const auto rest = OpenDataset(options, {.clients = 1});
+  ASSERT_TRUE(rest.ok()) << rest.status();
+  EXPECT_EQ((*rest)->info().train_examples, 3u);
+  // So are those behind a mark that a later row's closes.
+  options = With("x,y\n1,a\n2,\"b\n3,a\n4,\"c\"\n5,b\n");
+  options.unreadable_rows = 0.2;
+  EXPECT_EQ((*OpenDataset(options, {.clients = 1}))->info().train_examples, 4u);
+}
+
+TEST_F(Csv, TheSeparatorIsFoundOutsideOfQuotationMarks) {
+  const auto dataset = Whole(With("\"size, cm\";\"kind, of\"\n1;\"a,b\"\n2;c\n"));
+  ASSERT_NE(dataset, nullptr);
+  EXPECT_THAT(dataset->info().feature_names, ElementsAre("size, cm"));
+  EXPECT_THAT(dataset->info().class_names, ElementsAre("a,b", "c"));
+  // Where the first line alone does not say it, the second one does.
+  EXPECT_THAT(Whole(With("size (a, b);kind\n1;a\n2;c\n"))->info().feature_names,
+              ElementsAre("size (a, b)"));
+}
+
+TEST_F(Csv, AKeySetsTheSeparator) {
+  for (const auto& [separator, text] : {std::pair("|", "x|y\n1|a,b\n2|c\n"),
+                                        {"tab", "x\ty\n1\ta,b\n2\tc\n"},
+                                        {";", "x;y\n1;a,b\n2;c\n"}}) {
+    const auto dataset = Whole(With(text, {.separator = separator}));
+    ASSERT_NE(dataset, nullptr) << separator;
+    EXPECT_THAT(dataset->info().class_names, ElementsAre("a,b", "c")) << separator;
+  }
+  EXPECT_THAT(Refusal("x|y\n1|2\n"), HasSubstr("data.separator"));
+  EXPECT_NE(Whole(With("1,2,3\n"))->info().digest.Hex(),
+            Whole(With("1,2,3\n", {.separator = ","}))->info().digest.Hex());
+}
+
+TEST_F(Csv, WellKnownFilesThatAreNotReadAreNamed) {
+  EXPECT_THAT(
+      Refusal("\"0\",\"1467810369\",\"Mon Apr 06 22:19:45 PDT 2009\",\"NO_QUERY\",\"_TheSpecialOne_"
+              "\",\"@switchfoot - Awww, caf\xE9\"\n"),
+      AllOf(HasSubstr("Sentiment140"), HasSubstr("numpy.savez")));
+  EXPECT_THAT(Refusal("202599\n5_o_Clock_Shadow Arched_Eyebrows Young\n000001.jpg -1  1 1\n"),
+              AllOf(HasSubstr("CelebA"), HasSubstr("numpy.savez")));
+  EXPECT_THAT(Refusal("image_id,5_o_Clock_Shadow,Young\n000001.jpg,-1,1\n"),
+              AllOf(HasSubstr("picture"), HasSubstr("data.drop_columns")));
+  // Without the names of the pictures it is a table like any other.
+  const auto table =
+      Whole(With("image_id,5_o_Clock_Shadow,Young\n000001.jpg,-1,1\n000002.jpg,1,-1\n",
+                 {.drop_columns = {"image_id"}}));
+  ASSERT_NE(table, nullptr);
+  EXPECT_THAT(table->info().class_names, ElementsAre("-1", "1"));
+}
+
 TEST_F(Csv, TheDigestFollowsTheChoiceOfColumns) {
   const std::string text = "a,b,c\n1,0,1\n2,1,0\n";
   const auto digest = [&](DataOptions options) {

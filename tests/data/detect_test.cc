@@ -68,6 +68,31 @@ TEST_F(Detect, SaysWhatAFileIsInsteadAndWhatToDo) {
               HasSubstr("/nope does not exist"));
 }
 
+TEST_F(Detect, TellsTablesWhateverEndsTheirLinesAndStandsInTheirQuotes) {
+  EXPECT_EQ(Source("cr.csv", "a,b\r1,2\r3,4\r"), "csv");
+  EXPECT_EQ(Source("cr.svm", "1 1:2\r-1 2:3\r"), "libsvm");
+  EXPECT_EQ(Source("quoted.csv", "\"a\nb, c\";d\n1;2\n"), "csv");
+}
+
+TEST_F(Detect, NamesEncodingsAndWellKnownFiles) {
+  std::string little = "\xFF\xFE", big;
+  for (const char c : std::string("a,b\n1,2\n")) {
+    little += std::string(1, c) + '\0';
+    big += '\0' + std::string(1, c);
+  }
+  EXPECT_THAT(Source("l.csv", little), AllOf(HasSubstr("l.csv"), HasSubstr("iconv -f UTF-16LE")));
+  EXPECT_THAT(Source("b.csv", big), HasSubstr("iconv -f UTF-16BE"));
+  EXPECT_THAT(
+      Source(
+          "sent.csv",
+          "\"4\",\"3\",\"Mon May 11 03:17:40 UTC 2009\",\"kindle2\",\"tpryan\",\"Ok, caf\xE9\"\n"),
+      HasSubstr("Sentiment140"));
+  EXPECT_THAT(Source("attr.txt", "202599\n5_o_Clock_Shadow Young \n000001.jpg -1 1\n"),
+              HasSubstr("CelebA"));
+  EXPECT_THAT(Source("identity.txt", "000001.jpg 2880\n000002.jpg 2937\n"), HasSubstr("pictures"));
+  EXPECT_EQ(Source("attr.csv", "image_id,5_o_Clock_Shadow,Young\n000001.jpg,-1,1\n"), "csv");
+}
+
 TEST_F(Detect, RecognisesAPreparedFile) {
   const auto dataset = OpenDataset({.source = "synthetic", .synthetic = {.clients = 2}}, {});
   ASSERT_TRUE(dataset.ok());

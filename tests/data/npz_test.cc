@@ -115,6 +115,21 @@ TEST_F(Npz, AClientForEachRowIsTheNaturalPartition) {
   EXPECT_EQ((*tested)->Examples(ClientId(3), Split::kTrain), 0u);
 }
 
+TEST_F(Npz, NamesOfClientsAreUtf8) {
+  const auto refusal = [&](const ZipFile& client) {
+    const std::string path =
+        folder_.Write("n.npz", ZipBytes({Bytes({2, 3}), Labels({0, 1}), client}));
+    return std::string(OpenDataset({.source = "npz", .path = path}, {}).status().message());
+  };
+  EXPECT_THAT(refusal({"client.npy", NpyBytes("|S3", {2}, "annJ\xE9 ")}),
+              AllOf(HasSubstr("client"), HasSubstr("row 1"), HasSubstr("latin-1")));
+  // A surrogate alone, and a number that is no character.
+  for (const uint32_t code : {0xD800u, 0x110000u}) {
+    EXPECT_THAT(refusal({"client.npy", NpyBytes("<U1", {2}, Little(uint32_t{'a'}) + Little(code))}),
+                AllOf(HasSubstr("client"), HasSubstr("row 1"), HasSubstr("UTF-8")));
+  }
+}
+
 TEST_F(Npz, ConvertsDoublesAndTakesIntegersForTokens) {
   const auto doubles = Open({{"x.npy", NpyOf<double>("<f8", {2, 2}, {0.1, -2, 3, 4})},
                              {"y.npy", NpyOf<float>("<f4", {2, 1}, {0.5F, -1})}});

@@ -89,6 +89,23 @@ TEST(PreparedFile, KeepsTheLengthsOfTexts) {
             3u);
 }
 
+// A table's rows as [positions, width].
+TEST(PreparedFile, KeepsTheNamesOfColumnsWhoseRowsHaveAnotherShape) {
+  const TemporaryFolder folder;
+  const std::string table =
+      folder.Write("t.csv", "y,a1,b1,a2,b2,a3,b3\n1,2,3,4,5,6,7\n0,7,6,5,4,3,2\n");
+  const auto dataset = OpenDataset(
+      {.source = "csv", .path = table, .label_column = "y", .input_shape = {3, 2}}, {.clients = 2});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  const std::string path = folder.path() + "/t.safetensors";
+  ExpectRoundTrip(**dataset, path);
+  const auto again = OpenDataset(Prepared(path), {});
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_THAT((*again)->info().input_shape, ElementsAre(3, 2));
+  EXPECT_EQ((*again)->info().feature_names, (*dataset)->info().feature_names);
+  EXPECT_EQ((*again)->info().feature_names.size(), 6u);
+}
+
 // The number of a file's bytes that are in memory.
 uint64_t BytesInMemory(const std::string& path) {
   const auto file = MappedFile::Open(path);
@@ -197,6 +214,23 @@ TEST_F(SpoiledFile, IsRefusedByTensor) {
   SetUp();
   Set<int64_t>("val_offsets", "I64", {2}, std::span(offsets_).first(2));
   EXPECT_THAT(Refusal(), HasSubstr("as long as train_offsets"));
+}
+
+// Lengths are in positions, so another shape may have no room for them.
+TEST_F(SpoiledFile, IsRefusedWithAShapeThatIsShorterThanItsLengths) {
+  const std::vector<float> sequences(18, 0.5f);
+  const std::vector<int32_t> lengths = {1, 0, 6};
+  Set<float>("features", "F32", {3, 6}, std::span<const float>(sequences));
+  Set<int32_t>("lengths", "I32", {3}, std::span<const int32_t>(lengths));
+  EXPECT_TRUE(WriteSafetensors(path_, tensors_, metadata_).ok());
+  DataOptions options = Prepared(path_);
+  options.classes = 2;
+  options.input_shape = {6, 1};
+  EXPECT_TRUE(OpenDataset(options, {}).ok());
+  options.input_shape = {3, 2};
+  const absl::Status refused = OpenDataset(options, {}).status();
+  EXPECT_THAT(refused.message(), HasSubstr("data.input_shape"));
+  EXPECT_THAT(refused.message(), HasSubstr("row 2"));
 }
 
 TEST_F(SpoiledFile, IsRefusedByShapeLengthAndMetadata) {

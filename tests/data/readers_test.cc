@@ -172,6 +172,27 @@ TEST(Libsvm, RefusesDamageByLine) {
   EXPECT_THAT(refusal("# nothing\n"), HasSubstr("holds no examples"));
 }
 
+TEST(Libsvm, LinesEndInThreeWaysAndAMarkOfUtf8IsNoNumber) {
+  const TemporaryFolder folder;
+  const auto rows = [&](const std::string& text) {
+    const auto dataset =
+        OpenDataset({.source = "libsvm", .path = folder.Write("l.txt", text), .test_fraction = 0},
+                    {.clients = 1});
+    EXPECT_TRUE(dataset.ok()) << dataset.status();
+    return dataset.ok() ? CopyAll(**dataset) : std::vector<std::vector<RowCopy>>();
+  };
+  const auto expected = rows("1 1:1\n-1 2:1\n");
+  EXPECT_EQ(rows("1 1:1\r-1 2:1"), expected);
+  EXPECT_EQ(rows("1 1:1\r\n# caf\xE9\r-1 2:1\n"), expected);
+  EXPECT_EQ(rows("\xEF\xBB\xBF"
+                 "1 1:1\n-1 2:1\n"),
+            expected);
+  std::string wide;
+  for (const char c : std::string("1 1:1\n")) wide += std::string(1, c) + '\0';
+  EXPECT_THAT(Refusal({.source = "libsvm", .path = folder.Write("w", wide)}),
+              HasSubstr("iconv -f UTF-16LE"));
+}
+
 constexpr char kLeafTrain[] =
     R"({"users": ["b", "a"], "num_samples": [1, 2], "user_data": {
         "a": {"x": [[1, 2], [3, 4.5]], "y": [0, 1.0]}, "b": {"y": [2], "x": [[5, 6]]}}})";
@@ -269,6 +290,36 @@ TEST(Leaf, ARefusalIsOneLineWhateverTheUserIsNamed) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("user \"a\\nü\"")) << data;
     EXPECT_THAT(std::string(status.message()), testing::Not(HasSubstr("\n"))) << data;
   }
+}
+
+TEST(Leaf, OtherEncodingsAreNamedAndAMarkOfUtf8IsRead) {
+  const TemporaryFolder folder;
+  const std::string text = R"({"users": ["u"], "user_data": {"u": {"x": [[1]], "y": [0]}}})";
+  std::string latin = text, wide = "\xFF\xFE";
+  latin.replace(latin.find("[\"u"), 3, "[\"\xE9");
+  for (const char c : text) wide += std::string(1, c) + '\0';
+  EXPECT_THAT(Refusal({.source = "leaf", .path = folder.Write("l.json", latin)}),
+              AllOf(HasSubstr("l.json line 1"), HasSubstr("iconv -f LATIN1")));
+  EXPECT_THAT(Refusal({.source = "leaf", .path = folder.Write("w.json", wide)}),
+              HasSubstr("iconv -f UTF-16LE"));
+  EXPECT_TRUE(
+      OpenDataset({.source = "leaf", .path = folder.Write("m.json", "\xEF\xBB\xBF" + text)}, {})
+          .ok());
+}
+
+TEST(Leaf, SaysWhatSent140AndCelebaAreAndWhatToDo) {
+  const TemporaryFolder folder;
+  const auto refusal = [&](const std::string& data) {
+    return Refusal({.source = "leaf",
+                    .path = folder.Write("l.json", R"({"users": ["u"], "num_samples": [1],
+                                                      "user_data": {"u": )" +
+                                                       data + "}}")});
+  };
+  EXPECT_THAT(
+      refusal(R"({"x": [["1467810369", "Mon Apr 06", "NO_QUERY", "u", "Awww"]], "y": [0]})"),
+      AllOf(HasSubstr("Sent140"), HasSubstr("numpy.savez")));
+  EXPECT_THAT(refusal(R"({"x": ["000001.jpg"], "y": [1]})"),
+              AllOf(HasSubstr("CelebA"), HasSubstr("000001.jpg"), HasSubstr("numpy.savez")));
 }
 
 TEST(Leaf, RefusesDamageByUserAndRow) {

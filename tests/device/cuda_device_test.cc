@@ -28,6 +28,28 @@ TEST_F(CudaDeviceTest, ListsTheGpus) {
   EXPECT_THAT(devices->front().driver, HasSubstr("CUDA 13.0"));
 }
 
+// In the compute mode EXCLUSIVE_PROCESS, a context of a process that only looks would shut the
+// worker out.
+TEST_F(CudaDeviceTest, ListsThemWithoutAContext) {
+  ASSERT_TRUE(ListCudaDevices().ok());
+  EXPECT_EQ(TheFakeCudart().contexts, 0);
+  ASSERT_TRUE(MakeCudaDevice(0, {}).ok());
+  EXPECT_GT(TheFakeCudart().contexts, 0);
+}
+
+TEST_F(CudaDeviceTest, SaysWhenThereIsNoCodeForAGpu) {
+  TheFakeCudart().code_error = cudaErrorNoKernelImageForDevice;
+  const absl::Status status = MakeCudaDevice(1, LawCudaKernels()).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(status.message(),
+              testing::AllOf(HasSubstr("cuda:1"), HasSubstr("Stand-in"), HasSubstr("9.0"),
+                             HasSubstr("MACAW_CUDA_ARCHITECTURES=90")));
+  TheFakeCudart().code_error = cudaErrorIllegalAddress;
+  EXPECT_TRUE(absl::IsUnavailable(MakeCudaDevice(1, LawCudaKernels()).status()));
+  TheFakeCudart().code_error = cudaSuccess;
+  EXPECT_TRUE(MakeCudaDevice(1, LawCudaKernels()).ok());
+}
+
 TEST_F(CudaDeviceTest, SaysWhyThereIsNone) {
   FakeCudart& runtime = TheFakeCudart();
   runtime.driver_version = 0;

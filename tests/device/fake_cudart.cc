@@ -121,9 +121,13 @@ cudaError_t cudaSetDevice(int device) {
   if (device < 0 || static_cast<size_t>(device) >= TheFakeCudart().gpus.size())
     return Fail(cudaErrorInvalidDevice);
   current = device;
+  ++TheFakeCudart().contexts;
   return cudaSuccess;
 }
-cudaError_t cudaInitDevice(int, unsigned, unsigned) { return cudaSuccess; }
+cudaError_t cudaInitDevice(int, unsigned, unsigned) {
+  ++TheFakeCudart().contexts;
+  return cudaSuccess;
+}
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   const absl::StatusOr<uint64_t> bytes = Gpu()->FreeMemory();
   if (!bytes.ok()) return Answer(bytes.status());
@@ -188,6 +192,7 @@ cudaError_t cudaFuncSetAttribute(const void* entry, cudaFuncAttribute attribute,
 }
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
   *attributes = {};
+  if (TheFakeCudart().code_error != cudaSuccess) return Fail(TheFakeCudart().code_error);
   attributes->maxThreadsPerBlock = TheFakeCudart().most_threads;
   return cudaSuccess;
 }

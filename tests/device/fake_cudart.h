@@ -17,6 +17,8 @@ struct FakeCudart {
   std::vector<std::unique_ptr<testing_support::FakeDevice>> gpus;
   cudaError_t lost = cudaErrorIllegalAddress;  // what a lost device answers
   int most_threads = 1024;                     // of a block
+  cudaError_t code_error = cudaSuccess;        // what is wrong with the code of kernels
+  int contexts = 0;  // calls that make one: it takes memory, and may shut other processes out
 };
 FakeCudart& TheFakeCudart();
 

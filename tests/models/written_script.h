@@ -7,6 +7,7 @@
 #include <sstream>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace macaw::models {
 
@@ -17,7 +18,17 @@ class WrittenScript {
       : module_(c10::QualifiedName("__torch__." + name)) {}
 
   WrittenScript& Parameter(const std::string& name, at::Tensor value) {
+    value.set_requires_grad(value.is_floating_point() || value.is_complex());
+    return Frozen(name, std::move(value));
+  }
+  // A parameter that requires no gradient, unless the tensor says so.
+  WrittenScript& Frozen(const std::string& name, at::Tensor value) {
     module_.register_parameter(name, std::move(value), /*is_buffer=*/false);
+    return *this;
+  }
+  // Tensors in a list that is no parameter, as recurrent layers keep them.
+  WrittenScript& List(const std::string& name, const std::vector<at::Tensor>& values) {
+    module_.register_attribute(name, c10::ListType::ofTensors(), c10::List<at::Tensor>(values));
     return *this;
   }
   WrittenScript& Buffer(const std::string& name, at::Tensor value) {

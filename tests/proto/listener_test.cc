@@ -99,6 +99,30 @@ TEST(Listener, FindsAFreePortAndSaysWhenOneIsTaken) {
   EXPECT_TRUE(absl::IsAlreadyExists(Listener::Bind(second, 0).status()));
 }
 
+TEST(Listener, AnyAddressOfIpv6IsAnyAddressOfIpv4Too) {
+  Address address = *ParseAddress("[::]:0");
+  const auto bound = Listener::Bind(address, 0);  // without IPv6: on IPv4 alone
+  ASSERT_TRUE(bound.ok()) << bound.status();
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_port = htons(static_cast<uint16_t>(address.port));
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&at), sizeof(at)), 0);
+  // A port that some program has on IPv4 is in use.
+  Address second = *ParseAddress("127.0.0.1:0");
+  const auto taken = *Listener::Bind(second, 0);
+  Address any{.host = "::", .port = second.port};
+  EXPECT_TRUE(absl::IsAlreadyExists(Listener::Bind(any, 0).status()));
+  const Fd v6(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!v6.open()) GTEST_SKIP() << "no IPv6 here";
+  sockaddr_in6 loopback{};
+  loopback.sin6_family = AF_INET6;
+  loopback.sin6_port = htons(static_cast<uint16_t>(address.port));
+  loopback.sin6_addr = in6addr_loopback;
+  EXPECT_EQ(connect(v6.get(), reinterpret_cast<const sockaddr*>(&loopback), sizeof(loopback)), 0);
+}
+
 TEST(Listener, ListensOnEveryAddressOfAName) {
   Address address = *ParseAddress("localhost:0");
   const auto listener = *Listener::Bind(address, 0);

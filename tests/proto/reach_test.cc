@@ -19,6 +19,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "core/fd.h"
+#include "proto/wire/admin.h"
+#include "proto/wire/proxy.h"
 #include "proto/wire/remote.h"
 #include "tests/proto/link_contract.h"
 #include "tests/proto/test_authority.h"
@@ -29,7 +31,9 @@ namespace {
 using fleet::ExpectSameBytes;
 using fleet::PartWith;
 using fleet::RandomBlob;
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 class Reach : public testing::Test {
  protected:
@@ -173,6 +177,50 @@ TEST_F(Reach, AServerBehindAnHttpProxyThatWantsAPassword) {
   const absl::Status refused = (*Dial(options))->Hello({1, 0, "test"}).status();
   EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
   EXPECT_THAT(std::string(refused.message()), HasSubstr("407"));
+}
+
+TEST_F(Reach, ADeadProxyIsNamedAsTheProxy) {
+  const auto named = [](const std::string& variable) {
+    return AllOf(HasSubstr("proxy 127.0.0.1:1 "), HasSubstr(variable), HasSubstr("no_proxy"),
+                 HasSubstr("fleet.example.invalid"), Not(HasSubstr("secret")));
+  };
+  const std::string server = "fleet.example.invalid:443";
+  const identity::IdentityFiles certified = authority_.Certified("w");
+  for (const char* variable : {"grpc_proxy", "https_proxy", "http_proxy"}) {
+    const Environment environment(variable, "http://phone:secret@127.0.0.1:1/");
+    const absl::Status called =
+        (*Dial({.server = server, .identity = certified}))->Hello({1, 0, "test"}).status();
+    EXPECT_THAT(std::string(called.message()), named(variable));
+    EXPECT_TRUE(absl::IsUnavailable(called)) << called;
+    const absl::Status enrolled =
+        Enrol(server, authority_.InviteFor("phone-8"), authority_.FilesOf("phone-8"));
+    EXPECT_THAT(std::string(enrolled.message()), named(variable));
+    const absl::Status steered = (*AdminClient::Dial(server, certified))->Status().status();
+    EXPECT_THAT(std::string(steered.message()), named(variable));
+  }
+  const Environment environment("https_proxy", "http://127.0.0.1:1");
+  const Environment excluded("no_proxy", "example.org, example.invalid");
+  const absl::Status direct =
+      (*Dial({.server = server, .identity = certified}))->Hello({1, 0, "test"}).status();
+  EXPECT_THAT(std::string(direct.message()), Not(HasSubstr("no way through the proxy")));
+}
+
+TEST(ProxyTo, IsNeverForThisMachineOrAPrivateNetwork) {
+  const Environment environment("https_proxy", "http://user:word@proxy.example.org:3128/");
+  for (const char* server :
+       {"unix:/tmp/x", "localhost:1", "127.0.0.9:1", "[::1]:1", "10.1.2.3:1", "172.31.0.1:1",
+        "192.168.7.7:1", "169.254.1.1:1", "[fd00::1]:1", "[fe80::1]:1", "[::ffff:10.0.0.1]:1"}) {
+    EXPECT_FALSE(ProxyTo(*ParseAddress(server)).has_value()) << server;
+  }
+  for (const char* server : {"fleet.example.org:1", "172.32.0.1:1", "8.8.8.8:1", "[2001:db8::1]:1",
+                             "10.example.org:1"}) {
+    const std::optional<Proxy> proxy = ProxyTo(*ParseAddress(server));
+    ASSERT_TRUE(proxy.has_value()) << server;
+    EXPECT_EQ(proxy->variable, "https_proxy");
+    EXPECT_EQ(proxy->place, "proxy.example.org:3128");
+  }
+  const Environment all("no_proxy", "*");
+  EXPECT_FALSE(ProxyTo(*ParseAddress("fleet.example.org:1")).has_value());
 }
 
 TEST_F(Reach, AServerOfThisMachineIsNeverLookedForThroughAProxy) {

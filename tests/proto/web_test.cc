@@ -58,6 +58,17 @@ class Web : public testing::Test {
   FakeRun run_;
 };
 
+TEST_F(Web, AnyAddressOfIpv6IsAnyAddressOfIpv4Too) {
+  const auto server = WebServer::Start({.host = "::", .token = "secret", .rows = rows_}, run_);
+  if (!server.ok()) GTEST_SKIP() << "no IPv6 here: " << server.status();
+  for (const char* host : {"127.0.0.1", "::1"}) {
+    httplib::Client client(host, (*server)->port());
+    const auto answer = client.Get("/metrics?token=secret");
+    ASSERT_TRUE(answer) << host;
+    EXPECT_EQ(answer->status, 200) << host;
+  }
+}
+
 TEST_F(Web, ThePageIsOneFileThatNamesNoOtherPlaceAndHasNothingOfTheRunInIt) {
   const auto server = Start();
   httplib::Client client("127.0.0.1", server->port());

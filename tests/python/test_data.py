@@ -12,6 +12,10 @@ from macaw import _safetensors
 from support import TestCase, needs, rows
 
 
+# As `datasets` has it, which is known by its name.
+Splits = type("DatasetDict", (dict,), {})
+
+
 class Prepared(TestCase):
     def prepare(self, data: Any, **more: Any) -> Any:
         return macaw.prepare(data, cache=self.folder, **more)
@@ -53,7 +57,7 @@ class Prepared(TestCase):
         y = np.arange(4)
         for x, kind in [
             (np.zeros((4, 1, 2, 2), np.uint8), np.uint8),
-            (np.zeros((4, 2), bool), np.uint8),
+            (np.zeros((4, 2), bool), np.float32),
             (np.zeros((4, 2), np.int64), np.int32),
             (np.zeros((4, 2), np.float64), np.float32),
         ]:
@@ -92,6 +96,59 @@ class Prepared(TestCase):
         x, y = rows()
         self.assertEqual(self.prepare(Pairs()), self.prepare((x, y)))
 
+    def test_of_booleans_is_that_of_zeros_and_ones(self) -> None:
+        x, y = rows()
+        zeros_and_ones = (x > 0.5).astype(np.float32)
+        self.assertEqual(self.prepare((x > 0.5, y)), self.prepare((zeros_and_ones, y)))
+        with self.assertWarnsRegex(UserWarning, "scaled by 1/255"):
+            self.prepare((zeros_and_ones.astype(np.uint8), y))
+
+    def test_of_images_has_their_channels_first_in_every_form(self) -> None:
+        x = np.random.default_rng(1).integers(0, 255, (12, 8, 8, 3), dtype=np.uint8)
+        y = np.arange(12) % 2
+        path = self.prepare((np.moveaxis(x, 3, 1), y))
+        self.assertEqual(_safetensors.read(path)["features"].shape, (12, 3, 8, 8))
+        for data in ((x, y), list(zip(x, y)), Splits(train=(x, y))):
+            self.assertEqual(self.prepare(data), path)
+        np.testing.assert_array_equal(
+            _safetensors.read(self.prepare({"ann": (x, y)}))["features"],
+            _safetensors.read(path)["features"],
+        )
+
+    def test_of_labels_without_class_zero_says_what_to_give(self) -> None:
+        x, y = rows()
+        with self.assertWarnsRegex(UserWarning, "no row has class 0.*give y - 1"):
+            self.prepare((x, y + 1))
+
+    def test_of_a_dict_of_splits_has_its_test_rows_apart(self) -> None:
+        x, y = rows(30)
+        path = self.prepare(Splits(train=(x[:20], y[:20]), test=(x[20:], y[20:])))
+        self.assertEqual(path, self.prepare((x[:20], y[:20]), test=(x[20:], y[20:])))
+        with self.assertRaisesRegex(macaw.DataError, '"train"'):
+            self.prepare(Splits(validation=(x, y)))
+
+    def test_of_arrays_has_the_clients_that_an_array_names(self) -> None:
+        x, y = rows(6)
+        path = self.prepare((x, y), client=np.array(["bob", "ann"] * 3))
+        self.assertEqual(
+            path, self.prepare({"bob": (x[::2], y[::2]), "ann": (x[1::2], y[1::2])})
+        )
+        for wrong in (["bob"] * 5, "who"):
+            with self.assertRaises(macaw.DataError) as caught:
+                self.prepare((x, y), client=wrong)
+            self.assertEqual(caught.exception.key, "client")
+
+    def test_of_a_loader_says_to_give_its_rows(self) -> None:
+        loader = type("DataLoader", (), {"dataset": [], "__iter__": lambda self: iter(())})()
+        with self.assertRaisesRegex(macaw.DataError, "loader.dataset"):
+            self.prepare(loader)
+
+    def test_that_cannot_be_written_is_an_error_that_names_the_cache(self) -> None:
+        (self.folder / "file").write_text("")
+        with self.assertRaisesRegex(macaw.CacheError, "cache .*file.*cache=") as caught:
+            macaw.prepare(rows(), cache=self.folder / "file" / "cache")
+        self.assertEqual(caught.exception.key, "cache")
+
     @needs("torch")
     def test_of_tensors_and_of_a_torch_dataset_is_that_of_their_arrays(self) -> None:
         import torch
@@ -125,7 +182,10 @@ class Prepared(TestCase):
         for data, said in [
             ((x, y[:-1]), "x has 600 rows and y has 599"),
             ((x[:, 0], y), "shape.*600"),
-            ((x, np.stack([y, y], 1)), "one label a row"),
+            ((x, np.stack([y, y + 3], 1)), "one label a row"),
+            ((x, np.eye(3)[y]), "one-hot: give y.argmax"),
+            ((np.array([["a"]] * 600), y), "tokens"),
+            ((np.array([[1, "a"]] * 600, object), y), "several types .int, str."),
             ((bad_x, y), "row 17 of x"),
             ((x, bad_y), "row 5"),
             ((x.astype(complex), y), "complex"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,85 @@ class WrongCalls(TestCase):
     def test_nothing(self) -> None:
         with self.assertRaisesRegex(macaw.ConfigError, "model and data"):
             macaw.simulate()
+
+
+class Steps(TestCase):
+    """Calls that a new user makes, and the line to write that each error has to say."""
+
+    def said(self, **changes: Any) -> str:
+        with self.assertRaises(macaw.Error) as caught:
+            macaw.simulate(**self.job("run", **changes))
+        return str(caught.exception)
+
+    def test_in_a_wrong_direction_say_what_to_write(self) -> None:
+        x, y = rows()
+        taken = self.folder / "taken"
+        macaw.simulate(**self.job("taken"))
+        csv = self.folder / "words.csv"
+        csv.write_text("a,city,label\n1,Bern,0\n2,Basel,1\n" * 20)
+        of_file: dict[str, Any] = {"source": "csv", "label_column": "label"}
+        for changes, line in [
+            (dict(data=(x, (y > 1).astype(float)), model=["linear 2"]), "y.astype(int)"),
+            (dict(run=dict(task="regression")), 'y.astype("float32")'),
+            (dict(data=(x, y + 1)), "give y - 1"),
+            (dict(data=(x, np.eye(3)[y])), "y.argmax(1)"),
+            (dict(data=(x, y.astype(str))), "np.unique(y, return_inverse=True)"),
+            (dict(privacy=dict(epsilon=8)), "macaw privacy --epsilon"),
+            (dict(out=taken), "overwrite=True"),
+            (dict(run={"stop.metric": "test_acc", "stop.patience": 3}), "test_accuracy"),
+            (dict(data=csv, data_options=of_file), "pandas.read_csv"),
+            (dict(data=csv, label="label"), 'data_options=dict(label_column="label")'),
+            (dict(data=csv, client="who"), 'data_options=dict(client_column="who")'),
+        ]:
+            with self.subTest(line), warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)
+                self.assertIn(line, self.said(**changes))
+
+    def test_in_the_words_of_other_systems_are_named(self) -> None:
+        for name, line in [
+            ("num_rounds", "rounds="), ("num_clients", "partition=macaw.iid(clients="),
+            ("fraction_fit", "cohort="), ("strategy", "algorithm="), ("random_state", "seed="),
+            ("learning_rate", "local=dict(lr="), ("batch_size", "local=dict(batch_size="),
+            ("n_jobs", "workers=dict(slots="), ("X", "data=(x, y)"), ("max_iter", "rounds="),
+        ]:  # fmt: skip
+            with self.subTest(name):
+                self.assertIn(f"did you mean {line}", self.said(**{name: 3}))
+
+    def test_of_functions_and_names_are_errors_of_ours(self) -> None:
+        for wrong, meant in [
+            (lambda: macaw.dirichlet(alpha=0.3, clients=10), "concentration"),
+            (lambda: macaw.dirichlet(0.3, num_clients=10), "clients"),
+            (lambda: macaw.iid(n_partitions=10), "clients"),
+            (lambda: macaw.FedProx(proximal_mu=0.1), "mu"),
+            (lambda: macaw.FedProx(muu=0.1), "mu"),
+            (lambda: macaw.Fedprox, "FedProx"),
+            (lambda: macaw.DirichletPartitioner, "dirichlet"),
+            (lambda: macaw.GridSearchCV, "sweep"),
+            (lambda: macaw.k_classes(10), None),
+        ]:
+            with self.assertRaises(macaw.Error) as caught:
+                wrong()
+            self.assertEqual(caught.exception.nearest, meant, caught.exception)
+        self.assertFalse(hasattr(macaw, "Fedprox"))
+        with self.assertRaises(TypeError):
+            macaw.iid(client=10)
+
+    def test_to_the_task_are_taken(self) -> None:
+        run = macaw.simulate(**self.job("run", task="classification", dtype="float32"))
+        self.assertEqual(run.summary["settings"]["run.task"], "classification")
+
+    def test_with_numbers_of_numpy_are_those_of_python(self) -> None:
+        plain = macaw.simulate(**self.job("plain", cohort=0.5, local={"lr": 0.25, "epochs": 2}))
+        job = self.job(
+            "numpy", rounds=np.int64(4), seed=np.uint8(7), cohort=np.float32(0.5),
+            local={"lr": np.float64(0.25), "epochs": np.int32(2), "shuffle": np.bool_(True)},
+        )  # fmt: skip
+        self.assertEqual(macaw.simulate(**job).digest, plain.digest)
+
+    def test_that_a_run_notes_are_warnings_in_a_script(self) -> None:
+        with self.assertWarns(UserWarning) as caught:
+            run = macaw.simulate(**self.job("run", algorithm="scaffold"))
+        self.assertIn(("note", str(caught.warning)), run.said)
 
 
 class ARunThatFails(TestCase):

@@ -52,7 +52,7 @@ class MetricsOfClasses(TestCase):
         self.assertAlmostEqual(final["clients_test_auc"], exact, delta=tied / 2 + 1e-3)
         written = json.loads((run.folder / "confusion.json").read_text())["clients_test"]
         self.assertEqual(written["confusion"], confusion.tolist())
-        self.assertEqual(run.metrics["clients_test_f1"][-1], final["clients_test_f1"])
+        self.assertEqual(list(run.metrics["clients_test_f1"])[-1], final["clients_test_f1"])
         # A client's balanced accuracy is over the classes that it has.
         recalls = []
         for n in range(0, 300, 20):

@@ -104,6 +104,49 @@ class ASequential(TestCase):
             step = (weight - state[name]) / 0.5
             self.assertLess((step - weight.grad).abs().max().item(), 1e-9, name)
 
+    def test_of_sequences_of_numbers_takes_the_rounds_that_pytorch_takes(self) -> None:
+        torch.manual_seed(4)
+        net = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Flatten(), nn.Linear(35, 3))
+        rng = np.random.default_rng(5)
+        data = {
+            f"sensor {i}": (
+                rng.normal(size=(rows, 7, 6)).astype(np.float32),
+                rng.integers(3, size=rows),
+            )
+            for i, rows in enumerate((9, 20, 13))
+        }
+        test = rng.normal(size=(40, 7, 6)).astype(np.float32), rng.integers(3, size=40)
+        # Steps over all rows of a client, so that their order does not matter.
+        run = macaw.simulate(
+            **self.job(
+                "run", model=net, data=data, test=test, partition={"scheme": "natural"},
+                cohort=3, rounds=4, local={"epochs": 3, "batch_size": 0, "lr": 0.3},
+            )
+        )  # fmt: skip
+        self.assertEqual(run.summary["profile"]["trainer"], "fused")
+        start = {name: value.clone() for name, value in net.state_dict().items()}
+        for _ in range(4):
+            mean = {name: torch.zeros_like(value) for name, value in start.items()}
+            for x, y in data.values():
+                net.load_state_dict(start)
+                descent = torch.optim.SGD(net.parameters(), lr=0.3)
+                for _ in range(3):
+                    descent.zero_grad()
+                    outputs = net(torch.from_numpy(x))
+                    nn.functional.cross_entropy(outputs, torch.from_numpy(y)).backward()
+                    descent.step()
+                for name, value in net.state_dict().items():
+                    mean[name] += value * (len(y) / 42)
+            start = mean
+        for name, value in run.model().items():
+            self.assertLess((value - start[name]).abs().max().item(), 1e-5, name)
+        net.load_state_dict(start)
+        outputs, labels = net(torch.from_numpy(test[0])), torch.from_numpy(test[1])
+        loss = nn.functional.cross_entropy(outputs, labels).item()
+        self.assertAlmostEqual(run.summary["final"]["test_loss"], loss, places=5)
+        accuracy = (outputs.argmax(1) == labels).float().mean().item()
+        self.assertAlmostEqual(run.summary["final"]["test_accuracy"], accuracy, places=6)
+
     def test_starts_from_its_weights_and_gets_them_back(self) -> None:
         body = OrderedDict(first=nn.Linear(8, 8), act=nn.ReLU())
         net = nn.Sequential(OrderedDict(body=nn.Sequential(body), head=nn.Linear(8, 3)))

@@ -63,6 +63,28 @@ class ARun(TestCase):
         )
         self.assertEqual(with_file.digest, run.digest)
 
+    def test_is_divided_by_a_histogram(self) -> None:
+        counts = np.array([[9, 1, 0], [0, 12, 3], [4, 4, 4], [2, 0, 7]])
+        np.save(self.folder / "counts.npy", counts)
+        runs = [
+            macaw.simulate(**self.job(name, partition=macaw.histogram(given, seed=2), cohort=3))
+            for name, given in (
+                ("array", counts),
+                ("list", counts.tolist()),
+                ("floats", counts.astype(np.float32)),
+                ("path", self.folder / "counts.npy"),
+            )
+        ]
+        self.assertEqual({run.digest for run in runs}, {runs[0].digest})
+        self.assertIn(" 4 clients", dict(runs[0].said)["data"])
+        some = macaw.histogram(counts, clients=3, seed=2)
+        fewer = macaw.simulate(**self.job("fewer", partition=some, cohort=3))
+        self.assertIn(" 3 clients", dict(fewer.said)["data"])
+        for wrong in (counts[0], counts - 1, counts + 0.5, "counts"):
+            with self.assertRaises((macaw.ConfigError, macaw.DataError)) as raised:
+                macaw.simulate(**self.job("wrong", partition=macaw.histogram(wrong)))
+            self.assertIn("partition.path", (raised.exception.key, *str(raised.exception).split(": ")))
+
     def test_meets_hostile_clients(self) -> None:
         honest = macaw.simulate(**self.job("honest"))
         attacked = macaw.simulate(
@@ -81,7 +103,7 @@ class ARun(TestCase):
         epsilon = list(run.metrics["rule_epsilon"])
         self.assertEqual(epsilon, sorted(epsilon))
         self.assertGreater(epsilon[0], 0)
-        self.assertNotEqual(run.metrics["rule_clip"][0], run.metrics["rule_clip"][-1])
+        self.assertNotEqual(run.rows[0]["rule_clip"], run.rows[-1]["rule_clip"])
 
     def test_gives_metrics_model_and_summary(self) -> None:
         run = macaw.simulate(**self.job("run", evaluation={"every": 2}))

@@ -79,6 +79,7 @@ class Partitions(TestCase):
             macaw.dirichlet(0.3, 5, by="client", min_size=1, seed=2),
             macaw.shards(4, 2), macaw.k_classes(4, 2), macaw.lognormal(1.0, 4),
             macaw.power_law(1.0, 4), macaw.from_file("a.json"), macaw.iid(3, seed=1),
+            macaw.histogram("a.npy", 3, seed=1),
         ):  # fmt: skip
             self.assertLessEqual({f"partition.{key}" for key in partition.keys}, there)
         self.assertEqual(macaw.dirichlet(0.3, 5, by="client").scheme, "dirichlet-client")

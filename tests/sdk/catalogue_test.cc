@@ -49,6 +49,43 @@ TEST(Catalogue, OpensItsOwnSourcesAndTheBuiltinOnes) {
   EXPECT_TRUE(catalogue.OpenDataset({.source = "synthetic", .synthetic = {.clients = 3}}, {}).ok());
 }
 
+class NamedDataset final : public data::Dataset {
+ public:
+  NamedDataset(std::string of_class, std::string of_client) : client_(std::move(of_client)) {
+    info_.clients = 2;
+    info_.class_names = {"no", std::move(of_class)};
+  }
+  const data::DatasetInfo& info() const override { return info_; }
+  uint32_t Examples(ClientId, data::Split) const override { return 0; }
+  absl::StatusOr<data::Rows> Client(ClientId, data::Split) const override { return data::Rows(); }
+  data::Rows CentralTest() const override { return {}; }
+  std::string ClientName(ClientId client) const override {
+    return client.value == 1 ? client_ : "a";
+  }
+
+ private:
+  data::DatasetInfo info_;
+  std::string client_;
+};
+
+TEST(Catalogue, NamesThatASourceGivesAreUtf8AndItIsToldTheNumberOfClients) {
+  Catalogue catalogue = Catalogue::Builtins();
+  std::string of_class = "yes", of_client = "b";
+  const auto open = [&](const data::DataOptions&, const data::PartitionOptions& partition)
+      -> absl::StatusOr<std::unique_ptr<data::Dataset>> {
+    EXPECT_EQ(partition.clients, data::kDefaultClients);
+    return std::make_unique<NamedDataset>(of_class, of_client);
+  };
+  ASSERT_TRUE(catalogue.AddDataSource({"named", "", open}).ok());
+  EXPECT_TRUE(catalogue.OpenDataset({.source = "named"}, {}).ok());
+  of_class = "\xE9t\xE9";
+  EXPECT_THAT(std::string(catalogue.OpenDataset({.source = "named"}, {}).status().message()),
+              HasSubstr("of a class"));
+  of_class = "yes", of_client = "Jos\xE9";
+  EXPECT_THAT(std::string(catalogue.OpenDataset({.source = "named"}, {}).status().message()),
+              HasSubstr("of a client"));
+}
+
 TEST(Catalogue, ASourceOfItsOwnGivesExamplesOfTheShapeThatIsAskedFor) {
   Catalogue catalogue = Catalogue::Builtins();
   const auto open = [](const data::DataOptions&, const data::PartitionOptions&) {

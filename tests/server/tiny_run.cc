@@ -219,9 +219,10 @@ void FakeWorker::Evaluate(const fleet::EvaluationLease& lease,
                           fleet::CommitRequest& request) const {
   for (const fleet::EvaluationTask& task : lease.tasks) {
     const auto rows = static_cast<double>(task.end - task.begin);
-    request.evaluations.push_back({.task = task,
-                                   .round = lease.round,
-                                   .sums = {rows, rows * 0.5, rows * accuracy(lease.round)}});
+    const bool validates = task.kind == fleet::EvaluationKind::kCentralValidation;
+    const double right = rows * (validates ? val_accuracy : accuracy)(lease.round);
+    request.evaluations.push_back(
+        {.task = task, .round = lease.round, .sums = {rows, rows * 0.5, right}});
   }
 }
 

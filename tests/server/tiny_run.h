@@ -75,6 +75,8 @@ class FakeWorker {
 
   // Sets the test accuracy that it reports for the model after each round.
   std::function<double(Round)> accuracy = [](Round) { return 0.5; };
+  // The same on the central validation set, if identity() has one.
+  std::function<double(Round)> val_accuracy = [](Round) { return 0.5; };
 
  private:
   std::unique_ptr<fleet::FleetLink> link_;

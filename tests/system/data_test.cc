@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,133 @@ TEST(Data, InfoTakesWhatItCanTellAndSaysWhatItNeedsOtherwise) {
   const Printed missing = RunMacaw("data info /nope");
   EXPECT_NE(missing.exit, 0);
   EXPECT_THAT(missing.text, HasSubstr("/nope does not exist"));
+}
+
+TEST(Data, InfoTakesAGivenSourceAndNeedsNoClients) {
+  const TemporaryFolder folder;
+  std::string rows = "a,b,y\r", wide;
+  for (int i = 0; i < 30; ++i) absl::StrAppend(&rows, i, ",", i % 7, ",", i % 2, "\r");
+  for (const char c : rows) wide += std::string(1, c) + '\0';
+  const Printed table = RunMacaw("data info " + folder.Write("t.csv", rows));
+  EXPECT_EQ(table.exit, 0) << table.text;
+  EXPECT_THAT(table.text, AllOf(HasSubstr("2 classes"), HasSubstr("none of its own")));
+  const Printed divided = RunMacaw("data info " + folder / "t.csv" + " --set partition.clients=3");
+  EXPECT_THAT(divided.text, testing::ContainsRegex("clients +3\n"));
+  // A file of one column is no table that is told by itself, and one with the key.
+  const std::string bars = folder.Write("bars.txt", "a|b|y\n1|2|0\n3|4|1\n");
+  EXPECT_EQ(RunMacaw("data info " + bars).exit, 2);
+  const Printed given =
+      RunMacaw("data info " + bars + " --set data.source=csv --set 'data.separator=\"|\"'");
+  EXPECT_EQ(given.exit, 0) << given.text;
+  EXPECT_THAT(given.text, HasSubstr("a, b"));
+  for (const char* source : {"", " --set data.source=csv", " --set data.source=libsvm"}) {
+    const Printed encoded = RunMacaw("data info " + folder.Write("w.csv", wide) + source);
+    EXPECT_EQ(encoded.exit, 2);
+    EXPECT_THAT(encoded.text, AllOf(HasSubstr("w.csv"), HasSubstr("iconv -f UTF-16LE")));
+  }
+  const Printed wrong =
+      RunMacaw("data info " + bars + " --set data.source=csv --set data.separator=x");
+  EXPECT_EQ(wrong.exit, 2);
+  EXPECT_THAT(wrong.text, HasSubstr("data.separator must be"));
+}
+
+// Whatever is written is UTF-8 and read again: `--resume` reads config.toml.
+TEST(Data, AnyWordsOfClassesAreReadAgainOrRefusedByTheFileThatHasThem) {
+  const auto table = [](const std::string& word) {
+    std::string rows = "a,y\n";
+    for (int i = 0; i < 40; ++i) absl::StrAppend(&rows, i, ",\"", i % 2 == 0 ? word : "no", "\"\n");
+    return rows;
+  };
+  const TemporaryFolder folder;
+  const auto arguments = [&](const std::string& word, const std::string& rounds) {
+    return std::vector<std::string>{"--set",    "data.path=" + folder.Write("t.csv", table(word)),
+                                    "--set",    "partition.clients=3",
+                                    "--set",    "model.layers=[\"linear 2\"]",
+                                    "--set",    "cohort.size=2",
+                                    "--rounds", rounds};
+  };
+  const std::string word = "\xC3\xA9t\xC3\xA9 \"\"x\"\"\n\\ \x7F \x01\xE2\x82\xAC";
+  Simulation good("good", arguments(word, "1"));
+  ASSERT_EQ(good.Wait(), 0) << good.output();
+  Simulation resumed("resumed", {"--resume", good.folder(), "--rounds", "2"});
+  EXPECT_EQ(resumed.Wait(), 0) << resumed.output();
+  Simulation bad("bad", arguments("\xE9t\xE9", "1"));
+  EXPECT_EQ(bad.Wait(), 2);
+  EXPECT_THAT(bad.output(),
+              AllOf(HasSubstr("t.csv line 2"), HasSubstr("iconv"), Not(HasSubstr("config.toml"))));
+  // Words of the command line, and files that are no UTF-8.
+  const Printed name = RunMacaw(
+      "simulate --set data.source=synthetic --set model.name=logistic "
+      "--set cohort.size=2 --check --set run.name=$(printf 'caf\\351')");
+  EXPECT_EQ(name.exit, 2);
+  EXPECT_THAT(name.text, AllOf(HasSubstr("run.name"), HasSubstr("not UTF-8")));
+  const std::string config = "[data]\nsource = \"synthetic\"\n[run]\nname = \"caf\xE9\"\n";
+  EXPECT_THAT(RunMacaw("simulate " + folder.Write("c.toml", config)).text,
+              AllOf(HasSubstr("c.toml line 4"), HasSubstr("iconv -f LATIN1")));
+  const Printed marked =
+      RunMacaw("simulate --check " +
+               folder.Write("m.toml",
+                            "\xEF\xBB\xBF[data]\r\nsource = \"synthetic\"\r\n[model]\r\nname = "
+                            "\"logistic\"\r\n[cohort]\r\nsize = 2\r\n"));
+  EXPECT_EQ(marked.exit, 0) << marked.text;
+}
+
+TEST(Data, SimulationsOfOneNameThatBeginAtOneMomentTakeAFolderEach) {
+  const TemporaryFolder folder;
+  const Printed all = testing_support::RunProgram(
+      absl::StrCat("cd ", folder.path(), " && for i in 1 2 3 4 5 6; do (", MACAW_BIN_DIR,
+                   "/macaw simulate --set data.source=synthetic --set data.synthetic.clients=6 "
+                   "--set data.synthetic.max_size=50 --set model.name=logistic --set cohort.size=3 "
+                   "--rounds 1 --set run.name=x -q || echo FAILED) & done; wait"),
+      "");
+  EXPECT_THAT(all.text, Not(HasSubstr("FAILED")));
+  for (const char* name : {"x", "x-2", "x-3", "x-4", "x-5", "x-6"}) {
+    EXPECT_TRUE(
+        std::filesystem::exists(absl::StrCat(folder.path(), "/runs/", name, "/summary.json")))
+        << name << all.text;
+  }
+}
+
+TEST(Data, AHistogramGivesTheSameRunToProcessesAndOwnersAndGoesOn) {
+  const TemporaryFolder folder;
+  std::string counts;
+  for (int client = 0; client < 20; ++client) {
+    for (int c = 0; c < 10; ++c) absl::StrAppend(&counts, c > 0 ? "," : "", (client + c) % 7 * 5);
+    counts += "\n";
+  }
+  const std::string file = folder.Write("counts.csv", counts);
+  const std::string config = testing_support::WriteConfig("histogram");
+  const auto run = [&](const std::string& name, std::vector<std::string> more) {
+    std::vector<std::string> arguments = {config,
+                                          "--set",
+                                          "partition.scheme=histogram",
+                                          "--set",
+                                          "partition.path=" + file,
+                                          "--set",
+                                          "cohort.size=6",
+                                          "--set",
+                                          "partition.clients=12"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    auto simulation = std::make_unique<Simulation>(name, arguments);
+    EXPECT_EQ(simulation->Wait(), 0) << simulation->output();
+    return simulation;
+  };
+  const auto whole = run("whole", {"--rounds", "4"});
+  EXPECT_EQ(run("owners", {"--rounds", "4", "--owners", "12"})->digest(), whole->digest());
+  const auto begun = run("begun", {"--rounds", "2"});
+  EXPECT_NE(begun->digest(), whole->digest());
+  Simulation resumed("resumed", {"--resume", begun->folder(), "--rounds", "4"});
+  ASSERT_EQ(resumed.Wait(), 0) << resumed.output();
+  EXPECT_EQ(resumed.digest(), whole->digest());
+  // All of its clients where no number is given, in the run's own configuration, too.
+  const std::string divided = absl::StrCat(
+      "data info ", config, " --set partition.scheme=histogram --set partition.path=", file);
+  EXPECT_THAT(RunMacaw(divided).text, testing::ContainsRegex("clients +20\n"));
+  Simulation all("all", {config, "--rounds", "1", "--set", "partition.scheme=histogram", "--set",
+                         "partition.path=" + file, "--set", "cohort.size=6"});
+  ASSERT_EQ(all.Wait(), 0) << all.output();
+  EXPECT_THAT(RunMacaw("data info " + all.folder() + "/config.toml").text,
+              testing::ContainsRegex("clients +20\n"));
 }
 
 TEST(Data, InfoShowsTheNormalisationInEffectAndSoDoesARun) {

@@ -124,6 +124,36 @@ TEST(DeviceAgreement, WithTheFusedTrainerOnRandomModelsAndPlans) {
   }
 }
 
+// Rows that are [positions, width], where layers treat each position by itself, and outputs that a
+// flatten puts in order.
+TEST(DeviceAgreement, WithTheFusedTrainerOnSequencesOfNumbersAndLastFlattens) {
+  const std::vector<models::ModelSpec> specs = {
+      SpecOf({"linear 5", "tanh", "flatten", "linear 3"}, {7, 6}, 3, DType::kF32),
+      SpecOf({"sigmoid", "linear 17 nobias", "relu", "dropout 0.3", "linear 4", "sigmoid",
+              "flatten", "linear 9", "relu", "linear 3"},
+             {5, 16}, 3, DType::kF32),
+      SpecOf({"tanh", "linear 2", "flatten"}, {3, 19}, 6, DType::kF32),
+      SpecOf({"linear 5", "sigmoid", "flatten", "linear 3"}, {1, 6}, 3, DType::kF32),
+      SpecOf({"conv 2 1", "avgpool 3", "flatten"}, {1, 8, 6}, 8, DType::kF32),
+      SpecOf({"conv 1 3", "sigmoid", "flatten"}, {1, 5, 4}, 6, DType::kF32)};
+  for (uint64_t seed = 1; seed <= 36; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    RandomRun random(specs[seed % specs.size()], seed);
+    random.KeepToTheFusedTrainer();
+    const TrainerSetup setup = random.Setup();
+    const auto fused = FusedTrainerOf(setup);
+    const auto device = TeamsOf(1, seed);
+    const auto trainer = DeviceTrainerOf(setup, *device);
+    ASSERT_TRUE(fused != nullptr && trainer != nullptr);
+    std::vector<FlatVector> vectors;
+    for (const double scale : {0.2, 0.1, 0.01}) vectors.push_back(random.Vector(scale));
+    const ClientTask task = TaskOf(random.Rows(seed == 5 ? 150 : random.Below(30)));
+    const LocalPlan plan = PlanOf(random, vectors, task.train);
+    ExpectAgreement(MustRun(*trainer, plan, task), MustRun(*fused, plan, task), plan, vectors[0]);
+    if (HasFailure()) return;
+  }
+}
+
 TEST(DeviceAgreement, WithTheFusedTrainerOnTheNamedModels) {
   struct Case {
     std::string name;

@@ -55,17 +55,21 @@ inline models::ModelSpec Everything() {
                 {2, 10, 9}, 5, DType::kF32);
 }
 
-// The same, and networks with all others: on texts, and with batch norm.
+// The same, and networks with all others: on texts, with batch norm, and on sequences of numbers.
 inline std::vector<models::ModelSpec> EveryOperation() {
-  return {Everything(),
-          SpecOf({"embedding 9 6", "positions", "transformer heads 2 ff 7 causal dropout 0.2",
-                  "lstm 5 layers 2", "gru 6", "residual [layernorm, linear 6, gelu]", "linear 9"},
-                 {7}, 9, DType::kF32),
-          SpecOf({"embedding 9 6", "attention heads 3", "mean", "linear 5"}, {7}, 5, DType::kF32),
-          SpecOf({"embedding 9 6", "lstm 4", "last", "batchnorm", "linear 5"}, {7}, 5, DType::kF32),
-          SpecOf({"conv 4 3 nobias", "batchnorm", "relu", "block 6 stride 2 batchnorm",
-                  "globalavgpool", "flatten", "linear 5"},
-                 {2, 10, 9}, 5, DType::kF32)};
+  return {
+      Everything(),
+      SpecOf({"embedding 9 6", "positions", "transformer heads 2 ff 7 causal dropout 0.2",
+              "lstm 5 layers 2", "gru 6", "residual [layernorm, linear 6, gelu]", "linear 9"},
+             {7}, 9, DType::kF32),
+      SpecOf({"embedding 9 6", "attention heads 3", "mean", "linear 5"}, {7}, 5, DType::kF32),
+      SpecOf({"embedding 9 6", "lstm 4", "last", "batchnorm", "linear 5"}, {7}, 5, DType::kF32),
+      SpecOf({"conv 4 3 nobias", "batchnorm", "relu", "block 6 stride 2 batchnorm", "globalavgpool",
+              "flatten", "linear 5"},
+             {2, 10, 9}, 5, DType::kF32),
+      SpecOf({"linear 6", "layernorm", "positions", "transformer heads 2 ff 7", "lstm 5", "gru 6",
+              "residual [dropout 0]", "attention heads 3", "flatten", "batchnorm", "linear 5"},
+             {7, 4}, 5, DType::kF32)};
 }
 
 // ‖a − b‖ / ‖b − start‖: the difference relative to what was learned.
@@ -89,8 +93,9 @@ class RandomRun {
     DrawModel();
     DrawTransform();
   }
-  // With a model of the caller's, for classification or to predict the next token.
-  RandomRun(models::ModelSpec spec, uint64_t seed) : stream_({.seed = seed}) {
+  // With a model of the caller's, for this task, or to predict the next token.
+  RandomRun(models::ModelSpec spec, uint64_t seed, TaskKind task = TaskKind::kClassification)
+      : stream_({.seed = seed}), task_(task) {
     spec_ = std::move(spec);
     outputs_ = spec_.outputs;
     if (spec_.positions > 0) task_ = TaskKind::kNextToken;
@@ -154,10 +159,11 @@ class RandomRun {
     }
     rows.block.features = stored.bytes.data();
     rows.block.count = count;
-    // Some clients have texts of several lengths, and some of these are empty.
-    if (type_ == data::FeatureType::kI32 && Below(3) > 0) {
+    // Some clients have sequences of several lengths, and some of these are empty.
+    if (spec_.takes_sequences() && Below(3) > 0) {
+      const auto positions = static_cast<uint64_t>(spec_.input_shape[0]);
       for (size_t i = 0; i < count; ++i)
-        stored.lengths.push_back(static_cast<int32_t>(Below(elements + 1)));
+        stored.lengths.push_back(static_cast<int32_t>(Below(positions + 1)));
       rows.block.lengths = stored.lengths.data();
     }
     if (task_ == TaskKind::kRegression) {

@@ -47,6 +47,12 @@ class OwnProgram {
     outputs_ = hello["outputs"];
     bytes_ = static_cast<std::byte*>(::mmap(nullptr, memory_["bytes"], PROT_READ | PROT_WRITE,
                                             MAP_SHARED, std::atoi(::getenv("MACAW_MEMORY")), 0));
+    const auto number = [](const char* name) {
+      const char* const value = ::getenv(name);
+      return std::string(value == nullptr ? "none" : value);
+    };
+    std::ofstream("slots", std::ios::app)
+        << number("MACAW_SLOT") << " of " << number("MACAW_SLOTS") << "\n";
     Say({{"ready", 1},
          {"name", "own program " + mode_},
          {"corrections", mode_ == "corrects"},

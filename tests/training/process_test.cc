@@ -105,6 +105,21 @@ TEST_F(OwnersProgram, IsToldWhoTrainsAndAllOfLocal) {
         << field.key;
 }
 
+// So that it can choose a GPU. The one that was started for the profile becomes the first slot's.
+TEST_F(OwnersProgram, IsToldItsSlot) {
+  TrainerSetup setup = Setup("plain");
+  setup.backend.program.first_slot = 4;
+  setup.backend.program.slots = 8;
+  ASSERT_TRUE(backends_.ProfileOf(setup).ok());
+  std::vector<std::unique_ptr<LocalTrainer>> trainers;
+  for (const uint32_t lane : {2u, 0u, 1u}) {
+    setup.lane = lane;
+    trainers.push_back(Make(setup));
+    ASSERT_TRUE(Turn(*trainers.back(), lane).ok());
+  }
+  EXPECT_EQ(*ReadFile(folder_ / "slots"), "4 of 8\n6 of 8\n5 of 8\n");
+}
+
 TEST_F(OwnersProgram, GetsCorrectionAndAnchor) {
   const auto trainer = Make(Setup("corrects"));
   const FlatVector pull = models::InitialModel(Setup("plain").spec, 3);

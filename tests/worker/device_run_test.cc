@@ -19,6 +19,7 @@
 #include "data/together.h"
 #include "device/collective.h"
 #include "testing/fake_device.h"
+#include "testing/forwarding_link.h"
 #include "testing/local_link.h"
 #include "tests/worker/synthetic_run.h"
 #include "training/device/device_backend.h"
@@ -48,7 +49,9 @@ std::vector<device::HostKernelEntry> Kernels() {
 
 class FakeBackend final : public training::DeviceBackend {
  public:
-  explicit FakeBackend(std::vector<FakeDeviceOptions> devices) {
+  explicit FakeBackend(std::vector<FakeDeviceOptions> devices,
+                       const training::DeviceLimits& limits = {})
+      : DeviceBackend(limits) {
     for (const FakeDeviceOptions& options : devices)
       devices_.push_back(std::make_unique<FakeDevice>(Kernels(), options));
   }
@@ -56,6 +59,7 @@ class FakeBackend final : public training::DeviceBackend {
   std::string Report() const override { return ""; }
   FakeDevice& device(size_t i) { return *devices_[i]; }
   uint64_t reductions() const { return reductions_; }  // of sums of several devices
+  uint64_t opened() const { return opened_; }          // calls that open devices
 
   absl::StatusOr<std::unique_ptr<device::Collective>> MakeCollective(
       std::vector<device::Device*> devices) const override {
@@ -75,9 +79,6 @@ class FakeBackend final : public training::DeviceBackend {
       ++reductions_;
       return inner_->Reduce(operation, parts, to, count);
     }
-    absl::Status Broadcast(std::span<std::byte* const> data, size_t bytes) override {
-      return inner_->Broadcast(data, bytes);
-    }
     std::string name() const override { return inner_->name(); }
 
    private:
@@ -85,15 +86,19 @@ class FakeBackend final : public training::DeviceBackend {
     std::atomic<uint64_t>& reductions_;
   };
 
+  absl::StatusOr<size_t> CountDevices(const std::vector<std::string>&) const override {
+    return devices_.size();
+  }
   absl::StatusOr<std::vector<device::Device*>> Devices(
       const std::vector<std::string>&) const override {
+    ++opened_;
     std::vector<device::Device*> devices;
     for (const auto& device : devices_) devices.push_back(device.get());
     return devices;
   }
 
   std::vector<std::unique_ptr<FakeDevice>> devices_;
-  mutable std::atomic<uint64_t> reductions_ = 0;
+  mutable std::atomic<uint64_t> reductions_ = 0, opened_ = 0;
 };
 
 // Where LibTorch's trainer is, which trains on cores what the fused one cannot.
@@ -272,6 +277,65 @@ TEST(DeviceRun, SumsOfSeveralDevicesMeetInTheirCollective) {
   EXPECT_EQ(one.reductions(), 0);
   EXPECT_GE(three.reductions(), 1);
   EXPECT_EQ(many.model_digest, alone.model_digest);
+}
+
+// A command that only asks what a run would use leaves the devices alone.
+TEST(DeviceRun, AskingForAProfileOrLanesOpensNoDevice) {
+  const FakeBackend backend({FakeDeviceOptions{}, FakeDeviceOptions{}});
+  const auto dataset = SyntheticClients();
+  RunPlan run = SyntheticRun(*dataset, 1);
+  const auto setup = training::TrainerSetup::Of(run, *models::BuildSpec(run.model, run.dtype),
+                                                dataset->info().feature_type);
+  EXPECT_TRUE(backend.Profile(setup).ok());
+  EXPECT_EQ(*backend.DevicesFor({}), 2u);
+  EXPECT_EQ(*backend.LanesFor(setup, 100), 4u);
+  EXPECT_EQ(backend.opened(), 0u);
+  EXPECT_TRUE(backend.MakeTrainer(setup).ok());
+  EXPECT_EQ(backend.opened(), 1u);
+}
+
+// Notes what heartbeats tell while a client is trained.
+class Listening final : public fleet::ForwardingLink {
+ public:
+  explicit Listening(fleet::FleetLink& link) : ForwardingLink(link) {}
+  absl::StatusOr<fleet::HeartbeatReply> Heartbeat(const fleet::HeartbeatRequest& request) override {
+    if (!committed_ && (told_.empty() || request.progress > told_.back()))
+      told_.push_back(request.progress);
+    return ForwardingLink::Heartbeat(request);
+  }
+  absl::StatusOr<fleet::CommitReply> Commit(const fleet::CommitRequest& request) override {
+    committed_ = true;
+    return ForwardingLink::Commit(request);
+  }
+  const std::vector<uint64_t>& told() const { return told_; }
+
+ private:
+  std::atomic<bool> committed_ = false;
+  std::vector<uint64_t> told_;  // growing; of the heartbeats' thread
+};
+
+TEST(DeviceRun, HeartbeatsTellHowFarALongClientIs) {
+  FakeBackend backend({FakeDeviceOptions{}}, {.launch_seconds = 1e-4});
+  const auto dataset = SyntheticClients();
+  const TemporaryFolder folder;
+  RunPlan run = SyntheticRun(*dataset, 1);
+  run.cohort.size = 1;
+  run.local.steps = 30000;
+  run.local.lr = 1e-4;
+  server::Options options = OptionsOf(run, folder.path());
+  options.config.lease_timeout = 0.15;  // a heartbeat each 0.05 s
+  const auto server = StartServer(options);
+  ASSERT_NE(server, nullptr);
+  training::Backends backends(kModules);
+  backends.Add(backend);
+  Options worker{.slots = 1};
+  worker.backend.name = backend.name();
+  const auto link = fleet::MakeLocalLink(*server);
+  Listening listening(*link);
+  const absl::Status ended = worker::Run(worker, *dataset, listening, Registry(), backends, {});
+  ASSERT_TRUE(ended.ok()) << ended;
+  EXPECT_TRUE(server->Wait().ok());
+  EXPECT_GT(listening.told().size(), 4u);
 }
 
 TEST(DeviceRun, ARuleWithHooksIsRefusedBeforeItTakesAClient) {

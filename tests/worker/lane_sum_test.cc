@@ -30,18 +30,21 @@ class Left final : public training::LeftOnDevice {
     for (const FlatVector& end : ends) {
       on_device_.push_back(*device.Allocate(end.layout()->bytes()));
       queue.CopyIn(on_device_.back().data(), end.view().bytes);
-      on_host_.emplace_back(end.layout());
+      layout_ = end.layout();
     }
     EXPECT_TRUE(queue.Wait().ok());
   }
   absl::Status Fetch() override {
     ++fetches;
-    for (size_t i = 0; i < on_host_.size(); ++i)
-      queue_.CopyOut(on_host_[i].view().bytes, on_device_[i].data());
+    const size_t bytes = layout_->bytes();
+    on_host_.resize(on_device_.size() * bytes);
+    for (size_t i = 0; i < on_device_.size(); ++i)
+      queue_.CopyOut(std::span(on_host_).subspan(i * bytes, bytes), on_device_[i].data());
     return queue_.Wait();
   }
+  const std::byte* on_host() const override { return on_host_.empty() ? nullptr : on_host_.data(); }
   training::EndVector operator[](size_t i) {
-    return {std::as_const(on_host_[i]).view(), on_device_[i].As<float>(), *this};
+    return {layout_.get(), i * layout_->bytes(), on_device_[i].As<float>(), *this};
   }
 
   int fetches = 0;
@@ -49,7 +52,8 @@ class Left final : public training::LeftOnDevice {
  private:
   device::Queue& queue_;
   std::vector<device::Memory> on_device_;
-  std::vector<FlatVector> on_host_;
+  LayoutPtr layout_;
+  std::vector<std::byte> on_host_;
 };
 
 class LaneSumTest : public testing::Test {

@@ -93,6 +93,42 @@ absl::StatusOr<std::unique_ptr<training::LocalTrainer>> SideBySide::MakeTrainer(
   return std::make_unique<SideBySideTrainer>(*this, std::move(each), setup.spec.layout);
 }
 
+// Its trainers never end a client's work by themselves, only when it is not wanted any more.
+class Endless final : public training::Backend {
+ public:
+  class Trainer final : public training::LocalTrainer {
+   public:
+    Trainer(WorkCounter& work, std::atomic<int>& begun) : work_(work), begun_(begun) {}
+    training::TurnOutcome Run(const training::LocalPlan&, const training::ClientTask&) override {
+      ++begun_;
+      while (!work_.given_up()) std::this_thread::yield();
+      return absl::CancelledError("not wanted any more");
+    }
+    absl::StatusOr<training::MetricSums> Evaluate(ConstVectorView, const data::Rows&, uint64_t,
+                                                  uint64_t, uint32_t) override {
+      return absl::UnimplementedError("it trains");
+    }
+    std::string name() const override { return "endless"; }
+
+   private:
+    WorkCounter& work_;
+    std::atomic<int>& begun_;
+  };
+
+  std::string name() const override { return "endless"; }
+  absl::Status Supports(const training::TrainerSetup&) const override { return absl::OkStatus(); }
+  absl::StatusOr<NumericProfile> Profile(const training::TrainerSetup& setup) const override {
+    return training::FusedBackend().Profile(setup);
+  }
+  absl::StatusOr<std::unique_ptr<training::LocalTrainer>> MakeTrainer(
+      const training::TrainerSetup& setup) const override {
+    return std::make_unique<Trainer>(*setup.work, begun);
+  }
+  std::string Report() const override { return ""; }
+
+  mutable std::atomic<int> begun = 0;
+};
+
 class SlotPoolTest : public testing::Test {
  protected:
   SlotPoolTest() : dataset_(SyntheticClients()) {
@@ -249,6 +285,24 @@ TEST_F(SlotPoolTest, DropsWhatHasNotStarted) {
   pool->Drop(last);
   ASSERT_TRUE(pool->WaitIdle());
   EXPECT_THAT(pool->TakeHarvest()->included, SizeIs(3));
+}
+
+TEST_F(SlotPoolTest, EndsWhatItsTrainersHaveBegunWhenItIsClearedOrGoes) {
+  Endless endless;
+  training::Backends backends("");
+  backends.Add(endless);
+  context_.backends = &backends;
+  context_.backend.name = endless.name();
+  const auto pool = Start(2);
+  for (int time = 1; time <= 2; ++time) {
+    pool->Enqueue(Phase1(), Assignments(0, 5), TimePoint{});
+    while (endless.begun < 2 * time) std::this_thread::yield();
+    pool->Clear();
+    EXPECT_TRUE(pool->error().ok()) << pool->error();
+    EXPECT_EQ(pool->held(), 0u);
+  }
+  pool->Enqueue(Phase1(), Assignments(0, 1), TimePoint{});
+  while (endless.begun < 5) std::this_thread::yield();
 }
 
 TEST_F(SlotPoolTest, WakesWhoWaitsWhenInterruptedAndStartsCleanAfterClear) {

@@ -38,6 +38,10 @@ class Backend {
     return slots;
   }
 
+  // How many devices the trainers of a node with this choice share; 0: they work on cores. Opens
+  // none of them. An error says which is missing, and why.
+  virtual absl::StatusOr<uint32_t> DevicesFor(const BackendChoice&) const { return 0; }
+
   // How several devices of its trainers add up together; through the host, unless it knows better.
   virtual absl::StatusOr<std::unique_ptr<device::Collective>> MakeCollective(
       std::vector<device::Device*> devices) const;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,9 @@ struct ProgramOptions {
   std::vector<std::string> command;  // workers.command
   std::string folder;                // in which it runs; empty: where this process does
   double turn_seconds = 3600;        // the longest that one answer may take
+  // Not of the file: the number of this process's first slot among those of its host's workers, and
+  // how many those are. A program is told its own, so that slots can share devices out.
+  uint32_t first_slot = 0, slots = 1;
   friend bool operator==(const ProgramOptions&, const ProgramOptions&) = default;
 };
 

@@ -8,7 +8,8 @@ namespace macaw::training {
 ConstVectorView EndVector::view() const {
   if (const absl::Status status = Fetch(); !status.ok())
     throw std::runtime_error(std::string(status.message()));
-  return host_;
+  if (left_ == nullptr) return host_;
+  return {host_.layout, std::span(place(), host_.layout->bytes())};
 }
 
 }  // namespace macaw::training

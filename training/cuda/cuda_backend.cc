@@ -50,13 +50,16 @@ class Cuda final : public DeviceBackend {
     std::vector<std::string> lines;
     for (size_t i = 0; i < all->size(); ++i) {
       const device::DeviceInfo& info = (*all)[i];
-      std::string free = "unknown";
-      if (const auto device = Open(static_cast<int>(i)); device.ok()) {
-        const absl::StatusOr<uint64_t> bytes = (*device)->FreeMemory();
-        if (bytes.ok()) free = Gibibytes(*bytes);
+      std::string state;  // its free memory, or why it cannot be used
+      if (const auto device = Open(static_cast<int>(i)); !device.ok()) {
+        state = std::string(device.status().message());
+      } else if (const auto bytes = (*device)->FreeMemory(); bytes.ok()) {
+        state = absl::StrCat(Gibibytes(*bytes), " free");
+      } else {
+        state = std::string(bytes.status().message());
       }
       lines.push_back(absl::StrCat("cuda:", i, " ", info.name, " (capability ", info.capability,
-                                   ", ", Gibibytes(info.memory), ", ", free, " free)"));
+                                   ", ", Gibibytes(info.memory), ", ", state, ")"));
     }
     lines.push_back(all->front().driver);
     lines.push_back(NcclText());
@@ -73,11 +76,14 @@ class Cuda final : public DeviceBackend {
 #endif
 
  protected:
+  absl::StatusOr<size_t> CountDevices(const std::vector<std::string>& names) const override {
+    MACAW_ASSIGN_OR_RETURN(const std::vector<int> chosen, Chosen(names));
+    return chosen.size();
+  }
+
   absl::StatusOr<std::vector<device::Device*>> Devices(
       const std::vector<std::string>& names) const override {
-    MACAW_ASSIGN_OR_RETURN(const std::vector<device::DeviceInfo> all, device::ListCudaDevices());
-    MACAW_ASSIGN_OR_RETURN(const std::vector<int> chosen,
-                           ChooseGpus(names, static_cast<int>(all.size())));
+    MACAW_ASSIGN_OR_RETURN(const std::vector<int> chosen, Chosen(names));
     std::vector<device::Device*> devices;
     for (const int index : chosen) {
       MACAW_ASSIGN_OR_RETURN(device::Device* const device, Open(index));
@@ -87,6 +93,12 @@ class Cuda final : public DeviceBackend {
   }
 
  private:
+  // The numbers of the GPUs. Opens none.
+  static absl::StatusOr<std::vector<int>> Chosen(const std::vector<std::string>& names) {
+    MACAW_ASSIGN_OR_RETURN(const std::vector<device::DeviceInfo> all, device::ListCudaDevices());
+    return ChooseGpus(names, static_cast<int>(all.size()));
+  }
+
   absl::StatusOr<device::Device*> Open(int index) const ABSL_LOCKS_EXCLUDED(mutex_) {
     const absl::MutexLock lock(&mutex_);
     std::unique_ptr<device::Device>& device = devices_[index];

@@ -5,9 +5,13 @@
 
 namespace macaw::training {
 
+// Two blocks share a processor: 2 · 256 threads have all of its registers, 128 each. One register
+// more would leave it half empty.
+constexpr uint32_t kBlocksOfAProcessor = 2;
+
 std::vector<device::CudaKernel> TrainerCudaKernels() {
-  return {device::CudaEntry<ondevice::TrainArgs, ondevice::TrainClients, ondevice::kMostThreads>(
-      ondevice::kTrainClients)};
+  return {device::CudaEntry<ondevice::TrainArgs, ondevice::TrainClients, ondevice::kMostThreads,
+                            kBlocksOfAProcessor>(ondevice::kTrainClients)};
 }
 
 }  // namespace macaw::training

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/logging.h"
 #include "core/status.h"
+#include "training/device/work_estimate.h"
 #include "training/sequences.h"
 
 namespace macaw::training {
@@ -15,6 +16,7 @@ namespace {
 
 using ondevice::ClientJob;
 using ondevice::ClientTurn;
+using ondevice::JobCursor;
 using ondevice::JobMemory;
 using ondevice::kMostSums;
 using ondevice::Program;
@@ -25,7 +27,7 @@ using ondevice::Upload;
 // Clients at once for each processor: some run side by side on it, others take the place of those
 // that are done.
 constexpr uint64_t kTurnsPerProcessor = 4;
-// Of the free memory, what may be used at first: several slots share a device, and rows take some.
+// Of the free memory, what may be used at first: several slots share a device.
 constexpr uint64_t kMemoryShare = 3;  // one in so many
 // Rows that a block rates. Part of the bits of a sum of losses.
 constexpr uint64_t kRatedRows = 32;
@@ -50,7 +52,8 @@ absl::Status DeviceTrainer::Supports(const Stage& stage) {
 }
 
 absl::StatusOr<std::unique_ptr<DeviceTrainer>> DeviceTrainer::Make(const TrainerSetup& setup,
-                                                                   device::Device& device) {
+                                                                   device::Device& device,
+                                                                   const DeviceLimits& limits) {
   if (setup.spec.layout == nullptr || setup.spec.layout->dtype() != setup.dtype) {
     return absl::InvalidArgumentError("the model was built for another dtype than the run's");
   }
@@ -59,7 +62,7 @@ absl::StatusOr<std::unique_ptr<DeviceTrainer>> DeviceTrainer::Make(const Trainer
   MACAW_ASSIGN_OR_RETURN(RunParts run, RunParts::Make(setup));
   MACAW_ASSIGN_OR_RETURN(std::unique_ptr<device::Queue> queue, device.MakeQueue());
   std::unique_ptr<DeviceTrainer> trainer(
-      new DeviceTrainer(std::move(run), device, std::move(queue)));
+      new DeviceTrainer(std::move(run), device, std::move(queue), limits));
   MACAW_RETURN_IF_ERROR(trainer->SendModel());
   MACAW_ASSIGN_OR_RETURN(const uint64_t free, device.FreeMemory());
   trainer->ChooseTurns(free);
@@ -67,12 +70,13 @@ absl::StatusOr<std::unique_ptr<DeviceTrainer>> DeviceTrainer::Make(const Trainer
 }
 
 DeviceTrainer::DeviceTrainer(RunParts run, device::Device& device,
-                             std::unique_ptr<device::Queue> queue)
+                             std::unique_ptr<device::Queue> queue, const DeviceLimits& limits)
     : run_(std::move(run)),
       device_(device),
       queue_(std::move(queue)),
       program_(run_.model.program),
-      rating_(*queue_) {}
+      limits_(limits),
+      rating_(device_, *queue_) {}
 
 absl::Status DeviceTrainer::SendModel() {
   const data::BatchGather& gather = run_.gather;
@@ -84,7 +88,7 @@ absl::Status DeviceTrainer::SendModel() {
   const size_t tensors = upload.Add(std::span<const ondevice::Tensor>(run_.model.tensors));
   const size_t scales = upload.Add(std::span<const float>(scale));
   const size_t shifts = upload.Add(std::span<const float>(shift));
-  MACAW_RETURN_IF_ERROR(upload.Allocate(device_, upload_host_, model_));
+  MACAW_RETURN_IF_ERROR(upload.Allocate(device_, limits_.upload_bytes, upload_host_, model_));
   program_.ops = upload.Address<const ondevice::Op>(ops);
   program_.taps = upload.Address<const ondevice::Tap>(taps);
   program_.tensors = upload.Address<const ondevice::Tensor>(tensors);
@@ -103,21 +107,32 @@ absl::Status DeviceTrainer::SendModel() {
   program_.elements = ondevice::Divisor(elements);
   program_.plane = ondevice::Divisor(elements / static_cast<uint32_t>(shape[0]));
   program_.line = ondevice::Divisor(program_.width);
-  upload.Send(*queue_);
+  MACAW_RETURN_IF_ERROR(upload.Send(*queue_));
   return queue_->Wait();
 }
 
-// From what a client of the run's own [local] needs; rows and other stages may need more.
+// From what a client of the run's own [local] needs, without its rows; other stages may need more.
 void DeviceTrainer::ChooseTurns(uint64_t free) {
   const LocalConfig& local = run_.setup.local;
   const uint32_t most =
       run_.model.takes_whole_batches ? run_.model.batch_rows : run_.model.pass_rows;
   const uint32_t batch = local.batch_size == 0 ? run_.model.pass_rows : local.batch_size;
   const uint64_t vectors = 4 + ondevice::StateVectors(local);  // end, gradient, v and its sum
-  const uint64_t bytes =
+  turn_bytes_ =
       JobMemory(program_, std::min(batch, most)).total + vectors * run_.setup.spec.layout->bytes();
-  turns_at_once_ = std::clamp<uint64_t>(free / kMemoryShare / bytes, 1,
+  memory_share_ = free / kMemoryShare;
+  turns_at_once_ = std::clamp<uint64_t>(memory_share_ / turn_bytes_, 1,
                                         kTurnsPerProcessor * device_.info().processors);
+}
+
+size_t DeviceTrainer::Together(std::span<const Turn> turns) const {
+  const size_t most = std::min(turns_at_once_, turns.size());
+  uint64_t bytes = 0;
+  for (size_t count = 0; count < most; ++count) {
+    bytes += turn_bytes_ + run_.RowBytes(turns[count]);
+    if (bytes > memory_share_) return std::max<size_t>(1, count);
+  }
+  return most;
 }
 
 TurnOutcome DeviceTrainer::Run(const LocalPlan& plan, const ClientTask& task) {
@@ -129,7 +144,7 @@ std::vector<TurnOutcome> DeviceTrainer::RunMany(std::span<const Turn> turns) {
   if (turns.empty()) return {};
   bool again = false;  // a single client is tried a second time, with what was kept given back
   while (true) {
-    const size_t count = std::min(turns_at_once_, turns.size());
+    const size_t count = Together(turns);
     std::vector<ClientTurn> together;
     for (const Turn& turn : turns.first(count)) together.emplace_back(turn);
     const absl::Status status = RunTogether(together);
@@ -162,7 +177,7 @@ absl::Status DeviceTrainer::RunTogether(std::vector<ClientTurn>& turns) {
   for (size_t stage = 0;; ++stage) {
     std::vector<StageWork> works = NextStages(turns);
     if (works.empty()) return absl::OkStatus();
-    if (rooms_.size() <= stage) rooms_.emplace_back(*queue_);
+    if (rooms_.size() <= stage) rooms_.emplace_back(device_, *queue_);
     MACAW_RETURN_IF_ERROR(Launch(works, rooms_[stage]));
     for (StageWork& work : works) work.turn()->outcomes.push_back(std::move(work.outcome()));
   }
@@ -202,7 +217,6 @@ absl::Status DeviceTrainer::Launch(std::vector<StageWork>& works, Room& room, ui
     return std::min(work.pass_rows(run_), most_rows);
   };
   uint32_t pass_rows = 1;
-  uint64_t passes = 0;
   for (const StageWork& work : works)
     pass_rows = std::max(pass_rows, std::min(rows_of(work), work.most_rows()));
   // The longest first, so that the last ones to end are short.
@@ -214,9 +228,9 @@ absl::Status DeviceTrainer::Launch(std::vector<StageWork>& works, Room& room, ui
   Upload upload;
   const size_t jobs = upload.Reserve(works.size() * sizeof(ClientJob));
   for (StageWork& work : works) work.AddTo(run_, upload);
-  MACAW_RETURN_IF_ERROR(upload.Allocate(device_, upload_host_, room.upload));
+  MACAW_RETURN_IF_ERROR(upload.Allocate(device_, limits_.upload_bytes, upload_host_, room.upload));
 
-  // Ends, then sums, then outputs; activations, then vectors.
+  // Ends, then sums, cursors and outputs; activations, then vectors.
   const LayoutPtr& layout = run_.setup.spec.layout;
   const size_t vector_bytes = layout->bytes();
   const size_t memory_bytes = JobMemory(program_, pass_rows).total;
@@ -227,10 +241,12 @@ absl::Status DeviceTrainer::Launch(std::vector<StageWork>& works, Room& room, ui
     outputs += work.output_count();
   }
   const size_t sums_at = ends * vector_bytes;
-  const size_t outputs_at = sums_at + works.size() * kMostSums * sizeof(double);
+  const size_t cursors_at = sums_at + works.size() * kMostSums * sizeof(double);
+  const size_t outputs_at = cursors_at + works.size() * sizeof(JobCursor);
   const size_t result_bytes = outputs_at + outputs * sizeof(float);
   const size_t vectors_at = RoundUp(works.size() * memory_bytes);
-  MACAW_RETURN_IF_ERROR(device::Grow(device_, result_bytes, /*on_host=*/true, room.results_host));
+  MACAW_RETURN_IF_ERROR(
+      device::Grow(device_, result_bytes - sums_at, /*on_host=*/true, room.results_host));
   MACAW_RETURN_IF_ERROR(device::Grow(device_, result_bytes, /*on_host=*/false, room.results));
   MACAW_RETURN_IF_ERROR(device::Grow(device_, vectors_at + vectors * vector_bytes,
                                      /*on_host=*/false, work_));
@@ -239,13 +255,10 @@ absl::Status DeviceTrainer::Launch(std::vector<StageWork>& works, Room& room, ui
   std::vector<ClientJob> made(works.size());
   for (size_t i = 0; i < works.size(); ++i) {
     StageWork& work = works[i];
-    work.WriteRows(run_, upload);
     float* end = nullptr;
     if (work.has_end()) {
       end = reinterpret_cast<float*>(room.results.data() + end_at);
-      const ConstVectorView host{layout.get(),
-                                 std::span(room.results_host.data() + end_at, vector_bytes)};
-      work.outcome().end = EndVector(host, end, room);
+      work.outcome().end = EndVector(layout.get(), end_at, end, room);
       end_at += vector_bytes;
     }
     made[i] = work.Job(run_, upload, end, reinterpret_cast<float*>(work_.data() + vector_at),
@@ -253,43 +266,74 @@ absl::Status DeviceTrainer::Launch(std::vector<StageWork>& works, Room& room, ui
                        reinterpret_cast<double*>(room.results.data() + sums_at) + i * kMostSums,
                        reinterpret_cast<float*>(room.results.data() + output_at));
     made[i].pass_rows = rows_of(work);
-    work.KeepsOutputsAt({reinterpret_cast<const float*>(room.results_host.data() + output_at),
-                         work.output_count()});
+    work.KeepsOutputsAt(
+        {reinterpret_cast<const float*>(room.results_host.data() + (output_at - sums_at)),
+         work.output_count()});
     output_at += work.outputs().size_bytes();
     vector_at += work.vectors(run_) * vector_bytes;
     if (work.turn() != nullptr) work.turn()->ends.push_back(end);
-    passes += made[i].steps;
   }
-  for (size_t i = 0; i < works.size(); ++i) upload.Host<ClientJob>(jobs)[i] = made[sequence[i]];
-  upload.Send(*queue_);
+  std::vector<ClientJob> jobs_in_order;
+  for (const size_t i : sequence) jobs_in_order.push_back(made[i]);
+  std::ranges::copy(jobs_in_order, upload.Host<ClientJob>(jobs));
+  room.ends_bytes = sums_at;
+  room.fetched = false;
+  MACAW_RETURN_IF_ERROR(upload.Send(*queue_));
+  const ondevice::LaunchSize size =
+      ondevice::SizeOfLaunch(program_, run_.model.row_work, limits_.launch_seconds, works.size(),
+                             device_.info().processors);
   ondevice::TrainArgs args;
   args.program = program_;
   args.jobs = upload.Address<const ClientJob>(jobs);
   args.count = static_cast<uint32_t>(works.size());
   args.pass_rows = pass_rows;
-  queue_->Run(ondevice::kTrainClients,
-              {.blocks = args.count,
-               .threads = ondevice::kMostThreads,
-               .shared_bytes = ondevice::kSharedBytes},
-              args);
-  room.ends_bytes = sums_at;
-  room.fetched = ends == 0;
-  queue_->CopyOut(std::span(room.results_host.data() + sums_at, result_bytes - sums_at),
-                  room.results.data() + sums_at);
-  MACAW_RETURN_IF_ERROR(queue_->Wait());
+  args.most_rows = size.most_rows;
+  args.step_rows = size.step_rows;
+  MACAW_RETURN_IF_ERROR(RunJobs(jobs_in_order, args, room, sums_at, cursors_at, result_bytes));
   for (size_t i = 0; i < works.size(); ++i) {
-    const auto* sums =
-        reinterpret_cast<const double*>(room.results_host.data() + sums_at) + i * kMostSums;
+    const auto* sums = room.results_host.As<const double>() + i * kMostSums;
     MetricSums& to = works[i].outcome().sums;
     std::copy_n(sums, to.size(), to.begin());
   }
-  for (uint64_t i = 0; run_.setup.work != nullptr && i < passes; ++i) run_.setup.work->Count();
+  return absl::OkStatus();
+}
+
+absl::Status DeviceTrainer::RunJobs(std::span<const ClientJob> jobs, ondevice::TrainArgs args,
+                                    Room& room, size_t sums_at, size_t cursors_at,
+                                    size_t result_bytes) {
+  WorkCounter* const work = run_.setup.work;
+  args.cursors = reinterpret_cast<JobCursor*>(room.results.data() + cursors_at);
+  const auto* const cursors =
+      reinterpret_cast<const JobCursor*>(room.results_host.data() + (cursors_at - sums_at));
+  queue_->Zero(room.results.data() + cursors_at, jobs.size() * sizeof(JobCursor));
+  std::vector<uint32_t> counted(jobs.size());  // passes
+  // The jobs with most rows come first, so that those that are done soonest are launched no more.
+  while (args.count > 0) {
+    if (work != nullptr && work->given_up())
+      return absl::CancelledError("what this trainer does is not wanted any more");
+    queue_->Run(ondevice::kTrainClients,
+                {.blocks = args.count,
+                 .threads = ondevice::kMostThreads,
+                 .shared_bytes = ondevice::kSharedBytes},
+                args);
+    queue_->CopyOut(std::span(room.results_host.data(), result_bytes - sums_at),
+                    room.results.data() + sums_at);
+    MACAW_RETURN_IF_ERROR(queue_->Wait());
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < args.count; ++i) {
+      if (cursors[i].step < jobs[i].steps) left = i + 1;
+      for (; counted[i] < cursors[i].passes; ++counted[i])
+        if (work != nullptr) work->Count();
+    }
+    args.count = left;
+  }
   return absl::OkStatus();
 }
 
 absl::Status DeviceTrainer::Room::Fetch() {
   if (fetched) return absl::OkStatus();
-  queue.CopyOut(std::span(results_host.data(), ends_bytes), results.data());
+  MACAW_RETURN_IF_ERROR(device::Grow(device, ends_bytes, /*on_host=*/true, ends_host));
+  queue.CopyOut(std::span(ends_host.data(), ends_bytes), results.data());
   MACAW_RETURN_IF_ERROR(queue.Wait());
   fetched = true;
   return absl::OkStatus();

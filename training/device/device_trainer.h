@@ -20,15 +20,25 @@
 
 namespace macaw::training {
 
+// How a DeviceTrainer cuts its work up. The bits do not depend on it.
+struct DeviceLimits {
+  // Of a launch, by an estimate (training/device/work_estimate.h), but for a pass that takes longer.
+  // Between two launches, batches are counted (TrainerSetup::work) and work that is given up ends.
+  double launch_seconds = 1;
+  // Of the host's memory, page-locked for what a launch reads; more is sent in pieces.
+  size_t upload_bytes = size_t{1} << 30;
+};
+
 // Trains clients on a device (training/device/train_clients-inl.h): a stage of all turns is one
-// copy in, one launch with a block a client, and one copy of losses out. Ends and rows stay on the
-// device; the ends of a launch are copied out when somebody on the host looks at one. Outcomes have
-// the same bits for any number of turns at once, and on every device.
+// copy in, launches with a block a client, one after the other, and copies of losses out. Ends and
+// rows stay on the device; the ends of a stage are copied out when code on the host looks at one.
+// Outcomes have the same bits for any number of turns at once, and on every device.
 // One thread; several trainers share a device, each with a queue of its own.
 //
 // Where memory does not suffice, it takes half as many turns from then on, and trains those again
 // for which it did not; a plan's `more` may then be asked again. kResourceExhausted: not even one
-// client fits. kUnavailable: the device is lost, and so is the trainer.
+// client fits. kUnavailable: the device is lost, and so is the trainer. kCancelled: the work was
+// given up (WorkCounter::GiveUp).
 class DeviceTrainer final : public LocalTrainer {
  public:
   // Part of the numeric profile. Increase it with each change that gives other bits.
@@ -41,7 +51,8 @@ class DeviceTrainer final : public LocalTrainer {
 
   // `device` must outlive it, and know the kernel kTrainClients.
   static absl::StatusOr<std::unique_ptr<DeviceTrainer>> Make(const TrainerSetup& setup,
-                                                             device::Device& device);
+                                                             device::Device& device,
+                                                             const DeviceLimits& limits = {});
 
   TurnOutcome Run(const LocalPlan& plan, const ClientTask& task) override;
   size_t turns_at_once() const override { return turns_at_once_; }
@@ -54,30 +65,39 @@ class DeviceTrainer final : public LocalTrainer {
   std::string name() const override { return run_.setup.backend.name; }
 
  private:
-  // What belongs to a launch and stays: what it read, its ends and sums (one after the other), and
-  // page-locked room for them. The ends are copied to it when they are asked for.
+  // What belongs to a stage and stays: what its launches read, and its ends, sums and cursors, one
+  // after the other. On the host there is room for all but the ends, and for those once they are
+  // asked for.
   struct Room final : LeftOnDevice {
-    explicit Room(device::Queue& of) : queue(of) {}
+    Room(device::Device& of, device::Queue& with) : device(of), queue(with) {}
     absl::Status Fetch() override;
+    const std::byte* on_host() const override { return fetched ? ends_host.data() : nullptr; }
 
+    device::Device& device;
     device::Queue& queue;
-    device::Memory upload, results, results_host;
+    device::Memory upload, results, results_host, ends_host;
     size_t ends_bytes = 0;
     bool fetched = false;
   };
 
   DeviceTrainer(ondevice::RunParts run, device::Device& device,
-                std::unique_ptr<device::Queue> queue);
+                std::unique_ptr<device::Queue> queue, const DeviceLimits& limits);
 
   absl::Status SendModel();
   void ChooseTurns(uint64_t free);
+  // How many of the first turns are taken: their rows must fit, too.
+  size_t Together(std::span<const Turn> turns) const;
   absl::Status RunTogether(std::vector<ondevice::ClientTurn>& turns);
   // The turns' next stages, of those that have one.
   std::vector<ondevice::StageWork> NextStages(std::vector<ondevice::ClientTurn>& turns);
-  // Carries out the works in one launch, in passes of at most `most_rows`. Works with an end have
-  // it in their outcomes, and all have their sums.
+  // Carries out the works side by side, in passes of at most `most_rows`. Works with an end have it
+  // in their outcomes, and all have their sums.
   absl::Status Launch(std::vector<ondevice::StageWork>& works, Room& room,
                       uint32_t most_rows = std::numeric_limits<uint32_t>::max());
+  // Launches until all jobs are done. Then what lies behind `sums_at` in the room's results is on
+  // the host. `cursors_at`: among them.
+  absl::Status RunJobs(std::span<const ondevice::ClientJob> jobs, ondevice::TrainArgs args,
+                       Room& room, size_t sums_at, size_t cursors_at, size_t result_bytes);
   void FreeMemory();
 
   const ondevice::RunParts run_;
@@ -86,7 +106,10 @@ class DeviceTrainer final : public LocalTrainer {
   device::Memory model_;  // the program's arrays
   ondevice::Program program_;
   BatchOrder order_;
+  const DeviceLimits limits_;
   size_t turns_at_once_ = 1;
+  // What a turn takes beside its rows, and what all together may take, in bytes.
+  uint64_t turn_bytes_ = 0, memory_share_ = 0;
   // Allocated when first needed, and kept.
   device::Memory upload_host_, work_;
   std::deque<Room> rooms_;  // per stage; ends refer to them

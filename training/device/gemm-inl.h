@@ -12,11 +12,11 @@
 #if defined(__CUDACC__)
 #define MACAW_INLINE_KERNEL __host__ __device__ __forceinline__
 #define MACAW_UNROLL _Pragma("unroll")
-#define MACAW_UNROLL_4 _Pragma("unroll 4")
+#define MACAW_UNROLL_2 _Pragma("unroll 2")
 #else
 #define MACAW_INLINE_KERNEL inline
 #define MACAW_UNROLL
-#define MACAW_UNROLL_4
+#define MACAW_UNROLL_2
 #endif
 
 namespace macaw::training::ondevice {
@@ -32,13 +32,15 @@ MACAW_INLINE_KERNEL T Least(T a, T b) {
 
 // Writes elements [first, first + extent) × [k0, k0 + depth) of an operand to tile[k][outer], those
 // below `limit`. Threads that stand side by side read side by side. Four reads are under way at a
-// time.
+// time: what they need is read for all four first, each read is predicated and not branched around,
+// and the four are stored behind the last one.
 template <typename Operand>
 MACAW_INLINE_KERNEL void LoadTile(const device::Team& team, const Operand& operand, float* tile,
                                   uint32_t pitch, uint32_t extent, uint32_t first, uint32_t limit,
                                   uint32_t k0, uint32_t depth) {
   constexpr uint32_t kAtOnce = 4;
   const uint32_t here = Least(extent, limit - first);
+  float values[kAtOnce];
   if constexpr (Operand::kAlongFast) {
     // At least eight threads along k, which is a sector of memory.
     const uint32_t across = team.threads < 8 ? 1 : Least(team.threads / 8, extent);
@@ -48,13 +50,13 @@ MACAW_INLINE_KERNEL void LoadTile(const device::Team& team, const Operand& opera
     for (uint32_t k = team.thread - outer0 * along; k < depth; k += along) {
       const typename Operand::Inner inner = operand.Along(k0 + k);
       for (uint32_t outer = outer0; outer < here; outer += kAtOnce * across) {
-        float values[kAtOnce] = {};
+        typename Operand::Outer at[kAtOnce];
         MACAW_UNROLL
         for (uint32_t i = 0; i < kAtOnce; ++i) {
-          if (outer + i * across < here) {
-            values[i] = operand.Get(operand.At(first + outer + i * across), inner);
-          }
+          at[i] = operand.At(first + Least(outer + i * across, here - 1));
         }
+        MACAW_UNROLL
+        for (uint32_t i = 0; i < kAtOnce; ++i) values[i] = operand.Get(at[i], inner);
         MACAW_UNROLL
         for (uint32_t i = 0; i < kAtOnce; ++i) {
           if (outer + i * across < here) tile[k * pitch + outer + i * across] = values[i];
@@ -69,11 +71,13 @@ MACAW_INLINE_KERNEL void LoadTile(const device::Team& team, const Operand& opera
     for (uint32_t outer = team.thread - k_first * across; outer < here; outer += across) {
       const typename Operand::Outer at = operand.At(first + outer);
       for (uint32_t k = k_first; k < depth; k += kAtOnce * along) {
-        float values[kAtOnce] = {};
+        typename Operand::Inner inner[kAtOnce];
         MACAW_UNROLL
         for (uint32_t i = 0; i < kAtOnce; ++i) {
-          if (k + i * along < depth) values[i] = operand.Get(at, operand.Along(k0 + k + i * along));
+          inner[i] = operand.Along(k0 + Least(k + i * along, depth - 1));
         }
+        MACAW_UNROLL
+        for (uint32_t i = 0; i < kAtOnce; ++i) values[i] = operand.Get(at, inner[i]);
         MACAW_UNROLL
         for (uint32_t i = 0; i < kAtOnce; ++i) {
           if (k + i * along < depth) tile[(k + i * along) * pitch + outer] = values[i];
@@ -83,13 +87,49 @@ MACAW_INLINE_KERNEL void LoadTile(const device::Team& team, const Operand& opera
   }
 }
 
+MACAW_INLINE_KERNEL Four FourAt(const float* place) {
+  return *reinterpret_cast<const Four*>(place);
+}
+
+// One product of each of a thread's 4 × 4 elements.
+MACAW_INLINE_KERNEL void Multiply(const Four& x, const Four& y, float* sums) {
+  MACAW_UNROLL
+  for (uint32_t i = 0; i < 16; ++i) sums[i] = device::Fma(x.v[i / 4], y.v[i % 4], sums[i]);
+}
+
+// `count` products of each, whose operands stand `left_step` and `right_step` floats apart. The
+// next operands are on their way while these are multiplied.
+MACAW_INLINE_KERNEL void MultiplyAll(const float* left, uint32_t left_step, const float* right,
+                                     uint32_t right_step, uint32_t count, float* sums) {
+  if (count == 0) return;
+  Four x = FourAt(left), y = FourAt(right);
+  MACAW_UNROLL_2
+  for (; count > 2; count -= 2) {
+    const Four x1 = FourAt(left + left_step), y1 = FourAt(right + right_step);
+    left += 2 * left_step;
+    right += 2 * right_step;
+    Multiply(x, y, sums);
+    x = FourAt(left);
+    y = FourAt(right);
+    Multiply(x1, y1, sums);
+  }
+  if (count == 2) {
+    const Four x1 = FourAt(left + left_step), y1 = FourAt(right + right_step);
+    Multiply(x, y, sums);
+    Multiply(x1, y1, sums);
+  } else {
+    Multiply(x, y, sums);
+  }
+}
+
 // store(m, n, Σ_k a(m, k) · b(k, n)) for all m < m_count, n < n_count: each once, by any thread.
 // The team is in step at the end, and sees what `store` wrote. Teams that are too small for the
-// shape's tiles compute element by element: the same bits.
+// shape's tiles compute element by element: the same bits. Shape and operands are values: what
+// `store` writes could be what a reference names, which would be read again for every element.
 template <typename A, typename B, typename Store>
-MACAW_INLINE_KERNEL void TeamGemm(const device::Team& team, const GemmShape& shape,
-                                  uint32_t m_count, uint32_t n_count, uint32_t k_count, const A& a,
-                                  const B& b, const Store& store) {
+MACAW_INLINE_KERNEL void TeamGemm(const device::Team& team, const GemmShape shape, uint32_t m_count,
+                                  uint32_t n_count, uint32_t k_count, const A a, const B b,
+                                  const Store& store) {
   const uint32_t lanes = 1u << shape.lanes;
   const uint32_t shares = 1u << (shape.rows + shape.columns + shape.lanes);
   if (team.threads < shares) {
@@ -130,20 +170,10 @@ MACAW_INLINE_KERNEL void TeamGemm(const device::Team& team, const GemmShape& sha
         LoadTile(team, a, a_tile, pitch_a, tile_m, m0, m_count, k0, depth);
         LoadTile(team, b, b_tile, pitch_b, tile_n, n0, n_count, k0, depth);
         team.Sync();
-        if (works) {
-          const float* left = a_tile + lane * pitch_a + 4 * row;
-          const float* right = b_tile + lane * pitch_b + 4 * column;
-          MACAW_UNROLL_4  // so that the next operands are on their way
-              for (uint32_t k = lane; k < depth; k += lanes) {
-            const Four x = *reinterpret_cast<const Four*>(left);
-            const Four y = *reinterpret_cast<const Four*>(right);
-            MACAW_UNROLL
-            for (uint32_t i = 0; i < 16; ++i) {
-              sums[i] = device::Fma(x.v[i / 4], y.v[i % 4], sums[i]);
-            }
-            left += lanes * pitch_a;
-            right += lanes * pitch_b;
-          }
+        if (works && lane < depth) {
+          MultiplyAll(a_tile + lane * pitch_a + 4 * row, lanes * pitch_a,
+                      b_tile + lane * pitch_b + 4 * column, lanes * pitch_b,
+                      ((depth - 1 - lane) >> shape.lanes) + 1, sums);
         }
         team.Sync();
       }

@@ -185,7 +185,7 @@ struct ClientJob {
   const std::byte* features = nullptr;
   const int32_t* classes = nullptr;  // per output position; below 0: it has none
   const float* targets = nullptr;
-  const int32_t* lengths = nullptr;  // tokens in use, 1 at least; null: all
+  const int32_t* lengths = nullptr;  // positions in use, 1 at least; null: all
   uint32_t pass_rows = kPassRows;    // at most
   const float* start = nullptr;
   float* weights = nullptr;   // kTrain: its end; else null
@@ -214,11 +214,24 @@ struct ClientJob {
   float* outputs = nullptr;     // kLoss: of every row of its step; null: nobody needs them
 };
 
+// How far a job is: the next pass begins with this row of this step. All else that a job leaves from
+// one launch to the next is in its vectors and sums.
+struct JobCursor {
+  uint32_t step = 0, row = 0;
+  uint32_t passes = 0;  // done so far
+  uint32_t unused = 0;
+};
+
 struct TrainArgs {
   Program program;
   const ClientJob* jobs = nullptr;
+  JobCursor* cursors = nullptr;  // of the jobs; all zero before the first launch
   uint32_t count = 0;
   uint32_t pass_rows = 0;  // the most of any job
+  // A job gets passes until they are worth so many rows, and at least one; a pass is worth its rows
+  // and `step_rows` more. The bits do not depend on it.
+  uint32_t most_rows = 0xFFFFFFFF;
+  uint32_t step_rows = 0;
 };
 
 constexpr device::Kernel<TrainArgs> kTrainClients = {"training.train_clients"};

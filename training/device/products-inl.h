@@ -65,13 +65,13 @@ MACAW_INLINE_KERNEL void LinearBackward(const device::Team& team, const Pass& pa
     const InputSink sink(pass, op.in, op.adds);
     TeamGemm(team, op.backward, vectors, inputs, outputs, ByRow{d_out, outputs},
              ByColumn{pass.Weights(op.weight), inputs},
-             [&](uint32_t m, uint32_t n, float sum) { sink.Put(m * inputs + n, sum); });
+             [=](uint32_t m, uint32_t n, float sum) { sink.Put(m * inputs + n, sum); });
   }
   const Sink weight(pass, op.weight), bias(pass, op.bias);
   if (!weight.trains && !bias.trains) return;
   TeamGemm(team, op.gradient, outputs, inputs + (bias.trains ? 1 : 0), vectors,
            ByColumn{d_out, outputs}, ByColumnAndOne{pass.Activation(op.in), inputs},
-           [&](uint32_t m, uint32_t n, float sum) {
+           [=](uint32_t m, uint32_t n, float sum) {
              n < inputs ? weight.Put(m * inputs + n, sum) : bias.Put(m, sum);
            });
 }
@@ -87,24 +87,31 @@ struct Windows {
   using Outer = Place;
   using Inner = Tap;
   static constexpr bool kAlongFast = false;
-  const Op& op;
   const float* in;
   const Tap* taps;
+  Divisor out_plane, out_width;
+  uint32_t stride, size, height, width;  // the last three of an example of the input
 
-  MACAW_INLINE_KERNEL Windows(const Pass& pass, const Op& of)
-      : op(of), in(pass.Activation(of.in)), taps(pass.program.taps + of.forward_taps) {}
+  MACAW_INLINE_KERNEL Windows(const Pass& pass, const Op& op)
+      : in(pass.Activation(op.in)),
+        taps(pass.program.taps + op.forward_taps),
+        out_plane(op.out_plane),
+        out_width(op.out_width),
+        stride(op.stride),
+        size(op.in.size),
+        height(op.in.height),
+        width(op.in.width) {}
   MACAW_INLINE_KERNEL Place At(uint32_t outer) const {
-    const uint32_t row = op.out_plane.Quotient(outer), pixel = outer - row * op.out_plane.value;
-    const uint32_t y = op.out_width.Quotient(pixel), x = pixel - y * op.out_width.value;
-    const int32_t top = static_cast<int32_t>(y * op.stride);
-    const int32_t left = static_cast<int32_t>(x * op.stride);
-    return {static_cast<int32_t>(row * op.in.size) + top * static_cast<int32_t>(op.in.width) + left,
-            top, left};
+    const uint32_t row = out_plane.Quotient(outer), pixel = outer - row * out_plane.value;
+    const uint32_t y = out_width.Quotient(pixel), x = pixel - y * out_width.value;
+    const int32_t top = static_cast<int32_t>(y * stride);
+    const int32_t left = static_cast<int32_t>(x * stride);
+    return {static_cast<int32_t>(row * size) + top * static_cast<int32_t>(width) + left, top, left};
   }
   MACAW_INLINE_KERNEL Tap Along(uint32_t k) const { return taps[k]; }
   MACAW_INLINE_KERNEL float Get(const Place& place, const Tap& tap) const {
-    const bool inside = static_cast<uint32_t>(place.y + tap.y) < op.in.height &&
-                        static_cast<uint32_t>(place.x + tap.x) < op.in.width;
+    const bool inside = (static_cast<uint32_t>(place.y + tap.y) < height) &
+                        (static_cast<uint32_t>(place.x + tap.x) < width);
     return inside ? in[place.at + tap.offset] : 0.0f;
   }
 };
@@ -119,13 +126,14 @@ struct WindowsAndOne {
   uint32_t taps;
 
   MACAW_INLINE_KERNEL Tap At(uint32_t outer) const {
-    Tap one;
-    one.weight = -1;
-    return outer < taps ? windows.taps[outer] : one;
+    Tap tap = windows.taps[Least(outer, taps - 1)];
+    if (outer >= taps) tap.weight = -1;
+    return tap;
   }
   MACAW_INLINE_KERNEL Place Along(uint32_t k) const { return windows.At(k); }
   MACAW_INLINE_KERNEL float Get(const Tap& tap, const Place& place) const {
-    return tap.weight < 0 ? 1.0f : windows.Get(place, tap);
+    const float value = windows.Get(place, tap);
+    return tap.weight < 0 ? 1.0f : value;
   }
 };
 
@@ -134,12 +142,15 @@ struct OutputGradient {
   using Outer = uint32_t;
   using Inner = uint32_t;
   static constexpr bool kAlongFast = true;
-  const Op& op;
   const float* d_out;
-  MACAW_INLINE_KERNEL uint32_t At(uint32_t outer) const { return outer * op.out_plane.value; }
+  Divisor plane;
+  uint32_t size;
+  MACAW_INLINE_KERNEL OutputGradient(const Pass& pass, const Op& op)
+      : d_out(pass.Gradient(op.out)), plane(op.out_plane), size(op.out.size) {}
+  MACAW_INLINE_KERNEL uint32_t At(uint32_t outer) const { return outer * plane.value; }
   MACAW_INLINE_KERNEL uint32_t Along(uint32_t k) const {
-    const uint32_t row = op.out_plane.Quotient(k);
-    return row * op.out.size + (k - row * op.out_plane.value);
+    const uint32_t row = plane.Quotient(k);
+    return row * size + (k - row * plane.value);
   }
   MACAW_INLINE_KERNEL float Get(uint32_t channel, uint32_t pixel) const {
     return d_out[channel + pixel];
@@ -152,30 +163,40 @@ struct Outputs {
   using Outer = Place;
   using Inner = Tap;
   static constexpr bool kAlongFast = false;
-  const Op& op;
   const float* d_out;
   const Tap* taps;
+  Divisor in_plane, in_width, stride;
+  uint32_t size, height, width;  // of an example of the output
 
+  MACAW_INLINE_KERNEL Outputs(const Pass& pass, const Op& op)
+      : d_out(pass.Gradient(op.out)),
+        taps(pass.program.taps + op.backward_taps),
+        in_plane(op.in_plane),
+        in_width(op.in_width),
+        stride(op.stride_by),
+        size(op.out.size),
+        height(op.out.height),
+        width(op.out.width) {}
   MACAW_INLINE_KERNEL Place At(uint32_t outer) const {
-    const uint32_t row = op.in_plane.Quotient(outer), pixel = outer - row * op.in_plane.value;
-    const uint32_t y = op.in_width.Quotient(pixel);
-    return {static_cast<int32_t>(row * op.out.size), static_cast<int32_t>(y),
-            static_cast<int32_t>(pixel - y * op.in_width.value)};
+    const uint32_t row = in_plane.Quotient(outer), pixel = outer - row * in_plane.value;
+    const uint32_t y = in_width.Quotient(pixel);
+    return {static_cast<int32_t>(row * size), static_cast<int32_t>(y),
+            static_cast<int32_t>(pixel - y * in_width.value)};
   }
   MACAW_INLINE_KERNEL Tap Along(uint32_t k) const { return taps[k]; }
   MACAW_INLINE_KERNEL float Get(const Place& place, const Tap& tap) const {
-    int32_t y = place.y + tap.y, x = place.x + tap.x;
-    if (y < 0 || x < 0) return 0.0f;
-    if (op.stride > 1) {
-      const auto down = static_cast<uint32_t>(y), right = static_cast<uint32_t>(x);
-      const uint32_t row = op.stride_by.Quotient(down), column = op.stride_by.Quotient(right);
-      if (row * op.stride != down || column * op.stride != right) return 0.0f;
-      y = static_cast<int32_t>(row);
-      x = static_cast<int32_t>(column);
+    // Below 0 is beyond the last one.
+    const auto down = static_cast<uint32_t>(place.y + tap.y);
+    const auto right = static_cast<uint32_t>(place.x + tap.x);
+    uint32_t y = down, x = right;
+    bool inside = true;
+    if (stride.value > 1) {
+      y = stride.Quotient(down & 0x7FFFFFFF);
+      x = stride.Quotient(right & 0x7FFFFFFF);
+      inside = (y * stride.value == down) & (x * stride.value == right);
     }
-    const auto height = static_cast<int32_t>(op.out.height);
-    const auto width = static_cast<int32_t>(op.out.width);
-    return y < height && x < width ? d_out[place.at + tap.offset + y * width + x] : 0.0f;
+    inside = inside & (y < height) & (x < width);
+    return inside ? d_out[place.at + tap.offset + static_cast<int32_t>(y * width + x)] : 0.0f;
   }
 };
 
@@ -184,13 +205,16 @@ struct OutputPixels {
   using Outer = uint32_t;
   using Inner = uint32_t;
   static constexpr bool kAlongFast = false;
-  const Op& op;
   const float* d_out;
+  Divisor plane;
+  uint32_t size;
+  MACAW_INLINE_KERNEL OutputPixels(const Pass& pass, const Op& op)
+      : d_out(pass.Gradient(op.out)), plane(op.out_plane), size(op.out.size) {}
   MACAW_INLINE_KERNEL uint32_t At(uint32_t outer) const {
-    const uint32_t row = op.out_plane.Quotient(outer);
-    return row * op.out.size + (outer - row * op.out_plane.value);
+    const uint32_t row = plane.Quotient(outer);
+    return row * size + (outer - row * plane.value);
   }
-  MACAW_INLINE_KERNEL uint32_t Along(uint32_t k) const { return k * op.out_plane.value; }
+  MACAW_INLINE_KERNEL uint32_t Along(uint32_t k) const { return k * plane.value; }
   MACAW_INLINE_KERNEL float Get(uint32_t pixel, uint32_t channel) const {
     return d_out[pixel + channel];
   }
@@ -213,13 +237,16 @@ MACAW_INLINE_KERNEL void ConvForward(const device::Team& team, const Pass& pass,
   const uint32_t taps = op.in.channels * op.kernel_height * op.kernel_width;
   const float* const bias = pass.Weights(op.bias);
   float* const out = pass.Activation(op.out);
+  const Divisor plane = op.out_plane;
+  const uint32_t size = op.out.size;
+  const bool relu = op.out.relu != 0;
   TeamGemm(team, op.forward, op.out.channels, pass.rows * op.out_plane.value, taps,
            ByRow{pass.Weights(op.weight), taps}, Windows(pass, op),
-           [&](uint32_t m, uint32_t n, float sum) {
+           [=](uint32_t m, uint32_t n, float sum) {
              if (bias != nullptr) sum += bias[m];
-             const uint32_t row = op.out_plane.Quotient(n);
-             out[row * op.out.size + m * op.out_plane.value + (n - row * op.out_plane.value)] =
-                 op.out.relu != 0 ? Positive(sum) : sum;
+             const uint32_t row = plane.Quotient(n);
+             out[row * size + m * plane.value + (n - row * plane.value)] =
+                 relu ? Positive(sum) : sum;
            });
 }
 
@@ -231,7 +258,7 @@ MACAW_INLINE_KERNEL void InputGradientByColumns(const device::Team& team, const 
   const uint32_t plane_out = op.out_plane.value, pixels = pass.rows * plane_out;
   float* const columns = pass.activations + size_t{op.columns} * pass.capacity;
   TeamGemm(team, op.backward, taps, pixels, op.out.channels,
-           ByColumn{pass.Weights(op.weight), taps}, OutputPixels{op, pass.Gradient(op.out)},
+           ByColumn{pass.Weights(op.weight), taps}, OutputPixels(pass, op),
            [=](uint32_t m, uint32_t n, float sum) { columns[size_t{m} * pixels + n] = sum; });
   const InputSink sink(pass, op.in, op.adds);
   const uint32_t count = pass.rows * op.in.size, window = op.kernel_height * op.kernel_width;
@@ -264,25 +291,25 @@ MACAW_INLINE_KERNEL void InputGradientByColumns(const device::Team& team, const 
 MACAW_INLINE_KERNEL void ConvBackward(const device::Team& team, const Pass& pass, const Op& op,
                                       bool to_input) {
   const uint32_t window = op.kernel_height * op.kernel_width, taps = op.in.channels * window;
-  const float* const d_out = pass.Gradient(op.out);
   if (to_input && op.columns != kNothing) {
     InputGradientByColumns(team, pass, op, taps);
   } else if (to_input) {
     const InputSink sink(pass, op.in, op.adds);
     const Tap* const backward = pass.program.taps + op.backward_taps;
+    const Divisor plane = op.in_plane;
+    const uint32_t size = op.in.size;
     TeamGemm(team, op.backward, op.in.channels, pass.rows * op.in_plane.value,
              op.out.channels * window, WeightsOfInput{pass.Weights(op.weight), backward, window},
-             Outputs{op, d_out, backward}, [&](uint32_t m, uint32_t n, float sum) {
-               const uint32_t row = op.in_plane.Quotient(n);
-               sink.Put(row * op.in.size + m * op.in_plane.value + (n - row * op.in_plane.value),
-                        sum);
+             Outputs(pass, op), [=](uint32_t m, uint32_t n, float sum) {
+               const uint32_t row = plane.Quotient(n);
+               sink.Put(row * size + m * plane.value + (n - row * plane.value), sum);
              });
   }
   const Sink weight(pass, op.weight), bias(pass, op.bias);
   if (!weight.trains && !bias.trains) return;
   TeamGemm(team, op.gradient, op.out.channels, taps + (bias.trains ? 1 : 0),
-           pass.rows * op.out_plane.value, OutputGradient{op, d_out},
-           WindowsAndOne{Windows(pass, op), taps}, [&](uint32_t m, uint32_t n, float sum) {
+           pass.rows * op.out_plane.value, OutputGradient(pass, op),
+           WindowsAndOne{Windows(pass, op), taps}, [=](uint32_t m, uint32_t n, float sum) {
              n < taps ? weight.Put(m * taps + n, sum) : bias.Put(m, sum);
            });
 }

@@ -5,6 +5,7 @@
 
 #include "core/status.h"
 #include "training/device/program_builder.h"
+#include "training/device/work_estimate.h"
 
 namespace macaw::training::ondevice {
 namespace {
@@ -26,6 +27,7 @@ absl::StatusOr<CompiledModel> CompiledModel::Compile(const models::ModelSpec& sp
   CompiledModel model;
   model.ops = builder.Ops();
   model.taps = builder.taps();
+  model.row_work = WorkOfRow(model.ops);
   const std::vector<LayoutEntry>& entries = spec.layout->entries();
   for (const LayoutEntry& entry : entries) {
     model.tensors.push_back({.offset = static_cast<uint32_t>(entry.offset),

@@ -27,6 +27,7 @@ struct CompiledModel {
   uint32_t pass_rows = kPassRows;
   // Rows for which there can be memory in one pass.
   uint32_t batch_rows = 0;
+  uint64_t row_work = 1;  // of a row, forward and back (work_estimate.h)
   bool has_dropout = false;
   // Every step needs its gradient whole, because an embedding adds to it here and there.
   bool keeps_gradients = false;

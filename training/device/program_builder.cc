@@ -27,6 +27,9 @@ absl::Status ProgramBuilder::Build() {
   const auto extent = [&](size_t axis) { return static_cast<uint64_t>(input[axis]); };
   if (input.size() == 3) {
     AddValue(extent(0), extent(1), extent(2));
+  } else if (input.size() == 2) {  // a sequence of vectors
+    positions_ = extent(0);
+    AddValue(1, positions_, extent(1));
   } else {
     uint64_t elements = 1;
     for (size_t axis = 0; axis < input.size(); ++axis) elements *= extent(axis);
@@ -201,17 +204,21 @@ size_t ProgramBuilder::AddGroupNorm(uint32_t groups, uint32_t weight, size_t in,
   return out;
 }
 
-size_t ProgramBuilder::AddBatchNorm(uint32_t weight, uint32_t buffer, size_t in, bool relu) {
+size_t ProgramBuilder::AddBatchNorm(int64_t channels, uint32_t weight, uint32_t buffer, size_t in,
+                                    bool relu) {
+  // Behind a flatten each element is a channel.
+  const auto norms = static_cast<uint64_t>(channels);
+  const bool flat = norms != values_[in].channels;
   Op op;
   op.weight = weight;
   op.bias = weight + 1;
   op.trained = 2;
   op.buffer = buffer;
-  op.kept = Keep(2 * uint64_t{values_[in].channels});  // only those of the first row are used
-  const size_t out = AddLike(in);
-  scratch_least_ =
-      std::max<uint64_t>(scratch_least_, uint64_t{values_[in].channels} * (2 * kBatchLanes + 2));
+  op.kept = Keep(2 * norms);  // only those of the first row are used
+  const size_t out = flat ? AddValue(norms, 1, 1) : AddLike(in);
+  scratch_least_ = std::max<uint64_t>(scratch_least_, norms * (2 * kBatchLanes + 2));
   Append(OpKind::kBatchNorm, op, in, out, relu);
+  drafts_.back().flat = flat;
   return out;
 }
 
@@ -267,7 +274,7 @@ void ProgramBuilder::Add(const models::BasicBlock& block) {
   const auto norm = [&](uint32_t k, size_t value, bool relu) {
     const uint32_t weight = tensor_ + 3 * k + 1;
     return block.batch_norm
-               ? AddBatchNorm(weight, buffer_ + 2 * k, value, relu)
+               ? AddBatchNorm(block.out, weight, buffer_ + 2 * k, value, relu)
                : AddGroupNorm(static_cast<uint32_t>(block.groups), weight, value, relu);
   };
   size_t y = norm(0, AddConv(conv(block.in, 3, block.stride, 1), tensor_, in, false), true);
@@ -325,8 +332,8 @@ void ProgramBuilder::Add(const models::Dropout& dropout) { AddDropout(dropout.p)
 void ProgramBuilder::Add(const models::GroupNorm& norm) {
   AddGroupNorm(static_cast<uint32_t>(norm.groups), tensor_, at_, TakeRelu());
 }
-void ProgramBuilder::Add(const models::BatchNorm&) {
-  AddBatchNorm(tensor_, buffer_, at_, TakeRelu());
+void ProgramBuilder::Add(const models::BatchNorm& norm) {
+  AddBatchNorm(norm.channels, tensor_, buffer_, at_, TakeRelu());
 }
 void ProgramBuilder::Add(const models::LayerNorm&) { AddLayerNorm(tensor_); }
 // Finds places for the gradients of values. That of a value is alive from its last user, where
@@ -372,14 +379,19 @@ std::vector<Op> ProgramBuilder::Ops() const {
     const Draft& draft = drafts_[i];
     Op& op = ops[i] = draft.op;
     op.in = values_[draft.in];
+    if (draft.flat) {
+      op.in.channels = op.in.size;
+      op.in.height = op.in.width = 1;
+    }
     op.out = values_[draft.out];
-    op.adds = written[draft.in] ? 1 : 0;
-    written[draft.in] = true;
+    // A sum writes its second input's gradient first; both are one value where nothing lies between.
     if (draft.in2 != Draft::kNone) {
       op.in2 = values_[draft.in2];
       op.adds2 = written[draft.in2] ? 1 : 0;
       written[draft.in2] = true;
     }
+    op.adds = written[draft.in] ? 1 : 0;
+    written[draft.in] = true;
     op.in_size = Divisor(op.in.size);
     op.in_plane = Divisor(op.in.height * op.in.width);
     op.in_width = Divisor(op.in.width);

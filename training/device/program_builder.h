@@ -38,6 +38,7 @@ class ProgramBuilder {
   struct Draft {
     Op op;
     size_t in = 0, in2 = kNone, out = 0;
+    bool flat = false;  // it takes its input as a vector, whatever axes that was made with
     static constexpr size_t kNone = std::numeric_limits<size_t>::max();
   };
 
@@ -80,7 +81,7 @@ class ProgramBuilder {
   size_t AddConv(const models::Conv2d& conv, uint32_t weight, size_t in, bool relu);
   void AddPool(OpKind kind, uint32_t height, uint32_t width, uint32_t stride);
   size_t AddGroupNorm(uint32_t groups, uint32_t weight, size_t in, bool relu);
-  size_t AddBatchNorm(uint32_t weight, uint32_t buffer, size_t in, bool relu);
+  size_t AddBatchNorm(int64_t channels, uint32_t weight, uint32_t buffer, size_t in, bool relu);
   void AddLayerNorm(uint32_t weight);
   void AddElements(OpKind kind, Op op = {});
   void AddDropout(double p);

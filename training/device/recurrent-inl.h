@@ -56,8 +56,9 @@ struct StatesBeforeAndOne {
     return k / positions * positions == k ? nullptr : states + size_t{k - 1} * width;
   }
   MACAW_INLINE_KERNEL float Get(Outer unit, Inner row) const {
-    if (unit >= width) return 1.0f;
-    return row == nullptr ? 0.0f : row[unit];
+    const bool inside = (unit < width) & (row != nullptr);
+    const float state = inside ? row[unit] : 0.0f;
+    return unit < width ? state : 1.0f;
   }
 };
 

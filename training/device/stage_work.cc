@@ -44,6 +44,17 @@ absl::StatusOr<RunParts> RunParts::Make(const TrainerSetup& setup) {
       std::move(objective)};
 }
 
+uint64_t RunParts::RowBytes(const Turn& turn) const {
+  const uint64_t row = sent_row_bytes() + sent_label_bytes() + sizeof(int32_t);
+  std::array<bool, 3> used{};
+  uint64_t bytes = 0;
+  for (const Stage& stage : turn.plan->stages) {
+    if (!std::exchange(used[static_cast<size_t>(stage.rows)], true))
+      bytes += RowsOf(*turn.task, stage.rows).size() * row;
+  }
+  return bytes;
+}
+
 uint32_t StateVectors(const LocalConfig& local) {
   return AdamRule::IsFor(local) ? 2 : local.momentum != 0 ? 1 : 0;
 }
@@ -260,48 +271,60 @@ void StageWork::AddTo(const RunParts& run, Upload& upload) {
   if (kind_ == JobKind::kTrain && stage_->correction.mu != 0) add(anchor_);
   for (VectorRef& term : terms_) add(term);
   if (!sends_rows_) return;
-  places_.features = upload.Reserve(row_count_ * run.sent_row_bytes());
-  places_.labels = upload.Reserve(row_count_ * run.model.program.positions * sizeof(int32_t));
-  if (sends_lengths()) places_.lengths = upload.Reserve(row_count_ * sizeof(int32_t));
+  places_.features = upload.AddUnits(row_count_, run.sent_row_bytes(),
+                                     [this, &run](size_t first, size_t count, std::byte* to) {
+                                       WriteFeatures(run, first, count, to);
+                                     });
+  places_.labels = upload.AddUnits(row_count_, run.sent_label_bytes(),
+                                   [this, &run](size_t first, size_t count, std::byte* to) {
+                                     WriteLabels(run, first, count, to);
+                                   });
+  if (!sends_lengths()) return;
+  places_.lengths = upload.AddUnits(
+      row_count_, sizeof(int32_t),
+      [this](size_t first, size_t count, std::byte* to) { WriteLengths(first, count, to); });
 }
 
-void StageWork::WriteRows(const RunParts& run, const Upload& upload) const {
-  if (!sends_rows_ || row_count_ == 0) return;
+void StageWork::WriteFeatures(const RunParts& run, size_t first, size_t count,
+                              std::byte* to) const {
   const data::ExampleBlock& block = rows_->block;
-  auto* const features = upload.Host<std::byte>(places_.features);
+  first += first_row_;
   if (run.prepares_rows()) {
-    std::vector<uint32_t> positions(row_count_);
-    std::iota(positions.begin(), positions.end(), static_cast<uint32_t>(first_row_));
+    std::vector<uint32_t> positions(count);
+    std::iota(positions.begin(), positions.end(), static_cast<uint32_t>(first));
     run.gather.Gather(*rows_, positions, /*augment=*/nullptr,
-                      std::span(features, row_count_ * run.sent_row_bytes()), {}, {});
+                      std::span(to, count * run.sent_row_bytes()), {}, {});
   } else if (rows_->index.empty()) {
-    std::memcpy(features, block.features + first_row_ * block.row_bytes,
-                row_count_ * block.row_bytes);
+    std::memcpy(to, block.features + first * block.row_bytes, count * block.row_bytes);
   } else {
-    for (uint64_t i = 0; i < row_count_; ++i) {
-      std::memcpy(features + i * block.row_bytes,
-                  block.features + rows_->at(first_row_ + i) * block.row_bytes, block.row_bytes);
+    for (size_t i = 0; i < count; ++i) {
+      std::memcpy(to + i * block.row_bytes, block.features + rows_->at(first + i) * block.row_bytes,
+                  block.row_bytes);
     }
   }
-  WriteLabels(run, upload);
 }
 
-void StageWork::WriteLabels(const RunParts& run, const Upload& upload) const {
+void StageWork::WriteLabels(const RunParts& run, size_t first, size_t count, std::byte* to) const {
   const data::ExampleBlock& block = rows_->block;
   const uint32_t positions = run.model.program.positions;
-  for (uint64_t i = 0; i < row_count_; ++i) {
-    const uint64_t at = first_row_ + i, row = rows_->at(at);
+  for (size_t i = 0; i < count; ++i) {
+    const uint64_t at = first_row_ + first + i, row = rows_->at(at);
     if (run.regression()) {
-      upload.Host<float>(places_.labels)[i] = block.targets[row];
+      reinterpret_cast<float*>(to)[i] = block.targets[row];
     } else if (run.next_token()) {
       LabelPositions(TokensOf(run, *rows_, at), LengthOf(run, *rows_, at), block.classes[row],
-                     upload.Host<int32_t>(places_.labels) + i * positions);
+                     reinterpret_cast<int32_t*>(to) + i * positions);
     } else {
-      upload.Host<int32_t>(places_.labels)[i] = block.classes[row];
+      reinterpret_cast<int32_t*>(to)[i] = block.classes[row];
     }
-    if (!sends_lengths()) continue;
-    // An empty text is one token of padding: a layer has something to take a mean of.
-    upload.Host<int32_t>(places_.lengths)[i] = std::max(block.lengths[row], 1);
+  }
+}
+
+void StageWork::WriteLengths(size_t first, size_t count, std::byte* to) const {
+  for (size_t i = 0; i < count; ++i) {
+    // An empty sequence is one position of padding: a layer has something to take a mean of.
+    reinterpret_cast<int32_t*>(to)[i] =
+        std::max(rows_->block.lengths[rows_->at(first_row_ + first + i)], 1);
   }
 }
 

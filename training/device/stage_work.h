@@ -40,6 +40,10 @@ struct RunParts {
     return gather.example_elements() *
            (prepares_rows() ? sizeof(float) : data::SizeOf(setup.feature_type));
   }
+  size_t sent_label_bytes() const { return model.program.positions * sizeof(int32_t); }
+  // Of all rows that the turn's stages use, on the device; those that its plan adds later use one of
+  // these splits, too.
+  uint64_t RowBytes(const Turn& turn) const;
 };
 
 // The vectors of the optimizer's own state: momentum, or Adam's two moments.
@@ -94,13 +98,13 @@ class StageWork {
   std::span<const float> outputs() const { return outputs_; }
   ClientTurn* turn() const { return turn_; }
 
+  // Adds what the job reads. The rows are written while the upload is sent: until then, the work and
+  // `run` must stay where they are.
   void AddTo(const RunParts& run, Upload& upload);
   // What is known once the upload has memory; writes what has addresses itself. `end` is null for a
   // loss stage. `vectors` is room for vectors() vectors, `outputs` for output_count() numbers.
   ClientJob Job(const RunParts& run, const Upload& upload, float* end, float* vectors,
                 std::byte* memory, double* sums, float* outputs) const;
-  // Copies the rows that are not on the device yet.
-  void WriteRows(const RunParts& run, const Upload& upload) const;
 
  private:
   // A vector: on the device already, or to be sent.
@@ -122,7 +126,10 @@ class StageWork {
   absl::Status Draw(const RunParts& run, const Objective& objective, uint32_t index,
                     const ClientTask& task, BatchOrder& order);
   absl::Status CheckMemory(const RunParts& run) const;
-  void WriteLabels(const RunParts& run, const Upload& upload) const;
+  // Write the rows first_row_ + first … to an upload, of rows that are not on the device yet.
+  void WriteFeatures(const RunParts& run, size_t first, size_t count, std::byte* to) const;
+  void WriteLabels(const RunParts& run, size_t first, size_t count, std::byte* to) const;
+  void WriteLengths(size_t first, size_t count, std::byte* to) const;
   // Whether the steps of a train stage need their gradients whole.
   bool keeps_gradient(const RunParts& run) const {
     return run.model.keeps_gradients || stage_->local.clip_norm > 0 ||

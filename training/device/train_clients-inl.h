@@ -8,8 +8,8 @@
 #include "training/device/recurrent-inl.h"
 #include "training/device/sequence-inl.h"
 
-// The kernel that trains clients: a block takes a client and does all of its stage, step after
-// step, in one launch. Blocks share nothing, so a client's bits depend on its job alone. Within a
+// The kernel that trains clients: a block takes a client and does its stage, pass after pass, as far
+// as the launch goes; the next launch goes on from there. Blocks share nothing, so a client's bits depend on its job alone. Within a
 // block, every element has one thread and one order (device/kernel.h), so they do not depend on the
 // number of threads.
 namespace macaw::training::ondevice {
@@ -255,39 +255,54 @@ MACAW_INLINE_KERNEL void TrainClients(const TrainArgs& args, const device::Team&
   const JobMemory memory(program, args.pass_rows);
   for (uint32_t j = team.block; j < args.count; j += team.blocks) {
     const ClientJob& job = args.jobs[j];
-    Begin(team, program, job);
+    JobCursor& cursor = args.cursors[j];
+    uint32_t s = cursor.step, first = cursor.row;
+    if (s == 0 && first == 0) {
+      Begin(team, program, job);
+    } else if (s >= job.steps) {
+      continue;  // done by an earlier launch
+    }
     auto* const scratch = reinterpret_cast<double*>(job.memory + memory.scratch);
     // Where nobody needs a step's gradient whole, each weight takes its step as soon as its
     // gradient is there.
     const bool at_once = job.kind == JobKind::kTrain && job.gradient == nullptr;
-    for (uint32_t s = 0; s < job.steps; ++s) {
+    for (uint32_t worth = 0; s < job.steps && worth < args.most_rows;) {
       const JobStep& step = job.step[s];
-      for (uint32_t first = 0; first < step.rows; first += job.pass_rows) {
-        const Mode mode = job.kind == JobKind::kLoss ? Mode::kNone
-                          : at_once                  ? Mode::kStep
-                          : first == 0               ? Mode::kWrite
-                                                     : Mode::kAdd;
-        const Pass pass{program,
-                        job,
-                        step,
-                        job.kind == JobKind::kTrain ? job.weights : job.start,
-                        reinterpret_cast<float*>(job.memory),
-                        reinterpret_cast<float*>(job.memory + memory.gradients),
-                        scratch,
-                        args.pass_rows,
-                        first,
-                        Least(job.pass_rows, step.rows - first),
-                        mode};
-        Gather(team, pass);
-        Forward(team, pass);
-        Rate(team, pass);
-        if (job.outputs != nullptr) KeepOutputs(team, pass);
-        if (mode != Mode::kNone) Backward(team, pass);
-      }
+      const Mode mode = job.kind == JobKind::kLoss ? Mode::kNone
+                        : at_once                  ? Mode::kStep
+                        : first == 0               ? Mode::kWrite
+                                                   : Mode::kAdd;
+      const Pass pass{program,
+                      job,
+                      step,
+                      job.kind == JobKind::kTrain ? job.weights : job.start,
+                      reinterpret_cast<float*>(job.memory),
+                      reinterpret_cast<float*>(job.memory + memory.gradients),
+                      scratch,
+                      args.pass_rows,
+                      first,
+                      Least(job.pass_rows, step.rows - first),
+                      mode};
+      Gather(team, pass);
+      Forward(team, pass);
+      Rate(team, pass);
+      if (job.outputs != nullptr) KeepOutputs(team, pass);
+      if (mode != Mode::kNone) Backward(team, pass);
+      // Behind a Sync of every thread, which has read it.
+      if (team.thread == 0) ++cursor.passes;
+      worth += pass.rows + args.step_rows;
+      first += pass.rows;
+      if (first < step.rows) continue;
       if (job.kind == JobKind::kTrain && !at_once) Update(team, program, job, s, scratch);
+      first = 0;
+      ++s;
     }
-    if (job.kind == JobKind::kTrain && job.trainable != nullptr) {
+    if (s >= job.steps && job.kind == JobKind::kTrain && job.trainable != nullptr) {
       RestoreBuffers(team, program, job);
+    }
+    if (team.thread == 0) {
+      cursor.step = s;
+      cursor.row = first;
     }
   }
 }

@@ -25,26 +25,42 @@ constexpr size_t RoundUp(size_t floats) { return (floats + kLanes - 1) / kLanes 
 // the input data. Interleaved is [height][width][pitch], where the channels come first in each
 // pitch and the rest is zero. A block may write either layout, and the next block accepts both (a
 // linear block permutes its weights when it packs them, at no cost). A flat vector of n is {1, 1,
-// n}, planar.
+// n}, planar. A sequence is [height][pitch]: a line of `width` floats for each position, the rest
+// of it zero, so that all positions of a batch are rows of one matrix.
 //
 // The examples of a batch are stride() floats apart, so that each starts at a multiple of 64 bytes.
 // The floats between size() and stride() are zero, in activations and in gradients: a block that
 // writes an example writes them, too.
 struct Shape {
-  enum class Order { kPlanar, kInterleaved };
+  enum class Order { kPlanar, kInterleaved, kSequence };
 
   size_t channels = 1, height = 1, width = 1;
   Order order = Order::kPlanar;
-  size_t pitch = 0;  // interleaved: floats per pixel, at least `channels`
+  size_t pitch = 0;  // interleaved: floats per pixel, at least `channels`; sequence: per position
 
   static Shape Flat(size_t n) { return {.width = n}; }
+  static Shape Sequence(size_t positions, size_t width) {
+    return {
+        .height = positions, .width = width, .order = Order::kSequence, .pitch = RoundUp(width)};
+  }
   size_t elements() const { return channels * height * width; }  // without padding
-  size_t size() const { return order == Order::kPlanar ? elements() : height * width * pitch; }
+  size_t size() const {
+    if (order == Order::kPlanar) return elements();
+    return (order == Order::kSequence ? height : height * width) * pitch;
+  }
   size_t stride() const { return RoundUp(size()); }
   // The place of the element whose number in planar order is `index`.
   size_t At(size_t index) const {
     if (order == Order::kPlanar) return index;
+    if (order == Order::kSequence) return index / width * pitch + index % width;
     return index % (height * width) * pitch + index / (height * width);
+  }
+  // Whether all elements lie one after another in planar order.
+  bool InOneLine() const {
+    for (size_t i = 0; i < elements(); ++i) {
+      if (At(i) != i) return false;
+    }
+    return true;
   }
   friend bool operator==(const Shape&, const Shape&) = default;
 };

@@ -76,6 +76,11 @@ class ElementwiseBlock final : public Block {
         std::fill(pixel + shape.channels, pixel + shape.pitch, 0.0f);
       }
     }
+    if (shape.order == Shape::Order::kSequence) {
+      for (float* line = example; line < example + shape.size(); line += shape.pitch) {
+        std::fill(line + shape.width, line + shape.pitch, 0.0f);
+      }
+    }
     std::fill(example + shape.size(), example + shape.stride(), 0.0f);
   }
 };

@@ -17,4 +17,7 @@ std::unique_ptr<Block> MakeElementwise(Isa isa, Function function, const Shape& 
 // p < 1.
 std::unique_ptr<Block> MakeDropout(double p, const Shape& shape);
 
+// The elements in planar order, one after another, as a flat vector.
+std::unique_ptr<Block> MakeFlatten(const Shape& shape);
+
 }  // namespace macaw::training::fused

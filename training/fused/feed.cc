@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "training/fused/block.h"
 #include "training/stage_inputs.h"
 
 namespace macaw::training::fused {
@@ -16,11 +15,13 @@ bool IsIdentity(const TransformConfig& transform) {
 
 }  // namespace
 
-Feed::Feed(const TrainerSetup& setup, const Kernels& kernels)
+Feed::Feed(const TrainerSetup& setup, const Kernels& kernels, const Shape& in)
     : task_(setup.task),
       feature_type_(setup.feature_type),
       gather_(setup.feature_type, setup.spec.input_shape, setup.transform, DType::kF32),
       kernels_(kernels),
+      lines_(in.order == Shape::Order::kSequence ? in.height : 1),
+      width_(in.elements() / lines_),
       work_(setup.work),
       as_stored_(setup.feature_type == data::FeatureType::kF32 && IsIdentity(setup.transform)) {}
 
@@ -42,39 +43,49 @@ void Feed::Expect(const data::Rows& rows, std::span<const uint32_t> positions) c
 absl::Status Feed::Load(const data::Rows& rows, std::span<const uint32_t> positions,
                         const data::AugmentKey* augment, const Objective& objective, float* in) {
   if (work_ != nullptr) work_->Count();
-  const size_t n = positions.size(), width = gather_.example_elements();
+  const size_t n = positions.size(), pitch = RoundUp(width_), stride = lines_ * pitch;
   const bool regression = task_ == TaskKind::kRegression;
   classes_.resize(regression ? 0 : n);
   targets_.resize(regression ? n : 0);
   if (as_stored_) {
     const data::ExampleBlock& block = rows.block;
-    addresses_.resize(n);
+    addresses_.clear();
     for (size_t i = 0; i < n; ++i) {
       const uint64_t row = rows.at(positions[i]);
-      addresses_[i] = block.features + row * block.row_bytes;
+      for (size_t line = 0; line < lines_; ++line) {
+        addresses_.push_back(block.features + row * block.row_bytes +
+                             line * width_ * sizeof(float));
+      }
       if (regression) {
         targets_[i] = block.targets[row];
       } else {
         classes_[i] = block.classes[row];
       }
     }
-    kernels_.copy_rows(addresses_.data(), n, width, in);
+    kernels_.copy_rows(addresses_.data(), addresses_.size(), width_, in);
     return objective.CheckClasses(classes_);
   }
   const auto gather = [&](size_t first, size_t count) {
-    const std::span<float> features(in + first * RoundUp(width), count * width);
+    const std::span<float> features(in + first * stride, count * lines_ * width_);
     const std::span<int64_t> classes(classes_);
     const std::span<float> targets(targets_);
     gather_.Gather(rows, positions.subspan(first, count), augment, std::as_writable_bytes(features),
                    regression ? classes : classes.subspan(first, count),
                    std::as_writable_bytes(regression ? targets.subspan(first, count) : targets));
   };
-  if (width == RoundUp(width)) {
+  if (width_ == pitch) {
     gather(0, n);
   } else {
     for (size_t i = 0; i < n; ++i) {
       gather(i, 1);
-      std::fill(in + i * RoundUp(width) + width, in + (i + 1) * RoundUp(width), 0.0f);
+      // The lines move apart, the last one first, so that none is overwritten.
+      float* const example = in + i * stride;
+      for (size_t line = lines_; line-- > 0;) {
+        float* const to = example + line * pitch;
+        if (line > 0)
+          std::copy_backward(example + line * width_, example + (line + 1) * width_, to + width_);
+        std::fill(to + width_, to + pitch, 0.0f);
+      }
     }
   }
   return objective.CheckClasses(classes_);

@@ -109,7 +109,7 @@ FusedTrainer::FusedTrainer(const TrainerSetup& setup, Isa isa, Program program, 
       kernels_(KernelsOf(isa)),
       plain_(objective.Plain(setup.CountedClasses())),
       has_dropout_(HasDropout(setup.spec)),
-      feed_(setup, kernels_),
+      feed_(setup, kernels_, program_.in()),
       tape_(program_),
       weights_(Floats(program_.packed_size())),
       gradient_(Floats(program_.packed_size())) {}

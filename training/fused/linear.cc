@@ -21,12 +21,16 @@ namespace HWY_NAMESPACE {
 // panels stays in the first-level cache for all rows.
 constexpr size_t kPiece = 256;
 
-// Packed: the weights as a panel matrix of in × RoundUp(outputs), then the bias.
+// Packed: the weights as a panel matrix of in × RoundUp(outputs), then the bias. The positions of a
+// sequence are rows like those of a batch.
 class LinearBlock final : public Block {
  public:
   explicit LinearBlock(const LinearPlan& plan)
-      : Block(plan.in, Shape::Flat(plan.outputs)),
-        inputs_(plan.in.size()),
+      : Block(plan.in, plan.positions == 1 ? Shape::Flat(plan.outputs)
+                                           : Shape::Sequence(plan.positions, plan.outputs)),
+        row_(plan.positions == 1 ? plan.in : Shape::Flat(plan.in.width)),
+        positions_(plan.positions),
+        inputs_(row_.size()),
         outputs_(plan.outputs),
         columns_(RoundUp(plan.outputs)),
         bias_(plan.bias),
@@ -39,13 +43,13 @@ class LinearBlock final : public Block {
   }
 
   void Pack(std::span<const float* const> tensors, float* packed) const override {
-    const bool gaps = inputs_ != in().elements();
+    const bool gaps = inputs_ != row_.elements();
     if (gaps) std::fill_n(packed, inputs_ * columns_, 0.0f);
     HWY_ALIGN float square[kLanes][kLanes] = {};
     ForEachSquare([&](size_t from, size_t lanes, std::span<const size_t> to) {
       if (lanes < kLanes) std::memset(square, 0, sizeof(square));
       for (size_t lane = 0; lane < lanes; ++lane) {
-        const float* const row = tensors[0] + from + lane * in().elements();
+        const float* const row = tensors[0] + from + lane * row_.elements();
         for (size_t k = 0; k < to.size(); ++k) square[k][lane] = row[k];
       }
       for (size_t k = 0; k < to.size(); ++k) std::copy_n(square[k], kLanes, packed + to[k]);
@@ -59,7 +63,7 @@ class LinearBlock final : public Block {
     ForEachSquare([&](size_t from, size_t lanes, std::span<const size_t> to) {
       for (size_t k = 0; k < to.size(); ++k) std::copy_n(packed + to[k], kLanes, square[k]);
       for (size_t lane = 0; lane < lanes; ++lane) {
-        float* const row = tensors[0] + from + lane * in().elements();
+        float* const row = tensors[0] + from + lane * row_.elements();
         for (size_t k = 0; k < to.size(); ++k) row[k] = square[k][lane];
       }
     });
@@ -79,7 +83,7 @@ class LinearBlock final : public Block {
       const bool clip = relu_ && k + steps == inputs_;
       const FloatVector floor = hn::Set(d, clip ? 0.0f : -std::numeric_limits<float>::infinity());
       Product<Stored::kByRows>(
-          pass.n, columns_, steps, {pass.in + k, in().stride()},
+          pass.n * positions_, columns_, steps, {pass.in + k, row_.stride()},
           {pass.weights + k * kLanes, kLanes, kLanes * inputs_},
           [=](size_t r, size_t p) HWY_ATTR { return hn::Load(Floats(), start.At(r, p)); },
           [=](size_t r, size_t p, FloatVector sum)
@@ -114,17 +118,18 @@ class LinearBlock final : public Block {
   // apart would compete for the same place in the cache.
   template <typename F>
   void ForEachSquare(const F& f) const {
-    const bool planar = in().order == Shape::Order::kPlanar;
-    const size_t elements = in().elements();
-    const size_t plane = planar ? elements : in().height * in().width;
+    const size_t elements = row_.elements();
+    const size_t plane = row_.order == Shape::Order::kPlanar     ? elements
+                         : row_.order == Shape::Order::kSequence ? row_.width
+                                                                 : row_.height * row_.width;
     std::array<size_t, kLanes> to;
     for (size_t panel = 0; panel < outputs_; panel += kLanes) {
       const size_t lanes = std::min(kLanes, outputs_ - panel);
       for (size_t pixel = 0; pixel < plane; pixel += kLanes) {
         const size_t count = std::min(kLanes, plane - pixel);
-        // The channels of a pixel are contiguous.
+        // The channels of a pixel are contiguous, and so are the elements of a position.
         for (size_t i = pixel; i < elements; i += plane) {
-          for (size_t k = 0; k < count; ++k) to[k] = panel * inputs_ + in().At(i + k) * kLanes;
+          for (size_t k = 0; k < count; ++k) to[k] = panel * inputs_ + row_.At(i + k) * kLanes;
           f(panel * elements + i, lanes, std::span<const size_t>(to).first(count));
         }
       }
@@ -147,7 +152,7 @@ class LinearBlock final : public Block {
 
   void MaskByOutput(const BackwardPass& pass) const {
     const Floats d;
-    for (size_t i = 0; i < pass.n * columns_; i += kWidth) {
+    for (size_t i = 0; i < pass.n * positions_ * columns_; i += kWidth) {
       const auto passed = hn::Gt(hn::Load(d, pass.out + i), hn::Zero(d));
       hn::Store(hn::IfThenElseZero(passed, hn::Load(d, pass.d_out + i)), d, pass.d_out + i);
     }
@@ -158,14 +163,15 @@ class LinearBlock final : public Block {
   HWY_INLINE void WeightGradient(const BackwardPass& pass, const Take& take) const {
     const Floats d;
     const Columns<const float> packed = {nullptr, kLanes, kLanes * inputs_};
+    const size_t rows = pass.n * positions_;
     Product<Stored::kBySteps>(
-        inputs_, columns_, pass.n, {pass.in, in().stride()}, {pass.d_out, columns_},
+        inputs_, columns_, rows, {pass.in, row_.stride()}, {pass.d_out, columns_},
         [](size_t, size_t) HWY_ATTR { return hn::Zero(Floats()); },
         [=](size_t k, size_t p, FloatVector sum) HWY_ATTR { take(packed.Place(k, p), sum); });
     if (!bias_) return;
     for (size_t p = 0; p < columns_; p += kWidth) {
       FloatVector sum = hn::Zero(d);
-      for (size_t r = 0; r < pass.n; ++r) {
+      for (size_t r = 0; r < rows; ++r) {
         sum = hn::Add(sum, hn::Load(d, pass.d_out + r * columns_ + p));
       }
       take(inputs_ * columns_ + p, sum);
@@ -174,11 +180,11 @@ class LinearBlock final : public Block {
 
   void InputGradient(const BackwardPass& pass) const {
     constexpr size_t kRows = kTileRows >= 8 ? 4 : 2, kColumns = 4;
-    const size_t stride = in().stride();
+    const size_t stride = row_.stride(), all = pass.n * positions_;
     for (size_t k = 0; k < inputs_; k += kColumns) {
       const Columns<const float> b = {pass.weights + k * kLanes, kLanes, kLanes * inputs_};
       WithConstant<kColumns>(std::min(kColumns, inputs_ - k), [&](auto columns) HWY_ATTR {
-        EvenPieces(pass.n, kRows, [&](size_t first, size_t count) HWY_ATTR {
+        EvenPieces(all, kRows, [&](size_t first, size_t count) HWY_ATTR {
           WithConstant<kRows>(count, [&](auto rows) HWY_ATTR {
             DotTile<decltype(rows)::value, decltype(columns)::value>(
                 columns_, {pass.d_out + first * columns_, columns_}, b,
@@ -187,12 +193,13 @@ class LinearBlock final : public Block {
         });
       });
     }
-    for (size_t r = 0; r < pass.n; ++r) {
+    for (size_t r = 0; r < all; ++r) {
       std::fill(pass.d_in + r * stride + inputs_, pass.d_in + (r + 1) * stride, 0.0f);
     }
   }
 
-  const size_t inputs_, outputs_, columns_;
+  const Shape row_;  // that the weights are multiplied with
+  const size_t positions_, inputs_, outputs_, columns_;
   const bool bias_, relu_;
 };
 

@@ -71,6 +71,11 @@ struct Builder {
     Append(MakeConv(isa, plan));
   }
 
+  // The shape that a layer receives, of one example.
+  const std::vector<int64_t>& InputOf(size_t of) const {
+    return of == 0 ? spec.input_shape : spec.shapes[of - 1];
+  }
+
   template <typename T>
   PoolPlan PoolOf(T height, T width, T stride) const {
     return {.in = shape,
@@ -82,10 +87,12 @@ struct Builder {
   // Assigns `spec.layers[layer]` to a block and moves `layer` past the layers it takes. False if no
   // block exists for that layer.
   bool Next() {
+    const std::vector<int64_t>& input = InputOf(layer);
     const models::Layer& next = spec.layers[layer++];
     if (const auto* linear = std::get_if<models::Linear>(&next)) {
       Append(MakeLinear(isa, {.in = shape,
                               .outputs = static_cast<size_t>(linear->out),
+                              .positions = input.size() == 2 ? static_cast<size_t>(input[0]) : 1,
                               .bias = linear->bias,
                               .relu = Take<models::Relu>()}));
     } else if (const auto* conv = std::get_if<models::Conv2d>(&next)) {
@@ -113,7 +120,21 @@ struct Builder {
   }
 };
 
-Shape ShapeOf(const std::vector<int64_t>& extents) {
+// A sequence is one line a position if a layer treats each position by itself, and else one vector,
+// as what has other axes.
+bool TreatsPositions(const models::ModelSpec& spec) {
+  if (spec.input_shape.size() != 2 || spec.input_shape[0] == 1) return false;
+  for (size_t i = 0; i < spec.layers.size() && (i == 0 || spec.shapes[i - 1].size() == 2); ++i) {
+    if (std::holds_alternative<models::Linear>(spec.layers[i])) return true;
+  }
+  return false;
+}
+
+Shape ShapeOf(const models::ModelSpec& spec) {
+  const std::vector<int64_t>& extents = spec.input_shape;
+  if (TreatsPositions(spec)) {
+    return Shape::Sequence(static_cast<size_t>(extents[0]), static_cast<size_t>(extents[1]));
+  }
   if (extents.size() == 3) {
     return {.channels = static_cast<size_t>(extents[0]),
             .height = static_cast<size_t>(extents[1]),
@@ -127,7 +148,7 @@ Shape ShapeOf(const std::vector<int64_t>& extents) {
 }  // namespace
 
 absl::StatusOr<Program> Program::Compile(const models::ModelSpec& spec, Isa isa) {
-  Builder builder{.spec = spec, .isa = isa, .shape = ShapeOf(spec.input_shape)};
+  Builder builder{.spec = spec, .isa = isa, .shape = ShapeOf(spec)};
   while (builder.layer < spec.layers.size()) {
     const size_t layer = builder.layer;
     if (!builder.Next()) {
@@ -140,6 +161,7 @@ absl::StatusOr<Program> Program::Compile(const models::ModelSpec& spec, Isa isa)
                                                  " tensors of model \"", spec.name,
                                                  "\", which has ", spec.layout->entries().size()));
   }
+  if (!builder.shape.InOneLine()) builder.Append(MakeFlatten(builder.shape));
   Program program;
   program.layout_ = spec.layout;
   program.steps_ = std::move(builder.steps);

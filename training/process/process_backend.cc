@@ -29,6 +29,7 @@ constexpr int kMostFailures = 3;  // of the program in a row, until the node giv
 // A program that has said what it is.
 struct Resident {
   ProgramOptions options;
+  uint32_t slot = 0;
   std::string hello;
   std::shared_ptr<SharedVectors> memory;
   Ready ready;
@@ -37,12 +38,12 @@ struct Resident {
 };
 
 absl::StatusOr<Resident> StartResident(const TrainerSetup& setup) {
-  Resident resident{.options = setup.backend.program, .thread = std::this_thread::get_id()};
+  Resident resident{
+      .options = setup.backend.program, .slot = setup.lane, .thread = std::this_thread::get_id()};
   MACAW_ASSIGN_OR_RETURN(resident.memory, SharedVectors::Make(setup.spec.layout));
   resident.hello = HelloLine(setup, *resident.memory);
-  MACAW_ASSIGN_OR_RETURN(resident.program,
-                         Program::Start(setup.backend.program, resident.memory->file()));
-  resident.program->set_slot(setup.lane);
+  MACAW_ASSIGN_OR_RETURN(
+      resident.program, Program::Start(setup.backend.program, resident.memory->file(), setup.lane));
   absl::StatusOr<std::string> line = resident.program->Ask(resident.hello, setup.work);
   absl::Status status = line.status();
   if (status.ok()) {
@@ -61,8 +62,8 @@ absl::StatusOr<Resident> StartResident(const TrainerSetup& setup) {
   return resident;
 }
 
-// One program that was started to ask for its name, or to try a batch, and waits for the first
-// slot. Starting one may take seconds. Thread-safe.
+// One program that was started to ask for its name, or to try a batch, and waits for its slot, the
+// first one. Starting one may take seconds. Thread-safe.
 class WaitingRoom {
  public:
   void Give(Resident resident) ABSL_LOCKS_EXCLUDED(mutex_) {
@@ -72,12 +73,13 @@ class WaitingRoom {
   }
   std::optional<Resident> Take(const TrainerSetup& setup) ABSL_LOCKS_EXCLUDED(mutex_) {
     const absl::MutexLock lock(&mutex_);
+    // It was told its slot when it was started.
+    if (!waiting_.has_value() || waiting_->slot != setup.lane) return std::nullopt;
     std::optional<Resident> resident = std::exchange(waiting_, std::nullopt);
-    if (!resident.has_value() || resident->options != setup.backend.program ||
+    if (resident->options != setup.backend.program ||
         resident->hello != HelloLine(setup, *resident->memory)) {
       return std::nullopt;
     }
-    resident->program->set_slot(setup.lane);
     return resident;
   }
 

@@ -34,7 +34,8 @@ int Milliseconds(Duration duration) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Program>> Program::Start(const ProgramOptions& options, int memory) {
+absl::StatusOr<std::unique_ptr<Program>> Program::Start(const ProgramOptions& options, int memory,
+                                                        uint32_t slot) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
     return absl::ErrnoToStatus(errno, "cannot make a channel to workers.command");
@@ -47,7 +48,9 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Start(const ProgramOptions& op
                  .output = output.write.get(),
                  .folder = options.folder,
                  .environment = {{"MACAW_CHANNEL", absl::StrCat(theirs.get())},
-                                 {"MACAW_MEMORY", absl::StrCat(memory)}},
+                                 {"MACAW_MEMORY", absl::StrCat(memory)},
+                                 {"MACAW_SLOT", absl::StrCat(options.first_slot + slot)},
+                                 {"MACAW_SLOTS", absl::StrCat(options.slots)}},
                  .inherit = {theirs.get(), memory}};
   spec.argv.front() = FindOnPath(options.command.front());
   absl::StatusOr<Child> child = Child::Spawn(spec);
@@ -56,7 +59,7 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Start(const ProgramOptions& op
         absl::StrCat("workers.command: ", child.status().message()));
   }
   return std::unique_ptr<Program>(
-      new Program(options, *std::move(child), std::move(ours), std::move(output.read)));
+      new Program(options, slot, *std::move(child), std::move(ours), std::move(output.read)));
 }
 
 Program::~Program() {

@@ -21,22 +21,24 @@ namespace macaw::training::process {
 class Program {
  public:
   // `memory`: a descriptor of this process; it must live until the program has answered once.
-  static absl::StatusOr<std::unique_ptr<Program>> Start(const ProgramOptions& options, int memory);
+  // `slot`: of this process, from 0. Its lines in the log begin with it, and MACAW_SLOT tells the
+  // program which one of the host's it is, of MACAW_SLOTS.
+  static absl::StatusOr<std::unique_ptr<Program>> Start(const ProgramOptions& options, int memory,
+                                                        uint32_t slot);
   ~Program();  // closes the channel, on which the program should end, and kills it if it does not
 
   // Sends a line and returns the answer. Counts a piece of work when it has it, and one a second
   // while it waits. An error says how the program ended, or that it took too long; the program is
   // gone then.
   absl::StatusOr<std::string> Ask(absl::string_view line, WorkCounter* work);
-  // Its lines in the log begin with this.
-  void set_slot(uint32_t slot) { slot_ = slot; }
 
  private:
-  Program(const ProgramOptions& options, Child child, Fd channel, Fd output)
+  Program(const ProgramOptions& options, uint32_t slot, Child child, Fd channel, Fd output)
       : options_(options),
         child_(std::move(child)),
         channel_(std::move(channel)),
-        output_(std::move(output)) {}
+        output_(std::move(output)),
+        slot_(slot) {}
 
   // Moves what can be moved now. False: the program has closed its end.
   bool Send(std::string& line);
@@ -49,7 +51,7 @@ class Program {
   const ProgramOptions options_;
   Child child_;
   Fd channel_, output_;
-  uint32_t slot_ = 0;
+  const uint32_t slot_;
   bool ended_ = false;
   std::string received_;                // of the channel, without the lines that were returned
   std::string printed_;                 // the beginning of a line

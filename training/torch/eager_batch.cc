@@ -98,9 +98,11 @@ absl::Status EagerBatch::Load(const data::Rows& rows, std::span<const uint32_t> 
     MACAW_RETURN_IF_ERROR(CheckTokens(network_.spec(), tokens));
     TakeLengths(rows, positions);
     if (sequences) LabelAllPositions(tokens);
-    // An empty text is one token of padding: a layer has something to take a mean of.
-    for (int64_t& length : lengths_) length = std::max<int64_t>(length, 1);
+  } else if (network_.spec().takes_sequences()) {
+    TakeLengths(rows, positions);
   }
+  // An empty sequence is one position of padding: a layer has something to take a mean of.
+  for (int64_t& length : lengths_) length = std::max<int64_t>(length, 1);
   return objective.CheckClasses(classes_);
 }
 

@@ -84,7 +84,7 @@ class EagerBatch final : public StepBatch {
   AlignedBuffer logit_gradient_;
   std::vector<int64_t> classes_;  // for next-token tasks: per position
   std::vector<int64_t> row_classes_;
-  std::vector<int64_t> lengths_;        // tokens in use of each row; empty: all
+  std::vector<int64_t> lengths_;        // positions in use of each row; empty: all
   at::Tensor features_tensor_;          // a view of the first rows_ rows
   at::Tensor logit_gradient_tensor_;    // a view of the first rows_ rows
   std::optional<Step> step_;            // only while a hook runs

@@ -1,5 +1,6 @@
-#include "cli/sweep/statistics.h"
+#include "cli/simulate/statistics.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -95,6 +96,22 @@ PairedComparison CompareInPairs(const std::vector<double>& values,
     paired.p = estimate.mean == 0 ? 1 : 0;  // all differences are equal
   }
   return paired;
+}
+
+std::vector<std::optional<double>> HolmAdjusted(const std::vector<std::optional<double>>& p) {
+  std::vector<size_t> tests;
+  for (size_t i = 0; i < p.size(); ++i) {
+    if (p[i].has_value()) tests.push_back(i);
+  }
+  std::ranges::stable_sort(tests, {}, [&](size_t i) { return *p[i]; });
+  std::vector<std::optional<double>> adjusted(p.size());
+  double largest = 0;  // the adjusted p grow with p
+  for (size_t rank = 0; rank < tests.size(); ++rank) {
+    const auto left = static_cast<double>(tests.size() - rank);
+    largest = std::max(largest, std::min(1.0, left * *p[tests[rank]]));
+    adjusted[tests[rank]] = largest;
+  }
+  return adjusted;
 }
 
 }  // namespace macaw::cli

@@ -19,7 +19,8 @@ struct Interval {
   double low = 0, high = 0;
 };
 
-// Mean and deviation (of a sample: n - 1) of some values.
+// Mean and deviation (of a sample: n - 1) of some values. All tables and files that give a
+// deviation take it from here; one value has none.
 struct Estimate {
   size_t n = 0;
   double mean = 0;
@@ -37,5 +38,10 @@ struct PairedComparison {
 };
 PairedComparison CompareInPairs(const std::vector<double>& values,
                                 const std::vector<double>& others);
+
+// Holm's step-down adjustment of several tests' p: below α, the adjusted ones reject with a
+// probability of at most α of even one wrong rejection (Holm, "A Simple Sequentially Rejective
+// Multiple Test Procedure", 1979). Entries without a p are no tests. Parallel to `p`.
+std::vector<std::optional<double>> HolmAdjusted(const std::vector<std::optional<double>>& p);
 
 }  // namespace macaw::cli

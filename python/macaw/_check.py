@@ -1,0 +1,306 @@
+"""The law for modules: what trains is the module that was given, or the run is refused.
+
+Before a run, `macaw simulate --model-step` has the run's own back end work on two small batches of
+the run's own rows. The same batches go through the module in its own PyTorch. Losses in evaluation
+mode, gradients in training mode, and all tensors after each of two steps must be equal.
+"""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import _model, _safetensors, _trace
+from ._program import Simulation
+from ._safetensors import Array
+from .errors import ModelError
+
+_EQUAL = 1e-5  # relative to the largest number of a tensor
+_AFTER_TWO_STEPS = 10  # times as much
+_SKIPPING = "check_model=False trains it all the same"
+
+
+def check(made: _model.Model, arguments: Sequence[str], words: Mapping[str, str]) -> str:
+    """Refuses a run whose model is not the module. Returns what was found, in a line."""
+    with tempfile.TemporaryDirectory(prefix="macaw-check-") as folder:
+        file = Path(folder) / "step.safetensors"
+        simulation = Simulation([*arguments, "--model-step", str(file)], words)
+        try:
+            for _ in simulation.events():
+                pass
+        finally:
+            simulation.close()
+        about = _safetensors.metadata(file)
+        if "skipped" in about:
+            return f"the module was not compared with what trains: {about['skipped']}"
+        return _Comparison(made, _safetensors.read(file), about).run()
+
+
+def forward(module: Any, x: Any) -> None:
+    """Calls the module on rows as a run gives them; what fails there is said as such."""
+    import torch
+
+    if x is None:
+        return
+    with _trace.untouched(module), torch.no_grad():
+        module.eval()
+        x = x.to(next(module.parameters()).device)
+        try:
+            if type(module) is torch.nn.Sequential:
+                for name, layer in module._modules.items():
+                    given, where = x, f"layer {name}, {layer}"
+                    x = layer(x)
+            else:
+                given, where = x, type(module).__name__
+                module(x)
+        except Exception as error:
+            raise ModelError(
+                f"model: {where} fails on an input of shape {list(given.shape)} and type "
+                f"{str(given.dtype).removeprefix('torch.')}, which is what two rows of the data "
+                f"become there: {error}",
+                key="model",
+            ) from error
+
+
+class _Comparison:
+    """One module, and what the program made of it."""
+
+    def __init__(
+        self, made: _model.Model, ours: Mapping[str, Array], about: Mapping[str, str]
+    ) -> None:
+        self._made, self._ours, self._about = made, ours, about
+        self._random = about["random"] == "1"
+        self._worst = 0.0
+
+    def run(self) -> str:
+        module = self._made.module
+        if drops := _dropping(module):
+            if not self._random:
+                raise self._refusal(f"your module drops at random ({drops}), and the run does not")
+        elif self._random:
+            raise self._refusal("the run drops at random, and your module does not")
+        try:
+            module = copy.deepcopy(module)
+        except Exception:  # such as tensors that are no leaves; then the module itself is put back
+            pass
+        with _trace.untouched(module), _deterministic():
+            self._losses(module)
+            without = self._gradients(module)
+            if not self._random:
+                self._steps(module)
+        said = (
+            f"losses, gradients{'' if self._random else ' and two steps'} equal the module's own "
+            f"in PyTorch, to {max(self._worst, 1e-9):.0e} (back end {self._about['backend']})"
+        )
+        if self._random:
+            said += "; compared without dropout"
+        if without:
+            said += f"; {', '.join(without)} gets no gradient"
+        return said
+
+    def _losses(self, module: Any) -> None:
+        module.eval()
+        x, y = self._batch(0, module)
+        rows = range(len(y))
+        theirs = [self._loss(module, x[i : i + 1], y[i : i + 1]).item() for i in rows]
+        for row, (own, other) in enumerate(zip(self._ours["loss"].tolist(), theirs)):
+            self._compare(
+                np.array(own), np.array(other), max(1.0, abs(other)),
+                f"in evaluation mode the loss of row {row} of the first batch",
+            )  # fmt: skip
+
+    def _gradients(self, module: Any) -> list[str]:
+        import torch
+
+        module.train()
+        if self._random:
+            _drop_nothing(module)
+        named = _trained(module)
+        own = self._named("gradient", module)
+        for name, parameter in named.items():
+            if not any(parameter is other for other, _ in own.values()):
+                raise self._refusal(f"your module trains {name}, and the run does not have it")
+        x, y = self._batch(0, module)
+        loss = self._loss(module, x, y)
+        found = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
+        theirs = dict(zip(map(id, named.values()), found))
+        noise = self._noise(module, named, x, y)
+        largest = max((float(g.abs().max()) for g in found if g is not None and g.numel()), default=0)
+        without = [name for name, g in zip(named, found) if g is None]
+        for name, (tensor, gradient) in own.items():
+            if not tensor.requires_grad:
+                continue
+            other = theirs.get(id(tensor))
+            expected = np.zeros_like(gradient) if other is None else other.cpu().numpy()
+            scale = max(_most(expected), 1e-4 * largest)
+            self._compare(
+                gradient, expected, scale, f"the gradient of {name}", noise.get(id(tensor), 0.0)
+            )
+        return without
+
+    def _noise(self, module: Any, named: Mapping[str, Any], x: Any, y: Any) -> dict[int, float]:
+        """What float32 alone loses in each gradient: its difference from float64."""
+        import torch
+
+        if not x.is_floating_point() or x.dtype == torch.float64:
+            wide = x
+        else:
+            wide = x.double()
+        try:
+            double = copy.deepcopy(module).double()
+            target = y.double() if y.is_floating_point() else y
+            exact = torch.autograd.grad(
+                self._loss(double, wide, target), list(_trained(double).values()), allow_unused=True
+            )
+            narrow = torch.autograd.grad(
+                self._loss(module, x, y), list(named.values()), allow_unused=True
+            )
+        except Exception:  # a forward that is written for float32
+            return {}
+        return {
+            id(tensor): float((a.double() - b).abs().max())
+            for tensor, a, b in zip(named.values(), narrow, exact)
+            if a is not None and b is not None and a.numel()
+        }
+
+    def _steps(self, module: Any) -> None:
+        import torch
+
+        rate = float(self._about["lr"])
+        module.train()
+        for number, step in enumerate(("first", "second")):
+            x, y = self._batch(number, module)
+            named = _trained(module)
+            before = {id(t): t.detach().clone() for t in (*module.parameters(), *module.buffers())}
+            found = torch.autograd.grad(
+                self._loss(module, x, y), list(named.values()), allow_unused=True
+            )
+            with torch.no_grad():
+                for parameter, gradient in zip(named.values(), found):
+                    if gradient is not None:
+                        parameter -= rate * gradient
+            for name, (tensor, own) in self._named(step, module).items():
+                expected = tensor.detach().cpu().numpy()
+                moved = _most(expected - before[id(tensor)].cpu().numpy())
+                rounding = 4 * float(np.finfo(own.dtype).eps) * _most(expected)
+                scale = max(moved, _most(expected) * 1e-2) * (1 if number == 0 else _AFTER_TWO_STEPS)
+                self._compare(
+                    own, expected, scale, f"{name} after the {step} step of training", rounding
+                )
+
+    def _batch(self, number: int, module: Any) -> tuple[Any, Any]:
+        import torch
+
+        x = torch.from_numpy(np.array(self._ours[f"features.{number}"]))
+        y = torch.from_numpy(np.array(self._ours[f"labels.{number}"]))
+        parameter = next(iter(_trained(module).values()))
+        x = x.to(parameter.device, parameter.dtype if x.is_floating_point() else torch.int64)
+        return x, y.to(parameter.device, parameter.dtype if y.is_floating_point() else torch.int64)
+
+    def _loss(self, module: Any, x: Any, y: Any) -> Any:
+        import torch
+        from torch.nn import functional
+
+        try:
+            logits = _trace.logits_of(module(x))
+            if logits is None:
+                raise TypeError("it returns no tensor and no logits")
+        except Exception as error:
+            raise ModelError(
+                f"model: the module's own forward failed on x of shape {list(x.shape)} and type "
+                f"{str(x.dtype).removeprefix('torch.')}, which is what the run gives it: {error}",
+                key="model",
+            ) from error
+        task = self._about["task"]
+        if task == "regression":
+            return functional.mse_loss(logits.reshape(-1), y.to(logits.dtype))
+        if task == "binary":
+            return functional.binary_cross_entropy_with_logits(
+                logits.reshape(-1), y.to(logits.dtype)
+            )
+        if task == "next-token":
+            y = torch.cat([x[:, 1:], y[:, None]], 1).reshape(-1)
+            logits = logits.reshape(len(y), -1)
+        return functional.cross_entropy(logits, y)
+
+    def _named(self, prefix: str, module: Any) -> dict[str, tuple[Any, Array]]:
+        """The module's tensors by their own names, and what the program made of each."""
+        there = dict(module.named_parameters(remove_duplicate=False))
+        there.update(module.named_buffers(remove_duplicate=False))
+        found = {}
+        for key, array in self._ours.items():
+            kind, _, name = key.partition("/")
+            if kind != prefix or not name:
+                continue
+            own = self._made.names.get(name, name)
+            if own not in there:
+                own = own.removeprefix(_trace.PREFIX)
+            if own not in there:
+                raise self._refusal(f"the run trains {name}, and your module has no such tensor")
+            found[own] = (there[own], array)
+        return found
+
+    def _compare(
+        self, ours: Array, theirs: Array, scale: float, what: str, noise: float = 0.0
+    ) -> None:
+        if not np.isfinite(theirs).all():
+            raise self._refusal(f"{what} is not finite in your own module")
+        difference = _most(ours.astype(np.float64) - theirs.astype(np.float64))
+        if not difference <= _EQUAL * scale + 20 * noise:
+            raise self._refusal(
+                f"{what} is {_numbers(ours)}, and {_numbers(theirs)} in your own module "
+                f"(largest difference {difference:.3g})"
+            )
+        self._worst = max(self._worst, difference / scale if scale > 0 else 0.0)
+
+    def _refusal(self, what: str) -> ModelError:
+        return ModelError(
+            f"model: what would be trained is not your module ({self._made.said}): {what}; "
+            f"{_SKIPPING}",
+            key="model",
+        )
+
+
+def _trained(module: Any) -> dict[str, Any]:
+    return {name: p for name, p in module.named_parameters() if p.requires_grad}
+
+
+def _most(array: Array) -> float:
+    return float(np.abs(array).max()) if array.size else 0.0
+
+
+def _numbers(array: Array) -> str:
+    flat = np.ravel(array)[:3]
+    text = ", ".join(f"{value:.6g}" for value in flat.tolist())
+    return f"{text}, …" if array.size > 3 else text
+
+
+def _dropping(module: Any) -> str | None:
+    """The first layer that drops at random."""
+    for name, layer in module.named_modules():
+        if "Dropout" in type(layer).__name__ and getattr(layer, "p", 0) > 0:
+            return f"{name}: {layer}"
+    return None
+
+
+def _drop_nothing(module: Any) -> None:
+    for layer in module.modules():
+        if "Dropout" in type(layer).__name__:
+            layer.eval()
+        if isinstance(getattr(layer, "dropout", None), float):
+            layer.dropout = 0.0
+
+
+@contextmanager
+def _deterministic() -> Iterator[None]:
+    import torch
+
+    with torch.random.fork_rng(devices=[]), torch.enable_grad():
+        torch.manual_seed(0)
+        yield

@@ -1,0 +1,82 @@
+"""Modules that no run can train, by what is wrong with them, before PyTorch or a run says it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .errors import ModelError
+
+
+def dtype_of(module: Any) -> str | None:
+    """The dtype of a run that trains this module; refuses tensors that no run can train."""
+    import torch
+
+    if type(module).__name__ == "OptimizedModule":
+        raise ModelError("model: it is compiled (torch.compile); give the module itself, net._orig_mod")
+    trained = 0
+    wide = False
+    for name, value in module.named_parameters():
+        if torch.nn.parameter.is_lazy(value):
+            raise ModelError(
+                f"model: {name} has no shape yet; call net(x[:2]) once, so that lazy layers know "
+                "their inputs"
+            )
+        if not value.requires_grad:
+            continue
+        _real(name, value, "freeze it with requires_grad_(False), or use two real parameters")
+        trained += 1
+        wide = wide or value.dtype == torch.float64
+    for name, value in module.named_buffers():
+        if value.is_floating_point():
+            _real(name, value, "convert it")
+    if trained == 0:
+        raise ModelError(
+            "model: it has no parameter with requires_grad=True, so there is nothing to train"
+        )
+    return "float64" if wide else None
+
+
+def _real(name: str, value: Any, otherwise: str) -> None:
+    import torch
+
+    if value.dtype in (torch.float32, torch.float64):
+        return
+    kind = str(value.dtype).removeprefix("torch.")
+    advice = "convert the module with net.float()" if value.is_floating_point() else otherwise
+    raise ModelError(f"model: {name} is {kind}; a run trains float32 or float64: {advice}")
+
+
+def refuse_odd(module: Any) -> None:
+    """Refuses layers whose state a run does not keep from batch to batch."""
+    for name, layer in module.named_modules():
+        here = f"model: {name or 'it'} is {layer}"
+        if getattr(layer, "running_mean", None) is not None and layer.momentum is None:
+            raise ModelError(
+                f"{here}: its running statistics depend on a count of batches, which a run does "
+                "not keep; use a momentum, such as momentum=0.1"
+            )
+        if getattr(layer, "max_norm", None) is not None and hasattr(layer, "num_embeddings"):
+            raise ModelError(
+                f"{here}: max_norm changes weights in the forward pass, outside the optimizer; "
+                "leave max_norm out"
+            )
+        if dropped := _drops(layer):
+            raise ModelError(
+                f"{here}: it draws random numbers ({dropped}), and a module that is scripted has "
+                "no stream of the run's seed; set it to 0, build the model as a Sequential of "
+                "Dropout and other layers (macaw models), or train with a program of your own "
+                '(workers=dict(backend="process", command=[...]), training/README.md)'
+            )
+
+
+def _drops(layer: Any) -> str | None:
+    kind = type(layer).__name__
+    in_torch = type(layer).__module__.startswith("torch.nn")
+    if in_torch and "Dropout" in kind and layer.p > 0:
+        return f"p={layer.p}"
+    between = isinstance(getattr(layer, "dropout", None), float) and layer.dropout > 0
+    if in_torch and between and (kind == "MultiheadAttention" or layer.num_layers > 1):
+        return f"dropout={layer.dropout}"
+    if in_torch and kind == "RReLU":
+        return "random slopes"
+    return None

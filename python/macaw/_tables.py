@@ -1,0 +1,301 @@
+"""Tables of pandas, polars, Arrow or Hugging Face as arrays: columns by name, words as classes.
+
+Nothing here imports these libraries; a table is known by its class, and read through its columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from ._safetensors import Array
+from .errors import DataError
+
+Missing = Literal["mean", "indicator"]
+
+_LABELS = ("label", "labels", "target", "targets", "y", "fine_label")
+_LIBRARIES = {"pandas", "polars", "pyarrow", "datasets"}
+_MOST_WORDS = 1000
+
+
+def is_table(value: Any) -> bool:
+    """A DataFrame of pandas or polars, or a Table of Arrow."""
+    kind = type(value)
+    return kind.__module__.split(".")[0] in _LIBRARIES and kind.__name__ in ("DataFrame", "Table")
+
+
+def is_dataset(value: Any) -> bool:
+    """A dataset of Hugging Face."""
+    return hasattr(value, "column_names") and hasattr(value, "features")
+
+
+def columns_of(table: Any) -> list[str]:
+    names = table.columns if hasattr(table, "columns") and not is_dataset(table) else None
+    if names is None or not all(isinstance(name, str) for name in names):
+        names = getattr(table, "column_names", names)
+    return list(names)
+
+
+def pick(table: Any, asked: str | None, usual: Sequence[str], key: str, what: str) -> str:
+    """The column that was asked for, or the one with a usual name."""
+    there = columns_of(table)
+    name = asked or next((name for name in usual if name in there), None)
+    if name in there:
+        assert name is not None
+        return name
+    listed = ", ".join(map(str, there))
+    raise DataError(
+        f"{what}: say with {key}=… which column has the {key}; there are {listed}", key=key
+    )
+
+
+@dataclass
+class _Feature:
+    """What becomes of a column: a number, or an indicator a word."""
+
+    name: str
+    words: list[Any] | None = None  # of a category
+    mean: float = 0.0  # over the training rows
+    gaps: bool = False
+
+    def titles(self, missing: Missing | None) -> list[str]:
+        if self.words is None:
+            titles = [self.name]
+        else:
+            titles = [f"{self.name}={word}" for word in self.words]
+        return [*titles, f"{self.name} is missing"] if self._says_gaps(missing) else titles
+
+    def _says_gaps(self, missing: Missing | None) -> bool:
+        return self.gaps and missing == "indicator"
+
+    def arrays(self, column: _Column, missing: Missing | None, what: str) -> list[Array]:
+        gaps = column.gaps
+        if gaps.any() and missing is None:
+            raise DataError(
+                f'{what}: column "{self.name}" has no value in {int(gaps.sum())} of {len(gaps)} '
+                f'rows, first in row {int(np.flatnonzero(gaps)[0])}; missing="mean" puts the '
+                'column\'s mean there, missing="indicator" also adds a column that says where, or '
+                "leave the rows out (dropna)"
+            )
+        if self.words is None:
+            numbers = column.numbers()
+            found = [np.where(gaps, np.float32(self.mean), numbers)]
+        else:
+            unknown = set(column.values[~gaps].tolist()) - set(self.words)
+            if unknown:
+                raise DataError(
+                    f'{what}: column "{self.name}" has {sorted(map(str, unknown))[0]!r}, which no '
+                    "training row has"
+                )
+            found = [(column.values == word) & ~gaps for word in self.words]
+        if self._says_gaps(missing):
+            found.append(gaps)
+        return [array.astype(np.float32) for array in found]
+
+
+@dataclass
+class _Column:
+    """The values of a column. Of words and mixed values they are objects."""
+
+    values: Array
+    gaps: Array
+    words: list[Any] | None = None  # of a categorical type, in its order
+
+    def numbers(self) -> Array:
+        if self.values.dtype == object:
+            return np.array([0 if gap else v for v, gap in zip(self.values, self.gaps)], np.float32)
+        return self.values.astype(np.float32)
+
+    def is_numbers(self) -> bool:
+        if self.words is not None:
+            return False
+        if self.values.dtype != object:
+            return True
+        there = self.values[~self.gaps]
+        return all(isinstance(v, (bool, int, float, np.bool_, np.number)) for v in there)
+
+
+def _column(table: Any, name: str, what: str) -> _Column:
+    column = table.column(name) if hasattr(table, "column") else table[name]
+    words = None
+    kind = str(getattr(column, "dtype", getattr(column, "type", "")))
+    if hasattr(column, "cat") and hasattr(column.cat, "categories"):  # pandas
+        words = list(column.cat.categories)
+        column = column.astype(object)
+    plain = kind.startswith(("int", "uint", "float", "Int", "UInt", "Float", "double", "bool"))
+    if hasattr(column, "to_pylist") and not plain:  # Arrow
+        values = _objects(column.to_pylist())
+    elif hasattr(column, "to_numpy"):
+        values = np.asarray(column.to_numpy())
+    else:
+        values = np.asarray(list(column))
+    if values.ndim != 1:
+        raise DataError(f'{what}: column "{name}" has shape {list(values.shape)}; a table has one '
+                        "value a row")  # fmt: skip
+    if values.dtype.kind in "mM":
+        raise DataError(
+            f'{what}: column "{name}" is {values.dtype}, a time; make a number of it, such as '
+            "df[column].dt.dayofyear"
+        )
+    if values.dtype.kind in "US":
+        values = values.astype(object)
+    if values.dtype.kind == "f":
+        return _Column(values, ~np.isfinite(values), words)
+    if values.dtype == object:
+        return _Column(values, np.array([_is_gap(v) for v in values], bool), words)
+    return _Column(values, np.zeros(len(values), bool), words)
+
+
+def _objects(values: Iterable[Any]) -> Array:
+    listed = list(values)
+    array = np.empty(len(listed), object)
+    array[:] = listed
+    return array
+
+
+def _is_gap(value: Any) -> bool:
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, (float, np.floating)) and not np.isfinite(value)
+
+
+@dataclass
+class Reader:
+    """Reads tables that have the same columns, so that a word is the same indicator in each."""
+
+    label: str | None
+    client: str | None
+    missing: Missing | None
+    features: list[_Feature] = field(default_factory=list)
+    words: list[Any] | None = None  # of the labels
+
+    @staticmethod
+    def of(
+        training: Sequence[Any],
+        other: Sequence[Any],
+        *,
+        label: str | None,
+        client: str | None,
+        features: str | Sequence[str] | None,
+        missing: Missing | None,
+        what: str = "data",
+    ) -> Reader:
+        reader = Reader(label, client, missing)
+        first = training[0]
+        chosen = [features] if isinstance(features, str) else list(features or ())
+        for name in (*chosen, *([client] if client else [])):
+            pick(first, name, (), "client" if name == client else "features", what)
+        names = chosen or [name for name in columns_of(first) if name not in (label, client)]
+        if not names:
+            raise DataError(f"{what}: the table has no column of features")
+        for name in names:
+            reader.features.append(_fitted(name, training, other, what))
+        if label is not None:
+            columns = [_column(table, label, what) for table in training]
+            if not all(column.is_numbers() for column in columns):
+                reader.words = _words(columns)
+        return reader
+
+    def titles(self) -> list[str]:
+        return [title for feature in self.features for title in feature.titles(self.missing)]
+
+    def x(self, table: Any, what: str) -> Array:
+        there = columns_of(table)
+        arrays: list[Array] = []
+        for feature in self.features:
+            if feature.name not in there:
+                raise DataError(f'{what}: the table has no column "{feature.name}"')
+            column = _column(table, feature.name, what)
+            arrays += feature.arrays(column, self.missing, what)
+        return np.stack(arrays, 1)
+
+    def y(self, table: Any, what: str) -> Array:
+        assert self.label is not None
+        column = _column(table, self.label, what)
+        if column.gaps.any():
+            row = int(np.flatnonzero(column.gaps)[0])
+            raise DataError(f'{what}: the label "{self.label}" has no value in row {row}')
+        if self.words is not None:
+            known = {word: number for number, word in enumerate(self.words)}
+            unknown = set(column.values.tolist()) - set(known)
+            if unknown:
+                raise DataError(
+                    f'{what}: the label "{self.label}" has {sorted(map(str, unknown))[0]!r}, which '
+                    "no training row has"
+                )
+            return np.array([known[value] for value in column.values], np.int64)
+        return column.values if column.values.dtype != object else np.array(column.values.tolist())
+
+    def owners(self, table: Any, what: str) -> dict[str, Array]:
+        """The rows of each client, in the order of their first rows."""
+        assert self.client is not None
+        column = _column(table, self.client, what)
+        if column.gaps.any():
+            row = int(np.flatnonzero(column.gaps)[0])
+            raise DataError(f'{what}: the client column "{self.client}" has no value in row {row}')
+        return owners_of(column.values)
+
+    def note(self) -> str | None:
+        made = [
+            f"{f.name} becomes {len(f.words)} indicators" for f in self.features if f.words
+        ] + [f"gaps in {f.name} become its mean" for f in self.features if f.gaps and not f.words]
+        return "; ".join(made) or None
+
+
+def owners_of(names: Array) -> dict[str, Array]:
+    owners: dict[str, list[int]] = {}
+    for row, name in enumerate(names.tolist()):
+        owners.setdefault(str(name), []).append(row)
+    return {name: np.array(rows) for name, rows in owners.items()}
+
+
+def _fitted(name: str, training: Sequence[Any], other: Sequence[Any], what: str) -> _Feature:
+    for table in training:
+        if name not in columns_of(table):
+            raise DataError(f'{what}: a table has no column "{name}"')
+    columns = [_column(table, name, what) for table in training]
+    feature = _Feature(name)
+    rest = [_column(table, name, what) for table in other if name in columns_of(table)]
+    feature.gaps = any(bool(column.gaps.any()) for column in (*columns, *rest))
+    if all(column.is_numbers() for column in columns):
+        there = np.concatenate([column.numbers()[~column.gaps] for column in columns])
+        feature.mean = float(there.mean(dtype=np.float64)) if len(there) else 0.0
+        return feature
+    feature.words = _words(columns)
+    if len(feature.words) > _MOST_WORDS:
+        raise DataError(
+            f'{what}: column "{name}" has {len(feature.words)} different words, so it is no '
+            f"category; leave it out with features=[…] (at most {_MOST_WORDS} become indicators)"
+        )
+    mixed = [v for column in columns for v in column.values[~column.gaps] if not _is_word(v)]
+    if mixed and all(column.words is None for column in columns):
+        raise DataError(
+            f'{what}: column "{name}" has words and {type(mixed[0]).__name__}; a column has '
+            "numbers, or words, which become indicators"
+        )
+    return feature
+
+
+def _is_word(value: Any) -> bool:
+    return isinstance(value, (str, bytes))
+
+
+def _words(columns: Sequence[_Column]) -> list[Any]:
+    for column in columns:
+        if column.words is not None:
+            return column.words
+    return sorted({v for column in columns for v in column.values[~column.gaps]}, key=str)
+
+
+def tables_in(data: Any) -> list[Any]:
+    """The tables in data: a table, (table, y), or a dict of them."""
+    if is_table(data):
+        return [data]
+    if isinstance(data, Mapping):
+        return [table for value in data.values() for table in tables_in(value)]
+    if isinstance(data, (tuple, list)) and len(data) == 2 and is_table(data[0]):
+        return [data[0]]
+    return []

@@ -1,0 +1,99 @@
+#include "server/best_model.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "core/files.h"
+#include "core/safetensors.h"
+#include "core/status.h"
+#include "proto/fleet/vector_codec.h"
+
+namespace macaw::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kBestFile[] = "/model.best.safetensors";
+
+struct BestFile {
+  Round round{};
+  std::string path;
+};
+
+// The oldest first.
+std::vector<BestFile> BestFilesIn(const std::string& run_dir) {
+  std::vector<BestFile> files;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(run_dir + "/checkpoints", ignored)) {
+    unsigned round = 0;
+    const std::string name = entry.path().filename().string();
+    if (std::sscanf(name.c_str(), "best-%u.safetensors", &round) == 1 &&
+        name.ends_with(".safetensors")) {
+      files.push_back({Round(round), entry.path().string()});
+    }
+  }
+  std::ranges::sort(files, {}, &BestFile::round);
+  return files;
+}
+
+}  // namespace
+
+BestModels::BestModels(std::string run_dir, Round completed) : run_dir_(std::move(run_dir)) {
+  std::error_code ignored;
+  for (const BestFile& file : BestFilesIn(run_dir_)) {
+    if (file.round > completed) fs::remove(file.path, ignored);
+  }
+}
+
+std::string BestModels::FileOf(Round round) const {
+  return absl::StrCat(run_dir_, absl::StrFormat("/checkpoints/best-%08d.safetensors", round.value));
+}
+
+void BestModels::Hold(Round round, fleet::Blob model, LayoutPtr layout) {
+  held_ = {.round = round, .model = std::move(model), .layout = std::move(layout)};
+}
+
+absl::Status BestModels::WriteHeld() {
+  if (!held_.has_value()) return absl::OkStatus();
+  MACAW_ASSIGN_OR_RETURN(
+      const std::vector<ConstVectorView> vectors,
+      fleet::DecodeVectors(held_->model.bytes->bytes(), std::span(&held_->layout, 1)));
+  MACAW_RETURN_IF_ERROR(WriteModel(FileOf(held_->round), vectors.front(),
+                                   {{"round", absl::StrCat(held_->round.value)},
+                                    {"model_digest", DigestOfValues(vectors.front()).Hex()}}));
+  held_.reset();
+  return absl::OkStatus();
+}
+
+void BestModels::Prune(Round oldest) const {
+  const std::vector<BestFile> files = BestFilesIn(run_dir_);
+  std::error_code ignored;
+  // A checkpoint needs the newest model up to its round.
+  for (size_t i = 0; i + 1 < files.size(); ++i) {
+    if (files[i + 1].round <= oldest) fs::remove(files[i].path, ignored);
+  }
+}
+
+absl::StatusOr<std::optional<Digest>> BestModels::Publish(Round round) const {
+  const std::string from = FileOf(round), to = run_dir_ + kBestFile;
+  if (!FileExists(from)) {
+    std::error_code ignored;  // one of another round would mislead
+    fs::remove(to, ignored);
+    return std::nullopt;
+  }
+  MACAW_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(from));
+  MACAW_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Parse(BytesOf(bytes), from));
+  const auto digest = file.metadata().find("model_digest");
+  if (digest == file.metadata().end())
+    return absl::DataLossError(absl::StrCat(from, " does not name its model_digest"));
+  MACAW_RETURN_IF_ERROR(AtomicWriteFile(to, bytes));
+  return Digest::FromHex(digest->second);
+}
+
+}  // namespace macaw::server

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/ids.h"
+#include "core/vector.h"
+#include "proto/fleet/messages.h"
+
+namespace macaw::server {
+
+// The best models of a run with run.stop.patience. Each is written with the checkpoint that follows
+// it, as checkpoints/best-NNNNNNNN.safetensors, so that a run which goes on from a checkpoint has
+// the model that was the best by then. At the end the best one becomes model.best.safetensors. One
+// thread (the writer's).
+class BestModels {
+ public:
+  // Removes what rounds after `completed` have left: they are done again.
+  BestModels(std::string run_dir, Round completed);
+
+  // A new best. It replaces one that is not written yet. `layout`: of the blob's only vector.
+  void Hold(Round round, fleet::Blob model, LayoutPtr layout);
+  absl::Status WriteHeld();
+  // Removes the models that no checkpoint from `oldest` on needs.
+  void Prune(Round oldest) const;
+  // Makes model.best.safetensors of the model of this round, and returns the digest of its values.
+  // nullopt, and no such file: the model is not there (its round was done without a patience).
+  absl::StatusOr<std::optional<Digest>> Publish(Round round) const;
+
+ private:
+  struct Held {
+    Round round{};
+    fleet::Blob model;
+    LayoutPtr layout;
+  };
+  std::string FileOf(Round round) const;
+
+  std::string run_dir_;
+  std::optional<Held> held_;
+};
+
+}  // namespace macaw::server

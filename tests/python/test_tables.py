@@ -1,0 +1,199 @@
+"""Tables as data: columns by name, words as indicators and classes, gaps, clients."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from typing import Any
+
+import numpy as np
+
+import macaw
+from macaw import _safetensors
+from support import TestCase
+
+
+def column_of(values: list[Any]) -> Any:
+    """A column as pandas gives it: of numbers, or of objects."""
+    kinds = {type(value) for value in values}
+    if kinds <= {int} or kinds <= {bool} or kinds <= {float, int}:
+        return np.array(values)
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
+
+
+class Column:
+    def __init__(self, values: Any) -> None:
+        self._values, self.dtype = values, values.dtype
+
+    def to_numpy(self) -> Any:
+        return self._values
+
+
+class Frame:
+    """What of a DataFrame is asked for; tests with the libraries themselves are below."""
+
+    def __init__(self, columns: dict[str, list[Any]]) -> None:
+        self._columns = columns
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self._columns)
+
+    def __getitem__(self, name: str) -> Column:
+        return Column(column_of(self._columns[name]))
+
+
+DataFrame = type("DataFrame", (Frame,), {"__module__": "pandas.of_a_test"})
+
+PEOPLE: dict[str, list[Any]] = {
+    "age": [20, 30, 40, 50],
+    "smoker": [True, False, False, True],
+    "bmi": [20.5, 25.0, float("nan"), 30.5],
+    "city": ["Bern", "Basel", "Bern", None],
+    "hospital": ["north", "south", "north", "south"],
+    "ill": ["yes", "no", "no", "yes"],
+}
+WHOLE = {name: PEOPLE[name] for name in ("age", "smoker", "ill")}
+
+
+class ATable(TestCase):
+    def prepare(self, data: Any, **more: Any) -> Any:
+        return macaw.prepare(data, cache=self.folder, **more)
+
+    def read(self, data: Any, **more: Any) -> Any:
+        return _safetensors.read(self.prepare(data, **more))
+
+    def refused(self, data: Any, **more: Any) -> macaw.Error:
+        with self.assertRaises(macaw.DataError) as caught:
+            self.prepare(data, **more)
+        return caught.exception
+
+    def check(self, frame: Any, of: Any) -> None:
+        """A frame of PEOPLE, whatever library it is of. of: makes one from columns."""
+        path = self.prepare(frame, label="ill", client="hospital", missing="indicator")
+        file, about = _safetensors.read(path), _safetensors.metadata(path)
+        mean = np.float32((20.5 + 25 + 30.5) / 3)
+        np.testing.assert_array_equal(
+            file["features"],  # north, then south
+            np.array(
+                [[20, 1, 20.5, 0, 0, 1, 0], [40, 0, mean, 1, 0, 1, 0],
+                 [30, 0, 25, 0, 1, 0, 0], [50, 1, 30.5, 0, 0, 0, 1]], np.float32,
+            ),
+        )  # fmt: skip
+        self.assertEqual(
+            json.loads(about["feature_names"]),
+            ["age", "smoker", "bmi", "bmi is missing", "city=Basel", "city=Bern",
+             "city is missing"],
+        )  # fmt: skip
+        np.testing.assert_array_equal(file["labels"], [1, 0, 0, 1])
+        self.assertEqual(about["class_names"], '["no", "yes"]')
+        self.assertEqual(bytes(file["client_names"]), b"northsouth")
+        self.assertIn("bmi", str(self.refused(frame, label="ill")))
+        whole = self.read(of(WHOLE), label="ill")
+        self.assertEqual(whole["features"].dtype, np.float32)
+        np.testing.assert_array_equal(whole["features"], [[20, 1], [30, 0], [40, 0], [50, 1]])
+
+    def test_becomes_numbers_indicators_and_classes(self) -> None:
+        self.check(DataFrame(PEOPLE), DataFrame)
+
+    def test_of_each_library_that_is_here(self) -> None:
+        for library, make in (("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "table")):
+            try:
+                module = importlib.import_module(library)
+            except ImportError:
+                continue
+            of = getattr(module, make)
+            frame = of(PEOPLE)
+            with self.subTest(library):
+                self.check(frame, of)
+                if library == "pandas":
+                    self.check(frame.astype({"city": "category", "age": "Int64"}), of)
+                if library == "polars":
+                    self.check(frame.with_columns(module.col("bmi").fill_nan(None)), of)
+
+    def test_has_the_columns_that_are_asked_for(self) -> None:
+        frame = DataFrame(PEOPLE)
+        found = self.read(frame, label="ill", features=["smoker", "age"])["features"]
+        np.testing.assert_array_equal(found, [[1, 20], [0, 30], [0, 40], [1, 50]])
+        for key, wrong in (("label", "sick"), ("features", ["agee"]), ("client", "clinic")):
+            error = self.refused(frame, **({"label": "ill", "missing": "mean"} | {key: wrong}))
+            self.assertEqual(error.key, key)
+            self.assertIn("age, smoker, bmi", str(error))
+        self.assertEqual(self.refused(frame).key, "label")  # none has a usual name
+
+    def test_has_the_mean_of_its_training_rows_in_gaps(self) -> None:
+        frame = DataFrame({"a": [1.0, None, 5.0], "y": [0, 1, 0]})
+        test = DataFrame({"a": [None, 100.0], "y": [0, 1]})
+        found = self.read(frame, test=test, missing="mean")["features"]
+        np.testing.assert_array_equal(found.ravel(), [1, 3, 5, 3, 100])
+        error = self.refused(frame)
+        self.assertIn('column "a" has no value in 1 of 3 rows, first in row 1', str(error))
+        self.assertIn('missing="mean"', str(error))
+        self.assertEqual(self.refused(frame, missing="zero").key, "missing")
+        self.assertEqual(self.refused((np.zeros((2, 1)), [0, 1]), missing="mean").key, "missing")
+
+    def test_has_the_same_indicators_for_everybody(self) -> None:
+        ann, bob = {"c": ["u", "v"], "y": [0, 1]}, {"c": ["w", "u"], "y": [1, 1]}
+        found = self.read({"ann": DataFrame(ann), "bob": DataFrame(bob)})["features"]
+        np.testing.assert_array_equal(found, [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 0]])
+        error = self.refused(DataFrame(ann), test=DataFrame(bob))
+        self.assertIn("'w', which no training row has", str(error))
+
+    def test_may_have_its_labels_beside_it(self) -> None:
+        frame = DataFrame({name: WHOLE[name] for name in ("age", "smoker")})
+        with_them = self.prepare(DataFrame(WHOLE | {"ill": [1, 0, 0, 1]}), label="ill")
+        self.assertEqual(self.prepare((frame, np.array([1, 0, 0, 1]))), with_them)
+
+    def test_with_what_is_no_feature_is_refused_with_its_column(self) -> None:
+        times = np.array(["2026-01-01", "2026-01-02"], "datetime64[D]")
+
+        class Dated(Frame):
+            def __getitem__(self, name: str) -> Column:
+                return Column(times) if name == "day" else super().__getitem__(name)
+
+        dated = type("DataFrame", (Dated,), {"__module__": "pandas.of_a_test"})
+        y = [0, 1]
+        for frame, said in [
+            (dated({"day": [0, 0], "y": y}), '"day" is datetime64.*dayofyear'),
+            (DataFrame({"a": [1, "b"], "y": y}), '"a" has words and int'),
+            (DataFrame({"id": [f"n{i}" for i in range(1001)], "y": [0] * 1001}), "1001 different"),
+            (DataFrame({"a": [1, 2], "y": [0, None]}), '"y" has no value in row 1'),
+            (DataFrame({"y": y}), "no column of features"),
+        ]:
+            with self.subTest(said):
+                self.assertRegex(str(self.refused(frame)), said)
+
+    def test_trains(self) -> None:
+        rng = np.random.default_rng(1)
+        age = rng.integers(20, 70, 300)
+        columns = {"age": (age / 50).tolist(), "smoker": (age % 2 == 0).tolist(),
+                   "old": ["old" if a > 45 else "young" for a in age]}  # fmt: skip
+        run = macaw.simulate(
+            **self.job("run", data=DataFrame(columns), model=["linear 2"], rounds=30,
+                       partition=macaw.iid(10), label="old", local={"lr": 1.0, "epochs": 3})
+        )  # fmt: skip
+        self.assertGreater(run.summary["final"]["test_accuracy"], 0.8)
+
+
+class WholeNumbers(TestCase):
+    def test_are_numbers_where_the_model_embeds_no_tokens(self) -> None:
+        x = np.random.default_rng(1).integers(0, 9, (200, 4))
+        y = (x[:, 0] > 4).astype(int)
+        run = macaw.simulate(**self.job("run", data=(x, y), model=["linear 2"]))
+        self.assertIn("read as numbers", dict(run.said[:1])["data"])
+        same = macaw.simulate(
+            **self.job("same", data=(x.astype(np.float32), y), model=["linear 2"])
+        )
+        self.assertEqual(run.digest, same.digest)
+
+    def test_are_tokens_where_it_does(self) -> None:
+        x = np.random.default_rng(1).integers(0, 9, (200, 4))
+        model = ["embedding 9 4", "mean", "linear 2"]
+        job = self.job("run", data=(x, x[:, 0] % 2), model=model, task="classification")
+        try:
+            run = macaw.simulate(**job)
+        except macaw.MissingBackendError:
+            return
+        self.assertNotIn("read as numbers", str(run.said))
