@@ -101,8 +101,8 @@ absl::Status CheckBeginsAgain(const Options& options) {
 }
 
 // The rows after those of the checkpoint; their rounds have been evaluated.
-absl::StatusOr<std::map<Round, std::string>> EvaluatedRows(const Options& options,
-                                                           uint64_t checkpoint_bytes) {
+absl::StatusOr<std::map<Round, std::string>> RowsSince(const Options& options,
+                                                       uint64_t checkpoint_bytes) {
   std::map<Round, std::string> rows;
   const std::string path = options.run_dir + "/metrics.jsonl";
   if (!FileExists(path)) return rows;
@@ -147,7 +147,7 @@ absl::StatusOr<InsideARound> Restore(const Options& options,
   MACAW_ASSIGN_OR_RETURN(inside.recovery,
                          Recover(options.run_dir, round, DigestOfRun(options.run)));
   MACAW_ASSIGN_OR_RETURN(
-      inside.rows, EvaluatedRows(options, checkpoint.has_value() ? checkpoint->metrics_bytes : 0));
+      inside.rows, RowsSince(options, checkpoint.has_value() ? checkpoint->metrics_bytes : 0));
   // A round that the log does not close may end otherwise now (which clients come in time).
   std::erase_if(inside.rows,
                 [&](const auto& row) { return row.first > inside.recovery.completed; });

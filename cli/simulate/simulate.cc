@@ -290,7 +290,7 @@ class Run {
                      Grouped(config_.run.cohort.size), " clients each, on ",
                      config_.node.workers.processes,
                      config_.node.workers.processes == 1 ? " process with " : " processes with ",
-                     Counted(SlotsHere(config_.node.workers), "slot"),
+                     Counted(SlotsHere(config_), "slot"),
                      config_.node.workers.owners == 0
                          ? ""
                          : absl::StrCat(" and ", Counted(config_.node.workers.owners, "owner"))));

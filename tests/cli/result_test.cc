@@ -139,7 +139,7 @@ TEST_F(FolderTest, RunsThatBeginAtOneMomentGetAFolderEach) {
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(path_);
   constexpr int kRuns = 8;
-  for (int attempt = 0; attempt < 50; ++attempt) {
+  for (int attempt = 0; attempt < 20; ++attempt) {
     std::filesystem::remove_all("runs");
     std::vector<absl::StatusOr<HeldFolder>> made(kRuns);
     std::latch begin(kRuns);
@@ -164,7 +164,7 @@ TEST_F(FolderTest, RunsThatBeginAtOneMomentGetAFolderEach) {
 
 TEST_F(FolderTest, OfTwoThatReplaceARunAtOneMomentOneIsRefused) {
   const std::string run = path_ + "/run";
-  for (int attempt = 0; attempt < 50; ++attempt) {
+  for (int attempt = 0; attempt < 20; ++attempt) {
     ASSERT_TRUE(MakeDirectories(run).ok());
     ASSERT_TRUE(AtomicWriteFile(run + "/config.toml", "").ok());
     std::vector<absl::StatusOr<HeldFolder>> made(2);

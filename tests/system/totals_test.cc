@@ -161,5 +161,23 @@ TEST_F(PlannedTotals, OfOthersAreWarnedOfAndChangeNothing) {
   EXPECT_EQ(wrong.metrics, metrics_);
 }
 
+// A plan may be made on data whose clients have other names than the fleet's.
+TEST(PlanOfAFleet, HasTheTotalsOfTheClientsThatMatchOrOfAllAndSaysSo) {
+  const TemporaryFolder folder;
+  const std::string job = Job(folder, "job", kSmall, "[cohort]\nsize = 2\n");
+  const auto plan = [&](const std::string& pattern) {
+    const std::string file = folder / "server.toml";
+    const testing_support::Printed printed = testing_support::RunMacaw(absl::StrCat(
+        "plan ", job, " --force --out ", file, " --set 'cohort.eligible=[\"", pattern, "\"]'"));
+    EXPECT_EQ(printed.exit, 0) << printed.text;
+    return absl::StrCat(printed.text, Slurp(file));
+  };
+  EXPECT_THAT(plan("big-*"), AllOf(HasSubstr("train_clients = 8\n"),
+                                   HasSubstr("train_examples = 480\n"), Not(HasSubstr("note"))));
+  EXPECT_THAT(plan("phone-*"),
+              AllOf(HasSubstr("train_clients = 80\n"), HasSubstr("train_examples = 840\n"),
+                    HasSubstr("note  cohort.eligible and cohort.min_rows leave 0 of the 80")));
+}
+
 }  // namespace
 }  // namespace macaw
