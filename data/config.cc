@@ -25,11 +25,14 @@ std::vector<std::string> Names(const std::vector<Choice>& choices) {
   return names;
 }
 
+std::string Listed(absl::string_view before, const std::vector<std::string>& words) {
+  return absl::StrCat(before, "\"", absl::StrJoin(words, "\", \""), "\"");
+}
+
 // A key that some of this room's sources read. What a plug-in's source reads is not known here, nor
 // which source a path without one has.
-void ReadBy(Field<DataOptions>& field, std::vector<std::string> sources) {
-  const std::string words =
-      absl::StrCat("data.source = \"", absl::StrJoin(sources, "\", \""), "\"");
+void ReadBy(Field<DataOptions>& field, std::vector<std::string> sources, std::string words = "") {
+  if (words.empty()) words = Listed("data.source = ", sources);
   field.Needs(
       [sources = std::move(sources), known = Names(DataSources())](const DataOptions& data) {
         return settings::Contains(sources, data.source) || !settings::Contains(known, data.source);
@@ -41,7 +44,7 @@ void ReadBy(Field<DataOptions>& field, std::vector<std::string> sources) {
 void NotReadBy(Field<DataOptions>& field, const std::vector<std::string>& others) {
   std::vector<std::string> sources = Names(DataSources());
   std::erase_if(sources, [&](const std::string& name) { return settings::Contains(others, name); });
-  ReadBy(field, std::move(sources));
+  ReadBy(field, std::move(sources), Listed("data.source other than ", others));
 }
 
 // A column's name, or its number from 0.
@@ -78,8 +81,7 @@ void AddResident(Section<DataOptions>& f) {
 
 // A key that these partition schemes read.
 void ForSchemes(Field<PartitionOptions>& field, std::vector<std::string> schemes) {
-  const std::string words =
-      absl::StrCat("partition.scheme = \"", absl::StrJoin(schemes, "\", \""), "\"");
+  const std::string words = Listed("partition.scheme = ", schemes);
   field.Needs(
       [schemes = std::move(schemes)](const PartitionOptions& partition) {
         return settings::Contains(schemes, partition.scheme);

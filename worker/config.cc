@@ -31,7 +31,12 @@ Section<EmulationConfig> EmulationSection() {
              "emulation.pause_seconds above 0");
   f.Add("emulation.pause_seconds", &E::pause_seconds, "seconds", AtLeast(0))
       .Needs(may_pause, pauses);
-  f.Add("emulation.seed", &E::seed, "of the pauses").Needs(may_pause, pauses);
+  f.Add("emulation.seed", &E::seed, "of the pauses")
+      .Needs(
+          [](const E& emulation) {
+            return emulation.pause_probability > 0 && emulation.pause_seconds > 0;
+          },
+          "emulation.pause_probability and emulation.pause_seconds above 0");
   return f;
 }
 

@@ -149,7 +149,8 @@ absl::Status CheckNeeded(const Description& description, const Setup& setup, uin
         needed.why, "), or it leaves the model as it is: ", why...));
   };
   if (enough > 0 && enough < needed.clients)
-    return refuse("round.enough = ", enough, " closes every round before");
+    return refuse("round.enough = ", enough, " closes rounds with fewer; set it to ",
+                  needed.clients, " or more");
   const uint64_t most = MostClients(setup);
   if (most >= needed.clients) return absl::OkStatus();
   const CohortConfig& cohort = setup.cohort;

@@ -44,7 +44,7 @@ void AddNeedsOfANode(std::vector<settings::Field<NodeConfig>>& fields) {
             "have their own rows");
   }
   for (const char* key : {"data.central_val_fraction", "data.client_test_fraction",
-                          "data.val_fraction", "data.heldout_clients"}) {
+                          "data.val_fraction", "data.heldout_clients", "data.heldout_tuning"}) {
     FieldOf(fields, key)
         .Needs(
             [](const NodeConfig& node) { return node.partition.scheme != "file"; },

@@ -11,9 +11,11 @@ std::string WhyIdle(const Field& field, const Config& config,
                     const algorithms::Registry& registry) {
   if (const settings::Need<Config>* need = settings::Missing(field.needs, config))
     return absl::StrCat("without ", need->words);
-  // A default is in every effective file, whether the rule reads it or not.
+  // A default is in every effective file, whether the rule reads it or not. Fine-tuning before an
+  // evaluation reads [local], whatever the rule.
   const auto rule = registry.Find(config.run.algorithm.name);
   if (!rule.ok() || !settings::Contains((*rule)->ignores, field.key)) return "";
+  if (config.run.evaluation.fine_tune.steps > 0) return "";
   if (field.get(config) == field.get(Config())) return "";
   return absl::StrCat("with algorithm \"", config.run.algorithm.name, "\"");
 }

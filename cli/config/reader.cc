@@ -199,24 +199,35 @@ class Reader {
     MACAW_ASSIGN_OR_RETURN(Value value, ParseTomlValue(override.value, Place{override.place}));
     // If a key takes words only, an override that looks like another type is still a word (--set
     // run.name=7).
-    const auto field = by_path_.find(override.key);
-    if (field == by_path_.end()) {  // a table, or a parameter of an algorithm
-      std::erase_if(effective_, [&](const std::string& key) {
-        return key == override.key || absl::StartsWith(key, override.key + ".");
-      });
-      MACAW_RETURN_IF_ERROR(ReadEntry(override.key, value));
+    if (!overridden_.insert(override.key).second) {
+      // An earlier override of the key is taken back, and with it the effect of others. What that
+      // override took from the document does not come back.
       NoteEffects();
-      return absl::OkStatus();
+      LeaveOutTaken();
     }
+    std::erase_if(effective_, [&](const std::string& key) {
+      return key == override.key || absl::StartsWith(key, override.key + ".");
+    });
+    const auto field = by_path_.find(override.key);
+    if (field == by_path_.end()) return ReadEntry(override.key, value);
+    // If a key takes words only, an override that looks like another type is still a word (--set
+    // run.name=7).
     if (field->second->expected == "a string" && value.As<std::string>() == nullptr)
       value.data = override.value;
     for (const Field& other : fields_) {
       if (other.Excludes(*field->second)) Forget(other.key);
     }
-    effective_.erase(override.key);
-    MACAW_RETURN_IF_ERROR(ReadEntry(override.key, value));
-    NoteEffects();
-    return absl::OkStatus();
+    return ReadEntry(override.key, value);
+  }
+
+  void LeaveOutTaken() {
+    for (const std::string& key : std::set<std::string>(given_)) {
+      const Field& field = *by_path_.at(key);
+      const IdleKey idle{key, WhyIdle(field, config_, registry_)};
+      if (overridden_.contains(key) || idle.why.empty() || AsksForNothing(field, config_)) continue;
+      config_.idle.push_back(idle);
+      Forget(key);
+    }
   }
 
   // See Idle. Leaving a key out may leave others without an effect, too.
@@ -491,7 +502,8 @@ class Reader {
   std::map<std::string, const Field*> by_path_;
   Config config_;
   std::set<std::string> given_;
-  std::set<std::string> effective_;  // of these, what has had an effect since it was given
+  std::set<std::string> effective_;   // of these, what has had an effect since it was given
+  std::set<std::string> overridden_;  // what overrides have given
   std::map<std::string, Place> places_;
   std::string folder_;
 };

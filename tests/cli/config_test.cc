@@ -197,8 +197,9 @@ TEST(Config, SeedsEverythingFromTheRunUnlessASectionHasItsOwn) {
 
 TEST(Config, ASeedOfTheWordRunFollowsTheRunsSeedAgain) {
   const std::string file = absl::StrCat(kMinimal, "[partition]\nseed = 3\n");
-  EXPECT_EQ(Parse(file, {"run.seed=7"})->node.partition.seed, 3u);
-  const auto config = Parse(file, {"run.seed=7", "partition.seed=run", "model.seed=\"run\""});
+  EXPECT_EQ(Parse(file, {"data.source=idx", "run.seed=7"})->node.partition.seed, 3u);
+  const auto config =
+      Parse(file, {"data.source=idx", "run.seed=7", "partition.seed=run", "model.seed=\"run\""});
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->node.partition.seed, 7u);
   EXPECT_EQ(config->run.model.seed, 7u);
@@ -357,7 +358,7 @@ TEST(Config, LetsTheLastOverrideWinAndReplaceARival) {
 }
 
 TEST(Config, StartsRelativePathsOfOverridesAtTheCurrentFolder) {
-  const auto config = Parse(kMinimal, {"data.path=rows.csv"});
+  const auto config = Parse(kMinimal, {"data.source=csv", "data.path=rows.csv"});
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->node.data.path, (std::filesystem::current_path() / "rows.csv").string());
 }
